@@ -72,6 +72,9 @@ drop_reasons! {
     StackLimit = "stack_limit",
     /// The packet has as many MPLS labels as the switch can handle, and got another.
     MplsLabelLimit = "mpls_label_limit",
+    /// A header cannot be put around a packet of this type or taken off it (`encap`, `decap`), or its port
+    /// takes Ethernet frames alone.
+    UnsupportedPacketType = "unsupported_packet_type",
     /// A recirculation id that nobody knows (any more).
     RecircUnknown = "recirc_unknown",
     /// The time to live reached zero.

@@ -3,6 +3,7 @@
 
 use crate::conntrack::Request;
 use crate::hash::PacketHash;
+use crate::packet_type;
 use base::{DropReason, PortNo};
 use flow::action::PacketInReason;
 use flow::{FieldId, Key};
@@ -23,8 +24,8 @@ pub enum DpAction {
         /// Longest frame, in bytes, at least 14.
         max_bytes: u32,
     },
-    /// Set the bits of `mask` of a header field (checksums follow) or of `PktMark`, `SkbPriority`. A packet
-    /// that lacks the header stays as it is.
+    /// Set the bits of `mask` of a header field (checksums follow) or of `PktMark`, `SkbPriority`,
+    /// `PacketType`. A packet that lacks the header stays as it is.
     Set {
         /// A field of the packet's headers; VLAN fields change the outer tag.
         field: FieldId,
@@ -53,6 +54,34 @@ pub enum DpAction {
     PopMpls {
         /// Type of what lies behind.
         eth_type: u16,
+    },
+    /// Push an MPLS label stack entry in front of all headers. The packet is one of MPLS from here on.
+    AddMpls {
+        /// 0x8847 or 0x8848.
+        eth_type: u16,
+        /// As of [`DpAction::PushMpls`].
+        lse: u32,
+    },
+    /// Push an Ethernet header in front of a packet that has none.
+    PushEth {
+        /// Source address.
+        src: u64,
+        /// Destination address.
+        dst: u64,
+        /// Type of what the packet begins with.
+        eth_type: u16,
+    },
+    /// Remove the Ethernet header.
+    PopEth {
+        /// The type that it names.
+        eth_type: u16,
+    },
+    /// Push this network service header in front of all headers.
+    PushNsh(Arc<[u8]>),
+    /// Remove the network service header that the packet begins with.
+    PopNsh {
+        /// The packet type of what lies behind.
+        packet_type: u32,
     },
     /// Drop the packets, or raise the drop precedence of those, that are over a rate.
     Meter(MeterRef),
@@ -117,4 +146,21 @@ pub struct PacketInSpec {
     /// The pipeline's fields as they are in every packet of the flow (input port, registers, metadata). Those
     /// that differ from packet to packet are in [`crate::PacketIn`].
     pub metadata: Key,
+}
+
+impl DpAction {
+    /// The type of a packet after the action, which was of this type before.
+    pub fn packet_type_after(&self, before: u32) -> u32 {
+        match *self {
+            DpAction::PushEth { .. } => packet_type::ETHERNET,
+            DpAction::PopEth { eth_type } => packet_type::of_eth_type(eth_type),
+            DpAction::PushNsh(_) => packet_type::of_eth_type(0x894f),
+            DpAction::PopNsh { packet_type } => packet_type,
+            DpAction::AddMpls { eth_type, .. } => packet_type::of_eth_type(eth_type),
+            DpAction::PopMpls { .. } | DpAction::PushMpls { .. } if before == packet_type::ETHERNET => before,
+            DpAction::PopMpls { eth_type } => packet_type::behind_label(eth_type),
+            DpAction::PushMpls { eth_type, .. } => packet_type::of_eth_type(eth_type),
+            _ => before,
+        }
+    }
 }

@@ -33,6 +33,7 @@ impl PacketIn {
         let mut metadata = self.spec.metadata.clone();
         metadata.set(FieldId::PktMark, self.metadata.pkt_mark.into());
         metadata.set(FieldId::DpHash, self.metadata.dp_hash.into());
+        metadata.set(FieldId::PacketType, self.metadata.packet_type.into());
         if self.spec.is_tracked {
             self.metadata.tracking.put(self.original.as_ref(), &mut metadata);
         }

@@ -12,8 +12,12 @@
 //! with [`DropReason::ActionNotApplicable`]; the packet is then untouched. Nothing here panics, whatever the
 //! bytes.
 
+mod encap;
+
 use crate::action::DpAction;
+use crate::packet_type;
 use base::DropReason;
+pub use encap::layers_of;
 use flow::FieldId;
 use packet::{Packet, PacketFlags, PoolCache};
 use wire::Layers;
@@ -43,6 +47,11 @@ const TAGS_MAX: u8 = 2;
 pub fn apply(packet: &mut Packet, layers: &mut Layers, action: &DpAction) -> Edit {
     layers.know(packet.data(), packet.len(), TAGS_MAX);
     match *action {
+        DpAction::PushNsh(ref header) => encap::push_nsh(packet, layers, header),
+        DpAction::PopNsh { packet_type } => encap::pop_nsh(packet, layers, packet_type),
+        DpAction::PushEth { src, dst, eth_type } => encap::push_eth(packet, layers, src, dst, eth_type),
+        DpAction::PopEth { .. } => encap::pop_eth(packet, layers),
+        DpAction::AddMpls { eth_type, lse } => encap::add_mpls(packet, layers, eth_type, lse),
         DpAction::Set { field, value, mask } => set(packet, layers, field, value, mask),
         DpAction::PushVlan { tpid, tci } => push_vlan(packet, layers, tpid, tci),
         DpAction::PopVlan => pop_vlan(packet, layers),
@@ -183,6 +192,7 @@ impl Place {
 fn place(bytes: &[u8], layers: &Layers, field: FieldId) -> Result<Option<Place>, DropReason> {
     use FieldId::*;
     Ok(match field {
+        EthDst | EthSrc | VlanTci if layers.is_bare() => None,
         EthDst => Some(Place::whole(0, MAC_LEN)),
         EthSrc => Some(Place::whole(MAC_LEN, MAC_LEN)),
         VlanTci => {
@@ -445,6 +455,9 @@ fn remove(packet: &mut Packet, at: usize, len: usize) -> Edit {
 }
 
 fn push_vlan(packet: &mut Packet, layers: &mut Layers, tpid: u16, tci: u16) -> Edit {
+    if layers.is_bare() {
+        return Err(DOES_NOT_FIT);
+    }
     insert(packet, 2 * MAC_LEN, TAG_LEN)?;
     let bytes = packet.data_mut();
     put(bytes, 2 * MAC_LEN, &tpid.to_be_bytes());
@@ -454,6 +467,9 @@ fn push_vlan(packet: &mut Packet, layers: &mut Layers, tpid: u16, tci: u16) -> E
 }
 
 fn pop_vlan(packet: &mut Packet, layers: &mut Layers) -> Edit {
+    if layers.is_bare() {
+        return Err(DOES_NOT_FIT);
+    }
     match be16(packet.data(), 2 * MAC_LEN) {
         Some(tpid) if is_tag(tpid) => remove(packet, 2 * MAC_LEN, TAG_LEN)?,
         // Nothing to pop is nothing to do.
@@ -466,6 +482,9 @@ fn pop_vlan(packet: &mut Packet, layers: &mut Layers) -> Edit {
 }
 
 fn push_mpls(packet: &mut Packet, layers: &mut Layers, eth_type: u16, lse: u32) -> Edit {
+    if layers.is_bare() {
+        return encap::add_mpls(packet, layers, eth_type, lse);
+    }
     let at = usize::from(layers.l2_5);
     if at < 2 * MAC_LEN + 2 {
         return Err(DOES_NOT_FIT);
@@ -484,6 +503,10 @@ fn pop_mpls(packet: &mut Packet, layers: &mut Layers, eth_type: u16) -> Edit {
     }
     let at = usize::from(layers.l2_5);
     remove(packet, at, LSE_LEN)?;
+    if at == 0 {
+        *layers = encap::layers_of(packet, packet_type::behind_label(eth_type));
+        return Ok(());
+    }
     put(packet.data_mut(), at - 2, &eth_type.to_be_bytes());
     *layers = layers.retyped(eth_type);
     Ok(())

@@ -68,6 +68,8 @@ fn execute_rest<E: Ends>(actions: &[DpAction], mut delivered: bool, run: &mut Ru
                 let mark = &mut run.metadata.pkt_mark;
                 *mark = *mark & !(*mask as u32) | (*value & *mask) as u32;
             }
+            // Of a packet of the control thread.
+            DpAction::Set { field: FieldId::PacketType, value, .. } => run.set_packet_type(*value as u32),
             // Queues hang on the priority; no port has any so far, so it ends here.
             DpAction::Set { field: FieldId::SkbPriority, .. } => {}
             DpAction::Meter(meter) => meter_all(meter, run, to),
@@ -98,7 +100,10 @@ fn execute_rest<E: Ends>(actions: &[DpAction], mut delivered: bool, run: &mut Ru
                 }
                 give(taker, &mut run.copy(to.context()), to);
             }
-            change => change_all(change, run, to),
+            change => {
+                change_all(change, run, to);
+                run.metadata.packet_type = change.packet_type_after(run.metadata.packet_type);
+            }
         }
     }
     if delivered {
@@ -233,7 +238,7 @@ fn hash_all(hash: PacketHash, run: &mut Run, mut go_on: impl FnMut(&mut Run)) {
     // Bound: each packet of the run once.
     let mut waiting: ArrayVec<(u32, Packet, Layers, Option<Tuple>), BURST> = ArrayVec::new();
     for (packet, layers) in run.packets.drain(..).zip(run.layers.drain(..)) {
-        waiting.push((hash.of(&packet), packet, layers, originals.next()));
+        waiting.push((hash.of(&packet, run.metadata.packet_type), packet, layers, originals.next()));
     }
     while let Some((dp_hash, ..)) = waiting.first() {
         let dp_hash = *dp_hash;

@@ -4,7 +4,7 @@
 
 use base::hash::HashKey;
 use base::{OfPort, PortNo};
-use flow::{Depth, FieldId, Ingress, Key, extract};
+use flow::{Depth, FieldId, Ingress, Key, extract, extract_without_link};
 use packet::Packet;
 
 /// What is hashed.
@@ -29,11 +29,13 @@ pub struct PacketHash {
 }
 
 impl PacketHash {
-    /// The hash of a packet.
-    pub fn of(self, packet: &Packet) -> u32 {
+    /// The hash of a packet of this type.
+    pub fn of(self, packet: &Packet, packet_type: u32) -> u32 {
         let mut key = Key::default();
-        let ingress = Ingress::new(OfPort(0), PortNo(0), Depth::Transport);
-        if extract(packet.data(), packet.len(), &ingress, &mut key).is_none() {
+        let ingress = Ingress::new(OfPort(0), PortNo(0), Depth::Transport).with_packet_type(packet_type);
+        if packet_type != 0 {
+            extract_without_link(packet.data(), packet.len(), &ingress, &mut key);
+        } else if extract(packet.data(), packet.len(), &ingress, &mut key).is_none() {
             return 0;
         }
         self.of_key(&key)

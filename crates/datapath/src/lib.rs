@@ -19,6 +19,7 @@ pub mod hash;
 mod input;
 mod loan;
 pub mod meter;
+pub mod packet_type;
 pub mod pipeline;
 pub mod placement;
 mod ports;

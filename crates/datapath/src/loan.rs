@@ -67,6 +67,11 @@ impl Loan {
                 | DpAction::PopVlan
                 | DpAction::PushMpls { .. }
                 | DpAction::PopMpls { .. }
+                | DpAction::AddMpls { .. }
+                | DpAction::PushEth { .. }
+                | DpAction::PopEth { .. }
+                | DpAction::PushNsh(_)
+                | DpAction::PopNsh { .. }
                 | DpAction::Drop(_) => {}
                 _ => return false,
             }

@@ -14,7 +14,7 @@ use crate::action::DpAction;
 use crate::input::PortView;
 use crate::watch::{Marks, Sight, Sort, Visit, Watch};
 use base::{OfPort, PortNo, Version, rcu};
-use flow::{Depth, Key, Mask};
+use flow::{Depth, FieldId, Key, Mask};
 use std::sync::Arc;
 
 /// One word of the key in which earlier actions had set the bits `mask` to `value` before a lookup. Such bits
@@ -89,6 +89,15 @@ impl<E> Translation<E> {
         self.rewrites.clear();
         self.effects.clear();
         self.uncacheable = false;
+    }
+
+    /// Has the actions begin with the type of their packet, which has this key and comes from the control
+    /// thread: workers take those for Ethernet frames.
+    pub fn say_packet_type(&mut self, key: &Key) {
+        let (field, value) = (FieldId::PacketType, key.get(FieldId::PacketType));
+        if value != 0 {
+            self.actions.insert(0, DpAction::Set { field, value, mask: field.ones() });
+        }
     }
 }
 

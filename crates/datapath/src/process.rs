@@ -41,7 +41,7 @@ use arrayvec::ArrayVec;
 use base::clock::tsc;
 use base::region::prefetch;
 use base::{DropReason, OfPort, PortNo, Version, rcu};
-use flow::extract::{Ingress, extract, extract_keeping_metadata};
+use flow::extract::{Ingress, extract, extract_keeping_metadata, extract_without_link};
 use flow::{Depth, Key};
 use packet::batch::Runs;
 use packet::wait::Bell;
@@ -155,11 +155,18 @@ impl<P: Pipeline> Process<P> {
         debug_assert!(batch.iter().all(|packet| packet.in_port == port));
         let use_exact = input.use_exact(self.now_ms);
         self.cache.set_version(version);
-        let origin = self.cache.plain_origin(idx, Origin::new(of_port, metadata), depth);
-        if origin.is_none() {
+        // Packets that do not begin with an Ethernet header are not plain.
+        let is_ethernet = metadata.packet_type == 0;
+        let origin = match is_ethernet {
+            true => self.cache.plain_origin(idx, Origin::new(of_port, metadata), depth),
+            false => None,
+        };
+        if origin.is_none() && is_ethernet {
             self.context.stats.origins_full.add(batch.len() as u64);
         }
-        let ingress = Ingress::new(of_port, port, depth).with_metadata(metadata.recirc_id, metadata.pkt_mark);
+        let ingress = Ingress::new(of_port, port, depth)
+            .with_metadata(metadata.recirc_id, metadata.pkt_mark)
+            .with_packet_type(metadata.packet_type);
         let at = Moment { version, now: Stamp::of(self.now_ms) };
         let mut memory = self.memory.take().expect("one round at a time");
         (memory.tracking, memory.dp_hash) = (metadata.tracking, metadata.dp_hash);

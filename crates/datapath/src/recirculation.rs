@@ -19,6 +19,8 @@ pub struct Metadata {
     pub pkt_mark: u32,
     /// The packet's hash, as [`crate::DpAction::Hash`] made it; 0 before.
     pub dp_hash: u32,
+    /// What the packet begins with (OpenFlow 1.5's packet type); 0 is an Ethernet header.
+    pub packet_type: u32,
     /// Rounds so far.
     pub recirc_depth: u8,
     /// What the connection tracker has said.

@@ -2,6 +2,7 @@
 
 use crate::conntrack::tuple::Tuple;
 use crate::context::Context;
+use crate::edit;
 use crate::recirculation::{Metadata, Originals};
 use arrayvec::ArrayVec;
 use base::PortNo;
@@ -69,6 +70,15 @@ impl Run {
         let originals = self.originals.len().min(count);
         first.originals.extend(self.originals.drain(..originals));
         first
+    }
+
+    /// Says of what type the packets are, of which nobody has read anything.
+    #[cold]
+    pub(crate) fn set_packet_type(&mut self, packet_type: u32) {
+        self.metadata.packet_type = packet_type;
+        for (packet, layers) in self.packets.iter().zip(&mut self.layers) {
+            *layers = edit::layers_of(packet, packet_type);
+        }
     }
 
     /// Takes all packets out.

@@ -49,6 +49,7 @@ const ETH_TYPE_NSH: u64 = 0x894f;
 pub struct Ingress {
     word0: u64,
     word7: u64,
+    packet_type: u32,
     depth: Depth,
     vlan_limit: u8,
 }
@@ -58,7 +59,7 @@ impl Ingress {
     pub fn new(in_port: OfPort, dp_port: PortNo, depth: Depth) -> Ingress {
         debug_assert!(dp_port.0 <= 0xffff, "datapath ports are numbered in 16 bits");
         let word0 = u64::from(in_port.0) | u64::from(dp_port.0 & 0xffff) << 16;
-        Ingress { word0, word7: 0, depth, vlan_limit: 2 }
+        Ingress { word0, word7: 0, packet_type: 0, depth, vlan_limit: 2 }
     }
 
     /// Packets that come round again, with what goes with them.
@@ -71,6 +72,18 @@ impl Ingress {
     /// the protocol id of the next. Open vSwitch's `other_config:vlan-limit`.
     pub fn with_vlan_limit(self, tags: u8) -> Ingress {
         Ingress { vlan_limit: tags, ..self }
+    }
+
+    /// Packets of this type (OpenFlow 1.5; 0 unless said, which is Ethernet). Those of another than Ethernet
+    /// are for [`extract_without_link`].
+    pub fn with_packet_type(self, packet_type: u32) -> Ingress {
+        Ingress { packet_type, ..self }
+    }
+
+    /// The type of all packets that come in so.
+    #[inline(always)]
+    pub fn packet_type(&self) -> u32 {
+        self.packet_type
     }
 
     /// Word 0 of block 0 of all packets that come in so.
@@ -124,14 +137,22 @@ pub fn extract_keeping_metadata(
     let layers = if packet_type == 0 {
         extract(head, frame_len, &ingress, key)
     } else {
-        // The namespace of Ethernet types is 1; in another there is no type that we know.
-        let eth_type = if packet_type >> 16 == 1 { packet_type as u16 } else { 0 };
-        let layers = Layers::without_link(head, frame_len, eth_type);
-        Some(fill(head, frame_len, layers, &ingress, key))
+        Some(extract_without_link(head, frame_len, &ingress.with_packet_type(packet_type), key))
     };
     let common = key.block_mut(B_COMMON);
     (common.0[0], common.0[6], common.0[7]) = (word0, word6, word7);
     key.set_present(key.present() | kept_present);
+    layers
+}
+
+/// As [`extract`] for a packet whose type, as the ingress says, is not Ethernet: it starts with the header
+/// that its type names, and is never too short. Its layers are known at every depth, since nobody could walk
+/// over it later without its type.
+#[inline(never)]
+pub fn extract_without_link(head: &[u8], frame_len: usize, ingress: &Ingress, key: &mut Key) -> Layers {
+    let layers = Layers::of_type(head, frame_len, ingress.packet_type);
+    fill(head, frame_len, layers, ingress, key);
+    key.block_mut(B_COMMON).0[6] |= u64::from(ingress.packet_type);
     layers
 }
 

@@ -17,7 +17,7 @@ pub mod options;
 pub use action::Action;
 pub use classifier::{Classifier, RuleRef};
 pub use depth::Depth;
-pub use extract::{Ingress, extract, extract_keeping_metadata};
+pub use extract::{Ingress, extract, extract_keeping_metadata, extract_without_link};
 pub use field::FieldId;
 pub use key::{BLOCKS, Block, Key, Mask};
 pub use matching::Match;

@@ -25,6 +25,7 @@ impl Vswitch {
         let learned = |bridge, table_id, cookie| control.learned_count(bridge, table_id, cookie);
         self.switch.translate_for_control(self.switch.version(), &key, &reader, &learned, &mut translation);
         drop(reader);
+        translation.say_packet_type(&key);
         self.carry_out_tracked(&data, dp_port, Tracking::of(&key), translation);
     }
 }

@@ -98,6 +98,13 @@ impl Layers {
         Layers { eth_type, bits: Layers::KNOWN, ..Layers::UNKNOWN }.with_network(head, frame_len)
     }
 
+    /// Of a frame of this packet type (OpenFlow 1.5), which is not Ethernet's. The namespace of Ethernet types
+    /// is 1; in another there is no type that we know.
+    pub fn of_type(head: &[u8], frame_len: usize, packet_type: u32) -> Layers {
+        let eth_type = if packet_type >> 16 == 1 { packet_type as u16 } else { 0 };
+        Layers::without_link(head, frame_len, eth_type)
+    }
+
     /// Of a frame in which something else lies behind the link layer now, of this type: not known until
     /// [`Self::know`] has walked on from there.
     pub fn retyped(self, eth_type: u16) -> Layers {
@@ -128,12 +135,24 @@ impl Layers {
     /// Of a frame in which they all start so many bytes later.
     pub fn shifted(self, by: isize) -> Layers {
         let moved = |at: u16| usize::from(at).checked_add_signed(by).and_then(|at| u16::try_from(at).ok());
-        let [l3, l4, payload] =
-            [self.l3, self.l4, self.payload].map(|at| if at == 0 { Some(0) } else { moved(at) });
+        // Of a frame without a link layer the network layer starts at 0.
+        let l3 = if self.is_ip() { moved(self.l3) } else { Some(self.l3) };
+        let [l4, payload] = [self.l4, self.payload].map(|at| if at == 0 { Some(0) } else { moved(at) });
         match (moved(self.l2_5), l3, l4, payload) {
             (Some(l2_5), Some(l3), Some(l4), Some(payload)) => Layers { l2_5, l3, l4, payload, ..self },
             _ => Layers::UNKNOWN,
         }
+    }
+
+    /// Of a frame that is known to begin with another header than Ethernet's.
+    #[inline(always)]
+    pub fn is_bare(&self) -> bool {
+        self.bits & Layers::KNOWN != 0 && self.l2_5 == 0
+    }
+
+    /// Of a frame that has lost its link layer.
+    pub fn without_their_link(self) -> Layers {
+        Layers { tags: 0, ..self.shifted(-isize::try_from(self.l2_5).unwrap_or(0)) }
     }
 
     /// Whether anybody has walked over the headers.

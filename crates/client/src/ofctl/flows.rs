@@ -12,7 +12,7 @@ use openflow::message::{
     FlowStatsRequest, PacketOut, StatsBody, StatsRequest,
 };
 use openflow::text::{
-    ActionsIn, FlowStyle, KeyValues, Parsed, PortNames, Protocol, Protocols, flows_in, match_text,
+    ActionsIn, FlowStyle, KeyValues, Parsed, PortNames, Protocol, Protocols, TextError, flows_in, match_text,
     message_text, parse_actions, parse_flow_file, parse_flow_mod, parse_flow_request, parse_match,
     write_flow, write_hex_dump,
 };
@@ -128,7 +128,7 @@ fn flow_mod(options: &Options, command: FlowModCommand) -> Result<ExitCode, Fail
     let text = options.word(2).unwrap_or("");
     let (names, client) =
         if text.is_empty() { Default::default() } else { taken_names(options, target(options), text)? };
-    let parsed = parse_flow_mod(text, command, &names)?;
+    let parsed = parse_flow_mod(text, command, &names).inspect_err(warn_of)?;
     report_normalization(&parsed);
     let batch = Batch { file: "", count: 1, usable: parsed.protocols };
     send_flows(options, client, &batch, std::iter::once((0, parsed)))
@@ -472,8 +472,7 @@ fn parse_packet(text: &str) -> Result<Vec<u8>, Failure> {
         .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok().filter(|_| pair.len() == 2))
         .collect();
     match bytes {
-        Some(bytes) if bytes.len() >= 14 => Ok(bytes),
-        Some(_) => fail!("packet: Packet data too short for Ethernet"),
+        Some(bytes) => Ok(bytes),
         None => fail!("packet: Trailing garbage in packet data"),
     }
 }
@@ -498,11 +497,17 @@ pub fn parse_packet_out(text: &str, names: &PortNames) -> Result<PacketOut, Fail
                 None => return fail!("{value} is not a valid OpenFlow port"),
             },
             "packet" => packet.data = parse_packet(value)?,
+            // The parentheses are those of the type, or stand for `=`.
+            "packet_type" => fields += &format!("packet_type=({}),", value.trim_matches(['(', ')'])),
             // Metadata; headers are the packet's own.
             _ => fields += &format!("{key}={value},"),
         }
     }
     packet.metadata = parse_match(&fields, names).map_err(|why| Failure(why.message))?;
+    let is_ethernet = packet.metadata.key.get(FieldId::PacketType) == 0;
+    if is_ethernet && !packet.data.is_empty() && packet.data.len() < 14 {
+        return fail!("packet: Packet data too short for Ethernet");
+    }
     let is_header =
         |field: &&FieldId| field.depth() != Depth::Metadata && packet.metadata.mask.get(**field) != 0;
     if let Some(field) = FieldId::ALL.iter().find(is_header) {
@@ -517,8 +522,16 @@ pub fn parse_packet_out(text: &str, names: &PortNames) -> Result<PacketOut, Fail
     }
 }
 
+/// Logs what the stock tool says of an error beside its message.
+fn warn_of(error: &TextError) {
+    if let Some(warning) = &error.warning {
+        tracing::warn!(target: "ofp_actions", "{warning}");
+    }
+}
+
 pub fn parse_flow_command(options: &Options) -> Result<ExitCode, Failure> {
-    let parsed = parse_flow_mod(options.word(1).unwrap_or(""), FlowModCommand::Add, PortNames::none())?;
+    let text = options.word(1).unwrap_or("");
+    let parsed = parse_flow_mod(text, FlowModCommand::Add, PortNames::none()).inspect_err(warn_of)?;
     report_normalization(&parsed);
     show_parsed(options, parsed.protocols, std::iter::once(parsed))
 }

@@ -249,6 +249,29 @@ impl<'a> Checker<'a> {
         packet.set_masked(FieldId::TpDst, 0, 0);
     }
 
+    /// The packet begins with another header: of an Ethernet header what it names is known, else nothing.
+    pub fn begins_with(&mut self, packet_type: u32) {
+        if packet_type >> 16 == 1 {
+            self.eth_type(packet_type as u16);
+        }
+        self.packet.to_mut().set_masked(FieldId::PacketType, packet_type.into(), u32::MAX.into());
+    }
+
+    /// The first header is gone. Behind one of Ethernet is what it names; what is behind another is known once
+    /// it was taken off.
+    pub fn loses_first_header(&mut self) {
+        const UNKNOWN: u32 = 0xffff;
+        let next = match self.matched(FieldId::PacketType) {
+            0 => 1 << 16 | self.matched(FieldId::EthType) as u32,
+            _ => UNKNOWN,
+        };
+        let packet = self.packet.to_mut();
+        if next == UNKNOWN {
+            packet.set_masked(FieldId::EthType, 0xffff, 0xffff);
+        }
+        packet.set_masked(FieldId::PacketType, next.into(), u32::MAX.into());
+    }
+
     pub fn goes_to(&self, next: u8) -> Result<(), ErrorKind> {
         let back = self.table_id.is_some_and(|table_id| next <= table_id);
         if back || next == 0xff { Err(OFPBIC_BAD_TABLE_ID) } else { Ok(()) }

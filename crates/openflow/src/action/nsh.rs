@@ -50,10 +50,8 @@ pub(super) static ENCAP: Row = Row {
         })
     },
     check: |a, c| {
-        if let Action::Encap { packet_type, .. } = a
-            && packet_type >> 16 == 1
-        {
-            c.eth_type(*packet_type as u16);
+        if let Action::Encap { packet_type, .. } = a {
+            c.begins_with(*packet_type);
         }
         Ok(())
     },
@@ -195,6 +193,10 @@ pub(super) static DECAP: Row = Row {
             }
             p.word(")");
         })
+    },
+    check: |_, c| {
+        c.loses_first_header();
+        Ok(())
     },
     ..Row::PLAIN
 };

@@ -2,6 +2,7 @@
 
 use super::check::Checker;
 use super::{APPLY_RANK, BY_WORD, Place, Row, output};
+use crate::error::ErrorKind;
 use crate::text::{KeyValues, PortNames, Protocols, TextError, bad};
 use crate::version::Version;
 use base::OfPort;
@@ -44,6 +45,7 @@ pub(crate) fn parse_into(text: &str, context: &Context) -> Result<(Vec<Action>, 
         checker: Checker::new(context.matching.unwrap_or(&any), context.table),
         protocols: Protocols::ANY,
         error: None,
+        warning: None,
         depth: 0,
     };
     let actions = parser.list(text, context.place)?;
@@ -60,11 +62,28 @@ pub(crate) fn parse_into(text: &str, context: &Context) -> Result<(Vec<Action>, 
     let mut protocols = parser.protocols;
     if context.matching.is_some() {
         if let Some(error) = parser.error {
-            return bad!("actions are invalid with specified match ({error})");
+            let error = TextError::new(format!("actions are invalid with specified match ({error})"));
+            return Err(TextError { warning: parser.warning, ..error });
         }
         protocols = protocols.intersect(parser.checker.protocols);
     }
     Ok((actions, protocols))
+}
+
+/// What the stock tool logs of an action without its prerequisites.
+fn lacks(action: &Action, error: ErrorKind) -> Option<String> {
+    let field = match action {
+        Action::SetField { field, .. } => *field,
+        Action::Load { target, .. } => target.field,
+        _ => return None,
+    };
+    let name = match field {
+        flow::Mf::NwSrc => "ip_src".to_string(),
+        flow::Mf::NwDst => "ip_dst".to_string(),
+        field => field.name(),
+    };
+    (error == ErrorKind::OFPBAC_MATCH_INCONSISTENT)
+        .then(|| format!("set_field {name} lacks correct prerequisites"))
 }
 
 /// What reads a list of actions.
@@ -75,6 +94,8 @@ pub(super) struct Parser<'a> {
     protocols: Protocols,
     /// Name of the error of the first action that no version takes.
     error: Option<&'static str>,
+    /// What is wrong with that action, in more words.
+    warning: Option<String>,
     /// How many actions the list lies in.
     depth: u8,
 }
@@ -104,6 +125,9 @@ impl Parser<'_> {
                 }
                 let action = self.with_known_vlan(action);
                 if let Err(error) = self.checker.action(&action, lenient) {
+                    if self.error.is_none() {
+                        self.warning = lacks(&action, error);
+                    }
                     self.error.get_or_insert(error.name());
                 }
                 Ok(action)

@@ -265,7 +265,7 @@ pub(super) fn read_packet_out(version: Version, r: &mut Reader) -> Result<Packet
 
 /// Whether a match is of what lies beside the packet alone.
 fn is_of_pipeline(m: &Match) -> bool {
-    let mut all = m.eth_type() == 0;
+    let mut all = m.get_mf(flow::Mf::EthType).1 == 0;
     super::for_each_field(m, 5, |mf, _, _| {
         let name = mf.name();
         let metadata = ["in_port", "in_port_oxm", "metadata", "pkt_mark", "packet_type", "actset_output"];

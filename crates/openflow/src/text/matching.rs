@@ -358,10 +358,19 @@ impl Writer<'_> {
         for mf in [Mf::NshTtl, Mf::NshMdtype, Mf::NshNp] {
             self.decimal(mf.row().name, mf);
         }
-        self.hex("nsh_spi", Mf::NshSpi);
+        self.prefixed("nsh_spi", Mf::NshSpi);
         self.decimal("nsh_si", Mf::NshSi);
         for mf in [Mf::NshC1, Mf::NshC2, Mf::NshC3, Mf::NshC4] {
-            self.hex(mf.row().name, mf);
+            self.prefixed(mf.row().name, mf);
+        }
+    }
+
+    /// In hexadecimal, with its prefix even where it is 0.
+    fn prefixed(&mut self, name: &str, mf: Mf) {
+        match self.get(mf) {
+            Some((0, mask)) if mask == mf.ones() => put!(self.out, "{name}=0x0,"),
+            Some((0, mask)) => put!(self.out, "{name}=0x0/{mask:#x},"),
+            _ => self.hex(name, mf),
         }
     }
 

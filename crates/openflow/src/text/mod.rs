@@ -58,12 +58,14 @@ pub struct TextError {
     pub message: String,
     /// Bytes before the item (match field or action) in which it lies.
     pub offset: usize,
+    /// What the stock tools log beside it.
+    pub warning: Option<String>,
 }
 
 impl TextError {
     /// At the beginning.
     pub fn new(message: String) -> TextError {
-        TextError { message, offset: 0 }
+        TextError { message, offset: 0, warning: None }
     }
 
     /// So many bytes further on.

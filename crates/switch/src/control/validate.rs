@@ -135,8 +135,6 @@ fn check_one(action: &Action, table_id: u8, known: Known<'_>) -> Result<(), Flow
         Action::Learn(learn) => check_learn(learn, options),
         Action::Multipath(m) => check_write(&m.target, options),
         Action::Bundle(bundle) => bundle.target.iter().try_for_each(|target| check_write(target, options)),
-        Action::Encap { .. } => Err(FlowModError::Unsupported("encap")),
-        Action::Decap { .. } => Err(FlowModError::Unsupported("decap")),
         Action::Meter(meter) => check_meter(*meter, known),
         Action::Controller { .. }
         | Action::SetTpSrc(_)
@@ -153,6 +151,8 @@ fn check_one(action: &Action, table_id: u8, known: Known<'_>) -> Result<(), Flow
         | Action::SetMplsTtl(_)
         | Action::DecMplsTtl
         | Action::DecNshTtl
+        | Action::Encap { .. }
+        | Action::Decap { .. }
         | Action::DecTtl(_)
         | Action::SetTunnel { .. }
         | Action::SetQueue(_)
@@ -346,8 +346,8 @@ fn walk(list: &[Action], named: &mut Named) -> Depth {
                 named.groups.push(*group);
                 Depth::Everything
             }
-            // Refused.
-            Action::Encap { .. } | Action::Decap { .. } => Depth::Metadata,
+            // Tags and labels, and what a network service header says of the next one.
+            Action::Encap { .. } | Action::Decap { .. } => Depth::Network,
             // The hash looks at all headers; the control thread reads the packet that something is learned
             // from.
             Action::Multipath(_) | Action::Bundle(_) | Action::Learn(_) => Depth::Everything,

@@ -54,11 +54,10 @@ struct Listener<'a> {
     coming: Vec<Coming>,
 }
 
-/// A packet that comes back under a recirculation id, which is in its key.
+/// A packet that comes back once it was tracked, under a recirculation id, which is in its key.
 struct Coming {
     key: Key,
-    /// Once it was tracked, in a zone.
-    zone: Option<u16>,
+    zone: u16,
     nat: Option<Nat>,
 }
 
@@ -161,9 +160,11 @@ impl Sink for Listener<'_> {
     }
 
     fn recirculates(&mut self, id: u32, key: &Key, ct: Option<&Tracked<'_>>) {
+        // What lies behind a header that was taken off, no trace can know.
+        let Some(ct) = ct else { return };
         let mut key = key.clone();
         key.set(FieldId::RecircId, id.into());
-        self.coming.push(Coming { key, zone: ct.map(|ct| ct.zone), nat: ct.and_then(|ct| ct.nat).cloned() });
+        self.coming.push(Coming { key, zone: ct.zone, nat: ct.nat.cloned() });
     }
 
     fn end(&mut self, key: &Key) {
@@ -232,20 +233,18 @@ pub fn trace(
 fn announce<'a>(next: &mut Coming, states: &mut impl Iterator<Item = &'a u32>) -> String {
     let rule = "=".repeat(79);
     let mut text = format!("\n{rule}\nrecirc({:#x})", next.key.get(FieldId::RecircId));
-    if let Some(zone) = next.zone {
-        let state = match states.next() {
-            Some(state) => {
-                let _ = write!(text, " - resume conntrack with ct_state={}", state_text(*state));
-                *state
-            }
-            None => {
-                text += " - resume conntrack with default ct_state=trk|new (use --ct-next to customize)";
-                NEW
-            }
-        };
-        next.key.set(FieldId::CtState, state.into());
-        next.key.set(FieldId::CtZone, zone.into());
-    }
+    let state = match states.next() {
+        Some(state) => {
+            let _ = write!(text, " - resume conntrack with ct_state={}", state_text(*state));
+            *state
+        }
+        None => {
+            text += " - resume conntrack with default ct_state=trk|new (use --ct-next to customize)";
+            NEW
+        }
+    };
+    next.key.set(FieldId::CtState, state.into());
+    next.key.set(FieldId::CtZone, next.zone.into());
     text.push('\n');
     if let Some(nat) = &next.nat {
         text += "Replacing src/dst IP/ports to simulate NAT:\n";
@@ -329,10 +328,14 @@ fn trace_once(
     let options = bridge.map_or(&none, |b| b.options());
     let flow_text = |key: &Key, mask: &Mask| flow_text(key, mask, ports, options);
     let whole = |key: &Key| {
-        let text = flow_text(key, &everything(key, options));
+        let mut text = flow_text(key, &everything(key, options));
+        if key.get64(FieldId::EthType) == 0x894f && key.get64(FieldId::PacketType) == 0 {
+            // Open vSwitch shows fields of IP, too, which there are none of.
+            text += ",nw_proto=0,nw_tos=0,nw_ecn=0,nw_ttl=0,nw_frag=no";
+        }
         match key.get64(FieldId::RecircId) {
             0 => text,
-            id => format!("recirc_id={id:#x},{}", with_eth(&text)),
+            id => format!("recirc_id={id:#x},{}", with_type(&text, key)),
         }
     };
     let mut text = format!("Flow: {}\n", whole(key));
@@ -347,8 +350,12 @@ fn trace_once(
         0 => "0".to_string(),
         id => format!("{id:#x}"),
     };
-    let matched = flow_text(key, &out.mask);
-    let _ = writeln!(text, "Megaflow: recirc_id={recirc_id},{}", with_eth(&matched));
+    let mut typed = key.clone();
+    if let packet_type @ 1.. = key.get64(FieldId::PacketType) {
+        typed.set(FieldId::EthType, u128::from(packet_type & 0xffff));
+    }
+    let matched = flow_text(&typed, &out.mask);
+    let _ = writeln!(text, "Megaflow: recirc_id={recirc_id},{}", with_type(&matched, key));
     let _ = writeln!(text, "Datapath actions: {}", actions(&out.actions, key));
     if let Some(why) = listener.failure {
         let _ = writeln!(text, "Translation failed ({why}), packet is dropped.");
@@ -356,8 +363,12 @@ fn trace_once(
     (text, out, listener.coming)
 }
 
-/// The text of a match with `eth` where it stands in Open vSwitch's: behind the metadata.
-fn with_eth(text: &str) -> String {
+/// The text of a match with `eth` where it stands in Open vSwitch's: behind the metadata. That of another
+/// packet type is there already.
+fn with_type(text: &str, key: &Key) -> String {
+    if key.get64(FieldId::PacketType) != 0 {
+        return text.to_string();
+    }
     let is_metadata = |part: &&str| {
         ["ct_", "dp_hash=", "skb_priority=", "actset_output=", "pkt_mark="]
             .iter()
@@ -394,7 +405,9 @@ fn everything(key: &Key, options: &OptionTable) -> Mask {
     let shown = |f: &&FieldId| {
         usize::from(f.place().block) < B_TUN_META && !matches!(f, FieldId::DpPort | FieldId::RecircId)
     };
-    for f in FieldId::ALL.iter().filter(shown).filter(|f| key.get(**f) != 0) {
+    let is_nsh = key.get64(FieldId::EthType) == 0x894f;
+    let has = |f: &&FieldId| key.get(**f) != 0 && (is_nsh || !NSH.contains(f));
+    for f in FieldId::ALL.iter().filter(shown).filter(has) {
         mask.add_exact(*f);
     }
     for f in fields_of(key) {
@@ -408,10 +421,27 @@ fn everything(key: &Key, options: &OptionTable) -> Mask {
     mask
 }
 
+/// Fields of network service headers.
+const NSH: [FieldId; 10] = [
+    FieldId::NshFlags,
+    FieldId::NshTtl,
+    FieldId::NshMdtype,
+    FieldId::NshNp,
+    FieldId::NshSpi,
+    FieldId::NshSi,
+    FieldId::NshC1,
+    FieldId::NshC2,
+    FieldId::NshC3,
+    FieldId::NshC4,
+];
+
 /// The fields of headers that a packet has.
 fn fields_of(key: &Key) -> Vec<FieldId> {
     use FieldId as F;
-    let mut fields = vec![F::VlanTci, F::EthSrc, F::EthDst, F::EthType];
+    let mut fields = match key.get64(F::PacketType) {
+        0 => vec![F::VlanTci, F::EthSrc, F::EthDst, F::EthType],
+        _ => vec![],
+    };
     if key.get64(F::VlanTci) != 0 {
         fields.push(F::VlanTci2);
     }
@@ -421,6 +451,11 @@ fn fields_of(key: &Key) -> Vec<FieldId> {
         0x86dd => fields.extend([F::Ipv6Src, F::Ipv6Dst, F::Ipv6Label].into_iter().chain(ip)),
         0x0806 | 0x8035 => fields.extend([F::NwSrc, F::NwDst, F::NwProto, F::ArpSha, F::ArpTha]),
         0x8847 | 0x8848 => fields.extend([F::Mpls0, F::Mpls1, F::Mpls2]),
+        0x894f => {
+            // Context headers of fixed places are those of type 1.
+            let count = if key.get64(F::NshMdtype) == 1 { NSH.len() } else { NSH.len() - 4 };
+            fields.extend(&NSH[..count]);
+        }
         _ => {}
     }
     let is_ip = matches!(key.get64(F::EthType), 0x0800 | 0x86dd);
@@ -437,8 +472,11 @@ fn fields_of(key: &Key) -> Vec<FieldId> {
 
 fn flow_text(key: &Key, mask: &Mask, ports: &PortNames, options: &OptionTable) -> String {
     let mut mask = mask.clone();
-    for internal in [FieldId::DpPort, FieldId::RecircId, FieldId::PacketType] {
+    for internal in [FieldId::DpPort, FieldId::RecircId] {
         mask.set(internal, 0);
+    }
+    if key.get64(FieldId::PacketType) == 0 {
+        mask.set(FieldId::PacketType, 0);
     }
     let mut matching = Match::new(key, mask.canonical());
     options.lift(&mut matching);

@@ -41,8 +41,11 @@ impl<'a, S: Sink> Xlate<'a, S> {
             if let Some(steps) = &self.freezing {
                 // One that froze within a table stands among the steps already. A lookup that wanted the
                 // packet read before is repeated then.
-                let done =
-                    !steps.is_empty() || matches!(action, Action::PopMpls(_) | Action::Controller { .. });
+                let done = !steps.is_empty()
+                    || matches!(
+                        action,
+                        Action::PopMpls(_) | Action::Decap { .. } | Action::Controller { .. }
+                    );
                 let from = if done { i + 1 } else { i };
                 self.leave_for_later(&list[from..]);
                 break;
@@ -127,10 +130,10 @@ impl<'a, S: Sink> Xlate<'a, S> {
             Action::Multipath(multipath) => self.multipath(multipath),
             Action::Bundle(bundle) => self.bundle_action(bundle),
             Action::Meter(meter_id) => self.meter(*meter_id),
+            Action::Encap { packet_type, properties, .. } => self.encap(*packet_type, properties),
+            Action::Decap { packet_type } => self.decap(*packet_type),
             // Refused when a rule is added.
-            Action::Nat(_) | Action::Encap { .. } | Action::Decap { .. } | Action::CheckPktLarger { .. } => {
-                self.error = Some(DropReason::TranslationError)
-            }
+            Action::Nat(_) | Action::CheckPktLarger { .. } => self.error = Some(DropReason::TranslationError),
         }
     }
 
@@ -215,6 +218,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
             self.trace.detail(|| "prerequisites are not met, so nothing is set".to_string());
             return;
         }
+        self.note_set(field, mask);
         match field {
             Mf::VlanTci => self.set_tci(value as u64, mask as u64),
             // OpenFlow 1.3 has it change a tag that is there; the bit that says so stays.
@@ -532,9 +536,11 @@ fn in_order<'a>(set: &[&'a Action]) -> Vec<&'a Action> {
     let ends: [fn(&Action) -> bool; 3] =
         [|a| matches!(a, Action::Group(_)), is_output, |a| matches!(a, Action::Resubmit { .. })];
     let Some(end) = ends.into_iter().find_map(last) else { return Vec::new() };
-    let kinds: [fn(&Action) -> bool; 7] = [
+    let kinds: [fn(&Action) -> bool; 9] = [
         |a| matches!(a, Action::PopVlan),
         |a| matches!(a, Action::PopMpls(_)),
+        |a| matches!(a, Action::Decap { .. }),
+        |a| matches!(a, Action::Encap { .. }),
         |a| matches!(a, Action::PushMpls(_)),
         |a| matches!(a, Action::PushVlan(_)),
         |a| matches!(a, Action::DecTtl(_)),

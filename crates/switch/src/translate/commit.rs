@@ -42,6 +42,18 @@ const FIELDS: &[FieldId] = &[
     FieldId::PktMark,
 ];
 
+/// Those of network service headers.
+const NSH: &[FieldId] = &[
+    FieldId::NshFlags,
+    FieldId::NshTtl,
+    FieldId::NshSpi,
+    FieldId::NshSi,
+    FieldId::NshC1,
+    FieldId::NshC2,
+    FieldId::NshC3,
+    FieldId::NshC4,
+];
+
 /// The blocks that have any of them.
 const FIELDS_BLOCKS: u16 = {
     let (mut blocks, mut n) = (0, 0);
@@ -74,16 +86,44 @@ impl<S: Sink> Xlate<'_, S> {
         if !self.any_written {
             return;
         }
+        if !self.commit_packet_type() {
+            return;
+        }
         // Registers are all that most rules write.
         let touched = self.written.0.present() | self.base_known.0.present();
         let fields = if touched & FIELDS_BLOCKS == 0 { &[] } else { FIELDS };
+        let start = self.out.actions.len();
         for &field in fields.iter().filter(|field| touched & 1 << field.place().block != 0) {
             let bits = self.written.get(field) | self.base_known.get(field);
             if bits != 0 && self.applies(field) {
                 self.commit_field(field, bits);
             }
         }
+        self.complete_nsh(start);
         self.commit_vlan();
+    }
+
+    /// Where a field of a network service header is set, so is each other one that the flow matches, to what
+    /// it is: as Open vSwitch has it.
+    fn complete_nsh(&mut self, start: usize) {
+        let field_of = |action: &DpAction| match action {
+            DpAction::Set { field, .. } if NSH.contains(field) => Some(*field),
+            _ => None,
+        };
+        let first = self.out.actions[start..].iter().position(|action| field_of(action).is_some());
+        let Some(first) = first.map(|n| start + n) else { return };
+        let behind = self.out.actions[first..].iter().rev().take_while(|a| field_of(a).is_none()).count();
+        let end = self.out.actions.len() - behind;
+        let set: Vec<_> = self.out.actions.drain(first..end).collect();
+        let complete = NSH.iter().filter_map(|field| {
+            let there = set.iter().find(|action| field_of(action) == Some(*field)).cloned();
+            let known = self.base_known.get(*field) | self.out.mask.get(*field);
+            let ones = if *field == FieldId::NshTtl { 0x3f } else { field.ones() };
+            let (value, mask) = (self.base.get(*field), field.ones());
+            there.or((known & ones == ones).then_some(DpAction::Set { field: *field, value, mask }))
+        });
+        let complete: Vec<_> = complete.collect();
+        self.out.actions.splice(first..first, complete);
     }
 
     /// Whether the packet that the datapath holds has the field. (Its Ethernet type and, of IP, its fragment
@@ -93,6 +133,7 @@ impl<S: Sink> Xlate<'_, S> {
         let eth_type = self.key.get64(EthType);
         let ip = matches!(eth_type, 0x0800 | 0x86dd);
         match field {
+            EthSrc | EthDst => self.is_ethernet(),
             NwSrc | NwDst => matches!(eth_type, 0x0800 | 0x0806 | 0x8035),
             NwProto => matches!(eth_type, 0x0806 | 0x8035),
             NwTos | NwTtl => ip,
@@ -128,7 +169,7 @@ impl<S: Sink> Xlate<'_, S> {
     }
 
     /// The packet now holds the pipeline's value of these bits.
-    fn note_base(&mut self, field: FieldId, bits: u128) {
+    pub(super) fn note_base(&mut self, field: FieldId, bits: u128) {
         let value = self.key.get(field);
         self.base.set_masked(field, value, bits);
         self.base_known.add(field, bits);

@@ -43,6 +43,8 @@ pub(crate) struct Frozen {
     bridge: BridgeIdx,
     rest: Rest,
     in_port: u16,
+    /// Which trace it is of; 0 for none. A trace's states are its own: no packet comes back to them.
+    trace: u32,
     /// Bits of the datapath's hash that the packet comes back with.
     hash_mask: u32,
     /// The pipeline's own fields, which extraction does not give.
@@ -130,6 +132,11 @@ impl Generation {
     /// Never 0, which means "from a port".
     fn id(&self, number: u32) -> u32 {
         self.number << SLOT_BITS | number
+    }
+
+    /// What no other trace's state is told apart by: each of them takes a slot.
+    fn number_of_trace(&self) -> u32 {
+        self.used.load(Ordering::Relaxed) as u32 + 1
     }
 
     /// Whether the next generation should begin.
@@ -305,16 +312,21 @@ impl<'a, S: Sink> Xlate<'a, S> {
             }
         }
         let bridge = self.bridge.idx;
+        let generation = self.switch.frozen.read(self.reader).newest(bridge);
+        let trace = match generation {
+            Some(generation) if !S::LEARNS => generation.number_of_trace(),
+            _ => 0,
+        };
         let state = Frozen {
             bridge,
             rest,
             in_port: self.in_port().0,
+            trace,
             hash_mask: self.hashing.map_or(self.hash_mask, |hash| hash.mask),
             fields,
         };
         // When the bridge's next generation begins, this is translated again, and gets a new number.
         self.visit_word(word_table::ports(bridge.0), word_table::FROZEN);
-        let generation = self.switch.frozen.read(self.reader).newest(bridge);
         match generation.and_then(|g| g.intern(state, &self.switch.secret)) {
             Some(id) => {
                 self.irreversible = true;
@@ -330,8 +342,13 @@ impl<'a, S: Sink> Xlate<'a, S> {
         }
     }
 
-    /// Registers and metadata are zero in every packet that comes from a port; a tunnel's fields are not.
+    /// Registers and metadata are zero in every packet that comes from a port; a tunnel's fields are not where
+    /// it is a tunnel's. Whether it is, is the same for all packets of a port.
     fn orig_may_have(&self, block: usize, word: usize) -> bool {
+        let addresses = [FieldId::TunSrc, FieldId::TunDst, FieldId::TunIpv6Src, FieldId::TunIpv6Dst];
+        if addresses.into_iter().all(|field| self.base.get(field) == 0) {
+            return false;
+        }
         let present = FieldId::TunMetadataPresent.place();
         let is_present = (block, word) == (usize::from(present.block), usize::from(present.word));
         block == B_TUNNEL || block >= B_TUN_META || is_present && !self.bridge.options().is_empty()

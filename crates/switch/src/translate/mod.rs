@@ -11,7 +11,7 @@
 //! - the Set actions: at an output, those `written` bits that `base` is not known to hold.
 //!
 //! Files: this one has the state and the lookup; `actions` interprets actions one by one; `choice` chooses
-//! links; `learn` makes rules; `length` follows packets by their length; `output` has ports, patch cables
+//! links; `encap` puts headers around packets and takes them off; `learn` makes rules; `length` follows packets by their length; `output` has ports, patch cables
 //! and packet-ins; `ttl` has times to live; `group` has groups; `normal` is the learning switch; `commit`
 //! writes the datapath's actions; `frozen` is what waits while a packet is looked at anew.
 //!
@@ -27,6 +27,7 @@ mod choice;
 mod commit;
 mod connection;
 pub(crate) mod continuation;
+mod encap;
 pub(crate) mod frozen;
 mod group;
 pub(crate) mod learn;
@@ -144,6 +145,10 @@ pub(crate) struct Xlate<'a, S: Sink> {
     below: Vec<(u16, u16)>,
     /// The same of `base`.
     base_below: Vec<(u16, u16)>,
+    /// What the next commit does to the packet's type.
+    pending: encap::Pending,
+    /// The packet began with an Ethernet header.
+    came_with_ethernet: bool,
     /// The datapath's actions so far contain one that cannot be undone by others.
     irreversible: bool,
     /// Rewrites as noted for the last visit, if nothing was written since.
@@ -216,6 +221,8 @@ impl<'a, S: Sink> Xlate<'a, S> {
             vlan_moved: false,
             below: Vec::new(),
             base_below: Vec::new(),
+            pending: encap::Pending::No,
+            came_with_ethernet: key.get(FieldId::PacketType) == 0,
             irreversible: false,
             noted: None,
             bridge,

@@ -23,6 +23,7 @@ struct Saved {
     below: Vec<(u16, u16)>,
     base_below: Vec<(u16, u16)>,
     unread: bool,
+    pending: super::encap::Pending,
     irreversible: bool,
 }
 
@@ -140,6 +141,12 @@ impl<'a, S: Sink> Xlate<'a, S> {
         }
         match port.spec.kind {
             PortKind::Patch { peer } => self.output_to_peer(port, peer),
+            PortKind::Normal | PortKind::Local if !self.is_ethernet() => {
+                self.drop_reason = DropReason::UnsupportedPacketType;
+                self.trace.warn(|| {
+                    "Trying to send non-Ethernet packet through legacy L2 port. Dropping packet.".to_string()
+                });
+            }
             PortKind::Normal | PortKind::Local => {
                 self.commit();
                 let port = port.spec.port_no;
@@ -244,6 +251,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
             below: self.below.clone(),
             base_below: self.base_below.clone(),
             unread: self.unread,
+            pending: self.pending.clone(),
             irreversible: std::mem::replace(&mut self.irreversible, false),
         })
     }
@@ -267,6 +275,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
         self.written = saved.written;
         self.any_written = saved.any_written || !self.base_known.is_wild();
         self.unread = saved.unread;
+        self.pending = saved.pending;
         self.noted = None;
     }
 

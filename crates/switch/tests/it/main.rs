@@ -1,6 +1,7 @@
 //! Tables and translation through their public interface.
 
 mod common;
+mod encapsulation;
 mod eviction;
 mod forwarding;
 mod groups;

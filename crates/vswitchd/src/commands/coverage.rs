@@ -92,6 +92,7 @@ const STOCK_DROPS: &[(&str, &[DropReason])] = {
         ("drop_action_stack_too_deep", &[StackLimit]),
         ("drop_action_too_many_mpls_labels", &[MplsLabelLimit]),
         ("drop_action_too_many_resubmit", &[ResubmitLimit]),
+        ("drop_action_unsupported_packet_type", &[UnsupportedPacketType]),
     ]
 };
 

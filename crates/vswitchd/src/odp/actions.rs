@@ -6,6 +6,7 @@ use datapath::DpAction;
 use datapath::conntrack::nat::Side;
 use datapath::conntrack::{Nat, Request};
 use datapath::hash::HashAlgorithm;
+use wire::nsh::NshHeader;
 
 /// What the names of header fields depend on: the protocols of the flow that the actions belong to.
 #[derive(Clone, Copy, Default, Debug)]
@@ -29,10 +30,15 @@ impl ActionContext {
         }
     }
 
-    /// The tags behind an action.
+    /// The headers behind an action.
     fn follow(&mut self, action: &DpAction) {
         let [outer, inner] = self.tags;
         match action {
+            DpAction::PushNsh(_) => *self = ActionContext { eth_type: 0x894f, ..ActionContext::default() },
+            DpAction::AddMpls { eth_type, .. } => {
+                *self = ActionContext { eth_type: *eth_type, ..ActionContext::default() };
+            }
+            DpAction::PushEth { .. } => self.tags = Default::default(),
             DpAction::PushVlan { tpid, tci } => self.tags = [(*tpid, tci | 0x1000), outer],
             DpAction::PopVlan => self.tags = [inner, (0, 0)],
             DpAction::Set { field: FieldId::VlanTci, value, mask } => {
@@ -77,14 +83,15 @@ fn one(action: &DpAction, context: ActionContext, names: PortNames<'_>) -> Strin
         DpAction::Set { .. } => unreachable!("shown together with its neighbours"),
         DpAction::PushVlan { tpid, tci } => push_vlan(*tpid, *tci),
         DpAction::PopVlan => "pop_vlan".into(),
-        DpAction::PushMpls { eth_type, lse } => format!(
-            "push_mpls(label={},tc={},ttl={},bos={},eth_type={eth_type:#x})",
-            lse >> 12,
-            lse >> 9 & 7,
-            lse & 0xff,
-            lse >> 8 & 1
-        ),
+        DpAction::PushMpls { eth_type, lse } => format!("push_mpls({})", label(*lse, *eth_type)),
         DpAction::PopMpls { eth_type } => format!("pop_mpls(eth_type={eth_type:#x})"),
+        DpAction::AddMpls { eth_type, lse } => format!("add_mpls({})", label(*lse, *eth_type)),
+        DpAction::PushEth { src, dst, .. } => {
+            format!("push_eth(src={},dst={})", mac((*src).into()), mac((*dst).into()))
+        }
+        DpAction::PopEth { .. } => "pop_eth".into(),
+        DpAction::PushNsh(header) => push_nsh(header),
+        DpAction::PopNsh { .. } => "pop_nsh()".into(),
         DpAction::Meter(meter) => format!("meter({})", meter.number),
         DpAction::Hash(hash) => {
             let name = match hash.algorithm {
@@ -117,6 +124,38 @@ fn one(action: &DpAction, context: ActionContext, names: PortNames<'_>) -> Strin
         ),
         DpAction::Drop(_) => "drop".into(),
     }
+}
+
+/// A label stack entry that is pushed.
+fn label(lse: u32, eth_type: u16) -> String {
+    let (label, tc, ttl, bos) = (lse >> 12, lse >> 9 & 7, lse & 0xff, lse >> 8 & 1);
+    format!("label={label},tc={tc},ttl={ttl},bos={bos},eth_type={eth_type:#x}")
+}
+
+/// `push_nsh(flags=0,ttl=63,mdtype=1,np=3,spi=0x1234,si=255,c1=0x0,...)`.
+fn push_nsh(header: &[u8]) -> String {
+    let Ok(nsh) = NshHeader::new(header) else { return "push_nsh(<error>)".into() };
+    let context = match nsh.context() {
+        Some(context) => {
+            let words = context.iter().zip(1..);
+            words.map(|(word, n)| format!(",c{n}={word:#x}")).collect()
+        }
+        None => {
+            // As a number: zeros before it are not shown.
+            let digits: String = nsh.context_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+            let digits = digits.trim_start_matches('0');
+            format!(",md2=0x{}", if digits.is_empty() { "0" } else { digits })
+        }
+    };
+    format!(
+        "push_nsh(flags={},ttl={},mdtype={},np={},spi={:#x},si={}{context})",
+        nsh.ver_ttl_len() >> 12 & 3,
+        nsh.ttl(),
+        nsh.md_type(),
+        nsh.next_protocol(),
+        nsh.path_id(),
+        nsh.service_index(),
+    )
 }
 
 fn ct(request: &Request) -> String {
@@ -305,6 +344,21 @@ mod tests {
                     set(FieldId::NshC1, 0x44332211, 0xffff_ffff),
                 ],
                 "set(nsh(flags=2,si=254,c1=0x44332211))",
+            ),
+            (
+                vec![
+                    DpAction::PushNsh(
+                        [0x0f, 0xc2 + 2, 2, 3, 0, 0x12, 0x34, 0xff, 0x10, 0, 10, 4, 0x12, 0x34, 0x56, 0x78]
+                            .into(),
+                    ),
+                    DpAction::PushEth { src: 1, dst: 0x1122_3344_5566, eth_type: 0x894f },
+                    DpAction::PopEth { eth_type: 0x894f },
+                    DpAction::PopNsh { packet_type: 0 },
+                    DpAction::AddMpls { eth_type: 0x8847, lse: 0x140 },
+                ],
+                "push_nsh(flags=0,ttl=63,mdtype=2,np=3,spi=0x1234,si=255,md2=0x10000a0412345678),\
+                 push_eth(src=00:00:00:00:00:01,dst=11:22:33:44:55:66),pop_eth,pop_nsh(),\
+                 add_mpls(label=0,tc=0,ttl=64,bos=1,eth_type=0x8847)",
             ),
             // Of a tag some bits are set: the others are the packet's, of whichever tag is the outer one by
             // then.

@@ -14,6 +14,7 @@ const ETH_TYPE_IPV4: u16 = 0x0800;
 const ETH_TYPE_ARP: u16 = 0x0806;
 const ETH_TYPE_RARP: u16 = 0x8035;
 const ETH_TYPE_IPV6: u16 = 0x86dd;
+const ETH_TYPE_NSH: u16 = 0x894f;
 const ETH_TYPE_MPLS: [u16; 2] = [0x8847, 0x8848];
 
 /// Shows a flow. `verbose` shows fields that do not matter too, with a mask of zero.
@@ -80,7 +81,12 @@ impl Text<'_> {
         self.scalar("dp_hash", DpHash, hex);
         let in_port = PortNo(self.key.get64(DpPort) as u32);
         self.parts.push(format!("in_port({})", port(in_port, names)));
-        self.parts.push("packet_type(ns=0,id=0)".into());
+        let packet_type = self.key.get64(PacketType);
+        let (namespace, id) = (packet_type >> 16, packet_type & 0xffff);
+        self.parts.push(match namespace {
+            0 => format!("packet_type(ns=0,id={id})"),
+            _ => format!("packet_type(ns={namespace},id={id:#x})"),
+        });
     }
 
     /// `ct_state(-new+est+trk)`, or `ct_state(est|trk)` where every bit matters.
@@ -199,6 +205,21 @@ impl Text<'_> {
                 ],
             ),
             t if ETH_TYPE_MPLS.contains(&t) => self.mpls(),
+            ETH_TYPE_NSH => self.group(
+                "nsh",
+                &[
+                    ("flags", NshFlags, decimal, hex),
+                    ("ttl", NshTtl, decimal, hex),
+                    ("mdtype", NshMdtype, decimal, hex),
+                    ("np", NshNp, decimal, hex),
+                    ("spi", NshSpi, hex, hex),
+                    ("si", NshSi, decimal, hex),
+                    ("c1", NshC1, hex, hex),
+                    ("c2", NshC2, hex, hex),
+                    ("c3", NshC3, hex, hex),
+                    ("c4", NshC4, hex, hex),
+                ],
+            ),
             _ => {}
         }
     }
@@ -292,21 +313,27 @@ impl Text<'_> {
         }
     }
 
+    /// All entries of the stack that are known of; without masks where all bits of all of them matter.
     fn mpls(&mut self) {
-        let (lse, mask) = self.get(FieldId::Mpls0);
-        let part = |name: &str, shift: u32, ones: u128| {
-            let (v, m) = (lse >> shift & ones, mask >> shift & ones);
-            match m {
-                0 => None,
-                _ if m == ones => Some(format!("{name}={v}")),
-                _ => Some(format!("{name}={v}/{}", hex(m))),
+        const BOTTOM_OF_STACK: u128 = 0x100;
+        let all = [FieldId::Mpls0, FieldId::Mpls1, FieldId::Mpls2].map(|field| self.key.get(field));
+        let masks = [FieldId::Mpls0, FieldId::Mpls1, FieldId::Mpls2].map(|field| self.mask.get(field));
+        let last = all.iter().position(|lse| lse & BOTTOM_OF_STACK != 0);
+        let last = last.or(masks.iter().rposition(|mask| *mask != 0));
+        let Some(count) = last.map(|last| last + 1) else { return };
+        let is_exact = masks[..count].iter().all(|mask| *mask == u128::from(u32::MAX));
+        let parts = |lse: u128| (lse >> 12, lse >> 9 & 7, lse & 0xff, lse >> 8 & 1);
+        let shown = all[..count].iter().zip(masks).map(|(lse, mask)| {
+            let (label, tc, ttl, bos) = parts(*lse);
+            let (label_mask, tc_mask, ttl_mask, bos_mask) = parts(mask);
+            if is_exact {
+                return format!("label={label},tc={tc},ttl={ttl},bos={bos}");
             }
-        };
-        let parts = [part("label", 12, 0xf_ffff), part("tc", 9, 7), part("ttl", 0, 0xff), part("bos", 8, 1)];
-        let parts: Vec<_> = parts.into_iter().flatten().collect();
-        if !parts.is_empty() {
-            self.parts.push(format!("mpls({})", parts.join(",")));
-        }
+            format!(
+                "label={label}/{label_mask:#x},tc={tc}/{tc_mask:x},ttl={ttl}/{ttl_mask:#x},bos={bos}/{bos_mask:x}"
+            )
+        });
+        self.parts.push(format!("mpls({})", shown.collect::<Vec<_>>().join(",")));
     }
 }
 

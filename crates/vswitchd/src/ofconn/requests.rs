@@ -9,7 +9,8 @@ use base::{OfPort, PortNo};
 use datapath::conntrack::dump::Filter;
 use datapath::conntrack::{Tracking, tuple::Tuple};
 use datapath::{Pipeline, Translation};
-use flow::{Depth, FieldId, Ingress, Key, Match, extract};
+use flow::key::{B_TUN_META, BLOCKS};
+use flow::{Depth, FieldId, Ingress, Key, Match, extract_keeping_metadata};
 use openflow::message::{
     Capabilities, CtFlush, DEFAULT_MISS_SEND_LEN, FragHandling, Message, PacketOut, PortConfig, PortMod,
     PortReason, Role, RoleRequest, SwitchConfig, SwitchFeatures,
@@ -258,6 +259,7 @@ impl Vswitch {
         let state = self.switch.version();
         self.switch.translate_packet_out(state, &key, bridge, &out.actions, &reader, &mut translation);
         drop(reader);
+        translation.say_packet_type(&key);
         self.carry_out(&out.data, dp_port, translation);
         Ok(())
     }
@@ -275,16 +277,25 @@ impl Vswitch {
         let dp_port = self.source_port(bridge, out.in_port)?;
         let mut key = Key::default();
         let ingress = Ingress::new(out.in_port, dp_port, Depth::Everything);
-        if extract(&out.data, out.data.len(), &ingress, &mut key).is_none() {
+        // Extraction obeys the packet's type.
+        key.set(FieldId::InPort, out.in_port.0.into());
+        key.set(FieldId::DpPort, dp_port.0.into());
+        key.set(FieldId::PacketType, out.metadata.key.get(FieldId::PacketType));
+        if extract_keeping_metadata(&out.data, out.data.len(), &ingress, &mut key).is_none() {
             return Err(ErrorKind::OFPBRC_BAD_PACKET);
         }
         // The pipeline's fields, as OpenFlow 1.5 has them go with the packet. (The input port stands for
         // itself, whatever this says of it.)
-        let Match { key: given, mask, .. } = &out.metadata;
+        let mut metadata = out.metadata.clone();
+        self.control.place_options(bridge, &mut metadata).map_err(|e| refusal(&e))?;
+        let Match { key: given, mask, .. } = &metadata;
         for field in FieldId::ALL.iter().filter(|field| field.depth() == Depth::Metadata) {
             if !matches!(field, FieldId::InPort | FieldId::DpPort | FieldId::RecircId) {
                 key.set_masked(*field, given.get(*field), mask.get(*field));
             }
+        }
+        for (block, word) in (B_TUN_META..BLOCKS).flat_map(|block| (0..8).map(move |word| (block, word))) {
+            key.set_word(block, word, given.word(block, word) & mask.0.word(block, word));
         }
         Ok((key, dp_port))
     }

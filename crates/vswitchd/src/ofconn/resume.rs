@@ -54,6 +54,7 @@ impl Vswitch {
             let set = DpAction::Set { field: FieldId::PktMark, value, mask: FieldId::PktMark.ones() };
             translation.actions.insert(0, set);
         }
+        translation.say_packet_type(&key);
         self.carry_out_tracked(&packet.data, dp_port, Tracking::of(&key), translation);
         Ok(())
     }

@@ -102,7 +102,7 @@ fn is_pipeline(field: FieldId) -> bool {
     let of_original =
         matches!(field, CtNwSrc | CtNwDst | CtIpv6Src | CtIpv6Dst | CtNwProto | CtTpSrc | CtTpDst);
     let is_tracked = of_original || matches!(field, CtState | CtZone | CtMark | CtLabel);
-    is_register || is_tunnel || is_tracked || matches!(field, InPort | Metadata | PktMark)
+    is_register || is_tunnel || is_tracked || matches!(field, InPort | Metadata | PktMark | PacketType)
 }
 
 impl OfConn {

@@ -101,7 +101,11 @@ impl Memory {
                 prefetch(ahead.data());
             }
             self.rows[i] = Row { len: packet.len() as u32, ..Row::EMPTY };
-            self.extract_one(i, packet, ingress, todo);
+            if ingress.packet_type() == 0 {
+                self.extract_one(i, packet, ingress, todo);
+            } else {
+                self.extract_bare(i, packet, ingress, todo);
+            }
             if let Some(cache) = exact {
                 self.rows[i].hash = cache.exact_probe(&ExactKey::Whole(&self.keys[i]));
             }
@@ -120,6 +124,18 @@ impl Memory {
         } else {
             self.rows[i].decision.verdict = Verdict::Drop(DropReason::RxTruncated);
         }
+    }
+}
+
+impl Memory {
+    /// The same of a packet that does not begin with an Ethernet header, which none is too short for.
+    #[cold]
+    fn extract_bare(&mut self, i: usize, packet: &Packet, ingress: &Ingress, todo: &mut Todo) {
+        let key = &mut self.keys[i];
+        self.layers[i] = extract_without_link(packet.data(), packet.len(), ingress, key);
+        mark_depth(key, ingress.depth());
+        self.put_metadata(i);
+        todo.push(i);
     }
 }
 

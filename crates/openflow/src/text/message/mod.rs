@@ -8,6 +8,7 @@ mod packet;
 mod port;
 mod stats;
 
+use packet::typed_packet_text;
 pub use packet::{packet_flow_text, packet_text};
 pub use port::write_port_desc;
 
@@ -503,11 +504,16 @@ fn packet_in(out: &mut String, packet: &PacketIn, style: MessageStyle) {
     if !packet.continuation.is_empty() {
         put!(out, " continuation: {} bytes\n", packet.continuation.len());
     }
-    out.push_str(&packet_text(&packet.data));
+    out.push_str(&typed_packet_text(&packet.data, packet_type(&packet.metadata)));
     out.push('\n');
     if style.verbosity > 1 {
         write_plain_dump(out, &packet.data);
     }
+}
+
+/// Type of the packet that comes with this metadata.
+fn packet_type(metadata: &flow::Match) -> u32 {
+    metadata.key.get64(FieldId::PacketType) as u32
 }
 
 fn packet_out(out: &mut String, packet: &PacketOut, style: MessageStyle) {
@@ -522,7 +528,7 @@ fn packet_out(out: &mut String, packet: &PacketOut, style: MessageStyle) {
         None => {
             put!(out, " data_len={}", packet.data.len());
             if !packet.data.is_empty() {
-                put!(out, "\n{}", packet_text(&packet.data));
+                put!(out, "\n{}", typed_packet_text(&packet.data, packet_type(&packet.metadata)));
                 if style.verbosity > 1 {
                     out.push('\n');
                     write_plain_dump(out, &packet.data);

@@ -4,23 +4,29 @@ use crate::text::PortNames;
 use crate::text::matching::write_match;
 use base::{OfPort, PortNo};
 use flow::depth::Depth;
-use flow::extract::{Ingress, extract};
+use flow::extract::{Ingress, extract_keeping_metadata};
 use flow::{FieldId, Key, Match, Mf};
 
-/// The headers of a packet, as a match that says each of its fields.
+/// The headers of a frame, as a match that says each of its fields.
 pub fn packet_text(frame: &[u8]) -> String {
-    text_of(frame, false)
+    text_of(frame, 0, false)
+}
+
+/// The same of a packet of another type than Ethernet (OpenFlow 1.5).
+pub fn typed_packet_text(packet: &[u8], packet_type: u32) -> String {
+    text_of(packet, packet_type, false)
 }
 
 /// The fields of a packet of which nobody knows where it came from, as a flow: `arp,in_port=ANY,...`.
 pub fn packet_flow_text(frame: &[u8]) -> String {
-    text_of(frame, true)
+    text_of(frame, 0, true)
 }
 
-fn text_of(frame: &[u8], is_flow: bool) -> String {
+fn text_of(frame: &[u8], packet_type: u32, is_flow: bool) -> String {
     let mut key = Key::default();
     let ingress = Ingress::new(OfPort::NONE, PortNo(0), Depth::Everything);
-    let Some(layers) = extract(frame, frame.len(), &ingress, &mut key) else {
+    key.set(FieldId::PacketType, packet_type.into());
+    let Some(layers) = extract_keeping_metadata(frame, frame.len(), &ingress, &mut key) else {
         return format!("(packet of {} bytes is too short)", frame.len());
     };
     let mut m = all_fields(&key);
@@ -61,10 +67,14 @@ fn text_of(frame: &[u8], is_flow: bool) -> String {
 fn all_fields(key: &Key) -> Match {
     let mut m = Match::any();
     let take = |m: &mut Match, mf: Mf| m.set_mf(mf, key.get_mf(mf), mf.ones());
-    for mf in [Mf::EthSrc, Mf::EthDst, Mf::EthType] {
-        take(&mut m, mf);
+    let is_ethernet = key.get(FieldId::PacketType) == 0;
+    for mf in if is_ethernet { &[Mf::EthSrc, Mf::EthDst, Mf::EthType][..] } else { &[Mf::PacketType] } {
+        take(&mut m, *mf);
     }
     for (tci, tpid) in [(FieldId::VlanTci, FieldId::VlanTpid), (FieldId::VlanTci2, FieldId::VlanTpid2)] {
+        if !is_ethernet {
+            break;
+        }
         m.set_masked(tci, key.get(tci), 0xffff);
         // Of tags that are not there the first is said to be none.
         if key.get(tpid) == 0 {
