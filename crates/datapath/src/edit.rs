@@ -13,6 +13,7 @@
 //! bytes.
 
 mod encap;
+mod room;
 
 use crate::action::DpAction;
 use crate::packet_type;
@@ -20,13 +21,12 @@ use base::DropReason;
 pub use encap::layers_of;
 use flow::FieldId;
 use packet::{Packet, PacketFlags, PoolCache};
+use room::{DOES_NOT_FIT, Edit, LSE_LEN, MAC_LEN, insert, put, remove};
 use wire::Layers;
 use wire::checksum::{nonzero, update128};
 use wire::crc32c::crc32c;
 use wire::layers::{TAG_LEN, is_tag};
 
-const MAC_LEN: usize = 6;
-const LSE_LEN: usize = 4;
 /// Bit of a TCI that the key uses for "present"; on the wire it is the drop eligible indicator, which is left
 /// alone.
 const TCI_PRESENT: u16 = 0x1000;
@@ -36,9 +36,6 @@ const TCP: u8 = 6;
 const UDP: u8 = 17;
 const ICMPV6: u8 = 58;
 const SCTP: u8 = 132;
-
-type Edit = Result<(), DropReason>;
-const DOES_NOT_FIT: DropReason = DropReason::ActionNotApplicable;
 
 /// VLAN tags that extraction looks behind, and so changes do.
 const TAGS_MAX: u8 = 2;
@@ -352,11 +349,6 @@ fn be16(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-fn put(bytes: &mut [u8], at: usize, value: &[u8]) -> Option<()> {
-    bytes.get_mut(at..at + value.len())?.copy_from_slice(value);
-    Some(())
-}
-
 /// Changes a field in the number that holds it. The number before and after; `None` where it is cut off.
 fn change(bytes: &mut [u8], place: Place, value: u128, mask: u128) -> Option<(u128, u128)> {
     let number = bytes.get_mut(place.at..place.at + place.len)?;
@@ -431,28 +423,6 @@ fn set_in_stream(sctp: &mut [u8], place: Place, value: u128, mask: u128) {
 }
 
 // ---- tags and labels
-
-/// Makes room for `len` bytes in front of byte `at` of the frame.
-fn insert(packet: &mut Packet, at: usize, len: usize) -> Edit {
-    if packet.data().len() < at {
-        return Err(DOES_NOT_FIT);
-    }
-    packet.push_front(len).ok_or(DropReason::NoHeadroom)?;
-    packet.data_mut().copy_within(len..len + at, 0);
-    packet.csum_start = packet.csum_start.wrapping_add(len as u16);
-    Ok(())
-}
-
-/// Takes the `len` bytes from byte `at` on out of the frame.
-fn remove(packet: &mut Packet, at: usize, len: usize) -> Edit {
-    if packet.data().len() < at + len {
-        return Err(DOES_NOT_FIT);
-    }
-    packet.data_mut().copy_within(0..at, len);
-    packet.pull_front(len).ok_or(DOES_NOT_FIT)?;
-    packet.csum_start = packet.csum_start.wrapping_sub(len as u16);
-    Ok(())
-}
 
 fn push_vlan(packet: &mut Packet, layers: &mut Layers, tpid: u16, tci: u16) -> Edit {
     if layers.is_bare() {

@@ -98,8 +98,8 @@ impl Layers {
         Layers { eth_type, bits: Layers::KNOWN, ..Layers::UNKNOWN }.with_network(head, frame_len)
     }
 
-    /// Of a frame of this packet type (OpenFlow 1.5), which is not Ethernet's. The namespace of Ethernet types
-    /// is 1; in another there is no type that we know.
+    /// Of a frame of this packet type (OpenFlow 1.5), which is not Ethernet's. The namespace of Ethernet
+    /// types is 1; in another there is no type that we know.
     pub fn of_type(head: &[u8], frame_len: usize, packet_type: u32) -> Layers {
         let eth_type = if packet_type >> 16 == 1 { packet_type as u16 } else { 0 };
         Layers::without_link(head, frame_len, eth_type)

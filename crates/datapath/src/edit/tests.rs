@@ -1,6 +1,8 @@
 //! Every change, on every kind of packet: the field that was set has its new value, no other field has
 //! another, the checksums verify. Extraction and the header views of `wire` are the judges.
 
+mod encap;
+
 use super::*;
 use flow::extract::{Ingress, extract};
 use flow::{Depth, Key};

@@ -257,8 +257,8 @@ impl<'a> Checker<'a> {
         self.packet.to_mut().set_masked(FieldId::PacketType, packet_type.into(), u32::MAX.into());
     }
 
-    /// The first header is gone. Behind one of Ethernet is what it names; what is behind another is known once
-    /// it was taken off.
+    /// The first header is gone. Behind one of Ethernet is what it names; what is behind another is known
+    /// once it was taken off.
     pub fn loses_first_header(&mut self) {
         const UNKNOWN: u32 = 0xffff;
         let next = match self.matched(FieldId::PacketType) {

@@ -96,8 +96,8 @@ impl<S: Sink> Xlate<'_, S> {
         }
     }
 
-    /// A field is set. As in Open vSwitch, a flow then matches what its packets came with, if it is a field of
-    /// a network service header, or an address of an Ethernet header that is to come.
+    /// A field is set. As in Open vSwitch, a flow then matches what its packets came with, if it is a field
+    /// of a network service header, or an address of an Ethernet header that is to come.
     pub(super) fn note_set(&mut self, field: Mf, mask: u128) {
         match field {
             Mf::EthSrc if self.renews_link() => self.out.mask.add(FieldId::EthSrc, mask),

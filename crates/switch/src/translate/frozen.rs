@@ -342,8 +342,8 @@ impl<'a, S: Sink> Xlate<'a, S> {
         }
     }
 
-    /// Registers and metadata are zero in every packet that comes from a port; a tunnel's fields are not where
-    /// it is a tunnel's. Whether it is, is the same for all packets of a port.
+    /// Registers and metadata are zero in every packet that comes from a port; a tunnel's fields are not
+    /// where it is a tunnel's. Whether it is, is the same for all packets of a port.
     fn orig_may_have(&self, block: usize, word: usize) -> bool {
         let addresses = [FieldId::TunSrc, FieldId::TunDst, FieldId::TunIpv6Src, FieldId::TunIpv6Dst];
         if addresses.into_iter().all(|field| self.base.get(field) == 0) {

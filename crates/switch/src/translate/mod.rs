@@ -11,9 +11,10 @@
 //! - the Set actions: at an output, those `written` bits that `base` is not known to hold.
 //!
 //! Files: this one has the state and the lookup; `actions` interprets actions one by one; `choice` chooses
-//! links; `encap` puts headers around packets and takes them off; `learn` makes rules; `length` follows packets by their length; `output` has ports, patch cables
-//! and packet-ins; `ttl` has times to live; `group` has groups; `normal` is the learning switch; `commit`
-//! writes the datapath's actions; `frozen` is what waits while a packet is looked at anew.
+//! links; `encap` puts headers around packets and takes them off; `learn` makes rules; `length` follows
+//! packets by their length; `output` has ports, patch cables and packet-ins; `ttl` has times to live; `group`
+//! has groups; `normal` is the learning switch; `commit` writes the datapath's actions; `frozen` is what
+//! waits while a packet is looked at anew.
 //!
 //! Nested resubmits recurse, up to [`RESUBMITS_MAX`] levels: the functions on that path keep their frames
 //! small, what is large is not inlined or goes to the heap. A test runs the deepest nesting on a stack of 2

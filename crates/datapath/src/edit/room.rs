@@ -1,0 +1,37 @@
+//! Bytes that come into a packet and go out of it.
+
+use base::DropReason;
+use packet::Packet;
+
+pub const MAC_LEN: usize = 6;
+pub const LSE_LEN: usize = 4;
+
+pub type Edit = Result<(), DropReason>;
+pub const DOES_NOT_FIT: DropReason = DropReason::ActionNotApplicable;
+
+pub fn put(bytes: &mut [u8], at: usize, value: &[u8]) -> Option<()> {
+    bytes.get_mut(at..at + value.len())?.copy_from_slice(value);
+    Some(())
+}
+
+/// Makes room for `len` bytes in front of byte `at` of the frame.
+pub fn insert(packet: &mut Packet, at: usize, len: usize) -> Edit {
+    if packet.data().len() < at {
+        return Err(DOES_NOT_FIT);
+    }
+    packet.push_front(len).ok_or(DropReason::NoHeadroom)?;
+    packet.data_mut().copy_within(len..len + at, 0);
+    packet.csum_start = packet.csum_start.wrapping_add(len as u16);
+    Ok(())
+}
+
+/// Takes the `len` bytes from byte `at` on out of the frame.
+pub fn remove(packet: &mut Packet, at: usize, len: usize) -> Edit {
+    if packet.data().len() < at + len {
+        return Err(DOES_NOT_FIT);
+    }
+    packet.data_mut().copy_within(0..at, len);
+    packet.pull_front(len).ok_or(DOES_NOT_FIT)?;
+    packet.csum_start = packet.csum_start.wrapping_sub(len as u16);
+    Ok(())
+}
