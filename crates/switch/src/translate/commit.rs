@@ -8,7 +8,7 @@ use super::Xlate;
 use crate::trace::Sink;
 use datapath::DpAction;
 use flow::key::B_COMMON;
-use flow::{FieldId, Key, Mask};
+use flow::{FieldId, Key, Mask, Mf};
 
 /// Header fields that can be set, in the order in which they are.
 const FIELDS: &[FieldId] = &[
@@ -163,9 +163,24 @@ impl<S: Sink> Xlate<'_, S> {
         if bits & !agrees == 0 {
             return;
         }
+        if field == FieldId::Mpls0 && self.amend_push(value as u32, bits as u32) {
+            return self.note_base(field, bits);
+        }
         // All of them at once: a whole field is set more cheaply than some of its bits.
         self.out.actions.push(DpAction::Set { field, value: value & bits, mask: bits });
         self.note_base(field, bits);
+    }
+
+    /// A label that was pushed last is pushed with its final bits. False where another action came last, or
+    /// the push is not of the copy at hand.
+    fn amend_push(&mut self, value: u32, bits: u32) -> bool {
+        match self.out.actions.get_mut(self.copy_start..).and_then(|own| own.last_mut()) {
+            Some(DpAction::PushMpls { lse, .. }) => {
+                *lse = *lse & !bits | value & bits;
+                true
+            }
+            _ => false,
+        }
     }
 
     /// The packet now holds the pipeline's value of these bits.
@@ -230,13 +245,14 @@ impl<S: Sink> Xlate<'_, S> {
         self.commit();
         let old_type = self.read(FieldId::EthType);
         let lse = if matches!(old_type, 0x8847 | 0x8848) {
-            if self.read(FieldId::Mpls2) != 0 {
+            let first = self.read(FieldId::Mpls0);
+            let second = if is_last(first) { 0 } else { self.read(FieldId::Mpls1) };
+            if !is_last(first) && !is_last(second) {
                 self.error = Some(base::DropReason::MplsLabelLimit);
                 self.failure = "Too many MPLS labels";
                 self.trace.error(|| "no room for another MPLS label".to_string());
                 return;
             }
-            let (first, second) = (self.read(FieldId::Mpls0), self.read(FieldId::Mpls1));
             self.write_field(FieldId::Mpls2, u128::from(second));
             self.write_field(FieldId::Mpls1, u128::from(first));
             first as u32 & !0x100
@@ -290,9 +306,11 @@ impl<S: Sink> Xlate<'_, S> {
             return;
         }
         self.commit();
-        let third = self.read(FieldId::Mpls2);
-        let second = self.read(FieldId::Mpls1);
-        self.read(FieldId::Mpls0);
+        // Behind the bottom of the stack are no labels, so that it decides alone.
+        self.need_mf(Mf::MplsBos, 1);
+        let is_bottom = is_last(self.key.get64(FieldId::Mpls0));
+        let second = if is_bottom { 0 } else { self.read(FieldId::Mpls1) };
+        let third = if is_bottom || is_last(second) { 0 } else { self.read(FieldId::Mpls2) };
         self.write_field(FieldId::Mpls0, u128::from(second));
         self.write_field(FieldId::Mpls1, u128::from(third));
         self.write_field(FieldId::Mpls2, 0);
@@ -300,8 +318,14 @@ impl<S: Sink> Xlate<'_, S> {
         self.out.actions.push(DpAction::PopMpls { eth_type });
         self.base_is_key();
         // A fourth label would not have been read either.
-        self.unread = third != 0 || !matches!(eth_type, 0x8847 | 0x8848);
+        let ends = is_last(second) || is_last(third);
+        self.unread = is_bottom || !ends || !matches!(eth_type, 0x8847 | 0x8848);
     }
+}
+
+/// Whether a label stack entry is the bottom of its stack.
+fn is_last(lse: u64) -> bool {
+    lse & 0x100 != 0
 }
 
 /// All tags, as far as they are known, outermost first.

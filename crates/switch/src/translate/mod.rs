@@ -152,6 +152,8 @@ pub(crate) struct Xlate<'a, S: Sink> {
     came_with_ethernet: bool,
     /// The datapath's actions so far contain one that cannot be undone by others.
     irreversible: bool,
+    /// Where in the datapath's actions those of the copy at hand begin.
+    copy_start: usize,
     /// Rewrites as noted for the last visit, if nothing was written since.
     noted: Option<(u16, u16)>,
     bridge: &'a Bridge,
@@ -225,6 +227,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
             pending: encap::Pending::No,
             came_with_ethernet: key.get(FieldId::PacketType) == 0,
             irreversible: false,
+            copy_start: 0,
             noted: None,
             bridge,
             origin: Origin::NONE,

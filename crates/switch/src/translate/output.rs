@@ -221,7 +221,9 @@ impl<'a, S: Sink> Xlate<'a, S> {
     pub(super) fn with_packet_restored(&mut self, inner: impl FnOnce(&mut Self)) {
         let saved = self.save();
         let start = self.out.actions.len();
+        let outer_start = std::mem::replace(&mut self.copy_start, start);
         inner(self);
+        self.copy_start = outer_start;
         self.restore(saved, start);
     }
 
@@ -230,7 +232,9 @@ impl<'a, S: Sink> Xlate<'a, S> {
     pub(super) fn translated_apart(&mut self, inner: impl FnOnce(&mut Self)) -> Vec<DpAction> {
         let saved = self.save();
         let start = self.out.actions.len();
+        let outer_start = std::mem::replace(&mut self.copy_start, start);
         inner(self);
+        self.copy_start = outer_start;
         self.irreversible = true;
         self.restore(saved, start);
         match self.out.actions.pop() {
