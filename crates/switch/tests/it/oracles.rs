@@ -27,6 +27,8 @@ enum Mistake {
     RewritesForgotten,
     /// That a flow went through a group is forgotten.
     GroupForgotten,
+    /// That a flow's packets are metered is forgotten.
+    MeterForgotten,
     /// What a conjunction was met by is taken for what no conjunction concerns.
     ConjIdKept,
     /// All flows of a sort are taken for one when changes are watched.
@@ -233,6 +235,9 @@ fn check_flows(
         if mistake == Mistake::GroupForgotten {
             visits.retain(|v| (0..2).all(|bridge| v.table != word_table::groups(bridge)));
         }
+        if mistake == Mistake::MeterForgotten {
+            visits.retain(|v| (0..2).all(|bridge| v.table != word_table::meters(bridge)));
+        }
         let mut kept = t.mask.clone();
         kept.add_exact(FieldId::ConjId);
         let mask = if mistake == Mistake::ConjIdKept { &kept } else { view.mask };
@@ -316,6 +321,11 @@ fn a_forgotten_rewrite_is_found() {
 #[test]
 fn a_group_that_a_flow_forgot_is_found() {
     must_be_found(Mistake::GroupForgotten);
+}
+
+#[test]
+fn a_changed_meter_that_a_flow_forgot_is_found() {
+    must_be_found(Mistake::MeterForgotten);
 }
 
 #[test]

@@ -35,6 +35,7 @@ fn run(packet: &mut Packet, length: u16, actions: &[DpAction], seen: &mut Vec<Se
                 run(&mut packet.clone(), length, branch, seen);
             }
             DpAction::PacketIn(spec) => seen.push(Seen::Told(spec.reason as u8, packet.wire())),
+            DpAction::Meter(meter) => packet.meters.push(meter.clone()),
             DpAction::Drop(_) => {}
             other => panic!("the generator leads to no {other:?}"),
         }

@@ -3,6 +3,7 @@
 
 use super::execute::length;
 use base::{OfPort, PortNo};
+use datapath::meter::MeterRef;
 use flow::action::{PacketInReason, SubField};
 use flow::{Action, FieldId, Key, Match, Mf};
 use openflow::message::{Bucket, GroupDesc, GroupType};
@@ -21,6 +22,8 @@ pub struct ModelBridge {
     pub ports: BTreeMap<u16, PortSpec>,
     pub tables: BTreeMap<u8, Vec<ModelRule>>,
     pub groups: BTreeMap<u32, GroupDesc>,
+    /// What the datapath has of each meter: another one after each change.
+    pub meters: BTreeMap<u32, MeterRef>,
     pub macs: HashMap<(u16, u64), PortNo>,
     pub flood_vlans: Vec<u16>,
     pub forward_bpdu: bool,
@@ -39,13 +42,16 @@ pub struct Model {
 pub struct Packet {
     pub key: Key,
     pub tags: Vec<(u16, u16)>,
+    /// Meters that have judged it.
+    pub meters: Vec<MeterRef>,
 }
 
 impl Packet {
     pub fn of(key: &Key) -> Packet {
         let tag = |tpid, tci| (key.get64(tpid) as u16, key.get64(tci) as u16);
         let both = [tag(FieldId::VlanTpid, FieldId::VlanTci), tag(FieldId::VlanTpid2, FieldId::VlanTci2)];
-        Packet { key: key.clone(), tags: both.into_iter().filter(|t| t.1 & 0x1000 != 0).collect() }
+        let tags = both.into_iter().filter(|t| t.1 & 0x1000 != 0).collect();
+        Packet { key: key.clone(), tags, meters: vec![] }
     }
 
     /// Makes the key's tags those of the list.
@@ -68,7 +74,7 @@ impl Packet {
         for &f in WIRE {
             wire.set(f, key.get(f));
         }
-        Packet { key: wire, tags: packet.tags }
+        Packet { key: wire, ..packet }
     }
 }
 
@@ -419,6 +425,10 @@ impl Run<'_> {
                 self.list(&mut copy, list, table);
             }
             Action::Group(id) => self.group(at, *id, table),
+            Action::Meter(id) => {
+                let meter = self.model.bridges[at.bridge].meters.get(id);
+                at.packet.meters.extend(meter.cloned());
+            }
             other => panic!("the generator makes no {other:?}"),
         }
         at.packet.show_tags();

@@ -10,7 +10,10 @@ use base::{OfPort, PortNo, Version};
 use datapath::{Pipeline, Translation};
 use flow::action::SubField;
 use flow::{Action, FieldId, Key, Match, Mf};
-use openflow::message::{BUCKET_ALL, Bucket, GroupCommand, GroupDesc, GroupMod, GroupSelection, GroupType};
+use openflow::message::{
+    BUCKET_ALL, Band, BandType, Bucket, GroupCommand, GroupDesc, GroupMod, GroupSelection, GroupType,
+    MeterCommand, MeterConfig, MeterFlags, MeterMod,
+};
 use std::sync::Arc;
 use switch::control::{Command, FlowMod};
 use switch::{
@@ -64,6 +67,9 @@ impl World {
         }
         for _ in 0..chance.below(4) {
             world.change_groups(chance);
+        }
+        for _ in 0..chance.below(4) {
+            world.change_meters(chance);
         }
         for _ in 0..chance.below(25) + 3 {
             world.add_rule(chance);
@@ -218,7 +224,8 @@ impl World {
     pub fn change(&mut self, chance: &mut Chance) {
         self.now_ms += 10;
         let bridge = usize::from(chance.one_in(3));
-        match chance.below(14) {
+        match chance.below(15) {
+            14 => self.change_meters(chance),
             12..=13 => self.change_groups(chance),
             0..=4 => self.add_rule(chance),
             5..=6 => self.delete(chance),
@@ -300,6 +307,28 @@ impl World {
         // What such rules match is where packets find out.
         let of_groups = |r: &&ModelRule| r.actions.iter().any(|a| matches!(a, Action::Group(_)));
         self.changed.extend(model.tables.values().flatten().find(of_groups).map(|r| r.matching.clone()));
+    }
+
+    /// A meter is added, changed or deleted, with the rules that refer to it.
+    fn change_meters(&mut self, chance: &mut Chance) {
+        let bridge = usize::from(chance.one_in(3));
+        let (idx, meter_id) = (self.bridges[bridge], chance.below(METERS) as u32 + 1);
+        let model = &mut self.model.bridges[bridge];
+        let command = match model.meters.contains_key(&meter_id) {
+            false => MeterCommand::Add,
+            true if chance.one_in(4) => MeterCommand::Delete,
+            true => MeterCommand::Modify,
+        };
+        let band = Band { kind: BandType::Drop, rate: chance.below(100) as u32 + 1, burst_size: 1 };
+        let meter = MeterConfig { meter_id, flags: MeterFlags::PKTPS, bands: vec![band] };
+        self.control.meter_mod(idx, &MeterMod { command, meter }, self.now_ms).unwrap();
+        model.meters = self.control.meters(idx).map(|m| (m.config.meter_id, m.state.clone())).collect();
+        let refers = |r: &ModelRule| r.actions.contains(&Action::Meter(meter_id));
+        let tables = &mut model.tables;
+        self.changed.extend(tables.values().flatten().find(|r| refers(r)).map(|r| r.matching.clone()));
+        if command == MeterCommand::Delete {
+            tables.values_mut().for_each(|rules| rules.retain(|r| !refers(r)));
+        }
     }
 
     /// What was learned is written down.
@@ -616,6 +645,9 @@ fn random_actions(chance: &mut Chance, table: u8, m: &Match) -> Vec<Action> {
 
 fn random_plain_actions(chance: &mut Chance, table: u8, m: &Match) -> Vec<Action> {
     let mut list: Vec<Action> = (0..chance.below(5)).map(|_| random_action(chance, table, true)).collect();
+    if chance.one_in(6) {
+        list.insert(0, Action::Meter(chance.below(METERS) as u32 + 1));
+    }
     if chance.one_in(3) && u64::from(table) + 1 < TABLES {
         list.push(Action::GotoTable(table + 1 + chance.below(TABLES - u64::from(table) - 1) as u8));
     }
@@ -672,6 +704,8 @@ fn random_set(chance: &mut Chance) -> Action {
 /// Actions that are rarer in rules.
 /// Groups refer to such of greater numbers only, so that there are no loops.
 const GROUPS: u64 = 4;
+
+const METERS: u64 = 2;
 
 fn random_group(chance: &mut Chance) -> GroupDesc {
     let group_id = chance.below(GROUPS) as u32 + 1;
