@@ -456,7 +456,11 @@ fn parse_load(text: &str) -> Result<Action, TextError> {
     };
     match u64::try_from(value) {
         Ok(value) if target.count >= 64 || value >> target.count == 0 => Ok(Action::Load { target, value }),
-        // One such action carries 64 bits.
+        // One such action carries 64 bits; a wider field is set by the other one.
+        Err(_) if target.count > 64 && (target.count >= 128 || value >> target.count == 0) => {
+            let mask = ones(target.count) << target.offset;
+            Ok(Action::SetField { field: target.field, value: value << target.offset, mask })
+        }
         _ => {
             let mut shown = String::new();
             write_value(&mut shown, target.field, value, target.field.ones(), PortNames::none());

@@ -333,12 +333,12 @@ impl Writer<'_> {
             for (name, lse) in [("mpls_lse1", FieldId::Mpls1), ("mpls_lse2", FieldId::Mpls2)] {
                 let mask = self.m.mask.get(lse);
                 if mask != 0 {
-                    put!(self.out, "{name}={:#x}", self.m.key.get64(lse));
-                    put!(
-                        self.out,
-                        "{},",
-                        if mask == lse.ones() { String::new() } else { format!("/{mask:#x}") }
-                    );
+                    let value = self.m.key.get64(lse);
+                    if mask == lse.ones() {
+                        put!(self.out, "{name}={value},");
+                    } else {
+                        put!(self.out, "{name}={value:#x}/{mask:#x},");
+                    }
                 }
             }
         }

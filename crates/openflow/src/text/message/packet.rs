@@ -66,6 +66,7 @@ fn text_of(frame: &[u8], packet_type: u32, is_flow: bool) -> String {
 /// A match on every field that the packet has.
 fn all_fields(key: &Key) -> Match {
     let mut m = Match::any();
+    let has_labels = matches!(key.get64(FieldId::EthType), 0x8847 | 0x8848);
     let take = |m: &mut Match, mf: Mf| m.set_mf(mf, key.get_mf(mf), mf.ones());
     let is_ethernet = key.get(FieldId::PacketType) == 0;
     for mf in if is_ethernet { &[Mf::EthSrc, Mf::EthDst, Mf::EthType][..] } else { &[Mf::PacketType] } {
@@ -101,6 +102,11 @@ fn all_fields(key: &Key) -> Match {
             take(&mut m, mf);
         }
     }
+    // Labels down to the bottom of the stack, as far as they were read.
+    let labels = [FieldId::Mpls0, FieldId::Mpls1, FieldId::Mpls2];
+    for pair in labels.windows(2).take_while(|pair| has_labels && key.get64(pair[0]) & 0x100 == 0) {
+        m.set_masked(pair[1], key.get(pair[1]), pair[1].ones());
+    }
     if m.get_mf(Mf::NdTarget).1 != 0 {
         // Both addresses are shown, be they there or not.
         for field in [FieldId::ArpSha, FieldId::ArpTha] {
@@ -108,4 +114,25 @@ fn all_fields(key: &Key) -> Match {
         }
     }
     m
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_shown_down_to_the_bottom_of_the_stack() {
+        let frame = |labels: &[u32]| {
+            let mut frame = vec![0x50, 0x54, 0, 0, 0, 7, 0x40, 0x44, 0x44, 0x44, 0x44, 0x43, 0x88, 0x47];
+            labels.iter().for_each(|lse| frame.extend(lse.to_be_bytes()));
+            frame.extend([0x45; 20]);
+            packet_text(&frame)
+        };
+        let head = "mpls,vlan_tci=0x0000,dl_src=40:44:44:44:44:43,dl_dst=50:54:00:00:00:07,";
+        let first = "mpls_label=10,mpls_tc=3,mpls_ttl=64,mpls_bos=";
+        assert_eq!(frame(&[0xa740]), format!("{head}{first}1"));
+        assert_eq!(frame(&[0xa640, 0xb740]), format!("{head}{first}0,mpls_lse1=46912"));
+        let three = frame(&[0xa640, 0xb640, 0xc740]);
+        assert_eq!(three, format!("{head}{first}0,mpls_lse1=46656,mpls_lse2=51008"));
+    }
 }
