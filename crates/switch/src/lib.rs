@@ -25,7 +25,7 @@ pub mod topology;
 pub mod trace;
 mod translate;
 
-pub use control::Control;
+pub use control::{Control, Replaced};
 pub use group::{Group, selection_log};
 pub use meter::Meter;
 pub use rule::{Actions, Rule, RuleFlags, Timeouts};

@@ -12,6 +12,7 @@ use crate::switch::Effect;
 use crate::topology::{BridgeConfig, BridgeIdx};
 use base::rcu::Reader;
 use base::{PortNo, Version};
+use std::cmp::Reverse;
 use std::collections::VecDeque;
 
 /// An address, as `fdb/show` shows it.
@@ -42,6 +43,17 @@ pub struct FdbStats {
     pub evicted: u64,
     /// Seen at another port than before.
     pub moved: u64,
+    /// Flows that began with an address which the operator gave to another port.
+    pub moves_refused: u64,
+}
+
+/// What `fdb/add` took the place of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Replaced {
+    /// Where the address was.
+    pub port: PortNo,
+    /// The operator gave it to that port; otherwise the port had learned it.
+    pub is_static: bool,
 }
 
 /// The control side of one bridge's table.
@@ -89,7 +101,7 @@ impl Control {
         }
     }
 
-    /// The addresses of a bridge, in order of VLAN and address.
+    /// The addresses of a bridge: those that the operator gave, then the others, last the one seen last.
     pub fn fdb_show(&self, bridge: BridgeIdx, now_ms: u64, slots: &dyn SlotReader) -> Vec<FdbEntry> {
         let Some(Some(control)) = self.inner.bridges.get(bridge.0 as usize) else { return Vec::new() };
         let mut all: Vec<_> = (control.macs.records.iter())
@@ -101,7 +113,7 @@ impl Control {
                     .then(|| now_ms.saturating_sub(slots.read(r.slot).last_used_ms.max(r.learned_ms))),
             })
             .collect();
-        all.sort_by_key(|e| (e.vlan, e.mac));
+        all.sort_by_key(|e| (Reverse(e.age_ms.unwrap_or(u64::MAX)), e.vlan, e.mac));
         all
     }
 
@@ -113,7 +125,7 @@ impl Control {
         }
     }
 
-    /// Gives an address to a port, for good. The port that it had been given to before, if there was one.
+    /// Gives an address to a port, for good. Where it was before, unless it had been given to this port.
     ///
     /// # Errors
     /// `NoSuchPort` where the port is not one of the bridge's.
@@ -124,20 +136,22 @@ impl Control {
         mac: u64,
         port: PortNo,
         now_ms: u64,
-    ) -> Result<Option<PortNo>, NoSuchPort> {
+    ) -> Result<Option<Replaced>, NoSuchPort> {
         self.reader.quiescent();
         if self.inner.port_bridge(port) != Some(bridge) {
             return Err(NoSuchPort);
         }
         let word = word_table::mac(vlan, mac);
         let control = self.inner.bridge(bridge).ok_or(NoSuchPort)?;
-        let before = control.macs.records.get(word).filter(|r| r.is_static).map(|r| r.port);
-        if before != Some(port) {
-            self.inner.forget(bridge, word, &self.reader);
-            self.inner.make_room(bridge, &self.reader);
-            self.inner.remember(bridge, word, port, now_ms, true, &self.reader);
-            self.inner.publish();
+        let before =
+            control.macs.records.get(word).map(|r| Replaced { port: r.port, is_static: r.is_static });
+        if before == Some(Replaced { port, is_static: true }) {
+            return Ok(None);
         }
+        self.inner.forget(bridge, word, &self.reader);
+        self.inner.make_room(bridge, &self.reader);
+        self.inner.remember(bridge, word, port, now_ms, true, &self.reader);
+        self.inner.publish();
         Ok(before)
     }
 
@@ -193,7 +207,11 @@ impl Inner {
         let word = word_table::mac(vlan, mac);
         let Some(control) = self.bridge(bridge) else { return false };
         match control.macs.records.get(word) {
-            Some(known) if known.port == port || known.is_static => return false,
+            Some(known) if known.port == port => return false,
+            Some(known) if known.is_static => {
+                control.macs.stats.moves_refused += 1;
+                return false;
+            }
             Some(_) => {
                 control.macs.stats.moved += 1;
                 self.forget(bridge, word, reader);

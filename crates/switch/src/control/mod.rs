@@ -45,7 +45,7 @@ pub use dump::{Cursor, RuleFilter, TableStats};
 pub use events::{RuleEvent, RuleEventKind};
 pub use eviction::TableLimits;
 pub use flow_mod::{Command, FlowMod, FlowModError, TABLE_ALL, TABLE_HIDDEN};
-pub use macs::{FdbEntry, FdbStats, NoSuchPort};
+pub use macs::{FdbEntry, FdbStats, NoSuchPort, Replaced};
 pub use meters::{BANDS_MAX, METERS_MAX};
 pub use options::OptionError;
 pub use ports::PortError;

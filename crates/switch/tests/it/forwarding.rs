@@ -14,8 +14,8 @@ use switch::control::{
     Command, FlowMod, FlowModError, OptionError, RemovedReason, RuleEventKind, RuleFilter,
 };
 use switch::{
-    BridgeConfig, BridgeIdx, Control, Effect, PortKind, PortSpec, RuleFlags, SlotStats, Switch, VlanConfig,
-    VlanMode,
+    BridgeConfig, BridgeIdx, Control, Effect, PortKind, PortSpec, Replaced, RuleFlags, SlotStats, Switch,
+    VlanConfig, VlanMode,
 };
 
 /// A switch with one bridge and four ports, whose numbers are 101 to 104 in the datapath and 1 to 4 in
@@ -231,6 +231,7 @@ fn an_address_that_was_given_to_a_port_stays_there_until_it_is_taken_back() {
     // Seen elsewhere, long unseen, or one too many: it stays.
     let learn = |mac, port| Effect::Learn { bridge: r.br, vlan: 0, mac, port: PortNo(port) };
     let (moved, one, two) = (learn(0xbb, 104), learn(0xcc, 101), learn(0xdd, 102));
+    let again = learn(0xdd, 102);
     r.control.apply(&[moved], 0);
     r.control.expire(1_000_000, &none);
     r.control.fdb_flush(r.br);
@@ -241,13 +242,19 @@ fn an_address_that_was_given_to_a_port_stays_there_until_it_is_taken_back() {
     assert_eq!(r.actions(&there), [out(3)]);
     let stats = r.control.fdb_stats(r.br);
     assert_eq!((stats.current, stats.statics, stats.moved, stats.evicted), (2, 1, 0, 1));
+    assert_eq!(stats.moves_refused, 1);
     let shown = r.control.fdb_show(r.br, 5_000, &none);
     assert_eq!(
         shown.iter().map(|e| (e.mac, e.age_ms)).collect::<Vec<_>>(),
         [(0xbb, None), (0xdd, Some(5_000))]
     );
     // The operator moves it, and takes it back.
-    assert_eq!(r.control.fdb_add(r.br, 0, 0xbb, PortNo(104), 0), Ok(Some(PortNo(103))));
+    let replaced = |port, is_static| Ok(Some(Replaced { port: PortNo(port), is_static }));
+    assert_eq!(r.control.fdb_add(r.br, 0, 0xbb, PortNo(104), 0), replaced(103, true));
+    assert_eq!(r.control.fdb_add(r.br, 0, 0xbb, PortNo(104), 0), Ok(None), "nothing changes");
+    assert_eq!(r.control.fdb_add(r.br, 0, 0xdd, PortNo(104), 0), replaced(102, false), "it was learned");
+    assert!(r.control.fdb_del(r.br, 0, 0xdd));
+    r.control.apply(&[again], 0);
     assert_eq!(r.actions(&there), [out(4)]);
     assert!(r.control.fdb_add(r.br, 0, 0xbb, PortNo(999), 0).is_err());
     assert!(!r.control.fdb_del(r.br, 0, 0xdd), "that one was learned");
@@ -385,6 +392,64 @@ fn what_lies_behind_a_popped_label_is_read_again() {
     assert_eq!(r.actions(&again), [out(3)]);
     again.set(FieldId::RecircId, 77);
     assert_eq!(r.actions(&again), [DpAction::Drop(DropReason::RecircUnknown)]);
+}
+
+#[test]
+fn labels_are_pushed_with_their_final_bits_and_popped_by_the_bottom_of_the_stack() {
+    let mut r = rig();
+    let labelled = |bits: u128, mask: u128| {
+        let of_type = Match::any().with(FieldId::EthType, 0x8847);
+        of_type.with_masked(FieldId::Mpls0, bits, mask)
+    };
+    let push = || Action::PushMpls(0x8847);
+    let ip = Match::any().with(FieldId::EthType, 0x800);
+    let copy = Action::Clone(vec![Action::SetMplsLabel(30), push(), Action::SetMplsLabel(40), output(3)]);
+    let list = vec![push(), Action::SetMplsLabel(10), push(), Action::SetMplsLabel(20), output(2), copy];
+    r.add(0, 1, ip, [list, vec![output(4)]].concat());
+    let mut there = packet(101);
+    there.set(FieldId::NwTtl, 64);
+    let pushed = |label: u32, rest| DpAction::PushMpls { eth_type: 0x8847, lse: label << 12 | rest };
+    let actions = r.actions(&there);
+    assert_eq!(actions[..3], [pushed(10, 0x140), pushed(20, 0x40), out(2)]);
+    let [_, _, _, DpAction::Clone(copied), last] = &actions[..] else { panic!("{actions:?}") };
+    assert_eq!(*last, out(4), "the packet is as it was before the copy");
+    // A label that is not the copy's own is set, and not changed in what was done before.
+    let DpAction::Set { field: FieldId::Mpls0, value, .. } = copied[0] else { panic!("{copied:?}") };
+    assert_eq!(value >> 12, 30);
+    assert_eq!(copied[1..], [pushed(40, 0x40), out(3)]);
+
+    let bottom = 0x100;
+    r.add(0, 1, labelled(bottom, bottom), vec![Action::PopMpls(0x800), output(2)]);
+    r.add(0, 1, labelled(0, bottom), vec![Action::PopMpls(0x8847), Action::DecMplsTtl, output(2)]);
+    let mut one = Key::default();
+    for (f, v) in [(FieldId::DpPort, 101), (FieldId::InPort, 1), (FieldId::EthType, 0x8847)] {
+        one.set(f, v);
+    }
+    one.set(FieldId::Mpls0, 0x0001_0140);
+    let t = r.translate(&one);
+    assert_eq!(t.actions, [DpAction::PopMpls { eth_type: 0x800 }, out(2)]);
+    let masks =
+        |t: &Translation<Effect>| [FieldId::Mpls0, FieldId::Mpls1, FieldId::Mpls2].map(|f| t.mask.get(f));
+    assert_eq!(masks(&t), [bottom, 0, 0], "one flow for all labels");
+    // Two labels: what lies behind the second, which is the last, decides nothing, nor is it read again.
+    let mut two = one.clone();
+    two.set(FieldId::Mpls0, 0x0001_0040);
+    two.set(FieldId::Mpls1, 0x0002_0140);
+    let t = r.translate(&two);
+    assert_eq!(masks(&t), [bottom, u32::MAX.into(), 0]);
+    let [DpAction::PopMpls { .. }, DpAction::Set { field: FieldId::Mpls0, .. }, last] = &t.actions[..] else {
+        panic!("{:?}", t.actions)
+    };
+    assert_eq!(*last, out(2));
+    // A third that is not the bottom hides a fourth, so the packet is read again.
+    let mut four = two.clone();
+    four.set(FieldId::Mpls1, 0x0002_0040);
+    four.set(FieldId::Mpls2, 0x0003_0040);
+    assert!(matches!(r.actions(&four)[..], [DpAction::PopMpls { .. }, DpAction::Recirc(_)]));
+    // Nothing is pushed onto three.
+    r.add(0, 2, labelled(0, bottom), vec![push(), output(2)]);
+    assert_eq!(r.actions(&four), [DpAction::Drop(DropReason::MplsLabelLimit)]);
+    assert_eq!(r.actions(&two).last(), Some(&out(2)), "there is room for a third");
 }
 
 #[test]

@@ -1,11 +1,11 @@
 //! `fdb/*`: the addresses that a bridge has learned or was given.
 
 use crate::ofproto::Ofproto;
-use crate::state::{PortRecord, Vswitch};
+use crate::state::Vswitch;
 use base::OfPort;
 use openflow::text::{parse_ethernet, write_ethernet};
 use std::fmt::Write;
-use switch::BridgeIdx;
+use switch::{BridgeIdx, Replaced};
 
 type Answer = Result<String, String>;
 
@@ -57,9 +57,10 @@ pub fn add(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     let now_ms = vswitch.now_ms();
     let before = vswitch.control.fdb_add(idx, vlan, mac, port, now_ms).map_err(|_| "no such port")?;
     vswitch.dp.reserve_slots(vswitch.control.slot_count());
-    let number = |p: &PortRecord| p.of_port.0;
-    Ok(match before.filter(|before| *before != port).and_then(|before| vswitch.ports.get(&before)) {
-        Some(before) => format!("Overriding already existing static entry on {}", number(before)),
+    let number = |before: &Replaced| vswitch.ports.get(&before.port).map(|p| p.of_port.0);
+    Ok(match before.and_then(|before| Some((before.is_static, number(&before)?))) {
+        Some((true, port)) => format!("Overriding already existing static entry on {port}"),
+        Some((false, port)) => format!("Overriding already existing dynamic entry on {port}"),
         None => String::new(),
     })
 }
