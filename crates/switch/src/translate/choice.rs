@@ -72,39 +72,49 @@ impl<'a, S: Sink> Xlate<'a, S> {
         };
         match fields {
             HashFields::EthSrc => add(self.read(FieldId::EthSrc).into()),
-            HashFields::NwSrc => add(self.addresses().0),
-            HashFields::NwDst => add(self.addresses().1),
+            HashFields::NwSrc => add(self.source()),
+            HashFields::NwDst => add(self.destination()),
             HashFields::SymmetricL3 => {
-                let (src, dst) = self.addresses();
-                add(src ^ dst);
+                add(self.source() ^ self.destination());
             }
             HashFields::SymmetricL4 => {
                 add((self.read(FieldId::EthSrc) ^ self.read(FieldId::EthDst)).into());
-                add((self.read(FieldId::VlanTci) & 0xfff).into());
+                add((self.read(FieldId::VlanTci) & 0xfff | (self.read(FieldId::VlanTci2) & 0xfff) << 16)
+                    .into());
                 add(self.read(FieldId::EthType).into());
-                let (src, dst) = self.addresses();
-                add(src ^ dst);
-                add(self.ports(true));
+                add(self.source() ^ self.destination());
+                // Not those of UDP: tunnels in it have others in each direction.
+                add(self.ports(false));
             }
             HashFields::SymmetricL3L4 | HashFields::SymmetricL3L4Udp => {
-                let (src, dst) = self.addresses();
-                add(src ^ dst);
+                add(self.source() ^ self.destination());
                 add(self.ports(fields == HashFields::SymmetricL3L4Udp));
             }
         }
         hash
     }
 
-    /// Source and destination of IP; 0 of anything else.
-    fn addresses(&mut self) -> (u128, u128) {
+    /// The source address of IP; 0 of anything else.
+    fn source(&mut self) -> u128 {
         match self.read(FieldId::EthType) {
-            0x0800 => (self.read(FieldId::NwSrc).into(), self.read(FieldId::NwDst).into()),
+            0x0800 => self.read(FieldId::NwSrc).into(),
             0x86dd => {
                 self.need_mf(Mf::Ipv6Src, u128::MAX);
-                self.need_mf(Mf::Ipv6Dst, u128::MAX);
-                (self.key.get(FieldId::Ipv6Src), self.key.get(FieldId::Ipv6Dst))
+                self.key.get(FieldId::Ipv6Src)
             }
-            _ => (0, 0),
+            _ => 0,
+        }
+    }
+
+    /// The destination address of IP; 0 of anything else.
+    fn destination(&mut self) -> u128 {
+        match self.read(FieldId::EthType) {
+            0x0800 => self.read(FieldId::NwDst).into(),
+            0x86dd => {
+                self.need_mf(Mf::Ipv6Dst, u128::MAX);
+                self.key.get(FieldId::Ipv6Dst)
+            }
+            _ => 0,
         }
     }
 

@@ -228,6 +228,61 @@ fn links_are_chosen_by_the_fields_named_and_both_directions_alike() {
 }
 
 #[test]
+fn of_udp_the_ports_are_hashed_only_where_the_fields_say_so() {
+    use FieldId::*;
+    let all = [EthSrc, EthDst, VlanTci, VlanTci2, NwSrc, NwDst, NwProto, TpSrc, TpDst];
+    let (frame, addresses) = (&all[..4], &[NwSrc, NwDst][..]);
+    for (fields, decides, of_tcp, of_udp) in [
+        ("eth_src", vec![EthSrc], false, false),
+        ("nw_src", vec![NwSrc], false, false),
+        ("nw_dst", vec![NwDst], false, false),
+        ("symmetric_l3", addresses.to_vec(), false, false),
+        ("symmetric_l4", [frame, addresses, &[NwProto]].concat(), true, false),
+        ("symmetric_l3l4", [addresses, &[NwProto]].concat(), true, false),
+        ("symmetric_l3l4+udp", [addresses, &[NwProto]].concat(), true, true),
+    ] {
+        for action in [
+            format!("multipath({fields},0,modulo_n,4,0,reg0[0..7]),output:1"),
+            format!("bundle_load({fields},0,hrw,ofport,reg0[0..15],members:2,3),output:1"),
+        ] {
+            let mut r = rig();
+            r.add(0, &action);
+            for (proto, with_ports) in [(6, of_tcp), (17, of_udp)] {
+                let mut key = packet(2, 5, 6);
+                key.set(NwProto, proto);
+                let mask = r.worker(&key).mask;
+                let decided: Vec<FieldId> = all.into_iter().filter(|f| mask.get(*f) != 0).collect();
+                let ports = if with_ports { &[TpSrc, TpDst][..] } else { &[] };
+                assert_eq!(decided, [&decides, ports].concat(), "{action} of protocol {proto}");
+            }
+        }
+    }
+}
+
+#[test]
+fn one_link_more_moves_few_packets_by_weight_or_iterated_hashing() {
+    let mut r = rig();
+    // The share of packets that go elsewhere once there are 5 links in place of 4.
+    let mut moved = |algorithm: &str, arg: u16| {
+        let mut chosen = |links: u16| -> Vec<String> {
+            r.add(0, &format!("multipath(eth_src,3,{algorithm},{links},{arg},reg0[]),controller"));
+            let link = |n| match &r.worker(&packet(1, n, 6)).actions[..] {
+                [DpAction::PacketIn(told)] => told.metadata.get(FieldId::Reg0).to_string(),
+                other => panic!("{other:?}"),
+            };
+            (0..1000).map(link).collect()
+        };
+        let (before, after) = (chosen(4), chosen(5));
+        assert_eq!(HashSet::<&String>::from_iter(&after).len(), 5, "{algorithm}");
+        before.iter().zip(&after).filter(|(a, b)| a != b).count()
+    };
+    assert!((100..300).contains(&moved("hrw", 0)), "one fifth");
+    assert!((100..300).contains(&moved("iter_hash", 8)), "one fifth");
+    assert!((250..600).contains(&moved("hash_threshold", 0)), "a quarter to a half");
+    assert!((600..950).contains(&moved("modulo_n", 0)), "nearly all");
+}
+
+#[test]
 fn bundles_choose_members_that_are_up() {
     let mut r = rig();
     r.add(0, "bundle(eth_src,0,active_backup,ofport,members:2,3)");
