@@ -405,9 +405,15 @@ impl Connection {
     }
 
     fn send_error(&mut self, xid: u32, error: OfError) {
-        let codec = self
+        let mut codec = self
             .codec()
             .unwrap_or_else(|| Codec::new(self.config.versions.greatest().unwrap_or(Version::V10)));
+        // Who sends a message of another version reads that one, if any.
+        if error.code == ErrorCode::Known(ErrorKind::OFPBRC_BAD_VERSION)
+            && let Some(version) = error.data.first().and_then(|version| Version::from_wire(*version))
+        {
+            codec = Codec::new(version);
+        }
         let start = self.output.len();
         codec
             .encode_into(xid, &Message::Error(error), &mut self.output)

@@ -37,6 +37,9 @@ pub enum Effect {
     /// A rule is to be added or modified, before the packet goes on. Workers leave it to the control thread,
     /// and have no such effect.
     LearnRule(Box<LearnedRule>),
+    /// A rule was learned once more, which the slot says that it has for that. Only in translations for the
+    /// control thread: workers credit the slot.
+    LearnedAgain(u32),
 }
 
 /// What `learn` makes of a packet.

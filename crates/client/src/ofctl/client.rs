@@ -8,8 +8,10 @@ use host::log::os_text;
 use host::rundir::{self, RunDir};
 use openflow::connection::CloseReason;
 use openflow::message::{BundleAdd, FlowForm, PortDesc, StatsBody, StatsRequest, TableFeatures};
-use openflow::text::{MessageStyle, PortNames, Protocol, Protocols, message_text, unreadable_text};
-use openflow::{Codec, Connection, ConnectionConfig, Event, Message, Side, Version, VersionSet};
+use openflow::text::{
+    MessageStyle, PortNames, Protocol, Protocols, bytes_text, message_text, unreadable_text,
+};
+use openflow::{Codec, Connection, ConnectionConfig, ErrorKind, Event, Message, Side, Version, VersionSet};
 use std::collections::VecDeque;
 use std::fmt;
 use std::io::{Read, Write};
@@ -333,6 +335,10 @@ impl Client {
             Event::Message { xid, message, head } => {
                 let version = head.as_bytes().first().and_then(|&n| Version::from_wire(n));
                 return Ok(Some((version.unwrap_or(self.version), xid, message)));
+            }
+            // A message of another version reads in that.
+            Event::Unreadable { error: ErrorKind::OFPBRC_BAD_VERSION, head, .. } => {
+                eprint!("{}", bytes_text(head.as_bytes(), PortNames::none(), 1));
             }
             Event::Unreadable { error, head, .. } => eprint!("{}", unreadable_text(head.as_bytes(), error)),
             Event::Up(_) => {}

@@ -173,7 +173,11 @@ impl Control {
                     let message = Message::PacketOut(packet);
                     let xid = client.send(&message)?;
                     let style = client.style(PortNames::none(), verbosity);
-                    eprint!("send: {}", message_text(xid, &message, style));
+                    let text = message_text(xid, &message, style);
+                    // Of what the user gave, the packet is shown from `-m` on.
+                    let shown =
+                        if verbosity > 1 { text.trim_end() } else { text.lines().next().unwrap_or("") };
+                    eprintln!("send: {shown}");
                 }
                 Outgoing::Barrier => barrier = Some(client.send(&Message::BarrierRequest)?),
             }

@@ -115,6 +115,7 @@ fn send_groups(options: &Options, changes: Vec<GroupMod>) -> Result<ExitCode, Fa
     };
     let with_bucket_ids = Protocols::OF10_ANY.union(Protocols::only(Protocol::of_version(Version::V15)));
     let usable = if changes.iter().any(needs_15) { with_bucket_ids } else { Protocols::ANY };
+    let usable = if options.args.bundle { usable.intersect(with_bundles()) } else { usable };
     let mut client = client_for(options, usable)?;
     let version = client.version();
     if !matches!(version, Version::V10 | Version::V15)
@@ -129,6 +130,13 @@ fn send_groups(options: &Options, changes: Vec<GroupMod>) -> Result<ExitCode, Fa
         messages.into_iter().try_for_each(|message| client.command(&message))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The encodings of versions that have bundles.
+fn with_bundles() -> Protocols {
+    let versions = [Version::V13, Version::V14, Version::V15];
+    let protocols = versions.map(|version| Protocols::only(Protocol::of_version(version)));
+    protocols.into_iter().fold(Protocols::NONE, Protocols::union)
 }
 
 /// A connection that speaks one of the encodings.

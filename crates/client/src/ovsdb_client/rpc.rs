@@ -17,6 +17,8 @@ use transport::jsonrpc::Connection;
 pub(super) struct Server {
     /// How it was reached.
     pub(super) method: String,
+    /// Whether it waits for the end of a transaction.
+    transacts: bool,
     connection: Connection,
     next_id: u64,
     /// Notifications that came while a reply was awaited.
@@ -38,7 +40,13 @@ impl Server {
         let connection = database::connect(method, tls)
             .await
             .map_err(|error| format!("failed to connect to \"{method}\" ({error})"))?;
-        Ok(Server { method: method.to_owned(), connection, next_id: 0, notifications: VecDeque::new() })
+        Ok(Server {
+            method: method.to_owned(),
+            transacts: false,
+            connection,
+            next_id: 0,
+            notifications: VecDeque::new(),
+        })
     }
 
     /// The result of a request; the inner error is the server's.
@@ -49,6 +57,7 @@ impl Server {
     ) -> Result<Result<Value, Value>, String> {
         let own_id = self.next_id;
         self.next_id += 1;
+        self.transacts = method == "transact";
         let request = Message::request(method, &params, own_id);
         self.connection.send(&request).await.map_err(|error| self.lost(&error))?;
         loop {
@@ -145,6 +154,9 @@ impl Server {
     }
 
     fn lost(&self, error: &str) -> String {
+        if self.transacts {
+            return format!("transaction failed ({error})");
+        }
         format!("{}: receive failed ({error})", self.method)
     }
 

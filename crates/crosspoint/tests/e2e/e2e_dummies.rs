@@ -125,3 +125,19 @@ fn without_dummies_there_are_no_commands_for_tests() {
     let _ = child.kill();
     let _ = child.wait();
 }
+
+#[test]
+fn a_trace_that_generates_its_packet_teaches_rules_and_neither_forwards_nor_counts_it() {
+    let switch = Switch::dummy();
+    switch
+        .add_flow("table=0,actions=learn(table=1,hard_timeout=10,dl_dst=dl_src,output:in_port),resubmit(,1)");
+    switch.add_flow("table=1,priority=0,actions=2");
+    for _ in 0..2 {
+        switch.appctl(&["ofproto/trace", "ovs-dummy", UDP, "-generate"]).ok();
+    }
+    let flows = switch.flows(&["table=1"]);
+    assert_eq!(flows.len(), 2, "{flows:?}");
+    assert!(flows.iter().all(|flow| flow.contains("n_packets=0")), "{flows:?}");
+    let shown = switch.appctl(&["dpctl/dump-flows"]).ok();
+    assert!(!shown.contains("in_port(1)"), "{shown}");
+}

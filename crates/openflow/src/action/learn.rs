@@ -301,7 +301,7 @@ fn parse_source(
         }
         Err(error) => error,
     };
-    let is_whole = target.offset == 0 && target.count == target.field.bits();
+    let is_whole = is_whole(target);
     let as_value = if let Mf::TunMetadata(_) = target.field {
         match value::wide(value) {
             Some(Some(number)) if number.is_within(&Wide::low(target.count)) => Ok(number),
@@ -310,7 +310,7 @@ fn parse_source(
     } else if is_whole {
         parse_value(target.field, value, p.ports).and_then(|(number, mask)| {
             if mask == target.field.ones() {
-                Ok(Wide::from(number))
+                Ok(Wide::from(on_wire(target, number)))
             } else {
                 bad!("{value}: wildcards not allowed here")
             }
@@ -328,6 +328,16 @@ fn parse_source(
             "{text}: {key} value {value} cannot be parsed as a subfield ({as_field}) or an immediate value ({error})"
         ),
     }
+}
+
+/// Whether all of a field is meant. A port of OXM has more bits than the field that holds it.
+fn is_whole(part: SubField) -> bool {
+    part.offset == 0 && part.count >= part.field.bits()
+}
+
+/// A value of all of a field, with as many bits as its part: ports of 32 bits have other reserved numbers.
+fn on_wire(part: SubField, value: u128) -> u128 {
+    if part.count > part.field.bits() { base::OfPort(value as u16).to_u32().into() } else { value }
 }
 
 fn parse_load(value: &str) -> Result<LearnSpec, TextError> {
@@ -396,10 +406,15 @@ fn print(learn: &Learn, p: &mut Printer) {
 fn print_spec(part: &LearnSpec, p: &mut Printer) {
     match (part.target, &part.source) {
         (LearnTarget::Match(target), LearnSource::Value(value)) => {
-            let whole = target.offset == 0 && target.count == target.field.bits();
-            if whole && !matches!(target.field, Mf::TunMetadata(_)) {
+            let value_of_port =
+                base::OfPort::from_u32(value.low_u128() as u32).map(|port| u128::from(port.0));
+            let narrow =
+                if target.count > target.field.bits() { value_of_port } else { Some(value.low_u128()) };
+            if let Some(narrow) = narrow.filter(|_| is_whole(target))
+                && !matches!(target.field, Mf::TunMetadata(_))
+            {
                 put!(p.out, "{}=", display_name(target.field));
-                write_value(p.out, target.field, value.low_u128(), target.field.ones(), p.ports);
+                write_value(p.out, target.field, narrow, target.field.ones(), p.ports);
             } else {
                 p.subfield(target);
                 put!(p.out, "={value}");

@@ -33,6 +33,11 @@ macro_rules! numbered {
                 }
             }
 
+            /// All there are, in the order of the table.
+            pub fn all() -> impl Iterator<Item = $enum> {
+                Self::ROWS.iter().map(|row| row.0)
+            }
+
             /// By the number on the wire of a version.
             pub fn from_wire(version: Version, number: $number) -> Option<$enum> {
                 Self::ROWS.iter().find(|row| Self::number(row, version) == Some(number)).map(|row| row.0)

@@ -8,6 +8,7 @@
 mod asynchronous;
 pub(crate) mod bytes;
 mod ct_flush;
+mod document;
 mod extension;
 mod features;
 mod fields;
@@ -26,6 +27,7 @@ mod stats;
 mod switch;
 mod table;
 
+pub use document::{fields_table, messages_table, statistics_table};
 pub use fields::for_each_field;
 pub use matching::{OFPFW_ALL, Unknown, fits_match10, normalized};
 pub use names::message_name;

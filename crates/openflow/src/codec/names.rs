@@ -5,7 +5,7 @@ use super::{HEADER_LEN, Header};
 use crate::error::ErrorKind::{self, *};
 use crate::version::Version;
 
-fn kind_name(kind: Kind) -> &'static str {
+pub(super) fn kind_name(kind: Kind) -> &'static str {
     match kind {
         Kind::Hello => "OFPT_HELLO",
         Kind::Error => "OFPT_ERROR",
@@ -44,7 +44,7 @@ fn kind_name(kind: Kind) -> &'static str {
     }
 }
 
-fn stats_name(kind: StatsKind) -> &'static str {
+pub(super) fn stats_name(kind: StatsKind) -> &'static str {
     match kind {
         StatsKind::Desc => "OFPST_DESC",
         StatsKind::Flow => "OFPST_FLOW",
@@ -68,7 +68,7 @@ fn stats_name(kind: StatsKind) -> &'static str {
 }
 
 /// Experimenters' messages: vendor, subtype, name.
-const EXPERIMENTERS: [(u32, u32, &str); 31] = [
+pub(super) const EXPERIMENTERS: [(u32, u32, &str); 31] = [
     (NICIRA, nxt::ROLE_REQUEST, "NXT_ROLE_REQUEST"),
     (NICIRA, nxt::ROLE_REPLY, "NXT_ROLE_REPLY"),
     (NICIRA, nxt::SET_FLOW_FORMAT, "NXT_SET_FLOW_FORMAT"),
@@ -103,7 +103,7 @@ const EXPERIMENTERS: [(u32, u32, &str); 31] = [
 ];
 
 /// Experimenters' statistics, likewise.
-const EXPERIMENTERS_STATS: [(u32, u32, &str); 9] = [
+pub(super) const EXPERIMENTERS_STATS: [(u32, u32, &str); 9] = [
     (NICIRA, nxst::FLOW, "NXST_FLOW"),
     (NICIRA, nxst::AGGREGATE, "NXST_AGGREGATE"),
     (NICIRA, nxst::FLOW_MONITOR, "NXST_FLOW_MONITOR"),

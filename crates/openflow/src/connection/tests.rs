@@ -72,7 +72,6 @@ fn what_cannot_be_read_is_answered_and_the_connection_lives() {
     let (mut switch, mut controller) = up(now);
     let cases = [
         (vec![4, 99, 0, 8, 0, 0, 0, 1], ErrorKind::OFPBRC_BAD_TYPE),
-        (vec![1, 5, 0, 8, 0, 0, 0, 1], ErrorKind::OFPBRC_BAD_VERSION),
         (vec![4, 5, 0, 9, 0, 0, 0, 1, 0], ErrorKind::OFPBRC_BAD_LEN),
         (vec![4, 6, 0, 8, 0, 0, 0, 1], ErrorKind::OFPBRC_BAD_LEN),
         (vec![4, 21, 0, 8, 0, 0, 0, 1], ErrorKind::OFPBRC_BAD_TYPE),
@@ -89,6 +88,23 @@ fn what_cannot_be_read_is_answered_and_the_connection_lives() {
         assert_eq!((error.kind(), &error.data), (Some(kind), &bytes));
     }
     assert!(switch.version().is_some());
+}
+
+#[test]
+fn a_message_of_another_version_is_refused_in_that_version() {
+    let now = Instant::now();
+    let (mut switch, _) = up(now);
+    let sent = switch.transmit().len();
+    switch.transmitted(sent);
+    switch.handle_bytes(now, &[2, 5, 0, 8, 0, 0, 0, 1]);
+    let event = switch.next_event(now).unwrap();
+    assert!(
+        matches!(event, Event::Unreadable { xid: 1, error: ErrorKind::OFPBRC_BAD_VERSION, .. }),
+        "{event:?}"
+    );
+    // OFPET_BAD_REQUEST, OFPBRC_BAD_VERSION, and the request.
+    let error = [2, 1, 0, 20, 0, 0, 0, 1, 0, 1, 0, 0, 2, 5, 0, 8, 0, 0, 0, 1];
+    assert_eq!(switch.transmit(), error);
 }
 
 #[test]

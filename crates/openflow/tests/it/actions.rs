@@ -22,16 +22,27 @@ fn a_load_is_a_masked_set_field_in_openflow_15() {
 }
 
 #[test]
-fn the_document_has_the_table_of_actions() {
+fn the_document_has_the_tables_of_messages_statistics_fields_and_actions() {
     let path = testkit::root().join("docs/openflow.md");
-    let document = std::fs::read_to_string(&path).unwrap();
-    let (begin, end) = ("<!-- actions: begin -->\n", "<!-- actions: end -->");
-    let from = document.find(begin).expect("a marker where the table begins") + begin.len();
-    let to = document.find(end).expect("a marker where the table ends");
-    let table = format!("\n{}\n", openflow::actions_table());
-    if std::env::var_os("UPDATE_DOCS").is_some() {
-        std::fs::write(path, format!("{}{table}{}", &document[..from], &document[to..])).unwrap();
-        return;
+    let mut document = std::fs::read_to_string(&path).unwrap();
+    let tables = [
+        ("messages", openflow::codec::messages_table()),
+        ("statistics", openflow::codec::statistics_table()),
+        ("fields", openflow::codec::fields_table()),
+        ("actions", openflow::actions_table()),
+    ];
+    for (name, table) in tables {
+        let (begin, end) = (format!("<!-- {name}: begin -->\n"), format!("<!-- {name}: end -->"));
+        let from = document.find(&begin).expect("a marker where the table begins") + begin.len();
+        let to = document.find(&end).expect("a marker where the table ends");
+        let table = format!("\n{table}\n");
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            document.replace_range(from..to, &table);
+            continue;
+        }
+        assert_eq!(document[from..to], table, "run this test with UPDATE_DOCS=1 to renew docs/openflow.md");
     }
-    assert_eq!(document[from..to], table, "run this test with UPDATE_DOCS=1 to renew docs/openflow.md");
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(path, document).unwrap();
+    }
 }

@@ -43,6 +43,9 @@ impl<'a, S: Sink> Xlate<'a, S> {
         let within = match known {
             Some(rule) => {
                 self.out.credits.extend(rule.learn_slot);
+                if self.learned.is_some() {
+                    self.out.effects.extend(rule.learn_slot.map(Effect::LearnedAgain));
+                }
                 true
             }
             None => {

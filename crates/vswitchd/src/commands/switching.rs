@@ -10,7 +10,7 @@ use openflow::text::{ActionsIn, PortNames, parse_actions, parse_packet, write_ac
 use std::fmt::Write;
 use std::sync::Arc;
 use switch::control::{Cursor, PacketOut, RuleFilter};
-use switch::{BridgeIdx, Rule};
+use switch::{BridgeIdx, Effect, Rule};
 use transport::clock;
 
 /// Rules written in one turn: about a millisecond's work.
@@ -212,9 +212,18 @@ impl Vswitch {
     fn side_effects(&mut self, key: &Key, port_no: PortNo, frame: &[u8]) {
         let mut translation = Translation::default();
         let reader = self.domain.register();
-        self.switch.translate(self.switch.version(), key, &reader, &mut translation);
+        // Not as workers do, who hand a packet over that teaches a rule: it would be forwarded and counted.
+        let control = &self.control;
+        let learned = |bridge, table_id, cookie| control.learned_count(bridge, table_id, cookie);
+        self.switch.translate_for_control(self.switch.version(), key, &reader, &learned, &mut translation);
         drop(reader);
-        self.control.apply(&translation.effects, self.dp.now_ms());
+        let now_ms = self.now_ms();
+        for effect in &translation.effects {
+            if let Effect::LearnedAgain(slot) = effect {
+                self.own_credits.entry(*slot).or_default().last_used_ms = now_ms;
+            }
+        }
+        self.control.apply(&translation.effects, now_ms);
         self.dp.reserve_slots(self.control.slot_count());
         translation.actions.retain(|action| matches!(action, DpAction::PacketIn(_)));
         if !translation.actions.is_empty() && !self.dp.execute(frame, port_no, translation.actions) {

@@ -147,6 +147,9 @@ impl Vswitch {
         if version >= Version::V11 {
             capabilities |= Capabilities::GROUP_STATS;
         }
+        if version >= Version::V14 {
+            capabilities |= Capabilities::BUNDLES;
+        }
         SwitchFeatures {
             datapath_id: self.bridges[&bridge].datapath_id,
             n_buffers: 0,
