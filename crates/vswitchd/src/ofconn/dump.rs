@@ -45,7 +45,8 @@ impl Vswitch {
             match output {
                 Output::Flows(writer) => {
                     let matching = self.match_of(rule);
-                    let info = info(rule, counted, now_ms);
+                    let learned_ms = rule.learn_slot.map_or(0, |slot| self.slot(slot).last_used_ms);
+                    let info = info(rule, counted, learned_ms, now_ms);
                     let flow = FlowStatsRef { info, matching: &matching, actions: &rule.actions.list };
                     writer.push(&flow, &mut bytes);
                 }
@@ -105,7 +106,8 @@ impl Vswitch {
     }
 }
 
-fn info(rule: &Rule, counted: SlotStats, now_ms: u64) -> FlowInfo {
+/// `learned_ms` is when it was last learned, 0 for never.
+fn info(rule: &Rule, counted: SlotStats, learned_ms: u64, now_ms: u64) -> FlowInfo {
     let age_ms = now_ms.saturating_sub(rule.created_ms);
     let seconds_since = |then_ms: u64| (now_ms.saturating_sub(then_ms) / 1000).min(0xffff) as u16;
     FlowInfo {
@@ -117,7 +119,7 @@ fn info(rule: &Rule, counted: SlotStats, now_ms: u64) -> FlowInfo {
         idle_timeout: rule.timeouts.idle_s(),
         hard_timeout: rule.timeouts.hard_s(),
         idle_age: Some(seconds_since(counted.last_used_ms.max(rule.created_ms))),
-        hard_age: Some(seconds_since(rule.modified_ms)),
+        hard_age: Some(seconds_since(rule.modified_ms.max(learned_ms))),
         packet_count: counted.packets,
         byte_count: counted.bytes,
         flags: flow_mods::flags(&rule.flags),
