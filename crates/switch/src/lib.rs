@@ -10,6 +10,7 @@
 //! of extraction is widened where it must be, and then the version is counted up.
 
 mod bridge_idx;
+pub mod by_hand;
 pub mod changelog;
 pub mod control;
 mod group;

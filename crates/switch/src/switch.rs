@@ -1,5 +1,6 @@
 //! The switch as workers share it: published state, read without a lock, and the [`Pipeline`] on it.
 
+use crate::by_hand;
 use crate::changelog::ChangeLog;
 use crate::control::FlowMod;
 use crate::topology::{self, BridgeIdx, History, Topology};
@@ -77,6 +78,7 @@ pub struct Switch {
     pub(crate) history: RcuCell<History>,
     pub(crate) log: Arc<ChangeLog>,
     pub(crate) frozen: RcuCell<Generations>,
+    pub(crate) by_hand: by_hand::Shared,
     /// What workers read of each port that they or the control side have asked about. They do not lock it.
     ports: Mutex<BTreeMap<PortNo, Arc<PortView>>>,
 }
@@ -88,6 +90,7 @@ impl Switch {
             history: RcuCell::new(domain.clone(), history),
             log: Arc::new(ChangeLog::new(domain.clone(), secret)),
             frozen: RcuCell::new(domain.clone(), Generations::default()),
+            by_hand: by_hand::Shared::new(domain.clone()),
             ports: Mutex::default(),
             version: AtomicU64::new(1),
             domain,
@@ -213,7 +216,9 @@ impl Pipeline for Switch {
     }
 
     fn translate(&self, version: Version, key: &Key, reader: &Reader, out: &mut Translation<Effect>) {
-        self.translate_watched(version, key, reader, out, &mut Quiet);
+        self.by_hand.translate(key, reader, out, |out| {
+            self.translate_watched(version, key, reader, out, &mut Quiet);
+        });
         if !out.effects.is_empty() {
             learn::hand_over(key, out);
         }

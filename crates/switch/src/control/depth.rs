@@ -122,7 +122,7 @@ impl Inner {
         let bridges: Vec<BridgeIdx> = self.topology.bridges().map(|b| b.idx).collect();
         let mut wanted: HashMap<BridgeIdx, Depth> = HashMap::new();
         for bridge in self.topology.bridges() {
-            let mut depth = self.depths.reachable(bridge.idx);
+            let mut depth = self.depths.reachable(bridge.idx).max(self.by_hand.depth());
             // A packet-in has all of a packet; and what goes on to the next table is of no rule's doing.
             if bridge.config.miss_to_controller || !bridge.config.table_misses.is_empty() {
                 depth = Depth::Everything;

@@ -50,6 +50,7 @@ pub use meters::{BANDS_MAX, METERS_MAX};
 pub use options::OptionError;
 pub use ports::PortError;
 
+use crate::by_hand::ByHand;
 use crate::changelog::{ChangeLogWriter, word_table};
 use crate::rule::Rule;
 use crate::shape::Shapes;
@@ -120,6 +121,7 @@ pub(crate) struct Inner {
     events: events::Events,
     learning: learning::Learning,
     depths: depth::Depths,
+    by_hand: ByHand,
     /// Waiting for workers to have left a version behind: ticket and version.
     grace: Option<(u64, Version)>,
     /// What vanished up to here is freed.
@@ -147,6 +149,7 @@ impl Control {
             events: Default::default(),
             learning: Default::default(),
             depths: Default::default(),
+            by_hand: ByHand::default(),
             grace: None,
             collected: Version(0),
             history_len: 1,
@@ -202,6 +205,20 @@ impl Control {
     /// out that traffic has moved the deadline on.
     pub fn next_deadline_ms(&self) -> Option<u64> {
         [self.inner.timers.next_ms(), self.inner.next_mac_deadline_ms()].into_iter().flatten().min()
+    }
+
+    /// What was set by hand.
+    pub fn by_hand(&self) -> &ByHand {
+        &self.inner.by_hand
+    }
+
+    /// Sets by hand what goes before the tables. Flows that are cached must be thrown away after this.
+    pub fn set_by_hand(&mut self, by_hand: ByHand) {
+        self.inner.by_hand = by_hand.clone();
+        self.inner.depths.forget_changes();
+        self.inner.recompute_depths();
+        self.inner.switch.by_hand.publish(by_hand);
+        self.inner.publish();
     }
 
     /// Takes the rules that are gone and want to be reported.

@@ -13,6 +13,7 @@ use openflow::text::{PortNames, parse_match};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::{Duration, SystemTime};
+use switch::by_hand::ByHand;
 
 /// The datapath's name as `dpctl` shows it, without its type.
 pub(super) fn short_name(vswitch: &Vswitch) -> &'static str {
@@ -386,13 +387,27 @@ pub fn set_flow_limit(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     Ok(format!("set flow_limit to {limit}\n"))
 }
 
-/// They always are.
-pub fn enable_megaflows(_: &mut Vswitch, _: &[String]) -> Answer {
+/// Has flows match what decided them, and nothing more, as they do unless told otherwise.
+pub fn enable_megaflows(vswitch: &mut Vswitch, _: &[String]) -> Answer {
+    set_by_hand(vswitch, |by_hand| by_hand.is_exact = false);
     Ok("megaflows enabled\n".into())
 }
 
-pub fn disable_megaflows(_: &mut Vswitch, _: &[String]) -> Answer {
-    Err("megaflows cannot be disabled: flows that are cached alone would not be shown by dump-flows".into())
+/// Has each flow match all of its packet.
+pub fn disable_megaflows(vswitch: &mut Vswitch, _: &[String]) -> Answer {
+    set_by_hand(vswitch, |by_hand| by_hand.is_exact = true);
+    Ok("megaflows disabled\n".into())
+}
+
+/// Changes what was set by hand, and has all packets looked at anew if that is another.
+pub(super) fn set_by_hand(vswitch: &mut Vswitch, change: impl FnOnce(&mut ByHand)) {
+    let mut by_hand = vswitch.control.by_hand().clone();
+    change(&mut by_hand);
+    if by_hand != *vswitch.control.by_hand() {
+        vswitch.control.set_by_hand(by_hand);
+        vswitch.counts.flow_flushes += 1;
+        vswitch.dp.flush_flows();
+    }
 }
 
 pub fn enable_ufid(_: &mut Vswitch, _: &[String]) -> Answer {

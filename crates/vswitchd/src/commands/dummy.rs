@@ -154,7 +154,7 @@ impl Vswitch {
         if extract(frame, frame.len(), &ingress, &mut key).is_none() {
             return;
         }
-        let flow = odp::flow(&key, &odp::exact_mask(), &odp::numbers, false);
+        let flow = odp::packet(&key, &odp::numbers);
         let name = super::datapath::name(self);
         tracing::debug!(target: "dpif_netdev", has_lines = true, "{name}: miss upcall:\n{flow}");
     }

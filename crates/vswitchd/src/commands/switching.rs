@@ -163,7 +163,7 @@ fn trace_with(vswitch: &mut Vswitch, args: &[String], given: Option<Vec<Action>>
     }
     key.set(FieldId::DpPort, u128::from(dp_port.0));
     if frame.is_none() && options.contains(&"-generate") {
-        let text = odp::flow(&key, &odp::exact_mask(), &odp::numbers, false);
+        let text = odp::packet(&key, &odp::numbers);
         frame = Some(odp::frame(&text).map_err(|e| e.to_string())?);
     }
     if let Some(actions) = &given {

@@ -19,18 +19,21 @@ const ETH_TYPE_MPLS: [u16; 2] = [0x8847, 0x8848];
 
 /// Shows a flow. `verbose` shows fields that do not matter too, with a mask of zero.
 pub fn flow(key: &Key, mask: &Mask, names: PortNames<'_>, verbose: bool) -> String {
-    let mut text = Text { key, mask, verbose, parts: Vec::new() };
-    text.metadata(names);
-    text.ethernet();
-    text.network();
-    let depth = text.vlan_depth();
-    text.parts.join(",") + &")".repeat(depth)
+    Text { key, mask, verbose, is_packet: false, parts: Vec::new() }.all(names)
+}
+
+/// Shows all of a packet.
+pub fn packet(key: &Key, names: PortNames<'_>) -> String {
+    let mask = &super::exact_mask();
+    Text { key, mask, verbose: false, is_packet: true, parts: Vec::new() }.all(names)
 }
 
 struct Text<'a> {
     key: &'a Key,
     mask: &'a Mask,
     verbose: bool,
+    /// There is no mask: it is of one packet.
+    is_packet: bool,
     parts: Vec<String>,
 }
 
@@ -38,6 +41,14 @@ struct Text<'a> {
 type Member = (&'static str, FieldId, Show, Show);
 
 impl Text<'_> {
+    fn all(mut self, names: PortNames<'_>) -> String {
+        self.metadata(names);
+        self.ethernet();
+        self.network();
+        let depth = self.vlan_depth();
+        self.parts.join(",") + &")".repeat(depth)
+    }
+
     fn get(&self, field: FieldId) -> (u128, u128) {
         (self.key.get(field) & self.mask.get(field), self.mask.get(field))
     }
@@ -89,7 +100,7 @@ impl Text<'_> {
         });
     }
 
-    /// `ct_state(-new+est+trk)`, or `ct_state(est|trk)` where every bit matters.
+    /// `ct_state(-new+est+trk)`; where nothing has a mask, `ct_state(est|trk)`.
     fn connection_state(&mut self) {
         const NAMES: [&str; 8] = ["new", "est", "rel", "rpl", "inv", "trk", "snat", "dnat"];
         let (value, mask) = self.get(FieldId::CtState);
@@ -97,7 +108,7 @@ impl Text<'_> {
         let text: String = match mask {
             0 if !self.verbose => return,
             0 => "0/0".into(),
-            m if m == FieldId::CtState.ones() => {
+            _ if self.is_packet => {
                 let set: Vec<_> = (0..8).filter(|bit| is_set(*bit, value)).map(|bit| NAMES[bit]).collect();
                 if set.is_empty() { "0".into() } else { set.join("|") }
             }

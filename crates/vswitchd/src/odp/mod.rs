@@ -10,7 +10,7 @@ mod frame;
 mod words;
 
 pub use actions::{ActionContext, actions};
-pub use flow::flow;
+pub use flow::{flow, packet};
 pub use frame::{BadFrame, frame, frame_of_len};
 pub use words::PortNames;
 
@@ -23,7 +23,7 @@ pub fn numbers(_: PortNo) -> Option<String> {
 }
 
 /// The mask of a packet of which everything matters.
-pub fn exact_mask() -> Mask {
+fn exact_mask() -> Mask {
     let mut mask = Mask::wild();
     FieldId::ALL.iter().for_each(|field| mask.add_exact(*field));
     mask
