@@ -140,6 +140,9 @@ async fn serve(config: Config, daemon: &mut Daemon) -> Result<(), StartError> {
     tokio::task::spawn_local(unixctl::serve(ctl_listener, answer));
     tokio::task::spawn_local(listen_to_workers(shared.clone(), bell));
     tokio::task::spawn_local(tick(shared.clone()));
+    if shared.borrow().is_dummy {
+        tokio::task::spawn_local(commands::dummy::log_dumps(shared.clone()));
+    }
     tracing::debug!(
         target: "vswitchd",
         "crosspoint {} serves with {workers} workers; commands on {}",

@@ -19,6 +19,7 @@ mod failures;
 pub mod figures;
 mod finals;
 mod frame_statistics;
+mod hand_datapath;
 mod history;
 pub(crate) mod janitor;
 mod keepalive;

@@ -10,6 +10,7 @@ use crate::device_manager::DeviceManager;
 use crate::failures::Failures;
 use crate::figures::WorkerCounters;
 use crate::finals::Schedule;
+use crate::hand_datapath::HandDatapath;
 use crate::history::History;
 use crate::janitor::Fate;
 use crate::keepalive::Keepalive;
@@ -106,6 +107,10 @@ pub struct Vswitch {
     pub(crate) pmd_cleared: BTreeMap<usize, WorkerCounters>,
     /// What `upcall/set-flow-limit` set, until the configuration says another limit.
     pub(crate) flow_limit_by_hand: Option<usize>,
+    /// Datapaths that tests have made beside that of the bridges.
+    pub(crate) hand_datapaths: BTreeMap<String, HandDatapath>,
+    /// Whether flows may be put in that contradict the tables, as tests do.
+    pub(crate) is_revalidation_paused: bool,
     /// Files of TLS, for controllers over `ssl:` and `pssl:`.
     pub(crate) tls: Option<Arc<Tls>>,
     /// The same as the command line gave them.
@@ -283,6 +288,8 @@ impl Vswitch {
             coverage: History::default(),
             pmd_cleared: BTreeMap::new(),
             flow_limit_by_hand: None,
+            hand_datapaths: BTreeMap::new(),
+            is_revalidation_paused: false,
             tls: tls.clone(),
             given_tls: tls,
             keepalive: Keepalive::start().map_err(SetupError::Os)?,

@@ -89,9 +89,6 @@ pub fn run(args: &[String]) -> ExitCode {
             Err(error) => fail(&error),
         };
     }
-    if let Some((_, instead)) = KERNEL.iter().find(|(name, _)| *name == command.as_str()) {
-        return fail(&format!("{command}: there is no datapath in the kernel to change; {instead}"));
-    }
     ask(command, &[&options[..], rest].concat(), patience)
 }
 
@@ -102,7 +99,11 @@ fn ask(command: &str, args: &[String], patience: Option<std::time::Duration>) ->
             show(&text);
             ExitCode::SUCCESS
         }
+        // A switch with dummies has them.
         Ok(Err(text)) if text.contains("is not a valid command") => {
+            if let Some((_, instead)) = KERNEL.iter().find(|(name, _)| *name == command) {
+                return fail(&format!("{command}: there is no datapath in the kernel to change; {instead}"));
+            }
             fail(&unknown_command(command, COMMANDS.iter().filter_map(|(usage, _)| usage.split(' ').next())))
         }
         Ok(Err(text)) => {
@@ -123,7 +124,21 @@ const COMMANDS: &[(&str, &str)] = &[
         "print cached flows: all, those with packets that an OpenFlow \
       match fits, those of a type (ovs and non-offloaded mean all), those of one worker",
     ),
-    ("del-flows [DP]", "remove the cached flows"),
+    ("get-flow [DP] ufid:UFID", "print the cached flow with the id that dump-flows -m shows"),
+    ("del-flows [DP] [FILE]", "remove the cached flows; with FILE, those in it that were put in by hand"),
+    ("add-dp DP [IFACE...]", "add a datapath of names and flows; this and what follows need --enable-dummy"),
+    ("del-dp DP", "remove it"),
+    ("add-if DP NAME[,type=TYPE][,port_no=N]...", "add ports to it"),
+    ("set-if DP NAME[,type=TYPE][,port_no=N]...", "check what its ports are"),
+    ("del-if DP NAME...", "remove ports"),
+    (
+        "add-flow [--may-create] [DP] FLOW ACTIONS",
+        "put in a flow by hand; on the datapath of bridges it holds from revalidator/pause to revalidator/resume",
+    ),
+    ("mod-flow [--may-create] [DP] FLOW ACTIONS", "give a flow put in by hand other actions"),
+    ("del-flow [DP] FLOW", "remove a flow put in by hand"),
+    ("add-flows [DP] FILE", "put in the flows of a file, where a line may begin with add, modify or delete"),
+    ("mod-flows [DP] FILE", "as add-flows, where a line without a word modifies"),
     (
         "normalize-actions FLOW ACTIONS [NAME=NUMBER...]",
         "print actions of the datapath by the VLAN tags that a packet of FLOW has when they are carried out, \

@@ -8,6 +8,7 @@ mod common;
 mod connection_tracking;
 mod daemon_options;
 mod database;
+mod datapath_by_hand;
 mod demo;
 mod doctor;
 mod e2e_controllers;

@@ -1,6 +1,8 @@
 //! `dpctl/*`, `dpif/*`, `dpif-netdev/*`, `upcall/*`: the fast path, its flows, its workers, and where packets
 //! were lost.
 
+use super::by_hand;
+pub(super) use super::names::{is_named, name, options, short_name, type_name};
 use super::waits::wait_for;
 use crate::figures::WorkerCounters;
 use crate::odp::{self, ActionContext};
@@ -13,42 +15,11 @@ use openflow::text::{PortNames, parse_match};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::{Duration, SystemTime};
-use switch::by_hand::ByHand;
-
-/// The datapath's name as `dpctl` shows it, without its type.
-pub(super) fn short_name(vswitch: &Vswitch) -> &'static str {
-    if vswitch.is_dummy { "ovs-dummy" } else { "ovs-netdev" }
-}
-
-/// The datapath's type as `dpctl` shows it.
-fn type_name(vswitch: &Vswitch) -> &'static str {
-    if vswitch.is_dummy { "dummy" } else { "netdev" }
-}
-
-/// The datapath's name as `dpctl` shows it.
-pub(super) fn name(vswitch: &Vswitch) -> String {
-    format!("{}@{}", type_name(vswitch), short_name(vswitch))
-}
 
 /// How long a dump waits for each piece of a worker's flows.
 const FLOWS_WAIT: Duration = Duration::from_secs(10);
 
 type Answer = Result<String, String>;
-
-/// Splits options from names.
-fn options<'a>(args: &'a [String], known: &[&str]) -> Result<(Vec<&'a str>, Vec<&'a str>), String> {
-    let (options, names): (Vec<_>, Vec<_>) =
-        args.iter().map(String::as_str).partition(|a| a.starts_with('-'));
-    match options.iter().find(|o| !known.contains(o)) {
-        Some(unknown) => Err(format!("unknown option {unknown}")),
-        None => Ok((options, names)),
-    }
-}
-
-/// Whether the datapath has that name.
-pub(super) fn is_named(vswitch: &Vswitch, text: &str) -> bool {
-    text == name(vswitch) || text == short_name(vswitch)
-}
 
 fn check_names(vswitch: &Vswitch, names: &[&str]) -> Result<(), String> {
     let unknown = names.iter().filter(|n| !is_named(vswitch, n));
@@ -66,7 +37,19 @@ fn hits(vswitch: &Vswitch) -> (u64, u64) {
 
 pub fn show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     let (options, names) = options(args, &["-s", "--statistics"])?;
+    let (made, names): (Vec<_>, Vec<_>) =
+        names.into_iter().partition(|name| by_hand::named(vswitch, name).is_some());
     check_names(vswitch, &names)?;
+    let made = made.iter().filter_map(|name| by_hand::named(vswitch, name));
+    let mut shown: String = made.map(|(name, dp)| dp.show(name)).collect();
+    if !shown.is_empty() && names.is_empty() {
+        return Ok(shown);
+    }
+    shown += &show_bridges(vswitch, &options);
+    Ok(shown)
+}
+
+fn show_bridges(vswitch: &Vswitch, options: &[&str]) -> String {
     let (hit, missed) = hits(vswitch);
     let lost = vswitch.dp.drops(DropReason::TranslationError);
     let flows: u64 = (0..vswitch.dp.workers()).map(|n| vswitch.dp.worker_stats(n).megaflows.get()).sum();
@@ -100,7 +83,7 @@ pub fn show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
             s.tx_bytes
         );
     }
-    Ok(text)
+    text
 }
 
 /// What dummies with queues say of themselves in Open vSwitch: its tests look for it.
@@ -127,7 +110,8 @@ fn type_text(port: &PortRecord) -> String {
 }
 
 pub fn dump_dps(vswitch: &mut Vswitch, _: &[String]) -> Answer {
-    Ok(format!("{}\n", name(vswitch)))
+    let made = vswitch.hand_datapaths.keys().map(|name| format!("dummy@{name}\n"));
+    Ok(made.chain([format!("{}\n", name(vswitch))]).collect())
 }
 
 pub fn dpif_dump_dps(vswitch: &mut Vswitch, _: &[String]) -> Answer {
@@ -158,6 +142,7 @@ pub fn dump_flows(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     let (options, words) = options(args, &["-m", "--more", "--names", "--no-names"])?;
     let mut wanted = Wanted { heads: true, ..Wanted::default() };
     let mut types = None;
+    let mut made = None;
     for word in words {
         match word.split_once('=') {
             Some(("filter", text)) if wanted.filter.is_none() => {
@@ -171,6 +156,7 @@ pub fn dump_flows(vswitch: &mut Vswitch, args: &[String]) -> Answer {
                 (wanted.core, wanted.heads) = (Some(core), false);
             }
             _ if check_names(vswitch, &[word]).is_ok() => {}
+            _ if by_hand::named(vswitch, word).is_some() => made = Some(word),
             _ => return Err("ovs-vswitchd: datapath not found (Invalid argument)".into()),
         }
     }
@@ -178,6 +164,9 @@ pub fn dump_flows(vswitch: &mut Vswitch, args: &[String]) -> Answer {
         && !any_type(types)?
     {
         return Ok(String::new());
+    }
+    if let Some(name) = made {
+        return Ok(by_hand::dump(vswitch, name, &options, wanted.core));
     }
     flows(vswitch, &options, wanted)
 }
@@ -193,6 +182,8 @@ struct Wanted {
     core: Option<i64>,
     /// Each worker's are introduced by a line.
     heads: bool,
+    /// The one with this unique id.
+    ufid: Option<String>,
 }
 
 impl Wanted {
@@ -200,6 +191,7 @@ impl Wanted {
         let port = PortNo(key.get64(FieldId::DpPort) as u32);
         self.ports.as_ref().is_none_or(|ports| ports.contains(&port))
             && self.filter.as_ref().is_none_or(|filter| agrees(filter, key, mask))
+            && self.ufid.as_ref().is_none_or(|ufid| *ufid == odp::ufid(key, mask))
     }
 }
 
@@ -252,9 +244,28 @@ pub fn dpif_dump_flows(vswitch: &mut Vswitch, args: &[String]) -> Answer {
 }
 
 fn flows(vswitch: &mut Vswitch, options: &[&str], wanted: Wanted) -> Answer {
-    let verbose = options.iter().any(|o| *o == "-m" || *o == "--more");
-    let named = options.contains(&"--names") || verbose && !options.contains(&"--no-names");
-    vswitch.begin(async move |shared| FlowDump { verbose, named, wanted }.run(&shared).await);
+    let dump = FlowDump::new(options, wanted);
+    vswitch.begin(async move |shared| dump.run(&shared).await);
+    Ok(String::new())
+}
+
+/// `dpctl/get-flow [DP] ufid:UFID`.
+pub fn get_flow(vswitch: &mut Vswitch, args: &[String]) -> Answer {
+    let (options, which, words) = by_hand::target(vswitch, args, 1)?;
+    let ufid = words[0].to_string();
+    if !ufid.starts_with("ufid:") {
+        return Err("ovs-vswitchd: UFID is required (Invalid argument)\n".into());
+    }
+    let missing = || "ovs-vswitchd: getting flow (No such file or directory)\n".to_string();
+    if let by_hand::Which::Hand(name) = which {
+        return by_hand::get_flow(vswitch, &name, &ufid).ok_or_else(missing);
+    }
+    let dump = FlowDump::new(&options, Wanted { ufid: Some(ufid), ..Wanted::default() });
+    vswitch.begin(async move |shared| {
+        // Workers with the same flow have their own counters of it: one is shown.
+        let text = dump.run(&shared).await?;
+        text.lines().next().map(|line| format!("{line}\n")).ok_or_else(missing)
+    });
     Ok(String::new())
 }
 
@@ -266,6 +277,12 @@ pub(crate) struct FlowDump {
 }
 
 impl FlowDump {
+    fn new(options: &[&str], wanted: Wanted) -> FlowDump {
+        let verbose = options.iter().any(|o| *o == "-m" || *o == "--more");
+        let named = options.contains(&"--names") || verbose && !options.contains(&"--no-names");
+        FlowDump { verbose, named, wanted }
+    }
+
     /// Asks each worker for its flows, a piece at a time, and writes them between other work.
     pub async fn run(self, shared: &Shared) -> Answer {
         // By thread: in Open vSwitch the main thread polls plain dummies.
@@ -274,7 +291,17 @@ impl FlowDump {
             self.write(vswitch, worker, flows, &mut texts);
         };
         for_all_flows(shared, write).await?;
-        Ok(texts.into_values().collect())
+        let mut text: String = texts.into_values().collect();
+        if self.wanted.heads {
+            let vswitch = shared.borrow();
+            let name = |port: PortNo| self.name_of(&vswitch, port);
+            text += &by_hand::dump_beside(&vswitch, self.verbose, &name);
+        }
+        Ok(text)
+    }
+
+    fn name_of(&self, vswitch: &Vswitch, port: PortNo) -> Option<String> {
+        vswitch.ports.get(&port).filter(|_| self.named).map(|p| p.name.clone())
     }
 
     fn write(
@@ -285,7 +312,7 @@ impl FlowDump {
         texts: &mut BTreeMap<Option<usize>, String>,
     ) {
         let now_ms = vswitch.now_ms();
-        let name = |port: PortNo| vswitch.ports.get(&port).filter(|_| self.named).map(|p| p.name.clone());
+        let name = |port: PortNo| self.name_of(vswitch, port);
         let core = vswitch.places.get(worker).map_or(worker, |place| place.core);
         for flow in flows {
             let is_elsewhere = self.wanted.core.is_some_and(|only| only != core as i64);
@@ -302,6 +329,9 @@ impl FlowDump {
             }
             let shown = odp::flow(&flow.key, &flow.mask, &name, self.verbose);
             let (packets, bytes) = flow.since_made();
+            if self.verbose {
+                let _ = write!(text, "{}, ", odp::ufid(&flow.key, &flow.mask));
+            }
             let _ = write!(text, "{shown}, packets:{packets}, bytes:{bytes}, ");
             if packets == 0 {
                 text.push_str("used:never, ");
@@ -341,6 +371,9 @@ pub(super) async fn for_all_flows(
 
 pub fn del_flows(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     let (_, names) = options(args, &[])?;
+    if vswitch.is_dummy && (args.len() == 2 || names.iter().any(|n| by_hand::named(vswitch, n).is_some())) {
+        return by_hand::del_flows(vswitch, args);
+    }
     check_names(vswitch, &names)?;
     vswitch.counts.flow_flushes += 1;
     vswitch.dp.flush_flows();
@@ -359,64 +392,9 @@ pub fn wait(vswitch: &mut Vswitch, _: &[String]) -> Answer {
     Ok(String::new())
 }
 
-/// Workers translate themselves, so there are no upcalls and no revalidators: what is shown are the cached
-/// flows, and those of each worker in the revalidators' place.
-pub fn upcall_show(vswitch: &mut Vswitch, _: &[String]) -> Answer {
-    let flows = |n: usize| vswitch.dp.worker_stats(n).megaflows.get();
-    let total: u64 = (0..vswitch.dp.workers()).map(flows).sum();
-    let limit = vswitch.flow_limit();
-    let mut text = format!("{}:\n  flows         : (current {total}) (limit {limit})\n", name(vswitch));
-    text += "  ufid enabled : false\n\n";
-    for n in 0..vswitch.dp.workers() {
-        let _ = writeln!(text, "  {n}: (keys {})", flows(n));
-    }
-    Ok(text)
-}
-
 fn thread_of(vswitch: &Vswitch, n: usize) -> String {
     let (node, core) = vswitch.places.get(n).map_or((0, n), |place| (place.node, place.core));
     format!("pmd thread numa_id {node} core_id {core}")
-}
-
-/// Limits the flows of each worker's caches until the configuration says another limit. The workers are made
-/// anew, as by `other_config:flow-limit`.
-pub fn set_flow_limit(vswitch: &mut Vswitch, args: &[String]) -> Answer {
-    let limit = args[0].parse().map_err(|_| format!("{}: not a number of flows", args[0]))?;
-    vswitch.flow_limit_by_hand = Some(limit);
-    vswitch.set_workers();
-    Ok(format!("set flow_limit to {limit}\n"))
-}
-
-/// Has flows match what decided them, and nothing more, as they do unless told otherwise.
-pub fn enable_megaflows(vswitch: &mut Vswitch, _: &[String]) -> Answer {
-    set_by_hand(vswitch, |by_hand| by_hand.is_exact = false);
-    Ok("megaflows enabled\n".into())
-}
-
-/// Has each flow match all of its packet.
-pub fn disable_megaflows(vswitch: &mut Vswitch, _: &[String]) -> Answer {
-    set_by_hand(vswitch, |by_hand| by_hand.is_exact = true);
-    Ok("megaflows disabled\n".into())
-}
-
-/// Changes what was set by hand, and has all packets looked at anew if that is another.
-pub(super) fn set_by_hand(vswitch: &mut Vswitch, change: impl FnOnce(&mut ByHand)) {
-    let mut by_hand = vswitch.control.by_hand().clone();
-    change(&mut by_hand);
-    if by_hand != *vswitch.control.by_hand() {
-        vswitch.control.set_by_hand(by_hand);
-        vswitch.counts.flow_flushes += 1;
-        vswitch.dp.flush_flows();
-    }
-}
-
-pub fn enable_ufid(_: &mut Vswitch, _: &[String]) -> Answer {
-    Err("flows have no UFIDs here: each worker's are dumped by their keys".into())
-}
-
-/// They are never used, so this is true at once.
-pub fn disable_ufid(_: &mut Vswitch, _: &[String]) -> Answer {
-    Ok("Datapath dumping tersely using UFID disabled\n".into())
 }
 
 /// Reads a match as the text of a flow; errors are worded as the stock switch's about one.
@@ -644,6 +622,11 @@ fn share(percent: Option<u64>) -> String {
 }
 
 pub fn pmd_rxq_show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
+    if let [name] = args
+        && let Some(text) = by_hand::rxq_show(vswitch, name)
+    {
+        return Ok(text);
+    }
     let args = PmdArgs::parse(vswitch, args, &["-secs"])?;
     // Whole steps of what is kept.
     let seconds = args.seconds.map_or(60, |seconds| seconds.clamp(1, 60).next_multiple_of(5));

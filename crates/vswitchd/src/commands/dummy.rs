@@ -1,5 +1,6 @@
 //! `exit`, and what tests do to a switch: frames in and out of dummy ports, a control thread that hangs.
 
+use super::by_hand;
 use super::datapath::for_all_flows;
 use super::waits::{counters, wait_for};
 use crate::odp::{self, ActionContext};
@@ -40,9 +41,9 @@ fn dummy<'a>(
 
 /// `netdev-dummy/receive NAME [--qid N] PACKET... [--len N]`.
 pub fn receive(vswitch: &mut Vswitch, args: &[String]) -> Result<String, String> {
-    let port_no = dummy(vswitch, &args[0])?.0.port_no;
+    let own = dummy(vswitch, &args[0]).map(|(record, _)| record.port_no);
     let mut rest = args[1..].iter().peekable();
-    let queues = vswitch.dp.rx_workers(port_no).len();
+    let queues = own.as_ref().map_or(1, |port_no| vswitch.dp.rx_workers(*port_no).len());
     let mut queue = 0;
     let mut frames: Vec<Vec<u8>> = Vec::new();
     while let Some(arg) = rest.next() {
@@ -66,6 +67,10 @@ pub fn receive(vswitch: &mut Vswitch, args: &[String]) -> Result<String, String>
     if frames.is_empty() {
         return Err("no packet was given".into());
     }
+    let port_no = match own {
+        Ok(port_no) => port_no,
+        Err(none) => return by_hand::receive(vswitch, &args[0], &frames).map(|()| String::new()).ok_or(none),
+    };
     vswitch.begin(async move |shared| {
         Frames { port_no, queue, frames }.run(&shared).await?;
         Ok(String::new())
@@ -119,6 +124,41 @@ impl Frames {
     }
 }
 
+/// How often flows are logged where `dpif` logs that much.
+const DUMP_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Logs all flows again and again while `dpif` logs at `dbg`, as the revalidators of Open vSwitch do, whose
+/// tests look for it.
+pub(crate) async fn log_dumps(shared: Shared) {
+    loop {
+        tokio::time::sleep(DUMP_INTERVAL).await;
+        if !tracing::event_enabled!(target: "dpif", tracing::Level::DEBUG) {
+            continue;
+        }
+        counters(&shared).await;
+        let see = |vswitch: &Vswitch, _, flows: &[DumpedFlow]| {
+            for flow in flows {
+                let (ufid, shown) =
+                    (odp::ufid(&flow.key, &flow.mask), odp::flow(&flow.key, &flow.mask, &odp::numbers, true));
+                let (packets, bytes) = flow.since_made();
+                let ago = vswitch.now_ms().saturating_sub(flow.used_ms);
+                let used =
+                    if packets == 0 { "never".into() } else { format!("{}.{:03}s", ago / 1000, ago % 1000) };
+                let actions = odp::actions(&flow.actions, ActionContext::of(&flow.key), &odp::numbers);
+                tracing::debug!(
+                    target: "dpif",
+                    "{}: flow_dump {ufid} {shown}, packets:{packets}, bytes:{bytes}, used:{used}, \
+                     actions:{actions}",
+                    super::datapath::name(vswitch)
+                );
+            }
+        };
+        if let Err(error) = for_all_flows(&shared, see).await {
+            tracing::warn!(target: "dpif", "flows were not dumped: {error}");
+        }
+    }
+}
+
 /// Whether new flows are logged.
 fn logs_flows() -> bool {
     tracing::event_enabled!(target: "dpif_netdev", tracing::Level::DEBUG)
@@ -169,9 +209,13 @@ impl Vswitch {
 
 /// Frames that were sent at a dummy port since the last call, one line of hexadecimal each.
 pub fn sent(vswitch: &mut Vswitch, args: &[String]) -> Result<String, String> {
-    let (_, control) = dummy(vswitch, &args[0])?;
+    let made = by_hand::take_sent(vswitch, &args[0]);
+    let frames = match made {
+        Some(frames) => frames,
+        None => dummy(vswitch, &args[0])?.1.take_sent(),
+    };
     let mut text = String::new();
-    for frame in control.take_sent() {
+    for frame in frames {
         for byte in frame {
             let _ = write!(text, "{byte:02x}");
         }

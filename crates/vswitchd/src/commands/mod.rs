@@ -1,17 +1,20 @@
 //! The commands of the control socket, in one table. Their texts are those of Open vSwitch's, which scripts
 //! read.
 
+mod by_hand;
 pub(crate) mod conntrack;
 pub(crate) mod coverage;
 pub(crate) mod datapath;
 mod drops;
-mod dummy;
+pub(crate) mod dummy;
 mod fdb;
 mod features;
+mod names;
 mod operators;
 mod qos;
 mod switching;
 pub(crate) mod time;
+mod upcall;
 pub(crate) mod waits;
 
 use crate::state::{Shared, Vswitch};
@@ -49,12 +52,13 @@ const COMMANDS: &[Command<Vswitch>] = &[
     row("dpctl/ct-set-maxconns", "[dp] maxconns", 1, 2, conntrack::set_maxconns),
     row("dpctl/ct-set-sweep-interval", "[dp] ms", 1, 2, conntrack::set_sweep_interval),
     row("dpctl/ct-stats-show", "[dp] [zone=N]", 0, 4, conntrack::stats_show),
-    row("dpctl/del-flows", "[dp]", 0, 1, datapath::del_flows),
+    row("dpctl/del-flows", "[dp] [file]", 0, 2, datapath::del_flows),
     row("dpctl/del-if", "dp iface...", 2, MANY, operators::del_if),
     row("dpctl/dump-conntrack", "[-m] [-s] [dp] [zone=N]", 0, 4, conntrack::dump),
     row("dpctl/dump-dps", "", 0, 0, datapath::dump_dps),
     row("dpctl/dump-flows", "[-m] [--names] [dp] [filter=..] [type=..] [pmd=..]", 0, 6, datapath::dump_flows),
     row("dpctl/flush-conntrack", "[dp] [zone=N] [ct-orig-tuple] [ct-reply-tuple]", 0, 6, conntrack::flush),
+    row("dpctl/get-flow", "[--names] [dp] ufid:..", 1, 3, datapath::get_flow),
     row("dpctl/show", "[-s] [dp...]", 0, MANY, datapath::show),
     row("dpif-netdev/dpif-impl-get", "", 0, 0, features::impl_get),
     row("dpif-netdev/dpif-impl-set", "dpif_implementation_name", 1, 1, features::impl_set),
@@ -71,6 +75,7 @@ const COMMANDS: &[Command<Vswitch>] = &[
     row("dpif-netdev/pmd-stats-show", "[-pmd core] [dp]", 0, 3, datapath::pmd_stats_show),
     row("dpif/dump-dps", "", 0, 0, datapath::dpif_dump_dps),
     row("dpif/dump-flows", "[-m] [--names | --no-names] bridge", 1, MANY, datapath::dpif_dump_flows),
+    row("dpif/get-flow", "[--names] [dp] ufid:..", 1, 3, datapath::get_flow),
     row("dpif/set-dp-features", "bridge", 1, 3, features::set),
     row("dpif/show", "", 0, 0, datapath::dpif_show),
     row("dpif/show-dp-features", "bridge", 1, 1, features::show),
@@ -102,17 +107,26 @@ const COMMANDS: &[Command<Vswitch>] = &[
     row("qos/show-types", "interface", 1, 1, qos::show_types),
     row("revalidator/purge", "", 0, 0, datapath::purge),
     row("revalidator/wait", "", 0, 0, datapath::wait),
-    row("upcall/disable-megaflows", "", 0, 0, datapath::disable_megaflows),
-    row("upcall/disable-ufid", "", 0, 0, datapath::disable_ufid),
-    row("upcall/enable-megaflows", "", 0, 0, datapath::enable_megaflows),
-    row("upcall/enable-ufid", "", 0, 0, datapath::enable_ufid),
-    row("upcall/set-flow-limit", "flow-limit-number", 1, 1, datapath::set_flow_limit),
-    row("upcall/show", "", 0, 0, datapath::upcall_show),
+    row("upcall/disable-megaflows", "", 0, 0, upcall::disable_megaflows),
+    row("upcall/disable-ufid", "", 0, 0, upcall::disable_ufid),
+    row("upcall/enable-megaflows", "", 0, 0, upcall::enable_megaflows),
+    row("upcall/enable-ufid", "", 0, 0, upcall::enable_ufid),
+    row("upcall/set-flow-limit", "flow-limit-number", 1, 1, upcall::set_flow_limit),
+    row("upcall/show", "", 0, 0, upcall::show),
 ];
 
 /// Commands for tests, which exist only with `--enable-dummy`.
 const DUMMY: &[Command<Vswitch>] = &[
     row("crosspoint/block", "MILLISECONDS", 1, 1, dummy::block),
+    row("dpctl/add-dp", "dp [iface...]", 1, MANY, by_hand::add_dp),
+    row("dpctl/add-flow", "[--may-create] [dp] flow actions", 2, 5, by_hand::add_flow),
+    row("dpctl/add-flows", "[--may-create] [dp] file", 1, 4, by_hand::add_flows),
+    row("dpctl/add-if", "dp iface...", 2, MANY, by_hand::add_if),
+    row("dpctl/del-dp", "dp", 1, 1, by_hand::del_dp),
+    row("dpctl/del-flow", "[dp] flow", 1, 3, by_hand::del_flow),
+    row("dpctl/mod-flow", "[--may-create] [dp] flow actions", 2, 5, by_hand::mod_flow),
+    row("dpctl/mod-flows", "[--may-create] [dp] file", 1, 4, by_hand::mod_flows),
+    row("dpctl/set-if", "dp iface...", 2, MANY, by_hand::set_if),
     row("netdev-dummy/conn-state", "[netdev]", 0, 1, dummy::conn_state),
     row(
         "netdev-dummy/receive",
@@ -123,6 +137,8 @@ const DUMMY: &[Command<Vswitch>] = &[
     ),
     row("netdev-dummy/sent", "name", 1, 1, dummy::sent),
     row("netdev-dummy/set-admin-state", "[netdev] up|down", 1, 2, dummy::set_admin_state),
+    row("revalidator/pause", "", 0, 0, by_hand::pause),
+    row("revalidator/resume", "", 0, 0, by_hand::resume),
     row("time/stop", "", 0, 0, time::stop),
     row("time/warp", "[large_msecs] msecs", 1, 2, time::warp),
 ];
@@ -136,8 +152,10 @@ const HIDDEN: &[&str] = &["crosspoint/block"];
 const COUNTED: &[&str] = &[
     "bridge/dump-flows",
     "dpctl/dump-flows",
+    "dpctl/get-flow",
     "dpctl/show",
     "dpif/dump-flows",
+    "dpif/get-flow",
     "dpif/show",
     "revalidator/wait",
     "upcall/show",

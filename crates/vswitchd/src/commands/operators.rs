@@ -9,6 +9,9 @@ use base::OfPort;
 pub fn del_if(vswitch: &mut Vswitch, args: &[String]) -> Result<String, String> {
     let ports = match args {
         [first, rest @ ..] if is_named(vswitch, first) => rest,
+        [first, ..] if super::by_hand::named(vswitch, first).is_some() => {
+            return super::by_hand::del_if(vswitch, args);
+        }
         [first, ..] if first.contains('@') => {
             return Err("ovs-vswitchd: opening datapath (No such device)\n".into());
         }

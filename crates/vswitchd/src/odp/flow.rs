@@ -1,6 +1,8 @@
 //! A flow's key under its mask.
 
-use super::words::{PortNames, TCP_FLAGS, decimal, hex, ipv4, ipv6, mac, port, tcp_flags};
+use super::words::{
+    CT_STATES, PortNames, TCP_FLAGS, decimal, hex, ipv4, ipv6, mac, numbers, port, tcp_flags,
+};
 use ::flow::{FieldId, Key, Mask};
 use base::PortNo;
 
@@ -19,21 +21,61 @@ const ETH_TYPE_MPLS: [u16; 2] = [0x8847, 0x8848];
 
 /// Shows a flow. `verbose` shows fields that do not matter too, with a mask of zero.
 pub fn flow(key: &Key, mask: &Mask, names: PortNames<'_>, verbose: bool) -> String {
-    Text { key, mask, verbose, is_packet: false, parts: Vec::new() }.all(names)
+    Text { key, mask, verbose, of: Of::Cache, parts: Vec::new() }.all(names)
+}
+
+/// Shows a flow that was put in by hand, as [`super::read_flow`] reads it.
+pub fn hand_flow(key: &Key, mask: &Mask, names: PortNames<'_>, verbose: bool) -> String {
+    Text { key, mask, verbose, of: Of::Hand, parts: Vec::new() }.all(names)
+}
+
+/// The unique id of a flow: the same for the same key and mask, whichever worker has it, and after a restart.
+pub fn ufid(key: &Key, mask: &Mask) -> String {
+    // Two halves of FNV-1a: it names flows, and keeps nobody from choosing their numbers.
+    let text = flow(key, mask, &numbers, false);
+    let half = |basis: u64| {
+        text.bytes().fold(basis, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+    };
+    let (high, low) = (half(0xcbf2_9ce4_8422_2325), half(0x6c62_272e_07bb_0142));
+    format!(
+        "ufid:{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
+        high >> 32,
+        high >> 16 & 0xffff,
+        high & 0xffff,
+        low >> 48,
+        low & 0xffff_ffff_ffff
+    )
+}
+
+/// The mask of a packet of which everything matters.
+fn exact_mask() -> Mask {
+    let mut mask = Mask::wild();
+    FieldId::ALL.iter().for_each(|field| mask.add_exact(*field));
+    mask
 }
 
 /// Shows all of a packet.
 pub fn packet(key: &Key, names: PortNames<'_>) -> String {
-    let mask = &super::exact_mask();
-    Text { key, mask, verbose: false, is_packet: true, parts: Vec::new() }.all(names)
+    let mask = &exact_mask();
+    Text { key, mask, verbose: false, of: Of::Packet, parts: Vec::new() }.all(names)
+}
+
+/// Where a flow comes from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Of {
+    /// There is no mask: it is of one packet.
+    Packet,
+    /// The caches, which hold no packets but those of Ethernet.
+    Cache,
+    /// Somebody's hand.
+    Hand,
 }
 
 struct Text<'a> {
     key: &'a Key,
     mask: &'a Mask,
     verbose: bool,
-    /// There is no mask: it is of one packet.
-    is_packet: bool,
+    of: Of,
     parts: Vec<String>,
 }
 
@@ -92,25 +134,28 @@ impl Text<'_> {
         self.scalar("dp_hash", DpHash, hex);
         let in_port = PortNo(self.key.get64(DpPort) as u32);
         self.parts.push(format!("in_port({})", port(in_port, names)));
-        let packet_type = self.key.get64(PacketType);
-        let (namespace, id) = (packet_type >> 16, packet_type & 0xffff);
-        self.parts.push(match namespace {
-            0 => format!("packet_type(ns=0,id={id})"),
-            _ => format!("packet_type(ns={namespace},id={id:#x})"),
-        });
+        if self.of != Of::Hand || self.mask.get(PacketType) != 0 {
+            let packet_type = self.key.get64(PacketType);
+            let (namespace, id) = (packet_type >> 16, packet_type & 0xffff);
+            self.parts.push(match namespace {
+                0 => format!("packet_type(ns=0,id={id})"),
+                _ => format!("packet_type(ns={namespace},id={id:#x})"),
+            });
+        }
     }
 
     /// `ct_state(-new+est+trk)`; where nothing has a mask, `ct_state(est|trk)`.
     fn connection_state(&mut self) {
-        const NAMES: [&str; 8] = ["new", "est", "rel", "rpl", "inv", "trk", "snat", "dnat"];
+        const NAMES: [&str; 8] = CT_STATES;
         let (value, mask) = self.get(FieldId::CtState);
         let is_set = |bit: usize, word: u128| word >> bit & 1 != 0;
         let text: String = match mask {
             0 if !self.verbose => return,
             0 => "0/0".into(),
-            _ if self.is_packet => {
+            _ if self.of == Of::Packet || self.verbose => {
                 let set: Vec<_> = (0..8).filter(|bit| is_set(*bit, value)).map(|bit| NAMES[bit]).collect();
-                if set.is_empty() { "0".into() } else { set.join("|") }
+                let set = if set.is_empty() { "0".into() } else { set.join("|") };
+                if self.of == Of::Packet { set } else { format!("{set}/{}", hex(mask & 0xff)) }
             }
             _ => {
                 let sign = |bit| if is_set(bit, value) { '+' } else { '-' };
@@ -350,7 +395,6 @@ impl Text<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::numbers;
     use super::*;
 
     fn key(fields: &[(FieldId, u128)]) -> Key {

@@ -24,7 +24,7 @@ impl std::fmt::Display for BadFrame {
     }
 }
 
-fn bad<T>(what: impl std::fmt::Display) -> Result<T, BadFrame> {
+pub(super) fn bad<T>(what: impl std::fmt::Display) -> Result<T, BadFrame> {
     Err(BadFrame(format!("syntax error at {what}")))
 }
 
@@ -73,9 +73,9 @@ pub fn frame_of_len(text: &str, len: usize) -> Result<Vec<u8>, BadFrame> {
 }
 
 /// `name(inner)`.
-struct Attribute<'a> {
-    name: &'a str,
-    inner: &'a str,
+pub(super) struct Attribute<'a> {
+    pub name: &'a str,
+    pub inner: &'a str,
 }
 
 /// Splits at the commas outside parentheses.
@@ -98,6 +98,15 @@ fn attributes(text: &str) -> Result<Vec<Attribute<'_>>, BadFrame> {
         rest = rest[close + 1..].trim_matches([',', ' ']);
     }
     Ok(list)
+}
+
+/// What follows the unique id that a dump may begin a flow with.
+pub(super) fn without_ufid(text: &str) -> &str {
+    let text = text.trim_start();
+    match text.strip_prefix("ufid:").and_then(|id| id.split_once([',', ' '])) {
+        Some((_, flow)) => flow,
+        None => text,
+    }
 }
 
 struct Members<'a>(HashMap<&'a str, &'a str>);
@@ -127,7 +136,7 @@ impl<'a> Members<'a> {
     }
 }
 
-fn number(text: &str) -> Result<u64, BadFrame> {
+pub(super) fn number(text: &str) -> Result<u64, BadFrame> {
     let parsed = match text.strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16),
         None => text.parse(),
@@ -156,7 +165,7 @@ struct Frame {
 
 fn compose(text: &str, len: Option<usize>) -> Result<Vec<u8>, BadFrame> {
     let mut all = Vec::new();
-    flatten(text, 0, &mut all)?;
+    flatten(without_ufid(text), 0, &mut all)?;
     let eth = match all.iter().find(|a| a.name == "eth") {
         Some(a) => Members::parse(a.inner)?,
         None => Members(HashMap::new()),
@@ -178,7 +187,7 @@ fn compose(text: &str, len: Option<usize>) -> Result<Vec<u8>, BadFrame> {
 }
 
 /// The attributes in order, those of `encap(...)` in its place.
-fn flatten<'a>(text: &'a str, depth: usize, out: &mut Vec<Attribute<'a>>) -> Result<(), BadFrame> {
+pub(super) fn flatten<'a>(text: &'a str, depth: usize, out: &mut Vec<Attribute<'a>>) -> Result<(), BadFrame> {
     if depth > DEPTH_MAX {
         return bad(text);
     }

@@ -7,24 +7,11 @@
 mod actions;
 mod flow;
 mod frame;
+mod read;
 mod words;
 
 pub use actions::{ActionContext, actions};
-pub use flow::{flow, packet};
+pub use flow::{flow, hand_flow, packet, ufid};
 pub use frame::{BadFrame, frame, frame_of_len};
-pub use words::PortNames;
-
-use ::flow::{FieldId, Mask};
-use base::PortNo;
-
-/// Shows ports by number.
-pub fn numbers(_: PortNo) -> Option<String> {
-    None
-}
-
-/// The mask of a packet of which everything matters.
-fn exact_mask() -> Mask {
-    let mut mask = Mask::wild();
-    FieldId::ALL.iter().for_each(|field| mask.add_exact(*field));
-    mask
-}
+pub use read::{PortByName, read_actions, read_flow};
+pub use words::{PortNames, numbers};

@@ -5,6 +5,11 @@ use base::PortNo;
 /// How ports are shown: by number, or by name where one is known.
 pub type PortNames<'a> = &'a dyn Fn(PortNo) -> Option<String>;
 
+/// Shows ports by number.
+pub fn numbers(_: PortNo) -> Option<String> {
+    None
+}
+
 pub(super) fn port(port: PortNo, names: PortNames<'_>) -> String {
     names(port).unwrap_or_else(|| port.to_string())
 }
@@ -29,6 +34,29 @@ pub(super) fn ipv6(value: u128) -> String {
 
 /// The flags of TCP, lowest bit first.
 pub(super) const TCP_FLAGS: [&str; 9] = ["fin", "syn", "rst", "psh", "ack", "urg", "ece", "cwr", "ns"];
+
+/// What the connection tracker says of a packet, lowest bit first.
+pub(super) const CT_STATES: [&str; 8] = ["new", "est", "rel", "rpl", "inv", "trk", "snat", "dnat"];
+
+/// `-fin+syn` as bits and which of them matter; `None` where that is no list of names with signs.
+pub(super) fn signed(text: &str, names: &[&str]) -> Option<(u128, u128)> {
+    let (mut value, mut mask, mut rest) = (0, 0, text.trim());
+    while !rest.is_empty() {
+        let name = rest.strip_prefix(['+', '-'])?;
+        let end = name.find(['+', '-']).unwrap_or(name.len());
+        let bit = 1 << names.iter().position(|known| *known == name[..end].trim())?;
+        mask |= bit;
+        value = if rest.starts_with('+') { value | bit } else { value & !bit };
+        rest = &name[end..];
+    }
+    (mask != 0).then_some((value, mask))
+}
+
+/// `est|trk` as bits.
+pub(super) fn either(text: &str, names: &[&str]) -> Option<u128> {
+    text.split('|')
+        .try_fold(0, |bits, word| Some(bits | 1 << names.iter().position(|name| *name == word.trim())?))
+}
 
 /// `syn|ack` or `-fin+syn+ack` as a number; `None` where that is no list of flags.
 pub(super) fn tcp_flags_of(text: &str) -> Option<u16> {

@@ -1,0 +1,63 @@
+//! `upcall/*`: how flows come to be cached. Workers translate themselves, so there are no upcalls.
+
+use super::names::name;
+use crate::state::Vswitch;
+use std::fmt::Write;
+use switch::by_hand::ByHand;
+
+type Answer = Result<String, String>;
+
+/// Workers translate themselves, so there are no upcalls and no revalidators: what is shown are the cached
+/// flows, and those of each worker in the revalidators' place.
+pub fn show(vswitch: &mut Vswitch, _: &[String]) -> Answer {
+    let flows = |n: usize| vswitch.dp.worker_stats(n).megaflows.get();
+    let total: u64 = (0..vswitch.dp.workers()).map(flows).sum();
+    let limit = vswitch.flow_limit();
+    let mut text = format!("{}:\n  flows         : (current {total}) (limit {limit})\n", name(vswitch));
+    text += "  ufid enabled : false\n\n";
+    for n in 0..vswitch.dp.workers() {
+        let _ = writeln!(text, "  {n}: (keys {})", flows(n));
+    }
+    Ok(text)
+}
+
+/// Limits the flows of each worker's caches until the configuration says another limit. The workers are made
+/// anew, as by `other_config:flow-limit`.
+pub fn set_flow_limit(vswitch: &mut Vswitch, args: &[String]) -> Answer {
+    let limit = args[0].parse().map_err(|_| format!("{}: not a number of flows", args[0]))?;
+    vswitch.flow_limit_by_hand = Some(limit);
+    vswitch.set_workers();
+    Ok(format!("set flow_limit to {limit}\n"))
+}
+
+/// Has flows match what decided them, and nothing more, as they do unless told otherwise.
+pub fn enable_megaflows(vswitch: &mut Vswitch, _: &[String]) -> Answer {
+    set_by_hand(vswitch, |by_hand| by_hand.is_exact = false);
+    Ok("megaflows enabled\n".into())
+}
+
+/// Has each flow match all of its packet.
+pub fn disable_megaflows(vswitch: &mut Vswitch, _: &[String]) -> Answer {
+    set_by_hand(vswitch, |by_hand| by_hand.is_exact = true);
+    Ok("megaflows disabled\n".into())
+}
+
+/// Changes what was set by hand, and has all packets looked at anew if that is another.
+pub(super) fn set_by_hand(vswitch: &mut Vswitch, change: impl FnOnce(&mut ByHand)) {
+    let mut by_hand = vswitch.control.by_hand().clone();
+    change(&mut by_hand);
+    if by_hand != *vswitch.control.by_hand() {
+        vswitch.control.set_by_hand(by_hand);
+        vswitch.counts.flow_flushes += 1;
+        vswitch.dp.flush_flows();
+    }
+}
+
+pub fn enable_ufid(_: &mut Vswitch, _: &[String]) -> Answer {
+    Err("flows have no UFIDs here: each worker's are dumped by their keys".into())
+}
+
+/// They are never used, so this is true at once.
+pub fn disable_ufid(_: &mut Vswitch, _: &[String]) -> Answer {
+    Ok("Datapath dumping tersely using UFID disabled\n".into())
+}
