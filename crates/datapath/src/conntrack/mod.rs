@@ -43,7 +43,7 @@ use self::index::{Entries, Index, Place};
 use self::lists::Lists;
 pub use self::request::{Helper, Nat, Request};
 use self::tcp::State;
-use self::timeouts::Timeouts;
+use self::timeouts::{Phase, Timeouts};
 use self::tuple::Tuple;
 use self::zones::Zones;
 use base::hash::HashKey;
@@ -296,9 +296,12 @@ impl Tracker {
         ]
     }
 
-    /// From now on new connections of a zone have the timeouts of this policy; 0 is the default one.
-    pub fn set_zone_policy(&self, zone: u16, policy: u32) {
-        self.zones.set_policy(zone, policy);
+    /// Gives the connections of a zone timeouts of their own, in seconds; what is left out is as by default.
+    /// `None`: those that begin from now on have the default ones, and so has what those do that are there.
+    pub fn set_zone_timeouts(&self, zone: u16, timeouts_s: Option<&[(Phase, u32)]>) {
+        let policy = u32::from(zone) + 1;
+        self.timeouts.set(policy, timeouts_s.unwrap_or_default().iter().copied());
+        self.zones.set_policy(zone, if timeouts_s.is_some() { policy } else { 0 });
     }
 
     // ---- lookups

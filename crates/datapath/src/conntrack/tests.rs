@@ -49,6 +49,32 @@ fn a_connection_is_new_until_it_is_answered_and_forgotten_when_it_is_silent() {
 }
 
 #[test]
+fn zones_have_timeouts_of_their_own_while_they_are_given() {
+    use super::timeouts::Phase;
+    let t = tracker();
+    let plain = Request { zone: u16::MAX, ..Request::default() };
+    let commit = Request { zone: u16::MAX, ..COMMIT };
+    t.set_zone_timeouts(u16::MAX, Some(&[(Phase::UdpFirst, 3), (Phase::UdpMultiple, 100)]));
+    state_of(&t, udp(1), &commit, 0);
+    state_of(&t, udp(2), &commit, 0);
+    state_of(&t, udp(1), &COMMIT, 0);
+    assert_eq!(state_of(&t, udp(1).reversed(), &plain, 1_000), state::ESTABLISHED | state::REPLY);
+    assert_eq!(state_of(&t, udp(2), &plain, 3_001), state::NEW);
+    assert_eq!(state_of(&t, udp(2).reversed(), &plain, 3_002), state::NEW, "not answered within 3 s");
+    assert_eq!(
+        state_of(&t, udp(1).reversed(), &Request::default(), 59_000),
+        state::ESTABLISHED | state::REPLY
+    );
+    assert_eq!(state_of(&t, udp(1), &plain, 100_999), state::ESTABLISHED, "silent for 99.9 s");
+    // Without a policy, connections that are there have the default timeouts from their next packet on.
+    t.set_zone_timeouts(u16::MAX, None);
+    assert_eq!(state_of(&t, udp(1), &plain, 101_000), state::ESTABLISHED);
+    assert_eq!(state_of(&t, udp(1), &plain, 131_100), state::NEW, "30 s");
+    state_of(&t, udp(3), &commit, 140_000);
+    assert_eq!(state_of(&t, udp(3).reversed(), &plain, 190_000), state::ESTABLISHED | state::REPLY);
+}
+
+#[test]
 fn at_a_ceiling_half_open_connections_give_way_and_answered_ones_stay() {
     let t = tracker();
     t.set_limit(100);

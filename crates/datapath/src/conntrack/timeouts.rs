@@ -52,8 +52,8 @@ impl Phase {
 #[derive(zerocopy::FromZeros)]
 struct Policy([AtomicU32; Phase::COUNT]);
 
-/// Policies that there may be.
-pub const POLICIES_MAX: u32 = 1 << 16;
+/// Policies that there may be: the default, and one for each zone.
+pub const POLICIES_MAX: u32 = (1 << 16) + 1;
 
 /// All policies, by number.
 #[derive(Default)]

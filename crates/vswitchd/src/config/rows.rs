@@ -19,9 +19,10 @@ use super::wanted::{
     Port, STATS_INTERVAL_MS, SwitchWide, Wanted,
 };
 use base::OfPort;
+use datapath::conntrack::timeouts::Phase;
 use datapath::placement::Policy;
 use host::rundir::RunDir;
-use ovsdb::{Database, Datum, RowMap, Schema, TableIdx, TableSchema, Uuid};
+use ovsdb::{Atom, Database, Datum, RowMap, Schema, TableIdx, TableSchema, Uuid};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::net::Ipv4Addr;
@@ -129,6 +130,33 @@ impl Rows {
             row.get(column).into_iter().flat_map(|d| d.as_set()).filter_map(|a| a.as_uuid()).collect();
         uuids.into_iter().filter_map(move |uuid| self.get(table, uuid))
     }
+}
+
+/// Timeouts of the zones that have a policy, of all datapaths: there is one tracker. Open vSwitch's user-space
+/// tracker has no use for some keys, and neither has this one.
+fn ct_timeouts_s(rows: &Rows, root: &RowRef<'_>) -> BTreeMap<u16, Vec<(Phase, u32)>> {
+    let references = |row: &RowRef<'_>, column| -> Vec<(Atom, Uuid)> {
+        let pairs = row.get(column).into_iter().flat_map(|d| d.as_map());
+        pairs.filter_map(|(key, value)| Some((key.clone(), value.as_uuid()?))).collect()
+    };
+    let mut found = BTreeMap::new();
+    let datapaths = references(root, "datapaths").into_iter();
+    for datapath in datapaths.filter_map(|(_, uuid)| rows.get("Datapath", uuid)) {
+        for (zone, uuid) in references(&datapath, "ct_zones") {
+            let zone = zone.as_integer().and_then(|zone| u16::try_from(zone).ok());
+            let row = rows.get("CT_Zone", uuid);
+            let policy =
+                row.and_then(|row| rows.referenced(&row, "timeout_policy", "CT_Timeout_Policy").next());
+            let Some((zone, policy)) = zone.zip(policy) else { continue };
+            let pairs = policy.get("timeouts").into_iter().flat_map(|d| d.as_map());
+            let each = pairs.filter_map(|(key, seconds)| {
+                let phase = Phase::ALL.iter().find(|phase| Some(phase.name()) == key.as_str())?;
+                Some((*phase, u32::try_from(seconds.as_integer()?).ok()?))
+            });
+            found.insert(zone, each.collect());
+        }
+    }
+    found
 }
 
 struct Reader<'a> {
@@ -271,6 +299,7 @@ impl<'a> Reader<'a> {
                 .unwrap_or(STATS_INTERVAL_MS)
                 .max(STATS_INTERVAL_MS),
             system_statistics: c.flag("enable-statistics", old.system_statistics),
+            ct_timeouts_s: ct_timeouts_s(self.rows, row),
         };
         for (key, why) in [
             ("hw-offload", "no hardware offload is available"),

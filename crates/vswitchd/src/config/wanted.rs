@@ -9,6 +9,7 @@
 //! left alone, so nothing is in here that only reports.
 
 use base::OfPort;
+use datapath::conntrack::timeouts::Phase;
 use datapath::placement::Policy;
 use flow::action::SubField;
 use openflow::VersionSet;
@@ -68,6 +69,9 @@ pub struct SwitchWide {
     pub stats_interval_ms: u64,
     /// Whether the database is told statistics of the machine (`enable-statistics`).
     pub system_statistics: bool,
+    /// Timeouts of connections in seconds, by the zone that they begin in (tables CT_Zone and
+    /// CT_Timeout_Policy).
+    pub ct_timeouts_s: BTreeMap<u16, Vec<(Phase, u32)>>,
 }
 
 impl Default for SwitchWide {
@@ -87,6 +91,7 @@ impl Default for SwitchWide {
             vhost_sock_dir: None,
             stats_interval_ms: STATS_INTERVAL_MS,
             system_statistics: false,
+            ct_timeouts_s: BTreeMap::new(),
         }
     }
 }

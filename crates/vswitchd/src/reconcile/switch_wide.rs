@@ -27,6 +27,12 @@ impl Vswitch {
         if (old.rxq_policy, old.rxq_isolate) != (wanted.rxq_policy, wanted.rxq_isolate) {
             self.scheduler.note(Event::Policy);
         }
+        if old.ct_timeouts_s != wanted.ct_timeouts_s {
+            let tracker = self.dp.tracker();
+            for zone in old.ct_timeouts_s.keys().chain(wanted.ct_timeouts_s.keys()) {
+                tracker.set_zone_timeouts(*zone, wanted.ct_timeouts_s.get(zone).map(Vec::as_slice));
+            }
+        }
         if old.tls != wanted.tls {
             let files = wanted.tls.clone().map(|files| Arc::new(Tls::new(files)));
             self.tls = files.or_else(|| self.given_tls.clone());

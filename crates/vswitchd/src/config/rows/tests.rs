@@ -173,6 +173,26 @@ fn settings_of_the_switch_are_read_and_nonsense_leaves_them_as_they_were() {
 }
 
 #[test]
+fn timeouts_of_zones_are_read() {
+    let mut rig = Rig::new();
+    rig.transact(&[
+        json!({"op": "insert", "table": "CT_Timeout_Policy", "uuid-name": "policy",
+               "row": {"timeouts": ["map", [["udp_first", 3], ["tcp_established", 90], ["tcp_unack", 7]]]}}),
+        json!({"op": "insert", "table": "CT_Zone", "uuid-name": "z",
+               "row": {"timeout_policy": ["named-uuid", "policy"]}}),
+        json!({"op": "insert", "table": "CT_Zone", "uuid-name": "none", "row": {}}),
+        json!({"op": "insert", "table": "Datapath", "uuid-name": "dp", "row": {"datapath_version": "0",
+               "ct_zones": ["map", [[65535, ["named-uuid", "z"]], [1, ["named-uuid", "none"]]]]}}),
+        json!({"op": "update", "table": "Open_vSwitch", "where": [],
+               "row": {"datapaths": ["map", [["netdev", ["named-uuid", "dp"]]]]}}),
+    ]);
+    let timeouts = vec![(Phase::TcpEstablished, 90), (Phase::UdpFirst, 3)];
+    assert_eq!(rig.read().wanted.switch.ct_timeouts_s, [(65535, timeouts)].into());
+    rig.set("CT_Zone", json!({"timeout_policy": ["set", []]}));
+    assert_eq!(rig.read().wanted.switch.ct_timeouts_s, [].into());
+}
+
+#[test]
 fn how_queues_are_placed_is_read_and_nonsense_leaves_it_as_it_was() {
     let affinity = other_config(&[("pmd-rxq-affinity", "0:3, 1:7")]);
     let mut rig = Rig::with_port(json!({}), json!({}), affinity);
