@@ -94,6 +94,8 @@ drop_reasons! {
     /// The packet would begin a connection, and its input port has had its share of new ones for now
     /// (`ct(commit)`).
     CtPortShare = "ct_port_share",
+    /// A fragment whose datagram was to be tracked, and was not whole in time.
+    CtFragmentTimeout = "ct_fragment_timeout",
     /// The translation failed (a stack underflow, an action that the switch cannot do).
     TranslationError = "translation_error",
     /// A packet-in found its ring to the control thread full.

@@ -3,6 +3,7 @@
 
 use crate::action::PacketInSpec;
 use crate::conntrack::Tracker;
+use crate::conntrack::fragments::WHOLE_BYTES_MAX;
 use crate::conntrack::share::Share;
 use crate::conntrack::tuple::Tuple;
 use crate::input::Input;
@@ -59,6 +60,8 @@ pub struct Context {
     /// Who has the worker's time for new connections.
     pub share: Share,
     next_expiry_ms: u64,
+    /// Room for a datagram that is put together from its fragments.
+    pub datagram: Vec<u8>,
     /// Where this worker counts packets that came in at a port and are dropped later than in their burst.
     pub counters: PortTable<Arc<PortCounters>>,
     packet_ins: rtrb::Producer<PacketIn>,
@@ -79,6 +82,7 @@ impl Context {
             now_ms: 0,
             share: Share::default(),
             next_expiry_ms: 0,
+            datagram: vec![0; WHOLE_BYTES_MAX],
             cache,
             stats,
             recirculation: Recirculation::new(),
@@ -134,9 +138,14 @@ impl Context {
     /// A millisecond or more has passed.
     pub fn tick(&mut self, now_ms: u64) {
         self.now_ms = now_ms;
-        if now_ms >= self.next_expiry_ms && self.tracker.count() > 0 {
+        if now_ms >= self.next_expiry_ms {
             self.next_expiry_ms = now_ms + EXPIRY_MS;
-            self.tracker.expire(now_ms, EXPIRY_BUDGET);
+            if self.tracker.count() > 0 {
+                self.tracker.expire(now_ms, EXPIRY_BUDGET);
+            }
+            let tracker = self.tracker.clone();
+            let late = DropReason::CtFragmentTimeout;
+            tracker.fragments().expire(now_ms, |packet| self.drop_late(packet, late));
         }
     }
 

@@ -524,3 +524,148 @@ fn commands_show_limit_and_flush_connections() {
     switch.appctl(&["dpctl/ct-disable-tcp-seq-chk"]).ok();
     assert_eq!(switch.appctl(&["dpctl/ct-get-tcp-seq-chk"]).ok(), "TCP sequence checking: disabled\n");
 }
+
+/// A datagram of UDP as frames of two fragments.
+fn in_fragments([src, dst]: [&str; 2], ports: [u16; 2], data: &[u8]) -> Vec<Vec<u8>> {
+    const PART: usize = 1240;
+    if let (Ok(src), Ok(dst)) = (src.parse::<Ipv4Addr>(), dst.parse::<Ipv4Addr>()) {
+        let pseudo = |len| pseudo_v4(src, dst, IpProtocol(17), len as u16);
+        let whole = udp(ports[0], ports[1], data, pseudo);
+        let fragment = |(n, part): (usize, &[u8])| {
+            let mut packet = ipv4(src, dst, 17, part);
+            let word = (n * PART / 8) as u16 | u16::from((n + 1) * PART < whole.len()) << 13;
+            packet[6..8].copy_from_slice(&word.to_be_bytes());
+            packet[10..12].fill(0);
+            let sum = checksum(&packet[..20]);
+            packet[10..12].copy_from_slice(&sum.to_be_bytes());
+            ethernet(0x0800, &packet)
+        };
+        return whole.chunks(PART).enumerate().map(fragment).collect();
+    }
+    let (src, dst): (Ipv6Addr, Ipv6Addr) = (src.parse().unwrap(), dst.parse().unwrap());
+    let whole = udp(ports[0], ports[1], data, |len| pseudo_v6(src, dst, IpProtocol(17), len as u32));
+    let fragment = |(n, part): (usize, &[u8])| {
+        let word = (n * PART) as u16 | u16::from((n + 1) * PART < whole.len());
+        let mut packet = vec![0x60, 0, 0, 0];
+        packet.extend((8 + part.len() as u16).to_be_bytes());
+        packet.extend([44, 64]);
+        packet.extend(src.octets());
+        packet.extend(dst.octets());
+        packet.extend([17, 0]);
+        packet.extend(word.to_be_bytes());
+        packet.extend([0, 0, 0, 77]);
+        packet.extend(part);
+        ethernet(0x86dd, &packet)
+    };
+    whole.chunks(PART).enumerate().map(fragment).collect()
+}
+
+#[test]
+fn fragments_are_tracked_and_translated_as_a_whole_and_leave_as_they_came() {
+    let hex = |frame: &[u8]| -> String { frame.iter().map(|byte| format!("{byte:02x}")).collect() };
+    for (family, client, server, shown) in
+        [("ip", "10.0.0.1", "10.0.0.2", "10.9.9.9"), ("ipv6", "2001:db8::1", "2001:db8::2", "2001:db8::9")]
+    {
+        let switch = Switch::dummy();
+        switch.add_flow(&format!("{family},actions=ct(table=5,zone=5,nat)"));
+        switch.add_flow(&format!(
+            "table=5,ct_state=+new+trk,{family},actions=ct(commit,zone=5,nat(src={shown})),{SHOW},output:2"
+        ));
+        switch.add_flow(&format!("table=5,priority=1,actions={SHOW},output:2"));
+        let data: Vec<u8> = (0..3000u32).map(|n| n as u8).collect();
+        let mut sent = |way: [&str; 2], becomes: [&str; 2], ports: [u16; 2], state: u8| {
+            let (frames, expected) = (in_fragments(way, ports, &data), in_fragments(becomes, ports, &data));
+            assert_eq!(frames.len(), 3);
+            // The last comes first.
+            frames.iter().rev().for_each(|frame| switch.receive("p1", &hex(frame)));
+            let sent = switch.sent("p2", 3);
+            for (n, (sent, expected)) in sent.iter().zip(&expected).enumerate() {
+                assert_eq!(&sent[10..12], format!("{state:02x}"), "{family}, {way:?}, fragment {n}");
+                assert_eq!(&sent[12..], &hex(expected)[12..], "{family}, {way:?}, fragment {n}");
+            }
+        };
+        sent([client, server], [shown, server], [4000, 53], NEW | SNAT);
+        sent([server, shown], [server, client], [53, 4000], EST | RPL | DNAT);
+        sent([client, server], [shown, server], [4000, 53], EST | SNAT);
+        let status = switch.appctl(&["dpctl/ipf-get-status"]).ok();
+        let version = if family == "ip" { "v4" } else { "v6" };
+        // The first datagram is tracked twice.
+        assert!(status.contains(&format!("{version} frags completed: 12\n")), "{status}");
+        assert!(status.contains("num frag: 0\n"), "{status}");
+        // One that never completes is shown, and what overlaps it is invalid.
+        let frames = in_fragments([client, server], [4000, 53], &data);
+        switch.receive("p1", &hex(&frames[1]));
+        switch.receive("p1", &hex(&frames[1]));
+        assert_eq!(&switch.sent("p2", 1)[0][10..12], "30");
+        let status = switch.appctl(&["dpctl/ipf-get-status", "-m"]).ok();
+        assert!(status.contains("num_fragments=1,state=other frag)"), "{status}");
+        switch.appctl(&["dpctl/ipf-set-disabled", version]).ok();
+        switch.receive("p1", &hex(&frames[0]));
+        assert_eq!(&switch.sent("p2", 1)[0][10..12], "30", "as without reassembly");
+    }
+}
+
+#[test]
+fn commands_of_fragments_say_what_the_stock_switch_says() {
+    let switch = Switch::dummy();
+    for (command, says) in [
+        ("set-enabled v4", "enabling fragmentation reassembly successful"),
+        ("set-disabled v6", "disabling fragmentation reassembly successful"),
+        ("set-enabled x", "parameter missing: 'v4' for IPv4 or 'v6' for IPv6 (Invalid argument)"),
+        ("set-min-frag v4 1000", "setting minimum fragment size successful"),
+        (
+            "set-min-frag v4 300",
+            "requested minimum fragment size too small; see documentation (Operation not",
+        ),
+        ("set-min-frag v9 1300", "parameter missing: v4 for IPv4 or v6 for IPv6 (Invalid argument)"),
+        ("set-min-frag v4 x", "parameter missing for minimum fragment size (Invalid argument)"),
+        ("set-max-nfrags 500", "setting maximum fragments successful"),
+        ("set-max-nfrags 50000", "setting maximum fragments failed (Operation not permitted)"),
+        (
+            "get-status",
+            "v6 enabled: 0\n        max num frags (v4/v6): 500\n        num frag: 0\n        min v4 frag size: 1000",
+        ),
+    ] {
+        let words: Vec<String> = format!("dpctl/ipf-{command}").split(' ').map(str::to_owned).collect();
+        let said = switch.appctl(&words.iter().map(String::as_str).collect::<Vec<_>>());
+        assert!((said.out.clone() + &said.err).contains(says), "{command}: {said:?}");
+    }
+}
+
+#[test]
+fn a_zone_has_the_timeouts_that_the_database_gives_it() {
+    let switch = Switch::dummy();
+    let vsctl = |args: &[&str]| switch.run("ovs-vsctl", &[&["--timeout=10"], args].concat());
+    vsctl(&[
+        "--",
+        "--id=@m",
+        "create",
+        "Datapath",
+        "datapath_version=0",
+        "--",
+        "set",
+        "Open_vSwitch",
+        ".",
+        "datapaths:netdev=@m",
+    ])
+    .ok();
+    vsctl(&["add-zone-tp", "netdev", "zone=5", "udp_first=17"]).ok();
+    switch.add_flow("ip,actions=ct(commit,zone=5),ct(commit,zone=6)");
+    let timeouts = || {
+        switch.receive("p1", crate::common::UDP);
+        let dump = || switch.appctl(&["dpctl/dump-conntrack", "-s"]).ok();
+        wait_for("both connections", || dump().lines().count() == 2);
+        let dump = dump();
+        let of = |zone: &str| {
+            let line = dump.lines().find(|line| line.contains(zone)).unwrap();
+            let after = line.split("timeout=").nth(1).unwrap();
+            after.split(',').next().unwrap().parse::<u32>().unwrap()
+        };
+        switch.appctl(&["dpctl/flush-conntrack"]).ok();
+        (of("zone=5"), of("zone=6"))
+    };
+    let (own, default) = timeouts();
+    assert!(own <= 17 && (18..=60).contains(&default), "{own} {default}");
+    vsctl(&["del-zone-tp", "netdev", "zone=5"]).ok();
+    assert!(timeouts().0 > 17);
+}

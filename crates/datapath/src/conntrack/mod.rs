@@ -7,7 +7,7 @@
 //! timeout needs. A packet of a connection that is there takes none of the shards' locks.
 //!
 //! [`seen`] reads packets, [`tcp`] judges segments, [`nat`] chooses addresses and writes them, [`track`] puts
-//! it together for one packet. [`help`] reads what [`helper`] knows of FTP and TFTP, [`expect`] has the
+//! it together for one packet. [`fragments`] has those of a datagram wait for each other. [`help`] reads what [`helper`] knows of FTP and TFTP, [`expect`] has the
 //! connections that they announce, [`adjust`] the sequence numbers that follow. [`zones`] and [`timeouts`]
 //! are what an operator sets, [`dump`] is what one asks for.
 //!
@@ -22,6 +22,7 @@ mod adjust;
 pub mod dump;
 mod entry;
 mod expect;
+pub mod fragments;
 mod help;
 pub mod helper;
 mod index;
@@ -39,6 +40,7 @@ mod zones;
 
 use self::entry::{Entry, Generation, Traits};
 use self::expect::Expectations;
+use self::fragments::Fragments;
 use self::index::{Entries, Index, Place};
 use self::lists::Lists;
 pub use self::request::{Helper, Nat, Request};
@@ -174,6 +176,7 @@ pub struct Tracker {
     zones: Zones,
     timeouts: Timeouts,
     expected: Expectations,
+    fragments: Fragments,
     is_liberal: AtomicBool,
     sweep_interval_ms: AtomicU32,
     figures: Figures,
@@ -214,6 +217,7 @@ impl Tracker {
             zones: Zones::new()?,
             timeouts: Timeouts::default(),
             expected: Expectations::new(),
+            fragments: Fragments::default(),
             is_liberal: AtomicBool::new(false),
             sweep_interval_ms: AtomicU32::new(30_000),
             figures: Figures::default(),
@@ -224,6 +228,11 @@ impl Tracker {
 
     pub fn timeouts(&self) -> &Timeouts {
         &self.timeouts
+    }
+
+    /// Fragments that wait for the rest of their datagram.
+    pub fn fragments(&self) -> &Fragments {
+        &self.fragments
     }
 
     /// Connections that there are.
@@ -285,10 +294,12 @@ impl Tracker {
     }
 
     /// New connections that were not put down: at the ceiling of all, of a zone, without an address left; and
-    /// half-open ones that gave way.
-    pub fn refused(&self) -> [(&'static str, u64); 4] {
+    /// half-open ones that gave way. And fragments for which there was no room.
+    pub fn refused(&self) -> [(&'static str, u64); 5] {
         let f = &self.figures;
+        let no_room = self.fragments.figures.iter().map(|of_version| of_version.no_room.load(Relaxed));
         [
+            ("conntrack_fragments_full", no_room.sum()),
             ("conntrack_full", f.full.load(Relaxed)),
             ("conntrack_zone_full", f.zone_full.load(Relaxed)),
             ("conntrack_nat_exhausted", f.exhausted.load(Relaxed)),

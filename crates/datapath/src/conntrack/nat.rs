@@ -116,7 +116,8 @@ pub(crate) fn translate(
     side: Side,
     is_error: bool,
 ) -> Result<(), DropReason> {
-    if is_error {
+    let is_later = layers.is_later_fragment();
+    if is_error && !is_later {
         quote(packet, layers, &to.reversed(), side);
     }
     let (src, dst) =
@@ -127,7 +128,7 @@ pub(crate) fn translate(
     };
     let mut set = |field, value, mask| edit::apply(packet, layers, &DpAction::Set { field, value, mask });
     set(address, value, if to.is_ipv6 { u128::MAX } else { u32::MAX.into() })?;
-    if !is_error && to.has_ports() {
+    if !is_error && !is_later && to.has_ports() {
         set(FieldId::TpSrc, to.src_port.into(), 0xffff)?;
         set(FieldId::TpDst, to.dst_port.into(), 0xffff)?;
     }

@@ -3,13 +3,16 @@
 //!
 //! Packets of a run have the same metadata. What the tracker says may differ from packet to packet, so the
 //! run becomes several: packets next to each other of which it says the same stay together, and the rest of
-//! the actions is executed on each such run.
+//! the actions is executed on each such run. Fragments are held until their datagram is whole, and are a run
+//! of their own then.
 
+use super::fragments::{self, Fate, Whole};
 use super::request::Request;
 use super::seen::{self, Seen};
 use super::track::Moment;
+use super::tuple::Tuple;
 use super::{Tracking, nat};
-use crate::recirculation::Originals;
+use crate::recirculation::{Metadata, Originals};
 use crate::run::{Ends, Run};
 use arrayvec::ArrayVec;
 use base::DropReason;
@@ -38,6 +41,10 @@ pub fn track_all<E: Ends>(
         }
         let (packet, layers) = (&run.packets[n], &mut run.layers[n]);
         layers.know(packet.data(), packet.len(), TAGS_MAX);
+        if layers.is_fragment() && wait(request, run, n, to, &mut go_on) {
+            continue;
+        }
+        let (packet, layers) = (&run.packets[n], &run.layers[n]);
         let seen = seen::read(packet, layers);
         let hash = seen.as_ref().map(|seen| tracker.fetch_bucket(&seen.tuple, request.zone));
         all.push((seen, hash));
@@ -82,6 +89,68 @@ pub fn track_all<E: Ends>(
         }
     }
     go_on_by_what_was_said(run, &said, originals, to, &mut go_on);
+}
+
+/// Has a fragment wait for the others of its datagram, which goes on when it is whole. False where the
+/// fragment is refused.
+#[inline(never)]
+fn wait<E: Ends>(
+    request: &Request,
+    run: &mut Run,
+    n: usize,
+    to: &mut E,
+    go_on: &mut impl FnMut(&mut Run, &mut E),
+) -> bool {
+    let tracker = to.context().tracker.clone();
+    let fragments = tracker.fragments();
+    let recirc_id = run.metadata.recirc_id;
+    let examined = fragments.examine(&run.packets[n], &run.layers[n], request.zone, recirc_id);
+    let Some(piece) = examined else { return false };
+    let original = run.originals.get(n).copied().unwrap_or_default();
+    let mut whole = Whole::new();
+    match fragments.hold(&piece, to.context().now_ms, || run.remove(n), &mut whole) {
+        Fate::Refused => return false,
+        Fate::Waits => {}
+        Fate::Completes => track_whole(request, whole, (run.metadata, original), to, go_on),
+    }
+    true
+}
+
+/// Tracks a datagram whose fragments are all here, and goes on with these.
+fn track_whole<E: Ends>(
+    request: &Request,
+    whole: Whole,
+    (metadata, mut original): (Metadata, Tuple),
+    to: &mut E,
+    go_on: &mut impl FnMut(&mut Run, &mut E),
+) {
+    let context = to.context();
+    let tracker = context.tracker.clone();
+    let seen = fragments::read_whole(&whole, &mut context.datagram);
+    let mut part = Run::new(metadata);
+    whole.into_iter().for_each(|(packet, layers)| part.push(packet, layers));
+    let (now_ms, random) = (context.now_ms, u64::from(context.random()) << 32 | u64::from(context.random()));
+    let mut moment = Moment {
+        now_ms,
+        hash: None,
+        random,
+        helped: None,
+        may_begin: &mut || context.may_begin_connection(),
+    };
+    let tracking = &mut part.metadata.tracking;
+    let done = tracker.track(seen.as_ref(), request, tracking, &mut original, &mut moment);
+    let done = done.and_then(|translation| {
+        let Some(t) = translation else { return Ok(()) };
+        let mut each = part.packets.iter_mut().zip(&mut part.layers);
+        each.try_for_each(|(packet, layers)| nat::translate(packet, layers, &t.to, t.side, t.is_error))
+    });
+    match done {
+        Ok(()) => {
+            part.originals.extend(std::iter::repeat_n(original, part.packets.len()));
+            go_on(&mut part, to);
+        }
+        Err(reason) => to.context().drop_all(part.drain(), reason),
+    }
 }
 
 /// Goes on with all packets of which the same was said, then with the next ones.

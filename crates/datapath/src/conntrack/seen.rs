@@ -98,7 +98,7 @@ fn be32(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-fn addresses(l3: &[u8], is_ipv6: bool) -> Option<(u128, u128)> {
+pub(super) fn addresses(l3: &[u8], is_ipv6: bool) -> Option<(u128, u128)> {
     if is_ipv6 {
         let at = |at: usize| Some(u128::from_be_bytes(*l3.get(at..)?.first_chunk()?));
         return Some((at(8)?, at(24)?));

@@ -13,12 +13,12 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 type Answer = Result<String, String>;
 
-fn refused(why: impl std::fmt::Display) -> String {
+pub(super) fn refused(why: impl std::fmt::Display) -> String {
     format!("ovs-vswitchd: {why} (Invalid argument)")
 }
 
 /// The arguments without a datapath's name in front.
-fn after_name<'a>(vswitch: &Vswitch, args: &'a [String]) -> &'a [String] {
+pub(super) fn after_name<'a>(vswitch: &Vswitch, args: &'a [String]) -> &'a [String] {
     match args.split_first() {
         Some((first, rest)) if is_named(vswitch, first) => rest,
         _ => args,

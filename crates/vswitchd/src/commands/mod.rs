@@ -9,6 +9,7 @@ mod drops;
 pub(crate) mod dummy;
 mod fdb;
 mod features;
+mod fragments;
 mod names;
 mod operators;
 mod qos;
@@ -57,6 +58,11 @@ const COMMANDS: &[Command<Vswitch>] = &[
     row("dpctl/dump-conntrack", "[-m] [-s] [dp] [zone=N]", 0, 4, conntrack::dump),
     row("dpctl/dump-dps", "", 0, 0, datapath::dump_dps),
     row("dpctl/dump-flows", "[-m] [--names] [dp] [filter=..] [type=..] [pmd=..]", 0, 6, datapath::dump_flows),
+    row("dpctl/ipf-get-status", "[-m] [dp]", 0, 2, fragments::get_status),
+    row("dpctl/ipf-set-disabled", "[dp] v4|v6", 1, 2, fragments::set_disabled),
+    row("dpctl/ipf-set-enabled", "[dp] v4|v6", 1, 2, fragments::set_enabled),
+    row("dpctl/ipf-set-max-nfrags", "[dp] maxfrags", 1, 2, fragments::set_max_nfrags),
+    row("dpctl/ipf-set-min-frag", "[dp] v4|v6 minfragment", 2, 3, fragments::set_min_frag),
     row("dpctl/flush-conntrack", "[dp] [zone=N] [ct-orig-tuple] [ct-reply-tuple]", 0, 6, conntrack::flush),
     row("dpctl/get-flow", "[--names] [dp] ufid:..", 1, 3, datapath::get_flow),
     row("dpctl/show", "[-s] [dp...]", 0, MANY, datapath::show),

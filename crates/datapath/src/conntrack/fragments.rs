@@ -1,0 +1,703 @@
+//! Fragments that wait for the rest of their datagram, so that it can be tracked as a whole.
+//!
+//! A fragment is held until all of its datagram are here. The datagram is then put together in a buffer, for
+//! reading only; what goes on are the fragments as they came in, each with the state of the whole. What makes
+//! no sense of its own (too small, tiny first fragment, beyond 64 KB) or beside others (overlapping,
+//! duplicate) is refused, which makes it an invalid packet.
+//!
+//! Bounds: [`Settings::max_nfrags`] for all chunks of packets that are held, an eighth of the pool if that is
+//! less, [`PIECES_MAX`] for a datagram. A port holds at most as many as are free, so others always find some.
+//! Datagrams are of one input port: nobody can spoil those of another. What is not whole within
+//! [`TIMEOUT_MS`] is dropped (`ct_fragment_timeout`).
+//!
+//! Threads: any. All that is held is behind one lock, which only fragments take. Memory is reserved at the
+//! start. Source: RFC 791, 815, 1858, 5722, 8200; ovs-dpctl(8), `ipf-*`.
+
+use super::seen::{self, Seen};
+use arrayvec::ArrayVec;
+use base::PortNo;
+use packet::{BURST, Packet};
+use std::collections::HashMap;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use wire::Layers;
+use wire::checksum::checksum;
+
+/// Fragments of one datagram: they leave as one run.
+pub const PIECES_MAX: usize = BURST;
+/// The most that `ipf-set-max-nfrags` allows.
+pub const MAX_NFRAGS_MAX: u32 = 5_000;
+/// The least that `ipf-set-min-frag` allows.
+pub const MIN_FRAG_MIN: u32 = 400;
+const TIMEOUT_MS: u64 = 15_000;
+/// What one call of [`Fragments::expire`] looks at.
+const EXPIRED_AT_ONCE: u32 = 64;
+/// Groups of ports whose fragments are counted together.
+const PORTS: usize = 256;
+const NONE: u32 = u32::MAX;
+/// The longest IPv6 packet without a jumbo payload.
+pub(crate) const WHOLE_BYTES_MAX: usize = 40 + 65_535;
+
+/// What an operator sets, by IP version (0: 4, 1: 6).
+#[derive(Debug)]
+pub struct Settings {
+    pub is_enabled: [AtomicBool; 2],
+    /// The least length, header and all, of a fragment that is not the last one.
+    pub min_frag: [AtomicU32; 2],
+    pub max_nfrags: AtomicU32,
+}
+
+/// What became of fragments, of one IP version.
+#[derive(Default, Debug)]
+pub struct Figures {
+    pub accepted: AtomicU64,
+    pub completed: AtomicU64,
+    pub expired: AtomicU64,
+    pub too_small: AtomicU64,
+    pub overlapped: AtomicU64,
+    /// Given up before their time. Nothing does so.
+    pub purged: AtomicU64,
+    /// Refused for want of room.
+    pub no_room: AtomicU64,
+}
+
+/// Which datagram a fragment is of.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct Key {
+    src: u128,
+    dst: u128,
+    id: u32,
+    /// IPv4's; 0 for IPv6, whose identification says enough.
+    protocol: u8,
+    is_ipv6: bool,
+    zone: u16,
+    port: PortNo,
+    recirc_id: u32,
+}
+
+/// A fragment that makes sense of its own.
+pub(crate) struct Examined {
+    key: Key,
+    layers: Layers,
+    start: u32,
+    end: u32,
+    is_last: bool,
+    chunks: u32,
+    chunks_max: u32,
+}
+
+struct Piece {
+    packet: Packet,
+    layers: Layers,
+    start: u32,
+    end: u32,
+    next: u32,
+}
+
+/// A datagram of which some pieces are here.
+struct Datagram {
+    key: Key,
+    /// Its pieces, in order.
+    first: u32,
+    count: u32,
+    chunks: u32,
+    /// Bytes that are here, and all of them once the last fragment has said so.
+    bytes: u32,
+    total: Option<u32>,
+    expires_ms: u64,
+    older: u32,
+    newer: u32,
+}
+
+/// What is held. Vectors never grow beyond what was reserved.
+struct Held {
+    by_key: HashMap<Key, u32>,
+    datagrams: Vec<Datagram>,
+    free_datagrams: Vec<u32>,
+    pieces: Vec<Option<Piece>>,
+    free_pieces: Vec<u32>,
+    oldest: u32,
+    newest: u32,
+    by_port: [u32; PORTS],
+}
+
+/// The fragments of a datagram that is whole, in order.
+pub(crate) type Whole = ArrayVec<(Packet, Layers), PIECES_MAX>;
+
+/// What becomes of a fragment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Fate {
+    Refused,
+    Waits,
+    /// Its datagram is whole now.
+    Completes,
+}
+
+/// See the module's text.
+pub struct Fragments {
+    pub settings: Settings,
+    pub figures: [Figures; 2],
+    /// Chunks of packets that are held.
+    chunks: AtomicU32,
+    held: Mutex<Held>,
+}
+
+impl Default for Fragments {
+    fn default() -> Fragments {
+        let most = MAX_NFRAGS_MAX as usize;
+        let held = Held {
+            // Twice as many as there will be: it never has to grow for what was removed.
+            by_key: HashMap::with_capacity(2 * most),
+            datagrams: Vec::with_capacity(most),
+            free_datagrams: Vec::with_capacity(most),
+            pieces: Vec::with_capacity(most),
+            free_pieces: Vec::with_capacity(most),
+            oldest: NONE,
+            newest: NONE,
+            by_port: [0; PORTS],
+        };
+        Fragments {
+            settings: Settings {
+                is_enabled: [AtomicBool::new(true), AtomicBool::new(true)],
+                min_frag: [AtomicU32::new(1200), AtomicU32::new(1280)],
+                max_nfrags: AtomicU32::new(1000),
+            },
+            figures: Default::default(),
+            chunks: AtomicU32::new(0),
+            held: Mutex::new(held),
+        }
+    }
+}
+
+fn be16(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+/// Where IPv6's fragment header is.
+fn fragment_header(ip: &[u8]) -> Option<usize> {
+    let (mut protocol, mut at) = (*ip.get(6)?, 40);
+    // Bound: each header takes at least 8 bytes.
+    while protocol != 44 {
+        let head: &[u8; 2] = ip.get(at..)?.first_chunk()?;
+        at += match protocol {
+            0 | 43 | 60 | 135 => (usize::from(head[1]) + 1) * 8,
+            51 => (usize::from(head[1]) + 2) * 4,
+            _ => return None,
+        };
+        protocol = head[0];
+    }
+    ip.get(at..at + 8)?;
+    Some(at)
+}
+
+/// Where the fragmented part begins in an IP packet.
+fn data_at(ip: &[u8], is_ipv6: bool) -> Option<usize> {
+    if is_ipv6 { Some(fragment_header(ip)? + 8) } else { Some(usize::from(ip.first()? & 0xf) * 4) }
+}
+
+impl Fragments {
+    /// Chunks of packets that are held.
+    pub fn held(&self) -> u32 {
+        self.chunks.load(Relaxed)
+    }
+
+    /// Datagrams that wait for more of their fragments, as Open vSwitch shows them.
+    pub fn waiting(&self) -> Vec<String> {
+        let held = self.lock();
+        let next = |idx: u32| held.datagrams.get(idx as usize);
+        std::iter::successors(next(held.oldest), |datagram| next(datagram.newer))
+            .map(|datagram| {
+                let Key { src, dst, id, is_ipv6, zone, recirc_id, .. } = datagram.key;
+                let address = |address: u128| match is_ipv6 {
+                    true => Ipv6Addr::from_bits(address).to_string(),
+                    false => Ipv4Addr::from_bits(address as u32).to_string(),
+                };
+                let first = held.pieces.get(datagram.first as usize).and_then(Option::as_ref);
+                let state = match (first.is_some_and(|piece| piece.start == 0), datagram.total.is_some()) {
+                    (true, true) => "first/last frag",
+                    (true, false) => "first frag",
+                    (false, true) => "last frag",
+                    (false, false) => "other frag",
+                };
+                let protocol =
+                    if is_ipv6 { first.map_or(0, |p| p.layers.protocol) } else { datagram.key.protocol };
+                format!(
+                    "(src={},dst={},recirc_id={recirc_id},ip_id={id},dl_type={:#x},zone={zone},\
+                     nw_proto={protocol},num_fragments={},state={state})",
+                    address(src),
+                    address(dst),
+                    if is_ipv6 { 0x86dd } else { 0x800 },
+                    datagram.count,
+                )
+            })
+            .collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Held> {
+        // Nobody panics in there.
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks at a fragment by itself. `None` for one that is invalid.
+    pub(crate) fn examine(
+        &self,
+        packet: &Packet,
+        layers: &Layers,
+        zone: u16,
+        recirc_id: u32,
+    ) -> Option<Examined> {
+        let is_ipv6 = layers.is_ipv6();
+        let version = usize::from(is_ipv6);
+        if !layers.is_fragment() || layers.is_cut() || !self.settings.is_enabled[version].load(Relaxed) {
+            return None;
+        }
+        let (l3, end) = (usize::from(layers.l3), layers.end(packet.data()));
+        let ip = packet.data().get(l3..)?;
+        let len = end.min(packet.len()).checked_sub(l3)?;
+        let data = data_at(ip, is_ipv6)?;
+        let (src, dst) = seen::addresses(ip, is_ipv6)?;
+        let (id, offset, has_more, protocol) = if is_ipv6 {
+            let head: &[u8; 8] = ip.get(data - 8..)?.first_chunk()?;
+            let word = u16::from_be_bytes([head[2], head[3]]);
+            let id = u32::from_be_bytes([head[4], head[5], head[6], head[7]]);
+            (id, word & 0xfff8, word & 1 != 0, 0)
+        } else {
+            if !wire::checksum::is_valid(ip.get(..data)?) {
+                return None;
+            }
+            let word = be16(ip, 6)?;
+            (be16(ip, 4)?.into(), (word & 0x1fff).checked_mul(8)?, word & 0x2000 != 0, *ip.get(9)?)
+        };
+        let bytes = len.checked_sub(data).filter(|bytes| *bytes > 0)?;
+        let (start, end) = (u32::from(offset), u32::from(offset) + bytes as u32);
+        // The whole must be a packet again, and a first fragment have all headers (RFC 1858, RFC 7112).
+        let header = if is_ipv6 { data - 40 } else { data };
+        let is_tiny = offset == 0 && layers.payload == 0;
+        if end as usize + header > 65_535 || has_more && bytes % 8 != 0 || is_tiny {
+            return None;
+        }
+        if has_more && (len as u32) < self.settings.min_frag[version].load(Relaxed) {
+            self.figures[version].too_small.fetch_add(1, Relaxed);
+            return None;
+        }
+        let key = Key { src, dst, id, protocol, is_ipv6, zone, port: packet.in_port, recirc_id };
+        Some(Examined {
+            key,
+            layers: *layers,
+            start,
+            end,
+            is_last: !has_more,
+            chunks: packet.segments().count() as u32,
+            chunks_max: (packet.pool().config().chunks / 8) as u32,
+        })
+    }
+
+    /// Holds a fragment, which is taken if there is room for it and it does not contradict others. The
+    /// datagram that it completes goes to `whole`.
+    pub(crate) fn hold(
+        &self,
+        piece: &Examined,
+        now_ms: u64,
+        take: impl FnOnce() -> Packet,
+        whole: &mut Whole,
+    ) -> Fate {
+        let figures = &self.figures[usize::from(piece.key.is_ipv6)];
+        let mut held = self.lock();
+        let most = self.settings.max_nfrags.load(Relaxed).min(piece.chunks_max);
+        let free = most.saturating_sub(self.chunks.load(Relaxed));
+        let of_port = held.by_port[piece.key.port.0 as usize % PORTS];
+        if free < piece.chunks || of_port + piece.chunks > free.max(1) {
+            figures.no_room.fetch_add(1, Relaxed);
+            return Fate::Refused;
+        }
+        let known = held.by_key.get(&piece.key).copied();
+        let before = match known.map(|idx| held.place(idx, piece)) {
+            None => NONE,
+            Some(Ok(before)) => before,
+            Some(Err(())) => {
+                figures.overlapped.fetch_add(1, Relaxed);
+                return Fate::Refused;
+            }
+        };
+        let Some(idx) = known.or_else(|| held.begin(piece.key, now_ms)) else { return Fate::Refused };
+        held.insert(idx, before, piece, take());
+        self.chunks.fetch_add(piece.chunks, Relaxed);
+        figures.accepted.fetch_add(1, Relaxed);
+        let datagram = &held.datagrams[idx as usize];
+        if datagram.total != Some(datagram.bytes) {
+            return Fate::Waits;
+        }
+        let chunks = held.end(idx, |packet, layers| whole.push((packet, layers)));
+        self.chunks.fetch_sub(chunks, Relaxed);
+        figures.completed.fetch_add(whole.len() as u64, Relaxed);
+        Fate::Completes
+    }
+
+    /// Gives up datagrams that are not whole in time, and the packets to `drop`.
+    pub(crate) fn expire(&self, now_ms: u64, mut drop: impl FnMut(Packet)) {
+        if self.held() == 0 {
+            return;
+        }
+        // Who holds it does not wait long for this.
+        let Ok(mut held) = self.held.try_lock() else { return };
+        for _ in 0..EXPIRED_AT_ONCE {
+            let Some(oldest) = held.datagrams.get(held.oldest as usize) else { return };
+            if oldest.expires_ms > now_ms {
+                return;
+            }
+            let figures = &self.figures[usize::from(oldest.key.is_ipv6)];
+            let idx = held.oldest;
+            let chunks = held.end(idx, |packet, _| {
+                figures.expired.fetch_add(1, Relaxed);
+                drop(packet);
+            });
+            self.chunks.fetch_sub(chunks, Relaxed);
+        }
+    }
+}
+
+impl Held {
+    /// The piece behind which a new one has its place ([`NONE`]: it is the first). `Err` where it overlaps
+    /// another, lies behind the last, or there are too many.
+    fn place(&self, idx: u32, new: &Examined) -> Result<u32, ()> {
+        let datagram = &self.datagrams[idx as usize];
+        if datagram.count as usize >= PIECES_MAX
+            || datagram.total.is_some_and(|total| new.is_last || new.end > total)
+        {
+            return Err(());
+        }
+        let (mut before, mut at) = (NONE, datagram.first);
+        while let Some(Some(piece)) = self.pieces.get(at as usize) {
+            if new.is_last && piece.end > new.start {
+                return Err(());
+            }
+            if piece.start >= new.end {
+                break;
+            }
+            if piece.end > new.start {
+                return Err(());
+            }
+            (before, at) = (at, piece.next);
+        }
+        Ok(before)
+    }
+
+    /// A datagram without pieces.
+    fn begin(&mut self, key: Key, now_ms: u64) -> Option<u32> {
+        let new = Datagram {
+            key,
+            first: NONE,
+            count: 0,
+            chunks: 0,
+            bytes: 0,
+            total: None,
+            expires_ms: now_ms + TIMEOUT_MS,
+            older: self.newest,
+            newer: NONE,
+        };
+        let idx = match self.free_datagrams.pop() {
+            Some(idx) => {
+                self.datagrams[idx as usize] = new;
+                idx
+            }
+            None if self.datagrams.len() < MAX_NFRAGS_MAX as usize => {
+                self.datagrams.push(new);
+                self.datagrams.len() as u32 - 1
+            }
+            None => return None,
+        };
+        match self.datagrams.get_mut(self.newest as usize) {
+            Some(last) => last.newer = idx,
+            None => self.oldest = idx,
+        }
+        self.newest = idx;
+        self.by_key.insert(key, idx);
+        Some(idx)
+    }
+
+    /// Bound: there are as many pieces as chunks at the most, so one is free.
+    fn insert(&mut self, idx: u32, before: u32, new: &Examined, packet: Packet) {
+        let datagram = &mut self.datagrams[idx as usize];
+        datagram.count += 1;
+        datagram.chunks += new.chunks;
+        datagram.bytes += new.end - new.start;
+        if new.is_last {
+            datagram.total = Some(new.end);
+        }
+        self.by_port[new.key.port.0 as usize % PORTS] += new.chunks;
+        let next = match self.pieces.get(before as usize) {
+            Some(Some(piece)) => piece.next,
+            _ => datagram.first,
+        };
+        let piece = Some(Piece { packet, layers: new.layers, start: new.start, end: new.end, next });
+        let at = match self.free_pieces.pop() {
+            Some(at) => {
+                self.pieces[at as usize] = piece;
+                at
+            }
+            None => {
+                self.pieces.push(piece);
+                self.pieces.len() as u32 - 1
+            }
+        };
+        match self.pieces.get_mut(before as usize) {
+            Some(Some(piece)) => piece.next = at,
+            _ => datagram.first = at,
+        }
+    }
+
+    /// Takes a datagram out. How many chunks it held.
+    fn end(&mut self, idx: u32, mut each: impl FnMut(Packet, Layers)) -> u32 {
+        let Datagram { key, first, chunks, older, newer, .. } = self.datagrams[idx as usize];
+        self.by_key.remove(&key);
+        match self.datagrams.get_mut(older as usize) {
+            Some(before) => before.newer = newer,
+            None => self.oldest = newer,
+        }
+        match self.datagrams.get_mut(newer as usize) {
+            Some(after) => after.older = older,
+            None => self.newest = older,
+        }
+        self.free_datagrams.push(idx);
+        self.by_port[key.port.0 as usize % PORTS] -= chunks;
+        let mut at = first;
+        while let Some(piece) = self.pieces.get_mut(at as usize).and_then(Option::take) {
+            self.free_pieces.push(at);
+            each(piece.packet, piece.layers);
+            at = piece.next;
+        }
+        chunks
+    }
+}
+
+/// What a whole datagram says of its connection, which is put together in `to`. `None`: it is invalid.
+pub(crate) fn read_whole(whole: &Whole, to: &mut [u8]) -> Option<Seen> {
+    let (first, layers) = whole.first()?;
+    let is_ipv6 = layers.is_ipv6();
+    let header_len = data_at(first.data().get(usize::from(layers.l3)..)?, is_ipv6)?;
+    let mut len = 0;
+    for (packet, layers) in whole {
+        let l3 = usize::from(layers.l3);
+        let end = layers.end(packet.data()).min(packet.len());
+        // Headers of the first alone.
+        let from = if len == 0 { l3 } else { l3 + data_at(packet.data().get(l3..)?, is_ipv6)? };
+        let mut at = 0;
+        for segment in packet.segments() {
+            let wanted = from.clamp(at, at + segment.len())..end.clamp(at, at + segment.len());
+            let bytes = &segment[wanted.start - at..wanted.end - at];
+            to.get_mut(len..len + bytes.len())?.copy_from_slice(bytes);
+            len += bytes.len();
+            at += segment.len();
+        }
+    }
+    let ip = to.get_mut(..len)?;
+    if is_ipv6 {
+        // A fragment header without offset and more fragments: RFC 6946.
+        ip[header_len - 6..header_len - 4].fill(0);
+        ip[4..6].copy_from_slice(&u16::try_from(len - 40).ok()?.to_be_bytes());
+    } else {
+        ip[2..4].copy_from_slice(&u16::try_from(len).ok()?.to_be_bytes());
+        ip[6..8].fill(0);
+        ip[10..12].fill(0);
+        let sum = checksum(&ip[..header_len]);
+        ip[10..12].copy_from_slice(&sum.to_be_bytes());
+    }
+    let layers = Layers::without_link(ip, ip.len(), layers.eth_type);
+    seen::read_bytes(ip, &layers, false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use packet::{Pool, PoolCache, PoolConfig};
+
+    /// A datagram of UDP, of 8 + `len` bytes, as frames of fragments with so many bytes of payload each.
+    fn fragments_of(id: u16, len: usize, part: usize, is_ipv6: bool) -> Vec<Vec<u8>> {
+        let mut udp = [1000u16, 53, 8 + len as u16, 0].map(u16::to_be_bytes).concat();
+        udp.extend((0..len).map(|n| n as u8));
+        let src = |n: u8| if is_ipv6 { vec![n; 16] } else { vec![10, 0, 0, n] };
+        if is_ipv6 {
+            let address = |n: u8| std::net::Ipv6Addr::from([n; 16]);
+            let sum = wire::checksum::pseudo_v6(
+                address(1),
+                address(2),
+                wire::ip::IpProtocol::UDP,
+                udp.len() as u32,
+            );
+            let sum = sum.bytes(&udp).finish();
+            udp[6..8].copy_from_slice(&sum.to_be_bytes());
+        }
+        let count = udp.len().div_ceil(part);
+        let frame = |(n, bytes): (usize, &[u8])| {
+            let more = u16::from(n + 1 < count);
+            let offset = (n * part) as u16;
+            let mut frame = vec![2; 12];
+            if is_ipv6 {
+                frame.extend([0x86, 0xdd, 0x60, 0, 0, 0]);
+                frame.extend((8 + bytes.len() as u16).to_be_bytes());
+                frame.extend([44, 64]);
+                frame.extend([src(1), src(2)].concat());
+                frame.extend([17, 0]);
+                frame.extend((offset | more).to_be_bytes());
+                frame.extend(u32::from(id).to_be_bytes());
+            } else {
+                frame.extend([8, 0, 0x45, 0]);
+                frame.extend((20 + bytes.len() as u16).to_be_bytes());
+                frame.extend(id.to_be_bytes());
+                frame.extend((offset / 8 | more << 13).to_be_bytes());
+                frame.extend([64, 17, 0, 0]);
+                frame.extend([src(1), src(2)].concat());
+                let sum = checksum(&frame[14..34]);
+                frame[24..26].copy_from_slice(&sum.to_be_bytes());
+            }
+            frame.extend(bytes);
+            frame
+        };
+        udp.chunks(part).enumerate().map(frame).collect()
+    }
+
+    struct Rig {
+        all: Fragments,
+        cache: PoolCache,
+        whole: Whole,
+    }
+
+    impl Rig {
+        fn new() -> Rig {
+            let config = PoolConfig { chunks: 1 << 14, chunk_bytes: 2048, huge_pages: false };
+            let rig = Rig {
+                all: Fragments::default(),
+                cache: Pool::new(config).unwrap().cache(),
+                whole: Whole::new(),
+            };
+            rig.all.settings.min_frag.iter().for_each(|min| min.store(100, Relaxed));
+            rig
+        }
+
+        fn give(&mut self, frame: &[u8], port: u32, now_ms: u64) -> Fate {
+            let mut packet = self.cache.alloc_frame(frame).unwrap();
+            packet.in_port = PortNo(port);
+            let layers = Layers::of(packet.data(), packet.len(), 2).unwrap();
+            let Some(piece) = self.all.examine(&packet, &layers, 5, 0) else {
+                self.cache.free(packet);
+                return Fate::Refused;
+            };
+            let mut packet = Some(packet);
+            let fate = self.all.hold(&piece, now_ms, || packet.take().unwrap(), &mut self.whole);
+            packet.into_iter().for_each(|packet| self.cache.free(packet));
+            fate
+        }
+
+        fn done(&mut self) -> Vec<Vec<u8>> {
+            self.whole
+                .drain(..)
+                .map(|(packet, _)| {
+                    let bytes = packet.segments().collect::<Vec<_>>().concat();
+                    self.cache.free(packet);
+                    bytes
+                })
+                .collect()
+        }
+
+        fn expire(&mut self, now_ms: u64) -> usize {
+            let mut count = 0;
+            let cache = &mut self.cache;
+            // Bound: what one call leaves, the next takes.
+            for _ in 0..100 {
+                self.all.expire(now_ms, |packet| {
+                    cache.free(packet);
+                    count += 1;
+                });
+            }
+            count
+        }
+    }
+
+    #[test]
+    fn a_datagram_is_whole_in_whatever_order_its_fragments_come_and_they_leave_as_they_came() {
+        for is_ipv6 in [false, true] {
+            let mut rig = Rig::new();
+            // Large ones span chunks of the pool.
+            for (len, part) in [(500, 104), (2000, 1000), (20_000, 4000)] {
+                let frames = fragments_of(7, len, part, is_ipv6);
+                for shift in 0..frames.len() {
+                    for step in [1, frames.len() - 1] {
+                        let order = (0..frames.len()).map(|n| (shift + n * step) % frames.len());
+                        let fates: Vec<Fate> = order.map(|n| rig.give(&frames[n], 1, 0)).collect();
+                        assert!(
+                            fates[..fates.len() - 1].iter().all(|fate| *fate == Fate::Waits),
+                            "{fates:?}"
+                        );
+                        assert_eq!(fates.last(), Some(&Fate::Completes));
+                        let mut buffer = vec![0; WHOLE_BYTES_MAX];
+                        let seen = read_whole(&rig.whole, &mut buffer).expect("valid");
+                        assert_eq!((seen.tuple.src_port, seen.tuple.dst_port), (1000, 53));
+                        assert_eq!(rig.done(), frames);
+                        assert_eq!(rig.all.held(), 0);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_overlaps_repeats_contradicts_or_is_tiny_is_refused_and_the_rest_still_completes() {
+        for is_ipv6 in [false, true] {
+            let mut rig = Rig::new();
+            let frames = fragments_of(7, 500, 104, is_ipv6);
+            let other = fragments_of(7, 500, 200, is_ipv6);
+            assert_eq!(rig.give(&frames[1], 1, 0), Fate::Waits);
+            assert_eq!(rig.give(&frames[1], 1, 0), Fate::Refused, "again");
+            assert_eq!(rig.give(&other[0], 1, 0), Fate::Refused, "overlaps");
+            assert_eq!(rig.give(&frames[4], 1, 0), Fate::Waits, "the last");
+            assert_eq!(rig.give(fragments_of(7, 700, 600, is_ipv6).last().unwrap(), 1, 0), Fate::Refused);
+            assert_eq!(rig.give(fragments_of(7, 250, 104, is_ipv6).last().unwrap(), 1, 0), Fate::Refused);
+            assert_eq!(rig.give(&fragments_of(9, 500, 32, is_ipv6)[0], 1, 0), Fate::Refused, "too small");
+            let version = usize::from(is_ipv6);
+            assert_eq!(rig.all.figures[version].too_small.load(Relaxed), 1);
+            assert_eq!(rig.all.figures[version].overlapped.load(Relaxed), 4);
+            // Neither another port nor another identification can spoil it.
+            assert_eq!(rig.give(&other[0], 2, 0), Fate::Waits);
+            for n in [0, 2] {
+                assert_eq!(rig.give(&frames[n], 1, 0), Fate::Waits);
+            }
+            assert_eq!(rig.give(&frames[3], 1, 0), Fate::Completes);
+            assert_eq!(rig.done(), frames);
+            assert_eq!(rig.expire(TIMEOUT_MS), 1);
+            rig.all.settings.is_enabled[version].store(false, Relaxed);
+            assert_eq!(rig.give(&frames[0], 1, 0), Fate::Refused, "switched off");
+        }
+    }
+
+    #[test]
+    fn fragments_that_never_complete_starve_no_other_port_and_are_bounded() {
+        let mut rig = Rig::new();
+        let first = |id| fragments_of(id, 500, 304, false).remove(0);
+        let accepted = (0..20_000).filter(|id| rig.give(&first(*id), 1, 0) == Fate::Waits).count();
+        assert_eq!((accepted, rig.all.held()), (500, 500), "half of 1000");
+        assert_eq!(rig.all.waiting().len(), 500);
+        // One who has nothing to hold yet finds room, whatever the others do.
+        for port in 2..6 {
+            assert!((0..2_000).any(|id| rig.give(&first(id), port, 1) == Fate::Waits));
+        }
+        let frames = fragments_of(9, 1000, 504, false);
+        assert_eq!(rig.give(&frames[0], 99, 2), Fate::Waits);
+        assert_eq!(rig.give(&frames[1], 99, 2), Fate::Completes);
+        assert_eq!(rig.done(), frames);
+        assert!(rig.all.held() <= 1000);
+        // Time gives everything back.
+        assert_eq!(rig.expire(TIMEOUT_MS - 1), 0);
+        assert_eq!(rig.expire(TIMEOUT_MS), 500);
+        rig.expire(TIMEOUT_MS + 1);
+        assert_eq!((rig.all.held(), rig.all.waiting().len()), (0, 0));
+        assert_eq!(rig.give(&frames[0], 1, 20_000), Fate::Waits);
+        // An eighth of a small pool is the bound there.
+        let config = PoolConfig { chunks: 1024, chunk_bytes: 2048, huge_pages: false };
+        rig.cache = Pool::new(config).unwrap().cache();
+        let accepted = (0..1_000).filter(|id| rig.give(&first(*id), 3, 20_000) == Fate::Waits).count();
+        assert_eq!(accepted, 64);
+        assert!(rig.all.held() <= 128, "{}", rig.all.held());
+    }
+}
