@@ -9,12 +9,14 @@
 //! binaries of `fuzz/Cargo.toml` and the corpora agree.
 
 pub mod clients;
+pub mod conntrack;
 pub mod flow;
 pub mod openflow;
 pub mod ovsdb;
 pub mod ovsdb_log;
 pub mod ovsdb_server;
 pub mod ports;
+pub mod switch;
 pub mod vswitchd;
 pub mod wire;
 
@@ -29,6 +31,8 @@ pub struct Target {
 /// Every fuzz target of the project, by name.
 pub const TARGETS: &[Target] = &[
     // One row per target keeps additions from touching each other.
+    Target { name: "conntrack_helper", run: conntrack::conntrack_helper },
+    Target { name: "conntrack_packets", run: conntrack::conntrack_packets },
     Target { name: "flow_extract", run: flow::flow_extract },
     Target { name: "openflow_connection", run: openflow::openflow_connection },
     Target { name: "openflow_message", run: openflow::openflow_message },
@@ -45,6 +49,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "ports_vhost_message", run: ports::ports_vhost_message },
     Target { name: "ports_vhost_rings", run: ports::ports_vhost_rings },
     Target { name: "ports_virtio_net", run: ports::ports_virtio_net },
+    Target { name: "switch_continuation", run: switch::switch_continuation },
     Target { name: "unixctl_request", run: vswitchd::unixctl_request },
     Target { name: "vsctl_command", run: clients::vsctl_command },
     Target { name: "wire_frame", run: wire::wire_frame },

@@ -36,5 +36,5 @@ pub use topology::{
     BridgeConfig, BridgeIdx, Fragments, PortConfig, PortKind, PortSpec, PriorityTags, VlanColumns,
     VlanConfig, VlanMode, VlanSet,
 };
-pub use translate::continuation::{Rest, decode as read_continuation};
+pub use translate::continuation::{Rest, decode as read_continuation, encode as write_continuation};
 pub use translate::{DEPTH_MAX, RESUBMITS_MAX};

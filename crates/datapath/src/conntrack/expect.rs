@@ -1,7 +1,8 @@
 //! Connections that helpers announce: who may open one to where, and what it is to its parent.
 //!
 //! They stand in buckets chosen by a keyed hash of both addresses, of [`WAYS`] places each: two hosts can
-//! have so many pending, and take no place of others. In a full bucket the one that ends first gives way.
+//! have so many pending. In a full bucket one of the same connection gives way, else one of the same hosts,
+//! else one of other hosts that share the bucket; of several, the one that ends first.
 //! Each is good for one connection, until [`TIMEOUT_MS`] are over or its parent is gone.
 //!
 //! Threads: any. A bucket has a lock of its own. It is taken by packets that announce something, and by those
@@ -91,7 +92,10 @@ impl Expectations {
             return true;
         }
         if bucket.is_full()
-            && let Some((first, _)) = bucket.iter().enumerate().min_by_key(|(_, old)| old.expires_ms)
+            && let Some((first, _)) = bucket.iter().enumerate().min_by_key(|(_, old)| {
+                let hosts = |e: &Expected| (e.tuple.src, e.tuple.dst, e.zone);
+                (old.parent != new.parent, hosts(old) != hosts(&new), old.expires_ms)
+            })
         {
             bucket.remove(first);
             self.pending.fetch_sub(1, Relaxed);
@@ -175,6 +179,13 @@ mod tests {
         assert!(all.put(expected(6), &secret, 10));
         assert_eq!(find(6, TIMEOUT_MS + 10), None, "too late");
         assert_eq!(all.find(&tuple(3), 3, &secret, 20, |_| false), None, "its parent is gone");
+        // Who announces much takes the places of its own first.
+        assert!(all.put(Expected { parent: (8, parent.1), ..expected(1) }, &secret, 0));
+        for port in 10..30 {
+            assert!(all.put(expected(port), &secret, port.into()));
+        }
+        assert_eq!(find(1, 40).map(|found| found.parent), Some((8, parent.1)));
+        all.find(&tuple(3), 3, &secret, 40, |_| false);
         assert_eq!(all.pending(), 0);
     }
 }

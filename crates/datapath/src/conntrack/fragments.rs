@@ -38,7 +38,7 @@ const EXPIRED_AT_ONCE: u32 = 64;
 const PORTS: usize = 256;
 const NONE: u32 = u32::MAX;
 /// The longest IPv6 packet without a jumbo payload.
-pub(crate) const WHOLE_BYTES_MAX: usize = 40 + 65_535;
+pub const WHOLE_BYTES_MAX: usize = 40 + 65_535;
 
 /// What an operator sets, by IP version (0: 4, 1: 6).
 #[derive(Debug)]
@@ -78,7 +78,7 @@ struct Key {
 }
 
 /// A fragment that makes sense of its own.
-pub(crate) struct Examined {
+pub struct Examined {
     key: Key,
     layers: Layers,
     start: u32,
@@ -124,11 +124,11 @@ struct Held {
 }
 
 /// The fragments of a datagram that is whole, in order.
-pub(crate) type Whole = ArrayVec<(Packet, Layers), PIECES_MAX>;
+pub type Whole = ArrayVec<(Packet, Layers), PIECES_MAX>;
 
 /// What becomes of a fragment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Fate {
+pub enum Fate {
     Refused,
     Waits,
     /// Its datagram is whole now.
@@ -241,13 +241,7 @@ impl Fragments {
     }
 
     /// Looks at a fragment by itself. `None` for one that is invalid.
-    pub(crate) fn examine(
-        &self,
-        packet: &Packet,
-        layers: &Layers,
-        zone: u16,
-        recirc_id: u32,
-    ) -> Option<Examined> {
+    pub fn examine(&self, packet: &Packet, layers: &Layers, zone: u16, recirc_id: u32) -> Option<Examined> {
         let is_ipv6 = layers.is_ipv6();
         let version = usize::from(is_ipv6);
         if !layers.is_fragment() || layers.is_cut() || !self.settings.is_enabled[version].load(Relaxed) {
@@ -296,7 +290,7 @@ impl Fragments {
 
     /// Holds a fragment, which is taken if there is room for it and it does not contradict others. The
     /// datagram that it completes goes to `whole`.
-    pub(crate) fn hold(
+    pub fn hold(
         &self,
         piece: &Examined,
         now_ms: u64,
@@ -336,7 +330,7 @@ impl Fragments {
     }
 
     /// Gives up datagrams that are not whole in time, and the packets to `drop`.
-    pub(crate) fn expire(&self, now_ms: u64, mut drop: impl FnMut(Packet)) {
+    pub fn expire(&self, now_ms: u64, mut drop: impl FnMut(Packet)) {
         if self.held() == 0 {
             return;
         }
@@ -473,7 +467,7 @@ impl Held {
 }
 
 /// What a whole datagram says of its connection, which is put together in `to`. `None`: it is invalid.
-pub(crate) fn read_whole(whole: &Whole, to: &mut [u8]) -> Option<Seen> {
+pub fn read_whole(whole: &Whole, to: &mut [u8]) -> Option<Seen> {
     let (first, layers) = whole.first()?;
     let is_ipv6 = layers.is_ipv6();
     let header_len = data_at(first.data().get(usize::from(layers.l3)..)?, is_ipv6)?;

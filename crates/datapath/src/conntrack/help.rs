@@ -21,6 +21,7 @@ use super::tuple::{TCP, Tuple, UDP};
 use super::{Tracker, Tracking, state};
 use packet::{Packet, PacketFlags};
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::atomic::Ordering::Relaxed;
 use wire::Layers;
 use wire::checksum::{checksum, pseudo_v4, pseudo_v6};
 use wire::ip::IpProtocol;
@@ -101,16 +102,10 @@ impl Tracker {
                 let rewrites = request.nat.is_some() && translated;
                 let by = match helper::ftp(payload(packet, layers), !helped.is_reply) {
                     Parsed::Other => 0,
-                    Parsed::Bad => {
-                        tracking.state = state::INVALID | state::TRACKED;
-                        0
-                    }
+                    Parsed::Bad => self.refuse_line(tracking),
                     Parsed::Is(line) => {
                         match self.announced(&line, helped, &parent, rewrites, moment.now_ms) {
-                            None => {
-                                tracking.state = state::INVALID | state::TRACKED;
-                                0
-                            }
+                            None => self.refuse_line(tracking),
                             Some(text) => rewrite(packet, layers, &line, &text),
                         }
                     }
@@ -121,6 +116,13 @@ impl Tracker {
             }
             Helper::Ftp => {}
         }
+    }
+
+    /// Makes a packet invalid for what it says. It does not become longer.
+    fn refuse_line(&self, tracking: &mut Tracking) -> i32 {
+        self.figures.lines.fetch_add(1, Relaxed);
+        tracking.state = state::INVALID | state::TRACKED;
+        0
     }
 
     /// Has what a line announces expected. What the line becomes; `None` where it announces somebody else's.
@@ -155,14 +157,16 @@ impl Tracker {
         let tcp = usize::from(layers.l4);
         let Some(seq) = be32(packet.data(), tcp + 4) else { return };
         let (own, other) = (usize::from(helped.is_reply), usize::from(!helped.is_reply));
-        let mut both = self.adjustments(helped.entry);
         if by != 0 && self.annex_of(helped).is_some() {
-            both[own].lengthen(seq, by);
+            // Read under the lock: what the other end sends may be changed at this moment, too.
             if let Some(held) = self.entry(helped.entry).hold(helped.generation) {
+                let mut both = self.adjustments(helped.entry);
+                both[own].lengthen(seq, by);
                 let (annex, _) = held.annex();
                 self.entry(annex).set_adjustments(&both);
             }
         }
+        let both = self.adjustments(helped.entry);
         if both.iter().all(Adjustment::is_none) {
             return;
         }

@@ -16,6 +16,9 @@ const LOOKED_AT: usize = 128;
 /// The longest text of an address and a port, of `EPRT`.
 const TEXT_MAX: usize = 64;
 
+/// Ports below are those of services, which no client offers for a transfer.
+const EPHEMERAL_MIN: u16 = 1024;
+
 /// How a line says address and port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Form {
@@ -61,7 +64,9 @@ pub fn ftp(payload: &[u8], from_client: bool) -> Parsed {
         false if begins(b"229 ") => cursor.port_alone(),
         _ => return Parsed::Other,
     };
-    read.map_or(Parsed::Bad, Parsed::Is)
+    // A server that is told to connect to a client's service would reach it past the firewall (RFC 2577).
+    let least = if from_client { EPHEMERAL_MIN } else { 1 };
+    read.filter(|line| line.port >= least).map_or(Parsed::Bad, Parsed::Is)
 }
 
 struct Cursor<'a> {
@@ -245,6 +250,8 @@ mod tests {
             "PORT 10,1,1,240,4",
             "PORT 10,1,1,240,4,5",
             "PORT 10,1,1,256,4,5\r\n",
+            "PORT 10,1,1,240,0,22\r\n",
+            "EPRT |1|10.1.1.240|1023|\r\n",
             "PORT 10,1,1\r\n,240,4,5\r\n",
             "PORT x\r\n",
             "EPRT |3|10.1.1.240|1029|\r\n",
@@ -254,7 +261,7 @@ mod tests {
         ] {
             assert_eq!(ftp(line.as_bytes(), true), Parsed::Bad, "{line}");
         }
-        for line in ["227 no\r\n", "229 (|||99999|)\r\n", "229 (|||1029"] {
+        for line in ["227 no\r\n", "227 (10,1,1,240,0,0).\r\n", "229 (|||99999|)\r\n", "229 (|||1029"] {
             assert_eq!(ftp(line.as_bytes(), false), Parsed::Bad, "{line}");
         }
         for line in ["", "USER x\r\n", "XPORT 1", "PORT"] {

@@ -7,9 +7,10 @@
 //! timeout needs. A packet of a connection that is there takes none of the shards' locks.
 //!
 //! [`seen`] reads packets, [`tcp`] judges segments, [`nat`] chooses addresses and writes them, [`track`] puts
-//! it together for one packet. [`fragments`] has those of a datagram wait for each other. [`help`] reads what [`helper`] knows of FTP and TFTP, [`expect`] has the
-//! connections that they announce, [`adjust`] the sequence numbers that follow. [`zones`] and [`timeouts`]
-//! are what an operator sets, [`dump`] is what one asks for.
+//! it together for one packet. [`fragments`] has those of a datagram wait for each other. [`help`] reads
+//! what [`helper`] knows of FTP and TFTP, [`expect`] has the connections that they announce, [`adjust`] the
+//! sequence numbers that follow. [`zones`] and [`timeouts`] are what an operator sets, [`dump`] is what one
+//! asks for.
 //!
 //! Under attack: there is a ceiling for all connections and one for each zone. At a ceiling the half-open
 //! connections that came first give way, and established ones stay. What an input port may spend on new
@@ -46,6 +47,7 @@ use self::lists::Lists;
 pub use self::request::{Helper, Nat, Request};
 use self::tcp::State;
 use self::timeouts::{Phase, Timeouts};
+pub use self::track::{Moment, Translation};
 use self::tuple::Tuple;
 use self::zones::Zones;
 use base::hash::HashKey;
@@ -189,6 +191,7 @@ struct Figures {
     zone_full: AtomicU64,
     evicted: AtomicU64,
     exhausted: AtomicU64,
+    lines: AtomicU64,
 }
 
 /// A connection that was found.
@@ -294,8 +297,9 @@ impl Tracker {
     }
 
     /// New connections that were not put down: at the ceiling of all, of a zone, without an address left; and
-    /// half-open ones that gave way. And fragments for which there was no room.
-    pub fn refused(&self) -> [(&'static str, u64); 5] {
+    /// half-open ones that gave way. Fragments for which there was no room, and
+    /// lines that a helper refused.
+    pub fn refused(&self) -> [(&'static str, u64); 6] {
         let f = &self.figures;
         let no_room = self.fragments.figures.iter().map(|of_version| of_version.no_room.load(Relaxed));
         [
@@ -304,6 +308,7 @@ impl Tracker {
             ("conntrack_zone_full", f.zone_full.load(Relaxed)),
             ("conntrack_nat_exhausted", f.exhausted.load(Relaxed)),
             ("conntrack_evicted", f.evicted.load(Relaxed)),
+            ("conntrack_helper_refused", f.lines.load(Relaxed)),
         ]
     }
 

@@ -109,7 +109,7 @@ fn tried((first, (low, high)): (u16, (u16, u16)), mut random: u64) -> impl Itera
 }
 
 /// Makes a packet one of tuple `to`, of which `side` differs; of an ICMP error, also what it quotes.
-pub(crate) fn translate(
+pub fn translate(
     packet: &mut Packet,
     layers: &mut Layers,
     to: &Tuple,

@@ -54,6 +54,13 @@ pub struct Moment<'a> {
     pub(super) helped: Option<Helped>,
 }
 
+impl<'a> Moment<'a> {
+    /// Of a packet whose tuple nobody has looked for yet.
+    pub fn new(now_ms: u64, random: u64, may_begin: &'a mut dyn FnMut() -> bool) -> Moment<'a> {
+        Moment { now_ms, hash: None, random, may_begin, helped: None }
+    }
+}
+
 /// What came of a packet of no known connection.
 #[derive(Default)]
 struct Begun {

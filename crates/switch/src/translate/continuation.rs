@@ -61,7 +61,7 @@ fn is_instruction(action: &Action) -> bool {
 }
 
 /// The properties. `None` where they would be too long.
-pub(crate) fn encode(rest: &Rest) -> Option<Vec<u8>> {
+pub fn encode(rest: &Rest) -> Option<Vec<u8>> {
     let codec = Codec::new(Version::V13);
     let mut out = Vec::new();
     for step in &rest.steps {

@@ -132,8 +132,8 @@ impl Rows {
     }
 }
 
-/// Timeouts of the zones that have a policy, of all datapaths: there is one tracker. Open vSwitch's user-space
-/// tracker has no use for some keys, and neither has this one.
+/// Timeouts of the zones that have a policy, of all datapaths: there is one tracker. Open vSwitch's
+/// user-space tracker ignores some keys, and so does this one.
 fn ct_timeouts_s(rows: &Rows, root: &RowRef<'_>) -> BTreeMap<u16, Vec<(Phase, u32)>> {
     let references = |row: &RowRef<'_>, column| -> Vec<(Atom, Uuid)> {
         let pairs = row.get(column).into_iter().flat_map(|d| d.as_map());

@@ -106,3 +106,32 @@ fn hidden_rules_are_not_among_those_that_tables_count() {
     let tables = rig.run("ovs-ofctl", &["dump-tables", "br0"]).ok();
     assert!(tables.contains("table 0:\n    active=1, "), "{tables}");
 }
+
+#[test]
+fn a_zone_has_the_timeouts_that_the_database_gives_it() {
+    let rig = Rig::start();
+    rig.add_bridge();
+    rig.add_dummy("p1");
+    let words = "-- --id=@m create Datapath datapath_version=0 -- set Open_vSwitch . datapaths:netdev=@m";
+    rig.vsctl(&words.split(' ').collect::<Vec<_>>()).ok();
+    rig.vsctl(&["add-zone-tp", "netdev", "zone=5", "udp_first=17"]).ok();
+    let flow = "ip,actions=ct(commit,zone=5),ct(commit,zone=6)";
+    rig.run("ovs-ofctl", &["add-flow", "br0", flow]).ok();
+    let timeouts = || {
+        rig.receive("p1");
+        let dump = || rig.appctl(&["dpctl/dump-conntrack", "-s"]).ok();
+        wait_for("both connections", || dump().lines().count() == 2);
+        let dump = dump();
+        let of = |zone: &str| {
+            let line = dump.lines().find(|line| line.contains(zone)).unwrap();
+            let after = line.split("timeout=").nth(1).unwrap();
+            after.split(',').next().unwrap().trim().parse::<u32>().unwrap()
+        };
+        rig.appctl(&["dpctl/flush-conntrack"]).ok();
+        (of("zone=5"), of("zone=6"))
+    };
+    let (own, default) = timeouts();
+    assert!(own <= 17 && (18..=60).contains(&default), "{own} {default}");
+    rig.vsctl(&["del-zone-tp", "netdev", "zone=5"]).ok();
+    assert!(timeouts().0 > 17);
+}
