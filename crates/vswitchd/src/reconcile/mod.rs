@@ -32,7 +32,7 @@ use crate::config::wanted::{Interface, OfPortsBefore};
 use crate::state::{PortRecord, Vswitch};
 use base::OfPort;
 use plan::{RunningBridge, RunningPort, Step};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// What became of the interfaces that are wanted, by name.
 pub type Outcomes = BTreeMap<String, Outcome>;
@@ -130,7 +130,10 @@ impl Reconciliation {
     /// What became of each interface that is wanted.
     pub fn outcomes(&self, vswitch: &Vswitch) -> Outcomes {
         let interfaces = self.wanted.bridges.values().flat_map(|b| b.interfaces());
-        interfaces.map(|(_, i)| (i.name.clone(), vswitch.outcome(&i.name))).collect()
+        let records: HashMap<&str, &PortRecord> =
+            vswitch.ports.values().map(|record| (record.name.as_str(), record)).collect();
+        let outcome = |name: &str| vswitch.outcome_of(name, records.get(name).copied());
+        interfaces.map(|(_, i)| (i.name.clone(), outcome(&i.name))).collect()
     }
 }
 
