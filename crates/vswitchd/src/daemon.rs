@@ -131,7 +131,7 @@ async fn serve(config: Config, daemon: &mut Daemon) -> Result<(), StartError> {
         let (shared, exit) = (shared.clone(), exit.clone());
         async move |request: &unixctl::Request| {
             let result = commands::run(&shared, request).await;
-            if shared.borrow().exiting {
+            if shared.borrow().ending.is_some() {
                 exit.notify_one();
             }
             result

@@ -37,6 +37,7 @@ mod service;
 mod slow_path;
 mod snapshot;
 mod state;
+mod workers;
 mod writeback;
 
 pub use check::check;

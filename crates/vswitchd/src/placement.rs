@@ -98,7 +98,7 @@ impl Vswitch {
     /// All workers and queues as they are now.
     pub(crate) fn seen(&self) -> Seen {
         let place = |place: &WorkerPlace| Place { cpu: Some(place.core), numa: place.node };
-        let workers = if self.dp.workers() == 0 { &[][..] } else { &self.places[..] };
+        let workers = if self.dp.workers() == 0 { &[][..] } else { self.workers.places() };
         Seen {
             now_ms: self.now_ms(),
             cycles_per_ms: base::clock::tsc_hz() / 1_000,
@@ -155,7 +155,7 @@ impl Vswitch {
             return;
         }
         let name = self.port_name(port);
-        let (core, node) = self.places.get(worker).map_or((worker, 0), |place| (place.core, place.node));
+        let (core, node) = self.workers.place(worker);
         if is_bound {
             tracing::info!(
                 target: "dpif_netdev",

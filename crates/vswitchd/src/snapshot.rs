@@ -46,7 +46,7 @@ impl Vswitch {
 
     /// A worker's.
     pub(crate) fn worker_figures(&self, n: usize) -> Worker {
-        let (core, numa) = self.places.get(n).map_or((n, 0), |place| (place.core, place.node));
+        let (core, numa) = self.workers.place(n);
         Worker { worker: n, core, numa, counters: WorkerCounters::of(self.dp.worker_stats(n)) }
     }
 

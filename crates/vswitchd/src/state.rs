@@ -8,7 +8,6 @@ use crate::config::wanted::{Interface, PATCH, SwitchWide};
 use crate::config::{Config, EnableDummy};
 use crate::device_manager::DeviceManager;
 use crate::failures::Failures;
-use crate::figures::WorkerCounters;
 use crate::finals::Schedule;
 use crate::hand_datapath::HandDatapath;
 use crate::history::History;
@@ -16,11 +15,12 @@ use crate::janitor::Fate;
 use crate::keepalive::Keepalive;
 use crate::ofproto::{Asynchronous, Ofproto};
 use crate::scheduler::{Event, Scheduler};
+use crate::workers::{Given, Workers};
 use base::hash::HashKey;
 use base::rcu::Domain;
 use base::{OfPort, PortNo};
 use datapath::{CacheConfig, Datapath};
-use host::numa::{Topology, WorkerPlace};
+use host::numa::Topology;
 use openflow::message::{PortReason, PortState, PortStatus as OfPortStatus};
 use packet::{LinkState, Pool, PoolConfig, PortStatus};
 use std::cell::RefCell;
@@ -77,20 +77,10 @@ pub struct Vswitch {
     pub(crate) ports: BTreeMap<PortNo, PortRecord>,
     /// Interfaces that are wanted and could not be had.
     pub(crate) failures: Failures,
-    /// Workers where the configuration does not say otherwise.
-    pub(crate) given: Workers,
     /// Settings of the switch as a whole that are in force.
     pub(crate) settings: SwitchWide,
-    /// What is wrong with the mask of processors.
-    pub(crate) mask_note: Option<String>,
-    /// Processors and NUMA nodes, as last looked at or as made up.
-    pub(crate) topology: Topology,
-    /// Where each worker runs.
-    pub(crate) places: Vec<WorkerPlace>,
-    /// The same once workers have been exchanged.
-    pub(crate) places_to_come: Option<Vec<WorkerPlace>>,
-    /// Whether it was logged how many there are.
-    pub(crate) are_workers_told: bool,
+    /// How many workers there are, and where.
+    pub(crate) workers: Workers,
     /// Which worker polls which queue.
     pub(crate) scheduler: Scheduler,
     /// The number of the next connection: none is given out twice.
@@ -103,10 +93,6 @@ pub struct Vswitch {
     pub(crate) counts: Counts,
     /// What `coverage/show` says of the past.
     pub(crate) coverage: History,
-    /// Workers' counters when `pmd-stats-clear` was said.
-    pub(crate) pmd_cleared: BTreeMap<usize, WorkerCounters>,
-    /// What `upcall/set-flow-limit` set, until the configuration says another limit.
-    pub(crate) flow_limit_by_hand: Option<usize>,
     /// Datapaths that tests have made beside that of the bridges.
     pub(crate) hand_datapaths: BTreeMap<String, HandDatapath>,
     /// Whether flows may be put in that contradict the tables, as tests do.
@@ -119,23 +105,12 @@ pub struct Vswitch {
     pub(crate) keepalive: Keepalive,
     /// Opens and gives up devices.
     pub(crate) devices: DeviceManager,
-    /// Set by the command `exit`.
-    pub(crate) exiting: bool,
-    /// Set by `exit --cleanup`: no device is left.
-    pub(crate) cleanup: bool,
+    /// Set by the command `exit`: what becomes of devices that the switch has made.
+    pub(crate) ending: Option<Fate>,
     /// What the command that runs goes on with.
     pub(crate) begun: Option<Begun>,
     /// Whether there are dummies, and the commands of tests with them (`--enable-dummy`).
     pub(crate) is_dummy: bool,
-}
-
-/// What the switch was started with.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Workers {
-    /// Workers, not pinned; `None`: one on each NUMA node.
-    pub count: Option<usize>,
-    /// Limits of each worker's caches.
-    pub cache: CacheConfig,
 }
 
 /// Events of the control thread, for `coverage/show`.
@@ -253,14 +228,14 @@ impl Vswitch {
 
         let mut dp = Datapath::new(pool, switch.clone(), domain.clone(), datapath_config)
             .map_err(SetupError::Datapath)?;
-        let given = Workers { count: flags.workers.map(|count| count.max(1)), cache };
+        let given = Given { count: flags.workers.map(|count| count.max(1)), cache };
         let topology = match &flags.dummy_numa {
             Some(list) => Topology::simulated(list).map_err(SetupError::Numa)?,
             None => Topology::of_machine(),
         };
         topology.tell();
-        let places = topology.unpinned(given.count);
-        for place in &places {
+        let workers = Workers::new(given, topology);
+        for place in workers.places() {
             dp.start_worker_on(place.cpus.clone()).map_err(SetupError::Datapath)?;
         }
         let tls = config.tls_files().map(|files| Arc::new(Tls::new(files)));
@@ -272,13 +247,8 @@ impl Vswitch {
             bridges: BTreeMap::new(),
             ports: BTreeMap::new(),
             failures: Failures::default(),
-            given,
             settings: SwitchWide::default(),
-            mask_note: None,
-            topology,
-            places,
-            places_to_come: None,
-            are_workers_told: false,
+            workers,
             scheduler: Scheduler::default(),
             next_conn: 0,
             schedule: Schedule::default(),
@@ -286,16 +256,13 @@ impl Vswitch {
             own_credits: HashMap::new(),
             counts: Counts::default(),
             coverage: History::default(),
-            pmd_cleared: BTreeMap::new(),
-            flow_limit_by_hand: None,
             hand_datapaths: BTreeMap::new(),
             is_revalidation_paused: false,
             tls: tls.clone(),
             given_tls: tls,
             keepalive: Keepalive::start().map_err(SetupError::Os)?,
             devices: DeviceManager::new(config).map_err(SetupError::Os)?,
-            exiting: false,
-            cleanup: false,
+            ending: None,
             begun: None,
             is_dummy: config.dummy != EnableDummy::No,
         };
@@ -465,7 +432,11 @@ impl Vswitch {
     /// The end: ports go. Devices that the switch has made stay for the next one where there is a database by
     /// which that knows them, unless the command was to leave none.
     pub(crate) fn close(&mut self) {
-        let fate = if self.cleanup || !self.devices.outlive() { Fate::Removed } else { Fate::Left };
+        let fate = if self.ending == Some(Fate::Removed) || !self.devices.outlive() {
+            Fate::Removed
+        } else {
+            Fate::Left
+        };
         let records: Vec<PortRecord> =
             std::mem::take(&mut self.ports).into_values().filter(|r| !r.is_patch()).collect();
         let numbers: Vec<PortNo> = records.iter().map(|record| record.port_no).collect();

@@ -327,7 +327,7 @@ pub(super) fn dump(vswitch: &Vswitch, name: &str, options: &[&str], core: Option
     if lines.is_empty() {
         return lines;
     }
-    let first = vswitch.places.first().map_or(0, |place| place.core as i64);
+    let first = vswitch.workers.place(0).0 as i64;
     match core {
         Some(-1) => lines,
         Some(core) if core == first && dp.has_worker() => lines,
@@ -357,7 +357,7 @@ pub(super) fn dump_beside(vswitch: &Vswitch, verbose: bool, names: odp::PortName
 /// `dpif-netdev/pmd-rxq-show` of a datapath made by hand.
 pub(super) fn rxq_show(vswitch: &Vswitch, name: &str) -> Option<String> {
     let (_, dp) = named(vswitch, name)?;
-    let (node, core) = vswitch.places.first().map_or((0, 0), |place| (place.node, place.core));
+    let (core, node) = vswitch.workers.place(0);
     let mut text = "Displaying last 60 seconds pmd usage %\n".to_string();
     let _ = writeln!(text, "pmd thread numa_id {node} core_id {core}:\n  isolated : false");
     for port in dp.ports.values().filter(|port| port.kind == "dummy-pmd") {

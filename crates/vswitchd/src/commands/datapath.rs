@@ -313,7 +313,7 @@ impl FlowDump {
     ) {
         let now_ms = vswitch.now_ms();
         let name = |port: PortNo| self.name_of(vswitch, port);
-        let core = vswitch.places.get(worker).map_or(worker, |place| place.core);
+        let (core, _) = vswitch.workers.place(worker);
         for flow in flows {
             let is_elsewhere = self.wanted.core.is_some_and(|only| only != core as i64);
             if is_elsewhere || !self.wanted.shows(&flow.key, &flow.mask) {
@@ -393,7 +393,7 @@ pub fn wait(vswitch: &mut Vswitch, _: &[String]) -> Answer {
 }
 
 fn thread_of(vswitch: &Vswitch, n: usize) -> String {
-    let (node, core) = vswitch.places.get(n).map_or((0, n), |place| (place.node, place.core));
+    let (core, node) = vswitch.workers.place(n);
     format!("pmd thread numa_id {node} core_id {core}")
 }
 
@@ -462,7 +462,7 @@ impl PmdArgs {
 
     /// The workers that are chosen; all where none is.
     fn workers(&self, vswitch: &Vswitch) -> Vec<usize> {
-        let core_of = |n: usize| vswitch.places.get(n).map_or(n, |place| place.core);
+        let core_of = |n: usize| vswitch.workers.place(n).0;
         (0..vswitch.dp.workers()).filter(|n| self.core.is_none_or(|core| core_of(*n) == core)).collect()
     }
 }
@@ -471,7 +471,7 @@ impl PmdArgs {
 fn since_cleared(vswitch: &Vswitch, n: usize) -> WorkerCounters {
     let stats = vswitch.dp.worker_stats(n);
     let began = || WorkerCounters { tsc: stats.began.get(), ..WorkerCounters::default() };
-    let before = vswitch.pmd_cleared.get(&n).copied().unwrap_or_else(began);
+    let before = vswitch.workers.cleared.get(&n).copied().unwrap_or_else(began);
     WorkerCounters::of(stats).since(&before)
 }
 
@@ -479,7 +479,7 @@ fn since_cleared(vswitch: &Vswitch, n: usize) -> WorkerCounters {
 pub fn pmd_stats_clear(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     for n in PmdArgs::parse(vswitch, args, &[])?.workers(vswitch) {
         let now = WorkerCounters::of(vswitch.dp.worker_stats(n));
-        vswitch.pmd_cleared.insert(n, now);
+        vswitch.workers.cleared.insert(n, now);
     }
     Ok(String::new())
 }
@@ -631,7 +631,7 @@ pub fn pmd_rxq_show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     // Whole steps of what is kept.
     let seconds = args.seconds.map_or(60, |seconds| seconds.clamp(1, 60).next_multiple_of(5));
     let mut text = String::new();
-    if let Some(note) = &vswitch.mask_note {
+    if let Some(note) = &vswitch.workers.mask_note {
         let _ = writeln!(text, "{note}");
     }
     let _ = writeln!(text, "Displaying last {seconds} seconds pmd usage %");

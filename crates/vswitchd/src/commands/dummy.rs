@@ -3,6 +3,7 @@
 use super::by_hand;
 use super::datapath::for_all_flows;
 use super::waits::{counters, wait_for};
+use crate::janitor::Fate;
 use crate::odp::{self, ActionContext};
 use crate::state::Shared;
 use crate::state::{PortRecord, Vswitch};
@@ -20,12 +21,12 @@ const PASS_WAIT: Duration = Duration::from_millis(1_000);
 const BLOCK_MS_MAX: u64 = 60_000;
 
 pub fn exit(vswitch: &mut Vswitch, args: &[String]) -> Result<String, String> {
-    match args {
-        [] => {}
-        [cleanup] if cleanup == "--cleanup" => vswitch.cleanup = true,
+    let fate = match args {
+        [] => Fate::Left,
+        [cleanup] if cleanup == "--cleanup" => Fate::Removed,
         _ => return Err("\"exit\" takes no argument but --cleanup".into()),
-    }
-    vswitch.exiting = true;
+    };
+    vswitch.ending = Some(fate);
     Ok(String::new())
 }
 

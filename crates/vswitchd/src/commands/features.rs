@@ -82,7 +82,8 @@ pub fn set(vswitch: &mut Vswitch, args: &[String]) -> Result<String, String> {
 
 /// There is one way of processing packets. Its workers are named by their cores.
 pub fn impl_get(vswitch: &mut Vswitch, _: &[String]) -> Result<String, String> {
-    let mut cores: Vec<String> = vswitch.places.iter().map(|place| place.core.to_string()).collect();
+    let mut cores: Vec<String> =
+        vswitch.workers.places().iter().map(|place| place.core.to_string()).collect();
     if cores.is_empty() {
         cores.push("none".into());
     }

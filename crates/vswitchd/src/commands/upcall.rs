@@ -25,7 +25,7 @@ pub fn show(vswitch: &mut Vswitch, _: &[String]) -> Answer {
 /// anew, as by `other_config:flow-limit`.
 pub fn set_flow_limit(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     let limit = args[0].parse().map_err(|_| format!("{}: not a number of flows", args[0]))?;
-    vswitch.flow_limit_by_hand = Some(limit);
+    vswitch.workers.flow_limit_by_hand = Some(limit);
     vswitch.set_workers();
     Ok(format!("set flow_limit to {limit}\n"))
 }

@@ -65,7 +65,7 @@ impl Vswitch {
             r.options_error = refused;
         });
         tracing::info!(target: "bridge", "bridge {bridge}: added interface {name} on port {}", of_port.0);
-        if !self.are_workers_told {
+        if !self.workers.are_told {
             self.tell_workers();
         }
         Ok(port_no)

@@ -3,10 +3,8 @@
 use crate::config::wanted::{Interface, SwitchWide};
 use crate::scheduler::Event;
 use crate::state::Vswitch;
-use datapath::CacheConfig;
 use host::numa::Topology;
 use packet::thread::CpuSet;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Instant;
@@ -18,7 +16,7 @@ impl Vswitch {
         let old = std::mem::replace(&mut self.settings, wanted.clone());
         let limits = |s: &SwitchWide| (s.flow_limit, s.max_idle_ms);
         if old.flow_limit != wanted.flow_limit {
-            self.flow_limit_by_hand = None;
+            self.workers.flow_limit_by_hand = None;
         }
         if old.cpus != wanted.cpus || limits(&old) != limits(wanted) {
             self.set_workers();
@@ -59,7 +57,7 @@ impl Vswitch {
 
     /// Megaflows per worker, and exact entries.
     pub(crate) fn flow_limit(&self) -> usize {
-        self.flow_limit_by_hand.or(self.settings.flow_limit).unwrap_or(self.given.cache.flow_limit)
+        self.workers.flow_limit(&self.settings)
     }
 
     /// Logs how many workers there are, which scripts wait for: once there is a port that they alone poll,
@@ -72,10 +70,8 @@ impl Vswitch {
         if !self.ports.values().any(|p| is_theirs(&p.interface)) {
             return;
         }
-        self.are_workers_told = true;
-        let mut by_node: BTreeMap<usize, usize> = BTreeMap::new();
-        self.places.iter().for_each(|place| *by_node.entry(place.node).or_default() += 1);
-        for (node, workers) in by_node {
+        self.workers.are_told = true;
+        for (node, workers) in self.workers.by_node() {
             tracing::info!(target: "dpif_netdev", "There are {workers} pmd threads on numa node {node}");
         }
     }
@@ -84,53 +80,29 @@ impl Vswitch {
     /// with where there is none. Their caches are what settings and commands say. [`Self::finish_workers`]
     /// brings it about.
     pub(crate) fn set_workers(&mut self) {
-        if !self.topology.is_simulated() {
-            self.topology = Topology::of_machine();
+        if !self.workers.topology.is_simulated() {
+            self.workers.topology = Topology::of_machine();
         }
-        let (mut present, mut missing) = (Vec::new(), Vec::new());
-        for &cpu in self.settings.cpus.iter().flatten() {
-            if self.topology.contains(cpu) { present.push(cpu) } else { missing.push(cpu.to_string()) }
-        }
-        let missing = missing.join(", ");
-        let note = match (present.is_empty(), missing.is_empty()) {
-            (_, true) => None,
-            (true, _) => Some(format!(
-                "pmd-cpu-mask names only processors that are not there ({missing}): the default workers run"
-            )),
-            (false, _) => Some(format!("pmd-cpu-mask names processors that are not there: {missing}")),
-        };
-        if let Some(note) = &note {
+        let places = self.workers.choose(self.settings.cpus.as_deref());
+        let cpus: Vec<CpuSet> = places.iter().map(|place| place.cpus.clone()).collect();
+        if let Some(note) = &self.workers.mask_note {
             tracing::warn!(target: "dpif_netdev", "{note}");
         }
-        self.mask_note = note;
-        let places = if present.is_empty() {
-            self.topology.unpinned(self.given.count)
-        } else {
-            self.topology.pinned(&present)
-        };
-        let given = self.given.cache;
-        let cache = CacheConfig {
-            flow_limit: self.flow_limit(),
-            max_idle_ms: self
-                .settings
-                .max_idle_ms
-                .map_or(given.max_idle_ms, |ms| ms.min(u64::from(u32::MAX)) as u32),
-        };
-        self.pmd_cleared.clear();
-        let cpus: Vec<CpuSet> = places.iter().map(|place| place.cpus.clone()).collect();
-        match self.dp.begin_workers(&cpus, cache) {
-            Ok(()) => self.places_to_come = Some(places),
-            Err(error) => tracing::error!(target: "dpif_netdev", "the workers could not be changed: {error}"),
+        if let Err(error) = self.dp.begin_workers(&cpus, self.workers.cache(&self.settings)) {
+            self.workers.arrived(false);
+            tracing::error!(target: "dpif_netdev", "the workers could not be changed: {error}");
         }
     }
 
     /// Goes on with that. Whether workers are what they shall be, or cannot be.
     pub(crate) fn finish_workers(&mut self) -> bool {
         let Poll::Ready(result) = self.dp.poll_workers(Instant::now()) else { return false };
-        let Some(places) = self.places_to_come.take() else { return true };
+        if !self.workers.arrived(result.is_ok()) {
+            return true;
+        }
         match result {
             Ok(()) => {
-                for (n, place) in places.iter().enumerate() {
+                for (n, place) in self.workers.places().iter().enumerate() {
                     let (core, node) = (place.core, place.node);
                     let which = match self.dp.worker_cpu(n) {
                         None => "any processor".into(),
@@ -138,7 +110,6 @@ impl Vswitch {
                     };
                     tracing::debug!(target: "dpif_netdev", "worker {n} runs on {which} of NUMA node {node}");
                 }
-                self.places = places;
                 self.tell_workers();
                 self.scheduler.note(Event::Workers);
             }

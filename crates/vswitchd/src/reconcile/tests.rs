@@ -357,7 +357,7 @@ fn workers_move_to_the_processors_of_a_mask_and_keep_ports_and_counts() {
     ] {
         w.switch.cpus = cpus;
         become_(&mut v, &w);
-        assert_eq!((places(&v), v.mask_note.is_some()), (expected, note));
+        assert_eq!((places(&v), v.workers.mask_note.is_some()), (expected, note));
         inject(&v, "p1");
         inject(&v, "p2");
         assert_eq!((sent(&v, "p2"), sent(&v, "p1")), (1, 1));
