@@ -701,3 +701,43 @@ fn what_is_no_continuation_is_refused() {
     client.send(6, &Message::BarrierRequest);
     assert_eq!(client.receive(), (6, Message::BarrierReply));
 }
+
+#[test]
+fn a_continuation_resumes_in_a_switch_that_was_restarted() {
+    let start = || {
+        let switch = Switch::start(&[
+            "--bridge",
+            "br0,fail-mode=secure,datapath-id=00000000000000aa",
+            "--port",
+            "p1,type=dummy,ofport=1",
+            "--port",
+            "p2,type=dummy,ofport=2",
+        ]);
+        let client = Client::connect(&switch);
+        (switch, client)
+    };
+    let (switch, mut client) = start();
+    let form = openflow::message::PacketInForm::Nxt2;
+    client.send(1, &Message::SetPacketInFormat(form));
+    let config = openflow::message::SwitchConfig {
+        frag: Default::default(),
+        invalid_ttl_to_controller: None,
+        miss_send_len: u16::MAX,
+    };
+    client.send(2, &Message::SetConfig(config));
+    client.send(3, &Message::BarrierRequest);
+    assert_eq!(client.receive(), (3, Message::BarrierReply));
+    switch.add_flow("in_port=1,actions=mod_dl_src:00:00:00:00:00:55,controller(pause),output:2");
+    switch.receive("p1", UDP);
+    let Message::PacketIn(packet) = client.receive().1 else { panic!("no packet-in") };
+    assert!(!packet.continuation.is_empty());
+    drop((switch, client));
+
+    // It has no rule: all that is to be done is in the continuation.
+    let (switch, mut client) = start();
+    client.send(4, &Message::Resume(packet));
+    client.send(5, &Message::BarrierRequest);
+    assert_eq!(client.receive(), (5, Message::BarrierReply));
+    let frames = switch.sent("p2", 1);
+    assert!(frames[0].starts_with("505400000007000000000055"), "{frames:?}");
+}

@@ -80,3 +80,21 @@ impl Change {
         !matches!(self.kind, Kind::Port(_))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_bundles_together_have_a_budget_which_those_that_go_give_back() {
+        let (mut first, mut second) = (Charge::default(), Charge::default());
+        assert!(first.add(ALL_BYTES_MAX - 100));
+        assert!(second.add(100), "just as much as there is");
+        assert!(!second.add(1), "the budget is used up");
+        assert_eq!(second.0, 100, "what was refused is not charged");
+        drop(first);
+        assert!(second.add(ALL_BYTES_MAX - 100), "all that the other had");
+        drop(second);
+        assert_eq!(ALL_BYTES.load(Ordering::Relaxed), 0);
+    }
+}
