@@ -41,6 +41,8 @@ pub enum Effect {
     /// A rule was learned once more, which the slot says that it has for that. Only in translations for the
     /// control thread: workers credit the slot.
     LearnedAgain(u32),
+    /// The translation of this packet failed, and the operator is to be told.
+    Failed(Box<Key>),
 }
 
 /// What `learn` makes of a packet.

@@ -16,6 +16,8 @@ pub(crate) struct Schedule {
     pub last_fold_ms: u64,
     /// The next port to look at.
     pub watched: PortNo,
+    /// When the operator was last told of a translation that failed.
+    pub failure_told_ms: Option<u64>,
 }
 
 /// What becomes final together.

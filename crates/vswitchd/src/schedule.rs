@@ -57,6 +57,7 @@ impl Vswitch {
         let mut effects: Vec<Effect> = Vec::new();
         for event in events {
             match event {
+                Event::Effect(Effect::Failed(key)) => self.tell_failed(&key),
                 Event::Effect(effect) => effects.push(effect),
                 Event::PacketIn(packet_in) if packet_in.spec.slow_path => self.slow_path(packet_in),
                 Event::PacketIn(packet_in) => {

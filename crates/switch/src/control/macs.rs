@@ -87,7 +87,8 @@ impl Control {
                     changed |= self.inner.learn(*bridge, *vlan, *mac, *port, now_ms, &self.reader);
                 }
                 Effect::FinTimeout(fin) => self.inner.lower_timeouts(*fin),
-                Effect::LearnedAgain(_) => {}
+                // They change nothing.
+                Effect::LearnedAgain(_) | Effect::Failed(_) => {}
                 Effect::LearnRule(learned) => {
                     // What was learned before is part of an earlier version.
                     if std::mem::take(&mut changed) {

@@ -392,6 +392,7 @@ pub(crate) fn thaw<S: Sink>(
     x.write_field(FieldId::InPort, u128::from(state.in_port));
     x.hash_mask = state.hash_mask;
     x.go_on(&state.rest);
+    x.finish_of(key);
 }
 
 /// Goes on where a translation was frozen for a controller, whose word on the pipeline's fields holds.
@@ -404,12 +405,15 @@ pub(crate) fn resume<'a>(
 ) -> bool {
     always_needed(out, key.get64(FieldId::EthType));
     let Some(bridge) = at.topology().bridge(bridge) else { return false };
-    Xlate::new(at, bridge, key, out, &mut Quiet).go_on(rest);
+    let mut quiet = Quiet;
+    let mut x = Xlate::new(at, bridge, key, out, &mut quiet);
+    x.go_on(rest);
+    x.finish();
     true
 }
 
 impl<'a, S: Sink> Xlate<'a, S> {
-    fn go_on(mut self, rest: &'a Rest) {
+    fn go_on(&mut self, rest: &'a Rest) {
         let first = rest.steps.first().map_or(0, |step| step.table_id);
         self.trace.thaw(&self.bridge.config.name, first, rest);
         self.visit_word(word_table::ports(self.bridge.idx.0), word_table::SETTINGS);
@@ -436,6 +440,5 @@ impl<'a, S: Sink> Xlate<'a, S> {
             }
         }
         self.finish_pipeline();
-        self.finish();
     }
 }

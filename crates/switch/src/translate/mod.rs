@@ -174,6 +174,8 @@ pub(crate) struct Xlate<'a, S: Sink> {
     error: Option<DropReason>,
     /// Why, as a trace ends.
     failure: &'static str,
+    /// The packet that the operator is told of then.
+    failed_key: Option<Box<Key>>,
     /// The next lookup is with the addresses of the packet's connection.
     by_connection: bool,
     /// Why nothing has been output yet.
@@ -243,6 +245,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
             by_connection: false,
             error: None,
             failure: "Invalid action",
+            failed_key: None,
             drop_reason: DropReason::ActionDrop,
             controller_reason: PacketInReason::Action,
             in_bucket: false,
@@ -551,6 +554,14 @@ impl<'a, S: Sink> Xlate<'a, S> {
         }
     }
 
+    /// Ends the translation of a packet that came in with this key.
+    fn finish_of(mut self, key: &Key) {
+        if self.error.is_some() {
+            self.failed_key = Some(Box::new(key.clone()));
+        }
+        self.finish();
+    }
+
     /// Ends the translation: drops with a reason what is output nowhere.
     fn finish(self) {
         self.trace.end(&self.key);
@@ -559,6 +570,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
             self.trace.failed(self.failure);
             self.out.actions.clear();
             self.out.effects.clear();
+            self.out.effects.extend(self.failed_key.map(Effect::Failed));
             self.out.actions.push(DpAction::Drop(reason));
             return;
         }
@@ -639,7 +651,7 @@ pub(crate) fn packet<S: Sink>(at: Snapshot<'_>, key: &Key, out: &mut Translation
     if x.may_receive(port) {
         x.pipeline();
     }
-    x.finish();
+    x.finish_of(key);
 }
 
 /// Translates a packet as if it came to the bridge from the port that its key names, which need not be there.

@@ -120,7 +120,9 @@ fn a_loop_of_resubmits_ends_with_its_own_drop_reason() {
     let mut r = rig();
     let again = |table| Action::Resubmit { in_port: None, table: Some(table), ct: false };
     r.add(0, 1, Match::any(), vec![output(2), again(0)]);
-    assert_eq!(r.actions(&packet(101)), [DpAction::Drop(DropReason::ResubmitDepth)]);
+    let t = r.translate(&packet(101));
+    assert_eq!(t.actions, [DpAction::Drop(DropReason::ResubmitDepth)]);
+    assert_eq!(t.effects, [Effect::Failed(Box::new(packet(101)))], "the operator is told of the packet");
     // Exponentially many, none deep.
     for table in 1..20 {
         r.add(table, 1, Match::any(), vec![again(table + 1), again(table + 1)]);

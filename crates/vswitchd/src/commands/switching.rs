@@ -15,6 +15,8 @@ use transport::clock;
 
 /// Rules written in one turn: about a millisecond's work.
 const RULES_PER_TURN: usize = 512;
+/// Between two translations that failed, in the log.
+const FAILURE_INTERVAL_MS: u64 = 1_000;
 /// The priority that is not shown.
 const DEFAULT_PRIORITY: u16 = 32_768;
 
@@ -208,6 +210,26 @@ fn ct_states(args: &[String]) -> Result<(Vec<u32>, Vec<&str>), String> {
 }
 
 impl Vswitch {
+    /// Logs the trace of a packet whose translation failed. One a second is enough to see what is wrong.
+    pub(crate) fn tell_failed(&mut self, key: &Key) {
+        let now_ms = self.now_ms();
+        if self.schedule.failure_told_ms.is_some_and(|told| now_ms < told + FAILURE_INTERVAL_MS) {
+            return;
+        }
+        self.schedule.failure_told_ms = Some(now_ms);
+        let reader = self.domain.register();
+        let version = self.switch.version();
+        let start = switch::trace::Start { version, key, bridge: None, actions: None };
+        let actions = |list: &[DpAction], key: &Key| odp::actions(list, ActionContext::of(key), &|_| None);
+        let texts = switch::trace::Texts { ports: PortNames::none(), actions: &actions };
+        let text = switch::trace::trace(&self.switch, start, &[], texts, &reader).0;
+        let text = text.trim_end();
+        tracing::warn!(
+            target: "ofproto_dpif_upcall", has_lines = true,
+            "a packet's translation failed; of further ones, one a second is logged:\n{text}"
+        );
+    }
+
     /// What comes of a traced packet beside its forwarding: what is learned, and what controllers are told.
     fn side_effects(&mut self, key: &Key, port_no: PortNo, frame: &[u8]) {
         let mut translation = Translation::default();
