@@ -4,7 +4,7 @@
 //! One structure, borrowed by one task at a time. Methods do their work and return: none waits for the
 //! outside world.
 
-use crate::config::wanted::{Interface, PATCH, SwitchWide};
+use crate::config::wanted::SwitchWide;
 use crate::config::{Config, EnableDummy};
 use crate::device_manager::DeviceManager;
 use crate::failures::Failures;
@@ -21,15 +21,17 @@ use base::rcu::Domain;
 use base::{OfPort, PortNo};
 use datapath::{CacheConfig, Datapath};
 use host::numa::Topology;
-use openflow::message::{PortReason, PortState, PortStatus as OfPortStatus};
-use packet::{LinkState, Pool, PoolConfig, PortStatus};
+use openflow::message::{PortReason, PortStatus as OfPortStatus};
+use packet::{LinkState, Pool, PoolConfig};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use switch::{BridgeIdx, Control, PortConfig, SlotStats, Switch};
+use switch::{BridgeIdx, Control, SlotStats, Switch};
 use transport::Tls;
+
+pub(crate) use crate::port_record::PortRecord;
 
 /// Why the switch could not be set up as asked.
 #[derive(Debug)]
@@ -143,66 +145,6 @@ pub(crate) struct Counts {
     pub txn_success: u64,
     pub txn_try_again: u64,
     pub txn_unchanged: u64,
-}
-
-/// A port.
-pub(crate) struct PortRecord {
-    pub port_no: PortNo,
-    pub of_port: OfPort,
-    pub bridge: BridgeIdx,
-    pub name: String,
-    /// The port that it belongs to: of the same name, but for bonds.
-    pub port_name: String,
-    pub kind: String,
-    /// As configured.
-    pub interface: Interface,
-    /// The options that the device was opened with: those before, where it did not accept the new ones.
-    pub device_options: BTreeMap<String, String>,
-    pub created_ms: u64,
-    /// As last seen.
-    pub status: PortStatus,
-    /// The NUMA node of its device, as last seen.
-    pub numa: Option<usize>,
-    /// The device is gone.
-    pub gone: bool,
-    /// How often the link was seen to go up or down.
-    pub link_resets: u64,
-    /// What of its configuration could not be done.
-    pub error: Option<String>,
-    /// Why the device has other options than those that are configured.
-    pub options_error: Option<String>,
-}
-
-impl PortRecord {
-    /// Whether its device is one of the kernel's and is gone, or works no more.
-    pub fn is_broken(&self) -> bool {
-        self.gone || self.interface.is_kernels() && self.status.error.is_some()
-    }
-
-    /// Why it is broken.
-    pub fn complaint(&self) -> Option<&str> {
-        self.is_broken().then(|| self.status.error.as_deref().unwrap_or("the device is gone"))
-    }
-
-    /// The type that is shown: of dummies the one that was asked for, as local ports are internal ones.
-    pub fn shown_kind(&self) -> &str {
-        match self.interface.dummy_type {
-            _ if !self.interface.is_dummy() => &self.kind,
-            _ if self.of_port == OfPort::LOCAL => "dummy-internal",
-            Some(asked) => asked,
-            None => &self.kind,
-        }
-    }
-
-    /// Whether Open vSwitch's main thread would poll it, which its tests rely on: it is a plain dummy.
-    pub fn is_by_main(&self) -> bool {
-        self.kind == "dummy" && self.shown_kind() != "dummy-pmd"
-    }
-
-    /// Patch ports have no device in the datapath.
-    pub fn is_patch(&self) -> bool {
-        self.interface.kind == PATCH
-    }
 }
 
 impl Vswitch {
@@ -332,41 +274,16 @@ impl Vswitch {
         }
         let Some(record) = self.ports.get_mut(&port_no) else { return };
         let Some(port) = self.dp.port(port_no) else { return };
-        let numa = port.numa_node();
-        if record.numa != numa {
+        let seen = record.observe(port.status(), port.numa_node());
+        let (bridge, link_up) = (record.bridge, record.status.link == LinkState::Up);
+        if seen.is_numa_changed {
             self.scheduler.note(Event::Queues);
         }
-        record.numa = numa;
-        let mut status = port.status();
-        if record.gone {
-            status.link = LinkState::Down;
+        if seen.is_visible {
+            self.update_port(port_no, |spec| spec.link_up = link_up);
+            self.tell_port(port_no, PortReason::Modify);
         }
-        if status == record.status {
-            return;
-        }
-        let seen = std::mem::replace(&mut record.status, status.clone());
-        let name = &record.name;
-        if status.error != seen.error
-            && let Some(error) = &status.error
-        {
-            tracing::warn!(target: "netdev", "{name}: {error}");
-        }
-        let bridge = record.bridge;
-        let is_visible = |s: &PortStatus| (s.link, s.admin_up, s.mac, s.speed_bps);
-        if is_visible(&seen) == is_visible(&status) {
-            if seen.mtu != status.mtu {
-                self.follow_mtu(bridge);
-            }
-            return;
-        }
-        if seen.link != status.link {
-            record.link_resets += 1;
-            let link = if status.link == LinkState::Up { "up" } else { "down" };
-            tracing::debug!(target: "netdev", "{name}: link state changed to {link}");
-        }
-        self.update_port(port_no, |spec| spec.link_up = status.link == LinkState::Up);
-        self.tell_port(port_no, PortReason::Modify);
-        if seen.mtu != status.mtu {
+        if seen.is_mtu_changed {
             self.follow_mtu(bridge);
         }
     }
@@ -391,36 +308,7 @@ impl Vswitch {
 
     /// A port as OpenFlow describes it.
     pub(crate) fn port_desc(&self, record: &PortRecord) -> Option<openflow::message::PortDesc> {
-        use openflow::message::{PortConfig as C, PortDesc, PortFeatures};
-        let spec = self.port_spec(record.port_no)?;
-        let PortConfig { port_down, no_stp, no_recv, no_recv_stp, no_flood, no_fwd, no_packet_in } =
-            spec.config;
-        let bits = [
-            (port_down || !record.status.admin_up, C::PORT_DOWN),
-            (no_stp, C::NO_STP),
-            (no_recv, C::NO_RECV),
-            (no_recv_stp, C::NO_RECV_STP),
-            (no_flood, C::NO_FLOOD),
-            (no_fwd, C::NO_FWD),
-            (no_packet_in, C::NO_PACKET_IN),
-        ];
-        let config = bits.iter().filter(|(set, _)| *set).map(|(_, bit)| *bit).collect();
-        let link_up = record.status.link == LinkState::Up && !record.gone;
-        let state = if link_up { PortState::LIVE } else { PortState::LINK_DOWN };
-        let (current, speed_kbps) = features(record.status.speed_bps);
-        Some(PortDesc {
-            port: record.of_port,
-            hw_addr: record.status.mac,
-            name: record.name.clone(),
-            config,
-            state,
-            current,
-            advertised: PortFeatures::empty(),
-            supported: PortFeatures::empty(),
-            peer: PortFeatures::empty(),
-            current_speed_kbps: speed_kbps,
-            max_speed_kbps: 0,
-        })
+        Some(record.desc(self.port_spec(record.port_no)?))
     }
 
     /// Seconds and nanoseconds since a moment on the datapath's clock.
@@ -459,22 +347,6 @@ impl Vswitch {
             self.counts.packet_ins_lost += bridge.tell(&news);
         }
     }
-}
-
-fn features(speed_bps: u64) -> (openflow::message::PortFeatures, u32) {
-    use openflow::message::PortFeatures as F;
-    let current = match speed_bps {
-        10_000_000 => F::MB10_FULL,
-        100_000_000 => F::MB100_FULL,
-        1_000_000_000 => F::GB1_FULL,
-        10_000_000_000 => F::GB10_FULL,
-        40_000_000_000 => F::GB40_FULL,
-        100_000_000_000 => F::GB100_FULL,
-        1_000_000_000_000 => F::TB1_FULL,
-        0 => F::empty(),
-        _ => F::OTHER,
-    };
-    (current, (speed_bps / 1000).min(u64::from(u32::MAX)) as u32)
 }
 
 /// An Ethernet address for a bridge that is the same at every start: made of the machine's id and the
