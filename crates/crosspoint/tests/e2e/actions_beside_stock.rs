@@ -94,6 +94,18 @@ impl Both {
         [ours, stock]
     }
 
+    /// Whether the switches differ in what they make of a frame.
+    pub fn differ(&mut self, frame: &[u8]) -> bool {
+        let [ours, stock] = self.fates(frame);
+        ours != stock
+    }
+
+    /// A command for our switch alone.
+    #[track_caller]
+    pub fn appctl_ours(&self, args: &[&str]) -> String {
+        self.ours.appctl(args).ok()
+    }
+
     #[track_caller]
     pub fn same_fates(&mut self, what: &str, frames: &[(&str, Vec<u8>)]) {
         for (name, frame) in frames {

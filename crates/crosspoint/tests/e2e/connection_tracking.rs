@@ -142,9 +142,9 @@ fn packet_v6(r: &mut Random) -> Vec<u8> {
     [bytes, payload].concat()
 }
 
-#[test]
-fn random_packets_get_the_same_state_and_translation_from_the_stock_switch() {
-    let mut both = Both::start("conntrack");
+/// Both switches, which track in zone 5, and translate in zone 6.
+fn both_tracking(name: &str) -> Both {
+    let both = Both::start(name);
     let track = |zone: u8, more: &str| format!("ct(table={zone},zone={zone}{more})");
     let show = |zone: u8| format!("table={zone},priority=10,actions={SHOW},output:2");
     let commit = |zone: u8, family: &str, more: &str| {
@@ -166,14 +166,55 @@ fn random_packets_get_the_same_state_and_translation_from_the_stock_switch() {
         commit(6, "ip", ",nat(src=10.9.9.1)"),
     ];
     both.rules("OpenFlow13", &rules.iter().map(String::as_str).collect::<Vec<_>>());
-    let mut r = Random(0x1234_5678_9abc_def1);
-    for step in 0..testkit::cases("crosspoint::conntrack_beside_stock", 500) {
-        let frame = match r.next() % 6 {
-            0 => ethernet(0x86dd, &packet_v6(&mut r)),
-            1 | 2 => ethernet(0x0800, &packet(&mut r, 7)),
-            _ => ethernet(0x0800, &packet(&mut r, 2)),
-        };
+    both
+}
+
+fn random_frame(r: &mut Random) -> Vec<u8> {
+    match r.next() % 6 {
+        0 => ethernet(0x86dd, &packet_v6(r)),
+        1 | 2 => ethernet(0x0800, &packet(r, 7)),
+        _ => ethernet(0x0800, &packet(r, 2)),
+    }
+}
+
+const SEED: u64 = 0x1234_5678_9abc_def1;
+const STEPS: u32 = 500;
+
+#[test]
+fn random_packets_get_the_same_state_and_translation_from_the_stock_switch() {
+    let mut both = both_tracking("conntrack");
+    let mut r = Random(SEED);
+    for step in 0..testkit::cases("crosspoint::conntrack_beside_stock", STEPS) {
+        let frame = random_frame(&mut r);
         both.same_fates(&format!("step {step}"), &[("random", frame)]);
+    }
+}
+
+/// The oracle's must-fail twin: mistakes that are planted in our switch alone are found by the same packets.
+#[test]
+fn planted_mistakes_of_the_tracker_are_found() {
+    type Plant = fn(&Both);
+    let plants: [(&str, Plant); 3] = [
+        ("no window is checked", |both| {
+            both.appctl_ours(&["dpctl/ct-disable-tcp-seq-chk"]);
+        }),
+        ("a zone has no room", |both| {
+            both.appctl_ours(&["dpctl/ct-set-limits", "zone=5,limit=1"]);
+        }),
+        ("another address is given", |both| {
+            let rule = format!(
+                "table=6,priority=20,ct_state=+new+trk,ip,actions={SHOW},ct(commit,zone=6,nat(src=10.9.9.2)),output:2"
+            );
+            let (said, is_done) = both.ours(&["-O", "OpenFlow13", "add-flow", "br0", &rule]);
+            assert!(is_done, "{said}");
+        }),
+    ];
+    for (n, (mistake, plant)) in plants.into_iter().enumerate() {
+        let mut both = both_tracking(&format!("conntrack-plant-{n}"));
+        plant(&both);
+        let mut r = Random(SEED);
+        let found = (0..STEPS).find(|_| both.differ(&random_frame(&mut r)));
+        assert!(found.is_some(), "{mistake}: {STEPS} packets do not show it");
     }
 }
 
