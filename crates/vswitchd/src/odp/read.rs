@@ -306,7 +306,7 @@ mod tests {
              ipv4(src=10.0.0.0/255.0.0.0,proto=6,ttl=64,frag=no),tcp(dst=80),tcp_flags(syn|ack)",
             "recirc_id(0),in_port(1),eth_type(0x8100),vlan(vid=5,pcp=3),encap(eth_type(0x86dd),\
              ipv6(dst=2001:db8::1,proto=58,frag=later),icmpv6(type=135,code=0),nd(target=fe80::1))",
-            "recirc_id(0),in_port(1),eth_type(0x8847),mpls(label=16,tc=0/0x1,ttl=64,bos=1)",
+            "recirc_id(0),in_port(1),eth_type(0x8847),mpls(label=16/0xfffff,tc=0/1,ttl=64/0xff,bos=1/1)",
             "recirc_id(0),in_port(1),eth_type(0x0806),arp(sip=10.0.0.1,op=1,sha=00:00:00:00:00:09)",
         ] {
             assert_eq!(again(text), text);
