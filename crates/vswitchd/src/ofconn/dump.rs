@@ -13,11 +13,15 @@ use flow::Match;
 use openflow::message::{
     FlowEvent, FlowInfo, FlowMonitorFlags, FlowStatsRef, Message, StatsBody, StatsReply,
 };
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use switch::{BridgeIdx, Rule, SlotStats};
 
 /// Rules looked at for one dump before others get their turn.
 const PLACES_PER_TURN: usize = 4_096;
+/// Rules looked at before the clock is.
+const PLACES_PER_LOOK: usize = 128;
+/// How long a turn of a dump lasts, however long its rules are.
+const TURN: Duration = Duration::from_millis(2);
 
 impl Vswitch {
     /// Another piece of a dump.
@@ -40,30 +44,35 @@ impl Vswitch {
         let now_ms = self.now_ms();
         let mut bytes = Vec::new();
         let Dump { filter, cursor, output, .. } = &mut *dump;
-        let next = self.control.dump(bridge, filter, *cursor, PLACES_PER_TURN, |rule| {
-            let counted = self.slot(rule.slot);
-            match output {
-                Output::Flows(writer) => {
-                    let matching = self.match_of(rule);
-                    let learned_ms = rule.learn_slot.map_or(0, |slot| self.slot(slot).last_used_ms);
-                    let info = info(rule, counted, learned_ms, now_ms);
-                    let flow = FlowStatsRef { info, matching: &matching, actions: &rule.actions.list };
-                    writer.push(&flow, &mut bytes);
-                }
-                Output::Monitors(writer, monitors) => {
-                    let flags = flags_of(&*monitors, rule);
-                    if !flags.is_empty() {
-                        let actions = flags.contains(FlowMonitorFlags::ACTIONS);
-                        writer.push_event(&self.update_of(rule, FlowEvent::Initial, actions), &mut bytes);
+        let start = Instant::now();
+        let mut next = Some(*cursor);
+        for _ in 0..PLACES_PER_TURN / PLACES_PER_LOOK {
+            let Some(from) = next.filter(|_| start.elapsed() < TURN) else { break };
+            next = self.control.dump(bridge, filter, from, PLACES_PER_LOOK, |rule| {
+                let counted = self.slot(rule.slot);
+                match output {
+                    Output::Flows(writer) => {
+                        let matching = self.match_of(rule);
+                        let learned_ms = rule.learn_slot.map_or(0, |slot| self.slot(slot).last_used_ms);
+                        let info = info(rule, counted, learned_ms, now_ms);
+                        let flow = FlowStatsRef { info, matching: &matching, actions: &rule.actions.list };
+                        writer.push(&flow, &mut bytes);
+                    }
+                    Output::Monitors(writer, monitors) => {
+                        let flags = flags_of(&*monitors, rule);
+                        if !flags.is_empty() {
+                            let actions = flags.contains(FlowMonitorFlags::ACTIONS);
+                            writer.push_event(&self.update_of(rule, FlowEvent::Initial, actions), &mut bytes);
+                        }
+                    }
+                    Output::Aggregate(_, sums) => {
+                        sums.flow_count = sums.flow_count.saturating_add(1);
+                        sums.packet_count += counted.packets;
+                        sums.byte_count += counted.bytes;
                     }
                 }
-                Output::Aggregate(_, sums) => {
-                    sums.flow_count = sums.flow_count.saturating_add(1);
-                    sums.packet_count += counted.packets;
-                    sums.byte_count += counted.bytes;
-                }
-            }
-        });
+            });
+        }
         match next {
             Some(next) => {
                 conn.connection().send_bytes(&bytes);
