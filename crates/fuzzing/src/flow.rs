@@ -2,7 +2,7 @@
 //! deep one is what a second, plain extraction finds.
 
 use base::{OfPort, PortNo};
-use flow::{Depth, FieldId, Ingress, Key, extract, extract_keeping_metadata};
+use flow::{Depth, FieldId, Ingress, Key, extract, extract_keeping_metadata, extract_without_link};
 use wire::Layers;
 
 // The same that flow's own tests compare with.
@@ -44,8 +44,27 @@ pub fn flow_extract(input: &[u8]) {
         assert!(places.iter().all(|at| usize::from(*at) <= input.len()), "{places:?}");
         assert!(places.iter().filter(|at| **at != 0).is_sorted(), "{places:?}");
     }
+    without_link(input);
     // As the first segment of longer frames.
     for frame_len in [input.len() + 1, input.len() + 9000, usize::MAX] {
         let _ = extract(input, frame_len, &ingress(Depth::Everything), &mut reused);
+    }
+}
+
+/// A packet without an Ethernet header has the fields and layers that it has behind one.
+fn without_link(input: &[u8]) {
+    for eth_type in [0x0800u16, 0x86dd, 0x0806, 0x8847, 0x894f] {
+        let packet_type = 1 << 16 | u32::from(eth_type);
+        let ingress = Ingress::new(OfPort(1), PortNo(2), Depth::Everything);
+        let mut frame = vec![0; 12];
+        frame.extend(eth_type.to_be_bytes());
+        frame.extend(input);
+        let (mut bare, mut framed) = (Key::default(), Key::default());
+        let behind = extract(&frame, frame.len(), &ingress, &mut framed).expect("a whole frame");
+        let ingress = ingress.with_packet_type(packet_type);
+        let layers = extract_without_link(input, input.len(), &ingress, &mut bare);
+        assert_eq!(layers, behind.without_their_link(), "{eth_type:#x}");
+        framed.set(FieldId::PacketType, packet_type.into());
+        assert_eq!(bare, framed, "{eth_type:#x}");
     }
 }
