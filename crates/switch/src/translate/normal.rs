@@ -232,7 +232,8 @@ impl<'a, S: Sink> Xlate<'a, S> {
     /// Whether the address is known to be at the port now.
     fn learn(&mut self, port: &'a Port, vlan: u16, mac: u64) -> bool {
         let bridge: &'a Bridge = self.bridge;
-        if is_multicast(mac) || bridge.config.flood_vlans.contains(vlan) {
+        // What has no Ethernet header has no address.
+        if !self.is_ethernet() || is_multicast(mac) || bridge.config.flood_vlans.contains(vlan) {
             return false;
         }
         let word = word_table::mac(vlan, mac);

@@ -223,6 +223,19 @@ fn headers_that_do_not_fit_the_packet_drop_it() {
 }
 
 #[test]
+fn a_packet_without_a_link_layer_teaches_the_learning_switch_nothing() {
+    let normal = || Action::Output { port: OfPort::NORMAL, max_len: 0 };
+    let effects = |actions| {
+        let (r, mut out) = (rig(actions), Translation::default());
+        r.switch.translate(r.switch.version(), &packet(), &r.reader, &mut out);
+        (out.effects.len(), out.actions.last().cloned())
+    };
+    assert_eq!(effects(vec![normal()]), (1, Some(DpAction::Output(PortNo(102)))));
+    let dropped = DpAction::Drop(DropReason::UnsupportedPacketType);
+    assert_eq!(effects(vec![decap(), normal()]), (0, Some(dropped)));
+}
+
+#[test]
 fn what_is_done_in_another_bucket_or_clone_does_not_reach_the_packet() {
     let r =
         rig(vec![Action::Clone(vec![encap(NSH), encap(ETHERNET), output(2)]), set(Mf::EthDst, 5), output(2)]);
