@@ -35,8 +35,8 @@ use base::slots::SlotTable;
 use base::{PortNo, Version};
 pub use config::CacheConfig;
 use entry::{
-    Arena, Bodies, Decision, Entry, EntryKey, PLAIN, ShortVersion, Verdict, further_blocks, verdict_of,
-    wide_of,
+    Arena, Bodies, Decision, Entry, EntryKey, PLAIN, ShortVersion, Verdict, WideKey, further_blocks,
+    verdict_of, wide_of,
 };
 use flow::extract::{PLAIN_ORIGIN_SHIFT, PlainKey};
 use flow::{Block, Depth, Key, Mask};
@@ -473,7 +473,8 @@ impl FlowCache {
     fn insert_mega(&mut self, input: InputIdx, key: &Key, mask: u16, from: &FlowRef) -> Option<u32> {
         let m = &self.masks[usize::from(mask)];
         let present = m.present;
-        let further = self.arena.store(&wide_of(&key.masked(&m.mask), present))?;
+        let wide = if present & !1 == 0 { WideKey::new() } else { wide_of(&key.masked(&m.mask), present) };
+        let further = self.arena.store(&wide)?;
         let idx = self.take(Which::Mega)?;
         let m = &mut self.masks[usize::from(mask)];
         m.flows += 1;

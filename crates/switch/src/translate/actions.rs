@@ -391,6 +391,13 @@ impl<'a, S: Sink> Xlate<'a, S> {
         self.set_actset_output(port.unwrap_or(OfPort::UNSET));
     }
 
+    /// No packet comes with an action set, so this needs no bit of the flow's mask. Not in `new`,
+    /// which then makes all this where it stays.
+    #[inline(always)]
+    pub(super) fn without_action_set(&mut self) {
+        self.key.set(FieldId::ActsetOutput, OfPort::UNSET.0.into());
+    }
+
     /// Where the action set would send the packet.
     pub(super) fn set_actset_output(&mut self, port: OfPort) {
         self.write_field(FieldId::ActsetOutput, port.0.into());

@@ -378,6 +378,7 @@ pub(crate) fn thaw<S: Sink>(
         return;
     };
     let mut x = Xlate::new(at, bridge, key, out, trace);
+    x.without_action_set();
     for b in [B_REGS, B_PIPELINE, B_TUNNEL].into_iter().chain(B_TUN_META..BLOCKS) {
         if x.key.has(b) || state.fields.iter().any(|f| usize::from(f.0) == b) || b <= B_PIPELINE {
             for w in 0..8 {
@@ -407,6 +408,7 @@ pub(crate) fn resume<'a>(
     let Some(bridge) = at.topology().bridge(bridge) else { return false };
     let mut quiet = Quiet;
     let mut x = Xlate::new(at, bridge, key, out, &mut quiet);
+    x.without_action_set();
     x.go_on(rest);
     x.finish();
     true

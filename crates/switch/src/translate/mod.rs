@@ -203,6 +203,7 @@ pub(crate) struct Xlate<'a, S: Sink> {
 }
 
 impl<'a, S: Sink> Xlate<'a, S> {
+    #[inline(always)]
     fn new(
         at: Snapshot<'a>,
         bridge: &'a Bridge,
@@ -210,7 +211,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
         out: &'a mut Translation<Effect>,
         trace: &'a mut S,
     ) -> Xlate<'a, S> {
-        let mut x = Xlate {
+        Xlate {
             key: key.clone(),
             base: key.clone(),
             switch: at.switch,
@@ -257,10 +258,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
             is_tracked: false,
             is_tracked_below: false,
             pausing: None,
-        };
-        // No packet comes with an action set, so this needs no bit of the flow's mask.
-        x.key.set(FieldId::ActsetOutput, OfPort::UNSET.0.into());
-        x
+        }
     }
 
     /// These bits decided something.
@@ -563,14 +561,14 @@ impl<'a, S: Sink> Xlate<'a, S> {
     }
 
     /// Ends the translation: drops with a reason what is output nowhere.
-    fn finish(self) {
+    fn finish(&mut self) {
         self.trace.end(&self.key);
         self.out.mask.set(FieldId::ActsetOutput, 0);
         if let Some(reason) = self.error {
             self.trace.failed(self.failure);
             self.out.actions.clear();
             self.out.effects.clear();
-            self.out.effects.extend(self.failed_key.map(Effect::Failed));
+            self.out.effects.extend(self.failed_key.take().map(Effect::Failed));
             self.out.actions.push(DpAction::Drop(reason));
             return;
         }
@@ -642,6 +640,7 @@ pub(crate) fn packet<S: Sink>(at: Snapshot<'_>, key: &Key, out: &mut Translation
         return;
     };
     let mut x = Xlate::new(at, bridge, key, out, trace);
+    x.without_action_set();
     // The number in the key is as old as the extraction; the translation is of this version.
     for key in [&mut x.key, &mut x.base] {
         key.set(FieldId::InPort, port.spec.of_port.0.into());
@@ -668,6 +667,7 @@ pub(crate) fn packet_in_bridge<S: Sink>(
         return;
     };
     let mut x = Xlate::new(at, bridge, key, out, trace);
+    x.without_action_set();
     x.trace.bridge(&bridge.config.name);
     x.pipeline();
     x.finish();
@@ -689,6 +689,7 @@ pub(crate) fn packet_out<S: Sink>(
         return;
     };
     let mut x = Xlate::new(at, bridge, key, out, trace);
+    x.without_action_set();
     x.trace.bridge(&bridge.config.name);
     x.controller_reason = PacketInReason::PacketOut;
     x.actions(actions);
