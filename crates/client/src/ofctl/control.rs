@@ -210,7 +210,9 @@ impl Control {
 /// A message's text, whichever version it is of.
 fn text_of(bytes: &[u8], client: &Client, verbosity: u8) -> String {
     let version = bytes.first().and_then(|&n| Version::from_wire(n)).unwrap_or(client.version());
-    match Codec::new(version).decode(bytes) {
+    // Which flow-mods of OpenFlow 1.0 say a table is not known; in those that do not, it reads as 0.
+    let codec = Codec { flow_mod_table_id: true, ..Codec::new(version) };
+    match codec.decode(bytes) {
         Ok((xid, message)) => {
             let style =
                 openflow::text::MessageStyle { version, ..client.style(PortNames::none(), verbosity) };
