@@ -1,10 +1,11 @@
 //! `crosspoint ofctl`: `ovs-ofctl`'s job, with its commands, options, texts and exit codes.
 //!
 //! One file each for the connection (`client`), flows (`flows`), tunnel options (`options`), what compares
-//! sets of flows (`replace`), ports and the switch (`ports`), and what goes on until it is interrupted
-//! (`watch`).
+//! sets of flows (`replace`), ports and the switch (`ports`), captures (`capture`), and what goes on until it
+//! is interrupted (`watch`).
 
 mod arguments;
+mod capture;
 mod client;
 mod control;
 mod flows;
@@ -228,6 +229,7 @@ const TABLE: &[Row] = &[
     ("parse-key-value", 1, usize::MAX, offline::parse_key_value, "TEXT...", "print the pairs that a text consists of"),
     ("ofp-print", 1, 2, offline::ofp_print, "HEX|- [VERBOSITY]", "print a message in hexadecimal"),
     ("ofp-parse", 1, 1, offline::ofp_parse, "FILE", "print the messages of a file (- for standard input)"),
+    ("ofp-parse-pcap", 1, usize::MAX, capture::ofp_parse_pcap, "FILE [PORT...]", "print the messages of connections in a capture file, on TCP ports 6633 and 6653 or others"),
     ("print-error", 1, 1, offline::print_error, "ERROR", "print the numbers of an error in each version"),
     ("encode-error-reply", 2, 2, offline::encode_error_reply, "ERROR HEX", "print the error message in answer to a request"),
     ("encode-hello", 1, 1, offline::encode_hello, "BITMAP", "print the hello that offers the versions of a bitmap"),
@@ -273,6 +275,10 @@ fn dispatch(options: &Options) -> Result<ExitCode, Failure> {
     }
     if name == "list-commands" {
         show(&list_commands(TABLE.iter().map(|row| (row.0, row.4))));
+        return Ok(ExitCode::SUCCESS);
+    }
+    if name == "help" {
+        show(&manual().help(program::name()));
         return Ok(ExitCode::SUCCESS);
     }
     let Some((_, least, most, command, ..)) = TABLE.iter().find(|row| row.0 == name) else {

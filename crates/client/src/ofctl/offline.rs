@@ -61,7 +61,7 @@ pub fn ofp_print(options: &Options) -> Result<ExitCode, Failure> {
 }
 
 /// The bytes of a file; `-` is standard input.
-fn bytes_of(name: &str) -> Result<Vec<u8>, Failure> {
+pub(super) fn bytes_of(name: &str) -> Result<Vec<u8>, Failure> {
     let mut bytes = Vec::new();
     let result = match name {
         "-" => std::io::stdin().read_to_end(&mut bytes),
