@@ -1,8 +1,8 @@
 //! `ofp-parse-pcap`: the OpenFlow messages of a capture file.
 //!
-//! Each direction of a TCP connection over IPv4 is put together in the order of its sequence numbers. A capture
-//! has no way to ask for what it lacks: a segment that repeats bytes, or comes after a gap, is left out and
-//! counted, and a warning says how many were.
+//! Each direction of a TCP connection over IPv4 is put together in the order of its sequence numbers. Nothing
+//! can be sent again: a segment that repeats bytes, or comes after a gap, is left out and counted, and a
+//! warning says how many were.
 
 use super::Options;
 use super::client::{Failure, fail};
@@ -78,7 +78,7 @@ pub fn ofp_parse_pcap(options: &Options) -> Result<ExitCode, Failure> {
                 print!("{} ", time_of_day(record.time_ns));
             }
             println!("{}.{} > {}.{}:", source.0, source.1, destination.0, destination.1);
-            print!("{}", bytes_text(message, PortNames::none(), options.more()));
+            print!("{}", bytes_text(message, PortNames::none(), options.args.more));
         });
     }
     if streams.left_out > 0 {
