@@ -280,8 +280,8 @@ pub fn sort_flows(
                 return order;
             }
         }
-        // As tables are searched: what matters more comes first.
-        b.info.priority.cmp(&a.info.priority)
+        // As tables are searched: what matters more comes first. Without a criterion flows stay as they came.
+        if criteria.is_empty() { Ordering::Equal } else { b.info.priority.cmp(&a.info.priority) }
     };
     flows.sort_by(compare);
     Ok(())

@@ -367,6 +367,11 @@ pub(super) fn rxq_show(vswitch: &Vswitch, name: &str) -> Option<String> {
     Some(text)
 }
 
+/// Whether a datapath made by hand has a port of that name.
+pub(super) fn has_port(vswitch: &Vswitch, port: &str) -> bool {
+    vswitch.hand_datapaths.values().any(|dp| dp.port_named(port).is_some())
+}
+
 /// `netdev-dummy/receive` at a port of a datapath made by hand. `None`: none has the port.
 pub(super) fn receive(vswitch: &mut Vswitch, port: &str, frames: &[Vec<u8>]) -> Option<()> {
     let now_ms = vswitch.now_ms();

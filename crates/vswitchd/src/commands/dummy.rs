@@ -43,6 +43,11 @@ fn dummy<'a>(
 /// `netdev-dummy/receive NAME [--qid N] PACKET... [--len N]`.
 pub fn receive(vswitch: &mut Vswitch, args: &[String]) -> Result<String, String> {
     let own = dummy(vswitch, &args[0]).map(|(record, _)| record.port_no);
+    if let Err(none) = &own
+        && !by_hand::has_port(vswitch, &args[0])
+    {
+        return Err(none.clone());
+    }
     let mut rest = args[1..].iter().peekable();
     let queues = own.as_ref().map_or(1, |port_no| vswitch.dp.rx_workers(*port_no).len());
     let mut queue = 0;

@@ -309,7 +309,9 @@ fn what_happened_is_written_back_before_the_client_is_told_that_it_is_in_force()
     .ok();
     wait_for("capabilities", || {
         let listed = rig.vsctl(&["--columns=capabilities", "list", "Datapath"]).ok();
-        listed.contains("recirc=\"true\"") && listed.contains("ct_state=\"false\"")
+        listed.contains("recirc=\"true\"")
+            && listed.contains("ct_state=\"true\"")
+            && listed.contains("tnl_push_pop=\"false\"")
     });
     rig.appctl(&["netdev-dummy/set-admin-state", "p1", "down"]).ok();
     wait_for("the link to be down", || rig.get("interface", "p1", "link_state") == "down");
@@ -810,19 +812,19 @@ fn a_datapaths_row_says_what_it_can_do() {
     let has =
         |pair: &str| rig.vsctl(&["--bare", "--columns=capabilities", "list", "datapath"]).ok().contains(pair);
     for pair in [
-        "check_pkt_len=false",
+        "check_pkt_len=true",
         "clone=true",
-        "ct_clear=false",
-        "ct_eventmask=false",
-        "ct_label=false",
-        "ct_mark=false",
-        "ct_orig_tuple=false",
-        "ct_orig_tuple6=false",
-        "ct_state=false",
-        "ct_state_nat=false",
-        "ct_timeout=false",
-        "ct_zero_snat=false",
-        "ct_zone=false",
+        "ct_clear=true",
+        "ct_eventmask=true",
+        "ct_label=true",
+        "ct_mark=true",
+        "ct_orig_tuple=true",
+        "ct_orig_tuple6=true",
+        "ct_state=true",
+        "ct_state_nat=true",
+        "ct_timeout=true",
+        "ct_zero_snat=true",
+        "ct_zone=true",
         "explicit_drop_action=true",
         "lb_output_action=false",
         "masked_set_action=true",

@@ -319,8 +319,8 @@ impl World {
             true if chance.one_in(4) => MeterCommand::Delete,
             true => MeterCommand::Modify,
         };
-        // Which packets a meter judges is compared, not how many it drops: that depends on the clock, and on the
-        // order in which a burst's hits and misses come to it.
+        // Which packets a meter judges is compared, not how many it drops: that depends on the clock, and on
+        // the order in which a burst's hits and misses come to it.
         let rate = 1_000_000 + chance.below(100) as u32;
         let band = Band { kind: BandType::Drop, rate, burst_size: 1_000_000 };
         let meter = MeterConfig { meter_id, flags: MeterFlags::PKTPS, bands: vec![band] };
