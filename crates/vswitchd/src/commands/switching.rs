@@ -16,7 +16,7 @@ use transport::clock;
 /// Rules written in one turn: about a millisecond's work.
 const RULES_PER_TURN: usize = 512;
 /// Between two translations that failed, in the log.
-const FAILURE_INTERVAL_MS: u64 = 1_000;
+const FAILURE_INTERVAL_MS: u64 = 60_000;
 /// The priority that is not shown.
 const DEFAULT_PRIORITY: u16 = 32_768;
 
@@ -210,7 +210,8 @@ fn ct_states(args: &[String]) -> Result<(Vec<u32>, Vec<&str>), String> {
 }
 
 impl Vswitch {
-    /// Logs the trace of a packet whose translation failed. One a second is enough to see what is wrong.
+    /// Logs the trace of a packet whose translation failed. One a minute is enough to see what is
+    /// wrong: a trace may have thousands of lines, and who sends packets shall not fill the disk.
     pub(crate) fn tell_failed(&mut self, key: &Key) {
         let now_ms = self.now_ms();
         if self.schedule.failure_told_ms.is_some_and(|told| now_ms < told + FAILURE_INTERVAL_MS) {
@@ -224,9 +225,12 @@ impl Vswitch {
         let texts = switch::trace::Texts { ports: PortNames::none(), actions: &actions };
         let text = switch::trace::trace(&self.switch, start, &[], texts, &reader).0;
         let text = text.trim_end();
+        // The trace says why where it happened.
+        let why = text.lines().find_map(|line| line.trim().strip_prefix(">>>> ")?.strip_suffix(" <<<<"));
         tracing::warn!(
             target: "ofproto_dpif_upcall", has_lines = true,
-            "a packet's translation failed; of further ones, one a second is logged:\n{text}"
+            "a packet's translation failed ({}); of further ones, one a minute is logged:\n{text}",
+            why.unwrap_or("its trace says why")
         );
     }
 
