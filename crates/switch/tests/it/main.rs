@@ -6,4 +6,8 @@ mod eviction;
 mod forwarding;
 mod groups;
 mod learning;
+mod normal;
+mod options;
 mod oracles;
+mod rig;
+mod rules;
