@@ -16,7 +16,7 @@ use datapath::watch::{Marks, Sight, Sort, Watch};
 use datapath::{Pipeline, PortView, Translation};
 use flow::{Action, Depth, Key};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// What a translation wants written down.
@@ -81,6 +81,8 @@ pub struct Switch {
     pub(crate) log: Arc<ChangeLog>,
     pub(crate) frozen: RcuCell<Generations>,
     pub(crate) by_hand: by_hand::Shared,
+    /// Whether the next translation that fails is told ([`Effect::Failed`]).
+    tells_failure: AtomicBool,
     /// What workers read of each port that they or the control side have asked about. They do not lock it.
     ports: Mutex<BTreeMap<PortNo, Arc<PortView>>>,
 }
@@ -93,11 +95,24 @@ impl Switch {
             log: Arc::new(ChangeLog::new(domain.clone(), secret)),
             frozen: RcuCell::new(domain.clone(), Generations::default()),
             by_hand: by_hand::Shared::new(domain.clone()),
+            tells_failure: AtomicBool::new(true),
             ports: Mutex::default(),
             version: AtomicU64::new(1),
             domain,
             secret,
         }
+    }
+
+    /// Has the next translation that fails be told by [`Effect::Failed`]. One is, and then none until this is
+    /// called again: packets that fail shall fill neither the ring of effects nor a log.
+    pub fn ask_for_failure(&self) {
+        self.tells_failure.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a translation that failed is the one to be told.
+    #[cold]
+    pub(crate) fn takes_failure(&self) -> bool {
+        self.tells_failure.load(Ordering::Relaxed) && self.tells_failure.swap(false, Ordering::Relaxed)
     }
 
     /// The domain whose readers may ask.

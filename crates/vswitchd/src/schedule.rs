@@ -41,6 +41,7 @@ impl Vswitch {
         self.fold_on_schedule(now_ms);
         let left = self.control.tick(now_ms);
         self.finish_workers();
+        self.ask_for_failures(now_ms);
         self.watch_ports();
         self.tick_controllers(transport::clock::now());
         self.look_after_queues(now_ms);

@@ -554,7 +554,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
 
     /// Ends the translation of a packet that came in with this key.
     fn finish_of(mut self, key: &Key) {
-        if self.error.is_some() {
+        if self.error.is_some() && S::LEARNS && self.switch.takes_failure() {
             self.failed_key = Some(Box::new(key.clone()));
         }
         self.finish();

@@ -43,6 +43,7 @@ fn a_loop_of_resubmits_ends_with_its_own_drop_reason() {
     let t = r.translate(&packet(101));
     assert_eq!(t.actions, [DpAction::Drop(DropReason::ResubmitDepth)]);
     assert_eq!(t.effects, [Effect::Failed(Box::new(packet(101)))], "the operator is told of the packet");
+    assert_eq!(r.translate(&packet(101)).effects, [], "and of no other until the control thread asks");
     // Exponentially many, none deep.
     for table in 1..20 {
         r.add(table, 1, Match::any(), vec![again(table + 1), again(table + 1)]);

@@ -210,8 +210,15 @@ fn ct_states(args: &[String]) -> Result<(Vec<u32>, Vec<&str>), String> {
 }
 
 impl Vswitch {
-    /// Logs the trace of a packet whose translation failed. One a minute is enough to see what is
-    /// wrong: a trace may have thousands of lines, and who sends packets shall not fill the disk.
+    /// Has workers tell of the next translation that fails, unless one was logged a moment ago.
+    pub(crate) fn ask_for_failures(&self, now_ms: u64) {
+        if !self.schedule.failure_told_ms.is_some_and(|told| now_ms < told + FAILURE_INTERVAL_MS) {
+            self.switch.ask_for_failure();
+        }
+    }
+
+    /// Logs the trace of a packet whose translation failed. One a minute is enough to see what is wrong: a
+    /// trace may have thousands of lines, and who sends packets shall not fill the disk.
     pub(crate) fn tell_failed(&mut self, key: &Key) {
         let now_ms = self.now_ms();
         if self.schedule.failure_told_ms.is_some_and(|told| now_ms < told + FAILURE_INTERVAL_MS) {
