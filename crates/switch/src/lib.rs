@@ -13,6 +13,7 @@ mod bridge_idx;
 pub mod by_hand;
 pub mod changelog;
 pub mod control;
+pub mod features;
 mod group;
 mod mac;
 mod meter;

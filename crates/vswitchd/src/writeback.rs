@@ -19,6 +19,7 @@ use packet::LinkState;
 use std::collections::BTreeMap;
 use std::path::Path;
 use switch::PortKind;
+use switch::features::FEATURES;
 
 /// Which part is written.
 #[derive(Clone, Copy, Debug)]
@@ -306,35 +307,9 @@ fn write_datapaths(rows: &Rows, root: &RowRef<'_>, txn: &mut Transaction) {
     for uuid in named.filter_map(|a| a.as_uuid()) {
         if rows.get("Datapath", uuid).is_some() {
             let mut cells = Cells::of(txn, "Datapath", uuid);
-            cells.set("capabilities", texts(CAPABILITIES));
+            let all: Vec<(&str, String)> =
+                FEATURES.iter().map(|(name, _, value)| (*name, value.text("true", "false"))).collect();
+            cells.set("capabilities", texts(&all));
         }
     }
 }
-
-/// The datapath's features, by the names of the `Datapath` table.
-const CAPABILITIES: &[(&str, &str)] = &[
-    ("check_pkt_len", "true"),
-    ("clone", "true"),
-    ("ct_clear", "true"),
-    ("ct_eventmask", "true"),
-    ("ct_label", "true"),
-    ("ct_mark", "true"),
-    ("ct_orig_tuple", "true"),
-    ("ct_orig_tuple6", "true"),
-    ("ct_state", "true"),
-    ("ct_state_nat", "true"),
-    ("ct_timeout", "true"),
-    ("ct_zero_snat", "true"),
-    ("ct_zone", "true"),
-    ("explicit_drop_action", "true"),
-    ("lb_output_action", "false"),
-    ("masked_set_action", "true"),
-    ("max_hash_alg", "0"),
-    ("max_vlan_headers", "2"),
-    ("nd_ext", "true"),
-    ("recirc", "true"),
-    ("sample_nesting", "10"),
-    ("tnl_push_pop", "false"),
-    ("trunc", "true"),
-    ("ufid", "true"),
-];

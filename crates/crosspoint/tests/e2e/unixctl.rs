@@ -701,7 +701,7 @@ fn upcall_commands_limit_flows_and_say_what_cannot_be_switched() {
     assert!((32..=64).contains(&count), "{count}");
     // What cannot be switched says so, and why.
     let (text, code) = ours.appctl(&["upcall/enable-ufid"]);
-    assert!(code == Some(2) && text.contains("no UFIDs"), "{text}");
+    assert!(code == Some(2) && text.contains("-m shows UFIDs"), "{text}");
     assert!(shown(&ours).contains("ufid enabled : false"));
 }
 

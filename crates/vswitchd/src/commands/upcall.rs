@@ -54,7 +54,7 @@ pub(super) fn set_by_hand(vswitch: &mut Vswitch, change: impl FnOnce(&mut ByHand
 }
 
 pub fn enable_ufid(_: &mut Vswitch, _: &[String]) -> Answer {
-    Err("flows have no UFIDs here: each worker's are dumped by their keys".into())
+    Err("dumps always have the keys of flows; -m shows UFIDs beside them".into())
 }
 
 /// They are never used, so this is true at once.
