@@ -1,4 +1,4 @@
-//! What the clients of a database read: command lines of `vsctl`, and what a server sends to a replica.
+//! What clients read: command lines of `vsctl`, what a server sends to a replica, captures of OpenFlow.
 
 use client::ctl::table::{Format, Printer, Style};
 use client::vsctl::commands::{self, Output, Settings, Stop};
@@ -129,4 +129,19 @@ fn connect(replica: &mut Replica, schema: &Schema) {
     }
     let id = asked.expect("a replica asks for the schema first");
     replica.handle(Message::reply(&schema.to_json(), id)).expect("the schema is a good one");
+}
+
+/// A capture file: every message that is put together from it is whole, and prints.
+pub fn ofctl_capture(input: &[u8]) {
+    let mut messages = 0;
+    let shown = client::ofctl::capture::each_message(input, &[6633, 6653], |heard| {
+        let length = openflow::Header::parse(heard.message).expect("a header at least").length;
+        assert_eq!(usize::from(length), heard.message.len());
+        assert!(!openflow::text::bytes_text(heard.message, openflow::text::PortNames::none(), 0).is_empty());
+        messages += 1;
+    });
+    match shown {
+        Ok(left_out) => assert!(left_out + messages <= input.len() as u64),
+        Err(why) => assert!(!why.is_empty() && messages == 0),
+    }
 }

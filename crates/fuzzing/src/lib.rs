@@ -34,6 +34,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "conntrack_helper", run: conntrack::conntrack_helper },
     Target { name: "conntrack_packets", run: conntrack::conntrack_packets },
     Target { name: "flow_extract", run: flow::flow_extract },
+    Target { name: "ofctl_capture", run: clients::ofctl_capture },
     Target { name: "openflow_connection", run: openflow::openflow_connection },
     Target { name: "openflow_message", run: openflow::openflow_message },
     Target { name: "openflow_text", run: openflow::openflow_text },

@@ -47,7 +47,7 @@ struct Stream {
     waiting: Vec<u8>,
 }
 
-pub fn ofp_parse_pcap(options: &Options) -> Result<ExitCode, Failure> {
+pub(super) fn ofp_parse_pcap(options: &Options) -> Result<ExitCode, Failure> {
     let path = options.word(1).unwrap_or("-");
     let mut ports = Vec::new();
     for word in options.args.words.iter().skip(2) {
@@ -60,35 +60,55 @@ pub fn ofp_parse_pcap(options: &Options) -> Result<ExitCode, Failure> {
         ports.extend(PORTS);
     }
     let bytes = bytes_of(path)?;
-    let records = ports::pcap::file::parse(&bytes).map_err(|why| Failure(format!("{path}: {why}")))?;
-    let mut streams = Streams::default();
     let mut is_first = true;
-    for record in &records {
-        let Some(segment) = segment(record.frame) else { continue };
-        let Direction { source, destination } = segment.direction;
-        if !ports.contains(&source.1) && !ports.contains(&destination.1) {
-            continue;
+    let left_out = each_message(&bytes, &ports, |heard| {
+        if !is_first {
+            println!();
         }
-        streams.receive(&segment, |message| {
-            if !is_first {
-                println!();
-            }
-            is_first = false;
-            if options.args.timestamp {
-                print!("{} ", time_of_day(record.time_ns));
-            }
-            println!("{}.{} > {}.{}:", source.0, source.1, destination.0, destination.1);
-            print!("{}", bytes_text(message, PortNames::none(), options.args.more));
-        });
-    }
-    if streams.left_out > 0 {
+        is_first = false;
+        if options.args.timestamp {
+            print!("{} ", time_of_day(heard.time_ns));
+        }
+        let (source, destination) = (heard.source, heard.destination);
+        println!("{}.{} > {}.{}:", source.0, source.1, destination.0, destination.1);
+        print!("{}", bytes_text(heard.message, PortNames::none(), options.args.more));
+    });
+    let left_out = left_out.map_err(|why| Failure(format!("{path}: {why}")))?;
+    if left_out > 0 {
         tracing::warn!(
             target: "ofctl",
-            "{path}: left out {} segments that repeat bytes, come after a gap or hold no OpenFlow",
-            streams.left_out
+            "{path}: left out {left_out} segments that repeat bytes, come after a gap or hold no OpenFlow"
         );
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// A message of a capture.
+pub struct Heard<'a> {
+    /// When its last byte was captured, in nanoseconds since the epoch.
+    pub time_ns: u64,
+    /// Who said it: address and TCP port.
+    pub source: (Ipv4Addr, u16),
+    /// To whom.
+    pub destination: (Ipv4Addr, u16),
+    /// All of it.
+    pub message: &'a [u8],
+}
+
+/// Shows every message in a capture file that comes from or goes to one of these TCP ports. How many segments
+/// could not be used; `Err` says what is wrong with the file.
+pub fn each_message(capture: &[u8], ports: &[u16], mut show: impl FnMut(Heard<'_>)) -> Result<u64, String> {
+    let records = ports::pcap::file::parse(capture).map_err(|why| why.to_string())?;
+    let mut streams = Streams::default();
+    for record in &records {
+        let Some(segment) = segment(record.frame) else { continue };
+        let Direction { source, destination } = segment.direction;
+        if ports.contains(&source.1) || ports.contains(&destination.1) {
+            let time_ns = record.time_ns;
+            streams.receive(&segment, |message| show(Heard { time_ns, source, destination, message }));
+        }
+    }
+    Ok(streams.left_out)
 }
 
 /// Directions of connections, and what could not be used of them.

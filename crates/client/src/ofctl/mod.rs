@@ -5,7 +5,7 @@
 //! is interrupted (`watch`).
 
 mod arguments;
-mod capture;
+pub mod capture;
 mod client;
 mod control;
 mod flows;
