@@ -205,34 +205,51 @@ impl Fragments {
 
     /// Datagrams that wait for more of their fragments, as Open vSwitch shows them.
     pub fn waiting(&self) -> Vec<String> {
+        struct Waiting {
+            key: Key,
+            protocol: u8,
+            count: u32,
+            has_first: bool,
+            has_last: bool,
+        }
+        // Workers wait for the lock: what is under it is a copy, and nothing else.
         let held = self.lock();
         let next = |idx: u32| held.datagrams.get(idx as usize);
-        std::iter::successors(next(held.oldest), |datagram| next(datagram.newer))
-            .map(|datagram| {
-                let Key { src, dst, id, is_ipv6, zone, recirc_id, .. } = datagram.key;
-                let address = |address: u128| match is_ipv6 {
-                    true => Ipv6Addr::from_bits(address).to_string(),
-                    false => Ipv4Addr::from_bits(address as u32).to_string(),
-                };
-                let first = held.pieces.get(datagram.first as usize).and_then(Option::as_ref);
-                let state = match (first.is_some_and(|piece| piece.start == 0), datagram.total.is_some()) {
-                    (true, true) => "first/last frag",
-                    (true, false) => "first frag",
-                    (false, true) => "last frag",
-                    (false, false) => "other frag",
-                };
-                let protocol =
-                    if is_ipv6 { first.map_or(0, |p| p.layers.protocol) } else { datagram.key.protocol };
-                format!(
-                    "(src={},dst={},recirc_id={recirc_id},ip_id={id},dl_type={:#x},zone={zone},\
-                     nw_proto={protocol},num_fragments={},state={state})",
-                    address(src),
-                    address(dst),
-                    if is_ipv6 { 0x86dd } else { 0x800 },
-                    datagram.count,
-                )
+        let datagrams = std::iter::successors(next(held.oldest), |datagram| next(datagram.newer));
+        let all: Vec<Waiting> = datagrams
+            .map(|Datagram { key, first, count, total, .. }| {
+                let first = held.pieces.get(*first as usize).and_then(Option::as_ref);
+                Waiting {
+                    key: *key,
+                    protocol: if key.is_ipv6 { first.map_or(0, |p| p.layers.protocol) } else { key.protocol },
+                    count: *count,
+                    has_first: first.is_some_and(|piece| piece.start == 0),
+                    has_last: total.is_some(),
+                }
             })
-            .collect()
+            .collect();
+        drop(held);
+        let text = |Waiting { key, protocol, count, has_first, has_last }: &Waiting| {
+            let Key { src, dst, id, is_ipv6, zone, recirc_id, .. } = key;
+            let address = |address: u128| match is_ipv6 {
+                true => Ipv6Addr::from_bits(address).to_string(),
+                false => Ipv4Addr::from_bits(address as u32).to_string(),
+            };
+            let state = match (has_first, has_last) {
+                (true, true) => "first/last frag",
+                (true, false) => "first frag",
+                (false, true) => "last frag",
+                (false, false) => "other frag",
+            };
+            format!(
+                "(src={},dst={},recirc_id={recirc_id},ip_id={id},dl_type={:#x},zone={zone},\
+                 nw_proto={protocol},num_fragments={count},state={state})",
+                address(*src),
+                address(*dst),
+                if *is_ipv6 { 0x86dd } else { 0x800 },
+            )
+        };
+        all.iter().map(text).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, Held> {
