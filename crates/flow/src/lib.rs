@@ -5,6 +5,7 @@
 
 pub mod action;
 pub mod classifier;
+mod ct_tuple;
 pub mod depth;
 pub mod extract;
 pub mod field;
@@ -16,6 +17,7 @@ pub mod options;
 
 pub use action::Action;
 pub use classifier::{Classifier, RuleRef};
+pub use ct_tuple::{CtTuple, CtTuples};
 pub use depth::Depth;
 pub use extract::{Ingress, extract, extract_keeping_metadata, extract_without_link};
 pub use field::FieldId;

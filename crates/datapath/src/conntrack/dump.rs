@@ -7,6 +7,7 @@ use super::entry::Traits;
 use super::tcp::Peers;
 use super::tuple::{TCP, Tuple};
 use super::{Helper, SHARDS, Tracker};
+use flow::{CtTuple, CtTuples};
 
 /// A connection as it is at one moment.
 #[derive(Clone, Debug)]
@@ -31,65 +32,27 @@ pub struct Filter {
     /// Value and mask.
     pub mark: Option<(u32, u32)>,
     pub label: Option<(u128, u128)>,
-    pub tuples: Option<Partial>,
+    pub tuples: Option<CtTuples>,
 }
 
-/// What is said of both tuples of a connection.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Partial {
-    pub is_ipv6: Option<bool>,
-    pub protocol: Option<u8>,
-    pub original: PartialTuple,
-    pub reply: PartialTuple,
+/// Whether a connection is one of those that are meant.
+fn matches(meant: &CtTuples, c: &Connection) -> bool {
+    meant.is_ipv6.is_none_or(|is_ipv6| is_ipv6 == c.original.is_ipv6)
+        && meant.protocol.is_none_or(|protocol| protocol == c.original.protocol)
+        && one_matches(&meant.original, &c.original)
+        && one_matches(&meant.reply, &c.reply)
 }
 
-/// What is said of one tuple.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct PartialTuple {
-    pub src: Option<u128>,
-    pub dst: Option<u128>,
-    pub src_port: Option<u16>,
-    pub dst_port: Option<u16>,
-    pub icmp_id: Option<u16>,
-    pub icmp_type: Option<u8>,
-    pub icmp_code: Option<u8>,
-}
-
-impl Partial {
-    /// Whether it says all of one original tuple and nothing else.
-    pub fn whole_original(&self) -> bool {
-        let PartialTuple { src, dst, src_port, dst_port, icmp_id, icmp_type, .. } = self.original;
-        let has_rest = match self.protocol {
-            Some(1 | 58) => icmp_id.is_some() && icmp_type.is_some(),
-            _ => src_port.is_some() && dst_port.is_some(),
-        };
-        self.protocol.is_some()
-            && src.is_some()
-            && dst.is_some()
-            && has_rest
-            && self.reply == PartialTuple::default()
-    }
-
-    fn matches(&self, c: &Connection) -> bool {
-        self.is_ipv6.is_none_or(|is_ipv6| is_ipv6 == c.original.is_ipv6)
-            && self.protocol.is_none_or(|protocol| protocol == c.original.protocol)
-            && self.original.matches(&c.original)
-            && self.reply.matches(&c.reply)
-    }
-}
-
-impl PartialTuple {
-    fn matches(&self, t: &Tuple) -> bool {
-        let [kind, code] = t.dst_port.to_be_bytes();
-        let (is_icmp, ports) = (t.is_icmp(), (t.src_port, t.dst_port));
-        self.src.is_none_or(|src| src == t.src)
-            && self.dst.is_none_or(|dst| dst == t.dst)
-            && self.src_port.is_none_or(|port| !is_icmp && port == ports.0)
-            && self.dst_port.is_none_or(|port| !is_icmp && port == ports.1)
-            && self.icmp_id.is_none_or(|id| is_icmp && id == t.src_port)
-            && self.icmp_type.is_none_or(|wanted| is_icmp && wanted == kind)
-            && self.icmp_code.is_none_or(|wanted| is_icmp && wanted == code)
-    }
+fn one_matches(meant: &CtTuple, t: &Tuple) -> bool {
+    let [kind, code] = t.dst_port.to_be_bytes();
+    let (is_icmp, ports) = (t.is_icmp(), (t.src_port, t.dst_port));
+    meant.src.is_none_or(|src| src == t.src)
+        && meant.dst.is_none_or(|dst| dst == t.dst)
+        && meant.src_port.is_none_or(|port| !is_icmp && port == ports.0)
+        && meant.dst_port.is_none_or(|port| !is_icmp && port == ports.1)
+        && meant.icmp_id.is_none_or(|id| is_icmp && id == t.src_port)
+        && meant.icmp_type.is_none_or(|wanted| is_icmp && wanted == kind)
+        && meant.icmp_code.is_none_or(|wanted| is_icmp && wanted == code)
 }
 
 impl Filter {
@@ -97,7 +60,7 @@ impl Filter {
         self.zone.is_none_or(|zone| zone == c.zone)
             && self.mark.is_none_or(|(value, mask)| (c.mark ^ value) & mask == 0)
             && self.label.is_none_or(|(value, mask)| (c.label ^ value) & mask == 0)
-            && self.tuples.is_none_or(|tuples| tuples.matches(c))
+            && self.tuples.is_none_or(|tuples| matches(&tuples, c))
     }
 }
 

@@ -4,7 +4,8 @@
 use super::bytes::{Put, Reader};
 use super::group::{read_property, write_property};
 use crate::error::ErrorKind::{self, *};
-use crate::message::{CtFlush, CtTuple};
+use crate::message::CtFlush;
+use flow::{CtTuple, CtTuples};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 const ORIGINAL: u16 = 0;
@@ -21,14 +22,14 @@ const ICMP_CODE: u16 = 6;
 const NESTED_PADDING: usize = 4;
 
 pub(super) fn read(r: &mut Reader) -> Result<CtFlush, ErrorKind> {
-    let mut flush =
-        CtFlush { protocol: Some(r.u8()?).filter(|protocol| *protocol != 0), ..CtFlush::default() };
+    let protocol = Some(r.u8()?).filter(|protocol| *protocol != 0);
+    let mut flush = CtFlush { zone: None, tuples: CtTuples { protocol, ..CtTuples::default() } };
     r.zeros(7, NXBRC_MUST_BE_ZERO)?;
     while !r.is_empty() {
         let (kind, mut body) = read_property(r)?;
         match kind {
-            ORIGINAL => flush.original = read_tuple(&mut body, &mut flush.is_ipv6)?,
-            REPLY => flush.reply = read_tuple(&mut body, &mut flush.is_ipv6)?,
+            ORIGINAL => flush.tuples.original = read_tuple(&mut body, &mut flush.tuples.is_ipv6)?,
+            REPLY => flush.tuples.reply = read_tuple(&mut body, &mut flush.tuples.is_ipv6)?,
             ZONE => flush.zone = Some(body.u16()?),
             _ => return Err(OFPBPC_BAD_TYPE),
         }
@@ -70,14 +71,14 @@ fn read_address(r: &mut Reader, is_ipv6: &mut Option<bool>) -> Result<Option<u12
 }
 
 pub(super) fn write(out: &mut Vec<u8>, flush: &CtFlush) {
-    out.u8(flush.protocol.unwrap_or(0));
+    out.u8(flush.tuples.protocol.unwrap_or(0));
     out.zeros(7);
     if let Some(zone) = flush.zone {
         write_property(out, ZONE, |out| out.u16(zone));
     }
-    for (kind, tuple) in [(ORIGINAL, &flush.original), (REPLY, &flush.reply)] {
+    for (kind, tuple) in [(ORIGINAL, &flush.tuples.original), (REPLY, &flush.tuples.reply)] {
         if *tuple != CtTuple::default() {
-            write_property(out, kind, |out| write_tuple(out, tuple, flush.is_ipv6 == Some(true)));
+            write_property(out, kind, |out| write_tuple(out, tuple, flush.tuples.is_ipv6 == Some(true)));
         }
     }
 }

@@ -1,11 +1,12 @@
 //! Tuples of tracked connections as `ct-flush` and `dpctl/flush-conntrack` take them, and as both are shown.
 
 use super::{KeyValues, put};
-use crate::message::{CtFlush, CtTuple};
+use crate::message::CtFlush;
+use flow::{CtTuple, CtTuples};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// Reads `ct_nw_src=..,ct_tp_dst=..` into one of both tuples. `Err` says what is wrong.
-pub fn parse_ct_tuple(text: &str, into: &mut CtFlush, is_reply: bool) -> Result<(), String> {
+pub fn parse_ct_tuple(text: &str, into: &mut CtTuples, is_reply: bool) -> Result<(), String> {
     for (key, value) in KeyValues::new(text) {
         if value.is_empty() {
             return Err(format!("field {key} missing value"));
@@ -57,20 +58,20 @@ pub fn parse_ct_tuple(text: &str, into: &mut CtFlush, is_reply: bool) -> Result<
 /// `zone=5 'ct_nw_src=10.0.0.1,…' '…'`, as the stock programs show what is to end.
 pub fn ct_flush_text(flush: &CtFlush) -> String {
     let mut out = format!("zone={} '", flush.zone.unwrap_or(0));
-    write_tuple(&mut out, flush, &flush.original);
-    put!(out, ",ct_nw_proto={}' '", flush.protocol.unwrap_or(0));
-    write_tuple(&mut out, flush, &flush.reply);
+    write_tuple(&mut out, &flush.tuples, &flush.tuples.original);
+    put!(out, ",ct_nw_proto={}' '", flush.tuples.protocol.unwrap_or(0));
+    write_tuple(&mut out, &flush.tuples, &flush.tuples.reply);
     out + "'"
 }
 
-fn write_tuple(out: &mut String, flush: &CtFlush, tuple: &CtTuple) {
-    let address = |address: Option<u128>| match (address, flush.is_ipv6) {
+fn write_tuple(out: &mut String, all: &CtTuples, tuple: &CtTuple) {
+    let address = |address: Option<u128>| match (address, all.is_ipv6) {
         (Some(address), Some(false)) => Ipv4Addr::from_bits(address as u32).to_string(),
         (address, _) => Ipv6Addr::from_bits(address.unwrap_or(0)).to_string(),
     };
-    let version = if flush.is_ipv6 == Some(false) { "nw" } else { "ipv6" };
+    let version = if all.is_ipv6 == Some(false) { "nw" } else { "ipv6" };
     put!(out, "ct_{version}_src={},ct_{version}_dst={},", address(tuple.src), address(tuple.dst));
-    if flush.is_icmp() {
+    if all.is_icmp() {
         let CtTuple { icmp_id, icmp_type, icmp_code, .. } = tuple;
         let byte = |byte: &Option<u8>| byte.unwrap_or(0);
         put!(

@@ -3,6 +3,7 @@
 use base::OfPort;
 use flow::action::{PacketInReason, SampleDirection, SubField};
 use flow::{Action, FieldId, Match, Mf};
+use flow::{CtTuple, CtTuples};
 use openflow::message::*;
 use openflow::{Codec, ErrorKind, Message, OfError, ReplyWriter, Unencodable, Version, VersionSet};
 use proptest::prelude::*;
@@ -404,24 +405,28 @@ fn samples() -> Vec<Message> {
         Message::CtFlush(Box::default()),
         Message::CtFlush(Box::new(CtFlush {
             zone: Some(9),
-            protocol: Some(6),
-            is_ipv6: Some(false),
-            original: CtTuple { src: Some(0x0a00_0001), dst_port: Some(80), ..CtTuple::default() },
-            reply: CtTuple { dst: Some(0x0a00_0001), src_port: Some(80), ..CtTuple::default() },
+            tuples: CtTuples {
+                protocol: Some(6),
+                is_ipv6: Some(false),
+                original: CtTuple { src: Some(0x0a00_0001), dst_port: Some(80), ..CtTuple::default() },
+                reply: CtTuple { dst: Some(0x0a00_0001), src_port: Some(80), ..CtTuple::default() },
+            },
         })),
         Message::CtFlush(Box::new(CtFlush {
             zone: None,
-            protocol: Some(58),
-            is_ipv6: Some(true),
-            original: CtTuple {
-                src: Some(0xfd00 << 112 | 1),
-                dst: Some(0xfd00 << 112 | 2),
-                icmp_id: Some(7),
-                icmp_type: Some(128),
-                icmp_code: Some(0),
-                ..CtTuple::default()
+            tuples: CtTuples {
+                protocol: Some(58),
+                is_ipv6: Some(true),
+                original: CtTuple {
+                    src: Some(0xfd00 << 112 | 1),
+                    dst: Some(0xfd00 << 112 | 2),
+                    icmp_id: Some(7),
+                    icmp_type: Some(128),
+                    icmp_code: Some(0),
+                    ..CtTuple::default()
+                },
+                reply: CtTuple::default(),
             },
-            reply: CtTuple::default(),
         })),
         Message::BundleControl(BundleControl {
             bundle_id: 1,

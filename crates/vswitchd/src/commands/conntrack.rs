@@ -169,7 +169,7 @@ pub fn flush(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     }
     for is_reply in [false, true] {
         let Some(word) = words.next() else { break };
-        parse_ct_tuple(word, &mut flush, is_reply).map_err(refused)?;
+        parse_ct_tuple(word, &mut flush.tuples, is_reply).map_err(refused)?;
     }
     if words.next().is_some() {
         return Err(refused("invalid arguments"));
