@@ -141,7 +141,8 @@ async fn serve(config: Config, daemon: &mut Daemon) -> Result<(), StartError> {
     tokio::task::spawn_local(listen_to_workers(shared.clone(), bell));
     tokio::task::spawn_local(tick(shared.clone()));
     if shared.borrow().is_dummy {
-        tokio::task::spawn_local(commands::dummy::log_dumps(shared.clone()));
+        tokio::task::spawn_local(commands::flow_log::log_dumps(shared.clone()));
+        tokio::task::spawn_local(commands::flow_log::watch(shared.clone()));
     }
     tracing::debug!(
         target: "vswitchd",

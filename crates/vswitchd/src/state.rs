@@ -24,7 +24,7 @@ use host::numa::Topology;
 use openflow::message::{PortReason, PortStatus as OfPortStatus};
 use packet::{LinkState, Pool, PoolConfig};
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -113,6 +113,8 @@ pub struct Vswitch {
     pub(crate) begun: Option<Begun>,
     /// Whether there are dummies, and the commands of tests with them (`--enable-dummy`).
     pub(crate) is_dummy: bool,
+    /// Keys of the flows that the log has seen, while new ones are logged.
+    pub(crate) logged_flows: Option<HashSet<String>>,
 }
 
 /// Events of the control thread, for `coverage/show`.
@@ -207,6 +209,7 @@ impl Vswitch {
             ending: None,
             begun: None,
             is_dummy: config.dummy != EnableDummy::No,
+            logged_flows: None,
         };
         Ok(vswitch)
     }

@@ -4,15 +4,17 @@
 //!
 //! Threads: one for each connection and one that listens or connects. They look every [`LOOK`] whether the
 //! port is still there. Workers write without waiting: what a peer does not read lies in a bounded backlog,
-//! and then is dropped.
+//! and then is dropped. Who has connected gets every frame from then on: a worker that sends first admits
+//! those who wait, and needs no thread to have run.
 
 use crate::{PortError, PortSpec};
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -35,14 +37,44 @@ enum Role {
 pub(super) struct End {
     path: PathBuf,
     role: Role,
-    peers: Mutex<Vec<Peer>>,
+    /// Of an end that listens, once it does.
+    listener: OnceLock<UnixListener>,
+    peers: Mutex<Peers>,
     is_unplugged: AtomicBool,
+}
+
+#[derive(Default)]
+struct Peers {
+    all: Vec<Peer>,
+    next_id: u64,
+    /// Admitted, but no thread reads from them yet.
+    unread: Vec<(u64, UnixStream)>,
 }
 
 struct Peer {
     id: u64,
     stream: UnixStream,
     backlog: VecDeque<u8>,
+}
+
+impl Peers {
+    /// Sends to a peer from now on.
+    fn admit(&mut self, stream: UnixStream) -> std::io::Result<()> {
+        stream.set_nonblocking(true)?;
+        self.next_id += 1;
+        self.unread.push((self.next_id, stream.try_clone()?));
+        self.all.push(Peer { id: self.next_id, stream, backlog: VecDeque::new() });
+        Ok(())
+    }
+
+    /// Admits those who have connected.
+    fn admit_waiting(&mut self, listener: &UnixListener) {
+        while self.all.len() < PEERS_MAX
+            && let Ok((stream, _)) = listener.accept()
+        {
+            let _ = self.admit(stream);
+        }
+    }
 }
 
 impl Peer {
@@ -73,14 +105,20 @@ impl End {
         let name =
             target.strip_prefix(prefix).ok_or_else(|| spec.bad(option, format!("expected {prefix}FILE")))?;
         let path = spec.files.path(name).map_err(|why| spec.bad(option, why))?;
-        Ok(Some(Arc::new(End { path, role, peers: Mutex::default(), is_unplugged: AtomicBool::new(false) })))
+        Ok(Some(Arc::new(End {
+            path,
+            role,
+            listener: OnceLock::new(),
+            peers: Mutex::default(),
+            is_unplugged: AtomicBool::new(false),
+        })))
     }
 
     /// See [`packet::DummyControl::is_connected`].
     pub fn is_connected(&self) -> Option<bool> {
         match self.role {
             Role::Listens => None,
-            Role::Connects => Some(!self.peers.lock().expect("no panic while held").is_empty()),
+            Role::Connects => Some(!self.peers().all.is_empty()),
         }
     }
 
@@ -88,7 +126,11 @@ impl End {
     pub fn send(&self, frame: &[u8]) -> bool {
         let mut has_room = true;
         let Ok(len) = u16::try_from(frame.len()) else { return false };
-        self.peers.lock().expect("no panic while held").retain_mut(|peer| {
+        let mut peers = self.peers();
+        if let Some(listener) = self.listener.get() {
+            peers.admit_waiting(listener);
+        }
+        peers.all.retain_mut(|peer| {
             if peer.backlog.len() + 2 + frame.len() > BACKLOG_BYTES_MAX {
                 has_room = false;
             } else {
@@ -104,11 +146,12 @@ impl End {
         !self.is_unplugged.load(Ordering::Acquire)
     }
 
-    /// Exchanges frames with a peer until one of the two goes.
-    fn serve(&self, id: u64, stream: UnixStream, receive: &dyn Fn(&[u8])) -> std::io::Result<()> {
-        stream.set_nonblocking(true)?;
-        let mut reader = stream.try_clone()?;
-        self.peers.lock().expect("no panic while held").push(Peer { id, stream, backlog: VecDeque::new() });
+    fn peers(&self) -> MutexGuard<'_, Peers> {
+        self.peers.lock().expect("no panic while held")
+    }
+
+    /// Takes frames from a peer, and sends it what it left unread, until one of the two goes.
+    fn serve(&self, id: u64, mut reader: UnixStream, receive: &dyn Fn(&[u8])) {
         let mut buffer = vec![0; 1 << 17];
         let mut filled = 0;
         while self.is_plugged() {
@@ -116,12 +159,10 @@ impl End {
                 Ok(0) => break,
                 Ok(n) => filled += n,
                 Err(e) if matches!(e.kind(), ErrorKind::WouldBlock) => {
-                    let mut peers = self.peers.lock().expect("no panic while held");
-                    if !peers.iter_mut().filter(|p| p.id == id).all(Peer::flush) {
+                    if !self.peers().all.iter_mut().filter(|p| p.id == id).all(Peer::flush) {
                         break;
                     }
-                    drop(peers);
-                    wait_readable(&reader);
+                    wait_readable(reader.as_fd(), LOOK);
                 }
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
                 Err(_) => break,
@@ -136,17 +177,15 @@ impl End {
             buffer.copy_within(at..filled, 0);
             filled -= at;
         }
-        self.peers.lock().expect("no panic while held").retain(|p| p.id != id);
-        Ok(())
+        self.peers().all.retain(|p| p.id != id);
     }
 }
 
-/// Waits until there is something to read, but no longer than [`LOOK`].
-fn wait_readable(stream: &UnixStream) {
-    use std::os::fd::AsRawFd;
-    let mut poll = libc::pollfd { fd: stream.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+/// Waits until there is something to read or somebody to accept, but no longer than `limit`.
+fn wait_readable(socket: BorrowedFd<'_>, limit: Duration) {
+    let mut poll = libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     // SAFETY: one initialised pollfd that outlives the call.
-    unsafe { libc::poll(&mut poll, 1, LOOK.as_millis() as i32) };
+    unsafe { libc::poll(&mut poll, 1, limit.as_millis() as i32) };
 }
 
 /// A cable that is plugged in, until it is dropped.
@@ -159,13 +198,14 @@ impl Cable {
     /// Hands frames that come to `receive`.
     pub fn plug(end: Arc<End>, receive: impl Fn(&[u8]) + Send + Sync + 'static) -> Result<Cable, PortError> {
         let receive: Receiver = Arc::new(receive);
-        let listener = match end.role {
-            Role::Listens => Some(listen(&end.path)?),
-            Role::Connects => None,
-        };
+        match end.role {
+            Role::Listens => end.listener.set(listen(&end.path)?).expect("an end is plugged in once"),
+            // Where the other end listens already, no frame must wait for a thread.
+            Role::Connects => try_to_connect(&end),
+        }
         let near = end.clone();
-        let run = move || match listener {
-            Some(listener) => accept(&near, &listener, &receive),
+        let run = move || match near.listener.get() {
+            Some(listener) => accept(&near, listener, &receive),
             None => connect(&near, &receive),
         };
         let thread = std::thread::Builder::new().name("dummy-cable".into()).spawn(run);
@@ -205,28 +245,51 @@ fn listen(path: &PathBuf) -> Result<UnixListener, PortError> {
 
 fn accept(end: &Arc<End>, listener: &UnixListener, receive: &Receiver) {
     let mut threads: Vec<JoinHandle<()>> = Vec::new();
-    let mut next_id = 0;
     while end.is_plugged() {
         threads.retain(|thread| !thread.is_finished());
-        match listener.accept() {
-            Ok((stream, _)) if threads.len() < PEERS_MAX => {
-                next_id += 1;
-                let (end, receive, id) = (end.clone(), receive.clone(), next_id);
-                threads.push(std::thread::spawn(move || drop(end.serve(id, stream, &*receive))));
-            }
-            _ => std::thread::sleep(LOOK),
+        let mut peers = end.peers();
+        peers.admit_waiting(listener);
+        let is_full = peers.all.len() >= PEERS_MAX;
+        for (id, stream) in std::mem::take(&mut peers.unread) {
+            let (end, receive) = (end.clone(), receive.clone());
+            threads.push(std::thread::spawn(move || end.serve(id, stream, &*receive)));
+        }
+        drop(peers);
+        if is_full {
+            // Who waits beyond the limit would keep the listener readable.
+            std::thread::sleep(LOOK);
+        } else {
+            wait_readable(listener.as_fd(), LOOK);
         }
     }
     threads.into_iter().for_each(|thread| drop(thread.join()));
 }
 
 fn connect(end: &End, receive: &Receiver) {
+    // Soon at first: mostly, the other end is a port of the same command.
+    let mut pause = Duration::from_millis(1);
     while end.is_plugged() {
-        if let Ok(stream) = UnixStream::connect(&end.path) {
-            let _ = end.serve(0, stream, &**receive);
+        let unread = end.peers().unread.pop();
+        if let Some((id, stream)) = unread {
+            end.serve(id, stream, &**receive);
         }
         if end.is_plugged() {
-            std::thread::sleep(LOOK);
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(LOOK);
+            try_to_connect(end);
         }
+    }
+}
+
+/// Does not wait for a listener that has as many in its queue as it takes.
+fn try_to_connect(end: &End) {
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let connected = SocketAddrUnix::new(&end.path).and_then(|address| {
+        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        connect(&socket, &address).map(|()| socket)
+    });
+    if let Ok(socket) = connected {
+        let _ = end.peers().admit(UnixStream::from(socket));
     }
 }

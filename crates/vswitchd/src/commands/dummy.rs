@@ -1,17 +1,14 @@
 //! `exit`, and what tests do to a switch: frames in and out of dummy ports, a control thread that hangs.
 
 use super::by_hand;
-use super::datapath::for_all_flows;
+use super::flow_log;
 use super::waits::{counters, wait_for};
 use crate::janitor::Fate;
-use crate::odp::{self, ActionContext};
+use crate::odp;
 use crate::state::Shared;
 use crate::state::{PortRecord, Vswitch};
-use base::{OfPort, PortNo};
-use datapath::DumpedFlow;
-use flow::extract::{Ingress, extract};
-use flow::{Depth, FieldId, Key};
-use std::collections::HashMap;
+use base::PortNo;
+use flow::{FieldId, Key};
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -97,8 +94,8 @@ impl Frames {
     pub async fn run(self, shared: &Shared) -> Result<(), String> {
         let port_no = self.port_no;
         for frame in &self.frames {
-            let misses = misses(&shared.borrow());
-            let before = if logs_flows() { flow_texts(shared).await? } else { HashMap::new() };
+            flow_log::log_new_flows(shared).await?;
+            let misses = flow_log::misses(&shared.borrow());
             let waiting = || {
                 let vswitch = shared.borrow();
                 let control = vswitch.dp.port(port_no).and_then(|p| p.as_dummy())?;
@@ -118,93 +115,13 @@ impl Frames {
             while shared.borrow_mut().handle_events() {}
             shared.borrow_mut().deliver();
             shared.borrow().log_miss(port_no, frame, misses);
-            if logs_flows() {
-                let mut after: Vec<_> = flow_texts(shared).await?.into_iter().collect();
-                after.sort();
-                for (key, actions) in after.into_iter().filter(|(key, _)| !before.contains_key(key)) {
-                    tracing::debug!(target: "dpif_netdev", "flow_add: {key}, actions:{actions}");
-                }
-            }
+            flow_log::log_new_flows(shared).await?;
         }
         Ok(())
     }
 }
 
-/// How often flows are logged where `dpif` logs that much.
-const DUMP_INTERVAL: Duration = Duration::from_millis(500);
-
-/// Logs all flows again and again while `dpif` logs at `dbg`, as the revalidators of Open vSwitch do, whose
-/// tests look for it.
-pub(crate) async fn log_dumps(shared: Shared) {
-    loop {
-        tokio::time::sleep(DUMP_INTERVAL).await;
-        if !tracing::event_enabled!(target: "dpif", tracing::Level::DEBUG) {
-            continue;
-        }
-        counters(&shared).await;
-        let see = |vswitch: &Vswitch, _, flows: &[DumpedFlow]| {
-            for flow in flows {
-                let (ufid, shown) =
-                    (odp::ufid(&flow.key, &flow.mask), odp::flow(&flow.key, &flow.mask, &odp::numbers, true));
-                let (packets, bytes) = flow.since_made();
-                let ago = vswitch.now_ms().saturating_sub(flow.used_ms);
-                let used =
-                    if packets == 0 { "never".into() } else { format!("{}.{:03}s", ago / 1000, ago % 1000) };
-                let actions = odp::actions(&flow.actions, ActionContext::of(&flow.key), &odp::numbers);
-                tracing::debug!(
-                    target: "dpif",
-                    "{}: flow_dump {ufid} {shown}, packets:{packets}, bytes:{bytes}, used:{used}, \
-                     actions:{actions}",
-                    super::datapath::name(vswitch)
-                );
-            }
-        };
-        if let Err(error) = for_all_flows(&shared, see).await {
-            tracing::warn!(target: "dpif", "flows were not dumped: {error}");
-        }
-    }
-}
-
-/// Whether new flows are logged.
-fn logs_flows() -> bool {
-    tracing::event_enabled!(target: "dpif_netdev", tracing::Level::DEBUG)
-}
-
-/// The actions of all cached flows by their keys.
-async fn flow_texts(shared: &Shared) -> Result<HashMap<String, String>, String> {
-    let mut texts = HashMap::new();
-    let see = |_: &Vswitch, _, flows: &[DumpedFlow]| {
-        for flow in flows {
-            let key = odp::flow(&flow.key, &flow.mask, &odp::numbers, false);
-            texts.insert(key, odp::actions(&flow.actions, ActionContext::of(&flow.key), &odp::numbers));
-        }
-    };
-    for_all_flows(shared, see).await?;
-    Ok(texts)
-}
-
-/// Packets so far whose flow was not cached.
-fn misses(vswitch: &Vswitch) -> u64 {
-    (0..vswitch.dp.workers()).map(|n| vswitch.dp.worker_stats(n).misses.get()).sum()
-}
-
 impl Vswitch {
-    /// Logs a packet that was a miss, as Open vSwitch does. Its tests look for that.
-    fn log_miss(&self, port_no: PortNo, frame: &[u8], before: u64) {
-        if misses(self) == before || !logs_flows() {
-            return;
-        }
-        let mut key = Key::default();
-        let of_port = self.ports.get(&port_no).map_or(OfPort::NONE, |p| p.of_port);
-        let ingress = Ingress::new(of_port, port_no, Depth::Everything);
-        if extract(frame, frame.len(), &ingress, &mut key).is_none() {
-            return;
-        }
-        let flow = odp::packet(&key, &odp::numbers);
-        let name = super::datapath::name(self);
-        tracing::debug!(target: "dpif_netdev", has_lines = true, "{name}: miss upcall:\n{flow}");
-    }
-
     /// Whether in Open vSwitch the main thread would poll the flow's port: a dummy, but no `dummy-pmd`.
     pub(super) fn is_polled_by_main(&self, key: &Key) -> bool {
         let port = self.ports.get(&PortNo(key.get64(FieldId::DpPort) as u32));

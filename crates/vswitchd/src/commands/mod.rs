@@ -9,6 +9,7 @@ mod drops;
 pub(crate) mod dummy;
 mod fdb;
 mod features;
+pub(crate) mod flow_log;
 mod fragments;
 mod names;
 mod operators;
