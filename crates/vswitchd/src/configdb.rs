@@ -15,7 +15,7 @@
 use crate::config::Wanted;
 use crate::config::rows::{self, EnableDummy, Reading, Rows};
 use crate::config::wanted::SwitchWide;
-use crate::devices::{DEVICE_WAIT, Devices};
+use crate::devices::{self, DEVICE_WAIT};
 use crate::listeners::BridgeSockets;
 use crate::ovsdb::Handle;
 use crate::reconcile::{Progress, Reconciliation};
@@ -25,13 +25,12 @@ use host::rundir::RunDir;
 use ovsdb::jsonrpc::Message;
 use ovsdb::replica::{Outcome, Replica, Selection, Ticket};
 use ovsdb::{RowChange, TableIdx};
-use ports::netlink::LinkEvent;
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 use transport::clock;
 use transport::jsonrpc::{Framer, Limits};
 use transport::reconnect::{Action, Options, Reconnect};
@@ -98,7 +97,8 @@ pub struct DatabaseClient {
 pub async fn run(client: DatabaseClient, shared: Shared, sockets: BridgeSockets) {
     let mut replica = Replica::new("Open_vSwitch", Selection::everything());
     replica.request_lock(LOCK);
-    let devices = Devices::new();
+    let port_may_come = Rc::new(Notify::new());
+    tokio::task::spawn_local(devices::follow(shared.clone(), port_may_come.clone()));
     let DatabaseClient { server, dummy, run_dir, configured } = client;
     let follower = Follower {
         configured: Some(configured),
@@ -127,14 +127,15 @@ pub async fn run(client: DatabaseClient, shared: Shared, sockets: BridgeSockets)
     }
     let mut reconnect = Reconnect::new(options, clock::now());
     reconnect.enable(clock::now());
-    keep_connected(&mut Connection { server, reconnect, follower, devices }).await;
+    keep_connected(&mut Connection { server, reconnect, follower, port_may_come }).await;
 }
 
 struct Connection {
     server: Server,
     reconnect: Reconnect,
     follower: Follower,
-    devices: Option<Devices>,
+    /// Something happened to a device that may let a port come that could not before.
+    port_may_come: Rc<Notify>,
 }
 
 impl Keep for Connection {
@@ -201,7 +202,7 @@ impl Connection {
                     }
                     Err(e) => return reason(&e),
                 },
-                events = next_devices(self.devices.as_mut()) => self.follower.devices_changed(&events),
+                () = self.port_may_come.notified() => self.follower.replan = true,
                 () = clock::sleep_until(due) => {}
                 // By the world's time: devices go also while ours is stopped.
                 () = tokio::time::sleep(DEVICE_WAIT), if self.follower.is_waiting => {}
@@ -223,14 +224,6 @@ impl Connection {
             self.follower.replica.handle(message).map_err(|e| e.to_string())?;
         }
         Ok(())
-    }
-}
-
-/// What happened to devices, once something did.
-async fn next_devices(devices: Option<&mut Devices>) -> Vec<LinkEvent> {
-    match devices {
-        Some(devices) => devices.next().await,
-        None => std::future::pending().await,
     }
 }
 
@@ -451,12 +444,6 @@ impl Follower {
                 self.status_due = Some(clock::now());
             }
         }
-    }
-
-    /// A device that a port waits for may be there now.
-    fn devices_changed(&mut self, events: &[LinkEvent]) {
-        self.replan |= self.shared.borrow_mut().devices_changed(events);
-        self.shared.borrow_mut().deliver();
     }
 }
 

@@ -4,21 +4,23 @@
 //! opened anew. A device that was replaced by another of its name is gone too, however quickly that went: the
 //! two have different indexes.
 
-use crate::state::{PortRecord, Vswitch};
+use crate::state::{PortRecord, Shared, Vswitch};
 use base::PortNo;
 use ports::netlink::{LinkEvent, LinkEvents, links};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::AsFd;
+use std::rc::Rc;
 use std::time::Duration;
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
+use tokio::sync::Notify;
 
 /// A step that waits for a device to go is tried again after this time.
 pub const DEVICE_WAIT: Duration = Duration::from_millis(5);
 
 /// The kernel's word on devices of this network namespace.
-pub struct Devices {
+struct Devices {
     events: LinkEvents,
     /// The same socket, to wait for it. The runtime waits for sockets of the kinds that it knows; what it is
     /// read as does not matter, since it is never read here.
@@ -27,7 +29,7 @@ pub struct Devices {
 
 impl Devices {
     /// Starts to listen. `None`, with a warning, where the kernel does not let us.
-    pub fn new() -> Option<Devices> {
+    fn new() -> Option<Devices> {
         let listen = || {
             let events = LinkEvents::new().map_err(|e| e.to_string())?;
             let copy = events.as_fd().try_clone_to_owned().map_err(|e| e.to_string())?;
@@ -45,7 +47,7 @@ impl Devices {
     }
 
     /// What happened, once something did.
-    pub async fn next(&mut self) -> Vec<LinkEvent> {
+    async fn next(&mut self) -> Vec<LinkEvent> {
         loop {
             if self.ready.readable().await.is_err() {
                 return std::future::pending().await;
@@ -61,10 +63,24 @@ impl Devices {
     }
 }
 
+/// Takes note of what happens for ever, whether there is a database or not: links go down at any time.
+pub async fn follow(shared: Shared, port_may_come: Rc<Notify>) {
+    let Some(mut devices) = Devices::new() else { return };
+    loop {
+        let events = devices.next().await;
+        let mut vswitch = shared.borrow_mut();
+        if vswitch.devices_changed(&events) {
+            port_may_come.notify_one();
+        }
+        vswitch.deliver();
+    }
+}
+
 impl Vswitch {
     /// Takes note of what happened. True where a port may come that could not before.
-    pub(crate) fn devices_changed(&mut self, events: &[LinkEvent]) -> bool {
+    fn devices_changed(&mut self, events: &[LinkEvent]) -> bool {
         let (mut may_come, mut look) = (false, false);
+        let mut changed = BTreeSet::new();
         for event in events {
             match event {
                 LinkEvent::Gone { ifindex } => self.devices_gone(|r| r.status.ifindex == *ifindex),
@@ -74,6 +90,10 @@ impl Vswitch {
                         r.interface.device() == link.name && ![0, link.ifindex].contains(&r.status.ifindex)
                     };
                     look |= self.ports.values().any(is_another);
+                    let is_it = |r: &&PortRecord| {
+                        r.interface.device() == link.name && r.status.ifindex == link.ifindex
+                    };
+                    changed.extend(self.ports.values().filter(is_it).map(|r| r.port_no));
                     may_come |= self.waits_for(&link.name);
                 }
                 LinkEvent::Overrun => (may_come, look) = (true, true),
@@ -82,6 +102,8 @@ impl Vswitch {
         if look {
             may_come |= self.look_for_devices();
         }
+        // Its link may be down: groups leave it now, not when its turn comes to be looked at.
+        changed.into_iter().for_each(|port_no| self.watch_port(port_no));
         may_come
     }
 

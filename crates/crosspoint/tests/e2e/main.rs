@@ -15,6 +15,7 @@ mod e2e_controllers;
 mod e2e_daemon;
 mod e2e_dummies;
 mod e2e_openflow;
+mod failover;
 mod groups;
 mod guest;
 mod installed;
