@@ -12,9 +12,9 @@ use openflow::message::{
     FlowStatsRequest, PacketOut, StatsBody, StatsRequest,
 };
 use openflow::text::{
-    ActionsIn, FlowStyle, KeyValues, Parsed, PortNames, Protocol, Protocols, TextError, flows_in, match_text,
-    message_text, parse_actions, parse_flow_file, parse_flow_mod, parse_flow_request, parse_match,
-    write_flow, write_hex_dump,
+    ActionsIn, FlowStyle, KeyValues, Parsed, PortNames, Protocol, Protocols, Remark, TextError, flows_in,
+    match_text, message_text, parse_actions, parse_flow_file, parse_flow_mod, parse_flow_request,
+    parse_match, write_flow, write_hex_dump,
 };
 use openflow::{Message, Version};
 use std::io::{Read, Write};
@@ -524,8 +524,11 @@ pub fn parse_packet_out(text: &str, names: &PortNames) -> Result<PacketOut, Fail
 
 /// Logs what the stock tool says of an error beside its message.
 fn warn_of(error: &TextError) {
-    if let Some(warning) = &error.warning {
-        tracing::warn!(target: "ofp_actions", "{warning}");
+    let Some(Remark { module, text }) = &error.warning else { return };
+    match *module {
+        "meta_flow" => tracing::warn!(target: "meta_flow", "{text}"),
+        "ofp_port" => tracing::warn!(target: "ofp_port", "{text}"),
+        _ => tracing::warn!(target: "ofp_actions", "{text}"),
     }
 }
 

@@ -3,12 +3,13 @@
 use super::Options;
 use super::client::{Failure, fail};
 use super::flows::read_file;
+use flow::Match;
 use host::log::os_text;
 use openflow::error::{ErrorCode, ErrorKind, OfError};
 use openflow::text::{
     KeyValues, PortNames, actions_text, bytes_text, packet_flow_text, packet_text, parse_group_line,
 };
-use openflow::{Codec, Header, Message, Version, VersionSet};
+use openflow::{Codec, Header, Message, Version, VersionSet, check_actions};
 use std::io::{BufRead, Read};
 use std::process::ExitCode;
 
@@ -136,8 +137,19 @@ fn lists(
         if line.is_empty() {
             continue;
         }
+        // Instructions may stand behind the number of the table that the flow would be in.
+        let (table, line) = match line.split_once(',') {
+            Some((table, line)) if what == "instructions" => (table.trim().parse::<u8>().ok(), line),
+            _ => (None, line),
+        };
         let bytes = hex(line)?;
-        let actions = match decode(&codec, &bytes) {
+        let read = decode(&codec, &bytes).and_then(|actions| {
+            if what == "instructions" {
+                check_actions(version, &Match::any(), &actions, table)?;
+            }
+            Ok(actions)
+        });
+        let actions = match read {
             Ok(actions) => actions,
             Err(error) => {
                 explain(what, &bytes, error, |prefix| decode(&codec, prefix).is_err());
@@ -173,6 +185,13 @@ fn explain(what: &str, bytes: &[u8], error: ErrorKind, is_bad: impl Fn(&[u8]) ->
     if error == ErrorKind::OFPBIC_UNSUP_INST {
         return tracing::warn!(target: "ofp_actions", "write_metadata instruction not allowed here");
     }
+    if !bytes.len().is_multiple_of(8) {
+        return tracing::warn!(
+            target: "ofp_actions",
+            "OpenFlow message {what} length {} is not a multiple of 8",
+            bytes.len()
+        );
+    }
     // A list whose lengths are wrong has no parts that could be told apart.
     if what != "actions" || error == ErrorKind::OFPBAC_BAD_LEN {
         return;
@@ -187,7 +206,8 @@ fn explain(what: &str, bytes: &[u8], error: ErrorKind, is_bad: impl Fn(&[u8]) ->
             return tracing::warn!(
                 target: "ofp_actions",
                 has_lines = true,
-                "bad action at offset {at} ({error}):\n{}",
+                "bad action at offset {} ({error}):\n{}",
+                if at == 0 { "0".into() } else { format!("{at:#x}") },
                 hex_lines(bytes)
             );
         }

@@ -29,7 +29,7 @@ pub(super) fn add_names(client: &mut Client, names: &mut PortNames) -> Result<()
     }
     for part in client.collect(StatsRequest::Table)? {
         if let StatsBody::Table(tables) = part {
-            tables.iter().for_each(|table| names.insert_table(table.table_id, &table.name));
+            tables.iter().for_each(|table| names.insert_table(table.features.table_id, &table.features.name));
         }
     }
     Ok(())

@@ -8,7 +8,7 @@
 
 use super::Row;
 use crate::error::ErrorKind::{self, *};
-use crate::text::Protocols;
+use crate::text::{Protocols, Remark};
 use crate::version::Version;
 use base::OfPort;
 use flow::{Action, FieldId, Match, Mf};
@@ -49,6 +49,32 @@ pub(super) struct Checker<'a> {
     server: Option<Version>,
     /// The encodings in which all actions so far can be said.
     pub protocols: Protocols,
+    /// The first of what the stock tools log of fields that cannot be read or written.
+    pub remark: Option<Remark>,
+}
+
+/// What an action does with a field, in the words of the stock tools.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Use {
+    Source,
+    Destination,
+    SetField,
+}
+
+impl Use {
+    fn remark(self, field: Mf, lack: &str) -> Remark {
+        let (module, words) = match self {
+            Use::Source => ("meta_flow", "source field"),
+            Use::Destination => ("meta_flow", "destination field"),
+            Use::SetField => ("ofp_actions", "set_field"),
+        };
+        let name = match field {
+            Mf::NwSrc => "ip_src".to_string(),
+            Mf::NwDst => "ip_dst".to_string(),
+            field => field.name(),
+        };
+        Remark { module, text: format!("{words} {name} {lack}") }
+    }
 }
 
 /// What is known outside of the actions within another action.
@@ -72,6 +98,7 @@ impl<'a> Checker<'a> {
             lenient: false,
             server: None,
             protocols,
+            remark: None,
         }
     }
 
@@ -179,25 +206,57 @@ impl<'a> Checker<'a> {
     }
 
     /// A field that is read.
-    pub fn reads(&self, field: Mf) -> Result<(), ErrorKind> {
+    pub fn reads(&mut self, field: Mf) -> Result<(), ErrorKind> {
+        self.has(field).inspect_err(|_| self.lacks(Use::Source, field))
+    }
+
+    /// A field that must be there.
+    pub fn has(&self, field: Mf) -> Result<(), ErrorKind> {
         if self.packet.has_prereq(field) { Ok(()) } else { Err(OFPBAC_MATCH_INCONSISTENT) }
     }
 
     /// A field that is written.
     pub fn writes(&mut self, field: Mf) -> Result<(), ErrorKind> {
-        match field {
-            _ if !field.row().writable => Err(OFPBAC_BAD_SET_ARGUMENT),
-            // The identifier is of a tag that must be there, other than in a match.
-            Mf::VlanVid if !self.has_vlan() => Err(OFPBAC_MATCH_INCONSISTENT),
-            field => self.reads(field),
-        }
+        self.changes(field, Use::Destination)
     }
 
-    /// A field that is set, other than from the stack; `lenient` where OpenFlow 1.0 has an action for it.
+    fn changes(&mut self, field: Mf, as_what: Use) -> Result<(), ErrorKind> {
+        if !field.row().writable {
+            self.is_read_only(field);
+            return Err(OFPBAC_BAD_SET_ARGUMENT);
+        }
+        // The identifier is of a tag that must be there, other than in a match.
+        let can = if field == Mf::VlanVid && !self.has_vlan() {
+            Err(OFPBAC_MATCH_INCONSISTENT)
+        } else {
+            self.has(field)
+        };
+        can.inspect_err(|_| self.lacks(as_what, field))
+    }
+
+    /// Remarks that a field that should be written cannot be.
+    pub fn is_read_only(&mut self, field: Mf) {
+        self.remark.get_or_insert_with(|| Use::Destination.remark(field, "is not writable"));
+    }
+
+    /// Remarks that a learned rule does not have a field that it should match or write.
+    pub fn lacks_target(&mut self, field: Mf) {
+        self.lacks(Use::Destination, field);
+    }
+
+    fn lacks(&mut self, as_what: Use, field: Mf) {
+        self.remark.get_or_insert_with(|| as_what.remark(field, "lacks correct prerequisites"));
+    }
+
+    /// A field that another one's bits are copied to.
+    pub fn moves_to(&mut self, field: Mf) -> Result<(), ErrorKind> {
+        if self.is_anothers(field) { Err(OFPBAC_BAD_SET_ARGUMENT) } else { self.writes(field) }
+    }
+
+    /// A field that is set to a value; `lenient` where OpenFlow 1.0 has an action for it.
     pub fn sets(&mut self, field: Mf) -> Result<(), ErrorKind> {
         match field {
-            // They are the connection's, and set where it is tracked.
-            Mf::CtMark | Mf::CtLabel if !self.in_ct => Err(OFPBAC_BAD_SET_ARGUMENT),
+            field if self.is_anothers(field) => Err(OFPBAC_BAD_SET_ARGUMENT),
             field if self.lenient => {
                 if self.packet.has_prereq(field) {
                     Ok(())
@@ -205,8 +264,13 @@ impl<'a> Checker<'a> {
                     self.inconsistent()
                 }
             }
-            field => self.writes(field),
+            field => self.changes(field, Use::SetField),
         }
+    }
+
+    /// Whether the field is the connection's, which is set where it is tracked.
+    fn is_anothers(&self, field: Mf) -> bool {
+        matches!(field, Mf::CtMark | Mf::CtLabel) && !self.in_ct
     }
 
     /// The whole tag's word is set: there is a tag or not, as it says.

@@ -21,7 +21,7 @@ pub(super) static CONTROLLER: Row = Row {
             20,
             |b| {
                 let (max_len, id, reason) = (b.u16()?, b.u16()?, b.u8()?);
-                b.zeros(1, NXBAC_MUST_BE_ZERO)?;
+                b.zeros(1, NXBRC_MUST_BE_ZERO)?;
                 let reason = reason_from_wire(reason)?;
                 Ok(Action::Controller {
                     max_len,
@@ -120,7 +120,7 @@ mod property {
 }
 
 fn read_properties(b: &mut Body) -> Result<Action, ErrorKind> {
-    b.zeros(6, NXBAC_MUST_BE_ZERO)?;
+    b.zeros(6, NXBRC_MUST_BE_ZERO)?;
     let (mut max_len, mut id, mut reason) = (u16::MAX, 0, PacketInReason::Action);
     let (mut userdata, mut pause, mut meter_id) = (Vec::new(), false, None);
     let len = b.len();

@@ -77,7 +77,7 @@ fn target(action: &Action) -> Option<Mf> {
 }
 
 /// Whether the action sets what only `ct` may set.
-pub(super) fn sets_connection(action: &Action) -> bool {
+pub(crate) fn sets_connection(action: &Action) -> bool {
     target(action).is_some_and(is_of_connection)
 }
 
@@ -157,7 +157,7 @@ fn check_ct(ct: &Ct, c: &mut super::check::Checker) -> Result<(), ErrorKind> {
         return Err(OFPBAC_MATCH_INCONSISTENT);
     }
     match ct.zone {
-        CtZone::In(sub) => c.reads(sub.field),
+        CtZone::In(sub) => c.has(sub.field),
         CtZone::Is(_) => c.nested_in_ct(&ct.actions),
     }
 }

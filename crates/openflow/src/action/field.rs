@@ -520,7 +520,7 @@ pub(super) static MOVE: Row = Row {
     check: |a, c| match a {
         Action::Move { source, target } => {
             c.reads(source.field)?;
-            c.sets(target.field)
+            c.moves_to(target.field)
         }
         _ => Ok(()),
     },

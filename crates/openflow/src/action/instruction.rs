@@ -102,7 +102,7 @@ pub(super) static WRITE_METADATA: Row = Row {
         nicira(
             22,
             |b| {
-                b.zeros(6, NXBAC_MUST_BE_ZERO)?;
+                b.zeros(6, NXBRC_MUST_BE_ZERO)?;
                 Ok(Action::WriteMetadata { value: b.u64()?, mask: b.u64()? })
             },
             |a, e| {

@@ -58,7 +58,7 @@ pub(super) static LEARN: Row = Row {
     ..Row::PLAIN
 };
 
-fn check(learn: &Learn, c: &Checker) -> Result<(), ErrorKind> {
+fn check(learn: &Learn, c: &mut Checker) -> Result<(), ErrorKind> {
     // What the learned rule is known to match at each part: fixed values meet the prerequisites of later
     // ones.
     let mut learned = Match::any();
@@ -68,9 +68,11 @@ fn check(learn: &Learn, c: &Checker) -> Result<(), ErrorKind> {
         }
         let (LearnTarget::Match(target) | LearnTarget::Load(target)) = part.target else { continue };
         if matches!(part.target, LearnTarget::Load(_)) && !target.field.row().writable {
+            c.is_read_only(target.field);
             return Err(OFPBAC_BAD_SET_ARGUMENT);
         }
         if !learned.has_prereq(target.field) {
+            c.lacks_target(target.field);
             return Err(OFPBAC_MATCH_INCONSISTENT);
         }
         if let (LearnTarget::Match(_), LearnSource::Value(value)) = (part.target, &part.source)
@@ -324,9 +326,12 @@ fn parse_source(
     };
     match as_value {
         Ok(value) => Ok(LearnSource::Value(Box::new(value))),
-        Err(error) => bad!(
-            "{text}: {key} value {value} cannot be parsed as a subfield ({as_field}) or an immediate value ({error})"
-        ),
+        Err(error) => Err(TextError {
+            warning: error.warning.clone(),
+            ..TextError::new(format!(
+                "{text}: {key} value {value} cannot be parsed as a subfield ({as_field}) or an immediate value ({error})"
+            ))
+        }),
     }
 }
 

@@ -96,7 +96,7 @@ pub(super) static OUTPUT_REG: Row = Row {
                 let (offset, count) = from_ofs_nbits(b.u16()?);
                 let source = read_source(b, offset, count)?;
                 let max_len = b.u16()?;
-                b.zeros(6, NXBAC_MUST_BE_ZERO)?;
+                b.zeros(6, NXBRC_MUST_BE_ZERO)?;
                 Ok(Action::OutputReg { source, max_len })
             },
             |a, e| {

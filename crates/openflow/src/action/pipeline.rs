@@ -33,7 +33,7 @@ pub(super) static RESUBMIT: Row = Row {
             14,
             |b| {
                 let (port, table) = (b.u16()?, b.u8()?);
-                b.zeros(3, NXBAC_MUST_BE_ZERO)?;
+                b.zeros(3, NXBRC_MUST_BE_ZERO)?;
                 let table = (table != TABLE_ALL).then_some(table);
                 Ok(Action::Resubmit { in_port: unless_in_port(port), table, ct: false })
             },
@@ -48,7 +48,7 @@ pub(super) static RESUBMIT: Row = Row {
             44,
             |b| {
                 let (port, table) = (b.u16()?, b.u8()?);
-                b.zeros(3, NXBAC_MUST_BE_ZERO)?;
+                b.zeros(3, NXBRC_MUST_BE_ZERO)?;
                 let table = (table != TABLE_ALL).then_some(table);
                 Ok(Action::Resubmit { in_port: unless_in_port(port), table, ct: true })
             },
@@ -108,7 +108,7 @@ pub(super) static RESUBMIT: Row = Row {
         true
     },
     check: |a, c| match a {
-        Action::Resubmit { ct: true, .. } => c.reads(Mf::CtTpSrc),
+        Action::Resubmit { ct: true, .. } => c.has(Mf::CtTpSrc),
         _ => Ok(()),
     },
     ..Row::PLAIN

@@ -5,7 +5,7 @@ use super::wire::{Body, Encoder};
 use super::{Place, Row, nicira, with, word};
 use crate::codec::bytes::Put;
 use crate::error::ErrorKind;
-use crate::text::parse_subfield;
+use crate::text::{TextError, bad, split_subfield};
 use flow::Action;
 use flow::action::SubField;
 
@@ -23,6 +23,14 @@ fn write(e: &mut Encoder, sub: SubField) {
     e.out.u16(sub.count);
 }
 
+/// A slice of a field that is all of a text.
+fn parse(text: &str) -> Result<SubField, TextError> {
+    match split_subfield(text)? {
+        (sub, "") => Ok(sub),
+        (_, rest) => bad!("{rest}: trailing garbage following push or pop"),
+    }
+}
+
 pub(super) static PUSH: Row = Row {
     name: "push",
     syntax: "push:FIELD[A..B]",
@@ -33,7 +41,7 @@ pub(super) static PUSH: Row = Row {
         |b| Ok(Action::StackPush(read(b, false)?)),
         |a, e| with!(a, Action::StackPush(sub) => write(e, *sub)),
     )],
-    words: &[word("push", |_, _, value| Ok(Action::StackPush(parse_subfield(value)?)))],
+    words: &[word("push", |_, _, value| Ok(Action::StackPush(parse(value)?)))],
     print: |a, p| {
         with!(a, Action::StackPush(sub) => {
             p.word("push:");
@@ -57,7 +65,7 @@ pub(super) static POP: Row = Row {
         |b| Ok(Action::StackPop(read(b, true)?)),
         |a, e| with!(a, Action::StackPop(sub) => write(e, *sub)),
     )],
-    words: &[word("pop", |_, _, value| Ok(Action::StackPop(parse_subfield(value)?)))],
+    words: &[word("pop", |_, _, value| Ok(Action::StackPop(parse(value)?)))],
     print: |a, p| {
         with!(a, Action::StackPop(sub) => {
             p.word("pop:");

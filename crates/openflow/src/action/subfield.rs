@@ -48,13 +48,16 @@ pub(super) fn checked(
 ) -> Result<SubField, ErrorKind> {
     let field = Mf::from_nxm(header).ok_or(OFPBAC_BAD_SET_TYPE)?;
     let row = field.row();
+    if write && !row.writable {
+        return Err(OFPBAC_BAD_SET_ARGUMENT);
+    }
     // A tunnel option is as long as the bridge's table says; some say its length here, others the greatest.
     let fits = matches!(field, Mf::TunMetadata(_)) || header.payload_length() == Some(row.bytes.into());
     if header.has_mask() || !fits {
         return Err(OFPBAC_BAD_SET_LEN);
     }
     let in_field = count >= 1 && u32::from(offset) + u32::from(count) <= u32::from(row.subfield_bits);
-    if !in_field || (write && !row.writable) {
+    if !in_field {
         return Err(OFPBAC_BAD_SET_ARGUMENT);
     }
     Ok(SubField { field, offset, count })

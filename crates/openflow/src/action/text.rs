@@ -2,7 +2,6 @@
 
 use super::check::Checker;
 use super::{APPLY_RANK, BY_WORD, Place, Row, output};
-use crate::error::ErrorKind;
 use crate::text::{KeyValues, PortNames, Protocols, TextError, bad};
 use crate::version::Version;
 use base::OfPort;
@@ -45,7 +44,6 @@ pub(crate) fn parse_into(text: &str, context: &Context) -> Result<(Vec<Action>, 
         checker: Checker::new(context.matching.unwrap_or(&any), context.table),
         protocols: Protocols::ANY,
         error: None,
-        warning: None,
         depth: 0,
     };
     let actions = parser.list(text, context.place)?;
@@ -63,27 +61,11 @@ pub(crate) fn parse_into(text: &str, context: &Context) -> Result<(Vec<Action>, 
     if context.matching.is_some() {
         if let Some(error) = parser.error {
             let error = TextError::new(format!("actions are invalid with specified match ({error})"));
-            return Err(TextError { warning: parser.warning, ..error });
+            return Err(TextError { warning: parser.checker.remark, ..error });
         }
         protocols = protocols.intersect(parser.checker.protocols);
     }
     Ok((actions, protocols))
-}
-
-/// What the stock tool logs of an action without its prerequisites.
-fn lacks(action: &Action, error: ErrorKind) -> Option<String> {
-    let field = match action {
-        Action::SetField { field, .. } => *field,
-        Action::Load { target, .. } => target.field,
-        _ => return None,
-    };
-    let name = match field {
-        flow::Mf::NwSrc => "ip_src".to_string(),
-        flow::Mf::NwDst => "ip_dst".to_string(),
-        field => field.name(),
-    };
-    (error == ErrorKind::OFPBAC_MATCH_INCONSISTENT)
-        .then(|| format!("set_field {name} lacks correct prerequisites"))
 }
 
 /// What reads a list of actions.
@@ -94,8 +76,6 @@ pub(super) struct Parser<'a> {
     protocols: Protocols,
     /// Name of the error of the first action that no version takes.
     error: Option<&'static str>,
-    /// What is wrong with that action, in more words.
-    warning: Option<String>,
     /// How many actions the list lies in.
     depth: u8,
 }
@@ -124,10 +104,11 @@ impl Parser<'_> {
                     return bad!("cannot set CT fields outside of ct action");
                 }
                 let action = self.with_known_vlan(action);
+                // The first error is the one that is told, with its remark.
+                if self.error.is_none() {
+                    self.checker.remark = None;
+                }
                 if let Err(error) = self.checker.action(&action, lenient) {
-                    if self.error.is_none() {
-                        self.warning = lacks(&action, error);
-                    }
                     self.error.get_or_insert(error.name());
                 }
                 Ok(action)
@@ -136,7 +117,10 @@ impl Parser<'_> {
                 // Writing no actions is nothing to do, and no instruction on the wire.
                 Ok(Action::WriteActions(none)) if none.is_empty() => {}
                 Ok(action) => actions.push(action),
-                Err(error) => return Err(TextError::new(error.message).after(items.offset())),
+                Err(error) => {
+                    let offset = items.offset();
+                    return Err(TextError { offset, ..error });
+                }
             }
         }
         Ok(actions)

@@ -48,7 +48,7 @@ pub(super) static DEC_TTL: Row = Row {
             21,
             |b| {
                 let n = usize::from(b.u16()?);
-                b.zeros(4, NXBAC_MUST_BE_ZERO)?;
+                b.zeros(4, NXBRC_MUST_BE_ZERO)?;
                 let mut ids = b.sub(2 * n)?;
                 b.skip_rest()?;
                 Ok(Action::DecTtl((0..n).map(|_| ids.u16()).collect::<Result<_, _>>()?))

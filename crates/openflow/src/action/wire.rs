@@ -60,7 +60,7 @@ impl Body<'_> {
     /// Skips all that is left, which must be zero.
     pub fn zero_rest(&mut self) -> Result<(), ErrorKind> {
         let len = self.len();
-        self.zeros(len, NXBAC_MUST_BE_ZERO)
+        self.zeros(len, NXBRC_MUST_BE_ZERO)
     }
 
     /// A port in 16 bits to which an action may output.

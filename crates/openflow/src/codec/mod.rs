@@ -26,10 +26,11 @@ mod port;
 mod stats;
 mod switch;
 mod table;
+mod table_stats;
 
 pub use document::{fields_table, messages_table, statistics_table};
 pub use fields::for_each_field;
-pub use matching::{OFPFW_ALL, Unknown, fits_match10, normalized};
+pub use matching::{Unknown, fits_match10, normalized};
 pub use names::message_name;
 
 pub(crate) use flows::write_flow_stats;
@@ -359,7 +360,15 @@ impl Codec {
     /// 1.0 has them, are refused.
     pub fn decode_actions(&self, bytes: &[u8]) -> Result<Vec<flow::Action>, ErrorKind> {
         let actions = crate::action::read_actions(self.version, Reader::new(bytes, OFPBAC_BAD_LEN))?;
-        if actions.iter().any(crate::action::is_instruction) { Err(OFPBIC_UNSUP_INST) } else { Ok(actions) }
+        if actions.iter().any(crate::action::is_instruction) {
+            return Err(OFPBIC_UNSUP_INST);
+        }
+        // What is a connection's is set within `ct`.
+        if actions.iter().any(crate::action::sets_connection) {
+            Err(OFPBAC_BAD_SET_ARGUMENT)
+        } else {
+            Ok(actions)
+        }
     }
 
     /// Reads instructions, or in OpenFlow 1.0 the actions that stand in their place.

@@ -6,11 +6,11 @@ use super::flows::{
     write_flow_stats_request,
 };
 use super::kind::{Kind, NICIRA, ONF, StatsKind, nxst, onft};
-use super::{features, group, meter, monitor, oxs, port, table};
+use super::{features, group, meter, monitor, oxs, port, table, table_stats};
 use crate::error::ErrorKind::{self, *};
 use crate::message::{
     AggregateStats, FlowForm, GROUP_ALL, GroupFeatures, IpfixStats, MeterFeatures, StatsBody, StatsReply,
-    StatsRequest, SwitchDesc, TableStats,
+    StatsRequest, SwitchDesc,
 };
 use crate::version::Version;
 
@@ -237,7 +237,7 @@ pub(super) fn read_reply(version: Version, r: &mut Reader) -> Result<StatsReply,
         StatsKind::Flow => read_flows(version, FlowForm::Standard, r)?,
         StatsKind::Aggregate if version >= Version::V15 => read_aggregate15(r)?,
         StatsKind::Aggregate => read_aggregate(FlowForm::Standard, r)?,
-        StatsKind::Table => StatsBody::Table(read_list(r, |r| read_table_stats(version, r))?),
+        StatsKind::Table => StatsBody::Table(read_list(r, |r| table_stats::read(version, r))?),
         StatsKind::Port => StatsBody::Port(read_list(r, |r| port::read_port_stats(version, r))?),
         StatsKind::Queue => StatsBody::Queue(read_list(r, |r| port::read_queue_stats(version, r))?),
         StatsKind::Group => StatsBody::Group(read_list(r, |r| group::read_group_stats(version, r))?),
@@ -359,7 +359,7 @@ pub(super) fn write_reply(version: Version, out: &mut Vec<u8>, reply: &StatsRepl
             out.u32(stats.flow_count);
             out.zeros(4);
         }
-        StatsBody::Table(tables) => tables.iter().for_each(|t| write_table_stats(version, out, t)),
+        StatsBody::Table(tables) => tables.iter().for_each(|t| table_stats::write(version, out, t)),
         StatsBody::Port(ports) => ports.iter().for_each(|p| port::write_port_stats(version, out, p)),
         StatsBody::Queue(queues) => queues.iter().for_each(|q| port::write_queue_stats(version, out, q)),
         StatsBody::Group(groups) => groups.iter().for_each(|g| group::write_group_stats(version, out, g)),
@@ -456,78 +456,4 @@ fn write_ipfix(out: &mut Vec<u8>, s: &IpfixStats) {
     counters.into_iter().for_each(|n| out.u64(n));
     out.u32(s.collector_set_id);
     out.zeros(4);
-}
-
-/// What tables can do in OpenFlow 1.1 and 1.2: every instruction, action and field there is. The bits are
-/// those of the numbers on the wire.
-const INSTRUCTIONS11: u32 = 0b11_1110;
-const ACTIONS11: u32 = 0x03ff_e7ff;
-const ACTIONS12: u32 = 0x03ff_8001;
-const OXM12: u64 = (1 << 36) - 1;
-/// Fields of OpenFlow 1.1: those that can be left out, and those that can be matched; instructions, actions
-/// to write and to apply; configuration.
-const TABLE_BITS11: [u32; 6] = [0x3ff, 0x3ff, INSTRUCTIONS11, ACTIONS11, ACTIONS11, 0];
-/// Bytes of the same in OpenFlow 1.2.
-const TABLE_BITS12_LEN: usize = 64;
-
-fn read_table_stats(version: Version, r: &mut Reader) -> Result<TableStats, ErrorKind> {
-    let mut t = TableStats {
-        table_id: r.u8()?,
-        name: String::new(),
-        wildcards: 0,
-        max_entries: 0,
-        active_count: 0,
-        lookup_count: 0,
-        matched_count: 0,
-    };
-    match version {
-        Version::V10 => {
-            r.skip(3)?;
-            t.name = r.text(32)?;
-            (t.wildcards, t.max_entries) = (r.u32()?, r.u32()?);
-        }
-        Version::V11 | Version::V12 => {
-            r.skip(7)?;
-            t.name = r.text(32)?;
-            r.skip(if version == Version::V11 { TABLE_BITS11.len() * 4 } else { TABLE_BITS12_LEN })?;
-            t.max_entries = r.u32()?;
-        }
-        _ => r.skip(3)?,
-    }
-    t.active_count = r.u32()?;
-    t.lookup_count = r.u64()?;
-    t.matched_count = r.u64()?;
-    Ok(t)
-}
-
-pub(crate) fn write_table_stats(version: Version, out: &mut Vec<u8>, t: &TableStats) {
-    out.u8(t.table_id);
-    match version {
-        Version::V10 => {
-            out.zeros(3);
-            out.text(&t.name, 32);
-            out.u32(t.wildcards);
-            out.u32(t.max_entries);
-        }
-        Version::V11 => {
-            out.zeros(7);
-            out.text(&t.name, 32);
-            TABLE_BITS11.into_iter().for_each(|bits| out.u32(bits));
-            out.u32(t.max_entries);
-        }
-        Version::V12 => {
-            out.zeros(7);
-            out.text(&t.name, 32);
-            [OXM12, OXM12].into_iter().for_each(|bits| out.u64(bits));
-            [ACTIONS12, ACTIONS12].into_iter().for_each(|bits| out.u32(bits));
-            [OXM12, OXM12, u64::MAX, u64::MAX].into_iter().for_each(|bits| out.u64(bits));
-            out.u32(INSTRUCTIONS11);
-            out.u32(0);
-            out.u32(t.max_entries);
-        }
-        _ => out.zeros(3),
-    }
-    out.u32(t.active_count);
-    out.u64(t.lookup_count);
-    out.u64(t.matched_count);
 }

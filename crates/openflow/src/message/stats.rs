@@ -206,14 +206,8 @@ pub struct SwitchDesc {
 /// One table of a table statistics reply.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TableStats {
-    /// Its number.
-    pub table_id: u8,
-    /// Its name (on the wire in 1.0 to 1.2).
-    pub name: String,
-    /// OFPFW_* bits of the fields that can be wildcarded (1.0).
-    pub wildcards: u32,
-    /// Most flows it can hold (1.0 to 1.2).
-    pub max_entries: u32,
+    /// Its number and, in 1.0 to 1.2, what it can do, as far as the version says.
+    pub features: TableFeatures,
     /// Flows.
     pub active_count: u32,
     /// Packets looked up.
@@ -303,7 +297,7 @@ pub struct IpfixStats {
     pub collector_set_id: u32,
 }
 
-/// What a table can do (1.3). Instructions and actions as bitmaps of their numbers in 1.3 (experimenters in
+/// What a table can do (1.3; a part of it with the statistics of 1.0 to 1.2). Instructions and actions as bitmaps of their numbers in 1.3 (experimenters in
 /// bit 31).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TableFeatures {
@@ -317,7 +311,7 @@ pub struct TableFeatures {
     pub metadata_write: u64,
     /// OFPTFC_* (1.5): what a request does with the table.
     pub command: u8,
-    /// OFPTC_*.
+    /// OFPTC_*; in 1.1 and 1.2 what becomes of packets that match nothing ([`TableMiss`]).
     pub config: u32,
     /// Most flows it can hold.
     pub max_entries: u32,
@@ -329,6 +323,25 @@ pub struct TableFeatures {
     pub matchable: Vec<u64>,
     /// Of those, the ones that may be left out; never with the has-mask bit.
     pub wildcards: Vec<u64>,
+}
+
+impl TableFeatures {
+    /// A table that can do nothing.
+    pub fn of(table_id: u8) -> TableFeatures {
+        TableFeatures {
+            table_id,
+            name: String::new(),
+            metadata_match: 0,
+            metadata_write: 0,
+            command: 0,
+            config: 0,
+            max_entries: 0,
+            nonmiss: TableInstructionFeatures::default(),
+            miss: None,
+            matchable: Vec::new(),
+            wildcards: Vec::new(),
+        }
+    }
 }
 
 /// What flows of a table can do.

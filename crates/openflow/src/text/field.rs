@@ -2,7 +2,7 @@
 //! (`NXM_NX_REG0[0..15]`).
 
 use super::value::{self, split_number, write_hex};
-use super::{PortNames, TextError, bad, put};
+use super::{PortNames, Remark, TextError, bad, put};
 use base::OfPort;
 use flow::Mf;
 use flow::action::SubField;
@@ -98,12 +98,24 @@ fn parse_integer(mf: Mf, text: &str) -> Result<(u128, u128), TextError> {
     }
 }
 
+/// What the stock tools log of a number that is no port's.
+fn port_remark(text: &str) -> Option<Remark> {
+    let number: u32 = text.parse().ok()?;
+    let text = format!(
+        "port {number} is outside the supported range 0 through ffff or 0xffffff00 through 0xffffffff"
+    );
+    Some(Remark { module: "ofp_port", text })
+}
+
 fn parse_port(mf: Mf, text: &str, ports: &PortNames) -> Result<(u128, u128), TextError> {
     match ports.parse(text) {
         Some(port) if mf == Mf::ActsetOutput => Ok((port.to_u32().into(), u128::MAX)),
         Some(port) => Ok((port.0.into(), u128::MAX)),
         // A field of 32 bits, of which ports have 16.
-        None if mf.row().bytes == 4 => bad!("{text}: port value out of range for {}", display_name(mf)),
+        None if mf.row().bytes == 4 => {
+            let error = TextError::new(format!("{text}: port value out of range for {}", display_name(mf)));
+            Err(TextError { warning: port_remark(text), ..error })
+        }
         None => bad!("{text}: invalid or unknown port for {}", display_name(mf)),
     }
 }

@@ -59,7 +59,16 @@ pub struct TextError {
     /// Bytes before the item (match field or action) in which it lies.
     pub offset: usize,
     /// What the stock tools log beside it.
-    pub warning: Option<String>,
+    pub warning: Option<Remark>,
+}
+
+/// What the stock tools log while they read, beside what they answer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Remark {
+    /// The module that logs it, as `ovs-appctl vlog/list` has it.
+    pub module: &'static str,
+    /// The line.
+    pub text: String,
 }
 
 impl TextError {

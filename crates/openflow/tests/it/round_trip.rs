@@ -2,6 +2,7 @@
 
 use base::OfPort;
 use flow::action::{PacketInReason, SampleDirection, SubField};
+use flow::mf::NxmHeader;
 use flow::{Action, FieldId, Match, Mf};
 use flow::{CtTuple, CtTuples};
 use openflow::message::*;
@@ -532,23 +533,61 @@ fn what_versions_show_differently_round_trips_in_its_version() {
     };
     let config =
         SwitchConfig { frag: FragHandling::NxMatch, invalid_ttl_to_controller: Some(true), miss_send_len: 5 };
-    let table = TableStats {
-        table_id: 3,
-        name: "three".into(),
-        wildcards: 1,
-        max_entries: 2,
-        active_count: 3,
-        lookup_count: 4,
-        matched_count: 5,
+    let headers = |fields: &[Mf]| -> Vec<u64> {
+        let header = |mf: &Mf| NxmHeader::new(mf.wire(2).unwrap(), false, mf.row().bytes.into()).0;
+        fields.iter().map(header).collect()
     };
+    let counted = |features| TableStats { features, active_count: 3, lookup_count: 4, matched_count: 5 };
+    let bare = TableFeatures { name: "three".into(), max_entries: 2, ..TableFeatures::of(3) };
     let v10 = Codec::new(Version::V10);
     assert!(round_trip(v10, &Message::FeaturesReply(features.clone())));
     assert!(round_trip(v10, &Message::SetConfig(config)));
     let reply = |table| Message::StatsReply(StatsReply { more: false, body: StatsBody::Table(vec![table]) });
-    assert!(round_trip(v10, &reply(table.clone())));
-    for version in [Version::V11, Version::V12] {
-        assert!(round_trip(Codec::new(version), &reply(TableStats { wildcards: 0, ..table.clone() })));
-    }
+    let fields10 = [
+        Mf::InPort,
+        Mf::VlanVid,
+        Mf::EthSrc,
+        Mf::EthDst,
+        Mf::EthType,
+        Mf::NwProto,
+        Mf::TcpSrc,
+        Mf::TcpDst,
+        Mf::NwSrc,
+        Mf::NwDst,
+        Mf::VlanPcp,
+        Mf::NwTos,
+    ];
+    let features10 =
+        TableFeatures { matchable: headers(&fields10), wildcards: headers(&[Mf::NwSrc]), ..bare.clone() };
+    assert!(round_trip(v10, &reply(counted(features10))));
+    let can = TableInstructionFeatures {
+        instructions: 0b11_1110,
+        write_actions: 0x0040_0001,
+        apply_actions: 1,
+        ..TableInstructionFeatures::default()
+    };
+    let features11 = TableFeatures {
+        config: 2,
+        nonmiss: can.clone(),
+        matchable: headers(&[Mf::InPort, Mf::MplsTc, Mf::Metadata]),
+        wildcards: headers(&[Mf::MplsTc]),
+        ..bare.clone()
+    };
+    assert!(round_trip(Codec::new(Version::V11), &reply(counted(features11))));
+    let features12 = TableFeatures {
+        config: 1,
+        metadata_match: 0xff,
+        metadata_write: 0xf0,
+        nonmiss: TableInstructionFeatures {
+            write_set_fields: headers(&[Mf::EthDst]),
+            apply_set_fields: headers(&[Mf::Metadata, Mf::EthDst]),
+            ..can
+        },
+        matchable: headers(&[Mf::Metadata, Mf::InPortOxm, Mf::NdTll]),
+        wildcards: headers(&[Mf::NdTll]),
+        ..bare
+    };
+    assert!(round_trip(Codec::new(Version::V12), &reply(counted(features12))));
     let v13 = Codec::new(Version::V13);
     let capabilities = Capabilities::FLOW_STATS | Capabilities::PORT_BLOCKED;
     let features =
@@ -558,10 +597,7 @@ fn what_versions_show_differently_round_trips_in_its_version() {
         v13,
         &Message::GetConfigReply(SwitchConfig { invalid_ttl_to_controller: None, ..config })
     ));
-    assert!(round_trip(
-        v13,
-        &reply(TableStats { name: String::new(), wildcards: 0, max_entries: 0, ..table })
-    ));
+    assert!(round_trip(v13, &reply(counted(TableFeatures::of(3)))));
     let flow_mod = flow_mods().swap_remove(0);
     let bytes = v13.encode(9, &flow_mod).unwrap();
     let flags = BundleFlags::ATOMIC;

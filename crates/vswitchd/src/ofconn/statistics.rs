@@ -4,16 +4,15 @@ use super::flow_mods::refusal;
 use super::request::{Handled, check_table};
 use super::requests::not_secondary;
 use super::{groups, meters};
-use crate::ofproto::table_features::TABLES;
 use crate::ofproto::{Dump, OfConn, Pending};
 use crate::state::{PortRecord, Vswitch};
 use base::OfPort;
-use openflow::ErrorKind;
-use openflow::codec::OFPFW_ALL;
 use openflow::message::{
-    FlowStatsRequest, PortStats, QueueConfig, QueueStats, StatsBody, StatsRequest, SwitchDesc, TableStats,
+    FlowStatsRequest, PortStats, QueueConfig, QueueStats, StatsBody, StatsRequest, SwitchDesc, TableFeatures,
+    TableStats,
 };
 use openflow::reply::write_reply;
+use openflow::{ErrorKind, Version};
 use std::collections::HashMap;
 use switch::BridgeIdx;
 use transport::clock;
@@ -39,7 +38,7 @@ impl Vswitch {
                     bridge.settings.dp_desc.clone().unwrap_or_else(|| bridge.name.clone())
                 },
             }),
-            StatsRequest::Table => StatsBody::Table(self.table_stats(bridge)),
+            StatsRequest::Table => StatsBody::Table(self.table_stats(bridge, conn.version())),
             StatsRequest::Port(port) => StatsBody::Port(self.port_stats(bridge, port)),
             StatsRequest::PortDesc(port) => {
                 let ports = self.ports_of(bridge).filter(|p| port.is_none_or(|n| n == p.of_port));
@@ -98,24 +97,21 @@ impl Vswitch {
         Ok(())
     }
 
-    fn table_stats(&self, bridge: BridgeIdx) -> Vec<TableStats> {
+    fn table_stats(&self, bridge: BridgeIdx, version: Version) -> Vec<TableStats> {
         let known: HashMap<u8, _> =
             self.control.table_stats(bridge).into_iter().map(|t| (t.table_id, t)).collect();
-        let table = |table_id: u8| {
-            let known = known.get(&table_id);
+        let table = |features: TableFeatures| {
+            let known = known.get(&features.table_id);
             let matched = known.map_or(0, |t| self.slot(t.matched_slot).packets);
             let missed = known.map_or(0, |t| self.slot(t.missed_slot).packets);
             TableStats {
-                table_id,
-                name: self.table_name(bridge, table_id).into(),
-                wildcards: OFPFW_ALL,
-                max_entries: self.table_size(bridge, table_id),
+                features,
                 active_count: known.map_or(0, |t| t.active as u32),
                 lookup_count: matched + missed,
                 matched_count: matched,
             }
         };
-        (0..TABLES).map(table).collect()
+        self.table_features(bridge, version).into_iter().map(table).collect()
     }
 
     /// The queues of a port or of all. Open vSwitch's dummies have one; queues of devices come with QoS.

@@ -172,7 +172,13 @@ impl Vswitch {
     /// The features of all tables.
     pub(super) fn table_features(&self, bridge: BridgeIdx, version: Version) -> Vec<TableFeatures> {
         let mut all = table_features::all(version);
+        let topology = self.control.topology();
+        let misses = topology.bridge(bridge).map(|found| &found.config.table_misses);
         for table in &mut all {
+            if version < Version::V13 {
+                let miss = misses.and_then(|misses| misses.get(&table.table_id));
+                table.config = miss.copied().unwrap_or_default() as u32;
+            }
             table.name = self.table_name(bridge, table.table_id).into();
             table.max_entries = self.table_size(bridge, table.table_id);
         }

@@ -1,4 +1,4 @@
-//! What tables can do, as OpenFlow 1.3 asks for it. All tables are alike but for where they can go on to.
+//! What tables can do, as OpenFlow 1.3 asks for it, and statistics of tables say before. All tables are alike but for where they can go on to.
 //!
 //! A controller may send features of its own with the request: names are taken of them.
 
@@ -17,6 +17,8 @@ const GOTO_TABLE: u32 = 1 << 1;
 /// OFPAT_*: output, MPLS TTL (set, decrement), push and pop VLAN and MPLS, set-queue, group,
 /// IP TTL (set, decrement), set-field.
 const ACTIONS: u32 = 1 | 0xff << 15 | 1 << 23 | 1 << 24 | 1 << 25;
+/// Those of OpenFlow 1.1, which sets each field by an action of its own.
+const ACTIONS11: u32 = 0x01ff_e7ff;
 /// OpenFlow 1.3.
 const MINOR: u8 = 3;
 
@@ -28,6 +30,7 @@ pub(crate) fn all(version: Version) -> Vec<TableFeatures> {
     let matchable: Vec<u64> = fields.iter().filter_map(|mf| header(*mf, is_maskable(*mf))).collect();
     let writable: Vec<u64> = fields.iter().filter(|mf| mf.row().writable).filter_map(exact).collect();
     let wildcards: Vec<u64> = fields.iter().filter_map(exact).collect();
+    let actions = if version == Version::V11 { ACTIONS11 } else { ACTIONS };
     let table = |table_id: u8| TableFeatures {
         table_id,
         name: String::new(),
@@ -40,8 +43,8 @@ pub(crate) fn all(version: Version) -> Vec<TableFeatures> {
             // The last table leads nowhere.
             instructions: if table_id + 1 < TABLES { INSTRUCTIONS } else { INSTRUCTIONS & !GOTO_TABLE },
             next_tables: (table_id + 1..TABLES).collect(),
-            write_actions: ACTIONS,
-            apply_actions: ACTIONS,
+            write_actions: actions,
+            apply_actions: actions,
             write_set_fields: writable.clone(),
             apply_set_fields: writable.clone(),
         },

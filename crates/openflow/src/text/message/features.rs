@@ -1,8 +1,8 @@
-//! Features of tables. Tables are mostly alike, so each is described by what sets it apart from the one
+//! Features of tables, and their statistics. Tables are mostly alike, so each is described by what sets it apart from the one
 //! before.
 
 use super::stats::action_names;
-use crate::message::{TableFeatures, TableInstructionFeatures, TableMod};
+use crate::message::{TableFeatures, TableInstructionFeatures, TableMod, TableStats};
 use crate::text::put;
 use crate::version::Version;
 use flow::Mf;
@@ -20,10 +20,21 @@ const INSTRUCTIONS: [(u32, &str); 6] = [
 
 /// Appends what tables can do, each after an empty line.
 pub fn write_table_features(out: &mut String, tables: &[TableFeatures], version: Version) {
-    let mut before: Option<&TableFeatures> = None;
+    write_tables(out, tables.iter().map(|table| (table, None)), version);
+}
+
+/// Appends what tables can do and their statistics, where there are any, each after an empty line.
+pub(super) fn write_tables<'a>(
+    out: &mut String,
+    tables: impl Iterator<Item = (&'a TableFeatures, Option<&'a TableStats>)>,
+    version: Version,
+) {
+    let mut before: Option<(&TableFeatures, Option<&TableStats>)> = None;
     let mut like_before: Option<(u8, u8)> = None;
-    for table in tables {
-        let is_same = before.is_some_and(|before| same_features(before, table));
+    for (table, stats) in tables {
+        let has_same_features = before.is_some_and(|before| same_features(before.0, table));
+        let is_same =
+            has_same_features && before.and_then(|before| before.1).map(counts) == stats.map(counts);
         if is_same && table.name.is_empty() {
             like_before = Some((like_before.map_or(table.table_id, |run| run.0), table.table_id));
         } else {
@@ -34,13 +45,28 @@ pub fn write_table_features(out: &mut String, tables: &[TableFeatures], version:
             }
             out.push(':');
             out.push_str(if is_same { " ditto" } else { "\n" });
-            if !is_same {
-                write_table(out, table, before, version);
+            if !is_same && let Some(stats) = stats {
+                let (active, lookup, matched) = counts(stats);
+                put!(out, "    active={active}, lookup={lookup}, matched={matched}\n");
+            }
+            if !has_same_features {
+                write_table(out, table, before.map(|before| before.0), version);
+            } else if !is_same && !is_unknown(table) {
+                out.push_str("    (same features)\n");
             }
         }
-        before = Some(table);
+        before = Some((table, stats));
     }
     write_run(out, like_before);
+}
+
+fn counts(stats: &TableStats) -> (u32, u64, u64) {
+    (stats.active_count, stats.lookup_count, stats.matched_count)
+}
+
+/// Whether nothing is said of what a table can do.
+fn is_unknown(t: &TableFeatures) -> bool {
+    *t == TableFeatures { name: t.name.clone(), ..TableFeatures::of(t.table_id) }
 }
 
 fn write_run(out: &mut String, run: Option<(u8, u8)>) {
@@ -80,6 +106,14 @@ fn same_actions(a: &TableInstructionFeatures, b: &TableInstructionFeatures) -> b
 fn write_table(out: &mut String, t: &TableFeatures, before: Option<&TableFeatures>, version: Version) {
     if t.metadata_match != 0 || t.metadata_write != 0 {
         put!(out, "    metadata: match={:#x} write={:#x}\n", t.metadata_match, t.metadata_write);
+    }
+    if matches!(version, Version::V11 | Version::V12) {
+        let miss = match t.config {
+            1 => "continue",
+            2 => "drop",
+            _ => "controller",
+        };
+        put!(out, "    config={miss}\n");
     }
     if version >= Version::V14 {
         for (name, bit) in [("eviction", TableMod::EVICTION), ("vacancy events", TableMod::VACANCY_EVENTS)] {

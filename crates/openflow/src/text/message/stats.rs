@@ -2,11 +2,10 @@
 
 use super::{MessageStyle, group, port, removed_reason, table_name};
 use crate::action::write_actions_text as write_actions;
-use crate::codec::OFPFW_ALL;
 use crate::message::{
     DEFAULT_PRIORITY, FlowEvent, FlowMonitorCommand, FlowMonitorFlags, FlowMonitorRequest, FlowStatsRequest,
     FlowUpdate, FlowUpdateFull, GROUP_ALL, IpfixStats, StatsBody, StatsReply, StatsRequest, SwitchDesc,
-    TABLE_ALL, TableDesc, TableStats,
+    TABLE_ALL, TableDesc,
 };
 use crate::text::flow::{FlowStyle, write_flow};
 use crate::text::matching::write_match;
@@ -80,7 +79,10 @@ pub(super) fn write_reply(out: &mut String, reply: &StatsReply, style: MessageSt
             stats.byte_count,
             stats.flow_count
         ),
-        StatsBody::Table(tables) => table_stats(out, tables, style.version),
+        StatsBody::Table(tables) => {
+            let tables = tables.iter().map(|t| (&t.features, Some(t)));
+            super::features::write_tables(out, tables, style.version);
+        }
         StatsBody::Port(stats) => port::write_stats(out, stats, style.version, style.ports),
         StatsBody::Queue(stats) => port::write_queue_stats(out, stats, style.ports),
         StatsBody::PortDesc(descs) => {
@@ -213,92 +215,6 @@ fn switch_desc(out: &mut String, desc: &SwitchDesc) {
     put!(out, "Software: {}\n", desc.software);
     put!(out, "Serial Num: {}\n", desc.serial_number);
     put!(out, "DP Description: {}\n", desc.datapath);
-}
-
-/// Tables, with what is as in the table before left out, and runs of equal tables in one line.
-fn table_stats(out: &mut String, tables: &[TableStats], version: Version) {
-    out.push('\n');
-    let of10 = version <= Version::V12;
-    let mut i = 0;
-    while i < tables.len() {
-        let t = &tables[i];
-        let before = i.checked_sub(1).map(|b| &tables[b]);
-        if i > 0 {
-            out.push('\n');
-        }
-        if before.is_some_and(|b| same(t, b)) {
-            let run = tables[i..].iter().take_while(|other| same(other, t)).count();
-            let last = &tables[i + run - 1];
-            if run == 1 {
-                put!(out, "  table {}: ditto\n", t.table_id);
-            } else {
-                put!(out, "  tables {}...{}: ditto\n", t.table_id, last.table_id);
-            }
-            i += run;
-            continue;
-        }
-        put!(out, "  table {}", t.table_id);
-        if !t.name.is_empty() && t.name != format!("table{}", t.table_id) {
-            put!(out, " (\"{}\")", t.name);
-        }
-        put!(out, ":\n    active={}, ", t.active_count);
-        put!(out, "lookup={}, matched={}\n", t.lookup_count, t.matched_count);
-        if of10 && before.is_some_and(|b| (b.wildcards, b.max_entries) == (t.wildcards, t.max_entries)) {
-            out.push_str("    (same features)\n");
-        } else if of10 {
-            put!(out, "    max_entries={}\n", t.max_entries);
-            if before.is_some_and(|before| before.wildcards == t.wildcards) {
-                out.push_str("    (same matching)\n");
-            } else {
-                out.push_str("    matching:\n");
-                matching_fields(out, t.wildcards);
-            }
-        }
-        i += 1;
-    }
-}
-
-/// Whether a table differs from another one by its number alone. Names of the form `table5` are numbers.
-fn same(a: &TableStats, b: &TableStats) -> bool {
-    let own_name = |t: &TableStats| t.name.is_empty() || t.name == format!("table{}", t.table_id);
-    own_name(a)
-        && own_name(b)
-        && (a.wildcards, a.max_entries, a.active_count, a.lookup_count, a.matched_count)
-            == (b.wildcards, b.max_entries, b.active_count, b.lookup_count, b.matched_count)
-}
-
-/// Fields that OpenFlow 1.0 can match, in groups: those that can be left out, and those that must be matched.
-fn matching_fields(out: &mut String, wildcards: u32) {
-    const FIELDS: [(&str, &str, u32); 12] = [
-        ("in_port", "", 1 << 0),
-        ("eth_", "src", 1 << 2),
-        ("eth_", "dst", 1 << 3),
-        ("eth_", "type", 1 << 4),
-        ("vlan_", "vid", 1 << 1),
-        ("vlan_", "pcp", 1 << 20),
-        ("ip_", "src", 0x3f << 8),
-        ("ip_", "dst", 0x3f << 14),
-        ("nw_", "proto", 1 << 5),
-        ("nw_", "tos", 1 << 21),
-        ("tcp_", "src", 1 << 6),
-        ("tcp_", "dst", 1 << 7),
-    ];
-    for (title, wanted) in [("must exact match", false), ("exact match or wildcard", true)] {
-        let fields: Vec<_> =
-            FIELDS.iter().filter(|f| ((wildcards & OFPFW_ALL) & f.2 != 0) == wanted).collect();
-        if fields.is_empty() {
-            continue;
-        }
-        put!(out, "      {title}:");
-        for group in fields.chunk_by(|a, b| a.0 == b.0) {
-            let names: Vec<&str> = group.iter().map(|f| f.1).collect();
-            match names[..] {
-                [one] => put!(out, " {}{one}", group[0].0),
-                _ => put!(out, " {}{{{}}}", group[0].0, names.join(",")),
-            }
-        }
-        out.push('\n');
-    }
 }
 
 fn flow_update(out: &mut String, update: &FlowUpdate, style: MessageStyle) {

@@ -242,10 +242,7 @@ fn answer_stats(
         StatsRequest::Table => StatsBody::Table(
             (0..2)
                 .map(|table_id| TableStats {
-                    table_id,
-                    name: format!("table{table_id}"),
-                    wildcards: openflow::codec::OFPFW_ALL,
-                    max_entries: 1_000_000,
+                    features: table_features(table_id),
                     active_count: 3,
                     lookup_count: 10,
                     matched_count: 9,
