@@ -34,7 +34,9 @@ pub fn log(bytes: &[u8]) {
     };
     let name = message_name(bytes).unwrap_or_default();
     match (Codec::new(version).decode(bytes), name.as_str()) {
-        (Ok((_, Message::Hello(versions))), _) if versions.greatest().is_none() => {
+        (Ok((_, Message::Hello(versions))), _)
+            if versions.greatest().is_none() || openflow::codec::names_no_version(bytes) =>
+        {
             tracing::warn!(
                 target: "ofp_util",
                 "peer does not support any OpenFlow version (between 0x01 and 0x1f)"
@@ -51,7 +53,7 @@ pub fn log(bytes: &[u8]) {
                 bytes.len()
             );
         }
-        (Err(error), "OFPT_SET_ASYNC_CONFIG") if version >= Version::V14 => properties(&bytes[8..], error),
+        (Err(error), "OFPT_SET_ASYNC") if version >= Version::V14 => properties(&bytes[8..], error),
         (Err(ErrorKind::OFPBFC_MSG_UNSUP), _) => {
             if let Some(added) = bytes.get(BUNDLED..).and_then(|bytes| message_name(bytes).ok()) {
                 tracing::warn!(

@@ -140,7 +140,7 @@ fn parse_multipath(text: &str) -> Result<Action, TextError> {
 }
 
 /// Bits of a field whose header has four bytes: these actions have no room for an experimenter's.
-fn short_target(name: &str, text: &str) -> Result<SubField, TextError> {
+pub(super) fn short_target(name: &str, text: &str) -> Result<SubField, TextError> {
     let target = parse_subfield(name)?;
     if target.field.wire(0).is_some_and(|wire| wire.class == 0xffff) {
         return bad!("{text}: experimenter OXM field '{name}' not supported");

@@ -64,7 +64,7 @@ pub(super) static WRITE_ACTIONS: Row = Row {
             Ok(Action::WriteActions(set))
         },
         |a, e| {
-            with!(a, Action::WriteActions(set) => {
+            with!(a, Action::WriteActions(set) if !set.is_empty() => {
                 e.out.zeros(4);
                 set.iter().for_each(|action| e.action(action));
             })

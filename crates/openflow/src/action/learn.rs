@@ -1,6 +1,7 @@
 //! `learn`: rules made of packets.
 
 use super::check::Checker;
+use super::choice::short_target;
 use super::subfield::{checked, read_field_header};
 use super::text::{Parser, Printer};
 use super::wire::{Body, Encoder};
@@ -267,7 +268,8 @@ fn parse(p: &mut Parser, text: &str) -> Result<Action, TextError> {
 }
 
 fn parse_spec(p: &Parser, text: &str, key: &str, value: &str) -> Result<LearnSpec, TextError> {
-    if let Ok(target) = parse_subfield(key) {
+    if parse_subfield(key).is_ok() {
+        let target = short_target(key, text)?;
         let source = match value {
             "" => LearnSource::Field(target),
             value => parse_source(p, text, key, value, target)?,
@@ -354,7 +356,7 @@ fn parse_load(value: &str) -> Result<LearnSpec, TextError> {
         let Some(Some(number)) = value::wide(from) else {
             return bad!("load: garbage before `->' in `{value}'");
         };
-        let target = parse_subfield(to)?;
+        let target = short_target(to, value)?;
         if !number.is_within(&Wide::low(target.count)) {
             return bad!("{value}: value does not fit into {} bits", target.count);
         }
@@ -365,7 +367,7 @@ fn parse_load(value: &str) -> Result<LearnSpec, TextError> {
     if !rest.is_empty() {
         return bad!("{value}: missing `->' following source");
     }
-    let target = parse_subfield(to)?;
+    let target = short_target(to, value)?;
     if source.count != target.count {
         return bad!(
             "{value}: source field is {} bits wide but destination is {} bits wide",

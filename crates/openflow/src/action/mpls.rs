@@ -155,7 +155,7 @@ pub(super) static SET_MPLS_TTL: Row = Row {
     ],
     words: &[word("set_mpls_ttl", |_, _, value| match value {
         "" => bad!("set_mpls_ttl: expected ttl."),
-        value => Ok(Action::SetMplsTtl(u8_named(value, "TTL")?)),
+        value => Ok(Action::SetMplsTtl(u8_named(value, "MPLS TTL")?)),
     })],
     print: |a, p| with!(a, Action::SetMplsTtl(ttl) => put!(p.out, "set_mpls_ttl({ttl})")),
     check: |_, c| c.needs(c.is_mpls()),

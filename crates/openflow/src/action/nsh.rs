@@ -116,7 +116,8 @@ fn parse_encap(text: &str) -> Result<Action, TextError> {
         return bad!("Missing encap hdr: {text}");
     };
     let Some((_, packet_type)) = HEADERS.iter().find(|(header, _)| *header == name) else {
-        return bad!("Encap hdr not supported: {name}");
+        // Of a header with properties the stock tool names those.
+        return bad!("Encap hdr not supported: {}", if properties.is_empty() { name } else { properties });
     };
     let mut parsed = Vec::new();
     for (key, value) in KeyValues::new(properties) {

@@ -8,6 +8,8 @@ use base::OfPort;
 use flow::action::SubField;
 use flow::{Action, Match};
 
+/// Actions of a list, as many as Open vSwitch keeps of its smallest ones.
+const ACTIONS_MAX: usize = 4095;
 /// How deep actions may lie in actions.
 const DEPTH_MAX: u8 = 16;
 
@@ -99,6 +101,9 @@ impl Parser<'_> {
                 continue;
             }
             let action = self.action(key, value).and_then(|(action, lenient)| {
+                if self.is_in_ct() && matches!(Row::of(&action).place, Place::Instruction(_)) {
+                    return bad!("ct action doesn't support nested action {}", Row::of(&action).name);
+                }
                 in_order(actions.last(), &action, place)?;
                 if super::ct::sets_connection(&action) && !self.is_in_ct() {
                     return bad!("cannot set CT fields outside of ct action");
@@ -116,6 +121,7 @@ impl Parser<'_> {
             match action {
                 // Writing no actions is nothing to do, and no instruction on the wire.
                 Ok(Action::WriteActions(none)) if none.is_empty() => {}
+                Ok(_) if actions.len() == ACTIONS_MAX => return bad!("input too big"),
                 Ok(action) => actions.push(action),
                 Err(error) => {
                     let offset = items.offset();
@@ -160,6 +166,9 @@ impl Parser<'_> {
         if let Some(word) = BY_WORD.get(name.as_str()) {
             return Ok(((word.parse)(self, &name, value)?, word.lenient));
         }
+        if name == "unroll_xlate" {
+            return bad!("UNROLL is an internal action that shouldn't be used via OpenFlow");
+        }
         if name == "apply_actions" {
             return bad!("apply_actions is the default instruction");
         }
@@ -194,7 +203,7 @@ fn in_order(before: Option<&Action>, action: &Action, place: ActionsIn) -> Resul
     let (rank, name) = named(action);
     if place == ActionsIn::List {
         // In a list of actions, `meter` is an action of OpenFlow 1.5 and so without a form here.
-        return if rank == APPLY_RANK { Ok(()) } else { bad!("{name}: instruction not allowed here") };
+        return if rank == APPLY_RANK { Ok(()) } else { bad!("{name} instruction not allowed here") };
     }
     let Some((before_rank, before_name)) = before.map(named) else { return Ok(()) };
     if rank == before_rank && rank != APPLY_RANK {

@@ -3,8 +3,8 @@
 use super::{Row, lenient, nicira, of11, with, word};
 use crate::codec::bytes::Put;
 use crate::error::ErrorKind::*;
-use crate::text::put;
 use crate::text::value::{u8_named, u16_named};
+use crate::text::{bad, put};
 use crate::version::Version;
 use flow::{Action, Mf};
 
@@ -64,6 +64,9 @@ pub(super) static DEC_TTL: Row = Row {
     ],
     words: &[word("dec_ttl", |_, _, value| {
         let ids = value.split([',', ' ']).filter(|id| !id.is_empty());
+        if !value.is_empty() && ids.clone().next().is_none() {
+            return bad!("dec_ttl_cnt_ids: expected at least one controller id.");
+        }
         Ok(Action::DecTtl(ids.map(|id| u16_named(id, "controller id")).collect::<Result<_, _>>()?))
     })],
     print: |a, p| {

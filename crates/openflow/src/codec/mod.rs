@@ -32,6 +32,7 @@ pub use document::{fields_table, messages_table, statistics_table};
 pub use fields::for_each_field;
 pub use matching::{Unknown, fits_match10, normalized};
 pub use names::message_name;
+pub use switch::names_no_version;
 
 pub(crate) use flows::write_flow_stats;
 pub(crate) use monitor::write_update as write_flow_update;

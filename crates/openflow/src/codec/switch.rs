@@ -33,6 +33,12 @@ pub(super) fn read_hello(version: u8, mut r: Reader) -> Result<VersionSet, Error
     Ok(VersionSet::up_to(version.min(VERSION_MAX)))
 }
 
+/// Whether the bitmap of a hello names no version that there is.
+pub fn names_no_version(bytes: &[u8]) -> bool {
+    matches!(bytes.get(8..16), Some(&[a, b, _, _, c, d, e, f])
+        if u16::from_be_bytes([a, b]) == VERSION_BITMAP && u32::from_be_bytes([c, d, e, f]) & !1 == 0)
+}
+
 /// Whether a hello holds more than a bitmap of versions, or one that names no version.
 pub(crate) fn unknown_in_hello(bytes: &[u8]) -> bool {
     let mut r = Reader::new(bytes.get(8..).unwrap_or_default(), OFPBRC_BAD_LEN);

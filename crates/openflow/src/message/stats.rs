@@ -297,8 +297,8 @@ pub struct IpfixStats {
     pub collector_set_id: u32,
 }
 
-/// What a table can do (1.3; a part of it with the statistics of 1.0 to 1.2). Instructions and actions as bitmaps of their numbers in 1.3 (experimenters in
-/// bit 31).
+/// What a table can do (1.3; a part of it with the statistics of 1.0 to 1.2). Instructions and actions as
+/// bitmaps of their numbers in 1.3 (experimenters in bit 31).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TableFeatures {
     /// Table.

@@ -1,4 +1,5 @@
-//! What tables can do, as OpenFlow 1.3 asks for it, and statistics of tables say before. All tables are alike but for where they can go on to.
+//! What tables can do, as OpenFlow 1.3 asks for it, and statistics of tables say before. All tables are alike
+//! but for where they can go on to.
 //!
 //! A controller may send features of its own with the request: names are taken of them.
 

@@ -1,5 +1,5 @@
-//! Features of tables, and their statistics. Tables are mostly alike, so each is described by what sets it apart from the one
-//! before.
+//! Features of tables, and their statistics. Tables are mostly alike, so each is described by what sets it
+//! apart from the one before.
 
 use super::stats::action_names;
 use crate::message::{TableFeatures, TableInstructionFeatures, TableMod, TableStats};
