@@ -28,8 +28,16 @@ use wire::Layers;
 use wire::checksum::{Sum, nonzero};
 use wire::crc32c::Crc32c;
 use wire::layers::ALL_TAGS;
+use wire::nsh::{NshHeader, next_protocol};
 
 const ETHERNET_HEADER: usize = 14;
+const ETH_IPV4: u16 = 0x0800;
+const ETH_IPV6: u16 = 0x86dd;
+/// An Ethernet frame, as tunnels name it.
+const ETH_BRIDGED: u16 = 0x6558;
+const ETH_MPLS: u16 = 0x8847;
+const ETH_MPLS_MULTICAST: u16 = 0x8848;
+const ETH_NSH: u16 = 0x894f;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 const SCTP: u8 = 132;
@@ -40,10 +48,16 @@ const SCTP: u8 = 132;
 fn find_transport(packet: &Packet, start: usize) -> Option<Layers> {
     let len = packet.len().checked_sub(start)?;
     let layers = Layers::of(packet.data().get(start..)?, len, ALL_TAGS)?;
-    let is_wanted =
-        matches!(layers.protocol, TCP | UDP | SCTP) && layers.payload != 0 && !layers.is_fragment();
-    // Nobody sums the destination that a routing header names.
-    (is_wanted && !layers.is_routed()).then(|| layers.shifted(start as isize))
+    has_transport(&layers).then(|| layers.shifted(start as isize))
+}
+
+#[inline(always)]
+fn has_transport(layers: &Layers) -> bool {
+    matches!(layers.protocol, TCP | UDP | SCTP)
+        && layers.payload != 0
+        && !layers.is_fragment()
+        // Nobody sums the destination that a routing header names.
+        && !layers.is_routed()
 }
 
 /// Where the checksum is, from the start of the transport header.
@@ -120,8 +134,7 @@ const GENEVE_PORT: u16 = 6081;
 fn recognise_inner(packet: &mut Packet, tunnel: usize, port: u16) {
     let Some(header) = packet.data().get(tunnel..tunnel + 8) else { return };
     let inner = if port == GENEVE_PORT {
-        const ETHERNET: u16 = 0x6558;
-        if u16::from_be_bytes([header[2], header[3]]) != ETHERNET {
+        if u16::from_be_bytes([header[2], header[3]]) != ETH_BRIDGED {
             return;
         }
         tunnel + 8 + usize::from(header[0] & 0x3f) * 4
@@ -184,6 +197,15 @@ pub fn is_segmentation_pending(packet: &Packet) -> bool {
     packet.gso_size > 0 && (packet.flags.has(PacketFlags::GSO_TCP) || packet.flags.has(PacketFlags::GSO_UDP))
 }
 
+/// Whether segmentation is pending of a packet behind MPLS labels or a network service header: neither the
+/// kernel nor a guest cuts up such a packet, so its port does.
+#[inline(always)]
+pub fn is_segmentation_ours(packet: &Packet) -> bool {
+    is_segmentation_pending(packet)
+        && Layers::of_link(packet.data(), ALL_TAGS)
+            .is_some_and(|link| matches!(link.eth_type, ETH_MPLS | ETH_MPLS_MULTICAST | ETH_NSH))
+}
+
 /// Finishes the checksum of a packet that says it is unfinished, and clears the flag. Without effect on
 /// others. Where the note points outside the packet's first segment nothing can be finished; the flag is
 /// cleared all the same.
@@ -229,26 +251,30 @@ pub fn chunks_after_segmentation(packet: &Packet) -> usize {
 /// each with its checksum unfinished ([`PacketFlags::CSUM_PARTIAL`]: most devices do the rest). Appends them
 /// to `out` and frees the packet.
 ///
-/// Errors: the packet itself, when it is no TCP or UDP packet over IPv4 or IPv6, its headers are not in its
-/// first segment, or the pool is exhausted; then `out` is as it was.
+/// Errors: the packet itself, when it is no TCP or UDP packet over IPv4 or IPv6 (which labels and service
+/// headers may stand in front of), its headers are not in its first segment, or the pool is exhausted; then
+/// `out` is as it was.
 pub fn segment(packet: Packet, cache: &mut PoolCache, out: &mut Vec<Packet>) -> Result<(), Packet> {
-    let before = out.len();
-    match segment_into(&packet, cache, out) {
-        Some(()) => {
-            cache.free(packet);
-            Ok(())
-        }
-        None => {
-            for made in out.drain(before..) {
-                cache.free(made);
-            }
-            Err(packet)
-        }
+    if !segment_copied(&packet, cache, out) {
+        return Err(packet);
     }
+    cache.free(packet);
+    Ok(())
+}
+
+/// The same of a packet that stays as it is. False for an error.
+pub fn segment_copied(packet: &Packet, cache: &mut PoolCache, out: &mut Vec<Packet>) -> bool {
+    let before = out.len();
+    let is_cut = segment_into(packet, cache, out).is_some();
+    if !is_cut {
+        out.drain(before..).for_each(|made| cache.free(made));
+    }
+    is_cut
 }
 
 fn segment_into(packet: &Packet, cache: &mut PoolCache, out: &mut Vec<Packet>) -> Option<()> {
-    let layers = find_transport(packet, 0).filter(|layers| layers.protocol != SCTP)?;
+    let layers = find_transport(packet, 0).or_else(|| find_behind_labels(packet));
+    let layers = layers.filter(|layers| layers.protocol != SCTP)?;
     let payload_at = usize::from(layers.payload);
     let headers = packet.data().get(..payload_at)?;
     let size = usize::from(packet.gso_size);
@@ -269,6 +295,52 @@ fn segment_into(packet: &Packet, cache: &mut PoolCache, out: &mut Vec<Packet>) -
         done += len;
     }
     Some(())
+}
+
+/// The layers of a TCP or UDP packet behind MPLS labels or network service headers. Labels do not say what
+/// they are in front of: it is what has its transport header where the unfinished checksum starts.
+#[cold]
+fn find_behind_labels(packet: &Packet) -> Option<Layers> {
+    let head = packet.data();
+    let link = Layers::of_link(head, ALL_TAGS)?;
+    let (mut eth_type, mut at) = (link.eth_type, usize::from(link.l2_5));
+    // Each header takes some bytes, so this ends.
+    loop {
+        let rest = head.get(at..)?;
+        let found = |eth_type: u16, at: usize| {
+            let layers = match eth_type {
+                ETH_BRIDGED => find_transport(packet, at)?,
+                _ => {
+                    let len = packet.len().checked_sub(at)?;
+                    let bare = Layers::without_link(head.get(at..)?, len, eth_type);
+                    if has_transport(&bare) { bare.shifted(at as isize) } else { return None }
+                }
+            };
+            let is_it = packet.flags.has(PacketFlags::CSUM_PARTIAL) && layers.l4 == packet.csum_start;
+            is_it.then_some(layers)
+        };
+        match eth_type {
+            ETH_MPLS | ETH_MPLS_MULTICAST => {
+                let (entries, _) = rest.as_chunks::<4>();
+                let bottom = entries.iter().position(|entry| entry[2] & 1 == 1)?;
+                at += 4 * (bottom + 1);
+                return [ETH_IPV4, ETH_IPV6, ETH_BRIDGED].into_iter().find_map(|inner| found(inner, at));
+            }
+            ETH_NSH => {
+                let header = NshHeader::new(rest).ok()?;
+                at += header.header_len();
+                eth_type = match header.next_protocol() {
+                    next_protocol::IPV4 => ETH_IPV4,
+                    next_protocol::IPV6 => ETH_IPV6,
+                    next_protocol::ETHERNET => ETH_BRIDGED,
+                    next_protocol::NSH => ETH_NSH,
+                    next_protocol::MPLS => ETH_MPLS,
+                    _ => return None,
+                };
+            }
+            inner => return found(inner, at),
+        }
+    }
 }
 
 /// Which part of the payload a segment has.

@@ -5,7 +5,7 @@
 //! chain of chunks and written from one. `internal` is the same under the bridge's name: its local port.
 //!
 //! Cost: there is no system call that moves several frames, so each is one read or write. Hence: (1) a queue
-//! that was empty is left alone for a few microseconds, growing to [`IDLE_MAX_US`], since asking costs as
+//! that was empty is left alone for a few microseconds ([`idle`]), since asking costs as
 //! much as switching two packets; (2) a read has two places, the fresh chunk and a scratch buffer that is
 //! copied from, because a list of 34 chunks costs 0.1 µs even where one is used; when large frames come the
 //! list is used for a while.
@@ -21,6 +21,7 @@
 //!
 //! Source: Linux's Documentation/networking/tuntap.rst, linux/if_tun.h.
 
+mod idle;
 mod row;
 
 pub(crate) use row::{INTERNAL, TAP};
@@ -32,8 +33,9 @@ use crate::tails::{FRAME_MAX, Places, Tails, first_place};
 use crate::virtio_net::{self, HEADER_LEN};
 use crate::virtual_link::{is_longer_than, local_mac};
 use crate::wait::owned;
-use crate::{PortError, PortSpec, QueueStats, stats};
+use crate::{PortError, PortSpec, QueueStats, offload, stats};
 use base::{PortNo, clock};
+use idle::IdleBackoff;
 use packet::{
     Batch, LinkState, Packet, Pool, PoolCache, Port, PortStats, PortStatus, RxOutcome, RxQueue, TxQueue,
 };
@@ -60,8 +62,6 @@ const SEGMENTS_MAX: usize = 128;
 const LARGE_READS: u32 = 64;
 /// A frame that seems too long has the MTU asked anew, so many times per second at most.
 const ASKS_PER_S: u64 = 20;
-/// An idle queue is asked at least this often while its worker polls.
-const IDLE_MAX_US: u64 = 20;
 
 /// A port of type `tap` or `internal`.
 pub struct TapPort {
@@ -575,45 +575,6 @@ impl RxQueue for TapRx {
     }
 }
 
-/// When to ask an idle queue again.
-struct IdleBackoff {
-    empty_polls: u32,
-    next_tsc: u64,
-    tsc_per_us: u64,
-}
-
-impl IdleBackoff {
-    fn new() -> IdleBackoff {
-        // Here, since the first call measures for 20 ms.
-        IdleBackoff { empty_polls: 0, next_tsc: 0, tsc_per_us: clock::tsc_hz() / 1_000_000 }
-    }
-
-    #[inline]
-    fn reset(&mut self) {
-        self.empty_polls = 0;
-        self.next_tsc = 0;
-    }
-
-    #[inline]
-    fn is_time(&self) -> bool {
-        self.next_tsc == 0 || clock::tsc() >= self.next_tsc
-    }
-
-    #[inline]
-    fn saw(&mut self, something: bool) {
-        if something {
-            self.reset();
-            return;
-        }
-        self.empty_polls += 1;
-        let wait_us = (1 << self.empty_polls.min(8)) / 8;
-        self.next_tsc = match wait_us.min(IDLE_MAX_US) {
-            0 => 0,
-            us => clock::tsc() + us * self.tsc_per_us,
-        };
-    }
-}
-
 struct TapTx {
     shared: Arc<Shared>,
     idx: usize,
@@ -661,6 +622,33 @@ impl TapTx {
         };
         if written.0 < 0 { Err(written.1) } else { Ok(()) }
     }
+
+    /// Writes one frame and counts what became of it. False where there is no memory for it at the moment.
+    fn write_counted(&self, packet: &mut Packet) -> bool {
+        match self.write(packet) {
+            Ok(()) => self.stats.passed(1, packet.len() as u64),
+            Err(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM) => return false,
+            Err(libc::EIO) => self.stats.to_down(),
+            // Gone: nobody receives it, now or later.
+            Err(libc::EBADFD | libc::ENODEV) => self.stats.dropped.add(1),
+            Err(_) => self.stats.errors.add(1),
+        }
+        true
+    }
+
+    /// Cuts up a packet that the kernel would not, and writes what it becomes. What finds no room is dropped.
+    #[cold]
+    fn write_in_segments(&self, packet: &Packet, cache: &mut PoolCache) {
+        let mut frames = Vec::new();
+        if !offload::segment_copied(packet, cache, &mut frames) {
+            self.stats.dropped.add(1);
+        }
+        for mut frame in frames {
+            let is_done = self.write_counted(&mut frame);
+            self.stats.dropped.add(u64::from(!is_done));
+            cache.free(frame);
+        }
+    }
 }
 
 impl TxQueue for TapTx {
@@ -673,14 +661,11 @@ impl TxQueue for TapTx {
                 sent += 1;
                 continue;
             }
-            match self.write(packet) {
-                Ok(()) => self.stats.passed(1, packet.len() as u64),
-                // No memory for the moment: the caller keeps the rest.
-                Err(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM) => break,
-                Err(libc::EIO) => self.stats.to_down(),
-                // Gone: nobody receives it, now or later.
-                Err(libc::EBADFD | libc::ENODEV) => self.stats.dropped.add(1),
-                Err(_) => self.stats.errors.add(1),
+            if offload::is_segmentation_ours(packet) {
+                self.write_in_segments(packet, cache);
+            } else if !self.write_counted(packet) {
+                // The caller keeps the rest.
+                break;
             }
             sent += 1;
         }

@@ -21,7 +21,7 @@ use crate::af_xdp::sys::{self, BpfAttr, BpfCommand};
 use crate::options::{OptionRow, Values};
 use crate::tails::{Places, Tails, first_place};
 use crate::virtio_net::{self, BadHeader};
-use crate::{PortError, PortSpec, QueueStats, stats};
+use crate::{PortError, PortSpec, QueueStats, offload, stats};
 use base::{PortNo, clock};
 use packet::{
     BURST, Batch, LinkState, Packet, PacketFlags, Pool, PoolCache, Port, PortStats, PortStatus, RxOutcome,
@@ -626,15 +626,54 @@ impl PacketTx {
     }
 }
 
+impl PacketTx {
+    /// Sends one packet or more from the front.
+    fn send_front(&self, packets: &mut [Packet]) -> Sent {
+        let goes_alone =
+            |p: &Packet| p.is_chained() || p.headroom() < VNET_LEN || offload::is_segmentation_ours(p);
+        let run = packets.iter().take_while(|p| !goes_alone(p)).count();
+        if run > 0 { self.send_run(&mut packets[..run]) } else { self.send_chain(&packets[0]) }
+    }
+
+    /// Cuts up a packet that the kernel would not, and sends what it becomes. What finds no room is dropped.
+    #[cold]
+    fn send_in_segments(&self, packet: &Packet, cache: &mut PoolCache) {
+        let mut frames = Vec::new();
+        if !offload::segment_copied(packet, cache, &mut frames) {
+            self.stats.dropped.add(1);
+        }
+        let mut rest = &mut frames[..];
+        while !rest.is_empty() {
+            let count = rest.len().min(BURST);
+            let done = match self.send_front(&mut rest[..count]) {
+                Sent::Some(count) => {
+                    let bytes: usize = rest[..count].iter().map(Packet::len).sum();
+                    self.stats.passed(count as u64, bytes as u64);
+                    count
+                }
+                Sent::Refused(errno) => {
+                    let is_counted = self.refuse(errno);
+                    self.stats.dropped.add(u64::from(!is_counted));
+                    1
+                }
+            };
+            rest = &mut rest[done..];
+        }
+        frames.drain(..).for_each(|frame| cache.free(frame));
+    }
+}
+
 impl TxQueue for PacketTx {
     fn tx_burst(&mut self, cache: &mut PoolCache, batch: &mut Batch) {
         let mut done = 0;
         while done < batch.len() {
             let rest = &mut batch[done..];
-            let goes_alone = |p: &Packet| p.is_chained() || p.headroom() < VNET_LEN;
-            let run = rest.iter().take_while(|p| !goes_alone(p)).count();
-            let sent = if run > 0 { self.send_run(&mut rest[..run]) } else { self.send_chain(&rest[0]) };
-            match sent {
+            if offload::is_segmentation_ours(&rest[0]) {
+                self.send_in_segments(&rest[0], cache);
+                done += 1;
+                continue;
+            }
+            match self.send_front(rest) {
                 Sent::Some(count) => {
                     let bytes: usize = rest[..count].iter().map(Packet::len).sum();
                     self.stats.passed(count as u64, bytes as u64);

@@ -229,6 +229,9 @@ fn is_taken_as_it_is(packet: &Packet, features: u64, mtu: usize) -> bool {
 
 /// Whether the guest takes segments of the packet's kind whole.
 fn knows_segments(packet: &Packet, features: u64) -> bool {
+    if offload::is_segmentation_ours(packet) {
+        return false;
+    }
     let is_tcp = packet.flags.has(PacketFlags::GSO_TCP);
     let needed = if is_tcp { features::GUEST_TSO } else { features::GUEST_USO };
     features & needed == needed

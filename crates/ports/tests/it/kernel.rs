@@ -383,6 +383,64 @@ fn tags_that_the_kernel_took_out_are_put_back() {
     assert_whole(pool);
 }
 
+/// A TCP segment of `len` bytes of payload behind a label, which its sender left to segmentation.
+fn labelled_segment(cache: &mut packet::PoolCache, len: usize) -> packet::Packet {
+    let compose = wire::Compose::ethernet(wire::EthAddr([2; 6]), wire::EthAddr([4; 6]));
+    let compose = compose.ipv4([10, 0, 0, 1].into(), [10, 0, 0, 2].into()).tcp(1, 2);
+    let mut frame = compose.payload(&vec![7; len]).build().unwrap();
+    let pseudo = wire::checksum::pseudo_v4(
+        [10, 0, 0, 1].into(),
+        [10, 0, 0, 2].into(),
+        wire::ip::IpProtocol::TCP,
+        (20 + len) as u16,
+    );
+    frame[50..52].copy_from_slice(&pseudo.fold().to_be_bytes());
+    // Label 16, the bottom of the stack.
+    frame.splice(12..14, [0x88, 0x47, 0, 1, 1, 64]);
+    let mut packet = cache.alloc_frame(&frame).unwrap();
+    packet.flags.set(packet::PacketFlags::CSUM_PARTIAL);
+    packet.flags.set(packet::PacketFlags::GSO_TCP);
+    (packet.csum_start, packet.csum_offset, packet.gso_size) = (38, 16, 1000);
+    packet
+}
+
+#[test]
+fn segments_behind_labels_are_cut_up_before_the_kernel_has_them() {
+    let _alone = alone();
+    let net = Net::new("");
+    net.enter("s");
+    let pool = pool();
+    netlink::create_veth("v0", "v1").unwrap();
+    let mut tap = open("t0", "tap", 1, pool);
+    for name in ["v0", "v1", "t0"] {
+        net.on("s", &format!("ip link set {name} up"));
+    }
+    let mut v0 = ports::open(&packet_socket("v0", 2), pool).unwrap();
+    let mut cache = pool.cache();
+    for (from, at) in [(&mut tap, "t0"), (&mut v0, "v1")] {
+        let mut at = ports::open(&packet_socket(at, 3), pool).unwrap();
+        let (mut tx, mut rx) = (from.take_tx_queues(1).remove(0), at.take_rx_queues().remove(0));
+        let mut batch = packet::Batch::new();
+        batch.push(labelled_segment(&mut cache, 9_500));
+        tx.tx_burst(&mut cache, &mut batch);
+        assert!(batch.is_empty());
+        let mut lens = Vec::new();
+        wait_for("the segments", || {
+            rx.rx_burst(&mut cache, &mut batch);
+            let labelled = batch.iter().filter(|p| p.data()[12..14] == [0x88, 0x47]);
+            lens.extend(labelled.map(|p| p.len()));
+            cache.free_all(&mut batch);
+            !lens.is_empty() && lens.iter().sum::<usize>() >= 9_500
+        });
+        assert_eq!(lens, [[1058; 9].to_vec(), vec![558]].concat());
+        assert_eq!(from.stats().tx_packets, 10);
+        rx.close(&mut cache);
+        tx.close(&mut cache);
+    }
+    drop(cache);
+    assert_whole(pool);
+}
+
 #[test]
 fn a_packet_sockets_interface_goes_down_and_up_and_away_under_traffic() {
     let _alone = alone();

@@ -1,7 +1,9 @@
 //! Software offloads against a word-by-word checksum and against frames that were composed finished.
 
 use packet::{Packet, PacketFlags, Pool, PoolCache, PoolConfig};
-use ports::offload::{complete_checksum, is_segmentation_pending, recognise_unfinished, segment};
+use ports::offload::{
+    complete_checksum, is_segmentation_ours, is_segmentation_pending, recognise_unfinished, segment,
+};
 use proptest::prelude::*;
 use std::cell::RefCell;
 use wire::tcp::TcpFlags;
@@ -174,6 +176,53 @@ proptest! {
             cache.free(packet);
             Ok(())
         })?;
+    }
+
+    #[test]
+    fn segments_are_cut_behind_labels_and_service_headers(
+        mut shape in shapes(9_000), gso_size in 100u16..3000, cut in 500usize..1700, which in 0usize..6,
+    ) {
+        shape.payload.push(0);
+        shape.tags = 0;
+        let inner: u8 = if shape.v6 { 2 } else { 1 };
+        let nsh = |next: u8| [&[0, 0x46, 1, next, 0, 0, 1, 255][..], &[9; 16]].concat();
+        let (label, bottom) = ([0, 1, 0, 64], [0, 2, 1, 64]);
+        // The type in front, the headers, and whether the frame's own Ethernet header lies behind them.
+        let (eth_type, headers, is_bridged) = match which {
+            0 => ([0x88, 0x47], bottom.to_vec(), false),
+            1 => ([0x88, 0x48], [label, label, bottom].concat(), false),
+            2 => ([0x88, 0x47], [label, bottom].concat(), true),
+            3 => ([0x89, 0x4f], nsh(inner), false),
+            4 => ([0x89, 0x4f], [nsh(4), nsh(3)].concat(), true),
+            _ => ([0x89, 0x4f], [nsh(5), bottom.to_vec()].concat(), false),
+        };
+        with_cache(|cache| {
+            let plain = shape.unfinished();
+            let skipped = if is_bridged { 0 } else { 14 };
+            let front = [&[4; 12][..], &eth_type, &headers].concat();
+            let mut packet = packet_of(cache, &[&front, &plain[skipped..]].concat(), cut);
+            packet.gso_size = gso_size;
+            packet.flags.set(if shape.tcp { PacketFlags::GSO_TCP } else { PacketFlags::GSO_UDP });
+            packet.flags.set(PacketFlags::CSUM_PARTIAL);
+            packet.csum_start = (front.len() + shape.l4() - skipped) as u16;
+            packet.csum_offset = if shape.tcp { 16 } else { 6 };
+            assert!(is_segmentation_ours(&packet));
+            let mut out = Vec::new();
+            segment(packet, cache, &mut out).unwrap();
+            assert_eq!(out.len(), shape.payload.len().div_ceil(gso_size as usize));
+            let mut payload = Vec::new();
+            for mut part in out.drain(..) {
+                assert!(!is_segmentation_ours(&part));
+                complete_checksum(&mut part);
+                let bytes = bytes_of(&part);
+                cache.free(part);
+                assert_eq!(bytes[..front.len()], front);
+                let inner = [&plain[..skipped], &bytes[front.len()..]].concat();
+                assert!(shape.verifies(&inner));
+                payload.extend_from_slice(&inner[shape.payload_at()..]);
+            }
+            assert_eq!(payload, shape.payload);
+        });
     }
 
     #[test]
