@@ -411,8 +411,7 @@ impl Tracker {
             let hash = reverse.hash(zone, &self.secret);
             self.index.remove(hash, Place { entry: idx, is_reverse: true }, &self.entries);
         }
-        self.zones.leave(zone);
-        self.count.fetch_sub(1, Relaxed);
+        self.uncount(zone);
         match lists {
             Some(lists) => self.give_back(lists, idx),
             None => self.give_back(&mut self.shard(Tracker::shard_of(idx)), idx),

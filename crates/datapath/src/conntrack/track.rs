@@ -410,11 +410,7 @@ impl Tracker {
             return Ok(none);
         }
         let begun = self.put_down(hash, tuple, seen, request, expected.as_ref(), moment);
-        let Some((found, translation)) = begun else {
-            self.zones.leave(request.zone);
-            self.count.fetch_sub(1, Relaxed);
-            return Ok(none);
-        };
+        let Some((found, translation)) = begun else { return Ok(none) };
         if let Some(expected) = &expected {
             self.expected.take(expected, &self.secret);
         }
@@ -441,13 +437,18 @@ impl Tracker {
         if self.make_room(shard, None) && self.count.load(Relaxed) <= self.limit() {
             return true;
         }
-        self.count.fetch_sub(1, Relaxed);
-        self.zones.leave(zone);
+        self.uncount(zone);
         self.figures.full.fetch_add(1, Relaxed);
         false
     }
 
-    /// Puts a connection down, for which there is room.
+    /// Counts one connection less.
+    pub(super) fn uncount(&self, zone: u16) {
+        self.zones.leave(zone);
+        self.count.fetch_sub(1, Relaxed);
+    }
+
+    /// Puts a connection down, for which there is room. Where it does not, that room is given back.
     fn put_down(
         &self,
         hash: u64,
@@ -459,14 +460,18 @@ impl Tracker {
     ) -> Option<(Found, Option<Translation>)> {
         let zone = request.zone;
         let (phase, peers) = match tuple.protocol {
-            TCP => (Phase::TcpSynSent, tcp::open(&seen.tcp)?),
+            // Looked at before: it opens one.
+            TCP => (Phase::TcpSynSent, tcp::open(&seen.tcp).unwrap_or_default()),
             _ if tuple.is_icmp() => (Phase::IcmpFirst, Default::default()),
             _ => (Phase::UdpFirst, Default::default()),
         };
         let shard = hash as usize >> 20;
         let mut lists = self.shard(shard);
         self.turn(&mut lists, moment.now_ms, CLEARED_PER_COMMIT);
-        let idx = lists.take(&self.entries, |number| self.block(shard, number))?;
+        let Some(idx) = lists.take(&self.entries, |number| self.block(shard, number)) else {
+            self.uncount(zone);
+            return None;
+        };
         let entry = self.entry(idx);
         let policy = self.zones.policy(zone);
         entry.set_expiry(moment.now_ms + self.timeouts.timeout_ms(policy, phase));
@@ -499,6 +504,7 @@ impl Tracker {
         let give_up = || {
             let mut lists = self.shard(shard % SHARDS);
             self.give_back(&mut lists, idx);
+            self.uncount(zone);
             None
         };
         let forward = tuple.packed(zone);
@@ -531,7 +537,7 @@ impl Tracker {
         let is_same = |other: u32| other != idx && self.entry(other).is_reply(&forward).is_some();
         if !self.index.insert(hash, Place { entry: idx, is_reverse: false }, &self.entries, is_same) {
             // Another worker has put down the same one meanwhile: the packet is of that, as far as its rules
-            // are concerned.
+            // are concerned. Who has ended this one meanwhile has given back all that it had.
             if entry.end(generation) {
                 if has_two_places {
                     let place = Place { entry: idx, is_reverse: true };
