@@ -285,6 +285,8 @@ fn in_transport(layers: &Layers, src: bool) -> Option<Place> {
 /// Fields of neighbour solicitations and advertisements, and of their options.
 fn in_neighbour(bytes: &[u8], layers: &Layers, field: FieldId) -> Option<Place> {
     let l4 = transport(layers).filter(|_| layers.is_ipv6() && layers.protocol == ICMPV6)?;
+    // No field lies in what pads the frame, which the checksum does not cover.
+    let bytes = &bytes[..layers.end(bytes).min(bytes.len())];
     let message = bytes.get(l4..l4 + 24)?;
     if !matches!(message[0], 135 | 136) {
         return None;
@@ -304,8 +306,8 @@ fn in_neighbour(bytes: &[u8], layers: &Layers, field: FieldId) -> Option<Place> 
         FieldId::NdTarget => Place::whole(l4 + 8, 16),
         // The type of the first link-layer address option.
         FieldId::NdOptionsType => Place::whole(option(|head| matches!(head, [1 | 2, 1]))?, 2).bits(8, 8),
-        FieldId::ArpSha => Place::whole(option(|head| head[0] == 1 && head[1] > 0)? + 2, MAC_LEN),
-        _ => Place::whole(option(|head| head[0] == 2 && head[1] > 0)? + 2, MAC_LEN),
+        FieldId::ArpSha => Place::whole(option(|head| *head == [1, 1])? + 2, MAC_LEN),
+        _ => Place::whole(option(|head| *head == [2, 1])? + 2, MAC_LEN),
     };
     Some(place.covered(Covered::Transport(l4 + 2)))
 }

@@ -370,6 +370,22 @@ fn the_type_of_a_neighbours_option_is_set_with_the_checksum() {
 }
 
 #[test]
+fn what_pads_a_frame_is_no_option_of_a_neighbours_message() {
+    let mut cache = cache();
+    let solicit =
+        wire::nd::NdRepr { source_ll: None, ..wire::nd::NdRepr::solicit("fe80::5".parse().unwrap(), SRC) };
+    let mut frame =
+        eth().ipv6("fe80::1".parse().unwrap(), "ff02::1".parse().unwrap()).nd(solicit).build().unwrap();
+    frame.extend([1, 1, 0, 0, 0, 0, 0, 0]);
+    let mut p = packet(&mut cache, &frame);
+    for (field, value) in [(FieldId::ArpSha, 5), (FieldId::NdOptionsType, 2)] {
+        apply(&mut p, &DpAction::Set { field, value, mask: field.ones() }).unwrap();
+        assert_eq!(p.data(), frame, "{field:?}");
+    }
+    cache.free(p.packet);
+}
+
+#[test]
 fn what_no_packet_has_cannot_be_set() {
     let mut cache = cache();
     let mut p = packet(&mut cache, &v4().udp(5, 6).payload(b"0123456789").build().unwrap());
