@@ -18,6 +18,10 @@ pub const DATAPATHS_MAX: usize = 8;
 const PORTS_MAX: u32 = 256;
 /// Frames that a port keeps for `netdev-dummy/sent`.
 const SENT_MAX: usize = 1_024;
+/// Bytes of frames that all ports of a datapath keep.
+const SENT_BYTES_MAX: usize = 16 << 20;
+/// Longest frame: beyond it no tag is pushed, and the packet is lost.
+const FRAME_BYTES_MAX: usize = 65_535;
 
 /// A port.
 pub struct Port {
@@ -45,8 +49,10 @@ pub struct HandDatapath {
     pub flows: Vec<CountedFlow>,
     hit: u64,
     missed: u64,
-    /// Frames for ports that do not exist, or have kept as many as they can.
+    /// Frames for ports that do not exist, or that found no room to be kept.
     not_sent: u64,
+    /// Bytes of frames that ports keep.
+    sent_bytes: usize,
 }
 
 /// The kinds of ports.
@@ -132,6 +138,10 @@ impl HandDatapath {
                 DpAction::OutputTrunc { port, max_bytes } => {
                     self.send(port, &frame[..frame.len().min(max_bytes as usize)]);
                 }
+                DpAction::PushVlan { .. } if frame.len() + 4 > FRAME_BYTES_MAX => {
+                    self.not_sent += 1;
+                    return;
+                }
                 DpAction::PushVlan { tpid, tci } => {
                     let tag = [tpid.to_be_bytes(), (tci & !0x1000).to_be_bytes()].concat();
                     frame.splice(12..12, tag);
@@ -147,10 +157,27 @@ impl HandDatapath {
     }
 
     fn send(&mut self, to: PortNo, frame: &[u8]) {
-        match self.ports.get_mut(&to.0).filter(|port| port.sent.len() < SENT_MAX) {
-            Some(port) => port.sent.push(frame.to_vec()),
+        let has_room = self.sent_bytes + frame.len() <= SENT_BYTES_MAX;
+        match self.ports.get_mut(&to.0).filter(|port| has_room && port.sent.len() < SENT_MAX) {
+            Some(port) => {
+                self.sent_bytes += frame.len();
+                port.sent.push(frame.to_vec());
+            }
             None => self.not_sent += 1,
         }
+    }
+
+    /// What was sent to a port since this was last asked.
+    pub fn take_sent(&mut self, number: u32) -> Vec<Vec<u8>> {
+        let sent = self.ports.get_mut(&number).map(|port| std::mem::take(&mut port.sent)).unwrap_or_default();
+        self.sent_bytes -= sent.iter().map(Vec::len).sum::<usize>();
+        sent
+    }
+
+    /// Takes a port away, and what it kept.
+    pub fn remove_port(&mut self, number: u32) {
+        self.take_sent(number);
+        self.ports.remove(&number);
     }
 
     /// `dpctl/show`.
@@ -186,4 +213,33 @@ pub fn line(f: &CountedFlow, names: odp::PortNames<'_>, verbose: bool, now_ms: u
     let shown = odp::hand_flow(&f.flow.key, &f.flow.mask, names, verbose);
     let actions = odp::actions(&f.flow.actions, ActionContext::of(&f.flow.key), names);
     format!("{ufid}{shown}, packets:{}, bytes:{}, used:{used}, {dp}actions:{actions}\n", f.packets, f.bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_flow_makes_of_frames_is_bounded() {
+        let mut dp = HandDatapath::new("dp");
+        dp.add_port("p", "dummy", Some(1)).unwrap();
+        let ports = |name: &str| (name == "p").then_some(PortNo(1));
+        let put = |dp: &mut HandDatapath, actions: &str| {
+            let (key, mask) = odp::read_flow("in_port(1)", &ports).unwrap();
+            let actions = odp::read_actions(actions, &ports).unwrap();
+            dp.put(HandFlow { key, mask, actions }, true, true).unwrap();
+        };
+        put(&mut dp, &("push_vlan(vid=1),".repeat(20_000) + "p"));
+        dp.receive(1, &[2; 60], 0);
+        assert!(dp.take_sent(1).is_empty(), "longer than any frame");
+        put(&mut dp, &"p,".repeat(2_000));
+        dp.receive(1, &[2; 60_000], 0);
+        let kept = dp.take_sent(1);
+        assert_eq!(kept.len(), SENT_BYTES_MAX / 60_000);
+        dp.receive(1, &[2; 60], 0);
+        assert_eq!(dp.take_sent(1).len(), SENT_MAX, "there is room again");
+        dp.receive(1, &[2; 60_000], 0);
+        dp.remove_port(1);
+        assert_eq!(dp.sent_bytes, 0);
+    }
 }

@@ -152,7 +152,7 @@ pub(super) fn del_if(vswitch: &mut Vswitch, args: &[String]) -> Answer {
             i.name, args[0]
         )),
         Some(number) => {
-            dp.ports.remove(&number);
+            dp.remove_port(number);
             Ok(())
         }
     })
@@ -229,7 +229,12 @@ fn change_file(vswitch: &mut Vswitch, args: &[String], default: Change) -> Answe
     let (options, which, words) = target(vswitch, args, 1)?;
     let failed =
         |e: std::io::Error| format!("ovs-vswitchd: {}: open failed ({})\n", words[0], host::log::os_text(&e));
-    if std::fs::metadata(words[0]).map_err(failed)?.len() > FILE_BYTES_MAX {
+    let metadata = std::fs::metadata(words[0]).map_err(failed)?;
+    if !metadata.is_file() {
+        // One that nobody ends, or writes to, would hold up the switch.
+        return Err(format!("ovs-vswitchd: {}: not a regular file\n", words[0]));
+    }
+    if metadata.len() > FILE_BYTES_MAX {
         return Err(format!("ovs-vswitchd: {}: longer than {FILE_BYTES_MAX} bytes\n", words[0]));
     }
     let text = std::fs::read_to_string(words[0]).map_err(failed)?;
@@ -385,5 +390,5 @@ pub(super) fn receive(vswitch: &mut Vswitch, port: &str, frames: &[Vec<u8>]) -> 
 pub(super) fn take_sent(vswitch: &mut Vswitch, port: &str) -> Option<Vec<Vec<u8>>> {
     let mut datapaths = vswitch.hand_datapaths.values_mut();
     let (dp, number) = datapaths.find_map(|dp| dp.port_named(port).map(|number| (dp, number)))?;
-    dp.ports.get_mut(&number).map(|port| std::mem::take(&mut port.sent))
+    Some(dp.take_sent(number))
 }
