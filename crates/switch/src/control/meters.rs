@@ -115,7 +115,7 @@ impl Inner {
             (MeterCommand::Modify, None) => return refused(ErrorKind::OFPMMFC_UNKNOWN_METER),
             (MeterCommand::Add, None) | (MeterCommand::Modify, Some(_)) => {}
         }
-        if control.meters.by_id.len() >= METERS_MAX as usize {
+        if old.is_none() && control.meters.by_id.len() >= METERS_MAX as usize {
             return refused(ErrorKind::OFPMMFC_OUT_OF_METERS);
         }
         if config.bands.len() > usize::from(BANDS_MAX) {
