@@ -7,7 +7,7 @@ use crate::lab::topology::TOPOLOGIES;
 use crate::lab::traffic::{pattern::Pattern, serve};
 use crate::lab::{generator, guest, switch, trial};
 use crate::measure::{
-    ablation, afxdp_bridge, cache_misses, churn, counts, explosion, fairness, flow_mods, generate,
+    ablation, afxdp_bridge, cache_misses, churn, conntrack, counts, explosion, fairness, flow_mods, generate,
     kernel_datapath, load_rules, mac_learning, masks, memory, misses, ovsdb, p2p, pinning, port_count,
     ports_config, pvp, pvp_types, rule_to_effect, scale, wake,
 };
@@ -120,6 +120,10 @@ enum Bench {
     /// Few packets that each leave a mask: how much of the others' throughput is left?
     #[command(hide = true)]
     Explosion(explosion::Args),
+    /// A stateful firewall, and one with source translation: what do established packets and new connections
+    /// cost?
+    #[command(hide = true)]
+    Conntrack(conntrack::Args),
     /// Send small UDP frames at a fixed rate (what `afxdp` runs in a namespace).
     #[command(hide = true)]
     Generate(generate::Args),
@@ -243,6 +247,7 @@ fn measure(bench: Bench) -> Result<(), String> {
         Bench::FlowMods(args) => flow_mods::run(&args),
         Bench::KernelDatapath(args) => kernel_datapath::run(&args),
         Bench::Explosion(args) => explosion::run(&args),
+        Bench::Conntrack(args) => conntrack::run(&args),
         Bench::Generate(args) => generate::run(&args),
         Bench::Traffic(args) => serve::run(&args),
         Bench::TapGuest(args) => tap::run(&args),

@@ -81,6 +81,11 @@ pub const GOALS: &[Goal] = &[
     goal("pvp", &[("loss_allowed", "0.0")], RATE, AtLeast(1.1)),
     goal("misses", &[("memory", "warm"), ("rules", "10")], Own("packets_per_cpu_second"), AtLeast(1.5e6)),
     goal("misses", &[("memory", "warm"), ("rules", "100000")], Own("packets_per_cpu_second"), AtLeast(1.3e6)),
+    goal("conntrack", &[("what", "established"), ("connections", "10000")], BUSY, AtLeast(3.0)),
+    goal("conntrack", &[("what", "established"), ("connections", "1000000")], BUSY, AtLeast(10.0)),
+    goal("conntrack", &[("what", "new")], BUSY, AtLeast(3.0)),
+    goal("conntrack", &[("what", "new")], Own("packets_per_cpu_second"), AtLeast(700_000.0)),
+    goal("conntrack", &[("what", "established")], Own("ratio_to_stateless"), AtLeast(0.6)),
     goal("ports-and-batches", &[], Own("ratio_to_two"), AtMost(1.05)),
     goal("coupling", &[("flow_mods_per_s", "1000")], Own("throughput_ratio"), AtLeast(0.8)),
     goal("expiry", &[], Own("throughput_ratio"), AtLeast(0.95)),
@@ -249,6 +254,30 @@ mod tests {
         for goal in GOALS {
             assert!(find(goal.suite).is_some(), "{}", goal.suite);
         }
+    }
+
+    #[test]
+    fn goals_of_connection_tracking_are_judged_turn_by_turn() {
+        let text = r#"{"command": "crosspoint bench conntrack", "rows": [
+            {"switch": "crosspoint", "what": "established", "rules": "snat", "connections": 10000,
+             "cycles_per_packet": 200, "packets_per_cpu_second": 10, "ratio_to_stateless": 0.5,
+             "raw": [10, 10], "raw_cycles": [199, 201], "raw_stateless": [0.49, 0.51]},
+            {"switch": "ovs-dpdk", "what": "established", "rules": "snat", "connections": 10000,
+             "cycles_per_packet": 800, "packets_per_cpu_second": 2.5, "raw": [2.5, 2.5], "raw_cycles": [796, 804]},
+            {"switch": "crosspoint", "what": "new", "rules": "snat", "connections": 1000, "cycles_per_packet": 1000,
+             "packets_per_cpu_second": 2000000, "raw": [2000000, 2000000], "raw_cycles": [1000, 1000]}]}"#;
+        let points = crate::result::rows::RowFile::parse(text).unwrap().points().unwrap();
+        let held = of_run(&Run { points, ..Run::default() });
+        let verdicts: Vec<(&str, &str)> = held.iter().map(|h| (&*h.figure, &*h.verdict)).collect();
+        let expected = [
+            ("ovs-dpdk's cycles_per_packet / ours", "held"),
+            ("packets_per_cpu_second", "held"),
+            ("ratio_to_stateless", "missed"),
+        ];
+        assert_eq!(verdicts, expected);
+        let labels = [("what", "established"), ("rules", "firewall"), ("connections", "1000000")];
+        assert_eq!(bound("conntrack", &labels, "cycles_per_packet"), Some(10.0));
+        assert_eq!(bound("conntrack", &[("what", "stateless")], "cycles_per_packet"), None);
     }
 
     #[test]

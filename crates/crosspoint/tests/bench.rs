@@ -219,6 +219,37 @@ fn those_who_take_more_than_their_share_are_measured() {
 }
 
 #[test]
+fn connections_are_tracked_and_every_packet_is_judged_as_it_should_be() {
+    const SHAPE: Shape = &[
+        ("switch", 's'),
+        ("what", 's'),
+        ("rules", 's'),
+        ("connections", 'n'),
+        ("cycles_per_packet", 'n'),
+        ("packets_per_cpu_second", 'n'),
+        ("raw", 'a'),
+        ("raw_cycles", 'a'),
+    ];
+    // The measurement fails where a packet is judged otherwise, or does not arrive.
+    let rows = check("conntrack --connections 1,100 --new 2k --runs 1 --turn-ms 50", SHAPE);
+    let loads: Vec<(&str, &str, u64)> = rows
+        .iter()
+        .map(|r| {
+            let text = |field: &str| r[field].as_str().unwrap();
+            (text("what"), text("rules"), r["connections"].as_u64().unwrap())
+        })
+        .collect();
+    let each =
+        |n| [("stateless", "stateless", n), ("established", "firewall", n), ("established", "snat", n)];
+    let new = [("new", "firewall", 2_000), ("new", "snat", 2_000)];
+    assert_eq!(loads, [&each(1)[..], &each(100), &new].concat());
+    for row in rows.iter().filter(|row| row["what"] == "established") {
+        let ratio = row["ratio_to_stateless"].as_f64().unwrap();
+        assert!(ratio > 0.0 && ratio < 1.5, "tracking costs something: {row}");
+    }
+}
+
+#[test]
 fn how_late_counters_are_is_measured() {
     const SHAPE: Shape = &[("flows", 'n'), ("wait_ms", 'n'), ("longest_wait_ms", 'n'), ("raw", 'a')];
     let rows = check("counts --flows 2k --runs 1", SHAPE);

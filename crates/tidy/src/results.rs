@@ -85,6 +85,13 @@ const TABLES: &[Table] = &[
         ("packets_per_cpu_second", "million flows per CPU second", MILLION),
         More,
     ),
+    table(
+        "conntrack",
+        "Connection tracking",
+        &["what", "rules", "connections"],
+        ("packets_per_cpu_second", "million packets per CPU second", MILLION),
+        More,
+    ),
     Table {
         only: &[("exact_tier", Kind::Is("on"))],
         ..table(

@@ -7,6 +7,7 @@ pub mod ablation;
 pub mod afxdp_bridge;
 pub mod cache_misses;
 pub mod churn;
+pub mod conntrack;
 pub mod counts;
 pub mod explosion;
 pub mod fairness;

@@ -21,6 +21,8 @@ pub struct OvsDpdk {
     dir: TempDir,
     _pages: HugePages,
     sources: usize,
+    /// Those that [`Self::set_sources`] has made.
+    source_names: Vec<String>,
 }
 
 impl OvsDpdk {
@@ -58,7 +60,8 @@ impl OvsDpdk {
         let mut command = Command::new(DAEMON);
         command.arg(database_socket).args(["--pidfile", "--log-file"]).arg(control);
         let daemon = spawn(&mut command, &dir.0)?;
-        let peer_up = OvsDpdk { daemon, _database: database, dir, _pages: pages, sources: 0 };
+        let peer_up =
+            OvsDpdk { daemon, _database: database, dir, _pages: pages, sources: 0, source_names: Vec::new() };
         peer_up.vsctl(&["add-br", "br0", "--", "set", "bridge", "br0", "datapath_type=netdev"])?;
         peer_up.add_dpdk_port("sink", "net_null0,no-rx=1", 2)?;
         Ok(peer_up)
@@ -115,6 +118,76 @@ impl OvsDpdk {
     /// Takes the source away.
     pub fn drop_source(&mut self) -> Result<(), String> {
         self.vsctl(&["--if-exists", "del-port", "br0", "source"]).map(drop)
+    }
+
+    /// From now on its thread polls only ports that are assigned to it. A port that is added is polled before
+    /// all parts of the peer know it, and what comes meanwhile is dropped.
+    pub fn isolate(&self) -> Result<(), String> {
+        self.assign(["sink"].into_iter())
+    }
+
+    /// Replaces the sources by one for each number and file: their packets come in by turns. They replay
+    /// their files from memory again and again, or read them to the end once. Only after [`Self::isolate`].
+    pub fn set_sources(&mut self, sources: &[(u16, &Path)], repeats: bool) -> Result<(), String> {
+        let infinite = if repeats { ",infinite_rx=1" } else { "" };
+        for name in std::mem::take(&mut self.source_names) {
+            self.drop_port(&name)?;
+        }
+        for (number, pcap) in sources {
+            self.sources += 1;
+            let name = format!("source{number}");
+            let devargs = format!("net_pcap{},rx_pcap={}{infinite}", self.sources, pcap.display());
+            self.add_dpdk_port(&name, &devargs, *number)?;
+            self.source_names.push(name);
+        }
+        self.assign(self.source_names.iter().map(String::as_str))
+    }
+
+    /// Has its thread poll these ports, from one moment on.
+    fn assign<'a>(&self, names: impl Iterator<Item = &'a str>) -> Result<(), String> {
+        let affinity = format!("other_config:pmd-rxq-affinity=0:{WORKER_CPU}");
+        let args = names.flat_map(|name| ["--", "set", "interface", name, &affinity]);
+        self.vsctl(&args.collect::<Vec<_>>()).map(drop)
+    }
+
+    /// Has no more packets come in. The ports stay: what its cached flows have counted would not reach the
+    /// rules without them.
+    pub fn stop_sources(&self) -> Result<(), String> {
+        let stop = |name| ["--", "remove", "interface", name, "other_config", "pmd-rxq-affinity"];
+        let args = self.source_names.iter().map(String::as_str).flat_map(stop);
+        self.vsctl(&args.collect::<Vec<_>>()).map(drop)
+    }
+
+    /// Packets received by its polling thread, from all ports.
+    pub fn packets_received(&self) -> Result<u64, String> {
+        Ok(self.reading()?.0[0] as u64)
+    }
+
+    /// Packets of each rule, by cookie, up to now.
+    pub fn rule_packets(&self) -> Result<Vec<(u64, u64)>, String> {
+        // Cached flows are folded into rules by its revalidators.
+        self.appctl(&["revalidator/wait"])?;
+        let text = self.ofctl(&["--no-names", "dump-flows", "br0"])?;
+        let of = |line: &str, name: &str| {
+            let value = line.split(name).nth(1)?.split(',').next()?;
+            match value.strip_prefix("0x") {
+                Some(hex) => u64::from_str_radix(hex, 16).ok(),
+                None => value.parse().ok(),
+            }
+        };
+        let rules = text.lines().filter_map(|line| Some((of(line, "cookie=")?, of(line, "n_packets=")?)));
+        Ok(rules.collect())
+    }
+
+    /// Connections that its tracker has.
+    pub fn connections(&self) -> Result<u64, String> {
+        let text = self.appctl(&["dpctl/ct-get-nconns"])?;
+        text.trim().parse().map_err(|_| format!("the peer's number of connections: {}", text.trim()))
+    }
+
+    /// Has its tracker forget all connections.
+    pub fn flush_connections(&self) -> Result<(), String> {
+        self.appctl(&["dpctl/flush-conntrack"]).map(drop)
     }
 
     /// A sink under this number.

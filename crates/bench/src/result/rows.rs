@@ -65,6 +65,7 @@ const FIGURES: &[(&str, &str, Better)] = &[
     ("pool_bytes", "bytes", Neither),
     ("ratio", "ratio", Lower),
     ("ratio_to_kernel", "ratio", Lower),
+    ("ratio_to_stateless", "ratio", Higher),
     ("ratio_to_two", "ratio", Lower),
     ("reading_packets_per_s", "1/s", Higher),
     ("received_per_s", "1/s", Higher),
@@ -77,6 +78,7 @@ const FIGURES: &[(&str, &str, Better)] = &[
     ("rules_per_second", "1/s", Higher),
     ("scaling", "ratio", Higher),
     ("seconds", "s", Lower),
+    ("source_cycles_per_packet", "cycles", Neither),
     ("steady_cycles_per_packet", "cycles", Lower),
     ("steady_longest_pass_ms", "ms", Neither),
     ("stopped_packets_per_s", "1/s", Higher),
@@ -117,6 +119,7 @@ const MEASUREMENTS: &[(&str, &str, &str)] = &[
     ("rule-to-effect", "rule-to-effect", "effect_us"),
     ("flow-mods", "flow-mod", "flow_mods_made_per_s"),
     ("explosion", "masks", "kept_ratio"),
+    ("conntrack", "conntrack", "packets_per_cpu_second"),
     ("kernel-datapath", "kernel-datapath", "packets_per_s"),
 ];
 
@@ -193,7 +196,13 @@ impl RowFile {
     /// Puts the turns in the place of their median.
     fn turns(&self, first: &str, row: &Map<String, Value>, point: &mut Point) {
         let first = if point.metrics.contains_key(first) { first } else { "cpu_share" };
-        for (field, figure) in [("raw", first), ("raw_mpps", "mpps"), ("raw_io", "io_cycles_per_packet")] {
+        for (field, figure) in [
+            ("raw", first),
+            ("raw_mpps", "mpps"),
+            ("raw_io", "io_cycles_per_packet"),
+            ("raw_cycles", "cycles_per_packet"),
+            ("raw_stateless", "ratio_to_stateless"),
+        ] {
             let Some(Value::Array(turns)) = row.get(field) else { continue };
             let turns: Option<Vec<f64>> = turns.iter().map(Value::as_f64).collect();
             // A turn without packets has no cost; then the median alone is kept.
@@ -227,7 +236,7 @@ fn better_of_unit(unit: &str) -> Better {
 
 fn conditions(suite: &str) -> BTreeMap<String, String> {
     let pairs: &[(&str, &str)] = match suite {
-        "p2p" => &[("workers", "1"), ("queues", "1"), ("mtu", "1500"), ("offloads", "off")],
+        "p2p" | "conntrack" => &[("workers", "1"), ("queues", "1"), ("mtu", "1500"), ("offloads", "off")],
         "pvp" => {
             &[("workers", "1"), ("queues", "1"), ("descriptors", "256"), ("mtu", "1500"), ("offloads", "off")]
         }

@@ -128,6 +128,33 @@ pub const SUITES: &[Suite] = &[
             .log()],
     },
     Suite {
+        name: "conntrack",
+        group: RULES,
+        question: "A stateful firewall, and one with SNAT: what do established packets and new connections cost?",
+        steps: &[measure(
+            "firewall",
+            "conntrack",
+            "--runs 3",
+            "--connections 1,1k --new 20k --runs 2 --turn-ms 200",
+            OVS_DPDK,
+        )],
+        plots: &[
+            Plot::new("Established packets per CPU-second", "packets_per_cpu_second", "connections")
+                .by(&["rules"])
+                .only(&[("what", "established")])
+                .log(),
+            Plot::new(
+                "Packets per CPU-second without connection tracking",
+                "packets_per_cpu_second",
+                "connections",
+            )
+            .only(&[("what", "stateless")])
+            .log(),
+            Plot::new("New connections per CPU-second", "packets_per_cpu_second", "rules")
+                .only(&[("what", "new")]),
+        ],
+    },
+    Suite {
         name: "flow-mod",
         group: RULES,
         question: "How many flow-mods per second, singly, bundled, and replacing all rules under traffic?",

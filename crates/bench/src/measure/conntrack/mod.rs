@@ -1,0 +1,366 @@
+//! Connection tracking: what does a packet of an established connection cost, and a new connection?
+//!
+//! A stateful firewall of five rules, and the same with source translation. Sources in memory replay bare
+//! TCP segments, from both ends of as many connections as are asked for; a sink counts. Beside them the same
+//! packets under the same rules without `ct` (`stateless`), and Open vSwitch's user-space tracker with the
+//! same sources and sink, in turns.
+//!
+//! No figure counts on trust: after each turn the rules' counters must say that every packet that came was
+//! judged as it should be (established, or new), and the sink that each arrived. The measurement ends with an
+//! error where they do not.
+//!
+//! The peer's packet memory does not hold what is played for a million connections, nor can it play anything
+//! in memory once: it reads those captures from files. What that costs more than memory is measured without
+//! `ct`, and taken off (`source_cycles_per_packet`).
+
+mod sides;
+mod traffic;
+
+use crate::goals;
+use crate::measure::p2p::Peer;
+use crate::measure::trial::{Common, Goals, per_cpu_second};
+use crate::process::TempDir;
+use crate::stats::median;
+use crate::units::count;
+use sides::{Counts, Ours, Side, Theirs};
+use std::path::Path;
+use std::time::{Duration, Instant};
+use traffic::{FROM_INSIDE, FROM_OUTSIDE, OPENING, OTHERS, Rules, Source};
+
+/// Connections of which a packet's cost is compared between file and memory, and frames in the file.
+const COMPARED: (usize, usize) = (100_000, 400_000);
+/// How long counters may lag behind the packets.
+const COUNTED_WITHIN: Duration = Duration::from_secs(2);
+
+/// Arguments.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Numbers of established connections, separated by commas; k and m stand for thousands and millions.
+    #[arg(long, value_delimiter = ',', value_parser = count, default_value = "1,10k,1m")]
+    connections: Vec<usize>,
+    /// New connections in each turn; 0 for none.
+    #[arg(long, value_parser = count, default_value = "1m")]
+    new: usize,
+    /// The rules, separated by commas.
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "firewall,snat")]
+    rules: Vec<Rules>,
+    /// Measure another switch beside ours, in turns.
+    #[arg(long, value_enum)]
+    peer: Option<Peer>,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// What the packets are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+enum What {
+    /// Of connections that nobody asks for.
+    Stateless,
+    /// Of connections that both ends have acknowledged.
+    Established,
+    /// Each opens a connection.
+    New,
+}
+
+impl What {
+    /// As a label has it.
+    fn name(self) -> &'static str {
+        match self {
+            What::Stateless => "stateless",
+            What::Established => "established",
+            What::New => "new",
+        }
+    }
+}
+
+#[derive(serde::Serialize)]
+struct Row {
+    switch: &'static str,
+    what: What,
+    rules: Rules,
+    connections: usize,
+    cycles_per_packet: f64,
+    packets_per_cpu_second: f64,
+    /// Rate of established packets in ratio to that of the same packets without `ct`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ratio_to_stateless: Option<f64>,
+    /// What was taken off since packets came from a file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source_cycles_per_packet: Option<f64>,
+    runs: u32,
+    /// Each turn's packets per second of CPU time.
+    raw: Vec<f64>,
+    raw_cycles: Vec<f64>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    raw_stateless: Vec<f64>,
+}
+
+/// Runs it.
+pub fn run(args: &Args) -> Result<(), String> {
+    let dir = TempDir::new("conntrack")?;
+    let mut theirs = match args.peer {
+        Some(Peer::OvsDpdk) => Some(Theirs::start()?),
+        None => None,
+    };
+    let most = args.connections.iter().copied().max().unwrap_or(0).max(args.new);
+    if let Some(theirs) = &mut theirs {
+        theirs.of_file = cost_of_file(theirs, args, &dir.0, most)?;
+    }
+    let (mut rows, mut goals) = (Vec::new(), Goals::default());
+    for &connections in &args.connections {
+        established(args, connections, &dir.0, theirs.as_mut(), &mut rows)?;
+    }
+    if args.new > 0 {
+        for &rules in args.rules.iter().filter(|rules| **rules != Rules::Stateless) {
+            new(args, rules, &dir.0, theirs.as_mut(), &mut rows)?;
+        }
+    }
+    judge(&rows, &mut goals);
+    args.common.finish(rows, goals)
+}
+
+/// What a packet costs the peer more from a file than from memory.
+fn cost_of_file(theirs: &mut Theirs, args: &Args, dir: &Path, most: usize) -> Result<f64, String> {
+    let connections = most.min(COMPARED.0);
+    theirs.set_rules(&Rules::Stateless.text())?;
+    let in_memory = traffic::repeated(dir, connections, connections)?;
+    let in_file = traffic::repeated(dir, connections, COMPARED.1)?;
+    let mut more = Vec::new();
+    for _ in 0..args.common.runs {
+        let memory = theirs.turn(std::slice::from_ref(&in_memory), args.common.turn())?;
+        more.push(theirs.play(std::slice::from_ref(&in_file))? - memory);
+    }
+    let more = median(&more).max(0.0);
+    println!("ovs-dpdk: a packet from a file costs {more:.1} cycles more than one from memory");
+    Ok(more)
+}
+
+/// Established packets under all rules, and without `ct`.
+fn established(
+    args: &Args,
+    connections: usize,
+    dir: &Path,
+    mut theirs: Option<&mut Theirs>,
+    rows: &mut Vec<Row>,
+) -> Result<(), String> {
+    let time = args.common.turn();
+    let plain_sources = traffic::established(dir, connections, Rules::Stateless)?;
+    let mut plain = Ours::new(&Rules::Stateless.text())?;
+    if let Some(theirs) = &mut theirs {
+        theirs.set_rules(&Rules::Stateless.text())?;
+    }
+    let (mut ours, mut of_peer) = (Vec::new(), Vec::new());
+    for _ in 0..args.common.runs {
+        ours.push(checked(&mut plain, What::Stateless, |plain| plain.turn(&plain_sources, time))?);
+        if let Some(theirs) = &mut theirs {
+            of_peer.push(checked(*theirs, What::Stateless, |theirs| theirs.turn(&plain_sources, time))?);
+        }
+    }
+    let row = |switch, rules, costs: &[f64]| row(switch, What::Established, rules, connections, costs);
+    let stateless = |row: Row| Row { what: What::Stateless, ..row };
+    add(rows, stateless(row(plain.name(), Rules::Stateless, &ours)));
+    let from_file = |theirs: &Theirs, sources: &[Source]| (!Theirs::holds(sources)).then_some(theirs.of_file);
+    if let Some(theirs) = &theirs {
+        let mut peer_row = stateless(row(theirs.name(), Rules::Stateless, &of_peer));
+        peer_row.source_cycles_per_packet = from_file(theirs, &plain_sources);
+        add(rows, peer_row);
+    }
+    for &rules in args.rules.iter().filter(|rules| **rules != Rules::Stateless) {
+        let sources = traffic::established(dir, connections, rules)?;
+        let mut side = Ours::new(&rules.text())?;
+        establish(&mut side, rules, connections, dir)?;
+        if let Some(theirs) = &mut theirs {
+            theirs.set_rules(&rules.text())?;
+            establish(*theirs, rules, connections, dir)?;
+        }
+        let (mut ours, mut of_peer, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..args.common.runs {
+            let without = plain.turn(&plain_sources, time)?;
+            let with = checked(&mut side, What::Established, |side| side.turn(&sources, time))?;
+            ratios.push(without / with);
+            ours.push(with);
+            if let Some(theirs) = &mut theirs {
+                of_peer.push(checked(*theirs, What::Established, |theirs| theirs.turn(&sources, time))?);
+            }
+        }
+        let ratio_to_stateless = Some(median(&ratios));
+        add(rows, Row { ratio_to_stateless, raw_stateless: ratios, ..row(side.name(), rules, &ours) });
+        if let Some(theirs) = &theirs {
+            let source_cycles_per_packet = from_file(theirs, &sources);
+            add(rows, Row { source_cycles_per_packet, ..row(theirs.name(), rules, &of_peer) });
+        }
+    }
+    Ok(())
+}
+
+/// Opens so many connections, and has them answered.
+fn establish(side: &mut dyn Side, rules: Rules, connections: usize, dir: &Path) -> Result<(), String> {
+    let (opening, answering) =
+        (traffic::opening(dir, connections)?, traffic::answering(dir, connections, rules)?);
+    checked(side, What::New, |side| side.play(&[opening]))?;
+    checked(side, What::Established, |side| side.play(&[answering]))?;
+    known(side, connections)
+}
+
+/// Connections as fast as they can be opened.
+fn new(
+    args: &Args,
+    rules: Rules,
+    dir: &Path,
+    mut theirs: Option<&mut Theirs>,
+    rows: &mut Vec<Row>,
+) -> Result<(), String> {
+    let opening = [traffic::opening(dir, args.new)?];
+    let mut side = Ours::new(&rules.text())?;
+    if let Some(theirs) = &mut theirs {
+        theirs.set_rules(&rules.text())?;
+    }
+    let once = |side: &mut dyn Side| {
+        side.forget()?;
+        let cost = checked(side, What::New, |side| side.play(&opening))?;
+        known(side, args.new)?;
+        Ok::<f64, String>(cost)
+    };
+    let (mut ours, mut of_peer) = (Vec::new(), Vec::new());
+    // The first turn is on memory that was never touched: a switch is started once.
+    for turn in 0..=args.common.runs {
+        let cost = once(&mut side)?;
+        let of_theirs = theirs.as_mut().map(|theirs| once(*theirs)).transpose()?;
+        if turn > 0 {
+            ours.push(cost);
+            of_peer.extend(of_theirs);
+        }
+    }
+    add(rows, row(side.name(), What::New, rules, args.new, &ours));
+    if let Some(theirs) = &theirs {
+        let source_cycles_per_packet = Some(theirs.of_file);
+        let of_peer = row(theirs.name(), What::New, rules, args.new, &of_peer);
+        add(rows, Row { source_cycles_per_packet, ..of_peer });
+    }
+    Ok(())
+}
+
+/// Does something with packets of a kind; an error unless all that came were judged so, and arrived. What is
+/// under way still has two seconds to be counted.
+fn checked<T>(
+    side: &mut dyn Side,
+    what: What,
+    work: impl FnOnce(&mut dyn Side) -> Result<T, String>,
+) -> Result<T, String> {
+    let before = side.counts()?;
+    let result = work(side)?;
+    let end = Instant::now() + COUNTED_WITHIN;
+    loop {
+        let counts = side.counts()?.since(&before);
+        match add_up(what, &counts) {
+            Ok(()) => return Ok(result),
+            Err(why) if Instant::now() > end => return Err(format!("{}: {why}", side.name())),
+            Err(_) => std::thread::sleep(Duration::from_millis(20)),
+        }
+    }
+}
+
+/// Whether all packets of a kind that came were judged so, and arrived.
+fn add_up(what: What, counts: &Counts) -> Result<(), String> {
+    let Counts { received, sent, by_rule } = *counts;
+    let of = |cookie: u64| by_rule[cookie as usize];
+    let judged = match what {
+        What::New => of(OPENING),
+        What::Stateless | What::Established => of(FROM_INSIDE) + of(FROM_OUTSIDE),
+    };
+    if received > 0 && judged == received && sent == received {
+        return Ok(());
+    }
+    Err(format!(
+        "of {received} {} packets {sent} arrived; the rules judged {} new, {} established from inside, {} from \
+         outside, {} neither",
+        what.name(),
+        of(OPENING),
+        of(FROM_INSIDE),
+        of(FROM_OUTSIDE),
+        of(OTHERS),
+    ))
+}
+
+/// An error unless the switch has so many connections.
+fn known(side: &dyn Side, connections: usize) -> Result<(), String> {
+    match side.connections()? {
+        count if count == connections as u64 => Ok(()),
+        count => Err(format!("{} knows {count} connections, not {connections}", side.name())),
+    }
+}
+
+fn row(switch: &'static str, what: What, rules: Rules, connections: usize, costs: &[f64]) -> Row {
+    let cycles_per_packet = median(costs);
+    Row {
+        switch,
+        what,
+        rules,
+        connections,
+        cycles_per_packet,
+        packets_per_cpu_second: per_cpu_second(cycles_per_packet),
+        ratio_to_stateless: None,
+        source_cycles_per_packet: None,
+        runs: costs.len() as u32,
+        raw: costs.iter().map(|cost| per_cpu_second(*cost)).collect(),
+        raw_cycles: costs.to_vec(),
+        raw_stateless: Vec::new(),
+    }
+}
+
+fn add(rows: &mut Vec<Row>, row: Row) {
+    let of_stateless = row.ratio_to_stateless.map(|ratio| format!("; {ratio:.2} of stateless"));
+    println!(
+        "{:<10} {:<11} {:<9} {:>7} connections: {:>7.1} cycles/packet, {:>6.2} million/s of CPU time{}",
+        row.switch,
+        row.what.name(),
+        row.rules.name(),
+        row.connections,
+        row.cycles_per_packet,
+        row.packets_per_cpu_second / 1e6,
+        of_stateless.unwrap_or_default(),
+    );
+    rows.push(row);
+}
+
+/// Holds each row to the goals that are about it.
+fn judge(rows: &[Row], goals: &mut Goals) {
+    let is_about = |a: &Row, b: &Row| (a.what, a.rules, a.connections) == (b.what, b.rules, b.connections);
+    for ours in rows.iter().filter(|row| row.switch == "crosspoint") {
+        let what = ours.what.name();
+        let labels =
+            [("what", what), ("rules", ours.rules.name()), ("connections", &ours.connections.to_string())];
+        let load = format!("{what} {} {}", ours.rules.name(), ours.connections);
+        let bound = |figure| goals::bound("conntrack", &labels, figure);
+        let theirs = rows.iter().find(|row| row.switch != ours.switch && is_about(row, ours));
+        if let (Some(theirs), Some(goal)) = (theirs, bound("cycles_per_packet")) {
+            let pairs = theirs.raw_cycles.iter().zip(&ours.raw_cycles);
+            let times: Vec<f64> = pairs.map(|(theirs, ours)| theirs / ours).collect();
+            goals.at_least(&format!("{load}: rate in ratio to {}'s", theirs.switch), &times, goal);
+        }
+        if let Some(goal) = bound("packets_per_cpu_second") {
+            goals.at_least(&format!("{load}: packets per CPU-second"), &ours.raw, goal);
+        }
+        if let Some(goal) = bound("ratio_to_stateless") {
+            goals.at_least(&format!("{load}: rate in ratio to stateless"), &ours.raw_stateless, goal);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_that_were_judged_otherwise_or_did_not_arrive_do_not_add_up() {
+        let told = |what, received, sent, by_rule| add_up(what, &Counts { received, sent, by_rule });
+        assert!(told(What::Established, 10, 10, [0, 10, 0, 6, 4, 0]).is_ok());
+        assert!(told(What::New, 10, 10, [0, 10, 10, 0, 0, 0]).is_ok());
+        let one_is_new = told(What::Established, 10, 10, [0, 10, 1, 5, 4, 0]).unwrap_err();
+        assert!(one_is_new.contains("judged 1 new, 5 established from inside, 4"), "{one_is_new}");
+        assert!(told(What::Established, 10, 9, [0, 10, 0, 5, 4, 1]).is_err(), "one is neither");
+        assert!(told(What::New, 10, 9, [0, 10, 10, 0, 0, 0]).is_err(), "one did not arrive");
+        assert!(told(What::New, 0, 0, [0; 6]).is_err(), "none came");
+    }
+}

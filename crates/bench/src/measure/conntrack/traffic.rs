@@ -1,0 +1,193 @@
+//! Rules and packets of `conntrack`.
+//!
+//! A TCP connection goes from inside (port 1) to outside (port 3); everything that passes goes to the sink.
+//! Each connection has a pair of addresses of its own, so its port stays as it is where the source address is
+//! translated, and the other end's packets can be written beforehand.
+
+use crate::measure::frames::{Order, addresses, sequence};
+use crate::measure::trial::{SOURCE, write_frames};
+use base::PortNo;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use wire::compose::{Compose, FRAME_LEN_MIN};
+use wire::ethernet::EthAddr;
+use wire::tcp::{TcpFlags, TcpRepr};
+
+/// Where connections are opened from.
+pub const INSIDE: PortNo = SOURCE;
+/// Where they are answered from.
+pub const OUTSIDE: PortNo = PortNo(3);
+/// What inside addresses become.
+const TRANSLATED: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 1);
+const SERVICE: u16 = 80;
+/// Initial sequence numbers of both ends.
+const INSIDE_FIRST: u32 = 1_000;
+const OUTSIDE_FIRST: u32 = 5_000;
+
+/// The cookie of the rule for packets that open connections.
+pub const OPENING: u64 = 2;
+/// Of that for packets from inside of connections that are there.
+pub const FROM_INSIDE: u64 = 3;
+/// Of that for those from outside.
+pub const FROM_OUTSIDE: u64 = 4;
+/// Of that for all others, which drops.
+pub const OTHERS: u64 = 5;
+
+/// What the switch does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+#[value(rename_all = "snake_case")]
+pub enum Rules {
+    /// As the firewall, without asking for connections.
+    Stateless,
+    /// Connections are opened from inside only.
+    Firewall,
+    /// And inside addresses are translated.
+    Snat,
+}
+
+impl Rules {
+    /// As a label has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Rules::Stateless => "stateless",
+            Rules::Firewall => "firewall",
+            Rules::Snat => "snat",
+        }
+    }
+
+    /// Rules in `ovs-ofctl`'s syntax.
+    pub fn text(self) -> String {
+        let (track, commit) = match self {
+            Rules::Stateless => {
+                return "cookie=1,table=0,priority=10,tcp,actions=resubmit(,1)\n\
+                    cookie=3,table=1,priority=10,tcp,in_port=1,actions=output:2\n\
+                    cookie=4,table=1,priority=10,tcp,in_port=3,actions=output:2\n\
+                    cookie=5,table=1,priority=0,actions=drop\n"
+                    .into();
+            }
+            Rules::Firewall => ("ct(table=1)", "ct(commit)".to_string()),
+            Rules::Snat => ("ct(table=1,nat)", format!("ct(commit,nat(src={TRANSLATED}))")),
+        };
+        format!(
+            "cookie=1,table=0,priority=10,tcp,actions={track}\n\
+             cookie=2,table=1,priority=10,tcp,in_port=1,ct_state=+trk+new,actions={commit},output:2\n\
+             cookie=3,table=1,priority=10,tcp,in_port=1,ct_state=+trk+est,actions=output:2\n\
+             cookie=4,table=1,priority=10,tcp,in_port=3,ct_state=+trk+est,actions=output:2\n\
+             cookie=5,table=1,priority=0,actions=drop\n"
+        )
+    }
+}
+
+/// A capture, and the port that it comes in at.
+#[derive(Clone)]
+pub struct Source {
+    /// The port.
+    pub port: PortNo,
+    /// The capture.
+    pub pcap: PathBuf,
+    /// Frames in it.
+    pub frames: u64,
+}
+
+/// A segment of a connection.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Segment {
+    Syn,
+    SynAck,
+    AckFromInside,
+    AckFromOutside,
+}
+
+/// The first segment of each of so many connections.
+pub fn opening(dir: &Path, connections: usize) -> Result<Source, String> {
+    write(dir, "opening", Segment::Syn, Rules::Firewall, 0..connections)
+}
+
+/// The answer to each.
+pub fn answering(dir: &Path, connections: usize, rules: Rules) -> Result<Source, String> {
+    write(dir, "answering", Segment::SynAck, rules, 0..connections)
+}
+
+/// A segment of each from both ends, in an order without pattern.
+pub fn established(dir: &Path, connections: usize, rules: Rules) -> Result<Vec<Source>, String> {
+    let order = sequence(connections, Order::Shuffled);
+    let inside = write(dir, "inside", Segment::AckFromInside, rules, order.iter().copied())?;
+    // Not the other end's segment of the same connection at the same moment.
+    let outside = write(dir, "outside", Segment::AckFromOutside, rules, order.iter().rev().copied())?;
+    Ok(vec![inside, outside])
+}
+
+/// Segments from inside of so many connections, again and again.
+pub fn repeated(dir: &Path, connections: usize, frames: usize) -> Result<Source, String> {
+    let order = sequence(connections, Order::Shuffled);
+    let numbers = order.iter().copied().cycle().take(frames);
+    write(dir, &format!("repeated-{frames}"), Segment::AckFromInside, Rules::Stateless, numbers)
+}
+
+fn write(
+    dir: &Path,
+    name: &str,
+    segment: Segment,
+    rules: Rules,
+    numbers: impl Iterator<Item = usize>,
+) -> Result<Source, String> {
+    let pcap = dir.join(format!("{name}-{}.pcap", rules.name()));
+    let mut frames = 0;
+    write_frames(&pcap, numbers.inspect(|_| frames += 1).map(|n| frame(n, segment, rules)))?;
+    let is_inside = matches!(segment, Segment::Syn | Segment::AckFromInside);
+    Ok(Source { port: if is_inside { INSIDE } else { OUTSIDE }, pcap, frames })
+}
+
+/// A segment of connection `n` without payload, padded to the shortest frame.
+fn frame(n: usize, segment: Segment, rules: Rules) -> Vec<u8> {
+    let (client, server) = addresses(n);
+    let port = 1024 + (n % 60_000) as u16;
+    let (flags, seq, ack) = match segment {
+        Segment::Syn => (TcpFlags::SYN, INSIDE_FIRST, 0),
+        Segment::SynAck => (TcpFlags::from_bits(0x12), OUTSIDE_FIRST, INSIDE_FIRST + 1),
+        Segment::AckFromInside => (TcpFlags::ACK, INSIDE_FIRST + 1, OUTSIDE_FIRST + 1),
+        Segment::AckFromOutside => (TcpFlags::ACK, OUTSIDE_FIRST + 1, INSIDE_FIRST + 1),
+    };
+    let (near, far) = (EthAddr([2, 0, 0, 0, 0, 1]), EthAddr([2, 0, 0, 0, 0, 2]));
+    let composed = match segment {
+        Segment::Syn | Segment::AckFromInside => {
+            let tcp = TcpRepr { flags, seq, ack, ..TcpRepr::new(port, SERVICE) };
+            Compose::ethernet(near, far).ipv4(client, server).tcp_repr(tcp)
+        }
+        Segment::SynAck | Segment::AckFromOutside => {
+            let to = if rules == Rules::Snat { TRANSLATED } else { client };
+            let tcp = TcpRepr { flags, seq, ack, ..TcpRepr::new(SERVICE, port) };
+            Compose::ethernet(far, near).ipv4(server, to).tcp_repr(tcp)
+        }
+    };
+    let mut bytes = composed.build().expect("headers of 54 bytes");
+    bytes.resize(FRAME_LEN_MIN, 0);
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_ends_acknowledge_each_other_and_the_padding_is_no_payload() {
+        let at = |f: &[u8], at: usize| u32::from_be_bytes(f[at..at + 4].try_into().unwrap());
+        let [syn, answer, ack] =
+            [Segment::Syn, Segment::SynAck, Segment::AckFromInside].map(|s| frame(7, s, Rules::Snat));
+        assert_eq!((syn.len(), syn[17]), (60, 40), "an IP packet of 40 bytes");
+        assert_eq!(at(&answer, 42), at(&syn, 38) + 1);
+        assert_eq!((at(&ack, 38), at(&ack, 42)), (at(&answer, 42), at(&answer, 38) + 1));
+        assert_eq!((&syn[30..34], &answer[30..34]), (&answer[26..30], &TRANSLATED.octets()[..]));
+    }
+
+    #[test]
+    fn the_firewall_has_five_rules_that_our_parser_takes_too() {
+        for (rules, count) in [(Rules::Stateless, 4), (Rules::Firewall, 5), (Rules::Snat, 5)] {
+            let text = rules.text();
+            let names = openflow::text::PortNames::none();
+            let parsed = openflow::text::parse_flow_file(&text, None, names).unwrap();
+            assert_eq!(parsed.len(), count);
+        }
+    }
+}
