@@ -12,13 +12,33 @@ use base::PortNo;
 /// Connections that one port may begin in a millisecond while others have packets too.
 pub const SHARED_PER_MS: u32 = 100;
 
-/// Which ports have had packets.
+/// Whether several ports have had packets.
 #[derive(Default)]
 pub struct Share {
-    /// A bit for each of 64 groups of ports, in this window and in the last.
-    now: u64,
-    last: u64,
+    /// In this window and in the last.
+    now: Ports,
+    last: Ports,
     window: u64,
+}
+
+/// Ports that have had packets in a window.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+enum Ports {
+    #[default]
+    None,
+    One(PortNo),
+    Several,
+}
+
+impl Ports {
+    #[inline(always)]
+    fn with(self, port: PortNo) -> Ports {
+        match self {
+            Ports::None => Ports::One(port),
+            Ports::One(other) if other == port => self,
+            _ => Ports::Several,
+        }
+    }
 }
 
 /// Of one port: how many connections its packets have begun in a millisecond.
@@ -35,21 +55,26 @@ impl Share {
     /// A burst came in.
     #[inline(always)]
     pub fn note(&mut self, port: PortNo) {
-        self.now |= 1 << (port.0 % 64);
+        self.now = self.now.with(port);
     }
 
     /// Whether a port may begin one more, which is then counted.
     pub fn may_begin(&mut self, begun: &mut Begun, now_ms: u64) -> bool {
         let window = now_ms / WINDOW_MS;
         if window != self.window {
-            self.last = if window == self.window + 1 { self.now } else { 0 };
-            (self.now, self.window) = (0, window);
+            self.last = if window == self.window + 1 { self.now } else { Ports::None };
+            (self.now, self.window) = (Ports::None, window);
         }
         if begun.ms != now_ms {
             *begun = Begun { ms: now_ms, count: 0 };
         }
         begun.count += 1;
-        (self.now | self.last).count_ones() < 2 || begun.count <= SHARED_PER_MS
+        let both = match self.last {
+            Ports::One(port) => self.now.with(port),
+            Ports::None => self.now,
+            Ports::Several => Ports::Several,
+        };
+        both != Ports::Several || begun.count <= SHARED_PER_MS
     }
 }
 
@@ -70,5 +95,8 @@ mod tests {
         assert_eq!(begin(&mut share, &mut other, 2, 50, 3), 50);
         assert_eq!(begin(&mut share, &mut flood, 1, 5_000, 4), 100);
         assert_eq!(begin(&mut share, &mut flood, 1, 5_000, 300), 5_000, "alone again");
+        // Whatever the other's number is.
+        assert_eq!(begin(&mut share, &mut other, 65, 1, 301), 1);
+        assert_eq!(begin(&mut share, &mut flood, 1, 5_000, 302), 100);
     }
 }

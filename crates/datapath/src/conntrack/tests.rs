@@ -238,6 +238,64 @@ fn workers_that_begin_and_end_connections_at_once_leave_none_behind() {
     assert_eq!((t.count(), t.zone_count(0), left), (0, 0, 0));
 }
 
+/// Four workers commit connections at once, translated to one address with fewer ports than there are
+/// connections, and untranslated ones from the outside that have the very tuples of the translated ones.
+#[test]
+fn workers_that_translate_to_one_range_at_once_give_no_tuple_twice() {
+    const PORTS: u16 = 64;
+    const WORKERS: u32 = 4;
+    let t = tracker();
+    let shown = 0xc0a8_0001;
+    let range = nat::Range {
+        side: nat::Side::Src,
+        addresses: Some((shown, shown)),
+        is_ipv6: false,
+        ports: Some((5000, 5000 + PORTS - 1)),
+        is_persistent: false,
+        is_hash: false,
+        is_random: true,
+    };
+    let translated = Request { nat: Some(Nat::New(range)), ..COMMIT };
+    let mut most = 0;
+    for round in 0..testkit::cases("datapath::conntrack_collisions", 300) {
+        let barrier = std::sync::Barrier::new(WORKERS as usize);
+        std::thread::scope(|scope| {
+            for worker in 0..WORKERS {
+                let (t, barrier) = (&t, &barrier);
+                scope.spawn(move || {
+                    barrier.wait();
+                    for n in 0..u32::from(PORTS) / 2 {
+                        let outside = Tuple { dst: shown, dst_port: 5000 + n as u16, ..udp(0).reversed() };
+                        let outside = Tuple { src_port: 53, ..outside };
+                        match (worker, n % 4) {
+                            (0, 0) => drop(state_of(t, outside, &COMMIT, 0)),
+                            _ => drop(state_of(t, udp(1 + worker * 1000 + n), &translated, 0)),
+                        }
+                    }
+                });
+            }
+        });
+        let all = t.all_connections(&dump::Filter::default(), 0);
+        let mut seen = std::collections::HashSet::new();
+        for c in &all {
+            let ends: &[Tuple] =
+                if c.original.reversed() == c.reply { &[c.reply] } else { &[c.original, c.reply] };
+            for tuple in ends {
+                // Either direction of it is the same place.
+                let (one, other) = (tuple.packed(0), tuple.reversed().packed(0));
+                assert!(seen.insert(one.min(other)), "round {round}: {tuple:?} is two connections'");
+            }
+        }
+        // More want a port than there are: each is somebody's.
+        let ports = all.iter().filter(|c| c.reply.dst == shown || c.original.dst == shown).count();
+        assert_eq!((ports, t.count() as usize), (PORTS.into(), all.len()), "round {round}");
+        most = most.max(all.len());
+        t.flush(&dump::Filter::default(), 0);
+        assert_eq!((t.count(), t.occupancy().iter().sum::<u64>()), (0, 0), "round {round}");
+    }
+    assert_eq!(most, PORTS.into());
+}
+
 #[test]
 fn a_million_connections_take_at_most_250_bytes_each() {
     // An entry, and its share of an index that a million entries fill.
