@@ -8,25 +8,25 @@ use wire::checksum::{Sum, checksum, pseudo_v4, pseudo_v6};
 use wire::ip::IpProtocol;
 
 /// Shows state and mark in the destination address, where both switches' frames can be compared.
-const SHOW: &str =
+pub const SHOW: &str =
     "move:NXM_NX_CT_STATE[0..7]->NXM_OF_ETH_DST[0..7],move:NXM_NX_CT_MARK[0..7]->NXM_OF_ETH_DST[8..15]";
 
-struct Random(u64);
+pub struct Random(pub u64);
 
 impl Random {
-    fn next(&mut self) -> u32 {
+    pub fn next(&mut self) -> u32 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
         (self.0 >> 32) as u32
     }
 
-    fn of<T: Copy>(&mut self, all: &[T]) -> T {
+    pub fn of<T: Copy>(&mut self, all: &[T]) -> T {
         all[self.next() as usize % all.len()]
     }
 }
 
-fn ipv4(src: Ipv4Addr, dst: Ipv4Addr, protocol: u8, payload: &[u8]) -> Vec<u8> {
+pub fn ipv4(src: Ipv4Addr, dst: Ipv4Addr, protocol: u8, payload: &[u8]) -> Vec<u8> {
     let len = (20 + payload.len()) as u16;
     let mut header = vec![0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, protocol, 0, 0];
     header[2..4].copy_from_slice(&len.to_be_bytes());
@@ -38,13 +38,13 @@ fn ipv4(src: Ipv4Addr, dst: Ipv4Addr, protocol: u8, payload: &[u8]) -> Vec<u8> {
 }
 
 /// Puts the checksum into a transport packet at `at`.
-fn summed(mut bytes: Vec<u8>, at: usize, pseudo: Sum) -> Vec<u8> {
+pub fn summed(mut bytes: Vec<u8>, at: usize, pseudo: Sum) -> Vec<u8> {
     let sum = pseudo.bytes(&bytes).finish();
     bytes[at..at + 2].copy_from_slice(&sum.to_be_bytes());
     bytes
 }
 
-fn udp(from: u16, to: u16, data: &[u8], pseudo: impl Fn(usize) -> Sum) -> Vec<u8> {
+pub fn udp(from: u16, to: u16, data: &[u8], pseudo: impl Fn(usize) -> Sum) -> Vec<u8> {
     let len = (8 + data.len()) as u16;
     let bytes = [&from.to_be_bytes()[..], &to.to_be_bytes(), &len.to_be_bytes(), &[0, 0], data].concat();
     let pseudo = pseudo(bytes.len());
@@ -72,7 +72,7 @@ fn tcp(
     summed(bytes, 16, pseudo)
 }
 
-fn icmp(kind: u8, code: u8, rest: &[u8]) -> Vec<u8> {
+pub fn icmp(kind: u8, code: u8, rest: &[u8]) -> Vec<u8> {
     summed([&[kind, code, 0, 0], rest].concat(), 2, Sum::new())
 }
 
@@ -143,7 +143,7 @@ fn packet_v6(r: &mut Random) -> Vec<u8> {
 }
 
 /// Both switches, which track in zone 5, and translate in zone 6.
-fn both_tracking(name: &str) -> Both {
+pub fn both_tracking(name: &str) -> Both {
     let both = Both::start(name);
     let track = |zone: u8, more: &str| format!("ct(table={zone},zone={zone}{more})");
     let show = |zone: u8| format!("table={zone},priority=10,actions={SHOW},output:2");
@@ -169,7 +169,7 @@ fn both_tracking(name: &str) -> Both {
     both
 }
 
-fn random_frame(r: &mut Random) -> Vec<u8> {
+pub fn random_frame(r: &mut Random) -> Vec<u8> {
     match r.next() % 6 {
         0 => ethernet(0x86dd, &packet_v6(r)),
         1 | 2 => ethernet(0x0800, &packet(r, 7)),
@@ -177,7 +177,7 @@ fn random_frame(r: &mut Random) -> Vec<u8> {
     }
 }
 
-const SEED: u64 = 0x1234_5678_9abc_def1;
+pub const SEED: u64 = 0x1234_5678_9abc_def1;
 const STEPS: u32 = 500;
 
 #[test]
@@ -281,12 +281,12 @@ fn converse(switch: &Switch, what: &str, packets: Vec<(Vec<u8>, Fate)>) {
     }
 }
 
-const NEW: u8 = 0x21;
-const EST: u8 = 0x22;
-const RPL: u8 = 0x08;
+pub const NEW: u8 = 0x21;
+pub const EST: u8 = 0x22;
+pub const RPL: u8 = 0x08;
 const REL: u8 = 0x04;
-const SNAT: u8 = 0x40;
-const DNAT: u8 = 0x80;
+pub const SNAT: u8 = 0x40;
+pub const DNAT: u8 = 0x80;
 
 fn helper_switch(family: &str, nat: &str) -> Switch {
     let switch = Switch::dummy();
@@ -564,111 +564,4 @@ fn commands_show_limit_and_flush_connections() {
     assert_eq!(nconns(), 0);
     switch.appctl(&["dpctl/ct-disable-tcp-seq-chk"]).ok();
     assert_eq!(switch.appctl(&["dpctl/ct-get-tcp-seq-chk"]).ok(), "TCP sequence checking: disabled\n");
-}
-
-/// A datagram of UDP as frames of two fragments.
-fn in_fragments([src, dst]: [&str; 2], ports: [u16; 2], data: &[u8]) -> Vec<Vec<u8>> {
-    const PART: usize = 1240;
-    if let (Ok(src), Ok(dst)) = (src.parse::<Ipv4Addr>(), dst.parse::<Ipv4Addr>()) {
-        let pseudo = |len| pseudo_v4(src, dst, IpProtocol(17), len as u16);
-        let whole = udp(ports[0], ports[1], data, pseudo);
-        let fragment = |(n, part): (usize, &[u8])| {
-            let mut packet = ipv4(src, dst, 17, part);
-            let word = (n * PART / 8) as u16 | u16::from((n + 1) * PART < whole.len()) << 13;
-            packet[6..8].copy_from_slice(&word.to_be_bytes());
-            packet[10..12].fill(0);
-            let sum = checksum(&packet[..20]);
-            packet[10..12].copy_from_slice(&sum.to_be_bytes());
-            ethernet(0x0800, &packet)
-        };
-        return whole.chunks(PART).enumerate().map(fragment).collect();
-    }
-    let (src, dst): (Ipv6Addr, Ipv6Addr) = (src.parse().unwrap(), dst.parse().unwrap());
-    let whole = udp(ports[0], ports[1], data, |len| pseudo_v6(src, dst, IpProtocol(17), len as u32));
-    let fragment = |(n, part): (usize, &[u8])| {
-        let word = (n * PART) as u16 | u16::from((n + 1) * PART < whole.len());
-        let mut packet = vec![0x60, 0, 0, 0];
-        packet.extend((8 + part.len() as u16).to_be_bytes());
-        packet.extend([44, 64]);
-        packet.extend(src.octets());
-        packet.extend(dst.octets());
-        packet.extend([17, 0]);
-        packet.extend(word.to_be_bytes());
-        packet.extend([0, 0, 0, 77]);
-        packet.extend(part);
-        ethernet(0x86dd, &packet)
-    };
-    whole.chunks(PART).enumerate().map(fragment).collect()
-}
-
-#[test]
-fn fragments_are_tracked_and_translated_as_a_whole_and_leave_as_they_came() {
-    let hex = |frame: &[u8]| -> String { frame.iter().map(|byte| format!("{byte:02x}")).collect() };
-    for (family, client, server, shown) in
-        [("ip", "10.0.0.1", "10.0.0.2", "10.9.9.9"), ("ipv6", "2001:db8::1", "2001:db8::2", "2001:db8::9")]
-    {
-        let switch = Switch::dummy();
-        switch.add_flow(&format!("{family},actions=ct(table=5,zone=5,nat)"));
-        switch.add_flow(&format!(
-            "table=5,ct_state=+new+trk,{family},actions={SHOW},ct(commit,zone=5,nat(src={shown})),output:2"
-        ));
-        switch.add_flow(&format!("table=5,priority=1,actions={SHOW},output:2"));
-        let data: Vec<u8> = (0..3000u32).map(|n| n as u8).collect();
-        let sent = |way: [&str; 2], becomes: [&str; 2], ports: [u16; 2], state: u8| {
-            let (frames, expected) = (in_fragments(way, ports, &data), in_fragments(becomes, ports, &data));
-            assert_eq!(frames.len(), 3);
-            // The last comes first.
-            frames.iter().rev().for_each(|frame| switch.receive("p1", &hex(frame)));
-            let sent = switch.sent("p2", 3);
-            for (n, (sent, expected)) in sent.iter().zip(&expected).enumerate() {
-                assert_eq!(&sent[10..12], format!("{state:02x}"), "{family}, {way:?}, fragment {n}");
-                assert_eq!(&sent[12..], &hex(expected)[12..], "{family}, {way:?}, fragment {n}");
-            }
-        };
-        sent([client, server], [shown, server], [4000, 53], NEW);
-        sent([server, shown], [server, client], [53, 4000], EST | RPL | DNAT);
-        sent([client, server], [shown, server], [4000, 53], EST | SNAT);
-        let status = switch.appctl(&["dpctl/ipf-get-status"]).ok();
-        let version = if family == "ip" { "v4" } else { "v6" };
-        // The first datagram is tracked twice.
-        assert!(status.contains(&format!("{version} frags completed: 12\n")), "{status}");
-        assert!(status.contains("num frag: 0\n"), "{status}");
-        // One that never completes is shown, and what overlaps it is invalid.
-        let frames = in_fragments([client, server], [4000, 53], &data);
-        switch.receive("p1", &hex(&frames[1]));
-        switch.receive("p1", &hex(&frames[1]));
-        assert_eq!(&switch.sent("p2", 1)[0][10..12], "30");
-        let status = switch.appctl(&["dpctl/ipf-get-status", "-m"]).ok();
-        assert!(status.contains("num_fragments=1,state=other frag)"), "{status}");
-        switch.appctl(&["dpctl/ipf-set-disabled", version]).ok();
-        switch.receive("p1", &hex(&frames[0]));
-        assert_eq!(&switch.sent("p2", 1)[0][10..12], "30", "as without reassembly");
-    }
-}
-
-#[test]
-fn commands_of_fragments_say_what_the_stock_switch_says() {
-    let switch = Switch::dummy();
-    for (command, says) in [
-        ("set-enabled v4", "enabling fragmentation reassembly successful"),
-        ("set-disabled v6", "disabling fragmentation reassembly successful"),
-        ("set-enabled x", "parameter missing: 'v4' for IPv4 or 'v6' for IPv6 (Invalid argument)"),
-        ("set-min-frag v4 1000", "setting minimum fragment size successful"),
-        (
-            "set-min-frag v4 300",
-            "requested minimum fragment size too small; see documentation (Operation not",
-        ),
-        ("set-min-frag v9 1300", "parameter missing: v4 for IPv4 or v6 for IPv6 (Invalid argument)"),
-        ("set-min-frag v4 x", "parameter missing for minimum fragment size (Invalid argument)"),
-        ("set-max-nfrags 500", "setting maximum fragments successful"),
-        ("set-max-nfrags 50000", "setting maximum fragments failed (Operation not permitted)"),
-        (
-            "get-status",
-            "v6 enabled: 0\n        max num frags (v4/v6): 500\n        num frag: 0\n        min v4 frag size: 1000",
-        ),
-    ] {
-        let words: Vec<String> = format!("dpctl/ipf-{command}").split(' ').map(str::to_owned).collect();
-        let said = switch.appctl(&words.iter().map(String::as_str).collect::<Vec<_>>());
-        assert!((said.out.clone() + &said.err).contains(says), "{command}: {said:?}");
-    }
 }

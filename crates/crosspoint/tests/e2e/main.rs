@@ -16,6 +16,7 @@ mod e2e_daemon;
 mod e2e_dummies;
 mod e2e_openflow;
 mod failover;
+mod fragments;
 mod groups;
 mod guest;
 mod installed;
