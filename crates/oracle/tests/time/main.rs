@@ -3,6 +3,7 @@
 
 mod clock_wrap;
 mod counters;
+mod new_connections;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
