@@ -1,5 +1,5 @@
-//! Fragments and connection tracking: each datagram is tracked as a whole, beside the stock switch and by what
-//! the commands say.
+//! Fragments and connection tracking: each datagram is tracked as a whole, beside the stock switch and by
+//! what the commands say.
 
 use crate::actions_beside_stock::{Both, ethernet};
 use crate::common::Switch;

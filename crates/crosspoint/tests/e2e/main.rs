@@ -16,6 +16,9 @@ mod e2e_daemon;
 mod e2e_dummies;
 mod e2e_openflow;
 mod failover;
+mod firewall;
+#[path = "../firewall_rig/mod.rs"]
+mod firewall_rig;
 mod fragments;
 mod groups;
 mod guest;

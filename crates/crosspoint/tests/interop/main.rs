@@ -3,5 +3,11 @@
 
 #[path = "../bench_rig/mod.rs"]
 mod bench_rig;
+#[allow(dead_code)]
+#[path = "../e2e/common/mod.rs"]
+mod common;
+mod firewall;
+#[path = "../firewall_rig/mod.rs"]
+mod firewall_rig;
 mod mininet;
 mod trials;
