@@ -8,8 +8,8 @@ use crate::lab::traffic::{pattern::Pattern, serve};
 use crate::lab::{generator, guest, switch, trial};
 use crate::measure::{
     ablation, afxdp_bridge, cache_misses, churn, conntrack, counts, explosion, fairness, flow_mods, generate,
-    kernel_datapath, load_rules, mac_learning, masks, memory, misses, ovsdb, p2p, pinning, port_count,
-    ports_config, pvp, pvp_types, rule_to_effect, scale, wake,
+    kernel_datapath, learned_rules, load_rules, mac_learning, masks, memory, misses, ovsdb, p2p, pinning,
+    port_count, ports_config, pvp, pvp_types, rule_to_effect, scale, wake,
 };
 use crate::run::{Wish, now_utc};
 use crate::suite::Mode;
@@ -86,6 +86,9 @@ enum Bench {
     /// Rules loaded by the stock ovs-ofctl: how long, and how much memory?
     #[command(hide = true)]
     LoadRules(load_rules::Args),
+    /// Rules that the action `learn` adds: how many per second?
+    #[command(hide = true)]
+    LearnedRules(learned_rules::Args),
     /// The database server: transactions, monitors, start with a large file, memory, compaction.
     #[command(hide = true)]
     Ovsdb(ovsdb::Args),
@@ -236,6 +239,7 @@ fn measure(bench: Bench) -> Result<(), String> {
         Bench::CacheMisses(args) => cache_misses::run(&args),
         Bench::Counts(args) => counts::run(&args),
         Bench::LoadRules(args) => load_rules::run(&args),
+        Bench::LearnedRules(args) => learned_rules::run(&args),
         Bench::Ovsdb(args) => ovsdb::run(&args),
         Bench::Afxdp(args) => afxdp_bridge::run_bench(&args),
         Bench::Scale(args) => scale::run(&args),

@@ -109,6 +109,7 @@ pub const GOALS: &[Goal] = &[
     goal("ports-config", &[("kind", "internal")], Own("one_ms"), Never(20.0)),
     goal("ovsdb", &[("what", "pipelined transactions")], Own("value"), AtLeast(20_000.0)),
     goal("ovsdb", &[("what", "pipelined transactions")], Ratio("value", "ovsdb-server"), AtLeast(2.0)),
+    goal("mac-learning", &[("by", "learn")], Own("learned_per_s"), AtLeast(100_000.0)),
 ];
 
 /// A goal beside a figure.

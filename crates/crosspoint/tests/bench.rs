@@ -411,6 +411,14 @@ fn every_new_address_is_learned() {
 }
 
 #[test]
+fn rules_are_learned_by_a_daemon_until_all_are_there() {
+    const SHAPE: Shape =
+        &[("switch", 's'), ("by", 's'), ("rules", 'n'), ("learned_per_s", 'n'), ("raw", 'a')];
+    let rows = check("learned-rules --rules 2k --runs 1", SHAPE);
+    assert_eq!((rows[0]["switch"].as_str(), rows[0]["rules"].as_u64()), (Some("crosspoint"), Some(2_000)));
+}
+
+#[test]
 fn changes_and_requests_are_timed_while_traffic_runs() {
     const SHAPE: Shape =
         &[("what", 's'), ("rules", 'n'), ("effect_us", 'n'), ("effect_p99_us", 'n'), ("raw", 'a')];

@@ -16,6 +16,7 @@ pub mod frames;
 pub mod generate;
 pub mod io_floor;
 pub mod kernel_datapath;
+pub mod learned_rules;
 pub mod limited;
 pub mod load_rules;
 pub mod mac_learning;

@@ -76,7 +76,8 @@ impl OvsDpdk {
         run(Command::new("ovs-appctl").arg("-t").arg(target).args(args))
     }
 
-    fn ofctl(&self, args: &[&str]) -> Result<String, String> {
+    /// What the stock `ovs-ofctl` says to this.
+    pub fn ofctl(&self, args: &[&str]) -> Result<String, String> {
         run(Command::new("ovs-ofctl").env("OVS_RUNDIR", &self.dir.0).args(args))
     }
 

@@ -116,6 +116,7 @@ const MEASUREMENTS: &[(&str, &str, &str)] = &[
     ("ablation", "ablation", "cycles_per_packet"),
     ("pinning", "pinning", "cycles_per_packet"),
     ("mac-learning", "mac-learning", "cycles_per_packet"),
+    ("learned-rules", "mac-learning", ""),
     ("rule-to-effect", "rule-to-effect", "effect_us"),
     ("flow-mods", "flow-mod", "flow_mods_made_per_s"),
     ("explosion", "masks", "kept_ratio"),

@@ -270,8 +270,11 @@ pub const SUITES: &[Suite] = &[
     Suite {
         name: "mac-learning",
         group: RULES,
-        question: "How many addresses are learned per second, and what does NORMAL forward meanwhile?",
-        steps: &[measure("learning", "mac-learning", "--runs 5", "--frames 20k --new 0,50 --runs 1", None)],
+        question: "How many addresses are learned per second, by NORMAL and as rules by `learn`?",
+        steps: &[
+            measure("learning", "mac-learning", "--runs 5", "--frames 20k --new 0,50 --runs 1", None),
+            measure("rules", "mac-learning --by learn", "--runs 5", "--frames 20k --new 0,50 --runs 1", None),
+        ],
         plots: &[
             Plot::new("Cycles per packet", "cycles_per_packet", "new_percent"),
             Plot::new("Addresses learned per second", "learned_per_s", "new_percent"),
