@@ -21,7 +21,7 @@ use base::rcu::Domain;
 use base::{OfPort, PortNo};
 use datapath::{CacheConfig, Datapath};
 use host::numa::Topology;
-use openflow::message::{PortReason, PortStatus as OfPortStatus};
+use openflow::message::{PortConfig, PortReason, PortState, PortStatus as OfPortStatus};
 use packet::{LinkState, Pool, PoolConfig};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -305,7 +305,31 @@ impl Vswitch {
         if let Some(record) = self.ports.get(&port_no)
             && let Some(desc) = self.port_desc(record)
         {
-            self.news.push((record.bridge, Asynchronous::Port(OfPortStatus { reason, desc })));
+            let live = desc.state.contains(PortState::LIVE);
+            if reason == PortReason::Add && live {
+                // A port is there first, and then it is live.
+                let added =
+                    openflow::message::PortDesc { state: desc.state - PortState::LIVE, ..desc.clone() };
+                self.news.push((record.bridge, Asynchronous::Port(OfPortStatus { reason, desc: added })));
+                let status = OfPortStatus { reason: PortReason::Modify, desc };
+                self.news.push((record.bridge, Asynchronous::PortLive(status)));
+            } else {
+                self.news.push((record.bridge, Asynchronous::Port(OfPortStatus { reason, desc })));
+            }
+        }
+    }
+
+    /// Tells connections of a port's new settings, if its state changed by them: what it was is told first.
+    pub(crate) fn tell_port_config(&mut self, port_no: PortNo, mut state: PortState) {
+        let Some(record) = self.ports.get(&port_no) else { return };
+        let Some(desc) = self.port_desc(record) else { return };
+        if desc.config.contains(PortConfig::PORT_DOWN) {
+            state -= PortState::LIVE;
+        }
+        if desc.state != state {
+            let desc = openflow::message::PortDesc { state, ..desc };
+            let status = OfPortStatus { reason: PortReason::Modify, desc };
+            self.news.push((record.bridge, Asynchronous::Port(status)));
         }
     }
 

@@ -12,8 +12,8 @@ use openflow::message::{
     FlowStatsRequest, PacketOut, StatsBody, StatsRequest,
 };
 use openflow::text::{
-    ActionsIn, FlowStyle, KeyValues, Parsed, PortNames, Protocol, Protocols, Remark, TextError, flows_in,
-    match_text, message_text, parse_actions, parse_flow_file, parse_flow_mod, parse_flow_request,
+    ActionsIn, FlowStyle, KeyValues, Parsed, PortNames, Protocol, Protocols, Remark, TextError, bytes_text,
+    flows_in, match_text, message_text, parse_actions, parse_flow_file, parse_flow_mod, parse_flow_request,
     parse_match, write_flow, write_hex_dump,
 };
 use openflow::{Message, Version};
@@ -557,22 +557,17 @@ fn show_parsed(
         return fail!("no usable protocol");
     };
     println!("chosen protocol: {}", protocol.name());
-    let style = openflow::text::MessageStyle {
-        version: protocol.version(),
-        ports: PortNames::none(),
-        verbosity: options.more(),
-    };
     let mut out = std::io::BufWriter::new(host::output::stdout());
     for (i, flow) in flows.enumerate() {
-        let message = as_received(flow, protocol)?;
-        out.write_all(message_text(i as u32 + 1, &message, style).as_bytes())?;
+        let bytes = as_sent(flow, protocol, i as u32 + 1)?;
+        out.write_all(bytes_text(&bytes, PortNames::none(), options.args.more).as_bytes())?;
     }
     out.flush()?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// The flow-mod as the switch will read it.
-fn as_received(flow: Parsed, protocol: Protocol) -> Result<Message, Failure> {
+/// The flow-mod as the switch will get it.
+fn as_sent(flow: Parsed, protocol: Protocol, xid: u32) -> Result<Vec<u8>, Failure> {
     let codec = openflow::Codec {
         version: protocol.version(),
         flow_mod_table_id: protocol.version() == Version::V10,
@@ -583,9 +578,5 @@ fn as_received(flow: Parsed, protocol: Protocol) -> Result<Message, Failure> {
     if any_table && (flow_mod.command == FlowModCommand::Add || protocol.version() == Version::V10) {
         flow_mod.table_id = 0;
     }
-    let bytes = codec.encode(1, &Message::FlowMod(Box::new(flow_mod)))?;
-    match codec.decode(&bytes) {
-        Ok((_, message)) => Ok(message),
-        Err(error) => fail!("the flow cannot be read back ({error})"),
-    }
+    Ok(codec.encode(xid, &Message::FlowMod(Box::new(flow_mod)))?)
 }

@@ -159,8 +159,7 @@ pub fn mod_port(options: &Options) -> Result<ExitCode, Failure> {
     let mut client = connect(options)?;
     let number = PortNames::none().parse(port);
     let ports = client.ports()?;
-    let named = |name: &str| options.takes_names() && name == port;
-    let Some(desc) = ports.iter().find(|d| Some(d.port) == number || named(&d.name)) else {
+    let Some(desc) = ports.iter().find(|d| Some(d.port) == number || d.name == port) else {
         return fail!("{}: couldn't find port `{port}'", options.word(1).unwrap_or(""));
     };
     let port_mod = PortMod {

@@ -2,7 +2,7 @@
 //! left out.
 
 use super::flows::log_normalization;
-use openflow::codec::{Header, Unknown, message_name};
+use openflow::codec::{Header, Unknown, message_name, names_no_version};
 use openflow::error::ErrorKind;
 use openflow::text::{PortNames, match_text, normalized};
 use openflow::{Codec, Message, Version};
@@ -22,6 +22,9 @@ pub fn log(bytes: &[u8]) {
     let Some(version) = Version::from_wire(header.version) else {
         // A hello of a version to come offers what is known too.
         if header.kind == 0 {
+            if names_no_version(bytes) {
+                log_no_version();
+            }
             return;
         }
         tracing::warn!(
@@ -35,12 +38,9 @@ pub fn log(bytes: &[u8]) {
     let name = message_name(bytes).unwrap_or_default();
     match (Codec::new(version).decode(bytes), name.as_str()) {
         (Ok((_, Message::Hello(versions))), _)
-            if versions.greatest().is_none() || openflow::codec::names_no_version(bytes) =>
+            if versions.greatest().is_none() || names_no_version(bytes) =>
         {
-            tracing::warn!(
-                target: "ofp_util",
-                "peer does not support any OpenFlow version (between 0x01 and 0x1f)"
-            );
+            log_no_version();
         }
         (Ok((_, Message::FlowMod(_))), _) if version == Version::V10 && name == "OFPT_FLOW_MOD" => {
             normalization(&bytes[MATCH10]);
@@ -64,6 +64,10 @@ pub fn log(bytes: &[u8]) {
         }
         _ => {}
     }
+}
+
+fn log_no_version() {
+    tracing::warn!(target: "ofp_util", "peer does not support any OpenFlow version (between 0x01 and 0x1f)");
 }
 
 /// A match of OpenFlow 1.0 that names fields without what they require.

@@ -284,7 +284,8 @@ impl Subscriber for ToLog {
         let metadata = event.metadata();
         let module = module_named(metadata.target());
         let level = Level::of(metadata.level());
-        if log.limited[module].load(Ordering::Relaxed) {
+        // Who asks for DBG wants all of it: a gap in a trace of messages would mislead.
+        if level != Level::Debug && log.limited[module].load(Ordering::Relaxed) {
             let verdict = {
                 let mut rates = log.rates.lock().unwrap_or_else(|e| e.into_inner());
                 let now_ms = log.started.elapsed().as_millis() as u64;

@@ -283,7 +283,11 @@ fn read_packet_out15(
 ) -> Result<PacketOut, ErrorKind> {
     let actions_len = r.u16()?;
     r.skip(2)?;
-    let mut metadata = read_oxm_match(r)?;
+    // A field without what it requires is none of the pipeline's, which require nothing.
+    let mut metadata = read_oxm_match(r).map_err(|error| match error {
+        OFPBMC_BAD_PREREQ => OFPBRC_PIPELINE_FIELDS_ONLY,
+        other => other,
+    })?;
     if !is_of_pipeline(&metadata) {
         return Err(OFPBRC_PIPELINE_FIELDS_ONLY);
     }

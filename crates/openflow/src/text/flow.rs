@@ -428,6 +428,27 @@ pub(super) fn write_duration(out: &mut String, seconds: u32, nanoseconds: u32) {
 
 /// Appends a flow-mod as messages that hold one are printed, from the command on.
 pub fn write_flow_mod(out: &mut String, m: &FlowMod, version: Version, ports: &PortNames) {
+    write_flow_mod_with(out, m, None, version, ports);
+}
+
+/// The same with the match in words of its own, which leave out the priority.
+pub(super) fn write_flow_mod_of(
+    out: &mut String,
+    m: &FlowMod,
+    matching: &str,
+    version: Version,
+    ports: &PortNames,
+) {
+    write_flow_mod_with(out, m, Some(matching), version, ports);
+}
+
+fn write_flow_mod_with(
+    out: &mut String,
+    m: &FlowMod,
+    raw: Option<&str>,
+    version: Version,
+    ports: &PortNames,
+) {
     out.push_str(match m.command {
         FlowModCommand::Add => "ADD",
         FlowModCommand::Modify => "MOD",
@@ -440,7 +461,10 @@ pub fn write_flow_mod(out: &mut String, m: &FlowMod, version: Version, ports: &P
     }
     out.push(' ');
     let before = out.len();
-    write_match(out, &m.matching, m.priority, ports);
+    match raw {
+        Some(matching) => out.push_str(matching),
+        None => write_match(out, &m.matching, m.priority, ports),
+    }
     if out.len() > before {
         out.push(' ');
     }
@@ -458,6 +482,9 @@ pub fn write_flow_mod(out: &mut String, m: &FlowMod, version: Version, ports: &P
     }
     if m.importance != 0 {
         put!(out, "importance:{} ", m.importance);
+    }
+    if raw.is_some() && m.priority != DEFAULT_PRIORITY {
+        put!(out, "pri:{} ", m.priority);
     }
     if let Some(id) = m.buffer_id {
         put!(out, "buf:{id:#x} ");

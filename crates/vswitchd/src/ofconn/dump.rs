@@ -87,8 +87,12 @@ impl Vswitch {
                         conn.connection().send_bytes(&bytes);
                     }
                     Output::Flows(writer) => {
-                        if writer.too_long() > 0 {
-                            tracing::warn!(target: "ofproto", "{} rules fit into no message", writer.too_long());
+                        for _ in 0..writer.too_long() {
+                            tracing::warn!(
+                                target: "ofp_flow",
+                                "Flow exceeded the maximum flow statistics reply size and was excluded from the \
+                                 response set"
+                            );
                         }
                         writer.finish(&mut bytes);
                         conn.connection().send_bytes(&bytes);

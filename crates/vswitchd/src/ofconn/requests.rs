@@ -218,6 +218,7 @@ impl Vswitch {
 
     pub(super) fn port_mod(&mut self, bridge: BridgeIdx, pm: &PortMod) -> Handled {
         let port_no = self.port_of_mod(bridge, pm)?;
+        let before = self.ports.get(&port_no).and_then(|record| self.port_desc(record));
         if pm.mask.contains(PortConfig::PORT_DOWN) {
             let up = !pm.config.contains(PortConfig::PORT_DOWN);
             if let Some(port) = self.dp.port_mut(port_no)
@@ -249,6 +250,9 @@ impl Vswitch {
             }
             spec.link_up = link_up;
         });
+        if let Some(before) = before {
+            self.tell_port_config(port_no, before.state);
+        }
         self.tell_port(port_no, PortReason::Modify);
         Ok(())
     }

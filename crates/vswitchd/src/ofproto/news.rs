@@ -23,6 +23,8 @@ pub(crate) enum Asynchronous {
     Packet(Box<PacketNews>),
     /// A port was added, changed or removed.
     Port(PortStatus),
+    /// A new port is live, which OpenFlow 1.0 cannot say.
+    PortLive(PortStatus),
     /// A rule is gone, and its counters are final.
     Removed(Box<FlowRemoved>),
     /// Another controller has changed groups, by a message of this transaction.
@@ -82,7 +84,7 @@ impl Asynchronous {
     fn bit(&self, version: Version) -> u32 {
         match self {
             Asynchronous::Packet(p) => 1 << p.reason(version) as u32,
-            Asynchronous::Port(p) => 1 << p.reason as u32,
+            Asynchronous::Port(p) | Asynchronous::PortLive(p) => 1 << p.reason as u32,
             Asynchronous::Removed(r) => 1 << r.reason as u32,
             // OFPRFR_GROUP_MOD.
             Asynchronous::GroupMod(..) => 1,
@@ -119,7 +121,7 @@ impl OfConn {
         let config = self.async_config();
         let bits = match news {
             Asynchronous::Packet(_) => config.packet_in,
-            Asynchronous::Port(_) => config.port_status,
+            Asynchronous::Port(_) | Asynchronous::PortLive(_) => config.port_status,
             Asynchronous::Removed(_) => config.flow_removed,
             Asynchronous::GroupMod(..) | Asynchronous::MeterMod(..) => config.request_forward,
             Asynchronous::Table(_) => config.table_status,
@@ -137,7 +139,10 @@ impl OfConn {
             return true;
         }
         let message = match news {
-            Asynchronous::Port(status) => Message::PortStatus(status.clone()),
+            Asynchronous::PortLive(_) if self.version() == Version::V10 => return true,
+            Asynchronous::Port(status) | Asynchronous::PortLive(status) => {
+                Message::PortStatus(status.clone())
+            }
             Asynchronous::Removed(removed) => {
                 // A match that OpenFlow 1.0 cannot say goes in the extension's form, if the peer has asked
                 // for that.

@@ -6,13 +6,14 @@ mod features;
 mod group;
 mod packet;
 mod port;
+mod raw_match;
 mod stats;
 
 use packet::typed_packet_text;
 pub use packet::{packet_flow_text, packet_text};
 pub use port::write_port_desc;
 
-use super::flow::{write_duration, write_flow_mod};
+use super::flow::{write_duration, write_flow_mod, write_flow_mod_of};
 use super::matching::write_match;
 use super::{PortNames, put};
 use crate::action::{reason_name, write_actions_text as write_actions};
@@ -123,7 +124,14 @@ pub fn bytes_text(bytes: &[u8], ports: &PortNames, verbosity: u8) -> String {
                         None
                     }
                     Ok((_, message)) => {
-                        body(&mut out, &message, MessageStyle { version, ports, verbosity });
+                        let style = MessageStyle { version, ports, verbosity };
+                        match (&message, raw_match::text(bytes, &name, style)) {
+                            (Message::FlowMod(flow_mod), Some(matching)) => {
+                                out.push(' ');
+                                write_flow_mod_of(&mut out, flow_mod, &matching, version, ports);
+                            }
+                            _ => body(&mut out, &message, style),
+                        }
                         None
                     }
                     Err(error) => Some(error),
