@@ -289,7 +289,18 @@ pub const SNAT: u8 = 0x40;
 pub const DNAT: u8 = 0x80;
 
 fn helper_switch(family: &str, nat: &str) -> Switch {
-    let switch = Switch::dummy();
+    let port = |n: u8| format!("p{n},type=dummy,ofport={n},mtu=9000");
+    let [one, two, three] = [1, 2, 3].map(port);
+    let switch = Switch::start(&[
+        "--bridge",
+        "br0,fail-mode=secure",
+        "--port",
+        &one,
+        "--port",
+        &two,
+        "--port",
+        &three,
+    ]);
     helping(family, nat).iter().for_each(|rule| switch.add_flow(rule));
     switch
 }
@@ -304,6 +315,9 @@ fn an_active_transfer_through_source_translation_arrives() {
     let (port, becomes) = ("PORT 10,0,0,1,16,1\r\n", "PORT 10,9,9,123,16,1\r\n");
     // What the server acknowledges is two bytes longer than what the client has sent.
     let (end, grown) = (1001 + port.len() as u32, 1001 + becomes.len() as u32);
+    // More than a chunk of the pool holds.
+    let banner = "230 welcome\r\n".repeat(300);
+    let long = 5009 + banner.len() as u32;
     let there = |numbers, flags, text, state| {
         (segment(to, ports, numbers, flags, text), ("p2", state, segment(out, ports, numbers, flags, text)))
     };
@@ -343,8 +357,12 @@ fn an_active_transfer_through_source_translation_arrives() {
                 ("p2", EST | SNAT, segment(out, ports, (grown, 5009), PSH_ACK, "LIST\r\n")),
             ),
             (
-                segment(back, rports, (5009, grown + 6), ACK, ""),
-                ("p2", EST | RPL | DNAT, segment(home, rports, (5009, end + 6), ACK, "")),
+                segment(back, rports, (5009, grown + 6), PSH_ACK, &banner),
+                ("p2", EST | RPL | DNAT, segment(home, rports, (5009, end + 6), PSH_ACK, &banner)),
+            ),
+            (
+                segment(to, ports, (end + 6, long), PSH_ACK, &banner),
+                ("p2", EST | SNAT, segment(out, ports, (grown + 6, long), PSH_ACK, &banner)),
             ),
             // The connection that was expected has come: no other one is.
             (

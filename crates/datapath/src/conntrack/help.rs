@@ -9,8 +9,8 @@
 //!    port is taken where that one is expected by somebody else.
 //! 4. TCP's sequence numbers follow the changed lengths ([`super::adjust`]).
 //!
-//! Frames of several chunks are passed on as they are: no line is that long. Threads: the worker that has the
-//! packet.
+//! Frames of several chunks are not read: no line is that long. Their sequence numbers follow like others.
+//! Threads: the worker that has the packet.
 
 use super::adjust::Adjustment;
 use super::expect::{Expected, Redirect};
@@ -23,7 +23,7 @@ use packet::{Packet, PacketFlags};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::Ordering::Relaxed;
 use wire::Layers;
-use wire::checksum::{checksum, pseudo_v4, pseudo_v6};
+use wire::checksum::{checksum, pseudo_v4, pseudo_v6, update32};
 use wire::ip::IpProtocol;
 
 /// VLAN tags that extraction looks behind.
@@ -87,7 +87,14 @@ impl Tracker {
         let (forward, reverse, zone) = entry.tuples();
         let translated = tracking.state & (state::SRC_NAT | state::DST_NAT) != 0;
         let parent = Parent { forward, reverse, zone, side: self.side_of(helped.entry) };
-        if packet.is_chained() || !entry.is_still(helped.generation) {
+        if !entry.is_still(helped.generation) {
+            return;
+        }
+        if packet.is_chained() {
+            // No line is that long; but what follows one is as much behind it as in a short segment.
+            if helped.helper == Helper::Ftp && forward.protocol == TCP && request.nat.is_some() {
+                self.adjust(helped, packet, layers, 0);
+            }
             return;
         }
         match helped.helper {
@@ -170,18 +177,31 @@ impl Tracker {
         if both.iter().all(Adjustment::is_none) {
             return;
         }
+        // Of a frame of several chunks only the head is here, so the checksum follows word by word.
         let mut change = |at: usize, shift: &dyn Fn(u32) -> u32| {
             let Some(old) = be32(packet.data(), at) else { return };
-            packet.data_mut()[at..at + 4].copy_from_slice(&shift(old).to_be_bytes());
+            shift_number(packet, (tcp, at), old, shift(old));
         };
         change(tcp + 4, &|seq| both[own].sent(seq));
         change(tcp + 8, &|ack| both[other].acknowledged(ack));
         for at in sacks(packet.data(), tcp, usize::from(layers.payload)) {
             let Some(old) = be32(packet.data(), at) else { return };
-            let new = both[other].acknowledged(old);
-            packet.data_mut()[at..at + 4].copy_from_slice(&new.to_be_bytes());
+            shift_number(packet, (tcp, at), old, both[other].acknowledged(old));
         }
-        sum_tcp(packet, layers);
+    }
+}
+
+/// Changes a number in a TCP header, and the checksum that covers it where that is finished.
+fn shift_number(packet: &mut Packet, (tcp, at): (usize, usize), old: u32, new: u32) {
+    let is_partial = packet.flags.has(PacketFlags::CSUM_PARTIAL);
+    let bytes = packet.data_mut();
+    bytes[at..at + 4].copy_from_slice(&new.to_be_bytes());
+    let Some(&sum) = bytes.get(tcp + 16..).and_then(|rest| rest.first_chunk()) else { return };
+    if !is_partial {
+        // At an odd place of an option, the halves of a word are those of two.
+        let turned = |number: u32| if (at - tcp) % 2 == 1 { number.rotate_left(8) } else { number };
+        let sum = update32(u16::from_be_bytes(sum), turned(old), turned(new));
+        bytes[tcp + 16..tcp + 18].copy_from_slice(&sum.to_be_bytes());
     }
 }
 
