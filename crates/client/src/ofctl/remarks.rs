@@ -35,6 +35,9 @@ pub fn log(bytes: &[u8]) {
         );
         return;
     };
+    if header.kind == 0 && names_version_zero(bytes) {
+        tracing::warn!(target: "ofp_util", "peer claims to support invalid OpenFlow version 0x00");
+    }
     let name = message_name(bytes).unwrap_or_default();
     match (Codec::new(version).decode(bytes), name.as_str()) {
         (Ok((_, Message::Hello(versions))), _)
@@ -64,6 +67,11 @@ pub fn log(bytes: &[u8]) {
         }
         _ => {}
     }
+}
+
+/// Whether the bitmap of a hello names version 0, which does not exist.
+fn names_version_zero(bytes: &[u8]) -> bool {
+    bytes.get(8..10) == Some(&[0, 1]) && bytes.get(15).is_some_and(|byte| byte & 1 != 0)
 }
 
 fn log_no_version() {

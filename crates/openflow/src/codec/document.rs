@@ -3,7 +3,7 @@
 use super::kind::{Kind, StatsKind};
 use super::names::{EXPERIMENTERS, EXPERIMENTERS_STATS, kind_name, stats_name};
 use super::{Codec, HEADER_LEN};
-use crate::error::ErrorKind;
+use crate::error::{ErrorKind, ErrorVendor};
 use crate::version::Version;
 use flow::Mf;
 use flow::mf::Maskable;
@@ -52,6 +52,28 @@ pub fn statistics_table() -> String {
         row(&mut out, name, is_known);
     }
     out
+}
+
+/// Likewise the errors, with the numbers of type and code.
+pub fn errors_table() -> String {
+    let mut out = format!("| error {BY_VERSION}");
+    for kind in ErrorKind::ALL {
+        row(&mut out, kind.name(), |version| {
+            let number = kind.number(version)?;
+            let (vendor, kind, code) = (number.vendor, number.error_type, number.code);
+            Some(match vendor {
+                0 => format!("{kind}, {code}"),
+                // From 1.2 on errors of experimenters have a type alone.
+                _ if version >= Version::V12 => format!("{} {kind}", experimenter(vendor)),
+                _ => format!("{} {kind}, {code}", experimenter(vendor)),
+            })
+        });
+    }
+    out
+}
+
+fn experimenter(vendor: u32) -> &'static str {
+    if vendor == ErrorVendor::Nicira as u32 { "NX" } else { "ONF" }
 }
 
 fn row(out: &mut String, name: &str, number: impl Fn(Version) -> Option<String>) {

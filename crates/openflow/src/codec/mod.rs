@@ -28,7 +28,7 @@ mod switch;
 mod table;
 mod table_stats;
 
-pub use document::{fields_table, messages_table, statistics_table};
+pub use document::{errors_table, fields_table, messages_table, statistics_table};
 pub use fields::for_each_field;
 pub use matching::{Unknown, fits_match10, normalized};
 pub use names::message_name;

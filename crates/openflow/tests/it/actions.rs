@@ -22,7 +22,7 @@ fn a_load_is_a_masked_set_field_in_openflow_15() {
 }
 
 #[test]
-fn the_document_has_the_tables_of_messages_statistics_fields_and_actions() {
+fn the_document_has_the_tables_of_messages_statistics_fields_actions_and_errors() {
     let path = testkit::root().join("docs/openflow.md");
     let mut document = std::fs::read_to_string(&path).unwrap();
     let tables = [
@@ -30,6 +30,7 @@ fn the_document_has_the_tables_of_messages_statistics_fields_and_actions() {
         ("statistics", openflow::codec::statistics_table()),
         ("fields", openflow::codec::fields_table()),
         ("actions", openflow::actions_table()),
+        ("errors", openflow::codec::errors_table()),
     ];
     for (name, table) in tables {
         let (begin, end) = (format!("<!-- {name}: begin -->\n"), format!("<!-- {name}: end -->"));
