@@ -2,7 +2,6 @@
 //! them.
 
 use std::os::unix::fs::symlink;
-use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Runs a script in network, process and mount namespaces of its own, with our programs under the stock names
