@@ -77,18 +77,25 @@ pub fn listens(socket: impl AsRef<Path>) -> bool {
 /// Debian's kernel for virtual machines, unpacked on first use: `boot/vmlinuz-*` and `lib/modules/*`. Panics
 /// with what apt said where it cannot be had.
 pub fn guest_kernel() -> PathBuf {
-    printed_path("scripts/guest-kernel")
+    printed_path("scripts/guest-kernel", &[])
 }
 
 /// The Python that has the counterparts of `scripts/requirements.txt`, installed on first use. Panics
-/// with what pip said where it cannot be.
+/// where they cannot be installed.
 pub fn python() -> PathBuf {
-    printed_path("scripts/venv").join("bin/python3")
+    printed_path("scripts/venv", &[]).join("bin/python3")
+}
+
+/// The environment of Python that has the counterparts of `scripts/requirements-NAME.txt`, installed on first
+/// use. Panics where they cannot be installed.
+pub fn venv(name: &str) -> PathBuf {
+    printed_path("scripts/venv", &[name])
 }
 
 /// The path that a script of ours prints.
-fn printed_path(script: &str) -> PathBuf {
-    let output = Command::new(root().join(script)).output().unwrap_or_else(|e| panic!("{script}: {e}"));
+fn printed_path(script: &str, args: &[&str]) -> PathBuf {
+    let output = Command::new(root().join(script)).args(args).output();
+    let output = output.unwrap_or_else(|e| panic!("{script}: {e}"));
     assert!(output.status.success(), "{script}: {}", String::from_utf8_lossy(&output.stderr));
     PathBuf::from(String::from_utf8(output.stdout).expect("a path in UTF-8").trim())
 }

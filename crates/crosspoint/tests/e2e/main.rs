@@ -2,10 +2,13 @@
 //! stands in files of its own.
 
 mod actions_beside_stock;
+mod applications;
 mod bundles;
 mod clients;
 mod common;
 mod connection_tracking;
+#[path = "../controllers_rig/mod.rs"]
+mod controllers_rig;
 mod daemon_options;
 mod database;
 mod datapath_by_hand;

@@ -5,30 +5,16 @@
 //! Needs root for network namespaces.
 
 use crate::common::{PATIENCE, Switch, UDP, wait_for};
+use crate::controllers_rig::{Running, free_port};
 use openflow::message::{Message, Role};
 use openflow::{Connection, ConnectionConfig, Event, Side, Version, VersionSet};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-
-/// A process that ends with the test.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// A TCP port that nobody listens on.
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
 
 /// `ovs-testcontroller` on a connection method. It speaks OpenFlow 1.3: at the first packet-in of 1.5 it
 /// crashes, whichever switch it comes from.
@@ -277,43 +263,6 @@ fn os_ken_learns_and_forwards_in_both_versions() {
     }
 }
 
-/// Namespaces of the test's own, removed with it.
-struct Net(Vec<String>);
-
-impl Net {
-    /// Two hosts, each with a veth whose other end is here; the names of these ends.
-    fn new() -> (Net, [String; 2]) {
-        // Names that were not used before: a namespace's devices go some time after it.
-        static NEXT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
-        let next = NEXT.fetch_add(2, std::sync::atomic::Ordering::Relaxed);
-        let id = std::process::id();
-        let net = Net((next..next + 2).map(|n| format!("cp-ctl-{id}-{n}")).collect());
-        let ends = [next, next + 1].map(|n| format!("cpc{}x{n}", id % 100_000));
-        for (n, (host, end)) in net.0.iter().zip(&ends).enumerate() {
-            for command in [
-                format!("ip netns add {host}"),
-                format!("ip link add {end} type veth peer name eth0 netns {host}"),
-                format!("ip link set {end} up"),
-                format!("ip -n {host} addr add 10.77.0.{}/24 dev eth0", n + 1),
-                format!("ip -n {host} link set eth0 up"),
-            ] {
-                let words: Vec<&str> = command.split(' ').collect();
-                let output = Command::new(words[0]).args(&words[1..]).output().unwrap();
-                assert!(output.status.success(), "{command}: {output:?}");
-            }
-        }
-        (net, ends)
-    }
-}
-
-impl Drop for Net {
-    fn drop(&mut self) {
-        for host in &self.0 {
-            let _ = Command::new("ip").args(["netns", "del", host]).status();
-        }
-    }
-}
-
 #[test]
 fn os_ken_learns_and_forwards_over_tls() {
     let dir = crate::common::run_dir();
@@ -324,28 +273,6 @@ fn os_ken_learns_and_forwards_over_tls() {
     let tls = pki.flags();
     let tls: Vec<&str> = tls.iter().map(String::as_str).collect();
     learns_and_forwards(&switch_with(dir, &flags, &tls), OF13);
-}
-
-#[test]
-fn os_ken_lets_two_namespaces_ping_each_other() {
-    for version in ["1.0", "1.3"] {
-        let (net, ends) = Net::new();
-        let dir = crate::common::run_dir();
-        let port = free_port();
-        let _controller = os_ken(dir.path(), port, version, None);
-        let protocols = if version == "1.0" { "OpenFlow10" } else { "OpenFlow13" };
-        let bridge = format!("br0,fail-mode=secure,protocols={protocols},controller=tcp:127.0.0.1:{port}");
-        let ports = ends.clone().map(|end| format!("{end},type=system"));
-        let switch = Switch::start_in(dir, &["--bridge", &bridge, "--port", &ports[0], "--port", &ports[1]]);
-        connected(&switch);
-        wait_for("a ping", || {
-            let ping = ["netns", "exec", &net.0[0], "ping", "-c", "3", "-i", "0.2", "-W", "2", "10.77.0.2"];
-            let output = Command::new("ip").args(ping).output().unwrap();
-            output.status.success()
-        });
-        let flows = switch.ofctl(&["-O", protocols, "dump-flows", "br0"]).ok();
-        assert!(flows.matches("dl_dst=").count() >= 2, "{flows}");
-    }
 }
 
 /// A controller in the test's own hands.
