@@ -217,6 +217,9 @@ pub struct PortSpec {
     pub vlan: VlanConfig,
     /// Protected ports do not talk to each other under NORMAL.
     pub protected: bool,
+    /// DSCP of IP packets that leave with a queue set, by the queue's number: 0 to 63 (column `dscp` of the
+    /// table Queue).
+    pub queue_dscp: BTreeMap<u32, u8>,
 }
 
 impl PortSpec {
@@ -231,6 +234,7 @@ impl PortSpec {
             link_up: true,
             vlan: VlanConfig::default(),
             protected: false,
+            queue_dscp: BTreeMap::new(),
         }
     }
 }

@@ -132,6 +132,10 @@ impl Inner {
             if bridge.ports().any(tells) {
                 depth = depth.max(Depth::Ethernet);
             }
+            // A packet that is marked gets its own DSCP back for other ports.
+            if bridge.ports().any(|p| !p.spec.queue_dscp.is_empty()) {
+                depth = depth.max(Depth::Network);
+            }
             wanted.insert(bridge.idx, depth);
         }
         // Along cables until nothing changes any more: at most as often as there are bridges.

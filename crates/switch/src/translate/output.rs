@@ -12,6 +12,9 @@ use flow::{BLOCKS, FieldId, Key, Mask};
 use openflow::message::METER_CONTROLLER;
 use std::sync::Arc;
 
+/// DSCP in the type of service.
+const DSCP_BITS: u64 = 0xfc;
+
 /// The packet as it was before something was done on a copy.
 struct Saved {
     key: Key,
@@ -147,15 +150,34 @@ impl<'a, S: Sink> Xlate<'a, S> {
                     "Trying to send non-Ethernet packet through legacy L2 port. Dropping packet.".to_string()
                 });
             }
-            PortKind::Normal | PortKind::Local => {
-                self.commit();
-                let port = port.spec.port_no;
-                self.out.actions.push(match self.max_bytes {
-                    Some(max_bytes) => DpAction::OutputTrunc { port, max_bytes },
-                    None => DpAction::Output(port),
-                });
+            PortKind::Normal | PortKind::Local if !port.spec.queue_dscp.is_empty() => {
+                self.output_marked(port);
             }
+            PortKind::Normal | PortKind::Local => self.leave_at(port.spec.port_no),
         }
+    }
+
+    fn leave_at(&mut self, port: PortNo) {
+        self.commit();
+        self.out.actions.push(match self.max_bytes {
+            Some(max_bytes) => DpAction::OutputTrunc { port, max_bytes },
+            None => DpAction::Output(port),
+        });
+    }
+
+    /// Sends an IP packet with the DSCP of its queue, if that has one. Later outputs have the packet's own.
+    #[inline(never)]
+    fn output_marked(&mut self, port: &'a Port) {
+        let queue = self.read(FieldId::SkbPriority) as u32;
+        let Some(dscp) = port.spec.queue_dscp.get(&queue).filter(|_| self.is_ip()) else {
+            return self.leave_at(port.spec.port_no);
+        };
+        let place = FieldId::NwTos.place();
+        let (b, w) = (usize::from(place.block), usize::from(place.word));
+        let before = (self.key.word(b, w), self.written.0.word(b, w));
+        self.write(b, w, DSCP_BITS << place.shift, u64::from(*dscp) << 2 << place.shift);
+        self.leave_at(port.spec.port_no);
+        self.restore_word(b, w, before);
     }
 
     /// Goes on in the bridge at the other end of a patch cable, as if the packet had come in there.

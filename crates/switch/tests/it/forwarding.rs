@@ -89,6 +89,51 @@ fn fields_are_set_when_an_output_comes_and_only_where_they_may_differ() {
 }
 
 #[test]
+fn packets_leave_with_the_dscp_of_their_queue_and_have_their_own_elsewhere() {
+    let mut r = rig();
+    let queue_dscp = [(1, 1), (2, 63)].into();
+    r.control.modify_port(PortSpec { queue_dscp, ..PortSpec::new(PortNo(102), OfPort(2), "p2") }).unwrap();
+    let enqueue = |queue| Action::Enqueue { port: OfPort(2), queue };
+    r.add(0, 1, Match::any(), vec![enqueue(1), output(3), enqueue(2), enqueue(9), output(2)]);
+    let mut key = packet(101);
+    key.set(FieldId::NwTos, 0x2b);
+    let t = r.translate(&key);
+    let dscp = |dscp: u128| DpAction::Set { field: FieldId::NwTos, value: dscp << 2, mask: 0xfc };
+    let queue = |value| DpAction::Set { field: FieldId::SkbPriority, value, mask: 0xffff_ffff };
+    assert_eq!(
+        t.actions,
+        [
+            // Its own again at a port whose queues have none.
+            dscp(1),
+            queue(1),
+            out(2),
+            dscp(0xa),
+            queue(0),
+            out(3),
+            dscp(63),
+            queue(2),
+            out(2),
+            // Queue 9 has none, and neither has a packet without one.
+            dscp(0xa),
+            queue(9),
+            out(2),
+            queue(0),
+            out(2),
+        ]
+    );
+    assert_eq!((t.mask.get(FieldId::NwTos), t.mask.get(FieldId::SkbPriority)), (0xfc, 0xffff_ffff));
+    assert_eq!(r.switch.port_view(PortNo(101)).get().1, Depth::Network, "its own must have been read");
+    key.set(FieldId::EthType, 0x0806);
+    assert_eq!(
+        r.actions(&key),
+        [queue(1), out(2), queue(0), out(3), queue(2), out(2), queue(9), out(2), queue(0), out(2)],
+        "only IP has one"
+    );
+    r.control.modify_port(PortSpec::new(PortNo(102), OfPort(2), "p2")).unwrap();
+    assert_eq!(r.actions(&packet(101))[..2], [queue(1), out(2)]);
+}
+
+#[test]
 fn a_time_to_live_of_one_is_told_to_the_controllers() {
     let mut r = rig();
     r.add(0, 1, Match::any().with(FieldId::EthType, 0x800), vec![Action::DecTtl(vec![]), output(2)]);

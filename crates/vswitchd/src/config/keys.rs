@@ -33,7 +33,7 @@ pub const ABSENT: &[(&str, &str, &str)] = &[
     ("Port", "bond_mode", "bonds"),
     ("Port", "bond_updelay", "bonds"),
     ("Port", "lacp", "bonds"),
-    ("Port", "qos", "queues and limits of QoS"),
+    ("Port", "qos", "limits of QoS (packets do get the DSCP of their queue)"),
     ("Interface", "bfd", "BFD sessions"),
     ("Interface", "cfm_mpid", "CFM sessions"),
     ("Interface", "ingress_policing_burst", "ingress policers"),

@@ -29,6 +29,9 @@ pub struct Wanted {
     pub bridges: BTreeMap<String, Bridge>,
 }
 
+/// VLAN tags that rules and NORMAL look at where no setting says otherwise.
+pub const VLAN_LIMIT_DEFAULT: u8 = 1;
+
 /// OpenFlow numbers that interfaces had before the switch was started, by the interfaces' names.
 pub type OfPortsBefore = BTreeMap<String, OfPort>;
 
@@ -53,7 +56,7 @@ pub struct SwitchWide {
     /// Rules are being restored: nothing is forwarded, and no controller is connected to, until this is
     /// false.
     pub flow_restore_wait: bool,
-    /// VLAN tags that NORMAL looks at, 1 or 2; `None`: 1 (`vlan-limit`).
+    /// VLAN tags that rules and NORMAL look at, 1 or 2; `None`: 1 (`vlan-limit`).
     pub vlan_limit: Option<u8>,
     /// Keys and certificates (table SSL); `None`: those of the command line.
     pub tls: Option<TlsFiles>,
@@ -266,6 +269,8 @@ pub struct Port {
     pub vlan: VlanConfig,
     /// It does not talk to other protected ports under NORMAL.
     pub protected: bool,
+    /// DSCP of packets that leave with a queue set, by the queue's number (column `dscp` of the table Queue).
+    pub queue_dscp: BTreeMap<u32, u8>,
     /// Its interfaces, by name.
     pub interfaces: BTreeMap<String, Interface>,
 }
@@ -323,6 +328,7 @@ impl Port {
             name: name.into(),
             vlan: VlanConfig::default(),
             protected: false,
+            queue_dscp: BTreeMap::new(),
             interfaces: interfaces.into_iter().map(|i| (i.name.clone(), i)).collect(),
         }
     }

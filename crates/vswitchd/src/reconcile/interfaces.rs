@@ -104,6 +104,7 @@ impl Vswitch {
             link_up: status.link == LinkState::Up,
             vlan: port.vlan.clone(),
             protected: port.protected,
+            queue_dscp: port.queue_dscp.clone(),
             ..switch::PortSpec::new(port_no, of_port, name)
         };
         // The switch first: a packet that comes in at once shall find its bridge.
@@ -236,6 +237,7 @@ impl Vswitch {
         self.update_port(port_no, |spec| {
             spec.vlan = port.vlan.clone();
             spec.protected = port.protected;
+            spec.queue_dscp = port.queue_dscp.clone();
         });
     }
 

@@ -174,6 +174,7 @@ impl Vswitch {
                         is_broken: record.is_broken(),
                         vlan: &spec.vlan,
                         protected: spec.protected,
+                        queue_dscp: &spec.queue_dscp,
                     })
                 })
                 .collect(),

@@ -78,6 +78,7 @@ pub(super) struct RunningPort<'a> {
     pub is_broken: bool,
     pub vlan: &'a VlanConfig,
     pub protected: bool,
+    pub queue_dscp: &'a BTreeMap<u32, u8>,
 }
 
 impl<'a> Running<'a> {
@@ -174,7 +175,8 @@ impl Reconciliation {
                         let same = *record.interface == *interface
                             && record.port_name == port.name
                             && *record.vlan == port.vlan
-                            && record.protected == port.protected;
+                            && record.protected == port.protected
+                            && *record.queue_dscp == port.queue_dscp;
                         if !same {
                             let (bridge, port, interface) = names;
                             self.steps.push_back(Step::Change { bridge, port, interface });
@@ -278,6 +280,7 @@ mod tests {
             is_broken: false,
             vlan: &port.vlan,
             protected: port.protected,
+            queue_dscp: &port.queue_dscp,
         };
         Running {
             wants_sweep: false,

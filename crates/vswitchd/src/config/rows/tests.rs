@@ -1,6 +1,7 @@
 //! From rows, written as transactions, to what is wanted.
 
 use super::*;
+use datapath::conntrack::timeouts::Phase;
 use openflow::{Version, VersionSet};
 use ovsdb::{Context, Database, Execution, UuidGenerator};
 use serde_json::{Value, json};
@@ -170,6 +171,24 @@ fn settings_of_the_switch_are_read_and_nonsense_leaves_them_as_they_were() {
     assert_eq!(rig.read().wanted.switch, defaults());
     rig.set("Open_vSwitch", other_config(&[]));
     assert_eq!(rig.read().wanted.switch, defaults());
+}
+
+#[test]
+fn queues_mark_what_leaves_a_port_as_long_as_its_qos_has_a_type() {
+    let mut rig = Rig::with_port(json!({}), json!({}), json!({}));
+    assert_eq!(rig.port().queue_dscp, [].into());
+    rig.transact(&[
+        json!({"op": "insert", "table": "Queue", "uuid-name": "q1", "row": {"dscp": 1}}),
+        json!({"op": "insert", "table": "Queue", "uuid-name": "q2", "row": {"dscp": 63}}),
+        json!({"op": "insert", "table": "Queue", "uuid-name": "q3", "row": {}}),
+        json!({"op": "insert", "table": "QoS", "uuid-name": "qos", "row": {"type": "linux-htb",
+               "queues": ["map", [[1, ["named-uuid", "q1"]], [7, ["named-uuid", "q2"]],
+                                  [8, ["named-uuid", "q3"]]]]}}),
+        json!({"op": "update", "table": "Port", "where": [], "row": {"qos": ["named-uuid", "qos"]}}),
+    ]);
+    assert_eq!(rig.port().queue_dscp, [(1, 1), (7, 63)].into(), "the third has none");
+    rig.set("QoS", json!({"type": ""}));
+    assert_eq!(rig.port().queue_dscp, [].into(), "no type: nothing is configured");
 }
 
 #[test]
