@@ -120,6 +120,13 @@ pub trait Pipeline: Send + Sync + 'static {
         view.get()
     }
 
+    /// VLAN tags that extraction looks behind, 1 or 2; the type of a frame with more is the protocol id of
+    /// the next.
+    #[inline(always)]
+    fn vlan_limit(&self) -> u8 {
+        2
+    }
+
     /// Translates. `out` is empty at the call. `reader` guards what the lookup walks over. `key` was
     /// extracted at least as deep as [`Self::ingress`] says; the worker asks again with a deeper one where
     /// the mask turns out to hold deeper fields.

@@ -166,13 +166,14 @@ impl<P: Pipeline> Process<P> {
         }
         let ingress = Ingress::new(of_port, port, depth)
             .with_metadata(metadata.recirc_id, metadata.pkt_mark)
-            .with_packet_type(metadata.packet_type);
+            .with_packet_type(metadata.packet_type)
+            .with_vlan_limit(self.pipeline.vlan_limit());
         let at = Moment { version, now: Stamp::of(self.now_ms) };
         let mut memory = self.memory.take().expect("one round at a time");
         (memory.tracking, memory.dp_hash) = (metadata.tracking, metadata.dp_hash);
         memory.has_more = metadata.tracking.state != 0 || metadata.dp_hash != 0;
         let received =
-            Received::new(memory, Arrival { port, input: idx, metadata, ingress, origin, use_exact, at });
+            Received::new(memory, Arrival { input: idx, metadata, ingress, origin, use_exact, at });
         // 1 to 3.
         let classified = self.classify(received, batch, clock);
         // 4.

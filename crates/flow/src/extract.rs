@@ -74,6 +74,11 @@ impl Ingress {
         Ingress { vlan_limit: tags, ..self }
     }
 
+    /// The same, read so deep.
+    pub fn with_depth(self, depth: Depth) -> Ingress {
+        Ingress { depth, ..self }
+    }
+
     /// Packets of this type (OpenFlow 1.5; 0 unless said, which is Ethernet). Those of another than Ethernet
     /// are for [`extract_without_link`].
     pub fn with_packet_type(self, packet_type: u32) -> Ingress {

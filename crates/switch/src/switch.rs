@@ -16,7 +16,7 @@ use datapath::watch::{Marks, Sight, Sort, Watch};
 use datapath::{Pipeline, PortView, Translation};
 use flow::{Action, Depth, Key};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// What a translation wants written down.
@@ -83,6 +83,8 @@ pub struct Switch {
     pub(crate) by_hand: by_hand::Shared,
     /// Whether the next translation that fails is told ([`Effect::Failed`]).
     tells_failure: AtomicBool,
+    /// VLAN tags that extraction looks behind.
+    vlan_limit: AtomicU8,
     /// What workers read of each port that they or the control side have asked about. They do not lock it.
     ports: Mutex<BTreeMap<PortNo, Arc<PortView>>>,
 }
@@ -96,6 +98,7 @@ impl Switch {
             frozen: RcuCell::new(domain.clone(), Generations::default()),
             by_hand: by_hand::Shared::new(domain.clone()),
             tells_failure: AtomicBool::new(true),
+            vlan_limit: AtomicU8::new(2),
             ports: Mutex::default(),
             version: AtomicU64::new(1),
             domain,
@@ -107,6 +110,13 @@ impl Switch {
     /// called again: packets that fail shall fill neither the ring of effects nor a log.
     pub fn ask_for_failure(&self) {
         self.tells_failure.store(true, Ordering::Relaxed);
+    }
+
+    /// From the next burst on rules match on so many VLAN tags, 1 or 2 (2 unless said); behind them is payload.
+    /// A flow matches the Ethernet type always, so that none is taken for one of frames that were read
+    /// differently.
+    pub fn set_vlan_limit(&self, tags: u8) {
+        self.vlan_limit.store(tags, Ordering::Relaxed);
     }
 
     /// Whether a translation that failed is the one to be told.
@@ -230,6 +240,11 @@ impl Pipeline for Switch {
     fn port_view(&self, port: PortNo) -> Arc<PortView> {
         let mut ports = self.ports.lock().unwrap_or_else(PoisonError::into_inner);
         ports.entry(port).or_default().clone()
+    }
+
+    #[inline]
+    fn vlan_limit(&self) -> u8 {
+        self.vlan_limit.load(Ordering::Relaxed)
     }
 
     fn translate(&self, version: Version, key: &Key, reader: &Reader, out: &mut Translation<Effect>) {

@@ -4,7 +4,7 @@
 use crate::state::Vswitch;
 use datapath::conntrack::Tracking;
 use datapath::{PacketIn, Pipeline, Translation};
-use flow::{Depth, FieldId, Ingress, extract_keeping_metadata};
+use flow::{FieldId, extract_keeping_metadata};
 
 impl Vswitch {
     /// Translates a packet, learns from it and carries out the rest.
@@ -15,7 +15,7 @@ impl Vswitch {
         let dp_port = packet_in.packet.in_port;
         self.dp.free(packet_in.packet);
         let in_port = base::OfPort(key.get64(FieldId::InPort) as u16);
-        let ingress = Ingress::new(in_port, dp_port, Depth::Everything);
+        let ingress = self.ingress(in_port, dp_port);
         if extract_keeping_metadata(&data, data.len(), &ingress, &mut key).is_none() {
             return;
         }

@@ -4,7 +4,7 @@
 //! One structure, borrowed by one task at a time. Methods do their work and return: none waits for the
 //! outside world.
 
-use crate::config::wanted::SwitchWide;
+use crate::config::wanted::{SwitchWide, VLAN_LIMIT_DEFAULT};
 use crate::config::{Config, EnableDummy};
 use crate::device_manager::DeviceManager;
 use crate::failures::Failures;
@@ -161,6 +161,7 @@ impl Vswitch {
         .map_err(SetupError::Pool)?;
         let domain = Domain::new();
         let (switch, control) = Control::new(domain.clone(), HashKey::random());
+        switch.set_vlan_limit(VLAN_LIMIT_DEFAULT);
         let defaults = CacheConfig::default();
         let cache = CacheConfig {
             flow_limit: flags.flow_limit.unwrap_or(defaults.flow_limit),

@@ -1,5 +1,5 @@
 //! Steps of the pipeline beside the stock switch: conjunctive matches, packets by their length, lookups by
-//! connection, network service headers.
+//! connection, network service headers, stacks of tags.
 
 use crate::actions_beside_stock::{Both, ethernet, ipv4, udp};
 
@@ -193,5 +193,38 @@ fn network_service_headers_are_changed_as_in_the_stock_switch() {
         let rules: Vec<&str> = rules.iter().map(String::as_str).collect();
         both.rules("OpenFlow13", &rules);
         both.same_fates(&rules.join("; "), &frames);
+    }
+}
+
+#[test]
+fn rules_look_behind_one_tag_as_in_the_stock_switch() {
+    let mut both = Both::start("vlan-limit");
+    let tagged = |tags: &[u16]| {
+        let mut frame = packet(1, 2);
+        for tag in tags.iter().rev() {
+            frame.splice(12..12, [&[0x81, 0][..], &tag.to_be_bytes()].concat());
+        }
+        frame
+    };
+    let frames = || {
+        vec![
+            ("no tag", tagged(&[])),
+            ("one tag", tagged(&[10])),
+            ("two tags", tagged(&[10, 0x2014])),
+            ("three tags", tagged(&[10, 20, 30])),
+        ]
+    };
+    let rules: [&[&str]; 3] = [
+        &["in_port=1,ip,actions=2", "in_port=1,dl_vlan=10,dl_type=0x8100,actions=3"],
+        &["in_port=1,dl_vlan=10,actions=pop_vlan,2,pop_vlan,3"],
+        &[
+            "in_port=1,dl_vlan=10,actions=pop_vlan,resubmit(,1)",
+            "table=1,ip,actions=dec_ttl,2",
+            "table=1,actions=3",
+        ],
+    ];
+    for rules in rules {
+        both.rules("OpenFlow10", rules);
+        both.same_fates(&format!("{rules:?}"), &frames());
     }
 }

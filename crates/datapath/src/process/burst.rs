@@ -24,7 +24,6 @@ use crate::ports::InputIdx;
 use crate::recirculation::{Metadata, Originals};
 use crate::run::Run;
 use arrayvec::ArrayVec;
-use base::PortNo;
 use flow::extract::{Ingress, PlainKey, plain_key};
 use flow::{FieldId, Key};
 use packet::batch::Runs;
@@ -34,9 +33,7 @@ use wire::Layers;
 /// What is the same for all packets of a round.
 #[derive(Clone, Copy)]
 pub(super) struct Arrival {
-    /// Where they came in.
-    pub port: PortNo,
-    /// And where the caches know that port.
+    /// Where the caches know the port that they came in at.
     pub input: InputIdx,
     pub metadata: Metadata,
     /// Its numbers, and how deep packets are read.

@@ -76,7 +76,7 @@ impl<P: Pipeline> Process<P> {
         if !deep_enough(miss.key, &t.mask) {
             // The pipeline said a depth that its rules exceed: right the packet, and do not remember it.
             self.context.stats.depth_misses.add(1);
-            let deep = Ingress::new(OfPort::NONE, arrival.port, Depth::Everything);
+            let deep = arrival.ingress.with_depth(Depth::Everything);
             if extract_keeping_metadata(packet.data(), packet.len(), &deep, miss.key).is_none() {
                 return self.context.drop(packet, DropReason::RxTruncated);
             }

@@ -10,8 +10,8 @@ use crate::odp::{self, ActionContext};
 use crate::state::{Shared, Vswitch};
 use base::{OfPort, PortNo};
 use datapath::DumpedFlow;
-use flow::extract::{Ingress, extract};
-use flow::{Depth, Key};
+use flow::Key;
+use flow::extract::extract;
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -112,7 +112,7 @@ impl Vswitch {
         }
         let mut key = Key::default();
         let of_port = self.ports.get(&port_no).map_or(OfPort::NONE, |p| p.of_port);
-        let ingress = Ingress::new(of_port, port_no, Depth::Everything);
+        let ingress = self.ingress(of_port, port_no);
         if extract(frame, frame.len(), &ingress, &mut key).is_none() {
             return;
         }

@@ -4,7 +4,7 @@ use crate::odp::{self, ActionContext};
 use crate::state::{Shared, Vswitch};
 use base::{OfPort, PortNo};
 use datapath::{DpAction, Pipeline, Translation};
-use flow::{Action, Depth, FieldId, Ingress, Key, extract};
+use flow::{Action, FieldId, Ingress, Key, extract};
 use openflow::Version;
 use openflow::text::{ActionsIn, PortNames, parse_actions, parse_packet, write_actions, write_match};
 use std::fmt::Write;
@@ -159,7 +159,7 @@ fn trace_with(vswitch: &mut Vswitch, args: &[String], given: Option<Vec<Action>>
         let bytes = odp::frame(packet).map_err(|_| "Trailing garbage in packet data")?;
         // The packet has the headers, and the flow what goes with them.
         let metadata = [FieldId::SkbPriority, FieldId::PktMark].map(|field| (field, key.get(field)));
-        key = key_of(&bytes, in_port, dp_port)?;
+        key = key_of(&bytes, &vswitch.ingress(in_port, dp_port))?;
         metadata.into_iter().for_each(|(field, value)| key.set(field, value));
         frame = Some(bytes);
     }
@@ -232,13 +232,19 @@ impl Vswitch {
         let texts = switch::trace::Texts { ports: PortNames::none(), actions: &actions };
         let text = switch::trace::trace(&self.switch, start, &[], texts, &reader).0;
         let text = text.trim_end();
-        // The trace says why where it happened.
-        let why = text.lines().find_map(|line| line.trim().strip_prefix(">>>> ")?.strip_suffix(" <<<<"));
-        tracing::warn!(
-            target: "ofproto_dpif_upcall", has_lines = true,
-            "a packet's translation failed ({}); of further ones, one a minute is logged:\n{text}",
-            why.unwrap_or("its trace says why")
-        );
+        // The trace says why where it happened, if something is wrong with the rules. That they ask for what
+        // this packet cannot have, as a second Ethernet header, is no more than the sender's doing.
+        match text.lines().find_map(|line| line.trim().strip_prefix(">>>> ")?.strip_suffix(" <<<<")) {
+            Some(why) => tracing::warn!(
+                target: "ofproto_dpif_upcall", has_lines = true,
+                "a packet's translation failed ({why}); of further ones, one a minute is logged:\n{text}"
+            ),
+            None => tracing::info!(
+                target: "ofproto_dpif_upcall", has_lines = true,
+                "a packet's translation failed (its trace says why); of further ones, one a minute is \
+                 logged:\n{text}"
+            ),
+        }
     }
 
     /// What comes of a traced packet beside its forwarding: what is learned, and what controllers are told.
@@ -336,7 +342,7 @@ fn from_datapath(vswitch: &Vswitch, name: Option<&str>, text: &str) -> Result<Tr
     };
     let record = record.ok_or_else(|| format!("no OpenFlow port for datapath port {port}"))?;
     let frame = odp::frame(text).map_err(|e| e.to_string())?;
-    let mut key = key_of(&frame, record.of_port, record.port_no)?;
+    let mut key = key_of(&frame, &vswitch.ingress(record.of_port, record.port_no))?;
     for (name, field) in [("skb_priority(", FieldId::SkbPriority), ("skb_mark(", FieldId::PktMark)] {
         if let Some(value) = number_in(text, name) {
             key.set(field, value.into());
@@ -345,9 +351,8 @@ fn from_datapath(vswitch: &Vswitch, name: Option<&str>, text: &str) -> Result<Tr
     Ok(Traced { bridge: record.bridge, in_port: record.of_port, port_no: Some(record.port_no), key })
 }
 
-fn key_of(frame: &[u8], in_port: OfPort, port_no: PortNo) -> Result<Key, String> {
+fn key_of(frame: &[u8], ingress: &Ingress) -> Result<Key, String> {
     let mut key = Key::default();
-    let ingress = Ingress::new(in_port, port_no, Depth::Everything);
-    extract(frame, frame.len(), &ingress, &mut key).ok_or("the packet is too short")?;
+    extract(frame, frame.len(), ingress, &mut key).ok_or("the packet is too short")?;
     Ok(key)
 }

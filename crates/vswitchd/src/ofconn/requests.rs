@@ -10,7 +10,7 @@ use datapath::conntrack::dump::Filter;
 use datapath::conntrack::{Tracking, tuple::Tuple};
 use datapath::{Pipeline, Translation};
 use flow::key::{B_TUN_META, BLOCKS};
-use flow::{Depth, FieldId, Ingress, Key, Match, extract_keeping_metadata};
+use flow::{Depth, FieldId, Key, Match, extract_keeping_metadata};
 use openflow::message::{
     Capabilities, CtFlush, DEFAULT_MISS_SEND_LEN, FragHandling, Message, PacketOut, PortConfig, PortMod,
     PortReason, Role, RoleRequest, SwitchConfig, SwitchFeatures,
@@ -283,7 +283,7 @@ impl Vswitch {
         }
         let dp_port = self.source_port(bridge, out.in_port)?;
         let mut key = Key::default();
-        let ingress = Ingress::new(out.in_port, dp_port, Depth::Everything);
+        let ingress = self.ingress(out.in_port, dp_port);
         // Extraction obeys the packet's type.
         key.set(FieldId::InPort, out.in_port.0.into());
         key.set(FieldId::DpPort, dp_port.0.into());

@@ -12,7 +12,7 @@ use crate::ofproto::head;
 use crate::state::Vswitch;
 use datapath::conntrack::Tracking;
 use datapath::{DpAction, Pipeline, Translation};
-use flow::{Depth, FieldId, Ingress, Key, Match, extract_keeping_metadata};
+use flow::{FieldId, Key, Match, extract_keeping_metadata};
 use openflow::message::PacketIn;
 use openflow::{ErrorKind, Version};
 use switch::BridgeIdx;
@@ -31,7 +31,7 @@ impl Vswitch {
         key.set(FieldId::InPort, in_port.0.into());
         key.set(FieldId::DpPort, dp_port.0.into());
         key.set(FieldId::RecircId, 0);
-        let ingress = Ingress::new(in_port, dp_port, Depth::Everything);
+        let ingress = self.ingress(in_port, dp_port);
         if extract_keeping_metadata(&packet.data, packet.data.len(), &ingress, &mut key).is_none() {
             return Err(ErrorKind::OFPBRC_BAD_PACKET);
         }

@@ -1,8 +1,10 @@
 //! Settings of the switch as a whole.
 
-use crate::config::wanted::{Interface, SwitchWide};
+use crate::config::wanted::{Interface, SwitchWide, VLAN_LIMIT_DEFAULT};
 use crate::scheduler::Event;
 use crate::state::Vswitch;
+use base::{OfPort, PortNo};
+use flow::{Depth, Ingress};
 use host::numa::Topology;
 use packet::thread::CpuSet;
 use std::sync::Arc;
@@ -36,6 +38,7 @@ impl Vswitch {
             self.tls = files.or_else(|| self.given_tls.clone());
         }
         if old.vlan_limit != wanted.vlan_limit {
+            self.switch.set_vlan_limit(self.vlan_limit());
             let bridges: Vec<_> = self.control.topology().bridges().cloned().collect();
             for bridge in bridges {
                 let config = switch::BridgeConfig { vlan_limit: self.vlan_limit(), ..bridge.config.clone() };
@@ -50,9 +53,14 @@ impl Vswitch {
         }
     }
 
-    /// VLAN tags that NORMAL looks at.
+    /// VLAN tags that rules and NORMAL look at.
     pub(super) fn vlan_limit(&self) -> u8 {
-        self.settings.vlan_limit.unwrap_or(1)
+        self.settings.vlan_limit.unwrap_or(VLAN_LIMIT_DEFAULT)
+    }
+
+    /// How the control thread reads a packet as if it came from this port: all of it.
+    pub(crate) fn ingress(&self, in_port: OfPort, dp_port: PortNo) -> Ingress {
+        Ingress::new(in_port, dp_port, Depth::Everything).with_vlan_limit(self.vlan_limit())
     }
 
     /// Megaflows per worker, and exact entries.
