@@ -34,6 +34,8 @@ const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The type of echo requests, in every version.
 const ECHO_REQUEST: u8 = 2;
+/// Transaction id of probes. Open vSwitch's.
+const PROBE_XID: u32 = 0;
 
 /// Whether a message is a barrier request: of type 18 in OpenFlow 1.0, 20 since.
 fn is_barrier(header: Header) -> bool {
@@ -158,6 +160,8 @@ pub struct Connection {
     awaits_barrier: bool,
     /// Requests of which parts are missing.
     parts: Parts,
+    /// Echo requests are handed out too.
+    shows_echoes: bool,
 }
 
 impl Connection {
@@ -183,6 +187,7 @@ impl Connection {
             theirs: VersionSet(0),
             awaits_barrier: false,
             parts: Parts::default(),
+            shows_echoes: false,
         };
         let xid = connection.new_xid();
         connection.output = Codec::hello(offered, xid);
@@ -349,8 +354,11 @@ impl Connection {
         };
         match message {
             Message::EchoRequest(data) => {
-                self.send(xid, &Message::EchoReply(data)).expect("every version has echo replies");
-                return None;
+                let head = RequestHead::new(bytes);
+                let answer = Message::EchoReply(data.clone());
+                self.send(xid, &answer).expect("every version has echo replies");
+                let message = Message::EchoRequest(data);
+                return self.shows_echoes.then_some(Event::Message { xid, message, head });
             }
             Message::EchoReply(_) if self.probe.is_some_and(|(_, probe)| probe == xid) => {
                 self.probe = None;
@@ -556,9 +564,14 @@ impl Connection {
             self.pending = Some(event);
             return;
         }
-        let xid = self.new_xid();
-        self.probe = Some((now, xid));
-        self.send(xid, &Message::EchoRequest(Vec::new())).expect("up, and every version has echo requests");
+        self.probe = Some((now, PROBE_XID));
+        self.send(PROBE_XID, &Message::EchoRequest(Vec::new()))
+            .expect("up, and every version has echo requests");
+    }
+
+    /// Hands echo requests out from now on, for who shows all that comes. They are answered all the same.
+    pub fn show_echoes(&mut self) {
+        self.shows_echoes = true;
     }
 
     /// Keeps a copy of every message in either direction from now on, for `snoop`; of the hello too if it

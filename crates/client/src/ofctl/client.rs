@@ -231,6 +231,11 @@ impl Client {
         self.connection.new_xid();
     }
 
+    /// Echo requests of the switch are messages like others, and answered too.
+    pub fn show_echoes(&mut self) {
+        self.connection.show_echoes();
+    }
+
     /// Sends all that waits.
     pub fn flush(&mut self) -> Result<(), Failure> {
         while !self.connection.transmit().is_empty() {

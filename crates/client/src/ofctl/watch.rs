@@ -19,6 +19,7 @@ fn print_all(options: &Options, client: &mut Client, resume: bool) -> Result<Exi
     } else {
         PortNames::default()
     };
+    client.show_echoes();
     let mut control = Control::start(options, client.sender())?;
     if let Some(daemon) = options.daemon.borrow_mut().as_mut() {
         daemon.complete();

@@ -170,6 +170,24 @@ fn a_silent_peer_is_probed_and_then_given_up() {
 }
 
 #[test]
+fn a_probe_is_shown_to_who_asks_for_it_and_answered() {
+    let start = Instant::now();
+    let (mut switch, mut controller) = up(start);
+    controller.show_echoes();
+    let seconds = |n| start + Duration::from_secs(n);
+    switch.handle_timeout(seconds(5));
+    exchange(seconds(6), &mut switch, &mut controller);
+    let event = controller.next_event(seconds(6));
+    let is_probe = |message: &Message| *message == Message::EchoRequest(Vec::new());
+    assert!(matches!(&event, Some(Event::Message { xid: 0, message, .. }) if is_probe(message)), "{event:?}");
+    exchange(seconds(6), &mut switch, &mut controller);
+    assert_eq!(switch.next_event(seconds(6)), None, "the answer to its probe is its own");
+    switch.handle_timeout(seconds(11));
+    switch.handle_timeout(seconds(15));
+    assert_eq!(switch.next_event(seconds(15)), None, "the first probe was answered");
+}
+
+#[test]
 fn a_listener_reads_each_message_in_its_own_version_and_answers_nothing() {
     let now = Instant::now();
     let mut listener = connection(Side::Listener, VersionSet::only(Version::V10), now);
