@@ -112,9 +112,9 @@ impl Switch {
         self.tells_failure.store(true, Ordering::Relaxed);
     }
 
-    /// From the next burst on rules match on so many VLAN tags, 1 or 2 (2 unless said); behind them is payload.
-    /// A flow matches the Ethernet type always, so that none is taken for one of frames that were read
-    /// differently.
+    /// From the next burst on rules match on so many VLAN tags, 1 or 2 (2 unless said); behind them is
+    /// payload. A flow matches the Ethernet type always, so that none is taken for one of frames that were
+    /// read differently.
     pub fn set_vlan_limit(&self, tags: u8) {
         self.vlan_limit.store(tags, Ordering::Relaxed);
     }

@@ -1,7 +1,6 @@
 //! From rows, written as transactions, to what is wanted.
 
 use super::*;
-use datapath::conntrack::timeouts::Phase;
 use openflow::{Version, VersionSet};
 use ovsdb::{Context, Database, Execution, UuidGenerator};
 use serde_json::{Value, json};
