@@ -6,6 +6,10 @@ mod bench_rig;
 #[allow(dead_code)]
 #[path = "../e2e/common/mod.rs"]
 mod common;
+#[allow(dead_code)]
+#[path = "../controllers_rig/mod.rs"]
+mod controllers_rig;
+mod faucet;
 mod firewall;
 #[path = "../firewall_rig/mod.rs"]
 mod firewall_rig;
