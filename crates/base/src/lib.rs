@@ -19,6 +19,7 @@ pub mod rcu;
 pub mod region;
 pub mod slab;
 pub mod slots;
+pub mod started;
 mod watermark;
 
 /// The longest path of a Unix socket in bytes: `sun_path` has 108, and ends with a zero.

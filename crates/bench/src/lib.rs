@@ -10,6 +10,9 @@
 //! time, so that a shared machine's interruptions do not count. What is compared is measured in one run, in
 //! turns.
 
+#[macro_use]
+extern crate host;
+
 mod cli;
 mod compare;
 mod daemon;

@@ -18,6 +18,7 @@ mod switch;
 mod top;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use std::io::{IsTerminal, stderr, stdout};
 use std::process::ExitCode;
 
 /// A virtual switch with a poll-mode datapath in user space, a drop-in replacement for Open vSwitch.
@@ -85,9 +86,30 @@ fn main() -> ExitCode {
         host::output::flush();
         return code;
     }
-    let cli = Cli::from_arg_matches(&manual::own::cli(Cli::command()).get_matches())
-        .unwrap_or_else(|error| error.exit());
-    match cli.command {
+    let parsed = manual::own::cli(Cli::command()).try_get_matches();
+    let code = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
+        Ok(cli) => run(cli.command),
+        Err(error) => refused(&error),
+    };
+    host::output::flush();
+    code
+}
+
+/// Shows what was asked for in the place of a run, help or version, or what is wrong with the arguments.
+fn refused(error: &clap::Error) -> ExitCode {
+    let text = error.render();
+    let is_seen = if error.use_stderr() { stderr().is_terminal() } else { stdout().is_terminal() };
+    let text = if is_seen { text.ansi().to_string() } else { text.to_string() };
+    if error.use_stderr() {
+        eprint!("{text}");
+    } else {
+        print!("{text}");
+    }
+    ExitCode::from(error.exit_code() as u8)
+}
+
+fn run(command: Command) -> ExitCode {
+    match command {
         Command::Switch(args) => switch::run(*args),
         Command::Appctl(_)
         | Command::Ofctl(_)

@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use testkit::lab::wait_for;
 
 #[test]
 fn the_list_names_each_suite_with_its_question() {
@@ -219,14 +219,6 @@ fn wrong_usage_exits_with_2_and_a_machine_that_lacks_a_peer_with_3() {
     assert!(!Path::new(out).exists(), "nothing is written before anything is measured");
 }
 
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !is_so() {
-        assert!(start.elapsed() < Duration::from_secs(60), "not within a minute: {what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
 #[test]
 fn what_a_killed_run_leaves_is_given_back_by_the_next_and_it_can_be_resumed() {
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -246,7 +238,7 @@ fn what_a_killed_run_leaves_is_given_back_by_the_next_and_it_can_be_resumed() {
         let journal = journal().unwrap_or_default();
         journal.lines().filter_map(|l| l.strip_prefix("namespace ")).map(str::to_string).collect()
     };
-    wait_until("three namespaces", || {
+    wait_for("three namespaces", || {
         let made = namespaces();
         made.len() >= 3 && made.iter().all(|n| Path::new("/run/netns").join(n).exists())
     });

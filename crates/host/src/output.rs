@@ -2,17 +2,22 @@
 //!
 //! The macros of the standard library panic when the reader of a pipe is gone or the disk is full. These end
 //! the program instead: with success where nobody reads any more, and with exit code 1 and a sentence on
-//! standard error where the text cannot be written. What standard error does not take is lost, since there is
-//! nobody left to tell.
+//! standard error where the text cannot be written or standard output is closed. What standard error does
+//! not take is lost, since there is nobody left to tell.
 
 use std::fmt::Arguments;
 use std::io::{ErrorKind, Write};
 
 /// Writes to standard output, or ends the program.
 pub fn out(text: Arguments) {
-    if let Err(error) = std::io::stdout().write_fmt(text) {
+    if let Err(error) = checked().and_then(|()| std::io::stdout().write_fmt(text)) {
         end(&error);
     }
+}
+
+/// The runtime puts `/dev/null` in the place of a standard output that is closed.
+fn checked() -> std::io::Result<()> {
+    if base::started::has_stdout() { Ok(()) } else { Err(rustix::io::Errno::BADF.into()) }
 }
 
 /// Writes to standard error as far as it takes it.
@@ -30,7 +35,7 @@ pub fn stdout() -> Stdout {
 
 impl Write for Stdout {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        Ok(self.0.write(bytes).unwrap_or_else(|error| end(&error)))
+        Ok(checked().and_then(|()| self.0.write(bytes)).unwrap_or_else(|error| end(&error)))
     }
 
     fn flush(&mut self) -> std::io::Result<()> {

@@ -86,7 +86,7 @@ fn main() {
     let (stop, sent) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     let forwarder = Forwarder::start(pool, [&mut p0, &mut p1]);
     let sender = {
-        let (stop, sent, host) = (stop.clone(), sent.clone(), net.name("a"));
+        let (stop, sent, host) = (stop.clone(), sent.clone(), net.name("a").to_owned());
         std::thread::spawn(move || {
             pin(1);
             let file = std::fs::File::open(format!("/run/netns/{host}")).expect("the namespace");

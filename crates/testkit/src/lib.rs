@@ -1,6 +1,6 @@
-//! What tests of several crates share: how many cases to run, where the tree and the binary are, whether a
-//! server listens, the replay of a fuzz corpus, an allocator that counts, and a stock Open vSwitch as a
-//! counterpart.
+//! What tests of several crates share: the [kit](lab) for programs, namespaces and waiting, a stock Open
+//! vSwitch as a counterpart, how many cases to run, where the tree and the binary are, the replay of a fuzz
+//! corpus, and an allocator that counts.
 //!
 //! A dev-dependency only: nothing that ships may use it, which the tidy test checks. It knows no other
 //! crate of the project, so that every one of them may use it.
@@ -8,6 +8,7 @@
 
 pub mod alloc;
 mod corpus;
+pub mod lab;
 pub mod stock;
 
 pub use corpus::{Replay, replay};

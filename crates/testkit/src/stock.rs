@@ -4,81 +4,67 @@
 //! Its caches are emptied before each frame, so what it does is what its translation says at that moment.
 //! Needs Debian's openvswitch-switch.
 
+use crate::lab::{PATIENCE, Process, RunDir, run_dir, wait_for};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-/// Longest that it may take to start, on a machine that is busy with other things.
-const PATIENCE: Duration = Duration::from_secs(60);
 const DAEMON: &str = "/usr/lib/openvswitch-switch/ovs-vswitchd";
-const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
 
 /// See the module's text. Its processes end and its directory goes with it.
 pub struct Stock {
-    dir: PathBuf,
-    children: Vec<Child>,
+    dir: RunDir,
+    _children: [Process; 2],
     control: UnixStream,
     /// Per port that is watched, how much of its capture file was read.
     read: BTreeMap<String, usize>,
 }
 
 impl Stock {
-    /// Starts one without bridges. `name` keeps the directories of tests apart.
-    pub fn start(name: &str) -> Stock {
-        let dir = std::env::temp_dir().join(format!("oracle-stock-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&dir);
-        std::fs::create_dir_all(&dir).expect("a directory for the run");
-        let db = dir.join("conf.db");
-        let tool =
-            command(&dir, "ovsdb-tool").args(["create".as_ref(), db.as_os_str(), SCHEMA.as_ref()]).status();
-        assert!(tool.expect("ovsdb-tool, of openvswitch-switch").success());
-        let server = command(&dir, "ovsdb-server")
-            .arg("--remote=punix:db.sock")
-            .arg(&db)
-            .spawn()
-            .expect("ovsdb-server");
-        wait_for_socket(&dir.join("db.sock"));
-        run(command(&dir, "ovs-vsctl").args(["--no-wait", "init"]));
-        let remote = format!("unix:{}", dir.join("db.sock").display());
-        let args = ["--enable-dummy=override", "--disable-system", "--unixctl=control", &remote];
-        let daemon = command(&dir, DAEMON).args(args).spawn().expect("ovs-vswitchd");
-        let path = dir.join("control");
-        wait_for_socket(&path);
-        let control = UnixStream::connect(&path).expect("it listens");
-        Stock { dir, children: vec![server, daemon], control, read: BTreeMap::new() }
+    /// Starts one without bridges.
+    pub fn start() -> Stock {
+        let dir = run_dir();
+        let server = dir.serve_database();
+        dir.vsctl("--no-wait init");
+        let args = ["--enable-dummy=override", "--disable-system", "--unixctl=control", &dir.database()];
+        let daemon = Process::silent(dir.command(DAEMON).args(args));
+        let mut control = None;
+        wait_for("the switch", || {
+            control = UnixStream::connect(dir.file("control")).ok();
+            control.is_some()
+        });
+        let control = control.expect("waited for");
+        Stock { dir, _children: [server, daemon], control, read: BTreeMap::new() }
     }
 
     /// Runs `ovs-vsctl` and waits until the switch has done what it says. Parts of a command are separated by
     /// blanks.
     pub fn vsctl(&self, commands: &str) {
-        run(command(&self.dir, "ovs-vsctl").arg("--timeout=60").args(commands.split_whitespace()));
+        self.dir.vsctl(commands);
     }
 
     /// Runs `ovs-ofctl`.
     pub fn ofctl(&self, args: &[&str]) -> String {
-        run(command(&self.dir, "ovs-ofctl").args(args))
+        self.dir.ofctl(args).ok()
     }
 
     /// Runs `ovs-ofctl`, whatever comes of it: what it says, on both outputs, and whether it succeeded.
     pub fn try_ofctl(&self, args: &[&str]) -> (String, bool) {
-        let mut command = command(&self.dir, "ovs-ofctl");
-        let output = command.args(args).stdout(Stdio::piped()).stderr(Stdio::piped()).output();
-        let output = output.expect("ovs-ofctl, of openvswitch-common");
-        let texts = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
-        (texts.concat(), output.status.success())
+        let said = self.dir.ofctl(args);
+        let succeeded = said.succeeded();
+        (said.out + &said.err, succeeded)
     }
 
     /// Where a dummy port of this name is to write what it sends, for its `options:tx_pcap`.
     pub fn capture(&self, port: &str) -> PathBuf {
-        self.dir.join(format!("{port}.pcap"))
+        self.dir.file(format!("{port}.pcap"))
     }
 
     /// Its directory.
     pub fn dir(&self) -> &Path {
-        &self.dir
+        self.dir.path()
     }
 
     /// Runs a command on its control socket. Panics if it fails.
@@ -134,38 +120,5 @@ impl Stock {
             *at += 16 + length;
         }
         frames
-    }
-}
-
-impl Drop for Stock {
-    fn drop(&mut self) {
-        for child in self.children.iter_mut().rev() {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-        let _ = std::fs::remove_dir_all(&self.dir);
-    }
-}
-
-fn command(dir: &Path, program: &str) -> Command {
-    let mut command = Command::new(program);
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    for variable in ["OVS_RUNDIR", "OVS_DBDIR", "OVS_LOGDIR", "OVS_SYSCONFDIR"] {
-        command.env(variable, dir);
-    }
-    command
-}
-
-fn run(command: &mut Command) -> String {
-    let output = command.stdout(Stdio::piped()).stderr(Stdio::piped()).output().expect("the stock programs");
-    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).expect("UTF-8")
-}
-
-fn wait_for_socket(path: &Path) {
-    let end = Instant::now() + PATIENCE;
-    while !crate::listens(path) {
-        assert!(Instant::now() < end, "nobody listens at {}", path.display());
-        std::thread::sleep(Duration::from_millis(20));
     }
 }

@@ -4,7 +4,6 @@ use super::rpc::Server;
 use crate::ctl::json::to_text;
 use crate::ctl::table::{Printer, Style, Table};
 use host::daemonize::Daemon;
-use host::{log, program};
 use serde_json::Value;
 use std::sync::Arc;
 use transport::Tls;
@@ -46,14 +45,6 @@ impl Call<'_> {
 
 /// Prints text at once; a reader that has gone ends the program.
 pub(super) fn print(text: &str) {
-    use std::io::{ErrorKind, Write};
-    let mut stdout = std::io::stdout().lock();
-    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-        Ok(()) => {}
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => std::process::exit(0),
-        Err(error) => {
-            eprintln!("{}: stdout: {}", program::name(), log::os_text(&error));
-            std::process::exit(1);
-        }
-    }
+    print!("{text}");
+    host::output::flush();
 }

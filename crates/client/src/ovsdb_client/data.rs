@@ -174,7 +174,7 @@ pub(super) async fn backup(call: &mut Call<'_>) -> Result<(), String> {
     body.insert("_date".into(), Value::from(now.as_millis() as u64));
     body.insert("_comment".into(), Value::from("produced by \"ovsdb-client backup\""));
     use std::io::Write;
-    let mut stdout = std::io::stdout().lock();
+    let mut stdout = host::output::stdout();
     for json in [schema.to_json(), Value::Object(body)] {
         let record = frame::record(Magic::Standalone, format!("{json}\n").as_bytes());
         stdout.write_all(&record).map_err(|error| transport::reason(&error))?;

@@ -8,7 +8,6 @@
 //!
 //! A connection that is lost ends the call, unless it waits for the switch already or is to `--retry`.
 
-use std::io::Write;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
@@ -280,10 +279,8 @@ impl<'a> Session<'a> {
                 Output::Text(output) => text.push_str(&output),
             }
         }
-        // A reader that has gone does not undo the transaction.
-        let mut stdout = std::io::stdout().lock();
-        let _ = stdout.write_all(text.as_bytes());
-        let _ = stdout.flush();
+        print!("{text}");
+        host::output::flush();
     }
 }
 

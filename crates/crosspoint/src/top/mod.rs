@@ -11,7 +11,7 @@ mod sample;
 
 use sample::Sample;
 use std::fmt::Write as _;
-use std::io::{IsTerminal, Write as _};
+use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::Duration;
 use transport::unixctl::Client;
@@ -68,11 +68,8 @@ fn watch(args: &Args) -> Result<(), String> {
         let text = render(&args.target, &before.figures, &now.figures, seconds);
         // From the top left corner on, and what is left of the look before is erased.
         let text = if redraws { format!("\x1b[H\x1b[J{text}") } else { format!("{text}\n") };
-        let mut out = std::io::stdout().lock();
-        if out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_err() {
-            // Who read it has seen enough.
-            return Ok(());
-        }
+        print!("{text}");
+        host::output::flush();
         before = now;
         left = left.map(|n| n - 1);
     }

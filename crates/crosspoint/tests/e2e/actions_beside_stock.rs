@@ -22,8 +22,8 @@ pub struct Both {
 pub type Verdict = Result<(), String>;
 
 impl Both {
-    pub fn start(name: &str) -> Both {
-        let stock = Stock::start(name);
+    pub fn start() -> Both {
+        let stock = Stock::start();
         let mut commands =
             "add-br br0 -- set Bridge br0 fail_mode=secure datapath_type=dummy other_config:hwaddr=02:00:00:00:00:01 \
              protocols=OpenFlow10,OpenFlow11,OpenFlow12,OpenFlow13,OpenFlow14"
@@ -216,7 +216,7 @@ pub fn whole_packets() -> Vec<(&'static str, Vec<u8>)> {
 
 #[test]
 fn fields_are_read_and_written_at_their_full_width() {
-    let mut both = Both::start("full-width");
+    let mut both = Both::start();
     let answer = "arp,arp_op=1,actions=move:NXM_OF_ETH_SRC[]->NXM_OF_ETH_DST[],mod_dl_src:02:00:00:00:00:09,\
         load:2->NXM_OF_ARP_OP[],move:NXM_NX_ARP_SHA[]->NXM_NX_ARP_THA[],load:0x020000000009->NXM_NX_ARP_SHA[],\
         push:NXM_OF_ARP_SPA[],move:NXM_OF_ARP_TPA[]->NXM_OF_ARP_SPA[],pop:NXM_OF_ARP_TPA[],2,IN_PORT";
@@ -287,7 +287,7 @@ fn fields_are_read_and_written_at_their_full_width() {
 
 #[test]
 fn transport_ports_and_ttls_are_set_as_by_the_stock_switch() {
-    let mut both = Both::start("set-ports");
+    let mut both = Both::start();
     for actions in [
         "mod_tp_src:4242,2",
         "mod_tp_dst:4242,2",
@@ -343,7 +343,7 @@ fn broken_packets() -> Vec<(&'static str, Vec<u8>)> {
 
 #[test]
 fn what_has_not_been_read_is_left_alone() {
-    let mut both = Both::start("not-read");
+    let mut both = Both::start();
     for (matching, actions) in [
         ("ip", "mod_nw_src:1.2.3.4,2"),
         ("ip", "mod_nw_dst:1.2.3.4,mod_nw_tos:4,2"),
@@ -369,7 +369,7 @@ fn what_has_not_been_read_is_left_alone() {
 
 #[test]
 fn rules_are_taken_and_refused_by_version_as_by_the_stock_switch() {
-    let both = Both::start("verdicts");
+    let both = Both::start();
     let inconsistent = Err("OFPBAC_MATCH_INCONSISTENT".to_owned());
     let not_permitted = Err("OFPBRC_EPERM".to_owned());
     for (flow, expected) in [
@@ -419,7 +419,7 @@ fn rules_are_taken_and_refused_by_version_as_by_the_stock_switch() {
 
 #[test]
 fn action_sets_hold_what_those_of_the_stock_switch_hold() {
-    let both = Both::start("action-sets");
+    let both = Both::start();
     let mut refused = 0;
     for actions in [
         "output:2",
@@ -485,7 +485,7 @@ fn action_sets_hold_what_those_of_the_stock_switch_hold() {
 
 #[test]
 fn the_end_of_a_connection_lowers_timeouts_as_in_the_stock_switch() {
-    let mut both = Both::start("fin-timeout");
+    let mut both = Both::start();
     let timeouts = |text: &str| {
         let rule = text.lines().find(|line| line.contains("fin_timeout")).expect("the rule");
         let fields = rule.split(" actions=").next().unwrap().split(", ");
@@ -516,7 +516,7 @@ fn the_end_of_a_connection_lowers_timeouts_as_in_the_stock_switch() {
 
 #[test]
 fn messages_that_no_client_sends_are_answered_as_by_the_stock_switch() {
-    let both = Both::start("raw");
+    let both = Both::start();
     let flow_mod = |command: u8| {
         let mut message = vec![4, 14, 0, 56, 0, 0, 0, 9];
         message.extend([0; 16]);
@@ -577,7 +577,7 @@ fn messages_that_no_client_sends_are_answered_as_by_the_stock_switch() {
 
 #[test]
 fn requests_in_several_parts_are_answered_as_by_the_stock_switch() {
-    let both = Both::start("parts");
+    let both = Both::start();
     let part = |xid: u8, kind: u8, more: u8| vec![4, 18, 0, 16, 0, 0, 0, xid, 0, kind, 0, more, 0, 0, 0, 0];
     // OFPMP_DESC is 0, OFPMP_TABLE 3.
     for (what, parts, expected) in [

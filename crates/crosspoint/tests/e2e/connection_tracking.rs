@@ -143,8 +143,8 @@ fn packet_v6(r: &mut Random) -> Vec<u8> {
 }
 
 /// Both switches, which track in zone 5, and translate in zone 6.
-pub fn both_tracking(name: &str) -> Both {
-    let both = Both::start(name);
+pub fn both_tracking() -> Both {
+    let both = Both::start();
     let track = |zone: u8, more: &str| format!("ct(table={zone},zone={zone}{more})");
     let show = |zone: u8| format!("table={zone},priority=10,actions={SHOW},output:2");
     let commit = |zone: u8, family: &str, more: &str| {
@@ -182,7 +182,7 @@ const STEPS: u32 = 500;
 
 #[test]
 fn random_packets_get_the_same_state_and_translation_from_the_stock_switch() {
-    let mut both = both_tracking("conntrack");
+    let mut both = both_tracking();
     let mut r = Random(SEED);
     for step in 0..testkit::cases("crosspoint::conntrack_beside_stock", STEPS) {
         let frame = random_frame(&mut r);
@@ -209,8 +209,8 @@ fn planted_mistakes_of_the_tracker_are_found() {
             assert!(is_done, "{said}");
         }),
     ];
-    for (n, (mistake, plant)) in plants.into_iter().enumerate() {
-        let mut both = both_tracking(&format!("conntrack-plant-{n}"));
+    for (mistake, plant) in plants {
+        let mut both = both_tracking();
         plant(&both);
         let mut r = Random(SEED);
         let found = (0..STEPS).find(|_| both.differ(&random_frame(&mut r)));

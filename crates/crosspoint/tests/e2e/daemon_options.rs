@@ -1,7 +1,7 @@
 //! What all daemons have in common, on the real binary: going to the background, pid files, the monitor, the
 //! log's destinations.
 
-use crate::common::{Switch, binary, run_dir, wait_for};
+use crate::common::{Process, RunDir, Said, Switch, binary, kill, run_dir, wait_for};
 use std::fs;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
@@ -30,17 +30,13 @@ fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap()
 }
 
-fn pid(dir: &Path) -> i32 {
+fn pid(dir: &Path) -> u32 {
     fs::read_to_string(dir.join("ovs-vswitchd.pid")).unwrap().trim().parse().unwrap()
 }
 
-fn is_alive(pid: i32) -> bool {
+fn is_alive(pid: u32) -> bool {
     // A zombie of a process that was started elsewhere is gone.
     fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|s| !s.contains(") Z "))
-}
-
-fn kill(signal: &str, pid: i32) {
-    assert!(Command::new("kill").args([signal, &pid.to_string()]).status().unwrap().success());
 }
 
 /// Ends what a test has left in a directory.
@@ -50,7 +46,7 @@ impl Drop for Cleanup<'_> {
     fn drop(&mut self) {
         if self.0.join("ovs-vswitchd.pid").exists() {
             let pid = pid(self.0);
-            kill("-TERM", pid);
+            kill("TERM", pid);
             wait_for("the daemon to end", || !is_alive(pid));
         }
     }
@@ -71,7 +67,7 @@ fn detach_returns_when_it_serves_and_leaves_nothing_on_the_terminal() {
     assert_eq!(fs::read_link(format!("/proc/{pid}/cwd")).unwrap(), Path::new("/"));
     let null = Path::new("/dev/null");
     assert!((0..3).all(|fd| fs::read_link(format!("/proc/{pid}/fd/{fd}")).unwrap() == null));
-    let session: i32 = {
+    let session: u32 = {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
         stat.rsplit(") ").next().unwrap().split(' ').nth(3).unwrap().parse().unwrap()
     };
@@ -105,13 +101,13 @@ fn the_monitor_starts_it_again_after_a_crash_and_ends_with_it_otherwise() {
         run(dir.path(), &["--detach", "--monitor", "--log-file=log", "-vconsole:off", "--no-chdir"]);
     assert!(started.status.success() && started.stderr.is_empty(), "{started:?}");
     let first = pid(dir.path());
-    let monitor: i32 = {
+    let monitor: u32 = {
         let stat = fs::read_to_string(format!("/proc/{first}/stat")).unwrap();
         stat.rsplit(") ").next().unwrap().split(' ').nth(1).unwrap().parse().unwrap()
     };
     assert_eq!(fs::read_link(format!("/proc/{first}/cwd")).unwrap(), std::env::current_dir().unwrap());
     // One that the runtime catches, to look for the end of a stack.
-    kill("-SEGV", first);
+    kill("SEGV", first);
     wait_for("a second daemon", || {
         dir.path().join("ovs-vswitchd.pid").exists()
             && pid(dir.path()) != first
@@ -152,8 +148,8 @@ fn another_user_runs_it_and_owns_what_it_makes() {
 
 /// A stock database server, and `ovs-vswitchd` on it, in the background.
 struct OnDatabase {
-    dir: tempfile::TempDir,
-    server: std::process::Child,
+    dir: RunDir,
+    _server: Process,
 }
 
 impl OnDatabase {
@@ -164,55 +160,38 @@ impl OnDatabase {
     /// Once `ovs-vsctl` has run with arguments of `first`.
     fn start_after(first: &[&str], options: &[&str]) -> OnDatabase {
         let dir = run_dir();
-        let schema = "/usr/share/openvswitch/vswitch.ovsschema";
-        let file = dir.path().join("conf.db");
-        assert!(Command::new("ovsdb-tool").arg("create").arg(&file).arg(schema).status().unwrap().success());
-        let server = Command::new("ovsdb-server")
-            .arg(file)
-            .arg(format!("--remote=punix:{}", dir.path().join("db.sock").display()))
-            .arg("-vconsole:off")
-            .env("OVS_RUNDIR", dir.path())
-            .stdin(Stdio::null())
-            .spawn()
-            .unwrap();
-        let on = OnDatabase { dir, server };
-        wait_for("the database", || testkit::listens(on.dir.path().join("db.sock")));
-        assert!(on.run("ovs-vsctl", first).status.success());
-        let program = on.dir.path().join("ovs-vswitchd");
+        let server = dir.serve_database();
+        let on = OnDatabase { dir, _server: server };
+        on.run("ovs-vsctl", first).ok();
+        let program = on.dir.file("ovs-vswitchd");
         std::os::unix::fs::symlink(binary(), &program).unwrap();
         let program = program.to_str().unwrap();
         let started = on.run(
             "timeout",
             &[&["60", program, "--detach", "--pidfile", "--log-file", "-vconsole:off"], options].concat(),
         );
-        assert!(started.status.success() && started.stderr.is_empty(), "{started:?}");
+        assert!(started.code == Some(0) && started.err.is_empty(), "{started:?}");
         on
     }
 
-    fn run(&self, program: impl AsRef<std::ffi::OsStr>, args: &[&str]) -> Output {
-        let mut command = Command::new(program);
-        command.args(args).env("OVS_RUNDIR", self.dir.path()).env("OVS_LOGDIR", self.dir.path());
-        command.stdin(Stdio::null()).output().unwrap()
+    fn run(&self, program: &str, args: &[&str]) -> Said {
+        self.dir.run(program, args)
     }
 
     /// A bridge with a port of a type; what the port's column `error` says of it.
     fn port_error(&self, datapath_type: &str, kind: &str) -> String {
         let set = format!(
-            "--timeout=30 --may-exist add-br br0 -- set bridge br0 datapath_type={datapath_type} -- --if-exists \
+            "--may-exist add-br br0 -- set bridge br0 datapath_type={datapath_type} -- --if-exists \
              del-port nodev -- add-port br0 nodev -- set interface nodev type={kind}"
         );
-        let said = self.run("ovs-vsctl", &set.split_whitespace().collect::<Vec<_>>());
-        assert!(said.status.success(), "{said:?}");
-        let get = self.run("ovs-vsctl", &["--timeout=30", "get", "interface", "nodev", "error"]);
-        text(&get.stdout).trim().to_string()
+        self.dir.vsctl(&set);
+        self.dir.vsctl("get interface nodev error")
     }
 }
 
 impl Drop for OnDatabase {
     fn drop(&mut self) {
         drop(Cleanup(self.dir.path()));
-        let _ = self.server.kill();
-        let _ = self.server.wait();
     }
 }
 
@@ -220,11 +199,10 @@ impl Drop for OnDatabase {
 fn detach_returns_before_the_database_has_its_first_row() {
     let on = OnDatabase::start_after(&["--version"], &["--enable-dummy"]);
     let empty = on.run("ovsdb-client", &["dump", "Open_vSwitch", "Open_vSwitch", "next_cfg"]);
-    assert!(!text(&empty.stdout).contains('0'), "{empty:?}");
-    let made = on.run("ovs-vsctl", &["--timeout=30", "add-br", "br0"]);
-    assert!(made.status.success(), "{made:?}");
-    let datapath = on.run("ovs-vsctl", &["--timeout=30", "get", "bridge", "br0", "datapath_id"]);
-    assert_ne!(text(&datapath.stdout).trim(), "[]", "the switch waited in the background");
+    assert!(!empty.out.contains('0'), "{empty:?}");
+    on.dir.vsctl("add-br br0");
+    let datapath = on.dir.vsctl("get bridge br0 datapath_id");
+    assert_ne!(datapath, "[]", "the switch waited in the background");
 }
 
 #[test]
@@ -257,15 +235,14 @@ fn options_of_the_switch_that_change_little_do_what_they_say() {
         &unixctl,
     ]);
     let version = on.run("ovs-appctl", &["-t", control.to_str().unwrap(), "version"]);
-    assert!(text(&version.stdout).starts_with("ovs-vswitchd (Open vSwitch)"), "{version:?}");
+    assert!(version.out.starts_with("ovs-vswitchd (Open vSwitch)"), "{version:?}");
     let status = fs::read_to_string(format!("/proc/{}/status", pid(on.dir.path()))).unwrap();
     let locked = status.lines().find_map(|l| l.strip_prefix("VmLck:")).unwrap();
     assert_ne!(locked.split_whitespace().next(), Some("0"), "{status}");
     assert_eq!(on.port_error("netdev", "system"), "[]");
-    let exit = on.run("ovs-appctl", &["-t", control.to_str().unwrap(), "exit"]);
-    assert!(exit.status.success());
-    wait_for("its end", || !control.exists() && !on.dir.path().join("ovs-vswitchd.pid").exists());
-    let log = fs::read_to_string(on.dir.path().join("ovs-vswitchd.log")).unwrap();
+    on.run("ovs-appctl", &["-t", control.to_str().unwrap(), "exit"]).ok();
+    wait_for("its end", || !control.exists() && !on.dir.file("ovs-vswitchd.pid").exists());
+    let log = fs::read_to_string(on.dir.file("ovs-vswitchd.log")).unwrap();
     let worried = |line: &&str| ["|WARN|", "|ERR|", "|EMER|"].iter().any(|level| line.contains(level));
     assert_eq!(log.lines().find(worried), None);
 }
@@ -287,9 +264,9 @@ fn the_next_daemon_takes_a_pid_file_only_where_it_is_told_to() {
     assert!(taken.status.success() && taken.stderr.is_empty(), "{taken:?}");
     let second = pid(dir.path());
     assert!(second != first && is_alive(second));
-    kill("-TERM", first);
+    kill("TERM", first);
     wait_for("the first to end", || !is_alive(first));
-    kill("-TERM", second);
+    kill("TERM", second);
     wait_for("the second to end", || !is_alive(second));
 }
 
@@ -376,7 +353,7 @@ fn of_many_that_start_at_once_one_survives_and_has_the_pid_file() {
     let survivor = starts.iter_mut().find_map(|c| c.try_wait().unwrap().is_none().then(|| c.id())).unwrap();
     wait_for("the survivor's pid file", || pid_file.exists());
     assert_eq!(fs::read_to_string(&pid_file).unwrap().trim(), survivor.to_string());
-    kill("-TERM", survivor as i32);
+    kill("TERM", survivor);
     for child in &mut starts {
         child.wait().unwrap();
     }
@@ -430,6 +407,6 @@ fn a_server_keeps_to_its_log_file_and_serves_the_operator_whoever_is_connected()
         matches!(std::io::Read::read(&mut &*stream, &mut [0]), Ok(0))
     };
     assert!(closed(&idle[0]) && !closed(&idle[119]), "who was idle longest gave way");
-    kill("-TERM", server.id() as i32);
+    kill("TERM", server.id());
     server.wait().unwrap();
 }

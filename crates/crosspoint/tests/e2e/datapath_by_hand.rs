@@ -1,6 +1,6 @@
 //! Datapaths and flows put in by hand, and megaflows that are not: what tests do to a switch of dummies.
 
-use crate::common::{Switch, UDP, binary, daemon, run_dir, wait_for};
+use crate::common::{Process, Switch, UDP, binary, daemon, run_dir, wait_for};
 use std::process::Command;
 
 const FLOW: &str = "in_port(1),eth(src=50:54:00:00:00:05,dst=50:54:00:00:00:07)";
@@ -142,7 +142,7 @@ fn on_the_bridges_a_flow_by_hand_holds_from_pause_to_resume() {
 #[test]
 fn a_switch_without_dummies_has_none_of_it() {
     let dir = run_dir();
-    let mut child = daemon(dir.path(), &["--pool-size", "4096"]).spawn().unwrap();
+    let _child = Process::start(&mut daemon(&dir, &["--pool-size", "4096"]));
     let ask = |program: &str, args: &[&str]| {
         let said = Command::new(program).args(args).env("OVS_RUNDIR", dir.path()).output().unwrap();
         (said.status.success(), String::from_utf8(said.stderr).unwrap())
@@ -154,6 +154,4 @@ fn a_switch_without_dummies_has_none_of_it() {
     }
     let (_, text) = ask(binary().to_str().unwrap(), &["dpctl", "add-dp", "dp0"]);
     assert!(text.contains("bridges are added with ovs-vsctl add-br"), "{text}");
-    child.kill().unwrap();
-    child.wait().unwrap();
 }

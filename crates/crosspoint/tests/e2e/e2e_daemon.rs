@@ -26,7 +26,7 @@ fn assert_quiet(log: &str) {
 
 #[test]
 fn a_clean_start_run_and_stop_warns_of_the_signal_alone_and_leaves_nothing_behind() {
-    for signal in ["-TERM", "-INT"] {
+    for signal in ["TERM", "INT"] {
         let mut switch = Switch::dummy();
         assert_eq!(
             files(&switch),
@@ -69,7 +69,7 @@ fn a_second_switch_on_one_run_directory_is_refused_and_disturbs_nothing() {
 fn after_a_kill_the_next_start_takes_over_what_is_stale() {
     let mut switch = Switch::dummy();
     let pid = switch.pid();
-    switch.end_by("-KILL");
+    switch.end_by("KILL");
     let left = |name: &str| switch.dir.path().join(name);
     let control = format!("ovs-vswitchd.{pid}.ctl");
     assert!(left("br0.mgmt").exists() && left(&control).exists());
@@ -108,7 +108,7 @@ fn a_start_that_fails_says_why_and_leaves_nothing_behind() {
         (&["--no-such-flag"], "--no-such-flag"),
     ] {
         let dir = run_dir();
-        let status = daemon(dir.path(), args).status().unwrap();
+        let status = daemon(&dir, args).status().unwrap();
         let log = std::fs::read_to_string(dir.path().join("log")).unwrap();
         assert!(!status.success() && log.contains(why), "{args:?}: {log}");
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1, "only the log is there after {args:?}");
@@ -119,7 +119,7 @@ fn a_start_that_fails_says_why_and_leaves_nothing_behind() {
 fn a_file_that_is_no_socket_is_not_replaced() {
     let dir = run_dir();
     std::fs::write(dir.path().join("br0.mgmt"), "mine").unwrap();
-    assert!(!daemon(dir.path(), &["--bridge", "br0"]).status().unwrap().success());
+    assert!(!daemon(&dir, &["--bridge", "br0"]).status().unwrap().success());
     assert_eq!(std::fs::read_to_string(dir.path().join("br0.mgmt")).unwrap(), "mine");
 }
 

@@ -107,8 +107,10 @@ fn frames_enter_at_the_queue_that_is_named() {
 #[test]
 fn without_dummies_there_are_no_commands_for_tests() {
     let dir = common::run_dir();
-    let mut child =
-        common::daemon(dir.path(), &["--bridge", "br0,local=dummy", "--pool-size", "4096"]).spawn().unwrap();
+    let _child = common::Process::start(&mut common::daemon(
+        &dir,
+        &["--bridge", "br0,local=dummy", "--pool-size", "4096"],
+    ));
     let appctl = |command: &str| {
         let words: Vec<&str> = command.split(' ').collect();
         let output = std::process::Command::new("ovs-appctl")
@@ -122,8 +124,6 @@ fn without_dummies_there_are_no_commands_for_tests() {
     for command in ["time/stop", "time/warp 10", "crosspoint/block 1", "netdev-dummy/receive br0 00"] {
         assert!(appctl(command).contains("is not a valid command"), "{command}");
     }
-    let _ = child.kill();
-    let _ = child.wait();
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The management socket, spoken to by the stock `ovs-ofctl`, command by command.
 
-use crate::common::{PATIENCE, Switch, UDP, wait_for};
+use crate::common::{PATIENCE, Process, Switch, UDP, wait_for};
 use flow::{Action, FieldId, Match};
 use openflow::message::{
     FlowEvent, FlowMod, FlowMonitorFlags, FlowMonitorRequest, FlowUpdate, Message, StatsBody, StatsReply,
@@ -226,34 +226,19 @@ fn a_trace_says_what_would_happen_to_a_packet() {
 
 /// A stock program that prints what it hears until it is killed.
 struct Listener {
-    child: std::process::Child,
+    _child: Process,
     file: std::path::PathBuf,
 }
 
 impl Listener {
     fn start(switch: &Switch, args: &[&str]) -> Listener {
         let file = switch.dir.path().join(args[0]);
-        let out = std::fs::File::create(&file).unwrap();
-        let child = Command::new("ovs-ofctl")
-            .args(args)
-            .env("OVS_RUNDIR", switch.dir.path())
-            .stdin(Stdio::null())
-            .stderr(out.try_clone().unwrap())
-            .stdout(out)
-            .spawn()
-            .unwrap();
-        Listener { child, file }
+        let child = Process::logged(switch.command("ovs-ofctl").args(args), &file);
+        Listener { _child: child, file }
     }
 
     fn heard(&self) -> String {
         std::fs::read_to_string(&self.file).unwrap()
-    }
-}
-
-impl Drop for Listener {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

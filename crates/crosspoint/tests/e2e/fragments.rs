@@ -136,7 +136,7 @@ const STEPS: u32 = 120;
 
 #[test]
 fn random_fragments_get_the_same_state_and_translation_from_the_stock_switch() {
-    let mut both = both_tracking("fragments");
+    let mut both = both_tracking();
     let mut r = Random(SEED);
     for step in 0..testkit::cases("crosspoint::fragments_beside_stock", STEPS) {
         let frames = Cut::random(&mut r, step).frames(&mut r);
@@ -151,7 +151,7 @@ fn random_fragments_get_the_same_state_and_translation_from_the_stock_switch() {
 #[test]
 fn planted_mistakes_of_fragments_are_found() {
     for command in [["dpctl/ipf-set-disabled", "v4"], ["dpctl/ipf-set-disabled", "v6"]] {
-        let mut both = both_tracking(&format!("fragments-{}", command[1]));
+        let mut both = both_tracking();
         both.appctl_ours(&command);
         let mut r = Random(SEED);
         let mut differ = |both: &mut Both, id| {

@@ -1,6 +1,6 @@
 //! Groups and meters by the stock `ovs-ofctl`, from messages to packets.
 
-use crate::common::{self, Switch, UDP, wait_for};
+use crate::common::{self, Process, Switch, UDP, wait_for};
 
 fn ofctl(switch: &Switch, command: &str, group: &str) -> common::Said {
     switch.ofctl(&["-O", "OpenFlow15", command, "br0", group])
@@ -88,7 +88,7 @@ fn other_controllers_are_told_of_changes_in_the_form_of_their_version() {
         let out = std::fs::File::create(log).unwrap();
         let mut command = std::process::Command::new("ovs-ofctl");
         command.args(["-O", version, "monitor", "br0", "100"]).env("OVS_RUNDIR", switch.dir.path());
-        Reaped(command.stdout(out.try_clone().unwrap()).stderr(out).spawn().unwrap())
+        Process::start(command.stdout(out.try_clone().unwrap()).stderr(out))
     };
     let _monitor = monitor("OpenFlow14", &log);
     // Asking for what others do is a matter of the asynchronous configuration, so the default is silence.
@@ -99,15 +99,6 @@ fn other_controllers_are_told_of_changes_in_the_form_of_their_version() {
         std::fs::read_to_string(&log).unwrap().contains("PACKET_IN")
     });
     assert!(!std::fs::read_to_string(&log).unwrap().contains("REQUESTFORWARD"));
-}
-
-struct Reaped(std::process::Child);
-
-impl Drop for Reaped {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 #[test]

@@ -1,117 +1,67 @@
 //! `crosspoint guest` and the daemon, as a user starts them: a switch that is killed and comes again under
 //! running guests, guests in a chain that is re-ordered, one that a single worker serves.
 
+use crate::common::{Process, RunDir, Said, binary, daemon, kill, run_dir, wait_for};
 use guest::{Guest, GuestConfig, QueuePair, RingLayout};
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A child that is ended by its id when the test ends.
-struct Process(Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        // Fails only where it has ended by itself.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn crosspoint(dir: &Path) -> Command {
-    let mut command = Command::new(testkit::crosspoint(env!("CARGO_BIN_EXE_crosspoint")));
-    command.env("OVS_RUNDIR", dir).stdin(Stdio::null());
-    command
-}
-
-fn switch(dir: &Path) -> Process {
-    let log = std::fs::File::options().create(true).append(true).open(dir.join("switch.log")).unwrap();
-    let port = |n: u32, kind: &str, option: &str| {
-        format!("vhost{n},type={kind},ofport={n},{option}={}", dir.join(format!("guest{n}")).display())
+fn switch(dir: &RunDir) -> Process {
+    let port = |n: u32| {
+        let socket = dir.file(format!("guest{n}"));
+        format!("vhost{n},type=dpdkvhostuserclient,ofport={n},vhost-server-path={}", socket.display())
     };
-    let child = crosspoint(dir)
-        .args(["switch", "--bridge", "br0"])
-        .args(["--port", &port(1, "dpdkvhostuserclient", "vhost-server-path")])
-        .args(["--port", &port(2, "dpdkvhostuserclient", "vhost-server-path")])
-        .stdout(log.try_clone().unwrap())
-        .stderr(log)
-        .spawn()
-        .unwrap();
-    Process(child)
+    Process::start(&mut daemon(dir, &["--bridge", "br0", "--port", &port(1), "--port", &port(2)]))
 }
 
-fn guest(dir: &Path, n: u32, args: &[&str]) -> Process {
-    let log = std::fs::File::create(dir.join(format!("guest{n}.log"))).unwrap();
-    let child = crosspoint(dir)
-        .args(["guest", "--listen"])
-        .args(args)
-        .arg(dir.join(format!("guest{n}")))
-        .stdout(log.try_clone().unwrap())
-        .stderr(log)
-        .spawn()
-        .unwrap();
-    Process(child)
+fn guest(dir: &RunDir, n: u32, args: &[&str]) -> Process {
+    let log = dir.file(format!("guest{n}.log"));
+    let _ = std::fs::remove_file(&log);
+    let mut command = dir.command(binary());
+    Process::logged(command.args(["guest", "--listen"]).args(args).arg(dir.file(format!("guest{n}"))), log)
 }
 
-fn said(dir: &Path, file: &str) -> String {
-    std::fs::read_to_string(dir.join(file)).unwrap_or_default()
-}
-
-fn wait_for(what: &str, dir: &Path, mut f: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !f() {
-        assert!(
-            start.elapsed() < Duration::from_secs(20),
-            "{what}\n{}\n{}\n{}",
-            said(dir, "switch.log"),
-            said(dir, "guest1.log"),
-            said(dir, "guest2.log")
-        );
-        std::thread::sleep(Duration::from_millis(20));
-    }
+/// A guest that is expected to end by itself.
+fn try_guest(dir: &RunDir, socket: &std::path::Path) -> Said {
+    dir.run(binary(), &["guest", "--listen", socket.to_str().unwrap()])
 }
 
 #[test]
 fn numbered_frames_cross_from_guest_to_guest_and_again_after_the_switch_was_killed() {
-    let dir = tempfile::tempdir().unwrap();
-    let dir = dir.path();
+    let dir = run_dir();
+    let dir = &dir;
     // The payload of large frames goes from one guest's memory straight into the other's.
     for (layout, size) in [(&[][..], "64"), (&["--packed"], "64"), (&[], "1514"), (&["--packed"], "1514")] {
         let first = switch(dir);
         let checker = guest(dir, 2, &[&["--mode", "check"], layout].concat());
-        let attached = |n: u32| said(dir, &format!("guest{n}.log")).matches("attached").count();
-        wait_for("the checker attaches", dir, || attached(2) == 1);
+        let attached = |n: u32| dir.read(&format!("guest{n}.log")).matches("attached").count();
+        wait_for("the checker attaches", || attached(2) == 1);
         let source = guest(dir, 1, &[&["--mode", "source", "--size", size], layout].concat());
-        wait_for("the source attaches", dir, || attached(1) == 1);
+        wait_for("the source attaches", || attached(1) == 1);
         std::thread::sleep(Duration::from_millis(300));
         drop(first);
         let _second = switch(dir);
-        wait_for("both attach again", dir, || attached(1) == 2 && attached(2) == 2);
+        wait_for("both attach again", || attached(1) == 2 && attached(2) == 2);
         std::thread::sleep(Duration::from_millis(300));
         for process in [source, checker] {
-            let pid = process.0.id().to_string();
-            assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
-            let mut process = process;
-            assert!(process.0.wait().unwrap().success());
+            assert!(process.end_by("TERM").success());
         }
         let number = |n: u32, name: &str| -> u64 {
-            let text = said(dir, &format!("guest{n}.log"));
+            let text = dir.read(&format!("guest{n}.log"));
             let line = text.lines().last().unwrap_or_default();
             let mut words = line.split_whitespace().skip_while(|word| *word != name).skip(1);
             words.next().and_then(|word| word.parse().ok()).unwrap_or_else(|| panic!("no {name}: {text}"))
         };
         // What the full receive ring did not take is missing; nothing comes twice or late.
         assert!(number(2, "received") > 0 && number(1, "sent") >= number(2, "received"));
-        assert_eq!(number(2, "reordered"), 0, "{}", said(dir, "guest2.log"));
+        assert_eq!(number(2, "reordered"), 0, "{}", dir.read("guest2.log"));
     }
 }
 
 #[test]
 fn a_guest_that_cannot_listen_says_why_and_fails() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = run_dir();
     let socket = dir.path().join("missing").join("socket");
-    let output = crosspoint(dir.path()).args(["guest", "--listen"]).arg(&socket).output().unwrap();
-    assert!(!output.status.success());
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let said = try_guest(&dir, &socket).failed();
     assert!(said.contains("listen on") && said.contains("No such file"), "{said}");
     // Where somebody else listens, or what is there is no socket, nothing is taken away.
     let taken = dir.path().join("taken");
@@ -119,9 +69,8 @@ fn a_guest_that_cannot_listen_says_why_and_fails() {
     let file = dir.path().join("file");
     std::fs::write(&file, "precious").unwrap();
     for path in [&taken, &file] {
-        let output = crosspoint(dir.path()).args(["guest", "--listen"]).arg(path).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!output.status.success() && said.contains("Address already in use"), "{said}");
+        let said = try_guest(&dir, path).failed();
+        assert!(said.contains("Address already in use"), "{said}");
     }
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "precious");
     // The probe is the only one that has called, and the socket is still the other's.
@@ -131,16 +80,15 @@ fn a_guest_that_cannot_listen_says_why_and_fails() {
 
 #[test]
 fn a_guest_comes_back_after_it_was_killed_and_takes_no_running_one_s_place() {
-    let dir = tempfile::tempdir().unwrap();
-    let dir = dir.path();
+    let dir = run_dir();
+    let dir = &dir;
     let _switch = switch(dir);
     for _ in 0..2 {
         let guest = guest(dir, 1, &["--mode", "sink"]);
-        wait_for("the guest attaches", dir, || said(dir, "guest1.log").contains("attached"));
-        let second = crosspoint(dir).args(["guest", "--listen"]).arg(dir.join("guest1")).output().unwrap();
-        assert!(!second.status.success(), "{second:?}");
+        wait_for("the guest attaches", || dir.read("guest1.log").contains("attached"));
+        try_guest(dir, &dir.file("guest1")).failed();
         drop(guest);
-        assert!(dir.join("guest1").exists(), "who is killed leaves its socket");
+        assert!(dir.file("guest1").exists(), "who is killed leaves its socket");
     }
 }
 
@@ -149,20 +97,16 @@ fn a_source_leaves_when_the_switch_has_taken_its_last_frame() {
     let served = Served::start(1, 2);
     served.set_rules("in_port=1,actions=output:2\n");
     let checker = served.guest(2, &["--mode", "check", "--count", "400"]);
-    wait_for("the checker attaches", served.dir(), || said(served.dir(), "guest2.log").contains("attached"));
+    wait_for("the checker attaches", || served.read("guest2.log").contains("attached"));
     // A handful each time, so that all are in the ring when the source has sent them.
     for layout in [&[][..], &["--packed"]] {
         for n in 0..10 {
             let mut source = served.guest(1, &[&["--mode", "source", "--count", "20"], layout].concat());
-            assert!(source.0.wait().unwrap().success());
-            assert!(
-                said(served.dir(), "guest1.log").contains(" sent 20\n"),
-                "{n}: {}",
-                said(served.dir(), "guest1.log")
-            );
+            assert!(source.wait().unwrap().success());
+            assert!(served.read("guest1.log").contains(" sent 20\n"), "{n}: {}", served.read("guest1.log"));
         }
     }
-    wait_for("all have come", served.dir(), || {
+    wait_for("all have come", || {
         served.count(1, "rx", "pkts") == 400 && served.count(2, "tx", "pkts") >= 400
     });
     assert_eq!(served.end(2, checker)("missing"), 0);
@@ -174,45 +118,39 @@ fn queues_asked_for_make_sense_and_a_new_path_moves_the_port_that_is_there() {
     let status = |key: &str| served.vsctl(&format!("--if-exists get interface g1 status:{key}"));
     let _guest = served.guest(1, &["--mode", "sink"]);
     let is_up = || served.vsctl("get interface g1 link_state").trim() == "up";
-    wait_for("the link", served.dir(), is_up);
+    wait_for("the link", is_up);
     for bad in ["abc", "0", "-1", "65", "1000"] {
         served.vsctl(&format!("set interface g1 options:n_rxq={bad}"));
-        wait_for("an error", served.dir(), || {
+        wait_for("an error", || {
             served.vsctl("get interface g1 error").contains(&format!("n_rxq={bad}: expected"))
         });
     }
     served.vsctl("set interface g1 options:n_rxq=4");
-    wait_for("no error", served.dir(), || served.vsctl("get interface g1 error").trim() == "[]");
+    wait_for("no error", || served.vsctl("get interface g1 error").trim() == "[]");
     assert_eq!(status("requested_rxq").trim(), "");
     // Another socket: the guest there is attached to the same port, and controllers see its link change, no
     // more.
     let number = || served.vsctl("get interface g1 ofport");
     let before = number();
-    let mut monitor = Command::new("ovs-ofctl")
-        .args(["monitor", "br0", "65534"])
-        .env("OVS_RUNDIR", served.dir())
-        .stdout(std::fs::File::create(served.dir().join("monitor")).unwrap())
-        .stderr(std::fs::File::create(served.dir().join("monitor.err")).unwrap())
-        .spawn()
-        .map(Process)
-        .unwrap();
-    let news = || said(served.dir(), "monitor") + &said(served.dir(), "monitor.err");
+    let mut monitor = served.command("ovs-ofctl");
+    let mut monitor = Process::logged(monitor.args(["monitor", "br0", "65534"]), served.file("monitor.log"));
+    let news = || served.read("monitor.log");
     let mut flood = ["no-flood", "flood"].into_iter().cycle();
-    wait_for("the monitor", served.dir(), || {
-        served.run("ovs-ofctl", &["mod-port", "br0", "g1", flood.next().unwrap()]);
+    wait_for("the monitor", || {
+        served.ofctl(&["mod-port", "br0", "g1", flood.next().unwrap()]).ok();
         news().contains("MOD")
     });
     let had = news().matches("MOD").count();
-    let socket = served.dir().join("guest9");
+    let socket = served.file("guest9");
     served.vsctl(&format!("set interface g1 options:vhost-server-path={}", socket.display()));
-    wait_for("the link to go", served.dir(), || !is_up());
+    wait_for("the link to go", || !is_up());
     let _other = served.guest(9, &["--mode", "sink"]);
-    wait_for("the link", served.dir(), is_up);
+    wait_for("the link", is_up);
     assert!(status("socket").contains("guest9"));
     assert_eq!(number(), before);
-    wait_for("news of the link", served.dir(), || news().matches("MOD").count() >= had + 2);
+    wait_for("news of the link", || news().matches("MOD").count() >= had + 2);
     assert!(!news().contains("DEL:") && !news().contains("ADD:"), "{}", news());
-    assert!(monitor.0.try_wait().unwrap().is_none());
+    assert!(monitor.try_wait().unwrap().is_none());
 }
 
 #[test]
@@ -223,9 +161,9 @@ fn what_is_too_long_and_what_nobody_takes_are_dropped_under_different_reasons() 
     served.vsctl("add-port br0 d2 -- set interface d2 type=dummy ofport_request=2");
     served.vsctl("add-port br0 d3 -- set interface d3 type=dummy ofport_request=3 mtu_request=68");
     served.set_rules("in_port=2,actions=output:1,output:3\n");
-    served.run("ovs-appctl", &["netdev-dummy/receive", "d2", UDP]);
-    let drops = || served.run("ovs-appctl", &["crosspoint/drops"]);
-    wait_for("both", served.dir(), || {
+    served.appctl(&["netdev-dummy/receive", "d2", UDP]).ok();
+    let drops = || served.appctl(&["crosspoint/drops"]).ok();
+    wait_for("both", || {
         ["tx_error: 1\n  g1: 1\n", "tx_mtu_exceeded: 1\n  d3: 1\n"].iter().all(|line| drops().contains(line))
     });
     served.vsctl("del-port d3 -- del-port g1");
@@ -241,10 +179,10 @@ fn a_source_of_several_queues_sends_as_many_as_it_was_told_and_a_checker_misses_
     let checker = served.guest(2, &["--mode", "check", "--count", "1000"]);
     let mut source =
         served.guest(1, &["--mode", "source", "--queues", "4", "--count", "700", "--rate", "20000"]);
-    assert!(source.0.wait().unwrap().success());
-    let sent = said_by(served.dir(), "guest1");
+    assert!(source.wait().unwrap().success());
+    let sent = served.read("guest1.log");
     assert!(sent.contains(" sent 700\n"), "{sent}");
-    wait_for("all have arrived", served.dir(), || served.count(2, "tx", "pkts") >= 700);
+    wait_for("all have arrived", || served.count(2, "tx", "pkts") >= 700);
     let statistics = served.vsctl("get interface g2 statistics");
     assert!(statistics.contains("ovs_tx_invalid_hwol_drops=0"), "{statistics}");
     assert!(!statistics.contains("collisions"), "{statistics}");
@@ -258,60 +196,34 @@ fn a_source_of_several_queues_sends_as_many_as_it_was_told_and_a_checker_misses_
 /// A switch that serves its own database, with ports `g1`, `g2`… for as many guests, on sockets of these
 /// names.
 struct Served {
-    dir: tempfile::TempDir,
+    dir: RunDir,
     _switch: Process,
+}
+
+impl std::ops::Deref for Served {
+    type Target = RunDir;
+
+    fn deref(&self) -> &RunDir {
+        &self.dir
+    }
 }
 
 impl Served {
     fn start(workers: usize, guests: usize) -> Served {
-        let dir = tempfile::tempdir().unwrap();
-        let log = std::fs::File::create(dir.path().join("switch.log")).unwrap();
-        let workers = workers.to_string();
-        let mut command = crosspoint(dir.path());
-        command.env("OVS_DBDIR", dir.path()).args([
-            "switch",
-            "--enable-dummy",
-            "--workers",
-            &workers,
-            "--pool-size",
-            "8192",
-        ]);
-        let child = command.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap();
-        let served = Served { dir, _switch: Process(child) };
-        wait_for("the database", served.dir(), || testkit::listens(served.dir().join("db.sock")));
+        let dir = run_dir();
+        let args = ["--enable-dummy", "--workers", &workers.to_string(), "--pool-size", "8192"];
+        let switch = Process::start(&mut daemon(&dir, &args));
+        let served = Served { dir, _switch: switch };
+        wait_for("the database", || testkit::listens(served.file("db.sock")));
         served.vsctl("add-br br0 -- set bridge br0 datapath_type=netdev fail_mode=secure");
         for n in 1..=guests {
-            let socket = served.dir().join(format!("guest{n}")).display().to_string();
+            let socket = served.file(format!("guest{n}")).display().to_string();
             served.vsctl(&format!(
                 "add-port br0 g{n} -- set interface g{n} type=dpdkvhostuserclient ofport_request={n} \
                  options:vhost-server-path={socket}"
             ));
         }
         served
-    }
-
-    fn dir(&self) -> &Path {
-        self.dir.path()
-    }
-
-    #[track_caller]
-    fn run(&self, program: &str, args: &[&str]) -> String {
-        let output = Command::new(program).args(args).env("OVS_RUNDIR", self.dir()).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(
-            output.status.success(),
-            "{program} {args:?}: {said}{errors}{}",
-            said_by(self.dir(), "switch")
-        );
-        said
-    }
-
-    #[track_caller]
-    fn vsctl(&self, words: &str) -> String {
-        let db = format!("--db=unix:{}", self.dir().join("db.sock").display());
-        let words: Vec<&str> = words.split_whitespace().collect();
-        self.run("ovs-vsctl", &[&["--timeout=60", &db], &words[..]].concat())
     }
 
     /// Makes these `(in, out)` pairs all the rules there are, in one step.
@@ -323,7 +235,7 @@ impl Served {
 
     /// Makes these lines all the rules there are, in one step.
     fn set_rules(&self, rules: &str) {
-        let file = self.dir().join("rules");
+        let file = self.file("rules");
         std::fs::write(&file, rules).unwrap();
         self.run(
             "ovs-ofctl",
@@ -333,7 +245,7 @@ impl Served {
 
     /// A number of `dump-ports`: `rx` or `tx`, and `pkts`, `bytes` or `drop`.
     fn count(&self, guest: u32, direction: &str, what: &str) -> u64 {
-        let text = self.run("ovs-ofctl", &["dump-ports", "br0", &format!("g{guest}")]);
+        let text = self.ofctl(&["dump-ports", "br0", &format!("g{guest}")]).ok();
         let after = |text: &str, key: &str| text[text.find(key).unwrap() + key.len()..].to_owned();
         let value =
             after(&after(&text, &format!("{direction} pkts"))[..], if what == "pkts" { "=" } else { what });
@@ -344,33 +256,21 @@ impl Served {
 
     /// Guests that have rings long enough for a process that does not get a processor for a second.
     fn guest(&self, n: u32, args: &[&str]) -> Process {
-        let process = guest(self.dir(), n, &[&["--ring-size", "4096"], args].concat());
-        wait_for("a guest attaches", self.dir(), || {
-            said_by(self.dir(), &format!("guest{n}")).contains("attached")
-        });
+        let process = guest(&self.dir, n, &[&["--ring-size", "4096"], args].concat());
+        wait_for("a guest attaches", || self.read(&format!("guest{n}.log")).contains("attached"));
         process
     }
 
     /// Ends a guest in order; what it counted under a name.
-    fn end(&self, n: u32, mut process: Process) -> impl Fn(&str) -> u64 {
-        signal(&process, "-TERM");
-        assert!(process.0.wait().unwrap().success());
-        let text = said_by(self.dir(), &format!("guest{n}"));
+    fn end(&self, n: u32, process: Process) -> impl Fn(&str) -> u64 {
+        assert!(process.end_by("TERM").success());
+        let text = self.read(&format!("guest{n}.log"));
         move |name| {
             let line = text.lines().last().unwrap_or_default();
             let mut words = line.split_whitespace().skip_while(|word| *word != name).skip(1);
             words.next().and_then(|word| word.parse().ok()).unwrap_or_else(|| panic!("no {name}: {text}"))
         }
     }
-}
-
-fn said_by(dir: &Path, who: &str) -> String {
-    said(dir, &format!("{who}.log"))
-}
-
-fn signal(process: &Process, name: &str) {
-    let pid = process.0.id().to_string();
-    assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
 }
 
 /// What passes through three guests in turn, and the rules that say in which order.
@@ -392,7 +292,7 @@ fn a_chain_of_three_guests_is_re_ordered_under_traffic_and_nobody_loses_a_packet
     for order in orders.iter().chain(&orders) {
         let before = served.count(5, "tx", "pkts");
         chain(*order);
-        wait_for("packets through the chain", served.dir(), || served.count(5, "tx", "pkts") > before + 100);
+        wait_for("packets through the chain", || served.count(5, "tx", "pkts") > before + 100);
     }
     for (n, process) in sources {
         assert!(served.end(n, process)("sent") > 0);
@@ -400,12 +300,10 @@ fn a_chain_of_three_guests_is_re_ordered_under_traffic_and_nobody_loses_a_packet
     for (n, is_large) in [(1, true), (2, true), (6, false)] {
         let lent = || served.vsctl(&format!("get interface g{n} statistics:rx_lent_packets"));
         // Statistics are written every few seconds.
-        wait_for("statistics", served.dir(), || (lent().trim().parse::<u64>().unwrap() > 0) == is_large);
+        wait_for("statistics", || (lent().trim().parse::<u64>().unwrap() > 0) == is_large);
     }
     // The functions still hand on what they have.
-    wait_for("the chain to be empty", served.dir(), || {
-        served.count(5, "tx", "pkts") == served.count(1, "rx", "pkts")
-    });
+    wait_for("the chain to be empty", || served.count(5, "tx", "pkts") == served.count(1, "rx", "pkts"));
     let [chained, beside] = checkers.map(|(n, process)| served.end(n, process));
     assert!(chained("received") > 1000 && beside("received") > 1000);
     // A packet may overtake others where its chain became shorter; each that was missed then has come late.
@@ -441,7 +339,7 @@ fn large_packets_that_are_changed_or_go_to_two_guests_are_copied_from_their_send
         let config = GuestConfig { layout, ..GuestConfig::default() };
         let mut guests: Vec<Guest> = (1..=3)
             .map(|n| {
-                let socket = served.dir().join(format!("guest{n}"));
+                let socket = served.file(format!("guest{n}"));
                 Guest::listen(&socket, &config, Duration::from_secs(10)).unwrap()
             })
             .collect();
@@ -480,7 +378,7 @@ fn large_packets_that_are_changed_or_go_to_two_guests_are_copied_from_their_send
             }
         }
         // All but the first of each flow; statistics are written every few seconds.
-        wait_for("statistics", served.dir(), || lent() >= before + sent - 50);
+        wait_for("statistics", || lent() >= before + sent - 50);
         drop(guests);
     }
 }
@@ -492,10 +390,10 @@ fn one_queue_keeps_one_worker_busy_and_the_counters_show_it() {
     let sink = served.guest(2, &["--mode", "sink"]);
     // All that there is in one flow of one queue, as fast as it goes.
     let source = served.guest(1, &["--mode", "source"]);
-    wait_for("traffic", served.dir(), || served.count(2, "tx", "pkts") > 20_000);
-    let shown = served.run("ovs-appctl", &["dpif-netdev/pmd-rxq-show"]);
+    wait_for("traffic", || served.count(2, "tx", "pkts") > 20_000);
+    let shown = served.appctl(&["dpif-netdev/pmd-rxq-show"]).ok();
     assert_eq!(shown.matches("port: g1 ").count(), 1, "one queue, one worker: {shown}");
-    let stats = served.run("ovs-appctl", &["dpif-netdev/pmd-stats-show"]);
+    let stats = served.appctl(&["dpif-netdev/pmd-stats-show"]).ok();
     let number = |text: &str, key: &str| -> f64 {
         let value = &text[text.find(key).unwrap() + key.len()..];
         value.split([' ', '\n', '%']).next().unwrap().parse().unwrap()
@@ -520,11 +418,11 @@ fn one_queue_keeps_one_worker_busy_and_the_counters_show_it() {
 fn queues_that_a_guest_disables_are_shown_so_and_one_remains_when_it_is_gone() {
     let served = Served::start(2, 1);
     let config = GuestConfig { pairs: 4, ..GuestConfig::default() };
-    let socket = served.dir().join("guest1");
+    let socket = served.file("guest1");
     let mut guest = Guest::listen(&socket, &config, Duration::from_secs(60)).unwrap();
     // Of the guest's port alone.
     let shown = || {
-        let shown = served.run("ovs-appctl", &["dpif-netdev/pmd-rxq-show"]);
+        let shown = served.appctl(&["dpif-netdev/pmd-rxq-show"]).ok();
         let lines = shown.lines().filter(|line| line.contains("port: g1 "));
         let mut states: Vec<(String, bool)> = lines
             .map(|line| {
@@ -535,19 +433,19 @@ fn queues_that_a_guest_disables_are_shown_so_and_one_remains_when_it_is_gone() {
         states.sort();
         states.into_iter().map(|(_, is_enabled)| is_enabled).collect::<Vec<_>>()
     };
-    wait_for("four queues are polled", served.dir(), || shown() == [true; 4]);
+    wait_for("four queues are polled", || shown() == [true; 4]);
     guest.enable_pair(2, false).unwrap();
     guest.enable_pair(3, false).unwrap();
     guest.synchronise().unwrap();
     assert_eq!(shown(), [true, true, false, false]);
     drop(guest);
-    wait_for("one queue remains", served.dir(), || shown() == [false]);
+    wait_for("one queue remains", || shown() == [false]);
     let mut guest = Guest::listen(&socket, &config, Duration::from_secs(60)).unwrap();
-    wait_for("four queues are polled again", served.dir(), || shown() == [true; 4]);
+    wait_for("four queues are polled again", || shown() == [true; 4]);
     let mut pairs = guest.take_pairs();
     served.set_rules("in_port=1,actions=in_port\n");
     assert!(pairs[3].send(&[0x11; 60]));
-    wait_for("the last queue is served", served.dir(), || served.count(1, "rx", "pkts") > 0);
+    wait_for("the last queue is served", || served.count(1, "rx", "pkts") > 0);
 }
 
 #[test]
@@ -557,22 +455,18 @@ fn a_guest_that_stops_reading_loses_its_own_packets_alone_and_all_are_counted() 
         let stopped = served.guest(2, &[&["--mode", "sink"], layout].concat());
         let reader = served.guest(4, &["--mode", "check"]);
         served.set_rules("in_port=1,actions=2\nin_port=3,actions=2,4\n");
-        signal(&stopped, "-STOP");
+        kill("STOP", stopped.id());
         let paced = served.guest(3, &["--mode", "source", "--rate", "2000"]);
         let flood = served.guest(1, &["--mode", "source"]);
-        wait_for("drops at the guest that has stopped", served.dir(), || {
-            served.count(2, "tx", "drop") > 50_000
-        });
+        wait_for("drops at the guest that has stopped", || served.count(2, "tx", "drop") > 50_000);
         let before = served.count(4, "tx", "pkts");
-        wait_for("packets to the guest that reads", served.dir(), || {
-            served.count(4, "tx", "pkts") > before + 4_000
-        });
+        wait_for("packets to the guest that reads", || served.count(4, "tx", "pkts") > before + 4_000);
         for (n, source) in [(1, flood), (3, paced)] {
             let sent = served.end(n, source)("sent");
             assert!(sent >= served.count(n, "rx", "pkts"), "port {n} received what was not sent");
         }
         let mut last = [0; 2];
-        wait_for("nothing to be under way", served.dir(), || {
+        wait_for("nothing to be under way", || {
             let now = [1, 3].map(|n| served.count(n, "rx", "pkts"));
             // What leaves is counted after what came.
             let left = served.count(2, "tx", "pkts") + served.count(2, "tx", "drop");
@@ -591,7 +485,7 @@ fn a_guest_that_stops_reading_loses_its_own_packets_alone_and_all_are_counted() 
             assert_eq!(served.count(n, "rx", "drop"), 0, "at g{n}");
             assert!(n == 2 || served.count(n, "tx", "drop") == 0, "at g{n}");
         }
-        let drops = served.run("ovs-appctl", &["crosspoint/drops"]);
+        let drops = served.appctl(&["crosspoint/drops"]).ok();
         assert!(drops.contains(&format!("tx_queue_full: {lost}\n")), "{lost} lost: {drops}");
         // The bridge's own port drops what the kernel says there by itself.
         let of_guests = drops.lines().filter(|line| line.starts_with("  g")).count();
@@ -599,14 +493,14 @@ fn a_guest_that_stops_reading_loses_its_own_packets_alone_and_all_are_counted() 
         // The database has the same within an interval of its statistics.
         let statistic =
             |name: &str| served.vsctl(&format!("get interface g2 statistics:{name}")).trim().to_owned();
-        wait_for("statistics", served.dir(), || statistic("tx_dropped") == lost.to_string());
+        wait_for("statistics", || statistic("tx_dropped") == lost.to_string());
         assert_eq!(statistic("ovs_tx_failure_drops"), lost.to_string());
         assert_ne!(statistic("ovs_tx_retries"), "0");
         for key in ["tx_q0_good_packets", "tx_1_to_64_packets"] {
             assert_eq!(statistic(key), taken.to_string(), "{key}");
         }
         // It goes on with what it had been given, and only that.
-        signal(&stopped, "-CONT");
+        kill("CONT", stopped.id());
         let of_stopped = served.end(2, stopped);
         assert_eq!(of_stopped("received"), taken);
         let of_reader = served.end(4, reader);
@@ -624,13 +518,13 @@ fn a_sleeping_worker_that_is_woken_by_a_full_ring_loses_none_of_it() {
     let frame = |n: u32| [&[0x22; 60][..], &n.to_be_bytes()].concat();
     let (mut sent, mut received) = (0u32, 0u32);
     // A kick says that the worker had gone to sleep.
-    wait_for("ten sleeps", served.dir(), || {
+    wait_for("ten sleeps", || {
         let frames: Vec<Vec<u8>> = (sent..sent + 256).map(frame).collect();
         assert_eq!(from.send_all(frames.iter().map(Vec::as_slice)), 256, "a full ring");
         sent += 256;
         // Nobody reads before all have been taken, so that they must all fit the receiver's ring.
-        wait_for("the worker to take all", served.dir(), || !from.is_sending());
-        wait_for("what was sent", served.dir(), || {
+        wait_for("the worker to take all", || !from.is_sending());
+        wait_for("what was sent", || {
             to.receive(256, |came| {
                 assert!(came == frame(received), "frame {received}");
                 received += 1;
@@ -644,19 +538,17 @@ fn a_sleeping_worker_that_is_woken_by_a_full_ring_loses_none_of_it() {
 
 /// A guest in this process, with its queues.
 fn attach(served: &Served, n: u32) -> (Guest, QueuePair) {
-    let socket = served.dir().join(format!("guest{n}"));
+    let socket = served.file(format!("guest{n}"));
     let mut guest = Guest::listen(&socket, &GuestConfig::default(), Duration::from_secs(60)).unwrap();
     let pair = guest.take_pairs().pop().unwrap();
-    wait_for("the link", served.dir(), || {
-        served.vsctl(&format!("get interface g{n} link_state")).trim() == "up"
-    });
+    wait_for("the link", || served.vsctl(&format!("get interface g{n} link_state")).trim() == "up");
     (guest, pair)
 }
 
 /// The next frame of type `ethertype` that comes for a guest.
-fn next_frame(served: &Served, pair: &mut QueuePair, ethertype: [u8; 2]) -> Vec<u8> {
+fn next_frame(pair: &mut QueuePair, ethertype: [u8; 2]) -> Vec<u8> {
     let mut frames = Vec::new();
-    wait_for("a frame", served.dir(), || {
+    wait_for("a frame", || {
         // The kernel says something at the bridge's own port now and then.
         pair.receive(1, |frame| frames.push(frame.to_vec()));
         frames.retain(|frame: &Vec<u8>| frame[12..14] == ethertype);
@@ -674,8 +566,8 @@ fn a_machine_that_has_arrived_is_announced_to_the_network_and_reached_where_it_i
     let (_network, mut network) = attach(&served, 2);
     let mac = [0x02, 0, 0, 0, 0, 0x99];
     let learned = |vlan: u16, port: u32| {
-        wait_for("the address to be learned", served.dir(), || {
-            let table = served.run("ovs-appctl", &["fdb/show", "br0"]);
+        wait_for("the address to be learned", || {
+            let table = served.appctl(&["fdb/show", "br0"]).ok();
             table.lines().any(|line| {
                 let words: Vec<&str> = line.split_whitespace().collect();
                 words[..3] == [&port.to_string(), &vlan.to_string(), "02:00:00:00:00:99"]
@@ -706,7 +598,7 @@ fn a_machine_that_has_arrived_is_announced_to_the_network_and_reached_where_it_i
         announcement[22..28].copy_from_slice(&mac);
         announcement[32..38].copy_from_slice(&mac);
         let ethertype = if vlan == 0 { [0x80, 0x35] } else { [0x81, 0] };
-        assert_eq!(next_frame(&served, &mut network, ethertype), tagged(&announcement));
+        assert_eq!(next_frame(&mut network, ethertype), tagged(&announcement));
         learned(vlan, 1);
         // What the network sends there now finds it.
         let mut to_it = from_afar;
@@ -714,6 +606,6 @@ fn a_machine_that_has_arrived_is_announced_to_the_network_and_reached_where_it_i
         to_it[6..12].copy_from_slice(&[2, 0, 0, 0, 0, 0x77]);
         to_it[12..14].copy_from_slice(&[0x88, 0xb6]);
         assert!(network.send(&tagged(&to_it)));
-        assert_eq!(next_frame(&served, &mut vm, [0x88, 0xb6]), to_it);
+        assert_eq!(next_frame(&mut vm, [0x88, 0xb6]), to_it);
     }
 }

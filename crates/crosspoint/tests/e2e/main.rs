@@ -18,6 +18,7 @@ mod e2e_controllers;
 mod e2e_daemon;
 mod e2e_dummies;
 mod e2e_openflow;
+mod example;
 mod failover;
 mod firewall;
 #[path = "../firewall_rig/mod.rs"]

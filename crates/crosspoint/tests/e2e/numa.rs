@@ -1,84 +1,43 @@
 //! Workers and queues on a machine of several NUMA nodes that is made up (`--dummy-numa`), beside the stock
 //! switch with the same.
 
-use crate::common::{PATIENCE, Said, Switch, UDP, daemon, run_dir, wait_for};
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use crate::common::{PATIENCE, Process, RunDir, Switch, UDP, daemon, run_dir, wait_for};
 use std::time::Instant;
 
 /// A switch on a stock database, to which both switches' options are the same.
 struct Side {
-    dir: tempfile::TempDir,
-    children: Vec<Child>,
+    dir: RunDir,
+    _children: [Process; 2],
     /// Whose switch it is, for messages.
     name: &'static str,
-}
-
-impl Drop for Side {
-    fn drop(&mut self) {
-        for child in &mut self.children {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-}
-
-fn stock(dir: &Path, program: &str) -> Command {
-    let mut command = Command::new(program);
-    command.env("OVS_RUNDIR", dir).env("OVS_LOGDIR", dir).current_dir(dir).stdin(Stdio::null());
-    command.stdout(Stdio::null()).stderr(std::fs::File::create(dir.join(format!("{program}.err"))).unwrap());
-    command
 }
 
 impl Side {
     fn start(is_stock: bool, nodes: &str) -> Side {
         let dir = run_dir();
-        let at = dir.path();
-        let schema = "/usr/share/openvswitch/vswitch.ovsschema";
-        assert!(stock(at, "ovsdb-tool").args(["create", "conf.db", schema]).status().unwrap().success());
-        let remote = format!("unix:{}", at.join("db.sock").display());
-        let mut server = stock(at, "ovsdb-server");
-        server.args(["conf.db", &format!("--remote=p{remote}"), "--unixctl", "server.ctl"]);
-        let numa = format!("--dummy-numa={nodes}");
-        let mut side = Side { name: if is_stock { "stock" } else { "ours" }, dir, children: Vec::new() };
-        side.children.push(server.spawn().unwrap());
-        let at = side.dir.path();
-        wait_for("the database", || testkit::listens(at.join("db.sock")));
-        side.vsctl("--no-wait init");
+        let server = dir.serve_database();
+        dir.vsctl("--no-wait init");
+        let (remote, numa) = (dir.database(), format!("--dummy-numa={nodes}"));
         let switch = if is_stock {
-            let mut switch = stock(at, "ovs-vswitchd");
-            switch.args([&remote, "--enable-dummy", "--disable-system", "--pidfile", &numa]);
-            switch.spawn()
+            let args = [&remote, "--enable-dummy", "--disable-system", "--pidfile", &numa];
+            Process::silent(dir.command("ovs-vswitchd").args(args))
         } else {
-            daemon(at, &[&remote, "--enable-dummy", "--pool-size", "4096", &numa]).spawn()
+            Process::start(&mut daemon(&dir, &[&remote, "--enable-dummy", "--pool-size", "4096", &numa]))
         };
-        side.children.push(switch.unwrap());
-        side.vsctl("add-br br0 -- set bridge br0 datapath_type=dummy fail_mode=secure");
+        let name = if is_stock { "stock" } else { "ours" };
+        let side = Side { name, dir, _children: [server, switch] };
+        side.dir.vsctl("add-br br0 -- set bridge br0 datapath_type=dummy fail_mode=secure");
         side
     }
 
-    #[track_caller]
-    fn run(&self, program: &str, args: &[&str]) -> String {
-        let output = Command::new(program).args(args).env("OVS_RUNDIR", self.dir.path()).output().unwrap();
-        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-        Said { out: text(output.stdout), err: text(output.stderr), code: output.status.code() }.ok()
-    }
-
-    #[track_caller]
-    fn vsctl(&self, words: &str) -> String {
-        let db = format!("--db=unix:{}", self.dir.path().join("db.sock").display());
-        let words: Vec<&str> = words.split(' ').collect();
-        self.run("ovs-vsctl", &[&["--timeout=60", &db], &words[..]].concat())
-    }
-
     fn add_port(&self, name: &str, options: &str) {
-        self.vsctl(&format!("add-port br0 {name} -- set interface {name} type=dummy-pmd {options}"));
+        self.dir.vsctl(&format!("add-port br0 {name} -- set interface {name} type=dummy-pmd {options}"));
     }
 
     /// Workers by their headings in `pmd-rxq-show`, each with whether it is isolated and the queues of the
     /// tests' ports.
     fn workers(&self) -> Vec<String> {
-        let text = self.run("ovs-appctl", &["dpif-netdev/pmd-rxq-show"]);
+        let text = self.dir.appctl(&["dpif-netdev/pmd-rxq-show"]).ok();
         let mut workers: Vec<String> = Vec::new();
         for line in text.lines() {
             let words: Vec<&str> = line.split_whitespace().collect();
@@ -96,7 +55,7 @@ impl Side {
 
     /// The headings of `pmd-stats-show`.
     fn headings(&self) -> Vec<String> {
-        let text = self.run("ovs-appctl", &["dpif-netdev/pmd-stats-show"]);
+        let text = self.dir.appctl(&["dpif-netdev/pmd-stats-show"]).ok();
         text.lines().filter(|line| line.starts_with("pmd thread")).map(str::to_string).collect()
     }
 }
@@ -136,7 +95,7 @@ fn workers_and_queues_are_where_the_stock_switch_has_them() {
             [(0, 0), (1, 2), (3, 4)].map(|(node, core)| format!("pmd thread numa_id {node} core_id {core}:"))
         );
     });
-    both(&|side| drop(side.vsctl("set open_vswitch . other_config:pmd-cpu-mask=0x1a")));
+    both(&|side| drop(side.dir.vsctl("set open_vswitch . other_config:pmd-cpu-mask=0x1a")));
     agree(
         "cores of the mask",
         &[
@@ -145,7 +104,7 @@ fn workers_and_queues_are_where_the_stock_switch_has_them() {
             "pmd thread numa_id 3 core_id 4: isolated false p3/0",
         ],
     );
-    both(&|side| drop(side.vsctl("set interface p1 options:numa_id=3")));
+    both(&|side| drop(side.dir.vsctl("set interface p1 options:numa_id=3")));
     agree(
         "a device that moves",
         &[
@@ -154,7 +113,7 @@ fn workers_and_queues_are_where_the_stock_switch_has_them() {
             "pmd thread numa_id 3 core_id 4: isolated false p1/0 p1/1 p3/0",
         ],
     );
-    both(&|side| drop(side.vsctl("set interface p3 other_config:pmd-rxq-affinity=0:3")));
+    both(&|side| drop(side.dir.vsctl("set interface p3 other_config:pmd-rxq-affinity=0:3")));
     agree(
         "a queue bound to a core of another node",
         &[
@@ -164,15 +123,15 @@ fn workers_and_queues_are_where_the_stock_switch_has_them() {
         ],
     );
     both(&|side| {
-        side.vsctl("remove interface p3 other_config pmd-rxq-affinity");
-        side.vsctl("set open_vswitch . other_config:pmd-cpu-mask=0x4");
+        side.dir.vsctl("remove interface p3 other_config pmd-rxq-affinity");
+        side.dir.vsctl("set open_vswitch . other_config:pmd-cpu-mask=0x4");
     });
     agree(
         "nodes without a worker",
         &["pmd thread numa_id 1 core_id 2: isolated false p0/0 p0/1 p0/2 p0/3 p1/0 p1/1 p3/0"],
     );
-    both(&|side| drop(side.vsctl("remove open_vswitch . other_config pmd-cpu-mask")));
-    both(&|side| drop(side.vsctl("set interface p1 options:numa_id=1")));
+    both(&|side| drop(side.dir.vsctl("remove open_vswitch . other_config pmd-cpu-mask")));
+    both(&|side| drop(side.dir.vsctl("set interface p1 options:numa_id=1")));
     agree(
         "one on each node again",
         &[
@@ -183,18 +142,18 @@ fn workers_and_queues_are_where_the_stock_switch_has_them() {
     );
     // Packets that came through all that come out, and workers of several nodes forward.
     let ours = &sides[1];
-    ours.run("ovs-ofctl", &["add-flow", "br0", "actions=output:1,output:2,output:3"]);
+    ours.dir.ofctl(&["add-flow", "br0", "actions=output:1,output:2,output:3"]).ok();
     for port in ["p0", "p1", "p3"] {
-        ours.run("ovs-appctl", &["netdev-dummy/receive", port, UDP]);
+        ours.dir.appctl(&["netdev-dummy/receive", port, UDP]).ok();
     }
     for port in ["p0", "p1", "p3"] {
         let mut sent = 0;
         wait_for("packets of the other two", || {
-            sent += ours.run("ovs-appctl", &["netdev-dummy/sent", port]).lines().count();
+            sent += ours.dir.appctl(&["netdev-dummy/sent", port]).ok().lines().count();
             sent == 2
         });
     }
-    let stats = ours.run("ovs-appctl", &["dpif-netdev/pmd-stats-show"]);
+    let stats = ours.dir.appctl(&["dpif-netdev/pmd-stats-show"]).ok();
     assert_eq!(stats.matches("packets received: 1\n").count(), 3, "{stats}");
 }
 
@@ -213,12 +172,12 @@ fn idle_queues_are_spread_over_the_workers_by_every_way_as_with_the_stock_switch
             side.add_port(&format!("p{n}"), &format!("options:n_rxq=2 options:numa_id={}", n % 2));
         }
         for way in ["group", "cycles", "roundrobin", "group"] {
-            side.vsctl(&format!("set open_vswitch . other_config:pmd-rxq-assign={way}"));
-            side.vsctl("set open_vswitch . other_config:pmd-cpu-mask=f");
+            side.dir.vsctl(&format!("set open_vswitch . other_config:pmd-rxq-assign={way}"));
+            side.dir.vsctl("set open_vswitch . other_config:pmd-cpu-mask=f");
             expect(&format!("{way}, two cores on each node"), &[2, 2, 2, 2]);
-            side.run("ovs-appctl", &["dpif-netdev/pmd-rxq-rebalance"]);
+            side.dir.appctl(&["dpif-netdev/pmd-rxq-rebalance"]).ok();
             expect(&format!("{way}, placed anew"), &[2, 2, 2, 2]);
-            side.vsctl("set open_vswitch . other_config:pmd-cpu-mask=3");
+            side.dir.vsctl("set open_vswitch . other_config:pmd-cpu-mask=3");
             expect(&format!("{way}, both cores on one node"), &[4, 4]);
         }
     }
@@ -235,7 +194,7 @@ fn workers_by_number_are_spread_over_the_nodes_and_a_list_of_nonsense_is_refused
         assert!(switch.log().contains(line), "{}", switch.log());
     }
     let dir = run_dir();
-    let status = daemon(dir.path(), &["--bridge", "br0", "--dummy-numa", "0;1"]).status().unwrap();
+    let status = daemon(&dir, &["--bridge", "br0", "--dummy-numa", "0;1"]).status().unwrap();
     let log = std::fs::read_to_string(dir.path().join("log")).unwrap();
     assert!(!status.success() && log.contains("--dummy-numa=0;1: expected the NUMA node"), "{log}");
 }

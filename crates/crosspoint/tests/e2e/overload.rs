@@ -1,111 +1,65 @@
 //! More traffic than one worker can take, and traffic that only one worker may take: what docs/workers.md
 //! says of it, read from the counters.
 
-use crate::common::{Namespace, Said, binary, run_dir, wait_for};
-use std::process::{Child, Command, Stdio};
+use crate::common::{Namespace, Process, RunDir, binary, daemon_in, namespace, run_dir, wait_for};
 
 /// A switch with its own database in a network namespace: bridge br0 with an interface `p0` of the kernel's,
 /// whose other end is `far`, and with a port `sink` that takes everything.
 struct Rig {
-    dir: tempfile::TempDir,
+    dir: RunDir,
     namespace: Namespace,
-    switch: Child,
-}
-
-impl Drop for Rig {
-    fn drop(&mut self) {
-        let _ = self.switch.kill();
-        let _ = self.switch.wait();
-        if std::thread::panicking() {
-            eprintln!("the switch's log:\n{}", std::fs::read_to_string(self.dir.path().join("log")).unwrap());
-        }
-    }
+    _switch: Process,
 }
 
 impl Rig {
     /// `p0` is what the words of `ovs-vsctl set interface` say.
     fn start(workers: u32, p0: &str) -> Rig {
-        let dir = run_dir();
-        let namespace = Namespace::new();
+        let (dir, namespace) = (run_dir(), namespace());
         // The kernel's own packets are not to be counted.
-        let quiet = ["-t", &namespace.pid(), "-n", "sysctl", "-qw", "net.ipv6.conf.default.disable_ipv6=1"];
-        assert!(Command::new("nsenter").args(quiet).status().unwrap().success());
-        let log = std::fs::File::create(dir.path().join("log")).unwrap();
-        let switch = Command::new("nsenter")
-            .args(["-t", &namespace.pid(), "-n"])
-            .arg(binary())
-            .args(["switch", "--pool-size", "16384", "--workers", &workers.to_string()])
-            .envs([("OVS_RUNDIR", dir.path()), ("OVS_DBDIR", dir.path())])
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(log)
-            .spawn()
-            .unwrap();
-        let rig = Rig { dir, namespace, switch };
-        rig.inside("ip", "link add p0 numrxqueues 2 numtxqueues 2 type veth peer name far");
+        namespace.run("sysctl -qw net.ipv6.conf.default.disable_ipv6=1");
+        let args = ["--pool-size", "16384", "--workers", &workers.to_string()];
+        let switch = Process::start(&mut daemon_in(&namespace, &dir, &args));
+        let rig = Rig { dir, namespace, _switch: switch };
+        rig.namespace.ip("link add p0 numrxqueues 2 numtxqueues 2 type veth peer name far");
         for device in ["p0", "far"] {
-            rig.inside("ip", &format!("link set {device} up"));
+            rig.namespace.ip(&format!("link set {device} up"));
         }
-        wait_for("the database", || testkit::listens(rig.dir.path().join("db.sock")));
-        rig.vsctl("add-br br0 -- set bridge br0 datapath_type=netdev fail_mode=secure");
-        rig.vsctl(&format!("add-port br0 p0 -- set interface p0 ofport_request=1 {p0}"));
-        rig.vsctl("add-port br0 sink -- set interface sink ofport_request=2 type=null");
-        assert_eq!(rig.vsctl("get interface p0 error"), "[]");
+        wait_for("the database", || testkit::listens(rig.dir.file("db.sock")));
+        rig.dir.vsctl("add-br br0 -- set bridge br0 datapath_type=netdev fail_mode=secure");
+        rig.dir.vsctl(&format!("add-port br0 p0 -- set interface p0 ofport_request=1 {p0}"));
+        rig.dir.vsctl("add-port br0 sink -- set interface sink ofport_request=2 type=null");
+        assert_eq!(rig.dir.vsctl("get interface p0 error"), "[]");
         rig
     }
 
     #[track_caller]
-    fn run(&self, program: &str, args: &[&str]) -> String {
-        let output = Command::new(program).args(args).env("OVS_RUNDIR", self.dir.path()).output().unwrap();
-        let said = Said {
-            out: String::from_utf8(output.stdout).unwrap(),
-            err: String::from_utf8(output.stderr).unwrap(),
-            code: output.status.code(),
-        };
-        said.ok()
-    }
-
-    /// Runs a program in the switch's network namespace.
-    #[track_caller]
-    fn inside(&self, program: &str, words: &str) -> String {
-        let pid = self.namespace.pid();
-        let words: Vec<&str> = words.split(' ').collect();
-        self.run("nsenter", &[&["-t", &pid, "-n", program], &words[..]].concat())
-    }
-
-    #[track_caller]
-    fn vsctl(&self, words: &str) -> String {
-        let db = format!("--db=unix:{}", self.dir.path().join("db.sock").display());
-        let words: Vec<&str> = words.split(' ').collect();
-        self.run("ovs-vsctl", &[&["--timeout=60", &db], &words[..]].concat()).trim().to_owned()
-    }
-
-    #[track_caller]
     fn add_flow(&self, flow: &str) {
-        self.run("ovs-ofctl", &["add-flow", "br0", flow]);
+        self.dir.ofctl(&["add-flow", "br0", flow]).ok();
     }
 
     fn appctl(&self, command: &str) -> String {
-        self.run("ovs-appctl", &[command])
+        self.dir.appctl(&[command]).ok()
     }
 
     /// Sends UDP of so many flows into `p0` for a second, as fast as it goes; how many frames it were.
     fn send(&self, flows: u32) -> u64 {
-        let program = binary();
-        let words = format!("bench generate --ifname far --rate 5m --flows {flows} --seconds 1");
-        let said = self.inside(program.to_str().unwrap(), &words);
+        let words = format!(
+            "{} bench generate --ifname far --rate 5m --flows {flows} --seconds 1",
+            binary().display()
+        );
+        let said = self.namespace.run(&words);
         said.trim().parse().unwrap_or_else(|_| panic!("the generator said {said}"))
     }
 
     /// Packets received and dropped at a port, as `dump-ports` has them.
     fn received(&self, port: &str) -> (u64, u64) {
-        let text = self.run("ovs-ofctl", &["dump-ports", "br0", port]);
+        let text = self.dir.ofctl(&["dump-ports", "br0", port]).ok();
         let rx = &text[text.find("rx pkts=").unwrap()..];
         (number(rx, "pkts="), number(rx, "drop="))
     }
 
     fn statistic(&self, name: &str) -> u64 {
-        self.vsctl(&format!("get interface p0 statistics:{name}")).parse().unwrap()
+        self.dir.vsctl(&format!("get interface p0 statistics:{name}")).parse().unwrap()
     }
 
     /// What `pmd-stats-show` has of each worker.
@@ -146,14 +100,14 @@ fn what_an_overloaded_worker_does_not_take_is_lost_in_the_device_and_counted_at_
             // It had work all the while that the sender was at it, and that was most of the time.
             rig.received("p0").1 > 1_000 && busy > idle
         });
-        let left = || number(&rig.run("ovs-ofctl", &["dump-ports", "br0", "sink"]), "tx pkts=");
+        let left = || number(&rig.dir.ofctl(&["dump-ports", "br0", "sink"]).ok(), "tx pkts=");
         // What waits in the ring is still taken, and what it sends is counted after that.
         wait_for("the worker to come to the end", || {
             let (received, dropped) = rig.received("p0");
             received + dropped == sent && left() == COPIES as u64 * received
         });
         let (received, dropped) = rig.received("p0");
-        assert_eq!(sent, received + dropped, "{}", rig.inside("ip", "-s link"));
+        assert_eq!(sent, received + dropped, "{}", rig.namespace.ip("-s link"));
         wait_for("statistics", || rig.statistic("rx_dropped") == dropped);
         // A packet socket says that its ring was full; AF_XDP says only that there was no buffer.
         assert_eq!(rig.statistic("rx_missed_errors"), if p0.contains("af_packet") { dropped } else { 0 });

@@ -1,7 +1,7 @@
 //! Debian's own `ovs-ctl`, unmodified, drives our links: start, status, version, restart with the flows saved
 //! and restored, stop.
 
-use crate::common::{binary, run_dir, wait_for};
+use crate::common::{RunDir, links, run_dir, wait_for};
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -10,19 +10,17 @@ const SCRIPTS: &str = "/usr/share/openvswitch/scripts";
 
 /// A system of its own in a directory.
 struct System {
-    dir: tempfile::TempDir,
+    dir: RunDir,
 }
 
 impl System {
     fn new() -> System {
         let dir = run_dir();
-        for part in ["bin", "run", "db", "log", "data", "etc/openvswitch"] {
+        for part in ["run", "db", "log", "data", "etc/openvswitch"] {
             fs::create_dir_all(dir.path().join(part)).unwrap();
         }
         let system = System { dir };
-        for name in crate::common::PROGRAMS {
-            std::os::unix::fs::symlink(binary(), system.path("bin").join(name)).unwrap();
-        }
+        links(system.dir.path());
         // The kernel's module is loaded with modprobe, which is not ours to try on this machine.
         script(&system.path("bin/modprobe"), "exit 0");
         for name in ["scripts", "vswitch.ovsschema"] {

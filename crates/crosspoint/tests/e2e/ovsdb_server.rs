@@ -1,42 +1,36 @@
 //! `ovsdb-server` as a program: its options side by side with the stock one's, and TLS between servers and
 //! clients of both kinds.
 
-use crate::common::{Said, binary, run_dir, wait_for};
+use crate::common::{Process, RunDir, SCHEMA, Said, links, run, run_dir, wait_for};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
-
-const VSWITCH: &str = "/usr/share/openvswitch/vswitch.ovsschema";
 
 /// A directory with databases, the binary under the stock programs' names in `bin`, and what was started
 /// there.
 struct Rig {
-    dir: tempfile::TempDir,
-    children: Vec<Child>,
+    dir: RunDir,
+    children: Vec<Process>,
 }
 
 impl Rig {
     fn new() -> Rig {
         let rig = Rig { dir: run_dir(), children: Vec::new() };
-        fs::create_dir(rig.path("bin")).unwrap();
-        for name in crate::common::PROGRAMS {
-            symlink(binary(), rig.path("bin").join(name)).unwrap();
-        }
+        links(rig.dir.path());
         let schema = r#"{"name":"numbers","version":"1.0.0","tables":{"T":{"columns":{"n":{"type":"integer"}},"isRoot":true}}}"#;
         fs::write(rig.path("numbers.ovsschema"), schema).unwrap();
         for file in ["numbers.db", "backup.db", "active.db"] {
             rig.run("ovsdb-tool", &["create", file, "numbers.ovsschema"]).ok();
         }
-        rig.run("ovsdb-tool", &["create", "conf.db", VSWITCH]).ok();
+        rig.run("ovsdb-tool", &["create", "conf.db", SCHEMA]).ok();
         rig
     }
 
     fn path(&self, name: &str) -> std::path::PathBuf {
-        self.dir.path().join(name)
+        self.dir.file(name)
     }
 
     /// A program of the stock ones, or, with `bin/` before its name, ours. `DIR` in an argument is the
@@ -47,25 +41,13 @@ impl Rig {
             Some(name) => self.path("bin").join(name),
             None => program.into(),
         };
-        let mut command = Command::new(program);
-        command
-            .args(args.iter().map(|arg| arg.replace("DIR", dir)))
-            .env("OVS_RUNDIR", dir)
-            .env("OVS_LOGDIR", dir)
-            .env("OVS_DBDIR", dir)
-            .env("OVS_SYSLOG_METHOD", "null")
-            .current_dir(dir)
-            .stdin(Stdio::null());
+        let mut command = self.dir.command(program);
+        command.env("OVS_SYSLOG_METHOD", "null").args(args.iter().map(|arg| arg.replace("DIR", dir)));
         command
     }
 
     fn run(&self, program: &str, args: &[&str]) -> Said {
-        let output = self.command(program, args).output().unwrap();
-        Said {
-            out: String::from_utf8(output.stdout).unwrap(),
-            err: String::from_utf8(output.stderr).unwrap(),
-            code: output.status.code(),
-        }
+        run(&mut self.command(program, args))
     }
 
     /// A server in the foreground, once its control socket answers.
@@ -73,23 +55,14 @@ impl Rig {
         let control = format!("--unixctl=DIR/{name}.ctl");
         let log = format!("--log-file=DIR/{name}.log");
         let args = [&[control.as_str(), "-vconsole:off", &log], args].concat();
-        let child = self.command(program, &args).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-        self.children.push(child.unwrap());
-        wait_for("the server", || self.appctl(name, &["version"]).code == Some(0));
+        let child = Process::silent(&mut self.command(program, &args));
+        self.children.push(child);
+        wait_for("the server", || self.appctl(name, &["version"]).succeeded());
     }
 
     fn appctl(&self, name: &str, args: &[&str]) -> Said {
         let target = format!("DIR/{name}.ctl");
         self.run("ovs-appctl", &[&["-T", "20", "-t", &target], args].concat())
-    }
-}
-
-impl Drop for Rig {
-    fn drop(&mut self) {
-        for child in &mut self.children {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
     }
 }
 
@@ -171,26 +144,22 @@ fn options_do_what_the_stock_servers_do_and_failures_are_told_in_its_words() {
 fn clients_over_the_network_leave_descriptors_to_the_operator_and_idle_ones_give_way() {
     let mut rig = Rig::new();
     // Without the capability it cannot give itself more.
-    let child = rig
-        .command(
-            "setpriv",
-            &[
-                "--bounding-set=-sys_resource",
-                "--inh-caps=-sys_resource",
-                "prlimit",
-                "--nofile=64:64",
-                "DIR/bin/ovsdb-server",
-                "--unixctl=DIR/few.ctl",
-                "--log-file=DIR/few.log",
-                "--remote=ptcp:0:127.0.0.1",
-                "--remote=punix:DIR/db.sock",
-                "DIR/numbers.db",
-            ],
-        )
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn();
-    rig.children.push(child.unwrap());
+    let child = Process::silent(&mut rig.command(
+        "setpriv",
+        &[
+            "--bounding-set=-sys_resource",
+            "--inh-caps=-sys_resource",
+            "prlimit",
+            "--nofile=64:64",
+            "DIR/bin/ovsdb-server",
+            "--unixctl=DIR/few.ctl",
+            "--log-file=DIR/few.log",
+            "--remote=ptcp:0:127.0.0.1",
+            "--remote=punix:DIR/db.sock",
+            "DIR/numbers.db",
+        ],
+    ));
+    rig.children.push(child);
     wait_for("the server", || rig.appctl("few", &["version"]).code == Some(0));
     let log = fs::read_to_string(rig.path("few.log")).unwrap();
     let port = log.split("listening on port ").nth(1).and_then(|rest| rest.split_whitespace().next());
@@ -338,7 +307,7 @@ fn clients_and_servers_of_both_kinds_speak_tls_with_each_other_and_refuse_strang
     for (server, name) in [("ovsdb-server", "stock"), ("bin/ovsdb-server", "ours")] {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let database = format!("DIR/{name}.db");
-        rig.run("ovsdb-tool", &["create", &database, VSWITCH]).ok();
+        rig.run("ovsdb-tool", &["create", &database, SCHEMA]).ok();
         let remote = format!("--remote=pssl:{port}:127.0.0.1");
         let mut args = vec![remote.as_str(), "--private-key=DIR/keys/server-privkey.pem"];
         args.extend(["--certificate=DIR/keys/server-cert.pem", "--ca-cert", CLIENTS_CA]);

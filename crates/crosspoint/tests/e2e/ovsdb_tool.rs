@@ -1,9 +1,10 @@
 //! `crosspoint ovsdb-tool` beside the stock `ovsdb-tool`: each on files that it made itself and on the
 //! other's, with the same output wherever chance and the clock have no part in it.
 
+use crate::common::{Process, RunDir, binary, run_dir, wait_for};
 use serde_json::Value;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::path::PathBuf;
+use std::process::Output;
 
 const ZOO: &str = r#"{"name":"Zoo","version":"1.0.0","cksum":"1 2","tables":{
   "Animal":{"columns":{
@@ -63,12 +64,12 @@ enum Tool {
 use Tool::{Ours, Stock};
 
 struct Rig {
-    dir: tempfile::TempDir,
+    dir: RunDir,
 }
 
 impl Rig {
     fn new() -> Rig {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = run_dir();
         std::fs::write(dir.path().join("zoo.ovsschema"), ZOO).unwrap();
         std::fs::write(dir.path().join("zoo2.ovsschema"), ZOO_2).unwrap();
         Rig { dir }
@@ -80,19 +81,14 @@ impl Rig {
 
     fn run(&self, tool: Tool, args: &[&str]) -> Output {
         let mut command = match tool {
-            Stock => Command::new("ovsdb-tool"),
+            Stock => self.dir.command("ovsdb-tool"),
             Ours => {
-                let mut command = Command::new(testkit::crosspoint(
-                    Path::new(env!("CARGO_BIN_EXE_crosspoint")).to_str().unwrap(),
-                ));
+                let mut command = self.dir.command(binary());
                 command.arg("ovsdb-tool");
                 command
             }
         };
-        command
-            .current_dir(self.dir.path())
-            .env("OVS_DBDIR", self.dir.path())
-            .env("OVS_SYSCONFDIR", self.dir.path());
+        command.env("OVS_SYSCONFDIR", self.dir.path());
         command
             .args(args)
             .output()
@@ -407,19 +403,10 @@ fn damaged_logs_are_shown_up_to_the_damage() {
 fn a_database_that_is_served_is_not_written_by_either() {
     let rig = Rig::new();
     rig.ok(Ours, &["create", "a.db", "zoo.ovsschema"]);
-    let mut server = Command::new("ovsdb-server");
-    server
-        .current_dir(rig.dir.path())
-        .env("OVS_RUNDIR", rig.dir.path())
-        .args(["a.db", "--remote=punix:a.sock", "--unixctl=a.ctl", "-vconsole:off"])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
-    let _server = Killed(server.spawn().expect("ovsdb-server runs"));
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
-    while !testkit::listens(rig.path("a.sock")) {
-        assert!(std::time::Instant::now() < deadline, "the server does not start");
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
+    let mut server = rig.dir.command("ovsdb-server");
+    server.args(["a.db", "--remote=punix:a.sock", "--unixctl=a.ctl", "-vconsole:off"]);
+    let _server = Process::silent(&mut server);
+    wait_for("the server", || testkit::listens(rig.path("a.sock")));
     for args in [
         &["transact", "a.db", "[\"Zoo\"]"][..],
         &["compact", "a.db"],
@@ -434,14 +421,4 @@ fn a_database_that_is_served_is_not_written_by_either() {
         rig.told(Ours, &["query", "a.db", EVERYTHING]),
         rig.told(Stock, &["query", "a.db", EVERYTHING])
     );
-}
-
-/// Killed when dropped, also by a test that fails.
-struct Killed(Child);
-
-impl Drop for Killed {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }

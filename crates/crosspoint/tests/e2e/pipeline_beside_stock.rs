@@ -15,7 +15,7 @@ fn packet(src: u8, dst: u8) -> Vec<u8> {
 
 #[test]
 fn conjunctions_choose_as_the_stock_switch_does_and_take_effect_with_the_next_packet() {
-    let mut both = Both::start("conjunctions");
+    let mut both = Both::start();
     let pairs = |both: &mut Both, what: &str| {
         for src in 0..5 {
             for dst in 0..5 {
@@ -59,7 +59,7 @@ fn conjunctions_choose_as_the_stock_switch_does_and_take_effect_with_the_next_pa
 
 #[test]
 fn packets_go_by_their_length_as_in_the_stock_switch() {
-    let mut both = Both::start("by-length");
+    let mut both = Both::start();
     let udp = packet(1, 2);
     let length = udp.len();
     let longer = |by: usize| {
@@ -123,7 +123,7 @@ fn packets_go_by_their_length_as_in_the_stock_switch() {
 
 #[test]
 fn a_resubmit_by_connection_looks_up_the_original_direction() {
-    let mut both = Both::start("resubmit-ct");
+    let mut both = Both::start();
     both.rules(
         "OpenFlow10",
         &[
@@ -164,7 +164,7 @@ fn nsh(ttl: u8, md_type: u8) -> Vec<u8> {
 
 #[test]
 fn network_service_headers_are_changed_as_in_the_stock_switch() {
-    let mut both = Both::start("nsh-fields");
+    let mut both = Both::start();
     let frames = [
         ("type 1", nsh(63, 1)),
         ("type 2", nsh(5, 2)),

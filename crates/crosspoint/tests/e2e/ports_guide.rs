@@ -1,8 +1,7 @@
 //! docs/ports.md, run as it is written: its examples that start a switch by flags, in a network namespace of
 //! their own.
 
-use crate::common::{Namespace, binary, run_dir, wait_for};
-use std::process::{Command, Stdio};
+use crate::common::{Process, daemon_in, namespace, run_dir, wait_for};
 
 /// The commands that are indented in a text, those over several lines as one.
 fn commands(text: &str) -> Vec<String> {
@@ -17,47 +16,28 @@ fn every_switch_of_the_guide_to_ports_starts() {
     let commands = commands(&std::fs::read_to_string(guide).unwrap());
     let switches: Vec<&str> = commands.iter().filter_map(|c| c.strip_prefix("crosspoint switch ")).collect();
     assert!(switches.len() >= 6, "{commands:?}");
-    let namespace = Namespace::new();
-    let inside = |program: &str| {
-        let mut command = Command::new("nsenter");
-        command.args(["--net", "--target", &namespace.pid(), program]);
-        command
-    };
+    let namespace = namespace();
     for n in 1..=2 {
-        let veth = format!("link add eth{n} type veth peer name host{n}");
-        assert!(inside("ip").args(veth.split(' ')).status().unwrap().success());
-        let up = format!("link set eth{n} up");
-        assert!(inside("ip").args(up.split(' ')).status().unwrap().success());
+        namespace.ip(&format!("link add eth{n} type veth peer name host{n}"));
+        namespace.ip(&format!("link set eth{n} up"));
     }
     for switch in switches {
         let dir = run_dir();
         // A capture without packets: its header alone, in little-endian order, of Ethernet.
         let mut header = 0xa1b2_c3d4_u32.to_le_bytes().to_vec();
         header.extend([2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 1, 0, 0, 0]);
-        std::fs::write(dir.path().join("in.pcap"), header).unwrap();
-        let log = std::fs::File::create(dir.path().join("log")).unwrap();
-        let mut child = inside(binary().to_str().unwrap())
-            .arg("switch")
-            .args(switch.split(' '))
-            .args(["--pool-size", "8192"])
-            .env("OVS_RUNDIR", dir.path())
-            .current_dir(dir.path())
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(log)
-            .spawn()
-            .unwrap();
-        let log = || std::fs::read_to_string(dir.path().join("log")).unwrap();
+        std::fs::write(dir.file("in.pcap"), header).unwrap();
+        let args = [&switch.split(' ').collect::<Vec<_>>()[..], &["--pool-size", "8192"]].concat();
+        let mut child = Process::start(&mut daemon_in(&namespace, &dir, &args));
         wait_for("the switch to run", || {
-            assert!(child.try_wait().unwrap().is_none(), "{switch}: {}", log());
-            log().contains("(Open vSwitch)")
+            assert!(child.try_wait().unwrap().is_none(), "{switch}: {}", dir.read("log"));
+            dir.read("log").contains("(Open vSwitch)")
         });
         // What comes behind it is about the same ports.
         let at = commands.iter().position(|c| c.ends_with(switch)).unwrap();
         for next in commands[at + 1..].iter().map_while(|c| c.strip_prefix("ip ")) {
-            assert!(inside("ip").args(next.split(' ')).status().unwrap().success(), "{next}");
+            namespace.ip(next);
         }
-        assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
-        assert!(child.wait().unwrap().success(), "{switch}: {}", log());
+        assert!(child.end_by("TERM").success(), "{switch}: {}", dir.read("log"));
     }
 }

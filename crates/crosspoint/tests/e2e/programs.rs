@@ -1,36 +1,8 @@
 //! One binary, many names: through a symbolic link it takes the stock program's command line.
 
-use crate::common::{Said, Switch, binary, run_dir};
-use std::path::{Path, PathBuf};
+use crate::common::{PROGRAMS, Said, Switch, kill, links, run_dir, wait_for};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
-
-/// Every program that the binary can be called as.
-const NAMES: [&str; crate::common::PROGRAMS.len()] = crate::common::PROGRAMS;
-
-/// A directory with a link for each name.
-fn links(dir: &Path) -> PathBuf {
-    let bin = dir.join("bin");
-    std::fs::create_dir(&bin).unwrap();
-    for name in NAMES {
-        std::os::unix::fs::symlink(binary(), bin.join(name)).unwrap();
-    }
-    bin
-}
-
-fn run(program: impl AsRef<std::ffi::OsStr>, dir: &Path, args: &[&str]) -> Said {
-    let output = Command::new(program)
-        .args(args)
-        .env("OVS_RUNDIR", dir)
-        .env("OVS_LOGDIR", dir)
-        .stdin(Stdio::null())
-        .output()
-        .unwrap();
-    Said {
-        out: String::from_utf8(output.stdout).unwrap(),
-        err: String::from_utf8(output.stderr).unwrap(),
-        code: output.status.code(),
-    }
-}
 
 /// The options that a text of help names: long ones with whether they take an argument, and letters.
 fn options(help: &str) -> Vec<String> {
@@ -59,14 +31,14 @@ fn no_option_of_the_stock_programs_is_unknown() {
     let dir = run_dir();
     let bin = links(dir.path());
     // ovs-vsctl's options are its own tests' business: commands have options too there.
-    for name in NAMES.into_iter().filter(|n| *n != "ovs-vsctl") {
+    for name in PROGRAMS.into_iter().filter(|n| *n != "ovs-vsctl") {
         let ours = bin.join(name);
-        let mut wanted = options(&run(name, dir.path(), &["--help"]).ok());
+        let mut wanted = options(&dir.run(name, &["--help"]).ok());
         assert!(wanted.len() >= 5, "{name}: {wanted:?}");
         // What `--option` lists is more than what the help names; the daemon has it not.
-        let listed = run(name, dir.path(), &["--option"]);
+        let listed = dir.run(name, &["--option"]);
         if listed.code == Some(0) {
-            let ours_listed = run(&ours, dir.path(), &["--option"]).ok();
+            let ours_listed = dir.run(&ours, &["--option"]).ok();
             let lines: Vec<&str> = ours_listed.lines().collect();
             for line in listed.out.lines() {
                 assert!(lines.contains(&line), "{name}: --option does not list {line}");
@@ -86,7 +58,7 @@ fn no_option_of_the_stock_programs_is_unknown() {
         }
         for option in wanted {
             // The version ends it before anything is done; that an argument is missing is no matter.
-            let said = run(&ours, dir.path(), &["--version", &option]);
+            let said = dir.run(&ours, &["--version", &option]);
             assert!(
                 said.code == Some(0) || said.err.contains("requires an argument"),
                 "{name}: {option}: {said:?}"
@@ -99,16 +71,16 @@ fn no_option_of_the_stock_programs_is_unknown() {
 fn versions_are_where_scripts_look_for_them() {
     let dir = run_dir();
     let bin = links(dir.path());
-    for name in NAMES {
-        let theirs = run(name, dir.path(), &["--version"]).ok();
+    for name in PROGRAMS {
+        let theirs = dir.run(name, &["--version"]).ok();
         for option in ["--version", "-V"] {
-            let ours = run(bin.join(name), dir.path(), &[option]).ok();
+            let ours = dir.run(bin.join(name), &[option]).ok();
             // ovs-ctl takes the last word of the line that says Open vSwitch; others the fourth of the first
             // line.
             assert_eq!(ours.lines().next(), theirs.lines().next());
             assert!(ours.lines().last().unwrap().starts_with("Crosspoint 0."), "{ours}");
         }
-        let help = run(bin.join(name), dir.path(), &["--help"]).ok();
+        let help = dir.run(bin.join(name), &["--help"]).ok();
         assert!(help.starts_with(&format!("{name}: ")) && help.contains("--version"), "{help}");
     }
 }
@@ -160,8 +132,8 @@ fn wrong_command_lines_are_refused_in_the_stock_programs_words() {
         ("ovsdb-tool", &["--nonesuch"]),
         ("ovsdb-tool", &["-Z"]),
     ] {
-        let theirs = run(name, dir.path(), args);
-        let ours = run(bin.join(name), dir.path(), args);
+        let theirs = dir.run(name, args);
+        let ours = dir.run(bin.join(name), args);
         assert_eq!(ours.code, theirs.code, "{name} {args:?}: {ours:?} {theirs:?}");
         // The stock one names a file that it makes first.
         let text = |s: &Said| s.err.replace("/nonexistent/x.tmp:", "/nonexistent/x:");
@@ -237,12 +209,10 @@ fn ofctl_in_the_background_goes_on_printing_and_takes_its_pid_file_with_it() {
         switch
             .ofctl(&["packet-out", "br0", "in_port=1 packet=ffffffffffff0200000000010800 actions=controller"])
             .ok();
-        crate::common::wait_for("the packet to be told", || {
-            std::fs::read_to_string(&heard).unwrap().contains("PACKET_IN")
-        });
-        assert!(Command::new("kill").arg(&pid).status().unwrap().success());
+        wait_for("the packet to be told", || std::fs::read_to_string(&heard).unwrap().contains("PACKET_IN"));
+        kill("TERM", pid.parse().unwrap());
         // Its parent is gone, and whoever has it now may not have heard of its end.
-        crate::common::wait_for("its end", || std::fs::read_link(format!("/proc/{pid}/exe")).is_err());
+        wait_for("its end", || std::fs::read_link(format!("/proc/{pid}/exe")).is_err());
         assert!(!pid_file.exists(), "{}: the pid file is still there", program.display());
     }
 }

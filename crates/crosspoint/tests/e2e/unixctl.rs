@@ -1,46 +1,37 @@
 //! The control socket's commands, side by side with a stock `ovs-vswitchd --enable-dummy` that is configured
 //! the same; and time that a test stops and moves.
 
-use crate::common::{Switch, UDP, binary, run_dir, wait_for};
-use std::process::{Child, Command, Output, Stdio};
+use crate::common::{Process, RunDir, Switch, UDP, binary, run_dir, wait_for};
+use std::process::{Command, Stdio};
 
 /// A database server and a switch on it, one of the two ours or the stock one.
 struct Pair {
-    dir: tempfile::TempDir,
-    children: Vec<Child>,
+    dir: RunDir,
+    _children: [Process; 2],
+}
+
+impl std::ops::Deref for Pair {
+    type Target = RunDir;
+
+    fn deref(&self) -> &RunDir {
+        &self.dir
+    }
 }
 
 impl Pair {
     fn start(switch: &mut Command) -> Pair {
         let dir = run_dir();
-        let schema = "/usr/share/openvswitch/vswitch.ovsschema";
-        let mut pair = Pair { dir, children: Vec::new() };
-        assert!(pair.run("ovsdb-tool", &["create", &pair.path("conf.db"), schema]).status.success());
-        let remote = format!("--remote=punix:{}", pair.path("db.sock"));
-        let mut server = Command::new("ovsdb-server");
-        server.args([&pair.path("conf.db"), &remote, "-vconsole:off", "--no-chdir"]);
-        pair.spawn(&mut server);
-        wait_for("the database", || testkit::listens(pair.path("db.sock")));
-        assert!(pair.run("ovs-vsctl", &["--no-wait", "init"]).status.success());
-        switch.arg(format!("unix:{}", pair.path("db.sock"))).args([
-            "--enable-dummy=override",
-            "-vconsole:off",
-            "--pidfile",
-        ]);
-        pair.spawn(switch);
-        wait_for("the switch", || pair.run("ovs-appctl", &["version"]).status.success());
+        let server = dir.serve_database();
+        dir.vsctl("--no-wait init");
+        let log = format!("--log-file={}", dir.file("log").display());
+        let args = [&dir.database(), "--enable-dummy=override", "-vconsole:off", "--pidfile", &log];
+        let switch = Process::logged(dir.lead(switch).args(args), dir.file("log"));
+        wait_for("the switch", || dir.appctl(&["version"]).succeeded());
         let bridge = "add-br br0 -- set bridge br0 datapath_type=dummy fail_mode=secure \
             other_config:datapath-id=0000000000000001 other_config:hwaddr=aa:55:aa:55:00:00";
-        let mut words: Vec<String> = vec!["--timeout=30".into()];
-        words.extend(bridge.split_whitespace().map(String::from));
-        for n in 1..=3 {
-            let port = format!("-- add-port br0 p{n} -- set interface p{n} type=dummy ofport_request={n}");
-            words.extend(port.split_whitespace().map(String::from));
-        }
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        let added = pair.run("ovs-vsctl", &words);
-        assert!(added.status.success(), "{added:?}");
-        pair
+        let port = |n| format!(" -- add-port br0 p{n} -- set interface p{n} type=dummy ofport_request={n}");
+        dir.vsctl(&[bridge.into(), port(1), port(2), port(3)].concat());
+        Pair { dir, _children: [server, switch] }
     }
 
     fn ours() -> Pair {
@@ -56,42 +47,12 @@ impl Pair {
         Pair::start(&mut command)
     }
 
-    fn path(&self, name: &str) -> String {
-        self.dir.path().join(name).to_str().unwrap().to_string()
-    }
-
-    fn spawn(&mut self, command: &mut Command) {
-        let log = std::fs::File::options().append(true).create(true).open(self.path("log")).unwrap();
-        command.env("OVS_RUNDIR", self.dir.path()).env("OVS_LOGDIR", self.dir.path());
-        command.arg(format!("--log-file={}", self.path("log")));
-        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn().unwrap();
-        self.children.push(child);
-    }
-
-    fn run(&self, program: &str, args: &[&str]) -> Output {
-        let mut command = Command::new(program);
-        command.args(args).env("OVS_RUNDIR", self.dir.path()).stdin(Stdio::null()).output().unwrap()
-    }
-
     /// Standard output and the exit code of `ovs-appctl`, errors included, with what the two must differ in
     /// made the same.
     fn appctl(&self, args: &[&str]) -> (String, Option<i32>) {
         let output = self.run("ovs-appctl", &[&["-T", "20"], args].concat());
-        let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
-        let text = text.replace("packet_type(ns=0,id=0),", "");
-        (text, output.status.code())
-    }
-}
-
-impl Drop for Pair {
-    fn drop(&mut self) {
-        for child in self.children.iter_mut().rev() {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-        if std::thread::panicking() {
-            eprintln!("{}", std::fs::read_to_string(self.path("log")).unwrap_or_default());
-        }
+        let text = (output.out + &output.err).replace("packet_type(ns=0,id=0),", "");
+        (text, output.code)
     }
 }
 
@@ -105,7 +66,7 @@ fn commands_say_what_the_stock_switch_says() {
     };
     for pair in [&ours, &stock] {
         for flow in ["in_port=1,actions=output:2", "priority=0,actions=NORMAL"] {
-            assert!(pair.run("ovs-ofctl", &["add-flow", "br0", flow]).status.success());
+            pair.ofctl(&["add-flow", "br0", flow]).ok();
         }
     }
     both(&["dpctl/show"]);
@@ -176,7 +137,7 @@ fn commands_say_what_the_stock_switch_says() {
     ] {
         for pair in [&ours, &stock] {
             let words: Vec<&str> = command.split(' ').collect();
-            assert!(pair.run("ovs-vsctl", &words).status.success());
+            pair.run("ovs-vsctl", &words).ok();
             wait_for("the switch's own rules", || own_rules(pair).len() == count);
         }
         assert_eq!(own_rules(&ours), own_rules(&stock), "{command}");
@@ -285,7 +246,7 @@ fn vlans_ports_and_refusals_are_told_in_the_stock_switchs_words() {
     let vsctl = |words: &str| {
         for pair in [&ours, &stock] {
             let set = pair.run("ovs-vsctl", &words.split(' ').collect::<Vec<_>>());
-            assert!(set.status.success(), "{set:?}");
+            set.ok();
         }
     };
     let both = |args: &[&str]| {
@@ -307,7 +268,7 @@ fn vlans_ports_and_refusals_are_told_in_the_stock_switchs_words() {
     };
     vsctl("set port p1 tag=10 -- set port p3 tag=10 vlan_mode=native-untagged");
     for pair in [&ours, &stock] {
-        assert!(pair.run("ovs-ofctl", &["add-flow", "br0", "actions=NORMAL"]).status.success());
+        pair.ofctl(&["add-flow", "br0", "actions=NORMAL"]).ok();
     }
     let place_addresses = || {
         for (port, mac) in [("p1", "07"), ("p2", "08"), ("p3", "09")] {
@@ -478,22 +439,21 @@ fn fragments_are_matched_as_the_stock_switch_matches_them() {
     let frames = [udp("0000"), udp("2000"), udp("00ff")];
     for pair in [&ours, &stock] {
         for flow in ["priority=2,udp,tp_dst=53,actions=2", "priority=1,udp,tp_dst=0,actions=3"] {
-            assert!(pair.run("ovs-ofctl", &["add-flow", "br0", flow]).status.success());
+            pair.ofctl(&["add-flow", "br0", flow]).ok();
         }
     }
     let mut seen = Vec::new();
     for mode in ["normal", "nx-match", "drop", "normal"] {
         let after = [&ours, &stock].map(|pair| {
-            let set = pair.run("ovs-ofctl", &["set-frags", "br0", mode]);
-            assert!(set.status.success(), "{set:?}");
-            let got = String::from_utf8(pair.run("ovs-ofctl", &["get-frags", "br0"]).stdout).unwrap();
+            let set = pair.ofctl(&["set-frags", "br0", mode]);
+            set.ok();
+            let got = pair.ofctl(&["get-frags", "br0"]).ok();
             assert_eq!(got.trim(), mode);
             for frame in &frames {
                 assert_eq!(pair.appctl(&["netdev-dummy/receive", "p1", frame]).1, Some(0));
             }
             let counts = || {
-                let text = pair.run("ovs-ofctl", &["dump-flows", "br0"]).stdout;
-                let text = String::from_utf8(text).unwrap();
+                let text = pair.ofctl(&["dump-flows", "br0"]).ok();
                 let count = |rule: &str| {
                     let line = text.lines().find(|l| l.contains(rule)).unwrap();
                     line.split("n_packets=")
@@ -537,8 +497,8 @@ fn what_workers_do_with_their_time_is_shown_in_the_stock_switchs_layout() {
         // Dummies of this type are polled by workers.
         let added = "add-port br0 p9 -- set interface p9 type=dummy-pmd ofport_request=9";
         let added: Vec<&str> = added.split(' ').collect();
-        assert!(pair.run("ovs-vsctl", &added).status.success());
-        assert!(pair.run("ovs-ofctl", &["add-flow", "br0", "in_port=9,actions=1"]).status.success());
+        pair.run("ovs-vsctl", &added).ok();
+        pair.ofctl(&["add-flow", "br0", "in_port=9,actions=1"]).ok();
     }
     let show = |pair: &Pair, args: &[&str]| {
         let (text, code) = pair.appctl(&[&["dpif-netdev/pmd-perf-show"], args].concat());
@@ -675,18 +635,16 @@ fn upcall_commands_limit_flows_and_say_what_cannot_be_switched() {
     assert_eq!(limit().as_deref(), Some("70000"));
     // The configuration has the last word, when it changes.
     let set = ["set", "open_vswitch", ".", "other_config:flow-limit=5000"];
-    assert!(ours.run("ovs-vsctl", &set).status.success());
+    assert!(ours.run("ovs-vsctl", &set).succeeded());
     assert_eq!(limit().as_deref(), Some("5000"));
     // It is kept: of a hundred flows there are 64 at most.
     both(&["upcall/set-flow-limit", "64"]);
-    assert!(ours.run("ovs-ofctl", &["add-flow", "br0", "udp,tp_src=1,actions=2"]).status.success());
+    assert!(ours.run("ovs-ofctl", &["add-flow", "br0", "udp,tp_src=1,actions=2"]).succeeded());
     let flows = || {
         let text = ours.appctl(&["dpctl/dump-flows"]).0;
         text.lines().filter(|l| l.contains("in_port(1)")).count()
     };
-    assert!(
-        ours.run("ovs-ofctl", &["add-flow", "br0", "priority=5,in_port=1,actions=NORMAL"]).status.success()
-    );
+    assert!(ours.run("ovs-ofctl", &["add-flow", "br0", "priority=5,in_port=1,actions=NORMAL"]).succeeded());
     for n in 0..100 {
         let packet = UDP
             .replace("dst=50:54:00:00:00:07", &format!("dst=50:54:00:00:01:{n:02x}"))
@@ -848,17 +806,17 @@ fn at_info_and_above_the_log_says_what_the_stock_switch_says() {
         let vsctl = |words: &str| {
             let words: Vec<&str> = ["--timeout=30"].into_iter().chain(words.split(' ')).collect();
             let done = pair.run("ovs-vsctl", &words);
-            assert!(done.status.success(), "{done:?}");
+            assert!(done.succeeded(), "{done:?}");
         };
         vsctl("del-port p2");
         // Configuration that is ignored shows in the database, not here.
         vsctl("set bridge br0 other_config:nonsense=1 -- set interface p1 options:nonsense=1");
         vsctl("add-br br1 -- set bridge br1 datapath_type=dummy fail_mode=secure -- del-br br0");
         let done = pair.run("ovs-appctl", &["exit", "--cleanup"]);
-        assert!(done.status.success(), "{done:?}");
-        let log = || std::fs::read_to_string(pair.path("log")).unwrap();
+        assert!(done.succeeded(), "{done:?}");
+        let log = || std::fs::read_to_string(pair.file("log")).unwrap();
         wait_for("the bridge to be gone", || log().contains("bridge br0: deleted interface br0"));
-        told(&log(), &pair.path(""))
+        told(&log(), &format!("{}/", pair.path().display()))
     };
     let (ours, stock) = (log_of(&Pair::ours()), log_of(&Pair::stock()));
     let more: Vec<_> = ours.difference(&stock).collect();

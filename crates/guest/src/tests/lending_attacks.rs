@@ -10,15 +10,8 @@ use packet::{LinkState, Port};
 use ports::vhost_user::VhostUserPort;
 use ports::vhost_user::message::request;
 use rustix::fs::ftruncate;
-use std::time::{Duration, Instant};
-
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !is_so() {
-        assert!(start.elapsed() < Duration::from_secs(10), "{what} did not happen");
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
+use std::time::Duration;
+use testkit::lab::wait_for;
 
 /// What happens between reception and delivery, and what is to become of the two ports.
 struct Attack {
@@ -159,7 +152,7 @@ fn what_a_guest_does_while_its_payload_is_lent_costs_its_own_packets_alone() {
             name: "the receiver disconnects",
             act: |_, to| {
                 drop(to.guest.take());
-                until("the receiver's end", || to.port.status().link == LinkState::Down);
+                wait_for("the receiver's end", || to.port.status().link == LinkState::Down);
             },
             from: None,
             to: None,
@@ -202,14 +195,16 @@ fn what_a_guest_does_while_its_payload_is_lent_costs_its_own_packets_alone() {
         }
         for (end, reason) in [(&pair.from, attack.from), (&pair.to, attack.to)] {
             match reason {
-                Some(reason) => until(&name, || end.port.status().error.is_some_and(|e| e.contains(reason))),
+                Some(reason) => {
+                    wait_for(&name, || end.port.status().error.is_some_and(|e| e.contains(reason)))
+                }
                 None => assert_eq!(end.port.status().error, None, "{name}"),
             }
         }
         // Both ports serve the next guest, whose packets are lent too.
         for (end, socket) in [(&mut pair.from, "from"), (&mut pair.to, "to")] {
             drop(end.guest.take());
-            until(&name, || end.port.status().link == LinkState::Down && !is_connected(&end.port));
+            wait_for(&name, || end.port.status().link == LinkState::Down && !is_connected(&end.port));
             let mut guest = Guest::connect(&pair.dir.path().join(socket), &config(layout)).unwrap();
             guest.synchronise().unwrap();
             end.pair = guest.take_pairs().remove(0);
@@ -271,7 +266,7 @@ fn what_one_of_two_receivers_does_meanwhile_costs_it_alone() {
         assert!(pair.to.received() == frames, "{layout:?}: {name}");
         assert_eq!(pair.from.on_offer(), 0, "{layout:?}: {name}");
         if let Some(reason) = reason {
-            until(name, || third.port.status().error.is_some_and(|error| error.contains(reason)));
+            wait_for(name, || third.port.status().error.is_some_and(|error| error.contains(reason)));
         }
         for end in [&pair.from, &pair.to] {
             assert_eq!(end.port.status().error, None, "{layout:?}: {name}");

@@ -8,8 +8,9 @@ use ports::vhost_user::VhostUserPort;
 use ports::vhost_user::features::device as d;
 use ports::vhost_user::message::{encode, request};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tempfile::TempDir;
+use testkit::lab::wait_for;
 
 const LAYOUTS: [RingLayout; 2] = [RingLayout::Split, RingLayout::Packed];
 
@@ -24,14 +25,6 @@ struct Rig {
     pool: &'static Pool,
     guest: Option<Guest>,
     pairs: Vec<QueuePair>,
-}
-
-fn wait_until(what: &str, mut f: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !f() {
-        assert!(start.elapsed() < Duration::from_secs(10), "{what} did not happen in 10 s");
-        std::thread::sleep(Duration::from_millis(1));
-    }
 }
 
 fn server(dir: &Path, options: &[(&str, &str)]) -> VhostUserPort {
@@ -312,7 +305,7 @@ fn a_ring_says_whether_it_has_room_for_a_burst() {
         rig.pairs.clear();
         rig.guest = None;
         let (port, tx) = (&rig.port, &mut rig.tx);
-        wait_until("the link goes down", || port.status().link == LinkState::Down);
+        wait_for("the link goes down", || port.status().link == LinkState::Down);
         assert!(tx[0].has_room(32));
     }
 }
@@ -382,7 +375,7 @@ fn a_disabled_queue_is_told_as_such_and_those_of_a_guest_that_is_gone_are_given_
     rig.pairs.clear();
     rig.guest = None;
     let mut given_up = 0;
-    wait_until("queues are given up", || {
+    wait_for("queues are given up", || {
         given_up += rig.port.give_up_rx_queues();
         given_up > 0
     });
@@ -531,7 +524,7 @@ fn a_client_port_connects_whenever_a_guest_listens() {
         assert_eq!(batch[0].data(), frame(n, 60));
         cache.free_all(&mut batch);
         drop((pair, guest));
-        wait_until("the link goes down", || port.status().link == LinkState::Down);
+        wait_for("the link goes down", || port.status().link == LinkState::Down);
     }
     assert_eq!(port.status().error, None);
 }
@@ -630,7 +623,7 @@ fn a_client_port_goes_to_another_socket_and_stays_the_port_that_it_is() {
     for n in 0..4 {
         let path = &paths[n as usize % 2];
         assert_eq!(port.set_options(&options(path)), Ok(true));
-        wait_until("the link goes down", || port.status().link == LinkState::Down);
+        wait_for("the link goes down", || port.status().link == LinkState::Down);
         assert_eq!(told(&port, "socket").as_deref(), path.to_str());
         let mut guest = Guest::listen(path, &GuestConfig::default(), Duration::from_secs(5)).unwrap();
         guest.synchronise().unwrap();
@@ -650,10 +643,10 @@ fn a_client_port_goes_to_another_socket_and_stays_the_port_that_it_is() {
         assert!(guest.is_connected() && port.status().link == LinkState::Up);
         // It hears that it is left when there is another.
         assert_eq!(port.set_options(&options(&paths[(n as usize + 1) % 2])), Ok(true));
-        wait_until("the guest is left", || !guest.is_connected());
+        wait_for("the guest is left", || !guest.is_connected());
     }
     assert_eq!(port.set_options(&std::collections::BTreeMap::new()), Ok(true));
-    wait_until("it is nowhere", || told(&port, "socket").is_none());
+    wait_for("it is nowhere", || told(&port, "socket").is_none());
     // One that listens is made anew elsewhere.
     let mut server = server(dir.path(), &[]);
     let elsewhere = [("vhost-sock-dir".to_string(), "/elsewhere".to_string())].into();

@@ -168,7 +168,7 @@ struct Pair {
 
 impl Pair {
     fn new() -> Pair {
-        let mut stock = Stock::start("normal");
+        let mut stock = Stock::start();
         let capture =
             |stock: &Stock, port: &str| format!("options:tx_pcap={}", stock.capture(port).display());
         let mut setup = "set Open_vSwitch . other_config:vlan-limit=1".to_string();

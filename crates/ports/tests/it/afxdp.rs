@@ -2,12 +2,13 @@
 //! forwarder.
 #![allow(unsafe_code)]
 
-use crate::rig::{Forwarder, Net, wait_for};
+use crate::rig::{Forwarder, Net};
 use base::PortNo;
 use packet::{Batch, Pool, PoolConfig, Port};
 use ports::PortSpec;
 use ports::af_xdp::AfXdpPort;
 use std::sync::atomic::Ordering;
+use testkit::lab::wait_for;
 
 /// Tests take the machine's two cores one after another: their figures and time-outs mean something then.
 static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
@@ -39,8 +40,8 @@ fn iperf(net: &Net, options: &str) -> f64 {
     let mut text = String::new();
     wait_for("the server to listen, and a run of iperf3", || {
         let output = net.try_on("a", &format!("iperf3 -c 10.9.0.2 -p 5201 -f m {options}"));
-        text = String::from_utf8_lossy(&output.stdout).into_owned();
-        output.status.success()
+        text = output.out.clone();
+        output.succeeded()
     });
     let line = text.lines().rev().find(|line| line.contains("receiver")).unwrap_or_else(|| panic!("{text}"));
     let words: Vec<&str> = line.split_whitespace().collect();
@@ -95,12 +96,12 @@ fn with_forwarder(
     assert_eq!(stats.free, stats.total, "every chunk came back");
     drop(ports);
     let attached =
-        |p| net.try_on("s", "true").status.success() && has_interface(net, p) && net.xdp_of(p).is_some();
+        |p| net.try_on("s", "true").succeeded() && has_interface(net, p) && net.xdp_of(p).is_some();
     wait_for("the programs go with the ports", || !attached("p0") && !attached("p1"));
 }
 
 fn has_interface(net: &Net, port: &str) -> bool {
-    net.try_on("s", &format!("ip link show dev {port}")).status.success()
+    net.try_on("s", &format!("ip link show dev {port}")).succeeded()
 }
 
 #[test]
@@ -162,7 +163,7 @@ fn a_frame_longer_than_the_mtu_is_dropped_and_counted() {
     net.on("a", "ip link set eth0 mtu 9000");
     with_forwarder(&net, &[], |ports, _| {
         net.on("a", "ping -c 1 -W 2 10.9.0.2");
-        assert!(!net.try_on("a", "ping -c 2 -i 0.2 -W 1 -M do -s 4000 10.9.0.2").status.success());
+        assert!(!net.try_on("a", "ping -c 2 -i 0.2 -W 1 -M do -s 4000 10.9.0.2").succeeded());
         assert_eq!(ports[1].stats().tx_mtu_drops, 2);
         ports[1].set_mtu(9000).unwrap();
         net.on("b", "ip link set eth0 mtu 9000");
@@ -292,7 +293,7 @@ fn a_killed_process_leaves_no_program_and_its_successor_starts_at_once() {
         // SAFETY: ends the child without running the test harness's exit handlers.
         unsafe { libc::_exit(1) };
     }
-    wait_for("the child forwards", || net.try_on("a", "ping -c 1 -W 1 10.9.0.2").status.success());
+    wait_for("the child forwards", || net.try_on("a", "ping -c 1 -W 1 10.9.0.2").succeeded());
     assert!(net.xdp_of("p0").is_some());
     // SAFETY: the calls touch no memory; the child is ours.
     unsafe { libc::kill(child, libc::SIGKILL) };

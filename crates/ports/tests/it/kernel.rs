@@ -2,11 +2,12 @@
 //! sockets on veth pairs.
 #![allow(unsafe_code)]
 
-use crate::rig::{Forwarder, Net, try_run, wait_for};
+use crate::rig::{Forwarder, Net};
 use base::PortNo;
 use packet::{LinkState, Pool, PoolConfig, Port};
 use ports::{PortSpec, netlink};
 use std::sync::atomic::Ordering;
+use testkit::lab::{try_run_line, wait_for};
 
 /// Tests take the machine's two cores one after another: their figures and time-outs mean something then.
 static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
@@ -208,7 +209,7 @@ fn a_device_with_an_owner_outlives_its_port_and_is_taken_up_again_by_the_same_ow
     assert_eq!(status.error, None);
     assert_eq!(port.own_device(), None);
     drop(port);
-    wait_for("it to go", || !net.try_on("a", "ip link show br0").status.success());
+    wait_for("it to go", || !net.try_on("a", "ip link show br0").succeeded());
 }
 
 #[test]
@@ -272,7 +273,7 @@ fn links_are_made_changed_watched_and_removed_over_netlink() {
     });
     let is_the_change = |e: &netlink::LinkEvent| matches!(e, netlink::LinkEvent::Changed(l) if l.mtu == 1300);
     assert!(seen.iter().any(is_the_change));
-    assert!(!try_run("ip link show dev v0").status.success());
+    assert!(!try_run_line("ip link show dev v0").succeeded());
 }
 
 fn packet_socket(name: &str, number: u32) -> PortSpec {
@@ -343,7 +344,7 @@ fn the_kernels_own_stack_gets_what_the_switch_receives_only_where_that_is_asked_
     net.on("a", "ping -c 1 -W 2 10.9.0.9");
     let port = ports::open(&packet_socket("p0", 1), pool).unwrap();
     assert_eq!(detail(&*port, "kernel-stack"), "blocked");
-    assert!(!net.try_on("a", "ping -c 1 -W 1 10.9.0.9").status.success(), "the kernel answered");
+    assert!(!net.try_on("a", "ping -c 1 -W 1 10.9.0.9").succeeded(), "the kernel answered");
     drop(port);
     net.on("a", "ping -c 1 -W 2 10.9.0.9");
     let port = ports::open(&packet_socket("p0", 1).with("kernel-stack", "true"), pool).unwrap();

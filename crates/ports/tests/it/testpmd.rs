@@ -7,40 +7,23 @@ use ports::PortSpec;
 use ports::vhost_user::VhostUserPort;
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+use testkit::lab::{Process, wait_for};
 
-/// A testpmd that forwards from its one port to the same; ended with the value.
-struct Testpmd(Child);
-
-impl Testpmd {
-    fn start(dir: &Path, device: &str, queues: usize) -> Testpmd {
-        let log = std::fs::File::create(dir.join("testpmd.log")).unwrap();
-        let queues = queues.to_string();
-        let child = Command::new("dpdk-testpmd")
-            .args(["-l", "0,1", "--no-pci", "--no-huge", "-m", "256", "--no-telemetry", "--no-shconf"])
-            .arg(format!(
-                "--file-prefix={}",
-                dir.file_name().unwrap().to_str().unwrap().trim_start_matches('.')
-            ))
-            .arg(format!("--vdev=net_virtio_user0,{device}"))
-            .args(["--", "--forward-mode=io", "--no-flush-rx", "--total-num-mbufs=4096"])
-            .args(["--rxq", &queues, "--txq", &queues])
-            .stdin(Stdio::piped())
-            .stdout(log.try_clone().unwrap())
-            .stderr(log)
-            .spawn()
-            .expect("dpdk-testpmd starts (package dpdk-dev)");
-        Testpmd(child)
-    }
-}
-
-impl Drop for Testpmd {
-    fn drop(&mut self) {
-        // Both fail only where it has ended by itself.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// Starts a testpmd that forwards from its one port to the same.
+fn testpmd(dir: &Path, device: &str, queues: usize) -> Process {
+    let log = std::fs::File::create(dir.join("testpmd.log")).unwrap();
+    let queues = queues.to_string();
+    let prefix = dir.file_name().unwrap().to_str().unwrap().trim_start_matches('.');
+    let mut command = Command::new("dpdk-testpmd");
+    command
+        .args(["-l", "0,1", "--no-pci", "--no-huge", "-m", "256", "--no-telemetry", "--no-shconf"])
+        .args([format!("--file-prefix={prefix}"), format!("--vdev=net_virtio_user0,{device}")])
+        .args(["--", "--forward-mode=io", "--no-flush-rx", "--total-num-mbufs=4096"])
+        .args(["--rxq", &queues, "--txq", &queues]);
+    // It ends when its standard input does.
+    Process::start(command.stdin(Stdio::piped()).stdout(log.try_clone().unwrap()).stderr(log))
 }
 
 struct Worker {
@@ -145,7 +128,7 @@ fn check(device: &str, queues: usize, is_client: bool) {
     let device = format!("path={},queues={queues}{server},{device}", socket.display());
     let mut probes = 0;
     for _ in 0..2 {
-        let guest = Testpmd::start(dir.path(), &device, queues);
+        let guest = testpmd(dir.path(), &device, queues);
         let start = Instant::now();
         let all_up = |port: &VhostUserPort| {
             let status = port.status();
@@ -168,10 +151,7 @@ fn check(device: &str, queues: usize, is_client: bool) {
         probes += worker.wait_for_the_driver();
         worker.exchange(dir.path(), 20_000);
         drop(guest);
-        while port.status().link == LinkState::Up {
-            assert!(start.elapsed() < Duration::from_secs(60), "the guest is gone, and its link is up");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        wait_for("the link to go with the guest", || port.status().link != LinkState::Up);
         assert_eq!(port.status().error, None);
         if is_client {
             // It was killed and could not remove its socket, at which the next one wants to listen.

@@ -110,3 +110,11 @@ fn the_guide_to_troubleshooting_explains_every_drop_reason() {
     let missing = reasons.iter().filter(|reason| !guide.contains(&format!("`{reason}`")));
     none(missing.map(|reason| format!("docs/troubleshooting.md does not explain {reason}")).collect());
 }
+
+#[test]
+fn the_guide_to_contributing_shows_the_example_that_is_run() {
+    let read = |path: &str| std::fs::read_to_string(testkit::root().join(path)).unwrap();
+    let example = read("crates/crosspoint/tests/e2e/example.rs");
+    assert!(example.lines().count() <= 15, "a first test fits into fifteen lines");
+    assert!(read("CONTRIBUTING.md").contains(&format!("```rust\n{example}```\n")), "they differ");
+}

@@ -1,4 +1,4 @@
-//! `dpif/show-dp-features`, `dpif/set-dp-features`, `dpif-netdev/dpif-impl-*`: what the datapath can do.
+//! `dpif/show-dp-features`, `dpif/set-dp-features`: what the datapath can do.
 //!
 //! In Open vSwitch translation avoids what a datapath cannot do, and tests make a datapath seem to lack
 //! something. Here translation and the datapath are built together: what there is, is used, and cannot be
@@ -35,21 +35,4 @@ pub fn set(vswitch: &mut Vswitch, args: &[String]) -> Result<String, String> {
         return Ok(String::new());
     }
     Err(format!("{name} is {} here, and cannot be changed", found.2.text("true", "false")))
-}
-
-/// There is one way of processing packets. Its workers are named by their cores.
-pub fn impl_get(vswitch: &mut Vswitch, _: &[String]) -> Result<String, String> {
-    let mut cores: Vec<String> =
-        vswitch.workers.places().iter().map(|place| place.core.to_string()).collect();
-    if cores.is_empty() {
-        cores.push("none".into());
-    }
-    Ok(format!("Available DPIF implementations:\n  dpif_scalar (pmds: {})\n", cores.join(",")))
-}
-
-pub fn impl_set(_: &mut Vswitch, args: &[String]) -> Result<String, String> {
-    match args[0].as_str() {
-        "dpif_scalar" => Ok("DPIF implementation set to dpif_scalar.\n".into()),
-        other => Err(format!("DPIF implementation {other} not found: there is dpif_scalar alone.\n")),
-    }
 }

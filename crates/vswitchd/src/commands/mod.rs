@@ -11,6 +11,7 @@ mod fdb;
 mod features;
 pub(crate) mod flow_log;
 mod fragments;
+mod implementations;
 mod names;
 mod operators;
 mod qos;
@@ -41,6 +42,8 @@ const COMMANDS: &[Command<Vswitch>] = &[
     row("coverage/show", "", 0, 0, coverage::show),
     row("crosspoint/drops", "", 0, 0, drops::drops),
     row("crosspoint/figures", "", 0, 0, drops::figures),
+    row("dpctl/cache-get-size", "[dp]", 0, 1, operators::cache_get_size),
+    row("dpctl/cache-set-size", "dp cache <size>", 3, 3, operators::cache_set_size),
     row("dpctl/ct-bkts", "[dp] [gt=N]", 0, 2, conntrack::buckets),
     row("dpctl/ct-del-limits", "[dp] zone=N1[,N2]...", 1, 2, conntrack::del_limits),
     row("dpctl/ct-disable-tcp-seq-chk", "[dp]", 0, 1, conntrack::disable_tcp_seq_chk),
@@ -66,9 +69,20 @@ const COMMANDS: &[Command<Vswitch>] = &[
     row("dpctl/ipf-set-enabled", "[dp] v4|v6", 1, 2, fragments::set_enabled),
     row("dpctl/ipf-set-max-nfrags", "[dp] maxfrags", 1, 2, fragments::set_max_nfrags),
     row("dpctl/ipf-set-min-frag", "[dp] v4|v6 minfragment", 2, 3, fragments::set_min_frag),
+    row("dpctl/list-commands", "", 0, 0, operators::list_dpctl),
+    row("dpctl/offload-stats-show", "[dp]", 0, 1, operators::offload_stats_show),
     row("dpctl/show", "[-s] [dp...]", 0, MANY, datapath::show),
-    row("dpif-netdev/dpif-impl-get", "", 0, 0, features::impl_get),
-    row("dpif-netdev/dpif-impl-set", "dpif_implementation_name", 1, 1, features::impl_set),
+    row("dpif-netdev/bond-show", "[dp]", 0, 1, operators::bond_show),
+    row("dpif-netdev/dpif-impl-get", "", 0, 0, implementations::dpif_get),
+    row("dpif-netdev/dpif-impl-set", "dpif_implementation_name", 1, 1, implementations::dpif_set),
+    row("dpif-netdev/miniflow-parser-get", "", 0, 0, implementations::parser_get),
+    row(
+        "dpif-netdev/miniflow-parser-set",
+        "[-pmd core] miniflow_implementation_name [study_pkt_cnt]",
+        1,
+        5,
+        implementations::parser_set,
+    ),
     row(
         "dpif-netdev/pmd-perf-show",
         "[-nh] [-it iter-history-len] [-ms ms-history-len] [-pmd core] [dp]",
@@ -80,6 +94,8 @@ const COMMANDS: &[Command<Vswitch>] = &[
     row("dpif-netdev/pmd-rxq-show", "[-pmd core] [-secs secs] [dp]", 0, 5, datapath::pmd_rxq_show),
     row("dpif-netdev/pmd-stats-clear", "[-pmd core] [dp]", 0, 3, datapath::pmd_stats_clear),
     row("dpif-netdev/pmd-stats-show", "[-pmd core] [dp]", 0, 3, datapath::pmd_stats_show),
+    row("dpif-netdev/subtable-lookup-info-get", "", 0, 0, implementations::lookup_get),
+    row("dpif-netdev/subtable-lookup-prio-get", "", 0, 0, implementations::lookup_get),
     row("dpif/dump-dps", "", 0, 0, datapath::dpif_dump_dps),
     row("dpif/dump-flows", "[-m] [--names | --no-names] bridge", 1, MANY, datapath::dpif_dump_flows),
     row("dpif/get-flow", "[dp] ufid", 1, 3, datapath::get_flow),
@@ -94,6 +110,8 @@ const COMMANDS: &[Command<Vswitch>] = &[
     row("fdb/stats-clear", "[bridge]", 0, 1, fdb::stats_clear),
     row("fdb/stats-show", "bridge", 1, 1, fdb::stats_show),
     row("memory/show", "", 0, 0, coverage::memory),
+    row("odp-execute/action-impl-set", "name", 1, 1, implementations::actions_set),
+    row("odp-execute/action-impl-show", "", 0, 0, implementations::actions_get),
     row("ofproto/list", "", 0, 0, switching::list),
     row("ofproto/list-tunnels", "", 0, 0, switching::list_tunnels),
     row(
@@ -152,8 +170,8 @@ const DUMMY: &[Command<Vswitch>] = &[
 
 const STANDARD: &[Command<Vswitch>] = &unixctl::standard::commands();
 
-/// Commands that are there for tests, and not shown.
-const HIDDEN: &[&str] = &["crosspoint/block"];
+/// Commands that are there for tests or by an older name, and not shown.
+const HIDDEN: &[&str] = &["crosspoint/block", "dpif-netdev/subtable-lookup-prio-get"];
 
 /// Commands that show exact counters: workers fold theirs before the command runs.
 const COUNTED: &[&str] = &[
@@ -168,6 +186,11 @@ const COUNTED: &[&str] = &[
     "upcall/show",
 ];
 
+/// The tables of what this switch has.
+fn present(vswitch: &Vswitch) -> [&'static [Command<Vswitch>]; 3] {
+    [COMMANDS, STANDARD, if vswitch.is_dummy { DUMMY } else { &[] }]
+}
+
 /// Runs a request, waits for the workers' counters if it shows any, and goes on with what it has begun.
 pub(crate) async fn run(shared: &Shared, request: &Request) -> Result<String, String> {
     if COUNTED.contains(&request.method.as_str()) {
@@ -176,8 +199,7 @@ pub(crate) async fn run(shared: &Shared, request: &Request) -> Result<String, St
     let (result, begun) = {
         let vswitch = &mut *shared.borrow_mut();
         vswitch.counts.unixctl_received += 1;
-        let dummy = if vswitch.is_dummy { DUMMY } else { &[] };
-        let result = unixctl::run(&[COMMANDS, STANDARD, dummy], HIDDEN, vswitch, request);
+        let result = unixctl::run(&present(vswitch), HIDDEN, vswitch, request);
         vswitch.deliver();
         (result, vswitch.begun.take())
     };

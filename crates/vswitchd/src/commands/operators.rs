@@ -1,8 +1,11 @@
-//! What an operator does to the datapath by hand: `dpctl/del-if`.
+//! What an operator asks of the datapath and does to it by hand: `dpctl/del-if`, `dpctl/cache-*` and others.
 
-use super::datapath::is_named;
+use super::names::{is_named, name};
 use crate::state::Vswitch;
 use base::OfPort;
+use std::fmt::Write;
+
+type Answer = Result<String, String>;
 
 /// Removes ports from the datapath. As far as the configuration wants them they come back when it is next
 /// carried out.
@@ -23,7 +26,7 @@ pub fn del_if(vswitch: &mut Vswitch, args: &[String]) -> Result<String, String> 
             None => errors += &format!("ovs-vswitchd: no port named {name}\n"),
             // A bridge has its own port as long as it is there.
             Some(port) if port.of_port == OfPort::LOCAL => {
-                let datapath = super::datapath::name(vswitch);
+                let datapath = super::names::name(vswitch);
                 errors += &format!(
                     "ovs-vswitchd: deleting port {name} from {datapath} failed (Invalid argument)\n"
                 );
@@ -33,4 +36,54 @@ pub fn del_if(vswitch: &mut Vswitch, args: &[String]) -> Result<String, String> 
     }
     vswitch.remove_ports(&numbers);
     if errors.is_empty() { Ok(String::new()) } else { Err(errors) }
+}
+
+/// That a datapath is not there, in the words of the commands on caches and offloads.
+fn no_such_datapath(name: &str) -> Answer {
+    Err(format!("ovs-vswitchd: Opening datapath {name} failed (No such device)\n"))
+}
+
+/// Caches are resized in the kernel's datapath alone; others have none to show.
+pub fn cache_get_size(vswitch: &mut Vswitch, args: &[String]) -> Answer {
+    match args.first() {
+        Some(other) if !is_named(vswitch, other) => no_such_datapath(other),
+        _ => Ok(format!("{}:\n", name(vswitch))),
+    }
+}
+
+pub fn cache_set_size(vswitch: &mut Vswitch, args: &[String]) -> Answer {
+    if args[2].parse::<u32>().is_err() {
+        return Err("ovs-vswitchd: size is malformed (Invalid argument)\n".into());
+    }
+    if !is_named(vswitch, &args[0]) {
+        return no_such_datapath(&args[0]);
+    }
+    Err("ovs-vswitchd: Setting caches not supported (Operation not supported)\n".into())
+}
+
+/// No device takes flows over, as in Open vSwitch without `hw-offload`.
+pub fn offload_stats_show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
+    Err(match args.first() {
+        Some(other) if !is_named(vswitch, other) => "ovs-vswitchd: datapath not found (Invalid argument)\n",
+        _ => "ovs-vswitchd: retrieving offload statistics (Invalid argument)\n",
+    }
+    .into())
+}
+
+/// Bonds whose members the datapath itself chooses: none.
+pub fn bond_show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
+    match args.first() {
+        Some(other) if !is_named(vswitch, other) => Err("please specify an existing datapath".into()),
+        _ => Ok(String::new()),
+    }
+}
+
+pub fn list_dpctl(vswitch: &mut Vswitch, _: &[String]) -> Answer {
+    let mut text = "The available commands are:\n".to_string();
+    for command in super::present(vswitch).iter().flat_map(|table| table.iter()) {
+        if let Some(name) = command.name.strip_prefix("dpctl/") {
+            let _ = writeln!(text, "  dpctl/{name:<23} {}", command.usage);
+        }
+    }
+    Ok(text)
 }

@@ -6,7 +6,8 @@
 
 mod rig;
 
-use rig::{Said, Server, canonical, link, sorted, words};
+use crate::common::{Said, kill, wait_for};
+use rig::{Server, canonical, link, sorted, words};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -244,14 +245,14 @@ fn what_a_client_in_the_background_prints_is_not_lost_and_its_pid_file_goes_with
         let end = |pid: u32| {
             kill("TERM", pid);
             // Its parent is gone, and whoever has it now may not have heard of its end.
-            until("it has ended", || std::fs::read_link(format!("/proc/{pid}/exe")).is_err());
+            wait_for("it has ended", || std::fs::read_link(format!("/proc/{pid}/exe")).is_err());
             assert!(!pid_file.exists(), "{}: the pid file is still there", program.display());
         };
         vsctl("add-br br0");
         let pid = start("monitor METHOD Bridge name,fail_mode");
         let first = printed();
         vsctl("set-fail-mode br0 secure");
-        until("the change is printed", || printed().contains("secure"));
+        wait_for("the change is printed", || printed().contains("secure"));
         end(pid);
         let monitored = (canonical(&first, &server), canonical(&printed(), &server));
         let pid = start("lock METHOD a");
@@ -269,27 +270,14 @@ fn wait_until_it_has_connected(pid: u32, signal: i32) {
             std::fs::read_link(file.path()).is_ok_and(|to| to.to_string_lossy().starts_with("socket:"))
         })
     };
-    until("it has connected", has_socket);
+    wait_for("it has connected", has_socket);
     // proc_pid_status(5): a bit for each signal, signal 1 lowest.
     let caught = || {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
         let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
         u64::from_str_radix(mask.trim(), 16).unwrap()
     };
-    until("it handles the signal", || caught() >> (signal - 1) & 1 == 1);
-}
-
-fn kill(signal: &str, pid: u32) {
-    let status = Command::new("kill").args(["-s", signal, &pid.to_string()]).status().unwrap();
-    assert!(status.success());
-}
-
-fn until(what: &str, done: impl Fn() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while !done() {
-        assert!(Instant::now() < deadline, "not within a minute: {what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_for("it handles the signal", || caught() >> (signal - 1) & 1 == 1);
 }
 
 #[test]
@@ -406,16 +394,19 @@ fn monitors_print_changes_as_the_stock_program_does() {
                 .spawn()
                 .unwrap();
             let printed = || std::fs::read_to_string(&out).unwrap();
-            let memory =
-                ["-t".to_owned(), server.dir().join("ctl").display().to_string(), "memory/show".into()];
-            until("the monitor", || {
+            let memory = [
+                "-t".to_owned(),
+                server.dir().join("server.ctl").display().to_string(),
+                "memory/show".into(),
+            ];
+            wait_for("the monitor", || {
                 server.run(Path::new("ovs-appctl"), &memory, "").out.contains(" monitors:1 ")
             });
             vsctl("set port p1 tag=1234 -- add-port br0 p2");
-            until("the first change", || printed().contains("1234"));
+            wait_for("the first change", || printed().contains("1234"));
             let seen = printed().len();
             vsctl("clear port p1 tag -- del-port p2");
-            until("the second change", || printed().len() > seen);
+            wait_for("the second change", || printed().len() > seen);
             // The end that -t brings, at a moment that is known.
             kill("ALRM", monitor.id());
             (monitor.wait().unwrap().signal(), canonical(&printed(), &server))

@@ -1,63 +1,29 @@
 //! Stock database servers, and programs run on them.
 
+use crate::common::{Process, RunDir, Said, binary, run, run_dir};
 use std::io::{Seek, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 /// A server of an empty database.
 pub struct Server {
-    dir: tempfile::TempDir,
-    child: Child,
+    dir: RunDir,
+    _child: Process,
 }
-
-/// What a program said.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Said {
-    pub code: Option<i32>,
-    pub out: String,
-    pub err: String,
-}
-
-const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
 
 impl Server {
     pub fn start() -> Server {
-        let dir = tempfile::Builder::new().prefix("crosspoint-db-").tempdir().unwrap();
-        let file = dir.path().join("conf.db");
-        let created = Command::new("ovsdb-tool").arg("create").arg(&file).arg(SCHEMA).status();
-        assert!(created.expect("the package openvswitch-switch is installed").success());
-        let child = Command::new("ovsdb-server")
-            .arg(format!("--remote=punix:{}", dir.path().join("db.sock").display()))
-            .arg(format!("--unixctl={}", dir.path().join("ctl").display()))
-            .arg(file)
-            .env("OVS_RUNDIR", dir.path())
-            .env("OVS_LOGDIR", dir.path())
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let server = Server { dir, child };
-        let start = Instant::now();
-        while std::os::unix::net::UnixStream::connect(server.socket()).is_err() {
-            assert!(start.elapsed() < Duration::from_secs(60), "the server does not start");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        server
+        let dir = run_dir();
+        let child = dir.serve_database();
+        Server { dir, _child: child }
     }
 
     pub fn dir(&self) -> &Path {
         self.dir.path()
     }
 
-    pub fn socket(&self) -> PathBuf {
-        self.dir.path().join("db.sock")
-    }
-
     /// The connection method of its socket.
     pub fn method(&self) -> String {
-        format!("unix:{}", self.socket().display())
+        self.dir.database()
     }
 
     /// Runs a program with words to this server; what it reads is `input`.
@@ -66,27 +32,7 @@ impl Server {
         let mut stdin = tempfile::tempfile().unwrap();
         stdin.write_all(input.as_bytes()).unwrap();
         stdin.rewind().unwrap();
-        let output = Command::new(program)
-            .args(args)
-            .env("OVS_RUNDIR", self.dir.path())
-            .env("OVS_LOGDIR", self.dir.path())
-            .env("OVS_SYSLOG_METHOD", "null")
-            .current_dir(self.dir.path())
-            .stdin(stdin)
-            .output()
-            .unwrap();
-        Said {
-            code: output.status.code(),
-            out: String::from_utf8_lossy(&output.stdout).into_owned(),
-            err: String::from_utf8_lossy(&output.stderr).into_owned(),
-        }
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        run(self.dir.command(program).env("OVS_SYSLOG_METHOD", "null").args(args).stdin(stdin))
     }
 }
 
@@ -94,7 +40,7 @@ impl Drop for Server {
 pub fn link(dir: &Path, name: &str) -> PathBuf {
     let path = dir.join(name);
     if !path.exists() {
-        std::os::unix::fs::symlink(testkit::crosspoint(env!("CARGO_BIN_EXE_crosspoint")), &path).unwrap();
+        std::os::unix::fs::symlink(binary(), &path).unwrap();
     }
     path
 }

@@ -1,11 +1,11 @@
 //! A switch under test: the real binary on a run directory of its own, spoken to by the stock tools.
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
-
-/// Longest that anything here may take on a machine that is busy with other things.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+use std::process::{Command, Stdio};
+pub use testkit::lab::{
+    Namespace, PATIENCE, Process, RunDir, SCHEMA, Said, free_port, kill, namespace, run, run_dir, run_line,
+    wait_for, wait_within,
+};
 
 /// The stock programs that the binary can be called as.
 pub const PROGRAMS: [&str; 8] = [
@@ -23,80 +23,46 @@ pub const PROGRAMS: [&str; 8] = [
 pub const UDP: &str = "in_port(1),eth(src=50:54:00:00:00:05,dst=50:54:00:00:00:07),eth_type(0x0800),\
     ipv4(src=10.0.0.1,dst=10.0.0.2,proto=17,tos=0,ttl=64,frag=no),udp(src=1,dst=2)";
 
-/// What a program said.
-#[derive(Debug)]
-pub struct Said {
-    pub out: String,
-    pub err: String,
-    pub code: Option<i32>,
-}
-
-impl Said {
-    /// Its standard output; panics if it failed.
-    #[track_caller]
-    pub fn ok(self) -> String {
-        assert_eq!(self.code, Some(0), "{self:?}");
-        self.out
-    }
-
-    /// Both outputs; panics if it did not fail.
-    #[track_caller]
-    pub fn failed(self) -> String {
-        assert_ne!(self.code, Some(0), "{self:?}");
-        self.out + &self.err
-    }
-}
-
-/// A network namespace of its own: device names are nobody else's. It lasts as long as a process that sleeps
-/// in it.
-pub struct Namespace(Child);
-
-impl Namespace {
-    pub fn new() -> Namespace {
-        let child = Command::new("unshare").args(["--net", "sleep", "100000"]).spawn().unwrap();
-        let namespace = Namespace(child);
-        let of = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/net")).ok();
-        wait_for("the namespace", || of(&namespace.pid()).is_some_and(|ns| Some(ns) != of("self")));
-        namespace
-    }
-
-    pub fn pid(&self) -> String {
-        self.0.id().to_string()
-    }
-}
-
-impl Drop for Namespace {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-pub struct Switch {
-    pub dir: tempfile::TempDir,
-    child: Option<Child>,
-}
-
+/// The binary under test.
 pub fn binary() -> PathBuf {
     testkit::crosspoint(env!("CARGO_BIN_EXE_crosspoint"))
 }
 
-/// A run directory with nothing in it.
-pub fn run_dir() -> tempfile::TempDir {
-    tempfile::Builder::new().prefix("crosspoint-e2e-").tempdir().unwrap()
+/// A directory `bin` in `dir` with the binary under every stock name.
+pub fn links(dir: &Path) -> PathBuf {
+    let bin = dir.join("bin");
+    std::fs::create_dir(&bin).unwrap();
+    for name in PROGRAMS {
+        std::os::unix::fs::symlink(binary(), bin.join(name)).unwrap();
+    }
+    bin
+}
+
+/// A running switch. The stock programs are run on it as on its [`RunDir`].
+pub struct Switch {
+    pub dir: RunDir,
+    child: Option<Process>,
+}
+
+impl std::ops::Deref for Switch {
+    type Target = RunDir;
+
+    fn deref(&self) -> &RunDir {
+        &self.dir
+    }
 }
 
 /// The daemon on a run directory, its log in `log` there.
-pub fn daemon(dir: &Path, args: &[&str]) -> Command {
-    let log = std::fs::File::options().append(true).create(true).open(dir.join("log")).unwrap();
-    let mut command = Command::new(binary());
+pub fn daemon(dir: &RunDir, args: &[&str]) -> Command {
+    let mut command = dir.command(binary());
+    command.arg("switch").args(args).stdout(Stdio::null()).stderr(dir.log());
     command
-        .arg("switch")
-        .args(args)
-        .env("OVS_RUNDIR", dir)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(log);
+}
+
+/// The daemon in a network namespace.
+pub fn daemon_in(namespace: &Namespace, dir: &RunDir, args: &[&str]) -> Command {
+    let mut command = namespace.command(binary());
+    dir.lead(command.arg("switch").args(args)).stdout(Stdio::null()).stderr(dir.log());
     command
 }
 
@@ -106,7 +72,7 @@ impl Switch {
         Switch::start_in(run_dir(), args)
     }
 
-    pub fn start_in(dir: tempfile::TempDir, args: &[&str]) -> Switch {
+    pub fn start_in(dir: RunDir, args: &[&str]) -> Switch {
         let mut args = args.to_vec();
         if !args.contains(&"--pool-size") {
             args.extend(["--pool-size", "4096"]);
@@ -115,7 +81,7 @@ impl Switch {
         if !args.iter().any(|a| a.starts_with("--enable-dummy")) {
             args.push("--enable-dummy");
         }
-        let child = daemon(dir.path(), &args).spawn().unwrap();
+        let child = Process::start(&mut daemon(&dir, &args));
         let mut switch = Switch { dir, child: Some(child) };
         wait_for("the switch to run", || {
             if let Some(status) = switch.child.as_mut().unwrap().try_wait().unwrap() {
@@ -151,34 +117,12 @@ impl Switch {
     }
 
     pub fn log(&self) -> String {
-        std::fs::read_to_string(self.dir.path().join("log")).unwrap()
-    }
-
-    pub fn run(&self, program: impl AsRef<std::ffi::OsStr>, args: &[&str]) -> Said {
-        let output = Command::new(program)
-            .args(args)
-            .env("OVS_RUNDIR", self.dir.path())
-            .stdin(Stdio::null())
-            .output()
-            .unwrap();
-        Said {
-            out: String::from_utf8(output.stdout).unwrap(),
-            err: String::from_utf8(output.stderr).unwrap(),
-            code: output.status.code(),
-        }
-    }
-
-    pub fn ofctl(&self, args: &[&str]) -> Said {
-        self.run("ovs-ofctl", args)
+        self.read("log")
     }
 
     /// Our own client in the place of the stock one.
     pub fn own_ofctl(&self, args: &[&str]) -> Said {
         self.run(binary(), &[&["ofctl"], args].concat())
-    }
-
-    pub fn appctl(&self, args: &[&str]) -> Said {
-        self.run("ovs-appctl", args)
     }
 
     #[track_caller]
@@ -225,36 +169,13 @@ impl Switch {
         digits.parse().unwrap()
     }
 
-    /// Sends a signal and waits for the end.
+    /// Sends a signal, such as `TERM`, and waits for the end.
     pub fn end_by(&mut self, signal: &str) -> std::process::ExitStatus {
-        let mut child = self.child.take().unwrap();
-        assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
-        child.wait().unwrap()
+        self.child.take().unwrap().end_by(signal)
     }
 
     pub fn wait(&mut self) -> std::process::ExitStatus {
         self.child.take().unwrap().wait().unwrap()
-    }
-}
-
-impl Drop for Switch {
-    fn drop(&mut self) {
-        if let Some(mut child) = self.child.take() {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-        if std::thread::panicking() {
-            eprintln!("the switch's log:\n{}", self.log());
-        }
-    }
-}
-
-#[track_caller]
-pub fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
-    let end = Instant::now() + PATIENCE;
-    while !done() {
-        assert!(Instant::now() < end, "waited in vain for {what}");
-        std::thread::sleep(Duration::from_millis(20));
     }
 }
 

@@ -27,7 +27,7 @@ fn devices_of_the_switch_outlive_it_with_their_addresses_and_are_taken_up_not_do
     let address = |rig: &Rig| rig.ip(&["addr", "show", "br0"]).ok().contains("192.0.2.1/24");
     let all = devices(&rig);
 
-    for signal in ["-KILL", "-TERM"] {
+    for signal in ["KILL", "TERM"] {
         rig.stop_switch(signal);
         assert_eq!(devices(&rig), all, "after {signal}");
         assert!(address(&rig));
@@ -132,7 +132,7 @@ fn a_device_that_is_replaced_at_once_is_taken_up_by_its_name() {
     let rig = Rig::start();
     rig.add_bridge();
     let replace = "link del veth0\nlink add veth0 type veth peer name veth1\nlink set veth0 up\n";
-    let batch = rig.dir.path().join("batch");
+    let batch = rig.file("batch");
     std::fs::write(&batch, replace).unwrap();
     rig.ip(&["link", "add", "veth0", "type", "veth", "peer", "name", "veth1"]).ok();
     rig.vsctl(&["add-port", "br0", "veth0"]).ok();
@@ -150,26 +150,15 @@ fn a_device_that_is_replaced_at_once_is_taken_up_by_its_name() {
 /// The same without a database: what flags asked for comes again.
 #[test]
 fn a_port_of_the_command_line_comes_again_with_its_device() {
-    let (dir, namespace) = (run_dir(), Namespace::new());
-    let ip = |args: &str| {
-        let mut command = Command::new("nsenter");
-        command.args(["-t", &namespace.pid(), "-n", "ip"]).args(args.split(' '));
-        assert!(command.status().unwrap().success(), "{args}");
-    };
+    let (dir, namespace) = (run_dir(), namespace());
+    let ip = |words: &str| namespace.ip(words);
     ip("link add veth0 type veth peer name veth1");
     ip("link set veth0 up");
-    let mut command = Command::new("nsenter");
-    command.args(["-t", &namespace.pid(), "-n"]).arg(binary());
-    command.args(["switch", "--bridge", "br0", "--port", "p1,type=afxdp,ifname=veth0,ofport=5"]);
-    command.args(["--pool-size", "4096"]).env("OVS_RUNDIR", dir.path()).stdin(Stdio::null());
-    let mut switch = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    let run = |program: &str, args: &[&str]| {
-        let output = Command::new(program).args(args).env("OVS_RUNDIR", dir.path()).output().unwrap();
-        String::from_utf8(output.stdout).unwrap()
-    };
-    let target = dir.path().join(format!("ovs-vswitchd.{}.ctl", switch.id()));
+    let args = ["--bridge", "br0", "--port", "p1,type=afxdp,ifname=veth0,ofport=5", "--pool-size", "4096"];
+    let switch = Process::start(&mut daemon_in(&namespace, &dir, &args));
+    let target = dir.file(format!("ovs-vswitchd.{}.ctl", switch.id()));
     let port = || {
-        let text = run("ovs-appctl", &["-t", target.to_str().unwrap(), "dpctl/show"]);
+        let text = dir.appctl(&["-t", target.to_str().unwrap(), "dpctl/show"]).out;
         text.lines().find(|l| l.contains(": p1 (")).unwrap_or_default().to_string()
     };
     wait_for("the port", || port().contains("xdp-mode="));
@@ -177,9 +166,7 @@ fn a_port_of_the_command_line_comes_again_with_its_device() {
     wait_for("the error", || port().contains("error=") && !port().contains("xdp-mode="));
     ip("link add veth0 type veth peer name veth1");
     wait_for("the port again", || port().contains("xdp-mode="));
-    assert!(run("ovs-ofctl", &["show", "br0"]).contains(" 5(p1): "));
-    switch.kill().unwrap();
-    switch.wait().unwrap();
+    assert!(dir.ofctl(&["show", "br0"]).ok().contains(" 5(p1): "));
 }
 
 #[test]

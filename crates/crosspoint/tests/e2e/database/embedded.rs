@@ -2,34 +2,20 @@
 
 use super::*;
 
-/// The switch that serves its database itself, in a directory.
-fn embedded(dir: &Path, log: &str) -> Child {
-    let log = std::fs::File::options().append(true).create(true).open(dir.join(log)).unwrap();
-    let mut command = Command::new("unshare");
+/// The switch that serves its database itself, in a directory and a namespace.
+fn embedded(dir: &RunDir, log: &str) -> Process {
+    let mut command = dir.command("unshare");
     command.arg("--net").arg(binary()).args(["switch", "--enable-dummy", "--pool-size", "4096"]);
-    command
-        .env("OVS_RUNDIR", dir)
-        .env("OVS_DBDIR", dir)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(log);
-    command.spawn().unwrap()
+    Process::logged(&mut command, dir.file(log))
 }
 
 #[test]
 fn without_arguments_it_serves_its_own_database_and_takes_over_what_a_killed_one_left() {
     let dir = run_dir();
-    let path = |name: &str| dir.path().join(name);
-    let log = || std::fs::read_to_string(path("log")).unwrap();
-    let run = |program: &str, args: &[&str]| {
-        let output = Command::new(program).args(args).env("OVS_RUNDIR", dir.path()).output().unwrap();
-        Said {
-            out: String::from_utf8(output.stdout).unwrap(),
-            err: String::from_utf8(output.stderr).unwrap(),
-            code: output.status.code(),
-        }
-    };
-    let mut switch = embedded(dir.path(), "log");
+    let path = |name: &str| dir.file(name);
+    let log = || dir.read("log");
+    let run = |program: &str, args: &[&str]| dir.run(program, args);
+    let switch = embedded(&dir, "log");
     wait_for("the switch to run", || log().contains("(Open vSwitch)"));
     let pid = switch.id();
     for name in ["conf.db", "db.sock", "ovs-vswitchd.pid", "ovsdb-server.pid"] {
@@ -57,19 +43,17 @@ fn without_arguments_it_serves_its_own_database_and_takes_over_what_a_killed_one
     assert!(run("ovs-ofctl", &["show", "br0"]).ok().contains(" 9(p1)"));
     run("ovs-appctl", &["-t", "ovsdb-server", "list-commands"]).ok();
     // A second one disturbs nothing.
-    let second = embedded(dir.path(), "second.log").wait().unwrap();
+    let second = embedded(&dir, "second.log").wait().unwrap();
     assert!(!second.success());
     run("ovs-vsctl", &["--timeout=30", "br-exists", "br0"]).ok();
 
-    switch.kill().unwrap();
-    switch.wait().unwrap();
+    drop(switch);
     assert!(path("db.sock").exists());
     std::fs::write(path("log"), "").unwrap();
-    let mut switch = embedded(dir.path(), "log");
+    let switch = embedded(&dir, "log");
     wait_for("the switch to run again", || log().contains("(Open vSwitch)"));
     wait_for("the port", || run("ovs-ofctl", &["show", "br0"]).out.contains(" 9(p1)"));
-    assert!(Command::new("kill").arg(switch.id().to_string()).status().unwrap().success());
-    assert!(switch.wait().unwrap().success());
+    assert!(switch.end_by("TERM").success());
     for name in ["db.sock", "ovs-vswitchd.pid", "ovsdb-server.pid", "br0.mgmt"] {
         assert!(!path(name).exists(), "{name}");
     }
@@ -84,15 +68,11 @@ fn without_arguments_it_serves_its_own_database_and_takes_over_what_a_killed_one
 #[test]
 fn a_database_that_nobody_has_initialised_gets_its_first_row_and_the_switch_runs() {
     let dir = run_dir();
-    let schema = "/usr/share/openvswitch/vswitch.ovsschema";
-    run_in(dir.path(), "ovsdb-tool", &["create", "conf.db", schema]).ok();
-    let mut command = Command::new("unshare");
+    dir.run("ovsdb-tool", &["create", "conf.db", SCHEMA]).ok();
+    let mut command = dir.command("unshare");
     command.arg("--net").arg(binary()).args(["switch", "--detach", "--enable-dummy", "--pool-size", "4096"]);
-    command.args(["--log-file=log", "-vconsole:off"]).env("OVS_LOGDIR", dir.path());
-    command.env("OVS_RUNDIR", dir.path()).env("OVS_DBDIR", dir.path()).stdin(Stdio::null());
-    let started = command.output().unwrap();
-    assert!(started.status.success(), "{started:?}");
-    let vsctl = |args: &[&str]| run_in(dir.path(), "ovs-vsctl", &[&["--timeout=30"], args].concat());
+    run(command.args(["--log-file=log", "-vconsole:off"])).ok();
+    let vsctl = |args: &[&str]| dir.run("ovs-vsctl", &[&["--timeout=30"], args].concat());
     assert_eq!(vsctl(&["get", "Open_vSwitch", ".", "cur_cfg"]).ok(), "0\n");
 
     // What it reads of daemons' pid files for its statistics costs it the locks of neither of its own.
@@ -102,11 +82,11 @@ fn a_database_that_nobody_has_initialised_gets_its_first_row_and_the_switch_runs
         wait_for(&key, || vsctl(&["--if-exists", "get", "Open_vSwitch", ".", &key]).out.contains(','));
     }
     for daemon in ["ovs-vswitchd", "ovsdb-server"] {
-        run_in(dir.path(), "ovs-appctl", &["-t", daemon, "version"]).ok();
+        dir.run("ovs-appctl", &["-t", daemon, "version"]).ok();
     }
-    run_in(dir.path(), "ovs-appctl", &["exit"]).ok();
-    wait_for("its end", || !dir.path().join("ovs-vswitchd.pid").exists());
-    let added = run_in(dir.path(), "ovsdb-tool", &["show-log", "conf.db"]).ok();
+    dir.run("ovs-appctl", &["exit"]).ok();
+    wait_for("its end", || !dir.file("ovs-vswitchd.pid").exists());
+    let added = dir.run("ovsdb-tool", &["show-log", "conf.db"]).ok();
     assert!(added.contains("first row"), "{added}");
 }
 
@@ -119,28 +99,18 @@ fn an_argument_that_is_no_database_is_refused() {
 }
 
 /// The switch with its own database in a directory, on this machine's network.
-fn self_contained(dir: &Path, more: &[&str]) -> Child {
+fn self_contained(dir: &RunDir, more: &[&str]) -> Process {
     let args = [&["--enable-dummy", "--pool-size", "4096"], more].concat();
-    let child = daemon(dir, &args).env("OVS_DBDIR", dir).spawn().unwrap();
-    wait_for("the database's socket", || testkit::listens(dir.join("db.sock")));
+    let child = Process::start(&mut daemon(dir, &args));
+    wait_for("the database's socket", || testkit::listens(dir.file("db.sock")));
     child
-}
-
-/// Runs a program with the switch's sockets in `dir`, and in that directory.
-fn run_in(dir: &Path, program: &str, args: &[&str]) -> Said {
-    let output = Command::new(program).args(args).env("OVS_RUNDIR", dir).current_dir(dir).output().unwrap();
-    Said {
-        out: String::from_utf8(output.stdout).unwrap(),
-        err: String::from_utf8(output.stderr).unwrap(),
-        code: output.status.code(),
-    }
 }
 
 #[test]
 fn exit_to_the_embedded_server_ends_the_process_that_it_is_part_of() {
     let dir = run_dir();
-    let mut switch = self_contained(dir.path(), &[]);
-    let appctl = |args: &[&str]| run_in(dir.path(), "ovs-appctl", args);
+    let mut switch = self_contained(&dir, &[]);
+    let appctl = |args: &[&str]| dir.appctl(args);
     wait_for("the switch", || appctl(&["version"]).code == Some(0));
     assert_eq!(
         appctl(&["-t", "ovsdb-server", "version"]).ok(),
@@ -151,7 +121,7 @@ fn exit_to_the_embedded_server_ends_the_process_that_it_is_part_of() {
         "ovs-vswitchd (Open vSwitch) 3.1.0\nCrosspoint 0.1.0\n"
     );
     // A manager that can be neither reached nor listened for says so in its row.
-    let vsctl = |args: &[&str]| run_in(dir.path(), "ovs-vsctl", &[&["--timeout=30"], args].concat());
+    let vsctl = |args: &[&str]| dir.run("ovs-vsctl", &[&["--timeout=30"], args].concat());
     vsctl(&["set-manager", "foo:x"]).ok();
     let status = |key: &str| vsctl(&["--if-exists", "get", "manager", "foo:x", &format!("status:{key}")]).out;
     wait_for("its status", || status("last_error").contains("foo:x"));
@@ -159,7 +129,7 @@ fn exit_to_the_embedded_server_ends_the_process_that_it_is_part_of() {
     assert_eq!(appctl(&["-t", "ovsdb-server", "exit"]).ok(), "");
     assert!(switch.wait().unwrap().success());
     for name in ["db.sock", "ovs-vswitchd.pid", "ovsdb-server.pid"] {
-        assert!(!dir.path().join(name).exists(), "{name}");
+        assert!(!dir.file(name).exists(), "{name}");
     }
 }
 
@@ -169,7 +139,7 @@ fn managers_reach_the_embedded_server_over_tls() {
     for words in
         [&["init"][..], &["-u", "req+sign", "ctl", "controller"], &["-u", "req+sign", "sc", "switch"]]
     {
-        run_in(pki.path(), "ovs-pki", &[&["--dir=pki", "--log=log"], words].concat()).ok();
+        pki.run("ovs-pki", &[&["--dir=pki", "--log=log"], words].concat()).ok();
     }
     let file = |name: &str| pki.path().join(name).display().to_string();
     let keys = [file("ctl-privkey.pem"), file("ctl-cert.pem"), file("pki/switchca/cacert.pem")];
@@ -182,8 +152,8 @@ fn managers_reach_the_embedded_server_over_tls() {
     for (flags, is_in_table) in [(vec![], true), (given(&of_table), true), (given(&keys), false)] {
         let dir = run_dir();
         let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-        let mut switch = self_contained(dir.path(), &flags);
-        let vsctl = |args: &[&str]| run_in(dir.path(), "ovs-vsctl", &[&["--timeout=30"], args].concat());
+        let _switch = self_contained(&dir, &flags);
+        let vsctl = |args: &[&str]| dir.run("ovs-vsctl", &[&["--timeout=30"], args].concat());
         if is_in_table {
             vsctl(&["set-ssl", &keys[0], &keys[1], &keys[2]]).ok();
         }
@@ -198,17 +168,15 @@ fn managers_reach_the_embedded_server_over_tls() {
         let (key, certificate) = (file("sc-privkey.pem"), file("sc-cert.pem"));
         let ca = file("pki/controllerca/cacert.pem");
         let list = ["-t", "20", "-p", &key, "-c", &certificate, "-C", &ca, "list-dbs", &remote];
-        assert_eq!(run_in(dir.path(), "ovsdb-client", &list).ok(), "Open_vSwitch\n_Server\n");
-        switch.kill().unwrap();
-        switch.wait().unwrap();
+        assert_eq!(dir.run("ovsdb-client", &list).ok(), "Open_vSwitch\n_Server\n");
     }
 }
 
 #[test]
 fn requests_that_make_no_sense_are_refused_in_the_stock_servers_words() {
     let (ours, stock) = (run_dir(), run_dir());
-    let _server = Server::start(stock.path());
-    let mut switch = self_contained(ours.path(), &[]);
+    let _server = stock.serve_database();
+    let _switch = self_contained(&ours, &[]);
     let socket = |dir: &Path| UnixStream::connect(dir.join("db.sock")).unwrap();
     // The first answers to come, as many as are asked for.
     let answers = |dir: &Path, requests: &str, count: usize| -> Vec<serde_json::Value> {
@@ -243,6 +211,4 @@ fn requests_that_make_no_sense_are_refused_in_the_stock_servers_words() {
     let (mine, theirs) = (answers(ours.path(), &requests, 2), answers(stock.path(), &requests, 2));
     assert_eq!(mine, theirs);
     assert!(mine[0].to_string().contains("duplicate request ID"), "{mine:?}");
-    switch.kill().unwrap();
-    switch.wait().unwrap();
 }

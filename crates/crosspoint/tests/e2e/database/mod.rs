@@ -7,49 +7,16 @@ mod ports;
 mod settings;
 mod written_back;
 
-use crate::common::{Namespace, Said, UDP, binary, daemon, run_dir, wait_for};
+use crate::common::{
+    Namespace, Process, RunDir, SCHEMA, Said, UDP, binary, daemon, daemon_in, namespace, run, run_dir,
+    wait_for,
+};
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
-use tempfile::TempDir;
-
-/// A stock `ovsdb-server` with an empty database in a directory.
-struct Server {
-    child: Child,
-}
-
-impl Server {
-    fn start(dir: &Path) -> Server {
-        let db = dir.join("conf.db");
-        if !db.exists() {
-            let schema = "/usr/share/openvswitch/vswitch.ovsschema";
-            let made = Command::new("ovsdb-tool").arg("create").arg(&db).arg(schema).status().unwrap();
-            assert!(made.success());
-        }
-        let log = std::fs::File::options().append(true).create(true).open(dir.join("server.log")).unwrap();
-        let child = Command::new("ovsdb-server")
-            .arg(&db)
-            .arg(format!("--remote=punix:{}", dir.join("db.sock").display()))
-            .arg(format!("--unixctl={}", dir.join("server.ctl").display()))
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(log)
-            .spawn()
-            .unwrap();
-        wait_for("the database server", || testkit::listens(dir.join("db.sock")));
-        Server { child }
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
 
 /// Stands between the switch and its database, and holds back what the switch says while it is told to.
 struct Valve {
@@ -104,17 +71,25 @@ impl Valve {
 
 /// A switch on an external database.
 struct Rig {
-    dir: TempDir,
-    switch: Option<Child>,
-    _server: Server,
+    dir: RunDir,
+    switch: Option<Process>,
+    _server: Process,
     namespace: Namespace,
+}
+
+impl std::ops::Deref for Rig {
+    type Target = RunDir;
+
+    fn deref(&self) -> &RunDir {
+        &self.dir
+    }
 }
 
 impl Rig {
     fn start() -> Rig {
         let dir = run_dir();
-        let server = Server::start(dir.path());
-        let mut rig = Rig { dir, switch: None, _server: server, namespace: Namespace::new() };
+        let server = dir.serve_database();
+        let mut rig = Rig { dir, switch: None, _server: server, namespace: namespace() };
         rig.vsctl(&["--no-wait", "init"]).ok();
         rig.start_switch();
         rig
@@ -126,38 +101,23 @@ impl Rig {
 
     /// With its database behind another socket.
     fn start_switch_at(&mut self, socket: &str) {
-        std::fs::write(self.dir.path().join("log"), "").unwrap();
-        let remote = format!("unix:{}", self.dir.path().join(socket).display());
-        let log = std::fs::File::options().append(true).open(self.dir.path().join("log")).unwrap();
-        let mut command = Command::new("nsenter");
-        command.args(["-t", &self.namespace.pid(), "-n"]).arg(binary());
-        command.args(["switch", &remote, "--enable-dummy", "--pool-size", "4096"]);
-        command.env("OVS_RUNDIR", self.dir.path()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-        self.switch = Some(command.spawn().unwrap());
+        std::fs::write(self.file("log"), "").unwrap();
+        let remote = format!("unix:{}", self.file(socket).display());
+        let args = [&remote, "--enable-dummy", "--pool-size", "4096"];
+        self.switch = Some(Process::start(&mut daemon_in(&self.namespace, &self.dir, &args)));
         wait_for("the switch to run", || self.log().contains("(Open vSwitch)"));
     }
 
     fn stop_switch(&mut self, signal: &str) {
-        let mut child = self.switch.take().unwrap();
-        assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
-        child.wait().unwrap();
+        self.switch.take().unwrap().end_by(signal);
     }
 
     fn log(&self) -> String {
-        std::fs::read_to_string(self.dir.path().join("log")).unwrap()
-    }
-
-    fn run(&self, program: &str, args: &[&str]) -> Said {
-        let output = Command::new(program).args(args).env("OVS_RUNDIR", self.dir.path()).output().unwrap();
-        Said {
-            out: String::from_utf8(output.stdout).unwrap(),
-            err: String::from_utf8(output.stderr).unwrap(),
-            code: output.status.code(),
-        }
+        self.read("log")
     }
 
     fn vsctl(&self, args: &[&str]) -> Said {
-        let db = format!("--db=unix:{}", self.dir.path().join("db.sock").display());
+        let db = format!("--db={}", self.database());
         self.run("ovs-vsctl", &[&["--timeout=30", &db], args].concat())
     }
 
@@ -169,11 +129,7 @@ impl Rig {
 
     /// `ip` in the switch's network namespace.
     fn ip(&self, args: &[&str]) -> Said {
-        self.run("nsenter", &[&["-t", &self.namespace.pid(), "-n", "ip"], args].concat())
-    }
-
-    fn appctl(&self, args: &[&str]) -> Said {
-        self.run("ovs-appctl", args)
+        run(self.namespace.command("ip").args(args))
     }
 
     /// Bridge br0 on dummies.
@@ -209,23 +165,11 @@ impl Rig {
     }
 }
 
-impl Drop for Rig {
-    fn drop(&mut self) {
-        if let Some(mut child) = self.switch.take() {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-        if std::thread::panicking() {
-            eprintln!("the switch's log:\n{}", self.log());
-        }
-    }
-}
-
 #[test]
 fn bridges_and_ports_come_and_go_with_their_rows_under_traffic() {
     let rig = Rig::start();
     rig.add_bridge();
-    assert!(rig.dir.path().join("br0.mgmt").exists() && rig.dir.path().join("br0.snoop").exists());
+    assert!(rig.file("br0.mgmt").exists() && rig.file("br0.snoop").exists());
     rig.add_dummy("p1");
     rig.add_dummy("p2");
     assert_eq!(rig.get("interface", "p1", "ofport"), "1");
@@ -246,7 +190,7 @@ fn bridges_and_ports_come_and_go_with_their_rows_under_traffic() {
         });
     }
     rig.vsctl(&["del-br", "br0"]).ok();
-    assert!(!rig.dir.path().join("br0.mgmt").exists());
+    assert!(!rig.file("br0.mgmt").exists());
     assert_eq!(rig.appctl(&["ofproto/list"]).ok(), "");
     assert!(rig.run("ovs-ofctl", &["show", "br0"]).code != Some(0));
 }
@@ -273,11 +217,11 @@ fn a_restart_keeps_port_numbers_and_a_killed_switch_comes_back_as_it_was() {
     .ok();
     rig.vsctl(&["del-port", "c"]).ok();
     let before = rig.run("ovs-ofctl", &["show", "br0"]).ok();
-    for signal in ["-TERM", "-KILL"] {
+    for signal in ["TERM", "KILL"] {
         rig.stop_switch(signal);
         rig.start_switch();
         wait_for("the bridge", || {
-            rig.dir.path().join("br0.mgmt").exists() && rig.appctl(&["ofproto/list"]).out == "br0\n"
+            rig.file("br0.mgmt").exists() && rig.appctl(&["ofproto/list"]).out == "br0\n"
         });
         wait_for("the ports", || {
             let now = rig.run("ovs-ofctl", &["show", "br0"]);
@@ -290,45 +234,29 @@ fn a_restart_keeps_port_numbers_and_a_killed_switch_comes_back_as_it_was() {
 #[test]
 fn a_database_that_goes_away_is_waited_for_and_the_switch_runs_on() {
     let dir = run_dir();
-    let remote = format!("unix:{}", dir.path().join("db.sock").display());
-    let mut switch = daemon(dir.path(), &[&remote, "--enable-dummy", "--pool-size", "4096"]).spawn().unwrap();
-    let log = || std::fs::read_to_string(dir.path().join("log")).unwrap();
+    let remote = dir.database();
+    let switch = Process::start(&mut daemon(&dir, &[&remote, "--enable-dummy", "--pool-size", "4096"]));
+    let log = || dir.read("log");
     wait_for("the first attempt", || log().contains("connection attempt failed (No such file or directory)"));
-    let server = Server::start(dir.path());
-    let run = |program: &str, args: &[&str]| {
-        let output = Command::new(program).args(args).env("OVS_RUNDIR", dir.path()).output().unwrap();
-        String::from_utf8(output.stdout).unwrap()
-    };
-    let db = format!("--db={remote}");
-    run(
-        "ovs-vsctl",
-        &["--timeout=30", &db, "add-br", "br0", "--", "set", "bridge", "br0", "datapath_type=dummy"],
-    );
-    assert_eq!(run("ovs-appctl", &["ofproto/list"]), "br0\n");
+    let server = dir.serve_database();
+    dir.vsctl("add-br br0 -- set bridge br0 datapath_type=dummy");
+    assert_eq!(dir.appctl(&["ofproto/list"]).ok(), "br0\n");
     drop(server);
     let _ = std::fs::remove_file(dir.path().join("db.sock"));
     wait_for("the loss", || log().contains("|INFO|") && log().contains("connection closed by peer"));
-    assert_eq!(run("ovs-appctl", &["ofproto/list"]), "br0\n");
-    let _server = Server::start(dir.path());
-    run(
-        "ovs-vsctl",
-        &["--timeout=30", &db, "add-br", "br1", "--", "set", "bridge", "br1", "datapath_type=dummy"],
-    );
-    assert_eq!(run("ovs-appctl", &["ofproto/list"]), "br0\nbr1\n");
+    assert_eq!(dir.appctl(&["ofproto/list"]).ok(), "br0\n");
+    let _server = dir.serve_database();
+    dir.vsctl("add-br br1 -- set bridge br1 datapath_type=dummy");
+    assert_eq!(dir.appctl(&["ofproto/list"]).ok(), "br0\nbr1\n");
     // A second switch on the same database keeps its hands off.
     let other = run_dir();
-    let mut second =
-        daemon(other.path(), &[&remote, "--enable-dummy", "--pool-size", "4096"]).spawn().unwrap();
-    let second_log = || std::fs::read_to_string(other.path().join("log")).unwrap();
+    let _second = Process::start(&mut daemon(&other, &[&remote, "--enable-dummy", "--pool-size", "4096"]));
     wait_for("the second to see the lock", || {
-        second_log().contains("another ovs-vswitchd process is running")
+        other.read("log").contains("another ovs-vswitchd process is running")
     });
     assert!(!other.path().join("br0.mgmt").exists());
-    let _ = switch.kill();
-    let _ = switch.wait();
+    drop(switch);
     wait_for("the second to take over", || other.path().join("br0.mgmt").exists());
-    let _ = second.kill();
-    let _ = second.wait();
 }
 
 #[test]
@@ -336,7 +264,7 @@ fn the_commands_of_the_pvp_set_up_work_as_printed() {
     let rig = Rig::start();
     rig.vsctl(&["set", "Open_vSwitch", ".", "other_config:pmd-cpu-mask=0x3c"]).ok();
     rig.vsctl(&["add-br", "br0", "--", "set", "bridge", "br0", "datapath_type=netdev"]).ok();
-    let socket = rig.dir.path().join("vhost0.sock");
+    let socket = rig.file("vhost0.sock");
     rig.vsctl(&[
         "add-port",
         "br0",
@@ -376,7 +304,7 @@ fn the_commands_of_the_pvp_set_up_work_as_printed() {
 #[test]
 fn a_configuration_in_force_while_another_write_is_under_way_is_told_nevertheless() {
     let mut rig = Rig::start();
-    rig.stop_switch("-TERM");
+    rig.stop_switch("TERM");
     let valve = Valve::start(rig.dir.path());
     rig.start_switch_at("valve.sock");
     rig.add_bridge();
@@ -407,7 +335,7 @@ fn a_bundle_that_nobody_touches_is_forgotten_after_the_time_that_is_configured()
     rig.vsctl(&["set", "Open_vSwitch", ".", "other_config:bundle-idle-timeout=3"]).ok();
     // Of no use: it stays at 3.
     rig.vsctl(&["set", "Open_vSwitch", ".", "other_config:bundle-idle-timeout=0"]).ok();
-    let mut stream = UnixStream::connect(rig.dir.path().join("br0.mgmt")).unwrap();
+    let mut stream = UnixStream::connect(rig.file("br0.mgmt")).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     let codec = Codec::new(Version::V13);
     let send = |stream: &mut UnixStream, xid: u32, message: &Message| {

@@ -24,7 +24,7 @@ fn devices_say_their_driver_and_take_the_options_of_their_types() {
     let error = rig.get("interface", "v1", "error");
     assert!(error.contains("n_txq_desc=500") && error.contains("power of two"), "{error}");
 
-    let path = format!("options:vhost-server-path={}", rig.dir.path().join("guest.sock").display());
+    let path = format!("options:vhost-server-path={}", rig.file("guest.sock").display());
     let port = ["add-port", "br0", "vh0", "--", "set", "interface", "vh0", "type=dpdkvhostuserclient"];
     rig.vsctl(&[&port[..], &[&path, "options:tx-retries-max=32"]].concat()).ok();
     assert_eq!(rig.get("interface", "vh0", "error"), "[]");
@@ -76,7 +76,7 @@ fn a_client_without_a_path_waits_for_one_and_a_path_that_cannot_work_says_so() {
         (rig.get("interface", "vh", "ofport"), rig.get("interface", "vh", "link_state")),
         ("1".into(), "down".into())
     );
-    let file = rig.dir.path().join("file");
+    let file = rig.file("file");
     std::fs::write(&file, "").unwrap();
     for (path, why) in [
         (file.display().to_string(), "is no socket"),
@@ -87,7 +87,7 @@ fn a_client_without_a_path_waits_for_one_and_a_path_that_cannot_work_says_so() {
         assert_eq!(rig.get("interface", "vh", "ofport"), "1");
         wait_for(why, || rig.get("interface", "vh", "status").contains(why));
     }
-    let path = rig.dir.path().join("guest");
+    let path = rig.file("guest");
     let guest = std::os::unix::net::UnixListener::bind(&path).unwrap();
     rig.vsctl(&["set", "interface", "vh", &format!("options:vhost-server-path={}", path.display())]).ok();
     let _connection = guest.accept().unwrap();
@@ -153,7 +153,7 @@ fn without_its_first_row_the_database_describes_no_bridge() {
     rig.add_bridge();
     rig.add_dummy("p1");
     assert_eq!(rig.appctl(&["ofproto/list"]).ok(), "br0\n");
-    let db = format!("unix:{}", rig.dir.path().join("db.sock").display());
+    let db = format!("unix:{}", rig.file("db.sock").display());
     let all = r#"["Open_vSwitch",{"op":"delete","table":"Open_vSwitch","where":[]}]"#;
     rig.run("ovsdb-client", &["transact", &db, all]).ok();
     wait_for("the bridge to go", || rig.appctl(&["ofproto/list"]).ok().is_empty());

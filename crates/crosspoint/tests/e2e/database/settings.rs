@@ -74,8 +74,7 @@ fn a_check_of_a_database_lists_what_has_no_effect() {
     let rig = Rig::start();
     rig.vsctl(&["add-br", "br0"]).ok();
     let check = || {
-        let output =
-            Command::new(binary()).arg("check").arg(rig.dir.path().join("conf.db")).output().unwrap();
+        let output = Command::new(binary()).arg("check").arg(rig.file("conf.db")).output().unwrap();
         (String::from_utf8(output.stdout).unwrap(), output.status.code())
     };
     assert_eq!(check(), (String::new(), Some(0)));

@@ -300,7 +300,7 @@ fn description_and_serial_number_of_a_bridge_are_what_its_row_says() {
 fn what_becomes_of_a_controller_is_in_its_row() {
     let rig = Rig::start();
     rig.add_bridge();
-    let socket = rig.dir.path().join("controller.sock");
+    let socket = rig.file("controller.sock");
     let target = format!("unix:{}", socket.display());
     rig.vsctl(&["set-controller", "br0", &target]).ok();
     let get = |column: &str| rig.vsctl(&["get", "controller", "br0", column]).ok().trim().to_string();

@@ -4,50 +4,35 @@
 //!
 //! Needs root for network namespaces.
 
-use crate::common::{PATIENCE, Switch, UDP, wait_for};
-use crate::controllers_rig::{Running, free_port};
+use crate::common::{PATIENCE, Process, RunDir, Switch, UDP, free_port, run_dir, wait_for};
 use openflow::message::{Message, Role};
 use openflow::{Connection, ConnectionConfig, Event, Side, Version, VersionSet};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// `ovs-testcontroller` on a connection method. It speaks OpenFlow 1.3: at the first packet-in of 1.5 it
 /// crashes, whichever switch it comes from.
-fn testcontroller(dir: &Path, args: &[&str]) -> Running {
-    let log = std::fs::File::create(dir.join("testcontroller.log")).unwrap();
-    let child = Command::new("ovs-testcontroller")
-        .args(OF13)
-        .args(args)
-        .env("OVS_RUNDIR", dir)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(log)
-        .spawn();
-    Running(child.expect("ovs-testcontroller, of openvswitch-testcontroller"))
+fn testcontroller(dir: &RunDir, args: &[&str]) -> Process {
+    let mut command = dir.command("ovs-testcontroller");
+    Process::logged(command.args(OF13).args(args), dir.file("testcontroller.log"))
 }
 
 /// The learning switch on os-ken.
-fn os_ken(dir: &Path, port: u16, version: &str, tls: Option<&Pki>) -> Running {
+fn os_ken(dir: &RunDir, port: u16, version: &str, tls: Option<&Pki>) -> Process {
     let script = testkit::root().join("crates/crosspoint/tests/e2e/e2e_controllers/learning_switch.py");
-    let log = std::fs::File::create(dir.join("os-ken.log")).unwrap();
-    let mut command = Command::new(testkit::python());
-    command
-        .env("PYTHONDONTWRITEBYTECODE", "1")
-        .arg(script)
-        .args([&port.to_string(), version])
-        .stdin(Stdio::null());
-    command.stdout(log.try_clone().unwrap()).stderr(log);
+    let mut command = dir.command(testkit::python());
+    command.env("PYTHONDONTWRITEBYTECODE", "1").arg(script).args([&port.to_string(), version]);
     if let Some(pki) = tls {
         command.env("CONTROLLER_KEY", pki.file("ctl-privkey.pem"));
         command.env("CONTROLLER_CERT", pki.file("ctl-cert.pem"));
         command.env("CONTROLLER_CA", pki.file("pki/switchca/cacert.pem"));
     }
-    Running(command.spawn().unwrap())
+    Process::logged(&mut command, dir.file("os-ken.log"))
 }
 
 /// Keys and certificates by `ovs-pki`.
@@ -90,7 +75,7 @@ impl Pki {
 }
 
 /// A switch with dummy ports p1 to p3, and the bridge's flags.
-fn switch_with(dir: tempfile::TempDir, bridge: &str, more: &[&str]) -> Switch {
+fn switch_with(dir: RunDir, bridge: &str, more: &[&str]) -> Switch {
     let bridge = format!("br0,{bridge}");
     let mut args = vec!["--bridge", &bridge];
     for port in ["p1,type=dummy,ofport=1", "p2,type=dummy,ofport=2", "p3,type=dummy,ofport=3"] {
@@ -154,29 +139,29 @@ fn learns_and_forwards(switch: &Switch, ofctl: &[&str]) {
 
 #[test]
 fn ovs_testcontroller_learns_and_forwards_over_tcp() {
-    let dir = crate::common::run_dir();
+    let dir = run_dir();
     let port = free_port();
-    let _controller = testcontroller(dir.path(), &[&format!("ptcp:{port}:127.0.0.1")]);
+    let _controller = testcontroller(&dir, &[&format!("ptcp:{port}:127.0.0.1")]);
     let flags = format!("fail-mode=secure,controller=tcp:127.0.0.1:{port}");
     learns_and_forwards(&switch_with(dir, &flags, &[]), OF13);
 }
 
 #[test]
 fn ovs_testcontroller_learns_and_forwards_over_a_unix_socket() {
-    let dir = crate::common::run_dir();
+    let dir = run_dir();
     let path = dir.path().join("controller");
-    let _controller = testcontroller(dir.path(), &[&format!("punix:{}", path.display())]);
+    let _controller = testcontroller(&dir, &[&format!("punix:{}", path.display())]);
     let flags = format!("fail-mode=secure,controller=unix:{}", path.display());
     learns_and_forwards(&switch_with(dir, &flags, &[]), OF13);
 }
 
 #[test]
 fn ovs_testcontroller_learns_and_forwards_over_tls() {
-    let dir = crate::common::run_dir();
+    let dir = run_dir();
     let pki = Pki::new(dir.path());
     let port = free_port();
     let _controller = testcontroller(
-        dir.path(),
+        &dir,
         &[
             "-p",
             &pki.file("ctl-privkey.pem"),
@@ -195,7 +180,7 @@ fn ovs_testcontroller_learns_and_forwards_over_tls() {
 
 #[test]
 fn the_switch_listens_for_clients_over_tcp() {
-    let dir = crate::common::run_dir();
+    let dir = run_dir();
     let port = free_port();
     let switch = switch_with(dir, &format!("fail-mode=secure,controller=ptcp:{port}:127.0.0.1"), &[]);
     let target = format!("tcp:127.0.0.1:{port}");
@@ -206,7 +191,7 @@ fn the_switch_listens_for_clients_over_tcp() {
 
 #[test]
 fn the_switch_listens_over_tls_for_those_with_a_certificate() {
-    let dir = crate::common::run_dir();
+    let dir = run_dir();
     let pki = Pki::new(dir.path());
     let port = free_port();
     let tls = pki.flags();
@@ -252,9 +237,9 @@ fn the_switch_listens_over_tls_for_those_with_a_certificate() {
 #[test]
 fn os_ken_learns_and_forwards_in_both_versions() {
     for (version, name) in [("1.0", "OpenFlow10"), ("1.3", "OpenFlow13")] {
-        let dir = crate::common::run_dir();
+        let dir = run_dir();
         let port = free_port();
-        let _controller = os_ken(dir.path(), port, version, None);
+        let _controller = os_ken(&dir, port, version, None);
         let flags = format!("fail-mode=secure,protocols={name},controller=tcp:127.0.0.1:{port}");
         let switch = switch_with(dir, &flags, &[]);
         learns_and_forwards(&switch, &["-O", name]);
@@ -265,10 +250,10 @@ fn os_ken_learns_and_forwards_in_both_versions() {
 
 #[test]
 fn os_ken_learns_and_forwards_over_tls() {
-    let dir = crate::common::run_dir();
+    let dir = run_dir();
     let pki = Pki::new(dir.path());
     let port = free_port();
-    let _controller = os_ken(dir.path(), port, "1.3", Some(&pki));
+    let _controller = os_ken(&dir, port, "1.3", Some(&pki));
     let flags = format!("fail-mode=secure,controller=ssl:127.0.0.1:{port}");
     let tls = pki.flags();
     let tls: Vec<&str> = tls.iter().map(String::as_str).collect();
@@ -357,7 +342,7 @@ fn packets_without_a_rule_go_to_a_controller_whole_and_no_faster_than_its_limit(
     let flags = format!(
         "fail-mode=secure,controller=tcp:127.0.0.1:{port},controller-rate-limit=100,controller-burst-limit=25"
     );
-    let switch = switch_with(crate::common::run_dir(), &flags, &[]);
+    let switch = switch_with(run_dir(), &flags, &[]);
     let mut controller = Controller::accept(&listener, Version::V10);
     connected(&switch);
     controller.ask(&Message::BarrierRequest);
@@ -418,7 +403,7 @@ fn limits_probes_and_retries_of_a_controller_follow_time_that_is_moved_by_hand()
     let flags = format!(
         "fail-mode=secure,controller=tcp:127.0.0.1:{port},controller-rate-limit=100,controller-burst-limit=25"
     );
-    let switch = switch_with(crate::common::run_dir(), &flags, &[]);
+    let switch = switch_with(run_dir(), &flags, &[]);
     let mut controller = Controller::accept(&listener, Version::V13);
     connected(&switch);
     switch.add_flow("in_port=1,actions=controller");
@@ -469,7 +454,7 @@ fn a_controller_is_answered_probed_and_given_up_in_time_while_the_control_thread
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let flags = format!("fail-mode=secure,controller=tcp:127.0.0.1:{port}");
-    let switch = switch_with(crate::common::run_dir(), &flags, &[]);
+    let switch = switch_with(run_dir(), &flags, &[]);
     let mut controller = Controller::accept(&listener, Version::V13);
     connected(&switch);
     let done = AtomicBool::new(false);
@@ -509,7 +494,7 @@ fn of_two_controllers_one_is_in_charge_when_it_says_so() {
     let port = listener.local_addr().unwrap().port();
     // Two targets that are one listener.
     let flags = format!("fail-mode=secure,controller=tcp:127.0.0.1:{port};tcp:localhost:{port}");
-    let switch = switch_with(crate::common::run_dir(), &flags, &[]);
+    let switch = switch_with(run_dir(), &flags, &[]);
     let (mut one, mut two) =
         (Controller::accept(&listener, Version::V13), Controller::accept(&listener, Version::V13));
     let role = |role, generation_id| {
@@ -559,7 +544,7 @@ fn without_its_controller_a_standalone_bridge_switches_by_itself_until_it_is_bac
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let flags = format!("controller=tcp:127.0.0.1:{port},max-backoff=1000");
-    let switch = switch_with(crate::common::run_dir(), &flags, &[]);
+    let switch = switch_with(run_dir(), &flags, &[]);
     let controller = Controller::accept(&listener, Version::V13);
     connected(&switch);
     assert_eq!(switch.flows(&[]), Vec::<String>::new(), "a controller is in charge");
@@ -601,7 +586,7 @@ fn asks_for_a_long_dump(switch: &Switch, listener: &UnixListener) -> UnixStream 
     stream
 }
 
-fn with_many_rules(dir: tempfile::TempDir, fail_mode: &str) -> (Switch, UnixListener) {
+fn with_many_rules(dir: RunDir, fail_mode: &str) -> (Switch, UnixListener) {
     let socket = dir.path().join("controller");
     let listener = UnixListener::bind(&socket).unwrap();
     let flags = format!("fail-mode={fail_mode},controller=unix:{}", socket.display());
@@ -616,7 +601,7 @@ fn with_many_rules(dir: tempfile::TempDir, fail_mode: &str) -> (Switch, UnixList
 
 #[test]
 fn a_controller_that_stops_reading_is_given_up_and_the_bridge_fails_open() {
-    let (switch, listener) = with_many_rules(crate::common::run_dir(), "standalone");
+    let (switch, listener) = with_many_rules(run_dir(), "standalone");
     let stuck = asks_for_a_long_dump(&switch, &listener);
     // It has taken what its socket holds, and then nothing.
     wait_for("the dump to fill the socket", || switch.unread(&stuck) > 100_000);
@@ -640,7 +625,7 @@ fn a_controller_that_stops_reading_is_given_up_and_the_bridge_fails_open() {
 
 #[test]
 fn a_controller_that_reads_slowly_and_says_nothing_meanwhile_is_kept() {
-    let (switch, listener) = with_many_rules(crate::common::run_dir(), "secure");
+    let (switch, listener) = with_many_rules(run_dir(), "secure");
     let mut slow = asks_for_a_long_dump(&switch, &listener);
     wait_for("the dump to fill the socket", || switch.unread(&slow) > 100_000);
     switch.appctl(&["time/stop"]).ok();
@@ -662,11 +647,7 @@ fn a_controller_that_reads_slowly_and_says_nothing_meanwhile_is_kept() {
 fn a_miss_send_len_of_0_keeps_packet_ins_from_clients_only() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
-    let switch = switch_with(
-        crate::common::run_dir(),
-        &format!("fail-mode=secure,controller=tcp:127.0.0.1:{port}"),
-        &[],
-    );
+    let switch = switch_with(run_dir(), &format!("fail-mode=secure,controller=tcp:127.0.0.1:{port}"), &[]);
     let mut controller = Controller::accept(&listener, Version::V13);
     connected(&switch);
     let config = openflow::message::SwitchConfig {
@@ -687,12 +668,11 @@ fn a_miss_send_len_of_0_keeps_packet_ins_from_clients_only() {
 #[test]
 fn a_bridge_speaks_no_version_but_those_that_it_is_to_speak() {
     let (_server, switch) = configured_by_database();
-    vsctl(
-        &switch,
+    switch.vsctl(
         "add-br br0 -- set bridge br0 datapath_type=dummy fail_mode=secure protocols=OpenFlow10,OpenFlow13",
     );
     switch.ofctl(&["show", "br0"]).ok();
-    vsctl(&switch, "set bridge br0 protocols=OpenFlow15");
+    switch.vsctl("set bridge br0 protocols=OpenFlow15");
     let said = switch.ofctl(&["-O", "OpenFlow10,OpenFlow13", "show", "br0"]).failed();
     assert!(said.contains("version negotiation failed"), "{said}");
     let mut stream = UnixStream::connect(switch.dir.path().join("br0.mgmt")).unwrap();
@@ -703,7 +683,7 @@ fn a_bridge_speaks_no_version_but_those_that_it_is_to_speak() {
     let error = b"We support version 0x06, you support version 0x01, no common versions.";
     assert!(bytes.ends_with(error), "{bytes:02x?}");
     for version in ["OpenFlow10", "OpenFlow11", "OpenFlow12", "OpenFlow13", "OpenFlow14", "OpenFlow15"] {
-        vsctl(&switch, &format!("set bridge br0 protocols={version}"));
+        switch.vsctl(&format!("set bridge br0 protocols={version}"));
         assert!(
             switch.ofctl(&["-O", version, "show", "br0"]).ok().contains("OFPT_FEATURES_REPLY"),
             "{version}"
@@ -716,7 +696,7 @@ fn a_bridge_speaks_no_version_but_those_that_it_is_to_speak() {
 
 #[test]
 fn versions_that_a_bridge_does_not_speak_are_refused_in_open_vswitchs_words() {
-    let switch = switch_with(crate::common::run_dir(), "fail-mode=secure,protocols=OpenFlow13", &[]);
+    let switch = switch_with(run_dir(), "fail-mode=secure,protocols=OpenFlow13", &[]);
     switch.ofctl(&["-O", "OpenFlow13", "show", "br0"]).ok();
     let said = switch.ofctl(&["show", "br0"]).failed();
     assert!(
@@ -737,33 +717,13 @@ fn versions_that_a_bridge_does_not_speak_are_refused_in_open_vswitchs_words() {
 }
 
 /// A stock database server, and a switch that it configures.
-fn configured_by_database() -> (Running, Switch) {
-    let dir = crate::common::run_dir();
-    let db = dir.path().join("conf.db");
-    let schema = "/usr/share/openvswitch/vswitch.ovsschema";
-    assert!(Command::new("ovsdb-tool").arg("create").arg(&db).arg(schema).status().unwrap().success());
-    let remote = format!("unix:{}", dir.path().join("db.sock").display());
-    let server = Command::new("ovsdb-server")
-        .arg(&db)
-        .arg(format!("--remote=p{remote}"))
-        .arg(format!("--unixctl={}", dir.path().join("server.ctl").display()))
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn();
-    let server = Running(server.unwrap());
-    wait_for("the database server", || testkit::listens(dir.path().join("db.sock")));
+fn configured_by_database() -> (Process, Switch) {
+    let dir = run_dir();
+    let server = dir.serve_database();
     // Without its first row the switch waits.
-    let init = ["--timeout=60", &format!("--db={remote}"), "--no-wait", "init"];
-    assert!(Command::new("ovs-vsctl").args(init).status().unwrap().success());
-    let switch = Switch::start_in(dir, &[&remote, "--enable-dummy"]);
-    (server, switch)
-}
-
-fn vsctl(switch: &Switch, command: &str) -> String {
-    let db = format!("--db=unix:{}", switch.dir.path().join("db.sock").display());
-    let args: Vec<&str> = [db.as_str(), "--timeout=60"].into_iter().chain(command.split(' ')).collect();
-    switch.run("ovs-vsctl", &args).ok().trim().to_string()
+    dir.vsctl("--no-wait init");
+    let remote = dir.database();
+    (server, Switch::start_in(dir, &[&remote, "--enable-dummy"]))
 }
 
 #[test]
@@ -771,14 +731,14 @@ fn rows_of_the_database_say_what_became_of_controllers() {
     let (_server, switch) = configured_by_database();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let (port, nobody) = (listener.local_addr().unwrap().port(), free_port());
-    vsctl(&switch, "add-br br0 -- set bridge br0 datapath_type=dummy");
+    switch.vsctl("add-br br0 -- set bridge br0 datapath_type=dummy");
     assert_eq!(switch.flows(&[]).len(), 1, "a bridge without controllers switches by its one rule");
-    vsctl(&switch, &format!("set-controller br0 tcp:127.0.0.1:{port} tcp:127.0.0.1:{nobody}"));
+    switch.vsctl(&format!("set-controller br0 tcp:127.0.0.1:{port} tcp:127.0.0.1:{nobody}"));
     let mut controller = Controller::accept(&listener, Version::V13);
     assert_eq!(switch.flows(&[]), Vec::<String>::new(), "with controllers it does what they say");
     let get = |target: u16, column: &str| {
         let find = format!("--bare --columns={column} find controller target=\"tcp:127.0.0.1:{target}\"");
-        vsctl(&switch, &find)
+        switch.vsctl(&find)
     };
     wait_for("the connection to be told", || get(port, "is_connected") == "true");
     let role = openflow::message::RoleRequest { role: Role::Primary, generation_id: Some(1), nicira: false };
@@ -791,7 +751,7 @@ fn rows_of_the_database_say_what_became_of_controllers() {
     });
     assert!(get(port, "status").contains("sec_since_connect="), "{}", get(port, "status"));
     let uuid = get(port, "_uuid");
-    vsctl(&switch, &format!("set controller {uuid} controller_rate_limit=100"));
+    switch.vsctl(&format!("set controller {uuid} controller_rate_limit=100"));
     for count in [
         "packet-in-miss-bypassed=0",
         "packet-in-miss-queued=0",
@@ -809,7 +769,7 @@ fn rows_of_the_database_say_what_became_of_controllers() {
     drop(listener);
     wait_for("the loss to be told", || get(port, "is_connected") == "false");
     assert!(get(port, "status").contains("sec_since_disconnect="), "{}", get(port, "status"));
-    vsctl(&switch, "del-controller br0");
+    switch.vsctl("del-controller br0");
     assert_eq!(switch.flows(&[]).len(), 1, "and without them as before");
 }
 
@@ -819,7 +779,7 @@ fn keys_and_certificates_come_from_the_database() {
     let pki = Pki::new(switch.dir.path());
     let port = free_port();
     let _controller = testcontroller(
-        switch.dir.path(),
+        &switch.dir,
         &[
             "-p",
             &pki.file("ctl-privkey.pem"),
@@ -832,11 +792,11 @@ fn keys_and_certificates_come_from_the_database() {
     );
     let (key, certificate) = (pki.file("sc-privkey.pem"), pki.file("sc-cert.pem"));
     let ca = pki.file("pki/controllerca/cacert.pem");
-    vsctl(&switch, &format!("set-ssl {key} {certificate} {ca}"));
-    vsctl(&switch, "add-br br0 -- set bridge br0 datapath_type=dummy fail_mode=secure");
+    switch.vsctl(&format!("set-ssl {key} {certificate} {ca}"));
+    switch.vsctl("add-br br0 -- set bridge br0 datapath_type=dummy fail_mode=secure");
     for n in 1..=3 {
-        vsctl(&switch, &format!("add-port br0 p{n} -- set interface p{n} type=dummy ofport_request={n}"));
+        switch.vsctl(&format!("add-port br0 p{n} -- set interface p{n} type=dummy ofport_request={n}"));
     }
-    vsctl(&switch, &format!("set-controller br0 ssl:127.0.0.1:{port}"));
+    switch.vsctl(&format!("set-controller br0 ssl:127.0.0.1:{port}"));
     learns_and_forwards(&switch, OF13);
 }

@@ -74,11 +74,11 @@ fn mask(text: &str, key: &str) -> String {
 }
 
 fn run_all(rig: &Rig, program: &[&str]) -> Vec<(String, String)> {
-    let lines = COMMANDS.lines().map(|line| line.replace("DIR", &rig.dir().display().to_string()));
+    let lines = COMMANDS.lines().map(|line| line.replace("DIR", &rig.path().display().to_string()));
     lines
         .map(|line| {
             let mut command = Command::new(program[0]);
-            command.args(&program[1..]).args(words(&line)).env("OVS_RUNDIR", rig.dir());
+            command.args(&program[1..]).args(words(&line)).env("OVS_RUNDIR", rig.path());
             command.stdin(std::process::Stdio::null());
             (line, masked(&command.output().expect("the client runs")))
         })
@@ -92,7 +92,7 @@ fn compare(which: Which) {
     let run = |program: &[&str]| {
         let rig = Rig::start(which);
         for (name, text) in FILES {
-            std::fs::write(rig.dir().join(name), text).unwrap();
+            std::fs::write(rig.file(name), text).unwrap();
         }
         let mut results = run_all(&rig, program);
         for (line, text) in &mut results {
@@ -102,8 +102,8 @@ fn compare(which: Which) {
                 lines.sort_unstable();
                 *text = lines.join("\n") + "\n";
             }
-            *line = line.replace(&rig.dir().display().to_string(), "DIR");
-            *text = text.replace(&rig.dir().display().to_string(), "DIR");
+            *line = line.replace(&rig.path().display().to_string(), "DIR");
+            *text = text.replace(&rig.path().display().to_string(), "DIR");
             *text = rig.without_addresses(text);
         }
         results
@@ -131,12 +131,12 @@ fn every_command_does_and_says_what_the_stock_client_does_with_our_switch() {
 #[test]
 fn a_file_with_an_error_names_file_line_and_column_and_adds_nothing() {
     let rig = Rig::start(Which::Stock);
-    let file = rig.dir().join("bad.txt");
+    let file = rig.file("bad.txt");
     std::fs::write(&file, FILES[3].1).unwrap();
     let ours = testkit::crosspoint(env!("CARGO_BIN_EXE_crosspoint"));
     let run = |args: &[&str]| {
         let output =
-            Command::new(&ours).arg("ofctl").args(args).env("OVS_RUNDIR", rig.dir()).output().unwrap();
+            Command::new(&ours).arg("ofctl").args(args).env("OVS_RUNDIR", rig.path()).output().unwrap();
         masked(&output)
     };
     let nothing_is_added = |line: &str| {
@@ -169,9 +169,9 @@ fn a_line_that_the_switch_refuses_is_named_and_nothing_after_it_is_added() {
         let rig = Rig::start(which);
         let run = |program: &[&str], args: &[&str]| {
             let mut command = Command::new(program[0]);
-            masked(&command.args(&program[1..]).args(args).env("OVS_RUNDIR", rig.dir()).output().unwrap())
+            masked(&command.args(&program[1..]).args(args).env("OVS_RUNDIR", rig.path()).output().unwrap())
         };
-        let file = rig.dir().join("refused.txt");
+        let file = rig.file("refused.txt");
         std::fs::write(&file, "in_port=1,actions=2\nin_port=2,actions=group:7\nin_port=3,actions=2\n")
             .unwrap();
         let name = file.to_str().unwrap();

@@ -1,9 +1,7 @@
 //! A switch to talk to: its processes, in a run directory of its own, ended with it.
 
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use crate::common::{Process, RunDir, binary, run_dir, wait_for};
+use std::process::Stdio;
 
 /// Whose switch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -16,74 +14,53 @@ pub enum Which {
 
 /// A running switch with the bridge br0 and the dummy ports p1, p2 and 3x, numbered 1 to 3.
 pub struct Rig {
-    dir: PathBuf,
-    children: Vec<Child>,
+    dir: RunDir,
+    _children: Vec<Process>,
+}
+
+impl std::ops::Deref for Rig {
+    type Target = RunDir;
+
+    fn deref(&self) -> &RunDir {
+        &self.dir
+    }
 }
 
 impl Rig {
-    pub fn dir(&self) -> &Path {
-        &self.dir
-    }
-
     /// Starts the switch and waits for its socket.
     pub fn start(which: Which) -> Rig {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let dir = std::env::temp_dir().join(format!("crosspoint-ofctl-{}-{number}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&dir);
-        std::fs::create_dir_all(&dir).unwrap();
-        let mut rig = Rig { dir, children: Vec::new() };
-        match which {
-            Which::Stock => rig.start_stock(),
-            Which::Ours => rig.start_ours(),
-        }
-        rig.wait_for("br0.mgmt");
-        rig
-    }
-
-    fn command(&self, program: &str) -> Command {
-        let mut command = Command::new(program);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        for variable in ["OVS_RUNDIR", "OVS_DBDIR", "OVS_LOGDIR", "OVS_SYSCONFDIR"] {
-            command.env(variable, &self.dir);
-        }
-        command
-    }
-
-    fn run(&self, program: &str, args: &[&str]) {
-        let status = self.command(program).args(args).status().unwrap_or_else(|e| panic!("{program}: {e}"));
-        assert!(status.success(), "{program} {args:?}: {status}");
-    }
-
-    fn start_stock(&mut self) {
-        let db = format!("unix:{}/db.sock", self.dir.display());
-        let file = self.dir.join("conf.db");
-        self.run(
-            "ovsdb-tool",
-            &["create", file.to_str().unwrap(), "/usr/share/openvswitch/vswitch.ovsschema"],
-        );
-        let server = self.command("ovsdb-server").arg("--remote=punix:db.sock").arg(&file).spawn().unwrap();
-        self.children.push(server);
-        self.wait_for("db.sock");
-        let vsctl = |args: &str| {
-            let args: Vec<&str> = args.split(' ').collect();
-            self.run("ovs-vsctl", &[&["--no-wait", "--db", &db][..], &args].concat());
+        let dir = run_dir();
+        let children = match which {
+            Which::Stock => Rig::start_stock(&dir),
+            Which::Ours => Rig::start_ours(&dir),
         };
-        vsctl("init");
-        vsctl(
-            "add-br br0 -- set bridge br0 datapath_type=dummy fail-mode=secure other-config:datapath-id=1234567890abcdef",
+        wait_for("the bridge", || testkit::listens(dir.file("br0.mgmt")));
+        Rig { dir, _children: children }
+    }
+
+    /// Runs a program, and panics if it fails.
+    fn run(&self, program: &str, args: &[&str]) {
+        self.dir.run(program, args).ok();
+    }
+
+    fn start_stock(dir: &RunDir) -> Vec<Process> {
+        let server = dir.serve_database();
+        dir.vsctl("--no-wait init");
+        dir.vsctl(
+            "--no-wait add-br br0 -- set bridge br0 datapath_type=dummy fail-mode=secure \
+             other-config:datapath-id=1234567890abcdef",
         );
         for (number, name) in [(1, "p1"), (2, "p2"), (3, "3x")] {
-            vsctl(&format!("add-port br0 {name} -- set interface {name} type=dummy ofport_request={number}"));
+            dir.vsctl(&format!(
+                "--no-wait add-port br0 {name} -- set interface {name} type=dummy ofport_request={number}"
+            ));
         }
-        let daemon = "/usr/lib/openvswitch-switch/ovs-vswitchd";
-        let args = ["--enable-dummy=override", "--disable-system", "--pidfile", &db];
-        let daemon = self.command(daemon).args(args).spawn().unwrap();
-        self.children.push(daemon);
+        let mut daemon = dir.command("/usr/lib/openvswitch-switch/ovs-vswitchd");
+        daemon.args(["--enable-dummy=override", "--disable-system", "--pidfile", &dir.database()]);
+        vec![server, Process::silent(&mut daemon)]
     }
 
-    fn start_ours(&mut self) {
-        let ours = testkit::crosspoint(env!("CARGO_BIN_EXE_crosspoint"));
+    fn start_ours(dir: &RunDir) -> Vec<Process> {
         let args = [
             "switch",
             "--bridge",
@@ -95,17 +72,7 @@ impl Rig {
             "--port",
             "3x,type=dummy,ofport=3,bridge=br0",
         ];
-        let daemon = self.command(ours.to_str().unwrap()).args(args).spawn().unwrap();
-        self.children.push(daemon);
-    }
-
-    fn wait_for(&self, socket: &str) {
-        let path = self.dir.join(socket);
-        let start = Instant::now();
-        while !testkit::listens(&path) {
-            assert!(start.elapsed() < Duration::from_secs(60), "nobody listens at {}", path.display());
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        vec![Process::silent(dir.command(binary()).args(args))]
     }
 
     /// A text without the Ethernet addresses, which a switch chooses anew each time.
@@ -121,51 +88,34 @@ impl Rig {
     }
 }
 
-impl Drop for Rig {
-    fn drop(&mut self) {
-        for mut child in self.children.drain(..).rev() {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-        let _ = std::fs::remove_dir_all(&self.dir);
-    }
-}
-
 /// What `monitor` prints while packets come in and flows go.
 pub fn monitor(program: &[&str], version: &str) -> String {
     let rig = Rig::start(Which::Stock);
-    let mut command = Command::new(program[0]);
+    let mut command = rig.command(program[0]);
     command.args(&program[1..]).args(["-O", version, "monitor", "br0", "65534"]);
     // Flow monitors have an encoding of their own in OpenFlow 1.3, which is not there yet.
     if version == "OpenFlow10" {
         command.arg("watch:");
     }
-    let path = rig.dir().join("said");
+    let path = rig.file("said");
     let said = std::fs::File::options().create(true).append(true).open(&path).unwrap();
-    command.env("OVS_RUNDIR", rig.dir()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(said);
-    let mut monitor = command.spawn().unwrap();
+    let monitor = Process::start(command.stdout(Stdio::null()).stderr(said));
     let read = || std::fs::read_to_string(&path).unwrap();
     let wait = |what: &str, count: usize| {
-        let start = Instant::now();
-        while read().matches(what).count() < count {
-            assert!(start.elapsed() < Duration::from_secs(60), "no {what}: {}", read());
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        wait_for(what, || read().matches(what).count() >= count);
     };
     // A port is changed until the monitor tells of it. Then what is to be compared begins and ends with news
     // of another one.
-    let start = Instant::now();
     let mut change = ["no-forward", "forward"].into_iter().cycle();
-    while !read().contains(" MOD: 3(3x)") {
-        assert!(start.elapsed() < Duration::from_secs(60), "no news of a port: {}", read());
+    wait_for("news of a port", || {
         rig.run("ovs-ofctl", &["mod-port", "br0", "3", change.next().unwrap()]);
-        std::thread::sleep(Duration::from_millis(50));
-    }
+        read().contains(" MOD: 3(3x)")
+    });
     let mark = " MOD: 2(p2)";
     rig.run("ovs-ofctl", &["mod-port", "br0", "2", "no-forward"]);
     wait(mark, 1);
-    let daemon_pid = std::fs::read_to_string(rig.dir().join("ovs-vswitchd.pid")).unwrap();
-    let control = rig.dir().join(format!("ovs-vswitchd.{}.ctl", daemon_pid.trim()));
+    let daemon_pid = std::fs::read_to_string(rig.file("ovs-vswitchd.pid")).unwrap();
+    let control = rig.file(format!("ovs-vswitchd.{}.ctl", daemon_pid.trim()));
     let ofctl = |args: &[&str]| rig.run("ovs-ofctl", &[&["-O", version][..], args].concat());
     ofctl(&["add-flow", "br0", "priority=9,in_port=1,actions=controller:100"]);
     let removed =
@@ -217,8 +167,7 @@ pub fn monitor(program: &[&str], version: &str) -> String {
     }
     rig.run("ovs-ofctl", &["mod-port", "br0", "2", "forward"]);
     wait(mark, 2);
-    monitor.kill().unwrap();
-    monitor.wait().unwrap();
+    drop(monitor);
     let text = rig.without_addresses(&read());
     // The first message of that port goes on for some lines, which begin with a blank.
     let text = text.lines().skip_while(|line| !line.contains(mark)).skip(1);
@@ -239,23 +188,16 @@ pub fn watch(which: Which, program: &[&str], watches: &[&str]) -> String {
     ofctl(&["add-flow", "br0", "priority=7,in_port=1,actions=2"]);
     ofctl(&["add-flow", "br0", "table=3,in_port=2,cookie=5,actions=3"]);
     // What there is at first goes to standard output, what happens then to standard error.
-    let path = rig.dir().join("said");
-    let said = std::fs::File::options().create(true).append(true).open(&path).unwrap();
-    let mut command = Command::new(program[0]);
-    command.args(&program[1..]).args(["monitor", "br0"]).args(watches).env("OVS_RUNDIR", rig.dir());
-    command.stdin(Stdio::null()).stdout(said.try_clone().unwrap()).stderr(said);
-    let mut monitor = command.spawn().unwrap();
+    let path = rig.file("said");
+    let mut command = rig.command(program[0]);
+    let monitor = Process::logged(command.args(&program[1..]).args(["monitor", "br0"]).args(watches), &path);
     let read = || std::fs::read_to_string(&path).unwrap();
     let wait = |what: &str| {
-        let start = Instant::now();
-        while !read().contains(what) {
-            assert!(start.elapsed() < Duration::from_secs(60), "no {what}: {}", read());
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        wait_for(what, || read().contains(what));
     };
     // The last watch's reply; the first one's transaction id is 6.
     wait(&format!("(xid={:#x}):", 5 + watches.len()));
-    let file = rig.dir().join("bundle.txt");
+    let file = rig.file("bundle.txt");
     std::fs::write(&file, "in_port=5,actions=1\nin_port=6,actions=1\ndelete in_port=5\n").unwrap();
     for change in [
         "add-flow br0 in_port=1,idle_timeout=60,actions=2",
@@ -280,8 +222,7 @@ pub fn watch(which: Which, program: &[&str], watches: &[&str]) -> String {
     ofctl(&["add-flow", "br0", "in_port=2,actions=2"]);
     ofctl(&["del-flows", "br0", "in_port=2,table=0"]);
     wait("DELETED reason=delete table=0 cookie=0 in_port=2");
-    monitor.kill().unwrap();
-    monitor.wait().unwrap();
+    drop(monitor);
     let text = read();
     text.lines()
         .filter(|l| !l.contains("|WARN|") && !l.contains("|INFO|"))

@@ -1,36 +1,26 @@
 //! Several who listen to one switch, with either client.
 
 use super::rig::{Rig, Which};
-use std::fs::File;
+use crate::common::Process;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// A `snoop` at work; it writes to a file.
 struct Snooper {
-    child: Child,
+    _child: Process,
     file: PathBuf,
 }
 
 impl Snooper {
     fn start(rig: &Rig, idx: usize, program: &[&str]) -> Snooper {
-        let file = rig.dir().join(format!("heard{idx}"));
-        let out = File::create(&file).unwrap();
-        let mut command = Command::new(program[0]);
-        command.args(&program[1..]).args(["snoop", "br0"]).env("OVS_RUNDIR", rig.dir());
-        command.stdin(Stdio::null()).stdout(out.try_clone().unwrap()).stderr(out);
-        Snooper { child: command.spawn().unwrap(), file }
+        let file = rig.file(format!("heard{idx}"));
+        let mut command = rig.command(program[0]);
+        let child = Process::logged(command.args(&program[1..]).args(["snoop", "br0"]), &file);
+        Snooper { _child: child, file }
     }
 
     fn heard(&self) -> String {
         String::from_utf8_lossy(&std::fs::read(&self.file).unwrap()).into_owned()
-    }
-}
-
-impl Drop for Snooper {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -47,9 +37,7 @@ fn snoopers_of_either_client_hear_the_same_and_nothing_of_one_another() {
     let mut ofctl = |args: &[&str]| {
         // Without names, since our client says little of the tables' features, which the stock one asks for
         // to know them.
-        let mut command = Command::new("ovs-ofctl");
-        let status = command.arg("--no-names").args(args).env("OVS_RUNDIR", rig.dir()).status().unwrap();
-        assert!(status.success(), "{args:?}");
+        rig.ofctl(&[&["--no-names"], args].concat()).ok();
         connections += 1;
     };
     let mut say_until_all_hear = |args: &[&str], what: &str| {

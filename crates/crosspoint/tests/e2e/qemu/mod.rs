@@ -3,8 +3,9 @@
 mod machine;
 mod rig;
 
+use crate::common::Process;
 use machine::{Machine, documented_command};
-use rig::{Process, Rig, longest_gap, replies, wait_for};
+use rig::{Rig, longest_gap, replies, wait_for};
 use std::io::Write;
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard};
@@ -87,7 +88,7 @@ fn two_machines_and_the_network_talk_and_go_on_by_themselves_after_kill_9_of_the
 
     // TCP in both directions. From guest to guest segments cross whole; towards the network they are cut.
     let statistics = |name: &str, key: &str| -> u64 {
-        let mut ports = rig.run("ovs-ofctl", &["dump-ports", "br0", name]);
+        let mut ports = rig.ofctl(&["dump-ports", "br0", name]).ok();
         ports.retain(|c| c != '\n');
         let direction = ports.split(&format!("{} pkts=", &key[..2])).nth(1).unwrap();
         let value = direction.split(&key[3..]).nth(if key.ends_with("pkts") { 0 } else { 1 }).unwrap();
@@ -103,7 +104,7 @@ fn two_machines_and_the_network_talk_and_go_on_by_themselves_after_kill_9_of_the
     assert!(mean > 1514, "frames of {mean} bytes: no segment was left whole");
     let back = received_kbits(&vm1.run(&(iperf3("10.0.0.2") + " -R")));
     let mut server = rig.network.command("iperf3");
-    let _server = Process(server.args(["-s"]).stdout(Stdio::null()).spawn().unwrap());
+    let _server = Process::silent(server.args(["-s"]));
     wait_for("iperf3 to listen", || listens_in_the_network(&rig));
     let to_network = received_kbits(&vm1.run(&iperf3("10.0.0.100")));
     let from_network = received_kbits(&vm1.run(&(iperf3("10.0.0.100") + " -R")));
@@ -150,7 +151,7 @@ fn a_machine_with_four_pairs_of_queues_uses_as_many_as_it_likes() {
     let _turn = take_turn();
     let mut rig = Rig::start("10.0.0.100/24");
     rig.vsctl("add-port br0 net");
-    let path = rig.path("vm.sock").display().to_string();
+    let path = rig.file("vm.sock").display().to_string();
     rig.vsctl(&format!(
         "add-port br0 vm -- set interface vm type=dpdkvhostuserclient options:vhost-server-path={path}"
     ));
@@ -161,7 +162,7 @@ fn a_machine_with_four_pairs_of_queues_uses_as_many_as_it_likes() {
         ("virtio-net-pci,", "virtio-net-pci,mq=on,"),
     ];
     let mut vm = Machine::start(
-        &rig.path(""),
+        rig.dir.path(),
         "vm",
         &documented_command("docs/virtual-machines.md", 0),
         &replaced,
@@ -170,13 +171,13 @@ fn a_machine_with_four_pairs_of_queues_uses_as_many_as_it_likes() {
     vm.wait_until_it_is_up();
     vm.run("ip addr add 10.0.0.1/24 dev eth0; ip link set eth0 up");
     let in_use = |rig: &Rig| {
-        let shown = rig.run("ovs-appctl", &["dpif-netdev/pmd-rxq-show"]);
+        let shown = rig.appctl(&["dpif-netdev/pmd-rxq-show"]).ok();
         shown.lines().filter(|line| line.contains("port: vm ") && line.contains("(enabled)")).count()
     };
     // Flows of their own, which the guest's driver spreads over its queues.
     let all_arrive = |vm: &mut Machine, rig: &mut Rig| {
         let mut server = rig.network.command("iperf3");
-        let _server = Process(server.args(["-s", "-1"]).stdout(Stdio::null()).spawn().unwrap());
+        let _server = Process::silent(server.args(["-s", "-1"]));
         wait_for("iperf3 to listen", || listens_in_the_network(rig));
         let said = vm.run("iperf3 -f k -n 256K -P 4 -c 10.0.0.100");
         assert!(said.contains("SUM"), "{said}");
@@ -210,14 +211,14 @@ fn machines_whose_buffers_are_of_many_pieces_take_bursts_and_segments() {
     let rig = Rig::start("10.0.0.100/24");
     rig.vsctl("add-port br0 net");
     for card in ["virtio-net-pci,mrg_rxbuf=off,", "virtio-net-pci,mrg_rxbuf=off,packed=on,"] {
-        let path = rig.path("vm.sock").display().to_string();
+        let path = rig.file("vm.sock").display().to_string();
         rig.vsctl(&format!(
             "--if-exists del-port vm -- add-port br0 vm -- set interface vm type=dpdkvhostuserclient options:vhost-server-path={path}"
         ));
         let replaced =
             [("/tmp/crosspoint/vm1.sock", path.as_str()), ("1G", "192M"), ("virtio-net-pci,", card)];
         let mut vm = Machine::start(
-            &rig.path(""),
+            rig.dir.path(),
             "vm",
             &documented_command("docs/virtual-machines.md", 0),
             &replaced,
@@ -236,7 +237,7 @@ fn machines_whose_buffers_are_of_many_pieces_take_bursts_and_segments() {
         let said = String::from_utf8_lossy(&said.stdout).into_owned();
         assert!(said.contains("1000 packets transmitted") && !said.contains(" 0 received"), "{said}");
         let mut server = rig.network.command("iperf3");
-        let _server = Process(server.args(["-s", "-1"]).stdout(Stdio::null()).spawn().unwrap());
+        let _server = Process::silent(server.args(["-s", "-1"]));
         wait_for("iperf3 to listen", || listens_in_the_network(&rig));
         received_kbits(&vm.run("iperf3 -f k -n 1M -R -c 10.0.0.100"));
         assert!(!rig.log().contains("was disconnected"), "{}", rig.log());
@@ -251,16 +252,16 @@ fn a_machine_moves_to_another_switch_under_traffic_with_its_memory_whole() {
     from.join(&to, "trunk");
     from.vsctl("add-port br0 net");
     let mut machines = [(&from, "origin"), (&to, "target")].map(|(rig, name)| {
-        let socket = rig.path("vm.sock").display().to_string();
+        let socket = rig.file("vm.sock").display().to_string();
         rig.vsctl("add-port br0 trunk");
         rig.vsctl(&format!(
             "add-port br0 vm -- set interface vm type=dpdkvhostuserclient options:vhost-server-path={socket}"
         ));
         let command = documented_command("docs/virtual-machines.md", 0);
         let replaced = [("/tmp/crosspoint/vm1.sock", socket.as_str()), ("1G", "192M")];
-        let incoming = format!("unix:{}", from.path("migration").display());
+        let incoming = format!("unix:{}", from.file("migration").display());
         let more: &[&str] = if name == "target" { &["-incoming", &incoming] } else { &[] };
-        Machine::start(&rig.path(""), name, &command, &replaced, more)
+        Machine::start(rig.dir.path(), name, &command, &replaced, more)
     });
     let [origin, target] = &mut machines;
     origin.wait_until_it_is_up();
@@ -268,16 +269,16 @@ fn a_machine_moves_to_another_switch_under_traffic_with_its_memory_whole() {
 
     // Two sorts of traffic: pings, of which each that is lost is counted, and TCP, whose contents must arrive
     // whole, though the switches write them into memory that is being copied.
-    let file = from.path("pings");
+    let file = from.file("pings");
     let ping = from.ping_on("10.0.0.1", &file);
     origin.run("(sleep 1000 | nc -l -p 5000 | md5sum > /tmp/sum) &");
     origin.run("until netstat -ltn | grep -q :5000; do sleep 0.1; done");
     let mut sender = from.network.command("busybox");
-    let mut sender = Process(sender.args(["nc", "10.0.0.1", "5000"]).stdin(Stdio::piped()).spawn().unwrap());
-    let mut stream = sender.0.stdin.take().unwrap();
+    let mut sender = Process::start(sender.args(["nc", "10.0.0.1", "5000"]).stdin(Stdio::piped()));
+    let mut stream = sender.stdin.take().unwrap();
     let ending = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
     let is_ending = ending.clone();
-    let copy = from.path("sent");
+    let copy = from.file("sent");
     let mut written = std::fs::File::create(&copy).unwrap();
     let traffic = std::thread::spawn(move || {
         let mut count = 0u64;
@@ -295,7 +296,7 @@ fn a_machine_moves_to_another_switch_under_traffic_with_its_memory_whole() {
 
     let began = now();
     let mut monitor = origin.monitor();
-    monitor.ask("migrate", &format!(r#"{{"uri":"unix:{}"}}"#, from.path("migration").display()));
+    monitor.ask("migrate", &format!(r#"{{"uri":"unix:{}"}}"#, from.file("migration").display()));
     let mut said = String::new();
     wait_for("the migration", || {
         said = monitor.ask("query-migrate", "{}");
@@ -313,7 +314,7 @@ fn a_machine_moves_to_another_switch_under_traffic_with_its_memory_whole() {
     });
     ending.store(true, std::sync::atomic::Ordering::Relaxed);
     let kilobytes = traffic.join().unwrap();
-    wait_for("the sender to end", || sender.0.try_wait().unwrap().is_some());
+    wait_for("the sender to end", || sender.try_wait().unwrap().is_some());
 
     // What arrived is what was sent.
     let sum = target.run("while ! [ -s /tmp/sum ]; do sleep 1; done; cat /tmp/sum");
@@ -336,7 +337,7 @@ fn a_machine_moves_to_another_switch_under_traffic_with_its_memory_whole() {
 
     // The first switch knows where the guest is now, by its announcement, and the second has its link.
     let trunk = from.interface("trunk", "ofport");
-    let table = from.run("ovs-appctl", &["fdb/show", "br0"]);
+    let table = from.appctl(&["fdb/show", "br0"]).ok();
     let entry =
         table.lines().find(|line| line.contains("52:54:00:00:00:01")).unwrap_or_else(|| panic!("{table}"));
     assert_eq!(entry.split_whitespace().next(), Some(&*trunk), "{table}");

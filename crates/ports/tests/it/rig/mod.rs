@@ -3,53 +3,26 @@
 
 use packet::{Batch, Pool, PoolCache, Port, RxOutcome, RxQueue, TxQueue};
 use std::os::fd::AsRawFd;
-use std::process::{Command, Output};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
-
-/// Ends the test with the reason where it is not run as root.
-pub fn need_root() {
-    // SAFETY: the call touches no memory.
-    assert_eq!(unsafe { libc::geteuid() }, 0, "this test makes network namespaces: run it as root");
-}
-
-/// Runs a command to its end; panics with its output where it fails.
-pub fn run(command: &str) -> String {
-    let output = try_run(command);
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command}: {}\n{text}{errors}", output.status);
-    text
-}
-
-/// Runs a command to its end.
-pub fn try_run(command: &str) -> Output {
-    let words: Vec<&str> = command.split_whitespace().collect();
-    Command::new(words[0]).args(&words[1..]).output().unwrap_or_else(|e| panic!("{command}: {e}"))
-}
+use testkit::lab::{Namespace, namespace, run_line};
+pub use testkit::lab::{Process, Said};
 
 /// Hosts `a` and `b` (10.9.0.1, 10.9.0.2, fd09::1, fd09::2, each with `eth0`), and between them namespace `s`
 /// for the switch with the other ends `p0` and `p1`. All goes when this is dropped.
 pub struct Net {
-    prefix: String,
+    a: Namespace,
+    b: Namespace,
+    s: Namespace,
 }
-
-static NEXT: AtomicU32 = AtomicU32::new(0);
 
 impl Net {
     pub fn new(veth_options: &str) -> Net {
-        need_root();
-        let n = NEXT.fetch_add(1, Ordering::Relaxed);
-        let net = Net { prefix: format!("afxdp{}x{n}", std::process::id()) };
-        for host in ["a", "b", "s"] {
-            run(&format!("ip netns add {}", net.name(host)));
-            net.on(host, "ip link set lo up");
-        }
+        let net = Net { a: namespace(), b: namespace(), s: namespace() };
         for (i, host) in ["a", "b"].iter().enumerate() {
             let (s, h) = (net.name("s"), net.name(host));
-            run(&format!(
+            run_line(&format!(
                 "ip link add p{i} netns {s} {veth_options} type veth peer name eth0 netns {h} {veth_options}"
             ));
             net.on("s", &format!("sysctl -qw net.ipv6.conf.p{i}.disable_ipv6=1"));
@@ -61,26 +34,30 @@ impl Net {
         net
     }
 
-    pub fn name(&self, host: &str) -> String {
-        format!("{}{host}", self.prefix)
+    fn namespace(&self, host: &str) -> &Namespace {
+        match host {
+            "a" => &self.a,
+            "b" => &self.b,
+            _ => &self.s,
+        }
     }
 
-    /// Runs a command in a namespace.
+    pub fn name(&self, host: &str) -> &str {
+        self.namespace(host).name()
+    }
+
+    /// Runs a command in a namespace; panics with its output where it fails.
     pub fn on(&self, host: &str, command: &str) -> String {
-        run(&format!("ip netns exec {} {command}", self.name(host)))
+        self.namespace(host).run(command)
     }
 
-    pub fn try_on(&self, host: &str, command: &str) -> Output {
-        try_run(&format!("ip netns exec {} {command}", self.name(host)))
+    pub fn try_on(&self, host: &str, command: &str) -> Said {
+        self.namespace(host).try_run(command)
     }
 
     pub fn spawn_on(&self, host: &str, command: &str) -> Process {
-        let line = format!("ip netns exec {} {command}", self.name(host));
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let null = || std::process::Stdio::null();
-        let child =
-            Command::new(words[0]).args(&words[1..]).stdin(null()).stdout(null()).stderr(null()).spawn();
-        Process(child.unwrap_or_else(|e| panic!("{line}: {e}")))
+        let words: Vec<&str> = command.split_whitespace().collect();
+        Process::silent(self.namespace(host).command(words[0]).args(&words[1..]))
     }
 
     /// Moves the calling thread into a namespace.
@@ -102,24 +79,6 @@ impl Net {
     pub fn xdp_of(&self, port: &str) -> Option<String> {
         let text = self.on("s", &format!("ip -d link show dev {port}"));
         text.lines().find(|line| line.contains("prog/xdp")).map(|line| line.trim().to_string())
-    }
-}
-
-impl Drop for Net {
-    fn drop(&mut self) {
-        for host in ["a", "b", "s"] {
-            try_run(&format!("ip netns del {}", self.name(host)));
-        }
-    }
-}
-
-/// A child process, killed when dropped.
-pub struct Process(pub std::process::Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 
@@ -262,13 +221,4 @@ pub fn thread_cpu_ns() -> u64 {
     // SAFETY: `time` is writable and outlives the call.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
-}
-
-/// Waits until `done`, or panics after a time that is ample.
-pub fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !done() {
-        assert!(start.elapsed() < Duration::from_secs(20), "waited 20 s in vain: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }

@@ -1,13 +1,13 @@
 //! Where it listens and connects, with and without TLS, by options and by columns; and backups.
 
 use crate::ovsdb::rig::{Client, Rig, create, ok, run};
-use crate::ovsdb::stock::eventually;
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::time::Duration;
+use testkit::lab::wait_for;
 use vswitchd::ovsdb::{ConfigFile, Options, TlsSources, serve};
 
 const COLUMN: &str = "db:D,Global,connections";
@@ -40,7 +40,7 @@ fn status(rig: &Rig, target: &str, key: &str) -> Option<String> {
 }
 
 fn port(rig: &Rig, target: &str) -> String {
-    eventually("it listens", || status(rig, target, "bound_port").is_some());
+    wait_for("it listens", || status(rig, target, "bound_port").is_some());
     status(rig, target, "bound_port").unwrap()
 }
 
@@ -52,16 +52,16 @@ fn rows_say_where_to_listen_and_are_told_who_is_there() {
     let port = port(&rig, target);
     assert_eq!(connection(&rig, target)["is_connected"], json!(false));
     let stream = TcpStream::connect(format!("127.0.0.1:{port}")).unwrap();
-    eventually("it is connected", || connection(&rig, target)["is_connected"] == json!(true));
-    eventually("it is active", || status(&rig, target, "state").as_deref() == Some("ACTIVE"));
+    wait_for("it is connected", || connection(&rig, target)["is_connected"] == json!(true));
+    wait_for("it is active", || status(&rig, target, "state").as_deref() == Some("ACTIVE"));
     let second = TcpStream::connect(format!("127.0.0.1:{port}")).unwrap();
-    eventually("both are counted", || status(&rig, target, "n_connections").as_deref() == Some("2"));
+    wait_for("both are counted", || status(&rig, target, "n_connections").as_deref() == Some("2"));
     drop((stream, second));
-    eventually("they are gone", || connection(&rig, target)["is_connected"] == json!(false));
+    wait_for("they are gone", || connection(&rig, target)["is_connected"] == json!(false));
     rig.transact(
         json!([{"op": "update", "table": "Global", "where": [], "row": {"connections": ["set", []]}}]),
     );
-    eventually("it listens no more", || TcpStream::connect(format!("127.0.0.1:{port}")).is_err());
+    wait_for("it listens no more", || TcpStream::connect(format!("127.0.0.1:{port}")).is_err());
 }
 
 #[test]
@@ -78,11 +78,11 @@ fn rows_say_which_service_class_connections_have() {
         rig.transact(json!([{"op": "update", "table": "Connection", "where": [], "row": row}]));
     };
     let first = connect();
-    eventually("its class", || class().contains("tos:0x2c"));
+    wait_for("its class", || class().contains("tos:0x2c"));
     // Nonsense changes nothing, and costs nobody a connection.
     set("99");
     let second = connect();
-    eventually("both have it", || class().matches("tos:0x2c").count() == 2);
+    wait_for("both have it", || class().matches("tos:0x2c").count() == 2);
     drop(second);
     set("12");
     let mut rest = Vec::new();
@@ -90,7 +90,7 @@ fn rows_say_which_service_class_connections_have() {
     first.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     first.read_to_end(&mut rest).unwrap();
     let _third = connect();
-    eventually("the new class", || class().contains("tos:0x30"));
+    wait_for("the new class", || class().contains("tos:0x30"));
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn rows_say_whom_to_connect_to_and_failures_are_told() {
     let path = rig.path("manager.sock");
     let target = format!("unix:{}", path.display());
     add(&rig, &target, json!({"max_backoff": 1000}));
-    eventually("the failure shows", || {
+    wait_for("the failure shows", || {
         status(&rig, &target, "last_error").as_deref() == Some("No such file or directory")
     });
     assert_eq!(status(&rig, &target, "state").as_deref(), Some("BACKOFF"));
@@ -107,7 +107,7 @@ fn rows_say_whom_to_connect_to_and_failures_are_told() {
     let (stream, _) = listener.accept().unwrap();
     let mut manager = Client::new(stream);
     assert_eq!(manager.ask("list_dbs", json!([])), json!(["D", "_Server"]));
-    eventually("it is connected", || status(&rig, &target, "state").as_deref() == Some("ACTIVE"));
+    wait_for("it is connected", || status(&rig, &target, "state").as_deref() == Some("ACTIVE"));
     assert_eq!(connection(&rig, &target)["is_connected"], json!(true));
     assert!(status(&rig, &target, "sec_since_connect").is_some());
     // Its locks are counted, those that it waits for apart.
@@ -115,13 +115,13 @@ fn rows_say_whom_to_connect_to_and_failures_are_told() {
     assert_eq!(other.ask("lock", json!(["theirs"])), json!({"locked": true}));
     assert_eq!(manager.ask("lock", json!(["mine"])), json!({"locked": true}));
     assert_eq!(manager.ask("lock", json!(["theirs"])), json!({"locked": false}));
-    eventually("the lock is counted", || status(&rig, &target, "locks_held").as_deref() == Some("1"));
-    eventually("the wait is counted", || status(&rig, &target, "locks_waiting").as_deref() == Some("1"));
+    wait_for("the lock is counted", || status(&rig, &target, "locks_held").as_deref() == Some("1"));
+    wait_for("the wait is counted", || status(&rig, &target, "locks_waiting").as_deref() == Some("1"));
     assert_eq!(manager.ask("steal", json!(["stolen"])), json!({"locked": true}));
     assert_eq!(other.ask("steal", json!(["stolen"])), json!({"locked": true}));
-    eventually("the loss is counted", || status(&rig, &target, "locks_lost").as_deref() == Some("1"));
+    wait_for("the loss is counted", || status(&rig, &target, "locks_lost").as_deref() == Some("1"));
     drop(manager);
-    eventually("the loss is told", || status(&rig, &target, "sec_since_disconnect").is_some());
+    wait_for("the loss is told", || status(&rig, &target, "sec_since_disconnect").is_some());
     let (again, _) = listener.accept().unwrap();
     drop(again);
 }
@@ -178,7 +178,7 @@ fn the_stock_client_and_a_stock_server_speak_tls_with_it_by_the_certificates_of_
     rig.transact(json!([{"op": "insert", "table": "Global", "row": {}}]));
     let target = "pssl:0:127.0.0.1";
     add(&rig, target, json!({}));
-    eventually("what is missing shows", || {
+    wait_for("what is missing shows", || {
         status(&rig, target, "last_error").is_some_and(|e| e.starts_with("Private key must be configured"))
     });
     rig.transact(json!([{"op": "update", "table": "Global", "where": [], "row": {
@@ -214,7 +214,7 @@ fn the_stock_client_and_a_stock_server_speak_tls_with_it_by_the_certificates_of_
         .env("OVS_RUNDIR", relay.path())
         .spawn()
         .unwrap();
-    eventually("the stock server runs", || testkit::listens(&socket));
+    wait_for("the stock server runs", || testkit::listens(&socket));
     let bound = std::process::Command::new("ss").args(["-Hltnp"]).output().unwrap();
     let bound = String::from_utf8_lossy(&bound.stdout).into_owned();
     let line = bound.lines().find(|l| l.contains(&format!("pid={},", stock.id())));
@@ -224,9 +224,7 @@ fn the_stock_client_and_a_stock_server_speak_tls_with_it_by_the_certificates_of_
     rig.appctl(&["ovsdb-server/set-active-ovsdb-server", &source]);
     rig.appctl(&["ovsdb-server/set-sync-exclude-tables", "D:Global,D:Connection"]);
     rig.appctl(&["ovsdb-server/connect-active-ovsdb-server"]);
-    eventually("it replicates over TLS", || {
-        rig.appctl(&["ovsdb-server/sync-status"]).contains("replicating")
-    });
+    wait_for("it replicates over TLS", || rig.appctl(&["ovsdb-server/sync-status"]).contains("replicating"));
     stock.kill().unwrap();
     stock.wait().unwrap();
 }
@@ -243,7 +241,7 @@ fn a_backup_follows_a_stock_server_and_takes_over() {
         .env("OVS_RUNDIR", dir.path())
         .spawn()
         .unwrap();
-    eventually("the stock server runs", || testkit::listens(&socket));
+    wait_for("the stock server runs", || testkit::listens(&socket));
     let remote = format!("unix:{}", socket.display());
     let insert = |n: i64| {
         let operation = json!(["D", {"op": "insert", "table": "Counter", "row": {"n": n}},
@@ -257,9 +255,9 @@ fn a_backup_follows_a_stock_server_and_takes_over() {
         options.sync_exclude_tables = Some("D:Connection".into());
     });
     let here = || rig.client(&["--no-headings", "dump", "S", "D", "Counter", "n"]);
-    eventually("the rows are there", || here().contains('1'));
+    wait_for("the rows are there", || here().contains('1'));
     insert(2);
-    eventually("and what comes later", || here().contains('2'));
+    wait_for("and what comes later", || here().contains('2'));
     let told = rig.appctl(&["ovsdb-server/sync-status"]);
     assert_eq!(told, format!("state: backup\nreplicating: {remote}\ndatabase: D\nexclude: D:Connection\n"));
     let refused = rig.transact(json!([{"op": "insert", "table": "Counter", "row": {}}]));
@@ -268,7 +266,7 @@ fn a_backup_follows_a_stock_server_and_takes_over() {
     active.wait().unwrap();
     rig.appctl(&["ovsdb-server/disconnect-active-ovsdb-server"]);
     assert_eq!(rig.appctl(&["ovsdb-server/sync-status"]), "state: active\n");
-    eventually("it takes transactions", || {
+    wait_for("it takes transactions", || {
         rig.transact(json!([{"op": "insert", "table": "Counter", "row": {"n": 3}}]))[0].get("uuid").is_some()
     });
     assert!(rig.client(&["dump", "S", "D", "Logical_Switch", "name"]).contains('2'));
@@ -344,7 +342,7 @@ fn a_configuration_file_says_what_is_served_and_is_read_again() {
     write(&["two.sock"], json!({}));
     ok(dir.path(), "ovs-appctl", &["-t", control.to_str().unwrap(), "ovsdb-server/reload"]);
     assert_eq!(list("two.sock"), "_Server\n");
-    eventually("the first is gone", || list("one.sock").is_empty());
+    wait_for("the first is gone", || list("one.sock").is_empty());
     write(&[], json!({"x": {"service-model": "clustered"}}));
     let failed = run(dir.path(), "ovs-appctl", &["-t", control.to_str().unwrap(), "ovsdb-server/reload"]);
     assert!(!failed.status.success());

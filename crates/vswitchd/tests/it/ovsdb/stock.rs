@@ -3,17 +3,7 @@
 use crate::ovsdb::rig::{Client, Rig, create, ok, run, schema};
 use serde_json::{Value, json};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
-
-/// Waits for what a program that runs in the background brings about.
-#[track_caller]
-pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !holds() {
-        assert!(start.elapsed() < Duration::from_secs(20), "{what}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
-}
+use testkit::lab::wait_for;
 
 fn insert(name: &str) -> Value {
     json!([{"op": "insert", "table": "Logical_Port", "uuid-name": "p", "row": {"name": format!("{name}-port"), "tag": 5}},
@@ -139,14 +129,14 @@ fn every_kind_of_monitor_of_the_stock_client_follows() {
         .collect();
     let text = |path: &std::path::Path| std::fs::read_to_string(path).unwrap();
     for (path, _) in &running {
-        eventually("the initial rows come", || text(path).contains(",initial,sw0"));
+        wait_for("the initial rows come", || text(path).contains(",initial,sw0"));
     }
     rig.transact(insert("sw1"));
     rig.transact(json!([{"op": "update", "table": "Logical_Switch", "where": [["name", "==", "sw1"]], "row": {"name": "sw2"}}]));
     rig.transact(json!([{"op": "delete", "table": "Logical_Switch", "where": [["name", "==", "sw2"]]}]));
     for (path, child) in &mut running {
         // `update2` says no more of a row that is gone than that it is.
-        eventually("the deletion comes", || text(path).contains(",delete,"));
+        wait_for("the deletion comes", || text(path).contains(",delete,"));
         let text = text(path);
         // A change is shown as the old and the new row, or as what is different, by the kind of monitor.
         let is_changed =
@@ -212,12 +202,12 @@ fn locks_and_waiting_for_states_work() {
     let output = std::fs::File::create(rig.path("lock")).unwrap();
     let mut owner = Command::new("ovsdb-client").args(["lock", &remote, "l"]).stdout(output).spawn().unwrap();
     let text = || std::fs::read_to_string(rig.path("lock")).unwrap();
-    eventually("the lock is got", || text().contains("locked"));
+    wait_for("the lock is got", || text().contains("locked"));
     let mut client = rig.connect();
     assert_eq!(client.ask("lock", json!(["l"])), json!({"locked": false}));
     assert_eq!(client.ask("unlock", json!(["l"])), json!({}));
     assert_eq!(client.ask("steal", json!(["l"])), json!({"locked": true}));
-    eventually("the owner hears of it", || text().contains("stolen"));
+    wait_for("the owner hears of it", || text().contains("stolen"));
     owner.kill().unwrap();
     owner.wait().unwrap();
 }
@@ -306,7 +296,7 @@ fn commands_answer_as_the_stock_servers_do() {
         .env("OVS_RUNDIR", dir.path())
         .spawn()
         .unwrap();
-    eventually("the stock server runs", || testkit::listens(&ctl));
+    wait_for("the stock server runs", || testkit::listens(&ctl));
     let theirs = ok(dir.path(), "ovs-appctl", &["-t", ctl.to_str().unwrap(), "list-commands"]);
     stock.kill().unwrap();
     stock.wait().unwrap();
