@@ -16,8 +16,9 @@ mod rules;
 pub use programs::{Program, Transfer};
 pub use rules::{Fault, Nat, Policy};
 
-use crate::common::{Namespace, PATIENCE, Said, binary, run_dir, wait_for};
-use std::process::{Child, Command, Stdio};
+use crate::common::{
+    Namespace, PATIENCE, Process, RunDir, Said, daemon_in, namespace, run, run_dir, wait_for,
+};
 
 /// An IP version.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -84,36 +85,16 @@ struct Network {
 
 /// See the module's text.
 pub struct Rig {
-    dir: tempfile::TempDir,
-    switch: Child,
-    servers: Vec<Child>,
+    dir: RunDir,
+    _switch: Process,
+    servers: Vec<Process>,
     networks: [Network; 2],
     namespace: Namespace,
 }
 
-impl Drop for Rig {
-    fn drop(&mut self) {
-        for child in self.servers.iter_mut().chain([&mut self.switch]) {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-        if std::thread::panicking() {
-            eprintln!("the switch's log:\n{}", self.file("log"));
-        }
-    }
-}
-
-/// A command in a network namespace.
-fn within(namespace: &Namespace, program: impl AsRef<std::ffi::OsStr>) -> Command {
-    let mut command = Command::new("nsenter");
-    command.args(["--net", "--target", &namespace.pid()]).arg(program).stdin(Stdio::null());
-    command
-}
-
 #[track_caller]
 fn script(namespace: &Namespace, text: &str) {
-    let output = within(namespace, "sh").args(["-ec", text]).output().unwrap();
-    assert!(output.status.success(), "{text}: {}", String::from_utf8_lossy(&output.stderr));
+    run(namespace.command("sh").args(["-ec", text])).ok();
 }
 
 /// Bytes that web and FTP servers give.
@@ -126,31 +107,23 @@ fn file() -> String {
 impl Rig {
     pub fn start() -> Rig {
         let dir = run_dir();
-        let namespace = Namespace::new();
-        let networks = [(); 2].map(|()| Network { router: Namespace::new(), host: Namespace::new() });
+        let networks = [(); 2].map(|()| Network { router: namespace(), host: namespace() });
+        let namespace = namespace();
         for side in [Side::West, Side::East] {
             lay_out(&namespace, &networks[side as usize], side);
         }
         let served = dir.path().join("served");
         std::fs::create_dir(&served).unwrap();
         std::fs::write(served.join("file"), file()).unwrap();
-        let log = std::fs::File::create(dir.path().join("log")).unwrap();
-        let switch = within(&namespace, binary())
-            .args(["switch", "--pool-size", "16384", "--bridge", "br0,fail-mode=secure"])
-            .args(["--port", "west,type=system,ofport=1", "--port", "east,type=system,ofport=2"])
-            .env("OVS_RUNDIR", dir.path())
-            .stdout(Stdio::null())
-            .stderr(log)
-            .spawn()
-            .unwrap();
-        let mut rig = Rig { dir, switch, servers: Vec::new(), networks, namespace };
+        let bridge = ["--pool-size", "16384", "--bridge", "br0,fail-mode=secure"];
+        let ports = ["--port", "west,type=system,ofport=1", "--port", "east,type=system,ofport=2"];
+        let switch = Process::start(&mut daemon_in(&namespace, &dir, &[bridge, ports].concat()));
+        let mut rig = Rig { dir, _switch: switch, servers: Vec::new(), networks, namespace };
         for side in [Side::West, Side::East] {
             let host = &rig.networks[side as usize].host;
             let served = served.to_str().unwrap();
             let mut serve = |words: &[&str]| {
-                let mut command = within(host, words[0]);
-                command.args(&words[1..]).stdout(Stdio::null()).stderr(Stdio::null());
-                rig.servers.push(command.spawn().unwrap());
+                rig.servers.push(Process::silent(host.command(words[0]).args(&words[1..])));
             };
             serve(&["busybox", "httpd", "-f", "-p", "[::]:80", "-h", served]);
             // Debian's own Python has the server.
@@ -163,7 +136,7 @@ impl Rig {
                 serve(&["iperf3", "--server", "--bind", &address(family, side, kind)]);
             }
         }
-        wait_for("the switch to run", || rig.file("log").contains("(Open vSwitch)"));
+        wait_for("the switch to run", || rig.dir.read("log").contains("(Open vSwitch)"));
         for side in [Side::West, Side::East] {
             wait_for("the servers", || {
                 let listening = rig.run(side, PATIENCE.as_secs(), &["ss", "-Hltn"]).out;
@@ -174,18 +147,17 @@ impl Rig {
         rig
     }
 
-    fn file(&self, name: &str) -> String {
-        std::fs::read_to_string(self.dir.path().join(name)).unwrap()
-    }
-
     /// Runs a program on a host, for so long at most.
     pub fn run(&self, side: Side, seconds: u64, words: &[&str]) -> Said {
-        let output = within(&self.networks[side as usize].host, "timeout")
+        let output = self.networks[side as usize]
+            .host
+            .command("timeout")
             .arg(seconds.to_string())
             .args(words)
             .current_dir(self.dir.path())
             .output()
             .unwrap();
+        // Not all of it need be UTF-8: some of these programs print what they fetch.
         Said {
             out: String::from_utf8_lossy(&output.stdout).into_owned(),
             err: String::from_utf8_lossy(&output.stderr).into_owned(),
@@ -194,20 +166,8 @@ impl Rig {
     }
 
     #[track_caller]
-    fn stock(&self, program: &str, args: &[&str]) -> String {
-        let output = Command::new(program)
-            .args(args)
-            .env("OVS_RUNDIR", self.dir.path())
-            .stdin(Stdio::null())
-            .output()
-            .unwrap();
-        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-        Said { out: text(output.stdout), err: text(output.stderr), code: output.status.code() }.ok()
-    }
-
-    #[track_caller]
     pub fn appctl(&self, args: &[&str]) -> String {
-        self.stock("ovs-appctl", args)
+        self.dir.appctl(args).ok()
     }
 
     /// Puts a policy into force, with a fault or without one. What was tracked before is forgotten.
@@ -215,7 +175,7 @@ impl Rig {
     pub fn put(&self, policy: Policy, fault: Fault) {
         let path = self.dir.path().join("rules");
         std::fs::write(&path, policy.rules(fault).join("\n")).unwrap();
-        self.stock("ovs-ofctl", &["-O", "OpenFlow13", "replace-flows", "br0", path.to_str().unwrap()]);
+        self.dir.ofctl(&["-O", "OpenFlow13", "replace-flows", "br0", path.to_str().unwrap()]).ok();
         let whether = if fault == Fault::Reassembly { "disabled" } else { "enabled" };
         for version in ["v4", "v6"] {
             self.appctl(&[&format!("dpctl/ipf-set-{whether}"), version]);
@@ -260,7 +220,7 @@ impl Rig {
     }
 
     fn flows(&self) -> String {
-        self.stock("ovs-ofctl", &["-O", "OpenFlow13", "dump-flows", "br0"])
+        self.dir.ofctl(&["-O", "OpenFlow13", "dump-flows", "br0"]).ok()
     }
 }
 
@@ -277,7 +237,7 @@ fn lay_out(switch: &Namespace, network: &Network, side: Side) {
         switch,
         &format!(
             "{quiet}; ip link add {port} type veth peer name wan netns {}; ip link set {port} up",
-            network.router.pid()
+            network.router.name()
         ),
     );
     script(
@@ -296,7 +256,7 @@ fn lay_out(switch: &Namespace, network: &Network, side: Side) {
              for net in 2001:db8:{other}::/64 2001:db8:f{other}::/64; do
                  ip route add $net via 2001:db8:ff::{other}
              done",
-            host = network.host.pid()
+            host = network.host.name()
         ),
     );
     script(

@@ -3,7 +3,7 @@
 
 #[path = "../bench_rig/mod.rs"]
 mod bench_rig;
-#[allow(dead_code)]
+#[allow(dead_code, unused_imports)]
 #[path = "../e2e/common/mod.rs"]
 mod common;
 #[allow(dead_code)]
