@@ -5,7 +5,6 @@
 
 use crate::common::{PATIENCE, wait_for};
 use serde_json::Value;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,10 +20,7 @@ impl Drop for Running {
     }
 }
 
-/// A TCP port that nobody listens on.
-pub fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
+pub use testkit::lab::free_port;
 
 /// Namespaces of the test's own, removed with it. Each has a device eth0, the other end of which is a port
 /// for a switch.

@@ -7,7 +7,7 @@ use serde_json::json;
 use std::process::Command;
 
 /// A switch whose bridge br0, which is datapath 1, has a host at each port.
-fn switch_of(dir: tempfile::TempDir, hosts: &Hosts, protocol: &str, controller: u16) -> Switch {
+fn switch_of(dir: crate::common::RunDir, hosts: &Hosts, protocol: &str, controller: u16) -> Switch {
     let bridge = format!(
         "br0,datapath-id=0000000000000001,fail-mode=secure,max-backoff=1000,protocols={protocol},controller=tcp:127.0.0.1:{controller}"
     );
