@@ -1,5 +1,5 @@
-//! `dpif-netdev/dpif-impl-*`, `miniflow-parser-*`, `subtable-lookup-*`, `odp-execute/action-impl-*`: which code
-//! does what a packet needs.
+//! `dpif-netdev/dpif-impl-*`, `miniflow-parser-*`, `subtable-lookup-*` and `odp-execute/action-impl-*`: which
+//! code does what a packet needs.
 //!
 //! Open vSwitch has several implementations of each for different processors, and one that compares them.
 //! Here there is one of each: it is shown in Open vSwitch's words, and may be chosen.

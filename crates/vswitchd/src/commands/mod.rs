@@ -69,7 +69,7 @@ const COMMANDS: &[Command<Vswitch>] = &[
     row("dpctl/ipf-set-enabled", "[dp] v4|v6", 1, 2, fragments::set_enabled),
     row("dpctl/ipf-set-max-nfrags", "[dp] maxfrags", 1, 2, fragments::set_max_nfrags),
     row("dpctl/ipf-set-min-frag", "[dp] v4|v6 minfragment", 2, 3, fragments::set_min_frag),
-    row("dpctl/list-commands", "", 0, 0, operators::list_dpctl),
+    row("dpctl/list-commands", "", 0, 0, list_dpctl),
     row("dpctl/offload-stats-show", "[dp]", 0, 1, operators::offload_stats_show),
     row("dpctl/show", "[-s] [dp...]", 0, MANY, datapath::show),
     row("dpif-netdev/bond-show", "[dp]", 0, 1, operators::bond_show),
@@ -189,6 +189,17 @@ const COUNTED: &[&str] = &[
 /// The tables of what this switch has.
 fn present(vswitch: &Vswitch) -> [&'static [Command<Vswitch>]; 3] {
     [COMMANDS, STANDARD, if vswitch.is_dummy { DUMMY } else { &[] }]
+}
+
+/// `dpctl/list-commands`.
+fn list_dpctl(vswitch: &mut Vswitch, _: &[String]) -> Result<String, String> {
+    let mut text = "The available commands are:\n".to_string();
+    for command in present(vswitch).iter().flat_map(|table| table.iter()) {
+        if let Some(name) = command.name.strip_prefix("dpctl/") {
+            text += &format!("  dpctl/{name:<23} {}\n", command.usage);
+        }
+    }
+    Ok(text)
 }
 
 /// Runs a request, waits for the workers' counters if it shows any, and goes on with what it has begun.

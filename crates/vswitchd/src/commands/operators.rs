@@ -3,7 +3,6 @@
 use super::names::{is_named, name};
 use crate::state::Vswitch;
 use base::OfPort;
-use std::fmt::Write;
 
 type Answer = Result<String, String>;
 
@@ -76,14 +75,4 @@ pub fn bond_show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
         Some(other) if !is_named(vswitch, other) => Err("please specify an existing datapath".into()),
         _ => Ok(String::new()),
     }
-}
-
-pub fn list_dpctl(vswitch: &mut Vswitch, _: &[String]) -> Answer {
-    let mut text = "The available commands are:\n".to_string();
-    for command in super::present(vswitch).iter().flat_map(|table| table.iter()) {
-        if let Some(name) = command.name.strip_prefix("dpctl/") {
-            let _ = writeln!(text, "  dpctl/{name:<23} {}", command.usage);
-        }
-    }
-    Ok(text)
 }
