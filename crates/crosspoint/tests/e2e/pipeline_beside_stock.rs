@@ -198,7 +198,7 @@ fn network_service_headers_are_changed_as_in_the_stock_switch() {
 
 #[test]
 fn rules_look_behind_one_tag_as_in_the_stock_switch() {
-    let mut both = Both::start("vlan-limit");
+    let mut both = Both::start();
     let tagged = |tags: &[u16]| {
         let mut frame = packet(1, 2);
         for tag in tags.iter().rev() {
