@@ -45,7 +45,7 @@ impl<R: Send + Sync + 'static> Classifier<R> {
         clauses: impl Fn(&'g R) -> &'g [Clause],
     ) -> Option<RuleRef<'g, R>> {
         let mut plain: Option<RuleRef<'g, R>> = None;
-        let mut soft: Vec<RuleRef<'g, R>> = Vec::new();
+        let mut soft: Vec<Soft<'g, R>> = Vec::new();
         for ranked in self.ranking.read(reader) {
             let floor = plain.map(|plain| plain.priority());
             if floor.is_some_and(|floor| floor >= ranked.priority_max.load(Ordering::Relaxed)) {
@@ -56,16 +56,16 @@ impl<R: Send + Sync + 'static> Classifier<R> {
                 let found = RuleRef { entry, subtable };
                 match clauses(found.data()) {
                     [] => plain = Some(found),
-                    _ => soft.push(found),
+                    _ => soft.push(Soft { rule: found, hidden: None }),
                 }
             }
         }
         let mut met = Vec::new();
         loop {
             let floor = plain.map(|plain| plain.priority());
-            soft.retain(|rule| floor.is_none_or(|floor| rule.priority() > floor));
-            let Some(highest) = soft.iter().map(RuleRef::priority).max() else { return plain };
-            let of_highest = soft.iter().filter(|rule| rule.priority() == highest);
+            soft.retain(|soft| floor.is_none_or(|floor| soft.rule.priority() > floor));
+            let Some(highest) = soft.iter().map(|soft| soft.rule.priority()).max() else { return plain };
+            let of_highest = soft.iter().map(|soft| soft.rule).filter(|rule| rule.priority() == highest);
             conjunctions_met(of_highest.flat_map(|rule| clauses(rule.data())).copied(), &mut met);
             if !met.is_empty() {
                 let mut key = key.clone();
@@ -82,14 +82,17 @@ impl<R: Send + Sync + 'static> Classifier<R> {
                 }
             }
             // Each of them gives way to what it hid.
-            for rule in std::mem::take(&mut soft) {
-                let next = if rule.priority() == highest { rule.below(version, reader) } else { Some(rule) };
-                match next {
-                    Some(next) if !clauses(next.data()).is_empty() => soft.push(next),
-                    Some(next) if plain.is_none_or(|plain| plain.priority() < next.priority()) => {
-                        plain = Some(next);
-                    }
-                    _ => {}
+            for mut each in std::mem::take(&mut soft) {
+                if each.rule.priority() < highest {
+                    soft.push(each);
+                    continue;
+                }
+                let hidden = each.hidden.get_or_insert_with(|| each.rule.hidden(version, reader));
+                let Some(next) = hidden.pop() else { continue };
+                if !clauses(next.data()).is_empty() {
+                    soft.push(Soft { rule: next, ..each });
+                } else if plain.is_none_or(|plain| plain.priority() < next.priority()) {
+                    plain = Some(next);
                 }
             }
         }
@@ -115,10 +118,12 @@ impl<R: Send + Sync + 'static> Classifier<R> {
                 continue;
             }
             if let Some(entry) = subtable.find(version, key, floor, wc, (&self.shared, reader)) {
-                let mut found = Some(RuleRef { entry, subtable });
-                while let Some(rule) = found.filter(|rule| !clauses(rule.data()).is_empty()) {
-                    found = rule.below(version, reader);
-                }
+                let first = RuleRef { entry, subtable };
+                let is_plain = |rule: &RuleRef<'g, R>| clauses(rule.data()).is_empty();
+                let found = match is_plain(&first) {
+                    true => Some(first),
+                    false => first.hidden(version, reader).into_iter().rev().find(is_plain),
+                };
                 best = found.filter(|found| floor.is_none_or(|floor| found.priority() > floor)).or(best);
             }
         }
@@ -126,16 +131,24 @@ impl<R: Send + Sync + 'static> Classifier<R> {
     }
 }
 
+/// A rule that decides nothing by itself, and those that it hides once somebody has asked for them: all at
+/// once, since rules of one match may be many.
+struct Soft<'g, R: Send + Sync + 'static> {
+    rule: RuleRef<'g, R>,
+    hidden: Option<Vec<RuleRef<'g, R>>>,
+}
+
 impl<'g, R: Send + Sync + 'static> RuleRef<'g, R> {
-    /// The next rule of the same match that `version` sees, in order of falling priority.
-    fn below(self, version: Version, reader: &'g Reader) -> Option<RuleRef<'g, R>> {
+    /// The rules of the same match and lower priority that `version` sees, by rising priority.
+    fn hidden(self, version: Version, reader: &'g Reader) -> Vec<RuleRef<'g, R>> {
         let same = self.subtable.rules.find(self.entry.hash, reader).filter(|entry| {
             entry.value.priority < self.priority()
                 && entry.value.is_visible(version)
                 && *entry.words == *self.entry.words
         });
-        let next = same.max_by_key(|entry| entry.value.priority)?;
-        Some(RuleRef { entry: next, subtable: self.subtable })
+        let mut all: Vec<_> = same.map(|entry| RuleRef { entry, subtable: self.subtable }).collect();
+        all.sort_unstable_by_key(RuleRef::priority);
+        all
     }
 }
 
