@@ -6,10 +6,11 @@
 //! pointer are free by alignment and hold some bits of the hash, so that a probe past other elements seldom
 //! touches them. Growing makes a larger array of the same pointers and publishes it; elements and replaced
 //! arrays are freed by the [`Domain`] after a grace period, so a reader's references live as long as it is
-//! not quiescent.
+//! not quiescent. A large array is filled a few slots with each insertion, so that no insertion among a
+//! million takes longer than others, and published when it is complete.
 //!
 //! Cost: a lookup takes two cache misses (array, element) and about 1.5 probes at a load of 1/4 to 2/3;
-//! insertion and removal are O(1) amortised. Many elements of one hash make one long run of probes for each
+//! insertion and removal are O(1). Many elements of one hash make one long run of probes for each
 //! of them.
 //!
 //! Threads: writers wait for each other (mutex), readers for nobody. A reader that runs beside a writer sees
@@ -24,6 +25,11 @@ use std::sync::{Arc, Mutex};
 
 /// Slots of a map that has held something.
 const SLOTS_MIN: usize = 4;
+/// A table of so many slots is copied at once.
+const AT_ONCE_SLOTS: usize = 1024;
+/// Slots of a larger one that are copied with each insertion. Its load, two thirds when it begins to be
+/// copied, is 0.7 at the end.
+const STEP_SLOTS: usize = 32;
 
 /// Elements begin at addresses that are multiples of this, so that many low bits are free for the tag.
 const ALIGN: usize = 16;
@@ -141,35 +147,71 @@ impl<T> Table<T> {
         self.slots().len() - 1
     }
 
-    /// Writer: puts an element that is not in the table into the first free slot of its run; whether that
-    /// slot was never used.
-    fn put(&self, element: NonNull<Element<T>>, hash: u32) -> bool {
+    /// Writer: puts an element that is not in the table into the first free slot of its run. Which, and
+    /// whether it was never used.
+    fn put(&self, element: NonNull<Element<T>>, hash: u32) -> (usize, bool) {
         let mut i = hash as usize & self.mask();
         loop {
             let slot = self.slots()[i].load(Ordering::Relaxed);
             if !is_element(slot) {
                 // Release: who sees the pointer sees the element.
                 self.slots()[i].store(tagged(element, hash), Ordering::Release);
-                return slot.is_null();
+                return (i, slot.is_null());
             }
             i = (i + 1) & self.mask();
         }
     }
+
+    /// Writer: where the element with this value is.
+    fn place_of(&self, hash: u32, value: *const T) -> Option<usize> {
+        let mut i = hash as usize & self.mask();
+        for _ in 0..self.slots().len() {
+            let slot = self.slots()[i].load(Ordering::Relaxed);
+            if slot.is_null() {
+                return None;
+            }
+            // SAFETY: linked elements are alive, and only writers unlink.
+            if is_element(slot) && std::ptr::eq(unsafe { entry(slot) }.value, value) {
+                return Some(i);
+            }
+            i = (i + 1) & self.mask();
+        }
+        None
+    }
+
+    /// Writer: empties a slot; whether it is as if it had never been used.
+    fn vacate(&self, i: usize) -> bool {
+        let next = self.slots()[(i + 1) & self.mask()].load(Ordering::Relaxed);
+        // A run that ends here anyway may end one slot earlier.
+        let gone = if next.is_null() { null_mut() } else { tombstone() };
+        self.slots()[i].store(gone, Ordering::Release);
+        next.is_null()
+    }
 }
 
-struct Writer {
+struct Writer<T> {
     len: usize,
     /// Slots that are not null.
     used: usize,
     /// Bytes of the elements.
     element_bytes: usize,
+    /// The table to come, while it is being filled.
+    next: Option<Next<T>>,
+}
+
+/// A table that is being filled, which no reader knows. It has the elements of the first `copied` slots of
+/// the table in force.
+struct Next<T> {
+    table: Table<T>,
+    used: usize,
+    copied: usize,
 }
 
 /// See the module's text.
 pub struct Multimap<T: Send + Sync + 'static> {
     domain: Arc<Domain>,
     table: AtomicPtr<Table<T>>,
-    writer: Mutex<Writer>,
+    writer: Mutex<Writer<T>>,
 }
 
 // SAFETY: the raw pointers own `T`s and are shared by reference only; `T` is `Send` and `Sync`.
@@ -184,7 +226,11 @@ impl<T: Send + Sync + 'static> Multimap<T> {
     /// An empty map, which has allocated a few words only.
     pub fn new(domain: Arc<Domain>) -> Multimap<T> {
         let table = AtomicPtr::new(Box::into_raw(Box::new(Table::new(SLOTS_MIN))));
-        Multimap { domain, table, writer: Mutex::new(Writer { len: 0, used: 0, element_bytes: 0 }) }
+        Multimap {
+            domain,
+            table,
+            writer: Mutex::new(Writer { len: 0, used: 0, element_bytes: 0, next: None }),
+        }
     }
 
     #[inline(always)]
@@ -218,12 +264,16 @@ impl<T: Send + Sync + 'static> Multimap<T> {
         let mut writer = self.writer.lock().expect("no holder panics");
         // SAFETY: only writers replace the table, and we hold their lock.
         let mut table = unsafe { &*self.table.load(Ordering::Relaxed) };
-        if (writer.used + 1) * 3 > table.slots().len() * 2 {
+        if writer.next.is_some() || (writer.used + 1) * 3 > table.slots().len() * 2 {
             table = self.rebuild(table, &mut writer);
         }
         let element = Element::allocate(hash, words, value);
-        writer.used += usize::from(table.put(element, hash));
+        let (at, is_new) = table.put(element, hash);
+        writer.used += usize::from(is_new);
         writer.len += 1;
+        if let Some(next) = writer.next.as_mut().filter(|next| at < next.copied) {
+            next.used += usize::from(next.table.put(element, hash).1);
+        }
         writer.element_bytes += allocated::<T>(words.len());
         // SAFETY: `reader` protects it from now on: who removes it defers its freeing.
         unsafe { entry(element.as_ptr()) }
@@ -235,48 +285,47 @@ impl<T: Send + Sync + 'static> Multimap<T> {
         let mut writer = self.writer.lock().expect("no holder panics");
         // SAFETY: only writers replace the table, and we hold their lock.
         let table = unsafe { &*self.table.load(Ordering::Relaxed) };
-        let mut i = hash as usize & table.mask();
-        for _ in 0..table.slots().len() {
-            let slot = table.slots()[i].load(Ordering::Relaxed);
-            if slot.is_null() {
-                return false;
-            }
-            // SAFETY: linked elements are alive, and only writers unlink.
-            if is_element(slot) && std::ptr::eq(unsafe { entry(slot) }.value, value) {
-                let next = table.slots()[(i + 1) & table.mask()].load(Ordering::Relaxed);
-                // A run that ends here anyway may end one slot earlier.
-                let gone = if next.is_null() { null_mut() } else { tombstone() };
-                writer.used -= usize::from(next.is_null());
-                writer.len -= 1;
-                table.slots()[i].store(gone, Ordering::Release);
-                let element = NonNull::new(untag(slot)).expect("an element is not null");
-                // SAFETY: a linked element is alive.
-                writer.element_bytes -= allocated::<T>(unsafe { element.as_ref() }.words_len as usize);
-                // SAFETY: unlinked above, by the one that holds the lock; `T` is `Send`.
-                let garbage = unsafe { Garbage::raw(element.cast(), Element::<T>::free) };
-                self.domain.defer_garbage(garbage);
-                return true;
-            }
-            i = (i + 1) & table.mask();
+        let Some(at) = table.place_of(hash, value) else { return false };
+        let element = NonNull::new(untag(table.slots()[at].load(Ordering::Relaxed)));
+        let element = element.expect("an element is not null");
+        writer.used -= usize::from(table.vacate(at));
+        writer.len -= 1;
+        if let Some(next) = writer.next.as_mut().filter(|next| at < next.copied) {
+            let at = next.table.place_of(hash, value).expect("it was copied with its slot");
+            next.used -= usize::from(next.table.vacate(at));
         }
-        false
+        // SAFETY: a linked element is alive.
+        writer.element_bytes -= allocated::<T>(unsafe { element.as_ref() }.words_len as usize);
+        // SAFETY: unlinked above, by the one that holds the lock; `T` is `Send`.
+        let garbage = unsafe { Garbage::raw(element.cast(), Element::<T>::free) };
+        self.domain.defer_garbage(garbage);
+        true
     }
 
-    /// Publishes a table without tombstones, in which a third of the slots at most is used.
-    fn rebuild<'a>(&self, old: &Table<T>, writer: &mut Writer) -> &'a Table<T> {
+    /// Copies a piece of the table, and publishes the new one when it is complete: one without tombstones, in
+    /// which a third of the slots at most is used at first. The table in force.
+    fn rebuild<'a>(&self, old: &'a Table<T>, writer: &mut Writer<T>) -> &'a Table<T> {
         let slots = ((writer.len + 1) * 3).next_power_of_two().max(SLOTS_MIN);
-        let new = Table::new(slots);
-        for slot in old.slots() {
+        let next = writer.next.get_or_insert_with(|| Next { table: Table::new(slots), used: 0, copied: 0 });
+        let all = old.slots().len();
+        let step = if all <= AT_ONCE_SLOTS { all } else { STEP_SLOTS };
+        let end = (next.copied + step).min(all);
+        for slot in &old.slots()[next.copied..end] {
             let slot = slot.load(Ordering::Relaxed);
             if is_element(slot) {
                 let element = NonNull::new(untag(slot)).expect("an element is not null");
                 // SAFETY: linked elements are alive, and only writers unlink.
                 let hash = unsafe { element.as_ref() }.hash;
-                new.put(element, hash);
+                next.used += usize::from(next.table.put(element, hash).1);
             }
         }
-        writer.used = writer.len;
-        let new = Box::into_raw(Box::new(new));
+        next.copied = end;
+        if end < all {
+            return old;
+        }
+        let next = writer.next.take().expect("filled above");
+        writer.used = next.used;
+        let new = Box::into_raw(Box::new(next.table));
         // Release: who sees the table sees its slots.
         let old = self.table.swap(new, Ordering::AcqRel);
         // SAFETY: from `Box::into_raw`, unlinked now, by the one that holds the lock.
@@ -302,7 +351,8 @@ impl<T: Send + Sync + 'static> Multimap<T> {
         let writer = self.writer.lock().expect("no holder panics");
         // SAFETY: only writers replace the table, and we hold their lock.
         let slots = unsafe { &*self.table.load(Ordering::Relaxed) }.slots().len();
-        writer.element_bytes + slots * size_of::<usize>()
+        let to_come = writer.next.as_ref().map_or(0, |next| next.table.slots().len());
+        writer.element_bytes + (slots + to_come) * size_of::<usize>()
     }
 }
 
@@ -422,6 +472,39 @@ mod tests {
         assert_eq!(drops.load(Ordering::SeqCst), 1);
         drop(map);
         assert_eq!(drops.load(Ordering::SeqCst), 2);
+    }
+
+    #[test]
+    fn what_changes_while_a_larger_table_is_filled_is_found_in_both() {
+        let domain = Domain::new();
+        let mut reader = domain.register();
+        let map = Multimap::new(domain.clone());
+        let hash_of = |i: u32| i.wrapping_mul(0x9e37_79b9);
+        let mut there = std::collections::BTreeSet::new();
+        let mut halves = 0;
+        for i in 0..40_000u32 {
+            map.insert(hash_of(i), &[], i, &reader);
+            there.insert(i);
+            halves += usize::from(map.writer.lock().unwrap().next.is_some());
+            // From all over the table: from what is copied already, and from what is not.
+            let old = i.wrapping_mul(7919) % (i + 1);
+            if i % 3 == 0 && there.remove(&old) {
+                let entry = map.find(hash_of(old), &reader).find(|e| *e.value == old).unwrap();
+                assert!(map.remove(hash_of(old), entry.value));
+            }
+            if i % 1000 == 0 {
+                let mut found: Vec<u32> = map.iter(&reader).map(|e| *e.value).collect();
+                found.sort_unstable();
+                assert!(found.iter().eq(there.iter()), "at {i}");
+            }
+            reader.quiescent();
+            domain.reclaim();
+        }
+        assert!(halves > 100, "{halves} insertions found a table half filled");
+        for i in 0..40_000 {
+            assert_eq!(map.find(hash_of(i), &reader).any(|e| *e.value == i), there.contains(&i), "{i}");
+        }
+        assert_eq!(map.len(), there.len());
     }
 
     #[test]

@@ -213,13 +213,20 @@ impl Domain {
         }
     }
 
-    /// Writer: frees all that has become free, and says how many objects still wait. Call it regularly: what
-    /// was deferred since the last call begins to wait for the readers now.
+    /// Writer: frees what has become free, some thousand objects at most so that the caller is not held up,
+    /// and says how many objects still wait. Call it regularly: what was deferred since the last call begins
+    /// to wait for the readers now.
     pub fn reclaim(&self) -> usize {
         self.deferred.lock().expect("no holder panics").close(&self.epoch);
         let safe = self.oldest_seen();
         let mut deferred = self.deferred.lock().expect("no holder panics");
-        let free = deferred.closed.partition_point(|(stamp, _)| *stamp <= safe);
+        // The first batch at least, for none has more.
+        let mut pieces = 0;
+        let mut fits = |batch: &[Garbage]| {
+            pieces += batch.len();
+            pieces <= BATCH_MAX
+        };
+        let free = deferred.closed.iter().take_while(|(stamp, batch)| *stamp <= safe && fits(batch)).count();
         let freed: Vec<_> = deferred.closed.drain(..free).collect();
         deferred.closed_len -= freed.iter().map(|(_, batch)| batch.len()).sum::<usize>();
         let left = deferred.closed_len + deferred.open.len();

@@ -43,6 +43,11 @@ impl RetiredSlots {
     pub fn slots(&self) -> &[u32] {
         &self.0
     }
+
+    /// Takes up to `max` of them away, to be handed back before the others.
+    pub fn take(&mut self, max: usize) -> RetiredSlots {
+        RetiredSlots(self.0.split_off(self.0.len().saturating_sub(max)))
+    }
 }
 
 #[derive(Default, Debug)]

@@ -276,6 +276,9 @@ async fn tick(shared: Shared) {
         while shared.borrow_mut().tick() {
             tokio::task::yield_now().await;
         }
+        while shared.borrow_mut().clean() {
+            tokio::task::yield_now().await;
+        }
     }
 }
 

@@ -13,12 +13,21 @@ pub(crate) struct Schedule {
     pub passed: Finals,
     /// A fold that was asked for: ticket, when, and whose counters it makes final.
     pub fold: Option<(u64, u64, Finals)>,
+    /// What is final, and waits to be told and given back.
+    pub finished: Finals,
+    /// Rules are to be expired as of then, on counters that are folded.
+    pub expiring: Option<u64>,
     pub last_fold_ms: u64,
     /// The next port to look at.
     pub watched: PortNo,
     /// When the operator was last told of a translation that failed.
     pub failure_told_ms: Option<u64>,
 }
+
+/// Removed rules that are told of in one turn.
+const REMOVALS_AT_ONCE: usize = 256;
+/// Slots that are cleared in one turn.
+const SLOTS_AT_ONCE: usize = 4_096;
 
 /// What becomes final together.
 #[derive(Default)]
@@ -30,6 +39,14 @@ pub(crate) struct Finals {
 impl Finals {
     pub fn is_empty(&self) -> bool {
         self.removals.is_empty() && self.slots.is_empty()
+    }
+
+    /// Takes some of it: a piece that is dealt with in less than a millisecond.
+    pub fn take_some(&mut self) -> Finals {
+        let removals = self.removals.split_off(self.removals.len().saturating_sub(REMOVALS_AT_ONCE));
+        let slots = self.slots.last_mut().map(|slots| slots.take(SLOTS_AT_ONCE));
+        self.slots.pop_if(|slots| slots.slots().is_empty());
+        Finals { removals, slots: slots.into_iter().collect() }
     }
 
     pub fn append(&mut self, mut other: Finals) {

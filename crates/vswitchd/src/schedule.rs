@@ -16,7 +16,7 @@ use base::PortNo;
 use datapath::Event;
 use openflow::message::{FlowForm, FlowRemoved, FlowRemovedReason};
 use packet::LinkState;
-use switch::control::{Removal, RemovedReason};
+use switch::control::{Left, Removal, RemovedReason};
 use switch::{BridgeIdx, Effect, SlotStats};
 
 /// How often [`Vswitch::tick`] is to be called.
@@ -32,14 +32,16 @@ const WATCH_INTERVAL_MS: u64 = 1_000;
 const EVENTS_MAX: usize = 4_096;
 
 impl Vswitch {
-    /// The periodic work. Returns whether there is more to do right away.
+    /// The periodic work. Returns whether there is more to do right away; what there is to clean besides is
+    /// left to [`Self::clean`].
     pub fn tick(&mut self) -> bool {
         self.keepalive.beat();
         let now_ms = self.now_ms();
         let more = self.handle_events();
         self.advance_finals();
         self.fold_on_schedule(now_ms);
-        let left = self.control.tick(now_ms);
+        self.clean();
+        self.control.tick(now_ms);
         self.finish_workers();
         self.ask_for_failures(now_ms);
         self.watch_ports();
@@ -48,7 +50,29 @@ impl Vswitch {
         self.sample_coverage(now_ms);
         self.tell_overdue();
         self.deliver();
-        more || left && self.dp.workers() > 0 && self.schedule.passing.is_some()
+        more
+    }
+
+    /// A turn of what is done between two ticks, a millisecond or so at a time: expires rules, tells of what
+    /// is gone, gives back what it had. Returns whether there is more to do right away.
+    pub fn clean(&mut self) -> bool {
+        let mut has_more = false;
+        if let Some(as_of_ms) = self.schedule.expiring {
+            if self.control_expire(as_of_ms) {
+                has_more = true;
+            } else {
+                self.schedule.expiring = None;
+            }
+        }
+        if !self.schedule.finished.is_empty() {
+            let finals = self.schedule.finished.take_some();
+            self.finish(finals);
+            has_more |= !self.schedule.finished.is_empty();
+        }
+        let left = self.control.collect();
+        self.deliver();
+        let waits_for_workers = left == Left::Waiting && self.schedule.passing.is_some();
+        has_more || left == Left::More || waits_for_workers && self.dp.workers() > 0
     }
 
     /// Takes what workers have sent. Returns whether there may be more.
@@ -101,8 +125,8 @@ impl Vswitch {
     fn advance_finals(&mut self) {
         if let Some((ticket, asked_ms, finals)) = self.schedule.fold.take() {
             if self.dp.fold_done(ticket) {
-                self.control_expire(asked_ms);
-                self.finish(finals);
+                self.schedule.expiring = Some(asked_ms);
+                self.schedule.finished.append(finals);
             } else {
                 self.schedule.fold = Some((ticket, asked_ms, finals));
             }
@@ -146,7 +170,8 @@ impl Vswitch {
         self.schedule.fold = Some((self.dp.request_fold(), now_ms, finals));
     }
 
-    fn control_expire(&mut self, as_of_ms: u64) {
+    /// Whether there is more to expire.
+    fn control_expire(&mut self, as_of_ms: u64) -> bool {
         let (dp, own) = (&self.dp, &self.own_credits);
         let read = |slot: u32| {
             let own = own.get(&slot).copied().unwrap_or_default();
@@ -157,9 +182,10 @@ impl Vswitch {
                 last_used_ms: totals.last_used_ms.max(own.last_used_ms),
             }
         };
-        self.control.expire(as_of_ms, &read);
+        let has_more = self.control.expire(as_of_ms, &read);
         let bridges: Vec<BridgeIdx> = self.bridges.keys().copied().collect();
         bridges.into_iter().for_each(|bridge| self.tell_vacancy(bridge));
+        has_more
     }
 
     /// Counters are final: tells of removed rules, and gives slots back.
@@ -173,7 +199,9 @@ impl Vswitch {
         for slots in finals.slots {
             for &slot in slots.slots() {
                 self.dp.clear_slot(slot);
-                self.own_credits.remove(&slot);
+                if !self.own_credits.is_empty() {
+                    self.own_credits.remove(&slot);
+                }
             }
             self.control.recycle_slots(slots);
         }

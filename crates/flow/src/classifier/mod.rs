@@ -76,6 +76,15 @@ struct Writer<R: Send + Sync + 'static> {
     linked: usize,
 }
 
+/// What [`Classifier::retire`] has left.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Retired {
+    /// Removed rules that are still linked.
+    pub left: usize,
+    /// Whether some of them can be unlinked right away.
+    pub has_more: bool,
+}
+
 struct Vanishing<R: Send + Sync + 'static> {
     version: Version,
     subtable: Arc<Subtable<R>>,
@@ -261,12 +270,11 @@ impl<R: Send + Sync + 'static> Classifier<R> {
     }
 
     /// Unlinks up to `max` rules that vanished at `oldest` or before, where no reader will look up at an
-    /// older version any more. Returns how many removed rules are still linked. Memory is freed by the
-    /// domain's `reclaim`.
+    /// older version any more. Says what is left. Memory is freed by the domain's `reclaim`.
     ///
     /// How to know `oldest`: publish a version, then take a [`Domain::ticket`]; once it has passed, every
     /// reader has been quiescent since, and reads that version or a newer one.
-    pub fn retire(&self, oldest: Version, max: usize, reader: &Reader) -> usize {
+    pub fn retire(&self, oldest: Version, max: usize, reader: &Reader) -> Retired {
         let mut writer = self.writer.lock().expect("no holder panics");
         for _ in 0..max {
             if writer.vanishing.front().is_none_or(|v| v.version > oldest) {
@@ -277,7 +285,8 @@ impl<R: Send + Sync + 'static> Classifier<R> {
             writer.linked -= 1;
         }
         self.shared.arena.settle();
-        writer.vanishing.len()
+        let has_more = writer.vanishing.front().is_some_and(|v| v.version <= oldest);
+        Retired { left: writer.vanishing.len(), has_more }
     }
 
     /// Number of rules that are not removed.

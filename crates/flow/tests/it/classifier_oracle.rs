@@ -224,7 +224,7 @@ impl World {
             Op::Retire(seed) => {
                 self.oldest += Dice(seed).below(self.now - self.oldest + 1);
                 let oldest = self.oldest;
-                let left = self.classifier.retire(Version(oldest), usize::MAX, reader);
+                let left = self.classifier.retire(Version(oldest), usize::MAX, reader).left;
                 self.rules.retain(|r| r.vanishes > oldest);
                 let expected = self.rules.iter().filter(|r| r.vanishes != u64::MAX).count();
                 check(left == expected, || format!("{left} left of {expected}"))?;

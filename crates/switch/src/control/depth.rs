@@ -8,7 +8,7 @@
 //! A rule that is gone goes on deciding how specific flows are until it is unlinked, which takes as long as a
 //! worker may see it. So it counts until then.
 
-use super::Inner;
+use super::{Inner, Left};
 use crate::rule::Rule;
 use crate::topology::{BridgeIdx, PortKind};
 use base::Version;
@@ -60,11 +60,15 @@ impl Depths {
         self.vanishing.push_back((version, rule));
     }
 
-    /// What has vanished up to this version is unlinked.
-    fn unlinked(&mut self, version: Version) {
-        while let Some((_, rule)) = self.vanishing.pop_front_if(|(since, _)| *since <= version) {
+    /// What has vanished up to this version is unlinked: looks at `max` rules of it.
+    pub fn unlinked(&mut self, version: Version, max: usize) -> Left {
+        for _ in 0..max {
+            let Some((_, rule)) = self.vanishing.pop_front_if(|(since, _)| *since <= version) else {
+                return Left::Nothing;
+            };
             self.remove(&rule);
         }
+        Left::More
     }
 
     pub fn remove(&mut self, rule: &Rule) {
@@ -177,7 +181,6 @@ impl Inner {
 
     /// Gives up depth that nobody has needed for long.
     pub(super) fn narrow(&mut self, now_ms: u64) {
-        self.depths.unlinked(self.collected);
         self.recompute_depths();
         match self.depths.narrower_since {
             Some(None) => self.depths.narrower_since = Some(Some(now_ms)),

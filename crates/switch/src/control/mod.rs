@@ -63,8 +63,8 @@ use base::{PortNo, Version};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Rules unlinked per tick and table at most, so that a tick stays short.
-const RETIRED_PER_TICK: usize = 100_000;
+/// Rules unlinked and forgotten at once at most, so that a turn stays below a millisecond.
+const RETIRED_AT_ONCE: usize = 1_000;
 
 /// Why a rule is gone (OFPRR_*).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -97,6 +97,17 @@ pub struct Removal {
     pub version: Version,
     /// When.
     pub now_ms: u64,
+}
+
+/// What is left of what vanished.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Left {
+    /// Nothing.
+    Nothing,
+    /// What workers may still see.
+    Waiting,
+    /// What can be freed right away: call [`Control::collect`] again.
+    More,
 }
 
 /// See the module's text.
@@ -174,15 +185,22 @@ impl Control {
         self.inner.published()
     }
 
-    /// Frees what no worker sees any more, narrows extraction depths that have not been needed for 10 s.
-    /// Returns whether there is more to do.
-    pub fn tick(&mut self, now_ms: u64) -> bool {
-        self.reader.quiescent();
-        let left = self.inner.collect(&self.reader);
+    /// Frees some of what no worker sees any more, narrows extraction depths that have not been needed for
+    /// 10 s.
+    pub fn tick(&mut self, now_ms: u64) -> Left {
+        let left = self.collect();
         self.inner.narrow(now_ms);
         self.inner.renew_frozen(&self.reader);
         self.inner.shapes.sweep();
         self.inner.actions.sweep();
+        self.reader.quiescent();
+        left
+    }
+
+    /// Frees some of what no worker sees any more.
+    pub fn collect(&mut self) -> Left {
+        self.reader.quiescent();
+        let left = self.inner.collect(&self.reader);
         self.reader.quiescent();
         left
     }
@@ -275,32 +293,33 @@ impl Inner {
         self.switch.version.store(version.0, Ordering::Release);
     }
 
-    /// Frees what vanished before the oldest version that a worker can still be at. Whether anything is left.
-    fn collect(&mut self, reader: &Reader) -> bool {
+    /// Frees some of what vanished before the oldest version that a worker can still be at.
+    fn collect(&mut self, reader: &Reader) -> Left {
         let domain = self.switch.domain.clone();
-        let mut left = false;
+        let mut left = Left::Nothing;
         match self.grace {
             Some((ticket, version)) if domain.passed(ticket) => {
-                self.grace = None;
                 left = self.collect_up_to(version, reader);
-                if !left {
+                if left != Left::More {
                     self.collected = version;
+                    self.grace = None;
                 }
             }
-            Some(_) => left = true,
+            Some(_) => left = Left::Waiting,
             None => {}
         }
         if self.grace.is_none() && self.collected < self.published() {
             self.grace = Some((domain.ticket(), self.published()));
-            left = true;
+            left = left.max(Left::Waiting);
         }
-        domain.reclaim() > 0 || left
+        left = left.max(self.depths.unlinked(self.collected, RETIRED_AT_ONCE));
+        if domain.reclaim() > 0 { left.max(Left::Waiting) } else { left }
     }
 
-    fn collect_up_to(&mut self, version: Version, reader: &Reader) -> bool {
-        let mut left = false;
+    fn collect_up_to(&mut self, version: Version, reader: &Reader) -> Left {
+        let mut left = Left::Nothing;
         for bridge in self.bridges.iter_mut().flatten() {
-            left |= bridge.collect(version, RETIRED_PER_TICK, reader);
+            left = left.max(bridge.collect(version, RETIRED_AT_ONCE, reader));
         }
         if self.history_len > 1 {
             self.switch.history.update(|old| {

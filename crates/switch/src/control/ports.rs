@@ -3,7 +3,7 @@
 use super::groups::GroupControl;
 use super::macs::MacControl;
 use super::meters::MeterControl;
-use super::{Control, Inner, store::RuleStore};
+use super::{Control, Inner, Left, store::RuleStore};
 use crate::changelog::{rule_table, word_table};
 use crate::group::GroupTable;
 use crate::mac::MacTable;
@@ -13,6 +13,7 @@ use crate::topology::{Bridge, BridgeConfig, BridgeIdx, BridgeState, Port, PortKi
 use base::rcu::Reader;
 use base::{OfPort, PortNo, Version};
 use flow::Depth;
+use flow::classifier::Retired;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
@@ -53,15 +54,19 @@ pub(super) struct BridgeControl {
 }
 
 impl BridgeControl {
-    /// Unlinks what no version from `oldest` on sees. Whether anything is left.
-    pub fn collect(&mut self, oldest: Version, max: usize, reader: &Reader) -> bool {
-        let mut left = false;
+    /// Unlinks what no version from `oldest` on sees, of each table `max` rules.
+    pub fn collect(&mut self, oldest: Version, max: usize, reader: &Reader) -> Left {
+        let mut left = Left::Nothing;
         for (id, store) in &mut self.tables {
             if store.vanishing > 0 {
                 let table = self.state.table(*id).expect("a table with a store was made");
-                let before = table.rules.retire(oldest, max, reader);
-                left |= before > 0;
-                store.vanishing = before;
+                let retired = table.rules.retire(oldest, max, reader);
+                store.vanishing = retired.left;
+                left = left.max(match retired {
+                    Retired { has_more: true, .. } => Left::More,
+                    Retired { left: 0, .. } => Left::Nothing,
+                    Retired { .. } => Left::Waiting,
+                });
             }
         }
         self.macs.collect(&self.state.macs, oldest, reader);

@@ -15,6 +15,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 const BUCKET_MS: u64 = 100;
+/// Rules looked at at once, so that a turn stays near a millisecond.
+const EXPIRED_AT_ONCE: usize = 1_000;
 
 /// A rule's.
 #[derive(Clone, Copy)]
@@ -51,9 +53,19 @@ impl Timers {
         self.buckets.first_key_value().map(|(bucket, _)| bucket * BUCKET_MS)
     }
 
-    fn take_due(&mut self, now_ms: u64) -> Vec<Entry> {
-        let later = self.buckets.split_off(&(now_ms / BUCKET_MS + 1));
-        let due: Vec<Entry> = std::mem::replace(&mut self.buckets, later).into_values().flatten().collect();
+    /// Takes up to `max` entries whose time has come, the earliest first.
+    fn take_due(&mut self, now_ms: u64, max: usize) -> Vec<Entry> {
+        let mut due = Vec::new();
+        while let Some(mut first) = self.buckets.first_entry()
+            && *first.key() <= now_ms / BUCKET_MS
+            && due.len() < max
+        {
+            let bucket = first.get_mut();
+            due.extend(bucket.drain(bucket.len().saturating_sub(max - due.len())..));
+            if bucket.is_empty() {
+                first.remove();
+            }
+        }
         self.len -= due.len();
         due
     }
@@ -72,13 +84,16 @@ fn deadline(rule: &Rule, last_used_ms: u64, learned_ms: u64) -> Option<(u64, Rem
 }
 
 impl Control {
-    /// Removes rules and addresses whose time has come, as one version each kind. `slots` says when each was
-    /// last used, flows that workers have not folded yet included.
-    pub fn expire(&mut self, now_ms: u64, slots: &dyn SlotReader) {
+    /// Removes addresses and some rules whose time has come, as one version each kind. `slots` says when each
+    /// was last used, flows that workers have not folded yet included. Whether there are more rules: call it
+    /// again then, with the same time.
+    pub fn expire(&mut self, now_ms: u64, slots: &dyn SlotReader) -> bool {
         self.reader.quiescent();
         let inner = &mut self.inner;
         let mut rules = Vec::new();
-        for entry in inner.timers.take_due(now_ms) {
+        let due = inner.timers.take_due(now_ms, EXPIRED_AT_ONCE);
+        let has_more = due.len() == EXPIRED_AT_ONCE;
+        for entry in due {
             let Entry { bridge, table_id, idx, serial } = entry;
             let Some(rule) = inner.rule_at(bridge, table_id, idx, serial) else { continue };
             let learned_ms = rule.learn_slot.map_or(0, |slot| slots.read(slot).last_used_ms);
@@ -97,6 +112,7 @@ impl Control {
         }
         inner.expire_rules(rules, now_ms, &self.reader);
         inner.sort_out_timers();
+        has_more
     }
 }
 

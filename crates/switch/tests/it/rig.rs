@@ -11,7 +11,7 @@ pub use flow::{Action, Depth, FieldId, Key, Match, Mf};
 pub use openflow::Version;
 pub use std::sync::Arc;
 pub use switch::control::{
-    Command, FlowMod, FlowModError, OptionError, RemovedReason, RuleEventKind, RuleFilter,
+    Command, FlowMod, FlowModError, Left, OptionError, RemovedReason, RuleEventKind, RuleFilter,
 };
 pub use switch::{
     BridgeConfig, BridgeIdx, Control, Effect, PortKind, PortSpec, Replaced, RuleFlags, SlotStats, Switch,

@@ -174,7 +174,7 @@ fn what_is_removed_is_freed_once_no_worker_sees_it() {
         r.control.tick(now);
         r.reader.quiescent();
     }
-    assert!(!r.control.tick(11), "nothing is left to free");
+    assert_eq!(r.control.tick(11), Left::Nothing, "nothing is left to free");
 }
 
 #[test]
