@@ -121,6 +121,15 @@ pub struct Domain {
     deferred: Mutex<Deferred>,
 }
 
+/// What [`Domain::reclaim_some`] has left.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Reclaimed {
+    /// Objects that still wait.
+    pub left: usize,
+    /// Whether some of them are free already.
+    pub has_more: bool,
+}
+
 #[derive(Default)]
 struct Deferred {
     /// Unlinked, not yet stamped.
@@ -213,10 +222,18 @@ impl Domain {
         }
     }
 
-    /// Writer: frees what has become free, some thousand objects at most so that the caller is not held up,
-    /// and says how many objects still wait. Call it regularly: what was deferred since the last call begins
-    /// to wait for the readers now.
+    /// Writer: frees all that has become free, and says how many objects still wait. Call it regularly: what
+    /// was deferred since the last call begins to wait for the readers now.
     pub fn reclaim(&self) -> usize {
+        self.reclaim_up_to(usize::MAX).left
+    }
+
+    /// Writer: likewise, but for some thousand objects at most, so that the caller is not held up.
+    pub fn reclaim_some(&self) -> Reclaimed {
+        self.reclaim_up_to(BATCH_MAX)
+    }
+
+    fn reclaim_up_to(&self, max: usize) -> Reclaimed {
         self.deferred.lock().expect("no holder panics").close(&self.epoch);
         let safe = self.oldest_seen();
         let mut deferred = self.deferred.lock().expect("no holder panics");
@@ -224,16 +241,17 @@ impl Domain {
         let mut pieces = 0;
         let mut fits = |batch: &[Garbage]| {
             pieces += batch.len();
-            pieces <= BATCH_MAX
+            pieces <= max
         };
         let free = deferred.closed.iter().take_while(|(stamp, batch)| *stamp <= safe && fits(batch)).count();
         let freed: Vec<_> = deferred.closed.drain(..free).collect();
         deferred.closed_len -= freed.iter().map(|(_, batch)| batch.len()).sum::<usize>();
         let left = deferred.closed_len + deferred.open.len();
+        let has_more = deferred.closed.front().is_some_and(|(stamp, _)| *stamp <= safe);
         // Objects may defer others when they are dropped, so not under the lock.
         drop(deferred);
         drop(freed);
-        left
+        Reclaimed { left, has_more }
     }
 
     /// Writer, at its end: [`Self::reclaim`] until nothing more becomes free, with what the freed objects

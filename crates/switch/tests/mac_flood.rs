@@ -3,6 +3,7 @@
 use base::hash::HashKey;
 use base::rcu::Domain;
 use base::{OfPort, PortNo};
+use switch::control::Left;
 use switch::{BridgeConfig, Control, Effect, PortSpec};
 use testkit::alloc::{Counting, live_bytes};
 
@@ -31,6 +32,7 @@ fn memory_stays_flat_however_many_addresses_are_learned() {
                 .collect();
             control.apply(&effects, 1_000 + batch);
             control.tick(1_000 + batch);
+            while control.collect() == Left::More {}
             let slots = control.take_retired_slots();
             control.recycle_slots(slots);
         }

@@ -1,6 +1,7 @@
 //! What has vanished, on its way to final counters.
 
 use base::PortNo;
+use std::collections::VecDeque;
 use switch::RetiredSlots;
 use switch::control::Removal;
 
@@ -32,7 +33,7 @@ const SLOTS_AT_ONCE: usize = 4_096;
 /// What becomes final together.
 #[derive(Default)]
 pub(crate) struct Finals {
-    pub removals: Vec<Removal>,
+    pub removals: VecDeque<Removal>,
     pub slots: Vec<RetiredSlots>,
 }
 
@@ -43,13 +44,17 @@ impl Finals {
 
     /// Takes some of it: a piece that is dealt with in less than a millisecond.
     pub fn take_some(&mut self) -> Finals {
-        let removals = self.removals.split_off(self.removals.len().saturating_sub(REMOVALS_AT_ONCE));
+        let removals = self.removals.drain(..self.removals.len().min(REMOVALS_AT_ONCE)).collect();
         let slots = self.slots.last_mut().map(|slots| slots.take(SLOTS_AT_ONCE));
         self.slots.pop_if(|slots| slots.slots().is_empty());
         Finals { removals, slots: slots.into_iter().collect() }
     }
 
     pub fn append(&mut self, mut other: Finals) {
+        // A million are not copied where there are none.
+        if self.removals.is_empty() {
+            self.removals = std::mem::take(&mut other.removals);
+        }
         self.removals.append(&mut other.removals);
         self.slots.append(&mut other.slots);
     }

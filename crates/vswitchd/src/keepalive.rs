@@ -1,4 +1,5 @@
-//! The keepalive thread: what must happen in time, however long the control thread is busy. Probes of
+//! The keepalive thread: what must happen in time, however long the control thread is busy. (Requests do not
+//! hold it up for long; starved of its processor or stopped by the kernel it still may be.) Probes of
 //! OpenFlow connections are on it; exporters and protocols that send hellos attach in the same way.
 //!
 //! What is attached is a function that is called when it is due, and says when it is due next. It may take

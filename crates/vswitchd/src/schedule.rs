@@ -10,7 +10,7 @@
 //! worker caches many flows.
 
 use crate::finals::Finals;
-use crate::ofproto::Asynchronous;
+use crate::ofproto::{Asynchronous, free_some};
 use crate::state::Vswitch;
 use base::PortNo;
 use datapath::Event;
@@ -56,8 +56,8 @@ impl Vswitch {
     /// A turn of what is done between two ticks, a millisecond or so at a time: expires rules, tells of what
     /// is gone, gives back what it had. Returns whether there is more to do right away.
     pub fn clean(&mut self) -> bool {
-        let mut has_more = false;
-        if let Some(as_of_ms) = self.schedule.expiring {
+        let mut has_more = self.go_on_with_abandoned() | free_some();
+        if let Some(as_of_ms) = self.schedule.expiring.filter(|_| !self.control.is_changing()) {
             if self.control_expire(as_of_ms) {
                 has_more = true;
             } else {
@@ -141,7 +141,7 @@ impl Vswitch {
         if self.schedule.passing.is_none() {
             let slots = self.control.take_retired_slots();
             let slots = if slots.slots().is_empty() { Vec::new() } else { vec![slots] };
-            let finals = Finals { removals: self.control.take_removals(), slots };
+            let finals = Finals { removals: self.control.take_removals().into(), slots };
             if !finals.is_empty() {
                 self.schedule.passing = Some((self.control.ticket(), finals));
             }

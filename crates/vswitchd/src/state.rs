@@ -13,7 +13,7 @@ use crate::hand_datapath::HandDatapath;
 use crate::history::History;
 use crate::janitor::Fate;
 use crate::keepalive::Keepalive;
-use crate::ofproto::{Asynchronous, Ofproto};
+use crate::ofproto::{Asynchronous, LongChange, Ofproto};
 use crate::scheduler::{Event, Scheduler};
 use crate::workers::{Given, Workers};
 use base::hash::HashKey;
@@ -111,6 +111,8 @@ pub struct Vswitch {
     pub(crate) ending: Option<Fate>,
     /// What the command that runs goes on with.
     pub(crate) begun: Option<Begun>,
+    /// Changes of tables whose connection ended before they were done.
+    pub(crate) abandoned: Option<(BridgeIdx, Box<LongChange>)>,
     /// Whether there are dummies, and the commands of tests with them (`--enable-dummy`).
     pub(crate) is_dummy: bool,
     /// Keys of the flows that the log has seen, while new ones are logged.
@@ -209,6 +211,7 @@ impl Vswitch {
             devices: DeviceManager::new(config).map_err(SetupError::Os)?,
             ending: None,
             begun: None,
+            abandoned: None,
             is_dummy: config.dummy != EnableDummy::No,
             logged_flows: None,
         };

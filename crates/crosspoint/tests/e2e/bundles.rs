@@ -25,7 +25,8 @@ fn bundle_add() -> Vec<u8> {
     message
 }
 
-fn connect(switch: &Switch) -> UnixStream {
+/// A connection of OpenFlow 1.4 to the bridge.
+pub fn connect(switch: &Switch) -> UnixStream {
     let mut stream = UnixStream::connect(switch.dir.path().join("br0.mgmt")).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream.write_all(&[5, 0, 0, 8, 0, 0, 0, 1]).unwrap();
@@ -37,7 +38,7 @@ fn connect(switch: &Switch) -> UnixStream {
 }
 
 /// The next message: its type and its body.
-fn hear(stream: &mut UnixStream) -> (u8, Vec<u8>) {
+pub fn hear(stream: &mut UnixStream) -> (u8, Vec<u8>) {
     let mut header = [0; 8];
     stream.read_exact(&mut header).unwrap();
     let mut body = vec![0; usize::from(u16::from_be_bytes([header[2], header[3]])) - 8];

@@ -27,6 +27,7 @@ mod fragments;
 mod groups;
 mod guest;
 mod installed;
+mod long_changes;
 mod numa;
 mod ofctl;
 mod operator_guide;

@@ -150,6 +150,26 @@ impl<R: Send + Sync + 'static> Classifier<R> {
             .map(|entry| RuleRef { entry, subtable })
     }
 
+    /// The rule with this match whose data are the wanted ones, whatever versions see it.
+    pub fn find_linked<'g>(
+        &'g self,
+        matching: &Match,
+        reader: &'g Reader,
+        is_wanted: impl Fn(&R) -> bool,
+    ) -> Option<RuleRef<'g, R>> {
+        let subtable = self.subtable(&matching.mask, reader)?;
+        let words = subtable.words(&matching.key);
+        let hash = subtable.hash(&words, &self.shared.secret);
+        let mut same = subtable.rules.find(hash, reader);
+        same.find(|entry| is_wanted(&entry.value.data)).map(|entry| RuleRef { entry, subtable })
+    }
+
+    /// How many linked rules have masks with all bits of `within`'s: no more agree with it.
+    pub fn count_within(&self, within: &Match, reader: &Reader) -> usize {
+        let fitting = self.ranking.read(reader).iter().filter(|r| r.subtable.mask.covers(&within.mask));
+        fitting.map(|ranked| ranked.subtable.rules.len()).sum()
+    }
+
     /// All rules, those that no version sees any more included, in no order.
     pub fn iter_all<'g>(&'g self, reader: &'g Reader) -> impl Iterator<Item = RuleRef<'g, R>> {
         self.ranking.read(reader).iter().flat_map(move |ranked| {
@@ -250,6 +270,21 @@ impl<R: Send + Sync + 'static> Classifier<R> {
             hash: rule.entry.hash,
             address: std::ptr::from_ref(rule.entry.value).addr(),
         });
+        true
+    }
+
+    /// Unlinks a rule that no lookup has seen, for its version is not published yet. `false` if it is removed.
+    pub fn withdraw(&self, rule: RuleRef<'_, R>, reader: &Reader) -> bool {
+        let mut writer = self.writer.lock().expect("no holder panics");
+        if rule.vanishes() != Version::NEVER {
+            return false;
+        }
+        let RuleRef { entry, subtable } = rule;
+        let address = std::ptr::from_ref(entry.value).addr();
+        let version = entry.value.appears;
+        self.unlink(&Vanishing { version, subtable: subtable.shared(), hash: entry.hash, address }, reader);
+        writer.live -= 1;
+        writer.linked -= 1;
         true
     }
 

@@ -42,9 +42,11 @@ impl WordLog {
         self.last.load(Ordering::Relaxed) > since && self.bucket(hash()).load(Ordering::Relaxed) > since
     }
 
+    /// Versions may come out of order: a transaction's lies ahead of those of others meanwhile.
     fn push(&self, hash: u32, version: Version) {
-        self.bucket(hash).store(version.0, Ordering::Relaxed);
-        self.last.store(version.0, Ordering::Relaxed);
+        for of in [self.bucket(hash), &self.last] {
+            of.store(version.0.max(of.load(Ordering::Relaxed)), Ordering::Relaxed);
+        }
     }
 }
 

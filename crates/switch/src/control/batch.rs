@@ -1,17 +1,25 @@
-//! Several changes as one version: of rules, of groups, and packets that go through the tables between them.
-//!
-//! Each is put in place invisibly for the coming version. If one fails, all before it are taken back, which
-//! nobody has seen.
+//! Several changes as one version: of rules, groups and meters, and packets that go through the tables
+//! between them. What a batch has done so far is a log of steps: taken back from its end, it leaves tables as
+//! they were, which nobody has seen otherwise; put in force, it is gone through once more for what follows
+//! from each step.
 
-use super::flow_mod::{Batch, FlowMod, FlowModError};
-use super::{Control, Inner, validate};
+use super::flow_mod::{FlowMod, FlowModError};
+use super::groups::Replaced;
+use super::{Inner, Removal, RemovedReason, RuleEvent, validate};
+use crate::changelog::{rule_table, word_table};
+use crate::rule::Rule;
 use crate::switch::Effect;
 use crate::topology::BridgeIdx;
 use base::rcu::Reader;
 use datapath::Translation;
 use flow::{Action, Key, Match};
 use openflow::Version;
-use openflow::message::GroupMod;
+use openflow::message::{GroupMod, MeterMod};
+use std::sync::Arc;
+
+/// Steps that are logged one by one for the flows that they may concern. A batch of more concerns all flows
+/// that have looked into its tables: the log of so many changes would say the same of nearly all of them.
+const LOGGED_MAX: usize = 2_000;
 
 /// One change of a bridge's tables.
 #[derive(Clone, Copy, Debug)]
@@ -20,6 +28,10 @@ pub enum Change<'m> {
     Flow(&'m FlowMod),
     /// Of groups.
     Group(&'m GroupMod),
+    /// The deletion of meters with the rules that refer to them. It cannot be taken back, so it stands alone.
+    MeterDelete(&'m MeterMod),
+    /// None, of tables.
+    Nothing,
     /// None: a packet that goes through the tables as the changes before it have left them.
     Packet(PacketOut<'m>),
 }
@@ -36,6 +48,12 @@ impl AsChange for Change<'_> {
     }
 }
 
+impl AsChange for Box<dyn AsChange + '_> {
+    fn as_change(&self) -> Change<'_> {
+        (**self).as_change()
+    }
+}
+
 /// A packet that a controller sends, with its actions.
 #[derive(Clone, Copy, Debug)]
 pub struct PacketOut<'m> {
@@ -47,56 +65,149 @@ pub struct PacketOut<'m> {
     pub version: Version,
 }
 
-impl Control {
-    /// Whether a controller might send a packet with these actions.
-    pub fn check_packet_out(&self, bridge: BridgeIdx, out: PacketOut<'_>) -> Result<(), FlowModError> {
-        self.inner.check_packet_out(bridge, out)
+/// What a batch has done so far.
+#[derive(Default)]
+pub(super) struct Batch {
+    /// In order.
+    pub steps: Vec<Step>,
+    /// Slots that only rules of this batch have.
+    pub slots: Vec<u32>,
+    /// What happened to rules that are watched.
+    pub events: Vec<RuleEvent>,
+    /// The tables whose rules changed, as the change log numbers them.
+    tables: Vec<u32>,
+    /// Something else changed too, so that there is a new version.
+    pub publishes: bool,
+}
+
+/// One thing done.
+pub(super) enum Step {
+    Added(Arc<Rule>),
+    Removed(Gone),
+    Group(Replaced),
+}
+
+/// A rule that a batch has removed.
+pub(super) struct Gone {
+    pub rule: Arc<Rule>,
+    pub reason: Option<RemovedReason>,
+    /// A new rule counts on under the same slot.
+    pub slot_lives_on: bool,
+    /// Likewise the slot that says when it was learned.
+    pub learn_slot_lives_on: bool,
+}
+
+impl Batch {
+    fn is_empty(&self) -> bool {
+        self.steps.is_empty() && !self.publishes
     }
 
-    /// Several changes of any kind, likewise. What is to become of the packets among them, in order.
-    pub fn change_all(
-        &mut self,
-        all: impl IntoIterator<Item = (BridgeIdx, impl AsChange)>,
-        now_ms: u64,
-    ) -> Result<Vec<Translation<Effect>>, (usize, FlowModError)> {
-        self.reader.quiescent();
-        self.inner.change_all(all, now_ms, &self.reader)
+    /// Something was done.
+    pub fn push(&mut self, step: Step) {
+        if let Step::Added(rule) | Step::Removed(Gone { rule, .. }) = &step {
+            let number = rule_table(rule.bridge.0, rule.table_id);
+            // Nearly always the same as before.
+            if self.tables.last() != Some(&number) && !self.tables.contains(&number) {
+                self.tables.push(number);
+            }
+        }
+        self.steps.push(step);
     }
 }
 
 impl Inner {
-    pub(super) fn change_all(
-        &mut self,
-        all: impl IntoIterator<Item = (BridgeIdx, impl AsChange)>,
-        now_ms: u64,
-        reader: &Reader,
-    ) -> Result<Vec<Translation<Effect>>, (usize, FlowModError)> {
-        let mut batch = Batch::default();
-        let mut packets = Vec::new();
-        for (i, (bridge, change)) in all.into_iter().enumerate() {
-            let changed = match change.as_change() {
-                Change::Flow(fm) => self.change(bridge, fm, now_ms, &mut batch, reader),
-                Change::Group(gm) => self.change_group(bridge, gm, now_ms, &mut batch, reader),
-                Change::Packet(out) => self.translate_between(bridge, out, reader).map(|t| packets.push(t)),
-            };
-            if let Err(error) = changed {
-                self.take_back(batch, reader);
-                return Err((i, error));
-            }
+    /// Publishes what a batch has changed. Whether there was anything; then each of its steps wants
+    /// [`Self::follow`].
+    pub(super) fn publish_batch(&mut self, batch: &mut Batch) -> bool {
+        if batch.is_empty() {
+            return false;
         }
-        self.remove_orphans(&mut batch, reader);
-        self.put_in_force(batch, now_ms);
-        Ok(packets)
+        self.log_batch(batch);
+        self.events.append(std::mem::take(&mut batch.events));
+        self.recompute_depths();
+        self.publish();
+        true
     }
 
-    /// Translates a packet as of the coming version, which has the changes of the batch so far.
-    fn check_packet_out(&self, bridge: BridgeIdx, out: PacketOut<'_>) -> Result<(), FlowModError> {
+    fn log_batch(&mut self, batch: &Batch) {
+        let version = self.coming();
+        if batch.steps.len() > LOGGED_MAX {
+            batch.tables.iter().for_each(|table| self.log.whole_table(*table, version));
+            if batch.steps.iter().any(|step| matches!(step, Step::Group(_))) {
+                self.log.everything(version);
+            }
+            return;
+        }
+        for step in &batch.steps {
+            match step {
+                Step::Added(rule) | Step::Removed(Gone { rule, .. }) => {
+                    self.log.rule(rule_table(rule.bridge.0, rule.table_id), &rule.matching, version);
+                }
+                Step::Group(replaced) => {
+                    if let Some((bridge, id)) = replaced.which() {
+                        self.log.word(word_table::groups(bridge.0), u64::from(id), version);
+                    }
+                }
+            }
+        }
+    }
+
+    /// What follows from a step of a batch, in whose version, published as of `now_ms`.
+    pub(super) fn follow(&mut self, step: Step, version: base::Version, now_ms: u64) {
+        match step {
+            Step::Added(rule) => self.timers.rule(&rule),
+            Step::Group(replaced) => self.group_in_force(replaced, version),
+            Step::Removed(Gone { rule, reason, slot_lives_on, learn_slot_lives_on }) => {
+                self.depths.vanish(rule.clone(), version);
+                if let Some(slot) = rule.learn_slot.filter(|_| !learn_slot_lives_on) {
+                    self.slots.retire(slot);
+                }
+                match reason {
+                    Some(reason) if rule.flags.send_flow_removed => {
+                        self.removals.push(Removal { rule, reason, version, now_ms });
+                    }
+                    _ if !slot_lives_on => self.slots.retire(rule.slot),
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// Undoes the last step that is left of a batch, which nobody has seen.
+    pub(super) fn undo(&mut self, step: Step, reader: &Reader) {
+        match step {
+            Step::Added(rule) => {
+                self.withdraw(&rule, reader);
+                self.table(rule.bridge, rule.table_id).vacate(rule.idx);
+                self.learning.removed(&rule);
+                self.depths.remove(&rule);
+                self.forget_references(&rule);
+            }
+            Step::Removed(Gone { rule, .. }) => {
+                self.restore(&rule, reader);
+                self.table(rule.bridge, rule.table_id).put_back(&rule);
+                self.refer(&rule);
+                self.count_learned(&rule);
+            }
+            Step::Group(replaced) => self.take_group_back(replaced, reader),
+        }
+    }
+
+    /// After all steps are undone.
+    pub(super) fn forget_batch(&mut self) {
+        self.learning.take_orphans();
+        self.depths.forget_changes();
+    }
+
+    /// Whether a controller might send a packet with these actions.
+    pub(super) fn check_packet_out(&self, bridge: BridgeIdx, out: PacketOut<'_>) -> Result<(), FlowModError> {
         let PacketOut { key, actions, version } = out;
         let packet = Match { key: key.clone(), ..Match::any() };
         validate::check(version, &packet, actions, 0, self.known(bridge))
     }
 
-    fn translate_between(
+    /// Translates a packet as of the coming version, which has the changes of the batch so far.
+    pub(super) fn translate_between(
         &self,
         bridge: BridgeIdx,
         out: PacketOut<'_>,

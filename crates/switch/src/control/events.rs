@@ -45,7 +45,11 @@ impl Events {
     }
 
     pub fn append(&mut self, events: Vec<RuleEvent>) {
-        self.waiting.extend(events);
+        if self.waiting.is_empty() {
+            self.waiting = events;
+        } else {
+            self.waiting.extend(events);
+        }
     }
 }
 

@@ -11,7 +11,9 @@
 //!
 //! Source: ovs-vswitchd.conf.db(5), Flow_Table.
 
-use super::flow_mod::{Batch, FlowModError};
+use super::batch::Batch;
+use super::flow_mod::FlowModError;
+use super::transaction::Transaction;
 use super::{Control, Inner, RemovedReason};
 use crate::rule::Rule;
 use crate::slots::SlotReader;
@@ -180,7 +182,7 @@ impl Control {
         now_ms: u64,
         slots: &dyn SlotReader,
     ) {
-        self.reader.quiescent();
+        self.enter_to_change();
         let (inner, reader) = (&mut self.inner, &self.reader);
         if inner.bridge(bridge).is_none() {
             return;
@@ -191,12 +193,11 @@ impl Control {
         }
         store.limits = limits;
         store.evictable.order(&store.rules, &store.limits, slots);
-        let mut batch = Batch::default();
+        let mut transaction = Transaction::new(None, now_ms);
         while inner.table(bridge, table_id).is_over()
-            && inner.evict_rule(bridge, table_id, &mut batch, reader).is_ok()
+            && inner.evict_rule(bridge, table_id, &mut transaction.batch, reader).is_ok()
         {}
-        inner.remove_orphans(&mut batch, reader);
-        inner.put_in_force(batch, now_ms);
+        inner.complete(transaction, reader);
     }
 
     /// Notes which rules were used, in those tables of a bridge that evict rules and are full: to be called

@@ -1,13 +1,13 @@
 //! Flow-mods: adding, modifying and deleting rules, alone or many as one version.
 //!
-//! A change is put in place invisibly for the coming version; if one of a batch fails, all before it are
-//! taken back, which nobody has seen. Strict commands cost the same however many rules there are; loose ones
-//! look at the rules of every mask that holds all bits of theirs.
+//! A change is put in place invisibly for the coming version (see `transaction`). Strict commands cost the
+//! same however many rules there are; loose ones look at the rules of every mask that holds all bits of
+//! theirs, or at whole tables (see `walk`).
 
 pub(super) use super::action_lists::ActionLists;
-use super::batch::Change;
-use super::learning::Learned;
-use super::{Control, Inner, Removal, RemovedReason, RuleEvent, RuleEventKind, validate};
+use super::batch::{Batch, Change, Gone, Step};
+use super::transaction::{Made, Pace, Transaction};
+use super::{Control, Inner, RemovedReason, RuleEvent, RuleEventKind, validate};
 use crate::rule::{Actions, Rule, RuleFlags, Timeouts};
 use crate::table::Entry;
 use crate::topology::BridgeIdx;
@@ -195,30 +195,6 @@ fn has_hidden_fields(m: &Match) -> bool {
     m.key.get64(FieldId::RecircId) != 0 || m.mask.get(FieldId::DpHash) != 0
 }
 
-/// What a batch has done so far.
-#[derive(Default)]
-pub(super) struct Batch {
-    added: Vec<Arc<Rule>>,
-    removed: Vec<Gone>,
-    /// Slots that only rules of this batch have.
-    slots: Vec<u32>,
-    /// What happened to rules that are watched.
-    events: Vec<RuleEvent>,
-    /// Changes of groups, in order.
-    pub groups: Vec<super::groups::Replaced>,
-    /// Something else changed too, so that there is a new version.
-    pub publishes: bool,
-}
-
-struct Gone {
-    rule: Arc<Rule>,
-    reason: Option<RemovedReason>,
-    /// A new rule counts on under the same slot.
-    slot_lives_on: bool,
-    /// Likewise the slot that says when it was learned.
-    learn_slot_lives_on: bool,
-}
-
 impl Control {
     /// One flow-mod, as one version.
     pub fn flow_mod(&mut self, bridge: BridgeIdx, fm: &FlowMod, now_ms: u64) -> Result<(), FlowModError> {
@@ -236,31 +212,15 @@ impl Control {
 }
 
 impl Inner {
-    /// Removes what was learned by rules that are gone, if they said so (`delete_learned`).
-    pub(super) fn remove_orphans(&mut self, batch: &mut Batch, reader: &Reader) {
-        loop {
-            let orphans = self.learning.take_orphans();
-            if orphans.is_empty() {
-                return;
-            }
-            for Learned { bridge, table_id, cookie } in orphans {
-                let all =
-                    FlowMod { table_id, cookie, cookie_mask: u64::MAX, ..FlowMod::delete(Match::any()) };
-                for rule in self.select(bridge, &all, reader) {
-                    self.remove(rule, Some(RemovedReason::Delete), false, batch, reader);
-                }
-            }
-        }
-    }
-
     pub(super) fn change(
         &mut self,
         bridge: BridgeIdx,
         fm: &FlowMod,
         now_ms: u64,
-        batch: &mut Batch,
+        transaction: &mut Transaction,
+        pace: &mut Pace<'_>,
         reader: &Reader,
-    ) -> Result<(), FlowModError> {
+    ) -> Result<Made, FlowModError> {
         if self.bridge(bridge).is_none() {
             return Err(FlowModError::NoBridge(bridge));
         }
@@ -283,15 +243,18 @@ impl Inner {
             &placed
         };
         match fm.command {
-            Command::Add => self.add(bridge, fm, now_ms, batch, reader),
-            Command::Modify | Command::ModifyStrict => self.modify(bridge, fm, now_ms, batch, reader),
-            Command::Delete | Command::DeleteStrict => {
+            Command::Add => self.add(bridge, fm, now_ms, &mut transaction.batch, reader)?,
+            Command::Modify | Command::ModifyStrict => {
+                return self.modify(bridge, fm, now_ms, transaction, pace, reader);
+            }
+            Command::Delete => return Ok(self.delete_within(bridge, fm, transaction, pace, reader)),
+            Command::DeleteStrict => {
                 for rule in self.select(bridge, fm, reader) {
-                    self.remove(rule, Some(RemovedReason::Delete), false, batch, reader);
+                    self.remove(rule, Some(RemovedReason::Delete), false, &mut transaction.batch, reader);
                 }
-                Ok(())
             }
         }
+        Ok(Made::Whole)
     }
 
     pub(super) fn option_table(&self, bridge: BridgeIdx) -> &flow::options::OptionTable {
@@ -373,56 +336,83 @@ impl Inner {
         bridge: BridgeIdx,
         fm: &FlowMod,
         now_ms: u64,
+        transaction: &mut Transaction,
+        pace: &mut Pace<'_>,
+        reader: &Reader,
+    ) -> Result<Made, FlowModError> {
+        let actions = self.actions.intern(&fm.actions);
+        let modify = |inner: &mut Inner, old: Arc<Rule>, transaction: &mut Transaction| {
+            inner.modify_rule(&old, fm, &actions, now_ms, &mut transaction.batch, reader)
+        };
+        let found = if fm.command == Command::ModifyStrict {
+            let selected = self.select(bridge, fm, reader);
+            for old in &selected {
+                modify(self, old.clone(), transaction)?;
+            }
+            Some(selected.len())
+        } else {
+            self.for_each_within(bridge, fm, transaction, pace, reader, modify)?
+        };
+        match found {
+            None => return Ok(Made::InPart),
+            Some(0) if fm.new_cookie.is_some() && fm.cookie_mask == 0 => {
+                self.add(bridge, fm, now_ms, &mut transaction.batch, reader)?;
+            }
+            Some(_) => {}
+        }
+        Ok(Made::Whole)
+    }
+
+    fn modify_rule(
+        &mut self,
+        old: &Arc<Rule>,
+        fm: &FlowMod,
+        actions: &Arc<Actions>,
+        now_ms: u64,
         batch: &mut Batch,
         reader: &Reader,
     ) -> Result<(), FlowModError> {
-        let selected = self.select(bridge, fm, reader);
-        if selected.is_empty() {
-            let adds = fm.new_cookie.is_some() && fm.cookie_mask == 0;
-            return if adds { self.add(bridge, fm, now_ms, batch, reader) } else { Ok(()) };
+        validate::check(fm.version, &fm.matching, &fm.actions, old.table_id, self.known(old.bridge))?;
+        let keeps_counts = !fm.flags.reset_counts;
+        let slot = if keeps_counts { old.slot } else { self.new_slot(batch) };
+        self.remove(old.clone(), None, keeps_counts, batch, reader);
+        if let Some(Step::Removed(gone)) = batch.steps.last_mut() {
+            gone.learn_slot_lives_on = true;
         }
-        let actions = self.actions.intern(&fm.actions);
-        for old in selected {
-            validate::check(fm.version, &fm.matching, &fm.actions, old.table_id, self.known(bridge))?;
-            let keeps_counts = !fm.flags.reset_counts;
-            let slot = if keeps_counts { old.slot } else { self.new_slot(batch) };
-            self.remove(old.clone(), None, keeps_counts, batch, reader);
-            if let Some(gone) = batch.removed.last_mut() {
-                gone.learn_slot_lives_on = true;
-            }
-            let rule = Rule {
-                // OpenFlow 1.1 gives the cookie to a rule that is added, and changes none.
-                cookie: fm.new_cookie.filter(|_| fm.version != Version::V11).unwrap_or(old.cookie),
-                modified_ms: now_ms,
-                slot,
-                timeouts: old.timeouts.clone(),
-                matching: old.matching.clone(),
-                actions: actions.clone(),
-                idx: 0,
-                serial: 0,
-                ..*old
-            };
-            let rule = self.insert(rule, &old.matching.to_match(), batch, reader);
-            let old_actions = Some(old.actions.clone()).filter(|before| !Arc::ptr_eq(before, &actions));
-            if old_actions.is_some() || rule.cookie != old.cookie {
-                self.note(RuleEvent { kind: RuleEventKind::Modified, rule, old_actions }, batch);
-            }
+        let rule = Rule {
+            // OpenFlow 1.1 gives the cookie to a rule that is added, and changes none.
+            cookie: fm.new_cookie.filter(|_| fm.version != Version::V11).unwrap_or(old.cookie),
+            modified_ms: now_ms,
+            slot,
+            timeouts: old.timeouts.clone(),
+            matching: old.matching.clone(),
+            actions: actions.clone(),
+            idx: 0,
+            serial: 0,
+            ..**old
+        };
+        let rule = self.insert(rule, &old.matching.to_match(), batch, reader);
+        let old_actions = Some(old.actions.clone()).filter(|before| !Arc::ptr_eq(before, actions));
+        if old_actions.is_some() || rule.cookie != old.cookie {
+            self.note(RuleEvent { kind: RuleEventKind::Modified, rule, old_actions }, batch);
         }
         Ok(())
     }
 
+    /// Rules whose masks hold all bits of a loose command's: it is about no more than these.
+    pub(super) fn count_within(&self, bridge: BridgeIdx, fm: &FlowMod, reader: &Reader) -> usize {
+        let Some(Some(control)) = self.bridges.get(bridge.0 as usize) else { return 0 };
+        let tables = control.tables.keys().filter(|id| fm.table_id == TABLE_ALL || **id == fm.table_id);
+        let tables = tables.filter_map(|id| control.state.table(*id));
+        tables.map(|table| table.rules.count_within(&fm.matching, reader)).sum()
+    }
+
     /// The rules that a modification or deletion is about.
-    fn select(&mut self, bridge: BridgeIdx, fm: &FlowMod, reader: &Reader) -> Vec<Arc<Rule>> {
+    pub(super) fn select(&mut self, bridge: BridgeIdx, fm: &FlowMod, reader: &Reader) -> Vec<Arc<Rule>> {
         let version = self.coming();
         let Some(control) = self.bridge(bridge) else { return Vec::new() };
         let strict = matches!(fm.command, Command::ModifyStrict | Command::DeleteStrict);
-        let deletes = matches!(fm.command, Command::Delete | Command::DeleteStrict);
-        let wanted = |rule: &Rule| {
-            (rule.cookie ^ fm.cookie) & fm.cookie_mask == 0
-                && (fm.flags.hidden || !rule.flags.hidden)
-                && (!deletes || fm.out_port.is_none_or(|p| rule.actions.outputs_to(p)))
-                && (!deletes || fm.out_group.is_none_or(|g| rule.actions.uses_group(g)))
-        };
+        let wanted = |rule: &Rule| fm.selects(rule);
         let mut selected = Vec::new();
         for (id, _) in control.tables.iter().filter(|(id, _)| fm.table_id == TABLE_ALL || **id == fm.table_id)
         {
@@ -467,16 +457,14 @@ impl Inner {
         }
         let entry = Entry { rule: rule.clone(), actions: rule.actions.clone(), slot: rule.slot };
         table.rules.insert(matching, rule.priority, version, entry, reader);
-        let number = crate::changelog::rule_table(rule.bridge.0, rule.table_id);
-        self.log.rule(number, &rule.matching, version);
         self.depths.add(&rule);
         self.refer(&rule);
         self.count_learned(&rule);
-        batch.added.push(rule.clone());
+        batch.push(Step::Added(rule.clone()));
         rule
     }
 
-    fn count_learned(&mut self, rule: &Rule) {
+    pub(super) fn count_learned(&mut self, rule: &Rule) {
         let bridges = &self.bridges;
         self.learning.added(rule, |of| {
             let store = bridges[of.bridge.0 as usize].as_ref().and_then(|b| b.tables.get(&of.table_id));
@@ -485,7 +473,7 @@ impl Inner {
         });
     }
 
-    /// Hides a rule from the coming version on.
+    /// Hides a rule from the coming version on. `false`: it is not there.
     pub(super) fn remove(
         &mut self,
         rule: Arc<Rule>,
@@ -493,13 +481,11 @@ impl Inner {
         slot_lives_on: bool,
         batch: &mut Batch,
         reader: &Reader,
-    ) {
+    ) -> bool {
         let version = self.coming();
         if !self.hide(&rule, version, reader) {
-            return;
+            return false;
         }
-        let number = crate::changelog::rule_table(rule.bridge.0, rule.table_id);
-        self.log.rule(number, &rule.matching, version);
         self.table(rule.bridge, rule.table_id).vacate(rule.idx);
         self.forget_references(&rule);
         if let Some(reason) = reason {
@@ -507,7 +493,8 @@ impl Inner {
             self.note(RuleEvent { kind, rule: rule.clone(), old_actions: None }, batch);
         }
         self.learning.removed(&rule);
-        batch.removed.push(Gone { rule, reason, slot_lives_on, learn_slot_lives_on: false });
+        batch.push(Step::Removed(Gone { rule, reason, slot_lives_on, learn_slot_lives_on: false }));
+        true
     }
 
     fn hide(&mut self, rule: &Arc<Rule>, version: base::Version, reader: &Reader) -> bool {
@@ -523,70 +510,30 @@ impl Inner {
         hidden
     }
 
-    /// Undoes what nobody has seen.
-    pub(super) fn take_back(&mut self, batch: Batch, reader: &Reader) {
-        let (published, version) = (self.published(), self.coming());
-        for rule in &batch.added {
-            self.hide(rule, version, reader);
-            self.table(rule.bridge, rule.table_id).vacate(rule.idx);
-            self.learning.removed(rule);
-            self.depths.remove(rule);
-            self.forget_references(rule);
+    /// Takes a rule back that no version sees yet.
+    pub(super) fn withdraw(&mut self, rule: &Arc<Rule>, reader: &Reader) {
+        let Some(control) = self.bridge(rule.bridge) else { return };
+        let Some(table) = control.state.table(rule.table_id) else { return };
+        let is_it = |entry: &Entry| Arc::ptr_eq(&entry.rule, rule);
+        if let Some(found) = table.rules.find_linked(&rule.matching.to_match(), reader, is_it) {
+            table.rules.withdraw(found, reader);
         }
-        for gone in &batch.removed {
-            let rule = &gone.rule;
-            let state =
-                self.bridges[rule.bridge.0 as usize].as_ref().expect("its rule was there").state.clone();
-            let table = state.table(rule.table_id).expect("its rule was there");
-            let found = table.rules.find_exact(&rule.matching.to_match(), rule.priority, published, reader);
-            // A rule that the batch itself had added was never visible.
-            let Some(found) = found.filter(|f| Arc::ptr_eq(&f.data().rule, rule)) else { continue };
-            table.rules.restore(found);
-            let store = self.table(rule.bridge, rule.table_id);
-            store.vanishing -= 1;
-            store.put_back(rule);
-            self.refer(rule);
-            self.count_learned(rule);
-        }
-        self.learning.take_orphans();
-        self.take_groups_back(batch.groups, reader);
-        for slot in batch.slots {
-            self.slots.retire(slot);
-        }
-        self.depths.forget_changes();
     }
 
-    pub(super) fn put_in_force(&mut self, batch: Batch, now_ms: u64) {
-        if batch.added.is_empty() && batch.removed.is_empty() && batch.groups.is_empty() && !batch.publishes {
-            return;
-        }
-        let version = self.coming();
-        self.events.append(batch.events);
-        for gone in &batch.removed {
-            self.depths.vanish(gone.rule.clone(), version);
-        }
-        self.recompute_depths();
-        self.publish();
-        self.groups_in_force(batch.groups, version);
-        for rule in &batch.added {
-            self.timers.rule(rule);
-        }
-        for Gone { rule, reason, slot_lives_on, learn_slot_lives_on } in batch.removed {
-            if let Some(slot) = rule.learn_slot.filter(|_| !learn_slot_lives_on) {
-                self.slots.retire(slot);
-            }
-            match reason {
-                Some(reason) if rule.flags.send_flow_removed => {
-                    self.removals.push(Removal { rule, reason, version, now_ms });
-                }
-                _ if !slot_lives_on => self.slots.retire(rule.slot),
-                _ => {}
-            }
+    /// Shows a rule again that the coming version hides.
+    pub(super) fn restore(&mut self, rule: &Arc<Rule>, reader: &Reader) {
+        let Some(control) = self.bridge(rule.bridge) else { return };
+        let Some(table) = control.state.table(rule.table_id) else { return };
+        let is_it = |entry: &Entry| Arc::ptr_eq(&entry.rule, rule);
+        if let Some(found) = table.rules.find_linked(&rule.matching.to_match(), reader, is_it)
+            && table.rules.restore(found)
+        {
+            self.table(rule.bridge, rule.table_id).vanishing -= 1;
         }
     }
 
     /// Notes which groups and meters a rule refers to that is in place now.
-    fn refer(&mut self, rule: &Arc<Rule>) {
+    pub(super) fn refer(&mut self, rule: &Arc<Rule>) {
         let Actions { groups, meters, .. } = &*rule.actions;
         if !(groups.is_empty() && meters.is_empty())
             && let Some(control) = self.bridge(rule.bridge)
@@ -596,7 +543,7 @@ impl Inner {
         }
     }
 
-    fn forget_references(&mut self, rule: &Rule) {
+    pub(super) fn forget_references(&mut self, rule: &Rule) {
         let Actions { groups, meters, .. } = &*rule.actions;
         if !(groups.is_empty() && meters.is_empty())
             && let Some(control) = self.bridge(rule.bridge)
@@ -619,12 +566,11 @@ impl Inner {
         now_ms: u64,
         reader: &Reader,
     ) {
-        let mut batch = Batch::default();
+        let mut transaction = Transaction::new(None, now_ms);
         for (rule, reason) in rules {
-            self.remove(rule, Some(reason), false, &mut batch, reader);
+            self.remove(rule, Some(reason), false, &mut transaction.batch, reader);
         }
-        self.remove_orphans(&mut batch, reader);
-        self.put_in_force(batch, now_ms);
+        self.complete(transaction, reader);
     }
 
     /// Removes all rules of a bridge, for the bridge goes.

@@ -6,10 +6,11 @@
 //!
 //! Sources: OpenFlow 1.5 sections 5.10 and 7.3.4.3; EXT-570 for what a change of buckets leaves as it was.
 
-use super::batch::Change;
-use super::flow_mod::{Batch, FlowModError};
+use super::batch::{Batch, Change, Step};
+use super::flow_mod::FlowModError;
+use super::transaction::{Made, Pace, Transaction};
+use super::walk::Walk;
 use super::{Control, Inner, RemovedReason, validate};
-use crate::changelog::word_table;
 use crate::group::{Group, Selection, groups_behind};
 use crate::rule::Rule;
 use crate::topology::BridgeIdx;
@@ -47,8 +48,17 @@ impl References {
         }
     }
 
-    pub fn rules(&self, number: u32) -> Vec<Arc<Rule>> {
-        self.0.get(&number).into_iter().flat_map(|rules| rules.values().cloned()).collect()
+    /// The rule that has referred to it for longest.
+    pub fn first(&self, number: u32) -> Option<Arc<Rule>> {
+        self.0.get(&number)?.first_key_value().map(|(_, rule)| rule.clone())
+    }
+
+    /// How many refer to one, or to any.
+    pub fn count_of(&self, number: Option<u32>) -> usize {
+        match number {
+            Some(number) => self.count(number),
+            None => self.0.values().map(BTreeMap::len).sum(),
+        }
     }
 
     pub fn count(&self, number: u32) -> usize {
@@ -88,6 +98,14 @@ pub(super) struct Replaced {
     after: Option<Arc<Group>>,
 }
 
+impl Replaced {
+    /// Which group of which bridge; `None`: none at all.
+    pub fn which(&self) -> Option<(BridgeIdx, u32)> {
+        let any = self.after.as_ref().or(self.before.as_ref())?;
+        Some((any.bridge, any.desc.group_id))
+    }
+}
+
 impl Control {
     /// One change of groups, as one version.
     pub fn group_mod(&mut self, bridge: BridgeIdx, gm: &GroupMod, now_ms: u64) -> Result<(), FlowModError> {
@@ -122,19 +140,16 @@ impl Inner {
         bridge: BridgeIdx,
         gm: &GroupMod,
         now_ms: u64,
-        batch: &mut Batch,
+        transaction: &mut Transaction,
+        pace: &mut Pace<'_>,
         reader: &Reader,
-    ) -> Result<(), FlowModError> {
+    ) -> Result<Made, FlowModError> {
         let Some(control) = self.bridge(bridge) else { return Err(FlowModError::NoBridge(bridge)) };
         let id = gm.group.group_id;
         let old = control.groups.by_id.get(&id).cloned();
         let desc = match (gm.command, &old) {
             (GroupCommand::Delete, _) => {
-                let all: Vec<u32> = control.groups.by_id.keys().copied().collect();
-                for id in all.into_iter().filter(|each| id == GROUP_ALL || *each == id) {
-                    self.delete_group(bridge, id, batch, reader);
-                }
-                return Ok(());
+                return Ok(self.delete_groups(bridge, id, transaction, pace, reader));
             }
             (GroupCommand::Add, Some(_)) => return refused(ErrorKind::OFPGMFC_GROUP_EXISTS),
             (GroupCommand::Add, None)
@@ -173,8 +188,9 @@ impl Inner {
             selection: Selection::of(&desc, &mut |_| {}),
             desc,
         };
-        self.replace_group(Replaced { before: old, after: Some(Arc::new(group)) }, batch, reader);
-        Ok(())
+        let replaced = Replaced { before: old, after: Some(Arc::new(group)) };
+        self.replace_group(replaced, &mut transaction.batch, reader);
+        Ok(Made::Whole)
     }
 
     /// Whether packets that a group gets, or the question whether it is live, would come back to it.
@@ -195,21 +211,57 @@ impl Inner {
         false
     }
 
-    fn delete_group(&mut self, bridge: BridgeIdx, id: u32, batch: &mut Batch, reader: &Reader) {
-        let Some(control) = self.bridge(bridge) else { return };
-        let rules = control.groups.references.rules(id);
-        let before = control.groups.by_id.get(&id).cloned();
-        for rule in rules {
-            self.remove(rule, Some(RemovedReason::GroupDelete), false, batch, reader);
+    /// Deletes a group, or all, with the rules that refer to them.
+    fn delete_groups(
+        &mut self,
+        bridge: BridgeIdx,
+        id: u32,
+        transaction: &mut Transaction,
+        pace: &mut Pace<'_>,
+        reader: &Reader,
+    ) -> Made {
+        let first = if id == GROUP_ALL { 0 } else { id };
+        let mut next = if let Walk::Numbers(next) = transaction.walk { next } else { Some(first) };
+        while let Some(from) = next
+            && let Some(control) = self.bridge(bridge)
+            && let Some((&group_id, group)) = control.groups.by_id.range(from..).next()
+            && (id == GROUP_ALL || id == group_id)
+        {
+            let before = Some(group.clone());
+            while let Some(rule) = self.bridge(bridge).and_then(|c| c.groups.references.first(group_id)) {
+                self.remove_referring(rule, RemovedReason::GroupDelete, transaction, reader);
+                if pace.is_over() {
+                    transaction.walk = Walk::Numbers(Some(group_id));
+                    return Made::InPart;
+                }
+            }
+            self.replace_group(Replaced { before, after: None }, &mut transaction.batch, reader);
+            next = group_id.checked_add(1).filter(|_| id == GROUP_ALL);
+            if pace.is_over() {
+                transaction.walk = Walk::Numbers(next);
+                return Made::InPart;
+            }
         }
-        self.replace_group(Replaced { before, after: None }, batch, reader);
+        Made::Whole
+    }
+
+    /// Removes a rule that refers to a group or a meter which goes.
+    pub(super) fn remove_referring(
+        &mut self,
+        rule: Arc<Rule>,
+        reason: RemovedReason,
+        transaction: &mut Transaction,
+        reader: &Reader,
+    ) {
+        if !self.remove(rule.clone(), Some(reason), false, &mut transaction.batch, reader) {
+            self.forget_references(&rule);
+        }
     }
 
     /// Puts a group in place of another for the coming version.
     fn replace_group(&mut self, replaced: Replaced, batch: &mut Batch, reader: &Reader) {
         let version = self.coming();
-        let Some(any) = replaced.after.as_ref().or(replaced.before.as_ref()) else { return };
-        let (bridge, id) = (any.bridge, any.desc.group_id);
+        let Some((bridge, id)) = replaced.which() else { return };
         let control = self.bridge(bridge).expect("its group was looked up");
         if let Some(before) = &replaced.before {
             control.state.groups.end(before, version, reader);
@@ -221,36 +273,31 @@ impl Inner {
             }
             None => drop(control.groups.by_id.remove(&id)),
         }
-        self.log.word(word_table::groups(bridge.0), u64::from(id), version);
-        batch.groups.push(replaced);
+        batch.push(Step::Group(replaced));
     }
 
-    /// Undoes what nobody has seen, the last change first.
-    pub(super) fn take_groups_back(&mut self, changes: Vec<Replaced>, reader: &Reader) {
-        for Replaced { before, after } in changes.into_iter().rev() {
-            let Some(any) = after.as_ref().or(before.as_ref()) else { continue };
-            let (bridge, id) = (any.bridge, any.desc.group_id);
+    /// Undoes what nobody has seen.
+    pub(super) fn take_group_back(&mut self, replaced: Replaced, reader: &Reader) {
+        let Some((bridge, id)) = replaced.which() else { return };
+        let control = self.bridge(bridge).expect("its group was changed");
+        if let Some(after) = replaced.after {
+            control.state.groups.remove(&after, reader);
+            control.groups.by_id.remove(&id);
+            self.retire_group(&after);
+        }
+        if let Some(before) = replaced.before {
             let control = self.bridge(bridge).expect("its group was changed");
-            if let Some(after) = after {
-                control.state.groups.remove(&after, reader);
-                control.groups.by_id.remove(&id);
-                self.retire_group(&after);
-            }
-            if let Some(before) = before {
-                let control = self.bridge(bridge).expect("its group was changed");
-                control.state.groups.end(&before, Version::NEVER, reader);
-                control.groups.by_id.insert(id, before);
-            }
+            control.state.groups.end(&before, Version::NEVER, reader);
+            control.groups.by_id.insert(id, before);
         }
     }
 
-    /// The version with these changes is published.
-    pub(super) fn groups_in_force(&mut self, changes: Vec<Replaced>, version: Version) {
-        for before in changes.into_iter().filter_map(|change| change.before) {
-            self.retire_group(&before);
-            if let Some(control) = self.bridge(before.bridge) {
-                control.groups.ended.push_back((version, before));
-            }
+    /// The version with this change is published.
+    pub(super) fn group_in_force(&mut self, replaced: Replaced, version: Version) {
+        let Some(before) = replaced.before else { return };
+        self.retire_group(&before);
+        if let Some(control) = self.bridge(before.bridge) {
+            control.groups.ended.push_back((version, before));
         }
     }
 

@@ -7,7 +7,7 @@
 use super::batch::Change;
 use super::{Control, Inner};
 use crate::rule::Rule;
-use crate::switch::LearnedRule;
+use crate::switch::{Effect, LearnedRule};
 use crate::topology::BridgeIdx;
 use base::rcu::Reader;
 use std::collections::HashMap;
@@ -106,8 +106,18 @@ impl Control {
 }
 
 impl Inner {
+    /// Takes note of what a translation found out for rules.
+    pub(super) fn apply_to_rules(&mut self, effect: &Effect, now_ms: u64, reader: &Reader) {
+        match effect {
+            Effect::FinTimeout(fin) => self.lower_timeouts(*fin),
+            Effect::LearnRule(learned) => self.learn_rule(learned, now_ms, reader),
+            // They change no rules.
+            Effect::Learn { .. } | Effect::LearnedAgain(_) | Effect::Failed(_) => {}
+        }
+    }
+
     /// Adds or modifies a rule that a translation wants.
-    pub(super) fn learn_rule(&mut self, learned: &LearnedRule, now_ms: u64, reader: &Reader) {
+    fn learn_rule(&mut self, learned: &LearnedRule, now_ms: u64, reader: &Reader) {
         let LearnedRule { bridge, flow_mod, limit } = learned;
         let of = Learned {
             bridge: *bridge,

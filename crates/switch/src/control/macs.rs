@@ -79,24 +79,21 @@ impl MacControl {
 impl Control {
     /// Takes note of what translations found out. One version for all of them; none if they change nothing.
     pub fn apply(&mut self, effects: &[Effect], now_ms: u64) {
-        self.reader.quiescent();
+        self.enter();
         let mut changed = false;
         for effect in effects {
-            match effect {
-                Effect::Learn { bridge, vlan, mac, port } => {
-                    changed |= self.inner.learn(*bridge, *vlan, *mac, *port, now_ms, &self.reader);
-                }
-                Effect::FinTimeout(fin) => self.inner.lower_timeouts(*fin),
-                // They change nothing.
-                Effect::LearnedAgain(_) | Effect::Failed(_) => {}
-                Effect::LearnRule(learned) => {
-                    // What was learned before is part of an earlier version.
-                    if std::mem::take(&mut changed) {
-                        self.inner.publish();
-                    }
-                    self.inner.learn_rule(learned, now_ms, &self.reader);
-                }
+            if self.defers(effect) {
+                continue;
             }
+            if let Effect::Learn { bridge, vlan, mac, port } = effect {
+                changed |= self.inner.learn(*bridge, *vlan, *mac, *port, now_ms, &self.reader);
+                continue;
+            }
+            // What was learned before is part of an earlier version.
+            if matches!(effect, Effect::LearnRule(_)) && std::mem::take(&mut changed) {
+                self.inner.publish();
+            }
+            self.inner.apply_to_rules(effect, now_ms, &self.reader);
         }
         if changed {
             self.inner.publish();
@@ -121,7 +118,7 @@ impl Control {
 
     /// Forgets all addresses of a bridge but those that the operator gave.
     pub fn fdb_flush(&mut self, bridge: BridgeIdx) {
-        self.reader.quiescent();
+        self.enter();
         if self.inner.flush_learned_macs(bridge, &self.reader) {
             self.inner.publish();
         }
@@ -139,7 +136,7 @@ impl Control {
         port: PortNo,
         now_ms: u64,
     ) -> Result<Option<Replaced>, NoSuchPort> {
-        self.reader.quiescent();
+        self.enter();
         if self.inner.port_bridge(port) != Some(bridge) {
             return Err(NoSuchPort);
         }
@@ -159,7 +156,7 @@ impl Control {
 
     /// Takes an address back that was given by [`Self::fdb_add`]. False where there is none.
     pub fn fdb_del(&mut self, bridge: BridgeIdx, vlan: u16, mac: u64) -> bool {
-        self.reader.quiescent();
+        self.enter();
         let word = word_table::mac(vlan, mac);
         let Some(control) = self.inner.bridge(bridge) else { return false };
         let is_there = control.macs.records.get(word).is_some_and(|r| r.is_static);

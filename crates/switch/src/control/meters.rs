@@ -5,8 +5,11 @@
 //!
 //! Source: OpenFlow 1.3 section 7.3.4.4.
 
-use super::flow_mod::{Batch, FlowModError};
+use super::batch::Change;
+use super::flow_mod::FlowModError;
 use super::groups::References;
+use super::transaction::{Made, Pace, Transaction};
+use super::walk::Walk;
 use super::{Control, Inner, RemovedReason};
 use crate::changelog::word_table;
 use crate::meter::{Meter, MeterTable};
@@ -70,8 +73,12 @@ impl Control {
         change: &MeterMod,
         now_ms: u64,
     ) -> Result<(), FlowModError> {
-        self.reader.quiescent();
-        self.inner.change_meter(bridge, change, now_ms, &self.reader)
+        self.enter_to_change();
+        if change.command == MeterCommand::Delete {
+            let all = [(bridge, Change::MeterDelete(change))];
+            return self.inner.change_all(all, now_ms, &self.reader).map(drop).map_err(|(_, error)| error);
+        }
+        self.inner.set_meter(bridge, change, now_ms, &self.reader)
     }
 
     /// The meters of a bridge, ascending by number.
@@ -88,7 +95,7 @@ impl Control {
 }
 
 impl Inner {
-    fn change_meter(
+    fn set_meter(
         &mut self,
         bridge: BridgeIdx,
         change: &MeterMod,
@@ -99,21 +106,10 @@ impl Inner {
         let Some(control) = self.bridge(bridge) else { return Err(FlowModError::NoBridge(bridge)) };
         let config = &change.meter;
         let old = control.meters.by_id.get(&config.meter_id).cloned();
-        let mut batch = Batch::default();
         match (change.command, &old) {
-            (MeterCommand::Delete, _) => {
-                let all: Vec<u32> = control.meters.by_id.keys().copied().collect();
-                let id = config.meter_id;
-                for id in all.into_iter().filter(|each| id == METER_ALL || *each == id) {
-                    self.delete_meter(bridge, id, &mut batch, reader);
-                }
-                batch.publishes = true;
-                self.put_in_force(batch, now_ms);
-                return Ok(());
-            }
             (MeterCommand::Add, Some(_)) => return refused(ErrorKind::OFPMMFC_METER_EXISTS),
             (MeterCommand::Modify, None) => return refused(ErrorKind::OFPMMFC_UNKNOWN_METER),
-            (MeterCommand::Add, None) | (MeterCommand::Modify, Some(_)) => {}
+            (MeterCommand::Add, None) | (MeterCommand::Modify, Some(_)) | (MeterCommand::Delete, _) => {}
         }
         if old.is_none() && control.meters.by_id.len() >= METERS_MAX as usize {
             return refused(ErrorKind::OFPMMFC_OUT_OF_METERS);
@@ -155,19 +151,53 @@ impl Inner {
         Ok(())
     }
 
-    fn delete_meter(&mut self, bridge: BridgeIdx, id: u32, batch: &mut Batch, reader: &Reader) {
-        let version = self.coming();
+    /// Deletes a meter, or all, with the rules that refer to them: first the rules, in many turns where they
+    /// are many, then a meter in one.
+    pub(super) fn delete_meters(
+        &mut self,
+        bridge: BridgeIdx,
+        change: &MeterMod,
+        transaction: &mut Transaction,
+        pace: &mut Pace<'_>,
+        reader: &Reader,
+    ) -> Result<Made, FlowModError> {
+        if self.bridge(bridge).is_none() {
+            return Err(FlowModError::NoBridge(bridge));
+        }
+        transaction.batch.publishes = true;
+        let (version, id) = (self.coming(), change.meter.meter_id);
+        let first = if id == METER_ALL { 0 } else { id };
+        let mut next = if let Walk::Numbers(next) = transaction.walk { next } else { Some(first) };
+        while let Some(from) = next
+            && let Some(control) = self.bridge(bridge)
+            && let Some((&meter_id, _)) = control.meters.by_id.range(from..).next()
+            && (id == METER_ALL || id == meter_id)
+        {
+            while let Some(rule) = self.bridge(bridge).and_then(|c| c.meters.references.first(meter_id)) {
+                self.remove_referring(rule, RemovedReason::MeterDelete, transaction, reader);
+                if pace.is_over() {
+                    transaction.walk = Walk::Numbers(Some(meter_id));
+                    return Ok(Made::InPart);
+                }
+            }
+            self.end_meter(bridge, meter_id, version, reader);
+            next = meter_id.checked_add(1).filter(|_| id == METER_ALL);
+            if pace.is_over() {
+                transaction.walk = Walk::Numbers(next);
+                return Ok(Made::InPart);
+            }
+        }
+        Ok(Made::Whole)
+    }
+
+    fn end_meter(&mut self, bridge: BridgeIdx, id: u32, version: Version, reader: &Reader) {
         let Some(control) = self.bridge(bridge) else { return };
-        let rules = control.meters.references.rules(id);
         let Some(meter) = control.meters.by_id.remove(&id) else { return };
         control.state.meters.end(&meter, version, reader);
         let number = meter.state.number;
         control.meters.ended.push_back((version, meter));
         self.meter_numbers.free.insert(number);
         self.log.word(word_table::meters(bridge.0), u64::from(id), version);
-        for rule in rules {
-            self.remove(rule, Some(RemovedReason::MeterDelete), false, batch, reader);
-        }
     }
 
     /// The meters of a bridge that goes are no longer numbered.

@@ -2,7 +2,8 @@
 //!
 //! One [`Control`] exists per switch, owned by one thread. Its methods take effect when they return: the new
 //! version is published, and the next packet that a worker begins is translated by it. Every method that
-//! changes several things (a flow-mod that deletes a thousand rules, a batch) publishes one version.
+//! changes several things (a flow-mod that deletes a thousand rules, a batch) publishes one version. What
+//! takes long can be done in turns instead ([`Control::begin`]), and takes effect as one version too.
 //!
 //! The owner's duties, each with its method:
 //! - call [`Control::tick`] some ten times a second: frees what no worker sees any more, narrows extraction,
@@ -16,7 +17,8 @@
 //! - hand in the effects of translations ([`Control::apply`]).
 //!
 //! Files: this one has versions, garbage and the counters' slots; `ports` bridges and ports; `batch` changes
-//! of all kinds at once, `flow_mod` changes of rules, `groups` of groups, `meters` of meters, `validate` what
+//! of all kinds at once, `transaction` those that take many turns; `flow_mod` changes of rules, `walk` which
+//! rules loose ones are about, `groups` of groups, `meters` of meters, `validate` what
 //! they may contain; `store` the rules of a table and `eviction` how many they may be; `options` tables of
 //! tunnel options; `macs` learning, `mac_records` its table; `learning`
 //! rules that packets make; `timers` expiry; `depth` how deep extraction must read; `dump` what statistics
@@ -38,7 +40,9 @@ mod options;
 mod ports;
 mod store;
 mod timers;
+mod transaction;
 mod validate;
+mod walk;
 
 pub use batch::{AsChange, Change, PacketOut};
 pub use dump::{Cursor, RuleFilter, TableStats};
@@ -49,17 +53,19 @@ pub use macs::{FdbEntry, FdbStats, NoSuchPort, Replaced};
 pub use meters::{BANDS_MAX, METERS_MAX};
 pub use options::OptionError;
 pub use ports::PortError;
+pub use transaction::{Changes, Outcome, Turn};
 
 use crate::by_hand::ByHand;
 use crate::changelog::{ChangeLogWriter, word_table};
 use crate::rule::Rule;
 use crate::shape::Shapes;
 use crate::slots::{RetiredSlots, SlotAllocator};
-use crate::switch::Switch;
+use crate::switch::{Effect, Switch};
 use crate::topology::{BridgeIdx, Topology};
 use base::hash::HashKey;
-use base::rcu::{Domain, Reader};
+use base::rcu::{Domain, Reader, Reclaimed};
 use base::{PortNo, Version};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -114,6 +120,7 @@ pub enum Left {
 pub struct Control {
     reader: Reader,
     inner: Inner,
+    underway: Option<transaction::Underway>,
 }
 
 /// All but the reader, which borrows go on beside changes of the rest.
@@ -140,6 +147,10 @@ pub(crate) struct Inner {
     history_len: usize,
     next_serial: u64,
     meter_numbers: meters::MeterNumbers,
+    /// The version that is being made, where that is not the next.
+    staging: Option<Version>,
+    /// What packets want learned once a transaction is done.
+    deferred: VecDeque<Effect>,
 }
 
 impl Control {
@@ -166,8 +177,10 @@ impl Control {
             history_len: 1,
             next_serial: 0,
             meter_numbers: Default::default(),
+            staging: None,
+            deferred: VecDeque::new(),
         };
-        (switch, Control { reader: domain.register(), inner })
+        (switch, Control { reader: domain.register(), inner, underway: None })
     }
 
     /// The shared half.
@@ -232,6 +245,7 @@ impl Control {
 
     /// Sets by hand what goes before the tables. Flows that are cached must be thrown away after this.
     pub fn set_by_hand(&mut self, by_hand: ByHand) {
+        self.enter();
         self.inner.by_hand = by_hand.clone();
         self.inner.depths.forget_changes();
         self.inner.recompute_depths();
@@ -272,7 +286,7 @@ impl Inner {
 
     /// The version that is being made.
     fn coming(&self) -> Version {
-        self.published().next()
+        self.staging.unwrap_or_else(|| self.published().next())
     }
 
     /// Makes the coming version the newest.
@@ -313,7 +327,11 @@ impl Inner {
             left = left.max(Left::Waiting);
         }
         left = left.max(self.depths.unlinked(self.collected, RETIRED_AT_ONCE));
-        if domain.reclaim() > 0 { left.max(Left::Waiting) } else { left }
+        left.max(match domain.reclaim_some() {
+            Reclaimed { has_more: true, .. } => Left::More,
+            Reclaimed { left: 0, .. } => Left::Nothing,
+            Reclaimed { .. } => Left::Waiting,
+        })
     }
 
     fn collect_up_to(&mut self, version: Version, reader: &Reader) -> Left {

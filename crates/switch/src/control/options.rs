@@ -32,7 +32,7 @@ impl Control {
 
     /// Adds rows to a bridge's table: all of them or none.
     pub fn map_options(&mut self, bridge: BridgeIdx, new: &[Mapping]) -> Result<(), OptionError> {
-        self.reader.quiescent();
+        self.enter_to_change();
         let old = self.options(bridge).ok_or(OptionError::NoBridge(bridge))?;
         let table = old.with(new.iter().copied()).map_err(OptionError::Row)?;
         self.inner.set_options(bridge, table);
@@ -42,7 +42,7 @@ impl Control {
     /// Removes the rows of these fields, or all. What is not mapped is not minded. In proportion to the
     /// bridge's rules.
     pub fn unmap_options(&mut self, bridge: BridgeIdx, gone: Option<&[u8]>) -> Result<(), OptionError> {
-        self.reader.quiescent();
+        self.enter_to_change();
         let old = self.options(bridge).ok_or(OptionError::NoBridge(bridge))?;
         let mapped: Vec<u8> = old.mappings().map(|m| m.idx).collect();
         let gone: Vec<u8> = mapped.into_iter().filter(|i| gone.is_none_or(|gone| gone.contains(i))).collect();

@@ -79,7 +79,7 @@ impl BridgeControl {
 impl Control {
     /// Makes a bridge without ports and rules.
     pub fn add_bridge(&mut self, config: BridgeConfig) -> BridgeIdx {
-        self.reader.quiescent();
+        self.enter();
         let inner = &mut self.inner;
         let free = inner.bridges.iter().position(|b| b.is_none());
         let idx = BridgeIdx(free.unwrap_or(inner.bridges.len()) as u32);
@@ -115,7 +115,7 @@ impl Control {
     /// Replaces what is configured for a bridge as a whole. Where other VLANs than before are flooded, all
     /// addresses are forgotten.
     pub fn set_bridge(&mut self, idx: BridgeIdx, config: BridgeConfig) -> Result<(), PortError> {
-        self.reader.quiescent();
+        self.enter();
         let inner = &mut self.inner;
         let old = inner.topology.bridge(idx).ok_or(PortError::NoBridge(idx))?;
         if old.config == config {
@@ -139,7 +139,7 @@ impl Control {
 
     /// Removes a bridge with its ports, rules and addresses.
     pub fn remove_bridge(&mut self, idx: BridgeIdx, now_ms: u64) -> Result<(), PortError> {
-        self.reader.quiescent();
+        self.enter_to_change();
         let inner = &mut self.inner;
         let bridge = inner.topology.bridge(idx).ok_or(PortError::NoBridge(idx))?.clone();
         let ports: Vec<PortNo> = bridge.ports().map(|p| p.spec.port_no).collect();
@@ -168,7 +168,7 @@ impl Control {
 
     /// Whether what comes in is forwarded; at first it is.
     pub fn set_forwarding(&mut self, forwards: bool) {
-        self.reader.quiescent();
+        self.enter();
         let inner = &mut self.inner;
         if inner.topology.is_paused == forwards {
             inner.topology.is_paused = !forwards;
@@ -181,7 +181,7 @@ impl Control {
 
     /// Adds a port to a bridge.
     pub fn add_port(&mut self, bridge: BridgeIdx, spec: PortSpec) -> Result<(), PortError> {
-        self.reader.quiescent();
+        self.enter();
         let inner = &mut self.inner;
         let found = inner.topology.bridge(bridge).ok_or(PortError::NoBridge(bridge))?;
         let in_range = (1..crate::switch::PORTS_MAX as u32).contains(&spec.port_no.0);
@@ -204,7 +204,7 @@ impl Control {
 
     /// Replaces what a port is configured to be. Its two numbers must stay.
     pub fn modify_port(&mut self, spec: PortSpec) -> Result<(), PortError> {
-        self.reader.quiescent();
+        self.enter();
         let inner = &mut self.inner;
         let old = inner.topology.port(spec.port_no).ok_or(PortError::NoPort(spec.port_no))?.clone();
         if old.spec.of_port != spec.of_port {
@@ -230,7 +230,7 @@ impl Control {
 
     /// Removes a port and forgets the addresses behind it, in other bridges too.
     pub fn remove_port(&mut self, port: PortNo) -> Result<(), PortError> {
-        self.reader.quiescent();
+        self.enter();
         let inner = &mut self.inner;
         inner.port_bridge(port).ok_or(PortError::NoPort(port))?;
         inner.drop_port(port, &self.reader);

@@ -88,7 +88,7 @@ impl Control {
     /// was last used, flows that workers have not folded yet included. Whether there are more rules: call it
     /// again then, with the same time.
     pub fn expire(&mut self, now_ms: u64, slots: &dyn SlotReader) -> bool {
-        self.reader.quiescent();
+        self.enter_to_change();
         let inner = &mut self.inner;
         let mut rules = Vec::new();
         let due = inner.timers.take_due(now_ms, EXPIRED_AT_ONCE);

@@ -10,7 +10,7 @@ use flow::{FieldId, Key, Match};
 use openflow::text::{ActionsIn, PortNames, parse_actions};
 use std::collections::HashSet;
 use std::sync::Arc;
-use switch::control::{Command, FlowMod, RuleFilter};
+use switch::control::{Command, FlowMod, RuleFilter, Turn};
 use switch::{BridgeConfig, BridgeIdx, Control, Effect, PortSpec, SlotStats, Switch};
 
 struct Rig {
@@ -188,6 +188,22 @@ fn learned_rules_go_with_the_last_rule_that_learns_them() {
     assert_eq!(r.rules(1).len(), 2, "another rule learns with the cookie");
     r.delete(3);
     assert_eq!(r.rules(1), [" actions=FLOOD"]);
+}
+
+#[test]
+fn what_packets_want_learned_while_tables_are_changed_is_learned_afterwards() {
+    let mut r = rig();
+    r.add(0, "learn(table=1,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[],output:NXM_OF_IN_PORT[])");
+    let other =
+        |n: u128| FlowMod { table_id: 2, ..FlowMod::add(Match::any().with(FieldId::EthSrc, n), vec![]) };
+    let changes = crate::transactions::FlowMods(r.br, (1..2_000).map(other).collect());
+    r.control.begin(Arc::new(changes), 2_000, 0);
+    assert!(matches!(r.control.go_on(&mut || true), Turn::More));
+    r.packet(&packet(1, 0xa, 1), 0);
+    assert_eq!(r.rules(1).len(), 0);
+    while !matches!(r.control.go_on(&mut || true), Turn::Done(_)) {}
+    assert_eq!(r.rules(1).len(), 1);
+    assert_eq!(r.rules(2).len(), 1_999);
 }
 
 #[test]

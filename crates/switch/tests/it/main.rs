@@ -11,3 +11,4 @@ mod options;
 mod oracles;
 mod rig;
 mod rules;
+mod transactions;

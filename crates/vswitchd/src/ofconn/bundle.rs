@@ -7,17 +7,20 @@
 //!
 //! Source: OpenFlow 1.4 section 7.3.9, and its extension to 1.3 (EXT-230); ovs-vswitchd.conf.db(5).
 
-use super::flow_mods::{convert, refusal};
+use super::flow_mods::convert;
 use super::request::{Handled, Request};
-use crate::ofproto::{Bundle, BundleChange as Change, BundleKind as Kind, Charge, OfConn};
+use crate::ofproto::{Bundle, BundleChange as Change, BundleKind as Kind, Charge, Commit, LongKind, OfConn};
 use crate::state::Vswitch;
-use openflow::message::{BundleAdd, BundleControl, BundleControlType, BundleFlags, Message, PacketOut};
+use openflow::message::{
+    BundleAdd, BundleControl, BundleControlType, BundleFlags, FlowModCommand, GroupCommand, Message,
+    PacketOut,
+};
 use openflow::{Codec, ErrorKind, OfError, Version};
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use switch::BridgeIdx;
-use switch::control::TABLE_HIDDEN;
-use switch::control::{self, FlowMod};
+use switch::control::{self, AsChange, FlowMod, TABLE_HIDDEN};
 use transport::clock;
 
 /// Bundles of one connection.
@@ -44,9 +47,9 @@ impl control::AsChange for Turn<'_> {
 }
 
 impl Change {
-    /// The same for the switch's tables; `None` where it does not concern them.
-    fn turn(&self, version: Version) -> Option<Turn<'_>> {
-        Some(match &self.kind {
+    /// The same for the switch's tables.
+    fn turn(&self, version: Version) -> Turn<'_> {
+        match &self.kind {
             Kind::Flow => {
                 let Ok((_, Message::FlowMod(fm))) = Codec::new(version).decode(&self.bytes) else {
                     unreachable!("it was read as a flow-mod of this version before")
@@ -58,9 +61,39 @@ impl Change {
                 let (PacketOut { actions, .. }, key) = &**packet;
                 Turn::Held(control::Change::Packet(control::PacketOut { key, actions, version }))
             }
-            Kind::Port(_) => return None,
-        })
+            Kind::Port(_) => Turn::Held(control::Change::Nothing),
+        }
     }
+}
+
+/// A bundle's changes for a transaction of the switch.
+struct Changes {
+    bridge: BridgeIdx,
+    version: Version,
+    bundle: Arc<Bundle>,
+}
+
+impl control::Changes for Changes {
+    fn change(&self, at: usize) -> Option<(BridgeIdx, Box<dyn control::AsChange + '_>)> {
+        let change = self.bundle.changes.get(at)?;
+        Some((self.bridge, Box::new(change.turn(self.version))))
+    }
+}
+
+/// Says that a request about a bundle was done.
+fn reply(conn: &mut OfConn, xid: u32, control: BundleControl) {
+    if let Some(kind) = control.kind.reply() {
+        let reply = BundleControl { kind, flags: BundleFlags::empty(), ..control };
+        conn.send(xid, &Message::BundleControl(reply));
+    }
+}
+
+/// Says which message of a bundle was refused. The bundle's own error.
+pub(super) fn fail(conn: &mut OfConn, change: &Change, kind: ErrorKind) -> Handled {
+    let code = openflow::error::ErrorCode::Known(kind);
+    let error = OfError { code, data: change.bytes.to_vec() };
+    conn.send(change.xid, &Message::Error(error));
+    Err(ErrorKind::OFPBFC_MSG_FAILED)
 }
 
 impl Vswitch {
@@ -103,30 +136,28 @@ impl Vswitch {
                 if bundle.flags != control.flags {
                     return Err(ErrorKind::OFPBFC_BAD_FLAGS);
                 }
-                self.commit(bridge, conn, &bundle)?;
+                return self.commit(bridge, conn, request, control, bundle);
             }
             BundleControlType::DiscardRequest => {
                 conn.bundles.remove(&id).ok_or(ErrorKind::OFPBFC_BAD_ID)?;
             }
             _ => return Err(ErrorKind::OFPBFC_BAD_TYPE),
         }
-        if let Some(kind) = control.kind.reply() {
-            let reply = BundleControl { kind, flags: BundleFlags::empty(), ..control };
-            conn.send(request.xid, &Message::BundleControl(reply));
-        }
+        reply(conn, request.xid, control);
         Ok(())
     }
 
-    fn commit(&mut self, bridge: BridgeIdx, conn: &mut OfConn, bundle: &Bundle) -> Handled {
-        let now_ms = self.now_ms();
-        let changes = &bundle.changes;
-        let fail = |conn: &mut OfConn, change: &Change, kind: ErrorKind| {
-            let code = openflow::error::ErrorCode::Known(kind);
-            let error = OfError { code, data: change.bytes.to_vec() };
-            conn.send(change.xid, &Message::Error(error));
-            Err(ErrorKind::OFPBFC_MSG_FAILED)
-        };
-        for change in changes {
+    /// Makes the changes of a bundle, at once where they are few.
+    fn commit(
+        &mut self,
+        bridge: BridgeIdx,
+        conn: &mut OfConn,
+        request: &Request<'_>,
+        control: BundleControl,
+        bundle: Bundle,
+    ) -> Handled {
+        for at in &bundle.others {
+            let change = &bundle.changes[*at as usize];
             let Kind::Port(pm) = &change.kind else { continue };
             if bundle.flags.contains(BundleFlags::ATOMIC) {
                 return fail(conn, change, ErrorKind::OFPBFC_MSG_FAILED);
@@ -135,33 +166,36 @@ impl Vswitch {
                 return fail(conn, change, kind);
             }
         }
-        self.note_use(bridge, changes.len());
-        // Before: the workers see all of them at once.
-        self.dp.reserve_slots(self.control.slot_count() + self.slots_for(bridge, changes));
-        let groups_before = self.groups_of(bridge, changes);
+        self.note_use(bridge, bundle.changes.len());
+        let existing = self.groups_of(bridge, &bundle);
         let version = conn.version();
-        let all = changes.iter().filter_map(|change| Some((bridge, change.turn(version)?)));
-        let result = self.control.change_all(all, now_ms);
-        self.dp.reserve_slots(self.control.slot_count());
-        if let Some(first) = changes.first() {
-            self.report_rules(Some((conn, first.xid)));
-        }
-        self.tell_vacancy(bridge);
-        let packets = match result {
-            Ok(packets) => packets,
-            Err((at, error)) => {
-                let mut concerned = changes.iter().filter(|change| change.concerns_tables());
-                let change = concerned.nth(at).expect("an error is of one of them");
-                return fail(conn, change, refusal(&error));
-            }
-        };
-        let mut packets = packets.into_iter();
-        let mut existing = groups_before;
-        for change in changes {
+        let loose = bundle.loose.iter().map(|at| bundle.changes[*at as usize].turn(version));
+        let loose = loose.map(|turn| self.control.steps_of(bridge, turn.as_change()));
+        let steps = bundle.changes.len() + loose.sum::<usize>();
+        let changes = Arc::new(Changes { bridge, version, bundle: Arc::new(bundle) });
+        let bundle = changes.bundle.clone();
+        let commit = Commit { control, bundle, existing, packets: None, told: 0 };
+        self.change_tables(bridge, conn, request, LongKind::Bundle(Box::new(commit)), changes, steps)
+    }
+
+    /// What follows from a bundle whose changes were made or refused. `None`: not all is done.
+    pub(super) fn follow_bundle(
+        &mut self,
+        bridge: BridgeIdx,
+        conn: Option<&mut OfConn>,
+        xid: u32,
+        commit: &mut Commit,
+        until: Instant,
+    ) -> Option<()> {
+        let bundle = commit.bundle.clone();
+        let packets = commit.packets.as_mut()?;
+        while let Some(at) = bundle.others.get(commit.told) {
+            commit.told += 1;
+            let change = &bundle.changes[*at as usize];
             match &change.kind {
-                Kind::Flow => self.counts.flow_mods += 1,
+                Kind::Flow => {}
                 Kind::Group(gm) => {
-                    let existed = !existing.insert(gm.group.group_id);
+                    let existed = !commit.existing.insert(gm.group.group_id);
                     self.forward_group_mod(bridge, change.xid, (**gm).clone(), existed);
                 }
                 // Others have seen to it that it can be made; what the device says is no error of the
@@ -173,27 +207,20 @@ impl Vswitch {
                     }
                 }
             }
-        }
-        Ok(())
-    }
-
-    /// Counter slots that changes take, roughly: a bucket that they add to a group several times is counted
-    /// once.
-    fn slots_for(&self, bridge: BridgeIdx, changes: &[Change]) -> u32 {
-        let of = |change: &Change| match &change.kind {
-            Kind::Flow => 1,
-            Kind::Group(gm) => {
-                let kept = self.control.group(bridge, gm.group.group_id).map_or(0, |g| g.buckets().len());
-                1 + gm.group.buckets.len() + kept
+            if Instant::now() >= until {
+                return None;
             }
-            Kind::Port(_) | Kind::Packet(..) => 0,
-        };
-        changes.iter().map(of).sum::<usize>() as u32
+        }
+        self.counts.flow_mods += (bundle.changes.len() - bundle.others.len()) as u64;
+        if let Some(conn) = conn {
+            reply(conn, xid, commit.control);
+        }
+        Some(())
     }
 
     /// The groups that a bundle names and that are there.
-    fn groups_of(&self, bridge: BridgeIdx, changes: &[Change]) -> HashSet<u32> {
-        let named = changes.iter().filter_map(|change| match &change.kind {
+    fn groups_of(&self, bridge: BridgeIdx, bundle: &Bundle) -> HashSet<u32> {
+        let named = bundle.others.iter().filter_map(|at| match &bundle.changes[*at as usize].kind {
             Kind::Group(gm) => Some(gm.group.group_id),
             _ => None,
         });
@@ -206,6 +233,8 @@ impl Vswitch {
             flags,
             closed: false,
             changes: Vec::new(),
+            others: Vec::new(),
+            loose: Vec::new(),
             bytes: Charge::default(),
             opened_by,
             expires: self.bundle_expires(),
@@ -225,11 +254,18 @@ impl Vswitch {
         request: &Request<'_>,
         add: BundleAdd,
     ) -> Handled {
+        let mut is_loose = false;
         let kind = match *add.message {
             // What no state of the tables can make right is refused at once.
             Message::FlowMod(fm) if fm.table_id == TABLE_HIDDEN => return Err(ErrorKind::OFPBRC_EPERM),
-            Message::FlowMod(_) => Kind::Flow,
-            Message::GroupMod(gm) => Kind::Group(gm),
+            Message::FlowMod(fm) => {
+                is_loose = matches!(fm.command, FlowModCommand::Modify | FlowModCommand::Delete);
+                Kind::Flow
+            }
+            Message::GroupMod(gm) => {
+                is_loose = gm.command == GroupCommand::Delete;
+                Kind::Group(gm)
+            }
             Message::PortMod(pm) => Kind::Port(pm),
             Message::PacketOut(out) => {
                 let (key, dp_port) = self.packet_of(bridge, &out)?;
@@ -259,6 +295,9 @@ impl Vswitch {
             return Err(ErrorKind::OFPBFC_MSG_TOO_MANY);
         }
         bundle.expires = expires;
+        let at = bundle.changes.len() as u32;
+        bundle.others.extend((!matches!(change.kind, Kind::Flow)).then_some(at));
+        bundle.loose.extend(is_loose.then_some(at));
         bundle.changes.push(change);
         Ok(())
     }

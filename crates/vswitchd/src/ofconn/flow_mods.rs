@@ -1,11 +1,13 @@
 //! Flow-mods: from the protocol's form to the switch's, and its refusals to the standard's errors.
 
+use super::changes::SHORT_STEPS_MAX;
 use super::request::{Handled, Request};
-use crate::ofproto::OfConn;
+use crate::ofproto::{LongKind, OfConn};
 use crate::state::Vswitch;
 use openflow::message::{FlowFlags, FlowMod as OfFlowMod, FlowModCommand};
 use openflow::{ErrorKind, Version};
-use switch::control::{Command, FlowMod, FlowModError, TABLE_HIDDEN};
+use std::sync::Arc;
+use switch::control::{Change, Command, FlowMod, FlowModError, TABLE_HIDDEN};
 use switch::{BridgeIdx, RuleFlags};
 
 impl Vswitch {
@@ -22,6 +24,13 @@ impl Vswitch {
         // OpenFlow 1.0 and 1.1 have no flag for it: what is added begins at 0. Section 4.6.
         change.flags.reset_counts |= conn.version() <= Version::V11 && change.command == Command::Add;
         self.note_use(bridge, 1);
+        let steps = self.control.steps_of(bridge, Change::Flow(&change));
+        if steps > SHORT_STEPS_MAX {
+            if fm.buffer_id.is_some() {
+                self.refuse(conn, request, ErrorKind::OFPBRC_BUFFER_UNKNOWN);
+            }
+            return self.change_table(bridge, conn, request, LongKind::FlowMod(Arc::new(change)), steps);
+        }
         self.control.flow_mod(bridge, &change, now_ms).map_err(|e| refusal(&e))?;
         self.dp.reserve_slots(self.control.slot_count());
         self.report_rules(Some((conn, request.xid)));

@@ -2,16 +2,19 @@
 //!
 //! Counters wait for the workers to fold what their flows have counted, as dumps of flows do.
 
+use super::changes::SHORT_STEPS_MAX;
 use super::flow_mods;
 use super::request::{FOLD_WAIT, Handled, Request, Served};
-use crate::ofproto::{Asynchronous, GroupCounters, OfConn, Pending};
+use crate::ofproto::{Asynchronous, GroupCounters, LongKind, OfConn, Pending};
 use crate::state::Vswitch;
 use openflow::Version;
 use openflow::message::{
     GROUP_ALL, GroupCommand, GroupDesc, GroupFeatures, GroupMod, GroupStats, Message, StatsBody,
 };
 use openflow::reply::write_reply;
+use std::sync::Arc;
 use std::time::Instant;
+use switch::control::Change;
 use switch::{BridgeIdx, Group, selection_log};
 use tracing::Level;
 
@@ -24,6 +27,11 @@ impl Vswitch {
         change: GroupMod,
     ) -> Handled {
         let existed = self.control.group(bridge, change.group.group_id).is_some();
+        let steps = self.control.steps_of(bridge, Change::Group(&change));
+        if steps > SHORT_STEPS_MAX {
+            let what = LongKind::GroupMod { change: Arc::new(change), existed };
+            return self.change_table(bridge, conn, request, what, steps);
+        }
         let now_ms = self.now_ms();
         self.control.group_mod(bridge, &change, now_ms).map_err(|error| flow_mods::refusal(&error))?;
         self.dp.reserve_slots(self.control.slot_count());

@@ -1,12 +1,16 @@
 //! Meters: changes, what other controllers are told of them, and the replies to requests about them.
 
+use super::changes::SHORT_STEPS_MAX;
 use super::flow_mods;
 use super::request::{Handled, Request};
-use crate::ofproto::{Asynchronous, OfConn};
+use crate::ofproto::{Asynchronous, LongKind, OfConn};
 use crate::state::Vswitch;
 use openflow::ErrorKind;
-use openflow::message::{METER_ALL, Message, MeterConfig, MeterFeatures, MeterFlags, MeterMod, MeterStats};
-use switch::control::{BANDS_MAX, METERS_MAX};
+use openflow::message::{
+    METER_ALL, Message, MeterCommand, MeterConfig, MeterFeatures, MeterFlags, MeterMod, MeterStats,
+};
+use std::sync::Arc;
+use switch::control::{BANDS_MAX, Change, METERS_MAX};
 use switch::{BridgeIdx, Meter};
 
 impl Vswitch {
@@ -17,10 +21,23 @@ impl Vswitch {
         request: &Request<'_>,
         change: MeterMod,
     ) -> Handled {
+        if change.command == MeterCommand::Delete {
+            let steps = self.control.steps_of(bridge, Change::MeterDelete(&change));
+            if steps > SHORT_STEPS_MAX {
+                let what = LongKind::MeterDelete(Arc::new(change));
+                return self.change_table(bridge, conn, request, what, steps);
+            }
+        }
         let now_ms = self.now_ms();
         self.control.meter_mod(bridge, &change, now_ms).map_err(|error| flow_mods::refusal(&error))?;
         self.report_rules(Some((conn, request.xid)));
-        let told = Asynchronous::MeterMod(request.xid, Box::new(Message::MeterMod(change)));
+        self.forward_meter_mod(bridge, request.xid, change);
+        Ok(())
+    }
+
+    /// Tells the other controllers of a change that was made, those that want to know.
+    pub(super) fn forward_meter_mod(&mut self, bridge: BridgeIdx, xid: u32, change: MeterMod) {
+        let told = Asynchronous::MeterMod(xid, Box::new(Message::MeterMod(change)));
         if let Some(record) = self.bridges.get_mut(&bridge) {
             // Earlier versions have no meters.
             let others = record.conns.values_mut().filter(|conn| conn.version() >= openflow::Version::V13);
@@ -28,7 +45,6 @@ impl Vswitch {
                 conn.tell(&told);
             }
         }
-        Ok(())
     }
 
     fn meters_asked_for(&self, bridge: BridgeIdx, id: Option<u32>) -> Result<Vec<&Meter>, ErrorKind> {

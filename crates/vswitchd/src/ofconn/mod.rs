@@ -8,6 +8,7 @@
 //! tells who watches flows; `resume` goes on with paused packets; `tables` configures tables.
 
 mod bundle;
+mod changes;
 mod ct_flush;
 mod dump;
 mod flow_mods;

@@ -29,6 +29,9 @@ impl Vswitch {
 
     /// The connection is gone.
     pub(crate) fn disconnected(&mut self, bridge: BridgeIdx, id: u64) {
+        if let Some(pending) = self.conn(bridge, id).and_then(|conn| conn.pending.take()) {
+            self.abandon(bridge, pending);
+        }
         let Some(ofproto) = self.bridges.get_mut(&bridge) else { return };
         ofproto.disconnect(id);
         self.update_misses(bridge);
@@ -63,7 +66,9 @@ impl Vswitch {
             }
             if conn.connection().is_closed() {
                 // Nobody is there to be answered.
-                conn.pending = None;
+                if let Some(pending) = conn.pending.take() {
+                    self.abandon(bridge, pending);
+                }
             }
             if let Some(pending) = conn.pending.take() {
                 match self.go_on(bridge, conn, pending, now) {
@@ -82,9 +87,12 @@ impl Vswitch {
                 Some(Event::Message { xid, message, head }) => {
                     self.counts.openflow_received += 1;
                     let request = Request { xid, head: &head };
-                    if conn.purpose != Purpose::Snoop
-                        && let Err(error) = self.handle(bridge, conn, &request, message)
-                    {
+                    if conn.purpose == Purpose::Snoop {
+                        continue;
+                    }
+                    if self.waits(&message) {
+                        self.hold(conn, &request, message);
+                    } else if let Err(error) = self.handle(bridge, conn, &request, message) {
                         self.refuse(conn, &request, error);
                     }
                 }
@@ -134,8 +142,16 @@ impl Vswitch {
                 conn.send(xid, &Message::BarrierReply);
                 Served::Quiet
             }
+            // What they would see of tables is half changed.
+            Pending::Dump(_) | Pending::Groups(_) if self.control.is_changing() => {
+                conn.line.answer_echoes();
+                conn.pending = Some(pending);
+                Served::Waiting
+            }
             Pending::Dump(dump) => self.go_on_dumping(bridge, conn, dump, now),
             Pending::Groups(asked) => self.go_on_with_groups(bridge, conn, asked, now),
+            Pending::Change(change) => self.go_on_changing(bridge, conn, change),
+            Pending::Held(held) => self.go_on_with_held(bridge, conn, held),
         }
     }
 

@@ -5,6 +5,7 @@ use flow::Key;
 use openflow::connection::RequestHead;
 use openflow::message::{BundleFlags, GroupMod, PacketOut, PortMod};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 /// Bytes that all bundles together may take.
@@ -13,15 +14,43 @@ const ALL_BYTES_MAX: usize = 1 << 30;
 /// What the bundles of this process take.
 static ALL_BYTES: AtomicUsize = AtomicUsize::new(0);
 
+/// Changes of bundles that are gone, to be freed some at a time.
+static DISCARDED: Mutex<Vec<Vec<Change>>> = Mutex::new(Vec::new());
+/// Changes that are freed at once: some hundred microseconds' worth.
+const FREED_AT_ONCE: usize = 4_096;
+
+/// Frees some of what bundles that are gone have left. Whether there is more.
+pub(crate) fn free_some() -> bool {
+    let mut discarded = DISCARDED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(last) = discarded.last_mut() {
+        last.truncate(last.len().saturating_sub(FREED_AT_ONCE));
+    }
+    discarded.pop_if(|last| last.is_empty());
+    !discarded.is_empty()
+}
+
 pub(crate) struct Bundle {
     pub flags: BundleFlags,
     pub closed: bool,
     pub changes: Vec<Change>,
+    /// The numbers of those that are not of rules.
+    pub others: Vec<u32>,
+    /// The numbers of those whose cost is that of the rules they concern.
+    pub loose: Vec<u32>,
     /// What the changes take.
     pub bytes: Charge,
     /// The request that opened it, for the error when it expires.
     pub opened_by: (u32, RequestHead),
     pub expires: Instant,
+}
+
+impl Drop for Bundle {
+    fn drop(&mut self) {
+        if self.changes.len() > FREED_AT_ONCE {
+            let changes = std::mem::take(&mut self.changes);
+            DISCARDED.lock().unwrap_or_else(PoisonError::into_inner).push(changes);
+        }
+    }
 }
 
 /// Bytes that count against [`ALL_BYTES_MAX`] until this goes.
@@ -73,11 +102,6 @@ impl Change {
             Kind::Packet(..) => size_of::<(PacketOut, Key)>() + 8 * self.bytes.len(),
         };
         size_of::<Change>() + self.bytes.len() + beside
-    }
-
-    /// Whether it changes tables, or goes through them.
-    pub fn concerns_tables(&self) -> bool {
-        !matches!(self.kind, Kind::Port(_))
     }
 }
 

@@ -24,7 +24,7 @@ pub(crate) mod table_features;
 mod tables;
 
 pub(crate) use bridge::Ofproto;
-pub(crate) use bundles::{Bundle, Change as BundleChange, Charge, Kind as BundleKind};
+pub(crate) use bundles::{Bundle, Change as BundleChange, Charge, Kind as BundleKind, free_some};
 pub(crate) use conn::{LinkOf, OfConn, Purpose};
 pub(crate) use continuation::head;
 pub use link::ControllerStatus;
@@ -32,5 +32,5 @@ pub(crate) use link::{Kind as LinkKind, Link};
 pub(crate) use monitors::{Monitor, flags_of};
 pub(crate) use news::Asynchronous;
 pub(crate) use own_rule::OwnRule;
-pub(crate) use pending::{Dump, GroupCounters, Output, Pending};
+pub(crate) use pending::{Commit, Dump, GroupCounters, Held, LongChange, LongKind, Output, Pending};
 pub(crate) use tables::VacancyWatch;

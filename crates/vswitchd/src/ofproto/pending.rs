@@ -1,9 +1,17 @@
 //! Requests of a connection that go on piece by piece.
 
+use super::bundles::Bundle;
 use super::monitors::Monitor;
-use openflow::message::{AggregateStats, FlowForm, FlowStatsRequest};
+use datapath::Translation;
+use openflow::connection::RequestHead;
+use openflow::message::{
+    AggregateStats, BundleControl, FlowForm, FlowStatsRequest, GroupMod, Message, MeterMod,
+};
 use openflow::{Codec, ReplyWriter};
+use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::Instant;
+use switch::Effect;
 use switch::control::{Cursor, RuleFilter};
 
 /// A request that goes on.
@@ -14,6 +22,43 @@ pub(crate) enum Pending {
     Dump(Box<Dump>),
     /// Counters of groups.
     Groups(GroupCounters),
+    /// Changes of tables that take many turns.
+    Change(Box<LongChange>),
+    /// A request that waits until tables are no longer being changed.
+    Held(Box<Held>),
+}
+
+/// See [`Pending::Held`].
+pub(crate) struct Held {
+    pub xid: u32,
+    pub head: RequestHead,
+    pub message: Message,
+}
+
+/// A request whose changes are being made.
+pub(crate) struct LongChange {
+    pub xid: u32,
+    pub head: RequestHead,
+    pub what: LongKind,
+}
+
+pub(crate) enum LongKind {
+    FlowMod(Arc<switch::control::FlowMod>),
+    GroupMod { change: Arc<GroupMod>, existed: bool },
+    MeterDelete(Arc<MeterMod>),
+    Bundle(Box<Commit>),
+}
+
+/// A bundle that is being committed.
+pub(crate) struct Commit {
+    pub control: BundleControl,
+    pub bundle: Arc<Bundle>,
+    /// The groups that it names and that were there before, and those that it has made since.
+    pub existing: HashSet<u32>,
+    /// Once its changes are visible: what is to become of its packets.
+    pub packets: Option<std::vec::IntoIter<Translation<Effect>>>,
+    /// The changes behind it have been followed up.
+    pub told: usize,
 }
 
 /// A request for counters of groups that waits for workers.

@@ -1,0 +1,221 @@
+//! Changes and dumps of many flows: others are served meanwhile, and see them whole or not at all.
+
+use crate::bundles::{connect, hear};
+use crate::common::{Switch, wait_for};
+use std::io::Write;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// What the p99 of an echo's time may be.
+const ECHO_P99_MAX: Duration = Duration::from_millis(10);
+
+const ERROR: u8 = 1;
+const ECHO_REPLY: u8 = 3;
+const MULTIPART_REPLY: u8 = 19;
+const BARRIER_REPLY: u8 = 21;
+const BUNDLE_CONTROL: u8 = 33;
+
+const ADD: u8 = 0;
+const DELETE: u8 = 3;
+
+/// A flow-mod of OpenFlow 1.4 without actions, for a destination's address; 0 for all.
+fn flow_mod(command: u8, address: u32) -> Vec<u8> {
+    let matching = match address {
+        0 => [[0, 1, 0, 4].to_vec(), vec![0; 4]].concat(),
+        n => [[0, 1, 0, 14, 0x80, 0, 6, 6, 2, 0].to_vec(), n.to_be_bytes().to_vec(), vec![0; 2]].concat(),
+    };
+    let mut message = [[5, 14], (48 + matching.len() as u16).to_be_bytes()].concat();
+    message.extend(address.to_be_bytes());
+    message.extend([0; 16]);
+    message.extend([if command == DELETE { 0xff } else { 0 }, command]);
+    message.extend([0; 4]);
+    message.extend([0x80, 0]);
+    message.extend([0xff; 12]); // No buffer, any port and group.
+    message.extend([0; 4]);
+    message.extend(matching);
+    message
+}
+
+/// A bundle that adds flows for these addresses, and the request that commits it.
+fn bundle(addresses: std::ops::Range<u32>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for address in addresses {
+        let flow_mod = flow_mod(ADD, address);
+        bytes.extend([[5, 34], (16 + flow_mod.len() as u16).to_be_bytes()].concat());
+        bytes.extend(address.to_be_bytes());
+        bytes.extend([0, 0, 0, 1, 0, 0, 0, 0]);
+        bytes.extend(flow_mod);
+    }
+    bytes.extend([5, 33, 0, 16, 0, 0, 0, 7, 0, 0, 0, 1, 0, 4, 0, 0]);
+    bytes
+}
+
+fn barrier(stream: &mut UnixStream) {
+    stream.write_all(&[5, 20, 0, 8, 0, 0, 0, 9]).unwrap();
+    let (kind, body) = hear(stream);
+    assert_eq!(kind, BARRIER_REPLY, "{body:?}");
+}
+
+/// Reads a dump of all flows, as fast as it comes: its bytes.
+fn dump(stream: &mut UnixStream) -> usize {
+    let mut request = [5, 18, 0, 56, 0, 0, 0, 5, 0, 1, 0, 0, 0, 0, 0, 0].to_vec();
+    request.extend([0xff, 0, 0, 0]);
+    request.extend([0xff; 8]);
+    request.extend([0; 4 + 16]);
+    request.extend([0, 1, 0, 4, 0, 0, 0, 0]);
+    request[3] = request.len() as u8;
+    stream.write_all(&request).unwrap();
+    let mut bytes = 0;
+    loop {
+        let (kind, body) = hear(stream);
+        assert_eq!(kind, MULTIPART_REPLY, "{body:?}");
+        bytes += body.len();
+        if body[3] & 1 == 0 {
+            return bytes;
+        }
+    }
+}
+
+fn flow_count(switch: &Switch) -> u32 {
+    let said = switch.ofctl(&["dump-aggregate", "br0"]).ok();
+    let (_, count) = said.trim().rsplit_once("flow_count=").unwrap();
+    count.parse().unwrap()
+}
+
+/// Times of one kind of request, sorted.
+struct Times(Vec<Duration>);
+
+impl Times {
+    fn p99(&self) -> Duration {
+        self.0[self.0.len() * 99 / 100]
+    }
+}
+
+/// Asks again and again while something is done, on connections of their own: echoes, and flow-mods with a
+/// barrier behind each.
+fn asked_during(switch: &Switch, what: &str, work: impl FnOnce()) -> [Times; 2] {
+    let done = AtomicBool::new(false);
+    let [mut echoing, mut changing] = [connect(switch), connect(switch)];
+    let ask = |done: &AtomicBool, mut once: Box<dyn FnMut() + Send + '_>| {
+        let mut times = Vec::new();
+        while !done.load(Ordering::Relaxed) || times.is_empty() {
+            let start = Instant::now();
+            once();
+            times.push(start.elapsed());
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        times.sort();
+        Times(times)
+    };
+    let times = std::thread::scope(|scope| {
+        let echo = || {
+            echoing.write_all(&[5, 2, 0, 8, 0, 0, 0, 3]).unwrap();
+            assert_eq!(hear(&mut echoing).0, ECHO_REPLY);
+        };
+        let change = || {
+            changing.write_all(&flow_mod(ADD, 0x8000_0001)).unwrap();
+            barrier(&mut changing);
+        };
+        let echo: Box<dyn FnMut() + Send> = Box::new(echo);
+        let change: Box<dyn FnMut() + Send> = Box::new(change);
+        let (done, ask) = (&done, &ask);
+        let threads = [scope.spawn(move || ask(done, echo)), scope.spawn(move || ask(done, change))];
+        std::thread::sleep(Duration::from_millis(50));
+        work();
+        done.store(true, Ordering::Relaxed);
+        threads.map(|thread| thread.join().unwrap())
+    });
+    for (name, times) in ["echo", "flow-mod and barrier"].iter().zip(&times) {
+        let (count, p99, max) = (times.0.len(), times.p99(), times.0.last().unwrap());
+        println!("{what}: {name} p50 {:?}, p99 {p99:?}, max {max:?} of {count}", times.0[count / 2]);
+    }
+    times
+}
+
+#[test]
+fn echoes_are_answered_in_time_while_many_flows_are_added_dumped_and_deleted() {
+    let flows = testkit::cases("e2e::long_changes_flows", 100_000).min(1_000_000);
+    let switch = Switch::dummy();
+    let [idle, _] = asked_during(&switch, "idle", || std::thread::sleep(Duration::from_secs(1)));
+    // What the machine's other work costs is not the switch's.
+    let max = ECHO_P99_MAX + 2 * idle.p99();
+    let mut stream = connect(&switch);
+    let bytes = bundle(1..flows + 1);
+    let in_time = |what: &str, [echo, _]: [Times; 2]| {
+        assert!(echo.p99() <= max, "{what}: the p99 of echoes is {:?}, allowed are {max:?}", echo.p99());
+    };
+    let commit = |stream: &mut UnixStream| {
+        let start = Instant::now();
+        stream.write_all(&bytes).unwrap();
+        let sent = start.elapsed();
+        let (kind, body) = hear(stream);
+        assert_eq!((kind, body[5]), (BUNDLE_CONTROL, 5), "{body:?}");
+        println!("a bundle of {flows}: sent in {sent:?}, done after {:?}", start.elapsed());
+    };
+    in_time("a bundle is committed", asked_during(&switch, "bundle", || commit(&mut stream)));
+    assert_eq!(flow_count(&switch), flows + 1);
+    in_time("the same again", asked_during(&switch, "same bundle", || commit(&mut stream)));
+    in_time(
+        "flows are dumped",
+        asked_during(&switch, "dump", || assert!(dump(&mut stream) > flows as usize * 60)),
+    );
+    let delete = |stream: &mut UnixStream| {
+        let start = Instant::now();
+        stream.write_all(&flow_mod(DELETE, 0)).unwrap();
+        barrier(stream);
+        println!("a deletion of {flows}: done after {:?}", start.elapsed());
+        // What comes after is part of it.
+        std::thread::sleep(Duration::from_millis(1_500));
+    };
+    in_time("flows are deleted", asked_during(&switch, "deletion", || delete(&mut stream)));
+    assert!(flow_count(&switch) <= 1);
+}
+
+#[test]
+fn a_bundle_is_committed_whole_though_its_connection_ends_or_another_deletes_or_the_switch_ends() {
+    const FLOWS: u32 = 20_000;
+    let mut switch = Switch::dummy();
+    let mut ends = connect(&switch);
+    ends.write_all(&bundle(1..FLOWS + 1)).unwrap();
+    drop(ends);
+    wait_for("the bundle of a connection that has ended", || match flow_count(&switch) {
+        0 => false,
+        count => {
+            assert_eq!(count, FLOWS, "all at once");
+            true
+        }
+    });
+
+    // A deletion comes before the bundle or after it.
+    for wait_ms in [0, 1, 2, 5, 10, 20, 40] {
+        let [mut one, mut other] = [connect(&switch), connect(&switch)];
+        one.write_all(&bundle(FLOWS..2 * FLOWS)).unwrap();
+        std::thread::sleep(Duration::from_millis(wait_ms));
+        other.write_all(&flow_mod(DELETE, 0)).unwrap();
+        barrier(&mut other);
+        let (kind, body) = hear(&mut one);
+        assert_eq!((kind, body[5]), (BUNDLE_CONTROL, 5), "{body:?}");
+        let count = flow_count(&switch);
+        assert!([0, FLOWS].contains(&count), "{count} flows, {wait_ms} ms after the bundle was sent");
+        other.write_all(&flow_mod(DELETE, 0)).unwrap();
+        barrier(&mut other);
+    }
+
+    // One of its messages is refused: nothing of it is left, and the connection goes on.
+    let mut one = connect(&switch);
+    let mut bytes = bundle(1..FLOWS);
+    let bad = bundle(FLOWS..FLOWS + 1);
+    bytes.truncate(bytes.len() - 16);
+    let table = bytes.len() + 16 + 24;
+    bytes.extend(bad);
+    bytes[table] = 255;
+    one.write_all(&bytes).unwrap();
+    assert_eq!([hear(&mut one).0, hear(&mut one).0], [ERROR, ERROR], "of the message, and of the bundle");
+    assert_eq!(flow_count(&switch), 0);
+    barrier(&mut one);
+
+    one.write_all(&bundle(1..FLOWS + 1)).unwrap();
+    switch.appctl(&["exit"]).ok();
+    assert!(switch.wait().success());
+}

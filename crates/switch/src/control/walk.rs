@@ -1,0 +1,121 @@
+//! What loose commands are about: the rules within a match, a few at once or a table's walked over in pieces.
+//!
+//! Rules of few masks are found by these. Where there may be more than some hundred, the places of a table
+//! are looked at one by one, and the walk can stop anywhere: a rule that is removed leaves its place free, and
+//! one that is modified gets the place of the old one back at once.
+
+use super::flow_mod::{Command, FlowMod, FlowModError, TABLE_ALL};
+use super::transaction::{Made, Pace, Transaction};
+use super::{Inner, RemovedReason};
+use crate::rule::Rule;
+use crate::shape::MiniMatch;
+use crate::topology::BridgeIdx;
+use base::rcu::Reader;
+use std::sync::Arc;
+
+/// More rules than this are not collected at once.
+const AT_ONCE_MAX: usize = 1_000;
+/// Places looked at for a rule in one small step.
+const PLACES_PER_STEP: usize = 256;
+
+/// How far the change that is being made has come.
+#[derive(Clone, Copy, Default)]
+pub(super) enum Walk {
+    /// It has not begun.
+    #[default]
+    Start,
+    /// The next place to look at, and the rules that were found before.
+    Rules { table: u16, idx: usize, found: usize },
+    /// The next group or meter to look at; `None` behind the last.
+    Numbers(Option<u32>),
+}
+
+impl FlowMod {
+    /// Whether a loose or strict command is about this rule, whose match it has compared.
+    pub(super) fn selects(&self, rule: &Rule) -> bool {
+        let deletes = matches!(self.command, Command::Delete | Command::DeleteStrict);
+        (rule.cookie ^ self.cookie) & self.cookie_mask == 0
+            && (self.flags.hidden || !rule.flags.hidden)
+            && (!deletes || self.out_port.is_none_or(|p| rule.actions.outputs_to(p)))
+            && (!deletes || self.out_group.is_none_or(|g| rule.actions.uses_group(g)))
+    }
+}
+
+impl Inner {
+    /// Calls `each` for the rules that a loose command is about, and says in the end how many there were;
+    /// `None`: the turn is over.
+    pub(super) fn for_each_within(
+        &mut self,
+        bridge: BridgeIdx,
+        fm: &FlowMod,
+        transaction: &mut Transaction,
+        pace: &mut Pace<'_>,
+        reader: &Reader,
+        mut each: impl FnMut(&mut Inner, Arc<Rule>, &mut Transaction) -> Result<(), FlowModError>,
+    ) -> Result<Option<usize>, FlowModError> {
+        let Walk::Rules { mut table, mut idx, mut found } = transaction.walk else {
+            if self.count_within(bridge, fm, reader) <= AT_ONCE_MAX {
+                let selected = self.select(bridge, fm, reader);
+                let count = selected.len();
+                for rule in selected {
+                    each(self, rule, transaction)?;
+                }
+                return Ok(Some(count));
+            }
+            transaction.walk = Walk::Rules { table: 0, idx: 0, found: 0 };
+            return self.for_each_within(bridge, fm, transaction, pace, reader, each);
+        };
+        let within = MiniMatch::of(&fm.matching);
+        let is_wanted = |rule: &Rule| rule.matching.is_within(&within) && fm.selects(rule);
+        while let Some((id, rules)) = self.rules_from(bridge, fm.table_id, table) {
+            if u16::from(id) != table {
+                (table, idx) = (u16::from(id), 0);
+            }
+            let end = rules.len().min(idx + PLACES_PER_STEP);
+            let next = rules[idx..end].iter().position(|rule| rule.as_deref().is_some_and(is_wanted));
+            match next {
+                Some(at) => {
+                    idx += at;
+                    let rule = rules[idx].clone().expect("it was looked at");
+                    (idx, found) = (idx + 1, found + 1);
+                    each(self, rule, transaction)?;
+                }
+                None if end == rules.len() => (table, idx) = (table + 1, 0),
+                None => idx = end,
+            }
+            if pace.is_over() {
+                transaction.walk = Walk::Rules { table, idx, found };
+                return Ok(None);
+            }
+        }
+        Ok(Some(found))
+    }
+
+    /// The first of the tables that a command is about, from this one on, and its rules.
+    fn rules_from(&self, bridge: BridgeIdx, table_id: u8, from: u16) -> Option<(u8, &[Option<Arc<Rule>>])> {
+        let control = self.bridges.get(bridge.0 as usize)?.as_ref()?;
+        let first = u8::try_from(from).ok()?;
+        let mut tables = control.tables.range(first..);
+        let (id, store) = tables.find(|(id, _)| table_id == TABLE_ALL || **id == table_id)?;
+        Some((*id, &store.rules))
+    }
+
+    /// Deletes what is within a match.
+    pub(super) fn delete_within(
+        &mut self,
+        bridge: BridgeIdx,
+        fm: &FlowMod,
+        transaction: &mut Transaction,
+        pace: &mut Pace<'_>,
+        reader: &Reader,
+    ) -> Made {
+        let delete = |inner: &mut Inner, rule: Arc<Rule>, transaction: &mut Transaction| {
+            inner.remove(rule, Some(RemovedReason::Delete), false, &mut transaction.batch, reader);
+            Ok(())
+        };
+        match self.for_each_within(bridge, fm, transaction, pace, reader, delete) {
+            Ok(None) => Made::InPart,
+            Ok(Some(_)) | Err(_) => Made::Whole,
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! Changes that take many turns: seen whole or not at all, whatever others do meanwhile.
+
+use crate::rig::*;
+use switch::control::{AsChange, Change, Changes, Cursor, Outcome, Turn};
+
+const RULES: u128 = 3_000;
+
+/// Flow-mods of one bridge.
+pub struct FlowMods(pub BridgeIdx, pub Vec<FlowMod>);
+
+impl Changes for FlowMods {
+    fn change(&self, at: usize) -> Option<(BridgeIdx, Box<dyn AsChange + '_>)> {
+        Some((self.0, Box::new(Change::Flow(self.1.get(at)?))))
+    }
+}
+
+fn source(n: u128) -> Match {
+    Match::any().with(FieldId::EthSrc, n)
+}
+
+/// Additions of rules for addresses from 1 on.
+fn additions(port: u16) -> Vec<FlowMod> {
+    (1..=RULES).map(|n| FlowMod::add(source(n), vec![output(port)])).collect()
+}
+
+fn begin(r: &mut Rig, all: Vec<FlowMod>) {
+    let steps = all.len();
+    r.control.begin(Arc::new(FlowMods(r.br, all)), steps, 0);
+}
+
+/// Turns of the smallest size, with something else after each. How many turns it took, and what came of it.
+fn run(r: &mut Rig, mut between: impl FnMut(&mut Rig, usize)) -> (usize, Outcome) {
+    for turns in 1.. {
+        if let Turn::Done(outcome) = r.control.go_on(&mut || true) {
+            return (turns, outcome);
+        }
+        r.reader.quiescent();
+        between(r, turns);
+    }
+    unreachable!("it ends")
+}
+
+/// Of addresses from all over, those whose packets are sent to each port.
+fn ports_seen(r: &Rig) -> Vec<Vec<DpAction>> {
+    let packets = (1..=RULES).step_by(97).map(|n| {
+        let mut key = packet(101);
+        key.set(FieldId::EthSrc, n);
+        key
+    });
+    let mut seen: Vec<_> = packets.map(|key| r.translate(&key).actions.to_vec()).collect();
+    seen.dedup();
+    seen
+}
+
+fn rules(r: &Rig) -> usize {
+    let mut count = 0;
+    r.control.dump(r.br, &RuleFilter::default(), Cursor::default(), usize::MAX, |_| count += 1);
+    count
+}
+
+#[test]
+fn packets_see_all_changes_or_none_while_ports_and_addresses_change_meanwhile() {
+    let mut r = rig();
+    let nothing = ports_seen(&r);
+    begin(&mut r, additions(2));
+    let (turns, outcome) = run(&mut r, |r, turn| {
+        // Half of the turns come before all is visible, and no packet sees some of it.
+        assert_eq!(ports_seen(r).len(), 1, "in turn {turn}");
+        let version = r.control.version();
+        r.control.fdb_add(r.br, 0, turn as u64, PortNo(101), 0).unwrap();
+        assert!(r.control.version() > version, "others have versions of their own");
+        r.control.tick(turn as u64);
+    });
+    outcome.unwrap();
+    assert!(turns > 100, "{turns} turns");
+    assert!(!r.control.is_changing());
+    assert_eq!(rules(&r), RULES as usize);
+    let added = ports_seen(&r);
+    assert_ne!(added, nothing);
+
+    // A loose deletion, and then a loose modification of what is left: nothing of what vanishes stays linked.
+    let modify = FlowMod { command: Command::Modify, ..FlowMod::add(Match::any(), vec![output(3)]) };
+    begin(&mut r, vec![modify]);
+    let (turns, outcome) = run(&mut r, |r, _| assert_eq!(ports_seen(r).len(), 1));
+    outcome.unwrap();
+    assert!(turns > 100, "{turns} turns");
+    assert_ne!(ports_seen(&r), added);
+    begin(&mut r, vec![FlowMod::delete(Match::any())]);
+    let (_, outcome) = run(&mut r, |r, _| assert_eq!(ports_seen(r).len(), 1));
+    outcome.unwrap();
+    assert_eq!((rules(&r), ports_seen(&r)), (0, nothing));
+    for now in 0..100 {
+        r.reader.quiescent();
+        r.control.tick(now);
+    }
+    assert_eq!(r.control.tick(101), Left::Nothing);
+}
+
+#[test]
+fn a_refused_change_takes_all_before_it_back_however_many() {
+    let mut r = rig();
+    begin(&mut r, additions(2));
+    run(&mut r, |_, _| ()).1.unwrap();
+    let (before, serials) = (ports_seen(&r), |r: &Rig| {
+        let all = r.control.rules(r.br, &RuleFilter::default());
+        all.iter().map(|rule| rule.serial()).collect::<Vec<_>>()
+    });
+    let rules_before = serials(&r);
+    // It deletes, adds, replaces its own rules and those of others, and ends with a table that is not there.
+    let mut all = vec![FlowMod::delete(source(7))];
+    all.extend(additions(3));
+    all.extend((1..=RULES).map(|n| FlowMod::add(source(n + RULES / 2), vec![output(4)])));
+    all.push(FlowMod::delete(Match::any()));
+    all.extend(additions(4));
+    all.push(FlowMod { table_id: 254, ..FlowMod::add(source(1), vec![]) });
+    let last = all.len() - 1;
+    begin(&mut r, all);
+    let (_, outcome) = run(&mut r, |r, turn| assert_eq!(ports_seen(r), before, "in turn {turn}"));
+    assert_eq!(outcome.unwrap_err().0, last);
+    assert_eq!(ports_seen(&r), before);
+    assert_eq!(serials(&r), rules_before, "the same rules at the same places");
+    // The places that are free again are given out again, and all else goes on.
+    begin(&mut r, vec![FlowMod::delete(Match::any())]);
+    run(&mut r, |_, _| ()).1.unwrap();
+    begin(&mut r, additions(3));
+    run(&mut r, |_, _| ()).1.unwrap();
+    assert_eq!(rules(&r), RULES as usize);
+}
+
+#[test]
+fn who_changes_tables_meanwhile_finds_the_changes_made_and_their_outcome_waits() {
+    let mut r = rig();
+    begin(&mut r, additions(2));
+    assert!(matches!(r.control.go_on(&mut || true), Turn::More));
+    assert!(rules(&r) < RULES as usize);
+    r.control.flow_mod(r.br, &FlowMod::delete(source(5)), 0).unwrap();
+    assert_eq!(rules(&r), RULES as usize - 1, "what was deleted had been added before");
+    assert!(r.control.is_changing(), "nobody has asked for the outcome");
+    assert!(matches!(r.control.go_on(&mut || true), Turn::Done(Ok(_))));
+    assert!(!r.control.is_changing());
+}
+
+#[test]
+fn a_group_and_a_meter_with_many_rules_go_with_them_in_turns() {
+    use openflow::message::{GroupCommand, GroupDesc, GroupMod, MeterCommand, MeterConfig, MeterMod};
+    struct One(BridgeIdx, GroupMod, MeterMod, bool);
+    impl Changes for One {
+        fn change(&self, at: usize) -> Option<(BridgeIdx, Box<dyn AsChange + '_>)> {
+            let change = if self.3 { Change::Group(&self.1) } else { Change::MeterDelete(&self.2) };
+            (at == 0).then(|| (self.0, Box::new(change) as Box<dyn AsChange + '_>))
+        }
+    }
+    let group = |command| {
+        let group = GroupDesc { group_id: 1, ..GroupDesc::default() };
+        GroupMod { command, command_bucket_id: openflow::message::BUCKET_ALL, group }
+    };
+    let meter = |command| {
+        let band =
+            openflow::message::Band { kind: openflow::message::BandType::Drop, rate: 1, burst_size: 0 };
+        MeterMod { command, meter: MeterConfig { meter_id: 1, bands: vec![band], ..MeterConfig::default() } }
+    };
+    for is_group in [true, false] {
+        let mut r = rig();
+        r.control.group_mod(r.br, &group(GroupCommand::Add), 0).unwrap();
+        r.control.meter_mod(r.br, &meter(MeterCommand::Add), 0).unwrap();
+        let action = if is_group { Action::Group(1) } else { Action::Meter(1) };
+        let actions = || vec![action.clone(), output(2)];
+        begin(&mut r, (1..=RULES).map(|n| FlowMod::add(source(n), actions())).collect());
+        run(&mut r, |_, _| ()).1.unwrap();
+        let one = One(r.br, group(GroupCommand::Delete), meter(MeterCommand::Delete), is_group);
+        let steps = r.control.steps_of(r.br, one.change(0).unwrap().1.as_change());
+        assert_eq!(steps, 1 + RULES as usize);
+        r.control.begin(Arc::new(one), steps, 0);
+        let (turns, outcome) = run(&mut r, |r, _| assert_eq!(ports_seen(r).len(), 1));
+        outcome.unwrap();
+        assert!(turns > 100, "{turns} turns");
+        assert_eq!(rules(&r), 0);
+        let left = (r.control.groups(r.br).count(), r.control.meters(r.br).count());
+        assert_eq!(left, if is_group { (0, 1) } else { (1, 0) });
+    }
+}

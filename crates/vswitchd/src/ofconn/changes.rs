@@ -1,0 +1,268 @@
+//! Changes of tables that take long: they are made in turns of [`TURN`], and become visible at once.
+//!
+//! The connection that asked for them is answered when they are done, and its next requests wait until then,
+//! but for echo requests. Requests of others go on, except those that change tables or look at them: these
+//! wait too ([`Vswitch::waits`]), so that everybody sees the changes whole or not at all. One that is under
+//! way is finished even if its connection ends.
+
+use super::bundle;
+use super::flow_mods::refusal;
+use super::request::{Handled, Request, Served};
+use crate::ofproto::{Held, LongChange, LongKind, OfConn, Pending};
+use crate::state::Vswitch;
+use flow::Action;
+use openflow::ErrorKind;
+use openflow::message::{BundleControlType, GroupMod, Message, MeterMod, StatsRequest};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use switch::BridgeIdx;
+use switch::control::{AsChange, Change, Changes, FlowMod, Outcome, Turn};
+
+/// How long a turn lasts, before others have theirs.
+const TURN: Duration = Duration::from_millis(2);
+/// Changes of more steps are begun as long ones.
+pub(super) const SHORT_STEPS_MAX: usize = 1_000;
+
+/// A change that is alone.
+enum Single {
+    Flow(Arc<FlowMod>),
+    Group(Arc<GroupMod>),
+    MeterDelete(Arc<MeterMod>),
+}
+
+struct One(BridgeIdx, Single);
+
+impl AsChange for &Single {
+    fn as_change(&self) -> Change<'_> {
+        match self {
+            Single::Flow(fm) => Change::Flow(fm),
+            Single::Group(gm) => Change::Group(gm),
+            Single::MeterDelete(mm) => Change::MeterDelete(mm),
+        }
+    }
+}
+
+impl Changes for One {
+    fn change(&self, at: usize) -> Option<(BridgeIdx, Box<dyn AsChange + '_>)> {
+        (at == 0).then(|| (self.0, Box::new(&self.1) as Box<dyn AsChange + '_>))
+    }
+}
+
+impl Vswitch {
+    /// Whether a request waits, for it changes tables or looks at them and others are changing them.
+    pub(super) fn waits(&self, message: &Message) -> bool {
+        self.control.is_changing()
+            && match message {
+                Message::FlowMod(_)
+                | Message::GroupMod(_)
+                | Message::MeterMod(_)
+                | Message::TableMod(_)
+                | Message::TlvTableMod(_) => true,
+                Message::BundleControl(control) => control.kind == BundleControlType::CommitRequest,
+                Message::StatsRequest(request) => matches!(
+                    request,
+                    StatsRequest::Flow(_)
+                        | StatsRequest::Aggregate(_)
+                        | StatsRequest::Table
+                        | StatsRequest::TableDesc
+                        | StatsRequest::Group(_)
+                        | StatsRequest::GroupDesc(_)
+                        | StatsRequest::Meter(_)
+                        | StatsRequest::MeterConfig(_)
+                        | StatsRequest::FlowMonitor(_)
+                ),
+                // It may name a group or a meter.
+                Message::PacketOut(out) => {
+                    out.actions.iter().any(|action| !matches!(action, Action::Output { .. }))
+                }
+                _ => false,
+            }
+    }
+
+    /// Keeps a request until tables are no longer being changed.
+    pub(super) fn hold(&self, conn: &mut OfConn, request: &Request<'_>, message: Message) {
+        let held = Held { xid: request.xid, head: *request.head, message };
+        conn.pending = Some(Pending::Held(Box::new(held)));
+    }
+
+    /// Handles a request that was kept, if it may be.
+    pub(super) fn go_on_with_held(
+        &mut self,
+        bridge: BridgeIdx,
+        conn: &mut OfConn,
+        held: Box<Held>,
+    ) -> Served {
+        if self.waits(&held.message) {
+            conn.line.answer_echoes();
+            conn.pending = Some(Pending::Held(held));
+            return Served::Waiting;
+        }
+        let Held { xid, head, message } = *held;
+        let request = Request { xid, head: &head };
+        if let Err(error) = self.handle(bridge, conn, &request, message) {
+            self.refuse(conn, &request, error);
+        }
+        // It may have begun something that takes long.
+        if conn.pending.is_some() { Served::More } else { Served::Quiet }
+    }
+
+    /// A single change.
+    pub(super) fn change_table(
+        &mut self,
+        bridge: BridgeIdx,
+        conn: &mut OfConn,
+        request: &Request<'_>,
+        what: LongKind,
+        steps: usize,
+    ) -> Handled {
+        let single = match &what {
+            LongKind::FlowMod(fm) => Single::Flow(fm.clone()),
+            LongKind::GroupMod { change, .. } => Single::Group(change.clone()),
+            LongKind::MeterDelete(change) => Single::MeterDelete(change.clone()),
+            LongKind::Bundle(_) => unreachable!("a bundle is no single change"),
+        };
+        self.change_tables(bridge, conn, request, what, Arc::new(One(bridge, single)), steps)
+    }
+
+    /// Makes changes at once, or begins with them where they take long.
+    pub(super) fn change_tables(
+        &mut self,
+        bridge: BridgeIdx,
+        conn: &mut OfConn,
+        request: &Request<'_>,
+        what: LongKind,
+        changes: Arc<dyn Changes>,
+        steps: usize,
+    ) -> Handled {
+        let now_ms = self.now_ms();
+        let mut change = Box::new(LongChange { xid: request.xid, head: *request.head, what });
+        if steps > SHORT_STEPS_MAX {
+            self.control.begin(changes, steps, now_ms);
+        } else {
+            let outcome = self.control.change_at_once(&*changes, now_ms);
+            self.after_change(bridge, Some(conn), &mut change, outcome)?;
+            if self.follow(bridge, Some(conn), &mut change, Instant::now() + TURN) {
+                return Ok(());
+            }
+        }
+        conn.pending = Some(Pending::Change(change));
+        Ok(())
+    }
+
+    /// Another turn of changes that were begun.
+    pub(super) fn go_on_changing(
+        &mut self,
+        bridge: BridgeIdx,
+        conn: &mut OfConn,
+        mut change: Box<LongChange>,
+    ) -> Served {
+        if self.turn_of_change(bridge, Some(conn), &mut change) {
+            return Served::Quiet;
+        }
+        conn.line.answer_echoes();
+        conn.pending = Some(Pending::Change(change));
+        Served::More
+    }
+
+    /// Its connection is gone: what has begun is finished all the same.
+    pub(super) fn abandon(&mut self, bridge: BridgeIdx, pending: Pending) {
+        if let Pending::Change(change) = pending {
+            self.abandoned = Some((bridge, change));
+        }
+    }
+
+    /// Another turn of changes whose connection is gone. Whether there is more to do.
+    pub(crate) fn go_on_with_abandoned(&mut self) -> bool {
+        if let Some((bridge, mut change)) = self.abandoned.take() {
+            if !self.turn_of_change(bridge, None, &mut change) {
+                self.abandoned = Some((bridge, change));
+            }
+            return self.abandoned.is_some();
+        }
+        let has_change = |conn: &OfConn| matches!(conn.pending, Some(Pending::Change(_)));
+        let mut conns = self.bridges.values().flat_map(|bridge| bridge.conns.values());
+        if !self.control.is_changing() || conns.any(has_change) {
+            return false;
+        }
+        // The bridge went with its connections.
+        let until = Instant::now() + TURN;
+        drop(self.control.go_on(&mut || Instant::now() >= until));
+        self.control.is_changing()
+    }
+
+    /// Whether all is done.
+    fn turn_of_change(
+        &mut self,
+        bridge: BridgeIdx,
+        mut conn: Option<&mut OfConn>,
+        change: &mut LongChange,
+    ) -> bool {
+        let until = Instant::now() + TURN;
+        let is_changed = matches!(&change.what, LongKind::Bundle(commit) if commit.packets.is_some());
+        if !is_changed {
+            let outcome = loop {
+                match self.control.go_on(&mut || Instant::now() >= until) {
+                    Turn::Done(outcome) => break outcome,
+                    // So that workers wait for no memory when they count what they see for the first time.
+                    Turn::Ready => self.dp.reserve_slots(self.control.slot_count()),
+                    Turn::More => {
+                        self.dp.reserve_slots(self.control.slot_count());
+                        return false;
+                    }
+                }
+            };
+            if let Err(error) = self.after_change(bridge, conn.as_deref_mut(), change, outcome) {
+                if let Some(conn) = conn {
+                    self.refuse(conn, &Request { xid: change.xid, head: &change.head }, error);
+                }
+                return true;
+            }
+        }
+        self.follow(bridge, conn, change, until)
+    }
+
+    /// The changes are visible, or refused.
+    fn after_change(
+        &mut self,
+        bridge: BridgeIdx,
+        mut conn: Option<&mut OfConn>,
+        change: &mut LongChange,
+        outcome: Outcome,
+    ) -> Handled {
+        self.dp.reserve_slots(self.control.slot_count());
+        self.report_rules(conn.as_deref_mut().map(|conn| (conn, change.xid)));
+        self.tell_vacancy(bridge);
+        match (outcome, &mut change.what) {
+            (Ok(packets), LongKind::Bundle(commit)) => commit.packets = Some(packets.into_iter()),
+            (Ok(_), _) => {}
+            (Err((at, error)), LongKind::Bundle(commit)) => {
+                let refused = &commit.bundle.changes[at];
+                let Some(conn) = conn else { return Err(ErrorKind::OFPBFC_MSG_FAILED) };
+                return bundle::fail(conn, refused, refusal(&error));
+            }
+            (Err((_, error)), _) => return Err(refusal(&error)),
+        }
+        Ok(())
+    }
+
+    /// What follows from changes that were made. Whether all is done.
+    fn follow(
+        &mut self,
+        bridge: BridgeIdx,
+        conn: Option<&mut OfConn>,
+        change: &mut LongChange,
+        until: Instant,
+    ) -> bool {
+        match &mut change.what {
+            LongKind::FlowMod(_) => {}
+            LongKind::GroupMod { change: gm, existed } => {
+                self.forward_group_mod(bridge, change.xid, (**gm).clone(), *existed);
+            }
+            LongKind::MeterDelete(mm) => self.forward_meter_mod(bridge, change.xid, (**mm).clone()),
+            LongKind::Bundle(commit) => {
+                return self.follow_bundle(bridge, conn, change.xid, commit, until).is_some();
+            }
+        }
+        true
+    }
+}
