@@ -273,7 +273,8 @@ impl<R: Send + Sync + 'static> Classifier<R> {
         true
     }
 
-    /// Unlinks a rule that no lookup has seen, for its version is not published yet. `false` if it is removed.
+    /// Unlinks a rule that no lookup has seen, for its version is not published yet. `false` if it is
+    /// removed.
     pub fn withdraw(&self, rule: RuleRef<'_, R>, reader: &Reader) -> bool {
         let mut writer = self.writer.lock().expect("no holder panics");
         if rule.vanishes() != Version::NEVER {

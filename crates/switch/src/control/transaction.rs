@@ -5,11 +5,12 @@
 //! some at a time too. The caller says when a turn is over, for only it has a clock.
 //!
 //! Between two turns others may change ports, settings and addresses, each with a version of its own. So a
-//! transaction's version lies far enough ahead, and no version in between sees what it has put in place. Tables are its own until it is done: whoever changes rules, groups or meters meanwhile has it
-//! finished first, whatever that takes ([`Control::finish`]), or waits for it if he would rather not hold up
-//! everybody ([`Control::is_changing`]). What packets want learned waits here ([`Control::apply`]). What shows
-//! tables ([`Control::dump`], [`Control::table_stats`], [`Control::groups`]) shows them half changed
-//! meanwhile.
+//! transaction's version lies far enough ahead, and no version in between sees what it has put in place.
+//!
+//! Tables are its own until it is done: whoever changes rules, groups or meters meanwhile has it finished
+//! first, whatever that takes ([`Control::finish`]), or waits for it if he would rather not hold up everybody
+//! ([`Control::is_changing`]). What packets want learned waits here ([`Control::apply`]). What shows tables
+//! ([`Control::dump`], [`Control::table_stats`], [`Control::groups`]) shows them half changed meanwhile.
 
 use super::batch::{AsChange, Batch, Change, PacketOut, Step};
 use super::flow_mod::{Command, FlowMod, FlowModError};

@@ -1,8 +1,8 @@
 //! What loose commands are about: the rules within a match, a few at once or a table's walked over in pieces.
 //!
 //! Rules of few masks are found by these. Where there may be more than some hundred, the places of a table
-//! are looked at one by one, and the walk can stop anywhere: a rule that is removed leaves its place free, and
-//! one that is modified gets the place of the old one back at once.
+//! are looked at one by one, and the walk can stop anywhere: a rule that is removed leaves its place free,
+//! and one that is modified gets the place of the old one back at once.
 
 use super::flow_mod::{Command, FlowMod, FlowModError, TABLE_ALL};
 use super::transaction::{Made, Pace, Transaction};

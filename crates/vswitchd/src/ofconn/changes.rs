@@ -8,7 +8,7 @@
 use super::bundle;
 use super::flow_mods::refusal;
 use super::request::{Handled, Request, Served};
-use crate::ofproto::{Held, LongChange, LongKind, OfConn, Pending};
+use crate::ofproto::{Held, LongChange, LongKind, OfConn, Pending, SHORT_STEPS_MAX};
 use crate::state::Vswitch;
 use flow::Action;
 use openflow::ErrorKind;
@@ -20,8 +20,6 @@ use switch::control::{AsChange, Change, Changes, FlowMod, Outcome, Turn};
 
 /// How long a turn lasts, before others have theirs.
 const TURN: Duration = Duration::from_millis(2);
-/// Changes of more steps are begun as long ones.
-pub(super) const SHORT_STEPS_MAX: usize = 1_000;
 
 /// A change that is alone.
 enum Single {

@@ -1,8 +1,7 @@
 //! Flow-mods: from the protocol's form to the switch's, and its refusals to the standard's errors.
 
-use super::changes::SHORT_STEPS_MAX;
 use super::request::{Handled, Request};
-use crate::ofproto::{LongKind, OfConn};
+use crate::ofproto::{LongKind, OfConn, SHORT_STEPS_MAX};
 use crate::state::Vswitch;
 use openflow::message::{FlowFlags, FlowMod as OfFlowMod, FlowModCommand};
 use openflow::{ErrorKind, Version};

@@ -2,10 +2,9 @@
 //!
 //! Counters wait for the workers to fold what their flows have counted, as dumps of flows do.
 
-use super::changes::SHORT_STEPS_MAX;
 use super::flow_mods;
 use super::request::{FOLD_WAIT, Handled, Request, Served};
-use crate::ofproto::{Asynchronous, GroupCounters, LongKind, OfConn, Pending};
+use crate::ofproto::{Asynchronous, GroupCounters, LongKind, OfConn, Pending, SHORT_STEPS_MAX};
 use crate::state::Vswitch;
 use openflow::Version;
 use openflow::message::{

@@ -1,9 +1,8 @@
 //! Meters: changes, what other controllers are told of them, and the replies to requests about them.
 
-use super::changes::SHORT_STEPS_MAX;
 use super::flow_mods;
 use super::request::{Handled, Request};
-use crate::ofproto::{Asynchronous, LongKind, OfConn};
+use crate::ofproto::{Asynchronous, LongKind, OfConn, SHORT_STEPS_MAX};
 use crate::state::Vswitch;
 use openflow::ErrorKind;
 use openflow::message::{

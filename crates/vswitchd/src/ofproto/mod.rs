@@ -32,5 +32,7 @@ pub(crate) use link::{Kind as LinkKind, Link};
 pub(crate) use monitors::{Monitor, flags_of};
 pub(crate) use news::Asynchronous;
 pub(crate) use own_rule::OwnRule;
-pub(crate) use pending::{Commit, Dump, GroupCounters, Held, LongChange, LongKind, Output, Pending};
+pub(crate) use pending::{
+    Commit, Dump, GroupCounters, Held, LongChange, LongKind, Output, Pending, SHORT_STEPS_MAX,
+};
 pub(crate) use tables::VacancyWatch;
