@@ -3,7 +3,8 @@
 
 use crate::common::{Process, RunDir, Said, Switch, binary, kill, run_dir, wait_for};
 use std::fs;
-use std::os::unix::net::UnixDatagram;
+use std::io::{Read, Write};
+use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -297,19 +298,30 @@ fn levels_patterns_and_destinations_follow_their_commands() {
     let n = collector.recv(&mut buffer).unwrap();
     assert!(text(&buffer[..n]).starts_with("<141>1 20"));
     let said = |args: &[&str]| switch.appctl(args).ok();
-    let received = || switch.log().lines().filter(|l| *l == "DBG-unixctl-received request vlog/list").count();
+    let count = |line: &str| switch.log().lines().filter(|l| l.starts_with(line)).count();
     assert!(said(&["vlog/list-pattern"]).contains("\nCONSOLE  none  "));
+    // A peer that floods the log: each of its connections is ended with a warning.
+    let socket = switch.dir.path().join(format!("ovs-vswitchd.{}.ctl", switch.pid()));
+    let flood = |connections: usize| {
+        for _ in 0..connections {
+            let mut stream = UnixStream::connect(&socket).unwrap();
+            stream.write_all(b"]").unwrap();
+            assert!(matches!(stream.read(&mut [0]), Ok(0) | Err(_)), "it is not answered");
+        }
+    };
+    let warned = || count("WARN-unixctl-closing a connection");
     said(&["vlog/set", "PATTERN:console:%p-%c-%m", "unixctl:console:dbg"]);
     said(&["vlog/disable-rate-limit", "unixctl"]);
+    flood(80);
+    assert_eq!(warned(), 80);
+    said(&["vlog/enable-rate-limit"]);
+    flood(200);
+    assert!((80..280).contains(&warned()), "{}", warned());
+    // Who asks for DBG gets all of it.
     for _ in 0..80 {
         said(&["vlog/list"]);
     }
-    assert!(received() >= 80);
-    said(&["vlog/enable-rate-limit"]);
-    for _ in 0..200 {
-        said(&["vlog/list"]);
-    }
-    assert!(received() < 280);
+    assert!(count("DBG-unixctl-received request vlog/list") >= 80);
     for (args, error) in [
         (&["vlog/set", "FACILITY:x"][..], "invalid facility\n"),
         (&["vlog/set", "PATTERN:x:y"], "unknown destination \"x\"\n"),

@@ -170,6 +170,9 @@ fn clients_over_the_network_leave_descriptors_to_the_operator_and_idle_ones_give
         assert_eq!(rig.run("ovsdb-client", &["-t", "20", "list-dbs", "unix:DIR/db.sock"]).code, Some(0));
     };
 
+    let of_server = format!("/proc/{}/fd", rig.children.last().expect("it was started").id());
+    let descriptors = || fs::read_dir(&of_server).unwrap().count();
+    let before = descriptors();
     let idle: Vec<TcpStream> = (0..80).map(|_| connect()).collect();
     operator_is_served();
     let method = format!("tcp:{address}");
@@ -177,6 +180,8 @@ fn clients_over_the_network_leave_descriptors_to_the_operator_and_idle_ones_give
         rig.run("ovsdb-client", &["-t", "5", "list-dbs", &method]).code == Some(0)
     });
     drop(idle);
+    // The server has seen them go, lest one that comes now counts as another of too many.
+    wait_for("the idle clients to be gone", || descriptors() <= before);
 
     // With a monitor they stay, and others over the network wait for them.
     let monitor = br#"{"id":1,"method":"monitor","params":["numbers",1,{"T":{}}]}"#;
