@@ -38,7 +38,7 @@ pub struct Args {
     /// Numbers of established connections, separated by commas; k and m stand for thousands and millions.
     #[arg(long, value_delimiter = ',', value_parser = count, default_value = "1,10k,1m")]
     connections: Vec<usize>,
-    /// New connections in each turn; 0 for none.
+    /// New connections in each turn.
     #[arg(long, value_parser = count, default_value = "1m")]
     new: usize,
     /// The rules, separated by commas.
@@ -111,10 +111,8 @@ pub fn run(args: &Args) -> Result<(), String> {
     for &connections in &args.connections {
         established(args, connections, &dir.0, theirs.as_mut(), &mut rows)?;
     }
-    if args.new > 0 {
-        for &rules in args.rules.iter().filter(|rules| **rules != Rules::Stateless) {
-            new(args, rules, &dir.0, theirs.as_mut(), &mut rows)?;
-        }
+    for &rules in args.rules.iter().filter(|rules| **rules != Rules::Stateless) {
+        new(args, rules, &dir.0, theirs.as_mut(), &mut rows)?;
     }
     judge(&rows, &mut goals);
     args.common.finish(rows, goals)
@@ -169,10 +167,10 @@ fn established(
     for &rules in args.rules.iter().filter(|rules| **rules != Rules::Stateless) {
         let sources = traffic::established(dir, connections, rules)?;
         let mut side = Ours::new(&rules.text())?;
-        establish(&mut side, rules, connections, dir)?;
+        establish(&mut side, rules, &sources, connections, dir)?;
         if let Some(theirs) = &mut theirs {
             theirs.set_rules(&rules.text())?;
-            establish(*theirs, rules, connections, dir)?;
+            establish(*theirs, rules, &sources, connections, dir)?;
         }
         let (mut ours, mut of_peer, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..args.common.runs {
@@ -194,12 +192,20 @@ fn established(
     Ok(())
 }
 
-/// Opens so many connections, and has them answered.
-fn establish(side: &mut dyn Side, rules: Rules, connections: usize, dir: &Path) -> Result<(), String> {
+/// Opens so many connections, has them answered, and acknowledges the answers: a half-open one would not live
+/// through a long turn of another switch.
+fn establish(
+    side: &mut dyn Side,
+    rules: Rules,
+    acknowledging: &[Source],
+    connections: usize,
+    dir: &Path,
+) -> Result<(), String> {
     let (opening, answering) =
         (traffic::opening(dir, connections)?, traffic::answering(dir, connections, rules)?);
     checked(side, What::New, |side| side.play(&[opening]))?;
     checked(side, What::Established, |side| side.play(&[answering]))?;
+    checked(side, What::Established, |side| side.play(acknowledging))?;
     known(side, connections)
 }
 
