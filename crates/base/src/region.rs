@@ -130,6 +130,15 @@ pub fn prefetch_at<T>(slice: &[T], idx: usize) {
     prefetch_ptr(slice.as_ptr().wrapping_add(idx).cast());
 }
 
+/// As [`prefetch_at`], of all cache lines that the element lies in.
+#[inline(always)]
+pub fn prefetch_whole_at<T>(slice: &[T], idx: usize) {
+    let start = slice.as_ptr().wrapping_add(idx).cast::<i8>();
+    for line in (0..size_of::<T>()).step_by(64) {
+        prefetch_ptr(start.wrapping_add(line));
+    }
+}
+
 #[inline(always)]
 fn prefetch_ptr(at: *const i8) {
     #[cfg(target_arch = "x86_64")]

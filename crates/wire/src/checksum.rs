@@ -26,15 +26,22 @@ impl Sum {
     pub fn bytes(self, data: &[u8]) -> Self {
         // Each step adds less than 2^33, so 2^31 steps (16 GiB) fit; the start is folded to 17 bits.
         let mut sum = fold32(self.0);
-        let (words, rest) = data.as_chunks::<8>();
+        let (words, mut rest) = data.as_chunks::<8>();
         for word in words {
             let word = u64::from_ne_bytes(*word);
             sum += (word & 0xffff_ffff) + (word >> 32);
         }
-        let mut last = [0; 8];
-        last[..rest.len()].copy_from_slice(rest);
-        let last = u64::from_ne_bytes(last);
-        Self(sum + (last & 0xffff_ffff) + (last >> 32))
+        if let Some((word, behind)) = rest.split_first_chunk::<4>() {
+            sum += u64::from(u32::from_ne_bytes(*word));
+            rest = behind;
+        }
+        match *rest {
+            [a, b, c] => sum += u64::from(u32::from_ne_bytes([a, b, c, 0])),
+            [a, b] => sum += u64::from(u16::from_ne_bytes([a, b])),
+            [a] => sum += u64::from(u16::from_ne_bytes([a, 0])),
+            _ => {}
+        }
+        Self(sum)
     }
 
     /// Adds a 16-bit field, given as a number.

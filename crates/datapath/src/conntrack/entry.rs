@@ -218,6 +218,11 @@ impl Entry {
         (forward, Tuple::unpacked(&self.packed(REVERSE)).0, zone)
     }
 
+    /// The tuple of the direction that opened the connection.
+    pub fn forward(&self) -> Tuple {
+        Tuple::unpacked(&self.packed(FORWARD)).0
+    }
+
     pub fn expiry_ms(&self) -> u64 {
         self.get(EXPIRY)
     }

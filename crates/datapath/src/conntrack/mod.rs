@@ -331,10 +331,10 @@ impl Tracker {
         hash
     }
 
-    /// Has the entry fetched that a hash most likely means.
+    /// Has the entry fetched that a hash most likely means: all of it, for a packet looks at every line.
     #[inline(always)]
     pub fn fetch_entry(&self, hash: u64) {
-        base::region::prefetch_at(&self.entries, self.index.likely(hash) as usize);
+        base::region::prefetch_whole_at(&self.entries, self.index.likely(hash) as usize);
     }
 
     fn entry(&self, idx: u32) -> &Entry {

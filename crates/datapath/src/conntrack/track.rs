@@ -158,7 +158,7 @@ impl Tracker {
             moment.helped = self.helped(found, seen, tracking);
         } else if let Some(parent) = parent {
             let entry = self.entry(parent);
-            (tracking.mark, tracking.label, *original) = (entry.mark(), entry.label(), entry.tuples().0);
+            (tracking.mark, tracking.label, *original) = (entry.mark(), entry.label(), entry.forward());
         }
         Ok(translation)
     }
@@ -576,9 +576,9 @@ impl Tracker {
         let entry = self.entry(found.entry);
         let (mut mark, mut label) = (entry.mark(), entry.label());
         let (traits, (annex, _)) = (entry.traits(), entry.annex());
-        *original = entry.tuples().0;
+        *original = entry.forward();
         if traits.has(Traits::RELATED) && annex != 0 {
-            *original = self.entry(annex).tuples().0;
+            *original = self.entry(annex).forward();
         }
         let merged = |old: u128, new: Option<(u128, u128)>| {
             new.map_or(old, |(value, mask)| old & !mask | value & mask)
