@@ -305,10 +305,12 @@ impl<T: Send + Sync + 'static> Multimap<T> {
     /// Copies a piece of the table, and publishes the new one when it is complete: one without tombstones, in
     /// which a third of the slots at most is used at first. The table in force.
     fn rebuild<'a>(&self, old: &'a Table<T>, writer: &mut Writer<T>) -> &'a Table<T> {
-        let slots = ((writer.len + 1) * 3).next_power_of_two().max(SLOTS_MIN);
-        let next = writer.next.get_or_insert_with(|| Next { table: Table::new(slots), used: 0, copied: 0 });
         let all = old.slots().len();
         let step = if all <= AT_ONCE_SLOTS { all } else { STEP_SLOTS };
+        // Room for what is there, and for what comes until all is copied: the table may shrink.
+        let room = writer.len + all.div_ceil(step);
+        let slots = (room * 3).next_power_of_two().max(SLOTS_MIN);
+        let next = writer.next.get_or_insert_with(|| Next { table: Table::new(slots), used: 0, copied: 0 });
         let end = (next.copied + step).min(all);
         for slot in &old.slots()[next.copied..end] {
             let slot = slot.load(Ordering::Relaxed);
@@ -505,6 +507,36 @@ mod tests {
             assert_eq!(map.find(hash_of(i), &reader).any(|e| *e.value == i), there.contains(&i), "{i}");
         }
         assert_eq!(map.len(), there.len());
+    }
+
+    #[test]
+    fn a_smaller_table_that_is_filled_slowly_has_room_for_what_comes_meanwhile() {
+        let domain = Domain::new();
+        let reader = domain.register();
+        let map = Multimap::new(domain.clone());
+        let insert = |i: u32| {
+            map.insert(i, &[], i, &reader);
+        };
+        let slots = || {
+            let writer = map.writer.lock().unwrap();
+            writer.next.as_ref().map_or(0, |next| next.table.slots().len())
+        };
+        // One run of slots: removed from its start on, each leaves a trace, and the table is as full as before.
+        let full = AT_ONCE_SLOTS as u32 * 4 * 2 / 3;
+        (0..full).for_each(insert);
+        for i in 0..full - 1 {
+            let entry = map.find(i, &reader).find(|e| *e.value == i).unwrap();
+            assert!(map.remove(i, entry.value));
+        }
+        assert_eq!((map.len(), slots()), (1, 0));
+        // So a table for few is to replace it. If it has no free slot, it is searched for one for ever.
+        insert(full);
+        assert!(slots() > 0, "it is being filled");
+        let many = full + 1..full + 100;
+        for i in many.clone() {
+            map.insert(i % 7, &[], i, &reader);
+        }
+        assert!(many.into_iter().all(|i| map.find(i % 7, &reader).any(|e| *e.value == i)));
     }
 
     #[test]
