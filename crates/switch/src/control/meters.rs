@@ -95,6 +95,7 @@ impl Control {
 }
 
 impl Inner {
+    /// Adds or modifies a meter.
     fn set_meter(
         &mut self,
         bridge: BridgeIdx,
@@ -106,10 +107,10 @@ impl Inner {
         let Some(control) = self.bridge(bridge) else { return Err(FlowModError::NoBridge(bridge)) };
         let config = &change.meter;
         let old = control.meters.by_id.get(&config.meter_id).cloned();
-        match (change.command, &old) {
-            (MeterCommand::Add, Some(_)) => return refused(ErrorKind::OFPMMFC_METER_EXISTS),
-            (MeterCommand::Modify, None) => return refused(ErrorKind::OFPMMFC_UNKNOWN_METER),
-            (MeterCommand::Add, None) | (MeterCommand::Modify, Some(_)) | (MeterCommand::Delete, _) => {}
+        match (change.command == MeterCommand::Add, &old) {
+            (true, Some(_)) => return refused(ErrorKind::OFPMMFC_METER_EXISTS),
+            (false, None) => return refused(ErrorKind::OFPMMFC_UNKNOWN_METER),
+            (true, None) | (false, Some(_)) => {}
         }
         if old.is_none() && control.meters.by_id.len() >= METERS_MAX as usize {
             return refused(ErrorKind::OFPMMFC_OUT_OF_METERS);
