@@ -322,3 +322,28 @@ fn print_goals(args: &GoalsArgs) -> Result<(), Failure> {
         None => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::suite::{Step, list::suites};
+    use clap::{Args as _, Command};
+
+    #[test]
+    fn every_suite_gives_its_measurements_arguments_that_they_take() {
+        let bench = Args::augment_args(Command::new("bench").no_binary_name(true));
+        let mut count = 0;
+        for suite in suites() {
+            for step in suite.steps {
+                let Step::Measure(measure) = step else { continue };
+                for mode in [Mode::Quick, Mode::Normal, Mode::Full] {
+                    let words = measure.arguments(mode, true);
+                    let parsed = bench.clone().try_get_matches_from(&words);
+                    assert!(parsed.is_ok(), "{}: bench {words:?}: {}", suite.name, parsed.unwrap_err());
+                    count += 1;
+                }
+            }
+        }
+        assert!(count > 60, "{count}");
+    }
+}
