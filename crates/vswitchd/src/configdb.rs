@@ -98,7 +98,7 @@ pub async fn run(client: DatabaseClient, shared: Shared, sockets: BridgeSockets)
     let mut replica = Replica::new("Open_vSwitch", Selection::everything());
     replica.request_lock(LOCK);
     let port_may_come = Rc::new(Notify::new());
-    tokio::task::spawn_local(devices::follow(shared.clone(), port_may_come.clone()));
+    devices::follow(shared.clone(), port_may_come.clone());
     let DatabaseClient { server, dummy, run_dir, configured } = client;
     let follower = Follower {
         configured: Some(configured),

@@ -63,17 +63,19 @@ impl Devices {
     }
 }
 
-/// Takes note of what happens for ever, whether there is a database or not: links go down at any time.
-pub async fn follow(shared: Shared, port_may_come: Rc<Notify>) {
+/// Takes note of what happens from now on, whether there is a database or not: links go down at any time.
+pub fn follow(shared: Shared, port_may_come: Rc<Notify>) {
     let Some(mut devices) = Devices::new() else { return };
-    loop {
-        let events = devices.next().await;
-        let mut vswitch = shared.borrow_mut();
-        if vswitch.devices_changed(&events) {
-            port_may_come.notify_one();
+    tokio::task::spawn_local(async move {
+        loop {
+            let events = devices.next().await;
+            let mut vswitch = shared.borrow_mut();
+            if vswitch.devices_changed(&events) {
+                port_may_come.notify_one();
+            }
+            vswitch.deliver();
         }
-        vswitch.deliver();
-    }
+    });
 }
 
 impl Vswitch {
