@@ -24,7 +24,7 @@ use host::numa::Topology;
 use openflow::message::{PortConfig, PortReason, PortState, PortStatus as OfPortStatus};
 use packet::{LinkState, Pool, PoolConfig};
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -112,7 +112,7 @@ pub struct Vswitch {
     /// What the command that runs goes on with.
     pub(crate) begun: Option<Begun>,
     /// Changes of tables whose connection ended before they were done.
-    pub(crate) abandoned: Option<(BridgeIdx, Box<LongChange>)>,
+    pub(crate) abandoned: VecDeque<(BridgeIdx, Box<LongChange>)>,
     /// Whether there are dummies, and the commands of tests with them (`--enable-dummy`).
     pub(crate) is_dummy: bool,
     /// Keys of the flows that the log has seen, while new ones are logged.
@@ -211,7 +211,7 @@ impl Vswitch {
             devices: DeviceManager::new(config).map_err(SetupError::Os)?,
             ending: None,
             begun: None,
-            abandoned: None,
+            abandoned: VecDeque::new(),
             is_dummy: config.dummy != EnableDummy::No,
             logged_flows: None,
         };

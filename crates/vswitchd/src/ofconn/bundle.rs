@@ -23,6 +23,9 @@ use switch::BridgeIdx;
 use switch::control::{self, AsChange, FlowMod, TABLE_HIDDEN};
 use transport::clock;
 
+/// Loose changes of a bundle by which the steps of all are estimated: to look at all of a million would take
+/// longer than a turn.
+const LOOSE_LOOKED_AT: usize = 100;
 /// Bundles of one connection.
 const BUNDLES_MAX: usize = 16;
 /// Seconds for which one may lie idle, unless `bundle-idle-timeout` says otherwise.
@@ -169,9 +172,11 @@ impl Vswitch {
         self.note_use(bridge, bundle.changes.len());
         let existing = self.groups_of(bridge, &bundle);
         let version = conn.version();
-        let loose = bundle.loose.iter().map(|at| bundle.changes[*at as usize].turn(version));
-        let loose = loose.map(|turn| self.control.steps_of(bridge, turn.as_change()));
-        let steps = bundle.changes.len() + loose.sum::<usize>();
+        let looked_at = &bundle.loose[..bundle.loose.len().min(LOOSE_LOOKED_AT)];
+        let loose = looked_at.iter().map(|at| bundle.changes[*at as usize].turn(version));
+        let loose = loose.map(|turn| self.control.steps_of(bridge, turn.as_change())).sum::<usize>();
+        let as_many_more = bundle.loose.len().div_ceil(LOOSE_LOOKED_AT);
+        let steps = bundle.changes.len() + loose * as_many_more;
         let changes = Arc::new(Changes { bridge, version, bundle: Arc::new(bundle) });
         let bundle = changes.bundle.clone();
         let commit = Commit { control, bundle, existing, packets: None, told: 0 };

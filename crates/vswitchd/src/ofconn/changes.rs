@@ -165,17 +165,17 @@ impl Vswitch {
     /// Its connection is gone: what has begun is finished all the same.
     pub(super) fn abandon(&mut self, bridge: BridgeIdx, pending: Pending) {
         if let Pending::Change(change) = pending {
-            self.abandoned = Some((bridge, change));
+            self.abandoned.push_back((bridge, change));
         }
     }
 
     /// Another turn of changes whose connection is gone. Whether there is more to do.
     pub(crate) fn go_on_with_abandoned(&mut self) -> bool {
-        if let Some((bridge, mut change)) = self.abandoned.take() {
+        if let Some((bridge, mut change)) = self.abandoned.pop_front() {
             if !self.turn_of_change(bridge, None, &mut change) {
-                self.abandoned = Some((bridge, change));
+                self.abandoned.push_front((bridge, change));
             }
-            return self.abandoned.is_some();
+            return !self.abandoned.is_empty();
         }
         let has_change = |conn: &OfConn| matches!(conn.pending, Some(Pending::Change(_)));
         let mut conns = self.bridges.values().flat_map(|bridge| bridge.conns.values());
