@@ -6,11 +6,13 @@
 //!
 //! Source of names, ranges and defaults: ovs-vswitchd.conf.db(5).
 
+mod numbered;
 mod row;
 mod values;
 
+use self::numbered::{ct_timeouts_s, queue_dscp};
 use self::row::Checked;
-pub use self::row::RowRef;
+pub use self::row::{RowRef, Rows};
 use self::values::*;
 use super::keys;
 use super::mac_address;
@@ -19,25 +21,15 @@ use super::wanted::{
     Port, STATS_INTERVAL_MS, SwitchWide, Wanted,
 };
 use base::OfPort;
-use datapath::conntrack::timeouts::Phase;
 use datapath::placement::Policy;
 use host::rundir::RunDir;
-use ovsdb::{Atom, Database, Datum, RowMap, Schema, TableIdx, TableSchema, Uuid};
+use ovsdb::Datum;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::net::Ipv4Addr;
 use std::ops::RangeInclusive;
 use std::path::{Component, Path, PathBuf};
-use std::sync::Arc;
 use transport::parse_datapath_id;
-
-/// Rows at one moment. Copying a table's rows costs next to nothing.
-pub struct Rows {
-    /// What tables and columns there are.
-    pub schema: Arc<Schema>,
-    /// By [`TableIdx`].
-    pub tables: Vec<RowMap>,
-}
 
 /// Which ports are replaced by dummies (`--enable-dummy`).
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -85,94 +77,6 @@ pub fn read(rows: &Rows, previous: &Wanted, dummy: EnableDummy, run_dir: &Path) 
         reader.bridge(&bridge);
     }
     Some(reader.reading)
-}
-
-impl Rows {
-    /// All rows of a database.
-    pub fn of(database: &Database) -> Rows {
-        let schema = database.schema().clone();
-        let mut tables = vec![RowMap::default(); schema.tables().len()];
-        for (idx, _) in schema.tables_with_idx() {
-            for row in database.rows(idx) {
-                tables[idx.index()].insert(row.clone());
-            }
-        }
-        Rows { schema, tables }
-    }
-
-    fn table(&self, name: &str) -> Option<(TableIdx, &TableSchema)> {
-        let idx = self.schema.find(name)?;
-        Some((idx, self.schema.table(idx)))
-    }
-
-    /// All rows of a table.
-    pub fn all<'a>(&'a self, table: &str) -> impl Iterator<Item = RowRef<'a>> {
-        let found = self.table(table);
-        found.into_iter().flat_map(move |(idx, schema)| {
-            self.tables[idx.index()].iter().map(move |row| RowRef { schema, row })
-        })
-    }
-
-    /// A row.
-    pub fn get<'a>(&'a self, table: &str, uuid: Uuid) -> Option<RowRef<'a>> {
-        let (idx, schema) = self.table(table)?;
-        Some(RowRef { schema, row: self.tables[idx.index()].get(uuid)? })
-    }
-
-    /// The rows of `table` that a column of references names.
-    pub fn referenced<'a>(
-        &'a self,
-        row: &RowRef<'_>,
-        column: &str,
-        table: &'a str,
-    ) -> impl Iterator<Item = RowRef<'a>> + use<'a> {
-        let uuids: Vec<Uuid> =
-            row.get(column).into_iter().flat_map(|d| d.as_set()).filter_map(|a| a.as_uuid()).collect();
-        uuids.into_iter().filter_map(move |uuid| self.get(table, uuid))
-    }
-}
-
-/// Timeouts of the zones that have a policy, of all datapaths: there is one tracker. Open vSwitch's
-/// user-space tracker ignores some keys, and so does this one.
-fn ct_timeouts_s(rows: &Rows, root: &RowRef<'_>) -> BTreeMap<u16, Vec<(Phase, u32)>> {
-    let mut found = BTreeMap::new();
-    let datapaths = references(root, "datapaths").into_iter();
-    for datapath in datapaths.filter_map(|(_, uuid)| rows.get("Datapath", uuid)) {
-        for (zone, uuid) in references(&datapath, "ct_zones") {
-            let zone = zone.as_integer().and_then(|zone| u16::try_from(zone).ok());
-            let row = rows.get("CT_Zone", uuid);
-            let policy =
-                row.and_then(|row| rows.referenced(&row, "timeout_policy", "CT_Timeout_Policy").next());
-            let Some((zone, policy)) = zone.zip(policy) else { continue };
-            let pairs = policy.get("timeouts").into_iter().flat_map(|d| d.as_map());
-            let each = pairs.filter_map(|(key, seconds)| {
-                let phase = Phase::ALL.iter().find(|phase| Some(phase.name()) == key.as_str())?;
-                Some((*phase, u32::try_from(seconds.as_integer()?).ok()?))
-            });
-            found.insert(zone, each.collect());
-        }
-    }
-    found
-}
-
-/// DSCP of a port's queues, as far as they have one. A row of QoS without a type configures nothing.
-fn queue_dscp(rows: &Rows, port: &RowRef<'_>) -> BTreeMap<u32, u8> {
-    let Some(qos) = rows.referenced(port, "qos", "QoS").next() else { return BTreeMap::new() };
-    if qos.text("type").unwrap_or_default().is_empty() {
-        return BTreeMap::new();
-    }
-    let queues = references(&qos, "queues").into_iter();
-    let marks = queues.filter_map(|(queue, uuid)| {
-        let dscp = rows.get("Queue", uuid)?.integer("dscp")?;
-        // The schema bounds both.
-        Some((u32::try_from(queue.as_integer()?).ok()?, u8::try_from(dscp).ok()?))
-    });
-    marks.collect()
-}
-
-fn references(row: &RowRef<'_>, column: &str) -> Vec<(Atom, Uuid)> {
-    let pairs = row.get(column).into_iter().flat_map(|d| d.as_map());
-    pairs.filter_map(|(key, value)| Some((key.clone(), value.as_uuid()?))).collect()
 }
 
 struct Reader<'a> {

@@ -1,9 +1,10 @@
-//! A row whose columns are found by name, and one whose values are being checked.
+//! Rows at one moment, a row whose columns are found by name, and one whose values are being checked.
 
-use ovsdb::{Datum, Row, TableSchema};
+use ovsdb::{Database, Datum, Row, RowMap, Schema, TableIdx, TableSchema, Uuid};
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
+use std::sync::Arc;
 
 /// A row whose columns are found by name.
 #[derive(Clone, Copy)]
@@ -49,6 +50,59 @@ impl<'a> RowRef<'a> {
     pub fn pairs(&self, column: &str) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
         let pairs = self.get(column).into_iter().flat_map(|d| d.as_map());
         pairs.filter_map(|(k, v)| Some((k.as_str()?, v.as_str()?)))
+    }
+}
+
+/// Rows at one moment. Copying a table's rows costs next to nothing.
+pub struct Rows {
+    /// What tables and columns there are.
+    pub schema: Arc<Schema>,
+    /// By [`TableIdx`].
+    pub tables: Vec<RowMap>,
+}
+
+impl Rows {
+    /// All rows of a database.
+    pub fn of(database: &Database) -> Rows {
+        let schema = database.schema().clone();
+        let mut tables = vec![RowMap::default(); schema.tables().len()];
+        for (idx, _) in schema.tables_with_idx() {
+            for row in database.rows(idx) {
+                tables[idx.index()].insert(row.clone());
+            }
+        }
+        Rows { schema, tables }
+    }
+
+    fn table(&self, name: &str) -> Option<(TableIdx, &TableSchema)> {
+        let idx = self.schema.find(name)?;
+        Some((idx, self.schema.table(idx)))
+    }
+
+    /// All rows of a table.
+    pub fn all<'a>(&'a self, table: &str) -> impl Iterator<Item = RowRef<'a>> {
+        let found = self.table(table);
+        found.into_iter().flat_map(move |(idx, schema)| {
+            self.tables[idx.index()].iter().map(move |row| RowRef { schema, row })
+        })
+    }
+
+    /// A row.
+    pub fn get<'a>(&'a self, table: &str, uuid: Uuid) -> Option<RowRef<'a>> {
+        let (idx, schema) = self.table(table)?;
+        Some(RowRef { schema, row: self.tables[idx.index()].get(uuid)? })
+    }
+
+    /// The rows of `table` that a column of references names.
+    pub fn referenced<'a>(
+        &'a self,
+        row: &RowRef<'_>,
+        column: &str,
+        table: &'a str,
+    ) -> impl Iterator<Item = RowRef<'a>> + use<'a> {
+        let uuids: Vec<Uuid> =
+            row.get(column).into_iter().flat_map(|d| d.as_set()).filter_map(|a| a.as_uuid()).collect();
+        uuids.into_iter().filter_map(move |uuid| self.get(table, uuid))
     }
 }
 

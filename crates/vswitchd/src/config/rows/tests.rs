@@ -1,8 +1,9 @@
 //! From rows, written as transactions, to what is wanted.
 
 use super::*;
+use datapath::conntrack::timeouts::Phase;
 use openflow::{Version, VersionSet};
-use ovsdb::{Context, Database, Execution, UuidGenerator};
+use ovsdb::{Context, Database, Execution, RowMap, Schema, UuidGenerator};
 use serde_json::{Value, json};
 use switch::{PriorityTags, VlanConfig, VlanMode, VlanSet};
 
