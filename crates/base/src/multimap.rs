@@ -521,7 +521,8 @@ mod tests {
             let writer = map.writer.lock().unwrap();
             writer.next.as_ref().map_or(0, |next| next.table.slots().len())
         };
-        // One run of slots: removed from its start on, each leaves a trace, and the table is as full as before.
+        // One run of slots: removed from its start on, each leaves a trace, and the table is as full as it
+        // was.
         let full = AT_ONCE_SLOTS as u32 * 4 * 2 / 3;
         (0..full).for_each(insert);
         for i in 0..full - 1 {

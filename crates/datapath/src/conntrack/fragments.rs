@@ -6,9 +6,10 @@
 //! duplicate) is refused, which makes it an invalid packet.
 //!
 //! Bounds: [`Settings::max_nfrags`] for all chunks of packets that are held, an eighth of the pool if that is
-//! less, [`PIECES_MAX`] for a datagram. A port holds at most as many as are free, so others always find some.
-//! Datagrams are of one input port: nobody can spoil those of another. What is not whole within
-//! [`TIMEOUT_MS`] is dropped (`ct_fragment_timeout`).
+//! less, [`PIECES_MAX`] for a datagram. A port holds at most as many as are free, so one that floods leaves
+//! half to others, and a few that do leave almost nothing, until theirs time out. Datagrams are of one input
+//! port: nobody can spoil those of another. What is not whole within [`TIMEOUT_MS`] is dropped
+//! (`ct_fragment_timeout`).
 //!
 //! Threads: any. All that is held is behind one lock, which only fragments take. Memory is reserved at the
 //! start. Source: RFC 791, 815, 1858, 5722, 8200; ovs-dpctl(8), `ipf-*`.
