@@ -8,11 +8,11 @@ use openflow::message::{
 };
 use openflow::{Codec, ErrorKind, Version};
 use std::io::{Read, Write};
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// The rule of the PVP test, as its scripts write it, and as it is shown.
 const PVP: &str = "in_port=1,eth_type(0x800),nw_src=10.0.0.1,nw_dst=10.0.0.2,action=2";
+
 const PVP_SHOWN: &str = "ip,in_port=1,nw_src=10.0.0.1,nw_dst=10.0.0.2 actions=output:2";
 
 fn shown(table: u8, packets: u64, rest: &str) -> String {
@@ -475,10 +475,10 @@ fn a_client_that_never_reads_does_not_disturb_others() {
 }
 
 /// A client that sends and reads messages of OpenFlow 1.0, one by one.
-struct Client(std::os::unix::net::UnixStream);
+pub struct Client(std::os::unix::net::UnixStream);
 
 impl Client {
-    fn connect(switch: &Switch) -> Client {
+    pub fn connect(switch: &Switch) -> Client {
         let stream = std::os::unix::net::UnixStream::connect(switch.dir.path().join("br0.mgmt")).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let mut client = Client(stream);
@@ -487,11 +487,11 @@ impl Client {
         client
     }
 
-    fn send(&mut self, xid: u32, message: &Message) {
+    pub fn send(&mut self, xid: u32, message: &Message) {
         self.0.write_all(&Codec::new(Version::V10).encode(xid, message).unwrap()).unwrap();
     }
 
-    fn receive(&mut self) -> (u32, Message) {
+    pub fn receive(&mut self) -> (u32, Message) {
         let mut bytes = vec![0; 8];
         self.0.read_exact(&mut bytes).unwrap();
         bytes.resize(usize::from(u16::from_be_bytes([bytes[2], bytes[3]])), 0);
@@ -500,7 +500,7 @@ impl Client {
         Codec::new(version).decode(&bytes).unwrap()
     }
 
-    fn watch(&mut self, xid: u32, id: u32, flags: FlowMonitorFlags) {
+    pub fn watch(&mut self, xid: u32, id: u32, flags: FlowMonitorFlags) {
         let matching = Match::any();
         let request = FlowMonitorRequest {
             id,
@@ -515,7 +515,7 @@ impl Client {
     }
 
     /// The events of the next message.
-    fn events(&mut self) -> (u32, Vec<FlowUpdate>) {
+    pub fn events(&mut self) -> (u32, Vec<FlowUpdate>) {
         match self.receive() {
             (xid, Message::StatsReply(StatsReply { body: StatsBody::FlowMonitor(events), .. })) => {
                 (xid, events)
@@ -524,7 +524,7 @@ impl Client {
         }
     }
 
-    fn error(&mut self) -> (u32, Option<ErrorKind>) {
+    pub fn error(&mut self) -> (u32, Option<ErrorKind>) {
         match self.receive() {
             (xid, Message::Error(error)) => (xid, error.kind()),
             other => panic!("{other:?}"),
@@ -619,110 +619,4 @@ fn who_watches_flows_and_does_not_read_is_paused_and_then_brought_up_to_date() {
         matches!(&events[..], [FlowUpdate::Full(e)] if e.event == FlowEvent::Deleted),
         "it goes on: {events:?}"
     );
-}
-
-#[test]
-fn a_packet_that_waits_for_a_controller_goes_on_when_it_comes_back() {
-    let ours = crate::common::binary();
-    for program in [&["ovs-ofctl"][..], &[ours.to_str().unwrap(), "ofctl"]] {
-        let switch = Switch::dummy();
-        let actions = "set_field:5->reg1,mod_dl_src:1:2:3:4:5:6,controller(pause,userdata=01.02),set_field:7->reg2,resubmit(,2)";
-        switch.add_flow(&format!("in_port=1,actions=clone({actions}),3"));
-        switch.add_flow("table=2,reg1=5,reg2=7,actions=2");
-        let said = switch.dir.path().join("said");
-        let file = std::fs::File::options().create(true).append(true).open(&said).unwrap();
-        let mut monitor = Command::new(program[0]);
-        monitor.args(&program[1..]).args(["monitor", "br0", "resume"]).env("OVS_RUNDIR", switch.dir.path());
-        monitor.stdin(Stdio::null()).stdout(Stdio::null()).stderr(file);
-        let mut monitor = monitor.spawn().unwrap();
-        let read = || std::fs::read_to_string(&said).unwrap();
-        // Only who hears of packets can resume them: sent again until it listens.
-        let given = std::cell::Cell::new(0);
-        wait_for("the packet to be told and sent back", || {
-            switch.receive("p1", UDP);
-            given.set(given.get() + 1);
-            std::thread::sleep(Duration::from_millis(100));
-            read().contains("send: NXT_RESUME")
-        });
-        // As many as were sent back: of those given before, some may be on their way yet.
-        let mut frames = Vec::new();
-        wait_for("the packets that go on", || {
-            let text = switch.appctl(&["netdev-dummy/sent", "p2"]).ok();
-            frames.extend(text.lines().map(str::to_string));
-            !frames.is_empty() && frames.len() == read().matches("send: NXT_RESUME").count()
-        });
-        assert!(frames[0].starts_with("505400000007010203040506"), "what was done before stays: {frames:?}");
-        let frames = switch.sent("p3", given.get());
-        assert!(frames[0].starts_with("505400000007505400000005"), "the clone is one: {frames:?}");
-        monitor.kill().unwrap();
-        monitor.wait().unwrap();
-        let text = read();
-        assert!(
-            text.contains("reg1=0x5,in_port=1 (via action)") && text.contains("userdata=01.02"),
-            "{text}"
-        );
-        assert!(!text.contains("decode error"), "{text}");
-    }
-}
-
-#[test]
-fn what_is_no_continuation_is_refused() {
-    let switch = Switch::dummy();
-    let mut client = Client::connect(&switch);
-    let packet = openflow::message::PacketIn {
-        form: openflow::message::PacketInForm::Nxt2,
-        buffer_id: None,
-        total_len: 60,
-        reason: flow::action::PacketInReason::Action,
-        table_id: 0,
-        cookie: 0,
-        metadata: Match::any().with(FieldId::InPort, 1),
-        data: vec![0; 60],
-        userdata: Vec::new(),
-        continuation: vec![1; 24],
-    };
-    client.send(5, &Message::Resume(Box::new(packet)));
-    assert_eq!(client.error(), (5, Some(ErrorKind::NXR_STALE)));
-    client.send(6, &Message::BarrierRequest);
-    assert_eq!(client.receive(), (6, Message::BarrierReply));
-}
-
-#[test]
-fn a_continuation_resumes_in_a_switch_that_was_restarted() {
-    let start = || {
-        let switch = Switch::start(&[
-            "--bridge",
-            "br0,fail-mode=secure,datapath-id=00000000000000aa",
-            "--port",
-            "p1,type=dummy,ofport=1",
-            "--port",
-            "p2,type=dummy,ofport=2",
-        ]);
-        let client = Client::connect(&switch);
-        (switch, client)
-    };
-    let (switch, mut client) = start();
-    let form = openflow::message::PacketInForm::Nxt2;
-    client.send(1, &Message::SetPacketInFormat(form));
-    let config = openflow::message::SwitchConfig {
-        frag: Default::default(),
-        invalid_ttl_to_controller: None,
-        miss_send_len: u16::MAX,
-    };
-    client.send(2, &Message::SetConfig(config));
-    client.send(3, &Message::BarrierRequest);
-    assert_eq!(client.receive(), (3, Message::BarrierReply));
-    switch.add_flow("in_port=1,actions=mod_dl_src:00:00:00:00:00:55,controller(pause),output:2");
-    switch.receive("p1", UDP);
-    let Message::PacketIn(packet) = client.receive().1 else { panic!("no packet-in") };
-    assert!(!packet.continuation.is_empty());
-    drop((switch, client));
-
-    // It has no rule: all that is to be done is in the continuation.
-    let (switch, mut client) = start();
-    client.send(4, &Message::Resume(packet));
-    client.send(5, &Message::BarrierRequest);
-    assert_eq!(client.receive(), (5, Message::BarrierReply));
-    let frames = switch.sent("p2", 1);
-    assert!(frames[0].starts_with("505400000007000000000055"), "{frames:?}");
 }

@@ -4,12 +4,15 @@
 //!
 //! Needs root for network namespaces.
 
+mod database;
+mod reading;
+
 use crate::common::{PATIENCE, Process, RunDir, Switch, UDP, free_port, run_dir, wait_for};
 use openflow::message::{Message, Role};
 use openflow::{Connection, ConnectionConfig, Event, Side, Version, VersionSet};
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -83,6 +86,16 @@ fn switch_with(dir: RunDir, bridge: &str, more: &[&str]) -> Switch {
     }
     args.extend(more);
     Switch::start_in(dir, &args)
+}
+
+/// A stock database server, and a switch that it configures.
+fn configured_by_database() -> (Process, Switch) {
+    let dir = run_dir();
+    let server = dir.serve_database();
+    // Without its first row the switch waits.
+    dir.vsctl("--no-wait init");
+    let remote = dir.database();
+    (server, Switch::start_in(dir, &[&remote, "--enable-dummy"]))
 }
 
 fn connected(switch: &Switch) {
@@ -571,77 +584,6 @@ fn without_its_controller_a_standalone_bridge_switches_by_itself_until_it_is_bac
     assert_eq!(switch.appctl(&["netdev-dummy/sent", "p2"]).ok().lines().count(), 1, "only the one of before");
 }
 
-/// A controller on a Unix socket, which holds little, that asks for a dump of more rules than fit into it.
-fn asks_for_a_long_dump(switch: &Switch, listener: &UnixListener) -> UnixStream {
-    let (mut stream, _) = listener.accept().unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    stream.write_all(&[4, 0, 0, 8, 0, 0, 0, 1]).unwrap();
-    connected(switch);
-    // OFPMP_FLOW: all tables, any port and group, any match.
-    let mut request = vec![4, 18, 0, 56, 0, 0, 0, 2, 0, 1, 0, 0, 0, 0, 0, 0, 0xff, 0, 0, 0];
-    request.extend([0xff; 8]);
-    request.extend([0; 4 + 16]);
-    request.extend([0, 1, 0, 4, 0, 0, 0, 0]);
-    stream.write_all(&request).unwrap();
-    stream
-}
-
-fn with_many_rules(dir: RunDir, fail_mode: &str) -> (Switch, UnixListener) {
-    let socket = dir.path().join("controller");
-    let listener = UnixListener::bind(&socket).unwrap();
-    let flags = format!("fail-mode={fail_mode},controller=unix:{}", socket.display());
-    let switch = switch_with(dir, &flags, &[]);
-    let rules = switch.dir.path().join("rules");
-    let lines: String =
-        (0..40_000).map(|n| format!("ip,nw_dst={},actions=2\n", Ipv4Addr::from(n as u32))).collect();
-    std::fs::write(&rules, lines).unwrap();
-    switch.ofctl(&["add-flows", "br0", rules.to_str().unwrap()]).ok();
-    (switch, listener)
-}
-
-#[test]
-fn a_controller_that_stops_reading_is_given_up_and_the_bridge_fails_open() {
-    let (switch, listener) = with_many_rules(run_dir(), "standalone");
-    let stuck = asks_for_a_long_dump(&switch, &listener);
-    // It has taken what its socket holds, and then nothing.
-    wait_for("the dump to fill the socket", || switch.unread(&stuck) > 100_000);
-    switch.appctl(&["time/stop"]).ok();
-    listener.set_nonblocking(true).unwrap();
-    let mut seconds = 0;
-    while switch.appctl(&["coverage/read-counter", "vconn_cut"]).ok() != "1\n" {
-        assert!(seconds < 20, "the connection stands after 20 s");
-        switch.appctl(&["time/warp", "1000", "500"]).ok();
-        seconds += 1;
-    }
-    assert!(seconds >= 9, "given up after {seconds} s: it had 10 s");
-    assert!(switch.log().contains("no response to inactivity probe after 5 seconds, disconnecting"));
-    // Nobody says hello on the next connection.
-    switch.appctl(&["time/warp", "30000", "500"]).ok();
-    wait_for("the bridge to switch by itself", || {
-        switch.appctl(&["bridge/dump-flows", "br0"]).ok().contains("priority=15790320,actions=NORMAL")
-    });
-    drop(stuck);
-}
-
-#[test]
-fn a_controller_that_reads_slowly_and_says_nothing_meanwhile_is_kept() {
-    let (switch, listener) = with_many_rules(run_dir(), "secure");
-    let mut slow = asks_for_a_long_dump(&switch, &listener);
-    wait_for("the dump to fill the socket", || switch.unread(&slow) > 100_000);
-    switch.appctl(&["time/stop"]).ok();
-    let (mut read, mut seconds, mut buffer) = (0, 0, vec![0; 100_000]);
-    while read < 3_000_000 {
-        // It waits for bytes as long as they may take to come, in true time.
-        let n = slow.read(&mut buffer).unwrap_or_else(|e| panic!("no more came after {seconds} s: {e}"));
-        assert!(n > 0, "cut off after {seconds} s, with {read} bytes read");
-        read += n;
-        seconds += 1;
-        switch.appctl(&["time/warp", "1000"]).ok();
-    }
-    assert!(seconds >= 20, "read within {seconds} s");
-    assert_eq!(switch.appctl(&["coverage/read-counter", "vconn_cut"]).ok(), "0\n");
-}
-
 /// A controller that wants nothing of packets without a rule still gets those that rules send it.
 #[test]
 fn a_miss_send_len_of_0_keeps_packet_ins_from_clients_only() {
@@ -714,89 +656,4 @@ fn versions_that_a_bridge_does_not_speak_are_refused_in_open_vswitchs_words() {
     ]
     .concat();
     assert!(bytes.ends_with(&error), "{bytes:02x?}");
-}
-
-/// A stock database server, and a switch that it configures.
-fn configured_by_database() -> (Process, Switch) {
-    let dir = run_dir();
-    let server = dir.serve_database();
-    // Without its first row the switch waits.
-    dir.vsctl("--no-wait init");
-    let remote = dir.database();
-    (server, Switch::start_in(dir, &[&remote, "--enable-dummy"]))
-}
-
-#[test]
-fn rows_of_the_database_say_what_became_of_controllers() {
-    let (_server, switch) = configured_by_database();
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let (port, nobody) = (listener.local_addr().unwrap().port(), free_port());
-    switch.vsctl("add-br br0 -- set bridge br0 datapath_type=dummy");
-    assert_eq!(switch.flows(&[]).len(), 1, "a bridge without controllers switches by its one rule");
-    switch.vsctl(&format!("set-controller br0 tcp:127.0.0.1:{port} tcp:127.0.0.1:{nobody}"));
-    let mut controller = Controller::accept(&listener, Version::V13);
-    assert_eq!(switch.flows(&[]), Vec::<String>::new(), "with controllers it does what they say");
-    let get = |target: u16, column: &str| {
-        let find = format!("--bare --columns={column} find controller target=\"tcp:127.0.0.1:{target}\"");
-        switch.vsctl(&find)
-    };
-    wait_for("the connection to be told", || get(port, "is_connected") == "true");
-    let role = openflow::message::RoleRequest { role: Role::Primary, generation_id: Some(1), nicira: false };
-    controller.ask(&Message::RoleRequest(role));
-    wait_for("the role", || get(port, "role") == "master");
-    wait_for("the state", || {
-        // Heard of this moment: a connection that says nothing for some seconds is idle.
-        controller.ask(&Message::BarrierRequest);
-        get(port, "status").contains("state=ACTIVE")
-    });
-    assert!(get(port, "status").contains("sec_since_connect="), "{}", get(port, "status"));
-    let uuid = get(port, "_uuid");
-    switch.vsctl(&format!("set controller {uuid} controller_rate_limit=100"));
-    for count in [
-        "packet-in-miss-bypassed=0",
-        "packet-in-miss-queued=0",
-        "packet-in-miss-dropped=0",
-        "packet-in-action-backlog=0",
-    ] {
-        wait_for("what limits did", || get(port, "status").contains(count));
-    }
-    assert_eq!(get(nobody, "is_connected"), "false");
-    wait_for("the failure to be told", || {
-        let lost = get(nobody, "status");
-        lost.contains("last_error=Connection refused") && lost.contains("state=BACKOFF")
-    });
-    drop(controller);
-    drop(listener);
-    wait_for("the loss to be told", || get(port, "is_connected") == "false");
-    assert!(get(port, "status").contains("sec_since_disconnect="), "{}", get(port, "status"));
-    switch.vsctl("del-controller br0");
-    assert_eq!(switch.flows(&[]).len(), 1, "and without them as before");
-}
-
-#[test]
-fn keys_and_certificates_come_from_the_database() {
-    let (_server, switch) = configured_by_database();
-    let pki = Pki::new(switch.dir.path());
-    let port = free_port();
-    let _controller = testcontroller(
-        &switch.dir,
-        &[
-            "-p",
-            &pki.file("ctl-privkey.pem"),
-            "-c",
-            &pki.file("ctl-cert.pem"),
-            "-C",
-            &pki.file("pki/switchca/cacert.pem"),
-            &format!("pssl:{port}:127.0.0.1"),
-        ],
-    );
-    let (key, certificate) = (pki.file("sc-privkey.pem"), pki.file("sc-cert.pem"));
-    let ca = pki.file("pki/controllerca/cacert.pem");
-    switch.vsctl(&format!("set-ssl {key} {certificate} {ca}"));
-    switch.vsctl("add-br br0 -- set bridge br0 datapath_type=dummy fail_mode=secure");
-    for n in 1..=3 {
-        switch.vsctl(&format!("add-port br0 p{n} -- set interface p{n} type=dummy ofport_request={n}"));
-    }
-    switch.vsctl(&format!("set-controller br0 ssl:127.0.0.1:{port}"));
-    learns_and_forwards(&switch, OF13);
 }

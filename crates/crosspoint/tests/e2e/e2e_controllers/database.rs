@@ -1,0 +1,82 @@
+//! Controllers and keys that the database configures.
+
+use super::{Controller, OF13, Pki, configured_by_database, learns_and_forwards, testcontroller};
+use crate::common::{free_port, wait_for};
+use openflow::Version;
+use openflow::message::{Message, Role};
+use std::net::TcpListener;
+
+#[test]
+fn rows_of_the_database_say_what_became_of_controllers() {
+    let (_server, switch) = configured_by_database();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (port, nobody) = (listener.local_addr().unwrap().port(), free_port());
+    switch.vsctl("add-br br0 -- set bridge br0 datapath_type=dummy");
+    assert_eq!(switch.flows(&[]).len(), 1, "a bridge without controllers switches by its one rule");
+    switch.vsctl(&format!("set-controller br0 tcp:127.0.0.1:{port} tcp:127.0.0.1:{nobody}"));
+    let mut controller = Controller::accept(&listener, Version::V13);
+    assert_eq!(switch.flows(&[]), Vec::<String>::new(), "with controllers it does what they say");
+    let get = |target: u16, column: &str| {
+        let find = format!("--bare --columns={column} find controller target=\"tcp:127.0.0.1:{target}\"");
+        switch.vsctl(&find)
+    };
+    wait_for("the connection to be told", || get(port, "is_connected") == "true");
+    let role = openflow::message::RoleRequest { role: Role::Primary, generation_id: Some(1), nicira: false };
+    controller.ask(&Message::RoleRequest(role));
+    wait_for("the role", || get(port, "role") == "master");
+    wait_for("the state", || {
+        // Heard of this moment: a connection that says nothing for some seconds is idle.
+        controller.ask(&Message::BarrierRequest);
+        get(port, "status").contains("state=ACTIVE")
+    });
+    assert!(get(port, "status").contains("sec_since_connect="), "{}", get(port, "status"));
+    let uuid = get(port, "_uuid");
+    switch.vsctl(&format!("set controller {uuid} controller_rate_limit=100"));
+    for count in [
+        "packet-in-miss-bypassed=0",
+        "packet-in-miss-queued=0",
+        "packet-in-miss-dropped=0",
+        "packet-in-action-backlog=0",
+    ] {
+        wait_for("what limits did", || get(port, "status").contains(count));
+    }
+    assert_eq!(get(nobody, "is_connected"), "false");
+    wait_for("the failure to be told", || {
+        let lost = get(nobody, "status");
+        lost.contains("last_error=Connection refused") && lost.contains("state=BACKOFF")
+    });
+    drop(controller);
+    drop(listener);
+    wait_for("the loss to be told", || get(port, "is_connected") == "false");
+    assert!(get(port, "status").contains("sec_since_disconnect="), "{}", get(port, "status"));
+    switch.vsctl("del-controller br0");
+    assert_eq!(switch.flows(&[]).len(), 1, "and without them as before");
+}
+
+#[test]
+fn keys_and_certificates_come_from_the_database() {
+    let (_server, switch) = configured_by_database();
+    let pki = Pki::new(switch.dir.path());
+    let port = free_port();
+    let _controller = testcontroller(
+        &switch.dir,
+        &[
+            "-p",
+            &pki.file("ctl-privkey.pem"),
+            "-c",
+            &pki.file("ctl-cert.pem"),
+            "-C",
+            &pki.file("pki/switchca/cacert.pem"),
+            &format!("pssl:{port}:127.0.0.1"),
+        ],
+    );
+    let (key, certificate) = (pki.file("sc-privkey.pem"), pki.file("sc-cert.pem"));
+    let ca = pki.file("pki/controllerca/cacert.pem");
+    switch.vsctl(&format!("set-ssl {key} {certificate} {ca}"));
+    switch.vsctl("add-br br0 -- set bridge br0 datapath_type=dummy fail_mode=secure");
+    for n in 1..=3 {
+        switch.vsctl(&format!("add-port br0 p{n} -- set interface p{n} type=dummy ofport_request={n}"));
+    }
+    switch.vsctl(&format!("set-controller br0 ssl:127.0.0.1:{port}"));
+    learns_and_forwards(&switch, OF13);
+}
