@@ -173,7 +173,7 @@ fn echoes_are_answered_in_time_while_many_flows_are_added_dumped_and_deleted() {
 }
 
 #[test]
-fn a_bundle_is_committed_whole_though_its_connection_ends_or_another_deletes_or_the_switch_ends() {
+fn a_bundle_is_committed_whole_though_its_connection_or_the_switch_ends() {
     const FLOWS: u32 = 20_000;
     let mut switch = Switch::dummy();
     let mut ends = connect(&switch);
