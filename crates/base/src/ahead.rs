@@ -1,15 +1,17 @@
-//! Keeps the memory of growing regions there before their owner touches it.
+//! Makes memory ready that its owner must not wait for: that of growing regions before it is touched, and
+//! that of scattered ones in huge pages once they are well filled.
 //!
 //! A worker fills its caches' arrays from their start on. The first touch of a huge page costs it 0.2 ms at
 //! the least, and 5 ms were seen in a virtual machine: longer than any pass of its loop shall take. So one
 //! thread of the process looks, every [`PERIOD`], how far each growing region is used, and populates it some
-//! way ahead.
+//! way ahead. A region whose elements are touched here and there begins in small pages; when its owner says
+//! that most of these are there, the thread moves them together into huge ones.
 //!
-//! Threads: the owner of a region stores one word, [`Growth::in_use`]; the rest belongs to the keeper's
-//! thread, which starts with the first region and ends some time after the last.
+//! Threads: the owner of a region stores one word, [`Growth::in_use`] or [`Gathering::ask`]; the rest belongs
+//! to the keeper's thread, which starts with the first region and ends some time after the last.
 
 use crate::mapping::Mapping;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
@@ -58,8 +60,54 @@ impl Growth {
     }
 }
 
+/// A region in small pages that shall be in huge ones when its owner says so.
+pub(crate) struct Gathering {
+    mapping: Weak<Mapping>,
+    len: usize,
+    is_asked: AtomicBool,
+    done: AtomicUsize,
+}
+
+impl Gathering {
+    /// Now.
+    pub(crate) fn ask(&self) {
+        self.is_asked.store(true, Ordering::Relaxed);
+    }
+
+    /// Gathers the next huge page; says whether there was one, or `None` when nothing is left to do.
+    fn advance(&self) -> Option<bool> {
+        let mapping = self.mapping.upgrade()?;
+        if !self.is_asked.load(Ordering::Relaxed) {
+            return Some(false);
+        }
+        let done = self.done.load(Ordering::Relaxed);
+        let to = self.len.min(done + STEP);
+        if done == to {
+            return None;
+        }
+        mapping.gather(done..to);
+        self.done.store(to, Ordering::Relaxed);
+        Some(true)
+    }
+}
+
+/// A region whose memory is made ready.
+enum Kept {
+    Growing(Arc<Growth>),
+    Scattered(Arc<Gathering>),
+}
+
+impl Kept {
+    fn advance(&self) -> Option<bool> {
+        match self {
+            Kept::Growing(growth) => growth.advance(),
+            Kept::Scattered(gathering) => gathering.advance(),
+        }
+    }
+}
+
 struct Keeper {
-    regions: Vec<Arc<Growth>>,
+    regions: Vec<Kept>,
     runs: bool,
 }
 
@@ -78,13 +126,29 @@ pub(crate) fn keep(mapping: &Arc<Mapping>, len: usize) -> Arc<Growth> {
         ready: AtomicUsize::new(0),
     });
     while growth.advance() == Some(true) {}
+    take_in(Kept::Growing(growth.clone()));
+    growth
+}
+
+/// Moves the region's `len` bytes into huge pages when the owner asks for it.
+pub(crate) fn gather_when_asked(mapping: &Arc<Mapping>, len: usize) -> Arc<Gathering> {
+    let gathering = Arc::new(Gathering {
+        mapping: Arc::downgrade(mapping),
+        len,
+        is_asked: AtomicBool::new(false),
+        done: AtomicUsize::new(0),
+    });
+    take_in(Kept::Scattered(gathering.clone()));
+    gathering
+}
+
+fn take_in(region: Kept) {
     let mut keeper = keeper();
-    keeper.regions.push(growth.clone());
+    keeper.regions.push(region);
     if !keeper.runs {
-        // Without the thread, pages come when they are touched, as they would without all this.
+        // Without the thread, memory comes as it is touched.
         keeper.runs = std::thread::Builder::new().name("memory-ahead".into()).spawn(run).is_ok();
     }
-    growth
 }
 
 fn run() {
@@ -94,8 +158,8 @@ fn run() {
         let mut regions = std::mem::take(&mut keeper().regions);
         period = PERIOD;
         // A step for each in turn: they grow together.
-        regions.retain(|growth| {
-            let advanced = growth.advance();
+        regions.retain(|region| {
+            let advanced = region.advance();
             if advanced == Some(true) {
                 period = PERIOD_OF_GROWTH;
             }
@@ -114,6 +178,7 @@ fn run() {
 #[cfg(test)]
 mod tests {
     use crate::region::Region;
+    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
     use std::time::{Duration, Instant};
 
     /// Bytes of the region that have memory, as the kernel says.
@@ -140,6 +205,47 @@ mod tests {
         }
         std::thread::sleep(Duration::from_millis(100));
         assert!(resident(&region) <= 50 << 20, "{}", resident(&region));
+    }
+
+    /// Kilobytes of the region that are in huge pages, as the kernel says.
+    fn in_huge_pages<T: zerocopy::FromZeros>(region: &Region<T>) -> usize {
+        let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let (start, end) = (region.as_ptr() as usize, region.as_ptr_range().end as usize);
+        let (mut is_ours, mut kilobytes) = (false, 0);
+        for line in smaps.lines() {
+            let range = line.split(' ').next().and_then(|range| range.split_once('-'));
+            if let Some((from, to)) = range
+                && let [Ok(from), Ok(to)] = [from, to].map(|at| usize::from_str_radix(at, 16))
+            {
+                is_ours = from < end && start < to;
+            } else if is_ours && let Some(count) = line.strip_prefix("AnonHugePages:") {
+                kilobytes += count.trim().trim_end_matches(" kB").parse::<usize>().unwrap();
+            }
+        }
+        kilobytes
+    }
+
+    #[test]
+    fn a_scattered_region_is_in_small_pages_until_it_is_to_be_in_huge_ones_and_keeps_what_it_holds() {
+        let thp = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
+        if thp.contains("[never]") || thp.is_empty() {
+            return eprintln!("no huge pages on this machine");
+        }
+        let region: Region<AtomicU64> = Region::gathering(1 << 20).unwrap();
+        let each = || region.iter().step_by(4096 / 8).enumerate();
+        each().for_each(|(n, word)| word.store(n as u64, Relaxed));
+        std::thread::sleep(Duration::from_millis(100));
+        assert_eq!(in_huge_pages(&region), 0);
+        region.gather();
+        let until = Instant::now() + Duration::from_secs(20);
+        while in_huge_pages(&region) < 8 << 10 {
+            assert!(Instant::now() < until, "{} kB", in_huge_pages(&region));
+            // Who writes meanwhile loses nothing.
+            region[1].fetch_add(1, Relaxed);
+            region[7].fetch_add(1, Relaxed);
+        }
+        assert!(each().all(|(n, word)| word.load(Relaxed) == n as u64));
+        assert_eq!(region[1].load(Relaxed), region[7].load(Relaxed));
     }
 
     #[test]

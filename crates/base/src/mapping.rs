@@ -32,6 +32,21 @@ impl Mapping {
             unsafe { libc::madvise(from.cast(), end - start, libc::MADV_POPULATE_WRITE) };
         }
     }
+
+    /// Has the memory be in huge pages: what is there is moved together, now or, by a kernel before 6.1, some
+    /// time later; what is not there comes as a huge page. `bytes` are counted from the start, at multiples
+    /// of a huge page, and lie within the region. What it holds stays, also what others write meanwhile.
+    pub(crate) fn gather(&self, bytes: std::ops::Range<usize>) {
+        assert!(bytes.start < bytes.end && bytes.end <= self.bytes, "within the mapping");
+        #[cfg(target_os = "linux")]
+        for advice in [libc::MADV_HUGEPAGE, libc::MADV_COLLAPSE] {
+            // SAFETY: `start < end <= self.bytes`, so it lies within the mapping.
+            let from = unsafe { self.start.as_ptr().add(bytes.start) };
+            // A hint only; small pages serve where the kernel declines.
+            // SAFETY: the range lies within our mapping; it is moved, and no byte of it changes.
+            unsafe { libc::madvise(from.cast(), bytes.len(), advice) };
+        }
+    }
 }
 
 impl Drop for Mapping {

@@ -4,7 +4,7 @@
 //! an allocation on the packet path. So the whole array is mapped at once, without reservation, with a hint
 //! for huge pages, and grows by being touched.
 
-use crate::ahead::{self, Growth};
+use crate::ahead::{self, Gathering, Growth};
 use crate::mapping::Mapping;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
@@ -25,6 +25,8 @@ pub struct Region<T: zerocopy::FromZeros> {
     mapping: Arc<Mapping>,
     /// Where the memory is made ready ahead of its use.
     growth: Option<Arc<Growth>>,
+    /// Where it is moved into huge pages.
+    gathering: Option<Arc<Gathering>>,
     _owns: PhantomData<T>,
 }
 
@@ -73,7 +75,7 @@ impl<T: zerocopy::FromZeros> Region<T> {
         // The alignment slack before the start stays mapped and untouched: it costs address space only.
         let start = NonNull::new(start).expect("mmap never returns null for a null hint");
         let mapping = Arc::new(Mapping { start, bytes: bytes - skip });
-        Ok(Region { start: start.cast(), len, mapping, growth: None, _owns: PhantomData })
+        Ok(Region { start: start.cast(), len, mapping, growth: None, gathering: None, _owns: PhantomData })
     }
 
     /// As [`Self::new`], for a region that is filled from its start on: while it grows, its memory is kept
@@ -90,6 +92,23 @@ impl<T: zerocopy::FromZeros> Region<T> {
     pub fn in_use(&self, elements: usize) {
         if let Some(growth) = &self.growth {
             growth.in_use(elements * size_of::<T>());
+        }
+    }
+
+    /// As [`Self::scattered`], for a region that is to be in huge pages once it is well filled: see
+    /// [`Self::gather`].
+    pub fn gathering(len: usize) -> std::io::Result<Region<T>> {
+        let mut region = Region::scattered(len)?;
+        region.gathering = Some(ahead::gather_when_asked(&region.mapping, len * size_of::<T>()));
+        Ok(region)
+    }
+
+    /// Most small pages have been touched by now, so that huge ones cost little memory more: another thread
+    /// moves the region into these. What it holds stays. A hint; costs the caller one store.
+    #[inline(always)]
+    pub fn gather(&self) {
+        if let Some(gathering) = &self.gathering {
+            gathering.ask();
         }
     }
 
@@ -130,12 +149,12 @@ pub fn prefetch_at<T>(slice: &[T], idx: usize) {
     prefetch_ptr(slice.as_ptr().wrapping_add(idx).cast());
 }
 
-/// As [`prefetch_at`], of all cache lines that the element lies in.
+/// As [`prefetch_at`], of the first `lines` cache lines of the element, which starts at one.
 #[inline(always)]
-pub fn prefetch_whole_at<T>(slice: &[T], idx: usize) {
+pub fn prefetch_lines_at<T>(slice: &[T], idx: usize, lines: usize) {
     let start = slice.as_ptr().wrapping_add(idx).cast::<i8>();
-    for line in (0..size_of::<T>()).step_by(64) {
-        prefetch_ptr(start.wrapping_add(line));
+    for line in 0..lines {
+        prefetch_ptr(start.wrapping_add(line * 64));
     }
 }
 
