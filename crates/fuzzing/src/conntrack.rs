@@ -92,7 +92,7 @@ fn one(tracker: &Tracker, cache: &mut PoolCache, frame: &[u8], how: u8, now_ms: 
         }
     }
     if let Some(packet) = waiting {
-        seen = seen::read(&packet, &layers);
+        seen = seen::read(&packet, &layers, false);
         whole.push((packet, layers));
     }
     let addresses = if layers.is_ipv6() { (1 << 120, 1 << 120 | 7) } else { (0x0a09_0901, 0x0a09_0902) };

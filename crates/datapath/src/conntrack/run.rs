@@ -11,7 +11,7 @@ use super::request::Request;
 use super::seen::{self, Seen};
 use super::track::Moment;
 use super::tuple::Tuple;
-use super::{Tracking, nat};
+use super::{Tracking, nat, state};
 use crate::recirculation::{Metadata, Originals};
 use crate::run::{Ends, Run};
 use arrayvec::ArrayVec;
@@ -32,6 +32,7 @@ pub fn track_all<E: Ends>(
     let tracker = to.context().tracker.clone();
     // 1. Read packets, and ask for the lines of the index.
     let mut all: ArrayVec<(Option<Seen>, Option<u64>), BURST> = ArrayVec::new();
+    let was_valid = was_read(&run.metadata);
     let mut n = 0;
     while n < run.packets.len() {
         if run.packets[n].is_lent() && !to.make_whole(&mut run.packets[n]) {
@@ -45,7 +46,7 @@ pub fn track_all<E: Ends>(
             continue;
         }
         let (packet, layers) = (&run.packets[n], &run.layers[n]);
-        let seen = seen::read(packet, layers);
+        let seen = seen::read(packet, layers, was_valid);
         let hash = seen.as_ref().map(|seen| tracker.fetch_bucket(&seen.tuple, request.zone));
         all.push((seen, hash));
         n += 1;
@@ -89,6 +90,12 @@ pub fn track_all<E: Ends>(
         }
     }
     go_on_by_what_was_said(run, &said, originals, to, &mut go_on);
+}
+
+/// Whether packets come back that were valid when they were tracked in an earlier round. Not those that a
+/// controller hands in with what was said of them: it may have changed their bytes.
+fn was_read(metadata: &Metadata) -> bool {
+    metadata.recirc_depth > 0 && metadata.tracking.state & (state::TRACKED | state::INVALID) == state::TRACKED
 }
 
 /// Has a fragment wait for the others of its datagram, which goes on when it is whole. False where the

@@ -11,10 +11,8 @@
 
 use super::tuple::{ICMP, ICMPV6, TCP, Tuple, UDP};
 use packet::{Packet, PacketFlags};
-use std::net::{Ipv4Addr, Ipv6Addr};
 use wire::Layers;
-use wire::checksum;
-use wire::ip::IpProtocol;
+use wire::checksum::{self, Sum};
 
 /// What a packet says of its connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,9 +39,12 @@ pub struct Segment {
 /// ICMP errors quote the IP header and so many bytes behind it.
 const QUOTED_L4: usize = 8;
 
-/// Reads a packet with these layers. `None` for one that is invalid.
-pub fn read(packet: &Packet, layers: &Layers) -> Option<Seen> {
-    let is_vouched = packet.flags.has(PacketFlags::CSUM_VALID)
+/// Reads a packet with these layers. `None` for one that is invalid. `was_valid`: it was read before, and
+/// what was changed since has kept its checksums right.
+#[inline]
+pub fn read(packet: &Packet, layers: &Layers, was_valid: bool) -> Option<Seen> {
+    let is_vouched = was_valid
+        || packet.flags.has(PacketFlags::CSUM_VALID)
         || packet.flags.has(PacketFlags::CSUM_PARTIAL)
         || packet.is_chained();
     read_bytes(packet.data(), layers, is_vouched)
@@ -62,7 +63,7 @@ pub fn read_bytes(frame: &[u8], layers: &Layers, is_vouched: bool) -> Option<See
         return None;
     }
     let tuple = Tuple { src, dst, protocol: layers.protocol, is_ipv6: layers.is_ipv6(), ..Tuple::default() };
-    if !is_vouched && !is_sum_right(&tuple, there, layers.is_routed()) {
+    if !is_vouched && !is_sum_right(&tuple, frame.get(l3..)?, there, layers.is_routed()) {
         return None;
     }
     let mut seen = Seen { tuple, is_error: false, tcp: Segment::default() };
@@ -114,7 +115,7 @@ fn ports(l4: &[u8]) -> Option<(u16, u16)> {
 
 /// Whether the transport checksum is right, or there is none. The destination that a routing header hides is
 /// not known.
-fn is_sum_right(tuple: &Tuple, there: &[u8], is_routed: bool) -> bool {
+fn is_sum_right(tuple: &Tuple, l3: &[u8], there: &[u8], is_routed: bool) -> bool {
     let has_pseudo_header = match tuple.protocol {
         TCP | UDP => true,
         ICMPV6 if tuple.is_ipv6 => true,
@@ -128,15 +129,11 @@ fn is_sum_right(tuple: &Tuple, there: &[u8], is_routed: bool) -> bool {
     if !has_pseudo_header {
         return checksum::is_valid(there);
     }
-    let protocol = IpProtocol(tuple.protocol);
-    let sum = if tuple.is_ipv6 {
-        let [src, dst] = [tuple.src, tuple.dst].map(Ipv6Addr::from_bits);
-        checksum::pseudo_v6(src, dst, protocol, there.len() as u32)
-    } else {
-        let [src, dst] = [tuple.src, tuple.dst].map(|address| Ipv4Addr::from_bits(address as u32));
-        checksum::pseudo_v4(src, dst, protocol, there.len() as u16)
-    };
-    sum.bytes(there).is_valid()
+    // Both addresses stand next to each other, in the header as in the pseudo-header.
+    let addresses = if tuple.is_ipv6 { l3.get(8..40) } else { l3.get(12..20) };
+    let Some(addresses) = addresses else { return false };
+    let pseudo = Sum::new().bytes(addresses).u32(there.len() as u32).u32(tuple.protocol.into());
+    pseudo.bytes(there).is_valid()
 }
 
 fn icmp(mut seen: Seen, there: &[u8]) -> Option<Seen> {
