@@ -101,7 +101,7 @@ impl Tracker {
         let connection = Connection {
             original,
             reply,
-            parent: is_related.then(|| self.entry(annex).tuples().0),
+            parent: is_related.then(|| self.entry(annex).forward()),
             zone,
             mark: entry.mark(),
             label: entry.label(),

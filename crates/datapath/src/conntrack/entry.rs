@@ -1,36 +1,43 @@
-//! A connection's entry: three cache lines of words that any thread may read, and change under the entry's
-//! own lock.
+//! A connection's entry: words that any thread may read, and change under the entry's own lock.
 //!
 //! The first word says whether the entry is in use, which connection it is by now (its generation), and
 //! whether somebody changes it. A reader that finds it unchanged behind what it has read has read one
 //! connection. Who changes an entry holds it for some tens of nanoseconds; a packet that finds it held for
 //! longer goes by what it reads and changes nothing.
 //!
-//! The first line has the tuple that lookups compare and the timeout; an established connection without
-//! translation, mark and label touches that one and, if it is TCP, the last.
+//! Three cache lines, of which connections touch as few as they can:
+//!
+//! 1. what a lookup compares, the timeout, and what the connection is;
+//! 2. how far TCP's ends are, mark, label, and the neighbours in the shard's lists;
+//! 3. the reverse tuple of a connection whose addresses are translated, and the chains of crowded buckets.
+//!    Without translation the reverse tuple is the forward one turned round, and the line stays untouched.
 
 use super::adjust::Adjustment;
 use super::tcp::{Peer, Peers, Scale, State};
-use super::tuple::{Packed, Tuple};
+use super::tuple::{Packed, Tuple, reversed};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU64, fence};
 
 const SEQUENCE: usize = 0;
 const FORWARD: usize = 1;
 const EXPIRY: usize = 6;
+/// The entry that holds what few connections have (high), the timeout policy, and traits (low 8 bits).
 const STATE: usize = 7;
-const REVERSE: usize = 8;
-const LABEL: usize = 13;
-const MARK: usize = 15;
-const PEERS: usize = 16;
-/// Next entries in the chains of both tuples' buckets.
-const CHAINS: usize = 20;
+/// What both ends may send, their windows, and how far they are; beside the latter (high) the mark.
+const NUMBERS: usize = 8;
+const WINDOWS: usize = 10;
+const STATES: usize = 11;
+const LABEL: usize = 12;
 /// Neighbours among those that the wheel looks at together.
-const WHEEL: usize = 21;
+const WHEEL: usize = 14;
 /// Neighbours among those that are half open.
-const HALF_OPEN: usize = 22;
-/// The entry that holds what few connections have, and the timeout policy.
-const ANNEX: usize = 23;
+const HALF_OPEN: usize = 15;
+/// Of a connection with [`Traits::TWO_PLACES`].
+const REVERSE: usize = 16;
+/// Next entries in the chains of both tuples' buckets.
+const CHAINS: usize = 21;
+/// In place of the former, two words each, of an entry that holds what few connections have.
+const ADJUSTMENTS: [usize; 2] = [8, 10];
 const WORDS: usize = 24;
 
 /// See the module's text.
@@ -80,27 +87,38 @@ impl Traits {
     }
 }
 
-fn pack_peer(peer: &Peer) -> [u64; 2] {
+/// The low bits of [`STATE`] are traits, those above the policy.
+const TRAITS: u64 = 0xff;
+const POLICY_SHIFT: u32 = 8;
+const _: () = assert!(super::timeouts::POLICIES_MAX <= 1 << (32 - POLICY_SHIFT));
+
+fn pack_state(peer: &Peer) -> u64 {
     let scale = match peer.scale {
         Scale::None => 0,
         Scale::By(bits) => 0x80 | u64::from(bits),
         Scale::Unknown => 0x40,
     };
-    let numbers = u64::from(peer.next) << 32 | u64::from(peer.limit);
-    [numbers, u64::from(peer.window) << 32 | scale << 8 | peer.state as u64]
+    scale << 8 | peer.state as u64
 }
 
-fn unpack_peer([numbers, rest]: [u64; 2]) -> Peer {
-    let scale = match (rest >> 8) as u8 {
+fn unpack_peer(numbers: u64, window: u32, state: u16) -> Peer {
+    let scale = match (state >> 8) as u8 {
         bits @ 0x80.. => Scale::By(bits & 0x7f),
         0x40 => Scale::Unknown,
         _ => Scale::None,
     };
-    let state = State::of(rest as u8);
-    Peer { next: (numbers >> 32) as u32, limit: numbers as u32, window: (rest >> 32) as u32, scale, state }
+    let state = State::of(state as u8);
+    Peer { next: (numbers >> 32) as u32, limit: numbers as u32, window, scale, state }
 }
 
 impl Entry {
+    /// Has the lines fetched that a packet touches, the third one for a connection that is translated.
+    #[inline(always)]
+    pub fn fetch(entries: &[Entry], idx: u32, is_translated: bool) {
+        let lines = if is_translated { 3 } else { 2 };
+        base::region::prefetch_lines_at(entries, idx as usize, lines);
+    }
+
     fn get(&self, word: usize) -> u64 {
         self.0[word].load(Relaxed)
     }
@@ -131,19 +149,22 @@ impl Entry {
     #[inline(always)]
     pub fn is_reply(&self, tuple: &Packed) -> Option<(bool, Generation)> {
         let generation = self.generation()?;
-        let reply = if self.packed(FORWARD) == *tuple {
-            false
-        } else if self.packed(REVERSE) == *tuple {
-            true
-        } else {
-            return None;
-        };
+        let reply = self.direction(tuple)?;
         self.is_still(generation).then_some((reply, generation))
     }
 
-    /// Whether a tuple is one of this entry's, also before its connection has begun.
-    pub fn has_tuple(&self, tuple: &Packed) -> bool {
-        self.packed(FORWARD) == *tuple || self.packed(REVERSE) == *tuple
+    /// As [`Self::is_reply`], also before the connection has begun.
+    #[inline(always)]
+    pub fn direction(&self, tuple: &Packed) -> Option<bool> {
+        let forward = self.packed(FORWARD);
+        if forward == *tuple {
+            return Some(false);
+        }
+        let is_reverse = match self.traits().has(Traits::TWO_PLACES) {
+            false => forward == reversed(tuple),
+            true => self.packed(REVERSE) == *tuple,
+        };
+        is_reverse.then_some(true)
     }
 
     /// Holds the entry. `None` where it is another connection by now, or held for long.
@@ -176,15 +197,22 @@ impl Entry {
         Generation(sequence)
     }
 
-    pub fn set_tuples(&self, forward: &Packed, reverse: &Packed) {
-        for n in 0..5 {
-            self.set(FORWARD + n, forward[n]);
-            self.set(REVERSE + n, reverse[n]);
-        }
+    pub fn set_forward(&self, tuple: &Packed) {
+        self.set_packed(FORWARD, tuple);
     }
 
-    pub fn set_annex(&self, annex: u32, policy: u32) {
-        self.set(ANNEX, u64::from(annex) << 32 | u64::from(policy));
+    /// For a connection that has [`Traits::TWO_PLACES`].
+    pub fn set_reverse(&self, tuple: &Packed) {
+        self.set_packed(REVERSE, tuple);
+    }
+
+    fn set_packed(&self, from: usize, tuple: &Packed) {
+        tuple.iter().enumerate().for_each(|(n, word)| self.set(from + n, *word));
+    }
+
+    /// What the connection is, the entry with what few connections have (0: none), and the timeout policy.
+    pub fn set_state(&self, traits: Traits, annex: u32, policy: u32) {
+        self.set(STATE, u64::from(annex) << 32 | u64::from(policy) << POLICY_SHIFT | traits.0);
     }
 
     // Lists of a shard, under its lock.
@@ -215,7 +243,11 @@ impl Entry {
 
     pub fn tuples(&self) -> (Tuple, Tuple, u16) {
         let (forward, zone) = Tuple::unpacked(&self.packed(FORWARD));
-        (forward, Tuple::unpacked(&self.packed(REVERSE)).0, zone)
+        let reverse = match self.traits().has(Traits::TWO_PLACES) {
+            false => forward.reversed(),
+            true => Tuple::unpacked(&self.packed(REVERSE)).0,
+        };
+        (forward, reverse, zone)
     }
 
     /// The tuple of the direction that opened the connection.
@@ -244,19 +276,19 @@ impl Entry {
     }
 
     pub fn traits(&self) -> Traits {
-        Traits(self.get(STATE))
+        Traits(self.get(STATE) & TRAITS)
     }
 
     pub fn set_traits(&self, traits: Traits) {
-        self.set(STATE, traits.0);
+        self.set(STATE, self.get(STATE) & !TRAITS | traits.0);
     }
 
     pub fn mark(&self) -> u32 {
-        self.get(MARK) as u32
+        (self.get(STATES) >> 32) as u32
     }
 
     pub fn set_mark(&self, mark: u32) {
-        self.set(MARK, mark.into());
+        self.set(STATES, u64::from(mark) << 32 | self.get(STATES) & 0xffff_ffff);
     }
 
     pub fn label(&self) -> u128 {
@@ -269,28 +301,34 @@ impl Entry {
     }
 
     pub fn peers(&self) -> Peers {
-        let peer = |at| unpack_peer([self.get(at), self.get(at + 1)]);
-        [peer(PEERS), peer(PEERS + 2)]
+        let (windows, states) = (self.get(WINDOWS), self.get(STATES));
+        let (first, second) = ((windows >> 32) as u32, windows as u32);
+        [
+            unpack_peer(self.get(NUMBERS), first, states as u16),
+            unpack_peer(self.get(NUMBERS + 1), second, (states >> 16) as u16),
+        ]
     }
 
     pub fn set_peers(&self, peers: &Peers) {
+        let [first, second] = peers;
         for (n, peer) in peers.iter().enumerate() {
-            for (at, word) in pack_peer(peer).into_iter().enumerate() {
-                self.set(PEERS + 2 * n + at, word);
-            }
+            self.set(NUMBERS + n, u64::from(peer.next) << 32 | u64::from(peer.limit));
         }
+        self.set(WINDOWS, u64::from(first.window) << 32 | u64::from(second.window));
+        let mark = self.get(STATES) >> 32 << 32;
+        self.set(STATES, mark | pack_state(second) << 16 | pack_state(first));
     }
 
     /// Of an annex: how the sequence numbers of both ends are shifted.
     pub fn adjustments(&self) -> [Adjustment; 2] {
-        [PEERS, PEERS + 2].map(|at| {
+        ADJUSTMENTS.map(|at| {
             let (first, second) = (self.get(at), self.get(at + 1));
             Adjustment { position: (first >> 32) as u32, before: first as i32, after: second as i32 }
         })
     }
 
     pub fn set_adjustments(&self, both: &[Adjustment; 2]) {
-        for (a, at) in both.iter().zip([PEERS, PEERS + 2]) {
+        for (a, at) in both.iter().zip(ADJUSTMENTS) {
             self.set(at, u64::from(a.position) << 32 | u64::from(a.before as u32));
             self.set(at + 1, u64::from(a.after as u32));
         }
@@ -298,8 +336,8 @@ impl Entry {
 
     /// The entry with what few connections have (0: none), and the timeout policy.
     pub fn annex(&self) -> (u32, u32) {
-        let word = self.get(ANNEX);
-        ((word >> 32) as u32, word as u32)
+        let word = self.get(STATE);
+        ((word >> 32) as u32, word as u32 >> POLICY_SHIFT)
     }
 }
 
@@ -334,7 +372,8 @@ mod tests {
         let entry = Entry::new_zeroed();
         let tuple = Tuple { src: 1 << 100, dst: 2, src_port: 3, dst_port: 4, protocol: 6, is_ipv6: true };
         let (forward, reverse) = (tuple.packed(9), tuple.reversed().packed(9));
-        entry.set_tuples(&forward, &reverse);
+        entry.set_forward(&forward);
+        entry.set_state(Traits(Traits::FTP), 1 << 21, 1 << 16);
         assert_eq!(entry.is_reply(&forward), None, "not begun");
         let first = entry.begin();
         assert_eq!(entry.is_reply(&forward), Some((false, first)));
@@ -348,10 +387,21 @@ mod tests {
             held.set_peers(&[peer, other]);
             held.set_label(3 << 90 | 5);
             held.set_mark(17);
+            held.set_peers(&[peer, other]);
+            held.set_traits(Traits(Traits::TWO_PLACES | Traits::ANSWERED));
             assert!(entry.hold(first).is_none(), "held for long");
             assert_eq!(entry.is_reply(&forward), Some((false, first)), "readers do not mind");
         }
         assert_eq!((entry.peers(), entry.label(), entry.mark()), ([peer, other], 3 << 90 | 5, 17));
+        assert_eq!(
+            (entry.traits().0, entry.annex()),
+            (Traits::TWO_PLACES | Traits::ANSWERED, (1 << 21, 1 << 16))
+        );
+        assert_eq!(entry.is_reply(&reverse), None, "its reverse tuple is another now");
+        let translated = Tuple { src: 77, ..tuple.reversed() };
+        entry.set_reverse(&translated.packed(9));
+        assert_eq!(entry.is_reply(&translated.packed(9)), Some((true, first)));
+        assert_eq!(entry.tuples(), (tuple, translated, 9));
         assert!(entry.end(first) && !entry.end(first));
         assert!(entry.hold(first).is_none() && !entry.is_still(first));
         assert_ne!(entry.begin(), first);

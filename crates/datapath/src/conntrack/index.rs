@@ -7,7 +7,8 @@
 //! touches one line.
 //!
 //! The number of buckets is fixed. Their memory is mapped lazily, in small pages: few connections cost a page
-//! each.
+//! each. Once there are as many connections as pages, most of these are there, and the index moves into huge
+//! ones ([`Index::in_use`]): with small ones nearly every lookup would wait for the page tables, too.
 
 use super::entry::Entry;
 use base::region::{Region, prefetch_at};
@@ -26,22 +27,41 @@ const TRIES: u32 = 16;
 /// Entries of a chain that are looked at.
 const CHAIN_MAX: u32 = 256;
 
-/// One of an entry's two tuples: what places and chains refer to.
+const BUCKETS_PER_PAGE: usize = 4096 / size_of::<Bucket>();
+
+/// What a place and a link of a chain refer to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Place {
     pub entry: u32,
-    /// The reverse tuple, of a connection whose addresses are translated.
-    pub is_reverse: bool,
+    pub of: Which,
+}
+
+/// Which of an entry's tuples.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Which {
+    /// The tuple of a connection that is not translated, and its reverse, which have one hash.
+    Both,
+    Forward,
+    Reverse,
 }
 
 impl Place {
     fn pack(self) -> u32 {
-        self.entry << 1 | u32::from(self.is_reverse)
+        self.entry << 2 | self.of as u32
     }
 
     /// 0 is none.
     fn unpack(word: u32) -> Option<Place> {
-        (word != 0).then_some(Place { entry: word >> 1, is_reverse: word & 1 != 0 })
+        let of = match word & 3 {
+            0 => Which::Both,
+            1 => Which::Forward,
+            _ => Which::Reverse,
+        };
+        (word != 0).then_some(Place { entry: word >> 2, of })
+    }
+
+    fn is_reverse(self) -> bool {
+        self.of == Which::Reverse
     }
 }
 
@@ -67,7 +87,15 @@ impl Index {
     /// With a power of two of buckets.
     pub fn new(buckets: usize) -> std::io::Result<Index> {
         assert!(buckets.is_power_of_two());
-        Ok(Index { buckets: Region::scattered(buckets)? })
+        Ok(Index { buckets: Region::gathering(buckets)? })
+    }
+
+    /// So many places are taken now.
+    #[inline(always)]
+    pub fn in_use(&self, places: u32) {
+        if places as usize == self.buckets.len() / BUCKETS_PER_PAGE {
+            self.buckets.gather();
+        }
     }
 
     fn number(&self, hash: u64) -> usize {
@@ -80,12 +108,12 @@ impl Index {
         prefetch_at(&self.buckets, self.number(hash));
     }
 
-    /// The entry that is most likely meant, for prefetching it.
+    /// The place that is most likely meant, for fetching its entry.
     #[inline(always)]
-    pub fn likely(&self, hash: u64) -> u32 {
+    pub fn likely(&self, hash: u64) -> Option<Place> {
         let words = &self.buckets[self.number(hash)].0[1..];
         let found = words.iter().map(|word| word.load(Relaxed)).find(|word| word >> 32 == signature(hash));
-        found.map_or(0, |word| word as u32 >> 1)
+        Place::unpack(found? as u32)
     }
 
     /// The first entry of that hash for which `matches` yields something.
@@ -133,7 +161,7 @@ impl Index {
         match bucket[1..].iter().find(|word| word.load(Relaxed) == 0) {
             Some(free) => free.store(slot, Relaxed),
             None => {
-                entries[place.entry as usize].set_next_in_chain(place.is_reverse, head);
+                entries[place.entry as usize].set_next_in_chain(place.is_reverse(), head);
                 changing.end(place.pack());
             }
         }
@@ -147,7 +175,7 @@ impl Index {
         if let Some(word) = bucket[1..].iter().find(|word| word.load(Relaxed) as u32 == place.pack()) {
             return word.store(0, Relaxed);
         }
-        let next_of = |place: Place| entries[place.entry as usize].next_in_chain(place.is_reverse);
+        let next_of = |place: Place| entries[place.entry as usize].next_in_chain(place.is_reverse());
         let behind = next_of(place);
         if head == place.pack() {
             return changing.end(behind);
@@ -157,7 +185,7 @@ impl Index {
         while let Some(before) = at {
             let next = next_of(before);
             if next == place.pack() {
-                entries[before.entry as usize].set_next_in_chain(before.is_reverse, behind);
+                entries[before.entry as usize].set_next_in_chain(before.is_reverse(), behind);
                 return;
             }
             at = Place::unpack(next);
@@ -171,7 +199,7 @@ impl Index {
             let word = |word: &AtomicU64| word.load(Relaxed);
             let places = bucket.0[1..].iter().filter(|slot| word(slot) != 0).count() as u64;
             let chained = std::iter::successors(Place::unpack(chain(word(&bucket.0[0]))), |place| {
-                Place::unpack(entries[place.entry as usize].next_in_chain(place.is_reverse))
+                Place::unpack(entries[place.entry as usize].next_in_chain(place.is_reverse()))
             });
             places + chained.take(CHAIN_MAX as usize).count() as u64
         };
@@ -202,7 +230,7 @@ fn find_in<T>(
         if let Some(found) = matches(place.entry) {
             return Some(found);
         }
-        at = Place::unpack(entries[place.entry as usize].next_in_chain(place.is_reverse));
+        at = Place::unpack(entries[place.entry as usize].next_in_chain(place.is_reverse()));
     }
     None
 }
@@ -251,7 +279,8 @@ mod tests {
     fn what_is_put_in_is_found_until_it_is_taken_out_also_in_a_crowd() {
         let index = Index::new(4).unwrap();
         let entries: Entries = Region::new(200).unwrap();
-        let place = |n: u32| Place { entry: n, is_reverse: n.is_multiple_of(3) };
+        let of = |n: u32| if n.is_multiple_of(3) { Which::Reverse } else { Which::Forward };
+        let place = |n: u32| Place { entry: n, of: of(n) };
         // All in one bucket: most hang on its chain.
         let hash = |n: u32| u64::from(n) << 40 | 2;
         let find = |n: u32| index.find(hash(n), &entries, |entry| (entry == n).then_some(entry));

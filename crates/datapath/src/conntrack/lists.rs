@@ -54,6 +54,8 @@ impl Lists {
         }
         let idx = self.free;
         self.free = entries[idx as usize].links(List::Wheel).1;
+        // The next taker finds it in the cache, wherever it was given back from.
+        Entry::fetch(entries, self.free, false);
         Some(idx)
     }
 

@@ -42,7 +42,7 @@ mod zones;
 use self::entry::{Entry, Generation, Traits};
 use self::expect::Expectations;
 use self::fragments::Fragments;
-use self::index::{Entries, Index, Place};
+use self::index::{Entries, Index, Place, Which};
 use self::lists::Lists;
 pub use self::request::{Helper, Nat, Request};
 use self::tcp::State;
@@ -163,6 +163,8 @@ pub(crate) fn reads_original(mask: &Mask) -> bool {
         .any(|&field| mask.get(field) != 0)
 }
 
+/// On a cache line of its own: workers that use different ones do not meet.
+#[repr(align(64))]
 struct Shard(Mutex<Lists>);
 
 /// See the module's text.
@@ -331,10 +333,12 @@ impl Tracker {
         hash
     }
 
-    /// Has the entry fetched that a hash most likely means: all of it, for a packet looks at every line.
+    /// Has the lines fetched that a packet looks at of the entry that a hash most likely means.
     #[inline(always)]
     pub fn fetch_entry(&self, hash: u64) {
-        base::region::prefetch_whole_at(&self.entries, self.index.likely(hash) as usize);
+        if let Some(place) = self.index.likely(hash) {
+            Entry::fetch(&self.entries, place.entry, place.of != Which::Both);
+        }
     }
 
     fn entry(&self, idx: u32) -> &Entry {
@@ -384,8 +388,7 @@ impl Tracker {
 
     /// Whether the connection is still to be answered.
     fn is_half_open(&self, entry: &Entry) -> bool {
-        let (forward, ..) = entry.tuples();
-        if forward.protocol == tuple::TCP {
+        if entry.forward().protocol == tuple::TCP {
             return entry.peers().iter().any(|peer| peer.state < State::Established);
         }
         !entry.traits().has(Traits::ANSWERED)
@@ -402,14 +405,13 @@ impl Tracker {
             return false;
         }
         let (forward, reverse, zone) = entry.tuples();
-        self.index.remove(
-            forward.hash(zone, &self.secret),
-            Place { entry: idx, is_reverse: false },
-            &self.entries,
-        );
-        if entry.traits().has(Traits::TWO_PLACES) {
-            let hash = reverse.hash(zone, &self.secret);
-            self.index.remove(hash, Place { entry: idx, is_reverse: true }, &self.entries);
+        let has_two_places = entry.traits().has(Traits::TWO_PLACES);
+        let remove = |tuple: Tuple, of| {
+            self.index.remove(tuple.hash(zone, &self.secret), Place { entry: idx, of }, &self.entries);
+        };
+        remove(forward, if has_two_places { Which::Forward } else { Which::Both });
+        if has_two_places {
+            remove(reverse, Which::Reverse);
         }
         self.uncount(zone);
         match lists {

@@ -11,7 +11,7 @@
 use super::adjust::Adjustment;
 use super::entry::{Entry, Generation, Held, Traits};
 use super::expect::Expected;
-use super::index::Place;
+use super::index::{Place, Which};
 use super::nat::candidates;
 use super::request::{Helper, Nat, Request, Side};
 use super::seen::Seen;
@@ -207,7 +207,7 @@ impl Tracker {
         let had = entry.hold(helped.generation).map(|held| {
             let (annex, _) = held.annex();
             if annex == 0 {
-                held.set_annex(new, policy);
+                held.set_state(held.traits(), new, policy);
             }
             annex
         });
@@ -400,7 +400,8 @@ impl Tracker {
         if !(moment.may_begin)() {
             return Err(DropReason::CtPortShare);
         }
-        let hash = tuple.hash(request.zone, &self.secret);
+        let hash = moment.hash.filter(|_| *tuple == seen.tuple);
+        let hash = hash.unwrap_or_else(|| tuple.hash(request.zone, &self.secret));
         // An old one of that tuple whose time is over.
         if let Some(old) = self.find_by(hash, tuple, request.zone, |entry| entry.expiry_ms() <= moment.now_ms)
         {
@@ -431,7 +432,9 @@ impl Tracker {
             self.figures.zone_full.fetch_add(1, Relaxed);
             return false;
         }
-        if self.count.fetch_add(1, Relaxed) < self.limit() {
+        let before = self.count.fetch_add(1, Relaxed);
+        self.index.in_use(before);
+        if before < self.limit() {
             return true;
         }
         if self.make_room(shard, None) && self.count.load(Relaxed) <= self.limit() {
@@ -484,7 +487,7 @@ impl Tracker {
         entry.set_peers(&peers);
         entry.set_mark(0);
         entry.set_label(0);
-        entry.set_annex(annex, policy);
+        entry.set_state(Traits::default(), annex, policy);
         let mut traits = Traits(match request.helper {
             Some(Helper::Ftp) => Traits::FTP,
             Some(Helper::Tftp) => Traits::TFTP,
@@ -496,8 +499,7 @@ impl Tracker {
             entry.set_mark(parent.mark());
             entry.set_label(parent.label());
             if annex != 0 {
-                let (forward, reverse, _) = parent.tuples();
-                self.entry(annex).set_tuples(&forward.packed(zone), &reverse.packed(zone));
+                self.entry(annex).set_forward(&parent.forward().packed(zone));
                 self.entry(annex).set_adjustments(&Default::default());
             }
         }
@@ -531,16 +533,19 @@ impl Tracker {
         if has_two_places {
             traits.0 |= Traits::TWO_PLACES;
         }
-        entry.set_tuples(&forward, &reverse.packed(zone));
+        entry.set_forward(&forward);
         entry.set_traits(traits);
         let generation = entry.begin();
-        let is_same = |other: u32| other != idx && self.entry(other).is_reply(&forward).is_some();
-        if !self.index.insert(hash, Place { entry: idx, is_reverse: false }, &self.entries, is_same) {
+        // Also one that has reserved the tuple and not yet begun.
+        let is_same = |other: u32| other != idx && self.entry(other).direction(&forward).is_some();
+        let which = if has_two_places { Which::Forward } else { Which::Both };
+        let place = Place { entry: idx, of: which };
+        if !self.index.insert(hash, place, &self.entries, is_same) {
             // Another worker has put down the same one meanwhile: the packet is of that, as far as its rules
             // are concerned. Who has ended this one meanwhile has given back all that it had.
             if entry.end(generation) {
                 if has_two_places {
-                    let place = Place { entry: idx, is_reverse: true };
+                    let place = Place { entry: idx, of: Which::Reverse };
                     self.index.remove(reverse.hash(zone, &self.secret), place, &self.entries);
                 }
                 give_up();
@@ -566,9 +571,12 @@ impl Tracker {
             self.end(old.entry, old.generation);
         }
         // The entry has the tuple before anybody can find it by it; it does not answer before it begins.
-        self.entry(idx).set_tuples(&forward.packed(zone), &packed);
-        let is_same = |other: u32| other != idx && self.entry(other).has_tuple(&packed);
-        self.index.insert(hash, Place { entry: idx, is_reverse: true }, &self.entries, is_same)
+        let entry = self.entry(idx);
+        entry.set_forward(&forward.packed(zone));
+        entry.set_reverse(&packed);
+        entry.set_traits(Traits(Traits::TWO_PLACES));
+        let is_same = |other: u32| other != idx && self.entry(other).direction(&packed).is_some();
+        self.index.insert(hash, Place { entry: idx, of: Which::Reverse }, &self.entries, is_same)
     }
 
     /// Mark and label into the connection, and what rules see of it into what goes with the packet.

@@ -30,6 +30,18 @@ pub struct Tuple {
 /// A tuple in a zone, as entries hold it and lookups compare it.
 pub(crate) type Packed = [u64; 5];
 
+/// The same of the other direction.
+#[inline(always)]
+pub(crate) fn reversed(&[a, b, c, d, rest]: &Packed) -> Packed {
+    let is_icmp = rest >> 8 & 0xff == if rest & 1 != 0 { ICMPV6 } else { ICMP }.into();
+    if is_icmp {
+        let (tuple, zone) = Tuple::unpacked(&[a, b, c, d, rest]);
+        return tuple.reversed().packed(zone);
+    }
+    let ports = ((rest >> 32) as u32).rotate_left(16);
+    [c, d, a, b, u64::from(ports) << 32 | rest & 0xffff_ffff]
+}
+
 /// The type of the ICMP message that answers one; the same for what is no query.
 fn answer(protocol: u8, kind: u8) -> u8 {
     match (protocol, kind) {
@@ -113,17 +125,24 @@ impl Tuple {
         (tuple, (rest >> 16) as u16)
     }
 
-    /// The one of both directions that stands for both.
-    fn canonical(&self) -> Tuple {
-        let other = self.reversed();
-        let order = |t: &Tuple| (t.src, t.dst, t.src_port, t.dst_port);
-        if order(self) <= order(&other) { *self } else { other }
-    }
-
-    /// Equal for both directions.
+    /// Equal for both directions: the sum of what the secret makes of each end.
+    #[inline(always)]
     pub(crate) fn hash(&self, zone: u16, secret: &HashKey) -> u64 {
-        let [a, b, c, d, e] = self.canonical().packed(zone);
-        secret.block(&[a, b, c, d, e, 0, 0, 0])
+        let (of_src, of_dst, query) = if self.is_icmp() {
+            let [kind, code] = self.dst_port.to_be_bytes();
+            let of_both = kind.min(answer(self.protocol, kind));
+            (self.src_port, self.src_port, u16::from_be_bytes([of_both, code]))
+        } else {
+            (self.src_port, self.dst_port, 0)
+        };
+        let rest = u64::from(query) << 32
+            | u64::from(zone) << 16
+            | u64::from(self.protocol) << 8
+            | u64::from(self.is_ipv6);
+        let end = |address: u128, port: u16| {
+            secret.quad(&[(address >> 64) as u64, address as u64, port.into(), rest])
+        };
+        end(self.src, of_src).wrapping_add(end(self.dst, of_dst))
     }
 
     /// Whether both name one connection, in whichever direction.
@@ -154,7 +173,12 @@ mod tests {
             prop_assert_eq!(other.reversed(), tuple);
             prop_assert_eq!(tuple.hash(zone, &secret), other.hash(zone, &secret));
             prop_assert_ne!(tuple.hash(zone, &secret), tuple.hash(zone ^ 1, &secret));
+            let ports_swapped = Tuple { src_port: tuple.dst_port, dst_port: tuple.src_port, ..tuple };
+            if !tuple.is_icmp() && tuple.src_port != tuple.dst_port && tuple.src != tuple.dst {
+                prop_assert_ne!(tuple.hash(zone, &secret), ports_swapped.hash(zone, &secret));
+            }
             prop_assert_eq!(Tuple::unpacked(&tuple.packed(zone)), (tuple, zone));
+            prop_assert_eq!(reversed(&tuple.packed(zone)), other.packed(zone));
             prop_assert!(tuple.is_same_either_way(&other));
         }
     }
