@@ -132,7 +132,7 @@ pub fn write_reply(
         StatsBody::Port(ports) => chunks(&ports, 512, StatsBody::Port),
         StatsBody::Queue(queues) => chunks(&queues, 1024, StatsBody::Queue),
         StatsBody::PortDesc(ports) => chunks(&ports, 512, StatsBody::PortDesc),
-        // A table's features take up to some 3 KiB.
+        // A table's features take up to some 5 KiB.
         StatsBody::TableFeatures(tables) => chunks(&tables, 8, StatsBody::TableFeatures),
         StatsBody::FlowMonitor(updates) => chunks(&updates, 16, StatsBody::FlowMonitor),
         other => vec![other],

@@ -8,6 +8,7 @@ mod clients;
 mod common;
 mod connection_tracking;
 mod continuations;
+mod controller;
 #[path = "../controllers_rig/mod.rs"]
 mod controllers_rig;
 mod daemon_options;

@@ -1,6 +1,11 @@
 //! Tables as controllers configure them: by the stock `ovs-ofctl`, and by our own.
 
 use crate::common::{Switch, UDP};
+use crate::controller::Controller;
+use openflow::Version;
+use openflow::message::{StatsBody, StatsRequest, TableFeatures};
+use std::path::Path;
+use testkit::stock::Stock;
 
 /// The lines that name tables.
 fn headings(features: &str) -> Vec<&str> {
@@ -59,4 +64,42 @@ fn a_table_without_a_flow_for_a_packet_goes_on_to_the_next_where_it_is_told_to()
     switch.receive("p1", UDP);
     assert_eq!(switch.packets("1", "rx"), 3);
     assert_eq!(switch.packets("2", "tx"), 1);
+}
+
+/// What a switch says of its tables, fields in order of their numbers.
+fn features(dir: &Path, version: Version) -> Vec<TableFeatures> {
+    let mut client = Controller::connect(&dir.join("br0.mgmt"), version);
+    let bodies = client.ask_for(StatsRequest::TableFeatures { features: vec![], more: false });
+    let tables = bodies.into_iter().flat_map(|body| match body {
+        StatsBody::TableFeatures(tables) => tables,
+        other => panic!("{other:?}"),
+    });
+    let in_order = |mut table: TableFeatures| {
+        let flows = [Some(&mut table.nonmiss), table.miss.as_mut()].into_iter().flatten();
+        let fields = flows.flat_map(|f| [&mut f.write_set_fields, &mut f.apply_set_fields]);
+        fields.chain([&mut table.matchable, &mut table.wildcards]).for_each(|list| list.sort_unstable());
+        table
+    };
+    tables.map(in_order).collect()
+}
+
+#[test]
+fn features_of_tables_are_the_stock_switchs() {
+    let stock = Stock::start();
+    stock.vsctl(
+        "add-br br0 -- set Bridge br0 datapath_type=dummy fail_mode=secure \
+         protocols=OpenFlow13,OpenFlow14,OpenFlow15",
+    );
+    let ours = Switch::dummy();
+    for version in [Version::V13, Version::V14, Version::V15] {
+        let (ours, stock) = (features(ours.path(), version), features(stock.dir(), version));
+        assert_eq!(ours.len(), stock.len(), "{version:?}");
+        for (ours, stock) in ours.iter().zip(&stock) {
+            assert!(stock.miss.is_some(), "the stock switch says what flows for a miss can do");
+            let (ours, stock) = (format!("{ours:#?}"), format!("{stock:#?}"));
+            let mut lines = ours.lines().zip(stock.lines());
+            let first = lines.find(|(ours, stock)| ours != stock);
+            assert!(ours == stock, "{version:?}: ours and the stock switch's: {first:?}");
+        }
+    }
 }

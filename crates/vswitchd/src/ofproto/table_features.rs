@@ -6,7 +6,7 @@
 use flow::Mf;
 use flow::mf::{Maskable, NxmHeader};
 use openflow::Version;
-use openflow::message::{TableFeatures, TableInstructionFeatures, TableMod};
+use openflow::message::{TableFeatures, TableInstructionFeatures};
 
 /// Tables of a bridge.
 pub(crate) const TABLES: u8 = 254;
@@ -15,41 +15,46 @@ pub(crate) const MAX_ENTRIES: u32 = 1_000_000;
 /// OFPIT_*: goto-table, write-metadata, write-, apply- and clear-actions, meter.
 const INSTRUCTIONS: u32 = 0b111_1110;
 const GOTO_TABLE: u32 = 1 << 1;
+const METER: u32 = 1 << 6;
 /// OFPAT_*: output, MPLS TTL (set, decrement), push and pop VLAN and MPLS, set-queue, group,
 /// IP TTL (set, decrement), set-field.
 const ACTIONS: u32 = 1 | 0xff << 15 | 1 << 23 | 1 << 24 | 1 << 25;
 /// Those of OpenFlow 1.1, which sets each field by an action of its own.
 const ACTIONS11: u32 = 0x01ff_e7ff;
-/// OpenFlow 1.3.
-const MINOR: u8 = 3;
-
 /// The features of all tables.
 pub(crate) fn all(version: Version) -> Vec<TableFeatures> {
     // What Open vSwitch 3.1 does not know its tools could not read.
     let fields: Vec<Mf> = Mf::all().filter(|mf| *mf != Mf::Ipv6ExtHdr).collect();
-    let exact = |mf: &Mf| header(*mf, false);
-    let matchable: Vec<u64> = fields.iter().filter_map(|mf| header(*mf, is_maskable(*mf))).collect();
+    // Earlier versions have no headers, or too few.
+    let minor = version.max(Version::V13).minor();
+    let exact = |mf: &Mf| header(*mf, minor, false);
+    let matchable: Vec<u64> = fields.iter().filter_map(|mf| header(*mf, minor, is_maskable(*mf))).collect();
     let writable: Vec<u64> = fields.iter().filter(|mf| mf.row().writable).filter_map(exact).collect();
     let wildcards: Vec<u64> = fields.iter().filter_map(exact).collect();
     let actions = if version == Version::V11 { ACTIONS11 } else { ACTIONS };
+    // OpenFlow 1.5 has an action for it.
+    let instructions = if version >= Version::V15 { INSTRUCTIONS & !METER } else { INSTRUCTIONS };
+    let flows = |table_id: u8| TableInstructionFeatures {
+        // The last table leads nowhere.
+        instructions: if table_id + 1 < TABLES { instructions } else { instructions & !GOTO_TABLE },
+        next_tables: (table_id + 1..TABLES).collect(),
+        write_actions: actions,
+        apply_actions: actions,
+        write_set_fields: writable.clone(),
+        apply_set_fields: writable.clone(),
+    };
     let table = |table_id: u8| TableFeatures {
         table_id,
         name: String::new(),
         metadata_match: u64::MAX,
         metadata_write: u64::MAX,
         command: 0,
-        config: if version >= Version::V14 { TableMod::EVICTION | TableMod::VACANCY_EVENTS } else { 0 },
+        // Tables evict and tell of vacancy; as Open vSwitch's, they do not say so here.
+        config: 0,
         max_entries: MAX_ENTRIES,
-        nonmiss: TableInstructionFeatures {
-            // The last table leads nowhere.
-            instructions: if table_id + 1 < TABLES { INSTRUCTIONS } else { INSTRUCTIONS & !GOTO_TABLE },
-            next_tables: (table_id + 1..TABLES).collect(),
-            write_actions: actions,
-            apply_actions: actions,
-            write_set_fields: writable.clone(),
-            apply_set_fields: writable.clone(),
-        },
-        miss: None,
+        nonmiss: flows(table_id),
+        // The same, which Open vSwitch says all the same: controllers look for it.
+        miss: Some(flows(table_id)),
         matchable: matchable.clone(),
         wildcards: wildcards.clone(),
     };
@@ -60,9 +65,9 @@ fn is_maskable(mf: Mf) -> bool {
     mf.row().maskable == Maskable::Arbitrary
 }
 
-fn header(mf: Mf, has_mask: bool) -> Option<u64> {
+fn header(mf: Mf, minor: u8, has_mask: bool) -> Option<u64> {
     let bytes = usize::from(mf.row().bytes);
-    Some(NxmHeader::new(mf.wire(MINOR)?, has_mask, if has_mask { 2 * bytes } else { bytes }).0)
+    Some(NxmHeader::new(mf.wire(minor)?, has_mask, if has_mask { 2 * bytes } else { bytes }).0)
 }
 
 #[cfg(test)]
@@ -77,9 +82,10 @@ mod tests {
         let all = all(Version::V13);
         assert_eq!(all.len(), 254);
         assert!(all[253].nonmiss.next_tables.is_empty());
+        assert!(all.iter().all(|table| table.miss.as_ref() == Some(&table.nonmiss)));
         assert!(all[0].matchable.len() > 60, "{}", all[0].matchable.len());
         let mut bytes = Vec::new();
         write_reply(Codec::new(Version::V13), 1, StatsBody::TableFeatures(all), &mut bytes).unwrap();
-        assert!(bytes.len() < 1_000_000, "{}", bytes.len());
+        assert!(bytes.len() < 1_300_000, "{}", bytes.len());
     }
 }

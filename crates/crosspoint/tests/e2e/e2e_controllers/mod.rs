@@ -7,11 +7,12 @@
 mod database;
 mod reading;
 
-use crate::common::{PATIENCE, Process, RunDir, Switch, UDP, free_port, run_dir, wait_for};
+use crate::common::{Process, RunDir, Switch, UDP, free_port, run_dir, wait_for};
+use crate::controller::Controller;
 use openflow::message::{Message, Role};
-use openflow::{Connection, ConnectionConfig, Event, Side, Version, VersionSet};
+use openflow::{Event, Version};
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -89,7 +90,7 @@ fn switch_with(dir: RunDir, bridge: &str, more: &[&str]) -> Switch {
 }
 
 /// A stock database server, and a switch that it configures.
-fn configured_by_database() -> (Process, Switch) {
+pub fn configured_by_database() -> (Process, Switch) {
     let dir = run_dir();
     let server = dir.serve_database();
     // Without its first row the switch waits.
@@ -273,78 +274,7 @@ fn os_ken_learns_and_forwards_over_tls() {
     learns_and_forwards(&switch_with(dir, &flags, &tls), OF13);
 }
 
-/// A controller in the test's own hands.
-struct Controller {
-    stream: TcpStream,
-    connection: Connection,
-}
-
-impl Controller {
-    fn accept(listener: &TcpListener, version: Version) -> Controller {
-        let (stream, _) = listener.accept().unwrap();
-        stream.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
-        let config = ConnectionConfig {
-            side: Side::Controller,
-            versions: VersionSet::only(version),
-            probe_interval: None,
-        };
-        let mut controller = Controller { stream, connection: Connection::new(config, Instant::now()) };
-        let up = controller.events_until(|e| matches!(e, Event::Up(_)));
-        assert!(matches!(up.last(), Some(Event::Up(v)) if *v == version), "{up:?}");
-        controller
-    }
-
-    /// What happens within this time.
-    fn events_for(&mut self, time: Duration) -> Vec<Event> {
-        let end = Instant::now() + time;
-        let mut events = vec![];
-        while Instant::now() < end {
-            self.step(&mut events);
-        }
-        events
-    }
-
-    fn events_until(&mut self, done: impl Fn(&Event) -> bool) -> Vec<Event> {
-        let end = Instant::now() + PATIENCE;
-        let mut events = vec![];
-        while !events.iter().any(&done) {
-            assert!(Instant::now() < end, "waited in vain: {events:?}");
-            self.step(&mut events);
-        }
-        events
-    }
-
-    fn step(&mut self, events: &mut Vec<Event>) {
-        let out = self.connection.transmit().to_vec();
-        if self.stream.write_all(&out).is_ok() {
-            self.connection.transmitted(out.len());
-        }
-        let mut buffer = [0; 65_536];
-        if let Ok(n) = self.stream.read(&mut buffer) {
-            let mut rest = &buffer[..n];
-            while !rest.is_empty() {
-                let taken = self.connection.handle_bytes(Instant::now(), rest);
-                rest = &rest[taken..];
-                while let Some(event) = self.connection.next_event(Instant::now()) {
-                    events.push(event);
-                }
-            }
-        }
-    }
-
-    fn ask(&mut self, message: &Message) -> Message {
-        let xid = self.connection.new_xid();
-        self.connection.send(xid, message).unwrap();
-        let events = self.events_until(|e| matches!(e, Event::Message { xid: x, .. } if *x == xid));
-        let answer = events.into_iter().find_map(|e| match e {
-            Event::Message { xid: x, message, .. } if x == xid => Some(message),
-            _ => None,
-        });
-        answer.unwrap()
-    }
-}
-
-fn packet_ins(events: &[Event]) -> usize {
+pub fn packet_ins(events: &[Event]) -> usize {
     events.iter().filter(|e| matches!(e, Event::Message { message: Message::PacketIn(_), .. })).count()
 }
 
