@@ -3,6 +3,8 @@
 //!
 //! Needs root for network namespaces.
 
+pub mod rest;
+
 use crate::common::{PATIENCE, wait_for};
 use serde_json::Value;
 use std::path::{Path, PathBuf};

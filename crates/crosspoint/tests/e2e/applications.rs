@@ -2,6 +2,7 @@
 //! long ones are those of `make interop`.
 
 use crate::common::{Switch, run_dir, wait_for};
+use crate::controllers_rig::rest::says_the_same_of_both;
 use crate::controllers_rig::{Applications, Faucet, Hosts};
 use serde_json::json;
 use std::process::Command;
@@ -55,6 +56,11 @@ fn the_simple_switch_of_os_ken_forwards_by_openflow_1_4() {
 #[test]
 fn the_simple_switch_of_os_ken_forwards_by_openflow_1_5() {
     simple_switch_forwards("simple_switch_15", "OpenFlow15");
+}
+
+#[test]
+fn ofctl_rest_of_os_ken_finds_no_difference_from_the_stock_switch() {
+    says_the_same_of_both("OpenFlow13", &["tablefeatures"]);
 }
 
 #[test]

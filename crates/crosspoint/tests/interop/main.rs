@@ -14,4 +14,5 @@ mod firewall;
 #[path = "../firewall_rig/mod.rs"]
 mod firewall_rig;
 mod mininet;
+mod rest;
 mod trials;

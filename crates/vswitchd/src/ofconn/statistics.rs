@@ -33,10 +33,7 @@ impl Vswitch {
                 hardware: "Crosspoint".into(),
                 software: env!("CARGO_PKG_VERSION").into(),
                 serial_number: self.bridges[&bridge].settings.dp_sn.clone().unwrap_or_else(|| "None".into()),
-                datapath: {
-                    let bridge = &self.bridges[&bridge];
-                    bridge.settings.dp_desc.clone().unwrap_or_else(|| bridge.name.clone())
-                },
+                datapath: self.bridges[&bridge].settings.dp_desc.clone().unwrap_or_else(|| "None".into()),
             }),
             StatsRequest::Table => StatsBody::Table(self.table_stats(bridge, conn.version())),
             StatsRequest::Port(port) => StatsBody::Port(self.port_stats(bridge, port)),
