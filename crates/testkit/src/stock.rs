@@ -67,6 +67,11 @@ impl Stock {
         self.dir.path()
     }
 
+    /// Where programs find it.
+    pub fn run_dir(&self) -> &RunDir {
+        &self.dir
+    }
+
     /// Runs a command on its control socket. Panics if it fails.
     pub fn appctl(&mut self, method: &str, params: &[&str]) -> String {
         let params: Vec<String> = params.iter().map(|p| format!("{p:?}")).collect();

@@ -178,8 +178,8 @@ fn answers(
     answers
 }
 
-/// Does the same at both by a version of OpenFlow, and panics with all that differs. Some resources may be left
-/// out: os-ken takes many seconds for the features of tables.
+/// Does the same at both by a version of OpenFlow, and panics with all that differs. Some resources may be
+/// left out: os-ken takes many seconds for the features of tables.
 pub fn says_the_same_of_both(protocol: &str, left_out: &[&str]) {
     let dir = run_dir();
     let applications = Applications::start(dir.path(), &["ofctl_rest"]);

@@ -9,6 +9,7 @@ mod common;
 mod connection_tracking;
 mod continuations;
 mod controller;
+mod controllers_beside_stock;
 #[path = "../controllers_rig/mod.rs"]
 mod controllers_rig;
 mod daemon_options;

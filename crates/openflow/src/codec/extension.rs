@@ -5,8 +5,8 @@ use super::kind::{NICIRA, ONF, nxt, onft};
 use super::{Codec, HEADER_LEN, asynchronous, ct_flush, flows, group, packet, switch};
 use crate::error::ErrorKind::{self, *};
 use crate::message::{
-    BundleAdd, BundleControl, BundleControlType, BundleFlags, FlowForm, Message, PacketInForm, TlvMap,
-    TlvTable, TlvTableCommand, TlvTableMod,
+    AsyncChange, BundleAdd, BundleControl, BundleControlType, BundleFlags, FlowForm, Message, PacketInForm,
+    TlvMap, TlvTable, TlvTableCommand, TlvTableMod,
 };
 use crate::version::Version;
 use flow::options::OPTIONS_MAX;
@@ -176,9 +176,13 @@ pub(super) fn write(codec: &Codec, out: &mut Vec<u8>, message: &Message) -> Opti
             out.u32(*form as u32);
         }
         Message::FlowAge => begin(nxt::FLOW_AGE),
-        Message::SetAsync(config) => {
+        Message::SetAsync(change) if change.given == AsyncChange::ALL => {
             begin(nxt::SET_ASYNC_CONFIG);
-            asynchronous::write(Version::V13, out, config);
+            asynchronous::write(Version::V13, out, change);
+        }
+        Message::SetAsync(change) => {
+            begin(nxt::SET_ASYNC_CONFIG2);
+            asynchronous::write(Version::V14, out, change);
         }
         Message::SetControllerId(id) => {
             begin(nxt::SET_CONTROLLER_ID);

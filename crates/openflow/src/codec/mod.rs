@@ -40,7 +40,7 @@ pub(crate) use stats::FLAGS_AT as STATS_FLAGS_AT;
 pub(crate) use switch::unknown_in_hello;
 
 use crate::error::ErrorKind::{self, *};
-use crate::message::Message;
+use crate::message::{AsyncChange, Message};
 use crate::version::{Version, VersionSet};
 use bytes::{Put, Reader};
 use kind::Kind;
@@ -154,9 +154,9 @@ impl Codec {
             Kind::QueueGetConfigRequest => port::read_queue_config_request(v, r)?,
             Kind::QueueGetConfigReply => port::read_queue_config_reply(v, r)?,
             Kind::RoleRequest => Message::RoleRequest(switch::read_role(r)?),
-            Kind::RoleReply => Message::RoleReply(switch::read_role(r)?),
+            Kind::RoleReply => Message::RoleReply(switch::read_role_reply(r)?),
             Kind::GetAsyncRequest => Message::GetAsyncRequest,
-            Kind::GetAsyncReply => Message::GetAsyncReply(asynchronous::read(v, r)?),
+            Kind::GetAsyncReply => Message::GetAsyncReply(asynchronous::read(v, r)?.config),
             Kind::SetAsync => Message::SetAsync(asynchronous::read(v, r)?),
             Kind::BundleControl => Message::BundleControl(extension::read_bundle_control(r)?),
             Kind::BundleAdd => Message::BundleAdd(extension::read_bundle_add(self, r, xid)?),
@@ -298,11 +298,12 @@ impl Codec {
             }
             Message::GetAsyncRequest => Kind::GetAsyncRequest,
             Message::GetAsyncReply(config) => {
-                asynchronous::write(v, out, config);
+                let all = AsyncChange { config: *config, given: AsyncChange::ALL };
+                asynchronous::write(v, out, &all);
                 Kind::GetAsyncReply
             }
-            Message::SetAsync(config) if v >= Version::V13 => {
-                asynchronous::write(v, out, config);
+            Message::SetAsync(change) if v >= Version::V13 => {
+                asynchronous::write(v, out, change);
                 Kind::SetAsync
             }
             Message::BundleControl(control) if v >= Version::V14 => {

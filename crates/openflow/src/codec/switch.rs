@@ -221,8 +221,14 @@ pub(super) fn read_role(r: &mut Reader) -> Result<RoleRequest, ErrorKind> {
     };
     r.skip(4)?;
     let generation = r.u64()?;
-    let counts = matches!(role, Role::Primary | Role::Secondary) && generation != u64::MAX;
+    let counts = matches!(role, Role::Primary | Role::Secondary);
     Ok(RoleRequest { role, generation_id: counts.then_some(generation), nicira: false })
+}
+
+/// A reply, where the largest number says that there is none.
+pub(super) fn read_role_reply(r: &mut Reader) -> Result<RoleRequest, ErrorKind> {
+    let reply = read_role(r)?;
+    Ok(RoleRequest { generation_id: reply.generation_id.filter(|id| *id != u64::MAX), ..reply })
 }
 
 pub(super) fn write_role(out: &mut Vec<u8>, m: &RoleRequest) {

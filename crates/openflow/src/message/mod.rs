@@ -115,7 +115,7 @@ pub enum Message {
     /// OFPT_GET_ASYNC_REPLY.
     GetAsyncReply(AsyncConfig),
     /// OFPT_SET_ASYNC, NXT_SET_ASYNC_CONFIG.
-    SetAsync(AsyncConfig),
+    SetAsync(AsyncChange),
     /// NXT_FLOW_MOD_TABLE_ID: whether OpenFlow 1.0 flow-mods carry a table in the high byte of the command.
     FlowModTableId(bool),
     /// NXT_SET_FLOW_FORMAT: how the switch sends flow-removed (and, of old, replies).

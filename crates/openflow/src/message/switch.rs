@@ -93,7 +93,8 @@ pub enum Role {
 pub struct RoleRequest {
     /// The role.
     pub role: Role,
-    /// Generation id; `None` for "none" (`u64::MAX` on the wire) and in the Nicira form.
+    /// Generation id. `None` where a request asks for no role of one, where a reply has none (`u64::MAX` on
+    /// the wire), and in the Nicira form.
     pub generation_id: Option<u64>,
     /// Whether it is NXT_ROLE_REQUEST.
     pub nicira: bool,
@@ -115,6 +116,48 @@ pub struct AsyncConfig {
     pub table_status: [u32; 2],
     /// Bits of OFPRFR_* (1.4 and later).
     pub request_forward: [u32; 2],
+}
+
+/// OFPT_SET_ASYNC and NXT_SET_ASYNC_CONFIG: what a controller changes of its [`AsyncConfig`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AsyncChange {
+    /// The new bitmaps; 0 where none is given.
+    pub config: AsyncConfig,
+    /// Bitmap of OFPACPT_*: the bitmaps that are given, two for each kind of message, that of secondaries
+    /// first. The others stay. Forms without properties give all.
+    pub given: u16,
+}
+
+impl AsyncChange {
+    /// All twelve bitmaps.
+    pub const ALL: u16 = 0xfff;
+}
+
+impl AsyncConfig {
+    /// The kinds of messages in the order of the numbers of OFPACPT_*.
+    pub fn kinds(&mut self) -> [&mut [u32; 2]; 6] {
+        [
+            &mut self.packet_in,
+            &mut self.port_status,
+            &mut self.flow_removed,
+            &mut self.role_status,
+            &mut self.table_status,
+            &mut self.request_forward,
+        ]
+    }
+
+    /// This after a change.
+    pub fn with(mut self, change: &AsyncChange) -> AsyncConfig {
+        let mut new = change.config;
+        for (kind, (masks, new)) in self.kinds().into_iter().zip(new.kinds()).enumerate() {
+            for role in 0..2 {
+                if change.given >> (2 * kind + 1 - role) & 1 != 0 {
+                    masks[role] = new[role];
+                }
+            }
+        }
+        self
+    }
 }
 
 /// Why a controller's role changed (OFPCRR_*), with the numbers of the wire.

@@ -387,7 +387,7 @@ pub fn samples() -> Vec<Message> {
         }),
         Message::GetAsyncRequest,
         Message::GetAsyncReply(async_config),
-        Message::SetAsync(async_config),
+        Message::SetAsync(AsyncChange { config: async_config, given: AsyncChange::ALL }),
         Message::FlowModTableId(true),
         Message::SetFlowFormat(FlowForm::Nxm),
         Message::SetPacketInFormat(PacketInForm::Nxt2),

@@ -345,6 +345,7 @@ impl<'a> Reader<'a> {
             forward_bpdu: c.flag("forward-bpdu", old.forward_bpdu),
             flood_vlans: row.integers("flood_vlans").filter_map(|v| u16::try_from(v).ok()).collect(),
             disable_in_band: c.flag("disable-in-band", old.disable_in_band),
+            in_band_queue: c.number("in-band-queue", 0..=u32::MAX, old.in_band_queue),
             controller_queue_size: c.number("controller-queue-size", 1..=512, old.controller_queue_size),
             dp_desc: text("dp-desc"),
             dp_sn: text("dp-sn"),

@@ -162,6 +162,8 @@ pub struct BridgeSettings {
     pub flood_vlans: BTreeSet<u16>,
     /// No rules of its own for controllers that are reached through the bridge.
     pub disable_in_band: bool,
+    /// The queue by which packets to and from those controllers leave (`other_config:in-band-queue`).
+    pub in_band_queue: Option<u32>,
     /// Packets that may wait for a controller whose row says nothing of it
     /// (`other_config:controller-queue-size`), 1 to 512.
     pub controller_queue_size: Option<u32>,
@@ -198,6 +200,7 @@ impl Default for BridgeSettings {
             forward_bpdu: false,
             flood_vlans: BTreeSet::new(),
             disable_in_band: false,
+            in_band_queue: None,
             controller_queue_size: None,
             dp_desc: None,
             dp_sn: None,

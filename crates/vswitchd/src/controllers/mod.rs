@@ -154,7 +154,7 @@ impl Vswitch {
         let managers = self.settings.in_band_managers.iter().copied();
         let remotes = control.links.values().filter_map(Link::in_band_remote).chain(managers);
         let remotes = remotes.filter(|_| !bridge.settings.disable_in_band).collect();
-        let in_band = control.in_band.run(bridge.mac, remotes);
+        let in_band = control.in_band.run(bridge.mac, remotes, bridge.settings.in_band_queue);
         match change {
             fail_open::Change::None => {}
             fail_open::Change::Entered => {
@@ -173,12 +173,13 @@ impl Vswitch {
 
     /// Adds or removes a rule that is the switch's own affair.
     fn own_rule(&mut self, idx: BridgeIdx, command: Command, rule: &OwnRule) {
+        let queue = rule.queue_id.map(Action::SetQueue);
         let normal = Action::Output { port: base::OfPort::NORMAL, max_len: 0 };
         let fm = FlowMod {
             command,
             priority: rule.priority,
             flags: RuleFlags { hidden: true, ..RuleFlags::default() },
-            ..FlowMod::add(rule.matching.clone(), vec![normal])
+            ..FlowMod::add(rule.matching.clone(), queue.into_iter().chain([normal]).collect())
         };
         let now_ms = self.now_ms();
         if let Err(error) = self.control.flow_mod(idx, &fm, now_ms) {

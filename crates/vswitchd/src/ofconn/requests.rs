@@ -91,8 +91,8 @@ impl Vswitch {
                 let config = conn.async_config();
                 conn.send(xid, &Message::GetAsyncReply(config));
             }
-            Message::SetAsync(config) => {
-                conn.async_config = Some(config);
+            Message::SetAsync(change) => {
+                conn.async_config = Some(conn.async_config().with(&change));
                 // Who says what it wants to be told wants to be told.
                 if conn.purpose == Purpose::Service && conn.miss_send_len == 0 {
                     conn.miss_send_len = DEFAULT_MISS_SEND_LEN;

@@ -52,6 +52,8 @@ pub(crate) struct OfConn {
     pub role: Role,
     /// `None` as long as no controller chose: the defaults, by version.
     pub async_config: Option<AsyncConfig>,
+    /// Without a choice it is told nothing (`enable_async_messages=false`).
+    is_deaf: bool,
     pub miss_send_len: u16,
     pub invalid_ttl_to_controller: bool,
     pub packet_in_form: PacketInForm,
@@ -88,6 +90,7 @@ impl OfConn {
             brisk: false,
             role: Role::Equal,
             async_config: None,
+            is_deaf: false,
             miss_send_len,
             invalid_ttl_to_controller: false,
             packet_in_form: PacketInForm::Standard,
@@ -117,10 +120,7 @@ impl OfConn {
     pub fn configure(&mut self, row: &Controller) {
         self.connection().set_probe_interval(settings::probe_interval(row));
         self.packets.set(settings::limits(row), row.queue_size);
-        // A controller may choose for itself later, so a change of the row concerns the next connection.
-        if !row.async_messages && self.connection().version().is_none() {
-            self.async_config = Some(AsyncConfig::default());
-        }
+        self.is_deaf = !row.async_messages;
     }
 
     /// What it may do.
@@ -211,18 +211,25 @@ impl OfConn {
         }
     }
 
-    /// What it is told, as chosen or by default: everything but invalid TTLs to primaries and equals, ports
-    /// alone to secondaries.
+    /// What it is told, as chosen or by default: everything that its version knows but invalid TTLs to
+    /// primaries and equals, ports alone to secondaries.
     pub fn async_config(&self) -> AsyncConfig {
         // OpenFlow 1.4 tells apart where an action stood: in a list, in the action set, in a group, in a
         // packet-out.
         let packets: u32 = if self.version() >= Version::V14 { 0b11_1011 } else { 0b11 };
         let invalid_ttl = u32::from(self.invalid_ttl_to_controller) << 2;
-        self.async_config.unwrap_or(AsyncConfig {
+        // Timeouts and deletion; by a group; by a meter, and eviction.
+        let removed = match self.version() {
+            Version::V10 | Version::V11 | Version::V12 => 0b111,
+            Version::V13 => 0b1111,
+            Version::V14 | Version::V15 => 0b11_1111,
+        };
+        let all = AsyncConfig {
             packet_in: [packets | invalid_ttl, 0],
             port_status: [7, 7],
-            flow_removed: [0xf, 0],
+            flow_removed: [removed, 0],
             ..AsyncConfig::default()
-        })
+        };
+        self.async_config.unwrap_or(if self.is_deaf { AsyncConfig::default() } else { all })
     }
 }

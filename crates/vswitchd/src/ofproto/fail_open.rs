@@ -32,7 +32,7 @@ pub(crate) struct FailOpen {
 
 /// The rule by which it switches.
 pub(crate) fn rule() -> OwnRule {
-    OwnRule { priority: PRIORITY, matching: Match::any() }
+    OwnRule { priority: PRIORITY, matching: Match::any(), queue_id: None }
 }
 
 impl FailOpen {

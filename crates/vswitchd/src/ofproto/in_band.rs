@@ -33,6 +33,8 @@ enum What {
 #[derive(Default)]
 pub(crate) struct InBand {
     there: BTreeSet<What>,
+    /// Their queue.
+    queue_id: Option<u32>,
 }
 
 /// What is to be done.
@@ -43,8 +45,9 @@ pub(crate) struct Changes {
 }
 
 impl InBand {
-    /// The bridge's address and the controllers that are reached through it are these.
-    pub fn run(&mut self, mac: [u8; 6], remotes: BTreeSet<SocketAddrV4>) -> Changes {
+    /// The bridge's address and the controllers that are reached through it are these, and packets to and
+    /// from them leave by this queue.
+    pub fn run(&mut self, mac: [u8; 6], remotes: BTreeSet<SocketAddrV4>, queue_id: Option<u32>) -> Changes {
         let mut wanted = BTreeSet::new();
         if !remotes.is_empty() {
             let mac = mac.iter().fold(0, |n, b| n << 8 | u64::from(*b));
@@ -52,23 +55,26 @@ impl InBand {
         }
         wanted.extend(remotes.iter().map(|r| What::Address(*r.ip())));
         wanted.extend(remotes.into_iter().map(What::Remote));
-        if wanted == self.there {
+        let is_queue_new = std::mem::replace(&mut self.queue_id, queue_id) != queue_id;
+        if wanted == self.there && !is_queue_new {
             return Changes::default();
         }
+        let is_added = |what: &&What| is_queue_new || !self.there.contains(what);
+        let rules = |what| rules(what, queue_id);
         let changes = Changes {
             removed: self.there.difference(&wanted).flat_map(rules).collect(),
-            added: wanted.difference(&self.there).flat_map(rules).collect(),
+            added: wanted.iter().filter(is_added).flat_map(rules).collect(),
         };
         self.there = wanted;
         changes
     }
 }
 
-fn rules(what: &What) -> Vec<OwnRule> {
+fn rules(what: &What, queue_id: Option<u32>) -> Vec<OwnRule> {
     let ip = |ip: Ipv4Addr| u128::from(u32::from(ip));
     let arp = |operation| Match::any().with(FieldId::EthType, 0x806).with(FieldId::NwProto, operation);
     let over = |proto| Match::any().with(FieldId::EthType, 0x800).with(FieldId::NwProto, proto);
-    let rule = |priority, matching| OwnRule { priority, matching };
+    let rule = |priority, matching| OwnRule { priority, matching, queue_id };
     match *what {
         What::Local(mac) => vec![
             rule(
@@ -111,15 +117,26 @@ mod tests {
     fn rules_come_and_go_with_controllers_and_addresses() {
         let mut in_band = InBand::default();
         let mac = [2, 0, 0, 0, 0, 1];
-        assert!(in_band.run(mac, BTreeSet::new()).added.is_empty(), "no controller, no rules");
+        assert!(in_band.run(mac, BTreeSet::new(), None).added.is_empty(), "no controller, no rules");
         let first = BTreeSet::from([remote("10.0.0.1:6653")]);
-        let changes = in_band.run(mac, first.clone());
+        let changes = in_band.run(mac, first.clone(), None);
         assert_eq!((changes.added.len(), changes.removed.len()), (7, 0));
         let both = BTreeSet::from([remote("10.0.0.1:6653"), remote("10.0.0.1:6654")]);
-        let changes = in_band.run(mac, both);
+        let changes = in_band.run(mac, both, None);
         assert_eq!((changes.added.len(), changes.removed.len()), (2, 0), "the address is known");
-        let changes = in_band.run([2, 0, 0, 0, 0, 2], first.clone());
+        let changes = in_band.run([2, 0, 0, 0, 0, 2], first.clone(), None);
         assert_eq!((changes.added.len(), changes.removed.len()), (3, 5));
-        assert_eq!(in_band.run([2, 0, 0, 0, 0, 2], BTreeSet::new()).removed.len(), 7);
+        assert_eq!(in_band.run([2, 0, 0, 0, 0, 2], BTreeSet::new(), None).removed.len(), 7);
+    }
+
+    #[test]
+    fn all_rules_come_again_with_another_queue() {
+        let mut in_band = InBand::default();
+        let remotes = BTreeSet::from([remote("10.0.0.1:6653")]);
+        in_band.run([2, 0, 0, 0, 0, 1], remotes.clone(), None);
+        let changes = in_band.run([2, 0, 0, 0, 0, 1], remotes.clone(), Some(3));
+        assert_eq!((changes.added.len(), changes.removed.len()), (7, 0));
+        assert!(changes.added.iter().all(|rule| rule.queue_id == Some(3)));
+        assert!(in_band.run([2, 0, 0, 0, 0, 1], remotes, Some(3)).added.is_empty());
     }
 }

@@ -7,4 +7,6 @@ use flow::Match;
 pub(crate) struct OwnRule {
     pub priority: i32,
     pub matching: Match,
+    /// The queue that its packets leave by.
+    pub queue_id: Option<u32>,
 }

@@ -293,7 +293,8 @@ fn body(out: &mut String, message: &Message, style: MessageStyle) {
             put!(out, "\ntable_desc:-");
             stats::table_desc(out, &status.desc);
         }
-        Message::GetAsyncReply(config) | Message::SetAsync(config) => asynchronous::write(out, config),
+        Message::GetAsyncReply(config) => asynchronous::write(out, config),
+        Message::SetAsync(change) => asynchronous::write(out, &change.config),
         Message::TlvTableReply(table) => {
             put!(out, "\n max option space={} max fields={}", table.max_option_space, table.max_fields);
             let used: u32 = table.maps.iter().map(|map| u32::from(map.option_len)).sum();

@@ -372,6 +372,7 @@ fn settings_of_a_bridge_are_read_held_within_bounds_and_kept_where_they_make_no_
         ("mac-table-size", "2000000"),
         ("forward-bpdu", "true"),
         ("disable-in-band", "true"),
+        ("in-band-queue", "3"),
         ("controller-queue-size", "40"),
         ("dp-desc", "a switch"),
         ("dp-sn", "7"),
@@ -390,6 +391,7 @@ fn settings_of_a_bridge_are_read_held_within_bounds_and_kept_where_they_make_no_
         forward_bpdu: true,
         flood_vlans: [1, 4095].into(),
         disable_in_band: true,
+        in_band_queue: Some(3),
         controller_queue_size: Some(40),
         dp_desc: Some("a switch".into()),
         dp_sn: Some("7".into()),
@@ -407,6 +409,7 @@ fn settings_of_a_bridge_are_read_held_within_bounds_and_kept_where_they_make_no_
             ("mac-table-size", "0"),
             ("forward-bpdu", "2"),
             ("disable-in-band", ""),
+            ("in-band-queue", "low"),
             ("controller-queue-size", "513"),
             ("dp-desc", "a switch"),
             ("dp-sn", "7"),
@@ -414,7 +417,7 @@ fn settings_of_a_bridge_are_read_held_within_bounds_and_kept_where_they_make_no_
     );
     let reading = rig.read();
     assert_eq!(reading.wanted.bridges["br0"].settings, wanted);
-    assert_eq!(reading.complaints.len(), 7, "{:?}", reading.complaints);
+    assert_eq!(reading.complaints.len(), 8, "{:?}", reading.complaints);
     // Zeros are no id, and say that there is to be none of one's own.
     rig.set("Bridge", other_config(&[("datapath-id", "0")]));
     let reading = rig.read();

@@ -1,0 +1,383 @@
+//! Connections of controllers beside the stock switch: roles, what is told unasked, limits on packets, what a
+//! bridge does by itself. Both switches are configured by the same commands, and each must say the same.
+
+use crate::common::{Process, RunDir, Switch, UDP, wait_for};
+use crate::controller::Controller;
+use crate::e2e_controllers::configured_by_database;
+use openflow::Version;
+use openflow::message::{AsyncChange, AsyncConfig, FragHandling, Message, Role, RoleRequest, SwitchConfig};
+use std::fmt::Debug;
+use std::net::TcpListener;
+use std::time::Duration;
+use testkit::stock::Stock;
+
+/// A bridge br0 with dummy ports p1 to p3 in each.
+struct Both {
+    _server: Process,
+    ours: Switch,
+    stock: Stock,
+}
+
+impl Both {
+    fn start() -> Both {
+        let stock = Stock::start();
+        let (server, ours) = configured_by_database();
+        let both = Both { _server: server, ours, stock };
+        let ports: String = (1..=3)
+            .map(|n| format!(" -- add-port br0 p{n} -- set interface p{n} type=dummy ofport_request={n}"))
+            .collect();
+        both.vsctl(&format!(
+            "add-br br0 -- set bridge br0 datapath_type=dummy fail_mode=secure other_config:hwaddr=02:00:00:00:00:01 \
+             protocols=OpenFlow10,OpenFlow12,OpenFlow13,OpenFlow14,OpenFlow15{ports}"
+        ));
+        both
+    }
+
+    fn each(&self) -> [&RunDir; 2] {
+        [&self.ours.dir, self.stock.run_dir()]
+    }
+
+    fn vsctl(&self, commands: &str) {
+        self.each().into_iter().for_each(|dir| _ = dir.vsctl(commands));
+    }
+
+    /// Does something with each. Both must say the same.
+    #[track_caller]
+    fn same<T: PartialEq + Debug>(&self, what: &str, script: impl Fn(&RunDir) -> T) -> T {
+        let [ours, stock] = self.each().map(script);
+        assert_eq!(ours, stock, "ours and the stock switch's: {what}");
+        ours
+    }
+
+    /// Looks at each until both say the same.
+    #[track_caller]
+    fn soon_the_same<T: PartialEq + Debug>(&self, what: &str, look: impl Fn(&RunDir) -> T) -> T {
+        let mut seen = self.each().map(&look);
+        for _ in 0..50 {
+            if seen[0] == seen[1] {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(100));
+            seen = self.each().map(&look);
+        }
+        let [ours, stock] = seen;
+        assert_eq!(ours, stock, "ours and the stock switch's: {what}");
+        ours
+    }
+}
+
+fn client(dir: &RunDir, version: Version) -> Controller {
+    Controller::connect(&dir.file("br0.mgmt"), version)
+}
+
+/// A command for the control socket, which the stock switch has elsewhere.
+#[track_caller]
+fn appctl(dir: &RunDir, args: &[&str]) -> String {
+    let elsewhere = dir.file("control");
+    let target = format!("--target={}", elsewhere.display());
+    let target = elsewhere.exists().then_some(&*target);
+    dir.appctl(&[target.as_slice(), args].concat()).ok()
+}
+
+/// A request for a role in the form of a version.
+fn role(version: Version, role: Role, generation_id: u64) -> Message {
+    let nicira = version < Version::V12;
+    Message::RoleRequest(RoleRequest { role, generation_id: Some(generation_id), nicira })
+}
+
+/// What a message says, without what differs by time.
+fn gist(message: &Message) -> String {
+    match message {
+        Message::PacketIn(p) => format!("packet-in {:?} of {} bytes", p.reason, p.data.len()),
+        Message::FlowRemoved(r) => format!("flow-removed {:?} cookie {}", r.reason, r.cookie),
+        Message::PortStatus(p) => format!("port-status {:?} {}", p.reason, p.desc.port.0),
+        other => format!("{other:?}"),
+    }
+}
+
+fn gists(connection: &mut Controller) -> Vec<String> {
+    connection.heard().iter().map(gist).collect()
+}
+
+#[test]
+fn roles_and_generation_ids_are_taken_and_refused_as_by_the_stock_switch() {
+    let both = Both::start();
+    const FAR: u64 = 11 + i64::MAX as u64;
+    let steps = [
+        (0, Role::Primary, 10),
+        (1, Role::Primary, 10),
+        (0, Role::Primary, 9),
+        (0, Role::Secondary, 9),
+        (0, Role::Secondary, 11),
+        (1, Role::Equal, 3),
+        (1, Role::Primary, 11),
+        (1, Role::Primary, 11),
+        // As far as may be, and back.
+        (0, Role::Primary, FAR),
+        (1, Role::Primary, 11),
+        // Round the end of the numbers.
+        (1, Role::Secondary, u64::MAX - 1),
+        (0, Role::Primary, u64::MAX),
+        (1, Role::Primary, 0),
+        (0, Role::Primary, u64::MAX),
+        (0, Role::Secondary, 0),
+    ];
+    for version in [Version::V10, Version::V12, Version::V13, Version::V14, Version::V15] {
+        let said = both.same(&format!("roles by {version:?}"), |dir| {
+            let mut connections = [client(dir, version), client(dir, version)];
+            let mut said = Vec::new();
+            for (n, wanted, generation_id) in steps {
+                connections[n].send(&role(version, wanted, generation_id));
+                let step = format!("{n} {wanted:?} {generation_id}");
+                // Who asks is answered before the other one is told.
+                for other in [n, 1 - n] {
+                    said.push(format!("{step}: {other} hears {:?}", gists(&mut connections[other])));
+                }
+                if version >= Version::V12 {
+                    connections[1 - n].send(&role(version, Role::NoChange, 0));
+                    said.push(format!("{step}: {:?}", gists(&mut connections[1 - n])));
+                }
+            }
+            // No role of this number.
+            let (kind, length) = if version < Version::V12 { (4, 20) } else { (24, 24) };
+            let mut bad = vec![0; length];
+            bad[..8].copy_from_slice(&[version as u8, kind, 0, length as u8, 0, 0, 0, 77]);
+            match version {
+                Version::V10 => bad[8..].copy_from_slice(&[0, 0, 0x23, 0x20, 0, 0, 0, 10, 0, 0, 0, 3]),
+                _ => bad[11] = 4,
+            }
+            connections[0].connection.send_bytes(&bad);
+            said.push(format!("no such role: {:?}", gists(&mut connections[0])));
+            said
+        });
+        let refused = said.iter().filter(|said| said.contains("Error")).count();
+        assert_eq!(refused, if version == Version::V10 { 1 } else { 5 }, "{version:?}: {said:#?}");
+    }
+}
+
+#[test]
+fn secondaries_may_change_what_the_stock_switch_lets_them_change() {
+    let both = Both::start();
+    // Of OpenFlow 1.3, each as short as may be: type, length, and what is not zero.
+    let requests: [(u8, u8, &[(usize, &[u8])]); 9] = [
+        (9, 12, &[(11, &[128])]),
+        (13, 24, &[(8, &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xfd])]),
+        (14, 56, &[(32, &[0xff; 12]), (48, &[0, 1, 0, 4])]),
+        (15, 16, &[(15, &[9])]),
+        (16, 40, &[(11, &[1])]),
+        (17, 16, &[]),
+        (26, 8, &[]),
+        (28, 32, &[(11, &[1])]),
+        (29, 32, &[(11, &[1]), (15, &[1]), (16, &[0, 1, 0, 16])]),
+    ];
+    both.same("requests of a secondary", |dir| {
+        let mut connection = client(dir, Version::V13);
+        connection.send(&role(Version::V13, Role::Secondary, 1));
+        let mut said = gists(&mut connection);
+        for (kind, length, parts) in requests {
+            let mut request = vec![0; usize::from(length)];
+            request[..8].copy_from_slice(&[4, kind, 0, length, 0, 0, 0, 200]);
+            for (at, bytes) in parts {
+                request[*at..at + bytes.len()].copy_from_slice(bytes);
+            }
+            connection.connection.send_bytes(&request);
+            said.push(format!("{kind}: {:?}", gists(&mut connection)));
+        }
+        assert!(said.iter().any(|said| said.contains("SECONDARY")), "{said:?}");
+        said
+    });
+}
+
+#[test]
+fn the_choice_of_what_is_told_is_the_stock_switchs_by_default_and_when_it_changes() {
+    let both = Both::start();
+    for version in [Version::V13, Version::V14, Version::V15] {
+        both.same(&format!("asynchronous configuration by {version:?}"), |dir| {
+            let mut client = client(dir, version);
+            let mut said = vec![client.ask(&Message::GetAsyncRequest)];
+            let some = AsyncConfig {
+                packet_in: [1, 3],
+                port_status: [1, 2],
+                flow_removed: [4, 0x3f],
+                role_status: [1, 1],
+                table_status: [8, 16],
+                request_forward: [3, 2],
+            };
+            let given: &[u16] =
+                if version == Version::V13 { &[AsyncChange::ALL] } else { &[0b10, 0b1101_0000, 0, 0xfff] };
+            for &given in given {
+                client.send(&Message::SetAsync(AsyncChange { config: some, given }));
+                said.extend(client.heard());
+                said.push(client.ask(&Message::GetAsyncRequest));
+            }
+            said
+        });
+    }
+}
+
+/// What clients with each role are told of what happens to packets, flows and ports.
+#[test]
+fn clients_are_told_what_the_stock_switch_tells_them() {
+    let both = Both::start();
+    for version in [Version::V10, Version::V12, Version::V13, Version::V14, Version::V15] {
+        let said = both.same(&format!("events by {version:?}"), |dir| {
+            let mut connections = [(); 4].map(|()| client(dir, version));
+            let config = SwitchConfig {
+                frag: FragHandling::Normal,
+                invalid_ttl_to_controller: None,
+                miss_send_len: 128,
+            };
+            // The last one has not asked for anything, the third watches.
+            for connection in &mut connections[..3] {
+                connection.send(&Message::SetConfig(config));
+            }
+            connections[1].send(&role(version, Role::Primary, 1));
+            connections[1].heard();
+            connections[2].send(&role(version, Role::Secondary, 1));
+            connections.iter_mut().for_each(|connection| _ = connection.heard());
+            let ofctl = |args: &[&str]| dir.ofctl(&[&["-O", "OpenFlow13"], args].concat()).ok();
+            ofctl(&["add-flow", "br0", "in_port=1,cookie=7,send_flow_rem,actions=controller(max_len=64)"]);
+            ofctl(&["add-flow", "br0", "priority=0,in_port=2,actions=controller"]);
+            ofctl(&["add-group", "br0", "group_id=3,type=all,bucket=actions=controller"]);
+            ofctl(&["add-flow", "br0", "in_port=3,cookie=8,send_flow_rem,actions=group:3"]);
+            for port in ["p1", "p2", "p3"] {
+                appctl(dir, &["netdev-dummy/receive", port, UDP]);
+                // Of the order among ports nobody speaks.
+                std::thread::sleep(Duration::from_millis(200));
+            }
+            ofctl(&["del-flows", "br0", "in_port=1"]);
+            ofctl(&["del-groups", "br0"]);
+            ofctl(&["del-flows", "br0"]);
+            // Ours tells of removed flows when it has their last counts.
+            std::thread::sleep(Duration::from_millis(500));
+            connections.map(|mut connection| gists(&mut connection))
+        });
+        assert!(said[0].len() >= 4 && said[2].is_empty() && said[3].is_empty(), "{said:#?}");
+    }
+}
+
+/// A controller in the test's hands at each.
+fn controllers(both: &Both, version: Version, settings: &str) -> [Controller; 2] {
+    both.each().map(|dir| {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        dir.vsctl(&format!(
+            "set-controller br0 tcp:127.0.0.1:{port} -- set controller br0 max_backoff=1000 {settings}"
+        ));
+        let mut controller = Controller::accept(&listener, version);
+        controller.heard();
+        controller
+    })
+}
+
+#[test]
+fn a_controller_hears_nothing_unasked_as_long_as_its_row_says_so() {
+    let both = Both::start();
+    let mut controllers = controllers(&both, Version::V14, "enable_async_messages=false");
+    let mut both_say = |what: &str| {
+        let [ours, stock] =
+            controllers.each_mut().map(|controller| controller.ask(&Message::GetAsyncRequest));
+        assert_eq!(ours, stock, "ours and the stock switch's: {what}");
+        ours
+    };
+    let nothing = Message::GetAsyncReply(AsyncConfig::default());
+    assert_eq!(both_say("told nothing"), nothing);
+    // The row speaks for connections that are there.
+    both.vsctl("set controller br0 enable_async_messages=true");
+    assert_ne!(both_say("told by default"), nothing);
+    both.vsctl("set controller br0 enable_async_messages=false");
+    assert_eq!(both_say("told nothing again"), nothing);
+    let features = controllers.each_mut().map(|controller| match controller.ask(&Message::FeaturesRequest) {
+        Message::FeaturesReply(features) => (features.auxiliary_id, features.n_tables, features.n_buffers),
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(features[0], features[1], "ours and the stock switch's: auxiliary id, tables, buffers");
+}
+
+#[test]
+fn packets_go_to_controllers_as_fast_as_the_stock_switch_sends_them() {
+    let both = Both::start();
+    let settings = "controller_rate_limit=100 controller_burst_limit=25";
+    let mut controllers = controllers(&both, Version::V13, settings);
+    let burst = vec![UDP; 60];
+    for dir in both.each() {
+        dir.ofctl(&["-O", "OpenFlow13", "add-flow", "br0", "in_port=1,actions=controller"]).ok();
+        appctl(dir, &["time/stop"]);
+        appctl(dir, &[&["netdev-dummy/receive", "p1"][..], &burst].concat());
+    }
+    let mut told = |what: &str, expected: usize| {
+        let mut counts = [0; 2];
+        for (controller, count) in controllers.iter_mut().zip(&mut counts) {
+            let mut hear = |time| {
+                let events = controller.events_for(Duration::from_millis(time));
+                *count += crate::e2e_controllers::packet_ins(&events);
+                *count >= expected
+            };
+            wait_for("packets", || hear(100));
+            hear(700);
+        }
+        assert_eq!(counts, [expected; 2], "ours and the stock switch's: {what}");
+    };
+    told("saved up", 25);
+    both.each().into_iter().for_each(|dir| _ = appctl(dir, &["time/warp", "1000", "100"]));
+    told("queued, others being dropped", 25);
+}
+
+/// The rules that a bridge has of its own and those that controllers see, without what differs by time.
+fn rules(dir: &RunDir) -> Vec<String> {
+    let hidden = appctl(dir, &["bridge/dump-flows", "br0"]);
+    let mut rules: Vec<String> = hidden
+        .lines()
+        .map(|line| {
+            let kept = line.split(", ").map(str::trim);
+            let kept = kept
+                .filter(|part| !["duration=", "n_packets=", "n_bytes="].iter().any(|t| part.starts_with(t)));
+            kept.collect::<Vec<_>>().join(", ")
+        })
+        .filter(|rule| !rule.starts_with("table_id=254"))
+        .collect();
+    rules.sort();
+    let seen = dir.ofctl(&["-O", "OpenFlow13", "--no-stats", "dump-flows", "br0"]).ok();
+    rules.extend(seen.lines().map(|line| format!("seen: {}", line.trim())));
+    rules
+}
+
+#[test]
+fn fail_modes_and_in_band_control_bring_the_stock_switchs_rules() {
+    let both = Both::start();
+    let seen_after = |what: &str, commands: &str| {
+        both.vsctl(commands);
+        both.soon_the_same(what, rules)
+    };
+    assert!(rules(&both.ours.dir).is_empty());
+    let alone = seen_after("standalone", "set-fail-mode br0 standalone");
+    assert_eq!(alone.len(), 2, "{alone:?}");
+    // Beside them there may be that of a bridge that has waited for its controller for too long.
+    let is_in_band = |rule: &&String| rule.starts_with("priority=18000");
+    let in_band = seen_after("a controller", "set-controller br0 tcp:10.9.9.1:6653");
+    assert_eq!(in_band.iter().filter(is_in_band).count(), 7, "{in_band:?}");
+    for dir in both.each() {
+        dir.ofctl(&["-O", "OpenFlow13", "add-flow", "br0", "in_port=3,actions=1"]).ok();
+    }
+    let queued = seen_after("a queue", "set bridge br0 other_config:in-band-queue=3");
+    assert_eq!(queued.iter().filter(|rule| rule.contains("set_queue:3")).count(), 7, "{queued:?}");
+    seen_after("another queue", "set bridge br0 other_config:in-band-queue=4");
+    seen_after("no queue", "remove bridge br0 other_config in-band-queue");
+    let two = seen_after("two controllers", "set-controller br0 tcp:10.9.9.1:6653 tcp:10.9.9.2:6653");
+    assert_eq!(two.iter().filter(is_in_band).count(), 11, "{two:?}");
+    let beside = seen_after(
+        "beside",
+        "set-controller br0 tcp:10.9.9.1:6653 -- set controller br0 connection_mode=out-of-band",
+    );
+    assert!(beside.len() < 3, "{beside:?}");
+    seen_after("again", "set-controller br0 tcp:10.9.9.1:6653");
+    let disabled = seen_after("disabled", "set bridge br0 other_config:disable-in-band=true");
+    assert!(disabled.len() < 3, "{disabled:?}");
+    seen_after("enabled", "set bridge br0 other_config:disable-in-band=false");
+    seen_after("a manager", "set-manager tcp:10.9.9.7:6640");
+    seen_after("no manager", "del-manager");
+    let left = seen_after("no controller", "del-controller br0");
+    assert_eq!(left.len(), 2, "{left:?}");
+    seen_after("secure", "set-fail-mode br0 secure");
+    seen_after("a controller of a secure bridge", "set-controller br0 tcp:10.9.9.1:6653");
+}
