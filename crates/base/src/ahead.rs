@@ -7,11 +7,11 @@
 //! way ahead. A region whose elements are touched here and there begins in small pages; when its owner says
 //! that most of these are there, the thread moves them together into huge ones.
 //!
-//! Threads: the owner of a region stores one word, [`Growth::in_use`] or [`Gathering::ask`]; the rest belongs
-//! to the keeper's thread, which starts with the first region and ends some time after the last.
+//! Threads: the owner of a growing region stores one word, [`Growth::in_use`]; the rest belongs to the
+//! keeper's thread, which starts with the first region and ends some time after the last.
 
 use crate::mapping::Mapping;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
@@ -60,33 +60,23 @@ impl Growth {
     }
 }
 
-/// A region in small pages that shall be in huge ones when its owner says so.
-pub(crate) struct Gathering {
+/// A region that moves from small pages into huge ones.
+struct Gathering {
     mapping: Weak<Mapping>,
     len: usize,
-    is_asked: AtomicBool,
-    done: AtomicUsize,
+    done: usize,
 }
 
 impl Gathering {
-    /// Now.
-    pub(crate) fn ask(&self) {
-        self.is_asked.store(true, Ordering::Relaxed);
-    }
-
-    /// Gathers the next huge page; says whether there was one, or `None` when nothing is left to do.
-    fn advance(&self) -> Option<bool> {
+    /// Gathers the next huge page; `None` when nothing is left to do.
+    fn advance(&mut self) -> Option<bool> {
         let mapping = self.mapping.upgrade()?;
-        if !self.is_asked.load(Ordering::Relaxed) {
-            return Some(false);
-        }
-        let done = self.done.load(Ordering::Relaxed);
-        let to = self.len.min(done + STEP);
-        if done == to {
+        let to = self.len.min(self.done + STEP);
+        if self.done == to {
             return None;
         }
-        mapping.gather(done..to);
-        self.done.store(to, Ordering::Relaxed);
+        mapping.gather(self.done..to);
+        self.done = to;
         Some(true)
     }
 }
@@ -94,11 +84,11 @@ impl Gathering {
 /// A region whose memory is made ready.
 enum Kept {
     Growing(Arc<Growth>),
-    Scattered(Arc<Gathering>),
+    Scattered(Gathering),
 }
 
 impl Kept {
-    fn advance(&self) -> Option<bool> {
+    fn advance(&mut self) -> Option<bool> {
         match self {
             Kept::Growing(growth) => growth.advance(),
             Kept::Scattered(gathering) => gathering.advance(),
@@ -130,16 +120,9 @@ pub(crate) fn keep(mapping: &Arc<Mapping>, len: usize) -> Arc<Growth> {
     growth
 }
 
-/// Moves the region's `len` bytes into huge pages when the owner asks for it.
-pub(crate) fn gather_when_asked(mapping: &Arc<Mapping>, len: usize) -> Arc<Gathering> {
-    let gathering = Arc::new(Gathering {
-        mapping: Arc::downgrade(mapping),
-        len,
-        is_asked: AtomicBool::new(false),
-        done: AtomicUsize::new(0),
-    });
-    take_in(Kept::Scattered(gathering.clone()));
-    gathering
+/// Moves the region's `len` bytes into huge pages.
+pub(crate) fn gather(mapping: &Arc<Mapping>, len: usize) {
+    take_in(Kept::Scattered(Gathering { mapping: Arc::downgrade(mapping), len, done: 0 }));
 }
 
 fn take_in(region: Kept) {
@@ -158,7 +141,7 @@ fn run() {
         let mut regions = std::mem::take(&mut keeper().regions);
         period = PERIOD;
         // A step for each in turn: they grow together.
-        regions.retain(|region| {
+        regions.retain_mut(|region| {
             let advanced = region.advance();
             if advanced == Some(true) {
                 period = PERIOD_OF_GROWTH;
@@ -231,7 +214,7 @@ mod tests {
         if thp.contains("[never]") || thp.is_empty() {
             return eprintln!("no huge pages on this machine");
         }
-        let region: Region<AtomicU64> = Region::gathering(1 << 20).unwrap();
+        let region: Region<AtomicU64> = Region::scattered(1 << 20).unwrap();
         let each = || region.iter().step_by(4096 / 8).enumerate();
         each().for_each(|(n, word)| word.store(n as u64, Relaxed));
         std::thread::sleep(Duration::from_millis(100));

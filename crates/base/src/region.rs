@@ -4,12 +4,13 @@
 //! an allocation on the packet path. So the whole array is mapped at once, without reservation, with a hint
 //! for huge pages, and grows by being touched.
 
-use crate::ahead::{self, Gathering, Growth};
+use crate::ahead::{self, Growth};
 use crate::mapping::Mapping;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Costs nothing until it is touched: Linux must be asked, others do so anyway.
 #[cfg(target_os = "linux")]
@@ -25,8 +26,8 @@ pub struct Region<T: zerocopy::FromZeros> {
     mapping: Arc<Mapping>,
     /// Where the memory is made ready ahead of its use.
     growth: Option<Arc<Growth>>,
-    /// Where it is moved into huge pages.
-    gathering: Option<Arc<Gathering>>,
+    /// It is in huge pages, or moves into these.
+    is_gathered: AtomicBool,
     _owns: PhantomData<T>,
 }
 
@@ -75,7 +76,8 @@ impl<T: zerocopy::FromZeros> Region<T> {
         // The alignment slack before the start stays mapped and untouched: it costs address space only.
         let start = NonNull::new(start).expect("mmap never returns null for a null hint");
         let mapping = Arc::new(Mapping { start, bytes: bytes - skip });
-        Ok(Region { start: start.cast(), len, mapping, growth: None, gathering: None, _owns: PhantomData })
+        let is_gathered = AtomicBool::new(in_huge_pages);
+        Ok(Region { start: start.cast(), len, mapping, growth: None, is_gathered, _owns: PhantomData })
     }
 
     /// As [`Self::new`], for a region that is filled from its start on: while it grows, its memory is kept
@@ -95,20 +97,12 @@ impl<T: zerocopy::FromZeros> Region<T> {
         }
     }
 
-    /// As [`Self::scattered`], for a region that is to be in huge pages once it is well filled: see
-    /// [`Self::gather`].
-    pub fn gathering(len: usize) -> std::io::Result<Region<T>> {
-        let mut region = Region::scattered(len)?;
-        region.gathering = Some(ahead::gather_when_asked(&region.mapping, len * size_of::<T>()));
-        Ok(region)
-    }
-
-    /// Most small pages have been touched by now, so that huge ones cost little memory more: another thread
-    /// moves the region into these. What it holds stays. A hint; costs the caller one store.
-    #[inline(always)]
+    /// Most small pages of a [`Self::scattered`] region have been touched by now, so that huge ones cost
+    /// little memory more: another thread moves it into these. What it holds stays. A hint.
+    #[cold]
     pub fn gather(&self) {
-        if let Some(gathering) = &self.gathering {
-            gathering.ask();
+        if !self.is_gathered.swap(true, Relaxed) {
+            ahead::gather(&self.mapping, self.len * size_of::<T>());
         }
     }
 

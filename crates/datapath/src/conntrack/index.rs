@@ -87,7 +87,7 @@ impl Index {
     /// With a power of two of buckets.
     pub fn new(buckets: usize) -> std::io::Result<Index> {
         assert!(buckets.is_power_of_two());
-        Ok(Index { buckets: Region::gathering(buckets)? })
+        Ok(Index { buckets: Region::scattered(buckets)? })
     }
 
     /// So many places are taken now.
