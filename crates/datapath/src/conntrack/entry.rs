@@ -255,6 +255,10 @@ impl Entry {
         Tuple::unpacked(&self.packed(FORWARD)).0
     }
 
+    pub fn zone(&self) -> u16 {
+        Tuple::unpacked(&self.packed(FORWARD)).1
+    }
+
     pub fn expiry_ms(&self) -> u64 {
         self.get(EXPIRY)
     }

@@ -6,8 +6,9 @@
 //! timeout than the wheel is looked at once a turn. So a packet renews a timeout by writing one word, and
 //! nobody sweeps over all entries.
 //!
-//! Half-open connections stand in the order in which they came, for those that give way at a ceiling. One
-//! that is answered leaves that list when somebody comes across it.
+//! Half-open connections stand in the order in which they came, for those that give way at a ceiling: in as
+//! many lists as [`QUEUES`], by zone, so that those of one zone do not hide those of another. One that is
+//! answered leaves its list when somebody comes across it.
 //!
 //! Threads: whoever holds the shard's lock.
 
@@ -20,8 +21,10 @@ const SLOTS: usize = 512;
 const TICK_MS: u64 = 1_000;
 /// In place of the neighbour before: the head of this slot's list.
 const SLOT: u32 = 1 << 31;
-/// Of an entry that is not in the list of half-open ones.
+/// Of an entry that is not in a list of half-open ones.
 const APART: (u32, u32) = (u32::MAX, u32::MAX);
+/// Lists of half-open connections. Zones whose numbers differ by a multiple of it share one.
+const QUEUES: usize = 64;
 /// Entries that a shard takes at a time.
 const BLOCK: u32 = 32;
 
@@ -32,15 +35,23 @@ pub(crate) struct Lists {
     wheel: Box<[u32; SLOTS]>,
     /// The tick whose list is looked at next.
     tick: u64,
-    oldest: u32,
-    newest: u32,
+    half_open: Box<[Queue; QUEUES]>,
     /// Blocks of entries that the shard has taken.
     blocks: u32,
 }
 
+/// Half-open connections of some zones.
+#[derive(Clone, Copy, Default)]
+struct Queue {
+    oldest: u32,
+    newest: u32,
+    len: u32,
+}
+
 impl Lists {
     pub fn new() -> Lists {
-        Lists { free: 0, wheel: Box::new([0; SLOTS]), tick: 0, oldest: 0, newest: 0, blocks: 0 }
+        let half_open = Box::new([Queue::default(); QUEUES]);
+        Lists { free: 0, wheel: Box::new([0; SLOTS]), tick: 0, half_open, blocks: 0 }
     }
 
     /// An entry for its taker alone. `block` gives the first entry of the shard's block of a number, while
@@ -67,18 +78,19 @@ impl Lists {
     /// How many entries [`Self::take`] asks for at a time.
     pub const BLOCK: u32 = BLOCK;
 
-    /// Has a new connection looked at when its timeout is over, and stand last among the half-open ones.
+    /// Has a new connection looked at when its timeout is over, and stand last among the half-open ones of
+    /// its zone, which stays as it is until the entry is unlinked.
     pub fn link(&mut self, idx: u32, now_ms: u64, entries: &Entries) {
         self.link_to_wheel(idx, now_ms, entries);
-        entries[idx as usize].set_links(List::HalfOpen, (self.newest, 0));
-        match self.newest {
-            0 => self.oldest = idx,
-            last => {
-                let (before, _) = entries[last as usize].links(List::HalfOpen);
-                entries[last as usize].set_links(List::HalfOpen, (before, idx));
-            }
+        let entry = &entries[idx as usize];
+        let queue = &mut self.half_open[queue_of(entry.zone())];
+        entry.set_links(List::HalfOpen, (queue.newest, 0));
+        match queue.newest {
+            0 => queue.oldest = idx,
+            last => relink(&entries[last as usize], List::HalfOpen, |links| links.1 = idx),
         }
-        self.newest = idx;
+        queue.newest = idx;
+        queue.len += 1;
     }
 
     fn link_to_wheel(&mut self, idx: u32, now_ms: u64, entries: &Entries) {
@@ -121,20 +133,27 @@ impl Lists {
             return;
         }
         let (before, after) = links;
+        let queue = &mut self.half_open[queue_of(entries[idx as usize].zone())];
+        queue.len -= 1;
         match before {
-            0 => self.oldest = after,
+            0 => queue.oldest = after,
             before => relink(&entries[before as usize], List::HalfOpen, |links| links.1 = after),
         }
         match after {
-            0 => self.newest = before,
+            0 => queue.newest = before,
             after => relink(&entries[after as usize], List::HalfOpen, |links| links.0 = before),
         }
         entries[idx as usize].set_links(List::HalfOpen, APART);
     }
 
-    /// The half-open connection that came first, and those behind it one after the other.
-    pub fn half_open_after(&self, idx: u32, entries: &Entries) -> Option<u32> {
-        let next = if idx == 0 { self.oldest } else { entries[idx as usize].links(List::HalfOpen).1 };
+    /// The half-open connection that came first (`idx` is 0) or behind another: of those among which a zone's
+    /// are, or of the zones that have the most.
+    pub fn half_open_after(&self, idx: u32, zone: Option<u16>, entries: &Entries) -> Option<u32> {
+        let next = match (idx, zone) {
+            (0, Some(zone)) => self.half_open[queue_of(zone)].oldest,
+            (0, None) => self.half_open.iter().max_by_key(|queue| queue.len)?.oldest,
+            (idx, _) => entries[idx as usize].links(List::HalfOpen).1,
+        };
         (next != 0).then_some(next)
     }
 
@@ -161,6 +180,10 @@ impl Lists {
     }
 }
 
+fn queue_of(zone: u16) -> usize {
+    usize::from(zone) % QUEUES
+}
+
 fn relink(entry: &Entry, list: List, change: impl FnOnce(&mut (u32, u32))) {
     let mut links = entry.links(list);
     change(&mut links);
@@ -169,30 +192,35 @@ fn relink(entry: &Entry, list: List, change: impl FnOnce(&mut (u32, u32))) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tuple::Tuple;
     use super::*;
     use base::region::Region;
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
+    const ZONES: [u16; 3] = [0, 1, u16::MAX];
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(testkit::cases("datapath::lists", 200)))]
-        // Against a plain map of expiry times, and a plain queue.
+        // Against a plain map of expiry times, and a plain queue for each of three zones.
         #[test]
         fn each_is_due_once_its_time_is_over_and_half_open_ones_keep_their_order(
             steps in prop::collection::vec((0u8..4, 0u64..700_000, 0usize..64), 1..200)
         ) {
             let entries: Entries = Region::new(8192).unwrap();
             let mut lists = Lists::new();
-            let (mut model, mut queue, mut now) = (BTreeMap::new(), Vec::new(), 0);
+            let (mut model, mut queues, mut now) = (BTreeMap::new(), [const { Vec::new() }; ZONES.len()], 0);
+            let leave = |queues: &mut [Vec<u32>], idx| queues.iter_mut().for_each(|queue| queue.retain(|i| *i != idx));
             for (what, ms, which) in steps {
                 match what {
                     0 | 1 => {
                         let idx = lists.take(&entries, |block| Some(block * BLOCK)).unwrap();
                         prop_assert!(!model.contains_key(&idx));
                         entries[idx as usize].set_expiry(now + ms);
+                        entries[idx as usize].set_forward(&Tuple::default().packed(ZONES[which % 3]));
                         lists.link(idx, now, &entries);
                         model.insert(idx, now + ms);
-                        queue.push(idx);
+                        queues[which % 3].push(idx);
                     }
                     2 if !model.is_empty() => {
                         let idx = *model.keys().nth(which % model.len()).unwrap();
@@ -203,7 +231,7 @@ mod tests {
                             lists.give_back(idx, &entries);
                             model.remove(&idx);
                         }
-                        queue.retain(|i| *i != idx);
+                        leave(&mut queues, idx);
                     }
                     _ => now += ms / 10,
                 }
@@ -219,11 +247,17 @@ mod tests {
                 }
                 for idx in &ended {
                     prop_assert!(model.remove(idx).unwrap() <= now);
-                    queue.retain(|i| i != idx);
+                    leave(&mut queues, *idx);
                 }
                 prop_assert!(model.values().all(|expiry| *expiry + 2 * TICK_MS > now));
-                let in_order = std::iter::successors(lists.half_open_after(0, &entries), |idx| lists.half_open_after(*idx, &entries));
-                prop_assert_eq!(in_order.collect::<Vec<_>>(), queue.clone());
+                let in_order = |zone| {
+                    let next = |idx: u32| lists.half_open_after(idx, zone, &entries);
+                    std::iter::successors(next(0), |idx| next(*idx)).collect::<Vec<_>>()
+                };
+                for (queue, zone) in queues.iter().zip(ZONES) {
+                    prop_assert_eq!(&in_order(Some(zone)), queue);
+                }
+                prop_assert_eq!(in_order(None).len(), queues.iter().map(Vec::len).max().unwrap());
             }
         }
     }

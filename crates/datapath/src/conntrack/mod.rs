@@ -12,9 +12,10 @@
 //! sequence numbers that follow. [`zones`] and [`timeouts`] are what an operator sets, [`dump`] is what one
 //! asks for.
 //!
-//! Under attack: there is a ceiling for all connections and one for each zone. At a ceiling the half-open
-//! connections that came first give way, and established ones stay. What an input port may spend on new
-//! connections is bounded by its worker (see [`crate::input`]).
+//! Under attack: there is a ceiling for all connections and one for each zone. At a zone's ceiling its
+//! half-open connections that came first give way, at that of all those of the zone that has the most, and
+//! established ones stay. What an input port may spend on new connections is bounded by its worker (see
+//! [`crate::input`]).
 //!
 //! Threads: any. Time is an argument: milliseconds of the datapath's clock. Source: ovs-actions(7) and
 //! ovs-fields(7) for what the actions and fields mean.
@@ -459,14 +460,14 @@ impl Tracker {
         }
     }
 
-    /// Has a half-open connection give way: the one that came first in the shard of `hash`, or of another; of
-    /// a zone, if only that zone is full.
+    /// Has a half-open connection give way, which came first in the first shard or another: of a zone if that
+    /// is full, else of the zone that has the most.
     fn make_room(&self, first_shard: usize, zone: Option<u16>) -> bool {
         let mut tries = EVICTION_TRIES;
         for n in 0..SHARDS {
             let mut lists = self.shard(first_shard + n);
             let mut at = 0;
-            while let Some(idx) = lists.half_open_after(at, &self.entries) {
+            while let Some(idx) = lists.half_open_after(at, zone, &self.entries) {
                 if tries == 0 {
                     return false;
                 }
@@ -478,7 +479,7 @@ impl Tracker {
                 };
                 if !self.is_half_open(entry) {
                     lists.leave_half_open(idx, &self.entries);
-                } else if zone.is_some_and(|zone| entry.tuples().2 != zone)
+                } else if zone.is_some_and(|zone| entry.zone() != zone)
                     || !self.end_in(idx, generation, Some(&mut lists))
                 {
                     at = idx;

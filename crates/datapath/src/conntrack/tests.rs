@@ -113,6 +113,28 @@ fn at_a_ceiling_half_open_connections_give_way_and_answered_ones_stay() {
 }
 
 #[test]
+fn half_open_connections_of_other_zones_neither_hide_nor_pay_for_those_of_a_full_one() {
+    let t = tracker();
+    let in_zone = |zone| Request { zone, ..COMMIT };
+    for n in 0..20_000 {
+        state_of(&t, udp(n), &in_zone(1 + n as u16 % 2), 0);
+    }
+    t.set_zone_limit(7, Some(3));
+    for n in 0..500 {
+        state_of(&t, udp(n), &in_zone(7), 1);
+        assert_eq!(t.zone_count(7), (n + 1).min(3));
+        let all = t.all_connections(&dump::Filter { zone: Some(7), ..Default::default() }, 1);
+        assert!(all.iter().any(|c| c.original == udp(n)), "{n} was refused");
+    }
+    // At the ceiling of all, the zones that have the most give way.
+    t.set_limit(10_000);
+    for n in 0..30_000 {
+        state_of(&t, udp(100_000 + n), &in_zone(1), 2);
+    }
+    assert_eq!((t.count() <= 10_000, t.zone_count(7)), (true, 3));
+}
+
+#[test]
 fn who_may_not_begin_a_connection_is_dropped() {
     let t = tracker();
     let (mut tracking, mut original) = (Tracking::default(), Tuple::default());

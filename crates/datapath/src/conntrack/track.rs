@@ -482,6 +482,8 @@ impl Tracker {
             Some(_) => lists.take(&self.entries, |number| self.block(shard, number)).unwrap_or(0),
             None => 0,
         };
+        let forward = tuple.packed(zone);
+        entry.set_forward(&forward);
         lists.link(idx, moment.now_ms, &self.entries);
         drop(lists);
         entry.set_peers(&peers);
@@ -509,7 +511,6 @@ impl Tracker {
             self.uncount(zone);
             None
         };
-        let forward = tuple.packed(zone);
         let redirect = expected.and_then(|expected| expected.redirect).filter(|_| request.nat.is_some());
         let range = match (redirect, request.nat) {
             (Some(redirect), _) => Some(redirect.range(tuple.is_ipv6)),
@@ -533,7 +534,6 @@ impl Tracker {
         if has_two_places {
             traits.0 |= Traits::TWO_PLACES;
         }
-        entry.set_forward(&forward);
         entry.set_traits(traits);
         let generation = entry.begin();
         // Also one that has reserved the tuple and not yet begun.
@@ -559,7 +559,8 @@ impl Tracker {
         Some((Found { entry: idx, generation, is_reply: false }, translation))
     }
 
-    /// Reserves a reverse tuple for a new connection. False where another has it, in either direction.
+    /// Reserves a reverse tuple for a new connection, whose entry has the forward one. False where another
+    /// has it, in either direction.
     fn take_reverse(&self, idx: u32, forward: &Tuple, reverse: &Tuple, zone: u16, now_ms: u64) -> bool {
         if forward.is_same_either_way(reverse) {
             // The place of the forward tuple is this one's, too.
@@ -572,7 +573,6 @@ impl Tracker {
         }
         // The entry has the tuple before anybody can find it by it; it does not answer before it begins.
         let entry = self.entry(idx);
-        entry.set_forward(&forward.packed(zone));
         entry.set_reverse(&packed);
         entry.set_traits(Traits(Traits::TWO_PLACES));
         let is_same = |other: u32| other != idx && self.entry(other).direction(&packed).is_some();
