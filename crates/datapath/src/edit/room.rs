@@ -14,13 +14,19 @@ pub fn put(bytes: &mut [u8], at: usize, value: &[u8]) -> Option<()> {
     Some(())
 }
 
-/// Makes room for `len` bytes in front of byte `at` of the frame.
+/// Makes room for `len` bytes in front of byte `at` of the frame: what is before it moves to the front, or
+/// what is behind it to the back where there is room at that end only.
 pub fn insert(packet: &mut Packet, at: usize, len: usize) -> Edit {
     if packet.data().len() < at {
         return Err(DOES_NOT_FIT);
     }
-    packet.push_front(len).ok_or(DropReason::NoHeadroom)?;
-    packet.data_mut().copy_within(len..len + at, 0);
+    if packet.push_front(len).is_some() {
+        packet.data_mut().copy_within(len..len + at, 0);
+    } else {
+        let end = packet.data().len();
+        packet.set_len(end + len).ok_or(DropReason::NoHeadroom)?;
+        packet.data_mut().copy_within(at..end, at + len);
+    }
     packet.csum_start = packet.csum_start.wrapping_add(len as u16);
     Ok(())
 }

@@ -99,10 +99,33 @@ fn labels_go_around_whole_frames_and_off_again() {
 }
 
 #[test]
+fn headers_beyond_the_headroom_have_the_room_behind_the_frame() {
+    let mut cache = cache();
+    let mut p = packet(&mut cache, &FRAME);
+    p.csum_start = 14;
+    let mut expected = FRAME.to_vec();
+    // As much as a header of NSH may have, several times over, and a tag in the midst of the frame.
+    for n in 0..6u8 {
+        let header = [n; 252];
+        room::insert(&mut p, 0, header.len()).unwrap();
+        p.data_mut()[..header.len()].copy_from_slice(&header);
+        expected.splice(0..0, header);
+        room::insert(&mut p, 12, 4).unwrap();
+        p.data_mut()[12..16].copy_from_slice(&[n + 100; 4]);
+        expected.splice(12..12, [n + 100; 4]);
+    }
+    assert_eq!(p.data(), expected);
+    assert_eq!(usize::from(p.csum_start), 14 + 6 * 256);
+    cache.free(p);
+}
+
+#[test]
 fn a_header_that_has_no_room_or_is_not_there_is_refused_and_the_packet_stays() {
     let mut cache = cache();
     let mut p = packet(&mut cache, &FRAME);
+    // Room at neither end.
     while p.push_front(8).is_some() {}
+    p.set_len(p.len() + p.tailroom()).unwrap();
     let before = p.data().to_vec();
     assert_eq!(apply(&mut p, 0, &[push_nsh(&HEADER)]), Err(DropReason::NoHeadroom));
     assert_eq!(apply(&mut p, NSH, &[DpAction::PopNsh { packet_type: 0 }]), Err(DOES_NOT_FIT));
