@@ -96,6 +96,8 @@ drop_reasons! {
     CtPortShare = "ct_port_share",
     /// A fragment whose datagram was to be tracked, and was not whole in time.
     CtFragmentTimeout = "ct_fragment_timeout",
+    /// A fragment that waited for the rest of its datagram, and gave way to one of a port that holds fewer.
+    CtFragmentPurged = "ct_fragment_purged",
     /// The translation failed (a stack underflow, an action that the switch cannot do).
     TranslationError = "translation_error",
     /// A packet-in found its ring to the control thread full.

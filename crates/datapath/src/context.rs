@@ -44,6 +44,8 @@ impl PacketIn {
 
 /// How often a worker clears away connections that have ended, and how many it looks at.
 const EXPIRY_MS: u64 = 16;
+/// How late the end of a connection is noticed without traffic.
+const EXPIRY_PAUSE_MS: u64 = 1_000;
 const EXPIRY_BUDGET: u32 = 1024;
 
 /// See the module's text.
@@ -60,6 +62,8 @@ pub struct Context {
     /// Who has the worker's time for new connections.
     pub share: Share,
     next_expiry_ms: u64,
+    /// The last look did not get to all connections and fragments whose time is over.
+    has_more_to_expire: bool,
     /// Room for a datagram that is put together from its fragments.
     pub datagram: Vec<u8>,
     /// Where this worker counts packets that came in at a port and are dropped later than in their burst.
@@ -82,6 +86,7 @@ impl Context {
             now_ms: 0,
             share: Share::default(),
             next_expiry_ms: 0,
+            has_more_to_expire: false,
             datagram: vec![0; WHOLE_BYTES_MAX],
             cache,
             stats,
@@ -140,13 +145,25 @@ impl Context {
         self.now_ms = now_ms;
         if now_ms >= self.next_expiry_ms {
             self.next_expiry_ms = now_ms + EXPIRY_MS;
+            let mut has_more = false;
             if self.tracker.count() > 0 {
-                self.tracker.expire(now_ms, EXPIRY_BUDGET);
+                has_more = self.tracker.expire(now_ms, EXPIRY_BUDGET);
             }
             let tracker = self.tracker.clone();
             let late = DropReason::CtFragmentTimeout;
-            tracker.fragments().expire(now_ms, |packet| self.drop_late(packet, late));
+            has_more |= tracker.fragments().expire(now_ms, |packet| self.drop_late(packet, late));
+            self.has_more_to_expire = has_more;
         }
+    }
+
+    /// How long a worker without traffic may sleep, for connections and fragments to end in time. `None`:
+    /// there are none.
+    pub fn until_expiry_ms(&self) -> Option<u64> {
+        if self.has_more_to_expire {
+            return Some(self.next_expiry_ms.saturating_sub(self.now_ms).max(1));
+        }
+        let is_empty = self.tracker.count() == 0 && self.tracker.fragments().held() == 0;
+        (!is_empty).then_some(EXPIRY_PAUSE_MS)
     }
 
     /// Whether the input port may begin one more connection in this millisecond.

@@ -403,11 +403,13 @@ impl<P: Pipeline> Worker<P> {
         if blind || self.process.tx.has_pending() {
             return 1;
         }
-        // Idle flows are to expire; without any there is nothing to wake up for.
-        if self.process.cache.is_empty() {
-            return 60_000;
-        }
-        self.rounds.free_ms(self.process.now_ms) as u32
+        // Idle flows, connections and fragments are to expire; without any there is nothing to wake up for.
+        let of_tracker_ms = self.process.context.until_expiry_ms().unwrap_or(60_000);
+        let of_flows_ms = match self.process.cache.is_empty() {
+            true => 60_000,
+            false => self.rounds.free_ms(self.process.now_ms),
+        };
+        of_tracker_ms.min(of_flows_ms) as u32
     }
 }
 

@@ -80,7 +80,9 @@ fn one(tracker: &Tracker, cache: &mut PoolCache, frame: &[u8], how: u8, now_ms: 
         && let Some(piece) =
             waiting.as_ref().and_then(|packet| tracker.fragments().examine(packet, &layers, zone, 0))
     {
-        let fate = tracker.fragments().hold(&piece, now_ms, || waiting.take().expect("one"), &mut whole);
+        let purge = |packet| cache.free(packet);
+        let take = || waiting.take().expect("one");
+        let fate = tracker.fragments().hold(&piece, now_ms, take, purge, &mut whole);
         assert_eq!(waiting.is_some(), fate == Fate::Refused);
         assert_eq!(whole.is_empty(), fate != Fate::Completes);
         assert!(whole.len() <= PIECES_MAX);

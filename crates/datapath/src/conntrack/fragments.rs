@@ -6,10 +6,10 @@
 //! duplicate) is refused, which makes it an invalid packet.
 //!
 //! Bounds: [`Settings::max_nfrags`] for all chunks of packets that are held, an eighth of the pool if that is
-//! less, [`PIECES_MAX`] for a datagram. A port holds at most as many as are free, so one that floods leaves
-//! half to others, and a few that do leave almost nothing, until theirs time out. Datagrams are of one input
-//! port: nobody can spoil those of another. What is not whole within [`TIMEOUT_MS`] is dropped
-//! (`ct_fragment_timeout`).
+//! less, [`PIECES_MAX`] for a datagram. Where there is no room, the port that holds most loses its oldest
+//! datagram to one that holds less (`ct_fragment_purged`), until both hold as much. So a port that has less
+//! than its share finds room, however many others flood. Datagrams are of one input port: nobody can spoil
+//! those of another. What is not whole within [`TIMEOUT_MS`] is dropped (`ct_fragment_timeout`).
 //!
 //! Threads: any. All that is held is behind one lock, which only fragments take. Memory is reserved at the
 //! start. Source: RFC 791, 815, 1858, 5722, 8200; ovs-dpctl(8), `ipf-*`.
@@ -58,7 +58,9 @@ pub struct Figures {
     pub expired: AtomicU64,
     pub too_small: AtomicU64,
     pub overlapped: AtomicU64,
-    /// Given up before their time. Nothing does so.
+    /// Of a datagram of more than [`PIECES_MAX`].
+    pub too_many: AtomicU64,
+    /// Given up before their time, for those of another port.
     pub purged: AtomicU64,
     /// Refused for want of room.
     pub no_room: AtomicU64,
@@ -108,8 +110,50 @@ struct Datagram {
     bytes: u32,
     total: Option<u32>,
     expires_ms: u64,
-    older: u32,
-    newer: u32,
+    /// Its neighbours in [`Held::all`] and in its port's queue.
+    links: [(u32, u32); 2],
+}
+
+/// Datagrams in the order in which they came.
+#[derive(Clone, Copy)]
+struct Queue {
+    oldest: u32,
+    newest: u32,
+}
+
+const EMPTY: Queue = Queue { oldest: NONE, newest: NONE };
+/// Numbers of a datagram's links.
+const OF_ALL: usize = 0;
+const OF_PORT: usize = 1;
+
+impl Queue {
+    fn push(&mut self, idx: u32, of: usize, datagrams: &mut [Datagram]) {
+        match datagrams.get_mut(self.newest as usize) {
+            Some(last) => last.links[of].1 = idx,
+            None => self.oldest = idx,
+        }
+        datagrams[idx as usize].links[of] = (self.newest, NONE);
+        self.newest = idx;
+    }
+
+    fn remove(&mut self, idx: u32, of: usize, datagrams: &mut [Datagram]) {
+        let (older, newer) = datagrams[idx as usize].links[of];
+        match datagrams.get_mut(older as usize) {
+            Some(before) => before.links[of].1 = newer,
+            None => self.oldest = newer,
+        }
+        match datagrams.get_mut(newer as usize) {
+            Some(after) => after.links[of].0 = older,
+            None => self.newest = older,
+        }
+    }
+}
+
+/// What the ports of a group hold: chunks, in datagrams.
+#[derive(Clone, Copy)]
+struct OfPort {
+    chunks: u32,
+    datagrams: Queue,
 }
 
 /// What is held. Vectors never grow beyond what was reserved.
@@ -119,9 +163,15 @@ struct Held {
     free_datagrams: Vec<u32>,
     pieces: Vec<Option<Piece>>,
     free_pieces: Vec<u32>,
-    oldest: u32,
-    newest: u32,
-    by_port: [u32; PORTS],
+    all: Queue,
+    by_port: Box<[OfPort; PORTS]>,
+}
+
+/// Why a fragment has no place in its datagram.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Misfit {
+    Overlaps,
+    OneTooMany,
 }
 
 /// The fragments of a datagram that is whole, in order.
@@ -155,9 +205,8 @@ impl Default for Fragments {
             free_datagrams: Vec::with_capacity(most),
             pieces: Vec::with_capacity(most),
             free_pieces: Vec::with_capacity(most),
-            oldest: NONE,
-            newest: NONE,
-            by_port: [0; PORTS],
+            all: EMPTY,
+            by_port: Box::new([OfPort { chunks: 0, datagrams: EMPTY }; PORTS]),
         };
         Fragments {
             settings: Settings {
@@ -216,7 +265,8 @@ impl Fragments {
         // Workers wait for the lock: what is under it is a copy, and nothing else.
         let held = self.lock();
         let next = |idx: u32| held.datagrams.get(idx as usize);
-        let datagrams = std::iter::successors(next(held.oldest), |datagram| next(datagram.newer));
+        let datagrams =
+            std::iter::successors(next(held.all.oldest), |datagram| next(datagram.links[OF_ALL].1));
         let all: Vec<Waiting> = datagrams
             .map(|Datagram { key, first, count, total, .. }| {
                 let first = held.pieces.get(*first as usize).and_then(Option::as_ref);
@@ -306,33 +356,35 @@ impl Fragments {
         })
     }
 
-    /// Holds a fragment, which is taken if there is room for it and it does not contradict others. The
-    /// datagram that it completes goes to `whole`.
+    /// Holds a fragment, which is taken if there is room for it and it does not contradict others. What gives
+    /// way to it goes to `drop`, and the datagram that it completes to `whole`.
     pub fn hold(
         &self,
         piece: &Examined,
         now_ms: u64,
         take: impl FnOnce() -> Packet,
+        drop: impl FnMut(Packet),
         whole: &mut Whole,
     ) -> Fate {
         let figures = &self.figures[usize::from(piece.key.is_ipv6)];
         let mut held = self.lock();
-        let most = self.settings.max_nfrags.load(Relaxed).min(piece.chunks_max);
-        let free = most.saturating_sub(self.chunks.load(Relaxed));
-        let of_port = held.by_port[piece.key.port.0 as usize % PORTS];
-        if free < piece.chunks || of_port + piece.chunks > free.max(1) {
-            figures.no_room.fetch_add(1, Relaxed);
-            return Fate::Refused;
-        }
         let known = held.by_key.get(&piece.key).copied();
         let before = match known.map(|idx| held.place(idx, piece)) {
             None => NONE,
             Some(Ok(before)) => before,
-            Some(Err(())) => {
-                figures.overlapped.fetch_add(1, Relaxed);
+            Some(Err(misfit)) => {
+                let figure = match misfit {
+                    Misfit::Overlaps => &figures.overlapped,
+                    Misfit::OneTooMany => &figures.too_many,
+                };
+                figure.fetch_add(1, Relaxed);
                 return Fate::Refused;
             }
         };
+        if !self.has_room(piece, &mut held, drop) {
+            figures.no_room.fetch_add(1, Relaxed);
+            return Fate::Refused;
+        }
         let Some(idx) = known.or_else(|| held.begin(piece.key, now_ms)) else { return Fate::Refused };
         held.insert(idx, before, piece, take());
         self.chunks.fetch_add(piece.chunks, Relaxed);
@@ -347,51 +399,85 @@ impl Fragments {
         Fate::Completes
     }
 
-    /// Gives up datagrams that are not whole in time, and the packets to `drop`.
-    pub fn expire(&self, now_ms: u64, mut drop: impl FnMut(Packet)) {
+    /// Whether a port may hold one more fragment. A port may hold as much as is free then. One that holds
+    /// less than another always may, and that other loses its oldest datagrams where there is no room.
+    fn has_room(&self, piece: &Examined, held: &mut Held, mut drop: impl FnMut(Packet)) -> bool {
+        let most = self.settings.max_nfrags.load(Relaxed).min(piece.chunks_max);
+        let free = || most.saturating_sub(self.chunks.load(Relaxed));
+        let wanted = held.by_port[port_of(&piece.key)].chunks + piece.chunks;
+        if free() >= piece.chunks && wanted <= free().max(1) {
+            return true;
+        }
+        let Some(most_of) = (0..PORTS).max_by_key(|n| held.by_port[*n].chunks) else { return false };
+        // Bound: each datagram that is there holds a chunk. It is never that of `piece`, whose port has less.
+        while held.by_port[most_of].chunks > wanted {
+            if free() >= piece.chunks {
+                return true;
+            }
+            let idx = held.by_port[most_of].datagrams.oldest;
+            let figures = &self.figures[usize::from(held.datagrams[idx as usize].key.is_ipv6)];
+            let chunks = held.end(idx, |packet, _| {
+                figures.purged.fetch_add(1, Relaxed);
+                drop(packet);
+            });
+            self.chunks.fetch_sub(chunks, Relaxed);
+        }
+        free() >= piece.chunks && wanted <= free().max(1)
+    }
+
+    /// Gives up datagrams that are not whole in time, and the packets to `drop`. True where more of them are
+    /// left.
+    pub fn expire(&self, now_ms: u64, mut drop: impl FnMut(Packet)) -> bool {
         if self.held() == 0 {
-            return;
+            return false;
         }
         // Who holds it does not wait long for this.
-        let Ok(mut held) = self.held.try_lock() else { return };
+        let Ok(mut held) = self.held.try_lock() else { return true };
         for _ in 0..EXPIRED_AT_ONCE {
-            let Some(oldest) = held.datagrams.get(held.oldest as usize) else { return };
+            let idx = held.all.oldest;
+            let Some(oldest) = held.datagrams.get(idx as usize) else { return false };
             if oldest.expires_ms > now_ms {
-                return;
+                return false;
             }
             let figures = &self.figures[usize::from(oldest.key.is_ipv6)];
-            let idx = held.oldest;
             let chunks = held.end(idx, |packet, _| {
                 figures.expired.fetch_add(1, Relaxed);
                 drop(packet);
             });
             self.chunks.fetch_sub(chunks, Relaxed);
         }
+        true
     }
+}
+
+/// Among which ports' datagrams one is counted.
+fn port_of(key: &Key) -> usize {
+    key.port.0 as usize % PORTS
 }
 
 impl Held {
     /// The piece behind which a new one has its place ([`NONE`]: it is the first). `Err` where it overlaps
     /// another, lies behind the last, or there are too many.
-    fn place(&self, idx: u32, new: &Examined) -> Result<u32, ()> {
+    fn place(&self, idx: u32, new: &Examined) -> Result<u32, Misfit> {
         let datagram = &self.datagrams[idx as usize];
-        if datagram.count as usize >= PIECES_MAX
-            || datagram.total.is_some_and(|total| new.is_last || new.end > total)
-        {
-            return Err(());
+        if datagram.total.is_some_and(|total| new.is_last || new.end > total) {
+            return Err(Misfit::Overlaps);
         }
         let (mut before, mut at) = (NONE, datagram.first);
         while let Some(Some(piece)) = self.pieces.get(at as usize) {
             if new.is_last && piece.end > new.start {
-                return Err(());
+                return Err(Misfit::Overlaps);
             }
             if piece.start >= new.end {
                 break;
             }
             if piece.end > new.start {
-                return Err(());
+                return Err(Misfit::Overlaps);
             }
             (before, at) = (at, piece.next);
+        }
+        if datagram.count as usize >= PIECES_MAX {
+            return Err(Misfit::OneTooMany);
         }
         Ok(before)
     }
@@ -406,8 +492,7 @@ impl Held {
             bytes: 0,
             total: None,
             expires_ms: now_ms + TIMEOUT_MS,
-            older: self.newest,
-            newer: NONE,
+            links: [(NONE, NONE); 2],
         };
         let idx = match self.free_datagrams.pop() {
             Some(idx) => {
@@ -420,11 +505,8 @@ impl Held {
             }
             None => return None,
         };
-        match self.datagrams.get_mut(self.newest as usize) {
-            Some(last) => last.newer = idx,
-            None => self.oldest = idx,
-        }
-        self.newest = idx;
+        self.all.push(idx, OF_ALL, &mut self.datagrams);
+        self.by_port[port_of(&key)].datagrams.push(idx, OF_PORT, &mut self.datagrams);
         self.by_key.insert(key, idx);
         Some(idx)
     }
@@ -438,7 +520,7 @@ impl Held {
         if new.is_last {
             datagram.total = Some(new.end);
         }
-        self.by_port[new.key.port.0 as usize % PORTS] += new.chunks;
+        self.by_port[port_of(&new.key)].chunks += new.chunks;
         let next = match self.pieces.get(before as usize) {
             Some(Some(piece)) => piece.next,
             _ => datagram.first,
@@ -462,18 +544,13 @@ impl Held {
 
     /// Takes a datagram out. How many chunks it held.
     fn end(&mut self, idx: u32, mut each: impl FnMut(Packet, Layers)) -> u32 {
-        let Datagram { key, first, chunks, older, newer, .. } = self.datagrams[idx as usize];
+        let Datagram { key, first, chunks, .. } = self.datagrams[idx as usize];
         self.by_key.remove(&key);
-        match self.datagrams.get_mut(older as usize) {
-            Some(before) => before.newer = newer,
-            None => self.oldest = newer,
-        }
-        match self.datagrams.get_mut(newer as usize) {
-            Some(after) => after.older = older,
-            None => self.newest = older,
-        }
+        self.all.remove(idx, OF_ALL, &mut self.datagrams);
+        let of_port = &mut self.by_port[port_of(&key)];
+        of_port.datagrams.remove(idx, OF_PORT, &mut self.datagrams);
+        of_port.chunks -= chunks;
         self.free_datagrams.push(idx);
-        self.by_port[key.port.0 as usize % PORTS] -= chunks;
         let mut at = first;
         while let Some(piece) = self.pieces.get_mut(at as usize).and_then(Option::take) {
             self.free_pieces.push(at);
@@ -521,195 +598,4 @@ pub fn read_whole(whole: &Whole, to: &mut [u8]) -> Option<Seen> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use packet::{Pool, PoolCache, PoolConfig};
-
-    /// A datagram of UDP, of 8 + `len` bytes, as frames of fragments with so many bytes of payload each.
-    fn fragments_of(id: u16, len: usize, part: usize, is_ipv6: bool) -> Vec<Vec<u8>> {
-        let mut udp = [1000u16, 53, 8 + len as u16, 0].map(u16::to_be_bytes).concat();
-        udp.extend((0..len).map(|n| n as u8));
-        let src = |n: u8| if is_ipv6 { vec![n; 16] } else { vec![10, 0, 0, n] };
-        if is_ipv6 {
-            let address = |n: u8| std::net::Ipv6Addr::from([n; 16]);
-            let sum = wire::checksum::pseudo_v6(
-                address(1),
-                address(2),
-                wire::ip::IpProtocol::UDP,
-                udp.len() as u32,
-            );
-            let sum = sum.bytes(&udp).finish();
-            udp[6..8].copy_from_slice(&sum.to_be_bytes());
-        }
-        let count = udp.len().div_ceil(part);
-        let frame = |(n, bytes): (usize, &[u8])| {
-            let more = u16::from(n + 1 < count);
-            let offset = (n * part) as u16;
-            let mut frame = vec![2; 12];
-            if is_ipv6 {
-                frame.extend([0x86, 0xdd, 0x60, 0, 0, 0]);
-                frame.extend((8 + bytes.len() as u16).to_be_bytes());
-                frame.extend([44, 64]);
-                frame.extend([src(1), src(2)].concat());
-                frame.extend([17, 0]);
-                frame.extend((offset | more).to_be_bytes());
-                frame.extend(u32::from(id).to_be_bytes());
-            } else {
-                frame.extend([8, 0, 0x45, 0]);
-                frame.extend((20 + bytes.len() as u16).to_be_bytes());
-                frame.extend(id.to_be_bytes());
-                frame.extend((offset / 8 | more << 13).to_be_bytes());
-                frame.extend([64, 17, 0, 0]);
-                frame.extend([src(1), src(2)].concat());
-                let sum = checksum(&frame[14..34]);
-                frame[24..26].copy_from_slice(&sum.to_be_bytes());
-            }
-            frame.extend(bytes);
-            frame
-        };
-        udp.chunks(part).enumerate().map(frame).collect()
-    }
-
-    struct Rig {
-        all: Fragments,
-        cache: PoolCache,
-        whole: Whole,
-    }
-
-    impl Rig {
-        fn new() -> Rig {
-            let config = PoolConfig { chunks: 1 << 14, chunk_bytes: 2048, huge_pages: false };
-            let rig = Rig {
-                all: Fragments::default(),
-                cache: Pool::new(config).unwrap().cache(),
-                whole: Whole::new(),
-            };
-            rig.all.settings.min_frag.iter().for_each(|min| min.store(100, Relaxed));
-            rig
-        }
-
-        fn give(&mut self, frame: &[u8], port: u32, now_ms: u64) -> Fate {
-            let mut packet = self.cache.alloc_frame(frame).unwrap();
-            packet.in_port = PortNo(port);
-            let layers = Layers::of(packet.data(), packet.len(), 2).unwrap();
-            let Some(piece) = self.all.examine(&packet, &layers, 5, 0) else {
-                self.cache.free(packet);
-                return Fate::Refused;
-            };
-            let mut packet = Some(packet);
-            let fate = self.all.hold(&piece, now_ms, || packet.take().unwrap(), &mut self.whole);
-            packet.into_iter().for_each(|packet| self.cache.free(packet));
-            fate
-        }
-
-        fn done(&mut self) -> Vec<Vec<u8>> {
-            self.whole
-                .drain(..)
-                .map(|(packet, _)| {
-                    let bytes = packet.segments().collect::<Vec<_>>().concat();
-                    self.cache.free(packet);
-                    bytes
-                })
-                .collect()
-        }
-
-        fn expire(&mut self, now_ms: u64) -> usize {
-            let mut count = 0;
-            let cache = &mut self.cache;
-            // Bound: what one call leaves, the next takes.
-            for _ in 0..100 {
-                self.all.expire(now_ms, |packet| {
-                    cache.free(packet);
-                    count += 1;
-                });
-            }
-            count
-        }
-    }
-
-    #[test]
-    fn a_datagram_is_whole_in_whatever_order_its_fragments_come_and_they_leave_as_they_came() {
-        for is_ipv6 in [false, true] {
-            let mut rig = Rig::new();
-            // Large ones span chunks of the pool.
-            for (len, part) in [(500, 104), (2000, 1000), (20_000, 4000)] {
-                let frames = fragments_of(7, len, part, is_ipv6);
-                for shift in 0..frames.len() {
-                    for step in [1, frames.len() - 1] {
-                        let order = (0..frames.len()).map(|n| (shift + n * step) % frames.len());
-                        let fates: Vec<Fate> = order.map(|n| rig.give(&frames[n], 1, 0)).collect();
-                        assert!(
-                            fates[..fates.len() - 1].iter().all(|fate| *fate == Fate::Waits),
-                            "{fates:?}"
-                        );
-                        assert_eq!(fates.last(), Some(&Fate::Completes));
-                        let mut buffer = vec![0; WHOLE_BYTES_MAX];
-                        let seen = read_whole(&rig.whole, &mut buffer).expect("valid");
-                        assert_eq!((seen.tuple.src_port, seen.tuple.dst_port), (1000, 53));
-                        assert_eq!(rig.done(), frames);
-                        assert_eq!(rig.all.held(), 0);
-                    }
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn what_overlaps_repeats_contradicts_or_is_tiny_is_refused_and_the_rest_still_completes() {
-        for is_ipv6 in [false, true] {
-            let mut rig = Rig::new();
-            let frames = fragments_of(7, 500, 104, is_ipv6);
-            let other = fragments_of(7, 500, 200, is_ipv6);
-            assert_eq!(rig.give(&frames[1], 1, 0), Fate::Waits);
-            assert_eq!(rig.give(&frames[1], 1, 0), Fate::Refused, "again");
-            assert_eq!(rig.give(&other[0], 1, 0), Fate::Refused, "overlaps");
-            assert_eq!(rig.give(&frames[4], 1, 0), Fate::Waits, "the last");
-            assert_eq!(rig.give(fragments_of(7, 700, 600, is_ipv6).last().unwrap(), 1, 0), Fate::Refused);
-            assert_eq!(rig.give(fragments_of(7, 250, 104, is_ipv6).last().unwrap(), 1, 0), Fate::Refused);
-            assert_eq!(rig.give(&fragments_of(9, 500, 32, is_ipv6)[0], 1, 0), Fate::Refused, "too small");
-            let version = usize::from(is_ipv6);
-            assert_eq!(rig.all.figures[version].too_small.load(Relaxed), 1);
-            assert_eq!(rig.all.figures[version].overlapped.load(Relaxed), 4);
-            // Neither another port nor another identification can spoil it.
-            assert_eq!(rig.give(&other[0], 2, 0), Fate::Waits);
-            for n in [0, 2] {
-                assert_eq!(rig.give(&frames[n], 1, 0), Fate::Waits);
-            }
-            assert_eq!(rig.give(&frames[3], 1, 0), Fate::Completes);
-            assert_eq!(rig.done(), frames);
-            assert_eq!(rig.expire(TIMEOUT_MS), 1);
-            rig.all.settings.is_enabled[version].store(false, Relaxed);
-            assert_eq!(rig.give(&frames[0], 1, 0), Fate::Refused, "switched off");
-        }
-    }
-
-    #[test]
-    fn fragments_that_never_complete_starve_no_other_port_and_are_bounded() {
-        let mut rig = Rig::new();
-        let first = |id| fragments_of(id, 500, 304, false).remove(0);
-        let accepted = (0..20_000).filter(|id| rig.give(&first(*id), 1, 0) == Fate::Waits).count();
-        assert_eq!((accepted, rig.all.held()), (500, 500), "half of 1000");
-        assert_eq!(rig.all.waiting().len(), 500);
-        // One who has nothing to hold yet finds room, whatever the others do.
-        for port in 2..6 {
-            assert!((0..2_000).any(|id| rig.give(&first(id), port, 1) == Fate::Waits));
-        }
-        let frames = fragments_of(9, 1000, 504, false);
-        assert_eq!(rig.give(&frames[0], 99, 2), Fate::Waits);
-        assert_eq!(rig.give(&frames[1], 99, 2), Fate::Completes);
-        assert_eq!(rig.done(), frames);
-        assert!(rig.all.held() <= 1000);
-        // Time gives everything back.
-        assert_eq!(rig.expire(TIMEOUT_MS - 1), 0);
-        assert_eq!(rig.expire(TIMEOUT_MS), 500);
-        rig.expire(TIMEOUT_MS + 1);
-        assert_eq!((rig.all.held(), rig.all.waiting().len()), (0, 0));
-        assert_eq!(rig.give(&frames[0], 1, 20_000), Fate::Waits);
-        // An eighth of a small pool is the bound there.
-        let config = PoolConfig { chunks: 1024, chunk_bytes: 2048, huge_pages: false };
-        rig.cache = Pool::new(config).unwrap().cache();
-        let accepted = (0..1_000).filter(|id| rig.give(&first(*id), 3, 20_000) == Fate::Waits).count();
-        assert_eq!(accepted, 64);
-        assert!(rig.all.held() <= 128, "{}", rig.all.held());
-    }
-}
+mod tests;

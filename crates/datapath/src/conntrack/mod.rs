@@ -300,13 +300,15 @@ impl Tracker {
     }
 
     /// New connections that were not put down: at the ceiling of all, of a zone, without an address left; and
-    /// half-open ones that gave way. Fragments for which there was no room, and
-    /// lines that a helper refused.
-    pub fn refused(&self) -> [(&'static str, u64); 6] {
+    /// half-open ones that gave way. Fragments for which there was no room, or of which a datagram has too
+    /// many, and lines that a helper refused.
+    pub fn refused(&self) -> [(&'static str, u64); 7] {
         let f = &self.figures;
-        let no_room = self.fragments.figures.iter().map(|of_version| of_version.no_room.load(Relaxed));
+        let [v4, v6] = &self.fragments.figures;
+        let of_both = |of: fn(&fragments::Figures) -> &AtomicU64| of(v4).load(Relaxed) + of(v6).load(Relaxed);
         [
-            ("conntrack_fragments_full", no_room.sum()),
+            ("conntrack_fragments_full", of_both(|figures| &figures.no_room)),
+            ("conntrack_fragments_too_many", of_both(|figures| &figures.too_many)),
             ("conntrack_full", f.full.load(Relaxed)),
             ("conntrack_zone_full", f.zone_full.load(Relaxed)),
             ("conntrack_nat_exhausted", f.exhausted.load(Relaxed)),
@@ -449,15 +451,17 @@ impl Tracker {
     }
 
     /// Ends connections whose time is over, of all shards, looking at about `budget`. For whoever has the
-    /// time: new connections also clear away old ones.
-    pub fn expire(&self, now_ms: u64, budget: u32) {
+    /// time: new connections also clear away old ones. True where more of them may be left.
+    pub fn expire(&self, now_ms: u64, budget: u32) -> bool {
         let each = budget.div_ceil(SHARDS as u32);
+        let mut has_more = false;
         for n in 0..SHARDS {
             // Who holds it clears away, too.
             if let Ok(mut lists) = self.shards[n].0.try_lock() {
-                self.turn(&mut lists, now_ms, each);
+                has_more |= self.turn(&mut lists, now_ms, each);
             }
         }
+        has_more
     }
 
     /// Has a half-open connection give way, which came first in the first shard or another: of a zone if that

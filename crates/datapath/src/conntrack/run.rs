@@ -115,7 +115,10 @@ fn wait<E: Ends>(
     let Some(piece) = examined else { return false };
     let original = run.originals.get(n).copied().unwrap_or_default();
     let mut whole = Whole::new();
-    match fragments.hold(&piece, to.context().now_ms, || run.remove(n), &mut whole) {
+    let context = to.context();
+    let now_ms = context.now_ms;
+    let purge = |packet| context.drop_late(packet, DropReason::CtFragmentPurged);
+    match fragments.hold(&piece, now_ms, || run.remove(n), purge, &mut whole) {
         Fate::Refused => return false,
         Fate::Waits => {}
         Fate::Completes => track_whole(request, whole, (run.metadata, original), to, go_on),

@@ -246,7 +246,7 @@ fn workers_that_begin_and_end_connections_at_once_leave_none_behind() {
                     let (tuple, now) = (udp(x % 64), u64::from(step));
                     match x >> 8 & 7 {
                         0 => drop(t.flush_tuple(&tuple, 0, now)),
-                        1 => t.expire(now, 64),
+                        1 => _ = t.expire(now, 64),
                         2..5 => drop(state_of(t, tuple.reversed(), &COMMIT, now)),
                         _ => drop(state_of(t, tuple, &COMMIT, now)),
                     }
@@ -316,6 +316,39 @@ fn workers_that_translate_to_one_range_at_once_give_no_tuple_twice() {
         assert_eq!((t.count(), t.occupancy().iter().sum::<u64>()), (0, 0), "round {round}");
     }
     assert_eq!(most, PORTS.into());
+}
+
+#[test]
+fn a_tuple_that_a_connection_has_reserved_and_not_yet_begun_is_nobody_elses() {
+    let t = tracker();
+    let (inside, shown) = (udp(1), Tuple { src: 0xc0a8_0001, ..udp(1) });
+    // As another worker is between the two.
+    let idx = t.shard(0).take(&t.entries, |number| t.block(0, number)).unwrap();
+    let entry = &t.entries[idx as usize];
+    entry.set_forward(&inside.packed(0));
+    assert!(t.take_reverse(idx, &inside, &shown.reversed(), 0, 0));
+    let outside = shown.reversed();
+    state_of(&t, outside, &COMMIT, 0);
+    assert_eq!(t.count(), 0);
+    let place = Place { entry: idx, of: Which::Reverse };
+    t.index.remove(outside.hash(0, &t.secret), place, &t.entries);
+    state_of(&t, outside, &COMMIT, 0);
+    assert_eq!(t.count(), 1, "it is free again");
+}
+
+#[test]
+fn what_one_look_does_not_get_to_is_said_to_be_left() {
+    let t = tracker();
+    for n in 0..3_000 {
+        state_of(&t, udp(n), &COMMIT, 0);
+    }
+    assert!(!t.expire(1_000, 1_024), "nothing is over");
+    assert!(t.expire(100_000, 1_024));
+    for _ in 0..10 {
+        t.expire(100_000, 1_024);
+    }
+    assert!(!t.expire(100_000, 1_024));
+    assert_eq!(t.count(), 0);
 }
 
 #[test]

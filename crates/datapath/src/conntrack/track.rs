@@ -561,7 +561,14 @@ impl Tracker {
 
     /// Reserves a reverse tuple for a new connection, whose entry has the forward one. False where another
     /// has it, in either direction.
-    fn take_reverse(&self, idx: u32, forward: &Tuple, reverse: &Tuple, zone: u16, now_ms: u64) -> bool {
+    pub(super) fn take_reverse(
+        &self,
+        idx: u32,
+        forward: &Tuple,
+        reverse: &Tuple,
+        zone: u16,
+        now_ms: u64,
+    ) -> bool {
         if forward.is_same_either_way(reverse) {
             // The place of the forward tuple is this one's, too.
             return self.find(reverse, zone, now_ms).is_none();

@@ -1,6 +1,10 @@
 //! A worker on its own thread, and a control thread that changes things, or does nothing for a long time.
 
 use base::PortNo;
+use datapath::conntrack::seen::Seen;
+use datapath::conntrack::timeouts::Phase;
+use datapath::conntrack::tuple::Tuple;
+use datapath::conntrack::{Moment, Request, Tracking};
 use datapath::{Config, Datapath};
 use flow::{Action, FieldId, Match};
 use oracle::flood::Flood;
@@ -510,4 +514,29 @@ fn a_worker_that_finds_a_shared_queue_in_use_goes_on_and_its_packets_are_sent() 
         std::thread::yield_now();
     }
     assert_eq!((total(&|s| s.rx.get()), total(&|s| s.drops.total())), (103, 0));
+}
+
+/// Nobody polls, and no flow is cached that would have to expire.
+#[test]
+fn connections_end_in_time_in_a_worker_that_sleeps() {
+    let (domain, switch, _control, _) = bridge_of(&[1]);
+    let mut dp = Datapath::new(pool(), switch, domain, Config::default()).unwrap();
+    dp.tracker().set_zone_timeouts(0, Some(&[(Phase::UdpFirst, 2)]));
+    let request = Request { commit: true, ..Request::default() };
+    let (mut tracking, mut original) = (Tracking::default(), Tuple::default());
+    let now_ms = dp.now_ms();
+    let mut may_begin = || true;
+    let mut moment = Moment::new(now_ms, 1, &mut may_begin);
+    let tuple = Tuple { src: 1, dst: 2, src_port: 3, dst_port: 4, protocol: 17, is_ipv6: false };
+    let seen = Seen { tuple, is_error: false, tcp: Default::default() };
+    dp.tracker().track(Some(&seen), &request, &mut tracking, &mut original, &mut moment).unwrap();
+    assert_eq!(dp.tracker().count(), 1);
+    dp.start_worker(None).unwrap();
+    let _links = links(&mut dp, &[1]);
+    let end = Instant::now() + Duration::from_secs(20);
+    while dp.tracker().count() > 0 {
+        assert!(Instant::now() < end, "a connection of 2 s is counted for 20");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert!(dp.worker_stats(0).sleeps.get() > 0);
 }
