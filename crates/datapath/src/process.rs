@@ -12,26 +12,28 @@
 //! 6. *Misses*: looked up once more (a packet before it in the burst may have been of the same flow), else
 //!    translated, installed, executed.
 //!
-//! Stages 1 to 3 are in `burst::classify`, stage 4 in `deliver`, stages 5 and 6 in `miss`; the states between
-//! them, and what holds in each, in `burst`.
+//! Stages 1 to 3 are in `burst::classify`, stage 4 in `deliver` and `tracked`, stages 5 and 6 in `miss`; the
+//! states between them, and what holds in each, in `burst`.
 //!
 //! Packets that go round again come back as such bursts, after the one that they are of.
 
 mod burst;
 mod deliver;
 mod miss;
+mod tracked;
 
 use self::burst::{Arrival, Classified, Delivered, Memory, Miss, Missed, Received};
-use crate::cache::entry::{Decision, Entry, ShortVersion, Verdict};
+use crate::cache::entry::{Decision, Entry, EntryKey, ShortVersion, Verdict};
 use crate::cache::origins::Origin;
 use crate::cache::sorts::Sights;
-use crate::cache::{FlowCache, FlowRef, Installed, Judged, Moment, Which};
+use crate::cache::{ExactKey, FlowCache, FlowRef, Installed, Judged, Moment, Which};
 use crate::conntrack::{Tracking, tuple::Tuple};
 use crate::context::Context;
 use crate::execute::{Leaving, execute};
 use crate::input::Input;
 use crate::loan::{Lending, Loan};
 use crate::pipeline::{Pipeline, Translation};
+use crate::ports::InputIdx;
 use crate::recirculation::Metadata;
 use crate::run::Run;
 use crate::stamp::Stamp;
@@ -41,7 +43,7 @@ use arrayvec::ArrayVec;
 use base::clock::tsc;
 use base::region::prefetch;
 use base::{DropReason, OfPort, PortNo, Version, rcu};
-use flow::extract::{Ingress, extract, extract_keeping_metadata, extract_without_link};
+use flow::extract::{Ingress, extract, extract_keeping_metadata, extract_without_link, opens_tcp, plain_key};
 use flow::{Depth, Key};
 use packet::batch::Runs;
 use packet::wait::Bell;
@@ -173,7 +175,7 @@ impl<P: Pipeline> Process<P> {
         (memory.tracking, memory.dp_hash) = (metadata.tracking, metadata.dp_hash);
         memory.has_more = metadata.tracking.state != 0 || metadata.dp_hash != 0;
         let received =
-            Received::new(memory, Arrival { input: idx, metadata, ingress, origin, use_exact, at });
+            Received::new(memory, Arrival { input: idx, of_port, metadata, ingress, origin, use_exact, at });
         // 1 to 3.
         let classified = self.classify(received, batch, clock);
         // 4.

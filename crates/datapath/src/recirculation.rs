@@ -33,6 +33,13 @@ pub type Originals = ArrayVec<Tuple, BURST>;
 
 /// Most rounds of one packet.
 const DEPTH_MAX: u8 = 8;
+
+/// Whether a packet may go round that has done so that often, this time included.
+#[inline(always)]
+pub fn may_go_round(depth: u8) -> bool {
+    depth <= DEPTH_MAX
+}
+
 /// Batches that wait at most: each packet of a burst may have an id of its own, and come back as two.
 const BATCHES_MAX: usize = 2 * BURST;
 
@@ -95,7 +102,7 @@ impl Recirculation {
         if let Some(newest) = newest.filter(|n| !self.waiting[*n].batch.is_full()) {
             return Some(&mut self.waiting[newest]);
         }
-        if metadata.recirc_depth > DEPTH_MAX {
+        if !may_go_round(metadata.recirc_depth) {
             return None;
         }
         let mut round = self.spare.pop()?;
@@ -103,6 +110,12 @@ impl Recirculation {
         round.originals.clear();
         self.waiting.push_back(round);
         self.waiting.back_mut().map(|round| &mut **round)
+    }
+
+    /// Whether no round is to come.
+    #[inline(always)]
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
     }
 
     /// The next round. It is given back by [`Self::done`].

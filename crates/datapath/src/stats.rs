@@ -66,6 +66,8 @@ pub struct WorkerStats {
     pub origins_full: Counter,
     /// Packets that went round again.
     pub recirculations: Counter,
+    /// Of them, those that did so without waiting for another round, see `process::tracked`.
+    pub followed: Counter,
     /// Loops, those that moved packets alone.
     pub busy_loops: Counter,
     /// Loops that moved none.

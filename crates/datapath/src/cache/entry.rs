@@ -32,8 +32,19 @@ pub enum Verdict {
     Drop(DropReason),
     /// Carry out the body's list of actions.
     Actions,
+    /// The same, of a list that tracks packets and sends them round again, and does no more: see
+    /// [`crate::process`].
+    Track,
     /// Of an entry: found to be out of date in this burst, about to be removed.
     Stale,
+}
+
+impl Verdict {
+    /// Whether the body has a list of actions to carry out.
+    #[inline(always)]
+    pub fn is_list(self) -> bool {
+        matches!(self, Verdict::Actions | Verdict::Track)
+    }
 }
 
 /// A verdict, and where there is more about it: what a hit copies, in one word.
@@ -272,7 +283,7 @@ pub struct Body {
 /// What does not fit a body: lists of actions, long chains of tables, rewritten fields.
 #[derive(Default)]
 pub struct Overflow {
-    /// The action list, where the verdict is [`Verdict::Actions`].
+    /// The action list, where the verdict [is one](Verdict::is_list).
     pub actions: Vec<DpAction>,
     /// All credits, where there are more than a body holds.
     pub credits: Vec<u32>,
@@ -452,6 +463,7 @@ pub fn verdict_of(actions: &[DpAction]) -> Verdict {
         // gone.
         [DpAction::Output(PortNo(port))] => u16::try_from(*port).map_or(Verdict::Actions, Verdict::Output),
         [DpAction::Drop(reason)] => Verdict::Drop(*reason),
+        [DpAction::Ct(request), DpAction::Recirc(_)] if request.changes_nothing() => Verdict::Track,
         _ => Verdict::Actions,
     }
 }

@@ -15,11 +15,13 @@
 //! Threads: all of it belongs to one worker.
 
 mod config;
+mod dump;
 pub mod entry;
 pub mod index;
 mod masks;
 pub mod origins;
 pub mod sorts;
+pub mod trails;
 mod upkeep;
 
 use crate::action::DpAction;
@@ -34,6 +36,7 @@ use base::region::{Region, prefetch_at};
 use base::slots::SlotTable;
 use base::{PortNo, Version};
 pub use config::CacheConfig;
+pub use dump::DumpedFlow;
 use entry::{
     Arena, Bodies, Decision, Entry, EntryKey, PLAIN, ShortVersion, Verdict, WideKey, further_blocks,
     verdict_of, wide_of,
@@ -46,6 +49,7 @@ use masks::{MaskEntry, Masks, PortMasks, masked_wide_equal, mega_hash};
 use origins::{Origin, Origins, SLOT_BITS};
 use sorts::{Sights, Sorts};
 use std::sync::Arc;
+use trails::Trails;
 pub use upkeep::Judged;
 
 /// A packet's key as the exact tier compares it.
@@ -157,6 +161,8 @@ pub struct FlowCache {
     arena: Arena,
     masks: Masks,
     sorts: Sorts,
+    /// Of exact entries whose packets are tracked.
+    pub trails: Trails,
     /// The ports that flows come from, the first of which is none.
     inputs: Vec<Box<InputPort>>,
     by_port: PortTable<InputIdx>,
@@ -199,6 +205,7 @@ impl FlowCache {
             arena: Arena::new(4 * limit)?,
             masks: Masks::new(),
             sorts: Sorts::new(),
+            trails: Trails::new(limit)?,
             inputs: vec![Box::default()],
             by_port: PortTable::new(),
             evictions: 0,
@@ -216,6 +223,15 @@ impl FlowCache {
         let slot = self.inputs[input.0 as usize].origins.slot(origin, &self.secret)?;
         let number = u64::from(input.0) << SLOT_BITS | u64::from(slot);
         Some(PLAIN | (number << DEPTH_BITS | depth as u64) << PLAIN_ORIGIN_SHIFT)
+    }
+
+    /// Whether plain packets' keys say so, as [`Self::plain_origin`] once did, of packets with this origin
+    /// still.
+    #[inline(always)]
+    pub fn is_origin(&self, input: InputIdx, said: u64, origin: &Origin) -> bool {
+        let number = (said & !PLAIN) >> (PLAIN_ORIGIN_SHIFT + DEPTH_BITS);
+        number >> SLOT_BITS == u64::from(input.0)
+            && self.inputs[input.0 as usize].origins.is(number as u8, origin)
     }
 
     /// Where there is what is known of a port that flows come from. Allocates when a worker meets the port
@@ -257,6 +273,12 @@ impl FlowCache {
         let idx = self.exact.index.peek(Probe::new(hash));
         prefetch_at(&self.exact.entries, idx as usize);
         idx
+    }
+
+    /// An entry's line, asked for.
+    #[inline(always)]
+    pub fn exact_fetch(&self, idx: u32) {
+        prefetch_at(&self.exact.entries, idx as usize);
     }
 
     /// The entry whose key equals this one, or 0. `likely` is what [`Self::exact_prefetch`] said.
@@ -431,7 +453,7 @@ impl FlowCache {
     ) -> Option<Installed> {
         let verdict = verdict_of(&t.actions);
         let mask = self.mask_for(&t.mask, input).unwrap_or(MASK_EXACT);
-        let body = self.bodies.make(t, mask, verdict == Verdict::Actions)?;
+        let body = self.bodies.make(t, mask, verdict.is_list())?;
         self.masks[usize::from(mask)].bodies += 1;
         let sort = self.sorts.take(mask, &mut self.masks, &t.visits);
         // Held here, so that the body goes when nothing below takes it.
@@ -513,7 +535,7 @@ impl FlowCache {
 
     // ---- both tiers; what they have in common beside is in `upkeep`
 
-    /// The action list of a flow whose verdict is [`Verdict::Actions`].
+    /// The action list of a flow whose verdict [is one](Verdict::is_list).
     pub fn actions(&self, body: u32) -> &[DpAction] {
         self.bodies.actions(body)
     }
@@ -558,80 +580,13 @@ impl FlowCache {
         let blocks = self.mega.high as usize * size_of::<StoredBlock>();
         let entries = (self.exact.high + self.mega.high) as usize * size_of::<Entry>() + blocks;
         let indexes = self.exact.index.memory_bytes() + self.mega.index.memory_bytes();
+        let beside = self.bodies.memory_bytes() + self.arena.memory_bytes() + self.trails.memory_bytes();
         CacheSize {
             megaflows: self.mega.live(),
             exact: self.exact.live(),
             masks: self.masks[1..].iter().filter(|m| m.flows > 0).count(),
-            bytes: entries + indexes + self.bodies.memory_bytes() + self.arena.memory_bytes(),
+            bytes: entries + indexes + beside,
             evictions: self.evictions,
-        }
-    }
-
-    /// Writes up to `room` megaflows from entry `from` on into `out`, and returns where to go on, `None` at
-    /// the end.
-    pub fn dump(&self, from: u32, room: usize, out: &mut Vec<DumpedFlow>) -> Option<u32> {
-        let mut taken = 0;
-        for idx in from.max(1)..=self.mega.high {
-            if taken == room {
-                return Some(idx);
-            }
-            let e = &self.mega.entries[idx as usize];
-            if e.is_free() {
-                continue;
-            }
-            taken += 1;
-            let mask = &self.masks[usize::from(e.key.mask())].mask;
-            let mut key = Key::default();
-            key.put(0, self.mega.blocks[idx as usize].0);
-            let (start, len) = e.key.further();
-            for (b, words) in mask.0.present_blocks().filter(|&b| b > 0).zip(self.arena.run(start, len)) {
-                key.put(b, *words);
-            }
-            let body = self.bodies.get(e.decision.body);
-            let actions = match e.decision.verdict {
-                Verdict::Output(port) => vec![DpAction::Output(PortNo(port.into()))],
-                Verdict::Drop(reason) => vec![DpAction::Drop(reason)],
-                _ => self.bodies.actions(e.decision.body).to_vec(),
-            };
-            out.push(DumpedFlow {
-                key,
-                mask: mask.clone(),
-                actions,
-                packets: body.packets + e.counts.packets(),
-                bytes: body.bytes + e.counts.bytes(),
-                first_bytes: body.first_bytes,
-                used_ms: e.used.at_ms(self.now_ms),
-            });
-        }
-        None
-    }
-}
-
-/// A megaflow as `dpctl/dump-flows` shows it.
-#[derive(Clone, Debug)]
-pub struct DumpedFlow {
-    /// The masked key.
-    pub key: Key,
-    /// The mask.
-    pub mask: Mask,
-    /// What it does.
-    pub actions: Vec<DpAction>,
-    /// Packets so far (those that went through exact entries up to the last fold).
-    pub packets: u64,
-    /// Bytes so far.
-    pub bytes: u64,
-    /// Bytes of the packet whose miss made the flow, which the counts above contain.
-    pub first_bytes: u32,
-    /// Time of the last hit, on the datapath's clock.
-    pub used_ms: u64,
-}
-
-impl DumpedFlow {
-    /// Packets and bytes that found the flow in the cache: all but the packet that made it.
-    pub fn since_made(&self) -> (u64, u64) {
-        match self.first_bytes {
-            0 => (self.packets, self.bytes),
-            first => (self.packets.saturating_sub(1), self.bytes.saturating_sub(u64::from(first))),
         }
     }
 }

@@ -56,6 +56,12 @@ impl Origins {
         if self.all[0] == origin { Some(0) } else { self.search(origin, secret) }
     }
 
+    /// Whether that is the number of this origin.
+    #[inline(always)]
+    pub fn is(&self, slot: u8, origin: &Origin) -> bool {
+        self.all[usize::from(slot)] == *origin
+    }
+
     #[inline(never)]
     fn search(&mut self, origin: Origin, secret: &HashKey) -> Option<u8> {
         let Metadata { recirc_id, pkt_mark, dp_hash, .. } = origin.metadata;

@@ -93,6 +93,9 @@ impl FlowCache {
         self.bodies.get_mut(from.decision.body).refs += 1;
         if key.is_plain() {
             *self.origin_entries(&key) += 1;
+            if which == Which::Exact && from.decision.verdict == Verdict::Track {
+                self.trails.forget(idx);
+            }
         }
         if let Inserted::Evicted(lost) = self.tier_mut(which).index.insert(Probe::new(hash), idx) {
             self.evictions += 1;

@@ -54,7 +54,7 @@ const NEXT_GENERATION: u64 = 4;
 const SPINS: u32 = 500;
 
 /// Which connection an entry is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, zerocopy::FromZeros)]
 pub(crate) struct Generation(u64);
 
 /// Which of an entry's lists.

@@ -7,7 +7,8 @@
 //! timeout needs. A packet of a connection that is there takes none of the shards' locks.
 //!
 //! [`seen`] reads packets, [`tcp`] judges segments, [`nat`] chooses addresses and writes them, [`track`] puts
-//! it together for one packet. [`fragments`] has those of a datagram wait for each other. [`help`] reads
+//! it together for one packet, and [`follow`] does the same, quicker, for one whose connection is known and
+//! established. [`fragments`] has those of a datagram wait for each other. [`help`] reads
 //! what [`helper`] knows of FTP and TFTP, [`expect`] has the connections that they announce, [`adjust`] the
 //! sequence numbers that follow. [`zones`] and [`timeouts`] are what an operator sets, [`dump`] is what one
 //! asks for.
@@ -24,6 +25,7 @@ mod adjust;
 pub mod dump;
 mod entry;
 mod expect;
+pub(crate) mod follow;
 pub mod fragments;
 mod help;
 pub mod helper;
@@ -197,12 +199,12 @@ struct Figures {
     lines: AtomicU64,
 }
 
-/// A connection that was found.
-#[derive(Clone, Copy, Debug)]
-struct Found {
+/// A connection that was found, from one of its ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, zerocopy::FromZeros)]
+pub(crate) struct Found {
     entry: u32,
-    generation: Generation,
     is_reply: bool,
+    generation: Generation,
 }
 
 impl Tracker {
@@ -344,6 +346,13 @@ impl Tracker {
         }
     }
 
+    /// Has the lines fetched that [`Self::follow`] touches.
+    #[inline(always)]
+    pub(crate) fn fetch(&self, found: Found, translates: bool) {
+        Entry::fetch(&self.entries, found.entry, translates);
+    }
+
+    #[inline(always)]
     fn entry(&self, idx: u32) -> &Entry {
         &self.entries[idx as usize]
     }

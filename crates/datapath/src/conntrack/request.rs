@@ -32,6 +32,14 @@ pub struct Request {
     pub helper: Option<Helper>,
 }
 
+impl Request {
+    /// Whether a packet of a connection that is established, and without a helper, leaves it as it is but
+    /// for the moves of its protocol.
+    pub(crate) fn changes_nothing(&self) -> bool {
+        !self.force && self.mark.is_none() && self.label.is_none() && self.helper.is_none()
+    }
+}
+
 /// Address translation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Nat {

@@ -94,7 +94,7 @@ pub fn track_all<E: Ends>(
 
 /// Whether packets come back that were valid when they were tracked in an earlier round. Not those that a
 /// controller hands in with what was said of them: it may have changed their bytes.
-fn was_read(metadata: &Metadata) -> bool {
+pub(crate) fn was_read(metadata: &Metadata) -> bool {
     metadata.recirc_depth > 0 && metadata.tracking.state & (state::TRACKED | state::INVALID) == state::TRACKED
 }
 

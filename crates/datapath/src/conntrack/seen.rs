@@ -43,11 +43,13 @@ const QUOTED_L4: usize = 8;
 /// what was changed since has kept its checksums right.
 #[inline]
 pub fn read(packet: &Packet, layers: &Layers, was_valid: bool) -> Option<Seen> {
-    let is_vouched = was_valid
-        || packet.flags.has(PacketFlags::CSUM_VALID)
-        || packet.flags.has(PacketFlags::CSUM_PARTIAL)
-        || packet.is_chained();
-    read_bytes(packet.data(), layers, is_vouched)
+    read_bytes(packet.data(), layers, was_valid || packet.is_chained() || is_vouched(packet))
+}
+
+/// Whether its transport checksum need not be summed.
+#[inline(always)]
+fn is_vouched(packet: &Packet) -> bool {
+    packet.flags.has(PacketFlags::CSUM_VALID) || packet.flags.has(PacketFlags::CSUM_PARTIAL)
 }
 
 /// As [`read`], of a frame's bytes.
@@ -89,6 +91,74 @@ pub fn read_bytes(frame: &[u8], layers: &Layers, is_vouched: bool) -> Option<See
         _ => {}
     }
     Some(seen)
+}
+
+/// What a plain packet says of its connection: IPv4 without options, no fragment, TCP or UDP.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PlainSeen {
+    /// Addresses and ports, as they stand in the packet.
+    addresses_and_ports: [u8; 12],
+    /// `None` of UDP.
+    pub tcp: Option<Segment>,
+}
+
+impl PlainSeen {
+    /// Its tuple.
+    pub fn tuple(&self) -> Tuple {
+        let [a, b, c, d, e, f, g, h, i, j, k, l] = self.addresses_and_ports;
+        let address = |bytes| u128::from(u32::from_be_bytes(bytes));
+        Tuple {
+            src: address([a, b, c, d]),
+            dst: address([e, f, g, h]),
+            src_port: u16::from_be_bytes([i, j]),
+            dst_port: u16::from_be_bytes([k, l]),
+            protocol: if self.tcp.is_some() { TCP } else { UDP },
+            is_ipv6: false,
+        }
+    }
+}
+
+/// As [`read`], of a packet in one piece that has a [plain key](flow::extract::plain_key) at the depth of
+/// ports, where every header has its place. TCP's options, which matter while a connection opens, are not
+/// read.
+#[inline(always)]
+pub(crate) fn read_plain(packet: &Packet, was_valid: bool) -> Option<PlainSeen> {
+    const L3: usize = 14;
+    const ADDRESSES: usize = L3 + 12;
+    const L4: usize = L3 + 20;
+    let frame = packet.data();
+    let head: &[u8; 54] = frame.first_chunk()?;
+    let end = L3 + usize::from(u16::from_be_bytes([head[16], head[17]]));
+    let l4_len = end.checked_sub(L4)?;
+    let protocol = head[23];
+    if !checksum::is_valid(&head[L3..L4]) {
+        return None;
+    }
+    let has_sum = protocol == TCP || head[L4 + 6] | head[L4 + 7] != 0;
+    if has_sum && !was_valid && !is_vouched(packet) {
+        // The pseudo-header's addresses stand in front of the ports.
+        let sum = Sum::new().u16(protocol.into()).u16(l4_len as u16);
+        if !sum.bytes(frame.get(ADDRESSES..end)?).is_valid() {
+            return None;
+        }
+    }
+    ports(&head[L4..])?;
+    let tcp = if protocol == TCP {
+        let flags = u16::from_be_bytes([head[L4 + 12], head[L4 + 13]]) & 0xfff;
+        let len = l4_len.checked_sub(usize::from(head[L4 + 12] >> 4) * 4)? as u32;
+        let word = |at: usize| u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+        let window = u16::from_be_bytes([head[L4 + 14], head[L4 + 15]]);
+        Some(Segment { seq: word(L4 + 4), ack: word(L4 + 8), flags, window, len, scale: None })
+    } else {
+        let udp_len = usize::from(u16::from_be_bytes([head[L4 + 4], head[L4 + 5]]));
+        if udp_len < 8 || udp_len > l4_len {
+            return None;
+        }
+        None
+    };
+    let mut addresses_and_ports = [0; 12];
+    addresses_and_ports.copy_from_slice(&head[ADDRESSES..ADDRESSES + 12]);
+    Some(PlainSeen { addresses_and_ports, tcp })
 }
 
 fn be16(bytes: &[u8], at: usize) -> Option<u16> {

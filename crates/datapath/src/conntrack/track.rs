@@ -32,6 +32,16 @@ pub struct Translation {
     pub is_error: bool,
 }
 
+impl Translation {
+    /// What the packet's state says of it.
+    pub(super) fn state(&self) -> u8 {
+        match self.side {
+            Side::Src => state::SRC_NAT,
+            Side::Dst => state::DST_NAT,
+        }
+    }
+}
+
 /// A packet of a connection that has a helper.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Helped {
@@ -308,7 +318,8 @@ impl Tracker {
             self.renew(entry, phase, now_ms)
         } else {
             entry.hold(found.generation).is_some_and(|held| {
-                held.set_traits(now);
+                // Others may have added to them meanwhile.
+                held.set_traits(Traits(held.traits().0 | now.0));
                 self.renew(&held, phase, now_ms)
             })
         };
@@ -319,14 +330,14 @@ impl Tracker {
     }
 
     /// True where the connection may be silent for less time than before.
-    fn renew(&self, entry: &Entry, phase: Phase, now_ms: u64) -> bool {
+    pub(super) fn renew(&self, entry: &Entry, phase: Phase, now_ms: u64) -> bool {
         let (_, policy) = entry.annex();
         entry.expire_at(now_ms + self.timeouts.timeout_ms(policy, phase))
     }
 
     /// Has the wheel look at a connection whose timeout became shorter. Once for each step of its life.
     #[cold]
-    fn look_earlier(&self, found: Found, now_ms: u64) {
+    pub(super) fn look_earlier(&self, found: Found, now_ms: u64) {
         let mut lists = self.shard(Tracker::shard_of(found.entry));
         // An entry that is in use is in the lists; one that is not leaves them under this lock.
         if self.entry(found.entry).generation() == Some(found.generation) {
@@ -343,25 +354,28 @@ impl Tracker {
         before: Tracking,
         zone: u16,
     ) -> Option<Translation> {
-        let entry = self.entry(found.entry);
-        let side = self.side_of(found.entry)?;
+        self.side_of(found.entry)?;
         if tracking.state & NATTED != 0 {
             if before.zone == zone {
                 return None;
             }
             tracking.state &= !NATTED;
         }
-        let (forward, reverse, _) = entry.tuples();
+        let translation = Translation { is_error: seen.is_error, ..self.translation_of(found)? };
+        tracking.state |= translation.state();
+        Some(translation)
+    }
+
+    /// The translation of packets from one end of a connection, if it has any.
+    pub(super) fn translation_of(&self, found: Found) -> Option<Translation> {
+        let side = self.side_of(found.entry)?;
+        let (forward, reverse, _) = self.entry(found.entry).tuples();
         let (to, side) = match (found.is_reply, side) {
             (false, side) => (reverse.reversed(), side),
             (true, Side::Src) => (forward.reversed(), Side::Dst),
             (true, Side::Dst) => (forward.reversed(), Side::Src),
         };
-        tracking.state |= match side {
-            Side::Src => state::SRC_NAT,
-            Side::Dst => state::DST_NAT,
-        };
-        Some(Translation { to, side, is_error: seen.is_error })
+        Some(Translation { to, side, is_error: false })
     }
 
     /// A packet of no known connection.
@@ -415,12 +429,7 @@ impl Tracker {
         if let Some(expected) = &expected {
             self.expected.take(expected, &self.secret);
         }
-        if let Some(translation) = &translation {
-            tracking.state |= match translation.side {
-                Side::Src => state::SRC_NAT,
-                Side::Dst => state::DST_NAT,
-            };
-        }
+        tracking.state |= translation.as_ref().map_or(0, Translation::state);
         Ok(Begun { found: Some(found), translation, parent })
     }
 

@@ -24,8 +24,9 @@ use crate::ports::InputIdx;
 use crate::recirculation::{Metadata, Originals};
 use crate::run::Run;
 use arrayvec::ArrayVec;
+use base::OfPort;
 use flow::extract::{Ingress, PlainKey, plain_key};
-use flow::{FieldId, Key};
+use flow::{Depth, FieldId, Key};
 use packet::batch::Runs;
 use packet::{BURST, Packet};
 use wire::Layers;
@@ -35,6 +36,8 @@ use wire::Layers;
 pub(super) struct Arrival {
     /// Where the caches know the port that they came in at.
     pub input: InputIdx,
+    /// The port's number in its bridge.
+    pub of_port: OfPort,
     pub metadata: Metadata,
     /// Its numbers, and how deep packets are read.
     pub ingress: Ingress,
@@ -169,6 +172,20 @@ pub(super) struct Classified {
 }
 
 impl Classified {
+    #[inline(always)]
+    pub fn arrival(&self) -> &Arrival {
+        &self.arrival
+    }
+
+    /// Of a run of plain packets whose keys have addresses and ports: the exact tier's key, and the entry
+    /// that it has most likely.
+    #[inline(always)]
+    pub fn plain(&self, first: usize) -> Option<(&EntryKey, u32)> {
+        let row = &self.memory.rows[first];
+        let has_ports = self.arrival.ingress.depth() >= Depth::Transport;
+        (row.exact.is_plain() && has_ports && self.arrival.use_exact).then_some((&row.exact, row.likely))
+    }
+
     pub fn metadata(&self) -> Metadata {
         self.arrival.metadata
     }

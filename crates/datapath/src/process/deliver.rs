@@ -1,5 +1,6 @@
 //! Stage 4: hits leave, to where their flows say.
 
+use super::tracked::GoingRound;
 use super::*;
 use crate::conntrack::tuple::Tuple;
 
@@ -43,9 +44,7 @@ impl<P: Pipeline> Process<P> {
                 && let Some(straight) = loan.bind(PortNo(port.into()), tx)
             {
                 runs.move_to(count, straight);
-            } else if decision.verdict == Verdict::Actions
-                && loan.may_take(cache.actions(decision.body), count, tx)
-            {
+            } else if decision.verdict.is_list() && loan.may_take(cache.actions(decision.body), count, tx) {
                 let mut run = burst.run(first, end, &mut runs);
                 let actions = cache.actions(decision.body);
                 execute(actions, &mut run, &mut Lending { context, tx, lent, loan });
@@ -74,7 +73,9 @@ impl<P: Pipeline> Process<P> {
             let (decision, end) = burst.verdict(first);
             let is_straight = match decision.verdict {
                 Verdict::Output(port) => loan.bind(PortNo(port.into()), tx).is_some(),
-                Verdict::Actions => loan.may_take(cache.actions(decision.body), end - first, tx),
+                Verdict::Actions | Verdict::Track => {
+                    loan.may_take(cache.actions(decision.body), end - first, tx)
+                }
                 _ => false,
             };
             if is_straight && batch[first..end].iter().any(Packet::is_lent) {
@@ -91,9 +92,14 @@ impl<P: Pipeline> Process<P> {
     fn hits_leave(&mut self, burst: &mut Classified, batch: &mut Batch) {
         let len = batch.len();
         let mut runs = Runs::new(batch);
+        let mut round = GoingRound::none();
+        if !self.context.recirculation.is_empty() {
+            round.any();
+        }
         let mut first = 0;
         while first < len {
             let (decision, mut end) = burst.verdict(first);
+            let is_alike = |next: Decision| next.verdict == decision.verdict && next.body == decision.body;
             match decision.verdict {
                 Verdict::Output(port) => {
                     end =
@@ -101,11 +107,16 @@ impl<P: Pipeline> Process<P> {
                     self.tx.send_run(&mut self.context, PortNo(port.into()), &mut runs, end - first);
                 }
                 Verdict::Actions => {
-                    end = burst.alike(end, len, |next| {
-                        next.verdict == Verdict::Actions && next.body == decision.body
-                    });
+                    end = burst.alike(end, len, is_alike);
                     let mut run = burst.run(first, end, &mut runs);
                     self.execute_list(decision.body, &mut run);
+                    if !self.context.recirculation.is_empty() {
+                        round.any();
+                    }
+                }
+                Verdict::Track => {
+                    end = burst.alike(end, len, is_alike);
+                    self.tracked_leave(burst, (first, end), &mut runs, &mut round);
                 }
                 Verdict::Drop(reason) => {
                     self.context.drop_all((first..end).map_while(|_| runs.take()), reason);
@@ -120,7 +131,7 @@ impl<P: Pipeline> Process<P> {
         }
     }
 
-    fn execute_list(&mut self, body: u32, run: &mut Run) {
+    pub(super) fn execute_list(&mut self, body: u32, run: &mut Run) {
         execute(self.cache.actions(body), run, &mut Leaving { context: &mut self.context, tx: &mut self.tx });
     }
 
@@ -146,7 +157,7 @@ impl<P: Pipeline> Process<P> {
         match verdict {
             Verdict::Output(port) => self.tx.send(&mut self.context, PortNo(port.into()), packet),
             Verdict::Drop(reason) => self.context.drop(packet, reason),
-            Verdict::Actions => {
+            Verdict::Actions | Verdict::Track => {
                 let mut run = Run::new(metadata);
                 run.push(packet, layers);
                 run.originals.extend(original.copied());

@@ -17,6 +17,12 @@ impl<P: Pipeline> Process<P> {
                 continue;
             }
             let Entry { decision, sort, set, marks, .. } = *e;
+            // Few of a tracked connection's segments open it, and a cache of them would be one of strangers.
+            if (is_tracked || decision.verdict == Verdict::Track)
+                && matches!(&key, ExactKey::Plain(key) if opens_tcp(key))
+            {
+                continue;
+            }
             let from = FlowRef { decision, mask: e.key.mask(), sort, set, marks, at };
             if is_tracked && self.cache.is_too_narrow_for(from.mask, &key) {
                 continue;

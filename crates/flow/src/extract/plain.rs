@@ -56,6 +56,14 @@ pub fn plain_key(head: &[u8], frame_len: usize, depth: Depth, origin: u64) -> Op
     (total_len >= least).then_some(key)
 }
 
+/// Whether a key at the depth of ports is that of a TCP segment with SYN: of a connection that opens, which
+/// sends no other like it.
+#[inline(always)]
+pub fn opens_tcp(key: &PlainKey) -> bool {
+    const SYN: u64 = 2;
+    key[3] >> 24 & SYN != 0
+}
+
 #[inline(always)]
 fn ne64<const AT: usize>(bytes: &[u8; 54]) -> u64 {
     let word: &[u8; 8] = bytes[AT..].first_chunk().expect("AT is at most 46");

@@ -6,3 +6,4 @@ mod limits;
 mod recirculated;
 mod stock_normal;
 mod threads;
+mod tracked;

@@ -317,14 +317,15 @@ fn walk(list: &[Action], named: &mut Named) -> Depth {
                 Depth::Metadata
             }
             Action::WriteActions(inner) | Action::Clone(inner) => walk(inner, named),
-            // What is tracked, the datapath reads by itself.
+            // The datapath reads by itself what is tracked. But its caches can follow a connection's packets
+            // where ports tell them from others.
             Action::Ct(ct) => {
                 named.tables.extend(ct.table);
                 let zone = match ct.zone {
                     CtZone::In(sub) => of_field(sub.field),
                     CtZone::Is(_) => Depth::Metadata,
                 };
-                walk(&ct.actions, named).max(zone)
+                walk(&ct.actions, named).max(zone).max(Depth::Transport)
             }
             Action::Sample { .. } => Depth::Everything,
             // Of the pipeline alone.

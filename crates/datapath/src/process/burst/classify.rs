@@ -267,6 +267,7 @@ impl<P: Pipeline> Process<P> {
                 return true;
             }
             packets += u64::from(row.count);
+            row.likely = idx;
             alone |= lookup.cache.entry(Which::Exact, idx).is_alone;
             false
         });

@@ -1,0 +1,77 @@
+//! Megaflows as an operator is shown them.
+
+use super::FlowCache;
+use super::entry::Verdict;
+use crate::action::DpAction;
+use base::PortNo;
+use flow::{Key, Mask};
+
+/// A megaflow as `dpctl/dump-flows` shows it.
+#[derive(Clone, Debug)]
+pub struct DumpedFlow {
+    /// The masked key.
+    pub key: Key,
+    /// The mask.
+    pub mask: Mask,
+    /// What it does.
+    pub actions: Vec<DpAction>,
+    /// Packets so far (those that went through exact entries up to the last fold).
+    pub packets: u64,
+    /// Bytes so far.
+    pub bytes: u64,
+    /// Bytes of the packet whose miss made the flow, which the counts above contain.
+    pub first_bytes: u32,
+    /// Time of the last hit, on the datapath's clock.
+    pub used_ms: u64,
+}
+
+impl DumpedFlow {
+    /// Packets and bytes that found the flow in the cache: all but the packet that made it.
+    pub fn since_made(&self) -> (u64, u64) {
+        match self.first_bytes {
+            0 => (self.packets, self.bytes),
+            first => (self.packets.saturating_sub(1), self.bytes.saturating_sub(u64::from(first))),
+        }
+    }
+}
+
+impl FlowCache {
+    /// Writes up to `room` megaflows from entry `from` on into `out`, and returns where to go on, `None` at
+    /// the end.
+    pub fn dump(&self, from: u32, room: usize, out: &mut Vec<DumpedFlow>) -> Option<u32> {
+        let mut taken = 0;
+        for idx in from.max(1)..=self.mega.high {
+            if taken == room {
+                return Some(idx);
+            }
+            let e = &self.mega.entries[idx as usize];
+            if e.is_free() {
+                continue;
+            }
+            taken += 1;
+            let mask = &self.masks[usize::from(e.key.mask())].mask;
+            let mut key = Key::default();
+            key.put(0, self.mega.blocks[idx as usize].0);
+            let (start, len) = e.key.further();
+            for (b, words) in mask.0.present_blocks().filter(|&b| b > 0).zip(self.arena.run(start, len)) {
+                key.put(b, *words);
+            }
+            let body = self.bodies.get(e.decision.body);
+            let actions = match e.decision.verdict {
+                Verdict::Output(port) => vec![DpAction::Output(PortNo(port.into()))],
+                Verdict::Drop(reason) => vec![DpAction::Drop(reason)],
+                _ => self.bodies.actions(e.decision.body).to_vec(),
+            };
+            out.push(DumpedFlow {
+                key,
+                mask: mask.clone(),
+                actions,
+                packets: body.packets + e.counts.packets(),
+                bytes: body.bytes + e.counts.bytes(),
+                first_bytes: body.first_bytes,
+                used_ms: e.used.at_ms(self.now_ms),
+            });
+        }
+        None
+    }
+}

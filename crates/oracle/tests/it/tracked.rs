@@ -1,0 +1,321 @@
+//! Packets of connections are forwarded, translated and counted through the caches, where most are followed
+//! without another round, as where each is tracked and translated by itself.
+
+use base::PortNo;
+use datapath::conntrack::dump::Connection as Connected;
+use datapath::{Config, ExactTier, Pipeline};
+use flow::action::{Ct, CtZone, Nat, NatSide, SubField};
+use flow::{Action, FieldId, Match, Mf};
+use oracle::common::chance::Chance;
+use oracle::home::{bridge_of, output};
+use oracle::pipelines::{Mistake, Mistaken, Uncached};
+use oracle::rig::{Rig, pool_is_whole};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use switch::control::FlowMod;
+use wire::IpProtocol;
+use wire::checksum::{checksum, pseudo_v4};
+
+const INSIDE: PortNo = PortNo(1);
+const OUTSIDE: PortNo = PortNo(2);
+const SYN: u8 = 0x02;
+const ACK: u8 = 0x10;
+const PUBLIC: u32 = 0x0900_0001;
+
+/// One connection, and what its ends have said.
+struct Connection {
+    is_tcp: bool,
+    client: u32,
+    /// Next sequence numbers of client and server.
+    next: [u32; 2],
+    has_opened: [bool; 2],
+}
+
+impl Connection {
+    fn new(number: u32, chance: &mut Chance) -> Connection {
+        Connection {
+            is_tcp: chance.below(4) > 0,
+            client: 0x0a00_0000 + number,
+            next: [chance.next() as u32, chance.next() as u32],
+            has_opened: [false; 2],
+        }
+    }
+
+    /// Whether an end may send several packets in a burst, none of which changes the connection's state.
+    fn is_open(&self) -> bool {
+        self.has_opened == [true; 2]
+    }
+
+    /// The next packet from an end, with `number` at its end. One that is alone in its burst may be any, and
+    /// even one that does not fit.
+    fn packet(
+        &mut self,
+        (from, is_alone): (usize, bool),
+        number: u64,
+        is_translated: bool,
+        chance: &mut Chance,
+    ) -> Vec<u8> {
+        let client = if is_translated && from == 1 { PUBLIC } else { self.client };
+        // Ports tell connections apart, so that translation need not choose any.
+        let port = 1024 + (self.client & 0xff) as u16;
+        let ends = [(client, port), (0x0b00_0001 + (self.client & 3), 80)];
+        let [(src, src_port), (dst, dst_port)] = [ends[from], ends[1 - from]];
+        let mut l4 = [src_port.to_be_bytes(), dst_port.to_be_bytes()].concat();
+        let protocol = if self.is_tcp { 6 } else { 17 };
+        let mut is_sum_wrong = chance.one_in(60);
+        if self.is_tcp {
+            let flags = match (self.has_opened[from], chance.below(20)) {
+                (_, 0) if is_alone => 0x11,
+                (_, 1) if is_alone => 0x14,
+                (false, _) => SYN | if from == 1 { ACK } else { 0 },
+                (true, 2) if is_alone => SYN,
+                (true, 3..8) => ACK | 8,
+                _ => ACK,
+            };
+            let len = if flags & SYN != 0 { 1 } else { 8 };
+            let stray = if is_alone && chance.one_in(5) { chance.next() as u32 } else { 0 };
+            let (seq, ack) = (self.next[from].wrapping_add(stray), self.next[1 - from]);
+            self.next[from] = self.next[from].wrapping_add(len);
+            l4.extend(
+                [seq.to_be_bytes(), if flags & ACK != 0 { ack.to_be_bytes() } else { [0; 4] }].concat(),
+            );
+            l4.extend([0x50, flags, 0x40, 0, 0, 0, 0, 0]);
+        } else {
+            l4.extend([0, 16, 0, 0]);
+            is_sum_wrong = false;
+        }
+        self.has_opened[from] = true;
+        l4.extend(number.to_be_bytes());
+        let (src, dst) = (Ipv4Addr::from(src), Ipv4Addr::from(dst));
+        if self.is_tcp || chance.one_in(2) {
+            let sum = pseudo_v4(src, dst, IpProtocol(protocol), l4.len() as u16).bytes(&l4).finish();
+            let at = if self.is_tcp { 16 } else { 6 };
+            l4[at..at + 2].copy_from_slice(&(sum ^ u16::from(is_sum_wrong)).to_be_bytes());
+        }
+        let mut ip = vec![0x45, 0, 0, 20 + l4.len() as u8, 0, 0, 0x40, 0, 64, protocol, 0, 0];
+        ip.extend([src.octets(), dst.octets()].concat());
+        let sum = checksum(&ip);
+        ip[10..12].copy_from_slice(&sum.to_be_bytes());
+        let mut frame = [&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0][..], &ip, &l4].concat();
+        frame.resize(frame.len().max(60), 0);
+        frame
+    }
+}
+
+/// Frames by port, addresses, protocol and ports.
+type Sent = BTreeMap<(PortNo, Vec<u8>), Vec<Vec<u8>>>;
+
+const PROTOCOL: usize = 23;
+const TCP_FLAGS: usize = 47;
+
+/// Which packets of a port came out in which order, of each direction of a connection.
+fn by_connection(sent: &BTreeMap<PortNo, Vec<Vec<u8>>>) -> Sent {
+    let mut all = Sent::new();
+    for (port, frames) in sent {
+        for frame in frames {
+            all.entry((*port, frame[PROTOCOL..38].to_vec())).or_default().push(frame.clone());
+        }
+    }
+    all
+}
+
+/// Whether the same came out: in the same order, unless some of it had to be translated, which lets others
+/// pass.
+fn agree(found: &Sent, wanted: &Sent, is_known: bool) -> bool {
+    let sorted = |sent: &Sent| {
+        let mut sent = sent.clone();
+        sent.values_mut().for_each(|frames| frames.sort_by_key(|frame| number(frame)));
+        sent
+    };
+    found == wanted || !is_known && sorted(found) == sorted(wanted)
+}
+
+/// A frame's number.
+fn number(frame: &[u8]) -> u32 {
+    let at = if frame[PROTOCOL] == 6 { 58 } else { 46 };
+    u32::from_be_bytes(*frame[at..].first_chunk().expect("a number"))
+}
+
+/// What came out of each direction of a connection in only one of two ways: TCP flags and numbers.
+fn differences(found: &Sent, wanted: &Sent) -> String {
+    let all: BTreeSet<_> = found.keys().chain(wanted.keys()).collect();
+    let of = |sent: &Sent, key| -> Vec<String> {
+        let frames = sent.get(key).into_iter().flatten();
+        let what = |f: &[u8]| if f[PROTOCOL] == 6 { format!("{:x}", f[TCP_FLAGS]) } else { "udp".into() };
+        frames.map(|frame| format!("{} {}", what(frame), number(frame))).collect()
+    };
+    let differing = all.into_iter().filter(|key| found.get(key) != wanted.get(key));
+    differing
+        .map(|key| format!("{key:02x?}: {:?}\n and uncached {:?}\n", of(found, key), of(wanted, key)))
+        .collect()
+}
+
+fn ct(zone: u16, commit: bool, table: Option<u8>, actions: Vec<Action>) -> Action {
+    Action::Ct(Box::new(Ct { commit, force: false, zone: CtZone::Is(zone), table, alg: 0, actions }))
+}
+
+/// Random rules of one kind: tables 0, 1 and 2 in this order, each of which asks the tracker, or not.
+struct Rules {
+    is_translated: bool,
+    zones: [u16; 2],
+}
+
+impl Rules {
+    fn nat(&self, is_new: bool) -> Vec<Action> {
+        if !self.is_translated {
+            return vec![];
+        }
+        let address = u128::from(PUBLIC);
+        let nat = Nat {
+            side: is_new.then_some(NatSide::Src),
+            addresses: is_new.then_some((address, address)),
+            is_ipv6: false,
+            ports: None,
+            is_persistent: false,
+            is_hash: false,
+            is_random: false,
+        };
+        vec![Action::Nat(nat)]
+    }
+
+    /// One more, which may replace another.
+    fn draw(&self, chance: &mut Chance) -> FlowMod {
+        let ip = || Match::any().with(FieldId::EthType, 0x800);
+        let at = |port: PortNo| ip().with(FieldId::InPort, port.0.into());
+        let state = |m: Match, bits: u128| m.with_masked(FieldId::CtState, bits, bits);
+        let (from, to) = if chance.one_in(2) { (INSIDE, OUTSIDE) } else { (OUTSIDE, INSIDE) };
+        let output = || output(to.0 as u16);
+        let [first, second] = self.zones;
+        let mark = Action::Load {
+            target: SubField { field: Mf::CtMark, offset: 0, count: 32 },
+            value: chance.below(3),
+        };
+        let (table_id, matching, actions) = match chance.below(9) {
+            0 => (0, ip(), vec![ct(first, false, Some(1), self.nat(false))]),
+            1 => (0, at(from), vec![ct(first, false, Some(1), self.nat(false))]),
+            2 => {
+                let marked = [self.nat(true), if chance.one_in(3) { vec![mark] } else { vec![] }].concat();
+                (1, state(at(INSIDE), 0x21), vec![ct(first, true, None, marked), self::output(2)])
+            }
+            3 => (1, state(at(from), 0x22), vec![output()]),
+            4 => (1, state(at(from), 0x22).with(FieldId::CtMark, chance.below(3).into()), vec![output()]),
+            5 => (1, state(at(from), 0x22), vec![ct(second, false, Some(2), vec![])]),
+            6 => (2, state(at(from), 0x21), vec![ct(second, true, None, vec![]), output()]),
+            7 => (2, state(at(from), 0x22), vec![output()]),
+            _ => {
+                let host = 0x0b00_0001 + u128::from(chance.below(4));
+                (1, state(ip(), 0x22).with(FieldId::NwDst, host), vec![])
+            }
+        };
+        FlowMod { table_id, priority: chance.below(3) as i32, ..FlowMod::add(matching, actions) }
+    }
+}
+
+/// All connections, but for how long they may be silent.
+fn connections<P: Pipeline>(rig: &Rig<P>) -> Vec<String> {
+    let all = rig.dp.tracker().all_connections(&Default::default(), rig.dp.now_ms());
+    let mut all: Vec<_> = all.into_iter().map(|c| format!("{:?}", Connected { timeout_s: 0, ..c })).collect();
+    all.sort();
+    all
+}
+
+/// Packets, and those that were followed.
+fn run(seed: u64, mistake: Mistake) -> Result<(u64, u64), String> {
+    let chance = &mut Chance::new(seed);
+    let (domain, switch, mut control, bridge) = bridge_of(&[1, 2]);
+    let config = Config { hash_seed: Some(seed), exact_tier: ExactTier::On, ..Config::default() };
+    let cached = Mistaken::new(switch.clone(), mistake);
+    let mut cached = Rig::new(cached, domain.clone(), config, &[INSIDE, OUTSIDE]);
+    let mut plain = Rig::new(Arc::new(Uncached(switch)), domain, config, &[INSIDE, OUTSIDE]);
+    let zones = if chance.one_in(4) { [5, 5] } else { [5, 6] };
+    let rules = Rules { is_translated: chance.one_in(2), zones };
+    let mut all: Vec<Connection> = (0..24).map(|n| Connection::new(n, chance)).collect();
+    let mut number = 0;
+    for _ in 0..40 {
+        control.flow_mod(bridge, &rules.draw(chance), 0).map_err(|e| format!("{e:?}"))?;
+    }
+    for round in 0..60 {
+        let from = chance.below(2) as usize;
+        let mut few: Vec<usize> = (0..chance.below(8) + 1).map(|_| chance.below(24) as usize).collect();
+        let mut burst = vec![];
+        for _ in 0..chance.below(packet::BURST as u64) + 1 {
+            if few.is_empty() {
+                break;
+            }
+            let at = chance.below(few.len() as u64) as usize;
+            let connection = few[at];
+            let is_first = !burst.iter().any(|(n, _)| *n == connection);
+            let is_alone = is_first && (!all[connection].is_open() || chance.one_in(8));
+            if is_alone {
+                few.retain(|n| *n != connection);
+            }
+            number += 1;
+            let frame = all[connection].packet((from, is_alone), number, rules.is_translated, chance);
+            burst.push((connection, frame));
+        }
+        let burst: Vec<Vec<u8>> = burst.into_iter().map(|(_, frame)| frame).collect();
+        let misses = |rig: &Rig<Mistaken>| rig.dp.worker_stats(0).misses.get();
+        let before = misses(&cached);
+        let port = [INSIDE, OUTSIDE][from];
+        cached.receive(port, burst.clone());
+        plain.receive(port, burst);
+        let [found, wanted] = [cached.take_sent(), plain.take_sent()].map(|sent| by_connection(&sent));
+        let is_known = misses(&cached) == before;
+        if !agree(&found, &wanted, is_known) || cached.drops() != plain.drops() {
+            let drops = [cached.drops(), plain.drops()];
+            return Err(format!(
+                "seed {seed}, round {round}: {}dropped {drops:?}",
+                differences(&found, &wanted)
+            ));
+        }
+        let [ours, theirs] = [connections(&cached), connections(&plain)];
+        for (ours, theirs) in ours.iter().zip(&theirs).filter(|(ours, theirs)| ours != theirs) {
+            return Err(format!("seed {seed}, round {round}: {ours:?}\n and uncached {theirs:?}"));
+        }
+        if ours.len() != theirs.len() {
+            return Err(format!("seed {seed}: {} connections, and uncached {}", ours.len(), theirs.len()));
+        }
+        if chance.one_in(12) {
+            control.flow_mod(bridge, &rules.draw(chance), 0).map_err(|e| format!("{e:?}"))?;
+        }
+        if chance.one_in(20) {
+            let client = chance.below(24) as usize;
+            all[client] = Connection::new(client as u32, chance);
+        }
+        if chance.one_in(40) {
+            cached.dp.flush_flows();
+        }
+        control.tick(0);
+    }
+    cached.settle();
+    plain.settle();
+    for slot in 0..control.slot_count() {
+        let (found, wanted) = (cached.dp.slot(slot), plain.dp.slot(slot));
+        if (found.packets, found.bytes) != (wanted.packets, wanted.bytes) {
+            return Err(format!("seed {seed}: slot {slot} counts {found:?}\n and uncached {wanted:?}"));
+        }
+    }
+    let stats = plain.dp.worker_stats(0);
+    let rounds = stats.recirculations.get();
+    let followed = cached.dp.worker_stats(0).followed.get();
+    cached.end()?;
+    plain.end()?;
+    Ok((rounds, followed))
+}
+
+#[test]
+fn packets_that_are_followed_go_where_the_long_way_leads() {
+    let (mut rounds, mut followed) = (0, 0);
+    for seed in 0..u64::from(testkit::cases("oracle::tracked", 24)) {
+        let (more_rounds, more_followed) = run(seed, Mistake::None).unwrap_or_else(|e| panic!("{e}"));
+        (rounds, followed) = (rounds + more_rounds, followed + more_followed);
+    }
+    pool_is_whole().unwrap();
+    assert!(followed > rounds / 20, "only {followed} of {rounds} were followed");
+}
+
+#[test]
+fn a_stale_version_of_what_is_followed_is_found() {
+    assert!((0..24).any(|seed| run(seed, Mistake::StaleVersion).is_err()));
+}
