@@ -209,6 +209,8 @@ pub struct Rule {
     pub importance: u16,
     /// When it was added.
     pub created_ms: u64,
+    /// When it counts as used, if no packet has used it: when it was added, or the rule whose place it took.
+    pub unused_since_ms: u64,
     /// When it was added or last modified.
     pub modified_ms: u64,
     /// Counter slot.

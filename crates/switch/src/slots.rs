@@ -7,7 +7,12 @@
 //! owner of the control side takes the batch of retired numbers, has them folded and cleared, and hands the
 //! batch back.
 //!
+//! A rule that begins to count anew in the place of another still inherits when that was last used. The other's
+//! slot is its *predecessor*, and is asked too until what it has counted is final.
+//!
 //! Threads: the control thread only.
+
+use std::collections::HashMap;
 
 /// What was counted under one slot, over all workers.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -39,12 +44,12 @@ impl<F: Fn(u32) -> SlotStats> SlotReader for F {
 pub struct RetiredSlots(pub(crate) Vec<u32>);
 
 impl RetiredSlots {
-    /// The numbers.
+    /// The numbers, the last one that was given up first.
     pub fn slots(&self) -> &[u32] {
         &self.0
     }
 
-    /// Takes up to `max` of them away, to be handed back before the others.
+    /// Takes up to `max` of them away, to be handed back before the others: those that were given up first.
     pub fn take(&mut self, max: usize) -> RetiredSlots {
         RetiredSlots(self.0.split_off(self.0.len().saturating_sub(max)))
     }
@@ -55,6 +60,10 @@ pub(crate) struct SlotAllocator {
     next: u32,
     free: Vec<u32>,
     retired: Vec<u32>,
+    /// By the slot that inherits: the one whose last use it does.
+    predecessors: HashMap<u32, u32>,
+    /// The same, the other way round.
+    heirs: HashMap<u32, u32>,
 }
 
 impl SlotAllocator {
@@ -69,11 +78,44 @@ impl SlotAllocator {
         self.retired.push(slot);
     }
 
+    /// Gives a slot up whose last use another inherits.
+    pub(crate) fn retire_for(&mut self, slot: u32, heir: u32) {
+        self.retire(slot);
+        self.predecessors.insert(heir, slot);
+        self.heirs.insert(slot, heir);
+    }
+
+    pub(crate) fn heir(&self, slot: u32) -> Option<u32> {
+        self.heirs.get(&slot).copied()
+    }
+
+    /// The slots whose last uses this one inherits and that are not final, the latest first.
+    pub(crate) fn predecessors(&self, slot: u32) -> impl Iterator<Item = u32> {
+        std::iter::successors(self.predecessors.get(&slot), |slot| self.predecessors.get(slot)).copied()
+    }
+
+    /// When the owner of a slot was last used.
+    pub(crate) fn last_used_ms(&self, slot: u32, slots: &dyn SlotReader) -> u64 {
+        let all = std::iter::once(slot).chain(self.predecessors(slot));
+        all.map(|slot| slots.read(slot).last_used_ms).max().unwrap_or(0)
+    }
+
     pub(crate) fn take_retired(&mut self) -> RetiredSlots {
+        self.retired.reverse();
         RetiredSlots(std::mem::take(&mut self.retired))
     }
 
     pub(crate) fn recycle(&mut self, batch: RetiredSlots) {
+        if !self.heirs.is_empty() {
+            for slot in &batch.0 {
+                if let Some(heir) = self.heirs.remove(slot) {
+                    self.predecessors.remove(&heir);
+                }
+                if let Some(predecessor) = self.predecessors.remove(slot) {
+                    self.heirs.remove(&predecessor);
+                }
+            }
+        }
         self.free.extend(batch.0);
     }
 
@@ -98,5 +140,23 @@ mod tests {
         assert_ne!(slots.allocate(), a);
         slots.recycle(batch);
         assert_eq!(slots.allocate(), a);
+    }
+
+    #[test]
+    fn a_slot_inherits_from_those_that_are_not_final() {
+        let used = |slot: u32| SlotStats { last_used_ms: 100 - u64::from(slot), ..SlotStats::default() };
+        let mut slots = SlotAllocator::default();
+        let (a, b, c) = (slots.allocate(), slots.allocate(), slots.allocate());
+        slots.retire_for(a, b);
+        slots.retire_for(b, c);
+        assert_eq!(slots.last_used_ms(c, &used), 100);
+        let mut all = slots.take_retired();
+        let first = all.take(1);
+        assert_eq!((first.slots(), slots.heir(a)), (&[a][..], Some(b)), "the one given up first");
+        slots.recycle(first);
+        assert_eq!(slots.last_used_ms(c, &used), 99);
+        slots.recycle(all);
+        assert_eq!(slots.last_used_ms(c, &used), 98);
+        assert_eq!((slots.heir(a), slots.heir(b)), (None, None));
     }
 }

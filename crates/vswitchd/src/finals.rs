@@ -34,7 +34,8 @@ const SLOTS_AT_ONCE: usize = 4_096;
 #[derive(Default)]
 pub(crate) struct Finals {
     pub removals: VecDeque<Removal>,
-    pub slots: Vec<RetiredSlots>,
+    /// Those given up first come first: another may inherit from them.
+    pub slots: VecDeque<RetiredSlots>,
 }
 
 impl Finals {
@@ -45,8 +46,10 @@ impl Finals {
     /// Takes some of it: a piece that is dealt with in less than a millisecond.
     pub fn take_some(&mut self) -> Finals {
         let removals = self.removals.drain(..self.removals.len().min(REMOVALS_AT_ONCE)).collect();
-        let slots = self.slots.last_mut().map(|slots| slots.take(SLOTS_AT_ONCE));
-        self.slots.pop_if(|slots| slots.slots().is_empty());
+        let slots = self.slots.front_mut().map(|slots| slots.take(SLOTS_AT_ONCE));
+        if self.slots.front().is_some_and(|slots| slots.slots().is_empty()) {
+            self.slots.pop_front();
+        }
         Finals { removals, slots: slots.into_iter().collect() }
     }
 

@@ -140,8 +140,9 @@ impl Vswitch {
         }
         if self.schedule.passing.is_none() {
             let slots = self.control.take_retired_slots();
-            let slots = if slots.slots().is_empty() { Vec::new() } else { vec![slots] };
-            let finals = Finals { removals: self.control.take_removals().into(), slots };
+            let slots = Some(slots).filter(|slots| !slots.slots().is_empty());
+            let removals = self.control.take_removals().into();
+            let finals = Finals { removals, slots: slots.into_iter().collect() };
             if !finals.is_empty() {
                 self.schedule.passing = Some((self.control.ticket(), finals));
             }
@@ -197,13 +198,24 @@ impl Vswitch {
             self.control.removal_done(removal);
         }
         for slots in finals.slots {
-            for &slot in slots.slots() {
+            for &slot in slots.slots().iter().rev() {
+                self.bequeath(slot);
                 self.dp.clear_slot(slot);
                 if !self.own_credits.is_empty() {
                     self.own_credits.remove(&slot);
                 }
             }
             self.control.recycle_slots(slots);
+        }
+    }
+
+    /// A rule's counters are final: the rule in its place inherits when it was last used.
+    fn bequeath(&mut self, slot: u32) {
+        let Some(heir) = self.control.heir(slot) else { return };
+        let last_used_ms = self.slot(slot).last_used_ms;
+        if last_used_ms > 0 {
+            let own = self.own_credits.entry(heir).or_default();
+            own.last_used_ms = own.last_used_ms.max(last_used_ms);
         }
     }
 

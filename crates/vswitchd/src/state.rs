@@ -273,6 +273,13 @@ impl Vswitch {
         }
     }
 
+    /// What a rule has counted, up to the last fold. It inherits when those were last used whose places it took.
+    pub(crate) fn counted(&self, slot: u32) -> SlotStats {
+        let before = self.control.predecessors(slot).map(|slot| self.slot(slot).last_used_ms);
+        let own = self.slot(slot);
+        SlotStats { last_used_ms: before.fold(own.last_used_ms, u64::max), ..own }
+    }
+
     /// Looks at a port's device, and tells of what changed.
     pub(crate) fn watch_port(&mut self, port_no: PortNo) {
         let queues_before = self.dp.rx_workers(port_no).len();

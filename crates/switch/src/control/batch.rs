@@ -91,10 +91,21 @@ pub(super) enum Step {
 pub(super) struct Gone {
     pub rule: Arc<Rule>,
     pub reason: Option<RemovedReason>,
-    /// A new rule counts on under the same slot.
-    pub slot_lives_on: bool,
+    /// What becomes of its slot.
+    pub slot: SlotAfter,
     /// Likewise the slot that says when it was learned.
     pub learn_slot_lives_on: bool,
+}
+
+/// What becomes of the slot of a rule that is removed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum SlotAfter {
+    /// It is given up.
+    Retired,
+    /// Likewise, but the rule in its rule's place, of this slot, inherits when it was last used.
+    Inherited(u32),
+    /// The rule in its rule's place counts on under it.
+    LivesOn,
 }
 
 impl Batch {
@@ -157,17 +168,18 @@ impl Inner {
         match step {
             Step::Added(rule) => self.timers.rule(&rule),
             Step::Group(replaced) => self.group_in_force(replaced, version),
-            Step::Removed(Gone { rule, reason, slot_lives_on, learn_slot_lives_on }) => {
+            Step::Removed(Gone { rule, reason, slot, learn_slot_lives_on }) => {
                 self.depths.vanish(rule.clone(), version);
                 if let Some(slot) = rule.learn_slot.filter(|_| !learn_slot_lives_on) {
                     self.slots.retire(slot);
                 }
-                match reason {
-                    Some(reason) if rule.flags.send_flow_removed => {
+                match (reason, slot) {
+                    (Some(reason), _) if rule.flags.send_flow_removed => {
                         self.removals.push(Removal { rule, reason, version, now_ms });
                     }
-                    _ if !slot_lives_on => self.slots.retire(rule.slot),
-                    _ => {}
+                    (_, SlotAfter::Retired) => self.slots.retire(rule.slot),
+                    (_, SlotAfter::Inherited(heir)) => self.slots.retire_for(rule.slot, heir),
+                    (_, SlotAfter::LivesOn) => {}
                 }
             }
         }

@@ -11,7 +11,7 @@
 //!
 //! Source: ovs-vswitchd.conf.db(5), Flow_Table.
 
-use super::batch::Batch;
+use super::batch::{Batch, SlotAfter};
 use super::flow_mod::FlowModError;
 use super::transaction::Transaction;
 use super::{Control, Inner, RemovedReason};
@@ -71,7 +71,7 @@ impl Uses {
 fn ends_ms(rule: &Rule, uses: Uses) -> Option<u64> {
     let (idle_s, hard_s) = (u64::from(rule.timeouts.idle_s()), u64::from(rule.timeouts.hard_s()));
     let hard = (hard_s > 0).then(|| rule.modified_ms.max(uses.learned_ms) + hard_s * 1000);
-    let idle = (idle_s > 0).then(|| uses.used_ms.max(rule.created_ms) + idle_s * 1000);
+    let idle = (idle_s > 0).then(|| uses.used_ms.max(rule.unused_since_ms) + idle_s * 1000);
     hard.into_iter().chain(idle).min()
 }
 
@@ -238,7 +238,7 @@ impl Inner {
         let first = self.table(bridge, table_id).evictable.first();
         let rule = first.and_then(|(idx, serial)| self.rule_at(bridge, table_id, idx, serial));
         let rule = rule.ok_or(FlowModError::TableFull)?;
-        self.remove(rule, Some(RemovedReason::Eviction), false, batch, reader);
+        self.remove(rule, Some(RemovedReason::Eviction), SlotAfter::Retired, batch, reader);
         Ok(())
     }
 }

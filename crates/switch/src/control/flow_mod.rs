@@ -5,7 +5,7 @@
 //! theirs, or at whole tables (see `walk`).
 
 pub(super) use super::action_lists::ActionLists;
-use super::batch::{Batch, Change, Gone, Step};
+use super::batch::{Batch, Change, Gone, SlotAfter, Step};
 use super::transaction::{Made, Pace, Transaction};
 use super::{Control, Inner, RemovedReason, RuleEvent, RuleEventKind, validate};
 use crate::rule::{Actions, Rule, RuleFlags, Timeouts};
@@ -250,7 +250,13 @@ impl Inner {
             Command::Delete => return Ok(self.delete_within(bridge, fm, transaction, pace, reader)),
             Command::DeleteStrict => {
                 for rule in self.select(bridge, fm, reader) {
-                    self.remove(rule, Some(RemovedReason::Delete), false, &mut transaction.batch, reader);
+                    self.remove(
+                        rule,
+                        Some(RemovedReason::Delete),
+                        SlotAfter::Retired,
+                        &mut transaction.batch,
+                        reader,
+                    );
                 }
             }
         }
@@ -299,9 +305,12 @@ impl Inner {
             _ => self.new_slot(batch),
         };
         let mut old_actions = None;
+        let mut unused_since_ms = now_ms;
         if let Some(old) = old {
+            unused_since_ms = old.unused_since_ms;
             old_actions = Some(old.actions.clone()).filter(|actions| actions.list[..] != fm.actions[..]);
-            self.remove(old, None, keeps_counts, batch, reader);
+            let after = if keeps_counts { SlotAfter::LivesOn } else { SlotAfter::Inherited(slot) };
+            self.remove(old, None, after, batch, reader);
         }
         let rule = Rule {
             bridge,
@@ -312,6 +321,7 @@ impl Inner {
             timeouts: Timeouts::new(fm.idle_timeout_s, fm.hard_timeout_s),
             importance: fm.importance,
             created_ms: now_ms,
+            unused_since_ms,
             modified_ms: now_ms,
             slot,
             learn_slot: (fm.flags.learned && fm.hard_timeout_s > 0).then(|| self.new_slot(batch)),
@@ -375,7 +385,8 @@ impl Inner {
         validate::check(fm.version, &fm.matching, &fm.actions, old.table_id, self.known(old.bridge))?;
         let keeps_counts = !fm.flags.reset_counts;
         let slot = if keeps_counts { old.slot } else { self.new_slot(batch) };
-        self.remove(old.clone(), None, keeps_counts, batch, reader);
+        let after = if keeps_counts { SlotAfter::LivesOn } else { SlotAfter::Inherited(slot) };
+        self.remove(old.clone(), None, after, batch, reader);
         if let Some(Step::Removed(gone)) = batch.steps.last_mut() {
             gone.learn_slot_lives_on = true;
         }
@@ -478,7 +489,7 @@ impl Inner {
         &mut self,
         rule: Arc<Rule>,
         reason: Option<RemovedReason>,
-        slot_lives_on: bool,
+        slot: SlotAfter,
         batch: &mut Batch,
         reader: &Reader,
     ) -> bool {
@@ -493,7 +504,7 @@ impl Inner {
             self.note(RuleEvent { kind, rule: rule.clone(), old_actions: None }, batch);
         }
         self.learning.removed(&rule);
-        batch.push(Step::Removed(Gone { rule, reason, slot_lives_on, learn_slot_lives_on: false }));
+        batch.push(Step::Removed(Gone { rule, reason, slot, learn_slot_lives_on: false }));
         true
     }
 
@@ -568,7 +579,7 @@ impl Inner {
     ) {
         let mut transaction = Transaction::new(None, now_ms);
         for (rule, reason) in rules {
-            self.remove(rule, Some(reason), false, &mut transaction.batch, reader);
+            self.remove(rule, Some(reason), SlotAfter::Retired, &mut transaction.batch, reader);
         }
         self.complete(transaction, reader);
     }

@@ -6,7 +6,7 @@
 //!
 //! Sources: OpenFlow 1.5 sections 5.10 and 7.3.4.3; EXT-570 for what a change of buckets leaves as it was.
 
-use super::batch::{Batch, Change, Step};
+use super::batch::{Batch, Change, SlotAfter, Step};
 use super::flow_mod::FlowModError;
 use super::transaction::{Made, Pace, Transaction};
 use super::walk::Walk;
@@ -253,7 +253,7 @@ impl Inner {
         transaction: &mut Transaction,
         reader: &Reader,
     ) {
-        if !self.remove(rule.clone(), Some(reason), false, &mut transaction.batch, reader) {
+        if !self.remove(rule.clone(), Some(reason), SlotAfter::Retired, &mut transaction.batch, reader) {
             self.forget_references(&rule);
         }
     }

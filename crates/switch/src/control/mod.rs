@@ -273,6 +273,17 @@ impl Control {
         self.inner.slots.recycle(slots);
     }
 
+    /// The slots whose last uses the owner of this one inherits, beside its own: of rules in whose place it
+    /// has come, and whose counters are not final.
+    pub fn predecessors(&self, slot: u32) -> impl Iterator<Item = u32> {
+        self.inner.slots.predecessors(slot)
+    }
+
+    /// The slot that inherits when a retired one was last used.
+    pub fn heir(&self, slot: u32) -> Option<u32> {
+        self.inner.slots.heir(slot)
+    }
+
     /// One more than the highest slot number given out so far.
     pub fn slot_count(&self) -> u32 {
         self.inner.slots.high_water()

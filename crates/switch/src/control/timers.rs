@@ -77,7 +77,7 @@ fn deadline(rule: &Rule, last_used_ms: u64, learned_ms: u64) -> Option<(u64, Rem
     let hard =
         (hard_s > 0).then(|| (rule.modified_ms.max(learned_ms) + hard_s * 1000, RemovedReason::HardTimeout));
     let idle = (idle_s > 0).then(|| {
-        let used = last_used_ms.max(rule.created_ms);
+        let used = last_used_ms.max(rule.unused_since_ms);
         (used + idle_s * 1000, RemovedReason::IdleTimeout)
     });
     hard.into_iter().chain(idle).min_by_key(|d| d.0)
@@ -97,7 +97,7 @@ impl Control {
             let Entry { bridge, table_id, idx, serial } = entry;
             let Some(rule) = inner.rule_at(bridge, table_id, idx, serial) else { continue };
             let learned_ms = rule.learn_slot.map_or(0, |slot| slots.read(slot).last_used_ms);
-            match deadline(&rule, slots.read(rule.slot).last_used_ms, learned_ms) {
+            match deadline(&rule, inner.slots.last_used_ms(rule.slot, slots), learned_ms) {
                 Some((at, reason)) if at <= now_ms => rules.push((rule, reason)),
                 Some((at, _)) => inner.timers.put(entry, at),
                 None => {}

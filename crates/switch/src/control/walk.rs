@@ -4,6 +4,7 @@
 //! are looked at one by one, and the walk can stop anywhere: a rule that is removed leaves its place free,
 //! and one that is modified gets the place of the old one back at once.
 
+use super::batch::SlotAfter;
 use super::flow_mod::{Command, FlowMod, FlowModError, TABLE_ALL};
 use super::transaction::{Made, Pace, Transaction};
 use super::{Inner, RemovedReason};
@@ -110,7 +111,13 @@ impl Inner {
         reader: &Reader,
     ) -> Made {
         let delete = |inner: &mut Inner, rule: Arc<Rule>, transaction: &mut Transaction| {
-            inner.remove(rule, Some(RemovedReason::Delete), false, &mut transaction.batch, reader);
+            inner.remove(
+                rule,
+                Some(RemovedReason::Delete),
+                SlotAfter::Retired,
+                &mut transaction.batch,
+                reader,
+            );
             Ok(())
         };
         match self.for_each_within(bridge, fm, transaction, pace, reader, delete) {

@@ -164,6 +164,35 @@ fn timeouts_are_exact_and_their_slots_come_back_only_when_released() {
 }
 
 #[test]
+fn a_rule_in_the_place_of_another_counts_anew_and_inherits_when_that_was_last_used() {
+    for resets in [false, true] {
+        let mut r = rig();
+        let matching = Match::any().with(FieldId::InPort, 1);
+        let mut fm = FlowMod { idle_timeout_s: 5, ..FlowMod::add(matching, vec![output(2)]) };
+        r.control.flow_mod(r.br, &fm, 1000).unwrap();
+        let slot = |r: &Rig| r.control.rules(r.br, &RuleFilter::default())[0].slot;
+        let count = |r: &Rig| r.control.rules(r.br, &RuleFilter::default()).len();
+        let first = slot(&r);
+        fm.flags.reset_counts = resets;
+        // Twice, and the counters of neither are final.
+        r.control.flow_mod(r.br, &fm, 5000).unwrap();
+        r.control.flow_mod(r.br, &fm, 5500).unwrap();
+        assert_eq!(slot(&r) != first, resets, "other counters");
+        assert_eq!(r.control.predecessors(slot(&r)).last(), resets.then_some(first));
+        let used =
+            |slot| SlotStats { last_used_ms: if slot == first { 4000 } else { 0 }, ..SlotStats::default() };
+        r.control.expire(8_900, &used);
+        assert_eq!(count(&r), 1, "{resets}: it was used at 4,000");
+        r.control.expire(9_000, &used);
+        assert_eq!(count(&r), 0, "{resets}: being added again is no use");
+        let retired = r.control.take_retired_slots();
+        assert_eq!(retired.slots().last(), Some(&first), "given up first, and final first");
+        r.control.recycle_slots(retired);
+        assert_eq!(r.control.heir(first), None);
+    }
+}
+
+#[test]
 fn what_is_removed_is_freed_once_no_worker_sees_it() {
     let mut r = rig();
     for i in 0..1000u128 {

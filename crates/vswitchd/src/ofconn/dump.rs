@@ -49,7 +49,7 @@ impl Vswitch {
         for _ in 0..PLACES_PER_TURN / PLACES_PER_LOOK {
             let Some(from) = next.filter(|_| start.elapsed() < TURN) else { break };
             next = self.control.dump(bridge, filter, from, PLACES_PER_LOOK, |rule| {
-                let counted = self.slot(rule.slot);
+                let counted = self.counted(rule.slot);
                 match output {
                     Output::Flows(writer) => {
                         let matching = self.match_of(rule);
@@ -131,7 +131,7 @@ fn info(rule: &Rule, counted: SlotStats, learned_ms: u64, now_ms: u64) -> FlowIn
         duration_ns: (age_ms % 1000) as u32 * 1_000_000,
         idle_timeout: rule.timeouts.idle_s(),
         hard_timeout: rule.timeouts.hard_s(),
-        idle_age: Some(seconds_since(counted.last_used_ms.max(rule.created_ms))),
+        idle_age: Some(seconds_since(counted.last_used_ms.max(rule.unused_since_ms))),
         hard_age: Some(seconds_since(rule.modified_ms.max(learned_ms))),
         packet_count: counted.packets,
         byte_count: counted.bytes,
