@@ -194,7 +194,8 @@ impl Vswitch {
         for removal in finals.removals {
             let news = self.flow_removed(&removal);
             self.counts.flows_removed += 1;
-            self.news.push((removal.rule.bridge, Asynchronous::Removed(Box::new(news))));
+            let news = Asynchronous::Removed(removal.version, Box::new(news));
+            self.news.push((removal.rule.bridge, news));
             self.control.removal_done(removal);
         }
         for slots in finals.slots {

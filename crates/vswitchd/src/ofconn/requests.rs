@@ -92,6 +92,7 @@ impl Vswitch {
                 conn.send(xid, &Message::GetAsyncReply(config));
             }
             Message::SetAsync(change) => {
+                conn.keep_wanted(self.control.version());
                 conn.async_config = Some(conn.async_config().with(&change));
                 // Who says what it wants to be told wants to be told.
                 if conn.purpose == Purpose::Service && conn.miss_send_len == 0 {
@@ -162,6 +163,7 @@ impl Vswitch {
     }
 
     fn set_config(&mut self, bridge: BridgeIdx, conn: &mut OfConn, config: SwitchConfig) -> Handled {
+        conn.keep_wanted(self.control.version());
         conn.miss_send_len = config.miss_send_len;
         if let Some(set) = config.invalid_ttl_to_controller {
             conn.invalid_ttl_to_controller = set;
@@ -193,12 +195,14 @@ impl Vswitch {
             }
             *known = Some(new);
         }
+        let until = self.control.version();
         if role.role == Role::Primary {
             let generation_id = self.bridges[&bridge].generation_id;
             let others = self.bridges.get_mut(&bridge).into_iter().flat_map(|b| b.conns.values_mut());
-            others.filter(|c| c.role == Role::Primary).for_each(|c| c.lose_role(generation_id));
+            others.filter(|c| c.role == Role::Primary).for_each(|c| c.lose_role(generation_id, until));
         }
         if role.role != Role::NoChange {
+            conn.keep_wanted(until);
             conn.role = role.role;
         }
         let generation_id = self.bridges[&bridge].generation_id;

@@ -14,7 +14,7 @@ use openflow::message::{
     AsyncConfig, DEFAULT_MISS_SEND_LEN, FlowForm, Message, PacketInForm, Role, RoleReason, RoleStatus,
 };
 use openflow::{Connection, ConnectionConfig, ErrorKind, Side, Version, VersionSet};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -55,6 +55,7 @@ pub(crate) struct OfConn {
     /// Without a choice it is told nothing (`enable_async_messages=false`).
     is_deaf: bool,
     pub miss_send_len: u16,
+    pub wanted_before: VecDeque<WantedBefore>,
     pub invalid_ttl_to_controller: bool,
     pub packet_in_form: PacketInForm,
     pub flow_form: FlowForm,
@@ -74,6 +75,18 @@ pub(crate) struct OfConn {
     pub name: String,
 }
 
+/// What a connection wanted to know of removed rules, before that changed.
+pub(crate) struct WantedBefore {
+    /// The last version of the tables in which it did.
+    pub until: base::Version,
+    /// A bit for each reason.
+    pub removals: u32,
+}
+
+/// Changes that are remembered, each in a version of its own. Counters are final in half a second: no
+/// controller changes what it wants to know so often meanwhile.
+pub(super) const WANTED_BEFORE_MAX: usize = 16;
+
 /// How long one that was not asked for may be silent before it is asked whether it is there. Open vSwitch's.
 const SERVICE_PROBE: Duration = Duration::from_secs(60);
 
@@ -92,6 +105,7 @@ impl OfConn {
             async_config: None,
             is_deaf: false,
             miss_send_len,
+            wanted_before: VecDeque::new(),
             invalid_ttl_to_controller: false,
             packet_in_form: PacketInForm::Standard,
             flow_form: FlowForm::Standard,
@@ -200,8 +214,10 @@ impl OfConn {
         }
     }
 
-    /// Another connection is the primary now. OpenFlow 1.0 has no way to say so.
-    pub fn lose_role(&mut self, generation_id: Option<u64>) {
+    /// Another connection is the primary from the version of the tables on that comes after `until`. OpenFlow 1.0
+    /// has no way to say so.
+    pub fn lose_role(&mut self, generation_id: Option<u64>, until: base::Version) {
+        self.keep_wanted(until);
         self.role = Role::Secondary;
         if self.version() >= Version::V13 {
             let reason = RoleReason::PrimaryRequest;

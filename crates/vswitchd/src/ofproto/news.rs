@@ -4,7 +4,7 @@
 //! not disturbed, and `ovs-ofctl monitor` hears all), a controller in charge from the start; its asynchronous
 //! configuration says what. Packets are told whole: none is kept here for which the rest could be asked.
 
-use super::conn::{OfConn, Purpose};
+use super::conn::{OfConn, Purpose, WANTED_BEFORE_MAX, WantedBefore};
 use super::continuation::continuation;
 use super::packets::PacketNews;
 use flow::action::PacketInReason;
@@ -12,7 +12,7 @@ use flow::options::OptionTable;
 use flow::{FieldId, Match};
 use openflow::Version;
 use openflow::message::{
-    FlowForm, FlowRemoved, Message, PacketIn, PacketInForm, PortStatus, Role, TableStatus,
+    AsyncConfig, FlowForm, FlowRemoved, Message, PacketIn, PacketInForm, PortStatus, Role, TableStatus,
 };
 use std::time::Instant;
 use transport::clock;
@@ -25,8 +25,8 @@ pub(crate) enum Asynchronous {
     Port(PortStatus),
     /// A new port is live, which OpenFlow 1.0 cannot say.
     PortLive(PortStatus),
-    /// A rule is gone, and its counters are final.
-    Removed(Box<FlowRemoved>),
+    /// A rule is gone since this version of the tables, and its counters are final.
+    Removed(base::Version, Box<FlowRemoved>),
     /// Another controller has changed groups, by a message of this transaction.
     GroupMod(u32, Box<Message>),
     /// Likewise meters.
@@ -85,7 +85,7 @@ impl Asynchronous {
         match self {
             Asynchronous::Packet(p) => 1 << p.reason(version) as u32,
             Asynchronous::Port(p) | Asynchronous::PortLive(p) => 1 << p.reason as u32,
-            Asynchronous::Removed(r) => 1 << r.reason as u32,
+            Asynchronous::Removed(_, r) => 1 << r.reason as u32,
             // OFPRFR_GROUP_MOD.
             Asynchronous::GroupMod(..) => 1,
             // OFPRFR_METER_MOD.
@@ -109,20 +109,14 @@ fn is_pipeline(field: FieldId) -> bool {
 
 impl OfConn {
     fn wants(&self, news: &Asynchronous) -> bool {
-        let is_deaf = match self.purpose {
-            Purpose::Snoop => true,
-            // Its way to ask for what others are told.
-            Purpose::Service => self.miss_send_len == 0,
-            Purpose::Primary => false,
-        };
-        if is_deaf || self.connection().version().is_none() {
-            return false;
+        if let Asynchronous::Removed(version, _) = news {
+            return self.removals_wanted_at(*version) & news.bit(self.version()) != 0;
         }
-        let config = self.async_config();
+        let config = self.async_config_in_force();
         let bits = match news {
             Asynchronous::Packet(_) => config.packet_in,
             Asynchronous::Port(_) | Asynchronous::PortLive(_) => config.port_status,
-            Asynchronous::Removed(_) => config.flow_removed,
+            Asynchronous::Removed(..) => config.flow_removed,
             Asynchronous::GroupMod(..) | Asynchronous::MeterMod(..) => config.request_forward,
             Asynchronous::Table(_) => config.table_status,
         };
@@ -131,6 +125,43 @@ impl OfConn {
             _ => true,
         };
         is_for_me && bits[usize::from(self.role == Role::Secondary)] & news.bit(self.version()) != 0
+    }
+
+    /// What it is told at the moment.
+    fn async_config_in_force(&self) -> AsyncConfig {
+        let is_deaf = match self.purpose {
+            Purpose::Snoop => true,
+            // Its way to ask for what others are told.
+            Purpose::Service => self.miss_send_len == 0,
+            Purpose::Primary => false,
+        };
+        if is_deaf || self.connection().version().is_none() {
+            return AsyncConfig::default();
+        }
+        self.async_config()
+    }
+
+    fn removals_wanted(&self) -> u32 {
+        self.async_config_in_force().flow_removed[usize::from(self.role == Role::Secondary)]
+    }
+
+    /// What it wanted to know of removed rules in this version of the tables.
+    fn removals_wanted_at(&self, version: base::Version) -> u32 {
+        let then = self.wanted_before.iter().find(|before| before.until >= version);
+        then.map_or_else(|| self.removals_wanted(), |before| before.removals)
+    }
+
+    /// What it is told is about to change. A rule that is gone already, but whose counters are not final, is
+    /// told of by what was asked until now. `until`: the newest version of the tables.
+    pub fn keep_wanted(&mut self, until: base::Version) {
+        let is_known = self.wanted_before.back().is_some_and(|before| before.until == until);
+        if !is_known {
+            let removals = self.removals_wanted();
+            self.wanted_before.push_back(WantedBefore { until, removals });
+        }
+        if self.wanted_before.len() > WANTED_BEFORE_MAX {
+            self.wanted_before.pop_front();
+        }
     }
 
     /// Tells the connection if it wants to know. False where it wants to and its queue is full.
@@ -143,7 +174,7 @@ impl OfConn {
             Asynchronous::Port(status) | Asynchronous::PortLive(status) => {
                 Message::PortStatus(status.clone())
             }
-            Asynchronous::Removed(removed) => {
+            Asynchronous::Removed(_, removed) => {
                 // A match that OpenFlow 1.0 cannot say goes in the extension's form, if the peer has asked
                 // for that.
                 let form = if self.version() == Version::V10 { self.flow_form } else { FlowForm::Standard };
@@ -227,5 +258,58 @@ impl OfConn {
                 true
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use openflow::VersionSet;
+    use openflow::message::{DEFAULT_MISS_SEND_LEN, FlowRemovedReason};
+
+    fn removed(at: u64) -> Asynchronous {
+        let removed = FlowRemoved {
+            form: FlowForm::Standard,
+            reason: FlowRemovedReason::Delete,
+            table_id: 0,
+            cookie: 0,
+            priority: 1,
+            duration_s: 0,
+            duration_ns: 0,
+            idle_timeout: 0,
+            hard_timeout: 0,
+            packet_count: 0,
+            byte_count: 0,
+            matching: Match::any(),
+        };
+        Asynchronous::Removed(base::Version(at), Box::new(removed))
+    }
+
+    #[test]
+    fn a_removed_rule_is_told_of_by_what_was_wanted_when_it_went() {
+        let now = Instant::now();
+        let mut conn = OfConn::new(1, Purpose::Service, VersionSet::SUPPORTED, now);
+        // A hello of OpenFlow 1.3.
+        conn.connection().handle_bytes(now, &[4, 0, 0, 8, 0, 0, 0, 1]);
+        while conn.connection().next_event(now).is_some() {}
+        assert_eq!(conn.version(), Version::V13);
+
+        conn.keep_wanted(base::Version(10));
+        conn.miss_send_len = DEFAULT_MISS_SEND_LEN;
+        conn.keep_wanted(base::Version(20));
+        conn.role = Role::Secondary;
+        // Once more in the same version: what was wanted until then stays known.
+        conn.keep_wanted(base::Version(20));
+        conn.role = Role::Equal;
+        conn.lose_role(None, base::Version(30));
+        let wanted: Vec<u64> = (5..=35).step_by(5).filter(|at| conn.wants(&removed(*at))).collect();
+        assert_eq!(wanted, [15, 20, 25, 30]);
+
+        for until in 31..1_000 {
+            conn.keep_wanted(base::Version(until));
+        }
+        assert_eq!(conn.wanted_before.len(), WANTED_BEFORE_MAX);
+        conn.role = Role::Equal;
+        assert!(conn.wants(&removed(1_000)) && !conn.wants(&removed(999)));
     }
 }
