@@ -7,8 +7,8 @@
 //! owner of the control side takes the batch of retired numbers, has them folded and cleared, and hands the
 //! batch back.
 //!
-//! A rule that begins to count anew in the place of another still inherits when that was last used. The other's
-//! slot is its *predecessor*, and is asked too until what it has counted is final.
+//! A rule that begins to count anew in the place of another still inherits when that was last used. The slot
+//! of the other is its *predecessor*, and is asked too until what it has counted is final.
 //!
 //! Threads: the control thread only.
 

@@ -273,7 +273,8 @@ impl Vswitch {
         }
     }
 
-    /// What a rule has counted, up to the last fold. It inherits when those were last used whose places it took.
+    /// What a rule has counted, up to the last fold. It inherits the last use of the rules whose place it
+    /// took.
     pub(crate) fn counted(&self, slot: u32) -> SlotStats {
         let before = self.control.predecessors(slot).map(|slot| self.slot(slot).last_used_ms);
         let own = self.slot(slot);

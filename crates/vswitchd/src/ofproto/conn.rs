@@ -214,8 +214,8 @@ impl OfConn {
         }
     }
 
-    /// Another connection is the primary from the version of the tables on that comes after `until`. OpenFlow 1.0
-    /// has no way to say so.
+    /// Another connection is the primary from now on, the newest version of the tables being `until`.
+    /// OpenFlow 1.0 has no way to say so.
     pub fn lose_role(&mut self, generation_id: Option<u64>, until: base::Version) {
         self.keep_wanted(until);
         self.role = Role::Secondary;
