@@ -2,7 +2,7 @@
 //!
 //! A goal holds where the bound of its figure's 95 % confidence interval does, not the median alone.
 
-use crate::compare::refusal;
+use crate::compare::refusal_of;
 use crate::result::{Point, Run};
 use crate::stats::{bounds, median};
 use std::collections::BTreeMap;
@@ -187,9 +187,7 @@ fn held(goal: &Goal, point: &Point, run: &Run) -> Option<Held> {
             let values = ratios(&over.values, &under.values);
             let text =
                 if turned { format!("{name}'s {metric} / ours") } else { format!("{metric} / {name}'s") };
-            // The cost per packet is the switch's also where the guest is the limit.
-            let is_cost = metric.contains("cycles");
-            (text, values, refusal(point, peer).filter(|why| !(is_cost && why.starts_with("the limit"))))
+            (text, values, refusal_of(point, peer, metric))
         }
     };
     let (bound, text, is_held) = match goal.bound {

@@ -190,7 +190,30 @@ fn committed_runs_become_text_that_says_who_is_better() {
     let (code, _, said) = run(&["report", runs.to_str().unwrap(), "--markdown", file.to_str().unwrap()]);
     assert_eq!(code, 0, "{said}");
     let text = fs::read_to_string(file).unwrap();
-    assert!(text.contains("### Better") && text.contains("| p2p | flows="), "{text}");
+    let shown = text.contains("beside ovs-dpdk: **better** in") && text.contains("shown better, 7 turns");
+    assert!(shown, "{text}");
+}
+
+#[test]
+fn benchmarks_md_is_made_from_the_committed_runs() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("BENCHMARKS.md");
+    let mut runs: Vec<String> = fs::read_dir(testkit::root().join("bench/runs"))
+        .unwrap()
+        .flatten()
+        .filter(|entry| entry.path().is_dir())
+        .map(|entry| format!("bench/runs/{}/", entry.file_name().to_string_lossy()))
+        .collect();
+    runs.sort();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_crosspoint"));
+    command.current_dir(testkit::root()).args(["bench", "report", "--markdown"]).arg(&file).args(&runs);
+    let said = command.output().unwrap();
+    assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+    let committed = fs::read_to_string(testkit::root().join("BENCHMARKS.md")).unwrap_or_default();
+    assert!(
+        fs::read_to_string(file).unwrap() == committed,
+        "BENCHMARKS.md is out of date: crosspoint bench report --markdown BENCHMARKS.md bench/runs/*/"
+    );
 }
 
 #[test]

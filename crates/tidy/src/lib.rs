@@ -12,7 +12,6 @@ pub mod leftovers;
 pub mod limits;
 pub mod links;
 pub mod ranks;
-pub mod results;
 pub mod shell;
 pub mod source;
 pub mod tests_named;

@@ -36,11 +36,40 @@ pub struct Fingerprint {
     pub isolated: String,
     /// The processors that share a core with another.
     pub siblings: Vec<String>,
-    /// The kernel's command line.
+    /// Of the kernel's command line what bears on figures; the rest may hold what is nobody's business.
     pub cmdline: String,
     /// Version of this program.
     pub crosspoint: String,
 }
+
+/// Beginnings of the kernel's parameters that bear on figures.
+const PARAMETERS: &[&str] = &[
+    "amd_iommu",
+    "amd_pstate",
+    "cpuidle",
+    "default_hugepagesz",
+    "hugepages",
+    "idle=",
+    "intel_idle",
+    "intel_iommu",
+    "intel_pstate",
+    "iommu",
+    "irqaffinity",
+    "isolcpus",
+    "maxcpus",
+    "mitigations",
+    "nohz",
+    "nopti",
+    "nosmt",
+    "nr_cpus",
+    "preempt",
+    "processor.max_cstate",
+    "rcu_nocb",
+    "skew_tick",
+    "spectre",
+    "transparent_hugepage",
+    "tsc",
+];
 
 impl Fingerprint {
     /// This machine's.
@@ -78,7 +107,7 @@ impl Fingerprint {
             governor: or_none(text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")),
             isolated: or_none(text("/sys/devices/system/cpu/isolated")),
             siblings: siblings(),
-            cmdline: text("/proc/cmdline"),
+            cmdline: relevant(&text("/proc/cmdline")),
             crosspoint: env!("CARGO_PKG_VERSION").to_string(),
         }
     }
@@ -112,6 +141,12 @@ impl Fingerprint {
 
 fn text(path: &str) -> String {
     fs::read_to_string(path).unwrap_or_default().trim().to_string()
+}
+
+/// The parameters of a kernel's command line that bear on figures.
+fn relevant(cmdline: &str) -> String {
+    let is_one = |word: &&str| PARAMETERS.iter().any(|parameter| word.starts_with(parameter));
+    cmdline.split_whitespace().filter(is_one).collect::<Vec<_>>().join(" ")
 }
 
 fn or_none(text: String) -> String {
@@ -178,6 +213,12 @@ mod tests {
         assert!(here.cpus > 0 && !here.kernel.is_empty() && here.memory_bytes > 1 << 20, "{here:?}");
         let json = serde_json::to_string(&here).unwrap();
         assert_eq!(serde_json::from_str::<Fingerprint>(&json).unwrap(), here);
+    }
+
+    #[test]
+    fn of_the_kernels_command_line_only_what_bears_on_figures_is_kept() {
+        let cmdline = "BOOT_IMAGE=/vmlinuz isolcpus=2-5 quiet secret=x default_hugepagesz=1G nohz_full=2-5";
+        assert_eq!(relevant(cmdline), "isolcpus=2-5 default_hugepagesz=1G nohz_full=2-5");
     }
 
     #[test]

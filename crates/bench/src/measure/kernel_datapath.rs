@@ -75,11 +75,8 @@ pub fn run(args: &Args) -> Result<(), String> {
 
 /// Boots the kernel and waits until it has halted.
 fn boot(dir: &Path, quick: bool) -> Result<(), String> {
-    let program = std::env::current_exe().map_err(|e| format!("this program's path: {e}"))?;
-    // Directories that are its own inside.
-    if ["/tmp", "/run"].iter().any(|own| program.starts_with(own)) {
-        return Err(format!("user-mode-linux cannot see {}: copy it out of there", program.display()));
-    }
+    let program =
+        seen_inside(&std::env::current_exe().map_err(|e| format!("this program's path: {e}"))?, dir)?;
     let init = dir.join("init");
     let text = script(&program, dir, &modules()?, if quick { "--quick" } else { "" });
     fs::write(&init, text).map_err(|e| format!("{}: {e}", init.display()))?;
@@ -96,6 +93,17 @@ fn boot(dir: &Path, quick: bool) -> Result<(), String> {
         std::thread::sleep(LOOK);
     }
     Ok(())
+}
+
+/// This program's path inside: of `/tmp` and `/run`, which are the guest's own, it sees the shared directory
+/// alone, so the program is copied there.
+fn seen_inside(program: &Path, dir: &Path) -> Result<PathBuf, String> {
+    if !["/tmp", "/run"].iter().any(|own| program.starts_with(own)) {
+        return Ok(program.to_path_buf());
+    }
+    let copy = dir.join("crosspoint");
+    fs::copy(program, &copy).map_err(|e| format!("{}: {e}", copy.display()))?;
+    Ok(copy)
 }
 
 /// The modules that it needs, in the order in which they are to be loaded.
@@ -160,6 +168,17 @@ fn rows(points: &[Point]) -> Result<Vec<Row>, String> {
 mod tests {
     use super::*;
     use crate::result::{Better, Metric};
+
+    #[test]
+    fn a_program_that_the_guest_could_not_see_is_copied_to_where_it_can() {
+        let dir = TempDir::new("uml-test").unwrap();
+        let hidden = dir.0.join("program");
+        fs::write(&hidden, "program").unwrap();
+        let shared = TempDir::new("uml-test-shared").unwrap();
+        let seen = seen_inside(&hidden, &shared.0).unwrap();
+        assert_eq!((seen.parent().unwrap(), fs::read(&seen).unwrap()), (&*shared.0, b"program".to_vec()));
+        assert_eq!(seen_inside(Path::new("/bin/sh"), &shared.0).unwrap(), Path::new("/bin/sh"));
+    }
 
     #[test]
     fn times_are_in_ratio_to_others_of_the_same_boot() {

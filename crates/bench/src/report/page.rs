@@ -54,12 +54,20 @@ fn warnings(runs: &[Run]) -> Markup {
             @for run in runs {
                 p { strong { (run.name) } " (" (run.info.mode) ", " (run.info.started) ", " (run.points.len()) " points)" }
                 ul {
-                    @for warning in &run.info.warnings { li { (warning) } }
+                    @for warning in super::warnings(std::slice::from_ref(run)) { li { (warning) } }
                     @if limited(run) > 0 {
                         li { (limited(run)) " points are marked: the switch was not the limit, or the packets do not add up. "
                             "Their rates are no figures of the switch's." }
                     }
                     @for (step, why) in &run.info.failed { li.bad { (step) " failed: " (why) } }
+                }
+                @let left_out = super::left_out(std::slice::from_ref(run));
+                @if !left_out.is_empty() {
+                    details { summary { "What was left out, and why" } ul {
+                        @for (switch, suites, why) in left_out {
+                            li { (switch) " (" (suites.join(", ")) "): " (why) }
+                        }
+                    } }
                 }
             }
             p { code { "crosspoint doctor" } " says what would make a machine's figures better, and how." }

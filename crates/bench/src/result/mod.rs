@@ -120,6 +120,11 @@ impl Point {
         (&self.suite, &self.switch, &self.labels)
     }
 
+    /// Whether the kernel forwards, on no thread of the switch's own.
+    pub fn is_in_kernel(&self) -> bool {
+        matches!(self.switch.as_str(), "bridge" | "ip-forward" | "ovs-kernel")
+    }
+
     /// Whether figures of it are the switch's own.
     pub fn is_of_switch(&self) -> bool {
         self.limit.is_none() && self.account.as_ref().is_none_or(Account::adds_up)

@@ -232,7 +232,12 @@ fn switching_cost(row: &Map<String, Value>, point: &mut Point) {
 }
 
 fn better_of_unit(unit: &str) -> Better {
-    if unit.ends_with("/s") { Higher } else { Lower }
+    match unit {
+        // A count describes the load.
+        "" => Neither,
+        unit if unit.ends_with("/s") => Higher,
+        _ => Lower,
+    }
 }
 
 fn conditions(suite: &str) -> BTreeMap<String, String> {

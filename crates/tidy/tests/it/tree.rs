@@ -2,9 +2,7 @@
 
 use tidy::architecture::{self, Crate, Invariant};
 use tidy::tree::{self, File};
-use tidy::{
-    Problems, circles, components, leftovers, limits, links, ranks, results, shell, tests_named, uses,
-};
+use tidy::{Problems, circles, components, leftovers, limits, links, ranks, shell, tests_named, uses};
 
 fn files() -> Vec<File> {
     tree::read(testkit::root()).expect("the tree can be read")
@@ -88,13 +86,6 @@ fn no_path_of_one_machine_is_in_the_tree() {
 #[test]
 fn the_files_that_a_project_owes_are_there() {
     none(leftovers::owed(&files(), env!("CARGO_PKG_VERSION")));
-}
-
-#[test]
-fn the_table_of_results_is_that_of_the_committed_runs() {
-    let committed = std::fs::read_to_string(testkit::root().join("bench/RESULTS.md")).unwrap_or_default();
-    let made = results::markdown(testkit::root()).unwrap();
-    assert!(committed == made, "bench/RESULTS.md is out of date: cargo run -p tidy --bin bench-results");
 }
 
 #[test]

@@ -100,7 +100,8 @@ pub fn run(args: &Args) -> Result<(), String> {
         sides.push(Side { rx, tx, ingress, waiting: VecDeque::new() });
         devices.push(port);
     }
-    let classifier = classifier(args, &sides)?;
+    let ingresses: Vec<Ingress> = sides.iter().map(|side| side.ingress).collect();
+    let classifier = classifier(args.flows, &args.traffic, &ingresses)?;
     let forwarder =
         Forwarder { sides, classifier, cache: pool.cache(), key: Key::default(), batch: Batch::new() };
     let (send, commands) = channel();
@@ -127,15 +128,17 @@ pub fn run(args: &Args) -> Result<(), String> {
     }
 }
 
-/// Every flow's key at every port that frames come in by, and where it goes.
-fn classifier(args: &Args, sides: &[Side]) -> Result<HashMap<Key, usize>, String> {
+/// Every flow's key at every port that frames come in by, both ways, and where it goes.
+fn classifier(flows: usize, traffic: &Pattern, ports: &[Ingress]) -> Result<HashMap<Key, usize>, String> {
     let mut table = HashMap::new();
-    for n in 0..args.flows {
-        let frame = args.traffic.frames(n, 512, false)?.remove(0);
-        for (from, side) in sides.iter().enumerate() {
-            let mut key = Key::default();
-            if flow::extract(&frame, frame.len(), &side.ingress, &mut key).is_some() {
-                table.insert(key, from ^ 1);
+    for n in 0..flows {
+        for is_back in [false, true] {
+            let frame = traffic.frames(n, 512, is_back)?.remove(0);
+            for (from, ingress) in ports.iter().enumerate() {
+                let mut key = Key::default();
+                if flow::extract(&frame, frame.len(), ingress, &mut key).is_some() {
+                    table.insert(key, from ^ 1);
+                }
             }
         }
     }
@@ -333,5 +336,25 @@ impl Running for Started {
 
     fn is_alive(&mut self) -> bool {
         self.process.0.try_wait().is_ok_and(|status| status.is_none())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_of_both_ways_are_known_at_each_port() {
+        let ports = [1, 2].map(|n| Ingress::new(OfPort(n), PortNo(n.into()), Depth::Transport));
+        let traffic: Pattern = "udp".parse().unwrap();
+        let table = classifier(3, &traffic, &ports).unwrap();
+        for is_back in [false, true] {
+            let frame = traffic.frames(2, 64, is_back).unwrap().remove(0);
+            for (from, ingress) in ports.iter().enumerate() {
+                let mut key = Key::default();
+                flow::extract(&frame, frame.len(), ingress, &mut key).unwrap();
+                assert_eq!(table.get(&key), Some(&(from ^ 1)), "back: {is_back}, port {from}");
+            }
+        }
     }
 }
