@@ -472,6 +472,7 @@ fn limit(load: &Load, sent: &Sent) -> Option<String> {
 /// 2. A device that refuses a generator's frame counts it; the generator has it among those not sent.
 /// 3. An AF_XDP socket that has no room: kernel and switch both count.
 /// 4. A device that tells a switch that it dropped a frame: kernel and switch both count.
+/// 5. A tap that refuses a frame which the switch sends again: the kernel counts a drop, and there is none.
 fn count_once(dropped: &mut Counts, ports: usize, twice: Twice, refused: &Counts) {
     let get = |dropped: &Counts, name: &str| dropped.get(name).copied().unwrap_or(0);
     let take = |dropped: &mut Counts, name: &str, count: u64| {
@@ -484,6 +485,9 @@ fn count_once(dropped: &mut Counts, ports: usize, twice: Twice, refused: &Counts
         for interface in ["p", "vm"] {
             into += get(dropped, &format!("kernel {interface}{n}: rx_dropped"));
             out_of += get(dropped, &format!("kernel {interface}{n}: tx_dropped"));
+        }
+        if twice.again {
+            dropped.remove(&format!("kernel vm{n}: tx_dropped"));
         }
         if !twice.xdp {
             let sent_in_vain = get(dropped, &format!("kernel e{n}: tx_dropped"));
@@ -515,6 +519,20 @@ mod tests {
         let mut dropped = counts(pairs);
         count_once(&mut dropped, 2, twice, &counts(refused));
         dropped
+    }
+
+    #[test]
+    fn a_frame_that_is_sent_again_is_no_drop() {
+        // Of 82,720 frames 40,082 came: all but the tap's refusals are drops.
+        let all = [
+            ("kernel p0: packet ring full", 23_739),
+            ("kernel vm1: packet ring full", 7_271),
+            ("kernel vm1: tx_dropped", 12_961),
+            ("switch port 2: tx_dropped", 11_628),
+        ];
+        let ring = Twice { again: true, ..Twice::default() };
+        assert_eq!(once(&all, ring, &[]).values().sum::<u64>(), 82_720 - 40_082);
+        assert_eq!(once(&all, Twice::default(), &[]), counts(&all));
     }
 
     #[test]

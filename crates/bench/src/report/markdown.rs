@@ -27,7 +27,7 @@ what would make its figures better.
 - Costs are in cycles of the time stamp counter (TSC). `cycles_per_packet` are those of the switch's threads,
   `machine_cycles_per_packet` those of the whole machine less the generator's own, `switching_cycles_per_packet`
   those of the switch's thread less what the same source and sink cost with no switch between.
-- A load is shown once: by the newest of the runs that has three turns of it, or else the newest.
+- A load is shown once: by the newest of the runs that has more than one turn of it, or else the newest.
 - Runs before 2026-11-26 are of older versions of Crosspoint.
 ";
 
@@ -41,11 +41,12 @@ pub fn text(runs: &[Run]) -> String {
         |floor: bool| suites.iter().flat_map(|(_, b)| b).filter(move |b| is_floor(&b.peer.switch) == floor);
     text += "\n## Where Crosspoint loses and where it wins\n\n";
     counts(&mut text, "other switches", of(false));
-    text += "\nEach suite asks a question:\n\n";
+    by_peer(&mut text, of(false));
+    worse(&mut text, of(false));
+    text += "\n### By suite, with the question that it asks\n\n";
     for (suite, beside) in &suites {
         sentences(&mut text, suite, beside);
     }
-    worse(&mut text, of(false));
     text += "\n### Beside forwarders that look nothing up\n\n\
              `testpmd` moves packets from port to port without a rule, and the `loop-` programs are one table under \
              four\nloops: they are the practical limit of this machine, not a choice that a user has.\n\n";
@@ -75,7 +76,7 @@ fn of_runs(text: &mut String, runs: &[Run]) {
             mode => mode,
         };
         let command = match run.info.command.lines().count() {
-            0 | 1 => format!("`{}`", short_command(&run.info.command)),
+            0 | 1 => format!("`{}`", short_command(run.info.command.trim())),
             _ => format!("[commands.txt]({}/commands.txt)", run.name.trim_end_matches('/')),
         };
         let _ = writeln!(
@@ -184,6 +185,47 @@ fn counts<'a>(text: &mut String, whom: &str, beside: impl Iterator<Item = &'a Be
     );
 }
 
+/// A line for each peer.
+fn by_peer<'a>(text: &mut String, beside: impl Iterator<Item = &'a Beside<'a>>) {
+    let mut peers: BTreeMap<&str, Vec<&Beside>> = BTreeMap::new();
+    for one in beside {
+        peers.entry(&one.peer.switch).or_default().push(one);
+    }
+    *text += "\n| beside | Crosspoint is better in | worse in | alike in | no verdict |\n|---|---|---|---:|---:|\n";
+    for (peer, beside) in peers {
+        let tally = Tally::of(beside.into_iter());
+        let shown = |count: usize, surely: usize| match (count, surely) {
+            (0, _) => "0".into(),
+            (count, surely) => format!("{count} ({surely} shown)"),
+        };
+        let (better, worse) = (tally.better.len(), tally.worse.len());
+        let (better, worse) = (shown(better, tally.surely[0]), shown(worse, tally.surely[1]));
+        let _ = writeln!(text, "| {peer} | {better} | {worse} | {} | {} |", tally.alike, tally.none);
+    }
+}
+
+/// What a figure is, for readers who do not know its name.
+fn plainly(figure: &str) -> &str {
+    match figure {
+        "switching_cycles_per_packet" => "cost of switching a packet",
+        "machine_cycles_per_packet" => "cost of a packet to the machine",
+        "machine_cycles_per_packet_with_generator" => "cost of a packet to the machine, generator included",
+        "cycles_per_packet" => "cost of a packet to the switch",
+        "lossless_pps" => "rate without loss",
+        "burst_frames" => "burst without loss",
+        "rate_pps" | "mpps" | "packets_per_s" => "packets per second",
+        "rules_per_second" => "rules per second",
+        "learned_per_s" => "addresses learned per second",
+        "reset_ms" => "time without packets",
+        "latency_p99_us" => "latency of the slowest of a hundred packets",
+        "effect_us" => "time until a rule has effect",
+        "seconds" => "time",
+        "bytes_per_rule" => "memory of a rule",
+        "bytes_per_cached_flow" => "memory of a cached flow",
+        figure => figure,
+    }
+}
+
 /// One sentence for each figure and peer of a suite.
 fn sentences(text: &mut String, suite: &Suite, beside: &[Beside]) {
     let mut groups: BTreeMap<(&str, &str), Vec<&Beside>> = BTreeMap::new();
@@ -197,7 +239,8 @@ fn sentences(text: &mut String, suite: &Suite, beside: &[Beside]) {
     let _ = writeln!(text, "- **[{0}](#{0})**: {1}", suite.name, suite.question);
     for ((peer, figure), beside) in groups {
         let words = Tally::of(beside.iter().copied()).words();
-        let _ = writeln!(text, "  - `{figure}`, beside {peer}: {words}.");
+        let figure = plainly(figure);
+        let _ = writeln!(text, "  - {figure}, beside {peer}: {words}.");
     }
 }
 
@@ -363,6 +406,11 @@ mod tests {
         assert!(worse.contains("(ovs) | 0.50") && worse.contains("not known yet"), "{worse}");
         assert!(!worse.contains("testpmd"), "{worse}");
         assert!(text.contains("| [x](bench/runs/x) |"), "{text}");
+        assert!(text.contains("| ovs | 1 (1 shown) | 1 (1 shown) | 0 | 0 |"), "{text}");
+        assert!(
+            text.contains("- cost of a packet to the switch, beside ovs-dpdk: **worse** in 1 (0.50 times"),
+            "{text}"
+        );
         assert!(text.contains("Of 1 comparisons with them"), "{text}");
     }
 

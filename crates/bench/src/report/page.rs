@@ -151,7 +151,11 @@ fn documents(suite: &Suite) -> Markup {
 
 fn legend(lines: &[Line]) -> Markup {
     html! { ul.legend { @for (n, line) in lines.iter().enumerate() {
-        li { i style={ "background: var(--line" (n % 8) ")" } {} (line.name) }
+        @let colour = format!("var(--line{})", n % 8);
+        @let fill = if n < 8 { colour.clone() } else {
+            format!("repeating-linear-gradient(90deg, {colour} 0 6px, transparent 6px 10px)")
+        };
+        li { i style={ "background: " (fill) } {} (line.name) }
     } } }
 }
 

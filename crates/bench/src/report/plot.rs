@@ -100,6 +100,10 @@ pub fn svg(plot: &Plot, lines: &[Line]) -> Option<String> {
         // Above three times the figures the limit says nothing that is worth the room.
         top = top.max(limit(kind, right).min(top * 3.0));
     }
+    if top <= 0.0 {
+        // Nothing but zeros stands on the axis.
+        top = 1.0;
+    }
     let mut text = String::new();
     let drawn = {
         let area = SVGBackend::with_string(&mut text, SIZE).into_drawing_area();
@@ -157,8 +161,15 @@ where
     for (n, line) in lines.iter().enumerate() {
         let colour = LINES[n % LINES.len()];
         let points = line.points.iter().map(|(x, y, ..)| (*x, *y));
-        chart.draw_series(LineSeries::new(points.clone(), colour.stroke_width(2)))?;
-        chart.draw_series(points.map(|at| Circle::new(at, 4, colour.filled())))?;
+        // The colours that come round again are dashed and hollow, as in the legend.
+        let (style, is_second) = (colour.stroke_width(2), n >= LINES.len());
+        if is_second {
+            chart.draw_series(DashedLineSeries::new(points.clone(), 6, 4, style))?;
+        } else {
+            chart.draw_series(LineSeries::new(points.clone(), style))?;
+        }
+        let point = if is_second { style } else { colour.filled() };
+        chart.draw_series(points.map(|at| Circle::new(at, 4, point)))?;
         let bars = line.points.iter().filter(|(_, y, low, high)| low < y || high > y);
         chart.draw_series(bars.map(|(x, _, low, high)| {
             PathElement::new(vec![(*x, *low), (*x, high.min(top * 1.08))], colour.stroke_width(1))
@@ -212,6 +223,20 @@ mod tests {
             text.contains("var(--line1)") && !text.contains("#0101") && !text.contains("#0202"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn zeros_stand_on_the_axis_and_a_ninth_line_is_hollow() {
+        let zero = |n: usize| Line { name: format!("{n}"), points: vec![(1.0, 0.0, 0.0, 0.0)] };
+        let lines: Vec<Line> = (0..9).map(zero).collect();
+        let plot = Plot::new("loss", "loss", "size");
+        let svg = svg(&plot, &lines).unwrap();
+        let points: Vec<&str> = svg.split("<circle ").skip(1).collect();
+        let place = |name: &str| -> f64 {
+            points[0].split(&format!("{name}=\"")).nth(1).unwrap().split('"').next().unwrap().parse().unwrap()
+        };
+        assert!(place("cy") > f64::from(SIZE.1) / 2.0, "at the bottom: {}", points[0]);
+        assert!(!points[7].contains("fill=\"none\"") && points[8].contains("fill=\"none\""), "{points:?}");
     }
 
     #[test]

@@ -111,7 +111,7 @@ impl Running for Started {
     /// An AF_XDP socket and the device both count a frame that finds the socket's ring full; a packet socket
     /// is told that a frame was dropped behind it.
     fn twice(&self) -> Twice {
-        Twice { rx: self.xdp, tx: !self.xdp, xdp: self.xdp }
+        Twice { rx: self.xdp, tx: !self.xdp, xdp: self.xdp, again: false }
     }
 
     fn caches(&self) -> Result<BTreeMap<String, u64>, String> {

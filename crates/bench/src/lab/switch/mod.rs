@@ -73,6 +73,8 @@ pub struct Twice {
     pub tx: bool,
     /// The switch's interfaces have an XDP program, so the kernel queues nothing before them.
     pub xdp: bool,
+    /// What a tap device refuses the switch sends again: the kernel counts each try, and nothing is lost.
+    pub again: bool,
 }
 
 /// A kind of switch.

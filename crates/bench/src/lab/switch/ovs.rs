@@ -173,7 +173,8 @@ impl Running for Started {
     }
 
     fn twice(&self) -> Twice {
-        Twice { xdp: self.kind == Kind::Afxdp, ..Twice::default() }
+        // A frame that a device refused stays in the packet ring, and is tried with the next.
+        Twice { xdp: self.kind == Kind::Afxdp, again: self.kind == Kind::Dpdk, ..Twice::default() }
     }
 
     fn kill(&mut self) -> Result<(), String> {
