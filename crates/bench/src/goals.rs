@@ -81,6 +81,7 @@ pub const GOALS: &[Goal] = &[
     goal("pvp", &[("loss_allowed", "0.0")], RATE, AtLeast(1.1)),
     goal("misses", &[("memory", "warm"), ("rules", "10")], Own("packets_per_cpu_second"), AtLeast(1.5e6)),
     goal("misses", &[("memory", "warm"), ("rules", "100000")], Own("packets_per_cpu_second"), AtLeast(1.3e6)),
+    goal("masks", &[("attack_pps", "1000")], Own("kept_ratio"), AtLeast(0.9)),
     goal("conntrack", &[("what", "established"), ("connections", "10000")], BUSY, AtLeast(3.0)),
     goal("conntrack", &[("what", "established"), ("connections", "1000000")], BUSY, AtLeast(10.0)),
     goal("conntrack", &[("what", "new")], BUSY, AtLeast(3.0)),
