@@ -127,8 +127,8 @@ pub fn between(a: &Point, b: &Point, figure: &str) -> Verdict {
 /// Why two points allow no ratio of this figure.
 ///
 /// What a packet costs is the switch's also where another was the limit of the rate. Where the kernel
-/// forwards, it does so on the time of whoever sends, which is the generator here: what the machine spent less
-/// the generator's own is then no cost of the switch.
+/// forwards, it does so on the time of whoever sends, which is the generator here: what the machine spent
+/// less the generator's own is then no cost of the switch.
 pub fn refusal_of(a: &Point, b: &Point, figure: &str) -> Option<String> {
     let is_of_machine = figure == "machine_cycles_per_packet" && (a.is_in_kernel() || b.is_in_kernel());
     if is_of_machine {

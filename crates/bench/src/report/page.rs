@@ -1,6 +1,7 @@
 //! The page: warnings first, then the goals, then each suite with its graphs and figures, then the machine
 //! and how to repeat it all.
 
+use super::left_out;
 use super::plot::{Line, lines, svg};
 use super::style::{SCRIPT, STYLE};
 use crate::goals::{Held, summary};
@@ -54,17 +55,17 @@ fn warnings(runs: &[Run]) -> Markup {
             @for run in runs {
                 p { strong { (run.name) } " (" (run.info.mode) ", " (run.info.started) ", " (run.points.len()) " points)" }
                 ul {
-                    @for warning in super::warnings(std::slice::from_ref(run)) { li { (warning) } }
+                    @for warning in left_out::warnings(std::slice::from_ref(run)) { li { (warning) } }
                     @if limited(run) > 0 {
                         li { (limited(run)) " points are marked: the switch was not the limit, or the packets do not add up. "
                             "Their rates are no figures of the switch's." }
                     }
                     @for (step, why) in &run.info.failed { li.bad { (step) " failed: " (why) } }
                 }
-                @let left_out = super::left_out(std::slice::from_ref(run));
-                @if !left_out.is_empty() {
+                @let reasons = left_out::left_out(std::slice::from_ref(run));
+                @if !reasons.is_empty() {
                     details { summary { "What was left out, and why" } ul {
-                        @for (switch, suites, why) in left_out {
+                        @for (switch, suites, why) in reasons {
                             li { (switch) " (" (suites.join(", ")) "): " (why) }
                         }
                     } }
