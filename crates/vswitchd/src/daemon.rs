@@ -271,10 +271,15 @@ impl Drop for Embedded {
 async fn tick(shared: Shared) {
     let mut interval = tokio::time::interval(Duration::from_millis(TICK_MS));
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let urgent = shared.borrow().urgent.clone();
     loop {
-        interval.tick().await;
-        while shared.borrow_mut().tick() {
-            tokio::task::yield_now().await;
+        tokio::select! {
+            _ = interval.tick() => {
+                while shared.borrow_mut().tick() {
+                    tokio::task::yield_now().await;
+                }
+            }
+            _ = urgent.notified() => {}
         }
         while shared.borrow_mut().clean() {
             tokio::task::yield_now().await;

@@ -56,8 +56,8 @@ impl Vswitch {
     /// A turn of what is done between two ticks, a millisecond or so at a time: expires rules, tells of what
     /// is gone, gives back what it had. Returns whether there is more to do right away.
     pub fn clean(&mut self) -> bool {
-        let mut has_more = self.go_on_with_abandoned() | free_some();
-        if let Some(as_of_ms) = self.schedule.expiring.filter(|_| !self.control.is_changing()) {
+        let mut has_more = self.go_on_reporting(None) | self.go_on_with_abandoned() | free_some();
+        if let Some(as_of_ms) = self.schedule.expiring.filter(|_| !self.tables_are_busy()) {
             if self.control_expire(as_of_ms) {
                 has_more = true;
             } else {

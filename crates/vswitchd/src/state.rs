@@ -13,7 +13,7 @@ use crate::hand_datapath::HandDatapath;
 use crate::history::History;
 use crate::janitor::Fate;
 use crate::keepalive::Keepalive;
-use crate::ofproto::{Asynchronous, LongChange, Ofproto};
+use crate::ofproto::{Asynchronous, LongChange, Ofproto, Report};
 use crate::scheduler::{Event, Scheduler};
 use crate::workers::{Given, Workers};
 use base::hash::HashKey;
@@ -29,6 +29,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use switch::{BridgeIdx, Control, SlotStats, Switch};
+use tokio::sync::Notify;
 use transport::Tls;
 
 pub(crate) use crate::port_record::PortRecord;
@@ -113,6 +114,10 @@ pub struct Vswitch {
     pub(crate) begun: Option<Begun>,
     /// Changes of tables whose connection ended before they were done.
     pub(crate) abandoned: VecDeque<(BridgeIdx, Box<LongChange>)>,
+    /// What those who watch rules have not been told yet.
+    pub(crate) reports: VecDeque<Report>,
+    /// There is something that does not wait for the next tick.
+    pub(crate) urgent: Rc<Notify>,
     /// Whether there are dummies, and the commands of tests with them (`--enable-dummy`).
     pub(crate) is_dummy: bool,
     /// Keys of the flows that the log has seen, while new ones are logged.
@@ -212,6 +217,8 @@ impl Vswitch {
             ending: None,
             begun: None,
             abandoned: VecDeque::new(),
+            reports: VecDeque::new(),
+            urgent: Rc::new(Notify::new()),
             is_dummy: config.dummy != EnableDummy::No,
             logged_flows: None,
         };

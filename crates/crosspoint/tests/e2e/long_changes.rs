@@ -8,19 +8,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// What the p99 of an echo's time may be.
-const ECHO_P99_MAX: Duration = Duration::from_millis(10);
+pub(crate) const ECHO_P99_MAX: Duration = Duration::from_millis(10);
 
 const ERROR: u8 = 1;
 const ECHO_REPLY: u8 = 3;
-const MULTIPART_REPLY: u8 = 19;
-const BARRIER_REPLY: u8 = 21;
-const BUNDLE_CONTROL: u8 = 33;
+pub(crate) const MULTIPART_REPLY: u8 = 19;
+pub(crate) const BARRIER_REPLY: u8 = 21;
+pub(crate) const BUNDLE_CONTROL: u8 = 33;
 
-const ADD: u8 = 0;
+pub(crate) const ADD: u8 = 0;
 const DELETE: u8 = 3;
 
 /// A flow-mod of OpenFlow 1.4 without actions, for a destination's address; 0 for all.
-fn flow_mod(command: u8, address: u32) -> Vec<u8> {
+pub(crate) fn flow_mod(command: u8, address: u32) -> Vec<u8> {
     let matching = match address {
         0 => [[0, 1, 0, 4].to_vec(), vec![0; 4]].concat(),
         n => [[0, 1, 0, 14, 0x80, 0, 6, 6, 2, 0].to_vec(), n.to_be_bytes().to_vec(), vec![0; 2]].concat(),
@@ -38,7 +38,7 @@ fn flow_mod(command: u8, address: u32) -> Vec<u8> {
 }
 
 /// A bundle that adds flows for these addresses, and the request that commits it.
-fn bundle(addresses: std::ops::Range<u32>) -> Vec<u8> {
+pub(crate) fn bundle(addresses: std::ops::Range<u32>) -> Vec<u8> {
     let mut bytes = Vec::new();
     for address in addresses {
         let flow_mod = flow_mod(ADD, address);
@@ -51,7 +51,7 @@ fn bundle(addresses: std::ops::Range<u32>) -> Vec<u8> {
     bytes
 }
 
-fn barrier(stream: &mut UnixStream) {
+pub(crate) fn barrier(stream: &mut UnixStream) {
     stream.write_all(&[5, 20, 0, 8, 0, 0, 0, 9]).unwrap();
     let (kind, body) = hear(stream);
     assert_eq!(kind, BARRIER_REPLY, "{body:?}");
@@ -84,17 +84,17 @@ fn flow_count(switch: &Switch) -> u32 {
 }
 
 /// Times of one kind of request, sorted.
-struct Times(Vec<Duration>);
+pub(crate) struct Times(Vec<Duration>);
 
 impl Times {
-    fn p99(&self) -> Duration {
+    pub fn p99(&self) -> Duration {
         self.0[self.0.len() * 99 / 100]
     }
 }
 
 /// Asks again and again while something is done, on connections of their own: echoes, and flow-mods with a
 /// barrier behind each.
-fn asked_during(switch: &Switch, what: &str, work: impl FnOnce()) -> [Times; 2] {
+pub(crate) fn asked_during(switch: &Switch, what: &str, work: impl FnOnce()) -> [Times; 2] {
     let done = AtomicBool::new(false);
     let [mut echoing, mut changing] = [connect(switch), connect(switch)];
     let ask = |done: &AtomicBool, mut once: Box<dyn FnMut() + Send + '_>| {
@@ -170,6 +170,34 @@ fn echoes_are_answered_in_time_while_many_flows_are_added_dumped_and_deleted() {
     };
     in_time("flows are deleted", asked_during(&switch, "deletion", || delete(&mut stream)));
     assert!(flow_count(&switch) <= 1);
+}
+
+#[test]
+fn the_control_socket_shows_tables_before_a_bundle_or_after_it() {
+    const FLOWS: usize = 30_000;
+    let switch = Switch::dummy();
+    let (stream, done) = (connect(&switch), AtomicBool::new(false));
+    let counts = std::thread::scope(|scope| {
+        let commits = scope.spawn(|| {
+            let mut stream = stream;
+            for _ in 0..5 {
+                stream.write_all(&bundle(1..FLOWS as u32 + 1)).unwrap();
+                assert_eq!(hear(&mut stream).0, BUNDLE_CONTROL);
+                std::thread::sleep(Duration::from_millis(200));
+                stream.write_all(&flow_mod(DELETE, 0)).unwrap();
+                barrier(&mut stream);
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+        let mut counts = Vec::new();
+        while !done.load(Ordering::Relaxed) && !commits.is_finished() {
+            let shown = switch.appctl(&["bridge/dump-flows", "br0"]).ok();
+            counts.push(shown.lines().filter(|line| line.contains("dl_dst=")).count());
+        }
+        counts
+    });
+    assert!(counts.iter().all(|count| [0, FLOWS].contains(count)), "{counts:?}");
+    assert!(counts.contains(&FLOWS), "{counts:?}");
 }
 
 #[test]

@@ -33,6 +33,7 @@ mod guest;
 mod installed;
 mod logs;
 mod long_changes;
+mod long_reports;
 mod numa;
 mod ofctl;
 mod operator_guide;

@@ -121,6 +121,8 @@ pub struct Control {
     reader: Reader,
     inner: Inner,
     underway: Option<transaction::Underway>,
+    /// Transactions begun.
+    transactions: u64,
 }
 
 /// All but the reader, which borrows go on beside changes of the rest.
@@ -180,7 +182,7 @@ impl Control {
             staging: None,
             deferred: VecDeque::new(),
         };
-        (switch, Control { reader: domain.register(), inner, underway: None })
+        (switch, Control { reader: domain.register(), inner, underway: None, transactions: 0 })
     }
 
     /// The shared half.

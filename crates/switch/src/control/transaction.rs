@@ -157,6 +157,7 @@ impl Control {
     /// One that is under way is finished first, and what came of it is forgotten.
     pub fn begin(&mut self, changes: Arc<dyn Changes>, steps: usize, now_ms: u64) {
         self.finish();
+        self.transactions += 1;
         let ahead = (steps as u64).max(STEPS_MIN) * VERSIONS_PER_STEP;
         let version = Version(self.inner.published().0 + ahead);
         let transaction = Some(Transaction::new(Some(version), now_ms));
@@ -180,6 +181,11 @@ impl Control {
             }
             Change::Flow(_) | Change::Group(_) | Change::Packet(_) | Change::Nothing => 1,
         }
+    }
+
+    /// How many transactions have begun: what is read in pieces is of one version if none did meanwhile.
+    pub fn transactions(&self) -> u64 {
+        self.transactions
     }
 
     /// Whether a transaction is under way, or done and nobody has asked for its outcome.

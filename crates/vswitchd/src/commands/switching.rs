@@ -1,5 +1,6 @@
 //! `ofproto/*` and `bridge/*`: what a bridge decides, its rules, and its controllers.
 
+use super::waits;
 use crate::odp::{self, ActionContext};
 use crate::state::{Shared, Vswitch};
 use base::{OfPort, PortNo};
@@ -10,11 +11,13 @@ use openflow::text::{ActionsIn, PortNames, parse_actions, parse_packet, write_ac
 use std::fmt::Write;
 use std::sync::Arc;
 use switch::control::{Cursor, PacketOut, RuleFilter};
-use switch::{BridgeIdx, Effect, Rule};
+use switch::{BridgeIdx, Effect, Rule, SlotStats};
 use transport::clock;
 
 /// Rules written in one turn: about a millisecond's work.
 const RULES_PER_TURN: usize = 512;
+/// Places of rules looked at in one turn: likewise.
+const PLACES_PER_TURN: usize = 8_192;
 /// Between two translations that failed, in the log.
 const FAILURE_INTERVAL_MS: u64 = 60_000;
 /// The priority that is not shown.
@@ -51,30 +54,51 @@ pub(crate) struct RuleDump {
 }
 
 impl RuleDump {
-    /// Writes all rules, some hundred at a time. A bridge that goes away meanwhile has no more.
+    /// Writes all rules, some hundred at a time, as they are before a long change or after it. A bridge that
+    /// goes away meanwhile has no more.
     pub async fn run(self, shared: &Shared) -> String {
-        let filter = RuleFilter { hidden: true, ..RuleFilter::default() };
-        let (mut text, mut cursor) = (String::new(), Cursor::default());
-        loop {
-            let next = {
-                let vswitch = shared.borrow();
-                let write = |rule: &Arc<Rule>| write_rule(&mut text, &vswitch, rule, self.offload);
-                vswitch.control.dump(self.bridge, &filter, cursor, RULES_PER_TURN, write)
-            };
-            match next {
-                Some(next) => cursor = next,
-                None => return text,
-            }
+        let mut text = String::new();
+        let rules = self.rules(shared).await;
+        for some in rules.chunks(RULES_PER_TURN) {
+            let vswitch = shared.borrow();
+            some.iter().for_each(|(rule, counted)| {
+                write_rule(&mut text, &vswitch, rule, *counted, self.offload);
+            });
+            drop(vswitch);
             tokio::task::yield_now().await;
+        }
+        text
+    }
+
+    /// All rules with their counters. They are found in turns too, anew if a long change begins meanwhile.
+    async fn rules(&self, shared: &Shared) -> Vec<(Arc<Rule>, SlotStats)> {
+        let filter = RuleFilter { hidden: true, ..RuleFilter::default() };
+        loop {
+            waits::tables(shared).await;
+            let before = shared.borrow().control.transactions();
+            let (mut rules, mut cursor) = (Vec::new(), Some(Cursor::default()));
+            while let Some(from) = cursor {
+                {
+                    let vswitch = shared.borrow();
+                    if vswitch.control.transactions() != before {
+                        break;
+                    }
+                    let find = |rule: &Arc<Rule>| rules.push((rule.clone(), vswitch.slot(rule.slot)));
+                    cursor = vswitch.control.dump(self.bridge, &filter, from, PLACES_PER_TURN, find);
+                }
+                tokio::task::yield_now().await;
+            }
+            if cursor.is_none() {
+                return rules;
+            }
         }
     }
 }
 
-fn write_rule(text: &mut String, vswitch: &Vswitch, rule: &Rule, offload: &str) {
+fn write_rule(text: &mut String, vswitch: &Vswitch, rule: &Rule, counted: SlotStats, offload: &str) {
     if rule.table_id != 0 {
         let _ = write!(text, "table_id={}, ", rule.table_id);
     }
-    let counted = vswitch.slot(rule.slot);
     let _ = write!(
         text,
         "duration={}s, n_packets={}, n_bytes={}, {offload}",

@@ -1,5 +1,5 @@
-//! What commands wait for: workers, a millisecond or so at a time, between which the control thread serves
-//! everybody else.
+//! What commands wait for: workers, and changes of tables, a millisecond or so at a time, between which the
+//! control thread serves everybody else.
 
 use crate::state::Shared;
 use std::time::{Duration, Instant};
@@ -29,4 +29,11 @@ pub(super) async fn wait_for<T>(most: Duration, mut look: impl FnMut() -> Option
 pub(super) async fn counters(shared: &Shared) {
     let ticket = shared.borrow_mut().dp.request_fold();
     wait_for(FOLD_WAIT, || shared.borrow().dp.fold_done(ticket).then_some(())).await;
+}
+
+/// Waits while tables are being changed in turns: what shows them would show them half changed.
+pub(super) async fn tables(shared: &Shared) {
+    while shared.borrow().control.is_changing() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
 }

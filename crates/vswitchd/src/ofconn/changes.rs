@@ -19,7 +19,7 @@ use switch::BridgeIdx;
 use switch::control::{AsChange, Change, Changes, FlowMod, Outcome, Turn};
 
 /// How long a turn lasts, before others have theirs.
-const TURN: Duration = Duration::from_millis(2);
+pub(super) const TURN: Duration = Duration::from_millis(2);
 
 /// A change that is alone.
 enum Single {
@@ -47,9 +47,14 @@ impl Changes for One {
 }
 
 impl Vswitch {
+    /// Whether tables are being changed in turns, or those who watch them have not been told of all changes.
+    pub(crate) fn tables_are_busy(&self) -> bool {
+        self.control.is_changing() || !self.reports.is_empty()
+    }
+
     /// Whether a request waits, for it changes tables or looks at them and others are changing them.
     pub(super) fn waits(&self, message: &Message) -> bool {
-        self.control.is_changing()
+        self.tables_are_busy()
             && match message {
                 Message::FlowMod(_)
                 | Message::GroupMod(_)
@@ -166,6 +171,7 @@ impl Vswitch {
     pub(super) fn abandon(&mut self, bridge: BridgeIdx, pending: Pending) {
         if let Pending::Change(change) = pending {
             self.abandoned.push_back((bridge, change));
+            self.urgent.notify_one();
         }
     }
 
@@ -257,6 +263,8 @@ impl Vswitch {
                 self.forward_group_mod(bridge, change.xid, (**gm).clone(), *existed);
             }
             LongKind::MeterDelete(mm) => self.forward_meter_mod(bridge, change.xid, (**mm).clone()),
+            // Those who watch are told before whoever did it is answered.
+            LongKind::Bundle(_) if !self.reports.is_empty() => return false,
             LongKind::Bundle(commit) => {
                 return self.follow_bundle(bridge, conn, change.xid, commit, until).is_some();
             }

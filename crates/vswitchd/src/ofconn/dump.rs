@@ -43,7 +43,7 @@ impl Vswitch {
         }
         let now_ms = self.now_ms();
         let mut bytes = Vec::new();
-        let Dump { filter, cursor, output, .. } = &mut *dump;
+        let Dump { filter, cursor, output, found, .. } = &mut *dump;
         let start = Instant::now();
         let mut next = Some(*cursor);
         for _ in 0..PLACES_PER_TURN / PLACES_PER_LOOK {
@@ -63,6 +63,16 @@ impl Vswitch {
                         if !flags.is_empty() {
                             let actions = flags.contains(FlowMonitorFlags::ACTIONS);
                             writer.push_event(&self.update_of(rule, FlowEvent::Initial, actions), &mut bytes);
+                        }
+                    }
+                    Output::Missed(writer, monitors, serials) => {
+                        let flags = flags_of(&*monitors, rule);
+                        if serials.contains(&rule.serial()) && !flags.is_empty() {
+                            let is_new = flags.contains(FlowMonitorFlags::ADD);
+                            let what = if is_new { FlowEvent::Added } else { FlowEvent::Modified };
+                            let actions = flags.contains(FlowMonitorFlags::ACTIONS);
+                            writer.push_event(&self.update_of(rule, what, actions), &mut bytes);
+                            *found = true;
                         }
                     }
                     Output::Aggregate(_, sums) => {
@@ -85,6 +95,13 @@ impl Vswitch {
                     Output::Monitors(writer, _) => {
                         writer.finish(&mut bytes);
                         conn.connection().send_bytes(&bytes);
+                    }
+                    Output::Missed(writer, ..) => {
+                        if dump.found {
+                            writer.finish(&mut bytes);
+                            conn.connection().send_bytes(&bytes);
+                        }
+                        self.resumed(conn);
                     }
                     Output::Flows(writer) => {
                         for _ in 0..writer.too_long() {

@@ -15,9 +15,10 @@
 //!
 //! Source: the Nicira extensions, NXST_FLOW_MONITOR; ovs-ofctl(8), `monitor`.
 
+use super::changes::TURN;
 use super::flow_mods::refusal;
 use super::request::{Handled, check_table};
-use crate::ofproto::{Dump, Monitor, OfConn, Pending, flags_of};
+use crate::ofproto::{Dump, Monitor, OfConn, Own, Pending, Report};
 use crate::state::Vswitch;
 use openflow::message::{
     FlowEvent, FlowMonitorCommand, FlowMonitorFlags, FlowMonitorRequest, FlowRemovedReason, FlowUpdate,
@@ -25,7 +26,8 @@ use openflow::message::{
 };
 use openflow::{ErrorKind, ReplyWriter};
 use std::collections::{BTreeMap, BTreeSet};
-use switch::control::{RemovedReason, RuleEvent, RuleEventKind, RuleFilter};
+use std::time::Instant;
+use switch::control::{RemovedReason, RuleEventKind};
 use switch::shape::MiniMatch;
 use switch::{BridgeIdx, Rule};
 
@@ -100,57 +102,82 @@ impl Vswitch {
         self.control.watch_rules(bridge, watched);
     }
 
-    /// Tells all who watch what became of rules. `own` is the connection that did it, which is out of its
-    /// bridge, and the transaction id of its request.
+    /// Tells all who watch what became of rules, for as long as a turn lasts; the rest is told in later
+    /// ones. `own` is the connection that did it, which is out of its bridge, and the transaction id of its
+    /// request.
     pub(crate) fn report_rules(&mut self, own: Option<(&mut OfConn, u32)>) {
         let events = self.control.take_rule_events();
-        let Some(first) = events.first() else { return };
-        let bridge = first.rule.bridge;
-        if let Some((conn, xid)) = own {
-            self.tell_monitors(bridge, conn, &events, Some(xid));
-        }
-        let bridges: std::collections::BTreeSet<BridgeIdx> = events.iter().map(|e| e.rule.bridge).collect();
-        for bridge in bridges {
-            let Some(record) = self.bridges.get_mut(&bridge) else { continue };
-            let watching = record.conns.iter().filter(|(_, c)| !c.monitors.is_empty());
-            for id in watching.map(|(id, _)| *id).collect::<Vec<_>>() {
-                let Some(mut conn) = self.bridges.get_mut(&bridge).and_then(|b| b.conns.remove(&id)) else {
-                    continue;
-                };
-                self.tell_monitors(bridge, &mut conn, &events, None);
-                conn.wake();
-                if let Some(record) = self.bridges.get_mut(&bridge) {
-                    record.conns.insert(id, conn);
-                }
+        let (conn, xid) = own.unzip();
+        if let Some(first) = events.first() {
+            let mut watchers = Vec::new();
+            if let Some(conn) = conn.as_deref().filter(|conn| !conn.monitors.is_empty()) {
+                watchers.push((first.rule.bridge, conn.id));
             }
+            let bridges: BTreeSet<BridgeIdx> = events.iter().map(|e| e.rule.bridge).collect();
+            for bridge in bridges {
+                let Some(record) = self.bridges.get(&bridge) else { continue };
+                let watching = record.conns.values().filter(|c| !c.monitors.is_empty());
+                watchers.extend(watching.map(|conn| (bridge, conn.id)));
+            }
+            let own = conn.as_deref().zip(xid);
+            let own = own.map(|(conn, xid)| Own { conn: conn.id, xid, is_told: false });
+            self.reports.push_back(Report::new(events, watchers, own));
+        }
+        if !self.reports.is_empty() && self.go_on_reporting(conn) {
+            self.urgent.notify_one();
         }
     }
 
-    fn tell_monitors(
-        &mut self,
-        bridge: BridgeIdx,
-        conn: &mut OfConn,
-        events: &[RuleEvent],
-        own: Option<u32>,
-    ) {
+    /// Goes on telling who watches rules, for a turn. `out` is a connection that is out of its bridge.
+    /// Whether there is more to tell.
+    pub(crate) fn go_on_reporting(&mut self, mut out: Option<&mut OfConn>) -> bool {
+        let until = Instant::now() + TURN;
+        while let Some(mut report) = self.reports.pop_front() {
+            let mut is_over = false;
+            while !is_over && let Some((bridge, id)) = report.next_watcher() {
+                match &mut out {
+                    Some(conn) if conn.id == id => self.tell_monitors(bridge, conn, &mut report),
+                    _ => {
+                        let found = self.bridges.get_mut(&bridge).and_then(|b| b.conns.remove(&id));
+                        if let Some(mut conn) = found {
+                            self.tell_monitors(bridge, &mut conn, &mut report);
+                            conn.wake();
+                            if let Some(record) = self.bridges.get_mut(&bridge) {
+                                record.conns.insert(id, conn);
+                            }
+                        }
+                    }
+                }
+                is_over = Instant::now() >= until;
+            }
+            if is_over {
+                self.reports.push_front(report);
+                return true;
+            }
+        }
+        false
+    }
+
+    fn tell_monitors(&mut self, bridge: BridgeIdx, conn: &mut OfConn, report: &mut Report) {
         let Some(codec) = conn.connection().codec().filter(|_| !conn.monitors.is_empty() && !conn.closed)
         else {
             return;
         };
         let mut writer = None;
         let mut bytes = Vec::new();
-        let mut is_abbreviated = false;
-        for event in events.iter().filter(|e| e.rule.bridge == bridge) {
+        let Report { now, own, .. } = report;
+        let mut own = own.as_mut().filter(|own| own.conn == conn.id);
+        for event in now.iter().filter(|e| e.rule.bridge == bridge) {
             let flags = conn.monitors.flags_for(event);
             if flags.is_empty() {
                 continue;
             }
-            let update = match own {
-                Some(xid) if !flags.contains(FlowMonitorFlags::OWN) && conn.monitors.paused.is_none() => {
-                    if std::mem::replace(&mut is_abbreviated, true) {
+            let update = match &mut own {
+                Some(own) if !flags.contains(FlowMonitorFlags::OWN) && conn.monitors.paused.is_none() => {
+                    if std::mem::replace(&mut own.is_told, true) {
                         continue;
                     }
-                    FlowUpdate::Abbreviated { xid }
+                    FlowUpdate::Abbreviated { xid: own.xid }
                 }
                 _ => {
                     let (what, reason) = event_of(event.kind);
@@ -170,8 +197,12 @@ impl Vswitch {
         conn.connection().send_bytes(&bytes);
         let waiting = conn.connection().transmit().len();
         if conn.monitors.paused.is_none() && waiting > PAUSE_BYTES {
-            conn.monitors.paused = Some(self.control.last_serial());
-            conn.send(0, &Message::FlowMonitorPaused);
+            // What it will not be told of then, it is told of when it goes on.
+            let later = report.first_later().or_else(|| self.reports.iter().find_map(Report::first_later));
+            conn.monitors.paused = Some(later.map_or(self.control.last_serial(), |serial| serial - 1));
+            if !conn.monitors.resumes {
+                conn.send(0, &Message::FlowMonitorPaused);
+            }
         } else if waiting > DELETIONS_BYTES_MAX {
             tracing::warn!(target: "connmgr", "closing a connection that watches flows and does not read");
             conn.close_reason = Some("Watches flows and does not read".into());
@@ -180,33 +211,23 @@ impl Vswitch {
     }
 
     /// A paused connection that has taken all hears of what was added and modified meanwhile, and goes on.
-    pub(super) fn resume_monitors(&mut self, bridge: BridgeIdx, conn: &mut OfConn) {
-        let Some(since) = conn.monitors.paused.filter(|_| conn.connection().transmit().is_empty()) else {
-            return;
-        };
-        let Some(codec) = conn.connection().codec().filter(|_| conn.pending.is_none()) else { return };
-        conn.monitors.paused = None;
+    pub(super) fn resume_monitors(&mut self, conn: &mut OfConn) {
+        let Some(codec) = conn.connection().codec() else { return };
+        let Some(since) = conn.monitors.paused.take() else { return };
+        conn.monitors.resumes = true;
         let either = FlowMonitorFlags::ADD | FlowMonitorFlags::MODIFY;
-        let mut writer = ReplyWriter::of_events(codec, 0);
-        let mut bytes = Vec::new();
-        let mut count = 0u64;
-        for rule in self.control.rules(bridge, &RuleFilter::default()).iter().filter(|r| r.serial() > since) {
-            let told = conn.monitors.by_id.values().filter(|m| m.flags.intersects(either));
-            let flags = flags_of(told, rule);
-            if flags.is_empty() {
-                continue;
-            }
-            let is_new = flags.contains(FlowMonitorFlags::ADD);
-            let what = if is_new { FlowEvent::Added } else { FlowEvent::Modified };
-            let update = self.update_of(rule, what, flags.contains(FlowMonitorFlags::ACTIONS));
-            writer.push_event(&update, &mut bytes);
-            count += 1;
+        let told = conn.monitors.by_id.values().filter(|m| m.flags.intersects(either)).cloned().collect();
+        let serials = since + 1..=self.control.last_serial();
+        conn.pending = Some(Pending::Dump(Box::new(Dump::of_missed(codec, told, serials))));
+    }
+
+    /// A connection has heard of what it missed. If that was so much that it is paused again, it goes on
+    /// later.
+    pub(super) fn resumed(&mut self, conn: &mut OfConn) {
+        if conn.monitors.paused.is_none() {
+            conn.monitors.resumes = false;
+            conn.send(0, &Message::FlowMonitorResumed);
         }
-        if count > 0 {
-            writer.finish(&mut bytes);
-            conn.connection().send_bytes(&bytes);
-        }
-        conn.send(0, &Message::FlowMonitorResumed);
     }
 
     pub(super) fn update_of(&self, rule: &Rule, event: FlowEvent, actions: bool) -> FlowUpdate {

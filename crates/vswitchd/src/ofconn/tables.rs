@@ -98,7 +98,6 @@ impl Vswitch {
             let slots = slots_of(&self.dp, &self.own_credits);
             self.control.set_table_limits(bridge, table_id, limits, now_ms, &slots);
         }
-        self.report_rules(None);
     }
 
     /// Puts in force what the database says of a bridge's tables. `before`: those that it spoke of until now.

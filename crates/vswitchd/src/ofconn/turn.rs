@@ -1,5 +1,6 @@
 //! A connection's turn: what it has received is handled, and what it waits for goes on.
 
+use super::changes::TURN;
 use super::request::{Request, Served};
 use crate::ofproto::{LinkOf, OfConn, Pending, Purpose, journal};
 use crate::state::Vswitch;
@@ -59,8 +60,19 @@ impl Vswitch {
 
     fn turn(&mut self, bridge: BridgeIdx, conn: &mut OfConn, now: Instant) -> Served {
         conn.brisk = false;
-        self.resume_monitors(bridge, conn);
-        for _ in 0..MESSAGES_PER_TURN {
+        if conn.can_resume() {
+            if self.tables_are_busy() {
+                conn.line.answer_echoes();
+                return Served::Waiting;
+            }
+            self.resume_monitors(conn);
+        }
+        let until = Instant::now() + TURN;
+        for message in 0..MESSAGES_PER_TURN {
+            // One change may be told to many who watch.
+            if message > 0 && Instant::now() >= until {
+                return Served::More;
+            }
             if conn.closed {
                 return Served::Closed;
             }
@@ -134,7 +146,8 @@ impl Vswitch {
     fn go_on(&mut self, bridge: BridgeIdx, conn: &mut OfConn, pending: Pending, now: Instant) -> Served {
         match pending {
             Pending::Barrier { xid, ticket } => {
-                if !self.control.passed(ticket) {
+                let is_told = conn.monitors.is_empty() || self.reports.is_empty();
+                if !self.control.passed(ticket) || !is_told {
                     conn.pending = Some(Pending::Barrier { xid, ticket });
                     return Served::Waiting;
                 }

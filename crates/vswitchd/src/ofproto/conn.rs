@@ -41,6 +41,8 @@ pub(crate) struct LinkOf {
 
 /// See the module's text.
 pub(crate) struct OfConn {
+    /// Its number, which no other connection ever has.
+    pub id: u64,
     /// Its bytes, and what they mean.
     pub line: Arc<Line>,
     pub purpose: Purpose,
@@ -96,6 +98,7 @@ impl OfConn {
         let config = ConnectionConfig { side: Side::Switch, versions, probe_interval };
         let miss_send_len = if purpose == Purpose::Primary { DEFAULT_MISS_SEND_LEN } else { 0 };
         OfConn {
+            id,
             line: Arc::new(Line::new(Connection::new(config, now))),
             purpose,
             closed: false,

@@ -29,7 +29,7 @@ pub(crate) use conn::{LinkOf, OfConn, Purpose};
 pub(crate) use continuation::head;
 pub use link::ControllerStatus;
 pub(crate) use link::{Kind as LinkKind, Link};
-pub(crate) use monitors::{Monitor, flags_of};
+pub(crate) use monitors::{Monitor, Own, Report, flags_of};
 pub(crate) use news::Asynchronous;
 pub(crate) use own_rule::OwnRule;
 pub(crate) use pending::{

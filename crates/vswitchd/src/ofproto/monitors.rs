@@ -1,11 +1,12 @@
-//! Flow monitors of a connection: which flows they watch, and what they want to hear of.
+//! Flow monitors of a connection: which flows they watch, what they want to hear of, and what they have not
+//! been told yet.
 
 use base::OfPort;
 use openflow::message::{FlowMonitorFlags, TABLE_ALL};
 use std::collections::BTreeMap;
-use switch::Rule;
 use switch::control::{RuleEvent, RuleEventKind};
 use switch::shape::MiniMatch;
+use switch::{BridgeIdx, Rule};
 
 #[derive(Clone)]
 pub(crate) struct Monitor {
@@ -22,6 +23,59 @@ pub(crate) struct Monitors {
     pub by_id: BTreeMap<u32, Monitor>,
     /// While they are paused: the serial number of the last rule before.
     pub paused: Option<u64>,
+    /// They are told of what they missed, and then that they go on.
+    pub resumes: bool,
+}
+
+/// Changes of rules that those who watch them are being told of: some changes to everybody, then the next.
+pub(crate) struct Report {
+    /// The changes that are being told.
+    pub now: Vec<RuleEvent>,
+    /// Those behind them.
+    later: std::vec::IntoIter<RuleEvent>,
+    watchers: Vec<(BridgeIdx, u64)>,
+    /// The next of them.
+    next: usize,
+    pub own: Option<Own>,
+}
+
+/// Who made changes, and is told so in short unless it asks for more.
+pub(crate) struct Own {
+    pub conn: u64,
+    pub xid: u32,
+    /// It has been told in short.
+    pub is_told: bool,
+}
+
+/// Changes told to one connection at once.
+const EVENTS_AT_ONCE: usize = 64;
+
+impl Report {
+    /// `watchers`: the connections that watch rules, with their bridges.
+    pub fn new(events: Vec<RuleEvent>, watchers: Vec<(BridgeIdx, u64)>, own: Option<Own>) -> Report {
+        let next = watchers.len();
+        Report { now: Vec::new(), later: events.into_iter(), watchers, next, own }
+    }
+
+    /// The next connection that is to be told of the changes `now`; `None` when all is told.
+    pub fn next_watcher(&mut self) -> Option<(BridgeIdx, u64)> {
+        if self.next == self.watchers.len() {
+            self.now = self.later.by_ref().take(EVENTS_AT_ONCE).collect();
+            self.next = 0;
+            if self.now.is_empty() {
+                return None;
+            }
+        }
+        let watcher = self.watchers.get(self.next).copied();
+        self.next += 1;
+        watcher
+    }
+
+    /// The serial number of the first rule behind the changes `now` that was added or modified.
+    pub fn first_later(&self) -> Option<u64> {
+        let is_there = |event: &&RuleEvent| !matches!(event.kind, RuleEventKind::Removed(_));
+        self.later.as_slice().iter().find(is_there).map(|event| event.rule.serial())
+    }
 }
 
 impl Monitor {

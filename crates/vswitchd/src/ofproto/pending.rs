@@ -9,6 +9,7 @@ use openflow::message::{
 };
 use openflow::{Codec, ReplyWriter};
 use std::collections::HashSet;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Instant;
 use switch::Effect;
@@ -81,12 +82,16 @@ pub(crate) struct Dump {
     pub deadline: Option<Instant>,
     pub cursor: Cursor,
     pub output: Output,
+    /// Whether any rule was written, of those that monitors missed.
+    pub found: bool,
 }
 
 pub(crate) enum Output {
     Flows(ReplyWriter),
     /// The flows that new monitors find.
     Monitors(ReplyWriter, Vec<Monitor>),
+    /// What monitors missed while they were paused: rules with these serial numbers.
+    Missed(ReplyWriter, Vec<Monitor>, RangeInclusive<u64>),
     Aggregate(FlowForm, AggregateStats),
 }
 
@@ -106,12 +111,20 @@ impl Dump {
         } else {
             Output::Flows(ReplyWriter::new(codec, xid, request.form))
         };
-        Dump { xid, filter, fold, deadline: None, cursor: Cursor::default(), output }
+        Dump { xid, filter, fold, deadline: None, cursor: Cursor::default(), output, found: false }
     }
 
     /// What new monitors find. It waits for no counters.
     pub fn of_monitors(codec: Codec, xid: u32, monitors: Vec<Monitor>) -> Dump {
-        let output = Output::Monitors(ReplyWriter::of_events(codec, xid), monitors);
+        Dump::uncounted(xid, Output::Monitors(ReplyWriter::of_events(codec, xid), monitors))
+    }
+
+    /// What monitors missed while they were paused.
+    pub fn of_missed(codec: Codec, monitors: Vec<Monitor>, serials: RangeInclusive<u64>) -> Dump {
+        Dump::uncounted(0, Output::Missed(ReplyWriter::of_events(codec, 0), monitors, serials))
+    }
+
+    fn uncounted(xid: u32, output: Output) -> Dump {
         Dump {
             xid,
             filter: RuleFilter::default(),
@@ -119,6 +132,7 @@ impl Dump {
             deadline: None,
             cursor: Cursor::default(),
             output,
+            found: false,
         }
     }
 }
