@@ -3,10 +3,18 @@
 /// Limits of a cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CacheConfig {
-    /// Most megaflows, and most exact entries (each).
+    /// Most megaflows; and half of the exact entries that there may be, since packets that are tracked have
+    /// one before and one behind that.
     pub flow_limit: usize,
     /// A flow unused for this long is removed.
     pub max_idle_ms: u32,
+}
+
+impl CacheConfig {
+    /// Most exact entries.
+    pub(super) fn exact_limit(&self) -> usize {
+        2 * self.flow_limit.max(64)
+    }
 }
 
 impl Default for CacheConfig {

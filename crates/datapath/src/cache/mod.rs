@@ -195,17 +195,18 @@ impl FlowCache {
     /// Maps the room for a cache.
     pub fn new(config: CacheConfig, secret: HashKey, slots: Arc<SlotTable>) -> std::io::Result<FlowCache> {
         let limit = config.flow_limit.max(64);
+        let exact_limit = config.exact_limit();
         Ok(FlowCache {
             config,
             secret,
             slots,
-            exact: Tier::new(limit)?,
+            exact: Tier::new(exact_limit)?,
             mega: Tier::new(limit)?,
             bodies: Bodies::new(2 * limit)?,
             arena: Arena::new(4 * limit)?,
             masks: Masks::new(),
             sorts: Sorts::new(),
-            trails: Trails::new(limit)?,
+            trails: Trails::new(exact_limit)?,
             inputs: vec![Box::default()],
             by_port: PortTable::new(),
             evictions: 0,
@@ -561,7 +562,13 @@ impl FlowCache {
     /// Whether new flows may soon want the places of idle ones.
     pub fn is_crowded(&self) -> bool {
         let limit = self.config.flow_limit.max(64);
-        self.exact.live().max(self.mega.live()) > limit / 4 * 3
+        self.mega.live() > limit / 4 * 3 || self.is_exact_crowded()
+    }
+
+    /// Whether new exact entries may soon want the places of idle ones.
+    #[inline(always)]
+    pub fn is_exact_crowded(&self) -> bool {
+        self.exact.live() > self.config.exact_limit() / 4 * 3
     }
 
     /// Whether nothing is cached.

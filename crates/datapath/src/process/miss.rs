@@ -11,12 +11,17 @@ impl<P: Pipeline> Process<P> {
         for idx in burst.stale_exact() {
             self.cache.remove(Which::Exact, idx);
         }
+        let is_crowded = self.cache.is_exact_crowded();
         while use_exact && let Some((key, megaflow)) = burst.promoted() {
             let e = self.cache.entry(Which::Mega, megaflow);
             if matches!(e.decision.verdict, Verdict::Unknown | Verdict::Stale) {
                 continue;
             }
             let Entry { decision, sort, set, marks, .. } = *e;
+            // Where there is little room, what says to track a packet gives way to what becomes of it then.
+            if decision.verdict == Verdict::Track && is_crowded {
+                continue;
+            }
             // Few of a tracked connection's segments open it, and a cache of them would be one of strangers.
             if (is_tracked || decision.verdict == Verdict::Track)
                 && matches!(&key, ExactKey::Plain(key) if opens_tcp(key))
