@@ -114,6 +114,23 @@ impl<P: Pipeline> Rig<P> {
     }
 }
 
+/// Whether two rigs have counted the same in so many slots, once all is folded.
+pub fn same_counts<A: Pipeline, B: Pipeline>(
+    cached: &mut Rig<A>,
+    plain: &mut Rig<B>,
+    slots: u32,
+) -> Result<(), String> {
+    cached.settle();
+    plain.settle();
+    for slot in 0..slots {
+        let (found, wanted) = (cached.dp.slot(slot), plain.dp.slot(slot));
+        if (found.packets, found.bytes) != (wanted.packets, wanted.bytes) {
+            return Err(format!("slot {slot} counts {found:?}\n and uncached {wanted:?}"));
+        }
+    }
+    Ok(())
+}
+
 /// Whether all of this thread's pool is free, which it is when no rig is there.
 pub fn pool_is_whole() -> Result<(), String> {
     let stats = pool().stats();

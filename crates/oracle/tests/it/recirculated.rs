@@ -8,7 +8,7 @@ use flow::{Action, FieldId, Match, Mf};
 use oracle::common::chance::Chance;
 use oracle::home::{bridge_of, output, udp_frame};
 use oracle::pipelines::{Mistake, Mistaken, Uncached};
-use oracle::rig::{Rig, pool_is_whole};
+use oracle::rig::{Rig, pool_is_whole, same_counts};
 use std::sync::Arc;
 use switch::control::FlowMod;
 
@@ -86,14 +86,7 @@ fn run(seed: u64, mistake: Mistake) -> Result<u64, String> {
         }
         control.tick(0);
     }
-    cached.settle();
-    plain.settle();
-    for slot in 0..control.slot_count() {
-        let (found, wanted) = (cached.dp.slot(slot), plain.dp.slot(slot));
-        if (found.packets, found.bytes) != (wanted.packets, wanted.bytes) {
-            return Err(format!("seed {seed}: slot {slot} counts {found:?}\n and uncached {wanted:?}"));
-        }
-    }
+    same_counts(&mut cached, &mut plain, control.slot_count()).map_err(|e| format!("seed {seed}: {e}"))?;
     let rounds = cached.dp.worker_stats(0).recirculations.get();
     cached.end()?;
     plain.end()?;

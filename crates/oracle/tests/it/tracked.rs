@@ -9,7 +9,7 @@ use flow::{Action, FieldId, Match, Mf};
 use oracle::common::chance::Chance;
 use oracle::home::{bridge_of, output};
 use oracle::pipelines::{Mistake, Mistaken, Uncached};
-use oracle::rig::{Rig, pool_is_whole};
+use oracle::rig::{Rig, pool_is_whole, same_counts};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -288,14 +288,7 @@ fn run(seed: u64, mistake: Mistake) -> Result<(u64, u64), String> {
         }
         control.tick(0);
     }
-    cached.settle();
-    plain.settle();
-    for slot in 0..control.slot_count() {
-        let (found, wanted) = (cached.dp.slot(slot), plain.dp.slot(slot));
-        if (found.packets, found.bytes) != (wanted.packets, wanted.bytes) {
-            return Err(format!("seed {seed}: slot {slot} counts {found:?}\n and uncached {wanted:?}"));
-        }
-    }
+    same_counts(&mut cached, &mut plain, control.slot_count()).map_err(|e| format!("seed {seed}: {e}"))?;
     let stats = plain.dp.worker_stats(0);
     let rounds = stats.recirculations.get();
     let followed = cached.dp.worker_stats(0).followed.get();
