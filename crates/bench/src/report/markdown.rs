@@ -25,8 +25,9 @@ what would make its figures better.
   means that each was measured once: an indication, which the next run may turn round. Two such figures that
   differ by less than 10 % are *alike*.
 - Costs are in cycles of the time stamp counter (TSC). `cycles_per_packet` are those of the switch's threads,
-  `machine_cycles_per_packet` those of the whole machine less the generator's own, `switching_cycles_per_packet`
-  those of the switch's thread less what the same source and sink cost with no switch between.
+  `machine_cycles_per_packet` those of the whole machine less the generator's own,
+  `switching_cycles_per_packet` those of the switch's thread less what the same source and sink cost with no
+  switch between.
 - A load is shown once: by the newest of the runs that has more than one turn of it, or else the newest.
 - Runs before 2026-11-26 are of older versions of Crosspoint.
 ";
@@ -48,8 +49,8 @@ pub fn text(runs: &[Run]) -> String {
         sentences(&mut text, suite, beside);
     }
     text += "\n### Beside forwarders that look nothing up\n\n\
-             `testpmd` moves packets from port to port without a rule, and the `loop-` programs are one table under \
-             four\nloops: they are the practical limit of this machine, not a choice that a user has.\n\n";
+             `testpmd` moves packets from port to port without a rule, and the `loop-` programs are one table \
+             under four loops: they are the practical limit of this machine, not a choice that a user has.\n\n";
     counts(&mut text, "them", of(true));
     no_verdict(&mut text, &suites);
     text += "\n# Figures\n";
@@ -57,7 +58,30 @@ pub fn text(runs: &[Run]) -> String {
         of_suite(&mut text, suite, beside, runs);
     }
     not_measured(&mut text, runs);
-    text
+    text.lines().map(wrapped).collect()
+}
+
+/// A line, broken where prose is wider than the project's. Rows of tables are lines, however long.
+fn wrapped(line: &str) -> String {
+    const COLUMNS: usize = 110;
+    let mut text = String::new();
+    let mut width = 0;
+    let indent =
+        line.len() - line.trim_start().len() + if line.trim_start().starts_with("- ") { 2 } else { 0 };
+    for word in line.split_inclusive(' ') {
+        let len = word.trim_end().chars().count();
+        // A mark in front of a line would make it a list's or a heading.
+        let may_begin = !matches!(word.trim_end(), "" | "-" | "+" | "#");
+        if width > indent && width + len > COLUMNS && may_begin && !line.starts_with('|') {
+            text.truncate(text.trim_end().len());
+            text += "\n";
+            text.extend(std::iter::repeat_n(' ', indent));
+            width = indent;
+        }
+        text += word;
+        width += word.chars().count();
+    }
+    text + "\n"
 }
 
 fn name(run: &Run) -> &str {
@@ -174,8 +198,8 @@ fn counts<'a>(text: &mut String, whom: &str, beside: impl Iterator<Item = &'a Be
     let all = tally.better.len() + tally.worse.len() + tally.alike + tally.none;
     let _ = writeln!(
         text,
-        "Of {all} comparisons with {whom}, Crosspoint is better in {} ({} of them shown), worse in {} ({} shown), and\n\
-         alike in {}; {} have no verdict.",
+        "Of {all} comparisons with {whom}, Crosspoint is better in {} ({} of them shown), worse in {} ({} \
+         shown), and alike in {}; {} have no verdict.",
         tally.better.len(),
         tally.surely[0],
         tally.worse.len(),
