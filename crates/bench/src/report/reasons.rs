@@ -14,6 +14,10 @@ const fn reason(suite: &'static str, peer: &'static str, figure: &'static str, w
     Reason { suite, peer, figure, why }
 }
 
+const KERNEL: &str = "the kernel forwards while the generator sends, and wakes no other thread";
+const POLLS: &str = "its thread polls and never sleeps; Crosspoint's sleeps at this rate, and on shared \
+                     processors waits for its turn when it is woken";
+
 /// The first one that fits is shown.
 const REASONS: &[Reason] = &[
     reason(
@@ -30,39 +34,12 @@ const REASONS: &[Reason] = &[
         "one connection: the peer answers every packet from its exact-match cache and one line of memory; \
          with more connections it loses that",
     ),
-    reason(
-        "",
-        "ovs-dpdk",
-        "latency",
-        "its thread polls and never sleeps; Crosspoint's sleeps at this rate, and on shared processors waits \
-         for its turn when it is woken",
-    ),
-    reason(
-        "",
-        "testpmd",
-        "latency",
-        "its thread polls and never sleeps; Crosspoint's sleeps at this rate, and on shared processors waits \
-         for its turn when it is woken",
-    ),
-    reason(
-        "",
-        "bridge",
-        "latency",
-        "the kernel forwards while the generator sends, and wakes no other thread",
-    ),
-    reason(
-        "",
-        "ip-forward",
-        "latency",
-        "the kernel forwards while the generator sends, and wakes no other thread",
-    ),
-    reason("", "bridge", "pps", "the kernel forwards while the generator sends, and wakes no other thread"),
-    reason(
-        "",
-        "ip-forward",
-        "pps",
-        "the kernel forwards while the generator sends, and wakes no other thread",
-    ),
+    reason("", "ovs-dpdk", "latency", POLLS),
+    reason("", "testpmd", "latency", POLLS),
+    reason("", "bridge", "latency", KERNEL),
+    reason("", "ip-forward", "latency", KERNEL),
+    reason("", "bridge", "pps", KERNEL),
+    reason("", "ip-forward", "pps", KERNEL),
     reason(
         "native-vs-poll-mode",
         "ovs",
