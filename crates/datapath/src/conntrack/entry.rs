@@ -243,11 +243,15 @@ impl Entry {
 
     pub fn tuples(&self) -> (Tuple, Tuple, u16) {
         let (forward, zone) = Tuple::unpacked(&self.packed(FORWARD));
-        let reverse = match self.traits().has(Traits::TWO_PLACES) {
-            false => forward.reversed(),
+        (forward, self.reverse(), zone)
+    }
+
+    /// The tuple of the direction that answers.
+    pub fn reverse(&self) -> Tuple {
+        match self.traits().has(Traits::TWO_PLACES) {
+            false => self.forward().reversed(),
             true => Tuple::unpacked(&self.packed(REVERSE)).0,
-        };
-        (forward, reverse, zone)
+        }
     }
 
     /// The tuple of the direction that opened the connection.

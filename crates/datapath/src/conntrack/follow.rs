@@ -9,7 +9,6 @@ use super::entry::Traits;
 use super::seen::PlainSeen;
 use super::tcp::{self, State, Verdict};
 use super::timeouts::Phase;
-use super::track::Translation;
 use super::tuple::Tuple;
 use super::{Found, Tracker, Tracking, state};
 use std::sync::atomic::Ordering::Relaxed;
@@ -17,8 +16,8 @@ use std::sync::atomic::Ordering::Relaxed;
 /// What the tracker says of a packet that it has followed.
 pub(crate) struct Followed {
     pub tracking: Tracking,
-    /// The packet is still to be translated so.
-    pub translation: Option<Translation>,
+    /// The packet is still to be translated to this tuple.
+    pub translation: Option<Tuple>,
 }
 
 impl Tracker {
@@ -82,10 +81,11 @@ impl Tracker {
             tracking.state |= state::REPLY;
         }
         let mut translation = None;
-        if translates && traits.has(Traits::SRC_NAT | Traits::DST_NAT) {
-            translation = self.translation_of(found);
-            tracking.state |= translation.as_ref().map_or(0, Translation::state);
+        if translates && let Some(t) = self.translation_of(found) {
+            tracking.state |= t.state();
+            translation = Some(t.to);
         }
-        Some(Followed { tracking, translation })
+        // What was read is that connection's, if nobody has ended it meanwhile.
+        entry.is_still(found.generation).then_some(Followed { tracking, translation })
     }
 }

@@ -19,9 +19,9 @@ use crate::edit;
 use base::DropReason;
 use base::hash::HashKey;
 use flow::FieldId;
-use packet::Packet;
+use packet::{Packet, PacketFlags};
 use wire::Layers;
-use wire::checksum::{update16, update128};
+use wire::checksum::{nonzero, update16, update128};
 
 /// Ports tried from one start, and starts.
 const PORTS_TRIED: u32 = 128;
@@ -135,6 +135,38 @@ pub fn translate(
     Ok(())
 }
 
+/// As [`translate`], of a packet that was read as a [plain one](super::seen::read_plain), where every header
+/// has its place, and which is no ICMP error: addresses and ports at once, and each checksum once.
+#[inline]
+pub(crate) fn translate_plain(packet: &mut Packet, to: &Tuple) {
+    const HEADER_SUM: usize = 24;
+    const ADDRESSES: usize = 26;
+    const PORTS: usize = 34;
+    let is_partial = packet.flags.has(PacketFlags::CSUM_PARTIAL);
+    let Some(head) = packet.data_mut().first_chunk_mut::<54>() else { return };
+    let ports = u32::from(to.src_port) << 16 | u32::from(to.dst_port);
+    let new = (to.src << 32 | to.dst) << 32 | u128::from(ports);
+    let place = &mut head[ADDRESSES..PORTS + 4];
+    let old = place.iter().fold(0, |number, &byte| number << 8 | u128::from(byte));
+    place.copy_from_slice(&new.to_be_bytes()[4..]);
+    let of_addresses = |sum| update128(sum, old >> 32, new >> 32);
+    let of_all = |sum| update128(sum, old, new);
+    let mut put_sum = |at: usize, change: &dyn Fn(u16) -> u16| {
+        let sum = change(u16::from_be_bytes([head[at], head[at + 1]]));
+        head[at..at + 2].copy_from_slice(&sum.to_be_bytes());
+    };
+    put_sum(HEADER_SUM, &of_addresses);
+    match to.protocol {
+        // Whoever finishes it sums the ports that are there then. The field is the sum itself.
+        protocol if is_partial => {
+            put_sum(if protocol == TCP { PORTS + 16 } else { PORTS + 6 }, &|sum| !of_addresses(!sum));
+        }
+        TCP => put_sum(PORTS + 16, &of_all),
+        // 0: none was computed.
+        _ => put_sum(PORTS + 6, &|sum| if sum == 0 { 0 } else { nonzero(of_all(sum)) }),
+    }
+}
+
 /// Makes the packet that an ICMP error quotes one of tuple `to`; of its addresses, the one that the error's
 /// own `side` names from the other end. What is cut off is left out.
 fn quote(packet: &mut Packet, layers: &Layers, to: &Tuple, side: Side) -> Option<()> {
@@ -202,6 +234,10 @@ impl Quoting<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use packet::{Pool, PoolConfig};
+    use proptest::prelude::*;
+    use wire::compose::Compose;
+    use wire::ethernet::EthAddr;
 
     fn client() -> Tuple {
         Tuple {
@@ -257,6 +293,53 @@ mod tests {
             count[(first.dst - 0xc0a8_0001) as usize] += 1;
         }
         assert!(count.iter().all(|n| (150..350).contains(n)), "{count:?}");
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(testkit::cases("datapath::translate_plain", 500)))]
+        /// A checksum is right, wrong, missing, or not finished yet.
+        #[test]
+        fn a_plain_packet_becomes_what_single_changes_make_of_it(
+            ends: (u32, u32, u16, u16),
+            other: (u32, u16, u16),
+            is_tcp: bool,
+            is_src: bool,
+            is_partial: bool,
+            sum in proptest::option::of(any::<u16>()),
+        ) {
+            let compose = Compose::ethernet(EthAddr([2, 0, 0, 0, 0, 1]), EthAddr([2, 0, 0, 0, 0, 2]))
+                .ipv4(ends.0.into(), ends.1.into());
+            let compose = if is_tcp { compose.tcp(ends.2, ends.3) } else { compose.udp(ends.2, ends.3) };
+            let mut frame = compose.payload(b"twelve bytes").build().unwrap();
+            if let Some(sum) = sum {
+                let at = if is_tcp { 50 } else { 40 };
+                frame[at..at + 2].copy_from_slice(&sum.to_be_bytes());
+            }
+            let pool = PoolConfig { chunks: 64, chunk_bytes: 2048, huge_pages: false };
+            let mut cache = Pool::new(pool).unwrap().cache();
+            let [mut at_once, mut singly] = [(); 2].map(|()| {
+                let mut packet = cache.alloc_frame(&frame).unwrap();
+                if is_partial {
+                    packet.flags.set(PacketFlags::CSUM_PARTIAL);
+                }
+                packet
+            });
+            let side = if is_src { Side::Src } else { Side::Dst };
+            let (src, dst) = if is_src { (other.0, ends.1) } else { (ends.0, other.0) };
+            let to = Tuple {
+                src: src.into(),
+                dst: dst.into(),
+                src_port: other.1,
+                dst_port: other.2,
+                protocol: if is_tcp { TCP } else { UDP },
+                is_ipv6: false,
+            };
+            translate_plain(&mut at_once, &to);
+            translate(&mut singly, &mut { Layers::UNKNOWN }, &to, side, false).unwrap();
+            prop_assert_eq!(at_once.data(), singly.data());
+            cache.free(at_once);
+            cache.free(singly);
+        }
     }
 
     #[test]

@@ -369,11 +369,11 @@ impl Tracker {
     /// The translation of packets from one end of a connection, if it has any.
     pub(super) fn translation_of(&self, found: Found) -> Option<Translation> {
         let side = self.side_of(found.entry)?;
-        let (forward, reverse, _) = self.entry(found.entry).tuples();
+        let entry = self.entry(found.entry);
         let (to, side) = match (found.is_reply, side) {
-            (false, side) => (reverse.reversed(), side),
-            (true, Side::Src) => (forward.reversed(), Side::Dst),
-            (true, Side::Dst) => (forward.reversed(), Side::Src),
+            (false, side) => (entry.reverse().reversed(), side),
+            (true, Side::Src) => (entry.forward().reversed(), Side::Dst),
+            (true, Side::Dst) => (entry.forward().reversed(), Side::Src),
         };
         Some(Translation { to, side, is_error: false })
     }

@@ -167,12 +167,8 @@ impl<P: Pipeline> Process<P> {
                 tracking,
                 ..metadata
             };
-            if let Some(t) = translation
-                && let Err(reason) =
-                    nat::translate(&mut packet, &mut { Layers::UNKNOWN }, &t.to, t.side, t.is_error)
-            {
-                context.drop(packet, reason);
-                return Fate::Left;
+            if let Some(to) = translation {
+                nat::translate_plain(&mut packet, &to);
             }
             let trail = cache.trails.get(entry);
             let Some((origin, next)) =
