@@ -517,11 +517,12 @@ fn commands_show_limit_and_flush_connections() {
     }
     let send = |src: Ipv4Addr, dst: Ipv4Addr, from: u16, to: u16| {
         let pseudo = |len| pseudo_v4(src, dst, IpProtocol(17), len as u16);
-        let frame = ethernet(0x0800, &ipv4(src, dst, 17, &udp(from, to, b"x", pseudo)));
+        let frame = ethernet(0x0800, &ipv4(src, dst, 17, &udp(from, to, &[b'x'; 18], pseudo)));
         let hex: String = frame.iter().map(|byte| format!("{byte:02x}")).collect();
         switch.receive("p1", &hex);
     };
     let dump = |args: &[&str]| switch.appctl(&[&["dpctl/dump-conntrack"], args].concat()).ok();
+    let counter = |name| switch.appctl(&["coverage/read-counter", name]).ok().trim().parse::<u32>().unwrap();
     let nconns = || switch.appctl(&["dpctl/ct-get-nconns"]).ok().trim().parse::<u32>().unwrap();
     let (a, b) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2));
     send(a, b, 1000, 53);
@@ -536,6 +537,9 @@ fn commands_show_limit_and_flush_connections() {
     assert_eq!(dump(&["zone=4"]), "");
     send(b, a, 53, 1000);
     assert_eq!(switch.sent("p3", 1).len(), 1, "an answer is established");
+    (0..3).for_each(|_| send(b, a, 53, 1000));
+    assert_eq!(switch.sent("p3", 3).len(), 3);
+    assert_ne!(counter("datapath_followed"), 0, "packets of a known flow leave without another round");
 
     assert_eq!(switch.appctl(&["dpctl/ct-get-maxconns"]).ok(), "3000000\n");
     switch.appctl(&["dpctl/ct-set-limits", "default=0", "zone=3,limit=1"]).ok();
@@ -543,6 +547,7 @@ fn commands_show_limit_and_flush_connections() {
     send(a, b, 1001, 53);
     assert_eq!(switch.sent("p2", 2).len(), 2);
     assert_eq!(nconns(), 1, "the zone is full of answered ones");
+    assert_eq!((counter("conntrack_zone_full"), counter("conntrack_full")), (1, 0));
     switch.appctl(&["dpctl/ct-del-limits", "zone=3"]).ok();
     send(a, b, 1001, 53);
     send(a, b, 1002, 53);

@@ -19,6 +19,7 @@ fn counters(vswitch: &Vswitch) -> Vec<(String, u64)> {
         ("datapath_flow_evicted", sum(|w| w.evictions.get())),
         ("datapath_flow_not_cached", sum(|w| w.not_cached.get())),
         ("datapath_flow_touched", sum(|w| w.touched.get())),
+        ("datapath_followed", sum(|w| w.followed.get())),
         ("datapath_origins_full", sum(|w| w.origins_full.get())),
         ("datapath_rx_held_back", sum(|w| w.held_back.get())),
         ("dpif_execute", c.packet_outs),
@@ -57,6 +58,7 @@ fn counters(vswitch: &Vswitch) -> Vec<(String, u64)> {
     .into_iter()
     .map(|(name, n)| (name.to_string(), n))
     .collect();
+    all.extend(vswitch.dp.tracker().refused().map(|(name, n)| (name.to_string(), n)));
     let drops = vswitch.dp.all_drops();
     let of = |reasons: &[DropReason]| drops.iter().filter(|(r, _)| reasons.contains(r)).map(|(_, n)| n).sum();
     all.extend(STOCK_DROPS.iter().map(|(name, reasons)| (name.to_string(), of(reasons))));
