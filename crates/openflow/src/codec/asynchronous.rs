@@ -1,8 +1,8 @@
 //! Which asynchronous messages a controller wants (OFPT_SET_ASYNC, NXT_SET_ASYNC_CONFIG and ..CONFIG2).
 //!
 //! OpenFlow 1.3 and the first extension list six bitmaps, OpenFlow 1.4 and the second one a property for
-//! each. What is not known is ignored in the former and an error in the latter. Sources: OpenFlow 1.3 section
-//! 7.3.10, 1.4 section 7.3.10.
+//! each. What is not known is ignored in the former, and in the latter an error of who asks for it. Sources:
+//! OpenFlow 1.3 section 7.3.10, 1.4 section 7.3.10.
 
 use super::bytes::{Put, Reader};
 use super::group::{read_property, write_property};
@@ -16,8 +16,34 @@ const KNOWN: [(u32, u32); 6] = [(0x3f, 0x7), (0x7, 0x7), (0x3f, 0x3f), (0x7, 0),
 /// Kinds that the oldest form has.
 const OLD_KINDS: usize = 3;
 
+/// Properties of experimenters, of secondaries and primaries.
+const EXPERIMENTER: [u16; 2] = [0xfffe, 0xffff];
+
+/// OFPT_SET_ASYNC.
 pub(super) fn read(version: Version, r: &mut Reader) -> Result<AsyncChange, ErrorKind> {
     if version >= Version::V14 { read_properties(r) } else { read_bitmaps(r) }
+}
+
+/// OFPT_GET_ASYNC_REPLY, of which a controller reads what it knows.
+pub(super) fn read_reply(version: Version, r: &mut Reader) -> Result<AsyncConfig, ErrorKind> {
+    if version < Version::V14 {
+        return Ok(read_bitmaps(r)?.config);
+    }
+    let mut config = AsyncConfig::default();
+    while !r.is_empty() {
+        let (kind, mut value) = read_property(r)?;
+        if let Some((masks, known)) = masks_of(&mut config, kind) {
+            *masks = value.u32()? & known;
+        }
+    }
+    Ok(config)
+}
+
+/// The bitmap that a property sets, and the bits in it that are known.
+fn masks_of(config: &mut AsyncConfig, kind: u16) -> Option<(&mut u32, u32)> {
+    let (known, _) = *KNOWN.get(usize::from(kind / 2))?;
+    let masks = config.kinds().into_iter().nth(usize::from(kind / 2))?;
+    Some((&mut masks[usize::from(kind % 2 == 0)], known))
 }
 
 pub(super) fn read_bitmaps(r: &mut Reader) -> Result<AsyncChange, ErrorKind> {
@@ -32,17 +58,15 @@ pub(super) fn read_properties(r: &mut Reader) -> Result<AsyncChange, ErrorKind> 
     let (mut config, mut given) = (AsyncConfig::default(), 0);
     while !r.is_empty() {
         let (kind, mut value) = read_property(r)?;
-        let mut all = config.kinds();
-        let (Some(masks), Some((known, _))) =
-            (all.get_mut(usize::from(kind / 2)), KNOWN.get(usize::from(kind / 2)))
-        else {
-            return Err(OFPACFC_UNSUPPORTED);
-        };
-        let mask = value.u32()?;
-        if mask & !known != 0 {
+        if EXPERIMENTER.contains(&kind) {
+            value.skip(8)?;
+            return Err(OFPBPC_BAD_EXP_TYPE);
+        }
+        let (mask, known) = masks_of(&mut config, kind).ok_or(OFPACFC_UNSUPPORTED)?;
+        *mask = value.u32()?;
+        if *mask & !known != 0 {
             return Err(OFPACFC_INVALID);
         }
-        masks[usize::from(kind % 2 == 0)] = mask;
         given |= 1 << kind;
     }
     Ok(AsyncChange { config, given })

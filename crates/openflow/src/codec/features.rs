@@ -5,6 +5,7 @@ use super::stats::read_list;
 use crate::error::ErrorKind::{self, *};
 use crate::message::{TableFeatures, TableInstructionFeatures};
 use crate::version::Version;
+use flow::Mf;
 
 /// Properties of table features; the one after each is the same for the table-miss flow.
 mod feature {
@@ -17,9 +18,11 @@ mod feature {
     pub const WRITE_SET_FIELD: u16 = 12;
     pub const APPLY_SET_FIELD: u16 = 14;
     pub const EXPERIMENTER: u16 = 0xfffe;
+    /// Those that a table has: the ones above up to here, of flows other than table-miss.
+    pub const REQUIRED: u32 = 0b0101_0101_0101_0101;
 }
 
-pub(super) fn read_table_features(r: &mut Reader) -> Result<TableFeatures, ErrorKind> {
+pub(super) fn read_table_features(version: Version, r: &mut Reader) -> Result<TableFeatures, ErrorKind> {
     let length = usize::from(r.u16()?);
     let mut r = r.sub(length.checked_sub(2).ok_or(OFPBPC_BAD_LEN)?)?.with_error(OFPBPC_BAD_LEN);
     // The command is padding before OpenFlow 1.5.
@@ -40,11 +43,14 @@ pub(super) fn read_table_features(r: &mut Reader) -> Result<TableFeatures, Error
     };
     let mut miss = TableInstructionFeatures::default();
     let mut seen = 0u32;
+    // In OpenFlow 1.5 a request may name a table and say no more.
+    let mut is_described = version < Version::V15;
     r = r.with_error(OFPBPC_BAD_LEN);
     while !r.is_empty() {
         let (kind, length) = (r.u16()?, usize::from(r.u16()?));
         let mut body = r.sub(length.checked_sub(4).ok_or(OFPBPC_BAD_LEN)?)?;
         r.skip((length.next_multiple_of(8) - length).min(r.len()))?;
+        is_described = true;
         if kind >= feature::EXPERIMENTER {
             continue;
         }
@@ -60,20 +66,31 @@ pub(super) fn read_table_features(r: &mut Reader) -> Result<TableFeatures, Error
             feature::NEXT_TABLES => target.next_tables = body.rest().to_vec(),
             feature::WRITE_ACTIONS => target.write_actions = read_type_bits(&mut body)?,
             feature::APPLY_ACTIONS => target.apply_actions = read_type_bits(&mut body)?,
-            feature::MATCH => t.matchable = read_list(&mut body, read_feature_header)?,
-            feature::WILDCARDS => t.wildcards = read_list(&mut body, read_feature_header)?,
-            feature::WRITE_SET_FIELD => target.write_set_fields = read_list(&mut body, read_feature_header)?,
-            feature::APPLY_SET_FIELD => target.apply_set_fields = read_list(&mut body, read_feature_header)?,
-            _ => return Err(OFPBPC_BAD_TYPE),
+            feature::MATCH => t.matchable = read_fields(&mut body)?,
+            feature::WILDCARDS => t.wildcards = read_fields(&mut body)?,
+            feature::WRITE_SET_FIELD => target.write_set_fields = read_fields(&mut body)?,
+            feature::APPLY_SET_FIELD => target.apply_set_fields = read_fields(&mut body)?,
+            // As the stock switch, which asks for what it knows alone.
+            _ => {}
         }
+    }
+    if is_described && seen & feature::REQUIRED != feature::REQUIRED {
+        return Err(OFPTFFC_BAD_FEATURES);
     }
     const MISS_KINDS: u32 = 0b1010_0000_1010_1010;
     t.miss = (seen & MISS_KINDS != 0).then_some(miss);
     Ok(t)
 }
 
-fn read_feature_header(r: &mut Reader) -> Result<u64, ErrorKind> {
-    super::matching::read_header(r).map(|header| header.0)
+/// The headers of fields. One whose length is not its field's is of no known field, and skipped.
+fn read_fields(r: &mut Reader) -> Result<Vec<u64>, ErrorKind> {
+    let mut headers = read_list(r, super::matching::read_header)?;
+    headers.retain(|header| {
+        let (Some(mf), Some(length)) = (Mf::from_nxm(*header), header.payload_length()) else { return false };
+        let bytes = usize::from(mf.row().bytes);
+        length == bytes || header.has_mask() && length == 2 * bytes || matches!(mf, Mf::TunMetadata(_))
+    });
+    Ok(headers.into_iter().map(|header| header.0).collect())
 }
 
 /// A list of types (each with a length of its own, 4 or, with an experimenter, 8) as a bitmap.

@@ -163,7 +163,7 @@ fn read_flow_mod12(version: Version, r: &mut Reader) -> Result<Box<FlowMod>, Err
     let flags = read_flags(version, r.u16()?, command)?;
     let importance = r.u16()?;
     let is_delete = command.is_delete();
-    let out_port = if is_delete { filter_port32(out_port, OFPBRC_BAD_PORT)? } else { None };
+    let out_port = filter_port32(out_port, OFPBRC_BAD_PORT)?;
     let is_add = command == FlowModCommand::Add;
     // In OpenFlow 1.1 a modify that does not look for a cookie adds what it does not find.
     let may_add = is_add || version == Version::V11 && !is_delete && cookie_mask == 0;
@@ -279,7 +279,7 @@ fn read_flow_removed15(version: Version, r: &mut Reader) -> Result<Box<FlowRemov
     let (idle_timeout, hard_timeout, cookie) = (r.u16()?, r.u16()?, r.u64()?);
     let matching = read_match(version, r)?;
     let oxs = oxs::read(r)?;
-    let (duration_s, duration_ns) = oxs.duration.unwrap_or((0, 0));
+    let (duration_s, duration_ns) = oxs.duration.unwrap_or((u32::MAX, u32::MAX));
     Ok(Box::new(FlowRemoved {
         form: FlowForm::Standard,
         reason,

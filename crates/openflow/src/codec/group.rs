@@ -236,15 +236,19 @@ pub(super) fn read_group_mod(version: Version, r: &mut Reader) -> Result<Box<Gro
 fn check(command: GroupCommand, group: &GroupDesc) -> Result<(), ErrorKind> {
     let defines = matches!(command, GroupCommand::Add | GroupCommand::Modify | GroupCommand::AddOrModify);
     let n = group.buckets.len();
-    match group.kind {
-        GroupType::Indirect if defines && n != 1 => return Err(OFPGMFC_INVALID_GROUP),
-        GroupType::FastFailover => {
-            let unwatched = |b: &Bucket| b.watch_port.is_none() && b.watch_group.is_none();
-            if defines && group.buckets.iter().any(unwatched) {
-                return Err(OFPGMFC_INVALID_GROUP);
-            }
+    if group.kind == GroupType::Indirect && defines && n != 1 || command == GroupCommand::Delete && n > 0 {
+        return Err(OFPGMFC_INVALID_GROUP);
+    }
+    for bucket in &group.buckets {
+        let is_watched = bucket.watch_port.is_some() || bucket.watch_group.is_some();
+        if bucket.weight != 0 && group.kind != GroupType::Select && command != GroupCommand::InsertBucket {
+            return Err(OFPGMFC_INVALID_GROUP);
         }
-        _ => {}
+        match group.kind {
+            GroupType::All | GroupType::Indirect if is_watched => return Err(OFPGMFC_WATCH_UNSUPPORTED),
+            GroupType::FastFailover if !is_watched => return Err(OFPGMFC_INVALID_GROUP),
+            _ => {}
+        }
     }
     if command == GroupCommand::RemoveBucket && n > 0 {
         return Err(OFPGMFC_BAD_BUCKET);

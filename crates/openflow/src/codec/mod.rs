@@ -156,7 +156,7 @@ impl Codec {
             Kind::RoleRequest => Message::RoleRequest(switch::read_role(r)?),
             Kind::RoleReply => Message::RoleReply(switch::read_role_reply(r)?),
             Kind::GetAsyncRequest => Message::GetAsyncRequest,
-            Kind::GetAsyncReply => Message::GetAsyncReply(asynchronous::read(v, r)?.config),
+            Kind::GetAsyncReply => Message::GetAsyncReply(asynchronous::read_reply(v, r)?),
             Kind::SetAsync => Message::SetAsync(asynchronous::read(v, r)?),
             Kind::BundleControl => Message::BundleControl(extension::read_bundle_control(r)?),
             Kind::BundleAdd => Message::BundleAdd(extension::read_bundle_add(self, r, xid)?),

@@ -202,7 +202,8 @@ pub(super) fn read_port_mod(version: Version, r: &mut Reader) -> Result<PortMod,
         while !r.is_empty() {
             match read_property(r)? {
                 (ETHERNET, mut value) => advertise = features_from_wire(version, value.u32()?),
-                _ => return Err(OFPBPC_BAD_TYPE),
+                // As the stock switch, which does not know the properties of optical ports either.
+                _ => {}
             }
         }
         return Ok(PortMod { port, hw_addr, config: config & mask, mask, advertise });
@@ -459,6 +460,9 @@ pub(super) fn read_queue_config_reply(version: Version, r: &mut Reader) -> Resul
     let (v10, short) = (version == Version::V10, version <= Version::V11);
     let port = read_port(version, r)?;
     r.skip(if v10 { 6 } else { 4 })?;
+    if !r.len().is_multiple_of(8) {
+        return Err(OFPBRC_BAD_LEN);
+    }
     let mut queues = Vec::new();
     while !r.is_empty() {
         let mut queue = QueueConfig { port, queue_id: r.u32()?, min_rate: None, max_rate: None };

@@ -98,9 +98,10 @@ pub(super) fn read_request(version: Version, r: &mut Reader) -> Result<StatsRequ
         StatsKind::Meter => StatsRequest::Meter(read_number_filter(r, NONE32)?),
         StatsKind::MeterConfig => StatsRequest::MeterConfig(read_number_filter(r, NONE32)?),
         StatsKind::MeterFeatures => StatsRequest::MeterFeatures,
-        StatsKind::TableFeatures => {
-            StatsRequest::TableFeatures { features: read_list(r, features::read_table_features)?, more }
-        }
+        StatsKind::TableFeatures => StatsRequest::TableFeatures {
+            features: read_list(r, |r| features::read_table_features(version, r))?,
+            more,
+        },
         StatsKind::PortDesc if version >= Version::V15 => {
             let port = filter_port32(r.u32()?, OFPBRC_BAD_PORT)?;
             r.skip(4)?;
@@ -259,7 +260,9 @@ pub(super) fn read_reply(version: Version, r: &mut Reader) -> Result<StatsReply,
             r.skip(2)?;
             StatsBody::MeterFeatures(features)
         }
-        StatsKind::TableFeatures => StatsBody::TableFeatures(read_list(r, features::read_table_features)?),
+        StatsKind::TableFeatures => {
+            StatsBody::TableFeatures(read_list(r, |r| features::read_table_features(version, r))?)
+        }
         StatsKind::PortDesc => StatsBody::PortDesc(read_list(r, |r| port::read_port_desc(version, r))?),
         StatsKind::Experimenter if is_onf_monitor(version, r) => {
             r.skip(8)?;

@@ -221,8 +221,7 @@ pub(super) fn read_role(r: &mut Reader) -> Result<RoleRequest, ErrorKind> {
     };
     r.skip(4)?;
     let generation = r.u64()?;
-    let counts = matches!(role, Role::Primary | Role::Secondary);
-    Ok(RoleRequest { role, generation_id: counts.then_some(generation), nicira: false })
+    Ok(RoleRequest { role, generation_id: (role != Role::NoChange).then_some(generation), nicira: false })
 }
 
 /// A reply, where the largest number says that there is none.
@@ -257,7 +256,7 @@ pub(super) fn nx_role_number(role: Role) -> u32 {
     }
 }
 
-/// OFPT_ROLE_STATUS and its extension to 1.3.
+/// OFPT_ROLE_STATUS and its extension to 1.3. All properties of the former are of experimenters.
 pub(super) fn read_role_status(r: &mut Reader) -> Result<RoleStatus, ErrorKind> {
     let role = match r.u32()? {
         1 => Role::Equal,
@@ -273,6 +272,7 @@ pub(super) fn read_role_status(r: &mut Reader) -> Result<RoleStatus, ErrorKind> 
     };
     r.skip(3)?;
     let generation = r.u64()?;
+    r.skip(r.len())?;
     Ok(RoleStatus { role, reason, generation_id: (generation != u64::MAX).then_some(generation) })
 }
 

@@ -15,17 +15,27 @@ pub(super) fn read_table_mod(version: Version, r: &mut Reader) -> Result<TableMo
     r.skip(3)?;
     let mut m = TableMod { table_id, config: r.u32()?, ..TableMod::default() };
     if version >= Version::V14 {
-        read_properties(r, &mut m)?;
+        read_properties(r, &mut m, OfOthers::Refused)?;
     }
     Ok(m)
 }
 
-fn read_properties(r: &mut Reader, m: &mut TableMod) -> Result<(), ErrorKind> {
+/// What becomes of properties that are not known.
+#[derive(Clone, Copy, PartialEq)]
+enum OfOthers {
+    /// In what changes a table.
+    Refused,
+    /// In what a switch says of it.
+    Skipped,
+}
+
+fn read_properties(r: &mut Reader, m: &mut TableMod, others: OfOthers) -> Result<(), ErrorKind> {
     while !r.is_empty() {
         let (kind, mut value) = read_property(r)?;
         match kind {
             EVICTION => m.eviction_flags = Some(value.u32()?),
             VACANCY => m.vacancy = Some(Vacancy { down: value.u8()?, up: value.u8()?, now: value.u8()? }),
+            _ if others == OfOthers::Skipped => {}
             _ => return Err(OFPBRC_BAD_TYPE),
         }
     }
@@ -58,7 +68,7 @@ pub(super) fn read_table_desc(r: &mut Reader) -> Result<TableDesc, ErrorKind> {
     let table_id = r.u8()?;
     r.skip(1)?;
     let mut desc = TableMod { table_id, config: r.u32()?, ..TableMod::default() };
-    read_properties(&mut r, &mut desc)?;
+    read_properties(&mut r, &mut desc, OfOthers::Skipped)?;
     Ok(TableDesc(desc))
 }
 

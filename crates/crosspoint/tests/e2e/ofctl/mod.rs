@@ -4,6 +4,7 @@
 
 mod matches;
 mod rig;
+mod samples;
 mod snoop;
 
 use rig::{Rig, Which};

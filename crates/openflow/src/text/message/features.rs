@@ -49,7 +49,9 @@ pub(super) fn write_tables<'a>(
                 let (active, lookup, matched) = counts(stats);
                 put!(out, "    active={active}, lookup={lookup}, matched={matched}\n");
             }
-            if !has_same_features {
+            // Statistics of OpenFlow 1.4 and later say nothing of what a table can do.
+            let is_counts_alone = version >= Version::V14 && stats.is_some() && is_unknown(table);
+            if !has_same_features && !is_counts_alone {
                 write_table(out, table, before.map(|before| before.0), version);
             } else if !is_same && !is_unknown(table) {
                 out.push_str("    (same features)\n");

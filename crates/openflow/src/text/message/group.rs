@@ -1,7 +1,7 @@
 //! Groups and meters.
 
-use super::MessageStyle;
 use super::stats::action_names;
+use super::{MessageStyle, bit_names};
 use crate::action::write_actions_text as write_actions;
 use crate::message::{
     BUCKET_ALL, BUCKET_FIRST, BUCKET_LAST, BandType, GROUP_ALL, GROUP_ANY, GroupCommand, GroupDesc,
@@ -215,18 +215,7 @@ pub(super) fn write_meter_stats(out: &mut String, meters: &[MeterStats]) {
 
 pub(super) fn write_meter_features(out: &mut String, f: &MeterFeatures) {
     put!(out, "\nmax_meter:{} max_bands:{} max_color:{}\n", f.max_meters, f.max_bands, f.max_color);
-    out.push_str("band_types:");
-    let mut bands: Vec<&str> = Vec::new();
-    for (bit, name) in [(1, "drop"), (2, "dscp_remark")] {
-        if f.band_types >> bit & 1 != 0 {
-            bands.push(name);
-        }
-    }
-    put!(out, " {}\n", if bands.is_empty() { "0".to_string() } else { bands.join(" ") });
-    let names: Vec<&str> = FLAGS
-        .iter()
-        .filter(|(flag, _)| f.capabilities & u32::from(flag.bits()) != 0)
-        .map(|(_, name)| *name)
-        .collect();
-    put!(out, "capabilities: {}\n", if names.is_empty() { "0".to_string() } else { names.join(" ") });
+    put!(out, "band_types: {}\n", bit_names(f.band_types, &[(1 << 1, "drop"), (1 << 2, "dscp_remark")], " "));
+    let capabilities = FLAGS.map(|(flag, name)| (u32::from(flag.bits()), name));
+    put!(out, "capabilities: {}\n", bit_names(f.capabilities, &capabilities, " "));
 }

@@ -23,7 +23,7 @@ use crate::message::{
     BundleControl, BundleControlType, BundleFlags, Capabilities, DEFAULT_PRIORITY, FlowForm, FlowRemoved,
     FlowRemovedReason, FragHandling, Message, PacketIn, PacketOut, PortMod, PortReason, PortStatus,
     QueueConfig, Role, RoleReason, RoleRequest, StatsBody, StatsReply, StatsRequest, SwitchConfig,
-    SwitchFeatures, TableMod, TableStatus, TlvMap, TlvTableCommand, TlvTableMod,
+    SwitchFeatures, TABLE_ALL, TableMod, TableStatus, TlvMap, TlvTableCommand, TlvTableMod,
 };
 use crate::version::{Version, VersionSet};
 pub use features::write_table_features;
@@ -264,7 +264,10 @@ fn body(out: &mut String, message: &Message, style: MessageStyle) {
             out.push_str(&message_text(add.xid, &add.message, style));
         }
         Message::TableMod(table_mod) => {
-            put!(out, " table_id={}", table_name(table_mod.table_id));
+            match table_mod.table_id {
+                TABLE_ALL => out.push_str(" table_id: ALL_TABLES"),
+                table_id => put!(out, " table_id={table_id}"),
+            }
             table_config(out, table_mod, style.version);
         }
         Message::GroupMod(group_mod) => group::write_group_mod(out, group_mod, style),
@@ -360,10 +363,21 @@ fn table_desc(out: &mut String, m: &TableMod) {
 }
 
 fn eviction_flags(m: &TableMod) -> String {
-    let flags = m.eviction_flags.unwrap_or(0);
-    let names = [(1, "OTHER"), (2, "IMPORTANCE"), (4, "LIFETIME")];
-    let names: Vec<&str> = names.iter().filter(|(bit, _)| flags & bit != 0).map(|n| n.1).collect();
-    names.join("|")
+    match m.eviction_flags {
+        None => "(default)".to_string(),
+        Some(flags) => bit_names(flags, &[(1, "OTHER"), (2, "IMPORTANCE"), (4, "LIFETIME")], "|"),
+    }
+}
+
+/// The names of the bits that are set, then what has no name as a number; `0` where none is set.
+fn bit_names(bits: u32, names: &[(u32, &str)], separator: &str) -> String {
+    let mut words: Vec<String> =
+        names.iter().filter(|(bit, _)| bits & bit != 0).map(|(_, name)| (*name).to_string()).collect();
+    let unknown = names.iter().fold(bits, |rest, (bit, _)| rest & !bit);
+    if unknown != 0 || words.is_empty() {
+        words.push(hexadecimal(unknown));
+    }
+    words.join(separator)
 }
 
 /// What is configured of a table: what becomes of misses (1.1, 1.2), eviction and vacancy events (1.4 and
@@ -445,13 +459,13 @@ fn switch_features(out: &mut String, features: &SwitchFeatures, style: MessageSt
         (Capabilities::TABLE_STATS, "TABLE_STATS"),
         (Capabilities::PORT_STATS, "PORT_STATS"),
         (Capabilities::GROUP_STATS, "GROUP_STATS"),
+        (Capabilities::STP, "STP"),
         (Capabilities::IP_REASM, "IP_REASM"),
         (Capabilities::QUEUE_STATS, "QUEUE_STATS"),
         (Capabilities::ARP_MATCH_IP, "ARP_MATCH_IP"),
         (Capabilities::PORT_BLOCKED, "PORT_BLOCKED"),
         (Capabilities::BUNDLES, "BUNDLES"),
         (Capabilities::FLOW_MONITORING, "FLOW_MONITORING"),
-        (Capabilities::STP, "STP"),
     ];
     put!(out, " dpid:{:016x}\n", features.datapath_id);
     put!(out, "n_tables:{}, n_buffers:{}", features.n_tables, features.n_buffers);

@@ -26,9 +26,8 @@ fn text_of(frame: &[u8], packet_type: u32, is_flow: bool) -> String {
     let mut key = Key::default();
     let ingress = Ingress::new(OfPort::NONE, PortNo(0), Depth::Everything);
     key.set(FieldId::PacketType, packet_type.into());
-    let Some(layers) = extract_keeping_metadata(frame, frame.len(), &ingress, &mut key) else {
-        return format!("(packet of {} bytes is too short)", frame.len());
-    };
+    // Of a packet that is too short for its first header, nothing is known.
+    let layers = extract_keeping_metadata(frame, frame.len(), &ingress, &mut key).unwrap_or_default();
     let mut m = all_fields(&key);
     if is_flow {
         m.set_mf(Mf::InPort, OfPort::NONE.0.into(), Mf::InPort.ones());

@@ -1,6 +1,6 @@
 //! Statistics requests and replies.
 
-use super::{MessageStyle, group, port, removed_reason, table_name};
+use super::{MessageStyle, group, port, removed_reason, table_name, write_table_features};
 use crate::action::write_actions_text as write_actions;
 use crate::message::{
     DEFAULT_PRIORITY, FlowEvent, FlowMonitorCommand, FlowMonitorFlags, FlowMonitorRequest, FlowStatsRequest,
@@ -41,6 +41,10 @@ pub(super) fn write_request(out: &mut String, request: &StatsRequest, style: Mes
                 flow_monitor(out, monitor, style);
             }
         }
+        StatsRequest::TableFeatures { features, more } if !features.is_empty() => {
+            out.push_str(if *more { " flags=[more]" } else { "" });
+            write_table_features(out, features, style.version);
+        }
         _ => {}
     }
 }
@@ -51,9 +55,6 @@ fn flow_request(out: &mut String, r: &FlowStatsRequest, style: MessageStyle) {
     }
     if let Some(port) = r.out_port {
         put!(out, " out_port={}", style.ports.text(port));
-    }
-    if r.cookie_mask != 0 {
-        put!(out, " cookie={:#x}/{:#x}", r.cookie, r.cookie_mask);
     }
     out.push(' ');
     write_match(out, &r.matching, DEFAULT_PRIORITY, style.ports);
