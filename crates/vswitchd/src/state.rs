@@ -13,7 +13,7 @@ use crate::hand_datapath::HandDatapath;
 use crate::history::History;
 use crate::janitor::Fate;
 use crate::keepalive::Keepalive;
-use crate::ofproto::{Asynchronous, LongChange, Ofproto, Report};
+use crate::ofproto::{Asynchronous, LongChange, Ofproto, PortSet, Report, Source};
 use crate::scheduler::{Event, Scheduler};
 use crate::workers::{Given, Workers};
 use base::hash::HashKey;
@@ -338,18 +338,26 @@ impl Vswitch {
         }
     }
 
-    /// Tells connections of a port's new settings, if its state changed by them: what it was is told first.
-    pub(crate) fn tell_port_config(&mut self, port_no: PortNo, mut state: PortState) {
+    /// Tells connections of a port's new settings, which a connection has asked for: first with the state
+    /// that it had, then with what has come of them.
+    pub(crate) fn tell_port_set(
+        &mut self,
+        port_no: PortNo,
+        before: openflow::message::PortDesc,
+        source: Option<Source>,
+    ) {
+        self.counts.port_updates += 1;
         let Some(record) = self.ports.get(&port_no) else { return };
-        let Some(desc) = self.port_desc(record) else { return };
-        if desc.config.contains(PortConfig::PORT_DOWN) {
+        let Some(after) = self.port_desc(record) else { return };
+        let mut state = before.state;
+        if after.config.contains(PortConfig::PORT_DOWN) {
             state -= PortState::LIVE;
         }
-        if desc.state != state {
-            let desc = openflow::message::PortDesc { state, ..desc };
-            let status = OfPortStatus { reason: PortReason::Modify, desc };
-            self.news.push((record.bridge, Asynchronous::Port(status)));
-        }
+        let set = openflow::message::PortDesc { state, ..after.clone() };
+        let steps =
+            [PortSet { before, after: set.clone(), source }, PortSet { before: set, after, source: None }];
+        let bridge = record.bridge;
+        self.news.extend(steps.map(|step| (bridge, Asynchronous::PortSet(Box::new(step)))));
     }
 
     /// A port as OpenFlow describes it.

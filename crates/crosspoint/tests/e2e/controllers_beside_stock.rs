@@ -4,8 +4,12 @@
 use crate::common::{Process, RunDir, Switch, UDP, wait_for};
 use crate::controller::Controller;
 use crate::e2e_controllers::configured_by_database;
+use base::OfPort;
 use openflow::Version;
-use openflow::message::{AsyncChange, AsyncConfig, FragHandling, Message, Role, RoleRequest, SwitchConfig};
+use openflow::message::{
+    AsyncChange, AsyncConfig, FragHandling, Message, PortConfig, PortMod, Role, RoleRequest, StatsBody,
+    StatsRequest, SwitchConfig,
+};
 use std::fmt::Debug;
 use std::net::TcpListener;
 use std::time::Duration;
@@ -245,6 +249,12 @@ fn clients_are_told_what_the_stock_switch_tells_them() {
                 // Of the order among ports nobody speaks.
                 std::thread::sleep(Duration::from_millis(200));
             }
+            // The second says what stands.
+            for change in ["no-forward", "no-forward", "forward"] {
+                ofctl(&["mod-port", "br0", "2", change]);
+            }
+            dir.ofctl(&["-O", "OpenFlow10", "mod-port", "br0", "2", "no-flood"]).ok();
+            dir.ofctl(&["-O", "OpenFlow10", "mod-port", "br0", "2", "flood"]).ok();
             ofctl(&["del-flows", "br0", "in_port=1"]);
             ofctl(&["del-groups", "br0"]);
             ofctl(&["del-flows", "br0"]);
@@ -252,7 +262,43 @@ fn clients_are_told_what_the_stock_switch_tells_them() {
             std::thread::sleep(Duration::from_millis(500));
             connections.map(|mut connection| gists(&mut connection))
         });
-        assert!(said[0].len() >= 4 && said[2].is_empty() && said[3].is_empty(), "{said:#?}");
+        assert!(said[0].len() >= 4 && said[2].len() >= 2 && said[3].is_empty(), "{said:#?}");
+    }
+}
+
+/// Who changes a port hears of it in OpenFlow 1.5 alone.
+#[test]
+fn who_changes_a_port_is_told_of_it_as_by_the_stock_switch() {
+    let both = Both::start();
+    for version in [Version::V10, Version::V13, Version::V15] {
+        let said = both.same(&format!("changes of ports by {version:?}"), |dir| {
+            let mut connections = [client(dir, version), client(dir, version)];
+            let config = SwitchConfig {
+                frag: FragHandling::Normal,
+                invalid_ttl_to_controller: None,
+                miss_send_len: 128,
+            };
+            connections.iter_mut().for_each(|connection| _ = connection.send(&Message::SetConfig(config)));
+            connections.iter_mut().for_each(|connection| _ = connection.heard());
+            let ports = connections[0].ask_for(StatsRequest::PortDesc(None));
+            let [StatsBody::PortDesc(ports)] = &ports[..] else { panic!("{ports:?}") };
+            let hw_addr = ports.iter().find(|port| port.port == OfPort(3)).expect("p3").hw_addr;
+            let mut said = Vec::new();
+            for config in [PortConfig::NO_FWD, PortConfig::NO_FWD, PortConfig::empty()] {
+                let change = PortMod {
+                    port: OfPort(3),
+                    hw_addr,
+                    config,
+                    mask: PortConfig::NO_FWD,
+                    advertise: Default::default(),
+                };
+                connections[0].send(&Message::PortMod(change));
+                said.push(connections.each_mut().map(gists));
+            }
+            said
+        });
+        let [asker, other] = &said[0];
+        assert_eq!((asker.is_empty(), other.is_empty()), (version < Version::V15, false), "{said:#?}");
     }
 }
 

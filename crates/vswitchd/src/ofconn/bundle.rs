@@ -205,7 +205,10 @@ impl Vswitch {
                 }
                 // Others have seen to it that it can be made; what the device says is no error of the
                 // bundle's.
-                Kind::Port(pm) => drop(self.port_mod(bridge, pm)),
+                Kind::Port(pm) => {
+                    let source = conn.as_ref().map(|conn| conn.line.clone());
+                    _ = self.port_mod(bridge, pm, source);
+                }
                 Kind::Packet(packet, dp_port) => {
                     if let Some(translation) = packets.next() {
                         self.carry_out(&packet.0.data, *dp_port, translation);

@@ -3,7 +3,7 @@
 use super::ct_flush::filter_of;
 use super::flow_mods::refusal;
 use super::request::{Handled, Request};
-use crate::ofproto::{OfConn, Pending, Purpose};
+use crate::ofproto::{OfConn, Pending, Purpose, Source};
 use crate::state::Vswitch;
 use base::{OfPort, PortNo};
 use datapath::conntrack::dump::Filter;
@@ -13,7 +13,7 @@ use flow::key::{B_TUN_META, BLOCKS};
 use flow::{Depth, FieldId, Key, Match, extract_keeping_metadata};
 use openflow::message::{
     Capabilities, CtFlush, DEFAULT_MISS_SEND_LEN, FragHandling, Message, PacketOut, PortConfig, PortMod,
-    PortReason, Role, RoleRequest, SwitchConfig, SwitchFeatures,
+    Role, RoleRequest, SwitchConfig, SwitchFeatures,
 };
 use openflow::text::ct_flush_text;
 use openflow::{ErrorKind, Version};
@@ -63,7 +63,7 @@ impl Vswitch {
             }
             Message::PortMod(pm) => {
                 not_secondary(conn)?;
-                return self.port_mod(bridge, &pm);
+                return self.port_mod(bridge, &pm, Some(conn.line.clone()));
             }
             Message::PacketOut(out) => {
                 not_secondary(conn)?;
@@ -220,7 +220,8 @@ impl Vswitch {
         Ok(record.port_no)
     }
 
-    pub(super) fn port_mod(&mut self, bridge: BridgeIdx, pm: &PortMod) -> Handled {
+    /// Changes a port, as a connection has asked.
+    pub(super) fn port_mod(&mut self, bridge: BridgeIdx, pm: &PortMod, source: Option<Source>) -> Handled {
         let port_no = self.port_of_mod(bridge, pm)?;
         let before = self.ports.get(&port_no).and_then(|record| self.port_desc(record));
         if pm.mask.contains(PortConfig::PORT_DOWN) {
@@ -255,9 +256,8 @@ impl Vswitch {
             spec.link_up = link_up;
         });
         if let Some(before) = before {
-            self.tell_port_config(port_no, before.state);
+            self.tell_port_set(port_no, before, source);
         }
-        self.tell_port(port_no, PortReason::Modify);
         Ok(())
     }
 

@@ -30,7 +30,7 @@ pub(crate) use continuation::head;
 pub use link::ControllerStatus;
 pub(crate) use link::{Kind as LinkKind, Link};
 pub(crate) use monitors::{Monitor, Own, Report, flags_of};
-pub(crate) use news::Asynchronous;
+pub(crate) use news::{Asynchronous, PortSet, Source};
 pub(crate) use own_rule::OwnRule;
 pub(crate) use pending::{
     Commit, Dump, GroupCounters, Held, LongChange, LongKind, Output, Pending, SHORT_STEPS_MAX,

@@ -7,13 +7,16 @@
 use super::conn::{OfConn, Purpose, WANTED_BEFORE_MAX, WantedBefore};
 use super::continuation::continuation;
 use super::packets::PacketNews;
+use crate::line::Line;
 use flow::action::PacketInReason;
 use flow::options::OptionTable;
 use flow::{FieldId, Match};
 use openflow::Version;
 use openflow::message::{
-    AsyncConfig, FlowForm, FlowRemoved, Message, PacketIn, PacketInForm, PortStatus, Role, TableStatus,
+    AsyncConfig, FlowForm, FlowRemoved, Message, PacketIn, PacketInForm, PortDesc, PortReason, PortStatus,
+    Role, TableStatus,
 };
+use std::sync::Arc;
 use std::time::Instant;
 use transport::clock;
 
@@ -23,6 +26,8 @@ pub(crate) enum Asynchronous {
     Packet(Box<PacketNews>),
     /// A port was added, changed or removed.
     Port(PortStatus),
+    /// A controller has changed a port's settings.
+    PortSet(Box<PortSet>),
     /// A new port is live, which OpenFlow 1.0 cannot say.
     PortLive(PortStatus),
     /// A rule is gone since this version of the tables, and its counters are final.
@@ -33,6 +38,18 @@ pub(crate) enum Asynchronous {
     MeterMod(u32, Box<Message>),
     /// A table has got fuller or emptier than a controller wanted to know of.
     Table(TableStatus),
+}
+
+/// Who has asked for a change.
+pub(crate) type Source = Arc<Line>;
+
+/// A change of a port by OFPT_PORT_MOD, or what has come of it. Who cannot see it in its version of OpenFlow
+/// is not told.
+pub(crate) struct PortSet {
+    pub before: PortDesc,
+    pub after: PortDesc,
+    /// Whose change it is. Before OpenFlow 1.5 it is not told of it.
+    pub source: Option<Source>,
 }
 
 impl Asynchronous {
@@ -85,6 +102,7 @@ impl Asynchronous {
         match self {
             Asynchronous::Packet(p) => 1 << p.reason(version) as u32,
             Asynchronous::Port(p) | Asynchronous::PortLive(p) => 1 << p.reason as u32,
+            Asynchronous::PortSet(_) => 1 << PortReason::Modify as u32,
             Asynchronous::Removed(_, r) => 1 << r.reason as u32,
             // OFPRFR_GROUP_MOD.
             Asynchronous::GroupMod(..) => 1,
@@ -115,7 +133,9 @@ impl OfConn {
         let config = self.async_config_in_force();
         let bits = match news {
             Asynchronous::Packet(_) => config.packet_in,
-            Asynchronous::Port(_) | Asynchronous::PortLive(_) => config.port_status,
+            Asynchronous::Port(_) | Asynchronous::PortLive(_) | Asynchronous::PortSet(_) => {
+                config.port_status
+            }
             Asynchronous::Removed(..) => config.flow_removed,
             Asynchronous::GroupMod(..) | Asynchronous::MeterMod(..) => config.request_forward,
             Asynchronous::Table(_) => config.table_status,
@@ -174,6 +194,10 @@ impl OfConn {
             Asynchronous::Port(status) | Asynchronous::PortLive(status) => {
                 Message::PortStatus(status.clone())
             }
+            Asynchronous::PortSet(change) => match self.port_set(change) {
+                Some(message) => message,
+                None => return true,
+            },
             Asynchronous::Removed(_, removed) => {
                 // A match that OpenFlow 1.0 cannot say goes in the extension's form, if the peer has asked
                 // for that.
@@ -189,6 +213,20 @@ impl OfConn {
             Asynchronous::Packet(packet) => return self.tell_packet(packet),
         };
         self.tell_message(&message)
+    }
+
+    /// What it is told of a change of a port's settings, if anything.
+    fn port_set(&self, change: &PortSet) -> Option<Message> {
+        let is_own = change.source.as_ref().is_some_and(|source| Arc::ptr_eq(source, &self.line));
+        if is_own && self.version() < Version::V15 {
+            return None;
+        }
+        let status = |desc: &PortDesc| {
+            Message::PortStatus(PortStatus { reason: PortReason::Modify, desc: desc.clone() })
+        };
+        let (before, after) = (status(&change.before), status(&change.after));
+        let codec = self.connection().codec()?;
+        (codec.encode(0, &before).ok() != codec.encode(0, &after).ok()).then_some(after)
     }
 
     /// Tells it of a packet, now or when its limits allow. False where it is lost.

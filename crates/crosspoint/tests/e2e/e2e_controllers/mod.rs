@@ -465,7 +465,7 @@ fn of_two_controllers_one_is_in_charge_when_it_says_so() {
     let expected = Some(openflow::ErrorKind::OFPBRC_IS_SECONDARY);
     assert!(matches!(&refused, Message::Error(e) if e.kind() == expected), "{refused:?}");
     switch.receive("p1", UDP);
-    switch.ofctl(&["mod-port", "br0", "1", "no-flood"]).ok();
+    switch.ofctl(&["mod-port", "br0", "1", "no-forward"]).ok();
     let ports = |events: &[Event]| {
         events.iter().filter(|e| matches!(e, Event::Message { message: Message::PortStatus(_), .. })).count()
     };
