@@ -219,11 +219,15 @@ impl<'a> Bed<'a> {
         }
     }
 
-    /// Drops that kernel and switch have counted so far.
+    /// Drops that kernel, switch and guests have counted so far.
     fn drops(&self) -> Result<Counts, String> {
         let mut all = self.net.dropped()?;
         if let Some(running) = &self.running {
             all.extend(running.dropped()?);
+        }
+        for (index, guest) in &self.guests {
+            let dropped = self.parts.guest.dropped(guest)?;
+            all.extend(dropped.into_iter().map(|(why, n)| (format!("guest vm{index}: {why}"), n)));
         }
         Ok(all)
     }

@@ -6,6 +6,7 @@ pub mod generator;
 pub mod guest;
 pub mod net;
 pub mod switch;
+pub mod testpmd;
 pub mod topology;
 pub mod traffic;
 pub mod trial;

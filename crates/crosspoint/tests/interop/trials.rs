@@ -42,3 +42,20 @@ fn every_kind_of_traffic_comes_back_and_is_accounted_for() {
         assert_adds_up(point);
     }
 }
+
+/// What testpmd drops it tells at its prompt alone, be it the guest or the switch.
+#[test]
+fn accounts_add_up_with_testpmd_as_the_guest_and_as_the_switch() {
+    let guests = points_of(&["pvp-matrix.matrix", "--switch", "crosspoint"]);
+    let guest = |p: &&Value| p["labels"]["guest"] == "testpmd";
+    let point = guests.iter().find(guest).unwrap_or_else(|| panic!("{guests:?}"));
+    assert_adds_up(point);
+    let switches = points_of(&["forwarding-table.guests", "--switch", "testpmd-io"]);
+    let builtin: Vec<_> = switches.iter().filter(|p| p["labels"]["guest"] == "builtin").collect();
+    assert_eq!(builtin.len(), 2, "{switches:?}");
+    for point in builtin {
+        // Wire speed is more than it takes.
+        assert!(!point["account"]["dropped"].as_object().unwrap().is_empty(), "{point}");
+        assert_adds_up(point);
+    }
+}

@@ -9,6 +9,7 @@ pub mod testpmd;
 
 use super::topology::Vnic;
 use crate::process::Process;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
@@ -67,4 +68,9 @@ pub trait Guest: Sync {
 
     /// Starts one. Dropped, it is gone.
     fn start(&self, place: &Place) -> Result<Process, String>;
+
+    /// Frames that a started one has dropped so far, by reason. A guest that drops none tells nothing.
+    fn dropped(&self, _started: &Process) -> Result<BTreeMap<&'static str, u64>, String> {
+        Ok(BTreeMap::new())
+    }
 }

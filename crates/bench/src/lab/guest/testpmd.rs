@@ -1,7 +1,9 @@
 //! `dpdk-testpmd` with a virtio-user device.
 
 use super::{Guest, Place};
+use crate::lab::testpmd;
 use crate::process::Process;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -21,7 +23,8 @@ impl Guest for Testpmd {
     fn start(&self, place: &Place) -> Result<Process, String> {
         let socket = place.socket;
         let name = socket.file_name().and_then(|n| n.to_str()).unwrap_or("guest");
-        let mut command = Command::new("/usr/bin/dpdk-testpmd");
+        let mut command = Command::new("stdbuf");
+        command.args(testpmd::ANSWERS_AT_ONCE);
         command.args(["--no-pci", "--no-huge", "-m", "256", "--no-telemetry", "--no-shconf", "-l", "0,1"]);
         command.arg(format!("--file-prefix=xpb-{}-{name}", std::process::id()));
         let rings = place.rings;
@@ -32,7 +35,7 @@ impl Guest for Testpmd {
         let frame = u32::from(place.mtu) + 18;
         // Both rings full, and what is under way.
         let buffers = u32::from(rings.rx) + u32::from(rings.tx) + 3_584;
-        command.args(["--", "--forward-mode=io", "--nb-cores=1", "--auto-start"]);
+        command.args(["--", "--interactive", "--forward-mode=io", "--nb-cores=1", "--auto-start"]);
         command.args([
             format!("--total-num-mbufs={buffers}"),
             format!("--rxd={}", rings.rx),
@@ -42,6 +45,10 @@ impl Guest for Testpmd {
             // With DPDK's headroom, and the header of virtio.
             format!("--mbuf-size={}", (frame + 256).max(2_176)),
         ]);
-        Process::spawn(command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()))
+        Process::spawn(command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()))
+    }
+
+    fn dropped(&self, started: &Process) -> Result<BTreeMap<&'static str, u64>, String> {
+        Ok(testpmd::counted(started)?.dropped)
     }
 }

@@ -2,14 +2,14 @@
 //! forwards each port to the next. `io` does nothing to frames, `mac` writes their addresses, `macswap` swaps
 //! them.
 
-use super::{Ask, Running, Setup, Switch, missing, too_long_for_dpdk};
+use super::{Ask, Running, Setup, Switch, Twice, missing, too_long_for_dpdk};
 use crate::daemon::in_namespace;
+use crate::lab::net::SocketReader;
+use crate::lab::testpmd;
 use crate::process::Process;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Stdio;
-
-const PROGRAM: &str = "/usr/bin/dpdk-testpmd";
 
 /// See the module's text.
 pub struct Testpmd {
@@ -28,11 +28,12 @@ impl Switch for Testpmd {
         if !ask.topology.is_chain() && !ask.topology.is_pair() {
             return Some("testpmd forwards each port to the next one only".into());
         }
-        too_long_for_dpdk(ask).or_else(|| missing(PROGRAM, "dpdk-dev"))
+        too_long_for_dpdk(ask).or_else(|| missing(testpmd::PROGRAM, "dpdk-dev"))
     }
 
     fn start(&self, setup: &Setup) -> Result<Box<dyn Running>, String> {
-        let mut command = in_namespace(Some(&setup.net.switch), Path::new(PROGRAM));
+        let mut command = in_namespace(Some(&setup.net.switch), Path::new("stdbuf"));
+        command.args(testpmd::ANSWERS_AT_ONCE);
         command.args(["--no-pci", "--no-huge", "-m", "256", "--no-telemetry", "--no-shconf", "-l", "0,1"]);
         command.arg(format!("--file-prefix=xpb-sw-{}", std::process::id()));
         for index in 0..setup.topology.ports.len() {
@@ -41,19 +42,23 @@ impl Switch for Testpmd {
                 None => format!("--vdev=net_af_packet{index},iface={}", setup.port(index)),
             });
         }
-        command.args(["--", "--port-topology=chained", "--nb-cores=1", "--auto-start"]);
+        command.args(["--", "--port-topology=chained", "--nb-cores=1"]);
+        command.args(["--interactive", "--auto-start"]);
         command.args([format!("--forward-mode={}", self.mode), "--total-num-mbufs=8192".into()]);
-        // Its prompt waits on this pipe for as long as it lives.
-        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let process = Process::spawn(&mut command)?;
-        Ok(Box::new(Started { process, mode: self.mode, sockets: setup.net.socket_reader() }))
+        let ports = (0..setup.topology.ports.len()).filter(|n| !setup.sockets.contains_key(n));
+        let interfaces = ports.map(|n| (n, setup.port(n))).collect();
+        Ok(Box::new(Started { process, mode: self.mode, sockets: setup.net.socket_reader(), interfaces }))
     }
 }
 
 struct Started {
     process: Process,
     mode: &'static str,
-    sockets: crate::lab::net::SocketReader,
+    sockets: SocketReader,
+    /// Indices and interfaces of its packet sockets.
+    interfaces: Vec<(usize, String)>,
 }
 
 impl Running for Started {
@@ -75,7 +80,23 @@ impl Running for Started {
     }
 
     fn dropped(&self) -> Result<BTreeMap<String, u64>, String> {
-        self.sockets.drops()
+        let mut drops = self.sockets.drops()?;
+        let kernel = self.sockets.received()?;
+        let own = testpmd::counted(&self.process)?;
+        drops.extend(own.dropped.into_iter().map(|(why, n)| (format!("switch: {why}"), n)));
+        for (index, interface) in &self.interfaces {
+            // DPDK's driver does not tell what its ring had no room for: it is what the kernel has received
+            // and the switch has not.
+            let of = |counts: Option<&u64>| counts.copied().unwrap_or(0);
+            let missed = of(kernel.get(interface)).saturating_sub(of(own.received.get(index)));
+            drops.insert(format!("kernel {interface}: packet ring full"), missed);
+        }
+        Ok(drops)
+    }
+
+    fn twice(&self) -> Twice {
+        // A frame that a device refused stays in the packet ring, and is tried with the next.
+        Twice { again: true, ..Twice::default() }
     }
 
     fn kill(&mut self) -> Result<(), String> {

@@ -1,0 +1,93 @@
+//! What `dpdk-testpmd` tells at its prompt about frames that it received and dropped, be it a guest or a
+//! switch.
+
+use crate::process::Process;
+use std::collections::BTreeMap;
+use std::io::{Error, Result as IoResult, Write};
+
+/// The program.
+pub const PROGRAM: &str = "/usr/bin/dpdk-testpmd";
+/// Arguments of `stdbuf`, which runs it: it would keep its answers until there are 4,096 bytes of them. Its
+/// own arguments follow, with `--interactive` among them.
+pub const ANSWERS_AT_ONCE: [&str; 2] = ["-oL", PROGRAM];
+/// What begins the answer about all ports. The answer about each port comes before.
+const ALL_PORTS: &str = "Accumulated forward statistics for all ports";
+/// What ends it.
+const END: &str = "++++\n";
+
+/// What it has counted since it was started.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Counted {
+    /// Frames received and not taken, and frames not sent for lack of room.
+    pub dropped: BTreeMap<&'static str, u64>,
+    /// Frames received, by the port's number.
+    pub received: BTreeMap<usize, u64>,
+}
+
+/// Asks one whose standard input and output are pipes.
+pub fn counted(started: &Process) -> Result<Counted, String> {
+    let said = ask(started).map_err(|e| format!("dpdk-testpmd does not tell its counters: {e}"))?;
+    parse(&said).ok_or_else(|| format!("dpdk-testpmd does not tell its counters: {said}"))
+}
+
+fn ask(started: &Process) -> IoResult<String> {
+    let ended = || Error::other("it has ended");
+    let mut stdin = started.0.stdin.as_ref().ok_or_else(ended)?;
+    stdin.write_all(b"show fwd stats all\n")?;
+    let stdout = started.0.stdout.as_ref().ok_or_else(ended)?;
+    let (mut said, mut bytes) = (String::new(), [0; 4096]);
+    loop {
+        let n = rustix::io::read(stdout, &mut bytes)?;
+        if n == 0 {
+            return Err(ended());
+        }
+        said += &String::from_utf8_lossy(&bytes[..n]);
+        if totals(&said).is_some() {
+            return Ok(said);
+        }
+    }
+}
+
+/// The lines about all ports together, once they are whole.
+fn totals(said: &str) -> Option<&str> {
+    let (_, lines) = said.split_once(ALL_PORTS)?.1.split_once('\n')?;
+    Some(lines.split_once(END)?.0)
+}
+
+fn parse(said: &str) -> Option<Counted> {
+    let totals = totals(said)?;
+    let dropped =
+        [("rx_dropped", total(totals, "RX-dropped:")?), ("tx_dropped", total(totals, "TX-dropped:")?)];
+    let ports = said.split("Forward statistics for port ").skip(1);
+    let received = ports.map(|port| {
+        let number = port.split_whitespace().next()?.parse().ok()?;
+        Some((number, total(port, "RX-packets:")?))
+    });
+    Some(Counted { dropped: dropped.into(), received: received.collect::<Option<_>>()? })
+}
+
+/// The count behind a name.
+fn total(text: &str, name: &str) -> Option<u64> {
+    text.split_once(name)?.1.split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drops_are_those_of_all_ports_and_are_read_when_the_answer_is_whole() {
+        let port = "  --- Forward statistics for port 0  ---\n  RX-packets: 9  RX-dropped: 1  RX-total: 10\n";
+        let head = "  +++ Accumulated forward statistics for all ports+++++\n";
+        let lines = "  RX-packets: 90     RX-dropped: 3      RX-total: 93\n  \
+                     TX-packets: 85     TX-dropped: 5      TX-total: 90\n";
+        let said =
+            format!("{port}{}{head}{lines}  ++++++++", port.replace("port 0", "port 1").replace('9', "81"));
+        assert_eq!(parse(&said), None);
+        let dropped = [("rx_dropped", 3), ("tx_dropped", 5)].into();
+        assert_eq!(
+            parse(&format!("{said}\n")),
+            Some(Counted { dropped, received: [(0, 9), (1, 81)].into() })
+        );
+    }
+}
