@@ -391,6 +391,58 @@ fn an_output_that_cannot_be_written_is_no_panic() {
     }
 }
 
+/// Command lines that print something and end, of every subcommand that has one.
+const PRINTING: &str = "\
+--help
+--version
+switch --help
+check --help
+top --help
+guest --help
+demo --help
+bench --help
+bench list
+doctor --help
+generate --help
+vsctl --help
+vsctl --commands
+vsctl --options
+appctl --help
+dpctl --help
+ovsdb-client --help
+ovsdb-tool --help
+ovsdb-server --help
+ofctl --help
+ofctl list-commands
+ofctl parse-flow actions=1
+ofctl ofp-print 0105000800000000
+ofctl check-vlan 0 0
+ofctl parse-key-value a=b";
+
+#[test]
+fn lost_output_of_any_command_is_an_error_and_a_reader_that_left_is_none() {
+    let ours = testkit::crosspoint(env!("CARGO_BIN_EXE_crosspoint"));
+    let full = || Stdio::from(fs::File::options().write(true).open("/dev/full").unwrap());
+    for line in PRINTING.lines() {
+        let command = || {
+            let mut command = Command::new(&ours);
+            command.args(line.split(' ')).stdin(Stdio::null());
+            command
+        };
+        let printed = command().output().unwrap();
+        assert!(printed.status.success() && !printed.stdout.is_empty(), "{line}: {printed:?}");
+        let lost = command().stdout(full()).output().unwrap();
+        assert_eq!(lost.status.code(), Some(1), "{line}: {lost:?}");
+        assert!(text(&lost.stderr).contains("stdout: No space left on device"), "{line}: {lost:?}");
+        let unsaid = command().stdout(full()).stderr(full()).status().unwrap();
+        assert_eq!(unsaid.code(), Some(1), "{line}: an error that nobody sees");
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let gone = command().stdout(writer).output().unwrap();
+        assert!(gone.status.success() && gone.stderr.is_empty(), "{line}: {gone:?}");
+    }
+}
+
 #[test]
 fn a_server_keeps_to_its_log_file_and_serves_the_operator_whoever_is_connected() {
     let dir = run_dir();
