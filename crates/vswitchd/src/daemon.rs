@@ -109,8 +109,8 @@ async fn serve(config: Config, daemon: &mut Daemon) -> Result<(), StartError> {
         sockets.listen(bridge.name()).map_err(StartError::Socket)?;
     }
     let vswitch = Vswitch::new(&config).map_err(StartError::Setup)?;
-    let bell = vswitch.dp.event_bell().clone();
-    let workers = vswitch.dp.workers();
+    let bell = vswitch.plane.dp.event_bell().clone();
+    let workers = vswitch.plane.dp.workers();
     let shared: Shared = Rc::new(RefCell::new(vswitch));
     let server = match (&config.database, &embedded) {
         (Database::Remote(target), _) => {

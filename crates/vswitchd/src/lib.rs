@@ -30,6 +30,7 @@ mod ofconn;
 pub(crate) mod ofproto;
 pub mod ovsdb;
 pub(crate) mod placement;
+mod plane;
 mod port_record;
 pub mod reconcile;
 mod schedule;

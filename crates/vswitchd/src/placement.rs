@@ -10,7 +10,7 @@ impl Vswitch {
     /// Called with the periodic work.
     pub(crate) fn look_after_queues(&mut self, now_ms: u64) {
         let rules = self.rules();
-        if !self.dp.is_exchanging() && self.scheduler.wants_turn(now_ms, rules) {
+        if !self.plane.dp.is_exchanging() && self.scheduler.wants_turn(now_ms, rules) {
             let orders = self.scheduler.handle(&self.seen(), rules);
             self.obey(orders);
         }
@@ -18,7 +18,7 @@ impl Vswitch {
 
     /// Places queues if something has changed that says where they go.
     pub(crate) fn place_due_queues(&mut self) {
-        if !self.dp.is_exchanging() && self.scheduler.is_due() {
+        if !self.plane.dp.is_exchanging() && self.scheduler.is_due() {
             let orders = self.scheduler.place_due(&self.seen(), self.rules());
             self.obey(orders);
         }
@@ -26,7 +26,7 @@ impl Vswitch {
 
     /// Places all queues anew. Where workers are being exchanged, that is done when they have been.
     pub(crate) fn place_all_queues(&mut self) {
-        if self.dp.is_exchanging() {
+        if self.plane.dp.is_exchanging() {
             return;
         }
         let orders = self.scheduler.place(&self.seen(), self.rules(), true);
@@ -98,12 +98,14 @@ impl Vswitch {
     /// All workers and queues as they are now.
     pub(crate) fn seen(&self) -> Seen {
         let place = |place: &WorkerPlace| Place { cpu: Some(place.core), numa: place.node };
-        let workers = if self.dp.workers() == 0 { &[][..] } else { self.workers.places() };
+        let workers = if self.plane.dp.workers() == 0 { &[][..] } else { self.workers.places() };
         Seen {
-            now_ms: self.now_ms(),
+            now_ms: self.plane.now_ms(),
             cycles_per_ms: base::clock::tsc_hz() / 1_000,
             workers: workers.iter().map(place).collect(),
-            busy: (0..self.dp.workers()).map(|n| self.dp.worker_stats(n).busy_cycles.get()).collect(),
+            busy: (0..self.plane.dp.workers())
+                .map(|n| self.plane.dp.worker_stats(n).busy_cycles.get())
+                .collect(),
             queues: self.placed_ports().flat_map(|record| self.queues_of(record.port_no)).collect(),
         }
     }
@@ -117,14 +119,14 @@ impl Vswitch {
     /// The receive queues of a port.
     pub(crate) fn queues_of(&self, port: PortNo) -> Vec<Queue> {
         let record = self.ports.get(&port);
-        let workers = self.dp.rx_workers(port);
+        let workers = self.plane.dp.rx_workers(port);
         let of_queue = move |(queue, worker): (usize, &usize)| Queue {
             port,
             queue,
             numa: record.and_then(|record| record.numa),
             bound: record.and_then(|record| record.interface.rxq_affinity.get(&queue).copied()),
             worker: *worker,
-            cycles: self.dp.rx_loads(port).get(queue).map_or(0, |load| load.cycles.get()),
+            cycles: self.plane.dp.rx_loads(port).get(queue).map_or(0, |load| load.cycles.get()),
         };
         workers.iter().enumerate().map(of_queue).collect()
     }
@@ -150,7 +152,7 @@ impl Vswitch {
 
     fn place_queue(&mut self, placed: Placed) {
         let Placed { port, queue, worker, cycles, is_bound, moves } = placed;
-        if moves && let Err(error) = self.dp.move_queue(port, queue, worker) {
+        if moves && let Err(error) = self.plane.dp.move_queue(port, queue, worker) {
             tracing::error!(target: "dpif_netdev", "a queue could not be moved: {error}");
             return;
         }

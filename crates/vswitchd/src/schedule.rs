@@ -11,6 +11,7 @@
 
 use crate::finals::Finals;
 use crate::ofproto::{Asynchronous, free_some};
+use crate::plane::ForwardingPlane;
 use crate::state::Vswitch;
 use base::PortNo;
 use datapath::Event;
@@ -36,19 +37,19 @@ impl Vswitch {
     /// left to [`Self::clean`].
     pub fn tick(&mut self) -> bool {
         self.keepalive.beat();
-        let now_ms = self.now_ms();
+        let now_ms = self.plane.now_ms();
         let more = self.handle_events();
         self.advance_finals();
         self.fold_on_schedule(now_ms);
         self.clean();
-        self.control.tick(now_ms);
+        self.plane.control.tick(now_ms);
         self.finish_workers();
         self.ask_for_failures(now_ms);
         self.watch_ports();
         self.tick_controllers(transport::clock::now());
         self.look_after_queues(now_ms);
         self.sample_coverage(now_ms);
-        self.tell_overdue();
+        self.plane.tell_overdue();
         self.deliver();
         more
     }
@@ -69,29 +70,32 @@ impl Vswitch {
             self.finish(finals);
             has_more |= !self.schedule.finished.is_empty();
         }
-        let left = self.control.collect();
+        let left = self.plane.control.collect();
         self.deliver();
         let waits_for_workers = left == Left::Waiting && self.schedule.passing.is_some();
-        has_more || left == Left::More || waits_for_workers && self.dp.workers() > 0
+        has_more || left == Left::More || waits_for_workers && self.plane.dp.workers() > 0
     }
 
     /// Takes what workers have sent. Returns whether there may be more.
     pub fn handle_events(&mut self) -> bool {
-        let events = self.dp.events(EVENTS_MAX);
+        let events = self.plane.dp.events(EVENTS_MAX);
         let more = events.len() >= EVENTS_MAX;
         let mut effects: Vec<Effect> = Vec::new();
         for event in events {
             match event {
                 Event::Effect(Effect::Failed(key)) => self.tell_failed(&key),
                 Event::Effect(effect) => effects.push(effect),
-                Event::PacketIn(packet_in) if packet_in.spec.slow_path => self.slow_path(packet_in),
+                Event::PacketIn(packet_in) if packet_in.spec.slow_path => {
+                    self.counts.slow_path += 1;
+                    self.plane.slow_path(packet_in);
+                }
                 Event::PacketIn(packet_in) => {
                     self.counts.packet_ins += 1;
                     let bridge = switch::BridgeIdx(packet_in.spec.bridge);
-                    let options = self.control.options(bridge);
+                    let options = self.plane.control.options(bridge);
                     let datapath_id = self.bridges.get(&bridge).map_or(0, |bridge| bridge.datapath_id);
                     let news = Asynchronous::packet_in(&packet_in, datapath_id, options);
-                    self.dp.free(packet_in.packet);
+                    self.plane.dp.free(packet_in.packet);
                     self.news.push((bridge, news));
                 }
                 Event::PortGone(port) => self.port_gone(port),
@@ -99,9 +103,9 @@ impl Vswitch {
         }
         if !effects.is_empty() {
             self.counts.effects += effects.len() as u64;
-            let now_ms = self.now_ms();
-            self.control.apply(&effects, now_ms);
-            self.dp.reserve_slots(self.control.slot_count());
+            let now_ms = self.plane.now_ms();
+            self.plane.control.apply(&effects, now_ms);
+            self.plane.dp.reserve_slots(self.plane.control.slot_count());
         }
         self.deliver();
         more
@@ -117,14 +121,14 @@ impl Vswitch {
         self.devices.note_lost(&record.interface);
         record.status.link = LinkState::Down;
         tracing::warn!(target: "netdev", "{}: the device is gone", record.name);
-        self.update_port(port, |spec| spec.link_up = false);
+        self.plane.update_port(port, |spec| spec.link_up = false);
         self.tell_port(port, openflow::message::PortReason::Modify);
     }
 
     /// Moves what has vanished towards final counters.
     fn advance_finals(&mut self) {
         if let Some((ticket, asked_ms, finals)) = self.schedule.fold.take() {
-            if self.dp.fold_done(ticket) {
+            if self.plane.dp.fold_done(ticket) {
                 self.schedule.expiring = Some(asked_ms);
                 self.schedule.finished.append(finals);
             } else {
@@ -132,19 +136,19 @@ impl Vswitch {
             }
         }
         if let Some((ticket, finals)) = self.schedule.passing.take() {
-            if self.control.passed(ticket) {
+            if self.plane.control.passed(ticket) {
                 self.schedule.passed.append(finals);
             } else {
                 self.schedule.passing = Some((ticket, finals));
             }
         }
         if self.schedule.passing.is_none() {
-            let slots = self.control.take_retired_slots();
+            let slots = self.plane.control.take_retired_slots();
             let slots = Some(slots).filter(|slots| !slots.slots().is_empty());
-            let removals = self.control.take_removals().into();
+            let removals = self.plane.control.take_removals().into();
             let finals = Finals { removals, slots: slots.into_iter().collect() };
             if !finals.is_empty() {
-                self.schedule.passing = Some((self.control.ticket(), finals));
+                self.schedule.passing = Some((self.plane.control.ticket(), finals));
             }
         }
     }
@@ -153,27 +157,27 @@ impl Vswitch {
         if self.schedule.fold.is_some() {
             return;
         }
-        let due = self.control.next_deadline_ms().is_some_and(|at| at <= now_ms);
+        let due = self.plane.control.next_deadline_ms().is_some_and(|at| at <= now_ms);
         if !due && self.schedule.passed.is_empty() {
             return;
         }
         let flows = |n: usize| {
-            let stats = self.dp.worker_stats(n);
+            let stats = self.plane.dp.worker_stats(n);
             stats.megaflows.get() + stats.exact_entries.get()
         };
-        let many = (0..self.dp.workers()).any(|n| flows(n) >= MANY_FLOWS);
+        let many = (0..self.plane.dp.workers()).any(|n| flows(n) >= MANY_FLOWS);
         let interval_ms = if many { FOLD_INTERVAL_MANY_MS } else { FOLD_INTERVAL_MS };
         if now_ms < self.schedule.last_fold_ms + interval_ms {
             return;
         }
         let finals = std::mem::take(&mut self.schedule.passed);
         self.schedule.last_fold_ms = now_ms;
-        self.schedule.fold = Some((self.dp.request_fold(), now_ms, finals));
+        self.schedule.fold = Some((self.plane.dp.request_fold(), now_ms, finals));
     }
 
     /// Whether there is more to expire.
     fn control_expire(&mut self, as_of_ms: u64) -> bool {
-        let (dp, own) = (&self.dp, &self.own_credits);
+        let (dp, own) = (&self.plane.dp, &self.plane.own_credits);
         let read = |slot: u32| {
             let own = own.get(&slot).copied().unwrap_or_default();
             let totals = dp.slot(slot);
@@ -183,7 +187,7 @@ impl Vswitch {
                 last_used_ms: totals.last_used_ms.max(own.last_used_ms),
             }
         };
-        let has_more = self.control.expire(as_of_ms, &read);
+        let has_more = self.plane.control.expire(as_of_ms, &read);
         let bridges: Vec<BridgeIdx> = self.bridges.keys().copied().collect();
         bridges.into_iter().for_each(|bridge| self.tell_vacancy(bridge));
         has_more
@@ -192,24 +196,38 @@ impl Vswitch {
     /// Counters are final: tells of removed rules, and gives slots back.
     fn finish(&mut self, finals: Finals) {
         for removal in finals.removals {
-            let news = self.flow_removed(&removal);
+            let news = self.plane.flow_removed(&removal);
             self.counts.flows_removed += 1;
             let news = Asynchronous::Removed(removal.version, Box::new(news));
             self.news.push((removal.rule.bridge, news));
-            self.control.removal_done(removal);
+            self.plane.control.removal_done(removal);
         }
         for slots in finals.slots {
             for &slot in slots.slots().iter().rev() {
-                self.bequeath(slot);
-                self.dp.clear_slot(slot);
-                if !self.own_credits.is_empty() {
-                    self.own_credits.remove(&slot);
+                self.plane.bequeath(slot);
+                self.plane.dp.clear_slot(slot);
+                if !self.plane.own_credits.is_empty() {
+                    self.plane.own_credits.remove(&slot);
                 }
             }
-            self.control.recycle_slots(slots);
+            self.plane.control.recycle_slots(slots);
         }
     }
 
+    /// Looks at a share of the ports, so that a thousand of them do not hold up the rest.
+    fn watch_ports(&mut self) {
+        let share = self.ports.len().div_ceil((WATCH_INTERVAL_MS / TICK_MS) as usize);
+        for _ in 0..share {
+            let after = (std::ops::Bound::Excluded(self.schedule.watched), std::ops::Bound::Unbounded);
+            let next = self.ports.range(after).next().or_else(|| self.ports.iter().next());
+            let Some((&port, _)) = next else { return };
+            self.schedule.watched = port;
+            self.watch_port(port);
+        }
+    }
+}
+
+impl ForwardingPlane {
     /// A rule's counters are final: the rule in its place inherits when it was last used.
     fn bequeath(&mut self, slot: u32) {
         let Some(heir) = self.control.heir(slot) else { return };
@@ -255,18 +273,6 @@ impl Vswitch {
                 target: "dpif_netdev",
                 "{name}: was asked for {} {seconds:.1} s ago and has not answered", late.what
             );
-        }
-    }
-
-    /// Looks at a share of the ports, so that a thousand of them do not hold up the rest.
-    fn watch_ports(&mut self) {
-        let share = self.ports.len().div_ceil((WATCH_INTERVAL_MS / TICK_MS) as usize);
-        for _ in 0..share {
-            let after = (std::ops::Bound::Excluded(self.schedule.watched), std::ops::Bound::Unbounded);
-            let next = self.ports.range(after).next().or_else(|| self.ports.iter().next());
-            let Some((&port, _)) = next else { return };
-            self.schedule.watched = port;
-            self.watch_port(port);
         }
     }
 }

@@ -1,15 +1,16 @@
 //! Packets that the control thread translates in place of a worker: those from which `learn` makes a rule
 //! that is not there yet. The rule is in force before the packet goes on.
 
-use crate::state::Vswitch;
-use datapath::conntrack::Tracking;
+use crate::plane::ForwardingPlane;
+use base::PortNo;
+use datapath::conntrack::{Tracking, tuple::Tuple};
 use datapath::{PacketIn, Pipeline, Translation};
 use flow::{FieldId, extract_keeping_metadata};
+use switch::Effect;
 
-impl Vswitch {
+impl ForwardingPlane {
     /// Translates a packet, learns from it and carries out the rest.
     pub(crate) fn slow_path(&mut self, packet_in: PacketIn) {
-        self.counts.slow_path += 1;
         let mut key = packet_in.metadata();
         let data = packet_in.packet.data().to_vec();
         let dp_port = packet_in.packet.in_port;
@@ -27,5 +28,32 @@ impl Vswitch {
         drop(reader);
         translation.say_packet_type(&key);
         self.carry_out_tracked(&data, dp_port, Tracking::of(&key), translation);
+    }
+
+    /// Does to a packet of a controller what its translation says.
+    pub(crate) fn carry_out(&mut self, data: &[u8], dp_port: PortNo, translation: Translation<Effect>) {
+        self.carry_out_tracked(data, dp_port, None, translation);
+    }
+
+    /// The same to one of which the connection tracker has said something.
+    pub(crate) fn carry_out_tracked(
+        &mut self,
+        data: &[u8],
+        dp_port: PortNo,
+        tracked: Option<(Tracking, Tuple)>,
+        translation: Translation<Effect>,
+    ) {
+        let now_ms = self.now_ms();
+        for &slot in &translation.credits {
+            let own = self.own_credits.entry(slot).or_default();
+            own.packets += 1;
+            own.bytes += data.len() as u64;
+            own.last_used_ms = now_ms;
+        }
+        self.control.apply(&translation.effects, now_ms);
+        self.dp.reserve_slots(self.control.slot_count());
+        if !self.dp.execute_tracked(data, dp_port, tracked, translation.actions) {
+            tracing::warn!(target: "ofproto", "a packet-out was dropped: no packet buffer is free");
+        }
     }
 }

@@ -9,15 +9,15 @@ use base::DropReason;
 impl Vswitch {
     /// All figures, as they are now.
     pub(crate) fn figures(&self) -> Figures {
-        let stats = || (0..self.dp.workers()).map(|n| self.dp.worker_stats(n));
+        let stats = || (0..self.plane.dp.workers()).map(|n| self.plane.dp.worker_stats(n));
         let sum = |of: fn(&datapath::WorkerStats) -> u64| stats().map(of).sum::<u64>();
-        let tables = self.bridges.keys().flat_map(|bridge| self.control.table_stats(*bridge));
-        let pool = self.dp.pool();
+        let tables = self.bridges.keys().flat_map(|bridge| self.plane.control.table_stats(*bridge));
+        let pool = self.plane.dp.pool();
         let c = &self.counts;
         Figures {
             version: VERSION,
-            now_ms: self.now_ms(),
-            workers: (0..self.dp.workers()).map(|n| self.worker_figures(n)).collect(),
+            now_ms: self.plane.now_ms(),
+            workers: (0..self.plane.dp.workers()).map(|n| self.worker_figures(n)).collect(),
             queues: self.queue_figures(),
             ports: self.port_figures(),
             drops: self.drop_figures(),
@@ -47,7 +47,7 @@ impl Vswitch {
     /// A worker's.
     pub(crate) fn worker_figures(&self, n: usize) -> Worker {
         let (core, numa) = self.workers.place(n);
-        Worker { worker: n, core, numa, counters: WorkerCounters::of(self.dp.worker_stats(n)) }
+        Worker { worker: n, core, numa, counters: WorkerCounters::of(self.plane.dp.worker_stats(n)) }
     }
 
     fn queue_figures(&self) -> Vec<Queue> {
@@ -67,7 +67,7 @@ impl Vswitch {
     fn port_figures(&self) -> Vec<Port> {
         let with_device = self.ports.values().filter(|port| !port.is_patch());
         let figures = with_device.map(|port| {
-            let s = self.dp.port_stats(port.port_no);
+            let s = self.plane.dp.port_stats(port.port_no);
             Port {
                 number: port.port_no.0,
                 name: port.name.clone(),
@@ -87,10 +87,10 @@ impl Vswitch {
 
     /// Drops alone.
     pub(crate) fn drop_figures(&self) -> Vec<Drop> {
-        let counted = DropReason::ALL.iter().map(|reason| (*reason, self.dp.drops(*reason)));
+        let counted = DropReason::ALL.iter().map(|reason| (*reason, self.plane.dp.drops(*reason)));
         let figures = counted.filter(|(_, packets)| *packets > 0).map(|(reason, packets)| {
             let ports = self.ports.values();
-            let here = ports.map(|port| (port.name.clone(), self.dp.port_drops(port.port_no, reason)));
+            let here = ports.map(|port| (port.name.clone(), self.plane.dp.port_drops(port.port_no, reason)));
             let ports = here.filter(|(_, packets)| *packets > 0).collect();
             Drop { reason: reason.name().into(), packets, ports }
         });

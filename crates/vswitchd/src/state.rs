@@ -1,10 +1,10 @@
-//! All that the control thread knows: the switch's writing half, the datapath, and per bridge and port what
-//! neither of them keeps (names, addresses, connections).
+//! All that the control thread knows: the forwarding plane, and per bridge and port what that does not keep
+//! (names, addresses, connections).
 //!
 //! One structure, borrowed by one task at a time. Methods do their work and return: none waits for the
 //! outside world.
 
-use crate::config::wanted::{SwitchWide, VLAN_LIMIT_DEFAULT};
+use crate::config::wanted::SwitchWide;
 use crate::config::{Config, EnableDummy};
 use crate::device_manager::DeviceManager;
 use crate::failures::Failures;
@@ -14,54 +14,26 @@ use crate::history::History;
 use crate::janitor::Fate;
 use crate::keepalive::Keepalive;
 use crate::ofproto::{Asynchronous, LongChange, Ofproto, PortSet, Report, Source};
+use crate::plane::ForwardingPlane;
 use crate::scheduler::{Event, Scheduler};
 use crate::workers::{Given, Workers};
-use base::hash::HashKey;
-use base::rcu::Domain;
 use base::{OfPort, PortNo};
-use datapath::{CacheConfig, Datapath};
+use datapath::CacheConfig;
 use host::numa::Topology;
 use openflow::message::{PortConfig, PortReason, PortState, PortStatus as OfPortStatus};
-use packet::{LinkState, Pool, PoolConfig};
+use packet::LinkState;
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use switch::{BridgeIdx, Control, SlotStats, Switch};
+use switch::BridgeIdx;
 use tokio::sync::Notify;
 use transport::Tls;
 
 pub(crate) use crate::port_record::PortRecord;
 
-/// Why the switch could not be set up as asked.
-#[derive(Debug)]
-pub enum SetupError {
-    /// No memory for packets.
-    Pool(std::io::Error),
-    /// The datapath or a worker could not be made.
-    Datapath(datapath::DatapathError),
-    /// A thread cannot be started.
-    Os(std::io::Error),
-    /// The NUMA nodes that flags make up make no sense.
-    Numa(String),
-    /// A port that flags ask for could not be made: its name, and why.
-    Port(String, String),
-}
-
-impl std::fmt::Display for SetupError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            SetupError::Pool(e) => write!(f, "no memory for packets ({e}); a smaller --pool-size may fit"),
-            SetupError::Datapath(e) => write!(f, "the datapath could not be started: {e}"),
-            SetupError::Os(e) => write!(f, "a thread could not be started: {}", host::log::os_text(e)),
-            SetupError::Numa(e) => write!(f, "--dummy-numa={e}"),
-            SetupError::Port(name, e) => write!(f, "port {name}: {e}"),
-        }
-    }
-}
-
-impl std::error::Error for SetupError {}
+pub use crate::plane::SetupError;
 
 /// The state that all tasks share.
 pub type Shared = Rc<RefCell<Vswitch>>;
@@ -72,10 +44,7 @@ type LocalAnswer = Pin<Box<dyn Future<Output = Result<String, String>>>>;
 
 /// See the module's text.
 pub struct Vswitch {
-    pub(crate) control: Control,
-    pub(crate) switch: Arc<Switch>,
-    pub(crate) dp: Datapath<Switch>,
-    pub(crate) domain: Arc<Domain>,
+    pub(crate) plane: ForwardingPlane,
     pub(crate) bridges: BTreeMap<BridgeIdx, Ofproto>,
     pub(crate) ports: BTreeMap<PortNo, PortRecord>,
     /// Interfaces that are wanted and could not be had.
@@ -91,8 +60,6 @@ pub struct Vswitch {
     pub(crate) schedule: Schedule,
     /// What connections that asked for it are to be told; see [`Self::deliver`].
     pub(crate) news: Vec<(BridgeIdx, Asynchronous)>,
-    /// What packets that the control thread translated itself (packet-outs) add to slots.
-    pub(crate) own_credits: HashMap<u32, SlotStats>,
     pub(crate) counts: Counts,
     /// What `coverage/show` says of the past.
     pub(crate) coverage: History,
@@ -160,15 +127,6 @@ impl Vswitch {
     /// Makes pool, datapath and workers. Bridges and ports come by [`crate::reconcile`].
     pub fn new(config: &Config) -> Result<Vswitch, SetupError> {
         let flags = &config.datapath;
-        let pool = Pool::new(PoolConfig {
-            chunks: flags.pool_packets,
-            chunk_bytes: flags.pool_packet_bytes,
-            ..PoolConfig::default()
-        })
-        .map_err(SetupError::Pool)?;
-        let domain = Domain::new();
-        let (switch, control) = Control::new(domain.clone(), HashKey::random());
-        switch.set_vlan_limit(VLAN_LIMIT_DEFAULT);
         let defaults = CacheConfig::default();
         let cache = CacheConfig {
             flow_limit: flags.flow_limit.unwrap_or(defaults.flow_limit),
@@ -176,10 +134,7 @@ impl Vswitch {
                 .max_idle_ms
                 .map_or(defaults.max_idle_ms, |ms| ms.min(u64::from(u32::MAX)) as u32),
         };
-        let datapath_config = datapath::Config { cache, ..datapath::Config::default() };
-
-        let mut dp = Datapath::new(pool, switch.clone(), domain.clone(), datapath_config)
-            .map_err(SetupError::Datapath)?;
+        let mut plane = ForwardingPlane::new(flags, cache)?;
         let given = Given { count: flags.workers.map(|count| count.max(1)), cache };
         let topology = match &flags.dummy_numa {
             Some(list) => Topology::simulated(list).map_err(SetupError::Numa)?,
@@ -188,14 +143,11 @@ impl Vswitch {
         topology.tell();
         let workers = Workers::new(given, topology);
         for place in workers.places() {
-            dp.start_worker_on(place.cpus.clone()).map_err(SetupError::Datapath)?;
+            plane.dp.start_worker_on(place.cpus.clone()).map_err(SetupError::Datapath)?;
         }
         let tls = config.tls_files().map(|files| Arc::new(Tls::new(files)));
         let vswitch = Vswitch {
-            control,
-            switch,
-            dp,
-            domain,
+            plane,
             bridges: BTreeMap::new(),
             ports: BTreeMap::new(),
             failures: Failures::default(),
@@ -205,7 +157,6 @@ impl Vswitch {
             next_conn: 0,
             schedule: Schedule::default(),
             news: Vec::new(),
-            own_credits: HashMap::new(),
             counts: Counts::default(),
             coverage: History::default(),
             hand_datapaths: BTreeMap::new(),
@@ -233,11 +184,6 @@ impl Vswitch {
         self.begun = Some(Box::new(|shared| Box::pin(go_on(shared))));
     }
 
-    /// Now, on the clock that rules and counters go by.
-    pub(crate) fn now_ms(&self) -> u64 {
-        self.dp.now_ms()
-    }
-
     pub(crate) fn bridge_named(&self, name: &str) -> Option<&Ofproto> {
         self.bridges.values().find(|b| b.name == name)
     }
@@ -248,61 +194,31 @@ impl Vswitch {
 
     /// A port by its OpenFlow number.
     pub(crate) fn port_numbered(&self, bridge: BridgeIdx, of_port: OfPort) -> Option<&PortRecord> {
-        let port = self.control.topology().bridge(bridge)?.port(of_port)?;
+        let port = self.plane.control.topology().bridge(bridge)?.port(of_port)?;
         self.ports.get(&port.spec.port_no)
     }
 
     /// The ports of a bridge, ascending by OpenFlow number, so LOCAL last.
     pub(crate) fn ports_of(&self, bridge: BridgeIdx) -> impl Iterator<Item = &PortRecord> {
-        let ports = self.control.topology().bridge(bridge).into_iter().flat_map(|b| b.ports());
+        let ports = self.plane.control.topology().bridge(bridge).into_iter().flat_map(|b| b.ports());
         ports.filter_map(|p| self.ports.get(&p.spec.port_no))
-    }
-
-    /// What the switch is configured to do with a port.
-    pub(crate) fn port_spec(&self, port: PortNo) -> Option<&switch::PortSpec> {
-        Some(&self.control.topology().port(port)?.spec)
-    }
-
-    /// What a patch port has passed, in and out; `None` for ports with a device, whose drivers count.
-    pub(crate) fn patch_totals(&self, record: &PortRecord) -> Option<(SlotStats, SlotStats)> {
-        let port = self.control.topology().port(record.port_no).filter(|_| record.is_patch())?;
-        Some((self.slot(port.rx_slot), self.slot(port.tx_slot)))
-    }
-
-    /// What a slot has counted, up to the last fold.
-    pub(crate) fn slot(&self, slot: u32) -> SlotStats {
-        let totals = self.dp.slot(slot);
-        let own = self.own_credits.get(&slot).copied().unwrap_or_default();
-        SlotStats {
-            packets: totals.packets + own.packets,
-            bytes: totals.bytes + own.bytes,
-            last_used_ms: totals.last_used_ms.max(own.last_used_ms),
-        }
-    }
-
-    /// What a rule has counted, up to the last fold. It inherits the last use of the rules whose place it
-    /// took.
-    pub(crate) fn counted(&self, slot: u32) -> SlotStats {
-        let before = self.control.predecessors(slot).map(|slot| self.slot(slot).last_used_ms);
-        let own = self.slot(slot);
-        SlotStats { last_used_ms: before.fold(own.last_used_ms, u64::max), ..own }
     }
 
     /// Looks at a port's device, and tells of what changed.
     pub(crate) fn watch_port(&mut self, port_no: PortNo) {
-        let queues_before = self.dp.rx_workers(port_no).len();
-        if self.dp.adopt_queues(port_no) != queues_before {
+        let queues_before = self.plane.dp.rx_workers(port_no).len();
+        if self.plane.dp.adopt_queues(port_no) != queues_before {
             self.scheduler.note(Event::Queues);
         }
         let Some(record) = self.ports.get_mut(&port_no) else { return };
-        let Some(port) = self.dp.port(port_no) else { return };
+        let Some(port) = self.plane.dp.port(port_no) else { return };
         let seen = record.observe(port.status(), port.numa_node());
         let (bridge, link_up) = (record.bridge, record.status.link == LinkState::Up);
         if seen.is_numa_changed {
             self.scheduler.note(Event::Queues);
         }
         if seen.is_visible {
-            self.update_port(port_no, |spec| spec.link_up = link_up);
+            self.plane.update_port(port_no, |spec| spec.link_up = link_up);
             self.tell_port(port_no, PortReason::Modify);
         }
         if seen.is_mtu_changed {
@@ -310,19 +226,11 @@ impl Vswitch {
         }
     }
 
-    /// Changes what the switch does with a port.
-    pub(crate) fn update_port(&mut self, port_no: PortNo, change: impl FnOnce(&mut switch::PortSpec)) {
-        if let Some(mut spec) = self.port_spec(port_no).cloned() {
-            change(&mut spec);
-            self.control.modify_port(spec).expect("its numbers stay");
-        }
-    }
-
     /// Tells connections about a port.
     pub(crate) fn tell_port(&mut self, port_no: PortNo, reason: PortReason) {
         self.counts.port_updates += 1;
         if let Some(record) = self.ports.get(&port_no)
-            && let Some(desc) = self.port_desc(record)
+            && let Some(desc) = self.plane.port_desc(record)
         {
             let live = desc.state.contains(PortState::LIVE);
             if reason == PortReason::Add && live {
@@ -348,7 +256,7 @@ impl Vswitch {
     ) {
         self.counts.port_updates += 1;
         let Some(record) = self.ports.get(&port_no) else { return };
-        let Some(after) = self.port_desc(record) else { return };
+        let Some(after) = self.plane.port_desc(record) else { return };
         let mut state = before.state;
         if after.config.contains(PortConfig::PORT_DOWN) {
             state -= PortState::LIVE;
@@ -358,17 +266,6 @@ impl Vswitch {
             [PortSet { before, after: set.clone(), source }, PortSet { before: set, after, source: None }];
         let bridge = record.bridge;
         self.news.extend(steps.map(|step| (bridge, Asynchronous::PortSet(Box::new(step)))));
-    }
-
-    /// A port as OpenFlow describes it.
-    pub(crate) fn port_desc(&self, record: &PortRecord) -> Option<openflow::message::PortDesc> {
-        Some(record.desc(self.port_spec(record.port_no)?))
-    }
-
-    /// Seconds and nanoseconds since a moment on the datapath's clock.
-    pub(crate) fn since(&self, then_ms: u64) -> (u32, u32) {
-        let ms = self.now_ms().saturating_sub(then_ms);
-        ((ms / 1000) as u32, (ms % 1000) as u32 * 1_000_000)
     }
 
     /// The end: ports go. Devices that the switch has made stay for the next one where there is a database by
@@ -382,7 +279,7 @@ impl Vswitch {
         let records: Vec<PortRecord> =
             std::mem::take(&mut self.ports).into_values().filter(|r| !r.is_patch()).collect();
         let numbers: Vec<PortNo> = records.iter().map(|record| record.port_no).collect();
-        match self.dp.remove_ports(&numbers) {
+        match self.plane.dp.remove_ports(&numbers) {
             Ok(ports) => {
                 for (record, port) in records.iter().zip(ports) {
                     self.devices.give_up(&record.interface, port, fate);

@@ -57,7 +57,7 @@ pub fn write(vswitch: &Vswitch, txn: &mut Transaction, reading: &Reading, round:
                 let record = ports.get(name).copied().filter(|_| outcome.of_port.is_some());
                 outcome.error = outcome.error.or_else(|| loose_cable(vswitch, record?));
                 let mut cells = Cells::of(txn, "Interface", interface.row.uuid());
-                let rx_queues = record.map_or(0, |r| vswitch.dp.rx_workers(r.port_no).len());
+                let rx_queues = record.map_or(0, |r| vswitch.plane.dp.rx_workers(r.port_no).len());
                 let without = reading.ignored.get(&("Interface".into(), name.into()));
                 write_interface(
                     &mut cells,
@@ -196,7 +196,7 @@ fn write_controllers(
 
 /// What is wrong with a patch port that leads nowhere, in Open vSwitch's words.
 fn loose_cable(vswitch: &Vswitch, record: &PortRecord) -> Option<String> {
-    let is_loose = vswitch.port_spec(record.port_no)?.kind == PortKind::Patch { peer: None };
+    let is_loose = vswitch.plane.port_spec(record.port_no)?.kind == PortKind::Patch { peer: None };
     let peer = record.interface.peer().filter(|_| is_loose)?;
     Some(format!("No usable peer '{peer}' exists in 'netdev' datapath."))
 }
@@ -255,7 +255,7 @@ fn status_map(record: &PortRecord, rx_queues: usize, ignored: Option<String>) ->
 }
 
 fn interface_statistics(vswitch: &Vswitch, record: &PortRecord) -> Datum {
-    if let Some((rx, tx)) = vswitch.patch_totals(record) {
+    if let Some((rx, tx)) = vswitch.plane.patch_totals(record) {
         return numbers(&[
             ("rx_bytes", rx.bytes),
             ("rx_packets", rx.packets),
@@ -263,10 +263,10 @@ fn interface_statistics(vswitch: &Vswitch, record: &PortRecord) -> Datum {
             ("tx_packets", tx.packets),
         ]);
     }
-    let Some(port) = vswitch.dp.port(record.port_no) else { return Datum::EMPTY };
-    let s = vswitch.dp.port_stats(record.port_no);
+    let Some(port) = vswitch.plane.dp.port(record.port_no) else { return Datum::EMPTY };
+    let s = vswitch.plane.dp.port_stats(record.port_no);
     let dropped = |reason: DropReason| {
-        vswitch.dp.port_counters(record.port_no).iter().map(|c| c.drops.get(reason)).sum::<u64>()
+        vswitch.plane.dp.port_counters(record.port_no).iter().map(|c| c.drops.get(reason)).sum::<u64>()
     };
     let mut all = vec![
         ("collisions", s.collisions),

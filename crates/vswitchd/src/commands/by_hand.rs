@@ -290,7 +290,7 @@ fn apply(
         Which::Bridges => {
             let counted =
                 |flow: &HandFlow| CountedFlow { flow: flow.clone(), packets: 0, bytes: 0, used_ms: 0 };
-            let flows = vswitch.control.by_hand().flows.iter().map(counted).collect();
+            let flows = vswitch.plane.control.by_hand().flows.iter().map(counted).collect();
             let mut dp = HandDatapath::default();
             dp.flows = flows;
             let done = change_in(&mut dp);
@@ -318,7 +318,7 @@ pub fn resume(vswitch: &mut Vswitch, _: &[String]) -> Answer {
 pub(super) fn get_flow(vswitch: &Vswitch, name: &str, ufid: &str) -> Option<String> {
     let (_, dp) = named(vswitch, name)?;
     let found = dp.flows.iter().find(|f| odp::ufid(&f.flow.key, &f.flow.mask) == ufid)?;
-    Some(dp::line(found, &odp::numbers, false, vswitch.now_ms()))
+    Some(dp::line(found, &odp::numbers, false, vswitch.plane.now_ms()))
 }
 
 /// `dpctl/dump-flows` of a datapath made by hand. In Open vSwitch a flow put in by hand is in the main thread
@@ -328,7 +328,8 @@ pub(super) fn dump(vswitch: &Vswitch, name: &str, options: &[&str], core: Option
     let verbose = options.iter().any(|o| *o == "-m" || *o == "--more");
     let is_named = options.contains(&"--names") || verbose && !options.contains(&"--no-names");
     let names = |port: PortNo| dp.ports.get(&port.0).filter(|_| is_named).map(|port| port.name.clone());
-    let lines: String = dp.flows.iter().map(|f| dp::line(f, &names, verbose, vswitch.now_ms())).collect();
+    let lines: String =
+        dp.flows.iter().map(|f| dp::line(f, &names, verbose, vswitch.plane.now_ms())).collect();
     if lines.is_empty() {
         return lines;
     }
@@ -349,7 +350,7 @@ pub(super) fn dump(vswitch: &Vswitch, name: &str, options: &[&str], core: Option
 /// The lines of `dpctl/dump-flows` for what was put in by hand beside the tables.
 pub(super) fn dump_beside(vswitch: &Vswitch, verbose: bool, names: odp::PortNames<'_>) -> String {
     let mut text = String::new();
-    for flow in &vswitch.control.by_hand().flows {
+    for flow in &vswitch.plane.control.by_hand().flows {
         if text.is_empty() {
             text.push_str("flow-dump of flows put in by hand:\n");
         }
@@ -379,7 +380,7 @@ pub(super) fn has_port(vswitch: &Vswitch, port: &str) -> bool {
 
 /// `netdev-dummy/receive` at a port of a datapath made by hand. `None`: none has the port.
 pub(super) fn receive(vswitch: &mut Vswitch, port: &str, frames: &[Vec<u8>]) -> Option<()> {
-    let now_ms = vswitch.now_ms();
+    let now_ms = vswitch.plane.now_ms();
     let mut datapaths = vswitch.hand_datapaths.values_mut();
     let (dp, number) = datapaths.find_map(|dp| dp.port_named(port).map(|number| (dp, number)))?;
     frames.iter().for_each(|frame| dp.receive(number, frame, now_ms));

@@ -144,7 +144,7 @@ fn line(c: &Connection, is_verbose: bool, has_statistics: bool) -> String {
 }
 
 fn connections(vswitch: &Vswitch, filter: &Filter) -> Vec<Connection> {
-    vswitch.dp.tracker().all_connections(filter, vswitch.dp.now_ms())
+    vswitch.plane.dp.tracker().all_connections(filter, vswitch.plane.dp.now_ms())
 }
 
 pub fn dump(vswitch: &mut Vswitch, args: &[String]) -> Answer {
@@ -175,7 +175,7 @@ pub fn flush(vswitch: &mut Vswitch, args: &[String]) -> Answer {
         return Err(refused("invalid arguments"));
     }
     filter = Filter { mark: filter.mark, label: filter.label, ..filter_of(&flush) };
-    let count = vswitch.dp.tracker().flush(&filter, vswitch.dp.now_ms());
+    let count = vswitch.plane.dp.tracker().flush(&filter, vswitch.plane.dp.now_ms());
     match filter.tuples.is_some_and(|tuples| tuples.whole_original()) {
         // Who names one connection wants to know that it was there.
         true if count == 0 => {
@@ -244,8 +244,8 @@ pub fn buckets(vswitch: &mut Vswitch, args: &[String]) -> Answer {
         },
         _ => return Err(refused("invalid arguments")),
     };
-    let counts = vswitch.dp.tracker().occupancy();
-    let connections = vswitch.dp.tracker().count();
+    let counts = vswitch.plane.dp.tracker().occupancy();
+    let connections = vswitch.plane.dp.tracker().count();
     let mut text = format!("Total Buckets: {}\nCurrent Connections: {connections}\n\n", counts.len());
     if connections == 0 {
         return Ok(text);
@@ -266,41 +266,41 @@ pub fn buckets(vswitch: &mut Vswitch, args: &[String]) -> Answer {
 
 pub fn set_maxconns(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     let number = after_name(vswitch, args).last().and_then(|text| text.parse().ok());
-    vswitch.dp.tracker().set_limit(number.ok_or_else(|| refused("maxconns missing or malformed"))?);
+    vswitch.plane.dp.tracker().set_limit(number.ok_or_else(|| refused("maxconns missing or malformed"))?);
     Ok("setting maxconns successful".into())
 }
 
 pub fn get_maxconns(vswitch: &mut Vswitch, _: &[String]) -> Answer {
-    Ok(format!("{}\n", vswitch.dp.tracker().limit()))
+    Ok(format!("{}\n", vswitch.plane.dp.tracker().limit()))
 }
 
 pub fn get_nconns(vswitch: &mut Vswitch, _: &[String]) -> Answer {
-    Ok(format!("{}\n", vswitch.dp.tracker().count()))
+    Ok(format!("{}\n", vswitch.plane.dp.tracker().count()))
 }
 
 pub fn set_sweep_interval(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     let number = after_name(vswitch, args).last().and_then(|text| text.parse().ok());
     let ms = number.ok_or_else(|| refused("sweep interval missing or malformed"))?;
-    vswitch.dp.tracker().set_sweep_interval_ms(ms);
+    vswitch.plane.dp.tracker().set_sweep_interval_ms(ms);
     Ok("setting sweep interval successful".into())
 }
 
 pub fn get_sweep_interval(vswitch: &mut Vswitch, _: &[String]) -> Answer {
-    Ok(format!("{}\n", vswitch.dp.tracker().sweep_interval_ms()))
+    Ok(format!("{}\n", vswitch.plane.dp.tracker().sweep_interval_ms()))
 }
 
 pub fn enable_tcp_seq_chk(vswitch: &mut Vswitch, _: &[String]) -> Answer {
-    vswitch.dp.tracker().set_checks_sequence(true);
+    vswitch.plane.dp.tracker().set_checks_sequence(true);
     Ok("enabling TCP sequence checking successful".into())
 }
 
 pub fn disable_tcp_seq_chk(vswitch: &mut Vswitch, _: &[String]) -> Answer {
-    vswitch.dp.tracker().set_checks_sequence(false);
+    vswitch.plane.dp.tracker().set_checks_sequence(false);
     Ok("disabling TCP sequence checking successful".into())
 }
 
 pub fn get_tcp_seq_chk(vswitch: &mut Vswitch, _: &[String]) -> Answer {
-    let is_on = if vswitch.dp.tracker().checks_sequence() { "enabled" } else { "disabled" };
+    let is_on = if vswitch.plane.dp.tracker().checks_sequence() { "enabled" } else { "disabled" };
     Ok(format!("TCP sequence checking: {is_on}\n"))
 }
 
@@ -326,7 +326,7 @@ pub fn set_limits(vswitch: &mut Vswitch, args: &[String]) -> Answer {
         args = &args[1..];
     }
     let zones = args.iter().map(|arg| zone_limit(arg).map_err(refused)).collect::<Result<Vec<_>, _>>()?;
-    let tracker = vswitch.dp.tracker();
+    let tracker = vswitch.plane.dp.tracker();
     if default.is_some() {
         tracker.set_default_zone_limit(default);
     }
@@ -344,13 +344,13 @@ fn zones(text: &str) -> Result<Vec<u16>, String> {
 pub fn del_limits(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     let args = after_name(vswitch, args);
     let zones = zones(args.first().map_or("", String::as_str))?;
-    zones.into_iter().for_each(|zone| vswitch.dp.tracker().set_zone_limit(zone, None));
+    zones.into_iter().for_each(|zone| vswitch.plane.dp.tracker().set_zone_limit(zone, None));
     Ok(String::new())
 }
 
 pub fn get_limits(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     let args = after_name(vswitch, args);
-    let tracker = vswitch.dp.tracker();
+    let tracker = vswitch.plane.dp.tracker();
     let shown: Vec<(u16, u32)> = match args.first() {
         Some(list) => zones(list)?.into_iter().map(|z| (z, tracker.zone_limit(z).unwrap_or(0))).collect(),
         None => tracker.limited_zones().collect(),

@@ -7,10 +7,10 @@ use std::fmt::Write;
 /// Every counter with its name. Drops are counted by our reasons, and by the names that Open vSwitch has.
 fn counters(vswitch: &Vswitch) -> Vec<(String, u64)> {
     let c = &vswitch.counts;
-    let workers = || (0..vswitch.dp.workers()).map(|n| vswitch.dp.worker_stats(n));
+    let workers = || (0..vswitch.plane.dp.workers()).map(|n| vswitch.plane.dp.worker_stats(n));
     let sum = |f: fn(&datapath::WorkerStats) -> u64| workers().map(f).sum();
     let fdb = |f: fn(&switch::control::FdbStats) -> u64| -> u64 {
-        vswitch.bridges.keys().map(|bridge| f(&vswitch.control.fdb_stats(*bridge))).sum()
+        vswitch.bridges.keys().map(|bridge| f(&vswitch.plane.control.fdb_stats(*bridge))).sum()
     };
     let mut all: Vec<(String, u64)> = [
         ("bridge_reconfigure", c.reconfigures),
@@ -58,8 +58,8 @@ fn counters(vswitch: &Vswitch) -> Vec<(String, u64)> {
     .into_iter()
     .map(|(name, n)| (name.to_string(), n))
     .collect();
-    all.extend(vswitch.dp.tracker().refused().map(|(name, n)| (name.to_string(), n)));
-    let drops = vswitch.dp.all_drops();
+    all.extend(vswitch.plane.dp.tracker().refused().map(|(name, n)| (name.to_string(), n)));
+    let drops = vswitch.plane.dp.all_drops();
     let of = |reasons: &[DropReason]| drops.iter().filter(|(r, _)| reasons.contains(r)).map(|(_, n)| n).sum();
     all.extend(STOCK_DROPS.iter().map(|(name, reasons)| (name.to_string(), of(reasons))));
     all.extend(drops.iter().map(|(r, count)| (format!("drop_{}", r.name()), *count)));
@@ -188,19 +188,19 @@ pub fn show(vswitch: &mut Vswitch, _: &[String]) -> Result<String, String> {
 pub fn memory(vswitch: &mut Vswitch, _: &[String]) -> Result<String, String> {
     let ports = vswitch.ports.len();
     let bridges: Vec<_> = vswitch.bridges.keys().copied().collect();
-    let tables = bridges.iter().flat_map(|b| vswitch.control.table_stats(*b));
+    let tables = bridges.iter().flat_map(|b| vswitch.plane.control.table_stats(*b));
     let rules: usize = tables.map(|t| t.active).sum();
     let ofconns: usize = vswitch.bridges.values().map(|b| b.conns.len()).sum();
-    let workers = || (0..vswitch.dp.workers()).map(|n| vswitch.dp.worker_stats(n));
+    let workers = || (0..vswitch.plane.dp.workers()).map(|n| vswitch.plane.dp.worker_stats(n));
     let flows: u64 = workers().map(|w| w.megaflows.get()).sum();
     let cache_bytes: u64 = workers().map(|w| w.cache_bytes.get()).sum();
-    let pool = vswitch.dp.pool();
+    let pool = vswitch.plane.dp.pool();
     Ok(format!(
         "devices-leaving:{} flows:{flows} flow-cache-bytes:{cache_bytes} handlers:0 ofconns:{ofconns} packet-pool-bytes:{} \
          packet-pool-free:{} ports:{ports} revalidators:0 rules:{rules} rule-bytes:{}\n",
         vswitch.devices.leaving(),
         pool.len_bytes(),
         pool.stats().free,
-        vswitch.control.rules_memory_bytes()
+        vswitch.plane.control.rules_memory_bytes()
     ))
 }

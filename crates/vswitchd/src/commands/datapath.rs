@@ -29,7 +29,7 @@ fn check_names(vswitch: &Vswitch, names: &[&str]) -> Result<(), String> {
 }
 
 fn hits(vswitch: &Vswitch) -> (u64, u64) {
-    let workers = (0..vswitch.dp.workers()).map(|n| vswitch.dp.worker_stats(n));
+    let workers = (0..vswitch.plane.dp.workers()).map(|n| vswitch.plane.dp.worker_stats(n));
     workers.fold((0, 0), |(hit, missed), w| {
         (hit + w.exact_hits.get() + w.megaflow_hits.get(), missed + w.misses.get())
     })
@@ -51,8 +51,9 @@ pub fn show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
 
 fn show_bridges(vswitch: &Vswitch, options: &[&str]) -> String {
     let (hit, missed) = hits(vswitch);
-    let lost = vswitch.dp.drops(DropReason::TranslationError);
-    let flows: u64 = (0..vswitch.dp.workers()).map(|n| vswitch.dp.worker_stats(n).megaflows.get()).sum();
+    let lost = vswitch.plane.dp.drops(DropReason::TranslationError);
+    let flows: u64 =
+        (0..vswitch.plane.dp.workers()).map(|n| vswitch.plane.dp.worker_stats(n).megaflows.get()).sum();
     let mut text =
         format!("{}:\n  lookups: hit:{hit} missed:{missed} lost:{lost}\n  flows: {flows}\n", name(vswitch));
     if vswitch.is_dummy {
@@ -64,7 +65,7 @@ fn show_bridges(vswitch: &Vswitch, options: &[&str]) -> String {
         if options.is_empty() {
             continue;
         }
-        let s = vswitch.dp.port_stats(port.port_no);
+        let s = vswitch.plane.dp.port_stats(port.port_no);
         let _ = writeln!(
             text,
             "    RX packets:{} errors:{} dropped:{} overruns:{} frame:{}\n    \
@@ -311,7 +312,7 @@ impl FlowDump {
         flows: &[DumpedFlow],
         texts: &mut BTreeMap<Option<usize>, String>,
     ) {
-        let now_ms = vswitch.now_ms();
+        let now_ms = vswitch.plane.now_ms();
         let name = |port: PortNo| self.name_of(vswitch, port);
         let (core, _) = vswitch.workers.place(worker);
         for flow in flows {
@@ -351,15 +352,15 @@ pub(super) async fn for_all_flows(
     shared: &Shared,
     mut see: impl FnMut(&Vswitch, usize, &[DumpedFlow]),
 ) -> Result<(), String> {
-    let workers = shared.borrow().dp.workers();
+    let workers = shared.borrow().plane.dp.workers();
     for worker in 0..workers {
         let mut from = Some(0);
         while let Some(at) = from {
             // Workers may be exchanged meanwhile.
-            let Some(ticket) = shared.borrow_mut().dp.request_flows(worker, at) else { break };
-            let piece = wait_for(FLOWS_WAIT, || shared.borrow_mut().dp.take_flows(ticket)).await;
+            let Some(ticket) = shared.borrow_mut().plane.dp.request_flows(worker, at) else { break };
+            let piece = wait_for(FLOWS_WAIT, || shared.borrow_mut().plane.dp.take_flows(ticket)).await;
             let Some((flows, next)) = piece else {
-                shared.borrow_mut().dp.forget_flows(ticket);
+                shared.borrow_mut().plane.dp.forget_flows(ticket);
                 return Err(format!("{} did not answer", thread_of(&shared.borrow(), worker)));
             };
             see(&shared.borrow(), worker, &flows);
@@ -376,13 +377,13 @@ pub fn del_flows(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     }
     check_names(vswitch, &names)?;
     vswitch.counts.flow_flushes += 1;
-    vswitch.dp.flush_flows();
+    vswitch.plane.dp.flush_flows();
     Ok(String::new())
 }
 
 pub fn purge(vswitch: &mut Vswitch, _: &[String]) -> Answer {
     vswitch.counts.flow_flushes += 1;
-    vswitch.dp.flush_flows();
+    vswitch.plane.dp.flush_flows();
     Ok(String::new())
 }
 
@@ -463,13 +464,13 @@ impl PmdArgs {
     /// The workers that are chosen; all where none is.
     fn workers(&self, vswitch: &Vswitch) -> Vec<usize> {
         let core_of = |n: usize| vswitch.workers.place(n).0;
-        (0..vswitch.dp.workers()).filter(|n| self.core.is_none_or(|core| core_of(*n) == core)).collect()
+        (0..vswitch.plane.dp.workers()).filter(|n| self.core.is_none_or(|core| core_of(*n) == core)).collect()
     }
 }
 
 /// What a worker has done since its counters were cleared; since it began, if they were not.
 fn since_cleared(vswitch: &Vswitch, n: usize) -> WorkerCounters {
-    let stats = vswitch.dp.worker_stats(n);
+    let stats = vswitch.plane.dp.worker_stats(n);
     let began = || WorkerCounters { tsc: stats.began.get(), ..WorkerCounters::default() };
     let before = vswitch.workers.cleared.get(&n).copied().unwrap_or_else(began);
     WorkerCounters::of(stats).since(&before)
@@ -478,7 +479,7 @@ fn since_cleared(vswitch: &Vswitch, n: usize) -> WorkerCounters {
 /// Workers' counters are their own to write, so what they were is kept, to be taken off.
 pub fn pmd_stats_clear(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     for n in PmdArgs::parse(vswitch, args, &[])?.workers(vswitch) {
-        let now = WorkerCounters::of(vswitch.dp.worker_stats(n));
+        let now = WorkerCounters::of(vswitch.plane.dp.worker_stats(n));
         vswitch.workers.cleared.insert(n, now);
     }
     Ok(String::new())
@@ -645,7 +646,7 @@ pub fn pmd_rxq_show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
         for port in ports {
             for seen_queue in seen.queues.iter().filter(|q| q.worker == n && q.port == port.port_no) {
                 let queue = seen_queue.queue;
-                let device = vswitch.dp.port(port.port_no).filter(|_| !port.gone);
+                let device = vswitch.plane.dp.port(port.port_no).filter(|_| !port.gone);
                 let is_enabled = device.is_some_and(|device| device.is_rx_enabled(queue));
                 let state = if is_enabled { "(enabled)" } else { "(disabled)" };
                 let usage = vswitch.scheduler.queue_usage(seen_queue, &seen, seconds);

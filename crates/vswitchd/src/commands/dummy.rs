@@ -33,7 +33,7 @@ fn dummy<'a>(
 ) -> Result<(&'a PortRecord, &'a dyn packet::DummyControl), String> {
     let none = || "no such dummy netdev".to_string();
     let record = vswitch.port_named(name).ok_or_else(none)?;
-    let control = vswitch.dp.port(record.port_no).and_then(|p| p.as_dummy()).ok_or_else(none)?;
+    let control = vswitch.plane.dp.port(record.port_no).and_then(|p| p.as_dummy()).ok_or_else(none)?;
     Ok((record, control))
 }
 
@@ -46,7 +46,7 @@ pub fn receive(vswitch: &mut Vswitch, args: &[String]) -> Result<String, String>
         return Err(none.clone());
     }
     let mut rest = args[1..].iter().peekable();
-    let queues = own.as_ref().map_or(1, |port_no| vswitch.dp.rx_workers(*port_no).len());
+    let queues = own.as_ref().map_or(1, |port_no| vswitch.plane.dp.rx_workers(*port_no).len());
     let mut queue = 0;
     let mut frames: Vec<Vec<u8>> = Vec::new();
     while let Some(arg) = rest.next() {
@@ -98,11 +98,11 @@ impl Frames {
             let misses = flow_log::misses(&shared.borrow());
             let waiting = || {
                 let vswitch = shared.borrow();
-                let control = vswitch.dp.port(port_no).and_then(|p| p.as_dummy())?;
+                let control = vswitch.plane.dp.port(port_no).and_then(|p| p.as_dummy())?;
                 Some(control.waiting())
             };
             let inject = |control: &dyn packet::DummyControl| control.inject_at(self.queue, frame);
-            match shared.borrow().dp.port(port_no).and_then(|p| p.as_dummy()).and_then(inject) {
+            match shared.borrow().plane.dp.port(port_no).and_then(|p| p.as_dummy()).and_then(inject) {
                 Some(true) => {}
                 Some(false) => return Err("the port's queue is full".into()),
                 None => return Err("the port was removed".into()),
@@ -162,7 +162,7 @@ pub fn set_admin_state(vswitch: &mut Vswitch, args: &[String]) -> Result<String,
         None => vswitch.ports.values().filter(|p| p.interface.is_dummy()).map(|p| p.port_no).collect(),
     };
     for port_no in ports {
-        if let Some(port) = vswitch.dp.port_mut(port_no) {
+        if let Some(port) = vswitch.plane.dp.port_mut(port_no) {
             port.set_admin_up(up)?;
         }
         vswitch.watch_port(port_no);

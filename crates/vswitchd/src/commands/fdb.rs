@@ -23,7 +23,8 @@ fn bridges(vswitch: &Vswitch, args: &[String]) -> Result<Vec<BridgeIdx>, String>
 
 pub fn show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     let idx = bridge(vswitch, &args[0])?.idx;
-    let entries = vswitch.control.fdb_show(idx, vswitch.now_ms(), &|slot| vswitch.slot(slot));
+    let entries =
+        vswitch.plane.control.fdb_show(idx, vswitch.plane.now_ms(), &|slot| vswitch.plane.slot(slot));
     let mut text = " port  VLAN  MAC                Age\n".to_string();
     for e in entries {
         let port = match vswitch.ports.get(&e.port) {
@@ -54,9 +55,9 @@ pub fn add(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     let port = vswitch.port_named(&args[1]).filter(|p| p.bridge == idx).map(|p| p.port_no);
     let port = port.ok_or("software error, odp port is present but no ofp port")?;
     let (vlan, mac) = word(&args[2], &args[3])?;
-    let now_ms = vswitch.now_ms();
-    let before = vswitch.control.fdb_add(idx, vlan, mac, port, now_ms).map_err(|_| "no such port")?;
-    vswitch.dp.reserve_slots(vswitch.control.slot_count());
+    let now_ms = vswitch.plane.now_ms();
+    let before = vswitch.plane.control.fdb_add(idx, vlan, mac, port, now_ms).map_err(|_| "no such port")?;
+    vswitch.plane.dp.reserve_slots(vswitch.plane.control.slot_count());
     let number = |before: &Replaced| vswitch.ports.get(&before.port).map(|p| p.of_port.0);
     Ok(match before.and_then(|before| Some((before.is_static, number(&before)?))) {
         Some((true, port)) => format!("Overriding already existing static entry on {port}"),
@@ -69,7 +70,7 @@ pub fn add(vswitch: &mut Vswitch, args: &[String]) -> Answer {
 pub fn del(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     let idx = bridge(vswitch, &args[0])?.idx;
     let (vlan, mac) = word(&args[1], &args[2])?;
-    if vswitch.control.fdb_del(idx, vlan, mac) {
+    if vswitch.plane.control.fdb_del(idx, vlan, mac) {
         Ok(String::new())
     } else {
         Err("could not find static mac entry".into())
@@ -78,7 +79,7 @@ pub fn del(vswitch: &mut Vswitch, args: &[String]) -> Answer {
 
 pub fn flush(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     for idx in bridges(vswitch, args)? {
-        vswitch.control.fdb_flush(idx);
+        vswitch.plane.control.fdb_flush(idx);
     }
     Ok("table successfully flushed".into())
 }
@@ -86,8 +87,8 @@ pub fn flush(vswitch: &mut Vswitch, args: &[String]) -> Answer {
 pub fn stats_show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     let name = &args[0];
     let idx = bridge(vswitch, name)?.idx;
-    let stats = vswitch.control.fdb_stats(idx);
-    let max = vswitch.control.topology().bridge(idx).map_or(0, |b| b.config.mac_table_size);
+    let stats = vswitch.plane.control.fdb_stats(idx);
+    let max = vswitch.plane.control.topology().bridge(idx).map_or(0, |b| b.config.mac_table_size);
     Ok(format!(
         "Statistics for bridge \"{name}\":\n  \
          Current/maximum MAC entries in the table: {}/{max}\n  \
@@ -102,7 +103,7 @@ pub fn stats_show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
 
 pub fn stats_clear(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     for idx in bridges(vswitch, args)? {
-        vswitch.control.fdb_clear_stats(idx);
+        vswitch.plane.control.fdb_clear_stats(idx);
     }
     Ok("statistics successfully cleared".into())
 }

@@ -63,7 +63,7 @@ pub(crate) async fn log_dumps(shared: Shared) {
                 let (ufid, shown) =
                     (odp::ufid(&flow.key, &flow.mask), odp::flow(&flow.key, &flow.mask, &odp::numbers, true));
                 let (packets, bytes) = flow.since_made();
-                let ago = vswitch.now_ms().saturating_sub(flow.used_ms);
+                let ago = vswitch.plane.now_ms().saturating_sub(flow.used_ms);
                 let used =
                     if packets == 0 { "never".into() } else { format!("{}.{:03}s", ago / 1000, ago % 1000) };
                 let actions = odp::actions(&flow.actions, ActionContext::of(&flow.key), &odp::numbers);
@@ -101,7 +101,7 @@ async fn flow_texts(shared: &Shared) -> Result<HashMap<String, String>, String> 
 
 /// Packets so far whose flow was not cached.
 pub(super) fn misses(vswitch: &Vswitch) -> u64 {
-    (0..vswitch.dp.workers()).map(|n| vswitch.dp.worker_stats(n).misses.get()).sum()
+    (0..vswitch.plane.dp.workers()).map(|n| vswitch.plane.dp.worker_stats(n).misses.get()).sum()
 }
 
 impl Vswitch {
@@ -112,7 +112,7 @@ impl Vswitch {
         }
         let mut key = Key::default();
         let of_port = self.ports.get(&port_no).map_or(OfPort::NONE, |p| p.of_port);
-        let ingress = self.ingress(of_port, port_no);
+        let ingress = self.plane.ingress(of_port, port_no);
         if extract(frame, frame.len(), &ingress, &mut key).is_none() {
             return;
         }

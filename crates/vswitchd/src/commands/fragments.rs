@@ -20,7 +20,7 @@ fn version(word: Option<&String>) -> Option<usize> {
 fn set(vswitch: &Vswitch, args: &[String], is_enabled: bool) -> Answer {
     let version = version(after_name(vswitch, args).last());
     let version = version.ok_or_else(|| refused("parameter missing: 'v4' for IPv4 or 'v6' for IPv6"))?;
-    vswitch.dp.tracker().fragments().settings.is_enabled[version].store(is_enabled, Relaxed);
+    vswitch.plane.dp.tracker().fragments().settings.is_enabled[version].store(is_enabled, Relaxed);
     let verb = if is_enabled { "enabling" } else { "disabling" };
     Ok(format!("{verb} fragmentation reassembly successful"))
 }
@@ -42,7 +42,7 @@ pub fn set_min_frag(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     if bytes < MIN_FRAG_MIN {
         return Err(not_permitted("requested minimum fragment size too small; see documentation"));
     }
-    vswitch.dp.tracker().fragments().settings.min_frag[version].store(bytes, Relaxed);
+    vswitch.plane.dp.tracker().fragments().settings.min_frag[version].store(bytes, Relaxed);
     Ok("setting minimum fragment size successful".into())
 }
 
@@ -52,7 +52,7 @@ pub fn set_max_nfrags(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     if number > MAX_NFRAGS_MAX {
         return Err(not_permitted("setting maximum fragments failed"));
     }
-    vswitch.dp.tracker().fragments().settings.max_nfrags.store(number, Relaxed);
+    vswitch.plane.dp.tracker().fragments().settings.max_nfrags.store(number, Relaxed);
     Ok("setting maximum fragments successful".into())
 }
 
@@ -63,7 +63,7 @@ pub fn get_status(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     if !after_name(vswitch, &words).is_empty() {
         return Err(refused("datapath not found"));
     }
-    let fragments = vswitch.dp.tracker().fragments();
+    let fragments = vswitch.plane.dp.tracker().fragments();
     let mut text = status(fragments);
     if options > 0 {
         text += "\n        Fragment Lists:\n\n";

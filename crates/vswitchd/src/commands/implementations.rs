@@ -60,7 +60,8 @@ pub fn parser_set(vswitch: &mut Vswitch, args: &[String]) -> Answer {
 
 /// What looks packets up in the cache of megaflows, with the number of masks that it searches.
 pub fn lookup_get(vswitch: &mut Vswitch, _: &[String]) -> Answer {
-    let masks: u64 = (0..vswitch.dp.workers()).map(|n| vswitch.dp.worker_stats(n).masks.get()).sum();
+    let masks: u64 =
+        (0..vswitch.plane.dp.workers()).map(|n| vswitch.plane.dp.worker_stats(n).masks.get()).sum();
     Ok(format!("Available dpcls implementations:\n  generic (Use count: {masks}, Priority: 1)\n"))
 }
 

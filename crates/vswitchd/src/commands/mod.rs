@@ -255,7 +255,7 @@ mod tests {
     fn commands_that_wait_for_workers_hold_up_nobody() {
         let shared = shared();
         // A worker that answers when it is told to.
-        let mut worker = shared.borrow_mut().dp.stepped_worker().unwrap();
+        let mut worker = shared.borrow_mut().plane.dp.stepped_worker().unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         tokio::task::LocalSet::new().block_on(&runtime, async {
             for line in [

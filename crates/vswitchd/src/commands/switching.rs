@@ -2,6 +2,7 @@
 
 use super::waits;
 use crate::odp::{self, ActionContext};
+use crate::plane::ForwardingPlane;
 use crate::state::{Shared, Vswitch};
 use base::{OfPort, PortNo};
 use datapath::{DpAction, Pipeline, Translation};
@@ -75,16 +76,16 @@ impl RuleDump {
         let filter = RuleFilter { hidden: true, ..RuleFilter::default() };
         loop {
             waits::tables(shared).await;
-            let before = shared.borrow().control.transactions();
+            let before = shared.borrow().plane.control.transactions();
             let (mut rules, mut cursor) = (Vec::new(), Some(Cursor::default()));
             while let Some(from) = cursor {
                 {
                     let vswitch = shared.borrow();
-                    if vswitch.control.transactions() != before {
+                    if vswitch.plane.control.transactions() != before {
                         break;
                     }
-                    let find = |rule: &Arc<Rule>| rules.push((rule.clone(), vswitch.slot(rule.slot)));
-                    cursor = vswitch.control.dump(self.bridge, &filter, from, PLACES_PER_TURN, find);
+                    let find = |rule: &Arc<Rule>| rules.push((rule.clone(), vswitch.plane.slot(rule.slot)));
+                    cursor = vswitch.plane.control.dump(self.bridge, &filter, from, PLACES_PER_TURN, find);
                 }
                 tokio::task::yield_now().await;
             }
@@ -102,7 +103,7 @@ fn write_rule(text: &mut String, vswitch: &Vswitch, rule: &Rule, counted: SlotSt
     let _ = write!(
         text,
         "duration={}s, n_packets={}, n_bytes={}, {offload}",
-        vswitch.now_ms().saturating_sub(rule.created_ms) / 1000,
+        vswitch.plane.now_ms().saturating_sub(rule.created_ms) / 1000,
         counted.packets,
         counted.bytes
     );
@@ -183,7 +184,7 @@ fn trace_with(vswitch: &mut Vswitch, args: &[String], given: Option<Vec<Action>>
         let bytes = odp::frame(packet).map_err(|_| "Trailing garbage in packet data")?;
         // The packet has the headers, and the flow what goes with them.
         let metadata = [FieldId::SkbPriority, FieldId::PktMark].map(|field| (field, key.get(field)));
-        key = key_of(&bytes, &vswitch.ingress(in_port, dp_port))?;
+        key = key_of(&bytes, &vswitch.plane.ingress(in_port, dp_port))?;
         metadata.into_iter().for_each(|(field, value)| key.set(field, value));
         frame = Some(bytes);
     }
@@ -194,14 +195,18 @@ fn trace_with(vswitch: &mut Vswitch, args: &[String], given: Option<Vec<Action>>
     }
     if let Some(actions) = &given {
         let out = PacketOut { key: &key, actions, version: Version::V13 };
-        vswitch.control.check_packet_out(bridge, out).map_err(|error| format!("Bad actions: {error}"))?;
+        vswitch
+            .plane
+            .control
+            .check_packet_out(bridge, out)
+            .map_err(|error| format!("Bad actions: {error}"))?;
     }
     let mut names = PortNames::default();
     vswitch.ports_of(bridge).for_each(|p| names.insert(p.of_port, &p.name));
     let shown = if options.contains(&"--names") { &names } else { PortNames::none() };
-    let reader = vswitch.domain.register();
+    let reader = vswitch.plane.domain.register();
     let start = switch::trace::Start {
-        version: vswitch.switch.version(),
+        version: vswitch.plane.switch.version(),
         key: &key,
         bridge: (port_no.is_none() || given.is_some()).then_some(bridge),
         actions: given.as_deref(),
@@ -211,10 +216,10 @@ fn trace_with(vswitch: &mut Vswitch, args: &[String], given: Option<Vec<Action>>
     };
     let actions = |list: &[DpAction], key: &Key| odp::actions(list, ActionContext::of(key), &name);
     let texts = switch::trace::Texts { ports: shown, actions: &actions };
-    let text = switch::trace::trace(&vswitch.switch, start, &ct_next, texts, &reader).0;
+    let text = switch::trace::trace(&vswitch.plane.switch, start, &ct_next, texts, &reader).0;
     drop(reader);
     if let (Some(frame), Some(port_no), None) = (frame, port_no, given) {
-        vswitch.side_effects(&key, port_no, &frame);
+        vswitch.plane.side_effects(&key, port_no, &frame);
     }
     Ok(text)
 }
@@ -237,24 +242,24 @@ impl Vswitch {
     /// Has workers tell of the next translation that fails, unless one was logged a moment ago.
     pub(crate) fn ask_for_failures(&self, now_ms: u64) {
         if !self.schedule.failure_told_ms.is_some_and(|told| now_ms < told + FAILURE_INTERVAL_MS) {
-            self.switch.ask_for_failure();
+            self.plane.switch.ask_for_failure();
         }
     }
 
     /// Logs the trace of a packet whose translation failed. One a minute is enough to see what is wrong: a
     /// trace may have thousands of lines, and who sends packets shall not fill the disk.
     pub(crate) fn tell_failed(&mut self, key: &Key) {
-        let now_ms = self.now_ms();
+        let now_ms = self.plane.now_ms();
         if self.schedule.failure_told_ms.is_some_and(|told| now_ms < told + FAILURE_INTERVAL_MS) {
             return;
         }
         self.schedule.failure_told_ms = Some(now_ms);
-        let reader = self.domain.register();
-        let version = self.switch.version();
+        let reader = self.plane.domain.register();
+        let version = self.plane.switch.version();
         let start = switch::trace::Start { version, key, bridge: None, actions: None };
         let actions = |list: &[DpAction], key: &Key| odp::actions(list, ActionContext::of(key), &|_| None);
         let texts = switch::trace::Texts { ports: PortNames::none(), actions: &actions };
-        let text = switch::trace::trace(&self.switch, start, &[], texts, &reader).0;
+        let text = switch::trace::trace(&self.plane.switch, start, &[], texts, &reader).0;
         let text = text.trim_end();
         // The trace says why where it happened, if something is wrong with the rules. That they ask for what
         // this packet cannot have, as a second Ethernet header, is no more than the sender's doing.
@@ -270,7 +275,9 @@ impl Vswitch {
             ),
         }
     }
+}
 
+impl ForwardingPlane {
     /// What comes of a traced packet beside its forwarding: what is learned, and what controllers are told.
     fn side_effects(&mut self, key: &Key, port_no: PortNo, frame: &[u8]) {
         let mut translation = Translation::default();
@@ -366,7 +373,7 @@ fn from_datapath(vswitch: &Vswitch, name: Option<&str>, text: &str) -> Result<Tr
     };
     let record = record.ok_or_else(|| format!("no OpenFlow port for datapath port {port}"))?;
     let frame = odp::frame(text).map_err(|e| e.to_string())?;
-    let mut key = key_of(&frame, &vswitch.ingress(record.of_port, record.port_no))?;
+    let mut key = key_of(&frame, &vswitch.plane.ingress(record.of_port, record.port_no))?;
     for (name, field) in [("skb_priority(", FieldId::SkbPriority), ("skb_mark(", FieldId::PktMark)] {
         if let Some(value) = number_in(text, name) {
             key.set(field, value.into());

@@ -52,12 +52,12 @@ impl Warp {
             clock::warp(step_ms);
             self.left_ms -= step_ms;
             // A worker that sleeps wakes by this, and judges what it caches by the new time.
-            shared.borrow_mut().dp.fold(STEP_WAIT);
+            shared.borrow_mut().plane.dp.fold(STEP_WAIT);
             for _ in 0..ROUNDS {
                 {
                     let mut vswitch = shared.borrow_mut();
                     vswitch.tick();
-                    vswitch.dp.fold(STEP_WAIT);
+                    vswitch.plane.dp.fold(STEP_WAIT);
                 }
                 tokio::task::yield_now().await;
             }

@@ -10,12 +10,12 @@ type Answer = Result<String, String>;
 /// Workers translate themselves, so there are no upcalls and no revalidators: what is shown are the cached
 /// flows, and those of each worker in the revalidators' place.
 pub fn show(vswitch: &mut Vswitch, _: &[String]) -> Answer {
-    let flows = |n: usize| vswitch.dp.worker_stats(n).megaflows.get();
-    let total: u64 = (0..vswitch.dp.workers()).map(flows).sum();
+    let flows = |n: usize| vswitch.plane.dp.worker_stats(n).megaflows.get();
+    let total: u64 = (0..vswitch.plane.dp.workers()).map(flows).sum();
     let limit = vswitch.flow_limit();
     let mut text = format!("{}:\n  flows         : (current {total}) (limit {limit})\n", name(vswitch));
     text += "  ufid enabled : false\n\n";
-    for n in 0..vswitch.dp.workers() {
+    for n in 0..vswitch.plane.dp.workers() {
         let _ = writeln!(text, "  {n}: (keys {})", flows(n));
     }
     Ok(text)
@@ -44,12 +44,12 @@ pub fn disable_megaflows(vswitch: &mut Vswitch, _: &[String]) -> Answer {
 
 /// Changes what was set by hand, and has all packets looked at anew if that is another.
 pub(super) fn set_by_hand(vswitch: &mut Vswitch, change: impl FnOnce(&mut ByHand)) {
-    let mut by_hand = vswitch.control.by_hand().clone();
+    let mut by_hand = vswitch.plane.control.by_hand().clone();
     change(&mut by_hand);
-    if by_hand != *vswitch.control.by_hand() {
-        vswitch.control.set_by_hand(by_hand);
+    if by_hand != *vswitch.plane.control.by_hand() {
+        vswitch.plane.control.set_by_hand(by_hand);
         vswitch.counts.flow_flushes += 1;
-        vswitch.dp.flush_flows();
+        vswitch.plane.dp.flush_flows();
     }
 }
 

@@ -27,13 +27,13 @@ pub(super) async fn wait_for<T>(most: Duration, mut look: impl FnMut() -> Option
 
 /// Has all workers fold their counters, and waits for that, but not for ever.
 pub(super) async fn counters(shared: &Shared) {
-    let ticket = shared.borrow_mut().dp.request_fold();
-    wait_for(FOLD_WAIT, || shared.borrow().dp.fold_done(ticket).then_some(())).await;
+    let ticket = shared.borrow_mut().plane.dp.request_fold();
+    wait_for(FOLD_WAIT, || shared.borrow().plane.dp.fold_done(ticket).then_some(())).await;
 }
 
 /// Waits while tables are being changed in turns: what shows them would show them half changed.
 pub(super) async fn tables(shared: &Shared) {
-    while shared.borrow().control.is_changing() {
+    while shared.borrow().plane.control.is_changing() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }

@@ -22,6 +22,7 @@ mod task;
 use crate::config::FailMode;
 use crate::config::wanted;
 use crate::ofproto::{ControllerStatus, Link, OwnRule, fail_open};
+use crate::plane::ForwardingPlane;
 use crate::state::{Shared, Vswitch};
 use flow::{Action, Match};
 use openflow::message::{
@@ -100,14 +101,14 @@ impl Vswitch {
             command: Command::Delete,
             ..FlowMod::add(Match::any(), Vec::new())
         };
-        let now_ms = self.now_ms();
-        self.control.flow_mod(idx, &all, now_ms).expect("to delete everything is always valid");
+        let now_ms = self.plane.now_ms();
+        self.plane.control.flow_mod(idx, &all, now_ms).expect("to delete everything is always valid");
         let group = GroupDesc { group_id: GROUP_ALL, ..GroupDesc::default() };
         let groups = GroupMod { command: GroupCommand::Delete, command_bucket_id: BUCKET_ALL, group };
-        self.control.group_mod(idx, &groups, now_ms).expect("to delete everything is always valid");
+        self.plane.control.group_mod(idx, &groups, now_ms).expect("to delete everything is always valid");
         let meter = MeterConfig { meter_id: METER_ALL, ..MeterConfig::default() };
         let meters = MeterMod { command: MeterCommand::Delete, meter };
-        self.control.meter_mod(idx, &meters, now_ms).expect("to delete everything is always valid");
+        self.plane.control.meter_mod(idx, &meters, now_ms).expect("to delete everything is always valid");
         self.add_standalone_rule(idx);
     }
 
@@ -120,9 +121,9 @@ impl Vswitch {
         }
         let normal = Action::Output { port: base::OfPort::NORMAL, max_len: 0 };
         let rule = FlowMod { priority: 0, ..FlowMod::add(Match::any(), vec![normal]) };
-        let now_ms = self.now_ms();
-        self.control.flow_mod(idx, &rule, now_ms).expect("a rule that says NORMAL is always valid");
-        self.dp.reserve_slots(self.control.slot_count());
+        let now_ms = self.plane.now_ms();
+        self.plane.control.flow_mod(idx, &rule, now_ms).expect("a rule that says NORMAL is always valid");
+        self.plane.dp.reserve_slots(self.plane.control.slot_count());
     }
 
     /// Ends the connections that speak a version which the bridge no longer does. (Controllers come back.)
@@ -159,18 +160,26 @@ impl Vswitch {
             fail_open::Change::None => {}
             fail_open::Change::Entered => {
                 self.flush_rules(idx);
-                self.own_rule(idx, Command::Add, &fail_open::rule());
+                self.plane.own_rule(idx, Command::Add, &fail_open::rule());
             }
-            fail_open::Change::Left => self.own_rule(idx, Command::DeleteStrict, &fail_open::rule()),
+            fail_open::Change::Left => self.plane.own_rule(idx, Command::DeleteStrict, &fail_open::rule()),
         }
         for rule in in_band.removed {
-            self.own_rule(idx, Command::DeleteStrict, &rule);
+            self.plane.own_rule(idx, Command::DeleteStrict, &rule);
         }
         for rule in in_band.added {
-            self.own_rule(idx, Command::Add, &rule);
+            self.plane.own_rule(idx, Command::Add, &rule);
         }
     }
 
+    /// What the columns `is_connected`, `role` and `status` of a bridge's controllers say, by target.
+    pub fn controller_status(&self, bridge: &str) -> BTreeMap<String, ControllerStatus> {
+        let now = clock::now();
+        self.bridge_named(bridge).map(|ofproto| ofproto.controller_status(now)).unwrap_or_default()
+    }
+}
+
+impl ForwardingPlane {
     /// Adds or removes a rule that is the switch's own affair.
     fn own_rule(&mut self, idx: BridgeIdx, command: Command, rule: &OwnRule) {
         let queue = rule.queue_id.map(Action::SetQueue);
@@ -186,11 +195,5 @@ impl Vswitch {
             tracing::warn!(target: "connmgr", "a rule of the switch's own could not be set: {error}");
         }
         self.dp.reserve_slots(self.control.slot_count());
-    }
-
-    /// What the columns `is_connected`, `role` and `status` of a bridge's controllers say, by target.
-    pub fn controller_status(&self, bridge: &str) -> BTreeMap<String, ControllerStatus> {
-        let now = clock::now();
-        self.bridge_named(bridge).map(|ofproto| ofproto.controller_status(now)).unwrap_or_default()
     }
 }

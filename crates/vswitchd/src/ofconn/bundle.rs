@@ -10,6 +10,7 @@
 use super::flow_mods::convert;
 use super::request::{Handled, Request};
 use crate::ofproto::{Bundle, BundleChange as Change, BundleKind as Kind, Charge, Commit, LongKind, OfConn};
+use crate::plane::ForwardingPlane;
 use crate::state::Vswitch;
 use openflow::message::{
     BundleAdd, BundleControl, BundleControlType, BundleFlags, FlowModCommand, GroupCommand, Message,
@@ -169,12 +170,12 @@ impl Vswitch {
                 return fail(conn, change, kind);
             }
         }
-        self.note_use(bridge, bundle.changes.len());
-        let existing = self.groups_of(bridge, &bundle);
+        self.plane.note_use(bridge, bundle.changes.len());
+        let existing = self.plane.groups_of(bridge, &bundle);
         let version = conn.version();
         let looked_at = &bundle.loose[..bundle.loose.len().min(LOOSE_LOOKED_AT)];
         let loose = looked_at.iter().map(|at| bundle.changes[*at as usize].turn(version));
-        let loose = loose.map(|turn| self.control.steps_of(bridge, turn.as_change())).sum::<usize>();
+        let loose = loose.map(|turn| self.plane.control.steps_of(bridge, turn.as_change())).sum::<usize>();
         let as_many_more = bundle.loose.len().div_ceil(LOOSE_LOOKED_AT);
         let steps = bundle.changes.len() + loose * as_many_more;
         let changes = Arc::new(Changes { bridge, version, bundle: Arc::new(bundle) });
@@ -211,7 +212,7 @@ impl Vswitch {
                 }
                 Kind::Packet(packet, dp_port) => {
                     if let Some(translation) = packets.next() {
-                        self.carry_out(&packet.0.data, *dp_port, translation);
+                        self.plane.carry_out(&packet.0.data, *dp_port, translation);
                     }
                 }
             }
@@ -224,15 +225,6 @@ impl Vswitch {
             reply(conn, xid, commit.control);
         }
         Some(())
-    }
-
-    /// The groups that a bundle names and that are there.
-    fn groups_of(&self, bridge: BridgeIdx, bundle: &Bundle) -> HashSet<u32> {
-        let named = bundle.others.iter().filter_map(|at| match &bundle.changes[*at as usize].kind {
-            Kind::Group(gm) => Some(gm.group.group_id),
-            _ => None,
-        });
-        named.filter(|id| self.control.group(bridge, *id).is_some()).collect()
     }
 
     fn new_bundle(&self, flags: BundleFlags, request: &Request<'_>) -> Bundle {
@@ -308,5 +300,16 @@ impl Vswitch {
         bundle.loose.extend(is_loose.then_some(at));
         bundle.changes.push(change);
         Ok(())
+    }
+}
+
+impl ForwardingPlane {
+    /// The groups that a bundle names and that are there.
+    fn groups_of(&self, bridge: BridgeIdx, bundle: &Bundle) -> HashSet<u32> {
+        let named = bundle.others.iter().filter_map(|at| match &bundle.changes[*at as usize].kind {
+            Kind::Group(gm) => Some(gm.group.group_id),
+            _ => None,
+        });
+        named.filter(|id| self.control.group(bridge, *id).is_some()).collect()
     }
 }

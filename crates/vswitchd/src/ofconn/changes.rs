@@ -49,7 +49,7 @@ impl Changes for One {
 impl Vswitch {
     /// Whether tables are being changed in turns, or those who watch them have not been told of all changes.
     pub(crate) fn tables_are_busy(&self) -> bool {
-        self.control.is_changing() || !self.reports.is_empty()
+        self.plane.control.is_changing() || !self.reports.is_empty()
     }
 
     /// Whether a request waits, for it changes tables or looks at them and others are changing them.
@@ -137,12 +137,12 @@ impl Vswitch {
         changes: Arc<dyn Changes>,
         steps: usize,
     ) -> Handled {
-        let now_ms = self.now_ms();
+        let now_ms = self.plane.now_ms();
         let mut change = Box::new(LongChange { xid: request.xid, head: *request.head, what });
         if steps > SHORT_STEPS_MAX {
-            self.control.begin(changes, steps, now_ms);
+            self.plane.control.begin(changes, steps, now_ms);
         } else {
-            let outcome = self.control.change_at_once(&*changes, now_ms);
+            let outcome = self.plane.control.change_at_once(&*changes, now_ms);
             self.after_change(bridge, Some(conn), &mut change, outcome)?;
             if self.follow(bridge, Some(conn), &mut change, Instant::now() + TURN) {
                 return Ok(());
@@ -185,13 +185,13 @@ impl Vswitch {
         }
         let has_change = |conn: &OfConn| matches!(conn.pending, Some(Pending::Change(_)));
         let mut conns = self.bridges.values().flat_map(|bridge| bridge.conns.values());
-        if !self.control.is_changing() || conns.any(has_change) {
+        if !self.plane.control.is_changing() || conns.any(has_change) {
             return false;
         }
         // The bridge went with its connections.
         let until = Instant::now() + TURN;
-        drop(self.control.go_on(&mut || Instant::now() >= until));
-        self.control.is_changing()
+        drop(self.plane.control.go_on(&mut || Instant::now() >= until));
+        self.plane.control.is_changing()
     }
 
     /// Whether all is done.
@@ -205,12 +205,12 @@ impl Vswitch {
         let is_changed = matches!(&change.what, LongKind::Bundle(commit) if commit.packets.is_some());
         if !is_changed {
             let outcome = loop {
-                match self.control.go_on(&mut || Instant::now() >= until) {
+                match self.plane.control.go_on(&mut || Instant::now() >= until) {
                     Turn::Done(outcome) => break outcome,
                     // So that workers wait for no memory when they count what they see for the first time.
-                    Turn::Ready => self.dp.reserve_slots(self.control.slot_count()),
+                    Turn::Ready => self.plane.dp.reserve_slots(self.plane.control.slot_count()),
                     Turn::More => {
-                        self.dp.reserve_slots(self.control.slot_count());
+                        self.plane.dp.reserve_slots(self.plane.control.slot_count());
                         return false;
                     }
                 }
@@ -233,7 +233,7 @@ impl Vswitch {
         change: &mut LongChange,
         outcome: Outcome,
     ) -> Handled {
-        self.dp.reserve_slots(self.control.slot_count());
+        self.plane.dp.reserve_slots(self.plane.control.slot_count());
         self.report_rules(conn.as_deref_mut().map(|conn| (conn, change.xid)));
         self.tell_vacancy(bridge);
         match (outcome, &mut change.what) {

@@ -8,7 +8,7 @@
 use super::flow_mods;
 use super::request::{FOLD_WAIT, Served};
 use crate::ofproto::{Dump, OfConn, Output, Pending, flags_of};
-use crate::state::Vswitch;
+use crate::plane::ForwardingPlane;
 use flow::Match;
 use openflow::message::{
     FlowEvent, FlowInfo, FlowMonitorFlags, FlowStatsRef, Message, StatsBody, StatsReply,
@@ -23,7 +23,7 @@ const PLACES_PER_LOOK: usize = 128;
 /// How long a turn of a dump lasts, however long its rules are.
 const TURN: Duration = Duration::from_millis(2);
 
-impl Vswitch {
+impl ForwardingPlane {
     /// Another piece of a dump.
     pub(super) fn go_on_dumping(
         &mut self,
@@ -123,9 +123,7 @@ impl Vswitch {
             }
         }
     }
-}
 
-impl Vswitch {
     /// What a rule matches, as messages say it.
     pub(crate) fn match_of(&self, rule: &Rule) -> Match {
         let mut matching = rule.matching.to_match();

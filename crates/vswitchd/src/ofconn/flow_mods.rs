@@ -18,20 +18,20 @@ impl Vswitch {
         fm: &OfFlowMod,
     ) -> Handled {
         self.counts.flow_mods += 1;
-        let now_ms = self.now_ms();
+        let now_ms = self.plane.now_ms();
         let mut change = convert(fm, conn.version());
         // OpenFlow 1.0 and 1.1 have no flag for it: what is added begins at 0. Section 4.6.
         change.flags.reset_counts |= conn.version() <= Version::V11 && change.command == Command::Add;
-        self.note_use(bridge, 1);
-        let steps = self.control.steps_of(bridge, Change::Flow(&change));
+        self.plane.note_use(bridge, 1);
+        let steps = self.plane.control.steps_of(bridge, Change::Flow(&change));
         if steps > SHORT_STEPS_MAX {
             if fm.buffer_id.is_some() {
                 self.refuse(conn, request, ErrorKind::OFPBRC_BUFFER_UNKNOWN);
             }
             return self.change_table(bridge, conn, request, LongKind::FlowMod(Arc::new(change)), steps);
         }
-        self.control.flow_mod(bridge, &change, now_ms).map_err(|e| refusal(&e))?;
-        self.dp.reserve_slots(self.control.slot_count());
+        self.plane.control.flow_mod(bridge, &change, now_ms).map_err(|e| refusal(&e))?;
+        self.plane.dp.reserve_slots(self.plane.control.slot_count());
         self.report_rules(Some((conn, request.xid)));
         self.tell_vacancy(bridge);
         // Nothing is ever buffered. The rule stays, as in Open vSwitch.

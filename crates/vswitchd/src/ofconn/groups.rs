@@ -5,6 +5,7 @@
 use super::flow_mods;
 use super::request::{FOLD_WAIT, Handled, Request, Served};
 use crate::ofproto::{Asynchronous, GroupCounters, LongKind, OfConn, Pending, SHORT_STEPS_MAX};
+use crate::plane::ForwardingPlane;
 use crate::state::Vswitch;
 use openflow::Version;
 use openflow::message::{
@@ -25,15 +26,15 @@ impl Vswitch {
         request: &Request<'_>,
         change: GroupMod,
     ) -> Handled {
-        let existed = self.control.group(bridge, change.group.group_id).is_some();
-        let steps = self.control.steps_of(bridge, Change::Group(&change));
+        let existed = self.plane.control.group(bridge, change.group.group_id).is_some();
+        let steps = self.plane.control.steps_of(bridge, Change::Group(&change));
         if steps > SHORT_STEPS_MAX {
             let what = LongKind::GroupMod { change: Arc::new(change), existed };
             return self.change_table(bridge, conn, request, what, steps);
         }
-        let now_ms = self.now_ms();
-        self.control.group_mod(bridge, &change, now_ms).map_err(|error| flow_mods::refusal(&error))?;
-        self.dp.reserve_slots(self.control.slot_count());
+        let now_ms = self.plane.now_ms();
+        self.plane.control.group_mod(bridge, &change, now_ms).map_err(|error| flow_mods::refusal(&error))?;
+        self.plane.dp.reserve_slots(self.plane.control.slot_count());
         self.report_rules(Some((conn, request.xid)));
         self.forward_group_mod(bridge, request.xid, change, existed);
         Ok(())
@@ -52,7 +53,7 @@ impl Vswitch {
             change.command = if existed { GroupCommand::Modify } else { GroupCommand::Add };
         }
         // What versions without commands on buckets are told.
-        let now = self.control.group(bridge, change.group.group_id).map(|group| group.desc.clone());
+        let now = self.plane.control.group(bridge, change.group.group_id).map(|group| group.desc.clone());
         if let Some(desc) =
             now.as_ref().filter(|_| tracing::event_enabled!(target: "ofproto_dpif", Level::DEBUG))
         {
@@ -70,7 +71,9 @@ impl Vswitch {
             conn.tell(&Asynchronous::GroupMod(xid, Box::new(Message::GroupMod(Box::new(change)))));
         }
     }
+}
 
+impl ForwardingPlane {
     fn groups_asked_for(&self, bridge: BridgeIdx, id: Option<u32>) -> impl Iterator<Item = &Group> {
         let is_wanted = move |group: &Group| id.is_none_or(|id| id == GROUP_ALL || id == group.desc.group_id);
         self.control.groups(bridge).map(|group| &**group).filter(move |group| is_wanted(group))

@@ -3,6 +3,7 @@
 use super::flow_mods;
 use super::request::{Handled, Request};
 use crate::ofproto::{Asynchronous, LongKind, OfConn, SHORT_STEPS_MAX};
+use crate::plane::ForwardingPlane;
 use crate::state::Vswitch;
 use openflow::ErrorKind;
 use openflow::message::{
@@ -21,14 +22,14 @@ impl Vswitch {
         change: MeterMod,
     ) -> Handled {
         if change.command == MeterCommand::Delete {
-            let steps = self.control.steps_of(bridge, Change::MeterDelete(&change));
+            let steps = self.plane.control.steps_of(bridge, Change::MeterDelete(&change));
             if steps > SHORT_STEPS_MAX {
                 let what = LongKind::MeterDelete(Arc::new(change));
                 return self.change_table(bridge, conn, request, what, steps);
             }
         }
-        let now_ms = self.now_ms();
-        self.control.meter_mod(bridge, &change, now_ms).map_err(|error| flow_mods::refusal(&error))?;
+        let now_ms = self.plane.now_ms();
+        self.plane.control.meter_mod(bridge, &change, now_ms).map_err(|error| flow_mods::refusal(&error))?;
         self.report_rules(Some((conn, request.xid)));
         self.forward_meter_mod(bridge, request.xid, change);
         Ok(())
@@ -45,7 +46,9 @@ impl Vswitch {
             }
         }
     }
+}
 
+impl ForwardingPlane {
     fn meters_asked_for(&self, bridge: BridgeIdx, id: Option<u32>) -> Result<Vec<&Meter>, ErrorKind> {
         let is_all = id.is_none_or(|id| id == METER_ALL);
         let meters = self.control.meters(bridge).map(|meter| &**meter);

@@ -19,6 +19,7 @@ use super::changes::TURN;
 use super::flow_mods::refusal;
 use super::request::{Handled, check_table};
 use crate::ofproto::{Dump, Monitor, OfConn, Own, Pending, Report};
+use crate::plane::ForwardingPlane;
 use crate::state::Vswitch;
 use openflow::message::{
     FlowEvent, FlowMonitorCommand, FlowMonitorFlags, FlowMonitorRequest, FlowRemovedReason, FlowUpdate,
@@ -69,7 +70,10 @@ impl Vswitch {
             if conn.monitors.by_id.len() + new.len() >= MONITORS_MAX {
                 return Err(ErrorKind::OFPMOFC_UNKNOWN);
             }
-            self.control.place_options(bridge, &mut request.matching).map_err(|error| refusal(&error))?;
+            self.plane
+                .control
+                .place_options(bridge, &mut request.matching)
+                .map_err(|error| refusal(&error))?;
             let monitor = Monitor {
                 flags: request.flags,
                 out_port: request.out_port,
@@ -99,14 +103,14 @@ impl Vswitch {
     pub(super) fn watch_rules(&mut self, bridge: BridgeIdx, watched_besides: bool) {
         let Some(record) = self.bridges.get(&bridge) else { return };
         let watched = watched_besides || record.conns.values().any(|c| !c.monitors.is_empty());
-        self.control.watch_rules(bridge, watched);
+        self.plane.control.watch_rules(bridge, watched);
     }
 
     /// Tells all who watch what became of rules, for as long as a turn lasts; the rest is told in later
     /// ones. `own` is the connection that did it, which is out of its bridge, and the transaction id of its
     /// request.
     pub(crate) fn report_rules(&mut self, own: Option<(&mut OfConn, u32)>) {
-        let events = self.control.take_rule_events();
+        let events = self.plane.control.take_rule_events();
         let (conn, xid) = own.unzip();
         if let Some(first) = events.first() {
             let mut watchers = Vec::new();
@@ -182,7 +186,7 @@ impl Vswitch {
                 _ => {
                     let (what, reason) = event_of(event.kind);
                     let mut update =
-                        self.update_of(&event.rule, what, flags.contains(FlowMonitorFlags::ACTIONS));
+                        self.plane.update_of(&event.rule, what, flags.contains(FlowMonitorFlags::ACTIONS));
                     if let FlowUpdate::Full(full) = &mut update {
                         full.reason = reason;
                     }
@@ -199,7 +203,7 @@ impl Vswitch {
         if conn.monitors.paused.is_none() && waiting > PAUSE_BYTES {
             // What it will not be told of then, it is told of when it goes on.
             let later = report.first_later().or_else(|| self.reports.iter().find_map(Report::first_later));
-            conn.monitors.paused = Some(later.map_or(self.control.last_serial(), |serial| serial - 1));
+            conn.monitors.paused = Some(later.map_or(self.plane.control.last_serial(), |serial| serial - 1));
             if !conn.monitors.resumes {
                 conn.send(0, &Message::FlowMonitorPaused);
             }
@@ -209,7 +213,9 @@ impl Vswitch {
             conn.closed = true;
         }
     }
+}
 
+impl ForwardingPlane {
     /// A paused connection that has taken all hears of what was added and modified meanwhile, and goes on.
     pub(super) fn resume_monitors(&mut self, conn: &mut OfConn) {
         let Some(codec) = conn.connection().codec() else { return };

@@ -1,14 +1,14 @@
 //! The table of tunnel options: NXT_TLV_TABLE_MOD and NXT_TLV_TABLE_REQUEST.
 
 use super::request::Handled;
-use crate::state::Vswitch;
+use crate::plane::ForwardingPlane;
 use flow::options::{Mapping, MappingError, OPTION_SPACE_BYTES, OPTIONS_MAX};
 use openflow::ErrorKind;
 use openflow::message::{TlvMap, TlvTable, TlvTableCommand, TlvTableMod};
 use switch::BridgeIdx;
 use switch::control::OptionError;
 
-impl Vswitch {
+impl ForwardingPlane {
     pub(super) fn tlv_table(&self, bridge: BridgeIdx) -> TlvTable {
         let mappings = self.control.options(bridge).into_iter().flat_map(|table| table.mappings());
         let maps = mappings.map(|m| TlvMap {

@@ -7,7 +7,6 @@ use crate::ofproto::{OfConn, Pending, Purpose, Source};
 use crate::state::Vswitch;
 use base::{OfPort, PortNo};
 use datapath::conntrack::dump::Filter;
-use datapath::conntrack::{Tracking, tuple::Tuple};
 use datapath::{Pipeline, Translation};
 use flow::key::{B_TUN_META, BLOCKS};
 use flow::{Depth, FieldId, Key, Match, extract_keeping_metadata};
@@ -17,7 +16,7 @@ use openflow::message::{
 };
 use openflow::text::ct_flush_text;
 use openflow::{ErrorKind, Version};
-use switch::{BridgeConfig, BridgeIdx, Effect, Fragments};
+use switch::{BridgeConfig, BridgeIdx, Fragments};
 
 /// The actions of OpenFlow 1.0 that the switch has: output, VLAN, addresses, ports, enqueue.
 const ACTIONS_OF10: u32 = 0xfff;
@@ -38,7 +37,7 @@ impl Vswitch {
                 conn.send(xid, &Message::FeaturesReply(reply));
             }
             Message::GetConfigRequest => {
-                let fragments = self.control.topology().bridge(bridge).map(|b| b.config.fragments);
+                let fragments = self.plane.control.topology().bridge(bridge).map(|b| b.config.fragments);
                 let reply = SwitchConfig {
                     frag: match fragments.unwrap_or_default() {
                         Fragments::Normal => FragHandling::Normal,
@@ -53,7 +52,7 @@ impl Vswitch {
             Message::SetConfig(config) => return self.set_config(bridge, conn, config),
             Message::BarrierRequest => {
                 // A bundle of its own is not waited for: what is in it has not happened.
-                conn.pending = Some(Pending::Barrier { xid, ticket: self.control.ticket() });
+                conn.pending = Some(Pending::Barrier { xid, ticket: self.plane.control.ticket() });
             }
             Message::FlowMod(fm) => {
                 not_secondary(conn)?;
@@ -92,7 +91,7 @@ impl Vswitch {
                 conn.send(xid, &Message::GetAsyncReply(config));
             }
             Message::SetAsync(change) => {
-                conn.keep_wanted(self.control.version());
+                conn.keep_wanted(self.plane.control.version());
                 conn.async_config = Some(conn.async_config().with(&change));
                 // Who says what it wants to be told wants to be told.
                 if conn.purpose == Purpose::Service && conn.miss_send_len == 0 {
@@ -107,23 +106,23 @@ impl Vswitch {
             Message::SetControllerId(id) => conn.controller_id = id,
             Message::FlowAge => {}
             Message::TlvTableRequest => {
-                let table = self.tlv_table(bridge);
+                let table = self.plane.tlv_table(bridge);
                 conn.send(xid, &Message::TlvTableReply(table));
             }
             Message::TlvTableMod(change) => {
                 not_secondary(conn)?;
-                return self.tlv_table_mod(bridge, &change);
+                return self.plane.tlv_table_mod(bridge, &change);
             }
             Message::Resume(packet) => return self.resume(bridge, &packet),
             Message::CtFlushZone(zone) => {
                 tracing::debug!(target: "ct_dpif", "netdev@ovs-netdev: ct_flush: zone {zone}");
                 let filter = Filter { zone: Some(zone), ..Filter::default() };
-                self.dp.tracker().flush(&filter, self.dp.now_ms());
+                self.plane.dp.tracker().flush(&filter, self.plane.dp.now_ms());
             }
             Message::CtFlush(flush) => {
                 let what = if *flush == CtFlush::default() { "<all>".into() } else { ct_flush_text(&flush) };
                 tracing::debug!(target: "ct_dpif", "netdev@ovs-netdev: ct_flush: {what}");
-                self.dp.tracker().flush(&filter_of(&flush), self.dp.now_ms());
+                self.plane.dp.tracker().flush(&filter_of(&flush), self.plane.dp.now_ms());
             }
             Message::FlowMonitorCancel(id) => return self.cancel_monitor(bridge, conn, id),
             Message::BundleControl(control) => return self.bundle_control(bridge, conn, request, control),
@@ -158,12 +157,12 @@ impl Vswitch {
             auxiliary_id: 0,
             capabilities,
             actions: ACTIONS_OF10,
-            ports: self.ports_of(bridge).filter_map(|p| self.port_desc(p)).collect(),
+            ports: self.ports_of(bridge).filter_map(|p| self.plane.port_desc(p)).collect(),
         }
     }
 
     fn set_config(&mut self, bridge: BridgeIdx, conn: &mut OfConn, config: SwitchConfig) -> Handled {
-        conn.keep_wanted(self.control.version());
+        conn.keep_wanted(self.plane.control.version());
         conn.miss_send_len = config.miss_send_len;
         if let Some(set) = config.invalid_ttl_to_controller {
             conn.invalid_ttl_to_controller = set;
@@ -176,11 +175,11 @@ impl Vswitch {
             FragHandling::NxMatch => Fragments::NxMatch,
             FragHandling::Reassemble => return Err(ErrorKind::OFPSCFC_BAD_FLAGS),
         };
-        if let Some(found) = self.control.topology().bridge(bridge)
+        if let Some(found) = self.plane.control.topology().bridge(bridge)
             && found.config.fragments != fragments
         {
             let config = BridgeConfig { fragments, ..found.config.clone() };
-            self.control.set_bridge(bridge, config).expect("it is there, looked up above");
+            self.plane.control.set_bridge(bridge, config).expect("it is there, looked up above");
         }
         Ok(())
     }
@@ -195,7 +194,7 @@ impl Vswitch {
             }
             *known = Some(new);
         }
-        let until = self.control.version();
+        let until = self.plane.control.version();
         if role.role == Role::Primary {
             let generation_id = self.bridges[&bridge].generation_id;
             let others = self.bridges.get_mut(&bridge).into_iter().flat_map(|b| b.conns.values_mut());
@@ -223,22 +222,22 @@ impl Vswitch {
     /// Changes a port, as a connection has asked.
     pub(super) fn port_mod(&mut self, bridge: BridgeIdx, pm: &PortMod, source: Option<Source>) -> Handled {
         let port_no = self.port_of_mod(bridge, pm)?;
-        let before = self.ports.get(&port_no).and_then(|record| self.port_desc(record));
+        let before = self.ports.get(&port_no).and_then(|record| self.plane.port_desc(record));
         if pm.mask.contains(PortConfig::PORT_DOWN) {
             let up = !pm.config.contains(PortConfig::PORT_DOWN);
-            if let Some(port) = self.dp.port_mut(port_no)
+            if let Some(port) = self.plane.dp.port_mut(port_no)
                 && let Err(why) = port.set_admin_up(up)
             {
                 let name = &self.ports[&port_no].name;
                 tracing::warn!(target: "netdev", "{name}: could not be set {}: {why}", if up { "up" } else { "down" });
                 return Err(ErrorKind::OFPPMFC_EPERM);
             }
-            if let (Some(port), Some(record)) = (self.dp.port(port_no), self.ports.get_mut(&port_no)) {
+            if let (Some(port), Some(record)) = (self.plane.dp.port(port_no), self.ports.get_mut(&port_no)) {
                 record.status = port.status();
             }
         }
         let link_up = self.ports[&port_no].status.link == packet::LinkState::Up;
-        self.update_port(port_no, |spec| {
+        self.plane.update_port(port_no, |spec| {
             let c = &mut spec.config;
             for (bit, field) in [
                 (PortConfig::PORT_DOWN, &mut c.port_down),
@@ -264,14 +263,14 @@ impl Vswitch {
     fn packet_out(&mut self, bridge: BridgeIdx, version: Version, out: PacketOut) -> Handled {
         let (key, dp_port) = self.packet_of(bridge, &out)?;
         let packet = Match { key: key.clone(), ..Match::any() };
-        self.control.check_actions(bridge, version, &packet, &out.actions).map_err(|e| refusal(&e))?;
+        self.plane.control.check_actions(bridge, version, &packet, &out.actions).map_err(|e| refusal(&e))?;
         let mut translation = Translation::default();
-        let reader = self.domain.register();
-        let state = self.switch.version();
-        self.switch.translate_packet_out(state, &key, bridge, &out.actions, &reader, &mut translation);
+        let reader = self.plane.domain.register();
+        let state = self.plane.switch.version();
+        self.plane.switch.translate_packet_out(state, &key, bridge, &out.actions, &reader, &mut translation);
         drop(reader);
         translation.say_packet_type(&key);
-        self.carry_out(&out.data, dp_port, translation);
+        self.plane.carry_out(&out.data, dp_port, translation);
         Ok(())
     }
 
@@ -287,7 +286,7 @@ impl Vswitch {
         }
         let dp_port = self.source_port(bridge, out.in_port)?;
         let mut key = Key::default();
-        let ingress = self.ingress(out.in_port, dp_port);
+        let ingress = self.plane.ingress(out.in_port, dp_port);
         // Extraction obeys the packet's type.
         key.set(FieldId::InPort, out.in_port.0.into());
         key.set(FieldId::DpPort, dp_port.0.into());
@@ -298,7 +297,7 @@ impl Vswitch {
         // The pipeline's fields, as OpenFlow 1.5 has them go with the packet. (The input port stands for
         // itself, whatever this says of it.)
         let mut metadata = out.metadata.clone();
-        self.control.place_options(bridge, &mut metadata).map_err(|e| refusal(&e))?;
+        self.plane.control.place_options(bridge, &mut metadata).map_err(|e| refusal(&e))?;
         let Match { key: given, mask, .. } = &metadata;
         for field in FieldId::ALL.iter().filter(|field| field.depth() == Depth::Metadata) {
             if !matches!(field, FieldId::InPort | FieldId::DpPort | FieldId::RecircId) {
@@ -309,33 +308,6 @@ impl Vswitch {
             key.set_word(block, word, given.word(block, word) & mask.0.word(block, word));
         }
         Ok((key, dp_port))
-    }
-
-    /// Does to a packet of a controller what its translation says.
-    pub(crate) fn carry_out(&mut self, data: &[u8], dp_port: PortNo, translation: Translation<Effect>) {
-        self.carry_out_tracked(data, dp_port, None, translation);
-    }
-
-    /// The same to one of which the connection tracker has said something.
-    pub(crate) fn carry_out_tracked(
-        &mut self,
-        data: &[u8],
-        dp_port: PortNo,
-        tracked: Option<(Tracking, Tuple)>,
-        translation: Translation<Effect>,
-    ) {
-        let now_ms = self.now_ms();
-        for &slot in &translation.credits {
-            let own = self.own_credits.entry(slot).or_default();
-            own.packets += 1;
-            own.bytes += data.len() as u64;
-            own.last_used_ms = now_ms;
-        }
-        self.control.apply(&translation.effects, now_ms);
-        self.dp.reserve_slots(self.control.slot_count());
-        if !self.dp.execute_tracked(data, dp_port, tracked, translation.actions) {
-            tracing::warn!(target: "ofproto", "a packet-out was dropped: no packet buffer is free");
-        }
     }
 
     /// The datapath's number of a port that a packet of a controller shall come from.

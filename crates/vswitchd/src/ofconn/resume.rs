@@ -26,24 +26,26 @@ impl Vswitch {
         let in_port = packet.in_port();
         let dp_port = self.source_port(bridge, in_port)?;
         let mut metadata = packet.metadata.clone();
-        self.control.place_options(bridge, &mut metadata).map_err(|e| super::flow_mods::refusal(&e))?;
+        self.plane.control.place_options(bridge, &mut metadata).map_err(|e| super::flow_mods::refusal(&e))?;
         let mut key: Key = metadata.key;
         key.set(FieldId::InPort, in_port.0.into());
         key.set(FieldId::DpPort, dp_port.0.into());
         key.set(FieldId::RecircId, 0);
-        let ingress = self.ingress(in_port, dp_port);
+        let ingress = self.plane.ingress(in_port, dp_port);
         if extract_keeping_metadata(&packet.data, packet.data.len(), &ingress, &mut key).is_none() {
             return Err(ErrorKind::OFPBRC_BAD_PACKET);
         }
         let matching = Match { key: key.clone(), ..Match::any() };
         let actions: Vec<_> = rest.actions().cloned().collect();
-        self.control
+        self.plane
+            .control
             .check_actions(bridge, Version::V13, &matching, &actions)
             .map_err(|e| super::flow_mods::refusal(&e))?;
         let mut translation = Translation::default();
-        let reader = self.domain.register();
-        let version = self.switch.version();
-        let is_known = self.switch.translate_resumed(version, &key, bridge, &rest, &reader, &mut translation);
+        let reader = self.plane.domain.register();
+        let version = self.plane.switch.version();
+        let is_known =
+            self.plane.switch.translate_resumed(version, &key, bridge, &rest, &reader, &mut translation);
         drop(reader);
         if !is_known {
             return Err(ErrorKind::NXR_STALE);
@@ -55,7 +57,7 @@ impl Vswitch {
             translation.actions.insert(0, set);
         }
         translation.say_packet_type(&key);
-        self.carry_out_tracked(&packet.data, dp_port, Tracking::of(&key), translation);
+        self.plane.carry_out_tracked(&packet.data, dp_port, Tracking::of(&key), translation);
         Ok(())
     }
 }

@@ -5,6 +5,7 @@ use super::request::{Handled, check_table};
 use super::requests::not_secondary;
 use super::{groups, meters};
 use crate::ofproto::{Dump, OfConn, Pending};
+use crate::plane::ForwardingPlane;
 use crate::state::{PortRecord, Vswitch};
 use base::OfPort;
 use openflow::message::{
@@ -26,8 +27,8 @@ impl Vswitch {
         request: StatsRequest,
     ) -> Handled {
         let body = match request {
-            StatsRequest::Flow(r) => return self.begin_dump(bridge, conn, xid, *r, false),
-            StatsRequest::Aggregate(r) => return self.begin_dump(bridge, conn, xid, *r, true),
+            StatsRequest::Flow(r) => return self.plane.begin_dump(bridge, conn, xid, *r, false),
+            StatsRequest::Aggregate(r) => return self.plane.begin_dump(bridge, conn, xid, *r, true),
             StatsRequest::Desc => StatsBody::Desc(SwitchDesc {
                 manufacturer: "Crosspoint".into(),
                 hardware: "Crosspoint".into(),
@@ -39,20 +40,22 @@ impl Vswitch {
             StatsRequest::Port(port) => StatsBody::Port(self.port_stats(bridge, port)),
             StatsRequest::PortDesc(port) => {
                 let ports = self.ports_of(bridge).filter(|p| port.is_none_or(|n| n == p.of_port));
-                StatsBody::PortDesc(ports.filter_map(|p| self.port_desc(p)).collect())
+                StatsBody::PortDesc(ports.filter_map(|p| self.plane.port_desc(p)).collect())
             }
             StatsRequest::Queue { port, queue_id } => {
                 let queues = self.queues(bridge, port, queue_id)?;
                 StatsBody::Queue(queues.into_iter().map(queue_stats).collect())
             }
             StatsRequest::Group(group_id) => {
-                self.begin_group_stats(conn, xid, group_id, clock::now());
+                self.plane.begin_group_stats(conn, xid, group_id, clock::now());
                 return Ok(());
             }
-            StatsRequest::GroupDesc(group_id) => StatsBody::GroupDesc(self.group_descs(bridge, group_id)),
+            StatsRequest::GroupDesc(group_id) => {
+                StatsBody::GroupDesc(self.plane.group_descs(bridge, group_id))
+            }
             StatsRequest::GroupFeatures => StatsBody::GroupFeatures(groups::features(conn.version())),
-            StatsRequest::Meter(id) => StatsBody::Meter(self.meter_stats(bridge, id)?),
-            StatsRequest::MeterConfig(id) => StatsBody::MeterConfig(self.meter_configs(bridge, id)?),
+            StatsRequest::Meter(id) => StatsBody::Meter(self.plane.meter_stats(bridge, id)?),
+            StatsRequest::MeterConfig(id) => StatsBody::MeterConfig(self.plane.meter_configs(bridge, id)?),
             StatsRequest::TableDesc => StatsBody::TableDesc(self.table_descs(bridge)),
             StatsRequest::QueueDesc { port, queue_id } => {
                 StatsBody::QueueDesc(self.queues(bridge, port, queue_id)?)
@@ -78,29 +81,13 @@ impl Vswitch {
         Ok(())
     }
 
-    fn begin_dump(
-        &mut self,
-        bridge: BridgeIdx,
-        conn: &mut OfConn,
-        xid: u32,
-        mut request: FlowStatsRequest,
-        aggregate: bool,
-    ) -> Handled {
-        check_table(request.table_id)?;
-        self.control.place_options(bridge, &mut request.matching).map_err(|error| refusal(&error))?;
-        let Some(codec) = conn.connection().codec() else { return Ok(()) };
-        let ticket = self.dp.request_fold();
-        conn.pending = Some(Pending::Dump(Box::new(Dump::new(codec, xid, &request, aggregate, ticket))));
-        Ok(())
-    }
-
     fn table_stats(&self, bridge: BridgeIdx, version: Version) -> Vec<TableStats> {
         let known: HashMap<u8, _> =
-            self.control.table_stats(bridge).into_iter().map(|t| (t.table_id, t)).collect();
+            self.plane.control.table_stats(bridge).into_iter().map(|t| (t.table_id, t)).collect();
         let table = |features: TableFeatures| {
             let known = known.get(&features.table_id);
-            let matched = known.map_or(0, |t| self.slot(t.matched_slot).packets);
-            let missed = known.map_or(0, |t| self.slot(t.missed_slot).packets);
+            let matched = known.map_or(0, |t| self.plane.slot(t.matched_slot).packets);
+            let missed = known.map_or(0, |t| self.plane.slot(t.missed_slot).packets);
             TableStats {
                 features,
                 active_count: known.map_or(0, |t| t.active as u32),
@@ -132,11 +119,29 @@ impl Vswitch {
     /// Of all ports or of one; of one that is not there, nothing.
     fn port_stats(&self, bridge: BridgeIdx, port: Option<OfPort>) -> Vec<PortStats> {
         match port {
-            None => self.ports_of(bridge).map(|p| self.stats_of(p)).collect(),
+            None => self.ports_of(bridge).map(|p| self.plane.stats_of(p)).collect(),
             Some(number) => {
-                self.port_numbered(bridge, number).map(|p| self.stats_of(p)).into_iter().collect()
+                self.port_numbered(bridge, number).map(|p| self.plane.stats_of(p)).into_iter().collect()
             }
         }
+    }
+}
+
+impl ForwardingPlane {
+    fn begin_dump(
+        &mut self,
+        bridge: BridgeIdx,
+        conn: &mut OfConn,
+        xid: u32,
+        mut request: FlowStatsRequest,
+        aggregate: bool,
+    ) -> Handled {
+        check_table(request.table_id)?;
+        self.control.place_options(bridge, &mut request.matching).map_err(|error| refusal(&error))?;
+        let Some(codec) = conn.connection().codec() else { return Ok(()) };
+        let ticket = self.dp.request_fold();
+        conn.pending = Some(Pending::Dump(Box::new(Dump::new(codec, xid, &request, aggregate, ticket))));
+        Ok(())
     }
 
     fn stats_of(&self, record: &PortRecord) -> PortStats {

@@ -6,6 +6,7 @@
 use super::request::Handled;
 use crate::ofproto::table_features::{self, MAX_ENTRIES, TABLES};
 use crate::ofproto::{Asynchronous, OfConn, VacancyWatch};
+use crate::plane::ForwardingPlane;
 use crate::state::Vswitch;
 use openflow::ErrorKind;
 use openflow::Version;
@@ -39,7 +40,7 @@ impl Vswitch {
             return Err(ErrorKind::OFPTMFC_EPERM);
         }
         if version < Version::V14 {
-            return self.set_table_miss(bridge, version, change);
+            return self.plane.set_table_miss(bridge, version, change);
         }
         if change.vacancy.is_some_and(|v| v.down > v.up) {
             return Err(ErrorKind::OFPBPC_BAD_VALUE);
@@ -61,28 +62,6 @@ impl Vswitch {
         Ok(())
     }
 
-    /// What tables do with packets that they have no flow for. OpenFlow 1.3 has flows of priority 0 for it.
-    fn set_table_miss(&mut self, bridge: BridgeIdx, version: Version, change: &TableMod) -> Handled {
-        if version == Version::V13 {
-            return Ok(());
-        }
-        let miss = match change.config {
-            0 => TableMiss::Controller,
-            1 => TableMiss::Continue,
-            2 => TableMiss::Drop,
-            _ => return Err(ErrorKind::OFPTMFC_BAD_CONFIG),
-        };
-        let Some(found) = self.control.topology().bridge(bridge) else { return Ok(()) };
-        let mut config = found.config.clone();
-        // Connections cut packets to what they want of them.
-        config.miss_send_len = u16::MAX;
-        let tables =
-            if change.table_id == TABLE_ALL { 0..=TABLES - 1 } else { change.table_id..=change.table_id };
-        config.table_misses.extend(tables.map(|table_id| (table_id, miss)));
-        self.control.set_bridge(bridge, config).expect("it is there, looked up above");
-        Ok(())
-    }
-
     /// Puts in force how many flows a table may hold.
     fn limit_table(&mut self, bridge: BridgeIdx, table_id: u8) {
         let Some(record) = self.bridges.get(&bridge) else { return };
@@ -93,10 +72,10 @@ impl Vswitch {
             evicts: configured.evicts || by_controller,
             groups: configured.groups,
         };
-        let now_ms = self.now_ms();
+        let now_ms = self.plane.now_ms();
         {
-            let slots = slots_of(&self.dp, &self.own_credits);
-            self.control.set_table_limits(bridge, table_id, limits, now_ms, &slots);
+            let slots = slots_of(&self.plane.dp, &self.plane.own_credits);
+            self.plane.control.set_table_limits(bridge, table_id, limits, now_ms, &slots);
         }
     }
 
@@ -108,18 +87,13 @@ impl Vswitch {
         tables.into_iter().for_each(|table_id| self.limit_table(bridge, table_id));
     }
 
-    /// Before `wanted` rules are added: what is full and evicts learns which rules were used of late.
-    pub(super) fn note_use(&mut self, bridge: BridgeIdx, wanted: usize) {
-        self.control.note_use(bridge, wanted, &slots_of(&self.dp, &self.own_credits));
-    }
-
     /// How much of a table is free, in percent.
     fn vacancy(&self, bridge: BridgeIdx, table_id: u8) -> u8 {
         let configured = self.bridges.get(&bridge).and_then(|b| b.settings.flow_tables.get(&table_id));
         let Some(limit) = configured.and_then(|t| t.flow_limit).filter(|limit| *limit > 0) else {
             return 100;
         };
-        let stats = self.control.table_stats(bridge);
+        let stats = self.plane.control.table_stats(bridge);
         let active = stats.iter().find(|t| t.table_id == table_id).map_or(0, |t| t.active as u64);
         100 - (active * 100 / u64::from(limit)).min(100) as u8
     }
@@ -171,7 +145,7 @@ impl Vswitch {
     /// The features of all tables.
     pub(super) fn table_features(&self, bridge: BridgeIdx, version: Version) -> Vec<TableFeatures> {
         let mut all = table_features::all(version);
-        let topology = self.control.topology();
+        let topology = self.plane.control.topology();
         let misses = topology.bridge(bridge).map(|found| &found.config.table_misses);
         for table in &mut all {
             if version < Version::V13 {
@@ -213,6 +187,35 @@ impl Vswitch {
             record.tables.entry(table_id).or_default().name = name.into();
         }
         Ok(())
+    }
+}
+
+impl ForwardingPlane {
+    /// What tables do with packets that they have no flow for. OpenFlow 1.3 has flows of priority 0 for it.
+    fn set_table_miss(&mut self, bridge: BridgeIdx, version: Version, change: &TableMod) -> Handled {
+        if version == Version::V13 {
+            return Ok(());
+        }
+        let miss = match change.config {
+            0 => TableMiss::Controller,
+            1 => TableMiss::Continue,
+            2 => TableMiss::Drop,
+            _ => return Err(ErrorKind::OFPTMFC_BAD_CONFIG),
+        };
+        let Some(found) = self.control.topology().bridge(bridge) else { return Ok(()) };
+        let mut config = found.config.clone();
+        // Connections cut packets to what they want of them.
+        config.miss_send_len = u16::MAX;
+        let tables =
+            if change.table_id == TABLE_ALL { 0..=TABLES - 1 } else { change.table_id..=change.table_id };
+        config.table_misses.extend(tables.map(|table_id| (table_id, miss)));
+        self.control.set_bridge(bridge, config).expect("it is there, looked up above");
+        Ok(())
+    }
+
+    /// Before `wanted` rules are added: what is full and evicts learns which rules were used of late.
+    pub(super) fn note_use(&mut self, bridge: BridgeIdx, wanted: usize) {
+        self.control.note_use(bridge, wanted, &slots_of(&self.dp, &self.own_credits));
     }
 }
 

@@ -65,7 +65,7 @@ impl Vswitch {
                 conn.line.answer_echoes();
                 return Served::Waiting;
             }
-            self.resume_monitors(conn);
+            self.plane.resume_monitors(conn);
         }
         let until = Instant::now() + TURN;
         for message in 0..MESSAGES_PER_TURN {
@@ -147,7 +147,7 @@ impl Vswitch {
         match pending {
             Pending::Barrier { xid, ticket } => {
                 let is_told = conn.monitors.is_empty() || self.reports.is_empty();
-                if !self.control.passed(ticket) || !is_told {
+                if !self.plane.control.passed(ticket) || !is_told {
                     conn.pending = Some(Pending::Barrier { xid, ticket });
                     return Served::Waiting;
                 }
@@ -156,13 +156,13 @@ impl Vswitch {
                 Served::Quiet
             }
             // What they would see of tables is half changed.
-            Pending::Dump(_) | Pending::Groups(_) if self.control.is_changing() => {
+            Pending::Dump(_) | Pending::Groups(_) if self.plane.control.is_changing() => {
                 conn.line.answer_echoes();
                 conn.pending = Some(pending);
                 Served::Waiting
             }
-            Pending::Dump(dump) => self.go_on_dumping(bridge, conn, dump, now),
-            Pending::Groups(asked) => self.go_on_with_groups(bridge, conn, asked, now),
+            Pending::Dump(dump) => self.plane.go_on_dumping(bridge, conn, dump, now),
+            Pending::Groups(asked) => self.plane.go_on_with_groups(bridge, conn, asked, now),
             Pending::Change(change) => self.go_on_changing(bridge, conn, change),
             Pending::Held(held) => self.go_on_with_held(bridge, conn, held),
         }
@@ -178,12 +178,12 @@ impl Vswitch {
     pub(super) fn set_misses(&mut self, bridge: BridgeIdx, wanted_besides: bool) {
         let Some(record) = self.bridges.get(&bridge) else { return };
         let wanted = wanted_besides || record.wants_misses();
-        let Some(found) = self.control.topology().bridge(bridge) else { return };
+        let Some(found) = self.plane.control.topology().bridge(bridge) else { return };
         if found.config.miss_to_controller != wanted {
             let mut config = found.config.clone();
             config.miss_to_controller = wanted;
             config.miss_send_len = u16::MAX;
-            self.control.set_bridge(bridge, config).expect("it is there, looked up above");
+            self.plane.control.set_bridge(bridge, config).expect("it is there, looked up above");
         }
     }
 }

@@ -4,6 +4,7 @@ use crate::config::wanted::{self, BridgeSettings};
 use crate::ofproto::Ofproto;
 use crate::state::{Vswitch, stable_mac};
 use base::OfPort;
+use datapath::Pipeline;
 use packet::PortStatus;
 use std::collections::BTreeMap;
 use switch::{BridgeConfig, BridgeIdx, PortKind};
@@ -15,8 +16,8 @@ impl Vswitch {
     /// Makes a bridge without ports.
     pub(super) fn add_bridge(&mut self, name: &str, wanted: &wanted::Bridge) {
         let mut config = switch_settings(BridgeConfig::new(name), &wanted.settings);
-        config.vlan_limit = self.vlan_limit();
-        let idx = self.control.add_bridge(config);
+        config.vlan_limit = self.plane.switch.vlan_limit();
+        let idx = self.plane.control.add_bridge(config);
         let mac = wanted.settings.hwaddr.unwrap_or_else(|| stable_mac(name));
         self.bridges.insert(idx, Ofproto::new(idx, mac, wanted));
         self.update_datapath_id(idx);
@@ -30,8 +31,8 @@ impl Vswitch {
         let Some(idx) = self.bridge_named(name).map(|b| b.idx) else { return };
         let left: Vec<_> = self.ports_of(idx).map(|p| p.port_no).collect();
         self.remove_ports(&left);
-        let now_ms = self.now_ms();
-        self.control.remove_bridge(idx, now_ms).expect("it is there, looked up above");
+        let now_ms = self.plane.now_ms();
+        self.plane.control.remove_bridge(idx, now_ms).expect("it is there, looked up above");
         if let Some(bridge) = self.bridges.remove(&idx) {
             // Their tasks look for them, and end.
             bridge.conns.values().for_each(|c| c.wake());
@@ -42,9 +43,9 @@ impl Vswitch {
     /// Changes settings of a bridge.
     pub(super) fn set_bridge(&mut self, name: &str, wanted: &wanted::Bridge) {
         let Some(idx) = self.bridge_named(name).map(|b| b.idx) else { return };
-        if let Some(found) = self.control.topology().bridge(idx) {
+        if let Some(found) = self.plane.control.topology().bridge(idx) {
             let config = switch_settings(found.config.clone(), &wanted.settings);
-            self.control.set_bridge(idx, config).expect("it is there, looked up above");
+            self.plane.control.set_bridge(idx, config).expect("it is there, looked up above");
         }
         let Some(bridge) = self.bridges.get_mut(&idx) else { return };
         bridge.controllers = wanted.controllers.clone();
@@ -106,7 +107,7 @@ impl Vswitch {
         let cables: Vec<_> =
             ends.iter().map(|(name, (port_no, peer))| (*port_no, peer_of(name, peer))).collect();
         for (port_no, peer) in cables {
-            self.update_port(port_no, |spec| spec.kind = PortKind::Patch { peer });
+            self.plane.update_port(port_no, |spec| spec.kind = PortKind::Patch { peer });
         }
     }
 

@@ -80,7 +80,7 @@ impl Vswitch {
         is_local: bool,
     ) -> Result<Option<Box<dyn Port>>, String> {
         let local_mac = self.bridges.get(&bridge).filter(|_| is_local).map(|b| b.mac);
-        self.devices.open(interface, Opening { port_no, local_mac }, self.dp.pool())
+        self.devices.open(interface, Opening { port_no, local_mac }, self.plane.dp.pool())
     }
 
     /// Gives a device to the switch and the datapath.
@@ -108,17 +108,17 @@ impl Vswitch {
             ..switch::PortSpec::new(port_no, of_port, name)
         };
         // The switch first: a packet that comes in at once shall find its bridge.
-        if let Err(e) = self.control.add_port(bridge, in_switch) {
+        if let Err(e) = self.plane.control.add_port(bridge, in_switch) {
             device.into_iter().for_each(|d| self.devices.give_up(interface, d, Fate::Removed));
             return Err(e.to_string());
         }
         if let Some(device) = device
-            && let Err(e) = self.dp.add_port(port_no, device)
+            && let Err(e) = self.plane.dp.add_port(port_no, device)
         {
-            self.control.remove_port(port_no).expect("added above");
+            self.plane.control.remove_port(port_no).expect("added above");
             return Err(e.to_string());
         }
-        self.dp.reserve_slots(self.control.slot_count());
+        self.plane.dp.reserve_slots(self.plane.control.slot_count());
         for (key, value) in &status.details {
             tracing::debug!(target: "netdev", "{name}: {key}={value}");
         }
@@ -131,9 +131,9 @@ impl Vswitch {
             kind,
             interface: interface.clone(),
             device_options: interface.options.clone(),
-            created_ms: self.now_ms(),
+            created_ms: self.plane.now_ms(),
             status,
-            numa: self.dp.port(port_no).and_then(|port| port.numa_node()),
+            numa: self.plane.dp.port(port_no).and_then(|port| port.numa_node()),
             gone: false,
             link_resets: 0,
             error: None,
@@ -173,7 +173,7 @@ impl Vswitch {
             self.tell_port(port_no, PortReason::Delete);
             let Some(record) = self.ports.remove(&port_no) else { continue };
             self.counts.ports_removed += 1;
-            self.control.remove_port(port_no).expect("every record has a port in the switch");
+            self.plane.control.remove_port(port_no).expect("every record has a port in the switch");
             if let Some(bridge) = self.bridges.get(&record.bridge) {
                 tracing::info!(
                     target: "bridge",
@@ -185,7 +185,7 @@ impl Vswitch {
             }
         }
         let with_device: Vec<PortNo> = records.iter().map(|record| record.port_no).collect();
-        match self.dp.begin_removal(&with_device) {
+        match self.plane.dp.begin_removal(&with_device) {
             Ok(removal) => {
                 let opened = |r: PortRecord| Interface { options: r.device_options, ..r.interface };
                 self.devices.leave(removal, records.into_iter().map(opened).collect());
@@ -197,7 +197,7 @@ impl Vswitch {
 
     /// Gives up the devices of ports whose queues all workers have given up. Whether none is left.
     pub(super) fn finish_leaving(&mut self) -> bool {
-        self.devices.finish_leaving(&mut self.dp)
+        self.devices.finish_leaving(&mut self.plane.dp)
     }
 
     /// Makes an interface that runs what it shall be. Its type and its bridge stay.
@@ -234,7 +234,7 @@ impl Vswitch {
         }
         let Some(port_no) = self.port_named(&interface.name).map(|record| record.port_no) else { return };
         self.with_record(port_no, |r| r.port_name = port.name.clone());
-        self.update_port(port_no, |spec| {
+        self.plane.update_port(port_no, |spec| {
             spec.vlan = port.vlan.clone();
             spec.protected = port.protected;
             spec.queue_dscp = port.queue_dscp.clone();
@@ -263,7 +263,7 @@ impl Vswitch {
             return false;
         }
         let checked = self.devices.check(interface, port_no);
-        let taken = checked.and_then(|()| match self.dp.port_mut(port_no) {
+        let taken = checked.and_then(|()| match self.plane.dp.port_mut(port_no) {
             Some(device) => device
                 .set_options(&interface.options)
                 .map_err(|why| format!("{name}: could not set configuration ({why})")),
@@ -290,7 +290,7 @@ impl Vswitch {
         let bridge_name = self.bridges.get(&bridge).map(|b| b.name.clone()).unwrap_or_default();
         self.remove_port(port_no);
         // The device is opened again, which it must have been closed for.
-        self.devices.wait_for_leaving(&mut self.dp);
+        self.devices.wait_for_leaving(&mut self.plane.dp);
         let (device, error) = match self.open_device(bridge, interface, port_no, is_local) {
             Ok(device) => (device, None),
             Err(error) => match self.open_device(bridge, &before, port_no, is_local) {
@@ -321,9 +321,9 @@ impl Vswitch {
         let moved = misnumbered(wanted, &self.running().ports, &BTreeSet::new());
         let mut specs = Vec::with_capacity(moved.len());
         for (port_no, number) in moved {
-            let Some(spec) = self.port_spec(port_no).cloned() else { continue };
+            let Some(spec) = self.plane.port_spec(port_no).cloned() else { continue };
             self.tell_port(port_no, PortReason::Delete);
-            self.control.remove_port(port_no).expect("it is there, looked up above");
+            self.plane.control.remove_port(port_no).expect("it is there, looked up above");
             specs.push((spec, number));
         }
         // Those first that know where to: the others take what is left.
@@ -336,11 +336,11 @@ impl Vswitch {
             self.with_record(port_no, |r| r.of_port = OfPort::NONE);
             let of_port = number.or_else(|| self.next_of_port(bridge, &requested)).unwrap_or(old);
             let spec = switch::PortSpec { of_port, ..spec };
-            self.control.add_port(bridge, spec).expect("nobody has the number");
+            self.plane.control.add_port(bridge, spec).expect("nobody has the number");
             self.with_record(port_no, |r| r.of_port = of_port);
             self.tell_port(port_no, PortReason::Add);
         }
-        self.dp.reserve_slots(self.control.slot_count());
+        self.plane.dp.reserve_slots(self.plane.control.slot_count());
     }
 
     /// Changes something in a device. What it refuses is remembered as the interface's error.
@@ -350,7 +350,7 @@ impl Vswitch {
         what: &str,
         change: impl FnOnce(&mut dyn Port) -> Result<(), String>,
     ) {
-        let Some(device) = self.dp.port_mut(port_no) else { return };
+        let Some(device) = self.plane.dp.port_mut(port_no) else { return };
         let result = change(device.as_mut());
         if let Err(why) = result
             && let Some(record) = self.ports.get_mut(&port_no)

@@ -163,7 +163,7 @@ impl Vswitch {
                 .collect(),
             ports: (self.ports.values())
                 .filter_map(|record| {
-                    let spec = self.port_spec(record.port_no)?;
+                    let spec = self.plane.port_spec(record.port_no)?;
                     Some(RunningPort {
                         port_no: record.port_no,
                         of_port: record.of_port,

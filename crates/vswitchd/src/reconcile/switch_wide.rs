@@ -3,8 +3,6 @@
 use crate::config::wanted::{Interface, SwitchWide, VLAN_LIMIT_DEFAULT};
 use crate::scheduler::Event;
 use crate::state::Vswitch;
-use base::{OfPort, PortNo};
-use flow::{Depth, Ingress};
 use host::numa::Topology;
 use packet::thread::CpuSet;
 use std::sync::Arc;
@@ -28,7 +26,7 @@ impl Vswitch {
             self.scheduler.note(Event::Policy);
         }
         if old.ct_timeouts_s != wanted.ct_timeouts_s {
-            let tracker = self.dp.tracker();
+            let tracker = self.plane.dp.tracker();
             for zone in old.ct_timeouts_s.keys().chain(wanted.ct_timeouts_s.keys()) {
                 tracker.set_zone_timeouts(*zone, wanted.ct_timeouts_s.get(zone).map(Vec::as_slice));
             }
@@ -38,29 +36,20 @@ impl Vswitch {
             self.tls = files.or_else(|| self.given_tls.clone());
         }
         if old.vlan_limit != wanted.vlan_limit {
-            self.switch.set_vlan_limit(self.vlan_limit());
-            let bridges: Vec<_> = self.control.topology().bridges().cloned().collect();
+            let vlan_limit = wanted.vlan_limit.unwrap_or(VLAN_LIMIT_DEFAULT);
+            self.plane.switch.set_vlan_limit(vlan_limit);
+            let bridges: Vec<_> = self.plane.control.topology().bridges().cloned().collect();
             for bridge in bridges {
-                let config = switch::BridgeConfig { vlan_limit: self.vlan_limit(), ..bridge.config.clone() };
-                self.control.set_bridge(bridge.idx, config).expect("it is there, looked up above");
+                let config = switch::BridgeConfig { vlan_limit, ..bridge.config.clone() };
+                self.plane.control.set_bridge(bridge.idx, config).expect("it is there, looked up above");
             }
         }
         if old.flow_restore_wait != wanted.flow_restore_wait {
             let state =
                 if wanted.flow_restore_wait { "nothing is forwarded until it is false" } else { "done" };
             tracing::debug!(target: "bridge", "flow-restore-wait: {state}");
-            self.control.set_forwarding(!wanted.flow_restore_wait);
+            self.plane.control.set_forwarding(!wanted.flow_restore_wait);
         }
-    }
-
-    /// VLAN tags that rules and NORMAL look at.
-    pub(super) fn vlan_limit(&self) -> u8 {
-        self.settings.vlan_limit.unwrap_or(VLAN_LIMIT_DEFAULT)
-    }
-
-    /// How the control thread reads a packet as if it came from this port: all of it.
-    pub(crate) fn ingress(&self, in_port: OfPort, dp_port: PortNo) -> Ingress {
-        Ingress::new(in_port, dp_port, Depth::Everything).with_vlan_limit(self.vlan_limit())
     }
 
     /// Megaflows per worker, and exact entries.
@@ -96,7 +85,7 @@ impl Vswitch {
         if let Some(note) = &self.workers.mask_note {
             tracing::warn!(target: "dpif_netdev", "{note}");
         }
-        if let Err(error) = self.dp.begin_workers(&cpus, self.workers.cache(&self.settings)) {
+        if let Err(error) = self.plane.dp.begin_workers(&cpus, self.workers.cache(&self.settings)) {
             self.workers.arrived(false);
             tracing::error!(target: "dpif_netdev", "the workers could not be changed: {error}");
         }
@@ -104,7 +93,7 @@ impl Vswitch {
 
     /// Goes on with that. Whether workers are what they shall be, or cannot be.
     pub(crate) fn finish_workers(&mut self) -> bool {
-        let Poll::Ready(result) = self.dp.poll_workers(Instant::now()) else { return false };
+        let Poll::Ready(result) = self.plane.dp.poll_workers(Instant::now()) else { return false };
         if !self.workers.arrived(result.is_ok()) {
             return true;
         }
@@ -112,7 +101,7 @@ impl Vswitch {
             Ok(()) => {
                 for (n, place) in self.workers.places().iter().enumerate() {
                     let (core, node) = (place.core, place.node);
-                    let which = match self.dp.worker_cpu(n) {
+                    let which = match self.plane.dp.worker_cpu(n) {
                         None => "any processor".into(),
                         Some(_) => format!("processor {core}"),
                     };

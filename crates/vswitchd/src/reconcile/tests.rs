@@ -76,7 +76,7 @@ fn what_is_the_same_is_not_touched() {
     );
     become_(&mut v, &w);
     let p2 = v.port_named("p2").unwrap().port_no;
-    assert_eq!(v.port_spec(p2).unwrap().vlan.tag, 7);
+    assert_eq!(v.plane.port_spec(p2).unwrap().vlan.tag, 7);
     assert_eq!(steps(&v, &w), []);
 }
 
@@ -94,9 +94,9 @@ fn bridges_and_ports_come_and_go_while_it_runs() {
     // p1 moved, with its number; p3 did not take that of p1.
     assert_eq!(numbers(&v), named(&[("p2", 2), ("p3", 3), ("br0", LOCAL)]));
     assert_eq!(outcomes["p1"].of_port, Some(OfPort(1)));
-    assert_eq!(v.dp.port_numbers().count(), 5);
+    assert_eq!(v.plane.dp.port_numbers().count(), 5);
     become_(&mut v, &Wanted::default());
-    assert!(v.bridges.is_empty() && v.ports.is_empty() && v.dp.port_numbers().count() == 0);
+    assert!(v.bridges.is_empty() && v.ports.is_empty() && v.plane.dp.port_numbers().count() == 0);
     assert_eq!(steps(&v, &Wanted::default()), []);
 }
 
@@ -192,7 +192,7 @@ fn options_that_a_driver_refuses_leave_it_as_it_was_with_an_error() {
     let mut w = wanted(&["p1"]);
     interface(&mut w, "p1").options.insert("n_rxq".into(), "2".into());
     become_(&mut v, &w);
-    let queues = |v: &Vswitch| v.dp.rx_workers(v.port_named("p1").unwrap().port_no).len();
+    let queues = |v: &Vswitch| v.plane.dp.rx_workers(v.port_named("p1").unwrap().port_no).len();
     assert_eq!(queues(&v), 2);
     interface(&mut w, "p1").options.insert("n_rxq".into(), "many".into());
     for _ in 0..2 {
@@ -218,7 +218,7 @@ fn a_number_of_queues_that_makes_no_sense_does_not_cost_a_new_port() {
         assert!(error.contains("n_rxq=abc") && error.contains("numa_id=-1"), "{error}");
         assert_eq!((outcomes["p1"].of_port, &outcomes["p2"].error), (Some(OfPort(1)), &None));
     }
-    let queues = |v: &Vswitch| v.dp.rx_workers(v.port_named("p1").unwrap().port_no).len();
+    let queues = |v: &Vswitch| v.plane.dp.rx_workers(v.port_named("p1").unwrap().port_no).len();
     assert_eq!((queues(&v), v.counts.ports_added), (1, 3), "it was opened once");
     interface(&mut w, "p1").options = [("n_rxq".to_string(), "2".to_string())].into();
     assert_eq!((become_(&mut v, &w)["p1"].error.clone(), queues(&v)), (None, 2));
@@ -286,7 +286,7 @@ fn patch_ports_are_connected_when_both_ends_name_each_other() {
     other.add(dummy("br1"));
     w.bridges.insert("br1".into(), other);
     become_(&mut v, &w);
-    let kind = |v: &Vswitch, name: &str| v.port_spec(v.port_named(name).unwrap().port_no).unwrap().kind;
+    let kind = |v: &Vswitch, name: &str| v.plane.port_spec(v.port_named(name).unwrap().port_no).unwrap().kind;
     assert_eq!(kind(&v, "a-name-longer-than-a-device"), PortKind::Patch { peer: None });
     w.bridges.get_mut("br1").unwrap().add(patch("q", "a-name-longer-than-a-device"));
     become_(&mut v, &w);
@@ -305,7 +305,7 @@ fn the_fail_mode_decides_whether_the_rule_that_says_normal_is_there() {
     let mut w = wanted(&[]);
     let rules = |v: &Vswitch| {
         let idx = v.bridge_named("br0").unwrap().idx;
-        v.control.table_stats(idx).iter().map(|t| t.active).sum::<usize>()
+        v.plane.control.table_stats(idx).iter().map(|t| t.active).sum::<usize>()
     };
     become_(&mut v, &w);
     assert_eq!(rules(&v), 1);
@@ -330,21 +330,22 @@ fn workers_move_to_the_processors_of_a_mask_and_keep_ports_and_counts() {
     let mut w = wanted(&["p1", "p2"]);
     become_(&mut v, &w);
     let inject = |v: &Vswitch, name: &str| {
-        let port = v.dp.port(v.port_named(name).unwrap().port_no).unwrap();
+        let port = v.plane.dp.port(v.port_named(name).unwrap().port_no).unwrap();
         assert!(port.as_dummy().unwrap().inject(&broadcast(name.as_bytes()[1])));
     };
     let sent = |v: &Vswitch, name: &str| {
         let port_no = v.port_named(name).unwrap().port_no;
         let end = Instant::now() + Duration::from_secs(20);
         loop {
-            let frames = v.dp.port(port_no).unwrap().as_dummy().unwrap().take_sent().len();
+            let frames = v.plane.dp.port(port_no).unwrap().as_dummy().unwrap().take_sent().len();
             if frames > 0 || Instant::now() > end {
                 return frames;
             }
             std::thread::sleep(Duration::from_millis(2));
         }
     };
-    let places = |v: &Vswitch| (0..v.dp.workers()).map(|n| v.dp.worker_cpu(n)).collect::<Vec<_>>();
+    let places =
+        |v: &Vswitch| (0..v.plane.dp.workers()).map(|n| v.plane.dp.worker_cpu(n)).collect::<Vec<_>>();
     inject(&v, "p1");
     assert_eq!((sent(&v, "p2"), places(&v)), (1, vec![None]));
     for (cpus, expected, note) in [
@@ -367,13 +368,13 @@ fn workers_move_to_the_processors_of_a_mask_and_keep_ports_and_counts() {
     become_(&mut v, &w);
     inject(&v, "p1");
     assert_eq!(sent(&v, "p2"), 1);
-    let p1 = v.dp.port(v.port_named("p1").unwrap().port_no).unwrap().stats();
+    let p1 = v.plane.dp.port(v.port_named("p1").unwrap().port_no).unwrap().stats();
     assert_eq!((p1.rx_packets, p1.tx_packets), (8, 6));
     // The bridge's rule has counted them all, whichever worker had them.
-    v.dp.fold(Duration::from_secs(5));
+    v.plane.dp.fold(Duration::from_secs(5));
     let idx = v.bridge_named("br0").unwrap().idx;
-    let rules = v.control.rules(idx, &switch::control::RuleFilter::default());
-    assert_eq!(v.slot(rules[0].slot).packets, 14);
+    let rules = v.plane.control.rules(idx, &switch::control::RuleFilter::default());
+    assert_eq!(v.plane.slot(rules[0].slot).packets, 14);
 }
 
 #[test]
@@ -384,14 +385,14 @@ fn nothing_is_forwarded_while_rules_are_being_restored() {
     become_(&mut v, &w);
     let control = |v: &Vswitch, name: &str| v.port_named(name).unwrap().port_no;
     let port = |v: &Vswitch, n: PortNo, frame: Option<&[u8]>| {
-        let dummy = v.dp.port(n).unwrap();
+        let dummy = v.plane.dp.port(n).unwrap();
         let dummy = dummy.as_dummy().unwrap();
         frame.map_or(0, |f| usize::from(dummy.inject(f))) + dummy.take_sent().len()
     };
     let (p1, p2) = (control(&v, "p1"), control(&v, "p2"));
     port(&v, p1, Some(&broadcast(1)));
     let end = Instant::now() + Duration::from_secs(20);
-    while v.dp.drops(base::DropReason::FlowRestoreWait) == 0 {
+    while v.plane.dp.drops(base::DropReason::FlowRestoreWait) == 0 {
         assert!(Instant::now() < end);
         std::thread::sleep(Duration::from_millis(2));
     }
@@ -449,7 +450,7 @@ fn ports_that_come_and_go_among_a_thousand_lose_no_packet_of_the_others() {
     become_(&mut v, &w);
     let port = |v: &Vswitch, name: &str| v.port_named(name).unwrap().port_no;
     let (source, sink) = (port(&v, "source"), port(&v, "sink"));
-    let received = |v: &Vswitch| v.dp.port(source).unwrap().stats().rx_packets;
+    let received = |v: &Vswitch| v.plane.dp.port(source).unwrap().stats().rx_packets;
     let end = Instant::now() + Duration::from_secs(60);
     let wait_for = |v: &Vswitch, count: u64| {
         while received(v) < count {
@@ -468,15 +469,15 @@ fn ports_that_come_and_go_among_a_thousand_lose_no_packet_of_the_others() {
         }
     }
     wait_for(&v, received(&v) + 1000);
-    v.dp.port_mut(source).unwrap().set_admin_up(false).unwrap();
-    let counts = |v: &Vswitch| (received(v), v.dp.port(sink).unwrap().stats().tx_packets);
+    v.plane.dp.port_mut(source).unwrap().set_admin_up(false).unwrap();
+    let counts = |v: &Vswitch| (received(v), v.plane.dp.port(sink).unwrap().stats().tx_packets);
     // What is under way arrives; what was lost never does.
     while counts(&v).0 != counts(&v).1 {
         assert!(Instant::now() < end, "lost: {:?}", counts(&v));
         std::thread::sleep(Duration::from_millis(10));
     }
     assert!(received(&v) > 21_000);
-    assert_eq!(DropReason::ALL.iter().map(|r| v.dp.drops(*r)).sum::<u64>(), 0);
+    assert_eq!(DropReason::ALL.iter().map(|r| v.plane.dp.drops(*r)).sum::<u64>(), 0);
 }
 
 #[test]
@@ -488,9 +489,9 @@ fn queues_go_where_settings_bind_them_and_are_spread_by_what_they_cost() {
     source.options = [("size".to_string(), "60".to_string()), ("n_rxq".into(), "4".into())].into();
     w.bridges.get_mut("br0").unwrap().add(source);
     become_(&mut v, &w);
-    let workers = |v: &Vswitch| v.dp.rx_workers(v.port_named("src").unwrap().port_no).to_vec();
+    let workers = |v: &Vswitch| v.plane.dp.rx_workers(v.port_named("src").unwrap().port_no).to_vec();
     let processors =
-        |v: &Vswitch| workers(v).iter().map(|n| v.dp.worker_cpu(*n).unwrap()).collect::<Vec<_>>();
+        |v: &Vswitch| workers(v).iter().map(|n| v.plane.dp.worker_cpu(*n).unwrap()).collect::<Vec<_>>();
     // Two of four on each worker: the fewest so far.
     assert_eq!(workers(&v).iter().filter(|n| **n == 0).count(), 2);
     interface(&mut w, "src").rxq_affinity = [(0, 1), (2, 1)].into();
@@ -548,9 +549,9 @@ fn an_option_that_makes_no_sense_costs_a_running_port_nothing() {
         assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock, "the guest was disconnected");
     };
     let injected = |v: &Vswitch| {
-        v.dp.port(v.port_named("p1").unwrap().port_no).unwrap().as_dummy().unwrap().inject(&[2; 60])
+        v.plane.dp.port(v.port_named("p1").unwrap().port_no).unwrap().as_dummy().unwrap().inject(&[2; 60])
     };
-    let received = |v: &Vswitch| v.dp.port_stats(v.port_named("p1").unwrap().port_no).rx_packets;
+    let received = |v: &Vswitch| v.plane.dp.port_stats(v.port_named("p1").unwrap().port_no).rx_packets;
     assert!(injected(&v));
     let end = Instant::now() + Duration::from_secs(20);
     while received(&v) == 0 {
@@ -623,7 +624,7 @@ fn a_worker_that_does_not_answer_holds_up_its_plan_and_nobody_else_and_is_named(
     let mut w = wanted(&["p1", "p2"]);
     become_(&mut v, &w);
     // It answers when it is told to.
-    let mut stuck = v.dp.stepped_worker().unwrap();
+    let mut stuck = v.plane.dp.stepped_worker().unwrap();
     w.bridges.get_mut("br0").unwrap().ports.remove("p2");
     let mut plan = Reconciliation::plan(&v.running(), &w, &OfPortsBefore::new());
     let start = Instant::now();
@@ -632,21 +633,21 @@ fn a_worker_that_does_not_answer_holds_up_its_plan_and_nobody_else_and_is_named(
     assert!(start.elapsed() < Duration::from_millis(900), "nobody waits for the worker");
     assert!(v.port_named("p2").is_none());
     // The other worker answers in order: what it has been asked last is the last to be answered.
-    let other = v.dp.request_flows(0, 0).unwrap();
-    while v.dp.take_flows(other).is_none() {
+    let other = v.plane.dp.request_flows(0, 0).unwrap();
+    while v.plane.dp.take_flows(other).is_none() {
         std::thread::yield_now();
     }
     let soon = Instant::now();
-    assert_eq!(v.dp.overdue(soon), []);
-    let overdue = v.dp.overdue(soon + Duration::from_secs(2));
+    assert_eq!(v.plane.dp.overdue(soon), []);
+    let overdue = v.plane.dp.overdue(soon + Duration::from_secs(2));
     assert_eq!(overdue.iter().map(|o| (o.worker, o.what)).collect::<Vec<_>>(), [(1, "a port's queues")]);
-    assert_eq!(v.dp.overdue(soon + Duration::from_secs(3)), [], "once is enough");
+    assert_eq!(v.plane.dp.overdue(soon + Duration::from_secs(3)), [], "once is enough");
     // Its late answer is taken for what it is.
     while plan.step(&mut v) != Progress::Done {
         stuck.turn();
     }
     // A command that cannot but wait gives up after a second, and says who kept it waiting.
     let p1 = v.port_named("p1").unwrap().port_no;
-    let error = v.dp.remove_port(p1).map(drop).unwrap_err().to_string();
+    let error = v.plane.dp.remove_port(p1).map(drop).unwrap_err().to_string();
     assert_eq!(error, "no answer within 1 s from pmd-1");
 }

@@ -1,0 +1,135 @@
+//! The forwarding plane as the control thread holds it: the writing half of the tables, which their readers
+//! see by read-copy-update, and the datapath with its workers.
+//!
+//! It knows neither connections nor rows: who changes it tells whoever asked.
+
+use crate::config::DatapathFlags;
+use crate::config::wanted::VLAN_LIMIT_DEFAULT;
+use crate::port_record::PortRecord;
+use base::hash::HashKey;
+use base::rcu::Domain;
+use base::{OfPort, PortNo};
+use datapath::{CacheConfig, Datapath, Pipeline};
+use flow::{Depth, Ingress};
+use packet::{Pool, PoolConfig};
+use std::collections::HashMap;
+use std::sync::Arc;
+use switch::{Control, SlotStats, Switch};
+
+/// Why the switch could not be set up as asked.
+#[derive(Debug)]
+pub enum SetupError {
+    /// No memory for packets.
+    Pool(std::io::Error),
+    /// The datapath or a worker could not be made.
+    Datapath(datapath::DatapathError),
+    /// A thread cannot be started.
+    Os(std::io::Error),
+    /// The NUMA nodes that flags make up make no sense.
+    Numa(String),
+    /// A port that flags ask for could not be made: its name, and why.
+    Port(String, String),
+}
+
+impl std::fmt::Display for SetupError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            SetupError::Pool(e) => write!(f, "no memory for packets ({e}); a smaller --pool-size may fit"),
+            SetupError::Datapath(e) => write!(f, "the datapath could not be started: {e}"),
+            SetupError::Os(e) => write!(f, "a thread could not be started: {}", host::log::os_text(e)),
+            SetupError::Numa(e) => write!(f, "--dummy-numa={e}"),
+            SetupError::Port(name, e) => write!(f, "port {name}: {e}"),
+        }
+    }
+}
+
+impl std::error::Error for SetupError {}
+
+/// See the module's text.
+pub(crate) struct ForwardingPlane {
+    pub(crate) control: Control,
+    pub(crate) switch: Arc<Switch>,
+    pub(crate) dp: Datapath<Switch>,
+    pub(crate) domain: Arc<Domain>,
+    /// What packets that the control thread translated itself (packet-outs) add to slots.
+    pub(crate) own_credits: HashMap<u32, SlotStats>,
+}
+
+impl ForwardingPlane {
+    /// Without bridges, ports and workers.
+    pub fn new(flags: &DatapathFlags, cache: CacheConfig) -> Result<ForwardingPlane, SetupError> {
+        let pool = Pool::new(PoolConfig {
+            chunks: flags.pool_packets,
+            chunk_bytes: flags.pool_packet_bytes,
+            ..PoolConfig::default()
+        })
+        .map_err(SetupError::Pool)?;
+        let domain = Domain::new();
+        let (switch, control) = Control::new(domain.clone(), HashKey::random());
+        switch.set_vlan_limit(VLAN_LIMIT_DEFAULT);
+        let datapath_config = datapath::Config { cache, ..datapath::Config::default() };
+
+        let dp = Datapath::new(pool, switch.clone(), domain.clone(), datapath_config)
+            .map_err(SetupError::Datapath)?;
+        Ok(ForwardingPlane { control, switch, dp, domain, own_credits: HashMap::new() })
+    }
+
+    /// Now, on the clock that rules and counters go by.
+    pub(crate) fn now_ms(&self) -> u64 {
+        self.dp.now_ms()
+    }
+
+    /// What the switch is configured to do with a port.
+    pub(crate) fn port_spec(&self, port: PortNo) -> Option<&switch::PortSpec> {
+        Some(&self.control.topology().port(port)?.spec)
+    }
+
+    /// What a patch port has passed, in and out; `None` for ports with a device, whose drivers count.
+    pub(crate) fn patch_totals(&self, record: &PortRecord) -> Option<(SlotStats, SlotStats)> {
+        let port = self.control.topology().port(record.port_no).filter(|_| record.is_patch())?;
+        Some((self.slot(port.rx_slot), self.slot(port.tx_slot)))
+    }
+
+    /// What a slot has counted, up to the last fold.
+    pub(crate) fn slot(&self, slot: u32) -> SlotStats {
+        let totals = self.dp.slot(slot);
+        let own = self.own_credits.get(&slot).copied().unwrap_or_default();
+        SlotStats {
+            packets: totals.packets + own.packets,
+            bytes: totals.bytes + own.bytes,
+            last_used_ms: totals.last_used_ms.max(own.last_used_ms),
+        }
+    }
+
+    /// What a rule has counted, up to the last fold. It inherits the last use of the rules whose place it
+    /// took.
+    pub(crate) fn counted(&self, slot: u32) -> SlotStats {
+        let before = self.control.predecessors(slot).map(|slot| self.slot(slot).last_used_ms);
+        let own = self.slot(slot);
+        SlotStats { last_used_ms: before.fold(own.last_used_ms, u64::max), ..own }
+    }
+
+    /// Changes what the switch does with a port.
+    pub(crate) fn update_port(&mut self, port_no: PortNo, change: impl FnOnce(&mut switch::PortSpec)) {
+        if let Some(mut spec) = self.port_spec(port_no).cloned() {
+            change(&mut spec);
+            self.control.modify_port(spec).expect("its numbers stay");
+        }
+    }
+
+    /// A port as OpenFlow describes it.
+    pub(crate) fn port_desc(&self, record: &PortRecord) -> Option<openflow::message::PortDesc> {
+        Some(record.desc(self.port_spec(record.port_no)?))
+    }
+
+    /// Seconds and nanoseconds since a moment on the datapath's clock.
+    pub(crate) fn since(&self, then_ms: u64) -> (u32, u32) {
+        let ms = self.now_ms().saturating_sub(then_ms);
+        ((ms / 1000) as u32, (ms % 1000) as u32 * 1_000_000)
+    }
+
+    /// How the control thread reads a packet as if it came from this port: all of it.
+    pub(crate) fn ingress(&self, in_port: OfPort, dp_port: PortNo) -> Ingress {
+        Ingress::new(in_port, dp_port, Depth::Everything).with_vlan_limit(self.switch.vlan_limit())
+    }
+}
