@@ -59,3 +59,32 @@ fn accounts_add_up_with_testpmd_as_the_guest_and_as_the_switch() {
         assert_adds_up(point);
     }
 }
+
+#[test]
+fn the_generator_plays_guests_behind_both_kinds_of_interfaces() {
+    let vnics = points_of(&["forwarding-table.vnic", "--switch", "crosspoint", "--switch", "bridge"]);
+    for (topology, switch, guest, vnic) in [
+        ("PV", "crosspoint", "builtin", "vhost-user"),
+        ("VP", "crosspoint", "builtin", "vhost-user"),
+        ("VV", "crosspoint", "builtin", "vhost-user"),
+        ("PV", "bridge", "tap", "tap"),
+        ("VV", "crosspoint", "tap", "tap"),
+    ] {
+        let is_it = |p: &&Value| {
+            let labels = &p["labels"];
+            p["switch"] == switch && labels["topology"] == topology && labels["guest"] == guest
+        };
+        let point = vnics.iter().find(is_it).unwrap_or_else(|| panic!("{topology} {switch} {guest}"));
+        assert!(point["account"]["received"].as_u64().unwrap() > 0, "{point}");
+        assert_eq!(point["conditions"]["vnic"], vnic);
+    }
+}
+
+#[test]
+fn a_copy_to_each_of_two_interfaces_is_two_packets_received() {
+    let points = points_of(&["clone", "--switch", "crosspoint"]);
+    let is_it = |p: &&Value| p["labels"]["topology"] == "clone-2";
+    let point = points.iter().find(is_it).unwrap_or_else(|| panic!("{points:?}"));
+    assert_eq!(point["account"]["copies"], 2, "{point}");
+    assert_adds_up(point);
+}
