@@ -1,8 +1,12 @@
 //! Trials of the benchmark that take longest: resets, and every kind of traffic.
 
-use crate::bench_rig::{assert_adds_up, points_of};
+use crate::bench_rig::{ONE_AT_A_TIME, assert_adds_up, bench, points_in, points_of};
 use serde_json::Value;
 use std::fs;
+use std::process::{Command, Stdio};
+use std::sync::PoisonError;
+use std::time::Duration;
+use testkit::lab::wait_for;
 
 #[test]
 fn a_switch_that_is_killed_comes_back_and_a_blocked_control_thread_stops_loops_that_share_it() {
@@ -87,4 +91,57 @@ fn a_copy_to_each_of_two_interfaces_is_two_packets_received() {
     let point = points.iter().find(is_it).unwrap_or_else(|| panic!("{points:?}"));
     assert_eq!(point["account"]["copies"], 2, "{point}");
     assert_adds_up(point);
+}
+
+/// The disk is full when the report is drawn: results take less than 16 KiB, the report more.
+#[test]
+fn on_a_full_disk_what_was_measured_is_kept_and_the_run_fails() {
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let dir = tempfile::tempdir().unwrap();
+    let disk = dir.path().join("disk");
+    fs::create_dir(&disk).unwrap();
+    let run = bench(&["run", "load-curve", "--quick", "--switch", "crosspoint", "--out"]);
+    let words = [run.get_program()].into_iter().chain(run.get_args()).map(|w| w.to_str().unwrap());
+    let words: Vec<&str> = words.collect();
+    // The disk is gone with the namespace, so what it holds is listed there.
+    let script = "mount -t tmpfs -o size=16k none $0 && { \"$@\" $0/run; echo code $?; ls $0/run/points; }";
+    let output = Command::new("unshare").args(["-m", "sh", "-c", script]).arg(&disk).args(words).output();
+    let output = output.unwrap();
+    let (out, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(out.contains("code 1\n") && out.contains("load-curve.nic.P2P.builtin.64"), "{out}{said}");
+    assert!(said.contains("No space left on device") && said.contains("go on with --resume"), "{said}");
+}
+
+#[test]
+fn a_switch_that_dies_fails_its_load_and_the_others_go_on() {
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let (dir, tmp) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let out = dir.path().join("run");
+    let mut command = bench(&["run", "load-curve", "--quick", "--switch", "crosspoint", "--out"]);
+    command.arg(&out).env("TMPDIR", tmp.path()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let runner = command.spawn().unwrap();
+    // The runner has what it started on record.
+    let switch = || {
+        let lease = fs::read_dir(tmp.path())
+            .unwrap()
+            .flatten()
+            .find(|entry| entry.file_name().to_string_lossy().starts_with("crosspoint-bench-lease-"))?;
+        let journal = fs::read_to_string(lease.path().join("journal")).ok()?;
+        let mut pids = journal.lines().filter_map(|line| line.strip_prefix("process ")?.split(' ').next());
+        let is_switch = |pid: &&str| {
+            let words = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            words.contains("\0switch\0")
+        };
+        pids.find(is_switch).map(str::to_string)
+    };
+    wait_for("the switch", || switch().is_some());
+    std::thread::sleep(Duration::from_millis(300));
+    let killed = Command::new("kill").args(["-9", &switch().unwrap()]).status().unwrap();
+    assert!(killed.success());
+    let output = runner.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("1 steps failed: load-curve.nic.P2P") && said.contains("has died"), "{said}");
+    assert_eq!(points_in(&out, "load-curve.nic.PV").len(), 1, "{said}");
+    assert!(out.join("report.html").exists(), "{said}");
 }
