@@ -3,6 +3,7 @@
 
 use crate::actions_beside_stock::{Both, ethernet};
 use crate::common::{Switch, wait_for};
+use crate::fragments::fragment_v4;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use wire::checksum::{Sum, checksum, pseudo_v4, pseudo_v6};
 use wire::ip::IpProtocol;
@@ -371,6 +372,22 @@ fn an_active_transfer_through_source_translation_arrives() {
             ),
         ],
     );
+    // A segment in fragments, of which the first has the sequence number.
+    let after = end + 6 + banner.len() as u32;
+    let cut = |ends: [&str; 2], seq| {
+        let frame = segment(ends, ports, (seq, long), PSH_ACK, &banner[..1500]);
+        let ends = ends.map(|end| end.parse().unwrap());
+        let payload = &frame[34..];
+        [(0, true, &payload[..1200]), (1200, false, &payload[1200..])]
+            .map(|(start, more, part)| fragment_v4(ends, (6, 77), start, more, part))
+    };
+    let hex = |frame: &[u8]| -> String { frame.iter().map(|byte| format!("{byte:02x}")).collect() };
+    cut(to, after).iter().for_each(|frame| switch.receive("p1", &hex(frame)));
+    let sent = switch.sent("p2", 2);
+    let wanted = cut(out, after + 2);
+    for (sent, wanted) in sent.iter().zip(&wanted) {
+        assert_eq!(sent[12..], hex(wanted)[12..], "shifted by what the line before it has grown");
+    }
     let dump = switch.appctl(&["dpctl/dump-conntrack"]).ok();
     assert!(dump.contains("helper=ftp"), "{dump}");
     assert_eq!(dump.matches("mark=9").count(), 2, "the second has the mark of the first: {dump}");

@@ -11,7 +11,7 @@ use wire::checksum::{checksum, pseudo_v4, pseudo_v6};
 use wire::ip::IpProtocol;
 
 /// One fragment of IPv4 as a frame: `part` is what begins at byte `start` of the datagram.
-fn fragment_v4(
+pub fn fragment_v4(
     ends: [Ipv4Addr; 2],
     (protocol, id): (u8, u32),
     start: usize,

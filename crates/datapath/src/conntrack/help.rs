@@ -9,7 +9,8 @@
 //!    port is taken where that one is expected by somebody else.
 //! 4. TCP's sequence numbers follow the changed lengths ([`super::adjust`]).
 //!
-//! Frames of several chunks are not read: no line is that long. Their sequence numbers follow like others.
+//! Frames of several chunks and fragments are not read: no line is that long. Their sequence numbers follow
+//! like others.
 //! Threads: the worker that has the packet.
 
 use super::adjust::Adjustment;
@@ -91,11 +92,7 @@ impl Tracker {
             return;
         }
         if packet.is_chained() {
-            // No line is that long; but what follows one is as much behind it as in a short segment.
-            if helped.helper == Helper::Ftp && forward.protocol == TCP && request.nat.is_some() {
-                self.adjust(helped, packet, layers, 0);
-            }
-            return;
+            return self.help_unread(helped, packet, layers, request);
         }
         match helped.helper {
             Helper::Tftp => {
@@ -122,6 +119,21 @@ impl Tracker {
                 }
             }
             Helper::Ftp => {}
+        }
+    }
+
+    /// Helps a packet of which no line is read, for none is that long: a frame of several chunks, or the
+    /// first fragment of a datagram. But what follows a line is as much behind it as in a short segment.
+    pub(super) fn help_unread(
+        &self,
+        helped: &Helped,
+        packet: &mut Packet,
+        layers: &Layers,
+        request: &Request,
+    ) {
+        let is_tcp = self.entry(helped.entry).forward().protocol == TCP;
+        if helped.helper == Helper::Ftp && is_tcp && request.nat.is_some() {
+            self.adjust(helped, packet, layers, 0);
         }
     }
 

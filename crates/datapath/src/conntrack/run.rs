@@ -156,6 +156,12 @@ fn track_whole<E: Ends>(
     });
     match done {
         Ok(()) => {
+            if let Some(helped) = moment.helped {
+                let mut each = part.packets.iter_mut().zip(&part.layers);
+                if let Some((first, layers)) = each.find(|(_, layers)| !layers.is_later_fragment()) {
+                    tracker.help_unread(&helped, first, layers, request);
+                }
+            }
             part.originals.extend(std::iter::repeat_n(original, part.packets.len()));
             go_on(&mut part, to);
         }
