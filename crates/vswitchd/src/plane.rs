@@ -14,6 +14,7 @@ use flow::{Depth, Ingress};
 use packet::{Pool, PoolConfig};
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use switch::{Control, SlotStats, Switch};
 
 /// Why the switch could not be set up as asked.
@@ -45,6 +46,11 @@ impl std::fmt::Display for SetupError {
 
 impl std::error::Error for SetupError {}
 
+/// A dump during which so many transactions begin is let go first.
+const OVERTAKEN_MAX: u64 = 4;
+/// How long tables stay as they are for a dump since its last turn.
+const RESERVED: Duration = Duration::from_millis(100);
+
 /// See the module's text.
 pub(crate) struct ForwardingPlane {
     pub(crate) control: Control,
@@ -53,6 +59,8 @@ pub(crate) struct ForwardingPlane {
     pub(crate) domain: Arc<Domain>,
     /// What packets that the control thread translated itself (packet-outs) add to slots.
     pub(crate) own_credits: HashMap<u32, SlotStats>,
+    /// Requests that change tables wait until then, for a dump that they have kept from ending.
+    pub(crate) reserved_until: Option<Instant>,
 }
 
 impl ForwardingPlane {
@@ -71,7 +79,15 @@ impl ForwardingPlane {
 
         let dp = Datapath::new(pool, switch.clone(), domain.clone(), datapath_config)
             .map_err(SetupError::Datapath)?;
-        Ok(ForwardingPlane { control, switch, dp, domain, own_credits: HashMap::new() })
+        Ok(ForwardingPlane { control, switch, dp, domain, own_credits: HashMap::new(), reserved_until: None })
+    }
+
+    /// Keeps tables as they are for a moment, if so many transactions have begun since a dump was asked for
+    /// (then `asked_at` had) that a stream of them may keep it from ever ending.
+    pub(crate) fn reserve_tables(&mut self, asked_at: u64, now: Instant) {
+        if self.control.transactions() - asked_at >= OVERTAKEN_MAX {
+            self.reserved_until = Some(now + RESERVED);
+        }
     }
 
     /// Now, on the clock that rules and counters go by.

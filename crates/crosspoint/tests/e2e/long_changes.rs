@@ -18,6 +18,7 @@ pub(crate) const BUNDLE_CONTROL: u8 = 33;
 
 pub(crate) const ADD: u8 = 0;
 const DELETE: u8 = 3;
+const DELETE_STRICT: u8 = 4;
 
 /// A flow-mod of OpenFlow 1.4 without actions, for a destination's address; 0 for all.
 pub(crate) fn flow_mod(command: u8, address: u32) -> Vec<u8> {
@@ -39,9 +40,13 @@ pub(crate) fn flow_mod(command: u8, address: u32) -> Vec<u8> {
 
 /// A bundle that adds flows for these addresses, and the request that commits it.
 pub(crate) fn bundle(addresses: std::ops::Range<u32>) -> Vec<u8> {
+    bundle_of(addresses, ADD)
+}
+
+fn bundle_of(addresses: std::ops::Range<u32>, command: u8) -> Vec<u8> {
     let mut bytes = Vec::new();
     for address in addresses {
-        let flow_mod = flow_mod(ADD, address);
+        let flow_mod = flow_mod(command, address);
         bytes.extend([[5, 34], (16 + flow_mod.len() as u16).to_be_bytes()].concat());
         bytes.extend(address.to_be_bytes());
         bytes.extend([0, 0, 0, 1, 0, 0, 0, 0]);
@@ -198,6 +203,49 @@ fn the_control_socket_shows_tables_before_a_bundle_or_after_it() {
     });
     assert!(counts.iter().all(|count| [0, FLOWS].contains(count)), "{counts:?}");
     assert!(counts.contains(&FLOWS), "{counts:?}");
+}
+
+/// Bundles of so many flows come and go without a pause, beside others that stay: no dump shows part of any.
+fn check_dumps_during_bundles(others: u32, flows: u32) {
+    let switch = Switch::dummy();
+    let [mut stream, mut dumping] = [connect(&switch), connect(&switch)];
+    let commit = |stream: &mut UnixStream, bytes: &[u8]| {
+        stream.write_all(bytes).unwrap();
+        let (kind, body) = hear(stream);
+        assert_eq!((kind, body[5]), (BUNDLE_CONTROL, 5), "{body:?}");
+    };
+    let addresses = others + 1..others + flows + 1;
+    let delete = bundle_of(addresses.clone(), DELETE_STRICT);
+    commit(&mut stream, &bundle(1..others + 1));
+    let without = dump(&mut dumping);
+    commit(&mut stream, &bundle(addresses.clone()));
+    let with = dump(&mut dumping);
+    assert!(without < with);
+    let done = AtomicBool::new(false);
+    let (mut sizes, mut commits) = (Vec::new(), 0);
+    std::thread::scope(|scope| {
+        let changing = scope.spawn(|| {
+            let add = bundle(addresses);
+            while !done.load(Ordering::Relaxed) {
+                commit(&mut stream, &delete);
+                commit(&mut stream, &add);
+                commits += 2;
+            }
+        });
+        while !changing.is_finished() && sizes.len() < 20 {
+            sizes.push(dump(&mut dumping));
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(sizes.len(), 20, "all are answered");
+    assert!(commits > 2, "{commits} bundles were committed meanwhile");
+    assert!(sizes.iter().all(|size| [without, with].contains(size)), "{without} or {with}: {sizes:?}");
+}
+
+#[test]
+fn openflow_dumps_show_tables_before_a_bundle_or_after_it() {
+    check_dumps_during_bundles(30_000, 5_000);
+    check_dumps_during_bundles(30_000, 500);
 }
 
 #[test]

@@ -145,6 +145,7 @@ impl Control {
         now_ms: u64,
     ) -> Outcome {
         self.enter_to_change();
+        self.transactions += 1;
         self.inner.change_all(all, now_ms, &self.reader)
     }
 
@@ -183,7 +184,8 @@ impl Control {
         }
     }
 
-    /// How many transactions have begun: what is read in pieces is of one version if none did meanwhile.
+    /// How many transactions have begun, at once or in turns: what is read in pieces is of one version if
+    /// none did meanwhile.
     pub fn transactions(&self) -> u64 {
         self.transactions
     }

@@ -11,6 +11,7 @@ use openflow::Version;
 use openflow::text::{ActionsIn, PortNames, parse_actions, parse_packet, write_actions, write_match};
 use std::fmt::Write;
 use std::sync::Arc;
+use std::time::Instant;
 use switch::control::{Cursor, PacketOut, RuleFilter};
 use switch::{BridgeIdx, Effect, Rule, SlotStats};
 use transport::clock;
@@ -74,13 +75,15 @@ impl RuleDump {
     /// All rules with their counters. They are found in turns too, anew if a long change begins meanwhile.
     async fn rules(&self, shared: &Shared) -> Vec<(Arc<Rule>, SlotStats)> {
         let filter = RuleFilter { hidden: true, ..RuleFilter::default() };
+        let asked_at = shared.borrow().plane.control.transactions();
         loop {
             waits::tables(shared).await;
             let before = shared.borrow().plane.control.transactions();
             let (mut rules, mut cursor) = (Vec::new(), Some(Cursor::default()));
             while let Some(from) = cursor {
                 {
-                    let vswitch = shared.borrow();
+                    let mut vswitch = shared.borrow_mut();
+                    vswitch.plane.reserve_tables(asked_at, Instant::now());
                     if vswitch.plane.control.transactions() != before {
                         break;
                     }

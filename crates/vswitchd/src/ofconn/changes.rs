@@ -52,34 +52,14 @@ impl Vswitch {
         self.plane.control.is_changing() || !self.reports.is_empty()
     }
 
-    /// Whether a request waits, for it changes tables or looks at them and others are changing them.
+    /// Whether a request waits, for it changes tables or looks at them and others are changing them, or for
+    /// it changes them and a dump that others kept from ending wants them as they are.
     pub(super) fn waits(&self, message: &Message) -> bool {
-        self.tables_are_busy()
-            && match message {
-                Message::FlowMod(_)
-                | Message::GroupMod(_)
-                | Message::MeterMod(_)
-                | Message::TableMod(_)
-                | Message::TlvTableMod(_) => true,
-                Message::BundleControl(control) => control.kind == BundleControlType::CommitRequest,
-                Message::StatsRequest(request) => matches!(
-                    request,
-                    StatsRequest::Flow(_)
-                        | StatsRequest::Aggregate(_)
-                        | StatsRequest::Table
-                        | StatsRequest::TableDesc
-                        | StatsRequest::Group(_)
-                        | StatsRequest::GroupDesc(_)
-                        | StatsRequest::Meter(_)
-                        | StatsRequest::MeterConfig(_)
-                        | StatsRequest::FlowMonitor(_)
-                ),
-                // It may name a group or a meter.
-                Message::PacketOut(out) => {
-                    out.actions.iter().any(|action| !matches!(action, Action::Output { .. }))
-                }
-                _ => false,
-            }
+        let is_reserved = || self.plane.reserved_until.is_some_and(|until| Instant::now() < until);
+        match changes_tables(message) {
+            true => self.tables_are_busy() || is_reserved(),
+            false => self.tables_are_busy() && shows_tables(message),
+        }
     }
 
     /// Keeps a request until tables are no longer being changed.
@@ -270,5 +250,37 @@ impl Vswitch {
             }
         }
         true
+    }
+}
+
+fn changes_tables(message: &Message) -> bool {
+    match message {
+        Message::FlowMod(_)
+        | Message::GroupMod(_)
+        | Message::MeterMod(_)
+        | Message::TableMod(_)
+        | Message::TlvTableMod(_) => true,
+        Message::BundleControl(control) => control.kind == BundleControlType::CommitRequest,
+        _ => false,
+    }
+}
+
+fn shows_tables(message: &Message) -> bool {
+    match message {
+        Message::StatsRequest(request) => matches!(
+            request,
+            StatsRequest::Flow(_)
+                | StatsRequest::Aggregate(_)
+                | StatsRequest::Table
+                | StatsRequest::TableDesc
+                | StatsRequest::Group(_)
+                | StatsRequest::GroupDesc(_)
+                | StatsRequest::Meter(_)
+                | StatsRequest::MeterConfig(_)
+                | StatsRequest::FlowMonitor(_)
+        ),
+        // It may name a group or a meter.
+        Message::PacketOut(out) => out.actions.iter().any(|action| !matches!(action, Action::Output { .. })),
+        _ => false,
     }
 }

@@ -2,7 +2,8 @@
 //! that are exact when traffic stands still.
 //!
 //! First the workers fold what their flows have counted; a dump waits for that, but not for ever. Then rules
-//! are looked at, some thousand a turn, and written straight from the switch's rules into messages. While
+//! are looked at, some thousand a turn, anew if a transaction begins meanwhile: who asks sees tables as they
+//! are before it or after it. Once all that are asked for are found, they are written into messages. While
 //! more waits to be sent than a connection may hold, the dump rests.
 
 use super::flow_mods;
@@ -11,9 +12,10 @@ use crate::ofproto::{Dump, OfConn, Output, Pending, flags_of};
 use crate::plane::ForwardingPlane;
 use flow::Match;
 use openflow::message::{
-    FlowEvent, FlowInfo, FlowMonitorFlags, FlowStatsRef, Message, StatsBody, StatsReply,
+    AggregateStats, FlowEvent, FlowInfo, FlowMonitorFlags, FlowStatsRef, Message, StatsBody, StatsReply,
 };
 use std::time::{Duration, Instant};
+use switch::control::Cursor;
 use switch::{BridgeIdx, Rule, SlotStats};
 
 /// Rules looked at for one dump before others get their turn.
@@ -41,22 +43,29 @@ impl ForwardingPlane {
             conn.pending = Some(Pending::Dump(dump));
             return Served::Quiet;
         }
+        self.reserve_for(&dump, now);
         let now_ms = self.now_ms();
         let mut bytes = Vec::new();
-        let Dump { filter, cursor, output, found, .. } = &mut *dump;
+        let Dump { filter, cursor, output, found, whole, .. } = &mut *dump;
+        let begun = self.control.transactions();
+        if let Some(whole) = whole.as_mut().filter(|whole| !whole.is_found && whole.begun_at != begun) {
+            (whole.begun_at, *cursor) = (begun, Cursor::default());
+            whole.rules.clear();
+            if let Output::Aggregate(_, sums) = output {
+                *sums = AggregateStats::default();
+            }
+        }
         let start = Instant::now();
-        let mut next = Some(*cursor);
+        let is_found = whole.as_ref().is_some_and(|whole| whole.is_found);
+        let mut next = Some(*cursor).filter(|_| !is_found);
         for _ in 0..PLACES_PER_TURN / PLACES_PER_LOOK {
             let Some(from) = next.filter(|_| start.elapsed() < TURN) else { break };
             next = self.control.dump(bridge, filter, from, PLACES_PER_LOOK, |rule| {
                 let counted = self.counted(rule.slot);
                 match output {
-                    Output::Flows(writer) => {
-                        let matching = self.match_of(rule);
+                    Output::Flows(_) => {
                         let learned_ms = rule.learn_slot.map_or(0, |slot| self.slot(slot).last_used_ms);
-                        let info = info(rule, counted, learned_ms, now_ms);
-                        let flow = FlowStatsRef { info, matching: &matching, actions: &rule.actions.list };
-                        writer.push(&flow, &mut bytes);
+                        whole.iter_mut().for_each(|w| w.rules.push_back((rule.clone(), counted, learned_ms)));
                     }
                     Output::Monitors(writer, monitors) => {
                         let flags = flags_of(&*monitors, rule);
@@ -83,44 +92,64 @@ impl ForwardingPlane {
                 }
             });
         }
-        match next {
-            Some(next) => {
-                conn.connection().send_bytes(&bytes);
-                dump.cursor = next;
-                conn.pending = Some(Pending::Dump(dump));
-                Served::More
-            }
-            None => {
-                match dump.output {
-                    Output::Monitors(writer, _) => {
-                        writer.finish(&mut bytes);
-                        conn.connection().send_bytes(&bytes);
-                    }
-                    Output::Missed(writer, ..) => {
-                        if dump.found {
-                            writer.finish(&mut bytes);
-                            conn.connection().send_bytes(&bytes);
-                        }
-                        self.resumed(conn);
-                    }
-                    Output::Flows(writer) => {
-                        for _ in 0..writer.too_long() {
-                            tracing::warn!(
-                                target: "ofp_flow",
-                                "Flow exceeded the maximum flow statistics reply size and was excluded from the \
-                                 response set"
-                            );
-                        }
-                        writer.finish(&mut bytes);
-                        conn.connection().send_bytes(&bytes);
-                    }
-                    Output::Aggregate(form, stats) => {
-                        let body = StatsBody::Aggregate { form, stats };
-                        conn.send(dump.xid, &Message::StatsReply(StatsReply { more: false, body }));
-                    }
+        let mut has_more = next.is_some();
+        *cursor = next.unwrap_or_default();
+        if let (Output::Flows(writer), Some(whole), None) = (output, whole, next) {
+            whole.is_found = true;
+            for _ in 0..PLACES_PER_TURN / PLACES_PER_LOOK {
+                if start.elapsed() >= TURN {
+                    break;
                 }
-                Served::Quiet
+                let some = PLACES_PER_LOOK.min(whole.rules.len());
+                for (rule, counted, learned_ms) in whole.rules.drain(..some) {
+                    let matching = self.match_of(&rule);
+                    let info = info(&rule, counted, learned_ms, now_ms);
+                    let flow = FlowStatsRef { info, matching: &matching, actions: &rule.actions.list };
+                    writer.push(&flow, &mut bytes);
+                }
             }
+            has_more = !whole.rules.is_empty();
+        }
+        if has_more {
+            conn.connection().send_bytes(&bytes);
+            conn.pending = Some(Pending::Dump(dump));
+            return Served::More;
+        }
+        match dump.output {
+            Output::Monitors(writer, _) => {
+                writer.finish(&mut bytes);
+                conn.connection().send_bytes(&bytes);
+            }
+            Output::Missed(writer, ..) => {
+                if dump.found {
+                    writer.finish(&mut bytes);
+                    conn.connection().send_bytes(&bytes);
+                }
+                self.resumed(conn);
+            }
+            Output::Flows(writer) => {
+                for _ in 0..writer.too_long() {
+                    tracing::warn!(
+                        target: "ofp_flow",
+                        "Flow exceeded the maximum flow statistics reply size and was excluded from the \
+                         response set"
+                    );
+                }
+                writer.finish(&mut bytes);
+                conn.connection().send_bytes(&bytes);
+            }
+            Output::Aggregate(form, stats) => {
+                let body = StatsBody::Aggregate { form, stats };
+                conn.send(dump.xid, &Message::StatsReply(StatsReply { more: false, body }));
+            }
+        }
+        Served::Quiet
+    }
+
+    /// A dump that is overtaken again and again has tables to itself.
+    pub(super) fn reserve_for(&mut self, dump: &Dump, now: Instant) {
+        if let Some(whole) = dump.whole.as_ref().filter(|whole| !whole.is_found) {
+            self.reserve_tables(whole.asked_at, now);
         }
     }
 

@@ -140,7 +140,8 @@ impl ForwardingPlane {
         self.control.place_options(bridge, &mut request.matching).map_err(|error| refusal(&error))?;
         let Some(codec) = conn.connection().codec() else { return Ok(()) };
         let ticket = self.dp.request_fold();
-        conn.pending = Some(Pending::Dump(Box::new(Dump::new(codec, xid, &request, aggregate, ticket))));
+        let dump = Dump::new(codec, xid, &request, aggregate, ticket, self.control.transactions());
+        conn.pending = Some(Pending::Dump(Box::new(dump)));
         Ok(())
     }
 

@@ -157,6 +157,9 @@ impl Vswitch {
             }
             // What they would see of tables is half changed.
             Pending::Dump(_) | Pending::Groups(_) if self.plane.control.is_changing() => {
+                if let Pending::Dump(dump) = &pending {
+                    self.plane.reserve_for(dump, now);
+                }
                 conn.line.answer_echoes();
                 conn.pending = Some(pending);
                 Served::Waiting

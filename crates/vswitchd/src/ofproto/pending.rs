@@ -8,12 +8,12 @@ use openflow::message::{
     AggregateStats, BundleControl, FlowForm, FlowStatsRequest, GroupMod, Message, MeterMod,
 };
 use openflow::{Codec, ReplyWriter};
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Instant;
-use switch::Effect;
 use switch::control::{Cursor, RuleFilter};
+use switch::{Effect, Rule, SlotStats};
 
 /// A request that goes on.
 pub(crate) enum Pending {
@@ -84,6 +84,18 @@ pub(crate) struct Dump {
     pub output: Output,
     /// Whether any rule was written, of those that monitors missed.
     pub found: bool,
+    /// Of one that shows tables as they are before a transaction or after it. Monitors are told of changes.
+    pub whole: Option<Whole>,
+}
+
+/// What a dump has found of tables. It is found anew if a transaction begins meanwhile.
+pub(crate) struct Whole {
+    /// How many transactions had begun when it was asked for, and when this search began.
+    pub asked_at: u64,
+    pub begun_at: u64,
+    /// Flows to write, once all are found: with what they had counted, and when they were last learned.
+    pub rules: VecDeque<(Arc<Rule>, SlotStats, u64)>,
+    pub is_found: bool,
 }
 
 pub(crate) enum Output {
@@ -96,7 +108,15 @@ pub(crate) enum Output {
 }
 
 impl Dump {
-    pub fn new(codec: Codec, xid: u32, request: &FlowStatsRequest, aggregate: bool, fold: u64) -> Dump {
+    /// `transactions` have begun until now.
+    pub fn new(
+        codec: Codec,
+        xid: u32,
+        request: &FlowStatsRequest,
+        aggregate: bool,
+        fold: u64,
+        transactions: u64,
+    ) -> Dump {
         let filter = RuleFilter {
             table_id: request.table_id,
             matching: request.matching.clone(),
@@ -111,7 +131,9 @@ impl Dump {
         } else {
             Output::Flows(ReplyWriter::new(codec, xid, request.form))
         };
-        Dump { xid, filter, fold, deadline: None, cursor: Cursor::default(), output, found: false }
+        let (asked_at, begun_at) = (transactions, transactions);
+        let whole = Some(Whole { asked_at, begun_at, rules: VecDeque::new(), is_found: false });
+        Dump { filter, fold, whole, ..Dump::uncounted(xid, output) }
     }
 
     /// What new monitors find. It waits for no counters.
@@ -133,6 +155,7 @@ impl Dump {
             cursor: Cursor::default(),
             output,
             found: false,
+            whole: None,
         }
     }
 }
