@@ -283,8 +283,7 @@ impl Inner {
         let version = self.coming();
         self.table(bridge, table_id);
         let control = self.bridge(bridge).expect("the caller has looked");
-        let state = control.state.clone();
-        let rules = &state.table(table_id).expect("made above").rules;
+        let rules = &control.state.table(table_id).expect("made above").rules;
         let old = rules.find_exact(&fm.matching, fm.priority, version, reader).map(|r| r.data().rule.clone());
         if old.is_none() {
             if fm.flags.check_overlap
@@ -461,8 +460,8 @@ impl Inner {
         rule.idx = store.place();
         let rule = Arc::new(rule);
         store.put(&rule);
-        let state = self.bridges[rule.bridge.0 as usize].as_ref().expect("its table is there").state.clone();
-        let table = state.table(rule.table_id).expect("made above");
+        let control = self.bridge(rule.bridge).expect("its table is there");
+        let table = control.state.table(rule.table_id).expect("made above");
         if !rule.actions.clauses.is_empty() {
             table.expect_conjunctions();
         }

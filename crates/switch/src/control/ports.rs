@@ -243,13 +243,14 @@ impl Control {
 impl Inner {
     /// The table, made where it is not there yet.
     pub(super) fn table(&mut self, bridge: BridgeIdx, table_id: u8) -> &mut RuleStore {
-        let (domain, secret, version) = (self.switch.domain.clone(), self.switch.secret, self.coming());
-        let (slots, log) = (&mut self.slots, &mut self.log);
+        let version = self.coming();
+        let (switch, slots, log) = (&self.switch, &mut self.slots, &mut self.log);
         let control = self.bridges[bridge.0 as usize].as_mut().expect("the caller has looked it up");
         let state = &control.state;
         control.tables.entry(table_id).or_insert_with(|| {
             let (matched, missed) = (slots.allocate(), slots.allocate());
-            state.tables[usize::from(table_id)].get_or_init(|| Table::new(domain, secret, matched, missed));
+            state.tables[usize::from(table_id)]
+                .get_or_init(|| Table::new(switch.domain.clone(), switch.secret, matched, missed));
             // Flows that found no table there count to no slot for that.
             log.whole_table(rule_table(bridge.0, table_id), version);
             RuleStore::new(matched, missed)
