@@ -2,6 +2,7 @@
 
 use crate::bundles::{connect, hear};
 use crate::common::{Switch, wait_for};
+use std::collections::HashSet;
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -165,6 +166,9 @@ fn echoes_are_answered_in_time_while_many_flows_are_added_dumped_and_deleted() {
         "flows are dumped",
         asked_during(&switch, "dump", || assert!(dump(&mut stream) > flows as usize * 60)),
     );
+    // More than a dump holds before it begins to write.
+    let shown: HashSet<String> = switch.flows(&[]).into_iter().collect();
+    assert_eq!(shown.len(), flows as usize + 1, "each is shown, once");
     let delete = |stream: &mut UnixStream| {
         let start = Instant::now();
         stream.write_all(&flow_mod(DELETE, 0)).unwrap();

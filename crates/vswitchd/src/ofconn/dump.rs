@@ -3,8 +3,10 @@
 //!
 //! First the workers fold what their flows have counted; a dump waits for that, but not for ever. Then rules
 //! are looked at, some thousand a turn, anew if a transaction begins meanwhile: who asks sees tables as they
-//! are before it or after it. Once all that are asked for are found, they are written into messages. While
-//! more waits to be sent than a connection may hold, the dump rests.
+//! are before it or after it. Once all that are asked for are found, they are written into messages. A dump
+//! holds so many at the most, which are a few megabytes; a larger one is written as it is found, and may show
+//! what lies behind those as it is after a transaction. While more waits to be sent than a connection may
+//! hold, the dump rests.
 
 use super::flow_mods;
 use super::request::{FOLD_WAIT, Served};
@@ -22,6 +24,8 @@ use switch::{BridgeIdx, Rule, SlotStats};
 const PLACES_PER_TURN: usize = 4_096;
 /// Rules looked at before the clock is.
 const PLACES_PER_LOOK: usize = 128;
+/// Rules that a dump holds until all are found.
+const HELD_MAX: usize = 65_536;
 /// How long a turn of a dump lasts, however long its rules are.
 const TURN: Duration = Duration::from_millis(2);
 
@@ -48,7 +52,7 @@ impl ForwardingPlane {
         let mut bytes = Vec::new();
         let Dump { filter, cursor, output, found, whole, .. } = &mut *dump;
         let begun = self.control.transactions();
-        if let Some(whole) = whole.as_mut().filter(|whole| !whole.is_found && whole.begun_at != begun) {
+        if let Some(whole) = whole.as_mut().filter(|whole| !whole.is_written() && whole.begun_at != begun) {
             (whole.begun_at, *cursor) = (begun, Cursor::default());
             whole.rules.clear();
             if let Output::Aggregate(_, sums) = output {
@@ -56,8 +60,8 @@ impl ForwardingPlane {
             }
         }
         let start = Instant::now();
-        let is_found = whole.as_ref().is_some_and(|whole| whole.is_found);
-        let mut next = Some(*cursor).filter(|_| !is_found);
+        let searches = whole.as_ref().is_none_or(|w| !w.is_found && !(w.is_too_large && !w.rules.is_empty()));
+        let mut next = Some(*cursor).filter(|_| searches);
         for _ in 0..PLACES_PER_TURN / PLACES_PER_LOOK {
             let Some(from) = next.filter(|_| start.elapsed() < TURN) else { break };
             next = self.control.dump(bridge, filter, from, PLACES_PER_LOOK, |rule| {
@@ -93,11 +97,14 @@ impl ForwardingPlane {
             });
         }
         let mut has_more = next.is_some();
-        *cursor = next.unwrap_or_default();
-        if let (Output::Flows(writer), Some(whole), None) = (output, whole, next) {
-            whole.is_found = true;
+        if searches {
+            *cursor = next.unwrap_or_default();
+        }
+        if let (Output::Flows(writer), Some(whole)) = (output, whole) {
+            whole.is_found |= searches && next.is_none();
+            whole.is_too_large |= whole.rules.len() > HELD_MAX;
             for _ in 0..PLACES_PER_TURN / PLACES_PER_LOOK {
-                if start.elapsed() >= TURN {
+                if !whole.is_written() || start.elapsed() >= TURN {
                     break;
                 }
                 let some = PLACES_PER_LOOK.min(whole.rules.len());
@@ -108,7 +115,7 @@ impl ForwardingPlane {
                     writer.push(&flow, &mut bytes);
                 }
             }
-            has_more = !whole.rules.is_empty();
+            has_more = !whole.is_found || !whole.rules.is_empty();
         }
         if has_more {
             conn.connection().send_bytes(&bytes);
@@ -148,7 +155,7 @@ impl ForwardingPlane {
 
     /// A dump that is overtaken again and again has tables to itself.
     pub(super) fn reserve_for(&mut self, dump: &Dump, now: Instant) {
-        if let Some(whole) = dump.whole.as_ref().filter(|whole| !whole.is_found) {
+        if let Some(whole) = dump.whole.as_ref().filter(|whole| !whole.is_written()) {
             self.reserve_tables(whole.asked_at, now);
         }
     }

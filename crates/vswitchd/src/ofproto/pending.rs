@@ -93,9 +93,20 @@ pub(crate) struct Whole {
     /// How many transactions had begun when it was asked for, and when this search began.
     pub asked_at: u64,
     pub begun_at: u64,
-    /// Flows to write, once all are found: with what they had counted, and when they were last learned.
+    /// Flows to write: with what they had counted, and when they were last learned.
     pub rules: VecDeque<(Arc<Rule>, SlotStats, u64)>,
+    /// All are found.
     pub is_found: bool,
+    /// There are more of them than a dump holds: they are written as they are found, whatever begins
+    /// meanwhile.
+    pub is_too_large: bool,
+}
+
+impl Whole {
+    /// Whether flows are written by now. Until then, a transaction that begins has the search begin anew.
+    pub fn is_written(&self) -> bool {
+        self.is_found || self.is_too_large
+    }
 }
 
 pub(crate) enum Output {
@@ -132,7 +143,8 @@ impl Dump {
             Output::Flows(ReplyWriter::new(codec, xid, request.form))
         };
         let (asked_at, begun_at) = (transactions, transactions);
-        let whole = Some(Whole { asked_at, begun_at, rules: VecDeque::new(), is_found: false });
+        let whole =
+            Some(Whole { asked_at, begun_at, rules: VecDeque::new(), is_found: false, is_too_large: false });
         Dump { filter, fold, whole, ..Dump::uncounted(xid, output) }
     }
 
