@@ -297,6 +297,8 @@ fn run_suites(args: RunArgs) -> Result<(), Failure> {
     if wish.out.join("run.json").exists() && !matches!(result, Err(Failure::Usage(_))) {
         match report::run(std::slice::from_ref(&wish.out), None) {
             Ok(page) => println!("report: {}", page.display()),
+            // Nothing could be measured, as the warnings say: there is nothing to draw.
+            Err(why @ Failure::Usage(_)) => eprintln!("no report: {why}"),
             // A step that failed comes first.
             Err(why) if result.is_ok() => return Err(Failure::Check(format!("no report: {why}"))),
             Err(why) => eprintln!("no report: {why}"),
