@@ -4,9 +4,9 @@
 //! First the workers fold what their flows have counted; a dump waits for that, but not for ever. Then rules
 //! are looked at, some thousand a turn, anew if a transaction begins meanwhile: who asks sees tables as they
 //! are before it or after it. Once all that are asked for are found, they are written into messages. A dump
-//! holds so many at the most, which are a few megabytes; a larger one is written as it is found, and may show
-//! what lies behind those as it is after a transaction. While more waits to be sent than a connection may
-//! hold, the dump rests.
+//! holds at most [`HELD_MAX`] rules, a few megabytes; a larger one is written as it is found, so its rest may
+//! be shown as it is after a transaction. While more waits to be sent than a connection may hold, the dump
+//! rests.
 
 use super::flow_mods;
 use super::request::{FOLD_WAIT, Served};
