@@ -102,6 +102,7 @@ impl Carrier {
         loop {
             self.line.give();
             let served = self.shared.borrow_mut().serve(self.bridge, self.id, clock::now());
+            let was_congested = self.line.connection().is_congested();
             // Nobody is to be woken by this: what could not be sent is waited for below.
             let blocked = match self.line.poll_transmit(&mut Context::from_waker(Waker::noop())) {
                 Poll::Ready(sent) => sent.map(|()| false)?,
@@ -142,6 +143,11 @@ impl Carrier {
                 continue;
             }
             let (wants_input, brisk) = self.with(|c| (c.wants_input(), c.brisk)).unwrap_or_default();
+            // What was read already, and had no room or none for its answers: no byte of the peer announces
+            // it.
+            if !blocked && (was_congested || wants_input && !self.line.is_drained()) {
+                continue;
+            }
             let wants_input = wants_input && self.line.is_drained();
             if wants_input && brisk && self.look(&mut buffer)? {
                 continue;
