@@ -102,6 +102,12 @@ impl Both {
 
     /// A command for our switch alone.
     #[track_caller]
+    /// From now on nothing expires.
+    pub fn stop_time(&mut self) {
+        self.stock.appctl("time/stop", &[]);
+        self.appctl_ours(&["time/stop"]);
+    }
+
     pub fn appctl_ours(&self, args: &[&str]) -> String {
         self.ours.appctl(args).ok()
     }
