@@ -1,50 +1,153 @@
-//! What has vanished, on its way to final counters.
+//! What has vanished on its way to final counters, and what expires.
+//!
+//! Counters are final in three steps. A rule vanishes with a version; when every worker has passed a
+//! quiescent point, none credits the rule any more; a fold that begins after that gathers what flows still
+//! hold. Deadlines are judged on counters too: a rule is expired as of the moment at which a fold that is
+//! done was asked for.
+//!
+//! Folding costs the workers time, so folds are spaced out: a fifth of a second apart, half a second where a
+//! worker caches many flows.
 
-use base::PortNo;
+use crate::plane::ForwardingPlane;
+use base::Version;
+use openflow::message::{FlowForm, FlowRemoved, FlowRemovedReason};
 use std::collections::VecDeque;
-use switch::RetiredSlots;
-use switch::control::Removal;
+use switch::control::{Removal, RemovedReason};
+use switch::{BridgeIdx, RetiredSlots};
 
-/// What is under way.
-#[derive(Default)]
-pub(crate) struct Schedule {
-    /// Vanished, and waiting for workers to pass: ticket.
-    pub passing: Option<(u64, Finals)>,
-    /// Passed, and waiting for a fold to be asked for.
-    pub passed: Finals,
-    /// A fold that was asked for: ticket, when, and whose counters it makes final.
-    pub fold: Option<(u64, u64, Finals)>,
-    /// What is final, and waits to be told and given back.
-    pub finished: Finals,
-    /// Rules are to be expired as of then, on counters that are folded.
-    pub expiring: Option<u64>,
-    pub last_fold_ms: u64,
-    /// The next port to look at.
-    pub watched: PortNo,
-    /// When the operator was last told of a translation that failed.
-    pub failure_told_ms: Option<u64>,
-}
-
+/// Between two folds.
+const FOLD_INTERVAL_MS: u64 = 200;
+/// Between two folds where a worker has this many flows.
+const FOLD_INTERVAL_MANY_MS: u64 = 500;
+const MANY_FLOWS: u64 = 100_000;
 /// Removed rules that are told of in one turn.
 const REMOVALS_AT_ONCE: usize = 256;
 /// Slots that are cleared in one turn.
 const SLOTS_AT_ONCE: usize = 4_096;
 
+/// What is under way.
+#[derive(Default)]
+pub(crate) struct Schedule {
+    /// Vanished, and waiting for workers to pass: ticket.
+    passing: Option<(u64, Finals)>,
+    /// Passed, and waiting for a fold to be asked for.
+    passed: Finals,
+    /// A fold that was asked for: ticket, when, and whose counters it makes final.
+    fold: Option<(u64, u64, Finals)>,
+    /// What is final, and waits to be told and given back.
+    finished: Finals,
+    /// Rules are to be expired as of then, on counters that are folded.
+    expiring: Option<u64>,
+    last_fold_ms: u64,
+}
+
+/// A rule that is gone, with what it has counted.
+#[derive(Debug)]
+pub(crate) struct Gone {
+    pub bridge: BridgeIdx,
+    /// The first version without it.
+    pub version: Version,
+    pub news: FlowRemoved,
+}
+
+impl Schedule {
+    /// Moves what has vanished towards final counters, and asks for a fold if one is due.
+    pub fn advance(&mut self, plane: &mut ForwardingPlane, now_ms: u64) {
+        if let Some((_, asked_ms, finals)) = self.fold.take_if(|(ticket, ..)| plane.dp.fold_done(*ticket)) {
+            self.expiring = Some(asked_ms);
+            self.finished.append(finals);
+        }
+        if let Some((_, finals)) = self.passing.take_if(|(ticket, _)| plane.control.passed(*ticket)) {
+            self.passed.append(finals);
+        }
+        if self.passing.is_none() {
+            let slots = Some(plane.control.take_retired_slots()).filter(|slots| !slots.slots().is_empty());
+            let removals = plane.control.take_removals().into();
+            let finals = Finals { removals, slots: slots.into_iter().collect() };
+            if !finals.is_empty() {
+                self.passing = Some((plane.control.ticket(), finals));
+            }
+        }
+        if self.wants_fold(plane, now_ms) {
+            self.last_fold_ms = now_ms;
+            self.fold = Some((plane.dp.request_fold(), now_ms, std::mem::take(&mut self.passed)));
+        }
+    }
+
+    fn wants_fold(&self, plane: &ForwardingPlane, now_ms: u64) -> bool {
+        let has_flows = |n| {
+            let stats = plane.dp.worker_stats(n);
+            stats.megaflows.get() + stats.exact_entries.get() >= MANY_FLOWS
+        };
+        let is_due = || plane.control.next_deadline_ms().is_some_and(|at| at <= now_ms);
+        let interval_ms = || match (0..plane.dp.workers()).any(has_flows) {
+            true => FOLD_INTERVAL_MANY_MS,
+            false => FOLD_INTERVAL_MS,
+        };
+        self.fold.is_none()
+            && (is_due() || !self.passed.is_empty())
+            && now_ms >= self.last_fold_ms + interval_ms()
+    }
+
+    /// Whether something vanished that workers may still see.
+    pub fn waits_for_workers(&self) -> bool {
+        self.passing.is_some()
+    }
+
+    /// Whether rules may have expired.
+    pub fn wants_expiry(&self) -> bool {
+        self.expiring.is_some()
+    }
+
+    /// A turn of expiring rules. Whether there is more to do.
+    pub fn expire(&mut self, plane: &mut ForwardingPlane) -> bool {
+        self.expiring = self.expiring.filter(|as_of_ms| plane.expire(*as_of_ms));
+        self.wants_expiry()
+    }
+
+    /// Gives back some of what is final, which takes less than a millisecond. The rules among it are to be
+    /// told of.
+    pub fn finish_some(&mut self, plane: &mut ForwardingPlane) -> Vec<Gone> {
+        let finals = self.finished.take_some();
+        let tell = |removal: Removal| {
+            let (bridge, version) = (removal.rule.bridge, removal.version);
+            let news = plane.flow_removed(&removal);
+            plane.control.removal_done(removal);
+            Gone { bridge, version, news }
+        };
+        let gone = finals.removals.into_iter().map(tell).collect();
+        for slots in finals.slots {
+            for &slot in slots.slots().iter().rev() {
+                plane.bequeath(slot);
+                plane.dp.clear_slot(slot);
+                plane.own_credits.remove(&slot);
+            }
+            plane.control.recycle_slots(slots);
+        }
+        gone
+    }
+
+    /// Whether there is more that is final.
+    pub fn has_finished(&self) -> bool {
+        !self.finished.is_empty()
+    }
+}
+
 /// What becomes final together.
 #[derive(Default)]
-pub(crate) struct Finals {
-    pub removals: VecDeque<Removal>,
+struct Finals {
+    removals: VecDeque<Removal>,
     /// Those given up first come first: another may inherit from them.
-    pub slots: VecDeque<RetiredSlots>,
+    slots: VecDeque<RetiredSlots>,
 }
 
 impl Finals {
-    pub fn is_empty(&self) -> bool {
+    fn is_empty(&self) -> bool {
         self.removals.is_empty() && self.slots.is_empty()
     }
 
     /// Takes some of it: a piece that is dealt with in less than a millisecond.
-    pub fn take_some(&mut self) -> Finals {
+    fn take_some(&mut self) -> Finals {
         let removals = self.removals.drain(..self.removals.len().min(REMOVALS_AT_ONCE)).collect();
         let slots = self.slots.front_mut().map(|slots| slots.take(SLOTS_AT_ONCE));
         if self.slots.front().is_some_and(|slots| slots.slots().is_empty()) {
@@ -53,12 +156,125 @@ impl Finals {
         Finals { removals, slots: slots.into_iter().collect() }
     }
 
-    pub fn append(&mut self, mut other: Finals) {
+    fn append(&mut self, mut other: Finals) {
         // A million are not copied where there are none.
         if self.removals.is_empty() {
             self.removals = std::mem::take(&mut other.removals);
         }
         self.removals.append(&mut other.removals);
         self.slots.append(&mut other.slots);
+    }
+}
+
+impl ForwardingPlane {
+    /// A rule's counters are final: the rule in its place inherits when it was last used.
+    fn bequeath(&mut self, slot: u32) {
+        let Some(heir) = self.control.heir(slot) else { return };
+        let last_used_ms = self.slot(slot).last_used_ms;
+        if last_used_ms > 0 {
+            let own = self.own_credits.entry(heir).or_default();
+            own.last_used_ms = own.last_used_ms.max(last_used_ms);
+        }
+    }
+
+    fn flow_removed(&self, removal: &Removal) -> FlowRemoved {
+        let rule = &removal.rule;
+        let counted = self.slot(rule.slot);
+        let lived_ms = removal.now_ms.saturating_sub(rule.created_ms);
+        FlowRemoved {
+            form: FlowForm::Standard,
+            reason: match removal.reason {
+                RemovedReason::IdleTimeout => FlowRemovedReason::IdleTimeout,
+                RemovedReason::HardTimeout => FlowRemovedReason::HardTimeout,
+                RemovedReason::Delete => FlowRemovedReason::Delete,
+                RemovedReason::MeterDelete => FlowRemovedReason::MeterDelete,
+                RemovedReason::Eviction => FlowRemovedReason::Eviction,
+                RemovedReason::GroupDelete => FlowRemovedReason::GroupDelete,
+            },
+            table_id: rule.table_id,
+            cookie: rule.cookie,
+            priority: rule.priority.clamp(0, 0xffff) as u16,
+            duration_s: (lived_ms / 1000) as u32,
+            duration_ns: (lived_ms % 1000) as u32 * 1_000_000,
+            idle_timeout: rule.timeouts.idle_s(),
+            hard_timeout: rule.timeouts.hard_s(),
+            packet_count: counted.packets,
+            byte_count: counted.bytes,
+            matching: self.match_of(rule),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::DatapathFlags;
+    use datapath::CacheConfig;
+    use flow::Match;
+    use switch::control::{FlowMod, RuleFilter};
+    use switch::{BridgeConfig, RuleFlags, SlotStats};
+
+    const TICK_MS: u64 = 100;
+
+    /// A plane with a bridge, without workers.
+    fn plane() -> (ForwardingPlane, BridgeIdx) {
+        let flags = DatapathFlags { pool_packets: 64, ..DatapathFlags::default() };
+        let mut plane = ForwardingPlane::new(&flags, CacheConfig::default()).unwrap();
+        let bridge = plane.control.add_bridge(BridgeConfig::new("br0"));
+        (plane, bridge)
+    }
+
+    fn tick(schedule: &mut Schedule, plane: &mut ForwardingPlane, now_ms: u64) -> Vec<Gone> {
+        schedule.advance(plane, now_ms);
+        while schedule.expire(plane) {}
+        schedule.finish_some(plane)
+    }
+
+    /// Its slot.
+    fn add(plane: &mut ForwardingPlane, bridge: BridgeIdx, hard_timeout_s: u16) -> u32 {
+        let flags = RuleFlags { send_flow_removed: true, ..RuleFlags::default() };
+        let rule = FlowMod { flags, hard_timeout_s, ..FlowMod::add(Match::any(), Vec::new()) };
+        plane.control.flow_mod(bridge, &rule, 0).unwrap();
+        plane.control.rules(bridge, &RuleFilter::default())[0].slot
+    }
+
+    #[test]
+    fn a_rule_that_expires_is_told_of_once_with_all_that_it_counted() {
+        let (mut plane, bridge) = plane();
+        let mut schedule = Schedule::default();
+        let slot = add(&mut plane, bridge, 1);
+        let mut gone = Vec::new();
+        for now_ms in (0..3_000).step_by(TICK_MS as usize) {
+            // What is counted before the last fold belongs to it, also when the rule has vanished.
+            if gone.is_empty() {
+                plane.own_credits.entry(slot).or_default().packets += 1;
+            }
+            let counted = plane.slot(slot).packets;
+            let told = tick(&mut schedule, &mut plane, now_ms);
+            assert!(told.is_empty() || now_ms >= 1_000, "{now_ms} ms");
+            gone.extend(told.into_iter().map(|gone| (gone, counted)));
+        }
+        let [(Gone { bridge: of, news, .. }, counted)] = &gone[..] else { panic!("{gone:?}") };
+        assert_eq!((*of, news.reason), (bridge, FlowRemovedReason::HardTimeout));
+        assert!(news.packet_count == *counted && *counted > 10, "{news:?}, {counted} counted");
+        assert_eq!(plane.slot(slot), SlotStats::default(), "the slot's next owner begins at 0");
+    }
+
+    #[test]
+    fn what_a_worker_may_still_credit_is_not_final() {
+        let (mut plane, bridge) = plane();
+        let mut schedule = Schedule::default();
+        let slot = add(&mut plane, bridge, 0);
+        let reader = plane.domain.register();
+        plane.control.flow_mod(bridge, &FlowMod::delete(Match::any()), 0).unwrap();
+        plane.own_credits.entry(slot).or_default().packets = 7;
+        for now_ms in (0..2_000).step_by(TICK_MS as usize) {
+            assert!(tick(&mut schedule, &mut plane, now_ms).is_empty() && schedule.waits_for_workers());
+        }
+        drop(reader);
+        let mut later = (2_000..4_000).step_by(TICK_MS as usize);
+        let gone = later.find_map(|now_ms| tick(&mut schedule, &mut plane, now_ms).pop()).unwrap();
+        assert_eq!((gone.news.reason, gone.news.packet_count), (FlowRemovedReason::Delete, 7));
+        assert!(!schedule.waits_for_workers() && !schedule.has_finished());
     }
 }

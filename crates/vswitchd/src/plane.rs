@@ -108,13 +108,13 @@ impl ForwardingPlane {
 
     /// What a slot has counted, up to the last fold.
     pub(crate) fn slot(&self, slot: u32) -> SlotStats {
-        let totals = self.dp.slot(slot);
-        let own = self.own_credits.get(&slot).copied().unwrap_or_default();
-        SlotStats {
-            packets: totals.packets + own.packets,
-            bytes: totals.bytes + own.bytes,
-            last_used_ms: totals.last_used_ms.max(own.last_used_ms),
-        }
+        total(&self.dp, &self.own_credits, slot)
+    }
+
+    /// A turn of expiring rules as of a moment, on what slots have counted. Whether there is more to expire.
+    pub(crate) fn expire(&mut self, as_of_ms: u64) -> bool {
+        let (dp, own) = (&self.dp, &self.own_credits);
+        self.control.expire(as_of_ms, &|slot| total(dp, own, slot))
     }
 
     /// What a rule has counted, up to the last fold. It inherits the last use of the rules whose place it
@@ -147,5 +147,15 @@ impl ForwardingPlane {
     /// How the control thread reads a packet as if it came from this port: all of it.
     pub(crate) fn ingress(&self, in_port: OfPort, dp_port: PortNo) -> Ingress {
         Ingress::new(in_port, dp_port, Depth::Everything).with_vlan_limit(self.switch.vlan_limit())
+    }
+}
+
+fn total(dp: &Datapath<Switch>, own_credits: &HashMap<u32, SlotStats>, slot: u32) -> SlotStats {
+    let totals = dp.slot(slot);
+    let own = own_credits.get(&slot).copied().unwrap_or_default();
+    SlotStats {
+        packets: totals.packets + own.packets,
+        bytes: totals.bytes + own.bytes,
+        last_used_ms: totals.last_used_ms.max(own.last_used_ms),
     }
 }

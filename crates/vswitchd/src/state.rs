@@ -58,6 +58,10 @@ pub struct Vswitch {
     /// The number of the next connection: none is given out twice.
     pub(crate) next_conn: u64,
     pub(crate) schedule: Schedule,
+    /// The port that was looked at last.
+    pub(crate) watched: PortNo,
+    /// When the operator was last told of a translation that failed.
+    pub(crate) failure_told_ms: Option<u64>,
     /// What connections that asked for it are to be told; see [`Self::deliver`].
     pub(crate) news: Vec<(BridgeIdx, Asynchronous)>,
     pub(crate) counts: Counts,
@@ -156,6 +160,8 @@ impl Vswitch {
             scheduler: Scheduler::default(),
             next_conn: 0,
             schedule: Schedule::default(),
+            watched: PortNo::default(),
+            failure_told_ms: None,
             news: Vec::new(),
             counts: Counts::default(),
             coverage: History::default(),
