@@ -8,8 +8,8 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// What the p99 of an echo's time may be: ten times what it takes beside a bundle on a quiet machine, where 10 ms
-/// are the aim. While the switch did all at once it was a second.
+/// What the p99 of an echo's time may be: ten times what it takes beside a bundle on a quiet machine, where
+/// 10 ms are the aim. While the switch did all at once it was a second.
 pub(crate) const ECHO_P99_MAX: Duration = Duration::from_millis(40);
 
 const ERROR: u8 = 1;
