@@ -2,8 +2,10 @@
 //! switch.
 
 use crate::process::Process;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::BTreeMap;
 use std::io::{Error, Result as IoResult, Write};
+use std::time::{Duration, Instant};
 
 /// The program.
 pub const PROGRAM: &str = "/usr/bin/dpdk-testpmd";
@@ -14,6 +16,8 @@ pub const ANSWERS_AT_ONCE: [&str; 2] = ["-oL", PROGRAM];
 const ALL_PORTS: &str = "Accumulated forward statistics for all ports";
 /// What ends it.
 const END: &str = "++++\n";
+/// How long an answer takes at most, on a machine that its forwarding thread keeps busy.
+const ANSWER: Duration = Duration::from_secs(10);
 
 /// What it has counted since it was started.
 #[derive(Debug, PartialEq, Eq)]
@@ -24,19 +28,27 @@ pub struct Counted {
     pub received: BTreeMap<usize, u64>,
 }
 
-/// Asks one whose standard input and output are pipes.
+/// Asks one whose standard input and output are pipes. One that hangs is an error after some seconds.
 pub fn counted(started: &Process) -> Result<Counted, String> {
-    let said = ask(started).map_err(|e| format!("dpdk-testpmd does not tell its counters: {e}"))?;
+    let said = ask(started, ANSWER).map_err(|e| format!("dpdk-testpmd does not tell its counters: {e}"))?;
     parse(&said).ok_or_else(|| format!("dpdk-testpmd does not tell its counters: {said}"))
 }
 
-fn ask(started: &Process) -> IoResult<String> {
+fn ask(started: &Process, within: Duration) -> IoResult<String> {
     let ended = || Error::other("it has ended");
     let mut stdin = started.0.stdin.as_ref().ok_or_else(ended)?;
     stdin.write_all(b"show fwd stats all\n")?;
     let stdout = started.0.stdout.as_ref().ok_or_else(ended)?;
     let (mut said, mut bytes) = (String::new(), [0; 4096]);
+    let start = Instant::now();
     loop {
+        let left = within.saturating_sub(start.elapsed());
+        let timeout = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
+        match poll(&mut [PollFd::new(stdout, PollFlags::IN)], Some(&timeout)) {
+            Ok(0) => return Err(Error::other(format!("no answer within {} s", within.as_secs_f32()))),
+            Err(rustix::io::Errno::INTR) => continue,
+            polled => polled?,
+        };
         let n = rustix::io::read(stdout, &mut bytes)?;
         if n == 0 {
             return Err(ended());
@@ -74,6 +86,25 @@ fn total(text: &str, name: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn one_that_hangs_or_ends_is_an_error_and_does_not_hold_the_run_up() {
+        let stand_in = |script: &str| {
+            let mut command = Command::new("sh");
+            command.args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped());
+            Process::spawn(&mut command).unwrap()
+        };
+        let within = Duration::from_millis(300);
+        let start = Instant::now();
+        // It says something, over and over, and never what it is asked for.
+        let hangs = stand_in("while :; do echo testpmd\\>; sleep 0.05; done");
+        let error = ask(&hangs, within).unwrap_err();
+        assert_eq!(error.to_string(), "no answer within 0.3 s");
+        assert!(start.elapsed() >= within && start.elapsed() < Duration::from_secs(10));
+        let ends = stand_in("read line; echo testpmd");
+        assert_eq!(ask(&ends, Duration::from_secs(60)).unwrap_err().to_string(), "it has ended");
+    }
 
     #[test]
     fn drops_are_those_of_all_ports_and_are_read_when_the_answer_is_whole() {
