@@ -24,7 +24,8 @@ use std::process::ExitCode;
 /// Measure this switch, and others beside it.
 ///
 /// Exit code: 0 for success, 1 for a regression, a missed goal or a failed step, 2 for wrong usage, 3 where
-/// this machine lacks what a suite needs.
+/// this machine lacks what a suite needs. A run in which some of the switches can be measured is a success:
+/// its warnings and its report name the others, with the reason.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(subcommand)]
@@ -294,11 +295,10 @@ fn run_suites(args: RunArgs) -> Result<(), Failure> {
     let wish = Wish { names: args.names, mode, wanted, out, resume: args.resume };
     let result = runner::run(&wish);
     // What was measured is drawn also where a step failed.
-    if wish.out.join("run.json").exists() && !matches!(result, Err(Failure::Usage(_))) {
+    let is_measured = !matches!(result, Err(Failure::Usage(_) | Failure::Machine(_)));
+    if wish.out.join("run.json").exists() && is_measured {
         match report::run(std::slice::from_ref(&wish.out), None) {
             Ok(page) => println!("report: {}", page.display()),
-            // Nothing could be measured, as the warnings say: there is nothing to draw.
-            Err(why @ Failure::Usage(_)) => eprintln!("no report: {why}"),
             // A step that failed comes first.
             Err(why) if result.is_ok() => return Err(Failure::Check(format!("no report: {why}"))),
             Err(why) => eprintln!("no report: {why}"),

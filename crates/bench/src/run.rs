@@ -13,7 +13,7 @@ use crate::suite::list::{find, suites as all_suites};
 use crate::suite::{Measure, Mode, Peer, Step, Suite};
 use crate::trials::{self, Load, Wanted};
 use crate::units::Failure;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,6 +21,8 @@ use std::time::{Duration, Instant};
 
 /// How often a step's end and the operator's interruption are looked for.
 const LOOK: Duration = Duration::from_millis(50);
+/// The system's words for a full disk, which every program that a step runs passes on.
+const NO_SPACE: &str = "No space left on device";
 
 /// What `run` was asked for.
 pub struct Wish {
@@ -67,12 +69,11 @@ pub fn run(wish: &Wish) -> Result<(), Failure> {
     if let Some(unknown) = wish.wanted.switches.iter().find(|s| !is_known(s)) {
         return Err(Failure::Usage(format!("unknown switch {unknown}; known: {}", known.join(", "))));
     }
-    for peer in peers().filter(|peer| wish.wanted.switches.iter().any(|s| s == peer.switch)) {
-        if !Path::new(peer.program).exists() {
-            let (switch, program, package) = (peer.switch, peer.program, peer.package);
-            let why = format!("{switch} cannot be measured here: {program} is missing; install {package}");
-            return Err(Failure::Machine(why));
-        }
+    // Where others can be measured beside it, the run's warnings name a peer that is missing.
+    let missing = |switch: &String| peers().find(|peer| peer.switch == switch)?.missing();
+    let missing: Vec<String> = wish.wanted.switches.iter().filter_map(missing).collect();
+    if !missing.is_empty() && missing.len() == wish.wanted.switches.len() {
+        return Err(Failure::Machine(missing.join("; ")));
     }
     let has_grid = |suite: &&&Suite| suite.steps.iter().any(|step| matches!(step, Step::Grid(_)));
     if let Some(suite) = suites.iter().find(has_grid)
@@ -104,7 +105,26 @@ pub fn run(wish: &Wish) -> Result<(), Failure> {
     }
     let parts: Vec<(String, &Suite, Part)> = suites.iter().flat_map(|suite| parts(suite, wish)).collect();
     let runner = Runner { wish, lease, interrupted };
-    runner.all(&mut store, &parts)
+    let mut lacking = Vec::new();
+    runner.all(&mut store, &parts, &mut lacking)?;
+    any_measured(&wish.wanted.switches, &store, lacking)
+}
+
+/// Fails where no switch that was asked for has a point: this machine cannot do what was asked. Where some
+/// have points, the warnings of the run name the others.
+fn any_measured(switches: &[String], store: &Store, mut lacking: Vec<String>) -> Result<(), Failure> {
+    let points = store.points()?;
+    if points.iter().any(|point| switches.is_empty() || switches.contains(&point.switch)) {
+        return Ok(());
+    }
+    lacking.sort_unstable();
+    lacking.dedup();
+    match lacking.as_slice() {
+        // Measured without a switch, as it should be.
+        [] if !points.is_empty() => Ok(()),
+        [] => Err(Failure::Usage(format!("no step that was named measures {}", switches.join(", ")))),
+        why => Err(Failure::Machine(format!("nothing could be measured here: {}", why.join("; ")))),
+    }
 }
 
 fn suites(names: &[String]) -> Result<Vec<&'static Suite>, Failure> {
@@ -174,7 +194,13 @@ struct Runner<'a> {
 }
 
 impl Runner<'_> {
-    fn all(&self, store: &mut Store, parts: &[(String, &Suite, Part)]) -> Result<(), Failure> {
+    /// Runs all parts. Adds to `lacking` why switches were left out.
+    fn all(
+        &self,
+        store: &mut Store,
+        parts: &[(String, &Suite, Part)],
+        lacking: &mut Vec<String>,
+    ) -> Result<(), Failure> {
         let (mut spent, mut made) = (Duration::ZERO, 0u32);
         for (n, (id, suite, part)) in parts.iter().enumerate() {
             let done = format!("[{}/{}] {id}", n + 1, parts.len());
@@ -187,8 +213,8 @@ impl Runner<'_> {
             eprintln!("{done}{}", left.map(|t| format!(", about {} left", time(t))).unwrap_or_default());
             let start = Instant::now();
             let result = match part {
-                Part::Measure(measure) => self.measure(store, suite, measure, id),
-                Part::Load(load) => self.load(store, suite, load, id),
+                Part::Measure(measure) => self.measure(store, suite, measure, id, lacking),
+                Part::Load(load) => self.load(store, suite, load, id, lacking),
                 Part::Builds => self.builds(store, suite, id),
             };
             match result {
@@ -197,7 +223,10 @@ impl Runner<'_> {
                     if !self.interrupted.load(Ordering::Relaxed) || matches!(part, Part::Measure(_)) =>
                 {
                     points.iter().for_each(print);
-                    store.put(id, &points)?;
+                    // Without points it is no step that is over: the next run may find what this one lacks.
+                    if !points.is_empty() {
+                        store.put(id, &points)?;
+                    }
                 }
                 _ if self.interrupted.load(Ordering::Relaxed) => {
                     return Err(Failure::Check(format!(
@@ -206,6 +235,14 @@ impl Runner<'_> {
                     )));
                 }
                 Ok(_) => {}
+                // No later step would find room either.
+                Err(why) if why.contains(NO_SPACE) => {
+                    return Err(Failure::Check(format!(
+                        "{id} failed: {why}\nThe disk is full. Make room, then go on with --resume; what was \
+                         measured before is kept in {}",
+                        store.dir().display()
+                    )));
+                }
                 Err(why) => {
                     eprintln!("{id} failed: {why}");
                     store.fail(id, &why)?;
@@ -221,10 +258,22 @@ impl Runner<'_> {
         Err(Failure::Check(format!("{} steps failed: {}", failed.len(), failed.join("; "))))
     }
 
-    fn load(&self, store: &mut Store, suite: &Suite, load: &Load, id: &str) -> Result<Vec<Point>, String> {
+    fn load(
+        &self,
+        store: &mut Store,
+        suite: &Suite,
+        load: &Load,
+        id: &str,
+        lacking: &mut Vec<String>,
+    ) -> Result<Vec<Point>, String> {
         let measured = load.run(suite.name, self.wish.mode, &self.interrupted);
+        // The operator's interruption ends generators, guests and switches too: they have not failed.
+        if self.interrupted.load(Ordering::Relaxed) {
+            return Err("interrupted".into());
+        }
         for why in measured.refused {
             store.warn(format!("{}: {why}", suite.name))?;
+            lacking.push(why);
         }
         for (switch, why) in measured.failed {
             eprintln!("{id} failed with {switch}: {why}");
@@ -270,19 +319,18 @@ impl Runner<'_> {
         suite: &Suite,
         measure: &Measure,
         id: &str,
+        lacking: &mut Vec<String>,
     ) -> Result<Vec<Point>, String> {
         let wanted = |name: &str| {
             self.wish.wanted.switches.is_empty() || self.wish.wanted.switches.iter().any(|s| s == name)
         };
         let peer = measure.peer.filter(|peer| wanted(peer.switch));
-        let is_there = peer.is_some_and(|peer| Path::new(peer.program).exists());
-        if let Some(peer) = peer.filter(|_| !is_there) {
-            let missing = format!(
-                "{} was not measured: {} is missing, install the package {}",
-                peer.switch, peer.program, peer.package
-            );
+        let missing = peer.and_then(|peer| peer.missing());
+        let is_there = peer.is_some() && missing.is_none();
+        if let Some(missing) = missing {
             eprintln!("{missing}");
-            store.warn(missing)?;
+            store.warn(missing.clone())?;
+            lacking.push(missing);
         }
         let raw = store.raw(id);
         let arguments = measure.arguments(self.wish.mode, is_there);

@@ -109,15 +109,6 @@ fn switches_are_measured_in_turns_and_every_packet_is_accounted_for() {
     for name in ["crosspoint", "bridge"] {
         assert_adds_up(nic.iter().find(|p| p["switch"] == name).unwrap());
     }
-    // One that is not installed, or that this kernel has not, is refused with what it takes.
-    for switch in ["vpp", "ovs-kernel"] {
-        let none = dir.path().join(switch);
-        let args =
-            ["run", "forwarding-table", "--quick", "--switch", switch, "--out", none.to_str().unwrap()];
-        assert_eq!(run(&args).0, 0);
-        let warnings = json(&none.join("run.json"))["warnings"].to_string();
-        assert!(warnings.contains(&format!("{switch} was not measured with P2P")), "{warnings}");
-    }
     let left = Command::new("ip").args(["netns", "list"]).output().unwrap();
     let left = String::from_utf8_lossy(&left.stdout).into_owned();
     assert!(!left.contains("xpb"), "{left}");
@@ -220,6 +211,38 @@ fn wrong_usage_exits_with_2_and_a_machine_that_lacks_a_peer_with_3() {
         assert!(code == 3 && said.contains("openvswitch-switch-dpdk"), "{code} {said}");
     }
     assert!(!Path::new(out).exists(), "nothing is written before anything is measured");
+}
+
+/// One that is not installed, or that this kernel has not, is refused with what it takes.
+#[test]
+fn a_run_of_which_nothing_can_be_measured_here_exits_with_3_and_says_what_is_missing() {
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("other");
+    let (code, _, said) =
+        run(&["run", "load-curve", "--quick", "--switch", "ovs-kernel", "--out", out.to_str().unwrap()]);
+    assert!(code == 2 && said.contains("no step that was named measures ovs-kernel"), "{code} {said}");
+    let out = dir.path().join("vpp");
+    let args = ["run", "forwarding-table.nic", "native-vs-poll-mode.nic", "--quick", "--out"];
+    let args = [&args[..], &[out.to_str().unwrap(), "--switch", "vpp", "--switch", "ovs-kernel"]].concat();
+    let (code, printed, said) = run(&args);
+    assert_eq!((code, printed.as_str()), (3, ""), "{said}");
+    for switch in ["vpp", "ovs-kernel"] {
+        let why = format!("{switch} was not measured with P2P: ");
+        assert!(said.contains("nothing could be measured here: ") && said.contains(&why), "{said}");
+        assert!(json(&out.join("run.json"))["warnings"].to_string().contains(&why), "{said}");
+    }
+    // Beside one that can be measured, a line of the warnings is enough. A run that is resumed keeps it.
+    let out = dir.path().join("both");
+    let args = ["run", "kernel-datapath.here", "--quick", "--switch", "ovs-kernel", "--switch", "bridge"];
+    for more in [&[][..], &["--resume"]] {
+        let (code, _, said) = run(&[&args[..], &["--out", out.to_str().unwrap()], more].concat());
+        assert_eq!(code, 0, "{said}");
+        let warnings = json(&out.join("run.json"))["warnings"].to_string();
+        assert!(warnings.contains("ovs-kernel was not measured with P2P: "), "{warnings}");
+        let page = fs::read_to_string(out.join("report.html")).unwrap();
+        assert!(page.contains("ovs-kernel (kernel-datapath): the kernel "), "{page}");
+    }
 }
 
 #[test]

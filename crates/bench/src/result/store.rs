@@ -4,7 +4,7 @@
 use super::rows::RowFile;
 use super::{Point, Run, RunInfo, SCHEMA};
 use std::fs;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 /// A run that is being written.
@@ -50,6 +50,12 @@ impl Store {
             }
             store.info.started = before.started;
             store.info.command = before.command;
+            // Steps that are not measured again do not warn again.
+            for warning in before.warnings {
+                if !store.info.warnings.contains(&warning) {
+                    store.info.warnings.push(warning);
+                }
+            }
         }
         store.write_info()?;
         Ok(store)
@@ -92,6 +98,11 @@ impl Store {
         self.write_info()
     }
 
+    /// All points so far, also those from before it was resumed.
+    pub fn points(&self) -> Result<Vec<Point>, String> {
+        Ok(read_run(&self.dir)?.points)
+    }
+
     fn points_file(&self, step: &str) -> PathBuf {
         self.dir.join("points").join(format!("{step}.json"))
     }
@@ -113,7 +124,8 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), String> {
     };
     write().map_err(|e| {
         let _ = fs::remove_file(&beside);
-        format!("{}: {e}; what was measured before is kept, go on with --resume", path.display())
+        let room = if e.kind() == ErrorKind::StorageFull { "make room, then " } else { "" };
+        format!("{}: {e}; what was measured before is kept, {room}go on with --resume", path.display())
     })
 }
 

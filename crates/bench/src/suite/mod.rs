@@ -108,6 +108,15 @@ pub struct Peer {
     pub package: &'static str,
 }
 
+impl Peer {
+    /// Why it cannot be measured here, if it is not installed.
+    pub fn missing(&self) -> Option<String> {
+        let Peer { switch, program, package, .. } = self;
+        let is_there = std::path::Path::new(program).exists();
+        (!is_there).then(|| format!("{switch} was not measured: {program} is missing, install {package}"))
+    }
+}
+
 impl Step {
     /// Its name within its suite.
     pub fn name(&self) -> &'static str {

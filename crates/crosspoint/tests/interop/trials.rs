@@ -3,6 +3,8 @@
 use crate::bench_rig::{ONE_AT_A_TIME, assert_adds_up, bench, points_in, points_of};
 use serde_json::Value;
 use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::PoisonError;
 use std::time::Duration;
@@ -93,23 +95,96 @@ fn a_copy_to_each_of_two_interfaces_is_two_packets_received() {
     assert_adds_up(point);
 }
 
-/// The disk is full when the report is drawn: results take less than 16 KiB, the report more.
-#[test]
-fn on_a_full_disk_what_was_measured_is_kept_and_the_run_fails() {
+/// Runs suites with results on a disk of so many bytes. The script has the disk as `$0`, the command as `$@`.
+fn on_a_disk_of(size: &str, script: &str, args: &[&str]) -> (String, String) {
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let dir = tempfile::tempdir().unwrap();
     let disk = dir.path().join("disk");
     fs::create_dir(&disk).unwrap();
-    let run = bench(&["run", "load-curve", "--quick", "--switch", "crosspoint", "--out"]);
+    let run = bench(&[&["run", "--quick"], args].concat());
     let words = [run.get_program()].into_iter().chain(run.get_args()).map(|w| w.to_str().unwrap());
     let words: Vec<&str> = words.collect();
     // The disk is gone with the namespace, so what it holds is listed there.
-    let script = "mount -t tmpfs -o size=16k none $0 && { \"$@\" $0/run; echo code $?; ls $0/run/points; }";
-    let output = Command::new("unshare").args(["-m", "sh", "-c", script]).arg(&disk).args(words).output();
+    let script = format!("mount -t tmpfs -o size={size} none $0 && {{ {script}; ls $0/run/points; }}");
+    let output = Command::new("unshare").args(["-m", "sh", "-c", &script]).arg(&disk).args(words).output();
     let output = output.unwrap();
-    let (out, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (text(&output.stdout), text(&output.stderr))
+}
+
+/// The disk is full when the report is drawn: results take less than 16 KiB, the report more.
+#[test]
+fn on_a_full_disk_what_was_measured_is_kept_and_the_run_fails() {
+    let args = ["load-curve", "--switch", "crosspoint"];
+    let (out, said) = on_a_disk_of("16k", "\"$@\" --out $0/run; echo code $?", &args);
     assert!(out.contains("code 1\n") && out.contains("load-curve.nic.P2P.builtin.64"), "{out}{said}");
     assert!(said.contains("No space left on device") && said.contains("go on with --resume"), "{said}");
+}
+
+#[test]
+fn a_disk_that_fills_in_the_middle_of_a_step_ends_the_run_which_can_go_on_when_there_is_room() {
+    let script = "\"$@\" --out $0/run & runner=$!
+        until [ -e $0/run/points/p2p.exact.json ]; do sleep 0.02; done
+        cat /dev/zero >$0/fill 2>/dev/null; wait $runner; echo code $?; ls $0/run/points
+        rm $0/fill; \"$@\" --out $0/run --resume; echo then $?";
+    let args = ["p2p.exact", "misses", "counts", "--switch", "crosspoint"];
+    let (out, said) = on_a_disk_of("1m", script, &args);
+    let (full, resumed) = out.split_once("then 0\n").unwrap_or_else(|| panic!("{out}{said}"));
+    assert!(full.contains("code 1\np2p.exact.json\n") && !full.contains("counts.counts.json"), "{out}{said}");
+    assert!(said.contains("Make room, then go on with --resume; what was measured before is kept"), "{said}");
+    assert!(said.contains("No space left on device"), "{said}");
+    assert_eq!(resumed.lines().collect::<Vec<_>>().len(), 3, "{out}{said}");
+    assert_eq!(said.matches(": measured before").count(), 1, "{said}");
+}
+
+#[test]
+fn an_interrupted_run_keeps_what_was_measured_and_gives_everything_back() {
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let (dir, tmp) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let out = dir.path().join("run");
+    let mut args = vec!["run", "p2p.exact", "load-curve", "--quick", "--switch", "crosspoint"];
+    args.extend(["--out", out.to_str().unwrap()]);
+    let mut command = bench(&args);
+    command.env("TMPDIR", tmp.path()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    // A terminal's Ctrl-C reaches what the run has started as well.
+    let runner = command.process_group(0).spawn().unwrap();
+    let group = format!("-{}", runner.id());
+    wait_for("a bed", || {
+        let journal = journal(tmp.path()).unwrap_or_default();
+        let made = journal.lines().filter_map(|l| l.strip_prefix("namespace "));
+        out.join("points/p2p.exact.json").exists()
+            && made.filter(|n| Path::new("/run/netns").join(n).exists()).count() == 2
+    });
+    let noted = journal(tmp.path()).unwrap();
+    assert!(Command::new("kill").args(["-INT", "--", &group]).status().unwrap().success());
+    let output = runner.wait_with_output().unwrap();
+    let (said, printed) = (String::from_utf8_lossy(&output.stderr), String::from_utf8_lossy(&output.stdout));
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("interrupted; what was measured is in") && said.contains("--resume"), "{said}");
+    assert!(printed.contains("report: ") && out.join("report.html").exists(), "{printed}");
+    let points = fs::read_dir(out.join("points")).unwrap().flatten().map(|e| e.file_name());
+    assert_eq!(points.collect::<Vec<_>>(), ["p2p.exact.json"]);
+    // What the signal ended has not failed.
+    let info = crate::bench_rig::json(&out.join("run.json"));
+    assert_eq!(info["failed"], serde_json::json!({}), "{said}");
+    for name in noted.lines().filter_map(|l| l.strip_prefix("namespace ")) {
+        assert!(!Path::new("/run/netns").join(name).exists(), "{name} is still there\n{said}");
+    }
+    let left: Vec<_> = fs::read_dir(tmp.path()).unwrap().flatten().map(|e| e.file_name()).collect();
+    assert!(left.is_empty(), "{left:?}");
+    let output = bench(&[&args[..], &["--resume"]].concat()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.matches("measured before").count() == 1, "{said}");
+    assert_eq!(points_in(&out, "load-curve").len(), 2, "{said}");
+}
+
+/// What a run has on record of what it took.
+fn journal(tmp: &Path) -> Option<String> {
+    let lease = fs::read_dir(tmp)
+        .unwrap()
+        .flatten()
+        .find(|entry| entry.file_name().to_string_lossy().starts_with("crosspoint-bench-lease-"))?;
+    fs::read_to_string(lease.path().join("journal")).ok()
 }
 
 #[test]
@@ -122,11 +197,7 @@ fn a_switch_that_dies_fails_its_load_and_the_others_go_on() {
     let runner = command.spawn().unwrap();
     // The runner has what it started on record.
     let switch = || {
-        let lease = fs::read_dir(tmp.path())
-            .unwrap()
-            .flatten()
-            .find(|entry| entry.file_name().to_string_lossy().starts_with("crosspoint-bench-lease-"))?;
-        let journal = fs::read_to_string(lease.path().join("journal")).ok()?;
+        let journal = journal(tmp.path())?;
         let mut pids = journal.lines().filter_map(|line| line.strip_prefix("process ")?.split(' ').next());
         let is_switch = |pid: &&str| {
             let words = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();

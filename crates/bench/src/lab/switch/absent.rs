@@ -6,6 +6,8 @@ use std::path::Path;
 /// FD.io's VPP.
 pub struct Vpp;
 
+const UNTRIED: &str = "measuring VPP is not implemented: Debian 12 has no package to try it with";
+
 impl Switch for Vpp {
     fn name(&self) -> &str {
         "vpp"
@@ -13,12 +15,12 @@ impl Switch for Vpp {
 
     fn refuses(&self, _ask: &Ask) -> Option<String> {
         Some(match Path::new("/usr/bin/vpp").exists() {
-            true => "measuring VPP is not implemented".into(),
+            true => UNTRIED.into(),
             false => "/usr/bin/vpp is missing: Debian has no package, FD.io's repository has one".into(),
         })
     }
 
     fn start(&self, _setup: &Setup) -> Result<Box<dyn Running>, String> {
-        Err("measuring VPP is not implemented".into())
+        Err(UNTRIED.into())
     }
 }
