@@ -34,7 +34,7 @@ const IF_OPER_UP: u8 = 6;
 const IF_OPER_UNKNOWN: u8 = 0;
 
 /// A network interface as the kernel describes it.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Link {
     /// Its index.
     pub ifindex: u32,

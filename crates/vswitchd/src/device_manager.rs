@@ -1,5 +1,5 @@
-//! The device manager: opens the drivers of interfaces, and gives devices up. It knows interfaces as they are
-//! wanted, and nothing of bridges, rules or connections.
+//! The device manager: opens the drivers of interfaces, [watches](crate::port_watch) them, and gives devices
+//! up. It knows interfaces as they are wanted, and nothing of bridges, rules or connections.
 //!
 //! A port that is removed leaves in three steps: workers give up its queues, its driver is handed to the
 //! [janitor](crate::janitor), and the kernel takes its device down. Until the last is done its name is not
@@ -7,7 +7,10 @@
 
 use crate::config::wanted::{Interface, PATCH, Wanted};
 use crate::config::{Config, EnableDummy};
+use crate::failures::Failures;
 use crate::janitor::{Fate, Janitor};
+use crate::plane::ForwardingPlane;
+use crate::port_record::PortRecord;
 use base::PortNo;
 use datapath::{Datapath, Pipeline, Removal};
 use packet::{Pool, Port};
@@ -22,6 +25,11 @@ const LEAVING_WAIT: Duration = Duration::from_secs(1);
 
 /// See the module's text.
 pub(crate) struct DeviceManager {
+    pub(crate) ports: BTreeMap<PortNo, PortRecord>,
+    /// Interfaces that are wanted and could not be had.
+    pub(crate) failures: Failures,
+    /// The port that was looked at last.
+    pub(crate) watched: PortNo,
     /// Ports whose queues workers have not all given up yet, as they were opened.
     leaving: Vec<(Removal, Vec<Interface>)>,
     janitor: Janitor,
@@ -35,7 +43,7 @@ pub(crate) struct DeviceManager {
     /// Devices that an earlier process left were looked for.
     is_swept: bool,
     /// Names of devices that were lost since [`Self::has_come_back`] was last asked.
-    lost: BTreeSet<String>,
+    pub(crate) lost: BTreeSet<String>,
 }
 
 /// How a device is opened beside what its interface says.
@@ -51,6 +59,9 @@ impl DeviceManager {
     /// Starts the janitor.
     pub fn new(config: &Config) -> io::Result<DeviceManager> {
         Ok(DeviceManager {
+            ports: BTreeMap::new(),
+            failures: Failures::default(),
+            watched: PortNo::default(),
             leaving: Vec::new(),
             janitor: Janitor::start()?,
             owner: None,
@@ -185,13 +196,6 @@ impl DeviceManager {
         }
     }
 
-    /// A port has lost its device.
-    pub fn note_lost(&mut self, interface: &Interface) {
-        if interface.is_kernels() {
-            self.lost.insert(interface.device().into());
-        }
-    }
-
     /// Whether a device that was lost is there all the same: another of its name came before its port knew.
     pub fn has_come_back(&mut self) -> bool {
         let lost = std::mem::take(&mut self.lost);
@@ -234,8 +238,19 @@ impl DeviceManager {
         }
     }
 
-    /// Waits until all that was given up is gone.
-    pub fn finish(&mut self) {
+    /// The end: all ports go, and what was given up is waited for.
+    pub fn close(&mut self, plane: &mut ForwardingPlane, fate: Fate) {
+        let records: Vec<PortRecord> =
+            std::mem::take(&mut self.ports).into_values().filter(|r| !r.is_patch()).collect();
+        let numbers: Vec<PortNo> = records.iter().map(|record| record.port_no).collect();
+        match plane.dp.remove_ports(&numbers) {
+            Ok(ports) => {
+                for (record, port) in records.iter().zip(ports) {
+                    self.give_up(&record.interface, port, fate);
+                }
+            }
+            Err(error) => tracing::error!(target: "dpif", "the ports were not given up: {error}"),
+        }
         self.janitor.finish();
     }
 

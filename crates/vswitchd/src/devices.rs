@@ -1,13 +1,11 @@
-//! Network devices that come, go and change under the switch, as the kernel tells of them.
-//!
-//! A port whose device is gone stays, its link down, until there is a device of that name again: then it is
-//! opened anew. A device that was replaced by another of its name is gone too, however quickly that went: the
-//! two have different indexes.
+//! The kernel's word on network devices is brought to the [device manager](crate::port_watch), and what comes
+//! of that to whom it concerns.
 
-use crate::state::{PortRecord, Shared, Vswitch};
-use base::PortNo;
-use ports::netlink::{LinkEvent, LinkEvents, links};
-use std::collections::{BTreeMap, BTreeSet};
+use crate::port_watch::PortEvent;
+use crate::scheduler::Event;
+use crate::state::{Shared, Vswitch};
+use openflow::message::PortReason;
+use ports::netlink::{LinkEvent, LinkEvents};
 use std::io;
 use std::os::fd::AsFd;
 use std::rc::Rc;
@@ -68,9 +66,11 @@ pub fn follow(shared: Shared, port_may_come: Rc<Notify>) {
     let Some(mut devices) = Devices::new() else { return };
     tokio::task::spawn_local(async move {
         loop {
-            let events = devices.next().await;
-            let mut vswitch = shared.borrow_mut();
-            if vswitch.devices_changed(&events) {
+            let told = devices.next().await;
+            let vswitch = &mut *shared.borrow_mut();
+            let (events, may_come) = vswitch.devices.hear(&mut vswitch.plane, &told);
+            vswitch.follow_devices(events);
+            if may_come {
                 port_may_come.notify_one();
             }
             vswitch.deliver();
@@ -79,62 +79,14 @@ pub fn follow(shared: Shared, port_may_come: Rc<Notify>) {
 }
 
 impl Vswitch {
-    /// Takes note of what happened. True where a port may come that could not before.
-    fn devices_changed(&mut self, events: &[LinkEvent]) -> bool {
-        let (mut may_come, mut look) = (false, false);
-        let mut changed = BTreeSet::new();
+    /// Does what others have to do about changes of ports.
+    pub(crate) fn follow_devices(&mut self, events: impl IntoIterator<Item = PortEvent>) {
         for event in events {
             match event {
-                LinkEvent::Gone { ifindex } => self.devices_gone(|r| r.status.ifindex == *ifindex),
-                LinkEvent::Changed(link) => {
-                    // Another device of the name, or the one before: an event may be older than its port.
-                    let is_another = |r: &PortRecord| {
-                        r.interface.device() == link.name && ![0, link.ifindex].contains(&r.status.ifindex)
-                    };
-                    look |= self.ports.values().any(is_another);
-                    let is_it = |r: &&PortRecord| {
-                        r.interface.device() == link.name && r.status.ifindex == link.ifindex
-                    };
-                    changed.extend(self.ports.values().filter(is_it).map(|r| r.port_no));
-                    may_come |= self.waits_for(&link.name);
-                }
-                LinkEvent::Overrun => (may_come, look) = (true, true),
+                PortEvent::Queues => self.scheduler.note(Event::Queues),
+                PortEvent::Changed(port_no) => self.tell_port(port_no, PortReason::Modify),
+                PortEvent::Mtu(bridge) => self.follow_mtu(bridge),
             }
         }
-        if look {
-            may_come |= self.look_for_devices();
-        }
-        // Its link may be down: groups leave it now, not when its turn comes to be looked at.
-        changed.into_iter().for_each(|port_no| self.watch_port(port_no));
-        may_come
-    }
-
-    /// Compares ports with the devices that there are. True where a port waits for one that is there.
-    fn look_for_devices(&mut self) -> bool {
-        let there: BTreeMap<String, u32> = match links() {
-            Ok(links) => links.into_iter().map(|link| (link.name, link.ifindex)).collect(),
-            Err(error) => {
-                tracing::warn!(target: "bridge", "devices cannot be listed: {error}");
-                return true;
-            }
-        };
-        self.devices_gone(|r| there.get(r.interface.device()) != Some(&r.status.ifindex));
-        there.keys().any(|device| self.waits_for(device))
-    }
-
-    /// Ports whose device is gone know it now, before a worker has noticed. Only devices of others: those of
-    /// the switch may have been moved to another network namespace, where they work on.
-    fn devices_gone(&mut self, is_gone: impl Fn(&PortRecord) -> bool) {
-        let is_others = |r: &&PortRecord| r.interface.is_others();
-        let gone: Vec<PortNo> = (self.ports.values().filter(is_others))
-            .filter(|r| r.status.ifindex != 0 && !r.gone && is_gone(r))
-            .map(|r| r.port_no)
-            .collect();
-        gone.into_iter().for_each(|port_no| self.port_gone(port_no));
-    }
-
-    fn waits_for(&self, device: &str) -> bool {
-        self.failures.wait_for(device)
-            || self.ports.values().any(|r| r.interface.device() == device && r.is_broken())
     }
 }

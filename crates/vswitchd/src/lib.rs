@@ -32,6 +32,7 @@ pub mod ovsdb;
 pub(crate) mod placement;
 mod plane;
 mod port_record;
+mod port_watch;
 pub mod reconcile;
 mod schedule;
 mod scheduler;

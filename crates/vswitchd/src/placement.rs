@@ -113,12 +113,12 @@ impl Vswitch {
     /// The ports whose queues are placed. Plain dummies stay with the worker that got them: their places are
     /// to them what the main thread is in Open vSwitch, and its tests count on workers without their queues.
     fn placed_ports(&self) -> impl Iterator<Item = &PortRecord> {
-        self.ports.values().filter(|record| !record.is_by_main())
+        self.devices.ports.values().filter(|record| !record.is_by_main())
     }
 
     /// The receive queues of a port.
     pub(crate) fn queues_of(&self, port: PortNo) -> Vec<Queue> {
-        let record = self.ports.get(&port);
+        let record = self.devices.ports.get(&port);
         let workers = self.plane.dp.rx_workers(port);
         let of_queue = move |(queue, worker): (usize, &usize)| Queue {
             port,
@@ -176,7 +176,7 @@ impl Vswitch {
     }
 
     fn port_name(&self, port: PortNo) -> &str {
-        self.ports.get(&port).map_or("", |record| &record.name)
+        self.devices.ports.get(&port).map_or("", |record| &record.name)
     }
 
     fn tell_remark(&self, remark: Remark) {

@@ -5,7 +5,6 @@
 
 use crate::config::DatapathFlags;
 use crate::config::wanted::VLAN_LIMIT_DEFAULT;
-use crate::port_record::PortRecord;
 use base::hash::HashKey;
 use base::rcu::Domain;
 use base::{OfPort, PortNo};
@@ -100,12 +99,6 @@ impl ForwardingPlane {
         Some(&self.control.topology().port(port)?.spec)
     }
 
-    /// What a patch port has passed, in and out; `None` for ports with a device, whose drivers count.
-    pub(crate) fn patch_totals(&self, record: &PortRecord) -> Option<(SlotStats, SlotStats)> {
-        let port = self.control.topology().port(record.port_no).filter(|_| record.is_patch())?;
-        Some((self.slot(port.rx_slot), self.slot(port.tx_slot)))
-    }
-
     /// What a slot has counted, up to the last fold.
     pub(crate) fn slot(&self, slot: u32) -> SlotStats {
         total(&self.dp, &self.own_credits, slot)
@@ -131,11 +124,6 @@ impl ForwardingPlane {
             change(&mut spec);
             self.control.modify_port(spec).expect("its numbers stay");
         }
-    }
-
-    /// A port as OpenFlow describes it.
-    pub(crate) fn port_desc(&self, record: &PortRecord) -> Option<openflow::message::PortDesc> {
-        Some(record.desc(self.port_spec(record.port_no)?))
     }
 
     /// Seconds and nanoseconds since a moment on the datapath's clock.

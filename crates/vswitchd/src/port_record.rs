@@ -2,11 +2,12 @@
 //! changes.
 
 use crate::config::wanted::{Interface, PATCH};
+use crate::plane::ForwardingPlane;
 use base::{OfPort, PortNo};
 use openflow::message::{PortDesc, PortFeatures, PortState};
 use packet::{LinkState, PortStatus};
 use std::collections::BTreeMap;
-use switch::{BridgeIdx, PortConfig, PortSpec};
+use switch::{BridgeIdx, PortConfig, PortSpec, SlotStats};
 
 /// A port.
 pub(crate) struct PortRecord {
@@ -47,6 +48,31 @@ pub(crate) struct Observed {
 }
 
 impl PortRecord {
+    /// A port that was just opened as its interface says.
+    pub fn new(
+        (bridge, port_no, of_port): (BridgeIdx, PortNo, OfPort),
+        interface: &Interface,
+        status: PortStatus,
+    ) -> PortRecord {
+        PortRecord {
+            port_no,
+            of_port,
+            bridge,
+            name: interface.name.clone(),
+            port_name: interface.name.clone(),
+            kind: interface.kind.clone(),
+            interface: interface.clone(),
+            device_options: interface.options.clone(),
+            created_ms: 0,
+            status,
+            numa: None,
+            gone: false,
+            link_resets: 0,
+            error: None,
+            options_error: None,
+        }
+    }
+
     /// Whether its device is one of the kernel's and is gone, or works no more.
     pub fn is_broken(&self) -> bool {
         self.gone || self.interface.is_kernels() && self.status.error.is_some()
@@ -137,6 +163,19 @@ impl PortRecord {
     }
 }
 
+impl ForwardingPlane {
+    /// What a patch port has passed, in and out; `None` for ports with a device, whose drivers count.
+    pub(crate) fn patch_totals(&self, record: &PortRecord) -> Option<(SlotStats, SlotStats)> {
+        let port = self.control.topology().port(record.port_no).filter(|_| record.is_patch())?;
+        Some((self.slot(port.rx_slot), self.slot(port.tx_slot)))
+    }
+
+    /// A port as OpenFlow describes it.
+    pub(crate) fn port_desc(&self, record: &PortRecord) -> Option<openflow::message::PortDesc> {
+        Some(record.desc(self.port_spec(record.port_no)?))
+    }
+}
+
 fn features(speed_bps: u64) -> (PortFeatures, u32) {
     use PortFeatures as F;
     let current = match speed_bps {
@@ -171,23 +210,8 @@ mod tests {
     }
 
     fn record() -> PortRecord {
-        PortRecord {
-            port_no: PortNo(1),
-            of_port: OfPort(1),
-            bridge: BridgeIdx(0),
-            name: "p1".into(),
-            port_name: "p1".into(),
-            kind: "dummy".into(),
-            interface: Interface::new("p1", "dummy"),
-            device_options: BTreeMap::new(),
-            created_ms: 0,
-            status: status(LinkState::Up),
-            numa: None,
-            gone: false,
-            link_resets: 0,
-            error: None,
-            options_error: None,
-        }
+        let numbers = (BridgeIdx(0), PortNo(1), OfPort(1));
+        PortRecord::new(numbers, &Interface::new("p1", "dummy"), status(LinkState::Up))
     }
 
     #[test]

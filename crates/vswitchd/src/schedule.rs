@@ -5,16 +5,12 @@ use crate::finals::Gone;
 use crate::ofproto::{Asynchronous, free_some};
 use crate::plane::ForwardingPlane;
 use crate::state::Vswitch;
-use base::PortNo;
 use datapath::Event;
-use packet::LinkState;
 use switch::control::Left;
 use switch::{BridgeIdx, Effect};
 
 /// How often [`Vswitch::tick`] is to be called.
 pub const TICK_MS: u64 = 100;
-/// Each port is looked at once in this time.
-const WATCH_INTERVAL_MS: u64 = 1_000;
 /// Events taken at once.
 const EVENTS_MAX: usize = 4_096;
 
@@ -30,7 +26,8 @@ impl Vswitch {
         self.plane.control.tick(now_ms);
         self.finish_workers();
         self.ask_for_failures(now_ms);
-        self.watch_ports();
+        let events = self.devices.watch_some(&mut self.plane);
+        self.follow_devices(events);
         self.tick_controllers(transport::clock::now());
         self.look_after_queues(now_ms);
         self.sample_coverage(now_ms);
@@ -81,7 +78,10 @@ impl Vswitch {
                     self.plane.dp.free(packet_in.packet);
                     self.news.push((bridge, news));
                 }
-                Event::PortGone(port) => self.port_gone(port),
+                Event::PortGone(port) => {
+                    let gone = self.devices.port_gone(&mut self.plane, port);
+                    self.follow_devices(gone);
+                }
             }
         }
         if !effects.is_empty() {
@@ -92,32 +92,6 @@ impl Vswitch {
         }
         self.deliver();
         more
-    }
-
-    /// A port's device is gone.
-    pub(crate) fn port_gone(&mut self, port: PortNo) {
-        let Some(record) = self.ports.get_mut(&port) else { return };
-        if record.gone {
-            return;
-        }
-        record.gone = true;
-        self.devices.note_lost(&record.interface);
-        record.status.link = LinkState::Down;
-        tracing::warn!(target: "netdev", "{}: the device is gone", record.name);
-        self.plane.update_port(port, |spec| spec.link_up = false);
-        self.tell_port(port, openflow::message::PortReason::Modify);
-    }
-
-    /// Looks at a share of the ports, so that a thousand of them do not hold up the rest.
-    fn watch_ports(&mut self) {
-        let share = self.ports.len().div_ceil((WATCH_INTERVAL_MS / TICK_MS) as usize);
-        for _ in 0..share {
-            let after = (std::ops::Bound::Excluded(self.watched), std::ops::Bound::Unbounded);
-            let next = self.ports.range(after).next().or_else(|| self.ports.iter().next());
-            let Some((&port, _)) = next else { return };
-            self.watched = port;
-            self.watch_port(port);
-        }
     }
 }
 

@@ -53,8 +53,8 @@ impl Vswitch {
     fn queue_figures(&self) -> Vec<Queue> {
         let seen = self.seen();
         let of_port = |port: &base::PortNo| self.queues_of(*port);
-        let queues: Vec<_> = self.ports.keys().flat_map(of_port).collect();
-        let named = queues.iter().filter_map(|queue| Some((queue, self.ports.get(&queue.port)?)));
+        let queues: Vec<_> = self.devices.ports.keys().flat_map(of_port).collect();
+        let named = queues.iter().filter_map(|queue| Some((queue, self.devices.ports.get(&queue.port)?)));
         let figures = named.map(|(queue, record)| Queue {
             port: record.name.clone(),
             queue: queue.queue,
@@ -65,7 +65,7 @@ impl Vswitch {
     }
 
     fn port_figures(&self) -> Vec<Port> {
-        let with_device = self.ports.values().filter(|port| !port.is_patch());
+        let with_device = self.devices.ports.values().filter(|port| !port.is_patch());
         let figures = with_device.map(|port| {
             let s = self.plane.dp.port_stats(port.port_no);
             Port {
@@ -89,7 +89,7 @@ impl Vswitch {
     pub(crate) fn drop_figures(&self) -> Vec<Drop> {
         let counted = DropReason::ALL.iter().map(|reason| (*reason, self.plane.dp.drops(*reason)));
         let figures = counted.filter(|(_, packets)| *packets > 0).map(|(reason, packets)| {
-            let ports = self.ports.values();
+            let ports = self.devices.ports.values();
             let here = ports.map(|port| (port.name.clone(), self.plane.dp.port_drops(port.port_no, reason)));
             let ports = here.filter(|(_, packets)| *packets > 0).collect();
             Drop { reason: reason.name().into(), packets, ports }

@@ -7,7 +7,6 @@
 use crate::config::wanted::SwitchWide;
 use crate::config::{Config, EnableDummy};
 use crate::device_manager::DeviceManager;
-use crate::failures::Failures;
 use crate::finals::Schedule;
 use crate::hand_datapath::HandDatapath;
 use crate::history::History;
@@ -15,13 +14,12 @@ use crate::janitor::Fate;
 use crate::keepalive::Keepalive;
 use crate::ofproto::{Asynchronous, LongChange, Ofproto, PortSet, Report, Source};
 use crate::plane::ForwardingPlane;
-use crate::scheduler::{Event, Scheduler};
+use crate::scheduler::Scheduler;
 use crate::workers::{Given, Workers};
 use base::{OfPort, PortNo};
 use datapath::CacheConfig;
 use host::numa::Topology;
 use openflow::message::{PortConfig, PortReason, PortState, PortStatus as OfPortStatus};
-use packet::LinkState;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::pin::Pin;
@@ -46,9 +44,6 @@ type LocalAnswer = Pin<Box<dyn Future<Output = Result<String, String>>>>;
 pub struct Vswitch {
     pub(crate) plane: ForwardingPlane,
     pub(crate) bridges: BTreeMap<BridgeIdx, Ofproto>,
-    pub(crate) ports: BTreeMap<PortNo, PortRecord>,
-    /// Interfaces that are wanted and could not be had.
-    pub(crate) failures: Failures,
     /// Settings of the switch as a whole that are in force.
     pub(crate) settings: SwitchWide,
     /// How many workers there are, and where.
@@ -58,8 +53,6 @@ pub struct Vswitch {
     /// The number of the next connection: none is given out twice.
     pub(crate) next_conn: u64,
     pub(crate) schedule: Schedule,
-    /// The port that was looked at last.
-    pub(crate) watched: PortNo,
     /// When the operator was last told of a translation that failed.
     pub(crate) failure_told_ms: Option<u64>,
     /// What connections that asked for it are to be told; see [`Self::deliver`].
@@ -77,7 +70,7 @@ pub struct Vswitch {
     pub(crate) given_tls: Option<Arc<Tls>>,
     /// Does what must happen in time while the control thread is busy.
     pub(crate) keepalive: Keepalive,
-    /// Opens and gives up devices.
+    /// Ports and their devices.
     pub(crate) devices: DeviceManager,
     /// Set by the command `exit`: what becomes of devices that the switch has made.
     pub(crate) ending: Option<Fate>,
@@ -153,14 +146,11 @@ impl Vswitch {
         let vswitch = Vswitch {
             plane,
             bridges: BTreeMap::new(),
-            ports: BTreeMap::new(),
-            failures: Failures::default(),
             settings: SwitchWide::default(),
             workers,
             scheduler: Scheduler::default(),
             next_conn: 0,
             schedule: Schedule::default(),
-            watched: PortNo::default(),
             failure_told_ms: None,
             news: Vec::new(),
             counts: Counts::default(),
@@ -194,48 +184,22 @@ impl Vswitch {
         self.bridges.values().find(|b| b.name == name)
     }
 
-    pub(crate) fn port_named(&self, name: &str) -> Option<&PortRecord> {
-        self.ports.values().find(|p| p.name == name)
-    }
-
     /// A port by its OpenFlow number.
     pub(crate) fn port_numbered(&self, bridge: BridgeIdx, of_port: OfPort) -> Option<&PortRecord> {
         let port = self.plane.control.topology().bridge(bridge)?.port(of_port)?;
-        self.ports.get(&port.spec.port_no)
+        self.devices.ports.get(&port.spec.port_no)
     }
 
     /// The ports of a bridge, ascending by OpenFlow number, so LOCAL last.
     pub(crate) fn ports_of(&self, bridge: BridgeIdx) -> impl Iterator<Item = &PortRecord> {
         let ports = self.plane.control.topology().bridge(bridge).into_iter().flat_map(|b| b.ports());
-        ports.filter_map(|p| self.ports.get(&p.spec.port_no))
-    }
-
-    /// Looks at a port's device, and tells of what changed.
-    pub(crate) fn watch_port(&mut self, port_no: PortNo) {
-        let queues_before = self.plane.dp.rx_workers(port_no).len();
-        if self.plane.dp.adopt_queues(port_no) != queues_before {
-            self.scheduler.note(Event::Queues);
-        }
-        let Some(record) = self.ports.get_mut(&port_no) else { return };
-        let Some(port) = self.plane.dp.port(port_no) else { return };
-        let seen = record.observe(port.status(), port.numa_node());
-        let (bridge, link_up) = (record.bridge, record.status.link == LinkState::Up);
-        if seen.is_numa_changed {
-            self.scheduler.note(Event::Queues);
-        }
-        if seen.is_visible {
-            self.plane.update_port(port_no, |spec| spec.link_up = link_up);
-            self.tell_port(port_no, PortReason::Modify);
-        }
-        if seen.is_mtu_changed {
-            self.follow_mtu(bridge);
-        }
+        ports.filter_map(|p| self.devices.ports.get(&p.spec.port_no))
     }
 
     /// Tells connections about a port.
     pub(crate) fn tell_port(&mut self, port_no: PortNo, reason: PortReason) {
         self.counts.port_updates += 1;
-        if let Some(record) = self.ports.get(&port_no)
+        if let Some(record) = self.devices.ports.get(&port_no)
             && let Some(desc) = self.plane.port_desc(record)
         {
             let live = desc.state.contains(PortState::LIVE);
@@ -261,7 +225,7 @@ impl Vswitch {
         source: Option<Source>,
     ) {
         self.counts.port_updates += 1;
-        let Some(record) = self.ports.get(&port_no) else { return };
+        let Some(record) = self.devices.ports.get(&port_no) else { return };
         let Some(after) = self.plane.port_desc(record) else { return };
         let mut state = before.state;
         if after.config.contains(PortConfig::PORT_DOWN) {
@@ -282,18 +246,7 @@ impl Vswitch {
         } else {
             Fate::Left
         };
-        let records: Vec<PortRecord> =
-            std::mem::take(&mut self.ports).into_values().filter(|r| !r.is_patch()).collect();
-        let numbers: Vec<PortNo> = records.iter().map(|record| record.port_no).collect();
-        match self.plane.dp.remove_ports(&numbers) {
-            Ok(ports) => {
-                for (record, port) in records.iter().zip(ports) {
-                    self.devices.give_up(&record.interface, port, fate);
-                }
-            }
-            Err(error) => tracing::error!(target: "dpif", "the ports were not given up: {error}"),
-        }
-        self.devices.finish();
+        self.devices.close(&mut self.plane, fate);
     }
 
     /// Tells connections what happened. Called after every piece of work, when no connection is borrowed.

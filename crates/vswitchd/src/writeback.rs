@@ -41,7 +41,8 @@ pub fn write(vswitch: &Vswitch, txn: &mut Transaction, reading: &Reading, round:
         tables: (0..txn.schema().tables().len()).map(|n| txn.table(TableIdx(n as u16)).clone()).collect(),
     };
     let Some(root) = rows.all("Open_vSwitch").next() else { return };
-    let ports: BTreeMap<&str, &PortRecord> = vswitch.ports.values().map(|p| (p.name.as_str(), p)).collect();
+    let ports: BTreeMap<&str, &PortRecord> =
+        vswitch.devices.ports.values().map(|p| (p.name.as_str(), p)).collect();
     for bridge in rows.referenced(&root, "bridges", "Bridge") {
         write_bridge(vswitch, txn, &bridge, reading);
         write_controllers(vswitch, txn, &rows, &bridge, round.statistics);

@@ -262,7 +262,7 @@ fn apply(
     actions: &str,
 ) -> Result<(), String> {
     let by_name = |name: &str| match which {
-        Which::Bridges => vswitch.port_named(name).map(|port| port.port_no),
+        Which::Bridges => vswitch.devices.port_named(name).map(|port| port.port_no),
         Which::Hand(dp) => vswitch.hand_datapaths.get(dp)?.port_named(name).map(PortNo),
     };
     let (key, mask) = odp::read_flow(flow, &by_name)

@@ -186,7 +186,7 @@ pub fn show(vswitch: &mut Vswitch, _: &[String]) -> Result<String, String> {
 }
 
 pub fn memory(vswitch: &mut Vswitch, _: &[String]) -> Result<String, String> {
-    let ports = vswitch.ports.len();
+    let ports = vswitch.devices.ports.len();
     let bridges: Vec<_> = vswitch.bridges.keys().copied().collect();
     let tables = bridges.iter().flat_map(|b| vswitch.plane.control.table_stats(*b));
     let rules: usize = tables.map(|t| t.active).sum();

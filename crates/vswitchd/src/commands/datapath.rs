@@ -60,7 +60,7 @@ fn show_bridges(vswitch: &Vswitch, options: &[&str]) -> String {
         // The stock datapath of dummies has a port of its own.
         text += "  port 0: ovs-dummy (dummy-internal)\n";
     }
-    for port in vswitch.ports.values().filter(|p| !p.is_patch()) {
+    for port in vswitch.devices.ports.values().filter(|p| !p.is_patch()) {
         let _ = writeln!(text, "  port {}: {} ({})", port.port_no, port.name, type_text(port));
         if options.is_empty() {
             continue;
@@ -210,7 +210,7 @@ fn agrees(filter: &Match, key: &Key, mask: &Mask) -> bool {
 /// A match in OpenFlow's syntax, but for `in_port`, which is the datapath's number or a name.
 fn filter(vswitch: &Vswitch, text: &str) -> Result<Match, String> {
     let mut names = PortNames::default();
-    for port in vswitch.ports.values().filter(|p| !p.is_patch()) {
+    for port in vswitch.devices.ports.values().filter(|p| !p.is_patch()) {
         names.insert(OfPort(port.port_no.0 as u16), &port.name);
     }
     let mut filter = parse_flow(text, &names)?;
@@ -302,7 +302,7 @@ impl FlowDump {
     }
 
     fn name_of(&self, vswitch: &Vswitch, port: PortNo) -> Option<String> {
-        vswitch.ports.get(&port).filter(|_| self.named).map(|p| p.name.clone())
+        vswitch.devices.ports.get(&port).filter(|_| self.named).map(|p| p.name.clone())
     }
 
     fn write(
@@ -640,7 +640,7 @@ pub fn pmd_rxq_show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     for n in args.workers(vswitch) {
         let _ = writeln!(text, "{}:\n  isolated : {}", thread_of(vswitch, n), vswitch.is_kept(n));
         let is_theirs = |p: &&PortRecord| !p.is_by_main();
-        let mut ports: Vec<_> = vswitch.ports.values().filter(is_theirs).collect();
+        let mut ports: Vec<_> = vswitch.devices.ports.values().filter(is_theirs).collect();
         ports.sort_by_key(|p| &p.name);
         let mut has_queues = false;
         for port in ports {

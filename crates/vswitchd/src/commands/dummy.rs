@@ -32,7 +32,7 @@ fn dummy<'a>(
     name: &str,
 ) -> Result<(&'a PortRecord, &'a dyn packet::DummyControl), String> {
     let none = || "no such dummy netdev".to_string();
-    let record = vswitch.port_named(name).ok_or_else(none)?;
+    let record = vswitch.devices.port_named(name).ok_or_else(none)?;
     let control = vswitch.plane.dp.port(record.port_no).and_then(|p| p.as_dummy()).ok_or_else(none)?;
     Ok((record, control))
 }
@@ -107,7 +107,7 @@ impl Frames {
                 Some(false) => return Err("the port's queue is full".into()),
                 None => return Err("the port was removed".into()),
             }
-            let is_up = shared.borrow().ports.get(&port_no).is_some_and(|p| p.status.admin_up);
+            let is_up = shared.borrow().devices.ports.get(&port_no).is_some_and(|p| p.status.admin_up);
             if is_up {
                 wait_for(PASS_WAIT, || waiting().is_none_or(|n| n == 0).then_some(())).await;
             }
@@ -124,7 +124,7 @@ impl Frames {
 impl Vswitch {
     /// Whether in Open vSwitch the main thread would poll the flow's port: a dummy, but no `dummy-pmd`.
     pub(super) fn is_polled_by_main(&self, key: &Key) -> bool {
-        let port = self.ports.get(&PortNo(key.get64(FieldId::DpPort) as u32));
+        let port = self.devices.ports.get(&PortNo(key.get64(FieldId::DpPort) as u32));
         self.is_dummy
             && port.is_some_and(|p| p.interface.is_dummy() && p.interface.dummy_type != Some("dummy-pmd"))
     }
@@ -159,13 +159,16 @@ pub fn set_admin_state(vswitch: &mut Vswitch, args: &[String]) -> Result<String,
         Some(name) => {
             vec![dummy(vswitch, name).map_err(|_| "Unknown Dummy Interface")?.0.port_no]
         }
-        None => vswitch.ports.values().filter(|p| p.interface.is_dummy()).map(|p| p.port_no).collect(),
+        None => {
+            vswitch.devices.ports.values().filter(|p| p.interface.is_dummy()).map(|p| p.port_no).collect()
+        }
     };
     for port_no in ports {
         if let Some(port) = vswitch.plane.dp.port_mut(port_no) {
             port.set_admin_up(up)?;
         }
-        vswitch.watch_port(port_no);
+        let events = vswitch.devices.watch(&mut vswitch.plane, port_no);
+        vswitch.follow_devices(events);
     }
     Ok("OK".into())
 }
@@ -184,7 +187,7 @@ pub fn conn_state(vswitch: &mut Vswitch, args: &[String]) -> Result<String, Stri
     if let [name] = args {
         return Ok(format!("{name}: {}\n", state(name).unwrap_or("unknown")));
     }
-    let names = vswitch.ports.values().map(|p| &p.name);
+    let names = vswitch.devices.ports.values().map(|p| &p.name);
     Ok(names.filter_map(|name| Some(format!("{name}: {}\n", state(name)?))).collect())
 }
 

@@ -27,7 +27,7 @@ pub fn show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
         vswitch.plane.control.fdb_show(idx, vswitch.plane.now_ms(), &|slot| vswitch.plane.slot(slot));
     let mut text = " port  VLAN  MAC                Age\n".to_string();
     for e in entries {
-        let port = match vswitch.ports.get(&e.port) {
+        let port = match vswitch.devices.ports.get(&e.port) {
             Some(p) if p.of_port == OfPort::LOCAL => "LOCAL".to_string(),
             Some(p) => p.of_port.0.to_string(),
             None => "?".into(),
@@ -52,13 +52,13 @@ fn word(vlan: &str, mac: &str) -> Result<(u16, u64), String> {
 /// `fdb/add BRIDGE PORT VLAN MAC`: the address is there for good.
 pub fn add(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     let idx = bridge(vswitch, &args[0])?.idx;
-    let port = vswitch.port_named(&args[1]).filter(|p| p.bridge == idx).map(|p| p.port_no);
+    let port = vswitch.devices.port_named(&args[1]).filter(|p| p.bridge == idx).map(|p| p.port_no);
     let port = port.ok_or("software error, odp port is present but no ofp port")?;
     let (vlan, mac) = word(&args[2], &args[3])?;
     let now_ms = vswitch.plane.now_ms();
     let before = vswitch.plane.control.fdb_add(idx, vlan, mac, port, now_ms).map_err(|_| "no such port")?;
     vswitch.plane.dp.reserve_slots(vswitch.plane.control.slot_count());
-    let number = |before: &Replaced| vswitch.ports.get(&before.port).map(|p| p.of_port.0);
+    let number = |before: &Replaced| vswitch.devices.ports.get(&before.port).map(|p| p.of_port.0);
     Ok(match before.and_then(|before| Some((before.is_static, number(&before)?))) {
         Some((true, port)) => format!("Overriding already existing static entry on {port}"),
         Some((false, port)) => format!("Overriding already existing dynamic entry on {port}"),

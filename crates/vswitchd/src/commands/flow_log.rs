@@ -111,7 +111,7 @@ impl Vswitch {
             return;
         }
         let mut key = Key::default();
-        let of_port = self.ports.get(&port_no).map_or(OfPort::NONE, |p| p.of_port);
+        let of_port = self.devices.ports.get(&port_no).map_or(OfPort::NONE, |p| p.of_port);
         let ingress = self.plane.ingress(of_port, port_no);
         if extract(frame, frame.len(), &ingress, &mut key).is_none() {
             return;

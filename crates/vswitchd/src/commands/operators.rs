@@ -21,7 +21,7 @@ pub fn del_if(vswitch: &mut Vswitch, args: &[String]) -> Result<String, String> 
     };
     let (mut numbers, mut errors) = (Vec::new(), String::new());
     for name in ports {
-        match vswitch.port_named(name) {
+        match vswitch.devices.port_named(name) {
             None => errors += &format!("ovs-vswitchd: no port named {name}\n"),
             // A bridge has its own port as long as it is there.
             Some(port) if port.of_port == OfPort::LOCAL => {

@@ -3,7 +3,7 @@
 use crate::state::Vswitch;
 
 fn check(vswitch: &Vswitch, name: &str) -> Result<(), String> {
-    vswitch.port_named(name).map(|_| ()).ok_or_else(|| "no such interface".into())
+    vswitch.devices.port_named(name).map(|_| ()).ok_or_else(|| "no such interface".into())
 }
 
 pub fn show(vswitch: &mut Vswitch, args: &[String]) -> Result<String, String> {

@@ -215,7 +215,7 @@ fn trace_with(vswitch: &mut Vswitch, args: &[String], given: Option<Vec<Action>>
         actions: given.as_deref(),
     };
     let name = |port: PortNo| {
-        vswitch.ports.get(&port).filter(|_| options.contains(&"--names")).map(|p| p.name.clone())
+        vswitch.devices.ports.get(&port).filter(|_| options.contains(&"--names")).map(|p| p.name.clone())
     };
     let actions = |list: &[DpAction], key: &Key| odp::actions(list, ActionContext::of(key), &name);
     let texts = switch::trace::Texts { ports: shown, actions: &actions };
@@ -371,8 +371,8 @@ fn from_datapath(vswitch: &Vswitch, name: Option<&str>, text: &str) -> Result<Tr
     let after = text.split("in_port(").nth(1).unwrap_or_default();
     let port = after.split(')').next().unwrap_or_default();
     let record = match port.parse() {
-        Ok(number) => vswitch.ports.get(&PortNo(number)),
-        Err(_) => vswitch.port_named(port),
+        Ok(number) => vswitch.devices.ports.get(&PortNo(number)),
+        Err(_) => vswitch.devices.port_named(port),
     };
     let record = record.ok_or_else(|| format!("no OpenFlow port for datapath port {port}"))?;
     let frame = odp::frame(text).map_err(|e| e.to_string())?;

@@ -222,21 +222,23 @@ impl Vswitch {
     /// Changes a port, as a connection has asked.
     pub(super) fn port_mod(&mut self, bridge: BridgeIdx, pm: &PortMod, source: Option<Source>) -> Handled {
         let port_no = self.port_of_mod(bridge, pm)?;
-        let before = self.ports.get(&port_no).and_then(|record| self.plane.port_desc(record));
+        let before = self.devices.ports.get(&port_no).and_then(|record| self.plane.port_desc(record));
         if pm.mask.contains(PortConfig::PORT_DOWN) {
             let up = !pm.config.contains(PortConfig::PORT_DOWN);
             if let Some(port) = self.plane.dp.port_mut(port_no)
                 && let Err(why) = port.set_admin_up(up)
             {
-                let name = &self.ports[&port_no].name;
+                let name = &self.devices.ports[&port_no].name;
                 tracing::warn!(target: "netdev", "{name}: could not be set {}: {why}", if up { "up" } else { "down" });
                 return Err(ErrorKind::OFPPMFC_EPERM);
             }
-            if let (Some(port), Some(record)) = (self.plane.dp.port(port_no), self.ports.get_mut(&port_no)) {
+            if let (Some(port), Some(record)) =
+                (self.plane.dp.port(port_no), self.devices.ports.get_mut(&port_no))
+            {
                 record.status = port.status();
             }
         }
-        let link_up = self.ports[&port_no].status.link == packet::LinkState::Up;
+        let link_up = self.devices.ports[&port_no].status.link == packet::LinkState::Up;
         self.plane.update_port(port_no, |spec| {
             let c = &mut spec.config;
             for (bit, field) in [

@@ -97,7 +97,7 @@ impl Vswitch {
 
     /// Patch ports whose ends name each other are connected.
     fn plug_cables(&mut self) {
-        let ends: BTreeMap<&str, _> = (self.ports.values())
+        let ends: BTreeMap<&str, _> = (self.devices.ports.values())
             .filter_map(|p| Some((p.name.as_str(), (p.port_no, p.interface.peer()?))))
             .collect();
         let peer_of = |name: &str, peer: &str| {

@@ -23,13 +23,13 @@ impl Vswitch {
     ) {
         let name = &interface.name;
         match self.try_add(bridge, port, interface, number) {
-            Ok(_) => self.failures.forget(name),
+            Ok(_) => self.devices.failures.forget(name),
             Err(error) => self.failed(bridge, interface, error),
         }
     }
 
     fn failed(&mut self, bridge: &str, interface: &Interface, error: String) {
-        if self.failures.note(interface, &error) {
+        if self.devices.failures.note(interface, &error) {
             tracing::warn!(target: "bridge", "bridge {bridge}: interface {}: {error}", interface.name);
         }
     }
@@ -45,8 +45,10 @@ impl Vswitch {
         let not_added = |why: &str| format!("could not add network device {name} to ofproto ({why})");
         let idx = self.bridge_named(bridge).ok_or_else(|| not_added("there is no such bridge"))?.idx;
         let is_local = name == bridge;
-        let port_no =
-            self.free_port_no(interface, is_local).ok_or_else(|| not_added("no port number is free"))?;
+        let port_no = self
+            .devices
+            .free_port_no(interface, is_local)
+            .ok_or_else(|| not_added("no port number is free"))?;
         let (options, refused) = self.devices.usable_options(interface, port_no);
         let used = Interface { options, ..interface.clone() };
         let device = self.open_device(idx, &used, port_no, is_local)?;
@@ -60,7 +62,7 @@ impl Vswitch {
         if let Some(error) = &refused {
             tracing::warn!(target: "bridge", "bridge {bridge}: {error}; it has the default");
         }
-        self.with_record(port_no, |r| {
+        self.devices.with_record(port_no, |r| {
             r.device_options = used.options;
             r.options_error = refused;
         });
@@ -123,23 +125,13 @@ impl Vswitch {
             tracing::debug!(target: "netdev", "{name}: {key}={value}");
         }
         let record = PortRecord {
-            port_no,
-            of_port,
-            bridge,
-            name: name.clone(),
             port_name: port.name.clone(),
             kind,
-            interface: interface.clone(),
-            device_options: interface.options.clone(),
             created_ms: self.plane.now_ms(),
-            status,
             numa: self.plane.dp.port(port_no).and_then(|port| port.numa_node()),
-            gone: false,
-            link_resets: 0,
-            error: None,
-            options_error: None,
+            ..PortRecord::new((bridge, port_no, of_port), interface, status)
         };
-        self.ports.insert(port_no, record);
+        self.devices.ports.insert(port_no, record);
         self.scheduler.note(Event::Queues);
         self.counts.ports_added += 1;
         self.tell_port(port_no, PortReason::Add);
@@ -149,7 +141,7 @@ impl Vswitch {
 
     /// Asks a port that is new for what it was not opened with: what it refuses is its error.
     fn ask_again(&mut self, port_no: PortNo) {
-        let Some(record) = self.ports.get(&port_no) else { return };
+        let Some(record) = self.devices.ports.get(&port_no) else { return };
         let Interface { mtu_request, mac, .. } = record.interface;
         let is_others = record.interface.is_kernels() && !record.interface.makes_device();
         let mtu_now = record.status.mtu;
@@ -161,17 +153,12 @@ impl Vswitch {
         }
     }
 
-    /// Removes a port, and what it made in the kernel.
-    pub(super) fn remove_port(&mut self, port_no: PortNo) {
-        self.remove_ports(&[port_no]);
-    }
-
-    /// Takes ports out, which waits for the workers once.
+    /// Takes ports out, and what they made in the kernel. The devices go once workers have given them up.
     pub(crate) fn remove_ports(&mut self, numbers: &[PortNo]) {
         let mut records = Vec::with_capacity(numbers.len());
         for &port_no in numbers {
             self.tell_port(port_no, PortReason::Delete);
-            let Some(record) = self.ports.remove(&port_no) else { continue };
+            let Some(record) = self.devices.ports.remove(&port_no) else { continue };
             self.counts.ports_removed += 1;
             self.plane.control.remove_port(port_no).expect("every record has a port in the switch");
             if let Some(bridge) = self.bridges.get(&record.bridge) {
@@ -192,28 +179,23 @@ impl Vswitch {
             }
             Err(error) => tracing::error!(target: "dpif", "ports were not given up: {error}"),
         }
-        self.finish_leaving();
-    }
-
-    /// Gives up the devices of ports whose queues all workers have given up. Whether none is left.
-    pub(super) fn finish_leaving(&mut self) -> bool {
-        self.devices.finish_leaving(&mut self.plane.dp)
+        self.devices.finish_leaving(&mut self.plane.dp);
     }
 
     /// Makes an interface that runs what it shall be. Its type and its bridge stay.
     pub(super) fn change_interface(&mut self, port: &wanted::Port, interface: &Interface) {
-        let Some(record) = self.port_named(&interface.name) else { return };
+        let Some(record) = self.devices.port_named(&interface.name) else { return };
         let (port_no, old) = (record.port_no, record.interface.clone());
         if interface.kind != PATCH
             && old.options != interface.options
-            && self.needs_reopening(port_no, interface)
+            && self.devices.needs_reopening(&mut self.plane, port_no, interface)
         {
             self.reopen(port_no, port, interface);
         } else if let Some(error) = patch_error(interface) {
-            self.with_record(port_no, |r| r.error = Some(error));
+            self.devices.with_record(port_no, |r| r.error = Some(error));
             return;
         } else {
-            self.with_record(port_no, |r| {
+            self.devices.with_record(port_no, |r| {
                 r.error = None;
                 r.interface = interface.clone();
             });
@@ -222,7 +204,7 @@ impl Vswitch {
             }
             if old.mac != interface.mac
                 && let Some(mac) = interface.mac
-                && self.ports.get(&port_no).is_some_and(|r| r.of_port != OfPort::LOCAL)
+                && self.devices.ports.get(&port_no).is_some_and(|r| r.of_port != OfPort::LOCAL)
             {
                 self.change_device(port_no, "mac", |p| p.set_mac(mac));
             }
@@ -232,8 +214,10 @@ impl Vswitch {
                 self.change_device(port_no, "mtu_request", |p| p.set_mtu(mtu));
             }
         }
-        let Some(port_no) = self.port_named(&interface.name).map(|record| record.port_no) else { return };
-        self.with_record(port_no, |r| r.port_name = port.name.clone());
+        let Some(port_no) = self.devices.port_named(&interface.name).map(|record| record.port_no) else {
+            return;
+        };
+        self.devices.with_record(port_no, |r| r.port_name = port.name.clone());
         self.plane.update_port(port_no, |spec| {
             spec.vlan = port.vlan.clone();
             spec.protected = port.protected;
@@ -241,54 +225,15 @@ impl Vswitch {
         });
     }
 
-    fn with_record(&mut self, port_no: PortNo, change: impl FnOnce(&mut PortRecord)) {
-        if let Some(record) = self.ports.get_mut(&port_no) {
-            change(record);
-        }
-    }
-
-    /// Gives a device new options while it runs, where it takes them so, or runs with what they come to
-    /// already. What makes no sense is an error, and all stays as it is. Whether the device must be opened
-    /// anew for them, which costs its packets and all that is known of the port.
-    fn needs_reopening(&mut self, port_no: PortNo, interface: &Interface) -> bool {
-        let Some(record) = self.ports.get_mut(&port_no) else { return false };
-        record.options_error = None;
-        if record.device_options == interface.options {
-            return false;
-        }
-        let name = &interface.name;
-        let runs = Interface { options: record.device_options.clone(), ..record.interface.clone() };
-        if self.devices.have_same_effect(&runs, interface, port_no) {
-            record.device_options = interface.options.clone();
-            return false;
-        }
-        let checked = self.devices.check(interface, port_no);
-        let taken = checked.and_then(|()| match self.plane.dp.port_mut(port_no) {
-            Some(device) => device
-                .set_options(&interface.options)
-                .map_err(|why| format!("{name}: could not set configuration ({why})")),
-            None => Ok(false),
-        });
-        match taken {
-            Ok(true) => record.device_options = interface.options.clone(),
-            Ok(false) => return true,
-            Err(error) => {
-                tracing::warn!(target: "bridge", "{error}; it keeps its previous options");
-                record.options_error = Some(error);
-            }
-        }
-        false
-    }
-
     /// Options of a driver are taken when it is opened. Where it cannot be had with the new ones, it runs on
     /// with the old ones.
     fn reopen(&mut self, port_no: PortNo, port: &wanted::Port, interface: &Interface) {
-        let Some(record) = self.ports.get(&port_no) else { return };
+        let Some(record) = self.devices.ports.get(&port_no) else { return };
         let (bridge, of_port) = (record.bridge, record.of_port);
         let before = Interface { options: record.device_options.clone(), ..record.interface.clone() };
         let is_local = of_port == OfPort::LOCAL;
         let bridge_name = self.bridges.get(&bridge).map(|b| b.name.clone()).unwrap_or_default();
-        self.remove_port(port_no);
+        self.remove_ports(&[port_no]);
         // The device is opened again, which it must have been closed for.
         self.devices.wait_for_leaving(&mut self.plane.dp);
         let (device, error) = match self.open_device(bridge, interface, port_no, is_local) {
@@ -303,7 +248,7 @@ impl Vswitch {
         }
         let name = &interface.name;
         match self.install(bridge, port, interface, (port_no, of_port), device) {
-            Ok(()) => self.with_record(port_no, |r| {
+            Ok(()) => self.devices.with_record(port_no, |r| {
                 if error.is_some() {
                     r.device_options = before.options;
                     r.options_error = error;
@@ -332,12 +277,12 @@ impl Vswitch {
             wanted.interfaces().filter_map(|(_, i)| i.of_port_request).collect();
         for (spec, number) in specs {
             let (port_no, old) = (spec.port_no, spec.of_port);
-            let Some(bridge) = self.ports.get(&port_no).map(|r| r.bridge) else { continue };
-            self.with_record(port_no, |r| r.of_port = OfPort::NONE);
+            let Some(bridge) = self.devices.ports.get(&port_no).map(|r| r.bridge) else { continue };
+            self.devices.with_record(port_no, |r| r.of_port = OfPort::NONE);
             let of_port = number.or_else(|| self.next_of_port(bridge, &requested)).unwrap_or(old);
             let spec = switch::PortSpec { of_port, ..spec };
             self.plane.control.add_port(bridge, spec).expect("nobody has the number");
-            self.with_record(port_no, |r| r.of_port = of_port);
+            self.devices.with_record(port_no, |r| r.of_port = of_port);
             self.tell_port(port_no, PortReason::Add);
         }
         self.plane.dp.reserve_slots(self.plane.control.slot_count());
@@ -350,18 +295,8 @@ impl Vswitch {
         what: &str,
         change: impl FnOnce(&mut dyn Port) -> Result<(), String>,
     ) {
-        let Some(device) = self.plane.dp.port_mut(port_no) else { return };
-        let result = change(device.as_mut());
-        if let Err(why) = result
-            && let Some(record) = self.ports.get_mut(&port_no)
-        {
-            let error = format!("{}: could not set {what} ({why})", record.name);
-            if record.error.as_ref() != Some(&error) {
-                tracing::warn!(target: "bridge", "{error}");
-                record.error = Some(error);
-            }
-        }
-        self.watch_port(port_no);
+        let events = self.devices.change(&mut self.plane, port_no, what, change);
+        self.follow_devices(events);
     }
 
     /// The first of the numbers that would be best that is free; else any.
@@ -382,39 +317,7 @@ impl Vswitch {
         self.bridges.get_mut(&bridge)?.last_of_port = found.0;
         Some(found)
     }
-
-    /// The number in a dummy port's name, if it is free, so that tests know it; else the lowest free one.
-    fn free_port_no(&self, interface: &Interface, is_local: bool) -> Option<PortNo> {
-        let is_free = |n: &PortNo| n.0 > 0 && n.0 <= 0xffff && !self.ports.contains_key(n);
-        let digits = interface.name.trim_start_matches(|c: char| !c.is_ascii_digit());
-        let digits = digits.split(|c: char| !c.is_ascii_digit()).next().unwrap_or_default();
-        let named = digits.parse().ok().map(|n: u32| {
-            // A bridge's own port leaves the low numbers to the others.
-            PortNo(if is_local { n.saturating_add(100) } else { n })
-        });
-        let named = named.filter(|n| interface.is_dummy() && is_free(n));
-        named.or_else(|| {
-            let first = match interface.kind.as_str() {
-                _ if is_local => 100,
-                // The end of a cable is no port of Open vSwitch's datapath: it leaves the numbers that people
-                // see to those that are.
-                "patch" => PATCH_FIRST,
-                _ => 1,
-            };
-            let mut free = first;
-            for port_no in self.ports.range(PortNo(first)..).map(|(no, _)| no.0) {
-                if port_no != free {
-                    break;
-                }
-                free += 1;
-            }
-            Some(PortNo(free)).filter(is_free)
-        })
-    }
 }
-
-/// Where the numbers of patch ports begin.
-const PATCH_FIRST: u32 = 32_768;
 
 fn patch_status(name: &str) -> PortStatus {
     PortStatus {

@@ -73,7 +73,7 @@ impl Reconciliation {
     /// Carries out the next step.
     pub fn step(&mut self, vswitch: &mut Vswitch) -> Progress {
         // What comes may be of the same name as what leaves.
-        let is_settled = vswitch.finish_leaving() & vswitch.finish_workers();
+        let is_settled = vswitch.devices.finish_leaving(&mut vswitch.plane.dp) & vswitch.finish_workers();
         if !is_settled || self.steps.front().is_some_and(|step| self.must_wait(step, vswitch)) {
             return Progress::Waiting;
         }
@@ -100,7 +100,7 @@ impl Reconciliation {
             }
             Some(Step::Settle) => {
                 let wanted = &self.wanted;
-                vswitch.failures.keep_only(|name| wanted.interface(name).is_some());
+                vswitch.devices.failures.keep_only(|name| wanted.interface(name).is_some());
                 vswitch.settle();
                 vswitch.counts.reconfigures += 1;
             }
@@ -109,7 +109,11 @@ impl Reconciliation {
         match self.steps.is_empty() {
             false => Progress::More,
             // Whoever removed a port shall not find its device when he is told that this is in force.
-            true if !vswitch.finish_leaving() || vswitch.devices.leaving() > 0 => Progress::Waiting,
+            true if !vswitch.devices.finish_leaving(&mut vswitch.plane.dp)
+                || vswitch.devices.leaving() > 0 =>
+            {
+                Progress::Waiting
+            }
             true if !vswitch.finish_workers() => Progress::Waiting,
             true => Progress::Done,
         }
@@ -131,7 +135,7 @@ impl Reconciliation {
     pub fn outcomes(&self, vswitch: &Vswitch) -> Outcomes {
         let interfaces = self.wanted.bridges.values().flat_map(|b| b.interfaces());
         let records: HashMap<&str, &PortRecord> =
-            vswitch.ports.values().map(|record| (record.name.as_str(), record)).collect();
+            vswitch.devices.ports.values().map(|record| (record.name.as_str(), record)).collect();
         let outcome = |name: &str| vswitch.outcome_of(name, records.get(name).copied());
         interfaces.map(|(_, i)| (i.name.clone(), outcome(&i.name))).collect()
     }
@@ -161,7 +165,7 @@ impl Vswitch {
             bridges: (self.bridges.values())
                 .map(|b| RunningBridge { name: &b.name, settings: &b.settings, controllers: &b.controllers })
                 .collect(),
-            ports: (self.ports.values())
+            ports: (self.devices.ports.values())
                 .filter_map(|record| {
                     let spec = self.plane.port_spec(record.port_no)?;
                     Some(RunningPort {
@@ -178,24 +182,25 @@ impl Vswitch {
                     })
                 })
                 .collect(),
-            failed: self.failures.names().map(String::as_str).collect(),
+            failed: self.devices.failures.names().map(String::as_str).collect(),
         }
     }
 
     /// The first interface that is not as it was asked for, and why.
     pub(crate) fn first_error(&self) -> Option<(String, String)> {
-        let names = self.failures.names().chain(self.ports.values().map(|record| &record.name));
+        let names =
+            self.devices.failures.names().chain(self.devices.ports.values().map(|record| &record.name));
         names.map(|name| (name, self.outcome(name))).find_map(|(name, o)| Some((name.clone(), o.error?)))
     }
 
     /// What became of an interface.
     pub fn outcome(&self, name: &str) -> Outcome {
-        self.outcome_of(name, self.port_named(name))
+        self.outcome_of(name, self.devices.port_named(name))
     }
 
     /// What became of an interface whose record is this.
     pub(crate) fn outcome_of(&self, name: &str, record: Option<&PortRecord>) -> Outcome {
-        let failure = self.failures.error(name).map(String::from);
+        let failure = self.devices.failures.error(name).map(String::from);
         let complaint = record.and_then(|r| {
             let refused = r.options_error.clone().or_else(|| r.error.clone());
             refused.or_else(|| r.interface.complaint.clone())

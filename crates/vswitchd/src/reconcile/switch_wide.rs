@@ -64,7 +64,7 @@ impl Vswitch {
             Some(_) if i.is_dummy() => i.dummy_type == Some("dummy-pmd"),
             driver => driver.is_some_and(|driver| driver.is_pmd),
         };
-        if !self.ports.values().any(|p| is_theirs(&p.interface)) {
+        if !self.devices.ports.values().any(|p| is_theirs(&p.interface)) {
             return;
         }
         self.workers.are_told = true;

@@ -75,7 +75,7 @@ fn what_is_the_same_is_not_touched() {
         ]
     );
     become_(&mut v, &w);
-    let p2 = v.port_named("p2").unwrap().port_no;
+    let p2 = v.devices.port_named("p2").unwrap().port_no;
     assert_eq!(v.plane.port_spec(p2).unwrap().vlan.tag, 7);
     assert_eq!(steps(&v, &w), []);
 }
@@ -96,7 +96,7 @@ fn bridges_and_ports_come_and_go_while_it_runs() {
     assert_eq!(outcomes["p1"].of_port, Some(OfPort(1)));
     assert_eq!(v.plane.dp.port_numbers().count(), 5);
     become_(&mut v, &Wanted::default());
-    assert!(v.bridges.is_empty() && v.ports.is_empty() && v.plane.dp.port_numbers().count() == 0);
+    assert!(v.bridges.is_empty() && v.devices.ports.is_empty() && v.plane.dp.port_numbers().count() == 0);
     assert_eq!(steps(&v, &Wanted::default()), []);
 }
 
@@ -123,7 +123,7 @@ fn an_unusable_port_has_its_error_and_harms_no_other_and_is_tried_again() {
     // What is no longer wanted is no longer an error.
     w.bridges.get_mut("br0").unwrap().ports.remove("nosuchdevice");
     become_(&mut v, &w);
-    assert!(v.failures.names().next().is_none());
+    assert!(v.devices.failures.names().next().is_none());
 }
 
 #[test]
@@ -176,11 +176,11 @@ fn port_numbers_are_as_asked_then_as_before_then_the_next_unused() {
     let outcomes = become_(&mut v, &fewer);
     assert_eq!(outcomes["e"].of_port, Some(OfPort(4)));
     // A new request is followed, and the device stays.
-    let created = v.port_named("b").unwrap().port_no;
+    let created = v.devices.port_named("b").unwrap().port_no;
     interface(&mut fewer, "b").of_port_request = Some(OfPort(77));
     let outcomes = become_(&mut v, &fewer);
     assert_eq!(outcomes["b"].of_port, Some(OfPort(77)));
-    assert_eq!(v.port_named("b").unwrap().port_no, created);
+    assert_eq!(v.devices.port_named("b").unwrap().port_no, created);
     // One that is taken is not.
     interface(&mut fewer, "b").of_port_request = Some(OfPort(1));
     assert_eq!(become_(&mut v, &fewer)["b"].of_port, Some(OfPort(77)));
@@ -192,7 +192,7 @@ fn options_that_a_driver_refuses_leave_it_as_it_was_with_an_error() {
     let mut w = wanted(&["p1"]);
     interface(&mut w, "p1").options.insert("n_rxq".into(), "2".into());
     become_(&mut v, &w);
-    let queues = |v: &Vswitch| v.plane.dp.rx_workers(v.port_named("p1").unwrap().port_no).len();
+    let queues = |v: &Vswitch| v.plane.dp.rx_workers(v.devices.port_named("p1").unwrap().port_no).len();
     assert_eq!(queues(&v), 2);
     interface(&mut w, "p1").options.insert("n_rxq".into(), "many".into());
     for _ in 0..2 {
@@ -218,7 +218,7 @@ fn a_number_of_queues_that_makes_no_sense_does_not_cost_a_new_port() {
         assert!(error.contains("n_rxq=abc") && error.contains("numa_id=-1"), "{error}");
         assert_eq!((outcomes["p1"].of_port, &outcomes["p2"].error), (Some(OfPort(1)), &None));
     }
-    let queues = |v: &Vswitch| v.plane.dp.rx_workers(v.port_named("p1").unwrap().port_no).len();
+    let queues = |v: &Vswitch| v.plane.dp.rx_workers(v.devices.port_named("p1").unwrap().port_no).len();
     assert_eq!((queues(&v), v.counts.ports_added), (1, 3), "it was opened once");
     interface(&mut w, "p1").options = [("n_rxq".to_string(), "2".to_string())].into();
     assert_eq!((become_(&mut v, &w)["p1"].error.clone(), queues(&v)), (None, 2));
@@ -249,7 +249,7 @@ fn an_mtu_that_cannot_be_had_does_not_cost_the_port() {
     let outcome = become_(&mut v, &w).remove("p1").unwrap();
     assert_eq!(outcome.of_port, Some(OfPort(1)));
     assert!(outcome.error.unwrap().contains("could not set mtu_request"));
-    assert_eq!(v.port_named("p1").unwrap().status.mtu, 1500);
+    assert_eq!(v.devices.port_named("p1").unwrap().status.mtu, 1500);
 }
 
 #[test]
@@ -257,7 +257,7 @@ fn a_bridges_own_port_follows_the_smallest_mtu_unless_it_asks_for_one() {
     let mut v = vswitch();
     let mut w = wanted(&["p1", "p2"]);
     interface(&mut w, "p1").mtu_request = Some(1400);
-    let mtu = |v: &Vswitch, name: &str| v.port_named(name).unwrap().status.mtu;
+    let mtu = |v: &Vswitch, name: &str| v.devices.port_named(name).unwrap().status.mtu;
     become_(&mut v, &w);
     assert_eq!((mtu(&v, "p1"), mtu(&v, "p2"), mtu(&v, "br0")), (1400, 1500, 1400));
     interface(&mut w, "p1").mtu_request = Some(9000);
@@ -286,11 +286,13 @@ fn patch_ports_are_connected_when_both_ends_name_each_other() {
     other.add(dummy("br1"));
     w.bridges.insert("br1".into(), other);
     become_(&mut v, &w);
-    let kind = |v: &Vswitch, name: &str| v.plane.port_spec(v.port_named(name).unwrap().port_no).unwrap().kind;
+    let kind = |v: &Vswitch, name: &str| {
+        v.plane.port_spec(v.devices.port_named(name).unwrap().port_no).unwrap().kind
+    };
     assert_eq!(kind(&v, "a-name-longer-than-a-device"), PortKind::Patch { peer: None });
     w.bridges.get_mut("br1").unwrap().add(patch("q", "a-name-longer-than-a-device"));
     become_(&mut v, &w);
-    let q = v.port_named("q").unwrap().port_no;
+    let q = v.devices.port_named("q").unwrap().port_no;
     assert_eq!(kind(&v, "a-name-longer-than-a-device"), PortKind::Patch { peer: Some(q) });
     w.bridges.get_mut("br1").unwrap().add(patch("q", "elsewhere"));
     become_(&mut v, &w);
@@ -330,11 +332,11 @@ fn workers_move_to_the_processors_of_a_mask_and_keep_ports_and_counts() {
     let mut w = wanted(&["p1", "p2"]);
     become_(&mut v, &w);
     let inject = |v: &Vswitch, name: &str| {
-        let port = v.plane.dp.port(v.port_named(name).unwrap().port_no).unwrap();
+        let port = v.plane.dp.port(v.devices.port_named(name).unwrap().port_no).unwrap();
         assert!(port.as_dummy().unwrap().inject(&broadcast(name.as_bytes()[1])));
     };
     let sent = |v: &Vswitch, name: &str| {
-        let port_no = v.port_named(name).unwrap().port_no;
+        let port_no = v.devices.port_named(name).unwrap().port_no;
         let end = Instant::now() + Duration::from_secs(20);
         loop {
             let frames = v.plane.dp.port(port_no).unwrap().as_dummy().unwrap().take_sent().len();
@@ -368,7 +370,7 @@ fn workers_move_to_the_processors_of_a_mask_and_keep_ports_and_counts() {
     become_(&mut v, &w);
     inject(&v, "p1");
     assert_eq!(sent(&v, "p2"), 1);
-    let p1 = v.plane.dp.port(v.port_named("p1").unwrap().port_no).unwrap().stats();
+    let p1 = v.plane.dp.port(v.devices.port_named("p1").unwrap().port_no).unwrap().stats();
     assert_eq!((p1.rx_packets, p1.tx_packets), (8, 6));
     // The bridge's rule has counted them all, whichever worker had them.
     v.plane.dp.fold(Duration::from_secs(5));
@@ -383,7 +385,7 @@ fn nothing_is_forwarded_while_rules_are_being_restored() {
     let mut w = wanted(&["p1", "p2"]);
     w.switch.flow_restore_wait = true;
     become_(&mut v, &w);
-    let control = |v: &Vswitch, name: &str| v.port_named(name).unwrap().port_no;
+    let control = |v: &Vswitch, name: &str| v.devices.port_named(name).unwrap().port_no;
     let port = |v: &Vswitch, n: PortNo, frame: Option<&[u8]>| {
         let dummy = v.plane.dp.port(n).unwrap();
         let dummy = dummy.as_dummy().unwrap();
@@ -416,7 +418,7 @@ fn a_thousand_ports_come_within_five_seconds_and_one_more_within_twenty_millisec
     let start = cpu();
     become_(&mut v, &w);
     let all = cpu() - start;
-    assert_eq!(v.ports.len(), 1001);
+    assert_eq!(v.devices.ports.len(), 1001);
     assert!(all < Duration::from_secs(5), "a thousand ports took {all:?}");
     let mut best = Duration::MAX;
     for n in 1001..=1010 {
@@ -448,7 +450,7 @@ fn ports_that_come_and_go_among_a_thousand_lose_no_packet_of_the_others() {
         port.vlan = vlan(if ["source", "sink"].contains(&port.name.as_str()) { 7 } else { 8 });
     }
     become_(&mut v, &w);
-    let port = |v: &Vswitch, name: &str| v.port_named(name).unwrap().port_no;
+    let port = |v: &Vswitch, name: &str| v.devices.port_named(name).unwrap().port_no;
     let (source, sink) = (port(&v, "source"), port(&v, "sink"));
     let received = |v: &Vswitch| v.plane.dp.port(source).unwrap().stats().rx_packets;
     let end = Instant::now() + Duration::from_secs(60);
@@ -489,7 +491,7 @@ fn queues_go_where_settings_bind_them_and_are_spread_by_what_they_cost() {
     source.options = [("size".to_string(), "60".to_string()), ("n_rxq".into(), "4".into())].into();
     w.bridges.get_mut("br0").unwrap().add(source);
     become_(&mut v, &w);
-    let workers = |v: &Vswitch| v.plane.dp.rx_workers(v.port_named("src").unwrap().port_no).to_vec();
+    let workers = |v: &Vswitch| v.plane.dp.rx_workers(v.devices.port_named("src").unwrap().port_no).to_vec();
     let processors =
         |v: &Vswitch| workers(v).iter().map(|n| v.plane.dp.worker_cpu(*n).unwrap()).collect::<Vec<_>>();
     // Two of four on each worker: the fewest so far.
@@ -516,7 +518,7 @@ fn queues_go_where_settings_bind_them_and_are_spread_by_what_they_cost() {
     v.tick();
     let spread = workers(&v);
     assert_eq!(spread.iter().filter(|n| **n == 0).count(), 2, "{spread:?}");
-    let src = v.port_named("src").unwrap().port_no;
+    let src = v.devices.port_named("src").unwrap().port_no;
     let end = Instant::now() + Duration::from_secs(20);
     while v.queues_of(src).iter().any(|queue| v.scheduler.queue_cost(queue) == 0) {
         assert!(Instant::now() < end, "a queue has cost nothing");
@@ -549,9 +551,16 @@ fn an_option_that_makes_no_sense_costs_a_running_port_nothing() {
         assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock, "the guest was disconnected");
     };
     let injected = |v: &Vswitch| {
-        v.plane.dp.port(v.port_named("p1").unwrap().port_no).unwrap().as_dummy().unwrap().inject(&[2; 60])
+        v.plane
+            .dp
+            .port(v.devices.port_named("p1").unwrap().port_no)
+            .unwrap()
+            .as_dummy()
+            .unwrap()
+            .inject(&[2; 60])
     };
-    let received = |v: &Vswitch| v.plane.dp.port_stats(v.port_named("p1").unwrap().port_no).rx_packets;
+    let received =
+        |v: &Vswitch| v.plane.dp.port_stats(v.devices.port_named("p1").unwrap().port_no).rx_packets;
     assert!(injected(&v));
     let end = Instant::now() + Duration::from_secs(20);
     while received(&v) == 0 {
@@ -571,7 +580,7 @@ fn an_option_that_makes_no_sense_costs_a_running_port_nothing() {
         let mtu = interface(&mut w, name).mtu_request.map_or(1400, |mtu| mtu - 1);
         interface(&mut w, name).mtu_request = Some(mtu);
         assert_eq!(become_(&mut v, &w)[name].error, outcome.error);
-        assert_eq!(v.port_named(name).unwrap().status.mtu, mtu);
+        assert_eq!(v.devices.port_named(name).unwrap().status.mtu, mtu);
     }
     assert_eq!(received(&v), 1, "the port was opened anew");
     stays();
@@ -631,7 +640,7 @@ fn a_worker_that_does_not_answer_holds_up_its_plan_and_nobody_else_and_is_named(
     while plan.step(&mut v) == Progress::More {}
     assert_eq!(plan.step(&mut v), Progress::Waiting);
     assert!(start.elapsed() < Duration::from_millis(900), "nobody waits for the worker");
-    assert!(v.port_named("p2").is_none());
+    assert!(v.devices.port_named("p2").is_none());
     // The other worker answers in order: what it has been asked last is the last to be answered.
     let other = v.plane.dp.request_flows(0, 0).unwrap();
     while v.plane.dp.take_flows(other).is_none() {
@@ -647,7 +656,7 @@ fn a_worker_that_does_not_answer_holds_up_its_plan_and_nobody_else_and_is_named(
         stuck.turn();
     }
     // A command that cannot but wait gives up after a second, and says who kept it waiting.
-    let p1 = v.port_named("p1").unwrap().port_no;
+    let p1 = v.devices.port_named("p1").unwrap().port_no;
     let error = v.plane.dp.remove_port(p1).map(drop).unwrap_err().to_string();
     assert_eq!(error, "no answer within 1 s from pmd-1");
 }
