@@ -163,6 +163,10 @@ struct RunArgs {
     /// or l4; in sequential, random or zipf order; vlan, ipv6. Joined by +.
     #[arg(long, value_name = "T")]
     traffic: Option<Pattern>,
+    /// Workers of each switch, and queues of each port, in suites of trials. By default one, or four in
+    /// pvp-matrix, as far as generator and guest have processors of their own beside them.
+    #[arg(long, value_name = "N")]
+    workers: Option<usize>,
     /// Where results go. By default bench-TIME in the current directory.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -291,7 +295,8 @@ fn run_suites(args: RunArgs) -> Result<(), Failure> {
         _ => Mode::Normal,
     };
     let out = args.out.unwrap_or_else(|| PathBuf::from(format!("bench-{}", now_utc().replace(':', ""))));
-    let wanted = Wanted { switches: args.switch, generator: args.generator, traffic: args.traffic };
+    let (switches, generator, traffic, workers) = (args.switch, args.generator, args.traffic, args.workers);
+    let wanted = Wanted { switches, generator, traffic, workers };
     let wish = Wish { names: args.names, mode, wanted, out, resume: args.resume };
     let result = runner::run(&wish);
     // What was measured is drawn also where a step failed.

@@ -62,10 +62,9 @@ impl Daemon {
         Daemon::stock(namespace, OVS, "openvswitch-switch", args, &[], datapath_type)
     }
 
-    /// The same with DPDK: one polling thread, on the second processor where there is one.
-    pub fn open_vswitch_dpdk(namespace: Option<&str>) -> Result<Daemon, String> {
-        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-        let mask = format!("other_config:pmd-cpu-mask={:#x}", 1 << (cpus - 1).min(1));
+    /// The same with DPDK: a polling thread on each processor of the mask.
+    pub fn open_vswitch_dpdk(namespace: Option<&str>, mask: u64) -> Result<Daemon, String> {
+        let mask = format!("other_config:pmd-cpu-mask={mask:#x}");
         let prefix = format!("--no-pci --file-prefix=xpb-ovs-{}", std::process::id());
         let settings = [
             "other_config:dpdk-init=true",

@@ -65,6 +65,11 @@ pub fn run(wish: &Wish) -> Result<(), Failure> {
     if let Some(generator) = &wish.wanted.generator {
         crate::lab::generator::list::find(generator).map_err(Failure::Usage)?;
     }
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    if let Some(workers) = wish.wanted.workers.filter(|workers| !(1..=cpus).contains(workers)) {
+        let why = format!("--workers {workers}: must be 1 to {cpus}, the processors of this machine");
+        return Err(Failure::Usage(why));
+    }
     let is_known = |s: &str| s.starts_with("crosspoint@") || known.contains(&s);
     if let Some(unknown) = wish.wanted.switches.iter().find(|s| !is_known(s)) {
         return Err(Failure::Usage(format!("unknown switch {unknown}; known: {}", known.join(", "))));
@@ -270,6 +275,9 @@ impl Runner<'_> {
         // The operator's interruption ends generators, guests and switches too: they have not failed.
         if self.interrupted.load(Ordering::Relaxed) {
             return Err("interrupted".into());
+        }
+        for note in measured.notes {
+            store.warn(format!("{}: {note}", suite.name))?;
         }
         for why in measured.refused {
             store.warn(format!("{}: {why}", suite.name))?;

@@ -26,6 +26,9 @@ pub struct Load {
     topology: &'static str,
     guest: &'static str,
     rings: Rings,
+    /// As the suite has them; `None`: the operator asked for so many.
+    workers_wanted: Option<usize>,
+    workers: usize,
     generator: String,
     pattern: Pattern,
     size: u16,
@@ -42,6 +45,8 @@ pub struct Measured {
     pub points: Vec<Point>,
     /// Why switches were left out.
     pub refused: Vec<String>,
+    /// What is not as the suite has it.
+    pub notes: Vec<String>,
     /// Switches that failed, and why.
     pub failed: BTreeMap<String, String>,
 }
@@ -55,6 +60,8 @@ pub struct Wanted {
     pub generator: Option<String>,
     /// Other traffic.
     pub traffic: Option<Pattern>,
+    /// Workers of each switch, and queues of each port.
+    pub workers: Option<usize>,
 }
 
 /// Every combination; for a quick run the first value of each of sizes, flows, rates and traffic.
@@ -87,6 +94,8 @@ pub fn loads(grid: &'static Grid, mode: Mode, wanted: &Wanted) -> Vec<Load> {
                                     topology,
                                     guest,
                                     rings: grid.rings,
+                                    workers_wanted: wanted.workers.is_none().then_some(grid.workers),
+                                    workers: wanted.workers.unwrap_or(workers_here(grid.workers, cpus())),
                                     generator: wanted.generator.clone().unwrap_or(grid.generator.into()),
                                     pattern: pattern.clone(),
                                     size: (*size).max(pattern.size_min()),
@@ -103,6 +112,15 @@ pub fn loads(grid: &'static Grid, mode: Mode, wanted: &Wanted) -> Vec<Load> {
         }
     }
     loads
+}
+
+fn cpus() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// As many workers as are wanted, if the generator and the guest have a processor each beside them.
+fn workers_here(wanted: usize, cpus: usize) -> usize {
+    wanted.min(cpus.saturating_sub(2)).max(1)
 }
 
 fn times(mode: Mode) -> Times {
@@ -160,6 +178,10 @@ impl Load {
                 }
             }
         }
+        if let Some(wanted) = self.workers_wanted.filter(|wanted| *wanted > self.workers) {
+            let text = format!("workers, and queues of each port: {} in place of {wanted}", self.workers);
+            measured.notes.push(format!("{text}, since this machine has {} processors", cpus()));
+        }
         let times = times(mode);
         for turn in 0..times.turns {
             for (name, switch, outcome, point) in &mut points {
@@ -202,6 +224,7 @@ impl Load {
             flows: self.flows,
             pattern: &self.pattern,
             mtu: self.mtu(),
+            workers: self.workers,
         };
         let mut bed = Bed::start(parts)?;
         let rate = Some(self.rate).filter(|rate| *rate > 0);
@@ -249,7 +272,7 @@ impl Load {
         }
         point.labels = labels.into_iter().map(|(k, v)| (k.to_string(), v)).collect();
         point.warnings.extend(outcome.watched.warning());
-        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+        let cpus = cpus();
         if cpus < 4 {
             point.warnings.push(format!("generator, switch and guest share {cpus} processors"));
         }
@@ -267,4 +290,14 @@ fn live(outcome: &Outcome) -> String {
     let names = ["lossless_pps", "burst_frames", "reset_ms", "rate_pps"];
     let found = names.iter().find_map(|name| Some((name, outcome.metrics.get(*name)?.values.last()?)));
     found.map(|(name, value)| format!("{name} {}", crate::stats::short(*value))).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workers_leave_processors_to_generator_and_guest() {
+        assert_eq!([1, 2, 3, 4, 6, 64].map(|cpus| workers_here(4, cpus)), [1, 1, 1, 2, 4, 4]);
+    }
 }

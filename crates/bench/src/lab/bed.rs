@@ -44,6 +44,8 @@ pub struct Parts<'a> {
     pub pattern: &'a Pattern,
     /// Of every interface and port.
     pub mtu: u16,
+    /// Workers of the switch, and queues of its ports.
+    pub workers: usize,
 }
 
 /// See the module's text.
@@ -115,7 +117,7 @@ impl<'a> Bed<'a> {
         let of = |ends: &[End]| -> Vec<usize> {
             (0..topology.ports.len()).filter(|n| ends.contains(&topology.ports[*n])).collect()
         };
-        let net = Net::new(&of(&[End::Nic, End::Idle]), topology.ports.is_empty(), parts.mtu)?;
+        let net = Net::new(&of(&[End::Nic, End::Idle]), topology.ports.is_empty(), parts.mtu, parts.workers)?;
         let vnic = parts.guest.vnic();
         if !topology.has_switch() && topology.has_guests() && vnic == Vnic::Tap {
             return Err("a guest behind a tap device cannot be reached without a kernel between".into());
@@ -153,6 +155,7 @@ impl<'a> Bed<'a> {
             flows: self.parts.flows,
             pattern: self.parts.pattern,
             mtu: self.parts.mtu,
+            workers: self.parts.workers,
         };
         let running = switch.start(&setup)?;
         self.conditions.extend(running.conditions().into_iter().map(|(k, v)| (k.to_string(), v)));
@@ -388,7 +391,8 @@ fn start_guest(
     let nowhere = PathBuf::new();
     let socket = sockets.get(&index).unwrap_or(&nowhere);
     let (namespace, rings, mtu) = (&net.switch, parts.rings, parts.mtu);
-    let place = guest::Place { socket, interface: &interface, namespace, rings, mtu };
+    let queues = parts.guest.queues(parts.workers);
+    let place = guest::Place { socket, interface: &interface, namespace, rings, mtu, queues };
     let guest = parts.guest.start(&place)?;
     if sockets.contains_key(&index) {
         wait_for(socket)?;
@@ -451,6 +455,9 @@ fn conditions(parts: &Parts) -> BTreeMap<String, String> {
         let descriptors = if rx == tx { rx.to_string() } else { format!("{rx} rx, {tx} tx") };
         conditions.insert("descriptors".into(), descriptors);
         conditions.insert("guest burst".into(), burst.to_string());
+        if parts.workers > 1 {
+            conditions.insert("guest queues".into(), parts.guest.queues(parts.workers).to_string());
+        }
     }
     conditions
 }

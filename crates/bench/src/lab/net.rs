@@ -20,9 +20,9 @@ pub struct Net {
 }
 
 impl Net {
-    /// Makes both, with these pairs of this MTU. With `is_loop` one pair leads from the generator to itself,
-    /// `e0` and `e1`.
-    pub fn new(pairs: &[usize], is_loop: bool, mtu: u16) -> Result<Net, String> {
+    /// Makes both, with these pairs of this MTU and so many queues. With `is_loop` one pair leads from the
+    /// generator to itself, `e0` and `e1`.
+    pub fn new(pairs: &[usize], is_loop: bool, mtu: u16, queues: usize) -> Result<Net, String> {
         let prefix = format!("xpb{}", std::process::id());
         let (switch, outside) = (format!("{prefix}s"), format!("{prefix}o"));
         let net = Net { switch, outside };
@@ -35,11 +35,11 @@ impl Net {
         let mut switch_lines = String::new();
         let mut outside_lines = String::new();
         if is_loop {
-            net.pair((&net.outside, "e0"), (&net.outside, "e1"), mtu)?;
+            net.pair((&net.outside, "e0"), (&net.outside, "e1"), mtu, queues)?;
             outside_lines += "link set e0 up\nlink set e1 up\n";
         }
         for n in pairs {
-            net.pair((&net.switch, &format!("p{n}")), (&net.outside, &format!("e{n}")), mtu)?;
+            net.pair((&net.switch, &format!("p{n}")), (&net.outside, &format!("e{n}")), mtu, queues)?;
             switch_lines += &format!("link set p{n} up\n");
             outside_lines += &format!("link set e{n} up\n");
         }
@@ -53,12 +53,13 @@ impl Net {
         Ok(net)
     }
 
-    fn pair(&self, a: (&str, &str), b: (&str, &str), mtu: u16) -> Result<(), String> {
-        let mtu = mtu.to_string();
-        run(Command::new("ip")
-            .args(["link", "add", a.1, "netns", a.0, "mtu", &mtu, "type", "veth"])
-            .args(["peer", "name", b.1, "netns", b.0, "mtu", &mtu]))
-        .map(drop)
+    fn pair(&self, a: (&str, &str), b: (&str, &str), mtu: u16, queues: usize) -> Result<(), String> {
+        let (mtu, queues) = (mtu.to_string(), queues.to_string());
+        let settings = ["mtu", &mtu, "numrxqueues", &queues, "numtxqueues", &queues];
+        let mut command = Command::new("ip");
+        command.args(["link", "add", a.1, "netns", a.0]).args(settings).args(["type", "veth"]);
+        command.args(["peer", "name", b.1, "netns", b.0]).args(settings);
+        run(&mut command).map(drop)
     }
 
     /// Runs lines of `ip` in one of the namespaces.

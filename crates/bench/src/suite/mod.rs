@@ -67,6 +67,8 @@ pub struct Grid {
     pub guests: &'static [&'static str],
     /// How the rings of guests are.
     pub rings: Rings,
+    /// Workers of each switch, and queues of each port; fewer where the machine has too few processors.
+    pub workers: usize,
     /// The generator.
     pub generator: &'static str,
     /// Bytes of a frame with its check sequence.

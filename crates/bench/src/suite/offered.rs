@@ -295,6 +295,7 @@ pub const SUITES: &[Suite] = &[
                 switches: &["crosspoint", "crosspoint-af_packet", "ovs-dpdk"],
                 guests: &["builtin", "testpmd"],
                 rings: RED_HAT,
+                workers: 4,
                 sizes: &[64, 128, 256, 512, 1024, 1280, 1518, 9000],
                 flows: &[10, 1_000, 10_000, 100_000, 1_000_000],
                 ..GRID

@@ -66,6 +66,7 @@ pub const GRID: Grid = Grid {
     switches: KERNEL,
     guests: &["builtin"],
     rings: guest::USUAL,
+    workers: 1,
     generator: "builtin",
     sizes: &[64],
     flows: &[100],

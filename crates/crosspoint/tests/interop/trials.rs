@@ -66,6 +66,41 @@ fn accounts_add_up_with_testpmd_as_the_guest_and_as_the_switch() {
     }
 }
 
+/// Two workers, two queues of each port, two pairs of the guest's rings: the same for both switches.
+#[test]
+fn workers_and_queues_are_those_asked_for_in_every_switch_and_guest() {
+    let switches = ["crosspoint", "crosspoint-af_packet", "ovs-dpdk"];
+    let mut args = vec!["pvp-matrix.matrix", "--workers", "2"];
+    switches.iter().for_each(|s| args.extend(["--switch", s]));
+    let points = points_of(&args);
+    for guest in ["builtin", "testpmd"] {
+        for switch in switches {
+            let is_it = |p: &&Value| p["switch"] == switch && p["labels"]["guest"] == guest;
+            let point = points.iter().find(is_it).unwrap_or_else(|| panic!("{switch} {guest}"));
+            let conditions = &point["conditions"];
+            for what in ["workers", "queues", "guest queues"] {
+                assert_eq!(conditions[what], "2", "{what} of {point}");
+            }
+            assert!(point["account"]["received"].as_u64().unwrap() > 0, "{point}");
+            if switch != "ovs-dpdk" {
+                // All ten flows on one worker would be 1.
+                let most = point["metrics"]["busiest_worker_ratio"]["values"][0].as_f64().unwrap();
+                assert!(most < 0.98, "{point}");
+            }
+        }
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("run");
+    let out = out.to_str().unwrap();
+    let args = ["run", "pvp-matrix.matrix", "--quick", "--switch", "crosspoint", "--out", out];
+    let output = bench(&args).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let cpus = std::thread::available_parallelism().unwrap().get();
+    let info = fs::read_to_string(Path::new(out).join("run.json")).unwrap();
+    let note = format!("in place of 4, since this machine has {cpus} processors");
+    assert_eq!(info.contains(&note), cpus < 6, "{info}");
+}
+
 #[test]
 fn the_generator_plays_guests_behind_both_kinds_of_interfaces() {
     let vnics = points_of(&["forwarding-table.vnic", "--switch", "crosspoint", "--switch", "bridge"]);

@@ -22,6 +22,7 @@ impl Guest for Builtin {
         let rings = place.rings;
         let numbers = [("--ring-size", rings.rx), ("--tx-ring-size", rings.tx), ("--burst", rings.burst)];
         command.args(numbers.map(|(option, number)| format!("{option}={number}")));
+        command.arg(format!("--queues={}", place.queues));
         Process::spawn(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()))
     }
 }

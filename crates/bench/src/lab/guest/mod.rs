@@ -41,6 +41,8 @@ pub struct Place<'a> {
     pub rings: Rings,
     /// How long a packet it must take.
     pub mtu: u16,
+    /// Pairs of rings, where it can have several.
+    pub queues: usize,
 }
 
 /// A kind of guest.
@@ -55,6 +57,11 @@ pub trait Guest: Sync {
 
     /// The rings that it has where these are wanted.
     fn rings(&self, wanted: Rings) -> Rings {
+        wanted
+    }
+
+    /// The pairs of rings that it has where so many are wanted.
+    fn queues(&self, wanted: usize) -> usize {
         wanted
     }
 

@@ -53,6 +53,11 @@ impl Guest for Tap {
         Vnic::Tap
     }
 
+    /// One, whatever is wanted.
+    fn queues(&self, _wanted: usize) -> usize {
+        1
+    }
+
     fn refuses(&self) -> Option<String> {
         let is_there = std::path::Path::new("/dev/net/tun").exists();
         (!is_there).then(|| "/dev/net/tun is missing: load the module tun".to_string())

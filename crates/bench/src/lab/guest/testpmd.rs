@@ -27,17 +27,19 @@ impl Guest for Testpmd {
         command.args(testpmd::ANSWERS_AT_ONCE);
         command.args(["--no-pci", "--no-huge", "-m", "256", "--no-telemetry", "--no-shconf", "-l", "0,1"]);
         command.arg(format!("--file-prefix=xpb-{}-{name}", std::process::id()));
-        let rings = place.rings;
+        let (rings, queues) = (place.rings, place.queues);
         // virtio-user has one size for all rings; testpmd then uses fewer descriptors of one of them.
         let queue_size = rings.rx.max(rings.tx);
-        let device = format!("path={},server=1,queues=1,queue_size={queue_size}", socket.display());
+        let device = format!("path={},server=1,queues={queues},queue_size={queue_size}", socket.display());
         command.arg(format!("--vdev=net_virtio_user0,{device}"));
         let frame = u32::from(place.mtu) + 18;
         // Both rings full, and what is under way.
-        let buffers = u32::from(rings.rx) + u32::from(rings.tx) + 3_584;
+        let buffers = (u32::from(rings.rx) + u32::from(rings.tx)) * queues as u32 + 3_584;
         command.args(["--", "--interactive", "--forward-mode=io", "--nb-cores=1", "--auto-start"]);
         command.args([
             format!("--total-num-mbufs={buffers}"),
+            format!("--rxq={queues}"),
+            format!("--txq={queues}"),
             format!("--rxd={}", rings.rx),
             format!("--txd={}", rings.tx),
             format!("--burst={}", rings.burst),

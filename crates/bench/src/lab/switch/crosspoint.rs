@@ -14,7 +14,7 @@ pub struct Crosspoint {
     xdp: bool,
     /// Options of ports at guests, `,KEY=VALUE`.
     guest_options: &'static str,
-    /// Workers, and receive queues of ports at network interfaces.
+    /// Workers, and receive queues of ports at network interfaces, at least.
     workers: usize,
 }
 
@@ -53,28 +53,30 @@ impl Switch for Crosspoint {
 
     fn start(&self, setup: &Setup) -> Result<Box<dyn Running>, String> {
         let mut args = Vec::new();
+        let workers = self.workers.max(setup.workers);
         for index in 0..setup.topology.ports.len() {
             let name = setup.port(index);
             let kind = match setup.sockets.get(&index) {
                 Some(path) => {
                     format!("dpdkvhostuserclient,vhost-server-path={}{}", path.display(), self.guest_options)
                 }
-                None if self.workers > 1 => format!("system,driver=af_packet,n_rxq={}", self.workers),
-                None if self.xdp => "afxdp".to_string(),
-                None => "system,driver=af_packet".to_string(),
+                None => {
+                    let kind = if self.xdp { "afxdp" } else { "system,driver=af_packet" };
+                    if workers > 1 { format!("{kind},n_rxq={workers}") } else { kind.to_string() }
+                }
             };
             let mtu = if setup.mtu == MTU_USUAL { String::new() } else { format!(",mtu={}", setup.mtu) };
             args.extend(["--port".to_string(), format!("{name},type={kind},ofport={}{mtu}", index + 1)]);
         }
-        if self.workers > 1 {
-            args.extend(["--pmd-cpu-mask".into(), format!("{:#x}", (1u64 << self.workers) - 1)]);
+        if workers > 1 {
+            args.extend(["--pmd-cpu-mask".into(), format!("{:#x}", Setup { workers, ..*setup }.mask())]);
         }
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
         let daemon = Daemon::crosspoint_of(&self.program, Some(&setup.net.switch), &args)?;
         daemon.add_rules(&rules::text(setup))?;
         let version = Command::new(&self.program).arg("--version").output().map_err(|e| e.to_string())?;
         let version = String::from_utf8_lossy(&version.stdout).trim().to_string();
-        Ok(Box::new(Started { daemon, version, xdp: self.xdp, workers: self.workers }))
+        Ok(Box::new(Started { daemon, version, xdp: self.xdp, workers }))
     }
 }
 

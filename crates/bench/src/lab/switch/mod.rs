@@ -49,12 +49,20 @@ pub struct Setup<'a> {
     pub pattern: &'a Pattern,
     /// Of every port.
     pub mtu: u16,
+    /// Workers, and queues of each port; a switch that has one alone says so in its conditions.
+    pub workers: usize,
 }
 
 /// The MTU that nothing needs to be told.
 pub const MTU_USUAL: u16 = 1500;
 
 impl Setup<'_> {
+    /// The processors of the workers: not the first one, where there are enough of them.
+    pub fn mask(&self) -> u64 {
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+        mask(self.workers, cpus)
+    }
+
     /// The name of a port, which is that of its interface where it has one.
     pub fn port(&self, index: usize) -> String {
         match self.topology.ports[index] {
@@ -139,6 +147,11 @@ pub trait Running {
     fn is_alive(&mut self) -> bool;
 }
 
+fn mask(workers: usize, cpus: usize) -> u64 {
+    let first = usize::from(workers < cpus);
+    ((1u64 << workers.clamp(1, 63)) - 1) << first
+}
+
 /// Why DPDK's driver for the topology's interfaces cannot do this.
 pub fn too_long_for_dpdk(ask: &Ask) -> Option<String> {
     (ask.mtu > MTU_USUAL).then(|| format!("DPDK's net_af_packet takes no MTU of {}", ask.mtu))
@@ -147,4 +160,14 @@ pub fn too_long_for_dpdk(ask: &Ask) -> Option<String> {
 /// Why a program cannot be used.
 pub fn missing(program: &str, package: &str) -> Option<String> {
     (!Path::new(program).exists()).then(|| format!("{program} is missing: install {package}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workers_leave_the_first_processor_alone_where_there_are_enough() {
+        assert_eq!([(1, 1), (1, 2), (2, 2), (2, 4), (4, 8)].map(|(w, c)| mask(w, c)), [1, 2, 3, 6, 0x1e]);
+    }
 }

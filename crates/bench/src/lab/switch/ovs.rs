@@ -54,7 +54,10 @@ impl Switch for Ovs {
 
     fn start(&self, setup: &Setup) -> Result<Box<dyn Running>, String> {
         let (pages, daemon) = match self.kind {
-            Kind::Dpdk => (Some(HugePages::provide()?), Daemon::open_vswitch_dpdk(Some(&setup.net.switch))?),
+            Kind::Dpdk => (
+                Some(HugePages::provide()?),
+                Daemon::open_vswitch_dpdk(Some(&setup.net.switch), setup.mask())?,
+            ),
             Kind::Kernel => (None, Daemon::open_vswitch(Some(&setup.net.switch), "system")?),
             _ => (None, Daemon::open_vswitch(Some(&setup.net.switch), "netdev")?),
         };
@@ -78,7 +81,9 @@ impl Switch for Ovs {
                     // port cannot have the name of its kernel interface.
                     add[2] = format!("dp{index}");
                     add[6] = format!("dp{index}");
-                    add.push(format!("options:dpdk-devargs=\"net_af_packet{index},iface={port}\""));
+                    let pairs = format!("qpairs={}", setup.workers);
+                    add.push(format!("options:dpdk-devargs=\"net_af_packet{index},iface={port},{pairs}\""));
+                    add.push(format!("options:n_rxq={}", setup.workers));
                 }
             }
             let add: Vec<&str> = add.iter().map(String::as_str).collect();
@@ -96,7 +101,10 @@ impl Switch for Ovs {
         let guests: Vec<usize> = setup.sockets.keys().map(|n| n + 1).collect();
         let ports = (0..setup.topology.ports.len()).filter(|n| !setup.sockets.contains_key(n));
         let interfaces = ports.map(|n| (n, setup.port(n))).collect();
-        Ok(Box::new(Started { daemon, version, kind: self.kind, sockets, guests, interfaces, _pages: pages }))
+        // Without DPDK its one thread serves all.
+        let workers = if self.kind == Kind::Dpdk { setup.workers } else { 1 };
+        let (kind, _pages) = (self.kind, pages);
+        Ok(Box::new(Started { daemon, version, kind, workers, sockets, guests, interfaces, _pages }))
     }
 }
 
@@ -115,6 +123,7 @@ struct Started {
     daemon: Daemon,
     version: String,
     kind: Kind,
+    workers: usize,
     sockets: SocketReader,
     /// Numbers of its vhost-user ports.
     guests: Vec<usize>,
@@ -136,7 +145,7 @@ impl Running for Started {
     }
 
     fn conditions(&self) -> Vec<(&'static str, String)> {
-        vec![("workers", "1".into()), ("queues", "1".into())]
+        vec![("workers", self.workers.to_string()), ("queues", self.workers.to_string())]
     }
 
     fn cpu_ns(&self) -> Option<u64> {

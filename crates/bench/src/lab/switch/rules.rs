@@ -45,7 +45,8 @@ mod tests {
         let net = std::mem::ManuallyDrop::new(Net { switch: String::new(), outside: String::new() });
         let (sockets, pattern) = (BTreeMap::new(), Pattern::default());
         let topology = find(topology).unwrap();
-        text(&Setup { net: &net, topology, sockets: &sockets, flows, pattern: &pattern, mtu: 1500 })
+        let (pattern, mtu, workers) = (&pattern, 1500, 1);
+        text(&Setup { net: &net, topology, sockets: &sockets, flows, pattern, mtu, workers })
     }
 
     #[test]
