@@ -58,6 +58,11 @@ impl Process {
         self.signal(19);
     }
 
+    /// Asks it to end, as Ctrl-C does.
+    pub fn interrupt(&self) {
+        self.signal(2);
+    }
+
     /// Lets it run on.
     pub fn resume(&self) {
         self.signal(18);

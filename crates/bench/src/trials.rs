@@ -166,6 +166,7 @@ impl Load {
                 Err(why) => Some(why.clone()),
             };
             let refused = refused
+                .or_else(|| trial.refuses())
                 .or_else(|| guest::list::find(self.guest)?.refuses().filter(|_| topology.has_guests()));
             match (found, refused) {
                 (Ok(switch), None) => {

@@ -67,7 +67,7 @@ fn switches_are_measured_in_turns_and_every_packet_is_accounted_for() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("run");
     let switches = ["crosspoint", "ovs-netdev", "bridge", "ip-forward", "testpmd-macswap"];
-    let mut args = vec!["run", "calibration.max", "load-curve", "--quick"];
+    let mut args = vec!["run", "calibration.max", "load-curve.nic", "--quick"];
     args.extend(["--out", out.to_str().unwrap()]);
     switches.iter().for_each(|s| args.extend(["--switch", s]));
     let (code, _, said) = run(&args);

@@ -173,6 +173,11 @@ impl<'a> Bed<'a> {
         self.running.as_ref().map(|r| r.identity()).unwrap_or_default()
     }
 
+    /// The switch's process, where it has one.
+    pub fn switch_pid(&self) -> Option<u32> {
+        self.running.as_ref()?.pid()
+    }
+
     /// Why the generator cannot offer a load.
     pub fn refuses(&self, load: &Load) -> Option<String> {
         let stage = stage(&self.parts, &self.net, &self.sockets);

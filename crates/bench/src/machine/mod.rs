@@ -3,4 +3,5 @@
 pub mod fingerprint;
 pub mod huge_pages;
 pub mod lease;
+pub mod wake_cost;
 pub mod watch;

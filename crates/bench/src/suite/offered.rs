@@ -54,13 +54,25 @@ pub const SUITES: &[Suite] = &[
         name: "load-curve",
         group: KERNEL_PATHS,
         question: "Offered load against throughput, loss, latency and CPU (Emmerich, Fig. 9 and 10): where does it break?",
-        steps: &[Step::Grid(Grid {
-            step: "nic",
-            topologies: &["P2P", "PV"],
-            rates: &[10_000, 20_000, 50_000, 100_000, 200_000, 400_000],
-            trials: &["fixed"],
-            ..GRID
-        })],
+        steps: &[
+            Step::Grid(Grid {
+                step: "nic",
+                topologies: &["P2P", "PV"],
+                rates: &[10_000, 20_000, 50_000, 100_000, 200_000, 400_000],
+                trials: &["fixed"],
+                ..GRID
+            }),
+            // White-box: apart from the points above.
+            Step::Grid(Grid {
+                step: "shares",
+                topologies: &["P2P", "PV"],
+                switches: PROCESSES,
+                guests: &["builtin", "tap"],
+                rates: &[10_000, 20_000, 50_000, 100_000, 200_000, 400_000],
+                trials: &["profile"],
+                ..GRID
+            }),
+        ],
         plots: &[
             Plot::new("Packets per second", "rate_pps", "offered_pps")
                 .by(&["topology"])
@@ -76,6 +88,18 @@ pub const SUITES: &[Suite] = &[
             Plot::new("Processors that the switch uses", "cpu_switch", "offered_pps").by(&["topology"]),
             Plot::new("Context switches of the switch per second", "switches_per_s", "offered_pps")
                 .by(&["topology"]),
+            Plot::new(
+                "White-box: context switches as a share of the switch's CPU time",
+                "share_context_switches",
+                "offered_pps",
+            )
+            .by(&["topology", "guest"]),
+            Plot::new(
+                "White-box: work on vNIC queues as a share of the switch's CPU time, at least",
+                "share_vnic_queues",
+                "offered_pps",
+            )
+            .by(&["topology", "guest"]),
         ],
     },
     Suite {
@@ -100,9 +124,24 @@ pub const SUITES: &[Suite] = &[
                 trials: &["fixed"],
                 ..GRID
             }),
+            Step::Grid(Grid {
+                step: "shares",
+                topologies: &["P2P", "PV"],
+                switches: PROCESSES,
+                sizes: &[64, 128, 256, 512, 1024, 1280, 1518],
+                rates: &[20_000],
+                trials: &["profile"],
+                ..GRID
+            }),
         ],
         plots: &[
             Plot::new("Packets per second", "rate_pps", "size").by(&["topology", "trial"]),
+            Plot::new(
+                "White-box: copying as a share of the switch's CPU time, at least",
+                "share_copying",
+                "size",
+            )
+            .by(&["topology"]),
             Plot::new("Cycles of the switch per packet at 20,000 packets/s", "cycles_per_packet", "size")
                 .by(&["topology"])
                 .only(&[("trial", "fixed")]),

@@ -47,6 +47,10 @@ pub const KERNEL: &[&str] = &[
     "testpmd-macswap",
 ];
 
+/// Switches between kernel interfaces that are processes, which can be sampled.
+pub const PROCESSES: &[&str] =
+    &["crosspoint", "crosspoint-af_packet", "ovs-netdev", "ovs-dpdk", "testpmd-macswap"];
+
 /// One classifier under four loops, and what forwards between the same interfaces.
 pub const LOOPS: &[&str] = &[
     "loop-rebuilt",

@@ -147,10 +147,42 @@ fn on_a_disk_of(size: &str, script: &str, args: &[&str]) -> (String, String) {
     (text(&output.stdout), text(&output.stderr))
 }
 
+/// White-box trials have shares alone, and say what cannot be named.
+#[test]
+fn shares_of_context_switches_queues_and_copying_are_measured_apart_from_other_figures() {
+    let args =
+        ["load-curve.shares", "packet-size.shares", "--switch", "crosspoint", "--switch", "ovs-netdev"];
+    let points = points_of(&args);
+    let share = |point: &Value, name: &str| point["metrics"][name]["values"][0].as_f64().unwrap();
+    for point in &points {
+        assert_eq!(point["labels"]["trial"], "profile", "{point}");
+        let metrics: Vec<&String> = point["metrics"].as_object().unwrap().keys().collect();
+        let wanted = ["share_context_switches", "share_copying", "share_unnamed", "share_vnic_queues"];
+        assert_eq!(metrics, wanted);
+        let sampled = ["share_copying", "share_unnamed", "share_vnic_queues"].map(|name| share(point, name));
+        assert!(sampled.iter().all(|s| *s >= 0.0) && sampled.iter().sum::<f64>() <= 1.0, "{point}");
+        assert!(share(point, "share_context_switches") > 0.0, "{point}");
+    }
+    let of = |switch: &str, topology: &str, guest: &str| {
+        let is_it = |p: &&Value| {
+            let (labels, size) = (&p["labels"], &p["labels"]["size"]);
+            p["switch"] == switch
+                && labels["topology"] == topology
+                && size == "64"
+                && (topology == "P2P" || labels["guest"] == guest)
+        };
+        points.iter().find(is_it).unwrap_or_else(|| panic!("{switch} {topology} {guest}: {points:?}"))
+    };
+    // A port at a guest has queues to work on, one at a network interface has none.
+    assert_eq!(share(of("crosspoint", "P2P", ""), "share_vnic_queues"), 0.0);
+    assert!(share(of("crosspoint", "PV", "builtin"), "share_vnic_queues") > 0.0, "{points:?}");
+    assert!(share(of("ovs-netdev", "PV", "tap"), "share_vnic_queues") > 0.0, "{points:?}");
+}
+
 /// The disk is full when the report is drawn: results take less than 16 KiB, the report more.
 #[test]
 fn on_a_full_disk_what_was_measured_is_kept_and_the_run_fails() {
-    let args = ["load-curve", "--switch", "crosspoint"];
+    let args = ["load-curve.nic", "--switch", "crosspoint"];
     let (out, said) = on_a_disk_of("16k", "\"$@\" --out $0/run; echo code $?", &args);
     assert!(out.contains("code 1\n") && out.contains("load-curve.nic.P2P.builtin.64"), "{out}{said}");
     assert!(said.contains("No space left on device") && said.contains("go on with --resume"), "{said}");
@@ -177,7 +209,7 @@ fn an_interrupted_run_keeps_what_was_measured_and_gives_everything_back() {
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let (dir, tmp) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let out = dir.path().join("run");
-    let mut args = vec!["run", "p2p.exact", "load-curve", "--quick", "--switch", "crosspoint"];
+    let mut args = vec!["run", "p2p.exact", "load-curve.nic", "--quick", "--switch", "crosspoint"];
     args.extend(["--out", out.to_str().unwrap()]);
     let mut command = bench(&args);
     command.env("TMPDIR", tmp.path()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -227,7 +259,7 @@ fn a_switch_that_dies_fails_its_load_and_the_others_go_on() {
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let (dir, tmp) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let out = dir.path().join("run");
-    let mut command = bench(&["run", "load-curve", "--quick", "--switch", "crosspoint", "--out"]);
+    let mut command = bench(&["run", "load-curve.nic", "--quick", "--switch", "crosspoint", "--out"]);
     command.arg(&out).env("TMPDIR", tmp.path()).stdout(Stdio::null()).stderr(Stdio::piped());
     let runner = command.spawn().unwrap();
     // The runner has what it started on record.

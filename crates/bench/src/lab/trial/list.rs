@@ -6,6 +6,7 @@ use super::fixed::Fixed;
 use super::latency::Latency;
 use super::max_rate::MaxRate;
 use super::mlr::Mlr;
+use super::profile::Profile;
 use super::reset::Reset;
 use super::rfc2544::Rfc2544;
 use super::soak::Soak;
@@ -20,6 +21,7 @@ pub const TRIALS: &[&dyn Trial] = &[
     &BackToBack,
     &Latency,
     &Soak,
+    &Profile,
     &Reset { name: "reset-restart", upset: Upset::Restart },
     &Reset { name: "reset-kill", upset: Upset::Kill },
     &Reset { name: "reset-guest", upset: Upset::Guest },

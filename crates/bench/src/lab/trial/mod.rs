@@ -6,6 +6,7 @@ pub mod latency;
 pub mod list;
 pub mod max_rate;
 pub mod mlr;
+pub mod profile;
 pub mod reset;
 pub mod rfc2544;
 pub mod soak;
@@ -30,6 +31,11 @@ pub struct Times {
 pub trait Trial: Sync {
     /// As it is stored.
     fn name(&self) -> &'static str;
+
+    /// Why it cannot be run here, if it cannot.
+    fn refuses(&self) -> Option<String> {
+        None
+    }
 
     /// Runs it with this load; its rate is the offered one where the trial does not look for one itself.
     fn run(&self, bed: &mut Bed, load: &Load, times: Times) -> Result<Outcome, String>;
