@@ -11,7 +11,7 @@ const MS: u64 = 1_000 * US;
 /// What polling a queue costs, and reading the clock.
 const POLL: u64 = 40;
 const CLOCK: u64 = 25;
-/// How long a wake-up takes.
+/// How long a wake-up takes, unless a test says so.
 const WAKE: u64 = 100 * US;
 const RING: usize = 256;
 
@@ -54,6 +54,7 @@ struct World {
     /// Cycles of polls of idle queues.
     idle_cycles: u64,
     slept: Vec<u64>,
+    wake: u64,
     /// An output that did not take all in this pass.
     refusing: Option<PortNo>,
     /// A mistake to be found out: no cost is charged.
@@ -67,7 +68,8 @@ impl World {
         queues.iter().for_each(|q| schedule.add(q.is_guests));
         let random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
         let (idle_cycles, slept, refusing, charges_nothing) = (0, Vec::new(), None, false);
-        World { schedule, now, queues, outputs, random, idle_cycles, slept, refusing, charges_nothing }
+        let wake = WAKE;
+        World { schedule, now, queues, outputs, random, idle_cycles, slept, wake, refusing, charges_nothing }
     }
 
     fn random(&mut self, below: u64) -> u64 {
@@ -180,7 +182,7 @@ impl World {
                 let begin = self.now;
                 if self.queues.iter().all(|q| q.waiting.is_empty()) {
                     let next = self.queues.iter().filter(|q| q.every > 0).map(|q| q.next).min();
-                    self.now = next.unwrap_or(end).clamp(self.now, end) + WAKE;
+                    self.now = next.unwrap_or(end).clamp(self.now, end) + self.wake;
                     self.slept.push(self.now - begin);
                 }
                 self.schedule.woke(self.now);
@@ -306,6 +308,16 @@ fn it_sleeps_after_its_time_and_sooner_where_sleeps_are_long() {
     assert!(
         !world.schedule.may_sleep(woke + SPIN_US * US) && world.schedule.may_sleep(woke + SPIN_US * US + 1)
     );
+}
+
+#[test]
+fn packets_that_polling_does_not_meet_are_slept_for() {
+    let load = Load { every: 100 * US, cost: 3_000, ..Load::default() };
+    let mut world = World::new(1, vec![load], vec![Output::default()]);
+    world.wake = 15 * US;
+    world.run(100 * MS);
+    let slept: u64 = world.slept.iter().sum();
+    assert!(slept > 80 * MS && world.queues[0].longest_wait < 2 * world.wake, "{} us", slept / US);
 }
 
 #[test]
