@@ -64,6 +64,8 @@ pub struct Vswitch {
     pub(crate) hand_datapaths: BTreeMap<String, HandDatapath>,
     /// Whether flows may be put in that contradict the tables, as tests do.
     pub(crate) is_revalidation_paused: bool,
+    /// What `dpif-netdev/subtable-lookup-prio-set` gave the one way in which masks are searched.
+    pub(crate) lookup_priority: u8,
     /// Files of TLS, for controllers over `ssl:` and `pssl:`.
     pub(crate) tls: Option<Arc<Tls>>,
     /// The same as the command line gave them.
@@ -157,6 +159,7 @@ impl Vswitch {
             coverage: History::default(),
             hand_datapaths: BTreeMap::new(),
             is_revalidation_paused: false,
+            lookup_priority: 1,
             tls: tls.clone(),
             given_tls: tls,
             keepalive: Keepalive::start().map_err(SetupError::Os)?,

@@ -4,13 +4,12 @@
 //! The stock program speaks to the kernel's datapath. There is none here: what makes, changes or removes one
 //! there is refused, and says what does it instead.
 
-mod normalize;
-
 use host::daemonize::LOGGING;
 use host::getopt::{Opt, Order, flag, value};
 use host::manual::Manual;
 use host::program;
 use host::usage::{Usage, client_log, fail, list_commands, show, take_logging, timeout, unknown_command};
+use openflow::text::normalize_datapath_actions;
 use std::process::ExitCode;
 use transport::unixctl::Client;
 
@@ -81,7 +80,7 @@ pub fn run(args: &[String]) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     if let ("normalize-actions", [flow, actions, names @ ..]) = (command.as_str(), rest) {
-        return match normalize::normalize(flow, actions, names) {
+        return match normalize_datapath_actions(flow, actions, names) {
             Ok(text) => {
                 show(&text);
                 ExitCode::SUCCESS
@@ -157,4 +156,55 @@ pub fn manual() -> Manual {
             ("{name} -s show", "Print all ports with their statistics."),
             ("{name} --names dump-flows filter=tcp", "Print the cached flows that TCP packets may hit."),
         ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::normalize_datapath_actions;
+    use std::process::Command;
+
+    const TAGGED: &str = "in_port(1),eth(src=50:54:00:00:00:01,dst=ff:ff:ff:ff:ff:ff),eth_type(0x8100),\
+                          vlan(vid=9,pcp=1),encap(eth_type(0xabcd))";
+
+    /// Without the ends of lines, which the stock program leaves out.
+    fn both(flow: &str, actions: &str, names: &[&str]) -> (Result<String, String>, Result<String, String>) {
+        let names: Vec<String> = names.iter().map(|name| name.to_string()).collect();
+        let ours = normalize_datapath_actions(flow, actions, &names);
+        let ours = ours.map(|text| text.lines().skip(1).collect()).map_err(|e| format!("ovs-dpctl: {e}"));
+        let output = Command::new("/usr/bin/ovs-dpctl")
+            .args(["normalize-actions", flow, actions])
+            .args(&names)
+            .output()
+            .unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let stock = match output.status.success() {
+            true => Ok(text(&output.stdout).lines().skip(1).collect::<String>()),
+            false => Err(text(&output.stderr).trim_end().to_string()),
+        };
+        (ours, stock)
+    }
+
+    #[test]
+    fn lists_that_do_the_same_look_as_with_the_stock_program() {
+        let untagged = "in_port(1),eth(),eth_type(0x1234)";
+        let labelled = "in_port(1),eth(),eth_type(0x8847),mpls(label=5,tc=1,ttl=64,bos=1)";
+        let twice = "in_port(1),eth(),eth_type(0x8100),vlan(vid=9,pcp=1),encap(eth_type(0x8100),\
+                     vlan(vid=10,pcp=0),encap(eth_type(0xabcd)))";
+        for (flow, actions, names) in [
+            (
+                TAGGED,
+                "5,3,pop_vlan,2,7,1,push_vlan(vid=20,pcp=3),4,set(eth(src=00:00:00:00:00:01)),6",
+                &[][..],
+            ),
+            (twice, "5,3,pop_vlan,1,pop_vlan,2,1,1,pop_vlan,5", &[]),
+            (labelled, "drop", &[]),
+            (labelled, "p1,3", &["p1=4"]),
+            (untagged, "trunc(100),4,2", &[]),
+            (untagged, "p1", &["p1"]),
+            (untagged, "p1,3", &[]),
+        ] {
+            let (ours, stock) = both(flow, actions, names);
+            assert_eq!(ours, stock, "{flow} {actions}: ours is on the left");
+        }
+    }
 }

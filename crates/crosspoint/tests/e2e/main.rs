@@ -15,6 +15,7 @@ mod controllers_rig;
 mod daemon_options;
 mod database;
 mod datapath_by_hand;
+mod datapath_commands;
 mod demo;
 mod doctor;
 mod e2e_controllers;

@@ -13,6 +13,7 @@
 //! - [`Protocols`]: in which encodings a flow can be said.
 
 mod ct_flush;
+mod datapath_actions;
 mod entries;
 mod field;
 mod flow;
@@ -28,6 +29,7 @@ pub(crate) mod value;
 
 pub use crate::action::{ActionsIn, actions_text, parse_actions, write_actions_text as write_actions};
 pub use ct_flush::{ct_flush_text, parse_ct_tuple};
+pub use datapath_actions::normalize_datapath_actions;
 pub use entries::{RawEntry, entries_text, parse_entries, raw_entries};
 pub use field::{connection_state, parse_subfield};
 pub(crate) use field::{display_name, parse_value, split_subfield, write_subfield, write_value};

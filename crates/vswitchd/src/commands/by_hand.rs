@@ -6,10 +6,11 @@
 use super::names::{is_named, options};
 use super::upcall::set_by_hand;
 use crate::hand_datapath::{self as dp, CountedFlow, DATAPATHS_MAX, HandDatapath};
-use crate::odp;
+use crate::odp::{self, ActionContext};
 use crate::state::Vswitch;
 use base::PortNo;
-use flow::FieldId;
+use flow::{FieldId, Key};
+use openflow::text::normalize_datapath_actions;
 use std::fmt::Write;
 use switch::by_hand::HandFlow;
 
@@ -299,6 +300,26 @@ fn apply(
         }
     };
     done.map_err(|why| format!("ovs-vswitchd: {doing} ({why})\n"))
+}
+
+/// `dpctl/parse-actions ACTIONS...`: each list as `dpctl/dump-flows` shows it, at the first that is none its
+/// error.
+pub fn parse_actions(vswitch: &mut Vswitch, args: &[String]) -> Answer {
+    let (_, lists) = options(args, &["-m", "--more", "--names", "--no-names"])?;
+    let by_name = |name: &str| vswitch.devices.port_named(name).map(|port| port.port_no);
+    let mut text = String::new();
+    for list in lists {
+        let actions = odp::read_actions(list, &by_name)
+            .map_err(|e| format!("ovs-vswitchd: odp_actions_from_string ({e}) (Invalid argument)\n"))?;
+        text += &odp::actions(&actions, ActionContext::of(&Key::default()), &odp::numbers);
+        text.push('\n');
+    }
+    Ok(text)
+}
+
+/// `dpctl/normalize-actions FLOW ACTIONS [NAME=NUMBER...]`.
+pub fn normalize_actions(_: &mut Vswitch, args: &[String]) -> Answer {
+    normalize_datapath_actions(&args[0], &args[1], &args[2..]).map_err(|why| format!("ovs-vswitchd: {why}\n"))
 }
 
 /// From here to [`resume`], flows of the bridges' datapath may be put in by hand.

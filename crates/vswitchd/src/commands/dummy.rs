@@ -2,6 +2,7 @@
 
 use super::by_hand;
 use super::flow_log;
+use super::names;
 use super::waits::{counters, wait_for};
 use crate::janitor::Fate;
 use crate::odp;
@@ -35,6 +36,18 @@ fn dummy<'a>(
     let record = vswitch.devices.port_named(name).ok_or_else(none)?;
     let control = vswitch.plane.dp.port(record.port_no).and_then(|p| p.as_dummy()).ok_or_else(none)?;
     Ok((record, control))
+}
+
+/// `dpif-dummy/change-port-number DP PORT NUMBER`: what a datapath may do that is not the switch's own.
+pub fn change_port_number(vswitch: &mut Vswitch, args: &[String]) -> Result<String, String> {
+    if !names::is_named(vswitch, &args[0]) {
+        return Err("unknown datapath or not a dummy".into());
+    }
+    let port = vswitch.devices.port_named(&args[1]).filter(|port| !port.is_patch()).ok_or("unknown port")?;
+    let port_no = port.port_no;
+    let number = args[2].parse().ok().filter(|number| (1..=0xffff).contains(number)).map(PortNo);
+    vswitch.move_port(port_no, number.ok_or("bad port number")?)?;
+    Ok(String::new())
 }
 
 /// `netdev-dummy/receive NAME [--qid N] PACKET... [--len N]`.

@@ -62,7 +62,18 @@ pub fn parser_set(vswitch: &mut Vswitch, args: &[String]) -> Answer {
 pub fn lookup_get(vswitch: &mut Vswitch, _: &[String]) -> Answer {
     let masks: u64 =
         (0..vswitch.plane.dp.workers()).map(|n| vswitch.plane.dp.worker_stats(n).masks.get()).sum();
-    Ok(format!("Available dpcls implementations:\n  generic (Use count: {masks}, Priority: 1)\n"))
+    let priority = vswitch.lookup_priority;
+    Ok(format!("Available dpcls implementations:\n  generic (Use count: {masks}, Priority: {priority})\n"))
+}
+
+/// `NAME PRIORITY`. The one that there is keeps the priority given, which moves no mask to another.
+pub fn lookup_set(vswitch: &mut Vswitch, args: &[String]) -> Answer {
+    let priority = args[1].parse().map_err(|_| "error converting priority, use integer in range 0-255")?;
+    if args[0] != "generic" {
+        return Err("error, subtable lookup function not found: there is generic alone".into());
+    }
+    vswitch.lookup_priority = priority;
+    Ok("Lookup priority change affected 0 dpcls ports and 0 subtables.\n".into())
 }
 
 /// What carries out actions.

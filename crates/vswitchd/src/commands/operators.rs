@@ -37,6 +37,30 @@ pub fn del_if(vswitch: &mut Vswitch, args: &[String]) -> Result<String, String> 
     if errors.is_empty() { Ok(String::new()) } else { Err(errors) }
 }
 
+/// `[on|off] [-b BEFORE] [-a AFTER] [-e|-ne] [-us USEC] [-q QLEN]`. Workers keep no record of single
+/// iterations, so there is nothing to supervise: that is said to whoever asks for it.
+pub fn pmd_perf_log_set(_: &mut Vswitch, args: &[String]) -> Answer {
+    const USAGE: &str = "Usage: ovs-appctl dpif-netdev/pmd-perf-log-set [on|off] [-b before] [-a after] \
+                         [-e|-ne] [-us usec] [-q qlen]\n";
+    let mut words = args.iter().map(String::as_str);
+    let mut asks_for_more = false;
+    while let Some(word) = words.next() {
+        match word {
+            "off" => {}
+            "on" | "-e" | "-ne" => asks_for_more |= word == "on",
+            "-b" | "-a" | "-us" | "-q"
+                if words.next().is_some_and(|number| number.parse::<u32>().is_ok()) => {}
+            _ => return Err(USAGE.into()),
+        }
+    }
+    match asks_for_more {
+        false => Ok(String::new()),
+        true => Err("iterations are not supervised: workers keep no record of single ones. \
+             dpif-netdev/pmd-perf-show sums them up, and the log names a worker that stands still for a second\n"
+            .into()),
+    }
+}
+
 /// That a datapath is not there, in the words of the commands on caches and offloads.
 fn no_such_datapath(name: &str) -> Answer {
     Err(format!("ovs-vswitchd: Opening datapath {name} failed (No such device)\n"))

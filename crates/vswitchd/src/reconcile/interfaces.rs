@@ -9,7 +9,7 @@ use crate::state::{PortRecord, Vswitch};
 use base::{OfPort, PortNo};
 use openflow::message::PortReason;
 use packet::{LinkState, Port, PortStatus};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use switch::{BridgeIdx, PortKind};
 
 impl Vswitch {
@@ -259,6 +259,34 @@ impl Vswitch {
                 self.failed(&bridge_name, interface, error);
             }
         }
+    }
+
+    /// Gives a port another number in the datapath, which opens its device anew; its OpenFlow number stays.
+    pub(crate) fn move_port(&mut self, from: PortNo, to: PortNo) -> Result<(), String> {
+        if self.devices.ports.contains_key(&to) {
+            return Err("port number already in use".into());
+        }
+        let (Some(record), Some(spec)) = (self.devices.ports.get(&from), self.plane.port_spec(from)) else {
+            return Err("unknown port".into());
+        };
+        let (bridge, of_port) = (record.bridge, record.of_port);
+        let (name, interface) = (record.port_name.clone(), record.interface.clone());
+        let opened = Interface { options: record.device_options.clone(), ..interface.clone() };
+        let port = wanted::Port {
+            name,
+            vlan: spec.vlan.clone(),
+            protected: spec.protected,
+            queue_dscp: spec.queue_dscp.clone(),
+            interfaces: BTreeMap::new(),
+        };
+        let config = spec.config;
+        self.remove_ports(&[from]);
+        self.devices.wait_for_leaving(&mut self.plane.dp);
+        let device = self.open_device(bridge, &opened, to, of_port == OfPort::LOCAL)?;
+        self.install(bridge, &port, &interface, (to, of_port), device)?;
+        self.devices.with_record(to, |r| r.device_options = opened.options);
+        self.plane.update_port(to, |spec| spec.config = config);
+        Ok(())
     }
 
     /// Gives ports other OpenFlow numbers, see [`misnumbered`]. Devices are not touched.

@@ -1,6 +1,6 @@
-//! `normalize-actions`: actions of the datapath in a form in which two lists that do the same are equal, for
-//! scripts and tests. Actions are gathered by the VLAN tags that the packet has when they are carried out,
-//! and neighbouring outputs are sorted. Text in, text out: it needs no switch.
+//! `dpctl/normalize-actions`: actions of the datapath in a form in which two lists that do the same are
+//! equal, for scripts and tests. Actions are gathered by the VLAN tags that the packet has when they are
+//! carried out, and neighbouring outputs are sorted. Text in, text out: it needs no switch.
 //!
 //! Source: ovs-dpctl(8), and what the stock program prints; it leaves out the ends of lines, we do not.
 
@@ -46,7 +46,7 @@ struct Tag {
 }
 
 /// The output for `FLOW ACTIONS [NAME=NUMBER]...`.
-pub fn normalize(flow: &str, actions: &str, names: &[String]) -> Result<String, String> {
+pub fn normalize_datapath_actions(flow: &str, actions: &str, names: &[String]) -> Result<String, String> {
     let mut numbers = HashMap::new();
     for name in names {
         let pair = name.split_once('=').and_then(|(name, number)| Some((name, number.parse::<u32>().ok()?)));
@@ -172,61 +172,18 @@ fn number(text: &str) -> Option<u16> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::process::Command;
 
     const TAGGED: &str = "in_port(1),eth(src=50:54:00:00:00:01,dst=ff:ff:ff:ff:ff:ff),eth_type(0x8100),\
                           vlan(vid=9,pcp=1),encap(eth_type(0xabcd))";
-
-    /// Without the ends of lines, which the stock program leaves out.
-    fn both(flow: &str, actions: &str, names: &[&str]) -> (Result<String, String>, Result<String, String>) {
-        let names: Vec<String> = names.iter().map(|name| name.to_string()).collect();
-        let ours = normalize(flow, actions, &names);
-        let ours = ours.map(|text| text.lines().skip(1).collect()).map_err(|e| format!("ovs-dpctl: {e}"));
-        let output = Command::new("/usr/bin/ovs-dpctl")
-            .args(["normalize-actions", flow, actions])
-            .args(&names)
-            .output()
-            .unwrap();
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let stock = match output.status.success() {
-            true => Ok(text(&output.stdout).lines().skip(1).collect::<String>()),
-            false => Err(text(&output.stderr).trim_end().to_string()),
-        };
-        (ours, stock)
-    }
-
-    #[test]
-    fn lists_that_do_the_same_look_as_with_the_stock_program() {
-        let untagged = "in_port(1),eth(),eth_type(0x1234)";
-        let labelled = "in_port(1),eth(),eth_type(0x8847),mpls(label=5,tc=1,ttl=64,bos=1)";
-        let twice = "in_port(1),eth(),eth_type(0x8100),vlan(vid=9,pcp=1),encap(eth_type(0x8100),\
-                     vlan(vid=10,pcp=0),encap(eth_type(0xabcd)))";
-        for (flow, actions, names) in [
-            (
-                TAGGED,
-                "5,3,pop_vlan,2,7,1,push_vlan(vid=20,pcp=3),4,set(eth(src=00:00:00:00:00:01)),6",
-                &[][..],
-            ),
-            (twice, "5,3,pop_vlan,1,pop_vlan,2,1,1,pop_vlan,5", &[]),
-            (labelled, "drop", &[]),
-            (labelled, "p1,3", &["p1=4"]),
-            (untagged, "trunc(100),4,2", &[]),
-            (untagged, "p1", &["p1"]),
-            (untagged, "p1,3", &[]),
-        ] {
-            let (ours, stock) = both(flow, actions, names);
-            assert_eq!(ours, stock, "{flow} {actions}: ours is on the left");
-        }
-    }
 
     #[test]
     fn no_text_is_too_odd_for_it() {
         for text in ["", ",", "(", ")", "encap(encap(", "vlan(vid=5000)", "eth_type(x)", "é(x)", "push_vlan("]
         {
-            assert!(normalize(text, "1", &[]).is_err() || text.is_empty(), "{text}");
-            assert!(normalize(TAGGED, text, &[]).is_err(), "{text}");
+            assert!(normalize_datapath_actions(text, "1", &[]).is_err() || text.is_empty(), "{text}");
+            assert!(normalize_datapath_actions(TAGGED, text, &[]).is_err(), "{text}");
         }
         let deep = "push_vlan(vid=1,pcp=0),".repeat(10_000) + "1";
-        assert!(normalize(TAGGED, &deep, &[]).is_ok_and(|text| text.len() < 1 << 20));
+        assert!(normalize_datapath_actions(TAGGED, &deep, &[]).is_ok_and(|text| text.len() < 1 << 20));
     }
 }

@@ -1,0 +1,97 @@
+//! Commands of the control socket that are about the datapath's inside, side by side with a stock
+//! `ovs-vswitchd --enable-dummy` that is configured the same.
+
+use crate::common::{UDP, wait_for};
+use crate::pair::Pair;
+
+#[test]
+fn actions_of_the_datapath_lookups_and_numbers_of_ports_are_as_in_the_stock_switch() {
+    let (ours, stock) = (Pair::ours(), Pair::stock());
+    let both = |args: &[&str]| {
+        let (ours, stock) = (ours.appctl(args), stock.appctl(args));
+        assert_eq!(ours, stock, "{args:?}: ours is on the left");
+        ours
+    };
+    for lists in [
+        &["1"][..],
+        &[""],
+        &["drop", "push_vlan(vid=1,pcp=0),2,pop_vlan", "trunc(100),3"],
+        &["-m", "1, 2"],
+        &["--names", "2"],
+    ] {
+        assert_eq!(both(&[&["dpctl/parse-actions"], lists].concat()).1, Some(0));
+    }
+    both(&["dpctl/parse-actions"]);
+    let refused = |args: &[&str], why: &str| {
+        assert_eq!(stock.appctl(args).1, Some(2), "{args:?}");
+        let (text, code) = ours.appctl(args);
+        assert!(code == Some(2) && text.contains(why), "{args:?}: {text}");
+    };
+    refused(&["dpctl/parse-actions", "nonesuch", "1"], "(syntax error at nonesuch (an action here is a port");
+    // The stock switch leaves out what a flow does not match; of the actions both make the same.
+    let flow = "in_port(1),eth(),eth_type(0x8100),vlan(vid=9,pcp=1),encap(eth_type(0xabcd))";
+    let normalized = |pair: &Pair, actions: &str| {
+        let (text, code) = pair.appctl(&["dpctl/normalize-actions", flow, actions]);
+        (text.lines().filter(|line| !line.starts_with("input flow: ")).collect::<String>(), code)
+    };
+    for actions in ["5,3,pop_vlan,2,7,1", "drop", "pop_vlan,push_vlan(vid=20,pcp=3),4", "nonesuch"] {
+        let (mine, theirs) = (normalized(&ours, actions), normalized(&stock, actions));
+        assert_eq!(mine, theirs, "{actions}");
+    }
+    both(&["dpctl/normalize-actions", "1"]);
+    both(&["dpctl/normalize-actions", "x", "1"]);
+
+    // One lookup function, whose priority is kept.
+    let set = "dpif-netdev/subtable-lookup-prio-set";
+    for (name, priority) in [("generic", "4"), ("generic", "0"), ("generic", "255"), ("generic", "300")] {
+        both(&[set, name, priority]);
+    }
+    both(&[set, "generic"]);
+    both(&[set, "generic", "-1"]);
+    assert_eq!(both(&[set, "generic", "7"]).1, Some(0));
+    let generic = |pair: &Pair| {
+        let text = pair.appctl(&["dpif-netdev/subtable-lookup-info-get"]).0;
+        text.lines()
+            .find_map(|l| l.strip_prefix("  generic ")?.split_once("Priority").map(|l| l.1.to_string()))
+    };
+    assert_eq!((generic(&ours), generic(&stock)), (Some(": 7)".into()), Some(": 7)".into())));
+    refused(&[set, "nonesuch", "3"], "error, subtable lookup function not found");
+    assert_eq!(ours.appctl(&[set, "generic", "x"]).1, Some(2));
+
+    // Iterations are not supervised, and whoever asks for it is told so. Bad options are those of the stock.
+    let log = |args: &[&'static str]| [&["dpif-netdev/pmd-perf-log-set"], args].concat();
+    for args in
+        [&[][..], &["off"], &["nope"], &["on", "-b"], &["on", "-b", "x"], &["on", "-us", "-1"], &["-z"]]
+    {
+        both(&log(args));
+    }
+    let (text, code) = ours.appctl(&log(&["on", "-b", "10", "-a", "10", "-e", "-us", "500", "-q", "256"]));
+    assert!(code == Some(2) && text.contains("iterations are not supervised"), "{text}");
+
+    // A port of the datapath gets another number: its OpenFlow number stays, and packets go there.
+    let change = |args: [&'static str; 3]| [&["dpif-dummy/change-port-number"], &args[..]].concat();
+    for pair in [&ours, &stock] {
+        pair.ofctl(&["add-flow", "br0", "in_port=1,actions=output:2"]).ok();
+    }
+    assert_eq!(both(&change(["ovs-dummy", "p2", "25"])), (String::new(), Some(0)));
+    for args in [
+        ["ovs-dummy", "p2", "25"],
+        ["ovs-dummy", "p1", "25"],
+        ["ovs-dummy", "nope", "26"],
+        ["nope", "p1", "26"],
+        ["ovs-dummy", "p1", "x"],
+        ["ovs-dummy", "p1", "4294967295"],
+    ] {
+        assert_eq!(both(&change(args)).1, Some(2));
+    }
+    both(&["dpif/show"]);
+    let last = |pair: &Pair| {
+        let text = pair.appctl(&["ofproto/trace", "br0", "in_port=1"]).0;
+        text.lines().last().unwrap_or_default().to_string()
+    };
+    for pair in [&ours, &stock] {
+        wait_for("the new number", || last(pair) == "Datapath actions: 25");
+        assert_eq!(pair.appctl(&["netdev-dummy/receive", "p1", UDP]).1, Some(0));
+        wait_for("the flow", || pair.appctl(&["dpctl/dump-flows"]).0.contains("actions:25"));
+    }
+}
