@@ -1,5 +1,6 @@
 //! The command line of `ovs-ofctl`.
 
+use super::color;
 use host::daemonize::{self, DAEMON, LOGGING};
 use host::getopt::{Opt, Order, flag, optional, value};
 use host::log::{self, Destination, Level, Setting};
@@ -31,7 +32,9 @@ pub const OPTIONS: &[Opt] = &[
     flag("help").short('h').help("show this help"),
     flag("option").short('o').help("list the options"),
     flag("bundle").help("apply all flow changes or none"),
-    optional("color").arg("WHEN").help("accepted for compatibility: output has no colors"),
+    optional("color")
+        .arg("WHEN")
+        .help("flows of dump-flows in colors: always, never, or auto (default: on a terminal)"),
     flag("may-create").help("with mod-group: add the group if there is none"),
     flag("pcap").help("accepted for compatibility"),
     flag("raw").help("accepted for compatibility"),
@@ -54,6 +57,8 @@ pub struct Args {
     pub may_create: bool,
     /// Commit flow changes all together or not at all.
     pub bundle: bool,
+    /// Show flows in colors.
+    pub colored: bool,
     /// In replace-flows, also flows that are the same already.
     pub readd: bool,
     /// Take and show names of ports.
@@ -105,6 +110,7 @@ pub fn parse(args: &[String]) -> Result<Args, ExitCode> {
         strict: false,
         may_create: false,
         bundle: false,
+        colored: false,
         readd: false,
         names: false,
         no_names: false,
@@ -161,8 +167,9 @@ impl Args {
             "stats" => self.no_stats = false,
             "no-stats" => self.no_stats = true,
             "unixctl" => self.unixctl = Some(text),
-            // Output has no colors; the others belong to commands that are not implemented.
-            "color" | "pcap" | "raw" => {}
+            "color" => self.colored = color::is_colored(&text)?,
+            // They belong to commands that are not implemented.
+            "pcap" | "raw" => {}
             other => return Err(format!("{other}: unknown option")),
         }
         Ok(())

@@ -1,6 +1,7 @@
 //! Commands that read and change flows.
 
 use super::client::{Client, Failure, fail};
+use super::color::Colors;
 use super::groups::report_bundled;
 use super::tables::{add_names, may_name_table};
 use super::{Options, replace::sort_flows};
@@ -380,11 +381,16 @@ pub fn dump_flows(options: &Options) -> Result<ExitCode, Failure> {
         PortNames::default()
     };
     let (mut client, request, _) = flow_request(options)?;
+    let colors = options.args.colored.then(|| Colors::new(&std::env::var("OVS_COLORS").unwrap_or_default()));
+    let colored = |text: String| match &colors {
+        Some(colors) => colors.paint(&text),
+        None => text,
+    };
     let mut out = host::output::stdout();
     if !sorted && !shows_names && !options.args.no_stats {
         let style = client.style(PortNames::none(), options.more());
         client.statistics(StatsRequest::Flow(Box::new(request)), |xid, message| {
-            out.write_all(message_text(xid, &message, style).as_bytes())?;
+            out.write_all(colored(message_text(xid, &message, style)).as_bytes())?;
             Ok(())
         })?;
         return Ok(ExitCode::SUCCESS);
@@ -400,7 +406,7 @@ pub fn dump_flows(options: &Options) -> Result<ExitCode, Failure> {
         write_flow(&mut text, flow.as_ref(), style);
         text.push('\n');
     }
-    out.write_all(text.as_bytes())?;
+    out.write_all(colored(text).as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -7,6 +7,7 @@
 mod arguments;
 pub mod capture;
 mod client;
+mod color;
 mod control;
 mod flows;
 mod groups;
