@@ -35,6 +35,7 @@ mod installed;
 mod logs;
 mod long_changes;
 mod long_reports;
+mod monitor_control;
 mod numa;
 mod ofctl;
 mod operator_guide;
