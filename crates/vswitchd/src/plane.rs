@@ -14,6 +14,7 @@ use packet::{Pool, PoolConfig};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use switch::control::{Outcome, Turn};
 use switch::{Control, SlotStats, Switch};
 
 /// Why the switch could not be set up as asked.
@@ -62,6 +63,11 @@ pub(crate) struct ForwardingPlane {
     pub(crate) reserved_until: Option<Instant>,
 }
 
+/// How long a turn of what takes long lasts, before others have theirs.
+pub(crate) const TURN: Duration = Duration::from_millis(2);
+/// Changes of more steps are made in turns.
+pub(crate) const SHORT_STEPS_MAX: usize = 1_000;
+
 impl ForwardingPlane {
     /// Without bridges, ports and workers.
     pub fn new(flags: &DatapathFlags, cache: CacheConfig) -> Result<ForwardingPlane, SetupError> {
@@ -86,6 +92,20 @@ impl ForwardingPlane {
     pub(crate) fn reserve_tables(&mut self, asked_at: u64, now: Instant) {
         if self.control.transactions() - asked_at >= OVERTAKEN_MAX {
             self.reserved_until = Some(now + RESERVED);
+        }
+    }
+
+    /// A turn of the changes of tables that are under way; what came of them once they are made.
+    pub(crate) fn go_on_changing(&mut self, until: Instant) -> Option<Outcome> {
+        loop {
+            let turn = self.control.go_on(&mut || Instant::now() >= until);
+            // So that workers wait for no memory when they count what they see for the first time.
+            self.dp.reserve_slots(self.control.slot_count());
+            match turn {
+                Turn::Done(outcome) => return Some(outcome),
+                Turn::Ready => {}
+                Turn::More => return None,
+            }
         }
     }
 

@@ -39,7 +39,8 @@ impl Vswitch {
     /// A turn of what is done between two ticks, a millisecond or so at a time: expires rules, tells of what
     /// is gone, gives back what it had. Returns whether there is more to do right away.
     pub fn clean(&mut self) -> bool {
-        let mut has_more = self.go_on_reporting(None) | self.go_on_with_abandoned() | free_some();
+        let mut has_more = self.go_on_reporting(None) | self.go_on_with_own_changes();
+        has_more |= self.go_on_with_abandoned() | free_some();
         if self.schedule.wants_expiry() && !self.tables_are_busy() {
             has_more |= self.schedule.expire(&mut self.plane);
             let bridges: Vec<BridgeIdx> = self.bridges.keys().copied().collect();

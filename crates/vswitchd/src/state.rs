@@ -13,6 +13,7 @@ use crate::history::History;
 use crate::janitor::Fate;
 use crate::keepalive::Keepalive;
 use crate::ofproto::{Asynchronous, LongChange, Ofproto, PortSet, Report, Source};
+use crate::own_changes::OwnChanges;
 use crate::plane::ForwardingPlane;
 use crate::scheduler::Scheduler;
 use crate::workers::{Given, Workers};
@@ -82,6 +83,8 @@ pub struct Vswitch {
     pub(crate) abandoned: VecDeque<(BridgeIdx, Box<LongChange>)>,
     /// What those who watch rules have not been told yet.
     pub(crate) reports: VecDeque<Report>,
+    /// What the switch changes by itself and has not changed yet.
+    pub(crate) own_changes: OwnChanges,
     /// There is something that does not wait for the next tick.
     pub(crate) urgent: Rc<Notify>,
     /// Whether there are dummies, and the commands of tests with them (`--enable-dummy`).
@@ -168,6 +171,7 @@ impl Vswitch {
             begun: None,
             abandoned: VecDeque::new(),
             reports: VecDeque::new(),
+            own_changes: OwnChanges::default(),
             urgent: Rc::new(Notify::new()),
             is_dummy: config.dummy != EnableDummy::No,
             logged_flows: None,

@@ -28,7 +28,12 @@ fn bundle_add() -> Vec<u8> {
 
 /// A connection of OpenFlow 1.4 to the bridge.
 pub fn connect(switch: &Switch) -> UnixStream {
-    let mut stream = UnixStream::connect(switch.dir.path().join("br0.mgmt")).unwrap();
+    connect_to(switch, "br0")
+}
+
+/// The same to another bridge.
+pub fn connect_to(switch: &Switch, bridge: &str) -> UnixStream {
+    let mut stream = UnixStream::connect(switch.dir.path().join(format!("{bridge}.mgmt"))).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream.write_all(&[5, 0, 0, 8, 0, 0, 0, 1]).unwrap();
     let mut hello = [0; 8];

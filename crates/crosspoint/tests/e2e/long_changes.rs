@@ -1,7 +1,8 @@
 //! Changes and dumps of many flows: others are served meanwhile, and see them whole or not at all.
 
-use crate::bundles::{connect, hear};
-use crate::common::{Switch, wait_for};
+use crate::bundles::{connect, connect_to, hear};
+use crate::common::{Switch, free_port, wait_for};
+use crate::e2e_controllers::configured_by_database;
 use std::collections::HashSet;
 use std::io::Write;
 use std::os::unix::net::UnixStream;
@@ -90,10 +91,16 @@ fn flow_count(switch: &Switch) -> u32 {
     count.parse().unwrap()
 }
 
-/// Times of one kind of request, sorted.
-pub(crate) struct Times(Vec<Duration>);
+/// Times of one kind of request, sorted; and when each was asked and answered.
+pub(crate) struct Times(Vec<Duration>, Vec<[Instant; 2]>);
 
 impl Times {
+    /// The most of them that were answered while one of the others waited.
+    fn most_during_one(&self, others: &Times) -> usize {
+        let before = |at: Instant| self.1.partition_point(|[_, answered]| *answered < at);
+        others.1.iter().map(|[asked, answered]| before(*answered) - before(*asked)).max().unwrap()
+    }
+
     pub fn p99(&self) -> Duration {
         self.0[self.0.len() * 99 / 100]
     }
@@ -105,15 +112,17 @@ pub(crate) fn asked_during(switch: &Switch, what: &str, work: impl FnOnce()) -> 
     let done = AtomicBool::new(false);
     let [mut echoing, mut changing] = [connect(switch), connect(switch)];
     let ask = |done: &AtomicBool, mut once: Box<dyn FnMut() + Send + '_>| {
-        let mut times = Vec::new();
+        let (mut times, mut when) = (Vec::new(), Vec::new());
         while !done.load(Ordering::Relaxed) || times.is_empty() {
             let start = Instant::now();
             once();
-            times.push(start.elapsed());
+            let end = Instant::now();
+            times.push(end - start);
+            when.push([start, end]);
             std::thread::sleep(Duration::from_micros(200));
         }
         times.sort();
-        Times(times)
+        Times(times, when)
     };
     let times = std::thread::scope(|scope| {
         let echo = || {
@@ -299,4 +308,43 @@ fn a_bundle_is_committed_whole_though_its_connection_or_the_switch_ends() {
     one.write_all(&bundle(1..FLOWS + 1)).unwrap();
     switch.appctl(&["exit"]).ok();
     assert!(switch.wait().success());
+}
+
+/// The other bridge keeps serving while one with many flows gets a controller, fails open and goes.
+#[test]
+fn echoes_are_answered_while_the_switch_itself_empties_a_bridge() {
+    const FLOWS: u32 = 300_000;
+    let (_server, switch) = configured_by_database();
+    for bridge in ["br0", "br1"] {
+        switch.vsctl(&format!("add-br {bridge} -- set bridge {bridge} datapath_type=dummy"));
+    }
+    let bytes = bundle(1..FLOWS + 1);
+    let count = || switch.ofctl(&["dump-aggregate", "br1"]).ok();
+    let fill = || {
+        let mut stream = connect_to(&switch, "br1");
+        stream.write_all(&bytes).unwrap();
+        let (kind, body) = hear(&mut stream);
+        assert_eq!((kind, body[5]), (BUNDLE_CONTROL, 5), "{body:?}");
+    };
+    // A request that changes tables waits until all is done. Were that one turn, an echo would wait as long;
+    // as it is a hundred turns and more, others are answered meanwhile, however slow the machine is.
+    let in_time = |what: &str, work: &dyn Fn()| {
+        fill();
+        let [echo, change] = asked_during(&switch, what, work);
+        let answered = echo.most_during_one(&change);
+        assert!(answered >= 10, "{what}: {answered} echoes were answered while a change waited");
+    };
+    let nobody = format!("set-controller br1 tcp:127.0.0.1:{}", free_port());
+    in_time("a bridge gets a controller", &|| drop(switch.vsctl(&nobody)));
+    assert!(count().contains("flow_count=0"), "{}", count());
+    in_time("it fails open", &|| {
+        wait_for("the bridge to fail open", || switch.log().contains("switching without"));
+        wait_for("its rules to go", || count().contains("flow_count=0"));
+    });
+    assert!(count().contains("flow_count=0"), "{}", count());
+    in_time("it goes", &|| drop(switch.vsctl("del-br br1")));
+    assert_eq!(switch.vsctl("list-br"), "br0");
+    // Another of its name begins with nothing.
+    switch.vsctl("add-br br1 -- set bridge br1 datapath_type=dummy fail_mode=secure");
+    assert!(count().contains("flow_count=0"), "{}", count());
 }

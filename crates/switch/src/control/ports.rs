@@ -137,6 +137,12 @@ impl Control {
         Ok(())
     }
 
+    /// Whether no worker sees any rule of a bridge that is gone, and all that they took is freed.
+    pub fn is_drained(&self, idx: BridgeIdx) -> bool {
+        let control = self.inner.bridges.get(idx.0 as usize).and_then(Option::as_ref);
+        control.is_none_or(|control| control.tables.values().all(|store| store.vanishing == 0))
+    }
+
     /// Removes a bridge with its ports, rules and addresses.
     pub fn remove_bridge(&mut self, idx: BridgeIdx, now_ms: u64) -> Result<(), PortError> {
         self.enter_to_change();

@@ -22,15 +22,12 @@ mod task;
 use crate::config::FailMode;
 use crate::config::wanted;
 use crate::ofproto::{ControllerStatus, Link, OwnRule, fail_open};
-use crate::plane::ForwardingPlane;
+use crate::own_changes::OwnChange;
 use crate::state::{Shared, Vswitch};
 use flow::{Action, Match};
-use openflow::message::{
-    BUCKET_ALL, GROUP_ALL, GroupCommand, GroupDesc, GroupMod, METER_ALL, MeterCommand, MeterConfig, MeterMod,
-};
 use std::collections::BTreeMap;
 use std::time::Instant;
-use switch::control::{Command, FlowMod, TABLE_ALL};
+use switch::control::{Command, FlowMod};
 use switch::{BridgeIdx, RuleFlags};
 use tokio::task::AbortHandle;
 use transport::clock;
@@ -96,34 +93,16 @@ impl Vswitch {
     /// All rules, groups and meters go, but for the switch's own rules. A bridge that switches by itself gets
     /// its rule again.
     pub(crate) fn flush_rules(&mut self, idx: BridgeIdx) {
-        let all = FlowMod {
-            table_id: TABLE_ALL,
-            command: Command::Delete,
-            ..FlowMod::add(Match::any(), Vec::new())
-        };
-        let now_ms = self.plane.now_ms();
-        self.plane.control.flow_mod(idx, &all, now_ms).expect("to delete everything is always valid");
-        let group = GroupDesc { group_id: GROUP_ALL, ..GroupDesc::default() };
-        let groups = GroupMod { command: GroupCommand::Delete, command_bucket_id: BUCKET_ALL, group };
-        self.plane.control.group_mod(idx, &groups, now_ms).expect("to delete everything is always valid");
-        let meter = MeterConfig { meter_id: METER_ALL, ..MeterConfig::default() };
-        let meters = MeterMod { command: MeterCommand::Delete, meter };
-        self.plane.control.meter_mod(idx, &meters, now_ms).expect("to delete everything is always valid");
-        self.add_standalone_rule(idx);
+        self.change_by_itself(idx, OwnChange::Flush(self.standalone_rule(idx)));
     }
 
-    /// Gives a bridge without controllers in the mode `standalone` its one rule, which everybody may see and
+    /// The one rule of a bridge without controllers in the mode `standalone`, which everybody may see and
     /// change.
-    pub(crate) fn add_standalone_rule(&mut self, idx: BridgeIdx) {
-        let Some(bridge) = self.bridges.get(&idx) else { return };
-        if bridge.settings.fail_mode == FailMode::Secure || bridge.control.has_primary() {
-            return;
-        }
+    pub(crate) fn standalone_rule(&self, idx: BridgeIdx) -> Option<FlowMod> {
         let normal = Action::Output { port: base::OfPort::NORMAL, max_len: 0 };
-        let rule = FlowMod { priority: 0, ..FlowMod::add(Match::any(), vec![normal]) };
-        let now_ms = self.plane.now_ms();
-        self.plane.control.flow_mod(idx, &rule, now_ms).expect("a rule that says NORMAL is always valid");
-        self.plane.dp.reserve_slots(self.plane.control.slot_count());
+        let bridge = self.bridges.get(&idx)?;
+        (bridge.settings.fail_mode != FailMode::Secure && !bridge.control.has_primary())
+            .then(|| FlowMod { priority: 0, ..FlowMod::add(Match::any(), vec![normal]) })
     }
 
     /// Ends the connections that speak a version which the bridge no longer does. (Controllers come back.)
@@ -160,15 +139,15 @@ impl Vswitch {
             fail_open::Change::None => {}
             fail_open::Change::Entered => {
                 self.flush_rules(idx);
-                self.plane.own_rule(idx, Command::Add, &fail_open::rule());
+                self.own_rule(idx, Command::Add, &fail_open::rule());
             }
-            fail_open::Change::Left => self.plane.own_rule(idx, Command::DeleteStrict, &fail_open::rule()),
+            fail_open::Change::Left => self.own_rule(idx, Command::DeleteStrict, &fail_open::rule()),
         }
         for rule in in_band.removed {
-            self.plane.own_rule(idx, Command::DeleteStrict, &rule);
+            self.own_rule(idx, Command::DeleteStrict, &rule);
         }
         for rule in in_band.added {
-            self.plane.own_rule(idx, Command::Add, &rule);
+            self.own_rule(idx, Command::Add, &rule);
         }
     }
 
@@ -177,9 +156,7 @@ impl Vswitch {
         let now = clock::now();
         self.bridge_named(bridge).map(|ofproto| ofproto.controller_status(now)).unwrap_or_default()
     }
-}
 
-impl ForwardingPlane {
     /// Adds or removes a rule that is the switch's own affair.
     fn own_rule(&mut self, idx: BridgeIdx, command: Command, rule: &OwnRule) {
         let queue = rule.queue_id.map(Action::SetQueue);
@@ -190,10 +167,6 @@ impl ForwardingPlane {
             flags: RuleFlags { hidden: true, ..RuleFlags::default() },
             ..FlowMod::add(rule.matching.clone(), queue.into_iter().chain([normal]).collect())
         };
-        let now_ms = self.now_ms();
-        if let Err(error) = self.control.flow_mod(idx, &fm, now_ms) {
-            tracing::warn!(target: "connmgr", "a rule of the switch's own could not be set: {error}");
-        }
-        self.dp.reserve_slots(self.control.slot_count());
+        self.change_by_itself(idx, OwnChange::Rule(fm));
     }
 }

@@ -8,18 +8,17 @@
 use super::bundle;
 use super::flow_mods::refusal;
 use super::request::{Handled, Request, Served};
-use crate::ofproto::{Held, LongChange, LongKind, OfConn, Pending, SHORT_STEPS_MAX};
+use crate::ofproto::{Held, LongChange, LongKind, OfConn, Pending};
+use crate::own_changes::OwnChange;
+use crate::plane::{SHORT_STEPS_MAX, TURN};
 use crate::state::Vswitch;
 use flow::Action;
 use openflow::ErrorKind;
 use openflow::message::{BundleControlType, GroupMod, Message, MeterMod, StatsRequest};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use switch::BridgeIdx;
-use switch::control::{AsChange, Change, Changes, FlowMod, Outcome, Turn};
-
-/// How long a turn lasts, before others have theirs.
-pub(super) const TURN: Duration = Duration::from_millis(2);
+use switch::control::{AsChange, Change, Changes, FlowMod, Outcome};
 
 /// A change that is alone.
 enum Single {
@@ -49,7 +48,7 @@ impl Changes for One {
 impl Vswitch {
     /// Whether tables are being changed in turns, or those who watch them have not been told of all changes.
     pub(crate) fn tables_are_busy(&self) -> bool {
-        self.plane.control.is_changing() || !self.reports.is_empty()
+        self.plane.control.is_changing() || !self.reports.is_empty() || !self.own_changes.is_empty()
     }
 
     /// Whether a request waits, for it changes tables or looks at them and others are changing them, or for
@@ -155,6 +154,21 @@ impl Vswitch {
         }
     }
 
+    /// Has the switch change tables by itself: at once, if it is little and nobody else is changing them.
+    pub(crate) fn change_by_itself(&mut self, bridge: BridgeIdx, change: OwnChange) {
+        let is_first = self.own_changes.is_empty();
+        self.own_changes.push(bridge, change);
+        if !is_first || self.go_on_with_own_changes() {
+            self.urgent.notify_one();
+        }
+    }
+
+    /// A turn of the changes that the switch makes by itself. Whether there is more to do.
+    pub(crate) fn go_on_with_own_changes(&mut self) -> bool {
+        let may_begin = self.reports.is_empty();
+        self.own_changes.go_on(&mut self.plane, may_begin, Instant::now() + TURN)
+    }
+
     /// Another turn of changes whose connection is gone. Whether there is more to do.
     pub(crate) fn go_on_with_abandoned(&mut self) -> bool {
         if let Some((bridge, mut change)) = self.abandoned.pop_front() {
@@ -165,12 +179,11 @@ impl Vswitch {
         }
         let has_change = |conn: &OfConn| matches!(conn.pending, Some(Pending::Change(_)));
         let mut conns = self.bridges.values().flat_map(|bridge| bridge.conns.values());
-        if !self.plane.control.is_changing() || conns.any(has_change) {
+        if !self.plane.control.is_changing() || self.own_changes.is_emptying() || conns.any(has_change) {
             return false;
         }
         // The bridge went with its connections.
-        let until = Instant::now() + TURN;
-        drop(self.plane.control.go_on(&mut || Instant::now() >= until));
+        drop(self.plane.go_on_changing(Instant::now() + TURN));
         self.plane.control.is_changing()
     }
 
@@ -184,17 +197,7 @@ impl Vswitch {
         let until = Instant::now() + TURN;
         let is_changed = matches!(&change.what, LongKind::Bundle(commit) if commit.packets.is_some());
         if !is_changed {
-            let outcome = loop {
-                match self.plane.control.go_on(&mut || Instant::now() >= until) {
-                    Turn::Done(outcome) => break outcome,
-                    // So that workers wait for no memory when they count what they see for the first time.
-                    Turn::Ready => self.plane.dp.reserve_slots(self.plane.control.slot_count()),
-                    Turn::More => {
-                        self.plane.dp.reserve_slots(self.plane.control.slot_count());
-                        return false;
-                    }
-                }
-            };
+            let Some(outcome) = self.plane.go_on_changing(until) else { return false };
             if let Err(error) = self.after_change(bridge, conn.as_deref_mut(), change, outcome) {
                 if let Some(conn) = conn {
                     self.refuse(conn, &Request { xid: change.xid, head: &change.head }, error);

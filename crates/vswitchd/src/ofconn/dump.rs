@@ -11,12 +11,12 @@
 use super::flow_mods;
 use super::request::{FOLD_WAIT, Served};
 use crate::ofproto::{Dump, OfConn, Output, Pending, flags_of};
-use crate::plane::ForwardingPlane;
+use crate::plane::{ForwardingPlane, TURN};
 use flow::Match;
 use openflow::message::{
     AggregateStats, FlowEvent, FlowInfo, FlowMonitorFlags, FlowStatsRef, Message, StatsBody, StatsReply,
 };
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use switch::control::Cursor;
 use switch::{BridgeIdx, Rule, SlotStats};
 
@@ -26,8 +26,6 @@ const PLACES_PER_TURN: usize = 4_096;
 const PLACES_PER_LOOK: usize = 128;
 /// Rules that a dump holds until all are found.
 const HELD_MAX: usize = 65_536;
-/// How long a turn of a dump lasts, however long its rules are.
-const TURN: Duration = Duration::from_millis(2);
 
 impl ForwardingPlane {
     /// Another piece of a dump.

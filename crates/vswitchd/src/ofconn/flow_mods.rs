@@ -1,7 +1,8 @@
 //! Flow-mods: from the protocol's form to the switch's, and its refusals to the standard's errors.
 
 use super::request::{Handled, Request};
-use crate::ofproto::{LongKind, OfConn, SHORT_STEPS_MAX};
+use crate::ofproto::{LongKind, OfConn};
+use crate::plane::SHORT_STEPS_MAX;
 use crate::state::Vswitch;
 use openflow::message::{FlowFlags, FlowMod as OfFlowMod, FlowModCommand};
 use openflow::{ErrorKind, Version};

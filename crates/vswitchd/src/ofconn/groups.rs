@@ -4,8 +4,9 @@
 
 use super::flow_mods;
 use super::request::{FOLD_WAIT, Handled, Request, Served};
-use crate::ofproto::{Asynchronous, GroupCounters, LongKind, OfConn, Pending, SHORT_STEPS_MAX};
+use crate::ofproto::{Asynchronous, GroupCounters, LongKind, OfConn, Pending};
 use crate::plane::ForwardingPlane;
+use crate::plane::SHORT_STEPS_MAX;
 use crate::state::Vswitch;
 use openflow::Version;
 use openflow::message::{

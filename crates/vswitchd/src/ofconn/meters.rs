@@ -2,8 +2,9 @@
 
 use super::flow_mods;
 use super::request::{Handled, Request};
-use crate::ofproto::{Asynchronous, LongKind, OfConn, SHORT_STEPS_MAX};
+use crate::ofproto::{Asynchronous, LongKind, OfConn};
 use crate::plane::ForwardingPlane;
+use crate::plane::SHORT_STEPS_MAX;
 use crate::state::Vswitch;
 use openflow::ErrorKind;
 use openflow::message::{

@@ -15,11 +15,11 @@
 //!
 //! Source: the Nicira extensions, NXST_FLOW_MONITOR; ovs-ofctl(8), `monitor`.
 
-use super::changes::TURN;
 use super::flow_mods::refusal;
 use super::request::{Handled, check_table};
 use crate::ofproto::{Dump, Monitor, OfConn, Own, Pending, Report};
 use crate::plane::ForwardingPlane;
+use crate::plane::TURN;
 use crate::state::Vswitch;
 use openflow::message::{
     FlowEvent, FlowMonitorCommand, FlowMonitorFlags, FlowMonitorRequest, FlowRemovedReason, FlowUpdate,

@@ -1,8 +1,8 @@
 //! A connection's turn: what it has received is handled, and what it waits for goes on.
 
-use super::changes::TURN;
 use super::request::{Request, Served};
 use crate::ofproto::{LinkOf, OfConn, Pending, Purpose, journal};
+use crate::plane::TURN;
 use crate::state::Vswitch;
 use openflow::connection::CloseReason;
 use openflow::{ErrorKind, Event, Message};

@@ -32,7 +32,5 @@ pub(crate) use link::{Kind as LinkKind, Link};
 pub(crate) use monitors::{Monitor, Own, Report, flags_of};
 pub(crate) use news::{Asynchronous, PortSet, Source};
 pub(crate) use own_rule::OwnRule;
-pub(crate) use pending::{
-    Commit, Dump, GroupCounters, Held, LongChange, LongKind, Output, Pending, SHORT_STEPS_MAX,
-};
+pub(crate) use pending::{Commit, Dump, GroupCounters, Held, LongChange, LongKind, Output, Pending};
 pub(crate) use tables::VacancyWatch;

@@ -36,9 +36,6 @@ pub(crate) struct Held {
     pub message: Message,
 }
 
-/// Changes of more steps are made in turns, as a [`LongChange`].
-pub(crate) const SHORT_STEPS_MAX: usize = 1_000;
-
 /// A request whose changes are being made.
 pub(crate) struct LongChange {
     pub xid: u32,

@@ -2,6 +2,7 @@
 
 use crate::config::wanted::{self, BridgeSettings};
 use crate::ofproto::Ofproto;
+use crate::own_changes::OwnChange;
 use crate::state::{Vswitch, stable_mac};
 use base::OfPort;
 use datapath::Pipeline;
@@ -22,7 +23,9 @@ impl Vswitch {
         self.bridges.insert(idx, Ofproto::new(idx, mac, wanted));
         self.update_datapath_id(idx);
         self.limit_tables(idx, []);
-        self.add_standalone_rule(idx);
+        if let Some(rule) = self.standalone_rule(idx) {
+            self.change_by_itself(idx, OwnChange::Rule(rule));
+        }
         self.set_controllers(idx, &wanted.controllers);
     }
 
@@ -31,12 +34,11 @@ impl Vswitch {
         let Some(idx) = self.bridge_named(name).map(|b| b.idx) else { return };
         let left: Vec<_> = self.ports_of(idx).map(|p| p.port_no).collect();
         self.remove_ports(&left);
-        let now_ms = self.plane.now_ms();
-        self.plane.control.remove_bridge(idx, now_ms).expect("it is there, looked up above");
         if let Some(bridge) = self.bridges.remove(&idx) {
             // Their tasks look for them, and end.
             bridge.conns.values().for_each(|c| c.wake());
         }
+        self.change_by_itself(idx, OwnChange::Remove);
         tracing::debug!(target: "bridge", "bridge {name}: removed");
     }
 

@@ -74,6 +74,7 @@ impl Reconciliation {
     pub fn step(&mut self, vswitch: &mut Vswitch) -> Progress {
         // What comes may be of the same name as what leaves.
         let is_settled = vswitch.devices.finish_leaving(&mut vswitch.plane.dp) & vswitch.finish_workers();
+        let is_settled = is_settled & !vswitch.go_on_with_own_changes();
         if !is_settled || self.steps.front().is_some_and(|step| self.must_wait(step, vswitch)) {
             return Progress::Waiting;
         }
@@ -114,7 +115,7 @@ impl Reconciliation {
             {
                 Progress::Waiting
             }
-            true if !vswitch.finish_workers() => Progress::Waiting,
+            true if !vswitch.finish_workers() || !vswitch.own_changes.is_empty() => Progress::Waiting,
             true => Progress::Done,
         }
     }

@@ -1,0 +1,257 @@
+//! Changes of tables that the switch makes by itself: one after the other, and after those that others are
+//! making. What is large is done in turns, like the changes of connections; requests that change tables or
+//! show them wait meanwhile.
+
+use crate::plane::{ForwardingPlane, SHORT_STEPS_MAX};
+use flow::Match;
+use openflow::message::{
+    BUCKET_ALL, GROUP_ALL, GroupCommand, GroupDesc, GroupMod, METER_ALL, MeterCommand, MeterConfig, MeterMod,
+};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use switch::BridgeIdx;
+use switch::control::{AsChange, Change, Changes, FlowMod};
+
+/// How long the removal of a bridge waits for workers to leave its rules behind.
+const DRAINING_MAX: Duration = Duration::from_secs(3);
+
+/// What becomes of a bridge's tables.
+pub(crate) enum OwnChange {
+    /// All rules, groups and meters go, but for the switch's own rules; then these come.
+    Flush(Option<FlowMod>),
+    Rule(FlowMod),
+    /// The bridge goes, which has neither ports nor connections any more.
+    Remove,
+}
+
+/// Those that are not made yet, in their order.
+#[derive(Default)]
+pub(crate) struct OwnChanges {
+    queue: VecDeque<(BridgeIdx, OwnChange)>,
+    /// How far the first is.
+    phase: Phase,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+enum Phase {
+    #[default]
+    Waiting,
+    Emptying,
+    /// Workers may still see the rules that are gone, until then at most.
+    Draining(Instant),
+}
+
+impl OwnChanges {
+    pub fn push(&mut self, bridge: BridgeIdx, change: OwnChange) {
+        self.queue.push_back((bridge, change));
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// Whether the transaction that is under way is one of these.
+    pub fn is_emptying(&self) -> bool {
+        self.phase == Phase::Emptying
+    }
+
+    /// A turn, which ends soon after `until`. `may_begin`: those who watch rules have been told of all that
+    /// was changed before. Whether there is more to do.
+    pub fn go_on(&mut self, plane: &mut ForwardingPlane, may_begin: bool, until: Instant) -> bool {
+        while let Some((bridge, change)) = self.queue.front() {
+            let is_begun = self.phase != Phase::Waiting;
+            if !is_begun && (plane.control.is_changing() || !may_begin) {
+                return true;
+            }
+            let is_there = plane.control.topology().bridge(*bridge).is_some();
+            if is_there && !turn(&mut self.phase, *bridge, change, plane, until) {
+                return true;
+            }
+            self.phase = Phase::Waiting;
+            self.queue.pop_front();
+            if Instant::now() >= until {
+                break;
+            }
+        }
+        !self.queue.is_empty()
+    }
+}
+
+/// Whether the change is made.
+fn turn(
+    phase: &mut Phase,
+    bridge: BridgeIdx,
+    change: &OwnChange,
+    plane: &mut ForwardingPlane,
+    until: Instant,
+) -> bool {
+    let is_flush = match change {
+        OwnChange::Rule(rule) => {
+            plane.set_own_rule(bridge, rule);
+            return true;
+        }
+        OwnChange::Flush(_) => true,
+        OwnChange::Remove => false,
+    };
+    if *phase == Phase::Waiting {
+        let all = Everything::of(bridge);
+        let steps = (0..).map_while(|at| all.get(at)).map(|one| plane.control.steps_of(bridge, one)).sum();
+        let now_ms = plane.now_ms();
+        if steps > SHORT_STEPS_MAX {
+            plane.control.begin(Arc::new(all), steps, now_ms);
+            *phase = Phase::Emptying;
+        } else if is_flush {
+            let made = plane.control.change_at_once(&all, now_ms);
+            made.expect("to delete everything is always valid");
+        }
+    }
+    if *phase == Phase::Emptying {
+        let Some(outcome) = plane.go_on_changing(until) else { return false };
+        outcome.expect("to delete everything is always valid");
+        *phase = Phase::Draining(Instant::now() + DRAINING_MAX);
+    }
+    match (change, *phase) {
+        (OwnChange::Flush(rule), _) => rule.iter().for_each(|rule| plane.set_own_rule(bridge, rule)),
+        (_, Phase::Draining(end)) if !plane.control.is_drained(bridge) && Instant::now() < end => {
+            plane.control.collect();
+            return false;
+        }
+        _ => {
+            let now_ms = plane.now_ms();
+            plane.control.remove_bridge(bridge, now_ms).expect("it is there, looked up by the caller");
+        }
+    }
+    true
+}
+
+impl ForwardingPlane {
+    fn set_own_rule(&mut self, bridge: BridgeIdx, rule: &FlowMod) {
+        let now_ms = self.now_ms();
+        if let Err(error) = self.control.flow_mod(bridge, rule, now_ms) {
+            tracing::warn!(target: "connmgr", "a rule of the switch's own could not be set: {error}");
+        }
+        self.dp.reserve_slots(self.control.slot_count());
+    }
+}
+
+/// All that is in a bridge's tables, but for the switch's own rules.
+struct Everything {
+    bridge: BridgeIdx,
+    flows: FlowMod,
+    groups: GroupMod,
+    meters: MeterMod,
+}
+
+impl Everything {
+    fn of(bridge: BridgeIdx) -> Everything {
+        let group = GroupDesc { group_id: GROUP_ALL, ..GroupDesc::default() };
+        let meter = MeterConfig { meter_id: METER_ALL, ..MeterConfig::default() };
+        Everything {
+            bridge,
+            flows: FlowMod::delete(Match::any()),
+            groups: GroupMod { command: GroupCommand::Delete, command_bucket_id: BUCKET_ALL, group },
+            meters: MeterMod { command: MeterCommand::Delete, meter },
+        }
+    }
+
+    fn get(&self, at: usize) -> Option<Change<'_>> {
+        match at {
+            0 => Some(Change::Flow(&self.flows)),
+            1 => Some(Change::Group(&self.groups)),
+            // It cannot be taken back, but none of these fails.
+            2 => Some(Change::MeterDelete(&self.meters)),
+            _ => None,
+        }
+    }
+}
+
+impl Changes for Everything {
+    fn change(&self, at: usize) -> Option<(BridgeIdx, Box<dyn AsChange + '_>)> {
+        self.get(at).map(|change| (self.bridge, Box::new(change) as Box<dyn AsChange + '_>))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::DatapathFlags;
+    use datapath::{CacheConfig, Pipeline};
+    use flow::FieldId;
+    use std::collections::BTreeSet;
+    use switch::control::RuleFilter;
+    use switch::{BridgeConfig, RuleFlags};
+
+    const RULES: u64 = 5_000;
+
+    /// A plane without workers, with a bridge of so many rules and one of the switch's own.
+    fn plane() -> (ForwardingPlane, BridgeIdx) {
+        let flags = DatapathFlags { pool_packets: 64, ..DatapathFlags::default() };
+        let mut plane = ForwardingPlane::new(&flags, CacheConfig::default()).unwrap();
+        let bridge = plane.control.add_bridge(BridgeConfig::new("br0"));
+        for address in 1..=RULES {
+            let matching = Match::any().with(FieldId::EthDst, address.into());
+            plane.control.flow_mod(bridge, &FlowMod::add(matching, Vec::new()), 0).unwrap();
+        }
+        let flags = RuleFlags { hidden: true, ..RuleFlags::default() };
+        let hidden = FlowMod { flags, priority: 70_000, ..FlowMod::add(Match::any(), Vec::new()) };
+        plane.control.flow_mod(bridge, &hidden, 0).unwrap();
+        (plane, bridge)
+    }
+
+    fn count(plane: &ForwardingPlane, bridge: BridgeIdx) -> u64 {
+        let all = RuleFilter { hidden: true, ..RuleFilter::default() };
+        plane.control.rules(bridge, &all).len() as u64
+    }
+
+    /// A turn that is over at once.
+    fn turn(changes: &mut OwnChanges, plane: &mut ForwardingPlane) -> bool {
+        changes.go_on(plane, true, Instant::now())
+    }
+
+    #[test]
+    fn tables_are_flushed_in_turns_and_packets_see_none_of_it_before_all_is_done() {
+        let (mut plane, bridge) = plane();
+        let mut changes = OwnChanges::default();
+        let standalone = FlowMod { priority: 0, ..FlowMod::add(Match::any(), Vec::new()) };
+        changes.push(bridge, OwnChange::Flush(None));
+        changes.push(bridge, OwnChange::Rule(standalone));
+        assert!(changes.go_on(&mut plane, false, Instant::now()), "who watches rules is told first");
+        assert!(!plane.control.is_changing());
+        let (mut turns, mut versions) = (0, BTreeSet::from([plane.switch.version()]));
+        while turn(&mut changes, &mut plane) && changes.is_emptying() {
+            turns += 1;
+            versions.insert(plane.switch.version());
+        }
+        assert!(turns > 10 && versions.len() == 2, "{turns} turns, {versions:?}");
+        while turn(&mut changes, &mut plane) {}
+        assert_eq!(count(&plane, bridge), 2, "the switch's own rule and the new one");
+    }
+
+    #[test]
+    fn a_bridge_goes_after_what_others_change_and_when_workers_have_left_its_rules() {
+        let (mut plane, bridge) = plane();
+        let mut changes = OwnChanges::default();
+        plane.control.begin(Arc::new(Everything::of(bridge)), RULES as usize, 0);
+        changes.push(bridge, OwnChange::Remove);
+        assert!(turn(&mut changes, &mut plane) && !changes.is_emptying());
+        while plane.go_on_changing(Instant::now()).is_none() {
+            assert!(turn(&mut changes, &mut plane) && !changes.is_emptying());
+        }
+        while turn(&mut changes, &mut plane) {}
+        assert!(plane.control.topology().bridge(bridge).is_none());
+
+        let (mut plane, bridge) = self::plane();
+        let worker = plane.domain.register();
+        changes.push(bridge, OwnChange::Remove);
+        changes.push(bridge, OwnChange::Flush(None));
+        while turn(&mut changes, &mut plane) && changes.is_emptying() {}
+        for _ in 0..100 {
+            assert!(turn(&mut changes, &mut plane), "a worker may see its rules");
+        }
+        assert!(plane.control.topology().bridge(bridge).is_some());
+        drop(worker);
+        while turn(&mut changes, &mut plane) {}
+        assert!(plane.control.topology().bridge(bridge).is_none());
+    }
+}
