@@ -25,6 +25,8 @@ const BLOCK_MS: u64 = 5_000;
 const BLOCK_SHARE: f64 = 0.65;
 /// How often late frames and counters are waited for before an account is given up.
 const AGAIN_MAX: u32 = 10;
+/// Until a process whose sockets are closed has ended.
+const ENDING: Duration = Duration::from_millis(100);
 
 /// What a bed is made of.
 pub struct Parts<'a> {
@@ -261,6 +263,17 @@ impl<'a> Bed<'a> {
 
     /// Offers a load and accounts for it.
     pub fn offer(&mut self, load: &Load) -> Result<Offered, String> {
+        self.offer_to_the_living(load).map_err(|error| {
+            // Its sockets are closed a moment before it has ended.
+            std::thread::sleep(ENDING);
+            match self.check_alive() {
+                Err(died) if died != error => format!("{died}: {error}"),
+                _ => error,
+            }
+        })
+    }
+
+    fn offer_to_the_living(&mut self, load: &Load) -> Result<Offered, String> {
         if let Some(why) = self.refuses(load) {
             return Err(why);
         }
