@@ -19,9 +19,8 @@ pub const SPIN_US: u64 = 60;
 /// polling: each burst paid for 60 us of it, several times what its packets cost.
 pub const SHORT_SPIN_US: u64 = 10;
 /// Nothing came for this long, the wake-up (some 25 us) included: a long sleep. With twice [`SPIN_US`]
-/// here, packets that came one by one every 100 us were each polled for in vain before a sleep: 150,000
-/// cycles a packet and 69 us in the median. Now they take 40,000 and 26 us (`bench run load-curve`, AF_XDP,
-/// 10,000 packets a second).
+/// here, packets that came one by one every 100 us were each polled for in vain before a sleep: they took
+/// 132,000 cycles each (`bench run load-curve`, 10,000 packets a second), and now take 61,000.
 pub const LONG_IDLE_US: u64 = SPIN_US * 3 / 2;
 /// After packets from guests it polls longer, for one part in so many of the time that they took, in all:
 /// a guest may lose its processor for milliseconds, and what it then sends at once fills its ring before
