@@ -146,6 +146,7 @@ impl Carrier {
             // What was read already, and had no room or none for its answers: no byte of the peer announces
             // it.
             if !blocked && (was_congested || wants_input && !self.line.is_drained()) {
+                tokio::task::yield_now().await;
                 continue;
             }
             let wants_input = wants_input && self.line.is_drained();
