@@ -381,7 +381,8 @@ impl Follower {
             }
         }
         // Queues are where they shall be when `ovs-vsctl` returns.
-        vswitch.place_due_queues();
+        let state = &mut *vswitch;
+        state.workers.place_due_queues(&mut state.plane, &state.devices.ports);
         drop(vswitch);
         self.plan = None;
         self.sockets.follow(&self.shared);

@@ -10,7 +10,7 @@ use crate::config::{Config, EnableDummy};
 use crate::failures::Failures;
 use crate::janitor::{Fate, Janitor};
 use crate::plane::ForwardingPlane;
-use crate::port_record::PortRecord;
+use crate::port_record::{PortRecord, Ports};
 use base::PortNo;
 use datapath::{Datapath, Pipeline, Removal};
 use packet::{Pool, Port};
@@ -25,7 +25,7 @@ const LEAVING_WAIT: Duration = Duration::from_secs(1);
 
 /// See the module's text.
 pub(crate) struct DeviceManager {
-    pub(crate) ports: BTreeMap<PortNo, PortRecord>,
+    pub(crate) ports: Ports,
     /// Interfaces that are wanted and could not be had.
     pub(crate) failures: Failures,
     /// The port that was looked at last.
@@ -59,7 +59,7 @@ impl DeviceManager {
     /// Starts the janitor.
     pub fn new(config: &Config) -> io::Result<DeviceManager> {
         Ok(DeviceManager {
-            ports: BTreeMap::new(),
+            ports: Ports::new(),
             failures: Failures::default(),
             watched: PortNo::default(),
             leaving: Vec::new(),

@@ -83,7 +83,7 @@ impl Vswitch {
     pub(crate) fn follow_devices(&mut self, events: impl IntoIterator<Item = PortEvent>) {
         for event in events {
             match event {
-                PortEvent::Queues => self.scheduler.note(Event::Queues),
+                PortEvent::Queues => self.workers.scheduler.note(Event::Queues),
                 PortEvent::Changed(port_no) => self.tell_port(port_no, PortReason::Modify),
                 PortEvent::Mtu(bridge) => self.follow_mtu(bridge),
             }

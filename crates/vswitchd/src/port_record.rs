@@ -9,6 +9,9 @@ use packet::{LinkState, PortStatus};
 use std::collections::BTreeMap;
 use switch::{BridgeIdx, PortConfig, PortSpec, SlotStats};
 
+/// All ports, by their numbers in the datapath.
+pub(crate) type Ports = BTreeMap<PortNo, PortRecord>;
+
 /// A port.
 pub(crate) struct PortRecord {
     pub port_no: PortNo,

@@ -24,12 +24,12 @@ impl Vswitch {
         self.schedule.advance(&mut self.plane, now_ms);
         self.clean();
         self.plane.control.tick(now_ms);
-        self.finish_workers();
+        self.workers.finish(&mut self.plane, &self.devices.ports);
         self.ask_for_failures(now_ms);
         let events = self.devices.watch_some(&mut self.plane);
         self.follow_devices(events);
         self.tick_controllers(transport::clock::now());
-        self.look_after_queues(now_ms);
+        self.workers.look_after_queues(&mut self.plane, &self.devices.ports);
         self.sample_coverage(now_ms);
         self.plane.tell_overdue();
         self.deliver();

@@ -11,7 +11,7 @@
 //! Source: ovs-vswitchd.conf.db(5), pmd-rxq-assign, pmd-rxq-isolate, pmd-auto-lb and what belongs to it,
 //! pmd-rxq-affinity.
 
-use crate::config::wanted::AutoBalance;
+use crate::config::wanted::{AutoBalance, WorkerSettings};
 use base::PortNo;
 use datapath::placement::{
     Demand, Place, Placement, Policy, Remark, improvement_percent, loads, place, variance,
@@ -108,6 +108,14 @@ pub struct Rules {
     pub balance: AutoBalance,
 }
 
+impl Rules {
+    /// Only the policy `group` weighs bound queues with the others.
+    pub fn of(wanted: &WorkerSettings) -> Rules {
+        let isolate = wanted.rxq_isolate || wanted.rxq_policy != Policy::Group;
+        Rules { policy: wanted.rxq_policy, isolate, balance: wanted.auto_balance }
+    }
+}
+
 /// A receive queue.
 #[derive(Clone, Copy, Debug)]
 pub struct Queue {
@@ -159,8 +167,6 @@ pub struct Scheduler {
     told: Vec<Remark>,
     /// The workers that the operator knows queues to be with.
     placed: BTreeMap<(PortNo, usize), usize>,
-    /// What the operator was told of the rules.
-    pub told_rules: Option<Rules>,
     /// Queues or settings have changed since `pmd-auto-lb` last looked.
     is_changed: bool,
     /// It found then that another placement may be better.

@@ -51,15 +51,15 @@ impl Vswitch {
     }
 
     fn queue_figures(&self) -> Vec<Queue> {
-        let seen = self.seen();
-        let of_port = |port: &base::PortNo| self.queues_of(*port);
+        let seen = self.workers.seen(&self.plane, &self.devices.ports);
+        let of_port = |port: &base::PortNo| self.workers.queues_of(&self.plane, &self.devices.ports, *port);
         let queues: Vec<_> = self.devices.ports.keys().flat_map(of_port).collect();
         let named = queues.iter().filter_map(|queue| Some((queue, self.devices.ports.get(&queue.port)?)));
         let figures = named.map(|(queue, record)| Queue {
             port: record.name.clone(),
             queue: queue.queue,
             worker: queue.worker,
-            usage_percent: self.scheduler.queue_usage(queue, &seen, 60).unwrap_or(0),
+            usage_percent: self.workers.scheduler.queue_usage(queue, &seen, 60).unwrap_or(0),
         });
         figures.collect()
     }

@@ -15,7 +15,6 @@ use crate::keepalive::Keepalive;
 use crate::ofproto::{Asynchronous, LongChange, Ofproto, PortSet, Report, Source};
 use crate::own_changes::OwnChanges;
 use crate::plane::ForwardingPlane;
-use crate::scheduler::Scheduler;
 use crate::workers::{Given, Workers};
 use base::{OfPort, PortNo};
 use datapath::CacheConfig;
@@ -47,10 +46,8 @@ pub struct Vswitch {
     pub(crate) bridges: BTreeMap<BridgeIdx, Ofproto>,
     /// Settings of the switch as a whole that are in force.
     pub(crate) settings: SwitchWide,
-    /// How many workers there are, and where.
+    /// How many workers there are, where, and which queues each polls.
     pub(crate) workers: Workers,
-    /// Which worker polls which queue.
-    pub(crate) scheduler: Scheduler,
     /// The number of the next connection: none is given out twice.
     pub(crate) next_conn: u64,
     pub(crate) schedule: Schedule,
@@ -153,7 +150,6 @@ impl Vswitch {
             bridges: BTreeMap::new(),
             settings: SwitchWide::default(),
             workers,
-            scheduler: Scheduler::default(),
             next_conn: 0,
             schedule: Schedule::default(),
             failure_told_ms: None,

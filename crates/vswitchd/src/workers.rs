@@ -1,12 +1,20 @@
-//! The workers that there are to be: how many, where each runs, with which limits, and what was said of them.
+//! The workers that there are to be: how many, where each runs, with which limits, [which queues each
+//! polls](crate::placement), and what was said of them.
 //!
-//! Threads are the datapath's; here is what the configuration, commands and the machine make of them.
+//! Threads are the datapath's; here is what the configuration, commands and the machine make of them. It
+//! knows the forwarding plane and ports, and nothing of bridges, rules or connections.
 
-use crate::config::wanted::SwitchWide;
+use crate::config::wanted::{Interface, WorkerSettings};
 use crate::figures::WorkerCounters;
+use crate::plane::ForwardingPlane;
+use crate::port_record::Ports;
+use crate::scheduler::{Event, Rules, Scheduler};
 use datapath::CacheConfig;
 use host::numa::{Topology, WorkerPlace};
+use packet::thread::CpuSet;
 use std::collections::BTreeMap;
+use std::task::Poll;
+use std::time::Instant;
 
 /// What the switch was started with.
 #[derive(Clone, Copy, Debug)]
@@ -21,6 +29,10 @@ pub(crate) struct Given {
 pub(crate) struct Workers {
     /// Where the configuration does not say otherwise.
     given: Given,
+    /// What the configuration says.
+    pub settings: WorkerSettings,
+    /// Which worker polls which queue.
+    pub scheduler: Scheduler,
     /// Processors and NUMA nodes, as last looked at or as made up.
     pub topology: Topology,
     /// Where each worker runs.
@@ -30,11 +42,13 @@ pub(crate) struct Workers {
     /// What is wrong with the mask of processors.
     pub mask_note: Option<String>,
     /// Whether it was logged how many there are.
-    pub are_told: bool,
+    are_told: bool,
+    /// What the operator was told of how queues are placed.
+    pub told_rules: Option<Rules>,
     /// Their counters when `pmd-stats-clear` was said.
     pub cleared: BTreeMap<usize, WorkerCounters>,
     /// What `upcall/set-flow-limit` set, until the configuration says another limit.
-    pub flow_limit_by_hand: Option<usize>,
+    flow_limit_by_hand: Option<usize>,
 }
 
 impl Workers {
@@ -42,11 +56,14 @@ impl Workers {
         let places = topology.unpinned(given.count);
         Workers {
             given,
+            settings: WorkerSettings::default(),
+            scheduler: Scheduler::default(),
             topology,
             places,
             to_come: None,
             mask_note: None,
             are_told: false,
+            told_rules: None,
             cleared: BTreeMap::new(),
             flow_limit_by_hand: None,
         }
@@ -62,31 +79,111 @@ impl Workers {
     }
 
     /// The number of workers of each NUMA node.
-    pub fn by_node(&self) -> BTreeMap<usize, usize> {
+    fn by_node(&self) -> BTreeMap<usize, usize> {
         let mut by_node = BTreeMap::new();
         self.places.iter().for_each(|place| *by_node.entry(place.node).or_default() += 1);
         by_node
     }
 
+    /// Makes them what the configuration says, and places queues by its rules. [`Self::finish`] brings it
+    /// about.
+    pub fn set(&mut self, plane: &mut ForwardingPlane, wanted: &WorkerSettings) {
+        let old = std::mem::replace(&mut self.settings, wanted.clone());
+        if old.flow_limit != wanted.flow_limit {
+            self.flow_limit_by_hand = None;
+        }
+        if (&old.cpus, old.flow_limit, old.max_idle_ms)
+            != (&wanted.cpus, wanted.flow_limit, wanted.max_idle_ms)
+        {
+            self.exchange(plane);
+        }
+        if (old.rxq_policy, old.rxq_isolate) != (wanted.rxq_policy, wanted.rxq_isolate) {
+            self.scheduler.note(Event::Policy);
+        }
+    }
+
     /// Megaflows per worker, and exact entries.
-    pub fn flow_limit(&self, settings: &SwitchWide) -> usize {
-        self.flow_limit_by_hand.or(settings.flow_limit).unwrap_or(self.given.cache.flow_limit)
+    pub fn flow_limit(&self) -> usize {
+        self.flow_limit_by_hand.or(self.settings.flow_limit).unwrap_or(self.given.cache.flow_limit)
+    }
+
+    /// Sets that until the configuration says another.
+    pub fn limit_flows(&mut self, plane: &mut ForwardingPlane, limit: usize) {
+        self.flow_limit_by_hand = Some(limit);
+        self.exchange(plane);
     }
 
     /// Limits of each worker's caches.
-    pub fn cache(&self, settings: &SwitchWide) -> CacheConfig {
-        let max_idle_ms = settings.max_idle_ms.map(|ms| ms.min(u64::from(u32::MAX)) as u32);
+    fn cache(&self) -> CacheConfig {
+        let max_idle_ms = self.settings.max_idle_ms.map(|ms| ms.min(u64::from(u32::MAX)) as u32);
         CacheConfig {
-            flow_limit: self.flow_limit(settings),
+            flow_limit: self.flow_limit(),
             max_idle_ms: max_idle_ms.unwrap_or(self.given.cache.max_idle_ms),
+        }
+    }
+
+    /// From now on those that are wanted, with these limits.
+    fn exchange(&mut self, plane: &mut ForwardingPlane) {
+        if !self.topology.is_simulated() {
+            self.topology = Topology::of_machine();
+        }
+        let cpus: Vec<CpuSet> = self.choose().iter().map(|place| place.cpus.clone()).collect();
+        if let Some(note) = &self.mask_note {
+            tracing::warn!(target: "dpif_netdev", "{note}");
+        }
+        if let Err(error) = plane.dp.begin_workers(&cpus, self.cache()) {
+            self.arrived(false);
+            tracing::error!(target: "dpif_netdev", "the workers could not be changed: {error}");
+        }
+    }
+
+    /// Goes on with that. Whether workers are what they shall be, or cannot be.
+    pub fn finish(&mut self, plane: &mut ForwardingPlane, ports: &Ports) -> bool {
+        let Poll::Ready(result) = plane.dp.poll_workers(Instant::now()) else { return false };
+        if !self.arrived(result.is_ok()) {
+            return true;
+        }
+        match result {
+            Ok(()) => {
+                for (n, place) in self.places.iter().enumerate() {
+                    let (core, node) = (place.core, place.node);
+                    let which = match plane.dp.worker_cpu(n) {
+                        None => "any processor".into(),
+                        Some(_) => format!("processor {core}"),
+                    };
+                    tracing::debug!(target: "dpif_netdev", "worker {n} runs on {which} of NUMA node {node}");
+                }
+                self.are_told = false;
+                self.tell(ports);
+                self.scheduler.note(Event::Workers);
+            }
+            Err(error) => tracing::error!(target: "dpif_netdev", "the workers could not be changed: {error}"),
+        }
+        true
+    }
+
+    /// Logs how many there are, which scripts wait for: once there is a port that they alone poll, and
+    /// whenever they change.
+    pub fn tell(&mut self, ports: &Ports) {
+        let is_theirs = |i: &Interface| match i.driver() {
+            Some(_) if i.is_dummy() => i.dummy_type == Some("dummy-pmd"),
+            driver => driver.is_some_and(|driver| driver.is_pmd),
+        };
+        if self.are_told || !ports.values().any(|port| is_theirs(&port.interface)) {
+            return;
+        }
+        self.are_told = true;
+        for (node, workers) in self.by_node() {
+            tracing::info!(target: "dpif_netdev", "There are {workers} pmd threads on numa node {node}");
         }
     }
 
     /// One worker on each processor of the mask that is there; those that the switch was started with where
     /// there is none. [`Self::arrived`] says that they run.
-    pub fn choose(&mut self, mask: Option<&[usize]>) -> &[WorkerPlace] {
+    fn choose(&mut self) -> &[WorkerPlace] {
+        let mask = self.settings.cpus.iter().flatten();
         let (present, missing): (Vec<usize>, Vec<usize>) =
-            mask.iter().copied().flatten().partition(|cpu| self.topology.contains(**cpu));
+            mask.partition(|cpu| self.topology.contains(**cpu));
         let missing = missing.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
         self.mask_note = match (present.is_empty(), missing.is_empty()) {
             (_, true) => None,
@@ -105,7 +202,7 @@ impl Workers {
     }
 
     /// Those that were chosen run, or cannot. Whether any were on their way.
-    pub fn arrived(&mut self, run: bool) -> bool {
+    fn arrived(&mut self, run: bool) -> bool {
         let Some(places) = self.to_come.take() else { return false };
         if run {
             self.places = places;
@@ -123,18 +220,21 @@ mod tests {
         let given = Given { count: Some(3), cache: CacheConfig::default() };
         let mut workers = Workers::new(given, Topology::simulated("0,0,1,1").unwrap());
         assert_eq!(workers.places().len(), 3);
-        let cores = |places: &[WorkerPlace]| places.iter().map(|place| place.core).collect::<Vec<_>>();
-        assert_eq!(cores(workers.choose(Some(&[1, 3, 9]))), [1, 3]);
+        let choose = |workers: &mut Workers, mask: Option<&[usize]>| {
+            workers.settings.cpus = mask.map(<[usize]>::to_vec);
+            workers.choose().iter().map(|place| place.core).collect::<Vec<_>>()
+        };
+        assert_eq!(choose(&mut workers, Some(&[1, 3, 9])), [1, 3]);
         assert!(workers.mask_note.as_ref().is_some_and(|note| note.ends_with("not there: 9")));
         assert_eq!(workers.places().len(), 3, "they are on their way");
         assert!(workers.arrived(true) && !workers.arrived(true));
         assert_eq!((workers.place(0), workers.place(1)), ((1, 0), (3, 1)));
         assert_eq!(workers.by_node(), BTreeMap::from([(0, 1), (1, 1)]));
-        assert_eq!(workers.choose(Some(&[9])).len(), 3, "the default");
+        assert_eq!(choose(&mut workers, Some(&[9])).len(), 3, "the default");
         assert!(workers.mask_note.is_some());
         assert!(workers.arrived(false));
         assert_eq!(workers.places().len(), 2, "they could not be changed");
-        assert_eq!(workers.choose(None).len(), 3);
+        assert_eq!(choose(&mut workers, None).len(), 3);
         assert_eq!(workers.mask_note, None);
     }
 
@@ -143,12 +243,11 @@ mod tests {
         let cache = CacheConfig { flow_limit: 10, max_idle_ms: 20 };
         let topology = Topology::simulated("0").unwrap();
         let mut workers = Workers::new(Given { count: None, cache }, topology);
-        let mut settings = SwitchWide::default();
-        assert_eq!(workers.cache(&settings), cache);
-        settings.flow_limit = Some(11);
-        settings.max_idle_ms = Some(u64::MAX);
-        assert_eq!(workers.cache(&settings), CacheConfig { flow_limit: 11, max_idle_ms: u32::MAX });
+        assert_eq!(workers.cache(), cache);
+        workers.settings.flow_limit = Some(11);
+        workers.settings.max_idle_ms = Some(u64::MAX);
+        assert_eq!(workers.cache(), CacheConfig { flow_limit: 11, max_idle_ms: u32::MAX });
         workers.flow_limit_by_hand = Some(12);
-        assert_eq!(workers.flow_limit(&settings), 12);
+        assert_eq!(workers.flow_limit(), 12);
     }
 }

@@ -636,9 +636,10 @@ pub fn pmd_rxq_show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
         let _ = writeln!(text, "{note}");
     }
     let _ = writeln!(text, "Displaying last {seconds} seconds pmd usage %");
-    let seen = vswitch.seen();
+    let seen = vswitch.workers.seen(&vswitch.plane, &vswitch.devices.ports);
     for n in args.workers(vswitch) {
-        let _ = writeln!(text, "{}:\n  isolated : {}", thread_of(vswitch, n), vswitch.is_kept(n));
+        let is_kept = vswitch.workers.is_kept(&seen, n);
+        let _ = writeln!(text, "{}:\n  isolated : {is_kept}", thread_of(vswitch, n));
         let is_theirs = |p: &&PortRecord| !p.is_by_main();
         let mut ports: Vec<_> = vswitch.devices.ports.values().filter(is_theirs).collect();
         ports.sort_by_key(|p| &p.name);
@@ -649,7 +650,7 @@ pub fn pmd_rxq_show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
                 let device = vswitch.plane.dp.port(port.port_no).filter(|_| !port.gone);
                 let is_enabled = device.is_some_and(|device| device.is_rx_enabled(queue));
                 let state = if is_enabled { "(enabled)" } else { "(disabled)" };
-                let usage = vswitch.scheduler.queue_usage(seen_queue, &seen, seconds);
+                let usage = vswitch.workers.scheduler.queue_usage(seen_queue, &seen, seconds);
                 has_queues = true;
                 let _ = writeln!(
                     text,
@@ -660,7 +661,11 @@ pub fn pmd_rxq_show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
             }
         }
         if has_queues {
-            let _ = writeln!(text, "  overhead: {}", share(vswitch.scheduler.overhead(n, &seen, seconds)));
+            let _ = writeln!(
+                text,
+                "  overhead: {}",
+                share(vswitch.workers.scheduler.overhead(n, &seen, seconds))
+            );
         }
     }
     Ok(text)
@@ -670,6 +675,6 @@ pub fn pmd_rxq_show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
 pub fn pmd_rxq_rebalance(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     let names: Vec<&str> = args.iter().map(String::as_str).collect();
     check_names(vswitch, &names)?;
-    vswitch.place_all_queues();
+    vswitch.workers.place_all_queues(&mut vswitch.plane, &vswitch.devices.ports);
     Ok("pmd rxq rebalance requested.\n".into())
 }

@@ -12,7 +12,7 @@ type Answer = Result<String, String>;
 pub fn show(vswitch: &mut Vswitch, _: &[String]) -> Answer {
     let flows = |n: usize| vswitch.plane.dp.worker_stats(n).megaflows.get();
     let total: u64 = (0..vswitch.plane.dp.workers()).map(flows).sum();
-    let limit = vswitch.flow_limit();
+    let limit = vswitch.workers.flow_limit();
     let mut text = format!("{}:\n  flows         : (current {total}) (limit {limit})\n", name(vswitch));
     text += "  ufid enabled : false\n\n";
     for n in 0..vswitch.plane.dp.workers() {
@@ -25,8 +25,7 @@ pub fn show(vswitch: &mut Vswitch, _: &[String]) -> Answer {
 /// anew, as by `other_config:flow-limit`.
 pub fn set_flow_limit(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     let limit = args[0].parse().map_err(|_| format!("{}: not a number of flows", args[0]))?;
-    vswitch.workers.flow_limit_by_hand = Some(limit);
-    vswitch.set_workers();
+    vswitch.workers.limit_flows(&mut vswitch.plane, limit);
     Ok(format!("set flow_limit to {limit}\n"))
 }
 

@@ -322,7 +322,7 @@ mod tests {
         assert_eq!(interface.options["ifname"], "veth0");
         assert_eq!(wanted.interface("eth0").unwrap().2.kind, "system");
         assert_eq!(wanted.interface("br0").unwrap().2.kind, "dummy");
-        assert_eq!(wanted.switch.cpus, Some(vec![0, 1]));
+        assert_eq!(wanted.switch.workers.cpus, Some(vec![0, 1]));
     }
 
     #[test]

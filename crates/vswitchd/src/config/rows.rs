@@ -18,7 +18,7 @@ use super::keys;
 use super::mac_address;
 use super::wanted::{
     AutoBalance, Bridge, BridgeSettings, Controller, FailMode, FlowTable, Interface, OfPortsBefore, PATCH,
-    Port, STATS_INTERVAL_MS, SwitchWide, Wanted,
+    Port, STATS_INTERVAL_MS, SwitchWide, Wanted, WorkerSettings,
 };
 use base::OfPort;
 use datapath::placement::Policy;
@@ -93,6 +93,22 @@ struct Reader<'a> {
 /// `pmd-rxq-isolate`, which is true where it is not given.
 fn isolates(c: &mut Checked<'_>, before: bool) -> bool {
     c.parsed("pmd-rxq-isolate", "true or false", Some(before), |v| v.parse().ok()).unwrap_or(true)
+}
+
+fn worker_settings(c: &mut Checked<'_>, before: WorkerSettings) -> WorkerSettings {
+    let policy = Some(before.rxq_policy);
+    WorkerSettings {
+        cpus: c.parsed("pmd-cpu-mask", "a mask of processors in hexadecimal", before.cpus, |v| {
+            super::cpu_mask(v).ok()
+        }),
+        flow_limit: c.number("flow-limit", 0..=usize::MAX, before.flow_limit),
+        max_idle_ms: c.number("max-idle", 500..=u64::from(u32::MAX), before.max_idle_ms),
+        rxq_policy: c
+            .parsed("pmd-rxq-assign", "cycles, roundrobin or group", policy, Policy::parse)
+            .unwrap_or_default(),
+        rxq_isolate: isolates(c, before.rxq_isolate),
+        auto_balance: auto_balance(c, before.auto_balance),
+    }
 }
 
 /// `pmd-auto-lb` and what belongs to it. A number outside its range stands for the default.
@@ -193,16 +209,7 @@ impl<'a> Reader<'a> {
         self.unknown_keys(place, place, "other_config", row);
         let mut c = Checked::of(row, "other_config");
         self.reading.wanted.switch = SwitchWide {
-            cpus: c.parsed("pmd-cpu-mask", "a mask of processors in hexadecimal", old.cpus, |v| {
-                super::cpu_mask(v).ok()
-            }),
-            flow_limit: c.number("flow-limit", 0..=usize::MAX, old.flow_limit),
-            max_idle_ms: c.number("max-idle", 500..=u64::from(u32::MAX), old.max_idle_ms),
-            rxq_policy: c
-                .parsed("pmd-rxq-assign", "cycles, roundrobin or group", Some(old.rxq_policy), Policy::parse)
-                .unwrap_or_default(),
-            rxq_isolate: isolates(&mut c, old.rxq_isolate),
-            auto_balance: auto_balance(&mut c, old.auto_balance),
+            workers: worker_settings(&mut c, old.workers),
             flow_restore_wait: c.flag("flow-restore-wait", old.flow_restore_wait),
             // 0 is as many as the switch can.
             vlan_limit: c

@@ -41,18 +41,8 @@ pub const STATS_INTERVAL_MS: u64 = 5_000;
 /// Settings of the switch as a whole (`other_config` of the table Open_vSwitch).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SwitchWide {
-    /// Processors on which a worker runs, one each (`pmd-cpu-mask`); `None`: the workers it was started with.
-    pub cpus: Option<Vec<usize>>,
-    /// Megaflows per worker (`flow-limit`).
-    pub flow_limit: Option<usize>,
-    /// Milliseconds after which a cached flow that is not used goes (`max-idle`).
-    pub max_idle_ms: Option<u64>,
-    /// How receive queues are spread over workers (`pmd-rxq-assign`).
-    pub rxq_policy: Policy,
-    /// A worker with a queue bound to it takes no others (`pmd-rxq-isolate`).
-    pub rxq_isolate: bool,
-    /// Queues move by themselves when a worker is overloaded (`pmd-auto-lb`).
-    pub auto_balance: AutoBalance,
+    /// The workers, and which queues they poll.
+    pub workers: WorkerSettings,
     /// Rules are being restored: nothing is forwarded, and no controller is connected to, until this is
     /// false.
     pub flow_restore_wait: bool,
@@ -80,12 +70,7 @@ pub struct SwitchWide {
 impl Default for SwitchWide {
     fn default() -> Self {
         SwitchWide {
-            cpus: None,
-            flow_limit: None,
-            max_idle_ms: None,
-            rxq_policy: Policy::default(),
-            rxq_isolate: true,
-            auto_balance: AutoBalance::default(),
+            workers: WorkerSettings::default(),
             flow_restore_wait: false,
             vlan_limit: None,
             tls: None,
@@ -95,6 +80,36 @@ impl Default for SwitchWide {
             stats_interval_ms: STATS_INTERVAL_MS,
             system_statistics: false,
             ct_timeouts_s: BTreeMap::new(),
+        }
+    }
+}
+
+/// Settings of workers (`other_config` of the table Open_vSwitch).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WorkerSettings {
+    /// Processors on which a worker runs, one each (`pmd-cpu-mask`); `None`: the workers it was started with.
+    pub cpus: Option<Vec<usize>>,
+    /// Megaflows per worker (`flow-limit`).
+    pub flow_limit: Option<usize>,
+    /// Milliseconds after which a cached flow that is not used goes (`max-idle`).
+    pub max_idle_ms: Option<u64>,
+    /// How receive queues are spread over workers (`pmd-rxq-assign`).
+    pub rxq_policy: Policy,
+    /// A worker with a queue bound to it takes no others (`pmd-rxq-isolate`).
+    pub rxq_isolate: bool,
+    /// Queues move by themselves when a worker is overloaded (`pmd-auto-lb`).
+    pub auto_balance: AutoBalance,
+}
+
+impl Default for WorkerSettings {
+    fn default() -> Self {
+        WorkerSettings {
+            cpus: None,
+            flow_limit: None,
+            max_idle_ms: None,
+            rxq_policy: Policy::default(),
+            rxq_isolate: true,
+            auto_balance: AutoBalance::default(),
         }
     }
 }

@@ -67,9 +67,7 @@ impl Vswitch {
             r.options_error = refused;
         });
         tracing::info!(target: "bridge", "bridge {bridge}: added interface {name} on port {}", of_port.0);
-        if !self.workers.are_told {
-            self.tell_workers();
-        }
+        self.workers.tell(&self.devices.ports);
         Ok(port_no)
     }
 
@@ -132,7 +130,7 @@ impl Vswitch {
             ..PortRecord::new((bridge, port_no, of_port), interface, status)
         };
         self.devices.ports.insert(port_no, record);
-        self.scheduler.note(Event::Queues);
+        self.workers.scheduler.note(Event::Queues);
         self.counts.ports_added += 1;
         self.tell_port(port_no, PortReason::Add);
         self.ask_again(port_no);
@@ -200,7 +198,7 @@ impl Vswitch {
                 r.interface = interface.clone();
             });
             if old.rxq_affinity != interface.rxq_affinity {
-                self.scheduler.note(Event::Queues);
+                self.workers.scheduler.note(Event::Queues);
             }
             if old.mac != interface.mac
                 && let Some(mac) = interface.mac

@@ -73,7 +73,8 @@ impl Reconciliation {
     /// Carries out the next step.
     pub fn step(&mut self, vswitch: &mut Vswitch) -> Progress {
         // What comes may be of the same name as what leaves.
-        let is_settled = vswitch.devices.finish_leaving(&mut vswitch.plane.dp) & vswitch.finish_workers();
+        let is_settled = vswitch.devices.finish_leaving(&mut vswitch.plane.dp)
+            & vswitch.workers.finish(&mut vswitch.plane, &vswitch.devices.ports);
         let is_settled = is_settled & !vswitch.go_on_with_own_changes();
         if !is_settled || self.steps.front().is_some_and(|step| self.must_wait(step, vswitch)) {
             return Progress::Waiting;
@@ -86,7 +87,7 @@ impl Reconciliation {
             Some(Step::RemoveBridge(name)) => vswitch.remove_bridge(&name),
             Some(Step::AddBridge(name)) => {
                 vswitch.add_bridge(&name, &self.wanted.bridges[&name]);
-                vswitch.tell_rules();
+                vswitch.workers.tell_rules();
             }
             Some(Step::SetBridge(name)) => vswitch.set_bridge(&name, &self.wanted.bridges[&name]),
             Some(Step::Renumber(name)) => vswitch.renumber(&self.wanted.bridges[&name]),
@@ -115,7 +116,11 @@ impl Reconciliation {
             {
                 Progress::Waiting
             }
-            true if !vswitch.finish_workers() || !vswitch.own_changes.is_empty() => Progress::Waiting,
+            true if !vswitch.workers.finish(&mut vswitch.plane, &vswitch.devices.ports)
+                || !vswitch.own_changes.is_empty() =>
+            {
+                Progress::Waiting
+            }
             true => Progress::Done,
         }
     }

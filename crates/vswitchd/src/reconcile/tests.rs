@@ -358,15 +358,15 @@ fn workers_move_to_the_processors_of_a_mask_and_keep_ports_and_counts() {
         (Some(vec![0, 1]), vec![Some(0), Some(1)], false),
         (None, vec![None], false),
     ] {
-        w.switch.cpus = cpus;
+        w.switch.workers.cpus = cpus;
         become_(&mut v, &w);
         assert_eq!((places(&v), v.workers.mask_note.is_some()), (expected, note));
         inject(&v, "p1");
         inject(&v, "p2");
         assert_eq!((sent(&v, "p2"), sent(&v, "p1")), (1, 1));
     }
-    w.switch.flow_limit = Some(1000);
-    w.switch.max_idle_ms = Some(700);
+    w.switch.workers.flow_limit = Some(1000);
+    w.switch.workers.max_idle_ms = Some(700);
     become_(&mut v, &w);
     inject(&v, "p1");
     assert_eq!(sent(&v, "p2"), 1);
@@ -486,7 +486,7 @@ fn ports_that_come_and_go_among_a_thousand_lose_no_packet_of_the_others() {
 fn queues_go_where_settings_bind_them_and_are_spread_by_what_they_cost() {
     let mut v = vswitch();
     let mut w = wanted(&["p1", "p2"]);
-    w.switch.cpus = Some(vec![0, 1]);
+    w.switch.workers.cpus = Some(vec![0, 1]);
     let mut source = Interface::new("src", "null");
     source.options = [("size".to_string(), "60".to_string()), ("n_rxq".into(), "4".into())].into();
     w.bridges.get_mut("br0").unwrap().add(source);
@@ -494,6 +494,7 @@ fn queues_go_where_settings_bind_them_and_are_spread_by_what_they_cost() {
     let workers = |v: &Vswitch| v.plane.dp.rx_workers(v.devices.port_named("src").unwrap().port_no).to_vec();
     let processors =
         |v: &Vswitch| workers(v).iter().map(|n| v.plane.dp.worker_cpu(*n).unwrap()).collect::<Vec<_>>();
+    let is_kept = |v: &Vswitch, n| v.workers.is_kept(&v.workers.seen(&v.plane, &v.devices.ports), n);
     // Two of four on each worker: the fewest so far.
     assert_eq!(workers(&v).iter().filter(|n| **n == 0).count(), 2);
     interface(&mut w, "src").rxq_affinity = [(0, 1), (2, 1)].into();
@@ -501,26 +502,31 @@ fn queues_go_where_settings_bind_them_and_are_spread_by_what_they_cost() {
     v.tick();
     // Worker 1 is kept for the two; all others leave it.
     assert_eq!(processors(&v), [1, 0, 1, 0]);
-    assert!(v.is_kept(1) && !v.is_kept(0));
-    w.switch.rxq_isolate = false;
-    w.switch.rxq_policy = Policy::Group;
+    assert!(is_kept(&v, 1) && !is_kept(&v, 0));
+    w.switch.workers.rxq_isolate = false;
+    w.switch.workers.rxq_policy = Policy::Group;
     interface(&mut w, "src").rxq_affinity = [(0, 1)].into();
     become_(&mut v, &w);
     v.tick();
     assert_eq!(processors(&v)[0], 1);
-    assert!(!v.is_kept(1));
+    assert!(!is_kept(&v, 1));
     // One that no worker runs on: said, and placed like others.
     interface(&mut w, "src").rxq_affinity = [(0, 77)].into();
     become_(&mut v, &w);
     v.tick();
-    w.switch.rxq_policy = Policy::RoundRobin;
+    w.switch.workers.rxq_policy = Policy::RoundRobin;
     become_(&mut v, &w);
     v.tick();
     let spread = workers(&v);
     assert_eq!(spread.iter().filter(|n| **n == 0).count(), 2, "{spread:?}");
     let src = v.devices.port_named("src").unwrap().port_no;
     let end = Instant::now() + Duration::from_secs(20);
-    while v.queues_of(src).iter().any(|queue| v.scheduler.queue_cost(queue) == 0) {
+    while v
+        .workers
+        .queues_of(&v.plane, &v.devices.ports, src)
+        .iter()
+        .any(|queue| v.workers.scheduler.queue_cost(queue) == 0)
+    {
         assert!(Instant::now() < end, "a queue has cost nothing");
         v.tick();
         std::thread::sleep(Duration::from_millis(2));

@@ -124,9 +124,12 @@ fn settings_of_the_switch_are_read_and_nonsense_leaves_them_as_they_were() {
         ]),
     );
     let wanted = SwitchWide {
-        cpus: Some(vec![2, 3, 4, 5]),
-        flow_limit: Some(1000),
-        max_idle_ms: Some(500),
+        workers: WorkerSettings {
+            cpus: Some(vec![2, 3, 4, 5]),
+            flow_limit: Some(1000),
+            max_idle_ms: Some(500),
+            ..WorkerSettings::default()
+        },
         flow_restore_wait: true,
         stats_interval_ms: 20_000,
         system_statistics: true,
@@ -233,7 +236,7 @@ fn how_queues_are_placed_is_read_and_nonsense_leaves_it_as_it_was() {
     };
     let on = ("pmd-auto-lb", "true");
     rig.set("Open_vSwitch", other_config(&[on]));
-    assert_eq!(rig.read().wanted.switch.auto_balance, balance(60_000, 95, 25));
+    assert_eq!(rig.read().wanted.switch.workers.auto_balance, balance(60_000, 95, 25));
     let given = [
         on,
         ("pmd-auto-lb-rebal-interval", "3"),
@@ -245,9 +248,12 @@ fn how_queues_are_placed_is_read_and_nonsense_leaves_it_as_it_was() {
     rig.set("Open_vSwitch", other_config(&given));
     let reading = rig.read();
     let wanted = SwitchWide {
-        rxq_policy: Policy::RoundRobin,
-        rxq_isolate: false,
-        auto_balance: balance(180_000, 70, 10),
+        workers: WorkerSettings {
+            rxq_policy: Policy::RoundRobin,
+            rxq_isolate: false,
+            auto_balance: balance(180_000, 70, 10),
+            ..WorkerSettings::default()
+        },
         ..defaults()
     };
     assert_eq!(reading.wanted.switch, wanted);
@@ -258,7 +264,7 @@ fn how_queues_are_placed_is_read_and_nonsense_leaves_it_as_it_was() {
     ] {
         rig.set("Open_vSwitch", other_config(&[on, (key, value)]));
         let reading = rig.read();
-        assert_eq!(reading.wanted.switch.auto_balance, balance(60_000, 95, 25), "{key}");
+        assert_eq!(reading.wanted.switch.workers.auto_balance, balance(60_000, 95, 25), "{key}");
         assert!(reading.complaints.iter().any(|c| c.contains(&format!("{key}={value} is not"))));
     }
     rig.set("Open_vSwitch", other_config(&given));
@@ -273,7 +279,7 @@ fn how_queues_are_placed_is_read_and_nonsense_leaves_it_as_it_was() {
         assert_eq!(said, 1, "{key}: {:?}", reading.complaints);
     }
     rig.set("Open_vSwitch", other_config(&[("pmd-rxq-assign", "group")]));
-    let policy = |rig: &mut Rig| rig.read().wanted.switch.rxq_policy;
+    let policy = |rig: &mut Rig| rig.read().wanted.switch.workers.rxq_policy;
     assert_eq!(policy(&mut rig), Policy::Group);
     rig.set("Open_vSwitch", other_config(&[]));
     assert_eq!(rig.read().wanted.switch, defaults());
