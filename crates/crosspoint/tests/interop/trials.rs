@@ -66,6 +66,27 @@ fn accounts_add_up_with_testpmd_as_the_guest_and_as_the_switch() {
     }
 }
 
+/// Where the hardware lends a machine that it does not run, emulation runs it.
+#[test]
+fn a_virtual_machine_with_a_kernel_forwards_for_each_switch() {
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("run");
+    let switches = ["crosspoint", "ovs-dpdk"];
+    let mut args = vec!["run", "pvp-matrix.machine", "--quick", "--out", out.to_str().unwrap()];
+    switches.iter().for_each(|s| args.extend(["--switch", s]));
+    let output = bench(&args).env("CROSSPOINT_GUEST_KERNEL", testkit::guest_kernel()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let points = points_in(&out, "pvp-matrix");
+    assert_eq!(points.len(), 2, "{points:?}");
+    for switch in switches {
+        let point = points.iter().find(|p| p["switch"] == switch).unwrap();
+        assert_eq!(point["conditions"]["guest"], "qemu", "{point}");
+        // 0.3 s of 1,000 a second, by an emulated processor that others may need too.
+        assert!(point["account"]["received"].as_u64().unwrap() > 30, "{point}");
+    }
+}
+
 /// Two workers, two queues of each port, two pairs of the guest's rings: the same for both switches.
 #[test]
 fn workers_and_queues_are_those_asked_for_in_every_switch_and_guest() {

@@ -7,7 +7,7 @@ use crate::process::Process;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// See the module's text.
 pub struct Qemu;
@@ -19,8 +19,8 @@ const PROGRAM: &str = "/usr/bin/qemu-system-x86_64";
 const DESCRIPTORS_MAX: u16 = 1024;
 /// Until the kernel is up: seconds, but for emulation beside others.
 const BOOT: Duration = Duration::from_secs(100);
-/// Until QEMU has set up a processor, or has given up.
-const KVM_SETS_UP: Duration = Duration::from_secs(1);
+/// Until the hardware has booted a kernel, which takes it a second, or has failed to.
+const KVM_BOOTS: Duration = Duration::from_secs(10);
 /// What the kernel's driver takes at once.
 const BURST: u16 = 64;
 
@@ -77,7 +77,7 @@ impl Guest for Qemu {
             init: &INIT.replace("MTU", &place.mtu.to_string()),
         };
         let boot = contents.write(&place.socket.with_extension("initramfs"))?;
-        let has_kvm = has_kvm()?;
+        let has_kvm = has_kvm(&boot.kernel)?;
         let mut command = bare(if has_kvm { KVM } else { ["tcg", "max"] });
         command.args(["-m", "256M", "-no-reboot", "-kernel"]).arg(boot.kernel);
         command.arg("-initrd").arg(boot.initramfs);
@@ -113,17 +113,24 @@ fn bare([accelerator, cpu]: [&str; 2]) -> Command {
     command
 }
 
-/// Whether the hardware runs a machine. That `/dev/kvm` can be opened says little: within a virtual machine,
-/// QEMU may give up when it sets up the processor.
-fn has_kvm() -> Result<bool, String> {
+/// Whether the hardware runs a machine. That `/dev/kvm` can be opened says little, and so does a processor
+/// that is set up: within a virtual machine, it may then stand still for ever. So a kernel boots by it, finds
+/// no first program, and ends the machine.
+fn has_kvm(kernel: &Path) -> Result<bool, String> {
     static HAS_KVM: OnceLock<Result<bool, String>> = OnceLock::new();
     let attempt = || {
         let mut command = bare(KVM);
-        // It is not to run, only to be there.
-        command.arg("-S").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command.args(["-m", "256M", "-no-reboot", "-append", "quiet panic=-1", "-kernel"]).arg(kernel);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let mut process = Process::spawn(&mut command)?;
-        std::thread::sleep(KVM_SETS_UP);
-        Ok(process.0.try_wait().map_err(|e| e.to_string())?.is_none())
+        let start = Instant::now();
+        while start.elapsed() < KVM_BOOTS {
+            if let Some(status) = process.0.try_wait().map_err(|e| e.to_string())? {
+                return Ok(status.success());
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(false)
     };
     HAS_KVM.get_or_init(attempt).clone()
 }
