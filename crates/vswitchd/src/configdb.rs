@@ -97,8 +97,8 @@ pub struct DatabaseClient {
 pub async fn run(client: DatabaseClient, shared: Shared, sockets: BridgeSockets) {
     let mut replica = Replica::new("Open_vSwitch", Selection::everything());
     replica.request_lock(LOCK);
-    let port_may_come = Rc::new(Notify::new());
-    devices::follow(shared.clone(), port_may_come.clone());
+    let port_may_come = shared.borrow().devices.may_come.clone();
+    devices::follow(shared.clone());
     let DatabaseClient { server, dummy, run_dir, configured } = client;
     let follower = Follower {
         configured: Some(configured),

@@ -11,17 +11,16 @@ use crate::failures::Failures;
 use crate::janitor::{Fate, Janitor};
 use crate::plane::ForwardingPlane;
 use crate::port_record::{PortRecord, Ports};
-use base::PortNo;
+use base::{OfPort, PortNo};
 use datapath::{Datapath, Pipeline, Removal};
 use packet::{Pool, Port};
 use ports::PortError;
 use ports::files::FileDirs;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::time::{Duration, Instant};
-
-/// How long a port that is opened anew waits for workers to give up its queues.
-const LEAVING_WAIT: Duration = Duration::from_secs(1);
+use std::rc::Rc;
+use switch::{BridgeIdx, PortConfig};
+use tokio::sync::Notify;
 
 /// See the module's text.
 pub(crate) struct DeviceManager {
@@ -40,10 +39,26 @@ pub(crate) struct DeviceManager {
     files: FileDirs,
     /// The same of dummies: with `--enable-dummy` those below the working and the run directory.
     dummy_files: Option<FileDirs>,
+    /// Ports that were taken out and shall come back, by their interfaces' names.
+    pub(crate) returning: BTreeMap<String, Returning>,
+    /// A plan may have more ports to add than the last.
+    pub(crate) may_come: Rc<Notify>,
     /// Devices that an earlier process left were looked for.
     is_swept: bool,
     /// Names of devices that were lost since [`Self::has_come_back`] was last asked.
     pub(crate) lost: BTreeSet<String>,
+}
+
+/// What a port had that comes back, and has again.
+#[derive(Clone, Debug)]
+pub(crate) struct Returning {
+    pub bridge: BridgeIdx,
+    /// What it shall have: its number in the datapath.
+    pub port_no: PortNo,
+    pub of_port: OfPort,
+    pub config: PortConfig,
+    /// For the case that it cannot be had with those that it shall have.
+    pub options: BTreeMap<String, String>,
 }
 
 /// How a device is opened beside what its interface says.
@@ -67,6 +82,8 @@ impl DeviceManager {
             owner: None,
             files: config.datapath.files.clone(),
             dummy_files: dummy_files(config),
+            returning: BTreeMap::new(),
+            may_come: Rc::new(Notify::new()),
             is_swept: false,
             lost: BTreeSet::new(),
         })
@@ -118,10 +135,6 @@ impl DeviceManager {
     ) -> Result<Option<Box<dyn Port>>, String> {
         if interface.kind == PATCH {
             return patch_error(interface).map_or(Ok(None), Err);
-        }
-        if interface.is_kernels() {
-            // Where there is a plan it has waited; a port that is opened anew with other options has not.
-            self.janitor.wait_for(interface.device());
         }
         // The address of somebody else's device is not ours to set.
         let own_mac = interface.mac.filter(|_| interface.makes_device() || !interface.is_kernels());
@@ -221,14 +234,6 @@ impl DeviceManager {
             }
         }
         self.leaving.is_empty()
-    }
-
-    /// The same, waiting for the workers, but no longer than they may take for an answer.
-    pub fn wait_for_leaving<P: Pipeline>(&mut self, dp: &mut Datapath<P>) {
-        let end = Instant::now() + LEAVING_WAIT;
-        while !self.finish_leaving(dp) && Instant::now() < end {
-            std::thread::sleep(Duration::from_micros(50));
-        }
     }
 
     /// Gives a port's driver up, which the kernel may take long for.

@@ -8,11 +8,9 @@ use openflow::message::PortReason;
 use ports::netlink::{LinkEvent, LinkEvents};
 use std::io;
 use std::os::fd::AsFd;
-use std::rc::Rc;
 use std::time::Duration;
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
-use tokio::sync::Notify;
 
 /// A step that waits for a device to go is tried again after this time.
 pub const DEVICE_WAIT: Duration = Duration::from_millis(5);
@@ -62,7 +60,7 @@ impl Devices {
 }
 
 /// Takes note of what happens from now on, whether there is a database or not: links go down at any time.
-pub fn follow(shared: Shared, port_may_come: Rc<Notify>) {
+pub fn follow(shared: Shared) {
     let Some(mut devices) = Devices::new() else { return };
     tokio::task::spawn_local(async move {
         loop {
@@ -71,7 +69,7 @@ pub fn follow(shared: Shared, port_may_come: Rc<Notify>) {
             let (events, may_come) = vswitch.devices.hear(&mut vswitch.plane, &told);
             vswitch.follow_devices(events);
             if may_come {
-                port_may_come.notify_one();
+                vswitch.devices.may_come.notify_one();
             }
             vswitch.deliver();
         }

@@ -15,6 +15,8 @@ use std::time::Duration;
 
 /// How long `netdev-dummy/receive` waits for a frame to have passed.
 const PASS_WAIT: Duration = Duration::from_millis(1_000);
+/// How long `dpif-dummy/change-port-number` waits for the port to be there again.
+const RETURN_WAIT: Duration = Duration::from_secs(5);
 /// Longest that `crosspoint/block` holds the control thread.
 const BLOCK_MS_MAX: u64 = 60_000;
 
@@ -44,9 +46,22 @@ pub fn change_port_number(vswitch: &mut Vswitch, args: &[String]) -> Result<Stri
         return Err("unknown datapath or not a dummy".into());
     }
     let port = vswitch.devices.port_named(&args[1]).filter(|port| !port.is_patch()).ok_or("unknown port")?;
-    let port_no = port.port_no;
+    let (port_no, name) = (port.port_no, port.name.clone());
     let number = args[2].parse().ok().filter(|number| (1..=0xffff).contains(number)).map(PortNo);
-    vswitch.move_port(port_no, number.ok_or("bad port number")?)?;
+    let number = number.ok_or("bad port number")?;
+    if vswitch.devices.ports.contains_key(&number) {
+        return Err("port number already in use".into());
+    }
+    vswitch.remove_to_return(port_no, number);
+    vswitch.devices.may_come.notify_one();
+    vswitch.begin(move |shared| async move {
+        let came = || {
+            let devices = &shared.borrow().devices;
+            let error = devices.failures.error(&name).map(|error| Err(error.to_string()));
+            devices.port_named(&name).map(|_| Ok(String::new())).or(error)
+        };
+        wait_for(RETURN_WAIT, came).await.unwrap_or_else(|| Err("the port has not come back yet".into()))
+    });
     Ok(String::new())
 }
 

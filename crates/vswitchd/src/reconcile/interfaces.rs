@@ -2,27 +2,27 @@
 
 use super::plan::misnumbered;
 use crate::config::wanted::{self, Interface, PATCH};
-use crate::device_manager::{Opening, patch_error};
+use crate::device_manager::{Opening, Returning, patch_error};
 use crate::janitor::Fate;
 use crate::scheduler::Event;
 use crate::state::{PortRecord, Vswitch};
 use base::{OfPort, PortNo};
 use openflow::message::PortReason;
 use packet::{LinkState, Port, PortStatus};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use switch::{BridgeIdx, PortKind};
 
 impl Vswitch {
-    /// Adds an interface, or remembers why it cannot be had. `number` is one that it had before.
+    /// Adds an interface, or remembers why it cannot be had. `number_before` is one that it had.
     pub(super) fn add_interface(
         &mut self,
         bridge: &str,
         port: &wanted::Port,
         interface: &Interface,
-        number: Option<OfPort>,
+        number_before: Option<OfPort>,
     ) {
         let name = &interface.name;
-        match self.try_add(bridge, port, interface, number) {
+        match self.try_add(bridge, port, interface, number_before) {
             Ok(_) => self.devices.failures.forget(name),
             Err(error) => self.failed(bridge, interface, error),
         }
@@ -39,33 +39,44 @@ impl Vswitch {
         bridge: &str,
         port: &wanted::Port,
         interface: &Interface,
-        number: Option<OfPort>,
+        number_before: Option<OfPort>,
     ) -> Result<PortNo, String> {
         let name = &interface.name;
         let not_added = |why: &str| format!("could not add network device {name} to ofproto ({why})");
         let idx = self.bridge_named(bridge).ok_or_else(|| not_added("there is no such bridge"))?.idx;
         let is_local = name == bridge;
-        let port_no = self
-            .devices
-            .free_port_no(interface, is_local)
+        let returning = self.devices.returning.remove(name).filter(|port| port.bridge == idx);
+        let port_no = (returning.as_ref().map(|port| port.port_no))
+            .filter(|port_no| !self.devices.ports.contains_key(port_no))
+            .or_else(|| self.devices.free_port_no(interface, is_local))
             .ok_or_else(|| not_added("no port number is free"))?;
-        let (options, refused) = self.devices.usable_options(interface, port_no);
-        let used = Interface { options, ..interface.clone() };
-        let device = self.open_device(idx, &used, port_no, is_local)?;
+        let (options, mut refused) = self.devices.usable_options(interface, port_no);
+        let mut used = Interface { options, ..interface.clone() };
+        let mut instead = "it has the default";
+        let device = self.open_device(idx, &used, port_no, is_local).or_else(|error| {
+            used.options = returning.as_ref().ok_or(&error)?.options.clone();
+            let device = self.open_device(idx, &used, port_no, is_local).map_err(|_| &error)?;
+            (refused, instead) = (Some(error), "it keeps its previous options");
+            Ok::<_, String>(device)
+        })?;
         let of_port = if is_local {
             OfPort::LOCAL
         } else {
-            self.choose_of_port(idx, [interface.of_port_request, number])
+            let first = returning.as_ref().map(|port| port.of_port).or(interface.of_port_request);
+            self.choose_of_port(idx, [first, number_before])
                 .ok_or_else(|| not_added("no port number is free"))?
         };
         self.install(idx, port, interface, (port_no, of_port), device).map_err(|why| not_added(&why))?;
         if let Some(error) = &refused {
-            tracing::warn!(target: "bridge", "bridge {bridge}: {error}; it has the default");
+            tracing::warn!(target: "bridge", "bridge {bridge}: {error}; {instead}");
         }
         self.devices.with_record(port_no, |r| {
             r.device_options = used.options;
             r.options_error = refused;
         });
+        if let Some(returning) = returning {
+            self.plane.update_port(port_no, |spec| spec.config = returning.config);
+        }
         tracing::info!(target: "bridge", "bridge {bridge}: added interface {name} on port {}", of_port.0);
         self.workers.tell(&self.devices.ports);
         Ok(port_no)
@@ -180,111 +191,64 @@ impl Vswitch {
         self.devices.finish_leaving(&mut self.plane.dp);
     }
 
-    /// Makes an interface that runs what it shall be. Its type and its bridge stay.
-    pub(super) fn change_interface(&mut self, port: &wanted::Port, interface: &Interface) {
-        let Some(record) = self.devices.port_named(&interface.name) else { return };
+    /// Makes an interface that runs what it shall be. Its type and its bridge stay. Whether it is to be added
+    /// now: options of some drivers are taken only when a device is opened, so the port was taken out.
+    pub(super) fn change_interface(&mut self, port: &wanted::Port, interface: &Interface) -> bool {
+        let Some(record) = self.devices.port_named(&interface.name) else { return false };
         let (port_no, old) = (record.port_no, record.interface.clone());
         if interface.kind != PATCH
             && old.options != interface.options
             && self.devices.needs_reopening(&mut self.plane, port_no, interface)
         {
-            self.reopen(port_no, port, interface);
-        } else if let Some(error) = patch_error(interface) {
-            self.devices.with_record(port_no, |r| r.error = Some(error));
-            return;
-        } else {
-            self.devices.with_record(port_no, |r| {
-                r.error = None;
-                r.interface = interface.clone();
-            });
-            if old.rxq_affinity != interface.rxq_affinity {
-                self.workers.scheduler.note(Event::Queues);
-            }
-            if old.mac != interface.mac
-                && let Some(mac) = interface.mac
-                && self.devices.ports.get(&port_no).is_some_and(|r| r.of_port != OfPort::LOCAL)
-            {
-                self.change_device(port_no, "mac", |p| p.set_mac(mac));
-            }
-            if old.mtu_request != interface.mtu_request
-                && let Some(mtu) = interface.mtu_request
-            {
-                self.change_device(port_no, "mtu_request", |p| p.set_mtu(mtu));
-            }
+            self.remove_to_return(port_no, port_no);
+            return true;
         }
-        let Some(port_no) = self.devices.port_named(&interface.name).map(|record| record.port_no) else {
-            return;
-        };
+        if let Some(error) = patch_error(interface) {
+            self.devices.with_record(port_no, |r| r.error = Some(error));
+            return false;
+        }
+        self.devices.with_record(port_no, |r| {
+            r.error = None;
+            r.interface = interface.clone();
+        });
+        if old.rxq_affinity != interface.rxq_affinity {
+            self.workers.scheduler.note(Event::Queues);
+        }
+        if old.mac != interface.mac
+            && let Some(mac) = interface.mac
+            && self.devices.ports.get(&port_no).is_some_and(|r| r.of_port != OfPort::LOCAL)
+        {
+            self.change_device(port_no, "mac", |p| p.set_mac(mac));
+        }
+        if old.mtu_request != interface.mtu_request
+            && let Some(mtu) = interface.mtu_request
+        {
+            self.change_device(port_no, "mtu_request", |p| p.set_mtu(mtu));
+        }
         self.devices.with_record(port_no, |r| r.port_name = port.name.clone());
         self.plane.update_port(port_no, |spec| {
             spec.vlan = port.vlan.clone();
             spec.protected = port.protected;
             spec.queue_dscp = port.queue_dscp.clone();
         });
+        false
     }
 
-    /// Options of a driver are taken when it is opened. Where it cannot be had with the new ones, it runs on
-    /// with the old ones.
-    fn reopen(&mut self, port_no: PortNo, port: &wanted::Port, interface: &Interface) {
-        let Some(record) = self.devices.ports.get(&port_no) else { return };
-        let (bridge, of_port) = (record.bridge, record.of_port);
-        let before = Interface { options: record.device_options.clone(), ..record.interface.clone() };
-        let is_local = of_port == OfPort::LOCAL;
-        let bridge_name = self.bridges.get(&bridge).map(|b| b.name.clone()).unwrap_or_default();
+    /// Takes a port out that comes back when its interface is next added, with this number in the datapath.
+    pub(crate) fn remove_to_return(&mut self, port_no: PortNo, to: PortNo) {
+        let (Some(record), Some(spec)) = (self.devices.ports.get(&port_no), self.plane.port_spec(port_no))
+        else {
+            return;
+        };
+        let returning = Returning {
+            bridge: record.bridge,
+            port_no: to,
+            of_port: record.of_port,
+            config: spec.config,
+            options: record.device_options.clone(),
+        };
+        self.devices.returning.insert(record.name.clone(), returning);
         self.remove_ports(&[port_no]);
-        // The device is opened again, which it must have been closed for.
-        self.devices.wait_for_leaving(&mut self.plane.dp);
-        let (device, error) = match self.open_device(bridge, interface, port_no, is_local) {
-            Ok(device) => (device, None),
-            Err(error) => match self.open_device(bridge, &before, port_no, is_local) {
-                Ok(device) => (device, Some(error)),
-                Err(_) => return self.failed(&bridge_name, interface, error),
-            },
-        };
-        if let Some(error) = &error {
-            tracing::warn!(target: "bridge", "bridge {bridge_name}: {error}; it keeps its previous options");
-        }
-        let name = &interface.name;
-        match self.install(bridge, port, interface, (port_no, of_port), device) {
-            Ok(()) => self.devices.with_record(port_no, |r| {
-                if error.is_some() {
-                    r.device_options = before.options;
-                    r.options_error = error;
-                }
-            }),
-            Err(why) => {
-                let error = format!("could not add network device {name} to ofproto ({why})");
-                self.failed(&bridge_name, interface, error);
-            }
-        }
-    }
-
-    /// Gives a port another number in the datapath, which opens its device anew; its OpenFlow number stays.
-    pub(crate) fn move_port(&mut self, from: PortNo, to: PortNo) -> Result<(), String> {
-        if self.devices.ports.contains_key(&to) {
-            return Err("port number already in use".into());
-        }
-        let (Some(record), Some(spec)) = (self.devices.ports.get(&from), self.plane.port_spec(from)) else {
-            return Err("unknown port".into());
-        };
-        let (bridge, of_port) = (record.bridge, record.of_port);
-        let (name, interface) = (record.port_name.clone(), record.interface.clone());
-        let opened = Interface { options: record.device_options.clone(), ..interface.clone() };
-        let port = wanted::Port {
-            name,
-            vlan: spec.vlan.clone(),
-            protected: spec.protected,
-            queue_dscp: spec.queue_dscp.clone(),
-            interfaces: BTreeMap::new(),
-        };
-        let config = spec.config;
-        self.remove_ports(&[from]);
-        self.devices.wait_for_leaving(&mut self.plane.dp);
-        let device = self.open_device(bridge, &opened, to, of_port == OfPort::LOCAL)?;
-        self.install(bridge, &port, &interface, (to, of_port), device)?;
-        self.devices.with_record(to, |r| r.device_options = opened.options);
-        self.plane.update_port(to, |spec| spec.config = config);
-        Ok(())
     }
 
     /// Gives ports other OpenFlow numbers, see [`misnumbered`]. Devices are not touched.

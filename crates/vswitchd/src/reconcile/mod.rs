@@ -92,8 +92,10 @@ impl Reconciliation {
             Some(Step::SetBridge(name)) => vswitch.set_bridge(&name, &self.wanted.bridges[&name]),
             Some(Step::Renumber(name)) => vswitch.renumber(&self.wanted.bridges[&name]),
             Some(Step::Change { bridge, port, interface }) => {
-                let port = &self.wanted.bridges[&bridge].ports[&port];
-                vswitch.change_interface(port, &port.interfaces[&interface]);
+                let wanted = &self.wanted.bridges[&bridge].ports[&port];
+                if vswitch.change_interface(wanted, &wanted.interfaces[&interface]) {
+                    self.steps.push_front(Step::Add { bridge, port, interface });
+                }
             }
             Some(Step::Add { bridge, port, interface }) => {
                 let port = &self.wanted.bridges[&bridge].ports[&port];
@@ -103,6 +105,7 @@ impl Reconciliation {
             Some(Step::Settle) => {
                 let wanted = &self.wanted;
                 vswitch.devices.failures.keep_only(|name| wanted.interface(name).is_some());
+                vswitch.devices.returning.retain(|name, _| wanted.interface(name).is_some());
                 vswitch.settle();
                 vswitch.counts.reconfigures += 1;
             }

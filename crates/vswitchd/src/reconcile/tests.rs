@@ -666,3 +666,32 @@ fn a_worker_that_does_not_answer_holds_up_its_plan_and_nobody_else_and_is_named(
     let error = v.plane.dp.remove_port(p1).map(drop).unwrap_err().to_string();
     assert_eq!(error, "no answer within 1 s from pmd-1");
 }
+
+#[test]
+fn a_port_is_opened_anew_once_workers_have_given_it_up_and_with_its_old_options_if_need_be() {
+    let mut v = vswitch();
+    let mut w = wanted(&["p1", "p2"]);
+    interface(&mut w, "p2").options.insert("n_rxq".into(), "2".into());
+    become_(&mut v, &w);
+    let before = v.devices.port_named("p2").map(|port| (port.port_no, port.of_port)).unwrap();
+    // It answers when it is told to.
+    let mut slow = v.plane.dp.stepped_worker().unwrap();
+    let taken = tempfile::tempdir().unwrap();
+    let stream = format!("punix:{}/nowhere/socket", taken.path().display());
+    interface(&mut w, "p2").options.insert("pstream".into(), stream);
+    let mut plan = Reconciliation::plan(&v.running(), &w, &OfPortsBefore::new());
+    while plan.step(&mut v) == Progress::More {}
+    assert_eq!(plan.step(&mut v), Progress::Waiting, "the worker has not given it up");
+    assert!(v.devices.port_named("p2").is_none());
+    // A plan that replaces this one knows of it.
+    plan = Reconciliation::plan(&v.running(), &w, &OfPortsBefore::new());
+    while plan.step(&mut v) != Progress::Done {
+        slow.turn();
+    }
+    let outcome = plan.outcomes(&v).remove("p2").unwrap();
+    assert!(outcome.error.is_some_and(|error| error.contains("nowhere")));
+    let port = v.devices.port_named("p2").unwrap();
+    assert_eq!((port.port_no, port.of_port), before);
+    assert_eq!(v.plane.dp.rx_workers(port.port_no).len(), 2);
+    assert!(v.devices.returning.is_empty());
+}
