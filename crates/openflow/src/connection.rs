@@ -268,6 +268,12 @@ impl Connection {
         }
     }
 
+    /// The bytes of the message that [`Self::next_event`] returned last, until [`Self::handle_bytes`] is
+    /// called again.
+    pub fn last_message(&self) -> &[u8] {
+        &self.input[self.current.clone()]
+    }
+
     /// Answers the echo requests among the messages that wait to be handled, ahead of their turn: the owner
     /// is held up, and the peer shall not take that for death. Those behind a barrier wait for it, as they
     /// must.

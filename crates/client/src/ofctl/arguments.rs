@@ -34,7 +34,7 @@ pub const OPTIONS: &[Opt] = &[
     flag("bundle").help("apply all flow changes or none"),
     optional("color")
         .arg("WHEN")
-        .help("flows of dump-flows in colors: always, never, or auto (default: on a terminal)"),
+        .help("flows, packets and actions in colors: always, never, or auto (default: on a terminal)"),
     flag("may-create").help("with mod-group: add the group if there is none"),
     flag("pcap").help("accepted for compatibility"),
     flag("raw").help("accepted for compatibility"),

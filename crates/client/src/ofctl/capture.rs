@@ -71,7 +71,7 @@ pub(super) fn ofp_parse_pcap(options: &Options) -> Result<ExitCode, Failure> {
         }
         let (source, destination) = (heard.source, heard.destination);
         println!("{}.{} > {}.{}:", source.0, source.1, destination.0, destination.1);
-        print!("{}", bytes_text(heard.message, PortNames::none(), options.args.more));
+        print!("{}", options.painted(&bytes_text(heard.message, PortNames::none(), options.args.more)));
     });
     let left_out = left_out.map_err(|why| Failure(format!("{path}: {why}")))?;
     if left_out > 0 {

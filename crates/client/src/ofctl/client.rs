@@ -9,7 +9,7 @@ use host::rundir::{self, RunDir};
 use openflow::connection::CloseReason;
 use openflow::message::{BundleAdd, FlowForm, PortDesc, StatsBody, StatsRequest, TableFeatures};
 use openflow::text::{
-    MessageStyle, PortNames, Protocol, Protocols, bytes_text, message_text, unreadable_text,
+    MessageStyle, PortNames, Protocol, Protocols, bytes_text, message_text, unreadable_text, write_hex_dump,
 };
 use openflow::{Codec, Connection, ConnectionConfig, ErrorKind, Event, Message, Side, Version, VersionSet};
 use std::collections::VecDeque;
@@ -224,6 +224,12 @@ impl Client {
     /// How messages from it are written.
     pub fn style<'a>(&self, ports: &'a PortNames, verbosity: u8) -> MessageStyle<'a> {
         MessageStyle { version: self.version, ports, verbosity }
+    }
+
+    /// The text of the message that came last, as `ovs-ofctl` prints it: with its bytes in hexadecimal from
+    /// `-mmmm` on.
+    pub fn received_text(&self, xid: u32, message: &Message, style: MessageStyle) -> String {
+        text_with_bytes(xid, message, self.connection.last_message(), style)
     }
 
     /// Passes over a transaction id, where the stock tool spends one on a second connection's hello.
@@ -449,11 +455,21 @@ impl Client {
         Failure(text.trim_end().to_string())
     }
 
-    /// Asks for statistics and hands over each part of the reply with its transaction id.
-    pub fn statistics(
+    /// Asks for statistics and hands over each part of the reply in text, as [`Self::received_text`] has it.
+    pub fn show_statistics(
         &mut self,
         request: StatsRequest,
-        mut part: impl FnMut(u32, Message) -> Result<(), Failure>,
+        style: MessageStyle,
+        mut show: impl FnMut(&str) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        self.statistics(request, |client, xid, message| show(&client.received_text(xid, &message, style)))
+    }
+
+    /// Asks for statistics and hands over each part of the reply with its transaction id.
+    fn statistics(
+        &mut self,
+        request: StatsRequest,
+        mut part: impl FnMut(&Client, u32, Message) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let xid = self.send(&Message::StatsRequest(request))?;
         self.flush()?;
@@ -466,7 +482,7 @@ impl Client {
                 Message::Error(_) => return Err(self.refused(xid, &reply)),
                 Message::StatsReply(ref body) => {
                     let more = body.more;
-                    part(xid, reply)?;
+                    part(self, xid, reply)?;
                     if !more {
                         return Ok(());
                     }
@@ -479,7 +495,7 @@ impl Client {
     /// Asks for statistics and collects the parts.
     pub fn collect(&mut self, request: StatsRequest) -> Result<Vec<StatsBody>, Failure> {
         let mut parts = Vec::new();
-        self.statistics(request, |_, message| {
+        self.statistics(request, |_, _, message| {
             if let Message::StatsReply(reply) = message {
                 parts.push(reply.body);
             }
@@ -587,4 +603,15 @@ impl Client {
     pub fn codec(&self) -> Codec {
         self.connection.codec().unwrap_or(Codec::new(self.version))
     }
+}
+/// From this verbosity on (`-mmmm`) messages are followed by their bytes.
+const BYTES_VERBOSITY: u8 = 5;
+
+/// A message's text, followed by its bytes in hexadecimal if `style` asks for that much.
+pub fn text_with_bytes(xid: u32, message: &Message, bytes: &[u8], style: MessageStyle) -> String {
+    let mut text = message_text(xid, message, style);
+    if style.verbosity >= BYTES_VERBOSITY {
+        write_hex_dump(&mut text, bytes);
+    }
+    text
 }

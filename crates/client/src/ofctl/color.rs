@@ -1,8 +1,10 @@
-//! `--color`: flows of `dump-flows` in colors, by the words that a line consists of.
+//! `--color`: flows, packets and actions of messages in colors, by the words that a line consists of.
 //!
 //! The text without its colors is what is printed without the option. Source: ovs-ofctl(8), `--color` and
 //! `OVS_COLORS`, and what the stock tool prints.
 
+use openflow::text::is_protocol;
+use std::borrow::Cow;
 use std::io::IsTerminal;
 
 /// What a part of a line is.
@@ -43,8 +45,38 @@ const VALUES: &[&str] = &[
 ];
 /// Actions with what they do behind a colon.
 const SPECIAL: &[&str] = &["group", "load", "move", "output", "resubmit", "set_field"];
+/// Words `NAME=VALUE` of messages that are no part of a match.
+const MESSAGE_WORDS: &[&str] = &[
+    "buffer",
+    "bundle_id",
+    "cookie",
+    "data_len",
+    "event",
+    "flags",
+    "group_id",
+    "hard_timeout",
+    "id",
+    "idle_timeout",
+    "importance",
+    "out_group",
+    "out_port",
+    "reason",
+    "table",
+    "table_id",
+    "total_len",
+    "userdata",
+    "xid",
+];
 /// Actions nested more deeply than this have no color.
 const DEPTH_MAX: usize = 32;
+
+/// A text that is to be printed, with colors if there are any.
+pub fn painted<'a>(colors: Option<&Colors>, text: &'a str) -> Cow<'a, str> {
+    match colors {
+        Some(colors) => Cow::Owned(colors.paint(text)),
+        None => Cow::Borrowed(text),
+    }
+}
 
 /// Whether `--color=WHEN` asks for colors.
 pub fn is_colored(when: &str) -> Result<bool, String> {
@@ -55,6 +87,38 @@ pub fn is_colored(when: &str) -> Result<bool, String> {
         "" | "auto" => Ok(std::io::stdout().is_terminal() && !is_dumb()),
         other => Err(format!("incorrect value `{other}' for --color")),
     }
+}
+
+/// What a message consists of, by the first words of its text.
+#[derive(Clone, Copy)]
+enum Kind {
+    /// Flows, as a dump shows them.
+    Flows,
+    /// Groups with their buckets.
+    Groups,
+    /// Matches and actions among other words, or a packet.
+    Words,
+    /// Nothing that has a color.
+    Plain,
+}
+
+/// What the message consists of that begins with `line`, and the length of its head; `None` if none begins.
+fn head_of(line: &str) -> Option<(Kind, usize)> {
+    let name = line.split(' ').next()?;
+    let (prefix, what) = name.split_once('_')?;
+    if !matches!(prefix, "OFPT" | "OFPST" | "NXT" | "NXST" | "ONFT" | "ONFST") {
+        return None;
+    }
+    let is_reply = line[name.len()..].starts_with(" reply");
+    let kind = match what {
+        "FLOW" | "FLOW_DESC" if is_reply => Kind::Flows,
+        "AGGREGATE" if is_reply => Kind::Plain,
+        "GROUP_DESC" | "GROUP_MOD" | "REQUESTFORWARD" => Kind::Groups,
+        "AGGREGATE" | "FLOW" | "FLOW_DESC" | "FLOW_MOD" | "FLOW_MONITOR" | "FLOW_REMOVED" | "PACKET_IN"
+        | "PACKET_IN2" | "PACKET_OUT" | "RESUME" => Kind::Words,
+        _ => Kind::Plain,
+    };
+    Some((kind, line.find("):").map_or(line.len(), |at| at + 2)))
 }
 
 /// The SGR parameters of each part.
@@ -74,23 +138,66 @@ impl Colors {
         colors
     }
 
-    /// Lines of a dump. Those that are no flows stay as they are.
+    /// Messages, or flows without one. What has no color stays as it is.
     pub fn paint(&self, lines: &str) -> String {
         let mut out = String::new();
+        let mut kind = Kind::Flows;
         for line in lines.split_inclusive('\n') {
-            let (line, end) = line.strip_suffix('\n').map_or((line, ""), |line| (line, "\n"));
-            match line.split_once(" actions=") {
-                Some((flow, actions)) => {
-                    self.flow(&mut out, flow);
-                    out.push(' ');
-                    self.put(&mut out, Part::Actions, "actions=");
-                    self.actions(&mut out, actions, "", 0);
-                }
-                None => out.push_str(line),
+            let (mut line, end) = line.strip_suffix('\n').map_or((line, ""), |line| (line, "\n"));
+            if let Some((begun, head_len)) = head_of(line) {
+                kind = begun;
+                out.push_str(&line[..head_len]);
+                line = &line[head_len..];
+            }
+            match kind {
+                _ if is_hex_dump(line) => out.push_str(line),
+                Kind::Flows => self.dumped_flow(&mut out, line),
+                Kind::Groups => self.group(&mut out, line),
+                Kind::Words => self.words(&mut out, line),
+                Kind::Plain => out.push_str(line),
             }
             out.push_str(end);
         }
         out
+    }
+
+    /// A flow of a dump, or a line that is none.
+    fn dumped_flow(&self, out: &mut String, line: &str) {
+        match line.split_once(" actions=") {
+            Some((flow, actions)) => {
+                self.flow(out, flow);
+                out.push(' ');
+                self.put(out, Part::Actions, "actions=");
+                self.actions(out, actions, "", 0);
+            }
+            None => out.push_str(line),
+        }
+    }
+
+    /// A group: the actions of its buckets alone have colors.
+    fn group(&self, out: &mut String, line: &str) {
+        let mut pieces = line.split("actions=");
+        out.push_str(pieces.next().unwrap_or(""));
+        for piece in pieces {
+            let (actions, rest) = piece.split_at(piece.find(",bucket=").unwrap_or(piece.len()));
+            out.push_str("actions=");
+            self.actions(out, actions, "", 0);
+            out.push_str(rest);
+        }
+    }
+
+    /// Words of a message, some of which are a match, a packet's flow or actions.
+    fn words(&self, out: &mut String, line: &str) {
+        for word in words(line, &[' ']) {
+            if let Some(actions) = word.strip_prefix("actions=") {
+                out.push_str("actions=");
+                self.actions(out, actions, "", 0);
+            } else if is_match(word) {
+                self.flow(out, word);
+            } else {
+                out.push_str(word);
+            }
+        }
     }
 
     fn put(&self, out: &mut String, part: Part, text: &str) {
@@ -196,6 +303,21 @@ impl Colors {
         }
         out.push_str(value);
     }
+}
+
+/// Whether a word of a message is a match or a packet's flow.
+fn is_match(word: &str) -> bool {
+    let first = word.split(',').next().unwrap_or("");
+    match first.split_once('=') {
+        Some((name, _)) => !name.is_empty() && !MESSAGE_WORDS.contains(&name),
+        None => is_protocol(first),
+    }
+}
+
+/// Whether a line shows bytes: an offset of eight digits, and two blanks.
+fn is_hex_dump(line: &str) -> bool {
+    line.split_once("  ")
+        .is_some_and(|(offset, _)| offset.len() == 8 && offset.bytes().all(|b| b.is_ascii_hexdigit()))
 }
 
 fn is_special_field(name: &str) -> bool {

@@ -6,7 +6,7 @@
 //! request.
 
 use super::Options;
-use super::client::{Arrival, Client, Failure};
+use super::client::{Arrival, Client, Failure, text_with_bytes};
 use super::flows::parse_packet_out;
 use host::log;
 use host::program;
@@ -216,7 +216,7 @@ fn text_of(bytes: &[u8], client: &Client, verbosity: u8) -> String {
         Ok((xid, message)) => {
             let style =
                 openflow::text::MessageStyle { version, ..client.style(PortNames::none(), verbosity) };
-            message_text(xid, &message, style)
+            text_with_bytes(xid, &message, bytes, style)
         }
         Err(error) => unreadable_text(bytes, error),
     }

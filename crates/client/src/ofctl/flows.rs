@@ -1,7 +1,6 @@
 //! Commands that read and change flows.
 
 use super::client::{Client, Failure, fail};
-use super::color::Colors;
 use super::groups::report_bundled;
 use super::tables::{add_names, may_name_table};
 use super::{Options, replace::sort_flows};
@@ -14,8 +13,8 @@ use openflow::message::{
 };
 use openflow::text::{
     ActionsIn, FlowStyle, KeyValues, Parsed, PortNames, Protocol, Protocols, Remark, TextError, bytes_text,
-    flows_in, match_text, message_text, parse_actions, parse_flow_file, parse_flow_mod, parse_flow_request,
-    parse_match, write_flow, write_hex_dump,
+    flows_in, match_text, parse_actions, parse_flow_file, parse_flow_mod, parse_flow_request, parse_match,
+    write_flow, write_hex_dump,
 };
 use openflow::{Message, Version};
 use std::io::{Read, Write};
@@ -381,16 +380,11 @@ pub fn dump_flows(options: &Options) -> Result<ExitCode, Failure> {
         PortNames::default()
     };
     let (mut client, request, _) = flow_request(options)?;
-    let colors = options.args.colored.then(|| Colors::new(&std::env::var("OVS_COLORS").unwrap_or_default()));
-    let colored = |text: String| match &colors {
-        Some(colors) => colors.paint(&text),
-        None => text,
-    };
     let mut out = host::output::stdout();
     if !sorted && !shows_names && !options.args.no_stats {
         let style = client.style(PortNames::none(), options.more());
-        client.statistics(StatsRequest::Flow(Box::new(request)), |xid, message| {
-            out.write_all(colored(message_text(xid, &message, style)).as_bytes())?;
+        client.show_statistics(StatsRequest::Flow(Box::new(request)), style, |text| {
+            out.write_all(options.painted(text).as_bytes())?;
             Ok(())
         })?;
         return Ok(ExitCode::SUCCESS);
@@ -406,7 +400,7 @@ pub fn dump_flows(options: &Options) -> Result<ExitCode, Failure> {
         write_flow(&mut text, flow.as_ref(), style);
         text.push('\n');
     }
-    out.write_all(colored(text).as_bytes())?;
+    out.write_all(options.painted(&text).as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -423,8 +417,8 @@ pub fn flows_of_switch(client: &mut Client, request: FlowStatsRequest) -> Result
 pub fn dump_aggregate(options: &Options) -> Result<ExitCode, Failure> {
     let (mut client, request, _) = flow_request(options)?;
     let style = client.style(PortNames::none(), options.more());
-    client.statistics(StatsRequest::Aggregate(Box::new(request)), |xid, message| {
-        print!("{}", message_text(xid, &message, style));
+    client.show_statistics(StatsRequest::Aggregate(Box::new(request)), style, |text| {
+        print!("{}", options.painted(text));
         Ok(())
     })?;
     Ok(ExitCode::SUCCESS)
@@ -566,7 +560,8 @@ fn show_parsed(
     let mut out = std::io::BufWriter::new(host::output::stdout());
     for (i, flow) in flows.enumerate() {
         let bytes = as_sent(flow, protocol, i as u32 + 1)?;
-        out.write_all(bytes_text(&bytes, PortNames::none(), options.args.more).as_bytes())?;
+        let text = bytes_text(&bytes, PortNames::none(), options.args.more.saturating_sub(1));
+        out.write_all(options.painted(&text).as_bytes())?;
     }
     out.flush()?;
     Ok(ExitCode::SUCCESS)

@@ -22,6 +22,7 @@ mod watch;
 
 use arguments::Args;
 use client::{Client, Failure, fail};
+use color::Colors;
 use host::daemonize::{DAEMON, Daemon, Kept, LOGGING};
 use host::manual::Manual;
 use host::program;
@@ -29,6 +30,7 @@ use host::signals::end_well;
 use host::usage::{list_commands, show, unknown_command};
 use openflow::text::{PortNames, Protocols};
 use openflow::{Version, VersionSet};
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::process::ExitCode;
 use transport::CLIENT_TLS;
@@ -36,6 +38,8 @@ use transport::CLIENT_TLS;
 /// What every command gets.
 struct Options {
     args: Args,
+    /// Those that `--color` asks for.
+    colors: Option<Colors>,
     versions: VersionSet,
     /// Encodings that may be used.
     allowed: Protocols,
@@ -119,7 +123,8 @@ fn options(args: Args, daemon: Option<Daemon>) -> Result<Options, Failure> {
             versions.join(", ")
         );
     }
-    Ok(Options { args, versions: spoken, allowed, daemon: RefCell::new(daemon) })
+    let colors = args.colored.then(|| Colors::new(&std::env::var("OVS_COLORS").unwrap_or_default()));
+    Ok(Options { args, colors, versions: spoken, allowed, daemon: RefCell::new(daemon) })
 }
 
 impl Options {
@@ -149,6 +154,11 @@ impl Options {
             names.insert(desc.port, &desc.name);
         }
         Ok(names)
+    }
+
+    /// A text that is to be printed, in colors if they were asked for.
+    fn painted<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        color::painted(self.colors.as_ref(), text)
     }
 
     fn more(&self) -> u8 {

@@ -52,7 +52,8 @@ pub fn ofp_print(options: &Options) -> Result<ExitCode, Failure> {
     // print.
     let show = |bytes: &[u8]| {
         super::remarks::log(bytes);
-        print!("{}", bytes_text(bytes, PortNames::none(), verbosity.saturating_sub(1)));
+        let text = bytes_text(bytes, PortNames::none(), verbosity.saturating_sub(1));
+        print!("{}", options.painted(&text));
     };
     match options.word(1).unwrap_or("") {
         "-" => show(&hex(&read_file("-")?.0)?),
@@ -75,14 +76,14 @@ pub(super) fn bytes_of(name: &str) -> Result<Vec<u8>, Failure> {
 }
 
 /// Prints the messages that follow one another in bytes; gives what is left at the end.
-fn print_stream(mut bytes: &[u8], verbosity: u8) -> Result<&[u8], Failure> {
+fn print_stream<'a>(options: &Options, mut bytes: &'a [u8]) -> Result<&'a [u8], Failure> {
     while let Some(header) = Header::parse(bytes) {
         let length = usize::from(header.length);
         if length < openflow::codec::HEADER_LEN {
             return fail!("{length}-byte message is too short for OpenFlow");
         }
         let Some((message, rest)) = bytes.split_at_checked(length) else { break };
-        print!("{}", bytes_text(message, PortNames::none(), verbosity));
+        print!("{}", options.painted(&bytes_text(message, PortNames::none(), options.more())));
         bytes = rest;
     }
     Ok(bytes)
@@ -91,7 +92,7 @@ fn print_stream(mut bytes: &[u8], verbosity: u8) -> Result<&[u8], Failure> {
 pub fn ofp_parse(options: &Options) -> Result<ExitCode, Failure> {
     let name = options.word(1).unwrap_or("-");
     let bytes = bytes_of(name)?;
-    match print_stream(&bytes, options.more())? {
+    match print_stream(options, &bytes)? {
         [] => Ok(ExitCode::SUCCESS),
         rest => fail!("{name}: unexpected end of file mid-message: {} bytes are left", rest.len()),
     }
@@ -105,7 +106,7 @@ pub fn parse_group(options: &Options) -> Result<ExitCode, Failure> {
     println!("chosen version: {}", version.name());
     let codec = Codec::new(version);
     let bytes = codec.encode(1, &Message::GroupMod(Box::new(group_mod)))?;
-    print!("{}", bytes_text(&bytes, PortNames::none(), options.more()));
+    print!("{}", options.painted(&bytes_text(&bytes, PortNames::none(), options.more())));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -280,7 +281,7 @@ pub fn encode_hello(options: &Options) -> Result<ExitCode, Failure> {
     }
     let bytes = Codec::hello(versions, 1);
     dump(&bytes);
-    print!("{}", bytes_text(&bytes, PortNames::none(), 1));
+    print!("{}", options.painted(&bytes_text(&bytes, PortNames::none(), 1)));
     Ok(ExitCode::SUCCESS)
 }
 

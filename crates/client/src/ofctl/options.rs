@@ -6,7 +6,7 @@ use super::Options;
 use super::client::{Failure, fail};
 use openflow::Message;
 use openflow::message::{CtFlush, TlvMap, TlvTableCommand, TlvTableMod};
-use openflow::text::{PortNames, message_text, parse_ct_tuple};
+use openflow::text::{PortNames, parse_ct_tuple};
 use std::process::ExitCode;
 
 pub fn add_tlv_map(options: &Options) -> Result<ExitCode, Failure> {
@@ -35,7 +35,7 @@ pub fn dump_tlv_map(options: &Options) -> Result<ExitCode, Failure> {
     match reply {
         Message::Error(_) => Err(client.refused(xid, &reply)),
         reply => {
-            print!("{}", message_text(xid, &reply, client.style(PortNames::none(), options.more())));
+            print!("{}", client.received_text(xid, &reply, client.style(PortNames::none(), options.more())));
             Ok(ExitCode::SUCCESS)
         }
     }

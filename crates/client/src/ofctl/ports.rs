@@ -4,7 +4,7 @@ use super::Options;
 use super::client::{Client, Failure, fail};
 use base::OfPort;
 use openflow::message::{FragHandling, PortConfig, PortMod, StatsRequest, SwitchConfig};
-use openflow::text::{PortNames, frag_name, message_text};
+use openflow::text::{PortNames, frag_name};
 use openflow::{Message, Version};
 use std::process::ExitCode;
 
@@ -14,7 +14,8 @@ fn print_reply(options: &Options, client: &mut Client, request: &Message) -> Res
     if let Message::Error(_) = reply {
         return Err(client.refused(xid, &reply));
     }
-    print!("{}", message_text(xid, &reply, client.style(PortNames::none(), options.more())));
+    let style = client.style(PortNames::none(), options.more());
+    print!("{}", options.painted(&client.received_text(xid, &reply, style)));
     Ok(())
 }
 
@@ -26,8 +27,8 @@ pub(super) fn print_statistics(
 ) -> Result<ExitCode, Failure> {
     let names = if options.shows_names() { shown_names(options)? } else { PortNames::default() };
     let style = client.style(&names, options.more());
-    client.statistics(request, |xid, message| {
-        print!("{}", message_text(xid, &message, style));
+    client.show_statistics(request, style, |text| {
+        print!("{}", options.painted(text));
         Ok(())
     })?;
     Ok(ExitCode::SUCCESS)
@@ -102,7 +103,8 @@ pub fn queue_stats(options: &Options) -> Result<ExitCode, Failure> {
 /// Prints what the switch answers, a refusal too.
 fn print_answer(options: &Options, client: &mut Client, request: &Message) -> Result<ExitCode, Failure> {
     let (xid, reply) = client.transact(request)?;
-    print!("{}", message_text(xid, &reply, client.style(PortNames::none(), options.more())));
+    let style = client.style(PortNames::none(), options.more());
+    print!("{}", options.painted(&client.received_text(xid, &reply, style)));
     Ok(ExitCode::SUCCESS)
 }
 

@@ -46,12 +46,12 @@ fn print_all(options: &Options, client: &mut Client, resume: bool) -> Result<Exi
             eprint!("{}.{:03}: ", now.as_secs(), now.subsec_millis());
         }
         let style = MessageStyle { version, ..client.style(&names, options.more()) };
-        eprint!("{}", message_text(xid, &message, style));
+        eprint!("{}", options.painted(&client.received_text(xid, &message, style)));
         if message == Message::BarrierReply {
             control.barrier_passed(xid);
         }
         if let Some(resumed) = resumed {
-            eprint!("send: {}", message_text(0, &resumed, style));
+            eprint!("send: {}", options.painted(&message_text(0, &resumed, style)));
             client.send(&resumed)?;
             client.flush()?;
         }
@@ -72,8 +72,8 @@ pub fn monitor(options: &Options) -> Result<ExitCode, Failure> {
             let names = names.as_ref().filter(|_| options.takes_names()).unwrap_or(PortNames::none());
             let watch = parse_watch(text, id as u32, names)?;
             let style = client.style(PortNames::none(), options.more());
-            client.statistics(StatsRequest::FlowMonitor(vec![watch]), |xid, message| {
-                print!("{}", message_text(xid, &message, style));
+            client.show_statistics(StatsRequest::FlowMonitor(vec![watch]), style, |text| {
+                print!("{}", options.painted(text));
                 host::output::flush();
                 Ok(())
             })?;

@@ -280,6 +280,25 @@ pub struct Body {
     _pad: [u8; 16],
 }
 
+/// What a megaflow that is out of date had counted, for the flow that takes its place.
+#[derive(Clone, Copy)]
+pub struct StaleStats {
+    /// Its mask's number.
+    pub mask: u16,
+    /// Of its masked key.
+    pub hash: u64,
+    /// Packets that were folded.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// As of the body.
+    pub first_bytes: u32,
+}
+
+/// Beyond these, what takes the place of a megaflow that one burst found out of date is shown with counters
+/// that begin at 0.
+pub const STALE_STATS_MAX: usize = 64;
+
 /// What does not fit a body: lists of actions, long chains of tables, rewritten fields.
 #[derive(Default)]
 pub struct Overflow {

@@ -38,8 +38,8 @@ use base::{PortNo, Version};
 pub use config::CacheConfig;
 pub use dump::DumpedFlow;
 use entry::{
-    Arena, Bodies, Decision, Entry, EntryKey, PLAIN, ShortVersion, Verdict, WideKey, further_blocks,
-    verdict_of, wide_of,
+    Arena, Bodies, Decision, Entry, EntryKey, PLAIN, STALE_STATS_MAX, ShortVersion, StaleStats, Verdict,
+    WideKey, further_blocks, verdict_of, wide_of,
 };
 use flow::extract::{PLAIN_ORIGIN_SHIFT, PlainKey};
 use flow::{Block, Depth, Key, Mask};
@@ -167,6 +167,9 @@ pub struct FlowCache {
     inputs: Vec<Box<InputPort>>,
     by_port: PortTable<InputIdx>,
     evictions: u64,
+    /// Counters of megaflows that this burst found out of date. A flow of the same packets goes on from
+    /// there, as Open vSwitch modifies a datapath flow in place.
+    stale_stats: ArrayVec<StaleStats, STALE_STATS_MAX>,
     now_ms: u64,
     /// The newest version that packets have seen.
     version: Version,
@@ -210,6 +213,7 @@ impl FlowCache {
             inputs: vec![Box::default()],
             by_port: PortTable::new(),
             evictions: 0,
+            stale_stats: ArrayVec::new(),
             now_ms: 0,
             version: Version(0),
         })
@@ -488,9 +492,12 @@ impl FlowCache {
         matches!(key, ExactKey::Plain(_)) && conntrack::reads_original(&self.masks[usize::from(mask)].mask)
     }
 
-    /// Notes the length of the packet whose miss made a flow.
+    /// Notes the length of the packet whose miss made a flow, unless the flow goes on for another.
     pub fn made_by(&mut self, body: u32, bytes: usize) {
-        self.bodies.get_mut(body).first_bytes = bytes as u32;
+        let body = self.bodies.get_mut(body);
+        if body.packets == 0 {
+            body.first_bytes = bytes as u32;
+        }
     }
 
     fn insert_mega(&mut self, input: InputIdx, key: &Key, mask: u16, from: &FlowRef) -> Option<u32> {
@@ -507,6 +514,11 @@ impl FlowCache {
         self.bodies.get_mut(from.decision.body).megaflow = idx;
         let entry_key = EntryKey::beside(hash, present, mask, further);
         self.put(Which::Mega, idx, entry_key, Some(&Block(masked)), hash, from);
+        if let Some(place) = self.stale_stats.iter().position(|b| (b.mask, b.hash) == (mask, hash)) {
+            let StaleStats { packets, bytes, first_bytes, .. } = self.stale_stats.swap_remove(place);
+            let body = self.bodies.get_mut(from.decision.body);
+            (body.packets, body.bytes, body.first_bytes) = (packets, bytes, first_bytes);
+        }
         Some(idx)
     }
 

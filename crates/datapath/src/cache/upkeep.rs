@@ -1,7 +1,7 @@
 //! What happens to the entries of either tier, in one way for both: they are filled, judged by changes,
 //! folded, swept, removed.
 
-use super::entry::{Counts, Entry, EntryKey, ShortVersion, Verdict};
+use super::entry::{Body, Counts, Entry, EntryKey, ShortVersion, StaleStats, Verdict};
 use super::masks::NO_SORT;
 use super::masks::dp_port;
 use super::sorts::Sights;
@@ -195,6 +195,25 @@ impl FlowCache {
             self.tier_mut(which).index.remove(Probe::new(hash), idx);
             self.end(which, idx);
         }
+    }
+
+    /// Takes a megaflow out that is out of date. What is installed for the same packets before
+    /// [`Self::forget_stale_stats`] goes on counting from where it was.
+    pub fn remove_stale(&mut self, idx: u32) {
+        self.fold(Which::Mega, idx);
+        let e = &self.mega.entries[idx as usize];
+        if !e.is_free() {
+            let (mask, hash) = (e.key.mask(), e.key.hash());
+            let Body { packets, bytes, first_bytes, .. } = *self.bodies.get(e.decision.body);
+            // Without room, its successor begins at 0.
+            let _ = self.stale_stats.try_push(StaleStats { mask, hash, packets, bytes, first_bytes });
+        }
+        self.remove(Which::Mega, idx);
+    }
+
+    /// Forgets them: another burst begins.
+    pub fn forget_stale_stats(&mut self) {
+        self.stale_stats.clear();
     }
 
     /// The same of one that the index does not name any more.

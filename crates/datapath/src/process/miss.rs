@@ -38,8 +38,9 @@ impl<P: Pipeline> Process<P> {
                 self.cache.insert_exact(&key, hash, &from);
             }
         }
+        self.cache.forget_stale_stats();
         for idx in burst.stale_megaflows() {
-            self.cache.remove(Which::Mega, idx);
+            self.cache.remove_stale(idx);
         }
         burst.learned()
     }

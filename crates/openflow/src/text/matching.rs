@@ -35,6 +35,11 @@ pub(super) const SHORTHANDS: [(&str, u16, u8); 17] = [
     ("mplsm", 0x8848, 0),
 ];
 
+/// Whether a word is a protocol's name that stands in a match without a value, as `tcp` does.
+pub fn is_protocol(word: &str) -> bool {
+    SHORTHANDS.iter().any(|shorthand| shorthand.0 == word)
+}
+
 /// The shorthand with which an Ethernet type and IP protocol are written, and whether it says the protocol.
 fn shorthand(eth_type: u16, proto: Option<u8>) -> Option<(&'static str, bool)> {
     let known = |proto: u8| SHORTHANDS.iter().find(|s| s.1 == eth_type && s.2 == proto).map(|s| s.0);

@@ -42,8 +42,7 @@ pub struct MessageStyle<'a> {
 
 /// A message in text; ends with a newline.
 pub fn message_text(xid: u32, message: &Message, style: MessageStyle) -> String {
-    let mut out = String::new();
-    out.push_str(&name_in(style.version, message));
+    let mut out = name_in(style.version, message);
     match message {
         Message::StatsRequest(_) => out.push_str(" request"),
         Message::StatsReply(_) => out.push_str(" reply"),
@@ -261,7 +260,10 @@ fn body(out: &mut String, message: &Message, style: MessageStyle) {
             put!(out, "\n bundle_id={} flags=", hexadecimal(add.bundle_id));
             bundle_flags(out, add.flags);
             out.push('\n');
-            out.push_str(&message_text(add.xid, &add.message, style));
+            out.push_str(&match add.bytes.as_slice() {
+                [] => message_text(add.xid, &add.message, style),
+                bytes => bytes_text(bytes, style.ports, style.verbosity),
+            });
         }
         Message::TableMod(table_mod) => {
             match table_mod.table_id {
@@ -564,12 +566,12 @@ fn packet_out(out: &mut String, packet: &PacketOut, style: MessageStyle) {
     }
 }
 
-/// As in flow-removed and flow monitors.
 /// A number with its prefix, which 0 goes without.
 fn hexadecimal(number: u32) -> String {
     if number == 0 { "0".to_string() } else { format!("{number:#x}") }
 }
 
+/// As in flow-removed and flow monitors.
 fn removed_reason(reason: FlowRemovedReason) -> &'static str {
     match reason {
         FlowRemovedReason::IdleTimeout => "idle",

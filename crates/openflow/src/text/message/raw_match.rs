@@ -18,6 +18,9 @@ const ENTRIES_LEN_AT: usize = 40;
 
 const ARP: u16 = 0x806;
 const IP: u16 = 0x800;
+const RARP: u16 = 0x8035;
+const MPLS: u16 = 0x8847;
+const MPLS_MULTICAST: u16 = 0x8848;
 
 /// The match of a flow-mod, if it is shown as it stands.
 pub fn text(bytes: &[u8], name: &str, style: MessageStyle) -> Option<String> {
@@ -58,52 +61,42 @@ fn fixed(mut r: Reader, ports: &PortNames) -> Result<String, ErrorKind> {
         (IP, 132) if has_proto => Some("sctp"),
         (IP, _) => Some("ip"),
         (ARP, _) => Some("arp"),
+        (RARP, _) => Some("rarp"),
+        (MPLS, _) => Some("mpls"),
+        (MPLS_MULTICAST, _) => Some("mplsm"),
         _ => None,
     };
     fields.extend(word.map(String::from));
-    if has(0) {
-        fields.push(format!("in_port={}", ports.text(in_port)));
-    }
-    if has(1) {
-        fields.push(format!("dl_vlan={dl_vlan}"));
-    }
-    if has(20) {
-        fields.push(format!("dl_vlan_pcp={dl_vlan_pcp}"));
-    }
+    let mut put = |name: &str, value: Option<String>| {
+        fields.push(format!("{name}={}", value.as_deref().unwrap_or("*")));
+    };
+    let number = |is_matched: bool, number: u16| is_matched.then(|| number.to_string());
+    put("in_port", has(0).then(|| ports.text(in_port).to_string()));
+    put("dl_vlan", number(has(1), dl_vlan));
+    put("dl_vlan_pcp", number(has(20), dl_vlan_pcp.into()));
     for (bit, name, address) in [(2, "dl_src", dl_src), (3, "dl_dst", dl_dst)] {
-        if has(bit) {
-            let mut text = format!("{name}=");
-            write_ethernet(&mut text, address as u64);
-            fields.push(text);
-        }
+        let mut text = String::new();
+        write_ethernet(&mut text, address as u64);
+        put(name, has(bit).then_some(text));
     }
-    if has_type && word.is_none() {
-        fields.push(format!("dl_type=0x{dl_type:04x}"));
+    if word.is_none() {
+        put("dl_type", has_type.then(|| format!("0x{dl_type:04x}")));
     }
     for (shift, name, address) in [(8, "nw_src", nw_src), (14, "nw_dst", nw_dst)] {
         let ignored = wildcards >> shift & 0x3f;
-        if ignored < 32 {
-            let mut text = format!("{name}=");
-            write_ipv4(&mut text, address, u32::MAX << ignored);
-            fields.push(text);
-        }
+        let mut text = String::new();
+        write_ipv4(&mut text, address, u32::MAX.checked_shl(ignored).unwrap_or(0));
+        put(name, (ignored < 32).then_some(text));
     }
-    if has_proto {
-        match word {
-            Some("arp") => fields.push(format!("arp_op={nw_proto}")),
-            Some("ip") | None => fields.push(format!("nw_proto={nw_proto}")),
-            Some(_) => {}
-        }
+    match word {
+        Some("arp" | "rarp") => put("arp_op", number(has_proto, nw_proto.into())),
+        Some("icmp" | "tcp" | "udp" | "sctp") => {}
+        _ => put("nw_proto", number(has_proto, nw_proto.into())),
     }
-    if has(21) {
-        fields.push(format!("nw_tos={nw_tos}"));
-    }
+    put("nw_tos", number(has(21), nw_tos.into()));
     let names = if word == Some("icmp") { ["icmp_type", "icmp_code"] } else { ["tp_src", "tp_dst"] };
-    for (bit, name, number) in [(6, names[0], tp_src), (7, names[1], tp_dst)] {
-        if has(bit) {
-            fields.push(format!("{name}={number}"));
-        }
-    }
+    put(names[0], number(has(6), tp_src));
+    put(names[1], number(has(7), tp_dst));
     Ok(fields.join(","))
 }
 
@@ -130,8 +123,8 @@ mod tests {
         );
         assert_eq!(
             text(flow, FlowForm::Standard, 2),
-            "OFPT_FLOW_MOD (xid=0x5): ADD tcp,in_port=3,nw_src=10.0.0.0/8,tp_dst=80 idle:9 pri:7 \
-             actions=output:2\n"
+            "OFPT_FLOW_MOD (xid=0x5): ADD tcp,in_port=3,dl_vlan=*,dl_vlan_pcp=*,dl_src=*,dl_dst=*,\
+             nw_src=10.0.0.0/8,nw_dst=*,nw_tos=*,tp_src=*,tp_dst=80 idle:9 pri:7 actions=output:2\n"
         );
         assert_eq!(
             text("reg1=5,actions=drop", FlowForm::Nxm, 2),
