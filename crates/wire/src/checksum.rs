@@ -24,6 +24,18 @@ impl Sum {
     /// Adds bytes; an odd last byte counts as the upper half of a word.
     #[must_use]
     pub fn bytes(self, data: &[u8]) -> Self {
+        self.add(data)
+    }
+
+    /// Adds a known number of bytes, without a loop.
+    #[inline(always)]
+    #[must_use]
+    pub fn array<const LEN: usize>(self, data: &[u8; LEN]) -> Self {
+        self.add(data)
+    }
+
+    #[inline(always)]
+    fn add(self, data: &[u8]) -> Self {
         // Each step adds less than 2^33, so 2^31 steps (16 GiB) fit; the start is folded to 17 bits.
         let mut sum = fold32(self.0);
         let (words, mut rest) = data.as_chunks::<8>();
@@ -45,6 +57,7 @@ impl Sum {
     }
 
     /// Adds a 16-bit field, given as a number.
+    #[inline]
     #[must_use]
     pub fn u16(self, value: u16) -> Self {
         Self(fold32(self.0) + u64::from(value.to_be()))
@@ -58,6 +71,7 @@ impl Sum {
 
     /// The folded sum, not complemented: what a network stack leaves in the checksum field for hardware to
     /// complete when the sum is that of the pseudo-header.
+    #[inline]
     pub fn fold(self) -> u16 {
         let mut sum = fold32(self.0);
         while sum > 0xffff {
@@ -77,6 +91,7 @@ impl Sum {
     }
 
     /// Whether the bytes summed, their checksum among them, are right.
+    #[inline]
     pub fn is_valid(self) -> bool {
         self.fold() == 0xffff
     }

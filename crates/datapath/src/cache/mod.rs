@@ -232,11 +232,16 @@ impl FlowCache {
 
     /// Whether plain packets' keys say so, as [`Self::plain_origin`] once did, of packets with this origin
     /// still.
-    #[inline(always)]
     pub fn is_origin(&self, input: InputIdx, said: u64, origin: &Origin) -> bool {
         let number = (said & !PLAIN) >> (PLAIN_ORIGIN_SHIFT + DEPTH_BITS);
         number >> SLOT_BITS == u64::from(input.0)
             && self.inputs[input.0 as usize].origins.is(number as u8, origin)
+    }
+
+    /// See [`Origins::meanings`](origins::Origins::meanings), of a port.
+    #[inline(always)]
+    pub fn meanings(&self, input: InputIdx) -> origins::Meanings {
+        self.inputs[input.0 as usize].origins.meanings()
     }
 
     /// Where there is what is known of a port that flows come from. Allocates when a worker meets the port

@@ -7,37 +7,39 @@
 //!
 //! Three cache lines, of which connections touch as few as they can:
 //!
-//! 1. what a lookup compares, the timeout, and what the connection is;
-//! 2. how far TCP's ends are, mark, label, and the neighbours in the shard's lists;
+//! 1. what the connection is, its timeout, how far TCP's ends are, and its mark: all that moves with a packet
+//!    whose connection is known;
+//! 2. what a lookup compares, and the label;
 //! 3. the reverse tuple of a connection whose addresses are translated, and the chains of crowded buckets.
 //!    Without translation the reverse tuple is the forward one turned round, and the line stays untouched.
 
 use super::adjust::Adjustment;
-use super::tcp::{Peer, Peers, Scale, State};
+use super::tcp::{Ends, Peers};
 use super::tuple::{Packed, Tuple, reversed};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU64, fence};
 
 const SEQUENCE: usize = 0;
-const FORWARD: usize = 1;
-const EXPIRY: usize = 6;
-/// The entry that holds what few connections have (high), the timeout policy, and traits (low 8 bits).
-const STATE: usize = 7;
+const EXPIRY: usize = 1;
+/// The entry that holds what few connections have (high), the timeout policy, [`LABELLED`], and traits (low 8
+/// bits).
+const STATE: usize = 2;
 /// What both ends may send, their windows, and how far they are; beside the latter (high) the mark.
-const NUMBERS: usize = 8;
-const WINDOWS: usize = 10;
-const STATES: usize = 11;
-const LABEL: usize = 12;
+const NUMBERS: usize = 3;
+const WINDOWS: usize = 5;
+const STATES: usize = 6;
 /// Neighbours among those that the wheel looks at together.
-const WHEEL: usize = 14;
+const WHEEL: usize = 7;
+const FORWARD: usize = 8;
+const LABEL: usize = 13;
 /// Neighbours among those that are half open.
 const HALF_OPEN: usize = 15;
 /// Of a connection with [`Traits::TWO_PLACES`].
 const REVERSE: usize = 16;
 /// Next entries in the chains of both tuples' buckets.
 const CHAINS: usize = 21;
-/// In place of the former, two words each, of an entry that holds what few connections have.
-const ADJUSTMENTS: [usize; 2] = [8, 10];
+/// In place of ends and mark, two words each, of an entry that holds what few connections have.
+const ADJUSTMENTS: [usize; 2] = [3, 5];
 const WORDS: usize = 24;
 
 /// See the module's text.
@@ -89,30 +91,19 @@ impl Traits {
 
 /// The low bits of [`STATE`] are traits, those above the policy.
 const TRAITS: u64 = 0xff;
-const POLICY_SHIFT: u32 = 8;
+/// The label is another than 0: nobody reads its words without it.
+const LABELLED: u64 = 1 << 8;
+const POLICY_SHIFT: u32 = 9;
 const _: () = assert!(super::timeouts::POLICIES_MAX <= 1 << (32 - POLICY_SHIFT));
 
-fn pack_state(peer: &Peer) -> u64 {
-    let scale = match peer.scale {
-        Scale::None => 0,
-        Scale::By(bits) => 0x80 | u64::from(bits),
-        Scale::Unknown => 0x40,
-    };
-    scale << 8 | peer.state as u64
-}
-
-fn unpack_peer(numbers: u64, window: u32, state: u16) -> Peer {
-    let scale = match (state >> 8) as u8 {
-        bits @ 0x80.. => Scale::By(bits & 0x7f),
-        0x40 => Scale::Unknown,
-        _ => Scale::None,
-    };
-    let state = State::of(state as u8);
-    Peer { next: (numbers >> 32) as u32, limit: numbers as u32, window, scale, state }
-}
-
 impl Entry {
-    /// Has the lines fetched that a packet touches, the third one for a connection that is translated.
+    /// Has the line fetched that a packet of a known connection moves.
+    #[inline(always)]
+    pub fn fetch_first(entries: &[Entry], idx: u32) {
+        base::region::prefetch_at(entries, idx as usize);
+    }
+
+    /// Has the lines fetched that a lookup touches, the third one for a connection that is translated.
     #[inline(always)]
     pub fn fetch(entries: &[Entry], idx: u32, is_translated: bool) {
         let lines = if is_translated { 3 } else { 2 };
@@ -212,7 +203,8 @@ impl Entry {
 
     /// What the connection is, the entry with what few connections have (0: none), and the timeout policy.
     pub fn set_state(&self, traits: Traits, annex: u32, policy: u32) {
-        self.set(STATE, u64::from(annex) << 32 | u64::from(policy) << POLICY_SHIFT | traits.0);
+        let labelled = self.get(STATE) & LABELLED;
+        self.set(STATE, u64::from(annex) << 32 | u64::from(policy) << POLICY_SHIFT | labelled | traits.0);
     }
 
     // Lists of a shard, under its lock.
@@ -300,31 +292,43 @@ impl Entry {
     }
 
     pub fn label(&self) -> u128 {
+        if self.get(STATE) & LABELLED == 0 {
+            return 0;
+        }
         u128::from(self.get(LABEL)) << 64 | u128::from(self.get(LABEL + 1))
     }
 
     pub fn set_label(&self, label: u128) {
         self.set(LABEL, (label >> 64) as u64);
         self.set(LABEL + 1, label as u64);
+        let labelled = if label == 0 { 0 } else { LABELLED };
+        self.set(STATE, self.get(STATE) & !LABELLED | labelled);
+    }
+
+    /// TCP's ends.
+    #[inline(always)]
+    pub fn ends(&self) -> Ends {
+        Ends {
+            numbers: [self.get(NUMBERS), self.get(NUMBERS + 1)],
+            windows: self.get(WINDOWS),
+            states: self.get(STATES) as u32,
+        }
+    }
+
+    #[inline(always)]
+    pub fn set_ends(&self, ends: &Ends) {
+        self.set(NUMBERS, ends.numbers[0]);
+        self.set(NUMBERS + 1, ends.numbers[1]);
+        self.set(WINDOWS, ends.windows);
+        self.set(STATES, self.get(STATES) >> 32 << 32 | u64::from(ends.states));
     }
 
     pub fn peers(&self) -> Peers {
-        let (windows, states) = (self.get(WINDOWS), self.get(STATES));
-        let (first, second) = ((windows >> 32) as u32, windows as u32);
-        [
-            unpack_peer(self.get(NUMBERS), first, states as u16),
-            unpack_peer(self.get(NUMBERS + 1), second, (states >> 16) as u16),
-        ]
+        self.ends().peers()
     }
 
     pub fn set_peers(&self, peers: &Peers) {
-        let [first, second] = peers;
-        for (n, peer) in peers.iter().enumerate() {
-            self.set(NUMBERS + n, u64::from(peer.next) << 32 | u64::from(peer.limit));
-        }
-        self.set(WINDOWS, u64::from(first.window) << 32 | u64::from(second.window));
-        let mark = self.get(STATES) >> 32 << 32;
-        self.set(STATES, mark | pack_state(second) << 16 | pack_state(first));
+        self.set_ends(&Ends::of(peers));
     }
 
     /// Of an annex: how the sequence numbers of both ends are shifted.
@@ -372,6 +376,7 @@ impl Drop for Held<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tcp::{Peer, Scale, State};
     use super::*;
     use zerocopy::FromZeros;
 

@@ -7,7 +7,6 @@
 
 use super::entry::Traits;
 use super::seen::PlainSeen;
-use super::tcp::{self, State, Verdict};
 use super::timeouts::Phase;
 use super::tuple::Tuple;
 use super::{Found, Tracker, Tracking, state};
@@ -18,6 +17,13 @@ pub(crate) struct Followed {
     pub tracking: Tracking,
     /// The packet is still to be translated to this tuple.
     pub translation: Option<Tuple>,
+}
+
+/// What a connection is marked with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Marked {
+    pub mark: u32,
+    pub label: u128,
 }
 
 impl Tracker {
@@ -42,40 +48,19 @@ impl Tracker {
         (zone, translates): (u16, bool),
         now_ms: u64,
     ) -> Option<Followed> {
-        let entry = self.entry(found.entry);
-        if entry.generation() != Some(found.generation) || entry.expiry_ms() <= now_ms {
-            return None;
-        }
-        let traits = entry.traits();
-        if traits.has(Traits::RELATED | Traits::FTP | Traits::TFTP) {
-            return None;
-        }
-        let is_shorter = match &seen.tcp {
-            // Nobody opens, and nobody closes: options would matter, and the wheel.
-            Some(segment) if segment.flags & tcp::SYN != 0 => return None,
-            Some(segment) => {
-                let held = entry.hold(found.generation)?;
-                let before = held.peers();
-                let mut peers = before;
-                let verdict =
-                    tcp::update(&mut peers, found.is_reply.into(), segment, self.is_liberal.load(Relaxed));
-                let is_steady = peers.iter().all(|peer| peer.state == State::Established);
-                let Verdict::Valid(phase) = verdict else { return None };
-                if !is_steady {
-                    return None;
-                }
-                if peers != before {
-                    held.set_peers(&peers);
-                }
-                phase.is_some_and(|phase| self.renew(&held, phase, now_ms))
-            }
-            None if traits.has(Traits::ANSWERED) => self.renew(entry, Phase::UdpMultiple, now_ms),
-            None => return None,
-        };
-        if is_shorter {
-            self.look_earlier(found, now_ms);
-        }
-        let (mark, label) = (entry.mark(), entry.label());
+        let marked = self.pass(found, seen, now_ms)?;
+        let followed = self.followed(found, marked, (zone, translates));
+        // What was read is that connection's, if nobody has ended it meanwhile.
+        self.entry(found.entry).is_still(found.generation).then_some(followed)
+    }
+
+    /// What is said of a packet that [passes](Self::pass).
+    pub(crate) fn followed(
+        &self,
+        found: Found,
+        Marked { mark, label }: Marked,
+        (zone, translates): (u16, bool),
+    ) -> Followed {
         let mut tracking = Tracking { state: state::TRACKED | state::ESTABLISHED, zone, mark, label };
         if found.is_reply {
             tracking.state |= state::REPLY;
@@ -85,7 +70,41 @@ impl Tracker {
             tracking.state |= t.state();
             translation = Some(t.to);
         }
-        // What was read is that connection's, if nobody has ended it meanwhile.
-        entry.is_still(found.generation).then_some(Followed { tracking, translation })
+        Followed { tracking, translation }
+    }
+
+    /// As [`Self::follow`], and says nothing but what the connection is marked with: the rest is as it was
+    /// for any packet of this end that was followed before.
+    #[inline(always)]
+    pub(crate) fn pass(&self, found: Found, seen: &PlainSeen, now_ms: u64) -> Option<Marked> {
+        let entry = self.entry(found.entry);
+        if entry.generation() != Some(found.generation) || entry.expiry_ms() <= now_ms {
+            return None;
+        }
+        let traits = entry.traits();
+        if traits.has(Traits::RELATED | Traits::FTP | Traits::TFTP) {
+            return None;
+        }
+        let phase = match &seen.tcp {
+            Some(segment) => {
+                let from = found.is_reply.into();
+                let be_liberal = self.is_liberal.load(Relaxed);
+                // Another worker may be about to move them: the segment is judged by a part of both then,
+                // which lies between what they were and will be.
+                let before = entry.ends();
+                if before.pass(from, segment, be_liberal)? != before {
+                    let held = entry.hold(found.generation)?;
+                    held.set_ends(&held.ends().pass(from, segment, be_liberal)?);
+                }
+                Phase::TcpEstablished
+            }
+            None if traits.has(Traits::ANSWERED) => Phase::UdpMultiple,
+            None => return None,
+        };
+        if self.renew(entry, phase, now_ms) {
+            self.look_earlier(found, now_ms);
+        }
+        let marked = Marked { mark: entry.mark(), label: entry.label() };
+        entry.is_still(found.generation).then_some(marked)
     }
 }

@@ -346,10 +346,10 @@ impl Tracker {
         }
     }
 
-    /// Has the lines fetched that [`Self::follow`] touches.
+    /// Has the line fetched that [`Self::pass`] touches.
     #[inline(always)]
-    pub(crate) fn fetch(&self, found: Found, translates: bool) {
-        Entry::fetch(&self.entries, found.entry, translates);
+    pub(crate) fn fetch(&self, found: Found) {
+        Entry::fetch_first(&self.entries, found.entry);
     }
 
     #[inline(always)]

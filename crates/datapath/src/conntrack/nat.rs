@@ -138,17 +138,18 @@ pub fn translate(
 /// As [`translate`], of a packet that was read as a [plain one](super::seen::read_plain), where every header
 /// has its place, and which is no ICMP error: addresses and ports at once, and each checksum once.
 #[inline]
-pub(crate) fn translate_plain(packet: &mut Packet, to: &Tuple) {
+pub(crate) fn translate_plain(packet: &mut Packet, addresses_and_ports: [u8; 12]) {
+    const PROTOCOL: usize = 23;
     const HEADER_SUM: usize = 24;
     const ADDRESSES: usize = 26;
     const PORTS: usize = 34;
     let is_partial = packet.flags.has(PacketFlags::CSUM_PARTIAL);
     let Some(head) = packet.data_mut().first_chunk_mut::<54>() else { return };
-    let ports = u32::from(to.src_port) << 16 | u32::from(to.dst_port);
-    let new = (to.src << 32 | to.dst) << 32 | u128::from(ports);
-    let place = &mut head[ADDRESSES..PORTS + 4];
-    let old = place.iter().fold(0, |number, &byte| number << 8 | u128::from(byte));
-    place.copy_from_slice(&new.to_be_bytes()[4..]);
+    let number = |bytes: [u8; 12]| bytes.iter().fold(0, |number, &byte| number << 8 | u128::from(byte));
+    let place = head[ADDRESSES..].first_chunk_mut::<12>().expect("within 54 bytes");
+    let (old, new) = (number(*place), number(addresses_and_ports));
+    *place = addresses_and_ports;
+    let protocol = head[PROTOCOL];
     let of_addresses = |sum| update128(sum, old >> 32, new >> 32);
     let of_all = |sum| update128(sum, old, new);
     let mut put_sum = |at: usize, change: &dyn Fn(u16) -> u16| {
@@ -156,9 +157,9 @@ pub(crate) fn translate_plain(packet: &mut Packet, to: &Tuple) {
         head[at..at + 2].copy_from_slice(&sum.to_be_bytes());
     };
     put_sum(HEADER_SUM, &of_addresses);
-    match to.protocol {
+    match protocol {
         // Whoever finishes it sums the ports that are there then. The field is the sum itself.
-        protocol if is_partial => {
+        _ if is_partial => {
             put_sum(if protocol == TCP { PORTS + 16 } else { PORTS + 6 }, &|sum| !of_addresses(!sum));
         }
         TCP => put_sum(PORTS + 16, &of_all),
@@ -334,7 +335,7 @@ mod tests {
                 protocol: if is_tcp { TCP } else { UDP },
                 is_ipv6: false,
             };
-            translate_plain(&mut at_once, &to);
+            translate_plain(&mut at_once, to.plain());
             translate(&mut singly, &mut { Layers::UNKNOWN }, &to, side, false).unwrap();
             prop_assert_eq!(at_once.data(), singly.data());
             cache.free(at_once);

@@ -131,14 +131,20 @@ pub(crate) fn read_plain(packet: &Packet, was_valid: bool) -> Option<PlainSeen> 
     let end = L3 + usize::from(u16::from_be_bytes([head[16], head[17]]));
     let l4_len = end.checked_sub(L4)?;
     let protocol = head[23];
-    if !checksum::is_valid(&head[L3..L4]) {
+    let header: &[u8; L4 - L3] = head[L3..].first_chunk()?;
+    if !Sum::new().array(header).is_valid() {
         return None;
     }
     let has_sum = protocol == TCP || head[L4 + 6] | head[L4 + 7] != 0;
     if has_sum && !was_valid && !is_vouched(packet) {
         // The pseudo-header's addresses stand in front of the ports.
-        let sum = Sum::new().u16(protocol.into()).u16(l4_len as u16);
-        if !sum.bytes(frame.get(ADDRESSES..end)?).is_valid() {
+        let pseudo = Sum::new().u16(protocol.into()).u16(l4_len as u16);
+        let there = frame.get(ADDRESSES..end)?;
+        let sum = match there.split_first_chunk::<28>() {
+            Some((addresses_and_tcp, [])) => pseudo.array(addresses_and_tcp),
+            _ => pseudo.bytes(there),
+        };
+        if !sum.is_valid() {
             return None;
         }
     }

@@ -111,6 +111,110 @@ pub struct Peer {
 /// Both ends: the one that opened the connection, and the other.
 pub type Peers = [Peer; 2];
 
+/// Both ends as a connection's entry has them, in words.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Ends {
+    /// Of each, `next` (high) and `limit`.
+    pub numbers: [u64; 2],
+    /// Of the first (high) and the other.
+    pub windows: u64,
+    /// Of the first (low 16 bits) and the other, the scale (high 8 bits) and the state.
+    pub states: u32,
+}
+
+/// How [`Ends`] has a scale: with this bit its number, or this alone where it is unknown.
+const SCALED: u32 = 0x80;
+const SCALE_UNKNOWN: u32 = 0x40;
+
+impl Ends {
+    /// Packs them.
+    pub fn of(peers: &Peers) -> Ends {
+        let [first, second] = peers;
+        let numbers = |peer: &Peer| u64::from(peer.next) << 32 | u64::from(peer.limit);
+        let state = |peer: &Peer| {
+            let scale = match peer.scale {
+                Scale::None => 0,
+                Scale::By(bits) => SCALED | u32::from(bits),
+                Scale::Unknown => SCALE_UNKNOWN,
+            };
+            scale << 8 | peer.state as u32
+        };
+        Ends {
+            numbers: [numbers(first), numbers(second)],
+            windows: u64::from(first.window) << 32 | u64::from(second.window),
+            states: state(second) << 16 | state(first),
+        }
+    }
+
+    /// Unpacks them.
+    pub fn peers(&self) -> Peers {
+        let peer = |numbers: u64, window: u32, state: u16| {
+            let scale = match u32::from(state >> 8) {
+                bits @ SCALED.. => Scale::By((bits & !SCALED) as u8),
+                SCALE_UNKNOWN => Scale::Unknown,
+                _ => Scale::None,
+            };
+            let state = State::of(state as u8);
+            Peer { next: (numbers >> 32) as u32, limit: numbers as u32, window, scale, state }
+        };
+        [
+            peer(self.numbers[0], (self.windows >> 32) as u32, self.states as u16),
+            peer(self.numbers[1], self.windows as u32, (self.states >> 16) as u16),
+        ]
+    }
+
+    /// What becomes of them by a segment from one of them, if both are established and stay so, as
+    /// [`update`] has it. `None` where more is to be looked at.
+    #[inline(always)]
+    pub fn pass(&self, from: usize, s: &Segment, be_liberal: bool) -> Option<Ends> {
+        const BOTH_ESTABLISHED: u32 = (State::Established as u32) << 16 | State::Established as u32;
+        if self.states & 0x00ff_00ff != BOTH_ESTABLISHED || s.flags & (ACK | SYN | FIN | RST) != ACK {
+            return None;
+        }
+        let from = from & 1;
+        let scales = [self.states >> 8 & 0xff, self.states >> 24];
+        let [src_bits, dst_bits] = if scales[0] & scales[1] & SCALED != 0 {
+            [scales[from] & !SCALED, scales[1 - from] & !SCALED]
+        } else if scales == [SCALE_UNKNOWN; 2] {
+            [SCALE_MAX.into(); 2]
+        } else {
+            [0, 0]
+        };
+        let (src, dst) = (self.numbers[from], self.numbers[1 - from]);
+        let (src_next, src_limit) = ((src >> 32) as u32, src as u32);
+        let (dst_next, dst_limit) = ((dst >> 32) as u32, dst as u32);
+        let first_is_high = |of: usize| 32 * (1 - of as u32);
+        let src_window = (self.windows >> first_is_high(from)) as u32;
+        let dst_window = (self.windows >> first_is_high(1 - from)) as u32;
+        let (seq, end) = match s.len {
+            0 => (src_next, src_next),
+            len => (s.seq, s.seq.wrapping_add(len)),
+        };
+        let behind = dst_next.wrapping_sub(s.ack) as i32;
+        let is_in_window = at_least(src_limit, end)
+            && at_least(seq, src_next.wrapping_sub(dst_window << dst_bits))
+            && (-ACK_SLACK..=ACK_SLACK << src_bits).contains(&behind);
+        if !is_in_window && !be_liberal {
+            return None;
+        }
+        let mut after = *self;
+        let window = u32::from(s.window);
+        if window > src_window {
+            let high = first_is_high(from);
+            after.windows = after.windows & !(0xffff_ffff << high) | u64::from(window) << high;
+        }
+        if at_least(end, src_next) {
+            after.numbers[from] = u64::from(end) << 32 | u64::from(src_limit);
+        }
+        let offered = window << src_bits;
+        if at_least(s.ack.wrapping_add(offered), dst_limit) {
+            let limit = s.ack.wrapping_add(offered.max(1));
+            after.numbers[1 - from] = u64::from(dst_next) << 32 | u64::from(limit);
+        }
+        Some(after)
+    }
+}
+
 /// What a segment is to its connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
@@ -291,5 +395,62 @@ fn phase(a: State, b: State) -> Phase {
         Phase::TcpFinWait
     } else {
         Phase::TcpEstablished
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// An end of a connection that has sent up to 1,000 or thereabouts.
+    fn peer() -> impl Strategy<Value = Peer> {
+        let scale = prop_oneof![Just(Scale::None), Just(Scale::Unknown), (0..=14u8).prop_map(Scale::By)];
+        let state = prop_oneof![8 => Just(State::Established), 1 => (0..11u8).prop_map(State::of)];
+        (900..1_100u32, -50..70_000i32, prop_oneof![0..3u32, 0..70_000u32], scale, state).prop_map(
+            |(next, room, window, scale, state)| {
+                // Numbers wrap.
+                let next = next.wrapping_sub(1_000);
+                Peer { next, limit: next.wrapping_add_signed(room), window, scale, state }
+            },
+        )
+    }
+
+    fn segment() -> impl Strategy<Value = Segment> {
+        let near =
+            || prop_oneof![8 => (900..1_100u32).prop_map(|n| n.wrapping_sub(1_000)), 1 => any::<u32>()];
+        let flags = prop_oneof![6 => Just(ACK), 2 => Just(ACK | PSH), 1 => 0..64u16];
+        let len = prop_oneof![Just(0), Just(1), 0..70_000u32];
+        (near(), near(), flags, any::<u16>(), len).prop_map(|(seq, ack, flags, window, len)| Segment {
+            seq,
+            ack,
+            flags,
+            window,
+            len,
+            scale: None,
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(testkit::cases("datapath::tcp::pass", 20_000)))]
+        /// The short way is taken for these segments of established connections, and leads where the long
+        /// one does.
+        #[test]
+        fn a_segment_passes_as_it_is_judged(
+            peers in [peer(), peer()],
+            from in 0..2usize,
+            segment in segment(),
+            be_liberal: bool,
+        ) {
+            let before = Ends::of(&peers);
+            prop_assert_eq!(before.peers(), peers);
+            let mut after = peers;
+            let verdict = update(&mut after, from, &segment, be_liberal);
+            let are_established = |peers: &Peers| peers.iter().all(|peer| peer.state == State::Established);
+            let is_plain = segment.flags & (ACK | SYN | FIN | RST) == ACK;
+            let is_steady = is_plain && are_established(&peers) && verdict == Verdict::Valid(Some(Phase::TcpEstablished));
+            let expected = is_steady.then(|| Ends::of(&after));
+            prop_assert_eq!(before.pass(from, &segment, be_liberal), expected);
+        }
     }
 }

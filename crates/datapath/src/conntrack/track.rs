@@ -330,6 +330,7 @@ impl Tracker {
     }
 
     /// True where the connection may be silent for less time than before.
+    #[inline]
     pub(super) fn renew(&self, entry: &Entry, phase: Phase, now_ms: u64) -> bool {
         let (_, policy) = entry.annex();
         entry.expire_at(now_ms + self.timeouts.timeout_ms(policy, phase))

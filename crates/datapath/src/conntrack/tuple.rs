@@ -58,6 +58,13 @@ fn answer(protocol: u8, kind: u8) -> u8 {
 }
 
 impl Tuple {
+    /// Addresses and ports, as they stand in an IPv4 packet without options.
+    pub(crate) fn plain(&self) -> [u8; 12] {
+        let ports = u32::from(self.src_port) << 16 | u32::from(self.dst_port);
+        let all = (self.src << 32 | self.dst & 0xffff_ffff) << 32 | u128::from(ports);
+        *all.to_be_bytes().last_chunk().expect("of 16")
+    }
+
     /// The tuple of the other direction.
     pub fn reversed(&self) -> Tuple {
         let (src, dst) = (self.dst, self.src);

@@ -4,7 +4,8 @@
 //! Such a packet need not wait for that round: its connection is [followed](crate::conntrack), and it goes
 //! where the exact entry of the next round says, which is counted as if it had come round; and so on, if that
 //! tracks it again. From packet to packet of a flow both are the same, so the flow's
-//! [trail](crate::cache::trails) tells where they were, and no table is looked into.
+//! [trail](crate::cache::trails) tells where they were, and no table is looked into: one line of the
+//! connection, and one of the next entry.
 //!
 //! Packets of one direction of a connection keep their order: once one of a burst goes round, those behind it
 //! that may be of the same do so, too.
@@ -12,10 +13,11 @@
 use super::*;
 use crate::DpAction;
 use crate::cache::trails::Trail;
-use crate::conntrack::follow::Followed;
+use crate::conntrack::follow::{Followed, Marked};
 use crate::conntrack::run::was_read;
 use crate::conntrack::{Found, nat, seen};
 use crate::recirculation::may_go_round;
+use flow::extract::PlainKey;
 
 /// Which connections have packets of the burst that go round, by a bit of their addresses and ports.
 pub(super) struct GoingRound(u64);
@@ -46,6 +48,14 @@ struct Asked {
     recirc_id: u32,
 }
 
+/// One round of a packet that did not wait for it.
+struct Step {
+    connection: Found,
+    tracking: Tracking,
+    /// The exact entry that it led to, and what that says. `None` where the packet is to wait, after all.
+    next: Option<(u32, Decision)>,
+}
+
 /// What became of a packet.
 enum Fate {
     /// It is where it was to go.
@@ -68,7 +78,7 @@ impl<P: Pipeline> Process<P> {
         round: &mut GoingRound,
     ) {
         let (Decision { body, .. }, _) = burst.verdict(first);
-        self.fetch_trails(burst, (first, end), body);
+        self.fetch_trails(burst, (first, end));
         let mut at = first;
         while at < end {
             if let Some(entry) = self.followable(burst, at, round) {
@@ -86,18 +96,20 @@ impl<P: Pipeline> Process<P> {
     }
 
     /// Has what is most likely needed fetched: trails, then what they lead to.
-    fn fetch_trails(&self, burst: &Classified, (first, end): (usize, usize), body: u32) {
-        let list = self.cache.actions(body);
-        let translates = matches!(list.first(), Some(DpAction::Ct(request)) if request.nat.is_some());
-        let each = || {
-            let next = |at: usize| (at < end).then_some(at);
-            let heads = std::iter::successors(next(first), move |at| next(burst.verdict(*at).1));
-            heads.filter_map(|at| burst.plain(at))
-        };
-        each().for_each(|(_, entry)| self.cache.trails.prefetch(entry));
-        for (_, entry) in each() {
+    #[inline(always)]
+    fn fetch_trails(&self, burst: &Classified, (first, end): (usize, usize)) {
+        let mut entries: ArrayVec<u32, BURST> = ArrayVec::new();
+        let mut at = first;
+        while at < end {
+            if let Some((_, entry)) = burst.plain(at) {
+                self.cache.trails.prefetch(entry);
+                entries.push(entry);
+            }
+            (_, at) = burst.verdict(at);
+        }
+        for entry in entries {
             let trail = self.cache.trails.get(entry);
-            self.context.tracker.fetch(trail.connection, translates);
+            self.context.tracker.fetch(trail.connection);
             self.cache.exact_fetch(trail.next);
         }
     }
@@ -108,7 +120,7 @@ impl<P: Pipeline> Process<P> {
         let (key, entry) = burst.plain(at)?;
         let e = self.cache.entry(Which::Exact, entry);
         let is_its = e.key.equals(key) && e.decision.verdict == Verdict::Track;
-        (is_its && round.0 & GoingRound::bit(key) == 0).then_some(entry)
+        (is_its && (round.0 == 0 || round.0 & GoingRound::bit(key) == 0)).then_some(entry)
     }
 
     /// The packets of one run leave, as far as they can be followed. Returns where the next one begins.
@@ -143,66 +155,88 @@ impl<P: Pipeline> Process<P> {
     }
 
     /// Follows a packet of an exact entry with this body through one round after the other.
-    fn follow(&mut self, burst: &Classified, mut entry: u32, mut body: u32, mut packet: Packet) -> Fate {
-        let Arrival { input, of_port, at, .. } = *burst.arrival();
-        let mut metadata = burst.metadata();
+    #[inline(always)]
+    fn follow(&mut self, burst: &Classified, entry: u32, body: u32, mut packet: Packet) -> Fate {
+        let arrival = burst.arrival();
+        let first = self.by_trail(arrival, &arrival.metadata, entry, &mut packet);
+        match first.map(|decision| decision.verdict) {
+            Some(Verdict::Output(port)) => self.tx.send(&mut self.context, PortNo(port.into()), packet),
+            Some(Verdict::Drop(reason)) => self.context.drop(packet, reason),
+            _ => return self.follow_on(arrival, first, (entry, body), packet),
+        }
+        Fate::Left
+    }
+
+    /// A packet of an exact entry goes one round by the entry's trail, and is translated and counted. Returns
+    /// what becomes of it then; `None` where it is to go another way, and nothing was done that a second time
+    /// would not do alike.
+    #[inline(always)]
+    fn by_trail(
+        &mut self,
+        arrival: &Arrival,
+        metadata: &Metadata,
+        entry: u32,
+        packet: &mut Packet,
+    ) -> Option<Decision> {
+        let Process { cache, context, now_ms, .. } = self;
+        let key = cache.entry(Which::Exact, entry).key.0;
+        let meanings = cache.meanings(arrival.input);
+        let trail = *cache.trails.get(entry);
+        let next = cache.entry(Which::Exact, trail.next);
+        let is_known = trail.meanings == meanings
+            && next.key.equals(&EntryKey(trail.key_after(&key)))
+            && next.version == ShortVersion::of(arrival.at.version)
+            && !matches!(next.decision.verdict, Verdict::Unknown | Verdict::Stale);
+        if !is_known || !may_go_round(metadata.recirc_depth + 1) || packet.is_lent() || packet.is_chained() {
+            return None;
+        }
+        let decision = next.decision;
+        let seen = seen::read_plain(packet, was_read(metadata))?;
+        if context.tracker.pass(trail.connection, &seen, *now_ms)? != trail.marked() {
+            return None;
+        }
+        if trail.translates(&key) {
+            nat::translate_plain(packet, trail.addresses_and_ports());
+        }
+        count_round(cache, context, trail.next, packet.len(), (arrival.at.now, *now_ms));
+        Some(decision)
+    }
+
+    /// As [`Self::follow`], of a packet that has gone its first round by a trail, or has to find its way.
+    #[inline(never)]
+    fn follow_on(
+        &mut self,
+        arrival: &Arrival,
+        mut first: Option<Decision>,
+        (mut entry, mut body): (u32, u32),
+        mut packet: Packet,
+    ) -> Fate {
+        let mut metadata = arrival.metadata;
         let mut connection = None;
         loop {
             // What becomes of it is a list that has it tracked.
-            let Process { cache, context, pipeline, reader, tx, now_ms, .. } = self;
-            let followed = asked(cache.actions(body), &metadata).and_then(|asked| {
-                let how = (&asked, was_read(&metadata));
-                Some((follow_once(cache, context, entry, &packet, how, *now_ms)?, asked))
+            let step = asked(self.cache.actions(body), &metadata).and_then(|asked| {
+                let by_trail = first.take().or_else(|| self.by_trail(arrival, &metadata, entry, &mut packet));
+                let step = match by_trail {
+                    Some(decision) => self.step_by_trail(entry, &asked, decision),
+                    None => self.by_lookup(arrival, &metadata, &asked, entry, &mut packet)?,
+                };
+                metadata = asked.behind(&metadata, step.tracking);
+                Some(step)
             });
-            let Some(((found, Followed { tracking, translation }), asked)) = followed else {
+            let Some(Step { connection: found, next, .. }) = step else {
                 return match connection {
                     None => Fate::Untouched(packet),
                     Some(found) => self.carry_out(body, metadata, found, packet),
                 };
             };
             connection = Some(found);
-            metadata = Metadata {
-                recirc_id: asked.recirc_id,
-                recirc_depth: metadata.recirc_depth + 1,
-                tracking,
-                ..metadata
-            };
-            if let Some(to) = translation {
-                nat::translate_plain(&mut packet, &to);
-            }
-            let trail = cache.trails.get(entry);
-            let Some((origin, next)) =
-                next_entry(cache, input, Origin::new(of_port, metadata), &packet, &trail)
-            else {
+            let Some((next, Decision { verdict, body: next_body })) = next else {
                 return self.goes_round(metadata, found, packet);
             };
-            let version = ShortVersion::of(at.version);
-            if cache.entry(Which::Exact, next).version != version
-                && !cache.renew(Which::Exact, next, &mut Sights::new(&**pipeline, reader, at.version))
-            {
-                return self.goes_round(metadata, found, packet);
-            }
-            let new = Trail { connection: found, origin, next };
-            if trail != new {
-                cache.trails.set(entry, new);
-            }
-            let e = cache.entry(Which::Exact, next);
-            let Decision { verdict, body: next_body } = e.decision;
-            if !matches!(verdict, Verdict::Unknown | Verdict::Stale) {
-                e.hit(1, packet.len() as u32, at.now);
-                if e.is_alone != 0 {
-                    context.input.met_alone(*now_ms);
-                }
-                if e.counts.is_full() {
-                    cache.fold(Which::Exact, next);
-                }
-                context.stats.recirculations.add(1);
-                context.stats.followed.add(1);
-                context.stats.exact_hits.add(1);
-            }
             match verdict {
-                Verdict::Output(port) => tx.send(context, PortNo(port.into()), packet),
-                Verdict::Drop(reason) => context.drop(packet, reason),
+                Verdict::Output(port) => self.tx.send(&mut self.context, PortNo(port.into()), packet),
+                Verdict::Drop(reason) => self.context.drop(packet, reason),
                 Verdict::Track => {
                     (entry, body) = (next, next_body);
                     continue;
@@ -212,6 +246,52 @@ impl<P: Pipeline> Process<P> {
             }
             return Fate::Left;
         }
+    }
+
+    /// What goes with a packet that has gone a round by the trail of this entry.
+    fn step_by_trail(&self, entry: u32, asked: &Asked, decision: Decision) -> Step {
+        let trail = self.cache.trails.get(entry);
+        let wish = (asked.zone, asked.translates);
+        let followed = self.context.tracker.followed(trail.connection, trail.marked(), wish);
+        let next = Some((trail.next, decision));
+        Step { connection: trail.connection, tracking: followed.tracking, next }
+    }
+
+    /// A packet of an exact entry goes one round, which the entry's trail tells the next one. `None` where it
+    /// is to be tracked as any other.
+    fn by_lookup(
+        &mut self,
+        arrival: &Arrival,
+        metadata: &Metadata,
+        asked: &Asked,
+        entry: u32,
+        packet: &mut Packet,
+    ) -> Option<Step> {
+        let Process { cache, context, pipeline, reader, now_ms, .. } = self;
+        let trail = *cache.trails.get(entry);
+        let how = (asked, was_read(metadata));
+        let (found, Followed { tracking, translation }) = follow_once(&trail, context, packet, how, *now_ms)?;
+        if let Some(to) = translation {
+            nat::translate_plain(packet, to.plain());
+        }
+        let mut step = Step { connection: found, tracking, next: None };
+        let origin = Origin::new(arrival.of_port, asked.behind(metadata, tracking));
+        let Some((key, next)) = next_entry(cache, arrival.input, origin, packet, &trail) else {
+            return Some(step);
+        };
+        let version = arrival.at.version;
+        let e = cache.entry(Which::Exact, next);
+        let (decision, is_new) = (e.decision, e.version == ShortVersion::of(version));
+        let is_known = !matches!(decision.verdict, Verdict::Unknown | Verdict::Stale)
+            && (is_new || cache.renew(Which::Exact, next, &mut Sights::new(&**pipeline, reader, version)));
+        if is_known {
+            let marked = Marked { mark: tracking.mark, label: tracking.label };
+            let meanings = cache.meanings(arrival.input);
+            cache.trails.set(entry, Trail::new(found, marked, meanings, &key, next));
+            count_round(cache, context, next, packet.len(), (arrival.at.now, *now_ms));
+            step.next = Some((next, decision));
+        }
+        Some(step)
     }
 
     /// Carries out an entry's list on a packet that was followed.
@@ -247,12 +327,40 @@ fn asked(actions: &[DpAction], metadata: &Metadata) -> Option<Asked> {
     })
 }
 
-/// Follows a packet of an exact entry.
+impl Asked {
+    /// What goes with a packet in the round that it comes to.
+    fn behind(&self, metadata: &Metadata, tracking: Tracking) -> Metadata {
+        let Metadata { recirc_depth, .. } = *metadata;
+        Metadata { recirc_id: self.recirc_id, recirc_depth: recirc_depth + 1, tracking, ..*metadata }
+    }
+}
+
+/// A packet of so many bytes was an exact entry's in a round that it did not wait for.
 #[inline(always)]
-fn follow_once(
-    cache: &FlowCache,
-    context: &Context,
+fn count_round(
+    cache: &mut FlowCache,
+    context: &mut Context,
     entry: u32,
+    len: usize,
+    (now, now_ms): (Stamp, u64),
+) {
+    let e = cache.entry(Which::Exact, entry);
+    e.hit(1, len as u32, now);
+    if e.is_alone != 0 {
+        context.input.met_alone(now_ms);
+    }
+    if e.counts.is_full() {
+        cache.fold(Which::Exact, entry);
+    }
+    context.stats.recirculations.add(1);
+    context.stats.followed.add(1);
+    context.stats.exact_hits.add(1);
+}
+
+/// Follows a packet of an exact entry with this trail.
+fn follow_once(
+    trail: &Trail,
+    context: &Context,
     packet: &Packet,
     (asked, was_valid): (&Asked, bool),
     now_ms: u64,
@@ -262,32 +370,27 @@ fn follow_once(
     }
     let seen = seen::read_plain(packet, was_valid)?;
     let wish = (asked.zone, asked.translates);
-    let likely = cache.trails.get(entry).connection;
-    if let Some(followed) = context.tracker.follow(likely, &seen, wish, now_ms) {
-        return Some((likely, followed));
+    if let Some(followed) = context.tracker.follow(trail.connection, &seen, wish, now_ms) {
+        return Some((trail.connection, followed));
     }
     let found = context.tracker.known(&seen, asked.zone, now_ms)?;
     Some((found, context.tracker.follow(found, &seen, wish, now_ms)?))
 }
 
-/// The exact entry of a packet in its next round, and what that round's keys say of its origin.
-#[inline(always)]
+/// The key and the exact entry of a packet in its next round.
 fn next_entry(
     cache: &mut FlowCache,
     input: InputIdx,
     origin: Origin,
     packet: &Packet,
     trail: &Trail,
-) -> Option<(u64, u32)> {
-    let said = match cache.is_origin(input, trail.origin, &origin) {
-        true => trail.origin,
+) -> Option<(PlainKey, u32)> {
+    let said = match cache.is_origin(input, trail.origin(), &origin) {
+        true => trail.origin(),
         false => cache.plain_origin(input, origin, Depth::Everything)?,
     };
-    let key = plain_key(packet.data(), packet.len(), Depth::Everything, said)?;
-    if cache.entry(Which::Exact, trail.next).key.equals(&EntryKey::plain(key)) {
-        return Some((said, trail.next));
-    }
-    let key = ExactKey::Plain(key);
+    let plain = plain_key(packet.data(), packet.len(), Depth::Everything, said)?;
+    let key = ExactKey::Plain(plain);
     let found = cache.exact_find(cache.exact_probe(&key), &key);
-    (found != 0).then_some((said, found))
+    (found != 0).then_some((plain, found))
 }

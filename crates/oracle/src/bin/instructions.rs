@@ -14,7 +14,7 @@ use base::hash::HashKey;
 use base::rcu::Domain;
 use base::{OfPort, PortNo};
 use datapath::{Config, Datapath, ExactTier, SteppedWorker};
-use flow::action::SubField;
+use flow::action::{Ct, CtZone, SubField};
 use flow::{Action, FieldId, Match, Mf};
 use packet::{Pool, PoolConfig};
 use std::net::Ipv4Addr;
@@ -24,6 +24,7 @@ use switch::control::FlowMod;
 use switch::{BridgeConfig, BridgeIdx, Control, PortSpec, Switch};
 use wire::EthAddr;
 use wire::compose::Compose;
+use wire::tcp::{TcpFlags, TcpRepr};
 
 /// Where packets come from, and where they go.
 const SOURCE: PortNo = PortNo(1);
@@ -170,6 +171,18 @@ fn labelled(n: usize) -> Vec<u8> {
     frame
 }
 
+/// An acknowledgement from each end of connection `n`.
+fn both_ends(n: usize) -> [Vec<u8>; 2] {
+    let (near, far) = addresses(n);
+    let segment = |src, dst, src_port, dst_port, seq, ack| {
+        let compose = Compose::ethernet(EthAddr([2, 0, 0, 0, 0, 1]), EthAddr([2, 0, 0, 0, 0, 2]));
+        let tcp = TcpRepr { flags: TcpFlags::ACK, seq, ack, ..TcpRepr::new(src_port, dst_port) };
+        compose.ipv4(src, dst).tcp_repr(tcp).frame_len(60).build().expect("headers of 54 bytes")
+    };
+    let port = 1024 + n as u16;
+    [segment(near, far, port, 80, 1001, 5001), segment(far, near, 80, port, 5001, 1001)]
+}
+
 fn to_sink_actions() -> Vec<Action> {
     vec![Action::Output { port: OfPort(SINK.0 as u16), max_len: 0 }]
 }
@@ -223,6 +236,7 @@ fn cases() -> Vec<Case> {
         Case { frames: (0..FLOWS).map(ipv6_frame).collect(), ..exact("ipv6", vec![by_ipv6_port()]) },
         Case { frames: (0..FLOWS).map(labelled).collect(), ..exact("label", without_label()) },
         Case { frames: (0..FLOWS).map(labelled).collect(), ..exact("recirculated", behind_a_label()) },
+        Case { frames: (0..FLOWS).flat_map(both_ends).collect(), ..exact("tracked", stateful()) },
         Case {
             frames: (FLOWS..FLOWS + PACKETS).map(frame).collect(),
             warm_up: 0,
@@ -260,6 +274,25 @@ fn behind_a_label() -> Vec<FlowMod> {
     (0..FLOWS).map(second).chain([first]).collect()
 }
 
+/// Rules that let packets of connections pass, and open connections.
+fn stateful() -> Vec<FlowMod> {
+    const TRACKED: u128 = 1 << 5;
+    const ESTABLISHED: u128 = 1 << 1;
+    const NEW: u128 = 1;
+    let ct = |commit, table| {
+        let zone = CtZone::Is(0);
+        Action::Ct(Box::new(Ct { commit, force: false, zone, table, alg: 0, actions: Vec::new() }))
+    };
+    let tcp = || ipv4().with(FieldId::NwProto, 6);
+    let is = |state| tcp().with_masked(FieldId::CtState, TRACKED | state, TRACKED | NEW | ESTABLISHED);
+    let opens = [vec![ct(true, None)], to_sink_actions()].concat();
+    vec![
+        FlowMod::add(tcp(), vec![ct(false, Some(1))]),
+        FlowMod { table_id: 1, ..FlowMod::add(is(NEW), opens) },
+        FlowMod { table_id: 1, ..to_sink(is(ESTABLISHED)) },
+    ]
+}
+
 /// A switch of one worker, whose turns are taken by hand.
 struct Bench {
     worker: SteppedWorker<Switch>,
@@ -282,7 +315,7 @@ impl Case {
         counting_begins();
         bench.receive(PACKETS, self.changes)?;
         counting_ends();
-        let rounds = if self.name == "recirculated" { 2 } else { 1 };
+        let rounds = if ["recirculated", "tracked"].contains(&self.name) { 2 } else { 1 };
         let answered = bench.answered().map(|(answer, packets)| {
             let earlier = before.iter().find(|b| b.0 == answer).map_or(0, |b| b.1);
             (answer, packets - earlier)
