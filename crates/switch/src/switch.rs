@@ -35,9 +35,11 @@ pub enum Effect {
     },
     /// A rule's timeouts are to be lowered.
     FinTimeout(FinTimeout),
-    /// A rule is to be added or modified, before the packet goes on. Workers leave it to the control thread,
-    /// and have no such effect.
+    /// A rule is to be added or modified, before the packet goes on.
     LearnRule(Box<LearnedRule>),
+    /// In its place in translations by workers: the packet goes to the control thread, which learns the
+    /// bridge's rule. No worker hands it on.
+    ToLearn(BridgeIdx),
     /// A rule was learned once more, which the slot says that it has for that. Only in translations for the
     /// control thread: workers credit the slot.
     LearnedAgain(u32),
@@ -150,7 +152,7 @@ impl Switch {
         reader: &Reader,
         out: &mut Translation<Effect>,
     ) {
-        let at = Snapshot { switch: self, version, reader, learned: None };
+        let at = Snapshot { switch: self, version, reader, learned: None, by_worker: false };
         translate::packet_out(at, key, bridge, actions, out, &mut Quiet);
     }
 
@@ -166,7 +168,7 @@ impl Switch {
         reader: &Reader,
         out: &mut Translation<Effect>,
     ) -> bool {
-        let at = Snapshot { switch: self, version, reader, learned: None };
+        let at = Snapshot { switch: self, version, reader, learned: None, by_worker: false };
         frozen::resume(at, bridge, rest, key, out)
     }
 
@@ -180,7 +182,7 @@ impl Switch {
         learned: &dyn Fn(BridgeIdx, u8, u64) -> u32,
         out: &mut Translation<Effect>,
     ) {
-        let at = Snapshot { switch: self, version, reader, learned: Some(learned) };
+        let at = Snapshot { switch: self, version, reader, learned: Some(learned), by_worker: false };
         translate::packet(at, key, out, &mut Quiet);
     }
 
@@ -192,7 +194,12 @@ impl Switch {
         out: &mut Translation<Effect>,
         sink: &mut S,
     ) {
-        translate::packet(Snapshot { switch: self, version, reader, learned: None }, key, out, sink);
+        translate::packet(
+            Snapshot { switch: self, version, reader, learned: None, by_worker: false },
+            key,
+            out,
+            sink,
+        );
     }
 
     /// As [`Self::translate_packet_out`], watched.
@@ -205,7 +212,7 @@ impl Switch {
         out: &mut Translation<Effect>,
         sink: &mut S,
     ) {
-        let at = Snapshot { switch: self, version, reader, learned: None };
+        let at = Snapshot { switch: self, version, reader, learned: None, by_worker: false };
         translate::packet_out(at, key, bridge, actions, out, sink);
     }
 
@@ -220,7 +227,7 @@ impl Switch {
         sink: &mut S,
     ) {
         translate::packet_in_bridge(
-            Snapshot { switch: self, version, reader, learned: None },
+            Snapshot { switch: self, version, reader, learned: None, by_worker: false },
             key,
             bridge,
             out,
@@ -249,7 +256,8 @@ impl Pipeline for Switch {
 
     fn translate(&self, version: Version, key: &Key, reader: &Reader, out: &mut Translation<Effect>) {
         self.by_hand.translate(key, reader, out, |out| {
-            self.translate_watched(version, key, reader, out, &mut Quiet);
+            let at = Snapshot { switch: self, version, reader, learned: None, by_worker: true };
+            translate::packet(at, key, out, &mut Quiet);
         });
         if !out.effects.is_empty() {
             learn::hand_over(key, out);

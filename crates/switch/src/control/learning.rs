@@ -112,7 +112,7 @@ impl Inner {
             Effect::FinTimeout(fin) => self.lower_timeouts(*fin),
             Effect::LearnRule(learned) => self.learn_rule(learned, now_ms, reader),
             // They change no rules.
-            Effect::Learn { .. } | Effect::LearnedAgain(_) | Effect::Failed(_) => {}
+            Effect::Learn { .. } | Effect::ToLearn(_) | Effect::LearnedAgain(_) | Effect::Failed(_) => {}
         }
     }
 

@@ -46,21 +46,27 @@ impl<'a, S: Sink> Xlate<'a, S> {
                 if self.learned.is_some() {
                     self.out.effects.extend(rule.learn_slot.map(Effect::LearnedAgain));
                 }
+                self.visit_learned(learn.table_id, &matching);
                 true
             }
+            // No flow, so it visits nothing.
             None => {
                 self.out.uncacheable = true;
-                self.learn_new(learn, &matching, actions)
+                if self.by_worker {
+                    self.out.effects.push(Effect::ToLearn(self.bridge.idx));
+                    true
+                } else {
+                    self.learn_new(learn, matching, actions)
+                }
             }
         };
-        self.visit_learned(learn.table_id, &matching);
         if let Some(result) = &learn.result {
             self.write_sub(result, within.into());
         }
     }
 
     /// Asks for the rule to be added or modified; `false` where that would exceed the limit.
-    fn learn_new(&mut self, learn: &Learn, matching: &Match, actions: Vec<Action>) -> bool {
+    fn learn_new(&mut self, learn: &Learn, matching: Match, actions: Vec<Action>) -> bool {
         let bridge = self.bridge.idx;
         let exceeds = learn.limit != 0
             && self
@@ -83,7 +89,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
                 ..RuleFlags::default()
             },
             version: Version::V10,
-            ..FlowMod::add(matching.clone(), actions)
+            ..FlowMod::add(matching, actions)
         };
         let learned = LearnedRule { bridge, flow_mod, limit: learn.limit };
         self.out.effects.push(Effect::LearnRule(Box::new(learned)));
@@ -200,11 +206,10 @@ fn describe(learn: &Learn, matching: &Match, actions: &[Action]) -> String {
 
 /// Has the control thread translate the packet in place of the worker, if something is to be learned first.
 pub(crate) fn hand_over(key: &Key, out: &mut Translation<Effect>) {
-    let Some(Effect::LearnRule(rule)) = out.effects.iter().find(|e| matches!(e, Effect::LearnRule(_))) else {
-        return;
-    };
+    let to_learn = |effect: &Effect| if let Effect::ToLearn(bridge) = effect { Some(*bridge) } else { None };
+    let Some(bridge) = out.effects.iter().find_map(to_learn) else { return };
     let spec = PacketInSpec {
-        bridge: rule.bridge.0,
+        bridge: bridge.0,
         table_id: 0,
         cookie: u64::MAX,
         reason: PacketInReason::Action,

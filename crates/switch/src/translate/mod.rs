@@ -112,6 +112,8 @@ pub(crate) struct Snapshot<'a> {
     /// On the control thread: how many rules with a cookie a table has, where some `learn` limits their
     /// number.
     pub learned: Option<&'a LearnedCounts<'a>>,
+    /// A worker translates: it learns no rules, and only says that there is one to learn.
+    pub by_worker: bool,
 }
 
 /// Number of rules with a cookie in a table of a bridge.
@@ -129,6 +131,7 @@ pub(crate) struct Xlate<'a, S: Sink> {
     version: Version,
     reader: &'a Reader,
     learned: Option<&'a LearnedCounts<'a>>,
+    by_worker: bool,
     topology: &'a Topology,
     out: &'a mut Translation<Effect>,
     trace: &'a mut S,
@@ -218,6 +221,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
             version: at.version,
             reader: at.reader,
             learned: at.learned,
+            by_worker: at.by_worker,
             topology: at.topology(),
             out,
             trace,
