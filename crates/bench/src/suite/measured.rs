@@ -273,7 +273,7 @@ pub const SUITES: &[Suite] = &[
         question: "How many addresses are learned per second, by NORMAL and as rules by `learn`?",
         steps: &[
             measure("learning", "mac-learning", "--runs 5", "--frames 20k --new 0,50 --runs 1", None),
-            measure("rules", "learned-rules", "--runs 5", "--rules 20k --runs 1", OVS_DPDK),
+            measure("rules", "learned-rules", "--runs 5", "--rules 100k --runs 1", OVS_DPDK),
         ],
         plots: &[
             Plot::new("Cycles per packet", "cycles_per_packet", "new_percent"),
