@@ -58,7 +58,7 @@ pub const SUITES: &[Suite] = &[
             Step::Grid(Grid {
                 step: "nic",
                 topologies: &["P2P", "PV"],
-                rates: &[10_000, 20_000, 50_000, 100_000, 200_000, 400_000],
+                rates: RATES,
                 trials: &["fixed"],
                 ..GRID
             }),
@@ -68,7 +68,7 @@ pub const SUITES: &[Suite] = &[
                 topologies: &["P2P", "PV"],
                 switches: PROCESSES,
                 guests: &["builtin", "tap"],
-                rates: &[10_000, 20_000, 50_000, 100_000, 200_000, 400_000],
+                rates: RATES,
                 trials: &["profile"],
                 ..GRID
             }),
@@ -107,13 +107,8 @@ pub const SUITES: &[Suite] = &[
         group: KERNEL_PATHS,
         question: "How do throughput and cost depend on the size of packets (Emmerich, Fig. 5 and 11)?",
         steps: &[
-            Step::Grid(Grid { step: "nic", sizes: &[64, 128, 256, 512, 1024, 1280, 1518], ..GRID }),
-            Step::Grid(Grid {
-                step: "guest",
-                topologies: &["PV", "PVP"],
-                sizes: &[64, 128, 256, 512, 1024, 1280, 1518],
-                ..GRID
-            }),
+            Step::Grid(Grid { step: "nic", sizes: SIZES, ..GRID }),
+            Step::Grid(Grid { step: "guest", topologies: &["PV", "PVP"], sizes: SIZES, ..GRID }),
             Step::Grid(Grid { step: "mix", traffic: &["imix"], ..GRID }),
             Step::Grid(Grid {
                 step: "bytes",
@@ -128,7 +123,7 @@ pub const SUITES: &[Suite] = &[
                 step: "shares",
                 topologies: &["P2P", "PV"],
                 switches: PROCESSES,
-                sizes: &[64, 128, 256, 512, 1024, 1280, 1518],
+                sizes: SIZES,
                 rates: &[20_000],
                 trials: &["profile"],
                 ..GRID

@@ -79,6 +79,12 @@ pub const GRID: Grid = Grid {
     trials: &["max-rate"],
 };
 
+/// Offered packets per second from little to more than any switch here takes.
+pub const RATES: &[u64] = &[10_000, 20_000, 50_000, 100_000, 200_000, 400_000];
+
+/// RFC 2544's sizes of frames.
+pub const SIZES: &[u16] = &[64, 128, 256, 512, 1024, 1280, 1518];
+
 /// The same with every mode.
 pub const ALL: &[&str] = crate::lab::switch::list::NAMES;
 
