@@ -17,6 +17,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
 /// How often a step's end and the operator's interruption are looked for.
@@ -271,7 +272,7 @@ impl Runner<'_> {
         id: &str,
         lacking: &mut Vec<String>,
     ) -> Result<Vec<Point>, String> {
-        let measured = load.run(suite.name, self.wish.mode, &self.interrupted);
+        let measured = self.until_interrupted(|| load.run(suite.name, self.wish.mode, &self.interrupted));
         // The operator's interruption ends generators, guests and switches too: they have not failed.
         if self.interrupted.load(Ordering::Relaxed) {
             return Err("interrupted".into());
@@ -288,6 +289,26 @@ impl Runner<'_> {
             store.fail(&format!("{id}.{switch}"), &why)?;
         }
         Ok(measured.points)
+    }
+
+    /// Does something that waits for processes of this run. An interruption that only the runner got is handed
+    /// on to them, also to those that are started meanwhile: so a turn ends, however long it was to take.
+    fn until_interrupted<R>(&self, act: impl FnOnce() -> R) -> R {
+        // Dropped when it is done.
+        let (doing, is_doing) = std::sync::mpsc::channel::<()>();
+        let hand_on = move || {
+            let mut told = 0;
+            while is_doing.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
+                if self.interrupted.load(Ordering::Relaxed) {
+                    told = lease::interrupt(self.lease.dir(), told);
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(hand_on);
+            let _doing = doing;
+            act()
+        })
     }
 
     /// This build against others, in turns: points of both, and a failure where this one is worse.

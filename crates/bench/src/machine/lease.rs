@@ -57,6 +57,22 @@ impl Lease {
     pub fn pass_to(&self, command: &mut Command) {
         command.env(VARIABLE, &self.dir);
     }
+
+    /// The directory, by which another thread finds what the run has started.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+}
+
+/// Interrupts what a run has started, as a terminal's Ctrl-C does: the processes behind the first `told` of
+/// its journal. Returns how many there are by now.
+pub fn interrupt(dir: &Path, told: usize) -> usize {
+    let journal = fs::read_to_string(dir.join("journal")).unwrap_or_default();
+    let processes: Vec<&str> = journal.lines().filter_map(|line| line.strip_prefix("process ")).collect();
+    for process in processes.iter().skip(told) {
+        signal_noted(process, "-2");
+    }
+    processes.len()
 }
 
 impl Drop for Lease {
@@ -133,11 +149,7 @@ fn undo(line: &str) -> Option<String> {
         Command::new(program).args(args).output().is_ok_and(|o| o.status.success())
     };
     let is_done = match kind {
-        "process" => {
-            let (pid, since) = what.split_once(' ')?;
-            let is_it = started(pid.parse().ok()?) == since.parse().ok();
-            is_it && command("kill", &["-9", pid])
-        }
+        "process" => signal_noted(what, "-9"),
         // Only what lies where directories of benchmarks lie.
         "dir" => {
             let path = Path::new(what);
@@ -154,6 +166,14 @@ fn undo(line: &str) -> Option<String> {
         _ => false,
     };
     is_done.then(|| format!("{kind} {what}"))
+}
+
+/// Sends a signal to a noted process, `PID SINCE`, if it is still that one. Whether it was sent.
+fn signal_noted(process: &str, signal: &str) -> bool {
+    let Some((pid, since)) = process.split_once(' ') else { return false };
+    let (Ok(id), Ok(since)) = (pid.parse(), since.parse::<u64>()) else { return false };
+    let send = || Command::new("kill").args([signal, pid]).output().is_ok_and(|o| o.status.success());
+    started(id) == Some(since) && send()
 }
 
 /// When a process started, in clock ticks since boot; none where there is no such process, or it has ended

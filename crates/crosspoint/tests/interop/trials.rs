@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::PoisonError;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use testkit::lab::wait_for;
 
 #[test]
@@ -266,6 +266,41 @@ fn an_interrupted_run_keeps_what_was_measured_and_gives_everything_back() {
     assert_eq!(points_in(&out, "load-curve").len(), 2, "{said}");
 }
 
+/// Also where the signal does not reach what the runner has started.
+#[test]
+fn an_interruption_of_the_runner_alone_ends_its_turn() {
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let (dir, tmp) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let out = dir.path().join("run");
+    // Each turn offers traffic for eight seconds.
+    let mut command = bench(&["run", "restart.link", "--switch", "crosspoint", "--out"]);
+    command.arg(&out).env("TMPDIR", tmp.path()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let runner = command.spawn().unwrap();
+    wait_for("the switch", || running_switch(tmp.path()).is_some());
+    std::thread::sleep(Duration::from_secs(1));
+    let start = Instant::now();
+    assert!(Command::new("kill").args(["-INT", &runner.id().to_string()]).status().unwrap().success());
+    let output = runner.wait_with_output().unwrap();
+    let (took, said) = (start.elapsed(), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("interrupted; what was measured is in"), "{said}");
+    assert!(took < Duration::from_secs(5), "{took:?}: {said}");
+    assert_eq!(crate::bench_rig::json(&out.join("run.json"))["failed"], serde_json::json!({}), "{said}");
+    let left: Vec<_> = fs::read_dir(tmp.path()).unwrap().flatten().map(|e| e.file_name()).collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+/// The process id of the switch that a run has started: the runner has it on record.
+fn running_switch(tmp: &Path) -> Option<String> {
+    let journal = journal(tmp)?;
+    let mut pids = journal.lines().filter_map(|line| line.strip_prefix("process ")?.split(' ').next());
+    let is_switch = |pid: &&str| {
+        let words = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        words.contains("\0switch\0")
+    };
+    pids.find(is_switch).map(str::to_string)
+}
+
 /// What a run has on record of what it took.
 fn journal(tmp: &Path) -> Option<String> {
     let lease = fs::read_dir(tmp)
@@ -283,16 +318,7 @@ fn a_switch_that_dies_fails_its_load_and_the_others_go_on() {
     let mut command = bench(&["run", "load-curve.nic", "--quick", "--switch", "crosspoint", "--out"]);
     command.arg(&out).env("TMPDIR", tmp.path()).stdout(Stdio::null()).stderr(Stdio::piped());
     let runner = command.spawn().unwrap();
-    // The runner has what it started on record.
-    let switch = || {
-        let journal = journal(tmp.path())?;
-        let mut pids = journal.lines().filter_map(|line| line.strip_prefix("process ")?.split(' ').next());
-        let is_switch = |pid: &&str| {
-            let words = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            words.contains("\0switch\0")
-        };
-        pids.find(is_switch).map(str::to_string)
-    };
+    let switch = || running_switch(tmp.path());
     wait_for("the switch", || switch().is_some());
     std::thread::sleep(Duration::from_millis(300));
     let killed = Command::new("kill").args(["-9", &switch().unwrap()]).status().unwrap();
