@@ -4,7 +4,7 @@
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::sync::Mutex;
 
 /// They pin their threads: one at a time.
@@ -18,9 +18,17 @@ pub fn bench(args: &[&str]) -> Command {
 
 /// Exit code, standard output, standard error.
 pub fn run(args: &[&str]) -> (i32, String, String) {
-    let Output { status, stdout, stderr } = bench(args).output().unwrap();
+    let (_, code, out, said) = run_with_id(args);
+    (code, out, said)
+}
+
+/// Process id, exit code, standard output, standard error.
+pub fn run_with_id(args: &[&str]) -> (u32, i32, String, String) {
+    let child = bench(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let id = child.id();
+    let Output { status, stdout, stderr } = child.wait_with_output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    (status.code().unwrap(), text(stdout), text(stderr))
+    (id, status.code().unwrap(), text(stdout), text(stderr))
 }
 
 pub fn json(path: &Path) -> Value {
