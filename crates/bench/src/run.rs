@@ -291,8 +291,9 @@ impl Runner<'_> {
         Ok(measured.points)
     }
 
-    /// Does something that waits for processes of this run. An interruption that only the runner got is handed
-    /// on to them, also to those that are started meanwhile: so a turn ends, however long it was to take.
+    /// Does something that waits for processes of this run. An interruption that only the runner got is
+    /// handed on to them, also to those that are started meanwhile: so a turn ends, however long it was to
+    /// take.
     fn until_interrupted<R>(&self, act: impl FnOnce() -> R) -> R {
         // Dropped when it is done.
         let (doing, is_doing) = std::sync::mpsc::channel::<()>();

@@ -44,7 +44,7 @@ use crate::control::TABLE_HIDDEN;
 use crate::rule::Rule;
 use crate::switch::{Effect, Switch};
 use crate::table::Entry;
-use crate::topology::{self, Bridge, BridgeIdx, Fragments, Topology};
+use crate::topology::{self, Bridge, Fragments, Topology};
 use crate::trace::{Found, Sink};
 use base::rcu::Reader;
 use base::{DropReason, OfPort, PortNo, Version};
@@ -111,13 +111,10 @@ pub(crate) struct Snapshot<'a> {
     pub reader: &'a Reader,
     /// On the control thread: how many rules with a cookie a table has, where some `learn` limits their
     /// number.
-    pub learned: Option<&'a LearnedCounts<'a>>,
+    pub learned: Option<&'a learn::LearnedCounts<'a>>,
     /// A worker translates: it learns no rules, and only says that there is one to learn.
     pub by_worker: bool,
 }
-
-/// Number of rules with a cookie in a table of a bridge.
-pub(crate) type LearnedCounts<'a> = dyn Fn(BridgeIdx, u8, u64) -> u32 + 'a;
 
 impl<'a> Snapshot<'a> {
     fn topology(self) -> &'a Topology {
@@ -130,7 +127,7 @@ pub(crate) struct Xlate<'a, S: Sink> {
     switch: &'a Switch,
     version: Version,
     reader: &'a Reader,
-    learned: Option<&'a LearnedCounts<'a>>,
+    learned: Option<&'a learn::LearnedCounts<'a>>,
     by_worker: bool,
     topology: &'a Topology,
     out: &'a mut Translation<Effect>,
