@@ -311,16 +311,17 @@ fn a_browser_shows_the_report_without_an_error_and_with_every_point() {
     let (code, printed, said) =
         run(&["report", runs.to_str().unwrap(), "--out", dir.path().to_str().unwrap()]);
     assert_eq!(code, 0, "{said}");
+    let html = fs::read_to_string(printed.trim()).unwrap();
     let page = format!("file://{}", printed.trim());
-    let browser = |args: &[&str]| {
+    let browser = |args: &[&str], page: &str| {
         let mut command = Command::new("chromium");
         command.args(["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]);
         command.arg(format!("--user-data-dir={}", dir.path().join("profile").display()));
-        let output = command.args(args).arg(&page).output().expect("chromium: apt install chromium");
+        let output = command.args(args).arg(page).output().expect("chromium: apt install chromium");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         output
     };
-    let output = browser(&["--enable-logging=stderr", "--dump-dom"]);
+    let output = browser(&["--enable-logging=stderr", "--dump-dom"], &page);
     let (dom, log) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(!log.contains("CONSOLE"), "{log}");
     let graphs: Vec<&str> = dom.split("data-points=\"").skip(1).collect();
@@ -339,16 +340,26 @@ fn a_browser_shows_the_report_without_an_error_and_with_every_point() {
         ("phone-dark", "500,1600", "--blink-settings=preferredColorScheme=0"),
     ] {
         let file = dir.path().join(format!("{name}.png"));
-        browser(&[&format!("--window-size={size}"), scheme, &format!("--screenshot={}", file.display())]);
+        let args = [&format!("--window-size={size}"), scheme, &format!("--screenshot={}", file.display())];
+        browser(&args, &page);
         let picture = fs::read(&file).unwrap();
         assert!(picture.len() > 20_000, "{name}: {} bytes", picture.len());
         pictures.insert(picture);
     }
     assert_eq!(pictures.len(), 4);
-    // On paper.
-    let file = dir.path().join("paper.pdf");
-    browser(&[&format!("--print-to-pdf={}", file.display())]);
-    let paper = fs::read(&file).unwrap();
-    let pages = paper.windows(10).filter(|bytes| bytes == b"/Type /Pag").count();
-    assert!(paper.starts_with(b"%PDF-") && paper.len() > 20_000 && pages >= 2, "{pages} pages");
+    // On paper, what is folded on a screen is there too.
+    let pages = |of: &Path, name: &str| {
+        let file = dir.path().join(name);
+        browser(&[&format!("--print-to-pdf={}", file.display())], &format!("file://{}", of.display()));
+        let paper = fs::read(&file).unwrap();
+        assert!(paper.starts_with(b"%PDF-"), "{name}");
+        paper.windows(12).filter(|bytes| bytes == b"/Type /Page\n").count()
+    };
+    let report = Path::new(printed.trim());
+    let unfolded = dir.path().join("unfolded.html");
+    fs::write(&unfolded, html.replace("<details", "<details open")).unwrap();
+    let folded = dir.path().join("folded.html");
+    fs::write(&folded, html.replace("beforeprint", "never")).unwrap();
+    let (paper, all, few) = (pages(report, "paper"), pages(&unfolded, "all"), pages(&folded, "few"));
+    assert!(paper == all && all > few && few > 0, "{paper}, {all}, {few} pages");
 }

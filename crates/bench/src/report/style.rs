@@ -17,7 +17,7 @@ h1 { font-size: 1.6rem; } h2 { font-size: 1.25rem; margin-top: 2.5rem; } h3 { fo
 nav { display: flex; flex-wrap: wrap; gap: 0.3rem 1rem; }
 a { color: var(--line0); }
 .warnings { border-left: 4px solid var(--warn); background: var(--soft); padding: 0.5rem 1rem; margin: 1rem 0; }
-.warnings li { margin: 0.2rem 0; }
+.warnings li { margin: 0.2rem 0; overflow-wrap: anywhere; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-size: 0.875rem; width: 100%; }
 th, td { text-align: left; padding: 0.25rem 0.6rem; border-bottom: 1px solid var(--grid); vertical-align: top; }
@@ -36,11 +36,11 @@ dt { font-weight: 600; } dd { margin: 0; overflow-wrap: anywhere; }
 @media (max-width: 40rem) { body { padding: 0.6rem; font-size: 15px; } th, td { padding: 0.2rem 0.35rem; }
   dl { grid-template-columns: 1fr; } dd { margin-bottom: 0.4rem; } }
 @media print { body { max-width: none; font-size: 10pt; } nav, th button::after { display: none; }
-  figure, tr { break-inside: avoid; } details > * { display: block; } .scroll { overflow: visible; } }
+  figure, tr { break-inside: avoid; } .scroll { overflow: visible; } }
 ";
 
 /// Sorts a table's body by the column whose head is chosen: numbers by their value, which cells carry in
-/// `data-v`.
+/// `data-v`. Unfolds for paper what is folded, since nobody can there.
 pub const SCRIPT: &str = "
 for (const button of document.querySelectorAll('th button')) {
   button.addEventListener('click', () => {
@@ -55,4 +55,10 @@ for (const button of document.querySelectorAll('th button')) {
     for (const row of rows) body.append(row);
   });
 }
+let folded = [];
+addEventListener('beforeprint', () => {
+  folded = [...document.querySelectorAll('details:not([open])')];
+  for (const one of folded) one.open = true;
+});
+addEventListener('afterprint', () => { for (const one of folded) one.open = false; });
 ";
