@@ -7,7 +7,7 @@ use crate::machine::lease::{self, Lease};
 use crate::machine::watch::Watch;
 use crate::process::Process;
 use crate::result::rows::RowFile;
-use crate::result::store::Store;
+use crate::result::store::{self, Store};
 use crate::result::{Point, RunInfo, SCHEMA};
 use crate::suite::list::{find, suites as all_suites};
 use crate::suite::{Measure, Mode, Peer, Step, Suite};
@@ -22,8 +22,6 @@ use std::time::{Duration, Instant};
 
 /// How often a step's end and the operator's interruption are looked for.
 const LOOK: Duration = Duration::from_millis(50);
-/// The system's words for a full disk, which every program that a step runs passes on.
-const NO_SPACE: &str = "No space left on device";
 
 /// What `run` was asked for.
 pub struct Wish {
@@ -242,14 +240,17 @@ impl Runner<'_> {
                 }
                 Ok(_) => {}
                 // No later step would find room either.
-                Err(why) if why.contains(NO_SPACE) => {
-                    return Err(Failure::Check(format!(
-                        "{id} failed: {why}\nThe disk is full. Make room, then go on with --resume; what was \
-                         measured before is kept in {}",
-                        store.dir().display()
-                    )));
-                }
                 Err(why) => {
+                    // What a step's programs said of it is in their words: the disk itself is asked. No later
+                    // step would find room either.
+                    if let Some(full) = full_disk(store) {
+                        return Err(Failure::Check(format!(
+                            "{id} failed: {why}\nThe disk of {} is full. Make room, then go on with --resume; \
+                             what was measured before is kept in {}",
+                            full.display(),
+                            store.dir().display()
+                        )));
+                    }
                     eprintln!("{id} failed: {why}");
                     store.fail(id, &why)?;
                 }
@@ -403,6 +404,11 @@ impl Runner<'_> {
         }
         Ok(points)
     }
+}
+
+/// Where a run writes and finds no room: its results, or what steps need for a while.
+fn full_disk(store: &Store) -> Option<PathBuf> {
+    [store.dir().to_path_buf(), std::env::temp_dir()].into_iter().find(|dir| store::is_full(dir))
 }
 
 /// A point's first figures in a line, as it is measured.

@@ -113,6 +113,24 @@ impl Store {
     }
 }
 
+/// What a step writes at least.
+const ROOM: usize = 64 << 10;
+
+/// Whether a directory's disk has no room for what a step writes. Found by writing, since a quota or reserved
+/// blocks leave less than the disk says.
+pub fn is_full(dir: &Path) -> bool {
+    let probe = dir.join(format!("crosspoint-room-{}", std::process::id()));
+    let write = || {
+        let mut file = fs::File::create(&probe)?;
+        file.write_all(&[0xff; ROOM])?;
+        file.sync_all()
+    };
+    let written = write();
+    // It may not have been made.
+    let _ = fs::remove_file(&probe);
+    written.is_err_and(|e| matches!(e.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded))
+}
+
 /// Writes a file whole or not at all.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), String> {
     let beside = path.with_extension("part");
