@@ -5,6 +5,7 @@
 
 pub mod action;
 pub mod classifier;
+pub mod compose;
 mod ct_tuple;
 pub mod depth;
 pub mod extract;

@@ -235,6 +235,7 @@ const TABLE: &[Row] = &[
     ("parse-ofp10-match", 0, 0, matches::parse_match10, "", "read matches of OpenFlow 1.0 in hexadecimal from standard input, and print and encode them"),
     ("parse-ofp11-match", 0, 0, matches::parse_match11, "", "the same for OpenFlow 1.1"),
     ("check-vlan", 2, 2, matches::check_vlan, "TCI MASK", "print a match of a VLAN tag, in hexadecimal, as each version encodes and reads it"),
+    ("compose-packet", 1, 2, offline::compose_packet, "FLOW [PAYLOAD]", "print a packet of the flow, with the payload in hexadecimal or a usual one"),
     ("parse-packet", 0, 0, offline::parse_packet, "", "print the headers of the packet on standard input"),
     ("parse-pcap", 1, usize::MAX, offline::parse_pcap, "FILE...", "print the packets of capture files as flows"),
     ("parse-key-value", 1, usize::MAX, offline::parse_key_value, "TEXT...", "print the pairs that a text consists of"),

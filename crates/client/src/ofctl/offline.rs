@@ -4,10 +4,12 @@ use super::Options;
 use super::client::{Failure, fail};
 use super::flows::read_file;
 use flow::Match;
+use flow::compose::{Payload, compose};
 use host::log::os_text;
 use openflow::error::{ErrorCode, ErrorKind, OfError};
 use openflow::text::{
-    KeyValues, PortNames, actions_text, bytes_text, packet_flow_text, packet_text, parse_group_line,
+    KeyValues, PortNames, actions_text, bytes_text, packet_differences, packet_flow_text, packet_text,
+    parse_group_line,
 };
 use openflow::{Codec, Header, Message, Version, VersionSet, check_actions};
 use std::io::{BufRead, Read};
@@ -303,6 +305,28 @@ pub fn parse_pcap(options: &Options) -> Result<ExitCode, Failure> {
         records.iter().for_each(|record| println!("{}", packet_flow_text(record.frame)));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+pub fn compose_packet(options: &Options) -> Result<ExitCode, Failure> {
+    let flow = options.word(1).unwrap_or("");
+    let m = match openflow::text::parse_packet(flow, PortNames::none()) {
+        Ok(m) => m,
+        Err(why) => return fail!("{flow}: {why}"),
+    };
+    let payload = match options.word(2) {
+        Some(text) => match hex(text) {
+            Ok(bytes) => Some(bytes),
+            Err(_) => return fail!("{text}: trailing garbage in packet data"),
+        },
+        None => None,
+    };
+    let frame = compose(&m.key, payload.as_deref().map_or(Payload::Usual, Payload::Bytes))
+        .map_err(|error| Failure(format!("{flow}: {error}")))?;
+    dump(&frame);
+    // A frame cannot say where it came in, nor what its protocol has no place for.
+    let Some([specified, extracted]) = packet_differences(&m, &frame) else { return Ok(ExitCode::SUCCESS) };
+    eprintln!("specified and extracted flows differ:\nspecified: {specified}\nextracted: {extracted}");
+    Ok(ExitCode::FAILURE)
 }
 
 pub fn parse_packet(_: &Options) -> Result<ExitCode, Failure> {

@@ -42,8 +42,8 @@ pub use lex::KeyValues;
 pub(crate) use matching::field_named;
 pub use matching::{is_protocol, match_text, normalized, parse_match, write_match};
 pub use message::{
-    MessageStyle, bytes_text, frag_name, message_text, packet_flow_text, packet_text, unreadable_text,
-    write_hex_dump, write_port_desc, write_table_features,
+    MessageStyle, bytes_text, frag_name, message_text, packet_differences, packet_flow_text, packet_text,
+    unreadable_text, write_hex_dump, write_port_desc, write_table_features,
 };
 pub use meter::{parse_meter_id, parse_meter_mod};
 pub use packet::parse_packet;

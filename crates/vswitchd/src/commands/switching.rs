@@ -6,6 +6,7 @@ use crate::plane::ForwardingPlane;
 use crate::state::{Shared, Vswitch};
 use base::{OfPort, PortNo};
 use datapath::{DpAction, Pipeline, Translation};
+use flow::compose::{Payload, compose};
 use flow::{Action, FieldId, Ingress, Key, extract};
 use openflow::Version;
 use openflow::text::{ActionsIn, PortNames, parse_actions, parse_packet, write_actions, write_match};
@@ -193,8 +194,7 @@ fn trace_with(vswitch: &mut Vswitch, args: &[String], given: Option<Vec<Action>>
     }
     key.set(FieldId::DpPort, u128::from(dp_port.0));
     if frame.is_none() && options.contains(&"-generate") {
-        let text = odp::packet(&key, &odp::numbers);
-        frame = Some(odp::frame(&text).map_err(|e| e.to_string())?);
+        frame = Some(compose(&key, Payload::Usual).map_err(|e| e.to_string())?);
     }
     if let Some(actions) = &given {
         let out = PacketOut { key: &key, actions, version: Version::V13 };

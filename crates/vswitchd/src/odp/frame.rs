@@ -1,18 +1,11 @@
 //! Frames from text: hexadecimal digits, or a flow whose fields a frame is made to have.
 
 use crate::config::mac_address;
+use ::flow::compose::{Payload, compose};
+use ::flow::{FieldId, Key};
 use std::collections::HashMap;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
-use wire::arp::ArpRepr;
-use wire::icmp::IcmpRepr;
-use wire::icmpv6::Icmpv6Repr;
-use wire::ipv4::Ipv4Repr;
-use wire::ipv6::Ipv6Repr;
-use wire::ipv6_ext::FragmentRepr;
-use wire::nd::NdRepr;
-use wire::tcp::{TcpFlags, TcpRepr};
-use wire::vlan::VlanTag;
-use wire::{Compose, EthAddr, EtherType, IpProtocol};
 
 /// Why the text is no frame, in the words of `ovs-appctl netdev-dummy/receive`.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -28,15 +21,14 @@ pub(super) fn bad<T>(what: impl std::fmt::Display) -> Result<T, BadFrame> {
     Err(BadFrame(format!("syntax error at {what}")))
 }
 
-/// Payload behind the headers of a frame made from a flow, as Open vSwitch makes it.
-const PAYLOAD_BYTES: u8 = 64;
-/// The fragments that a flow's `frag=` stands for.
-const FIRST_FRAGMENT: FragmentRepr = FragmentRepr { fragment_offset: 0, more_fragments: true, ident: 0 };
-const LATER_FRAGMENT: FragmentRepr = FragmentRepr { fragment_offset: 100, more_fragments: true, ident: 0 };
-/// Flags of TCP.
-const FIN: u16 = 1;
-const SYN: u16 = 1 << 1;
-const RST: u16 = 1 << 2;
+/// Where the tags and the labels of a flow go, from the outside in.
+const TAGS: [(FieldId, FieldId); 2] =
+    [(FieldId::VlanTci, FieldId::VlanTpid), (FieldId::VlanTci2, FieldId::VlanTpid2)];
+const LABELS: [FieldId; 3] = [FieldId::Mpls0, FieldId::Mpls1, FieldId::Mpls2];
+/// In a VLAN field: there is a tag.
+const TAG_PRESENT: u64 = 0x1000;
+/// In a label's entry.
+const BOTTOM_OF_STACK: u128 = 0x100;
 /// Deepest nesting of `encap(...)`.
 const DEPTH_MAX: usize = 4;
 /// Longest frame.
@@ -46,7 +38,7 @@ const FRAME_BYTES_MAX: usize = 65_535;
 /// (`in_port(1),eth(src=..,dst=..),eth_type(0x0800),ipv4(...),udp(...)`).
 pub fn frame(text: &str) -> Result<Vec<u8>, BadFrame> {
     if text.contains('(') {
-        return compose(text, None);
+        return described(text, Payload::Usual);
     }
     let digits: Option<Vec<u8>> =
         text.chars().filter(|c| !c.is_ascii_whitespace()).map(|c| c.to_digit(16).map(|d| d as u8)).collect();
@@ -63,7 +55,7 @@ pub fn frame(text: &str) -> Result<Vec<u8>, BadFrame> {
 /// zeros behind them. A frame that is longer stays as it is.
 pub fn frame_of_len(text: &str, len: usize) -> Result<Vec<u8>, BadFrame> {
     if text.contains('(') {
-        return compose(text, Some(len));
+        return described(text, Payload::FrameLen(len));
     }
     let mut frame = frame(text)?;
     if len > frame.len() {
@@ -130,9 +122,11 @@ impl<'a> Members<'a> {
         self.0.get(key).map_or(Ok(default), |text| text.parse().or_else(|_| bad(text)))
     }
 
-    fn mac(&self, key: &str) -> Result<EthAddr, BadFrame> {
+    /// An Ethernet address as a number.
+    fn mac(&self, key: &str) -> Result<u128, BadFrame> {
         let parse = |text: &&str| mac_address(text).map_or_else(|| bad(text), Ok);
-        Ok(EthAddr(self.0.get(key).map_or(Ok([0; 6]), parse)?))
+        let address = self.0.get(key).map_or(Ok([0; 6]), parse)?;
+        Ok(address.iter().fold(0, |number, byte| number << 8 | u128::from(*byte)))
     }
 }
 
@@ -149,41 +143,25 @@ fn unmasked(text: &str) -> Result<u64, BadFrame> {
     number(text.split('/').next().unwrap_or_default().trim())
 }
 
-/// A frame that is being made of a flow.
-struct Frame {
-    frame: Compose,
-    eth_type: u16,
-    nw_proto: u8,
-    icmp_type: u8,
-    hop_limit: u8,
-    /// It has a transport header, as all but later fragments may.
-    may_have_transport: bool,
-    has_transport: bool,
-    /// Something follows the headers, unless a length is given.
-    has_payload: bool,
+/// A key that is being made of a flow's attributes.
+#[derive(Default)]
+struct Described {
+    key: Key,
+    tags: usize,
+    labels: usize,
 }
 
-fn compose(text: &str, len: Option<usize>) -> Result<Vec<u8>, BadFrame> {
+fn described(text: &str, payload: Payload<'_>) -> Result<Vec<u8>, BadFrame> {
     let mut all = Vec::new();
     flatten(without_ufid(text), 0, &mut all)?;
-    let eth = match all.iter().find(|a| a.name == "eth") {
-        Some(a) => Members::parse(a.inner)?,
-        None => Members(HashMap::new()),
-    };
-    let mut x = Frame {
-        frame: Compose::ethernet(eth.mac("src")?, eth.mac("dst")?),
-        eth_type: 0,
-        nw_proto: 0,
-        icmp_type: 0,
-        hop_limit: 0,
-        may_have_transport: true,
-        has_transport: false,
-        has_payload: false,
-    };
+    let mut flow = Described::default();
     for Attribute { name, inner } in &all {
-        x = x.with(name, inner)?;
+        flow.take(name, inner)?;
     }
-    x.build(len)
+    if let Some(last) = flow.labels.checked_sub(1) {
+        flow.key.set_masked(LABELS[last], BOTTOM_OF_STACK, BOTTOM_OF_STACK);
+    }
+    compose(&flow.key, payload).map_err(|e| BadFrame(e.to_string()))
 }
 
 /// The attributes in order, those of `encap(...)` in its place.
@@ -209,7 +187,6 @@ const METADATA: &[&str] = &[
     "skb_priority",
     "skb_mark",
     "packet_type",
-    "eth",
     "ct_state",
     "ct_zone",
     "ct_mark",
@@ -218,150 +195,104 @@ const METADATA: &[&str] = &[
     "ct_tuple6",
 ];
 
-impl Frame {
-    /// With one more attribute.
-    fn with(mut self, name: &str, inner: &str) -> Result<Frame, BadFrame> {
+impl Described {
+    /// Takes one more attribute.
+    fn take(&mut self, name: &str, inner: &str) -> Result<(), BadFrame> {
         match name {
             _ if METADATA.contains(&name) => {}
-            "eth_type" => {
-                self.eth_type = unmasked(inner)? as u16;
-                self.frame = self.frame.ethertype(EtherType(self.eth_type));
-            }
-            "vlan" => {
-                let m = Members::parse(inner)?;
-                let tci = m.number("vid", 0)? & 0xfff | (m.number("pcp", 0)? & 7) << 13;
-                self.frame = self.frame.vlan_tag(VlanTag::from_tci(EtherType(self.eth_type), tci as u16));
-            }
+            "eth_type" => self.set(FieldId::EthType, unmasked(inner)?),
             "tcp_flags" => {
                 let flags = super::words::tcp_flags_of(inner.trim())
                     .map_or_else(|| unmasked(inner).map(|n| n as u16), Ok)?;
-                self.frame = self.frame.tcp_flags(TcpFlags::from_bits(flags));
-                // What begins or ends a connection carries nothing.
-                self.has_payload = flags & (FIN | SYN | RST) == 0;
+                self.set(FieldId::TcpFlags, flags.into());
             }
-            "ipv4" | "ipv6" => {
-                self = self.with_ip(name == "ipv6", &Members::parse(inner)?)?;
+            _ => self.take_members(name, &Members::parse(inner)?)?,
+        }
+        Ok(())
+    }
+
+    fn take_members(&mut self, name: &str, m: &Members<'_>) -> Result<(), BadFrame> {
+        match name {
+            "eth" => {
+                self.key.set(FieldId::EthSrc, m.mac("src")?);
+                self.key.set(FieldId::EthDst, m.mac("dst")?);
+            }
+            "vlan" => {
+                let Some(&(tci, tpid)) = TAGS.get(self.tags) else { return bad(name) };
+                self.tags += 1;
+                self.set(tci, m.number("vid", 0)? & 0xfff | (m.number("pcp", 0)? & 7) << 13 | TAG_PRESENT);
+                // Its type stands before it, that of what it carries behind it.
+                self.key.set(tpid, self.key.get(FieldId::EthType));
             }
             "mpls" => {
-                let m = Members::parse(inner)?;
-                let (label, tc, ttl) = (m.number("label", 0)?, m.number("tc", 0)?, m.number("ttl", 64)?);
-                self.frame = self.frame.mpls_entry(label as u32 & 0xf_ffff, tc as u8 & 7, ttl as u8);
+                let Some(&label) = LABELS.get(self.labels) else { return bad(name) };
+                self.labels += 1;
+                let (number, class, ttl) = (m.number("label", 0)?, m.number("tc", 0)?, m.number("ttl", 64)?);
+                self.set(label, (number & 0xf_ffff) << 12 | (class & 7) << 9 | ttl & 0xff);
+            }
+            "ipv4" => {
+                self.key.set(FieldId::NwSrc, m.parsed("src", Ipv4Addr::UNSPECIFIED)?.to_bits().into());
+                self.key.set(FieldId::NwDst, m.parsed("dst", Ipv4Addr::UNSPECIFIED)?.to_bits().into());
+                self.ip(m, "tos", "ttl")?;
+            }
+            "ipv6" => {
+                self.key.set(FieldId::Ipv6Src, m.parsed("src", Ipv6Addr::UNSPECIFIED)?.to_bits());
+                self.key.set(FieldId::Ipv6Dst, m.parsed("dst", Ipv6Addr::UNSPECIFIED)?.to_bits());
+                self.set(FieldId::Ipv6Label, m.number("label", 0)?);
+                self.ip(m, "tclass", "hlimit")?;
             }
             "arp" => {
-                let m = Members::parse(inner)?;
-                let arp = ArpRepr {
-                    operation: m.number("op", 0)? as u16,
-                    sha: m.mac("sha")?,
-                    spa: m.parsed("sip", [0, 0, 0, 0].into())?,
-                    tha: m.mac("tha")?,
-                    tpa: m.parsed("tip", [0, 0, 0, 0].into())?,
-                };
-                self.frame = if self.eth_type == 0x8035 { self.frame.rarp(arp) } else { self.frame.arp(arp) };
+                self.set(FieldId::NwProto, m.number("op", 0)?);
+                self.key.set(FieldId::NwSrc, m.parsed("sip", Ipv4Addr::UNSPECIFIED)?.to_bits().into());
+                self.key.set(FieldId::NwDst, m.parsed("tip", Ipv4Addr::UNSPECIFIED)?.to_bits().into());
+                self.key.set(FieldId::ArpSha, m.mac("sha")?);
+                self.key.set(FieldId::ArpTha, m.mac("tha")?);
             }
-            _ => self = self.with_transport(name, &Members::parse(inner)?)?,
-        }
-        Ok(self)
-    }
-
-    fn with_ip(mut self, is_ipv6: bool, m: &Members<'_>) -> Result<Frame, BadFrame> {
-        let fragment = match m.0.get("frag").copied() {
-            None | Some("no") => None,
-            Some("first") => Some(FIRST_FRAGMENT),
-            Some("later") => Some(LATER_FRAGMENT),
-            Some(other) => return bad(format!("frag={other}")),
-        };
-        self.nw_proto = m.number("proto", 0)? as u8;
-        let proto = IpProtocol(self.nw_proto);
-        self.frame = if is_ipv6 {
-            let (src, dst) = (m.parsed("src", [0; 16].into())?, m.parsed("dst", [0; 16].into())?);
-            let mut repr = Ipv6Repr::new(src, dst, proto);
-            repr.flow_label = m.number("label", 0)? as u32 & 0xf_ffff;
-            let (tos, ttl) = (m.number("tclass", 0)?, m.number("hlimit", 64)?);
-            self.hop_limit = ttl as u8;
-            self.frame.ipv6_repr(repr).protocol(proto).tos(tos as u8).ttl(ttl as u8)
-        } else {
-            let (src, dst) = (m.parsed("src", [0; 4].into())?, m.parsed("dst", [0; 4].into())?);
-            let repr = Ipv4Repr { dont_fragment: false, ..Ipv4Repr::new(src, dst, proto) };
-            let (tos, ttl) = (m.number("tos", 0)?, m.number("ttl", 64)?);
-            self.frame.ipv4_repr(repr).protocol(proto).tos(tos as u8).ttl(ttl as u8)
-        };
-        if let Some(fragment) = fragment {
-            self.frame = self.frame.fragment(fragment);
-            self.may_have_transport = fragment.fragment_offset == 0;
-        }
-        Ok(self)
-    }
-
-    fn with_transport(mut self, name: &str, m: &Members<'_>) -> Result<Frame, BadFrame> {
-        self.has_transport = true;
-        let (src, dst) = (m.number("src", 0)? as u16, m.number("dst", 0)? as u16);
-        let (kind, code) = (m.number("type", 0)? as u8, m.number("code", 0)? as u8);
-        let frame = self.frame;
-        (self.frame, self.has_payload) = match name {
-            "tcp" => {
-                let flags = TcpFlags::from_bits(0);
-                (frame.tcp_repr(TcpRepr { seq: 0, ack: 0, window: 0, flags, ..TcpRepr::new(src, dst) }), true)
+            "tcp" | "udp" | "sctp" => {
+                self.set(FieldId::TpSrc, m.number("src", 0)?);
+                self.set(FieldId::TpDst, m.number("dst", 0)?);
             }
-            "udp" => (frame.udp(src, dst), true),
-            "sctp" => (frame.sctp(src, dst), false),
-            "icmp" => {
-                (frame.icmp(IcmpRepr { icmp_type: kind, code, rest: [0; 4] }), is_echo(&[0, 8], kind, code))
-            }
-            "icmpv6" => {
-                self.icmp_type = kind;
-                let icmpv6 = Icmpv6Repr { icmp_type: kind, code, rest: [0; 4] };
-                (frame.icmpv6(icmpv6), is_echo(&[128, 129], kind, code))
+            "icmp" | "icmpv6" => {
+                self.set(FieldId::TpSrc, m.number("type", 0)?);
+                self.set(FieldId::TpDst, m.number("code", 0)?);
             }
             "nd" => {
-                let link = |addr: EthAddr| (addr.0 != [0; 6]).then_some(addr);
-                let nd = NdRepr {
-                    solicit: self.icmp_type != 136,
-                    flags: 0,
-                    target: m.parsed("target", [0; 16].into())?,
-                    source_ll: link(m.mac("sll")?),
-                    target_ll: link(m.mac("tll")?),
-                };
-                (frame.nd(nd).ttl(self.hop_limit), false)
+                self.key.set(FieldId::NdTarget, m.parsed("target", Ipv6Addr::UNSPECIFIED)?.to_bits());
+                self.key.set(FieldId::ArpSha, m.mac("sll")?);
+                self.key.set(FieldId::ArpTha, m.mac("tll")?);
             }
             _ => return bad(name),
-        };
-        Ok(self)
-    }
-
-    fn build(mut self, len: Option<usize>) -> Result<Vec<u8>, BadFrame> {
-        // A flow that says nothing of its transport has zeros there.
-        if !self.has_transport && self.may_have_transport && matches!(self.eth_type, 0x0800 | 0x86dd) {
-            let name = match (self.nw_proto, self.eth_type) {
-                (6, _) => Some("tcp"),
-                (17, _) => Some("udp"),
-                (132, _) => Some("sctp"),
-                (1, 0x0800) => Some("icmp"),
-                (58, 0x86dd) => Some("icmpv6"),
-                _ => None,
-            };
-            if let Some(name) = name {
-                self = self.with_transport(name, &Members(HashMap::new()))?;
-            }
         }
-        let payload: Vec<u8> = (0..PAYLOAD_BYTES).collect();
-        let frame = match len {
-            None if self.has_payload && self.may_have_transport => self.frame.payload(&payload),
-            Some(len) if len > self.frame.total_len() => self.frame.frame_len(len),
-            _ => self.frame,
-        };
-        frame.build().map_err(|e| BadFrame(e.to_string()))
+        Ok(())
     }
-}
 
-fn is_echo(kinds: &[u8], kind: u8, code: u8) -> bool {
-    code == 0 && kinds.contains(&kind)
+    /// What both versions of IP have, two of them by names of their own.
+    fn ip(&mut self, m: &Members<'_>, tos: &str, ttl: &str) -> Result<(), BadFrame> {
+        self.set(FieldId::NwProto, m.number("proto", 0)?);
+        self.set(FieldId::NwTos, m.number(tos, 0)?);
+        self.set(FieldId::NwTtl, m.number(ttl, 64)?);
+        self.set(
+            FieldId::NwFrag,
+            match m.0.get("frag").copied() {
+                None | Some("no") => 0,
+                Some("first") => 1,
+                Some("later") => 3,
+                Some(other) => return bad(format!("frag={other}")),
+            },
+        );
+        Ok(())
+    }
+
+    fn set(&mut self, field: FieldId, value: u64) {
+        self.key.set(field, value.into());
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ::flow::Depth;
     use ::flow::extract::{Ingress, extract};
-    use ::flow::{Depth, FieldId, Key};
     use base::{OfPort, PortNo};
 
     fn key(text: &str) -> Key {

@@ -10,7 +10,7 @@ mod raw_match;
 mod stats;
 
 use packet::typed_packet_text;
-pub use packet::{packet_flow_text, packet_text};
+pub use packet::{packet_differences, packet_flow_text, packet_text};
 pub use port::write_port_desc;
 
 use super::flow::{write_duration, write_flow_mod, write_flow_mod_of};

@@ -6,6 +6,7 @@ use base::{OfPort, PortNo};
 use flow::depth::Depth;
 use flow::extract::{Ingress, extract_keeping_metadata};
 use flow::{FieldId, Key, Match, Mf};
+use wire::EtherType;
 
 /// The headers of a frame, as a match that says each of its fields.
 pub fn packet_text(frame: &[u8]) -> String {
@@ -20,6 +21,28 @@ pub fn typed_packet_text(packet: &[u8], packet_type: u32) -> String {
 /// The fields of a packet of which nobody knows where it came from, as a flow: `arp,in_port=ANY,...`.
 pub fn packet_flow_text(frame: &[u8]) -> String {
     text_of(frame, 0, true)
+}
+
+/// A flow and what a frame made for it says, both in text, if the two differ.
+pub fn packet_differences(flow: &Match, frame: &[u8]) -> Option<[String; 2]> {
+    let mut key = flow.key.clone();
+    if key.get(FieldId::VlanTci) != 0 {
+        key.set(FieldId::VlanTpid, EtherType::VLAN.0.into());
+    }
+    let mut specified = all_fields(&key);
+    if flow.get_mf(Mf::InPort).1 == 0 {
+        specified.set_mf(Mf::InPort, OfPort::NONE.0.into(), Mf::InPort.ones());
+    }
+    // What no frame has, as far as the flow says it.
+    for mf in Mf::all().filter(|mf| flow.get_mf(*mf).1 != 0) {
+        if specified.get_mf(mf).1 == 0 {
+            specified.set_mf(mf, flow.get_mf(mf).0, flow.get_mf(mf).1);
+        }
+    }
+    let mut text = String::new();
+    write_match(&mut text, &specified, crate::message::DEFAULT_PRIORITY, PortNames::none());
+    let texts = [text, packet_flow_text(frame)];
+    (texts[0] != texts[1]).then_some(texts)
 }
 
 fn text_of(frame: &[u8], packet_type: u32, is_flow: bool) -> String {
