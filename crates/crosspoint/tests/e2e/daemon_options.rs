@@ -422,25 +422,136 @@ ofctl parse-key-value a=b";
 #[test]
 fn lost_output_of_any_command_is_an_error_and_a_reader_that_left_is_none() {
     let ours = testkit::crosspoint(env!("CARGO_BIN_EXE_crosspoint"));
-    let full = || Stdio::from(fs::File::options().write(true).open("/dev/full").unwrap());
     for line in PRINTING.lines() {
         let command = || {
             let mut command = Command::new(&ours);
             command.args(line.split(' ')).stdin(Stdio::null());
             command
         };
-        let printed = command().output().unwrap();
-        assert!(printed.status.success() && !printed.stdout.is_empty(), "{line}: {printed:?}");
-        let lost = command().stdout(full()).output().unwrap();
-        assert_eq!(lost.status.code(), Some(1), "{line}: {lost:?}");
-        assert!(text(&lost.stderr).contains("stdout: No space left on device"), "{line}: {lost:?}");
-        let unsaid = command().stdout(full()).stderr(full()).status().unwrap();
-        assert_eq!(unsaid.code(), Some(1), "{line}: an error that nobody sees");
-        let (reader, writer) = std::io::pipe().unwrap();
-        drop(reader);
-        let gone = command().stdout(writer).output().unwrap();
-        assert!(gone.status.success() && gone.stderr.is_empty(), "{line}: {gone:?}");
+        check_that_it_prints(line, command);
+        check_lost_output(line, command);
     }
+}
+
+#[track_caller]
+fn check_that_it_prints(line: &str, command: impl Fn() -> Command) {
+    let printed = command().output().unwrap();
+    assert!(printed.status.success() && !printed.stdout.is_empty(), "{line}: {printed:?}");
+}
+
+#[track_caller]
+fn check_lost_output(line: &str, command: impl Fn() -> Command) {
+    let full = || Stdio::from(fs::File::options().write(true).open("/dev/full").unwrap());
+    let lost = command().stdout(full()).output().unwrap();
+    assert_eq!(lost.status.code(), Some(1), "{line}: {lost:?}");
+    assert!(text(&lost.stderr).contains("stdout: No space left on device"), "{line}: {lost:?}");
+    let unsaid = command().stdout(full()).stderr(full()).status().unwrap();
+    assert_eq!(unsaid.code(), Some(1), "{line}: an error that nobody sees");
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let gone = command().stdout(writer).output().unwrap();
+    assert!(gone.status.success() && gone.stderr.is_empty(), "{line}: {gone:?}");
+}
+
+/// Command lines that print something of a running switch with a bridge, ports, flows, a group, a meter and a
+/// queue, and end.
+const SHOWING: &str = "\
+top --once
+appctl version
+appctl list-commands
+appctl coverage/show
+appctl dpif/show
+appctl fdb/show br0
+appctl ofproto/trace br0 in_port=1
+appctl vlog/list
+dpctl dump-dps
+dpctl show
+dpctl -s show
+dpctl dump-flows
+ofctl show br0
+ofctl dump-desc br0
+ofctl dump-tables br0
+ofctl -O OpenFlow14 dump-table-features br0
+ofctl -O OpenFlow14 dump-table-desc br0
+ofctl dump-ports br0
+ofctl dump-ports-desc br0
+ofctl queue-stats br0
+ofctl queue-get-config br0
+ofctl get-frags br0
+ofctl dump-flows br0
+ofctl --names --stats dump-flows br0
+ofctl --color=always dump-flows br0
+ofctl dump-aggregate br0
+ofctl -O OpenFlow13 dump-groups br0
+ofctl -O OpenFlow13 dump-group-stats br0
+ofctl -O OpenFlow13 dump-group-features br0
+ofctl -O OpenFlow13 dump-meters br0
+ofctl -O OpenFlow13 meter-stats br0
+ofctl -O OpenFlow13 meter-features br0
+ofctl dump-tlv-map br0
+ofctl ping br0
+ofctl benchmark br0 8 2
+vsctl show
+vsctl list-br
+vsctl list-ports br0
+vsctl list-ifaces br0
+vsctl port-to-br p1
+vsctl br-to-vlan br0
+vsctl list Interface
+vsctl -f json list Bridge
+vsctl find Interface name=p1
+vsctl get Interface p1 ofport
+ovsdb-client list-dbs
+ovsdb-client get-schema
+ovsdb-client get-schema-version
+ovsdb-client get-schema-cksum
+ovsdb-client list-tables
+ovsdb-client list-columns
+ovsdb-client dump
+ovsdb-client -f csv dump Open_vSwitch Interface name
+ovsdb-client backup
+ovsdb-client query [\"Open_vSwitch\"]
+ovsdb-client transact [\"Open_vSwitch\",{\"op\":\"comment\",\"comment\":\"x\"}]
+ovsdb-tool show-log conf.db
+ovsdb-tool db-name conf.db
+ovsdb-tool query conf.db [\"Open_vSwitch\"]
+generate pages
+generate names
+generate completion bash ovs-vsctl";
+
+/// Those that go on until their output is lost, or end with an exit code of their own.
+const FOLLOWING: &str = "\
+top --batch -d 0.1
+check conf.db
+ofctl monitor br0 watch:
+ovsdb-client monitor Interface
+ovsdb-client monitor-cond [true] Interface name
+ovsdb-client monitor-cond-since [true] Interface name
+ovsdb-client lock one";
+
+#[test]
+fn what_commands_show_of_a_running_switch_is_lost_without_a_panic_on_either_side() {
+    let switch = Switch::start(&[]);
+    switch.vsctl(
+        "add-br br0 -- set bridge br0 datapath_type=dummy -- add-port br0 p1 -- set Interface p1 type=dummy",
+    );
+    switch.add_flow("in_port=1,actions=NORMAL");
+    switch.receive("p1", crate::common::UDP);
+    for more in [["add-group", "group_id=1,type=all"], ["add-meter", "meter=1,kbps,band=type=drop,rate=9"]] {
+        switch.ofctl(&["-O", "OpenFlow13", more[0], "br0", more[1]]).ok();
+    }
+    let command = |line: &str| {
+        let mut command = switch.command(binary());
+        command.args(line.split(' ')).stdin(Stdio::null()).current_dir(switch.dir.path());
+        command
+    };
+    for line in SHOWING.lines() {
+        check_that_it_prints(line, || command(line));
+        check_lost_output(line, || command(line));
+    }
+    FOLLOWING.lines().for_each(|line| check_lost_output(line, || command(line)));
+    assert!(!switch.log().contains("panicked"), "{}", switch.log());
+    switch.appctl(&["version"]).ok();
 }
 
 #[test]
