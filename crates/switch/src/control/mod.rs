@@ -208,6 +208,9 @@ impl Control {
         self.inner.renew_frozen(&self.reader);
         self.inner.shapes.sweep();
         self.inner.actions.sweep();
+        if self.underway.is_none() {
+            self.inner.sort_out_timers();
+        }
         self.reader.quiescent();
         left
     }

@@ -4,7 +4,7 @@
 //! entries is looked at: an idle deadline that traffic has moved on goes into a later bucket. So a rule is
 //! looked at about once per idle timeout, whatever the traffic, and a rule without timeouts never. Entries of
 //! what is gone meanwhile are recognised by their serial number and skipped; when most are, all are sorted
-//! out.
+//! out, some in each tick.
 
 use super::{Control, Inner, RemovedReason};
 use crate::rule::Rule;
@@ -17,6 +17,9 @@ use std::sync::Arc;
 const BUCKET_MS: u64 = 100;
 /// Rules looked at at once, so that a turn stays near a millisecond.
 const EXPIRED_AT_ONCE: usize = 1_000;
+
+/// Entries of which it is asked whether their rules are gone, in a tick.
+const SORTED_AT_ONCE: usize = 32 << 10;
 
 /// A rule's.
 #[derive(Clone, Copy)]
@@ -34,6 +37,8 @@ pub(super) struct Timers {
     len: usize,
     /// Length after the last sorting out.
     swept_len: usize,
+    /// Where sorting out goes on: a bucket, and the place in it.
+    sorting: Option<(u64, usize)>,
 }
 
 impl Timers {
@@ -111,7 +116,6 @@ impl Control {
             inner.publish();
         }
         inner.expire_rules(rules, now_ms, &self.reader);
-        inner.sort_out_timers();
         has_more
     }
 }
@@ -139,21 +143,76 @@ impl Inner {
         }
     }
 
-    /// Drops entries of rules that are gone, when there may be many.
-    fn sort_out_timers(&mut self) {
-        if self.timers.len <= 2 * self.timers.swept_len + 4096 {
+    /// Drops entries of rules that are gone, when there may be many: some of them. Not while a transaction is
+    /// under way, which may bring rules back.
+    pub(super) fn sort_out_timers(&mut self) {
+        let Timers { len, swept_len, sorting, .. } = self.timers;
+        let Some((first, from)) = sorting.or((len > 2 * swept_len + 4096).then_some((0, 0))) else {
             return;
-        }
+        };
         let mut buckets = std::mem::take(&mut self.timers.buckets);
-        for bucket in buckets.values_mut() {
-            bucket.retain(|entry| {
-                let Entry { bridge, table_id, idx, serial } = *entry;
-                self.rule_at(bridge, table_id, idx, serial).is_some()
-            });
+        let (mut looks, mut gone, mut goes_on_at) = (0, 0, None);
+        // A bucket that has become empty goes when its time comes.
+        for (&number, entries) in buckets.range_mut(first..) {
+            let mut at = if number == first { from } else { 0 };
+            while at < entries.len() && looks < SORTED_AT_ONCE {
+                looks += 1;
+                let Entry { bridge, table_id, idx, serial } = entries[at];
+                if self.rule_at(bridge, table_id, idx, serial).is_some() {
+                    at += 1;
+                } else {
+                    entries.swap_remove(at);
+                    gone += 1;
+                }
+            }
+            if at < entries.len() {
+                goes_on_at = Some((number, at));
+                break;
+            }
         }
-        buckets.retain(|_, bucket| !bucket.is_empty());
-        self.timers.len = buckets.values().map(Vec::len).sum();
-        self.timers.swept_len = self.timers.len;
-        self.timers.buckets = buckets;
+        let timers = &mut self.timers;
+        (timers.buckets, timers.len, timers.sorting) = (buckets, len - gone, goes_on_at);
+        if goes_on_at.is_none() {
+            timers.swept_len = timers.len;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::control::{Change, Control, FlowMod};
+    use crate::topology::BridgeConfig;
+    use base::hash::HashKey;
+    use base::rcu::Domain;
+    use flow::{FieldId, Match};
+
+    #[test]
+    fn deadlines_of_rules_that_are_gone_go_some_at_a_time_and_the_others_stay() {
+        let (_switch, mut control) = Control::new(Domain::new(), HashKey::from_seed(1));
+        let bridge = control.add_bridge(BridgeConfig::new("br0"));
+        let rule = |n: u32| FlowMod {
+            hard_timeout_s: 5,
+            new_cookie: Some(u64::from(n % 100 > 0)),
+            ..FlowMod::add(Match::any().with(FieldId::NwSrc, n.into()), Vec::new())
+        };
+        let rules = 3 * super::SORTED_AT_ONCE as u32;
+        let all: Vec<FlowMod> = (0..rules).map(rule).collect();
+        control.change_all(all.iter().map(|rule| (bridge, Change::Flow(rule))), 0).unwrap();
+        let most = FlowMod { cookie: 1, cookie_mask: u64::MAX, ..FlowMod::delete(Match::any()) };
+        control.flow_mod(bridge, &most, 0).unwrap();
+        let mut turns = 0;
+        let kept = rules.div_ceil(100) as usize;
+        while control.inner.timers.len > kept {
+            let before = control.inner.timers.len;
+            control.tick(0);
+            assert!(before - control.inner.timers.len <= super::SORTED_AT_ONCE);
+            turns += 1;
+            assert!(turns < 100, "{} left", control.inner.timers.len);
+        }
+        assert_eq!((control.inner.timers.len, turns >= 3), (kept, true));
+        assert!(control.inner.timers.sorting.is_none());
+        let none = |_: u32| crate::slots::SlotStats::default();
+        while control.expire(6_000, &none) {}
+        assert_eq!(control.table_stats(bridge)[0].active, 0, "those that stayed have expired");
     }
 }
