@@ -59,7 +59,6 @@ impl Vswitch {
     }
 
     fn turn(&mut self, bridge: BridgeIdx, conn: &mut OfConn, now: Instant) -> Served {
-        conn.brisk = false;
         if conn.can_resume() {
             if self.tables_are_busy() {
                 conn.line.answer_echoes();

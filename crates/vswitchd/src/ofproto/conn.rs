@@ -48,7 +48,7 @@ pub(crate) struct OfConn {
     pub purpose: Purpose,
     pub closed: bool,
     pub pending: Option<Pending>,
-    /// Whether the last turn answered a barrier: the next request is likely to be close.
+    /// Whether a barrier was answered, and requests have followed closely since: the next one is likely to.
     pub brisk: bool,
 
     pub role: Role,
