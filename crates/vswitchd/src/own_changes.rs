@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use switch::BridgeIdx;
-use switch::control::{AsChange, Change, Changes, FlowMod};
+use switch::control::{Change, Changes, Due, FlowMod};
 
 /// How long the removal of a bridge waits for workers to leave its rules behind.
 const DRAINING_MAX: Duration = Duration::from_secs(3);
@@ -167,8 +167,8 @@ impl Everything {
 }
 
 impl Changes for Everything {
-    fn change(&self, at: usize) -> Option<(BridgeIdx, Box<dyn AsChange + '_>)> {
-        self.get(at).map(|change| (self.bridge, Box::new(change) as Box<dyn AsChange + '_>))
+    fn change(&self, at: usize) -> Option<(BridgeIdx, Due<'_>)> {
+        self.get(at).map(|change| (self.bridge, Due::Kept(change)))
     }
 }
 

@@ -48,9 +48,21 @@ impl AsChange for Change<'_> {
     }
 }
 
-impl AsChange for Box<dyn AsChange + '_> {
+/// A change whose turn has come.
+#[expect(clippy::large_enum_variant, reason = "it lives for its turn; a million boxes would take longer")]
+pub enum Due<'m> {
+    /// Kept in this form.
+    Kept(Change<'m>),
+    /// Made of what takes less memory.
+    Made(FlowMod),
+}
+
+impl AsChange for Due<'_> {
     fn as_change(&self) -> Change<'_> {
-        (**self).as_change()
+        match self {
+            Due::Kept(change) => *change,
+            Due::Made(fm) => Change::Flow(fm),
+        }
     }
 }
 

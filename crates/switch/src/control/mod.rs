@@ -44,7 +44,7 @@ mod transaction;
 mod validate;
 mod walk;
 
-pub use batch::{AsChange, Change, PacketOut};
+pub use batch::{AsChange, Change, Due, PacketOut};
 pub use dump::{Cursor, RuleFilter, TableStats};
 pub use events::{RuleEvent, RuleEventKind};
 pub use eviction::TableLimits;

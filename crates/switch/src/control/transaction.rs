@@ -12,7 +12,7 @@
 //! ([`Control::is_changing`]). What packets want learned waits here ([`Control::apply`]). What shows tables
 //! ([`Control::dump`], [`Control::table_stats`], [`Control::groups`]) shows them half changed meanwhile.
 
-use super::batch::{AsChange, Batch, Change, PacketOut, Step};
+use super::batch::{AsChange, Batch, Change, Due, PacketOut, Step};
 use super::flow_mod::{Command, FlowMod, FlowModError};
 use super::walk::Walk;
 use super::{Control, Inner};
@@ -45,7 +45,7 @@ pub type Outcome = Result<Vec<Translation<Effect>>, (usize, FlowModError)>;
 /// The changes of a transaction.
 pub trait Changes: Send + Sync {
     /// The change of this number, from 0; `None` behind the last. It may be asked for several times.
-    fn change(&self, at: usize) -> Option<(BridgeIdx, Box<dyn AsChange + '_>)>;
+    fn change(&self, at: usize) -> Option<(BridgeIdx, Due<'_>)>;
 }
 
 /// What a turn of a transaction has come to.

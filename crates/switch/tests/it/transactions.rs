@@ -1,7 +1,7 @@
 //! Changes that take many turns: seen whole or not at all, whatever others do meanwhile.
 
 use crate::rig::*;
-use switch::control::{AsChange, Change, Changes, Cursor, Outcome, Turn};
+use switch::control::{AsChange, Change, Changes, Cursor, Due, Outcome, Turn};
 
 const RULES: u128 = 3_000;
 
@@ -9,8 +9,8 @@ const RULES: u128 = 3_000;
 pub struct FlowMods(pub BridgeIdx, pub Vec<FlowMod>);
 
 impl Changes for FlowMods {
-    fn change(&self, at: usize) -> Option<(BridgeIdx, Box<dyn AsChange + '_>)> {
-        Some((self.0, Box::new(Change::Flow(self.1.get(at)?))))
+    fn change(&self, at: usize) -> Option<(BridgeIdx, Due<'_>)> {
+        Some((self.0, Due::Kept(Change::Flow(self.1.get(at)?))))
     }
 }
 
@@ -145,9 +145,9 @@ fn a_group_and_a_meter_with_many_rules_go_with_them_in_turns() {
     use openflow::message::{GroupCommand, GroupDesc, GroupMod, MeterCommand, MeterConfig, MeterMod};
     struct One(BridgeIdx, GroupMod, MeterMod, bool);
     impl Changes for One {
-        fn change(&self, at: usize) -> Option<(BridgeIdx, Box<dyn AsChange + '_>)> {
+        fn change(&self, at: usize) -> Option<(BridgeIdx, Due<'_>)> {
             let change = if self.3 { Change::Group(&self.1) } else { Change::MeterDelete(&self.2) };
-            (at == 0).then(|| (self.0, Box::new(change) as Box<dyn AsChange + '_>))
+            (at == 0).then_some((self.0, Due::Kept(change)))
         }
     }
     let group = |command| {

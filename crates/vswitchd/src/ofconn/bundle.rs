@@ -21,7 +21,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use switch::BridgeIdx;
-use switch::control::{self, AsChange, FlowMod, TABLE_HIDDEN};
+use switch::control::{self, AsChange, Due, TABLE_HIDDEN};
 use transport::clock;
 
 /// Loose changes of a bundle by which the steps of all are estimated: to look at all of a million would take
@@ -35,37 +35,24 @@ const IDLE_DEFAULT_S: u32 = 10;
 const MESSAGES_MAX: usize = 4_000_000;
 /// Bytes that the bundles of one connection may take: two million flow-mods of the usual length.
 const CONNECTION_BYTES_MAX: usize = 320 << 20;
-/// A change for the switch's tables, in its turn.
-enum Turn<'a> {
-    Flow(Box<FlowMod>),
-    Held(control::Change<'a>),
-}
-
-impl control::AsChange for Turn<'_> {
-    fn as_change(&self) -> control::Change<'_> {
-        match self {
-            Turn::Flow(fm) => control::Change::Flow(fm),
-            Turn::Held(change) => *change,
-        }
-    }
-}
-
 impl Change {
     /// The same for the switch's tables.
-    fn turn(&self, version: Version) -> Turn<'_> {
+    fn due(&self, version: Version) -> Due<'_> {
         match &self.kind {
             Kind::Flow => {
-                let Ok((_, Message::FlowMod(fm))) = Codec::new(version).decode(&self.bytes) else {
+                let Ok((_, Message::FlowMod(mut fm))) = Codec::new(version).decode(&self.bytes) else {
                     unreachable!("it was read as a flow-mod of this version before")
                 };
-                Turn::Flow(Box::new(convert(&fm, version)))
+                let change = convert(&mut fm, version);
+                fm.recycle();
+                Due::Made(change)
             }
-            Kind::Group(gm) => Turn::Held(control::Change::Group(gm)),
+            Kind::Group(gm) => Due::Kept(control::Change::Group(gm)),
             Kind::Packet(packet, _) => {
                 let (PacketOut { actions, .. }, key) = &**packet;
-                Turn::Held(control::Change::Packet(control::PacketOut { key, actions, version }))
+                Due::Kept(control::Change::Packet(control::PacketOut { key, actions, version }))
             }
-            Kind::Port(_) => Turn::Held(control::Change::Nothing),
+            Kind::Port(_) => Due::Kept(control::Change::Nothing),
         }
     }
 }
@@ -78,9 +65,9 @@ struct Changes {
 }
 
 impl control::Changes for Changes {
-    fn change(&self, at: usize) -> Option<(BridgeIdx, Box<dyn control::AsChange + '_>)> {
+    fn change(&self, at: usize) -> Option<(BridgeIdx, Due<'_>)> {
         let change = self.bundle.changes.get(at)?;
-        Some((self.bridge, Box::new(change.turn(self.version))))
+        Some((self.bridge, change.due(self.version)))
     }
 }
 
@@ -174,8 +161,8 @@ impl Vswitch {
         let existing = self.plane.groups_of(bridge, &bundle);
         let version = conn.version();
         let looked_at = &bundle.loose[..bundle.loose.len().min(LOOSE_LOOKED_AT)];
-        let loose = looked_at.iter().map(|at| bundle.changes[*at as usize].turn(version));
-        let loose = loose.map(|turn| self.plane.control.steps_of(bridge, turn.as_change())).sum::<usize>();
+        let loose = looked_at.iter().map(|at| bundle.changes[*at as usize].due(version));
+        let loose = loose.map(|due| self.plane.control.steps_of(bridge, due.as_change())).sum::<usize>();
         let as_many_more = bundle.loose.len().div_ceil(LOOSE_LOOKED_AT);
         let steps = bundle.changes.len() + loose * as_many_more;
         let changes = Arc::new(Changes { bridge, version, bundle: Arc::new(bundle) });
@@ -260,6 +247,7 @@ impl Vswitch {
             Message::FlowMod(fm) if fm.table_id == TABLE_HIDDEN => return Err(ErrorKind::OFPBRC_EPERM),
             Message::FlowMod(fm) => {
                 is_loose = matches!(fm.command, FlowModCommand::Modify | FlowModCommand::Delete);
+                fm.recycle();
                 Kind::Flow
             }
             Message::GroupMod(gm) => {

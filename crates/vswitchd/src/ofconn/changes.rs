@@ -18,7 +18,7 @@ use openflow::message::{BundleControlType, GroupMod, Message, MeterMod, StatsReq
 use std::sync::Arc;
 use std::time::Instant;
 use switch::BridgeIdx;
-use switch::control::{AsChange, Change, Changes, FlowMod, Outcome};
+use switch::control::{Change, Changes, Due, FlowMod, Outcome};
 
 /// A change that is alone.
 enum Single {
@@ -29,19 +29,14 @@ enum Single {
 
 struct One(BridgeIdx, Single);
 
-impl AsChange for &Single {
-    fn as_change(&self) -> Change<'_> {
-        match self {
+impl Changes for One {
+    fn change(&self, at: usize) -> Option<(BridgeIdx, Due<'_>)> {
+        let change = match &self.1 {
             Single::Flow(fm) => Change::Flow(fm),
             Single::Group(gm) => Change::Group(gm),
             Single::MeterDelete(mm) => Change::MeterDelete(mm),
-        }
-    }
-}
-
-impl Changes for One {
-    fn change(&self, at: usize) -> Option<(BridgeIdx, Box<dyn AsChange + '_>)> {
-        (at == 0).then(|| (self.0, Box::new(&self.1) as Box<dyn AsChange + '_>))
+        };
+        (at == 0).then_some((self.0, Due::Kept(change)))
     }
 }
 

@@ -16,13 +16,14 @@ impl Vswitch {
         bridge: BridgeIdx,
         conn: &mut OfConn,
         request: &Request<'_>,
-        fm: &OfFlowMod,
+        fm: &mut OfFlowMod,
     ) -> Handled {
         self.counts.flow_mods += 1;
         let now_ms = self.plane.now_ms();
-        let mut change = convert(fm, conn.version());
+        let version = conn.version();
+        let mut change = convert(fm, version);
         // OpenFlow 1.0 and 1.1 have no flag for it: what is added begins at 0. Section 4.6.
-        change.flags.reset_counts |= conn.version() <= Version::V11 && change.command == Command::Add;
+        change.flags.reset_counts |= version <= Version::V11 && change.command == Command::Add;
         self.plane.note_use(bridge, 1);
         let steps = self.plane.control.steps_of(bridge, Change::Flow(&change));
         if steps > SHORT_STEPS_MAX {
@@ -43,8 +44,8 @@ impl Vswitch {
     }
 }
 
-/// The same flow-mod for the switch.
-pub(super) fn convert(fm: &OfFlowMod, version: Version) -> FlowMod {
+/// The same flow-mod for the switch, which takes its actions.
+pub(super) fn convert(fm: &mut OfFlowMod, version: Version) -> FlowMod {
     FlowMod {
         command: match fm.command {
             FlowModCommand::Add => Command::Add,
@@ -74,7 +75,7 @@ pub(super) fn convert(fm: &OfFlowMod, version: Version) -> FlowMod {
             hidden: false,
             learned: false,
         },
-        actions: fm.actions.clone(),
+        actions: std::mem::take(&mut fm.actions),
         version,
     }
 }
@@ -120,9 +121,9 @@ mod tests {
     #[test]
     fn flags_survive_the_way_to_the_switch_and_back() {
         let all = FlowFlags::all();
-        let fm = OfFlowMod { flags: all, ..OfFlowMod::add() };
-        assert_eq!(flags(&convert(&fm, Version::V13).flags), all);
-        let one = OfFlowMod { flags: FlowFlags::NO_BYTE_COUNTS, ..OfFlowMod::add() };
-        assert_eq!(flags(&convert(&one, Version::V13).flags), FlowFlags::NO_BYTE_COUNTS);
+        let mut fm = OfFlowMod { flags: all, ..OfFlowMod::add() };
+        assert_eq!(flags(&convert(&mut fm, Version::V13).flags), all);
+        let mut one = OfFlowMod { flags: FlowFlags::NO_BYTE_COUNTS, ..OfFlowMod::add() };
+        assert_eq!(flags(&convert(&mut one, Version::V13).flags), FlowFlags::NO_BYTE_COUNTS);
     }
 }

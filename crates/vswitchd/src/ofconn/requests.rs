@@ -54,9 +54,9 @@ impl Vswitch {
                 // A bundle of its own is not waited for: what is in it has not happened.
                 conn.pending = Some(Pending::Barrier { xid, ticket: self.plane.control.ticket() });
             }
-            Message::FlowMod(fm) => {
+            Message::FlowMod(mut fm) => {
                 not_secondary(conn)?;
-                let handled = self.flow_mod(bridge, conn, request, &fm);
+                let handled = self.flow_mod(bridge, conn, request, &mut fm);
                 fm.recycle();
                 return handled;
             }
