@@ -6,9 +6,9 @@
 //! timeout than the wheel is looked at once a turn. So a packet renews a timeout by writing one word, and
 //! nobody sweeps over all entries.
 //!
-//! Half-open connections stand in the order in which they came, for those that give way at a ceiling: in as
-//! many lists as [`QUEUES`], by zone, so that those of one zone do not hide those of another. One that is
-//! answered leaves its list when somebody comes across it.
+//! Half-open connections stand in the order in which they came, for those that give way at a ceiling: in a
+//! list for each zone, so that those of one zone do not hide those of another. One that is answered leaves
+//! its list when somebody comes across it.
 //!
 //! Threads: whoever holds the shard's lock.
 
@@ -23,8 +23,8 @@ const TICK_MS: u64 = 1_000;
 const SLOT: u32 = 1 << 31;
 /// Of an entry that is not in a list of half-open ones.
 const APART: (u32, u32) = (u32::MAX, u32::MAX);
-/// Lists of half-open connections. Zones whose numbers differ by a multiple of it share one.
-const QUEUES: usize = 64;
+/// Which of the zones that have fewer half-open connections than this gives way is arbitrary.
+const FEW: u32 = 64;
 /// Entries that a shard takes at a time.
 const BLOCK: u32 = 32;
 
@@ -35,14 +35,21 @@ pub(crate) struct Lists {
     wheel: Box<[u32; SLOTS]>,
     /// The tick whose list is looked at next.
     tick: u64,
-    half_open: Box<[Queue; QUEUES]>,
+    /// Of each zone that has had any, by its number: 16 bytes a zone.
+    half_open: Vec<Queue>,
+    /// Place in `half_open` of one that is at least half as long as the longest, or shorter than [`FEW`] as
+    /// all are: exactly, each leaving one would cost a look at all zones.
+    longest: usize,
+    /// How long that one has been since it was chosen.
+    longest_was: u32,
     /// Blocks of entries that the shard has taken.
     blocks: u32,
 }
 
-/// Half-open connections of some zones.
+/// Half-open connections of a zone.
 #[derive(Clone, Copy, Default)]
 struct Queue {
+    zone: u16,
     oldest: u32,
     newest: u32,
     len: u32,
@@ -50,8 +57,8 @@ struct Queue {
 
 impl Lists {
     pub fn new() -> Lists {
-        let half_open = Box::new([Queue::default(); QUEUES]);
-        Lists { free: 0, wheel: Box::new([0; SLOTS]), tick: 0, half_open, blocks: 0 }
+        let wheel = Box::new([0; SLOTS]);
+        Lists { free: 0, wheel, tick: 0, half_open: Vec::new(), longest: 0, longest_was: 0, blocks: 0 }
     }
 
     /// An entry for its taker alone. `block` gives the first entry of the shard's block of a number, while
@@ -83,7 +90,8 @@ impl Lists {
     pub fn link(&mut self, idx: u32, now_ms: u64, entries: &Entries) {
         self.link_to_wheel(idx, now_ms, entries);
         let entry = &entries[idx as usize];
-        let queue = &mut self.half_open[queue_of(entry.zone())];
+        let place = self.queue_of(entry.zone());
+        let queue = &mut self.half_open[place];
         entry.set_links(List::HalfOpen, (queue.newest, 0));
         match queue.newest {
             0 => queue.oldest = idx,
@@ -91,6 +99,23 @@ impl Lists {
         }
         queue.newest = idx;
         queue.len += 1;
+        let len = queue.len;
+        if len > self.half_open[self.longest].len {
+            (self.longest, self.longest_was) = (place, len);
+        } else if place == self.longest {
+            self.longest_was = self.longest_was.max(len);
+        }
+    }
+
+    /// Where a zone's half-open connections are listed, from now on if they were not.
+    fn queue_of(&mut self, zone: u16) -> usize {
+        self.half_open.binary_search_by_key(&zone, |queue| queue.zone).unwrap_or_else(|place| {
+            self.half_open.insert(place, Queue { zone, ..Queue::default() });
+            if self.longest >= place && self.half_open.len() > 1 {
+                self.longest += 1;
+            }
+            place
+        })
     }
 
     fn link_to_wheel(&mut self, idx: u32, now_ms: u64, entries: &Entries) {
@@ -133,7 +158,8 @@ impl Lists {
             return;
         }
         let (before, after) = links;
-        let queue = &mut self.half_open[queue_of(entries[idx as usize].zone())];
+        let place = self.queue_of(entries[idx as usize].zone());
+        let queue = &mut self.half_open[place];
         queue.len -= 1;
         match before {
             0 => queue.oldest = after,
@@ -144,14 +170,30 @@ impl Lists {
             after => relink(&entries[after as usize], List::HalfOpen, |links| links.0 = before),
         }
         entries[idx as usize].set_links(List::HalfOpen, APART);
+        let len = self.half_open[place].len;
+        if place == self.longest && self.longest_was >= FEW && len < self.longest_was / 2 {
+            (self.longest, self.longest_was) = self.longest_now();
+        }
     }
 
-    /// The half-open connection that came first (`idx` is 0) or behind another: of those among which a zone's
-    /// are, or of the zones that have the most.
+    /// The longest list of half-open connections, and its length.
+    fn longest_now(&self) -> (usize, u32) {
+        let lens = self.half_open.iter().map(|queue| queue.len);
+        lens.enumerate().max_by_key(|(_, len)| *len).unwrap_or_default()
+    }
+
+    /// The half-open connection that came first (`idx` is 0) or behind another: of a zone, or of one of those
+    /// that have the most.
     pub fn half_open_after(&self, idx: u32, zone: Option<u16>, entries: &Entries) -> Option<u32> {
         let next = match (idx, zone) {
-            (0, Some(zone)) => self.half_open[queue_of(zone)].oldest,
-            (0, None) => self.half_open.iter().max_by_key(|queue| queue.len)?.oldest,
+            (0, Some(zone)) => {
+                let place = self.half_open.binary_search_by_key(&zone, |queue| queue.zone).ok()?;
+                self.half_open[place].oldest
+            }
+            (0, None) => match self.half_open.get(self.longest)? {
+                queue if queue.len > 0 => queue.oldest,
+                _ => self.half_open[self.longest_now().0].oldest,
+            },
             (idx, _) => entries[idx as usize].links(List::HalfOpen).1,
         };
         (next != 0).then_some(next)
@@ -180,10 +222,6 @@ impl Lists {
     }
 }
 
-fn queue_of(zone: u16) -> usize {
-    usize::from(zone) % QUEUES
-}
-
 fn relink(entry: &Entry, list: List, change: impl FnOnce(&mut (u32, u32))) {
     let mut links = entry.links(list);
     change(&mut links);
@@ -198,7 +236,8 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
-    const ZONES: [u16; 3] = [0, 1, u16::MAX];
+    // Two of them have shared a list.
+    const ZONES: [u16; 3] = [0, 64, u16::MAX];
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(testkit::cases("datapath::lists", 200)))]
@@ -257,8 +296,32 @@ mod tests {
                 for (queue, zone) in queues.iter().zip(ZONES) {
                     prop_assert_eq!(&in_order(Some(zone)), queue);
                 }
-                prop_assert_eq!(in_order(None).len(), queues.iter().map(Vec::len).max().unwrap());
+                let (chosen, longest) = (in_order(None).len(), queues.iter().map(Vec::len).max().unwrap());
+                prop_assert!(chosen * 2 >= longest || chosen > 0 && longest < FEW as usize);
+                prop_assert!(queues.iter().any(|queue| *queue == in_order(None)));
             }
         }
+    }
+
+    #[test]
+    fn a_zone_of_the_many_half_open_connections_gives_way_though_it_stops_growing() {
+        let entries: Entries = Region::new(8192).unwrap();
+        let mut lists = Lists::new();
+        let begin = |lists: &mut Lists, zone| {
+            let idx = lists.take(&entries, |block| Some(block * BLOCK)).unwrap();
+            entries[idx as usize].set_expiry(1_000);
+            entries[idx as usize].set_forward(&Tuple::default().packed(zone));
+            lists.link(idx, 0, &entries);
+            idx
+        };
+        let many: Vec<u32> = (0..1_000).map(|_| begin(&mut lists, 7)).collect();
+        let more: Vec<u32> = (0..1_001).map(|_| begin(&mut lists, 7 + 64)).collect();
+        let zone = |idx: Option<u32>| entries[idx.unwrap() as usize].zone();
+        assert_eq!(zone(lists.half_open_after(0, None, &entries)), 71);
+        more.iter().take(600).for_each(|idx| lists.leave_half_open(*idx, &entries));
+        assert_eq!(zone(lists.half_open_after(0, None, &entries)), 7);
+        assert_eq!(lists.half_open_after(0, Some(7), &entries), Some(many[0]));
+        assert_eq!(lists.half_open_after(0, Some(71), &entries), Some(more[600]));
+        assert_eq!(lists.half_open_after(0, Some(8), &entries), None);
     }
 }
