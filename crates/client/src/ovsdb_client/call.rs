@@ -14,7 +14,8 @@ pub(super) struct Global {
     pub(super) timeout: Option<u64>,
     pub(super) timestamp: bool,
     pub(super) force: bool,
-    pub(super) change_aware: bool,
+    /// What `--db-change-aware` or its opposite says. Without either, commands that go on for long are.
+    pub(super) change_aware: Option<bool>,
     pub(super) tls: Option<Arc<Tls>>,
 }
 

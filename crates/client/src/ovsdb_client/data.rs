@@ -29,6 +29,10 @@ async fn send(call: &mut Call<'_>, operations: Vec<Value>) -> Result<Value, Stri
 
 pub(super) async fn transact(call: &mut Call<'_>) -> Result<(), String> {
     let operations = read_transaction(call)?;
+    // Then one that waits is told of a conversion of the database, in place of losing the connection.
+    if call.global.change_aware == Some(true) {
+        call.server.try_call("set_db_change_aware", json!([true])).await?.ok();
+    }
     // It may wait as long as it likes.
     call.daemon.complete();
     let results = send(call, operations).await?;

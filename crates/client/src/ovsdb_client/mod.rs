@@ -121,7 +121,7 @@ fn try_run(args: &[String]) -> Result<ExitCode, String> {
         timeout: None,
         timestamp: false,
         force: false,
-        change_aware: true,
+        change_aware: None,
         tls: None,
     };
     let mut tls = TlsFiles::default();
@@ -134,8 +134,8 @@ fn try_run(args: &[String]) -> Result<ExitCode, String> {
             "timeout" => global.timeout = Some(timeout(given)?),
             "timestamp" => global.timestamp = true,
             "force" => global.force = true,
-            "db-change-aware" => global.change_aware = true,
-            "no-db-change-aware" => global.change_aware = false,
+            "db-change-aware" => global.change_aware = Some(true),
+            "no-db-change-aware" => global.change_aware = Some(false),
             "no-leader-only" => {}
             "record" | "replay" => return Err(format!("--{name} is not supported")),
             name => {

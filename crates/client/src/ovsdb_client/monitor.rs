@@ -115,7 +115,7 @@ async fn follow_changes(
     last_id: Uuid,
     schema: &Schema,
 ) -> Result<(), String> {
-    if call.global.change_aware {
+    if call.global.change_aware != Some(false) {
         // A server that does not know it disconnects us when the schema changes.
         call.server.try_call("set_db_change_aware", json!([true])).await?.ok();
     }

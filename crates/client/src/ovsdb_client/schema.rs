@@ -77,7 +77,7 @@ fn read_schema(call: &Call<'_>) -> Result<(Schema, Value), String> {
 
 pub(super) async fn convert(call: &mut Call<'_>) -> Result<(), String> {
     let (schema, json) = read_schema(call)?;
-    if call.global.change_aware {
+    if call.global.change_aware != Some(false) {
         call.server.try_call("set_db_change_aware", json!([true])).await?.ok();
     }
     call.server.call("convert", json!([schema.name, json])).await?;
