@@ -469,6 +469,7 @@ fn conditions(parts: &Parts) -> BTreeMap<String, String> {
     if parts.topology.has_guests() {
         conditions.insert("guest".into(), parts.guest.name().into());
         conditions.insert("vnic".into(), parts.guest.vnic().name().into());
+        conditions.extend(parts.guest.conditions().into_iter().map(|(k, v)| (k.to_string(), v)));
         let Rings { rx, tx, burst } = parts.guest.rings(parts.rings);
         let descriptors = if rx == tx { rx.to_string() } else { format!("{rx} rx, {tx} tx") };
         conditions.insert("descriptors".into(), descriptors);

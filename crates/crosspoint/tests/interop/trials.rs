@@ -82,6 +82,8 @@ fn a_virtual_machine_with_a_kernel_forwards_for_each_switch() {
     for switch in switches {
         let point = points.iter().find(|p| p["switch"] == switch).unwrap();
         assert_eq!(point["conditions"]["guest"], "qemu", "{point}");
+        let accelerator = point["conditions"]["guest accelerator"].as_str().unwrap();
+        assert!(["kvm", "tcg"].contains(&accelerator), "{point}");
         // 0.3 s of 1,000 a second, by an emulated processor that others may need too.
         assert!(point["account"]["received"].as_u64().unwrap() > 30, "{point}");
     }

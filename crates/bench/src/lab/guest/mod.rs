@@ -76,6 +76,11 @@ pub trait Guest: Sync {
     /// Starts one. Dropped, it is gone.
     fn start(&self, place: &Place) -> Result<Process, String>;
 
+    /// What else must be equal where a started one is compared with others.
+    fn conditions(&self) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
+
     /// Frames that a started one has dropped so far, by reason. A guest that drops none tells nothing.
     fn dropped(&self, _started: &Process) -> Result<BTreeMap<&'static str, u64>, String> {
         Ok(BTreeMap::new())

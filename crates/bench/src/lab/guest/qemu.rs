@@ -67,6 +67,12 @@ impl Guest for Qemu {
         kernel().err()
     }
 
+    fn conditions(&self) -> Vec<(&'static str, String)> {
+        let name = |has_kvm: &bool| if *has_kvm { KVM[0] } else { TCG[0] };
+        let known = HAS_KVM.get().and_then(|known| known.as_ref().ok()).map(name);
+        known.map(|name| ("guest accelerator", name.to_string())).into_iter().collect()
+    }
+
     fn start(&self, place: &Place) -> Result<Process, String> {
         let kernel = kernel()?;
         let modules = ["virtio_pci", "virtio_net", "bridge"];
@@ -78,7 +84,7 @@ impl Guest for Qemu {
         };
         let boot = contents.write(&place.socket.with_extension("initramfs"))?;
         let has_kvm = has_kvm(&boot.kernel)?;
-        let mut command = bare(if has_kvm { KVM } else { ["tcg", "max"] });
+        let mut command = bare(if has_kvm { KVM } else { TCG });
         command.args(["-m", "256M", "-no-reboot", "-kernel"]).arg(boot.kernel);
         command.arg("-initrd").arg(boot.initramfs);
         // No frames of its own, and no clock that is given up because a busy machine was late.
@@ -103,8 +109,9 @@ impl Guest for Qemu {
     }
 }
 
-/// QEMU's accelerator, and the processor that goes with it.
+/// QEMU's accelerators, and the processors that go with them.
 const KVM: [&str; 2] = ["kvm", "host"];
+const TCG: [&str; 2] = ["tcg", "max"];
 
 /// A machine with no device but its processor.
 fn bare([accelerator, cpu]: [&str; 2]) -> Command {
@@ -113,11 +120,12 @@ fn bare([accelerator, cpu]: [&str; 2]) -> Command {
     command
 }
 
+static HAS_KVM: OnceLock<Result<bool, String>> = OnceLock::new();
+
 /// Whether the hardware runs a machine. That `/dev/kvm` can be opened says little, and so does a processor
 /// that is set up: within a virtual machine, it may then stand still for ever. So a kernel boots by it, finds
 /// no first program, and ends the machine.
 fn has_kvm(kernel: &Path) -> Result<bool, String> {
-    static HAS_KVM: OnceLock<Result<bool, String>> = OnceLock::new();
     let attempt = || {
         let mut command = bare(KVM);
         command.args(["-m", "256M", "-no-reboot", "-append", "quiet panic=-1", "-kernel"]).arg(kernel);
