@@ -4,6 +4,7 @@
 use crate::process::{Process, TempDir, run, wait_for};
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -37,6 +38,22 @@ pub fn in_namespace(namespace: Option<&str>, program: &Path) -> Command {
 }
 
 impl Daemon {
+    /// Our own, with the bridge `br0` and two ports without traffic: 1 and 2.
+    pub fn crosspoint_with_ports() -> Result<Daemon, String> {
+        Daemon::crosspoint(None, &["--port", "p1,type=dummy,ofport=1", "--port", "p2,type=dummy,ofport=2"])
+    }
+
+    /// Debian's Open vSwitch with the same, on its dummy datapath.
+    pub fn open_vswitch_with_ports() -> Result<Daemon, String> {
+        let stock = Daemon::open_vswitch(None, "dummy")?;
+        for port in ["p1", "p2"] {
+            let ofport = format!("ofport_request={}", &port[1..]);
+            let set = ["--", "set", "interface", port, "type=dummy", &ofport];
+            stock.vsctl(&[&["add-port", "br0", port], &set[..]].concat())?;
+        }
+        Ok(stock)
+    }
+
     /// Our own, with these arguments to `switch`, and a bridge `br0`.
     pub fn crosspoint(namespace: Option<&str>, args: &[&str]) -> Result<Daemon, String> {
         let program = std::env::current_exe().map_err(|e| format!("this program's path: {e}"))?;
@@ -134,6 +151,22 @@ impl Daemon {
     pub fn ofctl(&self, args: &[&str]) -> Result<String, String> {
         run(Command::new("ovs-ofctl").env("OVS_RUNDIR", &self.dir.0).args(args))
             .map_err(|e| self.explained(e))
+    }
+
+    /// A connection for OpenFlow to `br0`.
+    pub fn openflow(&self) -> Result<UnixStream, String> {
+        let path = self.dir.0.join("br0.mgmt");
+        UnixStream::connect(&path).map_err(|e| self.explained(format!("{}: {e}", path.display())))
+    }
+
+    /// An error unless `br0` has so many rules.
+    pub fn has_rules(&self, rules: usize) -> Result<(), String> {
+        let text = self.ofctl(&["dump-aggregate", "br0"])?;
+        let expected = format!("flow_count={rules}");
+        match text.trim().ends_with(&expected) {
+            true => Ok(()),
+            false => Err(format!("expected {expected}, got: {}", text.trim())),
+        }
     }
 
     /// Adds the rules of a text in `ovs-ofctl`'s syntax.

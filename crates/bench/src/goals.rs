@@ -91,6 +91,12 @@ pub const GOALS: &[Goal] = &[
     goal("coupling", &[("flow_mods_per_s", "1000")], Own("throughput_ratio"), AtLeast(0.8)),
     goal("expiry", &[], Own("throughput_ratio"), AtLeast(0.95)),
     goal("flow-mod", &[], Own("throughput_ratio"), AtLeast(0.5)),
+    goal(
+        "flow-mod",
+        &[("what", "pipelined"), ("rules", "100000")],
+        Own("flow_mods_made_per_s"),
+        AtLeast(500_000.0),
+    ),
     goal("flow-mod", &[], Own("longest_pass_ms"), Never(1.0)),
     goal("fairness", &[("what", "fairness")], Own("kept_ratio"), AtLeast(0.5)),
     goal("fairness", &[("what", "stopped_guest")], Own("kept_ratio"), AtLeast(0.95)),

@@ -427,9 +427,12 @@ fn changes_and_requests_are_timed_while_traffic_runs() {
 }
 
 #[test]
-fn flow_mods_are_counted_singly_bundled_and_replacing() {
+fn flow_mods_are_counted_singly_bundled_replacing_and_over_a_connection() {
     const SHAPE: Shape = &[("what", 's'), ("rules", 'n'), ("flow_mods_made_per_s", 'n'), ("raw", 'a')];
-    assert_eq!(check("flow-mods --rules 100 --runs 2", SHAPE).len(), 3);
+    let rows = check("flow-mods --rules 100 --runs 2 --peer ovs-vswitchd", SHAPE);
+    let of = |n: usize| (rows[n]["switch"].as_str().unwrap(), rows[n]["what"].as_str().unwrap());
+    assert_eq!((rows.len(), of(0), of(3)), (5, ("crosspoint", "single"), ("crosspoint", "pipelined")));
+    assert_eq!(of(4), ("ovs-vswitchd", "pipelined"));
 }
 
 #[test]

@@ -157,9 +157,9 @@ pub const SUITES: &[Suite] = &[
     Suite {
         name: "flow-mod",
         group: RULES,
-        question: "How many flow-mods per second, singly, bundled, and replacing all rules under traffic?",
+        question: "How many flow-mods per second: singly, bundled, over a connection, and replacing all rules under traffic?",
         steps: &[
-            measure("rate", "flow-mods", "--runs 5", "--rules 1k --runs 1", None),
+            measure("rate", "flow-mods", "--runs 5", "--rules 1k --runs 1", OVS_VSWITCHD),
             measure("replace", "replace", "--runs 3", "--rules 20k --flows 5k --runs 1 --turn-ms 200", None),
         ],
         plots: &[],
