@@ -76,13 +76,7 @@ pub struct NullPort {
 }
 
 impl NullPort {
-    /// Makes the port. Options:
-    ///
-    /// * `size`: the source's frame length in bytes, 60 (with `template`: its own length) to 65535; shorter
-    ///   templates are padded with zeros.
-    /// * `template`: the frame as hexadecimal digits.
-    /// * `flows`: number of address pairs of the built-in frame (not with `template`), in turn; 1.
-    /// * `rate`: packets per second over all queues; as fast as it is polled.
+    /// Makes the port. `OPTIONS` says what it takes.
     pub fn open(spec: &PortSpec) -> Result<NullPort, PortError> {
         let Settings { queues, frames, rate } = settings(spec)?;
         let link = VirtualLink::new(spec, queues, 65535)?;
