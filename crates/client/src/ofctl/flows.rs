@@ -56,6 +56,17 @@ fn target(options: &Options) -> &str {
 
 /// A client that speaks one of the encodings: the given one, or a fresh one.
 fn client_for(options: &Options, client: Option<Client>, usable: Protocols) -> Result<Client, Failure> {
+    let (mut client, both) = client_and_protocols(options, client, usable)?;
+    client.use_one_of(both)?;
+    Ok(client)
+}
+
+/// The given client or a fresh one, and which of the encodings it may speak.
+fn client_and_protocols(
+    options: &Options,
+    client: Option<Client>,
+    usable: Protocols,
+) -> Result<(Client, Protocols), Failure> {
     let both = usable.intersect(options.allowed);
     if both.is_empty() {
         return fail!(
@@ -63,12 +74,11 @@ fn client_for(options: &Options, client: Option<Client>, usable: Protocols) -> R
             options.allowed
         );
     }
-    let mut client = match client {
+    let client = match client {
         Some(client) => client,
         None => options.connect(target(options))?,
     };
-    client.use_one_of(both)?;
-    Ok(client)
+    Ok((client, both))
 }
 
 /// The text of a file; `-` is standard input. Gives the name for errors too.
@@ -350,17 +360,7 @@ fn flow_request(options: &Options) -> Result<(Client, FlowStatsRequest, PortName
     let (names, client) =
         if text.is_empty() { Default::default() } else { taken_names(options, target(options), text)? };
     let (mut request, usable) = parse_flow_request(text, &names)?;
-    let allowed = usable.intersect(options.allowed);
-    if allowed.is_empty() {
-        return fail!(
-            "none of the usable flow formats ({usable}) is among the allowed flow formats ({})",
-            options.allowed
-        );
-    }
-    let mut client = match client {
-        Some(client) => client,
-        None => options.connect(target(options))?,
-    };
+    let (mut client, allowed) = client_and_protocols(options, client, usable)?;
     client.prepare_dump(allowed)?;
     if client.protocol().is_nxm() {
         request.form = FlowForm::Nxm;
