@@ -140,7 +140,7 @@ async fn serve(config: Config, daemon: &mut Daemon) -> Result<(), StartError> {
     tokio::task::spawn_local(unixctl::serve(ctl_listener, answer));
     tokio::task::spawn_local(listen_to_workers(shared.clone(), bell));
     tokio::task::spawn_local(tick(shared.clone()));
-    if shared.borrow().is_dummy {
+    if shared.borrow().plane.is_dummy {
         tokio::task::spawn_local(commands::flow_log::log_dumps(shared.clone()));
         tokio::task::spawn_local(commands::flow_log::watch(shared.clone()));
     }

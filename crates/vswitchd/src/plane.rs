@@ -53,6 +53,8 @@ const RESERVED: Duration = Duration::from_millis(100);
 
 /// See the module's text.
 pub(crate) struct ForwardingPlane {
+    /// Whether there are dummies (`--enable-dummy`): the datapath's name says so.
+    pub(crate) is_dummy: bool,
     pub(crate) control: Control,
     pub(crate) switch: Arc<Switch>,
     pub(crate) dp: Datapath<Switch>,
@@ -84,7 +86,8 @@ impl ForwardingPlane {
 
         let dp = Datapath::new(pool, switch.clone(), domain.clone(), datapath_config)
             .map_err(SetupError::Datapath)?;
-        Ok(ForwardingPlane { control, switch, dp, domain, own_credits: HashMap::new(), reserved_until: None })
+        let (own_credits, is_dummy) = (HashMap::new(), false);
+        Ok(ForwardingPlane { is_dummy, control, switch, dp, domain, own_credits, reserved_until: None })
     }
 
     /// Keeps tables as they are for a moment, if so many transactions have begun since a dump was asked for

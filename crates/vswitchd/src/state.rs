@@ -84,8 +84,6 @@ pub struct Vswitch {
     pub(crate) own_changes: OwnChanges,
     /// There is something that does not wait for the next tick.
     pub(crate) urgent: Rc<Notify>,
-    /// Whether there are dummies, and the commands of tests with them (`--enable-dummy`).
-    pub(crate) is_dummy: bool,
     /// Keys of the flows that the log has seen, while new ones are logged.
     pub(crate) logged_flows: Option<HashSet<String>>,
 }
@@ -134,6 +132,7 @@ impl Vswitch {
                 .map_or(defaults.max_idle_ms, |ms| ms.min(u64::from(u32::MAX)) as u32),
         };
         let mut plane = ForwardingPlane::new(flags, cache)?;
+        plane.is_dummy = config.dummy != EnableDummy::No;
         let given = Given { count: flags.workers.map(|count| count.max(1)), cache };
         let topology = match &flags.dummy_numa {
             Some(list) => Topology::simulated(list).map_err(SetupError::Numa)?,
@@ -169,7 +168,6 @@ impl Vswitch {
             reports: VecDeque::new(),
             own_changes: OwnChanges::default(),
             urgent: Rc::new(Notify::new()),
-            is_dummy: config.dummy != EnableDummy::No,
             logged_flows: None,
         };
         Ok(vswitch)

@@ -3,7 +3,7 @@
 //! On the datapath of the bridges the tables decide. There a flow by hand holds only between
 //! `revalidator/pause` and `revalidator/resume`, as one that contradicts the tables does in Open vSwitch.
 
-use super::names::{is_named, options};
+use super::names::options;
 use super::upcall::set_by_hand;
 use crate::hand_datapath::{self as dp, CountedFlow, DATAPATHS_MAX, HandDatapath};
 use crate::odp::{self, ActionContext};
@@ -35,7 +35,7 @@ fn short(name: &str) -> Option<&str> {
 }
 
 pub(super) fn which(vswitch: &Vswitch, name: &str) -> Option<Which> {
-    if is_named(vswitch, name) {
+    if vswitch.plane.is_named(name) {
         return Some(Which::Bridges);
     }
     let short = short(name).filter(|short| vswitch.hand_datapaths.contains_key(*short))?;
@@ -57,7 +57,7 @@ fn hand<'a>(vswitch: &'a mut Vswitch, name: &str) -> Result<&'a mut HandDatapath
 pub fn add_dp(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     let refused = |why: &str| Err(format!("ovs-vswitchd: add_dp ({why})\n"));
     let Some(name) = short(&args[0]) else { return refused("Address family not supported by protocol") };
-    if vswitch.hand_datapaths.contains_key(name) || is_named(vswitch, name) {
+    if vswitch.hand_datapaths.contains_key(name) || vswitch.plane.is_named(name) {
         return refused("File exists");
     }
     if vswitch.hand_datapaths.len() == DATAPATHS_MAX {
@@ -70,7 +70,7 @@ pub fn add_dp(vswitch: &mut Vswitch, args: &[String]) -> Answer {
 /// `dpctl/del-dp DP`.
 pub fn del_dp(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     let removed = short(&args[0]).and_then(|name| vswitch.hand_datapaths.remove(name));
-    if removed.is_none() && is_named(vswitch, &args[0]) {
+    if removed.is_none() && vswitch.plane.is_named(&args[0]) {
         return Err("ovs-vswitchd: del_dp (Device or resource busy): bridges use it\n".into());
     }
     removed.map(|_| String::new()).ok_or_else(|| NO_SUCH_DATAPATH.to_string())
@@ -109,7 +109,7 @@ fn each_interface(args: &[String], mut apply: impl FnMut(Interface<'_>) -> Resul
 
 /// `dpctl/add-if DP IFACE...`.
 pub fn add_if(vswitch: &mut Vswitch, args: &[String]) -> Answer {
-    if is_named(vswitch, &args[0]) {
+    if vswitch.plane.is_named(&args[0]) {
         return Err("ovs-vswitchd: ports of bridges are added with ovs-vsctl add-port\n".into());
     }
     let dp = hand(vswitch, &args[0])?;
@@ -122,7 +122,7 @@ pub fn add_if(vswitch: &mut Vswitch, args: &[String]) -> Answer {
 
 /// `dpctl/set-if DP IFACE...`: what cannot be changed may be said again.
 pub fn set_if(vswitch: &mut Vswitch, args: &[String]) -> Answer {
-    if is_named(vswitch, &args[0]) {
+    if vswitch.plane.is_named(&args[0]) {
         return Err("ovs-vswitchd: ports of bridges are changed with ovs-vsctl set Interface\n".into());
     }
     let dp = hand(vswitch, &args[0])?;

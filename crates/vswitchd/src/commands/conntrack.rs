@@ -1,8 +1,8 @@
 //! `dpctl/*` of connection tracking: its connections, their removal, and its limits.
 
-use super::datapath::is_named;
+use super::names::options;
 use crate::ofconn::filter_of;
-use crate::state::Vswitch;
+use crate::plane::ForwardingPlane;
 use datapath::conntrack::dump::{Connection, Filter};
 use datapath::conntrack::tcp::{Scale, State};
 use datapath::conntrack::tuple::Tuple;
@@ -18,20 +18,16 @@ pub(super) fn refused(why: impl std::fmt::Display) -> String {
 }
 
 /// The arguments without a datapath's name in front.
-pub(super) fn after_name<'a>(vswitch: &Vswitch, args: &'a [String]) -> &'a [String] {
+pub(super) fn after_name<'a>(plane: &ForwardingPlane, args: &'a [String]) -> &'a [String] {
     match args.split_first() {
-        Some((first, rest)) if is_named(vswitch, first) => rest,
+        Some((first, rest)) if plane.is_named(first) => rest,
         _ => args,
     }
 }
 
 /// Arguments that are not options, nor the datapath's name.
-fn words<'a>(vswitch: &Vswitch, args: &'a [String], known: &[&str]) -> Result<Vec<&'a str>, String> {
-    let (options, words): (Vec<_>, Vec<_>) = args.iter().partition(|arg| arg.starts_with('-'));
-    if let Some(unknown) = options.iter().find(|option| !known.contains(&option.as_str())) {
-        return Err(format!("unknown option {unknown}"));
-    }
-    Ok(words.into_iter().map(String::as_str).filter(|word| !is_named(vswitch, word)).collect())
+fn words<'a>(plane: &ForwardingPlane, args: &'a [String], known: &[&str]) -> Result<Vec<&'a str>, String> {
+    Ok(options(args, known)?.1.into_iter().filter(|word| !plane.is_named(word)).collect())
 }
 
 fn has(args: &[String], names: [&str; 2]) -> bool {
@@ -143,19 +139,19 @@ fn line(c: &Connection, is_verbose: bool, has_statistics: bool) -> String {
     text + "\n"
 }
 
-fn connections(vswitch: &Vswitch, filter: &Filter) -> Vec<Connection> {
-    vswitch.plane.dp.tracker().all_connections(filter, vswitch.plane.dp.now_ms())
+fn connections(plane: &ForwardingPlane, filter: &Filter) -> Vec<Connection> {
+    plane.dp.tracker().all_connections(filter, plane.dp.now_ms())
 }
 
-pub fn dump(vswitch: &mut Vswitch, args: &[String]) -> Answer {
+pub fn dump(plane: &ForwardingPlane, args: &[String]) -> Answer {
     let known = ["-m", "--more", "-s", "--statistics", "--names", "--no-names"];
-    let filter = zone_filter(&words(vswitch, args, &known)?)?;
+    let filter = zone_filter(&words(plane, args, &known)?)?;
     let (more, statistics) = (has(args, ["-m", "--more"]), has(args, ["-s", "--statistics"]));
-    Ok(connections(vswitch, &filter).iter().map(|c| line(c, more, statistics)).collect())
+    Ok(connections(plane, &filter).iter().map(|c| line(c, more, statistics)).collect())
 }
 
-pub fn flush(vswitch: &mut Vswitch, args: &[String]) -> Answer {
-    let mut words = words(vswitch, args, &[])?.into_iter().peekable();
+pub fn flush(plane: &ForwardingPlane, args: &[String]) -> Answer {
+    let mut words = words(plane, args, &[])?.into_iter().peekable();
     let (mut filter, mut flush) = (Filter::default(), CtFlush::default());
     if let Some(word) = words.next_if(|word| word.starts_with("zone=")) {
         flush.zone = Some(zone(word).ok_or_else(|| refused("failed to parse zone"))?);
@@ -175,7 +171,7 @@ pub fn flush(vswitch: &mut Vswitch, args: &[String]) -> Answer {
         return Err(refused("invalid arguments"));
     }
     filter = Filter { mark: filter.mark, label: filter.label, ..filter_of(&flush) };
-    let count = vswitch.plane.dp.tracker().flush(&filter, vswitch.plane.dp.now_ms());
+    let count = plane.dp.tracker().flush(&filter, plane.dp.now_ms());
     match filter.tuples.is_some_and(|tuples| tuples.whole_original()) {
         // Who names one connection wants to know that it was there.
         true if count == 0 => {
@@ -197,11 +193,11 @@ fn masked(text: &str) -> Option<(u128, u128)> {
     }
 }
 
-pub fn stats_show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
-    let words = words(vswitch, args, &["-m", "--more"])?;
+pub fn stats_show(plane: &ForwardingPlane, args: &[String]) -> Answer {
+    let words = words(plane, args, &["-m", "--more"])?;
     let is_verbose = has(args, ["-m", "--more"]) || words.contains(&"verbose");
     let rest: Vec<&str> = words.into_iter().filter(|word| *word != "verbose").collect();
-    let all = connections(vswitch, &zone_filter(&rest)?);
+    let all = connections(plane, &zone_filter(&rest)?);
     let mut text = format!("Connections Stats:\n    Total: {}\n", all.len());
     let protocols =
         [(6, "TCP"), (17, "UDP"), (136, "UDPLITE"), (132, "SCTP"), (1, "ICMP"), (33, "DCCP"), (2, "IGMP")];
@@ -235,8 +231,8 @@ fn tcp_states(all: &[Connection]) -> String {
 /// Shares of the index in a line.
 const PER_LINE: usize = 8;
 
-pub fn buckets(vswitch: &mut Vswitch, args: &[String]) -> Answer {
-    let above = match words(vswitch, args, &[])?[..] {
+pub fn buckets(plane: &ForwardingPlane, args: &[String]) -> Answer {
+    let above = match words(plane, args, &[])?[..] {
         [] => 0,
         [word] => match word.strip_prefix("gt=").and_then(|n| n.parse().ok()) {
             Some(above) => above,
@@ -244,8 +240,7 @@ pub fn buckets(vswitch: &mut Vswitch, args: &[String]) -> Answer {
         },
         _ => return Err(refused("invalid arguments")),
     };
-    let counts = vswitch.plane.dp.tracker().occupancy();
-    let connections = vswitch.plane.dp.tracker().count();
+    let (counts, connections) = (plane.dp.tracker().occupancy(), plane.dp.tracker().count());
     let mut text = format!("Total Buckets: {}\nCurrent Connections: {connections}\n\n", counts.len());
     if connections == 0 {
         return Ok(text);
@@ -264,43 +259,43 @@ pub fn buckets(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     Ok(text + "\n\n")
 }
 
-pub fn set_maxconns(vswitch: &mut Vswitch, args: &[String]) -> Answer {
-    let number = after_name(vswitch, args).last().and_then(|text| text.parse().ok());
-    vswitch.plane.dp.tracker().set_limit(number.ok_or_else(|| refused("maxconns missing or malformed"))?);
+pub fn set_maxconns(plane: &ForwardingPlane, args: &[String]) -> Answer {
+    let number = after_name(plane, args).last().and_then(|text| text.parse().ok());
+    plane.dp.tracker().set_limit(number.ok_or_else(|| refused("maxconns missing or malformed"))?);
     Ok("setting maxconns successful".into())
 }
 
-pub fn get_maxconns(vswitch: &mut Vswitch, _: &[String]) -> Answer {
-    Ok(format!("{}\n", vswitch.plane.dp.tracker().limit()))
+pub fn get_maxconns(plane: &ForwardingPlane, _: &[String]) -> Answer {
+    Ok(format!("{}\n", plane.dp.tracker().limit()))
 }
 
-pub fn get_nconns(vswitch: &mut Vswitch, _: &[String]) -> Answer {
-    Ok(format!("{}\n", vswitch.plane.dp.tracker().count()))
+pub fn get_nconns(plane: &ForwardingPlane, _: &[String]) -> Answer {
+    Ok(format!("{}\n", plane.dp.tracker().count()))
 }
 
-pub fn set_sweep_interval(vswitch: &mut Vswitch, args: &[String]) -> Answer {
-    let number = after_name(vswitch, args).last().and_then(|text| text.parse().ok());
+pub fn set_sweep_interval(plane: &ForwardingPlane, args: &[String]) -> Answer {
+    let number = after_name(plane, args).last().and_then(|text| text.parse().ok());
     let ms = number.ok_or_else(|| refused("sweep interval missing or malformed"))?;
-    vswitch.plane.dp.tracker().set_sweep_interval_ms(ms);
+    plane.dp.tracker().set_sweep_interval_ms(ms);
     Ok("setting sweep interval successful".into())
 }
 
-pub fn get_sweep_interval(vswitch: &mut Vswitch, _: &[String]) -> Answer {
-    Ok(format!("{}\n", vswitch.plane.dp.tracker().sweep_interval_ms()))
+pub fn get_sweep_interval(plane: &ForwardingPlane, _: &[String]) -> Answer {
+    Ok(format!("{}\n", plane.dp.tracker().sweep_interval_ms()))
 }
 
-pub fn enable_tcp_seq_chk(vswitch: &mut Vswitch, _: &[String]) -> Answer {
-    vswitch.plane.dp.tracker().set_checks_sequence(true);
+pub fn enable_tcp_seq_chk(plane: &ForwardingPlane, _: &[String]) -> Answer {
+    plane.dp.tracker().set_checks_sequence(true);
     Ok("enabling TCP sequence checking successful".into())
 }
 
-pub fn disable_tcp_seq_chk(vswitch: &mut Vswitch, _: &[String]) -> Answer {
-    vswitch.plane.dp.tracker().set_checks_sequence(false);
+pub fn disable_tcp_seq_chk(plane: &ForwardingPlane, _: &[String]) -> Answer {
+    plane.dp.tracker().set_checks_sequence(false);
     Ok("disabling TCP sequence checking successful".into())
 }
 
-pub fn get_tcp_seq_chk(vswitch: &mut Vswitch, _: &[String]) -> Answer {
-    let is_on = if vswitch.plane.dp.tracker().checks_sequence() { "enabled" } else { "disabled" };
+pub fn get_tcp_seq_chk(plane: &ForwardingPlane, _: &[String]) -> Answer {
+    let is_on = if plane.dp.tracker().checks_sequence() { "enabled" } else { "disabled" };
     Ok(format!("TCP sequence checking: {is_on}\n"))
 }
 
@@ -318,15 +313,15 @@ fn zone_limit(text: &str) -> Result<(u16, u32), String> {
     zone.zip(limit).ok_or_else(|| "failed to parse zone limit".into())
 }
 
-pub fn set_limits(vswitch: &mut Vswitch, args: &[String]) -> Answer {
-    let mut args = after_name(vswitch, args);
+pub fn set_limits(plane: &ForwardingPlane, args: &[String]) -> Answer {
+    let mut args = after_name(plane, args);
     let mut default = None;
     if let Some(value) = args.first().and_then(|arg| arg.strip_prefix("default=")) {
         default = Some(value.parse().map_err(|_| refused("invalid default limit"))?);
         args = &args[1..];
     }
     let zones = args.iter().map(|arg| zone_limit(arg).map_err(refused)).collect::<Result<Vec<_>, _>>()?;
-    let tracker = vswitch.plane.dp.tracker();
+    let tracker = plane.dp.tracker();
     if default.is_some() {
         tracker.set_default_zone_limit(default);
     }
@@ -341,16 +336,16 @@ fn zones(text: &str) -> Result<Vec<u16>, String> {
     each.collect()
 }
 
-pub fn del_limits(vswitch: &mut Vswitch, args: &[String]) -> Answer {
-    let args = after_name(vswitch, args);
+pub fn del_limits(plane: &ForwardingPlane, args: &[String]) -> Answer {
+    let args = after_name(plane, args);
     let zones = zones(args.first().map_or("", String::as_str))?;
-    zones.into_iter().for_each(|zone| vswitch.plane.dp.tracker().set_zone_limit(zone, None));
+    zones.into_iter().for_each(|zone| plane.dp.tracker().set_zone_limit(zone, None));
     Ok(String::new())
 }
 
-pub fn get_limits(vswitch: &mut Vswitch, args: &[String]) -> Answer {
-    let args = after_name(vswitch, args);
-    let tracker = vswitch.plane.dp.tracker();
+pub fn get_limits(plane: &ForwardingPlane, args: &[String]) -> Answer {
+    let args = after_name(plane, args);
+    let tracker = plane.dp.tracker();
     let shown: Vec<(u16, u32)> = match args.first() {
         Some(list) => zones(list)?.into_iter().map(|z| (z, tracker.zone_limit(z).unwrap_or(0))).collect(),
         None => tracker.limited_zones().collect(),

@@ -2,12 +2,12 @@
 //! were lost.
 
 use super::by_hand;
-pub(super) use super::names::{is_named, name, options, short_name, type_name};
+use super::names::options;
 use super::waits::wait_for;
 use crate::figures::WorkerCounters;
 use crate::odp::{self, ActionContext};
-use crate::state::Shared;
-use crate::state::{PortRecord, Vswitch};
+use crate::plane::ForwardingPlane;
+use crate::state::{PortRecord, Shared, Vswitch};
 use base::{DropReason, OfPort, PortNo};
 use datapath::DumpedFlow;
 use flow::{FieldId, Key, Mask, Match};
@@ -21,15 +21,15 @@ const FLOWS_WAIT: Duration = Duration::from_secs(10);
 
 type Answer = Result<String, String>;
 
-fn check_names(vswitch: &Vswitch, names: &[&str]) -> Result<(), String> {
-    let unknown = names.iter().filter(|n| !is_named(vswitch, n));
+fn check_names(plane: &ForwardingPlane, names: &[&str]) -> Result<(), String> {
+    let unknown = names.iter().filter(|n| !plane.is_named(n));
     let lines: String =
         unknown.map(|n| format!("ovs-vswitchd: opening datapath {n} failed (No such device)\n")).collect();
     if lines.is_empty() { Ok(()) } else { Err(lines) }
 }
 
-fn hits(vswitch: &Vswitch) -> (u64, u64) {
-    let workers = (0..vswitch.plane.dp.workers()).map(|n| vswitch.plane.dp.worker_stats(n));
+fn hits(plane: &ForwardingPlane) -> (u64, u64) {
+    let workers = (0..plane.dp.workers()).map(|n| plane.dp.worker_stats(n));
     workers.fold((0, 0), |(hit, missed), w| {
         (hit + w.exact_hits.get() + w.megaflow_hits.get(), missed + w.misses.get())
     })
@@ -39,7 +39,7 @@ pub fn show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     let (options, names) = options(args, &["-s", "--statistics"])?;
     let (made, names): (Vec<_>, Vec<_>) =
         names.into_iter().partition(|name| by_hand::named(vswitch, name).is_some());
-    check_names(vswitch, &names)?;
+    check_names(&vswitch.plane, &names)?;
     let made = made.iter().filter_map(|name| by_hand::named(vswitch, name));
     let mut shown: String = made.map(|(name, dp)| dp.show(name)).collect();
     if !shown.is_empty() && names.is_empty() {
@@ -50,13 +50,12 @@ pub fn show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
 }
 
 fn show_bridges(vswitch: &Vswitch, options: &[&str]) -> String {
-    let (hit, missed) = hits(vswitch);
-    let lost = vswitch.plane.dp.drops(DropReason::TranslationError);
-    let flows: u64 =
-        (0..vswitch.plane.dp.workers()).map(|n| vswitch.plane.dp.worker_stats(n).megaflows.get()).sum();
+    let (plane, (hit, missed)) = (&vswitch.plane, hits(&vswitch.plane));
+    let lost = plane.dp.drops(DropReason::TranslationError);
+    let flows: u64 = (0..plane.dp.workers()).map(|n| plane.dp.worker_stats(n).megaflows.get()).sum();
     let mut text =
-        format!("{}:\n  lookups: hit:{hit} missed:{missed} lost:{lost}\n  flows: {flows}\n", name(vswitch));
-    if vswitch.is_dummy {
+        format!("{}:\n  lookups: hit:{hit} missed:{missed} lost:{lost}\n  flows: {flows}\n", plane.name());
+    if plane.is_dummy {
         // The stock datapath of dummies has a port of its own.
         text += "  port 0: ovs-dummy (dummy-internal)\n";
     }
@@ -65,7 +64,7 @@ fn show_bridges(vswitch: &Vswitch, options: &[&str]) -> String {
         if options.is_empty() {
             continue;
         }
-        let s = vswitch.plane.dp.port_stats(port.port_no);
+        let s = plane.dp.port_stats(port.port_no);
         let _ = writeln!(
             text,
             "    RX packets:{} errors:{} dropped:{} overruns:{} frame:{}\n    \
@@ -112,17 +111,17 @@ fn type_text(port: &PortRecord) -> String {
 
 pub fn dump_dps(vswitch: &mut Vswitch, _: &[String]) -> Answer {
     let made = vswitch.hand_datapaths.keys().map(|name| format!("dummy@{name}\n"));
-    Ok(made.chain([format!("{}\n", name(vswitch))]).collect())
+    Ok(made.chain([format!("{}\n", vswitch.plane.name())]).collect())
 }
 
 pub fn dpif_dump_dps(vswitch: &mut Vswitch, _: &[String]) -> Answer {
-    let kind = type_name(vswitch);
+    let kind = vswitch.plane.type_name();
     Ok(vswitch.bridges.values().map(|b| format!("{kind}@{}\n", b.name)).collect())
 }
 
 pub fn dpif_show(vswitch: &mut Vswitch, _: &[String]) -> Answer {
-    let (hit, missed) = hits(vswitch);
-    let mut text = format!("{}: hit:{hit} missed:{missed}\n", name(vswitch));
+    let (hit, missed) = hits(&vswitch.plane);
+    let mut text = format!("{}: hit:{hit} missed:{missed}\n", vswitch.plane.name());
     for bridge in vswitch.bridges.values() {
         let _ = writeln!(text, "  {}:", bridge.name);
         let mut ports: Vec<_> = vswitch.ports_of(bridge.idx).collect();
@@ -156,7 +155,7 @@ pub fn dump_flows(vswitch: &mut Vswitch, args: &[String]) -> Answer {
                 let core = core.parse::<i64>().map_err(|_| format!("{word}: not a core"))?;
                 (wanted.core, wanted.heads) = (Some(core), false);
             }
-            _ if check_names(vswitch, &[word]).is_ok() => {}
+            _ if check_names(&vswitch.plane, &[word]).is_ok() => {}
             _ if by_hand::named(vswitch, word).is_some() => made = Some(word),
             _ => return Err("ovs-vswitchd: datapath not found (Invalid argument)".into()),
         }
@@ -372,13 +371,12 @@ pub(super) async fn for_all_flows(
 
 pub fn del_flows(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     let (_, names) = options(args, &[])?;
-    if vswitch.is_dummy && (args.len() == 2 || names.iter().any(|n| by_hand::named(vswitch, n).is_some())) {
+    let is_by_hand = names.iter().any(|n| by_hand::named(vswitch, n).is_some());
+    if vswitch.plane.is_dummy && (is_by_hand || args.len() == 2) {
         return by_hand::del_flows(vswitch, args);
     }
-    check_names(vswitch, &names)?;
-    vswitch.counts.flow_flushes += 1;
-    vswitch.plane.dp.flush_flows();
-    Ok(String::new())
+    check_names(&vswitch.plane, &names)?;
+    purge(vswitch, args)
 }
 
 pub fn purge(vswitch: &mut Vswitch, _: &[String]) -> Answer {
@@ -452,7 +450,7 @@ impl PmdArgs {
                 }
                 option if option.starts_with('-') => return Err(format!("unknown option {option}")),
                 name if !has_name => {
-                    check_names(vswitch, &[name])?;
+                    check_names(&vswitch.plane, &[name])?;
                     has_name = true;
                 }
                 extra => return Err(format!("{extra}: one datapath is enough")),
@@ -674,7 +672,7 @@ pub fn pmd_rxq_show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
 /// Spreads all queues anew.
 pub fn pmd_rxq_rebalance(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     let names: Vec<&str> = args.iter().map(String::as_str).collect();
-    check_names(vswitch, &names)?;
+    check_names(&vswitch.plane, &names)?;
     vswitch.workers.place_all_queues(&mut vswitch.plane, &vswitch.devices.ports);
     Ok("pmd rxq rebalance requested.\n".into())
 }

@@ -2,7 +2,6 @@
 
 use super::by_hand;
 use super::flow_log;
-use super::names;
 use super::waits::{counters, wait_for};
 use crate::janitor::Fate;
 use crate::odp;
@@ -42,7 +41,7 @@ fn dummy<'a>(
 
 /// `dpif-dummy/change-port-number DP PORT NUMBER`: what a datapath may do that is not the switch's own.
 pub fn change_port_number(vswitch: &mut Vswitch, args: &[String]) -> Result<String, String> {
-    if !names::is_named(vswitch, &args[0]) {
+    if !vswitch.plane.is_named(&args[0]) {
         return Err("unknown datapath or not a dummy".into());
     }
     let port = vswitch.devices.port_named(&args[1]).filter(|port| !port.is_patch()).ok_or("unknown port")?;
@@ -153,7 +152,7 @@ impl Vswitch {
     /// Whether in Open vSwitch the main thread would poll the flow's port: a dummy, but no `dummy-pmd`.
     pub(super) fn is_polled_by_main(&self, key: &Key) -> bool {
         let port = self.devices.ports.get(&PortNo(key.get64(FieldId::DpPort) as u32));
-        self.is_dummy
+        self.plane.is_dummy
             && port.is_some_and(|p| p.interface.is_dummy() && p.interface.dummy_type != Some("dummy-pmd"))
     }
 }

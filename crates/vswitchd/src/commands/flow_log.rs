@@ -71,7 +71,7 @@ pub(crate) async fn log_dumps(shared: Shared) {
                     target: "dpif",
                     "{}: flow_dump {ufid} {shown}, packets:{packets}, bytes:{bytes}, used:{used}, \
                      actions:{actions}",
-                    super::datapath::name(vswitch)
+                    vswitch.plane.name()
                 );
             }
         };
@@ -117,7 +117,7 @@ impl Vswitch {
             return;
         }
         let flow = odp::packet(&key, &odp::numbers);
-        let name = super::datapath::name(self);
+        let name = self.plane.name();
         tracing::debug!(target: "dpif_netdev", has_lines = true, "{name}: miss upcall:\n{flow}");
     }
 }

@@ -1,7 +1,7 @@
 //! `dpctl/ipf-*`: fragments that wait for the rest of their datagram, to be tracked as a whole.
 
 use super::conntrack::{after_name, refused};
-use crate::state::Vswitch;
+use crate::plane::ForwardingPlane;
 use datapath::conntrack::fragments::{Fragments, MAX_NFRAGS_MAX, MIN_FRAG_MIN};
 use std::fmt::Write;
 use std::sync::atomic::Ordering::Relaxed;
@@ -17,24 +17,24 @@ fn version(word: Option<&String>) -> Option<usize> {
     ["v4", "v6"].iter().position(|name| word.is_some_and(|word| word == name))
 }
 
-fn set(vswitch: &Vswitch, args: &[String], is_enabled: bool) -> Answer {
-    let version = version(after_name(vswitch, args).last());
+fn set(plane: &ForwardingPlane, args: &[String], is_enabled: bool) -> Answer {
+    let version = version(after_name(plane, args).last());
     let version = version.ok_or_else(|| refused("parameter missing: 'v4' for IPv4 or 'v6' for IPv6"))?;
-    vswitch.plane.dp.tracker().fragments().settings.is_enabled[version].store(is_enabled, Relaxed);
+    plane.dp.tracker().fragments().settings.is_enabled[version].store(is_enabled, Relaxed);
     let verb = if is_enabled { "enabling" } else { "disabling" };
     Ok(format!("{verb} fragmentation reassembly successful"))
 }
 
-pub fn set_enabled(vswitch: &mut Vswitch, args: &[String]) -> Answer {
-    set(vswitch, args, true)
+pub fn set_enabled(plane: &ForwardingPlane, args: &[String]) -> Answer {
+    set(plane, args, true)
 }
 
-pub fn set_disabled(vswitch: &mut Vswitch, args: &[String]) -> Answer {
-    set(vswitch, args, false)
+pub fn set_disabled(plane: &ForwardingPlane, args: &[String]) -> Answer {
+    set(plane, args, false)
 }
 
-pub fn set_min_frag(vswitch: &mut Vswitch, args: &[String]) -> Answer {
-    let args = after_name(vswitch, args);
+pub fn set_min_frag(plane: &ForwardingPlane, args: &[String]) -> Answer {
+    let args = after_name(plane, args);
     let version = version(args.first());
     let version = version.ok_or_else(|| refused("parameter missing: v4 for IPv4 or v6 for IPv6"))?;
     let bytes: Option<u32> = args.get(1).and_then(|word| word.parse().ok());
@@ -42,28 +42,28 @@ pub fn set_min_frag(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     if bytes < MIN_FRAG_MIN {
         return Err(not_permitted("requested minimum fragment size too small; see documentation"));
     }
-    vswitch.plane.dp.tracker().fragments().settings.min_frag[version].store(bytes, Relaxed);
+    plane.dp.tracker().fragments().settings.min_frag[version].store(bytes, Relaxed);
     Ok("setting minimum fragment size successful".into())
 }
 
-pub fn set_max_nfrags(vswitch: &mut Vswitch, args: &[String]) -> Answer {
-    let number: Option<u32> = after_name(vswitch, args).last().and_then(|word| word.parse().ok());
+pub fn set_max_nfrags(plane: &ForwardingPlane, args: &[String]) -> Answer {
+    let number: Option<u32> = after_name(plane, args).last().and_then(|word| word.parse().ok());
     let number = number.ok_or_else(|| refused("parameter missing for maximum fragments"))?;
     if number > MAX_NFRAGS_MAX {
         return Err(not_permitted("setting maximum fragments failed"));
     }
-    vswitch.plane.dp.tracker().fragments().settings.max_nfrags.store(number, Relaxed);
+    plane.dp.tracker().fragments().settings.max_nfrags.store(number, Relaxed);
     Ok("setting maximum fragments successful".into())
 }
 
-pub fn get_status(vswitch: &mut Vswitch, args: &[String]) -> Answer {
+pub fn get_status(plane: &ForwardingPlane, args: &[String]) -> Answer {
     let is_option = |arg: &&String| matches!(arg.as_str(), "-m" | "--more");
     let options = args.iter().filter(is_option).count();
     let words: Vec<String> = args.iter().filter(|arg| !is_option(arg)).cloned().collect();
-    if !after_name(vswitch, &words).is_empty() {
+    if !after_name(plane, &words).is_empty() {
         return Err(refused("datapath not found"));
     }
-    let fragments = vswitch.plane.dp.tracker().fragments();
+    let fragments = plane.dp.tracker().fragments();
     let mut text = status(fragments);
     if options > 0 {
         text += "\n        Fragment Lists:\n\n";

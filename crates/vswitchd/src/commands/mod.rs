@@ -21,6 +21,7 @@ mod upcall;
 pub(crate) mod waits;
 
 use crate::state::{Shared, Vswitch};
+use conntrack as ct;
 use transport::unixctl::{self, Command, Request};
 
 const fn row(
@@ -33,6 +34,13 @@ const fn row(
     Command { name, usage, args_min, args_max, run }
 }
 
+/// Runs a command that asks of the forwarding plane alone, or changes it alone.
+macro_rules! plane {
+    ($run:path) => {
+        |vswitch: &mut Vswitch, args: &[String]| $run(&mut vswitch.plane, args)
+    };
+}
+
 const MANY: usize = usize::MAX;
 
 const COMMANDS: &[Command<Vswitch>] = &[
@@ -42,39 +50,39 @@ const COMMANDS: &[Command<Vswitch>] = &[
     row("coverage/show", "", 0, 0, coverage::show),
     row("crosspoint/drops", "", 0, 0, drops::drops),
     row("crosspoint/figures", "", 0, 0, drops::figures),
-    row("dpctl/cache-get-size", "[dp]", 0, 1, operators::cache_get_size),
-    row("dpctl/cache-set-size", "dp cache <size>", 3, 3, operators::cache_set_size),
-    row("dpctl/ct-bkts", "[dp] [gt=N]", 0, 2, conntrack::buckets),
-    row("dpctl/ct-del-limits", "[dp] zone=N1[,N2]...", 1, 2, conntrack::del_limits),
-    row("dpctl/ct-disable-tcp-seq-chk", "[dp]", 0, 1, conntrack::disable_tcp_seq_chk),
-    row("dpctl/ct-enable-tcp-seq-chk", "[dp]", 0, 1, conntrack::enable_tcp_seq_chk),
-    row("dpctl/ct-get-limits", "[dp] [zone=N1[,N2]...]", 0, 2, conntrack::get_limits),
-    row("dpctl/ct-get-maxconns", "[dp]", 0, 1, conntrack::get_maxconns),
-    row("dpctl/ct-get-nconns", "[dp]", 0, 1, conntrack::get_nconns),
-    row("dpctl/ct-get-sweep-interval", "[dp]", 0, 1, conntrack::get_sweep_interval),
-    row("dpctl/ct-get-tcp-seq-chk", "[dp]", 0, 1, conntrack::get_tcp_seq_chk),
-    row("dpctl/ct-set-limits", "[dp] [default=L] [zone=N,limit=L]...", 1, MANY, conntrack::set_limits),
-    row("dpctl/ct-set-maxconns", "[dp] maxconns", 1, 2, conntrack::set_maxconns),
-    row("dpctl/ct-set-sweep-interval", "[dp] ms", 1, 2, conntrack::set_sweep_interval),
-    row("dpctl/ct-stats-show", "[dp] [zone=N]", 0, 4, conntrack::stats_show),
+    row("dpctl/cache-get-size", "[dp]", 0, 1, plane!(operators::cache_get_size)),
+    row("dpctl/cache-set-size", "dp cache <size>", 3, 3, plane!(operators::cache_set_size)),
+    row("dpctl/ct-bkts", "[dp] [gt=N]", 0, 2, plane!(ct::buckets)),
+    row("dpctl/ct-del-limits", "[dp] zone=N1[,N2]...", 1, 2, plane!(ct::del_limits)),
+    row("dpctl/ct-disable-tcp-seq-chk", "[dp]", 0, 1, plane!(ct::disable_tcp_seq_chk)),
+    row("dpctl/ct-enable-tcp-seq-chk", "[dp]", 0, 1, plane!(ct::enable_tcp_seq_chk)),
+    row("dpctl/ct-get-limits", "[dp] [zone=N1[,N2]...]", 0, 2, plane!(ct::get_limits)),
+    row("dpctl/ct-get-maxconns", "[dp]", 0, 1, plane!(ct::get_maxconns)),
+    row("dpctl/ct-get-nconns", "[dp]", 0, 1, plane!(ct::get_nconns)),
+    row("dpctl/ct-get-sweep-interval", "[dp]", 0, 1, plane!(ct::get_sweep_interval)),
+    row("dpctl/ct-get-tcp-seq-chk", "[dp]", 0, 1, plane!(ct::get_tcp_seq_chk)),
+    row("dpctl/ct-set-limits", "[dp] [default=L] [zone=N,limit=L]...", 1, MANY, plane!(ct::set_limits)),
+    row("dpctl/ct-set-maxconns", "[dp] maxconns", 1, 2, plane!(ct::set_maxconns)),
+    row("dpctl/ct-set-sweep-interval", "[dp] ms", 1, 2, plane!(ct::set_sweep_interval)),
+    row("dpctl/ct-stats-show", "[dp] [zone=N]", 0, 4, plane!(ct::stats_show)),
     row("dpctl/del-flows", "[dp] [file]", 0, 2, datapath::del_flows),
     row("dpctl/del-if", "dp iface...", 2, MANY, operators::del_if),
-    row("dpctl/dump-conntrack", "[-m] [-s] [dp] [zone=N]", 0, 4, conntrack::dump),
+    row("dpctl/dump-conntrack", "[-m] [-s] [dp] [zone=N]", 0, 4, plane!(ct::dump)),
     row("dpctl/dump-dps", "", 0, 0, datapath::dump_dps),
     row("dpctl/dump-flows", "[-m] [--names] [dp] [filter=..] [type=..] [pmd=..]", 0, 6, datapath::dump_flows),
-    row("dpctl/flush-conntrack", "[dp] [zone=N] [ct-orig-tuple] [ct-reply-tuple]", 0, 6, conntrack::flush),
+    row("dpctl/flush-conntrack", "[dp] [zone=N] [ct-orig-tuple] [ct-reply-tuple]", 0, 6, plane!(ct::flush)),
     row("dpctl/get-flow", "[dp] ufid", 1, 3, datapath::get_flow),
-    row("dpctl/ipf-get-status", "[dp]", 0, 2, fragments::get_status),
-    row("dpctl/ipf-set-disabled", "[dp] v4|v6", 1, 2, fragments::set_disabled),
-    row("dpctl/ipf-set-enabled", "[dp] v4|v6", 1, 2, fragments::set_enabled),
-    row("dpctl/ipf-set-max-nfrags", "[dp] maxfrags", 1, 2, fragments::set_max_nfrags),
-    row("dpctl/ipf-set-min-frag", "[dp] v4|v6 minfragment", 2, 3, fragments::set_min_frag),
+    row("dpctl/ipf-get-status", "[dp]", 0, 2, plane!(fragments::get_status)),
+    row("dpctl/ipf-set-disabled", "[dp] v4|v6", 1, 2, plane!(fragments::set_disabled)),
+    row("dpctl/ipf-set-enabled", "[dp] v4|v6", 1, 2, plane!(fragments::set_enabled)),
+    row("dpctl/ipf-set-max-nfrags", "[dp] maxfrags", 1, 2, plane!(fragments::set_max_nfrags)),
+    row("dpctl/ipf-set-min-frag", "[dp] v4|v6 minfragment", 2, 3, plane!(fragments::set_min_frag)),
     row("dpctl/list-commands", "", 0, 0, list_dpctl),
     row("dpctl/normalize-actions", "actions", 2, MANY, by_hand::normalize_actions),
-    row("dpctl/offload-stats-show", "[dp]", 0, 1, operators::offload_stats_show),
+    row("dpctl/offload-stats-show", "[dp]", 0, 1, plane!(operators::offload_stats_show)),
     row("dpctl/parse-actions", "actions", 1, MANY, by_hand::parse_actions),
     row("dpctl/show", "[-s] [dp...]", 0, MANY, datapath::show),
-    row("dpif-netdev/bond-show", "[dp]", 0, 1, operators::bond_show),
+    row("dpif-netdev/bond-show", "[dp]", 0, 1, plane!(operators::bond_show)),
     row("dpif-netdev/dpif-impl-get", "", 0, 0, implementations::dpif_get),
     row("dpif-netdev/dpif-impl-set", "dpif_implementation_name", 1, 1, implementations::dpif_set),
     row("dpif-netdev/miniflow-parser-get", "", 0, 0, implementations::parser_get),
@@ -113,12 +121,12 @@ const COMMANDS: &[Command<Vswitch>] = &[
     row("dpif/show", "", 0, 0, datapath::dpif_show),
     row("dpif/show-dp-features", "bridge", 1, 1, features::show),
     row("exit", "[--cleanup]", 0, 1, dummy::exit),
-    row("fdb/add", "bridge port vlan mac", 4, 4, fdb::add),
-    row("fdb/del", "bridge vlan mac", 3, 3, fdb::del),
-    row("fdb/flush", "[bridge]", 0, 1, fdb::flush),
-    row("fdb/show", "bridge", 1, 1, fdb::show),
-    row("fdb/stats-clear", "[bridge]", 0, 1, fdb::stats_clear),
-    row("fdb/stats-show", "bridge", 1, 1, fdb::stats_show),
+    row("fdb/add", "bridge port vlan mac", 4, 4, plane!(fdb::add)),
+    row("fdb/del", "bridge vlan mac", 3, 3, plane!(fdb::del)),
+    row("fdb/flush", "[bridge]", 0, 1, plane!(fdb::flush)),
+    row("fdb/show", "bridge", 1, 1, plane!(fdb::show)),
+    row("fdb/stats-clear", "[bridge]", 0, 1, plane!(fdb::stats_clear)),
+    row("fdb/stats-show", "bridge", 1, 1, plane!(fdb::stats_show)),
     row("memory/show", "", 0, 0, coverage::memory),
     row("odp-execute/action-impl-set", "name", 1, 1, implementations::actions_set),
     row("odp-execute/action-impl-show", "", 0, 0, implementations::actions_get),
@@ -199,7 +207,7 @@ const COUNTED: &[&str] = &[
 
 /// The tables of what this switch has.
 fn present(vswitch: &Vswitch) -> [&'static [Command<Vswitch>]; 3] {
-    [COMMANDS, STANDARD, if vswitch.is_dummy { DUMMY } else { &[] }]
+    [COMMANDS, STANDARD, if vswitch.plane.is_dummy { DUMMY } else { &[] }]
 }
 
 /// `dpctl/list-commands`.

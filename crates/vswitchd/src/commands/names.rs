@@ -1,25 +1,27 @@
 //! The datapath's names, and options among the words of its commands.
 
-use crate::state::Vswitch;
+use crate::plane::ForwardingPlane;
 
-/// The datapath's name as `dpctl` shows it, without its type.
-pub(super) fn short_name(vswitch: &Vswitch) -> &'static str {
-    if vswitch.is_dummy { "ovs-dummy" } else { "ovs-netdev" }
-}
+impl ForwardingPlane {
+    /// The datapath's name as `dpctl` shows it, without its type.
+    pub(super) fn short_name(&self) -> &'static str {
+        if self.is_dummy { "ovs-dummy" } else { "ovs-netdev" }
+    }
 
-/// The datapath's type as `dpctl` shows it.
-pub(super) fn type_name(vswitch: &Vswitch) -> &'static str {
-    if vswitch.is_dummy { "dummy" } else { "netdev" }
-}
+    /// The datapath's type as `dpctl` shows it.
+    pub(super) fn type_name(&self) -> &'static str {
+        if self.is_dummy { "dummy" } else { "netdev" }
+    }
 
-/// The datapath's name as `dpctl` shows it.
-pub(super) fn name(vswitch: &Vswitch) -> String {
-    format!("{}@{}", type_name(vswitch), short_name(vswitch))
-}
+    /// The datapath's name as `dpctl` shows it.
+    pub(super) fn name(&self) -> String {
+        format!("{}@{}", self.type_name(), self.short_name())
+    }
 
-/// Whether the datapath has that name.
-pub(super) fn is_named(vswitch: &Vswitch, text: &str) -> bool {
-    text == name(vswitch) || text == short_name(vswitch)
+    /// Whether the datapath has that name.
+    pub(super) fn is_named(&self, text: &str) -> bool {
+        text == self.name() || text == self.short_name()
+    }
 }
 
 /// Splits options from names.

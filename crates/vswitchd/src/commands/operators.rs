@@ -1,6 +1,6 @@
 //! What an operator asks of the datapath and does to it by hand: `dpctl/del-if`, `dpctl/cache-*` and others.
 
-use super::names::{is_named, name};
+use crate::plane::ForwardingPlane;
 use crate::state::Vswitch;
 use base::OfPort;
 
@@ -10,7 +10,7 @@ type Answer = Result<String, String>;
 /// carried out.
 pub fn del_if(vswitch: &mut Vswitch, args: &[String]) -> Result<String, String> {
     let ports = match args {
-        [first, rest @ ..] if is_named(vswitch, first) => rest,
+        [first, rest @ ..] if vswitch.plane.is_named(first) => rest,
         [first, ..] if super::by_hand::named(vswitch, first).is_some() => {
             return super::by_hand::del_if(vswitch, args);
         }
@@ -25,7 +25,7 @@ pub fn del_if(vswitch: &mut Vswitch, args: &[String]) -> Result<String, String> 
             None => errors += &format!("ovs-vswitchd: no port named {name}\n"),
             // A bridge has its own port as long as it is there.
             Some(port) if port.of_port == OfPort::LOCAL => {
-                let datapath = super::names::name(vswitch);
+                let datapath = vswitch.plane.name();
                 errors += &format!(
                     "ovs-vswitchd: deleting port {name} from {datapath} failed (Invalid argument)\n"
                 );
@@ -67,36 +67,36 @@ fn no_such_datapath(name: &str) -> Answer {
 }
 
 /// Caches are resized in the kernel's datapath alone; others have none to show.
-pub fn cache_get_size(vswitch: &mut Vswitch, args: &[String]) -> Answer {
+pub fn cache_get_size(plane: &ForwardingPlane, args: &[String]) -> Answer {
     match args.first() {
-        Some(other) if !is_named(vswitch, other) => no_such_datapath(other),
-        _ => Ok(format!("{}:\n", name(vswitch))),
+        Some(other) if !plane.is_named(other) => no_such_datapath(other),
+        _ => Ok(format!("{}:\n", plane.name())),
     }
 }
 
-pub fn cache_set_size(vswitch: &mut Vswitch, args: &[String]) -> Answer {
+pub fn cache_set_size(plane: &ForwardingPlane, args: &[String]) -> Answer {
     if args[2].parse::<u32>().is_err() {
         return Err("ovs-vswitchd: size is malformed (Invalid argument)\n".into());
     }
-    if !is_named(vswitch, &args[0]) {
+    if !plane.is_named(&args[0]) {
         return no_such_datapath(&args[0]);
     }
     Err("ovs-vswitchd: Setting caches not supported (Operation not supported)\n".into())
 }
 
 /// No device takes flows over, as in Open vSwitch without `hw-offload`.
-pub fn offload_stats_show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
+pub fn offload_stats_show(plane: &ForwardingPlane, args: &[String]) -> Answer {
     Err(match args.first() {
-        Some(other) if !is_named(vswitch, other) => "ovs-vswitchd: datapath not found (Invalid argument)\n",
+        Some(other) if !plane.is_named(other) => "ovs-vswitchd: datapath not found (Invalid argument)\n",
         _ => "ovs-vswitchd: retrieving offload statistics (Invalid argument)\n",
     }
     .into())
 }
 
 /// Bonds whose members the datapath itself chooses: none.
-pub fn bond_show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
+pub fn bond_show(plane: &ForwardingPlane, args: &[String]) -> Answer {
     match args.first() {
-        Some(other) if !is_named(vswitch, other) => Err("please specify an existing datapath".into()),
+        Some(other) if !plane.is_named(other) => Err("please specify an existing datapath".into()),
         _ => Ok(String::new()),
     }
 }

@@ -361,7 +361,7 @@ fn from_bridge(vswitch: &Vswitch, name: &str, text: &str) -> Result<Traced, Stri
 
 /// `name` is the datapath's.
 fn from_datapath(vswitch: &Vswitch, name: Option<&str>, text: &str) -> Result<Traced, String> {
-    if name.is_some_and(|name| name != super::datapath::short_name(vswitch)) {
+    if name.is_some_and(|name| name != vswitch.plane.short_name()) {
         return Err("Cannot find the datapath".into());
     }
     // A trace begins with the first round.

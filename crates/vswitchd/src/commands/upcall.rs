@@ -1,6 +1,5 @@
 //! `upcall/*`: how flows come to be cached. Workers translate themselves, so there are no upcalls.
 
-use super::names::name;
 use crate::state::Vswitch;
 use std::fmt::Write;
 use switch::by_hand::ByHand;
@@ -13,7 +12,8 @@ pub fn show(vswitch: &mut Vswitch, _: &[String]) -> Answer {
     let flows = |n: usize| vswitch.plane.dp.worker_stats(n).megaflows.get();
     let total: u64 = (0..vswitch.plane.dp.workers()).map(flows).sum();
     let limit = vswitch.workers.flow_limit();
-    let mut text = format!("{}:\n  flows         : (current {total}) (limit {limit})\n", name(vswitch));
+    let mut text =
+        format!("{}:\n  flows         : (current {total}) (limit {limit})\n", vswitch.plane.name());
     text += "  ufid enabled : false\n\n";
     for n in 0..vswitch.plane.dp.workers() {
         let _ = writeln!(text, "  {n}: (keys {})", flows(n));
