@@ -9,6 +9,7 @@ use datapath::{FlowView, Pipeline, PortView, Translation, Visit};
 use flow::{Depth, FieldId, Key, Mask};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use switch::changelog::word_table;
 use switch::{Effect, Switch};
 
 /// Every packet is extracted in full and translated by itself: the reference.
@@ -49,6 +50,12 @@ pub enum Mistake {
     RewritesForgotten,
     /// All flows of a sort are taken for one when changes are watched.
     MarksMixedUp,
+    /// That a flow went through a group is forgotten.
+    GroupForgotten,
+    /// That the hash of a packet decided is forgotten.
+    HashForgotten,
+    /// The way to the control thread of a packet that teaches something is cached.
+    LessonCached,
     /// No mistake: at times packets are extracted more deeply than their rules ask for.
     DeeperAtTimes,
     /// No mistake: changes touch flows that they do not concern.
@@ -100,6 +107,8 @@ impl Pipeline for Mistaken {
         self.switch.translate(version, key, reader, out);
         match self.mistake {
             Mistake::MaskBitLost => lose_a_bit(&mut out.mask, &mut Chance::new(version.0)),
+            Mistake::HashForgotten => out.mask.set(FieldId::DpHash, 0),
+            Mistake::LessonCached => out.uncacheable = false,
             // The worker would notice by the mask.
             Mistake::TooShallow => {
                 let port = PortNo(key.get64(FieldId::DpPort) as u32);
@@ -128,13 +137,21 @@ impl Pipeline for Mistaken {
                 let visits: Vec<Visit> = flow.visits.iter().map(forget).collect();
                 self.switch.touched(FlowView { visits: &visits, ..flow }, since, now, reader)
             }
+            Mistake::GroupForgotten => {
+                let is_no_group = |v: &&Visit| v.table != word_table::groups(0);
+                let visits: Vec<Visit> = flow.visits.iter().filter(is_no_group).copied().collect();
+                self.switch.touched(FlowView { visits: &visits, ..flow }, since, now, reader)
+            }
             _ => self.switch.touched(flow, since, now, reader),
         }
     }
     fn sight<'g>(&'g self, sort: Sort<'_>, watch: &mut Watch, now: Version, reader: &'g Reader) -> Sight<'g> {
         match self.mistake {
             // They are made where flows are judged one by one.
-            Mistake::StaleVersion | Mistake::JudgedOnPacket | Mistake::RewritesForgotten => Sight::NONE,
+            Mistake::StaleVersion
+            | Mistake::JudgedOnPacket
+            | Mistake::RewritesForgotten
+            | Mistake::GroupForgotten => Sight::NONE,
             _ => self.switch.sight(sort, watch, now, reader),
         }
     }

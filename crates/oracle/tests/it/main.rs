@@ -2,6 +2,8 @@
 
 mod cached_equals_uncached;
 mod changing_actions;
+mod chosen;
+mod learned;
 mod limits;
 mod recirculated;
 mod stock_normal;
