@@ -498,6 +498,67 @@ fn a_line_for_a_third_host_is_invalid_and_expects_nothing() {
     assert!(dump.contains("helper=ftp") && dump.contains(parent), "{dump}");
 }
 
+/// A line is read in a segment that comes as a whole; of the same segment in fragments, only the addresses
+/// are translated, and nobody expects what it announces.
+#[test]
+fn a_line_in_fragments_goes_on_as_it_is_and_expects_nothing() {
+    let (client, server, shown) = ("10.0.0.1", "10.0.0.2", "10.9.9.123");
+    let (to, back, out, home) = ([client, server], [server, shown], [shown, server], [server, client]);
+    let more = "NOOP\r\n".repeat(160);
+    let [(line, read), (unread, _)] = [(16, 1), (16, 2)].map(|(high, low)| {
+        let line = |address: &str| format!("PORT {address},{high},{low}\r\n{more}");
+        (line("10,0,0,1"), line("10,9,9,123"))
+    });
+    let switch = helper_switch("ip", &format!("nat(src={shown})"));
+    switch.appctl(&["dpctl/ipf-set-min-frag", "v4", "400"]).ok();
+    let (ports, rports) = ([4000, 21], [21, 4000]);
+    let there = |numbers, flags, text: &str, state, becomes: &str| {
+        (
+            segment(to, ports, numbers, flags, text),
+            ("p2", state, segment(out, ports, numbers, flags, becomes)),
+        )
+    };
+    converse(
+        &switch,
+        "before the fragments",
+        vec![
+            there((1000, 0), SYN, "", NEW, ""),
+            (
+                segment(back, rports, (5000, 1001), SYN_ACK, ""),
+                ("p2", EST | RPL | DNAT, segment(home, rports, (5000, 1001), SYN_ACK, "")),
+            ),
+            there((1001, 5001), ACK, "", EST | SNAT, ""),
+        ],
+    );
+    let cut = |ends: [&str; 2]| {
+        let frame = segment(ends, ports, (1001, 5001), PSH_ACK, &unread);
+        let ends = ends.map(|end| end.parse().unwrap());
+        let (first, last) = frame[34..].split_at(600);
+        [fragment_v4(ends, (6, 78), 0, true, first), fragment_v4(ends, (6, 78), 600, false, last)]
+    };
+    let hex = |frame: &[u8]| -> String { frame.iter().map(|byte| format!("{byte:02x}")).collect() };
+    cut(to).iter().for_each(|frame| switch.receive("p1", &hex(frame)));
+    for (n, (sent, wanted)) in switch.sent("p2", 2).iter().zip(&cut(out)).enumerate() {
+        assert_eq!(&sent[10..12], format!("{:02x}", EST | SNAT), "fragment {n}");
+        assert_eq!(sent[12..], hex(wanted)[12..], "fragment {n}");
+    }
+    let data = |port, to, becomes: [&str; 2], state| {
+        let frame = |ends| segment(ends, [20, port], (7000, 0), SYN, "");
+        (frame(back), (to, state, frame(becomes)))
+    };
+    let end = 1001 + unread.len() as u32;
+    converse(
+        &switch,
+        "after the fragments",
+        vec![
+            data(4098, "p2", back, NEW),
+            // What comes behind has the numbers that it had, so nothing has grown.
+            there((end, 5001), PSH_ACK, &line, EST | SNAT, &read),
+            data(4097, "p3", home, NEW | REL),
+        ],
+    );
+}
+
 #[test]
 fn what_a_tftp_server_sends_from_another_port_is_related() {
     let switch = helper_switch("ip", "nat(src=10.9.9.1:7000)");
