@@ -22,7 +22,7 @@ mod deliver;
 mod miss;
 mod tracked;
 
-use self::burst::{Arrival, Classified, Delivered, Memory, Miss, Missed, Received};
+use self::burst::{Arrival, Classified, Delivered, Memory, Miss, Missed, Received, put_metadata};
 use crate::cache::entry::{Decision, Entry, EntryKey, ShortVersion, Verdict};
 use crate::cache::origins::Origin;
 use crate::cache::sorts::Sights;
@@ -33,8 +33,7 @@ use crate::execute::{Leaving, execute};
 use crate::input::Input;
 use crate::loan::{Lending, Loan};
 use crate::pipeline::{Pipeline, Translation};
-use crate::ports::InputIdx;
-use crate::recirculation::Metadata;
+use crate::recirculation::{DEPTH_MAX, Metadata};
 use crate::run::Run;
 use crate::stamp::Stamp;
 use crate::stats::{Stage, WorkerStats};
@@ -67,6 +66,9 @@ pub struct Process<P: Pipeline> {
     /// Out while a round is under way.
     memory: Option<Box<Memory>>,
     loan: Box<Loan>,
+    /// Megaflows of the next round that were found out of date in this one. Bound: each packet finds at most
+    /// one in each round that it does not wait for.
+    stale_ahead: ArrayVec<u32, { BURST * DEPTH_MAX as usize }>,
     pub now_ms: u64,
     sample_next: u32,
 }
@@ -94,6 +96,7 @@ impl<P: Pipeline> Process<P> {
             translation: Translation::default(),
             memory: Some(Memory::new()),
             loan: Box::new(Loan::new()),
+            stale_ahead: ArrayVec::new(),
             now_ms: 0,
             sample_next: 0,
         }

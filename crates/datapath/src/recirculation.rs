@@ -32,7 +32,7 @@ pub struct Metadata {
 pub type Originals = ArrayVec<Tuple, BURST>;
 
 /// Most rounds of one packet.
-const DEPTH_MAX: u8 = 8;
+pub const DEPTH_MAX: u8 = 8;
 
 /// Whether a packet may go round that has done so that often, this time included.
 #[inline(always)]

@@ -122,6 +122,19 @@ impl EntryKey {
         if self.is_plain() { (0, 0) } else { (self.0[1] as u32, wide_len((self.0[1] >> 32) as u16)) }
     }
 
+    /// The same with a number that no other megaflow of this worker has had: it tells whether the one in a
+    /// place is the one that was there.
+    pub fn with_serial(self, serial: u64) -> EntryKey {
+        let EntryKey([hash, rest, _, last]) = self;
+        EntryKey([hash, rest, serial, last])
+    }
+
+    /// The number that a megaflow alone has had.
+    #[inline(always)]
+    pub fn serial(&self) -> u64 {
+        self.0[2]
+    }
+
     /// The mask's number, of a megaflow.
     pub fn mask(&self) -> u16 {
         (self.0[1] >> 48) as u16

@@ -165,6 +165,8 @@ pub struct FlowCache {
     pub trails: Trails,
     /// The ports that flows come from, the first of which is none.
     inputs: Vec<Box<InputPort>>,
+    /// How many there were.
+    megaflows_made: u64,
     by_port: PortTable<InputIdx>,
     evictions: u64,
     /// Counters of megaflows that this burst found out of date. A flow of the same packets goes on from
@@ -211,6 +213,7 @@ impl FlowCache {
             sorts: Sorts::new(),
             trails: Trails::new(exact_limit)?,
             inputs: vec![Box::default()],
+            megaflows_made: 0,
             by_port: PortTable::new(),
             evictions: 0,
             stale_stats: ArrayVec::new(),
@@ -230,18 +233,15 @@ impl FlowCache {
         Some(PLAIN | (number << DEPTH_BITS | depth as u64) << PLAIN_ORIGIN_SHIFT)
     }
 
-    /// Whether plain packets' keys say so, as [`Self::plain_origin`] once did, of packets with this origin
-    /// still.
-    pub fn is_origin(&self, input: InputIdx, said: u64, origin: &Origin) -> bool {
+    /// What the key of a plain exact entry says of its packets' origin, if it is this one.
+    pub fn origin_of(&self, entry: u32, input: InputIdx, origin: &Origin) -> Option<u64> {
+        let key = self.exact.entries[entry as usize].key;
+        let said = key.0[3] >> PLAIN_ORIGIN_SHIFT << PLAIN_ORIGIN_SHIFT;
         let number = (said & !PLAIN) >> (PLAIN_ORIGIN_SHIFT + DEPTH_BITS);
-        number >> SLOT_BITS == u64::from(input.0)
-            && self.inputs[input.0 as usize].origins.is(number as u8, origin)
-    }
-
-    /// See [`Origins::meanings`](origins::Origins::meanings), of a port.
-    #[inline(always)]
-    pub fn meanings(&self, input: InputIdx) -> origins::Meanings {
-        self.inputs[input.0 as usize].origins.meanings()
+        let is_its = key.is_plain()
+            && number >> SLOT_BITS == u64::from(input.0)
+            && self.inputs[input.0 as usize].origins.is(number as u8, origin);
+        is_its.then_some(said)
     }
 
     /// Where there is what is known of a port that flows come from. Allocates when a worker meets the port
@@ -285,10 +285,10 @@ impl FlowCache {
         idx
     }
 
-    /// An entry's line, asked for.
+    /// A megaflow's line, asked for.
     #[inline(always)]
-    pub fn exact_fetch(&self, idx: u32) {
-        prefetch_at(&self.exact.entries, idx as usize);
+    pub fn mega_fetch(&self, idx: u32) {
+        prefetch_at(&self.mega.entries, idx as usize);
     }
 
     /// The entry whose key equals this one, or 0. `likely` is what [`Self::exact_prefetch`] said.
@@ -331,14 +331,15 @@ impl FlowCache {
         further_blocks(key, key.present()).zip(self.arena.run(start, len)).all(|(a, b)| equal(a, b))
     }
 
-    /// All exact entries, by their numbers, and what tells whether changes touch them. Those that the index
-    /// does not name are in no use.
+    /// All exact entries, by their numbers, their trails, and what tells whether changes touch them. Those
+    /// that the index does not name are in no use.
     #[inline(always)]
     pub fn exact_entries<'a, P: Pipeline>(
         &'a mut self,
         sights: Sights<'a, P>,
-    ) -> (&'a mut [Entry], Judge<'a, P>) {
-        (&mut self.exact.entries, Judge { sights, sorts: &mut self.sorts, masks: &self.masks })
+    ) -> (&'a mut [Entry], &'a Trails, Judge<'a, P>) {
+        let judge = Judge { sights, sorts: &mut self.sorts, masks: &self.masks };
+        (&mut self.exact.entries, &self.trails, judge)
     }
 
     /// Remembers a key whose packets all belong to the body's flow. Evicts where it must.
@@ -426,12 +427,21 @@ impl FlowCache {
     /// Searches all the port's masks for a flow of this version: for the slow path, which looks once more
     /// before it translates.
     pub fn mega_search(&self, input: InputIdx, key: &Key, version: Version) -> u32 {
+        // An older one that was not found out of date earlier in the burst is not known to be right.
+        self.mega_search_by(input, key, |e| e.version == ShortVersion::of(version))
+    }
+
+    /// Searches all the port's masks for a flow that was not found out of date.
+    pub fn mega_search_any(&self, input: InputIdx, key: &Key) -> u32 {
+        self.mega_search_by(input, key, |e| e.decision.verdict != Verdict::Stale)
+    }
+
+    fn mega_search_by(&self, input: InputIdx, key: &Key, is_wanted: impl Fn(&Entry) -> bool) -> u32 {
         let mut masked = [0; 8];
         for id in self.port_masks(input) {
             let hash = self.mega_probe(id, key, &mut masked);
             let idx = self.mega_find(id, hash, key, &masked);
-            // An older one that was not found out of date earlier in the burst is not known to be right.
-            if idx != 0 && self.mega.entries[idx as usize].version == ShortVersion::of(version) {
+            if idx != 0 && is_wanted(&self.mega.entries[idx as usize]) {
                 return idx;
             }
         }
@@ -517,7 +527,8 @@ impl FlowCache {
         let hash = mega_hash(m, key, &self.secret, &mut masked);
         self.inputs[input.0 as usize].masks.add(mask);
         self.bodies.get_mut(from.decision.body).megaflow = idx;
-        let entry_key = EntryKey::beside(hash, present, mask, further);
+        self.megaflows_made += 1;
+        let entry_key = EntryKey::beside(hash, present, mask, further).with_serial(self.megaflows_made);
         self.put(Which::Mega, idx, entry_key, Some(&Block(masked)), hash, from);
         if let Some(place) = self.stale_stats.iter().position(|b| (b.mask, b.hash) == (mask, hash)) {
             let StaleStats { packets, bytes, first_bytes, .. } = self.stale_stats.swap_remove(place);

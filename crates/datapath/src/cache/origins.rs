@@ -35,22 +35,17 @@ impl Origin {
     }
 }
 
-/// Counts how often a number has got another meaning.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, zerocopy::FromZeros)]
-pub struct Meanings(u64);
-
 /// One port's origins.
 pub struct Origins {
     all: [Origin; SETS * WAYS],
     /// How many entries of the cache have each.
     entries: [u32; SETS * WAYS],
-    meanings: Meanings,
 }
 
 impl Default for Origins {
     fn default() -> Self {
         let none = Origin::new(OfPort(0), Metadata::default());
-        Origins { all: [none; SETS * WAYS], entries: [0; SETS * WAYS], meanings: Meanings(0) }
+        Origins { all: [none; SETS * WAYS], entries: [0; SETS * WAYS] }
     }
 }
 
@@ -66,12 +61,6 @@ impl Origins {
         self.all[usize::from(slot)] == *origin
     }
 
-    /// While this stays the same, every number that was given out means what it did.
-    #[inline(always)]
-    pub fn meanings(&self) -> Meanings {
-        self.meanings
-    }
-
     #[inline(never)]
     fn search(&mut self, origin: Origin, secret: &HashKey) -> Option<u8> {
         let Metadata { recirc_id, pkt_mark, dp_hash, .. } = origin.metadata;
@@ -83,10 +72,7 @@ impl Origins {
         let first = set * WAYS;
         let known = (first..first + WAYS).find(|&n| self.all[n] == origin);
         let n = known.or_else(|| (first..first + WAYS).find(|&n| self.entries[n] == 0))?;
-        if known.is_none() {
-            self.all[n] = origin;
-            self.meanings.0 += 1;
-        }
+        self.all[n] = origin;
         Some(n as u8)
     }
 

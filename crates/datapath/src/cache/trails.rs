@@ -1,16 +1,15 @@
 //! Where packets of an exact entry went that were tracked and came round again: their connection, and the
-//! exact entry of the next round.
+//! megaflow of the next round.
 //!
-//! Both are most likely the same for the next packet. A trail is a guess and is believed in nothing: whoever
-//! follows it compares the connection's generation and marks, whether the origin still means the same, and
-//! the next entry's key. The rest is as it was for the packet before: bytes that the keys do not have decide
-//! nothing, and a connection is translated to the same addresses as long as it is.
+//! Both are most likely the same for the next packet. A trail is a guess: whoever follows it looks whether
+//! the connection and the megaflow are still those, and what the connection is marked with. Nothing else
+//! decides where the packet goes, for the rest is as it was: packets of one exact entry come from one origin
+//! and have the same bytes where a key has any, and a connection is translated alike as long as it is.
 
-use super::origins::Meanings;
 use crate::conntrack::Found;
 use crate::conntrack::follow::Marked;
 use base::region::{Region, prefetch_at};
-use flow::extract::{PLAIN_ORIGIN_SHIFT, PlainKey};
+use flow::extract::PlainKey;
 
 /// See the module's text. All zeros is none: no connection has that generation.
 #[derive(Clone, Copy, zerocopy::FromZeros)]
@@ -18,41 +17,31 @@ use flow::extract::{PLAIN_ORIGIN_SHIFT, PlainKey};
 pub struct Trail {
     pub(crate) connection: Found,
     label: [u64; 2],
-    /// When the port's origins had the meaning that `origin` has.
-    pub meanings: Meanings,
-    /// IPv4's, as the next round's key has them, and so are the ports.
+    /// IPv4's after translation, as a plain key has them, and so are the ports.
     addresses: u64,
     ports: u32,
     mark: u32,
-    /// What the next round's keys say of where their packets come from, see
-    /// [`plain_origin`](super::FlowCache::plain_origin), shifted to the right.
-    origin: u32,
-    /// The exact entry of the next round.
+    /// The megaflow of the next round, and the number that it alone has had.
     pub next: u32,
+    /// The exact entry of the next round, where that tracks the packet again. 0 where it is not known.
+    pub exact: u32,
+    pub next_serial: u64,
 }
 
-const ORIGIN: u64 = u64::MAX << PLAIN_ORIGIN_SHIFT;
-const LOW: u64 = 0xffff_ffff;
-
 impl Trail {
-    /// Of a packet that had the key `after` in the next round, and what its connection was marked with.
+    /// Of packets with this plain key, what their connection is marked with, their addresses and ports in the
+    /// next round, and its megaflow.
     pub(crate) fn new(
         connection: Found,
         Marked { mark, label }: Marked,
-        meanings: Meanings,
-        after: &PlainKey,
-        next: u32,
+        addresses_and_ports: [u8; 12],
+        (next, next_serial): (u32, u64),
     ) -> Trail {
-        Trail {
-            connection,
-            label: [(label >> 64) as u64, label as u64],
-            meanings,
-            addresses: after[2],
-            ports: (after[1] >> 32) as u32,
-            mark,
-            origin: (after[3] >> PLAIN_ORIGIN_SHIFT) as u32,
-            next,
-        }
+        let [a, b, c, d, e, f, g, h, ports @ ..] = addresses_and_ports;
+        let addresses = u64::from_ne_bytes([a, b, c, d, e, f, g, h]);
+        let label = [(label >> 64) as u64, label as u64];
+        let ports = u32::from_ne_bytes(ports);
+        Trail { connection, label, addresses, ports, mark, next, exact: 0, next_serial }
     }
 
     /// What the connection was marked with.
@@ -61,25 +50,13 @@ impl Trail {
         Marked { mark: self.mark, label: u128::from(self.label[0]) << 64 | u128::from(self.label[1]) }
     }
 
-    /// What the next round's keys say of where packets come from.
-    pub fn origin(&self) -> u64 {
-        u64::from(self.origin) << PLAIN_ORIGIN_SHIFT
-    }
-
-    /// The key in the next round of packets that have this one, at the depth of ports, in this round.
-    #[inline(always)]
-    pub fn key_after(&self, key: &PlainKey) -> PlainKey {
-        let ports = key[1] & LOW | u64::from(self.ports) << 32;
-        [key[0], ports, self.addresses, key[3] & !ORIGIN | self.origin()]
-    }
-
     /// Whether packets with this key get other addresses or ports.
     #[inline(always)]
     pub fn translates(&self, key: &PlainKey) -> bool {
         (key[2] ^ self.addresses) | (key[1] >> 32 ^ u64::from(self.ports)) != 0
     }
 
-    /// These addresses and ports, as they stand in a packet.
+    /// Addresses and ports after translation, as they stand in a packet.
     #[inline(always)]
     pub fn addresses_and_ports(&self) -> [u8; 12] {
         let mut all = [0; 12];
@@ -109,6 +86,11 @@ impl Trails {
     #[inline(always)]
     pub fn get(&self, entry: u32) -> &Trail {
         &self.all[entry as usize]
+    }
+
+    /// The exact entry of the next round.
+    pub fn set_exact(&mut self, entry: u32, exact: u32) {
+        self.all[entry as usize].exact = exact;
     }
 
     /// Packets of an entry went there.

@@ -167,6 +167,11 @@ pub(crate) fn read_plain(packet: &Packet, was_valid: bool) -> Option<PlainSeen> 
     Some(PlainSeen { addresses_and_ports, tcp })
 }
 
+/// Addresses and ports of a packet that was read as a plain one.
+pub(crate) fn addresses_and_ports(packet: &Packet) -> [u8; 12] {
+    packet.data().get(26..).and_then(|there| there.first_chunk()).copied().unwrap_or_default()
+}
+
 fn be16(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
 }

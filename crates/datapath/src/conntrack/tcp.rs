@@ -172,13 +172,14 @@ impl Ends {
             return None;
         }
         let from = from & 1;
-        let scales = [self.states >> 8 & 0xff, self.states >> 24];
-        let [src_bits, dst_bits] = if scales[0] & scales[1] & SCALED != 0 {
-            [scales[from] & !SCALED, scales[1 - from] & !SCALED]
-        } else if scales == [SCALE_UNKNOWN; 2] {
-            [SCALE_MAX.into(); 2]
-        } else {
-            [0, 0]
+        let first_is_low = |of: usize| 16 * of as u32;
+        let bits = |of: usize| self.states >> first_is_low(of) >> 8 & 0x7f;
+        let [src_bits, dst_bits] = match self.states & 0xff00_ff00 {
+            scales if scales & (SCALED << 24 | SCALED << 8) == SCALED << 24 | SCALED << 8 => {
+                [bits(from), bits(1 - from)]
+            }
+            scales if scales == SCALE_UNKNOWN << 24 | SCALE_UNKNOWN << 8 => [SCALE_MAX.into(); 2],
+            _ => [0, 0],
         };
         let (src, dst) = (self.numbers[from], self.numbers[1 - from]);
         let (src_next, src_limit) = ((src >> 32) as u32, src as u32);

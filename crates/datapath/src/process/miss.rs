@@ -18,8 +18,9 @@ impl<P: Pipeline> Process<P> {
                 continue;
             }
             let Entry { decision, sort, set, marks, .. } = *e;
-            // Where there is little room, what says to track a packet gives way to what becomes of it then.
-            if decision.verdict == Verdict::Track && is_crowded {
+            // Where there is little room, what becomes of a tracked packet gives way to what says to track
+            // it: from there on, a trail leads to the megaflow.
+            if is_tracked && decision.verdict != Verdict::Track && is_crowded {
                 continue;
             }
             // Few of a tracked connection's segments open it, and a cache of them would be one of strangers.
@@ -39,7 +40,7 @@ impl<P: Pipeline> Process<P> {
             }
         }
         self.cache.forget_stale_stats();
-        for idx in burst.stale_megaflows() {
+        for idx in burst.stale_megaflows().chain(self.stale_ahead.drain(..)) {
             self.cache.remove_stale(idx);
         }
         burst.learned()

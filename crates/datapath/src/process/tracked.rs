@@ -1,11 +1,11 @@
 //! Stage 4, of packets that are tracked and then go round again, with nothing between: `ct(table=...)`.
 //!
-//! Nearly all are of connections that are established, and of flows that the next round's exact tier knows.
-//! Such a packet need not wait for that round: its connection is [followed](crate::conntrack), and it goes
-//! where the exact entry of the next round says, which is counted as if it had come round; and so on, if that
-//! tracks it again. From packet to packet of a flow both are the same, so the flow's
-//! [trail](crate::cache::trails) tells where they were, and no table is looked into: one line of the
-//! connection, and one of the next entry.
+//! Nearly all are of connections that are established, and of flows that the next round's caches know. Such
+//! a packet need not wait for that round: its connection is [followed](crate::conntrack), and it goes where
+//! the megaflow of the next round says, which is counted as if it had come round; and so on, if that tracks
+//! it again. From packet to packet of a flow both are the same, so the flow's [trail](crate::cache::trails)
+//! tells where they were, and no table is looked into: a packet touches the trail, one line of the
+//! connection, and the megaflow, which it shares with many.
 //!
 //! Packets of one direction of a connection keep their order: once one of a burst goes round, those behind it
 //! that may be of the same do so, too.
@@ -17,7 +17,6 @@ use crate::conntrack::follow::{Followed, Marked};
 use crate::conntrack::run::was_read;
 use crate::conntrack::{Found, nat, seen};
 use crate::recirculation::may_go_round;
-use flow::extract::PlainKey;
 
 /// Which connections have packets of the burst that go round, by a bit of their addresses and ports.
 pub(super) struct GoingRound(u64);
@@ -52,8 +51,8 @@ struct Asked {
 struct Step {
     connection: Found,
     tracking: Tracking,
-    /// The exact entry that it led to, and what that says. `None` where the packet is to wait, after all.
-    next: Option<(u32, Decision)>,
+    /// What becomes of it then. [`Verdict::Unknown`] where it is to wait, after all.
+    next: Decision,
 }
 
 /// What became of a packet.
@@ -78,7 +77,7 @@ impl<P: Pipeline> Process<P> {
         round: &mut GoingRound,
     ) {
         let (Decision { body, .. }, _) = burst.verdict(first);
-        self.fetch_trails(burst, (first, end));
+        self.fetch_ends(burst, (first, end));
         let mut at = first;
         while at < end {
             if let Some(entry) = self.followable(burst, at, round) {
@@ -95,22 +94,17 @@ impl<P: Pipeline> Process<P> {
         }
     }
 
-    /// Has what is most likely needed fetched: trails, then what they lead to.
+    /// Has what trails lead to fetched. They were asked for when the exact tier answered.
     #[inline(always)]
-    fn fetch_trails(&self, burst: &Classified, (first, end): (usize, usize)) {
-        let mut entries: ArrayVec<u32, BURST> = ArrayVec::new();
+    fn fetch_ends(&self, burst: &Classified, (first, end): (usize, usize)) {
         let mut at = first;
         while at < end {
             if let Some((_, entry)) = burst.plain(at) {
-                self.cache.trails.prefetch(entry);
-                entries.push(entry);
+                let trail = self.cache.trails.get(entry);
+                self.context.tracker.fetch(trail.connection);
+                self.cache.mega_fetch(trail.next);
             }
             (_, at) = burst.verdict(at);
-        }
-        for entry in entries {
-            let trail = self.cache.trails.get(entry);
-            self.context.tracker.fetch(trail.connection);
-            self.cache.exact_fetch(trail.next);
         }
     }
 
@@ -158,18 +152,18 @@ impl<P: Pipeline> Process<P> {
     #[inline(always)]
     fn follow(&mut self, burst: &Classified, entry: u32, body: u32, mut packet: Packet) -> Fate {
         let arrival = burst.arrival();
-        let first = self.by_trail(arrival, &arrival.metadata, entry, &mut packet);
-        match first.map(|decision| decision.verdict) {
+        let by_trail = self.by_trail(arrival, &arrival.metadata, entry, &mut packet);
+        match by_trail.map(|decision| decision.verdict) {
             Some(Verdict::Output(port)) => self.tx.send(&mut self.context, PortNo(port.into()), packet),
             Some(Verdict::Drop(reason)) => self.context.drop(packet, reason),
-            _ => return self.follow_on(arrival, first, (entry, body), packet),
+            _ => return self.follow_on(arrival, by_trail, (entry, body), packet),
         }
         Fate::Left
     }
 
-    /// A packet of an exact entry goes one round by the entry's trail, and is translated and counted. Returns
-    /// what becomes of it then; `None` where it is to go another way, and nothing was done that a second time
-    /// would not do alike.
+    /// A packet of an exact entry goes one round by the entry's trail, and is translated and counted, unless
+    /// it is to be tracked again. Returns what becomes of it then; `None` where it is to go another way, and
+    /// nothing was done that a second time would not do alike.
     #[inline(always)]
     fn by_trail(
         &mut self,
@@ -178,19 +172,23 @@ impl<P: Pipeline> Process<P> {
         entry: u32,
         packet: &mut Packet,
     ) -> Option<Decision> {
-        let Process { cache, context, now_ms, .. } = self;
+        let Process { cache, context, pipeline, reader, now_ms, .. } = self;
         let key = cache.entry(Which::Exact, entry).key.0;
-        let meanings = cache.meanings(arrival.input);
         let trail = *cache.trails.get(entry);
-        let next = cache.entry(Which::Exact, trail.next);
-        let is_known = trail.meanings == meanings
-            && next.key.equals(&EntryKey(trail.key_after(&key)))
-            && next.version == ShortVersion::of(arrival.at.version)
-            && !matches!(next.decision.verdict, Verdict::Unknown | Verdict::Stale);
-        if !is_known || !may_go_round(metadata.recirc_depth + 1) || packet.is_lent() || packet.is_chained() {
+        let next = cache.entry(Which::Mega, trail.next);
+        let decision = next.decision;
+        let is_known = next.key.serial() == trail.next_serial
+            && !matches!(decision.verdict, Verdict::Unknown | Verdict::Stale)
+            && may_go_round(metadata.recirc_depth + 1);
+        if !is_known || packet.is_lent() || packet.is_chained() {
             return None;
         }
-        let decision = next.decision;
+        let version = arrival.at.version;
+        if next.version != ShortVersion::of(version)
+            && !cache.renew(Which::Mega, trail.next, &mut Sights::new(&**pipeline, reader, version))
+        {
+            return None;
+        }
         let seen = seen::read_plain(packet, was_read(metadata))?;
         if context.tracker.pass(trail.connection, &seen, *now_ms)? != trail.marked() {
             return None;
@@ -198,16 +196,19 @@ impl<P: Pipeline> Process<P> {
         if trail.translates(&key) {
             nat::translate_plain(packet, trail.addresses_and_ports());
         }
-        count_round(cache, context, trail.next, packet.len(), (arrival.at.now, *now_ms));
+        if decision.verdict != Verdict::Track {
+            count_round(cache, context, (Which::Mega, trail.next), packet.len(), arrival.at.now);
+        }
         Some(decision)
     }
 
-    /// As [`Self::follow`], of a packet that has gone its first round by a trail, or has to find its way.
+    /// As [`Self::follow`], of a packet that has gone its first round by a trail, and is not where it is to
+    /// go, or has to find its way.
     #[inline(never)]
     fn follow_on(
         &mut self,
         arrival: &Arrival,
-        mut first: Option<Decision>,
+        mut by_trail: Option<Decision>,
         (mut entry, mut body): (u32, u32),
         mut packet: Packet,
     ) -> Fate {
@@ -216,7 +217,6 @@ impl<P: Pipeline> Process<P> {
         loop {
             // What becomes of it is a list that has it tracked.
             let step = asked(self.cache.actions(body), &metadata).and_then(|asked| {
-                let by_trail = first.take().or_else(|| self.by_trail(arrival, &metadata, entry, &mut packet));
                 let step = match by_trail {
                     Some(decision) => self.step_by_trail(entry, &asked, decision),
                     None => self.by_lookup(arrival, &metadata, &asked, entry, &mut packet)?,
@@ -231,18 +231,19 @@ impl<P: Pipeline> Process<P> {
                 };
             };
             connection = Some(found);
-            let Some((next, Decision { verdict, body: next_body })) = next else {
-                return self.goes_round(metadata, found, packet);
-            };
+            let Decision { verdict, body: next_body } = next;
             match verdict {
                 Verdict::Output(port) => self.tx.send(&mut self.context, PortNo(port.into()), packet),
                 Verdict::Drop(reason) => self.context.drop(packet, reason),
-                Verdict::Track => {
+                Verdict::Track if let Some(next) = self.tracked_next(arrival, metadata, entry, &packet) => {
                     (entry, body) = (next, next_body);
+                    by_trail = self.by_trail(arrival, &metadata, entry, &mut packet);
                     continue;
                 }
                 Verdict::Actions => return self.carry_out(next_body, metadata, found, packet),
-                Verdict::Unknown | Verdict::Stale => return self.goes_round(metadata, found, packet),
+                Verdict::Track | Verdict::Unknown | Verdict::Stale => {
+                    return self.goes_round(metadata, found, packet);
+                }
             }
             return Fate::Left;
         }
@@ -253,8 +254,7 @@ impl<P: Pipeline> Process<P> {
         let trail = self.cache.trails.get(entry);
         let wish = (asked.zone, asked.translates);
         let followed = self.context.tracker.followed(trail.connection, trail.marked(), wish);
-        let next = Some((trail.next, decision));
-        Step { connection: trail.connection, tracking: followed.tracking, next }
+        Step { connection: trail.connection, tracking: followed.tracking, next: decision }
     }
 
     /// A packet of an exact entry goes one round, which the entry's trail tells the next one. `None` where it
@@ -267,31 +267,94 @@ impl<P: Pipeline> Process<P> {
         entry: u32,
         packet: &mut Packet,
     ) -> Option<Step> {
-        let Process { cache, context, pipeline, reader, now_ms, .. } = self;
+        let Process { cache, context, now_ms, .. } = self;
         let trail = *cache.trails.get(entry);
         let how = (asked, was_read(metadata));
         let (found, Followed { tracking, translation }) = follow_once(&trail, context, packet, how, *now_ms)?;
         if let Some(to) = translation {
             nat::translate_plain(packet, to.plain());
         }
-        let mut step = Step { connection: found, tracking, next: None };
-        let origin = Origin::new(arrival.of_port, asked.behind(metadata, tracking));
-        let Some((key, next)) = next_entry(cache, arrival.input, origin, packet, &trail) else {
-            return Some(step);
+        let mut step = Step { connection: found, tracking, next: Decision::UNKNOWN };
+        let metadata = asked.behind(metadata, tracking);
+        let Some(next) = self.megaflow_of(arrival, &metadata, found, packet) else { return Some(step) };
+        let Process { cache, context, .. } = self;
+        let e = cache.entry(Which::Mega, next);
+        let (decision, serial) = (e.decision, e.key.serial());
+        let marked = Marked { mark: tracking.mark, label: tracking.label };
+        let addresses_and_ports = seen::addresses_and_ports(packet);
+        cache.trails.set(entry, Trail::new(found, marked, addresses_and_ports, (next, serial)));
+        if decision.verdict != Verdict::Track {
+            count_round(cache, context, (Which::Mega, next), packet.len(), arrival.at.now);
+        }
+        step.next = decision;
+        Some(step)
+    }
+
+    /// The megaflow of a packet in its next round, to which it comes with this metadata.
+    fn megaflow_of(
+        &mut self,
+        arrival: &Arrival,
+        metadata: &Metadata,
+        found: Found,
+        packet: &Packet,
+    ) -> Option<u32> {
+        let Process { cache, context, pipeline, reader, stale_ahead, .. } = self;
+        let Metadata { recirc_id, pkt_mark, dp_hash, tracking, .. } = *metadata;
+        let ingress = arrival.ingress.with_depth(Depth::Everything).with_metadata(recirc_id, pkt_mark);
+        let mut key = Key::default();
+        extract(packet.data(), packet.len(), &ingress, &mut key)?;
+        put_metadata(tracking, Some(&context.tracker.original(found)), dp_hash, &mut key);
+        let next = cache.mega_search_any(arrival.input, &key);
+        if next == 0 {
+            return None;
+        }
+        let version = arrival.at.version;
+        if cache.entry(Which::Mega, next).version != ShortVersion::of(version)
+            && !cache.renew(Which::Mega, next, &mut Sights::new(&**pipeline, reader, version))
+            && let Judged::Stale { is_new } =
+                cache.judge(Which::Mega, next, &key, version, &**pipeline, reader)
+        {
+            if is_new {
+                context.stats.touched.add(1);
+                stale_ahead.push(next);
+            }
+            return None;
+        }
+        Some(next)
+    }
+
+    /// The exact entry of a packet in the round behind that of this entry, where it is tracked again, and is
+    /// counted.
+    fn tracked_next(
+        &mut self,
+        arrival: &Arrival,
+        metadata: Metadata,
+        entry: u32,
+        packet: &Packet,
+    ) -> Option<u32> {
+        let Process { cache, context, pipeline, reader, .. } = self;
+        let likely = cache.trails.get(entry).exact;
+        let origin = Origin::new(arrival.of_port, metadata);
+        let said = match cache.origin_of(likely, arrival.input, &origin) {
+            Some(said) => said,
+            None => cache.plain_origin(arrival.input, origin, Depth::Everything)?,
+        };
+        let key = plain_key(packet.data(), packet.len(), Depth::Everything, said)?;
+        let next = if cache.entry(Which::Exact, likely).key.equals(&EntryKey::plain(key)) {
+            likely
+        } else {
+            let key = ExactKey::Plain(key);
+            let next = cache.exact_find(cache.exact_probe(&key), &key);
+            cache.trails.set_exact(entry, next);
+            next
         };
         let version = arrival.at.version;
         let e = cache.entry(Which::Exact, next);
-        let (decision, is_new) = (e.decision, e.version == ShortVersion::of(version));
-        let is_known = !matches!(decision.verdict, Verdict::Unknown | Verdict::Stale)
-            && (is_new || cache.renew(Which::Exact, next, &mut Sights::new(&**pipeline, reader, version)));
-        if is_known {
-            let marked = Marked { mark: tracking.mark, label: tracking.label };
-            let meanings = cache.meanings(arrival.input);
-            cache.trails.set(entry, Trail::new(found, marked, meanings, &key, next));
-            count_round(cache, context, next, packet.len(), (arrival.at.now, *now_ms));
-            step.next = Some((next, decision));
-        }
-        Some(step)
+        let is_right = e.decision.verdict == Verdict::Track
+            && (e.version == ShortVersion::of(version)
+                || cache.renew(Which::Exact, next, &mut Sights::new(&**pipeline, reader, version)));
+        is_right.then(|| count_round(cache, context, (Which::Exact, next), packet.len(), arrival.at.now))?;
+        Some(next)
     }
 
     /// Carries out an entry's list on a packet that was followed.
@@ -335,26 +398,26 @@ impl Asked {
     }
 }
 
-/// A packet of so many bytes was an exact entry's in a round that it did not wait for.
+/// A packet of so many bytes was a flow's in a round that it did not wait for.
 #[inline(always)]
 fn count_round(
     cache: &mut FlowCache,
     context: &mut Context,
-    entry: u32,
+    (which, flow): (Which, u32),
     len: usize,
-    (now, now_ms): (Stamp, u64),
+    now: Stamp,
 ) {
-    let e = cache.entry(Which::Exact, entry);
+    let e = cache.entry(which, flow);
     e.hit(1, len as u32, now);
-    if e.is_alone != 0 {
-        context.input.met_alone(now_ms);
-    }
     if e.counts.is_full() {
-        cache.fold(Which::Exact, entry);
+        cache.fold(which, flow);
     }
     context.stats.recirculations.add(1);
     context.stats.followed.add(1);
-    context.stats.exact_hits.add(1);
+    match which {
+        Which::Exact => context.stats.exact_hits.add(1),
+        Which::Mega => context.stats.megaflow_hits.add(1),
+    }
 }
 
 /// Follows a packet of an exact entry with this trail.
@@ -375,22 +438,4 @@ fn follow_once(
     }
     let found = context.tracker.known(&seen, asked.zone, now_ms)?;
     Some((found, context.tracker.follow(found, &seen, wish, now_ms)?))
-}
-
-/// The key and the exact entry of a packet in its next round.
-fn next_entry(
-    cache: &mut FlowCache,
-    input: InputIdx,
-    origin: Origin,
-    packet: &Packet,
-    trail: &Trail,
-) -> Option<(PlainKey, u32)> {
-    let said = match cache.is_origin(input, trail.origin(), &origin) {
-        true => trail.origin(),
-        false => cache.plain_origin(input, origin, Depth::Everything)?,
-    };
-    let plain = plain_key(packet.data(), packet.len(), Depth::Everything, said)?;
-    let key = ExactKey::Plain(plain);
-    let found = cache.exact_find(cache.exact_probe(&key), &key);
-    (found != 0).then_some((plain, found))
 }

@@ -312,3 +312,52 @@ fn packets_that_are_followed_go_where_the_long_way_leads() {
 fn a_stale_version_of_what_is_followed_is_found() {
     assert!((0..24).any(|seed| run(seed, Mistake::StaleVersion).is_err()));
 }
+
+/// A megaflow that goes leaves its place to the next one, while the trails of other rounds' flows still name
+/// the place.
+#[test]
+fn a_trail_does_not_lead_to_another_megaflow_in_the_place_of_its_own() {
+    for is_first in [true, false] {
+        let chance = &mut Chance::new(1);
+        let (domain, switch, mut control, bridge) = bridge_of(&[1, 2]);
+        let config = Config { hash_seed: Some(1), exact_tier: ExactTier::On, ..Config::default() };
+        let mut rig = Rig::new(switch, domain, config, &[INSIDE, OUTSIDE]);
+        let ip = || Match::any().with(FieldId::EthType, 0x800);
+        let state = |bits: u128| ip().with_masked(FieldId::CtState, bits, bits);
+        let from = |host: u32| state(0x22).with(FieldId::NwSrc, host.into());
+        let tracked = |matching, actions| FlowMod { table_id: 1, ..FlowMod::add(matching, actions) };
+        let mut all = [0, 1].map(|n| Connection { is_tcp: true, ..Connection::new(n, chance) });
+        let hosts = [all[0].client, all[1].client];
+        let rules = [
+            FlowMod::add(ip(), vec![ct(5, false, Some(1), vec![])]),
+            tracked(state(0x21), vec![ct(5, true, None, vec![]), output(2)]),
+            tracked(state(0x2a), vec![output(1)]),
+            tracked(from(hosts[0]), vec![output(2)]),
+            tracked(from(hosts[1]), vec![]),
+        ];
+        for rule in rules {
+            control.flow_mod(bridge, &rule, 0).unwrap();
+        }
+        // As their ends send it: nothing that does not fit.
+        let mut numbers = 1..;
+        let mut next = |n: usize, from: usize| {
+            all[n].packet((from, false), numbers.next().expect("without end"), false, &mut Chance::new(2))
+        };
+        for n in [0, 1] {
+            rig.receive(INSIDE, vec![next(n, 0)]);
+            rig.receive(OUTSIDE, vec![next(n, 1)]);
+        }
+        for _ in 0..4 {
+            rig.receive(INSIDE, vec![next(0, 0)]);
+        }
+        assert!(rig.dp.worker_stats(0).followed.get() > 0);
+        control.flow_mod(bridge, &tracked(from(hosts[0]), vec![output(2), output(2)]), 0).unwrap();
+        rig.take_sent();
+        let order = if is_first { [0, 1] } else { [1, 0] };
+        rig.receive(INSIDE, order.map(|n| next(n, 0)).to_vec());
+        rig.receive(INSIDE, vec![next(0, 0)]);
+        let sent = rig.take_sent();
+        assert_eq!(sent.get(&OUTSIDE).map(Vec::len), Some(4), "what the changed rule says of two packets");
+        rig.end().unwrap();
+    }
+}

@@ -208,7 +208,7 @@ impl<P: Pipeline> Process<P> {
         // read.
         let sights = Sights::new(&*self.pipeline, &self.reader, at.version);
         let version = ShortVersion::of(at.version);
-        let (entries, mut judge) = self.cache.exact_entries(sights);
+        let (entries, trails, mut judge) = self.cache.exact_entries(sights);
         let (mut packets, mut alone, mut full) = (0, 0, false);
         todo.retain(|i| {
             let row = &mut rows[i];
@@ -222,6 +222,9 @@ impl<P: Pipeline> Process<P> {
             alone |= e.is_alone;
             full |= e.counts.is_full();
             row.decision = e.decision;
+            if e.decision.verdict == Verdict::Track {
+                trails.prefetch(row.likely);
+            }
             false
         });
         if alone != 0 {
