@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use switch::BridgeIdx;
-use switch::control::{Change, Changes, Due, FlowMod};
+use switch::control::{Change, Changes, Due, FlowMod, TableLimits};
 
 /// How long the removal of a bridge waits for workers to leave its rules behind.
 const DRAINING_MAX: Duration = Duration::from_secs(3);
@@ -21,6 +21,8 @@ pub(crate) enum OwnChange {
     /// All rules, groups and meters go, but for the switch's own rules; then these come.
     Flush(Option<FlowMod>),
     Rule(FlowMod),
+    /// A table may hold so many rules.
+    Limit(u8, TableLimits),
     /// The bridge goes, which has neither ports nor connections any more.
     Remove,
 }
@@ -91,6 +93,7 @@ fn turn(
             plane.set_own_rule(bridge, rule);
             return true;
         }
+        OwnChange::Limit(table_id, limits) => return plane.limit_table(bridge, *table_id, limits, until),
         OwnChange::Flush(_) => true,
         OwnChange::Remove => false,
     };
@@ -226,6 +229,26 @@ mod tests {
         assert!(turns > 10 && versions.len() == 2, "{turns} turns, {versions:?}");
         while turn(&mut changes, &mut plane) {}
         assert_eq!(count(&plane, bridge), 2, "the switch's own rule and the new one");
+    }
+
+    #[test]
+    fn a_table_is_limited_in_turns_and_before_what_comes_after() {
+        let (mut plane, bridge) = plane();
+        let ending = |n: u64| FlowMod {
+            hard_timeout_s: n as u16,
+            ..FlowMod::add(Match::any().with(FieldId::EthDst, n.into()), Vec::new())
+        };
+        (1..=RULES).for_each(|n| plane.set_own_rule(bridge, &ending(n)));
+        let mut changes = OwnChanges::default();
+        let limits = TableLimits { rules_max: Some(3), evicts: true, ..TableLimits::default() };
+        changes.push(bridge, OwnChange::Limit(0, limits));
+        changes.push(bridge, OwnChange::Rule(FlowMod { importance: 1, ..ending(1) }));
+        let mut counts = BTreeSet::from([count(&plane, bridge)]);
+        while turn(&mut changes, &mut plane) {
+            counts.insert(count(&plane, bridge));
+        }
+        assert!(counts.len() > 10, "{counts:?}");
+        assert_eq!(count(&plane, bridge), 3 + 1, "those of the limit, and the switch's own rule");
     }
 
     #[test]

@@ -14,8 +14,8 @@ use packet::{Pool, PoolConfig};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use switch::control::{Outcome, Turn};
-use switch::{Control, SlotStats, Switch};
+use switch::control::{Outcome, TableLimits, Turn};
+use switch::{BridgeIdx, Control, SlotStats, Switch};
 
 /// Why the switch could not be set up as asked.
 #[derive(Debug)]
@@ -131,6 +131,25 @@ impl ForwardingPlane {
     pub(crate) fn expire(&mut self, as_of_ms: u64) -> bool {
         let (dp, own) = (&self.dp, &self.own_credits);
         self.control.expire(as_of_ms, &|slot| total(dp, own, slot))
+    }
+
+    /// Before `wanted` rules are added: what is full and evicts learns which rules were used of late.
+    pub(crate) fn note_use(&mut self, bridge: BridgeIdx, wanted: usize) {
+        let (dp, own) = (&self.dp, &self.own_credits);
+        self.control.note_use(bridge, wanted, &|slot| total(dp, own, slot));
+    }
+
+    /// A turn of limiting a table. Whether it is done.
+    pub(crate) fn limit_table(
+        &mut self,
+        bridge: BridgeIdx,
+        table_id: u8,
+        limits: &TableLimits,
+        until: Instant,
+    ) -> bool {
+        let (now_ms, dp, own) = (self.dp.now_ms(), &self.dp, &self.own_credits);
+        let (slots, mut is_over) = (|slot| total(dp, own, slot), || Instant::now() >= until);
+        self.control.set_table_limits(bridge, table_id, limits, now_ms, &slots, &mut is_over)
     }
 
     /// What a rule has counted, up to the last fold. It inherits the last use of the rules whose place it

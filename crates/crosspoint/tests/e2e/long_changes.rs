@@ -310,7 +310,8 @@ fn a_bundle_is_committed_whole_though_its_connection_or_the_switch_ends() {
     assert!(switch.wait().success());
 }
 
-/// The other bridge keeps serving while one with many flows gets a controller, fails open and goes.
+/// The other bridge keeps serving while one with many flows gets a controller, fails open, has its table
+/// limited and goes.
 #[test]
 fn echoes_are_answered_while_the_switch_itself_empties_a_bridge() {
     const FLOWS: u32 = 300_000;
@@ -318,7 +319,9 @@ fn echoes_are_answered_while_the_switch_itself_empties_a_bridge() {
     for bridge in ["br0", "br1"] {
         switch.vsctl(&format!("add-br {bridge} -- set bridge {bridge} datapath_type=dummy"));
     }
-    let bytes = bundle(1..FLOWS + 1);
+    let mut bytes = bundle(1..FLOWS + 1);
+    // Each gets a hard timeout of some hours: those that stay for ever are never evicted.
+    bytes.chunks_exact_mut(80).for_each(|message| message[44] = 100);
     let count = || switch.ofctl(&["dump-aggregate", "br1"]).ok();
     let fill = || {
         let mut stream = connect_to(&switch, "br1");
@@ -342,6 +345,11 @@ fn echoes_are_answered_while_the_switch_itself_empties_a_bridge() {
         wait_for("its rules to go", || count().contains("flow_count=0"));
     });
     assert!(count().contains("flow_count=0"), "{}", count());
+    let limit =
+        "--id=@t create Flow_Table flow_limit=10 overflow_policy=evict -- set bridge br1 flow_tables:0=@t";
+    in_time("its table is limited", &|| drop(switch.vsctl(limit)));
+    assert!(count().contains("flow_count=10"), "{}", count());
+    switch.vsctl("clear bridge br1 flow_tables");
     in_time("it goes", &|| drop(switch.vsctl("del-br br1")));
     assert_eq!(switch.vsctl("list-br"), "br0");
     // Another of its name begins with nothing.

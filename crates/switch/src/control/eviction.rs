@@ -26,6 +26,10 @@ use std::sync::Arc;
 
 /// Rules that are looked at again at most, at once: beyond it, what was known before decides.
 const LOOKS_MAX: usize = 1_000;
+/// Places whose rules are put in order between two questions whether the turn is over.
+const ORDERED_AT_ONCE: usize = 256;
+/// Rules evicted as one version where a limit is lowered.
+const EVICTED_AT_ONCE: usize = 256;
 
 /// What is configured of a table.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -112,6 +116,10 @@ impl Evictable {
 
     fn add_used(&mut self, rule: &Rule, limits: &TableLimits, uses: Uses) {
         let Some(rank) = rank_of(rule, uses).filter(|_| limits.evicts) else { return };
+        // One that came while the table was put in order stands there.
+        if self.ranks.contains_key(&rule.serial) {
+            return;
+        }
         let group = group_of(rule, &limits.groups);
         self.change(&group, |ranks| {
             ranks.insert(rank);
@@ -127,13 +135,10 @@ impl Evictable {
         }
     }
 
-    /// Orders all rules of a table anew.
-    pub fn order(&mut self, rules: &[Option<Arc<Rule>>], limits: &TableLimits, slots: &dyn SlotReader) {
-        *self = Evictable::default();
-        if limits.evicts {
-            for rule in rules.iter().flatten().filter(|rule| !rule.flags.hidden) {
-                self.add_used(rule, limits, Uses::of(rule, slots));
-            }
+    /// Puts rules of a table in order that are not yet.
+    fn order(&mut self, rules: &[Option<Arc<Rule>>], limits: &TableLimits, slots: &dyn SlotReader) {
+        for rule in rules.iter().flatten().filter(|rule| !rule.flags.hidden) {
+            self.add_used(rule, limits, Uses::of(rule, slots));
         }
     }
 
@@ -172,32 +177,51 @@ impl Evictable {
 }
 
 impl Control {
-    /// Sets how many rules a table may hold. Where rules are evicted, those that are too many go at once.
-    /// `slots` has the counters.
+    /// A turn, which ends soon after `is_over` says so, of setting how many rules a table may hold. Where
+    /// rules are evicted, those that are too many go, some hundred in a version; until all rules are in order
+    /// there is no limit. `slots` has the counters. Whether it is done: call it again until then.
     pub fn set_table_limits(
         &mut self,
         bridge: BridgeIdx,
         table_id: u8,
-        limits: TableLimits,
+        limits: &TableLimits,
         now_ms: u64,
         slots: &dyn SlotReader,
-    ) {
+        is_over: &mut dyn FnMut() -> bool,
+    ) -> bool {
         self.enter_to_change();
         let (inner, reader) = (&mut self.inner, &self.reader);
         if inner.bridge(bridge).is_none() {
-            return;
+            return true;
         }
         let store = inner.table(bridge, table_id);
-        if store.limits == limits {
-            return;
+        if store.coming.as_ref().map_or(&store.limits, |(coming, _)| coming) != limits {
+            store.limits = TableLimits { rules_max: None, ..limits.clone() };
+            store.evictable = Evictable::default();
+            store.coming = Some((limits.clone(), 0));
         }
-        store.limits = limits;
-        store.evictable.order(&store.rules, &store.limits, slots);
-        let mut transaction = Transaction::new(None, now_ms);
-        while inner.table(bridge, table_id).is_over()
-            && inner.evict_rule(bridge, table_id, &mut transaction.batch, reader).is_ok()
-        {}
-        inner.complete(transaction, reader);
+        while let Some((coming, ordered)) = &mut store.coming {
+            let end = store.rules.len().min(*ordered + ORDERED_AT_ONCE);
+            store.evictable.order(&store.rules[*ordered..end], &store.limits, slots);
+            *ordered = end;
+            if end == store.rules.len() || !store.limits.evicts {
+                store.limits = std::mem::take(coming);
+                store.coming = None;
+            } else if is_over() {
+                return false;
+            }
+        }
+        loop {
+            let mut transaction = Transaction::new(None, now_ms);
+            let may_go_on = (0..EVICTED_AT_ONCE).all(|_| {
+                inner.table(bridge, table_id).is_over()
+                    && inner.evict_rule(bridge, table_id, &mut transaction.batch, reader).is_ok()
+            });
+            inner.complete(transaction, reader);
+            if !may_go_on || is_over() {
+                return !may_go_on;
+            }
+        }
     }
 
     /// Notes which rules were used, in those tables of a bridge that evict rules and are full: to be called

@@ -16,6 +16,8 @@ pub(super) struct RuleStore {
     /// Rules removed but still linked.
     pub vanishing: usize,
     pub limits: TableLimits,
+    /// Limits to come when rules are in order, and how many places are.
+    pub coming: Option<(TableLimits, usize)>,
     pub evictable: Evictable,
 }
 
@@ -29,6 +31,7 @@ impl RuleStore {
             shown: 0,
             vanishing: 0,
             limits: TableLimits::default(),
+            coming: None,
             evictable: Evictable::default(),
         }
     }

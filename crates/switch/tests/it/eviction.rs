@@ -5,7 +5,7 @@ use base::rcu::Domain;
 use flow::action::SubField;
 use flow::{Action, FieldId, Match, Mf};
 use switch::control::{FlowMod, FlowModError, RuleFilter, TableLimits};
-use switch::{BridgeConfig, BridgeIdx, Control, SlotStats};
+use switch::{BridgeConfig, BridgeIdx, Control, SlotReader, SlotStats};
 
 struct Rig {
     control: Control,
@@ -15,8 +15,9 @@ struct Rig {
 fn rig(limits: TableLimits) -> Rig {
     let (_, mut control) = Control::new(Domain::new(), HashKey::from_seed(5));
     let br = control.add_bridge(BridgeConfig::new("br0"));
-    control.set_table_limits(br, 0, limits, 0, &unused);
-    Rig { control, br }
+    let mut rig = Rig { control, br };
+    rig.limit(&limits, 0, &unused);
+    rig
 }
 
 fn evicting(rules_max: u32) -> TableLimits {
@@ -38,6 +39,12 @@ fn unused(_: u32) -> SlotStats {
 }
 
 impl Rig {
+    /// Limits the table, in turns that are over at once: how many there were.
+    fn limit(&mut self, limits: &TableLimits, now_ms: u64, slots: &dyn SlotReader) -> usize {
+        let mut turn = || !self.control.set_table_limits(self.br, 0, limits, now_ms, slots, &mut || true);
+        1 + std::iter::repeat_with(&mut turn).take_while(|has_more| *has_more).count()
+    }
+
     fn add(&mut self, flow: &FlowMod, now_ms: u64) -> Result<(), FlowModError> {
         self.control.flow_mod(self.br, flow, now_ms)
     }
@@ -123,8 +130,37 @@ fn a_lower_limit_evicts_what_is_too_much_and_a_refused_batch_evicts_nothing() {
     let all = batch.iter().map(|change| (rig.br, switch::control::Change::Flow(change)));
     rig.control.change_all(all, 0).unwrap_err();
     assert_eq!(rig.sources(), [1, 2, 3, 4]);
-    rig.control.set_table_limits(rig.br, 0, evicting(2), 0, &unused);
+    rig.limit(&evicting(2), 0, &unused);
     assert_eq!(rig.sources(), [3, 4]);
+}
+
+#[test]
+fn a_lower_limit_evicts_in_turns_what_came_meanwhile_too() {
+    const RULES: u16 = 5_000;
+    let mut rig = rig(TableLimits::default());
+    for source in 1..=RULES {
+        rig.add(&flow(1, source.into(), source, 0), 0).unwrap();
+    }
+    let [limits, other] = [evicting(10), evicting(20)];
+    let turn =
+        |rig: &mut Rig, limits| rig.control.set_table_limits(rig.br, 0, limits, 0, &unused, &mut || true);
+    assert!(!turn(&mut rig, &other), "another limit replaces it");
+    assert!(!turn(&mut rig, &limits));
+    // None goes before all are in order.
+    for (source, idle_s) in [(RULES + 1, 1), (RULES + 2, RULES + 1)] {
+        rig.add(&flow(1, source.into(), idle_s, 0), 0).unwrap();
+    }
+    assert_eq!(rig.sources().len(), usize::from(RULES) + 2);
+    let mut sizes = Vec::new();
+    while !turn(&mut rig, &limits) {
+        sizes.push(rig.sources().len());
+    }
+    assert!(sizes.len() > 20 && sizes.is_sorted_by(|a, b| a >= b), "{sizes:?}");
+    let last = (RULES - 8..=RULES).chain([RULES + 2]).map(u128::from);
+    assert_eq!(rig.sources(), last.collect::<Vec<_>>(), "those that end last");
+    assert_eq!(rig.limit(&limits, 0, &unused), 1, "it is in force");
+    rig.add(&flow(1, 1, 0, 0), 0).unwrap();
+    assert_eq!(rig.sources().len(), 10);
 }
 
 #[test]
@@ -134,7 +170,7 @@ fn a_lower_limit_keeps_the_rules_that_are_used() {
         rig.add(&flow(1, source, 10 + source as u16, 0), 0).unwrap();
     }
     let last_used = rig.used(1, 9_000);
-    rig.control.set_table_limits(rig.br, 0, evicting(1), 10_000, &last_used);
+    rig.limit(&evicting(1), 10_000, &last_used);
     assert_eq!(rig.sources(), [1]);
 }
 

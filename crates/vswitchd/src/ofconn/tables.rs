@@ -6,14 +6,14 @@
 use super::request::Handled;
 use crate::ofproto::table_features::{self, MAX_ENTRIES, TABLES};
 use crate::ofproto::{Asynchronous, OfConn, VacancyWatch};
+use crate::own_changes::OwnChange;
 use crate::plane::ForwardingPlane;
 use crate::state::Vswitch;
 use openflow::ErrorKind;
 use openflow::Version;
 use openflow::message::{TABLE_ALL, TableDesc, TableFeatures, TableMiss, TableMod, TableStatus, Vacancy};
-use std::collections::HashMap;
+use switch::BridgeIdx;
 use switch::control::{TABLE_HIDDEN, TableLimits};
-use switch::{BridgeIdx, SlotStats};
 
 /// OFPTMPEF_OTHER, _IMPORTANCE, _LIFETIME: what eviction goes by.
 const EVICTION_FLAGS: u32 = 0b111;
@@ -72,11 +72,7 @@ impl Vswitch {
             evicts: configured.evicts || by_controller,
             groups: configured.groups,
         };
-        let now_ms = self.plane.now_ms();
-        {
-            let slots = slots_of(&self.plane.dp, &self.plane.own_credits);
-            self.plane.control.set_table_limits(bridge, table_id, limits, now_ms, &slots);
-        }
+        self.change_by_itself(bridge, OwnChange::Limit(table_id, limits));
     }
 
     /// Puts in force what the database says of a bridge's tables. `before`: those that it spoke of until now.
@@ -211,21 +207,5 @@ impl ForwardingPlane {
         config.table_misses.extend(tables.map(|table_id| (table_id, miss)));
         self.control.set_bridge(bridge, config).expect("it is there, looked up above");
         Ok(())
-    }
-
-    /// Before `wanted` rules are added: what is full and evicts learns which rules were used of late.
-    pub(super) fn note_use(&mut self, bridge: BridgeIdx, wanted: usize) {
-        self.control.note_use(bridge, wanted, &slots_of(&self.dp, &self.own_credits));
-    }
-}
-
-/// When slots were last used, by packets or by what the control thread translated itself.
-fn slots_of(
-    dp: &datapath::Datapath<switch::Switch>,
-    own: &HashMap<u32, SlotStats>,
-) -> impl Fn(u32) -> SlotStats {
-    |slot| {
-        let last_used_ms = own.get(&slot).map_or(0, |own| own.last_used_ms).max(dp.slot(slot).last_used_ms);
-        SlotStats { last_used_ms, ..SlotStats::default() }
     }
 }
