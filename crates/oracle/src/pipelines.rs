@@ -54,6 +54,8 @@ pub enum Mistake {
     GroupForgotten,
     /// That the hash of a packet decided is forgotten.
     HashForgotten,
+    /// That a packet's type decided is forgotten.
+    PacketTypeForgotten,
     /// The way to the control thread of a packet that teaches something is cached.
     LessonCached,
     /// No mistake: at times packets are extracted more deeply than their rules ask for.
@@ -108,6 +110,7 @@ impl Pipeline for Mistaken {
         match self.mistake {
             Mistake::MaskBitLost => lose_a_bit(&mut out.mask, &mut Chance::new(version.0)),
             Mistake::HashForgotten => out.mask.set(FieldId::DpHash, 0),
+            Mistake::PacketTypeForgotten => out.mask.set(FieldId::PacketType, 0),
             Mistake::LessonCached => out.uncacheable = false,
             // The worker would notice by the mask.
             Mistake::TooShallow => {

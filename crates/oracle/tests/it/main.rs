@@ -3,6 +3,7 @@
 mod cached_equals_uncached;
 mod changing_actions;
 mod chosen;
+mod encapsulated;
 mod learned;
 mod limits;
 mod recirculated;
