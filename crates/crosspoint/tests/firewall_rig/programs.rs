@@ -81,7 +81,7 @@ impl Program {
                 let report = iperf3(rig, &talk, patience, is_back, &["--bytes", &bytes])?;
                 let received = &report["end"]["sum_received"]["bytes"];
                 // What is still under way when the client has sent all, the server does not count.
-                let wanted = u64::from(megabytes) << 20 >> 3;
+                let wanted = u64::from(megabytes) << 20 >> 4;
                 check(received.as_u64() >= Some(wanted), || format!("received {received} bytes"))
             }
             Program::Udp { is_back, bytes, count } => {
