@@ -13,7 +13,7 @@ pub mod conntrack;
 mod context;
 pub mod control;
 mod depths;
-mod edit;
+pub mod edit;
 mod execute;
 pub mod hash;
 mod input;

@@ -10,6 +10,7 @@
 
 pub mod clients;
 pub mod conntrack;
+pub mod datapath;
 pub mod flow;
 pub mod openflow;
 pub mod ovsdb;
@@ -46,6 +47,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "ovsdb_session", run: ovsdb_server::ovsdb_session },
     Target { name: "ovsdb_text", run: ovsdb::ovsdb_text },
     Target { name: "ovsdb_transaction", run: ovsdb::ovsdb_transaction },
+    Target { name: "packet_edits", run: datapath::packet_edits },
     Target { name: "ports_pcap", run: ports::ports_pcap },
     Target { name: "ports_vhost_message", run: ports::ports_vhost_message },
     Target { name: "ports_vhost_rings", run: ports::ports_vhost_rings },
