@@ -331,26 +331,27 @@ fn echoes_are_answered_while_the_switch_itself_empties_a_bridge() {
     };
     // A request that changes tables waits until all is done. Were that one turn, an echo would wait as long;
     // as it is a hundred turns and more, others are answered meanwhile, however slow the machine is.
-    let in_time = |what: &str, work: &dyn Fn()| {
+    let in_time = |what: &str, least: usize, work: &dyn Fn()| {
         fill();
         let [echo, change] = asked_during(&switch, what, work);
         let answered = echo.most_during_one(&change);
-        assert!(answered >= 10, "{what}: {answered} echoes were answered while a change waited");
+        assert!(answered >= least, "{what}: {answered} echoes were answered while a change waited");
     };
     let nobody = format!("set-controller br1 tcp:127.0.0.1:{}", free_port());
-    in_time("a bridge gets a controller", &|| drop(switch.vsctl(&nobody)));
+    in_time("a bridge gets a controller", 10, &|| drop(switch.vsctl(&nobody)));
     assert!(count().contains("flow_count=0"), "{}", count());
-    in_time("it fails open", &|| {
+    in_time("it fails open", 10, &|| {
         wait_for("the bridge to fail open", || switch.log().contains("switching without"));
         wait_for("its rules to go", || count().contains("flow_count=0"));
     });
     assert!(count().contains("flow_count=0"), "{}", count());
     let limit =
         "--id=@t create Flow_Table flow_limit=10 overflow_policy=evict -- set bridge br1 flow_tables:0=@t";
-    in_time("its table is limited", &|| drop(switch.vsctl(limit)));
+    // If all were one turn, some 50 would be answered while the rest follows; as it is, 200 are.
+    in_time("its table is limited", 100, &|| drop(switch.vsctl(limit)));
     assert!(count().contains("flow_count=10"), "{}", count());
     switch.vsctl("clear bridge br1 flow_tables");
-    in_time("it goes", &|| drop(switch.vsctl("del-br br1")));
+    in_time("it goes", 10, &|| drop(switch.vsctl("del-br br1")));
     assert_eq!(switch.vsctl("list-br"), "br0");
     // Another of its name begins with nothing.
     switch.vsctl("add-br br1 -- set bridge br1 datapath_type=dummy fail_mode=secure");
