@@ -225,4 +225,9 @@ impl Context {
         self.random ^= self.random << 17;
         (self.random >> 32) as u32
     }
+
+    /// Twice as long a one.
+    pub fn random64(&mut self) -> u64 {
+        u64::from(self.random()) << 32 | u64::from(self.random())
+    }
 }

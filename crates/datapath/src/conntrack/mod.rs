@@ -346,6 +346,18 @@ impl Tracker {
         }
     }
 
+    /// Has the line fetched where a connection that is likely to be put down, and translated, looks first for
+    /// the tuple that it is translated to.
+    fn fetch_translated(&self, tuple: &Tuple, hash: u64, request: &Request) {
+        if let Some(Nat::New(range)) = request.nat
+            && !range.is_random
+            && self.index.likely(hash).is_none()
+            && let Some(first) = nat::candidates(range, *tuple, request.zone, &self.secret, 0).next()
+        {
+            self.index.prefetch(first.hash(request.zone, &self.secret));
+        }
+    }
+
     /// Has the line fetched that [`Self::pass`] touches.
     #[inline(always)]
     pub(crate) fn fetch(&self, found: Found) {

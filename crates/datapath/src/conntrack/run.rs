@@ -7,11 +7,11 @@
 //! of their own then.
 
 use super::fragments::{self, Fate, Whole};
-use super::request::Request;
+use super::request::{Nat, Request};
 use super::seen::{self, Seen};
 use super::track::Moment;
 use super::tuple::Tuple;
-use super::{Tracking, nat, state};
+use super::{Tracker, Tracking, nat, state};
 use crate::recirculation::{Metadata, Originals};
 use crate::run::{Ends, Run};
 use arrayvec::ArrayVec;
@@ -51,8 +51,11 @@ pub fn track_all<E: Ends>(
         all.push((seen, hash));
         n += 1;
     }
-    // 2. Ask for entries.
+    // 2. Ask for entries, and for what new translations look at.
     all.iter().filter_map(|(_, hash)| *hash).for_each(|hash| tracker.fetch_entry(hash));
+    if request.commit && matches!(request.nat, Some(Nat::New(_))) {
+        fetch_translated(&tracker, request, &all);
+    }
     // 3. Track, translate.
     let mut said: ArrayVec<Tracking, BURST> = ArrayVec::new();
     let mut originals = std::mem::take(&mut run.originals);
@@ -64,8 +67,7 @@ pub fn track_all<E: Ends>(
     for (seen, hash) in all {
         let mut tracking = run.metadata.tracking;
         let context = to.context();
-        let (now_ms, random) =
-            (context.now_ms, u64::from(context.random()) << 32 | u64::from(context.random()));
+        let (now_ms, random) = (context.now_ms, context.random64());
         let mut moment =
             Moment { now_ms, hash, random, helped: None, may_begin: &mut || context.may_begin_connection() };
         let done = tracker.track(seen.as_ref(), request, &mut tracking, &mut originals[n], &mut moment);
@@ -90,6 +92,17 @@ pub fn track_all<E: Ends>(
         }
     }
     go_on_by_what_was_said(run, &said, originals, to, &mut go_on);
+}
+
+/// Has the lines fetched where packets that open connections look first for the tuples that these are
+/// translated to.
+#[inline(never)]
+fn fetch_translated(tracker: &Tracker, request: &Request, all: &[(Option<Seen>, Option<u64>)]) {
+    for (seen, hash) in all {
+        if let (Some(seen), Some(hash)) = (seen, *hash) {
+            tracker.fetch_translated(&seen.tuple, hash, request);
+        }
+    }
 }
 
 /// Whether packets come back that were valid when they were tracked in an earlier round. Not those that a
@@ -139,7 +152,7 @@ fn track_whole<E: Ends>(
     let seen = fragments::read_whole(&whole, &mut context.datagram);
     let mut part = Run::new(metadata);
     whole.into_iter().for_each(|(packet, layers)| part.push(packet, layers));
-    let (now_ms, random) = (context.now_ms, u64::from(context.random()) << 32 | u64::from(context.random()));
+    let (now_ms, random) = (context.now_ms, context.random64());
     let mut moment = Moment {
         now_ms,
         hash: None,

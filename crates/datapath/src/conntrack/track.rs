@@ -485,6 +485,10 @@ impl Tracker {
             self.uncount(zone);
             return None;
         };
+        if matches!(request.nat, Some(Nat::New(_))) {
+            // Its third line is written soon.
+            Entry::fetch(&self.entries, idx, true);
+        }
         let entry = self.entry(idx);
         let policy = self.zones.policy(zone);
         entry.set_expiry(moment.now_ms + self.timeouts.timeout_ms(policy, phase));
