@@ -212,6 +212,15 @@ impl Described {
     }
 
     fn take_members(&mut self, name: &str, m: &Members<'_>) -> Result<(), BadFrame> {
+        let implied = match name {
+            "ipv4" => 0x0800,
+            "ipv6" => 0x86dd,
+            "arp" => 0x0806,
+            _ => 0,
+        };
+        if self.key.get(FieldId::EthType) == 0 {
+            self.set(FieldId::EthType, implied);
+        }
         match name {
             "eth" => {
                 self.key.set(FieldId::EthSrc, m.mac("src")?);
@@ -301,6 +310,20 @@ mod tests {
         let ingress = Ingress::new(OfPort(1), PortNo(1), Depth::Everything);
         extract(&frame, frame.len(), &ingress, &mut key).unwrap();
         key
+    }
+
+    #[test]
+    fn headers_behind_no_type_are_of_their_own() {
+        for (text, eth_type) in [
+            (
+                "eth(src=50:54:00:00:00:05,dst=50:54:00:00:00:07),ipv4(src=10.0.0.1,dst=10.0.0.2,proto=1)",
+                0x800,
+            ),
+            ("eth(src=50:54:00:00:00:05,dst=50:54:00:00:00:07),ipv6(src=::1,dst=::2,proto=17)", 0x86dd),
+            ("eth(src=50:54:00:00:00:05,dst=50:54:00:00:00:07),arp(sip=10.0.0.1,tip=10.0.0.2,op=1)", 0x806),
+        ] {
+            assert_eq!(key(text).get(FieldId::EthType), eth_type, "{text}");
+        }
     }
 
     #[test]
