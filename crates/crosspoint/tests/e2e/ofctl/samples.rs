@@ -52,12 +52,12 @@ fn samples() -> HashMap<String, Vec<(String, Vec<u8>)>> {
 /// What a client prints of each message. An echo request of this number stands before each.
 fn printed(mut client: Command, messages: &[(String, Vec<u8>)]) -> Vec<String> {
     const MARK: u32 = 0xfeed_0000;
-    let path = testkit::root().join("target").join(format!("samples-{}", std::process::id()));
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("samples");
     let mark = |i: usize| [&[1, 2, 0, 8][..], &(MARK + i as u32).to_be_bytes()].concat();
     let all = messages.iter().enumerate().flat_map(|(i, (_, bytes))| [mark(i), bytes.clone()]);
     std::fs::write(&path, all.collect::<Vec<_>>().concat()).unwrap();
     let output = client.arg("ofp-parse").arg(&path).output().expect("the client runs");
-    std::fs::remove_file(&path).unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8(output.stdout).expect("text");
     let mut rest = text.as_str();
