@@ -165,7 +165,7 @@ pub struct FlowCache {
     pub trails: Trails,
     /// The ports that flows come from, the first of which is none.
     inputs: Vec<Box<InputPort>>,
-    /// How many there were.
+    /// How many megaflows there have been, by which each has a number of its own.
     megaflows_made: u64,
     by_port: PortTable<InputIdx>,
     evictions: u64,

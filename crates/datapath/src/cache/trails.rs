@@ -29,8 +29,8 @@ pub struct Trail {
 }
 
 impl Trail {
-    /// Of packets with this plain key, what their connection is marked with, their addresses and ports in the
-    /// next round, and its megaflow.
+    /// To a connection with these marks and, in the next round, with these addresses and ports, to a
+    /// megaflow.
     pub(crate) fn new(
         connection: Found,
         Marked { mark, label }: Marked,
@@ -88,7 +88,7 @@ impl Trails {
         &self.all[entry as usize]
     }
 
-    /// The exact entry of the next round.
+    /// Packets of an entry are tracked again, by this exact entry of the next round.
     pub fn set_exact(&mut self, entry: u32, exact: u32) {
         self.all[entry as usize].exact = exact;
     }
