@@ -48,6 +48,16 @@ pub fn udp_frame() -> Vec<u8> {
     build(&key, &[], 0)
 }
 
+/// A UDP frame between two of many addresses, with a number at its end.
+pub fn numbered_frame(source: u64, destination: u64, number: u64) -> Vec<u8> {
+    let mut frame = udp_frame();
+    frame[26..30].copy_from_slice(&(0x0b00_0000 + source as u32).to_be_bytes());
+    frame[30..34].copy_from_slice(&(0x0a00_0000 + destination as u32).to_be_bytes());
+    let end = frame.len() - 8;
+    frame[end..].copy_from_slice(&number.to_be_bytes());
+    frame
+}
+
 /// Output to a port.
 pub fn output(port: u16) -> Action {
     Action::Output { port: OfPort(port), max_len: 128 }

@@ -7,23 +7,13 @@ use datapath::{CacheConfig, Config, ExactTier};
 use flow::action::SubField;
 use flow::{Action, FieldId, Match, Mf};
 use oracle::common::chance::Chance;
-use oracle::home::{bridge_of, output, udp_frame};
+use oracle::home::{bridge_of, numbered_frame, output};
 use oracle::pipelines::{Mistake, Mistaken, Uncached};
 use oracle::rig::{Rig, pool_is_whole, same_counts};
 use std::sync::Arc;
 use switch::control::FlowMod;
 
 const SOURCES: u64 = 8;
-
-/// A UDP frame with a number at its end.
-fn frame(source: u64, destination: u64, number: u64) -> Vec<u8> {
-    let mut frame = udp_frame();
-    frame[26..30].copy_from_slice(&(0x0b00_0000 + source as u32).to_be_bytes());
-    frame[30..34].copy_from_slice(&(0x0a00_0000 + destination as u32).to_be_bytes());
-    let end = frame.len() - 8;
-    frame[end..].copy_from_slice(&number.to_be_bytes());
-    frame
-}
 
 /// Copies the last `count` bits of an address into a MAC address.
 fn copy_bits(from: Mf, to: Mf, count: u16) -> Action {
@@ -84,7 +74,7 @@ fn run(
                 let (source, destination) = (chance.below(SOURCES), chance.below(destinations));
                 for _ in 0..repeats {
                     number += 1;
-                    burst.push(frame(source, destination, number));
+                    burst.push(numbered_frame(source, destination, number));
                 }
             }
             burst.truncate(packet::BURST);

@@ -6,7 +6,7 @@ use datapath::{Config, ExactTier};
 use flow::{Action, FieldId, Match, Mf};
 use openflow::message::{BUCKET_ALL, Bucket, GroupCommand, GroupDesc, GroupMod, GroupSelection, GroupType};
 use oracle::common::chance::Chance;
-use oracle::home::{bridge_of, output, udp_frame};
+use oracle::home::{bridge_of, numbered_frame, output};
 use oracle::pipelines::{Mistake, Mistaken, Uncached};
 use oracle::rig::{Rig, pool_is_whole, same_counts};
 use std::collections::BTreeSet;
@@ -32,15 +32,6 @@ struct Coverage {
     touched: u64,
     /// Ports that packets were sent to.
     ports: BTreeSet<PortNo>,
-}
-
-fn frame(source: u64, destination: u64, number: u64) -> Vec<u8> {
-    let mut frame = udp_frame();
-    frame[26..30].copy_from_slice(&(0x0b00_0000 + source as u32).to_be_bytes());
-    frame[30..34].copy_from_slice(&(0x0a00_0000 + destination as u32).to_be_bytes());
-    let end = frame.len() - 8;
-    frame[end..].copy_from_slice(&number.to_be_bytes());
-    frame
 }
 
 /// A group whose buckets lead to different ports.
@@ -97,7 +88,7 @@ fn run(seed: u64, by: By, mistake: Mistake) -> Result<Coverage, String> {
             let mut burst = vec![];
             for _ in 0..chance.below(packet::BURST as u64) + 1 {
                 number += 1;
-                burst.push(frame(chance.below(24), chance.below(8), number));
+                burst.push(numbered_frame(chance.below(24), chance.below(8), number));
             }
             cached.receive(PortNo(1), burst.clone());
             plain.receive(PortNo(1), burst);
