@@ -39,6 +39,8 @@ pub(crate) struct OwnChanges {
 enum Phase {
     #[default]
     Waiting,
+    /// Of a table's limit: some of the rules that are too many may be gone, in versions of their own.
+    Limiting,
     Emptying,
     /// Workers may still see the rules that are gone, until then at most.
     Draining(Instant),
@@ -53,6 +55,11 @@ impl OwnChanges {
         self.queue.is_empty()
     }
 
+    /// Whether a table is being limited: whoever looks at it would see some of what goes, and some gone.
+    pub fn is_limiting(&self) -> bool {
+        self.phase == Phase::Limiting
+    }
+
     /// Whether the transaction that is under way is one of these.
     pub fn is_emptying(&self) -> bool {
         self.phase == Phase::Emptying
@@ -62,7 +69,8 @@ impl OwnChanges {
     /// was changed before. Whether there is more to do.
     pub fn go_on(&mut self, plane: &mut ForwardingPlane, may_begin: bool, until: Instant) -> bool {
         while let Some((bridge, change)) = self.queue.front() {
-            let is_begun = self.phase != Phase::Waiting;
+            // What a turn of a limit has evicted is told before the next turn.
+            let is_begun = !matches!(self.phase, Phase::Waiting | Phase::Limiting);
             if !is_begun && (plane.control.is_changing() || !may_begin) {
                 return true;
             }
@@ -93,7 +101,10 @@ fn turn(
             plane.set_own_rule(bridge, rule);
             return true;
         }
-        OwnChange::Limit(table_id, limits) => return plane.limit_table(bridge, *table_id, limits, until),
+        OwnChange::Limit(table_id, limits) => {
+            *phase = Phase::Limiting;
+            return plane.limit_table(bridge, *table_id, limits, until);
+        }
         OwnChange::Flush(_) => true,
         OwnChange::Remove => false,
     };
@@ -244,10 +255,13 @@ mod tests {
         changes.push(bridge, OwnChange::Limit(0, limits));
         changes.push(bridge, OwnChange::Rule(FlowMod { importance: 1, ..ending(1) }));
         let mut counts = BTreeSet::from([count(&plane, bridge)]);
+        assert!(!changes.is_limiting());
         while turn(&mut changes, &mut plane) {
             counts.insert(count(&plane, bridge));
+            let is_part = count(&plane, bridge) > 3 + 1;
+            assert!(changes.is_limiting() || !is_part, "whoever looks waits");
         }
-        assert!(counts.len() > 10, "{counts:?}");
+        assert!(counts.len() > 10 && !changes.is_limiting(), "{counts:?}");
         assert_eq!(count(&plane, bridge), 3 + 1, "those of the limit, and the switch's own rule");
     }
 

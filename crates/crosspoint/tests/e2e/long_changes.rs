@@ -23,6 +23,10 @@ pub(crate) const ADD: u8 = 0;
 const DELETE: u8 = 3;
 const DELETE_STRICT: u8 = 4;
 
+/// Has the table of br1 hold 10 flows.
+const LIMIT: &str =
+    "--id=@t create Flow_Table flow_limit=10 overflow_policy=evict -- set bridge br1 flow_tables:0=@t";
+
 /// A flow-mod of OpenFlow 1.4 without actions, for a destination's address; 0 for all.
 pub(crate) fn flow_mod(command: u8, address: u32) -> Vec<u8> {
     let matching = match address {
@@ -310,6 +314,56 @@ fn a_bundle_is_committed_whole_though_its_connection_or_the_switch_ends() {
     assert!(switch.wait().success());
 }
 
+/// A bundle that adds flows which end some hours later: those that stay for ever are never evicted.
+fn bundle_of_ending(flows: u32) -> Vec<u8> {
+    let mut bytes = bundle(1..flows + 1);
+    bytes.chunks_exact_mut(80).for_each(|message| message[44] = 100);
+    bytes
+}
+
+#[test]
+fn tables_are_shown_before_their_limit_is_lowered_or_after_it() {
+    const FLOWS: u32 = 30_000;
+    let (_server, switch) = configured_by_database();
+    switch.vsctl("add-br br1 -- set bridge br1 datapath_type=dummy fail_mode=secure");
+    let mut stream = connect_to(&switch, "br1");
+    let bytes = bundle_of_ending(FLOWS);
+    let done = AtomicBool::new(false);
+    let by_openflow = || {
+        let said = switch.ofctl(&["dump-aggregate", "br1"]).ok();
+        said.trim().rsplit_once("flow_count=").unwrap().1.parse::<usize>().unwrap()
+    };
+    let by_command = || {
+        let said = switch.appctl(&["bridge/dump-flows", "br1"]).ok();
+        said.lines().filter(|line| line.contains("dl_dst=")).count()
+    };
+    let shown = std::thread::scope(|scope| {
+        let looks = [&by_openflow as &(dyn Fn() -> usize + Sync), &by_command].map(|look| {
+            let done = &done;
+            scope.spawn(move || {
+                let mut shown = Vec::new();
+                while !done.load(Ordering::Relaxed) {
+                    shown.push(look());
+                }
+                shown
+            })
+        });
+        for _ in 0..5 {
+            stream.write_all(&bytes).unwrap();
+            assert_eq!(hear(&mut stream).0, BUNDLE_CONTROL);
+            std::thread::sleep(Duration::from_millis(100));
+            switch.vsctl(LIMIT);
+            switch.vsctl("clear bridge br1 flow_tables");
+        }
+        done.store(true, Ordering::Relaxed);
+        looks.map(|look| look.join().unwrap())
+    });
+    for shown in shown {
+        assert!(shown.iter().all(|n| [0, 10, FLOWS as usize].contains(n)), "{shown:?}");
+        assert!(shown.contains(&10) && shown.contains(&(FLOWS as usize)), "{shown:?}");
+    }
+}
+
 /// The other bridge keeps serving while one with many flows gets a controller, fails open, has its table
 /// limited and goes.
 #[test]
@@ -319,9 +373,7 @@ fn echoes_are_answered_while_the_switch_itself_empties_a_bridge() {
     for bridge in ["br0", "br1"] {
         switch.vsctl(&format!("add-br {bridge} -- set bridge {bridge} datapath_type=dummy"));
     }
-    let mut bytes = bundle(1..FLOWS + 1);
-    // Each gets a hard timeout of some hours: those that stay for ever are never evicted.
-    bytes.chunks_exact_mut(80).for_each(|message| message[44] = 100);
+    let bytes = bundle_of_ending(FLOWS);
     let count = || switch.ofctl(&["dump-aggregate", "br1"]).ok();
     let fill = || {
         let mut stream = connect_to(&switch, "br1");
@@ -345,10 +397,8 @@ fn echoes_are_answered_while_the_switch_itself_empties_a_bridge() {
         wait_for("its rules to go", || count().contains("flow_count=0"));
     });
     assert!(count().contains("flow_count=0"), "{}", count());
-    let limit =
-        "--id=@t create Flow_Table flow_limit=10 overflow_policy=evict -- set bridge br1 flow_tables:0=@t";
     // If all were one turn, some 50 would be answered while the rest follows; as it is, 200 are.
-    in_time("its table is limited", 100, &|| drop(switch.vsctl(limit)));
+    in_time("its table is limited", 100, &|| drop(switch.vsctl(LIMIT)));
     assert!(count().contains("flow_count=10"), "{}", count());
     switch.vsctl("clear bridge br1 flow_tables");
     in_time("it goes", 10, &|| drop(switch.vsctl("del-br br1")));

@@ -20,7 +20,7 @@ use crate::slots::SlotReader;
 use crate::topology::BridgeIdx;
 use base::rcu::Reader;
 use flow::action::SubField;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
 
@@ -30,6 +30,8 @@ const LOOKS_MAX: usize = 1_000;
 const ORDERED_AT_ONCE: usize = 256;
 /// Rules evicted as one version where a limit is lowered.
 const EVICTED_AT_ONCE: usize = 256;
+/// Entries of an order that is given up, freed between two questions whether the turn is over.
+const FREED_AT_ONCE: usize = 256;
 
 /// What is configured of a table.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -45,15 +47,19 @@ pub struct TableLimits {
 /// Least first: importance, when the rule would end, then the order in which rules came.
 type Rank = (u16, u64, u64, u32);
 
-/// The order of a table's rules that can be evicted. Empty where nothing is evicted.
+/// The order of a table's rules that can be evicted. Empty where nothing is evicted. All of it are trees: a
+/// hash table of a million entries grows, and is freed, in one pause.
 #[derive(Default)]
 pub(super) struct Evictable {
-    groups: HashMap<Vec<u128>, BTreeSet<Rank>>,
+    groups: BTreeMap<Vec<u128>, BTreeSet<Rank>>,
     /// Groups by their size.
     sizes: BTreeSet<(usize, Vec<u128>)>,
     /// Where each rule stands, by its serial number.
-    ranks: HashMap<u64, (Vec<u128>, Rank)>,
+    ranks: BTreeMap<u64, (Vec<u128>, Rank)>,
 }
+
+/// What is left to free of an order that is given up: each step frees one entry.
+pub(super) type GivenUp = Box<dyn Iterator<Item = ()> + Send>;
 
 /// When a rule was last used, and last learned; 0 for never.
 #[derive(Clone, Copy, Default)]
@@ -169,6 +175,13 @@ impl Evictable {
         }
     }
 
+    /// Gives the order up, which is empty from then on. What it held is freed entry by entry.
+    fn give_up(&mut self) -> GivenUp {
+        let Evictable { groups, sizes, ranks } = std::mem::take(self);
+        let groups = groups.into_values().flatten().map(drop);
+        Box::new(groups.chain(sizes.into_iter().map(drop)).chain(ranks.into_iter().map(drop)))
+    }
+
     /// The place and serial number of the rule that goes first.
     fn first(&self) -> Option<(u32, u64)> {
         let (_, group) = self.sizes.last()?;
@@ -179,7 +192,8 @@ impl Evictable {
 impl Control {
     /// A turn, which ends soon after `is_over` says so, of setting how many rules a table may hold. Where
     /// rules are evicted, those that are too many go, some hundred in a version; until all rules are in order
-    /// there is no limit. `slots` has the counters. Whether it is done: call it again until then.
+    /// there is no limit. `slots` has the counters. Whether it is done: call it again until then. What is
+    /// read in pieces sees it as a transaction ([`Self::transactions`]).
     pub fn set_table_limits(
         &mut self,
         bridge: BridgeIdx,
@@ -197,8 +211,16 @@ impl Control {
         let store = inner.table(bridge, table_id);
         if store.coming.as_ref().map_or(&store.limits, |(coming, _)| coming) != limits {
             store.limits = TableLimits { rules_max: None, ..limits.clone() };
-            store.evictable = Evictable::default();
+            store.given_up.push(store.evictable.give_up());
             store.coming = Some((limits.clone(), 0));
+            self.transactions += 1;
+        }
+        while let Some(given_up) = store.given_up.last_mut() {
+            if given_up.by_ref().take(FREED_AT_ONCE).count() < FREED_AT_ONCE {
+                store.given_up.pop();
+            } else if is_over() {
+                return false;
+            }
         }
         while let Some((coming, ordered)) = &mut store.coming {
             let end = store.rules.len().min(*ordered + ORDERED_AT_ONCE);

@@ -1,6 +1,6 @@
 //! The control side of one table: its rules by place, and what limits them.
 
-use super::eviction::{Evictable, TableLimits};
+use super::eviction::{Evictable, GivenUp, TableLimits};
 use crate::rule::Rule;
 use std::sync::Arc;
 
@@ -19,6 +19,8 @@ pub(super) struct RuleStore {
     /// Limits to come when rules are in order, and how many places are.
     pub coming: Option<(TableLimits, usize)>,
     pub evictable: Evictable,
+    /// Orders of earlier limits, to be freed.
+    pub given_up: Vec<GivenUp>,
 }
 
 impl RuleStore {
@@ -33,6 +35,7 @@ impl RuleStore {
             limits: TableLimits::default(),
             coming: None,
             evictable: Evictable::default(),
+            given_up: Vec::new(),
         }
     }
 

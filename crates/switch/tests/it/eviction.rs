@@ -164,6 +164,27 @@ fn a_lower_limit_evicts_in_turns_what_came_meanwhile_too() {
 }
 
 #[test]
+fn an_order_that_is_given_up_is_freed_in_turns_and_what_is_read_in_pieces_begins_anew() {
+    const RULES: u16 = 5_000;
+    let by_source = SubField { field: Mf::EthSrc, offset: 0, count: 12 };
+    for groups in [Vec::new(), vec![by_source]] {
+        let mut rig = rig(TableLimits { groups, ..evicting(u32::from(RULES)) });
+        for source in 1..=RULES {
+            rig.add(&flow(1, source.into(), source, 0), 0).unwrap();
+        }
+        let before = rig.control.transactions();
+        let turns = rig.limit(&TableLimits::default(), 0, &unused);
+        // Each rule has a place in its group and one by its number, and 256 go in a turn.
+        assert!(turns >= 2 * usize::from(RULES) / 256, "{turns} turns");
+        assert_eq!(rig.control.transactions(), before + 1);
+        assert_eq!(rig.limit(&TableLimits::default(), 0, &unused), 1, "it is in force");
+        assert_eq!(rig.control.transactions(), before + 1);
+        rig.limit(&evicting(7), 0, &unused);
+        assert_eq!(rig.sources(), (RULES - 6..=RULES).map(u128::from).collect::<Vec<_>>());
+    }
+}
+
+#[test]
 fn a_lower_limit_keeps_the_rules_that_are_used() {
     let mut rig = rig(evicting(3));
     for source in 1..=3 {

@@ -33,7 +33,7 @@ pub(super) async fn counters(shared: &Shared) {
 
 /// Waits while tables are being changed in turns: what shows them would show them half changed.
 pub(super) async fn tables(shared: &Shared) {
-    while shared.borrow().plane.control.is_changing() {
+    while shared.borrow().tables_are_changing() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }

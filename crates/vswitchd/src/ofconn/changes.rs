@@ -41,6 +41,11 @@ impl Changes for One {
 }
 
 impl Vswitch {
+    /// Whether what is shown of tables would be half changed.
+    pub(crate) fn tables_are_changing(&self) -> bool {
+        self.plane.control.is_changing() || self.own_changes.is_limiting()
+    }
+
     /// Whether tables are being changed in turns, or those who watch them have not been told of all changes.
     pub(crate) fn tables_are_busy(&self) -> bool {
         self.plane.control.is_changing() || !self.reports.is_empty() || !self.own_changes.is_empty()

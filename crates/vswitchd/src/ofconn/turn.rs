@@ -155,7 +155,7 @@ impl Vswitch {
                 Served::Quiet
             }
             // What they would see of tables is half changed.
-            Pending::Dump(_) | Pending::Groups(_) if self.plane.control.is_changing() => {
+            Pending::Dump(_) | Pending::Groups(_) if self.tables_are_changing() => {
                 if let Pending::Dump(dump) = &pending {
                     self.plane.reserve_for(dump, now);
                 }
