@@ -33,7 +33,8 @@ pub struct DaemonArgs {
     /// Set log levels: [MODULE][:DESTINATION][:LEVEL], or PATTERN:DESTINATION:PATTERN.
     #[arg(short, long, value_name = "SPEC")]
     verbose: Vec<String>,
-    /// How messages reach the system log: libc, unix:FILE, udp:IP:PORT or null.
+    /// How messages reach the system log: libc, unix:FILE, udp:IP:PORT or null (default: $OVS_SYSLOG_METHOD,
+    /// or libc).
     #[arg(long, value_name = "METHOD")]
     syslog_method: Option<String>,
     /// Also send system log messages to this collector over UDP.

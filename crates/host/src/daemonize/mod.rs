@@ -52,7 +52,7 @@ pub const LOGGING: &[Opt] = &[
     optional("log-file").arg("FILE").help("log to a file too (default: {log}/{name}.log)"),
     value("syslog-method")
         .arg("METHOD")
-        .help("how messages reach the system log: libc, unix:FILE, udp:IP:PORT or null"),
+        .help("how messages reach the system log: libc, unix:FILE, udp:IP:PORT or null (default: $OVS_SYSLOG_METHOD, or libc)"),
     value("syslog-target").arg("HOST:PORT").help("also send system log messages to this collector over UDP"),
 ];
 
@@ -112,10 +112,7 @@ impl Options {
                 self.log_file = Some((shown, path));
             }
             "verbose" => verbose(value)?,
-            "syslog-method" => match SyslogMethod::parse(given) {
-                Some(method) => log::set_syslog_method(method),
-                None => return Err(format!("{given}: unknown syslog method")),
-            },
+            "syslog-method" => log::set_syslog_method(SyslogMethod::parse(given)?),
             "syslog-target" => log::set_syslog_target(given),
             _ => return Ok(false),
         }

@@ -64,7 +64,8 @@ struct Log {
 struct Outputs {
     patterns: [String; DESTINATIONS],
     file: Option<OpenFile>,
-    syslog_method: SyslogMethod,
+    /// `None` until an option gives one, or the first message asks for what the environment gives.
+    syslog_method: Option<SyslogMethod>,
     /// Opened at the first message; `Some(None)` where it could not be.
     syslog: syslog::Connection,
     /// `--syslog-target`.
@@ -92,7 +93,7 @@ fn log() -> &'static Log {
             outputs: Mutex::new(Outputs {
                 patterns: Destination::ALL.map(|d| d.default_pattern().to_string()),
                 file: None,
-                syslog_method: SyslogMethod::default(),
+                syslog_method: None,
                 syslog: syslog::Connection::default(),
                 collector: None,
             }),
@@ -147,11 +148,9 @@ pub fn file_path() -> Option<PathBuf> {
     outputs().file.as_ref().map(|f| f.path.clone())
 }
 
-/// Where syslog messages go.
+/// Where syslog messages go. The first that is set counts, and it counts before `OVS_SYSLOG_METHOD`.
 pub fn set_syslog_method(method: SyslogMethod) {
-    let mut outputs = outputs();
-    outputs.syslog_method = method;
-    outputs.syslog = syslog::Connection::default();
+    outputs().syslog_method.get_or_insert(method);
 }
 
 /// Sends what goes to syslog to a collector over UDP too.
@@ -221,11 +220,12 @@ pub fn list() -> String {
 
 /// The text of `vlog/list-pattern`.
 pub fn list_patterns() -> String {
-    let outputs = outputs();
+    let mut outputs = outputs();
+    let method = outputs.syslog_method.get_or_insert_with(SyslogMethod::from_env).clone();
     let mut text = "         prefix                            format\n".to_string();
     text.push_str("         ------                            ------\n");
     for destination in [Destination::Syslog, Destination::Console, Destination::File] {
-        let head = match (destination, &outputs.syslog_method) {
+        let head = match (destination, &method) {
             (Destination::Syslog, SyslogMethod::Unix(_) | SyslogMethod::Udp(_)) => pattern::LOCAL_SYSLOG_HEAD,
             _ => "none",
         };
@@ -357,10 +357,11 @@ impl Log {
 
 impl Outputs {
     fn send_to_syslog(&mut self, line: &Line<'_>) {
-        if self.syslog_method != SyslogMethod::Null {
+        let method = self.syslog_method.get_or_insert_with(SyslogMethod::from_env);
+        if *method != SyslogMethod::Null {
             let head = pattern::format(pattern::LOCAL_SYSLOG_HEAD, line);
             let text = pattern::format(&self.patterns[Destination::Syslog as usize], line);
-            self.syslog.send(&self.syslog_method, &format!("{head} {text}"));
+            self.syslog.send(method, &format!("{head} {text}"));
         }
         if let Some(collector) = &self.collector {
             let _ = collector.send(pattern::format(pattern::REMOTE_SYSLOG, line).as_bytes());

@@ -4,12 +4,15 @@
 //!
 //! Source: RFC 3164 for the machine's own log, RFC 5424 for a collector.
 
-use std::io;
+use crate::program;
+use std::io::{self, Write};
 use std::net::UdpSocket;
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+/// Says how messages reach the log where no option does.
+const VARIABLE: &str = "OVS_SYSLOG_METHOD";
 /// The socket of the machine's own log.
 const LOCAL: &str = "/dev/log";
 
@@ -43,9 +46,9 @@ impl Default for Method {
 }
 
 impl Method {
-    /// From the argument of `--syslog-method`.
-    pub fn parse(text: &str) -> Option<Method> {
-        match text.split_once(':') {
+    /// From the argument of `--syslog-method`. The error is Open vSwitch's.
+    pub fn parse(text: &str) -> Result<Method, String> {
+        let method = match text.split_once(':') {
             None if text == "libc" => Some(Method::default()),
             None if text == "null" => Some(Method::Null),
             Some(("unix", path)) if !path.is_empty() => Some(Method::Unix(path.into())),
@@ -55,7 +58,20 @@ impl Method {
                 Some(Method::Udp(target.into()))
             }
             _ => None,
-        }
+        };
+        method.ok_or_else(|| format!("unsupported syslog method '{text}'"))
+    }
+
+    /// As `OVS_SYSLOG_METHOD` says, `libc` without it. A method that does not exist ends the program, as in
+    /// Open vSwitch: its messages would go where nobody looks for them.
+    pub fn from_env() -> Method {
+        let Some(text) = std::env::var_os(VARIABLE).filter(|text| !text.is_empty()) else {
+            return Method::default();
+        };
+        Method::parse(&text.to_string_lossy()).unwrap_or_else(|error| {
+            let _ = writeln!(io::stderr(), "{}: {error}", program::name());
+            std::process::exit(1)
+        })
     }
 
     /// Opens the socket, if it can be had.
@@ -134,12 +150,12 @@ mod tests {
 
     #[test]
     fn methods_are_told_from_each_other_and_reach_their_sockets() {
-        assert_eq!(Method::parse("libc"), Some(Method::Unix("/dev/log".into())));
-        assert_eq!(Method::parse("null"), Some(Method::Null));
+        assert_eq!(Method::parse("libc"), Ok(Method::Unix("/dev/log".into())));
+        assert_eq!(Method::parse("null"), Ok(Method::Null));
         assert!(
             ["", "unix:", "udp:", "udp:1.2.3.4", "udp:1.2.3.4:x", "tcp:1.2.3.4:5"]
                 .iter()
-                .all(|m| Method::parse(m).is_none())
+                .all(|m| Method::parse(m).is_err())
         );
         assert_eq!((facility("daemon"), facility("LOCAL0"), facility("nope")), (Some(3), Some(16), None));
 

@@ -8,6 +8,7 @@ mod rig;
 
 use crate::common::{Said, kill, wait_for};
 use rig::{Server, canonical, link, sorted, words};
+use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -214,6 +215,39 @@ fn clients_that_are_ended_by_a_signal_say_so() {
             assert_eq!(ours.0, Some(number));
         }
     }
+}
+
+#[test]
+fn the_environment_says_how_messages_reach_the_system_log_unless_an_option_does() {
+    let links = tempfile::tempdir().unwrap();
+    let [theirs, ours] = [PathBuf::from("ovs-vsctl"), link(links.path(), "ovs-vsctl")].map(|program| {
+        let server = Server::start();
+        let path = server.dir().join("log");
+        let (here, db) = (format!("unix:{}", path.display()), format!("--db={}", server.method()));
+        let log = UnixDatagram::bind(&path).unwrap();
+        log.set_nonblocking(true).unwrap();
+        let to_here = format!("--syslog-method={here}");
+        let cases: [(&str, &[&str]); 7] = [
+            (&here, &[]),
+            ("null", &[]),
+            ("null", &[&to_here]),
+            (&here, &["--syslog-method=null"]),
+            ("null", &[&to_here, "--syslog-method=null"]),
+            ("nonesuch", &[]),
+            ("nonesuch", &["--syslog-method=null"]),
+        ];
+        cases.map(|(method, options)| {
+            let mut command = Command::new(&program);
+            command.env("OVS_SYSLOG_METHOD", method).args(options).args([&db, "--no-wait", "init"]);
+            let output = command.output().unwrap();
+            let mut buffer = [0; 2048];
+            let messages = std::iter::from_fn(|| log.recv(&mut buffer).ok().map(|n| buffer[..n].to_vec()));
+            let calls = messages.filter(|m| String::from_utf8_lossy(m).contains("|INFO|Called as ")).count();
+            (output.status.code(), String::from_utf8(output.stderr).unwrap(), calls)
+        })
+    });
+    assert_eq!(ours, theirs);
+    assert_eq!(ours.map(|(_, _, calls)| calls), [1, 0, 1, 0, 1, 0, 0]);
 }
 
 /// In the background a client goes on printing where it was told to print, and takes its pid file with it.
