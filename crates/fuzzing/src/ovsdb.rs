@@ -45,6 +45,7 @@ pub fn ovsdb_transaction(input: &[u8]) {
             has_lock: &|lock| lock == "mine",
             elapsed_ms: 0,
             read_only: false,
+            principal: ovsdb::Principal::ROOT,
             room: None,
         };
         let Execution::Done(outcome) = database.execute(&operations, &mut context) else {

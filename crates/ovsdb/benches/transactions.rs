@@ -80,8 +80,14 @@ impl Filled {
     }
 
     fn run(&mut self, operations: &[Value]) -> (Reply, Changes) {
-        let mut context =
-            Context { ids: &mut self.ids, has_lock: &|_| false, elapsed_ms: 0, read_only: false, room: None };
+        let mut context = Context {
+            ids: &mut self.ids,
+            has_lock: &|_| false,
+            elapsed_ms: 0,
+            read_only: false,
+            principal: ovsdb::Principal::ROOT,
+            room: None,
+        };
         match self.database.execute(operations, &mut context) {
             Execution::Done(outcome) => {
                 let failed = outcome.reply.0.iter().find(|result| matches!(result, OpResult::Failed(_)));
@@ -195,6 +201,7 @@ fn small(bench: &Bench, rows: usize) {
                     has_lock: &|_| false,
                     elapsed_ms: 0,
                     read_only: false,
+                    principal: ovsdb::Principal::ROOT,
                     room: None,
                 };
                 black_box(filled.database.execute(request.as_array().unwrap(), &mut context));

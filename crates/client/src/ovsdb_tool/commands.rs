@@ -6,7 +6,9 @@ use host::program::OVS_VERSION;
 use ovsdb::log::transaction::{Note, encode_schema};
 use ovsdb::log::{Magic, ReadAt, Reader};
 use ovsdb::storage::{self, OpenError, Storage, system_text};
-use ovsdb::{Context, Database, Error, Execution, OpResult, Outcome as Executed, Schema, UuidGenerator};
+use ovsdb::{
+    Context, Database, Error, Execution, OpResult, Outcome as Executed, Principal, Schema, UuidGenerator,
+};
 use serde_json::{Value, json};
 use std::cmp::Ordering;
 use std::path::{Path, PathBuf};
@@ -263,18 +265,13 @@ fn transaction_of(args: &[String]) -> Result<(PathBuf, Value), Failure> {
     Ok((path, json))
 }
 
-/// Roles are rows of the database that a server enforces; where there are none, every role may do everything.
-fn check_role(settings: &Settings, database: &Database) -> Outcome {
-    match &settings.role {
-        Some(role) if !role.is_empty() && database.schema().find("RBAC_Role").is_some() => {
-            Err(format!("--rbac-role={role}: roles of a database with RBAC are not supported").into())
-        }
-        _ => Ok(()),
-    }
-}
-
 /// What a transaction comes to: its reply, and where it was run what it changed.
-fn execute(database: &mut Database, params: &Value, ids: &mut UuidGenerator) -> (Value, Option<Executed>) {
+fn execute(
+    settings: &Settings,
+    database: &mut Database,
+    params: &Value,
+    ids: &mut UuidGenerator,
+) -> (Value, Option<Executed>) {
     let wrong = |details: &str| ovsdb::syntax_error(params, details).to_json();
     let Some(params) = params.as_array() else { return (wrong("array expected"), None) };
     if params.first().and_then(Value::as_str) != Some(database.schema().name.as_str()) {
@@ -287,7 +284,10 @@ fn execute(database: &mut Database, params: &Value, ids: &mut UuidGenerator) -> 
     for operation in operations.iter_mut().filter(|operation| waits(operation)) {
         operation["timeout"] = json!(0);
     }
-    let mut context = Context { ids, has_lock: &|_| false, elapsed_ms: 0, read_only: false, room: None };
+    // No certificate says who we are, so a role that restricts permits nothing.
+    let principal = Principal { role: settings.role.as_deref().unwrap_or_default(), client: None };
+    let mut context =
+        Context { ids, has_lock: &|_| false, elapsed_ms: 0, read_only: false, principal, room: None };
     match database.execute(&operations, &mut context) {
         Execution::Done(mut executed) => {
             for (result, _) in executed.reply.0.iter_mut().zip(&waiting).filter(|(_, waiting)| **waiting) {
@@ -307,8 +307,7 @@ pub(super) fn query(settings: &Settings, args: &[String]) -> Outcome {
     let (path, params) = transaction_of(args)?;
     let mut ids = ids()?;
     let mut database = checked(&path, storage::read(&open_db(&path)?, &mut ids))?;
-    check_role(settings, &database)?;
-    let (reply, _) = execute(&mut database, &params, &mut ids);
+    let (reply, _) = execute(settings, &mut database, &params, &mut ids);
     show(&format!("{reply}\n"))
 }
 
@@ -321,8 +320,7 @@ pub(super) fn transact(settings: &Settings, args: &[String]) -> Outcome {
     if let Some(cut) = opened.cut {
         tracing::warn!(target: "ovsdb", "{}: {cut}", path.display());
     }
-    check_role(settings, &database)?;
-    let (mut reply, executed) = execute(&mut database, &params, &mut ids);
+    let (mut reply, executed) = execute(settings, &mut database, &params, &mut ids);
     if let Some(executed) = executed
         && let Err(error) = commit(&mut storage, &path, &executed)
     {

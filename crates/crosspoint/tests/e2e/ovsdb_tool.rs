@@ -372,6 +372,36 @@ fn options_may_stand_after_the_command() {
     assert!(rig.ok(Ours, &["db-name", "a.db", "-V"]).starts_with("crosspoint ovsdb-tool (Open vSwitch)"));
 }
 
+/// Nobody who runs it shows a certificate, so a role may read alone.
+#[test]
+fn a_role_may_change_what_it_may_in_the_stock_tool() {
+    let rig = Rig::new();
+    const SCHEMA: &str = r#"{"name":"Z","version":"1.0.0","tables":{
+      "T":{"isRoot":true,"columns":{"owner":{"type":"string"}}},
+      "RBAC_Role":{"isRoot":true,"columns":{"name":{"type":"string"},"permissions":{"type":{"key":"string",
+        "value":{"type":"uuid","refTable":"RBAC_Permission"},"min":0,"max":"unlimited"}}}},
+      "RBAC_Permission":{"columns":{"authorization":{"type":{"key":"string","min":0,"max":"unlimited"}},
+        "insert_delete":{"type":"boolean"},"update":{"type":{"key":"string","min":0,"max":"unlimited"}}}}}}"#;
+    std::fs::write(rig.path("z.ovsschema"), SCHEMA).unwrap();
+    rig.ok(Stock, &["create", "z.db", "z.ovsschema"]);
+    let role = r#"["Z",{"op":"insert","table":"RBAC_Permission","uuid-name":"p",
+        "row":{"authorization":"","insert_delete":true}},{"op":"insert","table":"RBAC_Role",
+        "row":{"name":"all","permissions":["map",[["T",["named-uuid","p"]]]]}}]"#;
+    rig.ok(Stock, &["transact", "z.db", role]);
+    let insert = r#"["Z",{"op":"insert","table":"T","row":{}}]"#;
+    let select = r#"["Z",{"op":"select","table":"T","where":[]}]"#;
+    for command in ["transact", "query"] {
+        for operation in [insert, select] {
+            for role in ["all", "none"] {
+                rig.same(&[&format!("--rbac-role={role}"), command, "z.db", operation]);
+            }
+        }
+    }
+    assert!(rig.ok(Ours, &["--rbac-role=all", "transact", "z.db", insert]).contains("permission error"));
+    assert_eq!(rig.ok(Ours, &["query", "z.db", select]), "[{\"rows\":[]}]\n");
+    rig.same(&["--rbac-role=", "query", "z.db", select]);
+}
+
 #[test]
 fn damaged_logs_are_shown_up_to_the_damage() {
     let rig = Rig::new();

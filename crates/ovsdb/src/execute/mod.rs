@@ -7,6 +7,7 @@
 mod condition;
 mod mutation;
 mod operations;
+mod rbac;
 mod reply;
 
 use crate::schema::TableIdx;
@@ -14,6 +15,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 
 pub use condition::Condition;
+pub use rbac::Principal;
 pub use reply::{OpResult, Reply, RowText};
 
 use crate::changes::Changes;
@@ -34,6 +36,8 @@ pub struct Context<'a> {
     pub elapsed_ms: u64,
     /// Refuse every operation that changes anything, as for `_Server` and on a backup.
     pub read_only: bool,
+    /// Who asks for it.
+    pub principal: Principal<'a>,
     /// How many bytes the transaction may build: results of `select`, and rows that it inserts or changes.
     /// Asked when there are many, since the answer may take a look at every client. `None`: as many as it
     /// likes.
@@ -90,6 +94,7 @@ struct Run<'db, 'c> {
     transaction: Transaction<'db>,
     symbols: Symbols<'c>,
     has_lock: &'c dyn Fn(&str) -> bool,
+    principal: Principal<'c>,
     elapsed_ms: u64,
     durable: bool,
     comment: Option<String>,
@@ -139,6 +144,7 @@ impl Database {
             transaction: self.begin(),
             symbols: Symbols::new(context.ids),
             has_lock: context.has_lock,
+            principal: context.principal,
             elapsed_ms: context.elapsed_ms,
             durable: false,
             comment: None,

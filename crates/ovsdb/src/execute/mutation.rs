@@ -88,6 +88,11 @@ impl Mutation {
         Ok(Mutation { column, mutator, argument })
     }
 
+    /// What it changes.
+    pub fn column(&self) -> ColumnIdx {
+        self.column
+    }
+
     /// Applies it to `row` of `table`. `Err` "domain error", "range error" or "constraint violation".
     pub fn apply(&self, table: &TableSchema, row: &mut Row) -> Result<(), Error> {
         let of = &table.column(self.column).kind;

@@ -10,6 +10,7 @@ use crate::datum::Datum;
 use crate::error::{Error, syntax_error};
 use crate::execute::condition::{Condition, unknown_column};
 use crate::execute::mutation::Mutation;
+use crate::execute::rbac::Act;
 use crate::execute::{OpResult, RowText, Run, Stop};
 use crate::json::Json;
 use crate::row::Row;
@@ -53,6 +54,7 @@ impl Run<'_, '_> {
                 check_default(column_schema)?;
             }
         }
+        self.may(table, Act::Insert, std::slice::from_ref(&row))?;
         row.set(ColumnIdx::VERSION, Datum::scalar(self.symbols.fresh()));
         self.transaction.insert(table, row)?;
         Ok(OpResult::Inserted(uuid))
@@ -110,8 +112,11 @@ impl Run<'_, '_> {
         }
         let condition = self.condition(&mut members, table_schema)?;
         members.finish()?;
+        let rows = self.matching(table, &condition);
+        let columns: Vec<ColumnIdx> = new.iter().map(|(column, _)| *column).collect();
+        self.may(table, Act::Update(&columns), &rows)?;
         let mut count = 0;
-        for mut row in self.matching(table, &condition) {
+        for mut row in rows {
             count += 1;
             let old = row.clone();
             for (column, datum) in &new {
@@ -139,8 +144,11 @@ impl Run<'_, '_> {
         let mutations = mutations?;
         let condition = self.condition(&mut members, table_schema)?;
         members.finish()?;
+        let rows = self.matching(table, &condition);
+        let columns: Vec<ColumnIdx> = mutations.iter().map(Mutation::column).collect();
+        self.may(table, Act::Mutate(&columns), &rows)?;
         let mut count = 0;
-        for mut row in self.matching(table, &condition) {
+        for mut row in rows {
             count += 1;
             let old = row.clone();
             for mutation in &mutations {
@@ -160,8 +168,10 @@ impl Run<'_, '_> {
         let (table, schema) = self.table(&mut members)?;
         let condition = self.condition(&mut members, schema.table(table))?;
         members.finish()?;
+        let rows = self.matching(table, &condition);
+        self.may(table, Act::Delete, &rows)?;
         let mut count = 0;
-        for row in self.matching(table, &condition) {
+        for row in rows {
             count += 1;
             self.transaction.delete(table, row.uuid());
         }
@@ -213,6 +223,11 @@ impl Run<'_, '_> {
             }
             until_ms => Err(Stop::Waits { until_ms }),
         }
+    }
+
+    /// Whether the client's role permits it. `Err`: "permission error".
+    fn may(&self, table: TableIdx, act: Act<'_>, rows: &[Row]) -> Result<(), Error> {
+        self.principal.check(self.transaction.database(), table, act, rows)
     }
 
     /// The operation's table. The schema comes along, so that it can be read while the transaction is written

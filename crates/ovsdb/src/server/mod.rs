@@ -34,7 +34,7 @@ pub use output::Output;
 pub use transactions::NotCommitted;
 
 use crate::jsonrpc::{self, BadMessage, Message, Received, Transact};
-use crate::{Error, Uuid, UuidGenerator};
+use crate::{Error, Principal, Uuid, UuidGenerator};
 use budget::Budget;
 use databases::Hosted;
 use group::Group;
@@ -116,6 +116,10 @@ pub struct Counters {
 struct Session {
     output: Output,
     read_only: bool,
+    /// What its remote lets it do; empty: everything.
+    role: String,
+    /// Who it is, by its certificate.
+    client: Option<String>,
     /// Is told of databases that come and go, and need not be disconnected then.
     is_change_aware: bool,
     /// By the text of their ids.
@@ -133,6 +137,12 @@ struct SessionMonitor {
     id: crate::monitor::MonitorId,
     /// What it was charged.
     bytes: usize,
+}
+
+impl Session {
+    fn principal(&self) -> Principal<'_> {
+        Principal { role: &self.role, client: self.client.as_deref() }
+    }
 }
 
 impl Server {
@@ -340,6 +350,21 @@ impl Server {
     pub fn set_session_read_only(&mut self, id: SessionId, read_only: bool) {
         if let Some(session) = self.sessions.get_mut(&id) {
             session.read_only = read_only;
+        }
+    }
+
+    /// A client's certificate says who it is.
+    pub fn set_session_client(&mut self, id: SessionId, client: Option<String>) {
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.client = client;
+        }
+    }
+
+    /// Gives a client a role, which says what it may change in databases with the table `RBAC_Role`. Empty: it
+    /// may change everything.
+    pub fn set_session_role(&mut self, id: SessionId, role: &str) {
+        if let Some(session) = self.sessions.get_mut(&id) {
+            role.clone_into(&mut session.role);
         }
     }
 

@@ -1,7 +1,7 @@
 //! Each request but transactions and monitors.
 
 use super::budget::{exhausted, lock_bytes};
-use super::{Now, Server, SessionId};
+use super::{Now, Server, Session, SessionId};
 use crate::error::syntax_error;
 use crate::{Error, Schema, is_identifier};
 use serde_json::value::RawValue;
@@ -38,7 +38,7 @@ impl Server {
             "set_db_change_aware" => self.set_db_change_aware(session, &params),
             "lock" | "steal" => self.lock(session, method, &params),
             "unlock" => self.unlock(session, &params),
-            "convert" => self.convert(now, &params),
+            "convert" => self.convert(now, session, &params),
             "monitor_cancel" => self.monitor_cancel(session, &params),
             "monitor_cond" | "monitor_cond_since" | "monitor_cond_change" if self.monitor_cond_disabled => {
                 Err(Value::from("unknown method"))
@@ -135,8 +135,15 @@ impl Server {
         Ok(())
     }
 
-    fn convert(&mut self, now: Now, params: &Value) -> Answer {
+    fn convert(&mut self, now: Now, session: SessionId, params: &Value) -> Answer {
         let name = self.name_of("convert", params)?.to_owned();
+        if let Some(principal) = self.sessions.get(&session).map(Session::principal)
+            && !principal.role.is_empty()
+        {
+            // Of any database: a new schema could do without the tables that restrict it.
+            let act = format!("\"convert\" of database {name} (only the root role may convert databases)");
+            return Err(principal.refused(&act).to_json());
+        }
         let [_, schema] = params.as_array().map_or(&[][..], Vec::as_slice) else {
             return Err(syntax_error(params, "array expected").to_json());
         };

@@ -180,6 +180,7 @@ impl Server {
             has_lock: &|lock: &str| locks.owns(session, lock),
             elapsed_ms: now.at.saturating_duration_since(attempt.since).as_millis() as u64,
             read_only,
+            principal: state.principal(),
             room: Some(&room),
         };
         match hosted.database.run(attempt.operations.as_slice(), &mut context) {

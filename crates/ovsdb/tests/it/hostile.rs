@@ -99,8 +99,14 @@ fn a_wait_waits_until_its_time_is_over_and_changes_nothing_meanwhile() {
             "until": "==", "rows": [{"name": "br0"}]},
     ]);
     let mut attempt = |database: &mut Database, elapsed_ms| {
-        let mut context =
-            Context { ids: &mut ids, has_lock: &|_| false, elapsed_ms, read_only: false, room: None };
+        let mut context = Context {
+            ids: &mut ids,
+            has_lock: &|_| false,
+            elapsed_ms,
+            read_only: false,
+            principal: ovsdb::Principal::ROOT,
+            room: None,
+        };
         database.execute(operations.as_array().unwrap(), &mut context)
     };
     let root = database.schema().find("Open_vSwitch").unwrap();
@@ -126,6 +132,7 @@ fn a_read_only_database_answers_questions_and_refuses_changes() {
             has_lock: &|lock| lock == "mine",
             elapsed_ms: 0,
             read_only: true,
+            principal: ovsdb::Principal::ROOT,
             room: None,
         };
         match database.execute(&[operation], &mut context) {

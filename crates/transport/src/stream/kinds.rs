@@ -19,8 +19,8 @@ pub enum Stream {
     Unix(UnixStream),
     /// Over TCP.
     Tcp(TcpStream),
-    /// TLS over TCP.
-    Tls(Box<tokio_rustls::TlsStream<TcpStream>>),
+    /// TLS over TCP, and the common name in the peer's certificate, where that was verified.
+    Tls(Box<tokio_rustls::TlsStream<TcpStream>>, Option<String>),
 }
 
 /// Why there is no connection.
@@ -61,11 +61,19 @@ impl std::fmt::Display for StreamError {
 impl std::error::Error for StreamError {}
 
 impl Stream {
+    /// The common name in the peer's certificate, which an authority that we trust has signed.
+    pub fn peer_name(&self) -> Option<&str> {
+        match self {
+            Stream::Tls(_, peer_name) => peer_name.as_deref(),
+            Stream::Unix(_) | Stream::Tcp(_) => None,
+        }
+    }
+
     /// Sets the differentiated services code point of what is sent: 0 to 63.
     pub fn set_dscp(&self, dscp: u8) {
         let tcp = match self {
             Stream::Tcp(tcp) => tcp,
-            Stream::Tls(tls) => tls.get_ref().0,
+            Stream::Tls(tls, _) => tls.get_ref().0,
             Stream::Unix(_) => return,
         };
         let class = dscp << 2;
@@ -95,7 +103,7 @@ impl AsyncRead for Stream {
         match self.get_mut() {
             Stream::Unix(stream) => Pin::new(stream).poll_read(cx, buf),
             Stream::Tcp(stream) => Pin::new(stream).poll_read(cx, buf),
-            Stream::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
+            Stream::Tls(stream, _) => Pin::new(stream).poll_read(cx, buf),
         }
     }
 }
@@ -105,7 +113,7 @@ impl AsyncWrite for Stream {
         match self.get_mut() {
             Stream::Unix(stream) => Pin::new(stream).poll_write(cx, buf),
             Stream::Tcp(stream) => Pin::new(stream).poll_write(cx, buf),
-            Stream::Tls(stream) => Pin::new(stream).poll_write(cx, buf),
+            Stream::Tls(stream, _) => Pin::new(stream).poll_write(cx, buf),
         }
     }
 
@@ -113,7 +121,7 @@ impl AsyncWrite for Stream {
         match self.get_mut() {
             Stream::Unix(stream) => Pin::new(stream).poll_flush(cx),
             Stream::Tcp(stream) => Pin::new(stream).poll_flush(cx),
-            Stream::Tls(stream) => Pin::new(stream).poll_flush(cx),
+            Stream::Tls(stream, _) => Pin::new(stream).poll_flush(cx),
         }
     }
 
@@ -121,7 +129,7 @@ impl AsyncWrite for Stream {
         match self.get_mut() {
             Stream::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
             Stream::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
-            Stream::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
+            Stream::Tls(stream, _) => Pin::new(stream).poll_shutdown(cx),
         }
     }
 }

@@ -7,13 +7,13 @@
 //! Threads: any with a tokio runtime that has I/O and time. Connecting and TLS handshakes end by
 //! [`HANDSHAKE_TIMEOUT`]; reading and writing have no limit here.
 
+mod certificate;
 mod connect;
 mod kinds;
 mod listener;
 mod now;
 mod target;
 mod tls;
-mod validity;
 
 pub use host::log::os_text as reason;
 pub use kinds::{HANDSHAKE_TIMEOUT, Stream, StreamError};

@@ -36,7 +36,7 @@ impl Stream {
         match self {
             Stream::Unix(stream) => Socket(stream.as_fd()).read(buffer),
             Stream::Tcp(stream) => Socket(stream.as_fd()).read(buffer),
-            Stream::Tls(stream) => match &mut **stream {
+            Stream::Tls(stream, _) => match &mut **stream {
                 TlsStream::Client(stream) => {
                     let (tcp, session) = stream.get_mut();
                     read_tls(Socket(tcp.as_fd()), session, buffer)
@@ -55,7 +55,7 @@ impl Stream {
         match self {
             Stream::Unix(stream) => Socket(stream.as_fd()).write(bytes),
             Stream::Tcp(stream) => Socket(stream.as_fd()).write(bytes),
-            Stream::Tls(stream) => match &mut **stream {
+            Stream::Tls(stream, _) => match &mut **stream {
                 TlsStream::Client(stream) => {
                     let (tcp, session) = stream.get_mut();
                     write_tls(Socket(tcp.as_fd()), session, bytes)
@@ -73,7 +73,7 @@ impl Stream {
         let fd = match self {
             Stream::Unix(stream) => stream.as_fd(),
             Stream::Tcp(stream) => stream.as_fd(),
-            Stream::Tls(stream) => stream.get_ref().0.as_fd(),
+            Stream::Tls(stream, _) => stream.get_ref().0.as_fd(),
         };
         // It fails where the peer has gone already.
         let _ = shutdown(fd, Shutdown::Both);

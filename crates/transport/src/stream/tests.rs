@@ -188,6 +188,25 @@ fn a_certificate_of_another_authority_is_refused_on_either_side() {
 }
 
 #[test]
+fn a_peer_is_known_by_the_common_name_of_its_certificate_where_that_was_verified() {
+    // Which each side says of the other.
+    let names = |server: TlsFiles, client: TlsFiles| {
+        let (server, client) = (Arc::new(Tls::new(server)), Tls::new(client));
+        run(async {
+            let (listener, target) = listening("pssl:0:127.0.0.1", Some(&server)).await;
+            let serve = async { listener.accept().await.unwrap().establish().await.unwrap() };
+            let call = async { Stream::connect(&target, Some(&client)).await.unwrap() };
+            let (served, called) = tokio::join!(serve, call);
+            [served, called].map(|stream| stream.peer_name().map(str::to_owned))
+        })
+    };
+    let both = names(files("ctl", "switch"), files("sc", "controller"));
+    assert_eq!(both.map(Option::unwrap), ["sc", "ctl"]);
+    assert_eq!(names(files("ctl", "none"), files("sc", "controller")), [None, Some("ctl".into())]);
+    assert_eq!(names(files("ctl", "switch"), files("sc", "none")), [Some("sc".into()), None]);
+}
+
+#[test]
 fn certificates_that_sign_themselves_are_trusted_where_they_are_given() {
     let result = run(converse("pssl:0:127.0.0.1", Some(files("self", "self")), Some(files("self", "self"))));
     assert_eq!(said(&result), GOOD);

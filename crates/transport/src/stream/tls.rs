@@ -13,9 +13,9 @@
 //! Files are looked at again before each connection and read again where they have changed, so that a renewed
 //! certificate needs no restart.
 
+use super::certificate::{common_name, validity};
 use super::kinds::{HANDSHAKE_TIMEOUT, Stream, StreamError};
 use super::target::Host;
-use super::validity::validity;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -76,6 +76,19 @@ struct Loaded {
     server: Arc<ServerConfig>,
     /// The peer is not verified but its authority's certificate saved.
     bootstrapping: bool,
+    /// Peers show certificates that authorities have signed.
+    verifies: bool,
+}
+
+impl Loaded {
+    /// A connection whose handshake is done with these.
+    fn stream(&self, stream: tokio_rustls::TlsStream<TcpStream>) -> Stream {
+        let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
+        // What nobody has verified says nothing.
+        let certificate = certificate.filter(|_| self.verifies);
+        let peer_name = certificate.and_then(|certificate| common_name(certificate));
+        Stream::Tls(Box::new(stream), peer_name)
+    }
 }
 
 impl Tls {
@@ -126,7 +139,7 @@ impl Tls {
         if loaded.bootstrapping {
             return Err(self.bootstrap(stream.get_ref().1.peer_certificates()));
         }
-        Ok(Stream::Tls(Box::new(stream.into())))
+        Ok(loaded.stream(stream.into()))
     }
 
     pub(super) async fn accept(&self, tcp: TcpStream) -> Result<Stream, StreamError> {
@@ -136,7 +149,7 @@ impl Tls {
         if loaded.bootstrapping {
             return Err(self.bootstrap(stream.get_ref().1.peer_certificates()));
         }
-        Ok(Stream::Tls(Box::new(stream.into())))
+        Ok(loaded.stream(stream.into()))
     }
 
     /// The configurations, read again where a file has changed. The error is a sentence.
@@ -217,6 +230,7 @@ fn read(files: &TlsFiles, times: [Option<SystemTime>; 4]) -> Result<Loaded, Stri
     } else {
         Trust::Authorities(certificates(ca_cert)?)
     };
+    let verifies = matches!(trust, Trust::Authorities(_));
     let verifier = Arc::new(Verifier::new(trust, &provider).map_err(|e| {
         format!("{}: not a certificate that can be trusted: {}", ca_cert.display(), certificate_error(&e))
     })?);
@@ -238,7 +252,7 @@ fn read(files: &TlsFiles, times: [Option<SystemTime>; 4]) -> Result<Loaded, Stri
         .with_client_cert_verifier(verifier)
         .with_single_cert(chain, key)
         .map_err(of_ours)?;
-    Ok(Loaded { times, client: Arc::new(client), server: Arc::new(server), bootstrapping })
+    Ok(Loaded { times, client: Arc::new(client), server: Arc::new(server), bootstrapping, verifies })
 }
 
 /// Completes a chain with the authorities that we know, as OpenSSL does: a peer that bootstraps needs the

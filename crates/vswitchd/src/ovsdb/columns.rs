@@ -1,6 +1,6 @@
 //! Settings that are columns of a database: `db:DATABASE,TABLE,COLUMN` (ovsdb-server(1), "--remote").
 
-use super::remotes::{Dscp, Overrides};
+use super::remote_options::{Dscp, Overrides};
 use ovsdb::server::Server;
 use ovsdb::{AtomType, ColumnIdx, Database, Row, TableIdx, TableSchema};
 use std::time::Duration;
@@ -111,8 +111,8 @@ impl Found<'_> {
         atoms.filter_map(|atom| atom.as_str()).find(|text| !text.is_empty()).map(str::to_owned)
     }
 
-    /// The remotes that it names, in all rows, and why others that it names are not served.
-    pub(super) fn remotes(&self) -> (Vec<ColumnRemote>, Vec<String>) {
+    /// The remotes that it names, in all rows.
+    pub(super) fn remotes(&self) -> Vec<ColumnRemote> {
         let atoms = self.database.rows(self.table).flat_map(|row| row.get(self.column).as_set());
         let Some(table) = self.referenced() else {
             let named = |target: &str| ColumnRemote {
@@ -121,25 +121,17 @@ impl Found<'_> {
                 row: None,
             };
             let targets = atoms.filter_map(|atom| atom.as_str());
-            return (targets.filter(|target| !target.is_empty()).map(named).collect(), Vec::new());
+            return targets.filter(|target| !target.is_empty()).map(named).collect();
         };
         let schema = self.database.schema().table(table);
         let rows = atoms.filter_map(|atom| self.database.row(table, atom.as_uuid()?));
-        let (mut remotes, mut refused) = (Vec::new(), Vec::new());
-        for row in rows {
-            match remote(schema, table, row) {
-                Some(Ok(remote)) => remotes.push(remote),
-                Some(Err(why)) => refused.push(why),
-                None => {}
-            }
-        }
-        (remotes, refused)
+        rows.filter_map(|row| remote(schema, table, row)).collect()
     }
 }
 
 /// Reads a row such as those of Manager. Columns that are not there, or not of the type that is expected,
 /// count as empty.
-fn remote(schema: &TableSchema, table: TableIdx, row: &Row) -> Option<Result<ColumnRemote, String>> {
+fn remote(schema: &TableSchema, table: TableIdx, row: &Row) -> Option<ColumnRemote> {
     let datum = |name: &str| schema.find(name).map(|column| row.get(column));
     let milliseconds = |name: &str| {
         let value = datum(name)?.as_integer()?;
@@ -149,18 +141,16 @@ fn remote(schema: &TableSchema, table: TableIdx, row: &Row) -> Option<Result<Col
     if target.is_empty() {
         return None;
     }
-    // Whoever gave it a role wants its clients to be held to what the role may do.
-    if datum("role").and_then(|d| d.as_str()).is_some_and(|role| !role.is_empty()) {
-        return Some(Err(format!("{target}: access control by role is not supported")));
-    }
-    Some(Ok(ColumnRemote {
+    Some(ColumnRemote {
         target: target.to_owned(),
         overrides: Overrides {
             max_backoff: milliseconds("max_backoff"),
             probe_interval: milliseconds("inactivity_probe").map(|probe| (!probe.is_zero()).then_some(probe)),
             read_only: datum("read_only").and_then(|d| d.as_bool()).unwrap_or(false),
+            // The first where a schema allows several: none would let its clients do everything.
+            role: datum("role").and_then(|d| d.keys().next()?.as_str()).unwrap_or_default().to_owned(),
             dscp: datum("other_config").and_then(|d| d.get("dscp")).map_or(Dscp::Default, Dscp::parse),
         },
         row: Some((table, row.clone())),
-    }))
+    })
 }

@@ -11,7 +11,8 @@
 //! Source: ovsdb-server(1) of Open vSwitch 3.3, "Configuration file".
 
 use super::databases;
-use super::remotes::{Dscp, Overrides, Remotes};
+use super::remote_options::{Dscp, Overrides};
+use super::remotes::Remotes;
 use super::replication::Replication;
 use super::state::State;
 use host::program;
@@ -44,7 +45,6 @@ struct RemoteConfig {
     max_backoff: Option<u64>,
     inactivity_probe: Option<u64>,
     read_only: bool,
-    /// There is no access control by role, so a remote with one is not served.
     role: Option<String>,
     /// 0 to 63.
     dscp: Option<u8>,
@@ -113,10 +113,6 @@ impl ConfigFile {
             Remotes::remove(state, remote);
         }
         for (remote, config) in &contents.remotes {
-            if config.as_ref().and_then(|c| c.role.as_deref()).is_some_and(|role| !role.is_empty()) {
-                errors.push(format!("{remote}: access control by role is not supported"));
-                continue;
-            }
             let overrides = config.as_ref().map(RemoteConfig::overrides).unwrap_or_default();
             if let Err(why) = Remotes::add(state, remote, overrides).await {
                 errors.push(why);
@@ -169,6 +165,7 @@ impl RemoteConfig {
             max_backoff: self.max_backoff.map(Duration::from_millis),
             probe_interval: self.inactivity_probe.map(|ms| (ms > 0).then(|| Duration::from_millis(ms))),
             read_only: self.read_only,
+            role: self.role.clone().unwrap_or_default(),
             dscp: self.dscp.map_or(Dscp::Default, Dscp::of),
         }
     }

@@ -3,7 +3,8 @@
 
 use super::config_file::ConfigFile;
 use super::databases;
-use super::remotes::{Overrides, Remotes};
+use super::remote_options::Overrides;
+use super::remotes::Remotes;
 use super::replication::Replication;
 use super::state::State;
 use host::program;

@@ -3,6 +3,7 @@
 //! `status` tell the truth.
 
 use super::columns::ColumnName;
+use super::remote_options::{Overrides, RemoteOptions};
 use super::session::converse;
 use super::state::{State, now};
 use super::tls_sources::TlsSources;
@@ -41,54 +42,10 @@ pub(super) struct Remotes {
     warned: BTreeSet<String>,
 }
 
-/// What is said about a remote besides its target.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub(super) struct Overrides {
-    pub(super) max_backoff: Option<Duration>,
-    /// `Some(None)`: no probes.
-    pub(super) probe_interval: Option<Option<Duration>>,
-    pub(super) read_only: bool,
-    pub(super) dscp: Dscp,
-}
-
-/// What is said about the differentiated services code point.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub(super) enum Dscp {
-    /// Nothing.
-    #[default]
-    Default,
-    /// 0 to 63.
-    Is(u8),
-    /// Nothing that makes sense: it stays what it was.
-    Nonsense,
-}
-
-impl Dscp {
-    /// What it is where nobody says another: that of network control, as with Open vSwitch.
-    const DEFAULT: u8 = 48;
-
-    pub(super) fn parse(text: &str) -> Dscp {
-        text.parse().map_or(Dscp::Nonsense, Dscp::of)
-    }
-
-    pub(super) fn of(number: u8) -> Dscp {
-        if number < 64 { Dscp::Is(number) } else { Dscp::Nonsense }
-    }
-}
-
-/// How one remote is to be served.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct RemoteOptions {
-    backoff_max: Duration,
-    probe_interval: Option<Duration>,
-    pub(super) read_only: bool,
-    dscp: u8,
-}
-
 /// A target that is listened on or connected to.
 pub(super) struct Remote {
     target: Target,
-    options: Cell<RemoteOptions>,
+    options: RefCell<RemoteOptions>,
     changed: Notify,
     stopped: Cell<bool>,
     /// Of a target that connects; one that listens has one for each connection.
@@ -109,47 +66,6 @@ pub(super) struct Connection {
     pub(super) idlers: Option<Rc<Idlers>>,
 }
 
-impl RemoteOptions {
-    /// Clients on this machine are not probed: their sockets tell when they are gone.
-    fn default_for(target: &Target) -> RemoteOptions {
-        let is_local =
-            matches!(target, Target::Active(ActiveTarget::Unix(_)) | Target::Passive(PassiveTarget::Unix(_)));
-        RemoteOptions {
-            backoff_max: Duration::from_secs(8),
-            probe_interval: (!is_local).then(|| Duration::from_secs(5)),
-            read_only: false,
-            dscp: Dscp::DEFAULT,
-        }
-    }
-
-    fn new(target: &Target, overrides: Overrides, before: Option<RemoteOptions>) -> RemoteOptions {
-        let default = RemoteOptions::default_for(target);
-        RemoteOptions {
-            backoff_max: overrides.max_backoff.unwrap_or(default.backoff_max).max(Duration::from_secs(1)),
-            // As in Open vSwitch: less than a second would only ask for trouble.
-            probe_interval: match overrides.probe_interval {
-                Some(interval) => interval.map(|i| i.max(Duration::from_secs(1))),
-                None => default.probe_interval,
-            },
-            read_only: overrides.read_only,
-            dscp: match overrides.dscp {
-                Dscp::Is(dscp) => dscp,
-                Dscp::Default => default.dscp,
-                Dscp::Nonsense => before.map_or(default.dscp, |options| options.dscp),
-            },
-        }
-    }
-
-    fn reconnect(&self, passive: bool) -> Options {
-        Options {
-            backoff_max: self.backoff_max,
-            probe_interval: self.probe_interval,
-            passive,
-            ..Options::default()
-        }
-    }
-}
-
 impl Connection {
     /// Of the switch itself, over a pair of sockets.
     pub(super) fn internal(name: &str) -> Rc<Connection> {
@@ -164,13 +80,8 @@ impl Connection {
 
     pub(super) fn options(&self) -> RemoteOptions {
         match &self.remote {
-            Some(remote) => remote.options.get(),
-            None => RemoteOptions {
-                backoff_max: Duration::ZERO,
-                probe_interval: None,
-                read_only: false,
-                dscp: Dscp::DEFAULT,
-            },
+            Some(remote) => remote.options.borrow().clone(),
+            None => RemoteOptions::internal(),
         }
     }
 
@@ -225,7 +136,7 @@ impl Remotes {
                 },
                 Target::Active(_) => None,
             };
-            let options = RemoteOptions::new(&target, overrides, None);
+            let options = RemoteOptions::new(&target, overrides.clone(), None);
             let remote = Remote::start(state, target, options, listener);
             state.remotes.borrow_mut().running.insert(text.to_owned(), remote);
         }
@@ -275,11 +186,10 @@ impl Remotes {
             let mut named: Vec<(String, bool, Overrides)> = Vec::new();
             for (text, overrides) in &remotes.configured {
                 match ColumnName::parse(text) {
-                    None => named.push((text.clone(), false, *overrides)),
+                    None => named.push((text.clone(), false, overrides.clone())),
                     Some(Ok(column)) => {
                         // A database that was removed has no remotes any more.
-                        let (found, refused) = column.find(&server).map(|c| c.remotes()).unwrap_or_default();
-                        complaints.extend(refused);
+                        let found = column.find(&server).map(|c| c.remotes()).unwrap_or_default();
                         named.extend(found.into_iter().map(|remote| (remote.target, true, remote.overrides)));
                     }
                     Some(Err(why)) => complaints.push(why),
@@ -290,9 +200,14 @@ impl Remotes {
             for (text, _, overrides) in named {
                 match Target::parse(&text, OVSDB_PORT) {
                     Ok(target) => {
-                        let before = remotes.running.get(&text).map(|remote| remote.options.get());
-                        let options = RemoteOptions::new(&target, overrides, before);
-                        wanted.entry(text).or_insert((target, options));
+                        let before = remotes.running.get(&text).map(|remote| remote.options.borrow());
+                        let options = RemoteOptions::new(&target, overrides, before.as_deref());
+                        let role = options.role.clone();
+                        let (_, counts) = wanted.entry(text).or_insert((target, options));
+                        // But for a role, which restricts, whoever gives it.
+                        if counts.role.is_empty() {
+                            counts.role = role;
+                        }
                     }
                     Err(why) => complaints.push(why),
                 }
@@ -363,7 +278,7 @@ impl Remotes {
                 let server = state.server.borrow();
                 let Ok(found) = column.find(&server) else { continue };
                 let remotes = state.remotes.borrow();
-                let changed = found.remotes().0.into_iter().filter_map(|column| {
+                let changed = found.remotes().into_iter().filter_map(|column| {
                     let (is_connected, status) = match remotes.running.get(&column.target) {
                         Some(remote) => (remote.is_connected(), remote.status(at)),
                         None => (false, never_runs(&column.target)?),
@@ -425,7 +340,7 @@ impl Remote {
         let reconnect = Reconnect::new(options.reconnect(passive), Instant::now());
         let remote = Rc::new(Remote {
             target,
-            options: Cell::new(options),
+            options: RefCell::new(options),
             changed: Notify::new(),
             stopped: Cell::new(false),
             reconnect: Rc::new(RefCell::new(reconnect)),
@@ -448,7 +363,7 @@ impl Remote {
     }
 
     fn set_options(&self, options: RemoteOptions) {
-        let before = self.options.replace(options);
+        let before = self.options.replace(options.clone());
         if before == options {
             return;
         }
@@ -463,6 +378,7 @@ impl Remote {
             let mut server = state.server.borrow_mut();
             for id in self.connections.borrow().keys() {
                 server.set_session_read_only(*id, options.read_only);
+                server.set_session_role(*id, &options.role);
             }
         }
         self.changed.notify_waiters();
@@ -556,7 +472,7 @@ impl Remote {
     /// Serves a connection that came in.
     async fn serve(self: &Rc<Remote>, state: &Rc<State>, stream: Stream, name: String, place: &Place) {
         let at = Instant::now();
-        let reconnect = Rc::new(RefCell::new(Reconnect::new(self.options.get().reconnect(true), at)));
+        let reconnect = Rc::new(RefCell::new(Reconnect::new(self.options.borrow().reconnect(true), at)));
         reconnect.borrow_mut().enable(at);
         reconnect.borrow_mut().connected(at);
         let connection = Rc::new(Connection {
@@ -565,7 +481,7 @@ impl Remote {
             reconnect: reconnect.clone(),
             idlers: Some(place.idlers()),
         });
-        stream.set_dscp(self.options.get().dscp);
+        stream.set_dscp(self.options.borrow().dscp);
         converse(state, stream, &connection, &reconnect).await;
     }
 
@@ -652,7 +568,7 @@ impl Keep for Outgoing {
     async fn connect(&mut self) -> Result<Stream, String> {
         let stream = Stream::connect(&self.target, Some(&self.state.tls)).await;
         let stream = stream.map_err(|error| error.to_string())?;
-        stream.set_dscp(self.remote.options.get().dscp);
+        stream.set_dscp(self.remote.options.borrow().dscp);
         Ok(stream)
     }
 

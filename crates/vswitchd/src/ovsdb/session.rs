@@ -73,7 +73,13 @@ pub(super) async fn converse(
     connection: &Rc<Connection>,
     reconnect: &RefCell<Reconnect>,
 ) -> End {
-    let id = state.server.borrow_mut().connect(connection.options().read_only);
+    let id = {
+        let (options, mut server) = (connection.options(), state.server.borrow_mut());
+        let id = server.connect(options.read_only);
+        server.set_session_role(id, &options.role);
+        server.set_session_client(id, stream.peer_name().map(str::to_owned));
+        id
+    };
     state.count(|c| c.connections += 1);
     connection.connected(id);
     let mut session = Session {
@@ -231,7 +237,7 @@ impl Session {
                 Poll::Ready(Ok(0)) => return Err(std::io::ErrorKind::WriteZero.into()),
                 Poll::Ready(Ok(n)) => {
                     server.output(self.id).advance(n);
-                    self.needs_flush = matches!(self.stream, Stream::Tls(_));
+                    self.needs_flush = matches!(self.stream, Stream::Tls(..));
                     progress = true;
                 }
                 Poll::Ready(Err(error)) => return Err(error),

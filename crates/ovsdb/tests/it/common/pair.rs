@@ -116,7 +116,14 @@ impl Pair {
 
 /// Runs operations in `database`; none may wait.
 pub fn run(database: &mut Database, ids: &mut UuidGenerator, operations: &Value) -> Outcome {
-    let mut context = Context { ids, has_lock: &|_| false, elapsed_ms: 0, read_only: false, room: None };
+    let mut context = Context {
+        ids,
+        has_lock: &|_| false,
+        elapsed_ms: 0,
+        read_only: false,
+        principal: ovsdb::Principal::ROOT,
+        room: None,
+    };
     match database.execute(operations.as_array().unwrap(), &mut context) {
         Execution::Done(outcome) => outcome,
         Execution::Pending { .. } => panic!("waits: {operations}"),

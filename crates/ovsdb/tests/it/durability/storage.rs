@@ -409,6 +409,7 @@ fn references_count_in_a_file_that_was_read_as_in_the_database_that_wrote_it() {
             has_lock: &|_| false,
             elapsed_ms: 0,
             read_only: false,
+            principal: ovsdb::Principal::ROOT,
             room: None,
         };
         match database.execute(&[operation], &mut context) {

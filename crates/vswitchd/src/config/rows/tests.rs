@@ -28,8 +28,14 @@ impl Rig {
     }
 
     fn transact(&mut self, operations: &[Value]) {
-        let mut context =
-            Context { ids: &mut self.ids, has_lock: &|_| true, elapsed_ms: 0, read_only: false, room: None };
+        let mut context = Context {
+            ids: &mut self.ids,
+            has_lock: &|_| true,
+            elapsed_ms: 0,
+            read_only: false,
+            principal: ovsdb::Principal::ROOT,
+            room: None,
+        };
         match self.database.execute(operations, &mut context) {
             Execution::Done(outcome) => {
                 let text = outcome.reply.to_json().to_string();
