@@ -3,8 +3,8 @@
 //! The table `RBAC_Role` has a row for each role, whose `permissions` map names of tables to rows (of
 //! `RBAC_Permission`). Such a row says how a client must be named in a row of that table to own it
 //! (`authorization`), whether it may insert and delete rows that it owns (`insert_delete`), and which columns
-//! of them it may change (`update`). What a role has no permission for is refused; reading never is. A database
-//! without `RBAC_Role` restricts nobody, and neither does a role without a name.
+//! of them it may change (`update`). What a role has no permission for is refused; reading never is. A
+//! database without `RBAC_Role` restricts nobody, and neither does a role without a name.
 //!
 //! A transaction is judged by the permissions and rows that it finds at each of its operations, so that it
 //! sees what its own earlier operations did.
@@ -157,8 +157,8 @@ fn strings<'a>(table: &TableSchema, row: &'a Row, column: &str) -> Option<&'a Da
     typed(table, row, column, (AtomType::String, None), UNLIMITED)
 }
 
-/// What a row has in the column of that name, if the column has keys and values of these types, and as many as
-/// `max` says.
+/// What a row has in the column of that name, if the column has keys and values of these types, and as many
+/// as `max` says.
 fn typed<'a>(
     table: &TableSchema,
     row: &'a Row,

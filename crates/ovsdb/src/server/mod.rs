@@ -360,8 +360,8 @@ impl Server {
         }
     }
 
-    /// Gives a client a role, which says what it may change in databases with the table `RBAC_Role`. Empty: it
-    /// may change everything.
+    /// Gives a client a role, which says what it may change in databases with the table `RBAC_Role`. Empty:
+    /// it may change everything.
     pub fn set_session_role(&mut self, id: SessionId, role: &str) {
         if let Some(session) = self.sessions.get_mut(&id) {
             role.clone_into(&mut session.role);
