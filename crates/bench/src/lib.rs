@@ -25,6 +25,7 @@ mod process;
 mod report;
 mod result;
 mod run;
+mod shown;
 mod stats;
 mod suite;
 mod trials;
@@ -33,3 +34,5 @@ mod units;
 pub use cli::{Args, run};
 /// Kernels and file systems in memory that virtual machines boot, for tests that need them too.
 pub use lab::guest::system as guest_system;
+/// The report of a demonstration.
+pub use shown::{Shown, draw};

@@ -27,6 +27,7 @@ use command::Shell;
 use error::DemoError;
 use lab::Lab;
 use stages::Durations;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -39,6 +40,9 @@ pub struct Args {
     /// Measure for about a second each, for tests.
     #[arg(long)]
     quick: bool,
+    /// Write the streams' figures into this directory too, with a report: report.html.
+    #[arg(long, value_name = "DIR")]
+    report: Option<PathBuf>,
 }
 
 /// Runs the demo. 0 on success, 1 on failure, 130 if a signal ended it.
@@ -98,11 +102,16 @@ fn demo(args: &Args, stop: Arc<AtomicBool>) -> Result<(), DemoError> {
     shell.stage("drops: packets that match no rule are counted under a reason");
     let drops = stages::strangers(&shell, &switch)?;
 
+    let shown: Vec<bench::Shown> = streams.iter().map(stages::Stream::shown).collect();
     let ports = switch.sample()?.ports;
     switch.stop();
     guest.stop();
     drop(lab);
     println!();
     print!("{}", report::text(&report::Figures { ping, tcp, streams, drops, ports }));
+    if let Some(dir) = &args.report {
+        let page = bench::draw(dir, &shown).map_err(|why| DemoError::Failed(format!("no report: {why}")))?;
+        println!("report: {}", page.display());
+    }
     Ok(())
 }

@@ -161,6 +161,22 @@ pub struct Stream {
     pub probes: ProbeReport,
 }
 
+impl Stream {
+    /// As the report has it.
+    pub fn shown(&self) -> bench::Shown {
+        bench::Shown {
+            size: self.size,
+            flows: self.flows.into(),
+            packets_per_s: self.packets_per_s,
+            loss: self.lost as f64 / self.sent.max(1) as f64,
+            cpu_switch: self.switch_cpu,
+            cpu_guest: self.guest_cpu,
+            cpu_ns_per_packet: self.cpu_ns_per_packet,
+            round_trip_us: [self.probes.p50_ns, self.probes.p99_ns].map(|ns| ns as f64 / 1e3),
+        }
+    }
+}
+
 /// Streams with ever more flows, in frames of all sizes. In the order of the table: by size, then by flows.
 pub fn streams(
     shell: &Shell,

@@ -111,10 +111,21 @@ fn number(cell: &str) -> f64 {
 #[test]
 fn the_demo_shows_sane_figures_and_leaves_nothing_behind() {
     let _turn = take_turn();
-    let (child, stdout) = start();
+    let dir = tempfile::tempdir().unwrap();
+    let mut command = Command::new(binary());
+    command.args(["demo", "--quick", "--report"]).arg(dir.path()).stdin(Stdio::null());
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let stdout = BufReader::new(child.stdout.take().unwrap());
     let (text, code, errors) = end(child, stdout);
     assert_eq!(code, Some(0), "{errors}\n{text}");
     assert_nothing_is_left();
+    // make demo asks for a report, whose path comes last.
+    let page = dir.path().join("report.html");
+    assert_eq!(text.lines().last(), Some(&*format!("report: {}", page.display())), "{text}");
+    let html = fs::read_to_string(page).unwrap();
+    assert!(html.contains("<section id=\"pvp\">") && html.contains("data-points=\"3\""), "{html}");
+    let script = fs::read_to_string(testkit::root().join("scripts/demo")).unwrap();
+    assert!(script.contains(" demo --report "), "{script}");
 
     // By the stock tools, which make test installs; nothing is configured by flags.
     for command in [
