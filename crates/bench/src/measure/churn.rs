@@ -212,7 +212,7 @@ pub fn run_churn(args: &ChurnArgs) -> Result<(), String> {
         let (mut made, start) = (0usize, Instant::now());
         let (mut window, mut worst) = ((start, before), 0.0f64);
         while start.elapsed() < args.common.turn() {
-            let due = (start.elapsed().as_secs_f64() * args.rate as f64) as usize;
+            let due = (start.elapsed().as_secs_f64() * args.rate as f64) as usize + 1;
             // A rate that cannot be had must not be made up for when the turn is over.
             while made < due && start.elapsed() < args.common.turn() {
                 // Added, and deleted a hundred later: each a flow-mod on its own, a version on its own.

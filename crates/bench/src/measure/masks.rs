@@ -6,6 +6,9 @@
 //! rule (`wide`). With `per_flow` the rules' actions read the UDP ports too, by which the flows differ: the
 //! masks are as many, and each flow is a megaflow.
 //!
+//! The prefixes of two addresses give a thousand masks. Where there are more, a rule has a prefix of the
+//! UDP destination port as well.
+//!
 //! Two switches take turns: one that uses the exact-match tier, and one that does not.
 
 use crate::measure::frames::{Order, sequence};
@@ -22,8 +25,19 @@ use switch::control::FlowMod;
 
 /// With the exact-match tier a packet costs at most this many times what it costs without.
 const GOAL: f64 = 1.1;
-/// The most masks that are asked for; the prefixes give 1024.
-const MASKS_MAX: usize = 1000;
+/// The most masks that are asked for.
+const MASKS_MAX: usize = 10_000;
+/// More masks than this need a prefix of the port beside those of the addresses, which give 1024.
+const MASKS_OF_ADDRESSES: usize = 1_000;
+
+/// Lengths of the prefixes that a rule matches.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct Lengths {
+    src: u32,
+    dst: u32,
+    /// 0: the rule matches no port.
+    port: u32,
+}
 
 /// How many flows a megaflow serves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum, serde::Serialize)]
@@ -40,7 +54,7 @@ pub enum Megaflows {
 #[derive(clap::Args)]
 pub struct Args {
     /// Numbers of distinct masks in the rules, separated by commas.
-    #[arg(long, value_delimiter = ',', value_parser = masks, default_value = "1,2,8,32,128,1k")]
+    #[arg(long, value_delimiter = ',', value_parser = masks, default_value = "1,2,8,32,128,1k,10k")]
     masks: Vec<usize>,
     /// Numbers of flows, separated by commas.
     #[arg(long, value_delimiter = ',', value_parser = count, default_value = "1k,100k,1m")]
@@ -108,7 +122,7 @@ pub fn run(args: &Args) -> Result<(), String> {
 fn point(
     args: &Args,
     source: &ports::PortSpec,
-    prefixes: &[(u32, u32)],
+    prefixes: &[Lengths],
     flows: usize,
     megaflows: Megaflows,
 ) -> Result<Vec<Row>, String> {
@@ -165,12 +179,15 @@ fn point(
     Ok(rows)
 }
 
-/// The pairs of prefix lengths with the most addresses, so many of them.
-fn prefixes(masks: usize) -> Vec<(u32, u32)> {
-    let mut pairs: Vec<(u32, u32)> = (1..=32).flat_map(|a| (1..=32).map(move |b| (a, b))).collect();
-    pairs.sort_by_key(|&(a, b)| (a + b, a));
-    pairs.truncate(masks);
-    pairs
+/// The prefix lengths with the most addresses, so many of them.
+fn prefixes(masks: usize) -> Vec<Lengths> {
+    let ports = if masks <= MASKS_OF_ADDRESSES { 0..=0 } else { 1..=10 };
+    let pairs = (1..=32).flat_map(|src| (1..=32).map(move |dst| (src, dst)));
+    let all = pairs.flat_map(|(src, dst)| ports.clone().map(move |port| Lengths { src, dst, port }));
+    let mut all: Vec<Lengths> = all.collect();
+    all.sort_by_key(|lengths| (lengths.src + lengths.dst + lengths.port, lengths.src, lengths.dst));
+    all.truncate(masks);
+    all
 }
 
 /// The prefix of `len` bits that branches off the path of zeros at its last bit.
@@ -182,37 +199,54 @@ fn prefix_mask(len: u32) -> u32 {
     u32::MAX << (32 - len)
 }
 
-fn rules(prefixes: &[(u32, u32)], megaflows: Megaflows) -> Vec<FlowMod> {
+/// The same of a port, which has 16 bits.
+fn port_prefix(len: u32) -> u16 {
+    1 << (16 - len)
+}
+
+fn port_mask(len: u32) -> u16 {
+    u16::MAX << (16 - len)
+}
+
+fn rules(prefixes: &[Lengths], megaflows: Megaflows) -> Vec<FlowMod> {
     let actions = || match megaflows {
         Megaflows::Wide => trial::to_sink(),
         Megaflows::PerFlow => trial::reading(&[(Mf::UdpSrc, 16), (Mf::UdpDst, 16)]),
     };
-    let matching = |&(a, b): &(u32, u32)| {
-        Match::any()
+    let matching = |&Lengths { src, dst, port }: &Lengths| {
+        let matching = Match::any()
             .with(FieldId::InPort, SOURCE.0.into())
             .with(FieldId::EthType, 0x0800)
             .with(FieldId::NwProto, 17)
-            .with_masked(FieldId::NwSrc, prefix(a).into(), prefix_mask(a).into())
-            .with_masked(FieldId::NwDst, prefix(b).into(), prefix_mask(b).into())
+            .with_masked(FieldId::NwSrc, prefix(src).into(), prefix_mask(src).into())
+            .with_masked(FieldId::NwDst, prefix(dst).into(), prefix_mask(dst).into());
+        match port {
+            0 => matching,
+            _ => matching.with_masked(FieldId::TpDst, port_prefix(port).into(), port_mask(port).into()),
+        }
     };
     prefixes.iter().map(|pair| FlowMod::add(matching(pair), actions())).collect()
 }
 
 /// The frame of flow `n`: of mask `n` in turn, with addresses and ports of its own. The narrowest masks have
 /// fewer addresses than their share of a million flows: what they have no room for goes to the widest.
-fn frame(prefixes: &[(u32, u32)], n: usize) -> Vec<u8> {
-    let (mut a, mut b) = prefixes[n % prefixes.len()];
+fn frame(prefixes: &[Lengths], n: usize) -> Vec<u8> {
+    let mut lengths = prefixes[n % prefixes.len()];
     let mut within = (n / prefixes.len()) as u64;
-    if within >> (64 - a - b).min(63) > 0 {
-        (a, b) = prefixes[n % prefixes.len().min(32)];
+    if within >> (64 - lengths.src - lengths.dst).min(63) > 0 {
+        lengths = prefixes[n % prefixes.len().min(32)];
         // Above all that these have themselves.
         within = (1 << 30) + n as u64;
     }
-    let (src_bits, dst_bits) = (32 - a, 32 - b);
+    let (src_bits, dst_bits) = (32 - lengths.src, 32 - lengths.dst);
     let low = |bits: u32, value: u64| (value & ((1u64 << bits) - 1)) as u32;
-    let src = prefix(a) | low(src_bits, within);
-    let dst = prefix(b) | low(dst_bits, within >> src_bits);
-    trial::frame(Ipv4Addr::from_bits(src), Ipv4Addr::from_bits(dst), n as u16, (n >> 16) as u16)
+    let src = prefix(lengths.src) | low(src_bits, within);
+    let dst = prefix(lengths.dst) | low(dst_bits, within >> src_bits);
+    let port = match lengths.port {
+        0 => (n >> 16) as u16,
+        len => port_prefix(len) | low(16 - len, (n >> 16) as u64) as u16,
+    };
+    trial::frame(Ipv4Addr::from_bits(src), Ipv4Addr::from_bits(dst), n as u16, port)
 }
 
 #[cfg(test)]
@@ -220,21 +254,24 @@ mod tests {
     use super::*;
     use std::collections::HashSet;
 
-    fn addresses(pairs: &[(u32, u32)], n: usize) -> (u32, u32) {
-        let f = frame(pairs, n);
+    /// Of flow `n`, with its destination port.
+    fn addresses(prefixes: &[Lengths], n: usize) -> (u32, u32, u16) {
+        let f = frame(prefixes, n);
         let word = |at: usize| u32::from_be_bytes(f[at..at + 4].try_into().expect("four bytes"));
-        (word(26), word(30))
+        (word(26), word(30), u16::from_be_bytes([f[36], f[37]]))
     }
 
     #[test]
     fn masks_are_distinct_and_every_flow_matches_the_rule_of_one() {
-        for count in [1, 2, 8, 32, 128, 1000] {
+        for count in [1, 2, 8, 32, 128, 1000, 10_000] {
             let pairs = prefixes(count);
             assert_eq!(pairs.iter().collect::<HashSet<_>>().len(), count);
             for n in (0..1_000_000).step_by(7919) {
-                let (src, dst) = addresses(&pairs, n);
-                let fits = |&&(a, b): &&(u32, u32)| {
-                    src & prefix_mask(a) == prefix(a) && dst & prefix_mask(b) == prefix(b)
+                let (src, dst, port) = addresses(&pairs, n);
+                let fits = |one: &&Lengths| {
+                    src & prefix_mask(one.src) == prefix(one.src)
+                        && dst & prefix_mask(one.dst) == prefix(one.dst)
+                        && (one.port == 0 || port & port_mask(one.port) == port_prefix(one.port))
                 };
                 assert_eq!(pairs.iter().filter(fits).count(), 1, "flow {n} of {count} masks");
             }
@@ -244,7 +281,8 @@ mod tests {
     #[test]
     fn a_million_flows_of_a_thousand_masks_have_addresses_of_their_own() {
         let pairs = prefixes(1000);
-        let all: HashSet<_> = (0..1_000_000).map(|n| addresses(&pairs, n)).collect();
+        let pair = |(src, dst, _)| (src, dst);
+        let all: HashSet<_> = (0..1_000_000).map(|n| pair(addresses(&pairs, n))).collect();
         assert_eq!(all.len(), 1_000_000);
     }
 }

@@ -113,10 +113,16 @@ pub const SUITES: &[Suite] = &[
                 None,
             ),
         ],
-        plots: &[Plot::new("Cycles per packet by number of masks", "cycles_per_packet", "masks")
-            .by(&["exact_tier", "megaflows"])
-            .only(&[("flows", "1000")])
-            .log()],
+        plots: &[
+            Plot::new("Cycles per packet by number of masks, 1,000 flows", "cycles_per_packet", "masks")
+                .by(&["exact_tier", "megaflows"])
+                .only(&[("flows", "1000")])
+                .log(),
+            Plot::new("Cycles per packet by number of masks, 100,000 flows", "cycles_per_packet", "masks")
+                .by(&["exact_tier", "megaflows"])
+                .only(&[("flows", "100000")])
+                .log(),
+        ],
     },
     Suite {
         name: "misses",
@@ -174,6 +180,14 @@ pub const SUITES: &[Suite] = &[
                 "churn --rate 1k",
                 "--runs 7 --turn-ms 2000",
                 "--flows 5k --runs 2 --turn-ms 300",
+                None,
+            ),
+            // Two seconds hold one of them.
+            measure(
+                "rate-1",
+                "churn --rate 1",
+                "--runs 7 --turn-ms 2000",
+                "--rate 1 --flows 5k --runs 1 --turn-ms 1200",
                 None,
             ),
             measure(
@@ -328,7 +342,7 @@ pub const SUITES: &[Suite] = &[
         group: MEMORY,
         question: "How much more do two workers do than one, with shared and with separate flows?",
         steps: &[measure("scale", "scale", "--runs 5", "--flows 5k --runs 2 --turn-ms 200", None)],
-        plots: &[Plot::new("Rate of two workers in ratio to one", "scaling", "load")],
+        plots: &[Plot::new("Rate of all workers in ratio to one", "scaling", "workers").by(&["load"])],
     },
     Suite {
         name: "ports-and-batches",
