@@ -234,7 +234,7 @@ pub fn builds(a: &Path, b: &Path, rounds: usize) -> Result<(Run, Run), Failure> 
             // Who comes first alternates, so that neither is always the one after a pause.
             for n in if round % 2 == 0 { [0, 1] } else { [1, 0] } {
                 let points = measure([a, b][n], bench, &dir.0.join("rows.json"))?;
-                merge(&mut runs[n], points);
+                merge(&mut runs[n].points, points);
             }
         }
     }
@@ -257,16 +257,16 @@ fn measure(program: &Path, bench: &str, json: &Path) -> Result<Vec<Point>, Failu
 }
 
 /// Adds the turns of points to those that are there.
-fn merge(run: &mut Run, points: Vec<Point>) {
+pub fn merge(all: &mut Vec<Point>, points: Vec<Point>) {
     for mut point in points {
-        match run.points.iter_mut().find(|p| p.key() == point.key()) {
+        match all.iter_mut().find(|p| p.key() == point.key()) {
             Some(there) => {
                 for (name, metric) in &mut there.metrics {
                     let more = point.metrics.remove(name).map(|m| m.values);
                     metric.values.extend(more.unwrap_or_default());
                 }
             }
-            None => run.points.push(point),
+            None => all.push(point),
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::suite::list::{find, suites as all_suites};
 use crate::suite::{Measure, Mode, Peer, Step, Suite};
 use crate::trials::{self, Load, Wanted};
 use crate::units::Failure;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,6 +22,9 @@ use std::time::{Duration, Instant};
 
 /// How often a step's end and the operator's interruption are looked for.
 const LOOK: Duration = Duration::from_millis(50);
+
+/// The suite of what generator and guest do alone, which needs no calibration before it.
+const CALIBRATION: &str = "calibration";
 
 /// What `run` was asked for.
 pub struct Wish {
@@ -215,6 +218,12 @@ impl Runner<'_> {
             // Steps take the most different times: the mean of those that are over is all that can be said.
             let left = spent.checked_div(made).map(|mean| mean * (parts.len() - n) as u32);
             eprintln!("{done}{}", left.map(|t| format!(", about {} left", time(t))).unwrap_or_default());
+            if let Part::Load(load) = part
+                && suite.name != CALIBRATION
+                && load.is_measurable()
+            {
+                self.calibrate(store, load)?;
+            }
             let start = Instant::now();
             let result = match part {
                 Part::Measure(measure) => self.measure(store, suite, measure, id, lacking),
@@ -232,12 +241,7 @@ impl Runner<'_> {
                         store.put(id, &points)?;
                     }
                 }
-                _ if self.interrupted.load(Ordering::Relaxed) => {
-                    return Err(Failure::Check(format!(
-                        "interrupted; what was measured is in {}, go on with --resume",
-                        store.dir().display()
-                    )));
-                }
+                _ if self.interrupted.load(Ordering::Relaxed) => return Err(interrupted(store)),
                 Ok(_) => {}
                 // No later step would find room either.
                 Err(why) => {
@@ -263,6 +267,30 @@ impl Runner<'_> {
         let failed: Vec<String> =
             store.info.failed.iter().map(|(step, why)| format!("{step}: {why}")).collect();
         Err(Failure::Check(format!("{} steps failed: {}", failed.len(), failed.join("; "))))
+    }
+
+    /// Measures what a load's generator and guest can do alone, once for each in a run: who reads its figures
+    /// must know.
+    fn calibrate(&self, store: &mut Store, load: &Load) -> Result<(), Failure> {
+        for (name, alone) in load.alone() {
+            if store.info.calibration.contains_key(&name) || self.interrupted.load(Ordering::Relaxed) {
+                continue;
+            }
+            eprintln!("calibration: {name}");
+            let run = || alone.run(CALIBRATION, Mode::Quick, &self.interrupted);
+            let mut measured = self.until_interrupted(run);
+            let pps = measured.points.pop().and_then(|point| Some(point.metrics.get("rate_pps")?.median()));
+            match pps {
+                _ if self.interrupted.load(Ordering::Relaxed) => {}
+                Some(pps) => store.calibrate(name, pps)?,
+                None => {
+                    let why = measured.failed.into_values().chain(measured.refused).next();
+                    store
+                        .warn(format!("calibration of {name}: {}", why.unwrap_or("it has no rate".into())))?;
+                }
+            }
+        }
+        if self.interrupted.load(Ordering::Relaxed) { Err(interrupted(store)) } else { Ok(()) }
     }
 
     fn load(
@@ -363,11 +391,44 @@ impl Runner<'_> {
             store.warn(missing.clone())?;
             lacking.push(missing);
         }
-        let raw = store.raw(id);
-        let arguments = measure.arguments(self.wish.mode, is_there);
         let program = std::env::current_exe().map_err(|e| format!("this program's path: {e}"))?;
+        let versions: Vec<&str> =
+            self.wish.wanted.switches.iter().filter_map(|s| s.strip_prefix("crosspoint@")).collect();
+        let arguments = measure.arguments(self.wish.mode, is_there);
+        let mut points = Vec::new();
+        if versions.is_empty() {
+            points = self.measure_once(&program, &arguments, &store.raw(id))?;
+        } else {
+            // In turns, so that a slow minute of the machine hits all versions.
+            let (runs, ours) = one_turn(&arguments);
+            let (_, alone) = one_turn(&measure.arguments(self.wish.mode, false));
+            for turn in 0..runs {
+                if wanted("crosspoint") || is_there {
+                    let raw = store.raw(&format!("{id}.turn-{turn}"));
+                    compare::merge(&mut points, self.measure_once(&program, &ours, &raw)?);
+                }
+                for (n, version) in versions.iter().enumerate() {
+                    let raw = store.raw(&format!("{id}.turn-{turn}.version-{n}"));
+                    let mut of_version = self.measure_once(Path::new(version), &alone, &raw)?;
+                    of_version.retain(|p| p.switch == "crosspoint");
+                    for point in &mut of_version {
+                        point.switch = format!("crosspoint@{version}");
+                    }
+                    compare::merge(&mut points, of_version);
+                }
+            }
+        }
+        points.retain(|p| p.switch == "testpmd" || p.switch == "none" || wanted(&p.switch));
+        for point in &mut points {
+            point.suite = suite.name.into();
+        }
+        Ok(points)
+    }
+
+    /// Runs a measurement with a build of Crosspoint, and reads the rows that it writes.
+    fn measure_once(&self, program: &Path, arguments: &[&str], raw: &Path) -> Result<Vec<Point>, String> {
         let mut command = Command::new(program);
-        command.arg("bench").args(&arguments).arg("--json").arg(&raw).stdin(Stdio::null());
+        command.arg("bench").args(arguments).arg("--json").arg(raw).stdin(Stdio::null());
         // Standard output is for the points alone.
         command.stdout(Stdio::null()).stderr(Stdio::piped());
         self.lease.pass_to(&mut command);
@@ -392,18 +453,37 @@ impl Runner<'_> {
         let watched = watch.end();
         let said = said.and_then(|thread| thread.join().ok()).unwrap_or_default();
         if !status.success() {
-            return Err(format!("crosspoint bench {}: {}", arguments.join(" "), said.trim()));
+            let name = program.display();
+            return Err(format!("{name} bench {}: {}", arguments.join(" "), said.trim()));
         }
-        let text = std::fs::read_to_string(&raw).map_err(|e| format!("{}: {e}", raw.display()))?;
+        let text = std::fs::read_to_string(raw).map_err(|e| format!("{}: {e}", raw.display()))?;
         let mut points = RowFile::parse(&text)?.points()?;
-        points.retain(|p| p.switch == "testpmd" || p.switch == "none" || wanted(&p.switch));
         for point in &mut points {
-            point.suite = suite.name.into();
             point.watched = Some(watched);
             point.warnings.extend(watched.warning());
         }
         Ok(points)
     }
+}
+
+/// How many turns arguments ask for, and the same arguments for one.
+fn one_turn<'a>(arguments: &[&'a str]) -> (u32, Vec<&'a str>) {
+    let mut arguments = arguments.to_vec();
+    let at = arguments.iter().position(|word| *word == "--runs").map(|at| at + 1);
+    let runs = at.and_then(|at| arguments.get(at)?.parse().ok());
+    match (at, runs) {
+        (Some(at), Some(runs)) => {
+            arguments[at] = "1";
+            (runs, arguments)
+        }
+        // One that has no turns, such as a count of cache misses.
+        _ => (1, arguments),
+    }
+}
+
+fn interrupted(store: &Store) -> Failure {
+    let dir = store.dir().display();
+    Failure::Check(format!("interrupted; what was measured is in {dir}, go on with --resume"))
 }
 
 /// Where a run writes and finds no room: its results, or what steps need for a while.
@@ -452,6 +532,13 @@ fn civil(days: i64) -> (i64, i64, i64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn versions_take_turns_of_one_each() {
+        let (runs, one) = one_turn(&["scale", "--runs", "5", "--flows", "5k"]);
+        assert_eq!((runs, one), (5, vec!["scale", "--runs", "1", "--flows", "5k"]));
+        assert_eq!(one_turn(&["cache-misses"]), (1, vec!["cache-misses"]));
+    }
 
     #[test]
     fn days_have_dates() {

@@ -22,7 +22,12 @@ const FRAME_USUAL: u16 = 1_518;
 const MTU_JUMBO: u16 = 9_000;
 
 /// One combination of a grid, for all its switches.
+#[derive(Clone)]
 pub struct Load {
+    /// Of the suite.
+    step: &'static str,
+    /// Of the command that repeats it, as the operator gave them: `--quick --workers 2`.
+    options: String,
     topology: &'static str,
     guest: &'static str,
     rings: Rings,
@@ -80,6 +85,7 @@ pub fn loads(grid: &'static Grid, mode: Mode, wanted: &Wanted) -> Vec<Load> {
         Some(pattern) => vec![pattern.clone()],
         None => own.filter_map(Result::ok).collect(),
     };
+    let options = options(mode, wanted);
     let mut loads = Vec::new();
     for topology in grid.topologies {
         let has_guests = topology::find(topology).is_some_and(Topology::has_guests);
@@ -91,6 +97,8 @@ pub fn loads(grid: &'static Grid, mode: Mode, wanted: &Wanted) -> Vec<Load> {
                         for rate in &grid.rates[..some(grid.rates.len())] {
                             for trial in grid.trials {
                                 loads.push(Load {
+                                    step: grid.step,
+                                    options: options.clone(),
                                     topology,
                                     guest,
                                     rings: grid.rings,
@@ -112,6 +120,24 @@ pub fn loads(grid: &'static Grid, mode: Mode, wanted: &Wanted) -> Vec<Load> {
         }
     }
     loads
+}
+
+/// What was asked for beside suites and switches, as a command has it.
+fn options(mode: Mode, wanted: &Wanted) -> String {
+    let mut options = match mode {
+        Mode::Quick => " --quick".to_string(),
+        Mode::Normal => String::new(),
+        Mode::Full => " --full".to_string(),
+    };
+    let given = [
+        ("generator", wanted.generator.clone()),
+        ("traffic", wanted.traffic.as_ref().map(Pattern::to_string)),
+        ("workers", wanted.workers.map(|n| n.to_string())),
+    ];
+    for (name, value) in given {
+        options.extend(value.map(|value| format!(" --{name} {value}")));
+    }
+    options
 }
 
 fn cpus() -> usize {
@@ -154,7 +180,86 @@ impl Load {
             measured.failed.insert("all".into(), "the suite names what there is not".into());
             return measured;
         };
-        let mut points: Vec<Tried> = Vec::new();
+        let mut points;
+        (points, measured.refused) = self.candidates(topology, trial);
+        if let Some(wanted) = self.workers_wanted.filter(|wanted| *wanted > self.workers) {
+            let text = format!("workers, and queues of each port: {} in place of {wanted}", self.workers);
+            measured.notes.push(format!("{text}, since this machine has {} processors", cpus()));
+        }
+        if let Some(why) = self.too_short(mode) {
+            measured.notes.push(why);
+        }
+        let times = times(mode);
+        for turn in 0..times.turns {
+            for (name, switch, outcome, point) in &mut points {
+                if measured.failed.contains_key(name) || interrupted.load(Ordering::Relaxed) {
+                    continue;
+                }
+                eprint!("  turn {} of {}, {name}: ", turn + 1, times.turns);
+                match self.turn(topology, trial, switch.as_deref(), times.seconds, outcome, point) {
+                    Ok(()) => eprintln!("{}", live(outcome)),
+                    Err(why) => {
+                        eprintln!("failed");
+                        measured.failed.insert(name.clone(), why);
+                    }
+                }
+            }
+        }
+        for (name, _, outcome, mut point) in points.into_iter().filter(|(_, _, o, _)| !o.metrics.is_empty()) {
+            point.warnings.extend(self.too_short(mode));
+            measured.points.push(self.point(suite, name, outcome, point));
+        }
+        measured
+    }
+
+    /// Why nothing can be concluded from what a trial of this length finds.
+    fn too_short(&self, mode: Mode) -> Option<String> {
+        let seconds = times(mode).seconds;
+        let is_search = ["mlrsearch", "rfc2544", "latency", "back-to-back"].contains(&self.trial);
+        (mode == Mode::Quick && is_search).then(|| {
+            format!(
+                "loads of {seconds} s and less are too short for {} to conclude on a rate without loss",
+                self.trial
+            )
+        })
+    }
+
+    /// Whether a switch that it names can be measured here.
+    pub fn is_measurable(&self) -> bool {
+        let found = topology::find(self.topology).zip(trial::list::find(self.trial));
+        found.is_some_and(|(topology, trial)| {
+            topology.has_switch() && !self.candidates(topology, trial).0.is_empty()
+        })
+    }
+
+    /// The loads that say what its generator, and its guest, can do alone: of frames of the same size, flows
+    /// and kind. A guest behind a tap device cannot be reached without a kernel between, and one that boots
+    /// a system takes too long for a mere comparison.
+    pub fn alone(&self) -> Vec<(String, Load)> {
+        let mut alone = Vec::new();
+        let of = |topology| Load {
+            topology,
+            trial: "max-rate",
+            rate: 0,
+            workers: 1,
+            workers_wanted: None,
+            ..self.clone()
+        };
+        let frames = format!("{} bytes", self.size());
+        alone.push((format!("generator {}, {frames}", self.generator), of("loop")));
+        let has_guests = topology::find(self.topology).is_some_and(Topology::has_guests);
+        let guest = guest::list::find(self.guest)
+            .filter(|guest| has_guests && guest.vnic() == Vnic::VhostUser && guest.boots_within().is_zero());
+        alone.extend(guest.map(|guest| {
+            let name = format!("generator {} and guest {}, {frames}", self.generator, guest.name());
+            (name, of("direct"))
+        }));
+        alone
+    }
+
+    /// The switches that can do it here, and why the others cannot.
+    fn candidates(&self, topology: &Topology, trial: &dyn Trial) -> (Vec<Tried>, Vec<String>) {
+        let (mut points, mut all_refused): (Vec<Tried>, Vec<String>) = (Vec::new(), Vec::new());
         let vnic = guest::list::find(self.guest).map_or(Vnic::VhostUser, |guest| guest.vnic());
         let ask = Ask { topology, vnic, pattern: &self.pattern, mtu: self.mtu() };
         let names = if topology.has_switch() { self.switches.clone() } else { vec!["none".to_string()] };
@@ -175,34 +280,11 @@ impl Load {
                 }
                 (_, why) => {
                     let why = why.unwrap_or_default();
-                    measured.refused.push(format!("{name} was not measured with {}: {why}", self.topology));
+                    all_refused.push(format!("{name} was not measured with {}: {why}", self.topology));
                 }
             }
         }
-        if let Some(wanted) = self.workers_wanted.filter(|wanted| *wanted > self.workers) {
-            let text = format!("workers, and queues of each port: {} in place of {wanted}", self.workers);
-            measured.notes.push(format!("{text}, since this machine has {} processors", cpus()));
-        }
-        let times = times(mode);
-        for turn in 0..times.turns {
-            for (name, switch, outcome, point) in &mut points {
-                if measured.failed.contains_key(name) || interrupted.load(Ordering::Relaxed) {
-                    continue;
-                }
-                eprint!("  turn {} of {}, {name}: ", turn + 1, times.turns);
-                match self.turn(topology, trial, switch.as_deref(), times.seconds, outcome, point) {
-                    Ok(()) => eprintln!("{}", live(outcome)),
-                    Err(why) => {
-                        eprintln!("failed");
-                        measured.failed.insert(name.clone(), why);
-                    }
-                }
-            }
-        }
-        for (name, _, outcome, point) in points.into_iter().filter(|(_, _, o, _)| !o.metrics.is_empty()) {
-            measured.points.push(self.point(suite, name, outcome, point));
-        }
-        measured
+        (points, all_refused)
     }
 
     fn turn(
@@ -274,14 +356,20 @@ impl Load {
         point.labels = labels.into_iter().map(|(k, v)| (k.to_string(), v)).collect();
         point.warnings.extend(outcome.watched.warning());
         let cpus = cpus();
-        if cpus < 4 {
-            point.warnings.push(format!("generator, switch and guest share {cpus} processors"));
-        }
+        point.warnings.push(match cpus {
+            ..4 => format!("generator, switch and guest share {cpus} processors"),
+            _ => {
+                format!("generator and guest are bound to none of the {cpus} processors: they may share one")
+            }
+        });
         point.metrics = outcome.metrics;
         point.account = Some(outcome.account);
         point.limit = outcome.limit;
         point.watched = Some(outcome.watched);
-        point.command = format!("crosspoint bench run {suite} --switch {}", point.switch);
+        point.command = format!("crosspoint bench run {suite}.{}{}", self.step, self.options);
+        if point.switch != "none" {
+            point.command += &format!(" --switch {}", point.switch);
+        }
         point
     }
 }
@@ -296,6 +384,63 @@ fn live(outcome: &Outcome) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn loads_of(name: &str, mode: Mode, wanted: &Wanted) -> Vec<Load> {
+        let suite = crate::suite::list::find(name).unwrap();
+        let grids = suite
+            .steps
+            .iter()
+            .filter_map(|s| if let crate::suite::Step::Grid(g) = s { Some(g) } else { None });
+        grids.flat_map(|grid| loads(grid, mode, wanted)).collect()
+    }
+
+    #[test]
+    fn a_point_names_the_command_that_repeats_it_alone() {
+        let wanted = Wanted {
+            generator: Some("builtin-256".into()),
+            traffic: Some("udp+l4".parse().unwrap()),
+            workers: Some(2),
+            ..Wanted::default()
+        };
+        let load = loads_of("latency", Mode::Quick, &wanted).remove(0);
+        let point = load.point("latency", "bridge".into(), Outcome::default(), Point::default());
+        assert_eq!(
+            point.command,
+            "crosspoint bench run latency.nic --quick --generator builtin-256 --traffic udp+l4 --workers 2 --switch bridge"
+        );
+        let load = loads_of("calibration", Mode::Normal, &Wanted::default()).remove(0);
+        let point = load.point("calibration", "none".into(), Outcome::default(), Point::default());
+        assert_eq!(point.command, "crosspoint bench run calibration.max");
+    }
+
+    #[test]
+    fn searches_of_a_quick_run_say_that_they_are_too_short() {
+        for (suite, mode, is_short) in [
+            ("native-vs-poll-mode", Mode::Quick, true),
+            ("native-vs-poll-mode", Mode::Normal, false),
+            ("load-curve", Mode::Quick, false),
+        ] {
+            let load = loads_of(suite, mode, &Wanted::default()).remove(0);
+            let said = load.too_short(mode);
+            assert_eq!(said.is_some_and(|s| s.contains("are too short for")), is_short, "{suite}");
+        }
+    }
+
+    #[test]
+    fn what_is_alone_is_the_generator_and_a_guest_that_it_can_reach() {
+        let names = |suite: &str, guest: &str| -> Vec<String> {
+            let loads = loads_of(suite, Mode::Quick, &Wanted::default());
+            let load = loads.into_iter().find(|l| l.guest == guest && l.topology.contains('V')).unwrap();
+            load.alone().into_iter().map(|(name, load)| format!("{name}: {}", load.topology)).collect()
+        };
+        let generator = "generator builtin, 64 bytes: loop";
+        let guest = "generator builtin and guest testpmd, 64 bytes: direct";
+        assert_eq!(names("pvp-matrix", "testpmd"), [generator, guest]);
+        for guest in ["qemu", "tap"] {
+            let suite = if guest == "tap" { "forwarding-table" } else { "pvp-matrix" };
+            assert_eq!(names(suite, guest), [generator]);
+        }
+    }
 
     #[test]
     fn workers_leave_processors_to_generator_and_guest() {

@@ -62,6 +62,28 @@ fn a_suite_of_each_group_runs_and_is_stored_drawn_and_resumed() {
 }
 
 #[test]
+fn versions_take_turns_in_measurements_too() {
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("run");
+    let other = format!("crosspoint@{}", testkit::crosspoint(env!("CARGO_BIN_EXE_crosspoint")).display());
+    let args = ["run", "p2p.exact", "--quick", "--switch", "crosspoint", "--switch", &other, "--out"];
+    let (code, _, said) = run(&[&args[..], &[out.to_str().unwrap()]].concat());
+    assert_eq!(code, 0, "{said}");
+    let points = points_in(&out, "p2p.exact");
+    for switch in ["crosspoint", &other] {
+        let of: Vec<_> = points.iter().filter(|p| p["switch"] == switch).collect();
+        assert_eq!(of.len(), 2, "{switch}: {points:?}");
+        for point in of {
+            let turns = point["metrics"]["cycles_per_packet"]["values"].as_array().unwrap();
+            assert_eq!(turns.len(), 2, "{point}");
+        }
+    }
+    // The rows of each turn are kept.
+    assert_eq!(fs::read_dir(out.join("raw")).unwrap().count(), 4);
+}
+
+#[test]
 fn switches_are_measured_in_turns_and_every_packet_is_accounted_for() {
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let dir = tempfile::tempdir().unwrap();
@@ -86,7 +108,14 @@ fn switches_are_measured_in_turns_and_every_packet_is_accounted_for() {
             assert!(point["metrics"][figure]["values"][0].is_number(), "{figure} of {point}");
         }
     }
-    let warnings = json(&out.join("run.json"))["warnings"].to_string();
+    let info = json(&out.join("run.json"));
+    let alone = info["calibration"].as_object().unwrap();
+    for name in ["generator builtin, 64 bytes", "generator builtin and guest builtin, 64 bytes"] {
+        assert!(alone[name].as_f64().unwrap() > 0.0, "{alone:?}");
+    }
+    let page = fs::read_to_string(out.join("report.html")).unwrap();
+    assert!(page.contains("Generator and guest alone"), "{page}");
+    let warnings = info["warnings"].to_string();
     assert!(warnings.contains("vhost-user needs Open vSwitch with DPDK"), "{warnings}");
     let forwarding = dir.path().join("forwarding");
     // Its third step, with the generator as a guest, is in the interop tests.

@@ -3,11 +3,12 @@
 
 use super::generator::{Generator, Load, Offering, Place, Stage};
 use super::guest::{self, Guest, Rings};
+use super::limit::limit;
 use super::net::Net;
 use super::switch::{Running, Setup, Switch, Twice, rules};
 use super::topology::{End, Topology, Vnic};
 use super::traffic::Sent;
-use super::traffic::pattern::{Pattern, Protocol};
+use super::traffic::pattern::Pattern;
 use crate::machine::watch::{Watch, Watched, context_switches};
 use crate::process::{Process, TempDir, wait_for};
 use std::collections::BTreeMap;
@@ -16,10 +17,6 @@ use std::time::{Duration, Instant};
 
 /// Until a switch forwards.
 const START: Duration = Duration::from_secs(20);
-/// Where less than this share is lost of all that a generator can send, it was itself the limit.
-const LOSS_OF_SWITCH: f64 = 0.001;
-/// A paced generator that is further off its rate was the limit.
-const RATE_ERROR_MAX: f64 = 0.001;
 /// How long a control thread is blocked, and the share of a load's time that this is at most.
 const BLOCK_MS: u64 = 5_000;
 const BLOCK_SHARE: f64 = 0.65;
@@ -277,7 +274,8 @@ impl<'a> Bed<'a> {
         if let Some(why) = self.refuses(load) {
             return Err(why);
         }
-        let pids: Vec<u32> = self.guests.values().map(|g| g.0.id()).collect();
+        let mut pids: Vec<u32> = self.guests.values().map(|g| g.0.id()).collect();
+        pids.extend(self.switch_pid());
         let (before, cpu_before, caches) = (self.drops()?, self.cpu(), self.caches());
         let (spread, context_switches) = (self.spread(), self.context_switches());
         let watch = Watch::start(&pids);
@@ -307,7 +305,7 @@ impl<'a> Bed<'a> {
         let spread = self.spread().iter().zip(&spread).map(|(a, b)| a.saturating_sub(*b)).collect();
         let context_switches =
             self.context_switches().zip(context_switches).map(|(a, b)| a.saturating_sub(b));
-        let limit = limit(load, &sent);
+        let limit = limit(load, &sent, self.parts.topology);
         let switch_cpu_s = cpu_before.0.zip(cpu_after.0).map(|(b, a)| a.saturating_sub(b) as f64 / 1e9);
         let guest_cpu_s = (cpu_after.1 - cpu_before.1) as f64 / 1e9;
         let pid = self.running.as_ref().and_then(|r| r.pid());
@@ -339,17 +337,20 @@ impl<'a> Bed<'a> {
     }
 
     /// Offers a load and does something to the bed when a tenth of its time is over. What is lost is not
-    /// taken apart: counters go with the process that had them.
-    pub fn offer_while(&mut self, load: &Load, upset: Upset) -> Result<Sent, String> {
+    /// taken apart: counters go with the process that had them. With the account comes how long it took until
+    /// all was as before: a switch that is started again has its rules then.
+    pub fn offer_while(&mut self, load: &Load, upset: Upset) -> Result<(Sent, Duration), String> {
         if let Some(why) = self.refuses(load) {
             return Err(why);
         }
         self.offering.begin(load)?;
         std::thread::sleep(Duration::from_secs_f64(load.seconds / 10.0));
+        let start = Instant::now();
         let done = self.upset(upset, load.seconds);
+        let took = start.elapsed();
         let sent = self.offering.finish()?;
         done?;
-        Ok(sent)
+        Ok((sent, took))
     }
 
     fn upset(&mut self, upset: Upset, seconds: f64) -> Result<(), String> {
@@ -479,20 +480,6 @@ fn conditions(parts: &Parts) -> BTreeMap<String, String> {
         }
     }
     conditions
-}
-
-/// Who was the limit, if not the switch.
-fn limit(load: &Load, sent: &Sent) -> Option<String> {
-    let account = &sent.account;
-    let is_late = account.not_sent > account.offered / 1000;
-    let is_unpaced = load.rate.is_none() && load.burst.is_none();
-    let has_numbers = !matches!(load.pattern.protocol, Protocol::Pcap(_));
-    // A short trial has too few frames for its rate to be known so well.
-    let is_off = load.rate.filter(|_| load.burst.is_none() && account.offered >= 2_000).is_some_and(|rate| {
-        sent.sent_pps > 0.0 && (sent.sent_pps / rate as f64 - 1.0).abs() > RATE_ERROR_MAX
-    });
-    let is_limit = is_late || is_off || (is_unpaced && has_numbers && account.loss() < LOSS_OF_SWITCH);
-    is_limit.then(|| "the generator, which shares the processors".to_string())
 }
 
 /// Takes a drop that is in several counters from all but one of them.

@@ -4,6 +4,7 @@
 pub mod bed;
 pub mod generator;
 pub mod guest;
+pub mod limit;
 pub mod net;
 pub mod switch;
 pub mod testpmd;

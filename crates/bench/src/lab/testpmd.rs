@@ -26,6 +26,8 @@ pub struct Counted {
     pub dropped: BTreeMap<&'static str, u64>,
     /// Frames received, by the port's number.
     pub received: BTreeMap<usize, u64>,
+    /// Frames that the port's driver took to send them, by the same.
+    pub sent: BTreeMap<usize, u64>,
 }
 
 /// Asks one whose standard input and output are pipes. One that hangs is an error after some seconds.
@@ -70,12 +72,13 @@ fn parse(said: &str) -> Option<Counted> {
     let totals = totals(said)?;
     let dropped =
         [("rx_dropped", total(totals, "RX-dropped:")?), ("tx_dropped", total(totals, "TX-dropped:")?)];
-    let ports = said.split("Forward statistics for port ").skip(1);
-    let received = ports.map(|port| {
-        let number = port.split_whitespace().next()?.parse().ok()?;
-        Some((number, total(port, "RX-packets:")?))
-    });
-    Some(Counted { dropped: dropped.into(), received: received.collect::<Option<_>>()? })
+    let of_ports = |name: &str| -> Option<BTreeMap<usize, u64>> {
+        let ports = said.split("Forward statistics for port ").skip(1);
+        let one = |port: &str| Some((port.split_whitespace().next()?.parse().ok()?, total(port, name)?));
+        ports.map(one).collect()
+    };
+    let (received, sent) = (of_ports("RX-packets:")?, of_ports("TX-packets:")?);
+    Some(Counted { dropped: dropped.into(), received, sent })
 }
 
 /// The count behind a name.
@@ -108,7 +111,8 @@ mod tests {
 
     #[test]
     fn drops_are_those_of_all_ports_and_are_read_when_the_answer_is_whole() {
-        let port = "  --- Forward statistics for port 0  ---\n  RX-packets: 9  RX-dropped: 1  RX-total: 10\n";
+        let port = "  --- Forward statistics for port 0  ---\n  RX-packets: 9  RX-dropped: 1  RX-total: 10\n  \
+                    TX-packets: 7  TX-dropped: 0  TX-total: 7\n";
         let head = "  +++ Accumulated forward statistics for all ports+++++\n";
         let lines = "  RX-packets: 90     RX-dropped: 3      RX-total: 93\n  \
                      TX-packets: 85     TX-dropped: 5      TX-total: 90\n";
@@ -118,7 +122,7 @@ mod tests {
         let dropped = [("rx_dropped", 3), ("tx_dropped", 5)].into();
         assert_eq!(
             parse(&format!("{said}\n")),
-            Some(Counted { dropped, received: [(0, 9), (1, 81)].into() })
+            Some(Counted { dropped, received: [(0, 9), (1, 81)].into(), sent: [(0, 7), (1, 7)].into() })
         );
     }
 }

@@ -116,6 +116,13 @@ fn of_runs(text: &mut String, runs: &[Run]) {
     }
     *text += "\nWhat speaks against trusting these figures:\n\n";
     left_out::warnings(runs).iter().for_each(|warning| *text += &format!("- {warning}\n"));
+    let calibrated = |run: &&Run| !run.info.calibration.is_empty();
+    for run in runs.iter().filter(calibrated) {
+        let _ = writeln!(text, "\nGenerator and guest alone in {}, packets per second:\n", name(run));
+        for (alone, pps) in &run.info.calibration {
+            let _ = writeln!(text, "- {alone}: {}", short(*pps));
+        }
+    }
     let failed = |run: &&Run| !run.info.failed.is_empty();
     for run in runs.iter().filter(failed) {
         let _ = writeln!(text, "\nSteps of {} that failed:\n", name(run));

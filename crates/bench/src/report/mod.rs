@@ -1,6 +1,7 @@
 //! The report of runs: tables as CSV, and one HTML page that needs nothing else.
 
 pub mod beside;
+pub mod knee;
 pub mod left_out;
 pub mod markdown;
 pub mod page;

@@ -1,6 +1,7 @@
 //! The page: warnings first, then the goals, then each suite with its graphs and figures, then the machine
 //! and how to repeat it all.
 
+use super::knee::{self, Knee};
 use super::left_out;
 use super::plot::{Line, lines, svg};
 use super::style::{SCRIPT, STYLE};
@@ -8,8 +9,9 @@ use crate::goals::{Held, summary};
 use crate::machine::fingerprint::Fingerprint;
 use crate::result::{Better, Point, Run};
 use crate::stats::short;
-use crate::suite::Suite;
 use crate::suite::list::suites;
+use crate::suite::notes;
+use crate::suite::{Limit, Suite};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 /// The whole page. `held` are the goals of each run.
@@ -32,11 +34,13 @@ pub fn page(runs: &[Run], held: &[Vec<Held>]) -> String {
                 h1 { "Crosspoint benchmarks" }
                 (warnings(runs))
                 nav aria-label="Suites" {
+                    @if is_calibrated(runs) { a href="#alone" { "Alone" } }
                     a href="#goals" { "Goals" }
                     @for suite in &suites { a href={ "#" (suite.name) } { (suite.name) } }
                     a href="#machine" { "Machine" }
                     a href="#repeat" { "Repeat" }
                 }
+                (calibration(runs))
                 (goals(runs, held))
                 @for suite in &suites { (of_suite(suite, runs)) }
                 (machines(runs))
@@ -76,6 +80,27 @@ fn warnings(runs: &[Run]) -> Markup {
     }
 }
 
+fn is_calibrated(runs: &[Run]) -> bool {
+    runs.iter().any(|run| !run.info.calibration.is_empty())
+}
+
+/// What generator and guest can do alone: no figure of a switch can be above it.
+fn calibration(runs: &[Run]) -> Markup {
+    html! { @if is_calibrated(runs) {
+        section #alone {
+            h2 { "Generator and guest alone" }
+            p { "Measured first, for 0.3 s, with no switch between. A switch that comes near was not the limit." }
+            @for run in runs.iter().filter(|run| !run.info.calibration.is_empty()) {
+                @if runs.len() > 1 { h3 { (run.name) } }
+                div.scroll { table {
+                    (head(&["Alone", "Packets per second"]))
+                    tbody { @for (alone, pps) in &run.info.calibration { tr { td { (alone) } (number(*pps)) } } }
+                } }
+            }
+        }
+    } }
+}
+
 fn goals(runs: &[Run], held: &[Vec<Held>]) -> Markup {
     html! {
         section #goals {
@@ -112,6 +137,7 @@ fn of_suite(suite: &Suite, runs: &[Run]) -> Markup {
         section #(suite.name) {
             h2 { (suite.name) }
             p { (suite.question) }
+            @for note in notes::of_suite(suite.name) { p { (note) } }
             @for plot in suite.plots {
                 @let lines = lines(plot, suite.name, runs);
                 @if let Some(svg) = svg(plot, &lines) {
@@ -119,6 +145,7 @@ fn of_suite(suite: &Suite, runs: &[Run]) -> Markup {
                         figcaption { (plot.title) }
                         (PreEscaped(svg))
                         (legend(&lines))
+                        @if plot.limit == Some(Limit::Offered) { (knees(&lines)) }
                     }
                 }
             }
@@ -147,6 +174,17 @@ fn documents(suite: &Suite) -> Markup {
                 } } }
             } }
         }
+    } }
+}
+
+/// Where each line of a load curve breaks; the graph has a cross there.
+fn knees(lines: &[Line]) -> Markup {
+    let found: Vec<(&str, Knee)> =
+        lines.iter().filter_map(|line| Some((line.name.as_str(), knee::of(&line.points)?))).collect();
+    html! { @if !found.is_empty() {
+        p { "Inflection points (crosses): the highest load of which at least 99 % came through, where a higher one "
+            "lost more." }
+        ul { @for (name, knee) in found { li { (name) ": " (knee) } } }
     } }
 }
 
@@ -257,6 +295,25 @@ fn repeat(runs: &[Run]) -> Markup {
 mod tests {
     use super::*;
     use crate::result::Metric;
+
+    #[test]
+    fn a_load_curve_has_its_inflection_point_marked_and_what_generator_and_guest_do_alone_beside() {
+        let point = |offered: u32, rate: f64| {
+            let mut point = Point { suite: "load-curve".into(), switch: "ours".into(), ..Point::default() };
+            point.labels.insert("offered_pps".into(), offered.to_string());
+            point.labels.insert("topology".into(), "P2P".into());
+            point.metrics.insert("rate_pps".into(), Metric::new("1/s", Better::Higher, vec![rate]));
+            point
+        };
+        let points = vec![point(10_000, 10_000.0), point(20_000, 19_990.0), point(50_000, 31_000.0)];
+        let mut run = Run { name: "x".into(), points, ..Run::default() };
+        let plain = page(std::slice::from_ref(&run), &[Vec::new()]);
+        assert!(plain.contains("ours, topology P2P: 20,000 packets/s; 50,000 lost more"), "{plain}");
+        assert!(!plain.contains("Generator and guest alone"));
+        run.info.calibration.insert("generator builtin, 64 bytes".into(), 250_000.0);
+        let page = page(&[run], &[Vec::new()]);
+        assert!(page.contains("id=\"alone\"") && page.contains("generator builtin, 64 bytes"), "{page}");
+    }
 
     #[test]
     fn text_from_a_run_is_escaped_and_a_point_that_is_not_the_switch_s_is_marked() {

@@ -1,6 +1,7 @@
 //! A graph as SVG text. Colours come from classes that the page's style sheet defines for light and dark, so
 //! a graph is drawn with stand-ins that [`recolour`] replaces.
 
+use super::knee::{self, Knee};
 use crate::result::{Point, Run};
 use crate::suite::{Limit, Plot};
 use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
@@ -170,6 +171,12 @@ where
         }
         let point = if is_second { style } else { colour.filled() };
         chart.draw_series(points.map(|at| Circle::new(at, 4, point)))?;
+        if plot.limit == Some(Limit::Offered)
+            && let Some(at) = knee::of(&line.points).and_then(Knee::at)
+        {
+            let marked = line.points.iter().filter(|point| point.0 == at);
+            chart.draw_series(marked.map(|(x, y, ..)| Cross::new((*x, *y), 9, INK.stroke_width(2))))?;
+        }
         let bars = line.points.iter().filter(|(_, y, low, high)| low < y || high > y);
         chart.draw_series(bars.map(|(x, _, low, high)| {
             PathElement::new(vec![(*x, *low), (*x, high.min(top * 1.08))], colour.stroke_width(1))
@@ -237,6 +244,17 @@ mod tests {
         };
         assert!(place("cy") > f64::from(SIZE.1) / 2.0, "at the bottom: {}", points[0]);
         assert!(!points[7].contains("fill=\"none\"") && points[8].contains("fill=\"none\""), "{points:?}");
+    }
+
+    #[test]
+    fn a_load_curve_has_a_cross_where_it_breaks_and_no_other_graph_has() {
+        let points = vec![(1e4, 1e4, 1e4, 1e4), (2e4, 2e4, 2e4, 2e4), (5e4, 3e4, 3e4, 3e4)];
+        let lines = [Line { name: "ours".into(), points }];
+        let strokes = |plot: &Plot| svg(plot, &lines).unwrap().matches("stroke-width=\"2\"").count();
+        let plot = Plot::new("t", "rate_pps", "offered_pps");
+        let (with, without) =
+            (strokes(&Plot::new("t", "rate_pps", "offered_pps").limit(Limit::Offered)), strokes(&plot));
+        assert_eq!(with, without + 2, "two strokes are a cross");
     }
 
     #[test]

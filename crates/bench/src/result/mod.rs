@@ -29,12 +29,15 @@ pub struct RunInfo {
     pub started: String,
     /// The command that made it.
     pub command: String,
-    /// `quick`, `normal`, `full`, or `committed` for runs from before there were suites.
+    /// `quick`, `normal`, `full`, `demo`, or `committed` for runs from before there were suites.
     pub mode: String,
     /// The machine.
     pub machine: Fingerprint,
     /// What a reader must know before any figure, a sentence each.
     pub warnings: Vec<String>,
+    /// Packets per second that generator and guest can do alone here, by what is alone.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub calibration: BTreeMap<String, f64>,
     /// Steps that failed or could not be run here, and why.
     pub failed: BTreeMap<String, String>,
 }

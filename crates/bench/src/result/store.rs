@@ -50,6 +50,7 @@ impl Store {
             }
             store.info.started = before.started;
             store.info.command = before.command;
+            store.info.calibration = before.calibration;
             // Steps that are not measured again do not warn again.
             for warning in before.warnings {
                 if !store.info.warnings.contains(&warning) {
@@ -95,6 +96,12 @@ impl Store {
         if !self.info.warnings.contains(&warning) {
             self.info.warnings.push(warning);
         }
+        self.write_info()
+    }
+
+    /// Notes what generator or guest can do alone, in packets per second.
+    pub fn calibrate(&mut self, alone: String, pps: f64) -> Result<(), String> {
+        self.info.calibration.insert(alone, pps);
         self.write_info()
     }
 

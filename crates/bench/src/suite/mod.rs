@@ -5,6 +5,7 @@ use crate::lab::guest::Rings;
 
 pub mod list;
 pub mod measured;
+pub mod notes;
 pub mod offered;
 pub mod parts;
 

@@ -76,7 +76,8 @@ impl Switch for Crosspoint {
         daemon.add_rules(&rules::text(setup))?;
         let version = Command::new(&self.program).arg("--version").output().map_err(|e| e.to_string())?;
         let version = String::from_utf8_lossy(&version.stdout).trim().to_string();
-        Ok(Box::new(Started { daemon, version, xdp: self.xdp, workers }))
+        let guests = setup.sockets.keys().map(|n| n + 1).collect();
+        Ok(Box::new(Started { daemon, version, xdp: self.xdp, workers, guests }))
     }
 }
 
@@ -85,6 +86,8 @@ struct Started {
     version: String,
     xdp: bool,
     workers: usize,
+    /// Numbers of its vhost-user ports.
+    guests: Vec<usize>,
 }
 
 impl Running for Started {
@@ -107,7 +110,10 @@ impl Running for Started {
     }
 
     fn dropped(&self) -> Result<BTreeMap<String, u64>, String> {
-        Ok(parse_drops(&self.daemon.appctl(&["crosspoint/drops"])?))
+        let of_guests = self.daemon.port_drops(&self.guests)?;
+        let mut drops = parse_drops(&self.daemon.appctl(&["crosspoint/drops"])?);
+        split_by_guest(&mut drops, of_guests);
+        Ok(drops)
     }
 
     /// An AF_XDP socket and the device both count a frame that finds the socket's ring full; a packet socket
@@ -151,6 +157,20 @@ fn parse_drops(text: &str) -> BTreeMap<String, u64> {
     text.lines().filter(|line| !line.starts_with(' ')).filter_map(total).collect()
 }
 
+/// Takes what guests' ports had no room for out of the sum of all ports, and names it by the port, as is done
+/// for Open vSwitch.
+fn split_by_guest(drops: &mut BTreeMap<String, u64>, of_guests: BTreeMap<String, u64>) {
+    for (name, count) in of_guests.into_iter().filter(|(name, _)| name.ends_with(": tx_dropped")) {
+        let Some(all) = drops.get_mut(RING_FULL) else { return };
+        let count = count.min(*all);
+        *all -= count;
+        drops.insert(name, count);
+    }
+}
+
+/// Drops at ports whose rings have no room.
+const RING_FULL: &str = "switch: tx_queue_full";
+
 /// Whether a path names a version of Crosspoint.
 pub fn is_program(path: &str) -> bool {
     Path::new(path).is_file()
@@ -164,5 +184,11 @@ mod tests {
     fn drops_are_read_by_reason() {
         let drops = parse_drops("tx_queue_full: 12\n  p0: 12\nrx_dropped: 3\n  p1: 2\n  removed ports: 1\n");
         assert_eq!(drops, [("switch: rx_dropped".into(), 3), ("switch: tx_queue_full".into(), 12)].into());
+        let mut drops = drops;
+        let of_guests = [("switch port 2: rx_dropped", 5), ("switch port 2: tx_dropped", 10)];
+        split_by_guest(&mut drops, of_guests.map(|(name, count)| (name.to_string(), count)).into());
+        let pairs =
+            [("switch port 2: tx_dropped", 10), ("switch: rx_dropped", 3), ("switch: tx_queue_full", 2)];
+        assert_eq!(drops, pairs.map(|(name, count)| (name.to_string(), count)).into());
     }
 }

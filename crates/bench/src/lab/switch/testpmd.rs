@@ -81,8 +81,10 @@ impl Running for Started {
 
     fn dropped(&self) -> Result<BTreeMap<String, u64>, String> {
         let mut drops = self.sockets.drops()?;
+        // Before testpmd's own, so that what comes meanwhile is not taken for lost.
         let kernel = self.sockets.received()?;
         let own = testpmd::counted(&self.process)?;
+        let left = self.sockets.sent()?;
         drops.extend(own.dropped.into_iter().map(|(why, n)| (format!("switch: {why}"), n)));
         for (index, interface) in &self.interfaces {
             // DPDK's driver does not tell what its ring had no room for: it is what the kernel has received
@@ -90,6 +92,9 @@ impl Running for Started {
             let of = |counts: Option<&u64>| counts.copied().unwrap_or(0);
             let missed = of(kernel.get(interface)).saturating_sub(of(own.received.get(index)));
             drops.insert(format!("kernel {interface}: packet ring full"), missed);
+            // What a device refused when the ring was last sent waits there for the next frame.
+            let held = of(own.sent.get(index)).saturating_sub(of(left.get(interface)));
+            drops.insert(format!("kernel {interface}: held in the packet ring"), held);
         }
         Ok(drops)
     }

@@ -1,6 +1,7 @@
 //! Reset and recovery (RFC 6201): a fixed rate is offered while the switch, a guest or a link goes away and
 //! comes back. The reset time is that of the frames that were lost; beside it stands the longest time without
-//! a packet, which frames that come and go in between make shorter.
+//! a packet, which frames that come and go in between make shorter, and, where the switch itself was started
+//! again, the time until it had all its rules.
 
 use super::{Outcome, Times, Trial};
 use crate::lab::bed::{Bed, Upset};
@@ -39,7 +40,7 @@ impl Trial for Reset {
         let seconds = times.seconds.max(least);
         let load = Load { rate: Some(rate), seconds, burst: None, ..load.clone() };
         for _ in 0..times.turns {
-            let sent = bed.offer_while(&load, self.upset)?;
+            let (sent, took) = bed.offer_while(&load, self.upset)?;
             let account = &sent.account;
             let lost = account.lost().saturating_sub(account.not_sent * account.copies.max(1));
             if account.loss() > NOT_BACK {
@@ -48,6 +49,9 @@ impl Trial for Reset {
             let reset_ms = lost as f64 / account.copies.max(1) as f64 / rate as f64 * 1e3;
             outcome.push("reset_ms", "ms", Better::Lower, reset_ms);
             outcome.push("gap_max_ms", "ms", Better::Lower, sent.gap_max_ms);
+            if matches!(self.upset, Upset::Restart | Upset::Kill) {
+                outcome.push("rules_back_ms", "ms", Better::Lower, took.as_secs_f64() * 1e3);
+            }
             outcome.account = sent.account;
             // Nobody is left to say why a frame was lost; that it was is the figure.
             outcome.account.dropped.insert("while nobody forwarded".into(), lost);

@@ -1,0 +1,86 @@
+//! Who was the limit of a load, if not the switch: then its rate is no figure of the switch's.
+
+use super::generator::Load;
+use super::topology::{End, Topology};
+use super::traffic::Sent;
+use super::traffic::pattern::Protocol;
+
+/// Where less than this share is lost of all that a generator can send, it was itself the limit.
+const LOSS_OF_SWITCH: f64 = 0.001;
+/// A paced generator that is further off its rate was the limit.
+const RATE_ERROR_MAX: f64 = 0.001;
+
+/// Who was the limit, if not the switch: the generator, where it sent less than it should, or all that it
+/// could and little was lost; a guest, where most of what was lost found its ring full.
+pub fn limit(load: &Load, sent: &Sent, topology: &Topology) -> Option<String> {
+    let account = &sent.account;
+    let is_late = account.not_sent > account.offered / 1000;
+    let is_unpaced = load.rate.is_none() && load.burst.is_none();
+    let has_numbers = !matches!(load.pattern.protocol, Protocol::Pcap(_));
+    // A short trial has too few frames for its rate to be known so well.
+    let is_off = load.rate.filter(|_| load.burst.is_none() && account.offered >= 2_000).is_some_and(|rate| {
+        sent.sent_pps > 0.0 && (sent.sent_pps / rate as f64 - 1.0).abs() > RATE_ERROR_MAX
+    });
+    let is_limit = is_late || is_off || (is_unpaced && has_numbers && account.loss() < LOSS_OF_SWITCH);
+    if is_limit {
+        return Some("the generator, which shares the processors".to_string());
+    }
+    let lost = account.lost().saturating_sub(account.not_sent * account.copies.max(1));
+    let at_guests: u64 =
+        account.dropped.iter().filter(|(name, _)| is_at_guest(name, topology)).map(|(_, count)| count).sum();
+    let is_guest = account.loss() >= LOSS_OF_SWITCH && at_guests * 2 > lost;
+    is_guest.then(|| {
+        let who = if topology.ports.contains(&End::Guest) { "a guest" } else { "the generator as a guest" };
+        format!("{who}, whose ring was full when most of the lost frames came")
+    })
+}
+
+/// Whether a counter is of frames that a guest had no room for, or that it dropped itself.
+fn is_at_guest(name: &str, topology: &Topology) -> bool {
+    let is_guest = |end: &End| matches!(end, End::Guest | End::Station);
+    if let Some(of_port) = name.strip_prefix("switch port ") {
+        // As OpenFlow numbers them.
+        let port = of_port.split(':').next().and_then(|n| n.parse::<usize>().ok()?.checked_sub(1));
+        let end = port.and_then(|port| topology.ports.get(port));
+        return of_port.ends_with(": tx_dropped") && end.is_some_and(is_guest);
+    }
+    // testpmd tells the sum of its ports; those at interfaces keep what a device refuses.
+    (name == "switch: tx_dropped" && topology.has_guests())
+        || name.starts_with("guest vm")
+        || (name.starts_with("kernel vm") && name.ends_with(": tx_dropped"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lab::traffic::pattern::Pattern;
+
+    #[test]
+    fn a_guest_was_the_limit_where_most_of_the_lost_frames_found_its_ring_full() {
+        let load =
+            |rate| Load { size: 64, flows: 1, rate, seconds: 0.3, burst: None, pattern: Pattern::default() };
+        let sent = |drops: &[(&str, u64)]| {
+            let mut sent = Sent::default();
+            sent.account.offered = 100_000;
+            sent.account.received = 100_000 - drops.iter().map(|(_, n)| n).sum::<u64>();
+            sent.account.dropped = drops.iter().map(|(name, n)| (name.to_string(), *n)).collect();
+            sent
+        };
+        let of = |name: &str, drops: &[(&str, u64)]| {
+            limit(&load(None), &sent(drops), crate::lab::topology::find(name).unwrap())
+        };
+        let interface = ("kernel p0: rx_dropped", 20_000);
+        for ring in ["switch port 2: tx_dropped", "guest vm1: tx_dropped", "switch: tx_dropped"] {
+            let why = of("PVP", &[interface, (ring, 30_000)]).unwrap_or_else(|| panic!("{ring}"));
+            assert!(why.starts_with("a guest, whose ring was full"), "{why}");
+            assert_eq!(of("PVP", &[interface, (ring, 10_000)]), None, "{ring}");
+        }
+        let why = of("PV", &[("switch port 2: tx_dropped", 9_000)]).unwrap();
+        assert!(why.starts_with("the generator as a guest"), "{why}");
+        // The port of an interface is the switch's own.
+        assert_eq!(of("PVP", &[("switch port 3: tx_dropped", 30_000)]), None);
+        assert_eq!(of("P2P", &[("switch: tx_dropped", 30_000)]), None);
+        // The generator comes first: without loss nobody else can be.
+        assert!(of("PVP", &[("guest vm1: tx_dropped", 50)]).unwrap().starts_with("the generator, which"));
+    }
+}

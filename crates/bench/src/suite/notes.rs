@@ -1,0 +1,41 @@
+//! What a reader of a suite's figures must know beside its question.
+
+/// Suites and notes.
+const NOTES: &[(&str, &str)] = &[
+    (
+        "conntrack",
+        "Of each load a first turn does not count, for either switch: in it the caches learn the flows. The figures \
+         are of what a switch does once it knows them.",
+    ),
+    (
+        "ablation",
+        "Of what made Open vSwitch 2.4 with DPDK faster, this has no counterpart here, and so no row: vector receive \
+         functions of poll-mode drivers (Crosspoint drives no NIC itself: AF_XDP leaves that to the kernel), and \
+         vhost-user in place of vhost-cuse (Crosspoint never had the latter). A cache cannot be switched off: the \
+         least that it holds are 64 flows.",
+    ),
+    (
+        "native-vs-poll-mode",
+        "Rates without loss are searched for. Loads of a quick run are too short to conclude anything from them: \
+         one stall of the machine decides.",
+    ),
+];
+
+/// The notes of a suite.
+pub fn of_suite(suite: &str) -> impl Iterator<Item = &'static str> {
+    NOTES.iter().filter(move |(name, _)| *name == suite).map(|(_, note)| *note)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_note_is_of_a_suite() {
+        for (suite, _) in NOTES {
+            assert!(crate::suite::list::find(suite).is_some(), "{suite}");
+        }
+        assert!(of_suite("conntrack").any(|note| note.contains("caches learn")));
+        assert_eq!(of_suite("p2p").count(), 0);
+    }
+}
