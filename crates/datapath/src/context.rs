@@ -8,7 +8,7 @@ use crate::conntrack::share::Share;
 use crate::conntrack::tuple::Tuple;
 use crate::input::Input;
 use crate::ports::PortTable;
-use crate::recirculation::{Metadata, Recirculation};
+use crate::recirculation::{Metadata, Originals, Recirculation};
 use crate::stats::{PortCounters, WorkerStats};
 use base::DropReason;
 use flow::{FieldId, Key};
@@ -207,11 +207,12 @@ impl Context {
         }
     }
 
-    /// The same with packets that were not tracked; the batch is empty after it.
+    /// The same with packets, and as many originals if they were tracked, else none. Both are empty after it.
     #[inline]
-    pub fn recirculate_all(&mut self, metadata: Metadata, packets: &mut Batch) {
+    pub fn recirculate_all(&mut self, metadata: Metadata, packets: &mut Batch, originals: &mut Originals) {
         let count = packets.len();
-        self.recirculation.push_all(metadata, packets);
+        self.recirculation.push_all(metadata, packets, originals);
+        originals.clear();
         self.stats.recirculations.add((count - packets.len()) as u64);
         for packet in packets.drain(..) {
             self.drop(packet, DropReason::RecircDepth);

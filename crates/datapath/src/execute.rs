@@ -217,15 +217,8 @@ fn give<E: Ends>(action: &DpAction, run: &mut Run, to: &mut E) {
         DpAction::Recirc(recirc_id) => {
             let recirc_depth = run.metadata.recirc_depth + 1;
             let metadata = Metadata { recirc_id: *recirc_id, recirc_depth, ..run.metadata };
-            if run.originals.is_empty() {
-                run.layers.clear();
-                to.context().recirculate_all(metadata, &mut run.packets);
-            } else {
-                let each = run.drain_with_originals();
-                each.for_each(|(packet, original)| {
-                    to.context().recirculate(metadata, original.as_ref(), packet);
-                });
-            }
+            run.layers.clear();
+            to.context().recirculate_all(metadata, &mut run.packets, &mut run.originals);
         }
         _ => unreachable!("`takes` names the actions that come here"),
     }

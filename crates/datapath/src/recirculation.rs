@@ -84,14 +84,16 @@ impl Recirculation {
         Ok(())
     }
 
-    /// The same with packets that were not tracked. Those that it would give back stay where they are.
+    /// The same with packets, and as many originals if they were tracked, else none. Those that it would give
+    /// back stay where they are.
     #[inline]
-    pub fn push_all(&mut self, metadata: Metadata, packets: &mut Batch) {
+    pub fn push_all(&mut self, metadata: Metadata, packets: &mut Batch, originals: &mut Originals) {
         while !packets.is_empty()
             && let Some(round) = self.round_with_room(metadata)
         {
             let count = packets.len().min(round.batch.remaining_capacity());
             round.batch.extend(packets.drain(..count));
+            round.originals.extend(originals.drain(..count.min(originals.len())));
         }
     }
 

@@ -48,6 +48,18 @@ impl<'a> Runs<'a> {
         self.next += count;
     }
 
+    /// The packet behind the next `n` ones, which stays in its place.
+    #[inline(always)]
+    pub fn behind(&mut self, n: usize) -> Option<&mut Packet> {
+        if n >= self.left() {
+            return None;
+        }
+        // SAFETY: `next + n < len` of the storage.
+        let at = unsafe { self.batch.as_mut_ptr().add(self.next + n) };
+        // SAFETY: initialised, not taken yet, and borrowed as long as `self` is.
+        Some(unsafe { &mut *at })
+    }
+
     /// Takes the next packet.
     #[inline(always)]
     pub fn take(&mut self) -> Option<Packet> {
@@ -80,6 +92,8 @@ mod tests {
         let (mut a, mut b) = (Batch::new(), Batch::new());
         let mut runs = Runs::new(&mut batch);
         runs.move_to(10, &mut a);
+        assert_eq!(runs.behind(21).map(|p| p.data()[0]), Some(31));
+        assert!(runs.behind(22).is_none());
         let single = runs.take().unwrap();
         runs.move_to(21, &mut b);
         assert!(runs.take().is_none());

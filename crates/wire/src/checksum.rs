@@ -1,8 +1,9 @@
 //! The Internet checksum (RFC 1071), its incremental update (RFC 1624) and pseudo-headers.
 //!
 //! Bytes are summed in the machine's own order, eight at a time, and swapped once at the end: the one's
-//! complement sum does not depend on byte order but for that swap (RFC 1071 section 2 B). Carries collect in
-//! the upper half of a 64-bit sum, so that the loop has no dependence on them and vectorises.
+//! complement sum does not depend on byte order but for that swap (RFC 1071 section 2 B), nor on the width of
+//! its words. A few known words are added with their carries; over many bytes the carries collect in the
+//! upper half of a 64-bit sum, so that the loop has no dependence on them and vectorises.
 //!
 //! A needless full recomputation costs speed; an update of a checksum that was wrong keeps it wrong, which is
 //! what a switch must do: it must not repair (and so hide) corruption on the way.
@@ -23,61 +24,79 @@ impl Sum {
 
     /// Adds bytes; an odd last byte counts as the upper half of a word.
     #[must_use]
+    #[inline]
     pub fn bytes(self, data: &[u8]) -> Self {
-        self.add(data)
+        if data.len() <= FEW {
+            return self.one_by_one(data);
+        }
+        self.many(data)
+    }
+
+    #[inline(never)]
+    fn many(self, data: &[u8]) -> Self {
+        // Each step adds less than 2^33, so 2^31 steps (16 GiB) fit.
+        let mut sum = u64::from(self.half());
+        let (words, rest) = data.as_chunks::<8>();
+        for word in words {
+            let word = u64::from_ne_bytes(*word);
+            sum += (word & 0xffff_ffff) + (word >> 32);
+        }
+        Self(sum).carrying(end_of(rest))
     }
 
     /// Adds a known number of bytes, without a loop.
     #[inline(always)]
     #[must_use]
     pub fn array<const LEN: usize>(self, data: &[u8; LEN]) -> Self {
-        self.add(data)
+        self.one_by_one(data)
     }
 
     #[inline(always)]
-    fn add(self, data: &[u8]) -> Self {
-        // Each step adds less than 2^33, so 2^31 steps (16 GiB) fit; the start is folded to 17 bits.
-        let mut sum = fold32(self.0);
-        let (words, mut rest) = data.as_chunks::<8>();
-        for word in words {
-            let word = u64::from_ne_bytes(*word);
-            sum += (word & 0xffff_ffff) + (word >> 32);
-        }
-        if let Some((word, behind)) = rest.split_first_chunk::<4>() {
-            sum += u64::from(u32::from_ne_bytes(*word));
-            rest = behind;
-        }
-        match *rest {
-            [a, b, c] => sum += u64::from(u32::from_ne_bytes([a, b, c, 0])),
-            [a, b] => sum += u64::from(u16::from_ne_bytes([a, b])),
-            [a] => sum += u64::from(u16::from_ne_bytes([a, 0])),
-            _ => {}
-        }
-        Self(sum)
+    fn one_by_one(self, data: &[u8]) -> Self {
+        let (words, rest) = data.as_chunks::<8>();
+        let sum = words.iter().fold(self, |sum, word| sum.carrying(u64::from_ne_bytes(*word)));
+        sum.carrying(end_of(rest))
+    }
+
+    /// The sum with its carry, which comes in again at the other end.
+    #[inline(always)]
+    const fn carrying(self, word: u64) -> Self {
+        let (sum, carry) = self.0.overflowing_add(word);
+        Self(sum + carry as u64)
     }
 
     /// Adds a 16-bit field, given as a number.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn u16(self, value: u16) -> Self {
-        Self(fold32(self.0) + u64::from(value.to_be()))
+        self.carrying(value.to_be().into())
     }
 
     /// Adds a 32-bit field, given as a number.
+    #[inline(always)]
     #[must_use]
     pub fn u32(self, value: u32) -> Self {
-        Self(fold32(self.0) + u64::from(value.to_be()))
+        self.carrying(value.to_be().into())
+    }
+
+    /// The same sum in 32 bits: each half is added to the other, and the upper one has got the carry.
+    #[inline(always)]
+    const fn half(self) -> u32 {
+        (self.0.wrapping_add(self.0.rotate_left(32)) >> 32) as u32
+    }
+
+    /// The same sum in 16 bits, in the order of the bytes that were added.
+    #[inline(always)]
+    const fn quarter(self) -> u16 {
+        let half = self.half();
+        (half.wrapping_add(half.rotate_left(16)) >> 16) as u16
     }
 
     /// The folded sum, not complemented: what a network stack leaves in the checksum field for hardware to
     /// complete when the sum is that of the pseudo-header.
-    #[inline]
+    #[inline(always)]
     pub fn fold(self) -> u16 {
-        let mut sum = fold32(self.0);
-        while sum > 0xffff {
-            sum = (sum & 0xffff) + (sum >> 16);
-        }
-        u16::from_be(sum as u16)
+        u16::from_be(self.quarter())
     }
 
     /// The checksum to store: the complement of the folded sum.
@@ -91,15 +110,30 @@ impl Sum {
     }
 
     /// Whether the bytes summed, their checksum among them, are right.
-    #[inline]
+    #[inline(always)]
     pub fn is_valid(self) -> bool {
-        self.fold() == 0xffff
+        self.quarter() == 0xffff
     }
 }
 
-/// Folds to less than 2^33: enough room above to add on.
-const fn fold32(sum: u64) -> u64 {
-    (sum & 0xffff_ffff) + (sum >> 32)
+/// Up to so many bytes it takes longer to begin with several at once than it saves.
+const FEW: usize = 96;
+
+/// The last bytes, of which there are less than eight, as a word.
+#[inline(always)]
+fn end_of(rest: &[u8]) -> u64 {
+    let (low, rest) = match rest.split_first_chunk::<4>() {
+        Some((low, rest)) => (u32::from_ne_bytes(*low), rest),
+        None => (0, rest),
+    };
+    let high = match *rest {
+        [a, b, c] => u32::from_ne_bytes([a, b, c, 0]),
+        [a, b] => u32::from_ne_bytes([a, b, 0, 0]),
+        [a] => u32::from_ne_bytes([a, 0, 0, 0]),
+        _ => 0,
+    };
+    // Which half of the word they stand in does not matter.
+    u64::from(high) << 32 | u64::from(low)
 }
 
 /// 0xffff for 0, the other zero of one's complement: UDP's rule.
@@ -143,13 +177,9 @@ const fn halves(value: u128) -> u64 {
         + ((value >> 96) as u32 as u64)
 }
 
-/// `change` is below 2^36, so with the 16-bit term four folds end at 16 bits.
+/// `change` is far below 2^64, so that there is no carry.
 const fn fold_update(checksum: u16, change: u64) -> u16 {
-    let mut sum = !checksum as u64 + change;
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    !(sum as u16)
+    !Sum(!checksum as u64 + change).quarter()
 }
 
 /// Sum of the pseudo-header of IPv4 (RFC 9293 section 3.1). `len` counts transport header and payload.

@@ -55,6 +55,23 @@ struct Step {
     next: Decision,
 }
 
+/// Packets that were followed, still next in the batch, and the megaflow of the next round that says where
+/// all of them leave. They are counted and sent at once: the processor would have to wait for a packet's
+/// handle that is moved about by itself.
+struct Together {
+    flow: u32,
+    serial: u64,
+    decision: Decision,
+    packets: u32,
+    bytes: u32,
+}
+
+impl Together {
+    /// No trail leads there.
+    const NOWHERE: Together =
+        Together { flow: 0, serial: u64::MAX, decision: Decision::UNKNOWN, packets: 0, bytes: 0 };
+}
+
 /// What became of a packet.
 enum Fate {
     /// It is where it was to go.
@@ -78,12 +95,14 @@ impl<P: Pipeline> Process<P> {
     ) {
         let (Decision { body, .. }, _) = burst.verdict(first);
         self.fetch_ends(burst, (first, end));
+        let mut together = Together::NOWHERE;
         let mut at = first;
         while at < end {
             if let Some(entry) = self.followable(burst, at, round) {
-                at = self.row_leaves(burst, at, entry, runs, round);
+                at = self.row_leaves(burst, at, entry, (runs, &mut together), round);
                 continue;
             }
+            self.together_leave(burst.arrival(), runs, &mut together);
             let start = at;
             while at < end && self.followable(burst, at, round).is_none() {
                 round.0 |= burst.plain(at).map_or(u64::MAX, |(key, _)| GoingRound::bit(key));
@@ -92,6 +111,7 @@ impl<P: Pipeline> Process<P> {
             let mut run = burst.run(start, at, runs);
             self.execute_list(body, &mut run);
         }
+        self.together_leave(burst.arrival(), runs, &mut together);
     }
 
     /// Has what trails lead to fetched. They were asked for when the exact tier answered.
@@ -124,14 +144,19 @@ impl<P: Pipeline> Process<P> {
         burst: &Classified,
         at: usize,
         entry: u32,
-        runs: &mut Runs<'_>,
+        (runs, together): (&mut Runs<'_>, &mut Together),
         round: &mut GoingRound,
     ) -> usize {
         let (Decision { body, .. }, behind) = burst.verdict(at);
         let mut is_followed = true;
-        for packet in (at..behind).map_while(|_| runs.take()) {
+        for _ in at..behind {
+            if is_followed && self.joins(burst.arrival(), entry, runs, together) {
+                continue;
+            }
+            self.together_leave(burst.arrival(), runs, together);
+            let Some(packet) = runs.take() else { break };
             let fate = match is_followed {
-                true => self.follow(burst, entry, body, packet),
+                true => self.follow(burst.arrival(), (entry, body), packet),
                 false => Fate::Untouched(packet),
             };
             if let Fate::Untouched(packet) = fate {
@@ -148,23 +173,56 @@ impl<P: Pipeline> Process<P> {
         behind
     }
 
-    /// Follows a packet of an exact entry with this body through one round after the other.
+    /// The next packet joins those that leave together, by its entry's trail. False where it is to go another
+    /// way, and nothing was done that a second time would not do alike.
     #[inline(always)]
-    fn follow(&mut self, burst: &Classified, entry: u32, body: u32, mut packet: Packet) -> Fate {
-        let arrival = burst.arrival();
-        let by_trail = self.by_trail(arrival, &arrival.metadata, entry, &mut packet);
-        match by_trail.map(|decision| decision.verdict) {
-            Some(Verdict::Output(port)) => self.tx.send(&mut self.context, PortNo(port.into()), packet),
-            Some(Verdict::Drop(reason)) => self.context.drop(packet, reason),
-            _ => return self.follow_on(arrival, by_trail, (entry, body), packet),
+    fn joins(&mut self, arrival: &Arrival, entry: u32, runs: &mut Runs<'_>, together: &mut Together) -> bool {
+        let &Trail { next, next_serial, .. } = self.cache.trails.get(entry);
+        if (next, next_serial) != (together.flow, together.serial) {
+            let decision = self.said_by((next, next_serial), arrival, &arrival.metadata);
+            let Some(decision @ Decision { verdict: Verdict::Output(_) | Verdict::Drop(_), .. }) = decision
+            else {
+                return false;
+            };
+            self.together_leave(arrival, runs, together);
+            *together = Together { flow: next, serial: next_serial, decision, packets: 0, bytes: 0 };
         }
-        Fate::Left
+        let Some(packet) = runs.behind(together.packets as usize) else { return false };
+        if !self.passes(&arrival.metadata, entry, packet) {
+            return false;
+        }
+        together.packets += 1;
+        together.bytes += packet.len() as u32;
+        true
+    }
+
+    /// Those that leave together do.
+    #[inline(always)]
+    fn together_leave(&mut self, arrival: &Arrival, runs: &mut Runs<'_>, together: &mut Together) {
+        let Together { flow, decision, packets, bytes, .. } = *together;
+        if packets == 0 {
+            return;
+        }
+        (together.packets, together.bytes) = (0, 0);
+        let Process { cache, context, tx, .. } = self;
+        count_round(cache, context, (Which::Mega, flow), (packets, bytes), arrival.at.now);
+        match decision.verdict {
+            Verdict::Output(port) => tx.send_run(context, PortNo(port.into()), runs, packets as usize),
+            Verdict::Drop(reason) => context.drop_all((0..packets).map_while(|_| runs.take()), reason),
+            _ => unreachable!("nobody joins those"),
+        }
+    }
+
+    /// Follows a packet of an exact entry with this body through one round after the other.
+    #[inline(never)]
+    fn follow(&mut self, arrival: &Arrival, (entry, body): (u32, u32), mut packet: Packet) -> Fate {
+        let by_trail = self.by_trail(arrival, &arrival.metadata, entry, &mut packet);
+        self.follow_on(arrival, by_trail, (entry, body), packet)
     }
 
     /// A packet of an exact entry goes one round by the entry's trail, and is translated and counted, unless
     /// it is to be tracked again. Returns what becomes of it then; `None` where it is to go another way, and
     /// nothing was done that a second time would not do alike.
-    #[inline(always)]
     fn by_trail(
         &mut self,
         arrival: &Arrival,
@@ -172,34 +230,59 @@ impl<P: Pipeline> Process<P> {
         entry: u32,
         packet: &mut Packet,
     ) -> Option<Decision> {
-        let Process { cache, context, pipeline, reader, now_ms, .. } = self;
-        let key = cache.entry(Which::Exact, entry).key.0;
-        let trail = *cache.trails.get(entry);
-        let next = cache.entry(Which::Mega, trail.next);
-        let decision = next.decision;
-        let is_known = next.key.serial() == trail.next_serial
+        let &Trail { next, next_serial, .. } = self.cache.trails.get(entry);
+        let decision = self.said_by((next, next_serial), arrival, metadata)?;
+        if !self.passes(metadata, entry, packet) {
+            return None;
+        }
+        if decision.verdict != Verdict::Track {
+            let Process { cache, context, .. } = self;
+            let len = packet.len() as u32;
+            count_round(cache, context, (Which::Mega, next), (1, len), arrival.at.now);
+        }
+        Some(decision)
+    }
+
+    /// What a megaflow of the next round says, to which a trail leads. `None` where it is another by now, or
+    /// is to be judged.
+    #[inline(always)]
+    fn said_by(
+        &mut self,
+        (next, next_serial): (u32, u64),
+        arrival: &Arrival,
+        metadata: &Metadata,
+    ) -> Option<Decision> {
+        let Process { cache, pipeline, reader, .. } = self;
+        let e = cache.entry(Which::Mega, next);
+        let (decision, found) = (e.decision, e.version);
+        let is_known = e.key.serial() == next_serial
             && !matches!(decision.verdict, Verdict::Unknown | Verdict::Stale)
             && may_go_round(metadata.recirc_depth + 1);
-        if !is_known || packet.is_lent() || packet.is_chained() {
-            return None;
-        }
         let version = arrival.at.version;
-        if next.version != ShortVersion::of(version)
-            && !cache.renew(Which::Mega, trail.next, &mut Sights::new(&**pipeline, reader, version))
-        {
-            return None;
+        let is_right = is_known
+            && (found == ShortVersion::of(version)
+                || cache.renew(Which::Mega, next, &mut Sights::new(&**pipeline, reader, version)));
+        is_right.then_some(decision)
+    }
+
+    /// A packet of an exact entry passes by its connection as others did, and is translated. False where it
+    /// is to go another way, and nothing was done that a second time would not do alike.
+    #[inline(always)]
+    fn passes(&mut self, metadata: &Metadata, entry: u32, packet: &mut Packet) -> bool {
+        let Process { cache, context, now_ms, .. } = self;
+        let key = cache.entry(Which::Exact, entry).key.0;
+        let trail = cache.trails.get(entry);
+        if packet.is_lent() || packet.is_chained() {
+            return false;
         }
-        let seen = seen::read_plain(packet, was_read(metadata))?;
-        if context.tracker.pass(trail.connection, &seen, *now_ms)? != trail.marked() {
-            return None;
+        let Some(seen) = seen::read_plain(packet, was_read(metadata)) else { return false };
+        if context.tracker.pass(trail.connection, &seen, *now_ms) != Some(trail.marked()) {
+            return false;
         }
         if trail.translates(&key) {
             nat::translate_plain(packet, trail.addresses_and_ports());
         }
-        if decision.verdict != Verdict::Track {
-            count_round(cache, context, (Which::Mega, trail.next), packet.len(), arrival.at.now);
-        }
-        Some(decision)
+        true
     }
 
     /// As [`Self::follow`], of a packet that has gone its first round by a trail, and is not where it is to
@@ -284,7 +367,7 @@ impl<P: Pipeline> Process<P> {
         let addresses_and_ports = seen::addresses_and_ports(packet);
         cache.trails.set(entry, Trail::new(found, marked, addresses_and_ports, (next, serial)));
         if decision.verdict != Verdict::Track {
-            count_round(cache, context, (Which::Mega, next), packet.len(), arrival.at.now);
+            count_round(cache, context, (Which::Mega, next), (1, packet.len() as u32), arrival.at.now);
         }
         step.next = decision;
         Some(step)
@@ -353,7 +436,9 @@ impl<P: Pipeline> Process<P> {
         let is_right = e.decision.verdict == Verdict::Track
             && (e.version == ShortVersion::of(version)
                 || cache.renew(Which::Exact, next, &mut Sights::new(&**pipeline, reader, version)));
-        is_right.then(|| count_round(cache, context, (Which::Exact, next), packet.len(), arrival.at.now))?;
+        is_right.then(|| {
+            count_round(cache, context, (Which::Exact, next), (1, packet.len() as u32), arrival.at.now)
+        })?;
         Some(next)
     }
 
@@ -398,25 +483,26 @@ impl Asked {
     }
 }
 
-/// A packet of so many bytes was a flow's in a round that it did not wait for.
+/// Packets of so many bytes were a flow's in a round that they did not wait for.
 #[inline(always)]
 fn count_round(
     cache: &mut FlowCache,
     context: &mut Context,
     (which, flow): (Which, u32),
-    len: usize,
+    (packets, bytes): (u32, u32),
     now: Stamp,
 ) {
     let e = cache.entry(which, flow);
-    e.hit(1, len as u32, now);
+    e.hit(packets, bytes, now);
     if e.counts.is_full() {
         cache.fold(which, flow);
     }
-    context.stats.recirculations.add(1);
-    context.stats.followed.add(1);
+    let packets = packets.into();
+    context.stats.recirculations.add(packets);
+    context.stats.followed.add(packets);
     match which {
-        Which::Exact => context.stats.exact_hits.add(1),
-        Which::Mega => context.stats.megaflow_hits.add(1),
+        Which::Exact => context.stats.exact_hits.add(packets),
+        Which::Mega => context.stats.megaflow_hits.add(packets),
     }
 }
 
