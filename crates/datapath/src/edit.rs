@@ -242,7 +242,10 @@ fn ip(layers: &Layers) -> Option<usize> {
 
 fn in_ip(layers: &Layers, field: FieldId) -> Option<Place> {
     use FieldId::*;
-    let l3 = ip(layers)?;
+    // Protocol 0's TTL is changed, too: Open vSwitch passes such a packet on as it is, round and round if
+    // need be.
+    let is_counted_down = field == NwTtl && layers.is_ip() && !layers.is_cut();
+    let l3 = if is_counted_down { layers.l3.into() } else { ip(layers)? };
     let header = |is_address| Covered::Ipv4Header { is_address };
     match (field, layers.is_ipv6()) {
         (NwSrc, false) => Some(Place::whole(l3 + 12, 4).covered(header(true))),
