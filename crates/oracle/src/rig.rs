@@ -1,5 +1,7 @@
-//! A datapath with one worker whose turns the test takes, and ports in memory.
+//! A datapath with one worker whose turns the test takes, and ports in memory; and two of them, of which one
+//! has no caches.
 
+use crate::pipelines::{Mistake, Mistaken, Uncached};
 use crate::port::Link;
 use base::rcu::Domain;
 use base::{DropReason, PortNo};
@@ -7,6 +9,7 @@ use datapath::{Config, Datapath, Event, PacketInSpec, Pipeline, SteppedWorker};
 use packet::{Pool, PoolConfig};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use switch::Switch;
 
 thread_local! {
     // Pools live as long as the process; one per thread is shared by all worlds that it tests.
@@ -114,21 +117,70 @@ impl<P: Pipeline> Rig<P> {
     }
 }
 
-/// Whether two rigs have counted the same in so many slots, once all is folded.
-pub fn same_counts<A: Pipeline, B: Pipeline>(
-    cached: &mut Rig<A>,
-    plain: &mut Rig<B>,
-    slots: u32,
-) -> Result<(), String> {
-    cached.settle();
-    plain.settle();
-    for slot in 0..slots {
-        let (found, wanted) = (cached.dp.slot(slot), plain.dp.slot(slot));
-        if (found.packets, found.bytes) != (wanted.packets, wanted.bytes) {
-            return Err(format!("slot {slot} counts {found:?}\n and uncached {wanted:?}"));
+/// A switch behind its caches, and the same where each packet is translated by itself.
+pub struct Pair {
+    /// With caches, and perhaps with a mistake.
+    pub cached: Rig<Mistaken>,
+    /// Without.
+    pub plain: Rig<Uncached>,
+}
+
+/// What was sent by each port.
+pub type Sent = BTreeMap<PortNo, Vec<Vec<u8>>>;
+
+impl Pair {
+    /// Both with ports of these numbers; the one with caches makes a mistake.
+    pub fn new(
+        switch: &Arc<Switch>,
+        mistake: Mistake,
+        domain: &Arc<Domain>,
+        config: Config,
+        ports: &[PortNo],
+    ) -> Pair {
+        Pair {
+            cached: Rig::new(Mistaken::new(switch.clone(), mistake), domain.clone(), config, ports),
+            plain: Rig::new(Arc::new(Uncached(switch.clone())), domain.clone(), config, ports),
         }
     }
-    Ok(())
+
+    /// Both receive a burst at a port.
+    pub fn receive(&mut self, port: PortNo, burst: Vec<Vec<u8>>) {
+        self.cached.receive(port, burst.clone());
+        self.plain.receive(port, burst);
+    }
+
+    /// What both have sent since the last call and dropped so far, which must be the same: the frames of each
+    /// port, in order of their bytes.
+    pub fn same_fates(&mut self) -> Result<Sent, String> {
+        let [mut found, mut wanted] = [self.cached.take_sent(), self.plain.take_sent()];
+        found.values_mut().chain(wanted.values_mut()).for_each(|frames| frames.sort());
+        let [drops, wanted_drops] = [self.cached.drops(), self.plain.drops()];
+        if found != wanted || drops != wanted_drops {
+            return Err(format!(
+                "sent {found:02x?}\n and uncached {wanted:02x?}\n dropped {drops:?}\n and {wanted_drops:?}"
+            ));
+        }
+        Ok(wanted)
+    }
+
+    /// Whether both have counted the same in so many slots, once all is folded.
+    pub fn same_counts(&mut self, slots: u32) -> Result<(), String> {
+        self.cached.settle();
+        self.plain.settle();
+        for slot in 0..slots {
+            let (found, wanted) = (self.cached.dp.slot(slot), self.plain.dp.slot(slot));
+            if (found.packets, found.bytes) != (wanted.packets, wanted.bytes) {
+                return Err(format!("slot {slot} counts {found:?}\n and uncached {wanted:?}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends both. An error says how many chunks are missing from the pool.
+    pub fn end(self) -> Result<(), String> {
+        self.cached.end()?;
+        self.plain.end()
+    }
 }
 
 /// Whether all of this thread's pool is free, which it is when no rig is there.

@@ -8,9 +8,8 @@ use flow::action::SubField;
 use flow::{Action, FieldId, Match, Mf};
 use oracle::common::chance::Chance;
 use oracle::home::{bridge_of, numbered_frame, output};
-use oracle::pipelines::{Mistake, Mistaken, Uncached};
-use oracle::rig::{Rig, pool_is_whole, same_counts};
-use std::sync::Arc;
+use oracle::pipelines::Mistake;
+use oracle::rig::{Pair, pool_is_whole};
 use switch::control::FlowMod;
 
 const SOURCES: u64 = 8;
@@ -57,9 +56,7 @@ fn run(
     let (domain, switch, mut control, bridge) = bridge_of(&[1, 2, 3, 4]);
     let cache = CacheConfig { flow_limit: 1 << 16, ..CacheConfig::default() };
     let config = Config { cache, hash_seed: Some(seed), exact_tier, ..Config::default() };
-    let cached = Mistaken::new(switch.clone(), mistake);
-    let mut cached = Rig::new(cached, domain.clone(), config, &ports);
-    let mut plain = Rig::new(Arc::new(Uncached(switch)), domain, config, &ports);
+    let mut pair = Pair::new(&switch, mistake, &domain, config, &ports);
     let (mut number, mut covered) = (0, Coverage::default());
     for change in 0..2 * kinds.len() {
         let (source_bits, destination_bits) = kinds[change % kinds.len()];
@@ -78,24 +75,16 @@ fn run(
                 }
             }
             burst.truncate(packet::BURST);
-            cached.receive(PortNo(1), burst.clone());
-            plain.receive(PortNo(1), burst);
-            let touched = cached.dp.worker_stats(0).touched.get();
+            pair.receive(PortNo(1), burst);
+            let touched = pair.cached.dp.worker_stats(0).touched.get();
             covered.touched_at_once = covered.touched_at_once.max(touched - covered.touched);
             covered.touched = touched;
-            let [mut found, mut wanted] = [cached.take_sent(), plain.take_sent()];
-            found.values_mut().chain(wanted.values_mut()).for_each(|frames| frames.sort());
-            if found != wanted || cached.drops() != plain.drops() {
-                return Err(format!(
-                    "seed {seed}, change {change}: sent {found:02x?}\n and uncached {wanted:02x?}"
-                ));
-            }
+            pair.same_fates().map_err(|e| format!("seed {seed}, change {change}: {e}"))?;
         }
         control.tick(0);
     }
-    same_counts(&mut cached, &mut plain, control.slot_count()).map_err(|e| format!("seed {seed}: {e}"))?;
-    cached.end()?;
-    plain.end()?;
+    pair.same_counts(control.slot_count()).map_err(|e| format!("seed {seed}: {e}"))?;
+    pair.end()?;
     Ok(covered)
 }
 

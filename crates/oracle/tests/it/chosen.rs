@@ -7,10 +7,9 @@ use flow::{Action, FieldId, Match, Mf};
 use openflow::message::{BUCKET_ALL, Bucket, GroupCommand, GroupDesc, GroupMod, GroupSelection, GroupType};
 use oracle::common::chance::Chance;
 use oracle::home::{bridge_of, numbered_frame, output};
-use oracle::pipelines::{Mistake, Mistaken, Uncached};
-use oracle::rig::{Rig, pool_is_whole, same_counts};
+use oracle::pipelines::Mistake;
+use oracle::rig::{Pair, pool_is_whole};
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use switch::control::FlowMod;
 
 const GROUPS: u64 = 2;
@@ -61,9 +60,7 @@ fn run(seed: u64, by: By, mistake: Mistake) -> Result<Coverage, String> {
     let (domain, switch, mut control, bridge) = bridge_of(&[1, 2, 3, 4]);
     let exact_tier = *chance.pick(&[ExactTier::On, ExactTier::Off]);
     let config = Config { hash_seed: Some(seed), exact_tier, ..Config::default() };
-    let cached = Mistaken::new(switch.clone(), mistake);
-    let mut cached = Rig::new(cached, domain.clone(), config, &ports);
-    let mut plain = Rig::new(Arc::new(Uncached(switch)), domain, config, &ports);
+    let mut pair = Pair::new(&switch, mistake, &domain, config, &ports);
     let (mut number, mut covered) = (0, Coverage::default());
     for round in 0..12 {
         for id in 1..=GROUPS as u32 {
@@ -90,28 +87,19 @@ fn run(seed: u64, by: By, mistake: Mistake) -> Result<Coverage, String> {
                 number += 1;
                 burst.push(numbered_frame(chance.below(24), chance.below(8), number));
             }
-            cached.receive(PortNo(1), burst.clone());
-            plain.receive(PortNo(1), burst);
-            let [mut found, mut wanted] = [cached.take_sent(), plain.take_sent()];
-            found.values_mut().chain(wanted.values_mut()).for_each(|frames| frames.sort());
-            if found != wanted || cached.drops() != plain.drops() {
-                return Err(format!(
-                    "seed {seed}, {by:?}, round {round}: sent {found:02x?}\n and uncached {wanted:02x?}"
-                ));
-            }
-            let used = wanted.iter().filter(|(_, frames)| !frames.is_empty());
+            pair.receive(PortNo(1), burst);
+            let sent = pair.same_fates().map_err(|e| format!("seed {seed}, {by:?}, round {round}: {e}"))?;
+            let used = sent.iter().filter(|(_, frames)| !frames.is_empty());
             covered.ports.extend(used.map(|(port, _)| *port));
         }
         control.tick(0);
     }
-    same_counts(&mut cached, &mut plain, control.slot_count())
-        .map_err(|e| format!("seed {seed}, {by:?}: {e}"))?;
-    let stats = cached.dp.worker_stats(0);
+    pair.same_counts(control.slot_count()).map_err(|e| format!("seed {seed}, {by:?}: {e}"))?;
+    let stats = pair.cached.dp.worker_stats(0);
     covered.rounds = stats.recirculations.get();
     covered.hits = stats.exact_hits.get() + stats.megaflow_hits.get();
     covered.touched = stats.touched.get();
-    cached.end()?;
-    plain.end()?;
+    pair.end()?;
     Ok(covered)
 }
 

@@ -11,8 +11,8 @@ use flow::{Depth, FieldId, Ingress, Match, extract_keeping_metadata};
 use openflow::text::{ActionsIn, PortNames, parse_actions};
 use oracle::common::chance::Chance;
 use oracle::home::{bridge_of, udp_frame};
-use oracle::pipelines::{Mistake, Mistaken, Uncached};
-use oracle::rig::{Rig, Told, pool_is_whole, same_counts};
+use oracle::pipelines::Mistake;
+use oracle::rig::{Pair, Told, pool_is_whole};
 use std::sync::Arc;
 use switch::control::FlowMod;
 use switch::{Control, Switch};
@@ -71,9 +71,7 @@ fn run(seed: u64, mistake: Mistake) -> Result<Coverage, String> {
     let (domain, switch, mut control, bridge) = bridge_of(&[1, 2, 3, 4]);
     let exact_tier = *chance.pick(&[ExactTier::On, ExactTier::Off]);
     let config = Config { hash_seed: Some(seed), exact_tier, ..Config::default() };
-    let cached = Mistaken::new(switch.clone(), mistake);
-    let mut cached = Rig::new(cached, domain.clone(), config, &ports);
-    let mut plain = Rig::new(Arc::new(Uncached(switch.clone())), domain.clone(), config, &ports);
+    let mut pair = Pair::new(&switch, mistake, &domain, config, &ports);
     let rule = |table_id, priority, actions: &str| {
         let actions = parse_actions(actions, ActionsIn::Flow, PortNames::none()).expect("actions");
         let ip = Match::any().with(FieldId::EthType, 0x800);
@@ -106,9 +104,8 @@ fn run(seed: u64, mistake: Mistake) -> Result<Coverage, String> {
                 number += 1;
                 burst.push(frame(*chance.pick(&here), chance.below(HOSTS), number));
             }
-            cached.receive(ports[home], burst.clone());
-            plain.receive(ports[home], burst);
-            let [mut told, mut wanted_told] = [cached.events().1, plain.events().1];
+            pair.receive(ports[home], burst);
+            let [mut told, mut wanted_told] = [pair.cached.events().1, pair.plain.events().1];
             told.sort_by(|a, b| a.frame.cmp(&b.frame));
             wanted_told.sort_by(|a, b| a.frame.cmp(&b.frame));
             if told != wanted_told {
@@ -119,27 +116,20 @@ fn run(seed: u64, mistake: Mistake) -> Result<Coverage, String> {
             covered.taught += told.len() as u64;
             for told in told.iter().filter(|told| told.spec.slow_path) {
                 let (port, actions) = teach(&switch, &mut control, &domain, told);
-                cached.dp.execute(&told.frame, port, actions.clone());
-                plain.dp.execute(&told.frame, port, actions);
+                pair.cached.dp.execute(&told.frame, port, actions.clone());
+                pair.plain.dp.execute(&told.frame, port, actions);
             }
-            cached.settle();
-            plain.settle();
-            let [mut found, mut wanted] = [cached.take_sent(), plain.take_sent()];
-            found.values_mut().chain(wanted.values_mut()).for_each(|frames| frames.sort());
-            if found != wanted || cached.drops() != plain.drops() {
-                return Err(format!(
-                    "seed {seed}, round {round}: sent {found:02x?}\n and uncached {wanted:02x?}"
-                ));
-            }
+            pair.cached.settle();
+            pair.plain.settle();
+            pair.same_fates().map_err(|e| format!("seed {seed}, round {round}: {e}"))?;
         }
         control.tick(0);
     }
-    same_counts(&mut cached, &mut plain, control.slot_count()).map_err(|e| format!("seed {seed}: {e}"))?;
-    let stats = cached.dp.worker_stats(0);
+    pair.same_counts(control.slot_count()).map_err(|e| format!("seed {seed}: {e}"))?;
+    let stats = pair.cached.dp.worker_stats(0);
     covered.hits = stats.exact_hits.get() + stats.megaflow_hits.get();
     covered.touched = stats.touched.get();
-    cached.end()?;
-    plain.end()?;
+    pair.end()?;
     Ok(covered)
 }
 

@@ -7,9 +7,8 @@ use flow::action::SubField;
 use flow::{Action, FieldId, Match, Mf};
 use oracle::common::chance::Chance;
 use oracle::home::{bridge_of, output, udp_frame};
-use oracle::pipelines::{Mistake, Mistaken, Uncached};
-use oracle::rig::{Rig, pool_is_whole, same_counts};
-use std::sync::Arc;
+use oracle::pipelines::Mistake;
+use oracle::rig::{Pair, Rig, pool_is_whole};
 use switch::control::FlowMod;
 
 /// An IPv4 packet behind a label, numbered.
@@ -31,9 +30,7 @@ fn run(seed: u64, mistake: Mistake) -> Result<u64, String> {
     let (domain, switch, mut control, bridge) = bridge_of(&[1, 2, 3, 4]);
     let exact_tier = *chance.pick(&[ExactTier::On, ExactTier::Off]);
     let config = Config { hash_seed: Some(seed), exact_tier, ..Config::default() };
-    let cached = Mistaken::new(switch.clone(), mistake);
-    let mut cached = Rig::new(cached, domain.clone(), config, &ports);
-    let mut plain = Rig::new(Arc::new(Uncached(switch)), domain, config, &ports);
+    let mut pair = Pair::new(&switch, mistake, &domain, config, &ports);
     let mut number = 0;
     for round in 0..12 {
         for _ in 0..2 {
@@ -72,24 +69,14 @@ fn run(seed: u64, mistake: Mistake) -> Result<u64, String> {
                     labelled(16 + chance.below(4) as u32, 0x0a00_0000 + chance.below(8) as u32, number)
                 })
                 .collect();
-            cached.receive(PortNo(1), burst.clone());
-            plain.receive(PortNo(1), burst);
-            let [mut found, mut wanted] = [cached.take_sent(), plain.take_sent()];
-            found.values_mut().chain(wanted.values_mut()).for_each(|frames| frames.sort());
-            if found != wanted || cached.drops() != plain.drops() {
-                return Err(format!(
-                    "seed {seed}, round {round}: sent {found:02x?}\n and uncached {wanted:02x?}\n dropped {:?}\n and {:?}",
-                    cached.drops(),
-                    plain.drops()
-                ));
-            }
+            pair.receive(PortNo(1), burst);
+            pair.same_fates().map_err(|e| format!("seed {seed}, round {round}: {e}"))?;
         }
         control.tick(0);
     }
-    same_counts(&mut cached, &mut plain, control.slot_count()).map_err(|e| format!("seed {seed}: {e}"))?;
-    let rounds = cached.dp.worker_stats(0).recirculations.get();
-    cached.end()?;
-    plain.end()?;
+    pair.same_counts(control.slot_count()).map_err(|e| format!("seed {seed}: {e}"))?;
+    let rounds = pair.cached.dp.worker_stats(0).recirculations.get();
+    pair.end()?;
     Ok(rounds)
 }
 

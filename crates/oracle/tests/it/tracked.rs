@@ -8,11 +8,10 @@ use flow::action::{Ct, CtZone, Nat, NatSide, SubField};
 use flow::{Action, FieldId, Match, Mf};
 use oracle::common::chance::Chance;
 use oracle::home::{bridge_of, output};
-use oracle::pipelines::{Mistake, Mistaken, Uncached};
-use oracle::rig::{Rig, pool_is_whole, same_counts};
+use oracle::pipelines::{Mistake, Mistaken};
+use oracle::rig::{Pair, Rig, pool_is_whole};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
-use std::sync::Arc;
 use switch::control::FlowMod;
 use wire::IpProtocol;
 use wire::checksum::{checksum, pseudo_v4};
@@ -225,9 +224,7 @@ fn run(seed: u64, mistake: Mistake) -> Result<(u64, u64), String> {
     let chance = &mut Chance::new(seed);
     let (domain, switch, mut control, bridge) = bridge_of(&[1, 2]);
     let config = Config { hash_seed: Some(seed), exact_tier: ExactTier::On, ..Config::default() };
-    let cached = Mistaken::new(switch.clone(), mistake);
-    let mut cached = Rig::new(cached, domain.clone(), config, &[INSIDE, OUTSIDE]);
-    let mut plain = Rig::new(Arc::new(Uncached(switch)), domain, config, &[INSIDE, OUTSIDE]);
+    let mut pair = Pair::new(&switch, mistake, &domain, config, &[INSIDE, OUTSIDE]);
     let zones = if chance.one_in(4) { [5, 5] } else { [5, 6] };
     let rules = Rules { is_translated: chance.one_in(2), zones };
     let mut all: Vec<Connection> = (0..24).map(|n| Connection::new(n, chance)).collect();
@@ -256,12 +253,12 @@ fn run(seed: u64, mistake: Mistake) -> Result<(u64, u64), String> {
         }
         let burst: Vec<Vec<u8>> = burst.into_iter().map(|(_, frame)| frame).collect();
         let misses = |rig: &Rig<Mistaken>| rig.dp.worker_stats(0).misses.get();
-        let before = misses(&cached);
+        let before = misses(&pair.cached);
         let port = [INSIDE, OUTSIDE][from];
-        cached.receive(port, burst.clone());
-        plain.receive(port, burst);
+        pair.receive(port, burst);
+        let Pair { cached, plain } = &mut pair;
         let [found, wanted] = [cached.take_sent(), plain.take_sent()].map(|sent| by_connection(&sent));
-        let is_known = misses(&cached) == before;
+        let is_known = misses(cached) == before;
         if !agree(&found, &wanted, is_known) || cached.drops() != plain.drops() {
             let drops = [cached.drops(), plain.drops()];
             return Err(format!(
@@ -269,7 +266,7 @@ fn run(seed: u64, mistake: Mistake) -> Result<(u64, u64), String> {
                 differences(&found, &wanted)
             ));
         }
-        let [ours, theirs] = [connections(&cached), connections(&plain)];
+        let [ours, theirs] = [connections(cached), connections(plain)];
         for (ours, theirs) in ours.iter().zip(&theirs).filter(|(ours, theirs)| ours != theirs) {
             return Err(format!("seed {seed}, round {round}: {ours:?}\n and uncached {theirs:?}"));
         }
@@ -288,12 +285,11 @@ fn run(seed: u64, mistake: Mistake) -> Result<(u64, u64), String> {
         }
         control.tick(0);
     }
-    same_counts(&mut cached, &mut plain, control.slot_count()).map_err(|e| format!("seed {seed}: {e}"))?;
-    let stats = plain.dp.worker_stats(0);
+    pair.same_counts(control.slot_count()).map_err(|e| format!("seed {seed}: {e}"))?;
+    let stats = pair.plain.dp.worker_stats(0);
     let rounds = stats.recirculations.get();
-    let followed = cached.dp.worker_stats(0).followed.get();
-    cached.end()?;
-    plain.end()?;
+    let followed = pair.cached.dp.worker_stats(0).followed.get();
+    pair.end()?;
     Ok((rounds, followed))
 }
 
