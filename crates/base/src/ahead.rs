@@ -107,13 +107,14 @@ fn keeper() -> std::sync::MutexGuard<'static, Keeper> {
     KEEPER.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Keeps the memory of the region's `len` bytes ahead of its use from now on; its start is there on return.
-pub(crate) fn keep(mapping: &Arc<Mapping>, len: usize) -> Arc<Growth> {
+/// Keeps the memory of the region's `len` bytes ahead of its use from now on. Its start is there on return,
+/// unless it is `unused` at first: then whoever touches it has to wait once.
+pub(crate) fn keep(mapping: &Arc<Mapping>, len: usize, unused: bool) -> Arc<Growth> {
     let growth = Arc::new(Growth {
         mapping: Arc::downgrade(mapping),
         len,
         used: AtomicUsize::new(0),
-        ready: AtomicUsize::new(0),
+        ready: AtomicUsize::new(if unused { LEAD_MIN } else { 0 }),
     });
     while growth.advance() == Some(true) {}
     take_in(Kept::Growing(growth.clone()));
@@ -188,6 +189,20 @@ mod tests {
         }
         std::thread::sleep(Duration::from_millis(100));
         assert!(resident(&region) <= 50 << 20, "{}", resident(&region));
+    }
+
+    #[test]
+    fn a_region_that_is_not_used_costs_nothing_and_one_that_is_grows_as_others_do() {
+        let region: Region<u64> = Region::growing_once_used(64 << 20).unwrap();
+        std::thread::sleep(Duration::from_millis(100));
+        assert_eq!(resident(&region), 0);
+        region.in_use(512 << 10);
+        let until = Instant::now() + Duration::from_secs(20);
+        // 4 MB are in use, so 6 shall be there, of which the owner touches the first 2.
+        while resident(&region) < 4 << 20 {
+            assert!(Instant::now() < until, "{}", resident(&region));
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 
     /// Kilobytes of the region that are in huge pages, as the kernel says.

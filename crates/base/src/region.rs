@@ -84,8 +84,17 @@ impl<T: zerocopy::FromZeros> Region<T> {
     /// there ahead of the one who fills it and must not wait for it, see [`crate::ahead`]. Tell how far it is
     /// used by [`Self::in_use`].
     pub fn growing(len: usize) -> std::io::Result<Region<T>> {
+        Region::kept(len, false)
+    }
+
+    /// As [`Self::growing`], for one that is likely to stay unused: it costs memory from its first use on.
+    pub fn growing_once_used(len: usize) -> std::io::Result<Region<T>> {
+        Region::kept(len, true)
+    }
+
+    fn kept(len: usize, unused: bool) -> std::io::Result<Region<T>> {
         let mut region = Region::new(len)?;
-        region.growth = Some(ahead::keep(&region.mapping, len * size_of::<T>()));
+        region.growth = Some(ahead::keep(&region.mapping, len * size_of::<T>(), unused));
         Ok(region)
     }
 

@@ -217,7 +217,7 @@ impl Tracker {
         Ok(Tracker {
             secret,
             index: Index::new(BUCKETS)?,
-            entries: Region::new(ENTRIES)?,
+            entries: Region::growing_once_used(ENTRIES)?,
             shards: (0..SHARDS).map(|_| Shard(Mutex::new(Lists::new()))).collect(),
             rounds: AtomicU32::new(0),
             count: AtomicU32::new(0),
@@ -400,7 +400,9 @@ impl Tracker {
     fn block(&self, shard: usize, number: u32) -> Option<u32> {
         let first = (number as usize * SHARDS + shard % SHARDS) * Lists::BLOCK as usize;
         (first < ENTRIES).then(|| {
-            self.rounds.fetch_max(number + 1, Relaxed);
+            if self.rounds.fetch_max(number + 1, Relaxed) <= number {
+                self.entries.in_use(first + Lists::BLOCK as usize);
+            }
             first as u32
         })
     }
