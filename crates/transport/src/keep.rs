@@ -1,7 +1,7 @@
 //! The driver of every connection that is made again when it is lost: it does what [`Reconnect`] says.
 
 use crate::clock;
-use crate::reconnect::{Action, Reconnect};
+use crate::reconnect::{Action, Reconnect, SILENT, Wait};
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
@@ -38,7 +38,9 @@ pub trait Keep {
 
     /// An attempt begins.
     fn connecting(&mut self) {
-        tracing::info!(target: "reconnect", "{}: connecting...", self.name());
+        if self.with(|reconnect| reconnect.is_told()) == Some(true) {
+            tracing::info!(target: "reconnect", "{}: connecting...", self.name());
+        }
     }
 
     /// It succeeded.
@@ -49,26 +51,68 @@ pub trait Keep {
 
     /// It failed.
     fn failed(&mut self, why: &str) {
-        let is_new = self.with(|reconnect| {
-            let is_new = reconnect.last_error() != Some(why);
+        let told = self.with(|reconnect| {
+            let is_told = reconnect.is_told();
             reconnect.failed(clock::now(), why);
-            is_new
+            (is_told, reconnect.wait())
         });
-        if is_new == Some(true) {
+        let Some((is_told, wait)) = told else { return };
+        if is_told {
             tracing::info!(target: "reconnect", "{}: connection attempt failed ({why})", self.name());
         }
+        tell_wait(&self.name(), wait);
     }
 
     /// The connection ended.
     fn disconnected(&mut self, why: Option<&str>) {
-        self.with(|reconnect| reconnect.disconnected(clock::now(), why));
-        match why {
-            // A server that is stopped on purpose takes its leave this way.
-            None | Some(CLOSED) => {
-                tracing::info!(target: "reconnect", "{}: connection closed by peer", self.name());
-            }
-            Some(why) => tracing::warn!(target: "reconnect", "{}: connection dropped ({why})", self.name()),
+        self.tell_end(why);
+        let wait = self.with(|reconnect| {
+            reconnect.disconnected(clock::now(), why);
+            reconnect.wait()
+        });
+        tell_wait(&self.name(), wait.flatten());
+    }
+
+    /// Tells why it ended.
+    fn tell_end(&mut self, why: Option<&str>) {
+        let interval = self.with(|reconnect| reconnect.options().probe_interval).flatten();
+        tell_end(&self.name(), why, interval);
+    }
+}
+
+/// Tells why a connection ended that was probed after `interval`.
+pub fn tell_end(name: &str, why: Option<&str>, interval: Option<Duration>) {
+    match (why, interval) {
+        // A server that is stopped on purpose takes its leave this way.
+        (None | Some(CLOSED), _) => tracing::info!(target: "reconnect", "{name}: connection closed by peer"),
+        (Some(SILENT), Some(interval)) => {
+            tell_silence(name, interval);
+            tracing::info!(target: "reconnect", "{name}: connection dropped");
         }
+        (Some(why), _) => tracing::warn!(target: "reconnect", "{name}: connection dropped ({why})"),
+    }
+}
+
+/// Tells of a peer that did not answer a probe within the interval.
+pub fn tell_silence(name: &str, interval: Duration) {
+    let seconds = interval.as_secs_f64();
+    tracing::error!(
+        target: "reconnect",
+        "{name}: no response to inactivity probe after {seconds} seconds, disconnecting"
+    );
+}
+
+fn tell_wait(name: &str, wait: Option<Wait>) {
+    match wait {
+        None | Some(Wait::First(_)) => {}
+        Some(Wait::Longer(wait)) => {
+            let seconds = wait.as_secs_f64();
+            tracing::info!(target: "reconnect", "{name}: waiting {seconds} seconds before reconnect");
+        }
+        Some(Wait::Longest) => tracing::info!(
+            target: "reconnect",
+            "{name}: continuing to reconnect in the background but suppressing further logging"
+        ),
     }
 }
 

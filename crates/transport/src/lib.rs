@@ -16,6 +16,6 @@ mod stream;
 pub use accept::{Place, Places, accept};
 pub use datapath_id::parse_datapath_id;
 pub use idle::{Idlers, Waits};
-pub use keep::{CLOSED, Keep, keep_connected};
+pub use keep::{CLOSED, Keep, keep_connected, tell_end, tell_silence};
 pub use options::{CLIENT_TLS, MORE_TLS, take_tls};
 pub use stream::*;

@@ -3,7 +3,7 @@
 //! The owner of a connection asks [`Reconnect::run`] what to do, does it, and tells what came of it. A peer
 //! that says nothing for the probe interval is sent an `echo`; one that says nothing for as long again is
 //! disconnected. After a failure the next attempt waits: one second, then twice as long each time up to the
-//! maximum; a connection that lasted longer than that starts over.
+//! maximum; a connection that lasted as long as the wait before it starts over.
 //!
 //! What a database shows of a connection (`state`, `sec_since_connect`, `last_error` in the column `status`
 //! of Manager and Controller) is read from here.
@@ -48,6 +48,20 @@ pub enum Action {
     /// [`Reconnect::failed`].
     Disconnect,
 }
+
+/// What a failure has made of the wait before the next attempt.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wait {
+    /// The shortest, as nothing had failed before.
+    First(Duration),
+    /// Twice the one before.
+    Longer(Duration),
+    /// The longest there is: attempts that fail from now on are not told of.
+    Longest,
+}
+
+/// What [`Reconnect::last_error`] says of a peer that did not answer a probe.
+pub const SILENT: &str = "no response to inactivity probe";
 
 /// The word that `status:state` shows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -95,6 +109,8 @@ pub struct Reconnect {
     connected_at: Option<Instant>,
     disconnected_at: Option<Instant>,
     last_error: Option<String>,
+    /// What the last failure has made of the wait, if it is no other than before.
+    wait: Option<Wait>,
     /// Connections made.
     connections: u64,
 }
@@ -114,6 +130,7 @@ impl Reconnect {
             connected_at: None,
             disconnected_at: None,
             last_error: None,
+            wait: None,
             connections: 0,
         }
     }
@@ -175,7 +192,7 @@ impl Reconnect {
             }
             State::Active | State::Idle => {
                 if !self.force {
-                    self.last_error = Some("no response to inactivity probe".into());
+                    self.last_error = Some(SILENT.into());
                 }
                 Action::Disconnect
             }
@@ -215,23 +232,21 @@ impl Reconnect {
     /// The attempt failed.
     pub fn failed(&mut self, now: Instant, error: &str) {
         self.last_error = Some(error.into());
-        self.end(now);
+        self.end(now, false);
     }
 
     /// The connection ended; `None` where it was closed without an error.
     pub fn disconnected(&mut self, now: Instant, error: Option<&str>) {
+        let mut was_good = false;
         if self.is_connected() {
             self.disconnected_at = Some(now);
             // It was good for a while: what is wrong now is new.
-            let lasted = self.connected_at.map(|at| now.saturating_duration_since(at));
-            if lasted >= Some(self.options.backoff_max) {
-                self.backoff = Duration::ZERO;
-            }
+            was_good = self.connected_at.is_some_and(|at| now.saturating_duration_since(at) >= self.backoff);
         }
         if let Some(error) = error {
             self.last_error = Some(error.into());
         }
-        self.end(now);
+        self.end(now, was_good);
     }
 
     /// Something came from the peer.
@@ -277,17 +292,37 @@ impl Reconnect {
         self.backoff
     }
 
-    fn end(&mut self, now: Instant) {
+    /// Whether an attempt is told of, and its failure: not where waits are the longest, for it is tried again
+    /// for ever.
+    pub fn is_told(&self) -> bool {
+        self.backoff < self.options.backoff_max
+    }
+
+    /// What the last failure has made of the wait, if that is to be told.
+    pub fn wait(&self) -> Option<Wait> {
+        self.wait
+    }
+
+    fn end(&mut self, now: Instant, was_good: bool) {
+        self.wait = None;
         let exhausted = self.options.tries_max.is_some_and(|max| self.tries >= max);
         if self.options.passive || exhausted || self.state == State::Void {
             return self.enter(State::Void, now);
         }
-        self.backoff = if self.force {
-            Duration::ZERO
-        } else {
-            (self.backoff * 2)
-                .clamp(self.options.backoff_min, self.options.backoff_max.max(self.options.backoff_min))
+        let (before, min) = (self.backoff, self.options.backoff_min);
+        let max = self.options.backoff_max.max(min);
+        self.backoff = match (self.force, was_good) {
+            (true, _) => Duration::ZERO,
+            (false, true) => min,
+            (false, false) => (before * 2).clamp(min, max),
         };
+        if !self.force && !was_good && before < max {
+            self.wait = Some(match self.backoff {
+                first if before < min => Wait::First(first),
+                longer if longer < max => Wait::Longer(longer),
+                _ => Wait::Longest,
+            });
+        }
         self.enter(State::Backoff, now);
     }
 
@@ -328,14 +363,43 @@ mod tests {
 
         assert_eq!(reconnect.run(now), Some(Action::Connect));
         reconnect.connected(now);
-        reconnect.disconnected(now + seconds(3), None);
-        assert_eq!(reconnect.backoff(), seconds(8), "three seconds are no good connection");
+        reconnect.disconnected(now + seconds(7), None);
+        assert_eq!(reconnect.backoff(), seconds(8), "seven seconds are no good connection after eight");
         now = reconnect.deadline().unwrap();
         assert_eq!(reconnect.run(now), Some(Action::Connect));
         reconnect.connected(now);
         reconnect.heard(now + seconds(9));
         reconnect.disconnected(now + seconds(9), None);
-        assert_eq!(reconnect.backoff(), seconds(1));
+        assert_eq!((reconnect.backoff(), reconnect.wait()), (seconds(1), None));
+    }
+
+    #[test]
+    fn waits_that_change_are_told_and_attempts_until_the_longest() {
+        let mut now = Instant::now();
+        let mut reconnect = Reconnect::new(Options::default(), now);
+        reconnect.enable(now);
+        let told: Vec<_> = (0..5)
+            .map(|_| {
+                assert_eq!(reconnect.run(now), Some(Action::Connect));
+                let is_told = reconnect.is_told();
+                reconnect.failed(now, "Connection refused");
+                now = reconnect.deadline().unwrap();
+                (is_told, reconnect.wait())
+            })
+            .collect();
+        let [first, two, four] =
+            [Wait::First(seconds(1)), Wait::Longer(seconds(2)), Wait::Longer(seconds(4))];
+        let longest = Wait::Longest;
+        assert_eq!(
+            told,
+            [
+                (true, Some(first)),
+                (true, Some(two)),
+                (true, Some(four)),
+                (true, Some(longest)),
+                (false, None)
+            ]
+        );
     }
 
     #[test]

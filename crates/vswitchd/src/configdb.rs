@@ -33,7 +33,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::sync::{Notify, oneshot};
 use transport::clock;
 use transport::jsonrpc::{Framer, Limits};
-use transport::reconnect::{Action, Options, Reconnect};
+use transport::reconnect::{Action, Options, Reconnect, SILENT};
 use transport::{ActiveTarget, CLOSED, Keep, Stream, StreamError, Tls, keep_connected, reason};
 
 /// The lock that a switch holds on its database.
@@ -208,7 +208,7 @@ impl Connection {
                 () = tokio::time::sleep(DEVICE_WAIT), if self.follower.is_waiting => {}
             }
             match self.reconnect.run(clock::now()) {
-                Some(Action::Disconnect) => return "no response to inactivity probe".into(),
+                Some(Action::Disconnect) => return SILENT.into(),
                 Some(Action::Probe) => {
                     let empty: [u8; 0] = [];
                     Message::request("echo", &empty, "echo").write(&mut output);

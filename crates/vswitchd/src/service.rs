@@ -176,18 +176,8 @@ impl Carrier {
         let mut shared = self.shared.borrow_mut();
         shared.counts.connections_cut += 1;
         let Some(conn) = shared.conn(self.bridge, self.id) else { return };
-        let (link, bytes) = (conn.link.clone(), conn.connection().transmit().len());
-        let probe = conn.is_silent.then(|| conn.connection().probe_interval()).flatten();
-        let bridge = shared.bridges.get(&self.bridge);
-        let link = link.and_then(|of| bridge?.control.links.get(&of.target));
-        match (link, probe) {
-            (Some(link), Some(interval)) => tracing::error!(
-                target: "rconn",
-                "{}: no response to inactivity probe after {} seconds, disconnecting",
-                link.name(), interval.as_secs()
-            ),
-            _ => tracing::debug!(target: "rconn", "a connection is cut with {bytes} bytes not sent"),
-        }
+        let bytes = conn.connection().transmit().len();
+        tracing::debug!(target: "rconn", "a connection is cut with {bytes} bytes not sent");
     }
 
     fn with<T>(&self, f: impl FnOnce(&mut OfConn) -> T) -> Option<T> {

@@ -1,10 +1,13 @@
 //! What the switch logs, beside the stock one.
 
-use crate::common::{Switch, wait_for};
+use crate::common::{Process, RunDir, Switch, binary, free_port, run_dir, wait_for};
 use crate::pair::Pair;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// What a log says at INFO and above, without times, numbers and the run directory.
-fn told(log: &str, dir: &str) -> std::collections::BTreeSet<String> {
+fn told(log: &str, dir: &str) -> BTreeSet<String> {
     let important = |line: &&str| ["|INFO|", "|WARN|", "|ERR|", "|EMER|"].iter().any(|l| line.contains(l));
     let plain = |line: &str| {
         let text = line.splitn(3, '|').nth(2).unwrap_or_default().replace(dir, "DIR");
@@ -46,9 +49,77 @@ fn at_info_and_above_the_log_says_what_the_stock_switch_says() {
     let (ours, stock) = (log_of(&Pair::ours()), log_of(&Pair::stock()));
     let more: Vec<_> = ours.difference(&stock).collect();
     assert!(more.is_empty(), "we say {more:#?}\nthe stock switch says {stock:#?}");
-    let first =
-        |set: &std::collections::BTreeSet<String>| set.iter().any(|l| l.contains("ovs-vswitchd (Open"));
+    let first = |set: &BTreeSet<String>| set.iter().any(|l| l.contains("ovs-vswitchd (Open"));
     assert!(first(&ours) && first(&stock));
+}
+
+/// What a log tells of connections.
+fn told_of_connections(dir: &RunDir, log: &str) -> BTreeSet<String> {
+    let all = told(&std::fs::read_to_string(dir.file(log)).unwrap(), &dir.path().to_string_lossy());
+    let of = ["reconnect|", "rconn|", "replication|"];
+    all.into_iter().filter(|line| of.iter().any(|module| line.starts_with(module))).collect()
+}
+
+fn times_told(dir: &RunDir, log: &str, text: &str) -> usize {
+    std::fs::read_to_string(dir.file(log)).unwrap().matches(text).count()
+}
+
+fn wait_until_told(dir: &RunDir, log: &str, text: &str) {
+    wait_for(text, || times_told(dir, log, text) > 0);
+}
+
+#[test]
+fn lost_controllers_and_databases_are_logged_as_by_the_stock_switch() {
+    let log_of = |mut pair: Pair| {
+        let port = free_port();
+        let mut controller = Command::new("ovs-testcontroller");
+        controller.args([&format!("ptcp:{port}:127.0.0.1"), "--unixctl=controller.ctl", "-vconsole:off"]);
+        let controller = Process::silent(controller.current_dir(pair.path()));
+        let target = format!("set-controller br0 tcp:127.0.0.1:{port}");
+        pair.vsctl(&format!("{target} -- set controller br0 max_backoff=4000"));
+        let waits = |pair: &Pair, text: &str| wait_until_told(pair, "log", text);
+        let times = |pair: &Pair, text: &str| times_told(pair, "log", text);
+        waits(&pair, &format!("tcp:127.0.0.1:{port}: connected"));
+        assert!(pair.appctl(&["bridge/reconnect", "br0"]).1 == Some(0));
+        waits(&pair, ": disconnecting");
+        wait_for("the controller again", || times(&pair, &format!("{port}: connected")) == 2);
+        drop(controller);
+        waits(&pair, "connection closed by peer");
+        waits(&pair, "continuing to retry connections");
+        pair.server = None;
+        waits(&pair, "db.sock: waiting 2 seconds before reconnect");
+        let _server = pair.serve_database();
+        wait_for("the database again", || times(&pair, "db.sock: connected") == 2);
+        told_of_connections(&pair, "log")
+    };
+    let (ours, stock) = (log_of(Pair::ours()), log_of(Pair::stock()));
+    assert_eq!(ours, stock);
+    assert!(ours.contains("rconn|INFO|brN<->tcp:N.N.N.N:N: waiting N seconds before reconnect"), "{ours:#?}");
+}
+
+#[test]
+fn lost_sources_and_remotes_are_logged_as_by_the_stock_server() {
+    let log_of = |program: &Path| {
+        let dir = run_dir();
+        let source = dir.serve_database();
+        std::fs::copy(dir.file("conf.db"), dir.file("backup.db")).unwrap();
+        let sync = format!("--sync-from={}", dir.database());
+        let nobody = format!("--remote=unix:{}", dir.file("nobody").display());
+        let mut backup = dir.command(program);
+        backup.args(["backup.db", &sync, &nobody, "--unixctl=backup.ctl", "--no-chdir"]);
+        let _backup = Process::logged(&mut backup, dir.file("backup.log"));
+        wait_until_told(&dir, "backup.log", "db.sock: connected");
+        wait_until_told(&dir, "backup.log", "Resetting the database");
+        drop(source);
+        for text in ["db.sock: waiting 2 seconds before reconnect", "nobody: continuing to reconnect"] {
+            wait_until_told(&dir, "backup.log", text);
+        }
+        told_of_connections(&dir, "backup.log")
+    };
+    let links = run_dir();
+    let program = links.path().join("ovsdb-server");
+    std::os::unix::fs::symlink(binary(), &program).unwrap();
+    assert_eq!(log_of(&program), log_of(&PathBuf::from("ovsdb-server")));
 }
 
 #[test]

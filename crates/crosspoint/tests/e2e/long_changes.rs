@@ -393,7 +393,7 @@ fn echoes_are_answered_while_the_switch_itself_empties_a_bridge() {
     in_time("a bridge gets a controller", 10, &|| drop(switch.vsctl(&nobody)));
     assert!(count().contains("flow_count=0"), "{}", count());
     in_time("it fails open", 10, &|| {
-        wait_for("the bridge to fail open", || switch.log().contains("switching without"));
+        wait_for("the bridge to fail open", || switch.log().contains("failing open"));
         wait_for("its rules to go", || count().contains("flow_count=0"));
     });
     assert!(count().contains("flow_count=0"), "{}", count());

@@ -6,7 +6,8 @@ use std::process::Command;
 /// A database server and a switch on it, one of the two ours or the stock one.
 pub struct Pair {
     dir: RunDir,
-    _children: [Process; 2],
+    pub server: Option<Process>,
+    _switch: Process,
 }
 
 impl std::ops::Deref for Pair {
@@ -30,7 +31,7 @@ impl Pair {
             other_config:datapath-id=0000000000000001 other_config:hwaddr=aa:55:aa:55:00:00";
         let port = |n| format!(" -- add-port br0 p{n} -- set interface p{n} type=dummy ofport_request={n}");
         dir.vsctl(&[bridge.into(), port(1), port(2), port(3)].concat());
-        Pair { dir, _children: [server, switch] }
+        Pair { dir, server: Some(server), _switch: switch }
     }
 
     pub fn ours() -> Pair {

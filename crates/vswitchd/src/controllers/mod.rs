@@ -130,7 +130,7 @@ impl Vswitch {
         let Some(bridge) = self.bridges.get_mut(&idx) else { return };
         let control = &mut bridge.control;
         let standalone = bridge.settings.fail_mode == FailMode::Standalone;
-        let change = control.fail_open.run(&bridge.name, standalone, control.links.values(), now);
+        let change = control.fail_open.run(standalone, control.links.values(), now);
         let managers = self.settings.in_band_managers.iter().copied();
         let remotes = control.links.values().filter_map(Link::in_band_remote).chain(managers);
         let remotes = remotes.filter(|_| !bridge.settings.disable_in_band).collect();

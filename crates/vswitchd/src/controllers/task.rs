@@ -9,7 +9,8 @@ use std::time::Duration;
 use switch::BridgeIdx;
 use transport::reconnect::Reconnect;
 use transport::{
-    ActiveTarget, Keep, Listener, PassiveTarget, Places, Stream, accept, clock, keep_connected, reason,
+    ActiveTarget, CLOSED, Keep, Listener, PassiveTarget, Places, Stream, accept, clock, keep_connected,
+    reason,
 };
 
 /// Connections to one listening socket at once; further ones wait.
@@ -111,7 +112,7 @@ impl Task {
         let ended = carrier.run().await;
         match (carrier.close_reason(), ended) {
             (Some(why), _) => why,
-            (None, Ok(())) => "End of file".into(),
+            (None, Ok(())) => CLOSED.into(),
             (None, Err(error)) => reason(&error),
         }
     }
@@ -163,7 +164,7 @@ impl Keep for Outgoing {
     }
 
     fn connecting(&mut self) {
-        self.task.with(|link| tracing::debug!(target: "rconn", "{}: connecting...", link.name()));
+        self.task.with(|link| link.connecting());
     }
 
     /// It is up once a version has been agreed on.

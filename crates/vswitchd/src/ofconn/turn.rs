@@ -1,7 +1,7 @@
 //! A connection's turn: what it has received is handled, and what it waits for goes on.
 
 use super::request::{Request, Served};
-use crate::ofproto::{LinkOf, OfConn, Pending, Purpose, journal};
+use crate::ofproto::{LinkOf, OfConn, Pending, Purpose, SILENT, journal};
 use crate::plane::TURN;
 use crate::state::Vswitch;
 use openflow::connection::CloseReason;
@@ -114,7 +114,7 @@ impl Vswitch {
                 Some(Event::Closed(reason)) => {
                     conn.closed = true;
                     conn.is_silent = reason == CloseReason::Silent;
-                    let why = if conn.is_silent { "Connection timed out" } else { "Protocol error" };
+                    let why = if conn.is_silent { SILENT } else { "Protocol error" };
                     conn.close_reason = Some(why.into());
                     tracing::debug!(target: "vconn", "closing a connection: {reason}");
                 }

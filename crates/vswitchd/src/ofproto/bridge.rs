@@ -7,7 +7,7 @@ use super::conn::{LinkOf, OfConn, Purpose};
 use super::fail_open::FailOpen;
 use super::in_band::InBand;
 use super::journal;
-use super::link::{ControllerStatus, Link};
+use super::link::{ASKED, ControllerStatus, Link};
 use super::news::Asynchronous;
 use super::settings;
 use super::tables::TableRecord;
@@ -193,7 +193,7 @@ impl Ofproto {
     pub fn reconnect_controllers(&mut self, now: Instant) {
         for conn in self.conns.values_mut().filter(|c| c.link.is_some()) {
             conn.closed = true;
-            conn.close_reason = Some("asked to reconnect".into());
+            conn.close_reason = Some(ASKED.into());
             conn.wake();
         }
         // Those that wait for their next attempt need not.

@@ -38,23 +38,17 @@ pub(crate) fn rule() -> OwnRule {
 impl FailOpen {
     pub fn run<'a>(
         &mut self,
-        bridge: &str,
         standalone: bool,
         links: impl Iterator<Item = &'a Link>,
         now: Instant,
     ) -> Change {
         let primaries: Vec<(Duration, Option<Duration>)> =
             links.filter(|l| l.is_primary()).map(|l| (l.failing_for(now), l.probe_interval())).collect();
-        self.judge(bridge, standalone, &primaries)
+        self.judge(standalone, &primaries)
     }
 
     /// `primaries`: for how long each has been away, and its probe interval.
-    fn judge(
-        &mut self,
-        bridge: &str,
-        standalone: bool,
-        primaries: &[(Duration, Option<Duration>)],
-    ) -> Change {
+    fn judge(&mut self, standalone: bool, primaries: &[(Duration, Option<Duration>)]) -> Change {
         let away = primaries.iter().map(|p| p.0).min();
         let patience = 3 * primaries.iter().filter_map(|p| p.1).max().unwrap_or(PROBE_INTERVAL);
         let wants = standalone
@@ -67,13 +61,14 @@ impl FailOpen {
                 let seconds = away.unwrap_or_default().as_secs();
                 tracing::warn!(
                     target: "fail_open",
-                    "bridge {bridge}: no controller for {seconds} seconds, switching without (fail_mode standalone)"
+                    "Could not connect to controller (or switch failed controller's post-connection admission \
+                     control policy) for {seconds} seconds, failing open"
                 );
                 self.is_open = true;
                 Change::Entered
             }
             (true, false) => {
-                tracing::warn!(target: "fail_open", "bridge {bridge}: no longer switching without controllers");
+                tracing::warn!(target: "fail_open", "No longer in fail-open mode");
                 self.is_open = false;
                 Change::Left
             }
@@ -91,20 +86,16 @@ mod tests {
         let s = Duration::from_secs;
         let mut f = FailOpen::default();
         let away = |n, m| [(s(n), Some(s(5))), (s(m), Some(s(7)))];
-        assert_eq!(
-            f.judge("br0", true, &away(20, 30)),
-            Change::None,
-            "21 seconds are three times the longest"
-        );
-        assert_eq!(f.judge("br0", true, &away(21, 31)), Change::Entered);
-        assert_eq!(f.judge("br0", true, &away(22, 32)), Change::None);
-        assert_eq!(f.judge("br0", true, &away(0, 33)), Change::Left);
-        assert_eq!(f.judge("br0", true, &away(0, 99)), Change::None, "one is enough");
-        assert_eq!(f.judge("br0", true, &away(21, 99)), Change::Entered);
-        assert_eq!(f.judge("br0", false, &away(23, 99)), Change::Left, "secure");
-        assert_eq!(f.judge("br0", false, &away(99, 99)), Change::None);
-        assert_eq!(f.judge("br0", true, &[]), Change::None, "no controller: the visible rule does it");
-        assert_eq!(f.judge("br0", true, &[(s(15), None)]), Change::Entered, "without probes");
-        assert_eq!(f.judge("br0", true, &[]), Change::Left);
+        assert_eq!(f.judge(true, &away(20, 30)), Change::None, "21 seconds are three times the longest");
+        assert_eq!(f.judge(true, &away(21, 31)), Change::Entered);
+        assert_eq!(f.judge(true, &away(22, 32)), Change::None);
+        assert_eq!(f.judge(true, &away(0, 33)), Change::Left);
+        assert_eq!(f.judge(true, &away(0, 99)), Change::None, "one is enough");
+        assert_eq!(f.judge(true, &away(21, 99)), Change::Entered);
+        assert_eq!(f.judge(false, &away(23, 99)), Change::Left, "secure");
+        assert_eq!(f.judge(false, &away(99, 99)), Change::None);
+        assert_eq!(f.judge(true, &[]), Change::None, "no controller: the visible rule does it");
+        assert_eq!(f.judge(true, &[(s(15), None)]), Change::Entered, "without probes");
+        assert_eq!(f.judge(true, &[]), Change::Left);
     }
 }

@@ -9,11 +9,16 @@ use std::net::{IpAddr, SocketAddrV4};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
-use transport::reconnect::{Options, Reconnect, State};
-use transport::{ActiveTarget, Host, OPENFLOW_PORT, PassiveTarget, Target};
+use transport::reconnect::{Options, Reconnect, State, Wait};
+use transport::{ActiveTarget, CLOSED, Host, OPENFLOW_PORT, PassiveTarget, Target};
 
 /// Longest wait between two attempts, where the row says nothing.
 const BACKOFF_MAX: Duration = Duration::from_secs(8);
+/// Why a connection ended whose peer did not answer a probe, as `status:last_error` has it.
+pub(crate) const SILENT: &str = "Connection timed out";
+/// Why one ended that the operator wanted anew.
+pub(super) const ASKED: &str = "asked to reconnect";
+
 /// What the columns `is_connected`, `role` and `status` say.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ControllerStatus {
@@ -143,18 +148,45 @@ impl Link {
         self.lost = None;
     }
 
+    /// An attempt begins.
+    pub fn connecting(&self) {
+        if self.reconnect.is_told() {
+            tracing::info!(target: "rconn", "{}: connecting...", self.name);
+        }
+    }
+
     /// The attempt failed, or the connection ended.
     pub fn down(&mut self, now: Instant, why: &str) {
         if self.is_connected() {
             self.lost = Some(now);
-            tracing::info!(target: "rconn", "{}: connection closed ({why})", self.name);
+            match why {
+                CLOSED => tracing::info!(target: "rconn", "{}: connection closed by peer", self.name),
+                ASKED => tracing::info!(target: "rconn", "{}: disconnecting", self.name),
+                SILENT => tracing::error!(
+                    target: "rconn",
+                    "{}: no response to inactivity probe after {} seconds, disconnecting",
+                    self.name, self.probe_interval().unwrap_or_default().as_secs()
+                ),
+                why => tracing::warn!(target: "rconn", "{}: connection dropped ({why})", self.name),
+            }
             self.reconnect.disconnected(now, Some(why));
         } else {
-            // One line for each new reason: it is tried again for ever.
-            if self.reconnect.last_error() != Some(why) {
+            if self.reconnect.is_told() {
                 tracing::warn!(target: "rconn", "{}: connection failed ({why})", self.name);
             }
             self.reconnect.failed(now, why);
+        }
+        match self.reconnect.wait() {
+            None => {}
+            Some(Wait::First(wait) | Wait::Longer(wait)) => tracing::info!(
+                target: "rconn",
+                "{}: waiting {} seconds before reconnect", self.name, wait.as_secs()
+            ),
+            Some(Wait::Longest) => tracing::info!(
+                target: "rconn",
+                "{}: continuing to retry connections in the background but suppressing further logging",
+                self.name
+            ),
         }
     }
 

@@ -28,7 +28,7 @@ pub(crate) use bundles::{Bundle, Change as BundleChange, Charge, Kind as BundleK
 pub(crate) use conn::{LinkOf, OfConn, Purpose};
 pub(crate) use continuation::head;
 pub use link::ControllerStatus;
-pub(crate) use link::{Kind as LinkKind, Link};
+pub(crate) use link::{Kind as LinkKind, Link, SILENT};
 pub(crate) use monitors::{Monitor, Own, Report, flags_of};
 pub(crate) use news::{Asynchronous, PortSet, Source};
 pub(crate) use own_rule::OwnRule;

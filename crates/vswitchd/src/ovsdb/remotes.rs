@@ -4,7 +4,7 @@
 
 use super::columns::ColumnName;
 use super::remote_options::{Overrides, RemoteOptions};
-use super::session::converse;
+use super::session::{End, converse};
 use super::state::{State, now};
 use super::tls_sources::TlsSources;
 use ovsdb::server::{LockCounts, SessionId};
@@ -354,7 +354,8 @@ impl Remote {
                 tokio::task::spawn_local(remote.clone().listen(state.clone(), target, listener));
             }
             Target::Active(target) => {
-                let mut outgoing = Outgoing { remote: remote.clone(), state: state.clone(), target };
+                let mut outgoing =
+                    Outgoing { remote: remote.clone(), state: state.clone(), target, is_to_tell: true };
                 remote.reconnect.borrow_mut().enable(Instant::now());
                 tokio::task::spawn_local(async move { keep_connected(&mut outgoing).await });
             }
@@ -549,6 +550,8 @@ struct Outgoing {
     remote: Rc<Remote>,
     state: Rc<State>,
     target: ActiveTarget,
+    /// Whether the log lacks why the last connection ended.
+    is_to_tell: bool,
 }
 
 impl Keep for Outgoing {
@@ -579,17 +582,19 @@ impl Keep for Outgoing {
         let reconnect = self.remote.reconnect.clone();
         let (name, remote) = (self.name(), Some(self.remote.clone()));
         let connection = Rc::new(Connection { name, remote, reconnect: reconnect.clone(), idlers: None });
-        ControlFlow::Continue(converse(&self.state, stream, &connection, &reconnect).await.text())
+        let end = converse(&self.state, stream, &connection, &reconnect).await;
+        // Of all others the session has told.
+        self.is_to_tell = matches!(end, End::Closed | End::ByServer | End::Os(_));
+        ControlFlow::Continue(end.text())
+    }
+
+    fn tell_end(&mut self, why: Option<&str>) {
+        if self.is_to_tell {
+            transport::tell_end(&self.name(), why, None);
+        }
     }
 
     async fn changed(&mut self) {
         self.remote.changed.notified().await;
-    }
-
-    fn connecting(&mut self) {}
-
-    /// The session's own lines say why it ended.
-    fn disconnected(&mut self, why: Option<&str>) {
-        self.with(|reconnect| reconnect.disconnected(Instant::now(), why));
     }
 }

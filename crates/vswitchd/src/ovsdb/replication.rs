@@ -17,7 +17,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tokio::task::AbortHandle;
 use transport::jsonrpc::Connection;
-use transport::reconnect::{Action, Options, Reconnect};
+use transport::reconnect::{Action, Options, Reconnect, SILENT};
 use transport::{ActiveTarget, Keep, OVSDB_PORT, Stream, clock, keep_connected};
 
 /// Silence of the active server after which it is probed.
@@ -204,6 +204,7 @@ impl Keep for Source {
     }
 
     async fn connect(&mut self) -> Result<Connection, String> {
+        self.state.replication.borrow_mut().progress = Progress::Connecting;
         let stream = Stream::connect(&self.target, Some(&self.state.tls)).await;
         Ok(Connection::new(self.name(), stream.map_err(|error| error.to_string())?))
     }
@@ -215,7 +216,7 @@ impl Keep for Source {
         match try_replicate(state, &mut peer).await {
             Ok(never) => match never {},
             Err(Failure::Connection(why)) => {
-                tracing::debug!(target: "replication", "{target}: {why}; connecting again");
+                state.replication.borrow_mut().progress = Progress::NotConnected;
                 ControlFlow::Continue(Some(why))
             }
             Err(Failure::Itself) => {
@@ -235,23 +236,6 @@ impl Keep for Source {
                 ControlFlow::Break(())
             }
         }
-    }
-
-    fn connecting(&mut self) {
-        self.state.replication.borrow_mut().progress = Progress::Connecting;
-    }
-
-    fn connected(&mut self) {
-        self.reconnect.connected(clock::now());
-    }
-
-    fn failed(&mut self, why: &str) {
-        self.reconnect.failed(clock::now(), why);
-    }
-
-    fn disconnected(&mut self, why: Option<&str>) {
-        self.reconnect.disconnected(clock::now(), why);
-        self.state.replication.borrow_mut().progress = Progress::NotConnected;
     }
 }
 
@@ -286,7 +270,7 @@ impl Peer<'_> {
                     self.listened();
                     match self.reconnect.run(clock::now()) {
                         Some(Action::Disconnect) => {
-                            return Err(Failure::Connection("no response to inactivity probe".into()));
+                            return Err(Failure::Connection(SILENT.into()));
                         }
                         Some(Action::Probe) => self.say(&Message::request("echo", &json!([]), "echo")).await?,
                         _ => {}
@@ -380,6 +364,7 @@ async fn try_replicate(state: &Rc<State>, peer: &mut Peer<'_>) -> Result<std::co
         match peer.hear().await? {
             Message::Reply { result, id } => {
                 let Some(name) = ids.get(&id.to_string()) else { continue };
+                tracing::info!(target: "replication", "Monitor request received. Resetting the database");
                 apply(state, name, &parse(result.get())?, true)?;
                 running.insert(name.clone());
                 if running.len() == followed.len() {

@@ -139,7 +139,8 @@ pub(super) async fn converse(
         }
         End::Silent => {
             state.count(|c| c.silent += 1);
-            tracing::warn!(target: "reconnect", "{}: no response to inactivity probe, disconnecting", connection.name);
+            let interval = reconnect.borrow().options().probe_interval;
+            transport::tell_silence(&connection.name, interval.unwrap_or_default());
         }
         End::GaveWay => {
             tracing::debug!(target: "jsonrpc", "{}: idle, closed to make room for others", connection.name);
