@@ -4,12 +4,14 @@
 //! a message whenever one is full, so that the caller decides how much is in memory at once. Every message
 //! but the last says that more follows, and each holds whole entries only.
 
-use crate::codec::{Codec, finish, write_flow_stats, write_flow_update};
-use crate::message::{FlowForm, FlowStatsRef, FlowUpdate, Message, StatsBody, StatsReply};
+use crate::codec::{Codec, finish, port_stats_bytes_max, write_flow_stats, write_flow_update};
+use crate::message::{FlowForm, FlowStatsRef, FlowUpdate, Message, PortStats, StatsBody, StatsReply};
 
 /// Bytes at which a message counts as full. Below the 65,535 that the length can say, with room for the next
 /// entry.
 const FULL: usize = 32 * 1024;
+/// Bytes of ports in a message, which leave room for its head.
+const PORTS_BYTES_MAX: usize = 60_000;
 /// The longest message.
 const MESSAGE_MAX: usize = 0xffff;
 
@@ -129,7 +131,7 @@ pub fn write_reply(
     }
     let parts = match body {
         StatsBody::Table(tables) => chunks(&tables, 512, StatsBody::Table),
-        StatsBody::Port(ports) => chunks(&ports, 512, StatsBody::Port),
+        StatsBody::Port(ports) => ports_by_room(ports).into_iter().map(StatsBody::Port).collect(),
         StatsBody::Queue(queues) => chunks(&queues, 1024, StatsBody::Queue),
         StatsBody::PortDesc(ports) => chunks(&ports, 512, StatsBody::PortDesc),
         // A table's features take up to some 5 KiB.
@@ -142,4 +144,18 @@ pub fn write_reply(
         codec.encode_into(xid, &Message::StatsReply(StatsReply { more: i < last, body }), out)?;
     }
     Ok(())
+}
+
+/// As many ports together as a message has room for. One list where there are none.
+fn ports_by_room(ports: Vec<PortStats>) -> Vec<Vec<PortStats>> {
+    let (mut parts, mut bytes) = (vec![Vec::new()], 0);
+    for port in ports {
+        bytes += port_stats_bytes_max(&port);
+        if bytes > PORTS_BYTES_MAX {
+            bytes = port_stats_bytes_max(&port);
+            parts.push(Vec::new());
+        }
+        parts.last_mut().expect("it begins with one").push(port);
+    }
+    parts
 }

@@ -18,7 +18,8 @@ use crate::virtual_link::{VirtualLink, to_wire_frames};
 use crate::{PortError, PortSpec, QueueStats};
 use base::PortNo;
 use packet::{
-    Batch, DummyControl, Packet, PoolCache, Port, PortStats, PortStatus, RxOutcome, RxQueue, TxQueue,
+    Batch, DummyControl, Packet, PoolCache, Port, PortStats, PortStatus, QueueCounts, RxOutcome, RxQueue,
+    TxQueue,
 };
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
@@ -39,7 +40,17 @@ pub(crate) const DRIVER: Driver = Driver {
         KeyRow { name: "pstream", meaning: "the option's value" },
         KeyRow { name: "stream", meaning: "the option's value" },
     ],
-    statistics: &[],
+    statistics: &[
+        KeyRow {
+            name: "rx_custom_packets_1",
+            meaning: "`rx_packets` once more, in the place of what a device may count beside; likewise \
+                      `rx_custom_packets_2`",
+        },
+        KeyRow {
+            name: "rx_qN_packets",
+            meaning: "frames of receive queue N, and `rx_qN_bytes`; the same with `tx`",
+        },
+    ],
     backing: Backing::Pretended,
     is_strict: false,
     is_pmd: false,
@@ -90,6 +101,8 @@ const fn file(name: &'static str, meaning: &'static str) -> OptionRow {
 pub struct DummyPort {
     shared: Arc<Shared>,
     numa_node: usize,
+    /// So many it says that it has; each worker sends by one of them.
+    tx_queues: usize,
     /// What `dpif/show` shows of its options.
     details: Vec<(String, String)>,
     rx_queues: Vec<Box<dyn RxQueue>>,
@@ -110,7 +123,7 @@ struct Shared {
 impl DummyPort {
     /// Makes the port. Its MTU is 1500 unless the specification says otherwise.
     pub fn open(spec: &PortSpec) -> Result<DummyPort, PortError> {
-        let Settings { queues, numa_node, .. } = settings(spec)?;
+        let Settings { queues, numa_node, tx_queues, .. } = settings(spec)?;
         let mac = spec.mac.unwrap_or_else(next_mac);
         let link = VirtualLink::new(&PortSpec { mac: Some(mac), ..spec.clone() }, queues, 1500)?;
         let end = End::of(spec)?;
@@ -136,7 +149,14 @@ impl DummyPort {
                 Box::new(DummyRx { shared: shared.clone(), idx, port_no: spec.port_no }) as Box<dyn RxQueue>
             })
             .collect();
-        Ok(DummyPort { numa_node, details: details.collect(), rx_queues, _cable: cable, shared })
+        Ok(DummyPort {
+            numa_node,
+            tx_queues: usize::from(tx_queues),
+            details: details.collect(),
+            rx_queues,
+            _cable: cable,
+            shared,
+        })
     }
 
     /// A handle to inject and observe frames that may outlive the port.
@@ -222,6 +242,10 @@ impl Port for DummyPort {
             frames: Vec::new(),
         };
         (0..count.max(1)).map(|_| Box::new(queue()) as Box<dyn TxQueue>).collect()
+    }
+
+    fn queue_counts(&self) -> Vec<QueueCounts> {
+        self.shared.link.queue_counts(self.tx_queues)
     }
 
     fn numa_node(&self) -> Option<usize> {

@@ -6,7 +6,7 @@
 
 use crate::wait::Event;
 use crate::{PortError, PortSpec, QueueStats, offload, stats};
-use packet::{Batch, LinkState, Packet, PoolCache, PortStats, PortStatus};
+use packet::{Batch, LinkState, Packet, PoolCache, PortStats, PortStatus, QueueCounts};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -95,6 +95,21 @@ impl VirtualLink {
     pub(crate) fn stats(&self) -> PortStats {
         let tx = self.tx.lock().expect("no panic while held");
         stats::sum(self.rx.iter().map(|side| &side.stats), tx.iter().map(|q| &**q))
+    }
+
+    /// The frames of each receive queue, and of `tx_queues` that the workers' own are dealt out to.
+    pub(crate) fn queue_counts(&self, tx_queues: usize) -> Vec<QueueCounts> {
+        let of = |q: &QueueStats| (q.packets.get(), q.bytes.get());
+        let mut pairs = vec![QueueCounts::default(); self.rx.len().max(tx_queues)];
+        for (pair, side) in pairs.iter_mut().zip(&self.rx) {
+            (pair.rx.packets, pair.rx.bytes) = of(&side.stats);
+        }
+        for (n, queue) in self.tx.lock().expect("no panic while held").iter().enumerate() {
+            let (packets, bytes) = of(queue);
+            let tx = &mut pairs[n % tx_queues].tx;
+            (tx.packets, tx.bytes) = (tx.packets + packets, tx.bytes + bytes);
+        }
+        pairs
     }
 
     pub(crate) fn status(&self, details: Vec<(String, String)>) -> PortStatus {

@@ -8,10 +8,8 @@
 
 use crate::config::rows::{EnableDummy, Reading, RowRef, Rows};
 use crate::config::wanted::PATCH;
-use crate::frame_statistics::frame_statistics;
 use crate::reconcile::Outcome;
 use crate::state::{PortRecord, Vswitch};
-use base::DropReason;
 use host::sysstats;
 use ovsdb::replica::Transaction;
 use ovsdb::{Atom, Datum, TableIdx, Uuid};
@@ -70,7 +68,7 @@ pub fn write(vswitch: &Vswitch, txn: &mut Transaction, reading: &Reading, round:
                 let is_empty = interface.get("statistics").is_some_and(Datum::is_empty);
                 match record {
                     Some(record) if round.statistics || is_empty => {
-                        cells.set("statistics", interface_statistics(vswitch, record));
+                        cells.set("statistics", numbers(&vswitch.plane.interface_statistics(record)));
                     }
                     Some(_) => {}
                     None => cells.set("statistics", Datum::EMPTY),
@@ -253,53 +251,6 @@ fn status_map(record: &PortRecord, rx_queues: usize, ignored: Option<String>) ->
         pairs.push(("requested_rxq".into(), format!("{asked} were asked for, {rx_queues} are in use")));
     }
     texts(&pairs)
-}
-
-fn interface_statistics(vswitch: &Vswitch, record: &PortRecord) -> Datum {
-    if let Some((rx, tx)) = vswitch.plane.patch_totals(record) {
-        return numbers(&[
-            ("rx_bytes", rx.bytes),
-            ("rx_packets", rx.packets),
-            ("tx_bytes", tx.bytes),
-            ("tx_packets", tx.packets),
-        ]);
-    }
-    let Some(port) = vswitch.plane.dp.port(record.port_no) else { return Datum::EMPTY };
-    let s = vswitch.plane.dp.port_stats(record.port_no);
-    let dropped = |reason: DropReason| {
-        vswitch.plane.dp.port_counters(record.port_no).iter().map(|c| c.drops.get(reason)).sum::<u64>()
-    };
-    let mut all = vec![
-        ("collisions", s.collisions),
-        ("ovs_rx_qos_drops", dropped(DropReason::PolicerDrop)),
-        ("ovs_tx_failure_drops", s.tx_dropped),
-        ("ovs_tx_mtu_exceeded_drops", s.tx_mtu_drops),
-        ("ovs_tx_qos_drops", 0),
-        ("rx_bytes", s.rx_bytes),
-        ("rx_crc_err", s.rx_crc_errors),
-        ("rx_dropped", s.rx_dropped),
-        ("rx_errors", s.rx_errors),
-        ("rx_frame_err", s.rx_frame_errors),
-        ("rx_missed_errors", s.rx_missed_errors),
-        ("rx_over_err", s.rx_over_errors),
-        ("rx_packets", s.rx_packets),
-        ("tx_bytes", s.tx_bytes),
-        ("tx_dropped", s.tx_dropped),
-        ("tx_errors", s.tx_errors),
-        ("tx_packets", s.tx_packets),
-    ];
-    if record.interface.is_guests() {
-        all.push(("ovs_tx_retries", s.tx_retries));
-        all.push(("rx_lent_packets", s.rx_lent_packets));
-        // No offload that a guest asks for is invalid: what one cannot take is done in software.
-        all.push(("ovs_tx_invalid_hwol_drops", 0));
-        // A ring has none of these.
-        let of_wires = ["collisions", "rx_crc_err", "rx_frame_err", "rx_missed_errors", "rx_over_err"];
-        all.retain(|(key, _)| !of_wires.contains(key));
-    }
-    let mut all: Vec<(String, u64)> = all.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
-    all.extend(frame_statistics(&port.queue_counts()));
-    numbers(&all)
 }
 
 /// What the datapath can do. Rows are made by those who use them; they are only filled in.

@@ -21,7 +21,7 @@ const WEIGHT: u16 = 0;
 const WATCH_PORT: u16 = 1;
 const WATCH_GROUP: u16 = 2;
 /// A property of an experimenter's, of buckets and groups.
-const EXPERIMENTER: u16 = 0xffff;
+pub(super) const EXPERIMENTER: u16 = 0xffff;
 /// The experimenter Netronome, and its one property.
 const NETRONOME: u32 = 0x0000_1540;
 const SELECTION_METHOD: u32 = 1;

@@ -36,6 +36,7 @@ pub use switch::names_no_version;
 
 pub(crate) use flows::write_flow_stats;
 pub(crate) use monitor::write_update as write_flow_update;
+pub(crate) use port::port_stats_bytes_max;
 pub(crate) use stats::FLAGS_AT as STATS_FLAGS_AT;
 pub(crate) use switch::unknown_in_hello;
 

@@ -2,7 +2,7 @@
 
 use super::bytes::{Put, Reader};
 use super::flows::{NONE32, filter_port16, filter_port32, port32};
-use super::group::{read_property, write_property};
+use super::group::{EXPERIMENTER, read_property, write_property};
 use crate::error::ErrorKind::{self, *};
 use crate::message::{
     Message, PortConfig, PortDesc, PortFeatures, PortMod, PortReason, PortState, PortStats, PortStatus,
@@ -268,6 +268,18 @@ fn port_counters(s: &mut PortStats) -> [&mut u64; 12] {
 /// Counters before those of Ethernet, in OpenFlow 1.4 and later.
 const COUNTERS_COMMON: usize = 8;
 
+/// Intel's number as an experimenter, and what it tells of ports. Open vSwitch: `openflow/intel-ext.h`.
+const INTEL: u32 = 0xaa01;
+const INTEL_FRAMES: u32 = 1;
+const INTEL_CUSTOM: u32 = 2;
+
+/// An entry of OpenFlow 1.4 without counters of a device's own, but with what stands in front of them.
+const STATS14_BYTES: usize = 80 + 40 + 184 + 24;
+
+/// Bytes of a device's own counters, with their number. The last ones of a device that has more are left
+/// out, so that an entry fits into a message.
+const CUSTOM_BYTES_MAX: usize = 48 << 10;
+
 fn read_port_stats14(r: &mut Reader) -> Result<PortStats, ErrorKind> {
     let length = usize::from(r.u16()?);
     let mut r = r.sub(length.checked_sub(2).ok_or(OFPBRC_BAD_LEN)?)?;
@@ -279,14 +291,66 @@ fn read_port_stats14(r: &mut Reader) -> Result<PortStats, ErrorKind> {
     }
     while !r.is_empty() {
         let (kind, mut value) = read_property(&mut r)?;
-        if kind == ETHERNET {
-            value.skip(4)?;
-            for counter in port_counters(&mut s).into_iter().skip(COUNTERS_COMMON) {
-                *counter = value.u64()?;
+        match kind {
+            ETHERNET => {
+                value.skip(4)?;
+                for counter in port_counters(&mut s).into_iter().skip(COUNTERS_COMMON) {
+                    *counter = value.u64()?;
+                }
+                value.end()?;
             }
+            EXPERIMENTER if value.u32()? == INTEL => match value.u32()? {
+                INTEL_FRAMES => {
+                    value.skip(4)?;
+                    for counter in &mut s.frames {
+                        *counter = value.u64()?;
+                    }
+                    value.end()?;
+                }
+                INTEL_CUSTOM => s.custom = read_custom_counters(&mut value)?,
+                _ => {}
+            },
+            _ => {}
         }
     }
     Ok(s)
+}
+
+/// Their number, and each with its name's length, name and value, without padding.
+fn read_custom_counters(r: &mut Reader) -> Result<Vec<(String, u64)>, ErrorKind> {
+    r.skip(2)?;
+    let count = r.u16()?;
+    let mut read = || {
+        let length = usize::from(r.u8()?);
+        let name = r.text(length)?;
+        Ok((name, r.u64()?))
+    };
+    (0..count).map(|_| read()).collect()
+}
+
+fn write_custom_counters(out: &mut Vec<u8>, counters: &[(String, u64)]) {
+    out.zeros(2);
+    let count_at = out.len();
+    out.u16(0);
+    let fits = |out: &Vec<u8>, name: &str| {
+        name.len() <= usize::from(u8::MAX) && out.len() - count_at + 9 + name.len() <= CUSTOM_BYTES_MAX
+    };
+    let mut count = 0;
+    for (name, value) in counters {
+        if fits(out, name) {
+            out.u8(name.len() as u8);
+            out.extend_from_slice(name.as_bytes());
+            out.u64(*value);
+            count += 1;
+        }
+    }
+    out.set_u16(count_at, count);
+}
+
+/// Bytes that an entry has at most.
+pub(crate) fn port_stats_bytes_max(s: &PortStats) -> usize {
+    let custom: usize = s.custom.iter().map(|(name, _)| 9 + name.len()).sum();
+    STATS14_BYTES + custom.min(CUSTOM_BYTES_MAX)
 }
 
 fn write_port_stats14(out: &mut Vec<u8>, s: &mut PortStats) {
@@ -301,6 +365,19 @@ fn write_port_stats14(out: &mut Vec<u8>, s: &mut PortStats) {
         out.zeros(4);
         counters[COUNTERS_COMMON..].iter().for_each(|counter| out.u64(**counter));
     });
+    write_property(out, EXPERIMENTER, |out| {
+        out.u32(INTEL);
+        out.u32(INTEL_FRAMES);
+        out.zeros(4);
+        s.frames.iter().for_each(|counter| out.u64(*counter));
+    });
+    if !s.custom.is_empty() {
+        write_property(out, EXPERIMENTER, |out| {
+            out.u32(INTEL);
+            out.u32(INTEL_CUSTOM);
+            write_custom_counters(out, &s.custom);
+        });
+    }
     out.set_u16(start, (out.len() - start) as u16);
 }
 
@@ -320,7 +397,7 @@ pub(super) fn read_port_stats(version: Version, r: &mut Reader) -> Result<PortSt
 }
 
 pub(super) fn write_port_stats(version: Version, out: &mut Vec<u8>, stats: &PortStats) {
-    let mut s = *stats;
+    let mut s = stats.clone();
     if version >= Version::V14 {
         return write_port_stats14(out, &mut s);
     }

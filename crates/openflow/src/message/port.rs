@@ -160,8 +160,33 @@ pub struct PortMod {
     pub advertise: PortFeatures,
 }
 
+/// Counters of frames by size and kind (RFC 2819), by the names that an interface's statistics have for them.
+pub const FRAME_COUNTERS: [&str; 21] = [
+    "rx_1_to_64_packets",
+    "rx_65_to_127_packets",
+    "rx_128_to_255_packets",
+    "rx_256_to_511_packets",
+    "rx_512_to_1023_packets",
+    "rx_1024_to_1522_packets",
+    "rx_1523_to_max_packets",
+    "tx_1_to_64_packets",
+    "tx_65_to_127_packets",
+    "tx_128_to_255_packets",
+    "tx_256_to_511_packets",
+    "tx_512_to_1023_packets",
+    "tx_1024_to_1522_packets",
+    "tx_1523_to_max_packets",
+    "tx_multicast_packets",
+    "rx_broadcast_packets",
+    "tx_broadcast_packets",
+    "rx_undersized_errors",
+    "rx_oversize_errors",
+    "rx_fragmented_errors",
+    "rx_jabber_errors",
+];
+
 /// Counters of a port. `u64::MAX` where one is not kept.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 #[allow(missing_docs)]
 pub struct PortStats {
     pub port: OfPort,
@@ -181,6 +206,10 @@ pub struct PortStats {
     pub duration_s: u32,
     /// And nanoseconds.
     pub duration_ns: u32,
+    /// One for each of [`FRAME_COUNTERS`]. On the wire from 1.4 on, in Intel's extension, as is `custom`.
+    pub frames: [u64; FRAME_COUNTERS.len()],
+    /// Counters that the device has beside all these, by name.
+    pub custom: Vec<(String, u64)>,
 }
 
 impl PortStats {
@@ -202,6 +231,8 @@ impl PortStats {
             collisions: u64::MAX,
             duration_s: u32::MAX,
             duration_ns: u32::MAX,
+            frames: [u64::MAX; FRAME_COUNTERS.len()],
+            custom: Vec::new(),
         }
     }
 }

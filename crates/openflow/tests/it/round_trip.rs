@@ -1,9 +1,11 @@
 //! Every message decodes to what was encoded, in every version that has it.
 
 use crate::messages::{actions, flow_mods, matching, port, samples};
+use base::OfPort;
 use flow::mf::NxmHeader;
 use flow::{Action, FieldId, Match, Mf};
 use openflow::message::*;
+use openflow::reply::write_reply;
 use openflow::{Codec, Message, ReplyWriter, Unencodable, Version, VersionSet};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
@@ -331,5 +333,36 @@ fn a_long_reply_is_split_at_entries_and_only_its_last_part_ends_it() {
         assert!(
             parts.len() > 10 && !parts[parts.len() - 1] && parts[..parts.len() - 1].iter().all(|more| *more)
         );
+    }
+}
+
+#[test]
+fn counters_of_ports_come_back_by_size_and_by_name_however_many_they_are() {
+    let mut port = PortStats::unknown(OfPort(1));
+    port.frames = std::array::from_fn(|n| n as u64);
+    port.custom = (0..40).map(|n| (format!("rx_q{n}_good_packets"), n)).collect();
+    let ports: Vec<PortStats> = (1..400).map(|n| PortStats { port: OfPort(n), ..port.clone() }).collect();
+    for version in [Version::V14, Version::V15] {
+        let codec = Codec::new(version);
+        let mut out = Vec::new();
+        write_reply(codec, 5, StatsBody::Port(ports.clone()), &mut out).unwrap();
+        let (mut read, mut rest, mut more) = (Vec::new(), &out[..], true);
+        while !rest.is_empty() {
+            assert!(more, "nothing comes after the last part");
+            let length = usize::from(u16::from_be_bytes([rest[2], rest[3]]));
+            let Ok((5, Message::StatsReply(reply))) = codec.decode(&rest[..length]) else { panic!() };
+            let StatsBody::Port(part) = reply.body else { panic!() };
+            (more, rest) = (reply.more, &rest[length..]);
+            read.extend(part);
+        }
+        assert!(!more && read == ports);
+        // Of a device with more counters than a message holds the first ones are told.
+        let many =
+            PortStats { custom: (0..9_000).map(|n| (format!("n{n:07}"), n)).collect(), ..port.clone() };
+        let mut out = Vec::new();
+        write_reply(codec, 5, StatsBody::Port(vec![many.clone()]), &mut out).unwrap();
+        let Ok((5, Message::StatsReply(reply))) = codec.decode(&out) else { panic!() };
+        let StatsBody::Port(read) = reply.body else { panic!() };
+        assert!(read[0].custom.len() > 2_000 && many.custom.starts_with(&read[0].custom));
     }
 }

@@ -9,8 +9,8 @@ use crate::plane::ForwardingPlane;
 use crate::state::{PortRecord, Vswitch};
 use base::OfPort;
 use openflow::message::{
-    FlowStatsRequest, PortStats, QueueConfig, QueueStats, StatsBody, StatsRequest, SwitchDesc, TableFeatures,
-    TableStats,
+    FRAME_COUNTERS, FlowStatsRequest, PortStats, QueueConfig, QueueStats, StatsBody, StatsRequest,
+    SwitchDesc, TableFeatures, TableStats,
 };
 use openflow::reply::write_reply;
 use openflow::{ErrorKind, Version};
@@ -147,7 +147,14 @@ impl ForwardingPlane {
 
     fn stats_of(&self, record: &PortRecord) -> PortStats {
         let (duration_s, duration_ns) = self.since(record.created_ms);
-        let port = PortStats { duration_s, duration_ns, ..PortStats::unknown(record.of_port) };
+        let mut port = PortStats { duration_s, duration_ns, ..PortStats::unknown(record.of_port) };
+        for (name, value) in self.interface_statistics(record) {
+            if let Some(n) = FRAME_COUNTERS.iter().position(|counter| *counter == name) {
+                port.frames[n] = value;
+            } else if is_of_the_device(&name, record.interface.is_dummy()) {
+                port.custom.push((name, value));
+            }
+        }
         if let Some((rx, tx)) = self.patch_totals(record) {
             return PortStats {
                 rx_packets: rx.packets,
@@ -184,6 +191,27 @@ impl ForwardingPlane {
             ..port
         }
     }
+}
+
+/// Whether Open vSwitch tells of that statistic of an interface as one of the device's own.
+fn is_of_the_device(name: &str, is_dummy: bool) -> bool {
+    const OF_ALL: [&str; 14] = [
+        "collisions",
+        "rx_bytes",
+        "rx_crc_err",
+        "rx_dropped",
+        "rx_errors",
+        "rx_frame_err",
+        "rx_missed_errors",
+        "rx_multicast_packets",
+        "rx_over_err",
+        "rx_packets",
+        "tx_bytes",
+        "tx_dropped",
+        "tx_errors",
+        "tx_packets",
+    ];
+    !OF_ALL.contains(&name) && !(is_dummy && name.starts_with("ovs_"))
 }
 
 /// The counters of a queue whose device has none.

@@ -1,6 +1,6 @@
 //! Ports and their counters.
 
-use crate::message::{PortConfig, PortDesc, PortFeatures, PortState, PortStats, QueueStats};
+use crate::message::{FRAME_COUNTERS, PortConfig, PortDesc, PortFeatures, PortState, PortStats, QueueStats};
 use crate::text::flow::write_duration;
 use crate::text::value::write_ethernet;
 use crate::text::{PortNames, put};
@@ -134,7 +134,43 @@ pub(super) fn write_stats(out: &mut String, all: &[PortStats], version: Version,
             write_duration(out, s.duration_s, s.duration_ns);
             out.push('\n');
         }
+        write_frame_counters(out, &s.frames);
+        write_custom_counters(out, &s.custom);
     }
+}
+
+/// Those that are kept, a line for each direction. Two have their direction in front, as in Open vSwitch.
+fn write_frame_counters(out: &mut String, frames: &[u64; FRAME_COUNTERS.len()]) {
+    for direction in ["rx", "tx"] {
+        let kept = FRAME_COUNTERS.iter().zip(frames).filter(|(_, counter)| **counter != u64::MAX);
+        let mut begun = false;
+        for (name, counter) in kept {
+            let Some(short) = name.strip_prefix(direction).and_then(|rest| rest.strip_prefix('_')) else {
+                continue;
+            };
+            let name = if ["fragmented_errors", "jabber_errors"].contains(&short) { name } else { short };
+            if !std::mem::replace(&mut begun, true) {
+                put!(out, "           {direction} rfc2819 ");
+            }
+            put!(out, "{name}={counter}, ");
+        }
+        if begun {
+            out.push('\n');
+        }
+    }
+}
+
+/// Three in a line.
+fn write_custom_counters(out: &mut String, custom: &[(String, u64)]) {
+    if custom.is_empty() {
+        return;
+    }
+    out.push_str("           CUSTOM Statistics");
+    for (n, (name, counter)) in custom.iter().enumerate().filter(|(_, (name, _))| !name.is_empty()) {
+        out.push_str(if n % 3 == 0 { "\n                      " } else { " " });
+        put!(out, "{name}={counter},");
+    }
+    out.push('\n');
 }
 
 pub(super) fn write_queue_stats(out: &mut String, all: &[QueueStats], ports: &PortNames) {

@@ -140,6 +140,27 @@ fn errors_print_by_name() {
 }
 
 #[test]
+fn counters_of_ports_read_as_the_stock_client_reads_them() {
+    use base::OfPort;
+    let dir = TempDir::new("counters");
+    let mut by_size = PortStats::unknown(OfPort(1));
+    by_size.frames = std::array::from_fn(|n| n as u64 + 100);
+    let mut few = PortStats { rx_crc_err: 5, ..PortStats::unknown(OfPort(11)) };
+    few.frames[14] = 7;
+    few.frames[20] = 8;
+    few.custom = ["a", "b_1", "", "rx_q0_good_packets", "e"].map(|name| (name.to_owned(), 9)).into();
+    let body = StatsBody::Port(vec![by_size, few, PortStats::unknown(OfPort::LOCAL)]);
+    for version in Version::ALL {
+        let reply = Message::StatsReply(StatsReply { more: false, body: body.clone() });
+        let bytes = openflow::Codec::new(version).encode(1, &reply).unwrap();
+        let stock = crate::stock::read_by_stock(&dir.0, std::slice::from_ref(&bytes));
+        let ours = openflow::text::bytes_text(&bytes, &openflow::text::PortNames::default(), 0);
+        assert_eq!(ours.trim_end(), stock[0].trim_end(), "{version}");
+        assert_eq!(ours.contains("CUSTOM"), version >= Version::V14);
+    }
+}
+
+#[test]
 fn the_table_of_errors_is_the_stock_clients() {
     use openflow::error::OfError;
     let dir = TempDir::new("errors");

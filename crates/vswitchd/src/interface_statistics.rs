@@ -1,6 +1,9 @@
-//! The `statistics` of an interface that tell frames by size, by kind of address and by queue, with Open
-//! vSwitch's keys.
+//! The `statistics` of an interface, with Open vSwitch's keys: also those that tell frames by size, by kind
+//! of address and by queue.
 
+use crate::plane::ForwardingPlane;
+use crate::port_record::PortRecord;
+use base::DropReason;
 use packet::{FrameCounts, QueueCounts};
 
 /// Keys of a queue's sizes, and which of the interface's keys each goes into.
@@ -19,8 +22,76 @@ const SIZES: [(&str, &str); packet::port::FRAME_SIZES] = [
 /// What does not happen here: an IOTLB is asked for no address, and no copy outlasts its burst.
 const NEVER: [&str; 4] = ["inflight_completed", "inflight_submitted", "iotlb_hits", "iotlb_misses"];
 
+impl ForwardingPlane {
+    /// All of a port; of one whose device is gone nothing.
+    pub(crate) fn interface_statistics(&self, record: &PortRecord) -> Vec<(String, u64)> {
+        let named = |all: &[(&str, u64)]| all.iter().map(|(key, value)| (key.to_string(), *value)).collect();
+        if let Some((rx, tx)) = self.patch_totals(record) {
+            return named(&[
+                ("rx_bytes", rx.bytes),
+                ("rx_packets", rx.packets),
+                ("tx_bytes", tx.bytes),
+                ("tx_packets", tx.packets),
+            ]);
+        }
+        let Some(port) = self.dp.port(record.port_no) else { return Vec::new() };
+        let s = self.dp.port_stats(record.port_no);
+        let dropped = |reason: DropReason| {
+            self.dp.port_counters(record.port_no).iter().map(|c| c.drops.get(reason)).sum::<u64>()
+        };
+        let mut all = vec![
+            ("collisions", s.collisions),
+            ("ovs_rx_qos_drops", dropped(DropReason::PolicerDrop)),
+            ("ovs_tx_failure_drops", s.tx_dropped),
+            ("ovs_tx_mtu_exceeded_drops", s.tx_mtu_drops),
+            ("ovs_tx_qos_drops", 0),
+            ("rx_bytes", s.rx_bytes),
+            ("rx_crc_err", s.rx_crc_errors),
+            ("rx_dropped", s.rx_dropped),
+            ("rx_errors", s.rx_errors),
+            ("rx_frame_err", s.rx_frame_errors),
+            ("rx_missed_errors", s.rx_missed_errors),
+            ("rx_over_err", s.rx_over_errors),
+            ("rx_packets", s.rx_packets),
+            ("tx_bytes", s.tx_bytes),
+            ("tx_dropped", s.tx_dropped),
+            ("tx_errors", s.tx_errors),
+            ("tx_packets", s.tx_packets),
+        ];
+        if record.interface.is_guests() {
+            all.push(("ovs_tx_retries", s.tx_retries));
+            all.push(("rx_lent_packets", s.rx_lent_packets));
+            // No offload that a guest asks for is invalid: what one cannot take is done in software.
+            all.push(("ovs_tx_invalid_hwol_drops", 0));
+            // A ring has none of these.
+            let of_wires = ["collisions", "rx_crc_err", "rx_frame_err", "rx_missed_errors", "rx_over_err"];
+            all.retain(|(key, _)| !of_wires.contains(key));
+        }
+        let mut all: Vec<(String, u64)> = named(&all);
+        let pairs = port.queue_counts();
+        if record.interface.is_dummy() {
+            all.extend(dummy_statistics(s.rx_packets, &pairs));
+        } else {
+            all.extend(frame_statistics(&pairs));
+        }
+        all
+    }
+}
+
+/// What Open vSwitch's dummies count beside the frames of all queues together: two stand for what a device
+/// may have of its own.
+fn dummy_statistics(rx_packets: u64, pairs: &[QueueCounts]) -> Vec<(String, u64)> {
+    let own = ["rx_custom_packets_1", "rx_custom_packets_2"].map(|key| (key.to_owned(), rx_packets));
+    let of_queue = |prefix: &str, n: usize, c: FrameCounts| {
+        [(format!("{prefix}_q{n}_bytes"), c.bytes), (format!("{prefix}_q{n}_packets"), c.packets)]
+    };
+    let rx = pairs.iter().enumerate().flat_map(|(n, pair)| of_queue("rx", n, pair.rx));
+    let tx = pairs.iter().enumerate().flat_map(|(n, pair)| of_queue("tx", n, pair.tx));
+    own.into_iter().chain(rx).chain(tx).collect()
+}
+
 /// All of a port's pairs of queues. Empty where the port does not count so.
-pub fn frame_statistics(pairs: &[QueueCounts]) -> Vec<(String, u64)> {
+fn frame_statistics(pairs: &[QueueCounts]) -> Vec<(String, u64)> {
     let mut all = Vec::new();
     if pairs.is_empty() {
         return all;
