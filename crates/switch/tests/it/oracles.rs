@@ -31,6 +31,8 @@ enum Mistake {
     MeterForgotten,
     /// What a conjunction was met by is taken for what no conjunction concerns.
     ConjIdKept,
+    /// The changes of a bundle are made one by one, up to one that is refused.
+    BundleTorn,
     /// All flows of a sort are taken for one when changes are watched.
     MarksMixedUp,
 }
@@ -89,6 +91,7 @@ impl Watches {
 fn check(seed: u64, mistake: Mistake) -> Result<usize, String> {
     let chance = &mut Chance::new(seed);
     let mut world = World::new(chance);
+    world.are_bundles_torn = mistake == Mistake::BundleTorn;
     let mut flows: Vec<Flow> = vec![];
     let mut watches = Watches::default();
     for round in 0..12 {
@@ -331,6 +334,11 @@ fn a_group_that_a_flow_forgot_is_found() {
 #[test]
 fn a_changed_meter_that_a_flow_forgot_is_found() {
     must_be_found(Mistake::MeterForgotten);
+}
+
+#[test]
+fn a_bundle_that_is_done_in_part_is_found() {
+    must_be_found(Mistake::BundleTorn);
 }
 
 #[test]

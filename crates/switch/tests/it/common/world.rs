@@ -15,7 +15,7 @@ use openflow::message::{
     MeterCommand, MeterConfig, MeterFlags, MeterMod,
 };
 use std::sync::Arc;
-use switch::control::{Command, FlowMod};
+use switch::control::{Change, Command, FlowMod};
 use switch::{
     BridgeConfig, BridgeIdx, Control, Effect, Fragments, PortKind, PortSpec, PriorityTags, Switch,
     VlanColumns, VlanConfig, VlanMode,
@@ -33,6 +33,8 @@ pub struct World {
     /// Matches of the last changes: packets near them are worth trying.
     pub changed: Vec<Match>,
     pub now_ms: u64,
+    /// A mistake put in on purpose: the parts of a bundle are done one by one, up to one that is refused.
+    pub are_bundles_torn: bool,
 }
 
 fn port_no(bridge: usize, of_port: u16) -> PortNo {
@@ -53,6 +55,7 @@ impl World {
             bridges: vec![],
             changed: vec![],
             now_ms: 0,
+            are_bundles_torn: false,
         };
         for b in 0..2 {
             let idx = world.control.add_bridge(BridgeConfig::new(&format!("br{b}")));
@@ -135,57 +138,67 @@ impl World {
     /// A rule, which may replace one of the same match and priority.
     pub fn add_rule(&mut self, chance: &mut Chance) {
         let bridge = usize::from(chance.one_in(3));
-        let table = if chance.one_in(2) { 0 } else { chance.below(TABLES) as u8 };
-        let old = self.model.bridges[bridge].tables.get(&table).and_then(|t| t.first().cloned());
-        let matching = match old {
-            Some(old) if chance.one_in(8) => old.matching,
-            _ => random_match(chance, bridge),
-        };
-        let actions = random_actions(chance, table, &matching);
-        let priority = if is_clause(&actions) { 4 + chance.below(3) as i32 } else { chance.below(8) as i32 };
-        self.add(bridge, table, priority, matching, actions);
+        let (table, rule) = random_rule(&self.model.bridges[bridge], chance, bridge);
+        self.add(bridge, table, rule.priority, rule.matching, rule.actions);
     }
 
     pub fn add(&mut self, bridge: usize, table: u8, priority: i32, matching: Match, actions: Vec<Action>) {
-        let mut fm = FlowMod { table_id: table, priority, ..FlowMod::add(matching.clone(), actions.clone()) };
-        // Which of two overlapping rules of one priority wins is open, so there are none.
-        // But rules that are clauses must overlap, and a plain one of their priority goes before them.
-        fm.flags.check_overlap = !is_clause(&actions);
-        fm.version = openflow::Version::V10;
+        let rule = ModelRule { priority, matching, actions };
+        let fm = addition(table, &rule);
         if self.control.flow_mod(self.bridges[bridge], &fm, self.now_ms).is_ok() {
-            let rules = self.model.bridges[bridge].tables.entry(table).or_default();
-            rules.retain(|r| r.matching != matching || r.priority != priority);
-            rules.push(ModelRule { priority, matching: matching.clone(), actions });
-            self.changed.push(matching);
+            self.changed.push(rule.matching.clone());
+            self.model.bridges[bridge].put(table, rule);
+        }
+    }
+
+    /// A bundle of rules that come and go, and of groups: all of it is done, or nothing where a part is
+    /// refused.
+    fn bundle(&mut self, chance: &mut Chance) {
+        enum Part {
+            Flow(FlowMod),
+            Group(GroupMod),
+        }
+        let (mut model, mut changed, mut parts) = (self.model.clone(), vec![], vec![]);
+        for _ in 0..chance.below(4) + 2 {
+            let bridge = usize::from(chance.one_in(3));
+            let of_bridge = &mut model.bridges[bridge];
+            let part = match chance.below(4) {
+                0 => {
+                    let Some((fm, gone)) = of_bridge.delete(chance) else { continue };
+                    changed.extend(gone);
+                    Part::Flow(fm)
+                }
+                1 => Part::Group(of_bridge.change_group(chance)),
+                _ => {
+                    let (table, rule) = random_rule(of_bridge, chance, bridge);
+                    let fm = addition(table, &rule);
+                    changed.push(rule.matching.clone());
+                    of_bridge.put(table, rule);
+                    Part::Flow(fm)
+                }
+            };
+            parts.push((self.bridges[bridge], part));
+        }
+        let changes = parts.iter().map(|(bridge, part)| match part {
+            Part::Flow(fm) => (*bridge, Change::Flow(fm)),
+            Part::Group(gm) => (*bridge, Change::Group(gm)),
+        });
+        let is_done = match self.are_bundles_torn {
+            false => self.control.change_all(changes, self.now_ms).is_ok(),
+            true => changes.into_iter().all(|part| self.control.change_all([part], self.now_ms).is_ok()),
+        };
+        // Where packets find out whether a refused one has left something behind.
+        self.changed.extend(changed);
+        if is_done {
+            self.model = model;
         }
     }
 
     fn delete(&mut self, chance: &mut Chance) {
         let bridge = usize::from(chance.one_in(3));
-        let tables = &self.model.bridges[bridge].tables;
-        let all: Vec<(u8, ModelRule)> =
-            tables.iter().flat_map(|(t, rules)| rules.iter().map(|r| (*t, r.clone()))).collect();
-        if all.is_empty() {
-            return;
-        }
-        let (table, rule) = chance.pick(&all).clone();
-        let strict = FlowMod {
-            command: Command::DeleteStrict,
-            table_id: table,
-            priority: rule.priority,
-            ..FlowMod::delete(rule.matching.clone())
-        };
-        let loose = FlowMod { command: Command::Delete, ..strict.clone() };
-        let is_loose = chance.one_in(4);
-        let fm = if is_loose { loose } else { strict };
+        let Some((fm, gone)) = self.model.bridges[bridge].delete(chance) else { return };
         self.control.flow_mod(self.bridges[bridge], &fm, self.now_ms).unwrap();
-        let rules = self.model.bridges[bridge].tables.get_mut(&table).unwrap();
-        let gone = |r: &ModelRule| match is_loose {
-            true => r.matching.is_within(&rule.matching),
-            false => r.matching == rule.matching && r.priority == rule.priority,
-        };
-        self.changed.extend(rules.iter().filter(|r| gone(r)).map(|r| r.matching.clone()));
-        rules.retain(|r| !gone(r));
+        self.changed.extend(gone);
     }
 
     fn modify(&mut self, chance: &mut Chance) {
@@ -224,7 +237,8 @@ impl World {
     pub fn change(&mut self, chance: &mut Chance) {
         self.now_ms += 10;
         let bridge = usize::from(chance.one_in(3));
-        match chance.below(15) {
+        match chance.below(16) {
+            15 => self.bundle(chance),
             14 => self.change_meters(chance),
             12..=13 => self.change_groups(chance),
             0..=4 => self.add_rule(chance),
@@ -286,27 +300,12 @@ impl World {
     /// A group is added, replaced or deleted, with the rules that refer to it.
     fn change_groups(&mut self, chance: &mut Chance) {
         let bridge = usize::from(chance.one_in(3));
-        let group = random_group(chance);
-        let id = group.group_id;
-        let command = if chance.one_in(4) { GroupCommand::Delete } else { GroupCommand::AddOrModify };
-        let change = GroupMod { command, command_bucket_id: BUCKET_ALL, group };
+        let change = self.model.bridges[bridge].change_group(chance);
         self.control.group_mod(self.bridges[bridge], &change, self.now_ms).unwrap();
-        let model = &mut self.model.bridges[bridge];
-        if command == GroupCommand::Delete {
-            if model.groups.remove(&id).is_some() {
-                let refers = |a: &Action| match a {
-                    Action::Group(group) => *group == id,
-                    Action::WriteActions(list) => list.contains(&Action::Group(id)),
-                    _ => false,
-                };
-                model.tables.values_mut().for_each(|rules| rules.retain(|r| !r.actions.iter().any(refers)));
-            }
-        } else {
-            model.groups.insert(id, change.group);
-        }
         // What such rules match is where packets find out.
         let of_groups = |r: &&ModelRule| r.actions.iter().any(|a| matches!(a, Action::Group(_)));
-        self.changed.extend(model.tables.values().flatten().find(of_groups).map(|r| r.matching.clone()));
+        let tables = &self.model.bridges[bridge].tables;
+        self.changed.extend(tables.values().flatten().find(of_groups).map(|r| r.matching.clone()));
     }
 
     /// A meter is added, changed or deleted, with the rules that refer to it.
@@ -390,6 +389,82 @@ impl World {
         let port = PortNo(key.get64(FieldId::DpPort) as u32);
         key.set(FieldId::InPort, self.switch.port_view(port).get().0.0.into());
     }
+}
+
+/// What changes the model as the switch is asked to.
+impl ModelBridge {
+    fn put(&mut self, table: u8, rule: ModelRule) {
+        let rules = self.tables.entry(table).or_default();
+        rules.retain(|r| r.matching != rule.matching || r.priority != rule.priority);
+        rules.push(rule);
+    }
+
+    /// Some rule goes, and others with it where the deletion is a loose one. What those that went matched.
+    fn delete(&mut self, chance: &mut Chance) -> Option<(FlowMod, Vec<Match>)> {
+        let all: Vec<(u8, ModelRule)> =
+            self.tables.iter().flat_map(|(t, rules)| rules.iter().map(|r| (*t, r.clone()))).collect();
+        if all.is_empty() {
+            return None;
+        }
+        let (table, rule) = chance.pick(&all).clone();
+        let is_loose = chance.one_in(4);
+        let fm = FlowMod {
+            command: if is_loose { Command::Delete } else { Command::DeleteStrict },
+            table_id: table,
+            priority: rule.priority,
+            ..FlowMod::delete(rule.matching.clone())
+        };
+        let rules = self.tables.get_mut(&table).expect("the rule is in it");
+        let gone = |r: &ModelRule| match is_loose {
+            true => r.matching.is_within(&rule.matching),
+            false => r.matching == rule.matching && r.priority == rule.priority,
+        };
+        let matched = rules.iter().filter(|r| gone(r)).map(|r| r.matching.clone()).collect();
+        rules.retain(|r| !gone(r));
+        Some((fm, matched))
+    }
+
+    /// A group comes, is replaced, or goes with the rules that refer to it.
+    fn change_group(&mut self, chance: &mut Chance) -> GroupMod {
+        let group = random_group(chance);
+        let id = group.group_id;
+        let command = if chance.one_in(4) { GroupCommand::Delete } else { GroupCommand::AddOrModify };
+        let change = GroupMod { command, command_bucket_id: BUCKET_ALL, group };
+        if command == GroupCommand::AddOrModify {
+            self.groups.insert(id, change.group.clone());
+        } else if self.groups.remove(&id).is_some() {
+            let refers = |a: &Action| match a {
+                Action::Group(group) => *group == id,
+                Action::WriteActions(list) => list.contains(&Action::Group(id)),
+                _ => false,
+            };
+            self.tables.values_mut().for_each(|rules| rules.retain(|r| !r.actions.iter().any(refers)));
+        }
+        change
+    }
+}
+
+fn random_rule(of_bridge: &ModelBridge, chance: &mut Chance, bridge: usize) -> (u8, ModelRule) {
+    let table = if chance.one_in(2) { 0 } else { chance.below(TABLES) as u8 };
+    let old = of_bridge.tables.get(&table).and_then(|t| t.first().cloned());
+    let matching = match old {
+        Some(old) if chance.one_in(8) => old.matching,
+        _ => random_match(chance, bridge),
+    };
+    let actions = random_actions(chance, table, &matching);
+    let priority = if is_clause(&actions) { 4 + chance.below(3) as i32 } else { chance.below(8) as i32 };
+    (table, ModelRule { priority, matching, actions })
+}
+
+/// What asks for a rule.
+fn addition(table_id: u8, rule: &ModelRule) -> FlowMod {
+    let ModelRule { priority, matching, actions } = rule.clone();
+    let mut fm = FlowMod { table_id, priority, ..FlowMod::add(matching, actions) };
+    // Which of two overlapping rules of one priority wins is open, so there are none.
+    // But rules that are clauses must overlap, and a plain one of their priority goes before them.
+    fm.flags.check_overlap = !is_clause(&rule.actions);
+    fm.version = openflow::Version::V10;
+    fm
 }
 
 /// Takes over what the match says of the packet itself.
