@@ -26,7 +26,7 @@ impl Both {
         let stock = Stock::start();
         let mut commands =
             "add-br br0 -- set Bridge br0 fail_mode=secure datapath_type=dummy other_config:hwaddr=02:00:00:00:00:01 \
-             protocols=OpenFlow10,OpenFlow11,OpenFlow12,OpenFlow13,OpenFlow14"
+             protocols=OpenFlow10,OpenFlow11,OpenFlow12,OpenFlow13,OpenFlow14,OpenFlow15"
                 .to_string();
         for n in 1..=3 {
             let pcap = stock.capture(&format!("p{n}"));
@@ -60,6 +60,15 @@ impl Both {
             ours.0, stock.0
         );
         verdicts.0
+    }
+
+    /// What the stock client prints for ours and for the stock switch, its lines sorted.
+    pub fn texts(&self, args: &[&str]) -> [String; 2] {
+        [self.ours(args).0, self.stock.try_ofctl(args).0].map(|text| {
+            let mut lines: Vec<&str> = text.lines().collect();
+            lines.sort_unstable();
+            lines.join("\n") + "\n"
+        })
     }
 
     #[track_caller]

@@ -49,6 +49,7 @@ mod pipeline_beside_stock;
 mod ports_guide;
 mod programs;
 mod qemu;
+mod shown_in_every_version;
 mod stopped_time;
 mod tables;
 mod tutorial;

@@ -246,18 +246,12 @@ impl Encoder<'_> {
         while left != 0 {
             let offset = left.trailing_zeros() as u16;
             let count = ((left >> offset).trailing_ones() as u16).min(64);
-            let target = SubField { field, offset, count };
             let value = (value >> offset & ones(count)) as u64;
-            self.action(&Action::Load { target, value });
             left &= !(ones(count) << offset);
-        }
-    }
-
-    /// A VLAN tag, where there is none yet.
-    pub(super) fn push_tag_if(&mut self, needed: bool) {
-        let tagged = self.matching.is_some_and(|m| m.key.get64(flow::FieldId::VlanTci) & 0x1000 != 0);
-        if needed && !tagged {
-            self.action(&Action::PushVlan(0x8100));
+            // Some have more bits on the wire than can be set (`arp_op`).
+            let is_whole = (offset, count) == (0, field.row().bits.into());
+            let count = if is_whole { field.row().subfield_bits.min(64) } else { count };
+            self.action(&Action::Load { target: SubField { field, offset, count }, value });
         }
     }
 }

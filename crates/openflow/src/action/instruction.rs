@@ -14,7 +14,8 @@ pub(super) static METER: Row = Row {
     summary: "Sends the packet through a meter, which may drop it.",
     place: Place::Instruction(0),
     forms: &[
-        instruction(6, |b| Ok(Action::Meter(b.u32()?)), |a, e| with!(a, Action::Meter(id) => e.out.u32(*id))),
+        instruction(6, |b| Ok(Action::Meter(b.u32()?)), |a, e| with!(a, Action::Meter(id) => e.out.u32(*id)))
+            .only(Version::V13, Version::V14),
         of11(29, |b| Ok(Action::Meter(b.u32()?)), |a, e| with!(a, Action::Meter(id) => e.out.u32(*id)))
             .only(Version::V15, Version::V15),
     ],

@@ -37,7 +37,9 @@ pub(crate) use ct::sets_connection;
 pub use document::actions_table;
 pub use text::{ActionsIn, actions_text, parse_actions, write_actions_text};
 pub(crate) use text::{Context, parse_into};
-pub(crate) use wire::{read_actions, read_instructions, write_actions, write_instructions};
+pub(crate) use wire::{
+    read_actions, read_flow_actions, read_instructions, write_actions, write_instructions,
+};
 
 use crate::error::ErrorKind;
 use crate::text::TextError;

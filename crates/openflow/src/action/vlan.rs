@@ -41,8 +41,7 @@ pub(super) static SET_VLAN_VID: Row = Row {
         lenient("set_vlan_vid", |_, _, value| parse_vid(value, false)),
     ],
     stand_in: |a, e| {
-        with!(a, Action::SetVlanVid { vid, push_vlan_if_needed } => {
-            e.push_tag_if(*push_vlan_if_needed);
+        with!(a, Action::SetVlanVid { vid, .. } => {
             e.action(&set_exactly(Mf::VlanVid, u128::from(vid | 0x1000)));
         })
     },
@@ -89,8 +88,7 @@ pub(super) static SET_VLAN_PCP: Row = Row {
         lenient("set_vlan_pcp", |_, _, value| parse_pcp(value, false)),
     ],
     stand_in: |a, e| {
-        with!(a, Action::SetVlanPcp { pcp, push_vlan_if_needed } => {
-            e.push_tag_if(*push_vlan_if_needed);
+        with!(a, Action::SetVlanPcp { pcp, .. } => {
             e.action(&set_exactly(Mf::VlanPcp, u128::from(*pcp)));
         })
     },

@@ -1,11 +1,11 @@
 //! Reading and writing lists of actions and instructions, by the rows' forms.
 
-use super::{APPLY_RANK, Form, Place, Row, Space, form};
+use super::{APPLY_RANK, Form, Place, Row, Space, form, is_instruction};
 use crate::codec::bytes::{Put, Reader};
 use crate::error::ErrorKind::{self, *};
 use crate::version::Version;
 use base::OfPort;
-use flow::{Action, Match};
+use flow::{Action, FieldId, Match, Mf};
 use std::ops::{Deref, DerefMut};
 
 /// How deep actions may lie in actions (`clone`): what a recursive reader allows itself of the stack.
@@ -16,6 +16,8 @@ const EXPERIMENTER: u16 = 0xffff;
 const NICIRA: u32 = 0x0000_2320;
 /// The Open Networking Foundation.
 const ONF: u32 = 0x4f4e_4600;
+/// The bit of a tag's word that says that there is one.
+const TAGGED: u64 = 0x1000;
 /// OFPIT_APPLY_ACTIONS.
 const APPLY_ACTIONS: u16 = 4;
 
@@ -75,11 +77,33 @@ pub(super) fn output_port(port: OfPort) -> Result<OfPort, ErrorKind> {
     if valid { Ok(port) } else { Err(OFPBAC_BAD_OUT_PORT) }
 }
 
-/// A list of actions, all of the bytes.
+/// Refuses actions that do not stand in the order in which OpenFlow 1.1 and later carry out instructions:
+/// by Nicira's extension `write_metadata` may stand anywhere on the wire.
+fn check_order(version: Version, actions: &[Action]) -> Result<(), ErrorKind> {
+    let rank = |action: &Action| match action {
+        Action::Meter(_) if version >= Version::V15 => APPLY_RANK,
+        action => Row::of(action).place.rank(),
+    };
+    let goes = |pair: &[Action]| match (rank(&pair[0]), rank(&pair[1])) {
+        (APPLY_RANK, after) => after >= APPLY_RANK,
+        (before, after) => after > before,
+    };
+    if actions.windows(2).all(goes) { Ok(()) } else { Err(OFPBAC_UNSUPPORTED_ORDER) }
+}
+
+/// The actions of a flow in OpenFlow 1.0, all of the bytes.
+pub(crate) fn read_flow_actions(version: Version, r: Reader) -> Result<Vec<Action>, ErrorKind> {
+    let mut actions = Vec::new();
+    append_actions(version, r, &mut actions, 0)?;
+    check_order(version, &actions)?;
+    Ok(actions)
+}
+
+/// A list of actions, all of the bytes. Instructions in the form of actions are refused.
 pub(crate) fn read_actions(version: Version, r: Reader) -> Result<Vec<Action>, ErrorKind> {
     let mut actions = Vec::new();
     append_actions(version, r, &mut actions, 0)?;
-    Ok(actions)
+    if actions.iter().any(is_instruction) { Err(OFPBIC_UNSUP_INST) } else { Ok(actions) }
 }
 
 fn append_actions(
@@ -166,6 +190,7 @@ pub(crate) fn read_instructions(version: Version, mut r: Reader) -> Result<Vec<A
             append_actions(version, apply, &mut actions, 0)?;
         }
     }
+    check_order(version, &actions)?;
     Ok(actions)
 }
 
@@ -176,11 +201,40 @@ pub(super) struct Encoder<'a> {
     /// The match that comes before the actions, where there is one: it says which transport protocol
     /// `mod_tp_src` means, and whether there is a VLAN tag.
     pub matching: Option<&'a Match>,
+    /// VLAN tags that the packet is known to have here.
+    tags: usize,
 }
 
-impl Encoder<'_> {
+impl<'a> Encoder<'a> {
+    fn new(out: &'a mut Vec<u8>, version: Version, matching: Option<&'a Match>) -> Encoder<'a> {
+        let is_tagged = matching.is_some_and(|m| m.key.get64(FieldId::VlanTci) & TAGGED != 0);
+        Encoder { out, version, matching, tags: usize::from(is_tagged) }
+    }
+
     /// Appends an action in the version's own form where it has one, else in Nicira's, else as other actions.
+    /// A tag that OpenFlow 1.0's actions push where there is none is pushed by an action of its own in later
+    /// versions.
     pub fn action(&mut self, action: &Action) {
+        let pushes = matches!(
+            action,
+            Action::SetVlanVid { push_vlan_if_needed: true, .. }
+                | Action::SetVlanPcp { push_vlan_if_needed: true, .. }
+        );
+        if pushes && self.tags == 0 && self.version >= Version::V11 {
+            self.action(&Action::PushVlan(0x8100));
+        }
+        self.in_some_form(action);
+        self.tags = match action {
+            Action::PushVlan(_) => self.tags + 1,
+            Action::PopVlan => self.tags.saturating_sub(1),
+            Action::SetVlanVid { .. } | Action::SetVlanPcp { .. } => self.tags.max(1),
+            Action::SetField { field: Mf::VlanTci, value, .. } if *value as u64 & TAGGED == 0 => 0,
+            Action::SetField { field: Mf::VlanTci, .. } => self.tags.max(1),
+            _ => self.tags,
+        };
+    }
+
+    fn in_some_form(&mut self, action: &Action) {
         let row = Row::of(action);
         let usable = |f: &&Form| {
             f.space != Space::Instruction && f.is_in(self.version) && self.version <= f.written_until
@@ -221,7 +275,7 @@ fn put(out: &mut Vec<u8>, version: Version, matching: Option<&Match>, form: &For
             out.u16(0);
         }
     }
-    if !(form.write)(action, &mut Encoder { out, version, matching }) {
+    if !(form.write)(action, &mut Encoder::new(out, version, matching)) {
         out.truncate(start);
         return false;
     }
@@ -240,34 +294,33 @@ pub(crate) fn write_actions(
     matching: Option<&Match>,
     actions: &[Action],
 ) {
-    let mut encoder = Encoder { out, version, matching };
+    let mut encoder = Encoder::new(out, version, matching);
     actions.iter().for_each(|action| encoder.action(action));
 }
 
 /// Appends actions as the instructions of OpenFlow 1.1 and later.
 pub(crate) fn write_instructions(out: &mut Vec<u8>, version: Version, matching: &Match, actions: &[Action]) {
-    let is_instruction = |action: &Action| matches!(Row::of(action).place, Place::Instruction(_));
+    // A meter is one in 1.3 and 1.4, an action in 1.5, and in earlier versions nothing.
+    let is_form = |f: &Form| f.space == Space::Instruction && f.is_in(version);
+    let has_form = |action: &Action| Row::of(action).forms.iter().any(is_form);
     let put_instructions = |out: &mut Vec<u8>, before_apply: bool| {
         let chosen = actions.iter().filter(|action| match Row::of(action).place {
             Place::Instruction(rank) => (rank < APPLY_RANK) == before_apply,
             _ => false,
         });
         for action in chosen {
-            let forms = Row::of(action).forms.iter();
-            for form in forms.filter(|f| f.space == Space::Instruction && f.is_in(version)) {
+            for form in Row::of(action).forms.iter().filter(|form| is_form(form)) {
                 put(out, version, Some(matching), form, action);
             }
         }
     };
     put_instructions(out, true);
-    if !actions.iter().all(is_instruction) {
+    if !actions.iter().all(has_form) {
         let start = out.len();
         out.u16(APPLY_ACTIONS);
         out.zeros(6);
-        // Runs of actions between instructions, so that none is copied.
-        for run in actions.split(is_instruction) {
-            write_actions(out, version, Some(matching), run);
-        }
+        let mut encoder = Encoder::new(out, version, Some(matching));
+        actions.iter().filter(|action| !has_form(action)).for_each(|action| encoder.action(action));
         out.set_u16(start + 2, (out.len() - start) as u16);
     }
     put_instructions(out, false);

@@ -8,7 +8,7 @@ use super::matching::{
     write_nxm_match,
 };
 use super::oxs::{self, Oxs};
-use crate::action::{read_actions, read_instructions, write_actions, write_instructions};
+use crate::action::{read_flow_actions, read_instructions, write_actions, write_instructions};
 use crate::error::ErrorKind::{self, *};
 use crate::message::{
     FlowFlags, FlowForm, FlowInfo, FlowMod, FlowModCommand, FlowRemoved, FlowRemovedReason, FlowStats,
@@ -85,7 +85,7 @@ pub(super) fn read_flow_mod(codec: &Codec, r: &mut Reader) -> Result<Box<FlowMod
         // What leaves nothing open comes before all else.
         flow_mod.priority = u16::MAX;
     }
-    flow_mod.actions = read_actions(codec.version, *r)?;
+    flow_mod.actions = read_flow_actions(codec.version, *r)?;
     r.skip(r.len())?;
     Ok(flow_mod)
 }
@@ -111,7 +111,7 @@ pub(super) fn read_nx_flow_mod(codec: &Codec, r: &mut Reader) -> Result<Box<Flow
     flow_mod.form = FlowForm::Nxm;
     flow_mod.table_id = table_id;
     (flow_mod.cookie, flow_mod.cookie_mask) = filter;
-    flow_mod.actions = read_actions(codec.version, *r)?;
+    flow_mod.actions = read_flow_actions(codec.version, *r)?;
     r.skip(r.len())?;
     Ok(flow_mod)
 }
@@ -487,9 +487,9 @@ pub(super) fn read_flow_stats(
     let actions: Vec<Action>;
     if form == FlowForm::Nxm {
         matching = read_nxm_match(r, match_len, None)?;
-        actions = read_actions(version, *r)?;
+        actions = read_flow_actions(version, *r)?;
     } else if v10 {
-        actions = read_actions(version, *r)?;
+        actions = read_flow_actions(version, *r)?;
     } else {
         matching = read_match(version, r)?;
         actions = read_instructions(version, *r)?;

@@ -23,7 +23,9 @@ const WATCH_GROUP: u16 = 2;
 /// A property of an experimenter's, of buckets and groups.
 pub(super) const EXPERIMENTER: u16 = 0xffff;
 /// The experimenter Netronome, and its one property.
-const NETRONOME: u32 = 0x0000_1540;
+const NETRONOME: u32 = 0x0000_154d;
+/// Open vSwitch 2.4 had its number wrong.
+const NETRONOME_WRONG: u32 = 0x0000_1540;
 const SELECTION_METHOD: u32 = 1;
 /// Bytes of the name of a selection method.
 const METHOD_LEN: usize = 16;
@@ -151,7 +153,7 @@ fn read_selection(r: &mut Reader) -> Result<GroupSelection, ErrorKind> {
         if kind != EXPERIMENTER {
             return Err(OFPBPC_BAD_TYPE);
         }
-        if value.u32()? != NETRONOME {
+        if ![NETRONOME, NETRONOME_WRONG].contains(&value.u32()?) {
             return Err(OFPBPC_BAD_EXPERIMENTER);
         }
         if value.u32()? != SELECTION_METHOD {

@@ -335,10 +335,19 @@ pub(super) fn read_match(version: Version, r: &mut Reader) -> Result<Match, Erro
     }
 }
 
-/// Appends an `ofp_match` of OpenFlow 1.1 and later.
+/// Appends an `ofp_match` of OpenFlow 1.1 and later. What that of 1.1 cannot say goes as entries of NXM, as
+/// with Open vSwitch.
 pub(super) fn write_match(version: Version, out: &mut Vec<u8>, m: &Match) {
     match version {
-        Version::V11 => match11::write(out, m),
+        Version::V11 => {
+            let start = out.len();
+            match11::write(out, m);
+            let mut written = Reader::new(&out[start..], OFPBMC_BAD_LEN);
+            if match11::read(&mut written).as_ref() != Ok(m) {
+                out.truncate(start);
+                write_oxm_match(out, m, version.minor());
+            }
+        }
         later => write_oxm_match(out, m, later.minor()),
     }
 }

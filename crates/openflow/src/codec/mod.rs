@@ -359,13 +359,9 @@ impl Codec {
         out
     }
 
-    /// Reads a list of actions, of which `bytes` are all. Instructions in the form of actions, as OpenFlow
-    /// 1.0 has them, are refused.
+    /// Reads a list of actions, of which `bytes` are all. Instructions in the form of actions are refused.
     pub fn decode_actions(&self, bytes: &[u8]) -> Result<Vec<flow::Action>, ErrorKind> {
         let actions = crate::action::read_actions(self.version, Reader::new(bytes, OFPBAC_BAD_LEN))?;
-        if actions.iter().any(crate::action::is_instruction) {
-            return Err(OFPBIC_UNSUP_INST);
-        }
         // What is a connection's is set within `ct`.
         if actions.iter().any(crate::action::sets_connection) {
             Err(OFPBAC_BAD_SET_ARGUMENT)
@@ -377,7 +373,9 @@ impl Codec {
     /// Reads instructions, or in OpenFlow 1.0 the actions that stand in their place.
     pub fn decode_instructions(&self, bytes: &[u8]) -> Result<Vec<flow::Action>, ErrorKind> {
         match self.version {
-            Version::V10 => crate::action::read_actions(self.version, Reader::new(bytes, OFPBAC_BAD_LEN)),
+            Version::V10 => {
+                crate::action::read_flow_actions(self.version, Reader::new(bytes, OFPBAC_BAD_LEN))
+            }
             version => crate::action::read_instructions(version, Reader::new(bytes, OFPBIC_BAD_LEN)),
         }
     }

@@ -159,7 +159,7 @@ fn read_update13(version: Version, r: &mut Reader, nxm: bool) -> Result<FlowUpda
     let cookie = r.u64()?;
     let matching = if nxm { read_nxm_match(&mut r, match_len, None)? } else { read_match(version, &mut r)? };
     let actions = if nxm {
-        crate::action::read_actions(version, r)?
+        crate::action::read_flow_actions(version, r)?
     } else {
         crate::action::read_instructions(version, r)?
     };
