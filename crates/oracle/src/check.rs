@@ -241,7 +241,9 @@ impl Trial {
         self.pending_plain.extend(plain_effects);
         let (mut modelled, mut modelled_told) = (BTreeMap::<PortNo, Vec<Vec<u8>>>::new(), vec![]);
         for &number in numbers {
-            for seen in self.world.model.fate(&self.sent[number as usize]).seen {
+            let key = &self.sent[number as usize];
+            let length = build(key, &Packet::of(key).tags, number).len() as u16;
+            for seen in self.world.model.fate(key, length).seen {
                 match seen {
                     Seen::Sent(port, p) => {
                         modelled.entry(port).or_default().push(build(&p.key, &p.tags, number));
@@ -402,6 +404,8 @@ fn same(what: &str, found: &[&[u8]], wanted: &[&[u8]]) -> Result<(), (u64, Strin
             format!("packet {} as {hex}", number_of(frame).unwrap_or(0))
         }
     };
-    let number = found.get(at).or(wanted.get(at)).and_then(|f| number_of(f)).unwrap_or(0);
+    // Of two packets, the earlier one is that which was lost or is too much.
+    let differing = [found.get(at), wanted.get(at)].into_iter().flatten();
+    let number = differing.filter_map(|frame| number_of(frame)).min().unwrap_or(0);
     Err((number, format!("{what}: {}\n ought to be {}", show(found), show(wanted))))
 }

@@ -2,7 +2,7 @@
 //! is never overlooked; and each of them finds a mistake that is put in on purpose.
 
 use crate::common::chance::Chance;
-use crate::common::execute::execute;
+use crate::common::execute::{execute, length};
 use crate::common::model::Fate;
 use crate::common::world::{HEADER, World, draw_near, is_possible, random_packet};
 use base::Version;
@@ -125,7 +125,7 @@ fn check_packet(
     mistake: Mistake,
 ) -> Result<Translation<Effect>, String> {
     let mut translation = world.translate(key);
-    let expected = world.model.fate(key);
+    let expected = world.model.fate(key, length(key));
     let found = Fate { seen: execute(key, &translation.actions), learned: learned(&translation) };
     if found != expected {
         return Err(format!(

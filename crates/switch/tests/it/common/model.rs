@@ -1,7 +1,6 @@
 //! The reference: tables searched from end to end, packets with all their fields, no mask anywhere. Written
 //! for plainness, from OpenFlow 1.3 and ovs-actions(7), and sharing nothing with the translator.
 
-use super::execute::length;
 use base::{OfPort, PortNo};
 use datapath::meter::MeterRef;
 use flow::action::{PacketInReason, SubField};
@@ -243,13 +242,13 @@ impl Model {
         text
     }
 
-    pub fn fate(&self, key: &Key) -> Fate {
+    /// What becomes of a packet of so many bytes.
+    pub fn fate(&self, key: &Key, length: u16) -> Fate {
         let port_no = PortNo(key.get64(FieldId::DpPort) as u32);
         let Some((bridge, port)) = self.port(port_no) else { return Fate::default() };
         let mut packet = Packet::of(key);
         packet.key.set(FieldId::InPort, port.of_port.0.into());
-        let mut run =
-            Run { model: self, fate: Fate::default(), length: length(key), resubmits: 0, failed: false };
+        let mut run = Run { model: self, fate: Fate::default(), length, resubmits: 0, failed: false };
         run.enter_bridge(bridge, port, packet, 0);
         if run.failed { Fate::default() } else { run.fate }
     }
