@@ -456,6 +456,7 @@ impl Client {
     }
 
     /// Asks for statistics and hands over each part of the reply in text, as [`Self::received_text`] has it.
+    /// A refusal is a reply too.
     pub fn show_statistics(
         &mut self,
         request: StatsRequest,
@@ -465,7 +466,7 @@ impl Client {
         self.statistics(request, |client, xid, message| show(&client.received_text(xid, &message, style)))
     }
 
-    /// Asks for statistics and hands over each part of the reply with its transaction id.
+    /// Asks for statistics and hands over each part of the reply, or the error, with its transaction id.
     fn statistics(
         &mut self,
         request: StatsRequest,
@@ -479,7 +480,7 @@ impl Client {
                 continue;
             }
             match reply {
-                Message::Error(_) => return Err(self.refused(xid, &reply)),
+                Message::Error(_) => return part(self, xid, reply),
                 Message::StatsReply(ref body) => {
                     let more = body.more;
                     part(self, xid, reply)?;
@@ -495,11 +496,12 @@ impl Client {
     /// Asks for statistics and collects the parts.
     pub fn collect(&mut self, request: StatsRequest) -> Result<Vec<StatsBody>, Failure> {
         let mut parts = Vec::new();
-        self.statistics(request, |_, _, message| {
-            if let Message::StatsReply(reply) = message {
+        self.statistics(request, |client, xid, message| match message {
+            Message::StatsReply(reply) => {
                 parts.push(reply.body);
+                Ok(())
             }
-            Ok(())
+            error => Err(client.refused(xid, &error)),
         })?;
         Ok(parts)
     }

@@ -183,6 +183,8 @@ const TABLE: &[Row] = &[
     ("queue-stats", 1, 3, ports::queue_stats, "SWITCH [PORT [QUEUE]]", "print the statistics of queues"),
     ("queue-get-config", 1, 3, ports::queue_get_config, "SWITCH [PORT [QUEUE]]", "print the configuration of queues"),
     ("mod-port", 3, 3, ports::mod_port, "SWITCH PORT ACTION", "configure a port: up, down, or stp, receive, receive-stp, forward, flood, packet-in, each also with no-"),
+    ("dump-ipfix-bridge", 1, 1, ports::dump_ipfix_bridge, "SWITCH", "print the counters of a bridge's IPFIX exporter"),
+    ("dump-ipfix-flow", 1, 1, ports::dump_ipfix_flow, "SWITCH", "print the counters of the IPFIX exporters of sample actions"),
     ("get-frags", 1, 1, ports::get_frags, "SWITCH", "print how IP fragments are handled"),
     ("set-frags", 2, 2, ports::set_frags, "SWITCH MODE", "set it: normal, drop, reassemble or nx-match"),
     ("dump-flows", 1, 2, flows::dump_flows, "SWITCH [FLOW]", "print flows, or those that match FLOW"),

@@ -58,7 +58,8 @@ pub fn ct_flush(options: &Options) -> Result<ExitCode, Failure> {
     }
     for is_reply in [false, true] {
         if let Some(word) = words.next() {
-            parse_ct_tuple(word, &mut flush.tuples, is_reply).map_err(Failure)?;
+            parse_ct_tuple(word, &mut flush.tuples, is_reply)
+                .map_err(|why| Failure(format!("Failed to parse ct-tuple: {why}")))?;
         }
     }
     if words.next().is_some() {

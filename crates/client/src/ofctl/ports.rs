@@ -54,6 +54,14 @@ pub fn show(options: &Options) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
+pub fn dump_ipfix_bridge(options: &Options) -> Result<ExitCode, Failure> {
+    print_statistics(options, &mut connect(options)?, StatsRequest::IpfixBridge)
+}
+
+pub fn dump_ipfix_flow(options: &Options) -> Result<ExitCode, Failure> {
+    print_statistics(options, &mut connect(options)?, StatsRequest::IpfixFlow)
+}
+
 pub fn dump_desc(options: &Options) -> Result<ExitCode, Failure> {
     print_statistics(options, &mut connect(options)?, StatsRequest::Desc)
 }

@@ -63,7 +63,7 @@ fn features(client: &mut Client) -> Result<Vec<TableFeatures>, Failure> {
 pub fn dump_table_features(options: &Options) -> Result<ExitCode, Failure> {
     let mut client = ports::connect(options)?;
     if client.version() < Version::V13 {
-        return fail!("table features are of OpenFlow 1.3 and later; use -O");
+        return fail!("dump-table-features needs OpenFlow 1.3 or later ('-O OpenFlow13')");
     }
     let mut text = String::new();
     write_table_features(&mut text, &features(&mut client)?, client.version());
@@ -75,7 +75,7 @@ pub fn dump_table_features(options: &Options) -> Result<ExitCode, Failure> {
 pub fn dump_table_desc(options: &Options) -> Result<ExitCode, Failure> {
     let mut client = ports::connect(options)?;
     if client.version() < Version::V14 {
-        return fail!("table descriptions are of OpenFlow 1.4 and later; use -O");
+        return fail!("dump-table-desc needs OpenFlow 1.4 or later ('-O OpenFlow14')");
     }
     ports::print_statistics(options, &mut client, StatsRequest::TableDesc)
 }

@@ -226,6 +226,11 @@ pub(super) fn read_group_mod(version: Version, r: &mut Reader) -> Result<Box<Gro
         }
         group.buckets = read_buckets(version, group.kind, r.sub(buckets_len)?)?;
         group.selection = read_selection(r)?;
+        let takes_method = group.kind == GroupType::Select
+            && matches!(command, GroupCommand::Add | GroupCommand::Modify | GroupCommand::AddOrModify);
+        if !group.selection.method.is_empty() && !takes_method {
+            return Err(OFPBPC_BAD_VALUE);
+        }
     } else {
         group.buckets = read_buckets(version, group.kind, *r)?;
         r.skip(r.len())?;
