@@ -62,10 +62,12 @@ impl Both {
         verdicts.0
     }
 
-    /// What the stock client prints for ours and for the stock switch, its lines sorted.
+    /// What the stock client prints for ours and for the stock switch, its lines sorted, those that it logs
+    /// without their time.
     pub fn texts(&self, args: &[&str]) -> [String; 2] {
         [self.ours(args).0, self.stock.try_ofctl(args).0].map(|text| {
-            let mut lines: Vec<&str> = text.lines().collect();
+            let brief = |line: &'_ str| line.rsplit_once("|WARN|").map_or(line, |(_, said)| said).to_owned();
+            let mut lines: Vec<String> = text.lines().map(brief).collect();
             lines.sort_unstable();
             lines.join("\n") + "\n"
         })

@@ -84,8 +84,9 @@ fn groups_that_choose_by_a_method_are_taken_and_shown_as_by_the_stock_switch() {
     ];
     for (n, method) in methods.into_iter().enumerate() {
         for (of, kind) in [("OpenFlow15", "select"), ("OpenFlow10", "select"), ("OpenFlow15", "all")] {
+            let weight = if kind == "select" { "weight:5," } else { "" };
             let group =
-                format!("group_id={},type={kind},{method},bucket=weight:5,output:1,bucket=output:2", n + 1);
+                format!("group_id={},type={kind},{method},bucket={weight}output:1,bucket=output:2", n + 1);
             let _ = both.verdict(&["-O", of, "del-groups", "br0"]);
             let _ = both.verdict(&["-O", of, "add-group", "br0", &group]);
             for version in ["OpenFlow10", "OpenFlow13", "OpenFlow15"] {
