@@ -162,6 +162,15 @@ fn read_selection(r: &mut Reader) -> Result<GroupSelection, ErrorKind> {
         value.skip(4)?;
         selection.method = value.text(METHOD_LEN)?;
         selection.param = value.u64()?;
+        let is_known = match selection.method.as_str() {
+            "hash" => true,
+            // It goes by what the datapath computes.
+            "dp_hash" => value.is_empty(),
+            _ => false,
+        };
+        if !is_known {
+            return Err(OFPBPC_BAD_VALUE);
+        }
         while !value.is_empty() {
             let header = read_header(&mut value)?;
             let field = Mf::from_nxm(header).ok_or(OFPBMC_BAD_FIELD)?;
