@@ -13,7 +13,7 @@
 
 use crate::daemon::Daemon;
 use crate::measure::afxdp_bridge::Net;
-use crate::measure::rig::{Rig, WORKER_CPU, settle};
+use crate::measure::rig::{Rig, WORKER_CPU};
 use crate::measure::trial::{self, Common, Goals, SINK, SOURCE};
 use crate::process::TempDir;
 use crate::stats::median;
@@ -271,7 +271,8 @@ fn idle_row(args: &Args, kind: &str, goals: &mut Goals) -> Result<Row, String> {
     for n in 0..IDLE_PORTS {
         net.set_up(&format!("p{n}"))?;
     }
-    std::thread::sleep(settle(2_000, args.common.turn_ms));
+    // In a quick run, too: for so long links that came up have something to say (IPv6's addresses).
+    std::thread::sleep(Duration::from_secs(2));
     let mut raw = Vec::new();
     for _ in 0..args.common.runs {
         let (before, start) = (daemon.cpu_ns(), Instant::now());
