@@ -92,9 +92,12 @@ impl Tracker {
                 // Another worker may be about to move them: the segment is judged by a part of both then,
                 // which lies between what they were and will be.
                 let before = entry.ends();
-                if before.pass(from, segment, be_liberal)? != before {
+                let after = before.pass(from, segment, be_liberal)?;
+                if after != before {
                     let held = entry.hold(found.generation)?;
-                    held.set_ends(&held.ends().pass(from, segment, be_liberal)?);
+                    let now = held.ends();
+                    let is_as_read = now == before;
+                    held.set_ends(&if is_as_read { after } else { now.pass(from, segment, be_liberal)? });
                 }
                 Phase::TcpEstablished
             }
