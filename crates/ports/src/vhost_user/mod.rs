@@ -61,6 +61,9 @@ pub use shared::QUEUE_PAIRS_MAX;
 
 /// A client that finds nobody tries again after this long.
 const RECONNECT_AFTER: Duration = Duration::from_millis(200);
+/// The same within [`SOON`] after its guest has left: one that restarts shall not wait for the switch.
+const RECONNECT_SOON: Duration = Duration::from_millis(20);
+const SOON: Duration = Duration::from_secs(2);
 /// A front end without a device may stop in the middle of a message for so long: others may be waiting.
 const MESSAGE_TIME: Duration = Duration::from_secs(2);
 /// How long it takes at most to see that a descriptor is closed.
@@ -505,6 +508,7 @@ impl Session {
 
     /// A connection to the next front end; `None` when the port goes.
     fn next_stream(&mut self) -> Option<UnixStream> {
+        let left = Instant::now();
         loop {
             if self.shared.is_closing.load(Ordering::Acquire) {
                 return None;
@@ -525,8 +529,12 @@ impl Session {
                     self.connected_to = Some(path);
                     match result {
                         Ok(stream) => return Some(stream),
-                        Err(_) if self.pause(RECONNECT_AFTER) => {}
-                        Err(_) => return None,
+                        Err(_) => {
+                            let is_soon = left.elapsed() < SOON;
+                            if !self.pause(if is_soon { RECONNECT_SOON } else { RECONNECT_AFTER }) {
+                                return None;
+                            }
+                        }
                     }
                 }
                 // It comes with new options, and the event with it.
