@@ -290,7 +290,7 @@ fn worse<'a>(text: &mut String, beside: impl Iterator<Item = &'a Beside<'a>>) {
               | suite | load | figure | Crosspoint | peer | times as good | evidence | why |\n\
               |---|---|---|---:|---:|---:|---|---|\n";
     for b in rows {
-        let why = reasons::why(&b.ours.suite, &b.peer.switch, b.figure);
+        let why = reasons::why(&b.ours.suite, &b.peer.switch, b.figure, &b.ours.load());
         let _ = writeln!(text, "| {} | {} | {} | {why} |", b.ours.suite, b.ours.load(), pair(b));
     }
 }
