@@ -192,11 +192,13 @@ impl Daemon {
         Ok(drops)
     }
 
-    /// Packets that a port has received.
-    pub fn port_received(&self, port: usize) -> Result<u64, String> {
+    /// Packets that a port has received, and that it has sent.
+    pub fn port_packets(&self, port: usize) -> Result<(u64, u64), String> {
         let text = self.ofctl(&["dump-ports", "br0", &port.to_string()])?;
-        let count = text.split("rx pkts=").nth(1).and_then(|t| t.split(',').next()?.trim().parse().ok());
-        count.ok_or_else(|| format!("the switch does not tell what port {port} has received: {text}"))
+        let count = |name: &str| text.split(name).nth(1)?.split(',').next()?.trim().parse().ok();
+        let counts = count("rx pkts=").zip(count("tx pkts="));
+        counts
+            .ok_or_else(|| format!("the switch does not tell what port {port} has received and sent: {text}"))
     }
 
     /// Runs `ovs-appctl` on the switch.

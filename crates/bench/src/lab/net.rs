@@ -117,20 +117,25 @@ pub struct SocketReader {
 impl SocketReader {
     /// Packets that the kernel has received at interfaces of the switch's namespace, by their names.
     pub fn received(&self) -> Result<BTreeMap<String, u64>, String> {
-        self.packets("rx")
+        self.counts("rx", "packets")
     }
 
     /// Packets that it has sent there. A tap device has sent what was read from it.
     pub fn sent(&self) -> Result<BTreeMap<String, u64>, String> {
-        self.packets("tx")
+        self.counts("tx", "packets")
     }
 
-    fn packets(&self, direction: &str) -> Result<BTreeMap<String, u64>, String> {
+    /// Packets that devices there refused.
+    pub fn refused(&self) -> Result<BTreeMap<String, u64>, String> {
+        self.counts("tx", "dropped")
+    }
+
+    fn counts(&self, direction: &str, what: &str) -> Result<BTreeMap<String, u64>, String> {
         let text = run(Command::new("ip").args(["-n", &self.namespace, "-s", "-j", "link"]))?;
         let links: serde_json::Value =
             serde_json::from_str(&text).map_err(|e| format!("ip -s -j link: {e}"))?;
         let one = |link: &serde_json::Value| {
-            Some((link["ifname"].as_str()?.to_string(), link["stats64"][direction]["packets"].as_u64()?))
+            Some((link["ifname"].as_str()?.to_string(), link["stats64"][direction][what].as_u64()?))
         };
         Ok(links.as_array().into_iter().flatten().filter_map(one).collect())
     }

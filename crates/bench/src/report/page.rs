@@ -7,7 +7,7 @@ use super::plot::{Line, lines, svg};
 use super::style::{SCRIPT, STYLE};
 use crate::goals::{Held, summary};
 use crate::machine::fingerprint::Fingerprint;
-use crate::result::{Better, Point, Run};
+use crate::result::{Point, Run};
 use crate::stats::short;
 use crate::suite::list::suites;
 use crate::suite::notes;
@@ -200,8 +200,8 @@ fn legend(lines: &[Line]) -> Markup {
 
 fn figures(run: &Run, suite: &str) -> Markup {
     let rows = run.points.iter().filter(|p| p.suite == suite).flat_map(|point| {
-        let figures = point.metrics.iter().filter(|(_, m)| m.better != Better::Neither);
-        figures.map(move |(name, metric)| (point, name, metric))
+        // Also those that are neither better nor worse: who used the processors, and how much.
+        point.metrics.iter().map(move |(name, metric)| (point, name, metric))
     });
     html! {
         div.scroll { table {
@@ -294,7 +294,7 @@ fn repeat(runs: &[Run]) -> Markup {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::result::Metric;
+    use crate::result::{Better, Metric};
 
     #[test]
     fn a_load_curve_has_its_inflection_point_marked_and_what_generator_and_guest_do_alone_beside() {
@@ -319,10 +319,12 @@ mod tests {
     fn text_from_a_run_is_escaped_and_a_point_that_is_not_the_switch_s_is_marked() {
         let mut point = Point { suite: "p2p".into(), switch: "<script>".into(), ..Point::default() };
         point.metrics.insert("mpps".into(), Metric::new("Mpps", Better::Higher, vec![1.0, 2.0]));
+        point.metrics.insert("cpu_guest".into(), Metric::new("processors", Better::Neither, vec![0.5]));
         point.limit = Some("the generator".into());
         let run = Run { name: "a & b".into(), points: vec![point], ..Run::default() };
         let page = page(&[run], &[Vec::new()]);
         assert!(page.contains("&lt;script&gt;") && page.contains("a &amp; b"));
+        assert!(page.contains("<td>cpu_guest</td>"), "{page}");
         assert!(page.contains("1 points are marked") && page.contains("the limit was the generator"));
         assert!(!page.contains("http"), "the page needs nothing from elsewhere");
     }

@@ -66,6 +66,18 @@ fn accounts_add_up_with_testpmd_as_the_guest_and_as_the_switch() {
     }
 }
 
+/// Rings that hold or refuse frames in front of a tap are counted by the switch alone.
+#[test]
+fn accounts_of_guests_behind_taps_add_up_for_every_kind_of_switch() {
+    let switches = ["ovs-afxdp", "ovs-dpdk", "testpmd-macswap", "crosspoint"];
+    let mut args = vec!["forwarding-table.guests"];
+    switches.iter().for_each(|s| args.extend(["--switch", s]));
+    let points = points_of(&args);
+    let taps: Vec<&Value> = points.iter().filter(|p| p["labels"]["guest"] == "tap").collect();
+    assert_eq!(taps.len(), 2 * switches.len(), "{points:?}");
+    taps.into_iter().for_each(assert_adds_up);
+}
+
 /// Where the hardware lends a machine that it does not run, emulation runs it.
 #[test]
 fn a_virtual_machine_with_a_kernel_forwards_for_each_switch() {

@@ -162,7 +162,18 @@ impl Running for Started {
     fn dropped(&self) -> Result<BTreeMap<String, u64>, String> {
         match self.kind {
             Kind::System => self.sockets.drops(),
-            Kind::Afxdp => Ok(BTreeMap::new()),
+            Kind::Afxdp => {
+                let mut drops = BTreeMap::new();
+                for (index, interface) in &self.interfaces {
+                    // What the device refused, which the kernel counts, and what the socket's ring had no
+                    // room for.
+                    let device = self.sockets.refused()?.get(interface).copied().unwrap_or(0);
+                    let name = format!("switch port {}: tx_dropped", index + 1);
+                    let both = self.daemon.port_drops(&[index + 1])?.get(&name).copied().unwrap_or(0);
+                    drops.insert(name, both.saturating_sub(device));
+                }
+                Ok(drops)
+            }
             Kind::Kernel => Ok(lost(&self.daemon.appctl(&["dpctl/show"])?)),
             Kind::Dpdk => {
                 let mut drops = self.daemon.port_drops(&self.guests)?;
@@ -171,8 +182,15 @@ impl Running for Started {
                     // DPDK's driver does not tell what its ring had no room for: it is what the kernel has
                     // received and the switch has not.
                     let kernel = received.get(interface).copied().unwrap_or(0);
-                    let missed = kernel.saturating_sub(self.daemon.port_received(index + 1)?);
+                    let (came, went) = self.daemon.port_packets(index + 1)?;
+                    let missed = kernel.saturating_sub(came);
                     drops.insert(format!("kernel {interface}: packet ring full"), missed);
+                    // What a device refused when the ring was last sent waits there for the next frame.
+                    let left = self.sockets.sent()?.get(interface).copied().unwrap_or(0);
+                    drops.insert(
+                        format!("kernel {interface}: held in the packet ring"),
+                        went.saturating_sub(left),
+                    );
                     let of_port = self.daemon.port_drops(&[index + 1])?;
                     drops.extend(of_port.into_iter().filter(|(name, _)| name.ends_with("tx_dropped")));
                 }

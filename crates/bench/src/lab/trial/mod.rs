@@ -73,6 +73,11 @@ impl Outcome {
                 let cycles = cpu_s * base::clock::tsc_hz() as f64 / sent.account.received as f64;
                 self.push("cycles_per_packet", "cycles", Better::Lower, cycles);
             }
+            if cpu_s > 0.0 {
+                // The inverse of the cost, which is what is judged.
+                let rate = sent.account.received as f64 / cpu_s;
+                self.push("packets_per_cpu_second", "1/s", Better::Neither, rate);
+            }
         }
         let cpus = std::thread::available_parallelism().map_or(1, usize::from) as f64;
         if sent.account.received > 0 {
