@@ -259,20 +259,23 @@ impl Entry {
         self.get(EXPIRY)
     }
 
-    /// Renews the timeout. The word is left alone where that would change little: other workers read it. True
-    /// where it ends earlier than before, and the wheel would look too late.
+    /// Renews the timeout of a connection, and never that of one which has followed it: what was read is
+    /// exchanged only if it is still there, and was of that connection. The word is left alone where that
+    /// would change little: other workers read it. True where it ends earlier than before, and the wheel
+    /// would look too late.
     #[inline(always)]
-    pub fn expire_at(&self, ms: u64) -> bool {
+    pub fn expire_at(&self, generation: Generation, ms: u64) -> bool {
         let before = self.get(EXPIRY);
-        if ms.wrapping_sub(before) > 100 {
-            self.set(EXPIRY, ms);
+        if ms.wrapping_sub(before) > 100 && self.is_still(generation) {
+            // Another worker that was faster has renewed it, or has ended the connection.
+            let _ = self.0[EXPIRY].compare_exchange(before, ms, Relaxed, Relaxed);
         }
         ms + 2_000 < before
     }
 
-    /// Whatever the timeout is.
+    /// Whatever the timeout is. Who reads it finds that the connection before has ended.
     pub fn set_expiry(&self, ms: u64) {
-        self.set(EXPIRY, ms);
+        self.0[EXPIRY].store(ms, Release);
     }
 
     pub fn traits(&self) -> Traits {
@@ -379,6 +382,25 @@ mod tests {
     use super::super::tcp::{Peer, Scale, State};
     use super::*;
     use zerocopy::FromZeros;
+
+    #[test]
+    fn a_timeout_is_renewed_for_its_own_connection_alone() {
+        let entry = Entry::new_zeroed();
+        entry.set_expiry(1_000);
+        let first = entry.begin();
+        assert!(!entry.expire_at(first, 5_000));
+        assert!(!entry.expire_at(first, 5_050));
+        assert_eq!(entry.expiry_ms(), 5_000, "little would change");
+        assert!(entry.expire_at(first, 2_000));
+        assert_eq!(entry.expiry_ms(), 2_000);
+        assert!(entry.end(first));
+        entry.set_expiry(3_000);
+        let second = entry.begin();
+        entry.expire_at(first, 90_000);
+        assert_eq!(entry.expiry_ms(), 3_000, "that of the one that ended");
+        entry.expire_at(second, 90_000);
+        assert_eq!(entry.expiry_ms(), 90_000);
+    }
 
     #[test]
     fn what_is_written_is_read_and_an_ended_connection_is_not_found() {

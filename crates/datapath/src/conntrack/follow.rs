@@ -104,9 +104,7 @@ impl Tracker {
             None if traits.has(Traits::ANSWERED) => Phase::UdpMultiple,
             None => return None,
         };
-        // Should it have ended this moment, and be another's already, that one's next packet says how long it
-        // may be silent.
-        if self.renew(entry, phase, now_ms) {
+        if self.renew(found, phase, now_ms) {
             self.look_earlier(found, now_ms);
         }
         let marked = Marked { mark: entry.mark(), label: entry.label() };

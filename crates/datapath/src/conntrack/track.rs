@@ -288,7 +288,7 @@ impl Tracker {
         if let Some(held) = held {
             held.set_peers(&peers);
             if let Verdict::Valid(Some(phase)) | Verdict::StillNew(phase) = verdict {
-                is_shorter = self.renew(&held, phase, now_ms);
+                is_shorter = self.renew(found, phase, now_ms);
             }
         }
         if is_shorter {
@@ -313,14 +313,13 @@ impl Tracker {
             (false, false) => Phase::UdpSingle,
         };
         let is_shorter = if now == traits {
-            // Nothing to change but the timeout: a word that is renewed for the wrong connection, ended this
-            // moment, does no harm.
-            self.renew(entry, phase, now_ms)
+            // Nothing to change but the timeout.
+            self.renew(found, phase, now_ms)
         } else {
             entry.hold(found.generation).is_some_and(|held| {
                 // Others may have added to them meanwhile.
                 held.set_traits(Traits(held.traits().0 | now.0));
-                self.renew(&held, phase, now_ms)
+                self.renew(found, phase, now_ms)
             })
         };
         if is_shorter {
@@ -331,9 +330,10 @@ impl Tracker {
 
     /// True where the connection may be silent for less time than before.
     #[inline]
-    pub(super) fn renew(&self, entry: &Entry, phase: Phase, now_ms: u64) -> bool {
+    pub(super) fn renew(&self, found: Found, phase: Phase, now_ms: u64) -> bool {
+        let entry = self.entry(found.entry);
         let (_, policy) = entry.annex();
-        entry.expire_at(now_ms + self.timeouts.timeout_ms(policy, phase))
+        entry.expire_at(found.generation, now_ms + self.timeouts.timeout_ms(policy, phase))
     }
 
     /// Has the wheel look at a connection whose timeout became shorter. Once for each step of its life.
