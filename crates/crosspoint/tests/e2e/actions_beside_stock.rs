@@ -119,6 +119,18 @@ impl Both {
         self.appctl_ours(&["time/stop"]);
     }
 
+    /// What a command says on our switch and on the stock switch.
+    pub fn appctl_both(&mut self, command: &str, args: &[&str]) -> [String; 2] {
+        let ours: Vec<&str> = [command].iter().chain(args).copied().collect();
+        let reply = self.stock.appctl(command, args);
+        // A text in JSON.
+        let said =
+            reply.split_once("\"result\":\"").and_then(|(_, rest)| rest.split_once("\",\"error\":null"));
+        let (text, _) = said.unwrap_or_else(|| panic!("the stock switch says {reply}"));
+        let stock = text.replace("\\n", "\n").replace("\\\"", "\"");
+        [self.ours.appctl(&ours).ok(), stock]
+    }
+
     pub fn appctl_ours(&self, args: &[&str]) -> String {
         self.ours.appctl(args).ok()
     }

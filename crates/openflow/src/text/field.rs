@@ -320,6 +320,21 @@ pub fn parse_subfield(text: &str) -> Result<SubField, TextError> {
     }
 }
 
+/// What bits of a field are, as a trace of Open vSwitch tells it: `value` is the whole field's.
+pub fn subfield_value_text(sub: SubField, value: u128) -> String {
+    let mut out = String::new();
+    write_subfield(&mut out, sub);
+    out.push_str(" is now ");
+    let row = sub.field.row();
+    if sub.offset == 0 && sub.count >= row.bits.into() {
+        write_value(&mut out, sub.field, value, sub.field.ones(), PortNames::none());
+    } else {
+        let bits = value >> sub.offset & (u128::MAX >> (128 - u32::from(sub.count)));
+        put!(out, "{}", if bits == 0 { "0".to_owned() } else { format!("{bits:#x}") });
+    }
+    out
+}
+
 /// Appends a slice of a field, under its name of the wire.
 pub(crate) fn write_subfield(out: &mut String, sub: SubField) {
     match sub.field.wire_name() {

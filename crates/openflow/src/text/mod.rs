@@ -31,7 +31,7 @@ pub use crate::action::{ActionsIn, actions_text, parse_actions, write_actions_te
 pub use ct_flush::{ct_flush_text, parse_ct_tuple};
 pub use datapath_actions::normalize_datapath_actions;
 pub use entries::{RawEntry, entries_text, parse_entries, raw_entries};
-pub use field::{connection_state, parse_subfield};
+pub use field::{connection_state, parse_subfield, subfield_value_text};
 pub(crate) use field::{display_name, parse_value, split_subfield, write_subfield, write_value};
 pub use flow::{
     FileError, FlowStyle, Parsed, flow_text, flows_in, parse_flow_file, parse_flow_line, parse_flow_mod,

@@ -33,6 +33,12 @@ pub(crate) trait Sink {
     fn enter_bucket(&mut self, bucket_id: u32);
     /// An action begins.
     fn begin_action(&mut self, action: &Action);
+    /// An action has a list of others, which is empty.
+    fn nothing_to_do(&mut self);
+    /// The action set is carried out; ends with [`Self::leave_action_set`].
+    fn enter_action_set(&mut self);
+    /// It was.
+    fn leave_action_set(&mut self);
     /// The end of the innermost table, bucket or bridge.
     fn leave(&mut self);
     /// What became of an action.
@@ -64,6 +70,12 @@ impl Sink for Quiet {
     fn enter_bucket(&mut self, _: u32) {}
     #[inline(always)]
     fn begin_action(&mut self, _: &Action) {}
+    #[inline(always)]
+    fn nothing_to_do(&mut self) {}
+    #[inline(always)]
+    fn enter_action_set(&mut self) {}
+    #[inline(always)]
+    fn leave_action_set(&mut self) {}
     #[inline(always)]
     fn leave(&mut self) {}
     #[inline(always)]

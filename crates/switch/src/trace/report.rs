@@ -11,7 +11,7 @@ use crate::switch::{Effect, Switch};
 use crate::topology::Topology;
 use crate::translate::continuation::{Rest, Tracked};
 use base::rcu::Reader;
-use base::{OfPort, PortNo, Version};
+use base::{PortNo, Version};
 use datapath::{DpAction, Translation};
 use flow::action::{Nat, NatSide};
 use flow::key::B_TUN_META;
@@ -46,6 +46,8 @@ struct Listener<'a> {
     topology: &'a Topology,
     /// Nodes that are not finished, outermost first; the first is the root.
     open: Vec<Node>,
+    /// Of action sets that are carried out: whether a table was entered again for it.
+    has_reopened: Vec<bool>,
     /// The packet as the last action left it, once that is known.
     after: Option<Key>,
     /// Why the translation failed, if it did.
@@ -121,6 +123,28 @@ impl Sink for Listener<'_> {
         self.leaf(Kind::Action, actions_text(std::slice::from_ref(action), version, self.ports));
     }
 
+    fn nothing_to_do(&mut self) {
+        self.leaf(Kind::Action, "drop".to_string());
+    }
+
+    fn enter_action_set(&mut self) {
+        let bridge = self.open.last_mut().expect("the root is never left");
+        // It follows the first table's last step, as if that had led to it; but for a packet that goes on
+        // where it was frozen.
+        let goes_on = bridge.below.iter().any(|node| node.kind == Kind::Thaw);
+        let first = bridge.below.pop_if(|node| node.kind == Kind::Table && !goes_on);
+        self.has_reopened.push(first.is_some());
+        self.open.extend(first);
+        self.enter(Kind::Table, "--. Executing action set:".to_string());
+    }
+
+    fn leave_action_set(&mut self) {
+        self.leave();
+        if self.has_reopened.pop() == Some(true) {
+            self.leave();
+        }
+    }
+
     fn leave(&mut self) {
         if self.open.len() > 1 {
             let node = self.open.pop().expect("more than one");
@@ -169,10 +193,8 @@ impl Sink for Listener<'_> {
 
     fn end(&mut self, key: &Key) {
         let mut after = key.clone();
-        // What every packet has, is not shown.
-        if after.get(FieldId::ActsetOutput) == u128::from(OfPort::UNSET.0) {
-            after.set(FieldId::ActsetOutput, 0);
-        }
+        // The set has been carried out.
+        after.set(FieldId::ActsetOutput, 0);
         self.after = Some(after);
     }
 }
@@ -305,8 +327,15 @@ fn trace_once(
     let (Start { version, key, bridge, actions: given }, Texts { ports, actions }) = (start, texts);
     let root = Node { kind: Kind::Table, text: String::new(), below: vec![] };
     let topology = switch.topology(version, reader);
-    let mut listener =
-        Listener { ports, topology, open: vec![root], after: None, failure: None, coming: vec![] };
+    let mut listener = Listener {
+        ports,
+        topology,
+        open: vec![root],
+        has_reopened: vec![],
+        after: None,
+        failure: None,
+        coming: vec![],
+    };
     let mut out = Translation::default();
     match bridge.zip(given) {
         Some(sent) => {
@@ -381,7 +410,7 @@ fn with_type(text: &str, key: &Key) -> String {
 
 fn print(text: &mut String, nodes: &[Node], level: usize) {
     for (i, node) in nodes.iter().enumerate() {
-        let ends_a_line = !matches!(node.kind, Kind::Bridge | Kind::Table);
+        let ends_a_line = !matches!(node.kind, Kind::Bridge | Kind::Table | Kind::Thaw);
         let more = usize::from(i + 1 < nodes.len() || ends_a_line);
         let indent = " ".repeat((level + more) * 4);
         let _ = match node.kind {
@@ -450,7 +479,13 @@ fn fields_of(key: &Key) -> Vec<FieldId> {
         0x0800 => fields.extend([F::NwSrc, F::NwDst].into_iter().chain(ip)),
         0x86dd => fields.extend([F::Ipv6Src, F::Ipv6Dst, F::Ipv6Label].into_iter().chain(ip)),
         0x0806 | 0x8035 => fields.extend([F::NwSrc, F::NwDst, F::NwProto, F::ArpSha, F::ArpTha]),
-        0x8847 | 0x8848 => fields.extend([F::Mpls0, F::Mpls1, F::Mpls2]),
+        0x8847 | 0x8848 => {
+            // Down to the bottom of the stack.
+            const BOTTOM: u64 = 0x100;
+            let above = [F::Mpls0, F::Mpls1].iter().take_while(|label| key.get64(**label) & BOTTOM == 0);
+            let count = 1 + above.count();
+            fields.extend(&[F::Mpls0, F::Mpls1, F::Mpls2][..count]);
+        }
         0x894f => {
             // Context headers of fixed places are those of type 1.
             let count = if key.get64(F::NshMdtype) == 1 { NSH.len() } else { NSH.len() - 4 };

@@ -10,6 +10,7 @@ use flow::key::{B_COMMON, B_PIPELINE};
 use flow::mf::Prereq;
 use flow::options::Wide;
 use flow::{Action, FieldId, Mf};
+use openflow::text::{PortNames, actions_text, subfield_value_text};
 
 /// Bits of one `SubField`, as the low bits of a number.
 fn ones(count: u16) -> u128 {
@@ -88,8 +89,12 @@ impl<'a, S: Sink> Xlate<'a, S> {
             Action::Resubmit { in_port, table, ct } => self.resubmit(*in_port, *table, *ct),
             Action::GotoTable(table) => self.table(*table, true),
             Action::WriteMetadata { value, mask } => self.write(B_PIPELINE, 0, *mask, *value),
-            Action::WriteActions(list) => self.write_actions(list),
+            Action::WriteActions(list) => {
+                self.write_actions(list);
+                self.report_action_set("is");
+            }
             Action::ClearActions => {
+                self.report_action_set("was");
                 self.action_set.clear();
                 self.set_actset_output(OfPort::UNSET);
             }
@@ -277,7 +282,10 @@ impl<'a, S: Sink> Xlate<'a, S> {
     fn output_reg(&mut self, source: &SubField, max_len: u16) {
         let port = self.read_sub(source);
         match u32::try_from(port).ok().and_then(OfPort::from_u32) {
-            Some(port) => self.output_action(port, max_len),
+            Some(port) => {
+                self.trace.detail(|| format!("output port is {}", port.0));
+                self.output_action(port, max_len);
+            }
             None => self.trace.detail(|| format!("output port {port} is out of range")),
         }
     }
@@ -301,13 +309,17 @@ impl<'a, S: Sink> Xlate<'a, S> {
             }
             let value = self.read_sub(source);
             self.write_sub(target, value);
+            self.report_bits(target);
         }
     }
 
     #[inline(never)]
     fn stack_pop(&mut self, target: &SubField) {
         match self.stack.pop() {
-            Some(value) => self.write_sub(target, value),
+            Some(value) => {
+                self.write_sub(target, value);
+                self.report_bits(target);
+            }
             None => self.trace.error(|| "stack underflow".to_string()),
         }
     }
@@ -327,7 +339,11 @@ impl<'a, S: Sink> Xlate<'a, S> {
     fn pop_queue(&mut self) {
         let place = FieldId::SkbPriority.place();
         let (b, w) = (usize::from(place.block), usize::from(place.word));
+        let is_changed = self.key.get64(FieldId::SkbPriority) != 0;
         self.restore_word(b, w, (0, 0));
+        if is_changed {
+            self.trace.detail(|| "queue = 0".to_string());
+        }
     }
 
     /// Gives a word back its value and says which of its bits are the flow's own. What was a packet's own bit
@@ -410,6 +426,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
             return;
         }
         let ordered = in_order(&std::mem::take(&mut self.action_set));
+        self.trace.enter_action_set();
         if self.controller_reason == PacketInReason::Action {
             self.controller_reason = PacketInReason::ActionSet;
         }
@@ -422,6 +439,28 @@ impl<'a, S: Sink> Xlate<'a, S> {
                 self.leave_for_later(std::slice::from_ref(*action));
             }
         }
+        self.trace.leave_action_set();
+    }
+
+    /// Tells what the set holds.
+    fn report_action_set(&mut self, verb: &str) {
+        let set = &self.action_set;
+        self.trace.detail(|| {
+            let ordered: Vec<Action> = in_order(set).into_iter().cloned().collect();
+            match ordered.is_empty() {
+                true => format!("action set {verb} empty"),
+                false => {
+                    let text = actions_text(&ordered, openflow::Version::V13, PortNames::none());
+                    format!("action set {verb}: {text}")
+                }
+            }
+        });
+    }
+
+    /// Tells what some bits of the packet have become.
+    pub(super) fn report_bits(&mut self, sub: &SubField) {
+        let key = &self.key;
+        self.trace.detail(|| subfield_value_text(*sub, key.get_mf(sub.field)));
     }
 
     pub(super) fn is_ip(&mut self) -> bool {

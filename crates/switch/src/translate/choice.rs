@@ -30,6 +30,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
             LinkChoice::IterHash => iterated(hash, links, multipath.arg, &key),
         };
         self.write_sub(&multipath.target, link.into());
+        self.report_bits(&multipath.target);
     }
 
     #[inline(never)]
@@ -50,7 +51,10 @@ impl<'a, S: Sink> Xlate<'a, S> {
         }
         let chosen = chosen.unwrap_or(OfPort::NONE);
         match &bundle.target {
-            Some(target) => self.write_sub(target, chosen.0.into()),
+            Some(target) => {
+                self.write_sub(target, chosen.0.into());
+                self.report_bits(target);
+            }
             None => self.output_action(chosen, 0),
         }
     }

@@ -50,6 +50,9 @@ impl<'a, S: Sink> Xlate<'a, S> {
             nat: nat.map(translated),
             helper,
         };
+        if ct.actions.is_empty() {
+            self.trace.nothing_to_do();
+        }
         self.irreversible = true;
         self.out.actions.push(DpAction::Ct(Arc::new(request)));
         self.is_tracked_below = true;

@@ -73,7 +73,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
             // flow.
             port if port == self.in_port() => {
                 self.drop_reason = DropReason::NoOutput;
-                self.trace.detail(|| "skipping output to input port".to_string());
+                self.trace.warn(|| "skipping output to input port".to_string());
             }
             port => self.output(port),
         }

@@ -25,12 +25,13 @@ impl<S: Sink> Xlate<'_, S> {
         if ttl > 1 {
             return self.write_field(FieldId::NwTtl, u128::from(ttl - 1));
         }
-        self.ttl_expired(controllers);
+        let of = if self.read(FieldId::EthType) == 0x0800 { "IPv4" } else { "IPv6" };
+        self.ttl_expired(of, controllers);
     }
 
-    fn ttl_expired(&mut self, controllers: &[u16]) {
+    fn ttl_expired(&mut self, of: &str, controllers: &[u16]) {
         self.drop_reason = DropReason::TtlExpired;
-        self.trace.detail(|| "TTL exceeded".to_string());
+        self.trace.warn(|| format!("{of} decrement TTL exception"));
         for id in if controllers.is_empty() { &[0][..] } else { controllers } {
             self.packet_in(u16::MAX, PacketInReason::InvalidTtl, *id, &[]);
         }
@@ -47,7 +48,7 @@ impl<S: Sink> Xlate<'_, S> {
         if ttl > 1 {
             return self.write_mf(Mf::MplsTtl, ttl - 1, 0xff);
         }
-        self.ttl_expired(&[0]);
+        self.ttl_expired("MPLS", &[0]);
     }
 
     /// What is no such packet ends the list too, as in Open vSwitch.
@@ -61,6 +62,6 @@ impl<S: Sink> Xlate<'_, S> {
         if ttl > 1 {
             return self.write_field(FieldId::NshTtl, u128::from(ttl - 1));
         }
-        self.ttl_expired(&[0]);
+        self.ttl_expired("NSH", &[0]);
     }
 }

@@ -378,7 +378,7 @@ bridge(\"br0\")
     resubmit(,1)
      1. ip, priority 9
             output:1
-             -> skipping output to input port
+             >> skipping output to input port
             output:2
     output:3"
     );
