@@ -84,7 +84,12 @@ impl ConfigFile {
 
     /// Makes the server have what the file says, and nothing else. What can be had is had before an error is
     /// returned.
-    pub(super) async fn apply(&self, state: &Rc<State>) -> Result<(), String> {
+    pub(super) async fn apply(
+        &self,
+        state: &Rc<State>,
+        remotes: &Remotes,
+        replication: &Rc<Replication>,
+    ) -> Result<(), String> {
         let contents = self.read()?;
         let mut errors = Vec::new();
         let wanted: BTreeMap<PathBuf, (&str, &Option<DatabaseConfig>)> = contents
@@ -105,16 +110,15 @@ impl ConfigFile {
                 errors.push(why);
             }
         }
-        if let Err(why) = replicate(state, wanted.values().filter_map(|(_, config)| config.as_ref())) {
+        if let Err(why) = replicate(replication, wanted.values().filter_map(|(_, config)| config.as_ref())) {
             errors.push(why);
         }
-        let old: Vec<String> = state.remotes.borrow().list().map(str::to_owned).collect();
-        for remote in old.iter().filter(|remote| !contents.remotes.contains_key(*remote)) {
-            Remotes::remove(state, remote);
+        for remote in remotes.list().iter().filter(|remote| !contents.remotes.contains_key(*remote)) {
+            remotes.remove(remote);
         }
         for (remote, config) in &contents.remotes {
             let overrides = config.as_ref().map(RemoteConfig::overrides).unwrap_or_default();
-            if let Err(why) = Remotes::add(state, remote, overrides).await {
+            if let Err(why) = remotes.add(remote, overrides).await {
                 errors.push(why);
             }
         }
@@ -123,7 +127,7 @@ impl ConfigFile {
 }
 
 fn replicate<'a>(
-    state: &Rc<State>,
+    replication: &Rc<Replication>,
     databases: impl Iterator<Item = &'a DatabaseConfig>,
 ) -> Result<(), String> {
     let mut source: Option<&str> = None;
@@ -143,17 +147,17 @@ fn replicate<'a>(
         source = Some(remote);
         backup |= database.backup;
         if !database.exclude_tables.is_empty() {
-            Replication::set_exclude(state, &database.exclude_tables.join(","))?;
+            replication.set_exclude(&database.exclude_tables.join(","))?;
         }
     }
     match source {
-        Some(source) => Replication::set_source(state, source)?,
-        None => Replication::stop(state),
+        Some(source) => replication.set_source(source)?,
+        None => replication.stop(),
     }
     match backup {
-        true => Replication::start(state).map(drop),
+        true => replication.start().map(drop),
         false => {
-            Replication::stop(state);
+            replication.stop();
             Ok(())
         }
     }

@@ -4,8 +4,7 @@
 use super::config_file::ConfigFile;
 use super::databases;
 use super::remote_options::Overrides;
-use super::remotes::Remotes;
-use super::replication::Replication;
+use super::service::Service;
 use super::state::State;
 use host::program;
 use ovsdb::server::SERVER_DATABASE;
@@ -17,7 +16,7 @@ use transport::unixctl::{self, Command, Request};
 
 /// What commands work on.
 pub(super) struct Context {
-    state: Rc<State>,
+    service: Rc<Service>,
     /// What is left to do, and wait for.
     later: Option<Later>,
 }
@@ -74,21 +73,21 @@ const COMMANDS: [Command<Context>; 29] = [
 ];
 
 /// Runs a request, and waits for what it has begun.
-pub(super) async fn run(state: &Rc<State>, request: &Request) -> Answer {
-    let answer = execute(state, request).await;
+pub(super) async fn run(service: &Rc<Service>, request: &Request) -> Answer {
+    let answer = execute(service, request).await;
     if is_configuration(&request.method) || request.method == "ovsdb-server/reload" {
-        state.remember();
+        service.remember();
     }
     answer
 }
 
-async fn execute(state: &Rc<State>, request: &Request) -> Answer {
+async fn execute(service: &Rc<Service>, request: &Request) -> Answer {
     if is_configuration(&request.method)
-        && let Some(file) = &*state.config_file.borrow()
+        && let Some(file) = &*service.config_file.borrow()
     {
         return Err(format!("Update the {file} and use ovsdb-server/reload instead"));
     }
-    let mut context = Context { state: state.clone(), later: None };
+    let mut context = Context { service: service.clone(), later: None };
     // Within the switch's process it is a program of its own all the same.
     let standard = unixctl::standard::commands().into_iter().filter(|command| command.name != "version");
     let standard: Vec<Command<Context>> = standard.collect();
@@ -96,15 +95,15 @@ async fn execute(state: &Rc<State>, request: &Request) -> Answer {
     match context.later {
         None => Ok(answer),
         Some(Later::AddRemote(remote)) => {
-            Remotes::add(state, &remote, Overrides::default()).await.map(|()| String::new())
+            service.remotes.add(&remote, Overrides::default()).await.map(|()| String::new())
         }
-        Some(Later::Reload(file)) => file.apply(state).await.map(|()| String::new()),
+        Some(Later::Reload(file)) => service.apply(&file).await.map(|()| String::new()),
         Some(Later::Compact(names)) => {
-            state.flush_once();
+            service.flush_once();
             for name in names {
-                while state.server.borrow().is_compacting(&name) {
-                    state.job_done.notified().await;
-                    state.flush_once();
+                while service.state.server.borrow().is_compacting(&name) {
+                    service.state.job_done.notified().await;
+                    service.flush_once();
                 }
             }
             Ok(answer)
@@ -134,7 +133,7 @@ fn nothing() -> Answer {
     Ok(String::new())
 }
 
-fn lines<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+fn lines(names: impl IntoIterator<Item: std::fmt::Display>) -> String {
     names.into_iter().map(|name| format!("{name}\n")).collect()
 }
 
@@ -144,7 +143,7 @@ fn version(_: &mut Context, _: &[String]) -> Answer {
 
 /// The switch that the server is part of ends with it: whoever stops the one waits for the process to go.
 fn exit(context: &mut Context, _: &[String]) -> Answer {
-    context.state.exit.notify_one();
+    context.service.state.exit.notify_one();
     nothing()
 }
 
@@ -165,19 +164,19 @@ fn counters(state: &State) -> BTreeMap<&'static str, u64> {
 }
 
 fn read_counter(context: &mut Context, args: &[String]) -> Answer {
-    match counters(&context.state).get(args[0].as_str()) {
+    match counters(&context.service.state).get(args[0].as_str()) {
         Some(count) => Ok(format!("{count}\n")),
         None => Err("No such counter".into()),
     }
 }
 
 fn coverage(context: &mut Context, _: &[String]) -> Answer {
-    let counters = counters(&context.state);
+    let counters = counters(&context.service.state);
     Ok(counters.iter().map(|(name, count)| format!("{name:<34} total: {count}\n")).collect())
 }
 
 fn memory(context: &mut Context, _: &[String]) -> Answer {
-    let server = context.state.server.borrow();
+    let server = context.service.state.server.borrow();
     let (mut atoms, mut cells) = (0, 0);
     for database in server.database_names().filter_map(|name| server.database(name)) {
         for (table, _) in database.schema().tables_with_idx() {
@@ -193,13 +192,13 @@ fn memory(context: &mut Context, _: &[String]) -> Answer {
 }
 
 fn list_dbs(context: &mut Context, _: &[String]) -> Answer {
-    Ok(lines(context.state.server.borrow().database_names()))
+    Ok(lines(context.service.state.server.borrow().database_names()))
 }
 
 fn add_db(context: &mut Context, args: &[String]) -> Answer {
     let path = Path::new(&args[0]);
-    databases::open(&context.state, path, path, false)?;
-    context.state.has_work();
+    databases::open(&context.service.state, path, path, false)?;
+    context.service.state.has_work();
     nothing()
 }
 
@@ -208,10 +207,10 @@ fn remove_db(context: &mut Context, args: &[String]) -> Answer {
     if name == SERVER_DATABASE {
         return Err("Cannot remove reserved database.".into());
     }
-    let removed = context.state.server.borrow_mut().remove_database(name);
+    let removed = context.service.state.server.borrow_mut().remove_database(name);
     removed.map_err(|_| "Failed to find the database.".to_string())?;
-    context.state.files.borrow_mut().remove(name);
-    context.state.has_work();
+    context.service.state.files.borrow_mut().remove(name);
+    context.service.state.has_work();
     nothing()
 }
 
@@ -221,21 +220,21 @@ fn add_remote(context: &mut Context, args: &[String]) -> Answer {
 }
 
 fn remove_remote(context: &mut Context, args: &[String]) -> Answer {
-    if Remotes::remove(&context.state, &args[0]) { nothing() } else { Err("no such remote".into()) }
+    if context.service.remotes.remove(&args[0]) { nothing() } else { Err("no such remote".into()) }
 }
 
 fn list_remotes(context: &mut Context, _: &[String]) -> Answer {
-    Ok(lines(context.state.remotes.borrow().list()))
+    Ok(lines(context.service.remotes.list()))
 }
 
 fn compact(context: &mut Context, args: &[String]) -> Answer {
     let names: Vec<String> = match args.first() {
         Some(name) if name == SERVER_DATABASE => return Err("cannot compact built-in databases".into()),
         Some(name) => vec![name.clone()],
-        None => context.state.server.borrow().database_names().map(str::to_owned).collect(),
+        None => context.service.state.server.borrow().database_names().map(str::to_owned).collect(),
     };
     for name in &names {
-        let known = context.state.server.borrow_mut().compact(name);
+        let known = context.service.state.server.borrow_mut().compact(name);
         known.map_err(|_| "no database by that name".to_string())?;
     }
     context.later = Some(Later::Compact(names));
@@ -243,7 +242,7 @@ fn compact(context: &mut Context, args: &[String]) -> Answer {
 }
 
 fn reconnect(context: &mut Context, _: &[String]) -> Answer {
-    Remotes::reconnect(&context.state);
+    context.service.remotes.reconnect();
     nothing()
 }
 
@@ -264,23 +263,22 @@ fn clear_counters(_: &mut Context, _: &[String]) -> Answer {
 }
 
 fn storage_status(context: &mut Context, args: &[String]) -> Answer {
-    match context.state.server.borrow().database(&args[0]) {
+    match context.service.state.server.borrow().database(&args[0]) {
         Some(_) => Ok("status: ok\n".into()),
         None => Err("Failed to find the database.".into()),
     }
 }
 
 fn sync_status(context: &mut Context, _: &[String]) -> Answer {
-    Ok(context.state.replication.borrow().status())
+    Ok(context.service.replication.status())
 }
 
 fn get_active(context: &mut Context, _: &[String]) -> Answer {
-    let replication = context.state.replication.borrow();
-    Ok(lines(replication.source()))
+    Ok(lines(context.service.replication.source()))
 }
 
 fn set_active(context: &mut Context, args: &[String]) -> Answer {
-    Replication::set_source(&context.state, &args[0])?;
+    context.service.replication.set_source(&args[0])?;
     nothing()
 }
 
@@ -289,34 +287,34 @@ fn set_active_probe(context: &mut Context, args: &[String]) -> Answer {
         return Ok("Invalid probe interval, integer value expected\n".into());
     };
     let interval = (milliseconds > 0).then(|| Duration::from_millis(milliseconds));
-    Replication::set_probe_interval(&context.state, interval)?;
+    context.service.replication.set_probe_interval(interval)?;
     nothing()
 }
 
 fn connect_active(context: &mut Context, _: &[String]) -> Answer {
-    match Replication::start(&context.state)? {
+    match context.service.replication.start()? {
         true => nothing(),
         false => Ok("Unable to connect: active server is not specified.\n".into()),
     }
 }
 
 fn disconnect_active(context: &mut Context, _: &[String]) -> Answer {
-    Replication::stop(&context.state);
+    context.service.replication.stop();
     nothing()
 }
 
 fn get_exclude(context: &mut Context, _: &[String]) -> Answer {
-    Ok(lines([context.state.replication.borrow().exclude_text()]))
+    Ok(lines([context.service.replication.exclude_text()]))
 }
 
 fn set_exclude(context: &mut Context, args: &[String]) -> Answer {
     let text = args.first().map_or("", String::as_str);
-    Replication::set_exclude(&context.state, text)?;
+    context.service.replication.set_exclude(text)?;
     nothing()
 }
 
 fn tlog_list(context: &mut Context, _: &[String]) -> Answer {
-    let server = context.state.server.borrow();
+    let server = context.service.state.server.borrow();
     let mut text = format!("{:<16}{:<28}{}\n", "database", "table", "logging");
     text += &format!("{:<16}{:<28}{}\n", "--------", "-----", "-------");
     for name in server.database_names() {
@@ -339,7 +337,7 @@ fn tlog_set(context: &mut Context, args: &[String]) -> Answer {
         "off" => false,
         _ => return Err("invalid command argument".into()),
     };
-    let mut server = context.state.server.borrow_mut();
+    let mut server = context.service.state.server.borrow_mut();
     let Some(database) = server.database(name) else { return Err("no such database".into()) };
     if database.schema().find(table).is_none() {
         return Err("no such table".into());
@@ -349,7 +347,7 @@ fn tlog_set(context: &mut Context, args: &[String]) -> Answer {
 }
 
 fn reload(context: &mut Context, _: &[String]) -> Answer {
-    match context.state.config_file.borrow().clone() {
+    match context.service.config_file.borrow().clone() {
         Some(file) => context.later = Some(Later::Reload(file)),
         None => return Err("no --config-file was given".into()),
     }
@@ -358,7 +356,7 @@ fn reload(context: &mut Context, _: &[String]) -> Answer {
 
 /// The stock server's tests take the method away to see clients do without.
 fn disable_monitor_cond(context: &mut Context, _: &[String]) -> Answer {
-    context.state.server.borrow_mut().disable_monitor_cond();
+    context.service.state.server.borrow_mut().disable_monitor_cond();
     nothing()
 }
 

@@ -1,7 +1,9 @@
 //! What a monitored server serves, kept by its monitor, so that a server that is started again after a crash
 //! has the databases and remotes that commands gave it, and not those of its command line.
 
-use super::Options;
+use super::options::Options;
+use super::remotes::Remotes;
+use super::replication::Replication;
 use super::state::State;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
@@ -39,16 +41,20 @@ fn unreadable(error: io::Error) -> String {
 }
 
 /// Writes down what is served now.
-pub(super) fn keep(file: &File, state: &State) -> io::Result<()> {
-    let replication = state.replication.borrow();
+pub(super) fn keep(
+    file: &File,
+    state: &State,
+    remotes: &Remotes,
+    replication: &Replication,
+) -> io::Result<()> {
     let mut databases: Vec<PathBuf> =
         state.files.borrow().values().map(std::path::absolute).collect::<Result<_, _>>()?;
     databases.sort();
     let contents = Contents {
         databases,
-        remotes: state.remotes.borrow().list().map(str::to_owned).collect(),
-        sync_from: replication.source().map(str::to_owned),
-        sync_exclude_tables: Some(replication.exclude_text().to_owned()).filter(|text| !text.is_empty()),
+        remotes: remotes.list(),
+        sync_from: replication.source(),
+        sync_exclude_tables: Some(replication.exclude_text()).filter(|text| !text.is_empty()),
         active: !state.server.borrow().is_read_only(),
     };
     let text = serde_json::to_vec(&contents)?;

@@ -6,72 +6,45 @@
 //! as it would be of a server elsewhere.
 //!
 //! Inside, one thread runs everything as tasks: a connection reads, has the [`Server`](ovsdb::server::Server)
-//! handle, and sends; the [flusher](state) tells monitors and asks the disk; what blocks (a sync, a
+//! handle, and sends; the [flusher](service) tells monitors and asks the disk; what blocks (a sync, a
 //! compaction) runs on other threads. What a client can make the server keep is bounded: 256 KiB of output
 //! before its requests wait (plus the answer to one), 256 MiB of one request, 1 GiB of both for all clients
 //! together.
 
 mod columns;
 mod config_file;
+mod connection;
 mod control;
 mod databases;
 mod memory;
+mod options;
 mod remote_options;
 mod remotes;
 mod replication;
+mod service;
 mod session;
 mod state;
 mod tls_sources;
 
 pub use config_file::ConfigFile;
+pub use options::Options;
 pub use tls_sources::TlsSources;
 
+use connection::Connection;
 use host::rundir::{Socket, remove_stale_control_sockets};
+use ovsdb::UuidGenerator;
 use ovsdb::server::{Model, Server};
-use ovsdb::{Database, UuidGenerator};
 use remote_options::Overrides;
-use remotes::{Connection, Remotes};
-use replication::Replication;
+use service::Service;
 use state::{State, now};
-use std::fs::File;
 use std::io;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, mpsc as sync_mpsc};
 use std::thread::JoinHandle;
 use tokio::sync::{mpsc, oneshot, watch};
 use transport::unixctl::{self, Request};
 use transport::{Stream, Tls, TlsFiles};
-
-/// What a server is to serve, and where.
-#[derive(Default, Debug)]
-pub struct Options {
-    /// A database that lives in memory alone.
-    pub in_memory: Option<Database>,
-    /// Files of databases, which must exist. Messages name them as they are named here.
-    pub databases: Vec<PathBuf>,
-    /// The directory of those whose names are relative; empty: the current one, if the process stays in it.
-    pub directory: PathBuf,
-    /// Whether a database of the switch that lacks its first row shall get it.
-    pub first_row: bool,
-    /// As `--remote` has them: `punix:PATH`, `ptcp:…`, `db:Open_vSwitch,Open_vSwitch,manager_options`.
-    pub remotes: Vec<String>,
-    /// For `ssl:` and `pssl:`.
-    pub tls: TlsSources,
-    /// `--sync-from`: the active server.
-    pub sync_from: Option<String>,
-    /// `--sync-exclude-tables`.
-    pub sync_exclude_tables: Option<String>,
-    /// `--active`: an active server that could become a backup of `sync_from`.
-    pub active: bool,
-    /// `--config-file`, in the place of databases and remotes.
-    pub config_file: Option<ConfigFile>,
-    /// The control socket, where there is to be one.
-    pub control: Option<PathBuf>,
-    /// Where a monitor keeps what is served, for a server that is started again.
-    pub memory: Option<Arc<File>>,
-}
 
 /// A server that runs in a thread of its own. It ends when this is dropped.
 #[derive(Debug)]
@@ -214,7 +187,7 @@ pub fn raise_descriptor_limit() {
 
 /// A server whose databases are open and that listens.
 struct Running {
-    state: Rc<State>,
+    service: Rc<Service>,
     /// Removes the control socket.
     _control: Option<Socket>,
 }
@@ -236,28 +209,27 @@ async fn start(mut options: Options) -> Result<Running, String> {
     for given in &options.databases {
         databases::open(&state, given, &options.directory.join(given), options.first_row)?;
     }
-    state.remotes.borrow_mut().tls = options.tls;
-    TlsSources::follow(&state);
+    let service = Service::new(state.clone(), options.tls);
     // Before the first client: none may find an active server that is about to become a backup.
     if let Some(tables) = &options.sync_exclude_tables {
-        Replication::set_exclude(&state, tables)?;
+        service.replication.set_exclude(tables)?;
     }
     if let Some(source) = &options.sync_from {
-        Replication::set_source(&state, source)?;
+        service.replication.set_source(source)?;
         if !options.active {
-            Replication::start(&state)?;
+            service.replication.start()?;
         }
     }
     for remote in &options.remotes {
-        Remotes::add(&state, remote, Overrides::default()).await?;
+        service.remotes.add(remote, Overrides::default()).await?;
     }
     if let Some(file) = &options.config_file {
-        file.apply(&state).await?;
-        *state.config_file.borrow_mut() = Some(file.clone());
+        service.apply(file).await?;
+        *service.config_file.borrow_mut() = Some(file.clone());
     }
-    TlsSources::check(&state)?;
-    state.flush_once();
-    state.remember_in(memory);
+    service.remotes.check_tls()?;
+    service.flush_once();
+    service.remember_in(memory);
     let control = match &options.control {
         None => None,
         Some(path) => {
@@ -266,14 +238,14 @@ async fn start(mut options: Options) -> Result<Running, String> {
                 let why = transport::reason(&e);
                 format!("{}: could not initialize control socket ({why})", path.display())
             })?;
-            let state = state.clone();
-            let answer = async move |request: &unixctl::Request| control::run(&state, request).await;
+            let service = service.clone();
+            let answer = async move |request: &unixctl::Request| control::run(&service, request).await;
             tokio::task::spawn_local(unixctl::serve(listener, answer));
             Some(socket)
         }
     };
-    tokio::task::spawn_local(state.clone().flush());
-    Ok(Running { state, _control: control })
+    tokio::task::spawn_local(service.clone().flush());
+    Ok(Running { service, _control: control })
 }
 
 impl Running {
@@ -281,7 +253,7 @@ impl Running {
         loop {
             let order = tokio::select! {
                 order = orders.recv() => order,
-                () = self.state.exit.notified() => {
+                () = self.service.state.exit.notified() => {
                     // Whoever holds the handle decides; alone, it ends.
                     exiting.0.send_replace(true);
                     continue;
@@ -290,23 +262,22 @@ impl Running {
             match order {
                 None | Some(Order::Stop) => return,
                 Some(Order::Connect(socket, name)) => {
-                    let state = self.state.clone();
+                    let state = self.service.state.clone();
                     tokio::task::spawn_local(async move {
                         match Stream::of_pair(socket) {
                             Ok(stream) => {
                                 let connection = Connection::internal(&name);
-                                let reconnect = connection.reconnect();
-                                session::converse(&state, stream, &connection, &reconnect).await;
+                                session::converse(&state, stream, &connection).await;
                             }
                             Err(error) => tracing::error!(target: "ovsdb_server", "{name}: {error}"),
                         }
                     });
                 }
                 Some(Order::Command(request, answer)) => {
-                    let state = self.state.clone();
+                    let service = self.service.clone();
                     tokio::task::spawn_local(async move {
                         // Nobody may wait for it any more.
-                        let _ = answer.send(control::run(&state, &request).await);
+                        let _ = answer.send(control::run(&service, &request).await);
                     });
                 }
             }

@@ -3,11 +3,12 @@
 //! `status` tell the truth.
 
 use super::columns::ColumnName;
+use super::connection::{Connection, Shared};
 use super::remote_options::{Overrides, RemoteOptions};
 use super::session::{End, converse};
 use super::state::{State, now};
 use super::tls_sources::TlsSources;
-use ovsdb::server::{LockCounts, SessionId};
+use ovsdb::server::LockCounts;
 use ovsdb::{Datum, Row, TableIdx, TableSchema};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -15,10 +16,10 @@ use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
-use transport::reconnect::{Options, Reconnect};
+use transport::reconnect::Reconnect;
 use transport::{
-    ActiveTarget, Idlers, Incoming, Keep, Listener, OVSDB_PORT, PassiveTarget, Place, Places, Stream,
-    StreamError, Target, accept, keep_connected,
+    ActiveTarget, Incoming, Keep, Listener, OVSDB_PORT, PassiveTarget, Place, Places, Stream, StreamError,
+    Target, accept, keep_connected,
 };
 
 /// How often the seconds in `status` are written.
@@ -26,109 +27,70 @@ const STATUS_INTERVAL: Duration = Duration::from_millis(2_500);
 /// After listening failed.
 const LISTEN_RETRY: Duration = Duration::from_secs(2);
 
-/// All remotes of a server.
-#[derive(Default)]
+/// All remotes of a server, and the files of TLS, which columns may name as well.
 pub(super) struct Remotes {
+    state: Rc<State>,
+    tls: TlsSources,
+    known: RefCell<Known>,
+}
+
+/// Where a server listens and connects now.
+#[derive(Default)]
+struct Known {
     /// As they were given, with what was given along.
     configured: BTreeMap<String, Overrides>,
-    pub(super) tls: TlsSources,
     /// By target.
     running: BTreeMap<String, Rc<Remote>>,
     /// Versions of the databases whose columns were read.
     seen: HashMap<String, u64>,
     status_written: Option<Instant>,
-    status_is_old: bool,
     /// Warned about already.
     warned: BTreeSet<String>,
 }
 
 /// A target that is listened on or connected to.
-pub(super) struct Remote {
+struct Remote {
     target: Target,
-    options: RefCell<RemoteOptions>,
-    changed: Notify,
+    shared: Rc<Shared>,
     stopped: Cell<bool>,
     /// Of a target that connects; one that listens has one for each connection.
     reconnect: Rc<RefCell<Reconnect>>,
-    connections: RefCell<BTreeMap<SessionId, Rc<RefCell<Reconnect>>>>,
     bound_port: Cell<Option<u16>>,
     last_error: RefCell<Option<String>>,
-    state: std::rc::Weak<State>,
-}
-
-/// One connection of a remote, as it sees itself.
-pub(super) struct Connection {
-    /// For logs.
-    pub(super) name: String,
-    remote: Option<Rc<Remote>>,
-    reconnect: Rc<RefCell<Reconnect>>,
-    /// Those that give way to others where descriptors are short, if this is one of them.
-    pub(super) idlers: Option<Rc<Idlers>>,
-}
-
-impl Connection {
-    /// Of the switch itself, over a pair of sockets.
-    pub(super) fn internal(name: &str) -> Rc<Connection> {
-        let options = Options { probe_interval: None, passive: true, ..Options::default() };
-        let reconnect = Rc::new(RefCell::new(Reconnect::new(options, Instant::now())));
-        Rc::new(Connection { name: name.into(), remote: None, reconnect, idlers: None })
-    }
-
-    pub(super) fn reconnect(&self) -> Rc<RefCell<Reconnect>> {
-        self.reconnect.clone()
-    }
-
-    pub(super) fn options(&self) -> RemoteOptions {
-        match &self.remote {
-            Some(remote) => remote.options.borrow().clone(),
-            None => RemoteOptions::internal(),
-        }
-    }
-
-    pub(super) fn connected(&self, id: SessionId) {
-        if let Some(remote) = &self.remote {
-            remote.connections.borrow_mut().insert(id, self.reconnect.clone());
-            remote.status_changed();
-        }
-    }
-
-    pub(super) fn disconnected(&self, id: SessionId) {
-        if let Some(remote) = &self.remote {
-            remote.connections.borrow_mut().remove(&id);
-            remote.status_changed();
-        }
-    }
-
-    /// Its options have changed.
-    pub(super) async fn changed(&self) {
-        match &self.remote {
-            Some(remote) => remote.changed.notified().await,
-            None => std::future::pending().await,
-        }
-    }
 }
 
 impl Remotes {
+    /// None yet; TLS's files are taken from where they are named.
+    pub(super) fn new(state: Rc<State>, tls: TlsSources) -> Remotes {
+        state.tls.set_files(tls.files(&state.server.borrow()));
+        Remotes { state, tls, known: RefCell::default() }
+    }
+
+    /// Refuses names of columns for TLS that cannot be; for the start of a server that was told of them.
+    pub(super) fn check_tls(&self) -> Result<(), String> {
+        self.tls.check(&self.state.server.borrow())
+    }
+
     /// Adds remotes as they are written on the command line, and listens: what cannot be had is an error.
-    pub(super) async fn add(state: &Rc<State>, text: &str, overrides: Overrides) -> Result<(), String> {
+    pub(super) async fn add(&self, text: &str, overrides: Overrides) -> Result<(), String> {
         if let Some(column) = ColumnName::parse(text) {
-            column?.find(&state.server.borrow())?;
+            column?.find(&self.state.server.borrow())?;
         } else {
             let target = Target::parse(text, OVSDB_PORT)?;
-            if state.remotes.borrow().configured.get(text) == Some(&overrides) {
+            if self.known.borrow().configured.get(text) == Some(&overrides) {
                 return Ok(());
             }
-            if state.remotes.borrow().running.contains_key(text) {
+            if self.known.borrow().running.contains_key(text) {
                 // Only how it is served changes, or a column has named it before.
-                let mut remotes = state.remotes.borrow_mut();
-                remotes.configured.insert(text.to_owned(), overrides);
-                remotes.seen.clear();
-                drop(remotes);
-                state.has_work();
+                let mut known = self.known.borrow_mut();
+                known.configured.insert(text.to_owned(), overrides);
+                known.seen.clear();
+                drop(known);
+                self.state.has_work();
                 return Ok(());
             }
             let listener = match &target {
-                Target::Passive(passive) => match Listener::bind(passive, Some(&state.tls)).await {
+                Target::Passive(passive) => match Listener::bind(passive, Some(&self.state.tls)).await {
                     Ok(listener) => Some(listener),
                     // Keys and certificates may be columns, and come later.
                     Err(StreamError::Tls(_)) => None,
@@ -137,54 +99,54 @@ impl Remotes {
                 Target::Active(_) => None,
             };
             let options = RemoteOptions::new(&target, overrides.clone(), None);
-            let remote = Remote::start(state, target, options, listener);
-            state.remotes.borrow_mut().running.insert(text.to_owned(), remote);
+            let remote = Remote::start(&self.state, target, options, listener);
+            self.known.borrow_mut().running.insert(text.to_owned(), remote);
         }
-        let mut remotes = state.remotes.borrow_mut();
-        remotes.configured.insert(text.to_owned(), overrides);
-        remotes.seen.clear();
-        drop(remotes);
-        state.has_work();
+        let mut known = self.known.borrow_mut();
+        known.configured.insert(text.to_owned(), overrides);
+        known.seen.clear();
+        drop(known);
+        self.state.has_work();
         Ok(())
     }
 
     /// Removes a remote; its clients are disconnected. False: there is none.
-    pub(super) fn remove(state: &Rc<State>, text: &str) -> bool {
-        let mut remotes = state.remotes.borrow_mut();
-        let removed = remotes.configured.remove(text).is_some();
-        remotes.seen.clear();
-        drop(remotes);
-        Remotes::follow_columns(state);
-        state.has_work();
+    pub(super) fn remove(&self, text: &str) -> bool {
+        let mut known = self.known.borrow_mut();
+        let removed = known.configured.remove(text).is_some();
+        known.seen.clear();
+        drop(known);
+        self.follow_columns();
+        self.state.has_work();
         removed
     }
 
     /// As they were given, in order.
-    pub(super) fn list(&self) -> impl Iterator<Item = &str> {
-        self.configured.keys().map(String::as_str)
+    pub(super) fn list(&self) -> Vec<String> {
+        self.known.borrow().configured.keys().cloned().collect()
     }
 
     /// Drops all connections; clients may connect again, and those that we connect to are connected to again.
-    pub(super) fn reconnect(state: &State) {
-        for remote in state.remotes.borrow().running.values() {
+    pub(super) fn reconnect(&self) {
+        for remote in self.known.borrow().running.values() {
             remote.close_connections();
         }
-        state.has_work();
+        self.state.has_work();
     }
 
     /// Whatever columns say has changed: listens and connects where they say now.
-    pub(super) fn follow_columns(state: &Rc<State>) {
-        if !Remotes::have_changed(state) {
+    pub(super) fn follow_columns(&self) {
+        if !self.have_changed() {
             return;
         }
-        TlsSources::follow(state);
+        self.state.tls.set_files(self.tls.files(&self.state.server.borrow()));
         let mut wanted: BTreeMap<String, (Target, RemoteOptions)> = BTreeMap::new();
         let mut complaints = Vec::new();
         {
-            let server = state.server.borrow();
-            let remotes = state.remotes.borrow();
+            let server = self.state.server.borrow();
+            let known = self.known.borrow();
             let mut named: Vec<(String, bool, Overrides)> = Vec::new();
-            for (text, overrides) in &remotes.configured {
+            for (text, overrides) in &known.configured {
                 match ColumnName::parse(text) {
                     None => named.push((text.clone(), false, overrides.clone())),
                     Some(Ok(column)) => {
@@ -200,7 +162,7 @@ impl Remotes {
             for (text, _, overrides) in named {
                 match Target::parse(&text, OVSDB_PORT) {
                     Ok(target) => {
-                        let before = remotes.running.get(&text).map(|remote| remote.options.borrow());
+                        let before = known.running.get(&text).map(|remote| remote.shared.options.borrow());
                         let options = RemoteOptions::new(&target, overrides, before.as_deref());
                         let role = options.role.clone();
                         let (_, counts) = wanted.entry(text).or_insert((target, options));
@@ -213,35 +175,33 @@ impl Remotes {
                 }
             }
         }
-        let mut remotes = state.remotes.borrow_mut();
+        let mut known = self.known.borrow_mut();
         for why in complaints {
-            if remotes.warned.insert(why.clone()) {
+            if known.warned.insert(why.clone()) {
                 tracing::warn!(target: "ovsdb_server", "a remote cannot be used: {why}");
             }
         }
-        let gone: Vec<String> =
-            remotes.running.keys().filter(|t| !wanted.contains_key(*t)).cloned().collect();
-        let gone: Vec<Rc<Remote>> = gone.iter().filter_map(|text| remotes.running.remove(text)).collect();
+        let gone: Vec<String> = known.running.keys().filter(|t| !wanted.contains_key(*t)).cloned().collect();
+        let gone: Vec<Rc<Remote>> = gone.iter().filter_map(|text| known.running.remove(text)).collect();
         for (text, (target, options)) in wanted {
-            match remotes.running.get(&text) {
+            match known.running.get(&text) {
                 Some(remote) => remote.set_options(options),
                 None => {
-                    let remote = Remote::start(state, target, options, None);
-                    remotes.running.insert(text, remote);
+                    let remote = Remote::start(&self.state, target, options, None);
+                    known.running.insert(text, remote);
                 }
             }
         }
-        remotes.status_is_old = true;
-        drop(remotes);
+        self.state.status_is_old.set(true);
+        drop(known);
         gone.iter().for_each(|remote| remote.stop());
     }
 
     /// Whether a database whose columns are read has changed; notes that it was looked at.
-    fn have_changed(state: &State) -> bool {
-        let server = state.server.borrow();
-        let mut remotes = state.remotes.borrow_mut();
-        let tls = &remotes.tls;
-        let texts = tls.sources().into_iter().flatten().chain(remotes.configured.keys());
+    fn have_changed(&self) -> bool {
+        let server = self.state.server.borrow();
+        let mut known = self.known.borrow_mut();
+        let texts = self.tls.sources().into_iter().flatten().chain(known.configured.keys());
         let names: BTreeSet<String> =
             texts.filter_map(|text| Some(ColumnName::parse(text)?.ok()?.database)).collect();
         let seen: HashMap<String, u64> = names
@@ -250,36 +210,35 @@ impl Remotes {
                 let version = server.database_version(&name).map_or(0, |version| version + 1);
                 (name, version)
             })
-            .chain([(String::new(), remotes.configured.len() as u64)])
+            .chain([(String::new(), known.configured.len() as u64)])
             .collect();
-        if remotes.seen == seen {
+        if known.seen == seen {
             return false;
         }
-        remotes.seen = seen;
+        known.seen = seen;
         true
     }
 
     /// Writes `is_connected` and `status` of the rows that remotes come from: where something happened, and
     /// now and then for the seconds in it.
-    pub(super) fn write_status(state: &Rc<State>) {
+    pub(super) fn write_status(&self) {
         let at = Instant::now();
-        let mut remotes = state.remotes.borrow_mut();
-        let is_due = remotes.status_written.is_none_or(|written| at >= written + STATUS_INTERVAL);
-        if !is_due && !remotes.status_is_old {
+        let mut known = self.known.borrow_mut();
+        let is_due = known.status_written.is_none_or(|written| at >= written + STATUS_INTERVAL);
+        if !self.state.status_is_old.take() && !is_due {
             return;
         }
-        remotes.status_written = Some(at);
-        remotes.status_is_old = false;
+        known.status_written = Some(at);
         let columns: Vec<ColumnName> =
-            remotes.configured.keys().filter_map(|text| ColumnName::parse(text)?.ok()).collect();
-        drop(remotes);
+            known.configured.keys().filter_map(|text| ColumnName::parse(text)?.ok()).collect();
+        drop(known);
         for column in columns {
             let rows = {
-                let server = state.server.borrow();
+                let server = self.state.server.borrow();
                 let Ok(found) = column.find(&server) else { continue };
-                let remotes = state.remotes.borrow();
+                let known = self.known.borrow();
                 let changed = found.remotes().into_iter().filter_map(|column| {
-                    let (is_connected, status) = match remotes.running.get(&column.target) {
+                    let (is_connected, status) = match known.running.get(&column.target) {
                         Some(remote) => (remote.is_connected(), remote.status(at)),
                         None => (false, never_runs(&column.target)?),
                     };
@@ -292,14 +251,15 @@ impl Remotes {
             if rows.is_empty() {
                 continue;
             }
-            let written = state.server.borrow_mut().commit_own(now(), &column.database, |transaction, _| {
-                rows.into_iter().for_each(|(table, row)| transaction.replace(table, row));
-                Ok(())
-            });
+            let written =
+                self.state.server.borrow_mut().commit_own(now(), &column.database, |transaction, _| {
+                    rows.into_iter().for_each(|(table, row)| transaction.replace(table, row));
+                    Ok(())
+                });
             if let Err(why) = written {
                 tracing::warn!(target: "ovsdb_server", "{}: status not written: {why}", column.text());
             }
-            state.has_work();
+            self.state.has_work();
         }
     }
 }
@@ -340,14 +300,16 @@ impl Remote {
         let reconnect = Reconnect::new(options.reconnect(passive), Instant::now());
         let remote = Rc::new(Remote {
             target,
-            options: RefCell::new(options),
-            changed: Notify::new(),
+            shared: Rc::new(Shared {
+                options: RefCell::new(options),
+                changed: Notify::new(),
+                connections: RefCell::default(),
+                state: Rc::downgrade(state),
+            }),
             stopped: Cell::new(false),
             reconnect: Rc::new(RefCell::new(reconnect)),
-            connections: RefCell::default(),
             bound_port: Cell::new(None),
             last_error: RefCell::default(),
-            state: Rc::downgrade(state),
         });
         match remote.target.clone() {
             Target::Passive(target) => {
@@ -364,7 +326,7 @@ impl Remote {
     }
 
     fn set_options(&self, options: RemoteOptions) {
-        let before = self.options.replace(options.clone());
+        let before = self.shared.options.replace(options.clone());
         if before == options {
             return;
         }
@@ -374,36 +336,33 @@ impl Remote {
         }
         let times = options.reconnect(matches!(self.target, Target::Passive(_)));
         self.reconnect.borrow_mut().set_options(times);
-        self.connections.borrow().values().for_each(|reconnect| reconnect.borrow_mut().set_options(times));
-        if let Some(state) = self.state.upgrade() {
+        self.shared
+            .connections
+            .borrow()
+            .values()
+            .for_each(|reconnect| reconnect.borrow_mut().set_options(times));
+        if let Some(state) = self.shared.state.upgrade() {
             let mut server = state.server.borrow_mut();
-            for id in self.connections.borrow().keys() {
+            for id in self.shared.connections.borrow().keys() {
                 server.set_session_read_only(*id, options.read_only);
                 server.set_session_role(*id, &options.role);
             }
         }
-        self.changed.notify_waiters();
+        self.shared.changed.notify_waiters();
     }
 
     fn stop(&self) {
         self.stopped.set(true);
         self.close_connections();
-        self.changed.notify_waiters();
+        self.shared.changed.notify_waiters();
     }
 
     fn close_connections(&self) {
-        let Some(state) = self.state.upgrade() else { return };
+        let Some(state) = self.shared.state.upgrade() else { return };
         let mut server = state.server.borrow_mut();
-        self.connections.borrow().keys().for_each(|id| server.close(*id));
+        self.shared.connections.borrow().keys().for_each(|id| server.close(*id));
         drop(server);
         state.has_work();
-    }
-
-    fn status_changed(&self) {
-        if let Some(state) = self.state.upgrade() {
-            state.remotes.borrow_mut().status_is_old = true;
-            state.has_work();
-        }
     }
 
     async fn listen(self: Rc<Remote>, state: Rc<State>, target: PassiveTarget, first: Option<Listener>) {
@@ -421,7 +380,7 @@ impl Remote {
             };
             self.bound_port.set(bound.bound_port());
             *self.last_error.borrow_mut() = None;
-            self.status_changed();
+            self.shared.status_changed();
             tracing::debug!(target: "ovsdb_server", "listening on {target}");
             self.accept(&state, &bound).await;
         }
@@ -434,10 +393,10 @@ impl Remote {
             tracing::error!(target: "ovsdb_jsonrpc_server", "{target}: listen failed: {text}");
         }
         *self.last_error.borrow_mut() = Some(text);
-        self.status_changed();
+        self.shared.status_changed();
         tokio::select! {
             () = tokio::time::sleep(LISTEN_RETRY) => {}
-            () = self.changed.notified() => {}
+            () = self.shared.changed.notified() => {}
         }
     }
 
@@ -460,7 +419,7 @@ impl Remote {
         };
         let stopped = async {
             while !self.stopped.get() {
-                self.changed.notified().await;
+                self.shared.changed.notified().await;
             }
         };
         let places = Places::unlimited();
@@ -473,27 +432,24 @@ impl Remote {
     /// Serves a connection that came in.
     async fn serve(self: &Rc<Remote>, state: &Rc<State>, stream: Stream, name: String, place: &Place) {
         let at = Instant::now();
-        let reconnect = Rc::new(RefCell::new(Reconnect::new(self.options.borrow().reconnect(true), at)));
+        let reconnect =
+            Rc::new(RefCell::new(Reconnect::new(self.shared.options.borrow().reconnect(true), at)));
         reconnect.borrow_mut().enable(at);
         reconnect.borrow_mut().connected(at);
-        let connection = Rc::new(Connection {
-            name,
-            remote: Some(self.clone()),
-            reconnect: reconnect.clone(),
-            idlers: Some(place.idlers()),
-        });
-        stream.set_dscp(self.options.borrow().dscp);
-        converse(state, stream, &connection, &reconnect).await;
+        let connection =
+            Connection { name, remote: Some(self.shared.clone()), reconnect, idlers: Some(place.idlers()) };
+        stream.set_dscp(self.shared.options.borrow().dscp);
+        converse(state, stream, &connection).await;
     }
 
     fn is_connected(&self) -> bool {
-        !self.connections.borrow().is_empty()
+        !self.shared.connections.borrow().is_empty()
     }
 
     /// The keys of `status` (ovs-vswitchd.conf.db(5), Manager).
     fn status(&self, at: Instant) -> BTreeMap<String, String> {
         let mut status = BTreeMap::new();
-        let connections = self.connections.borrow();
+        let connections = self.shared.connections.borrow();
         let only = match &self.target {
             Target::Active(_) => None,
             Target::Passive(_) if connections.len() == 1 => connections.values().next().cloned(),
@@ -527,7 +483,7 @@ impl Remote {
         if let Some(port) = self.bound_port.get() {
             status.insert("bound_port".into(), port.to_string());
         }
-        if let Some(state) = self.state.upgrade() {
+        if let Some(state) = self.shared.state.upgrade() {
             let server = state.server.borrow();
             let counts: Vec<_> = connections.keys().map(|id| server.lock_counts(*id)).collect();
             let sum = |of: fn(&LockCounts) -> usize| -> usize { counts.iter().map(of).sum() };
@@ -564,14 +520,14 @@ impl Keep for Outgoing {
 
     fn with<T>(&mut self, f: impl FnOnce(&mut Reconnect) -> T) -> Option<T> {
         let done = (!self.remote.stopped.get()).then(|| f(&mut self.remote.reconnect.borrow_mut()));
-        self.remote.status_changed();
+        self.remote.shared.status_changed();
         done
     }
 
     async fn connect(&mut self) -> Result<Stream, String> {
         let stream = Stream::connect(&self.target, Some(&self.state.tls)).await;
         let stream = stream.map_err(|error| error.to_string())?;
-        stream.set_dscp(self.remote.options.borrow().dscp);
+        stream.set_dscp(self.remote.shared.options.borrow().dscp);
         Ok(stream)
     }
 
@@ -580,9 +536,9 @@ impl Keep for Outgoing {
             return ControlFlow::Continue(None);
         }
         let reconnect = self.remote.reconnect.clone();
-        let (name, remote) = (self.name(), Some(self.remote.clone()));
-        let connection = Rc::new(Connection { name, remote, reconnect: reconnect.clone(), idlers: None });
-        let end = converse(&self.state, stream, &connection, &reconnect).await;
+        let (name, remote) = (self.name(), Some(self.remote.shared.clone()));
+        let connection = Connection { name, remote, reconnect, idlers: None };
+        let end = converse(&self.state, stream, &connection).await;
         // Of all others the session has told.
         self.is_to_tell = matches!(end, End::Closed | End::ByServer | End::Os(_));
         ControlFlow::Continue(end.text())
@@ -595,6 +551,6 @@ impl Keep for Outgoing {
     }
 
     async fn changed(&mut self) {
-        self.remote.changed.notified().await;
+        self.remote.shared.changed.notified().await;
     }
 }

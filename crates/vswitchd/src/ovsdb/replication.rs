@@ -11,6 +11,7 @@ use ovsdb::jsonrpc::Message;
 use ovsdb::server::SERVER_DATABASE;
 use ovsdb::{Datum, Schema, TableIdx, Uuid};
 use serde_json::{Map, Value, json};
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::rc::Rc;
@@ -25,8 +26,14 @@ const PROBE_INTERVAL: Duration = Duration::from_secs(60);
 /// Longest wait where no probe is due.
 const FOR_EVER: Duration = Duration::from_secs(3_600);
 
-/// What is set, and how it goes.
+/// Whether a server is a backup, and of whom.
 pub(super) struct Replication {
+    state: Rc<State>,
+    settings: RefCell<Settings>,
+}
+
+/// What is set, and how it goes.
+struct Settings {
     source: Option<String>,
     /// Tables that are not followed, by database.
     exclude: BTreeMap<String, BTreeSet<String>>,
@@ -46,9 +53,9 @@ enum Progress {
     Failed,
 }
 
-impl Default for Replication {
-    fn default() -> Replication {
-        Replication {
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
             source: None,
             exclude: BTreeMap::new(),
             exclude_text: String::new(),
@@ -60,23 +67,25 @@ impl Default for Replication {
 }
 
 impl Replication {
+    /// Of an active server.
+    pub(super) fn new(state: Rc<State>) -> Rc<Replication> {
+        Rc::new(Replication { state, settings: RefCell::default() })
+    }
+
     /// The active server, if one is set.
-    pub(super) fn source(&self) -> Option<&str> {
-        self.source.as_deref()
+    pub(super) fn source(&self) -> Option<String> {
+        self.settings.borrow().source.clone()
     }
 
     /// Sets the active server; a backup follows this one from now on.
-    pub(super) fn set_source(state: &Rc<State>, source: &str) -> Result<(), String> {
+    pub(super) fn set_source(self: &Rc<Self>, source: &str) -> Result<(), String> {
         ActiveTarget::parse(source, OVSDB_PORT)?;
-        state.replication.borrow_mut().source = Some(source.to_owned());
-        if Replication::is_backup(state) {
-            Replication::start(state)?;
-        }
-        Ok(())
+        self.settings.borrow_mut().source = Some(source.to_owned());
+        self.begin_anew()
     }
 
     /// `DB:TABLE[,DB:TABLE]…`.
-    pub(super) fn set_exclude(state: &Rc<State>, text: &str) -> Result<(), String> {
+    pub(super) fn set_exclude(self: &Rc<Self>, text: &str) -> Result<(), String> {
         let mut exclude: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         for word in text.split(',').filter(|w| !w.is_empty()) {
             let Some((database, table)) = word.split_once(':') else {
@@ -84,74 +93,70 @@ impl Replication {
             };
             exclude.entry(database.into()).or_default().insert(table.into());
         }
-        let mut replication = state.replication.borrow_mut();
+        let mut settings = self.settings.borrow_mut();
         // In order, as the stock server prints them.
         let pairs = exclude.iter().flat_map(|(db, tables)| tables.iter().map(move |t| format!("{db}:{t}")));
-        replication.exclude_text = pairs.collect::<Vec<_>>().join(",");
-        replication.exclude = exclude;
-        drop(replication);
-        if Replication::is_backup(state) {
-            Replication::start(state)?;
-        }
-        Ok(())
+        settings.exclude_text = pairs.collect::<Vec<_>>().join(",");
+        settings.exclude = exclude;
+        drop(settings);
+        self.begin_anew()
     }
 
-    pub(super) fn exclude_text(&self) -> &str {
-        &self.exclude_text
+    pub(super) fn exclude_text(&self) -> String {
+        self.settings.borrow().exclude_text.clone()
     }
 
-    pub(super) fn set_probe_interval(state: &Rc<State>, interval: Option<Duration>) -> Result<(), String> {
-        state.replication.borrow_mut().probe_interval = interval;
-        if Replication::is_backup(state) {
-            Replication::start(state)?;
-        }
-        Ok(())
+    pub(super) fn set_probe_interval(self: &Rc<Self>, interval: Option<Duration>) -> Result<(), String> {
+        self.settings.borrow_mut().probe_interval = interval;
+        self.begin_anew()
     }
 
-    fn is_backup(state: &State) -> bool {
-        state.replication.borrow().task.is_some()
+    /// A backup begins anew, by what is set now.
+    fn begin_anew(self: &Rc<Self>) -> Result<(), String> {
+        let is_backup = self.settings.borrow().task.is_some();
+        if is_backup { self.start().map(drop) } else { Ok(()) }
     }
 
     /// Becomes a backup, or begins anew as one. False: no active server is set.
-    pub(super) fn start(state: &Rc<State>) -> Result<bool, String> {
-        let source = state.replication.borrow().source.clone();
-        let Some(source) = source else { return Ok(false) };
+    pub(super) fn start(self: &Rc<Self>) -> Result<bool, String> {
+        let Some(source) = self.source() else { return Ok(false) };
         let target = ActiveTarget::parse(&source, OVSDB_PORT)?;
-        let mut replication = state.replication.borrow_mut();
-        if let Some(task) = replication.task.take() {
+        let mut settings = self.settings.borrow_mut();
+        if let Some(task) = settings.task.take() {
             task.abort();
         }
-        replication.progress = Progress::Connecting;
-        replication.task = Some(tokio::task::spawn_local(follow(state.clone(), target)).abort_handle());
-        drop(replication);
-        state.server.borrow_mut().set_read_only(true);
-        state.has_work();
+        settings.progress = Progress::Connecting;
+        settings.task = Some(tokio::task::spawn_local(self.clone().follow(target)).abort_handle());
+        drop(settings);
+        self.state.server.borrow_mut().set_read_only(true);
+        self.state.has_work();
         Ok(true)
     }
 
     /// Becomes active.
-    pub(super) fn stop(state: &State) {
-        if let Some(task) = state.replication.borrow_mut().task.take() {
+    pub(super) fn stop(&self) {
+        if let Some(task) = self.settings.borrow_mut().task.take() {
             task.abort();
         }
-        state.server.borrow_mut().set_read_only(false);
-        state.has_work();
+        self.state.server.borrow_mut().set_read_only(false);
+        self.state.has_work();
     }
 
     /// The text of `ovsdb-server/sync-status`.
     pub(super) fn status(&self) -> String {
-        if self.task.is_none() {
+        let Settings { source, exclude_text, task, progress, .. } = &*self.settings.borrow();
+        if task.is_none() {
             return "state: active\n".into();
         }
-        let source = self.source.as_deref().unwrap_or_default();
-        let rest = match &self.progress {
+        let source = source.as_deref().unwrap_or_default();
+        let rest = match progress {
             Progress::Connecting => format!("connecting: {source}"),
             Progress::NotConnected => format!("not connected to {source}"),
             Progress::Failed => format!("Replication to ({source}) failed\n"),
             Progress::Replicating(names) => {
                 let mut text = format!("replicating: {source}\ndatabase: {}", names.join(", "));
-                if !self.exclude_text.is_empty() {
-                    text += &format!("\nexclude: {}", self.exclude_text);
+                if !exclude_text.is_empty() {
+                    text += &format!("\nexclude: {exclude_text}");
                 }
                 text
             }
@@ -159,6 +164,20 @@ impl Replication {
         format!("state: backup\n{rest}\n")
     }
 
+    fn goes(&self, progress: Progress) {
+        self.settings.borrow_mut().progress = progress;
+    }
+
+    /// Follows the active server until it is told otherwise.
+    async fn follow(self: Rc<Self>, target: ActiveTarget) {
+        let probe_interval = self.settings.borrow().probe_interval;
+        let mut reconnect = Reconnect::new(Options { probe_interval, ..Options::default() }, clock::now());
+        reconnect.enable(clock::now());
+        keep_connected(&mut Source { replication: self, target, reconnect }).await;
+    }
+}
+
+impl Settings {
     fn is_excluded(&self, database: &str, table: &str) -> bool {
         self.exclude.get(database).is_some_and(|tables| tables.contains(table))
     }
@@ -176,17 +195,9 @@ enum Failure {
     NothingInCommon,
 }
 
-/// Follows the active server until it is told otherwise.
-async fn follow(state: Rc<State>, target: ActiveTarget) {
-    let options = Options { probe_interval: state.replication.borrow().probe_interval, ..Options::default() };
-    let mut reconnect = Reconnect::new(options, clock::now());
-    reconnect.enable(clock::now());
-    keep_connected(&mut Source { state, target, reconnect }).await;
-}
-
 /// The active server as a backup sees it.
 struct Source {
-    state: Rc<State>,
+    replication: Rc<Replication>,
     target: ActiveTarget,
     reconnect: Reconnect,
 }
@@ -204,35 +215,35 @@ impl Keep for Source {
     }
 
     async fn connect(&mut self) -> Result<Connection, String> {
-        self.state.replication.borrow_mut().progress = Progress::Connecting;
-        let stream = Stream::connect(&self.target, Some(&self.state.tls)).await;
+        self.replication.goes(Progress::Connecting);
+        let stream = Stream::connect(&self.target, Some(&self.replication.state.tls)).await;
         Ok(Connection::new(self.name(), stream.map_err(|error| error.to_string())?))
     }
 
     async fn converse(&mut self, connection: Connection) -> ControlFlow<(), Option<String>> {
-        let (state, target) = (&self.state, &self.target);
+        let (replication, target) = (&self.replication, &self.target);
         let heard = connection.heard();
         let mut peer = Peer { connection, reconnect: &mut self.reconnect, heard, next: 0 };
-        match try_replicate(state, &mut peer).await {
+        match try_replicate(replication, &mut peer).await {
             Ok(never) => match never {},
             Err(Failure::Connection(why)) => {
-                state.replication.borrow_mut().progress = Progress::NotConnected;
+                replication.goes(Progress::NotConnected);
                 ControlFlow::Continue(Some(why))
             }
             Err(Failure::Itself) => {
                 tracing::warn!(target: "replication", "Self replicating is not allowed");
                 // It has what it would copy, and there is nobody to change it but its own clients.
-                Replication::stop(state);
+                replication.stop();
                 ControlFlow::Break(())
             }
             Err(Failure::NothingInCommon) => {
                 tracing::warn!(target: "replication", "Nothing to replicate.");
-                Replication::stop(state);
+                replication.stop();
                 ControlFlow::Break(())
             }
             Err(Failure::Impossible(why)) => {
                 tracing::error!(target: "replication", "{target}: {why}; not replicating");
-                state.replication.borrow_mut().progress = Progress::Failed;
+                replication.goes(Progress::Failed);
                 ControlFlow::Break(())
             }
         }
@@ -311,7 +322,11 @@ fn parse(text: &str) -> Result<Value, Failure> {
     serde_json::from_str(text).map_err(|e| Failure::Connection(e.to_string()))
 }
 
-async fn try_replicate(state: &Rc<State>, peer: &mut Peer<'_>) -> Result<std::convert::Infallible, Failure> {
+async fn try_replicate(
+    replication: &Replication,
+    peer: &mut Peer<'_>,
+) -> Result<std::convert::Infallible, Failure> {
+    let state = &replication.state;
     let own_id = state.server.borrow().id().to_string();
     if peer.ask("get_server_id", json!([])).await? == Ok(Value::from(own_id)) {
         return Err(Failure::Itself);
@@ -352,7 +367,7 @@ async fn try_replicate(state: &Rc<State>, peer: &mut Peer<'_>) -> Result<std::co
     // Updates of the first may come before the reply for the last; what is told twice is the same.
     let mut ids = BTreeMap::new();
     for (name, schema) in &followed {
-        let requests = requests(state, name, schema);
+        let requests = requests(replication, name, schema);
         peer.next += 1;
         let id = Value::from(peer.next);
         let params = json!([name, ["replication", name], requests]);
@@ -365,12 +380,12 @@ async fn try_replicate(state: &Rc<State>, peer: &mut Peer<'_>) -> Result<std::co
             Message::Reply { result, id } => {
                 let Some(name) = ids.get(&id.to_string()) else { continue };
                 tracing::info!(target: "replication", "Monitor request received. Resetting the database");
-                apply(state, name, &parse(result.get())?, true)?;
+                apply(replication, name, &parse(result.get())?, true)?;
                 running.insert(name.clone());
                 if running.len() == followed.len() {
                     let names = running.iter().cloned().collect();
                     tracing::debug!(target: "replication", "replicating {}", running.iter().cloned().collect::<Vec<_>>().join(", "));
-                    state.replication.borrow_mut().progress = Progress::Replicating(names);
+                    replication.goes(Progress::Replicating(names));
                 }
             }
             Message::Error { error, .. } => {
@@ -379,7 +394,7 @@ async fn try_replicate(state: &Rc<State>, peer: &mut Peer<'_>) -> Result<std::co
             Message::Notification { method, params } if method == "update" => {
                 let params = parse(params.get())?;
                 if let Some(name) = params[0][1].as_str() {
-                    apply(state, name, &params[1], false)?;
+                    apply(replication, name, &params[1], false)?;
                 }
             }
             Message::Notification { .. } | Message::Request { .. } => {}
@@ -409,9 +424,9 @@ fn holds(mine: &Schema, theirs: &Schema) -> bool {
 }
 
 /// All tables that are followed, with all columns.
-fn requests(state: &State, name: &str, schema: &Schema) -> Value {
-    let replication = state.replication.borrow();
-    let tables = schema.tables().iter().filter(|t| !replication.is_excluded(name, &t.name));
+fn requests(replication: &Replication, name: &str, schema: &Schema) -> Value {
+    let settings = replication.settings.borrow();
+    let tables = schema.tables().iter().filter(|t| !settings.is_excluded(name, &t.name));
     let request = |table: &ovsdb::TableSchema| {
         let columns: Vec<&str> = table.named_columns().map(|(_, c)| c.name.as_str()).collect();
         (table.name.clone(), json!([{"columns": columns}]))
@@ -421,9 +436,10 @@ fn requests(state: &State, name: &str, schema: &Schema) -> Value {
 
 /// Does what `<table-updates>` say. The first ones stand for all that the database has in the tables that are
 /// followed.
-fn apply(state: &Rc<State>, name: &str, updates: &Value, first: bool) -> Result<(), Failure> {
+fn apply(replication: &Replication, name: &str, updates: &Value, first: bool) -> Result<(), Failure> {
     let impossible = |why: String| Failure::Impossible(format!("{name}: {why}"));
-    let excluded = state.replication.borrow().exclude.get(name).cloned().unwrap_or_default();
+    let state = &replication.state;
+    let excluded = replication.settings.borrow().exclude.get(name).cloned().unwrap_or_default();
     let empty = Map::new();
     let updates = updates.as_object().unwrap_or(&empty);
     let mut problem = None;

@@ -4,7 +4,7 @@
 //! read and handle what it says. Nothing is held across a wait but a buffer that is empty between messages,
 //! so that 10,000 idle clients cost little.
 
-use super::remotes::Connection;
+use super::connection::Connection;
 use super::state::{State, now};
 use ovsdb::jsonrpc::{BadMessage, Message};
 use ovsdb::server::SessionId;
@@ -66,13 +66,9 @@ impl End {
     }
 }
 
-/// Serves a client until either side has enough. `reconnect` is told of it all.
-pub(super) async fn converse(
-    state: &Rc<State>,
-    stream: Stream,
-    connection: &Rc<Connection>,
-    reconnect: &RefCell<Reconnect>,
-) -> End {
+/// Serves a client until either side has enough. Its reconnect is told of it all.
+pub(super) async fn converse(state: &Rc<State>, stream: Stream, connection: &Connection) -> End {
+    let reconnect = &*connection.reconnect;
     let id = {
         let (options, mut server) = (connection.options(), state.server.borrow_mut());
         let id = server.connect(options.read_only);

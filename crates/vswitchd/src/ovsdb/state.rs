@@ -1,19 +1,9 @@
-//! What the tasks of a server share, and the one that does what follows from all their work.
-//!
-//! Connections handle what they have read and send their replies themselves. Everything that concerns others
-//! (updates of monitors, transactions that waited, locks, work for the disk, columns that say where to
-//! listen) is done by the *flusher*, which runs after the connections that were ready: so the more there is
-//! to do, the more of it is done at once.
+//! What the tasks of a server share: the server itself, who sleeps, and what there is to do.
 
-use super::config_file::ConfigFile;
-use super::memory;
-use super::remotes::Remotes;
-use super::replication::Replication;
 use ovsdb::server::{BySession, DatabaseNo, Now, Server, SessionId, StorageNews};
 use ovsdb::storage::Done;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap};
-use std::fs::File;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -22,10 +12,6 @@ use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::Notify;
 use transport::Tls;
 
-/// How often what is due by time is looked at: compaction, and the status of connections.
-const INTERVAL: Duration = Duration::from_millis(1_000);
-/// How long requests are gathered before what follows from them is done, while more keep coming.
-const GATHER_MAX: Duration = Duration::from_micros(200);
 /// How often what waits to be sent is added up, at most.
 const BUDGET_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -34,12 +20,11 @@ pub(super) struct State {
     pub(super) server: RefCell<Server>,
     /// Databases by name, and the files that they came from.
     pub(super) files: RefCell<HashMap<String, PathBuf>>,
-    pub(super) remotes: RefCell<Remotes>,
-    pub(super) replication: RefCell<Replication>,
     pub(super) tls: Arc<Tls>,
-    pub(super) config_file: RefCell<Option<ConfigFile>>,
     /// There is something for the flusher.
-    work: Notify,
+    pub(super) work: Notify,
+    /// What the status of connections says may have changed.
+    pub(super) status_is_old: Cell<bool>,
     wakers: RefCell<BySession<Waker>>,
     /// Bytes of incomplete requests.
     pub(super) partial_bytes: Cell<usize>,
@@ -49,8 +34,6 @@ pub(super) struct State {
     pub(super) exit: Notify,
     /// A compaction, or another job, ended.
     pub(super) job_done: Notify,
-    /// Where a monitor keeps what is served.
-    memory: RefCell<Option<Arc<File>>>,
 }
 
 /// What was lost.
@@ -71,39 +54,27 @@ impl State {
         Rc::new(State {
             server: RefCell::new(server),
             files: RefCell::default(),
-            remotes: RefCell::default(),
-            replication: RefCell::default(),
             tls,
-            config_file: RefCell::default(),
             work: Notify::new(),
+            status_is_old: Cell::new(false),
             wakers: RefCell::default(),
             partial_bytes: Cell::new(0),
             budget_checked: Cell::new(None),
             counters: Cell::default(),
             exit: Notify::new(),
             job_done: Notify::new(),
-            memory: RefCell::default(),
         })
-    }
-
-    /// From now on, what is served is kept there.
-    pub(super) fn remember_in(&self, memory: Option<Arc<File>>) {
-        *self.memory.borrow_mut() = memory;
-        self.remember();
-    }
-
-    /// What is served has changed.
-    pub(super) fn remember(&self) {
-        if let Some(file) = &*self.memory.borrow()
-            && let Err(error) = memory::keep(file, self)
-        {
-            tracing::warn!(target: "ovsdb_server", "the monitor will not know what is served: {error}");
-        }
     }
 
     /// There is something for the flusher.
     pub(super) fn has_work(&self) {
         self.work.notify_one();
+    }
+
+    /// What the status of a connection says may have changed.
+    pub(super) fn status_changed(&self) {
+        self.status_is_old.set(true);
+        self.has_work();
     }
 
     pub(super) fn count(&self, count: impl FnOnce(&mut Counters)) {
@@ -128,69 +99,13 @@ impl State {
     }
 
     /// Wakes connections that others have given something to send.
-    fn wake(&self, ids: &BTreeSet<SessionId>) {
+    pub(super) fn wake(&self, ids: &BTreeSet<SessionId>) {
         let wakers = self.wakers.borrow();
         ids.iter().filter_map(|id| wakers.get(id)).for_each(Waker::wake_by_ref);
     }
 
-    /// The flusher.
-    pub(super) async fn flush(self: Rc<State>) {
-        let mut interval = tokio::time::interval(INTERVAL);
-        interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        loop {
-            let due = self.server.borrow().next_timeout();
-            let timeout = async {
-                match due {
-                    Some(due) => tokio::time::sleep_until(due.into()).await,
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                () = self.work.notified() => {}
-                () = timeout => self.server.borrow_mut().handle_timeout(now()),
-                _ = interval.tick() => {}
-            }
-            self.gather().await;
-            self.flush_once();
-        }
-    }
-
-    /// Lets connections that are ready come first, and again as long as they have something: the more
-    /// requests are handled together, the fewer writes of the log and wake-ups each costs.
-    async fn gather(&self) {
-        let begin = Instant::now();
-        loop {
-            let before = self.server.borrow().counters().messages;
-            tokio::task::yield_now().await;
-            if self.server.borrow().counters().messages == before || begin.elapsed() >= GATHER_MAX {
-                return;
-            }
-        }
-    }
-
-    /// All that follows from what was handled.
-    pub(super) fn flush_once(self: &Rc<State>) {
-        self.server.borrow_mut().flush(now());
-        Remotes::follow_columns(self);
-        Remotes::write_status(self);
-        self.keep_to_budget();
-        self.start_jobs();
-        let mut server = self.server.borrow_mut();
-        // Columns that were written are told in the same go.
-        server.flush(now());
-        for line in server.take_log_lines() {
-            tracing::info!(target: "transaction", "{line}");
-        }
-        let ready = server.take_ready();
-        if server.has_stale() {
-            // After those that are ready.
-            self.has_work();
-        }
-        drop(server);
-        self.wake(&ready);
-    }
-
-    fn keep_to_budget(&self) {
+    /// Ends the connections for which most waits, as long as it is too much for all.
+    pub(super) fn keep_to_budget(&self) {
         // Adding up takes a look at each client: not at each turn, of which there may be thousands a second.
         let at = Instant::now();
         if self.budget_checked.get().is_some_and(|checked| at < checked + BUDGET_INTERVAL) {
@@ -214,7 +129,8 @@ impl State {
         self.partial_bytes.get() + more + server.kept_bytes() <= server.limits().total_bytes
     }
 
-    fn start_jobs(self: &Rc<State>) {
+    /// Has work for the disk done by other threads.
+    pub(super) fn start_jobs(self: &Rc<State>) {
         loop {
             let next = self.server.borrow_mut().poll_job(now());
             let Some((of, job)) = next else { return };

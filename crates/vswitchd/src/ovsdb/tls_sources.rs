@@ -2,7 +2,6 @@
 //! (ovsdb-server(1), "SSL Options").
 
 use super::columns::ColumnName;
-use super::state::State;
 use ovsdb::server::Server;
 use std::path::PathBuf;
 use transport::{Tls, TlsFiles};
@@ -40,34 +39,28 @@ impl TlsSources {
     }
 
     /// Refuses names of columns that cannot be; for the start of a server that was told of them.
-    pub(super) fn check(state: &State) -> Result<(), String> {
-        let server = state.server.borrow();
-        let remotes = state.remotes.borrow();
-        let tls = &remotes.tls;
-        for column in tls.sources().into_iter().flatten().filter_map(|source| ColumnName::parse(source)) {
-            column?.find_text(&server)?;
+    pub(super) fn check(&self, server: &Server) -> Result<(), String> {
+        for column in self.sources().into_iter().flatten().filter_map(|source| ColumnName::parse(source)) {
+            column?.find_text(server)?;
         }
-        if let Err(why) = Tls::check_protocols(named(&server, &tls.protocols).as_deref()) {
+        if let Err(why) = Tls::check_protocols(named(server, &self.protocols).as_deref()) {
             tracing::error!(target: "stream_ssl", "{why}");
         }
         Ok(())
     }
 
-    /// Takes the files of TLS from where they are named.
-    pub(super) fn follow(state: &State) {
-        let server = state.server.borrow();
-        let remotes = state.remotes.borrow();
-        let file = |source: &Option<String>| named(&server, source).map(PathBuf::from);
-        let tls = &remotes.tls;
-        state.tls.set_files(TlsFiles {
-            private_key: file(&tls.private_key),
-            certificate: file(&tls.certificate),
-            ca_cert: file(&tls.ca_cert),
-            bootstrap_ca_cert: tls.bootstrap_ca_cert,
-            peer_ca_cert: file(&tls.peer_ca_cert),
-            protocols: named(&server, &tls.protocols),
-            ciphers: named(&server, &tls.ciphers),
-        });
+    /// The files of TLS, from where they are named.
+    pub(super) fn files(&self, server: &Server) -> TlsFiles {
+        let file = |source: &Option<String>| named(server, source).map(PathBuf::from);
+        TlsFiles {
+            private_key: file(&self.private_key),
+            certificate: file(&self.certificate),
+            ca_cert: file(&self.ca_cert),
+            bootstrap_ca_cert: self.bootstrap_ca_cert,
+            peer_ca_cert: file(&self.peer_ca_cert),
+            protocols: named(server, &self.protocols),
+            ciphers: named(server, &self.ciphers),
+        }
     }
 }
 
