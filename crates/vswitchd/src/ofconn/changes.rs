@@ -82,7 +82,7 @@ impl Vswitch {
         let Held { xid, head, message } = *held;
         let request = Request { xid, head: &head };
         if let Err(error) = self.handle(bridge, conn, &request, message) {
-            self.refuse(conn, &request, error);
+            self.refuse(bridge, conn, &request, error);
         }
         // It may have begun something that takes long.
         if conn.pending.is_some() { Served::More } else { Served::Quiet }
@@ -200,7 +200,7 @@ impl Vswitch {
             let Some(outcome) = self.plane.go_on_changing(until) else { return false };
             if let Err(error) = self.after_change(bridge, conn.as_deref_mut(), change, outcome) {
                 if let Some(conn) = conn {
-                    self.refuse(conn, &Request { xid: change.xid, head: &change.head }, error);
+                    self.refuse(bridge, conn, &Request { xid: change.xid, head: &change.head }, error);
                 }
                 return true;
             }

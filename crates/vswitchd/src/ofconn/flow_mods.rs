@@ -28,7 +28,7 @@ impl Vswitch {
         let steps = self.plane.control.steps_of(bridge, Change::Flow(&change));
         if steps > SHORT_STEPS_MAX {
             if fm.buffer_id.is_some() {
-                self.refuse(conn, request, ErrorKind::OFPBRC_BUFFER_UNKNOWN);
+                self.refuse(bridge, conn, request, ErrorKind::OFPBRC_BUFFER_UNKNOWN);
             }
             return self.change_table(bridge, conn, request, LongKind::FlowMod(Arc::new(change)), steps);
         }
@@ -38,7 +38,7 @@ impl Vswitch {
         self.tell_vacancy(bridge);
         // Nothing is ever buffered. The rule stays, as in Open vSwitch.
         if fm.buffer_id.is_some() {
-            self.refuse(conn, request, ErrorKind::OFPBRC_BUFFER_UNKNOWN);
+            self.refuse(bridge, conn, request, ErrorKind::OFPBRC_BUFFER_UNKNOWN);
         }
         Ok(())
     }

@@ -4,6 +4,7 @@ use super::request::{Request, Served};
 use crate::ofproto::{LinkOf, OfConn, Pending, Purpose, SILENT, journal};
 use crate::plane::TURN;
 use crate::state::Vswitch;
+use openflow::codec::message_name;
 use openflow::connection::CloseReason;
 use openflow::{ErrorKind, Event, Message};
 use std::time::Instant;
@@ -104,12 +105,12 @@ impl Vswitch {
                     if self.waits(&message) {
                         self.hold(conn, &request, message);
                     } else if let Err(error) = self.handle(bridge, conn, &request, message) {
-                        self.refuse(conn, &request, error);
+                        self.refuse(bridge, conn, &request, error);
                     }
                 }
-                Some(Event::Unreadable { error, .. }) => {
+                Some(Event::Unreadable { error, head, .. }) => {
                     self.counts.openflow_errors += 1;
-                    tracing::debug!(target: "ofproto", "answered a message that cannot be read with {error}");
+                    self.tell_refusal(bridge, conn, head.as_bytes(), error);
                 }
                 Some(Event::Closed(reason)) => {
                     conn.closed = true;
@@ -135,10 +136,27 @@ impl Vswitch {
         self.run_controllers(bridge, now);
     }
 
-    pub(super) fn refuse(&mut self, conn: &mut OfConn, request: &Request<'_>, error: ErrorKind) {
+    pub(super) fn refuse(
+        &mut self,
+        bridge: BridgeIdx,
+        conn: &mut OfConn,
+        request: &Request<'_>,
+        error: ErrorKind,
+    ) {
         self.counts.openflow_errors += 1;
-        tracing::debug!(target: "ofproto", "refused a request with {error}");
+        self.tell_refusal(bridge, conn, request.head.as_bytes(), error);
         conn.connection().reply_error(request.xid, request.head, error);
+    }
+
+    /// Logs which message is answered by an error.
+    fn tell_refusal(&self, bridge: BridgeIdx, conn: &OfConn, head: &[u8], error: ErrorKind) {
+        let Some(record) = self.bridges.get(&bridge) else { return };
+        let peer = conn.link.as_ref().map_or(&conn.name, |of| &of.target);
+        let name = message_name(head).unwrap_or_else(|_| "invalid".into());
+        tracing::info!(
+            target: "connmgr",
+            "{}<->{peer}: sending {error} error reply to {name} message", record.name
+        );
     }
 
     /// Another piece of a request that takes long. `Quiet` with nothing pending means that it is done.

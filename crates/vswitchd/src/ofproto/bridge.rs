@@ -7,7 +7,7 @@ use super::conn::{LinkOf, OfConn, Purpose};
 use super::fail_open::FailOpen;
 use super::in_band::InBand;
 use super::journal;
-use super::link::{ASKED, ControllerStatus, Link};
+use super::link::{ASKED, ControllerStatus, Kind, Link};
 use super::news::Asynchronous;
 use super::settings;
 use super::tables::TableRecord;
@@ -161,11 +161,25 @@ impl Ofproto {
         mut next_id: impl FnMut() -> u64,
     ) -> Vec<u64> {
         let links = &mut self.control.links;
-        links.retain(|target, _| wanted.contains_key(target));
+        let told = |what: &str, link: &Link, target: &str| {
+            let kind = if link.is_primary() { "primary" } else { "service" };
+            tracing::info!(target: "connmgr", "{}: {what} {kind} controller \"{target}\"", self.name);
+        };
         for (target, row) in wanted {
             match links.get_mut(target) {
                 Some(link) if link.accepts(row) => link.set(row),
-                _ => drop(links.insert(target.clone(), Link::new(next_id(), &self.name, row, now))),
+                _ => {
+                    let link = Link::new(next_id(), &self.name, row, now);
+                    if !matches!(link.kind(), Kind::Bad(_)) {
+                        told("added", &link, target);
+                    }
+                    links.insert(target.clone(), link);
+                }
+            }
+        }
+        for (target, link) in links.extract_if(.., |target, _| !wanted.contains_key(target)) {
+            if !matches!(link.kind(), Kind::Bad(_)) {
+                told("removed", &link, &target);
             }
         }
         for conn in self.conns.values_mut() {
