@@ -435,10 +435,14 @@ pub(super) fn read_normalized10(r: &mut Reader) -> Result<Match, ErrorKind> {
     read_match10(r).map(|m| normalized(&m))
 }
 
-/// A match without what is matched without its prerequisites.
+/// A match without what is matched without its prerequisites. Type and code of ICMP, of which a port matched
+/// a part, are matched whole, since they have no masks.
 pub fn normalized(m: &Match) -> Match {
+    const OF_ICMP: [Mf; 4] = [Mf::IcmpType, Mf::IcmpCode, Mf::Icmpv6Type, Mf::Icmpv6Code];
     let mut out = Match { options: m.options.clone(), ..Match::any() };
-    for_each_field(m, 0, |mf, value, mask| out.set_mf(mf, value, mask));
+    for_each_field(m, 0, |mf, value, mask| {
+        out.set_mf(mf, value, if OF_ICMP.contains(&mf) { mf.ones() } else { mask });
+    });
     out
 }
 
