@@ -88,6 +88,7 @@ pub fn run(args: &[String]) -> ExitCode {
         Ok(signals) => signals,
         Err(error) => return fatal("ovsdb_server", &error.to_string()),
     };
+    server.options.connects_later = true;
     let handle = match serve(server.options) {
         Ok(handle) => Arc::new(handle),
         Err(error) => return fatal("ovsdb_server", &error),
@@ -104,6 +105,7 @@ pub fn run(args: &[String]) -> ExitCode {
     if child.is_none() {
         tracing::info!(target: "ovsdb_server", "{}", program::version_line(NAME));
     }
+    handle.connect_out();
     let code = wait(&handle, signals, child);
     handle.stop();
     code

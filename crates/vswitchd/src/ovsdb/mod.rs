@@ -58,6 +58,7 @@ pub struct Handle {
 enum Order {
     Connect(UnixStream, String),
     Command(Request, oneshot::Sender<Result<String, String>>),
+    ConnectOut,
     Stop,
 }
 
@@ -136,6 +137,13 @@ impl Handle {
         answered.await.map_err(|_| ended())?
     }
 
+    /// Has the server connect to remotes and to the active server, for which it waits where
+    /// [`Options::connects_later`] says so.
+    pub fn connect_out(&self) {
+        // A server that has ended connects to nobody.
+        let _ = self.orders.send(Order::ConnectOut);
+    }
+
     /// Returns when somebody has asked the server to end, by `exit` on its control socket, or it failed.
     pub async fn exited(&self) {
         let mut exited = self.exited.clone();
@@ -205,7 +213,7 @@ async fn start(mut options: Options) -> Result<Running, String> {
     if let Some(database) = options.in_memory.take() {
         server.add_in_memory(database, Model::Standalone);
     }
-    let state = State::new(server, Arc::new(Tls::new(TlsFiles::default())));
+    let state = State::new(server, Arc::new(Tls::new(TlsFiles::default())), options.connects_later);
     for given in &options.databases {
         databases::open(&state, given, &options.directory.join(given), options.first_row)?;
     }
@@ -273,6 +281,7 @@ impl Running {
                         }
                     });
                 }
+                Some(Order::ConnectOut) => self.service.state.connect_out(),
                 Some(Order::Command(request, answer)) => {
                     let service = self.service.clone();
                     tokio::task::spawn_local(async move {

@@ -32,6 +32,9 @@ pub struct Options {
     pub config_file: Option<ConfigFile>,
     /// The control socket, where there is to be one.
     pub control: Option<PathBuf>,
+    /// Connections out wait for [`Handle::connect_out`](super::Handle::connect_out): a daemon has left its
+    /// terminal by then, and what is said of them goes to the log alone.
+    pub connects_later: bool,
     /// Where a monitor keeps what is served, for a server that is started again.
     pub memory: Option<Arc<File>>,
 }

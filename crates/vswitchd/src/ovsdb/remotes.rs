@@ -319,7 +319,10 @@ impl Remote {
                 let mut outgoing =
                     Outgoing { remote: remote.clone(), state: state.clone(), target, is_to_tell: true };
                 remote.reconnect.borrow_mut().enable(Instant::now());
-                tokio::task::spawn_local(async move { keep_connected(&mut outgoing).await });
+                tokio::task::spawn_local(async move {
+                    outgoing.state.may_connect().await;
+                    keep_connected(&mut outgoing).await
+                });
             }
         }
         remote

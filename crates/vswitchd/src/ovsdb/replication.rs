@@ -173,6 +173,7 @@ impl Replication {
         let probe_interval = self.settings.borrow().probe_interval;
         let mut reconnect = Reconnect::new(Options { probe_interval, ..Options::default() }, clock::now());
         reconnect.enable(clock::now());
+        self.state.may_connect().await;
         keep_connected(&mut Source { replication: self, target, reconnect }).await;
     }
 }

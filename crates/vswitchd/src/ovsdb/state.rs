@@ -32,6 +32,9 @@ pub(super) struct State {
     pub(super) counters: Cell<Counters>,
     /// Somebody wants the server to end.
     pub(super) exit: Notify,
+    /// Connections out are to wait, and do not any more.
+    connects_later: Cell<bool>,
+    connects_now: Notify,
     /// A compaction, or another job, ended.
     pub(super) job_done: Notify,
 }
@@ -50,7 +53,7 @@ pub(super) struct Counters {
 }
 
 impl State {
-    pub(super) fn new(server: Server, tls: Arc<Tls>) -> Rc<State> {
+    pub(super) fn new(server: Server, tls: Arc<Tls>, connects_later: bool) -> Rc<State> {
         Rc::new(State {
             server: RefCell::new(server),
             files: RefCell::default(),
@@ -62,8 +65,23 @@ impl State {
             budget_checked: Cell::new(None),
             counters: Cell::default(),
             exit: Notify::new(),
+            connects_later: Cell::new(connects_later),
+            connects_now: Notify::new(),
             job_done: Notify::new(),
         })
+    }
+
+    /// Returns when connections out may be made.
+    pub(super) async fn may_connect(&self) {
+        while self.connects_later.get() {
+            self.connects_now.notified().await;
+        }
+    }
+
+    /// From now on, they may.
+    pub(super) fn connect_out(&self) {
+        self.connects_later.set(false);
+        self.connects_now.notify_waiters();
     }
 
     /// There is something for the flusher.
