@@ -107,7 +107,9 @@ pub fn decode(mut bytes: &[u8]) -> Result<Rest, ErrorKind> {
             STEP => {
                 let head = body.first_chunk::<{ STEP_HEAD - 4 }>().ok_or(ErrorKind::OFPBPC_BAD_LEN)?;
                 let [_, _, _, _, cookie @ .., table_id, _, _, _] = *head;
-                let actions = codec.decode_instructions(&body[STEP_HEAD - 4..])?;
+                let mut actions = codec.decode_instructions(&body[STEP_HEAD - 4..])?;
+                // Nothing is put into the action set by it, and it would not be written again.
+                actions.retain(|action| !matches!(action, Action::WriteActions(set) if set.is_empty()));
                 rest.steps.push(Step { actions, table_id, cookie: u64::from_be_bytes(cookie) });
             }
             ACTION_SET => {
@@ -171,6 +173,11 @@ mod tests {
         for n in 0..bytes.len() {
             let _ = decode(&bytes[..n]);
         }
+        let nothing = [0, 3, 0, 8, 0, 0, 0, 0];
+        let mut bytes = Vec::new();
+        put(&mut bytes, STEP, &[&[0; STEP_HEAD - 4][..], &nothing].concat()).unwrap();
+        let read = decode(&bytes).unwrap();
+        assert_eq!(read.steps[0].actions, [], "an instruction to write no actions is none");
         assert_eq!(decode(&[0x81, 0, 0, 3]), Err(ErrorKind::OFPBPC_BAD_LEN), "shorter than its head");
     }
 }
