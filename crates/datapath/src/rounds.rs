@@ -64,14 +64,15 @@ pub(crate) struct Rounds {
 }
 
 impl Rounds {
-    /// A millisecond has passed. `len`: entries that a round visits; `is_asked`: a request waits to be
-    /// served.
-    pub fn tick(&mut self, len: u64, is_asked: bool) {
+    /// So many milliseconds have passed: more than one where the worker shares its core, which makes up for
+    /// them. `len`: entries that a round visits; `is_asked`: a request waits to be served.
+    pub fn tick(&mut self, passed_ms: u64, len: u64, is_asked: bool) {
         let bounds = REQUESTED_MS;
         let requested_ms = || (len / REQUESTED_PER_MS).clamp(*bounds.start(), *bounds.end());
         // Also for a round that nobody asked for, if somebody waits for it to end.
         let period_ms = if is_asked { requested_ms() } else { ROUND_MS };
-        self.due += len.div_ceil(period_ms);
+        // A round's worth is enough, however long nothing was done.
+        self.due = (self.due + (passed_ms * len).div_ceil(period_ms)).min(len.max(SWEEP_MIN));
         self.removals_due = (self.removals_due + REMOVALS_PER_MS).min(4 * REMOVALS_PER_MS);
     }
 
@@ -120,7 +121,7 @@ mod tests {
         let (mut rounds, mut at, mut ended) = (Rounds::default(), 0, 0);
         let (mut served, mut waits) = (0, Vec::new());
         for now_ms in 1..=total_ms {
-            rounds.tick(len, now_ms != served);
+            rounds.tick(1, len, now_ms != served);
             for pass in 0..passes {
                 let received = now_ms * passes + pass;
                 let now = Now { now_ms, received, wanted: now_ms, served, is_idle: false };
@@ -153,7 +154,7 @@ mod tests {
     fn without_requests_a_round_a_second_is_begun_and_paced() {
         let (mut rounds, mut begun, mut at) = (Rounds::default(), Vec::new(), 0);
         for now_ms in 1..=5_000 {
-            rounds.tick(100_000, false);
+            rounds.tick(1, 100_000, false);
             let now = Now { now_ms, received: now_ms, wanted: 0, served: 0, is_idle: false };
             if let Sweep::Go { count, begins } = rounds.next(now) {
                 assert!(count <= 1_024);

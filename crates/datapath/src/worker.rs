@@ -344,6 +344,7 @@ impl<P: Pipeline> Worker<P> {
     fn tick(&mut self, now: u64) {
         self.next_tick = now + self.clock.ticks_per_ms;
         let now_ms = self.clock.at_ms(now);
+        let passed_ms = now_ms.saturating_sub(self.process.now_ms);
         self.process.now_ms = now_ms;
         self.process.context.tick(now_ms);
         self.process.cache.set_now(now_ms);
@@ -353,7 +354,7 @@ impl<P: Pipeline> Worker<P> {
             self.tell_sizes();
         }
         let is_asked = self.shared.fold_wanted.reached() != self.shared.fold_done.reached();
-        self.rounds.tick(self.process.cache.round_len().into(), is_asked);
+        self.rounds.tick(passed_ms, self.process.cache.round_len().into(), is_asked);
     }
 
     /// Sweeps the caches as [`Rounds`] says. True when there is nothing to do before the next round.
