@@ -71,8 +71,9 @@ impl Rounds {
         let requested_ms = || (len / REQUESTED_PER_MS).clamp(*bounds.start(), *bounds.end());
         // Also for a round that nobody asked for, if somebody waits for it to end.
         let period_ms = if is_asked { requested_ms() } else { ROUND_MS };
+        let passed = passed_ms.saturating_mul(len).div_ceil(period_ms);
         // A round's worth is enough, however long nothing was done.
-        self.due = (self.due + (passed_ms * len).div_ceil(period_ms)).min(len.max(SWEEP_MIN));
+        self.due = self.due.saturating_add(passed).min(len.max(SWEEP_MIN));
         self.removals_due = (self.removals_due + REMOVALS_PER_MS).min(4 * REMOVALS_PER_MS);
     }
 
@@ -148,6 +149,14 @@ mod tests {
             assert!(ended >= 10, "{len} entries: {ended} rounds in 10 s");
             assert!(10_000 - waits.len() as u64 <= wait_ms, "{len} entries: {} were served", waits.len());
         }
+    }
+
+    #[test]
+    fn however_far_the_clock_is_warped_no_more_than_a_round_is_due() {
+        let mut rounds = Rounds::default();
+        rounds.tick(u64::MAX, 100_000, false);
+        rounds.tick(u64::MAX, 100_000, true);
+        assert_eq!(rounds.due, 100_000);
     }
 
     #[test]
