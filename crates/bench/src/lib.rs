@@ -36,3 +36,5 @@ pub use cli::{Args, run};
 pub use lab::guest::system as guest_system;
 /// The report of a demonstration.
 pub use shown::{Shown, draw};
+/// As reports and the demonstration show numbers.
+pub use units::grouped;

@@ -1,4 +1,4 @@
-//! Numbers as people type them.
+//! Numbers as people type and read them.
 
 /// A count with a suffix: `10`, `1k`, `250k`, `1m`.
 pub fn count(text: &str) -> Result<usize, String> {
@@ -11,6 +11,19 @@ pub fn count(text: &str) -> Result<usize, String> {
         Ok(n) if n > 0 => Ok(n * factor),
         _ => Err(format!("{text}: expected a number above 0, with k or m for thousands or millions")),
     }
+}
+
+/// A number with commas between groups of three digits.
+pub fn grouped(n: u64) -> String {
+    let digits = n.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.char_indices() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
 }
 
 /// Why a command ends without success. The exit code says which, the text what to do.
@@ -56,5 +69,12 @@ mod tests {
     fn counts_take_suffixes_and_refuse_nonsense() {
         assert_eq!((count("7"), count("250k"), count("1M")), (Ok(7), Ok(250_000), Ok(1_000_000)));
         assert!(count("0").is_err() && count("k").is_err() && count("-1").is_err());
+    }
+
+    #[test]
+    fn digits_stand_in_groups_of_three() {
+        for (n, text) in [(0, "0"), (999, "999"), (1_000, "1,000"), (12_345_678, "12,345,678")] {
+            assert_eq!(grouped(n), text);
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! Where a load curve breaks: the offered load beyond which throughput no longer follows it.
 
+use crate::units::grouped;
 use std::fmt;
 
 /// A load came through where at most this share of it did not.
@@ -42,7 +43,7 @@ impl Knee {
 
 impl fmt::Display for Knee {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        let short = |load: &f64| thousands(*load as u64);
+        let short = |load: &f64| grouped(*load as u64);
         match self {
             Knee::Between(at, next) => {
                 write!(f, "{} packets/s; {} lost more", short(at), short(next))
@@ -51,18 +52,6 @@ impl fmt::Display for Knee {
             Knee::Above(last) => write!(f, "above {} packets/s, the most that was offered", short(last)),
         }
     }
-}
-
-fn thousands(n: u64) -> String {
-    let digits = n.to_string();
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 #[cfg(test)]
@@ -82,6 +71,5 @@ mod tests {
         assert_eq!(of(&broken[3..]), Some(Knee::Below(100e3)));
         assert_eq!(of(&broken[..3]), Some(Knee::Above(50e3)));
         assert_eq!((of(&broken[..1]), of(&[])), (None, None));
-        assert_eq!(thousands(1_000_000), "1,000,000");
     }
 }

@@ -2,7 +2,8 @@
 
 use super::sample::{Drops, Port};
 use super::stages::{Ping, Stream, Tcp};
-use super::view::{grouped, percent};
+use super::view::percent;
+use bench::grouped;
 use comfy_table::{CellAlignment, Table, presets::ASCII_MARKDOWN};
 use std::fmt::Write;
 

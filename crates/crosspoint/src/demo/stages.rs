@@ -7,7 +7,8 @@ use super::rules;
 use super::sample::{self, Drops, Lookups};
 use super::switch::Switch;
 use super::traffic::{ProbeReport, SinkReport, StreamReport, TcpReport};
-use super::view::{View, grouped};
+use super::view::View;
+use bench::grouped;
 use serde::de::DeserializeOwned;
 use std::time::{Duration, Instant};
 

@@ -2,6 +2,7 @@
 //! second elsewhere.
 
 use super::sample::Sample;
+use bench::grouped;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::cell::RefCell;
 use std::io::IsTerminal;
@@ -95,19 +96,6 @@ fn tiers(before: &Sample, now: &Sample) -> String {
     )
 }
 
-/// A number with commas between groups of three digits.
-pub fn grouped(n: u64) -> String {
-    let digits = n.to_string();
-    let mut text = String::new();
-    for (at, digit) in digits.char_indices() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 /// A share in per cent; a dash where there is no whole. Only nothing is shown as 0, and only all as 100.
 pub fn percent(part: u64, whole: u64) -> String {
     match (part, whole) {
@@ -122,13 +110,6 @@ pub fn percent(part: u64, whole: u64) -> String {
 mod tests {
     use super::*;
     use crate::demo::sample::{Lookups, Port};
-
-    #[test]
-    fn digits_stand_in_groups_of_three() {
-        for (n, text) in [(0, "0"), (999, "999"), (1_000, "1,000"), (12_345_678, "12,345,678")] {
-            assert_eq!(grouped(n), text);
-        }
-    }
 
     #[test]
     fn shares_never_round_to_all_or_nothing() {
