@@ -271,7 +271,7 @@ impl<P: Pipeline> Datapath<P> {
         self.clock.now_ms()
     }
 
-    /// Rung when events may wait.
+    /// Rung when events may wait, and when a worker has folded what was asked for.
     pub fn event_bell(&self) -> &Arc<Bell> {
         &self.event_bell
     }

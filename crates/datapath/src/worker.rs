@@ -378,6 +378,7 @@ impl<P: Pipeline> Worker<P> {
             // Who waits for the counters of flows wants to know how many there are, too.
             self.tell_sizes();
             self.shared.fold_done.raise(request);
+            self.process.event_bell.ring();
         }
         false
     }

@@ -5,8 +5,9 @@
 //! hold. Deadlines are judged on counters too: a rule is expired as of the moment at which a fold that is
 //! done was asked for.
 //!
-//! Folding costs the workers time, so folds are spaced out: a fifth of a second apart, half a second where a
-//! worker caches many flows.
+//! Folding costs the workers time. Where somebody is to be told of removed rules, one fold follows another,
+//! and what vanishes meanwhile shares the next. Otherwise folds are a fifth of a second apart, half a second
+//! where a worker caches many flows.
 
 use crate::plane::ForwardingPlane;
 use base::Version;
@@ -15,7 +16,7 @@ use std::collections::VecDeque;
 use switch::control::{Removal, RemovedReason};
 use switch::{BridgeIdx, RetiredSlots};
 
-/// Between two folds.
+/// Between two folds that nobody waits for.
 const FOLD_INTERVAL_MS: u64 = 200;
 /// Between two folds where a worker has this many flows.
 const FOLD_INTERVAL_MANY_MS: u64 = 500;
@@ -51,14 +52,23 @@ pub(crate) struct Gone {
 }
 
 impl Schedule {
-    /// Moves what has vanished towards final counters, and asks for a fold if one is due.
+    /// Moves what has vanished towards final counters as far as workers have come, and asks for a fold if one
+    /// is due.
     pub fn advance(&mut self, plane: &mut ForwardingPlane, now_ms: u64) {
+        while self.step(plane, now_ms) {}
+    }
+
+    /// Whether anything has come further, and more may.
+    fn step(&mut self, plane: &mut ForwardingPlane, now_ms: u64) -> bool {
+        let mut has_moved = false;
         if let Some((_, asked_ms, finals)) = self.fold.take_if(|(ticket, ..)| plane.dp.fold_done(*ticket)) {
             self.expiring = Some(asked_ms);
             self.finished.append(finals);
+            has_moved = true;
         }
         if let Some((_, finals)) = self.passing.take_if(|(ticket, _)| plane.control.passed(*ticket)) {
             self.passed.append(finals);
+            has_moved = true;
         }
         if self.passing.is_none() {
             let slots = Some(plane.control.take_retired_slots()).filter(|slots| !slots.slots().is_empty());
@@ -66,12 +76,15 @@ impl Schedule {
             let finals = Finals { removals, slots: slots.into_iter().collect() };
             if !finals.is_empty() {
                 self.passing = Some((plane.control.ticket(), finals));
+                has_moved = true;
             }
         }
         if self.wants_fold(plane, now_ms) {
             self.last_fold_ms = now_ms;
             self.fold = Some((plane.dp.request_fold(), now_ms, std::mem::take(&mut self.passed)));
+            has_moved = true;
         }
+        has_moved
     }
 
     fn wants_fold(&self, plane: &ForwardingPlane, now_ms: u64) -> bool {
@@ -84,9 +97,9 @@ impl Schedule {
             true => FOLD_INTERVAL_MANY_MS,
             false => FOLD_INTERVAL_MS,
         };
-        self.fold.is_none()
-            && (is_due() || !self.passed.is_empty())
-            && now_ms >= self.last_fold_ms + interval_ms()
+        let has_interval_passed = || now_ms >= self.last_fold_ms + interval_ms();
+        let is_awaited = !self.passed.removals.is_empty();
+        self.fold.is_none() && (is_awaited || (is_due() || !self.passed.is_empty()) && has_interval_passed())
     }
 
     /// Whether something vanished that workers may still see.

@@ -21,7 +21,6 @@ impl Vswitch {
         self.keepalive.beat();
         let now_ms = self.plane.now_ms();
         let more = self.handle_events();
-        self.schedule.advance(&mut self.plane, now_ms);
         self.clean();
         self.plane.control.tick(now_ms);
         self.workers.finish(&mut self.plane, &self.devices.ports);
@@ -46,18 +45,32 @@ impl Vswitch {
             let bridges: Vec<BridgeIdx> = self.bridges.keys().copied().collect();
             bridges.into_iter().for_each(|bridge| self.tell_vacancy(bridge));
         }
+        let now_ms = self.plane.now_ms();
+        self.schedule.advance(&mut self.plane, now_ms);
         for Gone { bridge, version, news } in self.schedule.finish_some(&mut self.plane) {
             self.counts.flows_removed += 1;
             self.news.push((bridge, Asynchronous::Removed(version, Box::new(news))));
         }
-        has_more |= self.schedule.has_finished();
+        has_more |= self.has_finals();
         let left = self.plane.control.collect();
         self.deliver();
-        let waits_for_workers = left == Left::Waiting && self.schedule.waits_for_workers();
-        has_more || left == Left::More || waits_for_workers && self.plane.dp.workers() > 0
+        has_more || left == Left::More || self.schedule.waits_for_workers() && self.plane.dp.workers() > 0
     }
 
-    /// Takes what workers have sent. Returns whether there may be more.
+    /// Whether counters are final by which something is to be done.
+    fn has_finals(&self) -> bool {
+        self.schedule.has_finished() || self.schedule.wants_expiry() && !self.tables_are_busy()
+    }
+
+    /// Rules may have vanished of which somebody is to be told, as soon as their counters are final.
+    pub(crate) fn hasten_finals(&self) {
+        if self.plane.control.has_removals() {
+            self.urgent.notify_one();
+        }
+    }
+
+    /// Takes what workers have sent, and takes note of how far they have come with counters. Returns whether
+    /// there may be more.
     pub fn handle_events(&mut self) -> bool {
         let events = self.plane.dp.events(EVENTS_MAX);
         let more = events.len() >= EVENTS_MAX;
@@ -90,6 +103,12 @@ impl Vswitch {
             let now_ms = self.plane.now_ms();
             self.plane.control.apply(&effects, now_ms);
             self.plane.dp.reserve_slots(self.plane.control.slot_count());
+            self.hasten_finals();
+        }
+        let now_ms = self.plane.now_ms();
+        self.schedule.advance(&mut self.plane, now_ms);
+        if self.has_finals() {
+            self.urgent.notify_one();
         }
         self.deliver();
         more

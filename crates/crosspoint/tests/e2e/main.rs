@@ -28,6 +28,7 @@ mod figures;
 mod firewall;
 #[path = "../firewall_rig/mod.rs"]
 mod firewall_rig;
+mod flow_removed;
 mod fragments;
 mod groups;
 mod guest;

@@ -263,6 +263,11 @@ impl Control {
         std::mem::take(&mut self.inner.removals)
     }
 
+    /// Whether [`Self::take_removals`] has any.
+    pub fn has_removals(&self) -> bool {
+        !self.inner.removals.is_empty()
+    }
+
     /// The flow-removed was sent: the rule's slot is no longer needed.
     pub fn removal_done(&mut self, removal: Removal) {
         self.inner.slots.retire(removal.rule.slot);

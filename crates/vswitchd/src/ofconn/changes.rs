@@ -217,6 +217,7 @@ impl Vswitch {
         outcome: Outcome,
     ) -> Handled {
         self.plane.dp.reserve_slots(self.plane.control.slot_count());
+        self.hasten_finals();
         self.report_rules(conn.as_deref_mut().map(|conn| (conn, change.xid)));
         self.tell_vacancy(bridge);
         match (outcome, &mut change.what) {

@@ -34,6 +34,7 @@ impl Vswitch {
         }
         self.plane.control.flow_mod(bridge, &change, now_ms).map_err(|e| refusal(&e))?;
         self.plane.dp.reserve_slots(self.plane.control.slot_count());
+        self.hasten_finals();
         self.report_rules(Some((conn, request.xid)));
         self.tell_vacancy(bridge);
         // Nothing is ever buffered. The rule stays, as in Open vSwitch.
