@@ -6,6 +6,7 @@
 
 use base::DropReason;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// Grows when a field changes its meaning or goes. New fields may come without.
 pub const VERSION: u32 = 1;
@@ -29,6 +30,9 @@ pub struct Figures {
     pub flows: Flows,
     /// Packet buffers.
     pub buffers: Buffers,
+    /// Packets that a worker takes from a queue at once, at most.
+    #[serde(default)]
+    pub burst: usize,
     /// OpenFlow.
     pub controllers: Controllers,
     /// Transactions with the database.
@@ -105,6 +109,9 @@ pub struct Port {
     pub name: String,
     /// Its type.
     pub kind: String,
+    /// What its driver tells of it, as in the column `status` of its interface.
+    #[serde(default)]
+    pub status: BTreeMap<String, String>,
     /// Packets received.
     pub rx_packets: u64,
     /// Their bytes.

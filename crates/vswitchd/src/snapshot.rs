@@ -28,6 +28,7 @@ impl Vswitch {
                 cache_bytes: sum(|w| w.cache_bytes.get()),
             },
             buffers: Buffers { bytes: pool.len_bytes() as u64, free: pool.stats().free as u64 },
+            burst: packet::BURST,
             controllers: Controllers {
                 connections: self.bridges.values().map(|bridge| bridge.conns.len() as u64).sum(),
                 received: c.openflow_received,
@@ -72,6 +73,7 @@ impl Vswitch {
                 number: port.port_no.0,
                 name: port.name.clone(),
                 kind: port.shown_kind().into(),
+                status: port.status.details.iter().cloned().collect(),
                 rx_packets: s.rx_packets,
                 rx_bytes: s.rx_bytes,
                 rx_dropped: s.rx_dropped,
