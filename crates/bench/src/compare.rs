@@ -8,7 +8,7 @@
 use crate::process::{Process, TempDir};
 use crate::result::rows::RowFile;
 use crate::result::store;
-use crate::result::{Better, Metric, Point, Run};
+use crate::result::{Better, HUGE_PAGES, Metric, Point, Run};
 use crate::stats::short;
 use crate::units::Failure;
 use std::path::Path;
@@ -36,6 +36,8 @@ pub struct Compared {
     pub b: f64,
     /// What became of it.
     pub verdict: Verdict,
+    /// See [`inherent`].
+    inherent: Vec<String>,
 }
 
 /// See the module's text.
@@ -80,6 +82,11 @@ fn print(compared: &[Compared], a: &Run, b: &Run) {
     if a.info.machine != b.info.machine {
         println!("The machines differ, or their states: see `run.json` of both.");
     }
+    let differ: std::collections::BTreeSet<String> =
+        compared.iter().flat_map(|one| one.inherent.clone()).collect();
+    for one in differ {
+        println!("Differs, and cannot be set equal: {one}.");
+    }
     for one in compared {
         let verdict = match &one.verdict {
             Verdict::Worse(low, high) => format!("WORSE, B/A {low:.3} to {high:.3}"),
@@ -111,6 +118,7 @@ pub fn compare(a: &Run, b: &Run) -> Vec<Compared> {
             Some(why) => Verdict::None(why),
             None => judge(a, b, level),
         },
+        inherent: inherent(point, other),
     };
     pairs.iter().map(compared).collect()
 }
@@ -141,7 +149,10 @@ pub fn refusal_of(a: &Point, b: &Point, figure: &str) -> Option<String> {
 pub fn refusal(a: &Point, b: &Point) -> Option<String> {
     let names = a.conditions.keys().chain(b.conditions.keys());
     // The kernel has no threads or queues of its own that could be set.
-    let has = |name: &str| !(matches!(name, "workers" | "queues") && (a.is_in_kernel() || b.is_in_kernel()));
+    let has = |name: &str| {
+        let is_inherent = a.inherent.contains_key(name) || b.inherent.contains_key(name);
+        !is_inherent && !(matches!(name, "workers" | "queues") && (a.is_in_kernel() || b.is_in_kernel()))
+    };
     let differ = names
         .filter(|name| has(name) && a.conditions.get(*name) != b.conditions.get(*name))
         .map(|name| {
@@ -162,6 +173,16 @@ pub fn refusal(a: &Point, b: &Point) -> Option<String> {
         }
     }
     None
+}
+
+/// What differs between two switches and cannot be set equal: `batch 64 and 32`.
+pub fn inherent(a: &Point, b: &Point) -> Vec<String> {
+    let names: std::collections::BTreeSet<&String> = a.inherent.keys().chain(b.inherent.keys()).collect();
+    let of = |point: &Point, name: &String| {
+        point.inherent.get(name).or_else(|| point.conditions.get(name)).cloned().unwrap_or("unknown".into())
+    };
+    let pairs = names.into_iter().map(|name| (name, of(a, name), of(b, name)));
+    pairs.filter(|(_, a, b)| a != b).map(|(name, a, b)| format!("{name} {a} and {b}")).collect()
 }
 
 fn judge(a: &Metric, b: &Metric, level: f64) -> Verdict {
@@ -238,6 +259,11 @@ pub fn builds(a: &Path, b: &Path, rounds: usize) -> Result<(Run, Run), Failure> 
             }
         }
     }
+    // The same machine at the same time: what an older build does not tell is no difference.
+    let told = |run: &Run| run.points.iter().all(|p| p.conditions.contains_key(HUGE_PAGES));
+    if !runs.iter().all(told) {
+        runs.iter_mut().flat_map(|run| &mut run.points).for_each(|p| drop(p.conditions.remove(HUGE_PAGES)));
+    }
     let [a, b] = runs;
     Ok((a, b))
 }
@@ -310,5 +336,14 @@ mod tests {
         b.points[0].conditions.insert("descriptors".into(), "1024".into());
         let Verdict::None(why) = compare(&a, &b).remove(0).verdict else { panic!() };
         assert_eq!(why, "conditions differ: descriptors 256 and 1024");
+        // What one of them has by nature is named, and the ratio stays.
+        b.points[0].conditions.clear();
+        b.points[0].inherent.insert("descriptors".into(), "1024".into());
+        assert!(matches!(compare(&a, &b).remove(0).verdict, Verdict::Worse(..)));
+        assert_eq!(inherent(&a.points[0], &b.points[0]), ["descriptors 256 and 1024"]);
+        // A run from before a condition was recorded has none of it.
+        b.points[0].inherent.clear();
+        let Verdict::None(why) = compare(&a, &b).remove(0).verdict else { panic!() };
+        assert_eq!(why, "conditions differ: descriptors 256 and unknown");
     }
 }

@@ -8,6 +8,7 @@ use crate::lab::switch::{self, Ask, MTU_USUAL, Switch};
 use crate::lab::topology::{self, Topology, Vnic};
 use crate::lab::traffic::pattern::{Pattern, Protocol};
 use crate::lab::trial::{self, Outcome, Times, Trial};
+use crate::machine::huge_pages::HugePages;
 use crate::result::Point;
 use crate::suite::{Grid, Mode};
 use std::collections::BTreeMap;
@@ -189,6 +190,11 @@ impl Load {
         if let Some(why) = self.too_short(mode) {
             measured.notes.push(why);
         }
+        // For all switches alike, whichever of them takes some.
+        let pages = HugePages::provide();
+        if let Err(why) = &pages {
+            measured.notes.push(format!("no huge pages for any switch: {why}"));
+        }
         let times = times(mode);
         for turn in 0..times.turns {
             for (name, switch, outcome, point) in &mut points {
@@ -316,6 +322,7 @@ impl Load {
         let new = trial.run(&mut bed, &load, Times { turns: 1, seconds })?;
         outcome.add(new);
         point.conditions = bed.conditions().clone();
+        point.inherent = bed.inherent().clone();
         point.identity = bed.identity();
         Ok(())
     }

@@ -57,6 +57,7 @@ pub struct Bed<'a> {
     parts: Parts<'a>,
     sockets: BTreeMap<usize, PathBuf>,
     conditions: BTreeMap<String, String>,
+    inherent: BTreeMap<String, String>,
     _dir: TempDir,
 }
 
@@ -139,9 +140,12 @@ impl<'a> Bed<'a> {
             }
         }
         let conditions = conditions(&parts);
-        let mut bed = Bed { running: None, guests, offering, net, parts, sockets, conditions, _dir: dir };
+        let inherent = BTreeMap::new();
+        let mut bed =
+            Bed { running: None, guests, offering, net, parts, sockets, conditions, inherent, _dir: dir };
         bed.start_switch()?;
         bed.wait()?;
+        bed.learn()?;
         Ok(bed)
     }
 
@@ -156,15 +160,28 @@ impl<'a> Bed<'a> {
             mtu: self.parts.mtu,
             workers: self.parts.workers,
         };
-        let running = switch.start(&setup)?;
-        self.conditions.extend(running.conditions().into_iter().map(|(k, v)| (k.to_string(), v)));
-        self.running = Some(running);
+        self.running = Some(switch.start(&setup)?);
+        Ok(())
+    }
+
+    /// Asks the switch, and the kernel, for conditions: whoever starts up may still change them.
+    fn learn(&mut self) -> Result<(), String> {
+        let Some(running) = &self.running else { return Ok(()) };
+        let text = |(name, value): (&str, String)| (name.to_string(), value);
+        self.conditions.extend(running.conditions().into_iter().map(text));
+        self.conditions.insert("offloads".into(), self.net.offloads()?);
+        self.inherent = running.inherent().into_iter().map(text).collect();
         Ok(())
     }
 
     /// What must be equal in beds that are compared.
     pub fn conditions(&self) -> &BTreeMap<String, String> {
         &self.conditions
+    }
+
+    /// What nobody can set in the switch.
+    pub fn inherent(&self) -> &BTreeMap<String, String> {
+        &self.inherent
     }
 
     /// What the switch says it is.
@@ -424,6 +441,7 @@ fn start_guest(
         }
         std::thread::sleep(Duration::from_millis(20));
     }
+    net.without_offloads(&net.switch, &[interface])?;
     Ok(guest)
 }
 

@@ -50,6 +50,12 @@ impl Net {
         }
         net.batch(&net.switch, &switch_lines)?;
         net.batch(&net.outside, &outside_lines)?;
+        for (namespace, letter) in [(&net.switch, 'p'), (&net.outside, 'e')] {
+            net.without_offloads(
+                namespace,
+                &pairs.iter().map(|n| format!("{letter}{n}")).collect::<Vec<_>>(),
+            )?;
+        }
         Ok(net)
     }
 
@@ -70,9 +76,36 @@ impl Net {
         Ok(())
     }
 
+    /// Takes from interfaces what spares the kernel checksums and segments: some switches would use it,
+    /// others take it away themselves.
+    pub fn without_offloads(&self, namespace: &str, interfaces: &[String]) -> Result<(), String> {
+        for name in interfaces {
+            self.on(namespace, &format!("ethtool -K {name} rx off tx off sg off tso off gso off gro off"))?;
+        }
+        Ok(())
+    }
+
+    /// The offloads that are on at interfaces of the switch's namespace, at taps too.
+    pub fn offloads(&self) -> Result<String, String> {
+        let links = run(Command::new("ip").args(["-n", &self.switch, "-br", "link"]))?;
+        let names = links.lines().filter_map(|line| line.split(['@', ' ']).next());
+        let is_port = |name: &&str| {
+            let number = name.trim_start_matches("vm").trim_start_matches('p');
+            number.len() < name.len() && number.parse::<usize>().is_ok()
+        };
+        let mut all = Vec::new();
+        for name in names.filter(is_port) {
+            all.push(offloads_on(&self.on(&self.switch, &format!("ethtool -k {name}"))?));
+        }
+        all.sort_unstable();
+        all.dedup();
+        Ok(if all.is_empty() { "no interfaces".into() } else { all.join("; ") })
+    }
+
     /// Takes over a tap device that the generator has made outside.
     pub fn take_tap(&self, name: &str) -> Result<(), String> {
         self.batch(&self.outside, &format!("link set {name} netns {}", self.switch))?;
+        self.without_offloads(&self.switch, &[name.to_string()])?;
         self.batch(&self.switch, &format!("link set {name} up"))
     }
 
@@ -149,6 +182,23 @@ impl SocketReader {
     }
 }
 
+/// What `ethtool -k` has as on, of what spares checksums and segments.
+fn offloads_on(text: &str) -> String {
+    let names = [
+        ("rx-checksumming", "rx"),
+        ("tx-checksumming", "tx"),
+        ("scatter-gather", "sg"),
+        ("tcp-segmentation-offload", "tso"),
+        ("generic-segmentation-offload", "gso"),
+        ("generic-receive-offload", "gro"),
+        ("large-receive-offload", "lro"),
+    ];
+    let is_on =
+        |name: &str| text.lines().any(|l| l.strip_prefix(name).is_some_and(|v| v.starts_with(": on")));
+    let on: Vec<&str> = names.iter().filter(|(name, _)| is_on(name)).map(|(_, short)| *short).collect();
+    if on.is_empty() { "none".into() } else { on.join(" ") }
+}
+
 fn parse_socket_drops(text: &str) -> BTreeMap<String, u64> {
     let mut counts = BTreeMap::new();
     for line in text.lines().skip(1) {
@@ -174,6 +224,14 @@ impl Drop for Net {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn offloads_are_those_that_are_on() {
+        let text = "Features for p0:\nrx-checksumming: on\ntx-checksumming: off\n\ttx-checksum-ip-generic: off\n\
+                    scatter-gather: off\ntcp-segmentation-offload: off\ngeneric-receive-offload: on [requested off]\n";
+        assert_eq!(offloads_on(text), "rx gro");
+        assert_eq!(offloads_on("rx-checksumming: off [fixed]\n"), "none");
+    }
 
     #[test]
     fn drops_of_packet_sockets_are_read() {

@@ -5,6 +5,7 @@
 //! moment when all were learned. Our daemon and Debian's with DPDK read the same capture.
 
 use crate::daemon::Daemon;
+use crate::machine::huge_pages::{self, HugePages};
 use crate::measure::ovs_dpdk::OvsDpdk;
 use crate::measure::trial::{self, Common, Goals};
 use crate::process::TempDir;
@@ -82,7 +83,11 @@ fn frame(n: usize) -> Vec<u8> {
 fn crosspoint(dir: &Path, capture: &Path) -> Result<Daemon, String> {
     let source = format!("p1,type=pcap,ofport=1,rx_file={}", capture.display());
     let files = format!("--pcap-dir={}", dir.display());
-    Daemon::crosspoint(None, &[&files, "--port", "p2,type=null,ofport=2", "--port", &source])
+    // As the peer has them.
+    let _pages = HugePages::provide();
+    let daemon = Daemon::crosspoint(None, &[&files, "--port", "p2,type=null,ofport=2", "--port", &source])?;
+    huge_pages::note("crosspoint", daemon.pid());
+    Ok(daemon)
 }
 
 fn open_vswitch(capture: &Path) -> Result<OvsDpdk, String> {

@@ -2,7 +2,7 @@
 //! of our own in a directory of our own, driven by the stock tools, stopped (SIGSTOP) while another is
 //! measured.
 
-use crate::machine::huge_pages::HugePages;
+use crate::machine::huge_pages::{self, HugePages};
 use crate::measure::rig::{Sample, WORKER_CPU};
 use crate::process::{Process, TempDir, run, wait_for};
 use std::path::Path;
@@ -64,6 +64,7 @@ impl OvsDpdk {
             OvsDpdk { daemon, _database: database, dir, _pages: pages, sources: 0, source_names: Vec::new() };
         peer_up.vsctl(&["add-br", "br0", "--", "set", "bridge", "br0", "datapath_type=netdev"])?;
         peer_up.add_dpdk_port("sink", "net_null0,no-rx=1", 2)?;
+        huge_pages::note("ovs-dpdk", peer_up.daemon.0.id());
         Ok(peer_up)
     }
 

@@ -1,5 +1,6 @@
 //! A switch in memory: the real control half, the real datapath with one worker, and ports without a device.
 
+use crate::machine::huge_pages::{self, HugePages};
 use base::hash::HashKey;
 use base::rcu::Domain;
 use base::{OfPort, PortNo};
@@ -59,7 +60,13 @@ pub fn settle(ms: u64, turn_ms: u64) -> Duration {
 /// The packet memory that all rigs of this process share: pools live as long as the process.
 pub fn pool() -> Result<&'static Pool, String> {
     static POOL: std::sync::OnceLock<Result<&'static Pool, String>> = std::sync::OnceLock::new();
-    let make = || Pool::new(PoolConfig::default()).map_err(|e| format!("packet memory: {e}"));
+    let make = || {
+        // As the peer has them, where the machine has some; what the pool takes it keeps.
+        let _pages = HugePages::provide();
+        let pool = Pool::new(PoolConfig::default()).map_err(|e| format!("packet memory: {e}"))?;
+        huge_pages::note("crosspoint", std::process::id());
+        Ok(pool)
+    };
     POOL.get_or_init(make).clone()
 }
 

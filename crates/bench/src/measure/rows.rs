@@ -1,6 +1,8 @@
 //! The file that a measurement writes: the command, the machine, the rows.
 
+use crate::machine::huge_pages::noted;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -11,6 +13,8 @@ pub struct Report<R: Serialize> {
     pub command: String,
     /// Processor, kernel, TSC rate.
     pub machine: Machine,
+    /// Sizes of huge pages that each switch has taken, as it was noted.
+    pub huge_pages: BTreeMap<&'static str, String>,
     /// Results.
     pub rows: Vec<R>,
 }
@@ -58,7 +62,7 @@ pub fn json_file(text: &str) -> Result<PathBuf, String> {
 /// Writes the report to a file.
 pub fn write_json<R: Serialize>(path: &Path, rows: Vec<R>) -> io::Result<()> {
     let command = std::env::args().collect::<Vec<_>>().join(" ");
-    let report = Report { command, machine: Machine::here(), rows };
+    let report = Report { command, machine: Machine::here(), huge_pages: noted(), rows };
     let mut text = serde_json::to_string_pretty(&report)?;
     text.push('\n');
     std::fs::write(path, text)

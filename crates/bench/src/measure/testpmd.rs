@@ -1,6 +1,6 @@
 //! DPDK's testpmd in its io mode on the peer's devices: the floor of what it can do, with no switch.
 
-use crate::machine::huge_pages::HugePages;
+use crate::machine::huge_pages::{self, HugePages};
 use crate::measure::rig::WORKER_CPU;
 use crate::process::{Process, TempDir};
 use std::io::{BufRead, BufReader};
@@ -35,6 +35,9 @@ pub fn measure(pcap: &Path, time: Duration) -> Result<f64, String> {
         let packets: u64 = rest.split_whitespace().next().and_then(|n| n.parse().ok()).unwrap_or(0);
         if packets == 0 {
             continue;
+        }
+        if readings.is_empty() {
+            huge_pages::note("testpmd", process.0.id());
         }
         let cpu = process
             .thread_cpu_ns(&thread)

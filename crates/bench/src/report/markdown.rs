@@ -8,7 +8,7 @@ use crate::result::{Better, Metric, Point, Run};
 use crate::stats::short;
 use crate::suite::Suite;
 use crate::suite::list::suites;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 const HEAD: &str = "# Benchmarks
@@ -52,6 +52,7 @@ pub fn text(runs: &[Run]) -> String {
              `testpmd` moves packets from port to port without a rule, and the `loop-` programs are one table \
              under four loops: they are the practical limit of this machine, not a choice that a user has.\n\n";
     counts(&mut text, "them", of(true));
+    inherent(&mut text, suites.iter().flat_map(|(_, beside)| beside));
     no_verdict(&mut text, &suites);
     text += "\n# Figures\n";
     for (suite, beside) in &suites {
@@ -317,6 +318,24 @@ fn pair(b: &Beside) -> String {
         name(b.run),
         b.run.name.trim_end_matches('/'),
     )
+}
+
+/// What peers have by nature and Crosspoint otherwise, as far as runs have recorded it.
+fn inherent<'a>(text: &mut String, beside: impl Iterator<Item = &'a Beside<'a>>) {
+    let mut all: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
+    for b in beside {
+        for difference in crate::compare::inherent(b.ours, b.peer) {
+            all.entry(difference).or_default().insert(&b.peer.switch);
+        }
+    }
+    if all.is_empty() {
+        return;
+    }
+    *text += "\n### What differs and cannot be set equal\n\nCrosspoint's value comes first.\n\n";
+    for (difference, peers) in all {
+        let peers: Vec<&str> = peers.into_iter().collect();
+        let _ = writeln!(text, "- {difference}: {}", peers.join(", "));
+    }
 }
 
 fn no_verdict(text: &mut String, suites: &[(&Suite, Vec<Beside>)]) {

@@ -13,6 +13,7 @@ use crate::suite::list::suites;
 use crate::suite::notes;
 use crate::suite::{Limit, Suite};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
+use std::collections::BTreeMap;
 
 /// The whole page. `held` are the goals of each run.
 pub fn page(runs: &[Run], held: &[Vec<Held>]) -> String {
@@ -150,6 +151,7 @@ fn of_suite(suite: &Suite, runs: &[Run]) -> Markup {
                 }
             }
             (documents(suite))
+            (conditions(suite, runs))
             details open[suite.plots.is_empty()] { summary { "Figures" }
                 @for run in runs.iter().filter(|r| r.points.iter().any(|p| p.suite == suite.name)) {
                     @if runs.len() > 1 { h3 { (run.name) } }
@@ -158,6 +160,31 @@ fn of_suite(suite: &Suite, runs: &[Run]) -> Markup {
             }
         }
     }
+}
+
+/// What each switch had, as far as a comparison needs it to be equal.
+fn conditions(suite: &Suite, runs: &[Run]) -> Markup {
+    let mut sets: Vec<(&str, String, String)> = Vec::new();
+    let text = |pairs: &BTreeMap<String, String>| {
+        pairs.iter().map(|(name, value)| format!("{name}: {value}")).collect::<Vec<_>>().join(", ")
+    };
+    for point in runs.iter().flat_map(|run| &run.points).filter(|p| p.suite == suite.name) {
+        let set = (point.switch.as_str(), text(&point.conditions), text(&point.inherent));
+        if !(set.1.is_empty() && set.2.is_empty()) && !sets.contains(&set) {
+            sets.push(set);
+        }
+    }
+    sets.sort_unstable();
+    html! { @if !sets.is_empty() {
+        details { summary { "Conditions" }
+            p { "Two switches are compared where all of these are equal. What is built into a switch is named beside, "
+                "and refuses no ratio." }
+            div.scroll { table {
+                (head(&["Switch", "Conditions", "Built in"]))
+                tbody { @for (switch, set, inherent) in sets { tr { td { (switch) } td { (set) } td { (inherent) } } } }
+            } }
+        }
+    } }
 }
 
 /// What the documents whose experiment it is have found.

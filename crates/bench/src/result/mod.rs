@@ -19,6 +19,13 @@ use std::collections::BTreeMap;
 /// Name and version of the format. A reader refuses another number.
 pub const SCHEMA: &str = "crosspoint-bench/1";
 
+/// A condition: sizes of huge pages that the switch has taken.
+pub const HUGE_PAGES: &str = "huge pages";
+/// A condition: packets that the switch takes at once.
+pub const BATCH: &str = "batch";
+/// A condition: what spares work among the features that the switch has agreed on with guests.
+pub const GUEST_OFFLOADS: &str = "guest offloads";
+
 /// `run.json`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -93,8 +100,13 @@ pub struct Point {
     /// What tells it from other points of the suite: topology, size, flows.
     pub labels: BTreeMap<String, String>,
     /// What must be equal for two switches to be compared: workers, queues, descriptors, batch, MTU,
-    /// offloads, huge pages, options of the guest.
+    /// offloads, huge pages, options of the guest. A point from before a condition was recorded lacks it: it
+    /// is compared with its like alone.
     pub conditions: BTreeMap<String, String>,
+    /// Conditions that nobody can set in this switch, with what it has: they are named beside a ratio, and
+    /// refuse none.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub inherent: BTreeMap<String, String>,
     /// Version and options, as the switch tells them.
     pub identity: BTreeMap<String, String>,
     /// The figures, by name.

@@ -4,7 +4,7 @@
 //! A field that [`FIGURES`] names is a figure; any other string, number or truth value is a label. `raw`
 //! holds the turns of the measurement's first figure.
 
-use super::{Better, Metric, Point};
+use super::{Better, HUGE_PAGES, Metric, Point};
 use crate::machine::fingerprint::Fingerprint;
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -132,6 +132,9 @@ pub struct RowFile {
     /// Where it ran.
     #[serde(default)]
     pub machine: Fingerprint,
+    /// By switch. Files from before this was noted have none.
+    #[serde(default)]
+    huge_pages: BTreeMap<String, String>,
     rows: Vec<Map<String, Value>>,
 }
 
@@ -186,6 +189,14 @@ impl RowFile {
         switching_cost(row, &mut point);
         // In every switch the same, which the measurement sees to.
         point.conditions = conditions(suite);
+        match self.huge_pages.get(&point.switch) {
+            Some(taken) => drop(point.conditions.insert(HUGE_PAGES.into(), taken.clone())),
+            // One that moves no packets here has none to put there.
+            None if !self.huge_pages.is_empty() => {
+                point.inherent.insert(HUGE_PAGES.into(), "takes none".into());
+            }
+            None => {}
+        }
         if suite == "pvp" {
             // Rows from before the path could be chosen.
             point.labels.entry("path".into()).or_insert("loopback".into());
@@ -271,6 +282,18 @@ mod tests {
         assert_eq!(point.metrics["switching_cycles_per_packet"].values, [61.0, 61.0]);
         assert!(!points[1].metrics.contains_key("switching_cycles_per_packet"));
         assert!(RowFile::parse("{}").is_err());
+    }
+
+    #[test]
+    fn huge_pages_are_a_condition_where_they_were_noted() {
+        let text =
+            r#"{"command": "x bench p2p", NOTED "rows": [{"switch": "crosspoint"}, {"switch": "ovs"}]}"#;
+        let points = |noted: &str| RowFile::parse(&text.replace("NOTED", noted)).unwrap().points().unwrap();
+        let new = points(r#""huge_pages": {"crosspoint": "2 MB"},"#);
+        assert_eq!(new[0].conditions["huge pages"], "2 MB");
+        assert_eq!(new[1].inherent["huge pages"], "takes none");
+        let old = points("");
+        assert!(old.iter().all(|p| !p.conditions.contains_key("huge pages") && p.inherent.is_empty()));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The kernel's bridge. It learns where an address is, so it takes topologies of two ports only.
 
-use super::{Ask, Running, Setup, Switch};
+use super::{Ask, BATCH, HUGE_PAGES, Running, Setup, Switch};
 use std::collections::BTreeMap;
 
 /// See the module's text.
@@ -36,6 +36,12 @@ impl Switch for Bridge {
     }
 }
 
+/// What nobody can set in a switch that is part of the kernel.
+pub fn in_kernel() -> Vec<(&'static str, String)> {
+    let weight = std::fs::read_to_string("/proc/sys/net/core/dev_weight").unwrap_or_default();
+    vec![(BATCH, weight.trim().to_string()), (HUGE_PAGES, "takes none".into())]
+}
+
 /// A switch that is part of the kernel, and goes with its namespace.
 pub struct InKernel(pub &'static str);
 
@@ -47,6 +53,10 @@ impl Running for InKernel {
             ("kind".to_string(), self.0.to_string()),
         ]
         .into()
+    }
+
+    fn inherent(&self) -> Vec<(&'static str, String)> {
+        in_kernel()
     }
 
     fn cpu_ns(&self) -> Option<u64> {

@@ -1,10 +1,16 @@
 //! Crosspoint: this program, or another version of it (`crosspoint@PATH`).
 
-use super::{Ask, MTU_USUAL, Running, Setup, Switch, Twice, rules};
+use super::{
+    Ask, BATCH, GUEST_OFFLOADS, HUGE_PAGES, MTU_USUAL, NOT_TOLD, Running, Setup, Switch, Twice,
+    guest_offloads, rules,
+};
 use crate::daemon::Daemon;
+use crate::machine::huge_pages;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
+use vswitchd::figures::Figures;
 
 /// See the module's text.
 pub struct Crosspoint {
@@ -17,6 +23,9 @@ pub struct Crosspoint {
     /// Workers, and receive queues of ports at network interfaces, at least.
     workers: usize,
 }
+
+/// Until the switch has looked at its ports.
+const LOOKS: Duration = Duration::from_secs(3);
 
 impl Crosspoint {
     /// `crosspoint`: this program with AF_XDP. `crosspoint-af_packet`: by packet sockets.
@@ -90,6 +99,30 @@ struct Started {
     guests: Vec<usize>,
 }
 
+impl Started {
+    /// Its snapshot of all figures.
+    fn figures(&self) -> Option<Figures> {
+        Figures::parse(&self.daemon.appctl(&["crosspoint/figures"]).ok()?).ok()
+    }
+
+    fn guest_offloads(&self) -> Option<(&'static str, String)> {
+        let start = Instant::now();
+        loop {
+            let figures = self.figures().unwrap_or_default();
+            let features = |n: &usize| {
+                let name = format!("vm{}", n - 1);
+                figures.ports.iter().find(|port| port.name == name)?.status.get("features").cloned()
+            };
+            let told = guest_offloads(self.guests.iter().map(features));
+            // It looks at its ports now and then. An older version never tells.
+            if figures.burst == 0 || !told.contains(NOT_TOLD) || start.elapsed() > LOOKS {
+                return (!self.guests.is_empty()).then_some((GUEST_OFFLOADS, told));
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
 impl Running for Started {
     fn identity(&self) -> BTreeMap<String, String> {
         let port_type = if self.xdp { "afxdp" } else { "system,driver=af_packet" };
@@ -98,7 +131,18 @@ impl Running for Started {
     }
 
     fn conditions(&self) -> Vec<(&'static str, String)> {
-        vec![("workers", self.workers.to_string()), ("queues", self.workers.to_string())]
+        let mut all = vec![("workers", self.workers.to_string()), ("queues", self.workers.to_string())];
+        all.push((HUGE_PAGES, huge_pages::taken_by(self.daemon.pid())));
+        all.extend(self.guest_offloads().filter(|(_, told)| !told.contains(NOT_TOLD)));
+        all
+    }
+
+    fn inherent(&self) -> Vec<(&'static str, String)> {
+        // Older versions tell neither.
+        let burst = self.figures().map(|figures| figures.burst).filter(|burst| *burst > 0);
+        let mut all = vec![(BATCH, burst.map_or(NOT_TOLD.into(), |burst| burst.to_string()))];
+        all.extend(self.guest_offloads().filter(|(_, told)| told.contains(NOT_TOLD)));
+        all
     }
 
     fn cpu_ns(&self) -> Option<u64> {

@@ -9,10 +9,11 @@
 //! The process reads commands from its standard input: `block MS` blocks the control thread, `stats` prints
 //! counters.
 
-use super::{Ask, Running, Setup, Switch, Twice};
+use super::{Ask, BATCH, HUGE_PAGES, Running, Setup, Switch, Twice};
 use crate::daemon::in_namespace;
 use crate::lab::topology::End;
 use crate::lab::traffic::pattern::{Pattern, Protocol};
+use crate::machine::huge_pages;
 use crate::process::Process;
 use base::{OfPort, PortNo};
 use flow::{Depth, Ingress, Key};
@@ -42,6 +43,17 @@ pub enum Kind {
     One,
     /// A thread for packets, fifty per poll.
     Fifty,
+}
+
+impl Kind {
+    /// Packets of a port that it takes at once.
+    fn per_poll(self) -> usize {
+        match self {
+            Kind::Rebuilt | Kind::Kept => BURST,
+            Kind::One => 1,
+            Kind::Fifty => 50,
+        }
+    }
 }
 
 /// See the module's text.
@@ -173,11 +185,7 @@ impl Forwarder {
         kind: Kind,
         control: &mut dyn FnMut(Duration) -> Result<(), String>,
     ) -> Result<(), String> {
-        let per_poll = match kind {
-            Kind::Rebuilt | Kind::Kept => BURST,
-            Kind::One => 1,
-            Kind::Fifty => 50,
-        };
+        let per_poll = kind.per_poll();
         let mut waiter = self.waiter()?;
         loop {
             if kind == Kind::Rebuilt {
@@ -299,7 +307,12 @@ impl Running for Started {
     }
 
     fn conditions(&self) -> Vec<(&'static str, String)> {
-        vec![("workers", "1".into()), ("queues", "1".into())]
+        let pages = huge_pages::taken_by(self.process.0.id());
+        vec![("workers", "1".into()), ("queues", "1".into()), (HUGE_PAGES, pages)]
+    }
+
+    fn inherent(&self) -> Vec<(&'static str, String)> {
+        vec![(BATCH, self.kind.per_poll().to_string())]
     }
 
     fn cpu_ns(&self) -> Option<u64> {

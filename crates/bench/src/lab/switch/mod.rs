@@ -13,7 +13,8 @@ pub mod testpmd;
 use super::net::Net;
 use super::topology::{End, Topology, Vnic};
 use super::traffic::pattern::Pattern;
-use std::collections::BTreeMap;
+pub use crate::result::{BATCH, GUEST_OFFLOADS, HUGE_PAGES};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// What a switch is asked for.
@@ -102,10 +103,14 @@ pub trait Running {
     /// Version and options, as the switch itself tells them where it does.
     fn identity(&self) -> BTreeMap<String, String>;
 
-    /// Workers, queues and whatever else must be equal in switches that are compared.
+    /// Workers, queues and whatever else must be equal in switches that are compared, as far as it can be set
+    /// or asked for. It is asked when frames come through.
     fn conditions(&self) -> Vec<(&'static str, String)> {
         Vec::new()
     }
+
+    /// Conditions that nobody can set in it, and what it has.
+    fn inherent(&self) -> Vec<(&'static str, String)>;
 
     /// CPU time of its threads in nanoseconds; none for a switch in the kernel.
     fn cpu_ns(&self) -> Option<u64>;
@@ -152,6 +157,32 @@ fn mask(workers: usize, cpus: usize) -> u64 {
     ((1u64 << workers.clamp(1, 63)) - 1) << first
 }
 
+/// What a switch does not tell, or the kernel not of it.
+pub const NOT_TOLD: &str = "not told";
+
+/// The offloads among the features that a switch has agreed on with each guest, as `status:features` of the
+/// ports has them.
+pub fn guest_offloads(features: impl Iterator<Item = Option<String>>) -> String {
+    let of = |text: Option<String>| text.and_then(|text| offloads_among(&text)).unwrap_or(NOT_TOLD.into());
+    features.map(of).collect::<BTreeSet<String>>().into_iter().collect::<Vec<_>>().join("; ")
+}
+
+/// Virtio 1.2, section 5.1.3: what spares a guest or the switch checksums, segments and buffers.
+fn offloads_among(features: &str) -> Option<String> {
+    let bits = u64::from_str_radix(features.strip_prefix("0x")?, 16).ok()?;
+    let names = [
+        (0, "csum"),
+        (1, "guest_csum"),
+        (7, "guest_tso4"),
+        (8, "guest_tso6"),
+        (11, "host_tso4"),
+        (12, "host_tso6"),
+        (15, "mrg_rxbuf"),
+    ];
+    let on: Vec<&str> = names.iter().filter(|(bit, _)| bits & 1 << bit != 0).map(|(_, name)| *name).collect();
+    Some(if on.is_empty() { "none".into() } else { on.join(" ") })
+}
+
 /// Why DPDK's driver for the topology's interfaces cannot do this.
 pub fn too_long_for_dpdk(ask: &Ask) -> Option<String> {
     (ask.mtu > MTU_USUAL).then(|| format!("DPDK's net_af_packet takes no MTU of {}", ask.mtu))
@@ -165,6 +196,17 @@ pub fn missing(program: &str, package: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn offloads_are_told_by_name() {
+        let told =
+            ["0x0000000150008000", "0x1", "0x150000000", "0x0000000000001883", "no"].map(offloads_among);
+        let expected = ["mrg_rxbuf", "csum", "none", "csum guest_csum guest_tso4 host_tso4 host_tso6"];
+        assert_eq!(told[..4], expected.map(|text| Some(text.to_string())));
+        assert_eq!(told[4], None);
+        let all = [Some("0x8000".to_string()), None, Some("0x8000".to_string())];
+        assert_eq!(guest_offloads(all.into_iter()), "mrg_rxbuf; not told");
+    }
 
     #[test]
     fn workers_leave_the_first_processor_alone_where_there_are_enough() {

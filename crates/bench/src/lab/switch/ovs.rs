@@ -2,10 +2,14 @@
 //! (packet sockets), on AF_XDP without polling threads, or on DPDK's packet sockets and vhost-user with one
 //! polling thread.
 
-use super::{Ask, MTU_USUAL, Running, Setup, Switch, Twice, missing, rules, too_long_for_dpdk};
+use super::bridge::in_kernel;
+use super::{
+    Ask, BATCH, GUEST_OFFLOADS, HUGE_PAGES, MTU_USUAL, Running, Setup, Switch, Twice, guest_offloads,
+    missing, rules, too_long_for_dpdk,
+};
 use crate::daemon::{Daemon, OVS, OVS_DPDK};
 use crate::lab::net::SocketReader;
-use crate::machine::huge_pages::HugePages;
+use crate::machine::huge_pages::{self, HugePages};
 use crate::process::run;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -145,7 +149,28 @@ impl Running for Started {
     }
 
     fn conditions(&self) -> Vec<(&'static str, String)> {
-        vec![("workers", self.workers.to_string()), ("queues", self.workers.to_string())]
+        let mut all = vec![("workers", self.workers.to_string()), ("queues", self.workers.to_string())];
+        if self.kind == Kind::Dpdk {
+            all.push((HUGE_PAGES, huge_pages::taken_by(self.daemon.pid())));
+            if !self.guests.is_empty() {
+                let features = |n: &usize| {
+                    let port = format!("vm{}", n - 1);
+                    let told = self.daemon.vsctl(&["get", "interface", &port, "status:features"]).ok()?;
+                    Some(told.trim().trim_matches('"').to_string())
+                };
+                all.push((GUEST_OFFLOADS, guest_offloads(self.guests.iter().map(features))));
+            }
+        }
+        all
+    }
+
+    fn inherent(&self) -> Vec<(&'static str, String)> {
+        match self.kind {
+            // NETDEV_MAX_BURST of its source.
+            Kind::Dpdk => vec![(BATCH, "32".into())],
+            Kind::Kernel => in_kernel(),
+            _ => vec![(BATCH, "32".into()), (HUGE_PAGES, "takes none".into())],
+        }
     }
 
     fn cpu_ns(&self) -> Option<u64> {
