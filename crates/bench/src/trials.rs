@@ -190,6 +190,8 @@ impl Load {
         if let Some(why) = self.too_short(mode) {
             measured.notes.push(why);
         }
+        let cautions = points.iter().filter_map(|(_, switch, ..)| switch.as_deref()?.caution());
+        measured.notes.extend(cautions.map(str::to_string));
         // For all switches alike, whichever of them takes some.
         let pages = HugePages::provide();
         if let Err(why) = &pages {

@@ -16,3 +16,4 @@ mod firewall_rig;
 mod mininet;
 mod rest;
 mod trials;
+mod vpp;

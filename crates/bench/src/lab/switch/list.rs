@@ -1,13 +1,13 @@
 //! All switches.
 
 use super::Switch;
-use super::absent::Vpp;
 use super::bridge::Bridge;
 use super::crosspoint::{Crosspoint, is_program};
 use super::ip_forward::IpForward;
 use super::loops::{Kind as LoopKind, Loop};
 use super::ovs::{Kind, Ovs};
 use super::testpmd::Testpmd;
+use super::vpp::Vpp;
 
 /// Names of the switches of trials; `crosspoint@PATH` stands for another version.
 pub const NAMES: &[&str] = &[

@@ -1,6 +1,5 @@
 //! Switches under test: each is started, configured, asked what it is, and removed.
 
-pub mod absent;
 pub mod bridge;
 pub mod crosspoint;
 pub mod ip_forward;
@@ -9,6 +8,7 @@ pub mod loops;
 pub mod ovs;
 pub mod rules;
 pub mod testpmd;
+pub mod vpp;
 
 use super::net::Net;
 use super::topology::{End, Topology, Vnic};
@@ -93,6 +93,11 @@ pub trait Switch {
 
     /// Why it cannot do this here, if it cannot: what it lacks, or what is not installed.
     fn refuses(&self, ask: &Ask) -> Option<String>;
+
+    /// What a reader must know before any of its figures.
+    fn caution(&self) -> Option<&'static str> {
+        None
+    }
 
     /// Starts it.
     fn start(&self, setup: &Setup) -> Result<Box<dyn Running>, String>;
