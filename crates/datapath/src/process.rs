@@ -27,7 +27,7 @@ use crate::cache::entry::{Decision, Entry, EntryKey, ShortVersion, Verdict};
 use crate::cache::origins::Origin;
 use crate::cache::sorts::Sights;
 use crate::cache::{ExactKey, FlowCache, FlowRef, Installed, Judged, Moment, Which};
-use crate::conntrack::{Tracking, tuple::Tuple};
+use crate::conntrack::{Tracking, state, tuple::Tuple};
 use crate::context::Context;
 use crate::execute::{Leaving, execute};
 use crate::input::Input;
@@ -158,7 +158,7 @@ impl<P: Pipeline> Process<P> {
         let input = &self.context.input;
         let (port, idx) = (input.port, input.idx);
         debug_assert!(batch.iter().all(|packet| packet.in_port == port));
-        let use_exact = input.use_exact(self.now_ms);
+        let use_exact = input.use_exact(self.now_ms) && !opens_connections(&metadata, batch);
         self.cache.set_version(version);
         // Packets that do not begin with an Ethernet header are not plain.
         let is_ethernet = metadata.packet_type == 0;
@@ -215,6 +215,17 @@ impl<P: Pipeline> Process<P> {
         self.rounds(of_port, version);
         std::mem::swap(&mut self.context.input, input);
     }
+}
+
+/// Whether packets open TCP connections, as the first one tells. The exact tier knows none of those (see
+/// [`Process::learn`]).
+#[inline(always)]
+fn opens_connections(metadata: &Metadata, batch: &Batch) -> bool {
+    metadata.tracking.state & state::NEW != 0
+        && batch.first().is_some_and(|packet| {
+            let key = plain_key(packet.data(), packet.len(), Depth::Transport, 0);
+            key.is_some_and(|key| opens_tcp(&key))
+        })
 }
 
 /// Times the stages of one burst in [`SAMPLE_EVERY`].

@@ -197,6 +197,8 @@ pub struct PortMask {
     pub id: u16,
     flows: u32,
     pub hits: u32,
+    /// Of packets in which rounds it has had flows: [`round_bit`].
+    rounds: u64,
 }
 
 impl PortMasks {
@@ -204,13 +206,20 @@ impl PortMasks {
         !self.list.is_full() || self.list.iter().any(|m| m.id == id)
     }
 
-    pub fn add(&mut self, id: u16) {
+    /// A flow of this mask comes, which is of packets in these rounds.
+    pub fn add(&mut self, id: u16, rounds: u64) {
         match self.list.iter_mut().find(|m| m.id == id) {
-            Some(m) => m.flows += 1,
+            Some(m) => (m.flows, m.rounds) = (m.flows + 1, m.rounds | rounds),
             // Bound: a new mask is chosen only where `has_room_for` said so or the list was not full, see
             // `mask_for`.
-            None => self.list.push(PortMask { id, flows: 1, hits: 0 }),
+            None => self.list.push(PortMask { id, flows: 1, hits: 0, rounds }),
         }
+    }
+
+    /// Places in the list and numbers of the masks that may have flows of packets in this round.
+    #[inline(always)]
+    pub fn of_round(&self, round: u64) -> impl Iterator<Item = (u8, u16)> {
+        self.list.iter().zip(0..).filter(move |(m, _)| m.rounds & round != 0).map(|(m, n)| (n, m.id))
     }
 
     pub fn remove(&mut self, id: u16) {
@@ -221,6 +230,18 @@ impl PortMasks {
             }
         }
     }
+}
+
+/// Stands for the rounds of packets with one recirculation id, which share it with one in 64 others.
+#[inline(always)]
+pub fn round_bit(recirc_id: u32) -> u64 {
+    1 << (recirc_id.wrapping_mul(0x9e37_79b9) >> 26)
+}
+
+/// As [`round_bit`], of a flow with this mask and key.
+pub fn rounds_of(m: &MaskEntry, masked: &[u64; 8]) -> u64 {
+    let is_whole = (m.mask.0.common().0[0] >> 32) as u32 == u32::MAX;
+    if is_whole { round_bit((masked[0] >> 32) as u32) } else { u64::MAX }
 }
 
 /// The input port's number in a key's block 0, which every mask holds.

@@ -42,10 +42,10 @@ use entry::{
     WideKey, further_blocks, verdict_of, wide_of,
 };
 use flow::extract::{PLAIN_ORIGIN_SHIFT, PlainKey};
-use flow::{Block, Depth, Key, Mask};
+use flow::{Block, Depth, FieldId, Key, Mask};
 use index::{Index, Probe};
 pub use masks::{MASK_EXACT, PORT_MASKS_MAX};
-use masks::{MaskEntry, Masks, PortMasks, masked_wide_equal, mega_hash};
+use masks::{MaskEntry, Masks, PortMasks, masked_wide_equal, mega_hash, round_bit, rounds_of};
 use origins::{Origin, Origins, SLOT_BITS};
 use sorts::{Sights, Sorts};
 use std::sync::Arc;
@@ -400,16 +400,17 @@ impl FlowCache {
             && (!e.has_further() || masked_wide_equal(m, key, &self.arena, e))
     }
 
-    /// The masks of an input port's flows, in the order in which they are searched.
+    /// The masks that an input port may have flows of for packets with this recirculation id, in the order in
+    /// which they are searched, with their places among all of the port's.
     #[inline(always)]
-    pub fn port_masks(&self, input: InputIdx) -> ArrayVec<u16, PORT_MASKS_MAX> {
-        self.inputs[input.0 as usize].masks.list.iter().map(|m| m.id).collect()
+    pub fn port_masks(&self, input: InputIdx, recirc_id: u32) -> ArrayVec<(u8, u16), PORT_MASKS_MAX> {
+        self.inputs[input.0 as usize].masks.of_round(round_bit(recirc_id)).collect()
     }
 
     /// Counts hits of the port's `n`th mask.
     #[inline]
-    pub fn port_mask_hit(&mut self, input: InputIdx, n: usize, hits: u32) {
-        let mask = &mut self.inputs[input.0 as usize].masks.list[n];
+    pub fn port_mask_hit(&mut self, input: InputIdx, n: u8, hits: u32) {
+        let mask = &mut self.inputs[input.0 as usize].masks.list[usize::from(n)];
         mask.hits = mask.hits.saturating_add(hits);
     }
 
@@ -438,7 +439,7 @@ impl FlowCache {
 
     fn mega_search_by(&self, input: InputIdx, key: &Key, is_wanted: impl Fn(&Entry) -> bool) -> u32 {
         let mut masked = [0; 8];
-        for id in self.port_masks(input) {
+        for (_, id) in self.port_masks(input, key.get64(FieldId::RecircId) as u32) {
             let hash = self.mega_probe(id, key, &mut masked);
             let idx = self.mega_find(id, hash, key, &masked);
             if idx != 0 && is_wanted(&self.mega.entries[idx as usize]) {
@@ -525,7 +526,7 @@ impl FlowCache {
         m.flows += 1;
         let mut masked = [0; 8];
         let hash = mega_hash(m, key, &self.secret, &mut masked);
-        self.inputs[input.0 as usize].masks.add(mask);
+        self.inputs[input.0 as usize].masks.add(mask, rounds_of(m, &masked));
         self.bodies.get_mut(from.decision.body).megaflow = idx;
         self.megaflows_made += 1;
         let entry_key = EntryKey::beside(hash, present, mask, further).with_serial(self.megaflows_made);

@@ -141,8 +141,10 @@ impl Tracking {
         let mut set = |field, value| key.set(field, value);
         set(FieldId::CtState, self.state.into());
         set(FieldId::CtZone, self.zone.into());
-        set(FieldId::CtMark, self.mark.into());
-        set(FieldId::CtLabel, self.label);
+        if (self.mark, self.label) != (0, 0) {
+            set(FieldId::CtMark, self.mark.into());
+            set(FieldId::CtLabel, self.label);
+        }
         let Some(tuple) = original.filter(|tuple| tuple.protocol != 0) else { return };
         let (src, dst) = if tuple.is_ipv6 {
             (FieldId::CtIpv6Src, FieldId::CtIpv6Dst)

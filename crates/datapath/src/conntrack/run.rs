@@ -40,13 +40,17 @@ pub fn track_all<E: Ends>(
             to.context().drop(packet, DropReason::PoolExhausted);
             continue;
         }
-        let (packet, layers) = (&run.packets[n], &mut run.layers[n]);
-        layers.know(packet.data(), packet.len(), TAGS_MAX);
-        if layers.is_fragment() && wait(request, run, n, to, &mut go_on) {
-            continue;
-        }
-        let (packet, layers) = (&run.packets[n], &run.layers[n]);
-        let seen = seen::read(packet, layers, was_valid);
+        let seen = match seen::read_if_plain(&run.packets[n], was_valid) {
+            Some(seen) => Some(seen),
+            None => {
+                let (packet, layers) = (&run.packets[n], &mut run.layers[n]);
+                layers.know(packet.data(), packet.len(), TAGS_MAX);
+                if layers.is_fragment() && wait(request, run, n, to, &mut go_on) {
+                    continue;
+                }
+                seen::read(&run.packets[n], &run.layers[n], was_valid)
+            }
+        };
         let hash = seen.as_ref().map(|seen| tracker.fetch_bucket(&seen.tuple, request.zone));
         all.push((seen, hash));
         n += 1;
@@ -63,15 +67,26 @@ pub fn track_all<E: Ends>(
     while originals.len() < run.packets.len() {
         originals.push(Default::default());
     }
+    let chooses = request.commit && matches!(request.nat, Some(Nat::New(_)));
     let mut n = 0;
-    for (seen, hash) in all {
+    for (seen, hash) in &all {
         let mut tracking = run.metadata.tracking;
         let context = to.context();
-        let (now_ms, random) = (context.now_ms, context.random64());
-        let mut moment =
-            Moment { now_ms, hash, random, helped: None, may_begin: &mut || context.may_begin_connection() };
+        let now_ms = context.now_ms;
+        let random = if chooses { context.random64() } else { 0 };
+        let mut moment = Moment {
+            now_ms,
+            hash: *hash,
+            random,
+            helped: None,
+            may_begin: &mut || context.may_begin_connection(),
+        };
         let done = tracker.track(seen.as_ref(), request, &mut tracking, &mut originals[n], &mut moment);
         let done = done.and_then(|translation| match translation {
+            Some(t) if seen.is_some_and(|seen| seen.is_plain) => {
+                nat::translate_plain(&mut run.packets[n], t.to.plain());
+                Ok(())
+            }
             Some(t) => nat::translate(&mut run.packets[n], &mut run.layers[n], &t.to, t.side, t.is_error),
             None => Ok(()),
         });
@@ -79,6 +94,7 @@ pub fn track_all<E: Ends>(
             Ok(()) => {
                 if let Some(helped) = moment.helped {
                     let (packet, layers) = (&mut run.packets[n], &mut run.layers[n]);
+                    layers.know(packet.data(), packet.len(), TAGS_MAX);
                     tracker.help(&helped, packet, layers, request, &mut tracking, &moment);
                 }
                 said.push(tracking);

@@ -9,7 +9,10 @@
 //! Pure; nothing here panics, whatever the bytes. Source: RFC 791, 792, 4443, 8200, 9293; Open vSwitch's
 //! conntrack for what counts as invalid.
 
+use super::tcp;
 use super::tuple::{ICMP, ICMPV6, TCP, Tuple, UDP};
+use flow::Depth;
+use flow::extract::plain_key;
 use packet::{Packet, PacketFlags};
 use wire::Layers;
 use wire::checksum::{self, Sum};
@@ -20,6 +23,8 @@ pub struct Seen {
     pub tuple: Tuple,
     /// An ICMP error about a packet of the connection.
     pub is_error: bool,
+    /// It was read as a [plain packet](read_if_plain), where every header has its place.
+    pub is_plain: bool,
     pub tcp: Segment,
 }
 
@@ -32,7 +37,7 @@ pub struct Segment {
     pub window: u16,
     /// Bytes of payload.
     pub len: u32,
-    /// What the window scale option says, if there is one.
+    /// What the window scale option of a segment with SYN says, if it has one.
     pub scale: Option<u8>,
 }
 
@@ -43,7 +48,8 @@ const QUOTED_L4: usize = 8;
 /// what was changed since has kept its checksums right.
 #[inline]
 pub fn read(packet: &Packet, layers: &Layers, was_valid: bool) -> Option<Seen> {
-    read_bytes(packet.data(), layers, was_valid || packet.is_chained() || is_vouched(packet))
+    let is_vouched = was_valid || packet.is_chained() || is_vouched(packet);
+    read_sums(packet.data(), layers, !was_valid, !is_vouched)
 }
 
 /// Whether its transport checksum need not be summed.
@@ -54,6 +60,11 @@ fn is_vouched(packet: &Packet) -> bool {
 
 /// As [`read`], of a frame's bytes.
 pub fn read_bytes(frame: &[u8], layers: &Layers, is_vouched: bool) -> Option<Seen> {
+    read_sums(frame, layers, true, !is_vouched)
+}
+
+/// The same, and whether the checksums of IPv4's header and of the transport layer are summed.
+fn read_sums(frame: &[u8], layers: &Layers, sums_header: bool, sums_transport: bool) -> Option<Seen> {
     if !layers.is_ip() || layers.is_cut() || layers.is_fragment() || layers.l4 == 0 {
         return None;
     }
@@ -61,14 +72,14 @@ pub fn read_bytes(frame: &[u8], layers: &Layers, is_vouched: bool) -> Option<See
     let end = layers.end(frame).min(frame.len());
     let there = frame.get(l4..end)?;
     let (src, dst) = addresses(frame.get(l3..)?, layers.is_ipv6())?;
-    if !layers.is_ipv6() && !checksum::is_valid(frame.get(l3..l4)?) {
+    if sums_header && !layers.is_ipv6() && !checksum::is_valid(frame.get(l3..l4)?) {
         return None;
     }
     let tuple = Tuple { src, dst, protocol: layers.protocol, is_ipv6: layers.is_ipv6(), ..Tuple::default() };
-    if !is_vouched && !is_sum_right(&tuple, frame.get(l3..)?, there, layers.is_routed()) {
+    if sums_transport && !is_sum_right(&tuple, frame.get(l3..)?, there, layers.is_routed()) {
         return None;
     }
-    let mut seen = Seen { tuple, is_error: false, tcp: Segment::default() };
+    let mut seen = Seen { tuple, is_error: false, is_plain: false, tcp: Segment::default() };
     if tuple.is_icmp() {
         return icmp(seen, there);
     }
@@ -92,6 +103,9 @@ pub fn read_bytes(frame: &[u8], layers: &Layers, is_vouched: bool) -> Option<See
     }
     Some(seen)
 }
+
+/// Where the transport header of a plain packet starts.
+const PLAIN_L4: usize = 34;
 
 /// What a plain packet says of its connection: IPv4 without options, no fragment, TCP or UDP.
 #[derive(Clone, Copy, Debug)]
@@ -123,16 +137,17 @@ impl PlainSeen {
 /// read.
 #[inline(always)]
 pub(crate) fn read_plain(packet: &Packet, was_valid: bool) -> Option<PlainSeen> {
-    const L3: usize = 14;
+    const L3: usize = PLAIN_L4 - 20;
     const ADDRESSES: usize = L3 + 12;
-    const L4: usize = L3 + 20;
+    const L4: usize = PLAIN_L4;
     let frame = packet.data();
     let head: &[u8; 54] = frame.first_chunk()?;
     let end = L3 + usize::from(u16::from_be_bytes([head[16], head[17]]));
     let l4_len = end.checked_sub(L4)?;
     let protocol = head[23];
     let header: &[u8; L4 - L3] = head[L3..].first_chunk()?;
-    if !Sum::new().array(header).is_valid() {
+    // Summed in any case: a branch around it costs more.
+    if !(was_valid | Sum::new().array(header).is_valid()) {
         return None;
     }
     let has_sum = protocol == TCP || head[L4 + 6] | head[L4 + 7] != 0;
@@ -165,6 +180,24 @@ pub(crate) fn read_plain(packet: &Packet, was_valid: bool) -> Option<PlainSeen> 
     let mut addresses_and_ports = [0; 12];
     addresses_and_ports.copy_from_slice(&head[ADDRESSES..ADDRESSES + 12]);
     Some(PlainSeen { addresses_and_ports, tcp })
+}
+
+/// As [`read`], of a packet that turns out to be plain, whose layers need not be known. `None` of any other,
+/// and of one that is invalid.
+#[inline(always)]
+pub(super) fn read_if_plain(packet: &Packet, was_valid: bool) -> Option<Seen> {
+    let frame = packet.data();
+    if packet.is_chained() {
+        return None;
+    }
+    plain_key(frame, packet.len(), Depth::Transport, 0)?;
+    let plain = read_plain(packet, was_valid)?;
+    let mut tcp = plain.tcp.unwrap_or_default();
+    if tcp.flags & tcp::SYN != 0 {
+        let tcp_len = usize::from(frame[PLAIN_L4 + 12] >> 4) * 4;
+        tcp.scale = window_scale(frame.get(PLAIN_L4 + 20..PLAIN_L4 + tcp_len)?);
+    }
+    Some(Seen { tuple: plain.tuple(), is_error: false, is_plain: true, tcp })
 }
 
 /// Addresses and ports of a packet that was read as a plain one.
@@ -289,15 +322,10 @@ pub(crate) fn quoted_l4(inner: &[u8], is_ipv6: bool) -> Option<(u8, usize)> {
 }
 
 fn segment(l4: &[u8], payload: usize, len: u32) -> Option<Segment> {
-    let offset_and_flags = be16(l4, 12)?;
-    Some(Segment {
-        seq: be32(l4, 4)?,
-        ack: be32(l4, 8)?,
-        flags: offset_and_flags & 0xfff,
-        window: be16(l4, 14)?,
-        len,
-        scale: window_scale(l4.get(20..payload)?),
-    })
+    let flags = be16(l4, 12)? & 0xfff;
+    let options = l4.get(20..payload)?;
+    let scale = if flags & tcp::SYN != 0 { window_scale(options) } else { None };
+    Some(Segment { seq: be32(l4, 4)?, ack: be32(l4, 8)?, flags, window: be16(l4, 14)?, len, scale })
 }
 
 /// The shift of the window scale option, of at most 14 (RFC 7323 section 2.3).
@@ -319,4 +347,59 @@ fn window_scale(mut options: &[u8]) -> Option<u8> {
         }
     }
     scale
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use packet::{Pool, PoolConfig};
+    use proptest::prelude::*;
+    use wire::EthAddr;
+    use wire::OptionBytes;
+    use wire::compose::Compose;
+    use wire::tcp::{TcpFlags, TcpRepr};
+
+    fn frame(is_tcp: bool, flags: u8, options: &[u8], payload: &[u8]) -> Vec<u8> {
+        let compose = Compose::ethernet(EthAddr([2, 0, 0, 0, 0, 1]), EthAddr([2, 0, 0, 0, 0, 2]))
+            .ipv4([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
+        let (flags, options) = (TcpFlags::from_bits(flags.into()), OptionBytes::new(options).unwrap());
+        let segment = TcpRepr { flags, options, seq: 7, ack: 9, ..TcpRepr::new(1000, 80) };
+        let compose = if is_tcp { compose.tcp_repr(segment) } else { compose.udp(1000, 80) };
+        compose.payload(payload).build().unwrap()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(testkit::cases("datapath::read_if_plain", 5_000)))]
+        /// Whole packets, and such with a few bytes of their headers changed or their end cut off.
+        #[test]
+        fn what_is_read_of_a_plain_packet_is_what_its_layers_say(
+            is_tcp: bool,
+            flags: u8,
+            options in prop::collection::vec(prop_oneof![Just(1u8), Just(3), any::<u8>()], 0..10),
+            payload in prop::collection::vec(any::<u8>(), 0..40),
+            changes in prop::collection::vec((12usize..74, any::<u8>()), 0..3),
+            cut in prop_oneof![Just(0usize), 0usize..60],
+            was_valid: bool,
+        ) {
+            let mut bytes = frame(is_tcp, flags, &options, &payload);
+            for (at, byte) in &changes {
+                if let Some(there) = bytes.get_mut(*at) {
+                    *there = *byte;
+                }
+            }
+            bytes.truncate(bytes.len().saturating_sub(cut).max(14));
+            let pool = Pool::new(PoolConfig { chunks: 64, chunk_bytes: 2048, huge_pages: false }).unwrap();
+            let mut cache = pool.cache();
+            let packet = cache.alloc_frame(&bytes).unwrap();
+            let layers = Layers::of(packet.data(), packet.len(), 2).unwrap();
+            let by_layers = read(&packet, &layers, was_valid);
+            let quickly = read_if_plain(&packet, was_valid);
+            cache.free(packet);
+            match quickly {
+                Some(seen) => prop_assert_eq!(Some(Seen { is_plain: false, ..seen }), by_layers),
+                // Of what is whole and as it was sent, all of 54 bytes or more is plain.
+                None => prop_assert!(!changes.is_empty() || cut > 0 || bytes.len() < 54),
+            }
+        }
+    }
 }

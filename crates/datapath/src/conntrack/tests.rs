@@ -17,7 +17,8 @@ fn udp(n: u32) -> Tuple {
 }
 
 fn seen(tuple: Tuple) -> Seen {
-    Seen { tuple, is_error: false, tcp: Segment { flags: SYN, window: 1000, ..Segment::default() } }
+    let tcp = Segment { flags: SYN, window: 1000, ..Segment::default() };
+    Seen { tuple, is_error: false, is_plain: false, tcp }
 }
 
 /// The state that a fresh packet gets.
@@ -212,7 +213,7 @@ fn a_handshake_establishes_and_a_segment_outside_of_the_window_is_invalid() {
         let (mut tracking, mut original) = (Tracking::default(), Tuple::default());
         let tcp = Segment { seq, ack, flags, window: 1000, len: 0, scale: None };
         let mut moment = Moment { now_ms: 5, hash: None, random: 1, helped: None, may_begin: &mut || true };
-        let seen = Seen { tuple, is_error: false, tcp };
+        let seen = Seen { tuple, is_error: false, is_plain: false, tcp };
         t.track(Some(&seen), request, &mut tracking, &mut original, &mut moment).unwrap();
         tracking.state & !state::TRACKED
     };

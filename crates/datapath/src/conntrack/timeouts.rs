@@ -60,6 +60,7 @@ pub const POLICIES_MAX: u32 = (1 << 16) + 1;
 pub struct Timeouts(Slab<Policy>);
 
 impl Timeouts {
+    #[inline(always)]
     pub fn timeout_ms(&self, policy: u32, phase: Phase) -> u64 {
         let set = self.0.get(policy as usize).map_or(0, |policy| policy.0[phase as usize].load(Relaxed));
         1_000 * u64::from(if set == 0 { phase.default_s() } else { set })

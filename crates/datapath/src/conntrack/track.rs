@@ -119,7 +119,14 @@ impl Tracker {
         let mut tuple = seen.tuple;
         // The same for both directions.
         let hash = moment.hash.unwrap_or_else(|| tuple.hash(zone, &self.secret));
-        let find = |tuple: &Tuple| self.find_by(hash, tuple, zone, |entry| entry.expiry_ms() > now_ms);
+        let find = |tuple: &Tuple| {
+            let found = self.find_by(hash, tuple, zone, |_| true)?;
+            let is_over = self.entry(found.entry).expiry_ms() <= now_ms;
+            if is_over {
+                self.end(found.entry, found.generation);
+            }
+            (!is_over).then_some(found)
+        };
         let mut found = if tracking.state & NATTED != 0 {
             let found = find(&tuple.reversed());
             found.map(|found| {
@@ -238,7 +245,7 @@ impl Tracker {
         now_ms: u64,
     ) -> Option<Found> {
         let is_meant = tracking.state & NATTED != 0 && original.protocol != 0 && request.nat.is_none();
-        let found = self.find(original, before.zone, now_ms).filter(|_| is_meant)?;
+        let found = is_meant.then(|| self.find(original, before.zone, now_ms)).flatten()?;
         // Which way the packet goes, its own tuple would say.
         Some(Found { is_reply: false, ..found })
     }
@@ -417,11 +424,6 @@ impl Tracker {
         }
         let hash = moment.hash.filter(|_| *tuple == seen.tuple);
         let hash = hash.unwrap_or_else(|| tuple.hash(request.zone, &self.secret));
-        // An old one of that tuple whose time is over.
-        if let Some(old) = self.find_by(hash, tuple, request.zone, |entry| entry.expiry_ms() <= moment.now_ms)
-        {
-            self.end(old.entry, old.generation);
-        }
         if !self.has_room(hash, request.zone) {
             return Ok(none);
         }
@@ -584,8 +586,8 @@ impl Tracker {
         now_ms: u64,
     ) -> bool {
         if forward.is_same_either_way(reverse) {
-            // The place of the forward tuple is this one's, too.
-            return self.find(reverse, zone, now_ms).is_none();
+            // The place of the forward tuple is this one's, too: who puts that down sees whether it is free.
+            return true;
         }
         let packed = reverse.packed(zone);
         let hash = reverse.hash(zone, &self.secret);

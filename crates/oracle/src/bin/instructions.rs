@@ -186,6 +186,14 @@ fn both_ends(n: usize) -> [Vec<u8>; 2] {
     [segment(near, far, port, 80, 1001, 5001), segment(far, near, 80, port, 5001, 1001)]
 }
 
+/// The first segment of connection `n`.
+fn opening(n: usize) -> Vec<u8> {
+    let (near, far) = addresses(n);
+    let compose = Compose::ethernet(EthAddr([2, 0, 0, 0, 0, 1]), EthAddr([2, 0, 0, 0, 0, 2]));
+    let tcp = TcpRepr { flags: TcpFlags::SYN, seq: 1000, ..TcpRepr::new(1024 + n as u16, 80) };
+    compose.ipv4(near, far).tcp_repr(tcp).frame_len(60).build().expect("headers of 54 bytes")
+}
+
 fn to_sink_actions() -> Vec<Action> {
     vec![Action::Output { port: OfPort(SINK.0 as u16), max_len: 0 }]
 }
@@ -247,6 +255,12 @@ fn cases() -> Vec<Case> {
             frames: (0..FLOWS).flat_map(both_ends).collect(),
             then: Some(Answer::Megaflow),
             ..exact("tracked", stateful())
+        },
+        Case {
+            frames: (0..WARM_UP_PACKETS + PACKETS).map(opening).collect(),
+            answer: Answer::Megaflow,
+            then: Some(Answer::Megaflow),
+            ..exact("opened", stateful())
         },
         Case {
             frames: (FLOWS..FLOWS + PACKETS).map(frame).collect(),

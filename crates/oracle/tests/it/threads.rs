@@ -528,7 +528,7 @@ fn connections_end_in_time_in_a_worker_that_sleeps() {
     let mut may_begin = || true;
     let mut moment = Moment::new(now_ms, 1, &mut may_begin);
     let tuple = Tuple { src: 1, dst: 2, src_port: 3, dst_port: 4, protocol: 17, is_ipv6: false };
-    let seen = Seen { tuple, is_error: false, tcp: Default::default() };
+    let seen = Seen { tuple, is_error: false, is_plain: false, tcp: Default::default() };
     dp.tracker().track(Some(&seen), &request, &mut tracking, &mut original, &mut moment).unwrap();
     assert_eq!(dp.tracker().count(), 1);
     dp.start_worker(None).unwrap();

@@ -289,7 +289,7 @@ impl<P: Pipeline> Process<P> {
         let (mut lookup, mut sights) = self.lookup(Which::Mega, arrival.at);
         let Memory { keys, rows, masked, promote, stale_mega, .. } = memory;
         let (mut searched, mut packets) = (0, 0);
-        for (n, id) in lookup.cache.port_masks(arrival.input).into_iter().enumerate() {
+        for (n, id) in lookup.cache.port_masks(arrival.input, arrival.metadata.recirc_id) {
             if todo.is_empty() {
                 break;
             }
