@@ -256,6 +256,31 @@ mod tests {
     use flow::FieldId;
 
     #[test]
+    fn a_round_searches_the_masks_that_have_had_flows_of_it() {
+        let recirc_id = |bits: u128| {
+            let mut mask = Mask::wild();
+            mask.set(FieldId::RecircId, bits);
+            MaskEntry { mask, ..MaskEntry::exact() }
+        };
+        let (whole, part) = (recirc_id(u32::MAX.into()), recirc_id(0xff));
+        let of = |m: &MaskEntry, id: u32| rounds_of(m, &[u64::from(id) << 32; 8]);
+        let mut masks = PortMasks::default();
+        masks.add(1, of(&whole, 0));
+        masks.add(2, of(&whole, 7));
+        masks.add(2, of(&whole, 8));
+        masks.add(3, of(&part, 0));
+        let searched = |masks: &PortMasks, id| masks.of_round(round_bit(id)).collect::<Vec<_>>();
+        assert_eq!(searched(&masks, 0), [(0, 1), (2, 3)]);
+        assert_eq!(searched(&masks, 7), [(1, 2), (2, 3)]);
+        assert_eq!(searched(&masks, 8), [(1, 2), (2, 3)]);
+        assert_eq!(searched(&masks, 9), [(2, 3)], "of all rounds");
+        masks.remove(2);
+        assert_eq!(searched(&masks, 8), [(1, 2), (2, 3)]);
+        masks.remove(2);
+        assert_eq!(searched(&masks, 7), [(1, 3)]);
+    }
+
+    #[test]
     fn masks_are_found_by_what_they_hold_and_numbers_are_given_again() {
         let secret = HashKey::from_seed(1);
         let mask = |bits: u128| {
