@@ -55,7 +55,7 @@ fn a_million_connections_take_at_most_250_megabytes_translated_or_not() {
             let (mut tracking, mut original) = (Tracking::default(), Tuple::default());
             let mut may_begin = || true;
             let mut moment = Moment::new(1_000, 1, &mut may_begin);
-            let seen = Seen { tuple, is_error: false, tcp: Segment::default() };
+            let seen = Seen { tuple, is_error: false, is_plain: false, tcp: Segment::default() };
             tracker.track(Some(&seen), request, &mut tracking, &mut original, &mut moment).unwrap();
             tracking.state
         };

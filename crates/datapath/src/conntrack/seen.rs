@@ -9,13 +9,13 @@
 //! Pure; nothing here panics, whatever the bytes. Source: RFC 791, 792, 4443, 8200, 9293; Open vSwitch's
 //! conntrack for what counts as invalid.
 
-use super::tcp;
 use super::tuple::{ICMP, ICMPV6, TCP, Tuple, UDP};
 use flow::Depth;
 use flow::extract::plain_key;
 use packet::{Packet, PacketFlags};
 use wire::Layers;
 use wire::checksum::{self, Sum};
+use wire::tcp::TcpFlags;
 
 /// What a packet says of its connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,6 +40,8 @@ pub struct Segment {
     /// What the window scale option of a segment with SYN says, if it has one.
     pub scale: Option<u8>,
 }
+
+const SYN: u16 = TcpFlags::SYN.bits();
 
 /// ICMP errors quote the IP header and so many bytes behind it.
 const QUOTED_L4: usize = 8;
@@ -193,7 +195,7 @@ pub(super) fn read_if_plain(packet: &Packet, was_valid: bool) -> Option<Seen> {
     plain_key(frame, packet.len(), Depth::Transport, 0)?;
     let plain = read_plain(packet, was_valid)?;
     let mut tcp = plain.tcp.unwrap_or_default();
-    if tcp.flags & tcp::SYN != 0 {
+    if tcp.flags & SYN != 0 {
         let tcp_len = usize::from(frame[PLAIN_L4 + 12] >> 4) * 4;
         tcp.scale = window_scale(frame.get(PLAIN_L4 + 20..PLAIN_L4 + tcp_len)?);
     }
@@ -324,7 +326,7 @@ pub(crate) fn quoted_l4(inner: &[u8], is_ipv6: bool) -> Option<(u8, usize)> {
 fn segment(l4: &[u8], payload: usize, len: u32) -> Option<Segment> {
     let flags = be16(l4, 12)? & 0xfff;
     let options = l4.get(20..payload)?;
-    let scale = if flags & tcp::SYN != 0 { window_scale(options) } else { None };
+    let scale = if flags & SYN != 0 { window_scale(options) } else { None };
     Some(Segment { seq: be32(l4, 4)?, ack: be32(l4, 8)?, flags, window: be16(l4, 14)?, len, scale })
 }
 
@@ -357,7 +359,7 @@ mod tests {
     use wire::EthAddr;
     use wire::OptionBytes;
     use wire::compose::Compose;
-    use wire::tcp::{TcpFlags, TcpRepr};
+    use wire::tcp::TcpRepr;
 
     fn frame(is_tcp: bool, flags: u8, options: &[u8], payload: &[u8]) -> Vec<u8> {
         let compose = Compose::ethernet(EthAddr([2, 0, 0, 0, 0, 1]), EthAddr([2, 0, 0, 0, 0, 2]))
