@@ -162,7 +162,7 @@ pub(crate) fn now_ns() -> u64 {
 
 /// The type of service with its drop precedence raised: of the assured forwarding classes, which alone have
 /// one.
-pub(crate) fn remarked(tos: u8, by: u8) -> u8 {
+pub fn remarked(tos: u8, by: u8) -> u8 {
     let (class, precedence) = (tos >> 5, tos >> 3 & 3);
     let is_assured = (1..=4).contains(&class) && precedence != 0 && tos & 4 == 0;
     if is_assured { tos & 0b1110_0111 | precedence.saturating_add(by).min(3) << 3 } else { tos }

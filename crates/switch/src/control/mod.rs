@@ -138,6 +138,8 @@ pub(crate) struct Inner {
     topology_changed: bool,
     timers: timers::Timers,
     removals: Vec<Removal>,
+    /// A table was made since the last version.
+    has_new_table: bool,
     events: events::Events,
     learning: learning::Learning,
     depths: depth::Depths,
@@ -170,6 +172,7 @@ impl Control {
             topology_changed: false,
             timers: Default::default(),
             removals: Vec::new(),
+            has_new_table: false,
             events: Default::default(),
             learning: Default::default(),
             depths: Default::default(),
@@ -323,6 +326,7 @@ impl Inner {
             });
             self.history_len += 1;
         }
+        self.has_new_table = false;
         self.widen();
         // Release: who reads the version sees all that was done for it.
         self.switch.version.store(version.0, Ordering::Release);

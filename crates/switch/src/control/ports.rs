@@ -251,6 +251,7 @@ impl Inner {
     pub(super) fn table(&mut self, bridge: BridgeIdx, table_id: u8) -> &mut RuleStore {
         let version = self.coming();
         let (switch, slots, log) = (&self.switch, &mut self.slots, &mut self.log);
+        let has_new_table = &mut self.has_new_table;
         let control = self.bridges[bridge.0 as usize].as_mut().expect("the caller has looked it up");
         let state = &control.state;
         control.tables.entry(table_id).or_insert_with(|| {
@@ -259,6 +260,7 @@ impl Inner {
                 .get_or_init(|| Table::new(switch.domain.clone(), switch.secret, matched, missed));
             // Flows that found no table there count to no slot for that.
             log.whole_table(rule_table(bridge.0, table_id), version);
+            *has_new_table = true;
             RuleStore::new(matched, missed)
         })
     }

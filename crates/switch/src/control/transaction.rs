@@ -362,8 +362,8 @@ impl Inner {
                         }
                     }
                     self.forget_batch();
-                    if transaction.version.is_some() {
-                        // Tables that it made are logged as of this version.
+                    // Tables that it made stay, and are logged as of this version.
+                    if transaction.version.is_some() || self.has_new_table {
                         self.publish();
                     }
                     transaction.phase = Phase::Learning(Err((*at, error.clone())));

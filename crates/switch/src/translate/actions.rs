@@ -427,7 +427,9 @@ impl<'a, S: Sink> Xlate<'a, S> {
         }
         let ordered = in_order(&std::mem::take(&mut self.action_set));
         self.trace.enter_action_set();
-        if self.controller_reason == PacketInReason::Action {
+        // Behind a cable, other lists come after this one.
+        let reason = self.controller_reason;
+        if reason == PacketInReason::Action {
             self.controller_reason = PacketInReason::ActionSet;
         }
         for (i, action) in ordered.iter().enumerate() {
@@ -439,6 +441,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
                 self.leave_for_later(std::slice::from_ref(*action));
             }
         }
+        self.controller_reason = reason;
         self.trace.leave_action_set();
     }
 

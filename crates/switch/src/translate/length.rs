@@ -4,7 +4,8 @@
 //! As in Open vSwitch, what follows is the rest of the list that the action stands in, with the action set.
 //! The lists that have led to this one go on with the packet as it was before, once for all lengths.
 
-use super::{BUCKETS_MAX, Xlate, has_output};
+use super::dropped::{drop_at_last, has_output};
+use super::{BUCKETS_MAX, Xlate};
 use crate::trace::Sink;
 use base::DropReason;
 use datapath::DpAction;
@@ -53,8 +54,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
     /// A list that outputs nothing drops, for the reason that was found.
     fn ended(&self, mut actions: Vec<DpAction>) -> Vec<DpAction> {
         if !has_output(&actions) {
-            actions.retain(|action| matches!(action, DpAction::Meter(_)));
-            actions.push(DpAction::Drop(self.drop_reason));
+            drop_at_last(&mut actions, self.drop_reason);
         }
         actions
     }

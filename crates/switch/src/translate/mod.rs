@@ -28,6 +28,7 @@ mod choice;
 mod commit;
 mod connection;
 pub(crate) mod continuation;
+mod dropped;
 mod encap;
 pub(crate) mod frozen;
 mod group;
@@ -39,6 +40,7 @@ mod ttl;
 
 pub(crate) use actions::action_set_order;
 
+use self::dropped::{drop_at_last, has_output};
 use crate::changelog::{rule_table, word_table};
 use crate::control::TABLE_HIDDEN;
 use crate::rule::Rule;
@@ -574,9 +576,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
             return;
         }
         if !has_output(&self.out.actions) {
-            // What is dropped in the end is metered all the same.
-            self.out.actions.retain(|action| matches!(action, DpAction::Meter(_)));
-            self.out.actions.push(DpAction::Drop(self.drop_reason));
+            drop_at_last(&mut self.out.actions, self.drop_reason);
             return;
         }
         // The last copy is the packet itself.
@@ -595,21 +595,6 @@ impl<'a, S: Sink> Xlate<'a, S> {
             is_tracked = matches!(a, DpAction::Ct(_));
         }
     }
-}
-
-/// Whether the packet leaves, is looked at again, or is handed to the control thread.
-fn has_output(actions: &[DpAction]) -> bool {
-    actions.iter().any(|a| match a {
-        DpAction::Output(_) | DpAction::OutputTrunc { .. } | DpAction::Recirc(_) | DpAction::PacketIn(_) => {
-            true
-        }
-        // Each branch drops by itself what it does not output.
-        DpAction::CheckPktLen { .. } => true,
-        DpAction::Clone(inner) | DpAction::Sample { actions: inner, .. } => has_output(inner),
-        // The tracker remembers the packet.
-        DpAction::Ct(request) => request.commit,
-        _ => false,
-    })
 }
 
 /// Adds what every flow's mask holds.

@@ -149,14 +149,7 @@ fn a_time_to_live_of_one_is_told_to_the_controllers() {
 #[test]
 fn a_patch_cable_leads_to_the_other_bridge_and_back_again() {
     let mut r = rig();
-    let other = r.control.add_bridge(BridgeConfig::new("br1"));
-    let patch = |no, of, name, peer| PortSpec {
-        kind: PortKind::Patch { peer: Some(PortNo(peer)) },
-        ..PortSpec::new(PortNo(no), OfPort(of), name)
-    };
-    r.control.add_port(r.br, patch(110, 10, "to1", 111)).unwrap();
-    r.control.add_port(other, patch(111, 11, "to0", 110)).unwrap();
-    r.control.add_port(other, PortSpec::new(PortNo(105), OfPort(5), "p5")).unwrap();
+    let other = second_bridge(&mut r);
     let set = Action::SetField { field: Mf::EthDst, value: 5, mask: Mf::EthDst.ones() };
     r.add(0, 1, Match::any().with(FieldId::InPort, 1), vec![output(10), output(2)]);
     let fm = FlowMod::add(Match::any().with(FieldId::InPort, 11), vec![set, output(5)]);
@@ -169,6 +162,65 @@ fn a_patch_cable_leads_to_the_other_bridge_and_back_again() {
     assert_eq!(r.actions(&packet(101)), [out(2)]);
     r.control.remove_bridge(r.br, 0).unwrap();
     assert_eq!(r.actions(&packet(101)), [DpAction::Drop(DropReason::RxNoBridge)]);
+}
+
+/// A bridge br1 with a port 5, joined to br0 by its port 11, which is port 10 there.
+fn second_bridge(r: &mut Rig) -> BridgeIdx {
+    let other = r.control.add_bridge(BridgeConfig::new("br1"));
+    let patch = |no, of, name, peer| PortSpec {
+        kind: PortKind::Patch { peer: Some(PortNo(peer)) },
+        ..PortSpec::new(PortNo(no), OfPort(of), name)
+    };
+    r.control.add_port(r.br, patch(110, 10, "to1", 111)).unwrap();
+    r.control.add_port(other, patch(111, 11, "to0", 110)).unwrap();
+    r.control.add_port(other, PortSpec::new(PortNo(105), OfPort(5), "p5")).unwrap();
+    other
+}
+
+#[test]
+fn an_action_set_behind_a_patch_cable_is_not_the_reason_of_later_packet_ins() {
+    use flow::action::PacketInReason::Action as ByAction;
+    let mut r = rig();
+    let other = second_bridge(&mut r);
+    let to_controller = Action::Output { port: OfPort::CONTROLLER, max_len: 0 };
+    r.add(0, 1, Match::any(), vec![output(10), to_controller]);
+    let fm = FlowMod::add(Match::any(), vec![Action::WriteActions(vec![output(5)])]);
+    r.control.flow_mod(other, &fm, 0).unwrap();
+    let actions = r.actions(&packet(101));
+    let [DpAction::Output(PortNo(105)), DpAction::PacketIn(spec)] = &actions[..] else {
+        panic!("{actions:?}")
+    };
+    assert_eq!(spec.reason, ByAction);
+}
+
+#[test]
+fn what_is_metered_and_dropped_behind_a_patch_cable_is_metered_all_the_same() {
+    use openflow::message::{Band, BandType, MeterCommand, MeterConfig, MeterMod};
+    let mut r = rig();
+    let other = second_bridge(&mut r);
+    let band = Band { kind: BandType::Drop, rate: 1, burst_size: 1 };
+    let meter = MeterConfig { meter_id: 7, bands: vec![band], ..MeterConfig::default() };
+    r.control.meter_mod(other, &MeterMod { command: MeterCommand::Add, meter }, 0).unwrap();
+    r.control.flow_mod(other, &FlowMod::add(Match::any(), vec![Action::Meter(7)]), 0).unwrap();
+    r.add(0, 1, Match::any(), vec![output(10)]);
+    let actions = r.actions(&packet(101));
+    assert!(matches!(actions[..], [DpAction::Meter(_), DpAction::Drop(_)]), "{actions:?}");
+}
+
+#[test]
+fn a_flow_counts_in_a_table_that_a_refused_bundle_has_made() {
+    use switch::control::Change;
+    let mut r = rig();
+    r.add(0, 1, Match::any(), vec![Action::GotoTable(3)]);
+    let key = packet(101);
+    let (flow, before) = (r.translate(&key), r.switch.version());
+    let added = FlowMod { table_id: 3, ..FlowMod::add(Match::any(), vec![]) };
+    let refused = FlowMod::add(Match::any(), vec![Action::Meter(9)]);
+    let bundle = [(r.br, Change::Flow(&added)), (r.br, Change::Flow(&refused))];
+    assert!(r.control.change_all(bundle, 0).is_err());
+    assert_ne!(r.translate(&key).credits, flow.credits, "misses of the table count");
+    let view = FlowView { key: &key, mask: &flow.mask, visits: &flow.visits, rewrites: &flow.rewrites };
+    assert!(r.switch.touched(view, before, r.switch.version(), &r.reader));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! is never overlooked; and each of them finds a mistake that is put in on purpose.
 
 use crate::common::chance::Chance;
-use crate::common::execute::{execute, length};
+use crate::common::execute::{execute, execute_at, length};
 use crate::common::model::Fate;
 use crate::common::world::{HEADER, World, draw_near, is_possible, random_packet};
 use base::Version;
@@ -29,6 +29,8 @@ enum Mistake {
     GroupForgotten,
     /// That a flow's packets are metered is forgotten.
     MeterForgotten,
+    /// The clock of meters stands still.
+    MetersWithoutClock,
     /// What a conjunction was met by is taken for what no conjunction concerns.
     ConjIdKept,
     /// The changes of a bundle are made one by one, up to one that is refused.
@@ -108,6 +110,7 @@ fn check(seed: u64, mistake: Mistake) -> Result<usize, String> {
                 world.learn(&translation.effects);
             }
         }
+        check_meters(&mut world, chance, mistake).map_err(|e| format!("seed {seed}, round {round}: {e}"))?;
         for _ in 0..chance.below(3) + 1 {
             world.change(chance);
         }
@@ -151,6 +154,33 @@ fn check_packet(
         }
     }
     Ok(translation)
+}
+
+/// Packets at times, judged by meters on their way.
+fn check_meters(world: &mut World, chance: &mut Chance, mistake: Mistake) -> Result<(), String> {
+    for _ in 0..6 {
+        let key = world.metered_packet(chance);
+        let before = world.clocked.clone();
+        let Some(expected) = world.model.fate_now(&key, length(&key), &mut world.clocked) else {
+            world.clocked = before;
+            continue;
+        };
+        let translation = world.translate(&key);
+        let now_ns = if mistake == Mistake::MetersWithoutClock { 0 } else { world.clocked.now_ns };
+        let seen = execute_at(&key, &translation.actions, now_ns);
+        if seen != expected.seen {
+            return Err(format!(
+                "{key:?}\n gives {:?}\n that is {seen:?}\n but the model says {:?}\n with {before:?}\n in {}",
+                translation.actions,
+                expected.seen,
+                world.model.describe()
+            ));
+        }
+        world.clocked.check_counts().map_err(|e| {
+            format!("{key:?} gives {:?}: {e} in {}", translation.actions, world.model.describe())
+        })?;
+    }
+    Ok(())
 }
 
 /// What a packet teaches. That a translation failed is no part of its fate: the packet that came is in it.
@@ -334,6 +364,11 @@ fn a_group_that_a_flow_forgot_is_found() {
 #[test]
 fn a_changed_meter_that_a_flow_forgot_is_found() {
     must_be_found(Mistake::MeterForgotten);
+}
+
+#[test]
+fn a_clock_of_meters_that_stands_still_is_found() {
+    must_be_found(Mistake::MetersWithoutClock);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The reference: tables searched from end to end, packets with all their fields, no mask anywhere. Written
 //! for plainness, from OpenFlow 1.3 and ovs-actions(7), and sharing nothing with the translator.
 
+use super::meters::{Clocked, Verdict};
 use base::{OfPort, PortNo};
 use datapath::meter::MeterRef;
 use flow::action::{PacketInReason, SubField};
@@ -180,6 +181,8 @@ struct Run<'a> {
     fate: Fate,
     /// Of the packet, in bytes.
     length: u16,
+    /// Meters that judge it, if time matters.
+    clocked: Option<&'a mut Clocked>,
     resubmits: u32,
     failed: bool,
 }
@@ -199,6 +202,8 @@ struct Place {
     stopped: bool,
     /// The list ends that is being executed.
     list_ends: bool,
+    /// A meter has dropped the packet.
+    dropped: bool,
     depth: u32,
 }
 
@@ -244,13 +249,23 @@ impl Model {
 
     /// What becomes of a packet of so many bytes.
     pub fn fate(&self, key: &Key, length: u16) -> Fate {
+        self.run(key, length, None).unwrap_or_default()
+    }
+
+    /// What becomes of it now, by meters too. `None`: it is resubmitted too often.
+    pub fn fate_now(&self, key: &Key, length: u16, clocked: &mut Clocked) -> Option<Fate> {
+        self.run(key, length, Some(clocked))
+    }
+
+    fn run(&self, key: &Key, length: u16, clocked: Option<&mut Clocked>) -> Option<Fate> {
         let port_no = PortNo(key.get64(FieldId::DpPort) as u32);
-        let Some((bridge, port)) = self.port(port_no) else { return Fate::default() };
+        let Some((bridge, port)) = self.port(port_no) else { return Some(Fate::default()) };
         let mut packet = Packet::of(key);
         packet.key.set(FieldId::InPort, port.of_port.0.into());
-        let mut run = Run { model: self, fate: Fate::default(), length, resubmits: 0, failed: false };
+        let mut run =
+            Run { model: self, fate: Fate::default(), length, clocked, resubmits: 0, failed: false };
         run.enter_bridge(bridge, port, packet, 0);
-        if run.failed { Fate::default() } else { run.fate }
+        (!run.failed).then_some(run.fate)
     }
 }
 
@@ -271,10 +286,11 @@ impl Run<'_> {
             in_bucket: false,
             stopped: false,
             list_ends: false,
+            dropped: false,
             depth,
         };
         self.table(&mut place, 0, None);
-        if place.set.is_empty() || place.stopped {
+        if place.set.is_empty() || place.stopped || place.dropped {
             return;
         }
         place.in_set = true;
@@ -307,7 +323,7 @@ impl Run<'_> {
 
     fn list(&mut self, at: &mut Place, actions: &[Action], table: u8) {
         for (n, action) in actions.iter().enumerate() {
-            if at.stopped || self.failed {
+            if at.stopped || at.dropped || self.failed {
                 return;
             }
             if let Action::CheckPktLarger { length, target } = action {
@@ -332,17 +348,20 @@ impl Run<'_> {
                 depth: at.depth + 1,
                 ..*at
             };
-            let seen = self.fate.seen.clone();
+            let (seen, clocked) = (self.fate.seen.clone(), self.clocked.as_deref().cloned());
             set(&mut copy, bit.field, u128::from(is_larger) << bit.offset, 1 << bit.offset);
             self.list(&mut copy, rest, table);
             exits &= copy.stopped;
-            if !copy.stopped && !copy.set.is_empty() {
+            if !copy.stopped && !copy.dropped && !copy.set.is_empty() {
                 copy.in_set = true;
                 let ordered = in_order(&std::mem::take(&mut copy.set));
                 self.list(&mut copy, &ordered, table);
             }
             if (self.length > limit) != is_larger {
                 self.fate.seen = seen;
+                if let (Some(now), Some(before)) = (&mut self.clocked, clocked) {
+                    **now = before;
+                }
             }
         }
         at.set.clear();
@@ -427,10 +446,21 @@ impl Run<'_> {
             Action::Meter(id) => {
                 let meter = self.model.bridges[at.bridge].meters.get(id);
                 at.packet.meters.extend(meter.cloned());
+                self.judge(at, *id);
             }
             other => panic!("the generator makes no {other:?}"),
         }
         at.packet.show_tags();
+    }
+
+    fn judge(&mut self, at: &mut Place, meter_id: u32) {
+        let Some(clocked) = &mut self.clocked else { return };
+        let tos = at.packet.key.get64(FieldId::NwTos) as u8;
+        match clocked.judge(at.bridge, meter_id, tos, self.length) {
+            Verdict::Pass => {}
+            Verdict::Drop => at.dropped = true,
+            Verdict::Tos(tos) => set(at, Mf::NwTos, tos.into(), 0xff),
+        }
     }
 
     fn group(&mut self, at: &mut Place, id: u32, table: u8) {

@@ -3,6 +3,7 @@
 //! Values come from small pools, so that rules overlap, packets hit them, and changes hit flows.
 
 use super::chance::Chance;
+use super::meters::Clocked;
 use super::model::{Model, ModelBridge, ModelRule};
 use base::hash::HashKey;
 use base::rcu::{Domain, Reader};
@@ -10,12 +11,9 @@ use base::{OfPort, PortNo, Version};
 use datapath::{Pipeline, Translation};
 use flow::action::SubField;
 use flow::{Action, FieldId, Key, Match, Mf};
-use openflow::message::{
-    BUCKET_ALL, Band, BandType, Bucket, GroupCommand, GroupDesc, GroupMod, GroupSelection, GroupType,
-    MeterCommand, MeterConfig, MeterFlags, MeterMod,
-};
+use openflow::message::{BUCKET_ALL, Bucket, GroupCommand, GroupDesc, GroupMod, GroupSelection, GroupType};
 use std::sync::Arc;
-use switch::control::{Change, Command, FlowMod};
+use switch::control::{Command, FlowMod};
 use switch::{
     BridgeConfig, BridgeIdx, Control, Effect, Fragments, PortKind, PortSpec, PriorityTags, Switch,
     VlanColumns, VlanConfig, VlanMode,
@@ -29,6 +27,7 @@ pub struct World {
     pub switch: Arc<Switch>,
     pub reader: Reader,
     pub model: Model,
+    pub clocked: Clocked,
     pub bridges: Vec<BridgeIdx>,
     /// Matches of the last changes: packets near them are worth trying.
     pub changed: Vec<Match>,
@@ -52,6 +51,7 @@ impl World {
             switch,
             reader,
             model: Model::default(),
+            clocked: Clocked::default(),
             bridges: vec![],
             changed: vec![],
             now_ms: 0,
@@ -148,49 +148,6 @@ impl World {
         if self.control.flow_mod(self.bridges[bridge], &fm, self.now_ms).is_ok() {
             self.changed.push(rule.matching.clone());
             self.model.bridges[bridge].put(table, rule);
-        }
-    }
-
-    /// A bundle of rules that come and go, and of groups: all of it is done, or nothing where a part is
-    /// refused.
-    fn bundle(&mut self, chance: &mut Chance) {
-        enum Part {
-            Flow(FlowMod),
-            Group(GroupMod),
-        }
-        let (mut model, mut changed, mut parts) = (self.model.clone(), vec![], vec![]);
-        for _ in 0..chance.below(4) + 2 {
-            let bridge = usize::from(chance.one_in(3));
-            let of_bridge = &mut model.bridges[bridge];
-            let part = match chance.below(4) {
-                0 => {
-                    let Some((fm, gone)) = of_bridge.delete(chance) else { continue };
-                    changed.extend(gone);
-                    Part::Flow(fm)
-                }
-                1 => Part::Group(of_bridge.change_group(chance)),
-                _ => {
-                    let (table, rule) = random_rule(of_bridge, chance, bridge);
-                    let fm = addition(table, &rule);
-                    changed.push(rule.matching.clone());
-                    of_bridge.put(table, rule);
-                    Part::Flow(fm)
-                }
-            };
-            parts.push((self.bridges[bridge], part));
-        }
-        let changes = parts.iter().map(|(bridge, part)| match part {
-            Part::Flow(fm) => (*bridge, Change::Flow(fm)),
-            Part::Group(gm) => (*bridge, Change::Group(gm)),
-        });
-        let is_done = match self.are_bundles_torn {
-            false => self.control.change_all(changes, self.now_ms).is_ok(),
-            true => changes.into_iter().all(|part| self.control.change_all([part], self.now_ms).is_ok()),
-        };
-        // Where packets find out whether a refused one has left something behind.
-        self.changed.extend(changed);
-        if is_done {
-            self.model = model;
         }
     }
 
@@ -308,31 +265,6 @@ impl World {
         self.changed.extend(tables.values().flatten().find(of_groups).map(|r| r.matching.clone()));
     }
 
-    /// A meter is added, changed or deleted, with the rules that refer to it.
-    fn change_meters(&mut self, chance: &mut Chance) {
-        let bridge = usize::from(chance.one_in(3));
-        let (idx, meter_id) = (self.bridges[bridge], chance.below(METERS) as u32 + 1);
-        let model = &mut self.model.bridges[bridge];
-        let command = match model.meters.contains_key(&meter_id) {
-            false => MeterCommand::Add,
-            true if chance.one_in(4) => MeterCommand::Delete,
-            true => MeterCommand::Modify,
-        };
-        // Which packets a meter judges is compared, not how many it drops: that depends on the clock, and on
-        // the order in which a burst's hits and misses come to it.
-        let rate = 1_000_000 + chance.below(100) as u32;
-        let band = Band { kind: BandType::Drop, rate, burst_size: 1_000_000 };
-        let meter = MeterConfig { meter_id, flags: MeterFlags::PKTPS, bands: vec![band] };
-        self.control.meter_mod(idx, &MeterMod { command, meter }, self.now_ms).unwrap();
-        model.meters = self.control.meters(idx).map(|m| (m.config.meter_id, m.state.clone())).collect();
-        let refers = |r: &ModelRule| r.actions.contains(&Action::Meter(meter_id));
-        let tables = &mut model.tables;
-        self.changed.extend(tables.values().flatten().find(|r| refers(r)).map(|r| r.matching.clone()));
-        if command == MeterCommand::Delete {
-            tables.values_mut().for_each(|rules| rules.retain(|r| !refers(r)));
-        }
-    }
-
     /// What was learned is written down.
     pub fn learn(&mut self, effects: &[Effect]) {
         for effect in effects {
@@ -393,14 +325,14 @@ impl World {
 
 /// What changes the model as the switch is asked to.
 impl ModelBridge {
-    fn put(&mut self, table: u8, rule: ModelRule) {
+    pub(super) fn put(&mut self, table: u8, rule: ModelRule) {
         let rules = self.tables.entry(table).or_default();
         rules.retain(|r| r.matching != rule.matching || r.priority != rule.priority);
         rules.push(rule);
     }
 
     /// Some rule goes, and others with it where the deletion is a loose one. What those that went matched.
-    fn delete(&mut self, chance: &mut Chance) -> Option<(FlowMod, Vec<Match>)> {
+    pub(super) fn delete(&mut self, chance: &mut Chance) -> Option<(FlowMod, Vec<Match>)> {
         let all: Vec<(u8, ModelRule)> =
             self.tables.iter().flat_map(|(t, rules)| rules.iter().map(|r| (*t, r.clone()))).collect();
         if all.is_empty() {
@@ -425,7 +357,7 @@ impl ModelBridge {
     }
 
     /// A group comes, is replaced, or goes with the rules that refer to it.
-    fn change_group(&mut self, chance: &mut Chance) -> GroupMod {
+    pub(super) fn change_group(&mut self, chance: &mut Chance) -> GroupMod {
         let group = random_group(chance);
         let id = group.group_id;
         let command = if chance.one_in(4) { GroupCommand::Delete } else { GroupCommand::AddOrModify };
@@ -444,7 +376,7 @@ impl ModelBridge {
     }
 }
 
-fn random_rule(of_bridge: &ModelBridge, chance: &mut Chance, bridge: usize) -> (u8, ModelRule) {
+pub(super) fn random_rule(of_bridge: &ModelBridge, chance: &mut Chance, bridge: usize) -> (u8, ModelRule) {
     let table = if chance.one_in(2) { 0 } else { chance.below(TABLES) as u8 };
     let old = of_bridge.tables.get(&table).and_then(|t| t.first().cloned());
     let matching = match old {
@@ -457,7 +389,7 @@ fn random_rule(of_bridge: &ModelBridge, chance: &mut Chance, bridge: usize) -> (
 }
 
 /// What asks for a rule.
-fn addition(table_id: u8, rule: &ModelRule) -> FlowMod {
+pub(super) fn addition(table_id: u8, rule: &ModelRule) -> FlowMod {
     let ModelRule { priority, matching, actions } = rule.clone();
     let mut fm = FlowMod { table_id, priority, ..FlowMod::add(matching, actions) };
     // Which of two overlapping rules of one priority wins is open, so there are none.
@@ -586,7 +518,7 @@ pub fn random_packet(chance: &mut Chance, bridge: usize) -> Key {
             set(FieldId::NwSrc, *chance.pick(&[0x0a00_0000, 0x0a01_0000, 0xc0a8_0100]) + chance.below(8));
             set(FieldId::NwDst, *chance.pick(&[0x0a00_0000, 0x0a01_0000, 0xc0a8_0100]) + chance.below(8));
             set(FieldId::NwTtl, *chance.pick(&[0, 1, 2, 64]));
-            set(FieldId::NwTos, *chance.pick(&[0, 0xb8]));
+            set(FieldId::NwTos, *chance.pick(&[0, 0x28, 0x90, 0xb8]));
             let proto = *chance.pick(&[6, 17, 17, 1]);
             set(FieldId::NwProto, proto);
             let frag = *chance.pick(&[0, 0, 0, 0, 1, 3]);
@@ -783,7 +715,7 @@ fn random_set(chance: &mut Chance) -> Action {
 /// Groups refer to such of greater numbers only, so that there are no loops.
 const GROUPS: u64 = 4;
 
-const METERS: u64 = 2;
+pub const METERS: u64 = 2;
 
 fn random_group(chance: &mut Chance) -> GroupDesc {
     let group_id = chance.below(GROUPS) as u32 + 1;

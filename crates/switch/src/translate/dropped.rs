@@ -1,0 +1,42 @@
+//! Lists of actions that output nothing: the packet is dropped in the end, and metered all the same.
+
+use base::DropReason;
+use datapath::DpAction;
+
+/// Whether the packet leaves, is looked at again, or is handed to the control thread.
+pub(super) fn has_output(actions: &[DpAction]) -> bool {
+    actions.iter().any(|a| match a {
+        DpAction::Output(_) | DpAction::OutputTrunc { .. } | DpAction::Recirc(_) | DpAction::PacketIn(_) => {
+            true
+        }
+        // Each branch drops by itself what it does not output.
+        DpAction::CheckPktLen { .. } => true,
+        DpAction::Clone(inner) | DpAction::Sample { actions: inner, .. } => has_output(inner),
+        // The tracker remembers the packet.
+        DpAction::Ct(request) => request.commit,
+        _ => false,
+    })
+}
+
+/// Makes a list that outputs nothing one that drops. The packet is metered all the same, in other bridges
+/// too.
+pub(super) fn drop_at_last(actions: &mut Vec<DpAction>, reason: DropReason) {
+    keep_up_to_meters(actions);
+    while let Some(DpAction::Clone(last)) = actions.pop_if(|a| matches!(a, DpAction::Clone(_))) {
+        actions.extend(last);
+    }
+    actions.push(DpAction::Drop(reason));
+}
+
+/// Takes out what has no effect, of a list that outputs nothing: what comes after its last meter.
+fn keep_up_to_meters(actions: &mut Vec<DpAction>) {
+    actions.retain_mut(|action| match action {
+        DpAction::Clone(inner) => {
+            keep_up_to_meters(inner);
+            !inner.is_empty()
+        }
+        _ => true,
+    });
+    let is_meter = |action: &DpAction| matches!(action, DpAction::Meter(_) | DpAction::Clone(_));
+    actions.truncate(actions.iter().rposition(is_meter).map_or(0, |last| last + 1));
+}
