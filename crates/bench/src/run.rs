@@ -13,6 +13,7 @@ use crate::suite::list::{find, suites as all_suites};
 use crate::suite::{Measure, Mode, Peer, Step, Suite};
 use crate::trials::{self, Load, Wanted};
 use crate::units::Failure;
+use std::cmp::Reverse;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -22,6 +23,9 @@ use std::time::{Duration, Instant};
 
 /// How often a step's end and the operator's interruption are looked for.
 const LOOK: Duration = Duration::from_millis(50);
+
+/// How many of the steps that took longest are named at the end.
+const SLOWEST_SHOWN: usize = 10;
 
 /// The suite of what generator and guest do alone, which needs no calibration before it.
 const CALIBRATION: &str = "calibration";
@@ -208,7 +212,7 @@ impl Runner<'_> {
         parts: &[(String, &Suite, Part)],
         lacking: &mut Vec<String>,
     ) -> Result<(), Failure> {
-        let (mut spent, mut made) = (Duration::ZERO, 0u32);
+        let mut took: Vec<(Duration, &str)> = Vec::new();
         for (n, (id, suite, part)) in parts.iter().enumerate() {
             let done = format!("[{}/{}] {id}", n + 1, parts.len());
             if store.has(id) {
@@ -216,7 +220,8 @@ impl Runner<'_> {
                 continue;
             }
             // Steps take the most different times: the mean of those that are over is all that can be said.
-            let left = spent.checked_div(made).map(|mean| mean * (parts.len() - n) as u32);
+            let spent: Duration = took.iter().map(|(time, _)| time).sum();
+            let left = spent.checked_div(took.len() as u32).map(|mean| mean * (parts.len() - n) as u32);
             eprintln!("{done}{}", left.map(|t| format!(", about {} left", time(t))).unwrap_or_default());
             if let Part::Load(load) = part
                 && suite.name != CALIBRATION
@@ -259,7 +264,12 @@ impl Runner<'_> {
                     store.fail(id, &why)?;
                 }
             }
-            (spent, made) = (spent + start.elapsed(), made + 1);
+            took.push((start.elapsed(), id));
+        }
+        took.sort_by_key(|(time, _)| Reverse(*time));
+        if took.len() > 1 {
+            eprintln!("the slowest steps:");
+            took.iter().take(SLOWEST_SHOWN).for_each(|(t, id)| eprintln!("{:>8.1} s  {id}", t.as_secs_f64()));
         }
         if store.info.failed.is_empty() {
             return Ok(());
