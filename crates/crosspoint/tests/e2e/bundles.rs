@@ -120,8 +120,14 @@ fn what_a_client_sent_before_it_read_the_answers_is_handled_as_soon_as_it_reads_
         }
         stream.write_all(&[5, 20, 0, 8, 0, 0, 0, 2]).unwrap();
     });
-    // Until it has taken what it takes.
-    std::thread::sleep(Duration::from_millis(300));
+    // It has taken what it takes when no more answers come.
+    let (mut before, mut looks) = (0, 0);
+    wait_for("the switch to take no more", || {
+        let unread = switch.unread(&reader);
+        looks = if unread > 0 && unread == before { looks + 1 } else { 0 };
+        before = unread;
+        looks == 10
+    });
     let start = Instant::now();
     while hear(&mut reader).0 != 21 {}
     writer.join().unwrap();

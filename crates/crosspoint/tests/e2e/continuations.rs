@@ -6,7 +6,6 @@ use flow::{FieldId, Match};
 use openflow::ErrorKind;
 use openflow::message::Message;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 #[test]
 fn a_packet_that_waits_for_a_controller_goes_on_when_it_comes_back() {
@@ -28,7 +27,6 @@ fn a_packet_that_waits_for_a_controller_goes_on_when_it_comes_back() {
         wait_for("the packet to be told and sent back", || {
             switch.receive("p1", UDP);
             given.set(given.get() + 1);
-            std::thread::sleep(Duration::from_millis(100));
             read().contains("send: NXT_RESUME")
         });
         // As many as were sent back: of those given before, some may be on their way yet.

@@ -37,11 +37,17 @@ fn numbered_frames_cross_from_guest_to_guest_and_again_after_the_switch_was_kill
         wait_for("the checker attaches", || attached(2) == 1);
         let source = guest(dir, 1, &[&["--mode", "source", "--size", size], layout].concat());
         wait_for("the source attaches", || attached(1) == 1);
-        std::thread::sleep(Duration::from_millis(300));
+        // Whole rings of frames.
+        let crossed = || {
+            let text = dir.run("ovs-ofctl", &["dump-ports", "br0", "2"]).out;
+            let sent = text.split("tx pkts=").nth(1).and_then(|tail| tail.split(',').next()?.parse().ok());
+            sent.unwrap_or(0u64) > 10_000
+        };
+        wait_for("frames to cross", crossed);
         drop(first);
         let _second = switch(dir);
         wait_for("both attach again", || attached(1) == 2 && attached(2) == 2);
-        std::thread::sleep(Duration::from_millis(300));
+        wait_for("frames to cross again", crossed);
         for process in [source, checker] {
             assert!(process.end_by("TERM").success());
         }

@@ -6,7 +6,7 @@ use crate::e2e_controllers::configured_by_database;
 use std::collections::HashSet;
 use std::io::Write;
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// What the p99 of an echo's time may be: ten times what it takes beside a bundle on a quiet machine, where
@@ -199,14 +199,14 @@ fn echoes_are_answered_in_time_while_many_flows_are_added_dumped_and_deleted() {
 fn the_control_socket_shows_tables_before_a_bundle_or_after_it() {
     const FLOWS: usize = 30_000;
     let switch = Switch::dummy();
-    let (stream, done) = (connect(&switch), AtomicBool::new(false));
+    let (stream, done, looks) = (connect(&switch), AtomicBool::new(false), AtomicUsize::new(0));
     let counts = std::thread::scope(|scope| {
         let commits = scope.spawn(|| {
             let mut stream = stream;
             for _ in 0..5 {
                 stream.write_all(&bundle(1..FLOWS as u32 + 1)).unwrap();
                 assert_eq!(hear(&mut stream).0, BUNDLE_CONTROL);
-                std::thread::sleep(Duration::from_millis(200));
+                wait_for_another_look(&[&looks]);
                 stream.write_all(&flow_mod(DELETE, 0)).unwrap();
                 barrier(&mut stream);
             }
@@ -216,11 +216,21 @@ fn the_control_socket_shows_tables_before_a_bundle_or_after_it() {
         while !done.load(Ordering::Relaxed) && !commits.is_finished() {
             let shown = switch.appctl(&["bridge/dump-flows", "br0"]).ok();
             counts.push(shown.lines().filter(|line| line.contains("dl_dst=")).count());
+            looks.fetch_add(1, Ordering::Relaxed);
         }
         counts
     });
     assert!(counts.iter().all(|count| [0, FLOWS].contains(count)), "{counts:?}");
     assert!(counts.contains(&FLOWS), "{counts:?}");
+}
+
+/// Waits until each has looked from beginning to end since now.
+fn wait_for_another_look(looks: &[&AtomicUsize]) {
+    let before = looks.iter().map(|looks| looks.load(Ordering::Relaxed)).collect::<Vec<_>>();
+    wait_for("another look at the tables", || {
+        // The one that is under way may have seen what was before.
+        looks.iter().zip(&before).all(|(looks, before)| looks.load(Ordering::Relaxed) >= before + 2)
+    });
 }
 
 /// Bundles of so many flows come and go without a pause, beside others that stay: no dump shows part of any.
@@ -328,7 +338,7 @@ fn tables_are_shown_before_their_limit_is_lowered_or_after_it() {
     switch.vsctl("add-br br1 -- set bridge br1 datapath_type=dummy fail_mode=secure");
     let mut stream = connect_to(&switch, "br1");
     let bytes = bundle_of_ending(FLOWS);
-    let done = AtomicBool::new(false);
+    let (done, looks) = (AtomicBool::new(false), [(); 2].map(|()| AtomicUsize::new(0)));
     let by_openflow = || {
         let said = switch.ofctl(&["dump-aggregate", "br1"]).ok();
         said.trim().rsplit_once("flow_count=").unwrap().1.parse::<usize>().unwrap()
@@ -338,12 +348,14 @@ fn tables_are_shown_before_their_limit_is_lowered_or_after_it() {
         said.lines().filter(|line| line.contains("dl_dst=")).count()
     };
     let shown = std::thread::scope(|scope| {
-        let looks = [&by_openflow as &(dyn Fn() -> usize + Sync), &by_command].map(|look| {
+        let by = [(&by_openflow as &(dyn Fn() -> usize + Sync), &looks[0]), (&by_command, &looks[1])];
+        let lookers = by.map(|(look, looks)| {
             let done = &done;
             scope.spawn(move || {
                 let mut shown = Vec::new();
                 while !done.load(Ordering::Relaxed) {
                     shown.push(look());
+                    looks.fetch_add(1, Ordering::Relaxed);
                 }
                 shown
             })
@@ -351,12 +363,12 @@ fn tables_are_shown_before_their_limit_is_lowered_or_after_it() {
         for _ in 0..5 {
             stream.write_all(&bytes).unwrap();
             assert_eq!(hear(&mut stream).0, BUNDLE_CONTROL);
-            std::thread::sleep(Duration::from_millis(100));
+            wait_for_another_look(&looks.each_ref());
             switch.vsctl(LIMIT);
             switch.vsctl("clear bridge br1 flow_tables");
         }
         done.store(true, Ordering::Relaxed);
-        looks.map(|look| look.join().unwrap())
+        lookers.map(|looker| looker.join().unwrap())
     });
     for shown in shown {
         assert!(shown.iter().all(|n| [0, 10, FLOWS as usize].contains(n)), "{shown:?}");

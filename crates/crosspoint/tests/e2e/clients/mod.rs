@@ -101,10 +101,7 @@ fn vsctl_waits_until_the_switch_has_done_it_and_tells_its_errors() {
         let result = std::thread::scope(|scope| {
             let adding =
                 scope.spawn(|| run("-t 30 add-port br0 p1 -- add-port br0 p2 -- set interface p2 type=x"));
-            let deadline = Instant::now() + Duration::from_secs(30);
-            while run("--no-wait get interface p2 type").out != "x\n" {
-                assert!(Instant::now() < deadline);
-            }
+            wait_for("the transaction", || run("--no-wait get interface p2 type").out == "x\n");
             std::thread::sleep(Duration::from_millis(300));
             assert!(!adding.is_finished(), "it returned before the switch had done it");
             let next = run("--no-wait get open . next_cfg").out;
@@ -151,15 +148,11 @@ fn what_could_not_be_set_up_is_told_by_whichever_command_it_was_asked_for() {
             let said = std::thread::scope(|scope| {
                 let asking = scope.spawn(|| run(&format!("-t 60 {line}")));
                 // The switch that there is not, which can make no interface.
-                let deadline = Instant::now() + Duration::from_secs(60);
-                let next = loop {
-                    let next = run("--no-wait get open . next_cfg").out;
-                    if next != before {
-                        break next;
-                    }
-                    assert!(Instant::now() < deadline, "{line}");
-                    std::thread::sleep(Duration::from_millis(50));
-                };
+                let mut next = before.clone();
+                wait_for("the transaction", || {
+                    next = run("--no-wait get open . next_cfg").out;
+                    next != before
+                });
                 let names = run("--no-wait --bare --columns=name find interface").out;
                 let mut answer = format!("--no-wait set open . cur_cfg={}", next.trim());
                 for name in names.split_whitespace() {
@@ -203,10 +196,7 @@ fn clients_that_are_ended_by_a_signal_say_so() {
                     .spawn()
                     .unwrap();
                 wait_until_it_has_connected(child.id(), number);
-                for signal in signals {
-                    kill(signal, child.id());
-                    std::thread::sleep(Duration::from_millis(100));
-                }
+                signals.iter().for_each(|signal| kill(signal, child.id()));
                 let output = child.wait_with_output().unwrap();
                 let err = String::from_utf8(output.stderr).unwrap();
                 (output.status.signal(), canonical(&err, &server))

@@ -447,8 +447,10 @@ fn what_waits_is_judged_when_its_time_has_come() {
             server.clients.get_mut(who).unwrap().say("transact", &transaction);
         }
         if who == "client-1" {
-            // What one connection has said may be read after what another says later.
-            std::thread::sleep(Duration::from_millis(300));
+            // What one connection has said may be read after what another says later: this answer says that it was.
+            for server in &mut pair.servers {
+                server.clients.get_mut(who).unwrap().ask("echo", &json!([]));
+            }
             let uuid = "00000000-0000-4000-8000-000000000001";
             pair.both(
                 "root",
