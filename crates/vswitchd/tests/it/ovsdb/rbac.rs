@@ -447,7 +447,8 @@ fn what_waits_is_judged_when_its_time_has_come() {
             server.clients.get_mut(who).unwrap().say("transact", &transaction);
         }
         if who == "client-1" {
-            // What one connection has said may be read after what another says later: this answer says that it was.
+            // What one connection has said may be read after what another says later: here is the answer that
+            // tells that it was read.
             for server in &mut pair.servers {
                 server.clients.get_mut(who).unwrap().ask("echo", &json!([]));
             }
