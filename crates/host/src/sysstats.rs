@@ -22,6 +22,13 @@ pub fn read(run_dir: &Path) -> Vec<(String, String)> {
     pairs
 }
 
+/// How much memory this process has had at most, in KiB.
+pub fn peak_resident_kb() -> Option<u64> {
+    let text = fs::read_to_string("/proc/self/status").ok()?;
+    let line = text.lines().find(|line| line.starts_with("VmHWM:"))?;
+    line.split_whitespace().nth(1)?.parse().ok()
+}
+
 /// Over 1, 5 and 15 minutes.
 fn load_average() -> Option<String> {
     let text = fs::read_to_string("/proc/loadavg").ok()?;

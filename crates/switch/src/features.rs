@@ -11,35 +11,64 @@ pub enum Value {
 }
 use Value::{Is, UpTo};
 
-/// Name, title and value of each feature, in the order in which they are shown.
-pub const FEATURES: &[(&str, &str, Value)] = &[
-    ("masked_set_action", "Masked set action", Is(true)),
-    ("tnl_push_pop", "Tunnel push pop", Is(false)),
-    ("ufid", "Ufid", Is(true)),
-    ("trunc", "Truncate action", Is(true)),
-    ("clone", "Clone action", Is(true)),
-    ("sample_nesting", "Sample nesting", UpTo(10)),
-    ("ct_eventmask", "Conntrack eventmask", Is(true)),
-    ("ct_clear", "Conntrack clear", Is(true)),
-    ("max_hash_alg", "Max dp_hash algorithm", UpTo(0)),
-    ("check_pkt_len", "Check pkt length action", Is(true)),
-    ("ct_timeout", "Conntrack timeout policy", Is(true)),
-    ("explicit_drop_action", "Explicit Drop action", Is(true)),
-    ("lb_output_action", "Optimized Balance TCP mode", Is(false)),
-    ("ct_zero_snat", "Conntrack all-zero IP SNAT", Is(true)),
-    ("add_mpls", "MPLS Label add", Is(true)),
-    ("max_vlan_headers", "Max VLAN headers", UpTo(2)),
-    ("max_mpls_depth", "Max MPLS depth", UpTo(3)),
-    ("recirc", "Recirc", Is(true)),
-    ("ct_state", "CT state", Is(true)),
-    ("ct_zone", "CT zone", Is(true)),
-    ("ct_mark", "CT mark", Is(true)),
-    ("ct_label", "CT label", Is(true)),
-    ("ct_state_nat", "CT state NAT", Is(true)),
-    ("ct_orig_tuple", "CT orig tuple", Is(true)),
-    ("ct_orig_tuple6", "CT orig tuple for IPv6", Is(true)),
-    ("nd_ext", "IPv6 ND Extension", Is(true)),
+/// A row of [`FEATURES`].
+#[derive(Clone, Copy, Debug)]
+pub struct Feature {
+    /// By which commands know it.
+    pub name: &'static str,
+    /// By which it is shown.
+    pub title: &'static str,
+    /// What there is of it.
+    pub value: Value,
+    /// What the log calls it when the datapath begins. Empty: nothing is said.
+    in_log: &'static str,
+}
+
+const fn feature(name: &'static str, title: &'static str, value: Value, in_log: &'static str) -> Feature {
+    Feature { name, title, value, in_log }
+}
+
+/// All of them, in the order in which they are shown.
+pub const FEATURES: &[Feature] = &[
+    feature("masked_set_action", "Masked set action", Is(true), ""),
+    feature("tnl_push_pop", "Tunnel push pop", Is(false), ""),
+    feature("ufid", "Ufid", Is(true), "unique flow ids"),
+    feature("trunc", "Truncate action", Is(true), "truncate action"),
+    feature("clone", "Clone action", Is(true), "clone action"),
+    feature("sample_nesting", "Sample nesting", UpTo(10), "Max sample nesting level probed as"),
+    feature("ct_eventmask", "Conntrack eventmask", Is(true), "eventmask in conntrack action"),
+    feature("ct_clear", "Conntrack clear", Is(true), "ct_clear action"),
+    feature("max_hash_alg", "Max dp_hash algorithm", UpTo(0), "Max dp_hash algorithm probed to be"),
+    feature("check_pkt_len", "Check pkt length action", Is(true), "check_pkt_len action"),
+    feature("ct_timeout", "Conntrack timeout policy", Is(true), "timeout policy in conntrack action"),
+    feature("explicit_drop_action", "Explicit Drop action", Is(true), ""),
+    feature("lb_output_action", "Optimized Balance TCP mode", Is(false), ""),
+    feature("ct_zero_snat", "Conntrack all-zero IP SNAT", Is(true), "ct_zero_snat"),
+    feature("add_mpls", "MPLS Label add", Is(true), "add_mpls action"),
+    feature("max_vlan_headers", "Max VLAN headers", UpTo(2), "VLAN header stack length probed as"),
+    feature("max_mpls_depth", "Max MPLS depth", UpTo(3), "MPLS label stack length probed as"),
+    feature("recirc", "Recirc", Is(true), "recirculation"),
+    feature("ct_state", "CT state", Is(true), "ct_state"),
+    feature("ct_zone", "CT zone", Is(true), "ct_zone"),
+    feature("ct_mark", "CT mark", Is(true), "ct_mark"),
+    feature("ct_label", "CT label", Is(true), "ct_label"),
+    feature("ct_state_nat", "CT state NAT", Is(true), "ct_state_nat"),
+    feature("ct_orig_tuple", "CT orig tuple", Is(true), "ct_orig_tuple"),
+    feature("ct_orig_tuple6", "CT orig tuple for IPv6", Is(true), "ct_orig_tuple6"),
+    feature("nd_ext", "IPv6 ND Extension", Is(true), "IPv6 ND Extensions"),
 ];
+
+impl Feature {
+    /// What the log says when the datapath begins, if anything.
+    pub fn told(&self) -> Option<String> {
+        let what = Some(self.in_log).filter(|what| !what.is_empty())?;
+        Some(match self.value {
+            Is(true) => format!("Datapath supports {what}"),
+            Is(false) => format!("Datapath does not support {what}"),
+            UpTo(most) => format!("{what} {most}"),
+        })
+    }
+}
 
 impl Value {
     /// In words, with these for true and false.
@@ -57,8 +86,8 @@ mod tests {
 
     #[test]
     fn names_and_titles_are_unique() {
-        let names: std::collections::BTreeSet<_> = FEATURES.iter().map(|row| row.0).collect();
-        let titles: std::collections::BTreeSet<_> = FEATURES.iter().map(|row| row.1).collect();
+        let names: std::collections::BTreeSet<_> = FEATURES.iter().map(|row| row.name).collect();
+        let titles: std::collections::BTreeSet<_> = FEATURES.iter().map(|row| row.title).collect();
         assert_eq!((names.len(), titles.len()), (FEATURES.len(), FEATURES.len()));
     }
 }

@@ -5,6 +5,7 @@ use crate::conffile;
 use crate::config::{Config, Database, EnableDummy, Flags};
 use crate::configdb::{self, DatabaseClient, Server};
 use crate::listeners::{BridgeSockets, SocketError};
+use crate::memory_watch::watch_memory;
 use crate::ovsdb::{self, Handle, TlsSources};
 use crate::schedule::TICK_MS;
 use crate::state::{SetupError, Shared, Vswitch};
@@ -140,6 +141,8 @@ async fn serve(config: Config, daemon: &mut Daemon) -> Result<(), StartError> {
     tokio::task::spawn_local(unixctl::serve(ctl_listener, answer));
     tokio::task::spawn_local(listen_to_workers(shared.clone(), bell));
     tokio::task::spawn_local(tick(shared.clone()));
+    let of_memory = shared.clone();
+    tokio::task::spawn_local(watch_memory(move || commands::coverage::memory_usage(&of_memory.borrow())));
     if shared.borrow().plane.is_dummy {
         tokio::task::spawn_local(commands::flow_log::log_dumps(shared.clone()));
         tokio::task::spawn_local(commands::flow_log::watch(shared.clone()));

@@ -25,6 +25,7 @@ pub(crate) mod janitor;
 mod keepalive;
 mod line;
 mod listeners;
+mod memory_watch;
 pub mod odp;
 mod ofconn;
 pub(crate) mod ofproto;

@@ -57,11 +57,11 @@ impl Workers {
                 "pmd-rxq-isolate can only be set false when using pmd-rxq-assign=group"
             );
         }
-        if old.isolate != rules.isolate {
+        let (auto, is_first) = (rules.balance, before.is_none());
+        if is_first || old.isolate != rules.isolate {
             let does = if rules.isolate { "isolates" } else { "does not isolate" };
             tracing::info!(target: "dpif_netdev", "pmd-rxq-affinity {does} PMD core");
         }
-        let (auto, is_first) = (rules.balance, before.is_none());
         let (minutes, load, improvement) =
             (auto.interval_ms / 60_000, auto.load_percent, auto.improvement_percent);
         if is_first || old.balance.interval_ms != auto.interval_ms {

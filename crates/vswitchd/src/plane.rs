@@ -15,6 +15,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use switch::control::{Outcome, TableLimits, Turn};
+use switch::features::{FEATURES, Feature};
 use switch::{BridgeIdx, Control, SlotStats, Switch};
 
 /// Why the switch could not be set up as asked.
@@ -71,6 +72,37 @@ pub(crate) const TURN: Duration = Duration::from_millis(2);
 pub(crate) const SHORT_STEPS_MAX: usize = 1_000;
 
 impl ForwardingPlane {
+    /// The datapath's name as `dpctl` shows it, without its type.
+    pub fn short_name(&self) -> &'static str {
+        if self.is_dummy { "ovs-dummy" } else { "ovs-netdev" }
+    }
+
+    /// The datapath's type as `dpctl` shows it.
+    pub fn type_name(&self) -> &'static str {
+        if self.is_dummy { "dummy" } else { "netdev" }
+    }
+
+    /// The datapath's name as `dpctl` shows it.
+    pub fn name(&self) -> String {
+        format!("{}@{}", self.type_name(), self.short_name())
+    }
+
+    /// Whether the datapath has that name.
+    pub fn is_named(&self, text: &str) -> bool {
+        text == self.name() || text == self.short_name()
+    }
+
+    /// Logs what the datapath can do, as Open vSwitch's does once it has found out.
+    pub fn tell_features(&self) {
+        // There is one way to do either, as `dpif-netdev/miniflow-parser-get` and `dpif-impl-get` show.
+        tracing::info!(target: "dpif_netdev_extract", "Default MFEX Extract implementation is scalar.");
+        tracing::info!(target: "dpif_netdev_impl", "Default DPIF implementation is dpif_scalar.");
+        let name = self.name();
+        for told in FEATURES.iter().filter_map(Feature::told) {
+            tracing::info!(target: "ofproto_dpif", "{name}: {told}");
+        }
+    }
+
     /// Without bridges, ports and workers.
     pub fn new(flags: &DatapathFlags, cache: CacheConfig) -> Result<ForwardingPlane, SetupError> {
         let pool = Pool::new(PoolConfig {

@@ -260,7 +260,7 @@ fn write_datapaths(rows: &Rows, root: &RowRef<'_>, txn: &mut Transaction) {
         if rows.get("Datapath", uuid).is_some() {
             let mut cells = Cells::of(txn, "Datapath", uuid);
             let all: Vec<(&str, String)> =
-                FEATURES.iter().map(|(name, _, value)| (*name, value.text("true", "false"))).collect();
+                FEATURES.iter().map(|row| (row.name, row.value.text("true", "false"))).collect();
             cells.set("capabilities", texts(&all));
         }
     }

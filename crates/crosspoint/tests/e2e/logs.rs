@@ -29,6 +29,51 @@ fn told(log: &str, dir: &str) -> BTreeSet<String> {
     log.lines().filter(important).map(plain).collect()
 }
 
+/// What the stock switch says of what we do not have: threads for upcalls and revalidation, and a limit on
+/// sleeps.
+const NOT_OURS: &[&str] = &[
+    "ofproto_dpif_upcall|INFO|",
+    "dpif_netdev|INFO|PMD max sleep request is",
+    "dpif_netdev|INFO|PMD load based sleeps are",
+];
+
+/// What goes on for long is told now and then.
+#[test]
+fn memory_flow_mods_and_fail_open_are_told_as_by_the_stock_switch() {
+    let log_of = |pair: Pair| {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        pair.vsctl(&format!("set-controller br0 tcp:127.0.0.1:{port} -- set-fail-mode br0 standalone"));
+        let controller = listener.accept().unwrap();
+        for flow in ["add in_port=1,actions=drop", "delete in_port=1", "modify table=1,actions=drop"] {
+            std::fs::write(pair.file("flows"), format!("{flow}\n").repeat(3)).unwrap();
+            let file = pair.file("flows");
+            for more in [&[][..], &["--bundle"]] {
+                let add = [&["add-flows", "br0", file.to_str().unwrap()], more].concat();
+                assert!(pair.run("ovs-ofctl", &add).succeeded());
+            }
+        }
+        assert!(pair.run("ovs-ofctl", &["del-flows", "br0"]).succeeded());
+        drop((controller, listener));
+        assert_eq!(pair.appctl(&["time/stop"]).1, Some(0));
+        let mut lines = BTreeSet::new();
+        wait_for("what goes on to be told", || {
+            assert_eq!(pair.appctl(&["time/warp", "5000", "1000"]).1, Some(0));
+            let log = std::fs::read_to_string(pair.file("log")).unwrap();
+            lines = told(&log, "DIR");
+            lines.iter().any(|line| line.starts_with("fail_open|INFO|"))
+        });
+        let usage = |line: &String| line.contains("ports:N") && line.contains("rules:N");
+        assert!(lines.iter().any(usage), "{lines:#?}");
+        let is_of = |line: &String| line.contains("flow_mods") || line.contains("fail_open|");
+        lines.retain(|line| is_of(line) || line.contains("peak resident set size after"));
+        lines
+    };
+    let (ours, stock) = (log_of(Pair::ours()), log_of(Pair::stock()));
+    assert_eq!(ours, stock);
+    assert!(ours.len() >= 6, "{ours:#?}");
+}
+
 #[test]
 fn at_info_and_above_the_log_says_what_the_stock_switch_says() {
     let log_of = |pair: &Pair| {
@@ -50,6 +95,9 @@ fn at_info_and_above_the_log_says_what_the_stock_switch_says() {
     let (ours, stock) = (log_of(&Pair::ours()), log_of(&Pair::stock()));
     let more: Vec<_> = ours.difference(&stock).collect();
     assert!(more.is_empty(), "we say {more:#?}\nthe stock switch says {stock:#?}");
+    let is_lacking = |line: &&String| !NOT_OURS.iter().any(|start| line.starts_with(start));
+    let less: Vec<_> = stock.difference(&ours).filter(is_lacking).collect();
+    assert!(less.is_empty(), "the stock switch says {less:#?}\nwe say {ours:#?}");
     let first = |set: &BTreeSet<String>| set.iter().any(|l| l.contains("ovs-vswitchd (Open"));
     assert!(first(&ours) && first(&stock));
 }

@@ -32,7 +32,7 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock};
@@ -131,9 +131,20 @@ pub fn reopen_file() -> Result<(), String> {
     let file = outputs().file.as_ref().map(|f| (f.path.clone(), f.file.is_some()));
     let (path, is_open) = file.ok_or("Logging to file not configured")?;
     if is_open {
+        if is_file_at(&path) {
+            return Ok(());
+        }
         tracing::info!(target: "vlog", "closing log file");
     }
     open_file(&path).map_err(|e| format!("{} ({})", path.display(), os_text(&e)))
+}
+
+/// Whether the file that is open is the one of this name.
+fn is_file_at(path: &Path) -> bool {
+    let outputs = outputs();
+    let open = outputs.file.as_ref().and_then(|f| f.file.as_ref()?.metadata().ok());
+    let there = std::fs::metadata(path).ok();
+    open.zip(there).is_some_and(|(open, there)| (open.dev(), open.ino()) == (there.dev(), there.ino()))
 }
 
 /// Stops writing to the file (`vlog/close`), until [`reopen_file`].

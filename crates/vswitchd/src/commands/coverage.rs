@@ -186,6 +186,11 @@ pub fn show(vswitch: &mut Vswitch, _: &[String]) -> Result<String, String> {
 }
 
 pub fn memory(vswitch: &mut Vswitch, _: &[String]) -> Result<String, String> {
+    Ok(memory_usage(vswitch))
+}
+
+/// What memory is used for.
+pub fn memory_usage(vswitch: &Vswitch) -> String {
     let ports = vswitch.devices.ports.len();
     let bridges: Vec<_> = vswitch.bridges.keys().copied().collect();
     let tables = bridges.iter().flat_map(|b| vswitch.plane.control.table_stats(*b));
@@ -195,12 +200,12 @@ pub fn memory(vswitch: &mut Vswitch, _: &[String]) -> Result<String, String> {
     let flows: u64 = workers().map(|w| w.megaflows.get()).sum();
     let cache_bytes: u64 = workers().map(|w| w.cache_bytes.get()).sum();
     let pool = vswitch.plane.dp.pool();
-    Ok(format!(
+    format!(
         "devices-leaving:{} flows:{flows} flow-cache-bytes:{cache_bytes} handlers:0 ofconns:{ofconns} packet-pool-bytes:{} \
          packet-pool-free:{} ports:{ports} revalidators:0 rules:{rules} rule-bytes:{}\n",
         vswitch.devices.leaving(),
         pool.len_bytes(),
         pool.stats().free,
         vswitch.plane.control.rules_memory_bytes()
-    ))
+    )
 }

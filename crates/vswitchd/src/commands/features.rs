@@ -6,12 +6,12 @@
 
 use crate::state::Vswitch;
 use std::fmt::Write;
-use switch::features::{FEATURES, Value, Value::Is, Value::UpTo};
+use switch::features::{FEATURES, Feature, Value::Is, Value::UpTo};
 
 pub fn show(vswitch: &mut Vswitch, args: &[String]) -> Result<String, String> {
     vswitch.bridge_named(&args[0]).ok_or("no such bridge")?;
     let mut text = String::new();
-    for (_, title, value) in FEATURES {
+    for Feature { title, value, .. } in FEATURES {
         let _ = writeln!(text, "{title}: {}", value.text("Yes", "No"));
     }
     Ok(text)
@@ -20,19 +20,19 @@ pub fn show(vswitch: &mut Vswitch, args: &[String]) -> Result<String, String> {
 /// Shows one feature or all. To set one to what it is succeeds; anything else is refused.
 pub fn set(vswitch: &mut Vswitch, args: &[String]) -> Result<String, String> {
     vswitch.bridge_named(&args[0]).ok_or("no such bridge")?;
-    let line = |(name, title, value): &(&str, &str, Value)| {
+    let line = |Feature { name, title, value, .. }: &Feature| {
         let value = value.text("true", "false");
         format!("{name} (current) :{value}, (datapath) :{value}, {title}\n")
     };
     let Some(name) = args.get(1) else { return Ok(FEATURES.iter().map(line).collect()) };
-    let found = FEATURES.iter().find(|(known, ..)| known == name).ok_or("Unexpected support field")?;
+    let found = FEATURES.iter().find(|known| known.name == name).ok_or("Unexpected support field")?;
     let Some(asked) = args.get(2) else { return Ok(line(found)) };
-    let value = match found.2 {
+    let value = match found.value {
         Is(_) => Is(asked.to_lowercase().parse().map_err(|_| "Boolean value expected")?),
         UpTo(_) => UpTo(asked.parse().map_err(|_| "Integer number expected")?),
     };
-    if value == found.2 {
+    if value == found.value {
         return Ok(String::new());
     }
-    Err(format!("{name} is {} here, and cannot be changed", found.2.text("true", "false")))
+    Err(format!("{name} is {} here, and cannot be changed", found.value.text("true", "false")))
 }

@@ -7,9 +7,11 @@
 //!
 //! Source: OpenFlow 1.4 section 7.3.9, and its extension to 1.3 (EXT-230); ovs-vswitchd.conf.db(5).
 
-use super::flow_mods::convert;
+use super::flow_mods::{command, convert};
 use super::request::{Handled, Request};
-use crate::ofproto::{Bundle, BundleChange as Change, BundleKind as Kind, Charge, Commit, LongKind, OfConn};
+use crate::ofproto::{
+    Bundle, BundleChange as Change, BundleKind as Kind, Charge, Commit, FlowModCounts, LongKind, OfConn,
+};
 use crate::plane::ForwardingPlane;
 use crate::state::Vswitch;
 use openflow::message::{
@@ -209,6 +211,7 @@ impl Vswitch {
         }
         self.counts.flow_mods += (bundle.changes.len() - bundle.others.len()) as u64;
         if let Some(conn) = conn {
+            conn.flow_mods.made(bundle.flow_mods, clock::now());
             reply(conn, xid, commit.control);
         }
         Some(())
@@ -222,6 +225,7 @@ impl Vswitch {
             changes: Vec::new(),
             others: Vec::new(),
             loose: Vec::new(),
+            flow_mods: FlowModCounts::default(),
             bytes: Charge::default(),
             opened_by,
             expires: self.bundle_expires(),
@@ -241,12 +245,13 @@ impl Vswitch {
         request: &Request<'_>,
         add: BundleAdd,
     ) -> Handled {
-        let mut is_loose = false;
+        let (mut is_loose, mut flow_mod) = (false, FlowModCounts::default());
         let kind = match *add.message {
             // What no state of the tables can make right is refused at once.
             Message::FlowMod(fm) if fm.table_id == TABLE_HIDDEN => return Err(ErrorKind::OFPBRC_EPERM),
             Message::FlowMod(fm) => {
                 is_loose = matches!(fm.command, FlowModCommand::Modify | FlowModCommand::Delete);
+                flow_mod = command(fm.command).into();
                 fm.recycle();
                 Kind::Flow
             }
@@ -286,6 +291,7 @@ impl Vswitch {
         let at = bundle.changes.len() as u32;
         bundle.others.extend((!matches!(change.kind, Kind::Flow)).then_some(at));
         bundle.loose.extend(is_loose.then_some(at));
+        bundle.flow_mods += flow_mod;
         bundle.changes.push(change);
         Ok(())
     }

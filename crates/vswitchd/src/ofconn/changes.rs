@@ -242,7 +242,11 @@ impl Vswitch {
         until: Instant,
     ) -> bool {
         match &mut change.what {
-            LongKind::FlowMod(_) => {}
+            LongKind::FlowMod(fm) => {
+                if let Some(conn) = conn {
+                    conn.flow_mods.made(fm.command.into(), transport::clock::now());
+                }
+            }
             LongKind::GroupMod { change: gm, existed } => {
                 self.forward_group_mod(bridge, change.xid, (**gm).clone(), *existed);
             }

@@ -9,6 +9,7 @@ use openflow::{ErrorKind, Version};
 use std::sync::Arc;
 use switch::control::{Change, Command, FlowMod, FlowModError, TABLE_HIDDEN};
 use switch::{BridgeIdx, RuleFlags};
+use transport::clock;
 
 impl Vswitch {
     pub(super) fn flow_mod(
@@ -35,6 +36,7 @@ impl Vswitch {
         self.plane.control.flow_mod(bridge, &change, now_ms).map_err(|e| refusal(&e))?;
         self.plane.dp.reserve_slots(self.plane.control.slot_count());
         self.hasten_finals();
+        conn.flow_mods.made(change.command.into(), clock::now());
         self.report_rules(Some((conn, request.xid)));
         self.tell_vacancy(bridge);
         // Nothing is ever buffered. The rule stays, as in Open vSwitch.
@@ -45,16 +47,20 @@ impl Vswitch {
     }
 }
 
+pub(super) fn command(wire: FlowModCommand) -> Command {
+    match wire {
+        FlowModCommand::Add => Command::Add,
+        FlowModCommand::Modify => Command::Modify,
+        FlowModCommand::ModifyStrict => Command::ModifyStrict,
+        FlowModCommand::Delete => Command::Delete,
+        FlowModCommand::DeleteStrict => Command::DeleteStrict,
+    }
+}
+
 /// The same flow-mod for the switch, which takes its actions.
 pub(super) fn convert(fm: &mut OfFlowMod, version: Version) -> FlowMod {
     FlowMod {
-        command: match fm.command {
-            FlowModCommand::Add => Command::Add,
-            FlowModCommand::Modify => Command::Modify,
-            FlowModCommand::ModifyStrict => Command::ModifyStrict,
-            FlowModCommand::Delete => Command::Delete,
-            FlowModCommand::DeleteStrict => Command::DeleteStrict,
-        },
+        command: command(fm.command),
         table_id: fm.table_id,
         priority: i32::from(fm.priority),
         matching: fm.matching.clone(),

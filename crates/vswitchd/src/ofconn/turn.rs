@@ -35,7 +35,7 @@ impl Vswitch {
             self.abandon(bridge, pending);
         }
         let Some(ofproto) = self.bridges.get_mut(&bridge) else { return };
-        ofproto.disconnect(id);
+        ofproto.disconnect(id, transport::clock::now());
         self.update_misses(bridge);
         self.watch_rules(bridge, false);
     }

@@ -88,7 +88,7 @@ impl Ofproto {
         // Who snoops hears all versions, in whatever version.
         let is_snoop = purpose == Purpose::Snoop;
         let versions = if is_snoop { VersionSet::SUPPORTED } else { settings::versions(&self.settings) };
-        let mut conn = OfConn::new(id, purpose, versions, now);
+        let mut conn = OfConn::new(id, &self.name, purpose, versions, now);
         if let Some(of) = link {
             let Some(row) = self.link_mut(&of).map(|link| link.row().clone()) else { return false };
             conn.configure(&row);
@@ -108,8 +108,9 @@ impl Ofproto {
     }
 
     /// A connection is gone.
-    pub fn disconnect(&mut self, id: u64) {
-        if let Some(conn) = self.conns.remove(&id) {
+    pub fn disconnect(&mut self, id: u64, now: Instant) {
+        if let Some(mut conn) = self.conns.remove(&id) {
+            conn.tell_flow_mods(now);
             journal::log(&conn);
         }
         if !self.is_snooped() {
@@ -312,7 +313,7 @@ mod tests {
         };
         say(&mut ofproto);
         assert!(heard(&ofproto, 2, &mut snoop, now) > 0);
-        ofproto.disconnect(2);
+        ofproto.disconnect(2, now);
         say(&mut ofproto);
         assert!(ofproto.conns[&1].connection().take_tap().is_empty());
     }

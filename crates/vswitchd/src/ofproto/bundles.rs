@@ -1,5 +1,6 @@
 //! Bundles of a connection: changes that are collected until they are committed, and what they may take.
 
+use super::flow_mod_log::FlowModCounts;
 use base::PortNo;
 use flow::Key;
 use openflow::connection::RequestHead;
@@ -37,6 +38,8 @@ pub(crate) struct Bundle {
     pub others: Vec<u32>,
     /// The numbers of those whose cost is that of the rules they concern.
     pub loose: Vec<u32>,
+    /// How many of them are of rules, by what they do.
+    pub flow_mods: FlowModCounts,
     /// What the changes take.
     pub bytes: Charge,
     /// The request that opened it, for the error when it expires.

@@ -4,6 +4,7 @@
 //! `pending` and goes on piece by piece; the requests behind it wait, other connections do not.
 
 use super::bundles::Bundle;
+use super::flow_mod_log::FlowModLog;
 use super::monitors::Monitors;
 use super::packets::PacketLimits;
 use super::pending::Pending;
@@ -63,6 +64,8 @@ pub(crate) struct OfConn {
     pub flow_form: FlowForm,
     pub controller_id: u16,
     pub bundles: BTreeMap<u32, Bundle>,
+    /// What the log tells of its changes.
+    pub flow_mods: FlowModLog,
     /// Limits on what it is told of packets.
     pub packets: PacketLimits,
     /// What flows it watches.
@@ -75,6 +78,8 @@ pub(crate) struct OfConn {
     pub close_reason: Option<String>,
     /// By what the log knows it.
     pub name: String,
+    /// The name of its bridge, for the log.
+    bridge: String,
 }
 
 /// What a connection wanted to know of removed rules, before that changed.
@@ -93,7 +98,7 @@ pub(super) const WANTED_BEFORE_MAX: usize = 16;
 const SERVICE_PROBE: Duration = Duration::from_secs(60);
 
 impl OfConn {
-    pub fn new(id: u64, purpose: Purpose, versions: VersionSet, now: Instant) -> OfConn {
+    pub fn new(id: u64, bridge: &str, purpose: Purpose, versions: VersionSet, now: Instant) -> OfConn {
         let probe_interval = (purpose == Purpose::Service).then_some(SERVICE_PROBE);
         let config = ConnectionConfig { side: Side::Switch, versions, probe_interval };
         let miss_send_len = if purpose == Purpose::Primary { DEFAULT_MISS_SEND_LEN } else { 0 };
@@ -114,12 +119,14 @@ impl OfConn {
             flow_form: FlowForm::Standard,
             controller_id: 0,
             bundles: BTreeMap::new(),
+            flow_mods: FlowModLog::default(),
             packets: PacketLimits::default(),
             monitors: Monitors::default(),
             link: None,
             is_silent: false,
             close_reason: None,
             name: format!("unix#{id}"),
+            bridge: bridge.to_owned(),
         }
     }
 
@@ -180,14 +187,18 @@ impl OfConn {
 
     /// When [`Self::handle_timeout`] is due.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let due = [self.connection().poll_timeout(), self.packets.poll_timeout(), self.next_bundle_expiry()];
-        due.into_iter().flatten().min()
+        let own = [self.packets.poll_timeout(), self.next_bundle_expiry(), self.flow_mods.due()];
+        let due = own.into_iter().chain([self.connection().poll_timeout()]);
+        due.flatten().min()
     }
 
     /// Wakes up for what the clock says.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.send_queued_packets(now);
         self.expire_bundles(now);
+        if self.flow_mods.due().is_some_and(|due| due <= now) {
+            self.tell_flow_mods(now);
+        }
         let is_due = {
             let mut connection = self.connection();
             let is_due = connection.poll_timeout().is_some_and(|due| due <= now);
@@ -198,6 +209,13 @@ impl OfConn {
         };
         if is_due {
             self.wake();
+        }
+    }
+
+    /// Logs how many rules it has changed.
+    pub fn tell_flow_mods(&mut self, now: Instant) {
+        if let Some(text) = self.flow_mods.take(now) {
+            tracing::info!(target: "connmgr", "{}<->{}: {text}", self.bridge, self.name);
         }
     }
 

@@ -14,6 +14,9 @@ const PRIORITY: i32 = 0xf0f0f0;
 /// Where probes are off, the time is taken from this interval.
 const PROBE_INTERVAL: Duration = Duration::from_secs(5);
 
+/// From one line in the log to the next while it lasts.
+const TOLD_EVERY: Duration = Duration::from_secs(60);
+
 /// What is to be done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Change {
@@ -28,6 +31,8 @@ pub(crate) enum Change {
 #[derive(Default)]
 pub(crate) struct FailOpen {
     is_open: bool,
+    /// For how long controllers had been away when the log was last told so.
+    told: Duration,
 }
 
 /// The rule by which it switches.
@@ -65,6 +70,7 @@ impl FailOpen {
                      control policy) for {seconds} seconds, failing open"
                 );
                 self.is_open = true;
+                self.told = away.unwrap_or_default();
                 Change::Entered
             }
             (true, false) => {
@@ -72,7 +78,18 @@ impl FailOpen {
                 self.is_open = false;
                 Change::Left
             }
-            _ => Change::None,
+            (true, true) => {
+                let away = away.unwrap_or_default();
+                if away > self.told + TOLD_EVERY {
+                    self.told = away;
+                    tracing::info!(
+                        target: "fail_open",
+                        "Still in fail-open mode after {} seconds disconnected from controller", away.as_secs()
+                    );
+                }
+                Change::None
+            }
+            (false, false) => Change::None,
         }
     }
 }

@@ -326,7 +326,7 @@ mod tests {
     #[test]
     fn a_removed_rule_is_told_of_by_what_was_wanted_when_it_went() {
         let now = Instant::now();
-        let mut conn = OfConn::new(1, Purpose::Service, VersionSet::SUPPORTED, now);
+        let mut conn = OfConn::new(1, "br0", Purpose::Service, VersionSet::SUPPORTED, now);
         // A hello of OpenFlow 1.3.
         conn.connection().handle_bytes(now, &[4, 0, 0, 8, 0, 0, 0, 1]);
         while conn.connection().next_event(now).is_some() {}

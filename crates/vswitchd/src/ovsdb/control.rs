@@ -176,7 +176,12 @@ fn coverage(context: &mut Context, _: &[String]) -> Answer {
 }
 
 fn memory(context: &mut Context, _: &[String]) -> Answer {
-    let server = context.service.state.server.borrow();
+    Ok(memory_usage(&context.service))
+}
+
+/// What memory is used for.
+pub(super) fn memory_usage(service: &Service) -> String {
+    let server = service.state.server.borrow();
     let (mut atoms, mut cells) = (0, 0);
     for database in server.database_names().filter_map(|name| server.database(name)) {
         for (table, _) in database.schema().tables_with_idx() {
@@ -188,7 +193,7 @@ fn memory(context: &mut Context, _: &[String]) -> Answer {
     }
     let mut text = format!("atoms:{atoms} backlog:{} cells:{cells} ", server.output_bytes());
     text += &format!("monitors:{} sessions:{}\n", server.monitor_count(), server.session_count());
-    Ok(text)
+    text
 }
 
 fn list_dbs(context: &mut Context, _: &[String]) -> Answer {
@@ -236,6 +241,7 @@ fn compact(context: &mut Context, args: &[String]) -> Answer {
     for name in &names {
         let known = context.service.state.server.borrow_mut().compact(name);
         known.map_err(|_| "no database by that name".to_string())?;
+        tracing::info!(target: "ovsdb_server", "compacting {name} database by user request");
     }
     context.later = Some(Later::Compact(names));
     nothing()

@@ -30,6 +30,7 @@ pub use config_file::ConfigFile;
 pub use options::Options;
 pub use tls_sources::TlsSources;
 
+use crate::memory_watch::watch_memory;
 use connection::Connection;
 use host::rundir::{Socket, remove_stale_control_sockets};
 use ovsdb::UuidGenerator;
@@ -246,6 +247,9 @@ async fn start(mut options: Options) -> Result<Running, String> {
                 let why = transport::reason(&e);
                 format!("{}: could not initialize control socket ({why})", path.display())
             })?;
+            // A thread of the switch has none, nor tells of the process's memory.
+            let of_memory = service.clone();
+            tokio::task::spawn_local(watch_memory(move || control::memory_usage(&of_memory)));
             let service = service.clone();
             let answer = async move |request: &unixctl::Request| control::run(&service, request).await;
             tokio::task::spawn_local(unixctl::serve(listener, answer));

@@ -182,6 +182,9 @@ impl Remotes {
             }
         }
         let gone: Vec<String> = known.running.keys().filter(|t| !wanted.contains_key(*t)).cloned().collect();
+        for text in &gone {
+            tracing::info!(target: "ovsdb_jsonrpc_server", "{text}: remote deconfigured");
+        }
         let gone: Vec<Rc<Remote>> = gone.iter().filter_map(|text| known.running.remove(text)).collect();
         for (text, (target, options)) in wanted {
             match known.running.get(&text) {

@@ -16,6 +16,9 @@ const MTU_DEFAULT: u32 = 1500;
 impl Vswitch {
     /// Makes a bridge without ports.
     pub(super) fn add_bridge(&mut self, name: &str, wanted: &wanted::Bridge) {
+        if self.bridges.is_empty() {
+            self.plane.tell_features();
+        }
         let mut config = switch_settings(BridgeConfig::new(name), &wanted.settings);
         config.vlan_limit = self.plane.switch.vlan_limit();
         let idx = self.plane.control.add_bridge(config);
