@@ -27,8 +27,8 @@ use switch::BridgeIdx;
 use transport::{Idlers, Incoming, Listener, Place, Places, Stream, accept, clock};
 
 /// Connections to one socket at once. For a further one the connection that has said nothing for longest
-/// gives way.
-const CONNECTIONS_MAX: usize = 200;
+/// gives way, of those that watch no flows: who watches has nothing to say.
+const CONNECTIONS_MAX: usize = 1_000;
 /// How long to look for the next request after a barrier was answered. Longer takes the processor from a
 /// client that shares it; a barrier right behind its flow-mod comes within two or three.
 const BRISK: Duration = Duration::from_micros(20);
@@ -199,7 +199,7 @@ impl Carrier {
     /// Waits until something can be done, and does it.
     async fn wait(&mut self, wants_input: bool, blocked: bool, buffer: &mut [u8]) -> io::Result<Woken> {
         let due = self.with(|c| c.poll_timeout()).flatten().unwrap_or_else(|| clock::now() + FOR_EVER);
-        let idlers = self.idlers.clone();
+        let idlers = self.idlers.clone().filter(|_| self.with(|c| c.monitors.is_empty()).unwrap_or(true));
         let idle = idlers.as_ref().map(Idlers::wait);
         let dismissed = async {
             match &idle {

@@ -54,6 +54,36 @@ fn told(mut stream: UnixStream, count: usize) -> Vec<u32> {
     }
 }
 
+/// As many as have a bridge's log of changes, all on connections of their own.
+#[test]
+fn echoes_are_answered_in_time_while_changes_are_told_to_500() {
+    const CHANGES: u32 = 100;
+    let switch = Switch::dummy();
+    let [idle, _] = asked_during(&switch, "idle", || std::thread::sleep(Duration::from_secs(1)));
+    let max = ECHO_P99_MAX + 2 * idle.p99();
+    let streams: Vec<UnixStream> = (0..500)
+        .map(|_| {
+            let mut stream = connect(&switch);
+            watch(&mut stream);
+            stream
+        })
+        .collect();
+    let mut changing = connect(&switch);
+    let [echo, _] = asked_during(&switch, "changes are told to 500", || {
+        changing.write_all(&bundle(1..CHANGES + 1)).unwrap();
+        assert_eq!(hear(&mut changing).0, BUNDLE_CONTROL);
+        let flow_mods: Vec<u8> = (CHANGES + 1..2 * CHANGES + 1).flat_map(|n| flow_mod(ADD, n)).collect();
+        changing.write_all(&flow_mods).unwrap();
+        barrier(&mut changing);
+        for (n, stream) in streams.into_iter().enumerate() {
+            let mut addresses = told(stream, 2 * CHANGES as usize);
+            addresses.sort();
+            assert!(addresses.into_iter().eq(1..2 * CHANGES + 1), "watcher {n} is told of each once");
+        }
+    });
+    assert!(echo.p99() <= max, "the p99 of echoes is {:?}, allowed are {max:?}", echo.p99());
+}
+
 #[test]
 fn echoes_are_answered_in_time_while_many_changes_are_told_to_many() {
     let flows = testkit::cases("e2e::long_reports_flows", 25_000).min(1_000_000);
