@@ -24,8 +24,6 @@ pub const CIRCLES: &[&str] = &[
     "crates/client/src/ofctl/",
     "crates/client/src/vsctl/",
     "crates/openflow/src/action/",
-    "crates/openflow/src/codec/",
-    "crates/openflow/src/text/message/",
     "crates/ovsdb/",
     "crates/packet/src/buffer.rs",
     "crates/packet/src/lent.rs",

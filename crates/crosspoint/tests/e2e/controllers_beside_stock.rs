@@ -5,11 +5,11 @@ use crate::common::{Process, RunDir, Switch, UDP, wait_for};
 use crate::controller::Controller;
 use crate::e2e_controllers::configured_by_database;
 use base::OfPort;
-use openflow::{Event, Version};
 use openflow::message::{
     AsyncChange, AsyncConfig, FragHandling, Message, PortConfig, PortMod, Role, RoleRequest, StatsBody,
     StatsRequest, SwitchConfig,
 };
+use openflow::{Event, Version};
 use std::fmt::Debug;
 use std::net::TcpListener;
 use std::time::Duration;

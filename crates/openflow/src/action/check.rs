@@ -346,6 +346,24 @@ impl<'a> Checker<'a> {
     }
 }
 
+/// Whether the action sets what only `ct` may set.
+pub(crate) fn sets_connection(action: &Action) -> bool {
+    target(action).is_some_and(is_of_connection)
+}
+
+/// The field that an action sets, if it is one that only sets.
+pub(super) fn target(action: &Action) -> Option<Mf> {
+    match action {
+        Action::SetField { field, .. } => Some(*field),
+        Action::Load { target, .. } | Action::Move { target, .. } => Some(target.field),
+        _ => None,
+    }
+}
+
+pub(super) fn is_of_connection(field: Mf) -> bool {
+    matches!(field, Mf::CtMark | Mf::CtLabel)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

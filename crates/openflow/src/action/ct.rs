@@ -3,6 +3,7 @@
 //! On the wire, what `ct` does to the connection is a list of actions in its body: NXAST_NAT, and set-fields
 //! of its mark and label. In text the first is an argument of its own and the others stand in `exec`.
 
+use super::check::{is_of_connection, target};
 use super::subfield::{checked, from_ofs_nbits, ofs_nbits};
 use super::wire::{Body, Encoder};
 use super::{Place, Row, nicira, with, word};
@@ -13,7 +14,7 @@ use crate::text::value::{number, write_ipv4};
 use crate::text::{KeyValues, TextError, bad, parse_subfield, put};
 use flow::action::{Ct, CtZone, Nat, NatSide};
 use flow::mf::NxmHeader;
-use flow::{Action, FieldId, Mf};
+use flow::{Action, FieldId};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 const FTP: u16 = 21;
@@ -66,24 +67,6 @@ pub(super) static CT_CLEAR: Row = Row {
     },
     ..Row::PLAIN
 };
-
-/// The field that an action sets, if it is one that only sets.
-fn target(action: &Action) -> Option<Mf> {
-    match action {
-        Action::SetField { field, .. } => Some(*field),
-        Action::Load { target, .. } | Action::Move { target, .. } => Some(target.field),
-        _ => None,
-    }
-}
-
-/// Whether the action sets what only `ct` may set.
-pub(crate) fn sets_connection(action: &Action) -> bool {
-    target(action).is_some_and(is_of_connection)
-}
-
-fn is_of_connection(field: Mf) -> bool {
-    matches!(field, Mf::CtMark | Mf::CtLabel)
-}
 
 /// What a list within `ct` may not hold, in words.
 fn misplaced(actions: &[Action]) -> Option<String> {

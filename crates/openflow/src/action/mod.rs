@@ -32,8 +32,8 @@ mod vlan;
 mod wire;
 
 pub use check::check_actions;
+pub(crate) use check::sets_connection;
 pub(crate) use controller::{reason_from_wire, reason_name};
-pub(crate) use ct::sets_connection;
 pub use document::actions_table;
 pub use text::{ActionsIn, actions_text, parse_actions, write_actions_text};
 pub(crate) use text::{Context, parse_into};

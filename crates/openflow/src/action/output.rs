@@ -1,7 +1,7 @@
 //! Output to ports, and groups.
 
 use super::subfield::{from_ofs_nbits, ofs_nbits, read_source};
-use super::text::Parser;
+use super::text::{Parser, output_to};
 use super::wire::output_port;
 use super::{Place, Row, nicira, of10, of11, with, word};
 use crate::codec::bytes::Put;
@@ -63,14 +63,9 @@ pub(super) static OUTPUT: Row = Row {
     ..Row::PLAIN
 };
 
-/// The action of a port by itself.
-pub(super) fn to(port: OfPort) -> Action {
-    Action::Output { port, max_len: if port == OfPort::CONTROLLER { u16::MAX } else { 0 } }
-}
-
 fn parse_output(p: &mut Parser, value: &str) -> Result<Action, TextError> {
     if let Some(port) = p.ports.parse(value) {
-        return Ok(to(port));
+        return Ok(output_to(port));
     }
     if value.contains('=') {
         return parse_truncated(p, value);

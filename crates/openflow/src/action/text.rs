@@ -1,7 +1,7 @@
 //! Lists of actions and instructions in text, read and printed by the rows.
 
 use super::check::Checker;
-use super::{APPLY_RANK, BY_WORD, Place, Row, output};
+use super::{APPLY_RANK, BY_WORD, Place, Row};
 use crate::text::{KeyValues, PortNames, Protocols, TextError, bad};
 use crate::version::Version;
 use base::OfPort;
@@ -105,7 +105,7 @@ impl Parser<'_> {
                     return bad!("ct action doesn't support nested action {}", Row::of(&action).name);
                 }
                 in_order(actions.last(), &action, place)?;
-                if super::ct::sets_connection(&action) && !self.is_in_ct() {
+                if super::check::sets_connection(&action) && !self.is_in_ct() {
                     return bad!("cannot set CT fields outside of ct action");
                 }
                 let action = self.with_known_vlan(action);
@@ -174,7 +174,7 @@ impl Parser<'_> {
         }
         // A port is an action by itself.
         match self.ports.parse(key) {
-            Some(port) => Ok((output::to(port), false)),
+            Some(port) => Ok((output_to(port), false)),
             None => bad!("unknown action {key}"),
         }
     }
@@ -275,4 +275,9 @@ impl Printer<'_> {
         self.actions(actions);
         self.word(")");
     }
+}
+
+/// The action of a port by itself.
+pub(super) fn output_to(port: OfPort) -> Action {
+    Action::Output { port, max_len: if port == OfPort::CONTROLLER { u16::MAX } else { 0 } }
 }

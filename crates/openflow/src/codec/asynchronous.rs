@@ -5,7 +5,7 @@
 //! OpenFlow 1.3 section 7.3.10, 1.4 section 7.3.10.
 
 use super::bytes::{Put, Reader};
-use super::group::{read_property, write_property};
+use super::property::{read_property, write_property};
 use crate::error::ErrorKind::{self, *};
 use crate::message::{AsyncChange, AsyncConfig};
 use crate::version::Version;

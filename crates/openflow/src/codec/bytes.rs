@@ -151,6 +151,18 @@ impl Put for Vec<u8> {
     }
 }
 
+/// Reads one after the other until nothing is left.
+pub(super) fn read_list<T>(
+    r: &mut Reader,
+    mut read: impl FnMut(&mut Reader) -> Result<T, ErrorKind>,
+) -> Result<Vec<T>, ErrorKind> {
+    let mut list = Vec::new();
+    while !r.is_empty() {
+        list.push(read(r)?);
+    }
+    Ok(list)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,7 +2,7 @@
 //! mapped into IPv6. Source: Open vSwitch's nicira-ext.h, `struct nx_ct_flush`.
 
 use super::bytes::{Put, Reader};
-use super::group::{read_property, write_property};
+use super::property::{read_property, write_property};
 use crate::error::ErrorKind::{self, *};
 use crate::message::CtFlush;
 use flow::{CtTuple, CtTuples};

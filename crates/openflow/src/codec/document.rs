@@ -1,8 +1,8 @@
 //! The tables of messages, statistics, extensions and fields for the documentation.
 
+use super::header::{Codec, HEADER_LEN};
 use super::kind::{Kind, StatsKind};
 use super::names::{EXPERIMENTERS, EXPERIMENTERS_STATS, kind_name, stats_name};
-use super::{Codec, HEADER_LEN};
 use crate::error::{ErrorKind, ErrorVendor};
 use crate::version::Version;
 use flow::Mf;

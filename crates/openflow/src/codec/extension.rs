@@ -1,8 +1,9 @@
 //! Experimenters' messages: Nicira's (NXT_*), bundles, lost roles and the table of tunnel options.
 
 use super::bytes::{Put, Reader};
+use super::header::{Codec, HEADER_LEN};
 use super::kind::{NICIRA, ONF, nxt, onft};
-use super::{Codec, HEADER_LEN, asynchronous, ct_flush, flows, group, packet, switch};
+use super::{asynchronous, ct_flush, flows, group, packet, switch};
 use crate::error::ErrorKind::{self, *};
 use crate::message::{
     AsyncChange, BundleAdd, BundleControl, BundleControlType, BundleFlags, FlowForm, Message, PacketInForm,

@@ -1,7 +1,6 @@
 //! Features of tables on the wire. Source: OpenFlow 1.3 section 7.3.5.5.
 
-use super::bytes::{Put, Reader};
-use super::stats::read_list;
+use super::bytes::{Put, Reader, read_list};
 use crate::error::ErrorKind::{self, *};
 use crate::message::{TableFeatures, TableInstructionFeatures};
 use crate::version::Version;

@@ -1,7 +1,7 @@
 //! Flow-mods, flow-removed, and flows in statistics.
 
-use super::Codec;
 use super::bytes::{Put, Reader};
+use super::header::Codec;
 use super::kind::{Kind, NICIRA, nxt};
 use super::matching::{
     OFPFW_ALL, read_match, read_match10, read_normalized10, read_nxm_match, write_match, write_match10,

@@ -3,9 +3,10 @@
 //! OpenFlow 1.1 to 1.4 have one form, 1.5 another, in which buckets have numbers and properties. The
 //! extension to 1.0 has that of 1.5. Sources: OpenFlow 1.3 section 7.3.4.2, 1.5 sections 7.3.4.3 and 7.3.5.9.
 
-use super::bytes::{Put, Reader};
+use super::bytes::{Put, Reader, read_list};
 use super::flows::NONE32;
 use super::matching::{read_header, write_header};
+use super::property::{EXPERIMENTER, read_property, write_property};
 use crate::action::{read_actions, write_actions};
 use crate::error::ErrorKind::{self, *};
 use crate::message::{
@@ -20,8 +21,6 @@ use flow::mf::NxmHeader;
 const WEIGHT: u16 = 0;
 const WATCH_PORT: u16 = 1;
 const WATCH_GROUP: u16 = 2;
-/// A property of an experimenter's, of buckets and groups.
-pub(super) const EXPERIMENTER: u16 = 0xffff;
 /// The experimenter Netronome, and its one property.
 const NETRONOME: u32 = 0x0000_154d;
 /// Open vSwitch 2.4 had its number wrong.
@@ -90,26 +89,6 @@ fn read_bucket15(version: Version, kind: GroupType, b: &mut Reader) -> Result<Bu
         }
     }
     Ok(bucket)
-}
-
-/// A property: its type and the bytes after its header, with its padding skipped.
-pub(super) fn read_property<'a>(r: &mut Reader<'a>) -> Result<(u16, Reader<'a>), ErrorKind> {
-    *r = r.with_error(OFPBPC_BAD_LEN);
-    let (kind, length) = (r.u16()?, usize::from(r.u16()?));
-    let value = r.sub(length.checked_sub(4).ok_or(OFPBPC_BAD_LEN)?)?;
-    r.skip((length.next_multiple_of(8) - length).min(r.len()))?;
-    Ok((kind, value))
-}
-
-/// Appends a property and its padding.
-pub(super) fn write_property(out: &mut Vec<u8>, kind: u16, body: impl FnOnce(&mut Vec<u8>)) {
-    let start = out.len();
-    out.u16(kind);
-    out.u16(0);
-    body(out);
-    let length = (out.len() - start) as u16;
-    out.set_u16(start + 2, length);
-    out.pad8(start);
 }
 
 fn write_buckets(version: Version, out: &mut Vec<u8>, group: &GroupDesc) {
@@ -340,7 +319,7 @@ pub(super) fn read_group_stats(version: Version, r: &mut Reader) -> Result<Group
     let counts = (r.u64()?, r.u64()?);
     let (duration_s, duration_ns) =
         if has_duration(version) { (r.u32()?, r.u32()?) } else { (u32::MAX, u32::MAX) };
-    let buckets = super::stats::read_list(&mut r, |r| Ok((r.u64()?, r.u64()?)))?;
+    let buckets = read_list(&mut r, |r| Ok((r.u64()?, r.u64()?)))?;
     Ok(GroupStats { group_id, ref_count, counts, duration_s, duration_ns, buckets })
 }
 

@@ -1,6 +1,6 @@
 //! Meters on the wire. Source: OpenFlow 1.3 sections 7.3.4.4 and 7.3.5.
 
-use super::bytes::{Put, Reader};
+use super::bytes::{Put, Reader, read_list};
 use crate::error::ErrorKind::{self, *};
 use crate::message::{
     Band, BandType, METER_CONTROLLER, METER_MAX, METER_SLOWPATH, MeterCommand, MeterConfig, MeterFlags,
@@ -106,7 +106,7 @@ pub(super) fn read_meter_stats(r: &mut Reader) -> Result<MeterStats, ErrorKind> 
         counts: (r.u64()?, r.u64()?),
         duration_s: r.u32()?,
         duration_ns: r.u32()?,
-        bands: super::stats::read_list(&mut r, |r| Ok((r.u64()?, r.u64()?)))?,
+        bands: read_list(&mut r, |r| Ok((r.u64()?, r.u64()?)))?,
     })
 }
 

@@ -14,6 +14,7 @@ mod features;
 mod fields;
 mod flows;
 mod group;
+mod header;
 mod kind;
 mod match11;
 pub(crate) mod matching;
@@ -23,6 +24,7 @@ mod names;
 mod oxs;
 mod packet;
 mod port;
+mod property;
 mod stats;
 mod switch;
 mod table;
@@ -30,6 +32,7 @@ mod table_stats;
 
 pub use document::{errors_table, fields_table, messages_table, statistics_table};
 pub use fields::for_each_field;
+pub use header::{Codec, HEADER_LEN, Header};
 pub use matching::{Unknown, fits_match10, normalized};
 pub use names::message_name;
 pub use switch::names_no_version;
@@ -45,35 +48,6 @@ use crate::message::{AsyncChange, Message};
 use crate::version::{Version, VersionSet};
 use bytes::{Put, Reader};
 use kind::Kind;
-
-/// Bytes of the header of any message.
-pub const HEADER_LEN: usize = 8;
-
-/// The header of any message.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Header {
-    /// Version, known or not.
-    pub version: u8,
-    /// Type.
-    pub kind: u8,
-    /// Length in bytes, header included.
-    pub length: u16,
-    /// Transaction id.
-    pub xid: u32,
-}
-
-impl Header {
-    /// From the beginning of bytes; `None` if there are fewer than 8.
-    pub fn parse(bytes: &[u8]) -> Option<Header> {
-        let b = bytes.first_chunk::<HEADER_LEN>()?;
-        Some(Header {
-            version: b[0],
-            kind: b[1],
-            length: u16::from_be_bytes([b[2], b[3]]),
-            xid: u32::from_be_bytes([b[4], b[5], b[6], b[7]]),
-        })
-    }
-}
 
 /// Why a message cannot be encoded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -95,21 +69,7 @@ impl std::fmt::Display for Unencodable {
 
 impl std::error::Error for Unencodable {}
 
-/// Encodes and decodes for one version. What a connection agreed on besides the version is in here too.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Codec {
-    /// The version spoken.
-    pub version: Version,
-    /// Whether OpenFlow 1.0 flow-mods carry a table (NXT_FLOW_MOD_TABLE_ID).
-    pub flow_mod_table_id: bool,
-}
-
 impl Codec {
-    /// For a version, with nothing else agreed on.
-    pub fn new(version: Version) -> Codec {
-        Codec { version, flow_mod_table_id: false }
-    }
-
     /// Decodes one message, of which `bytes` are all. A hello may be of any version.
     pub fn decode(&self, bytes: &[u8]) -> Result<(u32, Message), ErrorKind> {
         let header = Header::parse(bytes).ok_or(OFPBRC_BAD_LEN)?;

@@ -1,7 +1,7 @@
 //! Names of messages by their bytes, also of those whose body cannot be read.
 
+use super::header::{HEADER_LEN, Header};
 use super::kind::{Kind, NICIRA, ONF, StatsKind, nxst, nxt, onft};
-use super::{HEADER_LEN, Header};
 use crate::error::ErrorKind::{self, *};
 use crate::version::Version;
 

@@ -2,7 +2,7 @@
 
 use super::bytes::{Put, Reader};
 use super::flows::{NONE32, filter_port16, filter_port32, port32};
-use super::group::{EXPERIMENTER, read_property, write_property};
+use super::property::{EXPERIMENTER, read_property, write_property};
 use crate::error::ErrorKind::{self, *};
 use crate::message::{
     Message, PortConfig, PortDesc, PortFeatures, PortMod, PortReason, PortState, PortStats, PortStatus,

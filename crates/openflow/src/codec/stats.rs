@@ -1,6 +1,6 @@
 //! Statistics: requests and replies.
 
-use super::bytes::{Put, Reader};
+use super::bytes::{Put, Reader, read_list};
 use super::flows::{
     NONE32, filter_port32, port32, read_flow_stats, read_flow_stats_request, write_flow_stats,
     write_flow_stats_request,
@@ -140,17 +140,6 @@ pub(super) fn read_request(version: Version, r: &mut Reader) -> Result<StatsRequ
 fn is_onf_monitor(version: Version, r: &Reader) -> bool {
     let mut head = *r;
     version == Version::V13 && head.u32() == Ok(ONF) && head.u32() == Ok(onft::FLOW_MONITOR)
-}
-
-pub(super) fn read_list<T>(
-    r: &mut Reader,
-    mut read: impl FnMut(&mut Reader) -> Result<T, ErrorKind>,
-) -> Result<Vec<T>, ErrorKind> {
-    let mut list = Vec::new();
-    while !r.is_empty() {
-        list.push(read(r)?);
-    }
-    Ok(list)
 }
 
 pub(super) fn write_request(version: Version, out: &mut Vec<u8>, request: &StatsRequest) -> Option<Kind> {

@@ -1,7 +1,7 @@
 //! Configuration of tables. Sources: OpenFlow 1.3 section 7.3.4.3, 1.4 sections 7.3.4.1, 7.3.5.8 and 7.4.5.
 
 use super::bytes::{Put, Reader};
-use super::group::{read_property, write_property};
+use super::property::{read_property, write_property};
 use crate::error::ErrorKind::{self, *};
 use crate::message::{TableDesc, TableMod, TableStatus, Vacancy};
 use crate::version::Version;

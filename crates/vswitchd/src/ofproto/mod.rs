@@ -3,7 +3,8 @@
 //! Files: `bridge` the [`Ofproto`] itself; `conn` a connection, with its `bundles`, `monitors`, `packets`,
 //! `pending` requests and `flow_mod_log`; `news` what connections are told unasked; `link` a row of table
 //! Controller at work, `settings` what it means, `sched` its limit on packets; `fail_open` and `in_band` what
-//! a bridge does by itself, by `own_rule`s; `tables` and `table_features` its tables; `continuation` a paused packet's rest.
+//! a bridge does by itself, by `own_rule`s; `tables` and `table_features` its tables; `continuation` a paused
+//! packet's rest.
 
 mod bridge;
 mod bundles;

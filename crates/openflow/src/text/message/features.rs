@@ -1,7 +1,7 @@
 //! Features of tables, and their statistics. Tables are mostly alike, so each is described by what sets it
 //! apart from the one before.
 
-use super::stats::action_names;
+use super::words::action_names;
 use crate::message::{TableFeatures, TableInstructionFeatures, TableMod, TableStats};
 use crate::text::put;
 use crate::version::Version;

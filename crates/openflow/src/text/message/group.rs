@@ -1,7 +1,6 @@
 //! Groups and meters.
 
-use super::stats::action_names;
-use super::{MessageStyle, bit_names};
+use super::words::{MessageStyle, action_names, bit_names};
 use crate::action::write_actions_text as write_actions;
 use crate::message::{
     BUCKET_ALL, BUCKET_FIRST, BUCKET_LAST, BandType, GROUP_ALL, GROUP_ANY, GroupCommand, GroupDesc,

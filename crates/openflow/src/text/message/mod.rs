@@ -8,10 +8,14 @@ mod packet;
 mod port;
 mod raw_match;
 mod stats;
+mod table;
+mod words;
 
 use packet::typed_packet_text;
 pub use packet::{packet_differences, packet_flow_text, packet_text};
 pub use port::write_port_desc;
+pub use words::MessageStyle;
+use words::{hexadecimal, removed_reason};
 
 use super::flow::{write_duration, write_flow_mod, write_flow_mod_of};
 use super::matching::write_match;
@@ -21,24 +25,13 @@ use crate::codec::{Codec, Header, message_name};
 use crate::error::{ErrorKind, OfError};
 use crate::message::{
     BundleControl, BundleControlType, BundleFlags, Capabilities, DEFAULT_PRIORITY, FlowForm, FlowRemoved,
-    FlowRemovedReason, FragHandling, Message, PacketIn, PacketOut, PortMod, PortReason, PortStatus,
-    QueueConfig, Role, RoleReason, RoleRequest, StatsBody, StatsReply, StatsRequest, SwitchConfig,
-    SwitchFeatures, TABLE_ALL, TableMod, TableStatus, TlvMap, TlvTableCommand, TlvTableMod,
+    FragHandling, Message, PacketIn, PacketOut, PortMod, PortReason, PortStatus, Role, RoleReason,
+    RoleRequest, StatsBody, StatsReply, StatsRequest, SwitchConfig, SwitchFeatures, TABLE_ALL, TableStatus,
+    TlvMap, TlvTableCommand, TlvTableMod,
 };
 use crate::version::{Version, VersionSet};
 pub use features::write_table_features;
 use flow::FieldId;
-
-/// How messages are written.
-#[derive(Clone, Copy, Debug)]
-pub struct MessageStyle<'a> {
-    /// Version that the message came in.
-    pub version: Version,
-    /// Names of ports.
-    pub ports: &'a PortNames,
-    /// How much of it: from 1 (`-m`) on with bytes in full.
-    pub verbosity: u8,
-}
 
 /// A message in text; ends with a newline.
 pub fn message_text(xid: u32, message: &Message, style: MessageStyle) -> String {
@@ -270,7 +263,7 @@ fn body(out: &mut String, message: &Message, style: MessageStyle) {
                 TABLE_ALL => out.push_str(" table_id: ALL_TABLES"),
                 table_id => put!(out, " table_id={table_id}"),
             }
-            table_config(out, table_mod, style.version);
+            table::table_config(out, table_mod, style.version);
         }
         Message::GroupMod(group_mod) => group::write_group_mod(out, group_mod, style),
         Message::MeterMod(meter_mod) => group::write_meter_mod(out, meter_mod),
@@ -319,7 +312,7 @@ fn body(out: &mut String, message: &Message, style: MessageStyle) {
             if queues.is_empty() {
                 put!(out, " port={}", port.map_or_else(|| "ANY".to_string(), |p| style.ports.text(p)));
             }
-            queue_configs(out, queues, style);
+            port::queue_configs(out, queues, style);
         }
         Message::FeaturesRequest
         | Message::GetConfigRequest
@@ -331,85 +324,6 @@ fn body(out: &mut String, message: &Message, style: MessageStyle) {
         | Message::FlowMonitorResumed
         | Message::TlvTableRequest => {}
     }
-}
-
-/// Queues with their rates, by number, after the port that they are of.
-fn queue_configs(out: &mut String, queues: &[QueueConfig], style: MessageStyle) {
-    let mut sorted: Vec<&QueueConfig> = queues.iter().collect();
-    sorted.sort_by_key(|queue| (queue.port, queue.queue_id));
-    let mut port = None;
-    for queue in sorted {
-        if port != Some(queue.port) {
-            put!(out, "{}port={}\n", if port.is_none() { " " } else { "" }, style.ports.text(queue.port));
-            port = Some(queue.port);
-        }
-        put!(out, "queue {}:", queue.queue_id);
-        for (name, rate) in [("min_rate", queue.min_rate), ("max_rate", queue.max_rate)] {
-            if let Some(rate) = rate {
-                put!(out, " {name}:{}.{}%", rate / 10, rate % 10);
-            }
-        }
-        out.push('\n');
-    }
-}
-
-/// What is configured of a table, as a table description says it on two lines.
-fn table_desc(out: &mut String, m: &TableMod) {
-    let on = |bit: u32| if m.config & bit == 0 { "off" } else { "on" };
-    put!(out, "   eviction={} eviction_flags={}\n", on(TableMod::EVICTION), eviction_flags(m));
-    put!(out, "   vacancy={}", on(TableMod::VACANCY_EVENTS));
-    if let Some(v) = m.vacancy.filter(|_| m.config & TableMod::VACANCY_EVENTS != 0) {
-        put!(out, " vacancy_down={}% vacancy_up={}% vacancy={}%", v.down, v.up, v.now);
-    }
-    out.push('\n');
-}
-
-fn eviction_flags(m: &TableMod) -> String {
-    match m.eviction_flags {
-        None => "(default)".to_string(),
-        Some(flags) => bit_names(flags, &[(1, "OTHER"), (2, "IMPORTANCE"), (4, "LIFETIME")], "|"),
-    }
-}
-
-/// The names of the bits that are set, then what has no name as a number; `0` where none is set.
-fn bit_names(bits: u32, names: &[(u32, &str)], separator: &str) -> String {
-    let mut words: Vec<String> =
-        names.iter().filter(|(bit, _)| bits & bit != 0).map(|(_, name)| (*name).to_string()).collect();
-    let unknown = names.iter().fold(bits, |rest, (bit, _)| rest & !bit);
-    if unknown != 0 || words.is_empty() {
-        words.push(hexadecimal(unknown));
-    }
-    words.join(separator)
-}
-
-/// What is configured of a table: what becomes of misses (1.1, 1.2), eviction and vacancy events (1.4 and
-/// later).
-fn table_config(out: &mut String, m: &TableMod, version: Version) {
-    match version {
-        Version::V11 | Version::V12 => {
-            let name = ["controller", "continue", "drop"].get(m.config as usize).unwrap_or(&"Unknown");
-            put!(out, ", flow_miss_config={name}");
-        }
-        Version::V10 | Version::V13 => {}
-        _ => {
-            let eviction = m.config & TableMod::EVICTION != 0;
-            put!(out, ", eviction={}", if eviction { "on" } else { "off" });
-            let flags = m.eviction_flags.unwrap_or(0);
-            if eviction && flags != 0 {
-                put!(out, " eviction_flags={}", eviction_flags(m));
-            }
-            match m.vacancy {
-                Some(vacancy) if m.config & TableMod::VACANCY_EVENTS != 0 => {
-                    put!(out, ", vacancy=on vacancy_down={}% vacancy_up={}%", vacancy.down, vacancy.up);
-                }
-                _ => out.push_str(", vacancy=off"),
-            }
-        }
-    }
-}
-
-fn table_name(table_id: u8) -> String {
-    if table_id == 0xff { "ALL".to_string() } else { table_id.to_string() }
 }
 
 /// Appends which tunnel options are which fields, as ovs-ofctl(8) shows it.
@@ -480,7 +394,7 @@ fn switch_features(out: &mut String, features: &SwitchFeatures, style: MessageSt
     }
     out.push('\n');
     if style.version == Version::V10 {
-        put!(out, "actions: {}\n", stats::action_names(Version::V10, features.actions));
+        put!(out, "actions: {}\n", words::action_names(Version::V10, features.actions));
     }
     port::write_port_descs(out, &features.ports);
 }
@@ -563,23 +477,6 @@ fn packet_out(out: &mut String, packet: &PacketOut, style: MessageStyle) {
     }
     if !out.ends_with('\n') {
         out.push('\n');
-    }
-}
-
-/// A number with its prefix, which 0 goes without.
-fn hexadecimal(number: u32) -> String {
-    if number == 0 { "0".to_string() } else { format!("{number:#x}") }
-}
-
-/// As in flow-removed and flow monitors.
-fn removed_reason(reason: FlowRemovedReason) -> &'static str {
-    match reason {
-        FlowRemovedReason::IdleTimeout => "idle",
-        FlowRemovedReason::HardTimeout => "hard",
-        FlowRemovedReason::Delete => "delete",
-        FlowRemovedReason::GroupDelete => "group_delete",
-        FlowRemovedReason::MeterDelete => "meter_delete",
-        FlowRemovedReason::Eviction => "eviction",
     }
 }
 

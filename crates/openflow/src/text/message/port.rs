@@ -1,6 +1,9 @@
 //! Ports and their counters.
 
-use crate::message::{FRAME_COUNTERS, PortConfig, PortDesc, PortFeatures, PortState, PortStats, QueueStats};
+use super::words::MessageStyle;
+use crate::message::{
+    FRAME_COUNTERS, PortConfig, PortDesc, PortFeatures, PortState, PortStats, QueueConfig, QueueStats,
+};
 use crate::text::flow::write_duration;
 use crate::text::value::write_ethernet;
 use crate::text::{PortNames, put};
@@ -182,6 +185,26 @@ pub(super) fn write_queue_stats(out: &mut String, all: &[QueueStats], ports: &Po
         write_counter(out, "errors=", s.tx_errors, false);
         out.push_str("duration=");
         write_duration(out, s.duration_s, s.duration_ns);
+        out.push('\n');
+    }
+}
+
+/// Queues with their rates, by number, after the port that they are of.
+pub(super) fn queue_configs(out: &mut String, queues: &[QueueConfig], style: MessageStyle) {
+    let mut sorted: Vec<&QueueConfig> = queues.iter().collect();
+    sorted.sort_by_key(|queue| (queue.port, queue.queue_id));
+    let mut port = None;
+    for queue in sorted {
+        if port != Some(queue.port) {
+            put!(out, "{}port={}\n", if port.is_none() { " " } else { "" }, style.ports.text(queue.port));
+            port = Some(queue.port);
+        }
+        put!(out, "queue {}:", queue.queue_id);
+        for (name, rate) in [("min_rate", queue.min_rate), ("max_rate", queue.max_rate)] {
+            if let Some(rate) = rate {
+                put!(out, " {name}:{}.{}%", rate / 10, rate % 10);
+            }
+        }
         out.push('\n');
     }
 }

@@ -1,7 +1,7 @@
 //! Matches of flow-mods of OpenFlow 1.0 as they stand in the message, which is what the stock tools show when
 //! they are asked for much.
 
-use super::MessageStyle;
+use super::words::MessageStyle;
 use crate::codec::bytes::Reader;
 use crate::error::ErrorKind::{self, OFPBRC_BAD_LEN};
 use crate::text::value::{write_ethernet, write_ipv4};

@@ -1,6 +1,8 @@
 //! Statistics requests and replies.
 
-use super::{MessageStyle, group, port, removed_reason, table_name, write_table_features};
+use super::features::write_table_features;
+use super::words::{MessageStyle, removed_reason, table_name};
+use super::{group, port, table};
 use crate::action::write_actions_text as write_actions;
 use crate::message::{
     DEFAULT_PRIORITY, FlowEvent, FlowMonitorCommand, FlowMonitorFlags, FlowMonitorRequest, FlowStatsRequest,
@@ -10,7 +12,6 @@ use crate::message::{
 use crate::text::flow::{FlowStyle, write_flow};
 use crate::text::matching::write_match;
 use crate::text::put;
-use crate::version::Version;
 
 pub(super) fn write_request(out: &mut String, request: &StatsRequest, style: MessageStyle) {
     match request {
@@ -96,7 +97,7 @@ pub(super) fn write_reply(out: &mut String, reply: &StatsReply, style: MessageSt
         StatsBody::Meter(meters) => group::write_meter_stats(out, meters),
         StatsBody::MeterConfig(meters) => group::write_meter_configs(out, meters),
         StatsBody::TableDesc(tables) => tables.iter().for_each(|t| table_desc(out, t)),
-        StatsBody::QueueDesc(queues) => super::queue_configs(out, queues, style),
+        StatsBody::QueueDesc(queues) => port::queue_configs(out, queues, style),
         StatsBody::IpfixBridge(stats) => {
             out.push_str("\n  bridge ipfix: ");
             ipfix(out, stats, 16);
@@ -116,58 +117,10 @@ pub(super) fn write_reply(out: &mut String, reply: &StatsReply, style: MessageSt
     }
 }
 
-/// The names of the actions of a bitmap of their numbers on the wire.
-pub(super) fn action_names(version: Version, bits: u32) -> String {
-    const OF10: [(u32, &str); 12] = [
-        (0, "output"),
-        (11, "enqueue"),
-        (1, "set_vlan_vid"),
-        (2, "set_vlan_pcp"),
-        (3, "strip_vlan"),
-        (4, "mod_dl_src"),
-        (5, "mod_dl_dst"),
-        (6, "mod_nw_src"),
-        (7, "mod_nw_dst"),
-        (8, "mod_nw_tos"),
-        (9, "mod_tp_src"),
-        (10, "mod_tp_dst"),
-    ];
-    const LATER: [(u32, &str); 25] = [
-        (0, "output"),
-        (22, "group"),
-        (1, "set_vlan_vid"),
-        (2, "set_vlan_pcp"),
-        (25, "set_field"),
-        (18, "strip_vlan"),
-        (17, "push_vlan"),
-        (3, "mod_dl_src"),
-        (4, "mod_dl_dst"),
-        (5, "mod_nw_src"),
-        (6, "mod_nw_dst"),
-        (7, "mod_nw_tos"),
-        (8, "mod_nw_ecn"),
-        (9, "mod_tp_src"),
-        (10, "mod_tp_dst"),
-        (23, "mod_nw_ttl"),
-        (24, "dec_ttl"),
-        (13, "set_mpls_label"),
-        (14, "set_mpls_tc"),
-        (15, "set_mpls_ttl"),
-        (16, "dec_mpls_ttl"),
-        (19, "push_mpls"),
-        (20, "pop_mpls"),
-        (21, "set_queue"),
-        (28, "move"),
-    ];
-    let table: &[(u32, &str)] = if version == Version::V10 { &OF10 } else { &LATER };
-    let names: Vec<&str> = table.iter().filter(|(bit, _)| bits >> bit & 1 != 0).map(|row| row.1).collect();
-    names.join(" ")
-}
-
 pub(super) fn table_desc(out: &mut String, desc: &TableDesc) {
     put!(out, "\n  table {}", table_name(desc.0.table_id));
     out.push_str(":\n");
-    super::table_desc(out, &desc.0);
+    table::table_desc(out, &desc.0);
 }
 
 fn ipfix(out: &mut String, s: &IpfixStats, indent: usize) {
