@@ -4,6 +4,9 @@
 //! machine's own order are written. What is not an Ethernet capture, or is cut off, is refused with the
 //! record and its place: a replay that silently lacked the end of its file would measure something else.
 //!
+//! Not by `pcap-file`: the format is two headers of a fixed size, and an error here names the record and its
+//! place. pcapng, which would be worth a crate, is refused with the command that converts it.
+//!
 //! Source: draft-ietf-opsawg-pcap (PCAP Capture File Format).
 
 use std::io::{self, Write};

@@ -32,6 +32,10 @@ use switch::control::{RemovedReason, RuleEventKind};
 use switch::shape::MiniMatch;
 use switch::{BridgeIdx, Rule};
 
+/// Connections that are told something in a turn. Each is woken and writes to its socket before others have
+/// their turn, which takes longer than to find what to tell it.
+const TOLD_A_TURN: usize = 32;
+
 /// More waits for a connection than this: its monitors pause.
 const PAUSE_BYTES: usize = 128 * 1024;
 /// More waits for one whose monitors are paused: it is given up.
@@ -136,6 +140,7 @@ impl Vswitch {
     /// Whether there is more to tell.
     pub(crate) fn go_on_reporting(&mut self, mut out: Option<&mut OfConn>) -> bool {
         let until = Instant::now() + TURN;
+        let mut told = 0;
         while let Some(mut report) = self.reports.pop_front() {
             let mut is_over = false;
             while !is_over && let Some((bridge, id)) = report.next_watcher() {
@@ -152,7 +157,8 @@ impl Vswitch {
                         }
                     }
                 }
-                is_over = Instant::now() >= until;
+                told += 1;
+                is_over = told == TOLD_A_TURN || Instant::now() >= until;
             }
             if is_over {
                 self.reports.push_front(report);
