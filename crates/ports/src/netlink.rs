@@ -3,9 +3,9 @@
 //! Only what the drivers and their tests need, in blocking calls of one request and one answer, on a socket
 //! per call: all of it happens when a port is made, changed or asked, never per packet.
 //!
-//! Not by `netlink-packet-route`: it has types for every attribute of every message, of which a dozen of links
-//! and addresses are needed, and leaves socket, errors and namespaces to us. `rtnetlink`, which has them,
-//! brings an asynchronous runtime along.
+//! Not by `netlink-packet-route`: it has types for every attribute of every message, of which a dozen of
+//! links and addresses are needed, and leaves socket, errors and namespaces to us. `rtnetlink`, which has
+//! them, brings an asynchronous runtime along.
 //!
 //! Source: netlink(7), rtnetlink(7), linux/if_link.h, linux/rtnetlink.h; network_namespaces(7).
 

@@ -7,6 +7,7 @@
 //! a socket.
 
 mod check;
+mod command_state;
 mod commands;
 mod conffile;
 pub mod config;

@@ -4,12 +4,11 @@
 //! One structure, borrowed by one task at a time. Methods do their work and return: none waits for the
 //! outside world.
 
+use crate::command_state::CommandState;
 use crate::config::wanted::SwitchWide;
 use crate::config::{Config, EnableDummy};
 use crate::device_manager::DeviceManager;
 use crate::finals::Schedule;
-use crate::hand_datapath::HandDatapath;
-use crate::history::History;
 use crate::janitor::Fate;
 use crate::keepalive::Keepalive;
 use crate::ofproto::{Asynchronous, LongChange, Ofproto, PortSet, Report, Source};
@@ -21,7 +20,7 @@ use datapath::CacheConfig;
 use host::numa::Topology;
 use openflow::message::{PortConfig, PortReason, PortState, PortStatus as OfPortStatus};
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -51,19 +50,10 @@ pub struct Vswitch {
     /// The number of the next connection: none is given out twice.
     pub(crate) next_conn: u64,
     pub(crate) schedule: Schedule,
-    /// When the operator was last told of a translation that failed.
-    pub(crate) failure_told_ms: Option<u64>,
     /// What connections that asked for it are to be told; see [`Self::deliver`].
     pub(crate) news: Vec<(BridgeIdx, Asynchronous)>,
     pub(crate) counts: Counts,
-    /// What `coverage/show` says of the past.
-    pub(crate) coverage: History,
-    /// Datapaths that tests have made beside that of the bridges.
-    pub(crate) hand_datapaths: BTreeMap<String, HandDatapath>,
-    /// Whether flows may be put in that contradict the tables, as tests do.
-    pub(crate) is_revalidation_paused: bool,
-    /// What `dpif-netdev/subtable-lookup-prio-set` gave the one way in which masks are searched.
-    pub(crate) lookup_priority: u8,
+    pub(crate) commands: CommandState,
     /// Files of TLS, for controllers over `ssl:` and `pssl:`.
     pub(crate) tls: Option<Arc<Tls>>,
     /// The same as the command line gave them.
@@ -84,8 +74,6 @@ pub struct Vswitch {
     pub(crate) own_changes: OwnChanges,
     /// There is something that does not wait for the next tick.
     pub(crate) urgent: Rc<Notify>,
-    /// Keys of the flows that the log has seen, while new ones are logged.
-    pub(crate) logged_flows: Option<HashSet<String>>,
 }
 
 /// Events of the control thread, for `coverage/show`.
@@ -151,13 +139,9 @@ impl Vswitch {
             workers,
             next_conn: 0,
             schedule: Schedule::default(),
-            failure_told_ms: None,
             news: Vec::new(),
             counts: Counts::default(),
-            coverage: History::default(),
-            hand_datapaths: BTreeMap::new(),
-            is_revalidation_paused: false,
-            lookup_priority: 1,
+            commands: CommandState::default(),
             tls: tls.clone(),
             given_tls: tls,
             keepalive: Keepalive::start().map_err(SetupError::Os)?,
@@ -168,7 +152,6 @@ impl Vswitch {
             reports: VecDeque::new(),
             own_changes: OwnChanges::default(),
             urgent: Rc::new(Notify::new()),
-            logged_flows: None,
         };
         Ok(vswitch)
     }

@@ -114,7 +114,7 @@ pub fn manual() -> Manual {
     manual
         .terms("A record is named by its UUID, by four or more first digits of it, or by", &records)
         .terms(METHODS.0, METHODS.1)
-        .options("Options", &[super::OPTIONS])
+        .options("Options", &[super::options::OPTIONS])
         .options("Output options", &[TABLES])
         .options("TLS options", &[CLIENT_TLS, MORE_TLS])
         .options("Logging options", &[LOGGING])

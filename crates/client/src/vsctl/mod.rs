@@ -9,18 +9,21 @@
 pub mod commands;
 
 mod help;
+mod options;
 mod session;
 
 pub use help::manual;
+pub use options::OPTIONS;
+use options::{End, Global, say};
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use crate::ctl::table::{Format, Style};
-use commands::{Command, Warning};
+use commands::Command;
 use host::daemonize::LOGGING;
-use host::getopt::{Opt, Order, Takes, flag, value};
+use host::getopt::{Opt, Order, Takes};
 use host::{log, program, rundir::RunDir};
 use ovsdb::Schema;
 use transport::{CLIENT_TLS, MORE_TLS, Tls, TlsFiles, take_tls};
@@ -28,51 +31,6 @@ use transport::{CLIENT_TLS, MORE_TLS, Tls, TlsFiles, take_tls};
 use crate::database::{TABLES, block_on, die_of_timeout, take_style, timeout};
 use host::signals::end_well;
 use host::usage::log_all_messages;
-
-/// Its own options.
-pub const OPTIONS: &[Opt] = &[
-    value("db").arg("METHOD").help("how to reach the database server (default: unix:{run}/db.sock)"),
-    flag("no-syslog").help("do not record the call in the system log"),
-    flag("no-wait").help("do not wait until the switch has applied the change"),
-    flag("dry-run").help("check the commands and print their output, but change nothing"),
-    flag("oneline").help("print the output of each command on one line"),
-    value("timeout").short('t').arg("SECONDS").help("give up after this many seconds"),
-    flag("retry").help("keep trying to connect to the server"),
-    flag("help").short('h').help("show this help"),
-    flag("commands").help("list the commands, for completion"),
-    flag("options").help("list the options, for completion"),
-    flag("leader-only").help("no effect: there are no clusters"),
-    flag("no-leader-only").help("no effect: there are no clusters"),
-    flag("shuffle-remotes").help("no effect: there are no clusters"),
-    flag("no-shuffle-remotes").help("no effect: there are no clusters"),
-    flag("version").short('V').help("show the version"),
-];
-
-/// What the options say.
-struct Global {
-    db: String,
-    waits: bool,
-    retries: bool,
-    is_dry_run: bool,
-    oneline: bool,
-    style: Style,
-    timeout: Option<u64>,
-    tls: Option<Arc<Tls>>,
-}
-
-/// Why it ends early.
-enum End {
-    /// The answer is an exit code.
-    Exit(u8),
-    /// An error.
-    Fatal(String),
-}
-
-impl From<String> for End {
-    fn from(text: String) -> End {
-        End::Fatal(text)
-    }
-}
 
 /// Runs the program with the arguments that follow its name.
 pub fn run(args: &[String]) -> ExitCode {
@@ -200,16 +158,6 @@ fn start_log() {
 fn log_no_more_than_warnings() {
     use log::{Destination, Level, Setting};
     log::set(&Setting::everything_at(Destination::Syslog, Level::Warning));
-}
-
-fn say(warnings: &mut Vec<Warning>) {
-    for warning in warnings.drain(..) {
-        let text = warning.text;
-        match warning.module {
-            "db_ctl_base" => tracing::warn!(target: "db_ctl_base", "{text}"),
-            _ => tracing::warn!(target: "vsctl", "{text}"),
-        }
-    }
 }
 
 /// Prints text and ends; a reader that has gone is no error.

@@ -17,7 +17,7 @@ use host::program;
 use ovsdb::replica::{Committed, Outcome, Replica, Selection, Ticket};
 use ovsdb::{Uuid, UuidGenerator};
 
-use super::{End, Global, say};
+use super::options::{End, Global, say};
 use crate::database;
 use transport::jsonrpc::Connection;
 use transport::reconnect::{Options, Reconnect};

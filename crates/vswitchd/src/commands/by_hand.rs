@@ -38,18 +38,18 @@ pub(super) fn which(vswitch: &Vswitch, name: &str) -> Option<Which> {
     if vswitch.plane.is_named(name) {
         return Some(Which::Bridges);
     }
-    let short = short(name).filter(|short| vswitch.hand_datapaths.contains_key(*short))?;
+    let short = short(name).filter(|short| vswitch.commands.hand_datapaths.contains_key(*short))?;
     Some(Which::Hand(short.to_string()))
 }
 
 /// A datapath made by hand, if it is one that the name means.
 pub(super) fn named<'a>(vswitch: &'a Vswitch, name: &str) -> Option<(&'a str, &'a HandDatapath)> {
-    let (name, found) = vswitch.hand_datapaths.get_key_value(short(name)?)?;
+    let (name, found) = vswitch.commands.hand_datapaths.get_key_value(short(name)?)?;
     Some((name, found))
 }
 
 fn hand<'a>(vswitch: &'a mut Vswitch, name: &str) -> Result<&'a mut HandDatapath, String> {
-    let found = short(name).and_then(|short| vswitch.hand_datapaths.get_mut(short));
+    let found = short(name).and_then(|short| vswitch.commands.hand_datapaths.get_mut(short));
     found.ok_or_else(|| NO_SUCH_DATAPATH.to_string())
 }
 
@@ -57,19 +57,19 @@ fn hand<'a>(vswitch: &'a mut Vswitch, name: &str) -> Result<&'a mut HandDatapath
 pub fn add_dp(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     let refused = |why: &str| Err(format!("ovs-vswitchd: add_dp ({why})\n"));
     let Some(name) = short(&args[0]) else { return refused("Address family not supported by protocol") };
-    if vswitch.hand_datapaths.contains_key(name) || vswitch.plane.is_named(name) {
+    if vswitch.commands.hand_datapaths.contains_key(name) || vswitch.plane.is_named(name) {
         return refused("File exists");
     }
-    if vswitch.hand_datapaths.len() == DATAPATHS_MAX {
+    if vswitch.commands.hand_datapaths.len() == DATAPATHS_MAX {
         return refused(&format!("No space left on device: at most {DATAPATHS_MAX} beside the bridges'"));
     }
-    vswitch.hand_datapaths.insert(name.to_string(), HandDatapath::new(name));
+    vswitch.commands.hand_datapaths.insert(name.to_string(), HandDatapath::new(name));
     if args.len() > 1 { add_if(vswitch, args) } else { Ok(String::new()) }
 }
 
 /// `dpctl/del-dp DP`.
 pub fn del_dp(vswitch: &mut Vswitch, args: &[String]) -> Answer {
-    let removed = short(&args[0]).and_then(|name| vswitch.hand_datapaths.remove(name));
+    let removed = short(&args[0]).and_then(|name| vswitch.commands.hand_datapaths.remove(name));
     if removed.is_none() && vswitch.plane.is_named(&args[0]) {
         return Err("ovs-vswitchd: del_dp (Device or resource busy): bridges use it\n".into());
     }
@@ -264,7 +264,7 @@ fn apply(
 ) -> Result<(), String> {
     let by_name = |name: &str| match which {
         Which::Bridges => vswitch.devices.port_named(name).map(|port| port.port_no),
-        Which::Hand(dp) => vswitch.hand_datapaths.get(dp)?.port_named(name).map(PortNo),
+        Which::Hand(dp) => vswitch.commands.hand_datapaths.get(dp)?.port_named(name).map(PortNo),
     };
     let (key, mask) = odp::read_flow(flow, &by_name)
         .map_err(|e| format!("ovs-vswitchd: parsing flow key ({e}) (Invalid argument)\n"))?;
@@ -282,7 +282,7 @@ fn apply(
     };
     let done = match which {
         Which::Hand(name) => change_in(hand(vswitch, name)?),
-        Which::Bridges if !vswitch.is_revalidation_paused => {
+        Which::Bridges if !vswitch.commands.is_revalidation_paused => {
             return Err(format!(
                 "ovs-vswitchd: {doing} (Operation not permitted): the tables of the bridges decide; a flow put \
                  in by hand holds from revalidator/pause to revalidator/resume\n"
@@ -324,13 +324,13 @@ pub fn normalize_actions(_: &mut Vswitch, args: &[String]) -> Answer {
 
 /// From here to [`resume`], flows of the bridges' datapath may be put in by hand.
 pub fn pause(vswitch: &mut Vswitch, _: &[String]) -> Answer {
-    vswitch.is_revalidation_paused = true;
+    vswitch.commands.is_revalidation_paused = true;
     Ok(String::new())
 }
 
 /// The tables decide again.
 pub fn resume(vswitch: &mut Vswitch, _: &[String]) -> Answer {
-    vswitch.is_revalidation_paused = false;
+    vswitch.commands.is_revalidation_paused = false;
     set_by_hand(vswitch, |by_hand| by_hand.flows.clear());
     Ok(String::new())
 }
@@ -396,13 +396,13 @@ pub(super) fn rxq_show(vswitch: &Vswitch, name: &str) -> Option<String> {
 
 /// Whether a datapath made by hand has a port of that name.
 pub(super) fn has_port(vswitch: &Vswitch, port: &str) -> bool {
-    vswitch.hand_datapaths.values().any(|dp| dp.port_named(port).is_some())
+    vswitch.commands.hand_datapaths.values().any(|dp| dp.port_named(port).is_some())
 }
 
 /// `netdev-dummy/receive` at a port of a datapath made by hand. `None`: none has the port.
 pub(super) fn receive(vswitch: &mut Vswitch, port: &str, frames: &[Vec<u8>]) -> Option<()> {
     let now_ms = vswitch.plane.now_ms();
-    let mut datapaths = vswitch.hand_datapaths.values_mut();
+    let mut datapaths = vswitch.commands.hand_datapaths.values_mut();
     let (dp, number) = datapaths.find_map(|dp| dp.port_named(port).map(|number| (dp, number)))?;
     frames.iter().for_each(|frame| dp.receive(number, frame, now_ms));
     Some(())
@@ -410,7 +410,7 @@ pub(super) fn receive(vswitch: &mut Vswitch, port: &str, frames: &[Vec<u8>]) -> 
 
 /// `netdev-dummy/sent` of such a port.
 pub(super) fn take_sent(vswitch: &mut Vswitch, port: &str) -> Option<Vec<Vec<u8>>> {
-    let mut datapaths = vswitch.hand_datapaths.values_mut();
+    let mut datapaths = vswitch.commands.hand_datapaths.values_mut();
     let (dp, number) = datapaths.find_map(|dp| dp.port_named(port).map(|number| (dp, number)))?;
     Some(dp.take_sent(number))
 }

@@ -155,9 +155,9 @@ pub fn read_counter(vswitch: &mut Vswitch, args: &[String]) -> Result<String, St
 impl Vswitch {
     /// Called with the periodic work.
     pub(crate) fn sample_coverage(&mut self, now_ms: u64) {
-        if self.coverage.is_due(now_ms) {
+        if self.commands.coverage.is_due(now_ms) {
             let counts = counters(self).into_iter().map(|(_, count)| count).collect();
-            self.coverage.sample(now_ms, counts);
+            self.commands.coverage.sample(now_ms, counts);
         }
     }
 }
@@ -177,7 +177,7 @@ pub fn show(vswitch: &mut Vswitch, _: &[String]) -> Result<String, String> {
             never += 1;
             continue;
         }
-        let [step, minute, hour] = vswitch.coverage.rates(i);
+        let [step, minute, hour] = vswitch.commands.coverage.rates(i);
         let _ =
             writeln!(text, "{name:<24} {step:>5.1}/sec {minute:>9.3}/sec {hour:>13.4}/sec   total: {count}");
     }

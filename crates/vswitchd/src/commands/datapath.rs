@@ -110,7 +110,7 @@ fn type_text(port: &PortRecord) -> String {
 }
 
 pub fn dump_dps(vswitch: &mut Vswitch, _: &[String]) -> Answer {
-    let made = vswitch.hand_datapaths.keys().map(|name| format!("dummy@{name}\n"));
+    let made = vswitch.commands.hand_datapaths.keys().map(|name| format!("dummy@{name}\n"));
     Ok(made.chain([format!("{}\n", vswitch.plane.name())]).collect())
 }
 

@@ -33,19 +33,19 @@ pub(crate) async fn watch(shared: Shared) {
 /// Logs the flows that are new since the last call. The first call while the log is on sees where it begins.
 pub(super) async fn log_new_flows(shared: &Shared) -> Result<(), String> {
     if !logs_flows() {
-        shared.borrow_mut().logged_flows = None;
+        shared.borrow_mut().commands.logged_flows = None;
         return Ok(());
     }
     let now = flow_texts(shared).await?;
     let mut vswitch = shared.borrow_mut();
-    if let Some(before) = &vswitch.logged_flows {
+    if let Some(before) = &vswitch.commands.logged_flows {
         let mut new: Vec<_> = now.iter().filter(|(key, _)| !before.contains(*key)).collect();
         new.sort();
         for (key, actions) in new {
             tracing::debug!(target: "dpif_netdev", "flow_add: {key}, actions:{actions}");
         }
     }
-    vswitch.logged_flows = Some(now.into_keys().collect());
+    vswitch.commands.logged_flows = Some(now.into_keys().collect());
     Ok(())
 }
 

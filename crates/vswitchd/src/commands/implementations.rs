@@ -62,7 +62,7 @@ pub fn parser_set(vswitch: &mut Vswitch, args: &[String]) -> Answer {
 pub fn lookup_get(vswitch: &mut Vswitch, _: &[String]) -> Answer {
     let masks: u64 =
         (0..vswitch.plane.dp.workers()).map(|n| vswitch.plane.dp.worker_stats(n).masks.get()).sum();
-    let priority = vswitch.lookup_priority;
+    let priority = vswitch.commands.lookup_priority;
     Ok(format!("Available dpcls implementations:\n  generic (Use count: {masks}, Priority: {priority})\n"))
 }
 
@@ -72,7 +72,7 @@ pub fn lookup_set(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     if args[0] != "generic" {
         return Err("error, subtable lookup function not found: there is generic alone".into());
     }
-    vswitch.lookup_priority = priority;
+    vswitch.commands.lookup_priority = priority;
     Ok("Lookup priority change affected 0 dpcls ports and 0 subtables.\n".into())
 }
 

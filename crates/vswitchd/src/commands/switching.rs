@@ -244,7 +244,7 @@ fn ct_states(args: &[String]) -> Result<(Vec<u32>, Vec<&str>), String> {
 impl Vswitch {
     /// Has workers tell of the next translation that fails, unless one was logged a moment ago.
     pub(crate) fn ask_for_failures(&self, now_ms: u64) {
-        if !self.failure_told_ms.is_some_and(|told| now_ms < told + FAILURE_INTERVAL_MS) {
+        if !self.commands.failure_told_ms.is_some_and(|told| now_ms < told + FAILURE_INTERVAL_MS) {
             self.plane.switch.ask_for_failure();
         }
     }
@@ -253,10 +253,10 @@ impl Vswitch {
     /// trace may have thousands of lines, and who sends packets shall not fill the disk.
     pub(crate) fn tell_failed(&mut self, key: &Key) {
         let now_ms = self.plane.now_ms();
-        if self.failure_told_ms.is_some_and(|told| now_ms < told + FAILURE_INTERVAL_MS) {
+        if self.commands.failure_told_ms.is_some_and(|told| now_ms < told + FAILURE_INTERVAL_MS) {
             return;
         }
-        self.failure_told_ms = Some(now_ms);
+        self.commands.failure_told_ms = Some(now_ms);
         let reader = self.plane.domain.register();
         let version = self.plane.switch.version();
         let start = switch::trace::Start { version, key, bridge: None, actions: None };

@@ -9,8 +9,8 @@ use crate::ctl::table::Table;
 use ovsdb::replica::{Selection, Transaction};
 use ovsdb::text::Reader;
 use ovsdb::{
-    Atom, AtomType, BaseType, ColumnIdx, ColumnSchema, ColumnType, Datum, RefKind, Row, Schema, TableIdx,
-    Uuid, UuidGenerator,
+    Atom, AtomType, BaseType, ColumnIdx, ColumnSchema, ColumnType, Datum, RefKind, Schema, TableIdx, Uuid,
+    UuidGenerator,
 };
 
 /// A command that there is.
@@ -415,17 +415,5 @@ impl Context<'_> {
             symbol.uuid
         };
         Ok(read(&mut Reader::with_names(&mut names))?)
-    }
-
-    /// The row that `name` means. `Ok(None)`: there is none, which is an error only where it `must_exist`.
-    pub fn record(&mut self, table: TableIdx, name: &str, must_exist: bool) -> Result<Option<Row>, Stop> {
-        let row = names::record(self, table, name)?;
-        if row.is_none() && must_exist {
-            return Err(Stop::Fatal(format!(
-                "no row \"{name}\" in table {}",
-                self.txn.schema().table(table).name
-            )));
-        }
-        Ok(row)
     }
 }

@@ -14,13 +14,15 @@
 //! Source: ovs-vsctl(8). Texts of output and errors are the stock tool's, which the tests run beside this.
 
 pub mod command;
-pub mod model;
+pub mod lookup;
+mod model;
 pub mod names;
 
 mod bridges;
 mod condition;
 mod database;
 mod ports;
+mod records;
 mod settings;
 mod show;
 mod zones;
