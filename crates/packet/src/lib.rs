@@ -10,23 +10,24 @@
 //! One viewpoint: `rx` always means into the switch.
 #![allow(unsafe_code)]
 
+mod allocation;
 pub mod batch;
 pub mod buffer;
 mod flag;
 pub mod lent;
 pub mod pool;
 pub mod port;
+mod rx_queue;
 mod shared_tx;
+mod tails;
 pub mod thread;
 pub mod wait;
 
 pub use buffer::{Packet, PacketFlags};
 pub use lent::Lent;
 pub use pool::{LINE_BYTES, Line, Pool, PoolCache, PoolConfig, PoolStats};
-pub use port::{
-    DummyControl, FrameCounts, LinkState, Port, PortStats, PortStatus, QueueCounts, RxOutcome, RxQueue,
-    TxQueue,
-};
+pub use port::{DummyControl, FrameCounts, LinkState, Port, PortStats, PortStatus, QueueCounts, TxQueue};
+pub use rx_queue::{RxOutcome, RxQueue};
 pub use shared_tx::SharedTx;
 
 /// Packets per batch: enough to hide memory latency behind each other, few enough to stay in L1.

@@ -1,0 +1,60 @@
+//! A receive queue, as the worker that polls it sees it; [`port`](crate::port) says what drivers owe.
+
+use crate::tails::Tails;
+use crate::{Batch, PoolCache};
+use std::os::fd::RawFd;
+
+/// What a poll of a receive queue found out beside packets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RxOutcome {
+    /// The queue works.
+    Ok,
+    /// The device behind it is gone for good: stop polling it, tell the control thread.
+    Gone,
+}
+
+/// One receive queue, owned by the worker that polls it.
+pub trait RxQueue: Send {
+    /// Appends received packets to `batch`, at most as many as it has room for. Sets each packet's `in_port`
+    /// and what it knows of checksums.
+    fn rx_burst(&mut self, cache: &mut PoolCache, batch: &mut Batch) -> RxOutcome;
+
+    /// Whether packets' tails may stay with their sender, whose memory it is, after `rx_begin`.
+    fn lends(&self) -> bool {
+        false
+    }
+
+    /// Receives a burst as `rx_burst` does. The tails of some packets may be lent (see [`crate::lent`]): then
+    /// `tails` shows them, and the sender's buffers are held, until `rx_end`, which the worker owes soon.
+    #[inline]
+    fn rx_begin(&mut self, cache: &mut PoolCache, batch: &mut Batch) -> RxOutcome {
+        self.rx_burst(cache, batch)
+    }
+
+    /// The tails that are lent; `None` where none is.
+    fn tails(&mut self) -> Option<&mut Tails> {
+        None
+    }
+
+    /// The sender gets its buffers back. Does nothing where none are held.
+    fn rx_end(&mut self) {}
+
+    /// A descriptor that is readable when packets wait, for a worker that wants to sleep; `None` where
+    /// there is none and the queue must be polled.
+    fn wait_fd(&self) -> Option<RawFd> {
+        None
+    }
+
+    /// Before sleeping: asks for a wake-up. Returns false where packets wait already, and the worker
+    /// must poll again in place of sleeping.
+    fn arm(&mut self) -> bool {
+        true
+    }
+
+    /// After sleeping, or instead of it: no wake-ups are needed any more.
+    fn disarm(&mut self) {}
+
+    /// The worker gives the queue up (it is removed or moves): the driver takes back buffers it holds in
+    /// rings of its own.
+    fn close(&mut self, _cache: &mut PoolCache) {}
+}
