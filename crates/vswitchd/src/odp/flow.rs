@@ -448,10 +448,8 @@ mod tests {
         };
         assert!(shown(TcpFlags.ones()).ends_with("tcp_flags(syn|ack)"), "{}", shown(TcpFlags.ones()));
         assert!(shown(0x13).ends_with("tcp_flags(-fin+syn+ack)"), "{}", shown(0x13));
-        assert_eq!(
-            (crate::odp::words::tcp_flags_of("syn|ack"), crate::odp::words::tcp_flags_of("x")),
-            (Some(0x12), None)
-        );
+        let flags = |text: &str| crate::odp::words::either(text, &crate::odp::words::TCP_FLAGS);
+        assert_eq!((flags("syn|ack"), flags("x")), (Some(0x12), None));
     }
 
     #[test]

@@ -1,36 +1,14 @@
 //! Frames from text: hexadecimal digits, or a flow whose fields a frame is made to have.
 
-use crate::config::mac_address;
+use super::attributes::{BadFrame, bad, flatten, without_ufid};
+use super::read::{Flow, LABELS};
+use ::flow::FieldId;
 use ::flow::compose::{Payload, compose};
-use ::flow::{FieldId, Key};
-use std::collections::HashMap;
-use std::net::{Ipv4Addr, Ipv6Addr};
-use std::str::FromStr;
 
-/// Why the text is no frame, in the words of `ovs-appctl netdev-dummy/receive`.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct BadFrame(String);
-
-impl std::fmt::Display for BadFrame {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-pub(super) fn bad<T>(what: impl std::fmt::Display) -> Result<T, BadFrame> {
-    Err(BadFrame(format!("syntax error at {what}")))
-}
-
-/// Where the tags and the labels of a flow go, from the outside in.
-const TAGS: [(FieldId, FieldId); 2] =
-    [(FieldId::VlanTci, FieldId::VlanTpid), (FieldId::VlanTci2, FieldId::VlanTpid2)];
-const LABELS: [FieldId; 3] = [FieldId::Mpls0, FieldId::Mpls1, FieldId::Mpls2];
-/// In a VLAN field: there is a tag.
-const TAG_PRESENT: u64 = 0x1000;
 /// In a label's entry.
 const BOTTOM_OF_STACK: u128 = 0x100;
-/// Deepest nesting of `encap(...)`.
-const DEPTH_MAX: usize = 4;
+/// The time to live of what names none.
+const TTL_DEFAULT: u128 = 64;
 /// Longest frame.
 const FRAME_BYTES_MAX: usize = 65_535;
 
@@ -64,121 +42,6 @@ pub fn frame_of_len(text: &str, len: usize) -> Result<Vec<u8>, BadFrame> {
     Ok(frame)
 }
 
-/// `name(inner)`.
-pub(super) struct Attribute<'a> {
-    pub name: &'a str,
-    pub inner: &'a str,
-}
-
-/// Splits at the commas outside parentheses.
-fn attributes(text: &str) -> Result<Vec<Attribute<'_>>, BadFrame> {
-    let mut list = Vec::new();
-    let mut rest = text.trim_matches([',', ' ']);
-    while !rest.is_empty() {
-        let Some(open) = rest.find('(') else { return bad(rest) };
-        let mut depth = 0usize;
-        let close = rest.char_indices().skip_while(|(i, _)| *i < open).find(|(_, c)| {
-            match c {
-                '(' => depth += 1,
-                ')' => depth = depth.saturating_sub(1),
-                _ => return false,
-            }
-            depth == 0
-        });
-        let Some((close, _)) = close else { return bad(rest) };
-        list.push(Attribute { name: rest[..open].trim(), inner: &rest[open + 1..close] });
-        rest = rest[close + 1..].trim_matches([',', ' ']);
-    }
-    Ok(list)
-}
-
-/// What follows the unique id that a dump may begin a flow with.
-pub(super) fn without_ufid(text: &str) -> &str {
-    let text = text.trim_start();
-    match text.strip_prefix("ufid:").and_then(|id| id.split_once([',', ' '])) {
-        Some((_, flow)) => flow,
-        None => text,
-    }
-}
-
-struct Members<'a>(HashMap<&'a str, &'a str>);
-
-impl<'a> Members<'a> {
-    fn parse(inner: &'a str) -> Result<Members<'a>, BadFrame> {
-        let pairs = inner.split(',').filter(|p| !p.trim().is_empty());
-        let pairs = pairs.map(|p| match p.split_once('=') {
-            // A mask says which bits a flow looks at; a frame has them all.
-            Some((key, value)) => Ok((key.trim(), value.split('/').next().unwrap_or_default().trim())),
-            None => bad(p),
-        });
-        Ok(Members(pairs.collect::<Result<_, _>>()?))
-    }
-
-    fn number(&self, key: &str, default: u64) -> Result<u64, BadFrame> {
-        self.0.get(key).map_or(Ok(default), |text| number(text))
-    }
-
-    fn parsed<T: FromStr>(&self, key: &str, default: T) -> Result<T, BadFrame> {
-        self.0.get(key).map_or(Ok(default), |text| text.parse().or_else(|_| bad(text)))
-    }
-
-    /// An Ethernet address as a number.
-    fn mac(&self, key: &str) -> Result<u128, BadFrame> {
-        let parse = |text: &&str| mac_address(text).map_or_else(|| bad(text), Ok);
-        let address = self.0.get(key).map_or(Ok([0; 6]), parse)?;
-        Ok(address.iter().fold(0, |number, byte| number << 8 | u128::from(*byte)))
-    }
-}
-
-pub(super) fn number(text: &str) -> Result<u64, BadFrame> {
-    let parsed = match text.strip_prefix("0x") {
-        Some(digits) => u64::from_str_radix(digits, 16),
-        None => text.parse(),
-    };
-    parsed.or_else(|_| bad(text))
-}
-
-/// A number, whatever its mask.
-fn unmasked(text: &str) -> Result<u64, BadFrame> {
-    number(text.split('/').next().unwrap_or_default().trim())
-}
-
-/// A key that is being made of a flow's attributes.
-#[derive(Default)]
-struct Described {
-    key: Key,
-    tags: usize,
-    labels: usize,
-}
-
-fn described(text: &str, payload: Payload<'_>) -> Result<Vec<u8>, BadFrame> {
-    let mut all = Vec::new();
-    flatten(without_ufid(text), 0, &mut all)?;
-    let mut flow = Described::default();
-    for Attribute { name, inner } in &all {
-        flow.take(name, inner)?;
-    }
-    if let Some(last) = flow.labels.checked_sub(1) {
-        flow.key.set_masked(LABELS[last], BOTTOM_OF_STACK, BOTTOM_OF_STACK);
-    }
-    compose(&flow.key, payload).map_err(|e| BadFrame(e.to_string()))
-}
-
-/// The attributes in order, those of `encap(...)` in its place.
-pub(super) fn flatten<'a>(text: &'a str, depth: usize, out: &mut Vec<Attribute<'a>>) -> Result<(), BadFrame> {
-    if depth > DEPTH_MAX {
-        return bad(text);
-    }
-    for attribute in attributes(text)? {
-        if attribute.name == "encap" {
-            flatten(attribute.inner, depth + 1, out)?;
-        } else {
-            out.push(attribute);
-        }
-    }
-    Ok(())
-}
-
 /// Attributes that a frame does not carry.
 const METADATA: &[&str] = &[
     "in_port",
@@ -195,113 +58,33 @@ const METADATA: &[&str] = &[
     "ct_tuple6",
 ];
 
-impl Described {
-    /// Takes one more attribute.
-    fn take(&mut self, name: &str, inner: &str) -> Result<(), BadFrame> {
-        match name {
-            _ if METADATA.contains(&name) => {}
-            "eth_type" => self.set(FieldId::EthType, unmasked(inner)?),
-            "tcp_flags" => {
-                let flags = super::words::tcp_flags_of(inner.trim())
-                    .map_or_else(|| unmasked(inner).map(|n| n as u16), Ok)?;
-                self.set(FieldId::TcpFlags, flags.into());
-            }
-            _ => self.take_members(name, &Members::parse(inner)?)?,
-        }
-        Ok(())
-    }
+/// The Ethernet type of headers behind no type.
+const IMPLIED: [(&str, u128); 3] = [("ipv4", 0x0800), ("ipv6", 0x86dd), ("arp", 0x0806)];
 
-    fn take_members(&mut self, name: &str, m: &Members<'_>) -> Result<(), BadFrame> {
-        let implied = match name {
-            "ipv4" => 0x0800,
-            "ipv6" => 0x86dd,
-            "arp" => 0x0806,
-            _ => 0,
-        };
-        if self.key.get(FieldId::EthType) == 0 {
-            self.set(FieldId::EthType, implied);
-        }
-        match name {
-            "eth" => {
-                self.key.set(FieldId::EthSrc, m.mac("src")?);
-                self.key.set(FieldId::EthDst, m.mac("dst")?);
-            }
-            "vlan" => {
-                let Some(&(tci, tpid)) = TAGS.get(self.tags) else { return bad(name) };
-                self.tags += 1;
-                self.set(tci, m.number("vid", 0)? & 0xfff | (m.number("pcp", 0)? & 7) << 13 | TAG_PRESENT);
-                // Its type stands before it, that of what it carries behind it.
-                self.key.set(tpid, self.key.get(FieldId::EthType));
-            }
-            "mpls" => {
-                let Some(&label) = LABELS.get(self.labels) else { return bad(name) };
-                self.labels += 1;
-                let (number, class, ttl) = (m.number("label", 0)?, m.number("tc", 0)?, m.number("ttl", 64)?);
-                self.set(label, (number & 0xf_ffff) << 12 | (class & 7) << 9 | ttl & 0xff);
-            }
-            "ipv4" => {
-                self.key.set(FieldId::NwSrc, m.parsed("src", Ipv4Addr::UNSPECIFIED)?.to_bits().into());
-                self.key.set(FieldId::NwDst, m.parsed("dst", Ipv4Addr::UNSPECIFIED)?.to_bits().into());
-                self.ip(m, "tos", "ttl")?;
-            }
-            "ipv6" => {
-                self.key.set(FieldId::Ipv6Src, m.parsed("src", Ipv6Addr::UNSPECIFIED)?.to_bits());
-                self.key.set(FieldId::Ipv6Dst, m.parsed("dst", Ipv6Addr::UNSPECIFIED)?.to_bits());
-                self.set(FieldId::Ipv6Label, m.number("label", 0)?);
-                self.ip(m, "tclass", "hlimit")?;
-            }
-            "arp" => {
-                self.set(FieldId::NwProto, m.number("op", 0)?);
-                self.key.set(FieldId::NwSrc, m.parsed("sip", Ipv4Addr::UNSPECIFIED)?.to_bits().into());
-                self.key.set(FieldId::NwDst, m.parsed("tip", Ipv4Addr::UNSPECIFIED)?.to_bits().into());
-                self.key.set(FieldId::ArpSha, m.mac("sha")?);
-                self.key.set(FieldId::ArpTha, m.mac("tha")?);
-            }
-            "tcp" | "udp" | "sctp" => {
-                self.set(FieldId::TpSrc, m.number("src", 0)?);
-                self.set(FieldId::TpDst, m.number("dst", 0)?);
-            }
-            "icmp" | "icmpv6" => {
-                self.set(FieldId::TpSrc, m.number("type", 0)?);
-                self.set(FieldId::TpDst, m.number("code", 0)?);
-            }
-            "nd" => {
-                self.key.set(FieldId::NdTarget, m.parsed("target", Ipv6Addr::UNSPECIFIED)?.to_bits());
-                self.key.set(FieldId::ArpSha, m.mac("sll")?);
-                self.key.set(FieldId::ArpTha, m.mac("tll")?);
-            }
-            _ => return bad(name),
-        }
-        Ok(())
+/// A mask says which bits a flow looks at; a frame has them all.
+fn described(text: &str, payload: Payload<'_>) -> Result<Vec<u8>, BadFrame> {
+    let mut all = Vec::new();
+    flatten(without_ufid(text), 0, &mut all)?;
+    all.retain(|attribute| !METADATA.contains(&attribute.name));
+    let mut flow = Flow::new(TTL_DEFAULT, &|_| None);
+    for attribute in &all {
+        flow.add(attribute)?;
     }
-
-    /// What both versions of IP have, two of them by names of their own.
-    fn ip(&mut self, m: &Members<'_>, tos: &str, ttl: &str) -> Result<(), BadFrame> {
-        self.set(FieldId::NwProto, m.number("proto", 0)?);
-        self.set(FieldId::NwTos, m.number(tos, 0)?);
-        self.set(FieldId::NwTtl, m.number(ttl, 64)?);
-        self.set(
-            FieldId::NwFrag,
-            match m.0.get("frag").copied() {
-                None | Some("no") => 0,
-                Some("first") => 1,
-                Some("later") => 3,
-                Some(other) => return bad(format!("frag={other}")),
-            },
-        );
-        Ok(())
+    let implied = || all.iter().find_map(|a| Some(IMPLIED.iter().find(|(name, _)| *name == a.name)?.1));
+    let eth_type = Some(flow.eth_type.0).filter(|eth_type| *eth_type != 0).or_else(implied);
+    flow.key.set(FieldId::EthType, eth_type.unwrap_or(0));
+    for (n, label) in LABELS[..flow.labels].iter().enumerate() {
+        let bottom = if n + 1 == flow.labels { BOTTOM_OF_STACK } else { 0 };
+        flow.key.set_masked(*label, bottom, BOTTOM_OF_STACK);
     }
-
-    fn set(&mut self, field: FieldId, value: u64) {
-        self.key.set(field, value.into());
-    }
+    compose(&flow.key, payload).map_err(|e| BadFrame(e.to_string()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ::flow::Depth;
     use ::flow::extract::{Ingress, extract};
+    use ::flow::{Depth, Key};
     use base::{OfPort, PortNo};
 
     fn key(text: &str) -> Key {

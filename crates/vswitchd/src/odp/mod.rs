@@ -5,13 +5,15 @@
 //! It is an interface that scripts read. Source: ovs-dpctl(8) and the output of Open vSwitch 3.1.
 
 mod actions;
+mod attributes;
 mod flow;
 mod frame;
 mod read;
 mod words;
 
 pub use actions::{ActionContext, actions};
+pub use attributes::BadFrame;
 pub use flow::{flow, hand_flow, packet, ufid};
-pub use frame::{BadFrame, frame, frame_of_len};
+pub use frame::{frame, frame_of_len};
 pub use read::{PortByName, read_actions, read_flow};
 pub use words::{PortNames, numbers};

@@ -1,112 +1,35 @@
 //! Flows and actions of the datapath from text, as `dpctl/add-flow` takes them: a key under a mask, where
 //! `frame` makes a packet of the same words.
 
-use super::frame::{Attribute, BadFrame, bad, flatten, number, without_ufid};
-use super::words::{CT_STATES, TCP_FLAGS, either, signed};
-use crate::config::mac_address;
+use super::attributes::{
+    Attribute, BadFrame, MEMBERS, SCALARS, any_number, bad, flatten, masked, number, without_ufid,
+};
+use super::words::{CT_STATES, TCP_FLAGS, signed};
 use ::flow::{FieldId, Key, Mask};
 use base::PortNo;
 use datapath::DpAction;
-use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// A port by its name.
 pub type PortByName<'a> = &'a dyn Fn(&str) -> Option<PortNo>;
 
-/// How a value is written.
-type Read = fn(&str) -> Option<u128>;
-
-fn any_number(text: &str) -> Option<u128> {
-    match text.strip_prefix("0x") {
-        Some(digits) => u128::from_str_radix(digits, 16).ok(),
-        None => text.parse().ok(),
-    }
-}
-
-fn mac(text: &str) -> Option<u128> {
-    mac_address(text).map(|b| b.iter().fold(0, |value, byte| value << 8 | u128::from(*byte)))
-}
-
-fn ipv4(text: &str) -> Option<u128> {
-    text.parse::<Ipv4Addr>().ok().map(|a| u128::from(u32::from(a)))
-}
-
-fn ipv6(text: &str) -> Option<u128> {
-    text.parse::<Ipv6Addr>().ok().map(u128::from)
-}
-
-/// Fragment bits by name.
-fn frag(text: &str) -> Option<u128> {
-    [("no", 0), ("first", 1), ("later", 3)].iter().find(|(name, _)| *name == text).map(|(_, bits)| *bits)
-}
-
-fn tcp_flags(text: &str) -> Option<u128> {
-    either(text, &TCP_FLAGS).or_else(|| any_number(text))
-}
-
-fn ct_state(text: &str) -> Option<u128> {
-    either(text, &CT_STATES).or_else(|| any_number(text))
-}
-
-/// Attributes that are one value.
-const SCALARS: &[(&str, FieldId, Read)] = &[
-    ("skb_priority", FieldId::SkbPriority, any_number),
-    ("skb_mark", FieldId::PktMark, any_number),
-    ("ct_state", FieldId::CtState, ct_state),
-    ("ct_zone", FieldId::CtZone, any_number),
-    ("ct_mark", FieldId::CtMark, any_number),
-    ("ct_label", FieldId::CtLabel, any_number),
-    ("recirc_id", FieldId::RecircId, any_number),
-    ("dp_hash", FieldId::DpHash, any_number),
-    ("tcp_flags", FieldId::TcpFlags, tcp_flags),
-];
-
-/// Members of attributes: attribute, member, field, how it is written.
-const MEMBERS: &[(&str, &str, FieldId, Read)] = &[
-    ("eth", "src", FieldId::EthSrc, mac),
-    ("eth", "dst", FieldId::EthDst, mac),
-    ("ipv4", "src", FieldId::NwSrc, ipv4),
-    ("ipv4", "dst", FieldId::NwDst, ipv4),
-    ("ipv4", "proto", FieldId::NwProto, any_number),
-    ("ipv4", "tos", FieldId::NwTos, any_number),
-    ("ipv4", "ttl", FieldId::NwTtl, any_number),
-    ("ipv4", "frag", FieldId::NwFrag, frag),
-    ("ipv6", "src", FieldId::Ipv6Src, ipv6),
-    ("ipv6", "dst", FieldId::Ipv6Dst, ipv6),
-    ("ipv6", "label", FieldId::Ipv6Label, any_number),
-    ("ipv6", "proto", FieldId::NwProto, any_number),
-    ("ipv6", "tclass", FieldId::NwTos, any_number),
-    ("ipv6", "hlimit", FieldId::NwTtl, any_number),
-    ("ipv6", "frag", FieldId::NwFrag, frag),
-    ("arp", "sip", FieldId::NwSrc, ipv4),
-    ("arp", "tip", FieldId::NwDst, ipv4),
-    ("arp", "op", FieldId::NwProto, any_number),
-    ("arp", "sha", FieldId::ArpSha, mac),
-    ("arp", "tha", FieldId::ArpTha, mac),
-    ("nd", "target", FieldId::NdTarget, ipv6),
-    ("nd", "sll", FieldId::ArpSha, mac),
-    ("nd", "tll", FieldId::ArpTha, mac),
-    ("tcp", "src", FieldId::TpSrc, any_number),
-    ("tcp", "dst", FieldId::TpDst, any_number),
-    ("udp", "src", FieldId::TpSrc, any_number),
-    ("udp", "dst", FieldId::TpDst, any_number),
-    ("sctp", "src", FieldId::TpSrc, any_number),
-    ("sctp", "dst", FieldId::TpDst, any_number),
-    ("icmp", "type", FieldId::TpSrc, any_number),
-    ("icmp", "code", FieldId::TpDst, any_number),
-    ("icmpv6", "type", FieldId::TpSrc, any_number),
-    ("icmpv6", "code", FieldId::TpDst, any_number),
-];
-
 /// A tag is there.
 const TAG_PRESENT: u128 = 0x1000;
 
-/// A flow that is being read.
-struct Flow<'a> {
-    key: Key,
+/// Where the tags and the labels of a flow go, from the outside in.
+const TAGS: [(FieldId, FieldId); 2] =
+    [(FieldId::VlanTci, FieldId::VlanTpid), (FieldId::VlanTci2, FieldId::VlanTpid2)];
+pub(super) const LABELS: [FieldId; 3] = [FieldId::Mpls0, FieldId::Mpls1, FieldId::Mpls2];
+
+/// A flow that is being read: values as they are written, and which bits of them matter.
+pub(super) struct Flow<'a> {
+    pub key: Key,
     mask: Mask,
     /// The Ethernet type last read.
-    eth_type: (u128, u128),
+    pub eth_type: (u128, u128),
     tags: usize,
+    pub labels: usize,
+    /// The time to live of a header that names none.
+    ttl: u128,
     ports: PortByName<'a>,
 }
 
@@ -115,7 +38,7 @@ struct Flow<'a> {
 pub fn read_flow(text: &str, ports: PortByName<'_>) -> Result<(Key, Mask), BadFrame> {
     let mut all = Vec::new();
     flatten(without_ufid(text), 0, &mut all)?;
-    let mut flow = Flow { key: Key::default(), mask: Mask::wild(), eth_type: (0, 0), tags: 0, ports };
+    let mut flow = Flow::new(0, ports);
     flow.mask.add_exact(FieldId::RecircId);
     for attribute in &all {
         flow.add(attribute)?;
@@ -124,25 +47,21 @@ pub fn read_flow(text: &str, ports: PortByName<'_>) -> Result<(Key, Mask), BadFr
     Ok((flow.key.masked(&flow.mask), flow.mask.canonical()))
 }
 
-/// A value and the bits of it that matter.
-fn masked(text: &str, field: FieldId, read: Read) -> Result<(u128, u128), BadFrame> {
-    let (value, mask) = text.split_once('/').map_or((text, None), |(value, mask)| (value, Some(mask)));
-    // The mask of a name is a number.
-    let read_mask = |text: &str| read(text.trim()).or_else(|| any_number(text.trim()));
-    let parsed = (read(value.trim()), mask.map_or(Some(field.ones()), read_mask));
-    match parsed {
-        (Some(value), Some(mask)) if value <= field.ones() && mask <= field.ones() => Ok((value, mask)),
-        _ => bad(text),
+impl<'a> Flow<'a> {
+    /// Of which nothing has been read yet.
+    pub fn new(ttl: u128, ports: PortByName<'a>) -> Flow<'a> {
+        let (mut key, mask) = (Key::default(), Mask::wild());
+        key.set(FieldId::NwTtl, ttl);
+        Flow { key, mask, eth_type: (0, 0), tags: 0, labels: 0, ttl, ports }
     }
-}
 
-impl Flow<'_> {
     fn set(&mut self, field: FieldId, value: u128, mask: u128) {
-        self.key.set(field, value & mask);
+        self.key.set(field, value);
         self.mask.set(field, mask);
     }
 
-    fn add(&mut self, attribute: &Attribute<'_>) -> Result<(), BadFrame> {
+    /// Takes one more attribute.
+    pub fn add(&mut self, attribute: &Attribute<'_>) -> Result<(), BadFrame> {
         let Attribute { name, inner } = attribute;
         if let Some((_, field, read)) = SCALARS.iter().find(|(scalar, ..)| scalar == name) {
             let names: &[&str] = if *field == FieldId::CtState { &CT_STATES } else { &TCP_FLAGS };
@@ -180,11 +99,7 @@ impl Flow<'_> {
                 Ok(())
             }
             "vlan" => self.vlan(inner),
-            "mpls" => self.parts(
-                inner,
-                FieldId::Mpls0,
-                &[("label", 12, 0xf_ffff), ("tc", 9, 7), ("bos", 8, 1), ("ttl", 0, 0xff)],
-            ),
+            "mpls" => self.mpls(inner),
             _ if MEMBERS.iter().any(|(of, ..)| of == name) => self.members(name, inner),
             _ => bad(name),
         }
@@ -210,19 +125,23 @@ impl Flow<'_> {
             let Some((_, shift, ones)) = row else { return bad(member) };
             let (v, m) = text.split_once('/').map_or((text, None), |(v, m)| (v, Some(m)));
             let (v, m) = (number(v.trim())?, m.map_or(Ok(u64::MAX), |m| number(m.trim()))?);
-            value |= (u128::from(v) & ones) << shift;
+            value = value & !(ones << shift) | (u128::from(v) & ones) << shift;
             mask |= (u128::from(m) & ones) << shift;
         }
         self.set(field, value, mask);
         Ok(())
     }
 
+    fn mpls(&mut self, inner: &str) -> Result<(), BadFrame> {
+        let Some(&label) = LABELS.get(self.labels) else { return bad("mpls") };
+        self.labels += 1;
+        self.key.set(label, self.ttl);
+        self.parts(inner, label, &[("label", 12, 0xf_ffff), ("tc", 9, 7), ("bos", 8, 1), ("ttl", 0, 0xff)])
+    }
+
+    /// Its type stands before it, that of what it carries behind it.
     fn vlan(&mut self, inner: &str) -> Result<(), BadFrame> {
-        let (tpid, tci) = match self.tags {
-            0 => (FieldId::VlanTpid, FieldId::VlanTci),
-            1 => (FieldId::VlanTpid2, FieldId::VlanTci2),
-            _ => return bad("vlan"),
-        };
+        let Some(&(tci, tpid)) = TAGS.get(self.tags) else { return bad("vlan") };
         self.tags += 1;
         let (value, mask) = std::mem::take(&mut self.eth_type);
         self.set(tpid, value, mask);

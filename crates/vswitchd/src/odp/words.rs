@@ -58,18 +58,6 @@ pub(super) fn either(text: &str, names: &[&str]) -> Option<u128> {
         .try_fold(0, |bits, word| Some(bits | 1 << names.iter().position(|name| *name == word.trim())?))
 }
 
-/// `syn|ack` or `-fin+syn+ack` as a number; `None` where that is no list of flags.
-pub(super) fn tcp_flags_of(text: &str) -> Option<u16> {
-    let bit = |name: &str| Some(1 << TCP_FLAGS.iter().position(|flag| *flag == name.trim())?);
-    if !text.starts_with(['+', '-']) {
-        return text.split(['|', ',']).try_fold(0, |flags, name| Some(flags | bit(name)?));
-    }
-    text.split_inclusive(['+', '-']).zip(text.split(['+', '-']).skip(1)).try_fold(0, |flags, (sign, name)| {
-        let bit: u16 = bit(name)?;
-        Some(if sign.ends_with('+') { flags | bit } else { flags })
-    })
-}
-
 /// Flags of TCP by name, as they stand where all of them matter.
 pub(super) fn tcp_flags(value: u128) -> String {
     let names = TCP_FLAGS.iter().enumerate().filter(|(bit, _)| value >> bit & 1 == 1).map(|(_, name)| *name);
