@@ -18,6 +18,7 @@ pub mod lent;
 pub mod pool;
 pub mod port;
 mod rx_queue;
+mod share;
 mod shared_tx;
 mod tails;
 pub mod thread;
@@ -28,6 +29,7 @@ pub use lent::Lent;
 pub use pool::{LINE_BYTES, Line, Pool, PoolCache, PoolConfig, PoolStats};
 pub use port::{DummyControl, FrameCounts, LinkState, Port, PortStats, PortStatus, QueueCounts, TxQueue};
 pub use rx_queue::{RxOutcome, RxQueue};
+pub use share::Share;
 pub use shared_tx::SharedTx;
 
 /// Packets per batch: enough to hide memory latency behind each other, few enough to stay in L1.

@@ -17,7 +17,7 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// Bytes kept free in front of a received frame: AF_XDP asks for 256, tunnels and tags push into it.
 pub const HEADROOM_BYTES: usize = 256;
@@ -77,6 +77,8 @@ pub struct Pool {
     caches: std::sync::Mutex<Vec<Arc<CacheAccount>>>,
     stray: std::sync::Mutex<Vec<u32>>,
     exhausted: AtomicU64,
+    /// Chunks that packets hold which wait at ports, see [`crate::share`].
+    pub(crate) waiting: AtomicUsize,
 }
 
 // SAFETY: the mapping is plain memory; which thread may touch which chunk follows from owning its index.
@@ -123,6 +125,7 @@ impl Pool {
             caches: Default::default(),
             stray: Default::default(),
             exhausted: AtomicU64::new(0),
+            waiting: AtomicUsize::new(0),
         })))
     }
 

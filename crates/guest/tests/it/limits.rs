@@ -119,3 +119,40 @@ fn segments_for_a_guest_that_does_not_read_hold_no_more_than_its_share_of_the_po
     forward(&mut cache, &mut attacker, &mut *deaf.tx[0]);
     assert_eq!(deaf.port.stats().tx_quota_drops, before);
 }
+
+#[test]
+fn many_guests_that_do_not_read_leave_the_others_their_part_of_the_pool() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = PoolConfig { chunks: CHUNKS, chunk_bytes: CHUNK_BYTES, huge_pages: false };
+    let pool = Pool::new(config).unwrap();
+    let mut cache = pool.cache();
+    let mut deaf: Vec<End> = (0..40).map(|n| End::new(dir.path(), &format!("deaf{n}"))).collect();
+    let [mut attacker, mut neighbour] = ["attacker", "neighbour"].map(|name| End::new(dir.path(), name));
+    let (header, frame) = segment(65_535, 1448);
+    // Their rings are full, and frames that were cut wait for each of them in each worker.
+    for _ in 0..12 {
+        for end in &mut deaf {
+            for tx in &mut end.tx {
+                assert!(attacker.pair.send_with_header(&header, &frame));
+                forward(&mut cache, &mut attacker, &mut **tx);
+            }
+        }
+    }
+    let held = CHUNKS - pool.stats().free;
+    assert!(held <= CHUNKS / 4 * 3, "{held} of {CHUNKS} chunks wait");
+    assert!(deaf.iter().all(|end| end.port.stats().tx_quota_drops > 0));
+    // One that reads gets the same segment whole.
+    assert!(attacker.pair.send_with_header(&header, &frame));
+    forward(&mut cache, &mut attacker, &mut *neighbour.tx[0]);
+    assert_eq!(neighbour.port.stats().tx_quota_drops, 0);
+    let mut frames = 0;
+    for _ in 0..100 {
+        frames += neighbour.pair.receive(64, |_| ());
+        neighbour.tx[0].flush(&mut cache);
+    }
+    assert_eq!(frames, (65_535usize - HEADERS).div_ceil(1448));
+    for end in &mut deaf {
+        end.tx.iter_mut().for_each(|tx| tx.close(&mut cache));
+    }
+    assert_eq!(pool.stats().free, CHUNKS);
+}

@@ -10,7 +10,6 @@ use super::features::{self, device as d};
 use super::shared::{Held, Shared};
 use crate::QueueStats;
 use crate::offload;
-use crate::virtio_net::SEGMENTS_MAX;
 use crate::virtual_link::is_longer_than;
 use base::PortNo;
 use packet::lent::Tails;
@@ -187,12 +186,6 @@ fn reverse_arp(mac: [u8; 6]) -> [u8; 60] {
     frame
 }
 
-/// Chunks of a pool that packets which wait at one port may hold: a 16th of it, and in a small pool those of
-/// two segments. Whatever guests do that read nothing, the others have the rest.
-pub(super) fn waiting_chunks_max(pool: &Pool) -> usize {
-    (pool.config().chunks / 16).max(2 * SEGMENTS_MAX)
-}
-
 pub(super) struct VhostTx {
     pub(super) shared: Arc<Shared>,
     /// Which of the workers it belongs to.
@@ -303,7 +296,7 @@ impl VhostTx {
                 cache.free(packet);
             }
             if self.cut.is_empty() {
-                self.discharge();
+                self.discharge(cache.pool());
             }
         }
         self.cut.is_empty()
@@ -360,27 +353,20 @@ impl VhostTx {
         }
     }
 
-    /// Takes `chunks` of the port's share of the pool. False where it has not as many left.
-    fn charge(&mut self, chunks: usize, quota: usize) -> bool {
-        let waiting = &self.shared.waiting_chunks;
-        let take = |held: usize| Some(held + chunks).filter(|held| *held <= quota);
-        let is_taken = waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok();
-        self.charged += if is_taken { chunks } else { 0 };
-        is_taken
-    }
-
-    /// Gives back what was taken.
-    fn discharge(&mut self) {
-        self.shared.waiting_chunks.fetch_sub(std::mem::take(&mut self.charged), Ordering::Relaxed);
+    /// Gives back what of the port's share the frames took that were cut.
+    fn discharge(&mut self, pool: &Pool) {
+        self.shared.waiting.give_back(pool, std::mem::take(&mut self.charged));
     }
 
     /// Cuts a packet into frames. Without chunks for them, in the pool or in the port's share of it, it is
     /// dropped and counted.
     fn cut_up(&mut self, packet: Packet, cache: &mut PoolCache, features: u64) {
-        if !self.charge(offload::chunks_after_segmentation(&packet), waiting_chunks_max(cache.pool())) {
+        let chunks = offload::chunks_after_segmentation(&packet);
+        if !self.shared.waiting.take(cache.pool(), chunks) {
             self.stats.over_quota();
             return cache.free(packet);
         }
+        self.charged += chunks;
         if let Err(packet) = offload::segment(packet, cache, &mut self.cut) {
             self.stats.dropped.add(1);
             cache.free(packet);
@@ -504,6 +490,6 @@ impl TxQueue for VhostTx {
         for packet in self.cut.drain(..) {
             cache.free(packet);
         }
-        self.discharge();
+        self.discharge(cache.pool());
     }
 }

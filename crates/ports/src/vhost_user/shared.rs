@@ -15,14 +15,14 @@ use super::doorbell;
 use super::ring::Ring;
 use crate::wait::{Event, refused};
 use crate::{PortError, QueueStats, stats};
-use packet::{PortStats, QueueCounts};
+use packet::{PortStats, QueueCounts, Share};
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
@@ -176,8 +176,8 @@ pub(super) struct Shared {
     pub(super) mtu: AtomicU32,
     /// How often a full ring is looked at again before its packets are left to the caller.
     pub(super) retries_max: AtomicU32,
-    /// Chunks of the pool that are set aside for packets which wait in transmit queues.
-    pub(super) waiting_chunks: AtomicUsize,
+    /// What packets that wait in transmit queues hold of the pool.
+    pub(super) waiting: Share,
     pub(super) facts: Mutex<Facts>,
     /// Wakes the protocol thread: a ring is at fault, the port goes, or is to be connected elsewhere.
     pub(super) event: Event,
@@ -203,7 +203,7 @@ impl Shared {
             admin_up: AtomicBool::new(true),
             mtu: AtomicU32::new(mtu),
             retries_max: AtomicU32::new(RETRIES_DEFAULT),
-            waiting_chunks: AtomicUsize::new(0),
+            waiting: Share::default(),
             facts: Mutex::default(),
             event: Event::new()?,
             is_closing: AtomicBool::new(false),
