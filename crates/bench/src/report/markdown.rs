@@ -385,10 +385,14 @@ fn of_suite(text: &mut String, suite: &Suite, beside: &[Beside], runs: &[Run]) {
     for figure in documents::of_suite(suite.name) {
         if figure.document != document {
             document = figure.document;
-            let _ = write!(text, "\nNot measured side by side: {document} ({}).\n\n", figure.hardware);
+            let _ = write!(
+                text,
+                "\nNot measured side by side: {document} ({}). Read in: {}.\n\n",
+                figure.hardware, figure.read_in
+            );
             let _ = write!(text, "| experiment | switch | load | value |\n|---|---|---|---:|\n");
         }
-        let (switch, load, value) = (figure.switch, figure.load, figure.value);
+        let (switch, load, value) = (figure.switch, &figure.load, short(figure.value));
         let _ = writeln!(text, "| {} | {switch} | {load} | {value} {} |", figure.experiment, figure.unit);
     }
 }

@@ -190,14 +190,14 @@ fn conditions(suite: &Suite, runs: &[Run]) -> Markup {
 /// What the documents whose experiment it is have found.
 fn documents(suite: &Suite) -> Markup {
     let figures = crate::documents::of_suite(suite.name);
-    html! { @if figures.clone().next().is_some() {
+    html! { @if !figures.is_empty() {
         details { summary { "Figures of the documents" }
             p.warn { "Not measured side by side: other machines, years and versions." }
             div.scroll { table {
-                (head(&["Document", "Experiment", "Hardware", "Switch", "Load", "Value", "Unit"]))
+                (head(&["Document", "Experiment", "Hardware", "Switch", "Load", "Value", "Unit", "Read in"]))
                 tbody { @for figure in figures { tr {
                     td { (figure.document) } td { (figure.experiment) } td { (figure.hardware) } td { (figure.switch) }
-                    td { (figure.load) } (number(figure.value)) td { (figure.unit) }
+                    td { (figure.load) } (number(figure.value)) td { (figure.unit) } td { (figure.read_in) }
                 } } }
             } }
         }
