@@ -107,7 +107,7 @@ pub const GOALS: &[Goal] = &[
     goal("counts", &[("flows", "1000000")], Own("wait_ms"), Never(1_000.0)),
     goal("load-rules", &[("rules", "1000000")], Ratio("seconds", "ovs-vswitchd"), AtMost(0.4)),
     goal("load-rules", &[("rules", "1000000")], Ratio("rss_after_bytes", "ovs-vswitchd"), AtMost(1.0)),
-    goal("cores", &[], Own("scaling"), AtLeast(1.9)),
+    goal("cores", &[("workers", "2")], Own("scaling"), AtLeast(1.9)),
     goal("wake", &[("what", "wake")], Own("added_us"), Median(15.0)),
     goal("wake", &[("what", "guest")], Own("added_us"), Median(30.0)),
     goal("wake", &[("what", "idle")], Own("cpu_share"), Median(0.01)),

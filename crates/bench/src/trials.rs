@@ -70,7 +70,8 @@ pub struct Wanted {
     pub workers: Option<usize>,
 }
 
-/// Every combination; for a quick run the first value of each of sizes, flows, rates and traffic.
+/// Every combination; for a quick run the first value of each of sizes, flows, rates and traffic. A curve is
+/// one of three loads at least.
 pub fn loads(grid: &'static Grid, mode: Mode, wanted: &Wanted) -> Vec<Load> {
     let few = mode == Mode::Quick;
     let some = |len: usize| if few { len.min(1) } else { len };
@@ -95,7 +96,7 @@ pub fn loads(grid: &'static Grid, mode: Mode, wanted: &Wanted) -> Vec<Load> {
             for pattern in &patterns {
                 for size in &grid.sizes[..some(grid.sizes.len())] {
                     for flows in &grid.flows[..some(grid.flows.len())] {
-                        for rate in &grid.rates[..some(grid.rates.len())] {
+                        for rate in rates(grid, few) {
                             for trial in grid.trials {
                                 loads.push(Load {
                                     step: grid.step,
@@ -109,7 +110,7 @@ pub fn loads(grid: &'static Grid, mode: Mode, wanted: &Wanted) -> Vec<Load> {
                                     pattern: pattern.clone(),
                                     size: (*size).max(pattern.size_min()),
                                     flows: *flows,
-                                    rate: *rate,
+                                    rate,
                                     trial,
                                     switches: switches.clone(),
                                 });
@@ -121,6 +122,17 @@ pub fn loads(grid: &'static Grid, mode: Mode, wanted: &Wanted) -> Vec<Load> {
         }
     }
     loads
+}
+
+/// The rates of a grid: for a quick run of a curve the lowest, one in the middle and the highest.
+fn rates(grid: &Grid, few: bool) -> Vec<u64> {
+    match grid.rates {
+        [first, .., last] if few && grid.rates.len() > 3 && grid.trials == ["fixed"] => {
+            vec![*first, grid.rates[grid.rates.len() / 2], *last]
+        }
+        [first, ..] if few => vec![*first],
+        all => all.to_vec(),
+    }
 }
 
 /// What was asked for beside suites and switches, as a command has it.
@@ -449,6 +461,17 @@ mod tests {
             let suite = if guest == "tap" { "forwarding-table" } else { "pvp-matrix" };
             assert_eq!(names(suite, guest), [generator]);
         }
+    }
+
+    #[test]
+    fn a_curve_of_a_quick_run_has_three_loads_and_other_steps_one() {
+        let rates = |step: &str, mode| -> Vec<u64> {
+            let loads = loads_of("load-curve", mode, &Wanted::default());
+            loads.iter().filter(|l| l.step == step && l.topology == "P2P").map(|l| l.rate).collect()
+        };
+        assert_eq!(rates("nic", Mode::Quick), [10_000, 100_000, 400_000]);
+        assert_eq!(rates("shares", Mode::Quick), [10_000]);
+        assert_eq!(rates("nic", Mode::Normal).len(), 6);
     }
 
     #[test]

@@ -410,7 +410,9 @@ impl<'a> Bed<'a> {
     pub fn refuses_upset(&self, upset: Upset) -> Option<String> {
         let is_process = self.running.as_ref().is_some_and(|r| r.pid().is_some());
         match upset {
-            Upset::Restart | Upset::Kill if !is_process => Some("the switch is part of the kernel".into()),
+            Upset::Restart | Upset::Kill | Upset::Block if !is_process => {
+                Some("the switch is part of the kernel".into())
+            }
             Upset::Guest if self.guests.is_empty() => Some("the topology has no guest".into()),
             _ => None,
         }

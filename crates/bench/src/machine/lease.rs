@@ -35,6 +35,8 @@ pub enum Resource<'a> {
     HugePages(&'a str),
     /// A file system that was mounted here.
     Mount(&'a str),
+    /// A control group with whoever is frozen in it.
+    ControlGroup(&'a Path),
 }
 
 /// The run's own lease. Dropped, it is over.
@@ -100,6 +102,7 @@ pub fn note(resource: &Resource) -> Result<(), String> {
         Resource::Namespace(name) => format!("namespace {name}\n"),
         Resource::HugePages(before) => format!("hugepages {before}\n"),
         Resource::Mount(path) => format!("mount {path}\n"),
+        Resource::ControlGroup(path) => format!("cgroup {}\n", path.display()),
     };
     append(&dir, &line).map_err(|e| format!("the record of what this run takes, {}: {e}", dir.display()))
 }
@@ -162,10 +165,33 @@ fn undo(line: &str) -> Option<String> {
             exists && command("ip", &["netns", "del", what])
         }
         "hugepages" => fs::write(NR_HUGE_PAGES, what).is_ok(),
+        // Only what lies where control groups lie.
+        "cgroup" => {
+            let path = Path::new(what);
+            let is_ours = path.starts_with("/sys/fs/cgroup") && what.contains("/crosspoint-");
+            is_ours && path.is_dir() && thaw(path)
+        }
         "mount" => command("umount", &[what]),
         _ => false,
     };
     is_done.then(|| format!("{kind} {what}"))
+}
+
+/// Lets go whoever is frozen in a group, and removes it. Whether it is gone.
+pub fn thaw(group: &Path) -> bool {
+    for (file, thawed) in [("freezer.state", "THAWED"), ("cgroup.freeze", "0")] {
+        if group.join(file).exists() {
+            let _ = fs::write(group.join(file), thawed);
+        }
+    }
+    // Whoever was killed while it was frozen ends now.
+    for _ in 0..50 {
+        if fs::remove_dir(group).is_ok() {
+            return true;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    false
 }
 
 /// Sends a signal to a noted process, `PID SINCE`, if it is still that one. Whether it was sent.

@@ -1,5 +1,6 @@
 //! Where a worker runs: bound to a processor of its own, free to move, beside another thread on the same
-//! processor, and beside a busy sibling of its core where the machine has one. The cost of a packet is given
+//! processor, beside a busy sibling of its core where the machine has one, and beside a busy processor of
+//! another core. The cost of a packet is given
 //! as the scheduler sees it (CPU time of the thread) and as the clock does, with all interruptions.
 
 use crate::measure::rig::{Rig, WORKER_CPU, settle};
@@ -67,6 +68,10 @@ impl Drop for Busy {
     }
 }
 
+fn cpus() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
 /// The processors that share a core with this one.
 fn sibling(cpu: usize) -> Option<usize> {
     let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
@@ -88,9 +93,15 @@ fn siblings_of(list: &str) -> Vec<usize> {
 pub fn run(args: &Args) -> Result<(), String> {
     let mut ways = vec![("pinned", Some(WORKER_CPU), None), ("free", None, None)];
     ways.push(("contended", Some(WORKER_CPU), Some(WORKER_CPU)));
-    match sibling(WORKER_CPU) {
+    let shared = sibling(WORKER_CPU);
+    match shared {
         Some(cpu) => ways.push(("busy_sibling", Some(WORKER_CPU), Some(cpu))),
         None => println!("no processor shares a core with processor {WORKER_CPU}: that case is left out"),
+    }
+    // A virtual machine may not know which of its processors share a core.
+    match (0..cpus()).find(|cpu| *cpu != WORKER_CPU && Some(*cpu) != shared) {
+        Some(cpu) => ways.push(("busy_other_core", Some(WORKER_CPU), Some(cpu))),
+        None => println!("there is no other core: that case is left out"),
     }
     let mut rigs = ways.iter().map(|(_, cpu, _)| rig(*cpu)).collect::<Result<Vec<_>, _>>()?;
     let mut turns: Vec<Vec<[f64; 4]>> = vec![Vec::new(); ways.len()];

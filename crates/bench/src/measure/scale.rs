@@ -44,8 +44,11 @@ pub struct Args {
     #[arg(long, value_enum, value_delimiter = ',', default_value = "four_flows,many_flows,one_megaflow")]
     load: Vec<Load>,
     /// Numbers of workers; from two to as many as there are processors where it is not given.
-    #[arg(long, value_delimiter = ',', value_parser = workers)]
+    #[arg(long, value_delimiter = ',', value_parser = workers, conflicts_with = "beyond")]
     workers: Vec<usize>,
+    /// One worker more than there are processors: two of them take turns, and the row is marked.
+    #[arg(long)]
+    beyond: bool,
     /// Flows of each source where there are many.
     #[arg(long, value_parser = count, default_value = "500k")]
     flows: usize,
@@ -77,6 +80,8 @@ struct Row {
     miss_ratio: f64,
     /// All workers' packets per CPU-second in ratio to one's.
     scaling: f64,
+    /// Whether two of the workers take turns on one processor.
+    shares_processor: bool,
     runs: u32,
     raw: Vec<f64>,
 }
@@ -86,7 +91,11 @@ pub fn run(args: &Args) -> Result<(), String> {
     let dir = TempDir::new("scale")?;
     let mut goals = Goals::default();
     let mut rows = Vec::new();
-    let numbers = if args.workers.is_empty() { (2..=cpus()).collect() } else { args.workers.clone() };
+    let numbers = match args.workers.as_slice() {
+        _ if args.beyond => vec![cpus() + 1],
+        [] => (2..=cpus()).collect(),
+        given => given.to_vec(),
+    };
     for &load in &args.load {
         for &workers in &numbers {
             rows.push(row(args, load, workers, &dir.0, &mut goals)?);
@@ -128,8 +137,8 @@ fn rules(load: Load, workers: usize, flows: usize) -> Vec<FlowMod> {
 fn row(args: &Args, load: Load, workers: usize, dir: &Path, goals: &mut Goals) -> Result<Row, String> {
     let flows = if load == Load::FourFlows { 4 } else { args.flows };
     let mut rig = Rig::new(Config::default())?;
-    // The rig's own worker is on its processor already.
-    for cpu in (0..cpus()).filter(|cpu| *cpu != WORKER_CPU).take(workers - 1) {
+    // The rig's own worker is on its processor already; one that finds none free shares the first.
+    for cpu in (0..cpus()).filter(|cpu| *cpu != WORKER_CPU).cycle().take(workers - 1) {
         rig.datapath.start_worker(Some(cpu)).map_err(|e| e.to_string())?;
     }
     let pcap = dir.join("flows.pcap");
@@ -187,8 +196,11 @@ fn row(args: &Args, load: Load, workers: usize, dir: &Path, goals: &mut Goals) -
         median(&alone),
         text.join(" "),
     );
-    let goal = GOAL * workers as f64;
-    goals.at_least(&format!("{workers} workers in ratio to one, {load:?}"), &ratios, goal);
+    let shares_processor = workers > cpus();
+    if !shares_processor {
+        let goal = GOAL * workers as f64;
+        goals.at_least(&format!("{workers} workers in ratio to one, {load:?}"), &ratios, goal);
+    }
     Ok(Row {
         switch: "crosspoint",
         load,
@@ -198,6 +210,7 @@ fn row(args: &Args, load: Load, workers: usize, dir: &Path, goals: &mut Goals) -
         both_cycles_per_packet: costs,
         miss_ratio: misses,
         scaling,
+        shares_processor,
         runs: args.common.runs,
         raw: ratios,
     })

@@ -176,6 +176,9 @@ impl RowFile {
                 (None, Value::Bool(true)) if field == "void" => {
                     point.limit = Some("the guest or the generator".into());
                 }
+                (None, Value::Bool(true)) if field == "shares_processor" => {
+                    point.limit = Some("a processor that two workers share".into());
+                }
                 (None, Value::String(text)) => {
                     point.labels.insert(field.clone(), text.clone());
                 }

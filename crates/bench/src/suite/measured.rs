@@ -317,7 +317,7 @@ pub const SUITES: &[Suite] = &[
     Suite {
         name: "pinning",
         group: MEMORY,
-        question: "A worker bound to a processor, free, contended, beside a busy sibling: what does a packet cost?",
+        question: "A worker bound to a processor, free, contended, beside a busy neighbour: what does a packet cost?",
         steps: &[measure("worker", "pinning", "--runs 7", "--runs 1 --turn-ms 100", None)],
         plots: &[],
     },
@@ -340,8 +340,17 @@ pub const SUITES: &[Suite] = &[
     Suite {
         name: "cores",
         group: MEMORY,
-        question: "How much more do two workers do than one, with shared and with separate flows?",
-        steps: &[measure("scale", "scale", "--runs 5", "--flows 5k --runs 2 --turn-ms 200", None)],
+        question: "How much more do several workers do than one, with shared and with separate flows?",
+        steps: &[
+            measure("scale", "scale", "--runs 5", "--flows 5k --runs 2 --turn-ms 200", None),
+            measure(
+                "beyond",
+                "scale --beyond --load four_flows",
+                "--runs 3",
+                "--beyond --load four_flows --runs 2 --turn-ms 200",
+                None,
+            ),
+        ],
         plots: &[Plot::new("Rate of all workers in ratio to one", "scaling", "workers").by(&["load"])],
     },
     Suite {
@@ -392,7 +401,8 @@ pub const SUITES: &[Suite] = &[
             }),
             Step::Grid(Grid {
                 step: "blocked",
-                switches: &["loop-rebuilt", "loop-kept", "loop-one", "loop-fifty"],
+                topologies: &["P2P", "4-of-4", "6-of-6", "8-of-8"],
+                switches: BLOCKABLE,
                 trials: &["blocked"],
                 ..GRID
             }),

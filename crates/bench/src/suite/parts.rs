@@ -63,6 +63,10 @@ pub const LOOPS: &[&str] = &[
     "ip-forward",
 ];
 
+/// Those of them that are processes, and so have a control thread that can be blocked.
+pub const BLOCKABLE: &[&str] =
+    &["loop-rebuilt", "loop-kept", "loop-one", "loop-fifty", "crosspoint-af_packet", "ovs-netdev"];
+
 /// A step on test beds with the built-in generator and guest; the rest is set by what differs.
 pub const GRID: Grid = Grid {
     step: "",

@@ -13,9 +13,11 @@ pub mod vpp;
 use super::net::Net;
 use super::topology::{End, Topology, Vnic};
 use super::traffic::pattern::Pattern;
+use crate::machine::freeze;
 pub use crate::result::{BATCH, GUEST_OFFLOADS, HUGE_PAGES};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// What a switch is asked for.
 pub struct Ask<'a> {
@@ -143,9 +145,12 @@ pub trait Running {
         Ok(Vec::new())
     }
 
-    /// Blocks its control thread for so many milliseconds.
-    fn block(&mut self, _ms: u64) -> Result<(), String> {
-        Err("nothing blocks its control thread from outside".into())
+    /// Blocks its control thread for so many milliseconds: of a process, the first thread.
+    fn block(&mut self, ms: u64) -> Result<(), String> {
+        let pid = self.pid().ok_or("it is part of the kernel and has no control thread")?;
+        let _frozen = freeze::first_thread(pid)?;
+        std::thread::sleep(Duration::from_millis(ms));
+        Ok(())
     }
 
     /// Ends its process as `kill -9` does.

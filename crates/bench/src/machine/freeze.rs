@@ -1,0 +1,120 @@
+//! One thread of another process is kept from running, by the kernel's freezer: signals would stop them all.
+
+use crate::machine::lease::{self, Resource, thaw};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Where version 1 of control groups has its freezer, which takes single threads.
+const FREEZER: &str = "/sys/fs/cgroup/freezer";
+
+/// A process's first thread, frozen until this is dropped.
+pub struct Frozen {
+    /// The group that is frozen, the file that says so, and what to write there to thaw it.
+    group: PathBuf,
+    state: (&'static str, &'static str),
+    /// The file that takes the thread back, and the thread's id.
+    home: (PathBuf, u32),
+    /// The group around it, where the freezer needs one.
+    around: Option<PathBuf>,
+}
+
+/// Freezes the first thread of a process. The error says what the machine lacks.
+pub fn first_thread(pid: u32) -> Result<Frozen, String> {
+    let name = format!("crosspoint-{pid}");
+    let own = fs::read_to_string(format!("/proc/{pid}/cgroup")).map_err(|e| format!("process {pid}: {e}"))?;
+    let of = |controller: &str| {
+        let line = own.lines().find_map(|line| line.split_once(':')?.1.strip_prefix(controller));
+        line.unwrap_or("/").trim_start_matches('/').to_string()
+    };
+    let frozen = if Path::new(FREEZER).is_dir() {
+        let group = Path::new(FREEZER).join(name);
+        make(&group)?;
+        let home = (Path::new(FREEZER).join(of("freezer:")).join("tasks"), pid);
+        let frozen = Frozen { group, state: ("freezer.state", "THAWED"), home, around: None };
+        write(&frozen.group.join("tasks"), &pid.to_string())?;
+        write(&frozen.group.join("freezer.state"), "FROZEN")?;
+        frozen
+    } else {
+        let root = unified().ok_or("the machine has no control groups, which freeze single threads")?;
+        let (around, home) = (root.join(name), (root.join(of(":")).join("cgroup.procs"), pid));
+        let group = around.join("thread");
+        make(&around)?;
+        let frozen = Frozen { group, state: ("cgroup.freeze", "0"), home, around: Some(around.clone()) };
+        write(&around.join("cgroup.procs"), &pid.to_string())?;
+        make(&frozen.group)?;
+        write(&frozen.group.join("cgroup.type"), "threaded")?;
+        write(&frozen.group.join("cgroup.threads"), &pid.to_string())?;
+        write(&frozen.group.join("cgroup.freeze"), "1")?;
+        frozen
+    };
+    Ok(frozen)
+}
+
+/// Where version 2 is mounted.
+fn unified() -> Option<PathBuf> {
+    let mounts = fs::read_to_string("/proc/mounts").ok()?;
+    let mut fields = mounts.lines().map(|line| line.split(' '));
+    fields.find_map(|mut line| {
+        let (_, place, kind) = (line.next()?, line.next()?, line.next()?);
+        (kind == "cgroup2").then(|| place.into())
+    })
+}
+
+fn make(group: &Path) -> Result<(), String> {
+    lease::note(&Resource::ControlGroup(group))?;
+    fs::create_dir(group).map_err(|e| format!("{}: {e}", group.display()))
+}
+
+fn write(path: &Path, text: &str) -> Result<(), String> {
+    fs::write(path, text).map_err(|e| format!("{}: {e}", path.display()))
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        let (file, thawed) = self.state;
+        let _ = fs::write(self.group.join(file), thawed);
+        let (home, thread) = &self.home;
+        let _ = fs::write(home, thread.to_string());
+        thaw(&self.group);
+        if let Some(around) = &self.around {
+            thaw(around);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+    use std::time::Duration;
+
+    #[test]
+    fn a_frozen_thread_does_not_run_and_then_goes_on() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let mut child =
+            Command::new("sh").args(["-c", "while :; do :; done"]).stdin(Stdio::null()).spawn().unwrap();
+        let ticks = |pid: u32| {
+            let stat = fs::read_to_string(format!("/proc/{pid}/schedstat")).unwrap();
+            stat.split_whitespace().next().unwrap().parse::<u64>().unwrap()
+        };
+        let pid = child.id();
+        let ran_for = |time: u64| {
+            let before = ticks(pid);
+            std::thread::sleep(Duration::from_millis(time));
+            ticks(pid) - before
+        };
+        let frozen = first_thread(pid).unwrap();
+        std::thread::sleep(Duration::from_millis(20));
+        let group = frozen.group.clone();
+        assert_eq!(ran_for(200), 0);
+        drop(frozen);
+        assert!(ran_for(1_000) > 0 && !group.exists());
+        // A run that is killed leaves it frozen; whoever finds the note lets it go.
+        std::mem::forget(first_thread(pid).unwrap());
+        child.kill().unwrap();
+        assert!(thaw(&group));
+        child.wait().unwrap();
+    }
+}
