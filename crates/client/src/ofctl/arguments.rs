@@ -4,7 +4,6 @@ use super::color;
 use host::daemonize::{self, DAEMON, LOGGING};
 use host::getopt::{Opt, Order, flag, optional, value};
 use host::log::{self, Destination, Level, Setting};
-use host::program;
 use host::usage::{Usage, client_log, fail, take_logging};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -92,15 +91,15 @@ pub struct Args {
     pub words: Vec<String>,
 }
 
-/// An exit code: there is nothing more to do.
-pub fn parse(args: &[String]) -> Result<Args, ExitCode> {
+/// `help` is what `--help` prints. An exit code: there is nothing more to do.
+pub fn parse(args: &[String], help: String) -> Result<Args, ExitCode> {
     client_log();
     // What the stock client says of matches, it says at this level.
     log::set(&Setting::everything_at(Destination::Console, Level::Info));
     let usage = Usage {
         tables: &[OPTIONS, DAEMON, LOGGING, CLIENT_TLS],
         order: Order::Anywhere,
-        help: super::manual().help(program::name()),
+        help,
         version: &["OpenFlow versions 0x1:0x6"],
     };
     let parsed = usage.parse(args)?;

@@ -4,8 +4,8 @@
 //! can be sent again: a segment that repeats bytes, or comes after a gap, is left out and counted, and a
 //! warning says how many were.
 
-use super::Options;
 use super::client::{Failure, fail};
+use super::context::Options;
 use super::offline::bytes_of;
 use openflow::Header;
 use openflow::codec::HEADER_LEN;

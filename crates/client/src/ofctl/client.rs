@@ -3,7 +3,6 @@
 //! A thread reads what arrives, so that a switch that answers while it is still being sent to never waits for
 //! us.
 
-use super::control::Asked;
 use host::log::os_text;
 use host::rundir::{self, RunDir};
 use openflow::connection::CloseReason;
@@ -20,6 +19,8 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Instant;
+use tokio::sync::oneshot;
+use transport::unixctl::Request;
 use transport::{ActiveTarget, OPENFLOW_PORT, Stream, StreamError, Tls, TlsFiles};
 
 /// Of which each has some kilobytes of features.
@@ -49,6 +50,12 @@ macro_rules! fail {
     ($($arg:tt)*) => { Err($crate::ofctl::client::Failure(format!($($arg)*))) };
 }
 pub(crate) use fail;
+
+/// A request of the control socket, and where its answer goes.
+pub struct Asked {
+    pub request: Request,
+    pub answer: oneshot::Sender<Result<String, String>>,
+}
 
 /// What wakes the main thread.
 pub enum Arrival {

@@ -5,8 +5,8 @@
 //! that the main thread, which alone speaks to the switch, takes both in their order; it answers through the
 //! request.
 
-use super::Options;
-use super::client::{Arrival, Client, Failure, text_with_bytes};
+use super::client::{Arrival, Asked, Client, Failure, text_with_bytes};
+use super::context::Options;
 use super::flows::parse_packet_out;
 use host::log;
 use host::program;
@@ -22,12 +22,6 @@ use transport::unixctl::{self, Command, Request};
 
 /// Longest that the end of the program waits for the reply to `exit` to be written.
 const REPLY_WAIT: Duration = Duration::from_secs(5);
-
-/// A request, and where its answer goes.
-pub struct Asked {
-    request: Request,
-    answer: oneshot::Sender<Result<String, String>>,
-}
 
 /// What commands work on.
 pub struct Control {

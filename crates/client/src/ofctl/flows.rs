@@ -1,9 +1,10 @@
 //! Commands that read and change flows.
 
+use super::bundles::report_bundled;
 use super::client::{Client, Failure, fail};
-use super::groups::report_bundled;
+use super::context::Options;
+use super::sort::sort_flows;
 use super::tables::{add_names, may_name_table};
-use super::{Options, replace::sort_flows};
 use base::OfPort;
 use flow::{Depth, FieldId, Match};
 use host::log::os_text;

@@ -1,17 +1,17 @@
 //! Commands about groups and meters, and bundles of changes of all kinds.
 
+use super::bundles::report_bundled;
 use super::client::{Client, Failure, fail};
+use super::context::Options;
 use super::flows::{parse_packet_out, read_file};
-use super::{Options, ports};
-use openflow::codec::message_name;
-use openflow::error::{ErrorCode, OfError};
+use super::ports;
 use openflow::message::{
     BundleAdd, BundleControl, BundleControlType, BundleFlags, GROUP_ALL, GroupCommand, GroupMod, METER_ALL,
     MeterCommand, MeterConfig, MeterMod, StatsRequest,
 };
 use openflow::text::{
-    PortNames, Protocol, Protocols, bytes_text, parse_flow_line, parse_group_line, parse_group_mod,
-    parse_meter_id, parse_meter_mod,
+    PortNames, Protocol, Protocols, parse_flow_line, parse_group_line, parse_group_mod, parse_meter_id,
+    parse_meter_mod,
 };
 use openflow::{Message, Version, VersionSet};
 use std::process::ExitCode;
@@ -224,28 +224,6 @@ fn send_bundle(client: &mut Client, target: &str, messages: Vec<Message>) -> Res
         report_bundled(*xid, said, of);
     }
     if errors.is_empty() { Ok(()) } else { fail!("talking to {target} (Protocol error)") }
-}
-
-/// Where the message begins in one that adds it to a bundle, and in that of the extension to OpenFlow 1.3.
-const ADD_LEN: usize = 16;
-const ONF_ADD_LEN: usize = 24;
-
-/// Prints what a switch says of a message of a bundle.
-pub(super) fn report_bundled(xid: u32, said: &OfError, of: &[u8]) {
-    // Of what was put into a bundle, that is what counts.
-    let added =
-        matches!(message_name(of).as_deref(), Ok("OFPT_BUNDLE_ADD_MESSAGE" | "ONFT_BUNDLE_ADD_MESSAGE"));
-    let head =
-        if message_name(of).is_ok_and(|name| name.starts_with("ONFT")) { ONF_ADD_LEN } else { ADD_LEN };
-    let mut of = of.get(if added { head } else { 0 }..).unwrap_or(of).to_vec();
-    if let Some(bytes) = of.get_mut(4..8) {
-        bytes.copy_from_slice(&xid.to_be_bytes());
-    }
-    let name = match said.code {
-        ErrorCode::Known(kind) => kind.to_string(),
-        _ => "***decode error***".to_string(),
-    };
-    eprint!("Error {name} for: {}", bytes_text(&of, PortNames::none(), 1));
 }
 
 pub fn add_meter(options: &Options) -> Result<ExitCode, Failure> {

@@ -1,7 +1,7 @@
 //! Commands that read matches as they stand in messages, and show what becomes of them on the way back.
 
-use super::Options;
 use super::client::{Failure, fail};
+use super::context::Options;
 use super::offline::{dump, hex, print_differences};
 use base::OfPort;
 use flow::{Match, Mf};

@@ -1,13 +1,15 @@
 //! `crosspoint ofctl`: `ovs-ofctl`'s job, with its commands, options, texts and exit codes.
 //!
-//! One file each for the connection (`client`), flows (`flows`), tunnel options (`options`), what compares
-//! sets of flows (`replace`), ports and the switch (`ports`), captures (`capture`), and what goes on until it
-//! is interrupted (`watch`).
+//! One file each for what every command gets (`context`), the connection (`client`), flows (`flows`, `sort`),
+//! tunnel options (`options`), what compares sets of flows (`replace`), ports and the switch (`ports`),
+//! captures (`capture`), and what goes on until it is interrupted (`watch`).
 
 mod arguments;
+mod bundles;
 pub mod capture;
 mod client;
 mod color;
+mod context;
 mod control;
 mod flows;
 mod groups;
@@ -17,39 +19,23 @@ mod options;
 mod ports;
 mod remarks;
 mod replace;
+mod sort;
 mod tables;
 mod watch;
 
-use arguments::Args;
-use client::{Client, Failure, fail};
-use color::Colors;
+use client::{Failure, fail};
+use context::Options;
 use host::daemonize::{DAEMON, Daemon, Kept, LOGGING};
 use host::manual::Manual;
 use host::program;
 use host::signals::end_well;
 use host::usage::{list_commands, show, unknown_command};
-use openflow::text::{PortNames, Protocols};
-use openflow::{Version, VersionSet};
-use std::borrow::Cow;
-use std::cell::RefCell;
 use std::process::ExitCode;
 use transport::CLIENT_TLS;
 
-/// What every command gets.
-struct Options {
-    args: Args,
-    /// Those that `--color` asks for.
-    colors: Option<Colors>,
-    versions: VersionSet,
-    /// Encodings that may be used.
-    allowed: Protocols,
-    /// Where `monitor` or `snoop` goes to the background.
-    daemon: RefCell<Option<Daemon>>,
-}
-
 /// Runs the command. Exit codes as `ovs-ofctl`'s: 1 for failures, 2 for flows that differ.
 pub fn run(args: &[String]) -> ExitCode {
-    let args = match arguments::parse(args) {
+    let args = match arguments::parse(args, manual().help(program::name())) {
         Ok(args) => args,
         Err(code) => return code,
     };
@@ -77,7 +63,7 @@ pub fn run(args: &[String]) -> ExitCode {
     if is_endless {
         end_well(daemon.as_ref().and_then(Daemon::pid_file));
     }
-    match options(args, daemon).and_then(|options| dispatch(&options)) {
+    match Options::new(args, daemon).and_then(|options| dispatch(&options)) {
         Ok(code) => code,
         Err(failure) => {
             // An error message of the switch is shown as it is.
@@ -88,81 +74,6 @@ pub fn run(args: &[String]) -> ExitCode {
             }
             ExitCode::FAILURE
         }
-    }
-}
-
-fn options(args: Args, daemon: Option<Daemon>) -> Result<Options, Failure> {
-    let mut versions = VersionSet::default();
-    for name in args.protocols.split([',', ' ']).filter(|name| !name.is_empty()) {
-        match Version::from_name(name) {
-            Some(version) => versions = versions.with(version),
-            None => return fail!("Unknown OpenFlow version: \"{name}\""),
-        }
-    }
-    if args.bundle {
-        // OpenFlow 1.3 has bundles by extension, earlier versions none. What stock tools allow is allowed
-        // too.
-        let with_bundles = VersionSet(VersionSet::SUPPORTED.0 & !VersionSet::up_to(Version::V12 as u8).0);
-        versions = match versions.intersect(with_bundles) {
-            // What says nothing of versions means OpenFlow 1.4.
-            VersionSet(0) => VersionSet::default().with(Version::V14),
-            some => some,
-        };
-    }
-    if versions.0 == 0 {
-        return fail!("-O: no version of OpenFlow is named");
-    }
-    let spoken = versions;
-    let formats = Protocols::parse(&args.flow_format)?;
-    let allowed = formats.intersect(Protocols::of_versions(spoken));
-    if allowed.is_empty() {
-        let versions: Vec<&str> = spoken.iter().map(Version::name).collect();
-        return fail!(
-            "None of the enabled OpenFlow versions ({}) supports any of the enabled flow formats ({formats}).  (Use -O to \
-             enable additional OpenFlow versions or -F to enable additional flow formats.)",
-            versions.join(", ")
-        );
-    }
-    let colors = args.colored.then(|| Colors::new(&std::env::var("OVS_COLORS").unwrap_or_default()));
-    Ok(Options { args, colors, versions: spoken, allowed, daemon: RefCell::new(daemon) })
-}
-
-impl Options {
-    fn word(&self, idx: usize) -> Option<&str> {
-        self.args.words.get(idx).map(String::as_str)
-    }
-
-    fn connect(&self, target: &str) -> Result<Client, Failure> {
-        Client::connect(target, self.versions, &self.args.tls)
-    }
-
-    /// Whether names of ports are taken.
-    fn takes_names(&self) -> bool {
-        !self.args.no_names
-    }
-
-    /// Whether names of ports are shown: on a terminal unless said otherwise.
-    fn shows_names(&self) -> bool {
-        use std::io::IsTerminal;
-        !self.args.no_names && (self.args.names || std::io::stdout().is_terminal())
-    }
-
-    /// The names of a switch's ports.
-    fn names_of(&self, client: &mut Client) -> Result<PortNames, Failure> {
-        let mut names = PortNames::default();
-        for desc in client.ports()? {
-            names.insert(desc.port, &desc.name);
-        }
-        Ok(names)
-    }
-
-    /// A text that is to be printed, in colors if they were asked for.
-    fn painted<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        color::painted(self.colors.as_ref(), text)
-    }
-
-    fn more(&self) -> u8 {
-        self.args.more + 1
     }
 }
 

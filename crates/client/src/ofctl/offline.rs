@@ -1,7 +1,7 @@
 //! Commands that need no switch: they print, read and write messages and parts of them.
 
-use super::Options;
 use super::client::{Failure, fail};
+use super::context::Options;
 use super::flows::read_file;
 use flow::Match;
 use flow::compose::{Payload, compose};

@@ -2,8 +2,8 @@
 //! `dump-tlv-map`), and an end to tracked connections (`ct-flush-zone`,
 //! `ct-flush`).
 
-use super::Options;
 use super::client::{Failure, fail};
+use super::context::Options;
 use openflow::Message;
 use openflow::message::{CtFlush, TlvMap, TlvTableCommand, TlvTableMod};
 use openflow::text::{PortNames, parse_ct_tuple};

@@ -1,7 +1,7 @@
 //! Commands about the switch and its ports.
 
-use super::Options;
 use super::client::{Client, Failure, fail};
+use super::context::Options;
 use base::OfPort;
 use openflow::message::{FragHandling, PortConfig, PortMod, StatsRequest, SwitchConfig};
 use openflow::text::{PortNames, frag_name};

@@ -1,14 +1,12 @@
 //! Commands that compare sets of flows, and sorting.
 
-use super::Options;
-use super::client::{Failure, fail};
+use super::client::{Client, Failure, fail};
+use super::context::Options;
 use super::flows::{flows_of_file, flows_of_switch, send_all, send_bundle};
-use flow::options::OPTION_BYTES_MAX;
-use flow::{Match, Mf};
+use flow::Match;
 use openflow::Version;
-use openflow::message::{FlowForm, FlowMod, FlowModCommand, FlowStats, FlowStatsRequest, TABLE_ALL};
+use openflow::message::{FlowForm, FlowMod, FlowModCommand, FlowStatsRequest, TABLE_ALL};
 use openflow::text::{PortNames, Protocols, write_actions, write_match};
-use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::io::Write as _;
@@ -72,7 +70,7 @@ fn of_file(name: &str, names: &PortNames) -> Result<Source, Failure> {
     Ok(Source { flows, version: Version::V10, usable })
 }
 
-fn of_switch(options: &Options, client: &mut super::Client) -> Result<Source, Failure> {
+fn of_switch(options: &Options, client: &mut Client) -> Result<Source, Failure> {
     client.prepare_dump(options.allowed)?;
     let form = if client.protocol().is_nxm() { FlowForm::Nxm } else { FlowForm::Standard };
     let flows = flows_of_switch(client, FlowStatsRequest { form, ..FlowStatsRequest::default() })?;
@@ -227,62 +225,4 @@ pub fn replace_flows(options: &Options) -> Result<ExitCode, Failure> {
         send_all(&mut client, "", messages)?
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// What flows are sorted by.
-enum Criterion {
-    Priority,
-    Field(Mf),
-}
-
-/// The value that a flow matches of a field; `None` where it does not look at the field.
-fn sort_value(flow: &FlowStats, field: Mf) -> Option<[u8; OPTION_BYTES_MAX]> {
-    if let Mf::TunMetadata(idx) = field {
-        return flow.matching.options.get(idx).map(|option| option.value.to_be_bytes());
-    }
-    let (value, mask) = flow.matching.get_mf(field);
-    let mut bytes = [0; OPTION_BYTES_MAX];
-    bytes[OPTION_BYTES_MAX - 16..].copy_from_slice(&value.to_be_bytes());
-    (mask != 0 && flow.matching.has_prereq(field)).then_some(bytes)
-}
-
-/// Sorts flows by fields, the first named counting most; those without a field come after those with it.
-pub fn sort_flows(
-    flows: &mut [FlowStats],
-    ascending: &[(usize, String)],
-    descending: &[(usize, String)],
-) -> Result<(), Failure> {
-    let mut criteria = Vec::new();
-    for (names, reverse) in [(ascending, false), (descending, true)] {
-        for (place, name) in names {
-            let criterion = match name.as_str() {
-                "priority" => Criterion::Priority,
-                name => match Mf::from_name(name) {
-                    Some(mf) => Criterion::Field(mf),
-                    None => return fail!("{name}: unknown field name"),
-                },
-            };
-            criteria.push((*place, criterion, reverse));
-        }
-    }
-    criteria.sort_by_key(|(place, ..)| *place);
-    let compare = |a: &FlowStats, b: &FlowStats| {
-        for (_, criterion, reverse) in &criteria {
-            let turn = |order: Ordering| if *reverse { order.reverse() } else { order };
-            let order = match criterion {
-                Criterion::Priority => turn(a.info.priority.cmp(&b.info.priority)),
-                Criterion::Field(mf) => match (sort_value(a, *mf), sort_value(b, *mf)) {
-                    (Some(a), Some(b)) => turn(a.cmp(&b)),
-                    (a, b) => b.is_some().cmp(&a.is_some()),
-                },
-            };
-            if order != Ordering::Equal {
-                return order;
-            }
-        }
-        // As tables are searched: what matters more comes first. Without a criterion flows stay as they came.
-        if criteria.is_empty() { Ordering::Equal } else { b.info.priority.cmp(&a.info.priority) }
-    };
-    flows.sort_by(compare);
-    Ok(())
 }

@@ -1,7 +1,8 @@
 //! Commands about tables: their names, what they can do and what is configured of them.
 
 use super::client::{Client, Failure, fail};
-use super::{Options, ports};
+use super::context::Options;
+use super::ports;
 use openflow::message::{
     StatsBody, StatsRequest, TABLE_ALL, TableFeatures, TableInstructionFeatures, TableMod, Vacancy,
 };

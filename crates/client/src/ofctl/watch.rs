@@ -1,7 +1,7 @@
 //! Commands that go on until they are interrupted, and those that measure the connection.
 
-use super::Options;
 use super::client::{Client, Failure, Heard, fail};
+use super::context::Options;
 use super::control::Control;
 use super::ports::config;
 use openflow::Message;

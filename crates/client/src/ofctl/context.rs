@@ -1,0 +1,98 @@
+//! What every command gets: the options that were given, and what follows from them.
+
+use super::arguments::Args;
+use super::client::{Client, Failure, fail};
+use super::color::{self, Colors};
+use host::daemonize::Daemon;
+use openflow::text::{PortNames, Protocols};
+use openflow::{Version, VersionSet};
+use std::borrow::Cow;
+use std::cell::RefCell;
+
+/// What every command gets.
+pub struct Options {
+    pub args: Args,
+    /// Those that `--color` asks for.
+    pub colors: Option<Colors>,
+    pub versions: VersionSet,
+    /// Encodings that may be used.
+    pub allowed: Protocols,
+    /// Where `monitor` or `snoop` goes to the background.
+    pub daemon: RefCell<Option<Daemon>>,
+}
+
+impl Options {
+    /// Of the arguments that were given.
+    pub fn new(args: Args, daemon: Option<Daemon>) -> Result<Options, Failure> {
+        let mut versions = VersionSet::default();
+        for name in args.protocols.split([',', ' ']).filter(|name| !name.is_empty()) {
+            match Version::from_name(name) {
+                Some(version) => versions = versions.with(version),
+                None => return fail!("Unknown OpenFlow version: \"{name}\""),
+            }
+        }
+        if args.bundle {
+            // OpenFlow 1.3 has bundles by extension, earlier versions none. What stock tools allow is allowed
+            // too.
+            let with_bundles = VersionSet(VersionSet::SUPPORTED.0 & !VersionSet::up_to(Version::V12 as u8).0);
+            versions = match versions.intersect(with_bundles) {
+                // What says nothing of versions means OpenFlow 1.4.
+                VersionSet(0) => VersionSet::default().with(Version::V14),
+                some => some,
+            };
+        }
+        if versions.0 == 0 {
+            return fail!("-O: no version of OpenFlow is named");
+        }
+        let spoken = versions;
+        let formats = Protocols::parse(&args.flow_format)?;
+        let allowed = formats.intersect(Protocols::of_versions(spoken));
+        if allowed.is_empty() {
+            let versions: Vec<&str> = spoken.iter().map(Version::name).collect();
+            return fail!(
+                "None of the enabled OpenFlow versions ({}) supports any of the enabled flow formats ({formats}).  (Use -O to \
+                 enable additional OpenFlow versions or -F to enable additional flow formats.)",
+                versions.join(", ")
+            );
+        }
+        let colors = args.colored.then(|| Colors::new(&std::env::var("OVS_COLORS").unwrap_or_default()));
+        Ok(Options { args, colors, versions: spoken, allowed, daemon: RefCell::new(daemon) })
+    }
+
+    pub fn word(&self, idx: usize) -> Option<&str> {
+        self.args.words.get(idx).map(String::as_str)
+    }
+
+    pub fn connect(&self, target: &str) -> Result<Client, Failure> {
+        Client::connect(target, self.versions, &self.args.tls)
+    }
+
+    /// Whether names of ports are taken.
+    pub fn takes_names(&self) -> bool {
+        !self.args.no_names
+    }
+
+    /// Whether names of ports are shown: on a terminal unless said otherwise.
+    pub fn shows_names(&self) -> bool {
+        use std::io::IsTerminal;
+        !self.args.no_names && (self.args.names || std::io::stdout().is_terminal())
+    }
+
+    /// The names of a switch's ports.
+    pub fn names_of(&self, client: &mut Client) -> Result<PortNames, Failure> {
+        let mut names = PortNames::default();
+        for desc in client.ports()? {
+            names.insert(desc.port, &desc.name);
+        }
+        Ok(names)
+    }
+
+    /// A text that is to be printed, in colors if they were asked for.
+    pub fn painted<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        color::painted(self.colors.as_ref(), text)
+    }
+
+    pub fn more(&self) -> u8 {
+        self.args.more + 1
+    }
+}
