@@ -13,7 +13,6 @@ use smol_str::SmolStr;
 
 use crate::error::{Error, syntax_error};
 use crate::json::Json;
-use crate::schema::is_identifier;
 use crate::symbols::Symbols;
 use crate::uuid::Uuid;
 
@@ -293,6 +292,12 @@ impl From<String> for Atom {
     fn from(value: String) -> Atom {
         Atom::String(SmolStr::from(value))
     }
+}
+
+/// Letters, digits and underscores, no digit first.
+pub fn is_identifier(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && name.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'_')
 }
 
 #[cfg(test)]

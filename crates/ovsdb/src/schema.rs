@@ -9,7 +9,7 @@ use std::fmt;
 use hashbrown::HashMap;
 use serde_json::{Map, Value, json};
 
-use crate::atom::AtomType;
+use crate::atom::{AtomType, is_identifier};
 use crate::datum::Datum;
 use crate::error::{Error, syntax_error};
 use crate::json::Json;
@@ -235,12 +235,6 @@ fn references(
     let keys = column.kind.key.reference().map(|reference| find(reference, false));
     let values = column.kind.value.as_ref().and_then(|value| value.reference());
     keys.into_iter().chain(values.map(|reference| find(reference, true))).collect()
-}
-
-/// Letters, digits and underscores, no digit first.
-pub fn is_identifier(name: &str) -> bool {
-    name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
-        && name.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'_')
 }
 
 /// An identifier of the schema's author: those with an underscore first are the database's own.

@@ -8,11 +8,11 @@ use std::fmt::Write as _;
 use serde_json::{Map, Value};
 use smol_str::SmolStr;
 
-use crate::atom::{Atom, AtomType, Real};
+use crate::atom::{Atom, AtomType, Real, is_identifier};
+use crate::atom_text::{Atomic, real};
 use crate::datum::Datum;
 use crate::error::{Error, syntax_error};
 use crate::json::Json;
-use crate::schema::is_identifier;
 
 /// The type of atoms, with constraints.
 #[derive(Clone, Debug, PartialEq)]
@@ -125,7 +125,7 @@ fn check_real(value: Real, min: Option<Real>, max: Option<Real>) -> Result<(), E
     if !low && !high {
         return Ok(());
     }
-    let shown = |real: Real| crate::text::real(real.get());
+    let shown = |bound: Real| real(bound.get());
     match (min, max) {
         (Some(min), Some(max)) => Err(out_of_range(shown(value), shown(min), shown(max))),
         (Some(min), None) => Err(Error::constraint(format!(
@@ -162,9 +162,9 @@ fn not_allowed(atom: &Atom, allowed: &Datum) -> Error {
         if index > 0 {
             choices.push_str(", ");
         }
-        let _ = write!(choices, "{}", crate::text::Atomic(choice));
+        let _ = write!(choices, "{}", Atomic(choice));
     }
-    Error::constraint(format!("{} is not one of the allowed values ([{choices}])", crate::text::Atomic(atom)))
+    Error::constraint(format!("{} is not one of the allowed values ([{choices}])", Atomic(atom)))
 }
 
 impl BaseType {

@@ -18,7 +18,7 @@ mod transaction;
 use std::sync::Arc;
 
 use index::UniqueIndex;
-use references::{Incoming, References};
+use references::{Incoming, References, each_change, of};
 pub use transaction::Transaction;
 
 use crate::changes::Changes;
@@ -138,6 +138,27 @@ impl Database {
     /// The memory that rows take, in bytes, what they share counted for each.
     pub fn heap_bytes(&self) -> usize {
         self.tables.iter().flat_map(|table| table.rows.iter()).map(Row::heap_bytes).sum()
+    }
+
+    /// Follows the change of a row from `old` to `new` in the counts of its targets.
+    fn count_references(&mut self, table: TableIdx, uuid: Uuid, old: Option<&Row>, new: Option<&Row>) {
+        // The counts are those of other tables, or of this one too.
+        let references = std::mem::take(&mut self.tables[table.index()].references);
+        for (column, reference) in &references.strong {
+            let target = &mut self.tables[reference.table.index()].incoming;
+            each_change(of(old, *column), of(new, *column), reference.in_values, |row, change| {
+                if (reference.table, row) != (table, uuid) {
+                    target.count_strong(row, change);
+                }
+            });
+        }
+        for (column, reference) in &references.weak {
+            let target = &mut self.tables[reference.table.index()].incoming;
+            each_change(of(old, *column), of(new, *column), reference.in_values, |row, change| {
+                target.count_weak(row, (table, uuid), change);
+            });
+        }
+        self.tables[table.index()].references = references;
     }
 }
 

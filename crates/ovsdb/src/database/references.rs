@@ -10,7 +10,6 @@ use std::collections::BTreeMap;
 use hashbrown::HashMap;
 
 use crate::atom::Atom;
-use crate::database::Database;
 use crate::datum::Datum;
 use crate::row::Row;
 use crate::schema::{ColumnIdx, ColumnReference, TableIdx, TableSchema};
@@ -62,7 +61,7 @@ impl Incoming {
         self.weak.get(&row).into_iter().flat_map(|sources| sources.keys().copied())
     }
 
-    fn count_strong(&mut self, row: Uuid, change: Change) {
+    pub fn count_strong(&mut self, row: Uuid, change: Change) {
         let count = self.strong.entry(row).or_insert(0);
         match change {
             Change::Comes => *count += 1,
@@ -73,7 +72,7 @@ impl Incoming {
         }
     }
 
-    fn count_weak(&mut self, row: Uuid, source: (TableIdx, Uuid), change: Change) {
+    pub fn count_weak(&mut self, row: Uuid, source: (TableIdx, Uuid), change: Change) {
         let sources = self.weak.entry(row).or_default();
         let count = sources.entry(source).or_insert(0);
         match change {
@@ -154,35 +153,6 @@ fn merge<T: PartialEq>(
                 tell(come, Change::Comes);
             }
         }
-    }
-}
-
-impl Database {
-    /// Follows the change of a row from `old` to `new` in the counts of its targets.
-    pub(super) fn count_references(
-        &mut self,
-        table: TableIdx,
-        uuid: Uuid,
-        old: Option<&Row>,
-        new: Option<&Row>,
-    ) {
-        // The counts are those of other tables, or of this one too.
-        let references = std::mem::take(&mut self.tables[table.index()].references);
-        for (column, reference) in &references.strong {
-            let target = &mut self.tables[reference.table.index()].incoming;
-            each_change(of(old, *column), of(new, *column), reference.in_values, |row, change| {
-                if (reference.table, row) != (table, uuid) {
-                    target.count_strong(row, change);
-                }
-            });
-        }
-        for (column, reference) in &references.weak {
-            let target = &mut self.tables[reference.table.index()].incoming;
-            each_change(of(old, *column), of(new, *column), reference.in_values, |row, change| {
-                target.count_weak(row, (table, uuid), change);
-            });
-        }
-        self.tables[table.index()].references = references;
     }
 }
 

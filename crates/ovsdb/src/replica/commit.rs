@@ -5,12 +5,11 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use super::transaction::{EditKind, Transaction, Write};
-use super::{Pending, Replica, State};
 use crate::{Atom, AtomType, ColumnIdx, ColumnType, Datum, TableIdx, Uuid};
 
 /// Names a transaction that was committed, to ask for its outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Ticket(u64);
+pub struct Ticket(pub(super) u64);
 
 /// What became of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,36 +52,8 @@ pub(super) struct InFlight {
     increment: Option<(usize, String)>,
 }
 
-impl Replica {
-    /// Sends a transaction. Its outcome is there at once where there is nothing to change or no connection.
-    pub fn commit(&mut self, transaction: &Transaction) -> Ticket {
-        self.next_ticket += 1;
-        let ticket = Ticket(self.next_ticket);
-        if transaction.is_unchanged() {
-            self.outcomes.insert(ticket, Outcome::Unchanged);
-            return ticket;
-        }
-        if self.state == State::Disconnected {
-            self.outcomes.insert(ticket, Outcome::TryAgain);
-            return ticket;
-        }
-        let mut operations = vec![Value::from(self.database())];
-        if let Some(lock) = &self.lock {
-            operations.push(json!({"op": "assert", "lock": lock.name}));
-        }
-        let in_flight = compose(transaction, ticket, &mut operations);
-        self.request("transact", Value::Array(operations), Pending::Transaction(in_flight));
-        ticket
-    }
-
-    /// The outcome of a transaction, once it is known; then it is forgotten.
-    pub fn take_outcome(&mut self, ticket: Ticket) -> Option<Outcome> {
-        self.outcomes.remove(&ticket)
-    }
-}
-
 /// The operations of `transaction`, in the order: what it relies on, its changes, the increment, comments.
-fn compose(transaction: &Transaction, ticket: Ticket, operations: &mut Vec<Value>) -> InFlight {
+pub(super) fn compose(transaction: &Transaction, ticket: Ticket, operations: &mut Vec<Value>) -> InFlight {
     let schema = &transaction.schema;
     let name = |table: TableIdx| schema.table(table).name.as_str();
     let mut in_flight = InFlight { ticket, operations: 0, inserts: Vec::new(), increment: None };

@@ -27,6 +27,7 @@ mod commit;
 mod transaction;
 mod update;
 
+use commit::compose;
 pub use commit::{Committed, Outcome, Ticket};
 pub use transaction::Transaction;
 
@@ -401,6 +402,38 @@ impl Replica {
     /// Whether another client has the lock that was asked for.
     pub fn is_lock_contended(&self) -> bool {
         self.lock.as_ref().is_some_and(|lock| lock.is_contended)
+    }
+
+    /// Begins a transaction on the rows as they are now. Panics where no schema is known yet.
+    pub fn begin(&self) -> Transaction {
+        let schema = self.schema.clone().expect("a transaction is begun after the first rows came");
+        Transaction::new(schema, self.tables.clone())
+    }
+
+    /// Sends a transaction. Its outcome is there at once where there is nothing to change or no connection.
+    pub fn commit(&mut self, transaction: &Transaction) -> Ticket {
+        self.next_ticket += 1;
+        let ticket = Ticket(self.next_ticket);
+        if transaction.is_unchanged() {
+            self.outcomes.insert(ticket, Outcome::Unchanged);
+            return ticket;
+        }
+        if self.state == State::Disconnected {
+            self.outcomes.insert(ticket, Outcome::TryAgain);
+            return ticket;
+        }
+        let mut operations = vec![Value::from(self.database())];
+        if let Some(lock) = &self.lock {
+            operations.push(json!({"op": "assert", "lock": lock.name}));
+        }
+        let in_flight = compose(transaction, ticket, &mut operations);
+        self.request("transact", Value::Array(operations), Pending::Transaction(in_flight));
+        ticket
+    }
+
+    /// The outcome of a transaction, once it is known; then it is forgotten.
+    pub fn take_outcome(&mut self, ticket: Ticket) -> Option<Outcome> {
+        self.outcomes.remove(&ticket)
     }
 
     fn request(&mut self, method: &str, params: Value, pending: Pending) {

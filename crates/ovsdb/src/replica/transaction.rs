@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::Replica;
 use crate::{Atom, ColumnIdx, Datum, Row, RowMap, Schema, TableIdx, Uuid};
 
 /// Intended changes. Reads see them at once, the database only after [`Replica::commit`].
@@ -50,23 +49,6 @@ pub(super) enum Write {
     Part { delete: Vec<Datum>, insert: Datum },
 }
 
-impl Replica {
-    /// Begins a transaction on the rows as they are now. Panics where no schema is known yet.
-    pub fn begin(&self) -> Transaction {
-        let schema = self.schema.clone().expect("a transaction is begun after the first rows came");
-        Transaction {
-            schema,
-            base: self.tables.clone(),
-            view: self.tables.clone(),
-            edits: BTreeMap::new(),
-            verified: BTreeSet::new(),
-            comments: Vec::new(),
-            increment: None,
-            is_dry_run: false,
-        }
-    }
-}
-
 /// Several deletions as few: sets of elements or keys as one, pairs one by one.
 fn merge_deletes(deletes: Vec<Datum>) -> Vec<Datum> {
     let (pairs, sets): (Vec<Datum>, Vec<Datum>) =
@@ -76,6 +58,20 @@ fn merge_deletes(deletes: Vec<Datum>) -> Vec<Datum> {
 }
 
 impl Transaction {
+    /// One that changes nothing yet.
+    pub(super) fn new(schema: Arc<Schema>, tables: Vec<RowMap>) -> Transaction {
+        Transaction {
+            schema,
+            base: tables.clone(),
+            view: tables,
+            edits: BTreeMap::new(),
+            verified: BTreeSet::new(),
+            comments: Vec::new(),
+            increment: None,
+            is_dry_run: false,
+        }
+    }
+
     /// The schema of the database.
     pub fn schema(&self) -> &Arc<Schema> {
         &self.schema
