@@ -52,7 +52,7 @@ pub fn hear(stream: &mut UnixStream) -> (u8, Vec<u8>) {
     (header[1], body)
 }
 
-fn resident_mb(switch: &Switch) -> u64 {
+pub fn resident_mb(switch: &Switch) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", switch.pid())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1024

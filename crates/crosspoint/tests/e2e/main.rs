@@ -36,6 +36,7 @@ mod installed;
 mod logs;
 mod long_changes;
 mod long_reports;
+mod many_meters;
 mod monitor_control;
 mod numa;
 mod ofctl;

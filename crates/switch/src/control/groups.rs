@@ -10,7 +10,7 @@ use super::batch::{Batch, Change, SlotAfter, Step};
 use super::flow_mod::FlowModError;
 use super::transaction::{Made, Pace, Transaction};
 use super::walk::Walk;
-use super::{Control, Inner, RemovedReason, validate};
+use super::{Control, Inner, Left, RemovedReason, validate};
 use crate::group::{Group, Selection, groups_behind};
 use crate::rule::Rule;
 use crate::topology::BridgeIdx;
@@ -22,6 +22,7 @@ use openflow::message::{
     BUCKET_ALL, BUCKET_FIRST, BUCKET_LAST, Bucket, GROUP_ALL, GROUP_MAX, GroupCommand, GroupDesc, GroupMod,
 };
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 /// The rules that refer to a group or a meter, by its number, and then by their serial numbers.
@@ -85,10 +86,25 @@ impl GroupControl {
     }
 
     /// Unlinks what no version from `oldest` on sees.
-    pub fn collect(&mut self, table: &crate::group::GroupTable, oldest: Version, reader: &Reader) {
-        while let Some((_, group)) = self.ended.pop_front_if(|(version, _)| *version <= oldest) {
-            table.remove(&group, reader);
+    pub fn collect(
+        &mut self,
+        table: &crate::group::GroupTable,
+        oldest: Version,
+        max: usize,
+        reader: &Reader,
+    ) -> Left {
+        for _ in 0..max {
+            match self.ended.pop_front_if(|(version, _)| *version <= oldest) {
+                Some((_, group)) => table.remove(&group, reader),
+                None => return Left::Nothing,
+            }
         }
+        Left::More
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.by_id.len()
     }
 }
 
@@ -116,6 +132,16 @@ impl Control {
     pub fn groups(&self, bridge: BridgeIdx) -> impl Iterator<Item = &Arc<Group>> {
         let control = self.inner.bridges.get(bridge.0 as usize).and_then(Option::as_ref);
         control.into_iter().flat_map(|c| c.groups.iter())
+    }
+
+    /// The groups of a bridge with these numbers, ascending.
+    pub fn groups_in(
+        &self,
+        bridge: BridgeIdx,
+        ids: RangeInclusive<u32>,
+    ) -> impl Iterator<Item = &Arc<Group>> {
+        let control = self.inner.bridges.get(bridge.0 as usize).and_then(Option::as_ref);
+        control.into_iter().flat_map(move |c| c.groups.by_id.range(ids.clone()).map(|(_, group)| group))
     }
 
     /// A group of a bridge.

@@ -10,7 +10,7 @@ use super::flow_mod::FlowModError;
 use super::groups::References;
 use super::transaction::{Made, Pace, Transaction};
 use super::walk::Walk;
-use super::{Control, Inner, RemovedReason};
+use super::{Control, Inner, Left, RemovedReason};
 use crate::changelog::word_table;
 use crate::meter::{Meter, MeterTable};
 use crate::topology::BridgeIdx;
@@ -20,6 +20,7 @@ use datapath::meter::{BandSpec, MeterRef};
 use openflow::ErrorKind;
 use openflow::message::{BandType, METER_ALL, MeterCommand, MeterFlags, MeterMod};
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 /// Meters of a bridge at most.
@@ -42,10 +43,19 @@ impl MeterControl {
     }
 
     /// Unlinks what no version from `oldest` on sees.
-    pub fn collect(&mut self, table: &MeterTable, oldest: Version, reader: &Reader) {
-        while let Some((_, meter)) = self.ended.pop_front_if(|(version, _)| *version <= oldest) {
-            table.remove(&meter, reader);
+    pub fn collect(&mut self, table: &MeterTable, oldest: Version, max: usize, reader: &Reader) -> Left {
+        for _ in 0..max {
+            match self.ended.pop_front_if(|(version, _)| *version <= oldest) {
+                Some((_, meter)) => table.remove(&meter, reader),
+                None => return Left::Nothing,
+            }
         }
+        Left::More
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.by_id.len()
     }
 }
 
@@ -85,6 +95,16 @@ impl Control {
     pub fn meters(&self, bridge: BridgeIdx) -> impl Iterator<Item = &Arc<Meter>> {
         let control = self.inner.bridges.get(bridge.0 as usize).and_then(Option::as_ref);
         control.into_iter().flat_map(|c| c.meters.by_id.values())
+    }
+
+    /// The meters of a bridge with these numbers, ascending.
+    pub fn meters_in(
+        &self,
+        bridge: BridgeIdx,
+        ids: RangeInclusive<u32>,
+    ) -> impl Iterator<Item = &Arc<Meter>> {
+        let control = self.inner.bridges.get(bridge.0 as usize).and_then(Option::as_ref);
+        control.into_iter().flat_map(move |c| c.meters.by_id.range(ids.clone()).map(|(_, meter)| meter))
     }
 
     /// How many rules refer to a meter.

@@ -70,9 +70,8 @@ impl BridgeControl {
             }
         }
         self.macs.collect(&self.state.macs, oldest, reader);
-        self.groups.collect(&self.state.groups, oldest, reader);
-        self.meters.collect(&self.state.meters, oldest, reader);
-        left
+        left = left.max(self.groups.collect(&self.state.groups, oldest, max, reader));
+        left.max(self.meters.collect(&self.state.meters, oldest, max, reader))
     }
 }
 

@@ -173,12 +173,14 @@ impl Control {
                 1 + self.inner.count_within(bridge, fm, &self.reader)
             }
             Change::Group(gm) if gm.command == GroupCommand::Delete => {
-                let id = gm.group.group_id;
-                1 + control.groups.references.count_of((id != GROUP_ALL).then_some(id))
+                let id = (gm.group.group_id != GROUP_ALL).then_some(gm.group.group_id);
+                let groups = if id.is_none() { control.groups.len() } else { 1 };
+                groups + control.groups.references.count_of(id)
             }
             Change::MeterDelete(mm) => {
-                let id = mm.meter.meter_id;
-                1 + control.meters.references.count_of((id != METER_ALL).then_some(id))
+                let id = (mm.meter.meter_id != METER_ALL).then_some(mm.meter.meter_id);
+                let meters = if id.is_none() { control.meters.len() } else { 1 };
+                meters + control.meters.references.count_of(id)
             }
             Change::Flow(_) | Change::Group(_) | Change::Packet(_) | Change::Nothing => 1,
         }

@@ -1,20 +1,14 @@
-//! Groups: changes, what other controllers are told of them, and the replies to requests about them.
-//!
-//! Counters wait for the workers to fold what their flows have counted, as dumps of flows do.
+//! Groups: changes, what other controllers are told of them, and their counters.
 
 use super::flow_mods;
-use super::request::{FOLD_WAIT, Handled, Request, Served};
-use crate::ofproto::{Asynchronous, GroupCounters, LongKind, OfConn, Pending};
+use super::request::{Handled, Request};
+use crate::ofproto::{Asynchronous, LongKind, OfConn};
 use crate::plane::ForwardingPlane;
 use crate::plane::SHORT_STEPS_MAX;
 use crate::state::Vswitch;
 use openflow::Version;
-use openflow::message::{
-    GROUP_ALL, GroupCommand, GroupDesc, GroupFeatures, GroupMod, GroupStats, Message, StatsBody,
-};
-use openflow::reply::write_reply;
+use openflow::message::{GroupCommand, GroupFeatures, GroupMod, GroupStats, Message};
 use std::sync::Arc;
-use std::time::Instant;
 use switch::control::Change;
 use switch::{BridgeIdx, Group, selection_log};
 use tracing::Level;
@@ -75,53 +69,7 @@ impl Vswitch {
 }
 
 impl ForwardingPlane {
-    fn groups_asked_for(&self, bridge: BridgeIdx, id: Option<u32>) -> impl Iterator<Item = &Group> {
-        let is_wanted = move |group: &Group| id.is_none_or(|id| id == GROUP_ALL || id == group.desc.group_id);
-        self.control.groups(bridge).map(|group| &**group).filter(move |group| is_wanted(group))
-    }
-
-    /// Their descriptions, as a connection's version says them.
-    pub(super) fn group_descs(&self, bridge: BridgeIdx, id: Option<u32>) -> Vec<GroupDesc> {
-        self.groups_asked_for(bridge, id).map(|group| group.desc.clone()).collect()
-    }
-
-    /// Begins with a request for counters.
-    pub(super) fn begin_group_stats(
-        &mut self,
-        conn: &mut OfConn,
-        xid: u32,
-        group_id: Option<u32>,
-        now: Instant,
-    ) {
-        let fold = self.dp.request_fold();
-        let counters = GroupCounters { xid, group_id, fold, deadline: now + FOLD_WAIT };
-        conn.pending = Some(Pending::Groups(counters));
-    }
-
-    /// Answers it once the counters are there.
-    pub(super) fn go_on_with_groups(
-        &mut self,
-        bridge: BridgeIdx,
-        conn: &mut OfConn,
-        asked: GroupCounters,
-        now: Instant,
-    ) -> Served {
-        if !self.dp.fold_done(asked.fold) && now < asked.deadline {
-            conn.pending = Some(Pending::Groups(asked));
-            return Served::Waiting;
-        }
-        let groups = self.groups_asked_for(bridge, asked.group_id);
-        let stats = groups.map(|group| self.group_stats(group)).collect();
-        let Some(codec) = conn.connection().codec() else { return Served::Quiet };
-        let mut bytes = Vec::new();
-        match write_reply(codec, asked.xid, StatsBody::Group(stats), &mut bytes) {
-            Ok(()) => conn.connection().send_bytes(&bytes),
-            Err(error) => tracing::warn!(target: "ofproto", "counters of groups were not sent: {error}"),
-        }
-        Served::Quiet
-    }
-
-    fn group_stats(&self, group: &Group) -> GroupStats {
+    pub(super) fn group_stats(&self, group: &Group) -> GroupStats {
         let counts = |slot: u32| {
             let counted = self.slot(slot);
             (counted.packets, counted.bytes)

@@ -1,4 +1,4 @@
-//! Meters: changes, what other controllers are told of them, and the replies to requests about them.
+//! Meters: changes, what other controllers are told of them, and their counters.
 
 use super::flow_mods;
 use super::request::{Handled, Request};
@@ -6,10 +6,7 @@ use crate::ofproto::{Asynchronous, LongKind, OfConn};
 use crate::plane::ForwardingPlane;
 use crate::plane::SHORT_STEPS_MAX;
 use crate::state::Vswitch;
-use openflow::ErrorKind;
-use openflow::message::{
-    METER_ALL, Message, MeterCommand, MeterConfig, MeterFeatures, MeterFlags, MeterMod, MeterStats,
-};
+use openflow::message::{Message, MeterCommand, MeterFeatures, MeterFlags, MeterMod, MeterStats};
 use std::sync::Arc;
 use switch::control::{BANDS_MAX, Change, METERS_MAX};
 use switch::{BridgeIdx, Meter};
@@ -50,38 +47,16 @@ impl Vswitch {
 }
 
 impl ForwardingPlane {
-    fn meters_asked_for(&self, bridge: BridgeIdx, id: Option<u32>) -> Result<Vec<&Meter>, ErrorKind> {
-        let is_all = id.is_none_or(|id| id == METER_ALL);
-        let meters = self.control.meters(bridge).map(|meter| &**meter);
-        let found: Vec<&Meter> = meters.filter(|m| is_all || id == Some(m.config.meter_id)).collect();
-        if found.is_empty() && !is_all { Err(ErrorKind::OFPMMFC_UNKNOWN_METER) } else { Ok(found) }
-    }
-
-    pub(super) fn meter_configs(
-        &self,
-        bridge: BridgeIdx,
-        id: Option<u32>,
-    ) -> Result<Vec<MeterConfig>, ErrorKind> {
-        Ok(self.meters_asked_for(bridge, id)?.into_iter().map(|meter| meter.config.clone()).collect())
-    }
-
-    pub(super) fn meter_stats(
-        &self,
-        bridge: BridgeIdx,
-        id: Option<u32>,
-    ) -> Result<Vec<MeterStats>, ErrorKind> {
-        let stats = |meter: &Meter| {
-            let (duration_s, duration_ns) = self.since(meter.created_ms);
-            MeterStats {
-                meter_id: meter.config.meter_id,
-                flow_count: self.control.meter_references(bridge, meter.config.meter_id) as u32,
-                counts: meter.state.counts(),
-                duration_s,
-                duration_ns,
-                bands: meter.state.band_counts().collect(),
-            }
-        };
-        Ok(self.meters_asked_for(bridge, id)?.into_iter().map(stats).collect())
+    pub(super) fn meter_stats(&self, meter: &Meter) -> MeterStats {
+        let (duration_s, duration_ns) = self.since(meter.created_ms);
+        MeterStats {
+            meter_id: meter.config.meter_id,
+            flow_count: self.control.meter_references(meter.bridge, meter.config.meter_id) as u32,
+            counts: meter.state.counts(),
+            duration_s,
+            duration_ns,
+            bands: meter.state.band_counts().collect(),
+        }
     }
 }
 

@@ -13,6 +13,7 @@ mod ct_flush;
 mod dump;
 mod flow_mods;
 mod groups;
+mod listing;
 mod meters;
 mod monitors;
 mod options;

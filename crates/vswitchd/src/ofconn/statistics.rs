@@ -1,10 +1,11 @@
-//! Statistics that are answered at once. Those of flows, which may be a million, are in `dump`.
+//! Statistics that are answered at once. Those of flows, which may be a million, are in `dump`, those of
+//! groups and meters in `listing`.
 
 use super::flow_mods::refusal;
 use super::request::{Handled, check_table};
 use super::requests::not_secondary;
 use super::{groups, meters};
-use crate::ofproto::{Dump, OfConn, Pending};
+use crate::ofproto::{Dump, Listed, OfConn, Pending};
 use crate::plane::ForwardingPlane;
 use crate::state::{PortRecord, Vswitch};
 use base::OfPort;
@@ -16,7 +17,6 @@ use openflow::reply::write_reply;
 use openflow::{ErrorKind, Version};
 use std::collections::HashMap;
 use switch::BridgeIdx;
-use transport::clock;
 
 impl Vswitch {
     pub(super) fn stats_request(
@@ -46,16 +46,13 @@ impl Vswitch {
                 let queues = self.queues(bridge, port, queue_id)?;
                 StatsBody::Queue(queues.into_iter().map(queue_stats).collect())
             }
-            StatsRequest::Group(group_id) => {
-                self.plane.begin_group_stats(conn, xid, group_id, clock::now());
-                return Ok(());
-            }
-            StatsRequest::GroupDesc(group_id) => {
-                StatsBody::GroupDesc(self.plane.group_descs(bridge, group_id))
-            }
+            StatsRequest::Group(id) => return self.plane.list(bridge, conn, xid, Listed::GroupStats, id),
+            StatsRequest::GroupDesc(id) => return self.plane.list(bridge, conn, xid, Listed::GroupDescs, id),
             StatsRequest::GroupFeatures => StatsBody::GroupFeatures(groups::features(conn.version())),
-            StatsRequest::Meter(id) => StatsBody::Meter(self.plane.meter_stats(bridge, id)?),
-            StatsRequest::MeterConfig(id) => StatsBody::MeterConfig(self.plane.meter_configs(bridge, id)?),
+            StatsRequest::Meter(id) => return self.plane.list(bridge, conn, xid, Listed::MeterStats, id),
+            StatsRequest::MeterConfig(id) => {
+                return self.plane.list(bridge, conn, xid, Listed::MeterConfigs, id);
+            }
             StatsRequest::TableDesc => StatsBody::TableDesc(self.table_descs(bridge)),
             StatsRequest::QueueDesc { port, queue_id } => {
                 StatsBody::QueueDesc(self.queues(bridge, port, queue_id)?)

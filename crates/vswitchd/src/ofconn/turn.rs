@@ -173,7 +173,7 @@ impl Vswitch {
                 Served::Quiet
             }
             // What they would see of tables is half changed.
-            Pending::Dump(_) | Pending::Groups(_) if self.tables_are_changing() => {
+            Pending::Dump(_) | Pending::Listing(_) if self.tables_are_changing() => {
                 if let Pending::Dump(dump) = &pending {
                     self.plane.reserve_for(dump, now);
                 }
@@ -182,7 +182,7 @@ impl Vswitch {
                 Served::Waiting
             }
             Pending::Dump(dump) => self.plane.go_on_dumping(bridge, conn, dump, now),
-            Pending::Groups(asked) => self.plane.go_on_with_groups(bridge, conn, asked, now),
+            Pending::Listing(listing) => self.plane.go_on_listing(bridge, conn, listing, now),
             Pending::Change(change) => self.go_on_changing(bridge, conn, change),
             Pending::Held(held) => self.go_on_with_held(bridge, conn, held),
         }

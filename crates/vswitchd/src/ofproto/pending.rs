@@ -21,8 +21,8 @@ pub(crate) enum Pending {
     Barrier { xid: u32, ticket: u64 },
     /// Flow statistics.
     Dump(Box<Dump>),
-    /// Counters of groups.
-    Groups(GroupCounters),
+    /// Groups or meters.
+    Listing(Listing),
     /// Changes of tables that take many turns.
     Change(Box<LongChange>),
     /// A request that waits until tables are no longer being changed.
@@ -62,12 +62,23 @@ pub(crate) struct Commit {
     pub told: usize,
 }
 
-/// A request for counters of groups that waits for workers.
-pub(crate) struct GroupCounters {
+/// A request for groups or meters under way.
+pub(crate) struct Listing {
     pub xid: u32,
-    pub group_id: Option<u32>,
-    pub fold: u64,
-    pub deadline: Instant,
+    pub what: Listed,
+    /// The numbers that are still to be shown.
+    pub ids: RangeInclusive<u32>,
+    /// Of counters: the fold that they wait for, and until when.
+    pub fold: Option<(u64, Instant)>,
+}
+
+/// What is shown of groups or meters.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Listed {
+    GroupStats,
+    GroupDescs,
+    MeterStats,
+    MeterConfigs,
 }
 
 /// Flow statistics under way.
