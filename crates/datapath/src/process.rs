@@ -63,6 +63,8 @@ pub struct Process<P: Pipeline> {
     effects: rtrb::Producer<P::Effect>,
     pub event_bell: Arc<Bell>,
     translation: Translation<P::Effect>,
+    /// For the key of a packet that makes a megaflow.
+    whole: Box<Key>,
     /// Out while a round is under way.
     memory: Option<Box<Memory>>,
     loan: Box<Loan>,
@@ -94,6 +96,7 @@ impl<P: Pipeline> Process<P> {
             effects,
             event_bell,
             translation: Translation::default(),
+            whole: Box::default(),
             memory: Some(Memory::new()),
             loan: Box::new(Loan::new()),
             stale_ahead: ArrayVec::new(),

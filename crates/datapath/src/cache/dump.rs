@@ -9,7 +9,7 @@ use flow::{Key, Mask};
 /// A megaflow as `dpctl/dump-flows` shows it.
 #[derive(Clone, Debug)]
 pub struct DumpedFlow {
-    /// The masked key.
+    /// The key of the packet that made it, or the masked one where there was no room for that.
     pub key: Key,
     /// The mask.
     pub mask: Mask,
@@ -50,20 +50,15 @@ impl FlowCache {
             }
             taken += 1;
             let mask = &self.masks[usize::from(e.key.mask())].mask;
-            let mut key = Key::default();
-            key.put(0, self.mega.blocks[idx as usize].0);
-            let (start, len) = e.key.further();
-            for (b, words) in mask.0.present_blocks().filter(|&b| b > 0).zip(self.arena.run(start, len)) {
-                key.put(b, *words);
-            }
             let body = self.bodies.get(e.decision.body);
+            let first = self.firsts.get(idx, body.first);
             let actions = match e.decision.verdict {
                 Verdict::Output(port) => vec![DpAction::Output(PortNo(port.into()))],
                 Verdict::Drop(reason) => vec![DpAction::Drop(reason)],
                 _ => self.bodies.actions(e.decision.body).to_vec(),
             };
             out.push(DumpedFlow {
-                key,
+                key: first.unwrap_or_else(|| self.masked_key(idx, mask)),
                 mask: mask.clone(),
                 actions,
                 packets: body.packets + e.counts.packets(),
@@ -73,5 +68,15 @@ impl FlowCache {
             });
         }
         None
+    }
+
+    fn masked_key(&self, idx: u32, mask: &Mask) -> Key {
+        let mut key = Key::default();
+        key.put(0, self.mega.blocks[idx as usize].0);
+        let (start, len) = self.mega.entries[idx as usize].key.further();
+        for (b, words) in mask.0.present_blocks().filter(|&b| b > 0).zip(self.arena.run(start, len)) {
+            key.put(b, *words);
+        }
+        key
     }
 }

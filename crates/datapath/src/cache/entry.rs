@@ -257,6 +257,23 @@ impl Entry {
     }
 }
 
+/// Where the key of the packet that made a megaflow is kept, see [`super::firsts`].
+#[repr(C)]
+#[derive(Clone, Copy, Default, zerocopy::FromZeros)]
+pub(super) struct First {
+    /// Where its further blocks are, 0 where there are none.
+    pub further: u32,
+    /// Which blocks it has; none of a key that is not kept.
+    pub present: u16,
+    _pad: u16,
+}
+
+impl First {
+    pub fn new(further: u32, present: u16) -> First {
+        First { further, present, _pad: 0 }
+    }
+}
+
 /// Credits that fit into a body.
 pub const INLINE_CREDITS: usize = 10;
 /// Visits that fit into a body.
@@ -290,7 +307,9 @@ pub struct Body {
     pub credits: [u32; INLINE_CREDITS],
     /// Tables visited.
     pub visits: [Visit; INLINE_VISITS],
-    _pad: [u8; 16],
+    /// The key of the packet that made its megaflow, while that is there.
+    pub(super) first: First,
+    _pad: [u8; 8],
 }
 
 /// What a megaflow that is out of date had counted, for the flow that takes its place.
@@ -417,7 +436,7 @@ impl Bodies {
         let body = &mut self.bodies[idx as usize];
         (body.refs, body.megaflow, body.overflow) = (0, 0, overflow);
         (body.mask, body.sort) = (mask, 0);
-        (body.packets, body.bytes, body.first_bytes) = (0, 0, 0);
+        (body.packets, body.bytes, body.first_bytes, body.first) = (0, 0, 0, First::default());
         // One more than fits says "all are in the overflow".
         body.n_credits = t.credits.len().min(INLINE_CREDITS + 1) as u8;
         body.n_visits = t.visits.len().min(INLINE_VISITS + 1) as u8;
@@ -563,7 +582,7 @@ impl Arena {
 
 /// How many blocks beyond the first.
 #[inline(always)]
-fn wide_len(present: u16) -> usize {
+pub(super) fn wide_len(present: u16) -> usize {
     (present & WIDE_BLOCKS).count_ones() as usize
 }
 

@@ -17,6 +17,7 @@
 mod config;
 mod dump;
 pub mod entry;
+mod firsts;
 pub mod index;
 mod masks;
 pub mod origins;
@@ -41,6 +42,7 @@ use entry::{
     Arena, Bodies, Decision, Entry, EntryKey, PLAIN, STALE_STATS_MAX, ShortVersion, StaleStats, Verdict,
     WideKey, further_blocks, verdict_of, wide_of,
 };
+use firsts::Firsts;
 use flow::extract::{PLAIN_ORIGIN_SHIFT, PlainKey};
 use flow::{Block, Depth, FieldId, Key, Mask};
 use index::{Index, Probe};
@@ -159,6 +161,7 @@ pub struct FlowCache {
     mega: Tier,
     bodies: Bodies,
     arena: Arena,
+    firsts: Firsts,
     masks: Masks,
     sorts: Sorts,
     /// Of exact entries whose packets are tracked.
@@ -209,6 +212,7 @@ impl FlowCache {
             mega: Tier::new(limit)?,
             bodies: Bodies::new(2 * limit)?,
             arena: Arena::new(4 * limit)?,
+            firsts: Firsts::new(limit)?,
             masks: Masks::new(),
             sorts: Sorts::new(),
             trails: Trails::new(exact_limit)?,
@@ -516,6 +520,14 @@ impl FlowCache {
         }
     }
 
+    /// Keeps the whole key of the packet whose miss made a megaflow.
+    #[inline(always)]
+    pub fn keep_first(&mut self, megaflow: u32, key: &Key) {
+        let body = self.mega.entries[megaflow as usize].decision.body;
+        let first = self.firsts.keep(megaflow, key);
+        self.bodies.get_mut(body).first = first;
+    }
+
     fn insert_mega(&mut self, input: InputIdx, key: &Key, mask: u16, from: &FlowRef) -> Option<u32> {
         let m = &self.masks[usize::from(mask)];
         let present = m.present;
@@ -616,7 +628,10 @@ impl FlowCache {
         let blocks = self.mega.high as usize * size_of::<StoredBlock>();
         let entries = (self.exact.high + self.mega.high) as usize * size_of::<Entry>() + blocks;
         let indexes = self.exact.index.memory_bytes() + self.mega.index.memory_bytes();
-        let beside = self.bodies.memory_bytes() + self.arena.memory_bytes() + self.trails.memory_bytes();
+        let beside = self.bodies.memory_bytes()
+            + self.arena.memory_bytes()
+            + self.firsts.memory_bytes()
+            + self.trails.memory_bytes();
         CacheSize {
             megaflows: self.mega.live(),
             exact: self.exact.live(),

@@ -231,7 +231,9 @@ impl FlowCache {
             let input = self.input_of(port);
             self.inputs[input.0 as usize].masks.remove(mega_mask);
             self.masks[usize::from(mega_mask)].flows -= 1;
-            self.bodies.get_mut(body).megaflow = 0;
+            let body = self.bodies.get_mut(body);
+            body.megaflow = 0;
+            self.firsts.forget(std::mem::take(&mut body.first));
         }
         self.arena.release(further, further_len);
         self.release_body(body);

@@ -114,7 +114,10 @@ impl<P: Pipeline> Process<P> {
         };
         let bytes = packet.len() as u64;
         let entry = match installed {
-            Some(Installed::Megaflow(idx)) => Some(self.cache.entry(Which::Mega, idx)),
+            Some(Installed::Megaflow(idx)) => {
+                self.keep_first(idx, miss.key, &packet, &arrival.ingress);
+                Some(self.cache.entry(Which::Mega, idx))
+            }
             Some(Installed::Exact(idx)) => {
                 self.context.input.met_alone(self.now_ms);
                 Some(self.cache.entry(Which::Exact, idx))
@@ -139,6 +142,19 @@ impl<P: Pipeline> Process<P> {
         run.originals.extend(miss.original);
         let mut leaving = Leaving { context: &mut self.context, tx: &mut self.tx };
         execute(&self.translation.actions, &mut run, &mut leaving);
+    }
+
+    /// Keeps the key of the packet that made a megaflow, with the fields that no rule has asked for.
+    #[inline(always)]
+    fn keep_first(&mut self, megaflow: u32, key: &Key, packet: &Packet, ingress: &Ingress) {
+        if ingress.depth() == Depth::Everything {
+            return self.cache.keep_first(megaflow, key);
+        }
+        // It comes straight from a port, so nothing goes with it that the ingress does not say.
+        let whole = &mut *self.whole;
+        if extract(packet.data(), packet.len(), &ingress.with_depth(Depth::Everything), whole).is_some() {
+            self.cache.keep_first(megaflow, whole);
+        }
     }
 }
 

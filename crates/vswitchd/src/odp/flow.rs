@@ -1,4 +1,5 @@
-//! A flow's key under its mask.
+//! A flow's key under its mask. Where the mask leaves bits out, those of the packet that made the flow are
+//! shown, as Open vSwitch does.
 
 use super::words::{
     CT_STATES, PortNames, TCP_FLAGS, decimal, hex, ipv4, ipv6, mac, numbers, port, tcp_flags,
@@ -32,7 +33,7 @@ pub fn hand_flow(key: &Key, mask: &Mask, names: PortNames<'_>, verbose: bool) ->
 /// The unique id of a flow: the same for the same key and mask, whichever worker has it, and after a restart.
 pub fn ufid(key: &Key, mask: &Mask) -> String {
     // Two halves of FNV-1a: it names flows, and keeps nobody from choosing their numbers.
-    let text = flow(key, mask, &numbers, false);
+    let text = flow(&key.masked(mask), mask, &numbers, false);
     let half = |basis: u64| {
         text.bytes().fold(basis, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
     };
@@ -173,8 +174,9 @@ impl Text<'_> {
             if !self.has_tag(tpid, tci) {
                 break;
             }
-            let tpid = self.key.get(tpid);
-            self.parts.push(format!("eth_type({:#06x})", if tpid == 0 { 0x8100 } else { tpid }));
+            let (shown, is_known) = (self.key.get(tpid), self.mask.get(tpid) | self.mask.get(tci) != 0);
+            let shown = if shown == 0 { 0x8100 } else { shown };
+            self.parts.push(format!("eth_type({shown:#06x}{})", if is_known { "" } else { "/0x0000" }));
             let tag = self.vlan(tci);
             self.parts.push(format!("{tag},encap("));
         }
@@ -192,7 +194,7 @@ impl Text<'_> {
     fn has_tag(&self, tpid: FieldId, tci: FieldId) -> bool {
         // A tag of which some bits matter, and are not those of none.
         let is_tagged = self.get(tci).0 != 0 || self.key.get(tci) & 0x1000 != 0;
-        is_tagged && (self.mask.get(tpid) != 0 || self.mask.get(tci) != 0)
+        is_tagged && (self.verbose || self.mask.get(tpid) != 0 || self.mask.get(tci) != 0)
     }
 
     fn vlan_depth(&self) -> usize {
@@ -205,13 +207,13 @@ impl Text<'_> {
     }
 
     fn vlan(&self, tci: FieldId) -> String {
-        let (value, mask) = self.get(tci);
+        let (value, mask) = (self.key.get(tci), self.mask.get(tci));
         let part = |name: &str, shift: u32, ones: u128| {
             let (v, m) = (value >> shift & ones, mask >> shift & ones);
             match m {
-                0 => None,
+                0 if v == 0 && !self.verbose => None,
                 _ if m == ones => Some(format!("{name}={v}")),
-                _ => Some(format!("{name}={v}/{}", hex(m))),
+                _ => Some(format!("{name}={v}/{m:#x}")),
             }
         };
         let parts: Vec<_> = [part("vid", 0, 0xfff), part("pcp", 13, 7)].into_iter().flatten().collect();
@@ -282,11 +284,13 @@ impl Text<'_> {
 
     fn ip(&mut self, name: &str, addresses: [Member; 2], tos: &'static str, ttl: &'static str) {
         use FieldId::*;
-        let label: &[Member] = if name == "ipv6" {
-            // Which extension headers there are is not in Open vSwitch's keys.
-            &[("label", Ipv6Label, hex, hex), ("exthdr", Ipv6ExtHdr, hex, hex)]
-        } else {
-            &[]
+        // Which extension headers there are is not in Open vSwitch's keys: it is shown where it matters.
+        let label: &[Member] = match name {
+            "ipv6" if self.mask.get(Ipv6ExtHdr) != 0 => {
+                &[("label", Ipv6Label, hex, hex), ("exthdr", Ipv6ExtHdr, hex, hex)]
+            }
+            "ipv6" => &[("label", Ipv6Label, hex, hex)],
+            _ => &[],
         };
         let rest: [Member; 3] =
             [("proto", NwProto, decimal, hex), (tos, NwTos, hex, hex), (ttl, NwTtl, decimal, hex)];
@@ -319,8 +323,10 @@ impl Text<'_> {
                 self.group("tcp", &ports);
                 // Each flag that matters with a sign, unless all do.
                 let (value, mask) = self.get(TcpFlags);
-                if mask == TcpFlags.ones() || mask == 0 {
+                if mask == TcpFlags.ones() {
                     self.scalar("tcp_flags", TcpFlags, tcp_flags);
+                } else if mask == 0 {
+                    self.parts.extend(self.verbose.then(|| "tcp_flags(0/0)".to_string()));
                 } else {
                     let of = |(bit, name): (usize, &&str)| match (mask >> bit & 1, value >> bit & 1) {
                         (0, _) => String::new(),
