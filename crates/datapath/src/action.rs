@@ -143,6 +143,8 @@ pub struct PacketInSpec {
     pub slow_path: bool,
     /// Whether what the connection tracker has said of the packet is told.
     pub is_tracked: bool,
+    /// The number by which an operator is shown the metadata; 0 where it has none.
+    pub state_id: u32,
     /// The pipeline's fields as they are in every packet of the flow (input port, registers, metadata). Those
     /// that differ from packet to packet are in [`crate::PacketIn`].
     pub metadata: Key,

@@ -298,6 +298,10 @@ pub enum Action {
     DecTtl(Vec<u16>),
     /// `dec_nsh_ttl`.
     DecNshTtl,
+    /// `debug_recirc`, for tests: what follows waits until the packet comes back from the datapath.
+    DebugRecirc,
+    /// `debug_slow`, for tests: each packet of the flow is translated anew.
+    DebugSlow,
     /// `set_tunnel` (32 bits) and `set_tunnel64`.
     SetTunnel { id: u64, wide: bool },
     /// `set_queue`.

@@ -127,6 +127,11 @@ impl Switch {
         self.tells_failure.load(Ordering::Relaxed) && self.tells_failure.swap(false, Ordering::Relaxed)
     }
 
+    /// Whether a packet can go on where the state of this number says.
+    pub fn is_frozen(&self, recirc_id: u32, reader: &Reader) -> bool {
+        self.frozen.read(reader).find(recirc_id).is_some()
+    }
+
     /// The domain whose readers may ask.
     pub fn domain(&self) -> &Arc<Domain> {
         &self.domain

@@ -2,7 +2,7 @@
 
 use crate::hand_datapath::HandDatapath;
 use crate::history::History;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 
 /// See the module's text.
 pub(crate) struct CommandState {
@@ -14,8 +14,8 @@ pub(crate) struct CommandState {
     pub is_revalidation_paused: bool,
     /// What `dpif-netdev/subtable-lookup-prio-set` gave the one way in which masks are searched.
     pub lookup_priority: u8,
-    /// Keys of the flows that the log has seen, while new ones are logged.
-    pub logged_flows: Option<HashSet<String>>,
+    /// Actions of the flows that the log has seen, by their unique ids, while new ones are logged.
+    pub logged_flows: Option<HashMap<String, String>>,
     /// When the operator was last told of a translation that failed.
     pub failure_told_ms: Option<u64>,
 }

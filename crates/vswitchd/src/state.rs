@@ -121,6 +121,9 @@ impl Vswitch {
         };
         let mut plane = ForwardingPlane::new(flags, cache)?;
         plane.is_dummy = config.dummy != EnableDummy::No;
+        if plane.is_dummy {
+            plane.control.accept_debug_actions();
+        }
         let given = Given { count: flags.workers.map(|count| count.max(1)), cache };
         let topology = match &flags.dummy_numa {
             Some(list) => Topology::simulated(list).map_err(SetupError::Numa)?,

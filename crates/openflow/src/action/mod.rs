@@ -245,6 +245,8 @@ impl Row {
             Action::DecMplsTtl => &mpls::DEC_MPLS_TTL,
             Action::DecTtl(_) => &ttl::DEC_TTL,
             Action::DecNshTtl => &ttl::DEC_NSH_TTL,
+            Action::DebugRecirc => &other::DEBUG_RECIRC,
+            Action::DebugSlow => &other::DEBUG_SLOW,
             Action::SetTunnel { .. } => &field::SET_TUNNEL,
             Action::SetQueue(_) => &queue::SET_QUEUE,
             Action::PopQueue => &queue::POP_QUEUE,
@@ -276,7 +278,7 @@ impl Row {
 }
 
 /// All rows, in the order of ovs-actions(7).
-static ROWS: [&Row; 52] = [
+static ROWS: [&Row; 54] = [
     &output::OUTPUT,
     &output::OUTPUT_REG,
     &output::OUTPUT_TRUNC,
@@ -324,6 +326,8 @@ static ROWS: [&Row; 52] = [
     &pipeline::CONJUNCTION,
     &pipeline::EXIT,
     &other::NOTE,
+    &other::DEBUG_RECIRC,
+    &other::DEBUG_SLOW,
     &instruction::METER,
     &instruction::CLEAR_ACTIONS,
     &instruction::WRITE_ACTIONS,

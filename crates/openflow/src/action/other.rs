@@ -220,3 +220,34 @@ fn write_sample(out: &mut Vec<u8>, action: &Action) {
         [collector_set_id, obs_domain_id, obs_point_id].into_iter().for_each(|n| out.u32(*n));
     }
 }
+
+/// As in Open vSwitch, a switch accepts it only with --enable-dummy.
+pub(super) static DEBUG_RECIRC: Row = Row {
+    name: "debug_recirc",
+    syntax: "debug_recirc",
+    summary: "For tests, with --enable-dummy alone: what follows waits until the datapath has read the packet \
+              again.",
+    place: Place::Lists,
+    forms: &[nicira(255, |_| Ok(Action::DebugRecirc), |a, _| *a == Action::DebugRecirc)],
+    words: &[word("debug_recirc", |_, _, _| Ok(Action::DebugRecirc))],
+    print: |_, p| {
+        p.word("debug_recirc");
+        true
+    },
+    ..Row::PLAIN
+};
+
+/// As in Open vSwitch, a switch accepts it only with --enable-dummy.
+pub(super) static DEBUG_SLOW: Row = Row {
+    name: "debug_slow",
+    syntax: "debug_slow",
+    summary: "For tests, with --enable-dummy alone: each packet of the flow is translated anew.",
+    place: Place::Lists,
+    forms: &[nicira(254, |_| Ok(Action::DebugSlow), |a, _| *a == Action::DebugSlow)],
+    words: &[word("debug_slow", |_, _, _| Ok(Action::DebugSlow))],
+    print: |_, p| {
+        p.word("debug_slow");
+        true
+    },
+    ..Row::PLAIN
+};

@@ -566,7 +566,7 @@ impl Inner {
     /// What rules of a bridge may refer to.
     pub(super) fn known(&self, bridge: BridgeIdx) -> validate::Known<'_> {
         let numbered = self.bridges[bridge.0 as usize].as_ref().map(|c| (&c.groups, &c.meters));
-        validate::Known { options: self.option_table(bridge), numbered }
+        validate::Known { options: self.option_table(bridge), numbered, debugs: self.debugs }
     }
 
     /// Removes rules whose time has come.

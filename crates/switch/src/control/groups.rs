@@ -196,7 +196,7 @@ impl Inner {
             return refused(ErrorKind::OFPGMFC_INVALID_GROUP);
         }
         for bucket in &desc.buckets {
-            validate::check_bucket(&bucket.actions, self.option_table(bridge))?;
+            validate::check_bucket(&bucket.actions, self.known(bridge))?;
         }
         if self.leads_to_itself(bridge, &desc) {
             return refused(ErrorKind::OFPGMFC_LOOP);

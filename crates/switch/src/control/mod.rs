@@ -155,6 +155,8 @@ pub(crate) struct Inner {
     staging: Option<Version>,
     /// What packets want learned once a transaction is done.
     deferred: VecDeque<Effect>,
+    /// Whether actions are accepted that are for tests.
+    debugs: bool,
 }
 
 impl Control {
@@ -184,8 +186,14 @@ impl Control {
             meter_numbers: Default::default(),
             staging: None,
             deferred: VecDeque::new(),
+            debugs: false,
         };
         (switch, Control { reader: domain.register(), inner, underway: None, transactions: 0 })
+    }
+
+    /// Accepts `debug_recirc` and `debug_slow` from here on.
+    pub fn accept_debug_actions(&mut self) {
+        self.inner.debugs = true;
     }
 
     /// The shared half.

@@ -13,7 +13,7 @@ use flow::action::{CtZone, Learn, LearnSource, LearnTarget, SubField};
 use flow::mf::Prereq;
 use flow::options::{OptionTable, PlaceError};
 use flow::{Action, Depth, Mask, Match, Mf};
-use openflow::Version;
+use openflow::{ErrorKind, Version};
 
 /// What there is in a bridge that actions may name.
 #[derive(Clone, Copy)]
@@ -21,6 +21,8 @@ pub(super) struct Known<'a> {
     pub options: &'a OptionTable,
     /// `None`: groups and meters that are not there may be named.
     pub numbered: Option<(&'a GroupControl, &'a MeterControl)>,
+    /// Whether actions are accepted that are for tests.
+    pub debugs: bool,
 }
 
 /// Whether a rule in this table may have these actions, as a controller of this version sends them.
@@ -55,8 +57,8 @@ fn check_port(action: &Action) -> Result<(), FlowModError> {
 }
 
 /// Whether a bucket of a group may have these actions. Groups among them need not be there.
-pub(super) fn check_bucket(actions: &[Action], options: &OptionTable) -> Result<(), FlowModError> {
-    check_list(actions, 0, Known { options, numbered: None })
+pub(super) fn check_bucket(actions: &[Action], known: Known<'_>) -> Result<(), FlowModError> {
+    check_list(actions, 0, Known { numbered: None, ..known })
 }
 
 fn check_list(actions: &[Action], table_id: u8, known: Known<'_>) -> Result<(), FlowModError> {
@@ -133,6 +135,9 @@ fn check_one(action: &Action, table_id: u8, known: Known<'_>) -> Result<(), Flow
             _ => Ok(()),
         },
         Action::Learn(learn) => check_learn(learn, options),
+        Action::DebugRecirc | Action::DebugSlow if !known.debugs => {
+            Err(FlowModError::Refused(ErrorKind::OFPBAC_BAD_VENDOR_TYPE))
+        }
         Action::Multipath(m) => check_write(&m.target, options),
         Action::Bundle(bundle) => bundle.target.iter().try_for_each(|target| check_write(target, options)),
         Action::Meter(meter) => check_meter(*meter, known),
@@ -167,6 +172,8 @@ fn check_one(action: &Action, table_id: u8, known: Known<'_>) -> Result<(), Flow
         | Action::FinTimeout { .. }
         | Action::Conjunction { .. }
         | Action::Note(_)
+        | Action::DebugRecirc
+        | Action::DebugSlow
         | Action::Exit => Ok(()),
     }
 }
@@ -341,6 +348,8 @@ fn walk(list: &[Action], named: &mut Named) -> Depth {
             // It is for the lookup.
             | Action::Conjunction { .. }
             | Action::Note(_)
+            | Action::DebugRecirc
+            | Action::DebugSlow
             | Action::Exit => Depth::Metadata,
             // Its buckets may do anything, and may change while the rule stays.
             Action::Group(group) => {

@@ -3,7 +3,7 @@
 
 mod report;
 
-pub use report::{Start, Texts, trace};
+pub use report::{Start, Texts, Traced, Wrong, trace};
 
 use crate::rule::Rule;
 use crate::translate::continuation::{Rest, Tracked};
@@ -47,6 +47,8 @@ pub(crate) trait Sink {
     fn warn(&mut self, text: impl FnOnce() -> String);
     /// Why the translation failed.
     fn error(&mut self, text: impl FnOnce() -> String);
+    /// The flow is not cached, since its actions ask for that.
+    fn slow(&mut self);
     /// The translation failed, for this reason.
     fn failed(&mut self, why: &'static str);
     /// The translation goes on in a bridge where it was frozen, in a table; ends with [`Self::leave`].
@@ -84,6 +86,8 @@ impl Sink for Quiet {
     fn warn(&mut self, _: impl FnOnce() -> String) {}
     #[inline(always)]
     fn error(&mut self, _: impl FnOnce() -> String) {}
+    #[inline(always)]
+    fn slow(&mut self) {}
     #[inline(always)]
     fn failed(&mut self, _: &'static str) {}
     #[inline(always)]

@@ -52,8 +52,22 @@ struct Listener<'a> {
     after: Option<Key>,
     /// Why the translation failed, if it did.
     failure: Option<&'static str>,
+    /// What was wrong with the rules, first of all.
+    wrong: Option<Wrong>,
+    is_slow: bool,
     /// Packets that come back.
     coming: Vec<Coming>,
+}
+
+/// What is wrong with rules that a packet went by.
+#[derive(Clone, Debug)]
+pub struct Wrong {
+    /// What it is.
+    pub why: String,
+    /// The bridge that has the rules.
+    pub bridge: String,
+    /// The packet at the end of its translation.
+    pub flow: String,
 }
 
 /// A packet that comes back once it was tracked, under a recirculation id, which is in its key.
@@ -92,7 +106,7 @@ impl Sink for Listener<'_> {
     const LEARNS: bool = false;
 
     fn bridge(&mut self, name: &str) {
-        self.enter(Kind::Bridge, format!("bridge(\"{name}\")"));
+        self.enter(Kind::Bridge, name.to_string());
     }
 
     fn enter_table(&mut self, table_id: u8, found: Found<'_>) {
@@ -161,7 +175,15 @@ impl Sink for Listener<'_> {
     }
 
     fn error(&mut self, text: impl FnOnce() -> String) {
-        self.leaf(Kind::Error, text());
+        let why = text();
+        let bridge = self.open.iter().rev().find(|node| node.kind == Kind::Bridge);
+        let bridge = bridge.map_or(String::new(), |node| node.text.clone());
+        self.wrong.get_or_insert_with(|| Wrong { why: why.clone(), bridge, flow: String::new() });
+        self.leaf(Kind::Error, why);
+    }
+
+    fn slow(&mut self) {
+        self.is_slow = true;
     }
 
     fn failed(&mut self, why: &'static str) {
@@ -226,29 +248,38 @@ const ROUNDS_MAX: usize = 64;
 /// The state of a new connection (`new|trk`).
 const NEW: u32 = 0x21;
 
-/// Traces a packet as `ofproto/trace` does, and returns the text with what its first translation found out.
-/// Packets that come back are traced in their turn; those that were tracked have the states `ct_next`, and
-/// then that of a new connection.
+/// What a trace tells.
+pub struct Traced {
+    /// The text of `ofproto/trace`.
+    pub text: String,
+    /// What the first translation found out.
+    pub first: Translation<Effect>,
+    /// What is wrong with the rules that it went by.
+    pub wrong: Option<Wrong>,
+}
+
+/// Traces a packet as `ofproto/trace` does. Packets that come back are traced in their turn; those that were
+/// tracked have the states `ct_next`, and then that of a new connection.
 pub fn trace(
     switch: &Switch,
     start: Start<'_>,
     ct_next: &[u32],
     texts: Texts<'_>,
     reader: &Reader,
-) -> (String, Translation<Effect>) {
-    let (mut text, out, coming) = trace_once(switch, start, texts, reader);
+) -> Traced {
+    let (mut traced, coming) = trace_once(switch, start, texts, reader);
     let (mut queue, mut states) = (VecDeque::from(coming), ct_next.iter());
     for _ in 0..ROUNDS_MAX {
         let Some(mut next) = queue.pop_front() else { break };
-        text += &announce(&mut next, &mut states);
+        traced.text += &announce(&mut next, &mut states);
         let Coming { key, .. } = next;
         // It goes on as its state says, whatever actions it was sent with.
         let start = Start { key: &key, bridge: None, actions: None, ..start };
-        let (more, _, coming) = trace_once(switch, start, texts, reader);
-        text += &more;
+        let (more, coming) = trace_once(switch, start, texts, reader);
+        traced.text += &more.text;
         queue.extend(coming);
     }
-    (text, out)
+    traced
 }
 
 /// What stands before the trace of a packet that comes back, which gets its state here.
@@ -318,12 +349,7 @@ fn translate(key: &mut Key, nat: &Nat) {
     }
 }
 
-fn trace_once(
-    switch: &Switch,
-    start: Start<'_>,
-    texts: Texts<'_>,
-    reader: &Reader,
-) -> (String, Translation<Effect>, Vec<Coming>) {
+fn trace_once(switch: &Switch, start: Start<'_>, texts: Texts<'_>, reader: &Reader) -> (Traced, Vec<Coming>) {
     let (Start { version, key, bridge, actions: given }, Texts { ports, actions }) = (start, texts);
     let root = Node { kind: Kind::Table, text: String::new(), below: vec![] };
     let topology = switch.topology(version, reader);
@@ -334,6 +360,8 @@ fn trace_once(
         has_reopened: vec![],
         after: None,
         failure: None,
+        wrong: None,
+        is_slow: false,
         coming: vec![],
     };
     let mut out = Translation::default();
@@ -386,10 +414,16 @@ fn trace_once(
     let matched = flow_text(&typed, &out.mask);
     let _ = writeln!(text, "Megaflow: recirc_id={recirc_id},{}", with_type(&matched, key));
     let _ = writeln!(text, "Datapath actions: {}", actions(&out.actions, key));
+    if listener.is_slow {
+        text += "This flow is handled by the userspace slow path because it:\n  \
+                 - Uses action(s) not supported by datapath.\n";
+    }
     if let Some(why) = listener.failure {
         let _ = writeln!(text, "Translation failed ({why}), packet is dropped.");
     }
-    (text, out, listener.coming)
+    let flow = whole(listener.after.as_ref().unwrap_or(key));
+    let wrong = listener.wrong.map(|wrong| Wrong { flow, ..wrong });
+    (Traced { text, first: out, wrong }, listener.coming)
 }
 
 /// The text of a match with `eth` where it stands in Open vSwitch's: behind the metadata. That of another
@@ -415,8 +449,8 @@ fn print(text: &mut String, nodes: &[Node], level: usize) {
         let indent = " ".repeat((level + more) * 4);
         let _ = match node.kind {
             Kind::Bridge => {
-                let line = "-".repeat(node.text.len());
-                writeln!(text, "\n{indent}{}\n{indent}{line}", node.text)
+                let title = format!("bridge(\"{}\")", node.text);
+                writeln!(text, "\n{indent}{title}\n{indent}{}", "-".repeat(title.len()))
             }
             Kind::Table | Kind::Bucket | Kind::Thaw | Kind::Action => writeln!(text, "{indent}{}", node.text),
             Kind::Detail => writeln!(text, "{indent} -> {}", node.text),
@@ -435,7 +469,11 @@ fn everything(key: &Key, options: &OptionTable) -> Mask {
         usize::from(f.place().block) < B_TUN_META && !matches!(f, FieldId::DpPort | FieldId::RecircId)
     };
     let is_nsh = key.get64(FieldId::EthType) == 0x894f;
-    let has = |f: &&FieldId| key.get(**f) != 0 && (is_nsh || !NSH.contains(f));
+    // The type of a packet that is no Ethernet frame says it.
+    let is_typed = key.get64(FieldId::PacketType) != 0;
+    let has = |f: &&FieldId| {
+        key.get(**f) != 0 && (is_nsh || !NSH.contains(f)) && !(is_typed && **f == FieldId::EthType)
+    };
     for f in FieldId::ALL.iter().filter(shown).filter(has) {
         mask.add_exact(*f);
     }

@@ -1,5 +1,6 @@
 //! The interpreter of actions.
 
+use super::frozen::needs_reading;
 use super::{Cookie, Entry, STACK_MAX, Xlate};
 use crate::rule::Rule;
 use crate::switch::{Effect, FinTimeout};
@@ -45,7 +46,10 @@ impl<'a, S: Sink> Xlate<'a, S> {
                 let done = !steps.is_empty()
                     || matches!(
                         action,
-                        Action::PopMpls(_) | Action::Decap { .. } | Action::Controller { .. }
+                        Action::PopMpls(_)
+                            | Action::Decap { .. }
+                            | Action::Controller { .. }
+                            | Action::DebugRecirc
                     );
                 let from = if done { i + 1 } else { i };
                 self.leave_for_later(&list[from..]);
@@ -125,6 +129,11 @@ impl<'a, S: Sink> Xlate<'a, S> {
             }
             // No collector is there to send samples to, so there is nothing to sample for.
             Action::Sample { .. } | Action::Note(_) => {}
+            Action::DebugRecirc => self.freeze(),
+            Action::DebugSlow => {
+                self.out.uncacheable = true;
+                self.trace.slow();
+            }
             Action::Exit => self.exit = true,
             // No lookup finds one, but packets may come with it.
             Action::Conjunction { .. } => {
@@ -606,65 +615,6 @@ fn in_order<'a>(set: &[&'a Action]) -> Vec<&'a Action> {
 /// The same of a bucket, which is an action set of its own.
 pub(crate) fn action_set_order(set: &[Action]) -> Box<[Action]> {
     in_order(&set.iter().collect::<Vec<_>>()).into_iter().cloned().collect()
-}
-
-/// Whether the action looks at, or changes, what lies behind a popped label.
-fn needs_reading(action: &Action) -> bool {
-    match action {
-        Action::Output { .. }
-        | Action::OutputTrunc { .. }
-        | Action::Controller { .. }
-        | Action::Enqueue { .. }
-        | Action::SetQueue(_)
-        | Action::PopQueue
-        | Action::SetTunnel { .. }
-        | Action::WriteMetadata { .. }
-        | Action::WriteActions(_)
-        | Action::ClearActions
-        | Action::Sample { .. }
-        // A group asks for itself.
-        | Action::Group(_)
-        | Action::Note(_)
-        | Action::Exit => false,
-        Action::OutputReg { .. }
-        | Action::SetField { .. }
-        | Action::SetOption { .. }
-        | Action::SetTpSrc(_)
-        | Action::SetTpDst(_)
-        | Action::SetNwTtl(_)
-        | Action::Load { .. }
-        | Action::Move { .. }
-        | Action::StackPush(_)
-        | Action::StackPop(_)
-        | Action::SetVlanVid { .. }
-        | Action::SetVlanPcp { .. }
-        | Action::PushVlan(_)
-        | Action::PopVlan
-        | Action::PushMpls(_)
-        | Action::PopMpls(_)
-        | Action::SetMplsLabel(_)
-        | Action::SetMplsTc(_)
-        | Action::SetMplsTtl(_)
-        | Action::DecMplsTtl
-        | Action::DecTtl(_)
-        | Action::DecNshTtl
-        | Action::Resubmit { .. }
-        | Action::GotoTable(_)
-        | Action::Clone(_)
-        | Action::Ct(_)
-        | Action::Nat(_)
-        | Action::CtClear
-        | Action::DeleteField(_)
-        | Action::FinTimeout { .. }
-        | Action::CheckPktLarger { .. }
-        | Action::Conjunction { .. }
-        | Action::Learn(_)
-        | Action::Multipath(_)
-        | Action::Bundle(_)
-        | Action::Encap { .. }
-        | Action::Decap { .. }
-        | Action::Meter(_) => true,
-    }
 }
 
 fn is_set(action: &Action) -> bool {

@@ -15,16 +15,18 @@
 use super::continuation::{self, Rest, Step, Tracked};
 use super::{Cookie, Origin, Snapshot, Xlate, always_needed};
 use crate::changelog::word_table;
-use crate::switch::Effect;
+use crate::switch::{Effect, Switch};
 use crate::topology::BridgeIdx;
 use crate::trace::{Quiet, Sink};
 use base::hash::HashKey;
+use base::rcu::Reader;
 use base::{DropReason, OfPort};
 use datapath::hash::PacketHash;
 use datapath::{DpAction, PacketInSpec, Translation};
 use flow::action::PacketInReason;
 use flow::key::{B_PIPELINE, B_REGS, B_TUN_META, B_TUNNEL};
 use flow::{Action, BLOCKS, FieldId, Key};
+use std::borrow::Cow;
 use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -36,6 +38,8 @@ const SLOT_BITS: u32 = 13;
 const LAST_NUMBER: u32 = u32::MAX >> SLOT_BITS;
 /// Slots tried for one state.
 const PROBES: usize = 64;
+/// Slots in use with which a state that is only shown gets no number, so that those that packets need go on.
+const SHOWN_MAX: usize = SLOTS / 4;
 
 /// A translation that waits.
 #[derive(PartialEq, Eq, Hash, Debug)]
@@ -222,9 +226,62 @@ impl Generations {
         Some(&self.bridges.get(bridge.0 as usize)?.as_ref()?.newest)
     }
 
-    fn find(&self, id: u32) -> Option<&Frozen> {
+    pub(crate) fn find(&self, id: u32) -> Option<&Frozen> {
         let at = self.all.binary_search_by_key(&(id >> SLOT_BITS), |g| g.number).ok()?;
         self.all[at].table.get()?.get(id & (SLOTS as u32 - 1))
+    }
+}
+
+impl Switch {
+    /// Actions as an operator is shown them: the state that controllers are told a packet with has a number,
+    /// under which a trace finds it. It gets it here, since nothing but a trace ever asks for it.
+    pub fn with_states<'a>(&self, actions: &'a [DpAction], reader: &Reader) -> Cow<'a, [DpAction]> {
+        if !actions.iter().any(tells) {
+            return Cow::Borrowed(actions);
+        }
+        let number = |list: &Vec<DpAction>| self.with_states(list, reader).into_owned();
+        let shown = actions.iter().map(|action| match action {
+            DpAction::PacketIn(spec) if !spec.slow_path => {
+                let state_id = self.state_of(spec, reader);
+                DpAction::PacketIn(Arc::new(PacketInSpec { state_id, ..PacketInSpec::clone(spec) }))
+            }
+            DpAction::Clone(list) => DpAction::Clone(number(list)),
+            DpAction::Sample { probability, actions } => {
+                DpAction::Sample { probability: *probability, actions: number(actions) }
+            }
+            DpAction::CheckPktLen { length, greater, others } => {
+                DpAction::CheckPktLen { length: *length, greater: number(greater), others: number(others) }
+            }
+            other => other.clone(),
+        });
+        Cow::Owned(shown.collect())
+    }
+
+    fn state_of(&self, spec: &PacketInSpec, reader: &Reader) -> u32 {
+        let bridge = BridgeIdx(spec.bridge);
+        let generation = self.frozen.read(reader).newest(bridge);
+        let generation = generation.filter(|g| g.used.load(Ordering::Relaxed) < SHOWN_MAX);
+        let words = [B_REGS, B_PIPELINE, B_TUNNEL].into_iter().chain(B_TUN_META..BLOCKS);
+        let words = words.flat_map(|b| (0..8).map(move |w| (b as u8, w as u8, spec.metadata.word(b, w))));
+        let state = Frozen {
+            bridge,
+            rest: Rest::default(),
+            in_port: spec.metadata.get(FieldId::InPort) as u16,
+            trace: 0,
+            hash_mask: 0,
+            fields: words.filter(|(_, _, value)| *value != 0).collect(),
+        };
+        generation.and_then(|g| g.intern(state, &self.secret)).unwrap_or(0)
+    }
+}
+
+/// Whether controllers are told by the action, or by one of those within it.
+fn tells(action: &DpAction) -> bool {
+    match action {
+        DpAction::PacketIn(_) => true,
+        DpAction::Clone(list) | DpAction::Sample { actions: list, .. } => list.iter().any(tells),
+        DpAction::CheckPktLen { greater, others, .. } => greater.iter().chain(others).any(tells),
+        _ => false,
     }
 }
 
@@ -442,5 +499,66 @@ impl<'a, S: Sink> Xlate<'a, S> {
             }
         }
         self.finish_pipeline();
+    }
+}
+
+/// Whether the action looks at, or changes, what lies behind a popped label.
+pub(super) fn needs_reading(action: &Action) -> bool {
+    match action {
+        Action::Output { .. }
+        | Action::OutputTrunc { .. }
+        | Action::Controller { .. }
+        | Action::Enqueue { .. }
+        | Action::SetQueue(_)
+        | Action::PopQueue
+        | Action::SetTunnel { .. }
+        | Action::WriteMetadata { .. }
+        | Action::WriteActions(_)
+        | Action::ClearActions
+        | Action::Sample { .. }
+        // A group asks for itself.
+        | Action::Group(_)
+        | Action::Note(_)
+        | Action::DebugRecirc
+        | Action::DebugSlow
+        | Action::Exit => false,
+        Action::OutputReg { .. }
+        | Action::SetField { .. }
+        | Action::SetOption { .. }
+        | Action::SetTpSrc(_)
+        | Action::SetTpDst(_)
+        | Action::SetNwTtl(_)
+        | Action::Load { .. }
+        | Action::Move { .. }
+        | Action::StackPush(_)
+        | Action::StackPop(_)
+        | Action::SetVlanVid { .. }
+        | Action::SetVlanPcp { .. }
+        | Action::PushVlan(_)
+        | Action::PopVlan
+        | Action::PushMpls(_)
+        | Action::PopMpls(_)
+        | Action::SetMplsLabel(_)
+        | Action::SetMplsTc(_)
+        | Action::SetMplsTtl(_)
+        | Action::DecMplsTtl
+        | Action::DecTtl(_)
+        | Action::DecNshTtl
+        | Action::Resubmit { .. }
+        | Action::GotoTable(_)
+        | Action::Clone(_)
+        | Action::Ct(_)
+        | Action::Nat(_)
+        | Action::CtClear
+        | Action::DeleteField(_)
+        | Action::FinTimeout { .. }
+        | Action::CheckPktLarger { .. }
+        | Action::Conjunction { .. }
+        | Action::Learn(_)
+        | Action::Multipath(_)
+        | Action::Bundle(_)
+        | Action::Encap { .. }
+        | Action::Decap { .. }
+        | Action::Meter(_) => true,
     }
 }

@@ -224,6 +224,7 @@ pub(crate) fn hand_over(key: &Key, out: &mut Translation<Effect>) {
         continuation: None,
         slow_path: true,
         is_tracked: true,
+        state_id: 0,
         metadata: key.clone(),
     };
     out.effects.clear();

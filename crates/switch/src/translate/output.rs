@@ -370,6 +370,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
             continuation: None,
             slow_path: false,
             is_tracked: self.is_tracked,
+            state_id: 0,
             metadata,
         }
     }

@@ -264,6 +264,27 @@ fn what_lies_behind_a_popped_label_is_read_again() {
 }
 
 #[test]
+fn actions_for_tests_are_refused_until_they_are_asked_for() {
+    let mut r = rig();
+    let [recirc, slow] = [vec![Action::DebugRecirc, output(2)], vec![output(2), Action::DebugSlow]]
+        .map(|actions| FlowMod { priority: 1, ..FlowMod::add(Match::any(), actions) });
+    for fm in [&recirc, &slow] {
+        let refused = r.control.flow_mod(r.br, fm, 0).unwrap_err();
+        assert!(matches!(refused, FlowModError::Refused(ErrorKind::OFPBAC_BAD_VENDOR_TYPE)), "{refused}");
+    }
+    r.control.accept_debug_actions();
+    r.control.flow_mod(r.br, &recirc, 0).unwrap();
+    let [DpAction::Recirc(id)] = r.actions(&packet(101))[..] else { panic!("no recirculation") };
+    let mut again = packet(101);
+    again.set(FieldId::RecircId, u128::from(id));
+    assert!(r.switch.is_frozen(id, &r.reader) && !r.switch.is_frozen(id + 1, &r.reader));
+    assert_eq!(r.actions(&again), [out(2)]);
+    r.control.flow_mod(r.br, &slow, 0).unwrap();
+    let t = r.translate(&packet(101));
+    assert!(t.uncacheable && t.actions == [out(2)], "{t:?}");
+}
+
+#[test]
 fn labels_are_pushed_with_their_final_bits_and_popped_by_the_bottom_of_the_stack() {
     let mut r = rig();
     let labelled = |bits: u128, mask: u128| {
@@ -416,7 +437,8 @@ fn a_trace_tells_the_way_of_a_packet() {
         switch::trace::Start { version: r.switch.version(), key: &packet(101), bridge: None, actions: None };
     let outputs = |actions: &[DpAction], _: &Key| format!("{actions:?}");
     let texts = switch::trace::Texts { ports: &names, actions: &outputs };
-    let (text, t) = switch::trace::trace(&r.switch, start, &[], texts, &r.reader);
+    let traced = switch::trace::trace(&r.switch, start, &[], texts, &r.reader);
+    let (text, t) = (traced.text, traced.first);
     let (flow, rest) = text.split_once('\n').unwrap();
     assert!(flow.starts_with("Flow: udp,"), "{flow}");
     assert!(flow.contains("in_port=1"), "{flow}");

@@ -8,7 +8,7 @@ pub use datapath::{DpAction, Pipeline, Translation};
 pub use flow::action::SubField;
 pub use flow::options::{Mapping, MappingError, OptionMatch, Wide};
 pub use flow::{Action, Depth, FieldId, Key, Match, Mf};
-pub use openflow::Version;
+pub use openflow::{ErrorKind, Version};
 pub use std::sync::Arc;
 pub use switch::control::{
     Command, FlowMod, FlowModError, Left, OptionError, RemovedReason, RuleEventKind, RuleFilter,

@@ -1,11 +1,12 @@
 //! `dpctl/*`, `dpif/*`, `dpif-netdev/*`, `upcall/*`: the fast path, its flows, its workers, and where packets
 //! were lost.
 
+use super::actions;
 use super::by_hand;
 use super::names::options;
 use super::waits::wait_for;
 use crate::figures::WorkerCounters;
-use crate::odp::{self, ActionContext};
+use crate::odp;
 use crate::plane::ForwardingPlane;
 use crate::state::{PortRecord, Shared, Vswitch};
 use base::{DropReason, OfPort, PortNo};
@@ -174,7 +175,8 @@ pub fn dump_flows(vswitch: &mut Vswitch, args: &[String]) -> Answer {
 /// Which flows are shown.
 #[derive(Default)]
 struct Wanted {
-    /// Those from these ports; without: from all.
+    /// Those from these ports, shown as `dpif/dump-flows` does; without: from all, as `dpctl/dump-flows`
+    /// does.
     ports: Option<Vec<PortNo>>,
     /// Those with packets that this matches, as far as a flow says.
     filter: Option<Match>,
@@ -330,7 +332,8 @@ impl FlowDump {
             let shown = odp::flow(&flow.key, &flow.mask, &name, self.verbose);
             let (packets, bytes) = flow.since_made();
             if self.verbose {
-                let _ = write!(text, "{}, ", odp::ufid(&flow.key, &flow.mask));
+                let comma = if self.wanted.ports.is_some() { "" } else { "," };
+                let _ = write!(text, "{}{comma} ", odp::ufid(&flow.key, &flow.mask));
             }
             let _ = write!(text, "{shown}, packets:{packets}, bytes:{bytes}, ");
             if packets == 0 {
@@ -339,8 +342,8 @@ impl FlowDump {
                 let ago = now_ms.saturating_sub(flow.used_ms);
                 let _ = write!(text, "used:{}.{:03}s, ", ago / 1000, ago % 1000);
             }
-            let actions = odp::actions(&flow.actions, ActionContext::of(&flow.key), &name);
-            let dp = if self.verbose { "dp:ovs, " } else { "" };
+            let actions = actions::text(&vswitch.plane, &flow.actions, &flow.key, &name);
+            let dp = if self.verbose && self.wanted.ports.is_none() { "dp:ovs, " } else { "" };
             let _ = writeln!(text, "{dp}actions:{actions}");
         }
     }
@@ -382,12 +385,6 @@ pub fn del_flows(vswitch: &mut Vswitch, args: &[String]) -> Answer {
 pub fn purge(vswitch: &mut Vswitch, _: &[String]) -> Answer {
     vswitch.counts.flow_flushes += 1;
     vswitch.plane.dp.flush_flows();
-    Ok(String::new())
-}
-
-/// Changes are in force at once; what can be waited for is that counters are up to date.
-pub fn wait(vswitch: &mut Vswitch, _: &[String]) -> Answer {
-    vswitch.handle_events();
     Ok(String::new())
 }
 

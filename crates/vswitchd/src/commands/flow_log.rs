@@ -1,12 +1,14 @@
 //! What Open vSwitch's datapath logs at `dbg`, and its tests look for: new flows and misses under
-//! `dpif_netdev`, and under `dpif` all flows again and again, as its revalidators do.
+//! `dpif_netdev`; under `dpif`, flows that do something else now, and all flows again and again, as its
+//! revalidators do.
 //!
 //! A flow may come at any time, as by a cable from another dummy. So the log goes by what it has seen, and
 //! looks again in between.
 
+use super::actions;
 use super::datapath::for_all_flows;
 use super::waits::counters;
-use crate::odp::{self, ActionContext};
+use crate::odp;
 use crate::state::{Shared, Vswitch};
 use base::{OfPort, PortNo};
 use datapath::DumpedFlow;
@@ -20,7 +22,18 @@ const DUMP_INTERVAL: Duration = Duration::from_millis(500);
 /// How often the log looks for new flows where `dpif_netdev` logs that much.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Logs new flows while `dpif_netdev` logs at `dbg`, whoever caused them.
+/// Changes are in force at once; what can be waited for is that counters are up to date, and that flows are
+/// logged, where they are.
+pub fn wait(vswitch: &mut Vswitch, _: &[String]) -> Result<String, String> {
+    vswitch.handle_events();
+    vswitch.begin(async |shared| {
+        log_dump(&shared).await;
+        Ok(String::new())
+    });
+    Ok(String::new())
+}
+
+/// Logs new and changed flows while `dpif_netdev` logs at `dbg`, whoever caused them.
 pub(crate) async fn watch(shared: Shared) {
     loop {
         tokio::time::sleep(LOOK_INTERVAL).await;
@@ -30,22 +43,29 @@ pub(crate) async fn watch(shared: Shared) {
     }
 }
 
-/// Logs the flows that are new since the last call. The first call while the log is on sees where it begins.
+/// Logs the flows that are new or changed since the last call. The first call while the log is on sees where
+/// it begins.
 pub(super) async fn log_new_flows(shared: &Shared) -> Result<(), String> {
     if !logs_flows() {
         shared.borrow_mut().commands.logged_flows = None;
         return Ok(());
     }
-    let now = flow_texts(shared).await?;
+    let mut now: Vec<_> = flow_texts(shared).await?.into_iter().collect();
+    now.sort_by(|(_, a), (_, b)| a.key.cmp(&b.key));
     let mut vswitch = shared.borrow_mut();
     if let Some(before) = &vswitch.commands.logged_flows {
-        let mut new: Vec<_> = now.iter().filter(|(key, _)| !before.contains(*key)).collect();
-        new.sort();
-        for (key, actions) in new {
-            tracing::debug!(target: "dpif_netdev", "flow_add: {key}, actions:{actions}");
+        for (ufid, FlowText { key, whole, actions }) in &now {
+            match before.get(ufid) {
+                None => tracing::debug!(target: "dpif_netdev", "flow_add: {key}, actions:{actions}"),
+                Some(old) if old == actions => {}
+                Some(_) => {
+                    let name = vswitch.plane.name();
+                    tracing::debug!(target: "dpif", "{name}: put[modify] {ufid} {whole}, actions:{actions}");
+                }
+            }
         }
     }
-    vswitch.commands.logged_flows = Some(now.into_keys().collect());
+    vswitch.commands.logged_flows = Some(now.into_iter().map(|(ufid, text)| (ufid, text.actions)).collect());
     Ok(())
 }
 
@@ -54,31 +74,42 @@ pub(super) async fn log_new_flows(shared: &Shared) -> Result<(), String> {
 pub(crate) async fn log_dumps(shared: Shared) {
     loop {
         tokio::time::sleep(DUMP_INTERVAL).await;
-        if !tracing::event_enabled!(target: "dpif", tracing::Level::DEBUG) {
-            continue;
-        }
-        counters(&shared).await;
-        let see = |vswitch: &Vswitch, _, flows: &[DumpedFlow]| {
-            for flow in flows {
-                let (ufid, shown) =
-                    (odp::ufid(&flow.key, &flow.mask), odp::flow(&flow.key, &flow.mask, &odp::numbers, true));
-                let (packets, bytes) = flow.since_made();
-                let ago = vswitch.plane.now_ms().saturating_sub(flow.used_ms);
-                let used =
-                    if packets == 0 { "never".into() } else { format!("{}.{:03}s", ago / 1000, ago % 1000) };
-                let actions = odp::actions(&flow.actions, ActionContext::of(&flow.key), &odp::numbers);
-                tracing::debug!(
-                    target: "dpif",
-                    "{}: flow_dump {ufid} {shown}, packets:{packets}, bytes:{bytes}, used:{used}, \
-                     actions:{actions}",
-                    vswitch.plane.name()
-                );
-            }
-        };
-        if let Err(error) = for_all_flows(&shared, see).await {
-            tracing::warn!(target: "dpif", "flows were not dumped: {error}");
+        if logs_dumps() {
+            counters(&shared).await;
+            log_dump(&shared).await;
         }
     }
+}
+
+/// Logs all flows, where `dpif` logs at `dbg`. Their counters are as of the last fold.
+pub(super) async fn log_dump(shared: &Shared) {
+    if !logs_dumps() {
+        return;
+    }
+    let see = |vswitch: &Vswitch, _, flows: &[DumpedFlow]| {
+        for flow in flows {
+            let (ufid, shown) =
+                (odp::ufid(&flow.key, &flow.mask), odp::flow(&flow.key, &flow.mask, &odp::numbers, true));
+            let (packets, bytes) = flow.since_made();
+            let ago = vswitch.plane.now_ms().saturating_sub(flow.used_ms);
+            let used =
+                if packets == 0 { "never".into() } else { format!("{}.{:03}s", ago / 1000, ago % 1000) };
+            let actions = actions::text(&vswitch.plane, &flow.actions, &flow.key, &odp::numbers);
+            tracing::debug!(
+                target: "dpif",
+                "{}: flow_dump {ufid} {shown}, packets:{packets}, bytes:{bytes}, used:{used}, \
+                 actions:{actions}",
+                vswitch.plane.name()
+            );
+        }
+    };
+    if let Err(error) = for_all_flows(shared, see).await {
+        tracing::warn!(target: "dpif", "flows were not dumped: {error}");
+    }
+}
+
+fn logs_dumps() -> bool {
+    tracing::event_enabled!(target: "dpif", tracing::Level::DEBUG)
 }
 
 /// Whether new flows are logged.
@@ -86,13 +117,23 @@ fn logs_flows() -> bool {
     tracing::event_enabled!(target: "dpif_netdev", tracing::Level::DEBUG)
 }
 
-/// The actions of all cached flows by their keys.
-async fn flow_texts(shared: &Shared) -> Result<HashMap<String, String>, String> {
+/// A flow as it is logged.
+struct FlowText {
+    key: String,
+    /// With the fields that do not matter.
+    whole: String,
+    actions: String,
+}
+
+/// All cached flows by their unique ids.
+async fn flow_texts(shared: &Shared) -> Result<HashMap<String, FlowText>, String> {
     let mut texts = HashMap::new();
-    let see = |_: &Vswitch, _, flows: &[DumpedFlow]| {
+    let see = |vswitch: &Vswitch, _, flows: &[DumpedFlow]| {
         for flow in flows {
-            let key = odp::flow(&flow.key, &flow.mask, &odp::numbers, false);
-            texts.insert(key, odp::actions(&flow.actions, ActionContext::of(&flow.key), &odp::numbers));
+            let text = |is_whole| odp::flow(&flow.key, &flow.mask, &odp::numbers, is_whole);
+            let actions = actions::text(&vswitch.plane, &flow.actions, &flow.key, &odp::numbers);
+            let shown = FlowText { key: text(false), whole: text(true), actions };
+            texts.insert(odp::ufid(&flow.key, &flow.mask), shown);
         }
     };
     for_all_flows(shared, see).await?;

@@ -1,6 +1,7 @@
 //! The commands of the control socket, in one table. Their texts are those of Open vSwitch's, which scripts
 //! read.
 
+mod actions;
 mod by_hand;
 pub(crate) mod conntrack;
 pub(crate) mod coverage;
@@ -149,7 +150,7 @@ const COMMANDS: &[Command<Vswitch>] = &[
     row("qos/show", "interface", 1, 1, qos::show),
     row("qos/show-types", "interface", 1, 1, qos::show_types),
     row("revalidator/purge", "", 0, 0, datapath::purge),
-    row("revalidator/wait", "", 0, 0, datapath::wait),
+    row("revalidator/wait", "", 0, 0, flow_log::wait),
     row("upcall/disable-megaflows", "", 0, 0, upcall::disable_megaflows),
     row("upcall/disable-ufid", "", 0, 0, upcall::disable_ufid),
     row("upcall/enable-megaflows", "", 0, 0, upcall::enable_megaflows),

@@ -1,7 +1,8 @@
 //! `ofproto/*` and `bridge/*`: what a bridge decides, its rules, and its controllers.
 
+use super::actions;
 use super::waits;
-use crate::odp::{self, ActionContext};
+use crate::odp;
 use crate::plane::ForwardingPlane;
 use crate::state::{Shared, Vswitch};
 use base::{OfPort, PortNo};
@@ -14,6 +15,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Instant;
 use switch::control::{Cursor, PacketOut, RuleFilter};
+use switch::trace::Wrong;
 use switch::{BridgeIdx, Effect, Rule, SlotStats};
 use transport::clock;
 
@@ -217,9 +219,9 @@ fn trace_with(vswitch: &mut Vswitch, args: &[String], given: Option<Vec<Action>>
     let name = |port: PortNo| {
         vswitch.devices.ports.get(&port).filter(|_| options.contains(&"--names")).map(|p| p.name.clone())
     };
-    let actions = |list: &[DpAction], key: &Key| odp::actions(list, ActionContext::of(key), &name);
+    let actions = |list: &[DpAction], key: &Key| actions::text(&vswitch.plane, list, key, &name);
     let texts = switch::trace::Texts { ports: shown, actions: &actions };
-    let text = switch::trace::trace(&vswitch.plane.switch, start, &ct_next, texts, &reader).0;
+    let text = switch::trace::trace(&vswitch.plane.switch, start, &ct_next, texts, &reader).text;
     drop(reader);
     if let (Some(frame), Some(port_no), None) = (frame, port_no, given) {
         vswitch.plane.side_effects(&key, port_no, &frame);
@@ -249,7 +251,7 @@ impl Vswitch {
         }
     }
 
-    /// Logs the trace of a packet whose translation failed. One a minute is enough to see what is wrong: a
+    /// Logs why a packet's translation failed, and its trace. One a minute is enough to see what is wrong: a
     /// trace may have thousands of lines, and who sends packets shall not fill the disk.
     pub(crate) fn tell_failed(&mut self, key: &Key) {
         let now_ms = self.plane.now_ms();
@@ -260,23 +262,20 @@ impl Vswitch {
         let reader = self.plane.domain.register();
         let version = self.plane.switch.version();
         let start = switch::trace::Start { version, key, bridge: None, actions: None };
-        let actions = |list: &[DpAction], key: &Key| odp::actions(list, ActionContext::of(key), &|_| None);
+        let actions = |list: &[DpAction], key: &Key| actions::text(&self.plane, list, key, &|_| None);
         let texts = switch::trace::Texts { ports: PortNames::none(), actions: &actions };
-        let text = switch::trace::trace(&self.plane.switch, start, &[], texts, &reader).0;
-        let text = text.trim_end();
-        // The trace says why where it happened, if something is wrong with the rules. That they ask for what
-        // this packet cannot have, as a second Ethernet header, is no more than the sender's doing.
-        match text.lines().find_map(|line| line.trim().strip_prefix(">>>> ")?.strip_suffix(" <<<<")) {
-            Some(why) => tracing::warn!(
-                target: "ofproto_dpif_upcall", has_lines = true,
-                "a packet's translation failed ({why}); of further ones, one a minute is logged:\n{text}"
-            ),
-            None => tracing::info!(
-                target: "ofproto_dpif_upcall", has_lines = true,
-                "a packet's translation failed (its trace says why); of further ones, one a minute is \
-                 logged:\n{text}"
-            ),
+        let traced = switch::trace::trace(&self.plane.switch, start, &[], texts, &reader);
+        // The line of Open vSwitch, whose words monitoring looks for, where something is wrong with the
+        // rules. That they ask for what this packet cannot have, as a second Ethernet header, is no more than
+        // the sender's doing.
+        if let Some(Wrong { why, bridge, flow }) = traced.wrong {
+            tracing::warn!(target: "ofproto_dpif_xlate", "{why} on bridge {bridge} while processing {flow}");
         }
+        tracing::info!(
+            target: "ofproto_dpif_upcall", has_lines = true,
+            "a packet's translation failed; of further ones, one a minute is logged:\n{}",
+            traced.text.trim_end()
+        );
     }
 }
 
@@ -312,15 +311,6 @@ struct Traced {
     /// The datapath's, where the bridge has such a port.
     port_no: Option<PortNo>,
     key: Key,
-}
-
-/// The number in an attribute of a datapath's flow, without its mask.
-fn number_in(text: &str, name: &str) -> Option<u32> {
-    let value = text.split(name).nth(1)?.split([')', '/']).next()?.trim();
-    match value.strip_prefix("0x") {
-        Some(digits) => u32::from_str_radix(digits, 16).ok(),
-        None => value.parse().ok(),
-    }
 }
 
 /// A packet in hexadecimal, as opposed to a flow.
@@ -364,9 +354,13 @@ fn from_datapath(vswitch: &Vswitch, name: Option<&str>, text: &str) -> Result<Tr
     if name.is_some_and(|name| name != vswitch.plane.short_name()) {
         return Err("Cannot find the datapath".into());
     }
-    // A trace begins with the first round.
-    if let Some(id) = number_in(text, "recirc_id(").filter(|id| *id != 0) {
-        return Err(format!("no recirculation data for recirc_id {id:#x}"));
+    let metadata = odp::metadata(text).map_err(|e| e.to_string())?;
+    // A packet that comes back goes on where its state says; the trace of it begins there.
+    let recirc_id =
+        metadata.iter().find(|(field, _)| *field == FieldId::RecircId).map_or(0, |(_, id)| *id as u32);
+    let reader = vswitch.plane.domain.register();
+    if recirc_id != 0 && !vswitch.plane.switch.is_frozen(recirc_id, &reader) {
+        return Err(format!("no recirculation data for recirc_id {recirc_id:#x}"));
     }
     let after = text.split("in_port(").nth(1).unwrap_or_default();
     let port = after.split(')').next().unwrap_or_default();
@@ -377,11 +371,7 @@ fn from_datapath(vswitch: &Vswitch, name: Option<&str>, text: &str) -> Result<Tr
     let record = record.ok_or_else(|| format!("no OpenFlow port for datapath port {port}"))?;
     let frame = odp::frame(text).map_err(|e| e.to_string())?;
     let mut key = key_of(&frame, &vswitch.plane.ingress(record.of_port, record.port_no))?;
-    for (name, field) in [("skb_priority(", FieldId::SkbPriority), ("skb_mark(", FieldId::PktMark)] {
-        if let Some(value) = number_in(text, name) {
-            key.set(field, value.into());
-        }
-    }
+    metadata.into_iter().for_each(|(field, value)| key.set(field, value));
     Ok(Traced { bridge: record.bridge, in_port: record.of_port, port_no: Some(record.port_no), key })
 }
 

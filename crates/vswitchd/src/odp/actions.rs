@@ -115,9 +115,10 @@ fn one(action: &DpAction, context: ActionContext, names: PortNames<'_>) -> Strin
             actions(others, context, names)
         ),
         DpAction::PacketIn(spec) => format!(
-            "userspace(pid=0,controller(reason={},dont_send=0,continuation=0,recirc_id=0,rule_cookie={},\
+            "userspace(pid=0,controller(reason={},dont_send=0,continuation=0,recirc_id={},rule_cookie={},\
              controller_id={},max_len={}))",
             spec.reason as u8,
+            spec.state_id,
             hex(u128::from(spec.cookie)),
             spec.controller_id,
             spec.max_len

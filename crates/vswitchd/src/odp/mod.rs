@@ -15,5 +15,5 @@ pub use actions::{ActionContext, actions};
 pub use attributes::BadFrame;
 pub use flow::{flow, hand_flow, packet, ufid};
 pub use frame::{frame, frame_of_len};
-pub use read::{PortByName, read_actions, read_flow};
+pub use read::{PortByName, metadata, read_actions, read_flow};
 pub use words::{PortNames, numbers};

@@ -2,7 +2,7 @@
 //! `frame` makes a packet of the same words.
 
 use super::attributes::{
-    Attribute, BadFrame, MEMBERS, SCALARS, any_number, bad, flatten, masked, number, without_ufid,
+    Attribute, BadFrame, MEMBERS, Read, SCALARS, any_number, bad, flatten, masked, number, without_ufid,
 };
 use super::words::{CT_STATES, TCP_FLAGS, signed};
 use ::flow::{FieldId, Key, Mask};
@@ -45,6 +45,23 @@ pub fn read_flow(text: &str, ports: PortByName<'_>) -> Result<(Key, Mask), BadFr
     }
     flow.set(FieldId::EthType, flow.eth_type.0, flow.eth_type.1);
     Ok((flow.key.masked(&flow.mask), flow.mask.canonical()))
+}
+
+/// What a flow says of its packet beside the headers: where it comes back from, what the connection tracker
+/// found, and the like. Masks do not matter.
+pub fn metadata(text: &str) -> Result<Vec<(FieldId, u128)>, BadFrame> {
+    let mut all = Vec::new();
+    flatten(without_ufid(text), 0, &mut all)?;
+    let scalars = SCALARS.iter().filter(|(_, field, _)| *field != FieldId::TcpFlags);
+    let read = |(name, field, read): &(&str, FieldId, Read)| {
+        let attribute = all.iter().find(|attribute| attribute.name == *name)?;
+        let value = match signed(attribute.inner, &CT_STATES) {
+            Some((value, _)) if attribute.inner.starts_with(['+', '-']) => Ok(value),
+            _ => masked(attribute.inner, *field, *read).map(|(value, _)| value),
+        };
+        Some(value.map(|value| (*field, value)))
+    };
+    scalars.filter_map(read).collect()
 }
 
 impl<'a> Flow<'a> {

@@ -1,0 +1,12 @@
+//! The text of what a flow does, as every command and log shows it.
+
+use crate::odp::{self, ActionContext, PortNames};
+use crate::plane::ForwardingPlane;
+use datapath::DpAction;
+use flow::Key;
+
+/// Actions on packets of this key.
+pub(super) fn text(plane: &ForwardingPlane, actions: &[DpAction], key: &Key, names: PortNames<'_>) -> String {
+    let actions = plane.switch.with_states(actions, &plane.domain.register());
+    odp::actions(&actions, ActionContext::of(key), names)
+}
