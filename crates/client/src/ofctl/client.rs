@@ -18,6 +18,7 @@ use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Instant;
 use tokio::sync::oneshot;
 use transport::unixctl::Request;
@@ -79,6 +80,7 @@ pub struct Client {
     connection: Connection,
     writer: Box<dyn Write>,
     arrivals: Receiver<Arrival>,
+    gate: Arc<Gate>,
     /// For further sources of arrivals.
     sender: Sender<Arrival>,
     /// Requests of the control socket that were not taken yet.
@@ -87,6 +89,29 @@ pub struct Client {
     backlog: Vec<u8>,
     version: Version,
     protocol: Protocol,
+}
+
+/// While it is closed nothing more is read from the switch, which then fills its buffers.
+#[derive(Default)]
+struct Gate {
+    is_closed: Mutex<bool>,
+    opened: Condvar,
+}
+
+impl Gate {
+    fn set_closed(&self, closed: bool) {
+        // A flag is whole whoever panicked.
+        *self.is_closed.lock().unwrap_or_else(PoisonError::into_inner) = closed;
+        if !closed {
+            self.opened.notify_one();
+        }
+    }
+
+    /// Waits until it is open.
+    fn pass(&self) {
+        let guard = self.is_closed.lock().unwrap_or_else(PoisonError::into_inner);
+        let _open = self.opened.wait_while(guard, |closed| *closed).unwrap_or_else(PoisonError::into_inner);
+    }
 }
 
 /// A stream, to read from and to write to.
@@ -177,9 +202,12 @@ impl Client {
         let (mut reader, writer) = open(target, suffix, tls)?;
         let (sender, arrivals) = channel();
         let from_switch = sender.clone();
+        let gate = Arc::<Gate>::default();
+        let of_reader = gate.clone();
         std::thread::spawn(move || {
             let mut buffer = vec![0; 64 * 1024];
             loop {
+                of_reader.pass();
                 let result = reader.read(&mut buffer).map(|n| buffer[..n].to_vec());
                 let done = !matches!(&result, Ok(bytes) if !bytes.is_empty());
                 if from_switch.send(Arrival::Bytes(result)).is_err() || done {
@@ -193,6 +221,7 @@ impl Client {
             connection: Connection::new(config, Instant::now()),
             writer,
             arrivals,
+            gate,
             sender,
             asked: VecDeque::new(),
             backlog: Vec::new(),
@@ -273,6 +302,7 @@ impl Client {
     /// The next event of the connection; `None` once a request of the control socket waits. With `blocked` it
     /// waits for those alone.
     fn wait(&mut self, blocked: bool) -> Result<Option<Event>, Failure> {
+        self.gate.set_closed(blocked);
         loop {
             if blocked {
                 match self.arrivals.recv() {

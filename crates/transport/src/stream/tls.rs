@@ -146,6 +146,9 @@ impl Tls {
         let loaded = self.load().map_err(StreamError::Tls)?;
         let accepted = TlsAcceptor::from(loaded.server.clone()).accept(tcp).await;
         let stream = accepted.map_err(|e| StreamError::Handshake(explain(&e)))?;
+        if let Some(name) = stream.get_ref().1.server_name() {
+            tracing::debug!(target: "stream_ssl", "connection indicated server name {name}");
+        }
         if loaded.bootstrapping {
             return Err(self.bootstrap(stream.get_ref().1.peer_certificates()));
         }
