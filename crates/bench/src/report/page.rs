@@ -106,7 +106,11 @@ fn goals(runs: &[Run], held: &[Vec<Held>]) -> Markup {
     html! {
         section #goals {
             h2 { "Goals" }
-            p { "A goal is held where the bound of the 95 % confidence interval holds it." }
+            p { "A goal is held where the bound of the 95 % confidence interval holds it."
+                @if runs.iter().any(|run| run.info.mode == "quick") {
+                    " The two turns of a quick run bound next to nothing: most of what it misses, a normal run holds."
+                }
+            }
             @for (run, held) in runs.iter().zip(held).filter(|(_, held)| !held.is_empty()) {
                 h3 { (run.name) ": "
                     @for (n, (verdict, count)) in summary(held).into_iter().enumerate() {
@@ -181,7 +185,10 @@ fn conditions(suite: &Suite, runs: &[Run]) -> Markup {
                 "and refuses no ratio." }
             div.scroll { table {
                 (head(&["Switch", "Conditions", "Built in"]))
-                tbody { @for (switch, set, inherent) in sets { tr { td { (switch) } td { (set) } td { (inherent) } } } }
+                tbody { @for (switch, set, inherent) in sets { tr {
+                    td { (switch) } td { (set) }
+                    @if inherent.is_empty() { td.none { "not recorded" } } @else { td { (inherent) } }
+                } } }
             } }
         }
     } }
@@ -238,9 +245,12 @@ fn figures(run: &Run, suite: &str) -> Markup {
                 tr {
                     td title=(identity(point)) { (point.switch) } td { (point.load()) } td { (name) }
                     (number(metric.median())) td { (metric.unit) }
-                    @if metric.values.len() > 1 { (number(low)) (number(high)) } @else { td {} td {} }
+                    @if metric.values.len() > 1 { (number(low)) (number(high)) } @else {
+                        td.none { "one turn" } td.none { "one turn" }
+                    }
                     (number(metric.values.len() as f64))
-                    td.warn { (remarks(point)) }
+                    @let remarks = remarks(point);
+                    @if remarks.is_empty() { td.none { "none" } } @else { td.warn { (remarks) } }
                 }
             } }
         } }

@@ -2,6 +2,7 @@
 //! a graph is drawn with stand-ins that [`recolour`] replaces.
 
 use super::knee::{self, Knee};
+use crate::lab::topology;
 use crate::result::{Point, Run};
 use crate::suite::{Limit, Plot};
 use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
@@ -70,7 +71,8 @@ fn shows(plot: &Plot, point: &Point) -> bool {
 
 /// Where a point is on the horizontal axis: its label's number, or the place of its text among words.
 fn position(plot: &Plot, point: &Point) -> Option<f64> {
-    let label = point.labels.get(plot.x)?;
+    let ports = || Some(topology::find(point.labels.get("topology")?)?.ports.len().to_string());
+    let label = point.labels.get(plot.x).cloned().or_else(|| ports().filter(|_| plot.x == "ports"))?;
     label.parse().ok()
 }
 
@@ -150,6 +152,8 @@ where
         .axis_desc_style(font.clone())
         .x_desc(plot.x.replace('_', " "))
         .y_desc(plot.metric.replace('_', " "))
+        // Halves of a worker or of a port are none.
+        .x_labels(if plot.log { 10 } else { numbers(lines).clamp(2, 10) })
         .x_label_formatter(&|v| crate::stats::short(*v))
         .y_label_formatter(&|v| crate::stats::short(*v))
         .draw()?;
@@ -183,6 +187,14 @@ where
         }))?;
     }
     area.present()
+}
+
+/// How many places on the horizontal axis have points.
+fn numbers(lines: &[Line]) -> usize {
+    let mut all: Vec<f64> = lines.iter().flat_map(|line| line.points.iter().map(|p| p.0)).collect();
+    all.sort_by(f64::total_cmp);
+    all.dedup();
+    all.len()
 }
 
 /// Puts classes' colours in the place of the stand-ins, and lets the page scale the graph.

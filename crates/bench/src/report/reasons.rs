@@ -51,6 +51,7 @@ const REASONS: &[Reason] = &[
         "one connection: the peer answers every packet from its exact-match cache and one line of memory; \
          with more connections it loses that",
     ),
+    reason("load-curve", "ovs-netdev", "latency", SHARES).of_load("offered_pps=10000 "),
     reason("clone", "ovs-netdev", "latency", SHARES),
     reason("ports-and-batches", "ovs-netdev", "latency", SHARES),
     reason("traffic", "ovs-netdev", "latency", SHARES),

@@ -25,6 +25,7 @@ td.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowra
 th { background: var(--soft); } th button { all: unset; cursor: pointer; font-weight: 600; }
 th button:focus-visible { outline: 2px solid var(--line0); }
 th[aria-sort=ascending] button::after { content: ' \\25B2'; } th[aria-sort=descending] button::after { content: ' \\25BC'; }
+.none { opacity: 0.6; }
 .bad { color: var(--bad); font-weight: 600; } .good { color: var(--good); } .warn { color: var(--warn); }
 figure { margin: 1rem 0; } figure svg { width: 100%; height: auto; max-width: 52rem; }
 figcaption { font-weight: 600; }

@@ -407,13 +407,23 @@ pub const SUITES: &[Suite] = &[
                 ..GRID
             }),
         ],
-        plots: &[Plot::new(
-            "Cycles of the whole machine per packet",
-            "machine_cycles_per_packet",
-            "offered_per_s",
-        )
-        .by(&["port_type"])
-        .log()],
+        plots: &[
+            Plot::new("Cycles of the whole machine per packet", "machine_cycles_per_packet", "offered_per_s")
+                .by(&["port_type"])
+                .log(),
+            Plot::new(
+                "Cycles of the machine per packet at 20,000 packets/s, the generator's subtracted",
+                "machine_cycles_per_packet",
+                "ports",
+            )
+            .only(&[("trial", "fixed"), ("offered_pps", "20000")]),
+            Plot::new(
+                "Milliseconds without packets while the control thread is blocked",
+                "reset_ms",
+                "ports",
+            )
+            .only(&[("trial", "blocked")]),
+        ],
     },
     Suite {
         name: "wake",
