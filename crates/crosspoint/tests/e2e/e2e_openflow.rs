@@ -588,7 +588,9 @@ fn who_watches_flows_and_does_not_read_is_paused_and_then_brought_up_to_date() {
     let some = write("some", (0..5_000).map(|n| format!("delete_strict {}\n", flow(2 * n))).collect());
     switch.ofctl(&["add-flows", "br0", &all]).ok();
     switch.ofctl(&["add-flows", "br0", &some]).ok();
+    switch.ofctl(&["mod-flows", "br0", &(flow(1) + ",actions=3")]).ok();
     // Now it reads, and knows what the switch has.
+    let mut modified = Vec::new();
     let mut known = std::collections::BTreeSet::new();
     let (mut is_paused, mut pauses) = (false, 0);
     while !(known.len() == 5_000 && pauses > 0 && !is_paused) {
@@ -603,16 +605,18 @@ fn who_watches_flows_and_does_not_read_is_paused_and_then_brought_up_to_date() {
                     let FlowUpdate::Full(event) = event else { panic!("of others' changes in short") };
                     let source = event.matching.key.get64(FieldId::NwSrc);
                     match event.event {
-                        FlowEvent::Added => known.insert(source),
-                        FlowEvent::Deleted => known.remove(&source),
-                        other => panic!("{other:?}: nothing was modified"),
-                    };
+                        FlowEvent::Added => assert!(known.insert(source), "told once"),
+                        FlowEvent::Deleted => assert!(known.remove(&source), "it was told of before"),
+                        FlowEvent::Modified => modified.push(source),
+                        other => panic!("{other:?}"),
+                    }
                 }
             }
             other => panic!("{other:?}"),
         }
     }
     assert!(known.iter().all(|source| (source & 0xff) % 2 == 1), "those with even numbers are deleted");
+    assert_eq!(modified, [0x0a00_0001], "it was added before the pause, and modified meanwhile");
     switch.ofctl(&["del-flows", "br0", "ip,nw_src=10.0.0.1"]).ok();
     let (_, events) = client.events();
     assert!(

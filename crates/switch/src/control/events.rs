@@ -29,6 +29,8 @@ pub struct RuleEvent {
     pub rule: Arc<Rule>,
     /// The actions that it had before, where they were others.
     pub old_actions: Option<Arc<Actions>>,
+    /// The serial number of the rule in whose place it came.
+    pub old_serial: Option<u64>,
 }
 
 /// See the module's text.

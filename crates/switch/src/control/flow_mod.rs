@@ -303,7 +303,7 @@ impl Inner {
             Some(old) if keeps_counts => old.slot,
             _ => self.new_slot(batch),
         };
-        let mut old_actions = None;
+        let (mut old_actions, old_serial) = (None, old.as_ref().map(|old| old.serial));
         let mut unused_since_ms = now_ms;
         if let Some(old) = old {
             unused_since_ms = old.unused_since_ms;
@@ -330,7 +330,7 @@ impl Inner {
             serial: 0,
         };
         let rule = self.insert(rule, &fm.matching, batch, reader);
-        self.note(RuleEvent { kind: RuleEventKind::Added, rule, old_actions }, batch);
+        self.note(RuleEvent { kind: RuleEventKind::Added, rule, old_actions, old_serial }, batch);
         Ok(())
     }
 
@@ -404,7 +404,8 @@ impl Inner {
         let rule = self.insert(rule, &old.matching.to_match(), batch, reader);
         let old_actions = Some(old.actions.clone()).filter(|before| !Arc::ptr_eq(before, actions));
         if old_actions.is_some() || rule.cookie != old.cookie {
-            self.note(RuleEvent { kind: RuleEventKind::Modified, rule, old_actions }, batch);
+            let old_serial = Some(old.serial);
+            self.note(RuleEvent { kind: RuleEventKind::Modified, rule, old_actions, old_serial }, batch);
         }
         Ok(())
     }
@@ -500,7 +501,7 @@ impl Inner {
         self.forget_references(&rule);
         if let Some(reason) = reason {
             let kind = RuleEventKind::Removed(reason);
-            self.note(RuleEvent { kind, rule: rule.clone(), old_actions: None }, batch);
+            self.note(RuleEvent { kind, rule: rule.clone(), old_actions: None, old_serial: None }, batch);
         }
         self.learning.removed(&rule);
         batch.push(Step::Removed(Gone { rule, reason, slot, learn_slot_lives_on: false }));

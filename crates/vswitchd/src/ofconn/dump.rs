@@ -76,11 +76,14 @@ impl ForwardingPlane {
                             writer.push_event(&self.update_of(rule, FlowEvent::Initial, actions), &mut bytes);
                         }
                     }
-                    Output::Missed(writer, monitors, serials) => {
-                        let flags = flags_of(&*monitors, rule);
-                        if serials.contains(&rule.serial()) && !flags.is_empty() {
-                            let is_new = flags.contains(FlowMonitorFlags::ADD);
-                            let what = if is_new { FlowEvent::Added } else { FlowEvent::Modified };
+                    Output::Missed(writer, missed) => {
+                        let flags = flags_of(&missed.monitors, rule);
+                        if missed.serials.contains(&rule.serial()) && !flags.is_empty() {
+                            let what = match missed.added.contains(&rule.serial()) {
+                                true if flags.contains(FlowMonitorFlags::ADD) => FlowEvent::Added,
+                                false if !flags.contains(FlowMonitorFlags::MODIFY) => FlowEvent::Added,
+                                _ => FlowEvent::Modified,
+                            };
                             let actions = flags.contains(FlowMonitorFlags::ACTIONS);
                             writer.push_event(&self.update_of(rule, what, actions), &mut bytes);
                             *found = true;

@@ -10,14 +10,13 @@
 //! is still there, and that it goes on (NXT_FLOW_MONITOR_RESUMED). One for which deletions alone grow past
 //! [`DELETIONS_BYTES_MAX`] is given up.
 //!
-//! Other than Open vSwitch, a paused monitor also hears of the deletion of a flow that it never heard of,
-//! which changes nothing for it.
+//! A paused monitor does not hear of the deletion of a flow that was added since: it never heard of that.
 //!
 //! Source: the Nicira extensions, NXST_FLOW_MONITOR; ovs-ofctl(8), `monitor`.
 
 use super::flow_mods::refusal;
 use super::request::{Handled, check_table};
-use crate::ofproto::{Dump, Monitor, OfConn, Own, Pending, Report};
+use crate::ofproto::{Dump, Missed, Monitor, OfConn, Own, Pending, Report};
 use crate::plane::ForwardingPlane;
 use crate::plane::TURN;
 use crate::state::Vswitch;
@@ -230,7 +229,8 @@ impl ForwardingPlane {
         let either = FlowMonitorFlags::ADD | FlowMonitorFlags::MODIFY;
         let told = conn.monitors.by_id.values().filter(|m| m.flags.intersects(either)).cloned().collect();
         let serials = since + 1..=self.control.last_serial();
-        conn.pending = Some(Pending::Dump(Box::new(Dump::of_missed(codec, told, serials))));
+        let missed = Missed { monitors: told, serials, added: std::mem::take(&mut conn.monitors.unheard) };
+        conn.pending = Some(Pending::Dump(Box::new(Dump::of_missed(codec, missed))));
     }
 
     /// A connection has heard of what it missed. If that was so much that it is paused again, it goes on

@@ -3,7 +3,7 @@
 
 use base::OfPort;
 use openflow::message::{FlowMonitorFlags, TABLE_ALL};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use switch::control::{RuleEvent, RuleEventKind};
 use switch::shape::MiniMatch;
 use switch::{BridgeIdx, Rule};
@@ -23,6 +23,9 @@ pub(crate) struct Monitors {
     pub by_id: BTreeMap<u32, Monitor>,
     /// While they are paused: the serial number of the last rule before.
     pub paused: Option<u64>,
+    /// Since then: the serial numbers of rules that were added and that they have not heard of. At most as
+    /// many as tables have rules.
+    pub unheard: HashSet<u64>,
     /// They are told of what they missed, and then that they go on.
     pub resumes: bool,
 }
@@ -126,9 +129,23 @@ impl Monitors {
         self.paused.is_some()
     }
 
+    /// While they are paused: whether an event is to be told at once. That is the end of a rule that they
+    /// have heard of.
+    fn is_due(&mut self, event: &RuleEvent) -> bool {
+        let serial = event.rule.serial();
+        match (event.kind, event.old_serial) {
+            (RuleEventKind::Removed(_), _) => return !self.unheard.remove(&serial),
+            (_, Some(old)) if !self.unheard.remove(&old) => {}
+            _ => {
+                self.unheard.insert(serial);
+            }
+        }
+        false
+    }
+
     /// The flags of all monitors that want to hear of an event; none if nobody does.
-    pub fn flags_for(&self, event: &RuleEvent) -> FlowMonitorFlags {
-        if self.paused.is_some() && !matches!(event.kind, RuleEventKind::Removed(_)) {
+    pub fn flags_for(&mut self, event: &RuleEvent) -> FlowMonitorFlags {
+        if self.paused.is_some() && !self.is_due(event) {
             return FlowMonitorFlags::empty();
         }
         let wanting = self.by_id.values().filter(|m| m.wants(event));

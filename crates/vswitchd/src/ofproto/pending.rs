@@ -121,9 +121,18 @@ pub(crate) enum Output {
     Flows(ReplyWriter),
     /// The flows that new monitors find.
     Monitors(ReplyWriter, Vec<Monitor>),
-    /// What monitors missed while they were paused: rules with these serial numbers.
-    Missed(ReplyWriter, Vec<Monitor>, RangeInclusive<u64>),
+    /// What monitors missed while they were paused.
+    Missed(ReplyWriter, Missed),
     Aggregate(FlowForm, AggregateStats),
+}
+
+/// What paused monitors are told of when they go on.
+pub(crate) struct Missed {
+    pub monitors: Vec<Monitor>,
+    /// Serial numbers of the rules that were added or modified meanwhile.
+    pub serials: RangeInclusive<u64>,
+    /// Of those that were added.
+    pub added: HashSet<u64>,
 }
 
 impl Dump {
@@ -162,8 +171,8 @@ impl Dump {
     }
 
     /// What monitors missed while they were paused.
-    pub fn of_missed(codec: Codec, monitors: Vec<Monitor>, serials: RangeInclusive<u64>) -> Dump {
-        Dump::uncounted(0, Output::Missed(ReplyWriter::of_events(codec, 0), monitors, serials))
+    pub fn of_missed(codec: Codec, missed: Missed) -> Dump {
+        Dump::uncounted(0, Output::Missed(ReplyWriter::of_events(codec, 0), missed))
     }
 
     fn uncounted(xid: u32, output: Output) -> Dump {
