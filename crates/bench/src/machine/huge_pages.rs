@@ -59,20 +59,22 @@ pub fn are_free(pages: usize) -> bool {
 const MOUNT: &str = "/dev/hugepages";
 
 impl HugePages {
-    /// Makes sure that there are enough, and that they are mounted.
+    /// Makes sure that there are enough for Open vSwitch with DPDK, and that they are mounted.
     pub fn provide() -> Result<HugePages, String> {
+        HugePages::at_least(HUGE_PAGES)
+    }
+
+    /// The same with so many. Where the kernel has no room for them, it is left as it was.
+    pub fn at_least(pages: usize) -> Result<HugePages, String> {
         let before = std::fs::read_to_string(NR_HUGE_PAGES).map_err(|e| format!("{NR_HUGE_PAGES}: {e}"))?;
-        if before.trim().parse::<usize>().unwrap_or(0) < HUGE_PAGES {
+        if before.trim().parse::<usize>().unwrap_or(0) < pages {
             lease::note(&Resource::HugePages(before.trim()))?;
-            std::fs::write(NR_HUGE_PAGES, HUGE_PAGES.to_string())
-                .map_err(|e| format!("{NR_HUGE_PAGES}: {e}"))?;
+            std::fs::write(NR_HUGE_PAGES, pages.to_string()).map_err(|e| format!("{NR_HUGE_PAGES}: {e}"))?;
         }
         let got = std::fs::read_to_string(NR_HUGE_PAGES).unwrap_or_default();
-        if got.trim().parse::<usize>().unwrap_or(0) < HUGE_PAGES {
-            return Err(format!(
-                "the peer needs {HUGE_PAGES} huge pages of 2 MB, the kernel gave {}",
-                got.trim()
-            ));
+        if got.trim().parse::<usize>().unwrap_or(0) < pages {
+            let _ = std::fs::write(NR_HUGE_PAGES, before.trim());
+            return Err(format!("{pages} huge pages of 2 MB are needed, the kernel gave {}", got.trim()));
         }
         let mounts = std::fs::read_to_string("/proc/mounts").unwrap_or_default();
         let mounted = !mounts.contains(" hugetlbfs ");

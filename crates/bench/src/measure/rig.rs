@@ -57,12 +57,15 @@ pub fn settle(ms: u64, turn_ms: u64) -> Duration {
     Duration::from_millis(if turn_ms >= 500 { ms } else { (ms * turn_ms / 1000).max(100) })
 }
 
+/// Huge pages of 2 MB: the pool of the default size takes 32 of them.
+const POOL_PAGES: usize = 40;
+
 /// The packet memory that all rigs of this process share: pools live as long as the process.
 pub fn pool() -> Result<&'static Pool, String> {
     static POOL: std::sync::OnceLock<Result<&'static Pool, String>> = std::sync::OnceLock::new();
     let make = || {
         // As the peer has them, where the machine has some; what the pool takes it keeps.
-        let _pages = HugePages::provide();
+        let _pages = HugePages::at_least(POOL_PAGES);
         let pool = Pool::new(PoolConfig::default()).map_err(|e| format!("packet memory: {e}"))?;
         huge_pages::note("crosspoint", std::process::id());
         Ok(pool)
