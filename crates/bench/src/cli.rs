@@ -266,13 +266,17 @@ fn measure(bench: Bench) -> Result<(), String> {
 }
 
 fn list() {
-    let mut group = "";
+    let mut groups: Vec<&str> = Vec::new();
     for suite in suites() {
-        if suite.group != group {
-            group = suite.group;
-            println!("{group}");
+        if !groups.contains(&suite.group) {
+            groups.push(suite.group);
         }
-        println!("  {:<20} {}", suite.name, suite.question);
+    }
+    for group in groups {
+        println!("{group}");
+        for suite in suites().filter(|suite| suite.group == group) {
+            println!("  {:<20} {}", suite.name, suite.question);
+        }
     }
     println!("Topologies");
     for topology in TOPOLOGIES {
