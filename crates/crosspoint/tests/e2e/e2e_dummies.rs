@@ -132,6 +132,10 @@ fn a_trace_that_generates_its_packet_teaches_rules_and_neither_forwards_nor_coun
     switch
         .add_flow("table=0,actions=learn(table=1,hard_timeout=10,dl_dst=dl_src,output:in_port),resubmit(,1)");
     switch.add_flow("table=1,priority=0,actions=2");
+    // Without a packet it teaches nothing, and says so.
+    let said = switch.appctl(&["ofproto/trace", "ovs-dummy", UDP]).ok();
+    assert!(said.contains("\n     >> suppressing side effects, so learn action ignored\n"), "{said}");
+    assert_eq!(switch.flows(&["table=1"]).len(), 1);
     for _ in 0..2 {
         switch.appctl(&["ofproto/trace", "ovs-dummy", UDP, "-generate"]).ok();
     }

@@ -43,6 +43,10 @@ pub(crate) trait Sink {
     fn leave(&mut self);
     /// What became of an action.
     fn detail(&mut self, text: impl FnOnce() -> String);
+    /// Whether the translation may teach rules. A trace of fields, without a packet, may not.
+    fn may_learn(&self) -> bool {
+        true
+    }
     /// Something that the rules' author did not want.
     fn warn(&mut self, text: impl FnOnce() -> String);
     /// Why the translation failed.

@@ -57,6 +57,8 @@ struct Listener<'a> {
     is_slow: bool,
     /// Packets that come back.
     coming: Vec<Coming>,
+    /// See [`Start`].
+    may_learn: bool,
 }
 
 /// What is wrong with rules that a packet went by.
@@ -170,6 +172,10 @@ impl Sink for Listener<'_> {
         self.leaf(Kind::Detail, text());
     }
 
+    fn may_learn(&self) -> bool {
+        self.may_learn
+    }
+
     fn warn(&mut self, text: impl FnOnce() -> String) {
         self.leaf(Kind::Warning, text());
     }
@@ -232,6 +238,8 @@ pub struct Start<'a> {
     pub bridge: Option<BridgeIdx>,
     /// Of a packet that a controller sends there: its actions.
     pub actions: Option<&'a [Action]>,
+    /// Whether there is a packet besides its fields, which may teach rules.
+    pub may_learn: bool,
 }
 
 /// How what is found is shown.
@@ -350,7 +358,8 @@ fn translate(key: &mut Key, nat: &Nat) {
 }
 
 fn trace_once(switch: &Switch, start: Start<'_>, texts: Texts<'_>, reader: &Reader) -> (Traced, Vec<Coming>) {
-    let (Start { version, key, bridge, actions: given }, Texts { ports, actions }) = (start, texts);
+    let Start { version, key, bridge, actions: given, may_learn } = start;
+    let Texts { ports, actions } = texts;
     let root = Node { kind: Kind::Table, text: String::new(), below: vec![] };
     let topology = switch.topology(version, reader);
     let mut listener = Listener {
@@ -363,6 +372,7 @@ fn trace_once(switch: &Switch, start: Start<'_>, texts: Texts<'_>, reader: &Read
         wrong: None,
         is_slow: false,
         coming: vec![],
+        may_learn,
     };
     let mut out = Translation::default();
     match bridge.zip(given) {

@@ -31,6 +31,10 @@ impl<'a, S: Sink> Xlate<'a, S> {
     #[inline(never)]
     pub(super) fn learn_rule(&mut self, learn: &Learn) {
         let (mut matching, actions) = self.learned(learn);
+        if !self.trace.may_learn() {
+            self.trace.warn(|| "suppressing side effects, so learn action ignored".to_string());
+            return;
+        }
         if self.bridge.options().place(&mut matching).is_err() {
             self.trace.warn(|| "the rule matches a tunnel option that is not mapped".to_string());
             return;

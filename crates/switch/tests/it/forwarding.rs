@@ -433,8 +433,13 @@ fn a_trace_tells_the_way_of_a_packet() {
     r.add(0, 7, Match::any().with(FieldId::InPort, 1), vec![resubmit, output(3)]);
     r.add(1, 9, Match::any().with(FieldId::EthType, 0x800), vec![output(1), output(2)]);
     let names = openflow::text::PortNames::default();
-    let start =
-        switch::trace::Start { version: r.switch.version(), key: &packet(101), bridge: None, actions: None };
+    let start = switch::trace::Start {
+        version: r.switch.version(),
+        key: &packet(101),
+        bridge: None,
+        actions: None,
+        may_learn: true,
+    };
     let outputs = |actions: &[DpAction], _: &Key| format!("{actions:?}");
     let texts = switch::trace::Texts { ports: &names, actions: &outputs };
     let traced = switch::trace::trace(&r.switch, start, &[], texts, &r.reader);

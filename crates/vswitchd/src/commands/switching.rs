@@ -215,6 +215,7 @@ fn trace_with(vswitch: &mut Vswitch, args: &[String], given: Option<Vec<Action>>
         key: &key,
         bridge: (port_no.is_none() || given.is_some()).then_some(bridge),
         actions: given.as_deref(),
+        may_learn: frame.is_some(),
     };
     let name = |port: PortNo| {
         vswitch.devices.ports.get(&port).filter(|_| options.contains(&"--names")).map(|p| p.name.clone())
@@ -261,7 +262,7 @@ impl Vswitch {
         self.commands.failure_told_ms = Some(now_ms);
         let reader = self.plane.domain.register();
         let version = self.plane.switch.version();
-        let start = switch::trace::Start { version, key, bridge: None, actions: None };
+        let start = switch::trace::Start { version, key, bridge: None, actions: None, may_learn: true };
         let actions = |list: &[DpAction], key: &Key| actions::text(&self.plane, list, key, &|_| None);
         let texts = switch::trace::Texts { ports: PortNames::none(), actions: &actions };
         let traced = switch::trace::trace(&self.plane.switch, start, &[], texts, &reader);
