@@ -78,12 +78,18 @@ impl Expectations {
         self.buckets[n].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts one down. False where another connection expects the same.
-    pub fn put(&self, mut new: Expected, secret: &HashKey, now_ms: u64) -> bool {
+    /// Puts one down. False where another connection that is still there expects the same.
+    pub fn put(
+        &self,
+        mut new: Expected,
+        secret: &HashKey,
+        now_ms: u64,
+        is_there: impl Fn((u32, Generation)) -> bool,
+    ) -> bool {
         new.tuple.src_port = 0;
         new.expires_ms = now_ms + TIMEOUT_MS;
         let mut bucket = self.bucket(&new.tuple, new.zone, secret);
-        self.forget(&mut bucket, |old| old.expires_ms <= now_ms);
+        self.forget(&mut bucket, |old| old.expires_ms <= now_ms || !is_there(old.parent));
         if let Some(same) = bucket.iter_mut().find(|old| (old.tuple, old.zone) == (new.tuple, new.zone)) {
             if same.parent != new.parent {
                 return false;
@@ -162,7 +168,7 @@ mod tests {
         };
         let expected = |port| Expected { tuple: tuple(port), zone: 3, parent, redirect: None, expires_ms: 0 };
         for port in 1..=6 {
-            assert!(all.put(expected(port), &secret, port.into()));
+            assert!(all.put(expected(port), &secret, port.into(), |_| true));
         }
         assert_eq!(all.pending(), WAYS as u32);
         let find = |port, now_ms| {
@@ -175,14 +181,21 @@ mod tests {
         all.take(&found, &secret);
         assert_eq!((find(5, 10), all.pending()), (None, WAYS as u32 - 1));
         // Another connection's is not replaced, its own is.
-        assert!(!all.put(Expected { parent: (8, parent.1), ..expected(6) }, &secret, 10));
-        assert!(all.put(expected(6), &secret, 10));
+        assert!(!all.put(Expected { parent: (8, parent.1), ..expected(6) }, &secret, 10, |_| true));
+        assert!(all.put(expected(6), &secret, 10, |_| true));
+        // One that is gone leaves its place to a client that connects anew and offers the same port.
+        let anew = Expected { parent: (9, parent.1), ..expected(6) };
+        assert!(all.put(anew, &secret, 10, |(idx, _)| idx != parent.0));
+        assert_eq!(find(6, 10).map(|found| found.parent), Some(anew.parent));
+        for port in [3, 4, 6] {
+            assert!(all.put(expected(port), &secret, 10, |(idx, _)| idx == parent.0));
+        }
         assert_eq!(find(6, TIMEOUT_MS + 10), None, "too late");
         assert_eq!(all.find(&tuple(3), 3, &secret, 20, |_| false), None, "its parent is gone");
         // Who announces much takes the places of its own first.
-        assert!(all.put(Expected { parent: (8, parent.1), ..expected(1) }, &secret, 0));
+        assert!(all.put(Expected { parent: (8, parent.1), ..expected(1) }, &secret, 0, |_| true));
         for port in 10..30 {
-            assert!(all.put(expected(port), &secret, port.into()));
+            assert!(all.put(expected(port), &secret, port.into(), |_| true));
         }
         assert_eq!(find(1, 40).map(|found| found.parent), Some((8, parent.1)));
         all.find(&tuple(3), 3, &secret, 40, |_| false);

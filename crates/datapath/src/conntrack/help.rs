@@ -99,7 +99,7 @@ impl Tracker {
                 let payload = payload(packet, layers);
                 if !helped.is_reply && helper::is_tftp_request(payload) && forward.protocol == UDP {
                     let expected = parent.expected(helped, reverse.dst_port, forward.src_port);
-                    self.expected.put(expected, &self.secret, moment.now_ms);
+                    self.expect(expected, moment.now_ms);
                 }
             }
             Helper::Ftp if forward.protocol == TCP => {
@@ -137,6 +137,12 @@ impl Tracker {
         }
     }
 
+    /// Has a connection expected. False where another one expects the same.
+    fn expect(&self, expected: Expected, now_ms: u64) -> bool {
+        self.expected
+            .put(expected, &self.secret, now_ms, |(idx, generation)| self.entry(idx).is_still(generation))
+    }
+
     /// Makes a packet invalid for what it says. It does not become longer.
     fn refuse_line(&self, tracking: &mut Tracking) -> i32 {
         self.figures.lines.fetch_add(1, Relaxed);
@@ -164,7 +170,7 @@ impl Tracker {
         let ports = (0..tries).filter_map(|n| line.port.checked_add(n));
         for port in ports {
             let expected = parent.expected(helped, port, line.port);
-            if self.expected.put(expected, &self.secret, now_ms) {
+            if self.expect(expected, now_ms) {
                 return Some(line.with(shown, port));
             }
         }
