@@ -4,6 +4,7 @@ mod cached_equals_uncached;
 mod changing_actions;
 mod chosen;
 mod encapsulated;
+mod hostile;
 mod learned;
 mod limits;
 mod recirculated;
