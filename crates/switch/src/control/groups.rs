@@ -25,6 +25,10 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
+/// Buckets of a group: as many as one message of group statistics has room for (16 bytes each, beside 56 of
+/// the group). A group with more could not be listed, and each change of it would take longer than the last.
+const BUCKETS_MAX: usize = 4092;
+
 /// The rules that refer to a group or a meter, by its number, and then by their serial numbers.
 #[derive(Default)]
 pub(super) struct References(HashMap<u32, BTreeMap<u64, Arc<Rule>>>);
@@ -195,6 +199,9 @@ impl Inner {
         if id > GROUP_MAX {
             return refused(ErrorKind::OFPGMFC_INVALID_GROUP);
         }
+        if desc.buckets.len() > BUCKETS_MAX {
+            return refused(ErrorKind::OFPGMFC_OUT_OF_BUCKETS);
+        }
         for bucket in &desc.buckets {
             validate::check_bucket(&bucket.actions, self.known(bridge))?;
         }
@@ -344,7 +351,8 @@ fn inserted(old: &[Bucket], new: &[Bucket], place: u32) -> Result<Vec<Bucket>, F
             None => return refused(ErrorKind::OFPGMFC_UNKNOWN_BUCKET),
         },
     };
-    if new.iter().any(|bucket| old.iter().any(|other| other.id == bucket.id)) {
+    let taken: HashSet<u32> = old.iter().map(|bucket| bucket.id).collect();
+    if new.iter().any(|bucket| taken.contains(&bucket.id)) {
         return refused(ErrorKind::OFPGMFC_BUCKET_EXISTS);
     }
     Ok([&old[..at], new, &old[at..]].concat())

@@ -138,6 +138,28 @@ fn changes_are_refused_with_the_errors_of_the_standard() {
 }
 
 #[test]
+fn a_group_has_no_more_buckets_than_a_message_can_list() {
+    let mut r = rig();
+    let with = |ids: std::ops::Range<u32>| {
+        let buckets = ids.map(|id| Bucket { id, ..Bucket::default() }).collect();
+        GroupDesc { buckets, ..group(1, GroupType::All, &[]) }
+    };
+    assert_eq!(r.change(GroupCommand::Add, BUCKET_ALL, with(0..4093)), Err(OFPGMFC_OUT_OF_BUCKETS));
+    r.add(with(0..2000));
+    r.change(GroupCommand::InsertBucket, BUCKET_LAST, with(2000..4092)).unwrap();
+    for place in [BUCKET_FIRST, BUCKET_LAST, 7] {
+        assert_eq!(
+            r.change(GroupCommand::InsertBucket, place, with(5000..5001)),
+            Err(OFPGMFC_OUT_OF_BUCKETS)
+        );
+    }
+    assert_eq!(r.buckets(1), (0..4092).collect::<Vec<_>>());
+    // One that goes makes room for another.
+    r.change(GroupCommand::RemoveBucket, BUCKET_FIRST, with(0..0)).unwrap();
+    r.change(GroupCommand::InsertBucket, BUCKET_LAST, with(5000..5001)).unwrap();
+}
+
+#[test]
 fn buckets_are_inserted_and_removed_where_the_command_says() {
     let mut r = rig();
     let with = |ids: &[u32]| {
