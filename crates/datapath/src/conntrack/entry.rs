@@ -201,6 +201,20 @@ impl Entry {
         tuple.iter().enumerate().for_each(|(n, word)| self.set(from + n, *word));
     }
 
+    /// What a new connection is: TCP's ends, mark and label, the entry with what few connections have (0:
+    /// none), and the timeout policy. It has no traits yet.
+    pub fn set_new(&self, peers: &Peers, (mark, label): (u32, u128), annex: u32, policy: u32) {
+        let Ends { numbers, windows, states } = Ends::of(peers);
+        self.set(NUMBERS, numbers[0]);
+        self.set(NUMBERS + 1, numbers[1]);
+        self.set(WINDOWS, windows);
+        self.set(STATES, u64::from(mark) << 32 | u64::from(states));
+        self.set(STATE, u64::from(annex) << 32 | u64::from(policy) << POLICY_SHIFT);
+        if label != 0 {
+            self.set_label(label);
+        }
+    }
+
     /// What the connection is, the entry with what few connections have (0: none), and the timeout policy.
     pub fn set_state(&self, traits: Traits, annex: u32, policy: u32) {
         let labelled = self.get(STATE) & LABELLED;

@@ -13,7 +13,7 @@ use super::entry::{Entry, Generation, Held, Traits};
 use super::expect::Expected;
 use super::index::{Place, Which};
 use super::nat::candidates;
-use super::request::{Helper, Nat, Request, Side};
+use super::request::{Helper, Nat, Range, Request, Side};
 use super::seen::Seen;
 use super::tcp::{self, Verdict};
 use super::timeouts::Phase;
@@ -87,6 +87,16 @@ enum Moved {
     Stays,
     /// It is over, and the packet is the first of another.
     Over,
+}
+
+/// The addresses of which a new connection gets one, if it is to be translated: as its parent's helper has
+/// said, or else as the rule does.
+fn range_of(request: &Request, expected: Option<&Expected>, tuple: &Tuple) -> Option<Range> {
+    match (expected, request.nat?) {
+        (Some(expected), _) => expected.redirect.map(|redirect| redirect.range(tuple.is_ipv6)),
+        (None, Nat::New(range)) => Some(range),
+        (None, _) => None,
+    }
 }
 
 const NATTED: u8 = state::SRC_NAT | state::DST_NAT;
@@ -502,24 +512,12 @@ impl Tracker {
         entry.set_forward(&forward);
         lists.link(idx, moment.now_ms, &self.entries);
         drop(lists);
-        entry.set_peers(&peers);
-        entry.set_mark(0);
-        entry.set_label(0);
-        entry.set_state(Traits::default(), annex, policy);
-        let mut traits = Traits(match request.helper {
-            Some(Helper::Ftp) => Traits::FTP,
-            Some(Helper::Tftp) => Traits::TFTP,
-            None => 0,
-        });
-        if let Some(expected) = expected {
-            traits.0 |= Traits::RELATED;
-            let parent = self.entry(expected.parent.0);
-            entry.set_mark(parent.mark());
-            entry.set_label(parent.label());
-            if annex != 0 {
-                self.entry(annex).set_forward(&parent.forward().packed(zone));
-                self.entry(annex).set_adjustments(&Default::default());
-            }
+        let parent = expected.map(|expected| self.entry(expected.parent.0));
+        let (mark, label) = parent.map_or((0, 0), |parent| (parent.mark(), parent.label()));
+        entry.set_new(&peers, (mark, label), annex, policy);
+        if let Some(parent) = parent.filter(|_| annex != 0) {
+            self.entry(annex).set_forward(&parent.forward().packed(zone));
+            self.entry(annex).set_adjustments(&Default::default());
         }
         let give_up = || {
             let mut lists = self.shard(shard % SHARDS);
@@ -527,28 +525,26 @@ impl Tracker {
             self.uncount(zone);
             None
         };
-        let redirect = expected.and_then(|expected| expected.redirect).filter(|_| request.nat.is_some());
-        let range = match (redirect, request.nat) {
-            (Some(redirect), _) => Some(redirect.range(tuple.is_ipv6)),
-            // The parent's translation says it, if there is any.
-            (None, Some(Nat::New(range))) if expected.is_none() => Some(range),
-            _ => None,
-        };
-        let reverse = match range {
-            Some(range) => {
-                traits.0 |= if range.side == Side::Src { Traits::SRC_NAT } else { Traits::DST_NAT };
-                let mut tried = candidates(range, *tuple, zone, &self.secret, moment.random);
+        let mut traits = Traits(match request.helper {
+            Some(Helper::Ftp) => Traits::FTP,
+            Some(Helper::Tftp) => Traits::TFTP,
+            None => 0,
+        });
+        if expected.is_some() {
+            traits.0 |= Traits::RELATED;
+        }
+        let (mut reverse, mut has_two_places) = (tuple.reversed(), false);
+        if let Some(range) = range_of(request, expected, tuple) {
+            let mut tried = candidates(range, *tuple, zone, &self.secret, moment.random);
+            let Some(taken) =
                 tried.find(|reverse| self.take_reverse(idx, tuple, reverse, zone, moment.now_ms))
-            }
-            _ => Some(tuple.reversed()),
-        };
-        let Some(reverse) = reverse else {
-            self.figures.exhausted.fetch_add(1, Relaxed);
-            return give_up();
-        };
-        let has_two_places = !tuple.is_same_either_way(&reverse);
-        if has_two_places {
-            traits.0 |= Traits::TWO_PLACES;
+            else {
+                self.figures.exhausted.fetch_add(1, Relaxed);
+                return give_up();
+            };
+            (reverse, has_two_places) = (taken, !tuple.is_same_either_way(&taken));
+            traits.0 |= if range.side == Side::Src { Traits::SRC_NAT } else { Traits::DST_NAT };
+            traits.0 |= if has_two_places { Traits::TWO_PLACES } else { 0 };
         }
         entry.set_traits(traits);
         let generation = entry.begin();
