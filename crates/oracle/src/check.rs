@@ -9,6 +9,7 @@
 //! Effects reach the control thread late or at once, as it happens in life.
 
 use crate::common::chance::Chance;
+use crate::common::meters::Rates;
 use crate::common::model::{Packet, Seen};
 use crate::common::world::{HEADER, World, draw_near, is_possible};
 use crate::frames::{build, number_of};
@@ -101,7 +102,7 @@ struct Trial {
 
 impl Trial {
     fn new(seed: u64, mistake: Mistake, chance: &mut Chance) -> Trial {
-        let world = World::new(chance);
+        let world = World::new(chance, Rates::Ample);
         let exact_tier = *chance.pick(&[ExactTier::On, ExactTier::Off]);
         // With 64 flows at most (the least there is), eviction is part of the run.
         let cache = CacheConfig { flow_limit: *chance.pick(&[64, 1024]), ..CacheConfig::default() };

@@ -3,6 +3,7 @@
 
 use crate::common::chance::Chance;
 use crate::common::execute::{execute, execute_at, length};
+use crate::common::meters::Rates;
 use crate::common::model::Fate;
 use crate::common::world::{HEADER, World, draw_near, is_possible, random_packet};
 use base::Version;
@@ -92,7 +93,7 @@ impl Watches {
 /// a glance.
 fn check(seed: u64, mistake: Mistake) -> Result<usize, String> {
     let chance = &mut Chance::new(seed);
-    let mut world = World::new(chance);
+    let mut world = World::new(chance, Rates::Tight);
     world.are_bundles_torn = mistake == Mistake::BundleTorn;
     let mut flows: Vec<Flow> = vec![];
     let mut watches = Watches::default();

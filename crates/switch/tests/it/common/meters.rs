@@ -9,6 +9,16 @@ use flow::{Action, Key};
 use openflow::message::{Band, BandType, MeterCommand, MeterConfig, MeterFlags, MeterMod};
 use std::collections::BTreeMap;
 
+/// What a world's meters let through.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Rates {
+    /// Less than comes at times.
+    Tight,
+    /// Whatever comes: for a comparison of runs in which packets come to a meter in other orders, since how
+    /// many it drops depends on that.
+    Ample,
+}
+
 /// The meters of all bridges at one time.
 #[derive(Clone, Default, Debug)]
 pub struct Clocked {
@@ -128,7 +138,7 @@ impl World {
             true if chance.one_in(4) => MeterCommand::Delete,
             true => MeterCommand::Modify,
         };
-        let meter = random_meter(chance, meter_id);
+        let meter = random_meter(chance, meter_id, self.rates);
         self.control.meter_mod(idx, &MeterMod { command, meter }, self.now_ms).unwrap();
         model.meters = self.control.meters(idx).map(|m| (m.config.meter_id, m.state.clone())).collect();
         let all = self.control.meters(idx).map(|m| (&m.config, &m.state));
@@ -162,8 +172,13 @@ impl World {
     }
 }
 
-/// Rates that some packets, milliseconds apart, exceed.
-fn random_meter(chance: &mut Chance, meter_id: u32) -> MeterConfig {
+/// Tight rates are such that some packets, milliseconds apart, exceed.
+fn random_meter(chance: &mut Chance, meter_id: u32, rates: Rates) -> MeterConfig {
+    if rates == Rates::Ample {
+        let rate = 1_000_000 + chance.below(100) as u32;
+        let band = Band { kind: BandType::Drop, rate, burst_size: 1_000_000 };
+        return MeterConfig { meter_id, flags: MeterFlags::PKTPS, bands: vec![band] };
+    }
     let in_packets = chance.one_in(2);
     let band = |chance: &mut Chance| Band {
         kind: match chance.below(2) {

@@ -3,7 +3,7 @@
 //! Values come from small pools, so that rules overlap, packets hit them, and changes hit flows.
 
 use super::chance::Chance;
-use super::meters::Clocked;
+use super::meters::{Clocked, Rates};
 use super::model::{Model, ModelBridge, ModelRule};
 use base::hash::HashKey;
 use base::rcu::{Domain, Reader};
@@ -28,6 +28,7 @@ pub struct World {
     pub reader: Reader,
     pub model: Model,
     pub clocked: Clocked,
+    pub(super) rates: Rates,
     pub bridges: Vec<BridgeIdx>,
     /// Matches of the last changes: packets near them are worth trying.
     pub changed: Vec<Match>,
@@ -42,7 +43,7 @@ fn port_no(bridge: usize, of_port: u16) -> PortNo {
 
 impl World {
     /// Two bridges of four ports, joined by a patch cable at port 9, and some rules.
-    pub fn new(chance: &mut Chance) -> World {
+    pub fn new(chance: &mut Chance, rates: Rates) -> World {
         let domain = Domain::new();
         let (switch, control) = Control::new(domain.clone(), HashKey::from_seed(chance.next()));
         let reader = domain.register();
@@ -52,6 +53,7 @@ impl World {
             reader,
             model: Model::default(),
             clocked: Clocked::default(),
+            rates,
             bridges: vec![],
             changed: vec![],
             now_ms: 0,
