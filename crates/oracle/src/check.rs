@@ -11,7 +11,8 @@
 use crate::common::chance::Chance;
 use crate::common::meters::Rates;
 use crate::common::model::{Packet, Seen};
-use crate::common::world::{HEADER, World, draw_near, is_possible};
+use crate::common::packets::{HEADER, draw_near, is_possible};
+use crate::common::world::World;
 use crate::frames::{build, number_of};
 use crate::pipelines::{Mistake, Mistaken, Uncached};
 use crate::rig::{Rig, Told, pool, pool_is_whole};

@@ -164,7 +164,7 @@ mod tests {
     use super::*;
     use crate::common::chance::Chance;
     use crate::common::model::Packet;
-    use crate::common::world::{HEADER, is_possible, random_packet};
+    use crate::common::packets::{HEADER, is_possible, random_packet};
     use base::{OfPort, PortNo};
     use flow::Depth;
     use flow::extract::{Ingress, extract};

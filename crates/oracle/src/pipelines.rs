@@ -1,7 +1,7 @@
 //! The switch as a pipeline that must not be cached, and with mistakes put in on purpose.
 
 use crate::common::chance::Chance;
-use crate::common::world::HEADER;
+use crate::common::packets::HEADER;
 use base::rcu::Reader;
 use base::{OfPort, PortNo, Version};
 use datapath::watch::{Marks, Sight, Sort, Watch};

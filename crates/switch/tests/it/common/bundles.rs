@@ -1,7 +1,8 @@
 //! Bundles: several changes of a world that packets see at once, or not at all.
 
 use super::chance::Chance;
-use super::world::{World, addition, random_rule};
+use super::rules::{addition, random_rule};
+use super::world::World;
 use openflow::message::GroupMod;
 use switch::control::{Change, FlowMod};
 

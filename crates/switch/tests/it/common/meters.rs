@@ -3,7 +3,9 @@
 
 use super::chance::Chance;
 use super::model::ModelRule;
-use super::world::{METERS, World, draw_near, is_possible, random_packet};
+use super::packets::{draw_near, is_possible, random_packet};
+use super::rules::METERS;
+use super::world::World;
 use datapath::meter::{Counts, MeterRef};
 use flow::{Action, Key};
 use openflow::message::{Band, BandType, MeterCommand, MeterConfig, MeterFlags, MeterMod};

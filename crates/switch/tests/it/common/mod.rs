@@ -7,4 +7,6 @@ pub mod chance;
 pub mod execute;
 pub mod meters;
 pub mod model;
+pub mod packets;
+pub mod rules;
 pub mod world;
