@@ -10,7 +10,7 @@ use super::batch::{Batch, Change, SlotAfter, Step};
 use super::flow_mod::FlowModError;
 use super::transaction::{Made, Pace, Transaction};
 use super::walk::Walk;
-use super::{Control, Inner, Left, RemovedReason, validate};
+use super::{Control, Inner, Left, RemovedReason, unlink_ended, validate};
 use crate::group::{Group, Selection, groups_behind};
 use crate::rule::Rule;
 use crate::topology::BridgeIdx;
@@ -97,13 +97,7 @@ impl GroupControl {
         max: usize,
         reader: &Reader,
     ) -> Left {
-        for _ in 0..max {
-            match self.ended.pop_front_if(|(version, _)| *version <= oldest) {
-                Some((_, group)) => table.remove(&group, reader),
-                None => return Left::Nothing,
-            }
-        }
-        Left::More
+        unlink_ended(&mut self.ended, oldest, max, |group| table.remove(&group, reader))
     }
 
     /// How many there are.

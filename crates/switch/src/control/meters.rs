@@ -10,7 +10,7 @@ use super::flow_mod::FlowModError;
 use super::groups::References;
 use super::transaction::{Made, Pace, Transaction};
 use super::walk::Walk;
-use super::{Control, Inner, Left, RemovedReason};
+use super::{Control, Inner, Left, RemovedReason, unlink_ended};
 use crate::changelog::word_table;
 use crate::meter::{Meter, MeterTable};
 use crate::topology::BridgeIdx;
@@ -44,13 +44,7 @@ impl MeterControl {
 
     /// Unlinks what no version from `oldest` on sees.
     pub fn collect(&mut self, table: &MeterTable, oldest: Version, max: usize, reader: &Reader) -> Left {
-        for _ in 0..max {
-            match self.ended.pop_front_if(|(version, _)| *version <= oldest) {
-                Some((_, meter)) => table.remove(&meter, reader),
-                None => return Left::Nothing,
-            }
-        }
-        Left::More
+        unlink_ended(&mut self.ended, oldest, max, |meter| table.remove(&meter, reader))
     }
 
     /// How many there are.

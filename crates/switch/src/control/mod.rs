@@ -116,6 +116,22 @@ pub enum Left {
     More,
 }
 
+/// Unlinks at most `max` of those that ended in a version which nobody sees from `oldest` on.
+fn unlink_ended<T>(
+    ended: &mut VecDeque<(Version, T)>,
+    oldest: Version,
+    max: usize,
+    mut unlink: impl FnMut(T),
+) -> Left {
+    for _ in 0..max {
+        match ended.pop_front_if(|(version, _)| *version <= oldest) {
+            Some((_, gone)) => unlink(gone),
+            None => return Left::Nothing,
+        }
+    }
+    Left::More
+}
+
 /// See the module's text.
 pub struct Control {
     reader: Reader,
