@@ -594,7 +594,7 @@ pub fn read_whole(whole: &Whole, to: &mut [u8]) -> Option<Seen> {
         ip[10..12].copy_from_slice(&sum.to_be_bytes());
     }
     let layers = Layers::without_link(ip, ip.len(), layers.eth_type);
-    seen::read_bytes(ip, &layers, false)
+    seen::read_bytes(ip, &layers)
 }
 
 #[cfg(test)]

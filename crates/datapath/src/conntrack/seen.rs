@@ -60,9 +60,9 @@ fn is_vouched(packet: &Packet) -> bool {
     packet.flags.has(PacketFlags::CSUM_VALID) || packet.flags.has(PacketFlags::CSUM_PARTIAL)
 }
 
-/// As [`read`], of a frame's bytes.
-pub fn read_bytes(frame: &[u8], layers: &Layers, is_vouched: bool) -> Option<Seen> {
-    read_sums(frame, layers, true, !is_vouched)
+/// As [`read`], of a frame's bytes, whose checksums nobody vouches for.
+pub fn read_bytes(frame: &[u8], layers: &Layers) -> Option<Seen> {
+    read_sums(frame, layers, true, true)
 }
 
 /// The same, and whether the checksums of IPv4's header and of the transport layer are summed.
