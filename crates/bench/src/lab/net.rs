@@ -182,6 +182,17 @@ impl SocketReader {
     }
 }
 
+/// Packets that are missing between the kernel and a switch that uses an interface by a packet ring, by
+/// where. Poll-mode drivers do not tell what their ring had no room for: it is what the kernel has received
+/// and the switch has not. What a device refused when the ring was last sent waits there for the next frame.
+/// `came`: to the kernel, and on to the switch; `went`: from the switch, and on from the kernel.
+pub fn lost_in_ring(interface: &str, came: (u64, u64), went: (u64, u64)) -> [(String, u64); 2] {
+    [
+        (format!("kernel {interface}: packet ring full"), came.0.saturating_sub(came.1)),
+        (format!("kernel {interface}: held in the packet ring"), went.0.saturating_sub(went.1)),
+    ]
+}
+
 /// What `ethtool -k` has as on, of what spares checksums and segments.
 fn offloads_on(text: &str) -> String {
     let names = [

@@ -8,7 +8,7 @@ use super::{
     missing, rules, too_long_for_dpdk,
 };
 use crate::daemon::{Daemon, OVS, OVS_DPDK};
-use crate::lab::net::SocketReader;
+use crate::lab::net::{SocketReader, lost_in_ring};
 use crate::machine::huge_pages::{self, HugePages};
 use crate::process::run;
 use std::collections::BTreeMap;
@@ -204,18 +204,10 @@ impl Running for Started {
                 let mut drops = self.daemon.port_drops(&self.guests)?;
                 let received = self.sockets.received()?;
                 for (index, interface) in &self.interfaces {
-                    // DPDK's driver does not tell what its ring had no room for: it is what the kernel has
-                    // received and the switch has not.
-                    let kernel = received.get(interface).copied().unwrap_or(0);
+                    let kernel = |counts: &BTreeMap<String, u64>| counts.get(interface).copied().unwrap_or(0);
                     let (came, went) = self.daemon.port_packets(index + 1)?;
-                    let missed = kernel.saturating_sub(came);
-                    drops.insert(format!("kernel {interface}: packet ring full"), missed);
-                    // What a device refused when the ring was last sent waits there for the next frame.
-                    let left = self.sockets.sent()?.get(interface).copied().unwrap_or(0);
-                    drops.insert(
-                        format!("kernel {interface}: held in the packet ring"),
-                        went.saturating_sub(left),
-                    );
+                    let left = kernel(&self.sockets.sent()?);
+                    drops.extend(lost_in_ring(interface, (kernel(&received), came), (went, left)));
                     let of_port = self.daemon.port_drops(&[index + 1])?;
                     drops.extend(of_port.into_iter().filter(|(name, _)| name.ends_with("tx_dropped")));
                 }

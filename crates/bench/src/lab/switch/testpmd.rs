@@ -7,7 +7,7 @@ use super::{
     too_long_for_dpdk,
 };
 use crate::daemon::in_namespace;
-use crate::lab::net::SocketReader;
+use crate::lab::net::{SocketReader, lost_in_ring};
 use crate::lab::testpmd;
 use crate::machine::huge_pages;
 use crate::process::Process;
@@ -113,14 +113,10 @@ impl Running for Started {
         let left = self.sockets.sent()?;
         drops.extend(own.dropped.into_iter().map(|(why, n)| (format!("switch: {why}"), n)));
         for (index, interface) in &self.interfaces {
-            // DPDK's driver does not tell what its ring had no room for: it is what the kernel has received
-            // and the switch has not.
             let of = |counts: Option<&u64>| counts.copied().unwrap_or(0);
-            let missed = of(kernel.get(interface)).saturating_sub(of(own.received.get(index)));
-            drops.insert(format!("kernel {interface}: packet ring full"), missed);
-            // What a device refused when the ring was last sent waits there for the next frame.
-            let held = of(own.sent.get(index)).saturating_sub(of(left.get(interface)));
-            drops.insert(format!("kernel {interface}: held in the packet ring"), held);
+            let came = (of(kernel.get(interface)), of(own.received.get(index)));
+            let went = (of(own.sent.get(index)), of(left.get(interface)));
+            drops.extend(lost_in_ring(interface, came, went));
         }
         Ok(drops)
     }

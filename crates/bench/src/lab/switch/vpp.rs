@@ -9,7 +9,7 @@ use super::{
     guest_offloads,
 };
 use crate::daemon::in_namespace;
-use crate::lab::net::SocketReader;
+use crate::lab::net::{SocketReader, lost_in_ring};
 use crate::machine::huge_pages;
 use crate::process::{Process, TempDir, run, wait_for};
 use std::collections::BTreeMap;
@@ -222,8 +222,6 @@ impl Running for Started {
         Some(self.process.0.id())
     }
 
-    /// DPDK's and VPP's packet rings are alike: neither tells what its ring had no room for, which is what
-    /// the kernel has received and the switch has not, and what a device refused waits there.
     fn dropped(&self) -> Result<BTreeMap<String, u64>, String> {
         // Before its own, so that what comes meanwhile is not taken for lost.
         let received = self.sockets.received()?;
@@ -237,10 +235,7 @@ impl Running for Started {
             }
             let Some(interface) = interface else { continue };
             let kernel = |counts: &BTreeMap<String, u64>| counts.get(interface).copied().unwrap_or(0);
-            let missed = kernel(&received).saturating_sub(of(RX));
-            drops.insert(format!("kernel {interface}: packet ring full"), missed);
-            let held = of(TX).saturating_sub(kernel(&sent));
-            drops.insert(format!("kernel {interface}: held in the packet ring"), held);
+            drops.extend(lost_in_ring(interface, (kernel(&received), of(RX)), (of(TX), kernel(&sent))));
         }
         Ok(drops)
     }
