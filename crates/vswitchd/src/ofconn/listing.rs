@@ -103,9 +103,10 @@ impl ForwardingPlane {
 /// Appends a part of a reply, in several messages if it is too long for one.
 fn write_part(codec: Codec, xid: u32, body: StatsBody, more: bool, out: &mut Vec<u8>) {
     let before = out.len();
-    let reply = StatsReply { more, body: body.clone() };
-    let Err(error) = codec.encode_into(xid, &Message::StatsReply(reply), out) else { return };
+    let reply = Message::StatsReply(StatsReply { more, body });
+    let Err(error) = codec.encode_into(xid, &reply, out) else { return };
     out.truncate(before);
+    let Message::StatsReply(StatsReply { body, .. }) = reply else { return };
     match halved(body) {
         Ok([first, second]) => {
             write_part(codec, xid, first, true, out);
