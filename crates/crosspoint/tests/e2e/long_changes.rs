@@ -365,6 +365,7 @@ fn tables_are_shown_before_their_limit_is_lowered_or_after_it() {
             assert_eq!(hear(&mut stream).0, BUNDLE_CONTROL);
             wait_for_another_look(&looks.each_ref());
             switch.vsctl(LIMIT);
+            wait_for_another_look(&looks.each_ref());
             switch.vsctl("clear bridge br1 flow_tables");
         }
         done.store(true, Ordering::Relaxed);
