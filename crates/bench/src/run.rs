@@ -176,7 +176,7 @@ fn is_wanted(names: &[String], suite: &Suite, step: &Step) -> bool {
 /// What is stored and resumed as a whole.
 enum Part {
     Measure(&'static Measure),
-    Load(Load),
+    Load(Box<Load>),
     Builds,
 }
 
@@ -190,7 +190,9 @@ fn parts(suite: &'static Suite, wish: &Wish) -> Vec<(String, &'static Suite, Par
             Step::Grid(grid) => {
                 let loads = trials::loads(grid, wish.mode, &wish.wanted);
                 parts.extend(
-                    loads.into_iter().map(|load| (format!("{id}.{}", load.id()), suite, Part::Load(load))),
+                    loads
+                        .into_iter()
+                        .map(|load| (format!("{id}.{}", load.id()), suite, Part::Load(Box::new(load)))),
                 );
             }
         }

@@ -58,7 +58,7 @@ mod tests {
             shares.iter().for_each(|share| fill(share, each));
             shares.iter().for_each(|share| fill(share, 1));
             let held = pool.waiting.load(Relaxed);
-            assert!(held >= CHUNKS / 2 && held <= CHUNKS / 4 * 3, "{each}: {held}");
+            assert!((CHUNKS / 2..=CHUNKS / 4 * 3).contains(&held), "{each}: {held}");
             let reader = Share::default();
             for _ in 0..1_000 {
                 assert!(reader.take(pool, 46), "{each}: {held} wait");

@@ -174,7 +174,8 @@ fn conditions(suite: &Suite, runs: &[Run]) -> Markup {
     };
     for point in runs.iter().flat_map(|run| &run.points).filter(|p| p.suite == suite.name) {
         let set = (point.switch.as_str(), text(&point.conditions), text(&point.inherent));
-        if !(set.1.is_empty() && set.2.is_empty()) && !sets.contains(&set) {
+        let says_something = !set.1.is_empty() || !set.2.is_empty();
+        if says_something && !sets.contains(&set) {
             sets.push(set);
         }
     }

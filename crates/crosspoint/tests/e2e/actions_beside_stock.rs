@@ -686,7 +686,7 @@ fn a_frame_travels_in_a_service_header_and_comes_out_as_it_went_in() {
         switch.receive("p1", within);
         let header = "112233445566000000000000894f0fc60103001234ff00000000000000000000000000000000";
         let outer = format!("{header}{within}");
-        assert_eq!(switch.sent("p2", 1), [outer.clone()]);
+        assert_eq!(switch.sent("p2", 1), [outer.as_str()]);
         switch.receive("p2", &outer);
         assert_eq!(switch.sent("p1", 1), [within]);
     }

@@ -163,7 +163,8 @@ fn roles_and_generation_ids_are_taken_and_refused_as_by_the_stock_switch() {
 fn secondaries_may_change_what_the_stock_switch_lets_them_change() {
     let both = Both::start();
     // Of OpenFlow 1.3, each as short as may be: type, length, and what is not zero.
-    let requests: [(u8, u8, &[(usize, &[u8])]); 9] = [
+    type Bytes<'a> = &'a [(usize, &'a [u8])];
+    let requests: [(u8, u8, Bytes<'_>); 9] = [
         (9, 12, &[(11, &[128])]),
         (13, 24, &[(8, &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xfd])]),
         (14, 56, &[(32, &[0xff; 12]), (48, &[0, 1, 0, 4])]),

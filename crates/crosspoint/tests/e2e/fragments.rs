@@ -48,12 +48,15 @@ fn fragment_v6(
     ethernet(0x86dd, &packet)
 }
 
+/// Makes the frame of a fragment: its offset, whether more follow, its bytes.
+type Framing<'a> = dyn Fn(usize, bool, &[u8]) -> Vec<u8> + 'a;
+
 /// A datagram, cut.
 struct Cut {
     /// Start and length of each fragment, in order.
     parts: Vec<(usize, usize)>,
     whole: Vec<u8>,
-    frame: Box<dyn Fn(usize, bool, &[u8]) -> Vec<u8>>,
+    frame: Box<Framing<'static>>,
 }
 
 impl Cut {
@@ -64,7 +67,7 @@ impl Cut {
         let (from, to) = if is_back { (80, 4000) } else { (4000, 80) };
         let is_udp = r.next().is_multiple_of(2);
         let echo = [&[0x12, 0x34, 0, 1], &data[..]].concat();
-        let (whole, frame): (_, Box<dyn Fn(usize, bool, &[u8]) -> Vec<u8>>) = if r.next().is_multiple_of(3) {
+        let (whole, frame): (_, Box<Framing<'static>>) = if r.next().is_multiple_of(3) {
             let (a, b): (Ipv6Addr, Ipv6Addr) =
                 ("2001:db8::1".parse().unwrap(), "2001:db8::2".parse().unwrap());
             let ends = if is_back { [b, a] } else { [a, b] };
@@ -165,7 +168,7 @@ fn planted_mistakes_of_fragments_are_found() {
 /// A datagram of UDP as frames of fragments.
 fn in_fragments([src, dst]: [&str; 2], ports: [u16; 2], data: &[u8]) -> Vec<Vec<u8>> {
     const PART: usize = 1240;
-    let cut = |whole: Vec<u8>, frame: &dyn Fn(usize, bool, &[u8]) -> Vec<u8>| {
+    let cut = |whole: Vec<u8>, frame: &Framing<'_>| {
         let parts = whole.chunks(PART).enumerate();
         parts.map(|(n, part)| frame(n * PART, (n + 1) * PART < whole.len(), part)).collect()
     };

@@ -43,7 +43,7 @@ pub(super) fn read_reply(version: Version, r: &mut Reader) -> Result<AsyncConfig
 fn masks_of(config: &mut AsyncConfig, kind: u16) -> Option<(&mut u32, u32)> {
     let (known, _) = *KNOWN.get(usize::from(kind / 2))?;
     let masks = config.kinds().into_iter().nth(usize::from(kind / 2))?;
-    Some((&mut masks[usize::from(kind % 2 == 0)], known))
+    Some((&mut masks[usize::from(kind.is_multiple_of(2))], known))
 }
 
 pub(super) fn read_bitmaps(r: &mut Reader) -> Result<AsyncChange, ErrorKind> {

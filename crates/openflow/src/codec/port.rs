@@ -200,10 +200,9 @@ pub(super) fn read_port_mod(version: Version, r: &mut Reader) -> Result<PortMod,
     if version >= Version::V14 {
         let mut advertise = PortFeatures::empty();
         while !r.is_empty() {
-            match read_property(r)? {
-                (ETHERNET, mut value) => advertise = features_from_wire(version, value.u32()?),
-                // As the stock switch, which does not know the properties of optical ports either.
-                _ => {}
+            // As the stock switch, which does not know the properties of optical ports either.
+            if let (ETHERNET, mut value) = read_property(r)? {
+                advertise = features_from_wire(version, value.u32()?);
             }
         }
         return Ok(PortMod { port, hw_addr, config: config & mask, mask, advertise });

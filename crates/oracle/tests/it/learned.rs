@@ -77,14 +77,14 @@ fn run(seed: u64, mistake: Mistake) -> Result<Coverage, String> {
         let ip = Match::any().with(FieldId::EthType, 0x800);
         FlowMod { table_id, priority, ..FlowMod::add(ip, actions) }
     };
-    let add = |control: &mut Control, flow_mod| _ = control.flow_mod(bridge, &flow_mod, 0).expect("a rule");
+    let add = |control: &mut Control, flow_mod| control.flow_mod(bridge, &flow_mod, 0).expect("a rule");
     add(&mut control, rule(0, 1, LESSONS[0]));
     add(&mut control, rule(1, 0, "flood"));
     let mut homes = [0; HOSTS as usize].map(|_| chance.below(4) as usize);
     let (mut number, mut covered) = (0, Coverage::default());
     for round in 0..40 {
         match chance.below(8) {
-            0 => add(&mut control, rule(0, 1, *chance.pick(&LESSONS))),
+            0 => add(&mut control, rule(0, 1, chance.pick::<&str>(&LESSONS))),
             1 | 2 => {
                 let host = 0x0200_0000_0000 + u128::from(chance.below(HOSTS));
                 let of_host = Match::any().with(FieldId::EthDst, host);

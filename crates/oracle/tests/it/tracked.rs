@@ -267,7 +267,7 @@ fn run(seed: u64, mistake: Mistake) -> Result<(u64, u64), String> {
             ));
         }
         let [ours, theirs] = [connections(cached), connections(plain)];
-        for (ours, theirs) in ours.iter().zip(&theirs).filter(|(ours, theirs)| ours != theirs) {
+        if let Some((ours, theirs)) = ours.iter().zip(&theirs).find(|(ours, theirs)| ours != theirs) {
             return Err(format!("seed {seed}, round {round}: {ours:?}\n and uncached {theirs:?}"));
         }
         if ours.len() != theirs.len() {

@@ -192,7 +192,7 @@ mod tests {
         let bridge = control.add_bridge(BridgeConfig::new("br0"));
         let rule = |n: u32| FlowMod {
             hard_timeout_s: 5,
-            new_cookie: Some(u64::from(n % 100 > 0)),
+            new_cookie: Some(u64::from(!n.is_multiple_of(100))),
             ..FlowMod::add(Match::any().with(FieldId::NwSrc, n.into()), Vec::new())
         };
         let rules = 3 * super::SORTED_AT_ONCE as u32;

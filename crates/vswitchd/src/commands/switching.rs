@@ -65,11 +65,12 @@ impl RuleDump {
         let mut text = String::new();
         let rules = self.rules(shared).await;
         for some in rules.chunks(RULES_PER_TURN) {
-            let vswitch = shared.borrow();
-            some.iter().for_each(|(rule, counted)| {
-                write_rule(&mut text, &vswitch, rule, *counted, self.offload);
-            });
-            drop(vswitch);
+            {
+                let vswitch = shared.borrow();
+                some.iter().for_each(|(rule, counted)| {
+                    write_rule(&mut text, &vswitch, rule, *counted, self.offload);
+                });
+            }
             tokio::task::yield_now().await;
         }
         text
@@ -247,7 +248,7 @@ fn ct_states(args: &[String]) -> Result<(Vec<u32>, Vec<&str>), String> {
 impl Vswitch {
     /// Has workers tell of the next translation that fails, unless one was logged a moment ago.
     pub(crate) fn ask_for_failures(&self, now_ms: u64) {
-        if !self.commands.failure_told_ms.is_some_and(|told| now_ms < told + FAILURE_INTERVAL_MS) {
+        if self.commands.failure_told_ms.is_none_or(|told| now_ms >= told + FAILURE_INTERVAL_MS) {
             self.plane.switch.ask_for_failure();
         }
     }

@@ -58,7 +58,7 @@ impl ForwardingPlane {
             }
         }
         let start = Instant::now();
-        let searches = whole.as_ref().is_none_or(|w| !w.is_found && !(w.is_too_large && !w.rules.is_empty()));
+        let searches = whole.as_ref().is_none_or(|w| !w.is_found && (!w.is_too_large || w.rules.is_empty()));
         let mut next = Some(*cursor).filter(|_| searches);
         for _ in 0..PLACES_PER_TURN / PLACES_PER_LOOK {
             let Some(from) = next.filter(|_| start.elapsed() < TURN) else { break };

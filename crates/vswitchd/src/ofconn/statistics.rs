@@ -208,7 +208,8 @@ fn is_of_the_device(name: &str, is_dummy: bool) -> bool {
         "tx_errors",
         "tx_packets",
     ];
-    !OF_ALL.contains(&name) && !(is_dummy && name.starts_with("ovs_"))
+    let is_of_the_dummy_alone = is_dummy && name.starts_with("ovs_");
+    !OF_ALL.contains(&name) && !is_of_the_dummy_alone
 }
 
 /// The counters of a queue whose device has none.

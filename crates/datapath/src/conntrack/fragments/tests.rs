@@ -32,7 +32,7 @@ fn fragments_of(id: u16, len: usize, part: usize, is_ipv6: bool) -> Vec<Vec<u8>>
             frame.extend([8, 0, 0x45, 0]);
             frame.extend((20 + bytes.len() as u16).to_be_bytes());
             frame.extend(id.to_be_bytes());
-            frame.extend((offset / 8 | more << 13).to_be_bytes());
+            frame.extend(((offset / 8) | (more << 13)).to_be_bytes());
             frame.extend([64, 17, 0, 0]);
             frame.extend([src(1), src(2)].concat());
             let sum = checksum(&frame[14..34]);

@@ -7,7 +7,7 @@ use openflow::message::GroupMod;
 use switch::control::{Change, FlowMod};
 
 enum Part {
-    Flow(FlowMod),
+    Flow(Box<FlowMod>),
     Group(GroupMod),
 }
 
@@ -23,7 +23,7 @@ impl World {
                 0 => {
                     let Some((fm, gone)) = of_bridge.delete(chance) else { continue };
                     changed.extend(gone);
-                    Part::Flow(fm)
+                    Part::Flow(Box::new(fm))
                 }
                 1 => Part::Group(of_bridge.change_group(chance)),
                 _ => {
@@ -31,7 +31,7 @@ impl World {
                     let fm = addition(table, &rule);
                     changed.push(rule.matching.clone());
                     of_bridge.put(table, rule);
-                    Part::Flow(fm)
+                    Part::Flow(Box::new(fm))
                 }
             };
             parts.push((self.bridges[bridge], part));
