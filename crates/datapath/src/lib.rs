@@ -40,7 +40,7 @@ pub use cache::{CacheConfig, DumpedFlow};
 pub use context::PacketIn;
 pub use control::{Config, Datapath, DatapathError, Event, FlowPiece, Removal, SlotTotals, worker_name};
 pub use input::{ExactTier, PortView};
-pub use pipeline::{FlowView, Pipeline, Rewrite, Translation};
+pub use pipeline::{FlowView, Pipeline, Rewrite, Scratch, Translation};
 pub use stats::{PortCounters, WorkerStats};
 pub use watch::Visit;
 pub use worker::{Clock, SteppedWorker};

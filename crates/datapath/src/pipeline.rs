@@ -63,6 +63,18 @@ pub struct Translation<E> {
     pub effects: Vec<E>,
     /// The result depends on more than the key (or must be asked for each packet): do not cache it.
     pub uncacheable: bool,
+    /// Taken by who translates, and put back.
+    pub scratch: Option<Box<Scratch>>,
+}
+
+/// Keys and masks for a pipeline to work on. Whatever they hold is of the packet before: each has a kilobyte,
+/// which would else be made and moved for every packet.
+#[derive(Clone, Default, Debug)]
+pub struct Scratch {
+    /// Two keys.
+    pub keys: [Key; 2],
+    /// Two masks.
+    pub masks: [Mask; 2],
 }
 
 impl<E> Default for Translation<E> {
@@ -75,6 +87,7 @@ impl<E> Default for Translation<E> {
             rewrites: Vec::new(),
             effects: Vec::new(),
             uncacheable: false,
+            scratch: None,
         }
     }
 }

@@ -177,31 +177,42 @@ impl Mf {
         })
     }
 
-    /// The words of the key that it lies in: up to two of (block, word, shift, bits), the most significant
-    /// first. Empty for tunnel options.
-    pub fn slices(self) -> impl Iterator<Item = Slice> {
-        let reg_word = |n: usize| Slice { block: B_REGS, word: n, shift: 0, bits: 64 };
-        let (first, second) = match self {
+    /// Where in the key it lies.
+    fn place(self) -> MfPlace {
+        match self {
             Mf::Reg(n) => {
                 let shift = if n % 2 == 0 { 32 } else { 0 };
-                (Some(Slice { block: B_REGS, word: usize::from(n / 2), shift, bits: 32 }), None)
+                MfPlace::Bits(Slice { block: B_REGS, word: usize::from(n / 2), shift, bits: 32 })
             }
-            Mf::XReg(n) => (Some(reg_word(n.into())), None),
-            Mf::XxReg(n) => (Some(reg_word(usize::from(n) * 2)), Some(reg_word(usize::from(n) * 2 + 1))),
-            Mf::TunMetadata(_) => (None, None),
+            Mf::XReg(n) => MfPlace::Bits(Slice { block: B_REGS, word: n.into(), shift: 0, bits: 64 }),
+            Mf::XxReg(n) => MfPlace::TwoWords { block: B_REGS, first: usize::from(n) * 2 },
+            Mf::TunMetadata(_) => MfPlace::Nowhere,
             simple => {
                 let Row { field, offset, bits, .. } = *simple.row();
                 let p = field.place();
                 let (block, word) = (usize::from(p.block), usize::from(p.word));
-                if p.bits == 128 {
-                    let half = |word| Slice { block, word, shift: 0, bits: 64 };
-                    (Some(half(word)), Some(half(word + 1)))
-                } else {
-                    (Some(Slice { block, word, shift: p.shift + offset, bits }), None)
+                match p.bits {
+                    128 => MfPlace::TwoWords { block, first: word },
+                    _ => MfPlace::Bits(Slice { block, word, shift: p.shift + offset, bits }),
                 }
             }
-        };
-        first.into_iter().chain(second)
+        }
+    }
+
+    /// The words of the key in which some of its bits lie: block, word, which bits, and those of a value.
+    #[inline]
+    pub fn for_words(self, bits: u128, value: u128, mut to: impl FnMut(usize, usize, u64, u64)) {
+        match self.place() {
+            MfPlace::Nowhere => {}
+            MfPlace::Bits(s) => {
+                let part = |v: u128| (v as u64) << s.shift & s.ones();
+                to(s.block, s.word, part(bits), part(value));
+            }
+            MfPlace::TwoWords { block, first } => {
+                to(block, first, (bits >> 64) as u64, (value >> 64) as u64);
+                to(block, first + 1, bits as u64, value as u64);
+            }
+        }
     }
 
     /// All its bits that can be matched or set, as a number; for fields of at most 128 bits. Of `nw_tos`
@@ -228,20 +239,34 @@ fn class_idx(class: u16) -> Option<usize> {
     }
 }
 
+/// Where in the key a field lies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum MfPlace {
+    /// Tunnel options lie where their bridge's table says.
+    Nowhere,
+    Bits(Slice),
+    /// Two whole words of a block, the more significant one first.
+    TwoWords {
+        block: usize,
+        first: usize,
+    },
+}
+
 /// Some bits of one word of the key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Slice {
+struct Slice {
     /// Block of the key.
-    pub block: usize,
+    block: usize,
     /// Word of the block.
-    pub word: usize,
+    word: usize,
     /// Lowest bit.
-    pub shift: u8,
+    shift: u8,
     /// Number of bits, 1 to 64.
-    pub bits: u8,
+    bits: u8,
 }
 
 impl Slice {
+    /// Its bits where they lie in the word.
     fn ones(self) -> u64 {
         (u64::MAX >> (64 - self.bits)) << self.shift
     }
@@ -250,23 +275,23 @@ impl Slice {
 impl Key {
     /// The field's value. 0 for tunnel options.
     pub fn get_mf(&self, mf: Mf) -> u128 {
-        let value = mf.slices().fold(0, |acc, s| {
-            let part = (self.word(s.block, s.word) & s.ones()) >> s.shift;
-            (if s.bits == 64 { acc << 64 } else { 0 }) | u128::from(part)
-        });
+        let value = match mf.place() {
+            MfPlace::Nowhere => 0,
+            MfPlace::Bits(s) => u128::from((self.word(s.block, s.word) & s.ones()) >> s.shift),
+            MfPlace::TwoWords { block, first } => {
+                u128::from(self.word(block, first)) << 64 | u128::from(self.word(block, first + 1))
+            }
+        };
         value & mf.ones()
     }
 
     /// Sets the bits of `mask` of the field to those of `value`. Nothing happens for tunnel options.
     pub fn set_mf(&mut self, mf: Mf, value: u128, mask: u128) {
-        let n = mf.slices().count();
         let mask = mask & mf.ones();
-        for (i, s) in mf.slices().enumerate() {
-            let down = if n == 2 && i == 0 { 64 } else { 0 };
-            let part = |v: u128| (((v >> down) as u64) << s.shift) & s.ones();
-            let old = self.word(s.block, s.word);
-            self.set_word(s.block, s.word, old & !part(mask) | part(value) & part(mask));
-        }
+        mf.for_words(mask, value, |block, word, bits, value| {
+            let old = self.word(block, word);
+            self.set_word(block, word, old & !bits | value & bits);
+        });
     }
 }
 

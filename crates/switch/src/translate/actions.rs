@@ -184,7 +184,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
         for (block, word, bits, _) in options.words(idx, &Wide::ZERO, &bits) {
             self.need(block, word, bits);
         }
-        options.read(&self.key, idx).and(&bits).shr(sub.offset)
+        options.read(self.key, idx).and(&bits).shr(sub.offset)
     }
 
     /// Sets bits of a tunnel option, which is there from now on.
@@ -246,9 +246,13 @@ impl<'a, S: Sink> Xlate<'a, S> {
 
     /// Whether the packet has the header that the field is in; what says so decides.
     pub(super) fn prerequisites_hold(&mut self, field: Mf) -> bool {
+        let prereq = field.row().prereq;
+        if prereq == Prereq::None {
+            return true;
+        }
         let eth_type = self.read(FieldId::EthType);
         let is_ip = matches!(eth_type, 0x0800 | 0x86dd);
-        match field.row().prereq {
+        match prereq {
             Prereq::None => true,
             Prereq::Ethernet => self.read(FieldId::PacketType) == 0,
             Prereq::Vlan => self.read(FieldId::VlanTci) & 0x1000 != 0,

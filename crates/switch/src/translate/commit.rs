@@ -193,7 +193,7 @@ impl<S: Sink> Xlate<'_, S> {
     fn commit_vlan(&mut self) {
         const WORDS: [(usize, u64); 2] = [(2, 0xffff), (5, 0xffff_ffff_ffff_0000)];
         let changed = |m: &Mask| WORDS.iter().any(|(w, bits)| m.0.word(B_COMMON, *w) & bits != 0);
-        if !changed(&self.written) && !changed(&self.base_known) {
+        if !changed(self.written) && !changed(self.base_known) {
             return;
         }
         self.read(FieldId::VlanTci);
@@ -208,7 +208,7 @@ impl<S: Sink> Xlate<'_, S> {
             self.out.mask.add(f, back);
         }
         // Outermost first.
-        let (have, want) = (tags(&self.base, &self.base_below), tags(&self.key, &self.below));
+        let (have, want) = (tags(self.base, &self.base_below), tags(self.key, &self.below));
         if have == want {
             return;
         }

@@ -145,7 +145,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
             self.write_field(of_connection, values[0]);
         }
         let found = self.lookup(table_id);
-        (self.key, self.written, self.any_written) = *before;
+        (*self.key, *self.written, self.any_written) = *before;
         self.noted = None;
         found
     }

@@ -390,7 +390,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
                 self.hide_connection();
                 self.out.actions.extend(self.hashing.take().map(DpAction::Hash));
                 self.out.actions.push(DpAction::Recirc(id));
-                self.trace.recirculates(id, &self.key, ct);
+                self.trace.recirculates(id, self.key, ct);
             }
             None => {
                 self.error = Some(DropReason::TranslationError);
@@ -434,7 +434,8 @@ pub(crate) fn thaw<S: Sink>(
         out.actions.push(DpAction::Drop(DropReason::RecircUnknown));
         return;
     };
-    let mut x = Xlate::new(at, bridge, key, out, trace);
+    let mut scratch = out.scratch.take().unwrap_or_default();
+    let mut x = Xlate::new(at, bridge, key, &mut scratch, out, trace);
     x.without_action_set();
     for b in [B_REGS, B_PIPELINE, B_TUNNEL].into_iter().chain(B_TUN_META..BLOCKS) {
         if x.key.has(b) || state.fields.iter().any(|f| usize::from(f.0) == b) || b <= B_PIPELINE {
@@ -451,23 +452,26 @@ pub(crate) fn thaw<S: Sink>(
     x.hash_mask = state.hash_mask;
     x.go_on(&state.rest);
     x.finish_of(key);
+    out.scratch = Some(scratch);
 }
 
 /// Goes on where a translation was frozen for a controller, whose word on the pipeline's fields holds.
-pub(crate) fn resume<'a>(
-    at: Snapshot<'a>,
+pub(crate) fn resume(
+    at: Snapshot<'_>,
     bridge: BridgeIdx,
-    rest: &'a Rest,
+    rest: &Rest,
     key: &Key,
-    out: &'a mut Translation<Effect>,
+    out: &mut Translation<Effect>,
 ) -> bool {
     always_needed(out, key.get64(FieldId::EthType));
     let Some(bridge) = at.topology().bridge(bridge) else { return false };
+    let mut scratch = out.scratch.take().unwrap_or_default();
     let mut quiet = Quiet;
-    let mut x = Xlate::new(at, bridge, key, out, &mut quiet);
+    let mut x = Xlate::new(at, bridge, key, &mut scratch, out, &mut quiet);
     x.without_action_set();
     x.go_on(rest);
     x.finish();
+    out.scratch = Some(scratch);
     true
 }
 

@@ -117,7 +117,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
             }
         }
         self.visit_rules(table_id);
-        (self.key, self.written, self.any_written, self.noted) = before;
+        (*self.key, *self.written, self.any_written, self.noted) = before;
     }
 
     /// The rule's match and actions, made of the packet. What is read of the packet decides.

@@ -51,7 +51,7 @@ use crate::trace::{Found, Sink};
 use base::rcu::Reader;
 use base::{DropReason, OfPort, PortNo, Version};
 use datapath::hash::PacketHash;
-use datapath::{DpAction, Rewrite, Translation, Visit};
+use datapath::{DpAction, Rewrite, Scratch, Translation, Visit};
 use flow::action::PacketInReason;
 use flow::key::B_COMMON;
 use flow::{Action, FieldId, Key, Mask, Match, Mf};
@@ -134,13 +134,13 @@ pub(crate) struct Xlate<'a, S: Sink> {
     topology: &'a Topology,
     out: &'a mut Translation<Effect>,
     trace: &'a mut S,
-    key: Key,
-    written: Mask,
+    key: &'a mut Key,
+    written: &'a mut Mask,
     /// Whether `written` holds anything.
     any_written: bool,
-    base: Key,
+    base: &'a mut Key,
     /// Bits of `base` that the actions so far have set.
-    base_known: Mask,
+    base_known: &'a mut Mask,
     /// Whether a VLAN tag was pushed or popped.
     vlan_moved: bool,
     /// Tags (protocol id, tag) that the key has no room for, innermost first: pushed ones have moved them out
@@ -209,13 +209,20 @@ impl<'a, S: Sink> Xlate<'a, S> {
     fn new(
         at: Snapshot<'a>,
         bridge: &'a Bridge,
-        key: &Key,
+        of: &Key,
+        scratch: &'a mut Scratch,
         out: &'a mut Translation<Effect>,
         trace: &'a mut S,
     ) -> Xlate<'a, S> {
+        let Scratch { keys: [key, base], masks: [written, base_known] } = scratch;
+        key.clone_from(of);
+        base.clone_from(of);
+        written.0.clear();
+        base_known.0.clear();
         Xlate {
-            key: key.clone(),
-            base: key.clone(),
+            came_with_ethernet: key.get(FieldId::PacketType) == 0,
+            key,
+            base,
             switch: at.switch,
             version: at.version,
             reader: at.reader,
@@ -224,14 +231,13 @@ impl<'a, S: Sink> Xlate<'a, S> {
             topology: at.topology(),
             out,
             trace,
-            written: Mask::wild(),
+            written,
             any_written: false,
-            base_known: Mask::wild(),
+            base_known,
             vlan_moved: false,
             below: Vec::new(),
             base_below: Vec::new(),
             pending: encap::Pending::No,
-            came_with_ethernet: key.get(FieldId::PacketType) == 0,
             irreversible: false,
             copy_start: 0,
             noted: None,
@@ -281,11 +287,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
 
     /// These bits of the field decided something.
     fn need_mf(&mut self, mf: Mf, bits: u128) {
-        let n = mf.slices().count();
-        for (i, s) in mf.slices().enumerate() {
-            let part = if n == 2 && i == 0 { (bits >> 64) as u64 } else { bits as u64 };
-            self.need(s.block, s.word, part << s.shift);
-        }
+        mf.for_words(bits, 0, |block, word, bits, _| self.need(block, word, bits));
     }
 
     /// Sets bits of one word; from here on they are the same for all packets of the flow, so whatever `value`
@@ -311,13 +313,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
     }
 
     fn write_mf(&mut self, mf: Mf, value: u128, mask: u128) {
-        let n = mf.slices().count();
-        for (i, s) in mf.slices().enumerate() {
-            let down = if n == 2 && i == 0 { 64 } else { 0 };
-            let ones = u64::MAX >> (64 - s.bits);
-            let part = |v: u128| ((v >> down) as u64 & ones) << s.shift;
-            self.write(s.block, s.word, part(mask), part(value));
-        }
+        mf.for_words(mask, value, |block, word, bits, value| self.write(block, word, bits, value));
     }
 
     fn in_port(&self) -> OfPort {
@@ -395,7 +391,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
         for (port, value) in ports.into_iter().zip(values) {
             self.key.set(port, value.into());
         }
-        (self.written, self.any_written, self.noted) = (written, any_written, None);
+        (*self.written, self.any_written, self.noted) = (written, any_written, None);
         found
     }
 
@@ -404,7 +400,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
         let table = self.bridge.state.table(table_id)?;
         let found = if self.any_written {
             let mut decided = Mask::wild();
-            let found = table.lookup(self.version, &self.key, &mut decided, self.reader);
+            let found = table.lookup(self.version, self.key, &mut decided, self.reader);
             for b in decided.0.present_blocks() {
                 for w in 0..8 {
                     self.need(b, w, decided.0.block(b).0[w]);
@@ -412,7 +408,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
             }
             found
         } else {
-            table.lookup(self.version, &self.key, &mut self.out.mask, self.reader)
+            table.lookup(self.version, self.key, &mut self.out.mask, self.reader)
         };
         match found {
             Some(entry) => self.out.credits.extend([table.matched_slot, entry.slot]),
@@ -565,7 +561,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
 
     /// Ends the translation: drops with a reason what is output nowhere.
     fn finish(&mut self) {
-        self.trace.end(&self.key);
+        self.trace.end(self.key);
         self.out.mask.set(FieldId::ActsetOutput, 0);
         if let Some(reason) = self.error {
             self.trace.failed(self.failure);
@@ -625,10 +621,11 @@ pub(crate) fn packet<S: Sink>(at: Snapshot<'_>, key: &Key, out: &mut Translation
         out.actions.push(DpAction::Drop(reason));
         return;
     };
-    let mut x = Xlate::new(at, bridge, key, out, trace);
+    let mut scratch = out.scratch.take().unwrap_or_default();
+    let mut x = Xlate::new(at, bridge, key, &mut scratch, out, trace);
     x.without_action_set();
     // The number in the key is as old as the extraction; the translation is of this version.
-    for key in [&mut x.key, &mut x.base] {
+    for key in [&mut *x.key, &mut *x.base] {
         key.set(FieldId::InPort, port.spec.of_port.0.into());
     }
     x.trace.bridge(&bridge.config.name);
@@ -637,6 +634,7 @@ pub(crate) fn packet<S: Sink>(at: Snapshot<'_>, key: &Key, out: &mut Translation
         x.pipeline();
     }
     x.finish_of(key);
+    out.scratch = Some(scratch);
 }
 
 /// Translates a packet as if it came to the bridge from the port that its key names, which need not be there.
@@ -652,11 +650,13 @@ pub(crate) fn packet_in_bridge<S: Sink>(
         out.actions.push(DpAction::Drop(DropReason::RxNoBridge));
         return;
     };
-    let mut x = Xlate::new(at, bridge, key, out, trace);
+    let mut scratch = out.scratch.take().unwrap_or_default();
+    let mut x = Xlate::new(at, bridge, key, &mut scratch, out, trace);
     x.without_action_set();
     x.trace.bridge(&bridge.config.name);
     x.pipeline();
     x.finish();
+    out.scratch = Some(scratch);
 }
 
 /// Translates actions that come with the packet (a packet-out).
@@ -674,11 +674,13 @@ pub(crate) fn packet_out<S: Sink>(
         out.actions.push(DpAction::Drop(DropReason::RxNoBridge));
         return;
     };
-    let mut x = Xlate::new(at, bridge, key, out, trace);
+    let mut scratch = out.scratch.take().unwrap_or_default();
+    let mut x = Xlate::new(at, bridge, key, &mut scratch, out, trace);
     x.without_action_set();
     x.trace.bridge(&bridge.config.name);
     x.controller_reason = PacketInReason::PacketOut;
     x.actions(actions);
     x.finish_pipeline();
     x.finish();
+    out.scratch = Some(scratch);
 }

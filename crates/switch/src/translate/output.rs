@@ -289,16 +289,16 @@ impl<'a, S: Sink> Xlate<'a, S> {
             // What was done to the packet cannot be undone, so it is done to a copy.
             let actions = self.out.actions.split_off(start);
             self.out.actions.push(DpAction::Clone(actions));
-            self.base = saved.base;
-            self.base_known = saved.base_known;
+            *self.base = saved.base;
+            *self.base_known = saved.base_known;
             self.base_below = saved.base_below;
             self.vlan_moved = saved.vlan_moved;
         }
         // Otherwise `commit` sets back what it must, when something else is output.
         self.irreversible = saved.irreversible;
-        self.key = saved.key;
+        *self.key = saved.key;
         self.below = saved.below;
-        self.written = saved.written;
+        *self.written = saved.written;
         self.any_written = saved.any_written || !self.base_known.is_wild();
         self.unread = saved.unread;
         self.pending = saved.pending;
