@@ -22,6 +22,9 @@ pub struct Input {
     exact_tier: ExactTier,
     /// Until when the exact tier is asked whatever was chosen: a flow that lives there alone was met.
     alone_until_ms: u64,
+    /// Until when bursts of segments that open connections pass the exact tier by: lately the tracker was
+    /// asked for such a segment.
+    tracks_openings_until_ms: u64,
     /// Connections that its packets have begun lately.
     pub begun: Begun,
 }
@@ -39,6 +42,9 @@ pub enum ExactTier {
 /// So long after the last packet of a flow that is cached alone, its tier stays in use.
 const ALONE_MS: u64 = 10_000;
 
+/// So long after the tracker was asked for a segment that opens a connection, others are taken for the same.
+const TRACKS_OPENINGS_MS: u64 = 1_000;
+
 impl Input {
     pub fn new(
         port: PortNo,
@@ -47,7 +53,16 @@ impl Input {
         exact_tier: ExactTier,
     ) -> Box<Input> {
         let (idx, begun) = (InputIdx::default(), Begun::default());
-        Box::new(Input { port, idx, view, counters, exact_tier, alone_until_ms: 0, begun })
+        Box::new(Input {
+            port,
+            idx,
+            view,
+            counters,
+            exact_tier,
+            alone_until_ms: 0,
+            tracks_openings_until_ms: 0,
+            begun,
+        })
     }
 
     /// No port.
@@ -59,6 +74,19 @@ impl Input {
     #[inline(always)]
     pub fn use_exact(&self, now_ms: u64) -> bool {
         self.exact_tier == ExactTier::On || now_ms < self.alone_until_ms
+    }
+
+    /// Whether segments that open connections are tracked, as far as is known: the exact tier has none of
+    /// those.
+    #[inline(always)]
+    pub fn tracks_openings(&self, now_ms: u64) -> bool {
+        now_ms < self.tracks_openings_until_ms
+    }
+
+    /// The tracker was asked for a segment that opens a connection.
+    #[inline(always)]
+    pub fn tracked_opening(&mut self, now_ms: u64) {
+        self.tracks_openings_until_ms = now_ms + TRACKS_OPENINGS_MS;
     }
 
     /// A flow that lives in the exact tier alone was installed or met.

@@ -161,7 +161,8 @@ impl<P: Pipeline> Process<P> {
         let input = &self.context.input;
         let (port, idx) = (input.port, input.idx);
         debug_assert!(batch.iter().all(|packet| packet.in_port == port));
-        let use_exact = input.use_exact(self.now_ms) && !opens_connections(&metadata, batch);
+        let tracks_openings = metadata.tracking.state & state::NEW != 0 || input.tracks_openings(self.now_ms);
+        let use_exact = input.use_exact(self.now_ms) && !(tracks_openings && opens_connections(batch));
         self.cache.set_version(version);
         // Packets that do not begin with an Ethernet header are not plain.
         let is_ethernet = metadata.packet_type == 0;
@@ -220,15 +221,14 @@ impl<P: Pipeline> Process<P> {
     }
 }
 
-/// Whether packets open TCP connections, as the first one tells. The exact tier knows none of those (see
+/// Whether all packets open TCP connections. Where these are tracked, the exact tier knows none of them (see
 /// [`Process::learn`]).
 #[inline(always)]
-fn opens_connections(metadata: &Metadata, batch: &Batch) -> bool {
-    metadata.tracking.state & state::NEW != 0
-        && batch.first().is_some_and(|packet| {
-            let key = plain_key(packet.data(), packet.len(), Depth::Transport, 0);
-            key.is_some_and(|key| opens_tcp(&key))
-        })
+fn opens_connections(batch: &Batch) -> bool {
+    batch.iter().all(|packet| {
+        let key = plain_key(packet.data(), packet.len(), Depth::Transport, 0);
+        key.is_some_and(|key| opens_tcp(&key))
+    })
 }
 
 /// Times the stages of one burst in [`SAMPLE_EVERY`].

@@ -55,6 +55,7 @@ use self::tuple::Tuple;
 use self::zones::Zones;
 use base::hash::HashKey;
 use base::region::Region;
+use flow::key::B_CT;
 use flow::{FieldId, Key, Mask};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
@@ -138,25 +139,34 @@ impl Tracking {
 
     #[inline(never)]
     fn put_tracked(&self, original: Option<&Tuple>, key: &mut Key) {
-        let mut set = |field, value| key.set(field, value);
-        set(FieldId::CtState, self.state.into());
-        set(FieldId::CtZone, self.zone.into());
-        if (self.mark, self.label) != (0, 0) {
-            set(FieldId::CtMark, self.mark.into());
-            set(FieldId::CtLabel, self.label);
-        }
-        let Some(tuple) = original.filter(|tuple| tuple.protocol != 0) else { return };
-        let (src, dst) = if tuple.is_ipv6 {
-            (FieldId::CtIpv6Src, FieldId::CtIpv6Dst)
-        } else {
-            (FieldId::CtNwSrc, FieldId::CtNwDst)
+        key.set(FieldId::CtState, self.state.into());
+        key.set(FieldId::CtZone, self.zone.into());
+        // All others but IPv6's addresses share a block, in which nothing else lies.
+        let mut block = [0; 8];
+        let mut put = |field: FieldId, value: u64| {
+            let place = field.place();
+            block[usize::from(place.word)] |= value << place.shift;
         };
-        let ports = tuple.of_ports();
-        set(src, tuple.src);
-        set(dst, tuple.dst);
-        set(FieldId::CtNwProto, tuple.protocol.into());
-        set(FieldId::CtTpSrc, ports.0.into());
-        set(FieldId::CtTpDst, ports.1.into());
+        put(FieldId::CtMark, self.mark.into());
+        if let Some(tuple) = original.filter(|tuple| tuple.protocol != 0) {
+            if tuple.is_ipv6 {
+                key.set(FieldId::CtIpv6Src, tuple.src);
+                key.set(FieldId::CtIpv6Dst, tuple.dst);
+            } else {
+                put(FieldId::CtNwSrc, tuple.src as u64);
+                put(FieldId::CtNwDst, tuple.dst as u64);
+            }
+            let ports = tuple.of_ports();
+            put(FieldId::CtNwProto, tuple.protocol.into());
+            put(FieldId::CtTpSrc, ports.0.into());
+            put(FieldId::CtTpDst, ports.1.into());
+        }
+        if block != [0; 8] {
+            key.put(B_CT, block);
+        }
+        if self.label != 0 {
+            key.set(FieldId::CtLabel, self.label);
+        }
     }
 }
 

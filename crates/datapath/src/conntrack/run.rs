@@ -55,8 +55,10 @@ pub fn track_all<E: Ends>(
         all.push((seen, hash));
         n += 1;
     }
-    // 2. Ask for entries, and for what new translations look at.
-    all.iter().filter_map(|(_, hash)| *hash).for_each(|hash| tracker.fetch_entry(hash));
+    // 2. Ask for entries, which new connections have none of, and for what new translations look at.
+    if run.metadata.tracking.state & state::NEW == 0 {
+        all.iter().filter_map(|(_, hash)| *hash).for_each(|hash| tracker.fetch_entry(hash));
+    }
     if request.commit && matches!(request.nat, Some(Nat::New(_))) {
         fetch_translated(&tracker, request, &all);
     }

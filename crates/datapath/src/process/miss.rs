@@ -27,6 +27,7 @@ impl<P: Pipeline> Process<P> {
             if (is_tracked || decision.verdict == Verdict::Track)
                 && matches!(&key, ExactKey::Plain(key) if opens_tcp(key))
             {
+                self.context.input.tracked_opening(self.now_ms);
                 continue;
             }
             let from = FlowRef { decision, mask: e.key.mask(), sort, set, marks, at };
