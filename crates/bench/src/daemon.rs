@@ -17,7 +17,8 @@ const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
 
 /// A switch that runs as a process.
 pub struct Daemon {
-    process: Process,
+    /// The switch's.
+    pub process: Process,
     /// What its control socket is named for.
     target: String,
     _database: Option<Process>,
@@ -208,41 +209,16 @@ impl Daemon {
         run(&mut command).map_err(|e| self.explained(e))
     }
 
-    /// Its process.
-    pub fn pid(&self) -> u32 {
-        self.process.0.id()
-    }
-
-    /// Ends it as `kill -9` does.
-    pub fn kill(&mut self) -> Result<(), String> {
-        self.process.0.kill().and_then(|()| self.process.0.wait()).map(drop).map_err(|e| e.to_string())
-    }
-
-    /// Whether it still runs.
-    pub fn is_alive(&mut self) -> bool {
-        self.process.0.try_wait().is_ok_and(|status| status.is_none())
-    }
-
     /// Memory that it has in use, in bytes.
     pub fn rss_bytes(&self) -> Result<u64, String> {
-        status_bytes(self.process.0.id(), "VmRSS:")
-    }
-
-    /// CPU time of all its threads, in nanoseconds.
-    pub fn cpu_ns(&self) -> u64 {
-        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.process.0.id()));
-        let of_task = |task: std::fs::DirEntry| {
-            let stat = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
-            stat.split_whitespace().next()?.parse::<u64>().ok()
-        };
-        tasks.into_iter().flatten().flatten().filter_map(of_task).sum()
+        status_bytes(self.process.id(), "VmRSS:")
     }
 }
 
 impl Drop for Daemon {
     /// Lets it take back what it did to kernel interfaces, which it cannot when it is killed.
     fn drop(&mut self) {
-        if !self.is_alive() {
+        if !self.process.is_alive() {
             return;
         }
         let mut exit = Command::new("ovs-appctl");
@@ -252,7 +228,7 @@ impl Drop for Daemon {
         }
         let _ = run(&mut exit);
         let end = Instant::now() + Duration::from_secs(5);
-        while matches!(self.process.0.try_wait(), Ok(None)) && Instant::now() < end {
+        while self.process.is_alive() && Instant::now() < end {
             std::thread::sleep(Duration::from_millis(10));
         }
     }

@@ -48,6 +48,21 @@ impl Process {
         Ok(process)
     }
 
+    /// Its number.
+    pub fn id(&self) -> u32 {
+        self.0.id()
+    }
+
+    /// Ends it as `kill -9` does.
+    pub fn kill(&mut self) -> Result<(), String> {
+        self.0.kill().and_then(|()| self.0.wait()).map(drop).map_err(|e| e.to_string())
+    }
+
+    /// Whether it still runs.
+    pub fn is_alive(&mut self) -> bool {
+        self.0.try_wait().is_ok_and(|status| status.is_none())
+    }
+
     fn signal(&self, signal: i32) {
         let pid = self.0.id().to_string();
         let _ = run(Command::new("kill").args([format!("-{signal}"), pid]));
@@ -95,8 +110,7 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         self.resume();
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.kill();
     }
 }
 

@@ -445,7 +445,7 @@ impl Runner<'_> {
         command.stdout(Stdio::null()).stderr(Stdio::piped());
         self.lease.pass_to(&mut command);
         let mut child = Process::spawn(&mut command)?;
-        let watch = Watch::start(&[child.0.id()]);
+        let watch = Watch::start(&[child.id()]);
         let said = child.0.stderr.take().map(|mut pipe| {
             std::thread::spawn(move || {
                 let mut text = String::new();

@@ -191,7 +191,7 @@ impl<'a> Bed<'a> {
 
     /// The switch's process, where it has one.
     pub fn switch_pid(&self) -> Option<u32> {
-        self.running.as_ref()?.pid()
+        Some(self.running.as_ref()?.process()?.id())
     }
 
     /// Why the generator cannot offer a load.
@@ -272,7 +272,7 @@ impl<'a> Bed<'a> {
     }
 
     fn context_switches(&self) -> Option<u64> {
-        Some(context_switches(self.running.as_ref()?.pid()?))
+        self.switch_pid().map(context_switches)
     }
 
     /// Offers a load and accounts for it.
@@ -291,7 +291,7 @@ impl<'a> Bed<'a> {
         if let Some(why) = self.refuses(load) {
             return Err(why);
         }
-        let mut pids: Vec<u32> = self.guests.values().map(|g| g.0.id()).collect();
+        let mut pids: Vec<u32> = self.guests.values().map(Process::id).collect();
         pids.extend(self.switch_pid());
         let (before, cpu_before, caches) = (self.drops()?, self.cpu(), self.caches());
         let (spread, context_switches) = (self.spread(), self.context_switches());
@@ -325,8 +325,8 @@ impl<'a> Bed<'a> {
         let limit = limit(load, &sent, self.parts.topology);
         let switch_cpu_s = cpu_before.0.zip(cpu_after.0).map(|(b, a)| a.saturating_sub(b) as f64 / 1e9);
         let guest_cpu_s = (cpu_after.1 - cpu_before.1) as f64 / 1e9;
-        let pid = self.running.as_ref().and_then(|r| r.pid());
-        let switch_rss_bytes = pid.and_then(|pid| crate::daemon::status_bytes(pid, "VmRSS:").ok());
+        let switch_rss_bytes =
+            self.switch_pid().and_then(|pid| crate::daemon::status_bytes(pid, "VmRSS:").ok());
         Ok(Offered {
             sent,
             switch_cpu_s,
@@ -408,7 +408,7 @@ impl<'a> Bed<'a> {
 
     /// Why that cannot be done here.
     pub fn refuses_upset(&self, upset: Upset) -> Option<String> {
-        let is_process = self.running.as_ref().is_some_and(|r| r.pid().is_some());
+        let is_process = self.switch_pid().is_some();
         match upset {
             Upset::Restart | Upset::Kill | Upset::Block if !is_process => {
                 Some("the switch is part of the kernel".into())

@@ -95,7 +95,7 @@ enum Running {
 impl Running {
     fn cpu_ns(&self) -> u64 {
         match self {
-            Running::Daemon(daemon) => daemon.cpu_ns(),
+            Running::Daemon(daemon) => daemon.process.cpu_ns(),
             _ => 0,
         }
     }

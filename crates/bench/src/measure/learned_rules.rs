@@ -86,7 +86,7 @@ fn crosspoint(dir: &Path, capture: &Path) -> Result<Daemon, String> {
     // As the peer has them.
     let _pages = HugePages::provide();
     let daemon = Daemon::crosspoint(None, &[&files, "--port", "p2,type=null,ofport=2", "--port", &source])?;
-    huge_pages::note("crosspoint", daemon.pid());
+    huge_pages::note("crosspoint", daemon.process.id());
     Ok(daemon)
 }
 

@@ -37,7 +37,7 @@ pub fn measure(pcap: &Path, time: Duration) -> Result<f64, String> {
             continue;
         }
         if readings.is_empty() {
-            huge_pages::note("testpmd", process.0.id());
+            huge_pages::note("testpmd", process.id());
         }
         let cpu = process
             .thread_cpu_ns(&thread)

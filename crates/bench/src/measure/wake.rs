@@ -275,9 +275,9 @@ fn idle_row(args: &Args, kind: &str, goals: &mut Goals) -> Result<Row, String> {
     std::thread::sleep(Duration::from_secs(2));
     let mut raw = Vec::new();
     for _ in 0..args.common.runs {
-        let (before, start) = (daemon.cpu_ns(), Instant::now());
+        let (before, start) = (daemon.process.cpu_ns(), Instant::now());
         std::thread::sleep(2 * args.common.turn());
-        raw.push((daemon.cpu_ns() - before) as f64 / start.elapsed().as_nanos() as f64);
+        raw.push((daemon.process.cpu_ns() - before) as f64 / start.elapsed().as_nanos() as f64);
     }
     println!("idle with {IDLE_PORTS} {kind} ports: {:.4} of a processor", median(&raw));
     goals.never_above(&format!("idle share of a processor with {kind} ports"), &[median(&raw)], IDLE_GOAL);

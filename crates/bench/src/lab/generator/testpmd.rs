@@ -114,7 +114,7 @@ impl Offering for Started {
             let _ = stdin.write_all(b"stop\nquit\n");
         }
         let end = Instant::now() + Duration::from_secs(5);
-        while process.0.try_wait().is_ok_and(|s| s.is_none()) && Instant::now() < end {
+        while process.is_alive() && Instant::now() < end {
             std::thread::sleep(Duration::from_millis(20));
         }
         let seconds = first.elapsed().as_secs_f64();

@@ -59,15 +59,7 @@ impl Running for InKernel {
         in_kernel()
     }
 
-    fn cpu_ns(&self) -> Option<u64> {
-        None
-    }
-
     fn dropped(&self) -> Result<BTreeMap<String, u64>, String> {
         Ok(BTreeMap::new())
-    }
-
-    fn is_alive(&mut self) -> bool {
-        true
     }
 }

@@ -6,6 +6,7 @@ use super::{
 };
 use crate::daemon::Daemon;
 use crate::machine::huge_pages;
+use crate::process::Process;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -132,7 +133,7 @@ impl Running for Started {
 
     fn conditions(&self) -> Vec<(&'static str, String)> {
         let mut all = vec![("workers", self.workers.to_string()), ("queues", self.workers.to_string())];
-        all.push((HUGE_PAGES, huge_pages::taken_by(self.daemon.pid())));
+        all.push((HUGE_PAGES, huge_pages::taken_by(self.daemon.process.id())));
         all.extend(self.guest_offloads().filter(|(_, told)| !told.contains(NOT_TOLD)));
         all
     }
@@ -145,12 +146,12 @@ impl Running for Started {
         all
     }
 
-    fn cpu_ns(&self) -> Option<u64> {
-        Some(self.daemon.cpu_ns())
+    fn process(&self) -> Option<&Process> {
+        Some(&self.daemon.process)
     }
 
-    fn pid(&self) -> Option<u32> {
-        Some(self.daemon.pid())
+    fn process_mut(&mut self) -> Option<&mut Process> {
+        Some(&mut self.daemon.process)
     }
 
     fn dropped(&self) -> Result<BTreeMap<String, u64>, String> {
@@ -181,14 +182,6 @@ impl Running for Started {
         let text = self.daemon.appctl(&["dpif-netdev/pmd-stats-show"])?;
         let number = |line: &str| line.trim().strip_prefix("packets received: ")?.parse().ok();
         Ok(text.lines().filter_map(number).collect())
-    }
-
-    fn kill(&mut self) -> Result<(), String> {
-        self.daemon.kill()
-    }
-
-    fn is_alive(&mut self) -> bool {
-        self.daemon.is_alive()
     }
 }
 

@@ -307,7 +307,7 @@ impl Running for Started {
     }
 
     fn conditions(&self) -> Vec<(&'static str, String)> {
-        let pages = huge_pages::taken_by(self.process.0.id());
+        let pages = huge_pages::taken_by(self.process.id());
         vec![("workers", "1".into()), ("queues", "1".into()), (HUGE_PAGES, pages)]
     }
 
@@ -315,12 +315,12 @@ impl Running for Started {
         vec![(BATCH, self.kind.per_poll().to_string())]
     }
 
-    fn cpu_ns(&self) -> Option<u64> {
-        Some(self.process.cpu_ns())
+    fn process(&self) -> Option<&Process> {
+        Some(&self.process)
     }
 
-    fn pid(&self) -> Option<u32> {
-        Some(self.process.0.id())
+    fn process_mut(&mut self) -> Option<&mut Process> {
+        Some(&mut self.process)
     }
 
     fn dropped(&self) -> Result<BTreeMap<String, u64>, String> {
@@ -341,14 +341,6 @@ impl Running for Started {
     fn block(&mut self, ms: u64) -> Result<(), String> {
         let mut pipes = self.pipes.lock().map_err(|_| "the loop's pipes are broken")?;
         pipes.0.write_all(format!("block {ms}\n").as_bytes()).map_err(|e| format!("the loop: {e}"))
-    }
-
-    fn kill(&mut self) -> Result<(), String> {
-        self.process.0.kill().map_err(|e| e.to_string())
-    }
-
-    fn is_alive(&mut self) -> bool {
-        self.process.0.try_wait().is_ok_and(|status| status.is_none())
     }
 }
 

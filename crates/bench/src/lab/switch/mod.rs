@@ -14,6 +14,7 @@ use super::net::Net;
 use super::topology::{End, Topology, Vnic};
 use super::traffic::pattern::Pattern;
 use crate::machine::freeze;
+use crate::process::Process;
 pub use crate::result::{BATCH, GUEST_OFFLOADS, HUGE_PAGES};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -119,12 +120,19 @@ pub trait Running {
     /// Conditions that nobody can set in it, and what it has.
     fn inherent(&self) -> Vec<(&'static str, String)>;
 
-    /// CPU time of its threads in nanoseconds; none for a switch in the kernel.
-    fn cpu_ns(&self) -> Option<u64>;
-
-    /// Its process, where it has one.
-    fn pid(&self) -> Option<u32> {
+    /// Its process; none for a switch in the kernel.
+    fn process(&self) -> Option<&Process> {
         None
+    }
+
+    /// The same.
+    fn process_mut(&mut self) -> Option<&mut Process> {
+        None
+    }
+
+    /// CPU time of the threads that forward, in nanoseconds, where they are the process's.
+    fn cpu_ns(&self) -> Option<u64> {
+        self.process().map(Process::cpu_ns)
     }
 
     /// Drops that it counts itself, `switch: REASON`.
@@ -147,19 +155,21 @@ pub trait Running {
 
     /// Blocks its control thread for so many milliseconds: of a process, the first thread.
     fn block(&mut self, ms: u64) -> Result<(), String> {
-        let pid = self.pid().ok_or("it is part of the kernel and has no control thread")?;
-        let _frozen = freeze::first_thread(pid)?;
+        let process = self.process().ok_or("it is part of the kernel and has no control thread")?;
+        let _frozen = freeze::first_thread(process.id())?;
         std::thread::sleep(Duration::from_millis(ms));
         Ok(())
     }
 
     /// Ends its process as `kill -9` does.
     fn kill(&mut self) -> Result<(), String> {
-        Err("it is part of the kernel and cannot be killed".into())
+        self.process_mut().ok_or("it is part of the kernel and cannot be killed")?.kill()
     }
 
     /// Whether it still runs.
-    fn is_alive(&mut self) -> bool;
+    fn is_alive(&mut self) -> bool {
+        self.process_mut().is_none_or(Process::is_alive)
+    }
 }
 
 fn mask(workers: usize, cpus: usize) -> u64 {

@@ -10,7 +10,7 @@ use super::{
 use crate::daemon::{Daemon, OVS, OVS_DPDK};
 use crate::lab::net::{SocketReader, lost_in_ring};
 use crate::machine::huge_pages::{self, HugePages};
-use crate::process::run;
+use crate::process::{Process, run};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
@@ -151,7 +151,7 @@ impl Running for Started {
     fn conditions(&self) -> Vec<(&'static str, String)> {
         let mut all = vec![("workers", self.workers.to_string()), ("queues", self.workers.to_string())];
         if self.kind == Kind::Dpdk {
-            all.push((HUGE_PAGES, huge_pages::taken_by(self.daemon.pid())));
+            all.push((HUGE_PAGES, huge_pages::taken_by(self.daemon.process.id())));
             if !self.guests.is_empty() {
                 let features = |n: &usize| {
                     let port = format!("vm{}", n - 1);
@@ -175,11 +175,15 @@ impl Running for Started {
 
     fn cpu_ns(&self) -> Option<u64> {
         // The daemon has the packets of new flows alone there.
-        (self.kind != Kind::Kernel).then(|| self.daemon.cpu_ns())
+        (self.kind != Kind::Kernel).then(|| self.daemon.process.cpu_ns())
     }
 
-    fn pid(&self) -> Option<u32> {
-        Some(self.daemon.pid())
+    fn process(&self) -> Option<&Process> {
+        Some(&self.daemon.process)
+    }
+
+    fn process_mut(&mut self) -> Option<&mut Process> {
+        Some(&mut self.daemon.process)
     }
 
     /// Counters of ports at kernel interfaces are the kernel's, which are read there; packet sockets have
@@ -219,14 +223,6 @@ impl Running for Started {
     fn twice(&self) -> Twice {
         // A frame that a device refused stays in the packet ring, and is tried with the next.
         Twice { xdp: self.kind == Kind::Afxdp, again: self.kind == Kind::Dpdk, ..Twice::default() }
-    }
-
-    fn kill(&mut self) -> Result<(), String> {
-        self.daemon.kill()
-    }
-
-    fn is_alive(&mut self) -> bool {
-        self.daemon.is_alive()
     }
 }
 

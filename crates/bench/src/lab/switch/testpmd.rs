@@ -85,7 +85,7 @@ impl Running for Started {
     }
 
     fn conditions(&self) -> Vec<(&'static str, String)> {
-        let pages = huge_pages::taken_by(self.process.0.id());
+        let pages = huge_pages::taken_by(self.process.id());
         vec![("workers", "1".into()), ("queues", "1".into()), (HUGE_PAGES, pages)]
     }
 
@@ -97,12 +97,12 @@ impl Running for Started {
         all
     }
 
-    fn cpu_ns(&self) -> Option<u64> {
-        Some(self.process.cpu_ns())
+    fn process(&self) -> Option<&Process> {
+        Some(&self.process)
     }
 
-    fn pid(&self) -> Option<u32> {
-        Some(self.process.0.id())
+    fn process_mut(&mut self) -> Option<&mut Process> {
+        Some(&mut self.process)
     }
 
     fn dropped(&self) -> Result<BTreeMap<String, u64>, String> {
@@ -124,13 +124,5 @@ impl Running for Started {
     fn twice(&self) -> Twice {
         // A frame that a device refused stays in the packet ring, and is tried with the next.
         Twice { again: true, ..Twice::default() }
-    }
-
-    fn kill(&mut self) -> Result<(), String> {
-        self.process.0.kill().map_err(|e| e.to_string())
-    }
-
-    fn is_alive(&mut self) -> bool {
-        self.process.0.try_wait().is_ok_and(|status| status.is_none())
     }
 }

@@ -201,7 +201,7 @@ impl Running for Started {
     fn conditions(&self) -> Vec<(&'static str, String)> {
         let workers = self.workers.to_string();
         let mut all = vec![("workers", workers.clone()), ("queues", workers)];
-        all.push((HUGE_PAGES, huge_pages::taken_by(self.process.0.id())));
+        all.push((HUGE_PAGES, huge_pages::taken_by(self.process.id())));
         let told = self.guest_offloads().filter(|told| !told.contains(NOT_TOLD));
         all.extend(told.map(|told| (GUEST_OFFLOADS, told)));
         all
@@ -214,12 +214,12 @@ impl Running for Started {
         all
     }
 
-    fn cpu_ns(&self) -> Option<u64> {
-        Some(self.process.cpu_ns())
+    fn process(&self) -> Option<&Process> {
+        Some(&self.process)
     }
 
-    fn pid(&self) -> Option<u32> {
-        Some(self.process.0.id())
+    fn process_mut(&mut self) -> Option<&mut Process> {
+        Some(&mut self.process)
     }
 
     fn dropped(&self) -> Result<BTreeMap<String, u64>, String> {
@@ -242,14 +242,6 @@ impl Running for Started {
 
     fn twice(&self) -> Twice {
         Twice { again: true, ..Twice::default() }
-    }
-
-    fn kill(&mut self) -> Result<(), String> {
-        self.process.0.kill().map_err(|e| e.to_string())
-    }
-
-    fn is_alive(&mut self) -> bool {
-        self.process.0.try_wait().is_ok_and(|status| status.is_none())
     }
 }
 

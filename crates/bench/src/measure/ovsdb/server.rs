@@ -93,7 +93,7 @@ impl Server {
 
     /// Memory that it has in use, in bytes.
     pub fn rss_bytes(&self) -> Result<u64, String> {
-        status_bytes(self.process.0.id(), "VmRSS:")
+        status_bytes(self.process.id(), "VmRSS:")
     }
 
     /// Asks it to compact its file; the process that waits for its answer.
