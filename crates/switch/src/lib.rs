@@ -13,11 +13,15 @@ mod bridge_idx;
 pub mod by_hand;
 pub mod changelog;
 pub mod control;
+mod effect;
 pub mod features;
+mod flow_mod;
+mod frozen;
 mod group;
 mod mac;
 mod meter;
 mod numbered;
+mod pipeline;
 pub mod rule;
 pub mod shape;
 pub mod slots;
@@ -28,11 +32,12 @@ pub mod trace;
 mod translate;
 
 pub use control::{Control, Replaced};
+pub use effect::{Effect, FinTimeout};
 pub use group::{Group, selection_log};
 pub use meter::Meter;
 pub use rule::{Actions, Rule, RuleFlags, Timeouts};
 pub use slots::{RetiredSlots, SlotReader, SlotStats};
-pub use switch::{Effect, FinTimeout, Switch};
+pub use switch::Switch;
 pub use topology::{
     BridgeConfig, BridgeIdx, Fragments, PortConfig, PortKind, PortSpec, PriorityTags, VlanColumns,
     VlanConfig, VlanMode, VlanSet,

@@ -3,12 +3,13 @@
 //! they were, which nobody has seen otherwise; put in force, it is gone through once more for what follows
 //! from each step.
 
-use super::flow_mod::{FlowMod, FlowModError};
+use super::flow_mod::FlowModError;
 use super::groups::Replaced;
 use super::{Inner, Removal, RemovedReason, RuleEvent, validate};
 use crate::changelog::{rule_table, word_table};
+use crate::effect::Effect;
+use crate::flow_mod::FlowMod;
 use crate::rule::Rule;
-use crate::switch::Effect;
 use crate::topology::BridgeIdx;
 use base::rcu::Reader;
 use datapath::Translation;

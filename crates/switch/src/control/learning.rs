@@ -6,8 +6,8 @@
 
 use super::batch::Change;
 use super::{Control, Inner};
+use crate::effect::{Effect, LearnedRule};
 use crate::rule::Rule;
-use crate::switch::{Effect, LearnedRule};
 use crate::topology::BridgeIdx;
 use base::rcu::Reader;
 use std::collections::HashMap;

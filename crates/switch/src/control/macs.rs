@@ -6,9 +6,9 @@
 use super::mac_records::{Record, Records};
 use super::{Control, Inner};
 use crate::changelog::word_table;
+use crate::effect::Effect;
 use crate::mac::MacTable;
 use crate::slots::SlotReader;
-use crate::switch::Effect;
 use crate::topology::{BridgeConfig, BridgeIdx};
 use base::rcu::Reader;
 use base::{PortNo, Version};

@@ -44,11 +44,12 @@ mod transaction;
 mod validate;
 mod walk;
 
+pub use crate::flow_mod::{Command, FlowMod, TABLE_ALL, TABLE_HIDDEN};
 pub use batch::{AsChange, Change, Due, PacketOut};
 pub use dump::{Cursor, RuleFilter, TableStats};
 pub use events::{RuleEvent, RuleEventKind};
 pub use eviction::TableLimits;
-pub use flow_mod::{Command, FlowMod, FlowModError, TABLE_ALL, TABLE_HIDDEN};
+pub use flow_mod::FlowModError;
 pub use macs::{FdbEntry, FdbStats, NoSuchPort, Replaced};
 pub use meters::{BANDS_MAX, METERS_MAX};
 pub use options::OptionError;
@@ -57,10 +58,11 @@ pub use transaction::{Changes, Outcome, Turn};
 
 use crate::by_hand::ByHand;
 use crate::changelog::{ChangeLogWriter, word_table};
+use crate::effect::Effect;
 use crate::rule::Rule;
 use crate::shape::Shapes;
 use crate::slots::{RetiredSlots, SlotAllocator};
-use crate::switch::{Effect, Switch};
+use crate::switch::Switch;
 use crate::topology::{BridgeIdx, Topology};
 use base::hash::HashKey;
 use base::rcu::{Domain, Reader, Reclaimed};

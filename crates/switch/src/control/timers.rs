@@ -7,9 +7,9 @@
 //! out, some in each tick.
 
 use super::{Control, Inner, RemovedReason};
+use crate::effect::FinTimeout;
 use crate::rule::Rule;
 use crate::slots::SlotReader;
-use crate::switch::FinTimeout;
 use crate::topology::BridgeIdx;
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -13,10 +13,11 @@
 //! ([`Control::dump`], [`Control::table_stats`], [`Control::groups`]) shows them half changed meanwhile.
 
 use super::batch::{AsChange, Batch, Change, Due, PacketOut, Step};
-use super::flow_mod::{Command, FlowMod, FlowModError};
+use super::flow_mod::FlowModError;
 use super::walk::Walk;
 use super::{Control, Inner};
-use crate::switch::Effect;
+use crate::effect::Effect;
+use crate::flow_mod::{Command, FlowMod};
 use crate::topology::BridgeIdx;
 use base::Version;
 use base::rcu::Reader;

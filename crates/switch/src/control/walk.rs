@@ -5,9 +5,10 @@
 //! and one that is modified gets the place of the old one back at once.
 
 use super::batch::SlotAfter;
-use super::flow_mod::{Command, FlowMod, FlowModError, TABLE_ALL};
+use super::flow_mod::FlowModError;
 use super::transaction::{Made, Pace, Transaction};
 use super::{Inner, RemovedReason};
+use crate::flow_mod::{Command, FlowMod, TABLE_ALL};
 use crate::rule::Rule;
 use crate::shape::MiniMatch;
 use crate::topology::BridgeIdx;

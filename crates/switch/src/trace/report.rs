@@ -6,10 +6,12 @@
 
 use super::{Found, Sink};
 use crate::BridgeIdx;
+use crate::effect::Effect;
 use crate::rule::Rule;
-use crate::switch::{Effect, Switch};
+use crate::switch::Switch;
 use crate::topology::Topology;
 use crate::translate::continuation::{Rest, Tracked};
+use crate::translate::{self, Snapshot};
 use base::rcu::Reader;
 use base::{PortNo, Version};
 use datapath::{DpAction, Translation};
@@ -375,16 +377,13 @@ fn trace_once(switch: &Switch, start: Start<'_>, texts: Texts<'_>, reader: &Read
         may_learn,
     };
     let mut out = Translation::default();
-    match bridge.zip(given) {
-        Some(sent) => {
-            switch.translate_packet_out_watched(version, key, sent, reader, &mut out, &mut listener);
+    let at = Snapshot::new(switch, version, reader);
+    match (bridge, given) {
+        (Some(bridge), Some(actions)) => {
+            translate::packet_out(at, key, bridge, actions, &mut out, &mut listener);
         }
-        None => match bridge {
-            None => switch.translate_watched(version, key, reader, &mut out, &mut listener),
-            Some(bridge) => {
-                switch.translate_in_bridge(version, key, bridge, reader, &mut out, &mut listener);
-            }
-        },
+        (Some(bridge), None) => translate::packet_in_bridge(at, key, bridge, &mut out, &mut listener),
+        (None, _) => translate::packet(at, key, &mut out, &mut listener),
     }
     while listener.open.len() > 1 {
         listener.leave();

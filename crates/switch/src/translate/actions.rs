@@ -2,8 +2,8 @@
 
 use super::frozen::needs_reading;
 use super::{Cookie, Entry, STACK_MAX, Xlate};
+use crate::effect::{Effect, FinTimeout};
 use crate::rule::Rule;
-use crate::switch::{Effect, FinTimeout};
 use crate::trace::Sink;
 use base::{DropReason, OfPort};
 use flow::action::{PacketInReason, SubField};

@@ -4,7 +4,7 @@
 //! are set in between go into the header as it is pushed. Behind a header of NSH or MPLS that is taken off
 //! may be anything: the packet is read again before the list goes on.
 
-use super::Xlate;
+use super::{Pending, Xlate};
 use crate::trace::Sink;
 use base::DropReason;
 use datapath::DpAction;
@@ -31,22 +31,6 @@ const MPLS_TTL: u128 = 64;
 /// Label that says that IPv6 follows (RFC 3032 section 2.1).
 const LABEL_IPV6: u128 = 2;
 const BOTTOM_OF_STACK: u128 = 0x100;
-
-/// A change of the packet's type that the next commit makes.
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub(super) enum Pending {
-    /// None but an Ethernet header that goes, if the packet has one and shall have none.
-    #[default]
-    No,
-    /// An Ethernet header comes.
-    Ethernet,
-    /// A network service header comes, with these context headers where they are of variable length.
-    Nsh(Vec<u8>),
-    /// A label comes.
-    Mpls,
-    /// The first header goes; behind a label is what this Ethernet type names.
-    Decap(u16),
-}
 
 impl<S: Sink> Xlate<'_, S> {
     pub(super) fn is_ethernet(&self) -> bool {

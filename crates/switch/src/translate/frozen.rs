@@ -3,22 +3,15 @@
 //! Popping an MPLS label uncovers headers that nobody has read. Where a later action or table looks at them,
 //! the rest of the translation is *frozen*: its state gets a number, the datapath extracts the packet again
 //! with that number as its recirculation id, and the next translation thaws it.
-//!
-//! States are hash-consed: equal states have one number, so that flows share megaflows. Numbers count up
-//! from one, in a table of slots that are written once: neither finding nor adding one waits for a lock. When
-//! three quarters are used the control thread begins a new generation, and the one before lives on until the
-//! next, for packets on their way.
-//!
-//! Each bridge has generations of its own. Who makes up values that become part of states fills the slots of
-//! the bridge that he is on, and has the flows of that bridge translated anew: no other bridge notices.
 
 use super::continuation::{self, Rest, Step, Tracked};
 use super::{Cookie, Origin, Snapshot, Xlate, always_needed};
 use crate::changelog::word_table;
-use crate::switch::{Effect, Switch};
+use crate::effect::Effect;
+use crate::frozen::Frozen;
+use crate::switch::Switch;
 use crate::topology::BridgeIdx;
 use crate::trace::{Quiet, Sink};
-use base::hash::HashKey;
 use base::rcu::Reader;
 use base::{DropReason, OfPort};
 use datapath::hash::PacketHash;
@@ -27,210 +20,7 @@ use flow::action::PacketInReason;
 use flow::key::{B_PIPELINE, B_REGS, B_TUN_META, B_TUNNEL};
 use flow::{Action, BLOCKS, FieldId, Key};
 use std::borrow::Cow;
-use std::hash::{Hash, Hasher};
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
-
-/// States of one generation of one bridge.
-const SLOTS: usize = 1 << SLOT_BITS;
-const SLOT_BITS: u32 = 13;
-/// Generations have numbers of the bits that are left.
-const LAST_NUMBER: u32 = u32::MAX >> SLOT_BITS;
-/// Slots tried for one state.
-const PROBES: usize = 64;
-/// Slots in use with which a state that is only shown gets no number, so that those that packets need go on.
-const SHOWN_MAX: usize = SLOTS / 4;
-
-/// A translation that waits.
-#[derive(PartialEq, Eq, Hash, Debug)]
-pub(crate) struct Frozen {
-    bridge: BridgeIdx,
-    rest: Rest,
-    in_port: u16,
-    /// Which trace it is of; 0 for none. A trace's states are its own: no packet comes back to them.
-    trace: u32,
-    /// Bits of the datapath's hash that the packet comes back with.
-    hash_mask: u32,
-    /// The pipeline's own fields, which extraction does not give.
-    fields: Vec<(u8, u8, u64)>,
-}
-
-/// One generation of states of one bridge.
-pub(crate) struct Generation {
-    number: u32,
-    /// Made with the first state: few bridges have any.
-    table: OnceLock<Table>,
-    used: AtomicUsize,
-}
-
-/// States by their hashes, and where they are by their numbers.
-struct Table {
-    slots: Box<[OnceLock<(u32, Frozen)>]>,
-    /// One more than the slot of each number; 0 for none.
-    by_number: Box<[AtomicU32]>,
-}
-
-impl Table {
-    fn new() -> Table {
-        Table {
-            slots: (0..SLOTS).map(|_| OnceLock::new()).collect(),
-            by_number: (0..SLOTS).map(|_| AtomicU32::new(0)).collect(),
-        }
-    }
-
-    fn get(&self, number: u32) -> Option<&Frozen> {
-        let slot = self.by_number[number as usize].load(Ordering::Acquire).checked_sub(1)?;
-        // The slot may have gone to the state of another worker, with a number of its own.
-        self.slots[slot as usize].get().filter(|(of, _)| *of == number).map(|(_, state)| state)
-    }
-}
-
-impl Generation {
-    fn new(number: u32) -> Generation {
-        Generation { number, table: OnceLock::new(), used: AtomicUsize::new(0) }
-    }
-
-    /// The number of a state, which is put down if it is new. `None` when there is no room.
-    fn intern(&self, state: Frozen, secret: &HashKey) -> Option<u32> {
-        struct Fold<'a>(u64, &'a HashKey);
-        impl Hasher for Fold<'_> {
-            fn finish(&self) -> u64 {
-                self.0
-            }
-            fn write(&mut self, bytes: &[u8]) {
-                for chunk in bytes.chunks(8) {
-                    let mut word = [0; 8];
-                    word[..chunk.len()].copy_from_slice(chunk);
-                    self.0 = self.1.word(self.0, u64::from_le_bytes(word));
-                }
-            }
-        }
-        let mut hasher = Fold(0, secret);
-        state.hash(&mut hasher);
-        let start = hasher.finish() as usize;
-        let mut state = state;
-        let table = self.table.get_or_init(Table::new);
-        for probe in 0..PROBES {
-            let at = start.wrapping_add(probe) & (SLOTS - 1);
-            let slot = &table.slots[at];
-            if slot.get().is_none() {
-                let number = self.used.fetch_add(1, Ordering::Relaxed) as u32 + 1;
-                let place = table.by_number.get(number as usize)?;
-                // Before anybody can see the state, and ask for it by its number.
-                place.store(at as u32 + 1, Ordering::Release);
-                match slot.set((number, state)) {
-                    Ok(()) => return Some(self.id(number)),
-                    // Another worker was faster; what it put there may be the same.
-                    Err((_, back)) => state = back,
-                }
-            }
-            if let Some((number, there)) = slot.get()
-                && *there == state
-            {
-                return Some(self.id(*number));
-            }
-        }
-        None
-    }
-
-    /// Never 0, which means "from a port".
-    fn id(&self, number: u32) -> u32 {
-        self.number << SLOT_BITS | number
-    }
-
-    /// What no other trace's state is told apart by: each of them takes a slot.
-    fn number_of_trace(&self) -> u32 {
-        self.used.load(Ordering::Relaxed) as u32 + 1
-    }
-
-    /// Whether the next generation should begin.
-    fn is_nearly_full(&self) -> bool {
-        self.used.load(Ordering::Relaxed) > SLOTS / 4 * 3
-    }
-}
-
-/// The generations of a bridge that can be thawed.
-#[derive(Clone)]
-struct OfBridge {
-    newest: Arc<Generation>,
-    /// The one before.
-    older: Option<Arc<Generation>>,
-}
-
-/// All generations that can be thawed.
-#[derive(Clone, Default)]
-pub(crate) struct Generations {
-    /// By the bridge's number.
-    bridges: Vec<Option<OfBridge>>,
-    /// The same, in order of their numbers.
-    all: Vec<Arc<Generation>>,
-    next_number: u32,
-}
-
-impl Generations {
-    /// With a first generation for a bridge, whose number may have been another's before.
-    pub fn with_bridge(&self, bridge: BridgeIdx) -> Generations {
-        let mut new = self.clone();
-        let at = bridge.0 as usize;
-        new.bridges.resize(new.bridges.len().max(at + 1), None);
-        let newest = new.generation();
-        new.bridges[at] = Some(OfBridge { newest, older: None });
-        new.listed()
-    }
-
-    /// Without those of a bridge.
-    pub fn without_bridge(&self, bridge: BridgeIdx) -> Generations {
-        let mut new = self.clone();
-        if let Some(of_bridge) = new.bridges.get_mut(bridge.0 as usize) {
-            *of_bridge = None;
-        }
-        new.listed()
-    }
-
-    /// The bridges whose next generation should begin.
-    pub fn nearly_full(&self) -> impl Iterator<Item = BridgeIdx> {
-        let is_full = |b: &Option<OfBridge>| b.as_ref().is_some_and(|b| b.newest.is_nearly_full());
-        self.bridges.iter().enumerate().filter(move |(_, b)| is_full(b)).map(|(at, _)| BridgeIdx(at as u32))
-    }
-
-    /// With a new generation for a bridge. What is older than the one before is forgotten.
-    pub fn renewed(&self, bridge: BridgeIdx) -> Generations {
-        let mut new = self.clone();
-        let newest = new.generation();
-        if let Some(Some(of_bridge)) = new.bridges.get_mut(bridge.0 as usize) {
-            let older = std::mem::replace(&mut of_bridge.newest, newest);
-            of_bridge.older = Some(older);
-        }
-        new.listed()
-    }
-
-    /// A generation of a number that no other has now.
-    fn generation(&mut self) -> Arc<Generation> {
-        loop {
-            let number = self.next_number;
-            self.next_number = if number >= LAST_NUMBER { 0 } else { number + 1 };
-            if self.all.binary_search_by_key(&number, |g| g.number).is_err() {
-                return Arc::new(Generation::new(number));
-            }
-        }
-    }
-
-    fn listed(mut self) -> Generations {
-        let kept = self.bridges.iter().flatten().flat_map(|b| b.older.iter().chain([&b.newest]));
-        self.all = kept.cloned().collect();
-        self.all.sort_by_key(|g| g.number);
-        self
-    }
-
-    fn newest(&self, bridge: BridgeIdx) -> Option<&Generation> {
-        Some(&self.bridges.get(bridge.0 as usize)?.as_ref()?.newest)
-    }
-
-    pub(crate) fn find(&self, id: u32) -> Option<&Frozen> {
-        let at = self.all.binary_search_by_key(&(id >> SLOT_BITS), |g| g.number).ok()?;
-        self.all[at].table.get()?.get(id & (SLOTS as u32 - 1))
-    }
-}
+use std::sync::Arc;
 
 impl Switch {
     /// Actions as an operator is shown them: the state that controllers are told a packet with has a number,
@@ -260,7 +50,7 @@ impl Switch {
     fn state_of(&self, spec: &PacketInSpec, reader: &Reader) -> u32 {
         let bridge = BridgeIdx(spec.bridge);
         let generation = self.frozen.read(reader).newest(bridge);
-        let generation = generation.filter(|g| g.used.load(Ordering::Relaxed) < SHOWN_MAX);
+        let generation = generation.filter(|g| g.may_show());
         let words = [B_REGS, B_PIPELINE, B_TUNNEL].into_iter().chain(B_TUN_META..BLOCKS);
         let words = words.flat_map(|b| (0..8).map(move |w| (b as u8, w as u8, spec.metadata.word(b, w))));
         let state = Frozen {

@@ -10,10 +10,9 @@
 //! As in Open vSwitch, lookups in the same translation do not see what it learns.
 
 use super::Xlate;
-use crate::control::{Command, FlowMod};
+use crate::effect::{Effect, LearnedRule};
+use crate::flow_mod::{Command, FlowMod};
 use crate::rule::RuleFlags;
-use crate::switch::{Effect, LearnedRule};
-use crate::topology::BridgeIdx;
 use crate::trace::Sink;
 use base::OfPort;
 use datapath::{DpAction, PacketInSpec, Translation};
@@ -23,9 +22,6 @@ use flow::{Action, Key, Match, Mf};
 use openflow::Version;
 use openflow::text::{PortNames, actions_text, match_text};
 use std::sync::Arc;
-
-/// Number of rules with a cookie in a table of a bridge.
-pub(crate) type LearnedCounts<'a> = dyn Fn(BridgeIdx, u8, u64) -> u32 + 'a;
 
 impl<'a, S: Sink> Xlate<'a, S> {
     #[inline(never)]

@@ -30,6 +30,7 @@ mod connection;
 pub(crate) mod continuation;
 mod dropped;
 mod encap;
+mod entry;
 pub(crate) mod frozen;
 mod group;
 pub(crate) mod learn;
@@ -39,17 +40,19 @@ mod output;
 mod ttl;
 
 pub(crate) use actions::action_set_order;
+pub(crate) use entry::{packet, packet_in_bridge, packet_out};
 
 use self::dropped::{drop_at_last, has_output};
 use crate::changelog::{rule_table, word_table};
-use crate::control::TABLE_HIDDEN;
+use crate::effect::Effect;
+use crate::flow_mod::TABLE_HIDDEN;
 use crate::rule::Rule;
-use crate::switch::{Effect, Switch};
+use crate::switch::Switch;
 use crate::table::Entry;
-use crate::topology::{self, Bridge, Fragments, Topology};
+use crate::topology::{self, Bridge, BridgeIdx, Fragments, Topology};
 use crate::trace::{Found, Sink};
 use base::rcu::Reader;
-use base::{DropReason, OfPort, PortNo, Version};
+use base::{DropReason, OfPort, Version};
 use datapath::hash::PacketHash;
 use datapath::{DpAction, Rewrite, Scratch, Translation, Visit};
 use flow::action::PacketInReason;
@@ -105,6 +108,9 @@ impl Origin<'_> {
     }
 }
 
+/// Number of rules with a cookie in a table of a bridge.
+type LearnedCounts<'a> = dyn Fn(BridgeIdx, u8, u64) -> u32 + 'a;
+
 /// The state that is translated on: a switch at a version, protected by a reader.
 #[derive(Clone, Copy)]
 pub(crate) struct Snapshot<'a> {
@@ -113,15 +119,35 @@ pub(crate) struct Snapshot<'a> {
     pub reader: &'a Reader,
     /// On the control thread: how many rules with a cookie a table has, where some `learn` limits their
     /// number.
-    pub learned: Option<&'a learn::LearnedCounts<'a>>,
+    pub learned: Option<&'a LearnedCounts<'a>>,
     /// A worker translates: it learns no rules, and only says that there is one to learn.
     pub by_worker: bool,
 }
 
 impl<'a> Snapshot<'a> {
+    pub fn new(switch: &'a Switch, version: Version, reader: &'a Reader) -> Self {
+        Snapshot { switch, version, reader, learned: None, by_worker: false }
+    }
+
     fn topology(self) -> &'a Topology {
         topology::at(self.switch.history.read(self.reader), self.version)
     }
+}
+
+/// A change of the packet's type that the next commit makes.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+enum Pending {
+    /// None but an Ethernet header that goes, if the packet has one and shall have none.
+    #[default]
+    No,
+    /// An Ethernet header comes.
+    Ethernet,
+    /// A network service header comes, with these context headers where they are of variable length.
+    Nsh(Vec<u8>),
+    /// A label comes.
+    Mpls,
+    /// The first header goes; behind a label is what this Ethernet type names.
+    Decap(u16),
 }
 
 /// A translation in progress; see the module's text.
@@ -129,7 +155,7 @@ pub(crate) struct Xlate<'a, S: Sink> {
     switch: &'a Switch,
     version: Version,
     reader: &'a Reader,
-    learned: Option<&'a learn::LearnedCounts<'a>>,
+    learned: Option<&'a LearnedCounts<'a>>,
     by_worker: bool,
     topology: &'a Topology,
     out: &'a mut Translation<Effect>,
@@ -149,7 +175,7 @@ pub(crate) struct Xlate<'a, S: Sink> {
     /// The same of `base`.
     base_below: Vec<(u16, u16)>,
     /// What the next commit does to the packet's type.
-    pending: encap::Pending,
+    pending: Pending,
     /// The packet began with an Ethernet header.
     came_with_ethernet: bool,
     /// The datapath's actions so far contain one that cannot be undone by others.
@@ -237,7 +263,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
             vlan_moved: false,
             below: Vec::new(),
             base_below: Vec::new(),
-            pending: encap::Pending::No,
+            pending: Pending::No,
             irreversible: false,
             copy_start: 0,
             noted: None,
@@ -603,84 +629,4 @@ fn always_needed(out: &mut Translation<Effect>, eth_type: u64) {
     if matches!(eth_type, 0x0800 | 0x86dd) {
         out.mask.add(FieldId::NwFrag, 3);
     }
-}
-
-/// Translates a packet that came from a port or from recirculation.
-pub(crate) fn packet<S: Sink>(at: Snapshot<'_>, key: &Key, out: &mut Translation<Effect>, trace: &mut S) {
-    always_needed(out, key.get64(FieldId::EthType));
-    let recirc_id = key.get64(FieldId::RecircId) as u32;
-    if recirc_id != 0 {
-        return frozen::thaw(at, recirc_id, key, out, trace);
-    }
-    let topology = at.topology();
-    let port_no = PortNo(key.get64(FieldId::DpPort) as u32);
-    let found = topology.port(port_no).and_then(|p| Some((p, topology.bridge(p.bridge)?)));
-    let Some((port, bridge)) = found.filter(|_| !topology.is_paused) else {
-        out.visits.push(word_table::visit(word_table::DP_PORTS, u64::from(port_no.0)));
-        let reason = if found.is_some() { DropReason::FlowRestoreWait } else { DropReason::RxNoBridge };
-        out.actions.push(DpAction::Drop(reason));
-        return;
-    };
-    let mut scratch = out.scratch.take().unwrap_or_default();
-    let mut x = Xlate::new(at, bridge, key, &mut scratch, out, trace);
-    x.without_action_set();
-    // The number in the key is as old as the extraction; the translation is of this version.
-    for key in [&mut *x.key, &mut *x.base] {
-        key.set(FieldId::InPort, port.spec.of_port.0.into());
-    }
-    x.trace.bridge(&bridge.config.name);
-    x.visit_word(word_table::ports(bridge.idx.0), word_table::port(port.spec.of_port.0));
-    if x.may_receive(port) {
-        x.pipeline();
-    }
-    x.finish_of(key);
-    out.scratch = Some(scratch);
-}
-
-/// Translates a packet as if it came to the bridge from the port that its key names, which need not be there.
-pub(crate) fn packet_in_bridge<S: Sink>(
-    at: Snapshot<'_>,
-    key: &Key,
-    bridge: crate::BridgeIdx,
-    out: &mut Translation<Effect>,
-    trace: &mut S,
-) {
-    always_needed(out, key.get64(FieldId::EthType));
-    let Some(bridge) = at.topology().bridge(bridge) else {
-        out.actions.push(DpAction::Drop(DropReason::RxNoBridge));
-        return;
-    };
-    let mut scratch = out.scratch.take().unwrap_or_default();
-    let mut x = Xlate::new(at, bridge, key, &mut scratch, out, trace);
-    x.without_action_set();
-    x.trace.bridge(&bridge.config.name);
-    x.pipeline();
-    x.finish();
-    out.scratch = Some(scratch);
-}
-
-/// Translates actions that come with the packet (a packet-out).
-pub(crate) fn packet_out<S: Sink>(
-    at: Snapshot<'_>,
-    key: &Key,
-    bridge: crate::BridgeIdx,
-    actions: &[Action],
-    out: &mut Translation<Effect>,
-    trace: &mut S,
-) {
-    always_needed(out, key.get64(FieldId::EthType));
-    let topology = at.topology();
-    let Some(bridge) = topology.bridge(bridge) else {
-        out.actions.push(DpAction::Drop(DropReason::RxNoBridge));
-        return;
-    };
-    let mut scratch = out.scratch.take().unwrap_or_default();
-    let mut x = Xlate::new(at, bridge, key, &mut scratch, out, trace);
-    x.without_action_set();
-    x.trace.bridge(&bridge.config.name);
-    x.controller_reason = PacketInReason::PacketOut;
-    x.actions(actions);
-    x.finish_pipeline();
-    x.finish();
-    out.scratch = Some(scratch);
 }

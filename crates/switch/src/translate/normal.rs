@@ -14,7 +14,7 @@
 
 use super::Xlate;
 use crate::changelog::word_table;
-use crate::switch::Effect;
+use crate::effect::Effect;
 use crate::topology::{Bridge, Port, PriorityTags, VlanConfig, VlanMode};
 use crate::trace::Sink;
 use base::{DropReason, OfPort};

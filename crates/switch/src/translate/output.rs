@@ -26,7 +26,7 @@ struct Saved {
     below: Vec<(u16, u16)>,
     base_below: Vec<(u16, u16)>,
     unread: bool,
-    pending: super::encap::Pending,
+    pending: super::Pending,
     irreversible: bool,
 }
 

@@ -1,0 +1,93 @@
+//! Where translations begin: with a packet from a port or from recirculation, or with one that comes with
+//! its actions.
+
+use super::frozen::thaw;
+use super::{Snapshot, Xlate, always_needed};
+use crate::BridgeIdx;
+use crate::changelog::word_table;
+use crate::effect::Effect;
+use crate::trace::Sink;
+use base::{DropReason, PortNo};
+use datapath::{DpAction, Translation};
+use flow::action::PacketInReason;
+use flow::{Action, FieldId, Key};
+
+/// Translates a packet that came from a port or from recirculation.
+pub(crate) fn packet<S: Sink>(at: Snapshot<'_>, key: &Key, out: &mut Translation<Effect>, trace: &mut S) {
+    always_needed(out, key.get64(FieldId::EthType));
+    let recirc_id = key.get64(FieldId::RecircId) as u32;
+    if recirc_id != 0 {
+        return thaw(at, recirc_id, key, out, trace);
+    }
+    let topology = at.topology();
+    let port_no = PortNo(key.get64(FieldId::DpPort) as u32);
+    let found = topology.port(port_no).and_then(|p| Some((p, topology.bridge(p.bridge)?)));
+    let Some((port, bridge)) = found.filter(|_| !topology.is_paused) else {
+        out.visits.push(word_table::visit(word_table::DP_PORTS, u64::from(port_no.0)));
+        let reason = if found.is_some() { DropReason::FlowRestoreWait } else { DropReason::RxNoBridge };
+        out.actions.push(DpAction::Drop(reason));
+        return;
+    };
+    let mut scratch = out.scratch.take().unwrap_or_default();
+    let mut x = Xlate::new(at, bridge, key, &mut scratch, out, trace);
+    x.without_action_set();
+    // The number in the key is as old as the extraction; the translation is of this version.
+    for key in [&mut *x.key, &mut *x.base] {
+        key.set(FieldId::InPort, port.spec.of_port.0.into());
+    }
+    x.trace.bridge(&bridge.config.name);
+    x.visit_word(word_table::ports(bridge.idx.0), word_table::port(port.spec.of_port.0));
+    if x.may_receive(port) {
+        x.pipeline();
+    }
+    x.finish_of(key);
+    out.scratch = Some(scratch);
+}
+
+/// Translates a packet as if it came to the bridge from the port that its key names, which need not be there.
+pub(crate) fn packet_in_bridge<S: Sink>(
+    at: Snapshot<'_>,
+    key: &Key,
+    bridge: BridgeIdx,
+    out: &mut Translation<Effect>,
+    trace: &mut S,
+) {
+    always_needed(out, key.get64(FieldId::EthType));
+    let Some(bridge) = at.topology().bridge(bridge) else {
+        out.actions.push(DpAction::Drop(DropReason::RxNoBridge));
+        return;
+    };
+    let mut scratch = out.scratch.take().unwrap_or_default();
+    let mut x = Xlate::new(at, bridge, key, &mut scratch, out, trace);
+    x.without_action_set();
+    x.trace.bridge(&bridge.config.name);
+    x.pipeline();
+    x.finish();
+    out.scratch = Some(scratch);
+}
+
+/// Translates actions that come with the packet (a packet-out).
+pub(crate) fn packet_out<S: Sink>(
+    at: Snapshot<'_>,
+    key: &Key,
+    bridge: BridgeIdx,
+    actions: &[Action],
+    out: &mut Translation<Effect>,
+    trace: &mut S,
+) {
+    always_needed(out, key.get64(FieldId::EthType));
+    let topology = at.topology();
+    let Some(bridge) = topology.bridge(bridge) else {
+        out.actions.push(DpAction::Drop(DropReason::RxNoBridge));
+        return;
+    };
+    let mut scratch = out.scratch.take().unwrap_or_default();
+    let mut x = Xlate::new(at, bridge, key, &mut scratch, out, trace);
+    x.without_action_set();
+    x.trace.bridge(&bridge.config.name);
+    x.controller_reason = PacketInReason::PacketOut;
+    x.actions(actions);
+    x.finish_pipeline();
+    x.finish();
+    out.scratch = Some(scratch);
+}
