@@ -67,11 +67,6 @@ impl AtomType {
         AtomType::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// Whether it can be computed with: integers and reals.
-    pub fn is_numeric(self) -> bool {
-        matches!(self, AtomType::Integer | AtomType::Real)
-    }
-
     /// What a column of this type holds where nothing was set: 0, 0.0, false, the empty string, or zeros.
     pub fn default_atom(self) -> Atom {
         match self {

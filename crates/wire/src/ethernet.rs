@@ -4,7 +4,7 @@
 pub use crate::ids::{EthAddr, EthAddrParseError, EtherType};
 
 use crate::Result;
-use crate::bytes::{be16, need, room};
+use crate::bytes::{need, room};
 
 /// Byte ranges of the header.
 pub mod field {
@@ -101,12 +101,6 @@ impl EthernetRepr {
     }
 }
 
-/// The type at `offset` of a frame (12 without tags), `None` if it is not there.
-pub fn ethertype_at(frame: &[u8], offset: usize) -> Option<EtherType> {
-    let bytes = frame.get(offset..)?.get(..2)?;
-    Some(EtherType(be16(bytes, 0..2)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -189,13 +183,5 @@ mod tests {
         assert_eq!(kind("01:80:c2:00:00:10"), (false, true, false, false));
         assert_eq!(kind("52:54:00:00:00:01"), (false, false, true, false));
         assert!(EthAddr::ZERO.is_unicast() && EthAddr::ZERO.is_zero());
-        assert_eq!(
-            EthAddr::from_ipv4_multicast("239.129.2.3".parse().unwrap()).to_string(),
-            "01:00:5e:01:02:03"
-        );
-        assert_eq!(
-            EthAddr::from_ipv6_multicast("ff02::1:ff00:1234".parse().unwrap()).to_string(),
-            "33:33:ff:00:12:34"
-        );
     }
 }

@@ -43,18 +43,6 @@ impl EthAddr {
         matches!(self.0, [0x01, 0x80, 0xc2, 0, 0, last] if last & 0xf0 == 0)
     }
 
-    /// The group address that IPv4 multicast uses (RFC 1112 section 6.4).
-    pub fn from_ipv4_multicast(group: std::net::Ipv4Addr) -> Self {
-        let [_, b, c, d] = group.octets();
-        Self([0x01, 0x00, 0x5e, b & 0x7f, c, d])
-    }
-
-    /// The group address that IPv6 multicast uses (RFC 2464 section 7).
-    pub fn from_ipv6_multicast(group: std::net::Ipv6Addr) -> Self {
-        let [.., a, b, c, d] = group.octets();
-        Self([0x33, 0x33, a, b, c, d])
-    }
-
     /// The address as a number below 2^48.
     pub fn to_u64(self) -> u64 {
         let [a, b, c, d, e, f] = self.0;

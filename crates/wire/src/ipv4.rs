@@ -166,20 +166,6 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Ipv4Packet<B> {
         let sum = checksum::checksum(clamped(self.0.as_ref(), 0, self.header_len()));
         self.set_checksum(sum);
     }
-
-    /// Takes 1 from the time to live and updates the checksum. `false`, and nothing done, at 0 or 1.
-    pub fn decrement_ttl(&mut self) -> bool {
-        let ttl = self.ttl();
-        if ttl <= 1 {
-            return false;
-        }
-        let protocol = u16::from(self.protocol().0);
-        let old = u16::from(ttl) << 8 | protocol;
-        let sum = checksum::update16(self.checksum(), old, old - 0x100);
-        self.set_ttl(ttl - 1);
-        self.set_checksum(sum);
-        true
-    }
 }
 
 /// The header as values.
@@ -340,18 +326,6 @@ mod tests {
         let mut bytes = PACKET;
         bytes[8] = 1;
         assert!(Ipv4Repr::parse(&Ipv4Packet::new(bytes).unwrap()).is_err());
-    }
-
-    #[test]
-    fn ttl_falls_by_one_with_its_checksum_and_stops_at_one() {
-        let mut packet = Ipv4Packet::new(PACKET).unwrap();
-        for ttl in (1..64).rev() {
-            assert!(packet.decrement_ttl());
-            assert_eq!(packet.ttl(), ttl);
-            assert!(packet.is_checksum_valid());
-        }
-        assert!(!packet.decrement_ttl());
-        assert_eq!(packet.ttl(), 1);
     }
 
     #[test]

@@ -127,16 +127,6 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Ipv6Packet<B> {
         let kept = self.ver_tc_flow() & !FLOW_LABEL_MAX;
         self.set_ver_tc_flow(kept | flow_label & FLOW_LABEL_MAX);
     }
-
-    /// Takes 1 from the hop limit. `false`, and nothing done, at 0 or 1.
-    pub fn decrement_hop_limit(&mut self) -> bool {
-        let hop_limit = self.hop_limit();
-        if hop_limit <= 1 {
-            return false;
-        }
-        self.set_hop_limit(hop_limit - 1);
-        true
-    }
 }
 
 /// The fixed header as values.
@@ -242,10 +232,8 @@ mod tests {
         assert_eq!(view.ver_tc_flow(), 0x65a1_2345);
         view.set_flow_label(0xffff_ffff);
         assert_eq!(view.ver_tc_flow(), 0x65af_ffff);
-        assert!(view.decrement_hop_limit());
-        assert_eq!(view.hop_limit(), 62);
         view.set_hop_limit(1);
-        assert!(!view.decrement_hop_limit());
+        assert_eq!(view.hop_limit(), 1);
         view.set_payload_len(65_535);
         assert_eq!(view.payload().len(), 4);
     }

@@ -227,12 +227,6 @@ impl NdRepr {
     }
 }
 
-/// The address to which a solicitation for `target` goes (RFC 4291 section 2.7.1).
-pub fn solicited_node(target: Ipv6Addr) -> Ipv6Addr {
-    let [.., a, b, c] = target.octets();
-    Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, 0xff00 | u16::from(a), u16::from_be_bytes([b, c]))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -294,12 +288,6 @@ mod tests {
         let mut other = solicit();
         other[0] = 134;
         assert!(NdMessage::new(other).is_err());
-    }
-
-    #[test]
-    fn the_solicited_node_address_has_the_last_three_bytes() {
-        let target = "2001:db8::12:3456".parse().unwrap();
-        assert_eq!(solicited_node(target).to_string(), "ff02::1:ff12:3456");
     }
 
     proptest! {

@@ -154,11 +154,6 @@ pub fn close_file() {
     }
 }
 
-/// The path of the log file, open or closed.
-pub fn file_path() -> Option<PathBuf> {
-    outputs().file.as_ref().map(|f| f.path.clone())
-}
-
 /// Where syslog messages go. The first that is set counts, and it counts before `OVS_SYSLOG_METHOD`.
 pub fn set_syslog_method(method: SyslogMethod) {
     outputs().syslog_method.get_or_insert(method);

@@ -44,8 +44,8 @@ use crate::{Row, RowChange, RowMap, Schema, TableIdx, Uuid};
 /// [`Replica::missing`] names them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
-    /// By table, the columns; `None` is all of them.
-    tables: BTreeMap<String, Option<BTreeSet<String>>>,
+    /// By table, the columns.
+    tables: BTreeMap<String, BTreeSet<String>>,
     everything: bool,
 }
 
@@ -62,40 +62,23 @@ impl Selection {
 
     /// With the rows of `table`, though perhaps none of their columns.
     pub fn add_table(&mut self, table: &str) {
-        self.tables.entry(table.to_owned()).or_insert_with(|| Some(BTreeSet::new()));
+        self.tables.entry(table.to_owned()).or_default();
     }
 
     /// With one column.
     pub fn add_column(&mut self, table: &str, column: &str) {
-        self.add_table(table);
-        if let Some(Some(columns)) = self.tables.get_mut(table) {
-            columns.insert(column.to_owned());
-        }
-    }
-
-    /// With all columns of `table`.
-    pub fn add_all_columns(&mut self, table: &str) {
-        self.tables.insert(table.to_owned(), None);
+        self.tables.entry(table.to_owned()).or_default().insert(column.to_owned());
     }
 
     /// The columns of `table` that `schema` has and this selects, without `_uuid` and `_version`. `None`: not
     /// even its rows.
     fn columns<'a>(&'a self, schema: &'a Schema, table: TableIdx) -> Option<Vec<&'a str>> {
         let table = schema.table(table);
-        let all = || table.named_columns().map(|(_, column)| column.name.as_str()).collect();
         if self.everything {
-            return Some(all());
+            return Some(table.named_columns().map(|(_, column)| column.name.as_str()).collect());
         }
-        match self.tables.get(&table.name)? {
-            None => Some(all()),
-            Some(columns) => Some(
-                columns
-                    .iter()
-                    .map(String::as_str)
-                    .filter(|name| table.find(name).is_some_and(|column| !column.is_internal()))
-                    .collect(),
-            ),
-        }
+        let columns = self.tables.get(&table.name)?.iter().map(String::as_str);
+        Some(columns.filter(|name| table.find(name).is_some_and(|column| !column.is_internal())).collect())
     }
 
     /// What this selects and `schema` does not have: tables (`None`) and columns.
@@ -106,8 +89,7 @@ impl Selection {
                 missing.push((name.clone(), None));
                 continue;
             };
-            let columns =
-                columns.iter().flatten().filter(|column| schema.table(table).find(column).is_none());
+            let columns = columns.iter().filter(|column| schema.table(table).find(column).is_none());
             missing.extend(columns.map(|column| (name.clone(), Some(column.clone()))));
         }
         missing
@@ -382,15 +364,6 @@ impl Replica {
         self.lock = Some(Lock { name: name.to_owned(), is_held: false, is_contended: false });
         if self.state != State::Disconnected {
             self.request("lock", json!([name]), Pending::Lock);
-        }
-    }
-
-    /// Gives the lock back.
-    pub fn release_lock(&mut self) {
-        if let Some(lock) = self.lock.take()
-            && self.state != State::Disconnected
-        {
-            self.request("unlock", json!([lock.name]), Pending::Ignored);
         }
     }
 

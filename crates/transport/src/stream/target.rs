@@ -85,11 +85,6 @@ impl Target {
             _ => return Err(format!("{text}: unknown kind of connection method \"{kind}\"")),
         })
     }
-
-    /// Whether TLS is spoken.
-    pub fn is_tls(&self) -> bool {
-        matches!(self, Target::Active(ActiveTarget::Ssl(..)) | Target::Passive(PassiveTarget::Ssl(..)))
-    }
 }
 
 impl ActiveTarget {
