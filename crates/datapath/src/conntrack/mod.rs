@@ -364,9 +364,9 @@ impl Tracker {
         if let Some(Nat::New(range)) = request.nat
             && !range.is_random
             && self.index.likely(hash).is_none()
-            && let Some(first) = nat::candidates(range, *tuple, request.zone, &self.secret, 0).next()
         {
-            self.index.prefetch(first.hash(request.zone, &self.secret));
+            let best = nat::Candidates::new(range, tuple, request.zone, &self.secret, 0).best;
+            self.index.prefetch(best.hash(request.zone, &self.secret));
         }
     }
 

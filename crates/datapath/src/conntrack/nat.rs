@@ -28,52 +28,69 @@ const PORTS_TRIED: u32 = 128;
 const PORTS_TRIED_LEAST: u32 = 16;
 const EPHEMERAL: (u16, u16) = (1024, u16::MAX);
 
-/// The reverse tuples that may be given to a connection with this forward tuple, the best first. The iterator
-/// is bounded.
-pub(crate) fn candidates(
-    range: Range,
-    forward: Tuple,
-    zone: u16,
-    secret: &HashKey,
+/// The reverse tuples that may be given to a connection.
+pub(crate) struct Candidates {
+    /// The first that is tried. Nearly always it is free.
+    pub best: Tuple,
+    /// The port that is tried first, and its range: of the destination where that has one, and of the source.
+    /// `None` where there are no ports.
+    ports: Option<(Option<Start>, Start)>,
     random: u64,
-) -> impl Iterator<Item = Tuple> {
-    let mut reverse = forward.reversed();
-    let [a, b, c, d, e] = forward.packed(zone);
-    let (low, high) = range.addresses.unwrap_or_default();
-    let hash =
-        secret.block(&[a, b, c, d, e, low as u64 ^ (low >> 64) as u64, high as u64 ^ (high >> 64) as u64, 1]);
-    if low != 0 {
-        let span = u64::try_from(high.saturating_sub(low)).unwrap_or(u64::MAX);
-        let offset = if span == u64::MAX { hash } else { hash % (span + 1) };
-        let address = low + u128::from(offset);
-        match range.side {
-            Side::Src => reverse.dst = address,
-            Side::Dst => reverse.src = address,
+}
+
+/// A port of a range.
+type Start = (u16, (u16, u16));
+
+impl Candidates {
+    /// Those of a connection with this forward tuple.
+    #[inline]
+    pub fn new(range: Range, forward: &Tuple, zone: u16, secret: &HashKey, random: u64) -> Candidates {
+        let (low, high) = range.addresses.unwrap_or_default();
+        let hash = || {
+            let [a, b, c, d, e] = forward.packed(zone);
+            let folded = |address: u128| address as u64 ^ (address >> 64) as u64;
+            secret.block(&[a, b, c, d, e, folded(low), folded(high), 1])
+        };
+        let mut best = forward.reversed();
+        if low != 0 {
+            let address = match u64::try_from(high.saturating_sub(low)) {
+                Ok(0) => low,
+                Ok(span @ 1..u64::MAX) => low + u128::from(hash() % (span + 1)),
+                Ok(u64::MAX) | Err(_) => low + u128::from(hash()),
+            };
+            match range.side {
+                Side::Src => best.dst = address,
+                Side::Dst => best.src = address,
+            }
         }
+        let start = |ports: (u16, u16)| {
+            let choice = (if range.is_random { random } else { hash() >> 16 }) as u32;
+            let (low, high) = ports;
+            (low + (choice % (u32::from(high.saturating_sub(low)) + 1)) as u16, ports)
+        };
+        let source = match (range.side, range.ports) {
+            (Side::Src, Some(ports)) => start(ports),
+            _ => (forward.src_port, class_of(forward.src_port)),
+        };
+        let destination = range.ports.filter(|_| range.side == Side::Dst).map(start);
+        let has_ports = forward.has_ports();
+        if has_ports {
+            best.dst_port = source.0;
+            best.src_port = destination.map_or(forward.dst_port, |(port, _)| port);
+        }
+        Candidates { best, ports: has_ports.then_some((destination, source)), random }
     }
-    let choice = (if range.is_random { random } else { hash >> 16 }) as u32;
-    let in_range =
-        |(low, high): (u16, u16)| low + (choice % (u32::from(high.saturating_sub(low)) + 1)) as u16;
-    let source = match (range.side, range.ports) {
-        (Side::Src, Some(ports)) => (in_range(ports), ports),
-        _ => (forward.src_port, class_of(forward.src_port)),
-    };
-    let destination = match (range.side, range.ports) {
-        (Side::Dst, Some(ports)) => Some((in_range(ports), ports)),
-        _ => None,
-    };
-    let has_ports = forward.has_ports();
-    if has_ports {
-        reverse.dst_port = source.0;
-        reverse.src_port = destination.map_or(forward.dst_port, |(port, _)| port);
+
+    /// Those that are tried where the best is taken, in turn. The iterator is bounded.
+    pub fn others(self) -> impl Iterator<Item = Tuple> {
+        let Candidates { best, ports, random } = self;
+        let with_destination = move |port| Tuple { src_port: port, ..best };
+        let with_source = move |port| Tuple { dst_port: port, ..best };
+        let (destination, source) = ports.unzip();
+        let destinations = destination.flatten().map(|start| tried(start, random).map(with_destination));
+        let sources = source.map(|start| tried(start, random).map(with_source));
+        destinations.into_iter().flatten().chain(sources.into_iter().flatten()).skip(1)
     }
-    let with_destination = move |port| Tuple { src_port: port, ..reverse };
-    let with_source = move |port| Tuple { dst_port: port, ..reverse };
-    let as_it_is = (!has_ports).then_some(reverse);
-    let destinations =
-        destination.filter(|_| has_ports).map(|start| tried(start, random).map(with_destination));
-    let sources = has_ports.then(|| tried(source, random).map(with_source));
-    as_it_is.into_iter().chain(destinations.into_iter().flatten()).chain(sources.into_iter().flatten())
 }
 
 /// The ports that a source port may be exchanged for.
@@ -86,7 +103,7 @@ fn class_of(port: u16) -> (u16, u16) {
 }
 
 /// Ports of a range, from one on in turn, then some from other starts.
-fn tried((first, (low, high)): (u16, (u16, u16)), mut random: u64) -> impl Iterator<Item = u16> {
+fn tried((first, (low, high)): Start, mut random: u64) -> impl Iterator<Item = u16> {
     let count = u32::from(high.saturating_sub(low)) + 1;
     let mut from = u32::from(first).saturating_sub(low.into()) % count;
     // One that lies outside of its range is tried all the same.
@@ -145,7 +162,10 @@ pub(crate) fn translate_plain(packet: &mut Packet, addresses_and_ports: [u8; 12]
     const PORTS: usize = 34;
     let is_partial = packet.flags.has(PacketFlags::CSUM_PARTIAL);
     let Some(head) = packet.data_mut().first_chunk_mut::<54>() else { return };
-    let number = |bytes: [u8; 12]| bytes.iter().fold(0, |number, &byte| number << 8 | u128::from(byte));
+    let number = |bytes: [u8; 12]| {
+        let [addresses @ .., a, b, c, d] = bytes;
+        u128::from(u64::from_be_bytes(addresses)) << 32 | u128::from(u32::from_be_bytes([a, b, c, d]))
+    };
     let place = head[ADDRESSES..].first_chunk_mut::<12>().expect("within 54 bytes");
     let (old, new) = (number(*place), number(addresses_and_ports));
     *place = addresses_and_ports;
@@ -265,7 +285,8 @@ mod tests {
     }
 
     fn all(range: Range) -> Vec<Tuple> {
-        candidates(range, client(), 0, &HashKey::from_seed(1), 7).collect()
+        let all = Candidates::new(range, &client(), 0, &HashKey::from_seed(1), 7);
+        std::iter::once(all.best).chain(all.others()).collect()
     }
 
     #[test]
@@ -290,7 +311,7 @@ mod tests {
         for port in 1..1000 {
             let forward = Tuple { src_port: port, ..client() };
             let to = range(Side::Src, (0xc0a8_0001, 0xc0a8_0004), None);
-            let first = candidates(to, forward, 0, &HashKey::from_seed(1), 7).next().unwrap();
+            let first = Candidates::new(to, &forward, 0, &HashKey::from_seed(1), 7).best;
             count[(first.dst - 0xc0a8_0001) as usize] += 1;
         }
         assert!(count.iter().all(|n| (150..350).contains(n)), "{count:?}");

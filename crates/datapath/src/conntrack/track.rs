@@ -12,7 +12,7 @@ use super::adjust::Adjustment;
 use super::entry::{Entry, Generation, Held, Traits};
 use super::expect::Expected;
 use super::index::{Place, Which};
-use super::nat::candidates;
+use super::nat::Candidates;
 use super::request::{Helper, Nat, Range, Request, Side};
 use super::seen::Seen;
 use super::tcp::{self, Verdict};
@@ -535,10 +535,13 @@ impl Tracker {
         }
         let (mut reverse, mut has_two_places) = (tuple.reversed(), false);
         if let Some(range) = range_of(request, expected, tuple) {
-            let mut tried = candidates(range, *tuple, zone, &self.secret, moment.random);
-            let Some(taken) =
-                tried.find(|reverse| self.take_reverse(idx, tuple, reverse, zone, moment.now_ms))
-            else {
+            let candidates = Candidates::new(range, tuple, zone, &self.secret, moment.random);
+            let takes = |reverse: &Tuple| self.take_reverse(idx, tuple, reverse, zone, moment.now_ms);
+            let taken = match takes(&candidates.best) {
+                true => Some(candidates.best),
+                false => candidates.others().find(takes),
+            };
+            let Some(taken) = taken else {
                 self.figures.exhausted.fetch_add(1, Relaxed);
                 return give_up();
             };

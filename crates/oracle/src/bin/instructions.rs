@@ -14,7 +14,7 @@ use base::hash::HashKey;
 use base::rcu::Domain;
 use base::{OfPort, PortNo};
 use datapath::{Config, Datapath, ExactTier, SteppedWorker};
-use flow::action::{Ct, CtZone, SubField};
+use flow::action::{Ct, CtZone, Nat, NatSide, SubField};
 use flow::{Action, FieldId, Match, Mf};
 use packet::{Pool, PoolConfig};
 use std::net::Ipv4Addr;
@@ -174,8 +174,11 @@ fn labelled(n: usize) -> Vec<u8> {
     frame
 }
 
-/// An acknowledgement from each end of connection `n`.
-fn both_ends(n: usize) -> [Vec<u8>; 2] {
+/// The address that connections are translated to.
+const OUTSIDE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+
+/// An acknowledgement from each end of connection `n`, of which the far one knows the near one by `seen_as`.
+fn both_ends(n: usize, seen_as: Option<Ipv4Addr>) -> [Vec<u8>; 2] {
     let (near, far) = addresses(n);
     let segment = |src, dst, src_port, dst_port, seq, ack| {
         let compose = Compose::ethernet(EthAddr([2, 0, 0, 0, 0, 1]), EthAddr([2, 0, 0, 0, 0, 2]));
@@ -183,7 +186,7 @@ fn both_ends(n: usize) -> [Vec<u8>; 2] {
         compose.ipv4(src, dst).tcp_repr(tcp).frame_len(60).build().expect("headers of 54 bytes")
     };
     let port = 1024 + n as u16;
-    [segment(near, far, port, 80, 1001, 5001), segment(far, near, 80, port, 5001, 1001)]
+    [segment(near, far, port, 80, 1001, 5001), segment(far, seen_as.unwrap_or(near), 80, port, 5001, 1001)]
 }
 
 /// The first segment of connection `n`.
@@ -252,15 +255,26 @@ fn cases() -> Vec<Case> {
             ..exact("recirculated", behind_a_label())
         },
         Case {
-            frames: (0..FLOWS).flat_map(both_ends).collect(),
+            frames: (0..FLOWS).flat_map(|n| both_ends(n, None)).collect(),
             then: Some(Answer::Megaflow),
-            ..exact("tracked", stateful())
+            ..exact("tracked", stateful(false))
+        },
+        Case {
+            frames: (0..FLOWS).flat_map(|n| both_ends(n, Some(OUTSIDE))).collect(),
+            then: Some(Answer::Megaflow),
+            ..exact("translated", stateful(true))
         },
         Case {
             frames: (0..WARM_UP_PACKETS + PACKETS).map(opening).collect(),
             answer: Answer::Megaflow,
             then: Some(Answer::Megaflow),
-            ..exact("opened", stateful())
+            ..exact("opened", stateful(false))
+        },
+        Case {
+            frames: (0..WARM_UP_PACKETS + PACKETS).map(opening).collect(),
+            answer: Answer::Megaflow,
+            then: Some(Answer::Megaflow),
+            ..exact("snat", stateful(true))
         },
         Case {
             frames: (FLOWS..FLOWS + PACKETS).map(frame).collect(),
@@ -299,14 +313,18 @@ fn behind_a_label() -> Vec<FlowMod> {
     (0..FLOWS).map(second).chain([first]).collect()
 }
 
-/// Rules that let packets of connections pass, and open connections.
-fn stateful() -> Vec<FlowMod> {
+/// Rules that let packets of connections pass, and open connections, whose source address they translate or
+/// not.
+fn stateful(translates: bool) -> Vec<FlowMod> {
     const TRACKED: u128 = 1 << 5;
     const ESTABLISHED: u128 = 1 << 1;
     const NEW: u128 = 1;
     let ct = |commit, table| {
-        let zone = CtZone::Is(0);
-        Action::Ct(Box::new(Ct { commit, force: false, zone, table, alg: 0, actions: Vec::new() }))
+        let (zone, to) = (CtZone::Is(0), u128::from(OUTSIDE.to_bits()));
+        let new = Nat { side: Some(NatSide::Src), addresses: Some((to, to)), ..Nat::default() };
+        let nat = Action::Nat(if commit { new } else { Nat::default() });
+        let actions = Vec::from_iter(translates.then_some(nat));
+        Action::Ct(Box::new(Ct { commit, force: false, zone, table, alg: 0, actions }))
     };
     let tcp = || ipv4().with(FieldId::NwProto, 6);
     let is = |state| tcp().with_masked(FieldId::CtState, TRACKED | state, TRACKED | NEW | ESTABLISHED);
