@@ -27,6 +27,7 @@ use std::sync::Arc;
 
 /// Buckets of a group: as many as one message of group statistics has room for (16 bytes each, beside 56 of
 /// the group). A group with more could not be listed, and each change of it would take longer than the last.
+/// Those with long actions have fewer, for the same reason.
 const BUCKETS_MAX: usize = 4092;
 
 /// The rules that refer to a group or a meter, by its number, and then by their serial numbers.
@@ -193,7 +194,8 @@ impl Inner {
         if id > GROUP_MAX {
             return refused(ErrorKind::OFPGMFC_INVALID_GROUP);
         }
-        if desc.buckets.len() > BUCKETS_MAX {
+        // A change of buckets sends the new ones alone: the others may already fill a message.
+        if desc.buckets.len() > BUCKETS_MAX || !desc.fits_a_message() {
             return refused(ErrorKind::OFPGMFC_OUT_OF_BUCKETS);
         }
         for bucket in &desc.buckets {

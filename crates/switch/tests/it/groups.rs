@@ -7,14 +7,14 @@ use datapath::pipeline::FlowView;
 use datapath::{DpAction, Pipeline, Translation};
 use flow::{Action, Depth, FieldId, Key, Match, Mf};
 use openflow::ErrorKind::{self, *};
-use openflow::Version;
 use openflow::message::{
     BUCKET_ALL, BUCKET_FIRST, BUCKET_LAST, Bucket, GROUP_ALL, GROUP_MAX, GroupCommand, GroupDesc, GroupMod,
-    GroupSelection, GroupType,
+    GroupSelection, GroupType, Message, StatsBody, StatsReply,
 };
 use openflow::message::{
     Band, BandType, METER_ALL, METER_CONTROLLER, MeterCommand, MeterConfig, MeterFlags, MeterMod,
 };
+use openflow::{Codec, Version};
 use std::sync::Arc;
 use switch::control::{Change, FlowMod, FlowModError, PacketOut, RemovedReason, RuleFilter};
 use switch::{BridgeConfig, BridgeIdx, Control, Effect, PortSpec, RuleFlags, Switch};
@@ -157,6 +157,36 @@ fn a_group_has_no_more_buckets_than_a_message_can_list() {
     // One that goes makes room for another.
     r.change(GroupCommand::RemoveBucket, BUCKET_FIRST, with(0..0)).unwrap();
     r.change(GroupCommand::InsertBucket, BUCKET_LAST, with(5000..5001)).unwrap();
+}
+
+#[test]
+fn buckets_are_inserted_only_while_a_message_of_every_version_can_list_them() {
+    let mut r = rig();
+    let ends = vec![output(1); 100];
+    let with = |ids: std::ops::Range<u32>| {
+        let buckets = ids.map(|id| Bucket { id, actions: ends.clone(), ..Bucket::default() }).collect();
+        GroupDesc { buckets, ..group(1, GroupType::All, &[]) }
+    };
+    let fits = |r: &Rig| {
+        let desc = r.control.group(r.br, 1).unwrap().desc.clone();
+        Version::ALL.into_iter().all(|version| {
+            let body = StatsBody::GroupDesc(vec![desc.clone()]);
+            Codec::new(version).encode(1, &Message::StatsReply(StatsReply { more: false, body })).is_ok()
+        })
+    };
+    r.add(with(0..1));
+    let refusal = (1..100).find_map(|id| {
+        let refusal = r.change(GroupCommand::InsertBucket, BUCKET_LAST, with(id..id + 1)).err();
+        assert!(fits(&r), "{id} buckets cannot be listed");
+        refusal
+    });
+    assert_eq!(refusal, Some(OFPGMFC_OUT_OF_BUCKETS));
+    // 16 bytes an action by 1.1 and later: the bound is that of the message, not a rough one.
+    assert_eq!(r.buckets(1).len(), (65_535 - 16 - 8) / (100 * 16 + 16));
+    // One that is refused leaves the group as it was, and one that goes makes room.
+    r.change(GroupCommand::RemoveBucket, BUCKET_FIRST, with(0..0)).unwrap();
+    r.change(GroupCommand::InsertBucket, BUCKET_LAST, with(200..201)).unwrap();
+    assert!(fits(&r));
 }
 
 #[test]
