@@ -151,7 +151,7 @@ fn ports_by_room(ports: Vec<PortStats>) -> Vec<Vec<PortStats>> {
     let (mut parts, mut bytes) = (vec![Vec::new()], 0);
     for port in ports {
         bytes += port_stats_bytes_max(&port);
-        if bytes > PORTS_BYTES_MAX {
+        if bytes > PORTS_BYTES_MAX && parts != [Vec::new()] {
             bytes = port_stats_bytes_max(&port);
             parts.push(Vec::new());
         }

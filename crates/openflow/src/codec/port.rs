@@ -275,9 +275,9 @@ const INTEL_CUSTOM: u32 = 2;
 /// An entry of OpenFlow 1.4 without counters of a device's own, but with what stands in front of them.
 const STATS14_BYTES: usize = 80 + 40 + 184 + 24;
 
-/// Bytes of a device's own counters, with their number. The last ones of a device that has more are left
-/// out, so that an entry fits into a message.
-const CUSTOM_BYTES_MAX: usize = 48 << 10;
+/// Bytes of a device's own counters, with their number: what a message has room for beside its head, the rest
+/// of the entry and padding.
+const CUSTOM_BYTES_MAX: usize = 0xffff - 16 - STATS14_BYTES - 8;
 
 fn read_port_stats14(r: &mut Reader) -> Result<PortStats, ErrorKind> {
     let length = usize::from(r.u16()?);
@@ -327,21 +327,34 @@ fn read_custom_counters(r: &mut Reader) -> Result<Vec<(String, u64)>, ErrorKind>
     (0..count).map(|_| read()).collect()
 }
 
+/// Those of a device's own counters that OpenFlow 1.4 and later have room for.
+fn custom_that_fit(counters: &[(String, u64)]) -> impl Iterator<Item = &(String, u64)> {
+    // Their number.
+    let mut bytes = 2;
+    counters.iter().filter(move |(name, _)| {
+        let fits = name.len() <= usize::from(u8::MAX) && bytes + 9 + name.len() <= CUSTOM_BYTES_MAX;
+        bytes += if fits { 9 + name.len() } else { 0 };
+        fits
+    })
+}
+
+impl PortStats {
+    /// How many of a device's own counters a reply leaves out, for want of room.
+    pub fn custom_left_out(&self, version: Version) -> usize {
+        if version < Version::V14 { 0 } else { self.custom.len() - custom_that_fit(&self.custom).count() }
+    }
+}
+
 fn write_custom_counters(out: &mut Vec<u8>, counters: &[(String, u64)]) {
     out.zeros(2);
     let count_at = out.len();
     out.u16(0);
-    let fits = |out: &Vec<u8>, name: &str| {
-        name.len() <= usize::from(u8::MAX) && out.len() - count_at + 9 + name.len() <= CUSTOM_BYTES_MAX
-    };
     let mut count = 0;
-    for (name, value) in counters {
-        if fits(out, name) {
-            out.u8(name.len() as u8);
-            out.extend_from_slice(name.as_bytes());
-            out.u64(*value);
-            count += 1;
-        }
+    for (name, value) in custom_that_fit(counters) {
+        out.u8(name.len() as u8);
+        out.extend_from_slice(name.as_bytes());
+        out.u64(*value);
+        count += 1;
     }
     out.set_u16(count_at, count);
 }
