@@ -10,12 +10,16 @@
 //! some microseconds more before it goes to sleep, and does so again as long as that finds something: what
 //! comes next, and the barrier right behind it. Others have their turn in between.
 //!
+//! What takes long is done by one connection at a time, in turns, with a look at the sockets after each. So a
+//! request that takes a moment waits for one such turn, however many connections have work that takes long.
+//!
 //! What is due by a connection's own clock (probes, packets held back) goes by [`clock`], which tests bend;
 //! waits for workers and for sockets are in true time.
 
 use crate::line::{self, Line};
 use crate::ofconn::Served;
 use crate::ofproto::{LinkOf, OfConn, Purpose};
+use crate::plane::TURN;
 use crate::state::Shared;
 use std::future::poll_fn;
 use std::io;
@@ -24,6 +28,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 use switch::BridgeIdx;
+use tokio::sync::Semaphore;
 use transport::{Idlers, Incoming, Listener, Place, Places, Stream, accept, clock};
 
 /// Connections to one socket at once. For a further one the connection that has said nothing for longest
@@ -36,6 +41,9 @@ const BRISK: Duration = Duration::from_micros(20);
 const BRISK_TURN: Duration = Duration::from_micros(500);
 /// How long to wait for workers by yielding before sleeping in between.
 const YIELDING: Duration = Duration::from_micros(500);
+
+/// How long a connection is served that does not wait for a long turn.
+const MOMENT: Duration = Duration::from_micros(200);
 
 /// How long a connection that we end may take to send what waits: the one deadline of all connections. A peer
 /// that failed its probe has none, for it has taken nothing for as long as the probe may go without an
@@ -71,6 +79,7 @@ pub(crate) struct Carrier {
     bridge: BridgeIdx,
     id: u64,
     line: Arc<Line>,
+    long_turns: Rc<Semaphore>,
     /// Those that give way to others where there are too many, if this is one of them.
     idlers: Option<Rc<Idlers>>,
 }
@@ -90,7 +99,8 @@ impl Carrier {
         let line = vswitch.conn(bridge, id)?.line.clone();
         line.set_stream(stream);
         line::keep(&line, &vswitch.keepalive);
-        Some(Carrier { shared: shared.clone(), bridge, id, line, idlers: None })
+        let long_turns = vswitch.long_turns.clone();
+        Some(Carrier { shared: shared.clone(), bridge, id, line, long_turns, idlers: None })
     }
 
     /// Why our own side ended the connection, if it did.
@@ -104,15 +114,28 @@ impl Carrier {
         let mut waiting_since: Option<Instant> = None;
         let mut closing: Option<Instant> = None;
         let mut others_had_their_turn = Instant::now();
+        let (long_turns, mut has_more) = (self.long_turns.clone(), false);
         loop {
+            let is_long = has_more || self.with(|c| c.is_at_long_work()).unwrap_or_default();
+            let long_turn = if is_long { long_turns.acquire().await.ok() } else { None };
+            let start = Instant::now();
             self.line.give();
-            let served = self.shared.borrow_mut().serve(self.bridge, self.id, clock::now());
+            let until = start + if is_long { TURN } else { MOMENT };
+            let served = self.shared.borrow_mut().serve(self.bridge, self.id, clock::now(), until);
+            has_more = served == Served::More;
             let was_congested = self.line.connection().is_congested();
             // Nobody is to be woken by this: what could not be sent is waited for below.
             let blocked = match self.line.poll_transmit(&mut Context::from_waker(Waker::noop())) {
                 Poll::Ready(sent) => sent.map(|()| false)?,
                 Poll::Pending => true,
             };
+            if let Some(turn) = long_turn {
+                if start.elapsed() >= MOMENT {
+                    // Sockets are looked at before the next one has its turn.
+                    tokio::task::yield_now().await;
+                }
+                drop(turn);
+            }
             match served {
                 Served::Closed if !blocked => return Ok(()),
                 Served::Closed => {

@@ -25,7 +25,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use switch::BridgeIdx;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 use transport::Tls;
 
 pub(crate) use crate::port_record::PortRecord;
@@ -74,6 +74,8 @@ pub struct Vswitch {
     pub(crate) own_changes: OwnChanges,
     /// There is something that does not wait for the next tick.
     pub(crate) urgent: Rc<Notify>,
+    /// Which connection may work for longer than a moment: one at a time, in the order in which they ask.
+    pub(crate) long_turns: Rc<Semaphore>,
 }
 
 /// Events of the control thread, for `coverage/show`.
@@ -155,6 +157,7 @@ impl Vswitch {
             reports: VecDeque::new(),
             own_changes: OwnChanges::default(),
             urgent: Rc::new(Notify::new()),
+            long_turns: Rc::new(Semaphore::new(1)),
         };
         Ok(vswitch)
     }

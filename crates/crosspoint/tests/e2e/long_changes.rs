@@ -69,8 +69,8 @@ pub(crate) fn barrier(stream: &mut UnixStream) {
     assert_eq!(kind, BARRIER_REPLY, "{body:?}");
 }
 
-/// Reads a dump of all flows, as fast as it comes: its bytes.
-fn dump(stream: &mut UnixStream) -> usize {
+/// Asks for a dump of all flows.
+fn ask_for_dump(stream: &mut UnixStream) {
     let mut request = [5, 18, 0, 56, 0, 0, 0, 5, 0, 1, 0, 0, 0, 0, 0, 0].to_vec();
     request.extend([0xff, 0, 0, 0]);
     request.extend([0xff; 8]);
@@ -78,6 +78,11 @@ fn dump(stream: &mut UnixStream) -> usize {
     request.extend([0, 1, 0, 4, 0, 0, 0, 0]);
     request[3] = request.len() as u8;
     stream.write_all(&request).unwrap();
+}
+
+/// Reads a dump of all flows, as fast as it comes: its bytes.
+fn dump(stream: &mut UnixStream) -> usize {
+    ask_for_dump(stream);
     let mut bytes = 0;
     loop {
         let (kind, body) = hear(stream);
@@ -193,6 +198,27 @@ fn echoes_are_answered_in_time_while_many_flows_are_added_dumped_and_deleted() {
     };
     in_time("flows are deleted", asked_during(&switch, "deletion", || delete(&mut stream)));
     assert!(flow_count(&switch) <= 1);
+}
+
+/// A turn of each would take 400 ms.
+#[test]
+fn echoes_are_answered_in_time_while_200_clients_ask_for_dumps_at_once_and_read_little() {
+    const FLOWS: u32 = 20_000;
+    let switch = Switch::dummy();
+    let mut stream = connect(&switch);
+    stream.write_all(&bundle(1..FLOWS + 1)).unwrap();
+    assert_eq!(hear(&mut stream).0, BUNDLE_CONTROL);
+    let [idle, _] = asked_during(&switch, "idle", || std::thread::sleep(Duration::from_secs(1)));
+    let [echo, _] = asked_during(&switch, "200 dumps", || {
+        let mut clients: Vec<UnixStream> = (0..200).map(|_| connect(&switch)).collect();
+        clients.iter_mut().for_each(ask_for_dump);
+        // All flows are found by then. The rest of the answer waits for a client that does not read it.
+        for client in &mut clients {
+            assert_eq!(hear(client).0, MULTIPART_REPLY);
+        }
+    });
+    let max = ECHO_P99_MAX + 2 * idle.p99();
+    assert!(echo.p99() <= max, "the p99 of echoes is {:?}, allowed are {max:?}", echo.p99());
 }
 
 #[test]

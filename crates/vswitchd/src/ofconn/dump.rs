@@ -11,7 +11,7 @@
 use super::flow_mods;
 use super::request::{FOLD_WAIT, Served};
 use crate::ofproto::{Dump, OfConn, Output, Pending, flags_of};
-use crate::plane::{ForwardingPlane, TURN};
+use crate::plane::ForwardingPlane;
 use flow::Match;
 use openflow::message::{
     AggregateStats, FlowEvent, FlowInfo, FlowMonitorFlags, FlowStatsRef, Message, StatsBody, StatsReply,
@@ -35,6 +35,7 @@ impl ForwardingPlane {
         conn: &mut OfConn,
         mut dump: Box<Dump>,
         now: Instant,
+        until: Instant,
     ) -> Served {
         let deadline = *dump.deadline.get_or_insert(now + FOLD_WAIT);
         if !self.dp.fold_done(dump.fold) && now < deadline {
@@ -57,11 +58,10 @@ impl ForwardingPlane {
                 *sums = AggregateStats::default();
             }
         }
-        let start = Instant::now();
         let searches = whole.as_ref().is_none_or(|w| !w.is_found && (!w.is_too_large || w.rules.is_empty()));
         let mut next = Some(*cursor).filter(|_| searches);
         for _ in 0..PLACES_PER_TURN / PLACES_PER_LOOK {
-            let Some(from) = next.filter(|_| start.elapsed() < TURN) else { break };
+            let Some(from) = next.filter(|_| Instant::now() < until) else { break };
             next = self.control.dump(bridge, filter, from, PLACES_PER_LOOK, |rule| {
                 let counted = self.counted(rule.slot);
                 match output {
@@ -105,7 +105,7 @@ impl ForwardingPlane {
             whole.is_found |= searches && next.is_none();
             whole.is_too_large |= whole.rules.len() > HELD_MAX;
             for _ in 0..PLACES_PER_TURN / PLACES_PER_LOOK {
-                if !whole.is_written() || start.elapsed() >= TURN {
+                if !whole.is_written() || Instant::now() >= until {
                     break;
                 }
                 let some = PLACES_PER_LOOK.min(whole.rules.len());

@@ -5,7 +5,7 @@
 
 use super::request::{FOLD_WAIT, Handled, Served};
 use crate::ofproto::{Listed, Listing, OfConn, Pending};
-use crate::plane::{ForwardingPlane, TURN};
+use crate::plane::ForwardingPlane;
 use openflow::message::{GROUP_ALL, METER_ALL, Message, StatsBody, StatsReply};
 use openflow::{Codec, ErrorKind};
 use std::ops::RangeInclusive;
@@ -47,6 +47,7 @@ impl ForwardingPlane {
         conn: &mut OfConn,
         mut listing: Listing,
         now: Instant,
+        until: Instant,
     ) -> Served {
         if listing.fold.is_some_and(|(ticket, deadline)| !self.dp.fold_done(ticket) && now < deadline) {
             conn.pending = Some(Pending::Listing(listing));
@@ -57,8 +58,8 @@ impl ForwardingPlane {
             return Served::Quiet;
         }
         let Some(codec) = conn.connection().codec() else { return Served::Quiet };
-        let (start, mut bytes, mut has_more) = (Instant::now(), Vec::new(), true);
-        while has_more && start.elapsed() < TURN {
+        let (mut bytes, mut has_more) = (Vec::new(), true);
+        while has_more && Instant::now() < until {
             let (body, next) = self.listed(bridge, listing.what, listing.ids.clone());
             has_more = next.is_some();
             if let Some(next) = next {

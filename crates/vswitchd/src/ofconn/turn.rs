@@ -2,7 +2,6 @@
 
 use super::request::{Request, Served};
 use crate::ofproto::{LinkOf, OfConn, Pending, Purpose, SILENT, journal};
-use crate::plane::TURN;
 use crate::state::Vswitch;
 use openflow::codec::message_name;
 use openflow::connection::CloseReason;
@@ -44,13 +43,13 @@ impl Vswitch {
         self.bridges.get_mut(&bridge)?.conns.get_mut(&id)
     }
 
-    /// Handles what a connection has received, and goes on with what it waits for.
-    pub(crate) fn serve(&mut self, bridge: BridgeIdx, id: u64, now: Instant) -> Served {
+    /// Handles what a connection has received, and goes on with what it waits for, until about `until`.
+    pub(crate) fn serve(&mut self, bridge: BridgeIdx, id: u64, now: Instant, until: Instant) -> Served {
         let Some(mut conn) = self.bridges.get_mut(&bridge).and_then(|b| b.conns.remove(&id)) else {
             return Served::Closed;
         };
         journal::keep(&conn);
-        let served = self.turn(bridge, &mut conn, now);
+        let served = self.turn(bridge, &mut conn, now, until);
         journal::log(&conn);
         if let Some(ofproto) = self.bridges.get_mut(&bridge) {
             ofproto.give_back(id, conn);
@@ -59,7 +58,7 @@ impl Vswitch {
         served
     }
 
-    fn turn(&mut self, bridge: BridgeIdx, conn: &mut OfConn, now: Instant) -> Served {
+    fn turn(&mut self, bridge: BridgeIdx, conn: &mut OfConn, now: Instant, until: Instant) -> Served {
         if conn.can_resume() {
             if self.tables_are_busy() {
                 conn.line.answer_echoes();
@@ -67,7 +66,6 @@ impl Vswitch {
             }
             self.plane.resume_monitors(conn);
         }
-        let until = Instant::now() + TURN;
         for message in 0..MESSAGES_PER_TURN {
             // One change may be told to many who watch.
             if message > 0 && Instant::now() >= until {
@@ -83,7 +81,7 @@ impl Vswitch {
                 }
             }
             if let Some(pending) = conn.pending.take() {
-                match self.go_on(bridge, conn, pending, now) {
+                match self.go_on(bridge, conn, pending, now, until) {
                     Served::Quiet if conn.pending.is_none() => continue,
                     served => return served,
                 }
@@ -160,7 +158,14 @@ impl Vswitch {
     }
 
     /// Another piece of a request that takes long. `Quiet` with nothing pending means that it is done.
-    fn go_on(&mut self, bridge: BridgeIdx, conn: &mut OfConn, pending: Pending, now: Instant) -> Served {
+    fn go_on(
+        &mut self,
+        bridge: BridgeIdx,
+        conn: &mut OfConn,
+        pending: Pending,
+        now: Instant,
+        until: Instant,
+    ) -> Served {
         match pending {
             Pending::Barrier { xid, ticket } => {
                 let is_told = conn.monitors.is_empty() || self.reports.is_empty();
@@ -181,8 +186,8 @@ impl Vswitch {
                 conn.pending = Some(pending);
                 Served::Waiting
             }
-            Pending::Dump(dump) => self.plane.go_on_dumping(bridge, conn, dump, now),
-            Pending::Listing(listing) => self.plane.go_on_listing(bridge, conn, listing, now),
+            Pending::Dump(dump) => self.plane.go_on_dumping(bridge, conn, dump, now, until),
+            Pending::Listing(listing) => self.plane.go_on_listing(bridge, conn, listing, now, until),
             Pending::Change(change) => self.go_on_changing(bridge, conn, change),
             Pending::Held(held) => self.go_on_with_held(bridge, conn, held),
         }

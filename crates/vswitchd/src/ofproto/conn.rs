@@ -174,6 +174,11 @@ impl OfConn {
         is_told && self.version() < Version::V13
     }
 
+    /// Whether it has a request that takes many turns.
+    pub fn is_at_long_work(&self) -> bool {
+        matches!(self.pending, Some(Pending::Dump(_) | Pending::Listing(_) | Pending::Change(_)))
+    }
+
     /// Whether bytes of the peer are to be taken now. While a request goes on, those behind it wait in the
     /// socket.
     pub fn wants_input(&self) -> bool {
