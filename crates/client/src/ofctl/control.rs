@@ -61,7 +61,7 @@ const COMMANDS: &[Command<Control>] = &[
     }),
     row("ofctl/block", "", 0, 0, |control, _| control.set_blocked(true)),
     row("ofctl/packet-out", "\"in_port=<port> packet=<hex data> actions=...\"", 1, 1, |control, args| {
-        let packet = parse_packet_out(&args[0], PortNames::none()).map_err(|why| why.to_string())?;
+        let (packet, _) = parse_packet_out(&args[0], PortNames::none()).map_err(|why| why.to_string())?;
         control.outgoing.push(Outgoing::PacketOut(Box::new(packet)));
         Ok(String::new())
     }),

@@ -13,9 +13,9 @@ use openflow::message::{
     FlowStatsRequest, PacketOut, StatsBody, StatsRequest,
 };
 use openflow::text::{
-    ActionsIn, FlowStyle, KeyValues, Parsed, PortNames, Protocol, Protocols, Remark, TextError, bytes_text,
-    flows_in, match_text, parse_actions, parse_flow_file, parse_flow_mod, parse_flow_request, parse_match,
-    write_flow, write_hex_dump,
+    FlowStyle, KeyValues, Parsed, PortNames, Protocol, Protocols, Remark, TextError, bytes_text, flows_in,
+    match_text, parse_flow_file, parse_flow_mod, parse_flow_request, parse_list, parse_match, write_flow,
+    write_hex_dump,
 };
 use openflow::{Message, Version};
 use std::io::{Read, Write};
@@ -428,14 +428,17 @@ pub fn dump_aggregate(options: &Options) -> Result<ExitCode, Failure> {
 /// `in_port=PORT packet=HEX actions=ACTIONS`, or of old `IN_PORT ACTIONS PACKET...`.
 pub fn packet_out(options: &Options) -> Result<ExitCode, Failure> {
     let (names, client) = taken_names(options, target(options), &options.args.words[2..].join(" "))?;
-    let packets = match &options.args.words[2..] {
-        [one] => vec![parse_packet_out(one, &names)?],
+    let (packets, usable) = match &options.args.words[2..] {
+        [one] => {
+            let (packet, usable) = parse_packet_out(one, &names)?;
+            (vec![packet], usable)
+        }
         [_, _] => return fail!("packet-out: expected in_port, actions and packets, or all in one argument"),
         [in_port, actions, packets @ ..] => {
             let Some(in_port) = names.parse(in_port) else {
                 return fail!("{in_port} is not a valid OpenFlow port");
             };
-            let actions = parse_actions(actions, ActionsIn::List, &names)?;
+            let (actions, usable) = parse_list(actions, &names)?;
             let packets: Result<Vec<PacketOut>, Failure> = packets
                 .iter()
                 .map(|hex| {
@@ -448,14 +451,9 @@ pub fn packet_out(options: &Options) -> Result<ExitCode, Failure> {
                     })
                 })
                 .collect();
-            packets?
+            (packets?, usable)
         }
         [] => return fail!("packet-out: no packet"),
-    };
-    // Of a packet's metadata, versions before 1.5 carry the input port alone.
-    let usable = match packets.iter().all(|packet| packet.metadata == Match::any()) {
-        true => Protocols::ANY,
-        false => Protocols::only(Protocol::of_version(Version::V15)),
     };
     let mut client = client_for(options, client, usable)?;
     for packet in packets {
@@ -478,10 +476,11 @@ fn parse_packet(text: &str) -> Result<Vec<u8>, Failure> {
     }
 }
 
-pub fn parse_packet_out(text: &str, names: &PortNames) -> Result<PacketOut, Failure> {
+/// A packet-out, and which encodings have it.
+pub fn parse_packet_out(text: &str, names: &PortNames) -> Result<(PacketOut, Protocols), Failure> {
     let Some(at) = text.find("action") else { return fail!("must specify an action") };
     let Some(equals) = text[at..].find('=') else { return fail!("must specify an action") };
-    let actions = parse_actions(&text[at + equals + 1..], ActionsIn::List, names)?;
+    let (actions, mut usable) = parse_list(&text[at + equals + 1..], names)?;
     let mut packet = PacketOut {
         buffer_id: None,
         in_port: OfPort::NONE,
@@ -514,10 +513,14 @@ pub fn parse_packet_out(text: &str, names: &PortNames) -> Result<PacketOut, Fail
     if let Some(field) = FieldId::ALL.iter().find(is_header) {
         return fail!("{}: the packet itself says this", field.name());
     }
+    // Of a packet's metadata, versions before 1.5 carry the input port alone.
+    if packet.metadata != Match::any() {
+        usable = usable.intersect(Protocols::only(Protocol::Of15));
+    }
     match packet.in_port {
         _ if packet.data.is_empty() => fail!("must specify packet"),
         port if port < OfPort::MAX || matches!(port, OfPort::LOCAL | OfPort::NONE | OfPort::CONTROLLER) => {
-            Ok(packet)
+            Ok((packet, usable))
         }
         port => fail!("{} is not a valid OpenFlow port for PACKET_OUT", names.text(port)),
     }

@@ -10,8 +10,8 @@ use openflow::message::{
     MeterCommand, MeterConfig, MeterMod, StatsRequest,
 };
 use openflow::text::{
-    PortNames, Protocol, Protocols, parse_flow_line, parse_group_line, parse_group_mod, parse_meter_id,
-    parse_meter_mod,
+    Parsed, PortNames, Protocol, Protocols, parse_flow_line, parse_group_line, parse_group_mod,
+    parse_meter_id, parse_meter_mod,
 };
 use openflow::{Message, Version, VersionSet};
 use std::process::ExitCode;
@@ -49,7 +49,7 @@ fn group_argument(options: &Options) -> Result<Option<u32>, Failure> {
     if let Ok(group) = text.parse() {
         return Ok(Some(group));
     }
-    let named = parse_group_mod(text, GroupCommand::Delete, PortNames::none())?.group.group_id;
+    let named = parse_group_mod(text, GroupCommand::Delete, PortNames::none())?.0.group.group_id;
     Ok((named != GROUP_ALL).then_some(named))
 }
 
@@ -92,7 +92,11 @@ fn change_groups(options: &Options, command: GroupCommand) -> Result<ExitCode, F
     send_groups(options, changes)
 }
 
-fn groups_of_file(options: &Options, file: &str, command: GroupCommand) -> Result<Vec<GroupMod>, Failure> {
+fn groups_of_file(
+    options: &Options,
+    file: &str,
+    command: GroupCommand,
+) -> Result<Vec<(GroupMod, Protocols)>, Failure> {
     let names = taken_names(options)?;
     let (text, shown) = read_file(file)?;
     let parse = |line: &str| match command {
@@ -108,13 +112,16 @@ fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     without_comments.enumerate().map(|(i, line)| (i + 1, line)).filter(|(_, line)| !line.is_empty())
 }
 
-fn send_groups(options: &Options, changes: Vec<GroupMod>) -> Result<ExitCode, Failure> {
+fn send_groups(options: &Options, changes: Vec<(GroupMod, Protocols)>) -> Result<ExitCode, Failure> {
+    let have_actions = changes.iter().fold(Protocols::ANY, |all, (_, usable)| all.intersect(*usable));
+    let changes: Vec<GroupMod> = changes.into_iter().map(|(change, _)| change).collect();
     let needs_15 = |m: &GroupMod| {
         let on_buckets = matches!(m.command, GroupCommand::InsertBucket | GroupCommand::RemoveBucket);
         m.group.buckets.is_empty() && (on_buckets || !m.group.selection.method.is_empty())
     };
     let with_bucket_ids = Protocols::OF10_ANY.union(Protocols::only(Protocol::of_version(Version::V15)));
     let usable = if changes.iter().any(needs_15) { with_bucket_ids } else { Protocols::ANY };
+    let usable = usable.intersect(have_actions);
     let usable = if options.args.bundle { usable.intersect(with_bundles()) } else { usable };
     let mut client = client_for(options, usable)?;
     let version = client.version();
@@ -143,14 +150,15 @@ fn with_bundles() -> Protocols {
 fn client_for(options: &Options, usable: Protocols) -> Result<Client, Failure> {
     let both = usable.intersect(options.allowed);
     if both.is_empty() {
-        return fail!(
-            "none of the usable flow formats ({usable}) is among the allowed flow formats ({})",
-            options.allowed
-        );
+        return no_common_format(usable, options.allowed);
     }
     let mut client = connect(options)?;
     client.use_one_of(both)?;
     Ok(client)
+}
+
+fn no_common_format<T>(usable: Protocols, allowed: Protocols) -> Result<T, Failure> {
+    fail!("none of the usable flow formats ({usable}) is among the allowed flow formats ({allowed})")
 }
 
 /// Makes the changes of a file all at once, or none.
@@ -163,24 +171,54 @@ pub fn bundle(options: &Options) -> Result<ExitCode, Failure> {
         VersionSet(0) => VersionSet::default().with(Version::V14),
         some => some,
     };
+    let mut usable = Protocols::ANY;
+    let mut changes = Vec::new();
+    for (n, line) in lines(&text) {
+        let (change, its) = bundled(line, &names).map_err(|e| Failure(format!("{shown}:{n}: {e}")))?;
+        usable = usable.intersect(its);
+        changes.push(change);
+    }
+    let allowed = Protocols::of_versions(versions);
+    if usable.intersect(allowed).is_empty() {
+        return no_common_format(usable, allowed);
+    }
+    let versions = versions.iter().filter(|&version| usable.contains(Protocol::of_version(version)));
+    let versions = versions.fold(VersionSet::default(), VersionSet::with);
     let mut client = Client::connect(target(options), versions, &options.args.tls)?;
     let protocol = client.protocol();
-    let mut messages = Vec::new();
-    for (n, line) in lines(&text) {
-        let message = bundled(line, protocol, &names).map_err(|e| Failure(format!("{shown}:{n}: {e}")))?;
-        messages.push(message);
-    }
+    let messages = changes.into_iter().map(|change| match change {
+        Change::Flow(flow) => Message::FlowMod(Box::new(flow.in_protocol(protocol))),
+        Change::Other(message) => message,
+    });
+    let messages = messages.collect();
     send_bundle(&mut client, target(options), messages)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// A line of such a file: `flow`, `group` or `packet-out`, and what the command of that name takes.
-fn bundled(line: &str, protocol: Protocol, names: &PortNames) -> Result<Message, Failure> {
+/// What a line of such a file asks for.
+enum Change {
+    Flow(Box<Parsed>),
+    Other(Message),
+}
+
+/// A line of such a file: `flow`, `group` or `packet-out`, and what the command of that name takes. Gives
+/// which encodings have it too.
+fn bundled(line: &str, names: &PortNames) -> Result<(Change, Protocols), Failure> {
     let (word, rest) = line.split_at(line.find([',', ' ', '\t']).unwrap_or(line.len()));
     match word {
-        "flow" => Ok(Message::FlowMod(Box::new(parse_flow_line(rest, names)?.in_protocol(protocol)))),
-        "group" => Ok(Message::GroupMod(Box::new(parse_group_line(rest, names)?))),
-        "packet-out" => Ok(Message::PacketOut(Box::new(parse_packet_out(rest, names)?))),
+        "flow" => {
+            let flow = parse_flow_line(rest, names)?;
+            let usable = flow.protocols;
+            Ok((Change::Flow(Box::new(flow)), usable))
+        }
+        "group" => {
+            let (group, usable) = parse_group_line(rest, names)?;
+            Ok((Change::Other(Message::GroupMod(Box::new(group))), usable))
+        }
+        "packet-out" => {
+            let (packet, usable) = parse_packet_out(rest, names)?;
+            Ok((Change::Other(Message::PacketOut(Box::new(packet))), usable))
+        }
         _ => fail!("Unsupported bundle message type: {word}"),
     }
 }

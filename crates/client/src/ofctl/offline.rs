@@ -8,8 +8,8 @@ use flow::compose::{Payload, compose};
 use host::log::os_text;
 use openflow::error::{ErrorCode, ErrorKind, OfError};
 use openflow::text::{
-    KeyValues, PortNames, actions_text, bytes_text, packet_differences, packet_flow_text, packet_text,
-    parse_group_line,
+    KeyValues, PortNames, Protocol, actions_text, bytes_text, packet_differences, packet_flow_text,
+    packet_text, parse_group_line,
 };
 use openflow::{Codec, Header, Message, Version, VersionSet, check_actions};
 use std::io::{BufRead, Read};
@@ -101,10 +101,16 @@ pub fn ofp_parse(options: &Options) -> Result<ExitCode, Failure> {
 }
 
 pub fn parse_group(options: &Options) -> Result<ExitCode, Failure> {
-    let group_mod = parse_group_line(options.word(1).unwrap_or(""), PortNames::none())?;
+    let (group_mod, usable) = parse_group_line(options.word(1).unwrap_or(""), PortNames::none())?;
     let named = options.args.protocols.split([',', ' ']).filter_map(Version::from_name);
-    let version = named.min().unwrap_or(Version::V10);
-    println!("usable protocols: any");
+    println!("usable protocols: {usable}");
+    let mut usable = usable.iter().map(Protocol::version);
+    let Some(version) = (match named.min() {
+        Some(least) => usable.find(|&version| version >= least),
+        None => usable.next(),
+    }) else {
+        return fail!("no usable version");
+    };
     println!("chosen version: {}", version.name());
     let codec = Codec::new(version);
     let bytes = codec.encode(1, &Message::GroupMod(Box::new(group_mod)))?;

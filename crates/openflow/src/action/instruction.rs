@@ -19,12 +19,11 @@ pub(super) static METER: Row = Row {
         of11(29, |b| Ok(Action::Meter(b.u32()?)), |a, e| with!(a, Action::Meter(id) => e.out.u32(*id)))
             .only(Version::V15, Version::V15),
     ],
-    words: &[word("meter", |_, _, value| Ok(Action::Meter(u32_of(value)?)))],
+    words: &[word("meter", |p, _, value| {
+        p.only_in(Protocols::OF13_UP);
+        Ok(Action::Meter(u32_of(value)?))
+    })],
     print: |a, p| with!(a, Action::Meter(id) => put!(p.out, "meter:{id}")),
-    check: |_, c| {
-        c.only_in(Protocols::OF13_UP);
-        Ok(())
-    },
     ..Row::PLAIN
 };
 

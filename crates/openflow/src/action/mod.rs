@@ -35,7 +35,7 @@ pub use check::check_actions;
 pub(crate) use check::sets_connection;
 pub(crate) use controller::{reason_from_wire, reason_name};
 pub use document::actions_table;
-pub use text::{ActionsIn, actions_text, parse_actions, write_actions_text};
+pub use text::{ActionsIn, actions_text, parse_actions, parse_list, write_actions_text};
 pub(crate) use text::{Context, parse_into};
 pub(crate) use wire::{
     read_actions, read_flow_actions, read_instructions, write_actions, write_instructions,

@@ -2,7 +2,7 @@
 
 use super::check::Checker;
 use super::{APPLY_RANK, BY_WORD, Place, Row};
-use crate::text::{KeyValues, PortNames, Protocols, TextError, bad};
+use crate::text::{KeyValues, PortNames, Protocol, Protocols, TextError, bad};
 use crate::version::Version;
 use base::OfPort;
 use flow::action::SubField;
@@ -18,7 +18,7 @@ const DEPTH_MAX: u8 = 16;
 pub enum ActionsIn {
     /// In a flow: instructions too.
     Flow,
-    /// In a packet-out or nested: actions alone.
+    /// In a packet-out, a bucket or nested: actions alone.
     List,
 }
 
@@ -38,6 +38,11 @@ pub fn parse_actions(text: &str, place: ActionsIn, ports: &PortNames) -> Result<
     parse_into(text, &context).map(|(actions, _)| actions)
 }
 
+/// Reads the actions of a packet-out or a bucket, and says in which encodings they can be said.
+pub fn parse_list(text: &str, ports: &PortNames) -> Result<(Vec<Action>, Protocols), TextError> {
+    parse_into(text, &Context { ports, place: ActionsIn::List, matching: None, table: None })
+}
+
 /// Reads a list of actions and says in which encodings they can be said.
 pub(crate) fn parse_into(text: &str, context: &Context) -> Result<(Vec<Action>, Protocols), TextError> {
     let any = Match::any();
@@ -47,6 +52,7 @@ pub(crate) fn parse_into(text: &str, context: &Context) -> Result<(Vec<Action>, 
         protocols: Protocols::ANY,
         error: None,
         depth: 0,
+        within: "",
     };
     let actions = parser.list(text, context.place)?;
     if actions.iter().any(|a| matches!(a, Action::Conjunction { .. })) {
@@ -78,8 +84,9 @@ pub(super) struct Parser<'a> {
     protocols: Protocols,
     /// Name of the error of the first action that no version takes.
     error: Option<&'static str>,
-    /// How many actions the list lies in.
+    /// How many actions the list lies in, and the name of the innermost.
     depth: u8,
+    within: &'static str,
 }
 
 impl Parser<'_> {
@@ -104,7 +111,11 @@ impl Parser<'_> {
                 if self.is_in_ct() && matches!(Row::of(&action).place, Place::Instruction(_)) {
                     return bad!("ct action doesn't support nested action {}", Row::of(&action).name);
                 }
-                in_order(actions.last(), &action, place)?;
+                if place == ActionsIn::List {
+                    self.in_list(actions.last(), &action)?;
+                } else {
+                    in_order(actions.last(), &action)?;
+                }
                 if super::check::sets_connection(&action) && !self.is_in_ct() {
                     return bad!("cannot set CT fields outside of ct action");
                 }
@@ -132,12 +143,29 @@ impl Parser<'_> {
         Ok(actions)
     }
 
+    /// Whether an action may stand in a list behind another one. One `meter` may, as the first of a list that
+    /// is not within an action, and that OpenFlow 1.5 alone has.
+    fn in_list(&mut self, before: Option<&Action>, action: &Action) -> Result<(), TextError> {
+        let row = Row::of(action);
+        match row.place.rank() {
+            APPLY_RANK => Ok(()),
+            _ if !matches!(action, Action::Meter(_)) => bad!("{} instruction not allowed here", row.name),
+            _ if self.depth > 0 => bad!("{} action doesn't support nested action meter", self.within),
+            _ => {
+                self.only_in(Protocols::only(Protocol::Of15));
+                in_order(before, action)
+            }
+        }
+    }
+
     /// The actions within an action.
     pub fn nested(&mut self, text: &str, in_set: bool) -> Result<Vec<Action>, TextError> {
         let outside = self.checker.enter(in_set);
+        let within = std::mem::replace(&mut self.within, if in_set { "write_actions" } else { "clone" });
         self.depth += 1;
         let actions = self.list(text, ActionsIn::List);
         self.depth -= 1;
+        self.within = within;
         self.checker.leave(outside);
         actions
     }
@@ -194,17 +222,13 @@ impl Parser<'_> {
 }
 
 /// Whether an action may follow another one.
-fn in_order(before: Option<&Action>, action: &Action, place: ActionsIn) -> Result<(), TextError> {
+fn in_order(before: Option<&Action>, action: &Action) -> Result<(), TextError> {
     let named = |action: &Action| {
         let row = Row::of(action);
         let is_instruction = matches!(row.place, Place::Instruction(_));
         (row.place.rank(), if is_instruction { row.name } else { "apply_actions" })
     };
     let (rank, name) = named(action);
-    if place == ActionsIn::List {
-        // In a list of actions, `meter` is an action of OpenFlow 1.5 and so without a form here.
-        return if rank == APPLY_RANK { Ok(()) } else { bad!("{name} instruction not allowed here") };
-    }
     let Some((before_rank, before_name)) = before.map(named) else { return Ok(()) };
     if rank == before_rank && rank != APPLY_RANK {
         return bad!("duplicate {name} instruction not allowed, for OpenFlow 1.1+ compatibility");

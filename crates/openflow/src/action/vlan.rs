@@ -126,15 +126,15 @@ pub(super) static PUSH_VLAN: Row = Row {
         },
         |a, e| with!(a, Action::PushVlan(tpid) => e.out.u16(*tpid)),
     )],
-    words: &[lenient("push_vlan", |_, _, value| match u16_named(value, "ethertype")? {
-        tpid @ (0x8100 | 0x88a8) => Ok(Action::PushVlan(tpid)),
-        _ => bad!("{value}: not a valid VLAN ethertype"),
+    words: &[lenient("push_vlan", |p, _, value| {
+        p.only_in(Protocols::OF11_UP);
+        match u16_named(value, "ethertype")? {
+            tpid @ (0x8100 | 0x88a8) => Ok(Action::PushVlan(tpid)),
+            _ => bad!("{value}: not a valid VLAN ethertype"),
+        }
     })],
     print: |a, p| with!(a, Action::PushVlan(tpid) => put!(p.out, "push_vlan:{tpid:#x}")),
-    check: |_, c| {
-        c.only_in(Protocols::OF11_UP);
-        c.pushes_tag()
-    },
+    check: |_, c| c.pushes_tag(),
     ..Row::PLAIN
 };
 

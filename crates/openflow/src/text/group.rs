@@ -4,8 +4,8 @@
 use super::field::parse_value;
 use super::matching::field_named;
 use super::value::{u16_named, u32_of, u64_of};
-use super::{KeyValues, PortNames, TextError, bad};
-use crate::action::{ActionsIn, parse_actions};
+use super::{KeyValues, PortNames, Protocols, TextError, bad};
+use crate::action::parse_list;
 use crate::message::{
     BUCKET_ALL, BUCKET_FIRST, BUCKET_LAST, BUCKET_MAX, Bucket, GROUP_ALL, GROUP_ANY, GROUP_MAX, GroupCommand,
     GroupDesc, GroupMod, GroupSelection, GroupType,
@@ -27,7 +27,7 @@ const COMMANDS: [(&str, GroupCommand); 6] = [
 
 /// Reads a line of a file: as [`parse_group_mod`], with the command before the group, or `add` where there is
 /// none.
-pub fn parse_group_line(line: &str, ports: &PortNames) -> Result<GroupMod, TextError> {
+pub fn parse_group_line(line: &str, ports: &PortNames) -> Result<(GroupMod, Protocols), TextError> {
     let text = line.trim();
     let word = text.split(|c: char| c.is_ascii_whitespace()).next().unwrap_or("");
     if word == "remove_bucket" || word == "remove_buckets" {
@@ -39,8 +39,13 @@ pub fn parse_group_line(line: &str, ports: &PortNames) -> Result<GroupMod, TextE
     }
 }
 
-/// Reads the argument of `add-group`, `mod-group`, `del-groups`, `insert-buckets` or `remove-buckets`.
-pub fn parse_group_mod(text: &str, command: GroupCommand, ports: &PortNames) -> Result<GroupMod, TextError> {
+/// Reads the argument of `add-group`, `mod-group`, `del-groups`, `insert-buckets` or `remove-buckets`, and
+/// says which encodings have the actions of the buckets.
+pub fn parse_group_mod(
+    text: &str,
+    command: GroupCommand,
+    ports: &PortNames,
+) -> Result<(GroupMod, Protocols), TextError> {
     let on_buckets = matches!(command, GroupCommand::InsertBucket | GroupCommand::RemoveBucket);
     let with_type = matches!(command, GroupCommand::Add | GroupCommand::Modify | GroupCommand::AddOrModify);
     let mut group = GroupDesc { group_id: GROUP_ANY, ..GroupDesc::default() };
@@ -48,6 +53,7 @@ pub fn parse_group_mod(text: &str, command: GroupCommand, ports: &PortNames) -> 
     // Buckets come last: a value goes on to the next of them, commas and all.
     let start = bucket_at(text).unwrap_or(text.len());
     let mut has_weight = Vec::new();
+    let mut protocols = Protocols::ANY;
     for (key, value) in KeyValues::new(&text[..start]) {
         match key {
             "command_bucket_id" if on_buckets => command_bucket_id = Some(bucket_id(value, command)?),
@@ -106,7 +112,8 @@ pub fn parse_group_mod(text: &str, command: GroupCommand, ports: &PortNames) -> 
         if !with_type && command != GroupCommand::InsertBucket {
             return bad!("bucket is not needed");
         }
-        let (bucket, weighted) = parse_bucket(bucket, group.kind, BUCKET_ALL, ports)?;
+        let (bucket, weighted, usable) = parse_bucket(bucket, group.kind, BUCKET_ALL, ports)?;
+        protocols = protocols.intersect(usable);
         has_weight.push(weighted);
         group.buckets.push(bucket);
     }
@@ -117,7 +124,7 @@ pub fn parse_group_mod(text: &str, command: GroupCommand, ports: &PortNames) -> 
         (None, _) if command != GroupCommand::InsertBucket => BUCKET_ALL,
         (None, _) => return bad!("must specify a command bucket id"),
     };
-    Ok(GroupMod { command, command_bucket_id, group })
+    Ok((GroupMod { command, command_bucket_id, group }, protocols))
 }
 
 /// Gives buckets that have no number the least that no other has.
@@ -180,13 +187,13 @@ fn fields(text: &str, ports: &PortNames) -> Result<Vec<(flow::Mf, u128)>, TextEr
     Ok(all)
 }
 
-/// One bucket, and whether it gives a weight.
+/// One bucket, whether it gives a weight, and which encodings have its actions.
 fn parse_bucket(
     text: &str,
     kind: GroupType,
     id: u32,
     ports: &PortNames,
-) -> Result<(Bucket, bool), TextError> {
+) -> Result<(Bucket, bool, Protocols), TextError> {
     let mut bucket = Bucket { id, weight: u16::from(kind == GroupType::Select), ..Bucket::default() };
     let mut weighted = false;
     let mut actions = String::new();
@@ -213,8 +220,9 @@ fn parse_bucket(
             _ => actions += &format!("{key}({value}),"),
         }
     }
-    bucket.actions = parse_actions(&actions, ActionsIn::List, ports)?;
-    Ok((bucket, weighted))
+    let (actions, protocols) = parse_list(&actions, ports)?;
+    bucket.actions = actions;
+    Ok((bucket, weighted, protocols))
 }
 
 fn check(group: &GroupDesc, with_type: bool, has_weight: &[bool]) -> Result<(), TextError> {

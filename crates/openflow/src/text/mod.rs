@@ -27,7 +27,9 @@ mod ports;
 mod protocols;
 pub(crate) mod value;
 
-pub use crate::action::{ActionsIn, actions_text, parse_actions, write_actions_text as write_actions};
+pub use crate::action::{
+    ActionsIn, actions_text, parse_actions, parse_list, write_actions_text as write_actions,
+};
 pub use ct_flush::{ct_flush_text, parse_ct_tuple};
 pub use datapath_actions::normalize_datapath_actions;
 pub use entries::{RawEntry, entries_text, parse_entries, raw_entries};

@@ -2,6 +2,7 @@
 
 use crate::text::oracle::{ours, stock};
 use openflow::Version;
+use openflow::text::{PortNames, parse_list};
 
 /// Matches, one a line.
 const MATCHES: &str = include_str!("matches.txt");
@@ -40,4 +41,18 @@ fn errors_are_worded_as_the_stock_tool_words_them() {
 #[test]
 fn actions_are_read_and_written_as_the_stock_tool_does() {
     check(ACTIONS.lines().flat_map(|a| [format!("actions={a}"), format!("tcp,actions={a}")]));
+}
+
+#[test]
+fn a_list_may_begin_with_a_meter_that_openflow_1_5_alone_has() {
+    let usable = |text| parse_list(text, PortNames::none()).map(|(_, usable)| usable.to_string());
+    let refused = |text| usable(text).unwrap_err().message;
+    assert_eq!(usable("output:2"), Ok("any".to_string()));
+    assert_eq!(usable("meter:1,output:2"), Ok("OXM-OpenFlow15".to_string()));
+    assert_eq!(usable("encap(ethernet)"), Ok("OXM-OpenFlow13,OXM-OpenFlow14,OXM-OpenFlow15".to_string()));
+    assert_eq!(usable("push_vlan:0x8100"), Ok("OXM,OpenFlow11".to_string()));
+    assert_eq!(refused("clone(meter:1)"), "clone action doesn't support nested action meter");
+    assert_eq!(refused("goto_table:1"), "goto_table instruction not allowed here");
+    let late = "invalid instruction ordering: meter must appear before apply_actions";
+    assert!(refused("output:2,meter:1").starts_with(late));
 }
