@@ -371,8 +371,6 @@ impl Connection {
                 return None;
             }
             Message::BarrierRequest => self.awaits_barrier = true,
-            // Said once more, a hello changes nothing.
-            Message::Hello(_) => return None,
             _ => {}
         }
         if let Message::FlowModTableId(set) = message {

@@ -39,6 +39,10 @@ impl Both {
         Both { ours: Switch::dummy(), stock }
     }
 
+    pub fn directories(&self) -> [&Path; 2] {
+        [self.ours.dir.path(), self.stock.dir()]
+    }
+
     pub fn ours(&self, args: &[&str]) -> (String, bool) {
         let said = self.ours.ofctl(args);
         (said.out + &said.err, said.code == Some(0))
@@ -111,8 +115,6 @@ impl Both {
         ours != stock
     }
 
-    /// A command for our switch alone.
-    #[track_caller]
     /// From now on nothing expires.
     pub fn stop_time(&mut self) {
         self.stock.appctl("time/stop", &[]);
@@ -629,7 +631,7 @@ fn requests_in_several_parts_are_answered_as_by_the_stock_switch() {
         }
     }
     // The error of OpenFlow 1.3 for parts that do not come is an experimenter's.
-    for dir in [both.ours.dir.path(), both.stock.dir()] {
+    for dir in both.directories() {
         let mut stream = UnixStream::connect(dir.join("br0.mgmt")).unwrap();
         stream.set_read_timeout(Some(crate::common::PATIENCE)).unwrap();
         stream.write_all(&[&[4, 0, 0, 8, 0, 0, 0, 1], &part(7, 0, 1)[..]].concat()).unwrap();

@@ -24,6 +24,7 @@ mod e2e_dummies;
 mod e2e_openflow;
 mod example;
 mod failover;
+mod faults_beside_stock;
 mod figures;
 mod firewall;
 #[path = "../firewall_rig/mod.rs"]

@@ -21,7 +21,7 @@ pub(super) static CONTROLLER: Row = Row {
             20,
             |b| {
                 let (max_len, id, reason) = (b.u16()?, b.u16()?, b.u8()?);
-                b.zeros(1, NXBRC_MUST_BE_ZERO)?;
+                b.skip(1)?;
                 let reason = reason_from_wire(reason)?;
                 Ok(Action::Controller {
                     max_len,

@@ -653,7 +653,7 @@ pub(super) static CHECK_PKT_LARGER: Row = Row {
         |b| {
             let (length, offset) = (b.u16()?, b.u16()?);
             let header = read_field_header(b)?;
-            b.skip_rest()?;
+            b.zero_rest()?;
             Ok(Action::CheckPktLarger { length, target: checked(header, offset, 1, true)? })
         },
         |a, e| {

@@ -13,7 +13,7 @@ fn read(b: &mut Body, write: bool) -> Result<SubField, ErrorKind> {
     let offset = b.u16()?;
     let header = read_field_header(b)?;
     let count = b.u16()?;
-    b.skip_rest()?;
+    b.zero_rest()?;
     checked(header, offset, count, write)
 }
 

@@ -119,21 +119,26 @@ fn append_actions(
     while !r.is_empty() {
         let kind = r.u16()?;
         let length = usize::from(r.u16()?);
+        // What nobody knows is told before what is wrong with its length.
+        let mut head = r;
+        let form = match kind {
+            EXPERIMENTER => {
+                let space = match head.u32()? {
+                    NICIRA => Space::Nicira,
+                    ONF => Space::Onf,
+                    _ => return Err(OFPBAC_BAD_VENDOR),
+                };
+                form(space, version, head.u16()?).ok_or(OFPBAC_BAD_VENDOR_TYPE)?
+            }
+            kind => form(Space::Standard, version, kind).ok_or(OFPBAC_BAD_TYPE)?,
+        };
         if length < 8 || length % 8 != 0 {
             return Err(OFPBAC_BAD_LEN);
         }
         let mut body = Body { reader: r.sub(length - 4)?, version, depth };
-        let form = match kind {
-            EXPERIMENTER => {
-                let (space, unknown) = match body.u32()? {
-                    NICIRA => (Space::Nicira, OFPBAC_BAD_VENDOR_TYPE),
-                    ONF => (Space::Onf, OFPBAC_BAD_VENDOR_TYPE),
-                    _ => return Err(OFPBAC_BAD_VENDOR),
-                };
-                form(space, version, body.u16()?).ok_or(unknown)?
-            }
-            kind => form(Space::Standard, version, kind).ok_or(OFPBAC_BAD_TYPE)?,
-        };
+        if kind == EXPERIMENTER {
+            body.skip(6)?;
+        }
         actions.push(read_body(form, body, length)?);
     }
     Ok(())

@@ -30,6 +30,7 @@ pub(super) fn read(codec: &Codec, r: &mut Reader, xid: u32) -> Result<Message, E
             onft::REQUESTFORWARD => read_request_forward(codec, r)?,
             _ => return Err(OFPBRC_BAD_SUBTYPE),
         },
+        ONF => return Err(OFPBRC_BAD_SUBTYPE),
         _ => return Err(OFPBRC_BAD_VENDOR),
     };
     r.end()?;
@@ -240,7 +241,7 @@ pub(super) fn write(codec: &Codec, out: &mut Vec<u8>, message: &Message) -> Opti
 pub(super) fn read_bundle_control(r: &mut Reader) -> Result<BundleControl, ErrorKind> {
     let (bundle_id, kind, flags) = (r.u32()?, r.u16()?, r.u16()?);
     let kind = BundleControlType::from_wire(kind).ok_or(OFPBFC_BAD_TYPE)?;
-    let flags = BundleFlags::from_bits(flags).ok_or(OFPBFC_BAD_FLAGS)?;
+    let flags = BundleFlags::from_bits_retain(flags);
     // Properties, of which none is known.
     r.skip(r.len())?;
     Ok(BundleControl { bundle_id, kind, flags })
@@ -276,8 +277,11 @@ pub(super) fn read_request_forward(codec: &Codec, r: &mut Reader) -> Result<Mess
 pub(super) fn read_bundle_add(codec: &Codec, r: &mut Reader, xid: u32) -> Result<BundleAdd, ErrorKind> {
     let bundle_id = r.u32()?;
     r.skip(2)?;
-    let flags = BundleFlags::from_bits(r.u16()?).ok_or(OFPBFC_BAD_FLAGS)?;
+    let flags = BundleFlags::from_bits_retain(r.u16()?);
     let inner = super::Header::parse(r.rest()).ok_or(OFPBFC_MSG_BAD_LEN)?;
+    if inner.version != codec.version as u8 {
+        return Err(OFPBFC_BAD_VERSION);
+    }
     let length = usize::from(inner.length);
     if length < HEADER_LEN || length > r.len() {
         return Err(OFPBFC_MSG_BAD_LEN);
@@ -288,9 +292,6 @@ pub(super) fn read_bundle_add(codec: &Codec, r: &mut Reader, xid: u32) -> Result
     }
     if inner.kind == 0 {
         return Err(OFPBFC_MSG_UNSUP);
-    }
-    if inner.version != codec.version as u8 {
-        return Err(OFPBRC_BAD_VERSION);
     }
     // Bundles within bundles would nest as deep as a message is long.
     let is_bundle = match codec.version {

@@ -26,8 +26,9 @@ pub(super) fn filter_port16(number: u16) -> Option<OfPort> {
     (number != OfPort::NONE.0).then_some(OfPort(number))
 }
 
-pub(super) fn filter_port32(number: u32, error: ErrorKind) -> Result<Option<OfPort>, ErrorKind> {
-    let port = OfPort::from_u32(number).ok_or(error)?;
+/// A number that no port has is an error of an action's port wherever it stands, as with Open vSwitch.
+pub(super) fn filter_port32(number: u32) -> Result<Option<OfPort>, ErrorKind> {
+    let port = OfPort::from_u32(number).ok_or(OFPBAC_BAD_OUT_PORT)?;
     Ok((port != OfPort::NONE).then_some(port))
 }
 
@@ -42,17 +43,23 @@ pub(super) fn port16(port: Option<OfPort>) -> u16 {
 /// OpenFlow 1.0's OFPFF_EMERG; no switch of today has an emergency table.
 const EMERGENCY10: u16 = 1 << 2;
 
-fn read_flags(version: Version, bits: u16, command: FlowModCommand) -> Result<FlowFlags, ErrorKind> {
+fn read_flags(
+    version: Version,
+    bits: u16,
+    command: FlowModCommand,
+    has_timeout: bool,
+) -> Result<FlowFlags, ErrorKind> {
     let known = match version {
         Version::V10 | Version::V11 => FlowFlags::SEND_FLOW_REM | FlowFlags::CHECK_OVERLAP,
         Version::V12 => FlowFlags::SEND_FLOW_REM | FlowFlags::CHECK_OVERLAP | FlowFlags::RESET_COUNTS,
         _ => FlowFlags::all(),
     };
-    if version == Version::V10 && bits & EMERGENCY10 != 0 {
-        return Err(OFPFMFC_TABLE_FULL);
-    }
-    if bits & !known.bits() != 0 {
+    let emergency = if version == Version::V10 { EMERGENCY10 } else { 0 };
+    if bits & !known.bits() & !emergency != 0 {
         return Err(OFPFMFC_BAD_FLAGS);
+    }
+    if bits & emergency != 0 {
+        return Err(if has_timeout { OFPFMFC_BAD_EMERG_TIMEOUT } else { OFPFMFC_TABLE_FULL });
     }
     let mut flags = FlowFlags::from_bits_truncate(bits);
     if version <= Version::V11 && command == FlowModCommand::Add {
@@ -75,19 +82,14 @@ pub(super) fn read_flow_mod(codec: &Codec, r: &mut Reader) -> Result<Box<FlowMod
     }
     let fixed = *r;
     r.skip(40)?;
-    let cookie = r.u64()?;
-    let (command, table_id) = read_command(codec, r.u16()?)?;
-    // The match comes first on the wire, but a short message is one of bad length, not of a bad match.
-    let mut flow_mod = read_common(codec.version, r, command, cookie)?;
-    flow_mod.table_id = table_id;
+    let common = read_common(r)?;
+    let mut flow_mod = common.named(codec)?;
     flow_mod.matching = read_normalized10(&mut { fixed })?;
     if fits_exactly10(fixed)? {
         // What leaves nothing open comes before all else.
         flow_mod.priority = u16::MAX;
     }
-    flow_mod.actions = read_flow_actions(codec.version, *r)?;
-    r.skip(r.len())?;
-    Ok(flow_mod)
+    common.finish(codec.version, r, flow_mod)
 }
 
 /// Whether a match of OpenFlow 1.0 leaves nothing open.
@@ -97,23 +99,20 @@ fn fits_exactly10(mut fixed: Reader) -> Result<bool, ErrorKind> {
 
 /// NXT_FLOW_MOD.
 pub(super) fn read_nx_flow_mod(codec: &Codec, r: &mut Reader) -> Result<Box<FlowMod>, ErrorKind> {
-    let cookie = r.u64()?;
-    let (command, table_id) = read_command(codec, r.u16()?)?;
-    let mut flow_mod = read_common(codec.version, r, command, cookie)?;
+    let common = read_common(r)?;
     let match_len = r.u16()?;
     r.skip(6)?;
     let mut filter = (0, 0);
-    flow_mod.matching = read_nxm_match(r, match_len, Some(&mut filter))?;
-    if command == FlowModCommand::Add && filter.1 != 0 {
+    let matching = read_nxm_match(r, match_len, Some(&mut filter))?;
+    if common.command & 0xff == FlowModCommand::Add as u16 && filter.1 != 0 {
         // A cookie to look for makes no sense where nothing is looked for.
         return Err(NXBRC_NXM_INVALID);
     }
+    let mut flow_mod = common.named(codec)?;
     flow_mod.form = FlowForm::Nxm;
-    flow_mod.table_id = table_id;
     (flow_mod.cookie, flow_mod.cookie_mask) = filter;
-    flow_mod.actions = read_flow_actions(codec.version, *r)?;
-    r.skip(r.len())?;
-    Ok(flow_mod)
+    flow_mod.matching = matching;
+    common.finish(codec.version, r, flow_mod)
 }
 
 fn read_command(codec: &Codec, command: u16) -> Result<(FlowModCommand, u8), ErrorKind> {
@@ -123,53 +122,95 @@ fn read_command(codec: &Codec, command: u16) -> Result<(FlowModCommand, u8), Err
     Ok((FlowModCommand::from_wire(number).ok_or(OFPFMFC_BAD_COMMAND)?, table_id))
 }
 
-/// From the idle timeout to the flags, which OpenFlow 1.0 and the Nicira form have in common.
-fn read_common(
-    version: Version,
-    r: &mut Reader,
-    command: FlowModCommand,
+/// From the cookie to the flags, which OpenFlow 1.0 and the Nicira form have in common.
+struct Common {
     cookie: u64,
-) -> Result<Box<FlowMod>, ErrorKind> {
-    let (idle_timeout, hard_timeout, priority) = (r.u16()?, r.u16()?, r.u16()?);
-    let (buffer_id, out_port, flags) = (r.u32()?, r.u16()?, r.u16()?);
-    // All ones in a modify: leave the cookie alone, and do not add.
-    let new_cookie = (command == FlowModCommand::Add || cookie != u64::MAX).then_some(cookie);
-    Ok(FlowMod {
-        form: FlowForm::Standard,
-        command,
-        table_id: TABLE_ALL,
-        cookie: 0,
-        cookie_mask: 0,
-        new_cookie,
-        idle_timeout,
-        hard_timeout,
-        priority,
-        buffer_id: (buffer_id != NONE32 && !command.is_delete()).then_some(buffer_id),
-        out_port: filter_port16(out_port),
-        out_group: None,
-        flags: read_flags(version, flags, command)?,
-        importance: 0,
-        matching: Match::any(),
-        actions: Vec::new(),
+    command: u16,
+    idle_timeout: u16,
+    hard_timeout: u16,
+    priority: u16,
+    buffer_id: u32,
+    out_port: u16,
+    flags: u16,
+}
+
+fn read_common(r: &mut Reader) -> Result<Common, ErrorKind> {
+    Ok(Common {
+        cookie: r.u64()?,
+        command: r.u16()?,
+        idle_timeout: r.u16()?,
+        hard_timeout: r.u16()?,
+        priority: r.u16()?,
+        buffer_id: r.u32()?,
+        out_port: r.u16()?,
+        flags: r.u16()?,
+    })
+}
+
+/// Which of several faults is told is that which Open vSwitch tells: the match's before the command's, then
+/// those of the actions, and the flags' last.
+impl Common {
+    /// A flow-mod without match, actions and flags.
+    fn named(&self, codec: &Codec) -> Result<Box<FlowMod>, ErrorKind> {
+        let (command, table_id) = read_command(codec, self.command)?;
+        // All ones in a modify: leave the cookie alone, and do not add.
+        let new_cookie = (command == FlowModCommand::Add || self.cookie != u64::MAX).then_some(self.cookie);
+        Ok(FlowMod {
+            form: FlowForm::Standard,
+            command,
+            table_id,
+            cookie: 0,
+            cookie_mask: 0,
+            new_cookie,
+            idle_timeout: self.idle_timeout,
+            hard_timeout: self.hard_timeout,
+            priority: self.priority,
+            buffer_id: (self.buffer_id != NONE32 && !command.is_delete()).then_some(self.buffer_id),
+            out_port: filter_port16(self.out_port),
+            out_group: None,
+            flags: FlowFlags::empty(),
+            importance: 0,
+            matching: Match::any(),
+            actions: Vec::new(),
+        }
+        .boxed())
     }
-    .boxed())
+
+    /// Reads the actions, which are the rest, and the flags.
+    fn finish(
+        &self,
+        version: Version,
+        r: &mut Reader,
+        mut flow_mod: Box<FlowMod>,
+    ) -> Result<Box<FlowMod>, ErrorKind> {
+        flow_mod.actions = read_flow_actions(version, *r)?;
+        r.skip(r.len())?;
+        let has_timeout = self.idle_timeout != 0 || self.hard_timeout != 0;
+        flow_mod.flags = read_flags(version, self.flags, flow_mod.command, has_timeout)?;
+        Ok(flow_mod)
+    }
 }
 
 fn read_flow_mod12(version: Version, r: &mut Reader) -> Result<Box<FlowMod>, ErrorKind> {
     let (cookie, cookie_mask, table_id) = (r.u64()?, r.u64()?, r.u8()?);
-    let command = FlowModCommand::from_wire(r.u8()?).ok_or(OFPFMFC_BAD_COMMAND)?;
+    let command = FlowModCommand::from_wire(r.u8()?);
     let (idle_timeout, hard_timeout, priority) = (r.u16()?, r.u16()?, r.u16()?);
     let (buffer_id, out_port, out_group) = (r.u32()?, r.u32()?, r.u32()?);
-    let flags = read_flags(version, r.u16()?, command)?;
-    let importance = r.u16()?;
+    let (flags, importance) = (r.u16()?, r.u16()?);
+    // Which of several faults is told is that which Open vSwitch tells.
+    let matching = read_match(r)?;
+    if table_id == TABLE_ALL && !command.is_some_and(FlowModCommand::is_delete) {
+        return Err(OFPFMFC_BAD_TABLE_ID);
+    }
+    let out_port = filter_port32(out_port)?;
+    let command = command.ok_or(OFPFMFC_BAD_COMMAND)?;
     let is_delete = command.is_delete();
-    let out_port = filter_port32(out_port, OFPBRC_BAD_PORT)?;
     let is_add = command == FlowModCommand::Add;
     // In OpenFlow 1.1 a modify that does not look for a cookie adds what it does not find.
     let may_add = is_add || version == Version::V11 && !is_delete && cookie_mask == 0;
-    let matching = read_match(version, r)?;
     let actions = read_instructions(version, *r)?;
     r.skip(r.len())?;
+    let flags = read_flags(version, flags, command, false)?;
     Ok(FlowMod {
         form: FlowForm::Standard,
         command,
@@ -246,7 +287,7 @@ fn write_common(codec: &Codec, out: &mut Vec<u8>, m: &FlowMod) {
 pub(super) fn read_flow_removed(version: Version, r: &mut Reader) -> Result<Box<FlowRemoved>, ErrorKind> {
     let v10 = version == Version::V10;
     if version >= Version::V15 {
-        return read_flow_removed15(version, r);
+        return read_flow_removed15(r);
     }
     let matching10 = if v10 { Some(read_match10(r)?) } else { None };
     let (cookie, priority) = (r.u64()?, r.u16()?);
@@ -256,7 +297,7 @@ pub(super) fn read_flow_removed(version: Version, r: &mut Reader) -> Result<Box<
     let (packet_count, byte_count) = (r.u64()?, r.u64()?);
     let matching = match matching10 {
         Some(matching) => matching,
-        None => read_match(version, r)?,
+        None => read_match(r)?,
     };
     Ok(Box::new(FlowRemoved {
         form: FlowForm::Standard,
@@ -274,10 +315,10 @@ pub(super) fn read_flow_removed(version: Version, r: &mut Reader) -> Result<Box<
     }))
 }
 
-fn read_flow_removed15(version: Version, r: &mut Reader) -> Result<Box<FlowRemoved>, ErrorKind> {
+fn read_flow_removed15(r: &mut Reader) -> Result<Box<FlowRemoved>, ErrorKind> {
     let (table_id, reason, priority) = (r.u8()?, read_reason(r.u8()?)?, r.u16()?);
     let (idle_timeout, hard_timeout, cookie) = (r.u16()?, r.u16()?, r.u64()?);
-    let matching = read_match(version, r)?;
+    let matching = read_match(r)?;
     let oxs = oxs::read(r)?;
     let (duration_s, duration_ns) = oxs.duration.unwrap_or((u32::MAX, u32::MAX));
     Ok(Box::new(FlowRemoved {
@@ -401,12 +442,12 @@ pub(super) fn read_flow_stats_request(
     } else {
         request.table_id = r.u8()?;
         r.skip(3)?;
-        request.out_port = filter_port32(r.u32()?, OFPBRC_BAD_PORT)?;
+        request.out_port = filter_port32(r.u32()?)?;
         let group = r.u32()?;
         request.out_group = (group != NONE32).then_some(group);
         r.skip(4)?;
         (request.cookie, request.cookie_mask) = (r.u64()?, r.u64()?);
-        request.matching = read_match(version, r)?;
+        request.matching = read_match(r)?;
     }
     Ok(request)
 }
@@ -491,7 +532,7 @@ pub(super) fn read_flow_stats(
     } else if v10 {
         actions = read_flow_actions(version, *r)?;
     } else {
-        matching = read_match(version, r)?;
+        matching = read_match(r)?;
         actions = read_instructions(version, *r)?;
     }
     Ok(FlowStats { info, matching, actions })
@@ -504,7 +545,7 @@ fn read_flow_stats15(version: Version, r: &mut Reader) -> Result<FlowStats, Erro
     (info.priority, info.idle_timeout, info.hard_timeout) = (r.u16()?, r.u16()?, r.u16()?);
     info.flags = FlowFlags::from_bits_truncate(r.u16()?);
     (info.importance, info.cookie) = (r.u16()?, r.u64()?);
-    let matching = read_match(version, r)?;
+    let matching = read_match(r)?;
     let oxs = oxs::read(r)?;
     (info.duration_s, info.duration_ns) = oxs.duration.unwrap_or((0, 0));
     info.idle_age = oxs.idle_s.map(|s| s.min(u16::MAX.into()) as u16);

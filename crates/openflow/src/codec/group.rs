@@ -189,11 +189,7 @@ fn write_selection(out: &mut Vec<u8>, selection: &GroupSelection) {
 pub(super) fn read_group_mod(version: Version, r: &mut Reader) -> Result<Box<GroupMod>, ErrorKind> {
     let number = r.u16()?;
     let command = GroupCommand::ALL.into_iter().map(|(command, _)| command).find(|&c| c as u16 == number);
-    let command = command.ok_or(OFPGMFC_BAD_COMMAND)?;
-    let is_bucket_command = matches!(command, GroupCommand::InsertBucket | GroupCommand::RemoveBucket);
-    if is_bucket_command && !has_bucket_ids(version) {
-        return Err(OFPGMFC_BAD_COMMAND);
-    }
+    let is_bucket_command = matches!(command, Some(GroupCommand::InsertBucket | GroupCommand::RemoveBucket));
     let kind = r.u8()?;
     r.skip(1)?;
     let mut group = GroupDesc { group_id: r.u32()?, ..GroupDesc::default() };
@@ -209,13 +205,13 @@ pub(super) fn read_group_mod(version: Version, r: &mut Reader) -> Result<Box<Gro
         r.skip(2)?;
         command_bucket_id = r.u32()?;
         let in_range = command_bucket_id <= BUCKET_MAX || command_bucket_id > 0xffff_fffc;
-        if !in_range || (command == GroupCommand::InsertBucket && command_bucket_id == BUCKET_ALL) {
+        if !in_range || (command == Some(GroupCommand::InsertBucket) && command_bucket_id == BUCKET_ALL) {
             return Err(OFPGMFC_UNKNOWN_BUCKET);
         }
         group.buckets = read_buckets(version, group.kind, r.sub(buckets_len)?)?;
         group.selection = read_selection(r)?;
         let takes_method = group.kind == GroupType::Select
-            && matches!(command, GroupCommand::Add | GroupCommand::Modify | GroupCommand::AddOrModify);
+            && matches!(command, Some(GroupCommand::Add | GroupCommand::Modify | GroupCommand::AddOrModify));
         if !group.selection.method.is_empty() && !takes_method {
             return Err(OFPBPC_BAD_VALUE);
         }
@@ -223,6 +219,9 @@ pub(super) fn read_group_mod(version: Version, r: &mut Reader) -> Result<Box<Gro
         group.buckets = read_buckets(version, group.kind, *r)?;
         r.skip(r.len())?;
     }
+    // What is wrong in the buckets is told first, as Open vSwitch does.
+    let command = command.filter(|_| !is_bucket_command || has_bucket_ids(version));
+    let command = command.ok_or(OFPGMFC_BAD_COMMAND)?;
     check(command, &group)?;
     Ok(Box::new(GroupMod { command, command_bucket_id, group }))
 }

@@ -69,8 +69,9 @@ fn value_to_wire(mf: Mf, value: u128) -> u128 {
 pub(crate) fn read_entry(r: &mut Reader) -> Result<AnyEntry, ErrorKind> {
     let header = read_header(r)?;
     let payload = header.payload_length().ok_or(OFPBMC_BAD_LEN)?;
+    let field = Mf::from_nxm(header).ok_or(OFPBMC_BAD_FIELD)?;
     let mut body = r.sub(payload)?.with_error(OFPBMC_BAD_LEN);
-    match Mf::from_nxm(header).ok_or(OFPBMC_BAD_FIELD)? {
+    match field {
         Mf::TunMetadata(idx) => {
             option_body(idx, header, &mut body).map(|option| AnyEntry::Option(Box::new(option)))
         }
@@ -153,25 +154,29 @@ pub(super) fn read_known_entries(
             break;
         }
         let header = read_header(&mut r)?;
-        let mut body = r.sub(header.payload_length().ok_or(OFPBMC_BAD_LEN)?)?;
+        let payload = header.payload_length().ok_or(OFPBMC_BAD_LEN)?;
+        let has_cookie = cookie.is_some() && is_cookie(header);
+        let is_in_phy_port = (header.class(), header.number()) == IN_PHY_PORT;
+        let field = Mf::from_nxm(header);
+        // A field that nobody knows is told even where its value is cut.
+        if field.is_none() && unknown == Unknown::Refused && !has_cookie && !is_in_phy_port {
+            return Err(OFPBMC_BAD_FIELD);
+        }
+        let mut body = r.sub(payload)?;
         if let Some(cookie) = cookie.as_deref_mut()
-            && is_cookie(header)
+            && has_cookie
         {
             read_cookie(header, &mut body, cookie)?;
             continue;
         }
-        if (header.class(), header.number()) == IN_PHY_PORT {
+        if is_in_phy_port {
             if std::mem::replace(&mut has_in_phy_port, true) {
                 return Err(OFPBMC_DUP_FIELD);
             }
             read_in_phy_port(header, &mut body, &m)?;
             continue;
         }
-        let mf = match Mf::from_nxm(header) {
-            Some(mf) => mf,
-            None if unknown == Unknown::Skipped => continue,
-            None => return Err(OFPBMC_BAD_FIELD),
-        };
+        let Some(mf) = field else { continue };
         if let Mf::TunMetadata(idx) = mf {
             let option = option_body(idx, header, &mut body)?;
             if m.options.get(idx).is_some() {
@@ -326,11 +331,11 @@ pub(super) fn write_nxm_match(out: &mut Vec<u8>, m: &Match, minor: u8, cookie: (
     length as u16
 }
 
-/// `ofp_match` of OpenFlow 1.1 and later: of either type in 1.1, OXM from 1.2 on.
-pub(super) fn read_match(version: Version, r: &mut Reader) -> Result<Match, ErrorKind> {
-    let mut head = *r;
-    match (version, head.u16()?) {
-        (Version::V11, match11::TYPE) => match11::read(r),
+/// `ofp_match` of OpenFlow 1.1 and later, of either type. The standard has that of 1.1 in 1.1 alone, but Open
+/// vSwitch takes it in all.
+pub(super) fn read_match(r: &mut Reader) -> Result<Match, ErrorKind> {
+    match r.with_error(OFPBMC_BAD_LEN).u16()? {
+        match11::TYPE => match11::read(r),
         _ => read_oxm_match(r),
     }
 }

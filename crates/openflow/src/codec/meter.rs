@@ -65,7 +65,8 @@ pub(super) fn read_meter_mod(r: &mut Reader) -> Result<MeterMod, ErrorKind> {
     if !is_number && meter.meter_id != METER_CONTROLLER && meter.meter_id != METER_SLOWPATH {
         return Err(OFPMMFC_INVALID_METER);
     }
-    if flags.contains(MeterFlags::KBPS | MeterFlags::PKTPS) {
+    let known = MeterFlags::KBPS | MeterFlags::PKTPS | MeterFlags::BURST | MeterFlags::STATS;
+    if !(flags - known).is_empty() || flags.contains(MeterFlags::KBPS | MeterFlags::PKTPS) {
         return Err(OFPMMFC_BAD_FLAGS);
     }
     meter.bands = read_bands(*r)?;

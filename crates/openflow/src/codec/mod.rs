@@ -16,6 +16,7 @@ mod flows;
 mod group;
 mod header;
 mod kind;
+mod length;
 mod match11;
 pub(crate) mod matching;
 mod meter;
@@ -90,6 +91,7 @@ impl Codec {
     fn read_body(&self, kind: Kind, mut b: Reader, xid: u32) -> Result<Message, ErrorKind> {
         let v = self.version;
         let r = &mut b;
+        length::check(v, kind, *r)?;
         let message = match kind {
             Kind::Hello => Message::Hello(switch::read_hello(v as u8, *r)?),
             Kind::Error => return switch::read_error(v, r).map(Message::Error),

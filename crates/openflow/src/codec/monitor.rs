@@ -51,13 +51,13 @@ pub(super) fn read_request(version: Version, r: &mut Reader) -> Result<FlowMonit
     if version == Version::V13 {
         let flags = check(FlowMonitorFlags::from_bits(r.u16()?).ok_or(OFPMOFC_BAD_FLAGS)?)?;
         r.skip(2)?;
-        let (out_port, table_id) = (filter_port32(r.u32()?, OFPMOFC_BAD_OUT)?, r.u8()?);
+        let (out_port, table_id) = (filter_port32(r.u32()?)?, r.u8()?);
         r.zeros(3, NXBRC_MUST_BE_ZERO)?;
-        let matching = read_match(version, r)?;
+        let matching = read_match(r)?;
         let command = FlowMonitorCommand::Add;
         return Ok(FlowMonitorRequest { id, flags, out_port, out_group: None, table_id, matching, command });
     }
-    let (out_port, out_group) = (filter_port32(r.u32()?, OFPMOFC_BAD_OUT)?, r.u32()?);
+    let (out_port, out_group) = (filter_port32(r.u32()?)?, r.u32()?);
     let (bits, table_id, command) = (r.u16()?, r.u8()?, r.u8()?);
     let command = match command {
         0 => FlowMonitorCommand::Add,
@@ -74,15 +74,7 @@ pub(super) fn read_request(version: Version, r: &mut Reader) -> Result<FlowMonit
         check(flags)?;
     }
     let out_group = (out_group != NONE32).then_some(out_group);
-    Ok(FlowMonitorRequest {
-        id,
-        flags,
-        out_port,
-        out_group,
-        table_id,
-        matching: read_match(version, r)?,
-        command,
-    })
+    Ok(FlowMonitorRequest { id, flags, out_port, out_group, table_id, matching: read_match(r)?, command })
 }
 
 pub(super) fn write_request(version: Version, out: &mut Vec<u8>, m: &FlowMonitorRequest) {
@@ -157,7 +149,7 @@ fn read_update13(version: Version, r: &mut Reader, nxm: bool) -> Result<FlowUpda
     let table_id = r.u8()?;
     r.skip(1)?;
     let cookie = r.u64()?;
-    let matching = if nxm { read_nxm_match(&mut r, match_len, None)? } else { read_match(version, &mut r)? };
+    let matching = if nxm { read_nxm_match(&mut r, match_len, None)? } else { read_match(&mut r)? };
     let actions = if nxm {
         crate::action::read_flow_actions(version, r)?
     } else {
@@ -197,7 +189,7 @@ pub(super) fn read_update(version: Version, r: &mut Reader) -> Result<FlowUpdate
     let (idle_timeout, hard_timeout, priority) = (r.u16()?, r.u16()?, r.u16()?);
     r.skip(4)?;
     let cookie = r.u64()?;
-    let matching = read_match(version, &mut r)?;
+    let matching = read_match(&mut r)?;
     let actions = crate::action::read_instructions(version, r)?;
     Ok(FlowUpdate::Full(Box::new(FlowUpdateFull {
         event,

@@ -246,8 +246,11 @@ pub(super) fn read_packet_out(version: Version, r: &mut Reader) -> Result<Packet
     if version >= Version::V15 {
         return read_packet_out15(version, buffer_id, r);
     }
-    let in_port = if version == Version::V10 { Some(OfPort(r.u16()?)) } else { OfPort::from_u32(r.u32()?) };
-    let in_port = packet_out_port(in_port)?;
+    let in_port = match version {
+        Version::V10 => OfPort(r.u16()?),
+        _ => OfPort::from_u32(r.u32()?).ok_or(OFPBAC_BAD_OUT_PORT)?,
+    };
+    let in_port = packet_out_port(Some(in_port))?;
     let actions_len = r.u16()?;
     if version != Version::V10 {
         r.skip(6)?;

@@ -15,7 +15,7 @@ fn read_port(version: Version, r: &mut Reader) -> Result<OfPort, ErrorKind> {
     if version == Version::V10 {
         return Ok(OfPort(r.u16()?));
     }
-    OfPort::from_u32(r.u32()?).ok_or(OFPBRC_BAD_PORT)
+    OfPort::from_u32(r.u32()?).ok_or(OFPBAC_BAD_OUT_PORT)
 }
 
 fn write_port(version: Version, out: &mut Vec<u8>, port: OfPort) {
@@ -236,7 +236,7 @@ pub(super) fn read_port_stats_request(version: Version, r: &mut Reader) -> Resul
         r.skip(6)?;
         return Ok(port);
     }
-    let port = filter_port32(r.u32()?, OFPBRC_BAD_PORT)?;
+    let port = filter_port32(r.u32()?)?;
     r.skip(4)?;
     Ok(port)
 }
@@ -482,11 +482,7 @@ pub(super) fn write_queue_stats(version: Version, out: &mut Vec<u8>, s: &QueueSt
 }
 
 pub(super) fn read_queue_config_request(version: Version, r: &mut Reader) -> Result<Message, ErrorKind> {
-    let port = if version == Version::V10 {
-        filter_port16(r.u16()?)
-    } else {
-        filter_port32(r.u32()?, OFPQOFC_BAD_PORT)?
-    };
+    let port = if version == Version::V10 { filter_port16(r.u16()?) } else { filter_port32(r.u32()?)? };
     r.skip(if version == Version::V10 { 2 } else { 4 })?;
     Ok(Message::QueueGetConfigRequest { port })
 }

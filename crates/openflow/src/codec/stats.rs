@@ -38,10 +38,12 @@ fn write_head(version: Version, out: &mut Vec<u8>, kind: StatsKind, more: bool) 
 }
 
 fn read_nicira_head(version: Version, r: &mut Reader) -> Result<u32, ErrorKind> {
-    if r.u32()? != NICIRA {
-        return Err(OFPBRC_BAD_VENDOR);
+    let (vendor, subtype) = (r.u32()?, r.u32()?);
+    match vendor {
+        NICIRA => {}
+        ONF => return Err(OFPBRC_BAD_SUBTYPE),
+        _ => return Err(OFPBRC_BAD_VENDOR),
     }
-    let subtype = r.u32()?;
     if version == Version::V10 {
         r.skip(4)?;
     }
@@ -103,7 +105,7 @@ pub(super) fn read_request(version: Version, r: &mut Reader) -> Result<StatsRequ
             more,
         },
         StatsKind::PortDesc if version >= Version::V15 => {
-            let port = filter_port32(r.u32()?, OFPBRC_BAD_PORT)?;
+            let port = filter_port32(r.u32()?)?;
             r.skip(4)?;
             StatsRequest::PortDesc(port)
         }
@@ -121,16 +123,23 @@ pub(super) fn read_request(version: Version, r: &mut Reader) -> Result<StatsRequ
             StatsRequest::FlowMonitor(read_list(r, |r| monitor::read_request(version, r))?)
         }
         StatsKind::Experimenter => match read_nicira_head(version, r)? {
-            nxst::FLOW => StatsRequest::Flow(read_flow_stats_request(version, FlowForm::Nxm, r)?),
-            nxst::AGGREGATE => StatsRequest::Aggregate(read_flow_stats_request(version, FlowForm::Nxm, r)?),
-            nxst::FLOW_MONITOR => StatsRequest::FlowMonitor(read_list(r, monitor::read_nx_request)?),
+            nxst::FLOW if version == Version::V10 => {
+                StatsRequest::Flow(read_flow_stats_request(version, FlowForm::Nxm, r)?)
+            }
+            nxst::AGGREGATE if version == Version::V10 => {
+                StatsRequest::Aggregate(read_flow_stats_request(version, FlowForm::Nxm, r)?)
+            }
+            nxst::FLOW_MONITOR if version <= Version::V12 => {
+                StatsRequest::FlowMonitor(read_list(r, monitor::read_nx_request)?)
+            }
             nxst::IPFIX_BRIDGE => StatsRequest::IpfixBridge,
             nxst::IPFIX_FLOW => StatsRequest::IpfixFlow,
             nxst::GROUP if version == Version::V10 => StatsRequest::Group(read_number_filter(r, GROUP_ALL)?),
             nxst::GROUP_DESC if version == Version::V10 => {
                 StatsRequest::GroupDesc(read_number_filter(r, GROUP_ALL)?)
             }
-            nxst::GROUP_FEATURES if version == Version::V10 => StatsRequest::GroupFeatures,
+            // Those of the standard begin with OpenFlow 1.2.
+            nxst::GROUP_FEATURES if version <= Version::V11 => StatsRequest::GroupFeatures,
             _ => return Err(OFPBRC_BAD_SUBTYPE),
         },
     })
@@ -145,6 +154,11 @@ fn is_onf_monitor(version: Version, r: &Reader) -> bool {
 pub(super) fn write_request(version: Version, out: &mut Vec<u8>, request: &StatsRequest) -> Option<Kind> {
     let (kind, subtype) = match request {
         StatsRequest::Desc => (StatsKind::Desc, 0),
+        StatsRequest::Flow(flows) | StatsRequest::Aggregate(flows)
+            if flows.form == FlowForm::Nxm && version != Version::V10 =>
+        {
+            return None;
+        }
         StatsRequest::Flow(flows) if flows.form == FlowForm::Nxm => (StatsKind::Experimenter, nxst::FLOW),
         StatsRequest::Aggregate(flows) if flows.form == FlowForm::Nxm => {
             (StatsKind::Experimenter, nxst::AGGREGATE)
@@ -156,7 +170,7 @@ pub(super) fn write_request(version: Version, out: &mut Vec<u8>, request: &Stats
         StatsRequest::Queue { .. } => (StatsKind::Queue, 0),
         StatsRequest::Group(_) if version == Version::V10 => (StatsKind::Experimenter, nxst::GROUP),
         StatsRequest::GroupDesc(_) if version == Version::V10 => (StatsKind::Experimenter, nxst::GROUP_DESC),
-        StatsRequest::GroupFeatures if version == Version::V10 => {
+        StatsRequest::GroupFeatures if version <= Version::V11 => {
             (StatsKind::Experimenter, nxst::GROUP_FEATURES)
         }
         StatsRequest::Group(_) => (StatsKind::Group, 0),
@@ -271,7 +285,7 @@ pub(super) fn read_reply(version: Version, r: &mut Reader) -> Result<StatsReply,
             nxst::GROUP_DESC if version == Version::V10 => {
                 StatsBody::GroupDesc(read_list(r, |r| group::read_group_desc(version, r))?)
             }
-            nxst::GROUP_FEATURES if version == Version::V10 => read_group_features(r)?,
+            nxst::GROUP_FEATURES if version <= Version::V11 => read_group_features(r)?,
             _ => return Err(OFPBRC_BAD_SUBTYPE),
         },
     };
@@ -301,7 +315,7 @@ pub(crate) fn begin_reply(version: Version, out: &mut Vec<u8>, body: &StatsBody,
         StatsBody::GroupDesc(_) if version == Version::V10 => {
             return write_nicira_head(version, out, nxst::GROUP_DESC, more);
         }
-        StatsBody::GroupFeatures(_) if version == Version::V10 => {
+        StatsBody::GroupFeatures(_) if version <= Version::V11 => {
             return write_nicira_head(version, out, nxst::GROUP_FEATURES, more);
         }
         StatsBody::TableDesc(_) => StatsKind::TableDesc,

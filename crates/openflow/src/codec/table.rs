@@ -34,10 +34,14 @@ fn read_properties(r: &mut Reader, m: &mut TableMod, others: OfOthers) -> Result
         let (kind, mut value) = read_property(r)?;
         match kind {
             EVICTION => m.eviction_flags = Some(value.u32()?),
-            VACANCY => m.vacancy = Some(Vacancy { down: value.u8()?, up: value.u8()?, now: value.u8()? }),
-            _ if others == OfOthers::Skipped => {}
+            VACANCY => {
+                m.vacancy = Some(Vacancy { down: value.u8()?, up: value.u8()?, now: value.u8()? });
+                value.skip(1)?;
+            }
+            _ if others == OfOthers::Skipped => continue,
             _ => return Err(OFPBRC_BAD_TYPE),
         }
+        value.end()?;
     }
     Ok(())
 }

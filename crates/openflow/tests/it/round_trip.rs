@@ -36,6 +36,14 @@ fn as_decoded(version: Version, message: &Message) -> Message {
     {
         flow_mod.flags |= FlowFlags::RESET_COUNTS;
     }
+    // From OpenFlow 1.1 on only what deletes may be of all tables.
+    if let Message::FlowMod(flow_mod) = &mut message
+        && version >= Version::V11
+        && flow_mod.form == FlowForm::Standard
+        && !flow_mod.command.is_delete()
+    {
+        flow_mod.table_id = 0;
+    }
     if let Message::FlowMod(flow_mod) = &mut message
         && (version == Version::V10 || flow_mod.form == FlowForm::Nxm)
         && flow_mod.command.is_delete()
@@ -67,7 +75,7 @@ fn every_message_decodes_to_what_was_encoded() {
 }
 
 /// Messages that versions lack, by N of OpenFlow 1.N.
-const LACKING: [(std::ops::RangeInclusive<u8>, &str); 18] = [
+const LACKING: [(std::ops::RangeInclusive<u8>, &str); 19] = [
     (0..=0, "OFPT_TABLE_MOD"),
     (0..=1, "OFPT_ROLE_REQUEST"),
     (0..=1, "OFPT_ROLE_REPLY"),
@@ -80,7 +88,8 @@ const LACKING: [(std::ops::RangeInclusive<u8>, &str); 18] = [
     (0..=2, "OFPST_METER_CONFIG"),
     (0..=2, "OFPST_METER_FEATURES"),
     (0..=2, "OFPST_TABLE_FEATURES"),
-    (1..=1, "OFPST_GROUP_FEATURES"),
+    (1..=5, "NXST_FLOW"),
+    (1..=5, "NXST_AGGREGATE"),
     (0..=3, "OFPT_TABLE_STATUS"),
     (0..=3, "OFPST_TABLE_DESC"),
     (0..=3, "OFPST_QUEUE_DESC"),
@@ -166,7 +175,7 @@ fn what_versions_show_differently_round_trips_in_its_version() {
         &Message::GetConfigReply(SwitchConfig { invalid_ttl_to_controller: None, ..config })
     ));
     assert!(round_trip(v13, &reply(counted(TableFeatures::of(3)))));
-    let flow_mod = flow_mods().swap_remove(0);
+    let flow_mod = as_decoded(Version::V13, &flow_mods().swap_remove(0));
     let bytes = v13.encode(9, &flow_mod).unwrap();
     let flags = BundleFlags::ATOMIC;
     let add = BundleAdd { bundle_id: 3, flags, xid: 9, message: Box::new(flow_mod), bytes };

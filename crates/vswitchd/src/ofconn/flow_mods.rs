@@ -20,6 +20,10 @@ impl Vswitch {
         fm: &mut OfFlowMod,
     ) -> Handled {
         self.counts.flow_mods += 1;
+        // Nothing is ever buffered, and a rule for a packet that there is none of is not wanted.
+        if fm.buffer_id.is_some() {
+            return Err(ErrorKind::OFPBRC_BUFFER_UNKNOWN);
+        }
         let now_ms = self.plane.now_ms();
         let version = conn.version();
         let mut change = convert(fm, version);
@@ -28,9 +32,6 @@ impl Vswitch {
         self.plane.note_use(bridge, 1);
         let steps = self.plane.control.steps_of(bridge, Change::Flow(&change));
         if steps > SHORT_STEPS_MAX {
-            if fm.buffer_id.is_some() {
-                self.refuse(bridge, conn, request, ErrorKind::OFPBRC_BUFFER_UNKNOWN);
-            }
             return self.change_table(bridge, conn, request, LongKind::FlowMod(Arc::new(change)), steps);
         }
         self.plane.control.flow_mod(bridge, &change, now_ms).map_err(|e| refusal(&e))?;
@@ -39,10 +40,6 @@ impl Vswitch {
         conn.flow_mods.made(change.command.into(), clock::now());
         self.report_rules(Some((conn, request.xid)));
         self.tell_vacancy(bridge);
-        // Nothing is ever buffered. The rule stays, as in Open vSwitch.
-        if fm.buffer_id.is_some() {
-            self.refuse(bridge, conn, request, ErrorKind::OFPBRC_BUFFER_UNKNOWN);
-        }
         Ok(())
     }
 }

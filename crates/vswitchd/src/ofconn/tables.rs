@@ -42,7 +42,7 @@ impl Vswitch {
         if version < Version::V14 {
             return self.plane.set_table_miss(bridge, version, change);
         }
-        if change.vacancy.is_some_and(|v| v.down > v.up) {
+        if change.vacancy.is_some_and(|v| v.down > v.up || v.up > 100) {
             return Err(ErrorKind::OFPBPC_BAD_VALUE);
         }
         let tables = match change.table_id {
@@ -192,11 +192,11 @@ impl ForwardingPlane {
         if version == Version::V13 {
             return Ok(());
         }
-        let miss = match change.config {
-            0 => TableMiss::Controller,
+        // As in Open vSwitch, what the other bits say is not looked at.
+        let miss = match change.config & 3 {
             1 => TableMiss::Continue,
             2 => TableMiss::Drop,
-            _ => return Err(ErrorKind::OFPTMFC_BAD_CONFIG),
+            _ => TableMiss::Controller,
         };
         let Some(found) = self.control.topology().bridge(bridge) else { return Ok(()) };
         let mut config = found.config.clone();

@@ -459,7 +459,8 @@ fn of_two_controllers_one_is_in_charge_when_it_says_so() {
     assert!(matches!(now, Message::RoleReply(r) if r.role == Role::Secondary), "{now:?}");
     // Who only watches may not change anything, and is told of ports alone.
     switch.add_flow("actions=controller");
-    let flow_mod = Message::FlowMod(Box::new(openflow::message::FlowMod::add()));
+    let flow_mod = openflow::message::FlowMod { table_id: 0, ..openflow::message::FlowMod::add() };
+    let flow_mod = Message::FlowMod(Box::new(flow_mod));
     let refused = one.ask(&flow_mod);
     let expected = Some(openflow::ErrorKind::OFPBRC_IS_SECONDARY);
     assert!(matches!(&refused, Message::Error(e) if e.kind() == expected), "{refused:?}");

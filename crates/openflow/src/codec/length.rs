@@ -1,0 +1,107 @@
+//! How long requests are: a fixed part, and what may follow. A request of another length is refused before
+//! anything in it is looked at, as Open vSwitch does.
+
+use super::bytes::Reader;
+use super::kind::{Kind, NICIRA, StatsKind, nxst, nxt};
+use crate::error::ErrorKind::{self, OFPBRC_BAD_LEN};
+use crate::version::Version;
+
+/// What may follow the fixed part.
+enum Rest {
+    Nothing,
+    Bytes,
+    /// A multiple of 8 bytes.
+    Words,
+}
+
+use Rest::*;
+
+/// Refuses a body that is too short or too long for its type. What the switch sends is not checked here.
+pub(super) fn check(version: Version, kind: Kind, body: Reader) -> Result<(), ErrorKind> {
+    let v = version;
+    let (fixed, rest) = match kind {
+        Kind::FeaturesRequest | Kind::GetConfigRequest | Kind::BarrierRequest | Kind::GetAsyncRequest => {
+            (0, Nothing)
+        }
+        Kind::SetConfig => (4, Nothing),
+        Kind::PacketOut if (Version::V11..Version::V15).contains(&v) => (16, Bytes),
+        Kind::PacketOut => (8, Bytes),
+        Kind::FlowMod if v == Version::V10 => (64, Words),
+        Kind::FlowMod => (40, Words),
+        Kind::GroupMod if v >= Version::V15 => (16, Words),
+        Kind::GroupMod | Kind::MeterMod | Kind::BundleControl => (8, Words),
+        Kind::BundleAdd => (8, Bytes),
+        Kind::PortMod if v == Version::V10 => (24, Nothing),
+        Kind::PortMod if v < Version::V14 => (32, Nothing),
+        Kind::PortMod => (24, Words),
+        Kind::TableMod if v < Version::V14 => (8, Nothing),
+        Kind::TableMod => (8, Words),
+        Kind::QueueGetConfigRequest => (if v == Version::V10 { 4 } else { 8 }, Nothing),
+        Kind::RoleRequest => (16, Nothing),
+        Kind::SetAsync if v == Version::V13 => (24, Nothing),
+        Kind::SetAsync => (0, Words),
+        Kind::StatsRequest => return statistics(version, body),
+        Kind::Experimenter => return extension(version, body),
+        _ => return Ok(()),
+    };
+    fits(body.len(), fixed, rest)
+}
+
+fn fits(length: usize, fixed: usize, rest: Rest) -> Result<(), ErrorKind> {
+    let more = length.checked_sub(fixed).ok_or(OFPBRC_BAD_LEN)?;
+    let fits = match rest {
+        Nothing => more == 0,
+        Bytes => true,
+        Words => more % 8 == 0,
+    };
+    if fits { Ok(()) } else { Err(OFPBRC_BAD_LEN) }
+}
+
+fn statistics(version: Version, mut r: Reader) -> Result<(), ErrorKind> {
+    let v10 = version == Version::V10;
+    let number = r.u16()?;
+    r.skip(if v10 { 2 } else { 6 })?;
+    let (fixed, rest) = match StatsKind::from_wire(version, number) {
+        Some(StatsKind::Flow | StatsKind::Aggregate) if v10 => (44, Nothing),
+        Some(StatsKind::Flow | StatsKind::Aggregate) => (32, Words),
+        Some(StatsKind::Port | StatsKind::Queue | StatsKind::Group) => (8, Nothing),
+        Some(StatsKind::Meter | StatsKind::MeterConfig | StatsKind::QueueDesc) => (8, Nothing),
+        Some(StatsKind::GroupDesc | StatsKind::PortDesc) if version >= Version::V15 => (8, Nothing),
+        Some(StatsKind::TableFeatures | StatsKind::FlowMonitor) => (0, Words),
+        Some(StatsKind::Experimenter) => {
+            let (vendor, subtype) = (r.u32()?, r.u32()?);
+            let (fixed, rest) = match subtype {
+                _ if vendor != NICIRA => return Ok(()),
+                nxst::FLOW | nxst::AGGREGATE if v10 => (8, Words),
+                nxst::GROUP | nxst::GROUP_DESC if v10 => (8, Nothing),
+                nxst::GROUP_FEATURES if version <= Version::V11 => (0, Nothing),
+                nxst::FLOW_MONITOR if version <= Version::V12 => (0, Words),
+                nxst::IPFIX_BRIDGE | nxst::IPFIX_FLOW => (0, Nothing),
+                _ => return Ok(()),
+            };
+            // OpenFlow 1.0 has padding behind the subtype.
+            (if v10 { fixed + 4 } else { fixed }, rest)
+        }
+        Some(_) => (0, Nothing),
+        None => return Ok(()),
+    };
+    fits(r.len(), fixed, rest)
+}
+
+fn extension(version: Version, mut r: Reader) -> Result<(), ErrorKind> {
+    let (vendor, subtype) = (r.u32()?, r.u32()?);
+    let (fixed, rest) = match subtype {
+        _ if vendor != NICIRA => return Ok(()),
+        nxt::ROLE_REQUEST | nxt::SET_FLOW_FORMAT | nxt::SET_PACKET_IN_FORMAT => (4, Nothing),
+        nxt::FLOW_MONITOR_CANCEL => (4, Nothing),
+        nxt::FLOW_MOD => (32, Words),
+        nxt::FLOW_MOD_TABLE_ID | nxt::SET_CONTROLLER_ID | nxt::CT_FLUSH_ZONE => (8, Nothing),
+        nxt::FLOW_AGE | nxt::TLV_TABLE_REQUEST => (0, Nothing),
+        nxt::SET_ASYNC_CONFIG => (24, Nothing),
+        nxt::SET_ASYNC_CONFIG2 | nxt::RESUME => (0, Words),
+        nxt::TLV_TABLE_MOD => (8, Words),
+        nxt::GROUP_MOD if version == Version::V10 => (16, Words),
+        _ => return Ok(()),
+    };
+    fits(r.len(), fixed, rest)
+}
