@@ -63,6 +63,8 @@ pub struct Translation<E> {
     pub effects: Vec<E>,
     /// The result depends on more than the key (or must be asked for each packet): do not cache it.
     pub uncacheable: bool,
+    /// Told to who translates: how long the packet is, where it is at hand. What depends on it is not cached.
+    pub packet_len: Option<usize>,
     /// Taken by who translates, and put back.
     pub scratch: Option<Box<Scratch>>,
 }
@@ -87,6 +89,7 @@ impl<E> Default for Translation<E> {
             rewrites: Vec::new(),
             effects: Vec::new(),
             uncacheable: false,
+            packet_len: None,
             scratch: None,
         }
     }
@@ -102,6 +105,7 @@ impl<E> Translation<E> {
         self.rewrites.clear();
         self.effects.clear();
         self.uncacheable = false;
+        self.packet_len = None;
     }
 
     /// Has the actions begin with the type of their packet, which has this key and comes from the control

@@ -1,6 +1,8 @@
 //! What translation and the datapath can do, by the names that Open vSwitch has for it: those of the commands
 //! `dpif/show-dp-features` and of the database's column `capabilities` (ovs-vswitchd.conf.db(5), Datapath).
 
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+
 /// What there is of a feature.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Value {
@@ -58,6 +60,61 @@ pub const FEATURES: &[Feature] = &[
     feature("nd_ext", "IPv6 ND Extension", Is(true), "IPv6 ND Extensions"),
 ];
 
+/// How deep samples must nest before one takes the place of a clone, as in Open vSwitch.
+const NESTING_FOR_CLONE: usize = 4;
+
+/// What translation is to make use of, of the features that it can do without.
+pub struct InUse {
+    clone: AtomicBool,
+    sample_nesting: AtomicUsize,
+    check_pkt_len: AtomicBool,
+}
+
+impl InUse {
+    pub(crate) const fn all() -> InUse {
+        InUse {
+            clone: AtomicBool::new(true),
+            sample_nesting: AtomicUsize::new(10),
+            check_pkt_len: AtomicBool::new(true),
+        }
+    }
+
+    pub(crate) fn clone_action(&self) -> bool {
+        self.clone.load(Relaxed)
+    }
+
+    /// Whether a sample that takes each packet can do a clone's work.
+    pub(crate) fn samples_clone(&self) -> bool {
+        self.sample_nesting.load(Relaxed) >= NESTING_FOR_CLONE
+    }
+
+    pub(crate) fn check_pkt_len(&self) -> bool {
+        self.check_pkt_len.load(Relaxed)
+    }
+
+    /// What translation makes use of, of a feature.
+    pub fn measure(&self, feature: &Feature) -> Value {
+        match feature.name {
+            "clone" => Is(self.clone_action()),
+            "sample_nesting" => UpTo(self.sample_nesting.load(Relaxed)),
+            "check_pkt_len" => Is(self.check_pkt_len()),
+            _ => feature.value,
+        }
+    }
+
+    /// Has translation make use of so much of a feature from here on; false where it cannot do with another
+    /// measure than there is. Cached flows stay as they are.
+    pub fn set(&self, feature: &Feature, value: Value) -> bool {
+        match (feature.name, value) {
+            ("clone", Is(is)) => self.clone.store(is, Relaxed),
+            ("sample_nesting", UpTo(most)) => self.sample_nesting.store(most, Relaxed),
+            ("check_pkt_len", Is(is)) => self.check_pkt_len.store(is, Relaxed),
+            _ => return value == feature.value,
+        }
+        true
+    }
+}
+
 impl Feature {
     /// What the log says when the datapath begins, if anything.
     pub fn told(&self) -> Option<String> {
@@ -71,6 +128,15 @@ impl Feature {
 }
 
 impl Value {
+    /// Whether this is more than that.
+    pub fn exceeds(self, other: Value) -> bool {
+        match (self, other) {
+            (Is(this), Is(that)) => this && !that,
+            (UpTo(this), UpTo(that)) => this > that,
+            _ => false,
+        }
+    }
+
     /// In words, with these for true and false.
     pub fn text(self, yes: &str, no: &str) -> String {
         match self {

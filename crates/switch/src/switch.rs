@@ -2,6 +2,7 @@
 
 use crate::by_hand;
 use crate::changelog::ChangeLog;
+use crate::features::InUse;
 use crate::frozen::Generations;
 use crate::topology::{self, History, Topology};
 use base::hash::HashKey;
@@ -25,6 +26,8 @@ pub struct Switch {
     pub(crate) log: Arc<ChangeLog>,
     pub(crate) frozen: RcuCell<Generations>,
     pub(crate) by_hand: by_hand::Shared,
+    /// Features of the datapath that translation makes use of.
+    pub in_use: InUse,
     /// Whether the next translation that fails is told ([`Effect::Failed`]).
     tells_failure: AtomicBool,
     /// VLAN tags that extraction looks behind.
@@ -41,6 +44,7 @@ impl Switch {
             log: Arc::new(ChangeLog::new(domain.clone(), secret)),
             frozen: RcuCell::new(domain.clone(), Generations::default()),
             by_hand: by_hand::Shared::new(domain.clone()),
+            in_use: InUse::all(),
             tells_failure: AtomicBool::new(true),
             vlan_limit: AtomicU8::new(2),
             ports: Mutex::default(),

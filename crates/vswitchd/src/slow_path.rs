@@ -20,7 +20,7 @@ impl ForwardingPlane {
         if extract_keeping_metadata(&data, data.len(), &ingress, &mut key).is_none() {
             return;
         }
-        let mut translation = Translation::default();
+        let mut translation = Translation { packet_len: Some(data.len()), ..Translation::default() };
         let reader = self.domain.register();
         let control = &self.control;
         let learned = |bridge, table_id, cookie| control.learned_count(bridge, table_id, cookie);

@@ -173,6 +173,15 @@ fn commands_say_what_the_stock_switch_says() {
     both(&["time/warp", "0"]);
     both(&["revalidator/wait"]);
     both(&["revalidator/purge"]);
+    // What translation can do without, and what is no measure of it.
+    for (feature, values) in
+        [("clone", &["false", "true", "x"][..]), ("sample_nesting", &["2", "11", "10"]), ("x", &["1"])]
+    {
+        for value in values {
+            both(&["dpif/set-dp-features", "br0", feature, value]);
+            both(&["dpif/set-dp-features", "br0", feature]);
+        }
+    }
     // A number, whatever it counts.
     let number = ours.appctl(&["coverage/read-counter", "xlate_actions"]);
     assert_eq!((number.1, number.0.trim().parse::<u64>().is_ok()), (Some(0), true));

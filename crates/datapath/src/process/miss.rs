@@ -85,6 +85,7 @@ impl<P: Pipeline> Process<P> {
         self.context.stats.misses.add(1);
         let t = &mut self.translation;
         t.clear();
+        t.packet_len = Some(packet.len());
         self.pipeline.translate(at.version, miss.key, &self.reader, t);
         let mut cacheable = !t.uncacheable;
         if !deep_enough(miss.key, &t.mask) {
@@ -95,6 +96,7 @@ impl<P: Pipeline> Process<P> {
                 return self.context.drop(packet, DropReason::RxTruncated);
             }
             t.clear();
+            t.packet_len = Some(packet.len());
             self.pipeline.translate(at.version, miss.key, &self.reader, t);
             cacheable = false;
         }

@@ -34,7 +34,9 @@ impl<'a, S: Sink> Xlate<'a, S> {
                 break;
             }
             self.trace.begin_action(action);
-            if let Action::CheckPktLarger { length, target } = action {
+            if let Action::CheckPktLarger { length, target } = action
+                && self.switch.in_use.check_pkt_len()
+            {
                 // What follows it is done there.
                 self.check_pkt_larger(*length, target, &list[i + 1..]);
                 break;
@@ -130,10 +132,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
             // No collector is there to send samples to, so there is nothing to sample for.
             Action::Sample { .. } | Action::Note(_) => {}
             Action::DebugRecirc => self.freeze(),
-            Action::DebugSlow => {
-                self.out.uncacheable = true;
-                self.trace.slow();
-            }
+            Action::DebugSlow => self.is_slow(),
             Action::Exit => self.exit = true,
             // No lookup finds one, but packets may come with it.
             Action::Conjunction { .. } => {
@@ -146,8 +145,9 @@ impl<'a, S: Sink> Xlate<'a, S> {
             Action::Meter(meter_id) => self.meter(*meter_id),
             Action::Encap { packet_type, properties, .. } => self.encap(*packet_type, properties),
             Action::Decap { packet_type } => self.decap(*packet_type),
+            Action::CheckPktLarger { length, target } => self.compare_length(*length, target),
             // Refused when a rule is added.
-            Action::Nat(_) | Action::CheckPktLarger { .. } => self.error = Some(DropReason::TranslationError),
+            Action::Nat(_) => self.error = Some(DropReason::TranslationError),
         }
     }
 

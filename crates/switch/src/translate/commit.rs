@@ -86,6 +86,9 @@ impl<S: Sink> Xlate<'_, S> {
         if !self.any_written {
             return;
         }
+        while self.pushed.len() > self.labels {
+            self.take_label_back();
+        }
         if !self.commit_packet_type() {
             return;
         }
@@ -241,6 +244,7 @@ impl<S: Sink> Xlate<'_, S> {
     }
 
     /// Pushes a label; what lay behind the Ethernet header can no longer be reached.
+    #[inline(never)]
     pub(super) fn push_mpls(&mut self, eth_type: u16) {
         self.commit();
         let old_type = self.read(FieldId::EthType);
@@ -267,8 +271,29 @@ impl<S: Sink> Xlate<'_, S> {
         };
         self.write_field(FieldId::Mpls0, u128::from(lse));
         self.write_field(FieldId::EthType, u128::from(eth_type));
+        self.pushed.push(Box::new((self.base.clone(), self.base_known.clone())));
+        self.labels = self.pushed.len();
         self.out.actions.push(DpAction::PushMpls { eth_type, lse });
         self.base_is_key();
+    }
+
+    /// Pops a label that was pushed for something that is done with: below it, the packet is what it was.
+    #[inline(never)]
+    fn take_label_back(&mut self) {
+        let Some(beneath) = self.pushed.pop() else { return };
+        let (base, known) = &*beneath;
+        let eth_type = base.get64(FieldId::EthType) as u16;
+        for &field in HIDDEN_BY_MPLS.iter().chain(&[FieldId::EthType]) {
+            self.base.set(field, base.get(field));
+            self.base_known.set(field, known.get(field));
+        }
+        for b in UPPER_BLOCKS {
+            for w in 0..8 {
+                self.base.set_word(b, w, base.word(b, w));
+                self.base_known.0.set_word(b, w, known.0.word(b, w));
+            }
+        }
+        self.out.actions.push(DpAction::PopMpls { eth_type });
     }
 
     fn hide_upper_layers(&mut self) {
@@ -284,7 +309,6 @@ impl<S: Sink> Xlate<'_, S> {
 
     /// Labels and Ethernet type of the packet are now the pipeline's.
     fn base_is_key(&mut self) {
-        self.irreversible = true;
         for &f in HIDDEN_BY_MPLS.iter().chain(&[FieldId::EthType]) {
             let bits = self.written.get(f);
             self.note_base(f, bits);
@@ -316,6 +340,9 @@ impl<S: Sink> Xlate<'_, S> {
         self.write_field(FieldId::Mpls2, 0);
         self.write_field(FieldId::EthType, u128::from(eth_type));
         self.out.actions.push(DpAction::PopMpls { eth_type });
+        self.pushed.pop();
+        self.labels = self.pushed.len();
+        self.irreversible = true;
         self.base_is_key();
         // A fourth label would not have been read either.
         let ends = is_last(second) || is_last(third);

@@ -36,6 +36,17 @@ impl<'a, S: Sink> Xlate<'a, S> {
         self.out.actions.push(DpAction::CheckPktLen { length, greater, others });
     }
 
+    /// Where the datapath is not to compare lengths, each packet is translated by itself. One whose length
+    /// nobody has told is a short one.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn compare_length(&mut self, length: u16, target: &SubField) {
+        self.is_slow();
+        let is_larger = self.out.packet_len.is_some_and(|len| len > usize::from(length));
+        self.write_sub(target, is_larger.into());
+        self.report_bits(target);
+    }
+
     /// What becomes of packets for which the bit has this value; whether that ends in an `exit`.
     fn branch(&mut self, target: &SubField, is_larger: bool, rest: &'a [Action]) -> (Vec<DpAction>, bool) {
         let (set, stack) = (self.action_set.clone(), self.stack.clone());

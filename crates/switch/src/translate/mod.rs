@@ -10,10 +10,11 @@
 //! - the visits: each lookup notes its table and the words that were rewritten before it;
 //! - the Set actions: at an output, those `written` bits that `base` is not known to hold.
 //!
-//! Files: this one has the state and the lookup; `actions` interprets actions one by one; `choice` chooses
-//! links; `encap` puts headers around packets and takes them off; `learn` makes rules; `length` follows
-//! packets by their length; `output` has ports, patch cables and packet-ins; `ttl` has times to live; `group`
-//! has groups; `normal` is the learning switch; `commit` writes the datapath's actions; `frozen` is what
+//! Files: this one has the state and the lookup; `actions` interprets actions one by one; `choice`
+//! chooses links; `encap` puts headers around packets and takes them off; `learn` makes rules; `length`
+//! follows packets by their length; `output` has ports, patch cables and packet-ins; `ttl` has times to
+//! live; `group` has groups; `normal` is the learning switch; `commit` writes the datapath's actions;
+//! `copies` has those that work on a copy; `dropped` has those that come to nothing; `frozen` is what
 //! waits while a packet is looked at anew.
 //!
 //! Nested resubmits recurse, up to [`RESUBMITS_MAX`] levels: the functions on that path keep their frames
@@ -28,6 +29,7 @@ mod choice;
 mod commit;
 mod connection;
 pub(crate) mod continuation;
+mod copies;
 mod dropped;
 mod encap;
 mod entry;
@@ -150,6 +152,9 @@ enum Pending {
     Decap(u16),
 }
 
+/// What the datapath's packet is below a label: its key, and which bits of that are known.
+type Beneath = Box<(Key, Mask)>;
+
 /// A translation in progress; see the module's text.
 pub(crate) struct Xlate<'a, S: Sink> {
     switch: &'a Switch,
@@ -174,6 +179,10 @@ pub(crate) struct Xlate<'a, S: Sink> {
     below: Vec<(u16, u16)>,
     /// The same of `base`.
     base_below: Vec<(u16, u16)>,
+    /// What lies under each label that was pushed, so that a commit can pop those that the pipeline's packet
+    /// does not have any more; and how many it has.
+    pushed: Vec<Beneath>,
+    labels: usize,
     /// What the next commit does to the packet's type.
     pending: Pending,
     /// The packet began with an Ethernet header.
@@ -263,6 +272,8 @@ impl<'a, S: Sink> Xlate<'a, S> {
             vlan_moved: false,
             below: Vec::new(),
             base_below: Vec::new(),
+            pushed: Vec::new(),
+            labels: 0,
             pending: Pending::No,
             irreversible: false,
             copy_start: 0,
@@ -464,7 +475,8 @@ impl<'a, S: Sink> Xlate<'a, S> {
         self.depth -= deepens;
     }
 
-    /// Whether the translation is at its limits, and so has failed.
+    /// Whether the translation is at its limits, and so ends or has failed. Not inlined, as `lookup` is not.
+    #[inline(never)]
     fn is_exhausted(&mut self) -> bool {
         if self.depth >= DEPTH_MAX {
             self.trace.error(|| format!("over max translation depth {DEPTH_MAX}"));
@@ -475,9 +487,11 @@ impl<'a, S: Sink> Xlate<'a, S> {
             self.error = Some(DropReason::ResubmitLimit);
             self.failure = "Too many resubmits";
         } else if self.out.actions.len() >= ACTIONS_MAX {
+            // As in Open vSwitch, that is no failure: what there is, is done, for one packet at a time.
             self.trace.error(|| "resubmits yielded over 64 kB of actions".to_string());
-            self.error = Some(DropReason::ResubmitLimit);
-            self.failure = "Too many actions";
+            self.is_slow();
+            self.exit = true;
+            return true;
         }
         self.error.is_some()
     }
@@ -587,9 +601,9 @@ impl<'a, S: Sink> Xlate<'a, S> {
 
     /// Ends the translation: drops with a reason what is output nowhere.
     fn finish(&mut self) {
-        self.trace.end(self.key);
         self.out.mask.set(FieldId::ActsetOutput, 0);
         if let Some(reason) = self.error {
+            self.trace.end(self.key);
             self.trace.failed(self.failure);
             self.out.actions.clear();
             self.out.effects.clear();
@@ -597,25 +611,20 @@ impl<'a, S: Sink> Xlate<'a, S> {
             self.out.actions.push(DpAction::Drop(reason));
             return;
         }
+        if has_output(&self.out.actions) {
+            self.finish_copies();
+        }
         if !has_output(&self.out.actions) {
             drop_at_last(&mut self.out.actions, self.drop_reason);
-            return;
         }
-        // The last copy is the packet itself.
-        while let Some(DpAction::Clone(last)) = self.out.actions.pop_if(|a| matches!(a, DpAction::Clone(_))) {
-            self.out.actions.extend(last);
-        }
-        // A recirculation ends a list, so one that others follow works on a copy.
-        let last = self.out.actions.len() - 1;
-        let mut is_tracked = false;
-        for a in &mut self.out.actions[..last] {
-            // One that goes on tracked does so anyway.
-            if matches!(a, DpAction::Recirc(_)) && !is_tracked {
-                let recirc = std::mem::replace(a, DpAction::PopVlan);
-                *a = DpAction::Clone(vec![recirc]);
-            }
-            is_tracked = matches!(a, DpAction::Ct(_));
-        }
+        self.trace.end(self.key);
+    }
+
+    /// Each packet of the flow is to be translated by itself.
+    #[inline(never)]
+    fn is_slow(&mut self) {
+        self.out.uncacheable = true;
+        self.trace.slow();
     }
 }
 

@@ -25,6 +25,8 @@ struct Saved {
     vlan_moved: bool,
     below: Vec<(u16, u16)>,
     base_below: Vec<(u16, u16)>,
+    pushed: Vec<super::Beneath>,
+    labels: usize,
     unread: bool,
     pending: super::Pending,
     irreversible: bool,
@@ -276,6 +278,8 @@ impl<'a, S: Sink> Xlate<'a, S> {
             vlan_moved: self.vlan_moved,
             below: self.below.clone(),
             base_below: self.base_below.clone(),
+            pushed: self.pushed.clone(),
+            labels: self.labels,
             unread: self.unread,
             pending: self.pending.clone(),
             irreversible: std::mem::replace(&mut self.irreversible, false),
@@ -292,12 +296,14 @@ impl<'a, S: Sink> Xlate<'a, S> {
             *self.base = saved.base;
             *self.base_known = saved.base_known;
             self.base_below = saved.base_below;
+            self.pushed = saved.pushed;
             self.vlan_moved = saved.vlan_moved;
         }
         // Otherwise `commit` sets back what it must, when something else is output.
         self.irreversible = saved.irreversible;
         *self.key = saved.key;
         self.below = saved.below;
+        self.labels = saved.labels;
         *self.written = saved.written;
         self.any_written = saved.any_written || !self.base_known.is_wild();
         self.unread = saved.unread;

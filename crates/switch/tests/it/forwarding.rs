@@ -301,12 +301,15 @@ fn labels_are_pushed_with_their_final_bits_and_popped_by_the_bottom_of_the_stack
     let pushed = |label: u32, rest| DpAction::PushMpls { eth_type: 0x8847, lse: label << 12 | rest };
     let actions = r.actions(&there);
     assert_eq!(actions[..3], [pushed(10, 0x140), pushed(20, 0x40), out(2)]);
-    let [_, _, _, DpAction::Clone(copied), last] = &actions[..] else { panic!("{actions:?}") };
-    assert_eq!(*last, out(4), "the packet is as it was before the copy");
-    // A label that is not the copy's own is set, and not changed in what was done before.
-    let DpAction::Set { field: FieldId::Mpls0, value, .. } = copied[0] else { panic!("{copied:?}") };
-    assert_eq!(value >> 12, 30);
-    assert_eq!(copied[1..], [pushed(40, 0x40), out(3)]);
+    let label_of = |action: &DpAction| match action {
+        DpAction::Set { field: FieldId::Mpls0, value, .. } => value >> 12,
+        other => panic!("{other:?}"),
+    };
+    // A label that is not the copy's own is set, and not changed in what was done before. What the copy
+    // pushed is popped, and the packet is as it was before.
+    assert_eq!(label_of(&actions[3]), 30);
+    assert_eq!(actions[4..7], [pushed(40, 0x40), out(3), DpAction::PopMpls { eth_type: 0x8847 }]);
+    assert_eq!((label_of(&actions[7]), &actions[8..]), (20, &[out(4)][..]));
 
     let bottom = 0x100;
     r.add(0, 1, labelled(bottom, bottom), vec![Action::PopMpls(0x800), output(2)]);
@@ -545,4 +548,67 @@ fn a_packet_in_says_where_its_action_stood() {
     let mut out = Translation::default();
     r.switch.translate_packet_out(r.switch.version(), &packet(101), r.br, &[told], &r.reader, &mut out);
     assert_eq!(reasons(&out.actions), [PacketInReason::PacketOut]);
+}
+
+#[test]
+fn below_a_label_that_was_pushed_for_a_copy_the_packet_is_what_it_was() {
+    let mut r = rig();
+    let copy = Action::Clone(vec![Action::DecTtl(vec![]), Action::PushMpls(0x8847), output(3)]);
+    let list = vec![copy, output(1), output(2)];
+    r.add(0, 1, Match::any().with(FieldId::EthType, 0x800), list);
+    let ttl = |value| DpAction::Set { field: FieldId::NwTtl, value, mask: 0xff };
+    let (push, pop) =
+        (DpAction::PushMpls { eth_type: 0x8847, lse: 0x100 | 63 }, DpAction::PopMpls { eth_type: 0x800 });
+    let expected = [ttl(63), push, out(3), pop, ttl(64), out(1), out(2)];
+    // Port 1 is where the packet came from, so it comes from port 4.
+    assert_eq!(r.actions(&packet(104)), expected);
+    // What cannot be undone is still done to a copy, labels and all.
+    let popped = Action::Clone(vec![Action::PushMpls(0x8847), Action::PopMpls(0x800), output(3)]);
+    r.add(0, 2, Match::any().with(FieldId::EthType, 0x800), vec![popped, output(2)]);
+    let actions = r.actions(&packet(104));
+    assert!(matches!(actions[..], [DpAction::Clone(_), DpAction::Output(PortNo(102))]), "{actions:?}");
+}
+
+#[test]
+fn translation_does_without_clones_and_comparisons_of_length() {
+    use switch::features::{FEATURES, Value};
+    let mut r = rig();
+    let feature = |name| FEATURES.iter().find(|feature| feature.name == name).unwrap();
+    let copy = Action::Clone(vec![Action::PushMpls(0x8847), Action::PopMpls(0x800), output(3)]);
+    r.add(0, 1, Match::any(), vec![copy, output(2)]);
+    let of_clone = r.actions(&packet(101));
+    let DpAction::Clone(list) = &of_clone[0] else { panic!("{of_clone:?}") };
+    assert!(r.switch.in_use.set(feature("clone"), Value::Is(false)));
+    let sample = DpAction::Sample { probability: u32::MAX, actions: list.clone() };
+    assert_eq!(r.actions(&packet(101)), [sample, out(2)]);
+    assert!(r.switch.in_use.set(feature("sample_nesting"), Value::UpTo(3)));
+    assert_eq!(r.actions(&packet(101)), [out(2)], "nothing can do a clone's work");
+    assert!(!r.switch.in_use.set(feature("recirc"), Value::Is(false)), "nothing can do without it");
+
+    let larger = Action::CheckPktLarger { length: 100, target: reg(1) };
+    let resubmit = Action::Resubmit { in_port: None, table: Some(1), ct: false };
+    r.add(0, 2, Match::any(), vec![larger, resubmit, output(4)]);
+    r.add(1, 1, Match::any().with(FieldId::Reg1, 1), vec![output(3)]);
+    r.add(1, 0, Match::any(), vec![output(2)]);
+    let checked = r.translate(&packet(101));
+    assert!(matches!(checked.actions[..], [DpAction::CheckPktLen { .. }]) && !checked.uncacheable);
+    assert!(r.switch.in_use.set(feature("check_pkt_len"), Value::Is(false)));
+    for (packet_len, first) in [(None, 2), (Some(100), 2), (Some(101), 3)] {
+        let mut t = Translation { packet_len, ..Translation::default() };
+        r.switch.translate(r.switch.version(), &packet(101), &r.reader, &mut t);
+        assert!(t.uncacheable && t.actions == [out(first), out(4)], "{packet_len:?}: {t:?}");
+    }
+}
+
+#[test]
+fn more_actions_than_a_translation_may_have_are_done_as_far_as_they_go() {
+    let mut r = rig();
+    let again = |table| Action::Resubmit { in_port: None, table: Some(table), ct: false };
+    for table in 0..12 {
+        r.add(table, 1, Match::any(), vec![again(table + 1), again(table + 1)]);
+    }
+    r.add(12, 1, Match::any(), vec![output(2); 8]);
+    let t = r.translate(&packet(101));
+    assert_eq!((t.actions.len(), t.uncacheable), (8192, true));
+    assert!(t.actions.iter().all(|action| *action == out(2)));
 }

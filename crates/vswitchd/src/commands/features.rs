@@ -1,8 +1,7 @@
 //! `dpif/show-dp-features`, `dpif/set-dp-features`: what the datapath can do.
 //!
-//! In Open vSwitch translation avoids what a datapath cannot do, and tests make a datapath seem to lack
-//! something. Here translation and the datapath are built together: what there is, is used, and cannot be
-//! turned off.
+//! Translation can do without some of it, more slowly: who looks for a fault has it avoid them. What becomes
+//! of packets is the same. All else is used where it is there.
 
 use crate::state::Vswitch;
 use std::fmt::Write;
@@ -11,28 +10,47 @@ use switch::features::{FEATURES, Feature, Value::Is, Value::UpTo};
 pub fn show(vswitch: &mut Vswitch, args: &[String]) -> Result<String, String> {
     vswitch.bridge_named(&args[0]).ok_or("no such bridge")?;
     let mut text = String::new();
-    for Feature { title, value, .. } in FEATURES {
-        let _ = writeln!(text, "{title}: {}", value.text("Yes", "No"));
+    for feature in FEATURES {
+        let value = vswitch.plane.switch.in_use.measure(feature);
+        let _ = writeln!(text, "{}: {}", feature.title, value.text("Yes", "No"));
     }
     Ok(text)
 }
 
-/// Shows one feature or all. To set one to what it is succeeds; anything else is refused.
+/// Shows one feature or all, or has translation use another measure of one, up to what there is.
 pub fn set(vswitch: &mut Vswitch, args: &[String]) -> Result<String, String> {
     vswitch.bridge_named(&args[0]).ok_or("no such bridge")?;
-    let line = |Feature { name, title, value, .. }: &Feature| {
-        let value = value.text("true", "false");
-        format!("{name} (current) :{value}, (datapath) :{value}, {title}\n")
+    let switch = &vswitch.plane.switch;
+    let line = |feature: &Feature| {
+        let Feature { name, title, value, .. } = feature;
+        let (now, there) =
+            (switch.in_use.measure(feature).text("true", "false"), value.text("true", "false"));
+        format!("{name} ({title}) : [run time]:{now}, [boot time]:{there}\n")
     };
     let Some(name) = args.get(1) else { return Ok(FEATURES.iter().map(line).collect()) };
-    let found = FEATURES.iter().find(|known| known.name == name).ok_or("Unexpected support field")?;
+    // As of the stock switch, these answers are no errors.
+    let Some(found) = FEATURES.iter().find(|known| known.name == name) else {
+        return Ok("Unexpected support field\n".into());
+    };
     let Some(asked) = args.get(2) else { return Ok(line(found)) };
     let value = match found.value {
-        Is(_) => Is(asked.to_lowercase().parse().map_err(|_| "Boolean value expected")?),
-        UpTo(_) => UpTo(asked.parse().map_err(|_| "Integer number expected")?),
+        Is(_) => asked.to_lowercase().parse().map(Is).map_err(|_| "Boolean value expected\n"),
+        UpTo(_) => asked.parse().map(UpTo).map_err(|_| "Integer number expected\n"),
     };
-    if value == found.value {
+    let value = match value {
+        Ok(value) if value.exceeds(found.value) => {
+            return Ok("Can not set value beyond the datapath capability\n".into());
+        }
+        Ok(value) => value,
+        Err(expected) => return Ok(expected.into()),
+    };
+    if value == switch.in_use.measure(found) {
         return Ok(String::new());
     }
-    Err(format!("{name} is {} here, and cannot be changed", found.value.text("true", "false")))
+    if !switch.in_use.set(found, value) {
+        return Err(format!("{name} is {} here, and cannot be changed", found.value.text("true", "false")));
+    }
+    // They were translated with what was there before.
+    vswitch.plane.dp.flush_flows();
+    Ok(String::new())
 }
