@@ -332,14 +332,14 @@ fn a_bundle_is_committed_whole_though_its_connection_or_the_switch_ends() {
         barrier(&mut other);
     }
 
-    // One of its messages is refused: nothing of it is left, and the connection goes on.
+    // Its last message is refused, which is of all packets and must not overlap with others (flag 2 of the
+    // flow-mod): nothing of the bundle is left, and the connection goes on.
     let mut one = connect(&switch);
     let mut bytes = bundle(1..FLOWS);
-    let bad = bundle(FLOWS..FLOWS + 1);
     bytes.truncate(bytes.len() - 16);
-    let table = bytes.len() + 16 + 24;
-    bytes.extend(bad);
-    bytes[table] = 255;
+    let flags = bytes.len() + 16 + 45;
+    bytes.extend(bundle(0..1));
+    bytes[flags] = 2;
     one.write_all(&bytes).unwrap();
     assert_eq!([hear(&mut one).0, hear(&mut one).0], [ERROR, ERROR], "of the message, and of the bundle");
     assert_eq!(flow_count(&switch), 0);

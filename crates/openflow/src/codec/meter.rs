@@ -65,8 +65,8 @@ pub(super) fn read_meter_mod(r: &mut Reader) -> Result<MeterMod, ErrorKind> {
     if !is_number && meter.meter_id != METER_CONTROLLER && meter.meter_id != METER_SLOWPATH {
         return Err(OFPMMFC_INVALID_METER);
     }
-    let known = MeterFlags::KBPS | MeterFlags::PKTPS | MeterFlags::BURST | MeterFlags::STATS;
-    if !(flags - known).is_empty() || flags.contains(MeterFlags::KBPS | MeterFlags::PKTPS) {
+    // Unknown ones are for the switch to refuse: a request that is forwarded is shown with them.
+    if flags.contains(MeterFlags::KBPS | MeterFlags::PKTPS) {
         return Err(OFPMMFC_BAD_FLAGS);
     }
     meter.bands = read_bands(*r)?;

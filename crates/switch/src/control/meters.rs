@@ -132,6 +132,10 @@ impl Inner {
         if config.bands.len() > usize::from(BANDS_MAX) {
             return refused(ErrorKind::OFPMMFC_OUT_OF_BANDS);
         }
+        let known = MeterFlags::KBPS | MeterFlags::PKTPS | MeterFlags::BURST | MeterFlags::STATS;
+        if !(config.flags - known).is_empty() {
+            return refused(ErrorKind::OFPMMFC_BAD_FLAGS);
+        }
         if config.bands.iter().any(|band| band.rate == 0) {
             return refused(ErrorKind::OFPMMFC_BAD_RATE);
         }

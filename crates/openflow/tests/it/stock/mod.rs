@@ -38,6 +38,8 @@ impl Drop for TempDir {
 fn ofctl(args: &[&str]) -> (bool, String) {
     let output = Command::new("/usr/bin/ovs-ofctl")
         .arg("--timeout=10")
+        // Its log goes without times, so that two runs say the same.
+        .arg("--verbose=PATTERN:console:%c|%p|%m")
         .args(args)
         .output()
         .expect("/usr/bin/ovs-ofctl, of the package openvswitch-switch, is needed");
