@@ -1,7 +1,8 @@
 //! `dpif/show-dp-features`, `dpif/set-dp-features`: what the datapath can do.
 //!
 //! Translation can do without some of it, more slowly: who looks for a fault has it avoid them. What becomes
-//! of packets is the same. All else is used where it is there.
+//! of packets is the same, with one exception that Open vSwitch makes, too: where it may neither clone nor
+//! have samples nest, copies that need one of these are not made. All else is used where it is there.
 
 use crate::state::Vswitch;
 use std::fmt::Write;
