@@ -8,6 +8,7 @@ use base::Version;
 use base::clock::thread_cpu_ns;
 use base::hash::HashKey;
 use base::rcu::{Domain, Reader};
+use flow::classifier::Clause;
 use flow::{Classifier, FieldId, Key, Mask, Match};
 use std::hint::black_box;
 
@@ -37,23 +38,28 @@ impl Bench {
     }
 
     fn lookups(&self, name: &str, table: &Table, lookups: u64, set: impl Fn(u64, &mut Key)) {
+        let (mut key, mut wc) = (Key::default(), Mask::wild());
+        self.timed(name, lookups, |r| {
+            set(r, &mut key);
+            wc.0.clear();
+            wc.add_word(0, 0, 0xffff_ffff);
+            wc.add_word(0, 1, 0xffff);
+            let found = table.lookup(V, black_box(&key), &mut wc, &self.reader).is_some();
+            black_box(&wc);
+            found
+        });
+    }
+
+    /// Times a lookup, which is given a random number and says whether it found anything.
+    fn timed(&self, name: &str, lookups: u64, mut lookup: impl FnMut(u64) -> bool) {
         if !self.wants(name) {
             return;
         }
-        let mut key = Key::default();
-        let mut wc = Mask::wild();
         let mut found = 0;
         let mut runs: Vec<f64> = (0..RUNS as u64)
             .map(|run| {
                 let started = thread_cpu_ns();
-                for i in 0..lookups {
-                    set(mix(run * lookups + i), &mut key);
-                    wc.0.clear();
-                    wc.add_word(0, 0, 0xffff_ffff);
-                    wc.add_word(0, 1, 0xffff);
-                    found += u64::from(table.lookup(V, black_box(&key), &mut wc, &self.reader).is_some());
-                    black_box(&wc);
-                }
+                found += (0..lookups).filter(|i| lookup(mix(run * lookups + i))).count() as u64;
                 (thread_cpu_ns() - started) as f64 / lookups as f64
             })
             .collect();
@@ -65,6 +71,29 @@ impl Bench {
             runs[0],
             runs[RUNS - 1]
         );
+    }
+
+    /// A packet that meets 64 rules, each a clause of all of `conjunctions`.
+    fn conjunctions(&self, conjunctions: u32) {
+        let name = format!("lookup/64_rules_of_{conjunctions}_conjunctions");
+        if !self.wants(&name) {
+            return;
+        }
+        let table: Classifier<Vec<Clause>> =
+            Classifier::new(self.reader.domain().clone(), HashKey::from_seed(1));
+        for (number, field) in [FieldId::NwSrc, FieldId::NwDst].into_iter().enumerate() {
+            for len in 1..=32 {
+                let m = Match::any().with_masked(field, 0x0a00_0001, u128::from(u32::MAX << (32 - len)));
+                let clause = |id| Clause { id, count: 2, number: number as u8 };
+                table.insert(&m, 1, V, (0..conjunctions).map(clause).collect(), &self.reader);
+            }
+        }
+        let mut key = Key::default();
+        key.set(FieldId::NwSrc, 0x0a00_0001);
+        key.set(FieldId::NwDst, 0x0a00_0001);
+        self.timed(&name, 10, |_| {
+            table.lookup_conjunctive(V, black_box(&key), &mut Mask::wild(), &self.reader, |c| c).is_some()
+        });
     }
 
     fn loading(&self, name: &str, rules: u64, value: impl Fn(u64) -> u64) {
@@ -162,6 +191,9 @@ fn main() {
         };
         bench.lookups(&format!("lookup/{masks}_masks/hit_last"), &table, 20_000, last);
         bench.lookups(&format!("lookup/{masks}_masks/miss"), &table, 20_000, |r, k| set_ipv4(k, r));
+    }
+    for conjunctions in [1, 100, 4_000] {
+        bench.conjunctions(conjunctions);
     }
     bench.loading("load/1m_exact_counted", 1_000_000, counted);
     bench.reader.quiescent();

@@ -8,18 +8,20 @@
 //! open, the choice is Open vSwitch's.
 //!
 //! Cost: a key meets at most one rule of each mask and priority, so a lookup collects few rules, however many
-//! there are; it sorts their clauses, whose number is a sum over those rules, never a product.
+//! there are; it tallies their clauses, whose number is a sum over those rules, never a product.
 //!
 //! The mask: which soft matches there are is decided by bits that the lookups add to it, and the id by those
 //! matches, so what is looked up under the id adds no bits of `conj_id`: it is 0 in every packet.
 //!
 //! Threads: as [`Classifier::lookup`]; it allocates while there are soft matches.
 
-use super::{Classifier, RuleRef};
+use super::{Classifier, Ranked, RuleRef};
 use crate::field::FieldId;
 use crate::key::{Key, Mask};
 use base::Version;
+use base::hash::HashKey;
 use base::rcu::Reader;
+use hashbrown::HashTable;
 use std::sync::atomic::Ordering;
 
 /// One way to meet one clause of a conjunction.
@@ -60,18 +62,20 @@ impl<R: Send + Sync + 'static> Classifier<R> {
                 }
             }
         }
-        let mut met = Vec::new();
+        let mut tally = Tally::new(&self.shared.secret);
+        let mut asking: Option<Vec<&Ranked<R>>> = None;
         loop {
             let floor = plain.map(|plain| plain.priority());
             soft.retain(|soft| floor.is_none_or(|floor| soft.rule.priority() > floor));
             let Some(highest) = soft.iter().map(|soft| soft.rule.priority()).max() else { return plain };
             let of_highest = soft.iter().map(|soft| soft.rule).filter(|rule| rule.priority() == highest);
-            conjunctions_met(of_highest.flat_map(|rule| clauses(rule.data())).copied(), &mut met);
+            let met = tally.met(of_highest.flat_map(|rule| clauses(rule.data())).copied());
             if !met.is_empty() {
+                let asking = asking.get_or_insert_with(|| self.asking(reader));
                 let mut key = key.clone();
-                for &id in &met {
+                for &id in met {
                     key.set(FieldId::ConjId, id.into());
-                    if let Some(rule) = self.lookup_conj_id(version, &key, wc, reader, &clauses) {
+                    if let Some(rule) = self.lookup_conj_id(version, &key, wc, (asking, reader), &clauses) {
                         let is_better = |plain: &RuleRef<'_, R>| plain.priority() > rule.priority();
                         return Some(plain.filter(is_better).unwrap_or(rule));
                     }
@@ -98,25 +102,28 @@ impl<R: Send + Sync + 'static> Classifier<R> {
         }
     }
 
-    /// The best plain rule among those that match on `conj_id`.
+    /// The subtables of rules that match on `conj_id`: all that lookups under an id need to see, and few.
+    fn asking<'g>(&'g self, reader: &'g Reader) -> Vec<&'g Ranked<R>> {
+        let asks = |ranked: &&Ranked<R>| ranked.subtable.mask.get(FieldId::ConjId) != 0;
+        self.ranking.read(reader).iter().filter(asks).collect()
+    }
+
+    /// The best plain rule among those that match on `conj_id`, in the subtables that have some.
     fn lookup_conj_id<'g>(
         &'g self,
         version: Version,
         key: &Key,
         wc: &mut Mask,
-        reader: &'g Reader,
+        (asking, reader): (&[&'g Ranked<R>], &'g Reader),
         clauses: &impl Fn(&'g R) -> &'g [Clause],
     ) -> Option<RuleRef<'g, R>> {
         let mut best: Option<RuleRef<'g, R>> = None;
-        for ranked in self.ranking.read(reader) {
+        for ranked in asking {
             let floor = best.map(|best| best.priority());
             if floor.is_some_and(|floor| floor >= ranked.priority_max.load(Ordering::Relaxed)) {
                 break;
             }
             let subtable = &*ranked.subtable;
-            if subtable.mask.get(FieldId::ConjId) == 0 {
-                continue;
-            }
             if let Some(entry) = subtable.find(version, key, floor, wc, (&self.shared, reader)) {
                 let first = RuleRef { entry, subtable };
                 let is_plain = |rule: &RuleRef<'g, R>| clauses(rule.data()).is_empty();
@@ -152,17 +159,46 @@ impl<'g, R: Send + Sync + 'static> RuleRef<'g, R> {
     }
 }
 
-/// The ids of which all clauses are met, ascending.
-fn conjunctions_met(clauses: impl Iterator<Item = Clause>, met: &mut Vec<u32>) {
-    let mut all: Vec<Clause> = clauses.collect();
-    all.sort_unstable();
-    met.clear();
-    for of_one in all.chunk_by(|a, b| (a.id, a.count) == (b.id, b.count)) {
-        let Clause { id, count, .. } = of_one[0];
-        let numbers = of_one.iter().fold(0u64, |seen, clause| seen | 1 << (clause.number & 63));
-        if numbers == u64::MAX >> (64 - u32::from(count.clamp(1, 64))) && met.last() != Some(&id) {
-            met.push(id);
+/// The clauses that a key meets, by conjunction.
+struct Tally<'a> {
+    secret: &'a HashKey,
+    conjunctions: HashTable<Tallied>,
+    /// The ids of which all clauses are met.
+    met: Vec<u32>,
+}
+
+struct Tallied {
+    id: u32,
+    count: u8,
+    /// Bit n: clause n is met.
+    numbers: u64,
+}
+
+impl Tally<'_> {
+    fn new(secret: &HashKey) -> Tally<'_> {
+        Tally { secret, conjunctions: HashTable::new(), met: Vec::new() }
+    }
+
+    /// The ids of which these meet all clauses, ascending.
+    fn met(&mut self, clauses: impl Iterator<Item = Clause>) -> &[u32] {
+        self.conjunctions.clear();
+        self.met.clear();
+        let hash = |id: u32, count: u8| self.secret.word(0xc0, u64::from(id) << 8 | u64::from(count));
+        for Clause { id, count, number } in clauses {
+            let is_it = |tallied: &Tallied| (tallied.id, tallied.count) == (id, count);
+            let rehash = |tallied: &Tallied| hash(tallied.id, tallied.count);
+            let new = || Tallied { id, count, numbers: 0 };
+            let mut of_one = self.conjunctions.entry(hash(id, count), is_it, rehash).or_insert_with(new);
+            let numbers = &mut of_one.get_mut().numbers;
+            let all = u64::MAX >> (64 - u32::from(count.clamp(1, 64)));
+            let before = std::mem::replace(numbers, *numbers | 1 << (number & 63));
+            if before != all && *numbers == all {
+                self.met.push(id);
+            }
         }
+        self.met.sort_unstable();
+        self.met.dedup();
+        &self.met
     }
 }
 
@@ -188,9 +224,7 @@ mod tests {
     }
 
     fn met(clauses: &[Clause]) -> Vec<u32> {
-        let mut met = Vec::new();
-        conjunctions_met(clauses.iter().copied(), &mut met);
-        met
+        Tally::new(&HashKey::from_seed(1)).met(clauses.iter().copied()).to_vec()
     }
 
     #[test]
