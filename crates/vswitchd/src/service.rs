@@ -171,9 +171,10 @@ impl Carrier {
                 continue;
             }
             let (wants_input, brisk) = self.with(|c| (c.wants_input(), c.brisk)).unwrap_or_default();
-            // What was read already, and had no room or none for its answers: no byte of the peer announces
-            // it.
-            if !blocked && (was_congested || wants_input && !self.line.is_drained()) {
+            // What was read already, and had no room or none for its answers, and work that rested until
+            // they were sent: no byte of the peer announces them.
+            let rested = self.with(|c| c.is_at_long_work()).unwrap_or_default();
+            if !blocked && (was_congested || rested || wants_input && !self.line.is_drained()) {
                 tokio::task::yield_now().await;
                 continue;
             }

@@ -11,7 +11,7 @@ use crate::device_manager::DeviceManager;
 use crate::finals::Schedule;
 use crate::janitor::Fate;
 use crate::keepalive::Keepalive;
-use crate::ofproto::{Asynchronous, LongChange, Ofproto, PortSet, Report, Source};
+use crate::ofproto::{Asynchronous, HeldByAll, LongChange, Ofproto, PortSet, Report, Source};
 use crate::own_changes::OwnChanges;
 use crate::plane::ForwardingPlane;
 use crate::workers::{Given, Workers};
@@ -76,6 +76,8 @@ pub struct Vswitch {
     pub(crate) urgent: Rc<Notify>,
     /// Which connection may work for longer than a moment: one at a time, in the order in which they ask.
     pub(crate) long_turns: Rc<Semaphore>,
+    /// Rules that dumps have found and not written yet.
+    pub(crate) held_by_dumps: HeldByAll,
 }
 
 /// Events of the control thread, for `coverage/show`.
@@ -158,6 +160,7 @@ impl Vswitch {
             own_changes: OwnChanges::default(),
             urgent: Rc::new(Notify::new()),
             long_turns: Rc::new(Semaphore::new(1)),
+            held_by_dumps: HeldByAll::default(),
         };
         Ok(vswitch)
     }

@@ -1,6 +1,6 @@
 //! Changes and dumps of many flows: others are served meanwhile, and see them whole or not at all.
 
-use crate::bundles::{connect, connect_to, hear};
+use crate::bundles::{connect, connect_to, hear, resident_mb};
 use crate::common::{Switch, free_port, wait_for};
 use crate::e2e_controllers::configured_by_database;
 use std::collections::HashSet;
@@ -200,15 +200,18 @@ fn echoes_are_answered_in_time_while_many_flows_are_added_dumped_and_deleted() {
     assert!(flow_count(&switch) <= 1);
 }
 
-/// A turn of each would take 400 ms.
+/// A turn of each would take 400 ms, and what each finds and does not send some megabytes.
 #[test]
-fn echoes_are_answered_in_time_while_200_clients_ask_for_dumps_at_once_and_read_little() {
+fn two_hundred_clients_that_ask_for_dumps_and_read_little_cost_little_time_and_memory() {
     const FLOWS: u32 = 20_000;
+    const MEGABYTES_MAX: u64 = 120;
     let switch = Switch::dummy();
     let mut stream = connect(&switch);
     stream.write_all(&bundle(1..FLOWS + 1)).unwrap();
     assert_eq!(hear(&mut stream).0, BUNDLE_CONTROL);
     let [idle, _] = asked_during(&switch, "idle", || std::thread::sleep(Duration::from_secs(1)));
+    let before = resident_mb(&switch);
+    let mut after = 0;
     let [echo, _] = asked_during(&switch, "200 dumps", || {
         let mut clients: Vec<UnixStream> = (0..200).map(|_| connect(&switch)).collect();
         clients.iter_mut().for_each(ask_for_dump);
@@ -216,7 +219,10 @@ fn echoes_are_answered_in_time_while_200_clients_ask_for_dumps_at_once_and_read_
         for client in &mut clients {
             assert_eq!(hear(client).0, MULTIPART_REPLY);
         }
+        after = resident_mb(&switch);
     });
+    let taken = after.saturating_sub(before);
+    assert!(taken <= MEGABYTES_MAX, "{taken} MB wait for clients that do not read");
     let max = ECHO_P99_MAX + 2 * idle.p99();
     assert!(echo.p99() <= max, "the p99 of echoes is {:?}, allowed are {max:?}", echo.p99());
 }

@@ -4,12 +4,13 @@
 //! First the workers fold what their flows have counted; a dump waits for that, but not for ever. Then rules
 //! are looked at, some thousand a turn, anew if a transaction begins meanwhile: who asks sees tables as they
 //! are before it or after it. Once all that are asked for are found, they are written into messages. A dump
-//! holds at most [`HELD_MAX`] rules, a few megabytes; a larger one is written as it is found, so its rest may
-//! be shown as it is after a transaction. While more waits to be sent than a connection may hold, the dump
-//! rests.
+//! holds at most 65,536 rules, and all dumps together eight times as many: clients that do not read what they
+//! asked for hold theirs as long as they like. A dump that is larger, or finds no room, is written as it is
+//! found, so its rest may be shown as it is after a transaction. While more than [`WAITING_MAX`] waits to be
+//! sent, the dump rests.
 
 use super::flow_mods;
-use super::request::{FOLD_WAIT, Served};
+use super::request::{FOLD_WAIT, Served, WAITING_MAX, rests};
 use crate::ofproto::{Dump, OfConn, Output, Pending, flags_of};
 use crate::plane::ForwardingPlane;
 use flow::Match;
@@ -24,8 +25,6 @@ use switch::{BridgeIdx, Rule, SlotStats};
 const PLACES_PER_TURN: usize = 4_096;
 /// Rules looked at before the clock is.
 const PLACES_PER_LOOK: usize = 128;
-/// Rules that a dump holds until all are found.
-const HELD_MAX: usize = 65_536;
 
 impl ForwardingPlane {
     /// Another piece of a dump.
@@ -42,7 +41,7 @@ impl ForwardingPlane {
             conn.pending = Some(Pending::Dump(dump));
             return Served::Waiting;
         }
-        if conn.connection().is_congested() {
+        if rests(conn) {
             conn.pending = Some(Pending::Dump(dump));
             return Served::Quiet;
         }
@@ -61,13 +60,15 @@ impl ForwardingPlane {
         let searches = whole.as_ref().is_none_or(|w| !w.is_found && (!w.is_too_large || w.rules.is_empty()));
         let mut next = Some(*cursor).filter(|_| searches);
         for _ in 0..PLACES_PER_TURN / PLACES_PER_LOOK {
-            let Some(from) = next.filter(|_| Instant::now() < until) else { break };
+            let waits =
+                whole.as_ref().is_some_and(|whole| !whole.rules.is_empty() && whole.rules.is_full_by_all());
+            let Some(from) = next.filter(|_| !waits && Instant::now() < until) else { break };
             next = self.control.dump(bridge, filter, from, PLACES_PER_LOOK, |rule| {
                 let counted = self.counted(rule.slot);
                 match output {
                     Output::Flows(_) => {
                         let learned_ms = rule.learn_slot.map_or(0, |slot| self.slot(slot).last_used_ms);
-                        whole.iter_mut().for_each(|w| w.rules.push_back((rule.clone(), counted, learned_ms)));
+                        whole.iter_mut().for_each(|w| w.rules.push((rule.clone(), counted, learned_ms)));
                     }
                     Output::Monitors(writer, monitors) => {
                         let flags = flags_of(&*monitors, rule);
@@ -103,13 +104,12 @@ impl ForwardingPlane {
         }
         if let (Output::Flows(writer), Some(whole)) = (output, whole) {
             whole.is_found |= searches && next.is_none();
-            whole.is_too_large |= whole.rules.len() > HELD_MAX;
+            whole.is_too_large |= whole.rules.is_full();
             for _ in 0..PLACES_PER_TURN / PLACES_PER_LOOK {
-                if !whole.is_written() || Instant::now() >= until {
+                if !whole.is_written() || Instant::now() >= until || bytes.len() > WAITING_MAX {
                     break;
                 }
-                let some = PLACES_PER_LOOK.min(whole.rules.len());
-                for (rule, counted, learned_ms) in whole.rules.drain(..some) {
+                for (rule, counted, learned_ms) in whole.rules.take(PLACES_PER_LOOK) {
                     let matching = self.match_of(&rule);
                     let info = info(&rule, counted, learned_ms, now_ms);
                     let flow = FlowStatsRef { info, matching: &matching, actions: &rule.actions.list };

@@ -3,7 +3,7 @@
 //! Counters of groups wait for the workers to fold what their flows have counted, as dumps of flows do. What
 //! is listed in one turn is shown as it is at one time; a longer list shows each number as it is at its turn.
 
-use super::request::{FOLD_WAIT, Handled, Served};
+use super::request::{FOLD_WAIT, Handled, Served, WAITING_MAX, rests};
 use crate::ofproto::{Listed, Listing, OfConn, Pending};
 use crate::plane::ForwardingPlane;
 use openflow::message::{GROUP_ALL, METER_ALL, Message, StatsBody, StatsReply};
@@ -53,13 +53,13 @@ impl ForwardingPlane {
             conn.pending = Some(Pending::Listing(listing));
             return Served::Waiting;
         }
-        if conn.connection().is_congested() {
+        if rests(conn) {
             conn.pending = Some(Pending::Listing(listing));
             return Served::Quiet;
         }
         let Some(codec) = conn.connection().codec() else { return Served::Quiet };
         let (mut bytes, mut has_more) = (Vec::new(), true);
-        while has_more && Instant::now() < until {
+        while has_more && Instant::now() < until && bytes.len() <= WAITING_MAX {
             let (body, next) = self.listed(bridge, listing.what, listing.ids.clone());
             has_more = next.is_some();
             if let Some(next) = next {

@@ -1,5 +1,6 @@
 //! What handlers of requests get and say.
 
+use crate::ofproto::OfConn;
 use openflow::ErrorKind;
 use openflow::connection::RequestHead;
 use openflow::message::TABLE_ALL;
@@ -34,3 +35,12 @@ pub(super) fn check_table(table_id: u8) -> Handled {
 
 /// How long a dump waits for the workers' counters.
 pub(super) const FOLD_WAIT: Duration = Duration::from_millis(3_000);
+
+/// While more than this waits to be sent, an answer in pieces rests: a client that does not read holds little
+/// memory, and a socket's buffer seldom has room for more.
+pub(super) const WAITING_MAX: usize = 64 << 10;
+
+/// Whether the next piece of an answer has to wait until the last ones are sent.
+pub(super) fn rests(conn: &OfConn) -> bool {
+    conn.connection().transmit().len() > WAITING_MAX
+}

@@ -42,8 +42,8 @@ impl Vswitch {
         request: StatsRequest,
     ) -> Handled {
         let body = match request {
-            StatsRequest::Flow(r) => return self.plane.begin_dump(bridge, conn, xid, *r, false),
-            StatsRequest::Aggregate(r) => return self.plane.begin_dump(bridge, conn, xid, *r, true),
+            StatsRequest::Flow(r) => return self.begin_dump(bridge, conn, xid, *r, false),
+            StatsRequest::Aggregate(r) => return self.begin_dump(bridge, conn, xid, *r, true),
             StatsRequest::Desc => StatsBody::Desc(SwitchDesc {
                 manufacturer: "Crosspoint".into(),
                 hardware: "Crosspoint".into(),
@@ -96,6 +96,24 @@ impl Vswitch {
         Ok(())
     }
 
+    fn begin_dump(
+        &mut self,
+        bridge: BridgeIdx,
+        conn: &mut OfConn,
+        xid: u32,
+        mut request: FlowStatsRequest,
+        aggregate: bool,
+    ) -> Handled {
+        let Vswitch { plane, held_by_dumps, .. } = self;
+        check_table(request.table_id)?;
+        plane.control.place_options(bridge, &mut request.matching).map_err(|error| refusal(&error))?;
+        let Some(codec) = conn.connection().codec() else { return Ok(()) };
+        let (ticket, begun) = (plane.dp.request_fold(), plane.control.transactions());
+        let dump = Dump::new(codec, xid, &request, aggregate, ticket, begun, held_by_dumps);
+        conn.pending = Some(Pending::Dump(Box::new(dump)));
+        Ok(())
+    }
+
     fn table_stats(&self, bridge: BridgeIdx, version: Version) -> Vec<TableStats> {
         let known: HashMap<u8, _> =
             self.plane.control.table_stats(bridge).into_iter().map(|t| (t.table_id, t)).collect();
@@ -143,23 +161,6 @@ impl Vswitch {
 }
 
 impl ForwardingPlane {
-    fn begin_dump(
-        &mut self,
-        bridge: BridgeIdx,
-        conn: &mut OfConn,
-        xid: u32,
-        mut request: FlowStatsRequest,
-        aggregate: bool,
-    ) -> Handled {
-        check_table(request.table_id)?;
-        self.control.place_options(bridge, &mut request.matching).map_err(|error| refusal(&error))?;
-        let Some(codec) = conn.connection().codec() else { return Ok(()) };
-        let ticket = self.dp.request_fold();
-        let dump = Dump::new(codec, xid, &request, aggregate, ticket, self.control.transactions());
-        conn.pending = Some(Pending::Dump(Box::new(dump)));
-        Ok(())
-    }
-
     fn stats_of(&self, record: &PortRecord) -> PortStats {
         let (duration_s, duration_ns) = self.since(record.created_ms);
         let mut port = PortStats { duration_s, duration_ns, ..PortStats::unknown(record.of_port) };

@@ -1,10 +1,10 @@
 //! One ofproto per bridge: OpenFlow's side of a bridge, a state machine without I/O.
 //!
 //! Files: `bridge` the [`Ofproto`] itself; `conn` a connection, with its `bundles`, `monitors`, `packets`,
-//! `pending` requests and `flow_mod_log`; `news` what connections are told unasked; `link` a row of table
-//! Controller at work, `settings` what it means, `sched` its limit on packets; `fail_open` and `in_band` what
-//! a bridge does by itself, by `own_rule`s; `tables` and `table_features` its tables; `continuation` a paused
-//! packet's rest.
+//! `pending` requests, `held_rules` of dumps and `flow_mod_log`; `news` what connections are told unasked;
+//! `link` a row of table Controller at work, `settings` what it means, `sched` its limit on packets;
+//! `fail_open` and `in_band` what a bridge does by itself, by `own_rule`s; `tables` and `table_features` its
+//! tables; `continuation` a paused packet's rest.
 
 mod bridge;
 mod bundles;
@@ -12,6 +12,7 @@ mod conn;
 mod continuation;
 pub(crate) mod fail_open;
 mod flow_mod_log;
+mod held_rules;
 mod in_band;
 pub(crate) mod journal;
 mod link;
@@ -30,6 +31,7 @@ pub(crate) use bundles::{Bundle, Change as BundleChange, Charge, Kind as BundleK
 pub(crate) use conn::{LinkOf, OfConn, Purpose};
 pub(crate) use continuation::head;
 pub(crate) use flow_mod_log::FlowModCounts;
+pub(crate) use held_rules::HeldByAll;
 pub use link::ControllerStatus;
 pub(crate) use link::{Kind as LinkKind, Link, SILENT};
 pub(crate) use monitors::{Monitor, Own, Report, flags_of};

@@ -1,6 +1,7 @@
 //! Requests of a connection that go on piece by piece.
 
 use super::bundles::Bundle;
+use super::held_rules::{HeldByAll, HeldRules};
 use super::monitors::Monitor;
 use datapath::Translation;
 use openflow::connection::RequestHead;
@@ -8,12 +9,12 @@ use openflow::message::{
     AggregateStats, BundleControl, FlowForm, FlowStatsRequest, GroupMod, Message, MeterMod,
 };
 use openflow::{Codec, ReplyWriter};
-use std::collections::{HashSet, VecDeque};
+use std::collections::HashSet;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Instant;
+use switch::Effect;
 use switch::control::{Cursor, RuleFilter};
-use switch::{Effect, Rule, SlotStats};
 
 /// A request that goes on.
 pub(crate) enum Pending {
@@ -101,12 +102,12 @@ pub(crate) struct Whole {
     /// How many transactions had begun when it was asked for, and when this search began.
     pub asked_at: u64,
     pub begun_at: u64,
-    /// Flows to write: with what they had counted, and when they were last learned.
-    pub rules: VecDeque<(Arc<Rule>, SlotStats, u64)>,
+    /// Flows to write.
+    pub rules: HeldRules,
     /// All are found.
     pub is_found: bool,
-    /// There are more of them than a dump holds: they are written as they are found, whatever begins
-    /// meanwhile.
+    /// There are more of them than a dump holds, or than all dumps do: they are written as they are found,
+    /// whatever begins meanwhile.
     pub is_too_large: bool,
 }
 
@@ -144,6 +145,7 @@ impl Dump {
         aggregate: bool,
         fold: u64,
         transactions: u64,
+        held_by_all: &HeldByAll,
     ) -> Dump {
         let filter = RuleFilter {
             table_id: request.table_id,
@@ -160,8 +162,8 @@ impl Dump {
             Output::Flows(ReplyWriter::new(codec, xid, request.form))
         };
         let (asked_at, begun_at) = (transactions, transactions);
-        let whole =
-            Some(Whole { asked_at, begun_at, rules: VecDeque::new(), is_found: false, is_too_large: false });
+        let rules = HeldRules::new(held_by_all);
+        let whole = Some(Whole { asked_at, begun_at, rules, is_found: false, is_too_large: false });
         Dump { filter, fold, whole, ..Dump::uncounted(xid, output) }
     }
 
