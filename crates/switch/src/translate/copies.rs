@@ -1,8 +1,10 @@
 //! What is done to copies of a packet: which of them are made, and by which action of the datapath.
 
 use super::Xlate;
+use super::output::Saved;
 use crate::trace::Sink;
 use datapath::DpAction;
+use flow::FieldId;
 
 impl<S: Sink> Xlate<'_, S> {
     /// Makes copies only where something comes after them, or where it has to.
@@ -25,6 +27,27 @@ impl<S: Sink> Xlate<'_, S> {
         if !self.switch.in_use.clone_action() {
             self.without_clones();
         }
+    }
+
+    /// Fields that are set first on a copy, which begins at `start`, to what the packet itself shall have
+    /// too, are set on the packet, once for both. Where the copy begins then.
+    pub(super) fn set_for_both(&self, start: usize, packet: &mut Saved) -> usize {
+        let set = self.out.actions[start..].iter().take_while(|action| {
+            let &&DpAction::Set { field, value, mask } = action else { return false };
+            // Tags and labels are known as stacks.
+            if matches!(field, FieldId::VlanTci | FieldId::Mpls0) {
+                return false;
+            }
+            // Whatever packet of the flow it is: rules have set the bits before, or the flow matches them.
+            let is_of_all = mask & !(packet.written.get(field) | self.out.mask.get(field)) == 0;
+            let is_shared = is_of_all && (packet.key.get(field) ^ value) & mask == 0;
+            if is_shared {
+                packet.base.set_masked(field, value, mask);
+                packet.base_known.add(field, mask);
+            }
+            is_shared
+        });
+        start + set.count()
     }
 
     /// Where the datapath is not to clone, a sample of all packets does; or nothing, where it cannot either.

@@ -16,11 +16,11 @@ use std::sync::Arc;
 const DSCP_BITS: u64 = 0xfc;
 
 /// The packet as it was before something was done on a copy.
-struct Saved {
-    key: Key,
-    written: Mask,
-    base: Key,
-    base_known: Mask,
+pub(super) struct Saved {
+    pub(super) key: Key,
+    pub(super) written: Mask,
+    pub(super) base: Key,
+    pub(super) base_known: Mask,
     any_written: bool,
     vlan_moved: bool,
     below: Vec<(u16, u16)>,
@@ -288,9 +288,10 @@ impl<'a, S: Sink> Xlate<'a, S> {
 
     #[inline(never)]
     fn restore(&mut self, saved: Box<Saved>, start: usize) {
-        let saved = *saved;
+        let mut saved = *saved;
         if self.irreversible {
             // What was done to the packet cannot be undone, so it is done to a copy.
+            let start = self.set_for_both(start, &mut saved);
             let actions = self.out.actions.split_off(start);
             self.out.actions.push(DpAction::Clone(actions));
             *self.base = saved.base;

@@ -1,6 +1,7 @@
 //! What a switch does to packets, example by example, through its public interfaces.
 
 use crate::rig::*;
+use flow::action::{Ct, CtZone};
 
 #[test]
 fn a_rule_forwards_from_the_moment_it_is_added() {
@@ -567,6 +568,33 @@ fn below_a_label_that_was_pushed_for_a_copy_the_packet_is_what_it_was() {
     r.add(0, 2, Match::any().with(FieldId::EthType, 0x800), vec![popped, output(2)]);
     let actions = r.actions(&packet(104));
     assert!(matches!(actions[..], [DpAction::Clone(_), DpAction::Output(PortNo(102))]), "{actions:?}");
+}
+
+#[test]
+fn what_a_copy_and_the_packet_are_both_set_to_is_set_once() {
+    let mut r = rig();
+    let set = |value| Action::SetField { field: Mf::NwDst, value, mask: 0xffff_ffff };
+    let ip = Match::any().with(FieldId::EthType, 0x800);
+    let to = |value| DpAction::Set { field: FieldId::NwDst, value, mask: 0xffff_ffff };
+    let committed = || {
+        let (zone, actions) = (CtZone::Is(0), vec![]);
+        Action::Ct(Ct { commit: true, force: false, zone, table: None, alg: 0, actions }.into())
+    };
+    // The first copy changes the address; the second one cannot be undone, and has it as the packet does.
+    let copies = [vec![set(5), output(2)], vec![committed(), output(3)]].map(Action::Clone);
+    r.add(0, 1, ip.clone(), [copies.to_vec(), vec![output(1)]].concat());
+    let actions = r.actions(&packet(104));
+    let [first, DpAction::Output(_), second, DpAction::Clone(list), DpAction::Output(_)] = &actions[..]
+    else {
+        panic!("{actions:?}")
+    };
+    assert_eq!([first, second], [&to(5), &to(0x0a00_0002)]);
+    assert!(matches!(list[..], [DpAction::Ct(_), DpAction::Output(PortNo(103))]), "{actions:?}");
+    // What the packet has by chance, others of its flow may not have.
+    let copy = Action::Clone(vec![set(0x0a00_0002), committed(), output(3)]);
+    r.add(0, 2, ip, vec![copy, output(1)]);
+    let actions = r.actions(&packet(104));
+    assert!(matches!(actions[..], [DpAction::Clone(_), DpAction::Output(PortNo(101))]), "{actions:?}");
 }
 
 #[test]
