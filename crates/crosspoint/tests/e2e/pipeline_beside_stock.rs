@@ -230,7 +230,7 @@ fn rules_look_behind_one_tag_as_in_the_stock_switch() {
 }
 
 /// Rules for TCP to ports from 1 on, and those that they lead to.
-const TRACED: [&str; 14] = [
+const TRACED: [&str; 16] = [
     "tcp,tp_dst=1,actions=ct(table=1,zone=5)",
     "tcp,tp_dst=2,actions=clone(dec_ttl,output:2),write_actions(output:3),goto_table:6",
     "tcp,tp_dst=3,actions=clear_actions,write_actions(output:3),write_metadata:3",
@@ -242,7 +242,9 @@ const TRACED: [&str; 14] = [
     "tcp,tp_dst=9,actions=enqueue:2:3,set_queue:5,output:3,pop_queue,output:3",
     "tcp,tp_dst=10,actions=resubmit(,6),write_actions(set_field:7->ip_dscp,output:2)",
     "tcp,tp_dst=11,actions=bundle_load(eth_src,0,active_backup,ofport,reg0[0..15],members:2,3),output:reg0[0..15]",
+    "mpls,actions=goto_table:4",
     "table=1,tcp,ct_state=+trk+new,actions=ct(commit,zone=5),output:2",
+    "table=4,cookie=0x1200000000000012,mpls,actions=pop_mpls:0x0800,dec_ttl,set_field:9->reg1,output:2,goto_table:6",
     "table=6,actions=set_field:5->metadata,goto_table:7",
     "table=7,actions=resubmit(3,8)",
 ];
@@ -269,6 +271,26 @@ fn traces_tell_of_each_step_what_those_of_the_stock_switch_tell() {
         }
         assert_eq!(ours, stock, "ours and the stock switch's");
     }
+}
+
+/// A packet goes on behind a label with what was left of the list. (Of a cookie, the stock switch shows the
+/// bytes in the order in which its machine has them.)
+#[test]
+fn traces_of_packets_that_go_on_tell_what_those_of_the_stock_switch_tell() {
+    let mut both = Both::start();
+    both.rules("OpenFlow14", &TRACED);
+    let frozen = both.appctl_both("ofproto/trace", &["br0", "in_port=1,mpls,mpls_bos=1,mpls_ttl=9"]);
+    let ids = frozen.map(|text| {
+        let (_, id) = text.rsplit_once("recirc(").unwrap_or_else(|| panic!("no recirculation in {text}"));
+        id.split(')').next().unwrap_or_default().to_owned()
+    });
+    let mut trace = |n: usize| {
+        let packet = format!("recirc_id={},in_port=1,icmp,nw_ttl=8,nw_src=1.2.3.4", ids[n]);
+        let text = both.appctl_both("ofproto/trace", &["br0", &packet])[n].clone();
+        let told = text.lines().filter(|line| !line.starts_with("Megaflow"));
+        told.map(|line| without_numbers_of_rounds(line) + "\n").collect::<String>()
+    };
+    assert_eq!(trace(0), trace(1), "ours and the stock switch's");
 }
 
 /// `recirc(0x5)` and `recirc_id=0x5` without the number, which each switch gives out as it likes.

@@ -55,8 +55,10 @@ pub(crate) trait Sink {
     fn slow(&mut self);
     /// The translation failed, for this reason.
     fn failed(&mut self, why: &'static str);
-    /// The translation goes on in a bridge where it was frozen, in a table; ends with [`Self::leave`].
-    fn thaw(&mut self, bridge: &str, table_id: u8, rest: &Rest);
+    /// The translation goes on in a bridge where it was frozen; ends with [`Self::leave`].
+    fn thaw(&mut self, bridge: &str, rest: &Rest);
+    /// The next frozen actions are of a rule of this table with this cookie.
+    fn restore(&mut self, table_id: u8, cookie: u64);
     /// The packet comes back under a recirculation id; with `ct` once it was tracked.
     fn recirculates(&mut self, id: u32, key: &Key, ct: Option<&Tracked<'_>>);
     /// The packet as the last action left it.
@@ -95,7 +97,9 @@ impl Sink for Quiet {
     #[inline(always)]
     fn failed(&mut self, _: &'static str) {}
     #[inline(always)]
-    fn thaw(&mut self, _: &str, _: u8, _: &Rest) {}
+    fn thaw(&mut self, _: &str, _: &Rest) {}
+    #[inline(always)]
+    fn restore(&mut self, _: u8, _: u64) {}
     #[inline(always)]
     fn recirculates(&mut self, _: u32, _: &Key, _: Option<&Tracked<'_>>) {}
     #[inline(always)]

@@ -10,7 +10,7 @@ use crate::effect::Effect;
 use crate::rule::Rule;
 use crate::switch::Switch;
 use crate::topology::Topology;
-use crate::translate::continuation::{Rest, Tracked};
+use crate::translate::continuation::{Rest, Step, Tracked};
 use crate::translate::{self, Snapshot};
 use base::rcu::Reader;
 use base::{PortNo, Version};
@@ -18,7 +18,7 @@ use datapath::{DpAction, Translation};
 use flow::action::{Nat, NatSide};
 use flow::key::B_TUN_META;
 use flow::options::{OptionTable, Wide};
-use flow::{Action, FieldId, Key, Mask, Match};
+use flow::{Action, FieldId, Key, Mask, Match, Mf};
 use openflow::text::{PortNames, actions_text, match_text};
 use std::collections::VecDeque;
 use std::fmt::Write;
@@ -61,6 +61,8 @@ struct Listener<'a> {
     coming: Vec<Coming>,
     /// See [`Start`].
     may_learn: bool,
+    /// The table and the cookie of the rule that frozen actions are of, while no trace of them has said so.
+    origin: Option<(u8, u64)>,
 }
 
 /// What is wrong with rules that a packet went by.
@@ -100,9 +102,46 @@ impl Listener<'_> {
         text
     }
 
+    fn action_text(&self, action: &Action) -> String {
+        actions_text(std::slice::from_ref(action), openflow::Version::V13, self.ports)
+    }
+
     fn leaf(&mut self, kind: Kind, text: String) {
         let parent = self.open.last_mut().expect("the root is never left");
         parent.below.push(Node { kind, text, below: vec![] });
+    }
+}
+
+/// Whether a controller may learn by the action from which rule it is.
+fn tells_origin(action: &Action) -> bool {
+    use Action::*;
+    matches!(
+        action,
+        Output { .. }
+            | OutputReg { .. }
+            | OutputTrunc { .. }
+            | Controller { .. }
+            | Group(_)
+            | DecTtl(_)
+            | DecMplsTtl
+            | DecNshTtl
+            | Resubmit { table: None, .. }
+    )
+}
+
+/// The action of Open vSwitch's that sets back from which rule the next ones are.
+fn origin_text(table_id: u8, cookie: u64) -> String {
+    format!("unroll_xlate(table={table_id}, cookie={cookie})")
+}
+
+/// The action that stands for an instruction in a frozen list.
+fn as_frozen(action: &Action) -> Option<Action> {
+    match *action {
+        Action::GotoTable(table) => Some(Action::Resubmit { in_port: None, table: Some(table), ct: false }),
+        Action::WriteMetadata { value, mask } => {
+            Some(Action::SetField { field: Mf::Metadata, value: value.into(), mask: mask.into() })
+        }
+        _ => None,
     }
 }
 
@@ -137,8 +176,20 @@ impl Sink for Listener<'_> {
     }
 
     fn begin_action(&mut self, action: &Action) {
-        let version = openflow::Version::V13;
-        self.leaf(Kind::Action, actions_text(std::slice::from_ref(action), version, self.ports));
+        let is_frozen = self.open.last().is_some_and(|node| node.kind == Kind::Bridge);
+        if is_frozen
+            && tells_origin(action)
+            && let Some((table_id, cookie)) = self.origin.take()
+        {
+            self.leaf(Kind::Action, origin_text(table_id, cookie));
+            let cookie = if cookie == 0 { "0".to_string() } else { format!("{cookie:#x}") };
+            self.leaf(Kind::Action, format!("restored state: table={table_id}, cookie={cookie}"));
+        }
+        let text = match as_frozen(action) {
+            Some(other) if is_frozen => self.action_text(&other),
+            _ => self.action_text(action),
+        };
+        self.leaf(Kind::Action, text);
     }
 
     fn nothing_to_do(&mut self) {
@@ -198,19 +249,34 @@ impl Sink for Listener<'_> {
         self.failure = Some(why);
     }
 
-    fn thaw(&mut self, bridge: &str, table_id: u8, rest: &Rest) {
+    fn thaw(&mut self, bridge: &str, rest: &Rest) {
         self.bridge(bridge);
         self.enter(Kind::Thaw, "thaw".to_string());
+        let table_id = rest.steps.first().and_then(Step::table_to_begin_with).unwrap_or(0);
         self.leaf(Kind::Thaw, format!("Resuming from table {table_id}"));
-        let list = |actions: &[Action]| actions_text(actions, openflow::Version::V13, self.ports);
-        let mut lines = Vec::new();
         if !rest.action_set.is_empty() {
-            lines.push(format!("Restoring action set: {}", list(&rest.action_set)));
+            let set = actions_text(&rest.action_set, openflow::Version::V13, self.ports);
+            self.leaf(Kind::Thaw, format!("Restoring action set: {set}"));
         }
-        let steps = rest.steps.iter().filter(|step| !matches!(step.actions[..], [Action::GotoTable(_)]));
-        lines.extend(steps.map(|step| format!("Restoring actions: {}", list(&step.actions))));
-        lines.into_iter().for_each(|line| self.leaf(Kind::Thaw, line));
+        let mut last = None;
+        let mut texts = Vec::new();
+        for step in rest.steps.iter().filter(|step| step.table_to_begin_with().is_none()) {
+            for action in &step.actions {
+                let origin = (step.table_id, step.cookie);
+                if tells_origin(action) && last.replace(origin) != Some(origin) {
+                    texts.push(origin_text(step.table_id, step.cookie));
+                }
+                texts.push(self.action_text(as_frozen(action).as_ref().unwrap_or(action)));
+            }
+        }
+        if !texts.is_empty() {
+            self.leaf(Kind::Thaw, format!("Restoring actions: {}", texts.join(",")));
+        }
         self.leave();
+    }
+
+    fn restore(&mut self, table_id: u8, cookie: u64) {
+        self.origin = Some((table_id, cookie));
     }
 
     fn recirculates(&mut self, id: u32, key: &Key, ct: Option<&Tracked<'_>>) {
@@ -375,6 +441,7 @@ fn trace_once(switch: &Switch, start: Start<'_>, texts: Texts<'_>, reader: &Read
         is_slow: false,
         coming: vec![],
         may_learn,
+        origin: None,
     };
     let mut out = Translation::default();
     let at = Snapshot::new(switch, version, reader);

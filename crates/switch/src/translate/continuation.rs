@@ -130,6 +130,16 @@ pub fn decode(mut bytes: &[u8]) -> Result<Rest, ErrorKind> {
     Ok(rest)
 }
 
+impl Step {
+    /// The table that a tracked packet is looked up in, with nothing before.
+    pub(crate) fn table_to_begin_with(&self) -> Option<u8> {
+        match self.actions[..] {
+            [Action::GotoTable(table)] if table == self.table_id => Some(table),
+            _ => None,
+        }
+    }
+}
+
 impl Rest {
     /// All its actions in their order, as a packet-out would have them: a table that one goes to is any.
     pub fn actions(&self) -> impl Iterator<Item = &Action> {

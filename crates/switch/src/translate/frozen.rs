@@ -267,8 +267,7 @@ pub(crate) fn resume(
 
 impl<'a, S: Sink> Xlate<'a, S> {
     fn go_on(&mut self, rest: &'a Rest) {
-        let first = rest.steps.first().map_or(0, |step| step.table_id);
-        self.trace.thaw(&self.bridge.config.name, first, rest);
+        self.trace.thaw(&self.bridge.config.name, rest);
         self.visit_word(word_table::ports(self.bridge.idx.0), word_table::SETTINGS);
         if self.key.get(FieldId::ActsetOutput) == 0 {
             self.set_actset_output(OfPort::UNSET);
@@ -285,9 +284,10 @@ impl<'a, S: Sink> Xlate<'a, S> {
                 continue;
             }
             self.origin = Origin { table_id: step.table_id, cookie: Cookie::Is(step.cookie) };
-            match step.actions[..] {
-                [Action::GotoTable(table)] if !self.exit && self.error.is_none() => self.table(table, true),
+            match step.table_to_begin_with() {
+                Some(table) if !self.exit && self.error.is_none() => self.table(table, true),
                 _ => {
+                    self.trace.restore(step.table_id, step.cookie);
                     self.actions(&step.actions);
                 }
             }
