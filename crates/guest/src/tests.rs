@@ -4,3 +4,4 @@ mod attacks;
 mod lending;
 mod lending_attacks;
 mod long_chains;
+mod vanishing;

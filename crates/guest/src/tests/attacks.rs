@@ -59,7 +59,7 @@ impl Victim {
 
 /// What an attack has in its hands: a guest that was set up honestly.
 pub struct Attacker<'a> {
-    guest: &'a mut Guest,
+    pub guest: &'a mut Guest,
     pub ram: Arc<GuestRam>,
     size: u16,
     /// Places in its memory of the transmit ring's (ring 1) and receive ring's (ring 0) parts.
@@ -104,12 +104,12 @@ impl Attacker<'_> {
         self.descriptor(self.tx[0], 0, guest, len, [0, flags | 1 << 7]);
     }
 
-    fn say(&mut self, request: u32, payload: &[u8]) {
+    pub fn say(&mut self, request: u32, payload: &[u8]) {
         // The switch may well have closed the connection before it answers.
         let _ = self.guest.front_end.say(request, payload, &[]);
     }
 
-    fn say_with(&mut self, request: u32, payload: &[u8], fds: &[BorrowedFd<'_>]) {
+    pub fn say_with(&mut self, request: u32, payload: &[u8], fds: &[BorrowedFd<'_>]) {
         let _ = self.guest.front_end.say(request, payload, fds);
     }
 
@@ -279,6 +279,13 @@ fn attacks_on_split_rings_cost_their_own_port_alone() {
                 a.descriptor(a.spare, 0, GUEST_BASE, 16, [INDIRECT, 0]);
                 a.offer(GUEST_BASE + a.spare as u64, 16, INDIRECT);
             }),
+            ("indirect table that a descriptor follows", Disabled("that a descriptor follows"), |a| {
+                a.descriptor(a.spare, 0, GUEST_BASE, 16, [0, 0]);
+                a.offer(GUEST_BASE + a.spare as u64, 16, INDIRECT | NEXT);
+            }),
+            ("buffer of no bytes outside memory", Disabled("outside the guest's memory"), |a| {
+                a.offer(7, 0, 0)
+            }),
             ("indirect chain that goes round", Disabled("never ends"), |a| {
                 a.descriptor(a.spare, 0, GUEST_BASE, 16, [NEXT, 0]);
                 a.offer(GUEST_BASE + a.spare as u64, 32, INDIRECT);
@@ -334,6 +341,13 @@ fn attacks_on_packed_rings_cost_their_own_port_alone() {
             ("indirect table within another", Disabled("within another"), |a| {
                 a.descriptor(a.spare, 0, GUEST_BASE, 16, [0, INDIRECT]);
                 a.offer_packed(GUEST_BASE + a.spare as u64, 16, INDIRECT);
+            }),
+            ("indirect table that a descriptor follows", Disabled("that a descriptor follows"), |a| {
+                a.descriptor(a.spare, 0, GUEST_BASE, 16, [0, 0]);
+                a.offer_packed(GUEST_BASE + a.spare as u64, 16, INDIRECT | NEXT);
+            }),
+            ("buffer of no bytes outside memory", Disabled("outside the guest's memory"), |a| {
+                a.offer_packed(7, 0, 0);
             }),
             ("number of a buffer that does not exist", Survives, |a| {
                 a.descriptor(a.tx[0], 0, GUEST_BASE, 100, [60_000, 1 << 7]);

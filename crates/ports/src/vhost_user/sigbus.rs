@@ -2,8 +2,10 @@
 //!
 //! The memory of a guest is a file that the guest's process can shrink while it is mapped here; the next
 //! access to what is gone raises SIGBUS, which would end the switch. The handler here looks the address up
-//! among the mappings of guests: if it lies in one, a page of zeros is put in its place, the mapping's flag
-//! is set, and the access goes on. Whoever uses the mapping looks at the flag after each burst, and disables
+//! among the mappings of guests: if it lies in one, zeros are put in the place of its page and of all that
+//! follows, the mapping's flag is set, and the access goes on. (A file that shrinks loses its end. Page by
+//! page, one burst of a guest with a long ring would split the mapping into more than a process may have.)
+//! Whoever uses the mapping looks at the flag after each burst, and disables
 //! the port. Any other SIGBUS goes to the handler that was there before.
 //!
 //! Threads: the handler runs on whatever thread made the access, and reads the table without locks. An
@@ -100,12 +102,8 @@ fn replace_page(address: usize) -> bool {
         }
         let page = slot.page.load(Ordering::Relaxed).max(4096);
         let at = address & !(page - 1);
-        let flags = libc::MAP_FIXED | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: the page lies in a mapping of a guest's file that this process made and still has; nothing
-        // but copies of raw bytes and atomic accesses goes there.
-        let new = unsafe { libc::mmap(at as *mut libc::c_void, page, protection, flags, -1, 0) };
-        if new == libc::MAP_FAILED {
+        // A page alone where the machine vouches for all memory that is mapped, and has not so much.
+        if !put_zeros(at, start + len - at) && !put_zeros(at, page) {
             return false;
         }
         let flag = slot.flag.load(Ordering::Relaxed);
@@ -115,6 +113,16 @@ fn replace_page(address: usize) -> bool {
         return true;
     }
     false
+}
+
+/// Puts zeros where a mapping of a guest's file is, or pages of it are. False where the kernel refuses.
+fn put_zeros(at: usize, len: usize) -> bool {
+    let flags = libc::MAP_FIXED | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: this process made the mapping and still has it; nothing but copies of raw bytes and atomic
+    // accesses goes there.
+    let new = unsafe { libc::mmap(at as *mut libc::c_void, len, protection, flags, -1, 0) };
+    new != libc::MAP_FAILED
 }
 
 /// The handler that was there before, or the default, which ends the process when the access is repeated: at

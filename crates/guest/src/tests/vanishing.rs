@@ -1,0 +1,52 @@
+//! A guest that takes memory away of which one burst touches more pages than a process may have mappings.
+
+use super::attacks::{Attacker, NEXT, Victim};
+use crate::{Guest, GuestConfig};
+use packet::{Batch, Pool, PoolConfig, Port};
+use ports::vhost_user::message::{Region, request};
+use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use std::os::fd::AsFd;
+use testkit::lab::wait_for;
+
+/// The longest ring that there is.
+const RING_SIZE: u16 = 32_768;
+/// Descriptors of the chain that precedes it in the burst.
+const SHORT: u16 = 3_000;
+/// Where the memory begins that will vanish.
+const GUEST: u64 = 1 << 40;
+/// Every other page is touched.
+const STEP: u64 = 2 * 4096;
+
+#[test]
+fn memory_that_vanishes_in_many_places_at_once_costs_its_guest_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let pool = Pool::new(PoolConfig { chunks: 1024, chunk_bytes: 2048, huge_pages: false }).unwrap();
+    let mut cache = pool.cache();
+    let mut port = Victim::new(dir.path(), "port");
+    let config = GuestConfig { ring_size: 64, tx_ring_size: Some(RING_SIZE), ..GuestConfig::default() };
+    let mut guest = Guest::connect(&port.path, &config).unwrap();
+    guest.synchronise().unwrap();
+    let mut attacker = Attacker::new(&mut guest, RING_SIZE);
+    let fd = memfd_create("vanishing", MemfdFlags::CLOEXEC).unwrap();
+    let len = (u64::from(RING_SIZE) + u64::from(SHORT)) * STEP;
+    ftruncate(&fd, len).unwrap();
+    let mut payload = vec![0; 8];
+    payload.extend_from_slice(&Region { guest: GUEST, len, user: 1 << 50, offset: 0 }.encode());
+    attacker.say_with(request::ADD_MEM_REG, &payload, &[fd.as_fd()]);
+    attacker.guest.synchronise().unwrap();
+    // One chain of the table's end, and one of all of it, of one byte in each descriptor.
+    for idx in 0..RING_SIZE {
+        let next = if idx + 1 < RING_SIZE { NEXT } else { 0 };
+        attacker.descriptor(attacker.tx[0], idx, GUEST + u64::from(idx) * STEP, 1, [next, idx + 1]);
+    }
+    attacker.avail(attacker.tx, RING_SIZE - SHORT);
+    attacker.avail(attacker.tx, 0);
+    ftruncate(&fd, 0).unwrap();
+    let mut batch = Batch::new();
+    port.rx[0].rx_burst(&mut cache, &mut batch);
+    cache.free_all(&mut batch);
+    wait_for("the guest to be disconnected", || {
+        port.port.status().error.is_some_and(|why| why.contains("vanished"))
+    });
+    assert_eq!(pool.stats().free, 1024);
+}
