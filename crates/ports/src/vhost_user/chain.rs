@@ -101,16 +101,26 @@ impl Gather<'_> {
         }
     }
 
+    /// One of no bytes lies somewhere, too: what is added is counted, and so bounds what a chain costs.
     #[cold]
     fn add_in_pieces(&mut self, mut guest: u64, mut len: u32) -> Result<(), Fault> {
-        while len > 0 {
+        loop {
             let piece = self.memory.some_at_guest(guest, len);
             let (at, piece_len) = piece.ok_or(Fault("a buffer outside the guest's memory"))?;
             self.push(Segment { at, len: piece_len, guest })?;
             guest = guest.wrapping_add(u64::from(piece_len));
             len -= piece_len;
+            if len == 0 {
+                return Ok(());
+            }
         }
-        Ok(())
+    }
+
+    /// Refuses an indirect table that a descriptor follows (virtio 1.2 section 2.7.5.3.1): a chain would be
+    /// as long as the square of the ring's size.
+    #[inline(always)]
+    pub(super) fn check_is_last(&self, next: u16) -> Result<(), Fault> {
+        if next == 0 { Ok(()) } else { Err(Fault("an indirect table that a descriptor follows")) }
     }
 
     #[inline(always)]

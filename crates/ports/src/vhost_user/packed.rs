@@ -181,6 +181,7 @@ impl Layout for Packed {
             // SAFETY: a position's index is below the size.
             let descriptor = unsafe { Packed::read(self.ring, usize::from(at.idx)) };
             if descriptor.flags & INDIRECT != 0 {
+                out.check_is_last(descriptor.flags & NEXT)?;
                 self.take_indirect(descriptor, out)?;
             } else {
                 out.add(descriptor.guest, descriptor.len, descriptor.flags & WRITE != 0)?;

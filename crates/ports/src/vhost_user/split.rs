@@ -208,6 +208,7 @@ impl Layout for Split {
             // SAFETY: `idx < size`, checked on the line above.
             let descriptor = unsafe { Descriptor::read(self.descriptors, usize::from(idx)) };
             if descriptor.flags & INDIRECT != 0 {
+                out.check_is_last(descriptor.flags & NEXT)?;
                 self.take_indirect(descriptor, out)?;
             } else {
                 out.add(descriptor.guest, descriptor.len, descriptor.flags & WRITE != 0)?;
