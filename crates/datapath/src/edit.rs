@@ -4,7 +4,7 @@
 //! and popped; where nobody knows them yet, the first change has them walked over, once. Checksums are
 //! updated incrementally (RFC 1624), so a wrong one stays wrong; SCTP's CRC likewise, by the difference that
 //! a right one makes. Where a checksum is still unfinished (`CSUM_PARTIAL`), the field holds the
-//! pseudo-header's sum and is kept as that.
+//! pseudo-header's sum and is kept as that. One that covers an unfinished one, in a tunnel, is finished.
 //!
 //! A field that the packet has not (a TCP port of what is no TCP, an address in a header that contradicts
 //! itself) is left alone: what extraction does not read is not set, as in Open vSwitch. A change that cannot
@@ -365,7 +365,7 @@ fn change(bytes: &mut [u8], place: Place, value: u128, mask: u128) -> Option<(u1
 }
 
 fn set_at(packet: &mut Packet, layers: &Layers, place: Place, value: u128, mask: u128) {
-    let is_partial = packet.flags.has(PacketFlags::CSUM_PARTIAL);
+    let unfinished = packet.unfinished_checksum();
     let bytes = packet.data_mut();
     let Some((old, new)) = change(bytes, place, value, mask) else { return };
     let update = |sum| update128(sum, old, new);
@@ -378,12 +378,12 @@ fn set_at(packet: &mut Packet, layers: &Layers, place: Place, value: u128, mask:
             is_address
         }
         Covered::PseudoHeader => true,
-        Covered::Transport(at) if !is_partial => return fix_transport(bytes, layers, at, update),
+        Covered::Transport(at) if unfinished != Some(at) => return fix_transport(bytes, layers, at, update),
         // Whoever finishes it sums what is there then.
         _ => return,
     };
     let Some(at) = pseudo_checksum_at(bytes, layers).filter(|_| pseudo_header) else { return };
-    if !is_partial {
+    if unfinished != Some(at) {
         fix_transport(bytes, layers, at, update);
     } else if let Some(sum) = be16(bytes, at) {
         // The field is the sum itself, not its complement.

@@ -170,6 +170,14 @@ impl Packet {
         self.len as usize
     }
 
+    /// Where the unfinished checksum is, if there is one: not that of the transport layer where it lies
+    /// within a tunnel.
+    #[inline(always)]
+    pub fn unfinished_checksum(&self) -> Option<usize> {
+        let at = usize::from(self.csum_start) + usize::from(self.csum_offset);
+        self.flags.has(PacketFlags::CSUM_PARTIAL).then_some(at)
+    }
+
     /// Whether the frame lies in more than one chunk, or its tail is lent.
     #[inline(always)]
     pub fn is_chained(&self) -> bool {

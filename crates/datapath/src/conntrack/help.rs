@@ -20,7 +20,7 @@ use super::request::{Helper, Request, Side};
 use super::track::{Helped, Moment};
 use super::tuple::{TCP, Tuple, UDP};
 use super::{Tracker, Tracking, state};
-use packet::{Packet, PacketFlags};
+use packet::Packet;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::Ordering::Relaxed;
 use wire::Layers;
@@ -211,11 +211,11 @@ impl Tracker {
 
 /// Changes a number in a TCP header, and the checksum that covers it where that is finished.
 fn shift_number(packet: &mut Packet, (tcp, at): (usize, usize), old: u32, new: u32) {
-    let is_partial = packet.flags.has(PacketFlags::CSUM_PARTIAL);
+    let is_finished = packet.unfinished_checksum() != Some(tcp + 16);
     let bytes = packet.data_mut();
     bytes[at..at + 4].copy_from_slice(&new.to_be_bytes());
     let Some(&sum) = bytes.get(tcp + 16..).and_then(|rest| rest.first_chunk()) else { return };
-    if !is_partial {
+    if is_finished {
         // At an odd place of an option, the halves of a word are those of two.
         let turned = |number: u32| if (at - tcp) % 2 == 1 { number.rotate_left(8) } else { number };
         let sum = update32(u16::from_be_bytes(sum), turned(old), turned(new));
@@ -298,7 +298,7 @@ fn rewrite(packet: &mut Packet, layers: &mut Layers, line: &Announcement, text: 
 
 /// Sums a segment anew; of one whose checksum is not finished, the pseudo-header alone.
 fn sum_tcp(packet: &mut Packet, layers: &Layers) {
-    let is_partial = packet.flags.has(PacketFlags::CSUM_PARTIAL);
+    let unfinished = packet.unfinished_checksum();
     let (l3, l4, end) =
         (usize::from(layers.l3), usize::from(layers.l4), layers.end(packet.data()).min(packet.data().len()));
     let bytes = packet.data_mut();
@@ -315,6 +315,7 @@ fn sum_tcp(packet: &mut Packet, layers: &Layers) {
         pseudo_v4(at(l3 + 12), at(l3 + 16), IpProtocol(TCP), (end - l4) as u16)
     };
     bytes[l4 + 16..l4 + 18].fill(0);
-    let sum = if is_partial { pseudo.fold() } else { pseudo.bytes(&bytes[l4..end]).finish() };
+    let sum =
+        if unfinished == Some(l4 + 16) { pseudo.fold() } else { pseudo.bytes(&bytes[l4..end]).finish() };
     bytes[l4 + 16..l4 + 18].copy_from_slice(&sum.to_be_bytes());
 }

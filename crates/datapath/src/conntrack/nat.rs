@@ -19,7 +19,7 @@ use crate::edit;
 use base::DropReason;
 use base::hash::HashKey;
 use flow::FieldId;
-use packet::{Packet, PacketFlags};
+use packet::Packet;
 use wire::Layers;
 use wire::checksum::{nonzero, update16, update128};
 
@@ -160,7 +160,7 @@ pub(crate) fn translate_plain(packet: &mut Packet, addresses_and_ports: [u8; 12]
     const HEADER_SUM: usize = 24;
     const ADDRESSES: usize = 26;
     const PORTS: usize = 34;
-    let is_partial = packet.flags.has(PacketFlags::CSUM_PARTIAL);
+    let unfinished = packet.unfinished_checksum();
     let Some(head) = packet.data_mut().first_chunk_mut::<54>() else { return };
     let number = |bytes: [u8; 12]| {
         let [addresses @ .., a, b, c, d] = bytes;
@@ -177,14 +177,13 @@ pub(crate) fn translate_plain(packet: &mut Packet, addresses_and_ports: [u8; 12]
         head[at..at + 2].copy_from_slice(&sum.to_be_bytes());
     };
     put_sum(HEADER_SUM, &of_addresses);
+    let at = if protocol == TCP { PORTS + 16 } else { PORTS + 6 };
     match protocol {
         // Whoever finishes it sums the ports that are there then. The field is the sum itself.
-        _ if is_partial => {
-            put_sum(if protocol == TCP { PORTS + 16 } else { PORTS + 6 }, &|sum| !of_addresses(!sum));
-        }
-        TCP => put_sum(PORTS + 16, &of_all),
+        _ if unfinished == Some(at) => put_sum(at, &|sum| !of_addresses(!sum)),
+        TCP => put_sum(at, &of_all),
         // 0: none was computed.
-        _ => put_sum(PORTS + 6, &|sum| if sum == 0 { 0 } else { nonzero(of_all(sum)) }),
+        _ => put_sum(at, &|sum| if sum == 0 { 0 } else { nonzero(of_all(sum)) }),
     }
 }
 
@@ -193,14 +192,15 @@ pub(crate) fn translate_plain(packet: &mut Packet, addresses_and_ports: [u8; 12]
 fn quote(packet: &mut Packet, layers: &Layers, to: &Tuple, side: Side) -> Option<()> {
     let icmp = usize::from(layers.l4);
     let end = layers.end(packet.data()).min(packet.data().len());
-    let mut error = Quoting { bytes: packet.data_mut().get_mut(icmp..end)? };
+    let is_finished = packet.unfinished_checksum() != Some(icmp + 2);
+    let mut error = Quoting { bytes: packet.data_mut().get_mut(icmp..end)?, is_finished };
     let (protocol, l4) = quoted_l4(error.bytes.get(8..)?, to.is_ipv6)?;
     let (ip, l4) = (8, 8 + l4);
     // The error goes to `dst`, who has sent what it quotes.
     let is_src = side == Side::Dst;
     let sum = match protocol {
-        TCP => Some(l4 + 16),
-        UDP if error.word(l4 + 6) != Some(0) => Some(l4 + 6),
+        TCP => Some((l4 + 16, false)),
+        UDP if error.word(l4 + 6) != Some(0) => Some((l4 + 6, true)),
         _ => None,
     };
     let address = if is_src { to.src } else { to.dst };
@@ -210,7 +210,7 @@ fn quote(packet: &mut Packet, layers: &Layers, to: &Tuple, side: Side) -> Option
         (true, true) => (ip + 8, 16),
         (true, false) => (ip + 24, 16),
     };
-    let header_sum = (!to.is_ipv6).then_some(ip + 10);
+    let header_sum = (!to.is_ipv6).then_some((ip + 10, false));
     error.put(at, &address.to_be_bytes()[16 - len..], [header_sum, sum]);
     if to.has_ports() {
         error.put(l4, &to.src_port.to_be_bytes(), [sum, None]);
@@ -222,6 +222,8 @@ fn quote(packet: &mut Packet, layers: &Layers, to: &Tuple, side: Side) -> Option
 /// An ICMP error's bytes, whose own checksum covers all that is changed.
 struct Quoting<'a> {
     bytes: &'a mut [u8],
+    /// Whether that checksum is: whoever finishes it sums what is there then.
+    is_finished: bool,
 }
 
 impl Quoting<'_> {
@@ -229,33 +231,34 @@ impl Quoting<'_> {
         Some(u16::from_be_bytes(*self.bytes.get(at..)?.first_chunk()?))
     }
 
-    /// Changes bytes, and the checksums of the quoted packet that cover them.
-    fn put(&mut self, at: usize, new: &[u8], sums: [Option<usize>; 2]) {
+    /// Changes bytes, and the checksums of the quoted packet that cover them: each with whether 0 says that
+    /// there is none.
+    fn put(&mut self, at: usize, new: &[u8], sums: [Option<(usize, bool)>; 2]) {
         let Some(place) = self.bytes.get_mut(at..at + new.len()) else { return };
         let number = |bytes: &[u8]| bytes.iter().fold(0, |number, &byte| number << 8 | u128::from(byte));
         let (old, now) = (number(place), number(new));
         place.copy_from_slice(new);
-        self.update(2, |sum| update128(sum, old, now));
-        for at in sums.into_iter().flatten() {
-            if let Some(before) = self.word(at)
-                && let Some(after) = self.update(at, |sum| update128(sum, old, now))
-            {
-                self.update(2, |sum| update16(sum, before, after));
-            }
+        self.follow(|sum| update128(sum, old, now));
+        for (at, is_optional) in sums.into_iter().flatten() {
+            let Some(before) = self.word(at) else { continue };
+            let after = update128(before, old, now);
+            let after = if is_optional { nonzero(after) } else { after };
+            self.bytes[at..at + 2].copy_from_slice(&after.to_be_bytes());
+            self.follow(|sum| update16(sum, before, after));
         }
     }
 
-    fn update(&mut self, at: usize, change: impl FnOnce(u16) -> u16) -> Option<u16> {
-        let new = change(self.word(at)?);
-        self.bytes[at..at + 2].copy_from_slice(&new.to_be_bytes());
-        Some(new)
+    fn follow(&mut self, change: impl FnOnce(u16) -> u16) {
+        if let Some(sum) = self.word(2).filter(|_| self.is_finished) {
+            self.bytes[2..4].copy_from_slice(&change(sum).to_be_bytes());
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use packet::{Pool, PoolConfig};
+    use packet::{PacketFlags, Pool, PoolConfig};
     use proptest::prelude::*;
     use wire::compose::Compose;
     use wire::ethernet::EthAddr;
@@ -326,7 +329,7 @@ mod tests {
             other: (u32, u16, u16),
             is_tcp: bool,
             is_src: bool,
-            is_partial: bool,
+            is_partial: Option<bool>,
             sum in proptest::option::of(any::<u16>()),
         ) {
             let compose = Compose::ethernet(EthAddr([2, 0, 0, 0, 0, 1]), EthAddr([2, 0, 0, 0, 0, 2]))
@@ -341,8 +344,10 @@ mod tests {
             let mut cache = Pool::new(pool).unwrap().cache();
             let [mut at_once, mut singly] = [(); 2].map(|()| {
                 let mut packet = cache.alloc_frame(&frame).unwrap();
-                if is_partial {
+                if let Some(is_within_tunnel) = is_partial {
                     packet.flags.set(PacketFlags::CSUM_PARTIAL);
+                    packet.csum_start = if is_within_tunnel { 84 } else { 34 };
+                    packet.csum_offset = if is_tcp { 16 } else { 6 };
                 }
                 packet
             });
@@ -367,5 +372,50 @@ mod tests {
     #[test]
     fn all_zero_addresses_are_the_packets_own() {
         assert_eq!(all(range(Side::Src, (0, 0), None))[0], client().reversed());
+    }
+
+    /// An ICMP error about a UDP packet whose checksum becomes 0, which would say that it has none.
+    #[test]
+    fn a_quoted_checksum_never_becomes_none_and_that_of_the_error_follows_if_it_is_finished() {
+        let compose = || Compose::ethernet(EthAddr([2; 6]), EthAddr([4; 6]));
+        let (outside, inside, remote) = ([192, 0, 2, 1], [10, 0, 0, 1], [192, 0, 2, 99]);
+        let mut quoted = compose().ipv4(outside.into(), remote.into()).udp(7000, 53).build().unwrap();
+        quoted.drain(..14);
+        // What 192.0.2.1:7000 adds, and 10.0.0.1:5000 does not.
+        let mut sum = wire::checksum::Sum::new().bytes(&outside).u16(7000);
+        sum = sum.u16(!wire::checksum::Sum::new().bytes(&inside).u16(5000).fold());
+        quoted[26..28].copy_from_slice(&(!sum.fold()).to_be_bytes());
+        let mut icmp = vec![3, 3, 0, 0, 0, 0, 0, 0];
+        icmp.extend_from_slice(&quoted);
+        let own = wire::checksum::checksum(&icmp);
+        let to = Tuple {
+            src: u32::from_be_bytes(remote).into(),
+            dst: u32::from_be_bytes(inside).into(),
+            src_port: 53,
+            dst_port: 5000,
+            protocol: UDP,
+            is_ipv6: false,
+        };
+        let pool = PoolConfig { chunks: 64, chunk_bytes: 2048, huge_pages: false };
+        let mut cache = Pool::new(pool).unwrap().cache();
+        for is_finished in [true, false] {
+            icmp[2..4].copy_from_slice(&if is_finished { own } else { 0 }.to_be_bytes());
+            let frame = compose().ipv4(remote.into(), outside.into()).protocol(wire::ip::IpProtocol(1));
+            let mut packet = cache.alloc_frame(&frame.payload(&icmp).build().unwrap()).unwrap();
+            if !is_finished {
+                packet.flags.set(PacketFlags::CSUM_PARTIAL);
+                (packet.csum_start, packet.csum_offset) = (34, 2);
+            }
+            let mut layers = Layers::of(packet.data(), packet.len(), 0).unwrap();
+            translate(&mut packet, &mut layers, &to, Side::Dst, true).unwrap();
+            let icmp = &packet.data()[34..];
+            assert_eq!((&icmp[20..24], &icmp[28..30]), (&inside[..], &5000u16.to_be_bytes()[..]));
+            assert_eq!(icmp[34..36], [0xff, 0xff]);
+            assert!(
+                wire::checksum::is_valid(&icmp[8..28]) && wire::checksum::is_valid(&packet.data()[14..34])
+            );
+            assert!(if is_finished { wire::checksum::is_valid(icmp) } else { icmp[2..4] == [0, 0] });
+            cache.free(packet);
+        }
     }
 }

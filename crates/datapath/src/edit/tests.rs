@@ -264,11 +264,40 @@ fn an_unfinished_checksum_stays_the_sum_of_the_pseudo_header() {
     let sum = |src, dst| wire::checksum::pseudo_v4(src, dst, wire::ip::IpProtocol::TCP, 23).fold();
     p.data_mut()[50..52].copy_from_slice(&sum(src, dst).to_be_bytes());
     p.flags.set(PacketFlags::CSUM_PARTIAL);
+    (p.csum_start, p.csum_offset) = (34, 16);
     let new = Ipv4Addr::new(172, 16, 200, 1);
     let set = |field, value: u32| DpAction::Set { field, value: value.into(), mask: u32::MAX.into() };
     apply(&mut p, &set(FieldId::NwSrc, new.to_bits())).unwrap();
     apply(&mut p, &DpAction::Set { field: FieldId::TpSrc, value: 99, mask: 0xffff }).unwrap();
     assert_eq!(p.data()[50..52], sum(new, dst).to_be_bytes());
+    cache.free(p.packet);
+}
+
+#[test]
+fn the_outer_checksum_of_a_tunnel_is_finished_where_the_inner_one_is_not() {
+    let mut cache = cache();
+    let inner = v4().tcp(1, 2).payload(b"abc").build().unwrap();
+    let inner_sum = 14 + 20 + 8 + 8 + 50;
+    let whole = |src: Ipv4Addr, port: u16| {
+        let payload: Vec<u8> = [8, 0, 0, 0, 0, 0, 5, 0].into_iter().chain(inner.iter().copied()).collect();
+        let eth = Compose::ethernet(EthAddr([2; 6]), EthAddr([4; 6]));
+        eth.ipv4(src, [10, 9, 8, 7].into()).udp(port, 4789).payload(&payload).build().unwrap()
+    };
+    let (src, new) = (Ipv4Addr::new(10, 1, 2, 3), Ipv4Addr::new(172, 16, 200, 1));
+    let mut p = packet(&mut cache, &whole(src, 5000));
+    let finished: [u8; 2] = p.data()[inner_sum..inner_sum + 2].try_into().unwrap();
+    // Its sender has left it to the device, and computed the outer one so that it will fit.
+    p.data_mut()[inner_sum..inner_sum + 2].copy_from_slice(&[0x12, 0x34]);
+    p.flags.set(PacketFlags::CSUM_PARTIAL);
+    (p.csum_start, p.csum_offset) = (inner_sum as u16 - 16, 16);
+    apply(
+        &mut p,
+        &DpAction::Set { field: FieldId::NwSrc, value: new.to_bits().into(), mask: u32::MAX.into() },
+    )
+    .unwrap();
+    apply(&mut p, &DpAction::Set { field: FieldId::TpSrc, value: 99, mask: 0xffff }).unwrap();
+    p.data_mut()[inner_sum..inner_sum + 2].copy_from_slice(&finished);
+    assert_eq!(p.data(), whole(new, 99));
     cache.free(p.packet);
 }
 
