@@ -252,8 +252,8 @@ pub fn chunks_after_segmentation(packet: &Packet) -> usize {
 /// to `out` and frees the packet.
 ///
 /// Errors: the packet itself, when it is no TCP or UDP packet over IPv4 or IPv6 (which labels and service
-/// headers may stand in front of), its headers are not in its first segment, or the pool is exhausted; then
-/// `out` is as it was.
+/// headers may stand in front of), as its flag and its unfinished checksum say, its headers are not in its
+/// first segment, or the pool is exhausted; then `out` is as it was.
 pub fn segment(packet: Packet, cache: &mut PoolCache, out: &mut Vec<Packet>) -> Result<(), Packet> {
     if !segment_copied(&packet, cache, out) {
         return Err(packet);
@@ -274,7 +274,13 @@ pub fn segment_copied(packet: &Packet, cache: &mut PoolCache, out: &mut Vec<Pack
 
 fn segment_into(packet: &Packet, cache: &mut PoolCache, out: &mut Vec<Packet>) -> Option<()> {
     let layers = find_transport(packet, 0).or_else(|| find_behind_labels(packet));
-    let layers = layers.filter(|layers| layers.protocol != SCTP)?;
+    let flag = match layers?.protocol {
+        TCP => PacketFlags::GSO_TCP,
+        UDP => PacketFlags::GSO_UDP,
+        _ => return None,
+    };
+    // Of a segment within a tunnel, only the sender knows what becomes of the headers in front.
+    let layers = layers.filter(|layers| packet.flags.has(flag) && packet.csum_start == layers.l4)?;
     let payload_at = usize::from(layers.payload);
     let headers = packet.data().get(..payload_at)?;
     let size = usize::from(packet.gso_size);

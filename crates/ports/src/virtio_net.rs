@@ -75,10 +75,11 @@ fn apply_offloads(header: &[u8; HEADER_LEN], packet: &mut Packet) -> Result<(), 
     if is_partial && (field_end > packet.data().len() || csum_offset > 255) {
         return Err(BadHeader::Nonsense);
     }
-    if gso_flag.is_some() && (gso_size == 0 || !is_partial) {
-        return Err(BadHeader::Nonsense);
-    }
     if let Some(flag) = gso_flag {
+        let is_its_checksum = csum_offset == if flag == PacketFlags::GSO_TCP { 16 } else { 6 };
+        if gso_size == 0 || !is_partial || !is_its_checksum {
+            return Err(BadHeader::Nonsense);
+        }
         if flag == PacketFlags::GSO_TCP {
             let data_offset = packet.data().get(usize::from(csum_start) + 12).map_or(0, |b| b >> 4);
             let options_len = (usize::from(data_offset) * 4).saturating_sub(20);
@@ -206,6 +207,8 @@ mod tests {
             [1, 3, 0, 0, 9, 0, 14, 0, 6, 0, 0, 0],
             [1, 1, 0, 0, 0, 0, 14, 0, 6, 0, 0, 0],
             [0, 1, 0, 0, 9, 0, 14, 0, 6, 0, 0, 0],
+            [1, 1, 0, 0, 90, 0, 14, 0, 6, 0, 0, 0],
+            [1, 5, 0, 0, 90, 0, 14, 0, 16, 0, 0, 0],
         ] {
             assert_eq!(apply(&bad, &mut packet), Err(BadHeader::Nonsense), "{bad:?}");
             assert!(packet.flags.is_empty());

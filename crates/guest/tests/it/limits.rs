@@ -156,3 +156,44 @@ fn many_guests_that_do_not_read_leave_the_others_their_part_of_the_pool() {
     }
     assert_eq!(pool.stats().free, CHUNKS);
 }
+
+#[test]
+fn segments_that_cannot_be_cut_up_are_counted_and_cost_their_receiver_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = PoolConfig { chunks: CHUNKS, chunk_bytes: CHUNK_BYTES, huge_pages: false };
+    let pool = Pool::new(config).unwrap();
+    let mut cache = pool.cache();
+    let [mut attacker, mut victim] = ["attacker", "victim"].map(|name| End::new(dir.path(), name));
+    let (header, frame) = segment(65_535, 1448);
+    type Harm = fn(&mut [u8], &mut [u8; 12]);
+    let harms: [(&str, Harm); 6] = [
+        ("no network protocol", |frame, _| frame[12..14].copy_from_slice(&[0x88, 0xb5])),
+        ("another transport protocol", |frame, _| frame[23] = 17),
+        ("an unknown transport protocol", |frame, _| frame[23] = 99),
+        ("a fragment", |frame, _| frame[20] = 0x20),
+        ("a checksum elsewhere", |_, header| header[6] = 36),
+        ("a header of UDP for one of TCP", |_, header| (header[1], header[8]) = (5, 6)),
+    ];
+    let times = CHUNKS as u64 / 16 / 30;
+    for (name, harm) in harms {
+        let (mut header, mut frame) = (header, frame.clone());
+        harm(&mut frame, &mut header);
+        let before = victim.port.stats();
+        for _ in 0..times {
+            assert!(attacker.pair.send_with_header(&header, &frame), "{name}");
+            assert_eq!(forward(&mut cache, &mut attacker, &mut *victim.tx[0]), 1, "{name}");
+        }
+        let stats = victim.port.stats();
+        assert_eq!(stats.tx_dropped - before.tx_dropped, times, "{name}");
+        assert_eq!((stats.tx_quota_drops, stats.tx_packets), (0, 0), "{name}");
+    }
+    assert!(attacker.pair.send_with_header(&header, &frame));
+    forward(&mut cache, &mut attacker, &mut *victim.tx[0]);
+    let mut frames = 0;
+    for _ in 0..10 {
+        frames += victim.pair.receive(64, |_| ());
+        victim.tx[0].flush(&mut cache);
+    }
+    assert_eq!(frames, (65_535usize - HEADERS).div_ceil(1448));
+    assert_eq!(pool.stats().free, CHUNKS);
+}

@@ -370,6 +370,7 @@ impl VhostTx {
         if let Err(packet) = offload::segment(packet, cache, &mut self.cut) {
             self.stats.dropped.add(1);
             cache.free(packet);
+            self.discharge(cache.pool());
         }
         if features & d::GUEST_CSUM == 0 {
             self.cut.iter_mut().for_each(offload::complete_checksum);

@@ -235,6 +235,7 @@ proptest! {
             let mut packet = packet_of(cache, &whole, cut);
             packet.gso_size = gso_size;
             packet.flags.set(if shape.tcp { PacketFlags::GSO_TCP } else { PacketFlags::GSO_UDP });
+            packet.csum_start = shape.l4() as u16;
             assert!(is_segmentation_pending(&packet));
             let bound = ports::offload::chunks_after_segmentation(&packet);
             let mut out = Vec::new();

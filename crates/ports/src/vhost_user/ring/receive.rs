@@ -7,7 +7,7 @@ use crate::vhost_user::counts::Tally;
 use crate::virtio_net::{self, HEADER_LEN};
 use base::PortNo;
 use packet::lent::{HEAD_BYTES, Piece, Tails};
-use packet::{Batch, Packet, PoolCache};
+use packet::{Batch, Packet, PacketFlags, PoolCache};
 
 /// The guest's packets on their way in.
 pub(super) struct Receive<'a> {
@@ -89,6 +89,8 @@ impl Receive<'_> {
             cache.free(head);
             return None;
         }
+        // A guest vouches for no checksum of its own (virtio 1.2 section 5.1.6.2.1).
+        head.flags.clear(PacketFlags::CSUM_VALID);
         Some(head)
     }
 
