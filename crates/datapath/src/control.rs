@@ -30,7 +30,7 @@ use base::slots::SlotTable;
 use base::{DropReason, PortNo};
 use packet::thread::CpuSet;
 use packet::wait::Bell;
-use packet::{Pool, PoolCache, Port, PortStats, RxQueue, SharedTx, TxQueue};
+use packet::{Packet, Pool, PoolCache, Port, PortStats, RxQueue, SharedTx, TxQueue};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -298,36 +298,38 @@ impl<P: Pipeline> Datapath<P> {
     }
 
     /// Gives a packet back that came with an event.
-    pub fn free(&mut self, packet: packet::Packet) {
+    pub fn free(&mut self, packet: Packet) {
         self.cache.free(packet);
+    }
+
+    /// The control thread's buffers.
+    pub fn cache(&mut self) -> &mut PoolCache {
+        &mut self.cache
     }
 
     // ---- commands
 
     /// Executes actions on a packet of these bytes, as if it had come in at `in_port`. False when no buffer
-    /// is free or the frame is longer than one.
+    /// is free.
     pub fn execute(&mut self, frame: &[u8], in_port: PortNo, actions: Vec<DpAction>) -> bool {
-        self.execute_tracked(frame, in_port, None, actions)
+        let Some(mut packet) = self.cache.alloc_frame(frame) else { return false };
+        packet.in_port = in_port;
+        self.execute_tracked(packet, None, actions)
     }
 
-    /// The same for a packet of which the connection tracker has said something.
+    /// The same on a packet that is there, of which the connection tracker may have said something. False
+    /// where no worker is.
     pub fn execute_tracked(
         &mut self,
-        frame: &[u8],
-        in_port: PortNo,
+        packet: Packet,
         tracked: Option<(Tracking, Tuple)>,
         actions: Vec<DpAction>,
     ) -> bool {
         if self.workers.is_empty() {
-            return false;
-        }
-        let Some(mut packet) = self.cache.alloc() else { return false };
-        if packet.fill(frame).is_none() {
             self.cache.free(packet);
             return false;
         }
-        packet.in_port = in_port;
-        let input = self.input(in_port, 0);
+        let input = self.input(packet.in_port, 0);
         self.send(0, Command::Execute { input, packet, tracked, actions });
         true
     }

@@ -268,6 +268,11 @@ impl QueuePair {
 
     /// Receives up to `max` frames; `see` gets each, without its header.
     pub fn receive(&mut self, max: usize, mut see: impl FnMut(&[u8])) -> usize {
+        self.receive_with_headers(max, |_, frame| see(frame))
+    }
+
+    /// The same; `see` gets each frame's virtio-net header, and the frame.
+    pub fn receive_with_headers(&mut self, max: usize, mut see: impl FnMut(&[u8], &[u8])) -> usize {
         let mut count = 0;
         while count < max
             && let Some(buffers) = self.next_received()
@@ -277,7 +282,8 @@ impl QueuePair {
             for (offset, len) in &buffers {
                 frame.extend_from_slice(self.ram.buffer(*offset, *len as usize));
             }
-            see(frame.get(HEADER..).unwrap_or_default());
+            let (header, rest) = frame.split_at(HEADER.min(frame.len()));
+            see(header, rest);
             self.frame = frame;
             self.free.extend(buffers.iter().map(|(offset, _)| *offset));
             count += 1;

@@ -83,14 +83,16 @@ impl Vswitch {
                     self.counts.slow_path += 1;
                     self.plane.slow_path(packet_in);
                 }
-                Event::PacketIn(packet_in) => {
-                    self.counts.packet_ins += 1;
+                Event::PacketIn(mut packet_in) => {
                     let bridge = switch::BridgeIdx(packet_in.spec.bridge);
-                    let options = self.plane.control.options(bridge);
                     let datapath_id = self.bridges.get(&bridge).map_or(0, |bridge| bridge.datapath_id);
-                    let news = Asynchronous::packet_in(&packet_in, datapath_id, options);
+                    for data in self.plane.wire_frames(&mut packet_in.packet) {
+                        self.counts.packet_ins += 1;
+                        let options = self.plane.control.options(bridge);
+                        let news = Asynchronous::packet_in(&packet_in, data, datapath_id, options);
+                        self.news.push((bridge, news));
+                    }
                     self.plane.dp.free(packet_in.packet);
-                    self.news.push((bridge, news));
                 }
                 Event::PortGone(port) => {
                     let gone = self.devices.port_gone(&mut self.plane, port);

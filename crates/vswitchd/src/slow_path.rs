@@ -6,28 +6,28 @@ use base::PortNo;
 use datapath::conntrack::{Tracking, tuple::Tuple};
 use datapath::{PacketIn, Pipeline, Translation};
 use flow::{FieldId, extract_keeping_metadata};
+use packet::Packet;
+use ports::offload;
 use switch::Effect;
 
 impl ForwardingPlane {
     /// Translates a packet, learns from it and carries out the rest.
     pub(crate) fn slow_path(&mut self, packet_in: PacketIn) {
         let mut key = packet_in.metadata();
-        let data = packet_in.packet.data().to_vec();
-        let dp_port = packet_in.packet.in_port;
-        self.dp.free(packet_in.packet);
+        let packet = packet_in.packet;
         let in_port = base::OfPort(key.get64(FieldId::InPort) as u16);
-        let ingress = self.ingress(in_port, dp_port);
-        if extract_keeping_metadata(&data, data.len(), &ingress, &mut key).is_none() {
-            return;
+        let ingress = self.ingress(in_port, packet.in_port);
+        if extract_keeping_metadata(packet.data(), packet.len(), &ingress, &mut key).is_none() {
+            return self.dp.free(packet);
         }
-        let mut translation = Translation { packet_len: Some(data.len()), ..Translation::default() };
+        let mut translation = Translation { packet_len: Some(packet.len()), ..Translation::default() };
         let reader = self.domain.register();
         let control = &self.control;
         let learned = |bridge, table_id, cookie| control.learned_count(bridge, table_id, cookie);
         self.switch.translate_for_control(self.switch.version(), &key, &reader, &learned, &mut translation);
         drop(reader);
         translation.say_packet_type(&key);
-        self.carry_out_tracked(&data, dp_port, Tracking::of(&key), translation);
+        self.carry_out_packet(packet, Tracking::of(&key), translation);
     }
 
     /// Does to a packet of a controller what its translation says.
@@ -43,17 +43,51 @@ impl ForwardingPlane {
         tracked: Option<(Tracking, Tuple)>,
         translation: Translation<Effect>,
     ) {
+        let Some(mut packet) = self.dp.cache().alloc_frame(data) else {
+            tracing::warn!(target: "ofproto", "a packet-out was dropped: no packet buffer is free");
+            return;
+        };
+        packet.in_port = dp_port;
+        self.carry_out_packet(packet, tracked, translation);
+    }
+
+    fn carry_out_packet(
+        &mut self,
+        packet: Packet,
+        tracked: Option<(Tracking, Tuple)>,
+        translation: Translation<Effect>,
+    ) {
         let now_ms = self.now_ms();
         for &slot in &translation.credits {
             let own = self.own_credits.entry(slot).or_default();
             own.packets += 1;
-            own.bytes += data.len() as u64;
+            own.bytes += packet.len() as u64;
             own.last_used_ms = now_ms;
         }
         self.control.apply(&translation.effects, now_ms);
         self.dp.reserve_slots(self.control.slot_count());
-        if !self.dp.execute_tracked(data, dp_port, tracked, translation.actions) {
-            tracing::warn!(target: "ofproto", "a packet-out was dropped: no packet buffer is free");
+        if !self.dp.execute_tracked(packet, tracked, translation.actions) {
+            tracing::warn!(target: "ofproto", "a packet-out was dropped: no worker is there");
         }
+    }
+
+    /// The bytes of a packet as they would look on a wire, for who sees bytes alone: checksums finished, a
+    /// large segment cut into its frames.
+    pub(crate) fn wire_frames(&mut self, packet: &mut Packet) -> Vec<Vec<u8>> {
+        let bytes = |packet: &Packet| packet.segments().flatten().copied().collect();
+        let mut cut = Vec::new();
+        if offload::is_segmentation_pending(packet)
+            && offload::segment_copied(packet, self.dp.cache(), &mut cut)
+        {
+            let finished = cut.drain(..).map(|mut frame| {
+                offload::complete_checksum(&mut frame);
+                let bytes = bytes(&frame);
+                self.dp.free(frame);
+                bytes
+            });
+            return finished.collect();
+        }
+        offload::complete_checksum(packet);
+        vec![bytes(packet)]
     }
 }

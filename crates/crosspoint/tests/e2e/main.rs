@@ -56,4 +56,5 @@ mod shown_in_every_version;
 mod stopped_time;
 mod tables;
 mod tutorial;
+mod unfinished;
 mod unixctl;

@@ -53,13 +53,14 @@ pub(crate) struct PortSet {
 }
 
 impl Asynchronous {
-    /// From what a worker sent.
+    /// From what a worker sent, of whose packet this is a frame.
     pub fn packet_in(
         packet_in: &datapath::PacketIn,
+        data: Vec<u8>,
         datapath_id: u64,
         options: Option<&OptionTable>,
     ) -> Asynchronous {
-        let datapath::PacketIn { spec, packet, .. } = packet_in;
+        let spec = &packet_in.spec;
         let key = packet_in.metadata();
         let mut metadata = Match::any();
         for &field in FieldId::ALL.iter().filter(|f| is_pipeline(**f)) {
@@ -75,7 +76,6 @@ impl Asynchronous {
         if let Some(options) = options {
             metadata.options = options.of_packet(&key);
         }
-        let data: Vec<u8> = packet.segments().flatten().copied().collect();
         let message = PacketIn {
             form: PacketInForm::Standard,
             buffer_id: None,
