@@ -151,6 +151,14 @@ fn recognise_inner(packet: &mut Packet, tunnel: usize, port: u16) {
     }
 }
 
+/// Finishes the CRC of an SCTP packet whose transport header is at `csum_start`. False for every other.
+#[cold]
+pub fn finish_crc(packet: &mut Packet, csum_start: u16) -> bool {
+    let layers = find_transport(packet, 0);
+    let layers = layers.filter(|layers| layers.protocol == SCTP && layers.l4 == csum_start);
+    layers.inspect(|layers| finish_sctp(packet, layers)).is_some()
+}
+
 /// Computes the CRC of an SCTP packet whose field is zero. A finished packet whose CRC is zero keeps it.
 #[cold]
 fn finish_sctp(packet: &mut Packet, layers: &Layers) {

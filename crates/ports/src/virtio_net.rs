@@ -8,6 +8,7 @@
 //!
 //! Source: virtio 1.2 section 5.1.6 (struct virtio_net_hdr); linux/virtio_net.h.
 
+use crate::offload;
 use packet::{Packet, PacketFlags};
 use wire::Layers;
 use wire::layers::ALL_TAGS;
@@ -29,6 +30,9 @@ pub const MSS_MIN: usize = 48;
 /// Frames that one segment may become. One of 64 KB with a `gso_size` of 257 stays below, and so does the
 /// most that Linux lets a program send over UDP (UDP_MAX_SEGMENTS, 128).
 pub const SEGMENTS_MAX: usize = 256;
+
+/// Where SCTP's header has its CRC.
+const SCTP_CRC: usize = 8;
 
 /// Why a frame with its header is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,11 +57,11 @@ pub fn apply(header: &[u8; HEADER_LEN], packet: &mut Packet) -> Result<(), BadHe
 }
 
 /// Whether all that a header says of its frame is about its first `len` bytes: no checksum field lies beyond
-/// them.
+/// them, and none may be a CRC, which is finished at once.
 #[inline]
 pub fn is_for_head(header: &[u8], len: usize) -> bool {
     let word = |at: usize| usize::from(u16::from_ne_bytes([header[at], header[at + 1]]));
-    header[0] & NEEDS_CSUM == 0 || word(6) + word(8) + 2 <= len
+    header[0] & NEEDS_CSUM == 0 || word(8) != SCTP_CRC && word(6) + word(8) + 2 <= len
 }
 
 fn apply_offloads(header: &[u8; HEADER_LEN], packet: &mut Packet) -> Result<(), BadHeader> {
@@ -92,7 +96,11 @@ fn apply_offloads(header: &[u8; HEADER_LEN], packet: &mut Packet) -> Result<(), 
             return Err(BadHeader::GsoSegments);
         }
     }
-    if is_partial {
+    let is_crc =
+        is_partial && usize::from(csum_offset) == SCTP_CRC && offload::finish_crc(packet, csum_start);
+    if is_crc {
+        // Nobody else sums it as we would.
+    } else if is_partial {
         packet.flags.set(PacketFlags::CSUM_PARTIAL);
         packet.csum_start = csum_start;
         packet.csum_offset = csum_offset as u8;
@@ -193,6 +201,23 @@ mod tests {
             assert_eq!(header_of(&packet), h);
             cache.free(packet);
         }
+    }
+
+    #[test]
+    fn a_crc_is_finished_at_once() {
+        let pool = Pool::new(PoolConfig { chunks: 32, chunk_bytes: 2048, huge_pages: false }).unwrap();
+        let mut cache = pool.cache();
+        let eth = Compose::ethernet(EthAddr([2; 6]), EthAddr([4; 6]));
+        let frame = eth.ipv4([10, 0, 0, 1].into(), [10, 0, 0, 2].into()).sctp(1, 2);
+        let whole = frame.payload(&[7; 1000]).build().unwrap();
+        let mut unfinished = whole.clone();
+        unfinished[42..46].fill(0);
+        let header = [NEEDS_CSUM, 0, 0, 0, 0, 0, 34, 0, 8, 0, 0, 0];
+        assert!(!is_for_head(&header, 256));
+        let mut packet = cache.alloc_frame(&unfinished).unwrap();
+        apply(&header, &mut packet).unwrap();
+        assert!(packet.data() == whole && packet.flags.is_empty());
+        cache.free(packet);
     }
 
     #[test]
