@@ -4,4 +4,5 @@ mod attacks;
 mod lending;
 mod lending_attacks;
 mod long_chains;
+mod turmoil;
 mod vanishing;
