@@ -80,10 +80,7 @@ impl Kind {
         if self.is_tcp {
             frame[places.l4 + 4..places.l4 + 8].copy_from_slice(&SEQUENCE.to_be_bytes());
         }
-        let pseudo = places.pseudo(&frame);
-        frame[places.sum..places.sum + 2].copy_from_slice(&pseudo.to_be_bytes());
-        let mut header = [0; 12];
-        header[0] = 1;
+        let mut header = unfinish(&mut frame);
         if self.gso_size > 0 {
             header[1] = match (self.is_tcp, self.is_v6) {
                 (true, false) => 1,
@@ -93,10 +90,20 @@ impl Kind {
             header[2..4].copy_from_slice(&(places.payload as u16).to_ne_bytes());
             header[4..6].copy_from_slice(&self.gso_size.to_ne_bytes());
         }
-        header[6..8].copy_from_slice(&(places.l4 as u16).to_ne_bytes());
-        header[8] = (places.sum - places.l4) as u8;
         (header, frame)
     }
+}
+
+/// Takes a frame's checksum away; the header that says so.
+fn unfinish(frame: &mut [u8]) -> [u8; 12] {
+    let places = places(frame);
+    let pseudo = places.pseudo(frame);
+    frame[places.sum..places.sum + 2].copy_from_slice(&pseudo.to_be_bytes());
+    let mut header = [0; 12];
+    header[0] = 1;
+    header[6..8].copy_from_slice(&(places.l4 as u16).to_ne_bytes());
+    header[8] = (places.sum - places.l4) as u8;
+    header
 }
 
 /// The folded sum of the words, in network order.
@@ -161,11 +168,27 @@ struct Whole {
     payload: Vec<u8>,
 }
 
+/// Where the headers are of a frame that is finished: lengths and checksums are right.
+fn checked(frame: &[u8]) -> Places {
+    let at = places(frame);
+    let (ip, l4) = (&frame[at.l3..], &frame[at.l4..]);
+    if at.is_v6 {
+        assert_eq!(usize::from(word(ip, 4)), ip.len() - 40, "length of IPv6");
+    } else {
+        assert_eq!(usize::from(word(ip, 2)), ip.len(), "length of IPv4");
+        assert_eq!(sum(&ip[..at.l4 - at.l3]), 0xffff, "checksum of IPv4");
+    }
+    let total = u32::from(at.pseudo(frame)) + u32::from(sum(l4));
+    assert_eq!((total & 0xffff) + (total >> 16), 0xffff, "checksum: {frame:02x?}");
+    assert!(at.is_tcp || usize::from(word(l4, 4)) == l4.len(), "length of UDP");
+    at
+}
+
 /// Puts frames together, which are finished, after a look at each.
 fn together(frames: &[Vec<u8>], gso_size: u16) -> Whole {
     let mut whole: Option<Whole> = None;
     for (n, frame) in frames.iter().enumerate() {
-        let at = places(frame);
+        let at = checked(frame);
         let is_last = n + 1 == frames.len();
         let ip = &frame[at.l3..];
         let address = |at: usize, len: usize| -> IpAddr {
@@ -175,17 +198,12 @@ fn together(frames: &[Vec<u8>], gso_size: u16) -> Whole {
             }
         };
         let (addresses, ttl) = if at.is_v6 {
-            assert_eq!(usize::from(word(ip, 4)), ip.len() - 40, "length of IPv6");
             ([address(8, 16), address(24, 16)], ip[7])
         } else {
-            assert_eq!(usize::from(word(ip, 2)), ip.len(), "length of IPv4");
-            assert_eq!(sum(&ip[..at.l4 - at.l3]), 0xffff, "checksum of IPv4");
             assert_eq!(word(ip, 4), ID.wrapping_add(n as u16), "identification");
             ([address(12, 4), address(16, 4)], ip[8])
         };
         let l4 = &frame[at.l4..];
-        let total = u32::from(at.pseudo(frame)) + u32::from(sum(l4));
-        assert_eq!((total & 0xffff) + (total >> 16), 0xffff, "checksum of frame {n}: {frame:02x?}");
         let payload = &frame[at.payload..];
         let done = whole.as_ref().map_or(0, |whole| whole.payload.len());
         if at.is_tcp {
@@ -194,8 +212,6 @@ fn together(frames: &[Vec<u8>], gso_size: u16) -> Whole {
             let first = if n == 0 { CWR } else { 0 };
             let last = if is_last { FIN | PSH } else { 0 };
             assert_eq!(l4[13], ACK | first | last, "flags of frame {n}");
-        } else {
-            assert_eq!(usize::from(word(l4, 4)), l4.len(), "length of UDP");
         }
         assert!(gso_size == 0 && is_last || payload.len() <= usize::from(gso_size));
         assert!(is_last || payload.len() == usize::from(gso_size));
@@ -275,8 +291,18 @@ impl Rig {
     /// get some. The frames, finished.
     fn pass(&mut self, kind: &Kind, port: u16) -> [Vec<Vec<u8>>; 3] {
         let (header, frame) = kind.build(port);
-        wait_for("room in the ring", || self.pairs[0].send_with_header(&header, &frame));
         let frames = if kind.gso_size == 0 { 1 } else { kind.len.div_ceil(kind.gso_size.into()) };
+        self.pass_frame(&header, &frame, kind, frames)
+    }
+
+    fn pass_frame(
+        &mut self,
+        header: &[u8; 12],
+        frame: &[u8],
+        kind: &Kind,
+        frames: usize,
+    ) -> [Vec<Vec<u8>>; 3] {
+        wait_for("room in the ring", || self.pairs[0].send_with_header(header, frame));
         let (mut plain, mut whole) = (Vec::new(), Vec::new());
         wait_for(&format!("{kind:?} to come"), || {
             self.pairs[1].receive(64, |frame| plain.push(frame.to_vec()));
@@ -451,6 +477,75 @@ fn unfinished_packets_are_finished_for_controllers_and_whole_where_they_are_lear
         let ends = rig.pass(kind, port);
         for (frames, gso_size) in ends.iter().zip([kind.gso_size, u16::MAX, kind.gso_size]) {
             assert!(together(frames, gso_size).payload == kind.payload(), "{kind:?} learned from");
+        }
+    }
+}
+
+/// A line of FTP becomes longer where its address is translated, and what follows it is shifted.
+#[test]
+fn lines_of_ftp_in_unfinished_packets_are_translated_and_what_follows_is_shifted() {
+    let mut rig = Rig::new();
+    rig.switch.add_flow("table=0,in_port=1,tcp,actions=ct(commit,alg=ftp,nat(src=10.77.200.100),table=1)");
+    rig.switch.add_flow("table=1,ct_state=+trk-inv,actions=2,3,4");
+    rig.switch.add_flow("table=0,in_port=4,tcp,actions=ct(nat,table=2)");
+    rig.switch.add_flow("table=2,ct_state=+trk+est-inv,actions=1");
+    let frame = |is_reply: bool, flags: u8, sequence: u32, ack: u32, payload: &[u8]| {
+        let eth = Compose::ethernet(EthAddr([2, 0, 0, 0, 0, 1]), EthAddr([2, 0, 0, 0, 0, 2]));
+        let tcp = match is_reply {
+            false => eth.ipv4([10, 0, 0, 1].into(), [10, 0, 0, 2].into()).tcp(4_000, 21),
+            true => eth.ipv4([10, 0, 0, 2].into(), [10, 77, 200, 100].into()).tcp(21, 4_000),
+        };
+        let tcp = tcp.tcp_flags(TcpFlags::from_bits(flags.into())).payload(payload);
+        let mut frame = tcp.build().unwrap();
+        let at = places(&frame);
+        frame[at.l4 + 4..at.l4 + 8].copy_from_slice(&sequence.to_be_bytes());
+        frame[at.l4 + 8..at.l4 + 12].copy_from_slice(&ack.to_be_bytes());
+        frame[at.sum..at.sum + 2].fill(0);
+        let total = u32::from(at.pseudo(&frame)) + u32::from(sum(&frame[at.l4..]));
+        let finished = !(((total & 0xffff) + (total >> 16)) as u16);
+        frame[at.sum..at.sum + 2].copy_from_slice(&finished.to_be_bytes());
+        frame
+    };
+    let kind = |gso_size| Kind { is_v6: false, is_tcp: true, is_tagged: false, len: 0, gso_size };
+    let send = |rig: &mut Rig, flags: u8, sequence, payload: &[u8], gso_size: u16| {
+        let mut frame = frame(false, flags, sequence, if flags == 2 { 0 } else { 501 }, payload);
+        let mut header = unfinish(&mut frame);
+        let mut frames = 1;
+        if gso_size > 0 {
+            (header[1], header[2]) = (0x81, 54);
+            header[4..6].copy_from_slice(&gso_size.to_ne_bytes());
+            frames = payload.len().div_ceil(gso_size.into());
+        }
+        let ends = rig.pass_frame(&header, &frame, &kind(gso_size), frames);
+        ends.map(|frames| {
+            let mut came = Vec::new();
+            let mut first = None;
+            for frame in &frames {
+                let at = checked(frame);
+                assert_eq!(frame[at.l3 + 12..at.l3 + 16], [10, 77, 200, 100]);
+                let number = u32::from_be_bytes(frame[at.l4 + 4..at.l4 + 8].try_into().unwrap());
+                let first = *first.get_or_insert(number);
+                assert_eq!(number, first.wrapping_add(came.len() as u32));
+                came.extend_from_slice(&frame[at.payload..]);
+            }
+            (first.unwrap(), String::from_utf8(came).unwrap())
+        })
+    };
+    for (sequence, came) in send(&mut rig, 2, 100, b"", 0) {
+        assert_eq!((sequence, &came[..]), (100, ""));
+    }
+    let answer: String = frame(true, 0x12, 500, 101, b"").iter().map(|byte| format!("{byte:02x}")).collect();
+    rig.switch.receive("p4", &answer);
+    wait_for("the answer", || rig.pairs[0].receive(8, |_| ()) > 0);
+    let (line, told) = ("PORT 10,0,0,1,4,5\r\n", "PORT 10,77,200,100,4,5\r\n");
+    for (sequence, came) in send(&mut rig, 0x18, 101, line.as_bytes(), 0) {
+        assert_eq!((sequence, &came[..]), (101, told));
+    }
+    let next = 101 + line.len() as u32;
+    let shifted = 101 + told.len() as u32;
+    for (payload, gso_size) in [("NOOP\r\n".to_string(), 0), ("x".repeat(9_000), 1_000)] {
+        for (sequence, came) in send(&mut rig, 0x98, next, payload.as_bytes(), gso_size) {
+            assert!(sequence == shifted && came == payload, "{sequence}, {} bytes", came.len());
         }
     }
 }
