@@ -500,3 +500,19 @@ fn attacks_by_messages_cost_their_own_port_alone() {
         ],
     );
 }
+
+#[test]
+fn a_guest_that_stops_one_pair_of_two_is_still_connected() {
+    let dir = tempfile::tempdir().unwrap();
+    let port = Victim::new(dir.path(), "port");
+    let config = GuestConfig { pairs: 2, ..GuestConfig::default() };
+    let mut guest = Guest::connect(&port.path, &config).unwrap();
+    guest.synchronise().unwrap();
+    let is_connected =
+        || port.port.status().details.contains(&("status".to_string(), "connected".to_string()));
+    for (ring, is_left) in [(2, true), (3, true), (0, false)] {
+        guest.front_end.stop_ring(ring).unwrap();
+        assert_eq!(is_connected(), is_left, "ring {ring} has stopped");
+        assert_eq!(port.port.status().link == LinkState::Up, is_left);
+    }
+}

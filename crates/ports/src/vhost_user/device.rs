@@ -293,7 +293,10 @@ impl Device {
     fn stop_ring(&mut self, index: u32) -> Result<Answer, DeviceError> {
         self.ring(index)?;
         self.take(index as usize);
-        self.shared.device_stopped();
+        // A guest that stops one pair of several is still there.
+        if !self.shared.is_running() {
+            self.shared.device_stopped();
+        }
         let ring = self.ring(index)?;
         ring.started = false;
         ring.kick = None;
