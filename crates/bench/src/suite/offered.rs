@@ -114,7 +114,7 @@ pub const SUITES: &[Suite] = &[
                 step: "bytes",
                 topologies: &["P2P", "PV"],
                 switches: &["crosspoint"],
-                sizes: &[64, 65, 66, 67, 68, 72, 80, 96, 97, 112, 127, 128, 129, 192, 193, 255, 256, 257],
+                sizes: &BYTE_BY_BYTE,
                 rates: &[20_000],
                 trials: &["fixed"],
                 ..GRID

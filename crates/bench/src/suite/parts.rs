@@ -89,6 +89,22 @@ pub const RATES: &[u64] = &[10_000, 20_000, 50_000, 100_000, 200_000, 400_000];
 /// RFC 2544's sizes of frames.
 pub const SIZES: &[u16] = &[64, 128, 256, 512, 1024, 1280, 1518];
 
+/// Every size of two lines of a processor's cache, and those around the ends of the next.
+pub const BYTE_BY_BYTE: [u16; 72] = {
+    let further = [191, 192, 193, 194, 255, 256, 257];
+    let mut all = [0; 72];
+    let mut n = 0;
+    while n < 65 {
+        all[n] = 64 + n as u16;
+        n += 1;
+    }
+    while n < 72 {
+        all[n] = further[n - 65];
+        n += 1;
+    }
+    all
+};
+
 /// The same with every mode.
 pub const ALL: &[&str] = crate::lab::switch::list::NAMES;
 
