@@ -11,6 +11,7 @@ use crate::measure::{
     kernel_datapath, learned_rules, load_rules, mac_learning, masks, memory, misses, ovsdb, p2p, pinning,
     port_count, ports_config, pvp, pvp_types, rule_to_effect, scale, wake,
 };
+use crate::process::MISSING;
 use crate::run::{Wish, now_utc};
 use crate::suite::Mode;
 use crate::suite::list::suites;
@@ -216,7 +217,10 @@ pub fn run(args: Args) -> ExitCode {
         }
         Bench::Compare(args) => compare::run(&args.a, &args.b),
         Bench::Goals(args) => print_goals(&args),
-        measurement => measure(measurement).map_err(Failure::Check),
+        measurement => measure(measurement).map_err(|why| match why.contains(MISSING) {
+            true => Failure::Machine(why),
+            false => Failure::Check(why),
+        }),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

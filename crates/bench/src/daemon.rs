@@ -1,7 +1,7 @@
 //! Daemons run beside the benchmark: ours (this binary's `switch`) and Debian's Open vSwitch, each with a run
 //! directory of its own, driven by the stock tools, ended by their ids.
 
-use crate::process::{Process, TempDir, run, wait_for};
+use crate::process::{MISSING, Process, TempDir, run, wait_for};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::net::UnixStream;
@@ -137,6 +137,10 @@ impl Daemon {
 
     /// An error with what the daemon said last.
     fn explained(&self, error: String) -> String {
+        // The daemon has no part in it.
+        if error.contains(MISSING) {
+            return error;
+        }
         let said = std::fs::read_to_string(self.dir.0.join("stderr")).unwrap_or_default();
         let lines: Vec<&str> = said.lines().collect();
         format!("{error}; the daemon said: {}", lines[lines.len().saturating_sub(3)..].join(" / "))

@@ -2,6 +2,7 @@
 //! [lease](crate::machine::lease) of its run.
 
 use crate::machine::lease::{self, Resource};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -25,12 +26,52 @@ impl Drop for TempDir {
     }
 }
 
+/// In the error about a program that is not installed.
+pub const MISSING: &str = " is missing: install ";
+
+/// Programs that benchmarks start by their names, and Debian's packages with them.
+const PACKAGES: &[(&str, &str)] = &[
+    ("dpdk-testpmd", "dpdk-dev"),
+    ("ethtool", "ethtool"),
+    ("ip", "iproute2"),
+    ("ovs-appctl", "openvswitch-common"),
+    ("ovs-ofctl", "openvswitch-common"),
+    ("ovs-vsctl", "openvswitch-switch"),
+    ("ovsdb-server", "openvswitch-common"),
+    ("ovsdb-tool", "openvswitch-common"),
+    ("valgrind", "valgrind"),
+];
+
+/// Why a program cannot be used that is not there.
+pub fn missing(program: &str) -> String {
+    let name = program.rsplit('/').next().unwrap_or(program);
+    let package = PACKAGES.iter().find(|(known, _)| *known == name);
+    format!("{name}{MISSING}{}", package.map_or("the package that has it", |(_, package)| package))
+}
+
+/// The error of a command that could not be started.
+fn not_started(command: &Command, error: &std::io::Error) -> String {
+    match error.kind() {
+        ErrorKind::NotFound => missing(&command.get_program().to_string_lossy()),
+        _ => format!("{command:?}: {error}"),
+    }
+}
+
+/// The program that `ip netns exec` did not find, by what it said.
+fn not_found_within(said: &str) -> Option<&str> {
+    said.strip_prefix("exec of \"")?.strip_suffix("\" failed: No such file or directory")
+}
+
 /// Runs a command to its end and returns what it printed; an error with what it said where it failed.
 pub fn run(command: &mut Command) -> Result<String, String> {
-    let output = command.stdin(Stdio::null()).output().map_err(|e| format!("{command:?}: {e}"))?;
+    let output = command.stdin(Stdio::null()).output().map_err(|e| not_started(command, &e))?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
-        return Err(format!("{command:?}: {}: {}", output.status, said.trim()));
+        let said = said.trim();
+        return Err(match not_found_within(said) {
+            Some(program) => missing(program),
+            None => format!("{command:?}: {}: {said}", output.status),
+        });
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
@@ -41,7 +82,7 @@ pub struct Process(pub Child);
 impl Process {
     /// Starts a command.
     pub fn spawn(command: &mut Command) -> Result<Process, String> {
-        let child = command.spawn().map_err(|e| format!("{:?}: {e}", command.get_program()))?;
+        let child = command.spawn().map_err(|e| not_started(command, &e))?;
         let process = Process(child);
         // Where this cannot be written the child is ended again, since nobody could find it later.
         lease::note(&Resource::Process(process.0.id()))?;
@@ -124,4 +165,22 @@ pub fn wait_for(path: &Path) -> Result<(), String> {
         std::thread::sleep(Duration::from_millis(20));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_is_missing_is_named_with_its_package() {
+        let why = missing("/usr/sbin/ethtool");
+        assert_eq!(why, "ethtool is missing: install ethtool");
+        let absent = || Command::new("no-such-program-of-crosspoint");
+        let text = "no-such-program-of-crosspoint is missing: install the package that has it";
+        assert_eq!(run(&mut absent()), Err(text.into()));
+        assert_eq!(Process::spawn(&mut absent()).map(|_| ()), Err(text.into()));
+        let said = "exec of \"ethtool\" failed: No such file or directory";
+        assert_eq!(not_found_within(said), Some("ethtool"));
+        assert_eq!(not_found_within("exec of \"ethtool\" failed: Permission denied"), None);
+    }
 }

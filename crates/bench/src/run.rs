@@ -2,10 +2,11 @@
 
 use crate::compare;
 use crate::lab::switch::list::NAMES;
+use crate::lab::traffic::pattern::Protocol;
 use crate::machine::fingerprint::Fingerprint;
 use crate::machine::lease::{self, Lease};
 use crate::machine::watch::Watch;
-use crate::process::Process;
+use crate::process::{MISSING, Process};
 use crate::result::rows::RowFile;
 use crate::result::store::{self, Store};
 use crate::result::{Point, RunInfo, SCHEMA};
@@ -71,6 +72,11 @@ pub fn run(wish: &Wish) -> Result<(), Failure> {
     if let Some(generator) = &wish.wanted.generator {
         crate::lab::generator::list::find(generator).map_err(Failure::Usage)?;
     }
+    if let Some(Protocol::Pcap(file)) = wish.wanted.traffic.as_ref().map(|pattern| &pattern.protocol)
+        && let Err(e) = std::fs::File::open(file)
+    {
+        return Err(Failure::Usage(format!("--traffic pcap={}: {e}", file.display())));
+    }
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     if let Some(workers) = wish.wanted.workers.filter(|workers| !(1..=cpus).contains(workers)) {
         let why = format!("--workers {workers}: must be 1 to {cpus}, the processors of this machine");
@@ -106,7 +112,11 @@ pub fn run(wish: &Wish) -> Result<(), Failure> {
         machine,
         ..RunInfo::default()
     };
-    let mut store = Store::open(&wish.out, wish.resume, info).map_err(Failure::Usage)?;
+    let mut store =
+        Store::open(&wish.out, wish.resume, info).map_err(|why| match store::is_full(&wish.out) {
+            true => Failure::Check(why),
+            false => Failure::Usage(why),
+        })?;
     if wish.mode == Mode::Quick {
         store.warn("A quick run: it shows that the suites run; do not quote its figures.".into())?;
     }
@@ -233,7 +243,18 @@ impl Runner<'_> {
             }
             let start = Instant::now();
             let result = match part {
-                Part::Measure(measure) => self.measure(store, suite, measure, id, lacking),
+                Part::Measure(measure) => match self.measure(store, suite, measure, id, lacking) {
+                    // It failed for want of a program, and ended with the words that name it.
+                    Err(why) if why.contains(MISSING) => {
+                        let why = why.rsplit(": crosspoint bench: ").next().unwrap_or(&why);
+                        let text = format!("crosspoint was not measured with {}: {why}", measure.step);
+                        eprintln!("{text}");
+                        store.warn(format!("{}: {text}", suite.name))?;
+                        lacking.push(text);
+                        Ok(Vec::new())
+                    }
+                    result => result,
+                },
                 Part::Load(load) => self.load(store, suite, load, id, lacking),
                 Part::Builds => self.builds(store, suite, id),
             };
@@ -326,6 +347,12 @@ impl Runner<'_> {
             lacking.push(why);
         }
         for (switch, why) in measured.failed {
+            if why.contains(MISSING) {
+                let text = format!("{switch} was not measured with {}: {why}", load.topology());
+                store.warn(format!("{}: {text}", suite.name))?;
+                lacking.push(text);
+                continue;
+            }
             eprintln!("{id} failed with {switch}: {why}");
             store.fail(&format!("{id}.{switch}"), &why)?;
         }

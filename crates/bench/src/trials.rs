@@ -185,6 +185,11 @@ impl Load {
         format!("{place}{traffic}.{}", self.trial)
     }
 
+    /// The name of the packets' way.
+    pub fn topology(&self) -> &'static str {
+        self.topology
+    }
+
     /// Runs it on all switches in turns, until it is interrupted.
     pub fn run(&self, suite: &str, mode: Mode, interrupted: &AtomicBool) -> Measured {
         let mut measured = Measured::default();
@@ -265,7 +270,11 @@ impl Load {
             workers_wanted: None,
             ..self.clone()
         };
-        let frames = format!("{} bytes", self.size());
+        let frames = match self.pattern.protocol {
+            Protocol::Imix => "a mix of sizes".to_string(),
+            Protocol::Pcap(_) => "frames of a capture".to_string(),
+            _ => format!("{} bytes", self.size),
+        };
         alone.push((format!("generator {}, {frames}", self.generator), of("loop")));
         let has_guests = topology::find(self.topology).is_some_and(Topology::has_guests);
         let guest = guest::list::find(self.guest)
@@ -281,7 +290,11 @@ impl Load {
     fn candidates(&self, topology: &Topology, trial: &dyn Trial) -> (Vec<Tried>, Vec<String>) {
         let (mut points, mut all_refused): (Vec<Tried>, Vec<String>) = (Vec::new(), Vec::new());
         let vnic = guest::list::find(self.guest).map_or(Vnic::VhostUser, |guest| guest.vnic());
-        let ask = Ask { topology, vnic, pattern: &self.pattern, mtu: self.mtu() };
+        let generator = generator::list::find(&self.generator).ok();
+        let is_foreign = generator.as_ref().is_some_and(|generator| !generator.sends_pattern());
+        let is_paced = self.rate > 0 || !["max-rate", "fixed"].contains(&self.trial);
+        let of_generator = generator.and_then(|generator| generator.refuses_topology(topology, is_paced));
+        let ask = Ask { topology, vnic, pattern: &self.pattern, is_foreign, mtu: self.mtu() };
         let names = if topology.has_switch() { self.switches.clone() } else { vec!["none".to_string()] };
         for name in names {
             let found = if name == "none" { Ok(None) } else { switch::list::find(&name).map(Some) };
@@ -291,6 +304,7 @@ impl Load {
                 Err(why) => Some(why.clone()),
             };
             let refused = refused
+                .or_else(|| of_generator.clone())
                 .or_else(|| trial.refuses())
                 .or_else(|| guest::list::find(self.guest)?.refuses().filter(|_| topology.has_guests()));
             match (found, refused) {
@@ -432,6 +446,21 @@ mod tests {
         let load = loads_of("calibration", Mode::Normal, &Wanted::default()).remove(0);
         let point = load.point("calibration", "none".into(), Outcome::default(), Point::default());
         assert_eq!(point.command, "crosspoint bench run calibration.max");
+    }
+
+    #[test]
+    fn what_a_generator_cannot_do_is_left_out_before_anything_is_started() {
+        let refused = |suite: &str, topology: &str| -> String {
+            let wanted = Wanted { generator: Some("testpmd-flowgen".into()), ..Wanted::default() };
+            let mut loads = loads_of(suite, Mode::Quick, &wanted);
+            loads.retain(|load| load.topology == topology);
+            assert!(!loads[0].is_measurable());
+            let trial = trial::list::find(loads[0].trial).unwrap();
+            loads[0].candidates(topology::find(topology).unwrap(), trial).1.remove(0)
+        };
+        let at_a_rate = "crosspoint was not measured with P2P: dpdk-testpmd cannot be held to a rate";
+        assert_eq!(refused("traffic", "P2P"), at_a_rate);
+        assert!(refused("forwarding-table", "PV").contains("at one network interface only"));
     }
 
     #[test]

@@ -149,6 +149,27 @@ fn switches_are_measured_in_turns_and_every_packet_is_accounted_for() {
     }
 }
 
+/// It sends frames of its own, which no rule for a flow of ours would meet.
+#[test]
+fn testpmd_offers_its_frames_to_switches() {
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let dir = tempfile::tempdir().unwrap();
+    for generator in ["testpmd-flowgen", "testpmd-txonly"] {
+        let out = dir.path().join(generator);
+        let args = ["run", "packet-size.nic", "--quick", "--generator", generator, "--switch", "crosspoint"];
+        let args = [&args[..], &["--switch", "ovs-netdev", "--out", out.to_str().unwrap()]].concat();
+        let (code, _, said) = run(&args);
+        assert_eq!(code, 0, "{said}");
+        let points = points_in(&out, "packet-size.nic");
+        assert_eq!(points.len(), 2, "{points:?}");
+        for point in &points {
+            assert!(point["account"]["received"].as_u64().unwrap() > 0, "{point}");
+            assert_eq!(point["conditions"]["rules"], "per port", "{point}");
+            assert_adds_up(point);
+        }
+    }
+}
+
 #[test]
 fn committed_runs_are_reported_compared_and_held_to_the_goals() {
     let runs = testkit::root().join("bench/runs");
@@ -233,6 +254,11 @@ fn wrong_usage_exits_with_2_and_a_machine_that_lacks_a_peer_with_3() {
         (&["run", "p2p", "--quick", "--full"], "--full"),
         (&["run", "p2p", "--resume"], "--out"),
         (&["run", "p2p", "--workers", "1000", "--out", out], "--workers 1000: must be 1 to"),
+        (
+            &["run", "traffic", "--traffic", "pcap=/nonexistent", "--out", out],
+            "--traffic pcap=/nonexistent: No such",
+        ),
+        (&["run", "p2p", "--switch", "crosspoint@/etc/passwd", "--out", out], "is no program"),
         (&["run"], "NAME"),
         (&["report", "/nonexistent"], "no such directory"),
         (&["compare", "/nonexistent", out], "no such directory"),
@@ -247,6 +273,19 @@ fn wrong_usage_exits_with_2_and_a_machine_that_lacks_a_peer_with_3() {
         assert!(code == 3 && said.contains("openvswitch-switch-dpdk"), "{code} {said}");
     }
     assert!(!Path::new(out).exists(), "nothing is written before anything is measured");
+}
+
+#[test]
+fn a_program_that_is_missing_is_named_with_its_package() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("x");
+    let args = ["run", "flows-and-caches.cache-misses", "--quick", "--out", out.to_str().unwrap()];
+    let output = bench(&args).env("PATH", dir.path()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.code() == Some(3) && said.contains("valgrind is missing: install valgrind"),
+        "{said}"
+    );
 }
 
 /// One that is not installed, or that this kernel has not, is refused with what it takes.

@@ -9,7 +9,7 @@ use super::switch::{Running, Setup, Switch, Twice, rules};
 use super::topology::{End, Topology, Vnic};
 use super::traffic::Sent;
 use super::traffic::pattern::Pattern;
-use crate::machine::watch::{Watch, Watched, context_switches};
+use crate::machine::watch::{Waits, Watch, Watched, context_switches};
 use crate::process::{Process, TempDir, wait_for};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -157,6 +157,7 @@ impl<'a> Bed<'a> {
             sockets: &self.sockets,
             flows: self.parts.flows,
             pattern: self.parts.pattern,
+            is_foreign: !self.parts.generator.sends_pattern(),
             mtu: self.parts.mtu,
             workers: self.parts.workers,
         };
@@ -295,10 +296,12 @@ impl<'a> Bed<'a> {
         pids.extend(self.switch_pid());
         let (before, cpu_before, caches) = (self.drops()?, self.cpu(), self.caches());
         let (spread, context_switches) = (self.spread(), self.context_switches());
+        let waits = self.switch_pid().map(Waits::of);
         let watch = Watch::start(&pids);
         self.offering.begin(load)?;
         let mut sent = self.offering.finish()?;
         let watched = watch.end();
+        let waited = waits.map_or(0.0, |waits| waits.of_busiest(watched.seconds));
         self.check_alive()?;
         let cpu_after = self.cpu();
         let mut dropped = self.dropped_since(&before, &sent)?;
@@ -322,7 +325,7 @@ impl<'a> Bed<'a> {
         let spread = self.spread().iter().zip(&spread).map(|(a, b)| a.saturating_sub(*b)).collect();
         let context_switches =
             self.context_switches().zip(context_switches).map(|(a, b)| a.saturating_sub(b));
-        let limit = limit(load, &sent, self.parts.topology);
+        let limit = limit(load, &sent, self.parts.topology, waited);
         let switch_cpu_s = cpu_before.0.zip(cpu_after.0).map(|(b, a)| a.saturating_sub(b) as f64 / 1e9);
         let guest_cpu_s = (cpu_after.1 - cpu_before.1) as f64 / 1e9;
         let switch_rss_bytes =
@@ -481,7 +484,7 @@ fn stage<'n>(parts: &Parts, net: &'n Net, sockets: &BTreeMap<usize, PathBuf>) ->
 fn conditions(parts: &Parts) -> BTreeMap<String, String> {
     let mut conditions: BTreeMap<String, String> = [
         ("mtu", parts.mtu.to_string()),
-        ("rules", rules::kind(parts.flows).to_string()),
+        ("rules", rules::kind(parts.flows, parts.pattern, !parts.generator.sends_pattern()).to_string()),
         ("generator", parts.generator.name().to_string()),
         ("direction", parts.topology.direction().to_string()),
     ]

@@ -7,12 +7,15 @@ use super::traffic::pattern::Protocol;
 
 /// Where less than this share is lost of all that a generator can send, it was itself the limit.
 const LOSS_OF_SWITCH: f64 = 0.001;
+/// A switch that waited longer for a processor, as a share of the time, had to share it with too many.
+const WAITED_MAX: f64 = 0.1;
 /// A paced generator that is further off its rate was the limit.
 const RATE_ERROR_MAX: f64 = 0.001;
 
 /// Who was the limit, if not the switch: the generator, where it sent less than it should, or all that it
-/// could and little was lost; a guest, where most of what was lost found its ring full.
-pub fn limit(load: &Load, sent: &Sent, topology: &Topology) -> Option<String> {
+/// could and little was lost; a guest, where most of what was lost found its ring full; others on the same
+/// processors, where the switch's busiest thread `waited` for one for much of the time.
+pub fn limit(load: &Load, sent: &Sent, topology: &Topology, waited: f64) -> Option<String> {
     let account = &sent.account;
     let is_late = account.not_sent > account.offered / 1000;
     let is_unpaced = load.rate.is_none() && load.burst.is_none();
@@ -29,10 +32,13 @@ pub fn limit(load: &Load, sent: &Sent, topology: &Topology) -> Option<String> {
     let at_guests: u64 =
         account.dropped.iter().filter(|(name, _)| is_at_guest(name, topology)).map(|(_, count)| count).sum();
     let is_guest = account.loss() >= LOSS_OF_SWITCH && at_guests * 2 > lost;
-    is_guest.then(|| {
+    if is_guest {
         let who = if topology.ports.contains(&End::Guest) { "a guest" } else { "the generator as a guest" };
-        format!("{who}, whose ring was full when most of the lost frames came")
-    })
+        return Some(format!("{who}, whose ring was full when most of the lost frames came"));
+    }
+    let is_processor = account.loss() >= LOSS_OF_SWITCH && waited > WAITED_MAX;
+    is_processor
+        .then(|| format!("a processor: the switch waited for one for {:.0} % of the time", waited * 100.0))
 }
 
 /// Whether a counter is of frames that a guest had no room for, or that it dropped itself.
@@ -67,7 +73,7 @@ mod tests {
             sent
         };
         let of = |name: &str, drops: &[(&str, u64)]| {
-            limit(&load(None), &sent(drops), crate::lab::topology::find(name).unwrap())
+            limit(&load(None), &sent(drops), crate::lab::topology::find(name).unwrap(), 0.0)
         };
         let interface = ("kernel p0: rx_dropped", 20_000);
         for ring in ["switch port 2: tx_dropped", "guest vm1: tx_dropped", "switch: tx_dropped"] {
@@ -80,6 +86,14 @@ mod tests {
         // The port of an interface is the switch's own.
         assert_eq!(of("PVP", &[("switch port 3: tx_dropped", 30_000)]), None);
         assert_eq!(of("P2P", &[("switch: tx_dropped", 30_000)]), None);
+        // Others had the processor that it needed.
+        let waited = |share| {
+            let sent = sent(&[("kernel p0: rx_dropped", 30_000)]);
+            limit(&load(None), &sent, crate::lab::topology::find("P2P").unwrap(), share)
+        };
+        let why = waited(0.43).unwrap();
+        assert_eq!(why, "a processor: the switch waited for one for 43 % of the time");
+        assert_eq!(waited(0.05), None);
         // The generator comes first: without loss nobody else can be.
         assert!(of("PVP", &[("guest vm1: tx_dropped", 50)]).unwrap().starts_with("the generator, which"));
     }

@@ -2,6 +2,7 @@
 //! their processor. A figure beside which much of either stands is worth less.
 
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fs;
 use std::time::Instant;
 
@@ -78,6 +79,41 @@ pub fn context_switches(pid: u32) -> u64 {
     of_threads(pid, "nonvoluntary_ctxt_switches:") + of_threads(pid, "voluntary_ctxt_switches:")
 }
 
+/// How long each thread of a process has run, and waited for a processor that others had, in nanoseconds.
+pub struct Waits {
+    pid: u32,
+    before: BTreeMap<String, (u64, u64)>,
+}
+
+impl Waits {
+    /// So far.
+    pub fn of(pid: u32) -> Waits {
+        Waits { pid, before: schedstat(pid) }
+    }
+
+    /// The share of these seconds for which the thread waited that ran longest since.
+    pub fn of_busiest(&self, seconds: f64) -> f64 {
+        let since = |(thread, (ran, waited)): (String, (u64, u64))| {
+            let (ran_before, waited_before) = self.before.get(&thread).copied().unwrap_or_default();
+            (ran.saturating_sub(ran_before), waited.saturating_sub(waited_before))
+        };
+        let busiest = schedstat(self.pid).into_iter().map(since).max();
+        busiest.map_or(0.0, |(_, waited)| waited as f64 / 1e9 / seconds.max(1e-9))
+    }
+}
+
+/// By thread: time on a processor, and time in its queue.
+fn schedstat(pid: u32) -> BTreeMap<String, (u64, u64)> {
+    let of_task = |task: fs::DirEntry| {
+        let text = fs::read_to_string(task.path().join("schedstat")).ok()?;
+        let mut numbers = text.split_whitespace().map(str::parse);
+        let times = (numbers.next()?.ok()?, numbers.next()?.ok()?);
+        Some((task.file_name().to_string_lossy().into_owned(), times))
+    };
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    tasks.filter_map(of_task).collect()
+}
+
 /// A count in the status of each of a process's threads.
 fn of_threads(pid: u32, name: &str) -> u64 {
     let of_task = |task: fs::DirEntry| {
@@ -92,6 +128,32 @@ fn of_threads(pid: u32, name: &str) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_thread_that_shares_its_processor_waits() {
+        use std::sync::mpsc::{Receiver, channel};
+        // Two threads on one processor: one of them waits while the other runs.
+        let spin = |end: Receiver<()>| {
+            std::thread::spawn(move || {
+                packet::thread::pin(0);
+                while end.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty) {
+                    std::hint::spin_loop();
+                }
+            })
+        };
+        let (ends, threads): (Vec<_>, Vec<_>) =
+            [channel(), channel()].into_iter().map(|(end, ends)| (end, spin(ends))).unzip();
+        let start = Instant::now();
+        let waits = Waits::of(std::process::id());
+        let waited = || waits.of_busiest(start.elapsed().as_secs_f64());
+        while start.elapsed().as_secs() < 20 && waited() < 0.2 {
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        assert!((0.2..=1.0).contains(&waited()), "{}", waited());
+        drop(ends);
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        assert_eq!(Waits::of(u32::MAX).of_busiest(1.0), 0.0);
+    }
 
     #[test]
     fn a_watch_sees_time_pass_and_shares_stay_shares() {

@@ -13,7 +13,7 @@ use crate::measure::frames::addresses;
 use crate::measure::p2p::exact_match;
 use crate::measure::rig::pool;
 use crate::measure::trial::{self, Common, Goals, SINK, SOURCE};
-use crate::process::TempDir;
+use crate::process::{self, TempDir};
 use crate::units::count;
 use base::OfPort;
 use base::hash::HashKey;
@@ -129,7 +129,7 @@ fn itself(flows: usize, mut command: Command) -> Result<Counted, String> {
         command = Command::new(program);
     }
     let run = command.args(args).output().map_err(|e| match e.kind() {
-        io::ErrorKind::NotFound => "valgrind is missing: install the package valgrind".to_string(),
+        io::ErrorKind::NotFound => process::missing("valgrind"),
         _ => format!("{}: {e}", command.get_program().display()),
     })?;
     if !run.status.success() {

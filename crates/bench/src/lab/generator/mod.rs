@@ -7,6 +7,7 @@ pub mod trex;
 pub mod zmtp;
 
 use super::net::Net;
+use super::topology::Topology;
 pub use super::traffic::Load;
 use super::traffic::Sent;
 use std::path::PathBuf;
@@ -62,8 +63,18 @@ pub trait Generator {
     /// As it is typed and stored.
     fn name(&self) -> &str;
 
+    /// Why it can offer nothing in this topology, or nothing at a rate, before anything is started.
+    fn refuses_topology(&self, _topology: &Topology, _is_paced: bool) -> Option<String> {
+        None
+    }
+
     /// Why it cannot offer this load on this stage, if it cannot.
     fn refuses(&self, load: &Load, stage: &Stage) -> Option<String>;
+
+    /// Whether its frames are those of the load's pattern. For others a switch has a rule for each port.
+    fn sends_pattern(&self) -> bool {
+        true
+    }
 
     /// Opens its places. Tap devices and sockets are there when it returns.
     fn start(&self, stage: &Stage) -> Result<Box<dyn Offering>, String>;

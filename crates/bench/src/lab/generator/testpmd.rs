@@ -3,9 +3,10 @@
 
 use super::{Generator, Load, Offering, Stage};
 use crate::daemon::in_namespace;
+use crate::lab::topology::{End, Topology};
 use crate::lab::traffic::Sent;
 use crate::lab::traffic::pattern::Pattern;
-use crate::process::{Process, run};
+use crate::process::{Process, missing, run};
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -37,17 +38,29 @@ impl Generator for Testpmd {
         self.name
     }
 
-    fn refuses(&self, load: &Load, stage: &Stage) -> Option<String> {
+    fn refuses_topology(&self, topology: &Topology, is_paced: bool) -> Option<String> {
         if !Path::new(PROGRAM).exists() {
-            return Some(format!("{PROGRAM} is missing: install dpdk-dev"));
+            return Some(missing(PROGRAM));
         }
+        if is_paced {
+            return Some("dpdk-testpmd cannot be held to a rate".into());
+        }
+        let is_guest =
+            topology.ports.contains(&End::Station) || !topology.has_switch() && topology.has_guests();
+        (is_guest || topology.sources != [0])
+            .then(|| "dpdk-testpmd is a generator at one network interface only".into())
+    }
+
+    fn refuses(&self, load: &Load, _stage: &Stage) -> Option<String> {
         if load.rate.is_some() || load.burst.is_some() {
             return Some("dpdk-testpmd cannot be held to a rate".into());
         }
-        if stage.interfaces().is_none() || stage.sources != [(0, false)] {
-            return Some("dpdk-testpmd is a generator at one network interface only".into());
-        }
         (load.pattern != Pattern::default()).then(|| format!("dpdk-testpmd cannot send {}", load.pattern))
+    }
+
+    /// It has addresses of its own.
+    fn sends_pattern(&self) -> bool {
+        false
     }
 
     fn start(&self, stage: &Stage) -> Result<Box<dyn Offering>, String> {

@@ -2,7 +2,7 @@
 
 use super::{Guest, Place};
 use crate::lab::testpmd;
-use crate::process::Process;
+use crate::process::{Process, missing};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -16,8 +16,8 @@ impl Guest for Testpmd {
     }
 
     fn refuses(&self) -> Option<String> {
-        let is_there = Path::new("/usr/bin/dpdk-testpmd").exists();
-        (!is_there).then(|| "dpdk-testpmd is missing: install dpdk-dev".to_string())
+        let is_there = Path::new(testpmd::PROGRAM).exists();
+        (!is_there).then(|| missing(testpmd::PROGRAM))
     }
 
     fn start(&self, place: &Place) -> Result<Process, String> {

@@ -8,7 +8,8 @@ use crate::daemon::Daemon;
 use crate::machine::huge_pages;
 use crate::process::Process;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 use vswitchd::figures::Figures;
@@ -210,7 +211,8 @@ const RING_FULL: &str = "switch: tx_queue_full";
 
 /// Whether a path names a version of Crosspoint.
 pub fn is_program(path: &str) -> bool {
-    Path::new(path).is_file()
+    // One that nobody may run is none.
+    std::fs::metadata(path).is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
 }
 
 #[cfg(test)]

@@ -16,6 +16,11 @@ impl Switch for IpForward {
         if ask.needs_vhost_user() {
             return Some("the kernel has no vhost-user; a guest behind a tap device it can have".into());
         }
+        if ask.is_foreign {
+            return Some(
+                "the routes are for addresses of the built-in generator, which this one does not send".into(),
+            );
+        }
         if ask.pattern.vlan || ask.pattern.ipv6 || ask.pattern.vary == Vary::L2 {
             return Some(format!("the routes are for untagged IPv4, not for {}", ask.pattern));
         }

@@ -28,6 +28,8 @@ pub struct Ask<'a> {
     pub vnic: Vnic,
     /// What the frames are.
     pub pattern: &'a Pattern,
+    /// Whether they are the generator's own instead.
+    pub is_foreign: bool,
     /// Of every port.
     pub mtu: u16,
 }
@@ -51,6 +53,8 @@ pub struct Setup<'a> {
     pub flows: u32,
     /// What tells them apart.
     pub pattern: &'a Pattern,
+    /// Whether the frames are the generator's own, which no rule for a flow meets.
+    pub is_foreign: bool,
     /// Of every port.
     pub mtu: u16,
     /// Workers, and queues of each port; a switch that has one alone says so in its conditions.

@@ -1,23 +1,25 @@
 //! A topology's rules in the syntax of `ovs-ofctl`: one for each flow and hop, by what tells flows apart.
 
 use super::Setup;
+use crate::lab::traffic::pattern::{Pattern, Protocol};
 
 /// Beyond this many flows one rule for each hop takes their place, which the conditions of the point say.
 const RULES_MAX: u32 = 100_000;
 
-/// `per flow`, or `per port`.
-pub fn kind(flows: u32) -> &'static str {
-    if flows <= RULES_MAX { "per flow" } else { "per port" }
+/// `per flow`, or `per port`, as also for frames that no pattern describes.
+pub fn kind(flows: u32, pattern: &Pattern, is_foreign: bool) -> &'static str {
+    let is_known = !is_foreign && !matches!(pattern.protocol, Protocol::Pcap(_));
+    if is_known && flows <= RULES_MAX { "per flow" } else { "per port" }
 }
 
 /// The rules. Ports have the numbers of their indices, plus 1.
 pub fn text(setup: &Setup) -> String {
     let mut text = String::new();
-    let is_capture = matches!(setup.pattern.protocol, crate::lab::traffic::pattern::Protocol::Pcap(_));
+    let kind = kind(setup.flows, setup.pattern, setup.is_foreign);
     for hop in setup.topology.hops {
         let outputs: Vec<String> = hop.to.iter().map(|port| format!("output:{}", port + 1)).collect();
         let (in_port, outputs) = (hop.from + 1, outputs.join(","));
-        if is_capture || kind(setup.flows) == "per port" {
+        if kind == "per port" {
             // A port that both directions come in by tells them apart by their addresses.
             let is_shared = setup.topology.hops.iter().filter(|h| h.from == hop.from).count() > 1;
             let way =
@@ -38,15 +40,18 @@ mod tests {
     use super::*;
     use crate::lab::net::Net;
     use crate::lab::topology::find;
-    use crate::lab::traffic::pattern::Pattern;
     use std::collections::BTreeMap;
 
     fn text_of(topology: &str, flows: u32) -> String {
+        text_for(topology, flows, false)
+    }
+
+    fn text_for(topology: &str, flows: u32, is_foreign: bool) -> String {
         let net = std::mem::ManuallyDrop::new(Net { switch: String::new(), outside: String::new() });
         let (sockets, pattern) = (BTreeMap::new(), Pattern::default());
         let topology = find(topology).unwrap();
         let (pattern, mtu, workers) = (&pattern, 1500, 1);
-        text(&Setup { net: &net, topology, sockets: &sockets, flows, pattern, mtu, workers })
+        text(&Setup { net: &net, topology, sockets: &sockets, flows, pattern, is_foreign, mtu, workers })
     }
 
     #[test]
@@ -54,6 +59,14 @@ mod tests {
         let text = text_of("PVP", 2);
         let last = "ip,nw_src=10.0.0.1,nw_dst=11.0.0.84,in_port=2,actions=output:3";
         assert_eq!((text.lines().count(), text.lines().last()), (4, Some(last)));
+    }
+
+    #[test]
+    fn frames_of_a_generator_s_own_have_a_rule_for_each_port() {
+        assert_eq!(text_for("P2P", 100, true), "in_port=1,actions=output:2\n");
+        assert_eq!(kind(100, &Pattern::default(), true), "per port");
+        assert_eq!(kind(100, &"pcap=x".parse().unwrap(), false), "per port");
+        assert_eq!(kind(100, &Pattern::default(), false), "per flow");
     }
 
     #[test]
