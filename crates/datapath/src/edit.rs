@@ -74,11 +74,16 @@ pub fn remark(packet: &mut Packet, layers: &mut Layers, by: u8) -> Edit {
     set(packet, layers, FieldId::NwTos, value.into(), 0xfc)
 }
 
-/// Length of the frame, without what pads an IP packet.
+/// Length of the frame, without what pads an IP packet. Of one that is to be cut into segments it is theirs,
+/// as in the kernel's datapath: they are what meets an MTU.
 pub fn unpadded_len(packet: &Packet, layers: &mut Layers) -> usize {
     layers.know(packet.data(), packet.len(), TAGS_MAX);
     let end = ip(layers).map_or(usize::MAX, |_| layers.end(packet.data()));
-    packet.len().min(end)
+    let len = packet.len().min(end);
+    match (packet.gso_size, layers.payload) {
+        (0, _) | (_, 0) => len,
+        (size, payload) => len.min(usize::from(payload) + usize::from(size)),
+    }
 }
 
 /// Whether the action looks at more of the packet than its headers.

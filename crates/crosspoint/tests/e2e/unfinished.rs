@@ -333,8 +333,15 @@ fn is_any(_: &Kind) -> bool {
     true
 }
 
-const WAYS: [Way; 7] = [
+const WAYS: [Way; 8] = [
     Way { name: "as it is", rules: "in_port=1,actions=2,3,4\n", change: |_, _| (), takes: is_any },
+    Way {
+        name: "checked for its length",
+        rules: "table=0,in_port=1,actions=check_pkt_larger(1486)->NXM_NX_REG0[0],resubmit(,1)\n\
+                table=1,reg0=0,actions=2,3,4\n",
+        change: |_, _| (),
+        takes: is_any,
+    },
     Way {
         name: "translated",
         rules: "table=0,in_port=1,ip,actions=ct(commit,nat(src=10.77.0.1),table=1)\n\
