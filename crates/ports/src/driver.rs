@@ -47,6 +47,8 @@ pub struct Driver {
     pub is_strict: bool,
     /// Whether Open vSwitch has PMD threads poll such ports.
     pub is_pmd: bool,
+    /// Whether it can spread flows over its transmit queues ([`PortSpec::spreads_flows`]).
+    pub spreads_flows: bool,
     pub(crate) open: Open,
     pub(crate) check: fn(&PortSpec) -> Result<(), PortError>,
     pub(crate) have_same_effect: fn(&PortSpec, &PortSpec) -> bool,

@@ -14,6 +14,7 @@ use self::cable::{Cable, End};
 use self::captures::Captures;
 use crate::driver::{Backing, Driver};
 use crate::options::{KeyRow, OptionRow, Values};
+use crate::spread::{QUEUES_MAX, Spread};
 use crate::virtual_link::{VirtualLink, to_wire_frames};
 use crate::{PortError, PortSpec, QueueStats};
 use base::PortNo;
@@ -54,6 +55,7 @@ pub(crate) const DRIVER: Driver = Driver {
     backing: Backing::Pretended,
     is_strict: false,
     is_pmd: false,
+    spreads_flows: true,
     open: |spec, _| Ok(Box::new(DummyPort::open(spec)?)),
     check: |spec| settings(spec).map(drop),
     have_same_effect: |a, b| crate::driver::are_equal(settings, a, b),
@@ -72,7 +74,7 @@ const OPTIONS: &[OptionRow] = &[
         values: Values::Number { least: 0, most: u16::MAX as u64 },
         default: "1",
         is_live: false,
-        meaning: "transmit queues that `dpctl/show` shows of one of type `dummy-pmd`",
+        meaning: "transmit queues, over which flows are spread, and which `dpctl/show` shows of one of type `dummy-pmd`",
     },
     file("rxq_pcap", "gets the frames that it receives"),
     file("tx_pcap", "gets the frames that are sent"),
@@ -101,8 +103,9 @@ const fn file(name: &'static str, meaning: &'static str) -> OptionRow {
 pub struct DummyPort {
     shared: Arc<Shared>,
     numa_node: usize,
-    /// So many it says that it has; each worker sends by one of them.
+    /// So many it says that it has; each worker sends by one of them, or by all.
     tx_queues: usize,
+    spreads_flows: bool,
     /// What `dpif/show` shows of its options.
     details: Vec<(String, String)>,
     rx_queues: Vec<Box<dyn RxQueue>>,
@@ -151,7 +154,8 @@ impl DummyPort {
             .collect();
         Ok(DummyPort {
             numa_node,
-            tx_queues: usize::from(tx_queues),
+            tx_queues: usize::from(tx_queues).min(if spec.spreads_flows { QUEUES_MAX } else { usize::MAX }),
+            spreads_flows: spec.spreads_flows,
             details: details.collect(),
             rx_queues,
             _cable: cable,
@@ -241,7 +245,14 @@ impl Port for DummyPort {
             stats: self.shared.link.add_tx_queue(),
             frames: Vec::new(),
         };
-        (0..count.max(1)).map(|_| Box::new(queue()) as Box<dyn TxQueue>).collect()
+        let of_worker = |_| -> Box<dyn TxQueue> {
+            if !self.spreads_flows {
+                return Box::new(queue());
+            }
+            let live = self.tx_queues;
+            Box::new(Spread::new((0..live).map(|_| queue()).collect(), move || live))
+        };
+        (0..count.max(1)).map(of_worker).collect()
     }
 
     fn queue_counts(&self) -> Vec<QueueCounts> {

@@ -25,6 +25,7 @@ mod options;
 pub mod pcap;
 mod replay;
 mod spec;
+mod spread;
 mod stats;
 pub mod system;
 mod tails;

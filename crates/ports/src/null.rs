@@ -33,6 +33,7 @@ pub(crate) const DRIVER: Driver = Driver {
     backing: Backing::None,
     is_strict: false,
     is_pmd: false,
+    spreads_flows: false,
     open: |spec, _| Ok(Box::new(NullPort::open(spec)?)),
     check: |spec| settings(spec).map(drop),
     have_same_effect: |a, b| crate::driver::are_equal(settings, a, b),

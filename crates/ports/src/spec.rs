@@ -31,6 +31,9 @@ pub struct PortSpec {
     pub owner: Option<String>,
     /// Where files are that options may name: nowhere, unless it is said.
     pub files: FileDirs,
+    /// Each worker spreads flows over all transmit queues, in place of sending by one. Guests' ports, taps
+    /// and dummies do.
+    pub spreads_flows: bool,
 }
 
 impl PortSpec {
@@ -46,6 +49,7 @@ impl PortSpec {
             mac: None,
             owner: None,
             files: FileDirs::default(),
+            spreads_flows: false,
         }
     }
 

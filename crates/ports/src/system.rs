@@ -44,6 +44,7 @@ pub(crate) const DRIVER: Driver = Driver {
     backing: Backing::Kernels,
     is_strict: false,
     is_pmd: false,
+    spreads_flows: false,
     open: |spec, pool| Ok(Box::new(SystemPort::open(spec, pool)?)),
     check,
     have_same_effect: |a, b| crate::driver::are_equal(effect, a, b),

@@ -29,6 +29,7 @@ pub(crate) use row::{INTERNAL, TAP};
 use crate::af_xdp::device::Device;
 use crate::netlink::{self, Link, LinkChange};
 use crate::options::{IFNAME, OptionRow, Values};
+use crate::spread::{QUEUES_MAX, Spread};
 use crate::tails::{FRAME_MAX, Places, Tails, first_place};
 use crate::virtio_net::{self, HEADER_LEN};
 use crate::virtual_link::{is_longer_than, local_mac};
@@ -74,6 +75,7 @@ pub struct TapPort {
     rx_stats: Vec<Arc<QueueStats>>,
     tx_stats: Vec<Arc<QueueStats>>,
     rx_queues: Vec<Box<dyn RxQueue>>,
+    spreads_flows: bool,
 }
 
 /// Whose the interface is.
@@ -177,7 +179,8 @@ impl TapPort {
                     as Box<dyn RxQueue>
             })
             .collect();
-        Ok(TapPort { kind, shared, origin, details, speed_bps, rx_stats, tx_stats: Vec::new(), rx_queues })
+        let (tx_stats, spreads_flows) = (Vec::new(), spec.spreads_flows);
+        Ok(TapPort { kind, shared, origin, details, speed_bps, rx_stats, tx_stats, rx_queues, spreads_flows })
     }
 }
 
@@ -329,12 +332,17 @@ impl Port for TapPort {
     fn take_tx_queues(&mut self, count: usize) -> Vec<Box<dyn TxQueue>> {
         let first = self.tx_stats.len();
         self.tx_stats.extend((0..count.max(1)).map(|_| Arc::default()));
-        let queue = |(i, stats): (usize, &Arc<QueueStats>)| {
-            let idx = i % self.shared.files.len();
-            Box::new(TapTx { shared: self.shared.clone(), idx, stats: stats.clone(), next_ask_tsc: 0 })
-                as Box<dyn TxQueue>
+        let files = self.shared.files.len();
+        let of_worker = |(i, stats): (usize, &Arc<QueueStats>)| -> Box<dyn TxQueue> {
+            let queue =
+                |idx| TapTx { shared: self.shared.clone(), idx, stats: stats.clone(), next_ask_tsc: 0 };
+            if !self.spreads_flows {
+                return Box::new(queue(i % files));
+            }
+            let live = files.min(QUEUES_MAX);
+            Box::new(Spread::new((0..live).map(queue).collect(), move || live))
         };
-        self.tx_stats[first..].iter().enumerate().map(queue).collect()
+        self.tx_stats[first..].iter().enumerate().map(of_worker).collect()
     }
 
     fn stats(&self) -> PortStats {

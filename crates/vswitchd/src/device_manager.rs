@@ -265,6 +265,7 @@ impl DeviceManager {
         ports::PortSpec {
             options: interface.options.clone(),
             files: files.clone(),
+            spreads_flows: interface.spreads_flows,
             ..ports::PortSpec::new(&interface.name, &interface.kind, port_no)
         }
     }

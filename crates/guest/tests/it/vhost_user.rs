@@ -30,7 +30,11 @@ struct Rig {
 fn server(dir: &Path, options: &[(&str, &str)]) -> VhostUserPort {
     let spec =
         PortSpec::new("vhost0", "dpdkvhostuser", PortNo(7)).with("vhost-sock-dir", dir.to_str().unwrap());
-    VhostUserPort::open(&options.iter().fold(spec, |spec, (key, value)| spec.with(key, value))).unwrap()
+    let spec = options.iter().fold(spec, |spec, (key, value)| match *key {
+        "tx-steering" => PortSpec { spreads_flows: *value == "hash", ..spec },
+        _ => spec.with(key, value),
+    });
+    VhostUserPort::open(&spec).unwrap()
 }
 
 fn rig(config: &GuestConfig) -> Rig {
@@ -362,6 +366,20 @@ fn queue_pairs_appear_as_the_guest_uses_them_and_can_be_switched_off() {
     rig.guest.as_mut().unwrap().enable_pair(1, true).unwrap();
     rig.guest.as_mut().unwrap().synchronise().unwrap();
     assert_eq!(rig.receive(1), [frame(9, 60)], "what waited is fetched");
+}
+
+#[test]
+fn one_worker_spreads_flows_over_the_rings_that_the_guest_has_enabled() {
+    let mut rig = rig_with(&GuestConfig { pairs: 2, ..GuestConfig::default() }, &[("tx-steering", "hash")]);
+    let flows: Vec<_> = (0..32).map(|flow| ports::null::udp_frame(60, flow)).collect();
+    assert_eq!(rig.send(&flows), 32);
+    let got = [rig.guest_receives(0), rig.guest_receives(1)];
+    assert!(got[0].len() > 4 && got[1].len() > 4 && got[0].len() + got[1].len() == 32, "{got:?}");
+    rig.guest.as_mut().unwrap().enable_pair(1, false).unwrap();
+    rig.guest.as_mut().unwrap().synchronise().unwrap();
+    assert_eq!(rig.send(&flows), 32);
+    assert_eq!(rig.guest_receives(0), flows);
+    rig.assert_no_chunk_is_lost();
 }
 
 /// A key of the port's status.

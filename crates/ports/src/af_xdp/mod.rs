@@ -89,6 +89,7 @@ pub(crate) const DRIVER: Driver = Driver {
     backing: Backing::Kernels,
     is_strict: true,
     is_pmd: true,
+    spreads_flows: false,
     open: |spec, pool| Ok(Box::new(AfXdpPort::open(spec, pool)?)),
     check,
     have_same_effect: |a, b| crate::driver::are_equal(effect, a, b),

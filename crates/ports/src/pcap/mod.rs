@@ -46,6 +46,7 @@ pub(crate) const DRIVER: Driver = Driver {
     backing: Backing::None,
     is_strict: false,
     is_pmd: false,
+    spreads_flows: false,
     open: |spec, _| Ok(Box::new(PcapPort::open(spec)?)),
     check,
     have_same_effect: |a, b| crate::driver::are_equal(effect, a, b),

@@ -22,6 +22,7 @@ pub(crate) const TAP: Driver = Driver {
     backing: Backing::Own,
     is_strict: false,
     is_pmd: false,
+    spreads_flows: true,
     open: |spec, pool| Ok(Box::new(TapPort::open(spec, pool)?)),
     check: |spec| settings(spec).map(drop),
     have_same_effect: |a, b| crate::driver::are_equal(settings, a, b),

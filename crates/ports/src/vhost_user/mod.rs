@@ -39,6 +39,7 @@ mod split;
 
 use crate::driver::{Backing, Driver};
 use crate::options::{KeyRow, OptionRow, Values};
+use crate::spread::Spread;
 use crate::virtual_link::local_mac;
 use crate::{PortError, PortSpec, QueueStats};
 use base::SOCKET_PATH_BYTES_MAX;
@@ -141,6 +142,7 @@ pub(crate) const SERVER: Driver = Driver {
     backing: Backing::Guest,
     is_strict: false,
     is_pmd: true,
+    spreads_flows: true,
     open: |spec, _| Ok(Box::new(VhostUserPort::open(spec)?)),
     check: |spec| settings(spec).map(drop),
     have_same_effect: |_, _| false,
@@ -327,13 +329,19 @@ impl Port for VhostUserPort {
 
     fn take_tx_queues(&mut self, count: usize) -> Vec<Box<dyn TxQueue>> {
         let mut all = self.shared.tx_stats.lock().expect("no panic while held");
-        let queue = |_| {
+        let of_worker = |_| -> Box<dyn TxQueue> {
             let stats = Arc::new(QueueStats::default());
-            let idx = all.len() as u32;
+            let own = all.len() as u32;
             all.push(stats.clone());
-            Box::new(VhostTx::new(self.shared.clone(), idx, stats)) as Box<dyn TxQueue>
+            let queue = |idx| VhostTx::new(self.shared.clone(), idx, stats.clone());
+            if !self.spec.spreads_flows {
+                return Box::new(queue(own));
+            }
+            let shared = self.shared.clone();
+            let queues = (0..QUEUE_PAIRS_MAX as u32).map(queue).collect();
+            Box::new(Spread::new(queues, move || shared.tx_rings() as usize))
         };
-        (0..count.max(1)).map(queue).collect()
+        (0..count.max(1)).map(of_worker).collect()
     }
 
     fn numa_node(&self) -> Option<usize> {

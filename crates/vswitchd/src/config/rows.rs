@@ -532,6 +532,13 @@ impl<'a> Reader<'a> {
         let rxq_affinity = c
             .parsed("pmd-rxq-affinity", "QUEUE:PROCESSOR pairs, separated by commas", before, affinity)
             .unwrap_or_default();
+        let steers = |text: &str| match text {
+            "hash" => Some(true),
+            "thread" => Some(false),
+            _ => None,
+        };
+        let before = self.previous.interface(&name).map(|(_, _, i)| i.spreads_flows);
+        let spreads_flows = c.parsed("tx-steering", "hash or thread", before, steers).unwrap_or_default();
         self.complain_all(&place, c);
         let request = row.integer("ofport_request").and_then(|n| u16::try_from(n).ok()).map(OfPort);
         let dummy_type = match row.text("type").unwrap_or_default() {
@@ -547,6 +554,7 @@ impl<'a> Reader<'a> {
             mtu_request: row.integer("mtu_request").and_then(|n| u32::try_from(n).ok()),
             mac,
             rxq_affinity,
+            spreads_flows: spreads_flows && ports::driver(&kind).is_some_and(|driver| driver.spreads_flows),
             options,
             complaint: None,
             name,

@@ -310,6 +310,8 @@ pub struct Interface {
     pub mac: Option<[u8; 6]>,
     /// Processors that receive queues are bound to, by the queues' numbers (`other_config:pmd-rxq-affinity`).
     pub rxq_affinity: BTreeMap<usize, usize>,
+    /// Each worker spreads flows over the transmit queues (`other_config:tx-steering=hash`).
+    pub spreads_flows: bool,
     /// The driver's options; for a patch port those of the patch cable.
     pub options: BTreeMap<String, String>,
     /// What the row says that cannot be done, in words: the rest of the interface is set up all the same.
@@ -363,6 +365,7 @@ impl Interface {
             mtu_request: None,
             mac: None,
             rxq_affinity: BTreeMap::new(),
+            spreads_flows: false,
             options: BTreeMap::new(),
             complaint: None,
         }

@@ -196,10 +196,11 @@ impl Vswitch {
     pub(super) fn change_interface(&mut self, port: &wanted::Port, interface: &Interface) -> bool {
         let Some(record) = self.devices.port_named(&interface.name) else { return false };
         let (port_no, old) = (record.port_no, record.interface.clone());
-        if interface.kind != PATCH
-            && old.options != interface.options
-            && self.devices.needs_reopening(&mut self.plane, port_no, interface)
-        {
+        let needs_reopening = interface.kind != PATCH
+            && (old.options != interface.options
+                && self.devices.needs_reopening(&mut self.plane, port_no, interface)
+                || old.spreads_flows != interface.spreads_flows);
+        if needs_reopening {
             self.remove_to_return(port_no, port_no);
             return true;
         }

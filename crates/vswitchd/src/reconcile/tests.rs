@@ -239,6 +239,9 @@ fn options_that_come_to_the_same_touch_no_port() {
     interface(&mut w, "p1").options.insert("n_rxq".into(), "2".into());
     become_(&mut v, &w);
     assert_eq!((v.counts.ports_added, v.counts.ports_removed), (opened + 1, 1));
+    interface(&mut w, "p1").spreads_flows = true;
+    become_(&mut v, &w);
+    assert_eq!((v.counts.ports_added, v.counts.ports_removed), (opened + 2, 2));
 }
 
 #[test]

@@ -233,6 +233,14 @@ fn how_queues_are_placed_is_read_and_nonsense_leaves_it_as_it_was() {
     assert_eq!(rig.interface().rxq_affinity, [(0, 3), (1, 7)].into());
     rig.set("Interface", other_config(&[("pmd-rxq-affinity", "0-3")]));
     assert_eq!(rig.interface().rxq_affinity, [(0, 3), (1, 7)].into());
+    rig.set("Interface", other_config(&[("tx-steering", "hash")]));
+    assert!(!rig.interface().spreads_flows, "its type cannot");
+    rig.set("Interface", json!({"type": "tap"}));
+    assert!(rig.interface().spreads_flows);
+    rig.set("Interface", other_config(&[("tx-steering", "hsah")]));
+    assert!(rig.interface().spreads_flows);
+    rig.set("Interface", other_config(&[]));
+    assert!(!rig.interface().spreads_flows);
 
     let balance = |interval_ms, load_percent, improvement_percent| AutoBalance {
         is_on: true,
