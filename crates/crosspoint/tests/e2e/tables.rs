@@ -31,6 +31,26 @@ fn names_of_tables_are_set_by_controllers_and_shown_in_flows() {
 }
 
 #[test]
+fn of_each_table_the_oldest_flows_are_dumped_first() {
+    let switch = Switch::dummy();
+    let change = |how: &str, flow: &str| drop(switch.ofctl(&[how, "br0", flow]).ok());
+    for port in 1..=3 {
+        change("add-flow", &format!("in_port={port},actions=drop"));
+    }
+    change("del-flows", "in_port=1");
+    change("del-flows", "in_port=2");
+    change("add-flow", "table=1,actions=drop");
+    for port in [4, 1] {
+        change("add-flow", &format!("in_port={port},actions=drop"));
+    }
+    // One that is changed is as old as before.
+    change("mod-flows", "in_port=3,actions=1");
+    let shown = switch.ofctl(&["--no-names", "--no-stats", "dump-flows", "br0"]).ok();
+    let flows: Vec<_> = shown.lines().map(|line| line.trim().split(" actions").next().unwrap()).collect();
+    assert_eq!(flows, ["in_port=3", "in_port=4", "in_port=1", "table=1,"], "{shown}");
+}
+
+#[test]
 fn eviction_and_vacancy_are_described_as_they_were_set() {
     let switch = Switch::dummy();
     let describe = || {

@@ -103,7 +103,12 @@ impl ForwardingPlane {
             *cursor = next.unwrap_or_default();
         }
         if let (Output::Flows(writer), Some(whole)) = (output, whole) {
-            whole.is_found |= searches && next.is_none();
+            if searches && next.is_none() {
+                whole.is_found = true;
+                if !whole.is_too_large {
+                    whole.rules.put_in_order();
+                }
+            }
             whole.is_too_large |= whole.rules.is_full();
             for _ in 0..PLACES_PER_TURN / PLACES_PER_LOOK {
                 if !whole.is_written() || Instant::now() >= until || bytes.len() > WAITING_MAX {

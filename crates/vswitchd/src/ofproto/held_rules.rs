@@ -18,6 +18,9 @@ const HELD_MAX: usize = 65_536;
 /// Rules that all dumps hold together: some 40 bytes each, thus 20 megabytes.
 const HELD_BY_ALL_MAX: usize = 8 * HELD_MAX;
 
+/// Rules that are put in order within one turn.
+const ORDERED_MAX: usize = 4_096;
+
 /// How many rules all dumps hold.
 pub(crate) type HeldByAll = Rc<Cell<usize>>;
 
@@ -46,6 +49,14 @@ impl HeldRules {
     pub fn push(&mut self, rule: HeldRule) {
         self.by_all.set(self.by_all.get() + 1);
         self.rules.push_back(rule);
+    }
+
+    /// Where they are few enough: by table, the oldest first, and of one age those that were changed first.
+    pub fn put_in_order(&mut self) {
+        if self.rules.len() <= ORDERED_MAX {
+            let rules = self.rules.make_contiguous();
+            rules.sort_by_key(|(rule, ..)| (rule.table_id, rule.created_ms, rule.serial()));
+        }
     }
 
     /// Takes the first ones out.
