@@ -55,6 +55,7 @@ mod qemu;
 mod shown_in_every_version;
 mod stopped_time;
 mod tables;
+mod traces_beside_stock;
 mod tutorial;
 mod unfinished;
 mod unixctl;

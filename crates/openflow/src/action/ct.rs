@@ -28,7 +28,6 @@ pub(super) static CT: Row = Row {
     syntax: "ct(commit,force,table=TABLE,zone=ZONE,nat(...),exec(ACTION,...),alg=ftp|tftp)",
     summary: "Tracks the packet's connection, and goes on with a copy in the table, where rules see the state; \
               `commit` puts a new connection down.",
-    place: Place::Lists,
     forms: &[nicira(35, read_ct, |a, e| with!(a, Action::Ct(ct) => write_ct(ct, e)))],
     words: &[word("ct", |p, _, value| parse_ct(p, value))],
     print: |a, p| with!(a, Action::Ct(ct) => print_ct(ct, p)),

@@ -601,7 +601,8 @@ pub(super) static SET_TUNNEL: Row = Row {
     print: |a, p| {
         with!(a, Action::SetTunnel { id, wide } => {
             let wide = *wide || *id > u32::MAX.into();
-            put!(p.out, "{}:{id:#x}", if wide { "set_tunnel64" } else { "set_tunnel" });
+            p.word(if wide { "set_tunnel64:" } else { "set_tunnel:" });
+            write_hex(p.out, (*id).into());
         })
     },
     ..Row::PLAIN

@@ -3,7 +3,7 @@
 use super::{Place, Row, instruction, nicira, of11, with, word};
 use crate::codec::bytes::Put;
 use crate::error::ErrorKind::*;
-use crate::text::value::{u32_of, u64_masked};
+use crate::text::value::{u32_of, u64_masked, write_hex};
 use crate::text::{Protocols, bad, put};
 use crate::version::Version;
 use flow::Action;
@@ -114,15 +114,18 @@ pub(super) static WRITE_METADATA: Row = Row {
             },
         ),
     ],
-    words: &[word("write_metadata", |_, _, value| {
+    words: &[word("write_metadata", |p, _, value| {
+        p.only_in(Protocols::NXM_OF11_UP);
         let (value, mask) = u64_masked(value)?;
         Ok(Action::WriteMetadata { value, mask })
     })],
     print: |a, p| {
         with!(a, Action::WriteMetadata { value, mask } => {
-            put!(p.out, "write_metadata:{value:#x}");
+            p.word("write_metadata:");
+            write_hex(p.out, (*value).into());
             if *mask != u64::MAX {
-                put!(p.out, "/{mask:#x}");
+                p.word("/");
+                write_hex(p.out, (*mask).into());
             }
         })
     },

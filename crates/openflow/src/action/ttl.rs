@@ -72,7 +72,7 @@ pub(super) static DEC_TTL: Row = Row {
     print: |a, p| {
         with!(a, Action::DecTtl(ids) => {
             p.word("dec_ttl");
-            if !ids.is_empty() && ids[..] != [0] {
+            if !ids.is_empty() {
                 for (i, id) in ids.iter().enumerate() {
                     put!(p.out, "{}{id}", if i == 0 { "(" } else { "," });
                 }

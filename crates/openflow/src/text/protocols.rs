@@ -108,10 +108,12 @@ impl Protocols {
     pub const OF13_UP: Protocols = Protocols(0b1_1100_0000);
     /// NXM and OXM.
     pub const NXM_OXM: Protocols = Protocols(0b1_1110_1100);
+    /// Of NXM, and OpenFlow 1.1 and later.
+    pub const NXM_OF11_UP: Protocols = Protocols(0b1_1111_1100);
     /// Those in which a flow-mod says its table.
     pub const WITH_TABLE: Protocols = Protocols(0b1_1111_1010);
     /// Those in which a modify or delete selects by cookie.
-    pub const WITH_COOKIE_MASK: Protocols = Protocols(0b1_1111_1100);
+    pub const WITH_COOKIE_MASK: Protocols = Protocols::NXM_OF11_UP;
     const ABBREVIATIONS: [(&'static str, Protocols); 3] =
         [("OpenFlow10", Protocols::OF10), ("NXM", Protocols::NXM), ("OXM", Protocols::OXM)];
 

@@ -16,7 +16,7 @@ use base::rcu::Reader;
 use base::{PortNo, Version};
 use datapath::{DpAction, Translation};
 use flow::action::{Nat, NatSide};
-use flow::key::B_TUN_META;
+use flow::key::{B_REGS, B_TUN_META, B_TUNNEL, BLOCKS};
 use flow::options::{OptionTable, Wide};
 use flow::{Action, FieldId, Key, Mask, Match, Mf};
 use openflow::text::{PortNames, actions_text, match_text};
@@ -284,6 +284,11 @@ impl Sink for Listener<'_> {
         let Some(ct) = ct else { return };
         let mut key = key.clone();
         key.set(FieldId::RecircId, id.into());
+        for (field, set) in [(FieldId::CtMark, ct.mark), (FieldId::CtLabel, ct.label)] {
+            if let Some((value, mask)) = set {
+                key.set(field, key.get(field) & !mask | value);
+            }
+        }
         self.coming.push(Coming { key, zone: ct.zone, nat: ct.nat.cloned() });
     }
 
@@ -468,7 +473,7 @@ fn trace_once(switch: &Switch, start: Start<'_>, texts: Texts<'_>, reader: &Read
         }
         match key.get64(FieldId::RecircId) {
             0 => text,
-            id => format!("recirc_id={id:#x},{}", with_type(&text, key)),
+            id => with_recirculation(&format!("{id:#x}"), &with_type(&text, key)),
         }
     };
     let mut text = format!("Flow: {}\n", whole(key));
@@ -487,8 +492,8 @@ fn trace_once(switch: &Switch, start: Start<'_>, texts: Texts<'_>, reader: &Read
     if let packet_type @ 1.. = key.get64(FieldId::PacketType) {
         typed.set(FieldId::EthType, u128::from(packet_type & 0xffff));
     }
-    let matched = flow_text(&typed, &out.mask);
-    let _ = writeln!(text, "Megaflow: recirc_id={recirc_id},{}", with_type(&matched, key));
+    let matched = with_type(&flow_text(&typed, &shown(&out.mask, key)), key);
+    let _ = writeln!(text, "Megaflow: {}", with_recirculation(&recirc_id, &matched));
     let _ = writeln!(text, "Datapath actions: {}", actions(&out.actions, key));
     if listener.is_slow {
         text += "This flow is handled by the userspace slow path because it:\n  \
@@ -516,6 +521,26 @@ fn with_type(text: &str, key: &Key) -> String {
     let metadata: usize = text.split(',').take_while(is_metadata).map(|part| part.len() + 1).sum();
     let (metadata, rest) = text.split_at(metadata.min(text.len()));
     format!("{metadata}eth,{rest}")
+}
+
+/// The text of a match with the recirculation id where it stands in Open vSwitch's.
+fn with_recirculation(id: &str, text: &str) -> String {
+    let mark = text.find(',').filter(|_| text.starts_with("pkt_mark=")).map_or(0, |comma| comma + 1);
+    let (mark, rest) = text.split_at(mark);
+    format!("{mark}recirc_id={id},{rest}")
+}
+
+/// The mask of a megaflow without what is the same in all packets that it sees: registers and metadata, which
+/// are zero or the frozen state's, and fields of tunnels where the packet came through none.
+fn shown(mask: &Mask, key: &Key) -> Mask {
+    let mut mask = mask.clone();
+    mask.set(FieldId::Metadata, 0);
+    let mut constant = 1 << B_REGS;
+    if key.get64(FieldId::TunDst) == 0 && key.get(FieldId::TunIpv6Dst) == 0 {
+        constant |= (B_TUNNEL..BLOCKS).fold(0, |blocks, block| blocks | 1 << block);
+    }
+    mask.0.set_present(mask.0.present() & !constant);
+    mask.canonical()
 }
 
 fn print(text: &mut String, nodes: &[Node], level: usize) {
@@ -612,6 +637,10 @@ fn fields_of(key: &Key) -> Vec<FieldId> {
     if is_ip && key.get64(F::NwFrag) & 2 == 0 {
         match key.get64(F::NwProto) {
             6 => fields.extend([F::TpSrc, F::TpDst, F::TcpFlags]),
+            // Neighbour discovery, whose options stand where ARP's addresses do.
+            58 if matches!(key.get64(F::TpSrc), 135 | 136) && key.get64(F::TpDst) == 0 => {
+                fields.extend([F::TpSrc, F::TpDst, F::NdTarget, F::ArpSha, F::ArpTha]);
+            }
             1 | 2 | 17 | 58 | 132 => fields.extend([F::TpSrc, F::TpDst]),
             _ => {}
         }

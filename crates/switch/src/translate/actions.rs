@@ -89,7 +89,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
             Action::Move { source, target } => self.move_bits(source, target),
             Action::StackPush(source) => self.stack_push(source),
             Action::StackPop(target) => self.stack_pop(target),
-            Action::SetQueue(queue) => self.write_field(FieldId::SkbPriority, u128::from(*queue)),
+            Action::SetQueue(queue) => self.set_queue(*queue),
             Action::PopQueue => self.pop_queue(),
             Action::SetTunnel { id, .. } => self.write_field(FieldId::TunId, u128::from(*id)),
             Action::Resubmit { in_port, table, ct } => self.resubmit(*in_port, *table, *ct),
@@ -303,6 +303,14 @@ impl<'a, S: Sink> Xlate<'a, S> {
         }
     }
 
+    /// A packet from a port has priority 0.
+    fn set_queue(&mut self, queue: u32) {
+        let is_fresh = self.key.get64(FieldId::RecircId) == 0 && self.written.get(FieldId::SkbPriority) == 0;
+        if !is_fresh || self.key.get64(FieldId::SkbPriority) != u64::from(queue) {
+            self.write_field(FieldId::SkbPriority, u128::from(queue));
+        }
+    }
+
     #[inline(never)]
     fn enqueue(&mut self, port: OfPort, queue: u32) {
         let place = FieldId::SkbPriority.place();
@@ -439,6 +447,9 @@ impl<'a, S: Sink> Xlate<'a, S> {
             return;
         }
         let ordered = in_order(&std::mem::take(&mut self.action_set));
+        if ordered.is_empty() {
+            return;
+        }
         self.trace.enter_action_set();
         // Behind a cable, other lists come after this one.
         let reason = self.controller_reason;
@@ -595,8 +606,13 @@ impl<'a, S: Sink> Xlate<'a, S> {
 /// where the set says nothing of where the packet goes.
 fn in_order<'a>(set: &[&'a Action]) -> Vec<&'a Action> {
     let last = |test: fn(&Action) -> bool| set.iter().rev().copied().find(|a| test(a));
-    let ends: [fn(&Action) -> bool; 3] =
-        [|a| matches!(a, Action::Group(_)), is_output, |a| matches!(a, Action::Resubmit { .. })];
+    let ends: [fn(&Action) -> bool; 5] = [
+        |a| matches!(a, Action::Group(_)),
+        is_output,
+        |a| matches!(a, Action::Resubmit { .. }),
+        |a| matches!(a, Action::CtClear),
+        |a| matches!(a, Action::Ct(_)),
+    ];
     let Some(end) = ends.into_iter().find_map(last) else { return Vec::new() };
     let kinds: [fn(&Action) -> bool; 9] = [
         |a| matches!(a, Action::PopVlan),
@@ -637,7 +653,6 @@ fn is_set(action: &Action) -> bool {
             | Action::SetTpDst(_)
             | Action::SetNwTtl(_)
             | Action::SetTunnel { .. }
-            | Action::CtClear
     )
 }
 

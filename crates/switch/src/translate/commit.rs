@@ -5,6 +5,7 @@
 //! says so. Whether a packet happens to hold it is no reason, since another of the flow may not.
 
 use super::Xlate;
+use super::output::DSCP_BITS;
 use crate::trace::Sink;
 use datapath::DpAction;
 use flow::key::B_COMMON;
@@ -261,13 +262,15 @@ impl<S: Sink> Xlate<'_, S> {
             self.write_field(FieldId::Mpls1, u128::from(first));
             first as u32 & !0x100
         } else {
-            let ip = matches!(old_type, 0x0800 | 0x86dd);
-            let (tos, ttl) =
-                if ip { (self.read(FieldId::NwTos), self.read(FieldId::NwTtl)) } else { (0, 64) };
+            let (mut tos, mut ttl) = (0, 64);
+            if matches!(old_type, 0x0800 | 0x86dd) {
+                self.need_mf(Mf::NwTos, DSCP_BITS.into());
+                (tos, ttl) = (self.key.get64(FieldId::NwTos) & DSCP_BITS, self.read(FieldId::NwTtl));
+            }
             let label = if old_type == 0x86dd { 2 } else { 0 };
             let ttl = if ttl == 0 { 64 } else { ttl as u32 };
             self.hide_upper_layers();
-            label << 12 | ((tos as u32 & 0xfc) >> 2 & 7) << 9 | 0x100 | ttl
+            label << 12 | (tos as u32 >> 2 & 7) << 9 | 0x100 | ttl
         };
         self.write_field(FieldId::Mpls0, u128::from(lse));
         self.write_field(FieldId::EthType, u128::from(eth_type));

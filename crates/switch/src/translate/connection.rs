@@ -57,7 +57,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
         self.out.actions.push(DpAction::Ct(Arc::new(request)));
         self.is_tracked_below = true;
         if let Some(table) = ct.table {
-            self.go_on_tracked(table, &Tracked { zone, nat });
+            self.go_on_tracked(table, &Tracked { zone, nat, mark, label });
         }
         self.is_tracked = false;
         self.clear_connection();
@@ -73,8 +73,11 @@ impl<'a, S: Sink> Xlate<'a, S> {
             self.key.set_word(B_CT, word, 0);
             self.written.0.set_word(B_CT, word, 0);
         }
-        for action in actions.iter().filter(|action| !matches!(action, Action::Nat(_))) {
-            self.actions(std::slice::from_ref(action));
+        for action in actions {
+            match action {
+                Action::Nat(_) => self.trace.begin_action(action),
+                _ => _ = self.actions(std::slice::from_ref(action)),
+            }
         }
         let set = [FieldId::CtMark, FieldId::CtLabel].map(|field| {
             let mask = self.written.get(field);

@@ -37,6 +37,9 @@ pub struct Rest {
 pub(crate) struct Tracked<'a> {
     pub zone: u16,
     pub nat: Option<&'a flow::action::Nat>,
+    /// What its connection gets: values and the bits of them that are set.
+    pub mark: Option<(u128, u128)>,
+    pub label: Option<(u128, u128)>,
 }
 
 /// What is left of one list of actions: a cookie, a table, and instructions of OpenFlow 1.3.

@@ -113,6 +113,9 @@ impl<'a, S: Sink> Xlate<'a, S> {
         let before = (self.exit, self.list_ends, self.in_bucket);
         self.in_bucket = true;
         self.depth += 1;
+        if group.actions[n].is_empty() {
+            self.trace.nothing_to_do();
+        }
         self.with_packet_restored(|x| {
             x.actions(&group.actions[n]);
             if x.freezing.is_some() {

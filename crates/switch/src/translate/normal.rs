@@ -272,8 +272,8 @@ impl<'a, S: Sink> Xlate<'a, S> {
                 }
                 return;
             }
-            self.trace.detail(|| "no learned MAC for destination, flooding".to_string());
         }
+        self.trace.detail(|| "no learned MAC for destination, flooding".to_string());
         self.visit_word(word_table::ports(bridge.idx.0), word_table::FLOOD);
         for port in bridge.ports() {
             let spec = &port.spec;

@@ -13,7 +13,7 @@ use openflow::message::METER_CONTROLLER;
 use std::sync::Arc;
 
 /// DSCP in the type of service.
-const DSCP_BITS: u64 = 0xfc;
+pub(super) const DSCP_BITS: u64 = 0xfc;
 
 /// The packet as it was before something was done on a copy.
 pub(super) struct Saved {
@@ -128,7 +128,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
             Some(port) => self.output_to(port),
             None => {
                 self.drop_reason = DropReason::OutputPortGone;
-                self.trace.detail(|| "Nonexistent output port".to_string());
+                self.trace.warn(|| "Nonexistent output port".to_string());
             }
         }
     }

@@ -7,6 +7,16 @@ use flow::Key;
 
 /// Actions on packets of this key.
 pub(super) fn text(plane: &ForwardingPlane, actions: &[DpAction], key: &Key, names: PortNames<'_>) -> String {
+    text_in(plane, actions, ActionContext::of(key), names)
+}
+
+/// The same in that context.
+pub(super) fn text_in(
+    plane: &ForwardingPlane,
+    actions: &[DpAction],
+    context: ActionContext,
+    names: PortNames<'_>,
+) -> String {
     let actions = plane.switch.with_states(actions, &plane.domain.register());
-    odp::actions(&actions, ActionContext::of(key), names)
+    odp::actions(&actions, context, names)
 }

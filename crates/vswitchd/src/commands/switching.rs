@@ -2,7 +2,7 @@
 
 use super::actions;
 use super::waits;
-use crate::odp;
+use crate::odp::{self, ActionContext};
 use crate::plane::ForwardingPlane;
 use crate::state::{Shared, Vswitch};
 use base::{OfPort, PortNo};
@@ -221,7 +221,10 @@ fn trace_with(vswitch: &mut Vswitch, args: &[String], given: Option<Vec<Action>>
     let name = |port: PortNo| {
         vswitch.devices.ports.get(&port).filter(|_| options.contains(&"--names")).map(|p| p.name.clone())
     };
-    let actions = |list: &[DpAction], key: &Key| actions::text(&vswitch.plane, list, key, &name);
+    let actions = |list: &[DpAction], key: &Key| {
+        let context = ActionContext { only_looks: !start.may_learn, ..ActionContext::of(key) };
+        actions::text_in(&vswitch.plane, list, context, &name)
+    };
     let texts = switch::trace::Texts { ports: shown, actions: &actions };
     let text = switch::trace::trace(&vswitch.plane.switch, start, &ct_next, texts, &reader).text;
     drop(reader);

@@ -17,6 +17,8 @@ pub struct ActionContext {
     pub nw_proto: u8,
     /// Protocol id and tag of the outer and the inner VLAN tag; zeros where there is none.
     pub tags: [(u16, u16); 2],
+    /// Nothing comes of the actions, not even packets for controllers: a trace without a packet.
+    pub only_looks: bool,
 }
 
 impl ActionContext {
@@ -27,17 +29,21 @@ impl ActionContext {
             eth_type: key.get64(FieldId::EthType) as u16,
             nw_proto: key.get64(FieldId::NwProto) as u8,
             tags: [tag(FieldId::VlanTpid, FieldId::VlanTci), tag(FieldId::VlanTpid2, FieldId::VlanTci2)],
+            only_looks: false,
         }
+    }
+
+    /// A frame of that type without any header that is known.
+    fn unknown(self, eth_type: u16) -> ActionContext {
+        ActionContext { eth_type, nw_proto: 0, tags: Default::default(), ..self }
     }
 
     /// The headers behind an action.
     fn follow(&mut self, action: &DpAction) {
         let [outer, inner] = self.tags;
         match action {
-            DpAction::PushNsh(_) => *self = ActionContext { eth_type: 0x894f, ..ActionContext::default() },
-            DpAction::AddMpls { eth_type, .. } => {
-                *self = ActionContext { eth_type: *eth_type, ..ActionContext::default() };
-            }
+            DpAction::PushNsh(_) => *self = self.unknown(0x894f),
+            DpAction::AddMpls { eth_type, .. } => *self = self.unknown(*eth_type),
             DpAction::PushEth { .. } => self.tags = Default::default(),
             DpAction::PushVlan { tpid, tci } => self.tags = [(*tpid, tci | 0x1000), outer],
             DpAction::PopVlan => self.tags = [inner, (0, 0)],
@@ -115,9 +121,11 @@ fn one(action: &DpAction, context: ActionContext, names: PortNames<'_>) -> Strin
             actions(others, context, names)
         ),
         DpAction::PacketIn(spec) => format!(
-            "userspace(pid=0,controller(reason={},dont_send=0,continuation=0,recirc_id={},rule_cookie={},\
+            "userspace(pid=0,controller(reason={},dont_send={},continuation={},recirc_id={},rule_cookie={},\
              controller_id={},max_len={}))",
             spec.reason as u8,
+            u8::from(context.only_looks),
+            u8::from(spec.continuation.is_some()),
             spec.state_id,
             hex(u128::from(spec.cookie)),
             spec.controller_id,
@@ -301,8 +309,12 @@ mod tests {
 
     #[test]
     fn actions_look_as_open_vswitch_shows_them() {
-        let context =
-            ActionContext { eth_type: 0x800, nw_proto: 6, tags: [(0x88a8, 0x700a), (0x8100, 0x3014)] };
+        let context = ActionContext {
+            eth_type: 0x800,
+            nw_proto: 6,
+            tags: [(0x88a8, 0x700a), (0x8100, 0x3014)],
+            only_looks: false,
+        };
         let set = |field: FieldId, value: u128, mask: u128| DpAction::Set { field, value, mask };
         for (list, text) in [
             (vec![], "drop"),

@@ -625,19 +625,18 @@ fn in_order(set: &[Action]) -> Vec<Action> {
         Action::PushVlan(_) => 1,
         Action::DecTtl(_) => 2,
         Action::SetField { .. } | Action::Load { .. } | Action::Move { .. } => 3,
-        Action::SetVlanVid { .. } | Action::SetVlanPcp { .. } | Action::CtClear => 3,
+        Action::SetVlanVid { .. } | Action::SetVlanPcp { .. } => 3,
         Action::SetTpSrc(_) | Action::SetTpDst(_) | Action::SetNwTtl(_) => 3,
         Action::SetQueue(_) => 4,
-        Action::Output { .. } => 5,
-        Action::Resubmit { .. } => 6,
-        Action::Group(_) => 7,
+        // Of where the packet goes, the first of these says it.
+        Action::Group(_) => 5,
+        Action::Output { .. } => 6,
+        Action::Resubmit { .. } => 7,
+        Action::CtClear => 8,
         other => panic!("the generator puts no {other:?} into a set"),
     };
     let mut ordered = vec![];
-    let end = set.iter().map(kind).max().filter(|k| *k >= 5);
-    let Some(end) = end else { return ordered };
-    // Of where the packet goes, a group says it before a port does, and a port before a table.
-    let end = if end == 6 && set.iter().any(|a| kind(a) == 5) { 5 } else { end };
+    let Some(end) = set.iter().map(kind).filter(|k| *k >= 5).min() else { return ordered };
     for k in (0..5).chain([end]) {
         let of_kind: Vec<&Action> = set.iter().filter(|a| kind(a) == k).collect();
         match k {
