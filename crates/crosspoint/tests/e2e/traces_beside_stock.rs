@@ -1,5 +1,5 @@
-//! `ofproto/trace` beside the stock switch's, line by line; and that packets go where it says where action sets
-//! and buckets have them tracked.
+//! `ofproto/trace` beside the stock switch's, line by line; and where packets go that action sets and buckets
+//! have tracked.
 
 use crate::actions_beside_stock::{Both, ethernet, ipv4, udp};
 
