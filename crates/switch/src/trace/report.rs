@@ -534,7 +534,7 @@ fn with_recirculation(id: &str, text: &str) -> String {
 /// are zero or the frozen state's, and fields of tunnels where the packet came through none.
 fn shown(mask: &Mask, key: &Key) -> Mask {
     let mut mask = mask.clone();
-    mask.set(FieldId::Metadata, 0);
+    [FieldId::Metadata, FieldId::ActsetOutput].into_iter().for_each(|field| mask.set(field, 0));
     let mut constant = 1 << B_REGS;
     if key.get64(FieldId::TunDst) == 0 && key.get(FieldId::TunIpv6Dst) == 0 {
         constant |= (B_TUNNEL..BLOCKS).fold(0, |blocks, block| blocks | 1 << block);
