@@ -1,104 +1,15 @@
-//! `dpdkvhostuser` and `dpdkvhostuserclient` against the built-in guest, through the traits that workers use.
+//! Frames, rings and queues of `dpdkvhostuser` against the built-in guest, through the traits that workers
+//! use.
 
+use crate::rig::{LAYOUTS, Rig, frame, rig, rig_with, told};
 use base::PortNo;
-use guest::{Guest, GuestConfig, QueuePair, RingLayout};
-use packet::{BURST, Batch, LinkState, Pool, PoolCache, PoolConfig, Port, RxQueue, TxQueue};
+use guest::{Guest, GuestConfig, RingLayout};
+use packet::{BURST, Batch, LinkState, Port};
 use ports::PortSpec;
 use ports::vhost_user::VhostUserPort;
 use ports::vhost_user::features::device as d;
-use ports::vhost_user::message::{encode, request};
-use std::path::{Path, PathBuf};
 use std::time::Duration;
-use tempfile::TempDir;
 use testkit::lab::wait_for;
-
-const LAYOUTS: [RingLayout; 2] = [RingLayout::Split, RingLayout::Packed];
-
-/// A port that listens, and a guest that has connected to it.
-struct Rig {
-    _dir: TempDir,
-    path: PathBuf,
-    port: VhostUserPort,
-    rx: Vec<Box<dyn RxQueue>>,
-    tx: Vec<Box<dyn TxQueue>>,
-    cache: PoolCache,
-    pool: &'static Pool,
-    guest: Option<Guest>,
-    pairs: Vec<QueuePair>,
-}
-
-fn server(dir: &Path, options: &[(&str, &str)]) -> VhostUserPort {
-    let spec =
-        PortSpec::new("vhost0", "dpdkvhostuser", PortNo(7)).with("vhost-sock-dir", dir.to_str().unwrap());
-    let spec = options.iter().fold(spec, |spec, (key, value)| match *key {
-        "tx-steering" => PortSpec { spreads_flows: *value == "hash", ..spec },
-        _ => spec.with(key, value),
-    });
-    VhostUserPort::open(&spec).unwrap()
-}
-
-fn rig(config: &GuestConfig) -> Rig {
-    rig_with(config, &[])
-}
-
-fn rig_with(config: &GuestConfig, options: &[(&str, &str)]) -> Rig {
-    let dir = tempfile::tempdir().unwrap();
-    let pool = Pool::new(PoolConfig { chunks: 4096, chunk_bytes: 2048, huge_pages: false }).unwrap();
-    let mut port = server(dir.path(), options);
-    let path = dir.path().join("vhost0");
-    let mut guest = Guest::connect(&path, config).unwrap();
-    guest.synchronise().unwrap();
-    assert_eq!(port.status().link, LinkState::Up);
-    let rx = port.take_rx_queues();
-    let tx = port.take_tx_queues(1);
-    let pairs = guest.take_pairs();
-    Rig { _dir: dir, path, port, rx, tx, cache: pool.cache(), pool, guest: Some(guest), pairs }
-}
-
-/// Frame number `n`: its bytes depend on its number and its length.
-fn frame(n: u32, len: usize) -> Vec<u8> {
-    let mut bytes: Vec<u8> = (0..len).map(|i| (i as u32).wrapping_mul(7).wrapping_add(n) as u8).collect();
-    bytes[..4].copy_from_slice(&n.to_be_bytes());
-    // No protocol, so that nobody looks for a checksum.
-    bytes[12..14].copy_from_slice(&[0x88, 0xb5]);
-    bytes
-}
-
-impl Rig {
-    fn receive(&mut self, queue: usize) -> Vec<Vec<u8>> {
-        let mut batch = Batch::new();
-        self.rx[queue].rx_burst(&mut self.cache, &mut batch);
-        let frames = batch.iter().map(|p| p.segments().flatten().copied().collect()).collect();
-        assert!(batch.iter().all(|p| p.in_port == PortNo(7)));
-        self.cache.free_all(&mut batch);
-        frames
-    }
-
-    fn send(&mut self, frames: &[Vec<u8>]) -> usize {
-        let mut batch = Batch::new();
-        for frame in frames {
-            batch.push(self.cache.alloc_frame(frame).unwrap());
-        }
-        self.tx[0].tx_burst(&mut self.cache, &mut batch);
-        self.tx[0].flush(&mut self.cache);
-        let sent = frames.len() - batch.len();
-        self.cache.free_all(&mut batch);
-        sent
-    }
-
-    fn guest_receives(&mut self, pair: usize) -> Vec<Vec<u8>> {
-        let mut frames = Vec::new();
-        self.pairs[pair].receive(1024, |frame| frames.push(frame.to_vec()));
-        frames
-    }
-
-    fn assert_no_chunk_is_lost(self) {
-        let Rig { port, rx, tx, cache, pool, .. } = self;
-        drop((rx, tx, port));
-        assert_eq!(cache.pool().stats().free, pool.config().chunks);
-    }
-}
-
 #[test]
 fn frames_of_every_size_cross_whole_and_in_order_in_both_layouts_and_directions() {
     for layout in LAYOUTS {
@@ -382,11 +293,6 @@ fn one_worker_spreads_flows_over_the_rings_that_the_guest_has_enabled() {
     rig.assert_no_chunk_is_lost();
 }
 
-/// A key of the port's status.
-fn told(port: &VhostUserPort, key: &str) -> Option<String> {
-    port.status().details.into_iter().find(|(k, _)| k == key).map(|(_, value)| value)
-}
-
 #[test]
 fn a_disabled_queue_is_told_as_such_and_those_of_a_guest_that_is_gone_are_given_up() {
     let mut rig = rig(&GuestConfig { pairs: 4, ring_size: 64, ..GuestConfig::default() });
@@ -420,56 +326,6 @@ fn a_disabled_queue_is_told_as_such_and_those_of_a_guest_that_is_gone_are_given_
     rig.pairs = guest.take_pairs();
     assert!(rig.pairs[1].send(&frame(1, 60)));
     assert_eq!(rig.receive(1), [frame(1, 60)]);
-}
-
-#[test]
-fn a_port_is_connected_when_the_guests_device_is_ready_and_no_sooner() {
-    let dir = tempfile::tempdir().unwrap();
-    let port = server(dir.path(), &[]);
-    let status = || told(&port, "status").unwrap();
-    let silent = std::os::unix::net::UnixStream::connect(dir.path().join("vhost0")).unwrap();
-    std::thread::sleep(Duration::from_millis(50));
-    assert_eq!(status(), "disconnected", "somebody who says nothing is no device");
-    assert_eq!(told(&port, "features"), None);
-    drop(silent);
-    let mut guest = Guest::connect(&dir.path().join("vhost0"), &GuestConfig::default()).unwrap();
-    guest.synchronise().unwrap();
-    assert_eq!(status(), "connected");
-    assert_ne!(told(&port, "features").unwrap(), "0x0000000000000000");
-    guest.stop(2).unwrap();
-    guest.synchronise().unwrap();
-    assert_eq!(status(), "disconnected", "its driver has stopped");
-}
-
-#[test]
-fn who_has_no_device_keeps_no_guest_away() {
-    use std::io::{Read, Write};
-    use std::os::unix::net::UnixStream;
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("vhost0");
-    let port = server(dir.path(), &[]);
-    let silent: Vec<_> = (0..100).map(|_| UnixStream::connect(&path).unwrap()).collect();
-    // One asks for features and then says no more, another stops in the middle of a message.
-    let get_features = encode(request::GET_FEATURES, false, false, &[]);
-    let mut asking = UnixStream::connect(&path).unwrap();
-    asking.write_all(&get_features).unwrap();
-    let mut answer = [0; 20];
-    asking.read_exact(&mut answer).unwrap();
-    let mut halting = UnixStream::connect(&path).unwrap();
-    halting.write_all(&get_features[..5]).unwrap();
-    let mut guest = Guest::connect(&path, &GuestConfig::default()).unwrap();
-    guest.synchronise().unwrap();
-    assert_eq!(told(&port, "status").unwrap(), "connected");
-    // A guest at work is not put out by anybody who comes.
-    let mut late = UnixStream::connect(&path).unwrap();
-    late.write_all(&get_features).unwrap();
-    std::thread::sleep(Duration::from_millis(50));
-    assert_eq!(told(&port, "status").unwrap(), "connected");
-    guest.synchronise().unwrap();
-    drop(guest);
-    // Its place is free, and the one that waited is heard.
-    late.read_exact(&mut answer).unwrap();
-    drop((silent, asking, halting));
 }
 
 #[test]
@@ -514,117 +370,6 @@ fn a_guest_that_is_paused_learns_where_its_rings_stopped() {
 }
 
 #[test]
-fn a_guest_that_comes_again_finds_its_port_at_work() {
-    for layout in LAYOUTS {
-        let config = GuestConfig { layout, ..GuestConfig::default() };
-        let mut rig = rig(&config);
-        for n in 0..5 {
-            assert!(rig.pairs[0].send(&frame(n, 60)));
-            assert_eq!(rig.receive(0), [frame(n, 60)]);
-            // The old guest goes without a word, as one that was killed does.
-            rig.pairs.clear();
-            rig.guest = None;
-            let mut guest = Guest::connect(&rig.path, &config).unwrap();
-            guest.synchronise().unwrap();
-            assert_eq!(rig.port.status().link, LinkState::Up);
-            rig.pairs = guest.take_pairs();
-            rig.guest = Some(guest);
-        }
-    }
-}
-
-#[test]
-fn a_client_port_connects_whenever_a_guest_listens() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("guest.sock");
-    let spec = PortSpec::new("vhost0", "dpdkvhostuserclient", PortNo(7))
-        .with("vhost-server-path", path.to_str().unwrap());
-    let pool = Pool::new(PoolConfig { chunks: 256, chunk_bytes: 2048, huge_pages: false }).unwrap();
-    let mut cache = pool.cache();
-    let mut port = VhostUserPort::open(&spec).unwrap();
-    assert_eq!(port.status().link, LinkState::Down);
-    let mut rx = port.take_rx_queues();
-    for n in 0..3 {
-        let mut guest = Guest::listen(&path, &GuestConfig::default(), Duration::from_secs(5)).unwrap();
-        guest.synchronise().unwrap();
-        let mut pair = guest.take_pairs().remove(0);
-        assert!(pair.send(&frame(n, 60)));
-        let mut batch = Batch::new();
-        rx[0].rx_burst(&mut cache, &mut batch);
-        assert_eq!(batch[0].data(), frame(n, 60));
-        cache.free_all(&mut batch);
-        drop((pair, guest));
-        wait_for("the link goes down", || port.status().link == LinkState::Down);
-    }
-    assert_eq!(port.status().error, None);
-}
-
-#[test]
-fn a_guest_that_restarts_is_met_by_its_switch_at_once() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("guest.sock");
-    let spec = PortSpec::new("vhost0", "dpdkvhostuserclient", PortNo(7))
-        .with("vhost-server-path", path.to_str().unwrap());
-    let port = VhostUserPort::open(&spec).unwrap();
-    // The quickest of some: other tests share the processors.
-    let waited = (0..5).map(|_| {
-        let mut guest = Guest::listen(&path, &GuestConfig::default(), Duration::from_secs(5)).unwrap();
-        guest.synchronise().unwrap();
-        drop(guest);
-        wait_for("the link goes down", || port.status().link == LinkState::Down);
-        // The switch has looked for the guest in vain by now.
-        std::thread::sleep(Duration::from_millis(30));
-        let start = std::time::Instant::now();
-        let mut guest = Guest::listen(&path, &GuestConfig::default(), Duration::from_secs(5)).unwrap();
-        guest.synchronise().unwrap();
-        start.elapsed()
-    });
-    let least = waited.min().unwrap();
-    assert!(least < Duration::from_millis(100), "{least:?}");
-}
-
-#[test]
-fn a_socket_that_somebody_serves_is_refused_and_a_stale_one_replaced() {
-    let dir = tempfile::tempdir().unwrap();
-    let first = server(dir.path(), &[]);
-    let spec = PortSpec::new("vhost0", "dpdkvhostuser", PortNo(8))
-        .with("vhost-sock-dir", dir.path().to_str().unwrap());
-    let Err(error) = VhostUserPort::open(&spec) else { panic!("two ports on one socket") };
-    assert!(error.to_string().contains("somebody listens"), "{error}");
-    drop(first);
-    assert!(!dir.path().join("vhost0").exists());
-    drop(std::os::unix::net::UnixListener::bind(dir.path().join("vhost0")).unwrap());
-    drop(VhostUserPort::open(&spec).unwrap());
-    std::fs::write(dir.path().join("vhost0"), "a file").unwrap();
-    assert!(VhostUserPort::open(&spec).is_err());
-}
-
-#[test]
-fn a_guest_listens_where_one_was_killed_and_not_where_somebody_does() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("guest.sock");
-    let listen = || Guest::listen(&path, &GuestConfig::default(), Duration::from_secs(5));
-    // Who is killed leaves its socket.
-    drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
-    let spec = PortSpec::new("vhost0", "dpdkvhostuserclient", PortNo(7))
-        .with("vhost-server-path", path.to_str().unwrap());
-    let port = VhostUserPort::open(&spec).unwrap();
-    let mut guest = listen().unwrap();
-    guest.synchronise().unwrap();
-    assert_eq!(port.status().link, LinkState::Up);
-    for _ in 0..2 {
-        let Err(error) = listen() else { panic!("two guests on one socket") };
-        assert_eq!(error.errno(), Some(libc::EADDRINUSE), "{error}");
-    }
-    guest.synchronise().unwrap();
-    assert_eq!(port.status().link, LinkState::Up);
-    drop((guest, port));
-    assert!(!path.exists());
-    std::fs::write(&path, "a file").unwrap();
-    assert!(listen().is_err() && std::fs::read_to_string(&path).unwrap() == "a file");
-}
-
-#[test]
 fn a_guest_knows_whether_the_switch_has_taken_what_it_sent() {
     for layout in LAYOUTS {
         let mut rig = rig(&GuestConfig { layout, ..GuestConfig::default() });
@@ -661,48 +406,4 @@ fn a_number_of_queues_makes_sense_though_the_guest_has_as_many_as_it_likes() {
         let mut port = open("4").unwrap();
         assert_eq!(port.take_rx_queues().len(), 1, "there is no guest");
     }
-}
-
-#[test]
-fn a_client_port_goes_to_another_socket_and_stays_the_port_that_it_is() {
-    let dir = tempfile::tempdir().unwrap();
-    let paths = ["a", "b"].map(|name| dir.path().join(name));
-    let options = |path: &Path| [("vhost-server-path".to_string(), path.to_str().unwrap().into())].into();
-    let spec = PortSpec::new("vhost0", "dpdkvhostuserclient", PortNo(7));
-    let pool = Pool::new(PoolConfig { chunks: 256, chunk_bytes: 2048, huge_pages: false }).unwrap();
-    let mut cache = pool.cache();
-    let mut port = VhostUserPort::open(&spec).unwrap();
-    let mut rx = port.take_rx_queues();
-    // The first path comes to a port that has none.
-    for n in 0..4 {
-        let path = &paths[n as usize % 2];
-        assert_eq!(port.set_options(&options(path)), Ok(true));
-        wait_for("the link goes down", || port.status().link == LinkState::Down);
-        assert_eq!(told(&port, "socket").as_deref(), path.to_str());
-        let mut guest = Guest::listen(path, &GuestConfig::default(), Duration::from_secs(5)).unwrap();
-        guest.synchronise().unwrap();
-        assert_eq!(port.status().link, LinkState::Up);
-        let mut pair = guest.take_pairs().remove(0);
-        assert!(pair.send(&frame(n, 60)));
-        let mut batch = Batch::new();
-        rx[0].rx_burst(&mut cache, &mut batch);
-        assert_eq!(batch[0].data(), frame(n, 60));
-        cache.free_all(&mut batch);
-        // The same path again, and one that comes with nonsense, change nothing.
-        assert_eq!(port.set_options(&options(path)), Ok(true));
-        let mut bad: std::collections::BTreeMap<String, String> = options(&paths[(n as usize + 1) % 2]);
-        bad.insert("tx-retries-max".into(), "99".into());
-        assert!(port.set_options(&bad).is_err());
-        guest.synchronise().unwrap();
-        assert!(guest.is_connected() && port.status().link == LinkState::Up);
-        // It hears that it is left when there is another.
-        assert_eq!(port.set_options(&options(&paths[(n as usize + 1) % 2])), Ok(true));
-        wait_for("the guest is left", || !guest.is_connected());
-    }
-    assert_eq!(port.set_options(&std::collections::BTreeMap::new()), Ok(true));
-    wait_for("it is nowhere", || told(&port, "socket").is_none());
-    // One that listens is made anew elsewhere.
-    let mut server = server(dir.path(), &[]);
-    let elsewhere = [("vhost-sock-dir".to_string(), "/elsewhere".to_string())].into();
-    assert_eq!(server.set_options(&elsewhere), Ok(false));
 }
