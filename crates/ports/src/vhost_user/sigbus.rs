@@ -3,10 +3,10 @@
 //! The memory of a guest is a file that the guest's process can shrink while it is mapped here; the next
 //! access to what is gone raises SIGBUS, which would end the switch. The handler here looks the address up
 //! among the mappings of guests: if it lies in one, zeros are put in the place of its page and of all that
-//! follows, the mapping's flag is set, and the access goes on. (A file that shrinks loses its end. Page by
-//! page, one burst of a guest with a long ring would split the mapping into more than a process may have.)
-//! Whoever uses the mapping looks at the flag after each burst, and disables
-//! the port. Any other SIGBUS goes to the handler that was there before.
+//! follows, the mapping's flag is set, and the access goes on. (A file that shrinks loses its end. If pages
+//! were replaced one by one, a guest with a long ring could make one burst split its mapping into more
+//! mappings than a process may have.) Whoever uses the mapping looks at the flag after each burst, and
+//! disables the port. Any other SIGBUS goes to the handler that was there before.
 //!
 //! Threads: the handler runs on whatever thread made the access, and reads the table without locks. An
 //! entry's address is stored last when it is made and cleared first when it goes; it goes only when nobody
@@ -102,7 +102,7 @@ fn replace_page(address: usize) -> bool {
         }
         let page = slot.page.load(Ordering::Relaxed).max(4096);
         let at = address & !(page - 1);
-        // A page alone where the machine vouches for all memory that is mapped, and has not so much.
+        // Where memory is not overcommitted, the kernel may refuse so much. Then it is that page alone.
         if !put_zeros(at, start + len - at) && !put_zeros(at, page) {
             return false;
         }

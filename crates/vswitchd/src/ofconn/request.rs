@@ -36,8 +36,8 @@ pub(super) fn check_table(table_id: u8) -> Handled {
 /// How long a dump waits for the workers' counters.
 pub(super) const FOLD_WAIT: Duration = Duration::from_millis(3_000);
 
-/// While more than this waits to be sent, an answer in pieces rests: a client that does not read holds little
-/// memory, and a socket's buffer seldom has room for more.
+/// Bytes that wait to be sent, beyond which an answer in pieces rests: so a client that does not read holds
+/// little memory. A socket's buffer seldom has room for more.
 pub(super) const WAITING_MAX: usize = 64 << 10;
 
 /// Whether the next piece of an answer has to wait until the last ones are sent.

@@ -7,19 +7,18 @@ use std::rc::Rc;
 use std::sync::Arc;
 use switch::{Rule, SlotStats};
 
+/// Rules that one dump holds until it has found all.
+const HELD_MAX: usize = 65_536;
+/// Rules that all dumps hold together: some 40 bytes each, thus 20 megabytes.
+const HELD_BY_ALL_MAX: usize = 8 * HELD_MAX;
+/// Rules that are put in order within one turn.
+const ORDERED_MAX: usize = 4_096;
+
 /// What a dump has found and not written yet.
 pub(crate) struct HeldRules {
     rules: VecDeque<HeldRule>,
     by_all: HeldByAll,
 }
-
-/// Rules that a dump holds until all are found.
-const HELD_MAX: usize = 65_536;
-/// Rules that all dumps hold together: some 40 bytes each, thus 20 megabytes.
-const HELD_BY_ALL_MAX: usize = 8 * HELD_MAX;
-
-/// Rules that are put in order within one turn.
-const ORDERED_MAX: usize = 4_096;
 
 /// How many rules all dumps hold.
 pub(crate) type HeldByAll = Rc<Cell<usize>>;
@@ -32,7 +31,7 @@ impl HeldRules {
         HeldRules { rules: VecDeque::new(), by_all: by_all.clone() }
     }
 
-    /// Whether it is too much, for one dump or for all of them.
+    /// Whether that is too much, for one dump or for all of them.
     pub fn is_full(&self) -> bool {
         self.rules.len() > HELD_MAX || self.is_full_by_all()
     }
