@@ -107,7 +107,6 @@ fn check_one(action: &Action, table_id: u8, known: Known<'_>) -> Result<(), Flow
             }
             check_writable(*field)
         }
-        Action::Controller { meter_id: Some(meter), .. } => check_meter(*meter, known),
         Action::GotoTable(to) if *to <= table_id || *to == super::TABLE_ALL => {
             Err(FlowModError::BadGoto(*to))
         }
@@ -289,11 +288,8 @@ fn walk(list: &[Action], named: &mut Named) -> Depth {
     for action in list {
         depth = depth.max(match action {
             Action::Output { port: OfPort::NORMAL, .. } => Depth::Ethernet,
-            Action::Controller { meter_id, .. } => {
-                named.meters.extend(meter_id);
-                Depth::Everything
-            }
-            Action::Output { port: OfPort::CONTROLLER, .. } => Depth::Everything,
+            // Its meter may be one that there is not, and then is none, as in Open vSwitch.
+            Action::Controller { .. } | Action::Output { port: OfPort::CONTROLLER, .. } => Depth::Everything,
             Action::Output { .. } | Action::OutputTrunc { .. } | Action::Enqueue { .. } => Depth::Metadata,
             // The register may name any port, NORMAL and CONTROLLER included.
             Action::OutputReg { .. } => Depth::Everything,

@@ -5,6 +5,7 @@ use base::rcu::{Domain, Reader};
 use base::{DropReason, OfPort, PortNo};
 use datapath::pipeline::FlowView;
 use datapath::{DpAction, Pipeline, Translation};
+use flow::action::PacketInReason;
 use flow::{Action, Depth, FieldId, Key, Match, Mf};
 use openflow::ErrorKind::{self, *};
 use openflow::message::{
@@ -458,4 +459,30 @@ fn packets_for_controllers_go_by_the_meter_of_all_of_them() {
         }
         other => panic!("{other:?}"),
     }
+}
+
+/// As in Open vSwitch: a rule may name it before it is there, and outlives it.
+#[test]
+fn packets_for_controllers_go_by_the_meter_that_their_action_names_while_there_is_one() {
+    let mut r = rig();
+    r.rule(vec![Action::Controller {
+        max_len: 64,
+        reason: PacketInReason::Action,
+        id: 0,
+        userdata: vec![],
+        meter_id: Some(3),
+        pause: false,
+    }]);
+    let is_metered = |r: &Rig| match &r.translate(&packet(0)).actions[..] {
+        [DpAction::PacketIn(_)] => false,
+        [DpAction::Sample { actions: list, .. }] => {
+            matches!(list[..], [DpAction::Meter(_), DpAction::PacketIn(_)])
+        }
+        other => panic!("{other:?}"),
+    };
+    assert!(!is_metered(&r));
+    meter_mod(&mut r, MeterCommand::Add, 3, 5).unwrap();
+    assert!(is_metered(&r));
+    meter_mod(&mut r, MeterCommand::Delete, 3, 5).unwrap();
+    assert!(!is_metered(&r));
 }

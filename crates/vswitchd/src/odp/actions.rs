@@ -177,7 +177,7 @@ fn ct(request: &Request) -> String {
     if request.zone != 0 {
         parts.push(format!("zone={}", request.zone));
     }
-    parts.extend(request.mark.map(|(value, mask)| format!("mark={value:#x}/{mask:#x}")));
+    parts.extend(request.mark.map(|(value, mask)| format!("mark={}/{mask:#x}", hex(value.into()))));
     parts.extend(request.label.map(|(value, mask)| {
         let ones = if mask == u128::MAX { String::new() } else { format!("/{mask:#x}") };
         format!("label={value:#x}{ones}")
