@@ -15,6 +15,7 @@ extern crate host;
 
 mod cli;
 mod compare;
+mod connection;
 mod daemon;
 mod documents;
 mod goals;

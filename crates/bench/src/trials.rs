@@ -39,6 +39,7 @@ pub struct Load {
     pattern: Pattern,
     size: u16,
     flows: u32,
+    rules: u32,
     rate: u64,
     trial: &'static str,
     switches: Vec<String>,
@@ -95,7 +96,7 @@ pub fn loads(grid: &'static Grid, mode: Mode, wanted: &Wanted) -> Vec<Load> {
         for guest in guests {
             for pattern in &patterns {
                 for size in &grid.sizes[..some(grid.sizes.len())] {
-                    for flows in &grid.flows[..some(grid.flows.len())] {
+                    for (flows, rules) in tables(grid, few) {
                         for rate in rates(grid, few) {
                             for trial in grid.trials {
                                 loads.push(Load {
@@ -109,7 +110,8 @@ pub fn loads(grid: &'static Grid, mode: Mode, wanted: &Wanted) -> Vec<Load> {
                                     generator: wanted.generator.clone().unwrap_or(grid.generator.into()),
                                     pattern: pattern.clone(),
                                     size: (*size).max(pattern.size_min()),
-                                    flows: *flows,
+                                    flows,
+                                    rules,
                                     rate,
                                     trial,
                                     switches: switches.clone(),
@@ -122,6 +124,13 @@ pub fn loads(grid: &'static Grid, mode: Mode, wanted: &Wanted) -> Vec<Load> {
         }
     }
     loads
+}
+
+/// Numbers of flows, and of rules with each.
+fn tables(grid: &Grid, few: bool) -> Vec<(u32, u32)> {
+    let rules = |flows: &u32| grid.rules.iter().map(|rules| (*flows, *rules)).collect::<Vec<_>>();
+    let all: Vec<(u32, u32)> = grid.flows.iter().flat_map(rules).collect();
+    if few { all[..all.len().min(1)].to_vec() } else { all }
 }
 
 /// The rates of a grid: for a quick run of a curve the lowest, one in the middle and the highest.
@@ -182,7 +191,8 @@ impl Load {
             _ if self.pattern == Pattern::default() => String::new(),
             _ => format!(".{}", self.pattern),
         };
-        format!("{place}{traffic}.{}", self.trial)
+        let rules = if self.rules > 0 { format!(".{}rules", self.rules) } else { String::new() };
+        format!("{place}{rules}{traffic}.{}", self.trial)
     }
 
     /// The name of the packets' way.
@@ -265,6 +275,7 @@ impl Load {
         let of = |topology| Load {
             topology,
             trial: "max-rate",
+            rules: 0,
             rate: 0,
             workers: 1,
             workers_wanted: None,
@@ -306,6 +317,7 @@ impl Load {
             let refused = refused
                 .or_else(|| of_generator.clone())
                 .or_else(|| trial.refuses())
+                .or_else(|| self.lacks_openflow(trial, found.as_ref().ok()?.as_deref()?))
                 .or_else(|| guest::list::find(self.guest)?.refuses().filter(|_| topology.has_guests()));
             match (found, refused) {
                 (Ok(switch), None) => {
@@ -319,6 +331,12 @@ impl Load {
             }
         }
         (points, all_refused)
+    }
+
+    /// Why a switch cannot have this table, or these changes of it.
+    fn lacks_openflow(&self, trial: &dyn Trial, switch: &dyn Switch) -> Option<String> {
+        let is_needed = self.rules > 0 || trial.needs_openflow();
+        (is_needed && !switch.takes_openflow()).then(|| "it takes no OpenFlow".to_string())
     }
 
     fn turn(
@@ -339,6 +357,7 @@ impl Load {
             rings: self.rings,
             generator: generator.as_ref(),
             flows: self.flows,
+            rules: self.rules,
             pattern: &self.pattern,
             mtu: self.mtu(),
             workers: self.workers,
@@ -379,6 +398,10 @@ impl Load {
             ("trial", self.trial.to_string()),
             ("copies", topology.map_or(1, Topology::copies).to_string()),
         ];
+        if self.rules > 0 {
+            labels.push(("rules", self.rules.to_string()));
+        }
+        labels.extend(trial::list::find(self.trial).map(Trial::labels).unwrap_or_default());
         if self.rate > 0 {
             labels.push(("offered_pps", self.rate.to_string()));
         }

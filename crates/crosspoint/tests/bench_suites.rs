@@ -4,6 +4,7 @@
 mod bench_rig;
 
 use bench_rig::{ONE_AT_A_TIME, assert_adds_up, bench, json, points_in, run, run_with_id};
+use serde_json::Value;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -147,6 +148,34 @@ fn switches_are_measured_in_turns_and_every_packet_is_accounted_for() {
     for run in [first, second] {
         assert!(!left.contains(&format!("xpb{run}s")) && !left.contains(&format!("xpb{run}o")), "{left}");
     }
+}
+
+#[test]
+fn rules_come_and_go_under_traffic_with_each_switch_that_takes_openflow() {
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("run");
+    let switches = ["crosspoint", "ovs-netdev"];
+    let mut args = vec!["run", "coupling.latency", "--quick", "--out", out.to_str().unwrap()];
+    switches.iter().for_each(|s| args.extend(["--switch", s]));
+    let (code, _, said) = run(&args);
+    assert_eq!(code, 0, "{said}");
+    let points = points_in(&out, "coupling.latency");
+    for switch in switches {
+        for rate in ["0", "1", "100", "10000"] {
+            let of = |p: &&Value| p["switch"] == switch && p["labels"]["flow_mods_per_s"] == rate;
+            let point = points.iter().find(of).unwrap_or_else(|| panic!("{switch}, {rate}: {points:?}"));
+            let figure = |name: &str| point["metrics"][name]["values"][0].as_f64();
+            assert!(figure("latency_p99_us").unwrap() > 0.0 && figure("rate_pps").unwrap() > 0.0, "{point}");
+            assert_eq!(point["labels"]["rules"], "10", "{point}");
+            assert_adds_up(point);
+            // Other tests may have the processors; a tenth of the changes is made all the same.
+            let made = figure("flow_mods_made_per_s").unwrap_or(0.0);
+            let asked: f64 = rate.parse().unwrap();
+            assert!(made >= asked / 10.0 && made <= asked, "{made}: {point}");
+        }
+    }
+    assert_eq!(points.len(), 8, "{points:?}");
 }
 
 /// It sends frames of its own, which no rule for a flow of ours would meet.

@@ -9,6 +9,8 @@ use super::switch::{Running, Setup, Switch, Twice, rules};
 use super::topology::{End, Topology, Vnic};
 use super::traffic::Sent;
 use super::traffic::pattern::Pattern;
+use crate::connection::{Connection, with_barrier};
+use crate::daemon::Daemon;
 use crate::machine::watch::{Waits, Watch, Watched, context_switches};
 use crate::process::{Process, TempDir, wait_for};
 use std::collections::BTreeMap;
@@ -22,6 +24,8 @@ const BLOCK_MS: u64 = 5_000;
 const BLOCK_SHARE: f64 = 0.65;
 /// How often late frames and counters are waited for before an account is given up.
 const AGAIN_MAX: u32 = 10;
+/// Rules that are sent before the switch is asked whether it has them.
+const RULES_AT_ONCE: usize = 50_000;
 /// Until a process whose sockets are closed has ended.
 const ENDING: Duration = Duration::from_millis(100);
 
@@ -39,6 +43,8 @@ pub struct Parts<'a> {
     pub generator: &'a dyn Generator,
     /// Rules are made for these.
     pub flows: u32,
+    /// The table has as many rules at least: those of other flows fill it up.
+    pub rules: u32,
     /// What the frames are.
     pub pattern: &'a Pattern,
     /// Of every interface and port.
@@ -161,7 +167,16 @@ impl<'a> Bed<'a> {
             mtu: self.parts.mtu,
             workers: self.parts.workers,
         };
-        self.running = Some(switch.start(&setup)?);
+        let running = self.running.insert(switch.start(&setup)?);
+        if self.parts.rules > 0 {
+            let daemon = running.daemon().ok_or("the switch takes no OpenFlow")?;
+            let mut others = rules::others(&setup, self.parts.rules).peekable();
+            let mut connection = Connection::open(daemon)?;
+            // Not as text by `ovs-ofctl`, which takes a minute for a million.
+            while others.peek().is_some() {
+                connection.until_barrier(&with_barrier(others.by_ref().take(RULES_AT_ONCE))?)?;
+            }
+        }
         Ok(())
     }
 
@@ -188,6 +203,11 @@ impl<'a> Bed<'a> {
     /// What the switch says it is.
     pub fn identity(&self) -> BTreeMap<String, String> {
         self.running.as_ref().map(|r| r.identity()).unwrap_or_default()
+    }
+
+    /// The switch's daemon, where it is one that takes OpenFlow.
+    pub fn daemon(&self) -> Option<&Daemon> {
+        self.running.as_ref()?.daemon()
     }
 
     /// The switch's process, where it has one.

@@ -3,6 +3,7 @@
 //! whose client sends them all without waiting and then asks for a barrier. Traffic does not run; what
 //! changes cost it is what `coupling` and `replace` ask.
 
+use crate::connection::{Connection, with_barrier};
 use crate::daemon::Daemon;
 use crate::measure::p2p::exact_match;
 use crate::measure::rig::Rig;
@@ -11,15 +12,9 @@ use crate::stats::median;
 use crate::units::count;
 use datapath::Config;
 use flow::Match;
-use openflow::message::{FlowMod as OfFlowMod, Message};
-use openflow::{Codec, Header, Version, VersionSet};
-use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
-use std::time::{Duration, Instant};
+use openflow::message::FlowMod as OfFlowMod;
+use std::time::Instant;
 use switch::control::FlowMod;
-
-/// Longer than this no message of a switch takes.
-const TIME: Duration = Duration::from_secs(300);
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -101,55 +96,21 @@ fn row(switch: &'static str, what: &'static str, rules: usize, raw: Vec<f64>) ->
 
 /// Additions of so many rules and the barrier behind them, as bytes of OpenFlow 1.3.
 fn pipelined(rules: usize) -> Result<Vec<u8>, String> {
-    let codec = Codec::new(Version::V13);
-    let mut bytes = Vec::new();
-    for n in 0..rules {
+    let add = |n| {
         let (matching, actions) = (exact_match(n), trial::to_sink());
-        let add = OfFlowMod { table_id: 0, matching, actions, ..OfFlowMod::add() };
-        let encoded = codec.encode_into(n as u32, &Message::FlowMod(add.boxed()), &mut bytes);
-        encoded.map_err(|e| format!("{e:?}"))?;
-    }
-    codec.encode_into(0, &Message::BarrierRequest, &mut bytes).map_err(|e| format!("{e:?}"))?;
-    Ok(bytes)
+        OfFlowMod { table_id: 0, matching, actions, ..OfFlowMod::add() }
+    };
+    with_barrier((0..rules).map(add))
 }
 
 /// Sends these to a switch. Seconds from the first byte to the answer of the barrier.
 fn send(daemon: &Daemon, messages: &[u8], rules: usize) -> Result<f64, String> {
-    let failed = |e: std::io::Error| format!("the OpenFlow connection: {e}");
-    let mut stream = daemon.openflow()?;
-    stream.set_read_timeout(Some(TIME)).map_err(failed)?;
-    stream.write_all(&Codec::hello(VersionSet::only(Version::V13), 0)).map_err(failed)?;
-    if !matches!(receive(&mut stream)?, Message::Hello(_)) {
-        return Err("the switch does not begin with a hello".into());
-    }
-    let mut writer = stream.try_clone().map_err(failed)?;
+    let mut connection = Connection::open(daemon)?;
     let start = Instant::now();
-    let seconds = std::thread::scope(|scope| {
-        // A switch that does not read while its answers are not read would wait for ever otherwise.
-        let sent = scope.spawn(move || writer.write_all(messages));
-        let answer = receive(&mut stream);
-        let seconds = start.elapsed().as_secs_f64();
-        if !matches!(answer, Ok(Message::BarrierReply)) {
-            // So that the writer ends too.
-            drop(stream.shutdown(std::net::Shutdown::Both));
-            return Err(format!("instead of the barrier's reply came {answer:?}"));
-        }
-        sent.join().expect("writing does not panic").map_err(failed)?;
-        Ok(seconds)
-    })?;
+    connection.until_barrier(messages)?;
+    let seconds = start.elapsed().as_secs_f64();
     daemon.has_rules(rules)?;
     Ok(seconds)
-}
-
-/// The next message of the switch.
-fn receive(stream: &mut UnixStream) -> Result<Message, String> {
-    let mut bytes = vec![0; 8];
-    stream.read_exact(&mut bytes).map_err(|e| format!("the switch does not answer: {e}"))?;
-    let header = Header::parse(&bytes).ok_or("a header is too short")?;
-    bytes.resize(usize::from(header.length).max(8), 0);
-    stream.read_exact(&mut bytes[8..]).map_err(|e| format!("the switch does not answer: {e}"))?;
-    let message = Codec::new(Version::V13).decode(&bytes).map_err(|e| format!("{e}"))?.1;
-    Ok(message)
 }
 
 fn rig() -> Result<Rig, String> {

@@ -22,6 +22,8 @@ const LINES: [RGBColor; 8] = [
     RGBColor(1, 1, 7),
     RGBColor(1, 1, 8),
 ];
+/// Where zero stands among powers.
+const LOG_MIN: f64 = 0.5;
 const INK: RGBColor = RGBColor(2, 2, 2);
 const GRID: RGBColor = RGBColor(2, 2, 3);
 const PAPER: RGBColor = RGBColor(2, 2, 4);
@@ -73,7 +75,9 @@ fn shows(plot: &Plot, point: &Point) -> bool {
 fn position(plot: &Plot, point: &Point) -> Option<f64> {
     let ports = || Some(topology::find(point.labels.get("topology")?)?.ports.len().to_string());
     let label = point.labels.get(plot.x).cloned().or_else(|| ports().filter(|_| plot.x == "ports"))?;
-    label.parse().ok()
+    let number: f64 = label.parse().ok()?;
+    // Powers have no zero: it stands left of one.
+    Some(if plot.log { number.max(LOG_MIN) } else { number })
 }
 
 /// The limit's value at x, where it has one.
@@ -112,7 +116,7 @@ pub fn svg(plot: &Plot, lines: &[Line]) -> Option<String> {
         let area = SVGBackend::with_string(&mut text, SIZE).into_drawing_area();
         area.fill(&PAPER).and_then(|()| {
             if plot.log {
-                draw(&area, plot, lines, (left.max(0.5)..right).log_scale(), top)
+                draw(&area, plot, lines, (left.max(LOG_MIN)..right).log_scale(), top)
             } else {
                 draw(&area, plot, lines, left..right, top)
             }
@@ -242,6 +246,15 @@ mod tests {
             text.contains("var(--line1)") && !text.contains("#0101") && !text.contains("#0202"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn among_powers_zero_stands_left_of_one() {
+        let mut run = run();
+        run.points[0].labels.insert("flows".into(), "0".into());
+        let plot = Plot::new("t", "cost", "flows").log();
+        let first = |plot: &Plot| lines(plot, "p2p", std::slice::from_ref(&run))[0].points[0].0;
+        assert_eq!((first(&plot), first(&Plot::new("t", "cost", "flows"))), (0.5, 0.0));
     }
 
     #[test]

@@ -173,7 +173,7 @@ pub const SUITES: &[Suite] = &[
     Suite {
         name: "coupling",
         group: RULES,
-        question: "How much throughput stays while rules of other flows are added and deleted?",
+        question: "How much throughput stays, and how long do packets take, while rules of other flows are added and deleted?",
         steps: &[
             measure(
                 "rate-1k",
@@ -218,10 +218,41 @@ pub const SUITES: &[Suite] = &[
                 "--rate 1k --flows 20k --runs 2 --turn-ms 300",
                 None,
             ),
+            // Beside other switches, with what it does to latency.
+            Step::Grid(Grid {
+                step: "latency",
+                switches: OPENFLOW,
+                flows: &[10],
+                rules: &[10, 10_000, 1_000_000],
+                rates: &[20_000],
+                trials: CHANGES,
+                ..GRID
+            }),
+            Step::Grid(Grid {
+                step: "throughput",
+                switches: OPENFLOW,
+                flows: &[10],
+                rules: &[10_000],
+                trials: CHANGES,
+                ..GRID
+            }),
         ],
-        plots: &[Plot::new("Throughput in ratio to no changes", "throughput_ratio", "flow_mods_per_s")
+        plots: &[
+            Plot::new("Throughput in ratio to no changes", "throughput_ratio", "flow_mods_per_s")
+                .by(&["rules"])
+                .log(),
+            Plot::new(
+                "Latency in microseconds at 20,000 packets/s, p99",
+                "latency_p99_us",
+                "flow_mods_per_s",
+            )
             .by(&["rules"])
-            .log()],
+            .only(&[("offered_pps", "20000")])
+            .log(),
+            Plot::new("Packets per second while rules change", "rate_pps", "flow_mods_per_s")
+                .by(&["rules", "offered_pps"])
+                .log(),
+        ],
     },
     Suite {
         name: "expiry",

@@ -76,6 +76,8 @@ pub struct Grid {
     pub sizes: &'static [u16],
     /// Numbers of flows.
     pub flows: &'static [u32],
+    /// Rules that the table has at least; those of other flows than the traffic's fill it up. 0: none.
+    pub rules: &'static [u32],
     /// Offered frames per second, for trials that do not look for a rate; 0: as many as go.
     pub rates: &'static [u64],
     /// What the frames are, as `--traffic` has it.

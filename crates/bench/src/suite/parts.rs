@@ -67,6 +67,13 @@ pub const LOOPS: &[&str] = &[
 pub const BLOCKABLE: &[&str] =
     &["loop-rebuilt", "loop-kept", "loop-one", "loop-fifty", "crosspoint-af_packet", "ovs-netdev"];
 
+/// Switches whose rules are those of OpenFlow.
+pub const OPENFLOW: &[&str] =
+    &["crosspoint", "crosspoint-af_packet", "ovs-netdev", "ovs-afxdp", "ovs-dpdk", "ovs-kernel"];
+
+/// Changes of rules under traffic, from none to 10,000 a second.
+pub const CHANGES: &[&str] = &["changes-0", "changes-1", "changes-100", "changes-10k"];
+
 /// A step on test beds with the built-in generator and guest; the rest is set by what differs.
 pub const GRID: Grid = Grid {
     step: "",
@@ -78,6 +85,7 @@ pub const GRID: Grid = Grid {
     generator: "builtin",
     sizes: &[64],
     flows: &[100],
+    rules: &[0],
     rates: &[0],
     traffic: &["udp"],
     trials: &["max-rate"],

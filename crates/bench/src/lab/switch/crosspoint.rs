@@ -62,6 +62,10 @@ impl Switch for Crosspoint {
         (!self.program.exists()).then(|| format!("{} is missing", self.program.display()))
     }
 
+    fn takes_openflow(&self) -> bool {
+        true
+    }
+
     fn start(&self, setup: &Setup) -> Result<Box<dyn Running>, String> {
         let mut args = Vec::new();
         let workers = self.workers.max(setup.workers);
@@ -145,6 +149,10 @@ impl Running for Started {
         let mut all = vec![(BATCH, burst.map_or(NOT_TOLD.into(), |burst| burst.to_string()))];
         all.extend(self.guest_offloads().filter(|(_, told)| told.contains(NOT_TOLD)));
         all
+    }
+
+    fn daemon(&self) -> Option<&Daemon> {
+        Some(&self.daemon)
     }
 
     fn process(&self) -> Option<&Process> {

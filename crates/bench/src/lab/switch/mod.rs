@@ -13,6 +13,7 @@ pub mod vpp;
 use super::net::Net;
 use super::topology::{End, Topology, Vnic};
 use super::traffic::pattern::Pattern;
+use crate::daemon::Daemon;
 use crate::machine::freeze;
 use crate::process::Process;
 pub use crate::result::{BATCH, GUEST_OFFLOADS, HUGE_PAGES};
@@ -106,6 +107,11 @@ pub trait Switch {
         None
     }
 
+    /// Whether its rules are those of OpenFlow, and can be changed so.
+    fn takes_openflow(&self) -> bool {
+        false
+    }
+
     /// Starts it.
     fn start(&self, setup: &Setup) -> Result<Box<dyn Running>, String>;
 }
@@ -123,6 +129,11 @@ pub trait Running {
 
     /// Conditions that nobody can set in it, and what it has.
     fn inherent(&self) -> Vec<(&'static str, String)>;
+
+    /// Its daemon, where it is one that takes OpenFlow.
+    fn daemon(&self) -> Option<&Daemon> {
+        None
+    }
 
     /// Its process; none for a switch in the kernel.
     fn process(&self) -> Option<&Process> {

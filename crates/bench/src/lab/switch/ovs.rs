@@ -56,6 +56,10 @@ impl Switch for Ovs {
         missing(OVS, "openvswitch-switch")
     }
 
+    fn takes_openflow(&self) -> bool {
+        true
+    }
+
     fn start(&self, setup: &Setup) -> Result<Box<dyn Running>, String> {
         let (pages, daemon) = match self.kind {
             Kind::Dpdk => (
@@ -176,6 +180,10 @@ impl Running for Started {
     fn cpu_ns(&self) -> Option<u64> {
         // The daemon has the packets of new flows alone there.
         (self.kind != Kind::Kernel).then(|| self.daemon.process.cpu_ns())
+    }
+
+    fn daemon(&self) -> Option<&Daemon> {
+        Some(&self.daemon)
     }
 
     fn process(&self) -> Option<&Process> {

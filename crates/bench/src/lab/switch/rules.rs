@@ -2,6 +2,9 @@
 
 use super::Setup;
 use crate::lab::traffic::pattern::{Pattern, Protocol};
+use crate::measure::p2p::exact_match;
+use crate::measure::trial::to_sink;
+use openflow::message::FlowMod;
 
 /// Beyond this many flows one rule for each hop takes their place, which the conditions of the point say.
 const RULES_MAX: u32 = 100_000;
@@ -35,6 +38,26 @@ pub fn text(setup: &Setup) -> String {
     text
 }
 
+/// Flows of which no traffic is: those that fill a table begin here, those that come and go further on.
+const FILLED: usize = 2_000_000;
+const CHANGED: usize = 4_000_000;
+
+/// Additions of rules of other flows, from the first port to the second, that fill the table up to so many
+/// rules. No packet of the traffic meets one.
+pub fn others(setup: &Setup, rules: u32) -> impl Iterator<Item = FlowMod> {
+    let there = text(setup).lines().count();
+    (there..rules as usize).map(|n| add(FILLED + n))
+}
+
+/// The n-th rule that comes and goes: it matches the same fields as those of [`others`].
+pub fn changed(n: usize) -> FlowMod {
+    add(CHANGED + n)
+}
+
+fn add(n: usize) -> FlowMod {
+    FlowMod { table_id: 0, matching: exact_match(n), actions: to_sink(), ..FlowMod::add() }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -47,11 +70,26 @@ mod tests {
     }
 
     fn text_for(topology: &str, flows: u32, is_foreign: bool) -> String {
+        with_setup(topology, flows, is_foreign, text)
+    }
+
+    fn with_setup<T>(topology: &str, flows: u32, is_foreign: bool, then: impl Fn(&Setup) -> T) -> T {
         let net = std::mem::ManuallyDrop::new(Net { switch: String::new(), outside: String::new() });
         let (sockets, pattern) = (BTreeMap::new(), Pattern::default());
         let topology = find(topology).unwrap();
         let (pattern, mtu, workers) = (&pattern, 1500, 1);
-        text(&Setup { net: &net, topology, sockets: &sockets, flows, pattern, is_foreign, mtu, workers })
+        then(&Setup { net: &net, topology, sockets: &sockets, flows, pattern, is_foreign, mtu, workers })
+    }
+
+    #[test]
+    fn rules_of_other_flows_fill_a_table_up() {
+        let sources = |topology: &str, rules| -> Vec<u128> {
+            let others = with_setup(topology, 10, false, |s| others(s, rules).collect::<Vec<_>>());
+            others.iter().map(|add| add.matching.key.get(flow::FieldId::NwSrc)).collect()
+        };
+        // Ten flows have the addresses from 10.0.0.0 on.
+        assert_eq!(sources("P2P", 12), [0x0a1e_848a, 0x0a1e_848b]);
+        assert_eq!(sources("PVP", 20), []);
     }
 
     #[test]

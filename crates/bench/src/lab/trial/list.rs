@@ -2,6 +2,7 @@
 
 use super::Trial;
 use super::back_to_back::BackToBack;
+use super::changes::Changes;
 use super::fixed::Fixed;
 use super::latency::Latency;
 use super::max_rate::MaxRate;
@@ -27,6 +28,10 @@ pub const TRIALS: &[&dyn Trial] = &[
     &Reset { name: "reset-guest", upset: Upset::Guest },
     &Reset { name: "reset-link", upset: Upset::Link },
     &Reset { name: "blocked", upset: Upset::Block },
+    &Changes { name: "changes-0", per_s: 0 },
+    &Changes { name: "changes-1", per_s: 1 },
+    &Changes { name: "changes-100", per_s: 100 },
+    &Changes { name: "changes-10k", per_s: 10_000 },
 ];
 
 /// The trial of this name.

@@ -1,6 +1,7 @@
 //! What is done with a test bed to get a figure.
 
 pub mod back_to_back;
+pub mod changes;
 pub mod fixed;
 pub mod latency;
 pub mod list;
@@ -35,6 +36,16 @@ pub trait Trial: Sync {
     /// Why it cannot be run here, if it cannot.
     fn refuses(&self) -> Option<String> {
         None
+    }
+
+    /// What tells its points from those of its like, by label.
+    fn labels(&self) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
+
+    /// Whether it talks to the switch as a controller does.
+    fn needs_openflow(&self) -> bool {
+        false
     }
 
     /// Runs it with this load; its rate is the offered one where the trial does not look for one itself.
