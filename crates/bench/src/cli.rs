@@ -7,9 +7,9 @@ use crate::lab::topology::TOPOLOGIES;
 use crate::lab::traffic::{pattern::Pattern, serve};
 use crate::lab::{generator, guest, switch, trial};
 use crate::measure::{
-    ablation, afxdp_bridge, cache_misses, churn, conntrack, counts, explosion, fairness, flow_mods, generate,
-    kernel_datapath, learned_rules, load_rules, mac_learning, masks, memory, misses, ovsdb, p2p, pinning,
-    port_count, ports_config, pvp, pvp_types, rule_to_effect, scale, wake,
+    ablation, afxdp_bridge, cache_misses, churn, conntrack, core_grid, counts, explosion, fairness,
+    flow_mods, generate, kernel_datapath, learned_rules, load_rules, mac_learning, masks, memory, misses,
+    ovsdb, p2p, pinning, port_count, ports_config, pvp, pvp_types, rule_to_effect, scale, wake,
 };
 use crate::process::MISSING;
 use crate::run::{Wish, now_utc};
@@ -101,6 +101,9 @@ enum Bench {
     /// Two workers: how much more do they do than one?
     #[command(hide = true)]
     Scale(scale::Args),
+    /// 1 to n flows over 1 to n workers, in one megaflow and in one for each flow: what do they do together?
+    #[command(hide = true)]
+    CoreGrid(core_grid::Args),
     /// Sleep: what does waking cost, and an idle switch?
     #[command(hide = true)]
     Wake(wake::Args),
@@ -252,6 +255,7 @@ fn measure(bench: Bench) -> Result<(), String> {
         Bench::Ovsdb(args) => ovsdb::run(&args),
         Bench::Afxdp(args) => afxdp_bridge::run_bench(&args),
         Bench::Scale(args) => scale::run(&args),
+        Bench::CoreGrid(args) => core_grid::run(&args),
         Bench::Wake(args) => wake::run(&args),
         Bench::Ablation(args) => ablation::run(&args),
         Bench::Pinning(args) => pinning::run(&args),

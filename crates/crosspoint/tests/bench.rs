@@ -192,6 +192,18 @@ fn idle_ports_are_measured_against_two() {
 }
 
 #[test]
+fn flows_are_spread_over_workers_in_every_combination() {
+    const SHAPE: Shape = &[("cycles_per_packet", 'n'), ("ratio_to_one", 'n'), ("raw", 'a')];
+    let rows = check("core-grid --most 2 --runs 1 --turn-ms 100", SHAPE);
+    let cell = |row: &Value| (row["workers"].as_u64().unwrap(), row["flows"].as_u64().unwrap());
+    for megaflows in ["one", "per_flow"] {
+        let of = rows.iter().filter(|row| row["megaflows"] == megaflows);
+        assert_eq!(of.map(cell).collect::<Vec<_>>(), [(1, 1), (1, 2), (2, 1), (2, 2)]);
+    }
+    assert_eq!((rows.len(), rows[0]["ratio_to_one"].as_f64()), (8, Some(1.0)));
+}
+
+#[test]
 fn changes_under_traffic_are_measured() {
     let rows = check("churn --flows 1k --runs 1 --turn-ms 300", CHURN);
     assert!(rows[0]["flow_mods_made_per_s"].as_f64().unwrap() > 100.0, "{}", rows[0]);

@@ -8,6 +8,7 @@ pub mod afxdp_bridge;
 pub mod cache_misses;
 pub mod churn;
 pub mod conntrack;
+pub mod core_grid;
 pub mod counts;
 pub mod explosion;
 pub mod fairness;

@@ -22,7 +22,7 @@ use switch::control::FlowMod;
 /// What each of several workers does in ratio to one alone, at the least.
 const GOAL: f64 = 0.95;
 /// A worker with fewer packets in a turn had no source.
-const PACKETS_OF_BUSY: u64 = 1_000;
+pub const PACKETS_OF_BUSY: u64 = 1_000;
 
 /// What the packets meet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum, serde::Serialize)]
@@ -56,13 +56,15 @@ pub struct Args {
     common: Common,
 }
 
-fn workers(text: &str) -> Result<usize, String> {
+/// A number of workers that this machine has processors for.
+pub fn workers(text: &str) -> Result<usize, String> {
     let most = cpus();
     let number = text.parse().ok().filter(|n| (2..=most).contains(n));
     number.ok_or_else(|| format!("must be 2 to {most}, the processors of this machine"))
 }
 
-fn cpus() -> usize {
+/// Processors, or two on a machine with one.
+pub fn cpus() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from).max(2)
 }
 
@@ -221,7 +223,8 @@ fn meters(rig: &Rig, workers: usize) -> Vec<Meter> {
     (0..workers).map(of).collect()
 }
 
-fn measure(rig: &mut Rig, workers: usize, time: Duration) -> Vec<Sample> {
+/// Runs for a while and measures each worker.
+pub fn measure(rig: &mut Rig, workers: usize, time: Duration) -> Vec<Sample> {
     let before = meters(rig, workers);
     rig.run_for(time);
     meters(rig, workers).iter().zip(&before).map(|(after, before)| after.since(before)).collect()

@@ -371,8 +371,9 @@ pub const SUITES: &[Suite] = &[
     Suite {
         name: "cores",
         group: MEMORY,
-        question: "How much more do several workers do than one, with shared and with separate flows?",
+        question: "How much more do several workers do than one, by number and kind of flows (Emmerich, Fig. 6)?",
         steps: &[
+            measure("grid", "core-grid", "--runs 5", "--runs 1 --turn-ms 100", None),
             measure("scale", "scale", "--runs 5", "--flows 5k --runs 2 --turn-ms 200", None),
             measure(
                 "beyond",
@@ -382,7 +383,11 @@ pub const SUITES: &[Suite] = &[
                 None,
             ),
         ],
-        plots: &[Plot::new("Rate of all workers in ratio to one", "scaling", "workers").by(&["load"])],
+        plots: &[
+            Plot::new("Rate of all workers in ratio to one worker with one flow", "ratio_to_one", "flows")
+                .by(&["megaflows", "workers"]),
+            Plot::new("Rate of all workers in ratio to one", "scaling", "workers").by(&["load"]),
+        ],
     },
     Suite {
         name: "ports-and-batches",

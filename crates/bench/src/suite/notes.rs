@@ -16,6 +16,12 @@ const NOTES: &[(&str, &str)] = &[
          cite it, and may have more entries.",
     ),
     (
+        "cores",
+        "Each worker has caches of its own. A megaflow that all flows share is therefore one in the cache of each \
+         worker that has some of the flows, and workers write to nothing that they share, whether flows have one \
+         megaflow or one each. Several versions of the switch are measured in turns with --switch crosspoint@PATH.",
+    ),
+    (
         "native-vs-poll-mode",
         "Rates without loss are searched for. Loads of a quick run are too short to conclude anything from them: \
          one stall of the machine decides.",
