@@ -171,6 +171,9 @@ struct RunArgs {
     /// pvp-matrix, as far as generator and guest have processors of their own beside them.
     #[arg(long, value_name = "N")]
     workers: Option<usize>,
+    /// Turns of each load, in suites of trials: five by default, and one with --quick.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    turns: Option<u32>,
     /// Where results go. By default bench-TIME in the current directory.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -307,8 +310,8 @@ fn run_suites(args: RunArgs) -> Result<(), Failure> {
         _ => Mode::Normal,
     };
     let out = args.out.unwrap_or_else(|| PathBuf::from(format!("bench-{}", now_utc().replace(':', ""))));
-    let (switches, generator, traffic, workers) = (args.switch, args.generator, args.traffic, args.workers);
-    let wanted = Wanted { switches, generator, traffic, workers };
+    let (switches, generator, traffic) = (args.switch, args.generator, args.traffic);
+    let wanted = Wanted { switches, generator, traffic, workers: args.workers, turns: args.turns };
     let wish = Wish { names: args.names, mode, wanted, out, resume: args.resume };
     let result = runner::run(&wish);
     // What was measured is drawn also where a step failed.

@@ -27,6 +27,8 @@ const MTU_JUMBO: u16 = 9_000;
 pub struct Load {
     /// Of the suite.
     step: &'static str,
+    /// In place of the mode's.
+    turns: Option<u32>,
     /// Of the command that repeats it, as the operator gave them: `--quick --workers 2`.
     options: String,
     topology: &'static str,
@@ -69,6 +71,8 @@ pub struct Wanted {
     pub traffic: Option<Pattern>,
     /// Workers of each switch, and queues of each port.
     pub workers: Option<usize>,
+    /// Turns of each load.
+    pub turns: Option<u32>,
 }
 
 /// Every combination; for a quick run the first value of each of sizes, flows, rates and traffic. A curve is
@@ -101,6 +105,7 @@ pub fn loads(grid: &'static Grid, mode: Mode, wanted: &Wanted) -> Vec<Load> {
                             for trial in grid.trials {
                                 loads.push(Load {
                                     step: grid.step,
+                                    turns: wanted.turns,
                                     options: options.clone(),
                                     topology,
                                     guest,
@@ -155,6 +160,7 @@ fn options(mode: Mode, wanted: &Wanted) -> String {
         ("generator", wanted.generator.clone()),
         ("traffic", wanted.traffic.as_ref().map(Pattern::to_string)),
         ("workers", wanted.workers.map(|n| n.to_string())),
+        ("turns", wanted.turns.map(|n| n.to_string())),
     ];
     for (name, value) in given {
         options.extend(value.map(|value| format!(" --{name} {value}")));
@@ -225,6 +231,7 @@ impl Load {
             measured.notes.push(format!("no huge pages for any switch: {why}"));
         }
         let times = times(mode);
+        let times = Times { turns: self.turns.unwrap_or(times.turns), ..times };
         for turn in 0..times.turns {
             for (name, switch, outcome, point) in &mut points {
                 if measured.failed.contains_key(name) || interrupted.load(Ordering::Relaxed) {
@@ -276,6 +283,7 @@ impl Load {
             topology,
             trial: "max-rate",
             rules: 0,
+            turns: None,
             rate: 0,
             workers: 1,
             workers_wanted: None,
@@ -458,13 +466,14 @@ mod tests {
             generator: Some("builtin-256".into()),
             traffic: Some("udp+l4".parse().unwrap()),
             workers: Some(2),
+            turns: Some(7),
             ..Wanted::default()
         };
         let load = loads_of("latency", Mode::Quick, &wanted).remove(0);
         let point = load.point("latency", "bridge".into(), Outcome::default(), Point::default());
         assert_eq!(
             point.command,
-            "crosspoint bench run latency.nic --quick --generator builtin-256 --traffic udp+l4 --workers 2 --switch bridge"
+            "crosspoint bench run latency.nic --quick --generator builtin-256 --traffic udp+l4 --workers 2 --turns 7 --switch bridge"
         );
         let load = loads_of("calibration", Mode::Normal, &Wanted::default()).remove(0);
         let point = load.point("calibration", "none".into(), Outcome::default(), Point::default());
