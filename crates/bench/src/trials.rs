@@ -9,7 +9,7 @@ use crate::lab::topology::{self, Topology, Vnic};
 use crate::lab::traffic::pattern::{Pattern, Protocol};
 use crate::lab::trial::{self, Outcome, Times, Trial};
 use crate::machine::huge_pages::HugePages;
-use crate::result::Point;
+use crate::result::{PROCESSORS, Point};
 use crate::suite::{Grid, Mode};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -421,13 +421,9 @@ impl Load {
         }
         point.labels = labels.into_iter().map(|(k, v)| (k.to_string(), v)).collect();
         point.warnings.extend(outcome.watched.warning());
-        let cpus = cpus();
-        point.warnings.push(match cpus {
-            ..4 => format!("generator, switch and guest share {cpus} processors"),
-            _ => {
-                format!("generator and guest are bound to none of the {cpus} processors: they may share one")
-            }
-        });
+        if !point.conditions.contains_key(PROCESSORS) {
+            point.warnings.push(format!("generator, switch and guest share {} processors", cpus()));
+        }
         point.metrics = outcome.metrics;
         point.account = Some(outcome.account);
         point.limit = outcome.limit;

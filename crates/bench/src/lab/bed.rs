@@ -5,6 +5,7 @@ use super::generator::{Generator, Load, Offering, Place, Stage};
 use super::guest::{self, Guest, Rings};
 use super::limit::limit;
 use super::net::Net;
+use super::processors::{Processors, on};
 use super::switch::{Running, Setup, Switch, Twice, rules};
 use super::topology::{End, Topology, Vnic};
 use super::traffic::Sent;
@@ -13,6 +14,7 @@ use crate::connection::{Connection, with_barrier};
 use crate::daemon::Daemon;
 use crate::machine::watch::{Waits, Watch, Watched, context_switches};
 use crate::process::{Process, TempDir, wait_for};
+use crate::result::PROCESSORS;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -64,6 +66,8 @@ pub struct Bed<'a> {
     sockets: BTreeMap<usize, PathBuf>,
     conditions: BTreeMap<String, String>,
     inherent: BTreeMap<String, String>,
+    /// Where the machine has enough.
+    processors: Option<Processors>,
     _dir: TempDir,
 }
 
@@ -135,20 +139,33 @@ impl<'a> Bed<'a> {
             );
         }
         let mut guests = BTreeMap::new();
+        let processors = Processors::here(parts.workers, of(&[End::Guest]).len());
         for index in of(&[End::Guest]) {
-            guests.insert(index, start_guest(&parts, &net, &sockets, index)?);
+            guests.insert(index, start_guest(&parts, &net, &sockets, index, processors.as_ref())?);
         }
-        let stage = stage(&parts, &net, &sockets);
-        let offering = parts.generator.start(&stage)?;
+        let stage = stage(&parts, &net, &sockets, processors.as_ref());
+        let own: Vec<usize> = stage.cpu.into_iter().collect();
+        let offering = on(&own, || parts.generator.start(&stage))?;
         for place in &stage.places {
             if let Place::Tap(name) = place {
                 net.take_tap(name)?;
             }
         }
-        let conditions = conditions(&parts);
+        let mut conditions = conditions(&parts);
+        conditions.extend(processors.as_ref().map(|own| (PROCESSORS.to_string(), own.text())));
         let inherent = BTreeMap::new();
-        let mut bed =
-            Bed { running: None, guests, offering, net, parts, sockets, conditions, inherent, _dir: dir };
+        let mut bed = Bed {
+            running: None,
+            guests,
+            offering,
+            net,
+            parts,
+            sockets,
+            conditions,
+            inherent,
+            processors,
+            _dir: dir,
+        };
         bed.start_switch()?;
         bed.wait()?;
         bed.learn()?;
@@ -167,7 +184,8 @@ impl<'a> Bed<'a> {
             mtu: self.parts.mtu,
             workers: self.parts.workers,
         };
-        let running = self.running.insert(switch.start(&setup)?);
+        let left = self.processors.as_ref().map(|own| own.switch.clone()).unwrap_or_default();
+        let running = self.running.insert(on(&left, || switch.start(&setup))?);
         if self.parts.rules > 0 {
             let daemon = running.daemon().ok_or("the switch takes no OpenFlow")?;
             let mut others = rules::others(&setup, self.parts.rules).peekable();
@@ -217,7 +235,7 @@ impl<'a> Bed<'a> {
 
     /// Why the generator cannot offer a load.
     pub fn refuses(&self, load: &Load) -> Option<String> {
-        let stage = stage(&self.parts, &self.net, &self.sockets);
+        let stage = stage(&self.parts, &self.net, &self.sockets, self.processors.as_ref());
         self.parts.generator.refuses(load, &stage)
     }
 
@@ -345,7 +363,7 @@ impl<'a> Bed<'a> {
         let spread = self.spread().iter().zip(&spread).map(|(a, b)| a.saturating_sub(*b)).collect();
         let context_switches =
             self.context_switches().zip(context_switches).map(|(a, b)| a.saturating_sub(b));
-        let limit = limit(load, &sent, self.parts.topology, waited);
+        let limit = limit(load, &sent, self.parts.topology, waited, self.processors.is_some());
         let switch_cpu_s = cpu_before.0.zip(cpu_after.0).map(|(b, a)| a.saturating_sub(b) as f64 / 1e9);
         let guest_cpu_s = (cpu_after.1 - cpu_before.1) as f64 / 1e9;
         let switch_rss_bytes =
@@ -410,7 +428,8 @@ impl<'a> Bed<'a> {
                 if let Some(socket) = self.sockets.get(&index) {
                     let _ = std::fs::remove_file(socket);
                 }
-                let guest = start_guest(&self.parts, &self.net, &self.sockets, index)?;
+                let guest =
+                    start_guest(&self.parts, &self.net, &self.sockets, index, self.processors.as_ref())?;
                 self.guests.insert(index, guest);
                 Ok(())
             }
@@ -447,14 +466,19 @@ fn start_guest(
     net: &Net,
     sockets: &BTreeMap<usize, PathBuf>,
     index: usize,
+    processors: Option<&Processors>,
 ) -> Result<Process, String> {
     let interface = format!("vm{index}");
     let nowhere = PathBuf::new();
     let socket = sockets.get(&index).unwrap_or(&nowhere);
     let (namespace, rings, mtu) = (&net.switch, parts.rings, parts.mtu);
     let queues = parts.guest.queues(parts.workers);
-    let place = guest::Place { socket, interface: &interface, namespace, rings, mtu, queues };
-    let guest = parts.guest.start(&place)?;
+    // Guests have theirs in the order of their ports.
+    let before = parts.topology.ports[..index].iter().filter(|end| **end == End::Guest).count();
+    let cpu = processors.and_then(|own| own.guests.get(before).copied());
+    let place = guest::Place { socket, interface: &interface, namespace, rings, mtu, queues, cpu };
+    let own: Vec<usize> = cpu.into_iter().collect();
+    let guest = on(&own, || parts.guest.start(&place))?;
     if sockets.contains_key(&index) {
         wait_for(socket)?;
         return Ok(guest);
@@ -471,16 +495,38 @@ fn start_guest(
 }
 
 /// The generator's places, by the index of the port that each leads to.
-fn stage<'n>(parts: &Parts, net: &'n Net, sockets: &BTreeMap<usize, PathBuf>) -> Stage<'n> {
+fn stage<'n>(
+    parts: &Parts,
+    net: &'n Net,
+    sockets: &BTreeMap<usize, PathBuf>,
+    processors: Option<&Processors>,
+) -> Stage<'n> {
+    let cpu = processors.map(|own| own.generator);
     let (topology, vnic) = (parts.topology, parts.guest.vnic());
     let descriptors = parts.rings.rx.into();
     if topology.ports.is_empty() {
         let places = ["e0", "e1"].map(|name| Place::Interface(name.into())).to_vec();
-        return Stage { net, places, sources: vec![(0, false)], outputs: vec![1], copies: 1, descriptors };
+        return Stage {
+            net,
+            places,
+            sources: vec![(0, false)],
+            outputs: vec![1],
+            copies: 1,
+            descriptors,
+            cpu,
+        };
     }
     if !topology.has_switch() {
         let places = sockets.values().map(|socket| Place::Backend(socket.clone())).collect();
-        return Stage { net, places, sources: vec![(0, false)], outputs: vec![0], copies: 1, descriptors };
+        return Stage {
+            net,
+            places,
+            sources: vec![(0, false)],
+            outputs: vec![0],
+            copies: 1,
+            descriptors,
+            cpu,
+        };
     }
     let outputs = topology.outputs();
     let used: Vec<usize> =
@@ -498,6 +544,7 @@ fn stage<'n>(parts: &Parts, net: &'n Net, sockets: &BTreeMap<usize, PathBuf>) ->
         outputs: outputs.iter().map(at).collect(),
         copies: topology.copies(),
         descriptors,
+        cpu,
     }
 }
 

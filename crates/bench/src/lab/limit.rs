@@ -14,8 +14,9 @@ const RATE_ERROR_MAX: f64 = 0.001;
 
 /// Who was the limit, if not the switch: the generator, where it sent less than it should, or all that it
 /// could and little was lost; a guest, where most of what was lost found its ring full; others on the same
-/// processors, where the switch's busiest thread `waited` for one for much of the time.
-pub fn limit(load: &Load, sent: &Sent, topology: &Topology, waited: f64) -> Option<String> {
+/// processors, where the switch's busiest thread `waited` for one for much of the time. The generator
+/// `is_alone` where it has a processor of its own.
+pub fn limit(load: &Load, sent: &Sent, topology: &Topology, waited: f64, is_alone: bool) -> Option<String> {
     let account = &sent.account;
     let is_late = account.not_sent > account.offered / 1000;
     let is_unpaced = load.rate.is_none() && load.burst.is_none();
@@ -26,7 +27,8 @@ pub fn limit(load: &Load, sent: &Sent, topology: &Topology, waited: f64) -> Opti
     });
     let is_limit = is_late || is_off || (is_unpaced && has_numbers && account.loss() < LOSS_OF_SWITCH);
     if is_limit {
-        return Some("the generator, which shares the processors".to_string());
+        let shares = if is_alone { "" } else { ", which shares the processors" };
+        return Some(format!("the generator{shares}"));
     }
     let lost = account.lost().saturating_sub(account.not_sent * account.copies.max(1));
     let at_guests: u64 =
@@ -73,7 +75,7 @@ mod tests {
             sent
         };
         let of = |name: &str, drops: &[(&str, u64)]| {
-            limit(&load(None), &sent(drops), crate::lab::topology::find(name).unwrap(), 0.0)
+            limit(&load(None), &sent(drops), crate::lab::topology::find(name).unwrap(), 0.0, false)
         };
         let interface = ("kernel p0: rx_dropped", 20_000);
         for ring in ["switch port 2: tx_dropped", "guest vm1: tx_dropped", "switch: tx_dropped"] {
@@ -89,11 +91,13 @@ mod tests {
         // Others had the processor that it needed.
         let waited = |share| {
             let sent = sent(&[("kernel p0: rx_dropped", 30_000)]);
-            limit(&load(None), &sent, crate::lab::topology::find("P2P").unwrap(), share)
+            limit(&load(None), &sent, crate::lab::topology::find("P2P").unwrap(), share, false)
         };
         let why = waited(0.43).unwrap();
         assert_eq!(why, "a processor: the switch waited for one for 43 % of the time");
         assert_eq!(waited(0.05), None);
+        let topology = crate::lab::topology::find("P2P").unwrap();
+        assert_eq!(limit(&load(None), &sent(&[]), topology, 0.0, true).as_deref(), Some("the generator"));
         // The generator comes first: without loss nobody else can be.
         assert!(of("PVP", &[("guest vm1: tx_dropped", 50)]).unwrap().starts_with("the generator, which"));
     }

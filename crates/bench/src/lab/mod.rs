@@ -6,6 +6,7 @@ pub mod generator;
 pub mod guest;
 pub mod limit;
 pub mod net;
+pub mod processors;
 pub mod switch;
 pub mod testpmd;
 pub mod topology;

@@ -29,8 +29,8 @@ impl Processors {
     }
 }
 
-/// The last ones are the guests' and the generator's: switches have their workers on the first ones, after one
-/// that is left to control threads and to the kernel.
+/// The last ones are the guests' and the generator's: switches have their workers on the first ones, after
+/// one that is left to control threads and to the kernel.
 fn choose(all: &[usize], workers: usize, guests: usize) -> Option<Processors> {
     let left = all.len().checked_sub(guests + 1).filter(|left| *left > workers)?;
     let (switch, rest) = all.split_at(left);

@@ -62,6 +62,12 @@ fn ask(started: &Process, within: Duration) -> IoResult<String> {
     }
 }
 
+/// Its threads: the prompt's, and the one that forwards, which has a processor for itself if it is given one.
+/// Of itself it would bind them to the first two.
+pub fn threads(cpu: Option<usize>) -> String {
+    format!("--lcores=0@0,1@{}", cpu.unwrap_or(1))
+}
+
 /// The lines about all ports together, once they are whole.
 fn totals(said: &str) -> Option<&str> {
     let (_, lines) = said.split_once(ALL_PORTS)?.1.split_once('\n')?;

@@ -26,6 +26,9 @@ pub const BATCH: &str = "batch";
 /// A condition: what spares work among the features that the switch has agreed on with guests.
 pub const GUEST_OFFLOADS: &str = "guest offloads";
 
+/// A condition: who had processors of its own.
+pub const PROCESSORS: &str = "processors";
+
 /// `run.json`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]

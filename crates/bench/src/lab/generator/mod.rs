@@ -39,6 +39,8 @@ pub struct Stage<'a> {
     pub copies: u64,
     /// Descriptors of a guest's rings.
     pub descriptors: u32,
+    /// The processor that the generator has for itself.
+    pub cpu: Option<usize>,
 }
 
 impl Stage<'_> {

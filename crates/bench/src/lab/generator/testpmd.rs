@@ -3,6 +3,7 @@
 
 use super::{Generator, Load, Offering, Stage};
 use crate::daemon::in_namespace;
+use crate::lab::testpmd::threads;
 use crate::lab::topology::{End, Topology};
 use crate::lab::traffic::Sent;
 use crate::lab::traffic::pattern::Pattern;
@@ -67,7 +68,14 @@ impl Generator for Testpmd {
         let names = stage.interfaces().ok_or("network interfaces only")?;
         let outputs = stage.outputs.iter().map(|n| names[*n].to_string()).collect();
         let namespace = stage.net.outside.clone();
-        Ok(Box::new(Started { mode: self.mode, namespace, outputs, copies: stage.copies, load: None }))
+        Ok(Box::new(Started {
+            mode: self.mode,
+            namespace,
+            outputs,
+            copies: stage.copies,
+            cpu: stage.cpu,
+            load: None,
+        }))
     }
 }
 
@@ -76,6 +84,7 @@ struct Started {
     namespace: String,
     outputs: Vec<String>,
     copies: u64,
+    cpu: Option<usize>,
     load: Option<(Process, f64, (u64, u64))>,
 }
 
@@ -95,7 +104,8 @@ impl Started {
 impl Offering for Started {
     fn begin(&mut self, load: &Load) -> Result<(), String> {
         let mut command = in_namespace(Some(&self.namespace), Path::new(PROGRAM));
-        command.args(["--no-pci", "--no-huge", "-m", "128", "--no-telemetry", "--no-shconf", "-l", "0,1"]);
+        command.args(["--no-pci", "--no-huge", "-m", "128", "--no-telemetry", "--no-shconf"]);
+        command.arg(threads(self.cpu));
         command.arg(format!("--file-prefix=xpb-gen-{}", std::process::id()));
         command.args(["--vdev=net_af_packet0,iface=e0", "--", "--nb-cores=1", "--auto-start"]);
         command.args([format!("--txpkts={}", load.size - 4), "--total-num-mbufs=4096".into()]);

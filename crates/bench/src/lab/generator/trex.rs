@@ -357,6 +357,7 @@ mod tests {
             outputs: vec![1],
             copies: 1,
             descriptors: 256,
+            cpu: None,
         })
     }
 

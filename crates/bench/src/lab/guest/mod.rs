@@ -43,6 +43,8 @@ pub struct Place<'a> {
     pub mtu: u16,
     /// Pairs of rings, where it can have several.
     pub queues: usize,
+    /// The processor that it has for itself.
+    pub cpu: Option<usize>,
 }
 
 /// A kind of guest.

@@ -25,7 +25,8 @@ impl Guest for Testpmd {
         let name = socket.file_name().and_then(|n| n.to_str()).unwrap_or("guest");
         let mut command = Command::new("stdbuf");
         command.args(testpmd::ANSWERS_AT_ONCE);
-        command.args(["--no-pci", "--no-huge", "-m", "256", "--no-telemetry", "--no-shconf", "-l", "0,1"]);
+        command.args(["--no-pci", "--no-huge", "-m", "256", "--no-telemetry", "--no-shconf"]);
+        command.arg(testpmd::threads(place.cpu));
         command.arg(format!("--file-prefix=xpb-{}-{name}", std::process::id()));
         let (rings, queues) = (place.rings, place.queues);
         // virtio-user has one size for all rings; testpmd then uses fewer descriptors of one of them.
