@@ -55,6 +55,7 @@ const REASONS: &[Reason] = &[
     reason("clone", "ovs-netdev", "latency", SHARES),
     reason("ports-and-batches", "ovs-netdev", "latency", SHARES),
     reason("traffic", "ovs-netdev", "latency", SHARES),
+    reason("coupling", "ovs-netdev", "latency", SHARES).of_load("offered_pps=20000 "),
     reason(
         "mac-learning",
         "ovs-dpdk",

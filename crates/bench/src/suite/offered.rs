@@ -161,7 +161,7 @@ pub const SUITES: &[Suite] = &[
             }),
             measure(
                 "cache-misses",
-                "cache-misses --flows 1,10,100,1k,10k,100k",
+                "cache-misses --flows 1,10,100,1k,10k,100k,1m",
                 "",
                 "--flows 1,1k --simulate",
                 None,
