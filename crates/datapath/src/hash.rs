@@ -12,8 +12,8 @@ use packet::Packet;
 pub enum HashAlgorithm {
     /// Addresses, protocol and ports of IP.
     L4,
-    /// Link and IP addresses, VLANs, protocol, and the ports of TCP and SCTP, so that both directions of a
-    /// connection have one hash.
+    /// IP addresses, protocol, and the ports of TCP and SCTP; of anything else, link addresses and VLANs. Both
+    /// directions of a connection have one hash, by whichever routers they come.
     SymmetricL4,
 }
 
@@ -53,12 +53,13 @@ impl PacketHash {
         let wide = |value: u128| ((value >> 64) as u64) ^ mixed(value as u64);
         match self.algorithm {
             HashAlgorithm::SymmetricL4 => {
-                add(key.get64(EthSrc) ^ key.get64(EthDst));
-                add((key.get64(VlanTci) ^ key.get64(VlanTci2)) & 0xfff);
                 match eth_type {
                     0x0800 => add(key.get64(NwSrc) ^ key.get64(NwDst)),
                     0x86dd => add(wide(key.get(Ipv6Src) ^ key.get(Ipv6Dst))),
-                    _ => {}
+                    _ => {
+                        add(key.get64(EthSrc) ^ key.get64(EthDst));
+                        add((key.get64(VlanTci) ^ key.get64(VlanTci2)) & 0xfff);
+                    }
                 }
                 if matches!(eth_type, 0x0800 | 0x86dd) {
                     add(proto);
@@ -119,6 +120,9 @@ mod tests {
         let whole = |algorithm| PacketHash { algorithm, mask: u32::MAX, ..HASH };
         let symmetric = whole(HashAlgorithm::SymmetricL4);
         assert_eq!(symmetric.of_key(&there), symmetric.of_key(&back));
+        let mut by_another_router = there.clone();
+        by_another_router.set(FieldId::EthSrc, 5);
+        assert_eq!(symmetric.of_key(&there), symmetric.of_key(&by_another_router));
         let other = whole(HashAlgorithm::L4);
         assert_ne!(other.of_key(&there), other.of_key(&back));
         assert_ne!(PacketHash { basis: 1, ..other }.of_key(&there), other.of_key(&there));

@@ -294,8 +294,8 @@ pub enum Action {
     SetMplsTtl(u8),
     /// `dec_mpls_ttl`.
     DecMplsTtl,
-    /// `dec_ttl`, with the controllers to tell (`dec_ttl(1,2)`; empty: id 0).
-    DecTtl(Vec<u16>),
+    /// `dec_ttl`, with the controllers to tell (`dec_ttl(1,2)`; without ids: 0).
+    DecTtl(Option<Vec<u16>>),
     /// `dec_nsh_ttl`.
     DecNshTtl,
     /// `debug_recirc`, for tests: what follows waits until the packet comes back from the datapath.

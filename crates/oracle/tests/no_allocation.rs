@@ -40,7 +40,7 @@ fn with_rules(mut home: Home) -> Home {
     for (priority, port, actions) in [
         (1, 1, vec![output(2)]),
         (2, 2, vec![]),
-        (3, 3, vec![set, output(1), output(2), Action::DecTtl(vec![]), output(4)]),
+        (3, 3, vec![set, output(1), output(2), Action::DecTtl(None), output(4)]),
         (4, 4, vec![output(OfPort::NORMAL.0)]),
     ] {
         // Prefixes of every length keep the megaflows of all others narrow.

@@ -40,7 +40,7 @@ pub const FEATURES: &[Feature] = &[
     feature("sample_nesting", "Sample nesting", UpTo(10), "Max sample nesting level probed as"),
     feature("ct_eventmask", "Conntrack eventmask", Is(true), "eventmask in conntrack action"),
     feature("ct_clear", "Conntrack clear", Is(true), "ct_clear action"),
-    feature("max_hash_alg", "Max dp_hash algorithm", UpTo(0), "Max dp_hash algorithm probed to be"),
+    feature("max_hash_alg", "Max dp_hash algorithm", UpTo(1), "Max dp_hash algorithm probed to be"),
     feature("check_pkt_len", "Check pkt length action", Is(true), "check_pkt_len action"),
     feature("ct_timeout", "Conntrack timeout policy", Is(true), "timeout policy in conntrack action"),
     feature("explicit_drop_action", "Explicit Drop action", Is(true), ""),

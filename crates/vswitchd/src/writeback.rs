@@ -259,8 +259,10 @@ fn write_datapaths(rows: &Rows, root: &RowRef<'_>, txn: &mut Transaction) {
     for uuid in named.filter_map(|a| a.as_uuid()) {
         if rows.get("Datapath", uuid).is_some() {
             let mut cells = Cells::of(txn, "Datapath", uuid);
-            let all: Vec<(&str, String)> =
+            let mut all: Vec<(&str, String)> =
                 FEATURES.iter().map(|row| (row.name, row.value.text("true", "false"))).collect();
+            // No command shows this one. OVN asks for it before it removes connections by OpenFlow.
+            all.push(("ct_flush", "true".into()));
             cells.set("capabilities", texts(&all));
         }
     }

@@ -33,17 +33,9 @@ pub(super) static DEC_TTL: Row = Row {
     summary: "Decrements the TTL or hop limit of IP; a packet whose TTL expires goes to the controllers with these \
               ids.",
     forms: &[
-        nicira(
-            18,
-            |_| Ok(Action::DecTtl(Vec::new())),
-            |a, _| matches!(a, Action::DecTtl(ids) if ids.is_empty()),
-        )
-        .only(Version::V10, Version::V10),
-        of11(
-            24,
-            |_| Ok(Action::DecTtl(Vec::new())),
-            |a, e| with!(a, Action::DecTtl(ids) if ids.is_empty() => e.out.zeros(4)),
-        ),
+        nicira(18, |_| Ok(Action::DecTtl(None)), |a, _| *a == Action::DecTtl(None))
+            .only(Version::V10, Version::V10),
+        of11(24, |_| Ok(Action::DecTtl(None)), |a, e| with!(a, Action::DecTtl(None) => e.out.zeros(4))),
         nicira(
             21,
             |b| {
@@ -51,10 +43,10 @@ pub(super) static DEC_TTL: Row = Row {
                 b.zeros(4, NXBRC_MUST_BE_ZERO)?;
                 let mut ids = b.sub(2 * n)?;
                 b.skip_rest()?;
-                Ok(Action::DecTtl((0..n).map(|_| ids.u16()).collect::<Result<_, _>>()?))
+                Ok(Action::DecTtl(Some((0..n).map(|_| ids.u16()).collect::<Result<_, _>>()?)))
             },
             |a, e| {
-                with!(a, Action::DecTtl(ids) => {
+                with!(a, Action::DecTtl(Some(ids)) => {
                     e.out.u16(ids.len() as u16);
                     e.out.zeros(4);
                     ids.iter().for_each(|&id| e.out.u16(id));
@@ -63,18 +55,23 @@ pub(super) static DEC_TTL: Row = Row {
         ),
     ],
     words: &[word("dec_ttl", |_, _, value| {
+        if value.is_empty() {
+            return Ok(Action::DecTtl(None));
+        }
         let ids = value.split([',', ' ']).filter(|id| !id.is_empty());
-        if !value.is_empty() && ids.clone().next().is_none() {
+        if ids.clone().next().is_none() {
             return bad!("dec_ttl_cnt_ids: expected at least one controller id.");
         }
-        Ok(Action::DecTtl(ids.map(|id| u16_named(id, "controller id")).collect::<Result<_, _>>()?))
+        let ids = ids.map(|id| u16_named(id, "controller id"));
+        Ok(Action::DecTtl(Some(ids.collect::<Result<_, _>>()?)))
     })],
     print: |a, p| {
         with!(a, Action::DecTtl(ids) => {
             p.word("dec_ttl");
-            if !ids.is_empty() {
+            if let Some(ids) = ids {
+                p.word("(");
                 for (i, id) in ids.iter().enumerate() {
-                    put!(p.out, "{}{id}", if i == 0 { "(" } else { "," });
+                    put!(p.out, "{}{id}", if i == 0 { "" } else { "," });
                 }
                 p.word(")");
             }

@@ -2,6 +2,7 @@
 
 use flow::action::SubField;
 use flow::{Action, Mf};
+use openflow::text::{PortNames, actions_text};
 use openflow::{Codec, Version};
 
 #[test]
@@ -19,6 +20,16 @@ fn a_load_is_a_masked_set_field_in_openflow_15() {
             Ok(vec![expected])
         );
     }
+}
+
+#[test]
+fn dec_ttl_that_tells_nobody_is_told_from_one_that_tells_controller_0() {
+    let codec = Codec::new(Version::V15);
+    let mut bytes = vec![0xff, 0xff, 0, 16, 0, 0, 0x23, 0x20, 0, 21];
+    bytes.resize(16, 0);
+    let nobody = Action::DecTtl(Some(Vec::new()));
+    assert_eq!(codec.decode_actions(&bytes).unwrap(), [nobody.clone()]);
+    assert_eq!(actions_text(&[nobody], Version::V15, PortNames::none()), "dec_ttl()");
 }
 
 #[test]

@@ -119,7 +119,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
             Action::SetMplsTc(tc) => self.set_label(u64::from(*tc) << 9, 0xe00),
             Action::SetMplsTtl(ttl) => self.set_label(u64::from(*ttl), 0xff),
             Action::DecMplsTtl => self.dec_mpls_ttl(),
-            Action::DecTtl(ids) => self.dec_ttl(ids),
+            Action::DecTtl(ids) => self.dec_ttl(ids.as_deref().unwrap_or(&[0])),
             Action::DecNshTtl => self.dec_nsh_ttl(),
             Action::SetNwTtl(ttl) => self.set_ttl(*ttl),
             Action::SetTpSrc(port) => self.set_transport_port(FieldId::TpSrc, *port),

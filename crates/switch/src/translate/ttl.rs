@@ -32,7 +32,7 @@ impl<S: Sink> Xlate<'_, S> {
     fn ttl_expired(&mut self, of: &str, controllers: &[u16]) {
         self.drop_reason = DropReason::TtlExpired;
         self.trace.warn(|| format!("{of} decrement TTL exception"));
-        for id in if controllers.is_empty() { &[0][..] } else { controllers } {
+        for id in controllers {
             self.packet_in(u16::MAX, PacketInReason::InvalidTtl, *id, &[]);
         }
         self.list_ends = true;

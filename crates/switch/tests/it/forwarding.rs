@@ -137,7 +137,7 @@ fn packets_leave_with_the_dscp_of_their_queue_and_have_their_own_elsewhere() {
 #[test]
 fn a_time_to_live_of_one_is_told_to_the_controllers() {
     let mut r = rig();
-    r.add(0, 1, Match::any().with(FieldId::EthType, 0x800), vec![Action::DecTtl(vec![]), output(2)]);
+    r.add(0, 1, Match::any().with(FieldId::EthType, 0x800), vec![Action::DecTtl(None), output(2)]);
     let set = DpAction::Set { field: FieldId::NwTtl, value: 63, mask: 0xff };
     assert_eq!(r.actions(&packet(101)), [set, out(2)]);
     let mut key = packet(101);
@@ -145,6 +145,10 @@ fn a_time_to_live_of_one_is_told_to_the_controllers() {
     let actions = r.actions(&key);
     assert!(matches!(&actions[..], [DpAction::PacketIn(spec)]
         if spec.reason == flow::action::PacketInReason::InvalidTtl));
+
+    // OVN's rules name none.
+    r.add(0, 2, Match::any().with(FieldId::EthType, 0x800), vec![Action::DecTtl(Some(vec![])), output(2)]);
+    assert_eq!(r.actions(&key), [DpAction::Drop(DropReason::TtlExpired)]);
 }
 
 #[test]
@@ -490,7 +494,7 @@ fn a_resubmit_from_another_port_is_a_lookup_as_from_there_and_no_more() {
 fn an_expired_time_to_live_ends_its_own_list_and_not_those_that_led_to_it() {
     let mut r = rig();
     r.add(0, 1, Match::any(), vec![output(2), resubmit(None, Some(1)), output(3)]);
-    r.add(1, 1, Match::any().with(FieldId::EthType, 0x0800), vec![Action::DecTtl(vec![]), output(4)]);
+    r.add(1, 1, Match::any().with(FieldId::EthType, 0x0800), vec![Action::DecTtl(None), output(4)]);
     let mut key = packet(101);
     key.set(FieldId::NwTtl, 1);
     let actions = r.actions(&key);
@@ -554,7 +558,7 @@ fn a_packet_in_says_where_its_action_stood() {
 #[test]
 fn below_a_label_that_was_pushed_for_a_copy_the_packet_is_what_it_was() {
     let mut r = rig();
-    let copy = Action::Clone(vec![Action::DecTtl(vec![]), Action::PushMpls(0x8847), output(3)]);
+    let copy = Action::Clone(vec![Action::DecTtl(None), Action::PushMpls(0x8847), output(3)]);
     let list = vec![copy, output(1), output(2)];
     r.add(0, 1, Match::any().with(FieldId::EthType, 0x800), list);
     let ttl = |value| DpAction::Set { field: FieldId::NwTtl, value, mask: 0xff };

@@ -419,6 +419,7 @@ pub const KEYS: &[Keys] = &[
             "ct_timeout",
             "explicit_drop_action",
             "ct_zero_snat",
+            "ct_flush",
         ],
     },
     Keys {

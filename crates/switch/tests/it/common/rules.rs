@@ -314,7 +314,7 @@ fn random_action(chance: &mut Chance, table: u8, nest: bool) -> Action {
             1 => Action::SetVlanPcp { pcp: chance.below(8) as u8, push_vlan_if_needed: true },
             _ => Action::SetQueue(chance.below(3) as u32),
         },
-        25 => Action::DecTtl(vec![]),
+        25 => Action::DecTtl(None),
         26 if nest => {
             let list = (0..2).map(|_| random_action(chance, table, false));
             Action::Clone(list.filter(|a| !matches!(a, Action::Group(_))).collect())
