@@ -12,8 +12,8 @@ use packet::Packet;
 pub enum HashAlgorithm {
     /// Addresses, protocol and ports of IP.
     L4,
-    /// IP addresses, protocol, and the ports of TCP and SCTP; of anything else, link addresses and VLANs. Both
-    /// directions of a connection have one hash, by whichever routers they come.
+    /// IP addresses, protocol, and the ports of TCP and SCTP; of anything else, link addresses and VLANs.
+    /// Both directions of a connection have one hash, by whichever routers they come.
     SymmetricL4,
 }
 

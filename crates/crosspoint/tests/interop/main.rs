@@ -14,6 +14,8 @@ mod firewall;
 #[path = "../firewall_rig/mod.rs"]
 mod firewall_rig;
 mod mininet;
+mod namespaces;
+mod ovn;
 mod rest;
 mod trials;
 mod vpp;

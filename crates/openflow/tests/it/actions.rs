@@ -28,7 +28,7 @@ fn dec_ttl_that_tells_nobody_is_told_from_one_that_tells_controller_0() {
     let mut bytes = vec![0xff, 0xff, 0, 16, 0, 0, 0x23, 0x20, 0, 21];
     bytes.resize(16, 0);
     let nobody = Action::DecTtl(Some(Vec::new()));
-    assert_eq!(codec.decode_actions(&bytes).unwrap(), [nobody.clone()]);
+    assert_eq!(codec.decode_actions(&bytes), Ok(vec![nobody.clone()]));
     assert_eq!(actions_text(&[nobody], Version::V15, PortNames::none()), "dec_ttl()");
 }
 
