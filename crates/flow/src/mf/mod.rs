@@ -330,8 +330,9 @@ impl Match {
     pub fn has_prereq(&self, mf: Mf) -> bool {
         let eth_type = self.eth_type();
         let is_ip = eth_type == 0x800 || eth_type == 0x86dd;
-        // First fragments and whole packets have transport headers, later ones have not.
-        let proto = |number| is_ip && self.key.get64(FieldId::NwProto) == number && !self.is_later_fragment();
+        let proto = |number| is_ip && self.key.get64(FieldId::NwProto) == number;
+        // First fragments and whole packets have ports, later ones have not. Of ICMP, none asks.
+        let transport = |number| proto(number) && !self.is_later_fragment();
         let icmpv6 = eth_type == 0x86dd && proto(58);
         let nd =
             |kind| icmpv6 && self.key.get64(FieldId::TpDst) == 0 && self.key.get64(FieldId::TpSrc) == kind;
@@ -346,9 +347,9 @@ impl Match {
             Prereq::Mpls => eth_type == 0x8847 || eth_type == 0x8848,
             Prereq::Nsh => eth_type == 0x894f,
             Prereq::Ct => self.has_ct_prereq(mf, eth_type),
-            Prereq::Tcp => proto(6),
-            Prereq::Udp => proto(17),
-            Prereq::Sctp => proto(132),
+            Prereq::Tcp => transport(6),
+            Prereq::Udp => transport(17),
+            Prereq::Sctp => transport(132),
             Prereq::Icmpv4 => eth_type == 0x800 && proto(1),
             Prereq::Icmpv6 => icmpv6,
             Prereq::Nd => nd(135) || nd(136),

@@ -225,13 +225,7 @@ impl<'a> Checker<'a> {
             self.is_read_only(field);
             return Err(OFPBAC_BAD_SET_ARGUMENT);
         }
-        // The identifier is of a tag that must be there, other than in a match.
-        let can = if field == Mf::VlanVid && !self.has_vlan() {
-            Err(OFPBAC_MATCH_INCONSISTENT)
-        } else {
-            self.has(field)
-        };
-        can.inspect_err(|_| self.lacks(as_what, field))
+        self.has(field).inspect_err(|_| self.lacks(as_what, field))
     }
 
     /// Remarks that a field that should be written cannot be.
@@ -263,6 +257,11 @@ impl<'a> Checker<'a> {
                 } else {
                     self.inconsistent()
                 }
+            }
+            // The identifier is of a tag that must be there, other than in a match or where bits are copied.
+            Mf::VlanVid if !self.has_vlan() => {
+                self.lacks(Use::SetField, field);
+                Err(OFPBAC_MATCH_INCONSISTENT)
             }
             field => self.changes(field, Use::SetField),
         }

@@ -1,8 +1,6 @@
 //! Setting, copying and deleting fields of any kind.
 
-use super::subfield::{
-    as_set_error, checked, from_ofs_nbits, ofs_nbits, ones, read_field_header, read_source, read_target,
-};
+use super::subfield::{as_set_error, checked, ones, read_field_header, read_source, read_target};
 use super::text::Parser;
 use super::vlan::{in_range, set_exactly};
 use super::wire::{Body, Encoder};
@@ -12,8 +10,8 @@ use crate::codec::matching::{AnyEntry, read_entry, write_entry, write_option};
 use crate::error::ErrorKind::{self, *};
 use crate::text::value::{self, u8_named, u16_named, u64_of, write_ethernet, write_hex};
 use crate::text::{
-    PortNames, Protocols, TextError, bad, display_name, field_named, parse_subfield, parse_value, put,
-    split_subfield, write_value,
+    Protocols, TextError, bad, display_name, field_named, parse_subfield, parse_value, put, split_subfield,
+    write_value,
 };
 use crate::version::Version;
 use flow::action::SubField;
@@ -89,6 +87,16 @@ pub(super) static SET_FIELD: Row = Row {
             .only(Version::V12, Version::V14),
         of11(25, |b| read_set_field(b, true), |a, e| write_set_field(a, e, true))
             .only(Version::V15, Version::V15),
+        nicira(
+            33,
+            |b| read_set_field(b, true),
+            |a, e| match *a {
+                Action::SetField { field, .. } => e.is_long(field) && write_set_field(a, e, false),
+                _ => false,
+            },
+        )
+        .only(Version::V10, Version::V11)
+        .never_read(),
     ],
     words: &[
         word("set_field", |p, _, value| parse_set_field(p, value)),
@@ -192,7 +200,7 @@ fn write_tos(a: &Action, e: &mut Encoder) -> bool {
 }
 
 /// An OXM entry and its padding: OFPAT_SET_FIELD and NXAST_REG_LOAD2.
-fn read_set_field(b: &mut Body, may_mask: bool) -> Result<Action, ErrorKind> {
+pub(super) fn read_set_field(b: &mut Body, may_mask: bool) -> Result<Action, ErrorKind> {
     let entry = match read_entry(b).map_err(as_set_error)? {
         AnyEntry::Field(entry) => entry,
         AnyEntry::Option(option) => {
@@ -214,7 +222,19 @@ fn read_set_field(b: &mut Body, may_mask: bool) -> Result<Action, ErrorKind> {
     }
     let len = b.len();
     b.zeros(len, OFPBAC_BAD_SET_ARGUMENT)?;
+    // It stays a load, which is written so.
+    if entry.masked && entry.mask == entry.mf.ones() && is_narrow(entry.mf) {
+        let target = SubField { field: entry.mf, offset: 0, count: entry.mf.row().subfield_bits };
+        return Ok(Action::Load { target, value: entry.value as u64 });
+    }
     Ok(Action::SetField { field: entry.mf, value: entry.value, mask: entry.mask })
+}
+
+/// Whether a mask of all the field's bits is not one of all the bits of its bytes, and so is no set-field
+/// without a mask.
+pub(super) fn is_narrow(field: Mf) -> bool {
+    let row = field.row();
+    row.subfield_bits == row.bits.into() && row.bits < 8 * row.bytes
 }
 
 fn write_set_field(a: &Action, e: &mut Encoder, may_mask: bool) -> bool {
@@ -342,126 +362,6 @@ pub(super) static SET_OPTION: Row = Row {
     },
     ..Row::PLAIN
 };
-
-pub(super) static LOAD: Row = Row {
-    name: "load",
-    syntax: "load:VALUE->FIELD[A..B]",
-    summary: "Sets bits of a field to a number.",
-    forms: &[
-        nicira(
-            7,
-            |b| {
-                let (offset, count) = from_ofs_nbits(b.u16()?);
-                let target = read_target(b, offset, count)?;
-                let value = b.u64()?;
-                if target.count < 64 && value >> target.count != 0 {
-                    return Err(OFPBAC_BAD_ARGUMENT);
-                }
-                Ok(load(target, value))
-            },
-            |a, e| {
-                with!(a, Action::Load { target, value } if !e.is_long(target.field) && target.count <= 64 => {
-                    e.out.u16(ofs_nbits(*target));
-                    e.field(target.field);
-                    e.out.u64(*value);
-                })
-            },
-        )
-        .only(Version::V10, Version::V14),
-        nicira(33, |b| read_set_field(b, true), write_long_load).only(Version::V10, Version::V14),
-        of11(25, |b| read_set_field(b, true), write_load_as_set)
-            .only(Version::V15, Version::V15)
-            .never_read(),
-    ],
-    // Of more than 64 bits.
-    stand_in: |a, e| {
-        with!(a, Action::Load { target, value } => {
-            let mask = ones(target.count) << target.offset;
-            e.set_as_loads(target.field, u128::from(*value) << target.offset, mask);
-        })
-    },
-    words: &[word("load", |_, _, value| parse_load(value))],
-    print: |a, p| {
-        with!(a, Action::Load { target, value } => {
-            p.word("load:");
-            write_hex(p.out, u128::from(*value));
-            p.word("->");
-            p.subfield(*target);
-        })
-    },
-    check: |a, c| {
-        let Action::Load { target, value } = *a else { return Ok(()) };
-        c.sets(target.field)?;
-        if target.field == Mf::VlanTci {
-            c.set_tci(u128::from(value) << target.offset);
-        }
-        Ok(())
-    },
-    ..Row::PLAIN
-};
-
-/// A load, which into a tunnel option is a masked set-field.
-fn load(target: SubField, value: u64) -> Action {
-    match target.field {
-        Mf::TunMetadata(idx) => Action::SetOption {
-            idx,
-            value: Box::new(Wide::from(u128::from(value)).shl(target.offset)),
-            mask: Box::new(Wide::low(target.count).shl(target.offset)),
-        },
-        _ => Action::Load { target, value },
-    }
-}
-
-/// A load into a field whose header has no room in NXAST_REG_LOAD.
-fn write_long_load(a: &Action, e: &mut Encoder) -> bool {
-    matches!(a, Action::Load { target, .. } if e.is_long(target.field)) && write_load_as_set(a, e)
-}
-
-fn write_load_as_set(a: &Action, e: &mut Encoder) -> bool {
-    with!(a, Action::Load { target, value } => {
-        let mask = ones(target.count) << target.offset;
-        write_entry(e.out, target.field, e.version.minor(), u128::from(*value) << target.offset, mask);
-    })
-}
-
-fn parse_load(text: &str) -> Result<Action, TextError> {
-    let Some((value_text, target)) = text.split_once("->") else { return bad!("{text}: missing `->'") };
-    let target = parse_subfield(target)?;
-    if let Mf::TunMetadata(idx) = target.field {
-        let value = match value::wide(value_text.trim()) {
-            None => return bad!("{text}: cannot parse integer value"),
-            Some(Some(value)) if value.is_within(&Wide::low(target.count)) => value,
-            Some(Some(value)) => {
-                return bad!("{text}: value {value} does not fit into {} bits", target.count);
-            }
-            Some(None) => return bad!("{text}: cannot parse integer value"),
-        };
-        let mask = Wide::low(target.count).shl(target.offset);
-        return Ok(Action::SetOption {
-            idx,
-            value: Box::new(value.shl(target.offset)),
-            mask: Box::new(mask),
-        });
-    }
-    let bits = u32::from(target.field.row().bytes) * 8;
-    let value = match value::number(value_text.trim(), u128::MAX) {
-        Some(value) if bits >= 128 || value >> bits == 0 => value,
-        _ => return bad!("{text}: cannot parse integer value"),
-    };
-    match u64::try_from(value) {
-        Ok(value) if target.count >= 64 || value >> target.count == 0 => Ok(Action::Load { target, value }),
-        // One such action carries 64 bits; a wider field is set by the other one.
-        Err(_) if target.count > 64 && (target.count >= 128 || value >> target.count == 0) => {
-            let mask = ones(target.count) << target.offset;
-            Ok(Action::SetField { field: target.field, value: value << target.offset, mask })
-        }
-        _ => {
-            let mut shown = String::new();
-            write_value(&mut shown, target.field, value, target.field.ones(), PortNames::none());
-            bad!("{text}: value {shown} does not fit into {} bits", target.count.min(64))
-        }
-    }
-}
 
 pub(super) static MOVE: Row = Row {
     name: "move",

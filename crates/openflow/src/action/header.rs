@@ -9,12 +9,19 @@ use crate::text::value::u16_named;
 use crate::version::Version;
 use flow::{Action, FieldId, Mf};
 
-/// Sets the port of the protocol that the match says, else of TCP.
+/// Sets the port of the protocol that the match says. Where it says none, as in a group, the action of
+/// OpenFlow 1.1 is the only one that means any of them.
 fn set_port(e: &mut Encoder, source: bool, port: u16) {
     let (src, dst) = match e.matching.map(|m| m.key.get64(FieldId::NwProto)) {
+        Some(6) => (Mf::TcpSrc, Mf::TcpDst),
         Some(17) => (Mf::UdpSrc, Mf::UdpDst),
         Some(132) => (Mf::SctpSrc, Mf::SctpDst),
-        _ => (Mf::TcpSrc, Mf::TcpDst),
+        _ => {
+            e.out.u16(if source { 9 } else { 10 });
+            e.out.u16(8);
+            e.out.u16(port);
+            return e.out.zeros(2);
+        }
     };
     e.action(&set_exactly(if source { src } else { dst }, port.into()));
 }

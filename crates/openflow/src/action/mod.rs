@@ -18,6 +18,7 @@ mod field;
 mod header;
 mod instruction;
 mod learn;
+mod load;
 mod mpls;
 mod nsh;
 mod other;
@@ -229,7 +230,7 @@ impl Row {
             Action::SetTpSrc(_) => &header::SET_TP_SRC,
             Action::SetTpDst(_) => &header::SET_TP_DST,
             Action::SetNwTtl(_) => &ttl::SET_NW_TTL,
-            Action::Load { .. } => &field::LOAD,
+            Action::Load { .. } => &load::LOAD,
             Action::Move { .. } => &field::MOVE,
             Action::StackPush(_) => &stack::PUSH,
             Action::StackPop(_) => &stack::POP,
@@ -296,7 +297,7 @@ static ROWS: [&Row; 54] = [
     &mpls::SET_MPLS_TC,
     &mpls::SET_MPLS_TTL,
     &mpls::DEC_MPLS_TTL,
-    &field::LOAD,
+    &load::LOAD,
     &field::SET_FIELD,
     &field::SET_OPTION,
     &field::MOVE,

@@ -65,7 +65,8 @@ fn value_to_wire(mf: Mf, value: u128) -> u128 {
     if is_port32(mf) { OfPort(value as u16).to_u32().into() } else { value }
 }
 
-/// Reads one entry. Errors are those of matches; actions translate them.
+/// Reads one entry for an action, which may set some bits of any field. Errors are those of matches; actions
+/// translate them.
 pub(crate) fn read_entry(r: &mut Reader) -> Result<AnyEntry, ErrorKind> {
     let header = read_header(r)?;
     let payload = header.payload_length().ok_or(OFPBMC_BAD_LEN)?;
@@ -75,7 +76,7 @@ pub(crate) fn read_entry(r: &mut Reader) -> Result<AnyEntry, ErrorKind> {
         Mf::TunMetadata(idx) => {
             option_body(idx, header, &mut body).map(|option| AnyEntry::Option(Box::new(option)))
         }
-        mf => entry_body(mf, header, &mut body).map(AnyEntry::Field),
+        mf => masked_body(mf, header, &mut body).map(AnyEntry::Field),
     }
 }
 
@@ -96,9 +97,18 @@ fn option_body(idx: u8, header: NxmHeader, body: &mut Reader) -> Result<OptionMa
     Ok(OptionMatch { idx, value, mask, bytes })
 }
 
+/// A match holds a part of no field that is matched as a whole.
 fn entry_body(mf: Mf, header: NxmHeader, body: &mut Reader) -> Result<Entry, ErrorKind> {
-    let row = mf.row();
-    let bytes = usize::from(row.bytes);
+    let entry = masked_body(mf, header, body)?;
+    let is_partial = entry.mask != 0 && entry.mask != mf.ones();
+    if is_partial && mf.row().maskable == Maskable::No {
+        return Err(OFPBMC_BAD_MASK);
+    }
+    Ok(entry)
+}
+
+fn masked_body(mf: Mf, header: NxmHeader, body: &mut Reader) -> Result<Entry, ErrorKind> {
+    let bytes = usize::from(mf.row().bytes);
     let masked = header.has_mask();
     if body.len() != if masked { 2 * bytes } else { bytes } {
         return Err(OFPBMC_BAD_LEN);
@@ -112,8 +122,7 @@ fn entry_body(mf: Mf, header: NxmHeader, body: &mut Reader) -> Result<Entry, Err
         }
         // Bits that a field has not, since it is narrower than its bytes, are 0 in every packet.
         mask = wire_mask & mf.ones();
-        let is_partial = mask != 0 && mask != mf.ones();
-        if (mask == 0 && wire_mask != 0) || (row.maskable == Maskable::No && is_partial) {
+        if mask == 0 && wire_mask != 0 {
             return Err(OFPBMC_BAD_MASK);
         }
     }
@@ -270,15 +279,23 @@ pub(crate) fn write_option(out: &mut Vec<u8>, minor: u8, option: &OptionMatch) {
 
 /// Appends one entry. A field without a number on the wire is left out.
 pub(crate) fn write_entry(out: &mut Vec<u8>, mf: Mf, minor: u8, value: u128, mask: u128) {
+    // Who knows more states than there are here must not take them for matched.
+    if mask != mf.ones() || mf == Mf::CtState {
+        return write_masked(out, mf, minor, value, mask);
+    }
     let Some(wire) = mf.wire(minor) else { return };
     let bytes = usize::from(mf.row().bytes);
-    // Who knows more states than there are here must not take them for matched.
-    let masked = mask != mf.ones() || mf == Mf::CtState;
-    write_header(out, NxmHeader::new(wire, masked, if masked { 2 * bytes } else { bytes }));
+    write_header(out, NxmHeader::new(wire, false, bytes));
     out.number(value_to_wire(mf, value), bytes);
-    if masked {
-        out.number(mask, bytes);
-    }
+}
+
+/// The same with a mask, even one of all bits.
+pub(crate) fn write_masked(out: &mut Vec<u8>, mf: Mf, minor: u8, value: u128, mask: u128) {
+    let Some(wire) = mf.wire(minor) else { return };
+    let bytes = usize::from(mf.row().bytes);
+    write_header(out, NxmHeader::new(wire, true, 2 * bytes));
+    out.number(value_to_wire(mf, value), bytes);
+    out.number(mask, bytes);
 }
 
 /// `ofp_match` of OpenFlow 1.2 and later, with its padding.

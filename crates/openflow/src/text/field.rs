@@ -205,9 +205,12 @@ fn parse_packet_type(text: &str) -> Result<(u128, u128), TextError> {
 pub(crate) fn write_value(out: &mut String, mf: Mf, value: u128, mask: u128, ports: &PortNames) {
     let exact = mask == mf.ones();
     match mf.row().format {
-        Format::Decimal if exact => put!(out, "{value}"),
         Format::Decimal | Format::Hexadecimal => {
-            write_hex(out, value);
+            if mf.row().format == Format::Decimal {
+                put!(out, "{value}");
+            } else {
+                write_hex(out, value);
+            }
             if !exact {
                 put!(out, "/{mask:#x}");
             }

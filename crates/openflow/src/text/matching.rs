@@ -237,14 +237,14 @@ impl Writer<'_> {
             write_hex(self.out, value);
             self.out.push(',');
         }
+        self.decimal("tun_tos", Mf::TunTos);
+        self.decimal("tun_ttl", Mf::TunTtl);
         self.decimal("tun_erspan_ver", Mf::TunErspanVer);
         self.hex("tun_erspan_idx", Mf::TunErspanIdx);
         self.decimal("tun_erspan_dir", Mf::TunErspanDir);
         self.hex("tun_erspan_hwid", Mf::TunErspanHwid);
         self.hex("gtpu_flags", Mf::TunGtpuFlags);
         self.decimal("gtpu_msgtype", Mf::TunGtpuMsgtype);
-        self.decimal("tun_tos", Mf::TunTos);
-        self.decimal("tun_ttl", Mf::TunTtl);
         if let Some((value, mask)) = self.get(Mf::TunFlags) {
             self.out.push_str("tun_flags=");
             write_flags(self.out, TUN_FLAGS, value, mask, Mf::TunFlags.ones(), true);
