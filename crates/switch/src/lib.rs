@@ -43,4 +43,4 @@ pub use topology::{
     VlanConfig, VlanMode, VlanSet,
 };
 pub use translate::continuation::{Rest, decode as read_continuation, encode as write_continuation};
-pub use translate::{DEPTH_MAX, RESUBMITS_MAX};
+pub use translate::{DEPTH_MAX, LearnedCounts, RESUBMITS_MAX};

@@ -95,3 +95,112 @@ fn sets_and_buckets_have_packets_tracked_and_translated_as_in_the_stock_switch()
     both.appctl_both("dpctl/flush-conntrack", &[]);
     both.same_fates("an action set", &frames);
 }
+
+/// A mask of all bits of a field is told from none where the field does not fill its bytes.
+#[test]
+fn loads_reach_part_of_any_field_in_openflow_15_too() {
+    let mut both = Both::start();
+    let rules = [
+        "mpls,actions=load:1->OXM_OF_MPLS_LABEL[0..2],load:1->OXM_OF_MPLS_TC[],set_field:4->mpls_label,2",
+        "udp,actions=load:1->NXM_NX_IP_TTL[0..2],load:1->OXM_OF_IP_DSCP[0..2],load:0->NXM_NX_IP_ECN[0],2",
+        "udp6,actions=load:7->NXM_NX_IPV6_LABEL[],set_field:7->ipv6_label,load:1->OXM_OF_IP_DSCP[],2",
+        "vlan_tci=0x1000/0x1000,arp,actions=load:1->OXM_OF_VLAN_PCP[0],load:2->OXM_OF_VLAN_PCP[],2",
+        "reg0=1,actions=load:3->NXM_OF_IN_PORT[0..1],in_port",
+        "reg0=2,actions=move:NXM_NX_REG1[0..2]->OXM_OF_VLAN_VID[0..2],pop:OXM_OF_VLAN_VID[],2",
+        "icmp6,icmp_type=135,nw_frag=later,actions=2",
+        "icmp,icmp_type=8,nw_frag=yes,actions=2",
+    ];
+    both.rules("OpenFlow15", &rules);
+    for version in ["OpenFlow13", "OpenFlow14", "OpenFlow15"] {
+        let [ours, stock] = both.texts(&["-O", version, "--no-stats", "dump-flows", "br0"]);
+        assert_eq!(ours, stock, "{version}");
+        assert!(ours.contains("mpls_tc") || ours.contains("MPLS_TC"), "{ours}");
+    }
+    same_steps(&mut both, "in_port=1,udp,nw_tos=252,nw_ttl=64");
+    both.rules("OpenFlow15", &["udp6,actions=set_field:7->ipv6_label,2"]);
+    same_steps(&mut both, "in_port=1,udp6");
+}
+
+#[test]
+fn groups_have_the_actions_of_the_stock_switch() {
+    let mut both = Both::start();
+    // What outputs otherwise than `output` is no part of a set.
+    for bucket in [
+        "output:NXM_NX_REG0[]",
+        "set_field:2->reg0,output:NXM_NX_REG0[],output:3",
+        "output(port=2,max_len=100)",
+        "controller(userdata=01)",
+        "controller",
+        "dec_mpls_ttl,output:3",
+        "set_field:1->mpls_label,output:3",
+    ] {
+        let group = format!("group_id=1,type=all,bucket=actions={bucket}");
+        same_traces(&mut both, &[&group], &["actions=group:1,output:4"], &[UDP_FLOW]);
+    }
+    both.rules("OpenFlow15", &[]);
+    both.verdict(&["-O", "OpenFlow15", "del-groups", "br0"]).unwrap();
+    // A port of no protocol in particular.
+    let group = "group_id=1,type=all,bucket=actions=mod_tp_src:53,mod_tp_dst:54,output:2";
+    both.verdict(&["-O", "OpenFlow13", "add-group", "br0", group]).unwrap();
+    for version in ["OpenFlow11", "OpenFlow13", "OpenFlow15"] {
+        let [ours, stock] = both.texts(&["-O", version, "dump-groups", "br0"]);
+        assert_eq!(ours, stock, "{version}");
+    }
+}
+
+#[test]
+fn traces_tell_of_limits_headers_and_tunnels_as_the_stock_switch_does() {
+    let mut both = Both::start();
+    let learn = |src: &str| {
+        format!(
+            "learn(table=3,limit=1,priority=5,result_dst=NXM_NX_REG3[0],eth_src=00:00:00:00:00:{src},\
+             load:1->NXM_NX_REG1[])"
+        )
+    };
+    let rules = [
+        format!("actions={},resubmit(,1)", learn("01")),
+        format!("table=1,actions={},output:2", learn("02")),
+    ];
+    both.rules("OpenFlow15", &[&rules[0], &rules[1]]);
+    let frame: String =
+        ethernet(0x800, &ipv4(17, 0, 64, &udp())).iter().map(|b| format!("{b:02x}")).collect();
+    for _ in 0..2 {
+        let [ours, stock] =
+            both.appctl_both("ofproto/trace", &["br0", "in_port=1", &frame]).map(|text| megaflowless(&text));
+        assert_eq!(ours, stock);
+        assert!(ours.contains("-> Limit exceeded, learn failed"), "{ours}");
+    }
+    let vlan = "in_port=1,udp,dl_vlan=4";
+    for actions in ["encap(ethernet),output:3", "decap,output:3"] {
+        let rule = format!("actions={actions}");
+        same_traces(&mut both, &[], &[&rule], &[UDP_FLOW, vlan]);
+    }
+    // A packet that waits for a controller is told under the cookie of the rule that it came to first.
+    let paused =
+        ["cookie=5,actions=resubmit(,1)", "table=1,cookie=6,actions=controller(userdata=01,pause),2"];
+    let tracked = [
+        "cookie=5,udp,actions=ct(table=1)",
+        "table=1,cookie=6,actions=resubmit(,2),3",
+        "table=2,cookie=7,actions=controller(userdata=01,pause),2",
+    ];
+    for rules in [&paused[..], &tracked] {
+        same_traces(&mut both, &[], rules, &[UDP_FLOW]);
+        let [ours, stock] =
+            both.appctl_both("ofproto/trace", &["br0", "in_port=1", &frame]).map(|text| megaflowless(&text));
+        assert_eq!(ours, stock, "{rules:?}");
+        assert!(ours.contains("continuation=1"), "{ours}");
+    }
+    both.rules("OpenFlow15", &["actions=set_field:10.0.0.5->tun_dst,2"]);
+    same_steps(&mut both, "in_port=1,udp,tun_dst=1.2.3.4,tun_src=4.3.2.1");
+}
+
+/// The same trace but for the bits that a megaflow holds: there are fewer than in Open vSwitch's.
+fn same_steps(both: &mut Both, flow: &str) {
+    let [ours, stock] = both.appctl_both("ofproto/trace", &["br0", flow]).map(|text| megaflowless(&text));
+    assert_eq!(ours, stock, "ours and the stock switch's, {flow}");
+}
+
+fn megaflowless(text: &str) -> String {
+    let lines = text.lines().filter(|line| !line.starts_with("Megaflow:"));
+    numberless(&lines.collect::<Vec<_>>().join("\n"))
+}

@@ -47,6 +47,8 @@ pub(crate) trait Sink {
     fn may_learn(&self) -> bool {
         true
     }
+    /// What becomes of the packet instead of what the action says.
+    fn fate(&mut self, text: impl FnOnce() -> String);
     /// Something that the rules' author did not want.
     fn warn(&mut self, text: impl FnOnce() -> String);
     /// Why the translation failed.
@@ -88,6 +90,8 @@ impl Sink for Quiet {
     fn leave(&mut self) {}
     #[inline(always)]
     fn detail(&mut self, _: impl FnOnce() -> String) {}
+    #[inline(always)]
+    fn fate(&mut self, _: impl FnOnce() -> String) {}
     #[inline(always)]
     fn warn(&mut self, _: impl FnOnce() -> String) {}
     #[inline(always)]

@@ -11,7 +11,7 @@ use crate::rule::Rule;
 use crate::switch::Switch;
 use crate::topology::Topology;
 use crate::translate::continuation::{Rest, Step, Tracked};
-use crate::translate::{self, Snapshot};
+use crate::translate::{self, LearnedCounts, Snapshot};
 use base::rcu::Reader;
 use base::{PortNo, Version};
 use datapath::{DpAction, Translation};
@@ -225,6 +225,10 @@ impl Sink for Listener<'_> {
         self.leaf(Kind::Detail, text());
     }
 
+    fn fate(&mut self, text: impl FnOnce() -> String) {
+        self.leaf(Kind::Action, text());
+    }
+
     fn may_learn(&self) -> bool {
         self.may_learn
     }
@@ -311,8 +315,8 @@ pub struct Start<'a> {
     pub bridge: Option<BridgeIdx>,
     /// Of a packet that a controller sends there: its actions.
     pub actions: Option<&'a [Action]>,
-    /// Whether there is a packet besides its fields, which may teach rules.
-    pub may_learn: bool,
+    /// Where there is a packet besides its fields, which may teach rules: counts a table's rules by cookie.
+    pub learned: Option<&'a LearnedCounts<'a>>,
 }
 
 /// How what is found is shown.
@@ -431,7 +435,7 @@ fn translate(key: &mut Key, nat: &Nat) {
 }
 
 fn trace_once(switch: &Switch, start: Start<'_>, texts: Texts<'_>, reader: &Reader) -> (Traced, Vec<Coming>) {
-    let Start { version, key, bridge, actions: given, may_learn } = start;
+    let Start { version, key, bridge, actions: given, learned } = start;
     let Texts { ports, actions } = texts;
     let root = Node { kind: Kind::Table, text: String::new(), below: vec![] };
     let topology = switch.topology(version, reader);
@@ -445,11 +449,11 @@ fn trace_once(switch: &Switch, start: Start<'_>, texts: Texts<'_>, reader: &Read
         wrong: None,
         is_slow: false,
         coming: vec![],
-        may_learn,
+        may_learn: learned.is_some(),
         origin: None,
     };
     let mut out = Translation::default();
-    let at = Snapshot::new(switch, version, reader);
+    let at = Snapshot { learned, ..Snapshot::new(switch, version, reader) };
     match (bridge, given) {
         (Some(bridge), Some(actions)) => {
             translate::packet_out(at, key, bridge, actions, &mut out, &mut listener);
@@ -466,7 +470,7 @@ fn trace_once(switch: &Switch, start: Start<'_>, texts: Texts<'_>, reader: &Read
     let options = bridge.map_or(&none, |b| b.options());
     let flow_text = |key: &Key, mask: &Mask| flow_text(key, mask, ports, options);
     let whole = |key: &Key| {
-        let mut text = flow_text(key, &everything(key, options));
+        let mut text = flow_text(key, &everything(key, options)).replace("tun_flags=-oam", "tun_flags=0");
         if key.get64(FieldId::EthType) == 0x894f && key.get64(FieldId::PacketType) == 0 {
             // Open vSwitch shows fields of IP, too, which there are none of.
             text += ",nw_proto=0,nw_tos=0,nw_ecn=0,nw_ttl=0,nw_frag=no";
@@ -566,9 +570,8 @@ fn print(text: &mut String, nodes: &[Node], level: usize) {
 /// of metadata what is not zero.
 fn everything(key: &Key, options: &OptionTable) -> Mask {
     let mut mask = Mask::wild();
-    let shown = |f: &&FieldId| {
-        usize::from(f.place().block) < B_TUN_META && !matches!(f, FieldId::DpPort | FieldId::RecircId)
-    };
+    let hidden = [FieldId::DpPort, FieldId::RecircId, FieldId::NdReserved, FieldId::NdOptionsType];
+    let shown = |f: &&FieldId| usize::from(f.place().block) < B_TUN_META && !hidden.contains(*f);
     let is_nsh = key.get64(FieldId::EthType) == 0x894f;
     // The type of a packet that is no Ethernet frame says it.
     let is_typed = key.get64(FieldId::PacketType) != 0;
@@ -612,6 +615,12 @@ fn fields_of(key: &Key) -> Vec<FieldId> {
     };
     if key.get64(F::VlanTci) != 0 {
         fields.push(F::VlanTci2);
+    }
+    // One that came or goes through a tunnel has all fields of tunnels but those that some kinds lack.
+    if key.get(F::TunDst) != 0 || key.get(F::TunIpv6Dst) != 0 {
+        let lacking = [F::TunId, F::TunErspanIdx, F::TunErspanDir, F::TunErspanHwid];
+        let is_of_any = |f: &&F| usize::from(f.place().block) == B_TUNNEL && !lacking.contains(*f);
+        fields.extend(F::ALL.iter().filter(is_of_any));
     }
     let ip = [F::NwProto, F::NwTos, F::NwTtl, F::NwFrag];
     match key.get64(F::EthType) {

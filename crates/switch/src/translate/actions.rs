@@ -229,8 +229,9 @@ impl<'a, S: Sink> Xlate<'a, S> {
     #[inline(never)]
     fn set_field(&mut self, field: Mf, value: u128, mask: u128) {
         if !self.prerequisites_hold(field) {
-            self.trace.detail(|| "prerequisites are not met, so nothing is set".to_string());
-            return;
+            return self
+                .trace
+                .warn(|| format!("unmet prerequisites for {}, set_field ignored", field.name()));
         }
         self.note_set(field, mask);
         match field {
@@ -608,7 +609,8 @@ fn in_order<'a>(set: &[&'a Action]) -> Vec<&'a Action> {
     let last = |test: fn(&Action) -> bool| set.iter().rev().copied().find(|a| test(a));
     let ends: [fn(&Action) -> bool; 5] = [
         |a| matches!(a, Action::Group(_)),
-        is_output,
+        // Other actions that output something, as Open vSwitch's to a register's port, are in no set.
+        |a| matches!(a, Action::Output { .. }),
         |a| matches!(a, Action::Resubmit { .. }),
         |a| matches!(a, Action::CtClear),
         |a| matches!(a, Action::Ct(_)),
@@ -653,16 +655,5 @@ fn is_set(action: &Action) -> bool {
             | Action::SetTpDst(_)
             | Action::SetNwTtl(_)
             | Action::SetTunnel { .. }
-    )
-}
-
-fn is_output(action: &Action) -> bool {
-    matches!(
-        action,
-        Action::Output { .. }
-            | Action::OutputReg { .. }
-            | Action::OutputTrunc { .. }
-            | Action::Controller { .. }
-            | Action::Enqueue { .. }
     )
 }

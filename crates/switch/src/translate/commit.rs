@@ -13,8 +13,8 @@ use flow::{FieldId, Key, Mask, Mf};
 
 /// Header fields that can be set, in the order in which they are.
 const FIELDS: &[FieldId] = &[
-    FieldId::EthDst,
     FieldId::EthSrc,
+    FieldId::EthDst,
     FieldId::NwSrc,
     FieldId::NwDst,
     FieldId::Ipv6Src,
@@ -39,9 +39,10 @@ const FIELDS: &[FieldId] = &[
     FieldId::NshC2,
     FieldId::NshC3,
     FieldId::NshC4,
-    FieldId::SkbPriority,
-    FieldId::PktMark,
 ];
+
+/// What is set behind them and the tags: what the datapath knows of a packet beside its headers.
+const BESIDE_HEADERS: &[FieldId] = &[FieldId::SkbPriority, FieldId::PktMark];
 
 /// Those of network service headers.
 const NSH: &[FieldId] = &[
@@ -56,14 +57,16 @@ const NSH: &[FieldId] = &[
 ];
 
 /// The blocks that have any of them.
-const FIELDS_BLOCKS: u16 = {
+const FIELDS_BLOCKS: u16 = blocks(FIELDS) | blocks(BESIDE_HEADERS);
+
+const fn blocks(fields: &[FieldId]) -> u16 {
     let (mut blocks, mut n) = (0, 0);
-    while n < FIELDS.len() {
-        blocks |= 1 << FIELDS[n].place().block;
+    while n < fields.len() {
+        blocks |= 1 << fields[n].place().block;
         n += 1;
     }
     blocks
-};
+}
 
 /// Blocks of the layers above Ethernet and VLAN, without the common one.
 const UPPER_BLOCKS: [usize; 2] = [flow::key::B_IPV6, flow::key::B_RARE];
@@ -95,16 +98,26 @@ impl<S: Sink> Xlate<'_, S> {
         }
         // Registers are all that most rules write.
         let touched = self.written.0.present() | self.base_known.0.present();
-        let fields = if touched & FIELDS_BLOCKS == 0 { &[] } else { FIELDS };
+        let touched = touched & FIELDS_BLOCKS;
         let start = self.out.actions.len();
+        if touched != 0 {
+            self.commit_fields(FIELDS, touched);
+        }
+        self.complete_nsh(start);
+        self.commit_vlan();
+        if touched != 0 {
+            self.commit_fields(BESIDE_HEADERS, touched);
+        }
+    }
+
+    /// `touched`: the blocks in which something may have been set.
+    fn commit_fields(&mut self, fields: &[FieldId], touched: u16) {
         for &field in fields.iter().filter(|field| touched & 1 << field.place().block != 0) {
             let bits = self.written.get(field) | self.base_known.get(field);
             if bits != 0 && self.applies(field) {
                 self.commit_field(field, bits);
             }
         }
-        self.complete_nsh(start);
-        self.commit_vlan();
     }
 
     /// Where a field of a network service header is set, so is each other one that the flow matches, to what

@@ -55,7 +55,7 @@ impl<S: Sink> Xlate<'_, S> {
 
     /// No header of this kind can come or go.
     fn unsupported(&mut self, why: impl FnOnce() -> String) {
-        self.trace.detail(why);
+        self.trace.fate(why);
         self.error = Some(DropReason::UnsupportedPacketType);
         self.failure = "Unsupported packet type";
     }

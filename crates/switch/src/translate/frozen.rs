@@ -99,7 +99,6 @@ impl<'a, S: Sink> Xlate<'a, S> {
     #[inline(never)]
     pub(super) fn pause(&mut self, max_len: u16, reason: PacketInReason, id: u16, userdata: &[u8]) {
         self.commit();
-        self.trace.detail(|| "the rest waits for a controller".to_string());
         self.pausing = Some(Box::new(self.packet_in_spec(max_len, reason, id, userdata)));
         self.freezing = Some(Vec::new());
     }
@@ -128,10 +127,14 @@ impl<'a, S: Sink> Xlate<'a, S> {
         };
         match self.pausing.take() {
             None => self.recirculate(rest, ct),
+            // Of fields alone there is no packet to tell of.
+            Some(_) if !self.trace.may_learn() => {}
             // The packet is told as it is here: nothing comes between the action and the end of its list.
             Some(spec) => match continuation::encode(&rest) {
                 Some(bytes) => {
-                    let spec = PacketInSpec { continuation: Some(bytes), ..*spec };
+                    // But for the rule: as in Open vSwitch, that at which the list began.
+                    let (table_id, cookie) = (self.origin.table_id, self.origin.cookie.get());
+                    let spec = PacketInSpec { continuation: Some(bytes), table_id, cookie, ..*spec };
                     self.out.actions.push(DpAction::PacketIn(Arc::new(spec)));
                 }
                 None => self.error = Some(DropReason::TranslationError),
@@ -285,7 +288,10 @@ impl<'a, S: Sink> Xlate<'a, S> {
             }
             self.origin = Origin { table_id: step.table_id, cookie: Cookie::Is(step.cookie) };
             match step.table_to_begin_with() {
-                Some(table) if !self.exit && self.error.is_none() => self.table(table, true),
+                Some(table) if !self.exit && self.error.is_none() => {
+                    self.table(table, true);
+                    self.origin = Origin { table_id: table, cookie: self.first_cookie };
+                }
                 _ => {
                     self.trace.restore(step.table_id, step.cookie);
                     self.actions(&step.actions);

@@ -66,19 +66,31 @@ impl<'a, S: Sink> Xlate<'a, S> {
         };
         if let Some(result) = &learn.result {
             self.write_sub(result, within.into());
+            self.report_bits(result);
+        }
+        if !within {
+            self.trace.detail(|| "Limit exceeded, learn failed".to_string());
         }
     }
 
     /// Asks for the rule to be added or modified; `false` where that would exceed the limit.
     fn learn_new(&mut self, learn: &Learn, matching: Match, actions: Vec<Action>) -> bool {
         let bridge = self.bridge.idx;
-        let exceeds = learn.limit != 0
-            && self
-                .learned
-                .is_some_and(|learned| learned(bridge, learn.table_id, learn.cookie) >= learn.limit);
-        if exceeds {
-            self.trace.detail(|| format!("the limit of {} learned rules is reached", learn.limit));
-            return false;
+        if learn.limit != 0
+            && let Some(learned) = self.learned
+        {
+            // Those that this packet has taught so far are not in the table yet.
+            let is_like = |effect: &&Effect| match effect {
+                Effect::LearnRule(rule) => {
+                    (rule.bridge, rule.flow_mod.table_id, rule.flow_mod.new_cookie)
+                        == (bridge, learn.table_id, Some(learn.cookie))
+                }
+                _ => false,
+            };
+            let taught = self.out.effects.iter().filter(is_like).count() as u32;
+            if learned(bridge, learn.table_id, learn.cookie) + taught >= learn.limit {
+                return false;
+            }
         }
         let flow_mod = FlowMod {
             command: Command::ModifyStrict,

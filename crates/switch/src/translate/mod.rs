@@ -111,7 +111,7 @@ impl Origin<'_> {
 }
 
 /// Number of rules with a cookie in a table of a bridge.
-type LearnedCounts<'a> = dyn Fn(BridgeIdx, u8, u64) -> u32 + 'a;
+pub type LearnedCounts<'a> = dyn Fn(BridgeIdx, u8, u64) -> u32 + 'a;
 
 /// The state that is translated on: a switch at a version, protected by a reader.
 #[derive(Clone, Copy)]

@@ -38,10 +38,12 @@ impl<S: Sink> Xlate<'_, S> {
         self.list_ends = true;
     }
 
+    /// What is no such packet ends the list too, as in Open vSwitch.
     #[inline(never)]
     pub(super) fn dec_mpls_ttl(&mut self) {
         if !self.has_label() {
-            return;
+            self.list_ends = true;
+            return self.trace.warn(|| "MPLS decrement TTL exception".to_string());
         }
         self.need_mf(Mf::MplsTtl, 0xff);
         let ttl = self.key.get_mf(Mf::MplsTtl);

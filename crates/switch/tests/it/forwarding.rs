@@ -446,7 +446,7 @@ fn a_trace_tells_the_way_of_a_packet() {
         key: &packet(101),
         bridge: None,
         actions: None,
-        may_learn: true,
+        learned: Some(&|_, _, _| 0),
     };
     let outputs = |actions: &[DpAction], _: &Key| format!("{actions:?}");
     let texts = switch::trace::Texts { ports: &names, actions: &outputs };

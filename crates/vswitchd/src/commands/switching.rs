@@ -211,18 +211,20 @@ fn trace_with(vswitch: &mut Vswitch, args: &[String], given: Option<Vec<Action>>
     vswitch.ports_of(bridge).for_each(|p| names.insert(p.of_port, &p.name));
     let shown = if options.contains(&"--names") { &names } else { PortNames::none() };
     let reader = vswitch.plane.domain.register();
+    let control = &vswitch.plane.control;
+    let counts = |bridge, table_id, cookie| control.learned_count(bridge, table_id, cookie);
     let start = switch::trace::Start {
         version: vswitch.plane.switch.version(),
         key: &key,
         bridge: (port_no.is_none() || given.is_some()).then_some(bridge),
         actions: given.as_deref(),
-        may_learn: frame.is_some(),
+        learned: if frame.is_some() { Some(&counts) } else { None },
     };
     let name = |port: PortNo| {
         vswitch.devices.ports.get(&port).filter(|_| options.contains(&"--names")).map(|p| p.name.clone())
     };
     let actions = |list: &[DpAction], key: &Key| {
-        let context = ActionContext { only_looks: !start.may_learn, ..ActionContext::of(key) };
+        let context = ActionContext { only_looks: start.learned.is_none(), ..ActionContext::of(key) };
         actions::text_in(&vswitch.plane, list, context, &name)
     };
     let texts = switch::trace::Texts { ports: shown, actions: &actions };
@@ -266,7 +268,9 @@ impl Vswitch {
         self.commands.failure_told_ms = Some(now_ms);
         let reader = self.plane.domain.register();
         let version = self.plane.switch.version();
-        let start = switch::trace::Start { version, key, bridge: None, actions: None, may_learn: true };
+        let counts = |bridge, table_id, cookie| self.plane.control.learned_count(bridge, table_id, cookie);
+        let learned: Option<&switch::LearnedCounts> = Some(&counts);
+        let start = switch::trace::Start { version, key, bridge: None, actions: None, learned };
         let actions = |list: &[DpAction], key: &Key| actions::text(&self.plane, list, key, &|_| None);
         let texts = switch::trace::Texts { ports: PortNames::none(), actions: &actions };
         let traced = switch::trace::trace(&self.plane.switch, start, &[], texts, &reader);

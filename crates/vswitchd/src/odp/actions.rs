@@ -294,7 +294,9 @@ fn member(action: &DpAction, context: ActionContext) -> Option<String> {
         _ => (field.name(), hex),
     };
     let show_mask: fn(u128) -> String = if show(0) == "0" { hex } else { show };
-    Some(format!("{name}={}", masked(show(*value), *mask, field.ones(), show_mask)))
+    // A label has fewer bits than its place.
+    let ones = if *field == Ipv6Label { 0xf_ffff } else { field.ones() };
+    Some(format!("{name}={}", masked(show(*value), *mask, ones, show_mask)))
 }
 
 fn masked(value: String, mask: u128, ones: u128, show: fn(u128) -> String) -> String {
