@@ -30,7 +30,7 @@ pub struct Place {
 
 impl Places {
     /// Room for `connections_max`. For a further one the connection that has been idle longest gives way;
-    /// where none is idle, it waits.
+    /// where none is idle, the first one that is.
     pub fn new(connections_max: usize) -> Places {
         Places { free: Arc::new(Semaphore::new(connections_max)), idle: Rc::default() }
     }
@@ -41,10 +41,11 @@ impl Places {
     }
 
     async fn take(&self) -> Place {
-        if self.free.available_permits() == 0 {
-            self.idle.dismiss_one();
-        }
-        let permit = self.free.clone().acquire_owned().await.expect("never closed");
+        let permit = tokio::select! {
+            biased;
+            permit = self.free.clone().acquire_owned() => permit.expect("never closed"),
+            never = self.idle.dismiss() => match never {},
+        };
         Place { _permit: permit, idle: self.idle.clone() }
     }
 }
@@ -142,6 +143,22 @@ mod tests {
             assert!(is_open.is_err(), "nobody else wants its place");
             let _second = connect().await;
             assert_eq!(first.read(&mut byte).await.unwrap(), 0);
+        });
+    }
+
+    #[test]
+    fn who_is_idle_only_later_gives_way_then() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let places = Places::new(1);
+            let first = places.take().await;
+            let idlers = first.idlers();
+            let works_first = async {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                idlers.wait().dismissed().await;
+                drop(first);
+            };
+            let (_second, ()) = tokio::join!(places.take(), works_first);
         });
     }
 }

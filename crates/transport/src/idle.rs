@@ -3,8 +3,13 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::rc::Rc;
+use std::time::Duration;
 use tokio::sync::Notify;
+
+/// How long one that is to give way has for it before the next one is asked.
+const LEAVING: Duration = Duration::from_millis(10);
 
 /// Those of one socket.
 #[derive(Default)]
@@ -12,6 +17,7 @@ pub struct Idlers {
     /// By when they began to wait.
     waiting: RefCell<BTreeMap<u64, Rc<Notify>>>,
     next: Cell<u64>,
+    came: Notify,
 }
 
 /// A client waits for as long as this lives.
@@ -32,7 +38,19 @@ impl Idlers {
         let number = self.next.get();
         self.next.set(number + 1);
         self.waiting.borrow_mut().insert(number, dismissed.clone());
+        self.came.notify_one();
         Waits { idlers: self.clone(), number, dismissed }
+    }
+
+    /// Has one after the other give way, until nobody wants this any more.
+    pub async fn dismiss(&self) -> Infallible {
+        loop {
+            if self.dismiss_one() {
+                tokio::time::sleep(LEAVING).await;
+            } else {
+                self.came.notified().await;
+            }
+        }
     }
 
     /// Has the one that has waited longest give way. False: none waits.

@@ -1,8 +1,29 @@
 //! The control socket's commands, side by side with a stock `ovs-vswitchd --enable-dummy` that is configured
 //! the same.
 
-use crate::common::{UDP, wait_for};
+use crate::common::{Switch, UDP, wait_for};
 use crate::pair::Pair;
+use std::io::Write;
+use std::os::unix::net::UnixStream;
+
+#[test]
+fn clients_that_read_nothing_give_way_to_the_operator() {
+    let switch = Switch::dummy();
+    let control = switch.file(format!("ovs-vswitchd.{}.ctl", switch.pid()));
+    let request = br#"{"id":0,"method":"list-commands","params":[]}"#.repeat(2_000);
+    let deaf: Vec<_> = (0..150)
+        .map(|_| {
+            let mut client = UnixStream::connect(&control).unwrap();
+            client.set_nonblocking(true).unwrap();
+            // What does not fit is not needed.
+            let _ = client.write(&request);
+            client
+        })
+        .collect();
+    let said = switch.run("timeout", &["30", "ovs-appctl", "version"]);
+    assert!(said.out.contains("(Open vSwitch)"), "{said:?}");
+    drop(deaf);
+}
 
 #[test]
 fn commands_say_what_the_stock_switch_says() {

@@ -14,14 +14,21 @@ pub use client::{Client, ClientError};
 pub use request::{BadRequest, REQUEST_BYTES_MAX, Request, RequestReader};
 
 use crate::{Idlers, Incoming, Listener, Place, Places, Stream, accept};
-use serde_json::json;
+use serde_json::Value;
+use std::io;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::timeout;
 
-/// Clients at once. For a further one the client that has been idle longest gives way; where none is idle, it
-/// waits.
+/// Clients at once. For a further one the client that has been idle longest gives way; where none is idle,
+/// the first one that is.
 pub const CLIENTS_MAX: usize = 100;
+/// A client that has taken nothing of its reply for so long counts as idle.
+const DEAF: Duration = Duration::from_secs(1);
+/// How much of a reply is made at a time.
+const PIECE_BYTES: usize = 1 << 16;
 
 /// Replies that were written, by whatever socket of this process.
 static REPLIED: AtomicU64 = AtomicU64::new(0);
@@ -81,19 +88,27 @@ fn list<C: ?Sized>(tables: &[&[Command<C>]], hidden: &[&str]) -> String {
     host::usage::list_commands(rows)
 }
 
-/// The reply to a request as bytes.
-pub fn reply(request: &Request, result: Result<String, String>) -> Vec<u8> {
-    let line = |mut text: String| {
-        if !text.is_empty() && !text.ends_with('\n') {
-            text.push('\n');
+/// The reply to a request as bytes, a piece at a time: the text of a dump is long.
+fn reply(id: &Value, result: &Result<String, String>) -> impl Iterator<Item = String> {
+    let (member, text, rest) = match result {
+        Ok(text) => ("result", text, ",\"error\":null}"),
+        Err(text) => ("error", text, "}"),
+    };
+    let line_end = if text.is_empty() || text.ends_with('\n') { "" } else { "\\n" };
+    let mut rest = Some(rest);
+    let mut text = text.as_str();
+    let mut begin = format!("{{\"id\":{id},\"{member}\":\"");
+    std::iter::from_fn(move || {
+        rest?;
+        let (piece, behind) = text.split_at(text.floor_char_boundary(PIECE_BYTES));
+        text = behind;
+        let quoted = Value::from(piece).to_string();
+        let mut bytes = std::mem::take(&mut begin) + &quoted[1..quoted.len() - 1];
+        if text.is_empty() {
+            bytes.extend([line_end, "\"", rest.take().unwrap_or_default()]);
         }
-        text
-    };
-    let reply = match result {
-        Ok(text) => json!({"id": request.id, "result": line(text), "error": null}),
-        Err(text) => json!({"id": request.id, "error": line(text)}),
-    };
-    reply.to_string().into_bytes()
+        Some(bytes)
+    })
 }
 
 /// Serves clients for ever. `answer` runs a request, and may take its time: other clients are served
@@ -113,6 +128,36 @@ pub async fn serve(listener: Listener, answer: impl AsyncFn(&Request) -> Result<
     accept(&listener, &Places::new(CLIENTS_MAX), failed, serve).await;
 }
 
+/// Sends a reply. A client that takes nothing for a while is as idle as one that asks nothing.
+async fn send(
+    stream: &mut Stream,
+    pieces: impl Iterator<Item = String>,
+    idle: &Rc<Idlers>,
+) -> io::Result<()> {
+    for piece in pieces {
+        let mut bytes = piece.as_bytes();
+        while !bytes.is_empty() {
+            let written = match timeout(DEAF, stream.write(bytes)).await {
+                Ok(written) => written?,
+                Err(_) => {
+                    let wait = idle.wait();
+                    tokio::select! {
+                        biased;
+                        written = stream.write(bytes) => written?,
+                        () = wait.dismissed() => {
+                            tracing::debug!(target: "unixctl", "closing a connection that reads nothing");
+                            return Err(io::ErrorKind::TimedOut.into());
+                        }
+                    }
+                }
+            };
+            bytes = &bytes[written..];
+        }
+        tokio::task::yield_now().await;
+    }
+    Ok(())
+}
+
 async fn converse(
     stream: Stream,
     answer: &impl AsyncFn(&Request) -> Result<String, String>,
@@ -126,9 +171,9 @@ async fn converse(
             Ok(Some(request)) => {
                 tracing::debug!(target: "unixctl", "received request {}", request.method);
                 let result = answer(&request).await;
-                let written = stream.write_all(&reply(&request, result)).await;
+                let sent = send(&mut stream, reply(&request.id, &result), idle).await;
                 REPLIED.fetch_add(1, Ordering::Release);
-                if written.is_err() {
+                if sent.is_err() {
                     return;
                 }
             }
@@ -157,7 +202,7 @@ async fn converse(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::Value;
+    use serde_json::json;
 
     const COMMANDS: &[Command<u32>] = &[
         Command { name: "add", usage: "N [M]", args_min: 1, args_max: 2, run: add },
@@ -191,12 +236,15 @@ mod tests {
 
     #[test]
     fn a_reply_carries_the_id_and_ends_its_text_with_a_line_end() {
-        let request = Request { id: 7.into(), method: "add".into(), params: None };
-        let parse = |bytes: Vec<u8>| serde_json::from_slice::<Value>(&bytes).unwrap();
-        let good = parse(reply(&request, Ok("text".into())));
-        assert_eq!(good, json!({"id": 7, "result": "text\n", "error": null}));
-        let empty = parse(reply(&request, Ok(String::new())));
-        assert_eq!(empty["result"], "");
-        assert_eq!(parse(reply(&request, Err("no\n".into())))["error"], "no\n");
+        let parse = |result| {
+            let text: String = reply(&7.into(), &result).collect();
+            serde_json::from_str::<Value>(&text).unwrap()
+        };
+        let good = parse(Ok("a \"text\"".into()));
+        assert_eq!(good, json!({"id": 7, "result": "a \"text\"\n", "error": null}));
+        assert_eq!(parse(Ok(String::new()))["result"], "");
+        assert_eq!(parse(Err("no\n".into()))["error"], "no\n");
+        let long = "ü\n".repeat(PIECE_BYTES);
+        assert_eq!(parse(Ok(long.clone()))["result"], long);
     }
 }
