@@ -7,6 +7,7 @@ use std::io::{Read, Write};
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 fn switch(dir: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(binary());
@@ -109,6 +110,7 @@ fn the_monitor_starts_it_again_after_a_crash_and_ends_with_it_otherwise() {
     assert_eq!(fs::read_link(format!("/proc/{first}/cwd")).unwrap(), std::env::current_dir().unwrap());
     // One that the runtime catches, to look for the end of a stack.
     kill("SEGV", first);
+    let crashed = Instant::now();
     wait_for("a second daemon", || {
         dir.path().join("ovs-vswitchd.pid").exists()
             && pid(dir.path()) != first
@@ -119,6 +121,8 @@ fn the_monitor_starts_it_again_after_a_crash_and_ends_with_it_otherwise() {
         log.contains(&format!("|daemon_unix|ERR|1 crashes: pid {first} died, killed (Segmentation fault)")),
         "{log}"
     );
+    // The next one would wait for ten seconds.
+    assert!(crashed.elapsed() < Duration::from_secs(8), "{log}");
     let second = pid(dir.path());
     assert!(appctl(dir.path(), &["exit"]).status.success());
     wait_for("daemon and monitor to end", || !is_alive(second) && !is_alive(monitor));

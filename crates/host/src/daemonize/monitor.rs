@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 /// Signals that a bug raises, as opposed to somebody's wish: SIGILL, SIGABRT, SIGBUS, SIGFPE, SIGSEGV,
 /// SIGPIPE, SIGALRM, SIGXCPU, SIGXFSZ.
 const CRASHES: [i32; 9] = [4, 6, 7, 8, 11, 13, 14, 24, 25];
-/// Least time between two starts.
+/// Least time between two starts after crashes.
 const PAUSE: Duration = Duration::from_secs(10);
 
 /// Runs until the daemon ends by itself.
@@ -20,7 +20,7 @@ pub fn run(mut ready: Ready, detached: bool, chdir: bool, kept: Kept) -> ExitCod
         Ok(memory) => memory,
         Err(e) => return fatal("daemon_unix", &os_text(&e)),
     };
-    let mut started = Instant::now();
+    let mut restarted: Option<Instant> = None;
     loop {
         let mut starting = match stage::start("daemon", Some(&memory)) {
             Ok(starting) => starting,
@@ -56,12 +56,14 @@ pub fn run(mut ready: Ready, detached: bool, chdir: bool, kept: Kept) -> ExitCod
             return ExitCode::SUCCESS;
         }
         crashes += 1;
-        tracing::error!(
-            target: "daemon_unix",
-            "{crashes} crashes: pid {pid} died, {}, restarting", stage::describe(status)
-        );
-        std::thread::sleep(PAUSE.saturating_sub(started.elapsed()));
-        started = Instant::now();
+        let crash = format!("{crashes} crashes: pid {pid} died, {}", stage::describe(status));
+        let early = restarted.map(|at| PAUSE.saturating_sub(at.elapsed())).unwrap_or_default();
+        if !early.is_zero() {
+            tracing::warn!(target: "daemon_unix", "{crash}, waiting until 10 seconds since last restart");
+            std::thread::sleep(early);
+        }
+        tracing::error!(target: "daemon_unix", "{crash}, restarting");
+        restarted = Some(Instant::now());
     }
 }
 
