@@ -393,17 +393,30 @@ impl<'a> Reader<'a> {
     }
 
     /// Why a client of the database may not name that target: a listening socket is a file that is made, and
-    /// one that is in the way is removed.
+    /// one that is in the way is removed; and whoever listens on any other socket of the machine, such as a
+    /// daemon of root's, shall not be spoken to by way of the database.
     fn refused_target(&self, bridge: &str, target: &str) -> Option<String> {
-        let path = Path::new(target.strip_prefix("punix:")?);
+        let (path, listens) = match target.strip_prefix("punix:") {
+            Some(path) => (Path::new(path), true),
+            None => (Path::new(target.strip_prefix("unix:")?), false),
+        };
         let is_plain = path.components().all(|c| !matches!(c, Component::ParentDir));
         let below = path.is_relative() || path.starts_with(self.run_dir);
-        (!is_plain || !below).then(|| {
-            format!(
+        let run_dir = self.run_dir.display();
+        let instead = format!(
+            "or connect to \"unix:{run_dir}/{bridge}.mgmt\" (which is always available without special \
+             configuration)."
+        );
+        (!is_plain || !below).then(|| match listens {
+            true => format!(
                 "bridge {bridge}: Not adding Unix domain socket controller \"{target}\" due to possibility of \
-                 overwriting local files: its socket must be below the run directory, {}",
-                self.run_dir.display()
-            )
+                 overwriting local files. Instead, specify path in permitted format \"punix:{run_dir}/*\" \
+                 {instead}"
+            ),
+            false => format!(
+                "bridge {bridge}: Not connecting to socket controller \"{target}\" due to possibility for \
+                 remote exploit.  Instead, specify socket in permitted directory \"unix:{run_dir}/\" {instead}"
+            ),
         })
     }
 

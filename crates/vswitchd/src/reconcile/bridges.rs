@@ -12,6 +12,8 @@ use switch::{BridgeConfig, BridgeIdx, PortKind};
 
 /// MTU of a bridge whose ports have none to follow.
 const MTU_DEFAULT: u32 = 1500;
+/// The highest MTU that a tap device takes: ports that are no devices have higher ones.
+const MTU_MAX: u32 = 65_521;
 
 impl Vswitch {
     /// Makes a bridge without ports.
@@ -148,7 +150,7 @@ impl Vswitch {
                 smallest = Some(smallest.map_or(mtu, |s| s.min(mtu)));
             }
         }
-        let mtu = smallest.filter(|m| *m >= 68).unwrap_or(MTU_DEFAULT);
+        let mtu = smallest.filter(|m| *m >= 68).unwrap_or(MTU_DEFAULT).min(MTU_MAX);
         for (port_no, now) in followers {
             if now != mtu {
                 self.change_device(port_no, "mtu", |port| port.set_mtu(mtu));

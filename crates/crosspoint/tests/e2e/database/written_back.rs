@@ -311,4 +311,16 @@ fn what_becomes_of_a_controller_is_in_its_row() {
     wait_for("an attempt", || !get("status:state").contains("BACKOFF"));
     rig.vsctl(&["del-controller", "br0"]).ok();
     assert!(rig.run("ovs-ofctl", &["dump-flows", "br0"]).ok().contains("actions=NORMAL"));
+
+    // Who may write to the database must not reach any socket of the machine by it.
+    let elsewhere = crate::common::run_dir();
+    let socket = elsewhere.file("socket");
+    let listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let target = format!("unix:{}", socket.display());
+    rig.vsctl(&["set-controller", "br0", &target]).ok();
+    let refused = format!("|bridge|ERR|bridge br0: Not connecting to socket controller \"{target}\" due to");
+    wait_for("the refusal", || rig.log().contains(&refused));
+    assert!(listener.accept().is_err());
+    rig.vsctl(&["del-controller", "br0"]).ok();
 }
