@@ -1,12 +1,14 @@
 //! Unique indexes: rows by the values of some columns.
 //!
 //! Within a transaction several rows may agree in an index (two rows may swap their names, one by one); only
-//! the commit asks that none do. So an index holds rows, each under the hash of its values, and compares the
-//! rows themselves.
+//! the commit asks that none do. So an index holds rows under the hash of their values, and compares the rows
+//! themselves. A client may insert as many rows of the same values as a request has room for, and abort: one
+//! row of those is found in the same time as any other.
 
 use std::hash::{BuildHasher, Hash, Hasher};
 
-use hashbrown::{DefaultHashBuilder, HashTable};
+use hashbrown::hash_table::Entry::{Occupied, Vacant};
+use hashbrown::{DefaultHashBuilder, HashSet, HashTable};
 
 use crate::datum::Datum;
 use crate::row::{Row, RowMap};
@@ -20,13 +22,41 @@ pub struct UniqueIndex {
     /// Keyed at random, so that nobody can choose values that collide.
     hasher: DefaultHashBuilder,
     /// Each row once.
-    rows: HashTable<Entry>,
+    rows: HashTable<SameHash>,
 }
 
+/// Rows whose values have one hash: those of the same values, but for chance.
 #[derive(Debug)]
-struct Entry {
+struct SameHash {
     hash: u64,
-    uuid: Uuid,
+    first: Uuid,
+    /// In a transaction alone. Never empty.
+    others: Option<Box<HashSet<Uuid>>>,
+}
+
+impl SameHash {
+    fn add(&mut self, uuid: Uuid) {
+        self.others.get_or_insert_default().insert(uuid);
+    }
+
+    /// Takes a row out. False: there was no other.
+    fn take_out(&mut self, uuid: Uuid) -> bool {
+        let Some(others) = &mut self.others else { return self.first != uuid };
+        if self.first == uuid {
+            self.first = *others.iter().next().expect("never empty");
+            others.remove(&self.first);
+        } else {
+            others.remove(&uuid);
+        }
+        if others.is_empty() {
+            self.others = None;
+        }
+        true
+    }
+
+    fn uuids(&self) -> impl Iterator<Item = Uuid> {
+        [self.first].into_iter().chain(self.others.iter().flat_map(|others| others.iter().copied()))
+    }
 }
 
 impl UniqueIndex {
@@ -49,13 +79,18 @@ impl UniqueIndex {
         }
         if let Some(old) = old {
             let hash = self.hash_of(self.values(old));
-            if let Ok(entry) = self.rows.find_entry(hash, |entry| entry.uuid == uuid) {
-                entry.remove();
+            if let Ok(mut same) = self.rows.find_entry(hash, |same| same.hash == hash)
+                && !same.get_mut().take_out(uuid)
+            {
+                same.remove();
             }
         }
         if let Some(new) = new {
             let hash = self.hash_of(self.values(new));
-            self.rows.insert_unique(hash, Entry { hash, uuid }, |entry| entry.hash);
+            match self.rows.entry(hash, |same| same.hash == hash, |same| same.hash) {
+                Occupied(mut same) => same.get_mut().add(uuid),
+                Vacant(place) => drop(place.insert(SameHash { hash, first: uuid, others: None })),
+            }
         }
     }
 
@@ -73,8 +108,7 @@ impl UniqueIndex {
     /// The rows among `rows`, the table's, that have the values `key`.
     pub fn find<'a>(&'a self, rows: &'a RowMap, key: &[&Datum]) -> Vec<&'a Row> {
         let hash = self.hash_of(key.iter().copied());
-        let candidates = self.rows.iter_hash(hash).filter(|entry| entry.hash == hash);
-        let candidates = candidates.filter_map(|entry| rows.get(entry.uuid));
+        let candidates = self.with_hash(hash).filter_map(|uuid| rows.get(uuid));
         candidates.filter(|row| self.values(row).eq(key.iter().copied())).collect()
     }
 
@@ -82,8 +116,12 @@ impl UniqueIndex {
     pub fn find_other<'a>(&'a self, rows: &'a RowMap, row: &'a Row) -> Option<&'a Row> {
         let uuid = row.uuid();
         let hash = self.hash_of(self.values(row));
-        let others = self.rows.iter_hash(hash).filter(|entry| entry.hash == hash && entry.uuid != uuid);
-        others.filter_map(|entry| rows.get(entry.uuid)).find(|other| self.agree(row, other))
+        let others = self.with_hash(hash).filter(|other| *other != uuid);
+        others.filter_map(|other| rows.get(other)).find(|other| self.agree(row, other))
+    }
+
+    fn with_hash(&self, hash: u64) -> impl Iterator<Item = Uuid> {
+        self.rows.find(hash, |same| same.hash == hash).into_iter().flat_map(SameHash::uuids)
     }
 
     fn values<'a>(&'a self, row: &'a Row) -> impl Iterator<Item = &'a Datum> {
@@ -94,5 +132,24 @@ impl UniqueIndex {
         let mut hasher = self.hasher.build_hasher();
         values.for_each(|value| value.hash(&mut hasher));
         hasher.finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_of_one_hash_are_taken_out_in_any_order() {
+        for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+            let uuids = [1, 2, 3].map(|n| Uuid([n; 16]));
+            let mut same = SameHash { hash: 0, first: uuids[0], others: None };
+            uuids[1..].iter().for_each(|uuid| same.add(*uuid));
+            for (taken, n) in order.into_iter().enumerate() {
+                assert_eq!(same.uuids().count(), 3 - taken);
+                assert_eq!(same.take_out(uuids[n]), taken < 2);
+                assert!(taken == 2 || same.uuids().all(|uuid| uuid != uuids[n]));
+            }
+        }
     }
 }
