@@ -157,7 +157,7 @@ struct RunArgs {
     /// Five minutes for each point.
     #[arg(long)]
     full: bool,
-    /// Measure this switch; all that are installed where the option is not given.
+    /// Measure this switch; default: all that are installed.
     #[arg(long, value_name = "S")]
     switch: Vec<String>,
     /// Offer traffic by this generator, in suites of trials.

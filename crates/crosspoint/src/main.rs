@@ -58,7 +58,7 @@ enum Command {
     Check(check::Args),
     /// Show live what the running switch does: workers, caches, queues, ports and drops.
     Top(top::Args),
-    /// Say what of this machine slows the switch down, and how to change it.
+    /// Show what on this machine slows the switch down, and how to change it.
     Doctor(doctor::Args),
     /// Measure this switch, and others beside it.
     Bench(bench::Args),

@@ -59,7 +59,7 @@ impl Socket {
     pub fn listen(path: &Path) -> io::Result<(Socket, UnixListener)> {
         match fs::symlink_metadata(path) {
             Ok(meta) if !meta.file_type().is_socket() => {
-                return Err(io::Error::new(io::ErrorKind::AlreadyExists, "it is there and no socket"));
+                return Err(io::Error::new(io::ErrorKind::AlreadyExists, "it exists and is not a socket"));
             }
             Ok(_) => match try_connect(path) {
                 Ok(()) => {

@@ -108,7 +108,7 @@ fn settings(spec: &PortSpec) -> Result<Settings, PortError> {
     let frames = source_frames(spec)?;
     let rate: Option<u64> = spec.parsed("rate", "packets per second")?;
     if rate.is_some() && frames.is_empty() {
-        return Err(spec.bad("rate", "needs size or template: without them the port is a sink alone".into()));
+        return Err(spec.bad("rate", "needs size or template: without them the port is only a sink".into()));
     }
     Ok(Settings { queues, frames, rate })
 }
@@ -132,7 +132,7 @@ fn source_frames(spec: &PortSpec) -> Result<Vec<Vec<u8>>, PortError> {
     }
     let Some(size) = size else {
         return match spec.option("flows") {
-            Some(_) => Err(spec.bad("flows", "needs size: without it the port is a sink alone".into())),
+            Some(_) => Err(spec.bad("flows", "needs size: without it the port is only a sink".into())),
             None => Ok(Vec::new()),
         };
     };

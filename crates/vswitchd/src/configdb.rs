@@ -440,7 +440,7 @@ impl Follower {
             Outcome::Unchanged | Outcome::Success(_) => {}
             Outcome::TryAgain | Outcome::NotLocked => self.status_due = Some(clock::now()),
             Outcome::Error(why) => {
-                tracing::error!(target: "bridge", "the database refuses what the switch tells: {why}");
+                tracing::error!(target: "bridge", "the database refused a status update: {why}");
                 self.hold_until = Some(clock::now() + REFUSED_WAIT);
                 self.status_due = Some(clock::now());
             }

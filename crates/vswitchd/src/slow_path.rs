@@ -67,7 +67,7 @@ impl ForwardingPlane {
         self.control.apply(&translation.effects, now_ms);
         self.dp.reserve_slots(self.control.slot_count());
         if !self.dp.execute_tracked(packet, tracked, translation.actions) {
-            tracing::warn!(target: "ofproto", "a packet-out was dropped: no worker is there");
+            tracing::warn!(target: "ofproto", "a packet-out was dropped: there is no worker");
         }
     }
 

@@ -286,7 +286,7 @@ fn plainly(figure: &str) -> &str {
         "rules_per_second" => "rules per second",
         "learned_per_s" => "addresses learned per second",
         "reset_ms" => "time without packets",
-        "latency_p99_us" => "latency of the slowest of a hundred packets",
+        "latency_p99_us" => "p99 latency",
         "effect_us" => "time until a rule has effect",
         "seconds" => "time",
         "bytes_per_rule" => "memory of a rule",

@@ -124,7 +124,7 @@ const COMMANDS: &[(&str, &str)] = &[
       match fits, those of a type (ovs and non-offloaded mean all), those of one worker",
     ),
     ("get-flow [DP] ufid:UFID", "print the cached flow with the id that dump-flows -m shows"),
-    ("del-flows [DP] [FILE]", "remove the cached flows; with FILE, those in it that were put in by hand"),
+    ("del-flows [DP] [FILE]", "remove the cached flows; with FILE, the manually added flows that it lists"),
     ("add-dp DP [IFACE...]", "add a datapath of names and flows; this and what follows need --enable-dummy"),
     ("del-dp DP", "remove it"),
     ("add-if DP NAME[,type=TYPE][,port_no=N]...", "add ports to it"),

@@ -66,7 +66,7 @@ fn hash_fields(n: u16) -> Result<HashFields, ErrorKind> {
 pub(super) static MULTIPATH: Row = Row {
     name: "multipath",
     syntax: "multipath(FIELDS,BASIS,ALGORITHM,LINKS,ARG,FIELD[A..B])",
-    summary: "Chooses one of so many links by a hash, and writes its number to a field.",
+    summary: "Chooses one of LINKS links by a hash, and writes its number to a field.",
     place: Place::Lists,
     forms: &[nicira(
         10,

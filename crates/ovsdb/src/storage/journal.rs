@@ -418,9 +418,7 @@ impl Journal {
         let upto = self.syncing.take().expect("a sync was out");
         // Distrusted since it started: a commit failed.
         let result = match result {
-            Ok(()) if self.distrusted => {
-                Err(io::Error::other("what is left of a failed write cannot be cut off"))
-            }
+            Ok(()) if self.distrusted => Err(io::Error::other("cannot truncate the rest of a failed write")),
             result => result,
         };
         match result {

@@ -100,7 +100,7 @@ pub(crate) const SERVER: Driver = Driver {
     options: SERVER_OPTIONS,
     status: &[
         KeyRow { name: "mode", meaning: "`client` or `server`" },
-        KeyRow { name: "status", meaning: "`connected`: a guest's device is there; `disconnected`" },
+        KeyRow { name: "status", meaning: "`connected`: a guest is attached; `disconnected`" },
         KeyRow { name: "socket", meaning: "its path" },
         KeyRow { name: "features", meaning: "what was agreed on with the guest, as virtio numbers it" },
         KeyRow { name: "num_of_vrings", meaning: "rings that the guest has set up" },
@@ -296,7 +296,7 @@ fn listen(path: &Path) -> Result<UnixListener, PortError> {
     if let Ok(meta) = std::fs::symlink_metadata(path) {
         use std::os::unix::fs::FileTypeExt;
         if !meta.file_type().is_socket() {
-            return Err(refused("is there already, and no socket".into()));
+            return Err(refused("exists and is not a socket".into()));
         }
         if UnixStream::connect(path).is_ok() {
             return Err(refused("somebody listens there already".into()));

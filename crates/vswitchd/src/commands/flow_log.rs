@@ -38,7 +38,7 @@ pub(crate) async fn watch(shared: Shared) {
     loop {
         tokio::time::sleep(LOOK_INTERVAL).await;
         if let Err(error) = log_new_flows(&shared).await {
-            tracing::warn!(target: "dpif_netdev", "new flows were not looked for: {error}");
+            tracing::warn!(target: "dpif_netdev", "could not look for new flows: {error}");
         }
     }
 }

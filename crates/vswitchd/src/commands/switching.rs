@@ -308,7 +308,7 @@ impl ForwardingPlane {
         self.dp.reserve_slots(self.control.slot_count());
         translation.actions.retain(|action| matches!(action, DpAction::PacketIn(_)));
         if !translation.actions.is_empty() && !self.dp.execute(frame, port_no, translation.actions) {
-            tracing::warn!(target: "ofproto", "a traced packet is not told: no packet buffer is free");
+            tracing::warn!(target: "ofproto", "a traced packet is not reported: no packet buffer is free");
         }
     }
 }

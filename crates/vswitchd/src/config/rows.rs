@@ -315,7 +315,7 @@ impl<'a> Reader<'a> {
         match kind {
             "" | "netdev" | "system" => None,
             "dummy" if self.dummy != EnableDummy::No => None,
-            "dummy" => Some("datapath_type=dummy serves tests, and needs --enable-dummy".into()),
+            "dummy" => Some("datapath_type=dummy is for tests and needs --enable-dummy".into()),
             _ => {
                 Some(format!("datapath_type={kind} is not known: there are netdev and system, which are one"))
             }
@@ -584,7 +584,7 @@ impl<'a> Reader<'a> {
         Ok(match kind {
             "dummy" | "dummy-internal" | "dummy-pmd" if self.dummy != EnableDummy::No => "dummy",
             "dummy" | "dummy-internal" | "dummy-pmd" => {
-                return Err(format!("type {kind} serves tests, and needs --enable-dummy"));
+                return Err(format!("type {kind} is for tests and needs --enable-dummy"));
             }
             "internal" if on_dummies => "dummy",
             PATCH => PATCH,

@@ -1,4 +1,4 @@
-//! What a connection knows of the remote that it is of.
+//! What a connection knows about its remote.
 
 use super::remote_options::RemoteOptions;
 use super::state::State;

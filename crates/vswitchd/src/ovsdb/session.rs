@@ -14,7 +14,7 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Notify;
 use transport::jsonrpc::{BadFrame, Framer, Limits};
@@ -23,8 +23,8 @@ use transport::{Idlers, Stream, Waits, reason};
 
 /// Bytes read at once.
 const READ_BYTES: usize = 64 << 10;
-/// Turns before others have theirs.
-const TURNS_MAX: usize = 16;
+/// How long it is served before others have their turn.
+const TURN: Duration = Duration::from_millis(2);
 
 thread_local! {
     /// Where all connections read into: what they do not understand yet they copy.
@@ -164,7 +164,7 @@ struct Session {
     framer: Framer,
     /// Bytes that this one has in the count of all incomplete requests.
     partial: usize,
-    /// The framer may have whole messages, which are not handled because the output is full.
+    /// The framer may have whole messages, which are not handled yet.
     half_handled: bool,
     /// Bytes were written into a TLS stream, which has not sent all of them.
     needs_flush: bool,
@@ -190,7 +190,8 @@ impl Drop for Session {
 
 impl Session {
     fn poll(&mut self, cx: &mut Context<'_>, reconnect: &RefCell<Reconnect>) -> Poll<End> {
-        for _ in 0..TURNS_MAX {
+        let until = Instant::now() + TURN;
+        while Instant::now() < until {
             let sent = match self.send(cx) {
                 Ok(sent) => sent,
                 Err(error) => return Poll::Ready(End::Os(error)),
@@ -201,7 +202,7 @@ impl Session {
                     return Poll::Ready(End::ByServer);
                 }
             }
-            let read = match self.receive(cx, reconnect) {
+            let read = match self.receive(cx, reconnect, until) {
                 Ok(read) => read,
                 Err(end) => return Poll::Ready(end),
             };
@@ -254,12 +255,17 @@ impl Session {
     }
 
     /// Reads and handles what there is, if the client takes its output. Whether anything came.
-    fn receive(&mut self, cx: &mut Context<'_>, reconnect: &RefCell<Reconnect>) -> Result<bool, End> {
+    fn receive(
+        &mut self,
+        cx: &mut Context<'_>,
+        reconnect: &RefCell<Reconnect>,
+        until: Instant,
+    ) -> Result<bool, End> {
         if !self.state.server.borrow().may_read(self.id) {
             return Ok(false);
         }
         if self.half_handled {
-            self.handle()?;
+            self.handle(until)?;
             return Ok(true);
         }
         let stream = &mut self.stream;
@@ -281,14 +287,14 @@ impl Session {
             Some(Ok(0)) => Err(End::Closed),
             Some(Ok(_)) => {
                 reconnect.borrow_mut().heard(Instant::now());
-                self.handle()?;
+                self.handle(until)?;
                 Ok(true)
             }
         }
     }
 
-    /// Handles whole messages, until there is none, or the output is full.
-    fn handle(&mut self) -> Result<(), End> {
+    /// Handles whole messages, until there is none, the output is full, or it is another client's turn.
+    fn handle(&mut self, until: Instant) -> Result<(), End> {
         let now = now();
         let mut server = self.state.server.borrow_mut();
         self.half_handled = false;
@@ -302,6 +308,10 @@ impl Session {
                 Ok(None) => break,
                 Ok(Some(text)) => {
                     server.handle_text(now, self.id, text).map_err(End::Bad)?;
+                    if Instant::now() >= until {
+                        self.half_handled = true;
+                        break;
+                    }
                 }
             }
         }
