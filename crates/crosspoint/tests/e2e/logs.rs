@@ -29,12 +29,14 @@ fn told(log: &str, dir: &str) -> BTreeSet<String> {
     log.lines().filter(important).map(plain).collect()
 }
 
-/// What the stock switch says of what we do not have: threads for upcalls and revalidation, and a limit on
-/// sleeps.
+/// What the stock switch says of what we do not have: threads for upcalls and revalidation, a limit on sleeps,
+/// and several kinds of datapaths (that a bridge could not be made for want of one, both say).
 const NOT_OURS: &[&str] = &[
     "ofproto_dpif_upcall|INFO|",
     "dpif_netdev|INFO|PMD max sleep request is",
     "dpif_netdev|INFO|PMD load based sleeps are",
+    "ofproto|WARN|unknown datapath type ",
+    "ofproto|WARN|could not create datapath ",
 ];
 
 /// What goes on for long is told now and then.
@@ -86,6 +88,11 @@ fn at_info_and_above_the_log_says_what_the_stock_switch_says() {
         // Configuration that is ignored shows in the database, not here.
         vsctl("set bridge br0 other_config:nonsense=1 -- set interface p1 options:nonsense=1");
         vsctl("add-br br1 -- set bridge br1 datapath_type=dummy fail_mode=secure -- del-br br0");
+        vsctl("add-br br2 -- set bridge br2 datapath_type=dummy fail_mode=secure protocols=OpenFlow15");
+        assert!(!pair.run("ovs-ofctl", &["show", "br2"]).succeeded());
+        vsctl("--no-wait add-br a/b -- set bridge a/b datapath_type=dummy");
+        vsctl("--no-wait add-br br3 -- set bridge br3 datapath_type=bogus");
+        vsctl("del-br a/b -- del-br br3");
         let done = pair.run("ovs-appctl", &["exit", "--cleanup"]);
         assert!(done.succeeded(), "{done:?}");
         let log = || std::fs::read_to_string(pair.file("log")).unwrap();

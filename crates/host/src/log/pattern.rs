@@ -27,8 +27,10 @@ pub struct Line<'a> {
     pub program: &'a str,
 }
 
-/// The default of console and file.
-pub const DEFAULT: &str = "%D{%Y-%m-%dT%H:%M:%S.###Z}|%05N|%c%T|%p|%m";
+/// The default of the console.
+pub const CONSOLE: &str = "%D{%Y-%m-%dT%H:%M:%SZ}|%05N|%c%T|%p|%m";
+/// The default of the file.
+pub const FILE: &str = "%D{%Y-%m-%dT%H:%M:%S.###Z}|%05N|%c%T|%p|%m";
 /// The default of syslog; the transport puts its own head before it.
 pub const SYSLOG: &str = "ovs|%05N|%c%T|%p|%m";
 /// The head that the system's own log wants (RFC 3164).
@@ -194,10 +196,10 @@ mod tests {
 
     #[test]
     fn a_line_has_time_number_module_level_and_text() {
-        let text = format(DEFAULT, &line());
+        let text = format(FILE, &line());
         assert_eq!(text, "2026-01-31T12:00:00.123Z|00001|bridge|INFO|added port p1\\nnot a line");
         let line = Line { thread: Some("worker0"), ..line() };
-        assert!(format(DEFAULT, &line).contains("|bridge(worker0)|"));
+        assert!(format(FILE, &line).contains("|bridge(worker0)|"));
     }
 
     #[test]

@@ -28,7 +28,7 @@ impl Destination {
     }
 
     pub(super) fn default_pattern(self) -> &'static str {
-        [pattern::DEFAULT, pattern::SYSLOG, pattern::DEFAULT][self as usize]
+        [pattern::CONSOLE, pattern::SYSLOG, pattern::FILE][self as usize]
     }
 
     fn from_name(name: &str) -> Option<Destination> {

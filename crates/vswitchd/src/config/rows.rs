@@ -268,13 +268,21 @@ impl<'a> Reader<'a> {
         let name = row.text("name").unwrap_or_default().to_string();
         let place = format!("bridge {name}");
         let why_not = if !is_bridge_name(&name) {
+            self.reading.warnings.insert(format!("ignoring bridge with invalid name \"{name}\""));
             Some(format!(
                 "\"{name}\" is no name for a bridge: 1 to {BRIDGE_NAME_BYTES_MAX} characters, no blank or slash"
             ))
         } else if self.reading.wanted.bridges.contains_key(&name) {
             Some("another bridge has the same name".into())
         } else {
-            self.refused_datapath_type(row.text("datapath_type").unwrap_or_default())
+            let refused = self.refused_datapath_type(row.text("datapath_type").unwrap_or_default());
+            if refused.is_some() {
+                // In the words that scripts know; the reason is in the row.
+                let said =
+                    format!("failed to create bridge {name}: Address family not supported by protocol");
+                self.reading.errors.insert(said);
+            }
+            refused
         };
         if let Some(why) = why_not {
             self.complain(&place, &why);

@@ -116,6 +116,7 @@ impl Vswitch {
                     let why = if conn.is_silent { SILENT } else { "Protocol error" };
                     conn.close_reason = Some(why.into());
                     tracing::debug!(target: "vconn", "closing a connection: {reason}");
+                    journal::closed(conn, &reason);
                 }
             }
         }

@@ -79,7 +79,7 @@ pub(crate) struct OfConn {
     /// By what the log knows it.
     pub name: String,
     /// The name of its bridge, for the log.
-    bridge: String,
+    pub(super) bridge: String,
 }
 
 /// What a connection wanted to know of removed rules, before that changed.

@@ -6,6 +6,7 @@
 
 use super::conn::OfConn;
 use openflow::Version;
+use openflow::connection::CloseReason;
 use openflow::text::{PortNames, bytes_text};
 
 /// Keeps messages for the log, or does not any more.
@@ -26,6 +27,25 @@ pub fn log(conn: &OfConn) {
             "{}: {what}: {}",
             conn.name,
             text.trim_end_matches('\n')
+        );
+    }
+}
+
+/// Logs why nothing is spoken, if it is for want of a version. A controller's link tells the rest itself.
+pub fn closed(conn: &OfConn, reason: &CloseReason) {
+    let CloseReason::NoCommonVersion(theirs) = reason else { return };
+    let (ours, _) = conn.connection().offers();
+    let (ours, theirs) = (ours.describe(), theirs.describe());
+    tracing::warn!(
+        target: "vconn",
+        "{}: version negotiation failed (we support {ours}, peer supports {theirs})",
+        conn.name
+    );
+    if conn.link.is_none() {
+        tracing::warn!(
+            target: "rconn",
+            "{}<->{}: connection dropped (Protocol error)",
+            conn.bridge, conn.name
         );
     }
 }
