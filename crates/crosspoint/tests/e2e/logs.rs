@@ -29,8 +29,8 @@ fn told(log: &str, dir: &str) -> BTreeSet<String> {
     log.lines().filter(important).map(plain).collect()
 }
 
-/// What the stock switch says of what we do not have: threads for upcalls and revalidation, a limit on sleeps,
-/// and several kinds of datapaths (that a bridge could not be made for want of one, both say).
+/// What the stock switch says of what we do not have: threads for upcalls and revalidation, a limit on
+/// sleeps, and several kinds of datapaths (that a bridge could not be made for want of one, both say).
 const NOT_OURS: &[&str] = &[
     "ofproto_dpif_upcall|INFO|",
     "dpif_netdev|INFO|PMD max sleep request is",

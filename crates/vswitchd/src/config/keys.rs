@@ -419,7 +419,6 @@ pub const KEYS: &[Keys] = &[
             "ct_timeout",
             "explicit_drop_action",
             "ct_zero_snat",
-            "ct_flush",
         ],
     },
     Keys {
