@@ -1,4 +1,5 @@
-# Each target is one script under scripts/, which installs by apt what that target lacks (scripts/install says how).
+# Each target is one script under scripts/, which installs by apt what that target lacks (scripts/install
+# says how).
 .PHONY: demo test test-unit test-interop interop bench soak lint conformance install
 demo test interop bench soak lint:
 	@scripts/$@
