@@ -7,8 +7,8 @@
 //!
 //! Invariants:
 //! - Memory is bounded: input beyond [`INPUT_MAX`] is not taken, and while more than [`OUTPUT_MAX`] waits to
-//!   be sent no further message is handled (replies to one may exceed it; what the switch sends by itself may
-//!   be dropped).
+//!   be sent no further message is handled (replies to one may exceed it; what the switch sends by itself is
+//!   dropped above [`UNASKED_MAX`]).
 //! - A message that cannot be read is answered with its error and skipped; the connection lives. It ends
 //!   where the bytes can no longer be split into messages, where no version is common, and where the peer is
 //!   silent.
@@ -27,8 +27,10 @@ use std::time::{Duration, Instant};
 
 /// Bytes of input that are kept: some of the longest messages.
 pub const INPUT_MAX: usize = 4 * 0x1_0000;
-/// Bytes of output above which no further request is handled and unasked messages are dropped.
-pub const OUTPUT_MAX: usize = 1 << 20;
+/// Bytes of output above which no further request is handled: those who read nothing are many.
+pub const OUTPUT_MAX: usize = 256 << 10;
+/// Bytes of output above which messages that the peer did not ask for are dropped.
+pub const UNASKED_MAX: usize = 1 << 20;
 /// How long the peer may take for its hello.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -236,6 +238,11 @@ impl Connection {
     /// Whether so much waits to be sent that no message is handled.
     pub fn is_congested(&self) -> bool {
         self.output.len() - self.sent > OUTPUT_MAX
+    }
+
+    /// Whether so much waits to be sent that what the peer does not ask for is lost.
+    pub fn is_full(&self) -> bool {
+        self.output.len() - self.sent > UNASKED_MAX
     }
 
     /// What happened next, or `None` until more bytes arrive (or are sent, where much waits).
@@ -456,7 +463,7 @@ impl Connection {
     /// Sends what the peer did not ask for, unless too much waits to be sent already: then `false`, and it is
     /// lost.
     pub fn send_unasked(&mut self, message: &Message) -> Result<bool, SendError> {
-        if self.is_congested() {
+        if self.is_full() {
             return Ok(false);
         }
         self.send(0, message).map(|()| true)
@@ -614,7 +621,7 @@ impl Connection {
         (self.config.versions, self.theirs)
     }
 
-    /// The copies since the last call, whole messages. What exceeds [`OUTPUT_MAX`] between calls is missing.
+    /// The copies since the last call, whole messages. What exceeds [`UNASKED_MAX`] between calls is missing.
     pub fn take_tap(&mut self) -> Vec<u8> {
         self.tap.as_mut().map(std::mem::take).unwrap_or_default()
     }
@@ -635,7 +642,7 @@ pub struct Logged {
 /// Keeps copies of whole messages for who snoops and for the log.
 fn note(tap: &mut Option<Vec<u8>>, journal: &mut Option<Vec<Logged>>, is_sent: bool, messages: &[u8]) {
     if let Some(tap) = tap
-        && tap.len() < OUTPUT_MAX
+        && tap.len() < UNASKED_MAX
     {
         tap.extend_from_slice(messages);
     }

@@ -125,7 +125,7 @@ impl Ofproto {
         if tapped.is_empty() {
             return;
         }
-        let hears = |snoop: &Connection| snoop.version().is_some() && !snoop.is_congested();
+        let hears = |snoop: &Connection| snoop.version().is_some() && !snoop.is_full();
         let snoops = self.conns.values_mut().filter(|c| c.purpose == Purpose::Snoop);
         for snoop in snoops.filter(|c| hears(&c.connection())) {
             snoop.connection().send_bytes(&tapped);
