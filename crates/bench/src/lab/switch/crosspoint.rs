@@ -12,7 +12,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
-use vswitchd::figures::Figures;
+use vswitchd::figures::{Figures, WorkerCounters};
 
 /// See the module's text.
 pub struct Crosspoint {
@@ -107,8 +107,8 @@ struct Started {
 
 impl Started {
     /// Its snapshot of all figures.
-    fn figures(&self) -> Option<Figures> {
-        Figures::parse(&self.daemon.appctl(&["crosspoint/figures"]).ok()?).ok()
+    fn figures(&self) -> Result<Figures, String> {
+        Figures::parse(&self.daemon.appctl(&["crosspoint/figures"])?)
     }
 
     fn guest_offloads(&self) -> Option<(&'static str, String)> {
@@ -145,7 +145,7 @@ impl Running for Started {
 
     fn inherent(&self) -> Vec<(&'static str, String)> {
         // Older versions tell neither.
-        let burst = self.figures().map(|figures| figures.burst).filter(|burst| *burst > 0);
+        let burst = self.figures().ok().map(|figures| figures.burst).filter(|burst| *burst > 0);
         let mut all = vec![(BATCH, burst.map_or(NOT_TOLD.into(), |burst| burst.to_string()))];
         all.extend(self.guest_offloads().filter(|(_, told)| told.contains(NOT_TOLD)));
         all
@@ -165,7 +165,8 @@ impl Running for Started {
 
     fn dropped(&self) -> Result<BTreeMap<String, u64>, String> {
         let of_guests = self.daemon.port_drops(&self.guests)?;
-        let mut drops = parse_drops(&self.daemon.appctl(&["crosspoint/drops"])?);
+        let drops = self.figures()?.drops.into_iter();
+        let mut drops = drops.map(|drop| (format!("switch: {}", drop.reason), drop.packets)).collect();
         split_by_guest(&mut drops, of_guests);
         Ok(drops)
     }
@@ -177,30 +178,20 @@ impl Running for Started {
     }
 
     fn caches(&self) -> Result<BTreeMap<String, u64>, String> {
-        let text = self.daemon.appctl(&["dpif-netdev/pmd-stats-show"])?;
-        let names =
-            [("emc hits", "exact"), ("megaflow hits", "megaflow"), ("miss with success upcall", "miss")];
-        let number = |name: &str| -> u64 {
-            let lines = text.lines().filter_map(|l| l.trim().strip_prefix(name)?.strip_prefix(": "));
-            lines.filter_map(|v| v.split_whitespace().next()?.parse::<u64>().ok()).sum()
-        };
-        Ok(names.map(|(name, tier)| (tier.to_string(), number(name))).into())
+        let workers = self.figures()?.workers;
+        let sum =
+            |tier: fn(&WorkerCounters) -> u64| workers.iter().map(|worker| tier(&worker.counters)).sum();
+        let tiers = [
+            ("exact", sum(|counters| counters.exact_hits)),
+            ("megaflow", sum(|counters| counters.megaflow_hits)),
+            ("miss", sum(|counters| counters.misses)),
+        ];
+        Ok(tiers.map(|(tier, packets)| (tier.to_string(), packets)).into())
     }
 
     fn spread(&self) -> Result<Vec<u64>, String> {
-        let text = self.daemon.appctl(&["dpif-netdev/pmd-stats-show"])?;
-        let number = |line: &str| line.trim().strip_prefix("packets received: ")?.parse().ok();
-        Ok(text.lines().filter_map(number).collect())
+        Ok(self.figures()?.workers.iter().map(|worker| worker.counters.rx).collect())
     }
-}
-
-/// Drops by reason; ports are on lines of their own, indented.
-fn parse_drops(text: &str) -> BTreeMap<String, u64> {
-    let total = |line: &str| {
-        let (reason, count) = line.split_once(": ")?;
-        Some((format!("switch: {reason}"), count.parse().ok()?))
-    };
-    text.lines().filter(|line| !line.starts_with(' ')).filter_map(total).collect()
 }
 
 /// Takes what guests' ports had no room for out of the sum of all ports, and names it by the port, as is done
@@ -228,10 +219,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn drops_are_read_by_reason() {
-        let drops = parse_drops("tx_queue_full: 12\n  p0: 12\nrx_dropped: 3\n  p1: 2\n  removed ports: 1\n");
-        assert_eq!(drops, [("switch: rx_dropped".into(), 3), ("switch: tx_queue_full".into(), 12)].into());
-        let mut drops = drops;
+    fn drops_of_guests_are_named_by_their_ports() {
+        let mut drops = [("switch: rx_dropped".into(), 3), ("switch: tx_queue_full".into(), 12)].into();
         let of_guests = [("switch port 2: rx_dropped", 5), ("switch port 2: tx_dropped", 10)];
         split_by_guest(&mut drops, of_guests.map(|(name, count)| (name.to_string(), count)).into());
         let pairs =
