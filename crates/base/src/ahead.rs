@@ -1,4 +1,4 @@
-//! Makes memory ready that its owner must not wait for: that of growing regions before it is touched, and
+//! Prepares memory in advance: that of growing regions before it is touched, and
 //! that of scattered ones in huge pages once they are well filled.
 //!
 //! A worker fills its caches' arrays from their start on. The first touch of a huge page costs it 0.2 ms at

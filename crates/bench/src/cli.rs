@@ -177,7 +177,7 @@ struct RunArgs {
     /// Where results go. By default bench-TIME in the current directory.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Go on with the run in the directory of --out: what it holds is not measured again.
+    /// Continue the run in --out, skipping what it has measured.
     #[arg(long, requires = "out")]
     resume: bool,
 }

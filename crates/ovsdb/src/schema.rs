@@ -121,7 +121,7 @@ impl Schema {
         let mut tables = tables;
         tables.sort_by(|a, b| a.name.cmp(&b.name));
         if let Some(twice) = tables.windows(2).find(|pair| pair[0].name == pair[1].name) {
-            return Err(Error::new("syntax error", format!("table \"{}\" is there twice", twice[0].name)));
+            return Err(Error::new("syntax error", format!("table \"{}\" is defined twice", twice[0].name)));
         }
         if tables.len() > NAMES_MAX {
             return Err(Error::new("syntax error", format!("more than {NAMES_MAX} tables")));
@@ -269,7 +269,7 @@ impl TableSchema {
             .map(|(i, column)| (column.name.clone(), ColumnIdx(i as u16)))
             .collect();
         if by_name.len() < columns.len() {
-            return Err(Error::new("syntax error", format!("a column of table {name} is there twice")));
+            return Err(Error::new("syntax error", format!("a column of table {name} is defined twice")));
         }
         let mut table = TableSchema {
             name: name.to_owned(),

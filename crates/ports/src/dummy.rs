@@ -74,7 +74,7 @@ const OPTIONS: &[OptionRow] = &[
         values: Values::Number { least: 0, most: u16::MAX as u64 },
         default: "1",
         is_live: false,
-        meaning: "transmit queues, over which flows are spread, and which `dpctl/show` shows of one of type `dummy-pmd`",
+        meaning: "transmit queues; flows are spread over them (`dpctl/show` lists those of `dummy-pmd`)",
     },
     file("rxq_pcap", "gets the frames that it receives"),
     file("tx_pcap", "gets the frames that are sent"),

@@ -254,7 +254,7 @@ impl DeviceManager {
                     self.give_up(&record.interface, port, fate);
                 }
             }
-            Err(error) => tracing::error!(target: "dpif", "the ports were not given up: {error}"),
+            Err(error) => tracing::error!(target: "dpif", "the workers did not release the ports: {error}"),
         }
         self.janitor.finish();
     }

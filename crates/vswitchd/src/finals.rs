@@ -1,4 +1,4 @@
-//! What has vanished on its way to final counters, and what expires.
+//! Removed rules that wait for their final counters, and what expires.
 //!
 //! Counters are final in three steps. A rule vanishes with a version; when every worker has passed a
 //! quiescent point, none credits the rule any more; a fold that begins after that gathers what flows still

@@ -1,4 +1,4 @@
-//! The workers that there are to be: how many, where each runs, with which limits, [which queues each
+//! Which workers should exist: how many, where each runs, with which limits, [which queues each
 //! polls](crate::placement), and what was said of them.
 //!
 //! Threads are the datapath's; here is what the configuration, commands and the machine make of them. It

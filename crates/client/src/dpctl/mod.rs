@@ -125,7 +125,7 @@ const COMMANDS: &[(&str, &str)] = &[
     ),
     ("get-flow [DP] ufid:UFID", "print the cached flow with the id that dump-flows -m shows"),
     ("del-flows [DP] [FILE]", "remove the cached flows; with FILE, the manually added flows that it lists"),
-    ("add-dp DP [IFACE...]", "add a datapath of names and flows; this and what follows need --enable-dummy"),
+    ("add-dp DP [IFACE...]", "add a datapath for tests (this and the commands below need --enable-dummy)"),
     ("del-dp DP", "remove it"),
     ("add-if DP NAME[,type=TYPE][,port_no=N]...", "add ports to it"),
     ("set-if DP NAME[,type=TYPE][,port_no=N]...", "check what its ports are"),

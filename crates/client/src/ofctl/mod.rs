@@ -123,7 +123,7 @@ const TABLE: &[Row] = &[
     ("dump-meters", 1, 1, groups::dump_meters, "SWITCH", "print meters"),
     ("dump-meter", 2, 2, groups::dump_meters, "SWITCH METER", "print a meter"),
     ("meter-stats", 1, 2, groups::meter_stats, "SWITCH [METER]", "print the counters of meters"),
-    ("meter-features", 1, 1, groups::meter_features, "SWITCH", "print what meters of the switch can be"),
+    ("meter-features", 1, 1, groups::meter_features, "SWITCH", "print the meter features of the switch"),
     ("add-tlv-map", 2, 2, options::add_tlv_map, "SWITCH MAP[,MAP]...", "map tunnel options to fields: {class=CLASS,type=TYPE,len=LENGTH}->tun_metadataN"),
     ("del-tlv-map", 1, 2, options::del_tlv_map, "SWITCH [MAP[,MAP]...]", "remove mappings of tunnel options, or all of them"),
     ("dump-tlv-map", 1, 1, options::dump_tlv_map, "SWITCH", "print the mappings of tunnel options"),

@@ -251,7 +251,7 @@ pub fn manual() -> Manual {
              In a list of columns, !initial, !insert, !delete and !modify leave out changes of that kind.\n\
              monitor, lock, steal and transact can run in the background; --detach returns once the first answer is \
              printed, and of transact once it is connected.\n\
-             ovs-appctl -t {name} list-commands lists the commands that a background monitor or lock holder accepts.",
+             ovs-appctl -t ovsdb-client list-commands lists the commands that a background monitor or lock holder accepts.",
         )
         .commands("Commands", COMMANDS.iter().map(|spec| (format!("{} {}", spec.name, spec.usage), spec.what.to_string())))
         .terms(METHODS.0, METHODS.1)

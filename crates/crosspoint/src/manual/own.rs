@@ -70,8 +70,8 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     (
         "guest",
         &[(
-            "crosspoint guest --help",
-            "Show how to attach a guest without a virtual machine to vhost-user ports.",
+            "crosspoint guest /var/run/openvswitch/vm0",
+            "Attach to a port of type dpdkvhostuser, and loop its packets back.",
         )],
     ),
     (

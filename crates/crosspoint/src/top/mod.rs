@@ -104,7 +104,7 @@ fn render(target: &str, before: &Figures, now: &Figures, seconds: f64) -> String
         let was = before.workers.iter().find(|w| w.worker == worker.worker).cloned().unwrap_or_default();
         let _ = writeln!(text, "{}", worker_line(worker, &was, seconds));
     }
-    let _ = writeln!(text, "\n{:<16} {:>5} {:<10} {:>12}", "QUEUE OF", "NO", "WORKER", "LAST MINUTE%");
+    let _ = writeln!(text, "\n{:<16} {:>5} {:<10} {:>12}", "PORT", "QUEUE", "WORKER", "LAST MINUTE%");
     for q in &now.queues {
         let core = now.workers.get(q.worker).map_or("-".into(), |w| format!("core {}", w.core));
         let _ = writeln!(text, "{:<16} {:>5} {core:<10} {:>12}", q.port, q.queue, q.usage_percent);

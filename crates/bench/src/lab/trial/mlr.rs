@@ -58,7 +58,7 @@ impl Trial for Mlr {
 
 /// The rate above which no search looks: what comes through when all is offered, and some more.
 ///
-/// With it comes who was the limit, if not the switch.
+/// With it comes what was the limit, if not the switch.
 pub fn highest(bed: &mut Bed, load: &Load, seconds: f64) -> Result<(f64, Option<String>), String> {
     let most = bed.offer(&Load { rate: None, seconds, ..load.clone() })?;
     match most.rate() {
