@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 
 /// Bytes of input that are kept: some of the longest messages.
 pub const INPUT_MAX: usize = 4 * 0x1_0000;
-/// Bytes of output above which no further request is handled: those who read nothing are many.
+/// Bytes of output above which no further request is handled. Peers that read nothing may be many.
 pub const OUTPUT_MAX: usize = 256 << 10;
 /// Bytes of output above which messages that the peer did not ask for are dropped.
 pub const UNASKED_MAX: usize = 1 << 20;

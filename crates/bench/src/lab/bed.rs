@@ -504,29 +504,21 @@ fn stage<'n>(
     let cpu = processors.map(|own| own.generator);
     let (topology, vnic) = (parts.topology, parts.guest.vnic());
     let descriptors = parts.rings.rx.into();
+    // With nothing between, the generator's places are all that there is.
+    let straight = |places, output| Stage {
+        net,
+        places,
+        sources: vec![(0, false)],
+        outputs: vec![output],
+        copies: 1,
+        descriptors,
+        cpu,
+    };
     if topology.ports.is_empty() {
-        let places = ["e0", "e1"].map(|name| Place::Interface(name.into())).to_vec();
-        return Stage {
-            net,
-            places,
-            sources: vec![(0, false)],
-            outputs: vec![1],
-            copies: 1,
-            descriptors,
-            cpu,
-        };
+        return straight(["e0", "e1"].map(|name| Place::Interface(name.into())).to_vec(), 1);
     }
     if !topology.has_switch() {
-        let places = sockets.values().map(|socket| Place::Backend(socket.clone())).collect();
-        return Stage {
-            net,
-            places,
-            sources: vec![(0, false)],
-            outputs: vec![0],
-            copies: 1,
-            descriptors,
-            cpu,
-        };
+        return straight(sockets.values().map(|socket| Place::Backend(socket.clone())).collect(), 0);
     }
     let outputs = topology.outputs();
     let used: Vec<usize> =
