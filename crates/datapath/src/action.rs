@@ -1,5 +1,5 @@
-//! What the datapath does to a packet: the flat list that a translation yields, with no table, no
-//! register and no decision left in it.
+//! What the datapath does to a packet: the flat list that a translation yields, with all tables, registers
+//! and decisions resolved.
 
 use crate::conntrack::Request;
 use crate::hash::PacketHash;
@@ -34,7 +34,7 @@ pub enum DpAction {
         /// Which bits.
         mask: u128,
     },
-    /// Push a VLAN tag in front of those that are there.
+    /// Push a VLAN tag in front of any existing ones.
     PushVlan {
         /// 0x8100 or 0x88a8.
         tpid: u16,
@@ -55,11 +55,11 @@ pub enum DpAction {
         /// Type of what lies behind.
         eth_type: u16,
     },
-    /// Push an MPLS label stack entry in front of all headers. The packet is one of MPLS from here on.
+    /// Push an MPLS label stack entry in front of all headers. From here on the packet is an MPLS packet.
     AddMpls {
         /// 0x8847 or 0x8848.
         eth_type: u16,
-        /// As of [`DpAction::PushMpls`].
+        /// As in [`DpAction::PushMpls`].
         lse: u32,
     },
     /// Push an Ethernet header in front of a packet that has none.
@@ -68,41 +68,42 @@ pub enum DpAction {
         src: u64,
         /// Destination address.
         dst: u64,
-        /// Type of what the packet begins with.
+        /// Ethernet type of the packet's first header.
         eth_type: u16,
     },
     /// Remove the Ethernet header.
     PopEth {
-        /// The type that it names.
+        /// The Ethernet type that the removed header must name.
         eth_type: u16,
     },
     /// Push this network service header in front of all headers.
     PushNsh(Arc<[u8]>),
     /// Remove the network service header that the packet begins with.
     PopNsh {
-        /// The packet type of what lies behind.
+        /// The packet type of what follows the header.
         packet_type: u32,
     },
-    /// Drop the packets, or raise the drop precedence of those, that are over a rate.
+    /// Drop the packets that exceed a rate, or raise their drop precedence.
     Meter(MeterRef),
-    /// Have the packet's hash, of which the bits of the mask are kept, go with it.
+    /// Compute the packet's hash, masked, and keep it with the packet.
     Hash(PacketHash),
-    /// Start again with extraction and lookup under this recirculation id. What follows is done with a copy.
+    /// Recirculate: extract and look up again under this recirculation id. The following actions work on a
+    /// copy.
     Recirc(u32),
-    /// Track the packet's connection; what the tracker says of it goes with the packet from here on.
+    /// Track the packet's connection. The packet carries the tracker's result from here on.
     Ct(Arc<Request>),
-    /// Forget what the tracker has said of the packet.
+    /// Forget the tracker's result.
     CtClear,
-    /// Execute `actions` on a copy, for `probability` of 2^32 packets.
+    /// Execute `actions` on a copy, with a probability of `probability` in 2^32.
     Sample {
-        /// Out of 2^32; `u32::MAX` is always.
+        /// Out of 2^32; `u32::MAX` means always.
         probability: u32,
-        /// On the copy.
+        /// What to do with the copy.
         actions: Vec<DpAction>,
     },
     /// Execute on a copy; changes do not carry over.
     Clone(Vec<DpAction>),
-    /// Execute one list or the other on a copy, by its length.
+    /// Execute one of two lists on a copy, depending on its length.
     CheckPktLen {
         /// In bytes, from the Ethernet header on, without padding.
         length: u16,
@@ -117,41 +118,41 @@ pub enum DpAction {
     Drop(DropReason),
 }
 
-/// What the control thread needs to make a packet-in of a packet that an action sent to it.
+/// What the control thread needs to turn a packet into a packet-in.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PacketInSpec {
     /// The bridge, by the pipeline's number.
     pub bridge: u32,
     /// Table of the rule.
     pub table_id: u8,
-    /// Cookie of the rule, all ones for none.
+    /// Cookie of the rule, all ones if it has none.
     pub cookie: u64,
     /// Why.
     pub reason: PacketInReason,
-    /// The rule that says so is its table's last resort: it matches everything, at priority 0.
+    /// The rule is its table's table-miss entry: it matches everything, at priority 0.
     pub is_table_miss: bool,
-    /// Bytes to send at most.
+    /// Maximum number of bytes to send.
     pub max_len: u16,
     /// Which controllers (Nicira's controller id), 0 by default.
     pub controller_id: u16,
     /// Bytes to pass along.
     pub userdata: Vec<u8>,
-    /// The rest of the pipeline's work on the packet, where that waits for the controller.
+    /// The rest of the pipeline's work on the packet, if that waits for the controller.
     pub continuation: Option<Vec<u8>>,
-    /// It is for no controller: the control thread translates the packet, whose metadata is all of its key,
-    /// and carries out what comes of it.
+    /// The packet is not for a controller: the control thread translates it, with `metadata` as its whole
+    /// key, and executes the result.
     pub slow_path: bool,
-    /// Whether what the connection tracker has said of the packet is told.
+    /// Whether to report the connection tracker's result.
     pub is_tracked: bool,
-    /// The number by which an operator is shown the metadata; 0 where it has none.
+    /// The number under which an operator sees the metadata; 0 if it has none.
     pub state_id: u32,
-    /// The pipeline's fields as they are in every packet of the flow (input port, registers, metadata). Those
-    /// that differ from packet to packet are in [`crate::PacketIn`].
+    /// The pipeline's fields that are the same for every packet of the flow (input port, registers,
+    /// metadata). Fields that differ between packets are in [`crate::PacketIn`].
     pub metadata: Key,
 }
 
 impl DpAction {
-    /// The type of a packet after the action, which was of this type before.
+    /// The packet type after the action, if it was `before`.
     pub fn packet_type_after(&self, before: u32) -> u32 {
         match *self {
             DpAction::PushEth { .. } => packet_type::ETHERNET,

@@ -1,16 +1,15 @@
 //! Commands that workers have not answered yet.
 //!
-//! Each command that has an answer has a ticket of its own, which the answer carries: a late one is never
-//! taken for the answer to a later command. A worker that takes longer than [`PATIENCE`] is reported, once
-//! for each command.
+//! Each command that expects an answer has a unique ticket, which the answer carries, so a late answer is
+//! never mistaken for the answer to a later command. A worker that takes longer than [`PATIENCE`] is reported
+//! once per command.
 //!
 //! Pure: the time is an argument. Thread: the control thread.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// How long a worker may take for an answer before that is reported: it looks for commands between two
-/// bursts.
+/// How long a worker may take to answer before it is reported. Workers look for commands between two bursts.
 pub const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A worker that does not answer.
@@ -18,7 +17,7 @@ pub const PATIENCE: Duration = Duration::from_secs(1);
 pub struct Overdue {
     /// The worker's number.
     pub worker: usize,
-    /// What it was asked for.
+    /// What the command asked for.
     pub what: &'static str,
     /// How long ago.
     pub waited: Duration,
@@ -31,7 +30,7 @@ struct Asked {
     is_told: bool,
 }
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Default)]
 pub(crate) struct Awaited {
     last: u64,
@@ -39,24 +38,24 @@ pub(crate) struct Awaited {
 }
 
 impl Awaited {
-    /// A command goes to a worker. Its ticket.
+    /// Records a command to a worker and returns its ticket.
     pub fn ask(&mut self, worker: usize, what: &'static str, now: Instant) -> u64 {
         self.last += 1;
         self.asked.insert(self.last, Asked { worker, what, since: now, is_told: false });
         self.last
     }
 
-    /// The answer has come.
+    /// Records that the answer has arrived.
     pub fn answered(&mut self, ticket: u64) {
         self.asked.remove(&ticket);
     }
 
-    /// Whether the answers to all of these have come.
+    /// Whether all of these commands have been answered.
     pub fn have_answered(&self, tickets: &[u64]) -> bool {
         tickets.iter().all(|ticket| !self.asked.contains_key(ticket))
     }
 
-    /// The workers that have not answered some of these yet.
+    /// The workers that have not yet answered some of these commands.
     pub fn who_is_to_answer(&self, tickets: &[u64]) -> Vec<usize> {
         let mut workers: Vec<usize> =
             tickets.iter().filter_map(|ticket| Some(self.asked.get(ticket)?.worker)).collect();
@@ -65,12 +64,12 @@ impl Awaited {
         workers
     }
 
-    /// The worker has ended, and answers nothing any more.
+    /// The worker has ended and will answer nothing more.
     pub fn ended(&mut self, worker: usize) {
         self.asked.retain(|_, asked| asked.worker != worker);
     }
 
-    /// The workers that have kept somebody waiting for too long, each command once.
+    /// The workers that are overdue, each command reported once.
     pub fn overdue(&mut self, now: Instant) -> Vec<Overdue> {
         let mut overdue = Vec::new();
         for asked in self.asked.values_mut() {

@@ -1,5 +1,5 @@
-//! What a worker has for all packets: where they come from and go back to, where they are counted, and where
-//! those end that are not sent.
+//! What a worker keeps for all packets: where they come from and return to, where they are counted, and where
+//! packets that are not sent end up.
 
 use crate::action::PacketInSpec;
 use crate::conntrack::Tracker;
@@ -18,9 +18,9 @@ use std::sync::Arc;
 
 /// A packet for the control thread.
 pub struct PacketIn {
-    /// Why, and what to tell. It belongs to the flow.
+    /// Why it is sent, and what to report. Belongs to the flow.
     pub spec: Arc<PacketInSpec>,
-    /// What goes with the packet.
+    /// The packet's metadata.
     pub metadata: Metadata,
     /// If it was tracked, the original tuple of its connection.
     pub original: Option<Tuple>,
@@ -42,31 +42,31 @@ impl PacketIn {
     }
 }
 
-/// How often a worker clears away connections that have ended, and how many it looks at.
+/// How often a worker cleans up ended connections.
 const EXPIRY_MS: u64 = 16;
-/// How late the end of a connection is noticed without traffic.
+/// How late the end of a connection may be noticed without traffic.
 const EXPIRY_PAUSE_MS: u64 = 1_000;
 const EXPIRY_BUDGET: u32 = 1024;
 
-/// See the module's text.
+/// See the module documentation.
 pub struct Context {
     pub cache: PoolCache,
     pub stats: Arc<WorkerStats>,
     pub recirculation: Recirculation,
-    /// The input port whose burst is in hand; between bursts it is none.
+    /// The input port of the current burst; no port between bursts.
     pub input: Box<Input>,
-    /// Behind an `Arc` of the worker's own, so that holding it writes no line that others write.
+    /// Behind an `Arc` of the worker's own, so that locking it writes no line that other workers write.
     #[allow(clippy::redundant_allocation)]
     pub tracker: Arc<Arc<Tracker>>,
     pub now_ms: u64,
-    /// Who has the worker's time for new connections.
+    /// Which ports use the worker's time for new connections.
     pub share: Share,
     next_expiry_ms: u64,
-    /// The last look did not get to all connections and fragments whose time is over.
+    /// The last cleanup did not get to all expired connections and fragments.
     has_more_to_expire: bool,
-    /// Room for a datagram that is put together from its fragments.
+    /// Buffer in which a datagram is reassembled from its fragments.
     pub datagram: Vec<u8>,
-    /// Where this worker counts packets that came in at a port and are dropped later than in their burst.
+    /// This worker's counters for packets that came in at a port and are dropped after their burst.
     pub counters: PortTable<Arc<PortCounters>>,
     packet_ins: rtrb::Producer<PacketIn>,
     event_bell: Arc<Bell>,
@@ -99,7 +99,7 @@ impl Context {
         }
     }
 
-    /// Drops a packet of the burst in hand.
+    /// Drops a packet of the current burst.
     #[inline]
     pub fn drop(&mut self, packet: Packet, reason: DropReason) {
         self.count_drops(reason, 1);
@@ -125,7 +125,7 @@ impl Context {
         }
     }
 
-    /// Drops a packet of a burst that was.
+    /// Drops a packet of an earlier burst.
     pub fn drop_late(&mut self, packet: Packet, reason: DropReason) {
         self.stats.drops.add(reason, 1);
         if let Some(c) = self.counters.get(packet.in_port) {
@@ -134,13 +134,13 @@ impl Context {
         self.cache.free(packet);
     }
 
-    /// Ends a packet of which copies have been delivered already: nothing is lost, and it is no drop.
+    /// Ends a packet whose copies have been delivered: nothing is lost, so it is no drop.
     pub fn surplus(&mut self, packet: Packet) {
         self.stats.surplus.add(1);
         self.cache.free(packet);
     }
 
-    /// A millisecond or more has passed.
+    /// Runs once a millisecond or later.
     pub fn tick(&mut self, now_ms: u64) {
         self.now_ms = now_ms;
         if now_ms >= self.next_expiry_ms {
@@ -156,8 +156,8 @@ impl Context {
         }
     }
 
-    /// How long a worker without traffic may sleep, for connections and fragments to end in time. `None`:
-    /// there are none.
+    /// How long a worker without traffic may sleep so that connections and fragments still expire in time.
+    /// `None`: there are none.
     pub fn until_expiry_ms(&self) -> Option<u64> {
         if self.has_more_to_expire {
             return Some(self.next_expiry_ms.saturating_sub(self.now_ms).max(1));
@@ -166,12 +166,12 @@ impl Context {
         (!is_empty).then_some(EXPIRY_PAUSE_MS)
     }
 
-    /// Whether the input port may begin one more connection in this millisecond.
+    /// Whether the input port may begin another connection in this millisecond.
     pub fn may_begin_connection(&mut self) -> bool {
         self.share.may_begin(&mut self.input.begun, self.now_ms)
     }
 
-    /// A copy of the packet; `None` (counted as a drop of a copy) when the pool is exhausted.
+    /// A copy of the packet; `None` (counted as a drop of a copy) if the pool is exhausted.
     pub fn copy(&mut self, packet: &Packet) -> Option<Packet> {
         self.stats.copies.add(1);
         let copy = packet.copy(&mut self.cache);
@@ -181,7 +181,7 @@ impl Context {
         copy
     }
 
-    /// Hands a packet to the control thread, or drops it when its ring is full.
+    /// Passes a packet to the control thread, or drops it if that ring is full.
     pub fn packet_in(
         &mut self,
         spec: &Arc<PacketInSpec>,
@@ -198,7 +198,7 @@ impl Context {
         }
     }
 
-    /// Has a packet wait for another round.
+    /// Queues a packet for another round.
     #[inline]
     pub fn recirculate(&mut self, metadata: Metadata, original: Option<&Tuple>, packet: Packet) {
         match self.recirculation.push(metadata, original, packet) {
@@ -207,7 +207,8 @@ impl Context {
         }
     }
 
-    /// The same with packets, and as many originals if they were tracked, else none. Both are empty after it.
+    /// The same for several packets. `originals` has one tuple per packet if they were tracked, else none.
+    /// Both lists are empty afterwards.
     #[inline]
     pub fn recirculate_all(&mut self, metadata: Metadata, packets: &mut Batch, originals: &mut Originals) {
         let count = packets.len();
@@ -227,7 +228,7 @@ impl Context {
         (self.random >> 32) as u32
     }
 
-    /// Twice as long a one.
+    /// A 64-bit pseudo-random number.
     pub fn random64(&mut self) -> u64 {
         u64::from(self.random()) << 32 | u64::from(self.random())
     }

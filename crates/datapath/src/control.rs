@@ -1,7 +1,7 @@
-//! The control thread's side of the datapath: workers started, ports added and removed, counters read,
-//! effects and packet-ins collected.
+//! The control thread's side of the datapath: it starts workers, adds and removes ports, reads counters, and
+//! collects effects and packet-ins.
 //!
-//! Commands go to a worker through a bounded ring and are carried out between two bursts. Nothing here makes
+//! A worker receives commands through a bounded ring and executes them between two bursts. Nothing here makes
 //! a worker wait. What a worker gives up (a queue, a driver's buffers) comes back through its ring of replies
 //! and is dropped here.
 
@@ -35,17 +35,17 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What a datapath shall be.
+/// Configuration of a datapath.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Config {
     /// Limits of each worker's caches.
     pub cache: CacheConfig,
-    /// Seed of the hashes; `None` takes the operating system's randomness. For replays.
+    /// Seed of the hashes, for replays; `None` uses the operating system's random numbers.
     pub hash_seed: Option<u64>,
     /// Whether the exact-match tier is used.
     pub exact_tier: ExactTier,
-    /// Whether workers measure the CPU time of their longest pass (see [`WorkerStats::longest_pass_ns`]): ten
-    /// thousand system calls per second. For benchmarks.
+    /// Whether workers measure the CPU time of their longest pass (see [`WorkerStats::longest_pass_ns`]), at
+    /// the cost of ten thousand system calls per second. For benchmarks.
     pub measure_passes: bool,
 }
 
@@ -60,9 +60,9 @@ pub enum DatapathError {
     NoPort(PortNo),
     /// There is no worker.
     NoWorker,
-    /// Workers did not answer within a second: they are stuck in a driver. Their numbers.
+    /// These workers did not answer within a second: they are stuck in a driver.
     Timeout(Vec<usize>),
-    /// Workers are being exchanged, and the port's queues are under way.
+    /// Workers are being exchanged, and the port's queues are in transit.
     Exchanging,
 }
 
@@ -100,7 +100,7 @@ pub enum Event<E> {
     PortGone(PortNo),
 }
 
-/// A piece of a worker's flows, and where to go on; `None` at the end.
+/// A piece of a worker's flows, and where to continue; `None` at the end.
 pub type FlowPiece = (Vec<DumpedFlow>, Option<u32>);
 
 struct WorkerHandle<P: Pipeline> {
@@ -121,49 +121,49 @@ struct WorkerHandle<P: Pipeline> {
 
 struct PortEntry {
     port: Box<dyn Port>,
-    /// One set per worker that there is or was.
+    /// One set per worker, past or present.
     counters: Vec<Arc<PortCounters>>,
     /// The worker of each receive queue.
     rx_queues: Vec<usize>,
-    /// What each has cost.
+    /// What each queue has cost.
     loads: Vec<Arc<QueueLoad>>,
     /// Transmit queues beyond the number of workers.
     spare_tx: Vec<Box<dyn TxQueue>>,
 }
 
-/// Ports that leave: what is waited for, and what is given back then.
+/// Ports that are being removed: the answers awaited, and what to return then.
 pub struct Removal {
     tickets: Vec<u64>,
     numbers: Vec<PortNo>,
     entries: Vec<PortEntry>,
 }
 
-/// A receive queue that a worker is asked for.
+/// A receive queue that a worker has been asked to give up.
 struct Moving {
     port: PortNo,
     idx: usize,
-    /// Nobody polls it from then on. Else it goes to the worker that it is said to be with.
+    /// The queue is closed on arrival. Otherwise it goes to the worker recorded for it.
     ends: bool,
 }
 
-/// A port's queues that no worker has.
+/// A port's queues that no worker has at the moment.
 struct Unassigned {
     port: PortNo,
     rx: Vec<Box<dyn RxQueue>>,
     tx: Vec<Box<dyn TxQueue>>,
 }
 
-/// An exchange of workers under way, see [`exchange`].
+/// An exchange of workers in progress, see [`exchange`].
 struct Exchange {
     places: Vec<CpuSet>,
     cache: CacheConfig,
-    /// Workers that keep their flows: the first so many.
+    /// How many workers keep their flows: the first ones.
     stay: usize,
     step: Step,
     since: Instant,
 }
 
-/// How far it is.
+/// How far it has got.
 enum Step {
     Arriving,
     Releasing(Vec<u64>),
@@ -171,7 +171,7 @@ enum Step {
     Ending,
 }
 
-/// What a worker that ended has counted. The next worker of its number counts on.
+/// What an ended worker has counted. The next worker with its number continues from there.
 struct Retired {
     stats: Arc<WorkerStats>,
     slots: Arc<SlotTable>,
@@ -183,10 +183,10 @@ struct Released {
     queues: Vec<PortQueues>,
 }
 
-/// Flows that a worker writes down at once, between two bursts.
+/// How many flows a worker writes at a time, between two bursts.
 const FLOWS_PER_PIECE: usize = 64;
 
-/// See the module's text. One thread at a time uses it.
+/// See the module documentation. Used by one thread at a time.
 pub struct Datapath<P: Pipeline> {
     pool: &'static Pool,
     pipeline: Arc<P>,
@@ -195,17 +195,17 @@ pub struct Datapath<P: Pipeline> {
     tracker: Arc<Tracker>,
     clock: Clock,
     workers: Vec<WorkerHandle<P>>,
-    /// Those of the highest numbers first.
+    /// Those with the highest numbers first.
     retired: Vec<Retired>,
-    /// What ended workers had sent.
+    /// Events sent by workers that have ended.
     left: VecDeque<Event<P::Effect>>,
     released: Vec<Released>,
-    /// By the tickets of the commands.
+    /// By the tickets of their commands.
     moving: BTreeMap<u64, Moving>,
     exchange: Option<Exchange>,
-    /// What workers there shall be once that is over.
+    /// The workers wanted once the current exchange is over.
     workers_to_come: Option<(Vec<CpuSet>, CacheConfig)>,
-    /// Of ports that were added meanwhile.
+    /// Queues of ports added meanwhile.
     newcomers: Vec<Unassigned>,
     awaited: Awaited,
     ports: BTreeMap<PortNo, PortEntry>,
@@ -213,15 +213,15 @@ pub struct Datapath<P: Pipeline> {
     event_bell: Arc<Bell>,
     folds: u64,
     gone: VecDeque<PortNo>,
-    /// Pieces of flows that were asked for, by ticket; `None` until the worker has answered.
+    /// Requested pieces of flows, by ticket; `None` until the worker has answered.
     dumped: BTreeMap<u64, Option<FlowPiece>>,
-    /// What drivers of ports that are gone had dropped, by the reasons' names.
+    /// What drivers of removed ports had dropped, by name of the reason.
     dropped_by_gone: BTreeMap<&'static str, u64>,
     slots_reserved: u32,
 }
 
 impl<P: Pipeline> Datapath<P> {
-    /// A datapath without workers and ports. `domain` is the one in which the pipeline defers what it frees.
+    /// A datapath without workers and ports. The pipeline frees memory through `domain`.
     pub fn new(
         pool: &'static Pool,
         pipeline: Arc<P>,
@@ -271,7 +271,7 @@ impl<P: Pipeline> Datapath<P> {
         self.clock.now_ms()
     }
 
-    /// Rung when events may wait, and when a worker has folded what was asked for.
+    /// Rung when events may be waiting, and when a worker has completed a requested fold.
     pub fn event_bell(&self) -> &Arc<Bell> {
         &self.event_bell
     }
@@ -297,7 +297,7 @@ impl<P: Pipeline> Datapath<P> {
         events
     }
 
-    /// Gives a packet back that came with an event.
+    /// Returns a packet that came with an event.
     pub fn free(&mut self, packet: Packet) {
         self.cache.free(packet);
     }
@@ -309,7 +309,7 @@ impl<P: Pipeline> Datapath<P> {
 
     // ---- commands
 
-    /// Executes actions on a packet of these bytes, as if it had come in at `in_port`. False when no buffer
+    /// Executes actions on a packet with these bytes, as if it had come in at `in_port`. False if no buffer
     /// is free.
     pub fn execute(&mut self, frame: &[u8], in_port: PortNo, actions: Vec<DpAction>) -> bool {
         let Some(mut packet) = self.cache.alloc_frame(frame) else { return false };
@@ -317,8 +317,8 @@ impl<P: Pipeline> Datapath<P> {
         self.execute_tracked(packet, None, actions)
     }
 
-    /// The same on a packet that is there, of which the connection tracker may have said something. False
-    /// where no worker is.
+    /// The same for an existing packet, with the connection tracker's result for it, if any. False if there
+    /// is no worker.
     pub fn execute_tracked(
         &mut self,
         packet: Packet,
@@ -341,8 +341,8 @@ impl<P: Pipeline> Datapath<P> {
         }
     }
 
-    /// Asks a worker for some of its megaflows from a place on, 0 at first: see [`Self::take_flows`]. `None`
-    /// where there is no such worker.
+    /// Requests some of a worker's megaflows, starting at a position, 0 at first: see [`Self::take_flows`].
+    /// `None` if there is no such worker.
     pub fn request_flows(&mut self, worker: usize, from: u32) -> Option<u64> {
         if worker >= self.workers.len() {
             return None;
@@ -353,7 +353,7 @@ impl<P: Pipeline> Datapath<P> {
         Some(ticket)
     }
 
-    /// What the worker has answered, if it has.
+    /// The worker's answer, if it has arrived.
     pub fn take_flows(&mut self, ticket: u64) -> Option<FlowPiece> {
         self.collect();
         let piece = self.dumped.get_mut(&ticket)?.take()?;
@@ -361,18 +361,18 @@ impl<P: Pipeline> Datapath<P> {
         Some(piece)
     }
 
-    /// Nobody waits for the answer any more.
+    /// Discards the answer: the caller no longer needs it.
     pub fn forget_flows(&mut self, ticket: u64) {
         self.dumped.remove(&ticket);
     }
 
-    /// Workers that have not answered a command for a second, each command once.
+    /// Workers that have not answered a command for a second, each command reported once.
     pub fn overdue(&mut self, now: Instant) -> Vec<Overdue> {
         self.collect();
         self.awaited.overdue(now)
     }
 
-    /// Sends a command that has an answer. The ticket that both carry.
+    /// Sends a command that expects an answer, and returns the ticket that both carry.
     fn ask(&mut self, n: usize, what: &'static str, command: impl FnOnce(u64) -> Command) -> u64 {
         let ticket = self.awaited.ask(n, what, Instant::now());
         self.send(n, command(ticket));
@@ -386,7 +386,7 @@ impl<P: Pipeline> Datapath<P> {
         w.bell.ring();
     }
 
-    /// Takes in replies, and pushes commands that had found no room.
+    /// Processes replies, and sends commands for which there was no room before.
     fn collect(&mut self) {
         let (mut arrived, mut late, mut ended) = (Vec::new(), Vec::new(), Vec::new());
         for (n, w) in self.workers.iter_mut().enumerate() {
@@ -425,7 +425,7 @@ impl<P: Pipeline> Datapath<P> {
         for (Moving { port, idx, ends }, queue) in arrived {
             if ends { self.close_queues([queue], None) } else { self.arrived(port, idx, queue) }
         }
-        // The exchange that they were for has been given up.
+        // The exchange that wanted them has been given up.
         for mut released in late {
             for queues in &mut released.queues {
                 let is_ended = |idx: &usize| ended.contains(&(queues.port, *idx));
@@ -436,7 +436,7 @@ impl<P: Pipeline> Datapath<P> {
         }
     }
 
-    /// Waits for the answers to commands, no longer than [`PATIENCE`].
+    /// Waits for answers to commands, at most [`PATIENCE`].
     fn wait_for(&mut self, tickets: &[u64]) -> Result<(), DatapathError> {
         let end = Instant::now() + PATIENCE;
         loop {
@@ -464,7 +464,8 @@ impl<P: Pipeline> Drop for Datapath<P> {
                 std::thread::sleep(Duration::from_millis(1));
             }
             if !w.has_ended() {
-                // It is left to the end of the process. Who removes the ports before learns its name.
+                // The end of the process takes care of it. Removing the ports first tells the caller which
+                // worker is stuck.
                 continue;
             }
             // A worker that panicked has already said so on stderr.

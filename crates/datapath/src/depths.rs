@@ -1,12 +1,12 @@
-//! Which bits of the key extraction fills only beyond a given depth.
+//! Which bits of the key are filled only by extraction beyond a given depth.
 
 use flow::{Depth, FieldId, Mask};
 use std::sync::OnceLock;
 
-/// The bits of all fields deeper than some depth.
+/// The bits of all fields beyond some depth.
 pub struct Beyond(Mask);
 
-/// The fields that extraction at `depth` (its number) leaves zero.
+/// The fields that extraction at this depth (given by number) leaves zero.
 pub fn beyond(depth: u8) -> &'static Beyond {
     static TABLE: OnceLock<[Beyond; 5]> = OnceLock::new();
     let table = TABLE.get_or_init(|| {

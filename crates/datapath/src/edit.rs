@@ -1,16 +1,17 @@
-//! Changes to a packet's headers, checksums kept right.
+//! Changes to a packet's headers that keep checksums correct.
 //!
-//! Where the headers are is what the packet's [`Layers`] say, which travel with it and follow what is pushed
-//! and popped; where nobody knows them yet, the first change has them walked over, once. Checksums are
-//! updated incrementally (RFC 1624), so a wrong one stays wrong; SCTP's CRC likewise, by the difference that
-//! a right one makes. Where a checksum is still unfinished (`CSUM_PARTIAL`), the field holds the
-//! pseudo-header's sum and is kept as that. One that covers an unfinished one, in a tunnel, is finished.
+//! The packet's [`Layers`] say where its headers are; they travel with the packet and follow what is pushed
+//! and popped. If they are not known yet, the first change walks the headers once. Checksums are updated
+//! incrementally (RFC 1624), so a wrong one stays wrong; SCTP's CRC likewise, by the difference that a
+//! correct one would make. If a checksum is still unfinished (`CSUM_PARTIAL`), the field holds the
+//! pseudo-header's sum and is kept as that. A checksum that covers an unfinished one, in a tunnel, is
+//! finished.
 //!
-//! A field that the packet has not (a TCP port of what is no TCP, an address in a header that contradicts
-//! itself) is left alone: what extraction does not read is not set, as in Open vSwitch. A change that cannot
-//! be made (a tag or a label that cannot be pushed or popped, a field that no bytes stand for) is refused
-//! with [`DropReason::ActionNotApplicable`]; the packet is then untouched. Nothing here panics, whatever the
-//! bytes.
+//! A field that the packet does not have (a TCP port of a packet that is not TCP, an address in a header that
+//! contradicts itself) is left alone: what extraction does not read is not set, as in Open vSwitch. A change
+//! that is impossible (a tag or a label that cannot be pushed or popped, a field that has no bytes on the
+//! wire) is refused with [`DropReason::ActionNotApplicable`], and the packet stays untouched. Nothing here
+//! panics, whatever the bytes.
 
 mod encap;
 mod room;
@@ -27,8 +28,8 @@ use wire::checksum::{nonzero, update128};
 use wire::crc32c::crc32c;
 use wire::layers::{TAG_LEN, is_tag};
 
-/// Bit of a TCI that the key uses for "present"; on the wire it is the drop eligible indicator, which is left
-/// alone.
+/// Bit of a TCI that the key uses for "present". On the wire it is the drop eligible indicator, which is not
+/// changed.
 const TCI_PRESENT: u16 = 0x1000;
 
 const ICMP: u8 = 1;
@@ -37,10 +38,10 @@ const UDP: u8 = 17;
 const ICMPV6: u8 = 58;
 const SCTP: u8 = 132;
 
-/// VLAN tags that extraction looks behind, and so changes do.
+/// How many VLAN tags extraction looks past; changes do the same.
 const TAGS_MAX: u8 = 2;
 
-/// Applies one changing action to a packet with these layers, which are walked over if they are not known.
+/// Applies one changing action to a packet. Walks its headers if `layers` are not known.
 pub fn apply(packet: &mut Packet, layers: &mut Layers, action: &DpAction) -> Edit {
     layers.know(packet.data(), packet.len(), TAGS_MAX);
     match *action {
@@ -58,7 +59,7 @@ pub fn apply(packet: &mut Packet, layers: &mut Layers, action: &DpAction) -> Edi
     }
 }
 
-/// Raises the drop precedence of an IP packet; others stay as they are.
+/// Raises the drop precedence of an IP packet; others are not changed.
 pub fn remark(packet: &mut Packet, layers: &mut Layers, by: u8) -> Edit {
     layers.know(packet.data(), packet.len(), TAGS_MAX);
     let l3 = usize::from(layers.l3);
@@ -74,8 +75,8 @@ pub fn remark(packet: &mut Packet, layers: &mut Layers, by: u8) -> Edit {
     set(packet, layers, FieldId::NwTos, value.into(), 0xfc)
 }
 
-/// Length of the frame, without what pads an IP packet. Of one that is to be cut into segments it is theirs,
-/// as in the kernel's datapath: they are what meets an MTU.
+/// Length of the frame without the padding of an IP packet. For a packet that will be segmented it is the
+/// length of a segment, as in the kernel's datapath, since segments are what must fit an MTU.
 pub fn unpadded_len(packet: &Packet, layers: &mut Layers) -> usize {
     layers.know(packet.data(), packet.len(), TAGS_MAX);
     let end = ip(layers).map_or(usize::MAX, |_| layers.end(packet.data()));
@@ -86,7 +87,7 @@ pub fn unpadded_len(packet: &Packet, layers: &mut Layers) -> usize {
     }
 }
 
-/// Whether the action looks at more of the packet than its headers.
+/// Whether the action reads more of the packet than its headers.
 pub fn reads_payload(packet: &Packet, layers: &mut Layers, action: &DpAction) -> bool {
     if !matches!(action, DpAction::Set { field: FieldId::TpSrc | FieldId::TpDst, .. }) {
         return false;
@@ -108,7 +109,7 @@ pub fn truncate(packet: Packet, max_bytes: usize, cache: &mut PoolCache) -> Pack
     }
     let (mut kept, mut rest) = packet.split_next();
     let mut room = max_bytes.saturating_sub(kept.len());
-    // A frame that is cut has no segments to make and no checksum to finish any more.
+    // A truncated frame needs no segmentation and no finished checksum.
     (kept.flags, kept.gso_size) = (PacketFlags::default(), 0);
     while let Some(segment) = rest.take() {
         if room == 0 {
@@ -134,7 +135,7 @@ pub fn truncate(packet: Packet, max_bytes: usize, cache: &mut PoolCache) -> Pack
 fn set(packet: &mut Packet, layers: &Layers, field: FieldId, value: u128, mask: u128) -> Edit {
     let Some(place) = place(packet.data(), layers, field)? else { return Ok(()) };
     match place.covered {
-        // Of the stream that SCTP's CRC covers only the first part is at hand.
+        // Only the first part of the stream that SCTP's CRC covers is at hand.
         Covered::Crc(_) if packet.is_chained() => return Err(DOES_NOT_FIT),
         Covered::Crc(sctp) => {
             let end = layers.end(packet.data());
@@ -149,33 +150,33 @@ fn set(packet: &mut Packet, layers: &Layers, field: FieldId, value: u128, mask: 
 /// Where a field is in a packet.
 #[derive(Clone, Copy)]
 struct Place {
-    /// The number that holds it: its first byte, and its bytes, at most 16.
+    /// The number that contains it: its first byte, and its length of at most 16 bytes.
     at: usize,
     len: usize,
-    /// How far up in the number it is, and its bits.
+    /// The field's shift within that number, and its width in bits.
     shift: u32,
     ones: u128,
     covered: Covered,
 }
 
-/// What sums up a field.
+/// What checksum covers a field.
 #[derive(Clone, Copy)]
 enum Covered {
     Nothing,
-    /// The checksum of the IPv4 header, and that of the transport layer where the field is an address.
+    /// The checksum of the IPv4 header, and for an address also the transport checksum.
     Ipv4Header {
         is_address: bool,
     },
-    /// The checksum of the transport layer, by its pseudo-header.
+    /// The transport checksum, through its pseudo-header.
     PseudoHeader,
-    /// The checksum at this place in the transport header, where the field is, too.
+    /// The checksum at this offset in the transport header, which also contains the field.
     Transport(usize),
-    /// The CRC of the SCTP packet that begins here.
+    /// The CRC of the SCTP packet that starts here.
     Crc(usize),
 }
 
 impl Place {
-    /// A field of whole bytes that nothing sums up.
+    /// A field of whole bytes that no checksum covers.
     fn whole(at: usize, len: usize) -> Place {
         Place { at, len, shift: 0, ones: u128::MAX >> (128 - 8 * len), covered: Covered::Nothing }
     }
@@ -189,8 +190,8 @@ impl Place {
     }
 }
 
-/// Where a field is; `None` where the packet has not got it. An error for a field that no bytes stand for, so
-/// that the change cannot be made in any packet.
+/// The position of a field; `None` if the packet does not have it. An error for a field without bytes on the
+/// wire, which cannot be changed in any packet.
 fn place(bytes: &[u8], layers: &Layers, field: FieldId) -> Result<Option<Place>, DropReason> {
     use FieldId::*;
     Ok(match field {
@@ -225,7 +226,8 @@ fn is_arp(eth_type: u16) -> bool {
 
 fn in_arp(bytes: &[u8], arp: usize, field: FieldId) -> Option<Place> {
     let bytes = bytes.get(arp..arp + 28)?;
-    // Of Ethernet and IPv4, with an opcode that the key can hold; but an opcode can be given to any.
+    // Only ARP for Ethernet and IPv4 with an opcode that fits the key is read; the opcode itself can be set
+    // in any.
     let is_read = bytes[..6] == [0, 1, 8, 0, 6, 4] && matches!(be16(bytes, 6)?, 1..=0xff);
     match field {
         FieldId::NwProto => Some(Place::whole(arp + 6, 2)),
@@ -238,27 +240,26 @@ fn in_arp(bytes: &[u8], arp: usize, field: FieldId) -> Option<Place> {
     }
 }
 
-/// The header of IPv4 or IPv6, if all of its fields were read.
+/// The IPv4 or IPv6 header, if all of its fields could be read.
 fn ip(layers: &Layers) -> Option<usize> {
-    // To Open vSwitch, protocol 0 says of IPv4 that no header was read.
+    // In Open vSwitch, IPv4 protocol 0 means that no header was read.
     let is_read = layers.is_ip() && !layers.is_cut() && (layers.protocol != 0 || layers.is_ipv6());
     is_read.then_some(layers.l3.into())
 }
 
 fn in_ip(layers: &Layers, field: FieldId) -> Option<Place> {
     use FieldId::*;
-    // Protocol 0's TTL is changed, too: Open vSwitch passes such a packet on as it is, round and round if
-    // need be.
+    // The TTL changes even with protocol 0. (Open vSwitch leaves it alone, and such a packet can loop for ever.)
     let is_counted_down = field == NwTtl && layers.is_ip() && !layers.is_cut();
     let l3 = if is_counted_down { layers.l3.into() } else { ip(layers)? };
     let header = |is_address| Covered::Ipv4Header { is_address };
     match (field, layers.is_ipv6()) {
         (NwSrc, false) => Some(Place::whole(l3 + 12, 4).covered(header(true))),
         (NwDst, false) => Some(Place::whole(l3 + 16, 4).covered(header(true))),
-        // Summed up with its neighbour.
+        // Its checksum word includes the neighbouring byte.
         (NwTos, false) => Some(Place::whole(l3, 2).bits(0, 8).covered(header(false))),
         (NwTtl, false) => Some(Place::whole(l3 + 8, 2).bits(8, 8).covered(header(false))),
-        // The traffic class lies across the first three bytes.
+        // The traffic class spans the first bytes unaligned.
         (NwTos, true) => Some(Place::whole(l3, 4).bits(20, 8)),
         (NwTtl, true) => Some(Place::whole(l3 + 7, 1)),
         (Ipv6Label, true) => Some(Place::whole(l3, 4).bits(0, 20)),
@@ -269,7 +270,7 @@ fn in_ip(layers: &Layers, field: FieldId) -> Option<Place> {
     }
 }
 
-/// The transport header, if it is whole.
+/// The transport header, if it is complete.
 fn transport(layers: &Layers) -> Option<usize> {
     (ip(layers).is_some() && layers.payload != 0).then_some(layers.l4.into())
 }
@@ -293,7 +294,7 @@ fn in_transport(layers: &Layers, src: bool) -> Option<Place> {
 /// Fields of neighbour solicitations and advertisements, and of their options.
 fn in_neighbour(bytes: &[u8], layers: &Layers, field: FieldId) -> Option<Place> {
     let l4 = transport(layers).filter(|_| layers.is_ipv6() && layers.protocol == ICMPV6)?;
-    // No field lies in what pads the frame, which the checksum does not cover.
+    // No field lies in the frame's padding, which the checksum does not cover.
     let bytes = &bytes[..layers.end(bytes).min(bytes.len())];
     let message = bytes.get(l4..l4 + 24)?;
     if !matches!(message[0], 135 | 136) {
@@ -350,7 +351,7 @@ fn in_nsh(bytes: &[u8], layers: &Layers, field: FieldId) -> Option<Place> {
         FieldId::NshC3 => (16, 0, 32),
         _ => (20, 0, 32),
     };
-    // Context headers are there with MD type 1 only.
+    // Context headers exist only with MD type 1.
     let is_there = at < 8 || bytes.get(nsh + 2)? & 0xf == 1;
     is_there.then(|| Place::whole(nsh + at, 4).bits(shift, width))
 }
@@ -359,7 +360,7 @@ fn be16(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-/// Changes a field in the number that holds it. The number before and after; `None` where it is cut off.
+/// Changes a field within its number. Returns the number before and after; `None` if it is cut off.
 fn change(bytes: &mut [u8], place: Place, value: u128, mask: u128) -> Option<(u128, u128)> {
     let number = bytes.get_mut(place.at..place.at + place.len)?;
     let old = number.iter().fold(0, |number, &byte| number << 8 | u128::from(byte));
@@ -384,20 +385,20 @@ fn set_at(packet: &mut Packet, layers: &Layers, place: Place, value: u128, mask:
         }
         Covered::PseudoHeader => true,
         Covered::Transport(at) if unfinished != Some(at) => return fix_transport(bytes, layers, at, update),
-        // Whoever finishes it sums what is there then.
+        // Unfinished: finishing it will sum the bytes as they are then.
         _ => return,
     };
     let Some(at) = pseudo_checksum_at(bytes, layers).filter(|_| pseudo_header) else { return };
     if unfinished != Some(at) {
         fix_transport(bytes, layers, at, update);
     } else if let Some(sum) = be16(bytes, at) {
-        // The field is the sum itself, not its complement.
+        // The field holds the sum itself, not its complement.
         put(bytes, at, &(!update(!sum)).to_be_bytes());
     }
 }
 
-/// Where the transport checksum that covers the addresses is, if the header's fixed part is there. As for
-/// Open vSwitch, it does not matter what TCP's data offset says.
+/// The position of the transport checksum that covers the addresses, if the fixed part of its header is
+/// there. As in Open vSwitch, TCP's data offset does not matter.
 fn pseudo_checksum_at(bytes: &[u8], layers: &Layers) -> Option<usize> {
     ip(layers)?;
     let l4 = Some(usize::from(layers.l4)).filter(|l4| *l4 != 0)?;
@@ -413,7 +414,7 @@ fn pseudo_checksum_at(bytes: &[u8], layers: &Layers) -> Option<usize> {
 fn fix_transport(bytes: &mut [u8], layers: &Layers, at: usize, update: impl Fn(u16) -> u16) {
     let Some(old) = be16(bytes, at) else { return };
     let new = match layers.protocol {
-        // None was computed.
+        // No checksum was computed.
         UDP if old == 0 => 0,
         UDP => nonzero(update(old)),
         _ => update(old),
@@ -421,7 +422,7 @@ fn fix_transport(bytes: &mut [u8], layers: &Layers, at: usize, update: impl Fn(u
     put(bytes, at, &new.to_be_bytes());
 }
 
-/// Changes a field of an SCTP packet, whose CRC then differs as a right one does: wrong stays wrong.
+/// Changes a field of an SCTP packet, and its CRC by the same difference: a wrong CRC stays wrong.
 fn set_in_stream(sctp: &mut [u8], place: Place, value: u128, mask: u128) {
     let Covered::Crc(start) = place.covered else { return };
     let Some(&stored) = sctp.get(8..).and_then(|rest| rest.first_chunk()) else { return };
@@ -452,11 +453,11 @@ fn pop_vlan(packet: &mut Packet, layers: &mut Layers) -> Edit {
     }
     match be16(packet.data(), 2 * MAC_LEN) {
         Some(tpid) if is_tag(tpid) => remove(packet, 2 * MAC_LEN, TAG_LEN)?,
-        // Nothing to pop is nothing to do.
+        // Popping without a tag does nothing.
         Some(_) => return Ok(()),
         None => return Err(DOES_NOT_FIT),
     }
-    // Behind a tag that was not looked behind may be anything.
+    // What follows a tag that was not parsed is unknown.
     *layers = if layers.tags > 0 { layers.with_tags(-1) } else { Layers::UNKNOWN };
     Ok(())
 }

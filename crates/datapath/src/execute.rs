@@ -1,10 +1,10 @@
 //! Execution of a flow's action list on a run of its packets.
 //!
-//! The single output and the drop, which nearly all flows consist of, do not come here: the entry itself says
-//! them (see [`crate::cache::entry::Verdict`]).
+//! Single outputs and drops, which make up nearly all flows, do not come here: the entry itself contains them
+//! (see [`crate::cache::entry::Verdict`]).
 //!
-//! Each action is executed on all packets of the run before the next, so that what it needs is asked for
-//! once; unless a port would then get the packets in another order than that in which they came.
+//! Each action is executed on all packets of the run before the next action, so that what it needs is fetched
+//! once; except if a port would then get the packets out of order.
 
 use crate::action::DpAction;
 use crate::conntrack::run::track_all;
@@ -23,7 +23,7 @@ use packet::batch::Runs;
 use packet::{BURST, Batch, Packet};
 use wire::Layers;
 
-/// Ends of packets that may be seen at once.
+/// The ends for packets that may leave at once.
 pub struct Leaving<'a> {
     pub context: &'a mut Context,
     pub tx: &'a mut Transmission,
@@ -47,8 +47,8 @@ impl Ends for Leaving<'_> {
     }
 }
 
-/// Executes a list. The packets end somewhere: sent, dropped, handed over, or waiting for another round; the
-/// run is empty then.
+/// Executes a list. Every packet is sent, dropped, handed over, or queued for another round; the run is empty
+/// afterwards.
 pub fn execute<E: Ends>(actions: &[DpAction], run: &mut Run, to: &mut E) {
     if run.packets.len() > 1 && !keeps_order(actions, &mut 0) {
         return each_by_itself(actions, run, to);
@@ -56,9 +56,9 @@ pub fn execute<E: Ends>(actions: &[DpAction], run: &mut Run, to: &mut E) {
     execute_rest(actions, false, run, to);
 }
 
-/// As [`execute`], where copies may have been delivered before.
+/// Like [`execute`], but copies may have been delivered before.
 fn execute_rest<E: Ends>(actions: &[DpAction], mut delivered: bool, run: &mut Run, to: &mut E) {
-    // The last action that takes the packets gets them, those before a copy of each.
+    // The last action that takes the packets gets the originals, those before it a copy of each.
     let last_taker = actions.iter().rposition(takes);
     for (n, action) in actions.iter().enumerate() {
         match action {
@@ -68,9 +68,9 @@ fn execute_rest<E: Ends>(actions: &[DpAction], mut delivered: bool, run: &mut Ru
                 let mark = &mut run.metadata.pkt_mark;
                 *mark = *mark & !(*mask as u32) | (*value & *mask) as u32;
             }
-            // Of a packet of the control thread.
+            // For a packet from the control thread.
             DpAction::Set { field: FieldId::PacketType, value, .. } => run.set_packet_type(*value as u32),
-            // Queues hang on the priority; no port has any so far, so it ends here.
+            // Queues depend on the priority, but no port has queues yet, so it has no effect.
             DpAction::Set { field: FieldId::SkbPriority, .. } => {}
             DpAction::Meter(meter) => meter_all(meter, run, to),
             DpAction::Ct(request) => {
@@ -117,9 +117,8 @@ fn drop_all<E: Ends>(run: &mut Run, reason: DropReason, to: &mut E) {
     to.context().drop_all(run.drain(), reason);
 }
 
-/// Whether a run's packets come out of each port in their order, and all of them. Not where a port gets each
-/// of them twice, nor where only some are chosen. False also where it cannot tell: `seen` has a bit for
-/// several ports.
+/// Whether each port gets all of a run's packets in order. False if a port gets each packet twice, or if only
+/// some packets are chosen. Also false if it cannot tell, since several ports share a bit of `seen`.
 fn keeps_order(actions: &[DpAction], seen: &mut u64) -> bool {
     actions.iter().all(|action| {
         let end = match action {
@@ -159,7 +158,7 @@ fn each_by_itself<E: Ends>(actions: &[DpAction], run: &mut Run, to: &mut E) {
     }
 }
 
-/// Whether the action takes packets (copies, unless nobody takes them after it). Changes and drops do not.
+/// Whether the action takes packets (copies, unless it is the last that does). Changes and drops do not.
 fn takes(action: &DpAction) -> bool {
     matches!(
         action,
@@ -173,7 +172,7 @@ fn takes(action: &DpAction) -> bool {
     )
 }
 
-/// Lists for packets of different lengths, padding aside.
+/// The lists for packets of different lengths, without padding.
 struct ByLength<'a> {
     length: usize,
     greater: &'a [DpAction],
@@ -181,7 +180,7 @@ struct ByLength<'a> {
 }
 
 impl ByLength<'_> {
-    /// Executes on each stretch of packets that go the same way, so that their order stays.
+    /// Executes on each stretch of packets that take the same list, so that their order is kept.
     #[inline(never)]
     fn execute<E: Ends>(&self, delivered: bool, run: &mut Run, to: &mut E) {
         while !run.packets.is_empty() {
@@ -224,7 +223,7 @@ fn give<E: Ends>(action: &DpAction, run: &mut Run, to: &mut E) {
     }
 }
 
-/// Gives the packets of a run their hashes. Those of one hash go on together, each such run in its turn.
+/// Computes the packets' hashes. Packets with the same hash continue together, one such run after the other.
 #[inline(never)]
 fn hash_all(hash: PacketHash, run: &mut Run, mut go_on: impl FnMut(&mut Run)) {
     let mut originals = std::mem::take(&mut run.originals).into_iter();
@@ -250,7 +249,7 @@ fn hash_all(hash: PacketHash, run: &mut Run, mut go_on: impl FnMut(&mut Run)) {
     }
 }
 
-/// Has a meter judge all packets of a run, at one time.
+/// Applies a meter to all packets of a run, at one time.
 #[inline(never)]
 fn meter_all<E: Ends>(meter: &Meter, run: &mut Run, to: &mut E) {
     let now_ns = meter::now_ns();
@@ -271,7 +270,7 @@ fn meter_all<E: Ends>(meter: &Meter, run: &mut Run, to: &mut E) {
     }
 }
 
-/// Makes a change to all packets; drops those to which it cannot be made.
+/// Applies a change to all packets; drops those to which it cannot be applied.
 fn change_all<E: Ends>(change: &DpAction, run: &mut Run, to: &mut E) {
     let mut n = 0;
     while let (Some(packet), Some(layers)) = (run.packets.get_mut(n), run.layers.get_mut(n)) {

@@ -1,6 +1,6 @@
-//! The hash of a packet that a select group spreads by: made in one round, looked up in the next.
+//! The packet hash by which a select group spreads packets: computed in one round, looked up in the next.
 //!
-//! So that few megaflows serve many connections: one for each value that the group's owner tells apart.
+//! With it a few megaflows serve many connections: one for each value that the group distinguishes.
 
 use base::hash::HashKey;
 use base::{OfPort, PortNo};
@@ -12,19 +12,19 @@ use packet::Packet;
 pub enum HashAlgorithm {
     /// Addresses, protocol and ports of IP.
     L4,
-    /// IP addresses, protocol, and the ports of TCP and SCTP; of anything else, link addresses and VLANs.
-    /// Both directions of a connection have one hash, by whichever routers they come.
+    /// IP addresses, protocol, and TCP or SCTP ports; for anything else, Ethernet addresses and VLANs. Both
+    /// directions of a connection have the same hash, whichever routers they cross.
     SymmetricL4,
 }
 
-/// A hash of which some bits are kept.
+/// A masked hash.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct PacketHash {
     /// What is hashed.
     pub algorithm: HashAlgorithm,
-    /// With what it begins.
+    /// Initial value.
     pub basis: u32,
-    /// The bits that are kept, the lowest ones.
+    /// The bits that are kept: the lowest ones.
     pub mask: u32,
 }
 
@@ -89,8 +89,8 @@ impl PacketHash {
     }
 }
 
-/// Each bit of the result hangs on all of `z` (the finish of splitmix64): packets are as regular as their
-/// senders.
+/// Makes each bit of the result depend on all of `z` (the finish of splitmix64), since packets may be very
+/// regular.
 fn mixed(z: u64) -> u64 {
     let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

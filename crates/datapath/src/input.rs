@@ -1,5 +1,5 @@
-//! An input port, as each of its receive queues has it: what the packet path needs of the port, so that
-//! nothing is looked up by its number. The control side makes it.
+//! An input port as each of its receive queues holds it: what the packet path needs of the port without
+//! looking it up by number. Made by the control side.
 
 use crate::conntrack::share::Begun;
 use crate::ports::InputIdx;
@@ -9,21 +9,21 @@ use flow::Depth;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// See the module's text.
+/// See the module documentation.
 pub struct Input {
     /// Which port.
     pub port: PortNo,
-    /// Where the caches of the worker that has it know it; the worker says so.
+    /// The port's index in the caches of its worker, which sets it.
     pub idx: InputIdx,
-    /// What the pipeline says of it.
+    /// What the pipeline says about it.
     pub view: Arc<PortView>,
-    /// This worker's counters of packets that come in there; `None` where no worker has any.
+    /// This worker's counters of packets that come in here; `None` if the port has no worker.
     pub counters: Option<Arc<PortCounters>>,
     exact_tier: ExactTier,
-    /// Until when the exact tier is asked whatever was chosen: a flow that lives there alone was met.
+    /// Until when the exact tier is used regardless of the setting: a flow that lives only there was hit.
     alone_until_ms: u64,
-    /// Until when bursts of segments that open connections pass the exact tier by: lately the tracker was
-    /// asked for such a segment.
+    /// Until when bursts of TCP opening segments skip the exact tier, because such a segment was tracked
+    /// lately.
     tracks_openings_until_ms: u64,
     /// Connections that its packets have begun lately.
     pub begun: Begun,
@@ -35,14 +35,14 @@ pub enum ExactTier {
     /// It is.
     #[default]
     On,
-    /// It is not, as long as no flow lives in it alone. For comparison.
+    /// It is not used, as long as no flow is cached there alone. For comparisons.
     Off,
 }
 
-/// So long after the last packet of a flow that is cached alone, its tier stays in use.
+/// How long the exact tier stays in use after the last packet of a flow that is cached there alone.
 const ALONE_MS: u64 = 10_000;
 
-/// So long after the tracker was asked for a segment that opens a connection, others are taken for the same.
+/// How long after an opening segment was tracked other opening segments are assumed to be tracked, too.
 const TRACKS_OPENINGS_MS: u64 = 1_000;
 
 impl Input {
@@ -70,56 +70,55 @@ impl Input {
         Input::new(PortNo::NONE, Arc::default(), None, ExactTier::On)
     }
 
-    /// Whether a burst that comes now goes through the exact tier.
+    /// Whether a burst that arrives now goes through the exact tier.
     #[inline(always)]
     pub fn use_exact(&self, now_ms: u64) -> bool {
         self.exact_tier == ExactTier::On || now_ms < self.alone_until_ms
     }
 
-    /// Whether segments that open connections are tracked, as far as is known: the exact tier has none of
-    /// those.
+    /// Whether opening segments are probably tracked. If so, the exact tier contains none of them.
     #[inline(always)]
     pub fn tracks_openings(&self, now_ms: u64) -> bool {
         now_ms < self.tracks_openings_until_ms
     }
 
-    /// The tracker was asked for a segment that opens a connection.
+    /// Records that an opening segment was tracked.
     #[inline(always)]
     pub fn tracked_opening(&mut self, now_ms: u64) {
         self.tracks_openings_until_ms = now_ms + TRACKS_OPENINGS_MS;
     }
 
-    /// A flow that lives in the exact tier alone was installed or met.
+    /// Records that a flow cached in the exact tier alone was installed or hit.
     #[inline(always)]
     pub fn met_alone(&mut self, now_ms: u64) {
         self.alone_until_ms = now_ms + ALONE_MS;
     }
 }
 
-/// What the pipeline says of a port to all workers, while they read its packets: its number in its bridge,
-/// and how deep they read. Both change together.
+/// What the pipeline tells all workers about a port whose packets they read: its number in its bridge, and
+/// how deep to read. Both change together.
 #[derive(Debug)]
 pub struct PortView(AtomicU32);
 
 impl Default for PortView {
-    /// Of a port that is in no bridge.
+    /// For a port that is in no bridge.
     fn default() -> PortView {
         PortView::new(OfPort::NONE, Depth::Metadata)
     }
 }
 
 impl PortView {
-    /// A port of this number whose packets are read so deep.
+    /// A port with this number, whose packets are read to this depth.
     pub fn new(of_port: OfPort, depth: Depth) -> PortView {
         PortView(AtomicU32::new(word(of_port, depth)))
     }
 
-    /// Changes both. Release: with what was done before.
+    /// Changes both. Release: readers that see it also see what was done before.
     pub fn set(&self, of_port: OfPort, depth: Depth) {
         self.0.store(word(of_port, depth), Ordering::Release);
     }
 
-    /// Its number in its bridge, [`OfPort::NONE`] where it is in none, and how deep its packets are read.
+    /// Its number in its bridge, [`OfPort::NONE`] if it is in none, and how deep to read its packets.
     #[inline(always)]
     pub fn get(&self) -> (OfPort, Depth) {
         let word = self.0.load(Ordering::Acquire);

@@ -1,9 +1,9 @@
-//! The fast path: workers that poll receive queues, caches that remember what the pipeline decided, and
-//! the execution of its actions on packets.
+//! The fast path: workers that poll receive queues, caches that remember the pipeline's decisions, and the
+//! execution of its actions on packets.
 //!
-//! It names no driver (ports come in as [`packet::RxQueue`] and [`packet::TxQueue`]) and no OpenFlow: what a
-//! packet's fate is, [`Pipeline`] says, which the crate `switch` implements and the tests' linear pipeline
-//! too. The worker's loop neither allocates nor locks once it is warm.
+//! This crate knows no drivers (ports come in as [`packet::RxQueue`] and [`packet::TxQueue`]) and no
+//! OpenFlow: [`Pipeline`] decides what happens to a packet. The crate `switch` implements it, and so does the
+//! linear pipeline of the tests. The worker's loop neither allocates nor locks once it is warm.
 
 pub mod action;
 mod awaited;

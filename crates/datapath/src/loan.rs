@@ -1,12 +1,12 @@
-//! A burst whose packets' tails are lent, on its way out.
+//! The outputs of a burst whose packets' tails are lent.
 //!
-//! Until the sender has its buffers back nobody may see a packet of the burst. So outputs are noted here, for
-//! at most [`LENT_PORTS_MAX`] ports that copy tails straight from where they are, and as whole packets for a
-//! few others; actions that change headers are executed meanwhile, on heads of the packets' own. Then all
-//! ports copy, the sender gets its buffers back, and what is here leaves.
+//! No packet of the burst may be seen before the sender has its buffers back. So outputs are noted here: for
+//! at most [`LENT_PORTS_MAX`] ports that copy tails straight from the sender's memory, and as whole packets
+//! for a few others. Meanwhile actions that change headers are executed on the packets' private heads. Then
+//! all ports copy, the sender gets its buffers back, and what was noted here is sent.
 //!
-//! Packets of one flow keep their order: whether a list's packets come here is decided by ports, which are
-//! bound for the whole burst, and by room, which nobody asks for again once somebody was refused.
+//! Packets of one flow keep their order. Whether a list's packets come here depends on the ports, which are
+//! bound for the whole burst, and on room, which is not requested again once a list has been refused.
 
 use crate::action::DpAction;
 use crate::context::Context;
@@ -17,17 +17,17 @@ use base::{DropReason, PortNo};
 use packet::batch::Runs;
 use packet::{BURST, Batch, Lent, Packet};
 
-/// Whole packets for other ports at most.
+/// Maximum number of whole packets for other ports.
 const WHOLE_MAX: usize = 2 * BURST;
-/// Actions of a list that is looked through.
+/// Maximum number of actions examined in a list.
 const ACTIONS_MAX: usize = 32;
 
-/// What waits for the sender to have its buffers back; nothing between bursts.
+/// What waits for the sender to get its buffers back; empty between bursts.
 pub struct Loan {
-    /// Bound: [`Loan::bind`] refuses where it is full. A batch in it takes each packet of the burst once,
-    /// since [`Loan::may_take`] refuses lists that send to a port twice.
+    /// Bound: [`Loan::bind`] refuses when it is full. A batch in it gets each packet of the burst at most
+    /// once, since [`Loan::may_take`] refuses lists that send to a port twice.
     bound: ArrayVec<Bound, LENT_PORTS_MAX>,
-    /// Bound: [`Loan::may_take`] counts what a list would put here before any packet of it is executed.
+    /// Bound: [`Loan::may_take`] counts what a list would add before any of its packets is executed.
     whole: ArrayVec<(PortNo, Packet), WHOLE_MAX>,
     is_closed: bool,
 }
@@ -37,7 +37,7 @@ impl Loan {
         Loan { bound: ArrayVec::new(), whole: ArrayVec::new(), is_closed: false }
     }
 
-    /// The place for what goes to a port, if it copies lent tails straight.
+    /// The slot for packets to a port, if the port copies lent tails directly.
     pub fn bind(&mut self, port: PortNo, tx: &Transmission) -> Option<&mut Batch> {
         let place = self.bound.iter().position(|bound| bound.port == port);
         if place.is_none() {
@@ -50,8 +50,8 @@ impl Loan {
         Some(&mut self.bound[n].batch)
     }
 
-    /// Whether `count` packets can go by this list while their tails are lent: it changes headers and sends,
-    /// to no port twice, and at least once to one that copies straight.
+    /// Whether `count` packets can take this list while their tails are lent: it only changes headers and
+    /// sends, to no port twice, and to at least one port that copies directly.
     pub fn may_take(&mut self, actions: &[DpAction], count: usize, tx: &Transmission) -> bool {
         if self.is_closed || actions.len() > ACTIONS_MAX {
             return false;
@@ -80,7 +80,7 @@ impl Loan {
         straight > 0 && !self.is_closed
     }
 
-    /// Sends all, and settles `lent`.
+    /// Sends everything, and settles `lent`.
     pub fn leave(&mut self, context: &mut Context, tx: &mut Transmission, lent: &mut Lent<'_>) {
         self.bound.retain(|bound| !bound.batch.is_empty());
         tx.send_lent(context, &mut self.bound, lent);
@@ -92,7 +92,7 @@ impl Loan {
     }
 }
 
-/// Where the packets of a list go that may be taken.
+/// The ends for packets of a list that may be taken.
 pub struct Lending<'a, 'b> {
     pub context: &'a mut Context,
     pub tx: &'a mut Transmission,

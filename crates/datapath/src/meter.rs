@@ -1,13 +1,13 @@
-//! Meters: packets over a rate are dropped, or their drop precedence is raised.
+//! Meters: packets that exceed a rate are dropped, or their drop precedence is raised.
 //!
-//! A band is a token bucket, kept as the time at which it would be full again: one word, which all workers
-//! share without a lock. A packet of cost `c` (the time in which its tokens flow in) conforms if the bucket,
-//! filled up to now, holds it:
+//! A band is a token bucket, stored as the time at which it would be full again: one word, which all workers
+//! share without a lock. A packet of cost `c` (the time in which its tokens accumulate) conforms if the
+//! bucket, filled up to now, has enough tokens:
 //!
 //! `max(full_at, now) + c <= now + depth`, and then `full_at` becomes the left side.
 //!
-//! Times are in 64ths of a nanosecond: at 100 Gb/s a frame of 64 bytes costs 328 of them, so that rounding is
-//! far below a percent; 64 bits last for nine years.
+//! Times are in 64ths of a nanosecond: at 100 Gb/s a frame of 64 bytes costs 328 of them, so rounding errors
+//! are far below a percent; 64 bits last for nine years.
 //!
 //! Time is an argument. Sources: OpenFlow 1.3 section 5.7; RFC 2597 for drop precedences.
 
@@ -19,34 +19,34 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// 64ths of a nanosecond in a second.
 const SECOND: u64 = 64_000_000_000;
 
-/// One band, as it is configured.
+/// Configuration of one band.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BandSpec {
     /// Kilobits or packets per second, at least 1.
     pub rate: u32,
-    /// Kilobits or packets that may come at once; 0 for those of a second.
+    /// Burst size in kilobits or packets; 0 means one second at the rate.
     pub burst_size: u32,
-    /// By how much the drop precedence is raised; `None`: drop.
+    /// By how much to raise the drop precedence; `None` drops.
     pub prec_level: Option<u8>,
 }
 
 struct Band {
     spec: BandSpec,
-    /// In how much time an empty bucket is full.
+    /// The time in which an empty bucket fills up.
     depth: u64,
     full_at: AtomicU64,
     packets: AtomicU64,
     bytes: AtomicU64,
 }
 
-/// What a meter says of a packet.
+/// A meter's verdict on a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Metered {
-    /// It may pass.
+    /// Pass it.
     Pass,
-    /// It is to be dropped.
+    /// Drop it.
     Drop,
-    /// Its drop precedence is to be raised by so much.
+    /// Raise its drop precedence by this much.
     Remark(u8),
 }
 
@@ -64,7 +64,7 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// A meter whose buckets are full. `is_in_packets`: rates are of packets, not of kilobits.
+    /// A meter with full buckets. `is_in_packets`: rates count packets, not kilobits.
     pub fn new(number: u32, is_in_packets: bool, bands: &[BandSpec]) -> Meter {
         let band = |spec: &BandSpec| {
             let burst = if spec.burst_size == 0 { spec.rate } else { spec.burst_size };
@@ -81,7 +81,7 @@ impl Meter {
         Meter { number, is_in_packets, bands, packets: AtomicU64::new(0), bytes: AtomicU64::new(0) }
     }
 
-    /// Judges and counts one packet. Of several bands that it exceeds the one of the highest rate decides.
+    /// Judges and counts one packet. If it exceeds several bands, the one with the highest rate decides.
     pub fn admit(&self, now_ns: u64, bytes: u64) -> Metered {
         self.packets.fetch_add(1, Relaxed);
         self.bytes.fetch_add(bytes, Relaxed);
@@ -105,14 +105,14 @@ impl Meter {
         (self.packets.load(Relaxed), self.bytes.load(Relaxed))
     }
 
-    /// What each band decided on.
+    /// What each band has acted on.
     pub fn band_counts(&self) -> impl Iterator<Item = Counts> {
         self.bands.iter().map(|band| (band.packets.load(Relaxed), band.bytes.load(Relaxed)))
     }
 }
 
 impl Band {
-    /// Whether the bucket holds these tokens, which it has lost then.
+    /// Takes these tokens from the bucket if it has them.
     fn takes(&self, now: u64, cost: u64) -> bool {
         let mut full_at = self.full_at.load(Relaxed);
         loop {
@@ -120,7 +120,7 @@ impl Band {
             if next > now + self.depth {
                 return false;
             }
-            // Who fails here was overtaken by another worker, which has got on.
+            // A failure means that another worker has made progress.
             match self.full_at.compare_exchange_weak(full_at, next, Relaxed, Relaxed) {
                 Ok(_) => return true,
                 Err(now_is) => full_at = now_is,
@@ -129,7 +129,7 @@ impl Band {
     }
 }
 
-/// A meter in a list of actions. Equal ones are the same one.
+/// A reference to a meter in an action list. Equal means the same meter.
 #[derive(Clone)]
 pub struct MeterRef(pub Arc<Meter>);
 
@@ -153,15 +153,14 @@ impl fmt::Debug for MeterRef {
     }
 }
 
-/// Nanoseconds of the clock that meters are given: monotonic, and bent as [`base::clock`] is.
+/// The time for meters in nanoseconds: monotonic, and warped like [`base::clock`].
 pub(crate) fn now_ns() -> u64 {
     let ticks = base::clock::tsc().min(base::clock::stopped_tsc());
     let ns = u128::from(ticks) * 1_000_000_000 / u128::from(base::clock::tsc_hz());
     ns as u64 + base::clock::warped_ms() * 1_000_000
 }
 
-/// The type of service with its drop precedence raised: of the assured forwarding classes, which alone have
-/// one.
+/// The type of service with its drop precedence raised, for assured forwarding classes; others have none.
 pub fn remarked(tos: u8, by: u8) -> u8 {
     let (class, precedence) = (tos >> 5, tos >> 3 & 3);
     let is_assured = (1..=4).contains(&class) && precedence != 0 && tos & 4 == 0;

@@ -1,11 +1,11 @@
-//! Which worker polls which receive queue: a pure function of what is measured and what is asked for.
+//! Which worker polls which receive queue: a pure function of measurements and configuration.
 //!
-//! Three ways, as Open vSwitch names them. `cycles`: the queues that cost most first, over the workers to and
-//! fro. `group`: the queues that cost most first, each to the worker that has least so far; those that have
-//! cost nothing yet go by their number, or all of them would be on the worker that was idle first.
-//! `roundrobin`: in their order, costs not looked at. A queue may be bound to a processor; the worker there
-//! then takes no others, unless it is told to share. Queues go to workers of their own NUMA node where it has
-//! any; those of devices without a node go to all.
+//! There are three policies, with Open vSwitch's names. `cycles`: the most expensive queues first, over the
+//! workers in alternating directions. `group`: the most expensive queues first, each to the worker with the
+//! least load so far; queues without measured cost are distributed by count, or all of them would go to the
+//! first idle worker. `roundrobin`: in order, ignoring cost. A queue may be bound to a processor; the worker
+//! there then takes no others, unless it is told to share. Queues go to workers on their own NUMA node if it
+//! has any; those of devices without a node go to all.
 //!
 //! Source: ovs-vswitchd.conf.db(5), other_config:pmd-rxq-assign, pmd-rxq-isolate, pmd-auto-lb; Interface
 //! other_config:pmd-rxq-affinity.
@@ -16,41 +16,41 @@ use std::cmp::Reverse;
 /// A worker, as a place for queues.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Place {
-    /// The processor by which it is known, and to which a queue may be bound.
+    /// The worker's processor, to which a queue may be bound.
     pub cpu: Option<usize>,
-    /// The NUMA node of that.
+    /// The NUMA node of that processor.
     pub numa: usize,
 }
 
 /// A receive queue to be placed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Demand {
-    /// Whose it is.
+    /// The port that it belongs to.
     pub port: PortNo,
     /// Its number there.
     pub queue: usize,
-    /// The NUMA node of the device; `None` where it has none, or nobody knows.
+    /// The NUMA node of the device; `None` if it has none or it is unknown.
     pub numa: Option<usize>,
-    /// What it has cost in cycles over the time looked at.
+    /// Its cost in cycles over the period measured.
     pub cycles: u64,
-    /// The processor that it is bound to.
+    /// The processor to which it is bound.
     pub bound: Option<usize>,
 }
 
 /// How queues are spread.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Policy {
-    /// By cost, to and fro.
+    /// By cost, in alternating directions.
     #[default]
     Cycles,
-    /// In turn.
+    /// In order.
     RoundRobin,
-    /// By cost, each to the one that has least.
+    /// By cost, each to the worker with the least load.
     Group,
 }
 
 impl Policy {
-    /// As `pmd-rxq-assign` has it.
+    /// The value of `pmd-rxq-assign`.
     pub fn name(self) -> &'static str {
         match self {
             Policy::Cycles => "cycles",
@@ -59,7 +59,7 @@ impl Policy {
         }
     }
 
-    /// From the value of `pmd-rxq-assign`.
+    /// Parses a value of `pmd-rxq-assign`.
     pub fn parse(text: &str) -> Option<Policy> {
         match text {
             "cycles" => Some(Policy::Cycles),
@@ -70,29 +70,29 @@ impl Policy {
     }
 }
 
-/// What there is to say about a placement.
+/// A remark about a placement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Remark {
-    /// A queue is bound to a processor that has no worker; it was placed as if it were not bound.
+    /// A queue is bound to a processor without a worker; it was placed as if it were not bound.
     NoWorkerThere {
-        /// Whose queue.
+        /// The queue's port.
         port: PortNo,
-        /// Its number.
+        /// The queue's number.
         queue: usize,
         /// The processor.
         cpu: usize,
     },
-    /// Every worker is kept for queues bound to it; the others share them all the same.
+    /// Every worker is reserved for queues bound to it; the other queues share them all the same.
     AllKept,
-    /// A queue is polled from another NUMA node, where it has no worker of its own.
+    /// A queue is polled from another NUMA node, because its own has no worker.
     OtherNode {
-        /// Whose queue.
+        /// The queue's port.
         port: PortNo,
-        /// Its number.
+        /// The queue's number.
         queue: usize,
         /// The node of its device.
         numa: usize,
-        /// The worker's.
+        /// The worker's node.
         polled_on: usize,
     },
 }
@@ -115,7 +115,7 @@ pub fn place(demands: &[Demand], places: &[Place], policy: Policy, isolate: bool
     let mut laden = vec![Laden::default(); places.len()];
     let mut kept = vec![false; places.len()];
     let mut free: Vec<usize> = Vec::new();
-    // 1. Bound ones.
+    // 1. Bound queues.
     for (i, demand) in demands.iter().enumerate() {
         let Some(cpu) = demand.bound else {
             free.push(i);
@@ -138,7 +138,7 @@ pub fn place(demands: &[Demand], places: &[Place], policy: Policy, isolate: bool
         result.remarks.push(Remark::AllKept);
         kept.fill(false);
     }
-    // 2. The others, at home where there is a worker.
+    // 2. The others, on their own node if it has a worker.
     if policy != Policy::RoundRobin {
         free.sort_by_key(|&i| Reverse(demands[i].cycles));
     }
@@ -166,21 +166,21 @@ pub fn place(demands: &[Demand], places: &[Place], policy: Policy, isolate: bool
     result
 }
 
-/// What a worker has been given so far.
+/// A worker's load so far.
 #[derive(Clone, Copy, Default)]
 struct Laden {
     cycles: u64,
     queues: usize,
-    /// Queues that are not bound to it.
+    /// How many queues it has that are not bound to it.
     laps: usize,
 }
 
-/// The worker of the open ones that a queue of such a cost goes to.
+/// Chooses a worker among the available ones for a queue of this cost.
 fn choose(open: &[usize], laden: &[Laden], policy: Policy, cycles: u64) -> usize {
     let of = |&&worker: &&usize| laden[worker];
     let least = match policy {
         Policy::Group if cycles > 0 => open.iter().min_by_key(|w| (of(w).cycles, of(w).queues)),
-        // Its cost is not known: as one of many.
+        // Unknown cost: by number of queues.
         Policy::Group => open.iter().min_by_key(|w| (of(w).queues, of(w).cycles)),
         Policy::RoundRobin => open.iter().min_by_key(|w| of(w).laps),
         Policy::Cycles => {
@@ -201,7 +201,7 @@ pub fn loads(demands: &[Demand], workers: &[usize], count: usize) -> Vec<u64> {
     loads
 }
 
-/// By how many per cent the variance of the workers' loads falls, 0 where it does not.
+/// By how many per cent the variance of the workers' loads falls; 0 if it does not.
 pub fn improvement_percent(before: f64, after: f64) -> u32 {
     if before <= after || before <= 0.0 { 0 } else { ((before - after) * 100.0 / before) as u32 }
 }

@@ -2,13 +2,13 @@
 
 use base::PortNo;
 
-/// Where a worker's caches have what they know of an input port. Its queues hold it, so that no packet's way
-/// leads by the port's number.
+/// The index under which a worker's caches keep what they know of an input port. Its queues hold the index,
+/// so that no packet needs a lookup by port number.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct InputIdx(pub u32);
 
-/// Something for each port, by its number. Numbers are dense, since the control side gives a new port the
-/// lowest that is free: a table takes room for about as many as there are.
+/// A value for each port, by number. Numbers are dense, since the control side gives a new port the lowest
+/// free one, so a table has room for about as many entries as there are ports.
 pub struct PortTable<T>(Vec<Option<T>>);
 
 impl<T> PortTable<T> {
@@ -26,7 +26,8 @@ impl<T> PortTable<T> {
         self.0.get_mut(port.0 as usize)?.as_mut()
     }
 
-    /// What is there, or else what `new` makes. Allocates where no port of so high a number was there yet.
+    /// The port's value, created by `new` if there is none. Allocates if the port's number is higher than any
+    /// before.
     pub fn get_or_insert_with(&mut self, port: PortNo, new: impl FnOnce() -> T) -> &mut T {
         let n = port.0 as usize & 0xffff;
         if n >= self.0.len() {
@@ -35,7 +36,7 @@ impl<T> PortTable<T> {
         self.0[n].get_or_insert_with(new)
     }
 
-    /// Puts it there, in the place of what was.
+    /// Sets the port's value, replacing any previous one.
     pub fn insert(&mut self, port: PortNo, value: T) {
         self.remove(port);
         self.get_or_insert_with(port, || value);
@@ -45,7 +46,7 @@ impl<T> PortTable<T> {
         self.0.get_mut(port.0 as usize)?.take()
     }
 
-    /// Ports that there is room for.
+    /// How many ports there is room for.
     pub fn room(&self) -> usize {
         self.0.len()
     }

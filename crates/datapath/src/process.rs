@@ -1,21 +1,21 @@
 //! One burst of packets from one input port, from bytes to outputs.
 //!
-//! The stages, numbered as in [`Process::burst`]; each runs over the whole burst before the next begins, and
-//! asks for the memory that the next one needs:
+//! The stages, numbered as in [`Process::burst`]. Each runs over the whole burst before the next begins, and
+//! prefetches the memory that the next one needs:
 //!
 //! 1. *Extract*: keys from packets, to the depth that the input port's rules ask for.
 //! 2. *Exact tier*: hash, bucket, entry. Skipped where it is switched off.
-//! 3. *Megaflow tier*, for what is left: mask after mask, the port's most hit first.
-//! 4. *Hits leave*: counters, and the action that the entry says. A flow older than the version that this
-//!    burst sees is first checked for changes, and treated as a miss where one touches it.
-//! 5. *Promotion*: megaflow hits get exact entries; outdated entries go.
-//! 6. *Misses*: looked up once more (a packet before it in the burst may have been of the same flow), else
+//! 3. *Megaflow tier*, for the remaining packets: one mask after the other, the one with the most hits first.
+//! 4. *Hits leave*: counters, and the action in the entry. A flow older than the version that this burst sees
+//!    is first checked against changes, and treated as a miss if one affects it.
+//! 5. *Promotion*: megaflow hits get exact entries; out-of-date entries are removed.
+//! 6. *Misses*: looked up once more (an earlier packet in the burst may have been of the same flow), or else
 //!    translated, installed, executed.
 //!
 //! Stages 1 to 3 are in `burst::classify`, stage 4 in `deliver` and `tracked`, stages 5 and 6 in `miss`; the
-//! states between them, and what holds in each, in `burst`.
+//! states between them, and what holds in each, are in `burst`.
 //!
-//! Packets that go round again come back as such bursts, after the one that they are of.
+//! Recirculated packets come back as further bursts, directly after the burst that they came from.
 
 mod burst;
 mod deliver;
@@ -50,7 +50,7 @@ use packet::{BURST, Batch, Lent, Packet};
 use std::sync::Arc;
 use wire::Layers;
 
-/// How many packets ahead headers are asked for.
+/// How many packets ahead headers are prefetched.
 const AHEAD: usize = 4;
 
 /// Everything that a burst touches.
@@ -63,19 +63,19 @@ pub struct Process<P: Pipeline> {
     effects: rtrb::Producer<P::Effect>,
     pub event_bell: Arc<Bell>,
     translation: Translation<P::Effect>,
-    /// For the key of a packet that makes a megaflow.
+    /// The key of a packet that creates a megaflow.
     whole: Box<Key>,
-    /// Out while a round is under way.
+    /// Taken out while a round is in progress.
     memory: Option<Box<Memory>>,
     loan: Box<Loan>,
     /// Megaflows of the next round that were found out of date in this one. Bound: each packet finds at most
-    /// one in each round that it does not wait for.
+    /// one in each round that it passes without waiting.
     stale_ahead: ArrayVec<u32, { BURST * DEPTH_MAX as usize }>,
     pub now_ms: u64,
     sample_next: u32,
 }
 
-/// One burst in so many is timed stage by stage.
+/// One in this many bursts is timed stage by stage.
 const SAMPLE_EVERY: u32 = 256;
 
 impl<P: Pipeline> Process<P> {
@@ -110,12 +110,12 @@ impl<P: Pipeline> Process<P> {
         &mut self.reader
     }
 
-    /// Processes a burst that came in at a port; leaves the batch empty, and nothing lent. Returns the cycles
-    /// that translation took. Once in the program, though called from two places: it is large.
+    /// Processes a burst that came in at a port. Leaves the batch empty and nothing lent. Returns the cycles
+    /// spent on translation. Never inlined: it is large and called from two places.
     #[inline(never)]
     pub fn burst(&mut self, input: &mut Box<Input>, batch: &mut Batch, lent: Option<&mut Lent<'_>>) -> u64 {
         std::mem::swap(&mut self.context.input, input);
-        // The version comes before the depth: what that version needs to see is extracted.
+        // The version is read before the depth, so that everything the version needs is extracted.
         let version = self.pipeline.version();
         let (of_port, depth) = self.pipeline.ingress(&self.context.input.view);
         let mut clock = StageClock::start(&mut self.sample_next, batch.len());
@@ -128,7 +128,7 @@ impl<P: Pipeline> Process<P> {
         cycles
     }
 
-    /// Packets that go round again, until none is left.
+    /// Processes recirculated packets until none is left.
     fn rounds(&mut self, of_port: OfPort, version: Version) -> u64 {
         let mut cycles = 0;
         while let Some(mut round) = self.context.recirculation.next() {
@@ -145,7 +145,7 @@ impl<P: Pipeline> Process<P> {
         cycles
     }
 
-    /// One round of a batch, whose port has this number in its bridge and is read so deep.
+    /// One round of a batch whose port has this number in its bridge and is read to this depth.
     fn round(
         &mut self,
         (of_port, depth): (OfPort, Depth),
@@ -197,7 +197,7 @@ impl<P: Pipeline> Process<P> {
         cycles
     }
 
-    /// Executes actions that the control thread gives (packet-out) on its packet.
+    /// Executes actions from the control thread (packet-out) on its packet.
     pub fn execute_now(
         &mut self,
         input: &mut Box<Input>,
@@ -221,8 +221,8 @@ impl<P: Pipeline> Process<P> {
     }
 }
 
-/// Whether all packets open TCP connections. Where these are tracked, the exact tier knows none of them (see
-/// [`Process::learn`]).
+/// Whether all packets are TCP opening segments. If these are tracked, the exact tier contains none of them
+/// (see [`Process::learn`]).
 #[inline(always)]
 fn opens_connections(batch: &Batch) -> bool {
     batch.iter().all(|packet| {

@@ -1,8 +1,8 @@
-//! What goes with a packet beside its bytes, and the packets that go round again with it.
+//! A packet's metadata, and the packets that recirculate with it.
 //!
-//! Packets of a burst, which came in at one port, wait in batches of those that have the same metadata. So a
-//! round is a burst like any other: what differs from packet to packet is their bytes alone, and plain ones
-//! are looked up by these. Packets with the same metadata keep their order.
+//! Packets of a burst, which came in at one port, wait in one batch per distinct metadata. So a round is a
+//! burst like any other: its packets differ only in their bytes, and plain ones are looked up by these.
+//! Packets with the same metadata keep their order.
 
 use crate::conntrack::Tracking;
 use crate::conntrack::tuple::Tuple;
@@ -10,49 +10,49 @@ use arrayvec::ArrayVec;
 use packet::{BURST, Batch, Packet};
 use std::collections::VecDeque;
 
-/// What goes with a packet beside its bytes, and comes back with it in the next round.
+/// What a packet carries besides its bytes, from one round to the next.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Metadata {
-    /// What the pipeline calls the rest of its work on the packet; 0 for one that comes from a port.
+    /// The pipeline's number for the rest of its work on the packet; 0 for a packet from a port.
     pub recirc_id: u32,
     /// The packet mark.
     pub pkt_mark: u32,
-    /// The packet's hash, as [`crate::DpAction::Hash`] made it; 0 before.
+    /// The packet's hash, as computed by [`crate::DpAction::Hash`]; 0 before.
     pub dp_hash: u32,
-    /// What the packet begins with (OpenFlow 1.5's packet type); 0 is an Ethernet header.
+    /// What the packet starts with (OpenFlow 1.5's packet type); 0 means an Ethernet header.
     pub packet_type: u32,
     /// Rounds so far.
     pub recirc_depth: u8,
-    /// What the connection tracker has said.
+    /// The connection tracker's result.
     pub tracking: Tracking,
 }
 
-/// What goes with tracked packets one by one: the tuple of the direction that opened the connection. As many
-/// as packets, or none where they were not tracked.
+/// What differs between tracked packets: the tuple of the direction that opened the connection. One per
+/// packet, or none if they were not tracked.
 pub type Originals = ArrayVec<Tuple, BURST>;
 
 /// Most rounds of one packet.
 pub const DEPTH_MAX: u8 = 8;
 
-/// Whether a packet may go round that has done so that often, this time included.
+/// Whether a packet may be recirculated this many times, including the coming round.
 #[inline(always)]
 pub fn may_go_round(depth: u8) -> bool {
     depth <= DEPTH_MAX
 }
 
-/// Batches that wait at most: each packet of a burst may have an id of its own, and come back as two.
+/// Maximum number of waiting batches: each packet of a burst may have its own id, and come back as two.
 const BATCHES_MAX: usize = 2 * BURST;
 
-/// Packets that are the next round's burst.
+/// The packets of the next round's burst.
 pub struct Round {
     pub metadata: Metadata,
     pub batch: Batch,
     pub originals: Originals,
 }
 
-/// Rounds that are to come.
+/// Rounds to come.
 pub struct Recirculation {
-    /// Bound: with those in `spare` they are [`BATCHES_MAX`].
+    /// Bound: together with those in `spare` there are [`BATCHES_MAX`].
     waiting: VecDeque<Box<Round>>,
     #[allow(clippy::vec_box)] // They move between the two lists, and are large.
     spare: Vec<Box<Round>>,
@@ -68,8 +68,8 @@ impl Recirculation {
         }
     }
 
-    /// Has a packet wait for the next round. Gives it back where it has gone round too often, or too many
-    /// wait.
+    /// Queues a packet for the next round. Returns it if it has been recirculated too often, or too many are
+    /// waiting.
     #[inline]
     pub fn push(
         &mut self,
@@ -79,13 +79,13 @@ impl Recirculation {
     ) -> Result<(), Packet> {
         let Some(round) = self.round_with_room(metadata) else { return Err(packet) };
         round.batch.push(packet);
-        // Bound: as many as packets.
+        // Bound: no more than packets.
         round.originals.extend(original.copied());
         Ok(())
     }
 
-    /// The same with packets, and as many originals if they were tracked, else none. Those that it would give
-    /// back stay where they are.
+    /// The same for several packets, with one original tuple each if they were tracked, else none. Packets
+    /// that are refused stay where they are.
     #[inline]
     pub fn push_all(&mut self, metadata: Metadata, packets: &mut Batch, originals: &mut Originals) {
         while !packets.is_empty()
@@ -114,19 +114,19 @@ impl Recirculation {
         self.waiting.back_mut().map(|round| &mut **round)
     }
 
-    /// Whether no round is to come.
+    /// Whether no round is left.
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// The next round. It is given back by [`Self::done`].
+    /// The next round. Return it with [`Self::done`].
     #[inline(always)]
     pub fn next(&mut self) -> Option<Box<Round>> {
         self.waiting.pop_front()
     }
 
-    /// Gives back a round, whose batch is empty.
+    /// Returns a round whose batch is empty.
     #[inline(always)]
     pub fn done(&mut self, round: Box<Round>) {
         self.spare.push(round);

@@ -1,25 +1,25 @@
-//! When the worker sweeps its caches, and how far: rounds over all entries.
+//! When the worker sweeps its caches, and how far, in rounds over all entries.
 //!
-//! A round folds every entry's counters into their slots and removes what has been idle. One begins each
-//! second, and one for each request for exact counters. A round that is open always runs to its end: the
-//! requests that come meanwhile are served by the next one together, so that however often somebody asks,
-//! each round ends, rules expire in time, and the first request is served as soon as if it were the only one.
+//! A round folds every entry's counters into their slots and removes idle entries. One begins every second,
+//! and one for each request for exact counters. A round always runs to its end: requests that arrive
+//! meanwhile are served together by the next one. So each round ends however often counters are requested,
+//! rules expire in time, and the first request is served as soon as if it were the only one.
 //!
 //! Pure: time, the number of entries and the requests are arguments. Times are milliseconds of the worker's
 //! clock.
 
-/// A round begins each second: flows expire no later than that, unless there are many.
+/// A round begins every second, so flows expire at most this late, unless there are very many.
 const ROUND_MS: u64 = 1_000;
-/// Entries per millisecond that a request asks for, within the bounds: 100,000 flows are folded in a tenth of
-/// a second, 100 in a millisecond or so.
+/// Entries per millisecond during a requested round, within the bounds: 100,000 flows are folded in a tenth
+/// of a second, 100 in about a millisecond.
 const REQUESTED_PER_MS: u64 = 1_000;
 const REQUESTED_MS: std::ops::RangeInclusive<u64> = 1..=800;
-/// Entries swept per pass while there is traffic, at the least and at the most.
+/// Minimum and maximum number of entries swept per pass while there is traffic.
 const SWEEP_MIN: u64 = 32;
 const SWEEP_MAX: u64 = 1_024;
 /// Idle flows removed per millisecond while there is traffic and room for new flows. Each removal touches
-/// four or five lines that no cache holds; a million flows that fall idle at once go in some seconds, and
-/// traffic does not feel it.
+/// four or five lines that are in no processor cache. A million flows that become idle at once are removed
+/// within seconds, without slowing traffic.
 const REMOVALS_PER_MS: u32 = 250;
 
 /// What the worker knows when it asks what to sweep.
@@ -31,48 +31,48 @@ pub(crate) struct Now {
     /// The newest request, and the newest that was served: both count up.
     pub wanted: u64,
     pub served: u64,
-    /// Nothing has come for a while.
+    /// No packet has come for a while.
     pub is_idle: bool,
 }
 
-/// What is to be done in this pass.
+/// What to do in this pass.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Sweep {
-    /// Nothing before the next round: all is folded, and nothing came since.
+    /// Nothing before the next round: everything is folded, and no packet has come since.
     Done,
     /// Nothing in this pass.
     Later,
-    /// So many entries, the first of a round among them if `begins`.
+    /// Sweep this many entries; `begins` if they include the first of a round.
     Go { count: u32, begins: bool },
 }
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Default)]
 pub(crate) struct Rounds {
     is_open: bool,
-    /// None of its entries was swept yet.
+    /// None of its entries has been swept yet.
     is_new: bool,
     /// The newest request that the open round serves.
     request: Option<u64>,
     next_ms: u64,
-    /// Packets received when the last round began: equal now means that it has folded all.
+    /// Packets received when the last round began; if it still equals that now, everything is folded.
     received: u64,
-    /// Entries that the pace of the round asks for.
+    /// Entries to sweep according to the round's pace.
     due: u64,
     /// Idle flows that may be removed now.
     pub removals_due: u32,
 }
 
 impl Rounds {
-    /// So many milliseconds have passed: more than one where the worker shares its core, which makes up for
-    /// them. `len`: entries that a round visits; `is_asked`: a request waits to be served.
+    /// Advances time. `passed_ms` is more than 1 if the worker shares its core, and it then catches up.
+    /// `len`: entries in a round; `is_asked`: a request is waiting.
     pub fn tick(&mut self, passed_ms: u64, len: u64, is_asked: bool) {
         let bounds = REQUESTED_MS;
         let requested_ms = || (len / REQUESTED_PER_MS).clamp(*bounds.start(), *bounds.end());
-        // Also for a round that nobody asked for, if somebody waits for it to end.
+        // Also speeds up an unrequested round whose end a request is waiting for.
         let period_ms = if is_asked { requested_ms() } else { ROUND_MS };
         let passed = passed_ms.saturating_mul(len).div_ceil(period_ms);
-        // A round's worth is enough, however long nothing was done.
+        // One round's worth suffices, however long the pause was.
         self.due = self.due.saturating_add(passed).min(len.max(SWEEP_MIN));
         self.removals_due = (self.removals_due + REMOVALS_PER_MS).min(4 * REMOVALS_PER_MS);
     }
@@ -85,7 +85,7 @@ impl Rounds {
             if request.is_none() && now.now_ms < self.next_ms && !(now.is_idle && unfolded) {
                 return if unfolded { Sweep::Later } else { Sweep::Done };
             }
-            // What the caches hold from here on is what the request is about.
+            // The request covers what the caches contain from here on.
             self.is_open = true;
             self.request = request;
             self.received = now.received;
@@ -100,13 +100,13 @@ impl Rounds {
         Sweep::Go { count: count as u32, begins: std::mem::take(&mut self.is_new) }
     }
 
-    /// The caches have come to the round's end. The request that it served.
+    /// The caches have reached the end of the round. Returns the request that it served.
     pub fn ended(&mut self) -> Option<u64> {
         self.is_open = false;
         self.request.take()
     }
 
-    /// How long there is nothing to do, without traffic and requests.
+    /// How long there is nothing to do if there is no traffic and no request.
     pub fn free_ms(&self, now_ms: u64) -> u64 {
         self.next_ms.saturating_sub(now_ms).clamp(1, ROUND_MS)
     }

@@ -1,4 +1,4 @@
-//! Packets on their way through actions, and where these lead.
+//! Packets in the course of an action list, and where the list sends them.
 
 use crate::conntrack::tuple::Tuple;
 use crate::context::Context;
@@ -9,12 +9,12 @@ use base::PortNo;
 use packet::{BURST, Batch, Packet};
 use wire::Layers;
 
-/// Packets of one flow on their way through its actions.
+/// Packets of one flow in the course of its actions.
 pub struct Run {
-    /// What goes with each of them.
+    /// Their common metadata.
     pub metadata: Metadata,
     pub(crate) packets: Batch,
-    /// Where the headers of each are, if that is known. Bound: as many as packets.
+    /// Where the headers of each packet are, if known. Bound: one per packet.
     pub(crate) layers: ArrayVec<Layers, BURST>,
     /// Original tuples of the packets' connections, if they were tracked.
     pub originals: Originals,
@@ -27,7 +27,7 @@ impl Run {
         Run { metadata, packets: Batch::new(), layers: ArrayVec::new(), originals: Originals::new() }
     }
 
-    /// Adds a packet. Bound: no run is longer than the burst that it is of.
+    /// Adds a packet. Bound: no run is longer than its burst.
     #[inline(always)]
     pub fn push(&mut self, packet: Packet, layers: Layers) {
         self.packets.push(packet);
@@ -46,14 +46,14 @@ impl Run {
         copies
     }
 
-    /// The packets and what goes with each, taken out.
+    /// Takes out the packets and their original tuples.
     pub(crate) fn drain_with_originals(&mut self) -> impl Iterator<Item = (Packet, Option<Tuple>)> {
         self.layers.clear();
         let mut originals = std::mem::take(&mut self.originals).into_iter();
         self.packets.drain(..).map(move |packet| (packet, originals.next()))
     }
 
-    /// Takes the packet out whose number this is.
+    /// Takes out the packet at this position.
     pub(crate) fn remove(&mut self, n: usize) -> Packet {
         self.layers.remove(n);
         if n < self.originals.len() {
@@ -72,7 +72,7 @@ impl Run {
         first
     }
 
-    /// Says of what type the packets are, of which nobody has read anything.
+    /// Sets the type of the packets, none of which has been read yet.
     #[cold]
     pub(crate) fn set_packet_type(&mut self, packet_type: u32) {
         self.metadata.packet_type = packet_type;
@@ -89,14 +89,14 @@ impl Run {
     }
 }
 
-/// Where a list's packets go.
+/// Where the packets of a list go.
 pub trait Ends {
-    /// Where those go that are not sent.
+    /// Takes packets that are not sent.
     fn context(&mut self) -> &mut Context;
 
-    /// Sends packets to a port, now or when all of their burst may go, and leaves the batch empty.
+    /// Sends packets to a port, now or when all of the burst may leave, and leaves the batch empty.
     fn send(&mut self, port: PortNo, packets: &mut Batch);
 
-    /// Has a packet whose tail is lent be like any other. False where the pool has no room for it.
+    /// Turns a packet whose tail is lent into an ordinary one. False if the pool has no room.
     fn make_whole(&mut self, packet: &mut Packet) -> bool;
 }

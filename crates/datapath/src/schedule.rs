@@ -1,17 +1,17 @@
 //! When a worker polls which receive queue, when it leaves one alone, and when it sleeps.
 //!
-//! - **Fairness.** Queues are served by the cycles that they cost. One that is ahead of the others (its
-//!   bursts need translation, which counts double) is passed over until they have caught up: who opens new
-//!   flows at full speed takes its own share of the worker alone, and what it is too late for waits, or is
+//! - **Fairness.** Queues are served by the cycles that they cost. A queue that is ahead of the others (its
+//!   bursts need translation, which counts double) is skipped until they have caught up. So a port that opens
+//!   new flows at full speed uses only its own share of the worker; its packets beyond that wait, or are
 //!   lost, in its own device.
-//! - **Idle queues** are polled in turn, at the price of a small share of the time that the others take.
+//! - **Idle queues** are polled in turn, in a small share of the time that the others take.
 //! - **Coalescing.** A guest's queue is left alone for a moment after a short burst ([`coalescing`]).
-//! - **Back-pressure.** A queue that feeds one full output alone is held back until there is room
+//! - **Back-pressure.** A queue that feeds only one output is held back while that output is full
 //!   ([`back_pressure`]).
-//! - **Sleep** comes after some time without a packet: the shorter the longer the last sleep was, and longer
-//!   after packets from guests (linger).
+//! - **Sleep** comes after some time without a packet. That time is shorter the longer the last sleep was,
+//!   and longer after packets from guests (linger).
 //!
-//! Pure: times are cycles of the time stamp counter, and arguments. The worker asks and tells, in this order:
+//! Pure: times are cycles of the time stamp counter, passed as arguments. The worker calls, in this order:
 //! [`Schedule::begin`]; [`Schedule::next_busy`] until there is none; [`Schedule::idle_group`] and in each
 //! [`Schedule::next_idle`]; for each queue [`Schedule::admits`], then [`Schedule::came_empty`] or
 //! [`Schedule::received`]; [`Schedule::moved`] where packets came, else [`Schedule::may_sleep`] and
@@ -31,16 +31,16 @@ use policy::*;
 
 /// One receive queue.
 struct Queue {
-    /// Its packets come from a guest's memory.
+    /// Its packets come from guest memory.
     is_guests: bool,
-    /// Cycles that it has cost, on a scale shared by the worker's queues.
+    /// Cycles that it has cost, on a scale common to the worker's queues.
     served: u64,
     /// Packets came at the last poll.
     active: bool,
     gone: bool,
     /// Whether it is polled in every pass.
     is_busy: bool,
-    /// Polls in vain since its last packet.
+    /// Fruitless polls since its last packet.
     quiet: u32,
     back_pressure: BackPressure,
     coalescing: Coalescing,
@@ -51,52 +51,52 @@ struct Queue {
 pub(crate) enum Admission {
     Yes,
     No,
-    /// If this port has room: [`Schedule::asked`] is to be told.
+    /// Only if this port has room; pass the answer to [`Schedule::asked`].
     IfRoom(PortNo),
 }
 
 /// A burst that was received and processed.
 pub(crate) struct Burst {
     pub packets: u64,
-    /// When it was received and when it was done.
+    /// When it was received and when its processing ended.
     pub start: u64,
     pub end: u64,
-    /// Cycles that translation took.
+    /// Cycles spent on translation.
     pub translation: u64,
-    /// All its packets went to the port that [`Schedule::suspect`] has named, and nowhere else.
+    /// All its packets went to the port that [`Schedule::suspect`] named, and nowhere else.
     pub is_sole: bool,
 }
 
 /// One pass over the queues.
 pub(crate) struct Pass {
     start: u64,
-    /// When the last burst was done.
+    /// The end of the last burst.
     pub now: u64,
     /// Packets came.
     pub moved: bool,
     /// What the least served active queue has cost.
     floor: u64,
-    /// The place in `busy` of the queue that is polled.
+    /// The position in `busy` of the queue being polled.
     at: Option<usize>,
-    /// Places that are still to be looked at in turn; `None` before the first idle group.
+    /// Positions still to look at in turn; `None` before the first idle group.
     left: Option<usize>,
 }
 
-/// See the module's text.
+/// See the module documentation.
 pub(crate) struct Schedule {
     cycles_per_us: u64,
     queues: Vec<Queue>,
-    /// Those that are polled in every pass.
+    /// Queues polled in every pass.
     busy: Vec<usize>,
-    /// The last one looked at in turn.
+    /// The last queue looked at in turn.
     idle_next: usize,
-    /// Cycles that may be spent on looking at idle queues; negative for what was spent too much.
+    /// Cycles that may be spent on idle queues; negative after overspending.
     idle_credit: i64,
-    /// A queue, maybe with packets, was left alone in this pass.
+    /// A queue that may have packets was left alone in this pass.
     left_alone: bool,
-    /// When the last packets were done, or the last sleep.
+    /// The end of the last packets' processing, or of the last sleep.
     idle_since: u64,
-    /// How long it polls in vain before it sleeps, and how much longer.
+    /// How long it polls without packets before it sleeps, and how much longer after packets from guests.
     spin: u64,
     linger: u64,
 }
@@ -116,7 +116,7 @@ impl Schedule {
         }
     }
 
-    /// A queue more, behind the others.
+    /// Adds a queue after the others.
     pub fn add(&mut self, is_guests: bool) {
         let served = self.queues.iter().map(|q| q.served).min().unwrap_or(0);
         self.queues.push(Queue {
@@ -132,7 +132,7 @@ impl Schedule {
         self.list_busy();
     }
 
-    /// Queue `n` goes; those behind it move up.
+    /// Removes queue `n`; later ones move up.
     pub fn remove(&mut self, n: usize) {
         self.queues.remove(n);
         self.list_busy();
@@ -141,7 +141,7 @@ impl Schedule {
     fn list_busy(&mut self) {
         self.busy.clear();
         self.busy.extend((0..self.queues.len()).filter(|&n| self.queues[n].is_busy));
-        // Room for all, so that a queue that wakes up allocates nothing.
+        // Room for all, so that a queue that becomes busy needs no allocation.
         self.busy.reserve(self.queues.len() - self.busy.len());
     }
 
@@ -163,7 +163,7 @@ impl Schedule {
         Pass { start, now: start, moved: false, floor, at: None, left: None }
     }
 
-    /// The next busy queue. One that has become idle with its last poll is busy no more.
+    /// The next busy queue. A queue whose last poll made it idle is removed.
     #[inline(always)]
     pub fn next_busy(&mut self, pass: &mut Pass) -> Option<usize> {
         let at = match pass.at {
@@ -183,9 +183,9 @@ impl Schedule {
         self.busy.get(at).copied()
     }
 
-    /// How many queues to look at in turn, by [`Self::next_idle`], before this is asked again; `None` when it
-    /// is enough. All at once where the busy ones had nothing: hundreds of idle ports must not slow two busy
-    /// ones, but nothing else is to be done.
+    /// How many queues to look at in turn, by [`Self::next_idle`], before this is called again; `None` when
+    /// that is enough. All at once if the busy ones had nothing: hundreds of idle ports must not slow two
+    /// busy ones, but otherwise there is nothing else to do.
     #[inline(always)]
     pub fn idle_group(&mut self, pass: &mut Pass) -> Option<usize> {
         let all = self.queues.len();
@@ -220,8 +220,8 @@ impl Schedule {
         is_idle.then_some(self.idle_next)
     }
 
-    /// A group of idle queues has been looked at; `had_any` where packets came, whose time is not charged to
-    /// the idle.
+    /// A group of idle queues has been looked at. `had_any` if packets came, whose time is not charged to the
+    /// idle queues.
     #[inline(always)]
     pub fn idle_group_ended(&mut self, pass: &mut Pass, had_any: bool, now: u64) {
         if !had_any {
@@ -230,8 +230,8 @@ impl Schedule {
         pass.now = now;
     }
 
-    /// Whether queue `n` may be polled. `now` is 0 for an idle one, whose time is not known: it has been
-    /// looked at in vain since it was left alone.
+    /// Whether queue `n` may be polled. `now` is 0 for an idle queue, for which the time is not read: it has
+    /// been polled without success since it was left alone.
     #[inline(always)]
     pub fn admits(&mut self, n: usize, pass: &Pass, now: u64) -> Admission {
         let q = &mut self.queues[n];
@@ -248,8 +248,8 @@ impl Schedule {
         Admission::Yes
     }
 
-    /// The answer to [`Admission::IfRoom`]: whether the queue may be polled, and whether it is held back
-    /// anew.
+    /// The answer to [`Admission::IfRoom`]: whether the queue may be polled, and whether this begins to hold
+    /// it back.
     #[inline(never)]
     pub fn asked(&mut self, n: usize, pass: &Pass, has_room: bool, now: u64) -> (bool, bool) {
         let was_held = self.queues[n].back_pressure.is_holding();
@@ -262,7 +262,7 @@ impl Schedule {
     }
 
     fn leave_alone(&mut self, n: usize) -> Admission {
-        // It must not hold back the others by its old account.
+        // Its old account must not hold back the others.
         self.queues[n].active = false;
         self.left_alone = true;
         Admission::No
@@ -272,12 +272,12 @@ impl Schedule {
     fn let_in(&mut self, n: usize, pass: &Pass) {
         let q = &mut self.queues[n];
         if !q.active {
-            // An idle queue has no credit from the past.
+            // An idle queue keeps no credit from the past.
             q.served = q.served.max(pass.floor);
         }
     }
 
-    /// Queue `n` had nothing; `gone` where its device is no more.
+    /// Queue `n` had nothing; `gone` if its device no longer exists.
     #[inline(always)]
     pub fn came_empty(&mut self, n: usize, gone: bool) {
         let q = &mut self.queues[n];
@@ -286,7 +286,7 @@ impl Schedule {
         q.gone |= gone;
     }
 
-    /// The port to which a burst of queue `n` is suspected to go alone.
+    /// The port to which the bursts of queue `n` are suspected to go exclusively.
     #[inline(always)]
     pub fn suspect(&self, n: usize) -> Option<PortNo> {
         self.queues[n].back_pressure.output()
@@ -314,7 +314,7 @@ impl Schedule {
         pass.now = burst.end;
     }
 
-    /// A port did not take all that it was sent.
+    /// A port did not accept everything sent to it.
     #[cold]
     pub fn refused_at(&mut self, output: PortNo) {
         for &n in &self.busy {
@@ -322,40 +322,40 @@ impl Schedule {
         }
     }
 
-    /// Packets came in the pass that began at `start` and is over at `end`.
+    /// Packets came in the pass from `start` to `end`.
     #[inline(always)]
     pub fn moved(&mut self, start: u64, end: u64) {
-        // What it polled in vain beyond its time came out of what it may linger.
+        // Fruitless polling beyond the normal time reduces the time left to linger.
         self.linger = self.linger.saturating_sub(start.saturating_sub(self.idle_since + self.spin));
         self.idle_since = end;
     }
 
-    /// Whether a queue was left alone in the pass: there is more to do in a moment, too short to sleep in.
+    /// Whether a queue was left alone in the pass. Then there is more to do in a moment, too soon to sleep.
     #[inline(always)]
     pub fn take_left_alone(&mut self) -> bool {
         std::mem::take(&mut self.left_alone)
     }
 
-    /// Whether nothing has come for so long that the caches may be swept a good piece at a time.
+    /// Whether nothing has come for so long that the caches may be swept in large steps.
     #[inline(always)]
     pub fn is_idle(&self, now: u64) -> bool {
         now - self.idle_since > SWEEP_IDLE_US * self.cycles_per_us
     }
 
-    /// Whether it has polled in vain for long enough.
+    /// Whether it has polled without packets for long enough.
     #[inline(always)]
     pub fn may_sleep(&self, now: u64) -> bool {
         now - self.idle_since > self.spin + self.linger
     }
 
-    /// The worker has slept.
+    /// Records that the worker has slept.
     pub fn woke(&mut self, now: u64) {
         let was_long = now - self.idle_since > LONG_IDLE_US * self.cycles_per_us;
         self.spin = self.cycles_per_us * if was_long { SHORT_SPIN_US } else { SPIN_US };
         (self.linger, self.idle_since) = (0, now);
     }
 
-    /// As if nothing had come for ever, for a worker whose passes are taken one by one.
+    /// Pretends that nothing has come for a long time, for a worker whose passes are run one by one.
     pub fn assume_idle(&mut self) {
         self.idle_since = 0;
     }

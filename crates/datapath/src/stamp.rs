@@ -1,28 +1,28 @@
 //! The time of a cached flow's last use, in four bytes: an entry has no room for eight.
 //!
-//! It is the low half of the datapath's clock in milliseconds, which wraps every 49.7 days. Two stamps are
-//! compared by how long ago they are, never by their numbers; that is right as long as a flow is looked at
-//! once in that time, and each entry is visited every second.
+//! It is the low half of the datapath's clock in milliseconds, which wraps every 49.7 days. Stamps are
+//! compared by their age, never by value. That is correct as long as each flow is visited once in that time,
+//! and each entry is visited every second.
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, zerocopy::FromZeros)]
 #[repr(transparent)]
 pub struct Stamp(u32);
 
 impl Stamp {
-    /// The stamp of this time.
+    /// The stamp for this time.
     #[inline(always)]
     pub fn of(ms: u64) -> Stamp {
         Stamp(ms as u32)
     }
 
-    /// Milliseconds from the stamp until now.
+    /// Milliseconds since the stamp.
     #[inline(always)]
     pub fn age_ms(self, now: Stamp) -> u32 {
         now.0.wrapping_sub(self.0)
     }
 
-    /// The time on the whole clock, which is `now_ms` now.
+    /// The full time of the stamp, given that it is `now_ms` now.
     pub fn at_ms(self, now_ms: u64) -> u64 {
         now_ms - u64::from(self.age_ms(Stamp::of(now_ms)))
     }

@@ -1,10 +1,10 @@
-//! What is counted on the packet path. Every counter has one writer, the worker, and is read in place.
+//! Counters on the packet path. Every counter has one writer, the worker, and is read in place.
 //!
-//! The account of a worker: `rx + copies = tx + packet_ins + surplus + sum of drops`, once it is at rest.
+//! The balance of a worker at rest: `rx + copies = tx + packet_ins + surplus + sum of drops`.
 
 use base::{Counter, DropReason};
 
-/// Stages whose cycles are sampled, in the order of a packet's way.
+/// Stages whose cycles are sampled, in the order in which a packet passes them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stage {
     /// The driver's receive call.
@@ -24,9 +24,9 @@ pub enum Stage {
 }
 
 impl Stage {
-    /// How many.
+    /// How many there are.
     pub const COUNT: usize = 7;
-    /// All, with their names.
+    /// The names of all.
     pub const NAMES: [&'static str; Stage::COUNT] =
         ["rx", "extract", "exact", "megaflow", "execute", "miss", "tx"];
 }
@@ -34,11 +34,11 @@ impl Stage {
 /// Counters of one worker.
 #[derive(Default, Debug)]
 pub struct WorkerStats {
-    /// Packets received from ports, and those that the control thread sent.
+    /// Packets received from ports, and packets sent by the control thread.
     pub rx: Counter,
     /// Copies made (several outputs, packet-ins, samples).
     pub copies: Counter,
-    /// Packets handed to a port's driver that took them.
+    /// Packets that a port's driver accepted.
     pub tx: Counter,
     /// Packets sent to the control thread.
     pub packet_ins: Counter,
@@ -50,42 +50,42 @@ pub struct WorkerStats {
     pub exact_hits: Counter,
     /// Lookups answered by the megaflow tier.
     pub megaflow_hits: Counter,
-    /// Masks searched for those and for misses.
+    /// Masks searched for megaflow hits and for misses.
     pub masks_searched: Counter,
     /// Lookups answered by translation.
     pub misses: Counter,
-    /// Flows found to be touched by a change.
+    /// Flows that a change has affected.
     pub touched: Counter,
     /// Flows whose effects were refused, and which were therefore not cached.
     pub effects_refused: Counter,
     /// Flows that were not cached for lack of room or because they must not be.
     pub not_cached: Counter,
-    /// Translations that read deeper than extraction had: the pipeline's depth was wrong.
+    /// Translations that read deeper than extraction had: the pipeline reported a wrong depth.
     pub depth_misses: Counter,
-    /// Packets looked up by their whole keys since their port has too many origins (see `cache::origins`).
+    /// Packets looked up by their whole keys because their port has too many origins (see `cache::origins`).
     pub origins_full: Counter,
-    /// Packets that went round again.
+    /// Packets recirculated.
     pub recirculations: Counter,
-    /// Of them, those that did so without waiting for another round, see `process::tracked`.
+    /// Those among them that did not wait for another round, see `process::tracked`.
     pub followed: Counter,
-    /// Loops, those that moved packets alone.
+    /// Loops that moved packets.
     pub busy_loops: Counter,
     /// Loops that moved none.
     pub idle_loops: Counter,
     /// TSC cycles of loops that moved packets.
     pub busy_cycles: Counter,
-    /// TSC cycles of polling in vain.
+    /// TSC cycles of polling without packets.
     pub idle_cycles: Counter,
-    /// Most CPU time in nanoseconds that a pass of the loop took, [`crate::Config::measure_passes`] given: at
-    /// most 100 us too much. The reader may set it to 0.
+    /// The most CPU time in nanoseconds that one pass of the loop took, if [`crate::Config::measure_passes`]
+    /// is set: too high by at most 100 us. The reader may set it to 0.
     pub longest_pass_ns: Counter,
-    /// Times that a receive queue was held back because the one output that it feeds was full.
+    /// How often a receive queue was held back because the only output that it feeds was full.
     pub held_back: Counter,
-    /// Times it went to sleep.
+    /// How often it went to sleep.
     pub sleeps: Counter,
-    /// TSC cycles that it slept.
+    /// TSC cycles spent asleep.
     pub sleep_cycles: Counter,
-    /// The time stamp counter when it began.
+    /// The time stamp counter at its start.
     pub began: Counter,
     /// Gauge: megaflows.
     pub megaflows: Counter,
@@ -95,7 +95,7 @@ pub struct WorkerStats {
     pub masks: Counter,
     /// Gauge: bytes of the caches in use.
     pub cache_bytes: Counter,
-    /// Entries that had to give way.
+    /// Entries evicted.
     pub evictions: Counter,
     /// Cycles in the sampled bursts, by stage.
     pub stage_cycles: [Counter; Stage::COUNT],
@@ -103,10 +103,10 @@ pub struct WorkerStats {
     pub stage_packets: Counter,
 }
 
-/// What a receive queue has cost its workers.
+/// What a receive queue costs its workers.
 #[derive(Default, Debug)]
 pub struct QueueLoad {
-    /// TSC cycles from reception to the last action, of bursts with packets.
+    /// TSC cycles from reception to the last action, for bursts with packets.
     pub cycles: Counter,
     /// Packets received.
     pub packets: Counter,
@@ -134,7 +134,7 @@ impl Drops {
         self.0[reason as usize].get()
     }
 
-    /// Packets dropped.
+    /// Packets dropped for any reason.
     pub fn total(&self) -> u64 {
         self.0.iter().map(Counter::get).sum()
     }
@@ -147,12 +147,12 @@ pub struct PortCounters {
     pub rx_packets: Counter,
     /// Their bytes.
     pub rx_bytes: Counter,
-    /// Packets that the driver took.
+    /// Packets that the driver accepted.
     pub tx_packets: Counter,
     /// Their bytes.
     pub tx_bytes: Counter,
     /// Packets that came in here and were dropped, by reason.
     pub drops: Drops,
-    /// Packets that were to go out here and were dropped (they are in the input port's `drops` too).
+    /// Packets that were to leave here and were dropped (they are also in the input port's `drops`).
     pub tx_drops: Counter,
 }

@@ -1,4 +1,4 @@
-//! The sending side of a worker: a batch per output port, and when each leaves.
+//! The sending side of a worker: one batch per output port, and when each is sent.
 
 use crate::context::Context;
 use crate::ports::PortTable;
@@ -9,18 +9,18 @@ use packet::batch::Runs;
 use packet::{BURST, Batch, Lent, Packet, PoolCache, SharedTx, TxQueue};
 use std::sync::Arc;
 
-/// A transmit queue of this worker's own, or one that it shares because the port has too few.
+/// A transmit queue that belongs to this worker, or that it shares because the port has too few.
 pub enum TxHandle {
-    /// This worker's alone.
+    /// Only this worker uses it.
     Own(Box<dyn TxQueue>),
     /// Shared: a worker that finds it in use leaves its packets beside it.
     Shared(Arc<SharedTx>),
 }
 
 impl TxHandle {
-    /// Sends a batch by `send`. Packets that were left in the batch have no room, neither in the queue nor
-    /// beside one in use. `send` also gets what other workers left beside a shared queue, and leaves nothing
-    /// of it.
+    /// Sends a batch with `send`. Packets still in the batch afterwards found no room, neither in the queue
+    /// nor beside one in use. `send` is also called with what other workers left beside a shared queue, and
+    /// must consume all of that.
     #[inline(always)]
     fn send(&mut self, batch: &mut Batch, mut send: impl FnMut(&mut dyn TxQueue, &mut Batch)) {
         match self {
@@ -29,7 +29,7 @@ impl TxHandle {
         }
     }
 
-    /// Rings the doorbell and takes back what was transmitted. True where that must be done again.
+    /// Rings the doorbell and reclaims transmitted packets. True if that must be done again.
     fn flush(&mut self, cache: &mut PoolCache) -> bool {
         let mut flush = |q: &mut dyn TxQueue| {
             q.flush(cache);
@@ -41,7 +41,7 @@ impl TxHandle {
         }
     }
 
-    /// Whether it would take a burst now. A shared one is not asked: others fill it meanwhile.
+    /// Whether it would accept a burst now. Not checked for a shared one, which others fill meanwhile.
     fn has_room(&mut self) -> bool {
         match self {
             TxHandle::Own(q) => q.has_room(BURST),
@@ -55,7 +55,7 @@ impl TxHandle {
         matches!(self, TxHandle::Shared(q) if q.has_waiting())
     }
 
-    /// The queue, where nobody else has it.
+    /// The queue, if no other worker uses it.
     pub fn into_queue(self) -> Option<Box<dyn TxQueue>> {
         match self {
             TxHandle::Own(q) => Some(q),
@@ -64,14 +64,14 @@ impl TxHandle {
     }
 }
 
-/// Ports that copy straight from one burst at most. Their rings are held together.
+/// The most ports that copy directly from one burst. Their rings are held together.
 pub const LENT_PORTS_MAX: usize = 8;
 
 /// Packets for one port.
 pub struct Bound {
-    /// Where they go.
+    /// The port.
     pub port: PortNo,
-    /// They, in their order.
+    /// Its packets, in order.
     pub batch: Batch,
 }
 
@@ -88,12 +88,12 @@ struct TxSlot {
 /// All outputs of one worker.
 pub struct Transmission {
     slots: PortTable<Box<TxSlot>>,
-    /// Ports with packets in their batches, and perhaps some without, since the last flush. Bound: each once
+    /// Ports with packets in their batches since the last flush, possibly also some without. Bound: each once
     /// ([`TxSlot::is_dirty`]).
     dirty: Vec<PortNo>,
-    /// Ports whose queues are to be flushed. Bound: each once ([`TxSlot::is_pending`]).
+    /// Ports whose queues must be flushed. Bound: each once ([`TxSlot::is_pending`]).
     pending: Vec<PortNo>,
-    /// The last port that did not take all of a batch, until somebody takes note of it.
+    /// The last port that did not accept a whole batch, until the caller takes note of it.
     pub refusing: Option<PortNo>,
 }
 
@@ -102,18 +102,18 @@ impl Transmission {
         Transmission { slots: PortTable::new(), dirty: Vec::new(), pending: Vec::new(), refusing: None }
     }
 
-    /// Gives the worker a way to send to a port.
+    /// Gives the worker a handle for sending to a port.
     pub fn add_port(&mut self, port: PortNo, handle: TxHandle, counters: Arc<PortCounters>) {
         let slot = TxSlot { handle, batch: Batch::new(), counters, is_dirty: false, is_pending: false };
         self.slots.insert(port, Box::new(slot));
         self.forget(port);
-        // Room for every port, so that no packet's way allocates.
+        // Room for every port, so that the packet path never allocates.
         for list in [&mut self.dirty, &mut self.pending] {
             list.reserve(self.slots.room() - list.len());
         }
     }
 
-    /// Takes it away as it is, after sending what waits there.
+    /// Returns the handle after sending what waits there.
     pub fn release_port(&mut self, context: &mut Context, port: PortNo) -> Option<TxHandle> {
         let mut slot = self.slots.remove(port)?;
         transmit(&mut slot, context);
@@ -125,7 +125,7 @@ impl Transmission {
         Some(slot.handle)
     }
 
-    /// Takes it away again; what waits there is dropped.
+    /// Removes the port; packets waiting there are dropped.
     pub fn remove_port(&mut self, context: &mut Context, port: PortNo) -> Option<TxHandle> {
         let mut slot = self.slots.remove(port)?;
         for packet in slot.batch.drain(..) {
@@ -142,13 +142,13 @@ impl Transmission {
         Some(slot.handle)
     }
 
-    /// Nothing is to be done any more for the port of this number that was there.
+    /// Forgets the pending work for the port that had this number.
     fn forget(&mut self, port: PortNo) {
         self.dirty.retain(|&p| p != port);
         self.pending.retain(|&p| p != port);
     }
 
-    /// This worker will not use a shared queue any more; `last` is for the last of all.
+    /// This worker will no longer use a shared queue; `last` is called if it was the last one.
     fn leave(
         context: &mut Context,
         queue: &SharedTx,
@@ -202,14 +202,14 @@ impl Transmission {
         }
     }
 
-    /// Whether a port copies lent tails from where they are. One whose queue others use too is not asked.
+    /// Whether a port copies lent tails directly. A port whose queue other workers share is not asked.
     pub fn takes_lent(&self, port: PortNo) -> bool {
         let slot = self.slots.get(port);
         slot.is_some_and(|slot| matches!(&slot.handle, TxHandle::Own(q) if q.takes_lent()))
     }
 
-    /// Sends packets of which some have lent tails, each port's after what waits for it, and settles `lent`.
-    /// Nothing is lent any more then, and nobody has seen any of them before.
+    /// Sends packets, some with lent tails, to each port after the packets already waiting for it, and
+    /// settles `lent`. Afterwards nothing is lent; no packet was visible to a receiver before.
     pub fn send_lent(&mut self, context: &mut Context, bound: &mut [Bound], lent: &mut Lent<'_>) {
         for Bound { port, .. } in &*bound {
             let Some(slot) = self.slots.get_mut(*port) else { continue };
@@ -221,7 +221,7 @@ impl Transmission {
             }
         }
         self.copy_lent(context, bound, lent);
-        // What the ports left goes the usual way, now that no ring is held.
+        // What is left for these ports is sent normally, now that no ring is held.
         for Bound { port, batch } in bound {
             for packet in batch.drain(..) {
                 if packet.is_lent() {
@@ -236,8 +236,8 @@ impl Transmission {
         }
     }
 
-    /// Has each port copy what it can; then the sender gets its buffers back, and only then do receivers see
-    /// anything. What is left in the batches is whole, or lent still for want of chunks.
+    /// Each port copies what it can; then the sender gets its buffers back, and only then do receivers see
+    /// anything. Packets left in the batches are whole, or still lent if the pool had no chunks.
     fn copy_lent(&mut self, context: &mut Context, bound: &mut [Bound], lent: &mut Lent<'_>) {
         let slots = &mut self.slots;
         let Context { cache, stats, .. } = context;
@@ -245,7 +245,7 @@ impl Transmission {
         for Bound { port, batch } in &mut *bound {
             let taken = match slots.get_mut(*port).map(|slot| &mut slot.handle) {
                 Some(TxHandle::Own(q)) => q.tx_write(batch, lent),
-                // A shared one gets whole packets, later.
+                // A shared queue gets whole packets later.
                 _ => 0,
             };
             lent.fetch_all(&mut batch[taken..], cache);
@@ -269,7 +269,7 @@ impl Transmission {
         }
     }
 
-    /// Sends what waits, rings the doorbells. Once per loop.
+    /// Sends what is waiting and rings the doorbells. Once per loop.
     pub fn flush(&mut self, context: &mut Context) {
         for port in self.dirty.drain(..) {
             let Some(slot) = self.slots.get_mut(port) else { continue };
@@ -291,30 +291,30 @@ impl Transmission {
         });
     }
 
-    /// Whether the port would take a burst now, beside what waits for it already; true where it cannot tell
-    /// or is not there.
+    /// Whether the port would accept a burst now, besides what waits for it already; true if it cannot tell
+    /// or does not exist.
     pub fn has_room(&mut self, port: PortNo) -> bool {
         let slot = self.slots.get_mut(port);
         slot.is_none_or(|slot| slot.batch.is_empty() && slot.handle.has_room())
     }
 
-    /// Packets that were ever to leave by the port: sent, refused, or waiting in its batch. 0 where it is not
-    /// there.
+    /// The number of packets ever destined to the port: sent, refused, or waiting in its batch. 0 if it does
+    /// not exist.
     pub fn destined_to(&self, port: PortNo) -> u64 {
         let slot = self.slots.get(port);
         slot.map_or(0, |s| s.counters.tx_packets.get() + s.counters.tx_drops.get() + s.batch.len() as u64)
     }
 
-    /// Whether drivers still hold buffers that only another flush takes back.
+    /// Whether drivers still hold buffers that only another flush reclaims.
     pub fn has_pending(&self) -> bool {
         !self.pending.is_empty()
     }
 }
 
-/// The port's batch has just been sent: it need not be flushed, only its doorbell rung.
+/// The port's batch has just been sent: it need not be flushed; only its doorbell must be rung.
 #[inline(always)]
 fn note_sent(slot: &mut TxSlot, dirty: &mut Vec<PortNo>, pending: &mut Vec<PortNo>, port: PortNo) {
-    // Elsewhere in the list it stays; flushing an empty batch costs nothing.
+    // If it is elsewhere in the list, it stays; flushing an empty batch costs nothing.
     if dirty.last() == Some(&port) {
         dirty.pop();
         slot.is_dirty = false;
@@ -323,7 +323,7 @@ fn note_sent(slot: &mut TxSlot, dirty: &mut Vec<PortNo>, pending: &mut Vec<PortN
 }
 
 impl TxSlot {
-    /// Its queue, which has got packets, is to be flushed.
+    /// Its queue has received packets and must be flushed.
     #[inline(always)]
     fn await_flush(&mut self, pending: &mut Vec<PortNo>, port: PortNo) {
         if !self.is_pending {
@@ -333,8 +333,8 @@ impl TxSlot {
     }
 }
 
-/// Sends a port's batch, and what other workers left beside its queue: those are counted here, by the one
-/// that sends them. True where the port did not take all of it; the rest is dropped.
+/// Sends a port's batch, and packets that other workers left beside its queue, which are counted here by the
+/// worker that sends them. True if the port did not accept all of it; the rest is dropped.
 fn transmit(slot: &mut TxSlot, context: &mut Context) -> bool {
     let TxSlot { handle, batch, counters, .. } = slot;
     let mut is_full = false;
@@ -349,11 +349,11 @@ fn transmit(slot: &mut TxSlot, context: &mut Context) -> bool {
         context.stats.tx.add(packets);
         is_full |= refuse(batch, counters, context);
     });
-    // Beside a queue in use there was no room either.
+    // There was no room beside a queue in use, either.
     refuse(batch, counters, context) || is_full
 }
 
-/// Drops what the port did not take. True where there was any.
+/// Drops what the port did not accept. True if there was any.
 #[inline(always)]
 fn refuse(batch: &mut Batch, counters: &PortCounters, context: &mut Context) -> bool {
     if batch.is_empty() {

@@ -1,32 +1,33 @@
-//! Changes, judged for many flows at once.
+//! Judges changes for many flows at once.
 //!
 //! Under constant change every hit is a first hit in its version, and
-//! [`Pipeline::touched`](crate::Pipeline::touched) needs the flow's visits and the packet's key, which lie
-//! where a hit does not look. But flows come in few *sorts*: those of one sort have the same mask and looked
-//! into the same tables. What the changes of one kind (the rules of one mask in one table) mean to a sort is
-//! asked once per version, and what is left to ask of a flow is one small number for each kind, its *mark*:
-//! the hash of its values under the changes' mask. The pipeline keeps an array of versions by mark; a flow
+//! [`Pipeline::touched`](crate::Pipeline::touched) needs the flow's visits and the packet's key, which are
+//! outside the lines that a hit reads. But there are few *sorts* of flows: those of one sort have the same
+//! mask and looked into the same tables. How the changes of one kind (the rules of one mask in one table)
+//! affect a sort is determined once per version. What remains to check per flow is one small number for each
+//! kind, its *mark*: the hash of its values under the changes' mask. The pipeline keeps an array of versions
+//! by mark; a flow whose places in the arrays are no newer than the flow itself is unaffected.
 //! whose places in the arrays are no newer than itself is untouched.
 //!
 //! A mark is computed when a flow has been judged in full, and stays with its cache entry. Marks belong to a
-//! *set* of kinds; when the pipeline watches other kinds for a sort, the set's number changes and each flow
+//! *set* of kinds; when the pipeline watches other kinds for a sort, the set's number changes, and each flow
 //! is judged in full once more.
 //!
-//! Everything here is a shortcut to "not touched": whatever does not fit is judged flow by flow.
+//! Everything here is a shortcut to "not affected": whatever does not fit is judged flow by flow.
 
 use arrayvec::ArrayVec;
 use base::Version;
 use flow::Mask;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Kinds of changes watched for a sort at most.
+/// Maximum number of kinds of changes watched for a sort.
 pub const KINDS_MAX: usize = 2;
-/// Distinct tables of a sort at most; flows that saw more are of no sort.
+/// Maximum number of distinct tables of a sort; flows that visited more belong to no sort.
 pub const TABLES_MAX: usize = 6;
 
-/// A table that a translation looked into, for judging later changes. `table` is whatever the pipeline
-/// numbers its tables by (OpenFlow tables of each bridge, MAC tables, port sets); of some it may use the
-/// other two numbers as it likes.
+/// A table that a translation looked into, for judging later changes. `table` is the pipeline's own number
+/// for a table (OpenFlow tables of each bridge, MAC tables, port sets); for some, it may use the other two
+/// numbers as it likes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, zerocopy::FromZeros)]
 #[repr(C)]
 pub struct Visit {
@@ -38,23 +39,23 @@ pub struct Visit {
     pub rewrites_len: u16,
 }
 
-/// Where a flow stands in the arrays of the kinds that are watched for its sort.
+/// A flow's positions in the arrays of the kinds that are watched for its sort.
 pub type Marks = [u16; KINDS_MAX];
 
 /// A table that the flows of a sort looked into.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SortTable {
-    /// The pipeline's number of it.
+    /// The pipeline's number for it.
     pub table: u32,
-    /// Something had been rewritten before (or, by the pipeline's own rules, the visit says more): its flows
-    /// differ in more than their keys.
+    /// Something had been rewritten before (or, by the pipeline's own rules, the visit contains more): flows
+    /// of the sort differ in more than their keys.
     pub is_rewritten: bool,
 }
 
 /// Distinct tables, in the order of the first visits.
 pub type SortTables = ArrayVec<SortTable, TABLES_MAX>;
 
-/// The tables of a flow with these visits. `None` where there are too many.
+/// The tables of a flow with these visits. `None` if there are too many.
 pub fn tables_of(visits: &[Visit]) -> Option<SortTables> {
     let mut tables = SortTables::new();
     for v in visits {
@@ -76,33 +77,33 @@ pub struct Sort<'a> {
     pub tables: &'a [SortTable],
 }
 
-/// A kind of changes that is watched.
+/// A kind of changes being watched.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Kind {
-    /// The pipeline's number of the kind, never given to another; 0 for none.
+    /// The pipeline's unique number for the kind, never reused; 0 for none.
     pub id: u64,
     /// The table that is changed.
     pub table: u32,
-    /// Where the pipeline found it last.
+    /// Where the pipeline last found it.
     pub place: u32,
-    /// The version of its last change, when last looked at.
+    /// The version of its last change when last checked.
     pub last: u64,
 }
 
-/// What is remembered for one sort, by each worker. For the pipeline to fill.
+/// What each worker remembers for one sort. Filled by the pipeline.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Watch {
     /// The version that the rest was last brought up to.
     pub renewed: Version,
     /// Flows older than this may have been touched by a change that is not watched.
     pub floor: u64,
-    /// Number of the set of kinds; marks of another set say nothing. 0 as long as none was watched.
+    /// Number of the set of kinds; marks of any other set are meaningless. 0 until something is watched.
     pub set: u8,
     /// The kinds.
     pub kinds: [Kind; KINDS_MAX],
 }
 
-/// The changes that are watched for one sort, as they are at one version.
+/// The changes watched for one sort, as of one version.
 #[derive(Clone, Copy)]
 pub struct Sight<'g> {
     floor: u64,
@@ -112,7 +113,7 @@ pub struct Sight<'g> {
 }
 
 impl<'g> Sight<'g> {
-    /// Nothing is seen: each flow is to be asked about.
+    /// Nothing is watched: each flow must be judged individually.
     pub const NONE: Sight<'static> = Sight { floor: u64::MAX, set: 0, arrays: [&[]; KINDS_MAX], len: 0 };
 
     /// What is watched, with no arrays yet.
@@ -120,14 +121,15 @@ impl<'g> Sight<'g> {
         Sight { floor: watch.floor, set: watch.set, arrays: [&[]; KINDS_MAX], len: 0 }
     }
 
-    /// The versions of changes of the next of at most [`KINDS_MAX`] kinds, by mark; as long as a power of two
-    /// up to 2^16. An empty one stands for a kind whose changes all lie below the floor.
+    /// Adds the versions of changes, by mark, of the next of at most [`KINDS_MAX`] kinds; the length is a
+    /// power of two up to 2^16. An empty slice stands for a kind whose changes are all below the floor.
     pub fn push(&mut self, versions: &'g [AtomicU64]) {
         self.arrays[self.len] = versions;
         self.len += 1;
     }
 
-    /// Whether no change since touches a flow of the sort that has these marks. "No" may be wrong.
+    /// Whether no later change affects a flow of the sort with these marks. False may be wrong; true is
+    /// right.
     #[inline(always)]
     pub fn is_untouched(&self, since: Version, set: u8, marks: &Marks) -> bool {
         if since.0 < self.floor || set != self.set {

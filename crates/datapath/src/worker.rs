@@ -1,15 +1,14 @@
 //! The worker's loop: poll, process, send, look after the caches, sleep.
 //!
 //! One pass, as numbered in [`Worker::turn`] and [`Worker::run`]:
-//! 1. a quiescent point, and commands of the control thread;
+//! 1. a quiescent point, and commands from the control thread;
 //! 2. each receive queue in turn, one burst;
-//! 3. what was gathered for the outputs leaves;
+//! 3. packets collected for the outputs are sent;
 //! 4. the clock, and the caches' sweep;
-//! 5. after some time without a packet, the shorter the longer the last sleep was, and longer after packets
-//!    from guests: sleep until a descriptor is readable.
+//! 5. after some time without a packet: sleep until a descriptor is readable.
 //!
-//! Which queue is polled when, which is left alone, and when it sleeps is decided by the
-//! [schedule](crate::schedule).
+//! The [schedule](crate::schedule) decides which queue is polled when, which is left alone, and when the
+//! worker sleeps.
 
 mod commands;
 
@@ -27,17 +26,17 @@ use std::sync::Arc;
 
 pub use commands::{Command, PortQueues, Reply};
 
-/// What both sides of a worker see.
+/// What both sides of a worker share.
 #[derive(Default)]
 pub struct Shared {
-    /// The control thread wants a full fold: it counts this up.
+    /// The control thread increments this to request a full fold.
     pub fold_wanted: Watermark,
-    /// The last wish that was fulfilled.
+    /// The last request served.
     pub fold_done: Watermark,
 }
 
-/// Milliseconds since the datapath started, from the time stamp counter; offset so that no time of use is 0
-/// or lies before it.
+/// Milliseconds since the datapath started, from the time stamp counter; with an offset, so that no time of
+/// use is 0 or before it.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     start: u64,
@@ -65,23 +64,23 @@ impl Clock {
 }
 
 struct Rx {
-    /// The port that it is of.
+    /// The port that it belongs to.
     input: Box<Input>,
-    /// Its number there.
+    /// Its number within the port.
     idx: usize,
     queue: Box<dyn RxQueue>,
     load: Arc<QueueLoad>,
-    /// Packets of this pass, whose sending is not charged to it yet.
+    /// Packets of this pass for which sending has not been charged yet.
     in_pass: u64,
 }
 
 /// How a pass went.
 enum Turn {
-    /// The control thread says to stop.
+    /// The control thread told it to stop.
     Stop,
     /// Packets came.
     Moved,
-    /// None came; `is_done` where nothing else is to be done either.
+    /// None came; `is_done` if there is nothing else to do either.
     Idle { end: u64, is_done: bool },
 }
 
@@ -94,7 +93,7 @@ pub struct Worker<P: Pipeline> {
     pub waiter: Waiter,
     pub clock: Clock,
     rx: Vec<Rx>,
-    /// Of the queues in `rx`, by their places there.
+    /// For the queues in `rx`, by the same positions.
     schedule: Schedule,
     next_tick: u64,
     rounds: Rounds,
@@ -103,7 +102,7 @@ pub struct Worker<P: Pipeline> {
     /// When the last pass began, and whether packets came in it.
     pass_start: u64,
     was_busy: bool,
-    /// When the thread's CPU time was last read, on both clocks.
+    /// When the thread's CPU time was last read, by both clocks.
     cpu_read: (u64, u64),
 }
 
@@ -135,7 +134,7 @@ impl<P: Pipeline> Worker<P> {
         }
     }
 
-    /// The bell that wakes it.
+    /// The bell that wakes it up.
     pub fn bell(&self) -> Arc<Bell> {
         self.waiter.bell()
     }
@@ -166,8 +165,8 @@ impl<P: Pipeline> Worker<P> {
         self.close();
     }
 
-    /// Ends the last pass's account at `now`: what it did after its packets, sweeping above all, was its work
-    /// too.
+    /// Closes the last pass's account at `now`: what it did after its packets, mostly sweeping, was also
+    /// work.
     #[inline(always)]
     fn account(&mut self, now: u64) {
         let stats = &self.process.context.stats;
@@ -176,7 +175,7 @@ impl<P: Pipeline> Worker<P> {
         self.pass_start = now;
     }
 
-    /// One pass but for the sleep.
+    /// One pass except for the sleep.
     #[inline(always)]
     fn turn(&mut self, batch: &mut Batch) -> Turn {
         // 1. A quiescent point, and commands.
@@ -217,12 +216,12 @@ impl<P: Pipeline> Worker<P> {
             self.sweep(false);
             return Turn::Idle { end, is_done: false };
         }
-        // Folds come before sleep, so that counters are exact when traffic has stopped.
+        // Folding comes before sleep, so that counters are exact once traffic has stopped.
         Turn::Idle { end, is_done: self.sweep(self.schedule.is_idle(end)) }
     }
 
-    /// Charges what it cost to send the pass's last packets to the queues that they came from, by their
-    /// numbers: a system call for them is work of theirs, which queues are placed by.
+    /// Charges the cost of sending the pass's last packets to the queues that they came from, by number of
+    /// packets: a system call for them is their work, and queues are placed by their cost.
     #[inline(always)]
     fn charge(&mut self, cycles: u64) {
         let busy = self.schedule.busy();
@@ -255,7 +254,7 @@ impl<P: Pipeline> Worker<P> {
         pass.moved
     }
 
-    /// Looks at the next so many queues, those that are idle among them.
+    /// Looks at the next few queues, including idle ones.
     #[inline(never)]
     fn poll_idle(&mut self, count: usize, pass: &mut Pass, batch: &mut Batch) {
         let mut had_any = false;
@@ -267,8 +266,8 @@ impl<P: Pipeline> Worker<P> {
         self.schedule.idle_group_ended(pass, had_any, tsc());
     }
 
-    /// One burst from a queue, if it may be polled. True if anything came. `now` is 0 for an idle queue,
-    /// which gets its first burst's reception for nothing, and saves the clock when there is none.
+    /// One burst from a queue, if it may be polled. True if anything came. `now` is 0 for an idle queue:
+    /// reception of its first burst is not charged, which saves reading the clock when there is none.
     #[inline(always)]
     fn poll_queue(&mut self, n: usize, now: u64, pass: &mut Pass, batch: &mut Batch) -> bool {
         let is_let_in = match self.schedule.admits(n, pass, now) {
@@ -290,7 +289,8 @@ impl<P: Pipeline> Worker<P> {
         if batch.is_empty() {
             self.schedule.came_empty(n, outcome == RxOutcome::Gone);
             if outcome == RxOutcome::Gone {
-                // Full means that the control thread is far behind; it finds out by the port's status then.
+                // A full ring means that the control thread is far behind; it then finds out from the port's
+                // status.
                 let _ = self.replies.push(Reply::Gone(q.input.port));
             }
             return false;
@@ -307,7 +307,7 @@ impl<P: Pipeline> Worker<P> {
         let translation = self.process.burst(&mut q.input, batch, Lent::of(q.queue.as_mut()).as_mut());
         let end = tsc();
         let is_sole = before.is_some_and(|(port, destined, copies)| {
-            // A packet that was copied went elsewhere too.
+            // A copied packet also went elsewhere.
             self.process.tx.destined_to(port).wrapping_sub(destined) == packets
                 && self.process.context.stats.copies.get() == copies
         });
@@ -318,7 +318,7 @@ impl<P: Pipeline> Worker<P> {
         true
     }
 
-    /// Reads the thread's CPU time every 100 us: a pass that took longer shows as a long interval.
+    /// Reads the thread's CPU time every 100 us: a pass that took longer appears as a long interval.
     fn measure_pass(&mut self, now: u64) {
         let (read_at, cpu_ns) = self.cpu_read;
         if now - read_at < self.clock.ticks_per_ms / 10 {
@@ -375,7 +375,7 @@ impl<P: Pipeline> Worker<P> {
         if self.process.cache.sweep(count, removals)
             && let Some(request) = self.rounds.ended()
         {
-            // Who waits for the counters of flows wants to know how many there are, too.
+            // Whoever waits for flow counters also wants to know how many flows there are.
             self.tell_sizes();
             self.shared.fold_done.raise(request);
             self.process.event_bell.ring();
@@ -405,7 +405,7 @@ impl<P: Pipeline> Worker<P> {
         if blind || self.process.tx.has_pending() {
             return 1;
         }
-        // Idle flows, connections and fragments are to expire; without any there is nothing to wake up for.
+        // Idle flows, connections and fragments must expire; without any, there is no reason to wake up.
         let of_tracker_ms = self.process.context.until_expiry_ms().unwrap_or(60_000);
         let of_flows_ms = match self.process.cache.is_empty() {
             true => 60_000,
@@ -415,9 +415,9 @@ impl<P: Pipeline> Worker<P> {
     }
 }
 
-/// A worker without a thread: who holds it takes its turns. For tests that are to replay, and for measuring
-/// what a turn does (allocations, say) from within its thread. It never sleeps. Where time is stopped, its
-/// milliseconds pass when they are warped, and never in between.
+/// A worker without a thread: its holder runs its passes. For tests that must be reproducible, and for
+/// measuring what a pass does (allocations, for example) from within its thread. It never sleeps. While time
+/// is stopped, its clock advances only when time is warped.
 pub struct SteppedWorker<P: Pipeline> {
     worker: Worker<P>,
     batch: Box<Batch>,
@@ -430,7 +430,7 @@ impl<P: Pipeline> SteppedWorker<P> {
         SteppedWorker { worker, batch: Box::new(Batch::new()) }
     }
 
-    /// One pass of the loop. True when packets came, or the caches' counters are not all folded yet.
+    /// One pass of the loop. True if packets came, or if not all counters of the caches are folded yet.
     pub fn turn(&mut self) -> bool {
         self.worker.schedule.assume_idle();
         if base::clock::stopped_tsc() != u64::MAX {

@@ -3,8 +3,8 @@
 /// Limits of a cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CacheConfig {
-    /// Most megaflows; and half of the exact entries that there may be, since packets that are tracked have
-    /// one before and one behind that.
+    /// Maximum number of megaflows, and half the maximum number of exact entries: a tracked packet has one
+    /// entry before tracking and one after.
     pub flow_limit: usize,
     /// A flow unused for this long is removed.
     pub max_idle_ms: u32,

@@ -1,4 +1,4 @@
-//! Megaflows as an operator is shown them.
+//! Megaflows as shown to an operator.
 
 use super::FlowCache;
 use super::entry::Verdict;
@@ -9,24 +9,24 @@ use flow::{Key, Mask};
 /// A megaflow as `dpctl/dump-flows` shows it.
 #[derive(Clone, Debug)]
 pub struct DumpedFlow {
-    /// The key of the packet that made it, or the masked one where there was no room for that.
+    /// The key of the packet that created it, or the masked key if there was no room to keep that.
     pub key: Key,
     /// The mask.
     pub mask: Mask,
     /// What it does.
     pub actions: Vec<DpAction>,
-    /// Packets so far (those that went through exact entries up to the last fold).
+    /// Packets so far (packets that hit exact entries are included up to the last fold).
     pub packets: u64,
     /// Bytes so far.
     pub bytes: u64,
-    /// Bytes of the packet whose miss made the flow, which the counts above contain.
+    /// Bytes of the packet whose miss created the flow; included in the counts above.
     pub first_bytes: u32,
     /// Time of the last hit, on the datapath's clock.
     pub used_ms: u64,
 }
 
 impl DumpedFlow {
-    /// Packets and bytes that found the flow in the cache: all but the packet that made it.
+    /// Packets and bytes that hit the flow in the cache: all except the packet that created it.
     pub fn since_made(&self) -> (u64, u64) {
         match self.first_bytes {
             0 => (self.packets, self.bytes),
@@ -36,8 +36,8 @@ impl DumpedFlow {
 }
 
 impl FlowCache {
-    /// Writes up to `room` megaflows from entry `from` on into `out`, and returns where to go on, `None` at
-    /// the end.
+    /// Writes up to `room` megaflows, starting at entry `from`, into `out`. Returns where to continue, `None`
+    /// at the end.
     pub fn dump(&self, from: u32, room: usize, out: &mut Vec<DumpedFlow>) -> Option<u32> {
         let mut taken = 0;
         for idx in from.max(1)..=self.mega.high {

@@ -1,13 +1,14 @@
 //! What the cache tiers hold: entries of one cache line, and the bodies that they refer to.
 //!
-//! An [`Entry`] is the same in both tiers: what its key is compared by, its counters since the last fold,
-//! version, and what becomes of its packets. The key of a plain packet fits into it, so that a hit touches
-//! this line and the index's bucket, and no more. Any other key, and every megaflow's, is beside the entry:
+//! An [`Entry`] is the same in both tiers: what its key is compared by, its counters since the last fold, its
+//! version, and what happens to its packets. The key of a plain packet fits into the entry, so a hit touches
+//! only this line and the index's bucket. Any other key, and every megaflow's, is stored beside the entry:
 //! block 0 in the tier, further blocks in the [`Arena`]. What a hit does not need (counter slots, visited
 //! tables, action lists) is in the [`Body`], shared by a megaflow and the exact entries made from it.
 //!
-//! Memory: all arrays are mapped at their ceiling and cost what is touched; while they grow, memory is there
-//! ahead of it. Free places are chained through themselves, so that giving back allocates nothing.
+//! Memory: every array reserves address space for its maximum size and uses memory only where it is touched.
+//! A growing array has memory ready in advance. Free places are linked through themselves, so freeing
+//! allocates nothing.
 
 use crate::action::DpAction;
 use crate::pipeline::{Rewrite, Translation};
@@ -20,34 +21,33 @@ use base::{DropReason, PortNo, Version};
 use flow::extract::PlainKey;
 use flow::{Block, Key};
 
-/// What becomes of a packet, or of all packets of a flow.
+/// What happens to a packet, or to all packets of a flow.
 #[repr(u8)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, zerocopy::FromZeros)]
 pub enum Verdict {
-    /// Of a packet: it is to be looked up, or translated. Of an entry: it is in no use.
+    /// Of a packet: not yet looked up, or not yet translated. Of an entry: unused.
     Unknown = 0,
-    /// Output to the datapath port of this number.
+    /// Output to the datapath port with this number.
     Output(u16),
     /// Drop.
     Drop(DropReason),
-    /// Carry out the body's list of actions.
+    /// Execute the body's action list.
     Actions,
-    /// The same, of a list that tracks packets and sends them round again, and does no more: see
-    /// [`crate::process`].
+    /// Like `Actions`, for a list that only tracks packets and recirculates them: see [`crate::process`].
     Track,
-    /// Of an entry: found to be out of date in this burst, about to be removed.
+    /// Of an entry: found to be out of date in this burst, and about to be removed.
     Stale,
 }
 
 impl Verdict {
-    /// Whether the body has a list of actions to carry out.
+    /// Whether the body has an action list to execute.
     #[inline(always)]
     pub fn is_list(self) -> bool {
         matches!(self, Verdict::Actions | Verdict::Track)
     }
 }
 
-/// A verdict, and where there is more about it: what a hit copies, in one word.
+/// A verdict and the body with its details: what a hit copies, in one word.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, zerocopy::FromZeros)]
 pub struct Decision {
@@ -71,7 +71,7 @@ pub struct EntryKey(pub [u64; 4]);
 pub const PLAIN: u64 = 1 << 63;
 
 impl EntryKey {
-    /// What no entry has.
+    /// The key that no entry has.
     pub const NONE: EntryKey = EntryKey([0, 0, 0, 1]);
 
     /// Of a plain packet.
@@ -81,61 +81,61 @@ impl EntryKey {
         EntryKey(key)
     }
 
-    /// Of a key that is beside the entry: its hash, which blocks it (or its mask) has, its mask's number, and
-    /// where its further blocks are in the arena, 0 where there are none.
+    /// The key of an entry whose full key is stored beside it: its hash, the blocks that it (or its mask)
+    /// has, its mask's number, and where its further blocks are in the arena, 0 if it has none.
     pub fn beside(hash: u64, present: u16, mask: u16, further: u32) -> EntryKey {
         EntryKey([hash, u64::from(further) | u64::from(present) << 32 | u64::from(mask) << 48, 0, 0])
     }
 
-    /// Whether it is a plain packet's.
+    /// Whether it belongs to a plain packet.
     #[inline(always)]
     pub fn is_plain(&self) -> bool {
         self.0[3] & PLAIN != 0
     }
 
-    /// Whether it is beside the entry, has this hash, these blocks, and this mask.
+    /// Whether the full key is beside the entry and has this hash, these blocks and this mask.
     #[inline(always)]
     pub fn is_beside(&self, hash: u64, present: u16, mask: u16) -> bool {
         (self.0[0] ^ hash) | (self.0[1] >> 32 ^ u64::from(present) ^ u64::from(mask) << 16) | self.0[3] == 0
     }
 
-    /// Whether it is a megaflow's with this hash and mask, which says what blocks it has.
+    /// Whether it belongs to a megaflow with this hash and mask. The mask implies the blocks.
     #[inline(always)]
     pub fn is_of(&self, hash: u64, mask: u16) -> bool {
         (self.0[0] ^ hash) | (self.0[1] >> 48 ^ u64::from(mask)) == 0
     }
 
-    /// Whether a key that is beside the entry has further blocks.
+    /// Whether a key stored beside the entry has further blocks.
     #[inline(always)]
     pub fn has_further(&self) -> bool {
         self.0[1] as u32 != 0
     }
 
-    /// The hash of a key that is beside the entry.
+    /// The hash of a key stored beside the entry.
     pub fn hash(&self) -> u64 {
         self.0[0]
     }
 
-    /// Of a key that is beside the entry: where its further blocks are, and how many. None of a plain one.
+    /// For a key stored beside the entry: where its further blocks are, and how many. None for a plain key.
     #[inline(always)]
     pub fn further(&self) -> (u32, usize) {
         if self.is_plain() { (0, 0) } else { (self.0[1] as u32, wide_len((self.0[1] >> 32) as u16)) }
     }
 
-    /// The same with a number that no other megaflow of this worker has had: it tells whether the one in a
-    /// place is the one that was there.
+    /// The same key with a serial number unique among this worker's megaflows, which tells whether a place
+    /// still holds the same megaflow.
     pub fn with_serial(self, serial: u64) -> EntryKey {
         let EntryKey([hash, rest, _, last]) = self;
         EntryKey([hash, rest, serial, last])
     }
 
-    /// The number that a megaflow alone has had.
+    /// The megaflow's serial number.
     #[inline(always)]
     pub fn serial(&self) -> u64 {
         self.0[2]
     }
 
-    /// The mask's number, of a megaflow.
+    /// The mask's number, for a megaflow.
     pub fn mask(&self) -> u16 {
         (self.0[1] >> 48) as u16
     }
@@ -148,8 +148,8 @@ impl EntryKey {
 }
 
 /// Packets and bytes in one word, so that a hit adds to both at once: bytes in the low 40 bits, packets
-/// above. To be folded once it [is full](Counts::is_full), which leaves room for a burst: 2^23 packets, of
-/// less than 2^17 bytes each.
+/// above. Must be folded once it [is full](Counts::is_full), which leaves room for one more burst: 2^23
+/// packets of less than 2^17 bytes each.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, zerocopy::FromZeros)]
 #[repr(transparent)]
 pub struct Counts(u64);
@@ -157,7 +157,7 @@ pub struct Counts(u64);
 const BYTES_BITS: u32 = 40;
 
 impl Counts {
-    /// Adds packets of so many bytes in all.
+    /// Adds packets with a total of `bytes`.
     #[inline(always)]
     pub fn add(&mut self, packets: u32, bytes: u32) {
         self.0 += u64::from(packets) << BYTES_BITS | u64::from(bytes);
@@ -190,11 +190,11 @@ impl Counts {
 #[repr(C, align(64))]
 #[derive(zerocopy::FromZeros)]
 pub struct Entry {
-    /// What it is found by.
+    /// What a lookup compares.
     pub key: EntryKey,
-    /// What came since the last fold.
+    /// Packets and bytes since the last fold.
     pub counts: Counts,
-    /// What becomes of its packets, and its body. Of a free entry the body is the next free one.
+    /// What happens to its packets, and its body. In a free entry the body is the next free entry.
     pub decision: Decision,
     /// The version at which it was last known to be right.
     pub version: ShortVersion,
@@ -206,24 +206,24 @@ pub struct Entry {
     pub sort: u16,
     /// Which set of watched kinds `marks` belong to; 0 for none.
     pub set: u8,
-    /// Not 0 for a flow that is cached alone.
+    /// Non-zero for a flow that is cached in the exact tier alone.
     pub is_alone: u8,
 }
 
-/// The low half of a version. The sweep, which visits an entry every second or so, removes one that is 2^31
-/// versions old before it could be taken for a new one.
+/// The low half of a version. The sweep visits an entry about once a second and removes one that is 2^31
+/// versions old, before its version could be mistaken for a newer one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, zerocopy::FromZeros)]
 #[repr(transparent)]
 pub struct ShortVersion(u32);
 
 impl ShortVersion {
-    /// Of a version.
+    /// From a whole version.
     #[inline(always)]
     pub fn of(version: Version) -> ShortVersion {
         ShortVersion(version.0 as u32)
     }
 
-    /// The whole, which is no newer than `now`.
+    /// The whole version, which is no newer than `now`.
     #[inline(always)]
     pub fn whole(self, now: Version) -> Version {
         Version(now.0 - u64::from(self.age(now)))
@@ -235,7 +235,7 @@ impl ShortVersion {
         (now.0 as u32).wrapping_sub(self.0)
     }
 
-    /// Whether the entry must go before its version is taken for another.
+    /// Whether the entry must be removed before its version becomes ambiguous.
     #[inline(always)]
     pub fn is_ancient(self, now: Version) -> bool {
         self.age(now) > 1 << 31
@@ -250,20 +250,20 @@ impl Entry {
         self.used = now;
     }
 
-    /// Whether it is in no use.
+    /// Whether it is unused.
     #[inline(always)]
     pub fn is_free(&self) -> bool {
         self.decision.verdict == Verdict::Unknown
     }
 }
 
-/// Where the key of the packet that made a megaflow is kept, see [`super::firsts`].
+/// Where the key of the packet that created a megaflow is kept, see [`super::firsts`].
 #[repr(C)]
 #[derive(Clone, Copy, Default, zerocopy::FromZeros)]
 pub(super) struct First {
-    /// Where its further blocks are, 0 where there are none.
+    /// Where its further blocks are, 0 if it has none.
     pub further: u32,
-    /// Which blocks it has; none of a key that is not kept.
+    /// Which blocks it has; empty if the key is not kept.
     pub present: u16,
     _pad: u16,
 }
@@ -285,7 +285,7 @@ pub const INLINE_VISITS: usize = 4;
 pub struct Body {
     /// Entries that refer to it: its megaflow (if that is still there) and exact entries.
     pub refs: u32,
-    /// Its megaflow's entry, 0 when that is gone.
+    /// Its megaflow's entry, 0 once that is gone.
     pub megaflow: u32,
     /// Number of its overflow, 0 for none.
     pub overflow: u32,
@@ -297,7 +297,7 @@ pub struct Body {
     pub n_credits: u8,
     /// Used places of `visits`.
     pub n_visits: u8,
-    /// Bytes of the packet whose miss made the flow.
+    /// Bytes of the packet whose miss created the flow.
     pub first_bytes: u32,
     /// Packets folded so far.
     pub packets: u64,
@@ -307,38 +307,38 @@ pub struct Body {
     pub credits: [u32; INLINE_CREDITS],
     /// Tables visited.
     pub visits: [Visit; INLINE_VISITS],
-    /// The key of the packet that made its megaflow, while that is there.
+    /// The key of the packet that created its megaflow, as long as that exists.
     pub(super) first: First,
     _pad: [u8; 8],
 }
 
-/// What a megaflow that is out of date had counted, for the flow that takes its place.
+/// The counts of an out-of-date megaflow, for the flow that replaces it.
 #[derive(Clone, Copy)]
 pub struct StaleStats {
     /// Its mask's number.
     pub mask: u16,
-    /// Of its masked key.
+    /// Hash of its masked key.
     pub hash: u64,
-    /// Packets that were folded.
+    /// Packets folded so far.
     pub packets: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// As of the body.
+    /// As in the body.
     pub first_bytes: u32,
 }
 
-/// Beyond these, what takes the place of a megaflow that one burst found out of date is shown with counters
-/// that begin at 0.
+/// At most this many megaflows that one burst finds out of date hand their counters to their successors. The
+/// counters of any further successor start at 0.
 pub const STALE_STATS_MAX: usize = 64;
 
-/// What does not fit a body: lists of actions, long chains of tables, rewritten fields.
+/// What does not fit into a body: action lists, long chains of tables, rewritten fields.
 #[derive(Default)]
 pub struct Overflow {
     /// The action list, where the verdict [is one](Verdict::is_list).
     pub actions: Vec<DpAction>,
-    /// All credits, where there are more than a body holds.
+    /// All credits, if there are more than a body holds.
     pub credits: Vec<u32>,
-    /// All visits, where there are more than a body holds.
+    /// All visits, if there are more than a body holds.
     pub visits: Vec<Visit>,
     /// Rewritten words.
     pub rewrites: Vec<Rewrite>,
@@ -349,7 +349,7 @@ const OVERFLOW_CHUNK: usize = 512;
 /// Bodies and overflows, with their free lists.
 pub struct Bodies {
     bodies: Region<Body>,
-    /// The first free body, 0 for none. `megaflow` of a free one is the next.
+    /// The first free body, 0 for none. In a free body, `megaflow` is the next free one.
     free: u32,
     free_count: u32,
     high: u32,
@@ -414,7 +414,7 @@ impl Bodies {
         (if n <= INLINE_VISITS { &body.visits[..n] } else { &over.visits }, &over.rewrites)
     }
 
-    /// Makes a body of a translation, with no references yet. `None` when all are in use.
+    /// Makes a body from a translation, with no references yet. `None` when all are in use.
     pub fn make<E>(&mut self, t: &Translation<E>, mask: u16, list: bool) -> Option<u32> {
         let idx = if self.free != 0 {
             let idx = self.free;
@@ -437,7 +437,7 @@ impl Bodies {
         (body.refs, body.megaflow, body.overflow) = (0, 0, overflow);
         (body.mask, body.sort) = (mask, 0);
         (body.packets, body.bytes, body.first_bytes, body.first) = (0, 0, 0, First::default());
-        // One more than fits says "all are in the overflow".
+        // One more than fits means "all are in the overflow".
         body.n_credits = t.credits.len().min(INLINE_CREDITS + 1) as u8;
         body.n_visits = t.visits.len().min(INLINE_VISITS + 1) as u8;
         for (to, from) in body.credits.iter_mut().zip(&t.credits) {
@@ -476,7 +476,7 @@ impl Bodies {
         n
     }
 
-    /// Takes one reference away, and the body where it was the last; then true.
+    /// Drops one reference, and frees the body if it was the last; returns true in that case.
     pub fn release(&mut self, idx: u32) -> bool {
         let body = &mut self.bodies[idx as usize];
         body.refs -= 1;
@@ -486,7 +486,7 @@ impl Bodies {
         let overflow = body.overflow;
         if overflow != 0 {
             let n = overflow as usize;
-            // Packet-in specifications and nested lists are given back now, the lists' room is kept.
+            // Packet-in specifications and nested lists are freed now; the lists keep their capacity.
             self.overflows[n / OVERFLOW_CHUNK][n % OVERFLOW_CHUNK].actions.clear();
             self.overflows_free.push(overflow);
         }
@@ -506,12 +506,11 @@ impl Bodies {
     }
 }
 
-/// What becomes of packets with this action list.
+/// The verdict for packets with this action list.
 pub fn verdict_of(actions: &[DpAction]) -> Verdict {
     match actions {
         [] => Verdict::Drop(DropReason::ActionDrop),
-        // Ports of the datapath are numbered in 16 bits; whatever is not a port's number is as one that is
-        // gone.
+        // Datapath ports are numbered in 16 bits; any other number is treated as a port that is gone.
         [DpAction::Output(PortNo(port))] => u16::try_from(*port).map_or(Verdict::Actions, Verdict::Output),
         [DpAction::Drop(reason)] => Verdict::Drop(*reason),
         [DpAction::Ct(request), DpAction::Recirc(_)] if request.changes_nothing() => Verdict::Track,
@@ -522,7 +521,7 @@ pub fn verdict_of(actions: &[DpAction]) -> Verdict {
 /// Key blocks beyond the first, in runs of 1 to 11.
 pub struct Arena {
     blocks: Region<WideBlock>,
-    /// By length, the first free run, 0 for none. The first word of a free one is the next.
+    /// By length, the first free run, 0 for none. The first word of a free run is the next one.
     free: [u32; flow::BLOCKS],
     high: u32,
 }
@@ -531,7 +530,7 @@ pub struct Arena {
 #[repr(C, align(64))]
 struct WideBlock([u64; 8]);
 
-/// Blocks beyond the first, gathered to be stored or compared.
+/// Blocks beyond the first, collected to be stored or compared.
 pub type WideKey = ArrayVec<[u64; 8], { flow::BLOCKS - 1 }>;
 
 impl Arena {
@@ -580,7 +579,7 @@ impl Arena {
     }
 }
 
-/// How many blocks beyond the first.
+/// The number of blocks beyond the first.
 #[inline(always)]
 pub(super) fn wide_len(present: u16) -> usize {
     (present & WIDE_BLOCKS).count_ones() as usize
@@ -589,7 +588,7 @@ pub(super) fn wide_len(present: u16) -> usize {
 /// Blocks beyond the first.
 pub const WIDE_BLOCKS: u16 = ((1 << flow::BLOCKS) - 1) & !1;
 
-/// The key's blocks beyond the first, of those that `present` names.
+/// The key's blocks beyond the first that `present` names.
 #[inline(always)]
 pub fn further_blocks(key: &Key, present: u16) -> impl Iterator<Item = &[u64; 8]> {
     let mut left = present & WIDE_BLOCKS;
@@ -600,7 +599,7 @@ pub fn further_blocks(key: &Key, present: u16) -> impl Iterator<Item = &[u64; 8]
     })
 }
 
-/// The same, gathered.
+/// The same, collected.
 pub fn wide_of(key: &Key, present: u16) -> WideKey {
     // Bound: one block for each bit of `WIDE_BLOCKS`.
     further_blocks(key, present).copied().collect()

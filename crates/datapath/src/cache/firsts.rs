@@ -1,9 +1,9 @@
-//! The keys of the packets that made the megaflows, whole: `dump-flows` shows the bits that a megaflow does
-//! not match too, so that an operator sees which packet it was. Written once for each megaflow and read by
-//! dumps alone.
+//! The complete keys of the packets that created the megaflows. `dump-flows` also shows the bits that a
+//! megaflow does not match, so an operator sees which packet it was. Written once per megaflow and read only
+//! by dumps.
 //!
-//! Memory: 64 bytes a megaflow, and 64 more for each block of the key beyond the first, which IPv4 with TCP
-//! or UDP has none of.
+//! Memory: 64 bytes per megaflow, and 64 more for each block of the key beyond the first; IPv4 with TCP or
+//! UDP needs only the first.
 
 use super::entry::{Arena, First, wide_len, wide_of};
 use base::region::Region;
@@ -13,7 +13,7 @@ use flow::Key;
 #[repr(C, align(64))]
 struct CommonBlock([u64; 8]);
 
-/// All that are kept.
+/// All keys that are kept.
 pub(super) struct Firsts {
     /// Block 0 of each, by megaflow.
     blocks: Region<CommonBlock>,
@@ -27,7 +27,7 @@ impl Firsts {
         Ok(Firsts { blocks: Region::growing(megaflows + 1)?, further, high: 0 })
     }
 
-    /// Keeps a key for the megaflow of this number. Where there is no room, nothing of it is kept.
+    /// Keeps a key for the megaflow with this number. If there is no room, none of it is kept.
     #[inline(always)]
     pub fn keep(&mut self, megaflow: u32, key: &Key) -> First {
         let present = key.present();
@@ -44,7 +44,7 @@ impl Firsts {
         First::new(further, present)
     }
 
-    /// Gives the room back.
+    /// Frees the key's room.
     pub fn forget(&mut self, first: First) {
         self.further.release(first.further, wide_len(first.present));
     }

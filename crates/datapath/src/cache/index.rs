@@ -1,18 +1,18 @@
 //! The hash index of both cache tiers: from a 64-bit hash to candidate entries, in one or two cache lines.
 //!
 //! A bucket is one line of eight 16-bit signatures, eight 16-bit pieces of the hash, and eight entry numbers.
-//! A hash has two buckets to live in; an entry goes to the first unless that is full, so that nearly every
-//! lookup touches one line, and four entries per bucket fit on average without evicting anybody.
+//! Each hash has two candidate buckets. An entry goes to the first unless that is full, so nearly every
+//! lookup touches one line, and buckets can hold four entries on average without evictions.
 //!
-//! It grows in place, by linear hashing: once half full it doubles, a few buckets split per insertion, and
-//! the piece of the hash in the bucket says which half an entry belongs to, so a split touches two lines
-//! and no entry. The room for all buckets is mapped at the start and costs memory only where it is touched.
+//! It grows in place by linear hashing: once half full it doubles, splitting a few buckets per insertion. The
+//! piece of the hash in the bucket says to which half an entry belongs, so a split touches two lines and no
+//! entry. Address space for all buckets is reserved at the start and uses memory only where it is touched.
 //!
-//! A full pair of buckets first moves one occupant to its other bucket (its hash follows from bucket, piece
-//! and signature); only when none can move is somebody evicted.
+//! If both buckets are full, the index first tries to move one occupant to its other bucket (its hash follows
+//! from bucket, piece and signature). Only if none can move is an entry evicted.
 //!
-//! Invariants: `idx == 0` means an empty place (entry 0 is never used); an entry stands in exactly one place;
-//! `piece` holds bits 8..24 of the hash half by which the entry got there.
+//! Invariants: `idx == 0` means a free place (entry 0 is never used); an entry is in exactly one place;
+//! `piece` holds bits 8..24 of the half of the hash under which the entry was placed.
 
 use base::lanes::equal_lanes;
 use base::region::{Region, prefetch_at};
@@ -41,7 +41,7 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// Splits a hash. All 64 bits should be good.
+    /// Splits a hash. All 64 bits should be well mixed.
     #[inline(always)]
     pub fn new(hash: u64) -> Probe {
         Probe { first: hash as u32 & 0x00ff_ffff, sig: (hash >> 48) as u16 }
@@ -60,7 +60,7 @@ fn distance(sig: u16) -> u32 {
     (u32::from(sig) | 0x1_0000).wrapping_mul(0x9e37_79b1) >> 8
 }
 
-/// See the module's text.
+/// See the module documentation.
 pub struct Index {
     buckets: Region<Bucket>,
     /// `2^k - 1`: buckets below `split` use one bit more.
@@ -76,7 +76,7 @@ pub struct Index {
 pub enum Inserted {
     /// There was room.
     Fresh,
-    /// Both buckets were full: this entry has lost its place.
+    /// Both buckets were full: this entry has been evicted.
     Evicted(u32),
 }
 
@@ -95,7 +95,7 @@ impl Index {
         self.len
     }
 
-    /// Insertions that displaced another entry.
+    /// Insertions that evicted another entry.
     #[cfg(test)]
     pub fn evictions(&self) -> u64 {
         self.evictions
@@ -112,13 +112,14 @@ impl Index {
         (if b < self.split { half & (self.mask << 1 | 1) } else { b }) as usize
     }
 
-    /// Asks for the line that a lookup will need first.
+    /// Prefetches the line that a lookup needs first.
     #[inline(always)]
     pub fn prefetch(&self, probe: Probe) {
         prefetch_at(&self.buckets, self.bucket_of(probe.first));
     }
 
-    /// First candidate in the first bucket, to prefetch its entry; 0 where there is none. Not conclusive.
+    /// The first candidate in the first bucket, so that its entry can be prefetched; 0 if there is none. Not
+    /// conclusive.
     #[inline(always)]
     pub fn peek(&self, probe: Probe) -> u32 {
         let bucket = &self.buckets[self.bucket_of(probe.first)];
@@ -126,15 +127,15 @@ impl Index {
         if hits == 0 { 0 } else { bucket.idx[hits.trailing_zeros() as usize / 2 % WAYS] }
     }
 
-    /// Calls `is_it` for each candidate until it says yes, and returns that one.
+    /// Calls `is_it` for each candidate until it returns true, and returns that candidate.
     #[inline(always)]
     pub fn find(&self, probe: Probe, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
         if let Some(found) = self.find_in(self.bucket_of(probe.first), probe.sig, &mut is_it) {
             return Some(found);
         }
-        // An entry stands in the second bucket only if the first was full when it came. A bucket that is not
-        // full may have been full then: places are emptied without moving anybody. So the second is always
-        // looked at.
+        // An entry is in the second bucket only if the first was full when it was inserted. A bucket that has
+        // room now may have been full then, because removal moves no entries. So the second is always
+        // searched.
         self.find_in(self.bucket_of(probe.second()), probe.sig, &mut is_it)
     }
 
@@ -168,7 +169,8 @@ impl Index {
             return Inserted::Fresh;
         }
         self.evictions += 1;
-        // Clock hand over the ways: without a time of use in the bucket, any way is as good as another.
+        // Clock hand over the ways: the bucket does not record when an entry was used, so any way is as good
+        // as another.
         self.clock = self.clock.wrapping_add(1);
         let way = self.clock as usize % WAYS;
         let b = self.bucket_of(probe.first);
@@ -187,7 +189,7 @@ impl Index {
         true
     }
 
-    /// Moves one occupant of a full bucket to its other bucket, if any of them has room there.
+    /// Moves one occupant of a full bucket to its other bucket, if one of them has room there.
     fn make_room(&mut self, half: u32) -> bool {
         let b = self.bucket_of(half);
         for way in 0..WAYS {
@@ -205,7 +207,8 @@ impl Index {
         false
     }
 
-    /// Removes entry `idx`, which must have been inserted under the same hash. False where it is not there.
+    /// Removes entry `idx`, which must have been inserted under the same hash. False if it is not in the
+    /// index.
     pub fn remove(&mut self, probe: Probe, idx: u32) -> bool {
         for half in [probe.first, probe.second()] {
             let b = self.bucket_of(half);
@@ -219,8 +222,9 @@ impl Index {
         false
     }
 
-    /// Doubles, a few buckets per insertion: a round starts when buckets are half full on average and is over
-    /// a quarter as many insertions later, so that buckets not yet split never get much fuller than that.
+    /// Doubles the index, a few buckets per insertion. A round starts when buckets are half full on average
+    /// and ends a quarter as many insertions later, so buckets that are not yet split never get much fuller
+    /// than that.
     fn grow(&mut self) {
         let round = self.mask as usize + 1;
         if (self.split == 0 && self.len < round * WAYS / 2) || 2 * round > self.buckets.len() {

@@ -1,4 +1,4 @@
-//! The masks in use, which of them the flows of each input port have, and masking a key for a look-up.
+//! The masks in use, which masks each input port's flows have, and how a key is masked for a lookup.
 
 use super::entry::{Arena, EntryKey};
 use arrayvec::ArrayVec;
@@ -6,18 +6,18 @@ use base::PortNo;
 use base::hash::HashKey;
 use flow::{Key, Mask};
 
-/// Most distinct masks of one worker.
+/// Maximum number of distinct masks per worker.
 pub const MASKS_MAX: usize = 128;
-/// Most distinct masks of flows from one input port.
+/// Maximum number of distinct masks of flows from one input port.
 pub const PORT_MASKS_MAX: usize = 32;
 /// The mask number of flows that are cached alone: every bit matters.
 pub const MASK_EXACT: u16 = 0;
-/// The number of flows that are of no sort.
+/// The sort number of flows that belong to no sort.
 pub const NO_SORT: u16 = 0;
-/// Chains of masks by their hashes: as many as there may be masks, about.
+/// Hash chains of masks: about as many as there can be masks.
 const CHAINS: usize = 128;
 
-/// All masks of a worker, by their numbers; found by their hashes.
+/// All masks of a worker, indexed by number and found by hash.
 pub struct Masks {
     all: Vec<MaskEntry>,
     /// By hash, the first of each chain, 0 for none.
@@ -25,14 +25,14 @@ pub struct Masks {
 }
 
 impl Masks {
-    /// With [`MASK_EXACT`] alone, which no translation asks for.
+    /// Contains only [`MASK_EXACT`], which no translation asks for.
     pub fn new() -> Masks {
         let mut all = Vec::with_capacity(MASKS_MAX + 1);
         all.push(MaskEntry::exact());
         Masks { all, first: [0; CHAINS] }
     }
 
-    /// The number of a mask that flows have.
+    /// The number of a mask in use.
     pub fn find(&self, mask: &Mask, secret: &HashKey) -> Option<u16> {
         let hash = hash_of(mask, secret);
         let mut n = self.first[hash as usize % CHAINS];
@@ -46,7 +46,7 @@ impl Masks {
         None
     }
 
-    /// A number for a mask that has none. `None` where all are in use.
+    /// Allocates a number for a new mask. `None` if all are in use.
     pub fn add(&mut self, mask: &Mask, secret: &HashKey) -> Option<u16> {
         let unused = (1..self.all.len()).find(|&n| self.all[n].bodies == 0);
         let n = match unused {
@@ -97,7 +97,7 @@ impl std::ops::DerefMut for Masks {
     }
 }
 
-/// Equal for masks that are: a block of zeros is as one that is not there.
+/// Equal masks have equal hashes: a block of zeros counts like a missing one.
 fn hash_of(mask: &Mask, secret: &HashKey) -> u64 {
     let blocks = mask.0.present_blocks().map(|b| (b, mask.0.block(b).0));
     let held = blocks.filter(|(_, words)| *words != [0; 8]);
@@ -112,10 +112,9 @@ pub struct MaskEntry {
     hash: u64,
     /// The next one in its chain, 0 for none.
     next: u16,
-    /// Megaflows under it: it is searched while there are any.
+    /// Megaflows under it. It is searched only while there are any.
     pub flows: u32,
-    /// Bodies that name it, megaflows' and exact entries': it is given another meaning only when there are
-    /// none.
+    /// Bodies of megaflows and exact entries that refer to it. Its number is reused only when there are none.
     pub bodies: u32,
     /// The first of the sorts of its flows, 0 for none.
     pub first_sort: u16,
@@ -124,7 +123,7 @@ pub struct MaskEntry {
 impl MaskEntry {
     pub fn new(mask: &Mask, id: usize) -> MaskEntry {
         let mask = mask.clone().canonical();
-        // Scrambled, so that flows that differ in their masks alone do not share buckets.
+        // Scrambled, so that flows that differ only in their masks do not share buckets.
         let salt = (id as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (id as u64) << 17;
         MaskEntry {
             present: mask.0.present(),
@@ -157,7 +156,7 @@ impl MaskEntry {
     }
 }
 
-/// Masks the key into `masked` (block 0); the hash of all of it.
+/// Masks the key's block 0 into `masked`; returns the hash of the whole masked key.
 #[inline(always)]
 pub fn mega_hash(m: &MaskEntry, key: &Key, secret: &HashKey, masked: &mut [u64; 8]) -> u64 {
     let (k, bits) = (&key.common().0, &m.mask.0.common().0);
@@ -175,7 +174,7 @@ pub fn mega_hash(m: &MaskEntry, key: &Key, secret: &HashKey, masked: &mut [u64; 
     hash
 }
 
-/// Whether the key's further blocks are the megaflow's under its mask.
+/// Whether the key's further blocks equal the megaflow's under its mask.
 #[inline(never)]
 pub fn masked_wide_equal(m: &MaskEntry, key: &Key, arena: &Arena, e: &EntryKey) -> bool {
     let blocks = m.mask.0.present_blocks().filter(|&b| b > 0);
@@ -189,7 +188,7 @@ pub fn masked_wide_equal(m: &MaskEntry, key: &Key, arena: &Arena, e: &EntryKey) 
 /// The masks of one input port's flows, the most hit first.
 #[derive(Default)]
 pub struct PortMasks {
-    /// Those of which there are megaflows.
+    /// The masks that currently have megaflows.
     pub list: ArrayVec<PortMask, PORT_MASKS_MAX>,
 }
 
@@ -197,7 +196,7 @@ pub struct PortMask {
     pub id: u16,
     flows: u32,
     pub hits: u32,
-    /// Of packets in which rounds it has had flows: [`round_bit`].
+    /// The rounds of recirculation in which its flows' packets are: [`round_bit`].
     rounds: u64,
 }
 
@@ -206,7 +205,7 @@ impl PortMasks {
         !self.list.is_full() || self.list.iter().any(|m| m.id == id)
     }
 
-    /// A flow of this mask comes, which is of packets in these rounds.
+    /// Records a new flow with this mask, for packets in these rounds.
     pub fn add(&mut self, id: u16, rounds: u64) {
         match self.list.iter_mut().find(|m| m.id == id) {
             Some(m) => (m.flows, m.rounds) = (m.flows + 1, m.rounds | rounds),
@@ -216,7 +215,7 @@ impl PortMasks {
         }
     }
 
-    /// Places in the list and numbers of the masks that may have flows of packets in this round.
+    /// List positions and numbers of the masks that may have flows for packets in this round.
     #[inline(always)]
     pub fn of_round(&self, round: u64) -> impl Iterator<Item = (u8, u16)> {
         self.list.iter().zip(0..).filter(move |(m, _)| m.rounds & round != 0).map(|(m, n)| (n, m.id))
@@ -232,19 +231,19 @@ impl PortMasks {
     }
 }
 
-/// Stands for the rounds of packets with one recirculation id, which share it with one in 64 others.
+/// The bit for the rounds under one recirculation id. One id in 64 shares it.
 #[inline(always)]
 pub fn round_bit(recirc_id: u32) -> u64 {
     1 << (recirc_id.wrapping_mul(0x9e37_79b9) >> 26)
 }
 
-/// As [`round_bit`], of a flow with this mask and key.
+/// Like [`round_bit`], for a flow with this mask and key.
 pub fn rounds_of(m: &MaskEntry, masked: &[u64; 8]) -> u64 {
     let is_whole = (m.mask.0.common().0[0] >> 32) as u32 == u32::MAX;
     if is_whole { round_bit((masked[0] >> 32) as u32) } else { u64::MAX }
 }
 
-/// The input port's number in a key's block 0, which every mask holds.
+/// The input port's number in block 0 of a key. Every mask includes it.
 #[inline(always)]
 pub fn dp_port(common: &[u64; 8]) -> PortNo {
     PortNo((common[0] >> 16 & 0xffff) as u32)

@@ -3,16 +3,16 @@
 //! Exact match: the whole key, one probe. Megaflows: for each mask that the input port has flows of, the
 //! masked key, one probe. All megaflows share one index; the mask's number is salt to the hash.
 //!
-//! The number of masks is bounded ([`MASKS_MAX`](masks::MASKS_MAX), no input port over [`PORT_MASKS_MAX`]).
-//! Past it a new megaflow takes an existing mask that covers its own, which makes it narrower and is always
-//! right; where there is none, its flow is cached alone in the exact-match tier, as a flow that matches every
-//! bit.
+//! The number of masks is bounded ([`MASKS_MAX`](masks::MASKS_MAX), and [`PORT_MASKS_MAX`] per input port).
+//! Beyond the bound, a new megaflow uses an existing mask that covers its own: this narrows the flow, which
+//! is always correct. If there is no such mask, the flow is cached in the exact-match tier only, as if it
+//! matched every bit.
 //!
-//! Counters: a hit adds to its entry; [`FlowCache::fold`] moves what an entry has gathered to the flow's
-//! slots. A sweep visits every entry in turn, folds it and removes what has been idle. Whatever leaves the
-//! cache is folded first, so no count is lost.
+//! Counters: a hit adds to its entry; [`FlowCache::fold`] moves an entry's counts to the flow's slots. A
+//! sweep visits every entry in turn, folds it and removes idle ones. Entries are folded before they leave the
+//! cache, so no count is lost.
 //!
-//! Threads: all of it belongs to one worker.
+//! Threads: a cache belongs to one worker.
 
 mod config;
 mod dump;
@@ -57,9 +57,9 @@ pub use upkeep::Judged;
 /// A packet's key as the exact tier compares it.
 #[derive(Clone, Copy)]
 pub enum ExactKey<'a> {
-    /// Of a plain packet: its header bytes, with [`entry::PLAIN`] set. They need no extraction.
+    /// For a plain packet: its header bytes, with [`entry::PLAIN`] set. No extraction needed.
     Plain(PlainKey),
-    /// Of any other.
+    /// For any other packet.
     Whole(&'a Key),
 }
 
@@ -74,7 +74,8 @@ pub enum Which {
 
 struct Tier {
     entries: Region<Entry>,
-    /// By entry, block 0 of each key that is not in the entry. Costs memory where it is touched.
+    /// Indexed by entry: block 0 of each key that is not in the entry itself. Uses memory only where it is
+    /// touched.
     blocks: Region<StoredBlock>,
     index: Index,
     /// The first free entry, 0 for none.
@@ -82,7 +83,7 @@ struct Tier {
     free_count: u32,
     high: u32,
     hand: u32,
-    /// The last entry that the sweep's round has visited.
+    /// The last entry visited in this round of the sweep.
     swept: u32,
 }
 
@@ -125,7 +126,7 @@ impl Tier {
         self.free_count += 1;
     }
 
-    /// The next entry in turn, to be removed because there is no room.
+    /// The next entry to evict, in turn, because there is no room.
     fn victim(&mut self) -> u32 {
         self.hand = if self.hand >= self.high { 1 } else { self.hand + 1 };
         self.hand
@@ -136,7 +137,7 @@ impl Tier {
 #[repr(C, align(64))]
 struct StoredBlock([u64; 8]);
 
-/// Numbers about a cache, for `dpctl/show` and memory reports.
+/// Figures about a cache, for `dpctl/show` and memory reports.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct CacheSize {
     /// Megaflows.
@@ -147,7 +148,7 @@ pub struct CacheSize {
     pub masks: usize,
     /// Bytes in use: entries, indexes, bodies, keys.
     pub bytes: usize,
-    /// Entries that had to go because their buckets were full or the limit was reached.
+    /// Entries evicted because their buckets were full or the limit was reached.
     pub evictions: u64,
 }
 
@@ -166,14 +167,14 @@ pub struct FlowCache {
     sorts: Sorts,
     /// Of exact entries whose packets are tracked.
     pub trails: Trails,
-    /// The ports that flows come from, the first of which is none.
+    /// The ports that flows come from; index 0 stands for no port.
     inputs: Vec<Box<InputPort>>,
-    /// How many megaflows there have been, by which each has a number of its own.
+    /// The number of megaflows ever made, which provides their serial numbers.
     megaflows_made: u64,
     by_port: PortTable<InputIdx>,
     evictions: u64,
-    /// Counters of megaflows that this burst found out of date. A flow of the same packets goes on from
-    /// there, as Open vSwitch modifies a datapath flow in place.
+    /// Counters of megaflows that this burst found out of date. A replacement for the same packets continues
+    /// from these counts, as Open vSwitch does when it modifies a datapath flow in place.
     stale_stats: ArrayVec<StaleStats, STALE_STATS_MAX>,
     now_ms: u64,
     /// The newest version that packets have seen.
@@ -187,7 +188,7 @@ struct InputPort {
     origins: Origins,
 }
 
-/// A depth in a plain key takes so many bits.
+/// Number of bits for a depth in a plain key.
 const DEPTH_BITS: u32 = 3;
 
 /// Where [`FlowCache::install`] put a flow.
@@ -200,7 +201,7 @@ pub enum Installed {
 }
 
 impl FlowCache {
-    /// Maps the room for a cache.
+    /// Reserves the address space of a cache.
     pub fn new(config: CacheConfig, secret: HashKey, slots: Arc<SlotTable>) -> std::io::Result<FlowCache> {
         let limit = config.flow_limit.max(64);
         let exact_limit = config.exact_limit();
@@ -228,8 +229,8 @@ impl FlowCache {
 
     // ---- exact tier
 
-    /// What the last word of plain packets' keys says of where they come from and how deep they are read.
-    /// `None` where their port has no number left for them: they are then looked up by their whole keys.
+    /// The last word of plain packets' keys, which encodes their origin and the depth to which they are read.
+    /// `None` if their port has run out of origin numbers: they are then looked up by their whole keys.
     #[inline(always)]
     pub fn plain_origin(&mut self, input: InputIdx, origin: Origin, depth: Depth) -> Option<u64> {
         let slot = self.inputs[input.0 as usize].origins.slot(origin, &self.secret)?;
@@ -237,7 +238,7 @@ impl FlowCache {
         Some(PLAIN | (number << DEPTH_BITS | depth as u64) << PLAIN_ORIGIN_SHIFT)
     }
 
-    /// What the key of a plain exact entry says of its packets' origin, if it is this one.
+    /// What the key of a plain exact entry encodes about its packets' origin, if it is this one.
     pub fn origin_of(&self, entry: u32, input: InputIdx, origin: &Origin) -> Option<u64> {
         let key = self.exact.entries[entry as usize].key;
         let said = key.0[3] >> PLAIN_ORIGIN_SHIFT << PLAIN_ORIGIN_SHIFT;
@@ -248,8 +249,8 @@ impl FlowCache {
         is_its.then_some(said)
     }
 
-    /// Where there is what is known of a port that flows come from. Allocates when a worker meets the port
-    /// for the first time.
+    /// The index of what is known about an input port. Allocates when a worker sees the port for the first
+    /// time.
     pub fn input_of(&mut self, port: PortNo) -> InputIdx {
         let FlowCache { inputs, by_port, .. } = self;
         *by_port.get_or_insert_with(port, || {
@@ -258,13 +259,13 @@ impl FlowCache {
         })
     }
 
-    /// The count of entries that have the origin of a plain key.
+    /// The number of entries that have the origin in a plain key.
     fn origin_entries(&mut self, key: &EntryKey) -> &mut u32 {
         let number = (key.0[3] & !PLAIN) >> (PLAIN_ORIGIN_SHIFT + DEPTH_BITS);
         self.inputs[(number >> SLOT_BITS) as usize].origins.entries(number as u8)
     }
 
-    /// Hash of a key for the exact tier, and its line asked for.
+    /// Hashes a key for the exact tier, and prefetches its bucket.
     #[inline(always)]
     pub fn exact_probe(&self, key: &ExactKey<'_>) -> u64 {
         let hash = match key {
@@ -281,7 +282,7 @@ impl FlowCache {
             .fold(hash, |hash, words| self.secret.combine(hash, self.secret.block(words)))
     }
 
-    /// The most likely entry (0: none), its line asked for.
+    /// The most likely entry (0: none). Prefetches it.
     #[inline(always)]
     pub fn exact_prefetch(&self, hash: u64) -> u32 {
         let idx = self.exact.index.peek(Probe::new(hash));
@@ -289,13 +290,13 @@ impl FlowCache {
         idx
     }
 
-    /// A megaflow's line, asked for.
+    /// Prefetches a megaflow.
     #[inline(always)]
     pub fn mega_fetch(&self, idx: u32) {
         prefetch_at(&self.mega.entries, idx as usize);
     }
 
-    /// The entry whose key equals this one, or 0. `likely` is what [`Self::exact_prefetch`] said.
+    /// The entry whose key equals this one, or 0. `likely` is the result of [`Self::exact_prefetch`].
     #[inline(always)]
     pub fn exact_find_likely(&self, likely: u32, hash: u64, key: &ExactKey<'_>) -> u32 {
         match key {
@@ -335,8 +336,8 @@ impl FlowCache {
         further_blocks(key, key.present()).zip(self.arena.run(start, len)).all(|(a, b)| equal(a, b))
     }
 
-    /// All exact entries, by their numbers, their trails, and what tells whether changes touch them. Those
-    /// that the index does not name are in no use.
+    /// All exact entries by number, their trails, and what tells whether changes touch them. Entries that the
+    /// index does not name are unused.
     #[inline(always)]
     pub fn exact_entries<'a, P: Pipeline>(
         &'a mut self,
@@ -346,7 +347,7 @@ impl FlowCache {
         (&mut self.exact.entries, &self.trails, judge)
     }
 
-    /// Remembers a key whose packets all belong to the body's flow. Evicts where it must.
+    /// Caches a key whose packets all belong to the body's flow. Evicts an entry if it must.
     pub fn insert_exact(&mut self, key: &ExactKey<'_>, hash: u64, from: &FlowRef) -> Option<u32> {
         let (entry_key, block) = match *key {
             ExactKey::Plain(words) => (EntryKey::plain(words), None),
@@ -362,7 +363,7 @@ impl FlowCache {
 
     // ---- megaflow tier
 
-    /// Masks the key with mask `id` into `masked` (block 0) and returns the hash, its line asked for.
+    /// Masks the key with mask `id` into `masked` (block 0), returns the hash, and prefetches its bucket.
     #[inline(always)]
     pub fn mega_probe(&self, id: u16, key: &Key, masked: &mut [u64; 8]) -> u64 {
         let m = &self.masks[usize::from(id)];
@@ -371,7 +372,7 @@ impl FlowCache {
         hash
     }
 
-    /// The most likely entry (0: none), its lines asked for.
+    /// The most likely entry (0: none). Prefetches it.
     #[inline(always)]
     pub fn mega_prefetch(&self, hash: u64) -> u32 {
         let idx = self.mega.index.peek(Probe::new(hash));
@@ -380,7 +381,8 @@ impl FlowCache {
         idx
     }
 
-    /// The megaflow of mask `id` with this masked key, or 0. `likely` is what [`Self::mega_prefetch`] said.
+    /// The megaflow of mask `id` with this masked key, or 0. `likely` is the result of
+    /// [`Self::mega_prefetch`].
     #[inline(always)]
     pub fn mega_find_likely(&self, likely: u32, id: u16, hash: u64, key: &Key, masked: &[u64; 8]) -> u32 {
         if likely != 0 && self.is_mega(likely, id, hash, key, masked) {
@@ -404,8 +406,8 @@ impl FlowCache {
             && (!e.has_further() || masked_wide_equal(m, key, &self.arena, e))
     }
 
-    /// The masks that an input port may have flows of for packets with this recirculation id, in the order in
-    /// which they are searched, with their places among all of the port's.
+    /// The masks under which an input port may have flows for packets with this recirculation id, in search
+    /// order, each with its position in the port's whole list.
     #[inline(always)]
     pub fn port_masks(&self, input: InputIdx, recirc_id: u32) -> ArrayVec<(u8, u16), PORT_MASKS_MAX> {
         self.inputs[input.0 as usize].masks.of_round(round_bit(recirc_id)).collect()
@@ -418,8 +420,7 @@ impl FlowCache {
         mask.hits = mask.hits.saturating_add(hits);
     }
 
-    /// Orders each port's masks by their hits, and forgets half of the past so that the order follows the
-    /// traffic.
+    /// Sorts each port's masks by hits, and halves the counts so that the order follows the traffic.
     pub fn rank_masks(&mut self) {
         for masks in self.inputs.iter_mut().map(|port| &mut port.masks) {
             masks.list.sort_by_key(|m| std::cmp::Reverse(m.hits));
@@ -429,14 +430,14 @@ impl FlowCache {
         }
     }
 
-    /// Searches all the port's masks for a flow of this version: for the slow path, which looks once more
+    /// Searches all the port's masks for a flow of this version. For the slow path, which looks once more
     /// before it translates.
     pub fn mega_search(&self, input: InputIdx, key: &Key, version: Version) -> u32 {
-        // An older one that was not found out of date earlier in the burst is not known to be right.
+        // An older flow that was not found out of date earlier in the burst is not known to be right either.
         self.mega_search_by(input, key, |e| e.version == ShortVersion::of(version))
     }
 
-    /// Searches all the port's masks for a flow that was not found out of date.
+    /// Searches all the port's masks for a flow that has not been found out of date.
     pub fn mega_search_any(&self, input: InputIdx, key: &Key) -> u32 {
         self.mega_search_by(input, key, |e| e.decision.verdict != Verdict::Stale)
     }
@@ -453,7 +454,8 @@ impl FlowCache {
         0
     }
 
-    /// The exact entry of this version for a packet whose flow is cached alone: for the slow path, likewise.
+    /// The exact entry of this version for a packet whose flow is cached in the exact tier alone. Also for
+    /// the slow path.
     pub fn alone_search(&self, key: &ExactKey<'_>, version: Version) -> u32 {
         if self.masks[usize::from(MASK_EXACT)].bodies == 0 {
             return 0;
@@ -467,7 +469,7 @@ impl FlowCache {
     }
 
     /// Caches a translation for all packets that agree with `key` on its mask (or on a narrower one, see the
-    /// module's text). What is in the exact tier under `exact` gives way to a flow that is cached alone.
+    /// module documentation). A flow that is cached in the exact tier alone replaces any entry under `exact`.
     pub fn install<E>(
         &mut self,
         input: InputIdx,
@@ -481,7 +483,7 @@ impl FlowCache {
         let body = self.bodies.make(t, mask, verdict.is_list())?;
         self.masks[usize::from(mask)].bodies += 1;
         let sort = self.sorts.take(mask, &mut self.masks, &t.visits);
-        // Held here, so that the body goes when nothing below takes it.
+        // A reference held here frees the body if nothing below takes one.
         let b = self.bodies.get_mut(body);
         (b.refs, b.sort) = (1, sort);
         let decision = Decision { verdict, body };
@@ -493,7 +495,7 @@ impl FlowCache {
             None
         } else if mask == MASK_EXACT {
             let hash = self.exact_probe(exact);
-            // One that was not looked up in this burst, or not found to be right.
+            // An entry that was not looked up in this burst, or was not found to be right.
             let old = self.exact_find(hash, exact);
             if old != 0 {
                 self.remove(Which::Exact, old);
@@ -506,13 +508,13 @@ impl FlowCache {
         installed
     }
 
-    /// Whether flows of a mask differ in what the header bytes of plain packets do not say: the tuple that
-    /// opened their connection.
+    /// Whether flows of a mask differ in something that the header bytes of plain packets do not contain: the
+    /// tuple that opened their connection.
     pub fn is_too_narrow_for(&self, mask: u16, key: &ExactKey<'_>) -> bool {
         matches!(key, ExactKey::Plain(_)) && conntrack::reads_original(&self.masks[usize::from(mask)].mask)
     }
 
-    /// Notes the length of the packet whose miss made a flow, unless the flow goes on for another.
+    /// Records the length of the packet whose miss created a flow, unless the flow continues an earlier one.
     pub fn made_by(&mut self, body: u32, bytes: usize) {
         let body = self.bodies.get_mut(body);
         if body.packets == 0 {
@@ -520,7 +522,7 @@ impl FlowCache {
         }
     }
 
-    /// Keeps the whole key of the packet whose miss made a megaflow.
+    /// Keeps the whole key of the packet whose miss created a megaflow.
     #[inline(always)]
     pub fn keep_first(&mut self, megaflow: u32, key: &Key) {
         let body = self.mega.entries[megaflow as usize].decision.body;
@@ -551,7 +553,7 @@ impl FlowCache {
         Some(idx)
     }
 
-    /// The number of the mask under which to cache a flow: its own, or else one that covers it.
+    /// The number of the mask under which to cache a flow: its own, or one that covers it.
     fn mask_for(&mut self, mask: &Mask, input: InputIdx) -> Option<u16> {
         let FlowCache { masks: all, inputs, secret, .. } = self;
         let port = &inputs[input.0 as usize].masks;
@@ -567,7 +569,7 @@ impl FlowCache {
         {
             return Some(n);
         }
-        // The least specific of those that cover it keeps the flow as wide as it can be.
+        // The least specific mask that covers it keeps the flow as wide as possible.
         (1..all.len())
             .filter(|&n| all[n].bodies > 0 && port.has_room_for(n as u16))
             .filter(|&n| all[n].mask.covers(mask))
@@ -594,19 +596,19 @@ impl FlowCache {
         self.now_ms = now_ms;
     }
 
-    /// Packets see this version now.
+    /// Sets the version that packets see now.
     #[inline(always)]
     pub fn set_version(&mut self, version: Version) {
         self.version = version;
     }
 
-    /// Whether new flows may soon want the places of idle ones.
+    /// Whether new flows may soon need the places of idle ones.
     pub fn is_crowded(&self) -> bool {
         let limit = self.config.flow_limit.max(64);
         self.mega.live() > limit / 4 * 3 || self.is_exact_crowded()
     }
 
-    /// Whether new exact entries may soon want the places of idle ones.
+    /// Whether new exact entries may soon need the places of idle ones.
     #[inline(always)]
     pub fn is_exact_crowded(&self) -> bool {
         self.exact.live() > self.config.exact_limit() / 4 * 3
@@ -624,7 +626,7 @@ impl FlowCache {
 
     /// Sizes and memory.
     pub fn size(&self) -> CacheSize {
-        // Where plain keys are alone, the exact tier's blocks are not touched.
+        // If all keys are plain, the exact tier's blocks are not touched.
         let blocks = self.mega.high as usize * size_of::<StoredBlock>();
         let entries = (self.exact.high + self.mega.high) as usize * size_of::<Entry>() + blocks;
         let indexes = self.exact.index.memory_bytes() + self.mega.index.memory_bytes();
@@ -651,10 +653,10 @@ pub struct Moment {
     pub now: Stamp,
 }
 
-/// A flow to make an exact entry from.
+/// A flow from which to make an exact entry.
 #[derive(Clone, Copy, Debug)]
 pub struct FlowRef {
-    /// What becomes of its packets, and its body.
+    /// What happens to its packets, and its body.
     pub decision: Decision,
     /// The flow's mask.
     pub mask: u16,
@@ -664,11 +666,11 @@ pub struct FlowRef {
     pub set: u8,
     /// See [`crate::watch`].
     pub marks: Marks,
-    /// Now.
+    /// When it is made.
     pub at: Moment,
 }
 
-/// Says of entries whether changes touch their flows.
+/// Tells whether changes touch the flows of entries.
 pub struct Judge<'a, P: Pipeline> {
     sights: Sights<'a, P>,
     sorts: &'a mut Sorts,
@@ -676,8 +678,7 @@ pub struct Judge<'a, P: Pipeline> {
 }
 
 impl<P: Pipeline> Judge<'_, P> {
-    /// As [`FlowCache::renew_exact`]. A call, so that a loop in which it is rare keeps its registers for
-    /// itself.
+    /// Like [`FlowCache::renew_exact`]. Not inlined, so that a loop that rarely calls it keeps its registers.
     #[inline(never)]
     pub fn renew(&mut self, e: &mut Entry) -> bool {
         self.sights.renew(self.sorts, self.masks, e)

@@ -1,26 +1,24 @@
 //! Where plain packets come from, as a number that fits into their keys.
 //!
-//! Packets of one round have the same input port, by both its numbers, and the same metadata. A plain
-//! packet's key has a number in the place of all that: the port's, and one of 256 that the port has for those
-//! *origins*. It is asked for once a round. No other origin gets the number while an entry of the cache has
-//! it.
+//! Packets of one round have the same input port (both its numbers) and the same metadata. The key of a plain
+//! packet encodes all that as the port's number and one of 256 *origin* numbers of the port. The number is
+//! looked up once per round. It is not given to another origin while an entry of the cache has it.
 //!
-//! A port whose packets differ in their metadata one by one (rules may copy bits of a packet into its mark)
-//! runs out of numbers. The packets of further origins are then looked up by their whole keys, until entries
-//! of others have gone. That costs this port alone, and not those of its packets that go round for the first
-//! time.
+//! A port whose packets all have different metadata (rules may copy bits of a packet into its mark) runs out
+//! of numbers. Packets of further origins are then looked up by their whole keys until entries of other
+//! origins have gone. That slows down only this port, and not its packets in their first round.
 
 use crate::recirculation::Metadata;
 use base::OfPort;
 use base::hash::HashKey;
 
-/// An origin's number within its port has so many bits.
+/// Number of bits for an origin's number within its port.
 pub const SLOT_BITS: u32 = 8;
 const WAYS: usize = 8;
 /// The first set is for packets in their first round.
 const SETS: usize = (1 << SLOT_BITS) / WAYS;
 
-/// What the packets of a round have in common beside their port.
+/// What the packets of a round have in common besides their port.
 #[derive(Clone, Copy, PartialEq)]
 pub struct Origin {
     of_port: OfPort,
@@ -28,7 +26,7 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// How often packets have gone round is no part of their keys.
+    /// The recirculation depth is not part of the key.
     #[inline(always)]
     pub fn new(of_port: OfPort, metadata: Metadata) -> Origin {
         Origin { of_port, metadata: Metadata { recirc_depth: 0, ..metadata } }
@@ -38,7 +36,7 @@ impl Origin {
 /// One port's origins.
 pub struct Origins {
     all: [Origin; SETS * WAYS],
-    /// How many entries of the cache have each.
+    /// The number of cache entries with each origin.
     entries: [u32; SETS * WAYS],
 }
 
@@ -50,13 +48,13 @@ impl Default for Origins {
 }
 
 impl Origins {
-    /// The number of an origin; `None` where all that it may have are in use by others.
+    /// The number of an origin; `None` if other origins use all the numbers that it may have.
     #[inline(always)]
     pub fn slot(&mut self, origin: Origin, secret: &HashKey) -> Option<u8> {
         if self.all[0] == origin { Some(0) } else { self.search(origin, secret) }
     }
 
-    /// Whether that is the number of this origin.
+    /// Whether that number belongs to this origin.
     pub fn is(&self, slot: u8, origin: &Origin) -> bool {
         self.all[usize::from(slot)] == *origin
     }
@@ -76,7 +74,7 @@ impl Origins {
         Some(n as u8)
     }
 
-    /// How many entries have the origin of this number.
+    /// The number of entries with this origin.
     pub fn entries(&mut self, slot: u8) -> &mut u32 {
         &mut self.entries[usize::from(slot)]
     }

@@ -1,8 +1,7 @@
-//! The sorts of the flows in a worker's cache: which there are, and what is watched for each; see
-//! [`crate::watch`].
+//! The sorts of the flows in a worker's cache, and what is watched for each; see [`crate::watch`].
 //!
-//! A sort lives as long as a body names it, so its mask's number keeps its meaning. Sorts of one mask are
-//! chained. Their number is bounded; flows beyond are of sort 0, each of which is judged by itself.
+//! A sort lives as long as a body refers to it, so its mask's number keeps its meaning. Sorts of one mask are
+//! chained. Their number is bounded; further flows belong to sort 0, whose flows are judged one by one.
 
 use super::entry::{Entry, ShortVersion};
 use super::masks::{MaskEntry, NO_SORT};
@@ -12,14 +11,14 @@ use crate::watch::{Sight, Sort, SortTables, Watch, tables_of};
 use base::Version;
 use base::rcu::Reader;
 
-/// Most sorts of one worker.
+/// Maximum number of sorts per worker.
 const SORTS_MAX: usize = 1024;
 
 struct SortEntry {
     mask: u16,
-    /// The next of the same mask, 0 for none.
+    /// The next sort of the same mask, 0 for none.
     next: u16,
-    /// Bodies that name it.
+    /// Bodies that refer to it.
     bodies: u32,
     tables: SortTables,
     watch: Watch,
@@ -45,7 +44,7 @@ impl Sorts {
         Sorts { all, free: Vec::with_capacity(SORTS_MAX) }
     }
 
-    /// The sort of a new body's flow, counted.
+    /// The sort of a new body's flow; counts the body.
     pub fn take(&mut self, mask: u16, masks: &mut [MaskEntry], visits: &[Visit]) -> u16 {
         let Some(tables) = tables_of(visits) else { return NO_SORT };
         let first = masks[usize::from(mask)].first_sort;
@@ -72,7 +71,7 @@ impl Sorts {
         number
     }
 
-    /// A body that named it is gone.
+    /// Records that a body of the sort is gone.
     pub fn release(&mut self, number: u16, masks: &mut [MaskEntry]) {
         if number == NO_SORT {
             return;
@@ -101,7 +100,7 @@ impl Sorts {
     }
 }
 
-/// What one stage of a burst has seen of changes: the sort that it met last.
+/// What one stage of a burst knows about changes: the sort that it met last.
 pub struct Sights<'g, P: Pipeline> {
     pipeline: &'g P,
     reader: &'g Reader,
@@ -115,8 +114,8 @@ impl<'g, P: Pipeline> Sights<'g, P> {
         Sights { pipeline, reader, now, number: NO_SORT, sight: Sight::NONE }
     }
 
-    /// Whether no change since touches the entry's flow, as far as what is watched can tell: then it is of
-    /// this version now.
+    /// Whether what is watched proves that no later change touches the entry's flow: then it is right at this
+    /// version.
     #[inline(always)]
     pub fn renew(&mut self, sorts: &mut Sorts, masks: &[MaskEntry], e: &mut Entry) -> bool {
         if e.sort != self.number {

@@ -1,36 +1,36 @@
-//! Where packets of an exact entry went that were tracked and came round again: their connection, and the
-//! megaflow of the next round.
+//! Where recirculated, tracked packets of an exact entry went: their connection, and the megaflow of the next
+//! round.
 //!
-//! Both are most likely the same for the next packet. A trail is a guess: whoever follows it looks whether
-//! the connection and the megaflow are still those, and what the connection is marked with. Nothing else
-//! decides where the packet goes, for the rest is as it was: packets of one exact entry come from one origin
-//! and have the same bytes where a key has any, and a connection is translated alike as long as it is.
+//! Both are most likely the same for the next packet. A trail is a hint: code that follows it checks whether
+//! the connection and the megaflow are still the same, and how the connection is marked. Everything else that
+//! decides where the packet goes is unchanged: packets of one exact entry come from one origin and agree on
+//! all bytes that are part of a key, and a connection's translation never changes.
 
 use crate::conntrack::Found;
 use crate::conntrack::follow::Marked;
 use base::region::{Region, prefetch_at};
 use flow::extract::PlainKey;
 
-/// See the module's text. All zeros is none: no connection has that generation.
+/// See the module documentation. All zeros means no trail: no connection has that generation.
 #[derive(Clone, Copy, zerocopy::FromZeros)]
 #[repr(C, align(64))]
 pub struct Trail {
     pub(crate) connection: Found,
     label: [u64; 2],
-    /// IPv4's after translation, as a plain key has them, and so are the ports.
+    /// IPv4 addresses after translation, as in a plain key; `ports` likewise.
     addresses: u64,
     ports: u32,
     mark: u32,
-    /// The megaflow of the next round, and the number that it alone has had.
+    /// The megaflow of the next round, and its serial number.
     pub next: u32,
-    /// The exact entry of the next round, where that tracks the packet again. 0 where it is not known.
+    /// The exact entry of the next round, if that tracks the packet again; 0 if unknown.
     pub exact: u32,
     pub next_serial: u64,
 }
 
 impl Trail {
-    /// To a connection with these marks and, in the next round, with these addresses and ports, to a
-    /// megaflow.
+    /// A trail to a connection with these marks and to the megaflow that its packets hit in the next round,
+    /// with these addresses and ports.
     pub(crate) fn new(
         connection: Found,
         Marked { mark, label }: Marked,
@@ -44,19 +44,19 @@ impl Trail {
         Trail { connection, label, addresses, ports, mark, next, exact: 0, next_serial }
     }
 
-    /// What the connection was marked with.
+    /// The connection's mark and label.
     #[inline(always)]
     pub(crate) fn marked(&self) -> Marked {
         Marked { mark: self.mark, label: u128::from(self.label[0]) << 64 | u128::from(self.label[1]) }
     }
 
-    /// Whether packets with this key get other addresses or ports.
+    /// Whether packets with this key have their addresses or ports translated.
     #[inline(always)]
     pub fn translates(&self, key: &PlainKey) -> bool {
         (key[2] ^ self.addresses) | (key[1] >> 32 ^ u64::from(self.ports)) != 0
     }
 
-    /// Addresses and ports after translation, as they stand in a packet.
+    /// Addresses and ports after translation, in wire order.
     #[inline(always)]
     pub fn addresses_and_ports(&self) -> [u8; 12] {
         let mut all = [0; 12];
@@ -66,7 +66,7 @@ impl Trail {
     }
 }
 
-/// By exact entry, those of plain packets.
+/// Trails of plain packets' exact entries, by entry.
 pub struct Trails {
     all: Region<Trail>,
     high: u32,
@@ -77,7 +77,7 @@ impl Trails {
         Ok(Trails { all: Region::new(limit + 1)?, high: 0 })
     }
 
-    /// Has one fetched.
+    /// Prefetches one.
     #[inline(always)]
     pub fn prefetch(&self, entry: u32) {
         prefetch_at(&self.all, entry as usize);
@@ -88,18 +88,18 @@ impl Trails {
         &self.all[entry as usize]
     }
 
-    /// Packets of an entry are tracked again, by this exact entry of the next round.
+    /// Records the exact entry of the next round that tracks an entry's packets again.
     pub fn set_exact(&mut self, entry: u32, exact: u32) {
         self.all[entry as usize].exact = exact;
     }
 
-    /// Packets of an entry went there.
+    /// Records where packets of an entry went.
     pub(crate) fn set(&mut self, entry: u32, trail: Trail) {
         self.high = self.high.max(entry);
         self.all[entry as usize] = trail;
     }
 
-    /// The entry is another flow's from now on.
+    /// The entry belongs to another flow from now on.
     pub(super) fn forget(&mut self, entry: u32) {
         if entry <= self.high {
             self.all[entry as usize] = zerocopy::FromZeros::new_zeroed();

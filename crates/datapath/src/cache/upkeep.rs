@@ -1,5 +1,5 @@
-//! What happens to the entries of either tier, in one way for both: they are filled, judged by changes,
-//! folded, swept, removed.
+//! What happens to entries, in the same way for both tiers: they are filled, judged by changes, folded, swept
+//! and removed.
 
 use super::entry::{Body, Counts, Entry, EntryKey, ShortVersion, StaleStats, Verdict};
 use super::masks::NO_SORT;
@@ -15,14 +15,14 @@ use base::region::prefetch;
 use flow::{Block, Key};
 use index::{Inserted, Probe};
 
-/// What a judgement in full found about an entry.
+/// The result of judging an entry in full.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Judged {
-    /// No change touches its flow: it is of the newest version now.
+    /// No change touches its flow: it is right at the newest version.
     Right,
-    /// It is out of date: marked so now, or (`false`) earlier in the burst.
+    /// It is out of date, and marked so: just now, or (`false`) earlier in the burst.
     Stale {
-        /// Nobody has found it out before.
+        /// This call was the first to find out.
         is_new: bool,
     },
 }
@@ -52,7 +52,7 @@ impl FlowCache {
 
     // ---- filling
 
-    /// A place for an entry, another's where all are in use.
+    /// Allocates a place for an entry; evicts another entry if all are in use.
     pub(super) fn take(&mut self, which: Which) -> Option<u32> {
         if let Some(idx) = self.tier_mut(which).take() {
             return Some(idx);
@@ -63,7 +63,7 @@ impl FlowCache {
         self.tier_mut(which).take()
     }
 
-    /// Fills a place, and has the index name it. `block` is the key's first where it does not fit into the
+    /// Fills a place and adds it to the index. `block` is the key's first block if it does not fit into the
     /// entry.
     #[allow(clippy::too_many_arguments)] // The parts of an entry, whose line is written once.
     pub(super) fn put(
@@ -103,15 +103,15 @@ impl FlowCache {
         }
     }
 
-    /// The hash under which the index has an entry.
+    /// The hash under which an entry is in the index.
     fn hash_of(&self, e: &Entry) -> u64 {
         if e.key.is_plain() { self.secret.quad(&e.key.0) } else { e.key.hash() }
     }
 
     // ---- judging
 
-    /// Whether what is watched says that no change since has touched the entry's flow: then it is of this
-    /// version now.
+    /// Whether what is watched proves that no later change has touched the entry's flow: then it is right at
+    /// this version.
     #[inline(always)]
     pub fn renew<P: Pipeline>(&mut self, which: Which, idx: u32, sights: &mut Sights<'_, P>) -> bool {
         let e = match which {
@@ -121,8 +121,8 @@ impl FlowCache {
         sights.renew(&mut self.sorts, &self.masks, e)
     }
 
-    /// Asks the pipeline whether a change since touches the entry's flow. If none does, what is watched will
-    /// tell from here on. `key` is of any packet of the flow.
+    /// Asks the pipeline whether a later change touches the entry's flow. If none does, what is watched tells
+    /// from here on. `key` may be that of any packet of the flow.
     pub fn judge<P: Pipeline>(
         &mut self,
         which: Which,
@@ -160,8 +160,7 @@ impl FlowCache {
 
     // ---- counting
 
-    /// Moves what an entry has gathered to the flow's slots. An exact entry tells its megaflow that it is in
-    /// use.
+    /// Moves an entry's counts to the flow's slots. An exact entry also marks its megaflow as used.
     pub fn fold(&mut self, which: Which, idx: u32) {
         let e = self.entry(which, idx);
         if e.counts.is_empty() {
@@ -187,7 +186,7 @@ impl FlowCache {
 
     // ---- removing
 
-    /// Takes an entry out, its counts folded first. Exact entries made from a megaflow live on with its body.
+    /// Removes an entry after folding its counts. Exact entries made from a megaflow live on with its body.
     pub fn remove(&mut self, which: Which, idx: u32) {
         let e = &self.tier(which).entries[idx as usize];
         if !e.is_free() {
@@ -197,26 +196,26 @@ impl FlowCache {
         }
     }
 
-    /// Takes a megaflow out that is out of date. What is installed for the same packets before
-    /// [`Self::forget_stale_stats`] goes on counting from where it was.
+    /// Removes an out-of-date megaflow. A flow installed for the same packets before
+    /// [`Self::forget_stale_stats`] continues its counts.
     pub fn remove_stale(&mut self, idx: u32) {
         self.fold(Which::Mega, idx);
         let e = &self.mega.entries[idx as usize];
         if !e.is_free() {
             let (mask, hash) = (e.key.mask(), e.key.hash());
             let Body { packets, bytes, first_bytes, .. } = *self.bodies.get(e.decision.body);
-            // Without room, its successor begins at 0.
+            // If there is no room, the successor's counters start at 0.
             let _ = self.stale_stats.try_push(StaleStats { mask, hash, packets, bytes, first_bytes });
         }
         self.remove(Which::Mega, idx);
     }
 
-    /// Forgets them: another burst begins.
+    /// Forgets the counters of out-of-date megaflows, because another burst begins.
     pub fn forget_stale_stats(&mut self) {
         self.stale_stats.clear();
     }
 
-    /// The same of one that the index does not name any more.
+    /// Removes an entry that the index no longer names.
     fn end(&mut self, which: Which, idx: u32) {
         self.fold(which, idx);
         let e = &self.tier(which).entries[idx as usize];
@@ -249,7 +248,7 @@ impl FlowCache {
         }
     }
 
-    /// Removes everything, folded.
+    /// Removes everything, after folding it.
     pub fn flush(&mut self) {
         for which in [Which::Exact, Which::Mega] {
             for idx in 1..=self.tier(which).high {
@@ -260,14 +259,14 @@ impl FlowCache {
 
     // ---- sweeping
 
-    /// Begins a new round of sweeping at the first entry.
+    /// Starts a new round of the sweep at the first entry.
     pub fn start_round(&mut self) {
         (self.exact.swept, self.mega.swept) = (0, 0);
     }
 
-    /// Visits the next `count` entries of each tier: folds them, and removes idle ones, `removals` at most,
-    /// from which it subtracts. True when this ended a round over all of both tiers that started with
-    /// [`Self::start_round`].
+    /// Visits the next `count` entries of each tier: folds them and removes idle ones, at most `removals`,
+    /// from which it subtracts. True when this completed a round, started by [`Self::start_round`], over both
+    /// tiers.
     pub fn sweep(&mut self, count: u32, removals: &mut u32) -> bool {
         self.sweep_tier(Which::Exact, count, removals) && self.sweep_tier(Which::Mega, count, removals)
     }
@@ -299,14 +298,14 @@ impl FlowCache {
     }
 
     /// Whether an entry in use has been idle for too long. A megaflow that exact entries keep alive may also
-    /// be too old, without having been met itself.
+    /// be too old without having been hit itself.
     #[inline(always)]
     fn is_to_go(&self, e: &Entry) -> bool {
         e.used.age_ms(Stamp::of(self.now_ms)) > self.config.max_idle_ms || e.version.is_ancient(self.version)
     }
 
-    /// Asks for the lines beside the entry's own that its visit will touch: none where nothing came and it is
-    /// not idle yet, as with most entries of a large cache.
+    /// Prefetches the other lines that a visit to the entry will touch: none if it has no counts and is not
+    /// idle yet, like most entries of a large cache.
     #[inline(always)]
     fn prefetch_swept(&self, tier: &Tier, idx: u32) {
         let e = &tier.entries[idx as usize];

@@ -1,37 +1,37 @@
-//! How far TCP's sequence numbers are shifted where a helper has changed the length of what one end sends.
+//! How far TCP sequence numbers are shifted when a helper has changed the length of what one end sends.
 //!
-//! What an end sent up to a position has one offset, what it sends behind it another. A line that is sent
-//! again is not counted again. Pure. Source: the same rules as in Linux's nf_conntrack_seqadj.
+//! What an end sent up to a position has one offset, what it sends after that another. A retransmitted line
+//! is not counted again. Pure. Source: the same rules as in Linux's nf_conntrack_seqadj.
 
-/// Of what one end sends.
+/// The shifts for what one end sends.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Adjustment {
-    /// The segment that was changed last.
+    /// Sequence number of the last segment that was changed.
     pub position: u32,
     pub before: i32,
     pub after: i32,
 }
 
-/// Whether `a` comes behind `b`.
+/// Whether `a` is after `b`.
 fn is_after(a: u32, b: u32) -> bool {
     (b.wrapping_sub(a) as i32) < 0
 }
 
 impl Adjustment {
-    /// A sequence number of this end, as the other end sees it.
+    /// Translates a sequence number of this end to what the other end sees.
     pub fn sent(&self, seq: u32) -> u32 {
         let offset = if is_after(seq, self.position) { self.after } else { self.before };
         seq.wrapping_add_signed(offset)
     }
 
-    /// What the other end acknowledges of it, as this end has sent it.
+    /// Translates an acknowledgement by the other end back to this end's sequence numbers.
     pub fn acknowledged(&self, ack: u32) -> u32 {
         let is_behind = is_after(ack.wrapping_add_signed(self.before.wrapping_neg()), self.position);
         let offset = if is_behind { self.after } else { self.before };
         ack.wrapping_add_signed(offset.wrapping_neg())
     }
 
-    /// The segment at `seq` becomes so much longer.
+    /// Records that the segment at `seq` becomes `by` bytes longer.
     pub fn lengthen(&mut self, seq: u32, by: i32) {
         if self.before == self.after || is_after(seq, self.position) {
             *self = Adjustment { position: seq, before: self.after, after: self.after.wrapping_add(by) };

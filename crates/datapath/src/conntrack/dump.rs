@@ -1,7 +1,7 @@
-//! What an operator asks of the tracker: its connections, one after the other, and their removal.
+//! What an operator can ask the tracker to do: list its connections one after the other, and remove them.
 //!
-//! A dump looks at entries by number, some at a time, so that whoever prints a million of them may do
-//! something else in between. Connections that come or go meanwhile may be in it or not.
+//! A dump looks at some entries at a time, by number, so that its caller can do other work while it prints a
+//! million of them. Connections that begin or end meanwhile may or may not appear.
 
 use super::entry::Traits;
 use super::tcp::Peers;
@@ -9,13 +9,13 @@ use super::tuple::{TCP, Tuple};
 use super::{Helper, SHARDS, Tracker};
 use flow::{CtTuple, CtTuples};
 
-/// A connection as it is at one moment.
+/// A connection at one moment.
 #[derive(Clone, Debug)]
 pub struct Connection {
     pub original: Tuple,
-    /// What the other end sends.
+    /// The tuple of what the other end sends.
     pub reply: Tuple,
-    /// Original tuple of the connection that announced it.
+    /// Original tuple of its parent, the connection that announced it.
     pub parent: Option<Tuple>,
     pub zone: u16,
     pub mark: u32,
@@ -25,7 +25,7 @@ pub struct Connection {
     pub helper: Option<Helper>,
 }
 
-/// Which connections are meant; what is not given may be any.
+/// Selects connections; a part that is not given matches any.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Filter {
     pub zone: Option<u16>,
@@ -35,7 +35,7 @@ pub struct Filter {
     pub tuples: Option<CtTuples>,
 }
 
-/// Whether a connection is one of those that are meant.
+/// Whether the filter selects a connection.
 fn matches(meant: &CtTuples, c: &Connection) -> bool {
     meant.is_ipv6.is_none_or(|is_ipv6| is_ipv6 == c.original.is_ipv6)
         && meant.protocol.is_none_or(|protocol| protocol == c.original.protocol)
@@ -65,8 +65,8 @@ impl Filter {
 }
 
 impl Tracker {
-    /// Connections of entries from number `at` on, of which at most `count` are looked at. `at` is where to
-    /// go on, and `None` at the end.
+    /// Connections in entries from number `at` on, of which it looks at no more than `count`. Sets `at` to
+    /// where to continue, `None` at the end.
     pub fn connections(
         &self,
         at: &mut Option<u32>,
@@ -81,7 +81,7 @@ impl Tracker {
         (start..end).filter_map(|idx| self.connection(idx, now_ms)).filter(|c| filter.matches(c)).collect()
     }
 
-    /// All connections that the filter means.
+    /// All connections that the filter selects.
     pub fn all_connections(&self, filter: &Filter, now_ms: u64) -> Vec<Connection> {
         self.connections(&mut Some(0), u32::MAX, filter, now_ms)
     }
@@ -112,7 +112,7 @@ impl Tracker {
         (entry.is_still(generation) && expiry_ms > now_ms).then_some(connection)
     }
 
-    /// Ends the connections that the filter means. Returns how many.
+    /// Ends the connections that the filter selects, and returns how many.
     pub fn flush(&self, filter: &Filter, now_ms: u64) -> usize {
         self.taken().filter(|idx| self.flush_one(*idx, filter, now_ms)).count()
     }
@@ -123,13 +123,13 @@ impl Tracker {
         is_meant && self.end(idx, generation)
     }
 
-    /// Ends the connection with this original tuple. False where there is none.
+    /// Ends the connection with this original tuple. False if there is none.
     pub fn flush_tuple(&self, original: &Tuple, zone: u16, now_ms: u64) -> bool {
         let found = self.find(original, zone, now_ms).filter(|found| !found.is_reply);
         found.is_some_and(|found| self.end(found.entry, found.generation))
     }
 
-    /// How many places of the index are taken, in shares of it.
+    /// How many places of the index are in use, in equal shares of it.
     pub fn occupancy(&self) -> Vec<u64> {
         (0..SHARDS).map(|share| self.index.occupancy(&self.entries, share, SHARDS)).collect()
     }

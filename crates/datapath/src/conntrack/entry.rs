@@ -1,17 +1,17 @@
 //! A connection's entry: words that any thread may read, and change under the entry's own lock.
 //!
-//! The first word says whether the entry is in use, which connection it is by now (its generation), and
-//! whether somebody changes it. A reader that finds it unchanged behind what it has read has read one
-//! connection. Who changes an entry holds it for some tens of nanoseconds; a packet that finds it held for
+//! The first word says whether the entry is in use, which connection it holds now (its generation), and
+//! whether it is being changed. A reader that finds the word unchanged after reading the rest has read a
+//! single connection. A writer holds an entry for some tens of nanoseconds; a packet that finds it held for
 //! longer goes by what it reads and changes nothing.
 //!
-//! Three cache lines, of which connections touch as few as they can:
+//! Three cache lines, of which a connection touches as few as it can:
 //!
-//! 1. what the connection is, its timeout, how far TCP's ends are, and its mark: all that moves with a packet
-//!    whose connection is known;
+//! 1. what the connection is, its timeout, the state of TCP's ends, and its mark: all that a packet of a
+//!    known connection changes;
 //! 2. what a lookup compares, and the label;
-//! 3. the reverse tuple of a connection whose addresses are translated, and the chains of crowded buckets.
-//!    Without translation the reverse tuple is the forward one turned round, and the line stays untouched.
+//! 3. the reverse tuple of a connection with translated addresses, and the chains of crowded buckets. Without
+//!    translation the reverse tuple is the forward one reversed, and the line stays untouched.
 
 use super::adjust::Adjustment;
 use super::tcp::{Ends, Peers};
@@ -21,28 +21,28 @@ use std::sync::atomic::{AtomicU64, fence};
 
 const SEQUENCE: usize = 0;
 const EXPIRY: usize = 1;
-/// The entry that holds what few connections have (high), the timeout policy, [`LABELLED`], and traits (low 8
+/// The annex entry with what few connections have (high), the timeout policy, [`LABELLED`], and traits (low 8
 /// bits).
 const STATE: usize = 2;
-/// What both ends may send, their windows, and how far they are; beside the latter (high) the mark.
+/// What both ends may send, their windows and their states; beside the states (high) the mark.
 const NUMBERS: usize = 3;
 const WINDOWS: usize = 5;
 const STATES: usize = 6;
-/// Neighbours among those that the wheel looks at together.
+/// Neighbours in the wheel's list.
 const WHEEL: usize = 7;
 const FORWARD: usize = 8;
 const LABEL: usize = 13;
-/// Neighbours among those that are half open.
+/// Neighbours in the list of half-open connections.
 const HALF_OPEN: usize = 15;
 /// Of a connection with [`Traits::TWO_PLACES`].
 const REVERSE: usize = 16;
 /// Next entries in the chains of both tuples' buckets.
 const CHAINS: usize = 21;
-/// In place of ends and mark, two words each, of an entry that holds what few connections have.
+/// In an annex entry, in place of ends and mark: two words each.
 const ADJUSTMENTS: [usize; 2] = [3, 5];
 const WORDS: usize = 24;
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(zerocopy::FromZeros)]
 #[repr(C, align(64))]
 pub(crate) struct Entry([AtomicU64; WORDS]);
@@ -52,10 +52,10 @@ const _: () = assert!(size_of::<Entry>() == 192);
 const LOCKED: u64 = 1;
 const LIVE: u64 = 2;
 const NEXT_GENERATION: u64 = 4;
-/// Looks at a held entry before a packet gives up.
+/// How often a packet tries to lock a held entry before it gives up.
 const SPINS: u32 = 500;
 
-/// Which connection an entry is.
+/// Which connection an entry holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, zerocopy::FromZeros)]
 pub(crate) struct Generation(u64);
 
@@ -66,14 +66,14 @@ pub(crate) enum List {
     HalfOpen = HALF_OPEN as isize,
 }
 
-/// What a connection is beside its tuples: bits of one word.
+/// Properties of a connection besides its tuples: bits of one word.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Traits(pub u64);
 
 impl Traits {
     /// The other end has answered (UDP and others: a packet came back; TCP: it is established).
     pub const ANSWERED: u64 = 1;
-    /// More than one packet came from the end that opened it, and none back.
+    /// The end that opened it sent more than one packet, and the other end none.
     pub const REPEATED: u64 = 1 << 1;
     pub const SRC_NAT: u64 = 1 << 2;
     pub const DST_NAT: u64 = 1 << 3;
@@ -89,21 +89,21 @@ impl Traits {
     }
 }
 
-/// The low bits of [`STATE`] are traits, those above the policy.
+/// The low bits of [`STATE`] are traits, the bits above them the policy.
 const TRAITS: u64 = 0xff;
-/// The label is another than 0: nobody reads its words without it.
+/// The label is not 0. Without this bit its words are not read.
 const LABELLED: u64 = 1 << 8;
 const POLICY_SHIFT: u32 = 9;
 const _: () = assert!(super::timeouts::POLICIES_MAX <= 1 << (32 - POLICY_SHIFT));
 
 impl Entry {
-    /// Has the line fetched that a packet of a known connection moves.
+    /// Prefetches the line that a packet of a known connection changes.
     #[inline(always)]
     pub fn fetch_first(entries: &[Entry], idx: u32) {
         base::region::prefetch_at(entries, idx as usize);
     }
 
-    /// Has the lines fetched that a lookup touches, the third one for a connection that is translated.
+    /// Prefetches the lines that a lookup touches, including the third one for a translated connection.
     #[inline(always)]
     pub fn fetch(entries: &[Entry], idx: u32, is_translated: bool) {
         let lines = if is_translated { 3 } else { 2 };
@@ -122,21 +122,22 @@ impl Entry {
         std::array::from_fn(|n| self.get(from + n))
     }
 
-    /// The connection that is here, if one is.
+    /// The connection in this entry, if there is one.
     #[inline(always)]
     pub fn generation(&self) -> Option<Generation> {
         let sequence = self.0[SEQUENCE].load(Acquire);
         (sequence & LIVE != 0).then_some(Generation(sequence & !LOCKED))
     }
 
-    /// Whether what was read since [`Self::generation`] is of that connection.
+    /// Whether everything read since [`Self::generation`] belongs to that connection.
     #[inline(always)]
     pub fn is_still(&self, generation: Generation) -> bool {
         fence(Acquire);
         self.get(SEQUENCE) & !LOCKED == generation.0
     }
 
-    /// Whether a tuple is one of this connection's: true for the reverse one. Whose tuple was compared, too.
+    /// Whether a tuple is the connection's reverse one, and the generation that was compared. `None` if the
+    /// tuple is neither of its two.
     #[inline(always)]
     pub fn is_reply(&self, tuple: &Packed) -> Option<(bool, Generation)> {
         let generation = self.generation()?;
@@ -144,7 +145,7 @@ impl Entry {
         self.is_still(generation).then_some((reply, generation))
     }
 
-    /// As [`Self::is_reply`], also before the connection has begun.
+    /// Like [`Self::is_reply`], but also before the connection has begun.
     #[inline(always)]
     pub fn direction(&self, tuple: &Packed) -> Option<bool> {
         let forward = self.packed(FORWARD);
@@ -158,7 +159,7 @@ impl Entry {
         is_reverse.then_some(true)
     }
 
-    /// Holds the entry. `None` where it is another connection by now, or held for long.
+    /// Locks the entry. `None` if it holds another connection by now, or stays locked for too long.
     #[inline(always)]
     pub fn hold(&self, generation: Generation) -> Option<Held<'_>> {
         for _ in 0..SPINS {
@@ -172,16 +173,16 @@ impl Entry {
         None
     }
 
-    /// Ends the connection. False where somebody else has done so, or holds the entry for long.
+    /// Ends the connection. False if another thread has done so, or keeps the entry locked for too long.
     pub fn end(&self, generation: Generation) -> bool {
         let Some(mut held) = self.hold(generation) else { return false };
         held.after = (generation.0 & !LIVE).wrapping_add(NEXT_GENERATION);
         true
     }
 
-    // What follows is for whoever has the entry for himself, fresh from the list of free ones.
+    // The following functions need exclusive access to an entry fresh from the free list.
 
-    /// Makes it a connection that lookups may find.
+    /// Makes the entry a connection that lookups can find.
     pub fn begin(&self) -> Generation {
         let sequence = self.get(SEQUENCE) | LIVE;
         self.0[SEQUENCE].store(sequence, Release);
@@ -201,8 +202,8 @@ impl Entry {
         tuple.iter().enumerate().for_each(|(n, word)| self.set(from + n, *word));
     }
 
-    /// What a new connection is: TCP's ends, mark and label, the entry with what few connections have (0:
-    /// none), and the timeout policy. It has no traits yet.
+    /// Sets what a new connection starts with: TCP's ends, mark and label, the annex entry with what few
+    /// connections have (0: none), and the timeout policy. It has no traits yet.
     pub fn set_new(&self, peers: &Peers, (mark, label): (u32, u128), annex: u32, policy: u32) {
         let Ends { numbers, windows, states } = Ends::of(peers);
         self.set(NUMBERS, numbers[0]);
@@ -215,13 +216,13 @@ impl Entry {
         }
     }
 
-    /// What the connection is, the entry with what few connections have (0: none), and the timeout policy.
+    /// Sets the traits, the annex entry with what few connections have (0: none), and the timeout policy.
     pub fn set_state(&self, traits: Traits, annex: u32, policy: u32) {
         let labelled = self.get(STATE) & LABELLED;
         self.set(STATE, u64::from(annex) << 32 | u64::from(policy) << POLICY_SHIFT | labelled | traits.0);
     }
 
-    // Lists of a shard, under its lock.
+    // Lists of a shard, under the shard's lock.
 
     pub fn links(&self, list: List) -> (u32, u32) {
         let word = self.get(list as usize);
@@ -239,13 +240,13 @@ impl Entry {
     }
 
     pub fn set_next_in_chain(&self, is_reverse: bool, next: u32) {
-        // Two buckets' locks guard the halves, so that the word is exchanged whole.
+        // Two buckets' locks guard the two halves, so the whole word is exchanged atomically.
         let shift = if is_reverse { 32 } else { 0 };
         let put = |word: u64| Some(word & !(0xffff_ffff << shift) | u64::from(next) << shift);
         let _ = self.0[CHAINS].fetch_update(Relaxed, Relaxed, put);
     }
 
-    // What any thread may read; of one connection if the generation is the same before and after.
+    // What any thread may read. It belongs to one connection if the generation is the same before and after.
 
     pub fn tuples(&self) -> (Tuple, Tuple, u16) {
         let (forward, zone) = Tuple::unpacked(&self.packed(FORWARD));
@@ -273,21 +274,21 @@ impl Entry {
         self.get(EXPIRY)
     }
 
-    /// Renews the timeout of a connection, and never that of one which has followed it: what was read is
-    /// exchanged only if it is still there, and was of that connection. The word is left alone where that
-    /// would change little: other workers read it. True where it ends earlier than before, and the wheel
-    /// would look too late.
+    /// Renews the timeout of a connection, never that of its successor in the entry: the value read is
+    /// exchanged only if it is still there and belonged to that connection. A change that would matter little
+    /// is skipped, because other workers read the word. True if the timeout now ends earlier than before, so
+    /// that the wheel would look too late.
     #[inline(always)]
     pub fn expire_at(&self, generation: Generation, ms: u64) -> bool {
         let before = self.get(EXPIRY);
         if ms.wrapping_sub(before) > 100 && self.is_still(generation) {
-            // Another worker that was faster has renewed it, or has ended the connection.
+            // Another worker was faster to renew it, or has ended the connection.
             let _ = self.0[EXPIRY].compare_exchange(before, ms, Relaxed, Relaxed);
         }
         ms + 2_000 < before
     }
 
-    /// Whatever the timeout is. Who reads it finds that the connection before has ended.
+    /// Sets the timeout unconditionally. A reader that sees it finds that the previous connection has ended.
     pub fn set_expiry(&self, ms: u64) {
         self.0[EXPIRY].store(ms, Release);
     }
@@ -348,7 +349,7 @@ impl Entry {
         self.set_ends(&Ends::of(peers));
     }
 
-    /// Of an annex: how the sequence numbers of both ends are shifted.
+    /// For an annex: how the sequence numbers of both ends are shifted.
     pub fn adjustments(&self) -> [Adjustment; 2] {
         ADJUSTMENTS.map(|at| {
             let (first, second) = (self.get(at), self.get(at + 1));
@@ -363,14 +364,14 @@ impl Entry {
         }
     }
 
-    /// The entry with what few connections have (0: none), and the timeout policy.
+    /// The annex entry with what few connections have (0: none), and the timeout policy.
     pub fn annex(&self) -> (u32, u32) {
         let word = self.get(STATE);
         ((word >> 32) as u32, word as u32 >> POLICY_SHIFT)
     }
 }
 
-/// An entry that its holder alone changes.
+/// An entry that only its holder changes.
 pub(crate) struct Held<'a> {
     entry: &'a Entry,
     after: u64,

@@ -1,12 +1,14 @@
-//! Connections that helpers announce: who may open one to where, and what it is to its parent.
+//! Connections that helpers announce: from where to where they may be opened, and how they relate to their
+//! parent.
 //!
-//! They stand in buckets chosen by a keyed hash of both addresses, of [`WAYS`] places each: two hosts can
-//! have so many pending. In a full bucket one of the same connection gives way, else one of the same hosts,
-//! else one of other hosts that share the bucket; of several, the one that ends first.
-//! Each is good for one connection, until [`TIMEOUT_MS`] are over or its parent is gone.
+//! They are kept in buckets chosen by a keyed hash of both addresses, of [`WAYS`] places each, so two hosts
+//! can have that many pending. In a full bucket an expectation of the same parent gives way; failing that,
+//! one of the same hosts; failing that, one of other hosts that share the bucket. Among several, the one that
+//! expires first gives way. Each is good for one connection, until [`TIMEOUT_MS`] have passed or its parent
+//! is gone.
 //!
-//! Threads: any. A bucket has a lock of its own. It is taken by packets that announce something, and by those
-//! of no known connection while anything is pending at all.
+//! Threads: any. Each bucket has its own lock. It is taken by packets that announce something, and by packets
+//! of no known connection while anything at all is pending.
 
 use super::entry::Generation;
 use super::request::{Range, Side};
@@ -17,11 +19,11 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const BUCKETS: usize = 1024;
-/// Connections that two hosts may have pending.
+/// How many connections two hosts may have pending.
 pub(crate) const WAYS: usize = 4;
 const TIMEOUT_MS: u64 = 300_000;
 
-/// What the addresses of an expected connection become, where its rules translate it.
+/// What the addresses of an expected connection are translated to, if the rules translate them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Redirect {
     pub side: Side,
@@ -30,7 +32,7 @@ pub(crate) struct Redirect {
 }
 
 impl Redirect {
-    /// As a range of one address.
+    /// The same as a range of one address.
     pub fn range(&self, is_ipv6: bool) -> Range {
         Range {
             side: self.side,
@@ -44,13 +46,13 @@ impl Redirect {
     }
 }
 
-/// A connection that is expected.
+/// An expected connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Expected {
-    /// Its first packet's, from whatever source port: that is 0.
+    /// The tuple of its first packet. The source port is 0, which stands for any.
     pub tuple: Tuple,
     pub zone: u16,
-    /// The connection that announced it.
+    /// Its parent, the connection that announced it.
     pub parent: (u32, Generation),
     pub redirect: Option<Redirect>,
     pub expires_ms: u64,
@@ -58,10 +60,10 @@ pub(crate) struct Expected {
 
 type Bucket = ArrayVec<Expected, WAYS>;
 
-/// See the module's text.
+/// See the module documentation.
 pub(crate) struct Expectations {
     buckets: Box<[Mutex<Bucket>]>,
-    /// Those in all buckets.
+    /// The number of expectations in all buckets.
     pending: AtomicU32,
 }
 
@@ -74,11 +76,11 @@ impl Expectations {
     fn bucket(&self, tuple: &Tuple, zone: u16, secret: &HashKey) -> MutexGuard<'_, Bucket> {
         let hosts = Tuple { src_port: 0, dst_port: 0, ..*tuple };
         let n = hosts.hash(zone, secret) as usize % BUCKETS;
-        // Nobody panics in there.
+        // No code panics while it holds this lock.
         self.buckets[n].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts one down. False where another connection that is still there expects the same.
+    /// Adds an expectation. False if another connection that still exists expects the same.
     pub fn put(
         &self,
         mut new: Expected,
@@ -117,7 +119,8 @@ impl Expectations {
         self.pending.fetch_sub((before - bucket.len()) as u32, Relaxed);
     }
 
-    /// What is expected of a packet of no known connection. Those whose parent is gone are forgotten.
+    /// The expectation that matches a packet of no known connection. Forgets expectations whose parent is
+    /// gone.
     pub fn find(
         &self,
         tuple: &Tuple,
@@ -135,7 +138,7 @@ impl Expectations {
         bucket.iter().find(|old| (old.tuple, old.zone) == (wanted, zone)).copied()
     }
 
-    /// It has come.
+    /// Removes the expectation: its connection has arrived.
     pub fn take(&self, expected: &Expected, secret: &HashKey) {
         let mut bucket = self.bucket(&expected.tuple, expected.zone, secret);
         self.forget(&mut bucket, |old| old == expected);

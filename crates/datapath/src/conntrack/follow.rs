@@ -1,9 +1,9 @@
-//! A packet of an established connection whose entry is known, which is what nearly all packets are: the
-//! tracker is asked for no more than the moves of its protocol.
+//! A packet of an established connection whose entry is known, as for nearly all packets: the tracker only
+//! needs to advance the protocol's state.
 //!
-//! What this says of a packet, [`track`](super::track) would say, too. Where a packet asks for more (it opens
-//! or closes a connection, is of one that has a helper, or does not belong to it) nothing was done, and it
-//! goes by `track`.
+//! The result is what [`track`](super::track) would say. If a packet needs more (it opens or closes a
+//! connection, its connection has a helper, or it does not belong to the connection), nothing has been
+//! changed, and the caller uses `track`.
 
 use super::entry::Traits;
 use super::seen::PlainSeen;
@@ -12,14 +12,14 @@ use super::tuple::Tuple;
 use super::{Found, Tracker, Tracking, state};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// What the tracker says of a packet that it has followed.
+/// The tracker's result for a packet that it has followed.
 pub(crate) struct Followed {
     pub tracking: Tracking,
-    /// The packet is still to be translated to this tuple.
+    /// If set, the packet has yet to be translated to this tuple.
     pub translation: Option<Tuple>,
 }
 
-/// What a connection is marked with.
+/// A connection's mark and label.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Marked {
     pub mark: u32,
@@ -27,7 +27,7 @@ pub(crate) struct Marked {
 }
 
 impl Tracker {
-    /// The connection of a packet that was not tracked in this zone.
+    /// The connection of a packet that has not been tracked in this zone.
     pub(crate) fn known(&self, seen: &PlainSeen, zone: u16, now_ms: u64) -> Option<Found> {
         self.find(&seen.tuple(), zone, now_ms)
     }
@@ -37,9 +37,9 @@ impl Tracker {
         self.entry(found.entry).forward()
     }
 
-    /// Follows a packet that was not tracked in this zone before, and whose tuple is that by which its
-    /// connection was found. `None` where the connection is not what it was then, or the packet asks for more
-    /// than to be followed. `translates` is whether the rule asks for the connection's translation.
+    /// Follows a packet that has not been tracked in this zone before and whose tuple is the one under which
+    /// its connection was found. `None` if the connection has changed since, or the packet needs more than to
+    /// be followed. `translates` says whether the rule asks for the connection's translation.
     #[inline]
     pub(crate) fn follow(
         &self,
@@ -50,11 +50,11 @@ impl Tracker {
     ) -> Option<Followed> {
         let marked = self.pass(found, seen, now_ms)?;
         let followed = self.followed(found, marked, (zone, translates));
-        // What was read is that connection's, if nobody has ended it meanwhile.
+        // What was read belongs to that connection, unless it has been ended meanwhile.
         self.entry(found.entry).is_still(found.generation).then_some(followed)
     }
 
-    /// What is said of a packet that [passes](Self::pass).
+    /// The result for a packet that [passes](Self::pass).
     pub(crate) fn followed(
         &self,
         found: Found,
@@ -73,8 +73,8 @@ impl Tracker {
         Followed { tracking, translation }
     }
 
-    /// As [`Self::follow`], and says nothing but what the connection is marked with: the rest is as it was
-    /// for any packet of this end that was followed before.
+    /// Like [`Self::follow`], but returns only the connection's mark and label: the rest is the same as for
+    /// earlier packets from this end.
     #[inline(always)]
     pub(crate) fn pass(&self, found: Found, seen: &PlainSeen, now_ms: u64) -> Option<Marked> {
         let entry = self.entry(found.entry);
@@ -89,8 +89,8 @@ impl Tracker {
             Some(segment) => {
                 let from = found.is_reply.into();
                 let be_liberal = self.is_liberal.load(Relaxed);
-                // Another worker may be about to move them: the segment is judged by a part of both then,
-                // which lies between what they were and will be.
+                // Another worker may be about to change them. The segment is then judged by some of both
+                // ends' values, which lie between the old and the new ones.
                 let before = entry.ends();
                 let after = before.pass(from, segment, be_liberal)?;
                 if after != before {

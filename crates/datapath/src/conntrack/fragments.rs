@@ -1,17 +1,17 @@
 //! Fragments that wait for the rest of their datagram, so that it can be tracked as a whole.
 //!
-//! A fragment is held until all of its datagram are here. The datagram is then put together in a buffer, for
-//! reading only; what goes on are the fragments as they came in, each with the state of the whole. What makes
-//! no sense of its own (too small, tiny first fragment, beyond 64 KB) or beside others (overlapping,
-//! duplicate) is refused, which makes it an invalid packet.
+//! A fragment is held until its datagram is complete. The datagram is then reassembled in a buffer, for
+//! reading only; the fragments themselves go on as they came in, each with the state of the whole. A fragment
+//! that is invalid by itself (too small, a tiny first fragment, beyond 64 KB) or together with others
+//! (overlapping, duplicate) is refused and becomes an invalid packet.
 //!
-//! Bounds: [`Settings::max_nfrags`] for all chunks of packets that are held, an eighth of the pool if that is
-//! less, [`PIECES_MAX`] for a datagram. Where there is no room, the port that holds most loses its oldest
-//! datagram to one that holds less (`ct_fragment_purged`), until both hold as much. So a port that has less
-//! than its share finds room, however many others flood. Datagrams are of one input port: nobody can spoil
-//! those of another. What is not whole within [`TIMEOUT_MS`] is dropped (`ct_fragment_timeout`).
+//! Bounds: [`Settings::max_nfrags`] for the chunks of all held packets, or an eighth of the pool if that is
+//! less; [`PIECES_MAX`] per datagram. When there is no room, the port that holds most loses its oldest
+//! datagram to a port that holds less (`ct_fragment_purged`), until both hold the same. So a port below its
+//! share finds room, however many others flood. A datagram belongs to one input port, so that no other port
+//! can spoil it. A datagram that is incomplete after [`TIMEOUT_MS`] is dropped (`ct_fragment_timeout`).
 //!
-//! Threads: any. All that is held is behind one lock, which only fragments take. Memory is reserved at the
+//! Threads: any. Everything held is behind one lock, which only fragments take. Memory is reserved at the
 //! start. Source: RFC 791, 815, 1858, 5722, 8200; ovs-dpctl(8), `ipf-*`.
 
 use super::seen::{self, Seen};
@@ -26,14 +26,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use wire::Layers;
 use wire::checksum::checksum;
 
-/// Fragments of one datagram: they leave as one run.
+/// Maximum number of fragments of one datagram: they leave as one run.
 pub const PIECES_MAX: usize = BURST;
-/// The most that `ipf-set-max-nfrags` allows.
+/// Maximum of `ipf-set-max-nfrags`.
 pub const MAX_NFRAGS_MAX: u32 = 5_000;
-/// The least that `ipf-set-min-frag` allows.
+/// Minimum of `ipf-set-min-frag`.
 pub const MIN_FRAG_MIN: u32 = 400;
 const TIMEOUT_MS: u64 = 15_000;
-/// What one call of [`Fragments::expire`] looks at.
+/// How many datagrams one call of [`Fragments::expire`] looks at.
 const EXPIRED_AT_ONCE: u32 = 64;
 /// Groups of ports whose fragments are counted together.
 const PORTS: usize = 256;
@@ -41,16 +41,16 @@ const NONE: u32 = u32::MAX;
 /// The longest IPv6 packet without a jumbo payload.
 pub const WHOLE_BYTES_MAX: usize = 40 + 65_535;
 
-/// What an operator sets, by IP version (0: 4, 1: 6).
+/// What an operator sets; arrays are by IP version (0: 4, 1: 6).
 #[derive(Debug)]
 pub struct Settings {
     pub is_enabled: [AtomicBool; 2],
-    /// The least length, header and all, of a fragment that is not the last one.
+    /// Minimum length, with header, of a fragment other than the last.
     pub min_frag: [AtomicU32; 2],
     pub max_nfrags: AtomicU32,
 }
 
-/// What became of fragments, of one IP version.
+/// What happened to fragments, per IP version.
 #[derive(Default, Debug)]
 pub struct Figures {
     pub accepted: AtomicU64,
@@ -58,21 +58,21 @@ pub struct Figures {
     pub expired: AtomicU64,
     pub too_small: AtomicU64,
     pub overlapped: AtomicU64,
-    /// Of a datagram of more than [`PIECES_MAX`].
+    /// Belonged to a datagram of more than [`PIECES_MAX`] fragments.
     pub too_many: AtomicU64,
-    /// Given up before their time, for those of another port.
+    /// Dropped early in favour of another port's fragments.
     pub purged: AtomicU64,
-    /// Refused for want of room.
+    /// Refused because there was no room.
     pub no_room: AtomicU64,
 }
 
-/// Which datagram a fragment is of.
+/// Which datagram a fragment belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Key {
     src: u128,
     dst: u128,
     id: u32,
-    /// IPv4's; 0 for IPv6, whose identification says enough.
+    /// IPv4's protocol; 0 for IPv6, whose identification suffices.
     protocol: u8,
     is_ipv6: bool,
     zone: u16,
@@ -80,7 +80,7 @@ struct Key {
     recirc_id: u32,
 }
 
-/// A fragment that makes sense of its own.
+/// A fragment that is valid by itself.
 pub struct Examined {
     key: Key,
     layers: Layers,
@@ -99,14 +99,14 @@ struct Piece {
     next: u32,
 }
 
-/// A datagram of which some pieces are here.
+/// A datagram with some fragments here.
 struct Datagram {
     key: Key,
-    /// Its pieces, in order.
+    /// Its fragments, in order.
     first: u32,
     count: u32,
     chunks: u32,
-    /// Bytes that are here, and all of them once the last fragment has said so.
+    /// Bytes received, and the total once the last fragment has arrived.
     bytes: u32,
     total: Option<u32>,
     expires_ms: u64,
@@ -114,7 +114,7 @@ struct Datagram {
     links: [(u32, u32); 2],
 }
 
-/// Datagrams in the order in which they came.
+/// Datagrams in order of arrival.
 #[derive(Clone, Copy)]
 struct Queue {
     oldest: u32,
@@ -122,7 +122,7 @@ struct Queue {
 }
 
 const EMPTY: Queue = Queue { oldest: NONE, newest: NONE };
-/// Numbers of a datagram's links.
+/// Indices into a datagram's links.
 const OF_ALL: usize = 0;
 const OF_PORT: usize = 1;
 
@@ -149,14 +149,14 @@ impl Queue {
     }
 }
 
-/// What the ports of a group hold: chunks, in datagrams.
+/// What the ports of a group hold: chunks and datagrams.
 #[derive(Clone, Copy)]
 struct OfPort {
     chunks: u32,
     datagrams: Queue,
 }
 
-/// What is held. Vectors never grow beyond what was reserved.
+/// What is held. Vectors never grow beyond their reserved capacity.
 struct Held {
     by_key: HashMap<Key, u32>,
     datagrams: Vec<Datagram>,
@@ -167,30 +167,30 @@ struct Held {
     by_port: Box<[OfPort; PORTS]>,
 }
 
-/// Why a fragment has no place in its datagram.
+/// Why a fragment does not fit into its datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Misfit {
     Overlaps,
     OneTooMany,
 }
 
-/// The fragments of a datagram that is whole, in order.
+/// The fragments of a complete datagram, in order.
 pub type Whole = ArrayVec<(Packet, Layers), PIECES_MAX>;
 
-/// What becomes of a fragment.
+/// What happens to a fragment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fate {
     Refused,
     Waits,
-    /// Its datagram is whole now.
+    /// Its datagram is now complete.
     Completes,
 }
 
-/// See the module's text.
+/// See the module documentation.
 pub struct Fragments {
     pub settings: Settings,
     pub figures: [Figures; 2],
-    /// Chunks of packets that are held.
+    /// Chunks of held packets.
     chunks: AtomicU32,
     held: Mutex<Held>,
 }
@@ -199,7 +199,7 @@ impl Default for Fragments {
     fn default() -> Fragments {
         let most = MAX_NFRAGS_MAX as usize;
         let held = Held {
-            // Twice as many as there will be: it never has to grow for what was removed.
+            // Twice the maximum, so that removals never make it grow.
             by_key: HashMap::with_capacity(2 * most),
             datagrams: Vec::with_capacity(most),
             free_datagrams: Vec::with_capacity(most),
@@ -225,7 +225,7 @@ fn be16(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-/// Where IPv6's fragment header is.
+/// The position of IPv6's fragment header.
 fn fragment_header(ip: &[u8]) -> Option<usize> {
     let (mut protocol, mut at) = (*ip.get(6)?, 40);
     // Bound: each header takes at least 8 bytes.
@@ -242,18 +242,18 @@ fn fragment_header(ip: &[u8]) -> Option<usize> {
     Some(at)
 }
 
-/// Where the fragmented part begins in an IP packet.
+/// The start of the fragmented part of an IP packet.
 fn data_at(ip: &[u8], is_ipv6: bool) -> Option<usize> {
     if is_ipv6 { Some(fragment_header(ip)? + 8) } else { Some(usize::from(ip.first()? & 0xf) * 4) }
 }
 
 impl Fragments {
-    /// Chunks of packets that are held.
+    /// Chunks of held packets.
     pub fn held(&self) -> u32 {
         self.chunks.load(Relaxed)
     }
 
-    /// Datagrams that wait for more of their fragments, as Open vSwitch shows them.
+    /// Incomplete datagrams, in Open vSwitch's format.
     pub fn waiting(&self) -> Vec<String> {
         struct Waiting {
             key: Key,
@@ -262,7 +262,7 @@ impl Fragments {
             has_first: bool,
             has_last: bool,
         }
-        // Workers wait for the lock: what is under it is a copy, and nothing else.
+        // Workers wait for the lock, so only the copy is made under it.
         let held = self.lock();
         let next = |idx: u32| held.datagrams.get(idx as usize);
         let datagrams =
@@ -304,11 +304,11 @@ impl Fragments {
     }
 
     fn lock(&self) -> MutexGuard<'_, Held> {
-        // Nobody panics in there.
+        // No code panics while it holds this lock.
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks at a fragment by itself. `None` for one that is invalid.
+    /// Examines a fragment by itself. `None` if it is invalid.
     pub fn examine(&self, packet: &Packet, layers: &Layers, zone: u16, recirc_id: u32) -> Option<Examined> {
         let is_ipv6 = layers.is_ipv6();
         let version = usize::from(is_ipv6);
@@ -334,7 +334,8 @@ impl Fragments {
         };
         let bytes = len.checked_sub(data).filter(|bytes| *bytes > 0)?;
         let (start, end) = (u32::from(offset), u32::from(offset) + bytes as u32);
-        // The whole must be a packet again, and a first fragment have all headers (RFC 1858, RFC 7112).
+        // The whole must form a valid packet, and a first fragment must contain all headers (RFC 1858, RFC
+        // 7112).
         let header = if is_ipv6 { data - 40 } else { data };
         let is_tiny = offset == 0 && layers.payload == 0;
         if end as usize + header > 65_535 || has_more && bytes % 8 != 0 || is_tiny {
@@ -356,8 +357,8 @@ impl Fragments {
         })
     }
 
-    /// Holds a fragment, which is taken if there is room for it and it does not contradict others. What gives
-    /// way to it goes to `drop`, and the datagram that it completes to `whole`.
+    /// Holds a fragment if there is room for it and it does not contradict others. Passes what gives way to
+    /// it to `drop`, and puts the datagram that it completes into `whole`.
     pub fn hold(
         &self,
         piece: &Examined,
@@ -399,8 +400,9 @@ impl Fragments {
         Fate::Completes
     }
 
-    /// Whether a port may hold one more fragment. A port may hold as much as is free then. One that holds
-    /// less than another always may, and that other loses its oldest datagrams where there is no room.
+    /// Whether a port may hold one more fragment. Any port may hold as much as is free. When there is no
+    /// room, a port that holds less than another may still hold one, and the other loses its oldest
+    /// datagrams.
     fn has_room(&self, piece: &Examined, held: &mut Held, mut drop: impl FnMut(Packet)) -> bool {
         let most = self.settings.max_nfrags.load(Relaxed).min(piece.chunks_max);
         let free = || most.saturating_sub(self.chunks.load(Relaxed));
@@ -409,7 +411,8 @@ impl Fragments {
             return true;
         }
         let Some(most_of) = (0..PORTS).max_by_key(|n| held.by_port[*n].chunks) else { return false };
-        // Bound: each datagram that is there holds a chunk. It is never that of `piece`, whose port has less.
+        // Bound: each datagram holds at least one chunk. The victim is never the port of `piece`, which holds
+        // less.
         while held.by_port[most_of].chunks > wanted {
             if free() >= piece.chunks {
                 return true;
@@ -425,13 +428,13 @@ impl Fragments {
         free() >= piece.chunks && wanted <= free().max(1)
     }
 
-    /// Gives up datagrams that are not whole in time, and the packets to `drop`. True where more of them are
-    /// left.
+    /// Gives up incomplete datagrams whose time is over, and passes their packets to `drop`. True if more of
+    /// them are left.
     pub fn expire(&self, now_ms: u64, mut drop: impl FnMut(Packet)) -> bool {
         if self.held() == 0 {
             return false;
         }
-        // Who holds it does not wait long for this.
+        // If another worker holds the lock, expiry can wait.
         let Ok(mut held) = self.held.try_lock() else { return true };
         for _ in 0..EXPIRED_AT_ONCE {
             let idx = held.all.oldest;
@@ -450,14 +453,14 @@ impl Fragments {
     }
 }
 
-/// Among which ports' datagrams one is counted.
+/// The port group whose datagrams include this one.
 fn port_of(key: &Key) -> usize {
     key.port.0 as usize % PORTS
 }
 
 impl Held {
-    /// The piece behind which a new one has its place ([`NONE`]: it is the first). `Err` where it overlaps
-    /// another, lies behind the last, or there are too many.
+    /// The fragment after which a new one belongs ([`NONE`]: it is the first). `Err` if it overlaps another,
+    /// is after the last, or there are too many.
     fn place(&self, idx: u32, new: &Examined) -> Result<u32, Misfit> {
         let datagram = &self.datagrams[idx as usize];
         if datagram.total.is_some_and(|total| new.is_last || new.end > total) {
@@ -482,7 +485,7 @@ impl Held {
         Ok(before)
     }
 
-    /// A datagram without pieces.
+    /// Begins a datagram without fragments.
     fn begin(&mut self, key: Key, now_ms: u64) -> Option<u32> {
         let new = Datagram {
             key,
@@ -511,7 +514,7 @@ impl Held {
         Some(idx)
     }
 
-    /// Bound: there are as many pieces as chunks at the most, so one is free.
+    /// Bound: there are at most as many fragments as chunks, so one is free.
     fn insert(&mut self, idx: u32, before: u32, new: &Examined, packet: Packet) {
         let datagram = &mut self.datagrams[idx as usize];
         datagram.count += 1;
@@ -542,7 +545,7 @@ impl Held {
         }
     }
 
-    /// Takes a datagram out. How many chunks it held.
+    /// Removes a datagram, and returns how many chunks it held.
     fn end(&mut self, idx: u32, mut each: impl FnMut(Packet, Layers)) -> u32 {
         let Datagram { key, first, chunks, .. } = self.datagrams[idx as usize];
         self.by_key.remove(&key);
@@ -561,7 +564,7 @@ impl Held {
     }
 }
 
-/// What a whole datagram says of its connection, which is put together in `to`. `None`: it is invalid.
+/// What a complete datagram, reassembled in `to`, says about its connection. `None`: it is invalid.
 pub fn read_whole(whole: &Whole, to: &mut [u8]) -> Option<Seen> {
     let (first, layers) = whole.first()?;
     let is_ipv6 = layers.is_ipv6();
@@ -570,7 +573,7 @@ pub fn read_whole(whole: &Whole, to: &mut [u8]) -> Option<Seen> {
     for (packet, layers) in whole {
         let l3 = usize::from(layers.l3);
         let end = layers.end(packet.data()).min(packet.len());
-        // Headers of the first alone.
+        // Only the first fragment's headers.
         let from = if len == 0 { l3 } else { l3 + data_at(packet.data().get(l3..)?, is_ipv6)? };
         let mut at = 0;
         for segment in packet.segments() {
@@ -583,7 +586,7 @@ pub fn read_whole(whole: &Whole, to: &mut [u8]) -> Option<Seen> {
     }
     let ip = to.get_mut(..len)?;
     if is_ipv6 {
-        // A fragment header without offset and more fragments: RFC 6946.
+        // A fragment header with offset 0 and no more fragments: RFC 6946.
         ip[header_len - 6..header_len - 4].fill(0);
         ip[4..6].copy_from_slice(&u16::try_from(len - 40).ok()?.to_be_bytes());
     } else {

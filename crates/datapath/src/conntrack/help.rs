@@ -1,17 +1,16 @@
-//! Packets of connections that have a helper: what they announce is expected, and what they say is translated
-//! like their addresses.
+//! Packets of connections with a helper: the connections that they announce become expected, and the
+//! addresses in their payload are translated like those in their headers.
 //!
-//! 1. A line of FTP, or a request of TFTP, is read ([`super::helper`]). A line that would have the other end
+//! 1. A line of FTP, or a request of TFTP, is read ([`super::helper`]). A line that would make the other end
 //!    connect to a third host is invalid.
-//! 2. The connection that it announces is expected ([`super::expect`]), with the translation that makes it go
-//!    where the parent's end really is.
-//! 3. Where the parent is translated, the line's address becomes the one that the other end knows; another
-//!    port is taken where that one is expected by somebody else.
+//! 2. The connection that it announces becomes expected ([`super::expect`]), with the translation that leads
+//!    it to the real address of the parent's end.
+//! 3. If the parent is translated, the address in the line becomes the one that the other end knows. If
+//!    another connection already expects that port, another port is used.
 //! 4. TCP's sequence numbers follow the changed lengths ([`super::adjust`]).
 //!
-//! Frames of several chunks and fragments are not read: no line is that long. Their sequence numbers follow
-//! like others.
-//! Threads: the worker that has the packet.
+//! The payload of fragments and of frames of several chunks is not read: no line is that long. Their sequence
+//! numbers are still adjusted. Threads: the worker that has the packet.
 
 use super::adjust::Adjustment;
 use super::expect::{Expected, Redirect};
@@ -27,30 +26,30 @@ use wire::Layers;
 use wire::checksum::{checksum, pseudo_v4, pseudo_v6, update32};
 use wire::ip::IpProtocol;
 
-/// VLAN tags that extraction looks behind.
+/// How many VLAN tags extraction looks past.
 const TAGS_MAX: u8 = 2;
-/// Ports that are tried in place of one that somebody else expects.
+/// How many ports are tried in place of one that another connection expects.
 const PORTS_TRIED: u16 = 16;
 /// A header of TCP without options.
 const TCP_LEN: usize = 20;
 
-/// A connection as its helper needs it.
+/// A connection, as its helper needs it.
 struct Parent {
     forward: Tuple,
     reverse: Tuple,
     zone: u16,
-    /// Which of its sides is translated.
+    /// Which of its ends is translated.
     side: Option<Side>,
 }
 
 impl Parent {
-    /// What is expected when an end announces that the other may connect to its port.
+    /// The connection to expect when an end announces that the other may connect to its port.
     fn expected(&self, helped: &Helped, port: u16, real_port: u16) -> Expected {
         let (forward, reverse) = (&self.forward, &self.reverse);
         let (from, to) = match helped.is_reply {
-            // The client connects to the server as it knows it.
+            // The client connects to the server's address as the client knows it.
             true => (forward.src, forward.dst),
-            // The server connects to the client as it knows it.
+            // The server connects to the client's address as the server knows it.
             false => (reverse.src, reverse.dst),
         };
         let redirect = self.side.map(|side| match (helped.is_reply, side) {
@@ -64,7 +63,7 @@ impl Parent {
         Expected { tuple, zone: self.zone, parent, redirect, expires_ms: 0 }
     }
 
-    /// The address that who sends the packet has, and the one under which the other end knows it.
+    /// The address of the packet's sender, and the address under which the other end knows the sender.
     fn own_address(&self, is_reply: bool) -> (u128, u128) {
         match is_reply {
             true => (self.reverse.src, self.forward.dst),
@@ -74,7 +73,7 @@ impl Parent {
 }
 
 impl Tracker {
-    /// Helps a packet, whose addresses are translated by now.
+    /// Runs the helper on a packet whose addresses have been translated.
     pub(super) fn help(
         &self,
         helped: &Helped,
@@ -122,8 +121,8 @@ impl Tracker {
         }
     }
 
-    /// Helps a packet of which no line is read, for none is that long: a frame of several chunks, or the
-    /// first fragment of a datagram. But what follows a line is as much behind it as in a short segment.
+    /// Handles a packet whose lines are not read because none is that long: a frame of several chunks, or the
+    /// first fragment of a datagram. Its sequence numbers are still shifted by earlier changes.
     pub(super) fn help_unread(
         &self,
         helped: &Helped,
@@ -137,20 +136,21 @@ impl Tracker {
         }
     }
 
-    /// Has a connection expected. False where another one expects the same.
+    /// Adds an expected connection. False if another connection expects the same.
     fn expect(&self, expected: Expected, now_ms: u64) -> bool {
         self.expected
             .put(expected, &self.secret, now_ms, |(idx, generation)| self.entry(idx).is_still(generation))
     }
 
-    /// Makes a packet invalid for what it says. It does not become longer.
+    /// Marks a packet as invalid because of its payload. The length does not change.
     fn refuse_line(&self, tracking: &mut Tracking) -> i32 {
         self.figures.lines.fetch_add(1, Relaxed);
         tracking.state = state::INVALID | state::TRACKED;
         0
     }
 
-    /// Has what a line announces expected. What the line becomes; `None` where it announces somebody else's.
+    /// Makes the connection that a line announces expected. Returns the new line; `None` if it announces
+    /// another host's address.
     fn announced(
         &self,
         line: &Announcement,
@@ -177,13 +177,13 @@ impl Tracker {
         Some(line.with(shown, line.port))
     }
 
-    /// Shifts sequence numbers by what was changed before, and remembers that this packet became longer.
+    /// Shifts sequence numbers by earlier changes, and records by how much this packet became longer.
     fn adjust(&self, helped: &Helped, packet: &mut Packet, layers: &Layers, by: i32) {
         let tcp = usize::from(layers.l4);
         let Some(seq) = be32(packet.data(), tcp + 4) else { return };
         let (own, other) = (usize::from(helped.is_reply), usize::from(!helped.is_reply));
         if by != 0 && self.annex_of(helped).is_some() {
-            // Read under the lock: what the other end sends may be changed at this moment, too.
+            // Read under the lock, because a packet from the other end may change them at the same moment.
             if let Some(held) = self.entry(helped.entry).hold(helped.generation) {
                 let mut both = self.adjustments(helped.entry);
                 both[own].lengthen(seq, by);
@@ -195,7 +195,7 @@ impl Tracker {
         if both.iter().all(Adjustment::is_none) {
             return;
         }
-        // Of a frame of several chunks only the head is here, so the checksum follows word by word.
+        // Only the head of a frame of several chunks is here, so the checksum is updated word by word.
         let mut change = |at: usize, shift: &dyn Fn(u32) -> u32| {
             let Some(old) = be32(packet.data(), at) else { return };
             shift_number(packet, (tcp, at), old, shift(old));
@@ -209,21 +209,21 @@ impl Tracker {
     }
 }
 
-/// Changes a number in a TCP header, and the checksum that covers it where that is finished.
+/// Changes a number in a TCP header, and the checksum that covers it if that is finished.
 fn shift_number(packet: &mut Packet, (tcp, at): (usize, usize), old: u32, new: u32) {
     let is_finished = packet.unfinished_checksum() != Some(tcp + 16);
     let bytes = packet.data_mut();
     bytes[at..at + 4].copy_from_slice(&new.to_be_bytes());
     let Some(&sum) = bytes.get(tcp + 16..).and_then(|rest| rest.first_chunk()) else { return };
     if is_finished {
-        // At an odd place of an option, the halves of a word are those of two.
+        // At an odd position in an option, the number's bytes straddle the checksum's words.
         let turned = |number: u32| if (at - tcp) % 2 == 1 { number.rotate_left(8) } else { number };
         let sum = update32(u16::from_be_bytes(sum), turned(old), turned(new));
         bytes[tcp + 16..tcp + 18].copy_from_slice(&sum.to_be_bytes());
     }
 }
 
-/// Where the selective acknowledgements of a segment are (RFC 2018): four bytes each, at most eight.
+/// Positions of a segment's selective acknowledgements (RFC 2018): four bytes each, at most eight.
 fn sacks(bytes: &[u8], tcp: usize, payload: usize) -> arrayvec::ArrayVec<usize, 8> {
     let mut found = arrayvec::ArrayVec::new();
     let mut at = tcp + TCP_LEN;
@@ -247,7 +247,7 @@ fn be32(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-/// What follows the transport header; empty where that is not known.
+/// What follows the transport header; empty if its position is unknown.
 fn payload<'a>(packet: &'a Packet, layers: &Layers) -> &'a [u8] {
     let bytes = packet.data();
     let start = match layers.protocol {
@@ -258,15 +258,15 @@ fn payload<'a>(packet: &'a Packet, layers: &Layers) -> &'a [u8] {
     if layers.l4 == 0 || start == 0 { &[] } else { bytes.get(start..end).unwrap_or_default() }
 }
 
-/// Puts a text in place of the one that a line has. By how much the packet became longer; 0 also where it
-/// would not fit.
+/// Replaces the text in a line. Returns by how much the packet became longer; 0 also if the new text would
+/// not fit.
 fn rewrite(packet: &mut Packet, layers: &mut Layers, line: &Announcement, text: &[u8]) -> i32 {
     let start = usize::from(layers.payload);
     let (from, to) = (start + line.text.start, start + line.text.end);
     if packet.data().get(from..to).is_none_or(|old| old == text) {
         return 0;
     }
-    // What lies behind the IP packet is padding.
+    // Everything after the IP packet is padding.
     let end = layers.end(packet.data()).min(packet.data().len());
     let (old_len, by) = (to - from, text.len() as i32 - (to - from) as i32);
     let new_end = end - old_len + text.len();
@@ -288,7 +288,7 @@ fn rewrite(packet: &mut Packet, layers: &mut Layers, line: &Announcement, text: 
         let sum = checksum(&bytes[l3..l3 + header_len]);
         bytes[l3 + 10..l3 + 12].copy_from_slice(&sum.to_be_bytes());
     }
-    // Shorter than it was, if it is.
+    // Truncates the frame if it became shorter.
     let _ = packet.set_len(new_end);
     *layers = Layers::UNKNOWN;
     layers.know(packet.data(), packet.len(), TAGS_MAX);
@@ -296,7 +296,7 @@ fn rewrite(packet: &mut Packet, layers: &mut Layers, line: &Announcement, text: 
     by
 }
 
-/// Sums a segment anew; of one whose checksum is not finished, the pseudo-header alone.
+/// Recomputes a segment's checksum; if it is unfinished, only the pseudo-header's sum.
 fn sum_tcp(packet: &mut Packet, layers: &Layers) {
     let unfinished = packet.unfinished_checksum();
     let (l3, l4, end) =

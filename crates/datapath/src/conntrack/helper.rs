@@ -1,8 +1,8 @@
-//! What FTP's control connections and TFTP's requests announce: where another connection will go to.
+//! What FTP control connections and TFTP requests announce: the destination of another connection.
 //!
-//! FTP says it in one line of text, in one of four forms (RFC 959 `PORT` and 227, RFC 2428 `EPRT` and 229). A
-//! line counts only at the beginning of a segment, and whole: a number that the segment's end may have cut is
-//! none. What begins as such a line and is none is [`Parsed::Bad`].
+//! FTP announces it in one line of text, in one of four forms (RFC 959 `PORT` and 227, RFC 2428 `EPRT` and
+//! 229). A line counts only if it starts a segment and is complete: a number that the end of the segment may
+//! have cut off is not accepted. A line that starts like one of these but is malformed is [`Parsed::Bad`].
 //!
 //! Pure; nothing here panics or allocates, whatever the bytes.
 
@@ -11,15 +11,15 @@ use std::io::Write;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
 
-/// Bytes of a segment that are looked at: the longest line that matters has 60.
+/// How many bytes of a segment are read: the longest relevant line has 60.
 const LOOKED_AT: usize = 128;
-/// The longest text of an address and a port, of `EPRT`.
+/// The longest text of an address and a port: that of `EPRT`.
 const TEXT_MAX: usize = 64;
 
-/// Ports below are those of services, which no client offers for a transfer.
+/// Ports below this belong to services; no client offers them for a transfer.
 const EPHEMERAL_MIN: u16 = 1024;
 
-/// How a line says address and port.
+/// The form in which a line gives address and port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Form {
     /// `10,0,0,1,4,5`.
@@ -34,7 +34,7 @@ pub enum Form {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Announcement {
     pub form: Form,
-    /// Where the connection will go to, where the line says it.
+    /// The destination address, if the line gives one.
     pub address: Option<u128>,
     pub is_ipv6: bool,
     pub port: u16,
@@ -42,17 +42,17 @@ pub struct Announcement {
     pub text: Range<usize>,
 }
 
-/// What a segment of FTP's control connection is.
+/// What a segment of an FTP control connection contains.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Parsed {
-    /// None that matters.
+    /// No relevant line.
     Other,
-    /// Begins as one that matters, and is none.
+    /// Starts like a relevant line, but is malformed.
     Bad,
     Is(Announcement),
 }
 
-/// Reads a segment that the client, or the server, sends.
+/// Reads a segment sent by the client (`from_client`) or the server.
 pub fn ftp(payload: &[u8], from_client: bool) -> Parsed {
     let line = &payload[..payload.len().min(LOOKED_AT)];
     let begins = |word: &[u8]| line.get(..word.len()).is_some_and(|at| at.eq_ignore_ascii_case(word));
@@ -85,7 +85,7 @@ impl Cursor<'_> {
         Some(byte)
     }
 
-    /// Passes over what is not wanted, within the line.
+    /// Skips bytes within the line until one is wanted.
     fn until(&mut self, wanted: impl Fn(u8) -> bool) -> Option<()> {
         while !wanted(self.peek().filter(|byte| !matches!(byte, b'\r' | b'\n'))?) {
             self.at += 1;
@@ -93,7 +93,7 @@ impl Cursor<'_> {
         Some(())
     }
 
-    /// A number of at most five digits, behind which something stands.
+    /// A number of at most five digits that is followed by another byte.
     fn number(&mut self) -> Option<u32> {
         let start = self.at;
         let mut number = 0;
@@ -173,15 +173,15 @@ impl Cursor<'_> {
     }
 }
 
-/// The text of an address and a port in a form.
+/// The text of an address and a port.
 pub type Text = ArrayVec<u8, TEXT_MAX>;
 
 impl Announcement {
-    /// What stands in place of [`Self::text`] for another address and port.
+    /// The text that replaces [`Self::text`] for another address and port.
     pub fn with(&self, address: u128, port: u16) -> Text {
         let mut text = Text::new();
         let [high, low] = port.to_be_bytes();
-        // Each fits: the longest is that of IPv6.
+        // Each form fits: the longest is IPv6's.
         let _ = match self.form {
             Form::Numbers => {
                 let [a, b, c, d] = (address as u32).to_be_bytes();
@@ -205,7 +205,8 @@ impl Announcement {
     }
 }
 
-/// Whether a datagram asks a TFTP server for a transfer (RFC 1350), which it answers from another port.
+/// Whether a datagram is a TFTP request for a transfer (RFC 1350), which the server answers from another
+/// port.
 pub fn is_tftp_request(payload: &[u8]) -> bool {
     matches!(payload, [0, 1 | 2, ..])
 }

@@ -1,14 +1,15 @@
 //! From a tuple's hash to its connection: buckets of one cache line.
 //!
-//! A bucket has seven places, each with 32 bits of a hash and the number of an entry; further entries hang on
-//! a chain of their own words, which is rare. Its first word counts its changes: a lookup that finds nothing,
-//! and the count as it was before, has seen the bucket as it was at one moment. Who changes a bucket has it
-//! for himself for some nanoseconds, by making the count odd. So a lookup neither waits nor writes, and it
-//! touches one line.
+//! A bucket has seven places, each with 32 bits of a hash and the number of an entry. Further entries, which
+//! are rare, are chained through words of their own. The bucket's first word counts its changes: a lookup
+//! that finds nothing, and the count unchanged, has seen the bucket as it was at one moment. A writer has a
+//! bucket to itself for some nanoseconds while it keeps the count odd. So a lookup neither waits nor writes,
+//! and it touches one line.
 //!
-//! The number of buckets is fixed. Their memory is mapped lazily, in small pages: few connections cost a page
-//! each. Once there are as many connections as pages, most of these are there, and the index moves into huge
-//! ones ([`Index::in_use`]): with small ones nearly every lookup would wait for the page tables, too.
+//! The number of buckets is fixed. Their memory is mapped lazily, in small pages, so that few connections
+//! cost a page each. Once there are as many connections as pages, most pages are in use, and the index moves
+//! into huge pages ([`Index::in_use`]): with small ones nearly every lookup would also wait for the page
+//! tables.
 
 use super::entry::Entry;
 use base::region::{Region, prefetch_at};
@@ -19,27 +20,27 @@ use std::sync::atomic::{AtomicU64, fence};
 #[repr(C, align(64))]
 struct Bucket([AtomicU64; 8]);
 
-/// The version's lowest bit: somebody changes the bucket.
+/// The version's lowest bit: the bucket is being changed.
 const CHANGING: u64 = 1;
 const VERSION_STEP: u64 = 2;
-/// A lookup begins so often before it takes what it has found, or not found, for the truth.
+/// How often a lookup starts over before it accepts what it found or did not find.
 const TRIES: u32 = 16;
-/// Entries of a chain that are looked at.
+/// How many entries of a chain are searched.
 const CHAIN_MAX: u32 = 256;
 
 const BUCKETS_PER_PAGE: usize = 4096 / size_of::<Bucket>();
 
-/// What a place and a link of a chain refer to.
+/// What a place or a link of a chain refers to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Place {
     pub entry: u32,
     pub of: Which,
 }
 
-/// Which of an entry's tuples.
+/// Which of an entry's tuples it refers to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Which {
-    /// The tuple of a connection that is not translated, and its reverse, which have one hash.
+    /// The tuple of an untranslated connection and its reverse, which have the same hash.
     Both,
     Forward,
     Reverse,
@@ -50,7 +51,7 @@ impl Place {
         self.entry << 2 | self.of as u32
     }
 
-    /// 0 is none.
+    /// 0 means none.
     fn unpack(word: u32) -> Option<Place> {
         let of = match word & 3 {
             0 => Which::Both,
@@ -65,7 +66,7 @@ impl Place {
     }
 }
 
-/// See the module's text.
+/// See the module documentation.
 pub(crate) struct Index {
     buckets: Region<Bucket>,
 }
@@ -78,19 +79,19 @@ fn signature(hash: u64) -> u64 {
     hash >> 32
 }
 
-/// First word: version (high), head of the chain (low).
+/// The first word: version (high), head of the chain (low).
 fn chain(word: u64) -> u32 {
     word as u32
 }
 
 impl Index {
-    /// With a power of two of buckets.
+    /// `buckets` must be a power of two.
     pub fn new(buckets: usize) -> std::io::Result<Index> {
         assert!(buckets.is_power_of_two());
         Ok(Index { buckets: Region::scattered(buckets)? })
     }
 
-    /// So many places are taken now.
+    /// Tells the index how many places are in use.
     #[inline(always)]
     pub fn in_use(&self, places: u32) {
         if places as usize == self.buckets.len() / BUCKETS_PER_PAGE {
@@ -102,13 +103,13 @@ impl Index {
         hash as usize & (self.buckets.len() - 1)
     }
 
-    /// Has the line fetched that [`Self::find`] will look at.
+    /// Prefetches the line that [`Self::find`] looks at.
     #[inline(always)]
     pub fn prefetch(&self, hash: u64) {
         prefetch_at(&self.buckets, self.number(hash));
     }
 
-    /// The place that is most likely meant, for fetching its entry.
+    /// The place that most likely matches, so that its entry can be prefetched.
     #[inline(always)]
     pub fn likely(&self, hash: u64) -> Option<Place> {
         let words = &self.buckets[self.number(hash)].0[1..];
@@ -116,7 +117,7 @@ impl Index {
         Place::unpack(found? as u32)
     }
 
-    /// The first entry of that hash for which `matches` yields something.
+    /// The first result of `matches` for an entry with that hash.
     #[inline]
     pub fn find<T>(
         &self,
@@ -142,8 +143,8 @@ impl Index {
         None
     }
 
-    /// Puts a place into the index, unless `is_there` says of an entry of that hash that it stands for the
-    /// same tuple.
+    /// Adds a place to the index, unless `is_there` says that an existing entry with that hash has the same
+    /// tuple.
     pub fn insert(
         &self,
         hash: u64,
@@ -168,7 +169,7 @@ impl Index {
         true
     }
 
-    /// Takes a place out of the index.
+    /// Removes a place from the index.
     pub fn remove(&self, hash: u64, place: Place, entries: &Entries) {
         let changing = Changing::begin(&self.buckets[self.number(hash)].0);
         let (bucket, head) = (changing.bucket, changing.chain);
@@ -181,7 +182,7 @@ impl Index {
             return changing.end(behind);
         }
         let mut at = Place::unpack(head);
-        // Bound: no entry is in a chain twice.
+        // Bound: an entry is in a chain at most once.
         while let Some(before) = at {
             let next = next_of(before);
             if next == place.pack() {
@@ -192,7 +193,7 @@ impl Index {
         }
     }
 
-    /// How many places are taken in each bucket of a share of all, with the chains.
+    /// How many places are used in each bucket of one share of the index, chains included.
     pub fn occupancy(&self, entries: &Entries, share: usize, shares: usize) -> u64 {
         let each = self.buckets.len() / shares;
         let of = |bucket: &Bucket| {
@@ -235,7 +236,7 @@ fn find_in<T>(
     None
 }
 
-/// A bucket that its holder alone changes.
+/// A bucket that only its holder changes.
 struct Changing<'a> {
     bucket: &'a [AtomicU64; 8],
     version: u64,
@@ -249,7 +250,7 @@ impl<'a> Changing<'a> {
             let word = bucket[0].load(Relaxed);
             let odd = word | CHANGING << 32;
             if word != odd && bucket[0].compare_exchange_weak(word, odd, Acquire, Relaxed).is_ok() {
-                // Lookups see that it changes before they see a change.
+                // Lookups see the odd version before they see any change.
                 fence(Release);
                 let chain = chain(word);
                 return Changing { bucket, version: word >> 32, chain, new_chain: chain.into() };
@@ -258,7 +259,7 @@ impl<'a> Changing<'a> {
         }
     }
 
-    /// Ends the change with another head of the chain.
+    /// Ends the change and sets the head of the chain.
     fn end(self, chain: u32) {
         self.new_chain.set(chain);
     }

@@ -1,46 +1,45 @@
-//! What a shard keeps of its connections: which entries are free, when each is to be looked at, and which are
-//! half open.
+//! A shard's lists: free entries, entries by the time at which to check them, and half-open connections.
 //!
-//! Timeouts: a wheel of lists, one for each second of the next eight minutes. An entry whose timeout was
-//! renewed since it was put into its list is put into the next one when its time comes; one with a longer
-//! timeout than the wheel is looked at once a turn. So a packet renews a timeout by writing one word, and
-//! nobody sweeps over all entries.
+//! Timeouts: a wheel of lists, one for each second of the next eight minutes. If an entry's timeout has been
+//! renewed since it was put into its list, it moves to a later list when its time comes; one with a timeout
+//! longer than the wheel is checked once per turn. So a packet renews a timeout by writing one word, and
+//! there is no sweep over all entries.
 //!
-//! Half-open connections stand in the order in which they came, for those that give way at a ceiling: in a
-//! list for each zone, so that those of one zone do not hide those of another. One that is answered leaves
-//! its list when somebody comes across it.
+//! Half-open connections are kept in order of arrival, to choose which gives way at a ceiling: one list per
+//! zone, so that those of one zone do not hide those of another. An answered connection leaves its list when
+//! the list is next searched.
 //!
-//! Threads: whoever holds the shard's lock.
+//! Threads: the holder of the shard's lock.
 
 use super::entry::{Entry, List};
 use super::index::Entries;
 
 /// Lists of the wheel.
 const SLOTS: usize = 512;
-/// What a list stands for.
+/// How much time one list covers.
 const TICK_MS: u64 = 1_000;
-/// In place of the neighbour before: the head of this slot's list.
+/// In place of the preceding neighbour: this is the head of the slot's list.
 const SLOT: u32 = 1 << 31;
-/// Of an entry that is not in a list of half-open ones.
+/// Marks an entry that is in no list of half-open connections.
 const APART: (u32, u32) = (u32::MAX, u32::MAX);
-/// Which of the zones that have fewer half-open connections than this gives way is arbitrary.
+/// Below this number of half-open connections, the choice of zone is arbitrary.
 const FEW: u32 = 64;
-/// Entries that a shard takes at a time.
+/// How many entries a shard allocates at a time.
 const BLOCK: u32 = 32;
 
-/// See the module's text. 0 stands for no entry.
+/// See the module documentation. 0 stands for no entry.
 pub(crate) struct Lists {
-    /// Linked by their `after`.
+    /// Head of the free list, linked by `after`.
     free: u32,
     wheel: Box<[u32; SLOTS]>,
-    /// The tick whose list is looked at next.
+    /// The tick whose list is checked next.
     tick: u64,
-    /// Of each zone that has had any, by its number: 16 bytes a zone.
+    /// One queue for each zone that has had any, by number: 16 bytes per zone.
     half_open: Vec<Queue>,
-    /// Place in `half_open` of one that is at least half as long as the longest, or shorter than [`FEW`] as
-    /// all are: exactly, each leaving one would cost a look at all zones.
+    /// Place in `half_open` of a queue that is at least half as long as the longest, or any queue if all are
+    /// shorter than [`FEW`]. To be exact, every departure would have to look at all zones.
     longest: usize,
-    /// How long that one has been since it was chosen.
+    /// The length of that queue when it was chosen.
     longest_was: u32,
     /// Blocks of entries that the shard has taken.
     blocks: u32,
@@ -61,8 +60,8 @@ impl Lists {
         Lists { free: 0, wheel, tick: 0, half_open: Vec::new(), longest: 0, longest_was: 0, blocks: 0 }
     }
 
-    /// An entry for its taker alone. `block` gives the first entry of the shard's block of a number, while
-    /// there are any.
+    /// Allocates an entry for exclusive use. `block` returns the first entry of the shard's block with a
+    /// given number, as long as there are any.
     pub fn take(&mut self, entries: &Entries, block: impl FnOnce(u32) -> Option<u32>) -> Option<u32> {
         if self.free == 0 {
             let first = block(self.blocks)?;
@@ -72,7 +71,7 @@ impl Lists {
         }
         let idx = self.free;
         self.free = entries[idx as usize].links(List::Wheel).1;
-        // The next taker finds it in the cache, wherever it was given back from.
+        // Prefetched for the next caller, since it may have been freed on any processor.
         Entry::fetch(entries, self.free, false);
         Some(idx)
     }
@@ -85,8 +84,8 @@ impl Lists {
     /// How many entries [`Self::take`] asks for at a time.
     pub const BLOCK: u32 = BLOCK;
 
-    /// Has a new connection looked at when its timeout is over, and stand last among the half-open ones of
-    /// its zone, which stays as it is until the entry is unlinked.
+    /// Schedules the check of a new connection's timeout, and appends it to the half-open connections of its
+    /// zone. The zone must not change until the entry is unlinked.
     pub fn link(&mut self, idx: u32, now_ms: u64, entries: &Entries) {
         self.link_to_wheel(idx, now_ms, entries);
         let entry = &entries[idx as usize];
@@ -107,7 +106,7 @@ impl Lists {
         }
     }
 
-    /// Where a zone's half-open connections are listed, from now on if they were not.
+    /// The queue of a zone's half-open connections, created if it does not exist.
     fn queue_of(&mut self, zone: u16) -> usize {
         self.half_open.binary_search_by_key(&zone, |queue| queue.zone).unwrap_or_else(|place| {
             self.half_open.insert(place, Queue { zone, ..Queue::default() });
@@ -120,7 +119,7 @@ impl Lists {
 
     fn link_to_wheel(&mut self, idx: u32, now_ms: u64, entries: &Entries) {
         let entry = &entries[idx as usize];
-        // Never into the list that is being looked through, or it would not end.
+        // Never into the list that is being processed, or that would not end.
         let last = self.tick + SLOTS as u64 - 1;
         let tick = (entry.expiry_ms() / TICK_MS + 1).clamp((now_ms / TICK_MS + 1).min(last), last);
         let slot = tick as usize % SLOTS;
@@ -133,7 +132,7 @@ impl Lists {
         self.wheel[slot] = idx;
     }
 
-    /// Takes a connection out of all lists.
+    /// Removes a connection from all lists.
     pub fn unlink(&mut self, idx: u32, entries: &Entries) {
         self.unlink_from_wheel(idx, entries);
         self.leave_half_open(idx, entries);
@@ -151,7 +150,7 @@ impl Lists {
         }
     }
 
-    /// A connection is answered, or gone.
+    /// Removes a connection that was answered or has ended from the half-open ones.
     pub fn leave_half_open(&mut self, idx: u32, entries: &Entries) {
         let links = entries[idx as usize].links(List::HalfOpen);
         if links == APART {
@@ -176,14 +175,14 @@ impl Lists {
         }
     }
 
-    /// The longest list of half-open connections, and its length.
+    /// The longest queue of half-open connections, and its length.
     fn longest_now(&self) -> (usize, u32) {
         let lens = self.half_open.iter().map(|queue| queue.len);
         lens.enumerate().max_by_key(|(_, len)| *len).unwrap_or_default()
     }
 
-    /// The half-open connection that came first (`idx` is 0) or behind another: of a zone, or of one of those
-    /// that have the most.
+    /// The oldest half-open connection (`idx` is 0), or the one after another: of a zone, or of one of the
+    /// zones that have the most.
     pub fn half_open_after(&self, idx: u32, zone: Option<u16>, entries: &Entries) -> Option<u32> {
         let next = match (idx, zone) {
             (0, Some(zone)) => {
@@ -199,13 +198,12 @@ impl Lists {
         (next != 0).then_some(next)
     }
 
-    /// The next entry whose time may be over, if there is one: it is to be given to [`Self::later`] or
-    /// unlinked.
+    /// The next entry whose time may be over. Pass it to [`Self::later`] or unlink it.
     pub fn due(&mut self, now_ms: u64) -> Option<u32> {
         let now = now_ms / TICK_MS;
-        // A wheel that nobody has turned for a while is looked through once.
+        // If the wheel has not turned for a while, one turn over all lists suffices.
         self.tick = self.tick.max((now + 1).saturating_sub(SLOTS as u64));
-        // Bound: `SLOTS` lists, of which the most are passed once a second.
+        // Bound: `SLOTS` lists, and at most one per second passes.
         while self.tick <= now {
             match self.wheel[self.tick as usize % SLOTS] {
                 0 => self.tick += 1,
@@ -215,7 +213,7 @@ impl Lists {
         None
     }
 
-    /// Has an entry that was due looked at when its timeout, which was renewed, is over.
+    /// Schedules the next check of an entry that was due but had its timeout renewed.
     pub fn later(&mut self, idx: u32, now_ms: u64, entries: &Entries) {
         self.unlink_from_wheel(idx, entries);
         self.link_to_wheel(idx, now_ms, entries);

@@ -1,21 +1,21 @@
-//! Connection tracking: which packets belong together, how far their connections are, and what their
-//! addresses become.
+//! Connection tracking: which packets belong to one connection, what state it is in, and how its addresses
+//! are translated.
 //!
-//! One tracker serves all workers, and its parts are made for that: an [`index`] whose lookups touch one
-//! cache line and write nothing; entries ([`entry`]) that are changed under a lock of their own, which only
-//! packets of one connection meet at; and shards with [`lists`] for what a new connection, an ended one, or a
-//! timeout needs. A packet of a connection that is there takes none of the shards' locks.
+//! One tracker serves all workers. Its parts are built for that: an [`index`] whose lookups touch one cache
+//! line and write nothing; entries ([`entry`]) that change under a lock of their own, contended only by
+//! packets of one connection; and shards with [`lists`] for new connections, ended ones and timeouts. A
+//! packet of an existing connection takes no shard's lock.
 //!
-//! [`seen`] reads packets, [`tcp`] judges segments, [`nat`] chooses addresses and writes them, [`track`] puts
-//! it together for one packet, and [`follow`] does the same, quicker, for one whose connection is known and
-//! established. [`fragments`] has those of a datagram wait for each other. [`help`] reads
-//! what [`helper`] knows of FTP and TFTP, [`expect`] has the connections that they announce, [`adjust`] the
+//! [`seen`] reads packets, [`tcp`] judges segments, [`nat`] chooses addresses and writes them, [`track`]
+//! combines these for one packet, and [`follow`] is the fast path for packets of known, established
+//! connections. [`fragments`] holds fragments until their datagram is complete. [`help`] reads what
+//! [`helper`] knows of FTP and TFTP, [`expect`] has the connections that they announce, and [`adjust`] the
 //! sequence numbers that follow. [`zones`] and [`timeouts`] are what an operator sets, [`dump`] is what one
 //! asks for.
 //!
-//! Under attack: there is a ceiling for all connections and one for each zone. At a zone's ceiling its
-//! half-open connections that came first give way, at that of all those of the zone that has the most, and
-//! established ones stay. What an input port may spend on new connections is bounded by its worker (see
+//! Under attack: there is a ceiling for all connections and one for each zone. At a zone's ceiling, its
+//! oldest half-open connections give way; at the overall ceiling, those of the zone that has the most.
+//! Established ones stay. The worker bounds how much time an input port may spend on new connections (see
 //! [`crate::input`]).
 //!
 //! Threads: any. Time is an argument: milliseconds of the datapath's clock. Source: ovs-actions(7) and
@@ -61,16 +61,16 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Entries that there may be, of which each connection takes one, and two with a helper.
+/// Maximum number of entries: each connection takes one, or two if it has a helper.
 const ENTRIES: usize = 1 << 22;
 const BUCKETS: usize = 1 << 19;
-/// More than there are workers, so that two of them rarely want the same.
+/// More than there are workers, so that two rarely need the same one.
 const SHARDS: usize = 64;
-/// Open vSwitch's.
+/// The same as Open vSwitch's.
 const LIMIT_DEFAULT: u32 = 3_000_000;
-/// Half-open connections that are looked at for one that gives way.
+/// How many half-open connections are examined to find one to evict.
 const EVICTION_TRIES: u32 = 64;
-/// Ended connections that a new one clears away.
+/// How many ended connections each new one cleans up.
 const CLEARED_PER_COMMIT: u32 = 2;
 
 /// The state of a packet (`ct_state`).
@@ -85,7 +85,7 @@ pub mod state {
     pub const DST_NAT: u8 = 0x80;
 }
 
-/// What the tracker has said of a packet: part of what goes with it.
+/// The tracker's result for a packet, which the packet carries along.
 #[derive(Clone, Copy, Eq, Default, Debug)]
 pub struct Tracking {
     /// Bits of [`state`]; 0 for a packet that was not tracked.
@@ -96,7 +96,7 @@ pub struct Tracking {
 }
 
 impl PartialEq for Tracking {
-    /// Of packets that were not tracked nothing else says anything.
+    /// Two packets that were not tracked are equal, whatever the other fields hold.
     #[inline(always)]
     fn eq(&self, other: &Tracking) -> bool {
         let rest = |t: &Tracking| (t.zone, t.mark, t.label);
@@ -105,8 +105,8 @@ impl PartialEq for Tracking {
 }
 
 impl Tracking {
-    /// What was said of a packet with this key, and the tuple that opened its connection; `None` for one that
-    /// was not tracked.
+    /// The tracking result in this key, and the tuple that opened the connection; `None` if the packet was
+    /// not tracked.
     pub fn of(key: &Key) -> Option<(Tracking, Tuple)> {
         let tracking = Tracking {
             state: key.get(FieldId::CtState) as u8,
@@ -141,7 +141,7 @@ impl Tracking {
     fn put_tracked(&self, original: Option<&Tuple>, key: &mut Key) {
         key.set(FieldId::CtState, self.state.into());
         key.set(FieldId::CtZone, self.zone.into());
-        // All others but IPv6's addresses share a block, in which nothing else lies.
+        // Everything except IPv6 addresses shares a block, and nothing else is in that block.
         let mut block = [0; 8];
         let mut put = |field: FieldId, value: u64| {
             let place = field.place();
@@ -170,7 +170,7 @@ impl Tracking {
     }
 }
 
-/// Whether a mask holds bits of the tuple that opened a packet's connection.
+/// Whether a mask includes bits of the tuple that opened a packet's connection.
 pub(crate) fn reads_original(mask: &Mask) -> bool {
     use FieldId::*;
     [CtNwProto, CtNwSrc, CtNwDst, CtTpSrc, CtTpDst, CtIpv6Src, CtIpv6Dst]
@@ -178,17 +178,17 @@ pub(crate) fn reads_original(mask: &Mask) -> bool {
         .any(|&field| mask.get(field) != 0)
 }
 
-/// On a cache line of its own: workers that use different ones do not meet.
+/// On a cache line of its own, so that workers that use different ones do not share lines.
 #[repr(align(64))]
 struct Shard(Mutex<Lists>);
 
-/// See the module's text.
+/// See the module documentation.
 pub struct Tracker {
     secret: HashKey,
     index: Index,
     entries: Entries,
     shards: Box<[Shard]>,
-    /// Blocks of entries that a shard has taken, at the most.
+    /// The highest number of blocks that any shard has allocated.
     rounds: AtomicU32,
     count: AtomicU32,
     limit: AtomicU32,
@@ -201,7 +201,7 @@ pub struct Tracker {
     figures: Figures,
 }
 
-/// What has happened, for `coverage/show` and tests.
+/// What has happened so far, for `coverage/show` and tests.
 #[derive(Default)]
 struct Figures {
     full: AtomicU64,
@@ -211,7 +211,7 @@ struct Figures {
     lines: AtomicU64,
 }
 
-/// A connection that was found, from one of its ends.
+/// A connection that was found, and from which of its ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, zerocopy::FromZeros)]
 pub(crate) struct Found {
     entry: u32,
@@ -224,7 +224,7 @@ impl Tracker {
         Tracker::with_secret(HashKey::random())
     }
 
-    /// As [`Self::new`], with hashes that a test knows.
+    /// Like [`Self::new`], with hashes known to a test.
     pub fn with_secret(secret: HashKey) -> std::io::Result<Tracker> {
         Ok(Tracker {
             secret,
@@ -255,7 +255,7 @@ impl Tracker {
         &self.fragments
     }
 
-    /// Connections that there are.
+    /// Number of connections.
     pub fn count(&self) -> u32 {
         self.count.load(Relaxed)
     }
@@ -272,7 +272,7 @@ impl Tracker {
         self.zones.count(zone)
     }
 
-    /// The limit that holds for a zone: its own, or the default one.
+    /// The limit that applies to a zone: its own, or the default.
     pub fn zone_limit(&self, zone: u16) -> Option<u32> {
         self.zones.limit(zone).or_else(|| self.zones.default_limit())
     }
@@ -303,8 +303,7 @@ impl Tracker {
         self.is_liberal.store(!checks, Relaxed);
     }
 
-    /// How long Open vSwitch would wait between two sweeps. Here entries expire by a wheel, and nothing waits
-    /// for that long.
+    /// Open vSwitch's interval between two sweeps. It has no effect here: connections expire by a wheel.
     pub fn sweep_interval_ms(&self) -> u32 {
         self.sweep_interval_ms.load(Relaxed)
     }
@@ -313,9 +312,9 @@ impl Tracker {
         self.sweep_interval_ms.store(ms, Relaxed);
     }
 
-    /// New connections that were not put down: at the ceiling of all, of a zone, without an address left; and
-    /// half-open ones that gave way. Fragments for which there was no room, or of which a datagram has too
-    /// many, and lines that a helper refused.
+    /// New connections that were refused: at the overall ceiling, at a zone's, or because no address was
+    /// left; and half-open connections that were evicted. Fragments that were refused because there was no
+    /// room or because their datagram had too many, and lines that a helper refused.
     pub fn refused(&self) -> [(&'static str, u64); 7] {
         let f = &self.figures;
         let [v4, v6] = &self.fragments.figures;
@@ -331,8 +330,8 @@ impl Tracker {
         ]
     }
 
-    /// Gives the connections of a zone timeouts of their own, in seconds; what is left out is as by default.
-    /// `None`: those that begin from now on have the default ones, and so has what those do that are there.
+    /// Sets the timeouts of a zone's connections, in seconds; missing ones have the default. `None`: new
+    /// connections have the default timeouts, and so do the existing ones from their next packet on.
     pub fn set_zone_timeouts(&self, zone: u16, timeouts_s: Option<&[(Phase, u32)]>) {
         let policy = u32::from(zone) + 1;
         self.timeouts.set(policy, timeouts_s.unwrap_or_default().iter().copied());
@@ -341,8 +340,8 @@ impl Tracker {
 
     // ---- lookups
 
-    /// Has the line fetched that a lookup of this tuple will touch first. The hash is what
-    /// [`Self::fetch_entry`] wants.
+    /// Prefetches the line that a lookup of this tuple touches first, and returns the hash that
+    /// [`Self::fetch_entry`] needs.
     #[inline(always)]
     pub fn fetch_bucket(&self, tuple: &Tuple, zone: u16) -> u64 {
         let hash = tuple.hash(zone, &self.secret);
@@ -350,7 +349,7 @@ impl Tracker {
         hash
     }
 
-    /// Has the lines fetched that a packet looks at of the entry that a hash most likely means.
+    /// Prefetches the lines of the entry that most likely has this hash.
     #[inline(always)]
     pub fn fetch_entry(&self, hash: u64) {
         if let Some(place) = self.index.likely(hash) {
@@ -358,8 +357,8 @@ impl Tracker {
         }
     }
 
-    /// Has the line fetched where a connection that is likely to be put down, and translated, looks first for
-    /// the tuple that it is translated to.
+    /// For a connection that will probably be committed and translated: prefetches the line in which the
+    /// tuple after translation is looked up first.
     fn fetch_translated(&self, tuple: &Tuple, hash: u64, request: &Request) {
         if let Some(Nat::New(range)) = request.nat
             && !range.is_random
@@ -370,7 +369,7 @@ impl Tracker {
         }
     }
 
-    /// Has the line fetched that [`Self::pass`] touches.
+    /// Prefetches the line that [`Self::pass`] touches.
     #[inline(always)]
     pub(crate) fn fetch(&self, found: Found) {
         Entry::fetch_first(&self.entries, found.entry);
@@ -381,7 +380,7 @@ impl Tracker {
         &self.entries[idx as usize]
     }
 
-    /// The connection of a tuple, in whichever direction. One whose time is over is not there any more.
+    /// The connection of a tuple, in either direction. An expired one is not found.
     fn find(&self, tuple: &Tuple, zone: u16, now_ms: u64) -> Option<Found> {
         self.find_by(tuple.hash(zone, &self.secret), tuple, zone, |entry| entry.expiry_ms() > now_ms)
     }
@@ -398,17 +397,17 @@ impl Tracker {
     // ---- connections come and go
 
     fn shard(&self, n: usize) -> MutexGuard<'_, Lists> {
-        // Nobody panics in there; if somebody did, the lists are as they are.
+        // No code panics while it holds this lock; if one did, the lists would still be valid.
         self.shards[n % SHARDS].0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Entries belong to the shard that has taken their block.
+    /// An entry belongs to the shard that allocated its block.
     fn shard_of(entry: u32) -> usize {
         (entry / Lists::BLOCK) as usize % SHARDS
     }
 
-    /// The first entry of a shard's block of this number. Blocks are dealt round, so that an entry's number
-    /// says whose it is.
+    /// The first entry of a shard's block with this number. Blocks are dealt out in turn, so an entry's
+    /// number tells which shard owns it.
     fn block(&self, shard: usize, number: u32) -> Option<u32> {
         let first = (number as usize * SHARDS + shard % SHARDS) * Lists::BLOCK as usize;
         (first < ENTRIES).then(|| {
@@ -419,12 +418,12 @@ impl Tracker {
         })
     }
 
-    /// Numbers of the entries that any shard has taken so far.
+    /// Numbers of all entries allocated by any shard so far.
     fn taken(&self) -> std::ops::Range<u32> {
         1..self.rounds.load(Relaxed) * SHARDS as u32 * Lists::BLOCK
     }
 
-    /// Whether the connection is still to be answered.
+    /// Whether the connection has not been answered yet.
     fn is_half_open(&self, entry: &Entry) -> bool {
         if entry.forward().protocol == tuple::TCP {
             return entry.peers().iter().any(|peer| peer.state < State::Established);
@@ -432,7 +431,7 @@ impl Tracker {
         !entry.traits().has(Traits::ANSWERED)
     }
 
-    /// Ends a connection. False where somebody else does so.
+    /// Ends a connection. False if another thread does so.
     fn end(&self, entry: u32, generation: Generation) -> bool {
         self.end_in(entry, generation, None)
     }
@@ -468,7 +467,7 @@ impl Tracker {
         lists.give_back(idx, &self.entries);
     }
 
-    /// Ends connections whose time is over: at most `budget` are looked at. False where none is left.
+    /// Ends connections whose time is over; looks at no more than `budget`. False if none is left.
     fn turn(&self, lists: &mut Lists, now_ms: u64, budget: u32) -> bool {
         for _ in 0..budget {
             let Some(idx) = lists.due(now_ms) else { return false };
@@ -485,13 +484,13 @@ impl Tracker {
         true
     }
 
-    /// Ends connections whose time is over, of all shards, looking at about `budget`. For whoever has the
-    /// time: new connections also clear away old ones. True where more of them may be left.
+    /// Ends connections whose time is over in all shards; looks at about `budget`. For idle workers: new
+    /// connections clean up old ones, too. True if more may be left.
     pub fn expire(&self, now_ms: u64, budget: u32) -> bool {
         let each = budget.div_ceil(SHARDS as u32);
         let mut has_more = false;
         for n in 0..SHARDS {
-            // Who holds it clears away, too.
+            // If another thread holds the lock, that thread cleans up.
             if let Ok(mut lists) = self.shards[n].0.try_lock() {
                 has_more |= self.turn(&mut lists, now_ms, each);
             }
@@ -499,8 +498,8 @@ impl Tracker {
         has_more
     }
 
-    /// Has a half-open connection give way, which came first in the first shard or another: of a zone if that
-    /// is full, else of the zone that has the most.
+    /// Evicts a half-open connection, the oldest of the first shard that has one: from `zone` if that is
+    /// full, else from the zone that has the most.
     fn make_room(&self, first_shard: usize, zone: Option<u16>) -> bool {
         let mut tries = EVICTION_TRIES;
         for n in 0..SHARDS {

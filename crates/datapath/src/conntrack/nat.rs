@@ -1,15 +1,15 @@
 //! Address translation: which tuple a new connection gets, and the headers of its packets.
 //!
-//! The addresses of a range are chosen by a keyed hash of the connection, so that they are spread evenly and
-//! the same connection gets the same address again, whether or not that was asked for (`persistent`, `hash`);
-//! with `random` a port is chosen at random. A port that is taken is passed over for the next one of its
-//! range. Without a range of ports, a source keeps its port or gets another of the same class (below 512,
-//! below 1024, ephemeral).
+//! The addresses of a range are chosen by a keyed hash of the connection. So they are spread evenly, and the
+//! same connection gets the same address again, whether or not that was asked for (`persistent`, `hash`);
+//! with `random`, a port is chosen at random. If a port is taken, the next one of its range is tried. Without
+//! a range of ports, a source keeps its port or gets another of the same class (below 512, below 1024,
+//! ephemeral).
 //!
-//! In an ICMP error the quoted packet's header is translated too, the other way round. Checksums are updated
-//! incrementally.
+//! In an ICMP error, the quoted packet's header is translated too, in the opposite direction. Checksums are
+//! updated incrementally.
 //!
-//! Pure but for the packet. Source: RFC 3022, RFC 5508; ovs-actions(7).
+//! Pure except for the packet. Source: RFC 3022, RFC 5508; ovs-actions(7).
 
 pub use super::request::{Range, Side};
 use super::seen::quoted_l4;
@@ -23,26 +23,26 @@ use packet::Packet;
 use wire::Layers;
 use wire::checksum::{nonzero, update16, update128};
 
-/// Ports tried from one start, and starts.
+/// How many ports are tried from one start, and how many starts.
 const PORTS_TRIED: u32 = 128;
 const PORTS_TRIED_LEAST: u32 = 16;
 const EPHEMERAL: (u16, u16) = (1024, u16::MAX);
 
-/// The reverse tuples that may be given to a connection.
+/// The reverse tuples that a connection may get.
 pub(crate) struct Candidates {
-    /// The first that is tried. Nearly always it is free.
+    /// The first to try. Nearly always it is free.
     pub best: Tuple,
-    /// The port that is tried first, and its range: of the destination where that has one, and of the source.
-    /// `None` where there are no ports.
+    /// The port to try first, and its range: for the destination if that has a range, and for the source.
+    /// `None` if there are no ports.
     ports: Option<(Option<Start>, Start)>,
     random: u64,
 }
 
-/// A port of a range.
+/// The first port to try, and the range's lowest and highest port.
 type Start = (u16, (u16, u16));
 
 impl Candidates {
-    /// Those of a connection with this forward tuple.
+    /// The candidates for a connection with this forward tuple.
     #[inline]
     pub fn new(range: Range, forward: &Tuple, zone: u16, secret: &HashKey, random: u64) -> Candidates {
         let (low, high) = range.addresses.unwrap_or_default();
@@ -81,7 +81,7 @@ impl Candidates {
         Candidates { best, ports: has_ports.then_some((destination, source)), random }
     }
 
-    /// Those that are tried where the best is taken, in turn. The iterator is bounded.
+    /// Candidates to try, in order, if the best one is taken. The iterator is bounded.
     pub fn others(self) -> impl Iterator<Item = Tuple> {
         let Candidates { best, ports, random } = self;
         let with_destination = move |port| Tuple { src_port: port, ..best };
@@ -93,7 +93,7 @@ impl Candidates {
     }
 }
 
-/// The ports that a source port may be exchanged for.
+/// The class of ports from which a source port's replacement may come.
 fn class_of(port: u16) -> (u16, u16) {
     match port {
         0..512 => (1, 511),
@@ -106,7 +106,7 @@ fn class_of(port: u16) -> (u16, u16) {
 fn tried((first, (low, high)): Start, mut random: u64) -> impl Iterator<Item = u16> {
     let count = u32::from(high.saturating_sub(low)) + 1;
     let mut from = u32::from(first).saturating_sub(low.into()) % count;
-    // One that lies outside of its range is tried all the same.
+    // A first port outside the range is tried as well.
     let own = (first < low || first > high).then_some(first);
     let mut tries = PORTS_TRIED.min(count);
     let mut n = 0;
@@ -125,7 +125,7 @@ fn tried((first, (low, high)): Start, mut random: u64) -> impl Iterator<Item = u
     own.into_iter().chain(in_range)
 }
 
-/// Makes a packet one of tuple `to`, of which `side` differs; of an ICMP error, also what it quotes.
+/// Rewrites a packet to tuple `to`, which differs in `side`; in an ICMP error, the quoted packet too.
 pub fn translate(
     packet: &mut Packet,
     layers: &mut Layers,
@@ -152,8 +152,9 @@ pub fn translate(
     Ok(())
 }
 
-/// As [`translate`], of a packet that was read as a [plain one](super::seen::read_plain), where every header
-/// has its place, and which is no ICMP error: addresses and ports at once, and each checksum once.
+/// Like [`translate`], for a packet that was read as a [plain one](super::seen::read_plain), whose headers
+/// have fixed positions, and which is no ICMP error: changes addresses and ports together, and each checksum
+/// once.
 #[inline]
 pub(crate) fn translate_plain(packet: &mut Packet, addresses_and_ports: [u8; 12]) {
     const PROTOCOL: usize = 23;
@@ -179,16 +180,17 @@ pub(crate) fn translate_plain(packet: &mut Packet, addresses_and_ports: [u8; 12]
     put_sum(HEADER_SUM, &of_addresses);
     let at = if protocol == TCP { PORTS + 16 } else { PORTS + 6 };
     match protocol {
-        // Whoever finishes it sums the ports that are there then. The field is the sum itself.
+        // Unfinished: the field holds the pseudo-header's sum itself. Finishing it will add the ports as they
+        // are then.
         _ if unfinished == Some(at) => put_sum(at, &|sum| !of_addresses(!sum)),
         TCP => put_sum(at, &of_all),
-        // 0: none was computed.
+        // 0 means that no checksum was computed.
         _ => put_sum(at, &|sum| if sum == 0 { 0 } else { nonzero(of_all(sum)) }),
     }
 }
 
-/// Makes the packet that an ICMP error quotes one of tuple `to`; of its addresses, the one that the error's
-/// own `side` names from the other end. What is cut off is left out.
+/// Rewrites the packet that an ICMP error quotes to tuple `to`. Of its addresses, it changes the one at the
+/// opposite end of the error's own `side`. What is cut off is skipped.
 fn quote(packet: &mut Packet, layers: &Layers, to: &Tuple, side: Side) -> Option<()> {
     let icmp = usize::from(layers.l4);
     let end = layers.end(packet.data()).min(packet.data().len());
@@ -196,7 +198,7 @@ fn quote(packet: &mut Packet, layers: &Layers, to: &Tuple, side: Side) -> Option
     let mut error = Quoting { bytes: packet.data_mut().get_mut(icmp..end)?, is_finished };
     let (protocol, l4) = quoted_l4(error.bytes.get(8..)?, to.is_ipv6)?;
     let (ip, l4) = (8, 8 + l4);
-    // The error goes to `dst`, who has sent what it quotes.
+    // The error goes to `dst`, the sender of the quoted packet.
     let is_src = side == Side::Dst;
     let sum = match protocol {
         TCP => Some((l4 + 16, false)),
@@ -219,10 +221,10 @@ fn quote(packet: &mut Packet, layers: &Layers, to: &Tuple, side: Side) -> Option
     Some(())
 }
 
-/// An ICMP error's bytes, whose own checksum covers all that is changed.
+/// An ICMP error's bytes. The error's own checksum covers everything that changes.
 struct Quoting<'a> {
     bytes: &'a mut [u8],
-    /// Whether that checksum is: whoever finishes it sums what is there then.
+    /// Whether that checksum is finished. If not, finishing it will sum the bytes as they are then.
     is_finished: bool,
 }
 
@@ -231,8 +233,8 @@ impl Quoting<'_> {
         Some(u16::from_be_bytes(*self.bytes.get(at..)?.first_chunk()?))
     }
 
-    /// Changes bytes, and the checksums of the quoted packet that cover them: each with whether 0 says that
-    /// there is none.
+    /// Changes bytes, and the checksums of the quoted packet that cover them: each with a flag whether 0
+    /// means that there is none.
     fn put(&mut self, at: usize, new: &[u8], sums: [Option<(usize, bool)>; 2]) {
         let Some(place) = self.bytes.get_mut(at..at + new.len()) else { return };
         let number = |bytes: &[u8]| bytes.iter().fold(0, |number, &byte| number << 8 | u128::from(byte));

@@ -1,6 +1,6 @@
-//! What a `ct` action asks the tracker for: plain data.
+//! What a `ct` action asks of the tracker: plain data.
 
-/// A helper of a protocol whose connections announce others.
+/// A helper for a protocol whose connections announce others.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Helper {
     Ftp,
@@ -21,9 +21,9 @@ impl Helper {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Request {
     pub zone: u16,
-    /// A new connection is put down.
+    /// Commit a new connection.
     pub commit: bool,
-    /// One that was opened from the other end is forgotten.
+    /// Forget a connection that was opened from the other end.
     pub force: bool,
     /// Value and mask.
     pub mark: Option<(u32, u32)>,
@@ -33,8 +33,8 @@ pub struct Request {
 }
 
 impl Request {
-    /// Whether a packet of a connection that is established, and without a helper, leaves it as it is but
-    /// for the moves of its protocol.
+    /// Whether a packet of an established connection without a helper changes nothing except the protocol's
+    /// state.
     pub(crate) fn changes_nothing(&self) -> bool {
         !self.force && self.mark.is_none() && self.label.is_none() && self.helper.is_none()
     }
@@ -43,9 +43,9 @@ impl Request {
 /// Address translation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Nat {
-    /// As the connection has it, if it has any.
+    /// The existing translation of the connection, if it has one.
     Existing,
-    /// And so for a new one.
+    /// The same; a new connection is translated to this range.
     New(Range),
 }
 
@@ -56,11 +56,11 @@ pub enum Side {
     Dst,
 }
 
-/// What a new connection's translation may be.
+/// The range of translations for a new connection.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Range {
     pub side: Side,
-    /// Lowest and highest address; both 0: the packet's own.
+    /// Lowest and highest address; both 0 means the packet's own.
     pub addresses: Option<(u128, u128)>,
     pub is_ipv6: bool,
     /// Lowest and highest port.

@@ -1,10 +1,9 @@
-//! The `ct` action on a run of packets: each step on all of them before the next, so that lines of the index
-//! and entries are fetched while other packets are looked at.
+//! The `ct` action on a run of packets. Each step handles all packets before the next step begins, so that
+//! lines of the index and entries are prefetched while other packets are processed.
 //!
-//! Packets of a run have the same metadata. What the tracker says may differ from packet to packet, so the
-//! run becomes several: packets next to each other of which it says the same stay together, and the rest of
-//! the actions is executed on each such run. Fragments are held until their datagram is whole, and are a run
-//! of their own then.
+//! Packets of a run have the same metadata. The tracker's result may differ from packet to packet, so the run
+//! is split: consecutive packets with the same result stay together, and the rest of the actions is executed
+//! on each such run. Fragments are held until their datagram is complete, and are then a run of their own.
 
 use super::fragments::{self, Fate, Whole};
 use super::request::{Nat, Request};
@@ -18,10 +17,10 @@ use arrayvec::ArrayVec;
 use base::DropReason;
 use packet::BURST;
 
-/// VLAN tags that extraction looks behind, and so the tracker does.
+/// How many VLAN tags extraction looks past; the tracker does the same.
 const TAGS_MAX: u8 = 2;
 
-/// Tracks all packets of a run and goes on with runs of them.
+/// Tracks all packets of a run and continues with the resulting runs.
 #[inline(never)]
 pub fn track_all<E: Ends>(
     request: &Request,
@@ -30,7 +29,7 @@ pub fn track_all<E: Ends>(
     mut go_on: impl FnMut(&mut Run, &mut E),
 ) {
     let tracker = to.context().tracker.clone();
-    // 1. Read packets, and ask for the lines of the index.
+    // 1. Read packets, and prefetch lines of the index.
     let mut all: ArrayVec<(Option<Seen>, Option<u64>), BURST> = ArrayVec::new();
     let was_valid = was_read(&run.metadata);
     let mut n = 0;
@@ -55,7 +54,7 @@ pub fn track_all<E: Ends>(
         all.push((seen, hash));
         n += 1;
     }
-    // 2. Ask for entries, which new connections have none of, and for what new translations look at.
+    // 2. Prefetch entries, which new connections do not have, and what new translations look at.
     if run.metadata.tracking.state & state::NEW == 0 {
         all.iter().filter_map(|(_, hash)| *hash).for_each(|hash| tracker.fetch_entry(hash));
     }
@@ -112,8 +111,8 @@ pub fn track_all<E: Ends>(
     go_on_by_what_was_said(run, &said, originals, to, &mut go_on);
 }
 
-/// Has the lines fetched where packets that open connections look first for the tuples that these are
-/// translated to.
+/// For packets that open connections: prefetches the lines in which the tuples after translation are looked
+/// up first.
 #[inline(never)]
 fn fetch_translated(tracker: &Tracker, request: &Request, all: &[(Option<Seen>, Option<u64>)]) {
     for (seen, hash) in all {
@@ -123,13 +122,13 @@ fn fetch_translated(tracker: &Tracker, request: &Request, all: &[(Option<Seen>, 
     }
 }
 
-/// Whether packets come back that were valid when they were tracked in an earlier round. Not those that a
-/// controller hands in with what was said of them: it may have changed their bytes.
+/// Whether these packets were tracked, and valid, in an earlier round. False for packets that a controller
+/// hands in with a tracking result: it may have changed their bytes.
 pub(crate) fn was_read(metadata: &Metadata) -> bool {
     metadata.recirc_depth > 0 && metadata.tracking.state & (state::TRACKED | state::INVALID) == state::TRACKED
 }
 
-/// Has a fragment wait for the others of its datagram, which goes on when it is whole. False where the
+/// Holds a fragment until its datagram is complete, and then continues with the datagram. False if the
 /// fragment is refused.
 #[inline(never)]
 fn wait<E: Ends>(
@@ -157,7 +156,7 @@ fn wait<E: Ends>(
     true
 }
 
-/// Tracks a datagram whose fragments are all here, and goes on with these.
+/// Tracks a complete datagram and continues with its fragments.
 fn track_whole<E: Ends>(
     request: &Request,
     whole: Whole,
@@ -200,7 +199,7 @@ fn track_whole<E: Ends>(
     }
 }
 
-/// Goes on with all packets of which the same was said, then with the next ones.
+/// Continues with the consecutive packets that have the same result, then with the next ones.
 fn go_on_by_what_was_said<E: Ends>(
     run: &mut Run,
     said: &[Tracking],

@@ -1,9 +1,9 @@
-//! What the tracker reads of a packet: the tuple that it belongs to, and what TCP's state machine asks for.
+//! What the tracker reads of a packet: its tuple, and what TCP's state machine needs.
 //!
-//! A packet that cannot be tracked (a header cut off or contradicting itself, a wrong checksum, a fragment,
-//! port 0, an ICMP message that neither asks nor answers nor reports an error) has none: it is *invalid*. An
-//! ICMP error belongs to the connection of the packet that it quotes, whose reverse is then its tuple.
-//! Checksums that a driver vouches for, or that are not finished yet, are not summed again; nor are those of
+//! A packet that cannot be tracked is *invalid*: a header that is cut off or contradicts itself, a wrong
+//! checksum, a fragment, port 0, an ICMP message that is neither request, reply nor error. An ICMP error
+//! belongs to the connection of the packet that it quotes, and its tuple is the reverse of that packet's.
+//! Checksums that a driver vouches for, or that are not finished yet, are not verified; nor are those of
 //! frames that span several chunks.
 //!
 //! Pure; nothing here panics, whatever the bytes. Source: RFC 791, 792, 4443, 8200, 9293; Open vSwitch's
@@ -17,7 +17,7 @@ use wire::Layers;
 use wire::checksum::{self, Sum};
 use wire::tcp::TcpFlags;
 
-/// What a packet says of its connection.
+/// What a packet says about its connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Seen {
     pub tuple: Tuple,
@@ -28,7 +28,7 @@ pub struct Seen {
     pub tcp: Segment,
 }
 
-/// What TCP's state machine asks of a segment.
+/// What TCP's state machine needs of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Segment {
     pub seq: u32,
@@ -37,35 +37,35 @@ pub struct Segment {
     pub window: u16,
     /// Bytes of payload.
     pub len: u32,
-    /// What the window scale option of a segment with SYN says, if it has one.
+    /// The window scale option of a segment with SYN, if it has one.
     pub scale: Option<u8>,
 }
 
 const SYN: u16 = TcpFlags::SYN.bits();
 
-/// ICMP errors quote the IP header and so many bytes behind it.
+/// ICMP errors quote the IP header and this many bytes after it.
 const QUOTED_L4: usize = 8;
 
-/// Reads a packet with these layers. `None` for one that is invalid. `was_valid`: it was read before, and
-/// what was changed since has kept its checksums right.
+/// Reads a packet with these layers. `None` if it is invalid. `was_valid`: it was read before, and every
+/// change since has kept its checksums right.
 #[inline]
 pub fn read(packet: &Packet, layers: &Layers, was_valid: bool) -> Option<Seen> {
     let is_vouched = was_valid || packet.is_chained() || is_vouched(packet);
     read_sums(packet.data(), layers, !was_valid, !is_vouched)
 }
 
-/// Whether its transport checksum need not be summed.
+/// Whether its transport checksum need not be verified.
 #[inline(always)]
 fn is_vouched(packet: &Packet) -> bool {
     packet.flags.has(PacketFlags::CSUM_VALID) || packet.flags.has(PacketFlags::CSUM_PARTIAL)
 }
 
-/// As [`read`], of a frame's bytes, whose checksums nobody vouches for.
+/// Like [`read`], for a frame's bytes, whose checksums no driver vouches for.
 pub fn read_bytes(frame: &[u8], layers: &Layers) -> Option<Seen> {
     read_sums(frame, layers, true, true)
 }
 
-/// The same, and whether the checksums of IPv4's header and of the transport layer are summed.
+/// The same, with flags for verifying the checksums of the IPv4 header and of the transport layer.
 fn read_sums(frame: &[u8], layers: &Layers, sums_header: bool, sums_transport: bool) -> Option<Seen> {
     if !layers.is_ip() || layers.is_cut() || layers.is_fragment() || layers.l4 == 0 {
         return None;
@@ -88,7 +88,7 @@ fn read_sums(frame: &[u8], layers: &Layers, sums_header: bool, sums_transport: b
     match tuple.protocol {
         TCP => {
             let payload = usize::from(layers.payload).checked_sub(l4)?;
-            // Of a frame that spans chunks only the head is here; its length is what the IP header says.
+            // If the frame spans chunks, only its head is here; its length is what the IP header says.
             let len = layers.end(frame).checked_sub(l4 + payload)? as u32;
             seen.tcp = segment(there, payload, len)?;
             (seen.tuple.src_port, seen.tuple.dst_port) = ports(there)?;
@@ -100,7 +100,7 @@ fn read_sums(frame: &[u8], layers: &Layers, sums_header: bool, sums_transport: b
             }
             (seen.tuple.src_port, seen.tuple.dst_port) = ports(there)?;
         }
-        // All packets of another protocol between two hosts are one connection.
+        // All packets of any other protocol between two hosts form one connection.
         _ => {}
     }
     Some(seen)
@@ -109,12 +109,12 @@ fn read_sums(frame: &[u8], layers: &Layers, sums_header: bool, sums_transport: b
 /// Where the transport header of a plain packet starts.
 const PLAIN_L4: usize = 34;
 
-/// What a plain packet says of its connection: IPv4 without options, no fragment, TCP or UDP.
+/// What a plain packet says about its connection: IPv4 without options, no fragment, TCP or UDP.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PlainSeen {
-    /// Addresses and ports, as they stand in the packet.
+    /// Addresses and ports, in wire order.
     addresses_and_ports: [u8; 12],
-    /// `None` of UDP.
+    /// `None` for UDP.
     pub tcp: Option<Segment>,
 }
 
@@ -134,9 +134,9 @@ impl PlainSeen {
     }
 }
 
-/// As [`read`], of a packet in one piece that has a [plain key](flow::extract::plain_key) at the depth of
-/// ports, where every header has its place. TCP's options, which matter while a connection opens, are not
-/// read.
+/// Like [`read`], for an unchained packet that has a [plain key](flow::extract::plain_key) at the depth of
+/// ports, whose headers have fixed positions. TCP options, which matter only while a connection opens, are
+/// not read.
 #[inline(always)]
 pub(crate) fn read_plain(packet: &Packet, was_valid: bool) -> Option<PlainSeen> {
     const L3: usize = PLAIN_L4 - 20;
@@ -148,7 +148,7 @@ pub(crate) fn read_plain(packet: &Packet, was_valid: bool) -> Option<PlainSeen> 
     let l4_len = end.checked_sub(L4)?;
     let protocol = head[23];
     let header: &[u8; L4 - L3] = head[L3..].first_chunk()?;
-    // Summed in any case: a branch around it costs more.
+    // Summed in any case, because a branch around it costs more.
     if !(was_valid | Sum::new().array(header).is_valid()) {
         return None;
     }
@@ -184,8 +184,8 @@ pub(crate) fn read_plain(packet: &Packet, was_valid: bool) -> Option<PlainSeen> 
     Some(PlainSeen { addresses_and_ports, tcp })
 }
 
-/// As [`read`], of a packet that turns out to be plain, whose layers need not be known. `None` of any other,
-/// and of one that is invalid.
+/// Like [`read`], for a packet that turns out to be plain; its layers need not be known. `None` if it is not
+/// plain or is invalid.
 #[inline(always)]
 pub(super) fn read_if_plain(packet: &Packet, was_valid: bool) -> Option<Seen> {
     let frame = packet.data();
@@ -223,14 +223,14 @@ pub(super) fn addresses(l3: &[u8], is_ipv6: bool) -> Option<(u128, u128)> {
     Some((be32(l3, 12)?.into(), be32(l3, 16)?.into()))
 }
 
-/// Port 0 is nobody's.
+/// Port 0 is invalid.
 fn ports(l4: &[u8]) -> Option<(u16, u16)> {
     let (src, dst) = (be16(l4, 0)?, be16(l4, 2)?);
     (src != 0 && dst != 0).then_some((src, dst))
 }
 
-/// Whether the transport checksum is right, or there is none. The destination that a routing header hides is
-/// not known.
+/// Whether the transport checksum is right or absent. If a routing header hides the final destination, the
+/// checksum cannot be verified.
 fn is_sum_right(tuple: &Tuple, l3: &[u8], there: &[u8], is_routed: bool) -> bool {
     let has_pseudo_header = match tuple.protocol {
         TCP | UDP => true,
@@ -245,7 +245,7 @@ fn is_sum_right(tuple: &Tuple, l3: &[u8], there: &[u8], is_routed: bool) -> bool
     if !has_pseudo_header {
         return checksum::is_valid(there);
     }
-    // Both addresses stand next to each other, in the header as in the pseudo-header.
+    // Both addresses are adjacent, in the header and in the pseudo-header.
     let addresses = if tuple.is_ipv6 { l3.get(8..40) } else { l3.get(12..20) };
     let Some(addresses) = addresses else { return false };
     let pseudo = Sum::new().bytes(addresses).u32(there.len() as u32).u32(tuple.protocol.into());
@@ -268,7 +268,7 @@ fn icmp(mut seen: Seen, there: &[u8]) -> Option<Seen> {
         }
         (false, 3 | 4 | 5 | 11 | 12) | (true, 1..=4) => {
             let quoted = quoted(&there[8..], is_v6)?;
-            // What is reported was sent by the one who is told.
+            // The error is sent to the sender of the quoted packet.
             if quoted.src != seen.tuple.dst {
                 return None;
             }
@@ -301,7 +301,7 @@ fn quoted(inner: &[u8], is_ipv6: bool) -> Option<Tuple> {
     Some(tuple)
 }
 
-/// Protocol and start of the transport header of a quoted packet, which is no fragment.
+/// Protocol and start of the transport header of a quoted packet that is no fragment.
 pub(crate) fn quoted_l4(inner: &[u8], is_ipv6: bool) -> Option<(u8, usize)> {
     if !is_ipv6 {
         let header_len = usize::from(inner.first()? & 0xf) * 4;
@@ -333,7 +333,7 @@ fn segment(l4: &[u8], payload: usize, len: u32) -> Option<Segment> {
 /// The shift of the window scale option, of at most 14 (RFC 7323 section 2.3).
 fn window_scale(mut options: &[u8]) -> Option<u8> {
     let mut scale = None;
-    // An option of less than three bytes at the end can be none that matters.
+    // An option of less than three bytes at the end cannot be the window scale.
     while let [kind, rest @ ..] = options
         && rest.len() >= 2
     {

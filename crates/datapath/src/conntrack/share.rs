@@ -1,21 +1,21 @@
 //! An input port's share of a worker's time for new connections.
 //!
-//! A connection that begins costs a worker many times what one that goes on does. Where packets of one port
-//! alone come in, it may begin as many as the worker has time for. Where those of several ports do, each may
-//! begin [`SHARED_PER_MS`] in a millisecond, and packets that would begin more are dropped and counted. So
-//! who floods one port with new connections leaves the time to the others.
+//! Beginning a connection costs a worker many times what continuing one does. While packets come in at one
+//! port only, it may begin as many as the worker has time for. While they come in at several ports, each may
+//! begin [`SHARED_PER_MS`] per millisecond; packets that would begin more are dropped and counted. So a flood
+//! of new connections at one port leaves time for the others.
 //!
 //! Threads: one worker.
 
 use base::PortNo;
 
-/// Connections that one port may begin in a millisecond while others have packets too.
+/// How many connections one port may begin per millisecond while other ports have packets too.
 pub const SHARED_PER_MS: u32 = 100;
 
 /// Whether several ports have had packets.
 #[derive(Default)]
 pub struct Share {
-    /// In this window and in the last.
+    /// In this window and in the last one.
     now: Ports,
     last: Ports,
     window: u64,
@@ -41,24 +41,24 @@ impl Ports {
     }
 }
 
-/// Of one port: how many connections its packets have begun in a millisecond.
+/// How many connections a port's packets have begun in this millisecond.
 #[derive(Clone, Copy, Default)]
 pub struct Begun {
     ms: u64,
     count: u32,
 }
 
-/// How long a port counts as one that has packets.
+/// How long a port counts as active after a packet.
 const WINDOW_MS: u64 = 64;
 
 impl Share {
-    /// A burst came in.
+    /// Records that a burst came in at the port.
     #[inline(always)]
     pub fn note(&mut self, port: PortNo) {
         self.now = self.now.with(port);
     }
 
-    /// Whether a port may begin one more, which is then counted.
+    /// Whether a port may begin one more connection, which is then counted.
     pub fn may_begin(&mut self, begun: &mut Begun, now_ms: u64) -> bool {
         let window = now_ms / WINDOW_MS;
         if window != self.window {

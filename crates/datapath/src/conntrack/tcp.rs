@@ -3,8 +3,8 @@
 //! Each end has a state and a window. A segment is valid if it lies in the window that the other end has
 //! offered, as far as the tracker has seen, and if what it acknowledges is near what was sent (G. van Rooij,
 //! "Real Stateful TCP Packet Filtering in IP Filter"; the same rules as in OpenBSD's pf and Open vSwitch). A
-//! connection that is picked up in its midst is judged leniently, since its window scales were never seen. A
-//! segment is checked, then both ends are moved on.
+//! connection that is picked up midway is judged leniently, since its window scales were never seen. A
+//! segment is checked first, then the states of both ends are updated.
 //!
 //! With `be_liberal` the window is not checked. Pure. Source: RFC 9293 section 3.3, RFC 7323.
 
@@ -18,7 +18,7 @@ const PSH: u16 = 8;
 pub(crate) const ACK: u16 = 16;
 const URG: u16 = 32;
 
-/// How far an end is, in the order in which Open vSwitch numbers and prints them.
+/// The state of an end, in the order in which Open vSwitch numbers and prints them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
 #[repr(u8)]
 pub enum State {
@@ -76,12 +76,12 @@ impl State {
 /// What is known of an end's window scale.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Scale {
-    /// It offered none.
+    /// It offered no window scale.
     #[default]
     None,
-    /// So many bits.
+    /// It scales by this many bits.
     By(u8),
-    /// Its first segment was never seen.
+    /// Its first segment was not seen.
     Unknown,
 }
 
@@ -98,9 +98,9 @@ impl Scale {
 /// One end of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Peer {
-    /// The next sequence number that it is to send: one past the highest that was seen.
+    /// The next sequence number that it will send: one past the highest seen.
     pub next: u32,
-    /// It may send up to here.
+    /// The highest sequence number that it may send.
     pub limit: u32,
     /// The largest window that it has offered.
     pub window: u32,
@@ -111,18 +111,18 @@ pub struct Peer {
 /// Both ends: the one that opened the connection, and the other.
 pub type Peers = [Peer; 2];
 
-/// Both ends as a connection's entry has them, in words.
+/// Both ends in the packed form of a connection's entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Ends {
-    /// Of each, `next` (high) and `limit`.
+    /// For each end, `next` (high) and `limit` (low).
     pub numbers: [u64; 2],
-    /// Of the first (high) and the other.
+    /// The first end's window (high) and the other's.
     pub windows: u64,
-    /// Of the first (low 16 bits) and the other, the scale (high 8 bits) and the state.
+    /// For the first end (low 16 bits) and the other: scale (high 8 bits) and state.
     pub states: u32,
 }
 
-/// How [`Ends`] has a scale: with this bit its number, or this alone where it is unknown.
+/// The encoding of a scale in [`Ends`]: this bit with the number of bits, or this bit alone if it is unknown.
 const SCALED: u32 = 0x80;
 const SCALE_UNKNOWN: u32 = 0x40;
 
@@ -163,8 +163,8 @@ impl Ends {
         ]
     }
 
-    /// What becomes of them by a segment from one of them, if both are established and stay so, as
-    /// [`update`] has it. `None` where more is to be looked at.
+    /// Both ends after a segment from one of them, if both are established and stay so; the same result as
+    /// [`update`]. `None` if there is more to check.
     #[inline(always)]
     pub fn pass(&self, from: usize, s: &Segment, be_liberal: bool) -> Option<Ends> {
         const BOTH_ESTABLISHED: u32 = (State::Established as u32) << 16 | State::Established as u32;
@@ -216,28 +216,28 @@ impl Ends {
     }
 }
 
-/// What a segment is to its connection.
+/// How a segment relates to its connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
-    /// Part of a connection whose other end has answered. The phase sets its timeout, if it is renewed.
+    /// Part of a connection whose other end has answered. The phase, if any, renews its timeout.
     Valid(Option<Phase>),
-    /// Of a connection that is still to be answered.
+    /// Part of a connection that has not been answered yet.
     StillNew(Phase),
-    /// The first segment of another connection with the same tuple; the old one is over.
+    /// The first segment of a new connection with the same tuple; the old one is over.
     Another,
     Invalid,
 }
 
-/// Acknowledgements may be so far behind or ahead of what was seen: a window and a segment.
+/// How far acknowledgements may be behind or ahead of what was seen: a window and a segment.
 const ACK_SLACK: i32 = 0xffff + 1500;
 const SCALE_MAX: u8 = 14;
 
-/// Whether `a` is at or behind `b` in the order of sequence numbers.
+/// Whether `a` is at or after `b` in sequence space.
 fn at_least(a: u32, b: u32) -> bool {
     a.wrapping_sub(b) as i32 >= 0
 }
 
-/// Whether no TCP sends these flags together.
+/// Whether the flags form a combination that no TCP sends.
 fn flags_contradict(flags: u16) -> bool {
     let has = |bits| flags & bits != 0;
     if has(SYN) {
@@ -246,13 +246,13 @@ fn flags_contradict(flags: u16) -> bool {
     !has(ACK | RST) || !has(ACK) && has(FIN | PSH | URG)
 }
 
-/// A window as a scaled one counts it, rounded up.
+/// A window in units of the scale, rounded up.
 fn unscaled(window: u16, bits: u8) -> u32 {
     u32::from(window).div_ceil(1 << bits)
 }
 
-/// Both ends after the first segment that was seen, of a connection that it may open or be in the midst of.
-/// `None` for one that may not: the answer to an opening segment.
+/// Both ends after the first segment seen, which may open a connection or belong to one in progress. `None`
+/// for a segment that can do neither: the answer to an opening segment.
 pub(crate) fn open(s: &Segment) -> Option<Peers> {
     if flags_contradict(s.flags) || s.flags & (SYN | ACK) == SYN | ACK {
         return None;
@@ -271,7 +271,7 @@ pub(crate) fn open(s: &Segment) -> Option<Peers> {
     Some([from, Peer { limit: 1, window: 1, scale: of_other, ..Peer::default() }])
 }
 
-/// Judges a segment from `peers[from]` and moves both ends on.
+/// Judges a segment from `peers[from]` and updates both ends.
 pub(crate) fn update(peers: &mut Peers, from: usize, s: &Segment, be_liberal: bool) -> Verdict {
     let [mut src, mut dst] = [peers[from & 1], peers[from & 1 ^ 1]];
     let verdict = judge(&mut src, &mut dst, s, be_liberal);
@@ -305,7 +305,7 @@ fn judge(src: &mut Peer, dst: &mut Peer, s: &Segment, be_liberal: bool) -> Verdi
     let mut end = seq.wrapping_add(s.len).wrapping_add(has(SYN).into()).wrapping_add(has(FIN).into());
     let mut checks_ack = true;
     if src.state < State::SynSent {
-        // The first that is seen of this end.
+        // The first segment seen from this end.
         if has(SYN)
             && let Some(bits) = agree_on_scale(src, dst, s)
         {
@@ -320,11 +320,11 @@ fn judge(src: &mut Peer, dst: &mut Peer, s: &Segment, be_liberal: bool) -> Verdi
         }
         src.window = src.window.max(window);
     }
-    // An end that gives up while it connects has nothing to acknowledge, and some say so with a 0.
+    // An end that gives up while it connects has nothing to acknowledge; some say so with a 0.
     let acknowledges = has(ACK) && !(s.ack == 0 && s.flags & (ACK | RST) == ACK | RST);
     let ack = if acknowledges { s.ack } else { dst.next };
     if seq == end {
-        // Without data, any number will do.
+        // Without data, any sequence number will do.
         (seq, end) = (src.next, src.next);
     }
     let behind = if checks_ack { dst.next.wrapping_sub(ack) as i32 } else { 0 };
@@ -338,7 +338,7 @@ fn judge(src: &mut Peer, dst: &mut Peer, s: &Segment, be_liberal: bool) -> Verdi
     if !is_in_window && !be_liberal {
         let is_close = at_least(src.limit.wrapping_add(ACK_SLACK as u32), end)
             && at_least(seq, src.next.wrapping_sub(ACK_SLACK as u32));
-        // Ends that open at once, connections picked up in their midst, and stragglers behind the end.
+        // Simultaneous opens, connections picked up midway, and stragglers after the close.
         if !(is_awkward && is_close) {
             return Verdict::Invalid;
         }
@@ -361,7 +361,7 @@ fn judge(src: &mut Peer, dst: &mut Peer, s: &Segment, be_liberal: bool) -> Verdi
     Verdict::Valid(renews.then(|| phase(src.state, dst.state)))
 }
 
-/// The other end opens, too: both scale their windows by these bits, or neither does.
+/// The other end opens, too: both scale their windows, or neither does.
 fn agree_on_scale(src: &mut Peer, dst: &mut Peer, s: &Segment) -> Option<[u8; 2]> {
     let Scale::By(other) = dst.scale else { return None };
     src.scale = Scale::offered(s.scale);
@@ -372,7 +372,7 @@ fn agree_on_scale(src: &mut Peer, dst: &mut Peer, s: &Segment) -> Option<[u8; 2]
     None
 }
 
-/// What both ends may send now.
+/// Updates what both ends may send.
 fn slide(src: &mut Peer, dst: &mut Peer, window: u32, src_bits: u8, end: u32, ack: u32) {
     src.window = src.window.max(window);
     if at_least(end, src.next) {

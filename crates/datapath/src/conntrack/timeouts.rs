@@ -1,4 +1,4 @@
-//! How long a connection may be silent: by protocol, by how far it is, and by the policy of its zone.
+//! How long a connection may be silent: depends on the protocol, its state, and its zone's policy.
 //!
 //! Policy 0 is the default; others come from `CT_Timeout_Policy` rows of the database. The names are those of
 //! Open vSwitch's user-space datapath, which uses UDP's timeouts for all protocols but TCP and ICMP.
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 macro_rules! phases {
     ($($name:ident = $text:literal, $seconds:expr;)*) => {
-        /// How far a connection is, as far as its timeout is concerned.
+        /// A connection's state as it determines the timeout.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         pub enum Phase { $($name,)* }
 
@@ -48,11 +48,11 @@ impl Phase {
     }
 }
 
-/// One policy; 0 stands for the default.
+/// One policy; 0 means the default timeout.
 #[derive(zerocopy::FromZeros)]
 struct Policy([AtomicU32; Phase::COUNT]);
 
-/// Policies that there may be: the default, and one for each zone.
+/// Maximum number of policies: the default, and one for each zone.
 pub const POLICIES_MAX: u32 = (1 << 16) + 1;
 
 /// All policies, by number.
@@ -66,7 +66,7 @@ impl Timeouts {
         1_000 * u64::from(if set == 0 { phase.default_s() } else { set })
     }
 
-    /// Replaces a policy; what it leaves out is as by default. For the control thread.
+    /// Replaces a policy; timeouts that are left out have their defaults. For the control thread.
     pub fn set(&self, policy: u32, timeouts_s: impl Iterator<Item = (Phase, u32)>) {
         if policy >= POLICIES_MAX {
             return;

@@ -1,11 +1,10 @@
 //! One packet through the tracker.
 //!
-//! 1. A packet that is tracked in another zone than before has no state there yet.
-//! 2. The connection of its tuple; of one that was translated already, by the tuple that it has now.
-//! 3. `force`: a connection that was opened from the other end is forgotten.
-//! 4. A known connection: it is moved on by the packet, which gets its state; translation as the connection
-//!    has it.
-//! 5. Else a new one: put down if that is asked for and there is room.
+//! 1. A packet that was last tracked in another zone has no state in this one yet.
+//! 2. Find the connection by the packet's tuple; if the packet was translated before, by its present tuple.
+//! 3. `force`: forget a connection that was opened from the other end.
+//! 4. A known connection: the packet updates it and gets its state, and is translated as the connection says.
+//! 5. Otherwise a new connection: committed if that was asked for and there is room.
 //! 6. What the packet's rules will see: zone, mark, label, original tuple.
 
 use super::adjust::Adjustment;
@@ -22,18 +21,18 @@ use super::{CLEARED_PER_COMMIT, Found, SHARDS, Tracker, Tracking, state};
 use base::DropReason;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// What becomes of a packet's addresses.
+/// How a packet's addresses change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Translation {
-    /// The packet's tuple from now on.
+    /// The packet's new tuple.
     pub to: Tuple,
     pub side: Side,
-    /// An ICMP error, of which only one address is changed, and what it quotes.
+    /// An ICMP error: only one of its addresses changes, and the packet that it quotes.
     pub is_error: bool,
 }
 
 impl Translation {
-    /// What the packet's state says of it.
+    /// The state bits for such a packet.
     pub(super) fn state(&self) -> u8 {
         match self.side {
             Side::Src => state::SRC_NAT,
@@ -51,46 +50,46 @@ pub(super) struct Helped {
     pub helper: Helper,
 }
 
-/// What the caller knows of the moment, and is told beside the packet's state.
+/// What the caller passes in about the moment, and what it gets back besides the packet's state.
 pub struct Moment<'a> {
     pub now_ms: u64,
-    /// What [`Tracker::fetch_bucket`] has said of the packet's tuple, if it was asked.
+    /// The result of [`Tracker::fetch_bucket`] for the packet's tuple, if it was called.
     pub hash: Option<u64>,
-    /// For ports that are chosen at random.
+    /// For choosing ports at random.
     pub random: u64,
-    /// Whether the input port may have one more new connection now.
+    /// Whether the input port may begin another connection now.
     pub may_begin: &'a mut dyn FnMut() -> bool,
-    /// Set where the packet's connection has a helper, which is to see it.
+    /// Set if the packet's connection has a helper, which must see the packet.
     pub(super) helped: Option<Helped>,
 }
 
 impl<'a> Moment<'a> {
-    /// Of a packet whose tuple nobody has looked for yet.
+    /// For a packet whose tuple has not been looked up yet.
     pub fn new(now_ms: u64, random: u64, may_begin: &'a mut dyn FnMut() -> bool) -> Moment<'a> {
         Moment { now_ms, hash: None, random, may_begin, helped: None }
     }
 }
 
-/// What came of a packet of no known connection.
+/// The outcome for a packet of no known connection.
 #[derive(Default)]
 struct Begun {
-    /// The connection, if one was put down.
+    /// The connection, if one was committed.
     found: Option<Found>,
     translation: Option<Translation>,
-    /// The entry of the connection that announced it.
+    /// The entry of its parent, the connection that announced it.
     parent: Option<u32>,
 }
 
-/// What a packet does to a connection.
+/// How a packet affects a connection.
 #[derive(PartialEq)]
 enum Moved {
     Stays,
-    /// It is over, and the packet is the first of another.
+    /// It is over, and the packet is the first of a new one.
     Over,
 }
 
-/// The addresses of which a new connection gets one, if it is to be translated: as its parent's helper has
-/// said, or else as the rule does.
+/// The range from which a new connection gets its translation, if any: given by its parent's helper, or else
+/// by the rule.
 fn range_of(request: &Request, expected: Option<&Expected>, tuple: &Tuple) -> Option<Range> {
     match (expected, request.nat?) {
         (Some(expected), _) => expected.redirect.map(|redirect| redirect.range(tuple.is_ipv6)),
@@ -102,9 +101,9 @@ fn range_of(request: &Request, expected: Option<&Expected>, tuple: &Tuple) -> Op
 const NATTED: u8 = state::SRC_NAT | state::DST_NAT;
 
 impl Tracker {
-    /// Tracks a packet, of which `seen` was read (`None`: it is invalid). `tracking` and `original` (the
-    /// tuple of the direction that opened the connection, of protocol 0 where there is none) go with the
-    /// packet. `Err` drops it.
+    /// Tracks a packet that was read as `seen` (`None`: it is invalid). `tracking` and `original` (the tuple
+    /// of the direction that opened the connection, with protocol 0 if there is none) belong to the packet.
+    /// `Err` drops it.
     pub fn track(
         &self,
         seen: Option<&Seen>,
@@ -127,7 +126,7 @@ impl Tracker {
         // 2.
         let now_ms = moment.now_ms;
         let mut tuple = seen.tuple;
-        // The same for both directions.
+        // The hash is the same for both directions.
         let hash = moment.hash.unwrap_or_else(|| tuple.hash(zone, &self.secret));
         let find = |tuple: &Tuple| {
             let found = self.find_by(hash, tuple, zone, |_| true)?;
@@ -165,7 +164,7 @@ impl Tracker {
                 translation = self.as_it_has(found, seen, tracking, before, zone);
             }
         } else if seen.is_error {
-            // An error belongs to a connection or to nothing.
+            // An error belongs to an existing connection or is invalid.
             tracking.state = state::INVALID;
         } else {
             begins = true;
@@ -190,7 +189,7 @@ impl Tracker {
         Ok(translation)
     }
 
-    /// Whether a helper is to see a packet.
+    /// Whether a helper must see a packet.
     fn helped(&self, found: Found, seen: &Seen, tracking: &Tracking) -> Option<Helped> {
         let traits = self.entry(found.entry).traits();
         if !traits.has(Traits::FTP | Traits::TFTP) || seen.is_error || tracking.state & state::INVALID != 0 {
@@ -201,7 +200,7 @@ impl Tracker {
         Some(Helped { entry, generation, is_reply, helper })
     }
 
-    /// Which side of a connection is translated.
+    /// Which end of a connection is translated.
     pub(super) fn side_of(&self, entry: u32) -> Option<Side> {
         let traits = self.entry(entry).traits();
         match (traits.has(Traits::SRC_NAT), traits.has(Traits::DST_NAT)) {
@@ -219,8 +218,8 @@ impl Tracker {
         }
     }
 
-    /// The annex of a connection with a helper, which it gets here if it has none. `None` where there is no
-    /// entry left, or the connection is over.
+    /// The annex of a connection with a helper; allocates one if it has none. `None` if no entry is left or
+    /// the connection is over.
     pub(super) fn annex_of(&self, helped: &Helped) -> Option<u32> {
         let entry = self.entry(helped.entry);
         let (annex, policy) = entry.annex();
@@ -244,7 +243,7 @@ impl Tracker {
         had.map(|annex| if annex == 0 { new } else { annex })
     }
 
-    /// The connection of a packet that was translated before, and whose tuple is no connection's in this
+    /// The connection of a packet that was translated before and whose tuple belongs to no connection in this
     /// zone.
     fn find_by_original(
         &self,
@@ -256,11 +255,11 @@ impl Tracker {
     ) -> Option<Found> {
         let is_meant = tracking.state & NATTED != 0 && original.protocol != 0 && request.nat.is_none();
         let found = is_meant.then(|| self.find(original, before.zone, now_ms)).flatten()?;
-        // Which way the packet goes, its own tuple would say.
+        // The packet's own tuple would tell the direction, but it is unknown in this zone.
         Some(Found { is_reply: false, ..found })
     }
 
-    /// A known connection and a packet of it.
+    /// Updates a known connection with a packet.
     fn move_on(&self, found: Found, seen: &Seen, tracking: &mut Tracking, now_ms: u64) -> Moved {
         let entry = self.entry(found.entry);
         if seen.is_error {
@@ -291,13 +290,13 @@ impl Tracker {
     }
 
     fn move_tcp(&self, entry: &Entry, found: Found, seen: &Seen, now_ms: u64) -> Verdict {
-        // Where others hold the connection for long, the packet is judged by it, and moves nothing.
+        // If other threads keep the connection locked, the packet is judged by it but changes nothing.
         let held: Option<Held<'_>> = entry.hold(found.generation);
         let mut peers = entry.peers();
         let from = usize::from(found.is_reply);
         let mut segment = seen.tcp;
         if entry.traits().has(Traits::FTP) {
-            // What is acknowledged is what the other end was said to have sent.
+            // What is acknowledged is what the other end appeared to send.
             segment.ack = self.adjustments(found.entry)[1 - from].acknowledged(segment.ack);
         }
         let verdict = tcp::update(&mut peers, from, &segment, self.is_liberal.load(Relaxed));
@@ -330,11 +329,11 @@ impl Tracker {
             (false, false) => Phase::UdpSingle,
         };
         let is_shorter = if now == traits {
-            // Nothing to change but the timeout.
+            // Nothing changes except the timeout.
             self.renew(found, phase, now_ms)
         } else {
             entry.hold(found.generation).is_some_and(|held| {
-                // Others may have added to them meanwhile.
+                // Other threads may have added traits meanwhile.
                 held.set_traits(Traits(held.traits().0 | now.0));
                 self.renew(found, phase, now_ms)
             })
@@ -345,7 +344,7 @@ impl Tracker {
         if now.has(Traits::ANSWERED) { Verdict::Valid(Some(phase)) } else { Verdict::StillNew(phase) }
     }
 
-    /// True where the connection may be silent for less time than before.
+    /// True if the connection may now be silent for less time than before.
     #[inline]
     pub(super) fn renew(&self, found: Found, phase: Phase, now_ms: u64) -> bool {
         let entry = self.entry(found.entry);
@@ -353,17 +352,17 @@ impl Tracker {
         entry.expire_at(found.generation, now_ms + self.timeouts.timeout_ms(policy, phase))
     }
 
-    /// Has the wheel look at a connection whose timeout became shorter. Once for each step of its life.
+    /// Schedules an earlier check of a connection whose timeout became shorter. Once per step of its life.
     #[cold]
     pub(super) fn look_earlier(&self, found: Found, now_ms: u64) {
         let mut lists = self.shard(Tracker::shard_of(found.entry));
-        // An entry that is in use is in the lists; one that is not leaves them under this lock.
+        // An entry in use is in the lists; an unused one leaves them under this lock.
         if self.entry(found.entry).generation() == Some(found.generation) {
             lists.later(found.entry, now_ms, &self.entries);
         }
     }
 
-    /// The translation that a connection has, for a packet that has not had it yet in this zone.
+    /// The connection's translation, for a packet that has not been translated in this zone yet.
     fn as_it_has(
         &self,
         found: Found,
@@ -384,7 +383,7 @@ impl Tracker {
         Some(translation)
     }
 
-    /// The translation of packets from one end of a connection, if it has any.
+    /// The translation of packets from one end of a connection, if it has one.
     pub(super) fn translation_of(&self, found: Found) -> Option<Translation> {
         let side = self.side_of(found.entry)?;
         let entry = self.entry(found.entry);
@@ -446,7 +445,7 @@ impl Tracker {
         Ok(Begun { found: Some(found), translation, parent })
     }
 
-    /// Counts one connection more, if there is room for it or some can be made.
+    /// Counts one more connection, if there is room or room can be made.
     fn has_room(&self, hash: u64, zone: u16) -> bool {
         let shard = hash as usize >> 20;
         let has_room = self.zones.enter(zone) || self.make_room(shard, Some(zone)) && self.zones.enter(zone);
@@ -473,7 +472,7 @@ impl Tracker {
         self.count.fetch_sub(1, Relaxed);
     }
 
-    /// Puts a connection down, for which there is room. Where it does not, that room is given back.
+    /// Commits a connection, for which room has been counted. If it fails, gives that room back.
     fn put_down(
         &self,
         hash: u64,
@@ -485,7 +484,7 @@ impl Tracker {
     ) -> Option<(Found, Option<Translation>)> {
         let zone = request.zone;
         let (phase, peers) = match tuple.protocol {
-            // Looked at before: it opens one.
+            // Always `Some`: the segment was checked to open a connection.
             TCP => (Phase::TcpSynSent, tcp::open(&seen.tcp).unwrap_or_default()),
             _ if tuple.is_icmp() => (Phase::IcmpFirst, Default::default()),
             _ => (Phase::UdpFirst, Default::default()),
@@ -551,13 +550,13 @@ impl Tracker {
         }
         entry.set_traits(traits);
         let generation = entry.begin();
-        // Also one that has reserved the tuple and not yet begun.
+        // Also matches an entry that has reserved the tuple but not yet begun.
         let is_same = |other: u32| other != idx && self.entry(other).direction(&forward).is_some();
         let which = if has_two_places { Which::Forward } else { Which::Both };
         let place = Place { entry: idx, of: which };
         if !self.index.insert(hash, place, &self.entries, is_same) {
-            // Another worker has put down the same one meanwhile: the packet is of that, as far as its rules
-            // are concerned. Who has ended this one meanwhile has given back all that it had.
+            // Another worker has committed the same one meanwhile; for its rules, the packet belongs to that.
+            // Whoever ended this one meanwhile has given back everything that it held.
             if entry.end(generation) {
                 if has_two_places {
                     let place = Place { entry: idx, of: Which::Reverse };
@@ -574,8 +573,8 @@ impl Tracker {
         Some((Found { entry: idx, generation, is_reply: false }, translation))
     }
 
-    /// Reserves a reverse tuple for a new connection, whose entry has the forward one. False where another
-    /// has it, in either direction.
+    /// Reserves a reverse tuple for a new connection whose entry has the forward one. False if another
+    /// connection has it, in either direction.
     pub(super) fn take_reverse(
         &self,
         idx: u32,
@@ -585,7 +584,7 @@ impl Tracker {
         now_ms: u64,
     ) -> bool {
         if forward.is_same_either_way(reverse) {
-            // The place of the forward tuple is this one's, too: who puts that down sees whether it is free.
+            // The forward tuple's place covers this tuple too, so adding that place shows whether it is free.
             return true;
         }
         let packed = reverse.packed(zone);
@@ -593,7 +592,7 @@ impl Tracker {
         if let Some(old) = self.find_by(hash, reverse, zone, |entry| entry.expiry_ms() <= now_ms) {
             self.end(old.entry, old.generation);
         }
-        // The entry has the tuple before anybody can find it by it; it does not answer before it begins.
+        // The entry has the tuple before any lookup can find it there; it does not answer before it begins.
         let entry = self.entry(idx);
         entry.set_reverse(&packed);
         entry.set_traits(Traits(Traits::TWO_PLACES));
@@ -601,7 +600,7 @@ impl Tracker {
         self.index.insert(hash, Place { entry: idx, of: Which::Reverse }, &self.entries, is_same)
     }
 
-    /// Mark and label into the connection, and what rules see of it into what goes with the packet.
+    /// Writes mark and label to the connection, and what rules see of it to the packet's tracking result.
     fn tell(&self, found: Found, request: &Request, tracking: &mut Tracking, original: &mut Tuple) {
         let entry = self.entry(found.entry);
         let (mut mark, mut label) = (entry.mark(), entry.label());
@@ -616,7 +615,7 @@ impl Tracker {
         let wide = |(value, mask): (u32, u32)| (value.into(), mask.into());
         let (new_mark, new_label) =
             (merged(mark.into(), request.mark.map(wide)) as u32, merged(label, request.label));
-        // An expected connection has the mark and label of the one that announced it.
+        // An expected connection inherits the mark and label of its parent.
         if (new_mark, new_label) != (mark, label)
             && !traits.has(Traits::RELATED)
             && let Some(held) = entry.hold(found.generation)

@@ -1,8 +1,8 @@
-//! What names a connection: addresses, ports and protocol of one of its directions.
+//! What identifies a connection: addresses, ports and protocol of one direction.
 //!
-//! A connection is looked up by the tuple of a packet, which comes in either direction. So the hash is the
-//! same for a tuple and its reverse, and a connection without address translation needs one place in the
-//! index. It is keyed, so that nobody who chooses packets can have them collide.
+//! A connection is looked up by a packet's tuple, in either direction. So a tuple and its reverse have the
+//! same hash, and a connection without address translation needs one place in the index. The hash is keyed,
+//! so that a sender cannot choose packets that collide.
 //!
 //! ICMP has no ports: the identifier stands for the source port, type and code for the destination port, and
 //! the reverse of an echo request is an echo reply. Pure.
@@ -30,7 +30,7 @@ pub struct Tuple {
 /// A tuple in a zone, as entries hold it and lookups compare it.
 pub(crate) type Packed = [u64; 5];
 
-/// The same of the other direction.
+/// The same, in the other direction.
 #[inline(always)]
 pub(crate) fn reversed(&[a, b, c, d, rest]: &Packed) -> Packed {
     let is_icmp = rest >> 8 & 0xff == if rest & 1 != 0 { ICMPV6 } else { ICMP }.into();
@@ -42,7 +42,7 @@ pub(crate) fn reversed(&[a, b, c, d, rest]: &Packed) -> Packed {
     [c, d, a, b, u64::from(ports) << 32 | rest & 0xffff_ffff]
 }
 
-/// The type of the ICMP message that answers one; the same for what is no query.
+/// The type of the ICMP message that answers this one; the same type if it is no query.
 fn answer(protocol: u8, kind: u8) -> u8 {
     match (protocol, kind) {
         (ICMP, 8) => 0,
@@ -58,7 +58,7 @@ fn answer(protocol: u8, kind: u8) -> u8 {
 }
 
 impl Tuple {
-    /// Addresses and ports, as they stand in an IPv4 packet without options.
+    /// Addresses and ports in wire order, as in an IPv4 packet without options.
     pub(crate) fn plain(&self) -> [u8; 12] {
         let ports = u32::from(self.src_port) << 16 | u32::from(self.dst_port);
         let all = (self.src << 32 | self.dst & 0xffff_ffff) << 32 | u128::from(ports);
@@ -77,7 +77,7 @@ impl Tuple {
         Tuple { src, dst, src_port, dst_port, ..*self }
     }
 
-    /// Whether the ports are identifier, type and code.
+    /// Whether the port fields hold identifier, type and code.
     pub fn is_icmp(&self) -> bool {
         self.protocol == if self.is_ipv6 { ICMPV6 } else { ICMP }
     }
@@ -95,7 +95,7 @@ impl Tuple {
         (self.src_port, self.dst_port)
     }
 
-    /// The tuple that has [`Self::of_ports`]; the identifier of ICMP is not known then.
+    /// The tuple with these [`Self::of_ports`]; the ICMP identifier is then unknown.
     pub(crate) fn of_fields(
         (src, dst): (u128, u128),
         (src_port, dst_port): (u16, u16),
@@ -132,7 +132,7 @@ impl Tuple {
         (tuple, (rest >> 16) as u16)
     }
 
-    /// Equal for both directions: the sum of what the secret makes of each end.
+    /// The same for both directions: the sum of the keyed hashes of both ends.
     #[inline(always)]
     pub(crate) fn hash(&self, zone: u16, secret: &HashKey) -> u64 {
         let (of_src, of_dst, query) = if self.is_icmp() {
@@ -152,7 +152,7 @@ impl Tuple {
         end(self.src, of_src).wrapping_add(end(self.dst, of_dst))
     }
 
-    /// Whether both name one connection, in whichever direction.
+    /// Whether both identify the same connection, in either direction.
     pub(crate) fn is_same_either_way(&self, other: &Tuple) -> bool {
         self == other || *self == other.reversed()
     }

@@ -7,10 +7,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 const ZONES: usize = 1 << 16;
-/// A word with this bit set holds a limit; 0 is none at all.
+/// A word with this bit set holds a limit; 0 means no limit.
 const LIMITED: u64 = 1 << 32;
 
-/// See the module's text.
+/// See the module documentation.
 pub(crate) struct Zones {
     counts: Region<AtomicU32>,
     limits: Region<AtomicU64>,
@@ -34,7 +34,7 @@ impl Zones {
         self.counts[usize::from(zone)].load(Relaxed)
     }
 
-    /// Counts one connection more, unless the zone has as many as it may have.
+    /// Counts one more connection, unless the zone has reached its limit.
     pub fn enter(&self, zone: u16) -> bool {
         let count = &self.counts[usize::from(zone)];
         let before = count.fetch_add(1, Relaxed);

@@ -1,23 +1,24 @@
-//! Workers exchanged under traffic, step by step: the control thread serves everybody else meanwhile.
+//! Exchanges workers under traffic, step by step, so that the control thread can serve everybody else
+//! meanwhile.
 //!
-//! 1. Queues that are moving arrive.
-//! 2. Every worker gives its queues up. Packets wait in the devices from here on.
+//! 1. Queues in transit arrive.
+//! 2. Every worker gives up its queues. From here on packets wait in the devices.
 //! 3. Counters are folded.
-//! 4. Workers that are not to stay end.
-//! 5. New ones start, and the queues go out again.
+//! 4. Workers that are not kept end.
+//! 5. New ones start, and the queues are given out again.
 //!
-//! Steps 1 and 2 take as long as a worker takes for a burst. If one does not answer within [`PATIENCE`], the
-//! exchange is given up: queues go back to the workers that they came from, and the stuck worker keeps what
-//! it has. A worker without queues is stuck nowhere, so step 4 is waited for.
+//! Steps 1 and 2 take as long as a worker needs for a burst. If one does not answer within [`PATIENCE`], the
+//! exchange is given up: queues return to the workers that they came from, and the stuck worker keeps what it
+//! has. A worker without queues cannot be stuck, so step 4 has no time limit.
 
 use super::*;
 use std::task::Poll;
 
 impl<P: Pipeline> Datapath<P> {
-    /// From now on there shall be one worker per element, each on these processors, with caches of these
-    /// limits: [`Self::poll_workers`] brings that about. Ports stay; their packets wait in the devices while
-    /// queues change hands. Workers that stay keep their flows, unless the limits change; what those that end
-    /// have counted stays counted. At least one worker. A change that is under way is finished before.
+    /// Requests one worker per element, each on these processors, with caches of these limits;
+    /// [`Self::poll_workers`] carries that out. Ports stay, and their packets wait in the devices while
+    /// queues change hands. Workers that are kept keep their flows unless the limits change; the counts of
+    /// workers that end are kept. There must be at least one worker. A change in progress is completed first.
     pub fn begin_workers(&mut self, places: &[CpuSet], cache: CacheConfig) -> Result<(), DatapathError> {
         if places.is_empty() {
             return Err(DatapathError::NoWorker);
@@ -26,9 +27,9 @@ impl<P: Pipeline> Datapath<P> {
         Ok(())
     }
 
-    /// Goes on with what [`Self::begin_workers`] began, and never waits. Ready when it is done, and when
-    /// there was nothing to do. `Err` when the workers are as they were, or fewer than wanted where the
-    /// system had none to give.
+    /// Continues what [`Self::begin_workers`] began, without ever waiting. `Ready` when it is done or there
+    /// was nothing to do. `Err` if the workers are the same as before, or fewer than wanted because the
+    /// system refused threads.
     pub fn poll_workers(&mut self, now: Instant) -> Poll<Result<(), DatapathError>> {
         self.collect();
         loop {
@@ -51,12 +52,12 @@ impl<P: Pipeline> Datapath<P> {
         }
     }
 
-    /// Whether workers are being exchanged: ports may be without queues.
+    /// Whether workers are being exchanged: ports may then have no queues.
     pub fn is_exchanging(&self) -> bool {
         self.exchange.is_some() || self.workers_to_come.is_some()
     }
 
-    /// Steps 1 to 5, as far as they can be taken now.
+    /// Steps 1 to 5, as far as possible at the moment.
     fn advance(&mut self, mut exchange: Exchange, now: Instant) -> Poll<Result<(), DatapathError>> {
         let is_late = now.saturating_duration_since(exchange.since) >= PATIENCE;
         match &exchange.step {
@@ -99,7 +100,7 @@ impl<P: Pipeline> Datapath<P> {
         workers.map(ask).collect()
     }
 
-    /// Workers are stuck: all goes on as before.
+    /// Workers are stuck: everything stays as before.
     fn give_up(&mut self, tickets: &[u64]) -> Poll<Result<(), DatapathError>> {
         for released in std::mem::take(&mut self.released) {
             self.give_back(released);
@@ -109,7 +110,7 @@ impl<P: Pipeline> Datapath<P> {
         Poll::Ready(Err(DatapathError::Timeout(self.awaited.who_is_to_answer(tickets))))
     }
 
-    /// Queues that a worker has given up in vain go back to it: outputs first.
+    /// Returns queues that a worker gave up in vain: outputs first.
     pub(super) fn give_back(&mut self, released: Released) {
         let Released { worker, mut queues } = released;
         for PortQueues { port, tx, .. } in &mut queues {
@@ -126,7 +127,7 @@ impl<P: Pipeline> Datapath<P> {
         }
     }
 
-    /// A receive queue has come from a worker, and goes to the one that it is said to be with.
+    /// A receive queue has arrived from a worker. Passes it to the worker recorded for it.
     pub(super) fn arrived(&mut self, port: PortNo, idx: usize, queue: Box<dyn RxQueue>) {
         let entry = self.ports.get(&port);
         match entry.and_then(|e| Some((*e.rx_queues.get(idx)?, e.loads[idx].clone()))) {
@@ -161,7 +162,7 @@ impl<P: Pipeline> Datapath<P> {
         started
     }
 
-    /// A port's queues in their order, whichever worker had them.
+    /// Collects a port's queues in order, whichever workers had them.
     fn gathered(&mut self, port: PortNo, by_worker: Vec<PortQueues>) -> Unassigned {
         let (mut rx, mut tx) = (Vec::new(), Vec::new());
         for queues in by_worker {
@@ -176,7 +177,7 @@ impl<P: Pipeline> Datapath<P> {
         Unassigned { port, rx: rx.into_iter().map(|(_, queue)| queue).collect(), tx }
     }
 
-    /// Workers get the queues of ports that are still there.
+    /// Gives workers the queues of ports that still exist.
     fn give_unassigned(&mut self, unassigned: Vec<Unassigned>) {
         let is_there = |q: &Unassigned| self.ports.contains_key(&q.port);
         let (there, gone): (Vec<_>, Vec<_>) = unassigned.into_iter().partition(is_there);
@@ -214,7 +215,7 @@ impl<P: Pipeline> Datapath<P> {
         self.retired.push(Retired { stats: w.stats, slots: w.slots });
     }
 
-    /// Ends queues that no worker has.
+    /// Closes queues that no worker has.
     pub(super) fn close_queues(
         &mut self,
         rx: impl IntoIterator<Item = Box<dyn RxQueue>>,

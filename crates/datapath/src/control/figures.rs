@@ -1,4 +1,4 @@
-//! What ports, workers and flows have counted.
+//! Counters of ports, workers and flows.
 
 use super::*;
 
@@ -9,16 +9,16 @@ pub struct SlotTotals {
     pub packets: u64,
     /// Bytes.
     pub bytes: u64,
-    /// Time of the last use on the datapath's clock, 0 for never.
+    /// When it was last used, on the datapath's clock; 0 for never.
     pub last_used_ms: u64,
 }
 
-/// A driver's count of the packets that it dropped for one reason.
+/// A driver's count of packets that it dropped for one reason.
 type DriverDrops = fn(&PortStats) -> u64;
 
-/// Reasons for which drivers drop: packets that no worker sees any more, or yet.
+/// Reasons for which drivers drop packets that no worker sees, or sees no more.
 pub(super) const BY_DRIVERS: [(DropReason, DriverDrops); 7] = [
-    // What has a counter of its own is counted as dropped too.
+    // Drops with counters of their own are also in `tx_dropped`.
     (DropReason::TxError, |s| {
         s.tx_dropped.saturating_sub(s.tx_mtu_drops + s.tx_quota_drops + s.tx_down_drops)
     }),
@@ -30,17 +30,17 @@ pub(super) const BY_DRIVERS: [(DropReason, DriverDrops); 7] = [
     (DropReason::RxGsoSegments, |s| s.rx_gso_segments_drops),
 ];
 
-/// A driver's count of packets dropped for a reason. Only where drivers have one are they asked.
+/// A driver's count of packets dropped for a reason. Only drivers that have such a count are asked.
 fn dropped_by_driver(port: &dyn Port, reason: DropReason) -> u64 {
     BY_DRIVERS.iter().find(|(by, _)| *by == reason).map_or(0, |(_, of)| of(&port.stats()))
 }
 
-/// Slots that are kept ready beyond those given out.
+/// How many slots beyond those in use are kept ready.
 const SLOTS_AHEAD: u32 = 4096;
 
 impl<P: Pipeline> Datapath<P> {
-    /// What a port has moved, as its driver counts it, and in `tx_dropped` also what it did not take when a
-    /// worker had it to send ([`DropReason::TxQueueFull`]). Zeros where there is no such port.
+    /// What a port has moved, as its driver counts it. `tx_dropped` includes packets that it refused when a
+    /// worker tried to send them ([`DropReason::TxQueueFull`]). Zeros if there is no such port.
     pub fn port_stats(&self, no: PortNo) -> PortStats {
         let mut stats = self.port(no).map(|port| port.stats()).unwrap_or_default();
         stats.tx_dropped += self.port_counters(no).iter().map(|c| c.tx_drops.get()).sum::<u64>();
@@ -52,14 +52,14 @@ impl<P: Pipeline> Datapath<P> {
         self.ports.get(&no).map_or(&[], |e| &e.counters)
     }
 
-    /// Packets dropped for a reason, over all workers, and by the drivers of ports that are there or were.
+    /// Packets dropped for a reason by all workers and by the drivers of present and removed ports.
     pub fn drops(&self, reason: DropReason) -> u64 {
         let by_drivers: u64 =
             self.ports.values().map(|entry| dropped_by_driver(entry.port.as_ref(), reason)).sum();
         self.drops_but_by_drivers(reason) + by_drivers
     }
 
-    /// [`Self::drops`] for each reason, with each driver asked once: that may be a system call.
+    /// [`Self::drops`] for each reason. Asks each driver once, since that may be a system call.
     pub fn all_drops(&self) -> Vec<(DropReason, u64)> {
         let of_drivers: Vec<PortStats> = self.ports.values().map(|entry| entry.port.stats()).collect();
         let with_drivers = |reason: DropReason| {
@@ -70,22 +70,21 @@ impl<P: Pipeline> Datapath<P> {
         DropReason::ALL.iter().copied().map(with_drivers).collect()
     }
 
-    /// What workers have dropped, and drivers of ports that are gone.
+    /// Drops by workers and by the drivers of removed ports.
     fn drops_but_by_drivers(&self, reason: DropReason) -> u64 {
         let ended = self.retired.iter().map(|r| r.stats.drops.get(reason));
         let by_workers: u64 = self.workers.iter().map(|w| w.stats.drops.get(reason)).chain(ended).sum();
         by_workers + self.dropped_by_gone.get(&reason.name()).copied().unwrap_or(0)
     }
 
-    /// Packets that came in at a port and were dropped for a reason, and those that its driver dropped.
+    /// Packets that came in at a port and were dropped for a reason, including drops by its driver.
     pub fn port_drops(&self, no: PortNo, reason: DropReason) -> u64 {
         let by_workers: u64 = self.port_counters(no).iter().map(|c| c.drops.get(reason)).sum();
         by_workers + self.port(no).map_or(0, |port| dropped_by_driver(port, reason))
     }
 
-    /// Makes sure that crediting slots below `count`, and some thousand more, allocates nothing and waits for
-    /// no page. The pipeline's owner calls it after each change, and before one that may take more slots than
-    /// that.
+    /// Ensures that crediting slots below `count`, and a few thousand more, neither allocates nor faults. The
+    /// pipeline's owner calls it after each change, and before a change that may take more slots than that.
     pub fn reserve_slots(&mut self, count: u32) {
         let count = count.saturating_add(SLOTS_AHEAD);
         for w in &self.workers {
@@ -94,7 +93,7 @@ impl<P: Pipeline> Datapath<P> {
         self.slots_reserved = self.slots_reserved.max(count);
     }
 
-    /// What a slot has seen so far: all that was folded, see [`Self::request_fold`].
+    /// What a slot has counted so far: everything that was folded, see [`Self::request_fold`].
     pub fn slot(&self, idx: u32) -> SlotTotals {
         let mut sum = SlotTotals::default();
         let tables = self.workers.iter().map(|w| &w.slots).chain(self.retired.iter().map(|r| &r.slots));
@@ -106,15 +105,15 @@ impl<P: Pipeline> Datapath<P> {
         sum
     }
 
-    /// Zeroes a slot to be given out again. Only after a fold that was requested when no flow could credit it
-    /// any more.
+    /// Zeroes a slot so that it can be reused. Only after a fold that was requested when no flow could credit
+    /// the slot any more.
     pub fn clear_slot(&self, idx: u32) {
         for slots in self.workers.iter().map(|w| &w.slots).chain(self.retired.iter().map(|r| &r.slots)) {
             slots.clear(idx);
         }
     }
 
-    /// Asks every worker to fold all flows' counters into their slots. See [`Self::fold_done`].
+    /// Asks every worker to fold the counters of all flows into their slots. See [`Self::fold_done`].
     pub fn request_fold(&mut self) -> u64 {
         self.folds += 1;
         for w in &self.workers {
@@ -129,7 +128,7 @@ impl<P: Pipeline> Datapath<P> {
         self.workers.iter().all(|w| w.shared.fold_done.reached() >= ticket)
     }
 
-    /// Requests a fold and waits for it. False when the time ran out.
+    /// Requests a fold and waits for it. False if the time runs out.
     pub fn fold(&mut self, timeout: Duration) -> bool {
         let ticket = self.request_fold();
         let end = Instant::now() + timeout;

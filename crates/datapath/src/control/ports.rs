@@ -5,8 +5,8 @@ use super::*;
 
 impl<P: Pipeline> Datapath<P> {
     /// Adds a port under a number. Its receive queues go to the workers with the fewest; each worker gets a
-    /// transmit queue, shared where the port has too few. In force when the workers have taken their next
-    /// turn.
+    /// transmit queue, shared if the port has too few. Takes effect when each worker has started its next
+    /// pass.
     pub fn add_port(&mut self, no: PortNo, mut port: Box<dyn Port>) -> Result<(), DatapathError> {
         if no.0 == 0 || no.0 > 0xffff || self.ports.contains_key(&no) {
             return Err(DatapathError::PortNumber(no));
@@ -31,7 +31,7 @@ impl<P: Pipeline> Datapath<P> {
         Ok(())
     }
 
-    /// Gives ports' queues to the workers: nothing is received before there are all outputs.
+    /// Gives ports' queues to the workers: all outputs first, so that nothing is received before they exist.
     pub(super) fn give_queues(&mut self, ports: Vec<Unassigned>) {
         let given: Vec<_> = ports
             .into_iter()
@@ -54,7 +54,7 @@ impl<P: Pipeline> Datapath<P> {
         }
     }
 
-    /// Has a worker poll a port's queue.
+    /// Makes a worker poll a port's queue.
     pub(super) fn add_rx(
         &mut self,
         worker: usize,
@@ -67,7 +67,7 @@ impl<P: Pipeline> Datapath<P> {
         self.send(worker, Command::AddRx { input, idx, queue, load });
     }
 
-    /// A port as a worker has it whose packets come in there.
+    /// The input port as a worker needs it.
     pub(super) fn input(&self, port: PortNo, worker: usize) -> Box<Input> {
         let counters = self.port_counters(port).get(worker).cloned();
         Input::new(port, self.pipeline.port_view(port), counters, self.config.exact_tier)
@@ -82,16 +82,16 @@ impl<P: Pipeline> Datapath<P> {
             let entry = self.ports.get_mut(&no).expect("its queues are being added");
             let idx = entry.rx_queues.len();
             entry.rx_queues.push(n);
-            // A queue that changes hands with its worker counts on.
+            // A queue that moves to another worker keeps its load counters.
             entry.loads.resize_with(entry.loads.len().max(idx + 1), Arc::default);
             let load = entry.loads[idx].clone();
             self.add_rx(n, no, idx, queue, load);
         }
     }
 
-    /// Takes up receive queues that a port has got since it was added, and gives up those that it has lost: a
-    /// guest decides how many it uses. Returns how many there are now. While workers are exchanged, nothing
-    /// changes.
+    /// Takes up receive queues that a port has gained since it was added, and gives up those that it has
+    /// lost: a guest decides how many it uses. Returns their number. Does nothing while workers are
+    /// exchanged.
     pub fn adopt_queues(&mut self, no: PortNo) -> usize {
         if self.exchange.is_some() {
             return self.rx_workers(no).len();
@@ -106,7 +106,7 @@ impl<P: Pipeline> Datapath<P> {
         self.rx_workers(no).len()
     }
 
-    /// Has the last of a port's receive queues polled by nobody.
+    /// Stops polling the port's last receive queue.
     pub(super) fn drop_last_rx(&mut self, no: PortNo) {
         let Some(entry) = self.ports.get_mut(&no) else { return };
         let Some(worker) = entry.rx_queues.pop() else { return };
@@ -116,12 +116,12 @@ impl<P: Pipeline> Datapath<P> {
         self.release_rx(worker, Moving { port: no, idx, ends: true });
     }
 
-    /// Queues that are moving go to nobody.
+    /// Closes queues in transit on arrival.
     fn end_moves(&mut self, which: impl Fn(&Moving) -> bool) {
         self.moving.values_mut().filter(|moving| which(moving)).for_each(|moving| moving.ends = true);
     }
 
-    /// Has a worker give a receive queue up; what follows, follows in [`Self::collect`].
+    /// Asks a worker to give up a receive queue; [`Self::collect`] handles the answer.
     fn release_rx(&mut self, worker: usize, moving: Moving) {
         let (port, idx) = (moving.port, moving.idx);
         let ticket = self.ask(worker, "a queue", |ticket| Command::ReleaseRx { port, idx, ticket });
@@ -133,9 +133,9 @@ impl<P: Pipeline> Datapath<P> {
         self.ports.get(&no).map_or(&[], |e| &e.loads)
     }
 
-    /// Has a port's receive queue polled by another worker, as soon as the one that has it gives it up:
-    /// nobody waits for that. What the one has received it has sent before, so no packet is lost and none
-    /// overtakes another of its flow; what comes meanwhile waits in the device.
+    /// Moves a port's receive queue to another worker, as soon as the present one gives it up; does not wait
+    /// for that. The present worker sends everything that it has received first, so no packet is lost and
+    /// none overtakes another of its flow. New packets wait in the device.
     pub fn move_queue(&mut self, no: PortNo, idx: usize, worker: usize) -> Result<(), DatapathError> {
         if self.exchange.is_some() {
             return Err(DatapathError::Exchanging);
@@ -153,14 +153,14 @@ impl<P: Pipeline> Datapath<P> {
         Ok(())
     }
 
-    /// Takes a port away from all workers, see [`Self::remove_ports`].
+    /// Removes a port from all workers, see [`Self::remove_ports`].
     pub fn remove_port(&mut self, no: PortNo) -> Result<Box<dyn Port>, DatapathError> {
         let mut removed = self.remove_ports(&[no])?;
         removed.pop().ok_or(DatapathError::NoPort(no))
     }
 
-    /// Takes ports away from all workers, and gives them back in their order; dropping one removes what it
-    /// made in the kernel. Waits until every worker has given up their queues: for many ports no longer than
+    /// Removes ports from all workers and returns them in order; dropping one removes what it made in the
+    /// kernel. Waits until every worker has given up their queues, which takes no longer for many ports than
     /// for one.
     pub fn remove_ports(&mut self, numbers: &[PortNo]) -> Result<Vec<Box<dyn Port>>, DatapathError> {
         let removal = self.begin_removal(numbers)?;
@@ -171,7 +171,8 @@ impl<P: Pipeline> Datapath<P> {
         Ok(self.finish_removal(removal).unwrap_or_else(|_| unreachable!("all have answered")))
     }
 
-    /// Has all workers give up the queues of ports, which are ports no longer. See [`Self::finish_removal`].
+    /// Makes all workers give up the queues of ports, which are then no longer in use. See
+    /// [`Self::finish_removal`].
     pub fn begin_removal(&mut self, numbers: &[PortNo]) -> Result<Removal, DatapathError> {
         if let Some(&none) = numbers.iter().find(|no| !self.ports.contains_key(no)) {
             return Err(DatapathError::NoPort(none));
@@ -190,14 +191,14 @@ impl<P: Pipeline> Datapath<P> {
         Ok(Removal { tickets, numbers: numbers.to_vec(), entries })
     }
 
-    /// The ports in their order, once every worker has given up their queues; until then what is waited for.
+    /// The ports in order, once every worker has given up their queues; until then, the removal again.
     pub fn finish_removal(&mut self, removal: Removal) -> Result<Vec<Box<dyn Port>>, Removal> {
         self.collect();
-        // An exchange of workers may have their queues.
+        // An exchange of workers may hold their queues.
         if self.exchange.is_some() || !self.awaited.have_answered(&removal.tickets) {
             return Err(removal);
         }
-        // What workers told of a port before they gave it up is not true of the next one of its number.
+        // Reports about a port from before its removal do not apply to the next port with its number.
         self.gone.retain(|no| self.ports.contains_key(no) || !removal.numbers.contains(no));
         for entry in &removal.entries {
             let stats = entry.port.stats();
@@ -208,7 +209,7 @@ impl<P: Pipeline> Datapath<P> {
         Ok(removal.entries.into_iter().map(|entry| entry.port).collect())
     }
 
-    /// The port under a number.
+    /// The port with this number.
     pub fn port(&self, no: PortNo) -> Option<&dyn Port> {
         self.ports.get(&no).map(|e| e.port.as_ref())
     }
@@ -224,7 +225,7 @@ impl<P: Pipeline> Datapath<P> {
     }
 }
 
-/// One handle per worker out of the queues that the port has.
+/// Makes one transmit handle per worker from the port's queues.
 fn tx_handles(queues: Vec<Box<dyn packet::TxQueue>>, workers: usize) -> Vec<TxHandle> {
     if queues.len() >= workers {
         return queues.into_iter().take(workers).map(TxHandle::Own).collect();

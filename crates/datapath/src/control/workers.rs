@@ -1,4 +1,4 @@
-//! Workers: started, and what is known of each.
+//! Starting workers, and what is known about each.
 
 use super::*;
 use crate::cache::FlowCache;
@@ -8,16 +8,15 @@ use crate::worker::Worker;
 use base::hash::HashKey;
 use packet::wait::Waiter;
 
-/// Effects that a worker can have under way.
+/// Effects that a worker can have in flight.
 const EFFECTS_RING: usize = 4096;
-/// Packet-ins that a worker can have under way.
+/// Packet-ins that a worker can have in flight.
 const PACKET_INS_RING: usize = 1024;
-/// Commands that a worker can have under way, and their answers.
+/// Commands, and their answers, that a worker can have in flight.
 const COMMANDS_RING: usize = 4096;
 
 impl<P: Pipeline> WorkerHandle<P> {
-    /// Its thread's id. Where the thread does not run yet, that is waited for: the system starts it in a
-    /// moment.
+    /// Its thread's id. If the thread is not running yet, waits: the system starts it in a moment.
     pub(super) fn started(&self) -> i32 {
         loop {
             match self.thread_id.load(std::sync::atomic::Ordering::Acquire) {
@@ -29,7 +28,7 @@ impl<P: Pipeline> WorkerHandle<P> {
 }
 
 impl<P: Pipeline> WorkerHandle<P> {
-    /// Whether its thread has ended; one without a thread does so when it is told.
+    /// Whether its thread has ended; a worker without a thread ends when told to.
     pub(super) fn has_ended(&self) -> bool {
         self.thread.as_ref().is_none_or(std::thread::JoinHandle::is_finished)
     }
@@ -50,8 +49,8 @@ pub fn worker_name(n: usize) -> String {
 }
 
 impl<P: Pipeline> Datapath<P> {
-    /// Starts a worker, pinned to a processor or not. Start workers before ports: queues are given to the
-    /// workers that there are.
+    /// Starts a worker, optionally pinned to a processor. Start workers before adding ports: queues are given
+    /// to existing workers.
     pub fn start_worker(&mut self, cpu: Option<usize>) -> Result<usize, DatapathError> {
         self.start_worker_on(CpuSet::from(cpu))
     }
@@ -63,7 +62,7 @@ impl<P: Pipeline> Datapath<P> {
         let its_id = handle.thread_id.clone();
         handle.cpus = cpus.clone();
         handle.thread = Some(std::thread::Builder::new().name(worker_name(n)).spawn(move || {
-            // Before anybody can bind it elsewhere.
+            // Before other code can bind it elsewhere.
             if cpus != CpuSet::all() {
                 packet::thread::bind(0, &cpus);
             }
@@ -74,7 +73,7 @@ impl<P: Pipeline> Datapath<P> {
         Ok(n)
     }
 
-    /// Adds a worker whose turns the caller takes, see [`SteppedWorker`]. What waits for workers
+    /// Adds a worker whose passes the caller runs, see [`SteppedWorker`]. Functions that wait for workers
     /// ([`Self::remove_port`], [`Self::fold`], [`Self::dump_flows`]) would wait in vain for it.
     pub fn stepped_worker(&mut self) -> Result<SteppedWorker<P>, DatapathError> {
         let (worker, handle) = self.make_worker()?;
@@ -139,12 +138,12 @@ impl<P: Pipeline> Datapath<P> {
         &self.workers[n].stats
     }
 
-    /// The same, for another thread to read.
+    /// The same, shared with another thread.
     pub fn shared_worker_stats(&self, n: usize) -> Arc<WorkerStats> {
         self.workers[n].stats.clone()
     }
 
-    /// The processor that a worker is pinned to.
+    /// The processor to which a worker is pinned.
     pub fn worker_cpu(&self, n: usize) -> Option<usize> {
         self.workers[n].cpus.single()
     }

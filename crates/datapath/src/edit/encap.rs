@@ -1,8 +1,8 @@
-//! Headers that are put in front of a whole packet or taken off it, so that its packet type changes
-//! (OpenFlow 1.5 section 7.2.3.11).
+//! Pushes headers in front of a whole packet and pops them, which changes its packet type (OpenFlow 1.5
+//! section 7.2.3.11).
 //!
-//! A packet that does not begin with an Ethernet header has known layers from here on: nobody could walk over
-//! it without its type. Sources: RFC 8300 (NSH), RFC 3032 (MPLS).
+//! The layers of a packet that does not start with an Ethernet header are always known: without its type it
+//! cannot be parsed. Sources: RFC 8300 (NSH), RFC 3032 (MPLS).
 
 use super::room::{DOES_NOT_FIT, Edit, LSE_LEN, MAC_LEN, insert, put, remove};
 use crate::packet_type;
@@ -13,7 +13,7 @@ use wire::nsh::NshHeader;
 const ETH_TYPE_NSH: u16 = 0x894f;
 const ETH_LEN: usize = 2 * MAC_LEN + 2;
 
-/// The layers of a packet of this type. Of a frame, the next change walks.
+/// The layers of a packet of this type. For a frame they are left for the next change to find.
 pub fn layers_of(packet: &Packet, packet_type: u32) -> Layers {
     match packet_type {
         packet_type::ETHERNET => Layers::UNKNOWN,
@@ -35,7 +35,7 @@ pub(super) fn push_eth(packet: &mut Packet, layers: &mut Layers, src: u64, dst: 
     Ok(())
 }
 
-/// Takes the whole link layer off: what an 802.3 frame has of it, too. Tags would be lost.
+/// Removes the whole link layer, including that of an 802.3 frame. Refused with tags, which would be lost.
 pub(super) fn pop_eth(packet: &mut Packet, layers: &mut Layers) -> Edit {
     if !layers.are_known() || layers.is_bare() || layers.tags > 0 {
         return Err(DOES_NOT_FIT);

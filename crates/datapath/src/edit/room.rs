@@ -1,4 +1,4 @@
-//! Bytes that come into a packet and go out of it.
+//! Inserts bytes into a packet and removes them.
 
 use base::DropReason;
 use packet::Packet;
@@ -14,8 +14,8 @@ pub fn put(bytes: &mut [u8], at: usize, value: &[u8]) -> Option<()> {
     Some(())
 }
 
-/// Makes room for `len` bytes in front of byte `at` of the frame: what is before it moves to the front, or
-/// what is behind it to the back where there is room at that end only.
+/// Makes room for `len` bytes before byte `at` of the frame. Moves the preceding bytes to the front, or the
+/// following ones to the back if only that end has room.
 pub fn insert(packet: &mut Packet, at: usize, len: usize) -> Edit {
     if packet.data().len() < at {
         return Err(DOES_NOT_FIT);
@@ -31,7 +31,7 @@ pub fn insert(packet: &mut Packet, at: usize, len: usize) -> Edit {
     Ok(())
 }
 
-/// Takes the `len` bytes from byte `at` on out of the frame.
+/// Removes `len` bytes from byte `at` on.
 pub fn remove(packet: &mut Packet, at: usize, len: usize) -> Edit {
     if packet.data().len() < at + len {
         return Err(DOES_NOT_FIT);

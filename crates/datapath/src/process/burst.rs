@@ -1,18 +1,18 @@
-//! The states of a burst, and the memory that they share.
+//! The states of a burst, and their shared memory.
 //!
 //! A burst is [`Received`], [`Classified`], [`Delivered`], [`Missed`], in this order: each stage takes one
-//! and yields the next, which offers what holds from then on. What holds, of packets by their places in the
-//! batch:
+//! state and yields the next, which offers what holds from then on. Packets are identified by their position
+//! in the batch. What holds:
 //!
-//! - Packets next to each other that are alike are a run. A run has one row, that of its first packet, whose
-//!   `count` tells where the next begins; rows between are of earlier bursts. So is whatever stands behind
-//!   the batch's end.
-//! - A row has the key that the exact tier compares of a plain packet, and none of any other.
-//! - The key of a run's first packet is there once the exact tier has not answered for it: of a plain packet
-//!   from then on, of any other from the start. Layers are known of those others alone.
-//! - The caches' entries are numbered in rows and lists from stage 2 on, so none is added or removed before
-//!   stage 5: only [`Delivered`] gives those lists away.
-//! - A burst that is classified has a verdict for each run, or [`Verdict::Unknown`] for one that missed.
+//! - Consecutive packets that are alike form a run. A run has one row, that of its first packet, whose
+//!   `count` tells where the next run begins. The rows in between are stale, from earlier bursts, and so are
+//!   rows after the end of the batch.
+//! - A row has the exact tier's key for a plain packet, and no key for any other.
+//! - A plain packet's key is extracted once the exact tier has not answered for its run; the key of any other
+//!   packet is there from the start. Layers are known only for the latter.
+//! - Rows and lists hold cache entry numbers from stage 2 on, so no entry is added or removed before stage 5:
+//!   only [`Delivered`] gives those lists away.
+//! - In a classified burst each run has a verdict, or [`Verdict::Unknown`] if it missed.
 
 mod classify;
 
@@ -31,33 +31,33 @@ use packet::batch::Runs;
 use packet::{BURST, Packet};
 use wire::Layers;
 
-/// What is the same for all packets of a round.
+/// What all packets of a round have in common.
 #[derive(Clone, Copy)]
 pub(super) struct Arrival {
-    /// Where the caches know the port that they came in at.
+    /// The index of their input port in the caches.
     pub input: InputIdx,
     /// The port's number in its bridge.
     pub of_port: OfPort,
     pub metadata: Metadata,
-    /// Its numbers, and how deep packets are read.
+    /// The port's numbers, and how deep packets are read.
     pub ingress: Ingress,
-    /// What the keys of plain packets say of all that; `None` where there is no number for it.
+    /// The encoding of all that in the keys of plain packets; `None` if there is no number for it.
     pub origin: Option<u64>,
-    /// Whether the exact tier is asked.
+    /// Whether the exact tier is used.
     pub use_exact: bool,
     pub at: Moment,
 }
 
-/// What is known of one run, in a cache line.
+/// What is known about one run, in a cache line.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 struct Row {
-    /// What the exact tier compares, of a plain packet.
+    /// For a plain packet, what the exact tier compares.
     exact: EntryKey,
     hash: u64,
-    /// What becomes of it. [`Verdict::Unknown`] until a lookup finds it.
+    /// Its verdict; [`Verdict::Unknown`] until a lookup finds one.
     decision: Decision,
-    /// The entry that it most likely is.
+    /// The most likely entry.
     likely: u32,
     /// Bytes of the run.
     len: u32,
@@ -72,30 +72,31 @@ impl Row {
         Row { exact: EntryKey::NONE, hash: 0, decision: Decision::UNKNOWN, likely: 0, len: 0, count: 1 };
 }
 
-/// See the module's text. Kept from burst to burst.
+/// See the module documentation. Reused from burst to burst.
 pub(super) struct Memory {
     rows: [Row; BURST],
     keys: [Key; BURST],
     layers: [Layers; BURST],
-    /// Block 0 of each key under the mask at hand.
+    /// Block 0 of each key under the current mask.
     masked: [[u64; 8]; BURST],
-    /// (packet, megaflow) to be given exact entries. Bound: a packet is no longer looked up after its first
+    /// (packet, megaflow) pairs that will get exact entries. Bound: a packet is not looked up after its first
     /// hit.
     promote: ArrayVec<(u8, u32), BURST>,
     /// Exact entries found out of date. Bound: each packet finds at most one.
     stale_exact: ArrayVec<u32, BURST>,
     /// Megaflows found out of date. Bound: each packet finds at most one under each mask of its input port,
-    /// and an entry is pushed once, when it becomes stale. A packet that finds one goes on under the next
+    /// and an entry is pushed once, when it becomes stale. A packet that finds one continues with the next
     /// mask.
     stale_mega: ArrayVec<u32, { BURST * PORT_MASKS_MAX }>,
     /// Bound: each packet leaves the batch once.
     missed: ArrayVec<(u8, Packet), BURST>,
-    /// What the connection tracker has said of the batch's packets, and, if it has, of each.
+    /// The tracker's result that the batch's packets share, and, if they were tracked, each packet's original
+    /// tuple.
     pub(super) tracking: Tracking,
     pub(super) originals: Originals,
     /// The hash of the batch's packets.
     pub(super) dp_hash: u32,
-    /// Keys have more than their packets and [`Ingress`] say: what the tracker has said, or a hash.
+    /// Keys contain more than their packets and [`Ingress`] provide: tracking results or a hash.
     pub(super) has_more: bool,
 }
 
@@ -117,7 +118,7 @@ impl Memory {
         })
     }
 
-    /// Puts what goes with packet `i` into its key.
+    /// Puts the metadata of packet `i` into its key.
     #[inline(always)]
     pub(super) fn put_metadata(&mut self, i: usize) {
         if self.has_more {
@@ -125,13 +126,13 @@ impl Memory {
         }
     }
 
-    /// Where the headers of a packet are. A plain one, of which perhaps the header bytes alone were compared,
-    /// is walked over by the first change that is made to it.
+    /// Where the headers of a packet are. For a plain packet, of which perhaps only the header bytes were
+    /// compared, the first change walks them.
     fn layers(&self, i: usize) -> Layers {
         if self.rows[i].exact.is_plain() { Layers::UNKNOWN } else { self.layers[i] }
     }
 
-    /// What goes with packet `i` of a tracked batch.
+    /// The original tuple of packet `i` in a tracked batch.
     #[inline(always)]
     fn original(&self, i: usize) -> Option<&Tuple> {
         if self.tracking.state == 0 { None } else { self.originals.get(i) }
@@ -143,7 +144,7 @@ impl Memory {
     }
 }
 
-/// Puts what goes with a packet into its key.
+/// Puts a packet's metadata into its key.
 #[inline(never)]
 pub(super) fn put_metadata(tracking: Tracking, original: Option<&Tuple>, dp_hash: u32, key: &mut Key) {
     tracking.put(original, key);
@@ -152,7 +153,7 @@ pub(super) fn put_metadata(tracking: Tracking, original: Option<&Tuple>, dp_hash
     }
 }
 
-/// Before stage 1: packets, of which nothing is known but where they came from.
+/// Before stage 1: packets of which only the origin is known.
 pub(super) struct Received {
     memory: Box<Memory>,
     arrival: Arrival,
@@ -177,8 +178,8 @@ impl Classified {
         &self.arrival
     }
 
-    /// Of a run of plain packets whose keys have addresses and ports: the exact tier's key, and the entry
-    /// that it has most likely.
+    /// For a run of plain packets whose keys include addresses and ports: the exact tier's key, and the most
+    /// likely entry.
     #[inline(always)]
     pub fn plain(&self, first: usize) -> Option<(&EntryKey, u32)> {
         let row = &self.memory.rows[first];
@@ -190,14 +191,14 @@ impl Classified {
         self.arrival.metadata
     }
 
-    /// What becomes of the run that begins with packet `first`, and where the next one begins.
+    /// The verdict of the run that starts with packet `first`, and where the next run starts.
     #[inline(always)]
     pub fn verdict(&self, first: usize) -> (Decision, usize) {
         let Row { decision, count, .. } = self.memory.rows[first];
         (decision, first + count as usize)
     }
 
-    /// Where the runs from `next` on end of which `is_like` says so.
+    /// The end of the consecutive runs, from `next` on, for which `is_like` returns true.
     #[inline(always)]
     pub fn alike(&self, mut next: usize, len: usize, is_like: impl Fn(Decision) -> bool) -> usize {
         while next < len && is_like(self.memory.rows[next].decision) {
@@ -206,7 +207,7 @@ impl Classified {
         next
     }
 
-    /// Where the headers of the run's packets are, if that is known.
+    /// Where the headers of the run's packets are, if known.
     #[inline(always)]
     pub fn layers(&self, first: usize) -> Layers {
         self.memory.layers(first)
@@ -229,7 +230,7 @@ impl Classified {
         run
     }
 
-    /// What goes with packet `i`, if it was tracked.
+    /// The original tuple of packet `i`, if it was tracked.
     #[inline(always)]
     pub fn original(&self, i: usize) -> Option<&Tuple> {
         self.memory.original(i)
@@ -248,7 +249,7 @@ impl Classified {
     }
 }
 
-/// Before stage 5: hits have left. What the lookups found out about the caches is still to be put there.
+/// Before stage 5: hits have left. The caches have yet to learn what the lookups found out.
 pub(super) struct Delivered {
     memory: Box<Memory>,
     pub arrival: Arrival,
@@ -263,24 +264,24 @@ impl Delivered {
         self.memory.stale_mega.drain(..)
     }
 
-    /// The next packet that a megaflow answered for: what the exact tier shall know it by, and the megaflow.
+    /// The next packet that hit a megaflow: its key for the exact tier, and the megaflow.
     pub fn promoted(&mut self) -> Option<(ExactKey<'_>, u32)> {
         let (i, idx) = self.memory.promote.pop()?;
         Some((self.memory.exact_key(usize::from(i)), idx))
     }
 
-    /// The caches know what there is to know.
+    /// The caches have learned everything.
     #[inline(always)]
     pub fn learned(mut self) -> Missed {
         self.memory.promote.clear();
         debug_assert!(self.memory.stale_exact.is_empty() && self.memory.stale_mega.is_empty());
-        // They are taken from the end.
+        // They are popped from the end.
         self.memory.missed.reverse();
         Missed { memory: self.memory, arrival: self.arrival }
     }
 }
 
-/// Stage 6: what is left are packets of flows that no cache knew.
+/// Stage 6: what is left are packets of flows in no cache.
 pub(super) struct Missed {
     memory: Box<Memory>,
     pub arrival: Arrival,
@@ -288,13 +289,13 @@ pub(super) struct Missed {
 
 /// One packet of a run that missed.
 pub(super) struct Miss<'m> {
-    /// Its key, which is there.
+    /// Its key, which is complete.
     pub key: &'m mut Key,
-    /// What the exact tier knows it by, where that is not `key`.
+    /// Its key for the exact tier, if that is not `key`.
     plain: Option<PlainKey>,
-    /// Where its headers are, if that is known.
+    /// Where its headers are, if known.
     pub layers: Layers,
-    /// What goes with it, if it was tracked.
+    /// Its original tuple, if it was tracked.
     pub original: Option<Tuple>,
 }
 
@@ -310,7 +311,7 @@ impl Missed {
         self.memory.missed.is_empty()
     }
 
-    /// The next packet, in the order in which they came.
+    /// The next packet, in order of arrival.
     pub fn next(&mut self) -> Option<(Packet, Miss<'_>)> {
         let (i, packet) = self.memory.missed.pop()?;
         let i = usize::from(i);
@@ -319,7 +320,7 @@ impl Missed {
         let Arrival { use_exact, origin, ingress, .. } = self.arrival;
         let is_plain = rows[i].exact.is_plain();
         let layers = if is_plain { Layers::UNKNOWN } else { layers[i] };
-        // Who did not ask the exact tier did not read what it compares.
+        // Without the exact tier, its key was not read.
         let plain = match origin {
             Some(origin) if !use_exact => plain_key(packet.data(), packet.len(), ingress.depth(), origin),
             _ => is_plain.then_some(rows[i].exact.0),

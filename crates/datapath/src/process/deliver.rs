@@ -1,4 +1,4 @@
-//! Stage 4: hits leave, to where their flows say.
+//! Stage 4: hits leave as their flows say.
 
 use super::tracked::GoingRound;
 use super::*;
@@ -21,8 +21,8 @@ impl<P: Pipeline> Process<P> {
     }
 
     // 4, for a burst with lent tails. Hits that only go to ports, changed or not, leave first if one of those
-    // copies from where the tail is; what becomes anything else is whole before the sender has its buffers
-    // back. Only then does anybody see a packet of the burst.
+    // ports copies from the sender's memory. All other packets fetch their tails before the sender gets its
+    // buffers back. Only then is any packet of the burst visible to receivers.
     #[inline(never)]
     fn lent_leave(&mut self, burst: &mut Classified, batch: &mut Batch, lent: &mut Lent<'_>) {
         if !self.goes_straight(burst, batch) {
@@ -65,7 +65,7 @@ impl<P: Pipeline> Process<P> {
         }
     }
 
-    /// Whether any packet of the burst with a lent tail goes where it is copied straight.
+    /// Whether any packet of the burst with a lent tail goes to a port that copies it directly.
     fn goes_straight(&mut self, burst: &Classified, batch: &Batch) -> bool {
         let Process { cache, tx, loan, .. } = self;
         let mut first = 0;
@@ -86,8 +86,7 @@ impl<P: Pipeline> Process<P> {
         false
     }
 
-    // 4. Hits leave, in the order in which they came, runs with the same destination or list together; misses
-    //    wait.
+    // 4. Hits leave, in order of arrival, runs with the same destination or list together; misses wait.
     #[inline(never)]
     fn hits_leave(&mut self, burst: &mut Classified, batch: &mut Batch) {
         let len = batch.len();
@@ -135,7 +134,7 @@ impl<P: Pipeline> Process<P> {
         execute(self.cache.actions(body), run, &mut Leaving { context: &mut self.context, tx: &mut self.tx });
     }
 
-    /// A packet of the run that begins with packet `first` goes where its verdict says.
+    /// Sends a packet of the run that starts with packet `first` where its verdict says.
     fn leave(&mut self, burst: &mut Classified, first: usize, packet: Packet) {
         let (decision, _) = burst.verdict(first);
         if let Err(packet) =
@@ -145,7 +144,7 @@ impl<P: Pipeline> Process<P> {
         }
     }
 
-    /// A packet goes where a decision says. It comes back where none was made.
+    /// Sends a packet where a decision says. Returns the packet if there is no decision.
     pub(super) fn decided(
         &mut self,
         Decision { verdict, body }: Decision,

@@ -1,10 +1,9 @@
-//! Stages 5 and 6: the caches learn from the burst, and packets of flows that they do not know are
-//! translated.
+//! Stages 5 and 6: the caches learn from the burst, and packets of flows in no cache are translated.
 
 use super::*;
 
 impl<P: Pipeline> Process<P> {
-    // 5. Promotion, and the end of what is out of date.
+    // 5. Promotion, and removal of what is out of date.
     pub(super) fn learn(&mut self, mut burst: Delivered) -> Missed {
         let Arrival { use_exact, at, metadata, .. } = burst.arrival;
         let is_tracked = metadata.tracking.state != 0;
@@ -18,12 +17,13 @@ impl<P: Pipeline> Process<P> {
                 continue;
             }
             let Entry { decision, sort, set, marks, .. } = *e;
-            // Where there is little room, what becomes of a tracked packet gives way to what says to track
-            // it: from there on, a trail leads to the megaflow.
+            // If there is little room, entries for packets after tracking give way to those for packets
+            // before: from these, a trail leads to the megaflow.
             if is_tracked && decision.verdict != Verdict::Track && is_crowded {
                 continue;
             }
-            // Few of a tracked connection's segments open it, and a cache of them would be one of strangers.
+            // Only a few of a tracked connection's segments open it, and a cache of them would hardly ever be
+            // hit.
             if (is_tracked || decision.verdict == Verdict::Track)
                 && matches!(&key, ExactKey::Plain(key) if opens_tcp(key))
             {
@@ -35,7 +35,7 @@ impl<P: Pipeline> Process<P> {
                 continue;
             }
             let hash = self.cache.exact_probe(&key);
-            // The same flow may stand in the burst twice.
+            // The same flow may be in the burst twice.
             if self.cache.exact_find(hash, &key) == 0 {
                 self.cache.insert_exact(&key, hash, &from);
             }
@@ -47,7 +47,7 @@ impl<P: Pipeline> Process<P> {
         burst.learned()
     }
 
-    // 6. Misses. Returns the cycles that they took.
+    // 6. Misses. Returns the cycles spent on them.
     #[inline(never)]
     pub(super) fn misses(&mut self, burst: &mut Missed) -> u64 {
         let start = tsc();
@@ -89,7 +89,8 @@ impl<P: Pipeline> Process<P> {
         self.pipeline.translate(at.version, miss.key, &self.reader, t);
         let mut cacheable = !t.uncacheable;
         if !deep_enough(miss.key, &t.mask) {
-            // The pipeline said a depth that its rules exceed: right the packet, and do not remember it.
+            // The pipeline's rules exceed the depth that it gave: process the packet correctly, but do not
+            // cache it.
             self.context.stats.depth_misses.add(1);
             let deep = arrival.ingress.with_depth(Depth::Everything);
             if extract_keeping_metadata(packet.data(), packet.len(), &deep, miss.key).is_none() {
@@ -147,13 +148,13 @@ impl<P: Pipeline> Process<P> {
         execute(&self.translation.actions, &mut run, &mut leaving);
     }
 
-    /// Keeps the key of the packet that made a megaflow, with the fields that no rule has asked for.
+    /// Keeps the key of the packet that created a megaflow, including fields that no rule has asked for.
     #[inline(always)]
     fn keep_first(&mut self, megaflow: u32, key: &Key, packet: &Packet, ingress: &Ingress) {
         if ingress.depth() == Depth::Everything {
             return self.cache.keep_first(megaflow, key);
         }
-        // It comes straight from a port, so nothing goes with it that the ingress does not say.
+        // It comes straight from a port, so it has no metadata beyond what the ingress says.
         let whole = &mut *self.whole;
         if extract(packet.data(), packet.len(), &ingress.with_depth(Depth::Everything), whole).is_some() {
             self.cache.keep_first(megaflow, whole);
@@ -161,8 +162,8 @@ impl<P: Pipeline> Process<P> {
     }
 }
 
-/// Whether extraction went as deep as the mask asks. The fields of each depth that extraction skips are known
-/// by their bits.
+/// Whether extraction went as deep as the mask needs. The fields of each depth that extraction skips are
+/// known by their bits.
 fn deep_enough(key: &Key, mask: &flow::Mask) -> bool {
     let depth = (key.common().0[7] >> 16 & 0xff) as u8;
     if depth == Depth::Everything as u8 {

@@ -1,16 +1,16 @@
-//! Stage 4, of packets that are tracked and then go round again, with nothing between: `ct(table=...)`.
+//! Stage 4 for packets that are tracked and then recirculated, with nothing in between: `ct(table=...)`.
 //!
-//! Nearly all are of connections that are established, and of flows that the next round's caches know. Such
-//! a packet need not wait for that round: its connection is [followed](crate::conntrack), and it goes where
-//! the megaflow of the next round says, which is counted as if it had come round; and so on, if that tracks
-//! it again. From packet to packet of a flow both are the same, so the flow's [trail](crate::cache::trails)
-//! tells where they were, and no table is looked into: a packet touches the trail, one line of the
-//! connection, and the megaflow, which it shares with many.
+//! Nearly all belong to established connections, and to flows that the next round's caches know. Such a
+//! packet need not wait for that round: its connection is [followed](crate::conntrack), and it goes where the
+//! megaflow of the next round says, which is counted as if the packet had been recirculated; and so on, if
+//! that tracks it again. Connection and megaflow are the same for all packets of a flow, so the flow's
+//! [trail](crate::cache::trails) records them, and no table is looked up: a packet touches the trail, one
+//! line of the connection, and the megaflow, which it shares with many.
 //!
-//! Packets of one direction of a connection keep their order: once one of a burst goes round, those behind it
-//! that may be of the same do so, too.
+//! Packets of one direction of a connection keep their order: once a packet of a burst is recirculated, later
+//! ones that may belong to the same direction are, too.
 //!
-//! Packets of one flow that leave by one megaflow leave together, and the way of any other is in [`follow`].
+//! Packets of one flow that leave by the same megaflow leave together; [`follow`] handles all others.
 
 mod follow;
 
@@ -20,7 +20,7 @@ use crate::conntrack::run::was_read;
 use crate::conntrack::{nat, seen};
 use crate::recirculation::may_go_round;
 
-/// Which connections have packets of the burst that go round, by a bit of their addresses and ports.
+/// Which connections have recirculating packets in the burst, by a bit derived from addresses and ports.
 pub(super) struct GoingRound(u64);
 
 impl GoingRound {
@@ -29,12 +29,12 @@ impl GoingRound {
         GoingRound(0)
     }
 
-    /// Nobody knows which.
+    /// It is unknown which: assume any.
     pub fn any(&mut self) {
         self.0 = u64::MAX;
     }
 
-    /// The bit of a plain packet's connection: of one direction, for order matters in each alone.
+    /// The bit of a plain packet's connection; for one direction, since order matters only within each.
     #[inline(always)]
     fn bit(EntryKey([_, ports, addresses, _]): &EntryKey) -> u64 {
         const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -42,9 +42,9 @@ impl GoingRound {
     }
 }
 
-/// Packets that were followed, still next in the batch, and the megaflow of the next round that says where
-/// all of them leave. They are counted and sent at once: the processor would have to wait for a packet's
-/// handle that is moved about by itself.
+/// Packets that were followed and are still next in the batch, and the megaflow of the next round by which
+/// all of them leave. They are counted and sent together: moving each packet's handle separately would stall
+/// the processor.
 struct Together {
     flow: u32,
     serial: u64,
@@ -54,23 +54,23 @@ struct Together {
 }
 
 impl Together {
-    /// No trail leads there.
+    /// No trail leads here.
     const NOWHERE: Together =
         Together { flow: 0, serial: u64::MAX, decision: Decision::UNKNOWN, packets: 0, bytes: 0 };
 }
 
-/// What became of a packet.
+/// What happened to a packet.
 enum Fate {
-    /// It is where it was to go.
+    /// It has been sent where it was to go.
     Left,
     /// It waits for another round.
     GoesRound,
-    /// Nothing: it is to be tracked as any other.
+    /// Nothing: it must be tracked normally.
     Untouched(Packet),
 }
 
 impl<P: Pipeline> Process<P> {
-    /// Packets from run `first` up to `end`, next in the batch, which have one list, of the verdict
+    /// Packets from run `first` up to `end`, next in the batch, which share a list with the verdict
     /// [`Verdict::Track`].
     #[inline(never)]
     pub(super) fn tracked_leave(
@@ -101,7 +101,7 @@ impl<P: Pipeline> Process<P> {
         self.together_leave(burst.arrival(), runs, &mut together);
     }
 
-    /// Has what trails lead to fetched. They were asked for when the exact tier answered.
+    /// Prefetches what trails lead to. The trails themselves were prefetched when the exact tier hit.
     #[inline(always)]
     fn fetch_ends(&self, burst: &Classified, (first, end): (usize, usize)) {
         let mut at = first;
@@ -115,7 +115,7 @@ impl<P: Pipeline> Process<P> {
         }
     }
 
-    /// The exact entry that answered for a run, where its packets may be followed.
+    /// The exact entry that a run hit, if its packets may be followed.
     #[inline(always)]
     fn followable(&mut self, burst: &Classified, at: usize, round: &GoingRound) -> Option<u32> {
         let (key, entry) = burst.plain(at)?;
@@ -124,7 +124,7 @@ impl<P: Pipeline> Process<P> {
         (is_its && (round.0 == 0 || round.0 & GoingRound::bit(key) == 0)).then_some(entry)
     }
 
-    /// The packets of one run leave, as far as they can be followed. Returns where the next one begins.
+    /// Sends the packets of one run as far as they can be followed. Returns where the next run starts.
     #[inline(always)]
     fn row_leaves(
         &mut self,
@@ -160,8 +160,8 @@ impl<P: Pipeline> Process<P> {
         behind
     }
 
-    /// The next packet joins those that leave together, by its entry's trail. False where it is to go another
-    /// way, and nothing was done that a second time would not do alike.
+    /// Adds the next packet to those that leave together, by its entry's trail. False if it must take another
+    /// way; then nothing was done that cannot be repeated.
     #[inline(always)]
     fn joins(&mut self, arrival: &Arrival, entry: u32, runs: &mut Runs<'_>, together: &mut Together) -> bool {
         let &Trail { next, next_serial, .. } = self.cache.trails.get(entry);
@@ -183,7 +183,7 @@ impl<P: Pipeline> Process<P> {
         true
     }
 
-    /// Those that leave together do.
+    /// Sends the packets that leave together.
     #[inline(always)]
     fn together_leave(&mut self, arrival: &Arrival, runs: &mut Runs<'_>, together: &mut Together) {
         let Together { flow, decision, packets, bytes, .. } = *together;
@@ -200,8 +200,8 @@ impl<P: Pipeline> Process<P> {
         }
     }
 
-    /// What a megaflow of the next round says, to which a trail leads. `None` where it is another by now, or
-    /// is to be judged.
+    /// The verdict of the next round's megaflow to which a trail leads. `None` if that place now holds
+    /// another megaflow, or the flow must be judged.
     #[inline(always)]
     fn said_by(
         &mut self,
@@ -222,8 +222,8 @@ impl<P: Pipeline> Process<P> {
         is_right.then_some(decision)
     }
 
-    /// A packet of an exact entry passes by its connection as others did, and is translated. False where it
-    /// is to go another way, and nothing was done that a second time would not do alike.
+    /// Passes a packet of an exact entry through its connection as earlier ones, and translates it. False if
+    /// it must take another way; then nothing was done that cannot be repeated.
     #[inline(always)]
     fn passes(&mut self, metadata: &Metadata, entry: u32, packet: &mut Packet) -> bool {
         let Process { cache, context, now_ms, .. } = self;
@@ -243,7 +243,7 @@ impl<P: Pipeline> Process<P> {
     }
 }
 
-/// Packets of so many bytes were a flow's in a round that they did not wait for.
+/// Counts packets and bytes for a flow in a round that they passed without waiting.
 #[inline(always)]
 fn count_round(
     cache: &mut FlowCache,

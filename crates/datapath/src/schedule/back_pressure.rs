@@ -1,19 +1,19 @@
 //! Which receive queues are held back because the output that they feed is full.
 //!
-//! When a port refuses packets, every busy receive queue of the worker becomes a suspect: from then on it is
-//! noted whether all packets of its bursts are destined to that port. The first burst of which one packet is
-//! not (or is dropped, copied, or goes to the controller) clears the queue. One that has sent `PROOF_BURSTS`
-//! bursts there and nothing elsewhere is held back while the port has no room for a burst, but never for
-//! longer than `HOLD_US`; then a burst is received whatever becomes of it, and judged anew.
+//! When a port refuses packets, every busy receive queue of the worker becomes a suspect: from then on the
+//! worker notes whether all packets of the queue's bursts are destined to that port. The first burst with a
+//! packet that is not (or is dropped, copied, or sent to the controller) clears the queue. A queue that has
+//! sent `PROOF_BURSTS` bursts there and nothing elsewhere is held back while the port has no room for a
+//! burst, but never longer than `HOLD_US`; then a burst is received in any case, and judged anew.
 //!
-//! So a packet for somebody else that stands behind such bursts waits for a moment. For a queue of many
-//! destinations that must stay rare, even where somebody floods it with packets for a port that never makes
-//! room (a machine that is paused): each time that a queue was held back and then turned out to feed others,
-//! it needs eight times as many bursts as proof, until it is practically never believed again.
+//! So a packet for another port that is queued after such bursts waits for a moment. For a queue with many
+//! destinations this must stay rare, even while it is flooded with packets for a port that never makes room
+//! (a paused machine): each time a queue was held back and then turned out to feed others, it needs eight
+//! times as many bursts as proof, until it is practically never held back again.
 //!
-//! The queue is cleared too when the port has had room `CALM_BURSTS` times in a row.
+//! The queue is also cleared when the port has had room `CALM_BURSTS` times in a row.
 //!
-//! Cost where nothing is refused: one test of a flag per burst.
+//! Cost if nothing is refused: one test of a flag per burst.
 
 use super::policy::{ASK_NS, CALM_BURSTS, HOLD_US, PROOF_BURSTS, PROOF_BURSTS_MAX, PROOF_FACTOR};
 use base::PortNo;
@@ -22,16 +22,16 @@ use base::PortNo;
 pub(crate) struct BackPressure {
     /// The port that refused packets.
     output: Option<PortNo>,
-    /// Bursts in a row of which all packets were destined to it, and how many are proof.
+    /// Consecutive bursts with all packets destined to it, and how many are proof.
     sole: u32,
     proof: u32,
-    /// It has been held back since it is a suspect.
+    /// It has been held back since it became a suspect.
     was_held: bool,
-    /// Since when it is held back, by the time stamp counter; 0: it is not.
+    /// When it began to be held back, by the time stamp counter; 0 if it is not.
     held_since: u64,
-    /// When the output is asked again.
+    /// When to check the output again.
     ask_at: u64,
-    /// Bursts in a row for which there was room at once.
+    /// Consecutive bursts for which there was room at once.
     calm: u32,
 }
 
@@ -46,7 +46,7 @@ impl BackPressure {
         BackPressure { output, sole: 0, proof, was_held: false, held_since: 0, ask_at: 0, calm: 0 }
     }
 
-    /// The output has refused packets, maybe of this queue's.
+    /// The output has refused packets, possibly from this queue.
     #[cold]
     pub(crate) fn refused_at(&mut self, output: PortNo) {
         if self.output == Some(output) {
@@ -56,14 +56,14 @@ impl BackPressure {
         }
     }
 
-    /// The output that the queue is suspected to feed alone.
+    /// The output that the queue is suspected to feed exclusively.
     #[inline(always)]
     pub(crate) fn output(&self) -> Option<PortNo> {
         self.output
     }
 
-    /// Whether the queue is still held back at `now` without asking anybody. False where `now` is 0, which is
-    /// no time.
+    /// Whether the queue is still held back at `now`, without checking the output. False if `now` is 0, which
+    /// means unknown.
     #[inline(always)]
     pub(crate) fn is_held(&self, now: u64) -> bool {
         self.held_since != 0 && now != 0 && now < self.ask_at
@@ -73,8 +73,8 @@ impl BackPressure {
         self.held_since != 0
     }
 
-    /// The output that must have room before a burst is received, or the time of holding back be over. A
-    /// queue that has not given enough proof needs none.
+    /// The output that must have room before a burst is received, unless the time limit has passed. None for
+    /// a queue without enough proof.
     #[inline(always)]
     pub(crate) fn needs_room(&mut self) -> Option<PortNo> {
         let output = self.output?;
@@ -104,7 +104,7 @@ impl BackPressure {
         true
     }
 
-    /// Judges a burst that was let in and has been processed: whether it went to the output alone.
+    /// Judges a processed burst: whether it went to the output alone.
     #[inline(never)]
     pub(crate) fn received(&mut self, is_sole: bool) {
         if is_sole && self.calm <= CALM_BURSTS {

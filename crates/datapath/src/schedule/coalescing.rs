@@ -1,39 +1,39 @@
 //! When a receive queue whose bursts are short is left alone for a moment.
 //!
-//! A guest's ring lies in memory that the guest writes. Each look at it takes its lines away from the guest's
-//! processor, and a burst of one packet costs both sides several times what a packet of a long burst costs. A
-//! worker with time to spare looks all the time and so meets every packet alone: the guest, which pays for it
-//! too, sends less, and the worker is busy with it.
+//! A guest's ring is in memory that the guest writes. Each look at it takes its cache lines away from the
+//! guest's processor, and a burst of one packet costs both sides several times as much as a packet of a long
+//! burst. A worker with time to spare would look all the time and receive every packet alone. The guest,
+//! which pays for that too, then sends less, and the worker is kept busy.
 //!
-//! So a queue is left alone for `COALESCE_US` after a burst of fewer than `SHORT_BURST` packets: the packets
-//! of that time come together, as they do where a network card coalesces interrupts. Who sends one packet and
-//! waits for its answer, or sends rarely, would wait for nothing: a wait after which no more than a packet or
-//! two have come was in vain, and the more were in vain, the rarer is the next. A queue with full bursts
-//! never waits.
+//! So a queue is left alone for `COALESCE_US` after a burst of fewer than `SHORT_BURST` packets, and the
+//! packets of that time arrive together, as they do when a network card coalesces interrupts. For a sender
+//! that waits for an answer to each packet, or sends rarely, this delay would be useless. A wait that yielded
+//! no more than a packet or two was in vain, and the more were in vain, the rarer the waits become. A queue
+//! with full bursts never waits.
 
 use super::policy::{COALESCE_SKIP_MAX, COALESCE_US, GATHERED_MIN, SHORT_BURST};
 
 /// One receive queue's state.
 #[derive(Default)]
 pub(crate) struct Coalescing {
-    /// Until when it is left alone, by the time stamp counter. A past one tells that the next burst is the
-    /// wait's result.
+    /// Until when it is left alone, by the time stamp counter. A time in the past means that the next burst
+    /// is the result of the wait.
     until: u64,
-    /// Short bursts still to come without a wait.
+    /// How many short bursts to receive without a wait.
     skip: u32,
-    /// How many there were after the last wait in vain.
+    /// How many that were after the last wait in vain.
     last_skip: u32,
 }
 
 impl Coalescing {
-    /// Whether the queue is to be left alone at `now`. False where `now` is 0, which is no time: a queue that
-    /// was found idle has been looked at in vain since its last wait.
+    /// Whether to leave the queue alone at `now`. False if `now` is 0, which means unknown: a queue that was
+    /// found idle has been polled without success since its last wait.
     #[inline(always)]
     pub(crate) fn is_on(&self, now: u64) -> bool {
         now != 0 && now < self.until
     }
 
-    /// A burst of so many packets has been processed at `now`.
+    /// A burst of `packets` packets has been processed at `now`.
     #[inline(always)]
     pub(crate) fn received(&mut self, packets: u64, now: u64, cycles_per_us: u64) {
         if packets < SHORT_BURST || self.until != 0 {

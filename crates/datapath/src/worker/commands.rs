@@ -1,4 +1,4 @@
-//! What the control thread asks of a worker, what the worker answers, and how it carries that out, between
+//! What the control thread asks of a worker, what the worker answers, and how it executes commands between
 //! two bursts.
 
 use super::{Rx, Worker};
@@ -16,29 +16,29 @@ use std::sync::Arc;
 pub enum Command {
     /// Poll this queue.
     AddRx {
-        /// Whose queue.
+        /// The port.
         input: Box<Input>,
-        /// Its number there.
+        /// Its number within the port.
         idx: usize,
-        /// It.
+        /// The queue.
         queue: Box<dyn RxQueue>,
         /// Where to count what it costs.
         load: Arc<QueueLoad>,
     },
-    /// Give up one receive queue, to be polled by another worker; the answer is [`Reply::ReleasedRx`].
+    /// Give up one receive queue so that another worker can poll it; the answer is [`Reply::ReleasedRx`].
     ReleaseRx {
-        /// Whose queue.
+        /// The port.
         port: PortNo,
-        /// Its number there.
+        /// Its number within the port.
         idx: usize,
-        /// The command's number, which the answer carries; likewise below.
+        /// The command's ticket, which the answer carries; likewise below.
         ticket: u64,
     },
     /// Use this to send to the port.
     AddTx {
         /// Which port.
         port: PortNo,
-        /// How.
+        /// The handle.
         handle: TxHandle,
         /// Where to count.
         counters: Arc<PortCounters>,
@@ -50,20 +50,20 @@ pub enum Command {
         /// See above.
         ticket: u64,
     },
-    /// Give up all queues as they are, to be used by other workers; the answer is [`Reply::Released`].
+    /// Give up all queues unclosed, so that other workers can use them; the answer is [`Reply::Released`].
     Release {
-        /// The ports that there are.
+        /// All existing ports.
         ports: Vec<PortNo>,
         /// See above.
         ticket: u64,
     },
-    /// Execute actions on a packet of the control thread's.
+    /// Execute actions on a packet from the control thread.
     Execute {
-        /// The port that it came in at, as it were.
+        /// The port at which it supposedly came in.
         input: Box<Input>,
         /// The packet, allocated by the control thread from the same pool.
         packet: Packet,
-        /// What the connection tracker has said of it.
+        /// The connection tracker's result for it.
         tracked: Option<(Tracking, Tuple)>,
         /// What to do.
         actions: Vec<crate::DpAction>,
@@ -72,9 +72,9 @@ pub enum Command {
     Dump {
         /// See above.
         ticket: u64,
-        /// Where to go on.
+        /// Where to continue.
         from: u32,
-        /// With room reserved.
+        /// With capacity reserved.
         out: Vec<DumpedFlow>,
     },
     /// Forget all flows.
@@ -83,11 +83,11 @@ pub enum Command {
     Stop,
 }
 
-/// What a worker has of a port.
+/// A worker's queues for a port.
 pub struct PortQueues {
     /// Which port.
     pub port: PortNo,
-    /// Receive queues by their numbers there.
+    /// Receive queues with their numbers within the port.
     pub rx: Vec<(usize, Box<dyn RxQueue>)>,
     /// Transmit queue.
     pub tx: Option<TxHandle>,
@@ -97,7 +97,7 @@ pub struct PortQueues {
 pub enum Reply {
     /// The port's queues, closed, to be dropped by the control thread.
     Removed {
-        /// The number of the command; likewise below.
+        /// The command's ticket; likewise below.
         ticket: u64,
         /// Receive queues.
         rx: Vec<Box<dyn RxQueue>>,
@@ -115,10 +115,10 @@ pub enum Reply {
     ReleasedRx {
         /// See above.
         ticket: u64,
-        /// `None` where this worker does not have it.
+        /// `None` if this worker does not have it.
         queue: Option<Box<dyn RxQueue>>,
     },
-    /// Flows, and where to go on.
+    /// Flows, and where to continue.
     Dump {
         /// See above.
         ticket: u64,
@@ -134,7 +134,7 @@ pub enum Reply {
 }
 
 impl<P: Pipeline> Worker<P> {
-    /// Carries out waiting commands. False when one says to stop.
+    /// Executes waiting commands. False if one says to stop.
     pub(super) fn obey(&mut self) -> bool {
         while let Ok(command) = self.commands.pop() {
             match command {
@@ -162,8 +162,8 @@ impl<P: Pipeline> Worker<P> {
         true
     }
 
-    /// The ring of answers has room for one per command, so this never fails; a full ring would leak into the
-    /// drop here.
+    /// Every command has a place in the ring of answers, so this never fails; with a full ring, the drop here
+    /// would free memory on the packet path.
     pub(super) fn answer(&mut self, reply: Reply) {
         if !matches!(reply, Reply::Spent(..)) {
             self.process.event_bell.ring();
@@ -174,7 +174,7 @@ impl<P: Pipeline> Worker<P> {
     fn add_rx(&mut self, mut input: Box<Input>, idx: usize, queue: Box<dyn RxQueue>, load: Arc<QueueLoad>) {
         input.idx = self.process.cache.input_of(input.port);
         if let Some(fd) = queue.wait_fd() {
-            // A descriptor that epoll refuses is polled like one that is not there.
+            // A descriptor that epoll refuses is polled as if there were none.
             let _ = self.waiter.add(fd);
         }
         self.schedule.add(queue.lends());
@@ -190,7 +190,7 @@ impl<P: Pipeline> Worker<P> {
     }
 
     fn release(&mut self, ports: &[PortNo], ticket: u64) {
-        // Before any output goes, what was received has been sent, and nothing comes in any more.
+        // What was received has been sent before any output is given up, and nothing more comes in.
         let queues = ports.iter().map(|&port| {
             let mut rx = self.take_rx(port);
             rx.iter_mut().for_each(|(_, q)| q.disarm());
@@ -214,7 +214,7 @@ impl<P: Pipeline> Worker<P> {
         self.answer(Reply::ReleasedRx { ticket, queue });
     }
 
-    /// Takes a port's receive queues out.
+    /// Removes and returns a port's receive queues.
     fn take_rx(&mut self, port: PortNo) -> Vec<(usize, Box<dyn RxQueue>)> {
         let mut taken = Vec::new();
         while let Some(n) = self.rx.iter().position(|q| q.input.port == port) {

@@ -50,9 +50,9 @@ impl<P: Pipeline> Process<P> {
 }
 
 impl Memory {
-    /// What the exact tier compares, of all packets. Plain packets are not extracted yet; consecutive ones
-    /// that are alike become a run, of which only the first is looked up. One function for each depth, by its
-    /// number: what a depth does not look at is not even loaded.
+    /// Reads the exact tier's keys of all packets. Plain packets are not extracted yet; consecutive packets
+    /// that are alike form a run, of which only the first is looked up. Compiled once for each depth (by
+    /// number), so that what a depth does not need is not even loaded.
     #[inline(never)]
     fn prepare_exact<const DEPTH: usize>(
         &mut self,
@@ -69,7 +69,7 @@ impl Memory {
             if let Some(ahead) = batch.get(i + AHEAD) {
                 prefetch(ahead.data());
             }
-            // So that the compiler sees it within a burst.
+            // Tells the compiler that the index lies within a burst.
             let i = i % BURST;
             let len = packet.len() as u32;
             if let Some(plain) = plain_key(packet.data(), packet.len(), depth, origin) {
@@ -92,8 +92,8 @@ impl Memory {
         }
     }
 
-    /// Keys of all packets, each a run of its own: where the exact tier is not asked, or `exact` by whole
-    /// keys alone.
+    /// Extracts the keys of all packets, each a run of its own: if the exact tier is not used, or `exact`
+    /// uses only whole keys.
     #[inline(never)]
     fn prepare_keys(&mut self, exact: Option<&FlowCache>, batch: &Batch, ingress: &Ingress, todo: &mut Todo) {
         for (i, packet) in batch.iter().enumerate() {
@@ -128,7 +128,7 @@ impl Memory {
 }
 
 impl Memory {
-    /// The same of a packet that does not begin with an Ethernet header, which none is too short for.
+    /// The same for a packet that does not start with an Ethernet header; it cannot be too short for one.
     #[cold]
     fn extract_bare(&mut self, i: usize, packet: &Packet, ingress: &Ingress, todo: &mut Todo) {
         let key = &mut self.keys[i];
@@ -139,7 +139,7 @@ impl Memory {
     }
 }
 
-/// The key of a plain packet, which the exact tier did not know or must judge.
+/// Extracts the key of a plain packet that missed in the exact tier or whose flow must be judged.
 #[inline(never)]
 fn extract_plain(key: &mut Key, packet: &Packet, ingress: &Ingress) {
     let found = extract(packet.data(), packet.len(), ingress, key);
@@ -147,8 +147,8 @@ fn extract_plain(key: &mut Key, packet: &Packet, ingress: &Ingress) {
     mark_depth(key, ingress.depth());
 }
 
-/// The packets of a burst that are still to be looked up, by their index. Bound: extraction pushes each
-/// packet of a batch once, and later stages only take away.
+/// Indices of the packets in a burst that still need a lookup. Bound: extraction pushes each packet of a
+/// batch once, and later stages only remove them.
 struct Todo {
     idx: [u8; BURST],
     len: usize,
@@ -171,7 +171,7 @@ impl Todo {
 
     #[inline(always)]
     fn iter(&self) -> impl Iterator<Item = usize> {
-        // Masked, so that the compiler sees every index within a burst.
+        // Masked, so that the compiler knows that every index lies within a burst.
         self.idx[..self.len.min(BURST)].iter().map(|&i| usize::from(i) % BURST)
     }
 
@@ -181,7 +181,7 @@ impl Todo {
         self.len += 1;
     }
 
-    /// Keeps those for which `keep` says so.
+    /// Keeps those for which `keep` returns true.
     #[inline(always)]
     fn retain(&mut self, mut keep: impl FnMut(usize) -> bool) {
         let mut kept = 0;
@@ -197,15 +197,14 @@ impl Todo {
 }
 
 impl<P: Pipeline> Process<P> {
-    // 2. Exact tier, whose buckets are asked for. Returns the packets that it answered.
+    // 2. Exact tier; its buckets have been prefetched. Returns the number of packets that hit.
     #[inline(never)]
     fn exact_stage(&mut self, memory: &mut Memory, todo: &mut Todo, arrival: &Arrival, batch: &Batch) -> u64 {
         let (rows, at) = (&mut memory.rows, arrival.at);
         for i in todo.iter() {
             rows[i].likely = self.cache.exact_prefetch(rows[i].hash);
         }
-        // Nearly all: the likely entry it is, and no change since touches it. Nothing but the entries is
-        // read.
+        // The common case: the likely entry matches, and no later change affects it. Only entries are read.
         let sights = Sights::new(&*self.pipeline, &self.reader, at.version);
         let version = ShortVersion::of(at.version);
         let (entries, trails, mut judge) = self.cache.exact_entries(sights);
@@ -237,8 +236,8 @@ impl<P: Pipeline> Process<P> {
         if todo.is_empty() { packets } else { packets + self.exact_rest(memory, todo, arrival, batch) }
     }
 
-    /// Folds entries that the burst has hit, before their counters overflow. A row that was not looked up
-    /// names one of an earlier burst: folding that early is right, too.
+    /// Folds entries that the burst has hit before their counters overflow. A row that was not looked up
+    /// names an entry of an earlier burst; folding that early does no harm.
     #[cold]
     fn fold_full(&mut self, rows: &[Row]) {
         for row in rows {
@@ -246,7 +245,8 @@ impl<P: Pipeline> Process<P> {
         }
     }
 
-    // 2b. Packets whose likely entry is another's, that are not plain, or that are to be judged in full.
+    // 2b. Packets whose likely entry does not match, that are not plain, or whose flow must be judged in
+    // full.
     #[inline(never)]
     fn exact_rest(&mut self, memory: &mut Memory, todo: &mut Todo, arrival: &Arrival, batch: &Batch) -> u64 {
         let (mut lookup, mut sights) = self.lookup(Which::Exact, arrival.at);
@@ -280,7 +280,7 @@ impl<P: Pipeline> Process<P> {
         packets
     }
 
-    // 3. Megaflow tier. Returns the packets that it answered.
+    // 3. Megaflow tier. Returns the number of packets that hit.
     #[inline(never)]
     fn megaflow_stage(&mut self, memory: &mut Memory, todo: &mut Todo, arrival: &Arrival) -> u64 {
         if todo.is_empty() {
@@ -327,7 +327,7 @@ impl<P: Pipeline> Process<P> {
     }
 }
 
-/// What it takes to know of an entry that was found whether it answers for a packet.
+/// What is needed to decide whether a found entry applies to a packet.
 struct Lookup<'a, P: Pipeline> {
     which: Which,
     at: Moment,
@@ -338,9 +338,9 @@ struct Lookup<'a, P: Pipeline> {
 }
 
 impl<P: Pipeline> Lookup<'_, P> {
-    /// Whether entry `idx` (0: none was found) is right for the row: of this version, or touched by no change
-    /// since. Then the row is counted and decided. `extract` completes the packet's `key` where the flow must
-    /// be judged in full; `stale` is told of an entry that is found to be out of date.
+    /// Whether entry `idx` (0: none was found) is right for the row: of this version, or affected by no later
+    /// change. If so, counts and decides the row. `extract` completes the packet's `key` if the flow must be
+    /// judged in full; `stale` is called with an entry that is out of date.
     #[inline(always)]
     fn answers(
         &mut self,
@@ -378,8 +378,8 @@ impl<P: Pipeline> Lookup<'_, P> {
     }
 }
 
-/// Bits 16 to 23 of the last word of block 0 belong to no field: the exact tier's keys carry the depth there,
-/// so that keys of different depths never compare equal. No mask holds them.
+/// Bits 16 to 23 of the last word of block 0 belong to no field. The exact tier's keys store the depth there,
+/// so that keys of different depths are never equal. No mask includes these bits.
 #[inline(always)]
 fn mark_depth(key: &mut Key, depth: Depth) {
     key.block_mut(0).0[7] |= (depth as u64) << 16;

@@ -1,22 +1,22 @@
-//! One packet is followed through one round after the other, until it leaves or has to wait.
+//! Follows one packet through one round after the other, until it leaves or has to wait.
 
 use super::*;
 use crate::DpAction;
 use crate::conntrack::Found;
 use crate::conntrack::follow::{Followed, Marked};
 
-/// What the action of an entry asks the tracker for, and where packets come round then.
+/// What the action of an entry asks of the tracker, and where packets recirculate to.
 struct Asked {
     zone: u16,
     translates: bool,
     recirc_id: u32,
 }
 
-/// One round of a packet that did not wait for it.
+/// One round that a packet passed without waiting.
 struct Step {
     connection: Found,
     tracking: Tracking,
-    /// What becomes of it then. [`Verdict::Unknown`] where it is to wait, after all.
+    /// The verdict after it. [`Verdict::Unknown`] if the packet must wait after all.
     next: Decision,
 }
 
@@ -33,9 +33,9 @@ impl<P: Pipeline> Process<P> {
         self.follow_on(arrival, by_trail, (entry, body), packet)
     }
 
-    /// A packet of an exact entry goes one round by the entry's trail, and is translated and counted, unless
-    /// it is to be tracked again. Returns what becomes of it then; `None` where it is to go another way, and
-    /// nothing was done that a second time would not do alike.
+    /// Takes a packet of an exact entry through one round by the entry's trail, and translates and counts it,
+    /// unless it is tracked again. Returns the verdict after that round; `None` if the packet must take
+    /// another way, in which case nothing was done that cannot be repeated.
     fn by_trail(
         &mut self,
         arrival: &Arrival,
@@ -56,8 +56,8 @@ impl<P: Pipeline> Process<P> {
         Some(decision)
     }
 
-    /// As [`Self::follow`], of a packet that has gone its first round by a trail, and is not where it is to
-    /// go, or has to find its way.
+    /// Like [`Self::follow`], for a packet that has passed its first round by a trail, and is not at its
+    /// destination yet or needs lookups.
     #[inline(never)]
     fn follow_on(
         &mut self,
@@ -69,7 +69,7 @@ impl<P: Pipeline> Process<P> {
         let mut metadata = arrival.metadata;
         let mut connection = None;
         loop {
-            // What becomes of it is a list that has it tracked.
+            // The verdict is a list that tracks it again.
             let step = asked(self.cache.actions(body), &metadata).and_then(|asked| {
                 let step = match by_trail {
                     Some(decision) => self.step_by_trail(entry, &asked, decision),
@@ -103,7 +103,7 @@ impl<P: Pipeline> Process<P> {
         }
     }
 
-    /// What goes with a packet that has gone a round by the trail of this entry.
+    /// The packet's metadata after a round by the trail of this entry.
     fn step_by_trail(&self, entry: u32, asked: &Asked, decision: Decision) -> Step {
         let trail = self.cache.trails.get(entry);
         let wish = (asked.zone, asked.translates);
@@ -111,8 +111,8 @@ impl<P: Pipeline> Process<P> {
         Step { connection: trail.connection, tracking: followed.tracking, next: decision }
     }
 
-    /// A packet of an exact entry goes one round, which the entry's trail tells the next one. `None` where it
-    /// is to be tracked as any other.
+    /// Takes a packet of an exact entry through one round by lookup, and records that in the entry's trail
+    /// for the next packet. `None` if it must be tracked normally.
     fn by_lookup(
         &mut self,
         arrival: &Arrival,
@@ -144,7 +144,7 @@ impl<P: Pipeline> Process<P> {
         Some(step)
     }
 
-    /// The megaflow of a packet in its next round, to which it comes with this metadata.
+    /// The megaflow of a packet in its next round, in which it has this metadata.
     fn megaflow_of(
         &mut self,
         arrival: &Arrival,
@@ -177,8 +177,8 @@ impl<P: Pipeline> Process<P> {
         Some(next)
     }
 
-    /// The exact entry of a packet in the round behind that of this entry, where it is tracked again, and is
-    /// counted.
+    /// The exact entry of a packet in the round after that of this entry, if it is tracked again there;
+    /// counts the packet.
     fn tracked_next(
         &mut self,
         arrival: &Arrival,
@@ -213,7 +213,7 @@ impl<P: Pipeline> Process<P> {
         Some(next)
     }
 
-    /// Carries out an entry's list on a packet that was followed.
+    /// Executes an entry's list on a packet that was followed.
     #[inline(never)]
     fn carry_out(&mut self, body: u32, metadata: Metadata, found: Found, packet: Packet) -> Fate {
         let mut alone = Run::new(metadata);
@@ -223,7 +223,7 @@ impl<P: Pipeline> Process<P> {
         if self.context.recirculation.is_empty() { Fate::Left } else { Fate::GoesRound }
     }
 
-    /// Has a packet that was followed go round as others do.
+    /// Recirculates a packet that was followed.
     #[inline(never)]
     fn goes_round(&mut self, metadata: Metadata, found: Found, packet: Packet) -> Fate {
         let original = self.context.tracker.original(found);
@@ -232,8 +232,8 @@ impl<P: Pipeline> Process<P> {
     }
 }
 
-/// What a list of the verdict [`Verdict::Track`] asks for, of packets that can be followed as far as what
-/// goes with them says.
+/// What a list with the verdict [`Verdict::Track`] asks for, if its packets can be followed as far as their
+/// metadata tells.
 #[inline(always)]
 fn asked(actions: &[DpAction], metadata: &Metadata) -> Option<Asked> {
     let [DpAction::Ct(request), DpAction::Recirc(recirc_id)] = actions else { return None };
@@ -247,7 +247,7 @@ fn asked(actions: &[DpAction], metadata: &Metadata) -> Option<Asked> {
 }
 
 impl Asked {
-    /// What goes with a packet in the round that it comes to.
+    /// The packet's metadata in the next round.
     fn behind(&self, metadata: &Metadata, tracking: Tracking) -> Metadata {
         let Metadata { recirc_depth, .. } = *metadata;
         Metadata { recirc_id: self.recirc_id, recirc_depth: recirc_depth + 1, tracking, ..*metadata }
