@@ -1,8 +1,8 @@
-//! What an operator of a switch for tests does to translations by hand: masks that hold all of a packet
-//! (`upcall/disable-megaflows`), and flows of the datapath that say otherwise than the tables
-//! (`dpctl/add-flow` while revalidation is paused).
+//! Manual overrides of translation, for an operator of a test switch: masks that match the whole packet
+//! (`upcall/disable-megaflows`), and datapath flows that differ from the tables (`dpctl/add-flow` while
+//! revalidation is paused).
 //!
-//! Workers read it on a miss, and only where it says anything at all: one flag decides that.
+//! Workers consult it on a miss, and only if one flag says that there are any overrides.
 
 use base::rcu::{Domain, RcuCell, Reader};
 use datapath::{DpAction, Translation};
@@ -10,30 +10,30 @@ use flow::{Depth, FieldId, Key, Mask};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Most flows put in by hand.
+/// Maximum number of manual flows.
 pub const HAND_FLOWS_MAX: usize = 1_024;
 
-/// A flow of the datapath that was put in by hand.
+/// A datapath flow that was added manually.
 #[derive(Clone, PartialEq, Debug)]
 pub struct HandFlow {
-    /// Under the mask.
+    /// The masked key.
     pub key: Key,
-    /// What it looks at; at least the input port.
+    /// What it matches; at least the input port.
     pub mask: Mask,
-    /// What becomes of its packets.
+    /// What happens to its packets.
     pub actions: Vec<DpAction>,
 }
 
-/// All that was set by hand.
+/// All manual overrides.
 #[derive(Clone, PartialEq, Default, Debug)]
 pub struct ByHand {
-    /// Every flow matches all of its packet.
+    /// Every flow matches the whole packet.
     pub is_exact: bool,
-    /// Flows that go before the tables; the first that matches counts.
+    /// Flows that take precedence over the tables; the first match wins.
     pub flows: Vec<HandFlow>,
 }
 
-/// Fields of the datapath beside the headers.
+/// Fields of the datapath that are not in headers.
 const METADATA: &[FieldId] = &[
     FieldId::InPort,
     FieldId::DpPort,
@@ -50,7 +50,7 @@ const METADATA: &[FieldId] = &[
     FieldId::NwFrag,
 ];
 
-/// All that the datapath knows of a packet.
+/// Everything that the datapath knows of a packet.
 pub fn exact_mask() -> Mask {
     let mut mask = Mask::wild();
     let headers = FieldId::ALL.iter().filter(|field| field.depth() > Depth::Metadata);
@@ -59,12 +59,12 @@ pub fn exact_mask() -> Mask {
 }
 
 impl ByHand {
-    /// How deep packets must be read, whatever the tables ask for.
+    /// The minimum depth to which packets must be read, whatever the tables need.
     pub(crate) fn depth(&self) -> Depth {
         if *self == ByHand::default() { Depth::Metadata } else { Depth::Everything }
     }
 
-    /// Has a flow put in by hand decide. Where none does, that counts as looked at.
+    /// Lets a manual flow decide. If none matches, the bits examined go into the mask.
     fn decide<E>(&self, key: &Key, out: &mut Translation<E>) -> bool {
         for flow in &self.flows {
             out.mask.unite(&flow.mask);
@@ -79,7 +79,7 @@ impl ByHand {
         false
     }
 
-    /// Narrows what the tables have said to the packets that nothing put in by hand says otherwise of.
+    /// Narrows the tables' result to packets that no manual flow matches.
     fn narrow<E>(&self, out: &mut Translation<E>) {
         self.flows.iter().for_each(|flow| out.mask.unite(&flow.mask));
         if self.is_exact {
@@ -88,7 +88,7 @@ impl ByHand {
     }
 }
 
-/// [`ByHand`] as workers share it.
+/// [`ByHand`] in the form that workers share.
 pub(crate) struct Shared {
     says_anything: AtomicBool,
     now: RcuCell<ByHand>,
@@ -102,11 +102,11 @@ impl Shared {
     pub fn publish(&self, by_hand: ByHand) {
         let says_anything = by_hand != ByHand::default();
         self.now.publish(by_hand);
-        // Release: who reads the flag sees what it is about.
+        // Release: a reader of the flag also sees the overrides.
         self.says_anything.store(says_anything, Ordering::Release);
     }
 
-    /// Translates by `tables`, unless something was put in by hand.
+    /// Translates by `tables`, unless there are overrides.
     #[inline]
     pub fn translate<E>(
         &self,

@@ -1,25 +1,26 @@
-//! The log of changes, and the one question that workers ask of it: has anything changed since that this flow
-//! saw?
+//! The log of changes, and the one question that workers ask it: has anything that this flow depends on
+//! changed since?
 //!
-//! A change is a rule that appears or vanishes: a table, a mask, values. It touches a flow if the two agree
-//! on every bit that both hold at that table. Per table and mask of changes there is an array of versions,
-//! indexed by a keyed hash of the masked values: the version of the last change that fell there. Where the
-//! change's mask lies within what the flow holds, all packets of the flow fall into one element, and one
-//! look-up answers for all changes ever. Elsewhere the last [`RING`] changes of that mask are compared one by
-//! one, and a flow older than those counts as touched.
+//! A change is a rule that appears or vanishes: a table, a mask, values. It affects a flow if the two agree
+//! on every bit that both match in that table. For each table and mask of changes there is an array of
+//! versions, indexed by a keyed hash of the masked values: the version of the last change with that hash. If
+//! the change's mask is a subset of what the flow matches, all packets of the flow map to one element, and
+//! one lookup answers for all changes ever. Otherwise the last [`RING`] changes with that mask are compared
+//! one by one, and a flow older than those counts as affected.
 //!
 //! Tables of ports and MAC addresses are looked up by one exact word each (see [`Visit`]'s words in
-//! [`word_table`]), so an array of versions by word is all that they need: see `words`.
+//! [`word_table`]), so they only need an array of versions by word: see `words`.
 //!
-//! False positives cost a translation, false negatives misforward: every doubt counts as touched. What is
-//! bounded: the array per mask ([`BUCKETS_MAX`]), the masks per table ([`MASKS_MAX`]; the one that changed
-//! longest ago gives way and raises the floor below which every flow of that table is touched), the ring.
+//! False positives cost a translation, false negatives misforward: when in doubt, a flow counts as affected.
+//! These are bounded: the array per mask ([`BUCKETS_MAX`]), the masks per table ([`MASKS_MAX`]; the one whose
+//! last change is oldest gives way and raises the floor below which every flow of that table is affected),
+//! and the ring.
 //!
-//! Workers that meet flow after flow in a new version ask for all of a sort at once: see `sight`.
+//! Workers that meet flow after flow in a new version ask for a whole sort of flows at once: see `sight`.
 //!
-//! Threads: one writer, any number of readers, who neither wait nor write. The writer logs a change before it
-//! publishes its version, so who acquired the version sees the change. A reader may see changes of versions
-//! to come; they count, needlessly.
+//! Threads: one writer, and any number of readers, which neither wait nor write. The writer logs a change
+//! before it publishes its version, so a reader that acquired the version sees the change. A reader may also
+//! see changes of future versions; these count as well, needlessly.
 
 mod sight;
 pub mod word_table;
@@ -35,13 +36,13 @@ use datapath::{Rewrite, Visit};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-/// Changes per mask that are compared one by one.
+/// How many changes per mask are kept to be compared one by one.
 pub const RING: usize = 16;
 /// Elements of a new array of versions.
 pub const BUCKETS_MIN: usize = 256;
-/// Elements of an array of versions at most; 128 KiB.
+/// Maximum number of elements of an array of versions; 128 KiB.
 pub const BUCKETS_MAX: usize = 16_384;
-/// Masks per table at most.
+/// Maximum number of masks per table.
 pub const MASKS_MAX: usize = 16;
 
 /// The number under which a table of rules is logged and visited.
@@ -50,11 +51,11 @@ pub fn rule_table(bridge: u32, table_id: u8) -> u32 {
 }
 
 struct Ring {
-    /// Version, then words, per entry. A version of `u64::MAX` is being written.
+    /// Version, then words, per entry. Version `u64::MAX` means that the entry is being written.
     entries: Box<[AtomicU64]>,
     stride: usize,
     count: AtomicU64,
-    /// Newest version that was overwritten.
+    /// The newest version that was overwritten.
     floor: AtomicU64,
 }
 
@@ -70,7 +71,7 @@ impl Ring {
         let at = (count as usize % RING) * self.stride;
         let old = self.entries[at].load(Ordering::Relaxed);
         self.floor.store(old.max(self.floor.load(Ordering::Relaxed)), Ordering::Relaxed);
-        // Release: who sees "being written" sees the floor.
+        // Release: a reader that sees "being written" also sees the floor.
         self.entries[at].store(u64::MAX, Ordering::Release);
         fence(Ordering::Release);
         for (i, v) in values.iter().enumerate() {
@@ -80,7 +81,7 @@ impl Ring {
         self.count.store(count + 1, Ordering::Relaxed);
     }
 
-    /// Whether a change after `since` agrees with the flow on the bits that both hold, or may have been
+    /// Whether a change after `since` agrees with the flow on the bits that both match, or may have been
     /// forgotten.
     fn touched(&self, since: u64, shape: &[ShapeWord], flow: &FlowView<'_>, rewrites: &[Rewrite]) -> bool {
         for entry in self.entries.chunks_exact(self.stride) {
@@ -100,12 +101,12 @@ impl Ring {
                 return true;
             }
         }
-        // After the entries: one that was overwritten while we looked has raised the floor before.
+        // Read after the entries: whoever overwrote one of them meanwhile had raised the floor first.
         self.floor.load(Ordering::Relaxed) > since
     }
 }
 
-/// The flow's value of a word, and which of its bits all packets of the flow have in common.
+/// The flow's value of a word, and which of its bits are the same for all packets of the flow.
 #[inline(always)]
 fn held_word(sw: &ShapeWord, flow: &FlowView<'_>, rewrites: &[Rewrite]) -> (u64, u64) {
     let (b, w) = (usize::from(sw.block), usize::from(sw.word));
@@ -120,7 +121,7 @@ fn held_word(sw: &ShapeWord, flow: &FlowView<'_>, rewrites: &[Rewrite]) -> (u64,
 }
 
 struct MaskLog {
-    /// Never given to another mask's log.
+    /// Unique; never reused for another mask's log.
     id: u64,
     shape: Arc<Shape>,
     last: AtomicU64,
@@ -128,7 +129,7 @@ struct MaskLog {
     ring: Ring,
 }
 
-/// Where hashes of words begin.
+/// Initial value for hashes of words.
 const START: u64 = 0x5eed;
 
 impl MaskLog {
@@ -137,7 +138,7 @@ impl MaskLog {
         MaskLog { id, shape, last: AtomicU64::new(0), buckets: zeros(BUCKETS_MIN), ring }
     }
 
-    /// One of twice the size that knows the same.
+    /// One of twice the size with the same contents.
     fn grown(&self) -> MaskLog {
         let new = MaskLog {
             id: self.id,
@@ -213,12 +214,12 @@ impl TableLog {
     }
 }
 
-/// The readers' half; see the module's text.
+/// The readers' half; see the module documentation.
 pub struct ChangeLog {
     secret: HashKey,
     tables: RcuCell<Vec<Option<Arc<TableLog>>>>,
     words: words::WordLogs,
-    /// Flows older than this are touched whatever they saw.
+    /// Flows older than this are affected whatever they visited.
     floor: AtomicU64,
 }
 
@@ -232,13 +233,13 @@ impl ChangeLog {
         }
     }
 
-    /// A visit to a table of words, to look up this one.
+    /// A visit to a word table that looked up this word.
     pub(crate) fn visit_of(&self, table: u32, word: u64) -> Visit {
         let is_mac = word_table::mac_bridge(table).is_some();
         word_table::visit(table, if is_mac { self.words.hash(table, word).into() } else { word })
     }
 
-    /// Whether a change after `since` may touch the flow.
+    /// Whether a change after `since` may affect the flow.
     #[inline]
     pub fn touched(&self, flow: &FlowView<'_>, since: Version, reader: &Reader) -> bool {
         let since = since.0;
@@ -265,7 +266,7 @@ pub(crate) struct ChangeLogWriter {
     log: Arc<ChangeLog>,
     tables: Vec<Option<WriterTable>>,
     words: words::WordWriter,
-    /// Masks' logs made so far.
+    /// Number of mask logs ever created.
     made: u64,
 }
 
@@ -276,7 +277,7 @@ struct WriterTable {
 
 struct WriterMask {
     shared: Arc<MaskLog>,
-    /// Changes since the array was made.
+    /// Changes since the array was created.
     changes: usize,
 }
 

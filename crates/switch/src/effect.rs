@@ -1,51 +1,51 @@
-//! What translations ask the control side to do.
+//! What translations request from the control side.
 
 use crate::flow_mod::FlowMod;
 use crate::topology::BridgeIdx;
 use base::PortNo;
 use flow::Key;
 
-/// What a translation wants written down.
+/// A request by a translation.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Effect {
-    /// An address was seen at a port where it was not known to be.
+    /// An address was seen at a port where it was not known.
     Learn {
-        /// Of which bridge.
+        /// The bridge.
         bridge: BridgeIdx,
-        /// In which VLAN.
+        /// The VLAN.
         vlan: u16,
         /// The address, in the low 48 bits.
         mac: u64,
-        /// Where.
+        /// The port.
         port: PortNo,
     },
-    /// A rule's timeouts are to be lowered.
+    /// Lower a rule's timeouts.
     FinTimeout(FinTimeout),
-    /// A rule is to be added or modified, before the packet goes on.
+    /// Add or modify a rule before the packet continues.
     LearnRule(Box<LearnedRule>),
-    /// In its place in translations by workers: the packet goes to the control thread, which learns the
-    /// bridge's rule. No worker hands it on.
+    /// Replaces `LearnRule` in translations by workers: the packet goes to the control thread, which learns
+    /// the bridge's rule. Workers do not pass this effect on.
     ToLearn(BridgeIdx),
-    /// A rule was learned once more, which the slot says that it has for that. Only in translations for the
-    /// control thread: workers credit the slot.
+    /// A rule was learned again; the effect names the slot that records this. Only in translations for the
+    /// control thread, because workers credit the slot directly.
     LearnedAgain(u32),
-    /// The translation of this packet failed, and the operator is to be told.
+    /// The translation of this packet failed, and the operator must be told.
     Failed(Box<Key>),
 }
 
-/// What `learn` makes of a packet.
+/// The rule that `learn` derives from a packet.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct LearnedRule {
-    /// Of which bridge.
+    /// The bridge.
     pub bridge: BridgeIdx,
     /// The change.
     pub flow_mod: FlowMod,
-    /// Most rules with its cookie in its table; 0 for no limit.
+    /// Maximum number of rules with its cookie in its table; 0 for no limit.
     pub limit: u32,
 }
 
-/// A packet with FIN or RST has passed a rule with `fin_timeout`: which rule, and to how many seconds, 0 for
-/// as it is.
+/// A packet with FIN or RST has matched a rule with `fin_timeout`: which rule, and the timeouts in seconds, 0
+/// for no change.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[allow(missing_docs)]
 pub struct FinTimeout {

@@ -1,14 +1,14 @@
-//! What translation and the datapath can do, by the names that Open vSwitch has for it: those of the commands
+//! What translation and the datapath support, by Open vSwitch's names: those of the commands
 //! `dpif/show-dp-features` and of the database's column `capabilities` (ovs-vswitchd.conf.db(5), Datapath).
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
-/// What there is of a feature.
+/// The extent of a feature.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Value {
-    /// It has it, or has not.
+    /// Supported or not.
     Is(bool),
-    /// It has so many, or goes so deep.
+    /// Supported up to this number or depth.
     UpTo(usize),
 }
 use Value::{Is, UpTo};
@@ -16,13 +16,13 @@ use Value::{Is, UpTo};
 /// A row of [`FEATURES`].
 #[derive(Clone, Copy, Debug)]
 pub struct Feature {
-    /// By which commands know it.
+    /// Its name in commands.
     pub name: &'static str,
-    /// By which it is shown.
+    /// Its name in output.
     pub title: &'static str,
-    /// What there is of it.
+    /// Its extent.
     pub value: Value,
-    /// What the log calls it when the datapath begins. Empty: nothing is said.
+    /// Its name in the log at start-up. Empty: not logged.
     in_log: &'static str,
 }
 
@@ -30,7 +30,7 @@ const fn feature(name: &'static str, title: &'static str, value: Value, in_log: 
     Feature { name, title, value, in_log }
 }
 
-/// All of them, in the order in which they are shown.
+/// All features, in order of output.
 pub const FEATURES: &[Feature] = &[
     feature("masked_set_action", "Masked set action", Is(true), ""),
     feature("tnl_push_pop", "Tunnel push pop", Is(false), ""),
@@ -60,10 +60,10 @@ pub const FEATURES: &[Feature] = &[
     feature("nd_ext", "IPv6 ND Extension", Is(true), "IPv6 ND Extensions"),
 ];
 
-/// How deep samples must nest before one takes the place of a clone, as in Open vSwitch.
+/// The nesting depth of samples that is needed to replace a clone, as in Open vSwitch.
 const NESTING_FOR_CLONE: usize = 4;
 
-/// What translation is to make use of, of the features that it can do without.
+/// Which optional features translation uses.
 pub struct InUse {
     clone: AtomicBool,
     sample_nesting: AtomicUsize,
@@ -83,7 +83,7 @@ impl InUse {
         self.clone.load(Relaxed)
     }
 
-    /// Whether a sample that takes each packet can do a clone's work.
+    /// Whether a sample with probability 1 can do a clone's work.
     pub(crate) fn samples_clone(&self) -> bool {
         self.sample_nesting.load(Relaxed) >= NESTING_FOR_CLONE
     }
@@ -92,7 +92,7 @@ impl InUse {
         self.check_pkt_len.load(Relaxed)
     }
 
-    /// What translation makes use of, of a feature.
+    /// To what extent translation uses a feature.
     pub fn measure(&self, feature: &Feature) -> Value {
         match feature.name {
             "clone" => Is(self.clone_action()),
@@ -102,8 +102,8 @@ impl InUse {
         }
     }
 
-    /// Has translation make use of so much of a feature from here on; false where it cannot do with another
-    /// measure than there is. Cached flows stay as they are.
+    /// Makes translation use a feature to this extent; false if only another extent is supported. Cached
+    /// flows stay as they are.
     pub fn set(&self, feature: &Feature, value: Value) -> bool {
         match (feature.name, value) {
             ("clone", Is(is)) => self.clone.store(is, Relaxed),
@@ -116,7 +116,7 @@ impl InUse {
 }
 
 impl Feature {
-    /// What the log says when the datapath begins, if anything.
+    /// The line in the log at start-up, if any.
     pub fn told(&self) -> Option<String> {
         let what = Some(self.in_log).filter(|what| !what.is_empty())?;
         Some(match self.value {
@@ -128,7 +128,7 @@ impl Feature {
 }
 
 impl Value {
-    /// Whether this is more than that.
+    /// Whether this is more than the other.
     pub fn exceeds(self, other: Value) -> bool {
         match (self, other) {
             (Is(this), Is(that)) => this && !that,
@@ -137,7 +137,7 @@ impl Value {
         }
     }
 
-    /// In words, with these for true and false.
+    /// As text, with these words for true and false.
     pub fn text(self, yes: &str, no: &str) -> String {
         match self {
             Is(is) => if is { yes } else { no }.to_string(),

@@ -1,13 +1,14 @@
-//! States of translations that wait for their packet to come back ([`crate::translate`] freezes and thaws
-//! them), by number.
+//! Numbered states of translations that wait for their packet to come back ([`crate::translate`] freezes and
+//! thaws them).
 //!
-//! States are hash-consed: equal states have one number, so that flows share megaflows. Numbers count up
-//! from one, in a table of slots that are written once: neither finding nor adding one waits for a lock. When
-//! three quarters are used the control thread begins a new generation, and the one before lives on until the
-//! next, for packets on their way.
+//! States are hash-consed: equal states have one number, so that flows share megaflows. Numbers count up from
+//! one, in a table of write-once slots: neither finding nor adding one waits for a lock. When three quarters
+//! of the slots are in use, the control thread begins a new generation. The previous one stays until the next
+//! begins, for packets in flight.
 //!
-//! Each bridge has generations of its own. Who makes up values that become part of states fills the slots of
-//! the bridge that he is on, and has the flows of that bridge translated anew: no other bridge notices.
+//! Each bridge has its own generations. Someone who invents values that become part of states fills only the
+//! slots of their own bridge and causes only that bridge's flows to be translated again: other bridges are
+//! not affected.
 
 use crate::topology::BridgeIdx;
 use crate::translate::continuation::Rest;
@@ -16,39 +17,40 @@ use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// States of one generation of one bridge.
+/// States per generation and bridge.
 const SLOTS: usize = 1 << SLOT_BITS;
 const SLOT_BITS: u32 = 13;
-/// Generations have numbers of the bits that are left.
+/// Generations are numbered with the remaining bits.
 const LAST_NUMBER: u32 = u32::MAX >> SLOT_BITS;
-/// Slots tried for one state.
+/// Slots tried per state.
 const PROBES: usize = 64;
-/// Slots in use with which a state that is only shown gets no number, so that those that packets need go on.
+/// With this many slots in use, states that are only shown get no number, so as to leave room for those that
+/// packets need.
 const SHOWN_MAX: usize = SLOTS / 4;
 
-/// A translation that waits.
+/// A translation that is waiting.
 #[derive(PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Frozen {
     pub bridge: BridgeIdx,
     pub rest: Rest,
     pub in_port: u16,
-    /// Which trace it is of; 0 for none. A trace's states are its own: no packet comes back to them.
+    /// The trace that it belongs to; 0 for none. A trace's states are separate: no packet comes back to them.
     pub trace: u32,
-    /// Bits of the datapath's hash that the packet comes back with.
+    /// Bits of the datapath's hash that the packet has when it comes back.
     pub hash_mask: u32,
-    /// The pipeline's own fields, which extraction does not give.
+    /// The pipeline's own fields, which extraction does not provide.
     pub fields: Vec<(u8, u8, u64)>,
 }
 
 /// One generation of states of one bridge.
 pub(crate) struct Generation {
     number: u32,
-    /// Made with the first state: few bridges have any.
+    /// Created with the first state: few bridges have any.
     table: OnceLock<Table>,
     used: AtomicUsize,
 }
 
-/// States by their hashes, and where they are by their numbers.
+/// States by hash, and their slots by number.
 struct Table {
     slots: Box<[OnceLock<(u32, Frozen)>]>,
     /// One more than the slot of each number; 0 for none.
@@ -65,7 +67,7 @@ impl Table {
 
     fn get(&self, number: u32) -> Option<&Frozen> {
         let slot = self.by_number[number as usize].load(Ordering::Acquire).checked_sub(1)?;
-        // The slot may have gone to the state of another worker, with a number of its own.
+        // The slot may belong to another worker's state, which has a number of its own.
         self.slots[slot as usize].get().filter(|(of, _)| *of == number).map(|(_, state)| state)
     }
 }
@@ -75,7 +77,7 @@ impl Generation {
         Generation { number, table: OnceLock::new(), used: AtomicUsize::new(0) }
     }
 
-    /// The number of a state, which is put down if it is new. `None` when there is no room.
+    /// The number of a state, which is added if it is new. `None` when there is no room.
     pub(crate) fn intern(&self, state: Frozen, secret: &HashKey) -> Option<u32> {
         struct Fold<'a>(u64, &'a HashKey);
         impl Hasher for Fold<'_> {
@@ -101,11 +103,11 @@ impl Generation {
             if slot.get().is_none() {
                 let number = self.used.fetch_add(1, Ordering::Relaxed) as u32 + 1;
                 let place = table.by_number.get(number as usize)?;
-                // Before anybody can see the state, and ask for it by its number.
+                // Stored before any worker can see the state and look up its number.
                 place.store(at as u32 + 1, Ordering::Release);
                 match slot.set((number, state)) {
                     Ok(()) => return Some(self.id(number)),
-                    // Another worker was faster; what it put there may be the same.
+                    // Another worker was faster; its state may be the same.
                     Err((_, back)) => state = back,
                 }
             }
@@ -123,7 +125,7 @@ impl Generation {
         self.number << SLOT_BITS | number
     }
 
-    /// What no other trace's state is told apart by: each of them takes a slot.
+    /// A number that distinguishes a trace's states from those of all other traces: each trace takes a slot.
     pub(crate) fn number_of_trace(&self) -> u32 {
         self.used.load(Ordering::Relaxed) as u32 + 1
     }
@@ -143,22 +145,22 @@ impl Generation {
 #[derive(Clone)]
 struct OfBridge {
     newest: Arc<Generation>,
-    /// The one before.
+    /// The previous one.
     older: Option<Arc<Generation>>,
 }
 
 /// All generations that can be thawed.
 #[derive(Clone, Default)]
 pub(crate) struct Generations {
-    /// By the bridge's number.
+    /// By bridge number.
     bridges: Vec<Option<OfBridge>>,
-    /// The same, in order of their numbers.
+    /// The same, ordered by generation number.
     all: Vec<Arc<Generation>>,
     next_number: u32,
 }
 
 impl Generations {
-    /// With a first generation for a bridge, whose number may have been another's before.
+    /// Adds a first generation for a bridge whose number another bridge may have had before.
     pub fn with_bridge(&self, bridge: BridgeIdx) -> Generations {
         let mut new = self.clone();
         let at = bridge.0 as usize;
@@ -168,7 +170,7 @@ impl Generations {
         new.listed()
     }
 
-    /// Without those of a bridge.
+    /// Removes those of a bridge.
     pub fn without_bridge(&self, bridge: BridgeIdx) -> Generations {
         let mut new = self.clone();
         if let Some(of_bridge) = new.bridges.get_mut(bridge.0 as usize) {
@@ -183,7 +185,7 @@ impl Generations {
         self.bridges.iter().enumerate().filter(move |(_, b)| is_full(b)).map(|(at, _)| BridgeIdx(at as u32))
     }
 
-    /// With a new generation for a bridge. What is older than the one before is forgotten.
+    /// Adds a new generation for a bridge, and drops all but the previous one.
     pub fn renewed(&self, bridge: BridgeIdx) -> Generations {
         let mut new = self.clone();
         let newest = new.generation();
@@ -194,7 +196,7 @@ impl Generations {
         new.listed()
     }
 
-    /// A generation of a number that no other has now.
+    /// A generation with a number that no other has now.
     fn generation(&mut self) -> Arc<Generation> {
         loop {
             let number = self.next_number;

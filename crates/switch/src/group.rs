@@ -1,6 +1,6 @@
-//! Groups: what a bridge's group table holds, and how a select group finds its bucket.
+//! Groups: the contents of a bridge's group table, and how a select group chooses a bucket.
 //!
-//! A group is immutable, as a rule is: a modification makes a new one.
+//! A group is immutable, as a rule is: a modification creates a new one.
 
 use crate::numbered::{Numbered, NumberedTable};
 use crate::topology::BridgeIdx;
@@ -15,46 +15,46 @@ pub struct Group {
     pub bridge: BridgeIdx,
     /// As its owner defined it.
     pub desc: GroupDesc,
-    /// When it was added. A modification leaves that as it was.
+    /// When it was added. A modification does not change that.
     pub created_ms: u64,
     /// Counter slot of the group.
     pub slot: u32,
     /// Counter slot of each bucket.
     pub bucket_slots: Box<[u32]>,
-    /// Each bucket's actions in the order in which an action set executes them; none where it would do
+    /// Each bucket's actions in the order in which an action set executes them; empty if they would do
     /// nothing.
     pub(crate) actions: Box<[Box<[Action]>]>,
     pub(crate) selection: Selection,
 }
 
-/// How a group picks the bucket of a packet.
+/// How a group selects a bucket for a packet.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Selection {
-    /// It does not: all buckets, or the first live one.
+    /// It does not: it uses all buckets, or the first live one.
     None,
     /// By a hash of addresses and ports that is the same in both directions.
     SymmetricL4,
-    /// By a hash of the fields that its owner chose.
+    /// By a hash of the fields chosen by its owner.
     Fields,
-    /// By a hash that the datapath makes, of which each value has its bucket.
+    /// By a hash that the datapath computes; each value has a bucket.
     DpHash(DpHashTable),
 }
 
-/// Values of a hash, spread over a group's buckets by their weights.
+/// Hash values, distributed over a group's buckets by weight.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct DpHashTable {
     pub hash: PacketHash,
-    /// The bucket of each value, by its place in the group.
+    /// The index of the bucket for each value.
     pub buckets: Box<[u16]>,
 }
 
-/// Values of a hash that a group may tell apart.
+/// Maximum number of hash values that a group distinguishes.
 const HASH_VALUES_MAX: u64 = 256;
-/// And at least, so that the packets of a bucket that is not live go to several others.
+/// Minimum, so that the packets of a bucket that is not live go to several others.
 const HASH_VALUES_MIN: u64 = 16;
 
 impl Selection {
-    /// That of a group. `log` is told how it came about, in Open vSwitch's words.
+    /// The selection for a group. Reports the choice to `log`, in Open vSwitch's words.
     pub fn of(desc: &GroupDesc, log: &mut impl FnMut(String)) -> Selection {
         if desc.kind != GroupType::Select {
             return Selection::None;
@@ -94,8 +94,8 @@ impl Selection {
     }
 }
 
-/// A power of two of hash values, each with its bucket, so that each bucket has its share as nearly as whole
-/// numbers allow (Webster's method, as in Open vSwitch). `None` where that takes too many.
+/// A power of two of hash values, each with a bucket, so that each bucket's share is as exact as whole
+/// numbers allow (Webster's method, as in Open vSwitch). `None` if that takes too many values.
 fn spread(buckets: &[Bucket], log: &mut impl FnMut(String)) -> Option<Box<[u16]>> {
     if buckets.is_empty() {
         log("  Don't apply dp_hash method without buckets.".into());
@@ -131,7 +131,7 @@ fn spread(buckets: &[Bucket], log: &mut impl FnMut(String)) -> Option<Box<[u16]>
     Some(chosen.into())
 }
 
-/// How a select group picks its buckets, in the words of Open vSwitch's debug log; nothing of other groups.
+/// How a select group selects buckets, in the words of Open vSwitch's debug log; empty for other groups.
 pub fn selection_log(desc: &GroupDesc) -> Vec<String> {
     let mut lines = Vec::new();
     Selection::of(desc, &mut |line| lines.push(line));
@@ -145,7 +145,7 @@ impl Group {
     }
 }
 
-/// Other groups that a group leads to or depends on, with repetitions.
+/// Other groups that a group uses or depends on, with repetitions.
 pub(crate) fn groups_behind(desc: &GroupDesc) -> impl Iterator<Item = u32> {
     fn of_actions(actions: &[Action], found: &mut Vec<u32>) {
         for action in actions {
@@ -161,12 +161,12 @@ pub(crate) fn groups_behind(desc: &GroupDesc) -> impl Iterator<Item = u32> {
     found.into_iter()
 }
 
-/// How well a bucket of this weight suits a packet of this hash: the one with the highest score gets it.
-/// Weighted rendezvous hashing, so that each bucket gets its share exactly, and a bucket that comes or goes
+/// How well a bucket of this weight suits a packet with this hash: the one with the highest score gets it.
+/// Weighted rendezvous hashing, so that each bucket gets exactly its share, and adding or removing a bucket
 /// moves no packets between the others. Weight 0 gets none.
 pub(crate) fn score(bucket_id: u32, weight: u16, hash: u64) -> u64 {
-    // Not secret: a restarted switch, and another of the same groups, picks the same. Hashes may be as
-    // regular as the packets are, so they are mixed to the last bit (the finish of splitmix64).
+    // Not secret: a restarted switch, and another one with the same groups, makes the same choice. Hashes may
+    // be as regular as the packets are, so they are mixed to the last bit (the finish of splitmix64).
     let mix = |z: u64| {
         let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

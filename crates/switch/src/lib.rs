@@ -1,13 +1,13 @@
 //! The switch proper: bridges and ports, OpenFlow tables, MAC learning, and the translation of a packet's key
 //! into the datapath's actions. Pure: no I/O, no clock, no `unsafe`; time and counters come in as arguments.
 //!
-//! Two halves. [`Switch`] is shared by the workers, who translate on it without a lock (it implements
-//! [`datapath::Pipeline`]). [`Control`] is the one writer: it takes flow-mods, ports and bridges, the effects
-//! of translations, and the passing of time, and publishes each change as one version. Nothing that a worker
-//! may still be looking at is freed before a grace period.
+//! Two halves. [`Switch`] is shared by the workers, which translate on it without a lock (it implements
+//! [`datapath::Pipeline`]). [`Control`] is the only writer: it takes flow-mods, ports and bridges, the
+//! effects of translations, and the passing of time, and publishes each change as one version. Nothing that a
+//! worker may still use is freed before a grace period.
 //!
-//! A change is made in this order: it is put in place invisibly, it is logged in the [`changelog`], the depth
-//! of extraction is widened where it must be, and then the version is counted up.
+//! A change is made in this order: it is put in place invisibly, logged in the [`changelog`], the depth of
+//! extraction is widened if necessary, and then the version is incremented.
 
 mod bridge_idx;
 pub mod by_hand;

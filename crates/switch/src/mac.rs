@@ -1,8 +1,8 @@
 //! MAC learning: where an address in a VLAN was last seen, per bridge.
 //!
-//! Workers look addresses up in a shared table of which each entry says from which version to which it holds;
-//! what they find out (an address is new, or has moved) they report as an effect, and the control thread
-//! writes it down. An entry has a counter slot that flows from that address credit, so that its age needs no
+//! Workers look addresses up in a shared table. Each entry gives the versions between which it is valid. What
+//! workers find out (an address is new, or has moved) they report as an effect, and the control thread
+//! records it. Flows from an address credit the counter slot of its entry, so updating its age needs no
 //! message.
 
 use base::hash::HashKey;
@@ -36,7 +36,7 @@ impl MacTable {
         self.secret.word(0x3ac, word) as u32
     }
 
-    /// The entry of a word (VLAN and address, [`crate::changelog::word_table::mac`]) at a version.
+    /// The entry for a word (VLAN and address, [`crate::changelog::word_table::mac`]) at a version.
     #[inline]
     pub fn lookup<'g>(&'g self, word: u64, version: Version, reader: &'g Reader) -> Option<&'g MacEntry> {
         let found = self.entries.find(self.hash(word), reader).find(|e| {
@@ -45,13 +45,13 @@ impl MacTable {
         found.map(|e| e.value)
     }
 
-    /// Writer: an entry that holds from `from` on.
+    /// Writer: adds an entry that is valid from `from` on.
     pub fn insert(&self, word: u64, port: PortNo, slot: u32, from: Version, reader: &Reader) {
         let entry = MacEntry { port, slot, from, until: AtomicU64::new(Version::NEVER.0) };
         self.entries.insert(self.hash(word), &[word], entry, reader);
     }
 
-    /// Writer: the entry of a word ends with `until`.
+    /// Writer: ends a word's entry at `until`.
     pub fn end(&self, word: u64, until: Version, reader: &Reader) {
         for e in self.entries.find(self.hash(word), reader) {
             if e.words[0] == word && e.value.until.load(Ordering::Relaxed) == Version::NEVER.0 {
@@ -60,7 +60,7 @@ impl MacTable {
         }
     }
 
-    /// Writer: unlinks what no version from `oldest` on sees.
+    /// Writer: unlinks what no version from `oldest` on shows.
     pub fn collect(&self, word: u64, oldest: Version, reader: &Reader) {
         let hash = self.hash(word);
         for e in self.entries.find(hash, reader) {

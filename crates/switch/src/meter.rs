@@ -1,18 +1,18 @@
-//! Meters of a bridge. What they do with packets is the datapath's.
+//! The meters of a bridge. The datapath applies them to packets.
 
 use crate::numbered::{Numbered, NumberedTable};
 use crate::topology::BridgeIdx;
 use datapath::meter::MeterRef;
 use openflow::message::MeterConfig;
 
-/// A meter in force. A modification makes a new one, with buckets that are full and counters of 0.
+/// A meter in force. A modification creates a new one, with full buckets and counters of 0.
 #[derive(Debug)]
 pub struct Meter {
     /// Its bridge.
     pub bridge: BridgeIdx,
     /// As its owner defined it.
     pub config: MeterConfig,
-    /// When it was added. A modification leaves that as it was.
+    /// When it was added. A modification does not change that.
     pub created_ms: u64,
     /// Its buckets and counters.
     pub state: MeterRef,

@@ -1,9 +1,9 @@
-//! Tables of what controllers give numbers to: groups and meters of a bridge.
+//! Tables of objects that controllers number: the groups and meters of a bridge.
 //!
-//! Workers look them up in a shared table of which each entry says from which version to which it holds, so
-//! that a change is seen with the next packet.
+//! Workers look them up in a shared table. Each entry gives the versions between which it is valid, so a
+//! change takes effect with the next packet.
 //!
-//! Threads: one writer, any number of readers, who neither wait nor write.
+//! Threads: one writer, and any number of readers, which neither wait nor write.
 
 use base::Version;
 use base::hash::HashKey;
@@ -12,7 +12,7 @@ use base::rcu::{Domain, Reader};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What has a number in its bridge.
+/// An object with a number in its bridge.
 pub(crate) trait Numbered: Send + Sync + 'static {
     fn number(&self) -> u32;
 }
@@ -23,7 +23,7 @@ struct Entry<T> {
     until: AtomicU64,
 }
 
-/// See the module's text.
+/// See the module documentation.
 pub(crate) struct NumberedTable<T: Numbered> {
     entries: Multimap<Entry<T>>,
     secret: HashKey,
@@ -43,20 +43,20 @@ impl<T: Numbered> NumberedTable<T> {
         found.map(|e| e.value).filter(move |e| e.value.number() == number)
     }
 
-    /// What has the number at a version.
+    /// The object with the number at a version.
     pub fn lookup<'g>(&'g self, number: u32, version: Version, reader: &'g Reader) -> Option<&'g T> {
         let mut found = self.find(number, reader);
         found.find(|e| e.from <= version && version.0 < e.until.load(Ordering::Relaxed)).map(|e| &*e.value)
     }
 
-    /// Writer: something that holds from `from` on.
+    /// Writer: adds an object that is valid from `from` on.
     pub fn insert(&self, value: Arc<T>, from: Version, reader: &Reader) {
         let hash = self.hash(value.number());
         let entry = Entry { value, from, until: AtomicU64::new(Version::NEVER.0) };
         self.entries.insert(hash, &[], entry, reader);
     }
 
-    /// Writer: it ends with `until`, or with [`Version::NEVER`] goes on after all.
+    /// Writer: ends it at `until`, or restores it with [`Version::NEVER`].
     pub fn end(&self, value: &Arc<T>, until: Version, reader: &Reader) {
         let mut found = self.find(value.number(), reader);
         if let Some(e) = found.find(|e| Arc::ptr_eq(&e.value, value)) {
@@ -64,7 +64,7 @@ impl<T: Numbered> NumberedTable<T> {
         }
     }
 
-    /// Writer: unlinks what no version sees.
+    /// Writer: unlinks an object that no version shows.
     pub fn remove(&self, value: &Arc<T>, reader: &Reader) {
         let number = value.number();
         let entry = self.find(number, reader).find(|e| Arc::ptr_eq(&e.value, value)).map(std::ptr::from_ref);

@@ -1,4 +1,4 @@
-//! The switch translates: for workers as their [`Pipeline`], and for the control thread.
+//! Translation by the switch: for workers as their [`Pipeline`], and for the control thread.
 
 use crate::effect::Effect;
 use crate::switch::Switch;
@@ -16,8 +16,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 impl Switch {
-    /// Translates actions that come with their packet (a packet-out). `key` holds the packet and the input
-    /// port's numbers.
+    /// Translates actions that arrive with their packet (a packet-out). `key` has the packet's fields and the
+    /// input port's numbers.
     pub fn translate_packet_out(
         &self,
         version: Version,
@@ -31,9 +31,9 @@ impl Switch {
         translate::packet_out(at, key, bridge, actions, out, &mut Quiet);
     }
 
-    /// Goes on with a packet that waited for a controller. `key` holds the packet as it came back, the input
-    /// port's numbers, and the pipeline's fields as the controller wants them. `false`: there is no such
-    /// bridge.
+    /// Continues with a packet that waited for a controller. `key` has the packet's fields as it came back,
+    /// the input port's numbers, and the pipeline's fields as the controller set them. `false`: the bridge
+    /// does not exist.
     pub fn translate_resumed(
         &self,
         version: Version,
@@ -47,8 +47,8 @@ impl Switch {
         frozen::resume(at, bridge, rest, key, out)
     }
 
-    /// Translates in place of a worker a packet that something is learned from. The effects must be applied
-    /// before the packet goes on. `learned` counts a table's rules by cookie.
+    /// Translates, for a worker, a packet from which to learn. Apply the effects before the packet continues.
+    /// `learned` counts a table's rules by cookie.
     pub fn translate_for_control(
         &self,
         version: Version,

@@ -13,23 +13,23 @@ use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 /// Flags of a rule (OFPFF_*).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct RuleFlags {
-    /// Say when it is removed.
+    /// Report its removal.
     pub send_flow_removed: bool,
-    /// Refuse to add it where another of its priority overlaps.
+    /// Refuse to add it if another rule of the same priority overlaps.
     pub check_overlap: bool,
-    /// Start its counters anew.
+    /// Reset its counters.
     pub reset_counts: bool,
-    /// Do not count packets (accepted; they are counted all the same).
+    /// Do not count packets (accepted but ignored).
     pub no_packet_counts: bool,
     /// Do not count bytes (likewise).
     pub no_byte_counts: bool,
-    /// Leave it out of dumps and out of the reach of controllers: rules of the switch itself.
+    /// Hide it from dumps and from controllers: a rule of the switch itself.
     pub hidden: bool,
-    /// It was made by `learn`.
+    /// Created by `learn`.
     pub learned: bool,
 }
 
-/// A validated list of actions, shared by the rules that have equal ones.
+/// A validated action list, shared by rules with equal lists.
 #[derive(PartialEq, Eq, Hash, Debug)]
 pub struct Actions {
     /// In the order given.
@@ -40,22 +40,22 @@ pub struct Actions {
     pub(crate) tables: Box<[u8]>,
     /// Groups that they refer to, sorted.
     pub(crate) groups: Box<[u32]>,
-    /// Meters, likewise.
+    /// Meters that they refer to, sorted.
     pub(crate) meters: Box<[u32]>,
-    /// What `learn` actions among them ask to be counted.
+    /// What `learn` actions among them need to have counted.
     pub(crate) learns: Box<[CountedLearn]>,
-    /// The clauses of conjunctions that they are; none, or there is nothing else but notes.
+    /// The clauses of conjunctions among them; if there are any, the list contains nothing else but notes.
     pub(crate) clauses: Box<[Clause]>,
 }
 
-/// A `learn` action whose rules are counted: by table and cookie.
+/// A `learn` action whose rules are counted, by table and cookie.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct CountedLearn {
     pub table_id: u8,
     pub cookie: u64,
-    /// The learned rules go with the last rule that learns them.
+    /// The learned rules go when the last rule that learns them goes.
     pub deletes: bool,
-    /// There may be only so many.
+    /// Their number is limited.
     pub limits: bool,
 }
 
@@ -77,7 +77,7 @@ pub(crate) fn counted_learns(list: &[Action]) -> Vec<CountedLearn> {
     all
 }
 
-/// The clauses that a list is.
+/// The clauses in a list.
 pub(crate) fn clauses(list: &[Action]) -> Vec<Clause> {
     let clause = |action: &Action| match *action {
         Action::Conjunction { id, clause, n_clauses } => {
@@ -104,13 +104,13 @@ impl Actions {
         any(&self.list, port)
     }
 
-    /// Whether any of them is the group.
+    /// Whether any of them uses the group.
     pub fn uses_group(&self, group: u32) -> bool {
         self.groups.binary_search(&group).is_ok()
     }
 }
 
-/// A bit for each tunnel option that actions name.
+/// A bit for each tunnel option that actions use.
 pub(crate) fn options_of(list: &[Action]) -> u64 {
     let of_field = |field: Mf| if let Mf::TunMetadata(idx) = field { 1 << idx } else { 0 };
     let of = |sub: &SubField| of_field(sub.field);
@@ -144,8 +144,7 @@ fn options_of_learn(learn: &Learn) -> u64 {
     })
 }
 
-/// When a rule ends by itself. `fin_timeout` lowers them while the rule lives; the control thread alone does
-/// so.
+/// When a rule expires. `fin_timeout` lowers them while the rule lives; only the control thread does so.
 #[derive(Debug, Default)]
 pub struct Timeouts {
     idle_s: AtomicU16,
@@ -168,8 +167,8 @@ impl Timeouts {
         self.hard_s.load(Relaxed)
     }
 
-    /// Lowers what is longer than these, never included; 0 leaves it as it is. Whether anything is another
-    /// now.
+    /// Lowers timeouts that are longer than these or never expire; 0 leaves one as it is. Returns whether
+    /// anything changed.
     pub(crate) fn lower(&self, idle_s: u16, hard_s: u16) -> bool {
         let lower = |timeout: &AtomicU16, to: u16| {
             let now = timeout.load(Relaxed);
@@ -209,26 +208,27 @@ pub struct Rule {
     pub importance: u16,
     /// When it was added.
     pub created_ms: u64,
-    /// When it counts as used, if no packet has used it: when it was added, or the rule whose place it took.
+    /// From when it counts as unused, if no packet has used it: when it, or the rule that it replaced, was
+    /// added.
     pub unused_since_ms: u64,
     /// When it was added or last modified.
     pub modified_ms: u64,
     /// Counter slot.
     pub slot: u32,
-    /// Of a learned rule with a hard timeout: the slot that says when it was last learned.
+    /// For a learned rule with a hard timeout: the slot that records when it was last learned.
     pub learn_slot: Option<u32>,
     /// What it matches.
     pub matching: MiniMatch,
     /// What it does.
     pub actions: Arc<Actions>,
-    /// Place in its table's list.
+    /// Index in its table's list.
     pub(crate) idx: u32,
-    /// No two rules ever have the same.
+    /// Unique among all rules ever created.
     pub(crate) serial: u64,
 }
 
 impl Rule {
-    /// A number that no other rule ever had; what was added or modified later has a greater one.
+    /// Unique; rules that are added or modified later have greater numbers.
     pub fn serial(&self) -> u64 {
         self.serial
     }

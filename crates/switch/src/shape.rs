@@ -1,8 +1,9 @@
-//! Matches in few bytes: the words of a mask that are not zero, shared by all matches that have that mask,
-//! and the values under them.
+//! Compact matches: the nonzero words of a mask, shared by all matches with that mask, and the values under
+//! them.
 //!
-//! A [`flow::matching::Match`] is 1.7 kB, because it has room for every field; a million rules need something
-//! like the fifty bytes that say the same. Words are sorted by block and word, so that two matches compare by
+//! A [`flow::matching::Match`] takes 1.7 kB, because it has room for every field; a million rules need
+//! something like the fifty bytes that say the same. Words are sorted by block and word, so that two matches
+//! are compared by a merge.
 //! a merge.
 
 use flow::{Depth, FieldId, Key, Mask, Match};
@@ -20,7 +21,7 @@ pub struct ShapeWord {
     pub bits: u64,
 }
 
-/// A mask, as its words that are not zero.
+/// A mask, as its nonzero words.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Shape {
     words: Box<[ShapeWord]>,
@@ -72,7 +73,7 @@ pub fn depth_of(mask: &Mask) -> Depth {
     held.map(|f| f.depth()).max().unwrap_or(Depth::Metadata)
 }
 
-/// A match in few bytes.
+/// A compact match.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct MiniMatch {
     shape: Arc<Shape>,
@@ -81,7 +82,7 @@ pub struct MiniMatch {
 }
 
 impl MiniMatch {
-    /// Of a match, with a shape of its own.
+    /// From a match, with a shape of its own.
     pub fn of(m: &Match) -> MiniMatch {
         MiniMatch::with_shape(Arc::new(Shape::of(&m.mask)), &m.key)
     }
@@ -170,7 +171,7 @@ impl Shapes {
         MiniMatch::with_shape(shape, &m.key)
     }
 
-    /// Forgets shapes that nobody holds any more.
+    /// Frees shapes that are not in use.
     pub(crate) fn sweep(&mut self) {
         self.0.retain(|_, shared| Arc::strong_count(shared) > 1);
     }

@@ -1,33 +1,32 @@
 //! Counter slots: the numbers under which workers count packets for rules, tables, patch ports and MAC
 //! entries.
 //!
-//! The switch gives numbers out and takes them back; the counting is the datapath's, in one slab per worker.
-//! A number that was given up may still be credited by flows that workers have cached, so it is not given out
-//! again before the datapath says that every worker has passed a grace period and folded its flows once: the
-//! owner of the control side takes the batch of retired numbers, has them folded and cleared, and hands the
-//! batch back.
+//! The switch allocates and frees numbers; the datapath does the counting, in one slab per worker. Flows that
+//! workers have cached may still credit a released number, so it is not reused before the datapath reports
+//! that every worker has passed a grace period and folded its flows once: the owner of the control side takes
+//! the batch of retired numbers, has them folded and cleared, and returns the batch.
 //!
-//! A rule that begins to count anew in the place of another still inherits when that was last used. The slot
-//! of the other is its *predecessor*, and is asked too until what it has counted is final.
+//! A rule with new counters that replaces another still inherits its time of last use. The other's slot is
+//! the *predecessor*, and is also read until its counts are final.
 //!
 //! Threads: the control thread only.
 
 use std::collections::HashMap;
 
-/// What was counted under one slot, over all workers.
+/// Counts of one slot, over all workers.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct SlotStats {
     /// Packets.
     pub packets: u64,
     /// Bytes of frames.
     pub bytes: u64,
-    /// When it was last used, in milliseconds of the clock that [`crate::Control`] is given; 0 for never.
+    /// When it was last used, in milliseconds of [`crate::Control`]'s clock; 0 for never.
     pub last_used_ms: u64,
 }
 
-/// Where the sums come from: the datapath, or a test.
+/// The source of the totals: the datapath, or a test.
 pub trait SlotReader {
-    /// The sums of one slot.
+    /// The totals of one slot.
     fn read(&self, slot: u32) -> SlotStats;
 }
 
@@ -37,19 +36,18 @@ impl<F: Fn(u32) -> SlotStats> SlotReader for F {
     }
 }
 
-/// Slots that were given up together, to be cleared and then handed back with
-/// [`crate::Control::recycle_slots`].
+/// Slots that were released together; clear them and return them with [`crate::Control::recycle_slots`].
 #[derive(Default, Debug)]
 #[must_use = "slots that are not handed back are lost"]
 pub struct RetiredSlots(pub(crate) Vec<u32>);
 
 impl RetiredSlots {
-    /// The numbers, the last one that was given up first.
+    /// The numbers, most recently released first.
     pub fn slots(&self) -> &[u32] {
         &self.0
     }
 
-    /// Takes up to `max` of them away, to be handed back before the others: those that were given up first.
+    /// Splits off up to `max` of them, those released first, to be returned before the others.
     pub fn take(&mut self, max: usize) -> RetiredSlots {
         RetiredSlots(self.0.split_off(self.0.len().saturating_sub(max)))
     }
@@ -60,9 +58,9 @@ pub(crate) struct SlotAllocator {
     next: u32,
     free: Vec<u32>,
     retired: Vec<u32>,
-    /// By the slot that inherits: the one whose last use it does.
+    /// By inheriting slot: the slot whose last use it inherits.
     predecessors: HashMap<u32, u32>,
-    /// The same, the other way round.
+    /// The reverse.
     heirs: HashMap<u32, u32>,
 }
 
@@ -78,7 +76,7 @@ impl SlotAllocator {
         self.retired.push(slot);
     }
 
-    /// Gives a slot up whose last use another inherits.
+    /// Releases a slot whose last use another inherits.
     pub(crate) fn retire_for(&mut self, slot: u32, heir: u32) {
         self.retire(slot);
         self.predecessors.insert(heir, slot);
@@ -89,7 +87,7 @@ impl SlotAllocator {
         self.heirs.get(&slot).copied()
     }
 
-    /// The slots whose last uses this one inherits and that are not final, the latest first.
+    /// The slots whose last uses this one inherits and that are not final, latest first.
     pub(crate) fn predecessors(&self, slot: u32) -> impl Iterator<Item = u32> {
         std::iter::successors(self.predecessors.get(&slot), |slot| self.predecessors.get(slot)).copied()
     }

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex};
 /// Ports have 16 bits in the key.
 pub(crate) const PORTS_MAX: usize = 1 << 16;
 
-/// The shared half of the switch.
+/// The half of the switch that workers share.
 pub struct Switch {
     pub(crate) domain: Arc<Domain>,
     pub(crate) secret: HashKey,
@@ -26,13 +26,13 @@ pub struct Switch {
     pub(crate) log: Arc<ChangeLog>,
     pub(crate) frozen: RcuCell<Generations>,
     pub(crate) by_hand: by_hand::Shared,
-    /// Features of the datapath that translation makes use of.
+    /// Optional datapath features that translation uses.
     pub in_use: InUse,
-    /// Whether the next translation that fails is told ([`Effect::Failed`]).
+    /// Whether to report the next translation that fails ([`Effect::Failed`]).
     tells_failure: AtomicBool,
-    /// VLAN tags that extraction looks behind.
+    /// How many VLAN tags extraction looks past.
     pub(crate) vlan_limit: AtomicU8,
-    /// What workers read of each port that they or the control side have asked about. They do not lock it.
+    /// What workers read about each port that they or the control side have asked for. Reading needs no lock.
     pub(crate) ports: Mutex<BTreeMap<PortNo, Arc<PortView>>>,
 }
 
@@ -54,31 +54,31 @@ impl Switch {
         }
     }
 
-    /// Has the next translation that fails be told by [`Effect::Failed`]. One is, and then none until this is
-    /// called again: packets that fail shall fill neither the ring of effects nor a log.
+    /// Requests a report of the next translation that fails, by [`Effect::Failed`]. Only one is reported per
+    /// call, so that failing packets fill neither the ring of effects nor a log.
     pub fn ask_for_failure(&self) {
         self.tells_failure.store(true, Ordering::Relaxed);
     }
 
-    /// From the next burst on rules match on so many VLAN tags, 1 or 2 (2 unless said); behind them is
-    /// payload. A flow matches the Ethernet type always, so that none is taken for one of frames that were
-    /// read differently.
+    /// Makes rules match on this many VLAN tags from the next burst on, 1 or 2 (default 2); what follows is
+    /// payload. A flow always matches the Ethernet type, so no flow is applied to frames that were read
+    /// differently.
     pub fn set_vlan_limit(&self, tags: u8) {
         self.vlan_limit.store(tags, Ordering::Relaxed);
     }
 
-    /// Whether a translation that failed is the one to be told.
+    /// Whether a failed translation is the one to report.
     #[cold]
     pub(crate) fn takes_failure(&self) -> bool {
         self.tells_failure.load(Ordering::Relaxed) && self.tells_failure.swap(false, Ordering::Relaxed)
     }
 
-    /// Whether a packet can go on where the state of this number says.
+    /// Whether a packet can continue at the state with this number.
     pub fn is_frozen(&self, recirc_id: u32, reader: &Reader) -> bool {
         self.frozen.read(reader).find(recirc_id).is_some()
     }
 
-    /// The domain whose readers may ask.
+    /// The domain for readers of the switch.
     pub fn domain(&self) -> &Arc<Domain> {
         &self.domain
     }

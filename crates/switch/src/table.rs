@@ -9,8 +9,8 @@ use flow::{Key, Mask};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What the classifier keeps of a rule: what a translation needs lies beside the matched words, so that a
-/// look-up among a million rules does not wait for another line of memory.
+/// What the classifier stores of a rule: whatever a translation needs is beside the matched words, so that a
+/// lookup among a million rules does not wait for another cache line.
 #[derive(Clone)]
 pub(crate) struct Entry {
     pub rule: Arc<Rule>,
@@ -22,7 +22,7 @@ pub(crate) struct Table {
     pub rules: Classifier<Entry>,
     /// Counts packets that a rule matched.
     pub matched_slot: u32,
-    /// Counts packets that none matched.
+    /// Counts packets that matched no rule.
     pub missed_slot: u32,
     /// Some rule is, or was, a clause of a conjunction.
     conjunctive: AtomicBool,
@@ -38,8 +38,8 @@ impl Table {
         }
     }
 
-    /// Says that a rule which is about to be added is a clause of a conjunction. Relaxed: who sees the rule
-    /// has read its version from where that is published afterwards (Release).
+    /// To be called before a rule is added that is a clause of a conjunction. Relaxed: a reader that sees the
+    /// rule has read its version, which is published afterwards (Release).
     pub fn expect_conjunctions(&self) {
         self.conjunctive.store(true, Ordering::Relaxed);
     }

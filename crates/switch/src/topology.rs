@@ -1,9 +1,8 @@
 //! Bridges and ports as translations see them: an immutable snapshot per version, of shared parts.
 //!
-//! Changes here are rare (a person or a database makes them), so each makes a new snapshot that shares all
-//! ports and bridges that did not change; the last few are kept until no worker can still be at their
-//! version. What is large and changes often (rules, MAC addresses) hangs on the bridge by reference and is
-//! versioned by itself.
+//! Changes here are rare (a person or a database makes them), so each creates a new snapshot that shares all
+//! unchanged ports and bridges; the last few are kept until no worker can still be at their version. What is
+//! large and changes often (rules, MAC addresses) is referenced by the bridge and has its own versions.
 
 pub use crate::bridge_idx::BridgeIdx;
 use crate::group::GroupTable;
@@ -21,28 +20,28 @@ use std::sync::{Arc, OnceLock};
 pub struct PortConfig {
     /// Administratively down: nothing in, nothing out.
     pub port_down: bool,
-    /// Leave it out of the spanning tree. Remembered for who asks.
+    /// Leave it out of the spanning tree. Only stored and reported.
     pub no_stp: bool,
-    /// Drop what comes in, but for spanning tree.
+    /// Drop packets that come in, except spanning tree.
     pub no_recv: bool,
-    /// Drop spanning tree that comes in.
+    /// Drop spanning tree packets that come in.
     pub no_recv_stp: bool,
     /// Flooding leaves it out.
     pub no_flood: bool,
     /// Send nothing.
     pub no_fwd: bool,
-    /// No packet-in for what comes in here and misses.
+    /// No packet-in for packets that come in here and match no rule.
     pub no_packet_in: bool,
 }
 
-/// What a port is made of.
+/// The kind of a port.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum PortKind {
     /// A port of the datapath.
     Normal,
-    /// The bridge's own port (of the datapath too).
+    /// The bridge's own port (also one of the datapath).
     Local,
-    /// One end of a patch cable; the translation goes on at the other, if that is there and names this one.
+    /// One end of a patch cable; translation continues at the other end, if that exists and names this one.
     Patch {
         /// The other end.
         peer: Option<PortNo>,
@@ -75,7 +74,7 @@ impl VlanSet {
         self.0[usize::from(vlan & 0xfff) / 64] >> (vlan % 64) & 1 != 0
     }
 
-    /// Whether it has none.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.0.iter().all(|w| *w == 0)
     }
@@ -89,15 +88,15 @@ pub enum VlanMode {
     Trunk,
     /// Untagged packets of one VLAN.
     Access,
-    /// A trunk whose untagged packets belong to VLAN `tag`; packets of that VLAN leave with their tag.
+    /// A trunk whose untagged packets belong to VLAN `tag`; packets of that VLAN leave tagged.
     NativeTagged,
-    /// As before, but they leave untagged.
+    /// The same, but they leave untagged.
     NativeUntagged,
-    /// All packets, tagged or not, are carried in VLAN `tag` under a further tag.
+    /// All packets, tagged or not, are carried in VLAN `tag` under an additional tag.
     Dot1qTunnel,
 }
 
-/// When a packet of VLAN 0 leaves with a tag that has only a priority (`other_config:priority-tags`).
+/// When a packet of VLAN 0 leaves with a tag that contains only a priority (`other_config:priority-tags`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub enum PriorityTags {
     /// Never.
@@ -109,7 +108,7 @@ pub enum PriorityTags {
     Always,
 }
 
-/// A port's part in VLANs.
+/// A port's VLAN configuration.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct VlanConfig {
     /// Mode.
@@ -120,9 +119,9 @@ pub struct VlanConfig {
     pub trunks: Option<VlanSet>,
     /// Inner VLANs that a tunnel carries; `None` for all.
     pub cvlans: Option<VlanSet>,
-    /// Protocol id of a tunnel's tag.
+    /// TPID of a tunnel's tag.
     pub qinq_tpid: u16,
-    /// See there.
+    /// See [`PriorityTags`].
     pub priority_tags: PriorityTags,
 }
 
@@ -139,10 +138,10 @@ impl Default for VlanConfig {
     }
 }
 
-/// Protocol id of a tunnel's tag where none is chosen: IEEE 802.1ad.
+/// Default TPID of a tunnel's tag: IEEE 802.1ad.
 const QINQ_TPID: u16 = 0x88a8;
 
-/// The columns and keys of a row of table Port that say its part in VLANs, as they stand there.
+/// The columns and keys of a row of table Port that configure VLANs, unchanged.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct VlanColumns {
     /// `vlan_mode`.
@@ -173,8 +172,8 @@ impl Default for VlanColumns {
 }
 
 impl VlanConfig {
-    /// What the columns mean together: without a mode, a port with a tag is an access port, another a trunk;
-    /// a trunk has no tag, whatever the column says; other modes without a tag have VLAN 0.
+    /// The combined meaning of the columns: without a mode, a port with a tag is an access port, any other a
+    /// trunk; a trunk has no tag, whatever the column says; other modes without a tag have VLAN 0.
     pub fn new(columns: &VlanColumns) -> VlanConfig {
         let implied = if columns.tag.is_some() { VlanMode::Access } else { VlanMode::Trunk };
         let mode = columns.mode.unwrap_or(implied);
@@ -198,7 +197,7 @@ impl VlanConfig {
     }
 }
 
-/// What the owner of the switch says of a port.
+/// A port's configuration by the owner of the switch.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PortSpec {
     /// The datapath's number, 1 to 65,535.
@@ -207,11 +206,11 @@ pub struct PortSpec {
     pub of_port: OfPort,
     /// Name.
     pub name: String,
-    /// What it is.
+    /// What kind of port it is.
     pub kind: PortKind,
     /// Configuration bits.
     pub config: PortConfig,
-    /// Whether the link is up. A port whose link is down still sends: its driver drops.
+    /// Whether the link is up. A port whose link is down still sends; its driver drops the packets.
     pub link_up: bool,
     /// VLANs.
     pub vlan: VlanConfig,
@@ -244,28 +243,27 @@ impl PortSpec {
 pub struct Port {
     /// Its bridge.
     pub bridge: BridgeIdx,
-    /// What it is configured to be.
+    /// Its configuration.
     pub spec: PortSpec,
-    /// Patch ports: counts what comes in here (the peer sent it).
+    /// Patch ports: counts packets that come in here (sent by the peer).
     pub rx_slot: u32,
-    /// Patch ports: counts what goes out here.
+    /// Patch ports: counts packets that go out here.
     pub tx_slot: u32,
 }
 
-/// What becomes of fragments of IP packets.
+/// How fragments of IP packets are handled.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Fragments {
-    /// Matched like other packets, with transport ports (ICMP type and code) of 0, those of a first fragment
-    /// too.
+    /// Matched like other packets, with transport ports (ICMP type and code) of 0, also in a first fragment.
     #[default]
     Normal,
     /// Dropped before the first table.
     Drop,
-    /// Matched like other packets; a first fragment has its transport ports.
+    /// Matched like other packets; a first fragment has its own transport ports.
     NxMatch,
 }
 
-/// What is configured for a bridge as a whole.
+/// The configuration of a bridge as a whole.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BridgeConfig {
     /// Name.
@@ -278,21 +276,21 @@ pub struct BridgeConfig {
     pub vlan_limit: u8,
     /// Seconds after which an unused address is forgotten.
     pub mac_aging_s: u32,
-    /// Addresses at most.
+    /// Maximum number of addresses.
     pub mac_table_size: usize,
-    /// A table miss goes to the controllers (there is one of OpenFlow below 1.3), else it drops.
+    /// A table miss goes to the controllers (because one uses OpenFlow below 1.3); otherwise it is dropped.
     pub miss_to_controller: bool,
-    /// What tables do with packets that they have no rule for, where a controller has said it (OpenFlow 1.1
-    /// and 1.2); else `miss_to_controller` decides.
+    /// What tables do with packets that match no rule, if a controller has set it (OpenFlow 1.1 and 1.2);
+    /// otherwise `miss_to_controller` decides.
     pub table_misses: BTreeMap<u8, TableMiss>,
-    /// Bytes of a missed packet that go there.
+    /// How many bytes of a missed packet are sent to controllers.
     pub miss_send_len: u16,
-    /// What becomes of fragments.
+    /// How fragments are handled.
     pub fragments: Fragments,
 }
 
 impl BridgeConfig {
-    /// The defaults of Open vSwitch.
+    /// Open vSwitch's defaults.
     pub fn new(name: &str) -> BridgeConfig {
         BridgeConfig {
             name: name.to_string(),
@@ -309,7 +307,7 @@ impl BridgeConfig {
     }
 }
 
-/// What of a bridge is shared by all snapshots.
+/// The part of a bridge that all snapshots share.
 pub(crate) struct BridgeState {
     pub tables: Box<[OnceLock<Table>]>,
     pub macs: MacTable,
@@ -333,7 +331,7 @@ pub struct Bridge {
     pub config: BridgeConfig,
     /// Ascending by number.
     ports: Vec<(u16, Arc<Port>)>,
-    /// Which tunnel options are which fields.
+    /// Which tunnel options map to which fields.
     options: Arc<OptionTable>,
     pub(crate) state: Arc<BridgeState>,
 }
@@ -343,7 +341,7 @@ impl Bridge {
         Bridge { idx, config, ports: Vec::new(), options: Arc::default(), state }
     }
 
-    /// Which tunnel options are which fields.
+    /// Which tunnel options map to which fields.
     pub fn options(&self) -> &OptionTable {
         &self.options
     }
@@ -380,7 +378,7 @@ impl Bridge {
 pub struct Topology {
     pub(crate) bridges: Vec<Option<Arc<Bridge>>>,
     pub(crate) ports: Vec<Option<Arc<Port>>>,
-    /// Nothing that comes in is forwarded.
+    /// Packets that come in are not forwarded.
     pub(crate) is_paused: bool,
 }
 
@@ -408,10 +406,10 @@ impl Topology {
     }
 }
 
-/// The newest snapshots, newest first, each with the version from which on it holds.
+/// The newest snapshots, newest first, each with the version from which it is valid.
 pub(crate) type History = Vec<(Version, Arc<Topology>)>;
 
-/// The snapshot that holds at `version`.
+/// The snapshot that is valid at `version`.
 #[inline]
 pub(crate) fn at(history: &History, version: Version) -> &Topology {
     let found = history.iter().find(|(since, _)| *since <= version);

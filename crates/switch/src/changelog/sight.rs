@@ -1,9 +1,9 @@
-//! What the log has to say to all flows of a sort at once, see [`datapath::watch`].
+//! What the log knows for all flows of a sort at once, see [`datapath::watch`].
 //!
-//! A kind is the changes of one mask in one table. It can be watched for a sort whose flows hold all bits of
-//! that mask and had rewritten nothing before they looked into the table: then each of them stands at one
-//! place of the kind's array of versions, whose number is its mark. All other changes raise the sort's floor:
-//! to each kind's last change, or the table's, or that of all ports or addresses.
+//! A kind is the changes of one mask in one table. It can be watched for a sort whose flows match all bits of
+//! that mask and had rewritten nothing before they looked into the table: then each flow maps to one element
+//! of the kind's array of versions, whose index is the flow's mark. All other changes raise the sort's floor:
+//! to the last change of each kind, of the table, or of all ports or addresses.
 
 use super::{BUCKETS_MAX, ChangeLog, MaskLog, START, TableLog, word_table};
 use base::Version;
@@ -13,7 +13,7 @@ use datapath::watch::{KINDS_MAX, Kind, Marks, Sight, Sort, Watch};
 use flow::Mask;
 use std::sync::atomic::Ordering;
 
-/// A kind that has not changed for so many versions gives way to one that does.
+/// A kind that has not changed for this many versions gives way to one that does.
 const QUIET_VERSIONS: u64 = 1_000;
 
 // A mark has 16 bits.
@@ -32,13 +32,13 @@ impl ChangeLog {
             self.renew(sort, watch, now, reader);
         }
         let mut sight = Sight::new(watch);
-        // What is seen is asked of every packet: not of places behind the last kind.
+        // Every packet is checked against this, so places after the last kind are left out.
         let len = watch.kinds.iter().rposition(|kind| kind.id != 0).map_or(0, |last| last + 1);
         for kind in &watch.kinds[..len] {
             match self.log_of(kind, reader) {
                 Some(log) => sight.push(&log.buckets),
                 None if kind.id == 0 => sight.push(&[]),
-                // It gave way to another mask since we looked.
+                // It gave way to another mask meanwhile.
                 None => return Sight::NONE,
             }
         }
@@ -71,7 +71,7 @@ impl ChangeLog {
     fn renew(&self, sort: Sort<'_>, watch: &mut Watch, now: Version, reader: &Reader) {
         let mut floor = self.floor.load(Ordering::Relaxed);
         let mut seen = [false; KINDS_MAX];
-        // The latest to change of those that could be watched and are not.
+        // Among the kinds that could be watched but are not, the one that changed last.
         let mut newcomer = Kind::default();
         for t in sort.tables {
             if t.table & word_table::BIT != 0 {
@@ -102,7 +102,7 @@ impl ChangeLog {
                 }
             }
         }
-        // What gave way in the log has raised its table's floor, and with it this one.
+        // A kind that gave way in the log has raised its table's floor, and with it this one.
         for (kind, seen) in watch.kinds.iter_mut().zip(seen) {
             if !seen {
                 *kind = Kind::default();
@@ -124,7 +124,7 @@ impl ChangeLog {
     }
 }
 
-/// Whether flows of this mask hold all bits that the changes look at.
+/// Whether flows of this mask match all bits that the changes use.
 fn is_within(log: &MaskLog, mask: &Mask) -> bool {
     log.shape.words().iter().all(|sw| sw.bits & !mask.0.word(sw.block.into(), sw.word.into()) == 0)
 }

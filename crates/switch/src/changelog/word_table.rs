@@ -1,10 +1,10 @@
-//! Numbers of the tables that are looked up by one exact word. A visit to one has no rewrites: of ports,
-//! groups and settings it holds the word itself, of MAC addresses the word's hash
+//! Numbers of the tables that are looked up by one exact word. A visit to such a table has no rewrites, so it
+//! stores the word itself for ports, groups and settings, and the word's hash for MAC addresses
 //! ([`visit`](visit)).
 
 use datapath::Visit;
 
-/// The tables of single words have this bit.
+/// Set in the numbers of all word tables.
 pub const BIT: u32 = 1 << 31;
 const MAC: u32 = BIT | 1 << 30;
 const GROUP: u32 = BIT | 1 << 29;
@@ -34,18 +34,17 @@ pub fn macs(bridge: u32) -> u32 {
     MAC | bridge
 }
 
-/// A visit to a table of words: those of ports and groups have 32 bits, and so have the hashes of
-/// addresses.
+/// A visit to a word table. Words of ports and groups have 32 bits, and so have the hashes of addresses.
 pub fn visit(table: u32, word: u64) -> Visit {
     Visit { table, rewrites_start: word as u16, rewrites_len: (word >> 16) as u16 }
 }
 
-/// The word of such a visit.
+/// The word in such a visit.
 pub fn word_of(visit: &Visit) -> u64 {
     u64::from(visit.rewrites_len) << 16 | u64::from(visit.rewrites_start)
 }
 
-/// The bridge whose addresses a table holds; `None` for other tables of words.
+/// The bridge to whose addresses a table belongs; `None` for other word tables.
 pub(crate) fn mac_bridge(table: u32) -> Option<u32> {
     (table & MAC == MAC).then_some(table & !MAC)
 }
@@ -55,9 +54,9 @@ pub fn port(of_port: u16) -> u64 {
     u64::from(of_port)
 }
 
-/// The set of ports that flooding goes to.
+/// The set of ports to which packets are flooded.
 pub const FLOOD: u64 = 1 << 16;
-/// What is configured for the bridge as a whole.
+/// The configuration of the bridge as a whole.
 pub const SETTINGS: u64 = 2 << 16;
 /// The generation of the bridge's frozen states.
 pub const FROZEN: u64 = 3 << 16;

@@ -1,10 +1,9 @@
-//! Changes of the tables that are looked up by one exact word: ports, groups and settings, and the MAC
-//! addresses of each bridge.
+//! Changes of the word tables: ports, groups and settings, and the MAC addresses of each bridge.
 //!
 //! A table is an array of versions indexed by a keyed hash of the word. Ports, groups and settings of all
 //! bridges share one. Each bridge's addresses have an array and a last version of their own, so that a flood
-//! of new addresses on one bridge touches no flow of another. A flow that looked for an address holds the
-//! hash of it (see [`word_table::visit`]): the address itself would not fit, and is not needed.
+//! of new addresses on one bridge affects no flow of another. A flow that looked up an address keeps the
+//! address's hash (see [`word_table::visit`]): the address itself would not fit, and is not needed.
 
 use super::word_table;
 use base::Version;
@@ -42,7 +41,7 @@ impl WordLog {
         self.last.load(Ordering::Relaxed) > since && self.bucket(hash()).load(Ordering::Relaxed) > since
     }
 
-    /// Versions may come out of order: a transaction's lies ahead of those of others meanwhile.
+    /// Versions may arrive out of order: a transaction's version is ahead of those published meanwhile.
     fn push(&self, hash: u32, version: Version) {
         for of in [self.bucket(hash), &self.last] {
             of.store(version.0.max(of.load(Ordering::Relaxed)), Ordering::Relaxed);
@@ -54,7 +53,7 @@ impl WordLog {
 pub(super) struct WordLogs {
     secret: HashKey,
     ports: WordLog,
-    /// By the bridge's number; the writer makes one with the bridge's first address.
+    /// By bridge number; the writer creates one with the bridge's first address.
     macs: RcuCell<Vec<Option<Arc<WordLog>>>>,
 }
 
@@ -63,12 +62,12 @@ impl WordLogs {
         WordLogs { secret, ports: WordLog::new(PORT_BUCKETS), macs: RcuCell::new(domain, Vec::new()) }
     }
 
-    /// The hash under which a word is kept, which is what a flow holds of a MAC address.
+    /// The hash of a word, which a flow keeps for a MAC address.
     pub fn hash(&self, table: u32, word: u64) -> u32 {
         self.secret.word(u64::from(table), word) as u32
     }
 
-    /// The log of a table; `None`: it never changed.
+    /// The log of a table; `None` if it never changed.
     pub fn of<'g>(&'g self, table: u32, reader: &'g Reader) -> Option<&'g WordLog> {
         match word_table::mac_bridge(table) {
             Some(bridge) => self.macs.read(reader).get(bridge as usize)?.as_deref(),
@@ -86,14 +85,14 @@ impl WordLogs {
     }
 }
 
-/// The writer's half: it knows the logs without reading what it has published.
+/// The writer's half: it tracks the logs without reading back what it has published.
 #[derive(Default)]
 pub(super) struct WordWriter {
     macs: Vec<Option<Arc<WordLog>>>,
 }
 
 impl WordWriter {
-    /// A word changes its meaning in `version`.
+    /// The meaning of a word changes in `version`.
     pub fn push(&mut self, logs: &WordLogs, table: u32, word: u64, version: Version) {
         let hash = logs.hash(table, word);
         let Some(bridge) = word_table::mac_bridge(table) else { return logs.ports.push(hash, version) };

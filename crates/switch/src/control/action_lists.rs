@@ -1,7 +1,7 @@
-//! Lists of actions, each kept once however many rules have it.
+//! Action lists, each stored once however many rules use it.
 //!
-//! They lie in shards, so that neither the growth of a table nor the search for lists that no rule has any
-//! more is a pause that anybody notices, also with a million different lists.
+//! They are kept in shards, so that neither the growth of a table nor the search for unused lists causes a
+//! noticeable pause, even with a million different lists.
 
 use super::validate;
 use crate::rule::Actions;
@@ -11,16 +11,16 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 const SHARDS: usize = 128;
-/// A shard is swept once it has twice as many lists as after its last sweep, and these.
+/// A shard is swept once it has twice as many lists as after its last sweep, plus this many.
 const SPARE: usize = 16;
-/// Lists looked at in one sweep, to a shard.
+/// Lists examined per shard in one sweep.
 const SWEPT_AT_ONCE: usize = 8 << 10;
 
-/// Lists of actions in use, so that rules with equal ones share one.
+/// Action lists in use, so that rules with equal ones share one.
 pub(in crate::control) struct ActionLists {
     shards: [Shard; SHARDS],
     hasher: RandomState,
-    /// The shard that is looked at next.
+    /// The next shard to sweep.
     next: usize,
 }
 
@@ -39,7 +39,7 @@ impl Default for ActionLists {
 impl ActionLists {
     pub fn intern(&mut self, list: &[Action]) -> Arc<Actions> {
         let hash = self.hasher.hash_one(list);
-        // A table uses the lowest bits and the highest.
+        // The map uses the lowest and the highest bits.
         let lists = &mut self.shards[(hash >> 32) as usize % SHARDS].lists;
         if let Some(found) = lists.find(hash, |actions| actions.list[..] == *list) {
             return found.clone();
@@ -49,7 +49,7 @@ impl ActionLists {
         actions
     }
 
-    /// Forgets lists that no rule has any more, where there may be many: those of some shards.
+    /// Frees lists that no rule uses any more, in shards where there may be many.
     pub fn sweep(&mut self) {
         let mut left = SWEPT_AT_ONCE;
         for _ in 0..SHARDS {

@@ -1,7 +1,6 @@
-//! Several changes as one version: of rules, groups and meters, and packets that go through the tables
-//! between them. What a batch has done so far is a log of steps: taken back from its end, it leaves tables as
-//! they were, which nobody has seen otherwise; put in force, it is gone through once more for what follows
-//! from each step.
+//! Several changes as one version: of rules, groups and meters, and packets that go through the tables in
+//! between. A batch is a log of steps. Undone from its end, it leaves tables as they were, and no worker has
+//! seen otherwise; once published, it is traversed again for the consequences of each step.
 
 use super::flow_mod::FlowModError;
 use super::groups::Replaced;
@@ -18,26 +17,28 @@ use openflow::Version;
 use openflow::message::{GroupMod, MeterMod};
 use std::sync::Arc;
 
-/// Steps that are logged one by one for the flows that they may concern. A batch of more concerns all flows
-/// that have looked into its tables: the log of so many changes would say the same of nearly all of them.
+/// Up to this many steps are logged one by one for the flows that they may affect. A larger batch counts as
+/// affecting all flows that visited its tables: logging so many changes would have that effect on nearly all
+/// of them anyway.
 const LOGGED_MAX: usize = 2_000;
 
 /// One change of a bridge's tables.
 #[derive(Clone, Copy, Debug)]
 pub enum Change<'m> {
-    /// Of rules.
+    /// To rules.
     Flow(&'m FlowMod),
-    /// Of groups.
+    /// To groups.
     Group(&'m GroupMod),
-    /// The deletion of meters with the rules that refer to them. It cannot be taken back, so it stands alone.
+    /// Deletion of meters, with the rules that refer to them. It cannot be undone, so it must be the only
+    /// change.
     MeterDelete(&'m MeterMod),
-    /// None, of tables.
+    /// No change of tables.
     Nothing,
-    /// None: a packet that goes through the tables as the changes before it have left them.
+    /// No change: a packet that goes through the tables as the changes before it have left them.
     Packet(PacketOut<'m>),
 }
 
-/// What holds a change, or makes one from less memory when its turn comes.
+/// What holds a change, or builds one from a smaller form when its turn comes.
 pub trait AsChange {
     /// The change.
     fn as_change(&self) -> Change<'_>;
@@ -52,9 +53,9 @@ impl AsChange for Change<'_> {
 /// A change whose turn has come.
 #[expect(clippy::large_enum_variant, reason = "it lives for its turn; a million boxes would take longer")]
 pub enum Due<'m> {
-    /// Kept in this form.
+    /// Stored in this form.
     Kept(Change<'m>),
-    /// Made of what takes less memory.
+    /// Built from a smaller form.
     Made(FlowMod),
 }
 
@@ -70,11 +71,11 @@ impl AsChange for Due<'_> {
 /// A packet that a controller sends, with its actions.
 #[derive(Clone, Copy, Debug)]
 pub struct PacketOut<'m> {
-    /// The packet, and the input port's numbers.
+    /// The key of the packet, with the input port's numbers.
     pub key: &'m Key,
     /// What to do with it.
     pub actions: &'m [Action],
-    /// As which version of the protocol has them.
+    /// The protocol version of the actions.
     pub version: Version,
 }
 
@@ -85,15 +86,15 @@ pub(super) struct Batch {
     pub steps: Vec<Step>,
     /// Slots that only rules of this batch have.
     pub slots: Vec<u32>,
-    /// What happened to rules that are watched.
+    /// What happened to watched rules.
     pub events: Vec<RuleEvent>,
-    /// The tables whose rules changed, as the change log numbers them.
+    /// The tables whose rules changed, by their numbers in the change log.
     tables: Vec<u32>,
-    /// Something else changed too, so that there is a new version.
+    /// Something else has changed too, so a new version is needed.
     pub publishes: bool,
 }
 
-/// One thing done.
+/// One completed step.
 pub(super) enum Step {
     Added(Arc<Rule>),
     Removed(Gone),
@@ -104,20 +105,20 @@ pub(super) enum Step {
 pub(super) struct Gone {
     pub rule: Arc<Rule>,
     pub reason: Option<RemovedReason>,
-    /// What becomes of its slot.
+    /// What happens to its slot.
     pub slot: SlotAfter,
-    /// Likewise the slot that says when it was learned.
+    /// The same for the slot that records when it was learned.
     pub learn_slot_lives_on: bool,
 }
 
-/// What becomes of the slot of a rule that is removed.
+/// What happens to the slot of a removed rule.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum SlotAfter {
-    /// It is given up.
+    /// It is released.
     Retired,
-    /// Likewise, but the rule in its rule's place, of this slot, inherits when it was last used.
+    /// It is released, but the rule that replaces this one, with this slot, inherits the time of last use.
     Inherited(u32),
-    /// The rule in its rule's place counts on under it.
+    /// The replacing rule keeps using it.
     LivesOn,
 }
 
@@ -126,7 +127,7 @@ impl Batch {
         self.steps.is_empty() && !self.publishes
     }
 
-    /// Something was done.
+    /// Records a completed step.
     pub fn push(&mut self, step: Step) {
         if let Step::Added(rule) | Step::Removed(Gone { rule, .. }) = &step {
             let number = rule_table(rule.bridge.0, rule.table_id);
@@ -140,8 +141,8 @@ impl Batch {
 }
 
 impl Inner {
-    /// Publishes what a batch has changed. Whether there was anything; then each of its steps wants
-    /// [`Self::follow`].
+    /// Publishes what a batch has changed. Returns whether there was anything; if so, call [`Self::follow`]
+    /// for each of its steps.
     pub(super) fn publish_batch(&mut self, batch: &mut Batch) -> bool {
         if batch.is_empty() {
             return false;
@@ -176,7 +177,7 @@ impl Inner {
         }
     }
 
-    /// What follows from a step of a batch, in whose version, published as of `now_ms`.
+    /// Handles the consequences of a step of a batch that was published in `version`, as of `now_ms`.
     pub(super) fn follow(&mut self, step: Step, version: base::Version, now_ms: u64) {
         match step {
             Step::Added(rule) => self.timers.rule(&rule),
@@ -198,7 +199,7 @@ impl Inner {
         }
     }
 
-    /// Undoes the last step that is left of a batch, which nobody has seen.
+    /// Undoes the last remaining step of a batch that was not published.
     pub(super) fn undo(&mut self, step: Step, reader: &Reader) {
         match step {
             Step::Added(rule) => {
@@ -218,20 +219,20 @@ impl Inner {
         }
     }
 
-    /// After all steps are undone.
+    /// To be called after all steps are undone.
     pub(super) fn forget_batch(&mut self) {
         self.learning.take_orphans();
         self.depths.forget_changes();
     }
 
-    /// Whether a controller might send a packet with these actions.
+    /// Whether a controller may send a packet with these actions.
     pub(super) fn check_packet_out(&self, bridge: BridgeIdx, out: PacketOut<'_>) -> Result<(), FlowModError> {
         let PacketOut { key, actions, version } = out;
         let packet = Match { key: key.clone(), ..Match::any() };
         validate::check(version, &packet, actions, 0, self.known(bridge))
     }
 
-    /// Translates a packet as of the coming version, which has the changes of the batch so far.
+    /// Translates a packet at the coming version, which includes the batch's changes so far.
     pub(super) fn translate_between(
         &self,
         bridge: BridgeIdx,

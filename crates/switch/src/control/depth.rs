@@ -1,12 +1,12 @@
 //! How deep extraction must read, per port: from the rules that a packet from there can meet.
 //!
-//! Counted per table: how many rules ask for each depth, and how many lead to each other table. A bridge's
-//! depth is the deepest of the tables that can be reached from table 0; bridges that patch cables connect
-//! share the deepest. Widening is in force before the version that needs it is published; narrowing waits
-//! until nothing deeper has been needed for 10 s, so that flows need not be extracted anew at each turn.
+//! For each table it counts how many rules need each depth, and how many lead to each other table. A bridge's
+//! depth is the deepest of the tables that can be reached from table 0; bridges connected by patch ports
+//! share the deepest. Widening takes effect before the version that needs it is published. Narrowing waits
+//! until nothing deeper has been needed for 10 s, so that flows need not be extracted anew at every change.
 //!
-//! A rule that is gone goes on deciding how specific flows are until it is unlinked, which takes as long as a
-//! worker may see it. So it counts until then.
+//! A removed rule affects how specific flows are until it is unlinked, which happens once no worker can see
+//! it. So it counts until then.
 
 use super::{Inner, Left};
 use crate::rule::Rule;
@@ -16,7 +16,7 @@ use flow::Depth;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
-/// Narrowing waits so long.
+/// How long to wait before narrowing.
 const NARROWING_MS: u64 = 10_000;
 
 #[derive(Default)]
@@ -26,7 +26,7 @@ struct TableDepth {
     edges: BTreeMap<u8, usize>,
 }
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Default)]
 pub(super) struct Depths {
     tables: HashMap<(BridgeIdx, u8), TableDepth>,
@@ -34,11 +34,11 @@ pub(super) struct Depths {
     in_force: HashMap<BridgeIdx, Depth>,
     /// What the rules ask for.
     wanted: HashMap<BridgeIdx, Depth>,
-    /// Since when less would do.
+    /// Since when a smaller depth would suffice.
     narrower_since: Option<Option<u64>>,
-    /// Something was counted from 0 to 1 or back.
+    /// A count has changed between 0 and 1.
     changed: bool,
-    /// Rules that are gone and not unlinked yet, with the first version without them, oldest first.
+    /// Removed rules that are not unlinked yet, with the first version without them, oldest first.
     vanishing: VecDeque<(Version, Arc<Rule>)>,
 }
 
@@ -55,12 +55,12 @@ impl Depths {
         }
     }
 
-    /// From this version on the rule is gone; it counts until it is unlinked.
+    /// The rule is gone from this version on; it counts until it is unlinked.
     pub fn vanish(&mut self, rule: Arc<Rule>, version: Version) {
         self.vanishing.push_back((version, rule));
     }
 
-    /// What has vanished up to this version is unlinked: looks at `max` rules of it.
+    /// Rules that vanished up to this version are unlinked: processes at most `max` of them.
     pub fn unlinked(&mut self, version: Version, max: usize) -> Left {
         for _ in 0..max {
             let Some((_, rule)) = self.vanishing.pop_front_if(|(since, _)| *since <= version) else {
@@ -87,7 +87,7 @@ impl Depths {
         }
     }
 
-    /// What was counted was taken back.
+    /// The counts were restored, so there is no change.
     pub fn forget_changes(&mut self) {
         self.changed = true;
     }
@@ -97,7 +97,7 @@ impl Depths {
         self.in_force.get(&bridge).copied().unwrap_or(Depth::Metadata)
     }
 
-    /// What the tables reachable from table 0 ask for.
+    /// The depth that the tables reachable from table 0 need.
     fn reachable(&self, bridge: BridgeIdx) -> Depth {
         let mut depth = Depth::Metadata;
         let mut seen = [false; 256];
@@ -117,7 +117,7 @@ impl Depths {
 }
 
 impl Inner {
-    /// Ports or settings changed: counts stay, but what they mean may not.
+    /// Ports or settings changed: the counts are the same, but may have a different meaning.
     pub(super) fn recompute_depths(&mut self) {
         if !self.depths.changed && !self.topology_changed {
             return;
@@ -127,22 +127,23 @@ impl Inner {
         let mut wanted: HashMap<BridgeIdx, Depth> = HashMap::new();
         for bridge in self.topology.bridges() {
             let mut depth = self.depths.reachable(bridge.idx).max(self.by_hand.depth());
-            // A packet-in has all of a packet; and what goes on to the next table is of no rule's doing.
+            // A packet-in includes the whole packet; and if a table miss continues in the next table, no rule
+            // shows that.
             if bridge.config.miss_to_controller || !bridge.config.table_misses.is_empty() {
                 depth = Depth::Everything;
             }
-            // To tell spanning tree from the rest.
+            // To distinguish spanning tree packets.
             let tells = |p: &crate::topology::Port| p.spec.config.no_recv != p.spec.config.no_recv_stp;
             if bridge.ports().any(tells) {
                 depth = depth.max(Depth::Ethernet);
             }
-            // A packet that is marked gets its own DSCP back for other ports.
+            // A packet that gets a queue's DSCP needs its own DSCP back for other ports.
             if bridge.ports().any(|p| !p.spec.queue_dscp.is_empty()) {
                 depth = depth.max(Depth::Network);
             }
             wanted.insert(bridge.idx, depth);
         }
-        // Along cables until nothing changes any more: at most as often as there are bridges.
+        // Along patch ports until nothing changes: at most as many rounds as there are bridges.
         for _ in &bridges {
             let mut changed = false;
             for port in self.topology.ports.iter().flatten() {
@@ -168,7 +169,7 @@ impl Inner {
         self.depths.narrower_since = narrower(&self.depths).then_some(None);
     }
 
-    /// Before the coming version is published: as deep as it needs.
+    /// Widens to the depth that the coming version needs, before it is published.
     pub(super) fn widen(&mut self) {
         let deeper: Vec<(BridgeIdx, Depth)> = (self.depths.wanted.iter())
             .filter(|(b, w)| self.depths.of_bridge(**b) < **w)
@@ -179,7 +180,7 @@ impl Inner {
         }
     }
 
-    /// Gives up depth that nobody has needed for long.
+    /// Reduces the depth if the extra depth has not been needed for long.
     pub(super) fn narrow(&mut self, now_ms: u64) {
         self.recompute_depths();
         match self.depths.narrower_since {

@@ -1,4 +1,4 @@
-//! What statistics ask for: rules by filter in pieces, tables, memory.
+//! Data for statistics: rules by filter, in pieces; tables; memory.
 
 use super::{Control, TABLE_ALL};
 use crate::rule::Rule;
@@ -8,22 +8,22 @@ use base::OfPort;
 use flow::Match;
 use std::sync::Arc;
 
-/// Which rules a request is about.
+/// Which rules a request selects.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RuleFilter {
-    /// Of which table, or [`TABLE_ALL`].
+    /// The table, or [`TABLE_ALL`].
     pub table_id: u8,
-    /// Those within this match.
+    /// Rules within this match.
     pub matching: Match,
     /// With these bits of the cookie ...
     pub cookie: u64,
     /// ... under this mask.
     pub cookie_mask: u64,
-    /// That output there.
+    /// Rules that output to this port.
     pub out_port: Option<OfPort>,
-    /// That have this group.
+    /// Rules that use this group.
     pub out_group: Option<u32>,
-    /// The switch's own ones too.
+    /// Include the switch's own rules.
     pub hidden: bool,
 }
 
@@ -41,7 +41,7 @@ impl Default for RuleFilter {
     }
 }
 
-/// Where a dump goes on. Starts with `Cursor::default()`.
+/// Where a dump continues. Starts with `Cursor::default()`.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Cursor {
     table: u16,
@@ -51,7 +51,7 @@ pub struct Cursor {
 /// A table's counters' slots and size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TableStats {
-    /// Which.
+    /// The table.
     pub table_id: u8,
     /// Rules in it.
     pub active: usize,
@@ -62,9 +62,9 @@ pub struct TableStats {
 }
 
 impl Control {
-    /// Hands rules to `each`, looking at `places` places at most; goes on from `cursor`. `None` when all were
-    /// seen. Rules added or removed between two calls may or may not be seen; all others are, once. By table,
-    /// then roughly in the order in which they were added.
+    /// Calls `each` with rules, visiting at most `places` places, starting at `cursor`. `None` once all were
+    /// visited. Rules added or removed between two calls may or may not be included; all others are, exactly
+    /// once. Ordered by table, then roughly by time of addition.
     pub fn dump(
         &self,
         bridge: BridgeIdx,
@@ -113,7 +113,7 @@ impl Control {
         all
     }
 
-    /// The tables that have ever held a rule, and table 0.
+    /// The tables that have ever contained a rule, and table 0.
     pub fn table_stats(&self, bridge: BridgeIdx) -> Vec<TableStats> {
         let Some(Some(control)) = self.inner.bridges.get(bridge.0 as usize) else { return Vec::new() };
         let stats = control.tables.iter().map(|(id, store)| TableStats {
@@ -125,7 +125,7 @@ impl Control {
         stats.collect()
     }
 
-    /// Bytes that the rules of all bridges take, with everything that belongs to them but the workers'
+    /// Memory used by the rules of all bridges, including everything that belongs to them except workers'
     /// counters.
     pub fn rules_memory_bytes(&self) -> usize {
         let mut bytes = 0;

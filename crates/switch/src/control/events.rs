@@ -1,7 +1,7 @@
-//! What becomes of the rules of a bridge, for who watches them (flow monitors).
+//! What happens to the rules of a bridge, for those who watch them (flow monitors).
 //!
-//! Nothing is noted of bridges that nobody watches. What is noted waits until it is taken, so the owner takes
-//! it after each piece of work.
+//! Nothing is recorded for bridges that are not watched. Records wait until they are taken, so the owner
+//! takes them after each piece of work.
 
 use super::{Control, RemovedReason};
 use crate::rule::{Actions, Rule};
@@ -9,35 +9,35 @@ use crate::topology::BridgeIdx;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// What became of a rule.
+/// What happened to a rule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RuleEventKind {
-    /// An addition, also one that replaced a rule.
+    /// It was added, possibly replacing another rule.
     Added,
-    /// A modification of actions or cookie.
+    /// Its actions or cookie were modified.
     Modified,
-    /// It is gone.
+    /// It was removed.
     Removed(RemovedReason),
 }
 
-/// Something became of a rule.
+/// An event about a rule.
 #[derive(Clone, Debug)]
 pub struct RuleEvent {
-    /// What.
+    /// What happened.
     pub kind: RuleEventKind,
-    /// The rule as it is now, or was last.
+    /// The rule as it is now, or as it was at the end.
     pub rule: Arc<Rule>,
-    /// The actions that it had before, where they were others.
+    /// Its previous actions, if they were different.
     pub old_actions: Option<Arc<Actions>>,
-    /// The serial number of the rule in whose place it came.
+    /// The serial number of the rule that it replaced.
     pub old_serial: Option<u64>,
 }
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Default)]
 pub(super) struct Events {
     watched: HashSet<BridgeIdx>,
-    /// In the order in which they happened.
+    /// In order of occurrence.
     waiting: Vec<RuleEvent>,
 }
 
@@ -56,7 +56,7 @@ impl Events {
 }
 
 impl Control {
-    /// From now on what becomes of a bridge's rules is noted, or not any more.
+    /// Starts or stops recording what happens to a bridge's rules.
     pub fn watch_rules(&mut self, bridge: BridgeIdx, watch: bool) {
         let events = &mut self.inner.events;
         if watch {
@@ -66,7 +66,7 @@ impl Control {
         }
     }
 
-    /// Takes what was noted since the last call.
+    /// Takes what was recorded since the last call.
     pub fn take_rule_events(&mut self) -> Vec<RuleEvent> {
         std::mem::take(&mut self.inner.events.waiting)
     }

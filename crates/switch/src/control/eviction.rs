@@ -1,13 +1,13 @@
-//! How many rules a table may hold, and which of them makes room when it is full.
+//! How many rules a table may contain, and which rule is evicted when it is full.
 //!
-//! Rules that never end by themselves are never evicted. The others stand in groups, by the values of some
-//! fields of what they match (`Flow_Table`'s `groups`; without any they are all of one group). The largest
-//! group loses a rule first, so that nobody's rules drive out those of others; in a group the least important
-//! rule goes first, and of those the one that would end soonest.
+//! Rules without timeouts are never evicted. The others form groups by the values of some fields that they
+//! match (`Flow_Table`'s `groups`; without any, all are in one group). The largest group loses a rule first,
+//! so that one owner's rules cannot evict those of others. Within a group, the least important rule goes
+//! first, and among those the one that would expire soonest.
 //!
-//! When a rule ends depends on its use, which can only put the end off. So the order keeps the end that each
-//! rule had when it was last looked at, and those that seem to go first are looked at again before one goes
-//! ([`Control::note_use`]): no sweep over a large table is needed.
+//! When a rule expires depends on its use, which can only postpone the expiry. So the order stores each
+//! rule's expiry as of the last time it was checked, and the first candidates are checked again before one is
+//! evicted ([`Control::note_use`]). No sweep over a large table is needed.
 //!
 //! Source: ovs-vswitchd.conf.db(5), Flow_Table.
 
@@ -24,41 +24,41 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
 
-/// Rules that are looked at again at most, at once: beyond it, what was known before decides.
+/// Maximum number of rules checked again at a time; beyond that, the stored expiry decides.
 const LOOKS_MAX: usize = 1_000;
-/// Places whose rules are put in order between two questions whether the turn is over.
+/// Places whose rules are ordered between two checks whether the turn is over.
 const ORDERED_AT_ONCE: usize = 256;
-/// Rules evicted as one version where a limit is lowered.
+/// Rules evicted per version when a limit is lowered.
 const EVICTED_AT_ONCE: usize = 256;
-/// Entries of an order that is given up, freed between two questions whether the turn is over.
+/// Entries of a discarded order that are freed between two checks whether the turn is over.
 const FREED_AT_ONCE: usize = 256;
 
-/// What is configured of a table.
+/// Configuration of a table.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct TableLimits {
-    /// Rules at most.
+    /// Maximum number of rules.
     pub rules_max: Option<u32>,
-    /// At the limit, whether a rule is evicted to make room for a new one, which is refused otherwise.
+    /// At the limit, whether to evict a rule to make room for a new one, or to refuse the new one.
     pub evicts: bool,
     /// The fields by which rules are grouped.
     pub groups: Vec<SubField>,
 }
 
-/// Least first: importance, when the rule would end, then the order in which rules came.
+/// Lowest first: importance, expiry, then the order in which rules were added.
 type Rank = (u16, u64, u64, u32);
 
-/// The order of a table's rules that can be evicted. Empty where nothing is evicted. All of it are trees: a
-/// hash table of a million entries grows, and is freed, in one pause.
+/// The order of a table's evictable rules. Empty if nothing is evicted. It consists of trees: a hash table of
+/// a million entries grows, and is freed, in one long pause.
 #[derive(Default)]
 pub(super) struct Evictable {
     groups: BTreeMap<Vec<u128>, BTreeSet<Rank>>,
     /// Groups by their size.
     sizes: BTreeSet<(usize, Vec<u128>)>,
-    /// Where each rule stands, by its serial number.
+    /// Each rule's position, by serial number.
     ranks: BTreeMap<u64, (Vec<u128>, Rank)>,
 }
 
-/// What is left to free of an order that is given up: each step frees one entry.
+/// The rest of a discarded order: each step frees one entry.
 pub(super) type GivenUp = Box<dyn Iterator<Item = ()> + Send>;
 
 /// When a rule was last used, and last learned; 0 for never.
@@ -77,7 +77,7 @@ impl Uses {
     }
 }
 
-/// When a rule ends if nothing uses it from now on, in milliseconds.
+/// When a rule expires if it is not used again, in milliseconds.
 fn ends_ms(rule: &Rule, uses: Uses) -> Option<u64> {
     let (idle_s, hard_s) = (u64::from(rule.timeouts.idle_s()), u64::from(rule.timeouts.hard_s()));
     let hard = (hard_s > 0).then(|| rule.modified_ms.max(uses.learned_ms) + hard_s * 1000);
@@ -115,14 +115,14 @@ impl Evictable {
         }
     }
 
-    /// A rule that is new.
+    /// Adds a new rule.
     pub fn add(&mut self, rule: &Rule, limits: &TableLimits) {
         self.add_used(rule, limits, Uses::default());
     }
 
     fn add_used(&mut self, rule: &Rule, limits: &TableLimits, uses: Uses) {
         let Some(rank) = rank_of(rule, uses).filter(|_| limits.evicts) else { return };
-        // One that came while the table was put in order stands there.
+        // A rule that was added while the table was being ordered is already there.
         if self.ranks.contains_key(&rule.serial) {
             return;
         }
@@ -141,20 +141,20 @@ impl Evictable {
         }
     }
 
-    /// Puts rules of a table in order that are not yet.
+    /// Adds rules of a table that are not in the order yet.
     fn order(&mut self, rules: &[Option<Arc<Rule>>], limits: &TableLimits, slots: &dyn SlotReader) {
         for rule in rules.iter().flatten().filter(|rule| !rule.flags.hidden) {
             self.add_used(rule, limits, Uses::of(rule, slots));
         }
     }
 
-    /// Looks again at the rules that seem to go first, so that `wanted` of them can go.
+    /// Checks the first candidates again, so that `wanted` of them can be evicted.
     fn note_use(&mut self, wanted: usize, rules: &[Option<Arc<Rule>>], slots: &dyn SlotReader) {
         let mut looks = 0;
         let groups: Vec<_> = self.sizes.iter().rev().take(wanted).map(|(_, group)| group.clone()).collect();
         for group in groups {
             let Some(ranks) = self.groups.get_mut(&group) else { continue };
-            // Ranks up to this one are true.
+            // Ranks up to this one are up to date.
             let (mut last, mut known) = (None, 0);
             while known < wanted && looks < LOOKS_MAX {
                 looks += 1;
@@ -175,14 +175,14 @@ impl Evictable {
         }
     }
 
-    /// Gives the order up, which is empty from then on. What it held is freed entry by entry.
+    /// Discards the order, which is empty afterwards. Its contents are freed entry by entry.
     fn give_up(&mut self) -> GivenUp {
         let Evictable { groups, sizes, ranks } = std::mem::take(self);
         let groups = groups.into_values().flatten().map(drop);
         Box::new(groups.chain(sizes.into_iter().map(drop)).chain(ranks.into_iter().map(drop)))
     }
 
-    /// The place and serial number of the rule that goes first.
+    /// The place and serial number of the first rule to evict.
     fn first(&self) -> Option<(u32, u64)> {
         let (_, group) = self.sizes.last()?;
         self.groups[group].first().map(|&(_, _, serial, idx)| (idx, serial))
@@ -190,10 +190,10 @@ impl Evictable {
 }
 
 impl Control {
-    /// A turn, which ends soon after `is_over` says so, of setting how many rules a table may hold. Where
-    /// rules are evicted, those that are too many go, some hundred in a version; until all rules are in order
-    /// there is no limit. `slots` has the counters. Whether it is done: call it again until then. What is
-    /// read in pieces sees it as a transaction ([`Self::transactions`]).
+    /// Does a turn, which ends soon after `is_over` returns true, of setting a table's limit. If rules are
+    /// evicted, the surplus ones go, some hundred per version; until all rules are in order there is no
+    /// limit. `slots` has the counters. Returns whether it is done; if not, call it again. Readers in pieces
+    /// see it as a transaction ([`Self::transactions`]).
     pub fn set_table_limits(
         &mut self,
         bridge: BridgeIdx,
@@ -246,8 +246,8 @@ impl Control {
         }
     }
 
-    /// Notes which rules were used, in those tables of a bridge that evict rules and are full: to be called
-    /// before `wanted` rules are added. `slots` has the counters.
+    /// Notes which rules were used, in those tables of a bridge that evict rules and are full. Call it before
+    /// adding `wanted` rules. `slots` has the counters.
     pub fn note_use(&mut self, bridge: BridgeIdx, wanted: usize, slots: &dyn SlotReader) {
         let Some(control) = self.inner.bridge(bridge) else { return };
         for store in control.tables.values_mut() {
@@ -259,7 +259,7 @@ impl Control {
 }
 
 impl Inner {
-    /// Makes room in a table that is full, if there is a rule that can go.
+    /// Makes room in a full table, if there is a rule that can be evicted.
     pub(super) fn make_room_for_rule(
         &mut self,
         bridge: BridgeIdx,

@@ -1,7 +1,7 @@
 //! Flow-mods: adding, modifying and deleting rules, alone or many as one version.
 //!
 //! A change is put in place invisibly for the coming version (see `transaction`). Strict commands cost the
-//! same however many rules there are; loose ones look at the rules of every mask that holds all bits of
+//! same however many rules there are; loose ones look at the rules of every mask that includes all bits of
 //! theirs, or at whole tables (see `walk`).
 
 pub(super) use super::action_lists::ActionLists;
@@ -19,7 +19,7 @@ use flow::{FieldId, Match, Mf};
 use openflow::{ErrorKind, Version};
 use std::sync::Arc;
 
-/// Rules that counters have numbers for.
+/// Maximum number of rules, limited by the numbers of counters.
 pub(super) const RULES_MAX: u32 = 16_000_000;
 
 /// Why a flow-mod was refused. Each is one error of OpenFlow.
@@ -45,7 +45,7 @@ pub enum FlowModError {
     BadArgument(&'static str),
     /// OFPBAC_BAD_SET_TYPE: the field cannot be written.
     BadSetType(Mf),
-    /// The actions do not go with the match or with one another, and the error of OpenFlow that says how.
+    /// The actions do not fit the match or each other; the OpenFlow error says why.
     Actions(ErrorKind),
     /// A change of groups was refused, with this error of OpenFlow.
     Refused(ErrorKind),
@@ -57,7 +57,7 @@ pub enum FlowModError {
     LongMatch,
     /// OFPBAC_BAD_SET_LEN: an action reaches beyond the end of an option.
     LongSet,
-    /// OFPBAC_BAD_TYPE (or OFPBIC_UNSUP_INST): this is not there yet.
+    /// OFPBAC_BAD_TYPE (or OFPBIC_UNSUP_INST): this is not implemented yet.
     Unsupported(&'static str),
 }
 
@@ -105,8 +105,8 @@ impl FlowModError {
     }
 }
 
-/// Whether fields are matched that are the datapath's own affair. (That a packet has not come round yet may
-/// be said.)
+/// Whether the match uses fields internal to the datapath. (Matching packets that have not been recirculated
+/// is allowed.)
 fn has_hidden_fields(m: &Match) -> bool {
     m.key.get64(FieldId::RecircId) != 0 || m.mask.get(FieldId::DpHash) != 0
 }
@@ -117,7 +117,8 @@ impl Control {
         self.flow_mods([(bridge, fm)], now_ms).map_err(|(_, error)| error)
     }
 
-    /// Several flow-mods, as one version: all of them or none. An error says which (from 0) and why.
+    /// Several flow-mods as one version: all or none. An error gives the index of the failed one (from 0) and
+    /// the reason.
     pub fn flow_mods<'m>(
         &mut self,
         all: impl IntoIterator<Item = (BridgeIdx, &'m FlowMod)>,
@@ -144,7 +145,7 @@ impl Inner {
             return Err(FlowModError::BadTableId(fm.table_id));
         }
         let deletes = matches!(fm.command, Command::Delete | Command::DeleteStrict);
-        // OpenFlow 1.1 lacks "all tables"; later versions have it where flows are deleted.
+        // OpenFlow 1.1 has no "all tables"; later versions have it for deletions.
         let may_be_all = fm.version == Version::V10 || deletes && fm.version > Version::V11;
         if fm.table_id == TABLE_ALL && !may_be_all {
             return Err(FlowModError::BadTableId(fm.table_id));
@@ -306,7 +307,7 @@ impl Inner {
             gone.learn_slot_lives_on = true;
         }
         let rule = Rule {
-            // OpenFlow 1.1 gives the cookie to a rule that is added, and changes none.
+            // In OpenFlow 1.1 an addition sets the cookie, and a modification does not change it.
             cookie: fm.new_cookie.filter(|_| fm.version != Version::V11).unwrap_or(old.cookie),
             modified_ms: now_ms,
             slot,
@@ -326,7 +327,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Rules whose masks hold all bits of a loose command's: it is about no more than these.
+    /// The number of rules whose masks include all bits of a loose command's; it cannot affect more.
     pub(super) fn count_within(&self, bridge: BridgeIdx, fm: &FlowMod, reader: &Reader) -> usize {
         let Some(Some(control)) = self.bridges.get(bridge.0 as usize) else { return 0 };
         let tables = control.tables.keys().filter(|id| fm.table_id == TABLE_ALL || **id == fm.table_id);
@@ -334,7 +335,7 @@ impl Inner {
         tables.map(|table| table.rules.count_within(&fm.matching, reader)).sum()
     }
 
-    /// The rules that a modification or deletion is about.
+    /// The rules that a modification or deletion applies to.
     pub(super) fn select(&mut self, bridge: BridgeIdx, fm: &FlowMod, reader: &Reader) -> Vec<Arc<Rule>> {
         let version = self.coming();
         let Some(control) = self.bridge(bridge) else { return Vec::new() };
@@ -400,7 +401,7 @@ impl Inner {
         });
     }
 
-    /// Hides a rule from the coming version on. `false`: it is not there.
+    /// Hides a rule from the coming version on. `false`: it does not exist.
     pub(super) fn remove(
         &mut self,
         rule: Arc<Rule>,
@@ -437,7 +438,7 @@ impl Inner {
         hidden
     }
 
-    /// Takes a rule back that no version sees yet.
+    /// Removes a rule that no version shows yet.
     pub(super) fn withdraw(&mut self, rule: &Arc<Rule>, reader: &Reader) {
         let Some(control) = self.bridge(rule.bridge) else { return };
         let Some(table) = control.state.table(rule.table_id) else { return };
@@ -447,7 +448,7 @@ impl Inner {
         }
     }
 
-    /// Shows a rule again that the coming version hides.
+    /// Restores a rule that the coming version hides.
     pub(super) fn restore(&mut self, rule: &Arc<Rule>, reader: &Reader) {
         let Some(control) = self.bridge(rule.bridge) else { return };
         let Some(table) = control.state.table(rule.table_id) else { return };
@@ -459,7 +460,7 @@ impl Inner {
         }
     }
 
-    /// Notes which groups and meters a rule refers to that is in place now.
+    /// Records which groups and meters a rule refers to, once it is in place.
     pub(super) fn refer(&mut self, rule: &Arc<Rule>) {
         let Actions { groups, meters, .. } = &*rule.actions;
         if !(groups.is_empty() && meters.is_empty())
@@ -486,7 +487,7 @@ impl Inner {
         validate::Known { options: self.option_table(bridge), numbered, debugs: self.debugs }
     }
 
-    /// Removes rules whose time has come.
+    /// Removes expired rules.
     pub(super) fn remove_expired(
         &mut self,
         rules: Vec<(Arc<Rule>, RemovedReason)>,
@@ -500,7 +501,7 @@ impl Inner {
         self.complete(transaction, reader);
     }
 
-    /// Removes all rules of a bridge, for the bridge goes.
+    /// Removes all rules of a bridge that is being removed.
     pub(super) fn remove_all_rules(&mut self, bridge: BridgeIdx, now_ms: u64, reader: &Reader) {
         let Some(control) = self.bridge(bridge) else { return };
         let stores = control.tables.values();
@@ -509,7 +510,7 @@ impl Inner {
         self.remove_expired(rules, now_ms, reader);
     }
 
-    /// The rule at a place, if it is still the one with this serial.
+    /// The rule at a place, if it still has this serial number.
     pub(super) fn rule_at(
         &self,
         bridge: BridgeIdx,

@@ -1,8 +1,8 @@
 //! Changes of groups: adding, modifying and deleting them, and inserting and removing buckets.
 //!
-//! A group that is changed is replaced by a new one in the coming version, with counters that start at 0, as
-//! in Open vSwitch. A deleted group takes the rules with it that refer to it. Groups may refer to groups that
-//! are not there (packets find them when they are), but not, by however many steps, to themselves.
+//! A modified group is replaced by a new one in the coming version, with counters that start at 0, as in Open
+//! vSwitch. Deleting a group also deletes the rules that refer to it. Groups may refer to groups that do not
+//! exist (packets use them once they do), but not to themselves, directly or indirectly.
 //!
 //! Sources: OpenFlow 1.5 sections 5.10 and 7.3.4.3; EXT-570 for what a change of buckets leaves as it was.
 
@@ -25,24 +25,24 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-/// Buckets of a group: as many as one message of group statistics has room for (16 bytes each, beside 56 of
-/// the group). A group with more could not be listed, and each change of it would take longer than the last.
-/// Those with long actions have fewer, for the same reason.
+/// Maximum number of buckets of a group: what fits into one message of group statistics (16 bytes each, plus
+/// 56 for the group). A larger group could not be listed, and each change of it would take longer than the
+/// last. If buckets have long actions, fewer are allowed, for the same reason.
 const BUCKETS_MAX: usize = 4092;
 
-/// The rules that refer to a group or a meter, by its number, and then by their serial numbers.
+/// The rules that refer to a group or a meter, by its number and then by serial number.
 #[derive(Default)]
 pub(super) struct References(HashMap<u32, BTreeMap<u64, Arc<Rule>>>);
 
 impl References {
-    /// A rule is there that refers to these.
+    /// Adds a rule that refers to these.
     pub fn add(&mut self, rule: &Arc<Rule>, numbers: &[u32]) {
         for number in numbers {
             self.0.entry(*number).or_default().insert(rule.serial(), rule.clone());
         }
     }
 
-    /// A rule is gone that referred to these.
+    /// Removes a rule that referred to these.
     pub fn remove(&mut self, rule: &Rule, numbers: &[u32]) {
         for number in numbers {
             if let Some(rules) = self.0.get_mut(number) {
@@ -54,12 +54,12 @@ impl References {
         }
     }
 
-    /// The rule that has referred to it for longest.
+    /// The rule that has referred to it longest.
     pub fn first(&self, number: u32) -> Option<Arc<Rule>> {
         self.0.get(&number)?.first_key_value().map(|(_, rule)| rule.clone())
     }
 
-    /// How many refer to one, or to any.
+    /// How many rules refer to this one, or to any.
     pub fn count_of(&self, number: Option<u32>) -> usize {
         match number {
             Some(number) => self.count(number),
@@ -77,7 +77,7 @@ impl References {
 pub(super) struct GroupControl {
     by_id: BTreeMap<u32, Arc<Group>>,
     pub references: References,
-    /// Groups that ended, to be unlinked.
+    /// Removed groups that are still to be unlinked.
     ended: VecDeque<(Version, Arc<Group>)>,
 }
 
@@ -90,7 +90,7 @@ impl GroupControl {
         self.by_id.values()
     }
 
-    /// Unlinks what no version from `oldest` on sees.
+    /// Unlinks what no version from `oldest` on shows.
     pub fn collect(
         &mut self,
         table: &crate::group::GroupTable,
@@ -101,20 +101,20 @@ impl GroupControl {
         unlink_ended(&mut self.ended, oldest, max, |group| table.remove(&group, reader))
     }
 
-    /// How many there are.
+    /// Number of groups.
     pub fn len(&self) -> usize {
         self.by_id.len()
     }
 }
 
-/// A group was put into the place of another, of which either may be none.
+/// A group replaced another; either may be absent.
 pub(super) struct Replaced {
     before: Option<Arc<Group>>,
     after: Option<Arc<Group>>,
 }
 
 impl Replaced {
-    /// Which group of which bridge; `None`: none at all.
+    /// The bridge and number of the group; `None` if both are absent.
     pub fn which(&self) -> Option<(BridgeIdx, u32)> {
         let any = self.after.as_ref().or(self.before.as_ref())?;
         Some((any.bridge, any.desc.group_id))
@@ -122,7 +122,7 @@ impl Replaced {
 }
 
 impl Control {
-    /// One change of groups, as one version.
+    /// One group-mod, as one version.
     pub fn group_mod(&mut self, bridge: BridgeIdx, gm: &GroupMod, now_ms: u64) -> Result<(), FlowModError> {
         self.change_all([(bridge, Change::Group(gm))], now_ms).map(drop).map_err(|(_, error)| error)
     }
@@ -194,7 +194,7 @@ impl Inner {
         if id > GROUP_MAX {
             return refused(ErrorKind::OFPGMFC_INVALID_GROUP);
         }
-        // A change of buckets sends the new ones alone: the others may already fill a message.
+        // A change of buckets sends only the new ones: the others may already fill a message.
         if desc.buckets.len() > BUCKETS_MAX || !desc.fits_a_message() {
             return refused(ErrorKind::OFPGMFC_OUT_OF_BUCKETS);
         }
@@ -222,7 +222,7 @@ impl Inner {
         Ok(Made::Whole)
     }
 
-    /// Whether packets that a group gets, or the question whether it is live, would come back to it.
+    /// Whether packets sent to a group, or the check whether it is live, would come back to it.
     fn leads_to_itself(&mut self, bridge: BridgeIdx, desc: &GroupDesc) -> bool {
         let Some(control) = self.bridge(bridge) else { return false };
         let mut seen = HashSet::new();
@@ -274,7 +274,7 @@ impl Inner {
         Made::Whole
     }
 
-    /// Removes a rule that refers to a group or a meter which goes.
+    /// Removes a rule that refers to a group or a meter being deleted.
     pub(super) fn remove_referring(
         &mut self,
         rule: Arc<Rule>,
@@ -305,7 +305,7 @@ impl Inner {
         batch.push(Step::Group(replaced));
     }
 
-    /// Undoes what nobody has seen.
+    /// Undoes a replacement that was not published.
     pub(super) fn take_group_back(&mut self, replaced: Replaced, reader: &Reader) {
         let Some((bridge, id)) = replaced.which() else { return };
         let control = self.bridge(bridge).expect("its group was changed");
@@ -321,7 +321,7 @@ impl Inner {
         }
     }
 
-    /// The version with this change is published.
+    /// Called when the version with this change has been published.
     pub(super) fn group_in_force(&mut self, replaced: Replaced, version: Version) {
         let Some(before) = replaced.before else { return };
         self.retire_group(&before);
@@ -330,14 +330,14 @@ impl Inner {
         }
     }
 
-    /// Its counters count no more.
+    /// Releases its counters.
     pub(super) fn retire_group(&mut self, group: &Group) {
         self.slots.retire(group.slot);
         group.bucket_slots.iter().for_each(|slot| self.slots.retire(*slot));
     }
 }
 
-/// A list with others inserted at a place.
+/// A list with others inserted at a position.
 fn inserted(old: &[Bucket], new: &[Bucket], place: u32) -> Result<Vec<Bucket>, FlowModError> {
     let at = match place {
         BUCKET_FIRST => 0,
@@ -354,7 +354,7 @@ fn inserted(old: &[Bucket], new: &[Bucket], place: u32) -> Result<Vec<Bucket>, F
     Ok([&old[..at], new, &old[at..]].concat())
 }
 
-/// A list without the buckets that a command names.
+/// A list without the buckets selected by a command.
 fn removed(old: &[Bucket], which: u32) -> Result<Vec<Bucket>, FlowModError> {
     let without = |at: usize| [&old[..at], &old[at + 1..]].concat();
     match which {

@@ -1,8 +1,8 @@
-//! Rules that `learn` makes: what comes of translations, and the counts that limits and `delete_learned`
+//! Rules that `learn` creates: the results of translations, and the counts that limits and `delete_learned`
 //! need.
 //!
-//! Counted are only cookies that some `learn` action with a limit or with `delete_learned` names, so that
-//! other flow-mods pay one look at an empty table.
+//! Only cookies that some `learn` action with a limit or with `delete_learned` names are counted, so that
+//! other flow-mods cost no more than a look at an empty table.
 
 use super::batch::Change;
 use super::{Control, Inner};
@@ -30,18 +30,18 @@ struct Counts {
     rules: u32,
 }
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Default)]
 pub(super) struct Learning {
     counts: HashMap<Learned, Counts>,
-    /// Cookies whose last rule that learns with `delete_learned` went.
+    /// Cookies for which the last rule that learns with `delete_learned` is gone.
     orphans: Vec<Learned>,
     /// Rules that could not be learned.
     pub refused: u64,
 }
 
 impl Learning {
-    /// A rule was put in place. `count` counts the rules there are with a cookie, this one included.
+    /// Records a rule that was put in place. `count` counts the rules with a cookie, including this one.
     pub fn added(&mut self, rule: &Rule, count: impl Fn(Learned) -> u32) {
         if !self.counts.is_empty()
             && let Some(counts) = self.counts.get_mut(&own(rule))
@@ -57,7 +57,7 @@ impl Learning {
         }
     }
 
-    /// A rule was taken away.
+    /// Records a rule that was removed.
     pub fn removed(&mut self, rule: &Rule) {
         if self.counts.is_empty() {
             return;
@@ -79,7 +79,7 @@ impl Learning {
         }
     }
 
-    /// The cookies whose rules go, since nothing learns them any more.
+    /// The cookies whose rules must go, since no rule learns them any more.
     pub fn take_orphans(&mut self) -> Vec<Learned> {
         let mut orphans = std::mem::take(&mut self.orphans);
         orphans.retain(|of| self.counts.get(of).is_none_or(|counts| counts.deleting == 0));
@@ -94,29 +94,29 @@ fn own(rule: &Rule) -> Learned {
 }
 
 impl Control {
-    /// How many rules with a cookie a table has, if a `learn` action limits their number; else 0.
+    /// The number of rules with a cookie in a table, if a `learn` action limits that number; otherwise 0.
     pub fn learned_count(&self, bridge: BridgeIdx, table_id: u8, cookie: u64) -> u32 {
         self.inner.learning.counts.get(&Learned { bridge, table_id, cookie }).map_or(0, |counts| counts.rules)
     }
 
-    /// Rules that could not be learned: their table was full, or the bridge gone.
+    /// Rules that could not be learned because their table was full or the bridge gone.
     pub fn learn_refused(&self) -> u64 {
         self.inner.learning.refused
     }
 }
 
 impl Inner {
-    /// Takes note of what a translation found out for rules.
+    /// Applies effects of a translation to rules.
     pub(super) fn apply_to_rules(&mut self, effect: &Effect, now_ms: u64, reader: &Reader) {
         match effect {
             Effect::FinTimeout(fin) => self.lower_timeouts(*fin),
             Effect::LearnRule(learned) => self.learn_rule(learned, now_ms, reader),
-            // They change no rules.
+            // These change no rules.
             Effect::Learn { .. } | Effect::ToLearn(_) | Effect::LearnedAgain(_) | Effect::Failed(_) => {}
         }
     }
 
-    /// Adds or modifies a rule that a translation wants.
+    /// Adds or modifies a rule as a translation requests.
     fn learn_rule(&mut self, learned: &LearnedRule, now_ms: u64, reader: &Reader) {
         let LearnedRule { bridge, flow_mod, limit } = learned;
         let of = Learned {

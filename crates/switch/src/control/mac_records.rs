@@ -1,17 +1,17 @@
-//! The addresses of one bridge, in memory that is in proportion to how many there are: nothing stays behind
-//! of one that has gone.
+//! The addresses of one bridge, in memory proportional to their number: a removed address leaves nothing
+//! behind.
 //!
-//! Records lie in a slab. Each learned one is in two intrusive lists: that of its port, oldest first, for
-//! eviction, and that of the tenth of a second in which it was last seen, for ageing. Ages, not deadlines,
-//! are kept, so that a new ageing time holds at once. Ports are ordered by how many addresses they have.
-//! Every operation is at most logarithmic in the number of ports and ages.
+//! Records are in a slab. Each learned one is in two intrusive lists: its port's, oldest first, for eviction,
+//! and that of the tenth of a second in which it was last seen, for ageing. Times of last use are stored
+//! rather than deadlines, so that a new ageing time takes effect at once. Ports are ordered by their number
+//! of addresses. Every operation is at most logarithmic in the number of ports and ages.
 //!
-//! Addresses that the operator gave are in neither list: they do not age, and give way to no other.
+//! Static addresses, added by the operator, are in neither list: they do not age and are not evicted.
 
 use base::PortNo;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// Times are kept to this.
+/// The resolution of times.
 const BUCKET_MS: u64 = 100;
 /// No record.
 const NONE: u32 = u32::MAX;
@@ -19,7 +19,7 @@ const NONE: u32 = u32::MAX;
 const OF_PORT: usize = 0;
 const OF_AGE: usize = 1;
 
-/// What is known of an address.
+/// What is known about an address.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Record {
     /// VLAN and address.
@@ -28,7 +28,7 @@ pub(super) struct Record {
     pub slot: u32,
     pub learned_ms: u64,
     pub is_static: bool,
-    /// When it was last seen, as far as is known: in tenths of a second.
+    /// When it was last known to be seen, in tenths of a second.
     seen: u64,
     links: [Links; 2],
 }
@@ -49,14 +49,14 @@ struct List {
 
 const EMPTY: List = List { first: NONE, last: NONE, len: 0 };
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Default)]
 pub(super) struct Records {
     by_word: HashMap<u64, u32>,
     slab: Vec<Record>,
     free: Vec<u32>,
     by_port: HashMap<PortNo, List>,
-    /// Ports by how many addresses were learned there.
+    /// Ports by number of learned addresses.
     fullest: BTreeSet<(usize, PortNo)>,
     by_age: BTreeMap<u64, List>,
 }
@@ -99,12 +99,12 @@ impl Records {
         self.by_word.get(&word).map(|n| &self.slab[*n as usize])
     }
 
-    /// In no order.
+    /// In no particular order.
     pub fn iter(&self) -> impl Iterator<Item = &Record> {
         self.by_word.values().map(|n| &self.slab[*n as usize])
     }
 
-    /// Adds an address that is not there.
+    /// Adds a new address.
     pub fn insert(&mut self, word: u64, port: PortNo, slot: u32, now_ms: u64, is_static: bool) {
         let links = [Links { before: NONE, after: NONE }; 2];
         let record = Record { word, port, slot, learned_ms: now_ms, is_static, seen: bucket(now_ms), links };
@@ -134,26 +134,26 @@ impl Records {
         }
         self.free.push(n);
         if self.by_word.is_empty() {
-            // A table that was large once costs nothing for ever.
+            // A table that was large once must not keep its memory for ever.
             *self = Records::default();
         }
         Some(record)
     }
 
-    /// Of the port with the most addresses the one that was learned first.
+    /// The next address to evict: the oldest of the port with the most addresses.
     pub fn first_to_give_way(&self) -> Option<u64> {
         let (_, port) = self.fullest.last()?;
         let list = self.by_port.get(port)?;
         Some(self.slab[list.first as usize].word)
     }
 
-    /// The address that has not been seen for the longest time, and until when at most it was seen.
+    /// The address that has been unused longest, and the latest time at which it may have been seen.
     pub fn longest_unseen(&self) -> Option<(&Record, u64)> {
         let (seen, list) = self.by_age.first_key_value()?;
         Some((&self.slab[list.first as usize], seen * BUCKET_MS))
     }
 
-    /// A learned address was seen.
+    /// Records that a learned address was seen.
     pub fn seen(&mut self, word: u64, seen_ms: u64) {
         let Some(&n) = self.by_word.get(&word) else { return };
         if !self.slab[n as usize].is_static {

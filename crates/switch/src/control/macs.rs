@@ -1,7 +1,7 @@
-//! MAC learning's bookkeeping: ages, limits, and what `fdb/show` shows.
+//! The control side of MAC learning: ages, limits, and the output of `fdb/show`.
 //!
-//! An address that the operator gave a port (`fdb/add`) stays there: it does not age, is not learned
-//! elsewhere, and gives way to no other. It goes with its port.
+//! A static address, which the operator gave to a port (`fdb/add`), stays there: it does not age, is not
+//! learned on another port, and is not evicted. It goes when its port goes.
 
 use super::mac_records::{Record, Records};
 use super::{Control, Inner};
@@ -18,13 +18,13 @@ use std::collections::VecDeque;
 /// An address, as `fdb/show` shows it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FdbEntry {
-    /// Where.
+    /// The port.
     pub port: PortNo,
     /// VLAN.
     pub vlan: u16,
-    /// Address.
+    /// The address.
     pub mac: u64,
-    /// Milliseconds since it was last seen. `None`: the operator gave it.
+    /// Milliseconds since it was last seen. `None` for a static address.
     pub age_ms: Option<u64>,
 }
 
@@ -33,26 +33,26 @@ pub struct FdbEntry {
 pub struct FdbStats {
     /// Addresses now.
     pub current: usize,
-    /// Those among them that the operator gave.
+    /// The static ones among them.
     pub statics: usize,
-    /// Learned since the start.
+    /// Addresses learned since the start.
     pub learned: u64,
-    /// Forgotten for age.
+    /// Addresses that aged out.
     pub expired: u64,
-    /// Forgotten for want of room.
+    /// Addresses evicted because the table was full.
     pub evicted: u64,
-    /// Seen at another port than before.
+    /// Addresses seen at another port than before.
     pub moved: u64,
-    /// Flows that began with an address which the operator gave to another port.
+    /// Flows that began with an address which is static on another port.
     pub moves_refused: u64,
 }
 
-/// What `fdb/add` took the place of.
+/// What `fdb/add` replaced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Replaced {
-    /// Where the address was.
+    /// The address's previous port.
     pub port: PortNo,
-    /// The operator gave it to that port; otherwise the port had learned it.
+    /// Whether it was static there; otherwise it was learned.
     pub is_static: bool,
 }
 
@@ -60,7 +60,7 @@ pub struct Replaced {
 #[derive(Default)]
 pub(super) struct MacControl {
     records: Records,
-    /// Words of which an entry ended, to be unlinked.
+    /// Words with a removed entry that is still to be unlinked.
     ended: VecDeque<(Version, u64)>,
     stats: FdbStats,
 }
@@ -77,7 +77,7 @@ impl MacControl {
 }
 
 impl Control {
-    /// Takes note of what translations found out. One version for all of them; none if they change nothing.
+    /// Applies effects of translations, as one version; as none if they change nothing.
     pub fn apply(&mut self, effects: &[Effect], now_ms: u64) {
         self.enter();
         let mut changed = false;
@@ -89,7 +89,7 @@ impl Control {
                 changed |= self.inner.learn(*bridge, *vlan, *mac, *port, now_ms, &self.reader);
                 continue;
             }
-            // What was learned before is part of an earlier version.
+            // What was learned before belongs to an earlier version.
             if matches!(effect, Effect::LearnRule(_)) && std::mem::take(&mut changed) {
                 self.inner.publish();
             }
@@ -100,7 +100,7 @@ impl Control {
         }
     }
 
-    /// The addresses of a bridge: those that the operator gave, then the others, last the one seen last.
+    /// The addresses of a bridge: the static ones first, then the others, most recently seen last.
     pub fn fdb_show(&self, bridge: BridgeIdx, now_ms: u64, slots: &dyn SlotReader) -> Vec<FdbEntry> {
         let Some(Some(control)) = self.inner.bridges.get(bridge.0 as usize) else { return Vec::new() };
         let mut all: Vec<_> = (control.macs.records.iter())
@@ -116,7 +116,7 @@ impl Control {
         all
     }
 
-    /// Forgets all addresses of a bridge but those that the operator gave.
+    /// Forgets all addresses of a bridge except static ones.
     pub fn fdb_flush(&mut self, bridge: BridgeIdx) {
         self.enter();
         if self.inner.flush_learned_macs(bridge, &self.reader) {
@@ -124,10 +124,9 @@ impl Control {
         }
     }
 
-    /// Gives an address to a port, for good. Where it was before, unless it had been given to this port.
+    /// Adds a static address. Returns its previous port, unless it was already static on this one.
     ///
-    /// # Errors
-    /// `NoSuchPort` where the port is not one of the bridge's.
+    /// # Errors `NoSuchPort` if the port does not belong to the bridge.
     pub fn fdb_add(
         &mut self,
         bridge: BridgeIdx,
@@ -154,7 +153,7 @@ impl Control {
         Ok(before)
     }
 
-    /// Takes an address back that was given by [`Self::fdb_add`]. False where there is none.
+    /// Removes a static address added by [`Self::fdb_add`]. False if there is none.
     pub fn fdb_del(&mut self, bridge: BridgeIdx, vlan: u16, mac: u64) -> bool {
         self.enter();
         let word = word_table::mac(vlan, mac);
@@ -176,7 +175,7 @@ impl Control {
         FdbStats { current: control.macs.records.len(), statics, ..control.macs.stats }
     }
 
-    /// Sets the totals to 0.
+    /// Resets the totals to 0.
     pub fn fdb_clear_stats(&mut self, bridge: BridgeIdx) {
         if let Some(control) = self.inner.bridge(bridge) {
             control.macs.stats = FdbStats::default();
@@ -184,12 +183,12 @@ impl Control {
     }
 }
 
-/// A port that is not one of the bridge's.
+/// The port does not belong to the bridge.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NoSuchPort;
 
 impl Inner {
-    /// Whether it changed anything.
+    /// Returns whether it changed anything.
     fn learn(
         &mut self,
         bridge: BridgeIdx,
@@ -199,7 +198,7 @@ impl Inner {
         now_ms: u64,
         reader: &Reader,
     ) -> bool {
-        // The port may have gone while the effect was on its way.
+        // The port may have been removed while the effect was in transit.
         if self.port_bridge(port) != Some(bridge) {
             return false;
         }
@@ -227,7 +226,7 @@ impl Inner {
         true
     }
 
-    /// Sees to it that the table has a place. False where all are taken by addresses that stay.
+    /// Ensures that the table has room. False if static addresses take up all of it.
     fn make_room(&mut self, bridge: BridgeIdx, reader: &Reader) -> bool {
         let Some(size) = self.topology.bridge(bridge).map(|b| b.config.mac_table_size.max(1)) else {
             return false;
@@ -235,7 +234,7 @@ impl Inner {
         self.evict_down_to(bridge, size - 1, reader)
     }
 
-    /// The table has a new size, which holds at once. Whether anything gave way.
+    /// Applies a new table size at once. Returns whether anything was evicted.
     pub(super) fn shrink_macs(&mut self, bridge: BridgeIdx, reader: &Reader) -> bool {
         let size = self.topology.bridge(bridge).map(|b| b.config.mac_table_size.max(1));
         let len = |inner: &mut Inner| inner.bridge(bridge).map_or(0, |c| c.macs.records.len());
@@ -244,7 +243,7 @@ impl Inner {
         len(self) < before
     }
 
-    /// Addresses give way until there are no more than so many. False where those that are left stay.
+    /// Evicts addresses until at most `len` are left. False if the remaining ones are static.
     fn evict_down_to(&mut self, bridge: BridgeIdx, len: usize, reader: &Reader) -> bool {
         while self.bridge(bridge).is_some_and(|c| c.macs.records.len() > len) {
             if !self.evict(bridge, reader) {
@@ -254,7 +253,7 @@ impl Inner {
         true
     }
 
-    /// A new entry, which holds from the coming version on.
+    /// Adds an entry that is valid from the coming version on.
     fn remember(
         &mut self,
         bridge: BridgeIdx,
@@ -282,8 +281,8 @@ impl Inner {
         self.log.word(word_table::macs(bridge.0), word, version);
     }
 
-    /// Makes room: the port with the most addresses loses the one learned first, so that a host that makes up
-    /// addresses harms itself.
+    /// Makes room: the port with the most addresses loses its oldest one, so that a host that invents
+    /// addresses harms only itself.
     fn evict(&mut self, bridge: BridgeIdx, reader: &Reader) -> bool {
         let Some(control) = self.bridge(bridge) else { return false };
         let Some(word) = control.macs.records.first_to_give_way() else { return false };
@@ -292,17 +291,17 @@ impl Inner {
         true
     }
 
-    /// Forgets all addresses of a bridge. Whether there were any.
+    /// Forgets all addresses of a bridge. Returns whether there were any.
     pub(super) fn flush_all_macs(&mut self, bridge: BridgeIdx, reader: &Reader) -> bool {
         self.flush_macs(bridge, |_| true, reader)
     }
 
-    /// The same, but for those that the operator gave.
+    /// The same, except for static ones.
     pub(super) fn flush_learned_macs(&mut self, bridge: BridgeIdx, reader: &Reader) -> bool {
         self.flush_macs(bridge, |r| !r.is_static, reader)
     }
 
-    /// The same, of those behind a port.
+    /// The same, for those behind a port.
     pub(super) fn flush_learned_macs_behind(
         &mut self,
         bridge: BridgeIdx,
@@ -322,8 +321,8 @@ impl Inner {
         !words.is_empty()
     }
 
-    /// Forgets the addresses behind a port that goes, in every bridge: who was there is likely to be
-    /// elsewhere soon, and other bridges have learned them from this one.
+    /// Forgets the addresses behind a removed port, in every bridge: those hosts will probably soon appear
+    /// elsewhere, and other bridges have learned them through this one.
     pub(super) fn flush_macs_of_gone(&mut self, bridge: BridgeIdx, port: PortNo, reader: &Reader) {
         let Some(control) = self.bridge(bridge) else { return };
         let records = control.macs.records.iter();
@@ -337,7 +336,7 @@ impl Inner {
         }
     }
 
-    /// When an address of any bridge may have to be forgotten, by the present ageing times.
+    /// When an address of any bridge may age out, by the present ageing times.
     pub(super) fn next_mac_deadline_ms(&self) -> Option<u64> {
         let bridges = self.bridges.iter().zip(&self.topology.bridges);
         let deadlines = bridges.filter_map(|(control, bridge)| {
@@ -347,7 +346,8 @@ impl Inner {
         deadlines.min()
     }
 
-    /// Forgets the addresses of a bridge that were not seen for its ageing time. Whether there were any.
+    /// Forgets the addresses of a bridge that were not seen for its ageing time. Returns whether there were
+    /// any.
     pub(super) fn age_macs(
         &mut self,
         bridge: BridgeIdx,
@@ -366,7 +366,7 @@ impl Inner {
             }
             let (word, seen_ms) = (record.word, slots.read(record.slot).last_used_ms.max(record.learned_ms));
             if now_ms < seen_ms + aging_ms {
-                // Later than it was known to be, so this ends.
+                // Later than was known before, so this loop ends.
                 control.macs.records.seen(word, seen_ms);
                 continue;
             }

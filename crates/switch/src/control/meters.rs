@@ -1,7 +1,6 @@
 //! Changes of meters.
 //!
-//! As of groups: a meter that is changed is replaced, and a deleted one takes the rules with it that refer to
-//! it.
+//! As with groups, a modified meter is replaced, and deleting one also deletes the rules that refer to it.
 //!
 //! Source: OpenFlow 1.3 section 7.3.4.4.
 
@@ -23,9 +22,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-/// Meters of a bridge at most.
+/// Maximum number of meters of a bridge.
 pub const METERS_MAX: u32 = 1_000_000;
-/// Bands of a meter at most.
+/// Maximum number of bands of a meter.
 pub const BANDS_MAX: u8 = 8;
 
 /// The control side of one bridge's meters.
@@ -33,7 +32,7 @@ pub const BANDS_MAX: u8 = 8;
 pub(super) struct MeterControl {
     by_id: BTreeMap<u32, Arc<Meter>>,
     pub references: References,
-    /// Meters that ended, to be unlinked.
+    /// Removed meters that are still to be unlinked.
     ended: VecDeque<(Version, Arc<Meter>)>,
 }
 
@@ -42,18 +41,18 @@ impl MeterControl {
         self.by_id.contains_key(&meter_id)
     }
 
-    /// Unlinks what no version from `oldest` on sees.
+    /// Unlinks what no version from `oldest` on shows.
     pub fn collect(&mut self, table: &MeterTable, oldest: Version, max: usize, reader: &Reader) -> Left {
         unlink_ended(&mut self.ended, oldest, max, |meter| table.remove(&meter, reader))
     }
 
-    /// How many there are.
+    /// Number of meters.
     pub fn len(&self) -> usize {
         self.by_id.len()
     }
 }
 
-/// Numbers of meters in the datapath, the least free one first.
+/// Numbers of meters in the datapath, lowest free number first.
 #[derive(Default)]
 pub(super) struct MeterNumbers {
     next: u32,
@@ -70,7 +69,7 @@ impl MeterNumbers {
 }
 
 impl Control {
-    /// One change of meters, as one version.
+    /// One meter-mod, as one version.
     pub fn meter_mod(
         &mut self,
         bridge: BridgeIdx,
@@ -170,7 +169,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Deletes a meter, or all, with the rules that refer to them: first the rules, in many turns where they
+    /// Deletes a meter, or all, with the rules that refer to them: first the rules, in several turns if there
     /// are many, then a meter in one.
     pub(super) fn delete_meters(
         &mut self,
@@ -219,7 +218,7 @@ impl Inner {
         self.log.word(word_table::meters(bridge.0), u64::from(id), version);
     }
 
-    /// The meters of a bridge that goes are no longer numbered.
+    /// Releases the numbers of a removed bridge's meters.
     pub(super) fn forget_meters(&mut self, gone: &MeterControl) {
         self.meter_numbers.free.extend(gone.by_id.values().map(|meter| meter.state.number));
     }

@@ -1,28 +1,28 @@
 //! The writer's half of the switch: everything that changes what workers see.
 //!
-//! One [`Control`] exists per switch, owned by one thread. Its methods take effect when they return: the new
-//! version is published, and the next packet that a worker begins is translated by it. Every method that
-//! changes several things (a flow-mod that deletes a thousand rules, a batch) publishes one version. What
-//! takes long can be done in turns instead ([`Control::begin`]), and takes effect as one version too.
+//! There is one [`Control`] per switch, owned by one thread. Its methods have taken effect when they return:
+//! the new version is published, and every burst that a worker begins from then on sees it. A method that
+//! changes several things (a flow-mod that deletes a thousand rules, a batch) publishes one version. Long
+//! changes can be made in turns instead ([`Control::begin`]), and also take effect as one version.
 //!
 //! The owner's duties, each with its method:
-//! - call [`Control::tick`] some ten times a second: frees what no worker sees any more, narrows extraction,
-//!   begins new generations of recirculation ids;
-//! - call [`Control::expire`] some ten times a second, with the counters;
-//! - take [`Control::take_removals`], and when the counters of the removed rule are final (all workers have
-//!   folded the flows that used it) send the flow-removed and give the rule back with
+//! - call [`Control::tick`] about ten times a second: it frees what no worker sees any more, narrows
+//!   extraction, and begins new generations of recirculation ids;
+//! - call [`Control::expire`] about ten times a second, with the counters;
+//! - take [`Control::take_removals`]; when the counters of the removed rule are final (all workers have
+//!   folded the flows that used it), send the flow-removed and return the rule with
 //!   [`Control::removal_done`];
-//! - take [`Control::take_retired_slots`], and when no worker can credit them any more clear them and give
-//!   them back with [`Control::recycle_slots`];
-//! - hand in the effects of translations ([`Control::apply`]).
+//! - take [`Control::take_retired_slots`]; when no worker can credit them any more, clear them and return
+//!   them with [`Control::recycle_slots`];
+//! - pass in the effects of translations ([`Control::apply`]).
 //!
-//! Files: this one has versions, garbage and the counters' slots; `ports` bridges and ports; `batch` changes
-//! of all kinds at once, `transaction` those that take many turns; `flow_mod` changes of rules, `walk` which
-//! rules loose ones are about, `groups` of groups, `meters` of meters, `validate` what
-//! they may contain; `store` the rules of a table and `eviction` how many they may be; `options` tables of
-//! tunnel options; `macs` learning, `mac_records` its table; `learning`
-//! rules that packets make; `timers` expiry; `depth` how deep extraction must read; `dump` what statistics
-//! ask for; `events` what becomes of rules, for who watches them.
+//! Files: this one has versions, garbage and the counters' slots; `ports` has bridges and ports; `batch`
+//! makes changes of all kinds at once, `transaction` in many turns; `flow_mod` changes rules, `walk` finds
+//! the rules that loose commands select; `groups` changes groups, `meters` meters; `validate` checks their
+//! contents; `store` has the rules of a table and `eviction` limits their number; `options` has tables of
+//! tunnel options; `macs` does learning, `mac_records` has its table; `learning` has rules that packets
+//! create; `timers` does expiry; `depth` determines how deep extraction must read; `dump` collects
+//! statistics; `events` tells flow monitors what happens to rules.
 
 mod action_lists;
 mod batch;
@@ -71,28 +71,28 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Rules unlinked and forgotten at once at most, so that a turn stays below a millisecond.
+/// Maximum number of rules unlinked and freed at once, so that a turn stays below a millisecond.
 const RETIRED_AT_ONCE: usize = 1_000;
 
-/// Why a rule is gone (OFPRR_*).
+/// Why a rule was removed (OFPRR_*).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum RemovedReason {
-    /// No packet for its idle timeout.
+    /// It saw no packet for its idle timeout.
     IdleTimeout = 0,
-    /// Its hard timeout passed.
+    /// Its hard timeout has passed.
     HardTimeout = 1,
-    /// A flow-mod removed it, or its bridge went.
+    /// A flow-mod deleted it, or its bridge was removed.
     Delete = 2,
     /// A group that it referred to was deleted.
     GroupDelete = 3,
     /// A meter that it referred to was deleted.
     MeterDelete = 4,
-    /// Its table was full, and another rule needed its place.
+    /// Its table was full, and another rule needed the room.
     Eviction = 5,
 }
 
-/// A rule with the flag "send flow removed" is gone. Its slot goes on counting what workers have not folded
+/// A removed rule with the flag "send flow removed". Its slot keeps counting what workers have not folded
 /// yet.
 #[derive(Debug)]
 #[must_use = "a removal is given back with `Control::removal_done`"]
@@ -103,22 +103,22 @@ pub struct Removal {
     pub reason: RemovedReason,
     /// The first version without it.
     pub version: Version,
-    /// When.
+    /// When it was removed.
     pub now_ms: u64,
 }
 
-/// What is left of what vanished.
+/// What is left to free.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Left {
     /// Nothing.
     Nothing,
-    /// What workers may still see.
+    /// Only what workers may still see.
     Waiting,
-    /// What can be freed right away: call [`Control::collect`] again.
+    /// Something that can be freed right away: call [`Control::collect`] again.
     More,
 }
 
-/// Unlinks at most `max` of those that ended in a version which nobody sees from `oldest` on.
+/// Unlinks at most `max` of those that ended in a version that nothing from `oldest` on shows.
 fn unlink_ended<T>(
     ended: &mut VecDeque<(Version, T)>,
     oldest: Version,
@@ -134,16 +134,16 @@ fn unlink_ended<T>(
     Left::More
 }
 
-/// See the module's text.
+/// See the module documentation.
 pub struct Control {
     reader: Reader,
     inner: Inner,
     underway: Option<transaction::Underway>,
-    /// Transactions begun.
+    /// Number of transactions begun.
     transactions: u64,
 }
 
-/// All but the reader, which borrows go on beside changes of the rest.
+/// Everything except the reader, so that borrows through the reader can coexist with changes of the rest.
 pub(crate) struct Inner {
     switch: Arc<Switch>,
     log: ChangeLogWriter,
@@ -152,33 +152,33 @@ pub(crate) struct Inner {
     actions: flow_mod::ActionLists,
     bridges: Vec<Option<ports::BridgeControl>>,
     topology: Topology,
-    /// Whether `topology` is to be published with the next version.
+    /// Whether to publish `topology` with the next version.
     topology_changed: bool,
     timers: timers::Timers,
     removals: Vec<Removal>,
-    /// A table was made since the last version.
+    /// A table has been created since the last version.
     has_new_table: bool,
     events: events::Events,
     learning: learning::Learning,
     depths: depth::Depths,
     by_hand: ByHand,
-    /// Waiting for workers to have left a version behind: ticket and version.
+    /// Ticket and version of a grace period in progress.
     grace: Option<(u64, Version)>,
-    /// What vanished up to here is freed.
+    /// What vanished up to this version has been freed.
     collected: Version,
     history_len: usize,
     next_serial: u64,
     meter_numbers: meters::MeterNumbers,
-    /// The version that is being made, where that is not the next.
+    /// The version being prepared, if it is not the next one.
     staging: Option<Version>,
-    /// What packets want learned once a transaction is done.
+    /// What packets want to learn once the current transaction is done.
     deferred: VecDeque<Effect>,
-    /// Whether actions are accepted that are for tests.
+    /// Whether actions for tests are accepted.
     debugs: bool,
 }
 
 impl Control {
-    /// A switch with nothing in it. `secret` keys its hashes.
+    /// An empty switch. `secret` keys its hashes.
     pub fn new(domain: Arc<Domain>, secret: HashKey) -> (Arc<Switch>, Control) {
         let switch = Arc::new(Switch::new(domain.clone(), secret));
         let inner = Inner {
@@ -209,12 +209,12 @@ impl Control {
         (switch, Control { reader: domain.register(), inner, underway: None, transactions: 0 })
     }
 
-    /// Accepts `debug_recirc` and `debug_slow` from here on.
+    /// Makes it accept `debug_recirc` and `debug_slow`.
     pub fn accept_debug_actions(&mut self) {
         self.inner.debugs = true;
     }
 
-    /// The shared half.
+    /// The half shared with workers.
     pub fn switch(&self) -> &Arc<Switch> {
         &self.inner.switch
     }
@@ -229,8 +229,8 @@ impl Control {
         self.inner.published()
     }
 
-    /// Frees some of what no worker sees any more, narrows extraction depths that have not been needed for
-    /// 10 s.
+    /// Frees some of what no worker sees any more, and narrows extraction depths that have not been needed
+    /// for 10 s.
     pub fn tick(&mut self, now_ms: u64) -> Left {
         let left = self.collect();
         self.inner.narrow(now_ms);
@@ -252,8 +252,8 @@ impl Control {
         left
     }
 
-    /// A ticket for [`Self::passed`]. What was changed before it was taken is seen by every worker once
-    /// `passed` says so.
+    /// A ticket for [`Self::passed`]. Once `passed` returns true, every worker sees the changes made before
+    /// the ticket.
     pub fn ticket(&mut self) -> u64 {
         let ticket = self.inner.switch.domain.ticket();
         self.reader.quiescent();
@@ -266,18 +266,18 @@ impl Control {
         self.inner.switch.domain.passed(ticket)
     }
 
-    /// When [`Self::expire`] has something to look at, in milliseconds, to a tenth of a second. It may turn
-    /// out that traffic has moved the deadline on.
+    /// When [`Self::expire`] next has something to check, in milliseconds, to a tenth of a second. Traffic
+    /// may have postponed that deadline.
     pub fn next_deadline_ms(&self) -> Option<u64> {
         [self.inner.timers.next_ms(), self.inner.next_mac_deadline_ms()].into_iter().flatten().min()
     }
 
-    /// What was set by hand.
+    /// The manual overrides.
     pub fn by_hand(&self) -> &ByHand {
         &self.inner.by_hand
     }
 
-    /// Sets by hand what goes before the tables. Flows that are cached must be thrown away after this.
+    /// Sets manual overrides of the tables. The caller must flush cached flows afterwards.
     pub fn set_by_hand(&mut self, by_hand: ByHand) {
         self.enter();
         self.inner.by_hand = by_hand.clone();
@@ -287,7 +287,7 @@ impl Control {
         self.inner.publish();
     }
 
-    /// Takes the rules that are gone and want to be reported.
+    /// Takes the removed rules that must be reported.
     pub fn take_removals(&mut self) -> Vec<Removal> {
         std::mem::take(&mut self.inner.removals)
     }
@@ -302,28 +302,28 @@ impl Control {
         self.inner.slots.retire(removal.rule.slot);
     }
 
-    /// Takes the slots that were given up since the last call.
+    /// Takes the slots released since the last call.
     pub fn take_retired_slots(&mut self) -> RetiredSlots {
         self.inner.slots.take_retired()
     }
 
-    /// Gives slots back that no worker credits any more and whose counters are zero.
+    /// Returns slots that no worker credits any more and whose counters are zero.
     pub fn recycle_slots(&mut self, slots: RetiredSlots) {
         self.inner.slots.recycle(slots);
     }
 
-    /// The slots whose last uses the owner of this one inherits, beside its own: of rules in whose place it
-    /// has come, and whose counters are not final.
+    /// The slots besides its own from which the owner of this one inherits its time of last use: those of
+    /// rules that it has replaced, and whose counters are not final.
     pub fn predecessors(&self, slot: u32) -> impl Iterator<Item = u32> {
         self.inner.slots.predecessors(slot)
     }
 
-    /// The slot that inherits when a retired one was last used.
+    /// The slot that inherits a retired slot's time of last use.
     pub fn heir(&self, slot: u32) -> Option<u32> {
         self.inner.slots.heir(slot)
     }
 
-    /// One more than the highest slot number given out so far.
+    /// One more than the highest slot number allocated so far.
     pub fn slot_count(&self) -> u32 {
         self.inner.slots.high_water()
     }
@@ -334,7 +334,7 @@ impl Inner {
         Version(self.switch.version.load(Ordering::Relaxed))
     }
 
-    /// The version that is being made.
+    /// The version being prepared.
     fn coming(&self) -> Version {
         self.staging.unwrap_or_else(|| self.published().next())
     }
@@ -354,11 +354,11 @@ impl Inner {
         }
         self.has_new_table = false;
         self.widen();
-        // Release: who reads the version sees all that was done for it.
+        // Release: a reader of the version sees everything done before it.
         self.switch.version.store(version.0, Ordering::Release);
     }
 
-    /// Frees some of what vanished before the oldest version that a worker can still be at.
+    /// Frees some of what vanished before the oldest version that a worker may still use.
     fn collect(&mut self, reader: &Reader) -> Left {
         let domain = self.switch.domain.clone();
         let mut left = Left::Nothing;
@@ -404,7 +404,7 @@ impl Inner {
         let full: Vec<BridgeIdx> = self.switch.frozen.read(reader).nearly_full().collect();
         for &bridge in &full {
             self.switch.frozen.update(|old| old.renewed(bridge));
-            // Flows that lead to the old numbers are translated again, and get new ones.
+            // Flows that lead to the old numbers are translated again, and get new numbers.
             let version = self.coming();
             self.log.word(word_table::ports(bridge.0), word_table::FROZEN, version);
         }

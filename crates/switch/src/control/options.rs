@@ -1,7 +1,7 @@
-//! Which tunnel options are which fields of a bridge (`tun_metadata0` to `tun_metadata63`).
+//! Which tunnel options map to which fields of a bridge (`tun_metadata0` to `tun_metadata63`).
 //!
-//! The table is part of the bridge's snapshot. Rules hold bits at the places that it gives, so a row that a
-//! rule uses stays as long as the rule does; who wants it gone removes the rule first.
+//! The table is part of the bridge's snapshot. Rules match bits at the places that it assigns, so a row that
+//! a rule uses cannot be removed before the rule.
 
 use super::flow_mod::FlowModError;
 use super::{Control, Inner};
@@ -39,8 +39,8 @@ impl Control {
         Ok(())
     }
 
-    /// Removes the rows of these fields, or all. What is not mapped is not minded. In proportion to the
-    /// bridge's rules.
+    /// Removes the rows of these fields, or all. Fields without a row are ignored. The cost is proportional
+    /// to the bridge's rules.
     pub fn unmap_options(&mut self, bridge: BridgeIdx, gone: Option<&[u8]>) -> Result<(), OptionError> {
         self.enter_to_change();
         let old = self.options(bridge).ok_or(OptionError::NoBridge(bridge))?;
@@ -55,13 +55,13 @@ impl Control {
         Ok(())
     }
 
-    /// Gives the options of a match their places in the keys of a bridge, as rules and filters have them.
+    /// Assigns the options of a match their places in the keys of a bridge, as in rules and filters.
     pub fn place_options(&self, bridge: BridgeIdx, m: &mut Match) -> Result<(), FlowModError> {
         let table = self.options(bridge).ok_or(FlowModError::NoBridge(bridge))?;
         table.place(m).map_err(FlowModError::in_match)
     }
 
-    /// Whether actions that a controller of this version sends with a packet can be carried out.
+    /// Whether actions that a controller of this version sends with a packet can be executed.
     pub fn check_actions(
         &self,
         bridge: BridgeIdx,
@@ -83,13 +83,13 @@ impl Inner {
         let new = Bridge::clone(old).with_options(table);
         self.topology.bridges[bridge.0 as usize] = Some(Arc::new(new));
         self.topology_changed = true;
-        // The same bits of keys mean something else now. It is rare, so no flow is judged by itself.
+        // The same bits of keys now mean something else. This is rare, so flows are not judged individually.
         let version = self.coming();
         self.log.everything(version);
         self.publish();
     }
 
-    /// A bit for each field that a rule matches, or that actions of rules or groups name.
+    /// A bit for each field that a rule matches, or that actions of rules or groups use.
     fn used_options(&self, bridge: BridgeIdx) -> u64 {
         let place = FieldId::TunMetadataPresent.place();
         debug_assert_eq!(usize::from(place.block), B_PIPELINE);

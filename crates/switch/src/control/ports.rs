@@ -43,10 +43,10 @@ impl std::fmt::Display for PortError {
 
 impl std::error::Error for PortError {}
 
-/// What the control side keeps of a bridge.
+/// What the control side stores for a bridge.
 pub(super) struct BridgeControl {
     pub state: Arc<BridgeState>,
-    /// The tables that have ever held a rule.
+    /// The tables that have ever contained a rule.
     pub tables: BTreeMap<u8, RuleStore>,
     pub macs: MacControl,
     pub groups: GroupControl,
@@ -54,7 +54,7 @@ pub(super) struct BridgeControl {
 }
 
 impl BridgeControl {
-    /// Unlinks what no version from `oldest` on sees, of each table `max` rules.
+    /// Unlinks what no version from `oldest` on shows, at most `max` rules per table.
     pub fn collect(&mut self, oldest: Version, max: usize, reader: &Reader) -> Left {
         let mut left = Left::Nothing;
         for (id, store) in &mut self.tables {
@@ -76,7 +76,7 @@ impl BridgeControl {
 }
 
 impl Control {
-    /// Makes a bridge without ports and rules.
+    /// Creates a bridge without ports and rules.
     pub fn add_bridge(&mut self, config: BridgeConfig) -> BridgeIdx {
         self.enter();
         let inner = &mut self.inner;
@@ -104,15 +104,15 @@ impl Control {
         inner.topology.bridges[idx.0 as usize] = Some(Arc::new(Bridge::new(idx, config, state)));
         inner.topology_changed = true;
         inner.switch.frozen.update(|old| old.with_bridge(idx));
-        // A number that is given out again must not be taken for the bridge that had it before.
+        // A reused number must not be mistaken for the bridge that had it before.
         let version = inner.coming();
         inner.log.everything(version);
         inner.publish();
         idx
     }
 
-    /// Replaces what is configured for a bridge as a whole. Where other VLANs than before are flooded, all
-    /// addresses are forgotten.
+    /// Replaces the configuration of a bridge as a whole. If the set of flooded VLANs changes, all addresses
+    /// are forgotten.
     pub fn set_bridge(&mut self, idx: BridgeIdx, config: BridgeConfig) -> Result<(), PortError> {
         self.enter();
         let inner = &mut self.inner;
@@ -136,7 +136,7 @@ impl Control {
         Ok(())
     }
 
-    /// Whether no worker sees any rule of a bridge that is gone, and all that they took is freed.
+    /// Whether no worker sees any rule of a removed bridge, and all its memory is freed.
     pub fn is_drained(&self, idx: BridgeIdx) -> bool {
         let control = self.inner.bridges.get(idx.0 as usize).and_then(Option::as_ref);
         control.is_none_or(|control| control.tables.values().all(|store| store.vanishing == 0))
@@ -160,7 +160,8 @@ impl Control {
         inner.recompute_depths();
         inner.publish();
         inner.switch.frozen.update(|old| old.without_bridge(idx));
-        // Rules and addresses that workers may still see hang on the snapshots that they see them through.
+        // Rules and addresses that workers may still see are owned by the snapshots through which they see
+        // them.
         let gone = inner.bridges[idx.0 as usize].take().expect("in the topology means here too");
         for store in gone.tables.values() {
             inner.slots.retire(store.matched_slot);
@@ -171,7 +172,7 @@ impl Control {
         Ok(())
     }
 
-    /// Whether what comes in is forwarded; at first it is.
+    /// Whether packets that come in are forwarded; initially they are.
     pub fn set_forwarding(&mut self, forwards: bool) {
         self.enter();
         let inner = &mut self.inner;
@@ -207,7 +208,7 @@ impl Control {
         Ok(())
     }
 
-    /// Replaces what a port is configured to be. Its two numbers must stay.
+    /// Replaces a port's configuration. Its two numbers must stay the same.
     pub fn modify_port(&mut self, spec: PortSpec) -> Result<(), PortError> {
         self.enter();
         let inner = &mut self.inner;
@@ -246,7 +247,7 @@ impl Control {
 }
 
 impl Inner {
-    /// The table, made where it is not there yet.
+    /// The table, created if it does not exist.
     pub(super) fn table(&mut self, bridge: BridgeIdx, table_id: u8) -> &mut RuleStore {
         let version = self.coming();
         let (switch, slots, log) = (&self.switch, &mut self.slots, &mut self.log);
@@ -257,7 +258,7 @@ impl Inner {
             let (matched, missed) = (slots.allocate(), slots.allocate());
             state.tables[usize::from(table_id)]
                 .get_or_init(|| Table::new(switch.domain.clone(), switch.secret, matched, missed));
-            // Flows that found no table there count to no slot for that.
+            // Flows that found no table here have no slot to count misses.
             log.whole_table(rule_table(bridge.0, table_id), version);
             *has_new_table = true;
             RuleStore::new(matched, missed)
@@ -297,8 +298,8 @@ impl Inner {
         self.topology_changed = true;
     }
 
-    /// Logs that something about a port changed, for the flows that came from it, go to it, or are flooded;
-    /// and for those that a patch cable leads to it.
+    /// Logs that something about a port changed, for flows that came from it, go to it, or are flooded, and
+    /// for those that reach it through a patch port.
     fn log_port(&mut self, port_no: PortNo, of_port: OfPort, bridge: BridgeIdx) {
         let version = self.coming();
         self.log.word(word_table::DP_PORTS, u64::from(port_no.0), version);
@@ -310,7 +311,7 @@ impl Inner {
             .collect();
         for (bridge, of_port) in cables {
             self.log.word(word_table::ports(bridge.0), word_table::port(of_port.0), version);
-            // A flood leads there without asking for the port by its number.
+            // A flood reaches it without looking up its number.
             self.log.word(word_table::ports(bridge.0), word_table::FLOOD, version);
         }
     }

@@ -1,4 +1,4 @@
-//! The control side of one table: its rules by place, and what limits them.
+//! The control side of one table: its rules by place, and their limits.
 
 use super::eviction::{Evictable, GivenUp, TableLimits};
 use crate::rule::Rule;
@@ -8,15 +8,15 @@ use std::sync::Arc;
 pub(super) struct RuleStore {
     pub matched_slot: u32,
     pub missed_slot: u32,
-    /// By place; free places are empty.
+    /// By place; `None` for a free place.
     pub rules: Vec<Option<Arc<Rule>>>,
     free: Vec<u32>,
-    /// Rules that clients see.
+    /// Rules visible to clients.
     pub shown: usize,
-    /// Rules removed but still linked.
+    /// Rules that are removed but still linked.
     pub vanishing: usize,
     pub limits: TableLimits,
-    /// Limits to come when rules are in order, and how many places are.
+    /// The limits that apply once rules are ordered, and how many places are.
     pub coming: Option<(TableLimits, usize)>,
     pub evictable: Evictable,
     /// Orders of earlier limits, to be freed.
@@ -39,7 +39,7 @@ impl RuleStore {
         }
     }
 
-    /// A free place.
+    /// Allocates a free place.
     pub fn place(&mut self) -> u32 {
         self.free.pop().unwrap_or_else(|| {
             self.rules.push(None);
@@ -56,7 +56,7 @@ impl RuleStore {
         }
     }
 
-    /// Puts a rule back whose place was vacated, and perhaps taken and vacated again.
+    /// Puts back a rule whose place was vacated, and possibly reused and vacated again.
     pub fn put_back(&mut self, rule: &Arc<Rule>) {
         let at = self.free.iter().rposition(|i| *i == rule.idx).expect("its place is free again");
         self.free.remove(at);
@@ -75,7 +75,7 @@ impl RuleStore {
         self.limits.rules_max.is_some_and(|max| self.shown >= max as usize)
     }
 
-    /// Whether there are more rules than there may be.
+    /// Whether there are more rules than allowed.
     pub fn is_over(&self) -> bool {
         self.limits.rules_max.is_some_and(|max| self.shown > max as usize)
     }

@@ -1,10 +1,10 @@
-//! Expiry: rules by idle and hard timeout, and addresses by age, whose order [`super::mac_records`] keeps.
+//! Expiry: rules by idle and hard timeout, and addresses by age ([`super::mac_records`] keeps them in order).
 //!
-//! A rule's deadline is put into a bucket of a tenth of a second. When a bucket's time comes each of its
-//! entries is looked at: an idle deadline that traffic has moved on goes into a later bucket. So a rule is
-//! looked at about once per idle timeout, whatever the traffic, and a rule without timeouts never. Entries of
-//! what is gone meanwhile are recognised by their serial number and skipped; when most are, all are sorted
-//! out, some in each tick.
+//! A rule's deadline is put into a bucket of a tenth of a second. When a bucket's time comes, each of its
+//! entries is checked: an idle deadline that traffic has postponed goes into a later bucket. So a rule is
+//! checked about once per idle timeout, whatever the traffic, and a rule without timeouts never. Entries of
+//! removed rules are recognised by their serial number and skipped; when most entries are stale, all stale
+//! ones are dropped, some in each tick.
 
 use super::{Control, Inner, RemovedReason};
 use crate::effect::FinTimeout;
@@ -15,13 +15,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 const BUCKET_MS: u64 = 100;
-/// Rules looked at at once, so that a turn stays near a millisecond.
+/// Rules checked at once, so that a turn takes about a millisecond.
 const EXPIRED_AT_ONCE: usize = 1_000;
 
-/// Entries of which it is asked whether their rules are gone, in a tick.
+/// Entries per tick that are checked for removed rules.
 const SORTED_AT_ONCE: usize = 32 << 10;
 
-/// A rule's.
+/// A rule's entry.
 #[derive(Clone, Copy)]
 struct Entry {
     bridge: BridgeIdx,
@@ -30,14 +30,14 @@ struct Entry {
     serial: u64,
 }
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Default)]
 pub(super) struct Timers {
     buckets: BTreeMap<u64, Vec<Entry>>,
     len: usize,
-    /// Length after the last sorting out.
+    /// Length after stale entries were last dropped.
     swept_len: usize,
-    /// Where sorting out goes on: a bucket, and the place in it.
+    /// Where dropping continues: a bucket, and the position in it.
     sorting: Option<(u64, usize)>,
 }
 
@@ -58,7 +58,7 @@ impl Timers {
         self.buckets.first_key_value().map(|(bucket, _)| bucket * BUCKET_MS)
     }
 
-    /// Takes up to `max` entries whose time has come, the earliest first.
+    /// Takes up to `max` due entries, the earliest first.
     fn take_due(&mut self, now_ms: u64, max: usize) -> Vec<Entry> {
         let mut due = Vec::new();
         while let Some(mut first) = self.buckets.first_entry()
@@ -76,7 +76,7 @@ impl Timers {
     }
 }
 
-/// When the rule ends if it was last used and last learned then, and why.
+/// When and why the rule expires, given when it was last used and last learned.
 fn deadline(rule: &Rule, last_used_ms: u64, learned_ms: u64) -> Option<(u64, RemovedReason)> {
     let (idle_s, hard_s) = (u64::from(rule.timeouts.idle_s()), u64::from(rule.timeouts.hard_s()));
     let hard =
@@ -89,9 +89,9 @@ fn deadline(rule: &Rule, last_used_ms: u64, learned_ms: u64) -> Option<(u64, Rem
 }
 
 impl Control {
-    /// Removes addresses and some rules whose time has come, as one version each kind. `slots` says when each
-    /// was last used, flows that workers have not folded yet included. Whether there are more rules: call it
-    /// again then, with the same time.
+    /// Removes expired addresses and some expired rules, as one version for each kind. `slots` tells when
+    /// each was last used, including flows that workers have not folded yet. Returns whether there are more
+    /// rules; if so, call it again with the same time.
     pub fn expire(&mut self, now_ms: u64, slots: &dyn SlotReader) -> bool {
         self.enter_to_change();
         let inner = &mut self.inner;
@@ -121,8 +121,8 @@ impl Control {
 }
 
 impl Inner {
-    /// A packet that ends a TCP connection has passed a rule with `fin_timeout`. A rule that went or was
-    /// modified meanwhile is left alone.
+    /// A packet that ends a TCP connection has matched a rule with `fin_timeout`. Does nothing if the rule
+    /// was removed or modified meanwhile.
     pub(super) fn lower_timeouts(&mut self, fin: FinTimeout) {
         let FinTimeout { bridge, table_id, idx, serial, idle_s, hard_s } = fin;
         if let Some(rule) = self.rule_at(bridge, table_id, idx, serial)
@@ -143,8 +143,8 @@ impl Inner {
         }
     }
 
-    /// Drops entries of rules that are gone, when there may be many: some of them. Not while a transaction is
-    /// under way, which may bring rules back.
+    /// Drops some entries of removed rules when there may be many. Not during a transaction, which may
+    /// restore rules.
     pub(super) fn sort_out_timers(&mut self) {
         let Timers { len, swept_len, sorting, .. } = self.timers;
         let Some((first, from)) = sorting.or((len > 2 * swept_len + 4096).then_some((0, 0))) else {
@@ -152,7 +152,7 @@ impl Inner {
         };
         let mut buckets = std::mem::take(&mut self.timers.buckets);
         let (mut looks, mut gone, mut goes_on_at) = (0, 0, None);
-        // A bucket that has become empty goes when its time comes.
+        // An empty bucket is removed when its time comes.
         for (&number, entries) in buckets.range_mut(first..) {
             let mut at = if number == first { from } else { 0 };
             while at < entries.len() && looks < SORTED_AT_ONCE {

@@ -1,16 +1,17 @@
-//! Changes that take many turns of the control thread, and become visible as one version.
+//! Changes that take many turns of the control thread and become visible as one version.
 //!
 //! A transaction puts its changes in place invisibly, some at a time; publishes them all at once; and then
-//! does, again some at a time, what follows from each. If a change fails, those before it are taken back,
-//! some at a time too. The caller says when a turn is over, for only it has a clock.
+//! handles the consequences of each, again some at a time. If a change fails, those before it are undone,
+//! also some at a time. The caller says when a turn is over, because only the caller has a clock.
 //!
-//! Between two turns others may change ports, settings and addresses, each with a version of its own. So a
-//! transaction's version lies far enough ahead, and no version in between sees what it has put in place.
+//! Between two turns, others may change ports, settings and addresses, each as a version of its own. So a
+//! transaction's version lies far enough ahead, and no version in between shows what it has put in place.
 //!
-//! Tables are its own until it is done: whoever changes rules, groups or meters meanwhile has it finished
-//! first, whatever that takes ([`Control::finish`]), or waits for it if he would rather not hold up everybody
-//! ([`Control::is_changing`]). What packets want learned waits here ([`Control::apply`]). What shows tables
-//! ([`Control::dump`], [`Control::table_stats`], [`Control::groups`]) shows them half changed meanwhile.
+//! Until it is done, a transaction has the tables to itself. Code that changes rules, groups or meters
+//! meanwhile first completes the transaction, however long that takes ([`Control::finish`]), or waits for it
+//! so as not to hold up everybody ([`Control::is_changing`]). What packets want to learn waits here
+//! ([`Control::apply`]). Functions that show tables ([`Control::dump`], [`Control::table_stats`],
+//! [`Control::groups`]) show them half changed meanwhile.
 
 use super::batch::{AsChange, Batch, Change, Due, PacketOut, Step};
 use super::flow_mod::FlowModError;
@@ -26,53 +27,53 @@ use flow::Match;
 use openflow::message::{GROUP_ALL, GroupCommand, METER_ALL};
 use std::sync::Arc;
 
-/// Versions that others may publish, for each step of a transaction. In a second a thread takes a hundred
-/// million steps at the very most, so that versions pass by less than 2^31 in a second, which is the age that
-/// no cached flow may reach.
+/// Versions that others may publish per step of a transaction. A thread takes at most a hundred million steps
+/// a second, so versions advance by less than 2^31 per second, the age that no cached flow may reach.
 const VERSIONS_PER_STEP: u64 = 16;
-/// And for the smallest.
+/// The minimum number of steps to assume.
 const STEPS_MIN: u64 = 1 << 10;
-/// With fewer left, the transaction is finished at once.
+/// With fewer versions left, the transaction is completed at once.
 const VERSIONS_LEFT_MIN: u64 = 1 << 10;
-/// What packets want learned while a transaction goes on; more is refused, and counted.
+/// How many requests to learn wait during a transaction; more are refused and counted.
 const DEFERRED_MAX: usize = 1 << 16;
-/// Small steps between two questions whether the turn is over.
+/// Small steps between two checks whether the turn is over.
 const STEPS_BETWEEN: u32 = 16;
 
-/// What comes of changes: what is to become of the packets among them, in order; or the number of the change
-/// that failed, and why.
+/// The result of changes: the translations of the packets among them, in order; or the index of the change
+/// that failed, and the reason.
 pub type Outcome = Result<Vec<Translation<Effect>>, (usize, FlowModError)>;
 
 /// The changes of a transaction.
 pub trait Changes: Send + Sync {
-    /// The change of this number, from 0; `None` behind the last. It may be asked for several times.
+    /// The change with this index, from 0; `None` after the last. May be called several times for one index.
     fn change(&self, at: usize) -> Option<(BridgeIdx, Due<'_>)>;
 }
 
-/// What a turn of a transaction has come to.
+/// The state of a transaction after a turn.
 #[derive(Debug)]
 pub enum Turn {
     /// There is more to do.
     More,
-    /// All is in place, and the next turn makes it visible: the last moment for what must come before.
+    /// All is in place, and the next turn makes it visible: the last moment for anything that must happen
+    /// before.
     Ready,
     /// It is done.
     Done(Outcome),
 }
 
-/// Asks now and then whether a turn is over.
+/// Checks now and then whether a turn is over.
 pub(super) struct Pace<'a> {
     is_over: Option<&'a mut dyn FnMut() -> bool>,
     steps: u32,
 }
 
 impl Pace<'_> {
-    /// There are no turns.
+    /// Never over.
     pub fn none() -> Pace<'static> {
         Pace { is_over: None, steps: 0 }
     }
 
-    /// Some small step was done. Whether the turn is over.
+    /// Records a small step. Returns whether the turn is over.
     pub fn is_over(&mut self) -> bool {
         let Some(is_over) = &mut self.is_over else { return false };
         self.steps += 1;
@@ -87,12 +88,12 @@ pub(super) enum Made {
     InPart,
 }
 
-/// See the module's text.
+/// See the module documentation.
 pub(super) struct Transaction {
-    /// `None` where there are no others meanwhile: the version to come.
+    /// `None` if nothing can happen in between: then it is the next version.
     version: Option<Version>,
     now_ms: u64,
-    /// The change that is being made, and how far that is.
+    /// The index of the current change, and how far it has got.
     at: usize,
     pub walk: Walk,
     pub batch: Batch,
@@ -102,20 +103,20 @@ pub(super) struct Transaction {
 
 enum Phase {
     Changing,
-    /// Removing what was learned by rules that are gone, cookie by cookie.
+    /// Removing what removed rules had learned, cookie by cookie.
     Orphans(Vec<(BridgeIdx, FlowMod)>),
     Ready,
     Following(Version, std::vec::IntoIter<Step>),
     TakingBack(usize, FlowModError),
-    /// What packets wanted learned meanwhile.
+    /// Applying what packets wanted to learn meanwhile.
     Learning(Outcome),
 }
 
-/// A transaction that others may see in between, and where its changes come from.
+/// A transaction whose turns are interleaved with other work, and the source of its changes.
 pub(super) struct Underway {
     transaction: Option<Transaction>,
     changes: Arc<dyn Changes>,
-    /// Once it is done.
+    /// Set once it is done.
     outcome: Option<Outcome>,
 }
 
@@ -134,12 +135,12 @@ impl Transaction {
 }
 
 impl Control {
-    /// Whether a controller might send a packet with these actions.
+    /// Whether a controller may send a packet with these actions.
     pub fn check_packet_out(&self, bridge: BridgeIdx, out: PacketOut<'_>) -> Result<(), FlowModError> {
         self.inner.check_packet_out(bridge, out)
     }
 
-    /// Several changes of any kind, as one version, at once: all of them or none.
+    /// Makes several changes of any kind at once, as one version: all or none.
     pub fn change_all(
         &mut self,
         all: impl IntoIterator<Item = (BridgeIdx, impl AsChange)>,
@@ -150,13 +151,13 @@ impl Control {
         self.inner.change_all(all, now_ms, &self.reader)
     }
 
-    /// The changes of a transaction, made at once.
+    /// Makes the changes of a transaction at once.
     pub fn change_at_once(&mut self, changes: &dyn Changes, now_ms: u64) -> Outcome {
         self.change_all((0..).map_while(|at| changes.change(at)), now_ms)
     }
 
-    /// Begins a transaction of about so many steps ([`Self::steps_of`]), which goes on with [`Self::go_on`].
-    /// One that is under way is finished first, and what came of it is forgotten.
+    /// Begins a transaction of about `steps` steps ([`Self::steps_of`]), which continues with
+    /// [`Self::go_on`]. Any current transaction is completed first, and its outcome is discarded.
     pub fn begin(&mut self, changes: Arc<dyn Changes>, steps: usize, now_ms: u64) {
         self.finish();
         self.transactions += 1;
@@ -166,7 +167,7 @@ impl Control {
         self.underway = Some(Underway { transaction, changes, outcome: None });
     }
 
-    /// How many steps a change takes at most, of some hundred nanoseconds each.
+    /// The maximum number of steps that a change takes, at a few hundred nanoseconds each.
     pub fn steps_of(&self, bridge: BridgeIdx, change: Change<'_>) -> usize {
         let Some(Some(control)) = self.inner.bridges.get(bridge.0 as usize) else { return 1 };
         match change {
@@ -187,19 +188,19 @@ impl Control {
         }
     }
 
-    /// How many transactions have begun, at once or in turns: what is read in pieces is of one version if
-    /// none did meanwhile.
+    /// How many transactions have begun, at once or in turns. What is read in pieces belongs to one version
+    /// if the number has not changed.
     pub fn transactions(&self) -> u64 {
         self.transactions
     }
 
-    /// Whether a transaction is under way, or done and nobody has asked for its outcome.
+    /// Whether a transaction is in progress, or its outcome has not been collected.
     pub fn is_changing(&self) -> bool {
         self.underway.is_some()
     }
 
-    /// A turn of the transaction under way, which ends soon after `is_over` says so. Done without outcome
-    /// where there is none.
+    /// Does a turn of the current transaction, which ends soon after `is_over` returns true. `Done` with an
+    /// empty outcome if there is none.
     pub fn go_on(&mut self, is_over: &mut dyn FnMut() -> bool) -> Turn {
         self.reader.quiescent();
         let Some(underway) = &mut self.underway else { return Turn::Done(Ok(Vec::new())) };
@@ -227,7 +228,7 @@ impl Control {
         turn
     }
 
-    /// Finishes the transaction under way, however long that takes. Its outcome waits for [`Self::go_on`].
+    /// Completes the current transaction, however long that takes. [`Self::go_on`] returns its outcome.
     pub fn finish(&mut self) {
         let Some(underway) = &mut self.underway else { return };
         let changes = underway.changes.clone();
@@ -240,7 +241,7 @@ impl Control {
         }
     }
 
-    /// Before anything but tables is changed.
+    /// To be called before changing anything other than tables.
     pub(super) fn enter(&mut self) {
         self.reader.quiescent();
         let version = self.underway.as_ref().and_then(|u| u.transaction.as_ref()?.version);
@@ -249,13 +250,13 @@ impl Control {
         }
     }
 
-    /// Before tables are changed.
+    /// To be called before changing tables.
     pub(super) fn enter_to_change(&mut self) {
         self.reader.quiescent();
         self.finish();
     }
 
-    /// Whether an effect waits for the transaction that is under way.
+    /// Whether an effect must wait for the current transaction.
     pub(super) fn defers(&mut self, effect: &Effect) -> bool {
         let is_under_way = self.underway.as_ref().is_some_and(|u| u.transaction.is_some());
         if !is_under_way || !matches!(effect, Effect::LearnRule(_) | Effect::FinTimeout(_)) {
@@ -271,7 +272,7 @@ impl Control {
 }
 
 impl Inner {
-    /// Changes at once.
+    /// Makes changes at once.
     pub(super) fn change_all(
         &mut self,
         all: impl IntoIterator<Item = (BridgeIdx, impl AsChange)>,
@@ -279,21 +280,21 @@ impl Inner {
         reader: &Reader,
     ) -> Outcome {
         let mut all = all.into_iter();
-        // Each is asked for once, in order, for nothing pauses.
+        // Each is asked for once, in order, because there are no pauses.
         match self.turn(Transaction::new(None, now_ms), |_| all.next(), &mut Pace::none(), reader) {
             Ok(outcome) => outcome,
             Err(_) => unreachable!("it pauses only where others are served meanwhile"),
         }
     }
 
-    /// Puts in force what a transaction has done without changes of its own.
+    /// Publishes what a transaction has done without changes of its own.
     pub(super) fn complete(&mut self, transaction: Transaction, reader: &Reader) {
         let none = |_| None::<(BridgeIdx, Change<'_>)>;
         let done = self.turn(transaction, none, &mut Pace::none(), reader);
         debug_assert!(done.is_ok_and(|outcome| outcome.is_ok()), "nothing of it can fail or pause");
     }
 
-    /// Another turn of a transaction. It comes back where it is not done.
+    /// Does another turn of a transaction. Returns the transaction if it is not done.
     fn turn<C: AsChange>(
         &mut self,
         mut transaction: Transaction,
@@ -307,7 +308,7 @@ impl Inner {
         outcome.ok_or_else(|| Box::new(transaction))
     }
 
-    /// The phases, in order. `None`: the turn is over, or all is ready to be published.
+    /// The phases, in order. `None`: the turn is over, or everything is ready to be published.
     fn turn_as_of<C: AsChange>(
         &mut self,
         transaction: &mut Transaction,
@@ -365,14 +366,14 @@ impl Inner {
                         }
                     }
                     self.forget_batch();
-                    // Tables that it made stay, and are logged as of this version.
+                    // Tables that it created remain, and are logged as of this version.
                     if transaction.version.is_some() || self.has_new_table {
                         self.publish();
                     }
                     transaction.phase = Phase::Learning(Err((*at, error.clone())));
                 }
                 Phase::Learning(outcome) => {
-                    // Each with a version of its own, as if it came now.
+                    // Each as a version of its own, as if it came now.
                     self.staging = None;
                     while let Some(effect) = transaction.version.and_then(|_| self.deferred.pop_front()) {
                         self.apply_to_rules(&effect, now_ms, reader);
@@ -417,7 +418,7 @@ impl Inner {
         Ok(Made::Whole)
     }
 
-    /// Removes what was learned by rules that are gone, if they said so (`delete_learned`).
+    /// Removes what removed rules had learned, if they asked for that (`delete_learned`).
     fn remove_orphans(
         &mut self,
         transaction: &mut Transaction,

@@ -1,7 +1,7 @@
-//! What a rule's actions may be, given what it matches; and what is worked out of them once.
+//! Which actions a rule may have, given what it matches; and what is derived from them once.
 //!
-//! What each action may hold is checked here; whether actions go together with the match, and in the version
-//! of the protocol that the controller speaks, by [`openflow::check_actions`].
+//! The arguments of each action are checked here. [`openflow::check_actions`] checks whether actions are
+//! compatible with the match and with the controller's protocol version.
 
 use super::FlowModError;
 use super::groups::GroupControl;
@@ -15,17 +15,17 @@ use flow::options::{OptionTable, PlaceError};
 use flow::{Action, Depth, Mask, Match, Mf};
 use openflow::{ErrorKind, Version};
 
-/// What there is in a bridge that actions may name.
+/// What actions in a bridge may refer to.
 #[derive(Clone, Copy)]
 pub(super) struct Known<'a> {
     pub options: &'a OptionTable,
-    /// `None`: groups and meters that are not there may be named.
+    /// `None`: references to missing groups and meters are allowed.
     pub numbered: Option<(&'a GroupControl, &'a MeterControl)>,
-    /// Whether actions are accepted that are for tests.
+    /// Whether actions for tests are accepted.
     pub debugs: bool,
 }
 
-/// Whether a rule in this table may have these actions, as a controller of this version sends them.
+/// Whether a rule in this table may have these actions, sent by a controller of this version.
 pub(super) fn check(
     version: Version,
     matching: &Match,
@@ -40,7 +40,7 @@ pub(super) fn check(
     openflow::check_actions(version, matching, actions, Some(table_id)).map_err(FlowModError::Actions)
 }
 
-/// Outputs, which need nothing of the match: what nearly every rule has.
+/// Outputs, which require nothing of the match: what nearly every rule has.
 fn is_plain(action: &Action) -> bool {
     matches!(action, Action::Output { .. } | Action::Note(_))
 }
@@ -56,7 +56,7 @@ fn check_port(action: &Action) -> Result<(), FlowModError> {
     }
 }
 
-/// Whether a bucket of a group may have these actions. Groups among them need not be there.
+/// Whether a bucket of a group may have these actions. They may refer to missing groups.
 pub(super) fn check_bucket(actions: &[Action], known: Known<'_>) -> Result<(), FlowModError> {
     check_list(actions, 0, Known { numbered: None, ..known })
 }
@@ -65,7 +65,7 @@ fn check_list(actions: &[Action], table_id: u8, known: Known<'_>) -> Result<(), 
     actions.iter().try_for_each(|action| check_one(action, table_id, known))
 }
 
-/// Every action has its place here, and none passes that translation does not know.
+/// Lists every action, so that none is accepted that translation does not know.
 fn check_one(action: &Action, table_id: u8, known: Known<'_>) -> Result<(), FlowModError> {
     let options = known.options;
     let bad = |what| Err(FlowModError::BadArgument(what));
@@ -241,7 +241,7 @@ fn check_writable(field: Mf) -> Result<(), FlowModError> {
     }
 }
 
-/// What is worked out of a list once.
+/// Computes what is derived from a list once.
 pub(super) fn compile(list: &[Action]) -> Actions {
     let mut named = Named::default();
     let depth = walk(list, &mut named);
@@ -263,7 +263,7 @@ pub(super) fn compile(list: &[Action]) -> Actions {
     }
 }
 
-/// What actions name.
+/// What actions refer to.
 #[derive(Default)]
 struct Named {
     tables: Vec<u8>,
@@ -271,12 +271,12 @@ struct Named {
     meters: Vec<u32>,
 }
 
-/// How deep a packet must have been read for the actions; collects what they name.
+/// How deep a packet must have been read for the actions; collects what they refer to.
 fn walk(list: &[Action], named: &mut Named) -> Depth {
     let of_field = |field: Mf| {
         let mut mask = Mask::wild();
         mask.add_mf(field, field.ones());
-        // What says whether the field is there is read too.
+        // Fields that tell whether the field is present are read too.
         let prerequisite = match field.row().prereq {
             Prereq::None => Depth::Metadata,
             Prereq::Ethernet | Prereq::Vlan => Depth::Ethernet,
@@ -288,7 +288,7 @@ fn walk(list: &[Action], named: &mut Named) -> Depth {
     for action in list {
         depth = depth.max(match action {
             Action::Output { port: OfPort::NORMAL, .. } => Depth::Ethernet,
-            // Its meter may be one that there is not, and then is none, as in Open vSwitch.
+            // Its meter may be missing, which means none, as in Open vSwitch.
             Action::Controller { .. } | Action::Output { port: OfPort::CONTROLLER, .. } => Depth::Everything,
             Action::Output { .. } | Action::OutputTrunc { .. } | Action::Enqueue { .. } => Depth::Metadata,
             // The register may name any port, NORMAL and CONTROLLER included.
@@ -309,7 +309,7 @@ fn walk(list: &[Action], named: &mut Named) -> Depth {
             | Action::SetNwTtl(_) => Depth::Network,
             Action::SetTpSrc(_) | Action::SetTpDst(_) | Action::FinTimeout { .. } => Depth::Transport,
             Action::CheckPktLarger { target, .. } => of_field(target.field),
-            // It tells the controllers where it cannot.
+            // It notifies the controllers if the TTL has expired.
             Action::DecTtl(_) | Action::DecNshTtl => Depth::Everything,
             Action::Resubmit { table, ct, .. } => {
                 named.tables.extend(table);
@@ -320,8 +320,8 @@ fn walk(list: &[Action], named: &mut Named) -> Depth {
                 Depth::Metadata
             }
             Action::WriteActions(inner) | Action::Clone(inner) => walk(inner, named),
-            // The datapath reads by itself what is tracked. But its caches can follow a connection's packets
-            // where ports tell them from others.
+            // The tracker reads packets itself. But caches can follow a connection's packets if ports
+            // distinguish them from others.
             Action::Ct(ct) => {
                 named.tables.extend(ct.table);
                 let zone = match ct.zone {
@@ -331,7 +331,7 @@ fn walk(list: &[Action], named: &mut Named) -> Depth {
                 walk(&ct.actions, named).max(zone).max(Depth::Transport)
             }
             Action::Sample { .. } => Depth::Everything,
-            // Of the pipeline alone.
+            // Affects only the pipeline.
             Action::SetOption { .. }
             | Action::DeleteField(_)
             | Action::SetTunnel { .. }
@@ -341,23 +341,22 @@ fn walk(list: &[Action], named: &mut Named) -> Depth {
             | Action::ClearActions
             | Action::Nat(_)
             | Action::CtClear
-            // It is for the lookup.
+            // Used only by the lookup.
             | Action::Conjunction { .. }
             | Action::Note(_)
             | Action::DebugRecirc
             | Action::DebugSlow
             | Action::Exit => Depth::Metadata,
-            // Its buckets may do anything, and may change while the rule stays.
+            // Its buckets may do anything, and may change without the rule.
             Action::Group(group) => {
                 named.groups.push(*group);
                 Depth::Everything
             }
-            // Tags and labels, and what a network service header says of the next one.
+            // VLAN tags and labels, and an NSH header's next protocol.
             Action::Encap { .. } | Action::Decap { .. } => Depth::Network,
-            // The hash looks at all headers; the control thread reads the packet that something is learned
-            // from.
+            // The hash covers all headers; the control thread reads the packet from which to learn.
             Action::Multipath(_) | Action::Bundle(_) | Action::Learn(_) => Depth::Everything,
-            // To raise a drop precedence is the datapath's affair.
+            // The datapath itself raises the drop precedence.
             Action::Meter(meter) => {
                 named.meters.push(*meter);
                 Depth::Metadata

@@ -1,8 +1,8 @@
-//! What loose commands are about: the rules within a match, a few at once or a table's walked over in pieces.
+//! What loose commands select: the rules within a match, a few at once or a whole table in pieces.
 //!
-//! Rules of few masks are found by these. Where there may be more than some hundred, the places of a table
-//! are looked at one by one, and the walk can stop anywhere: a rule that is removed leaves its place free,
-//! and one that is modified gets the place of the old one back at once.
+//! If few masks have candidates, rules are found by mask. If there may be more than some hundred rules, the
+//! places of a table are visited one by one, and the walk can pause anywhere: a removed rule leaves its place
+//! free, and a modified one takes the old one's place at once.
 
 use super::batch::SlotAfter;
 use super::flow_mod::FlowModError;
@@ -15,25 +15,25 @@ use crate::topology::BridgeIdx;
 use base::rcu::Reader;
 use std::sync::Arc;
 
-/// More rules than this are not collected at once.
+/// Maximum number of rules collected at once.
 const AT_ONCE_MAX: usize = 1_000;
-/// Places looked at for a rule in one small step.
+/// Places visited per small step.
 const PLACES_PER_STEP: usize = 256;
 
-/// How far the change that is being made has come.
+/// The progress of the current change.
 #[derive(Clone, Copy, Default)]
 pub(super) enum Walk {
-    /// It has not begun.
+    /// Not begun yet.
     #[default]
     Start,
-    /// The next place to look at, and the rules that were found before.
+    /// The next place to visit, and the number of rules found before it.
     Rules { table: u16, idx: usize, found: usize },
-    /// The next group or meter to look at; `None` behind the last.
+    /// The next group or meter to visit; `None` after the last.
     Numbers(Option<u32>),
 }
 
 impl FlowMod {
-    /// Whether a loose or strict command is about this rule, whose match it has compared.
+    /// Whether a loose or strict command selects this rule, given that the match fits.
     pub(super) fn selects(&self, rule: &Rule) -> bool {
         let deletes = matches!(self.command, Command::Delete | Command::DeleteStrict);
         (rule.cookie ^ self.cookie) & self.cookie_mask == 0
@@ -44,8 +44,8 @@ impl FlowMod {
 }
 
 impl Inner {
-    /// Calls `each` for the rules that a loose command is about, and says in the end how many there were;
-    /// `None`: the turn is over.
+    /// Calls `each` for the rules that a loose command selects, and returns their number; `None`: the turn is
+    /// over.
     pub(super) fn for_each_within(
         &mut self,
         bridge: BridgeIdx,
@@ -93,7 +93,7 @@ impl Inner {
         Ok(Some(found))
     }
 
-    /// The first of the tables that a command is about, from this one on, and its rules.
+    /// The first table from this one on that a command covers, and its rules.
     fn rules_from(&self, bridge: BridgeIdx, table_id: u8, from: u16) -> Option<(u8, &[Option<Arc<Rule>>])> {
         let control = self.bridges.get(bridge.0 as usize)?.as_ref()?;
         let first = u8::try_from(from).ok()?;
@@ -102,7 +102,7 @@ impl Inner {
         Some((*id, &store.rules))
     }
 
-    /// Deletes what is within a match.
+    /// Deletes everything within a match.
     pub(super) fn delete_within(
         &mut self,
         bridge: BridgeIdx,

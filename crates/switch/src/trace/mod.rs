@@ -1,4 +1,4 @@
-//! What a translation tells whoever watches it. Chosen at compile time, so that nobody watching costs
+//! What a translation reports to a trace. Chosen at compile time, so that translation without a trace costs
 //! nothing.
 
 mod report;
@@ -10,22 +10,23 @@ use crate::translate::continuation::{Rest, Tracked};
 use flow::{Action, Key};
 use std::sync::Arc;
 
-/// What a lookup in a table came to.
+/// The result of a lookup in a table.
 pub(crate) enum Found<'a> {
     Rule(&'a Arc<Rule>),
-    /// No rule, and so nothing happens.
+    /// No rule, and the packet is dropped.
     Nothing,
-    /// No rule, and so a controller is told.
+    /// No rule, and the packet goes to a controller.
     Miss,
-    /// It was not made, since the packet is a fragment.
+    /// There was no lookup, since the packet is a fragment.
     Fragment,
 }
 
-/// A listener to a translation. Texts come as closures: they are made only when somebody listens.
+/// A listener to a translation. Texts are passed as closures, so they are only created if there is a
+/// listener.
 pub(crate) trait Sink {
-    /// Whether packets come of the translation, which learns from them then. A trace only looks on.
+    /// Whether real packets are behind the translation, which then learns from them. A trace does not.
     const LEARNS: bool;
-    /// The translation goes on in this bridge; ends with [`Self::leave`] unless it is the first.
+    /// Translation continues in this bridge; ends with [`Self::leave`] unless it is the first.
     fn bridge(&mut self, name: &str);
     /// A table was looked into; ends with [`Self::leave`].
     fn enter_table(&mut self, table_id: u8, found: Found<'_>);
@@ -33,41 +34,41 @@ pub(crate) trait Sink {
     fn enter_bucket(&mut self, bucket_id: u32);
     /// An action begins.
     fn begin_action(&mut self, action: &Action);
-    /// An action has a list of others, which is empty.
+    /// The list of an action is empty.
     fn nothing_to_do(&mut self);
-    /// The action set is carried out; ends with [`Self::leave_action_set`].
+    /// The action set is executed; ends with [`Self::leave_action_set`].
     fn enter_action_set(&mut self);
-    /// It was.
+    /// The end of the action set.
     fn leave_action_set(&mut self);
     /// The end of the innermost table, bucket or bridge.
     fn leave(&mut self);
-    /// What became of an action.
+    /// The effect of an action.
     fn detail(&mut self, text: impl FnOnce() -> String);
-    /// Whether the translation may teach rules. A trace of fields, without a packet, may not.
+    /// Whether the translation may learn rules. A trace without a packet may not.
     fn may_learn(&self) -> bool {
         true
     }
-    /// What becomes of the packet instead of what the action says.
+    /// What happens to the packet instead of what the action says.
     fn fate(&mut self, text: impl FnOnce() -> String);
-    /// Something that the rules' author did not want.
+    /// Something that the author of the rules probably did not intend.
     fn warn(&mut self, text: impl FnOnce() -> String);
     /// Why the translation failed.
     fn error(&mut self, text: impl FnOnce() -> String);
-    /// The flow is not cached, since its actions ask for that.
+    /// The flow is not cached, because its actions require that.
     fn slow(&mut self);
     /// The translation failed, for this reason.
     fn failed(&mut self, why: &'static str);
-    /// The translation goes on in a bridge where it was frozen; ends with [`Self::leave`].
+    /// Translation continues in a bridge where it was frozen; ends with [`Self::leave`].
     fn thaw(&mut self, bridge: &str, rest: &Rest);
-    /// The next frozen actions are of a rule of this table with this cookie.
+    /// The next frozen actions belong to a rule of this table with this cookie.
     fn restore(&mut self, table_id: u8, cookie: u64);
-    /// The packet comes back under a recirculation id; with `ct` once it was tracked.
+    /// The packet comes back under a recirculation id; with `ct`, after it was tracked.
     fn recirculates(&mut self, id: u32, key: &Key, ct: Option<&Tracked<'_>>);
-    /// The packet as the last action left it.
+    /// The packet after the last action.
     fn end(&mut self, key: &Key);
 }
 
-/// Nobody listens.
+/// No listener.
 pub(crate) struct Quiet;
 
 impl Sink for Quiet {

@@ -1,8 +1,8 @@
 //! The text of `ofproto/trace`: what a translation did, step by step.
 //!
-//! Steps form a tree: bridges have tables; tables and buckets have actions, each followed by what became of
-//! it and by the tables, buckets and bridges that it led to. As in Open vSwitch, the last step of a level is
-//! not indented further, so that a chain of tables reads as a list.
+//! Steps form a tree: bridges have tables; tables and buckets have actions, each followed by its effect and
+//! by the tables, buckets and bridges that it led to. As in Open vSwitch, the last step of a level is not
+//! indented further, so that a chain of tables reads as a list.
 
 use super::{Found, Sink};
 use crate::BridgeIdx;
@@ -42,41 +42,41 @@ struct Node {
     below: Vec<Node>,
 }
 
-/// Listens and remembers.
+/// A listener that records everything.
 struct Listener<'a> {
     ports: &'a PortNames,
     topology: &'a Topology,
-    /// Nodes that are not finished, outermost first; the first is the root.
+    /// Unfinished nodes, outermost first; the first is the root.
     open: Vec<Node>,
-    /// Of action sets that are carried out: whether a table was entered again for it.
+    /// For each action set being executed: whether a table was entered again for it.
     has_reopened: Vec<bool>,
-    /// The packet as the last action left it, once that is known.
+    /// The packet after the last action, once known.
     after: Option<Key>,
     /// Why the translation failed, if it did.
     failure: Option<&'static str>,
-    /// What was wrong with the rules, first of all.
+    /// The first problem with the rules.
     wrong: Option<Wrong>,
     is_slow: bool,
-    /// Packets that come back.
+    /// Packets that will come back.
     coming: Vec<Coming>,
     /// See [`Start`].
     may_learn: bool,
-    /// The table and the cookie of the rule that frozen actions are of, while no trace of them has said so.
+    /// Table and cookie of the rule that frozen actions belong to, until a trace of them has said so.
     origin: Option<(u8, u64)>,
 }
 
-/// What is wrong with rules that a packet went by.
+/// A problem with rules that a packet matched.
 #[derive(Clone, Debug)]
 pub struct Wrong {
-    /// What it is.
+    /// What the problem is.
     pub why: String,
-    /// The bridge that has the rules.
+    /// The bridge with the rules.
     pub bridge: String,
     /// The packet at the end of its translation.
     pub flow: String,
 }
 
-/// A packet that comes back once it was tracked, under a recirculation id, which is in its key.
+/// A packet that comes back after tracking, under a recirculation id that is in its key.
 struct Coming {
     key: Key,
     zone: u16,
@@ -112,7 +112,7 @@ impl Listener<'_> {
     }
 }
 
-/// Whether a controller may learn by the action from which rule it is.
+/// Whether the action may tell a controller which rule it belongs to.
 fn tells_origin(action: &Action) -> bool {
     use Action::*;
     matches!(
@@ -129,12 +129,12 @@ fn tells_origin(action: &Action) -> bool {
     )
 }
 
-/// The action of Open vSwitch's that sets back from which rule the next ones are.
+/// Open vSwitch's action that restores which rule the next actions belong to.
 fn origin_text(table_id: u8, cookie: u64) -> String {
     format!("unroll_xlate(table={table_id}, cookie={cookie})")
 }
 
-/// The action that stands for an instruction in a frozen list.
+/// The action that replaces an instruction in a frozen list.
 fn as_frozen(action: &Action) -> Option<Action> {
     match *action {
         Action::GotoTable(table) => Some(Action::Resubmit { in_port: None, table: Some(table), ct: false }),
@@ -198,7 +198,7 @@ impl Sink for Listener<'_> {
 
     fn enter_action_set(&mut self) {
         let bridge = self.open.last_mut().expect("the root is never left");
-        // It follows the first table's last step, as if that had led to it; but for a packet that goes on
+        // It follows the first table's last step as if that had led to it, except for a packet that continues
         // where it was frozen.
         let goes_on = bridge.below.iter().any(|node| node.kind == Kind::Thaw);
         let first = bridge.below.pop_if(|node| node.kind == Kind::Table && !goes_on);
@@ -284,7 +284,7 @@ impl Sink for Listener<'_> {
     }
 
     fn recirculates(&mut self, id: u32, key: &Key, ct: Option<&Tracked<'_>>) {
-        // What lies behind a header that was taken off, no trace can know.
+        // A trace cannot know what follows a header that was removed.
         let Some(ct) = ct else { return };
         let mut key = key.clone();
         key.set(FieldId::RecircId, id.into());
@@ -298,53 +298,53 @@ impl Sink for Listener<'_> {
 
     fn end(&mut self, key: &Key) {
         let mut after = key.clone();
-        // The set has been carried out.
+        // The set has been executed.
         after.set(FieldId::ActsetOutput, 0);
         self.after = Some(after);
     }
 }
 
-/// What is traced.
+/// What to trace.
 #[derive(Clone, Copy)]
 pub struct Start<'a> {
     /// The version of the switch's state.
     pub version: Version,
     /// The packet, with its input port's numbers.
     pub key: &'a Key,
-    /// Of a packet that comes from no port of the switch: the bridge that it comes to.
+    /// For a packet that comes from no port of the switch: the bridge that receives it.
     pub bridge: Option<BridgeIdx>,
-    /// Of a packet that a controller sends there: its actions.
+    /// For a packet that a controller sends: its actions.
     pub actions: Option<&'a [Action]>,
-    /// Where there is a packet besides its fields, which may teach rules: counts a table's rules by cookie.
+    /// Set if there is a real packet from which rules may be learned: counts a table's rules by cookie.
     pub learned: Option<&'a LearnedCounts<'a>>,
 }
 
-/// How what is found is shown.
+/// How results are shown.
 #[derive(Clone, Copy)]
 pub struct Texts<'a> {
     /// Names of ports.
     pub ports: &'a PortNames,
-    /// The datapath's actions on a packet.
+    /// Formats the datapath's actions on a packet.
     pub actions: &'a dyn Fn(&[DpAction], &Key) -> String,
 }
 
-/// Packets that come back in one trace: rules may have one come back for ever.
+/// Maximum number of recirculated packets in one trace: rules may recirculate a packet for ever.
 const ROUNDS_MAX: usize = 64;
 /// The state of a new connection (`new|trk`).
 const NEW: u32 = 0x21;
 
-/// What a trace tells.
+/// The result of a trace.
 pub struct Traced {
     /// The text of `ofproto/trace`.
     pub text: String,
-    /// What the first translation found out.
+    /// The result of the first translation.
     pub first: Translation<Effect>,
-    /// What is wrong with the rules that it went by.
+    /// A problem with the rules that it matched.
     pub wrong: Option<Wrong>,
 }
 
-/// Traces a packet as `ofproto/trace` does. Packets that come back are traced in their turn; those that were
-/// tracked have the states `ct_next`, and then that of a new connection.
+/// Traces a packet as `ofproto/trace` does. Recirculated packets are traced in turn; those that were tracked
+/// have the states `ct_next`, and after these the state of a new connection.
 pub fn trace(
     switch: &Switch,
     start: Start<'_>,
@@ -358,7 +358,7 @@ pub fn trace(
         let Some(mut next) = queue.pop_front() else { break };
         traced.text += &announce(&mut next, &mut states);
         let Coming { key, .. } = next;
-        // It goes on as its state says, whatever actions it was sent with.
+        // It continues as its state says, whatever actions it was sent with.
         let start = Start { key: &key, bridge: None, actions: None, ..start };
         let (more, coming) = trace_once(switch, start, texts, reader);
         traced.text += &more.text;
@@ -367,7 +367,7 @@ pub fn trace(
     traced
 }
 
-/// What stands before the trace of a packet that comes back, which gets its state here.
+/// The introduction to the trace of a recirculated packet, which gets its state here.
 fn announce<'a>(next: &mut Coming, states: &mut impl Iterator<Item = &'a u32>) -> String {
     let rule = "=".repeat(79);
     let mut text = format!("\n{rule}\nrecirc({:#x})", next.key.get(FieldId::RecircId));
@@ -400,7 +400,7 @@ fn state_text(state: u32) -> String {
     set.map(|(_, name)| *name).collect::<Vec<_>>().join("|")
 }
 
-/// Addresses and ports of a packet that is translated; nothing where no address is given.
+/// Addresses and ports after address translation; empty if no address is given.
 fn addresses(key: &Key, nat: &Nat) -> String {
     let get = |field| key.get(field);
     let (src_port, dst_port) = (get(FieldId::TpSrc), get(FieldId::TpDst));
@@ -419,7 +419,7 @@ fn addresses(key: &Key, nat: &Nat) -> String {
     }
 }
 
-/// Has a packet the first address and port that it may get.
+/// Gives a packet the first address and port of the range.
 fn translate(key: &mut Key, nat: &Nat) {
     let (Some((address, _)), Some(side)) = (nat.addresses, nat.side) else { return };
     let (field, port) = match (side, nat.is_ipv6) {
@@ -472,7 +472,7 @@ fn trace_once(switch: &Switch, start: Start<'_>, texts: Texts<'_>, reader: &Read
     let whole = |key: &Key| {
         let mut text = flow_text(key, &everything(key, options)).replace("tun_flags=-oam", "tun_flags=0");
         if key.get64(FieldId::EthType) == 0x894f && key.get64(FieldId::PacketType) == 0 {
-            // Open vSwitch shows fields of IP, too, which there are none of.
+            // Open vSwitch also shows IP fields, although there are none.
             text += ",nw_proto=0,nw_tos=0,nw_ecn=0,nw_ttl=0,nw_frag=no";
         }
         match key.get64(FieldId::RecircId) {
@@ -511,8 +511,8 @@ fn trace_once(switch: &Switch, start: Start<'_>, texts: Texts<'_>, reader: &Read
     (Traced { text, first: out, wrong }, listener.coming)
 }
 
-/// The text of a match with `eth` where it stands in Open vSwitch's: behind the metadata. That of another
-/// packet type is there already.
+/// A match's text with `eth` at the position where Open vSwitch has it: after the metadata. The type of any
+/// other packet is there already.
 fn with_type(text: &str, key: &Key) -> String {
     if key.get64(FieldId::PacketType) != 0 {
         return text.to_string();
@@ -527,15 +527,15 @@ fn with_type(text: &str, key: &Key) -> String {
     format!("{metadata}eth,{rest}")
 }
 
-/// The text of a match with the recirculation id where it stands in Open vSwitch's.
+/// A match's text with the recirculation id at the position where Open vSwitch has it.
 fn with_recirculation(id: &str, text: &str) -> String {
     let mark = text.find(',').filter(|_| text.starts_with("pkt_mark=")).map_or(0, |comma| comma + 1);
     let (mark, rest) = text.split_at(mark);
     format!("{mark}recirc_id={id},{rest}")
 }
 
-/// The mask of a megaflow without what is the same in all packets that it sees: registers and metadata, which
-/// are zero or the frozen state's, and fields of tunnels where the packet came through none.
+/// A megaflow's mask without what is the same in all packets that it sees: registers and metadata, which are
+/// zero or come from the frozen state, and tunnel fields if the packet came through no tunnel.
 fn shown(mask: &Mask, key: &Key) -> Mask {
     let mut mask = mask.clone();
     [FieldId::Metadata, FieldId::ActsetOutput].into_iter().for_each(|field| mask.set(field, 0));
@@ -566,14 +566,14 @@ fn print(text: &mut String, nodes: &[Node], level: usize) {
     }
 }
 
-/// The mask under which a packet is shown whole: every field that a packet of its kind has, zero or not, and
-/// of metadata what is not zero.
+/// The mask for showing a packet completely: every field that a packet of its kind has, zero or not, and
+/// nonzero metadata.
 fn everything(key: &Key, options: &OptionTable) -> Mask {
     let mut mask = Mask::wild();
     let hidden = [FieldId::DpPort, FieldId::RecircId, FieldId::NdReserved, FieldId::NdOptionsType];
     let shown = |f: &&FieldId| usize::from(f.place().block) < B_TUN_META && !hidden.contains(*f);
     let is_nsh = key.get64(FieldId::EthType) == 0x894f;
-    // The type of a packet that is no Ethernet frame says it.
+    // The type of a packet that is not an Ethernet frame implies it.
     let is_typed = key.get64(FieldId::PacketType) != 0;
     let has = |f: &&FieldId| {
         key.get(**f) != 0 && (is_nsh || !NSH.contains(f)) && !(is_typed && **f == FieldId::EthType)
@@ -616,7 +616,7 @@ fn fields_of(key: &Key) -> Vec<FieldId> {
     if key.get64(F::VlanTci) != 0 {
         fields.push(F::VlanTci2);
     }
-    // One that came or goes through a tunnel has all fields of tunnels but those that some kinds lack.
+    // A packet that came or goes through a tunnel has all tunnel fields except those that some kinds lack.
     if key.get(F::TunDst) != 0 || key.get(F::TunIpv6Dst) != 0 {
         let lacking = [F::TunId, F::TunErspanIdx, F::TunErspanDir, F::TunErspanHwid];
         let is_of_any = |f: &&F| usize::from(f.place().block) == B_TUNNEL && !lacking.contains(*f);
@@ -635,7 +635,7 @@ fn fields_of(key: &Key) -> Vec<FieldId> {
             fields.extend(&[F::Mpls0, F::Mpls1, F::Mpls2][..count]);
         }
         0x894f => {
-            // Context headers of fixed places are those of type 1.
+            // Only type 1 has context headers at fixed positions.
             let count = if key.get64(F::NshMdtype) == 1 { NSH.len() } else { NSH.len() - 4 };
             fields.extend(&NSH[..count]);
         }
@@ -646,7 +646,7 @@ fn fields_of(key: &Key) -> Vec<FieldId> {
     if is_ip && key.get64(F::NwFrag) & 2 == 0 {
         match key.get64(F::NwProto) {
             6 => fields.extend([F::TpSrc, F::TpDst, F::TcpFlags]),
-            // Neighbour discovery, whose options stand where ARP's addresses do.
+            // Neighbour discovery, whose options take the place of ARP's addresses.
             58 if matches!(key.get64(F::TpSrc), 135 | 136) && key.get64(F::TpDst) == 0 => {
                 fields.extend([F::TpSrc, F::TpDst, F::NdTarget, F::ArpSha, F::ArpTha]);
             }

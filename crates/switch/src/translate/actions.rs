@@ -13,14 +13,13 @@ use flow::options::Wide;
 use flow::{Action, FieldId, Mf};
 use openflow::text::{PortNames, actions_text, subfield_value_text};
 
-/// Bits of one `SubField`, as the low bits of a number.
+/// A mask of the low `count` bits.
 fn ones(count: u16) -> u128 {
     if count >= 128 { u128::MAX } else { (1 << count) - 1 }
 }
 
 impl<'a, S: Sink> Xlate<'a, S> {
-    /// Executes a list in order. False where one of its actions ended it before its end, as an expired TTL
-    /// does.
+    /// Executes a list in order. False if one of its actions ended it early, as an expired TTL does.
     pub(super) fn actions(&mut self, list: &'a [Action]) -> bool {
         for (i, action) in list.iter().enumerate() {
             if self.error.is_some() || self.exit {
@@ -37,14 +36,14 @@ impl<'a, S: Sink> Xlate<'a, S> {
             if let Action::CheckPktLarger { length, target } = action
                 && self.switch.in_use.check_pkt_len()
             {
-                // What follows it is done there.
+                // The rest of the list is executed there.
                 self.check_pkt_larger(*length, target, &list[i + 1..]);
                 break;
             }
             self.action(action);
             if let Some(steps) = &self.freezing {
-                // One that froze within a table stands among the steps already. A lookup that wanted the
-                // packet read before is repeated then.
+                // An action that froze within a table is among the steps already. A lookup that wanted the
+                // packet read first is repeated then.
                 let done = !steps.is_empty()
                     || matches!(
                         action,
@@ -129,12 +128,12 @@ impl<'a, S: Sink> Xlate<'a, S> {
             Action::FinTimeout { idle_timeout_s, hard_timeout_s } => {
                 self.fin_timeout(*idle_timeout_s, *hard_timeout_s);
             }
-            // No collector is there to send samples to, so there is nothing to sample for.
+            // There is no collector to send samples to, so sampling has no effect.
             Action::Sample { .. } | Action::Note(_) => {}
             Action::DebugRecirc => self.freeze(),
             Action::DebugSlow => self.is_slow(),
             Action::Exit => self.exit = true,
-            // No lookup finds one, but packets may come with it.
+            // No lookup finds such a rule, but a packet-out may contain the action.
             Action::Conjunction { .. } => {
                 self.trace.error(|| "executing no-op conjunction action".to_string());
             }
@@ -146,22 +145,22 @@ impl<'a, S: Sink> Xlate<'a, S> {
             Action::Encap { packet_type, properties, .. } => self.encap(*packet_type, properties),
             Action::Decap { packet_type } => self.decap(*packet_type),
             Action::CheckPktLarger { length, target } => self.compare_length(*length, target),
-            // Refused when a rule is added.
+            // Refused when the rule is added.
             Action::Nat(_) => self.error = Some(DropReason::TranslationError),
         }
     }
 
-    /// The bits of a subfield, which now decide.
+    /// Reads the bits of a subfield, which become part of the mask.
     pub(super) fn read_sub(&mut self, sub: &SubField) -> u128 {
         if let Mf::TunMetadata(idx) = sub.field {
             return self.read_option(idx, sub).low_u128();
         }
         let bits = ones(sub.count) << sub.offset;
-        // Fields that are wider for actions than in the key are 0 there.
+        // Fields that are wider in actions than in the key are 0 there.
         self.need_mf(sub.field, bits & sub.field.ones());
         let mut value = self.key.get_mf(sub.field);
         if matches!(sub.field, Mf::InPortOxm | Mf::ActsetOutput) && value >= u128::from(OfPort::MAX.0) {
-            // Reserved ports are the last numbers of 32 bits too. That every flow's mask holds the port is so
+            // Reserved ports are the last numbers in 32 bits, too. The port is part of every flow's mask
             // anyway.
             value |= 0xffff_0000;
         }
@@ -176,7 +175,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
         self.set_field(sub.field, value << sub.offset, bits);
     }
 
-    /// Bits of a tunnel option, which now decide. One that is absent reads as 0.
+    /// Reads bits of a tunnel option, which become part of the mask. An absent option reads as 0.
     #[inline(never)]
     pub(super) fn read_option(&mut self, idx: u8, sub: &SubField) -> Wide {
         let bits = Wide::low(sub.count).shl(sub.offset);
@@ -187,7 +186,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
         options.read(self.key, idx).and(&bits).shr(sub.offset)
     }
 
-    /// Sets bits of a tunnel option, which is there from now on.
+    /// Sets bits of a tunnel option, which is present from now on.
     #[inline(never)]
     fn write_option(&mut self, idx: u8, value: &Wide, mask: &Wide) {
         for (block, word, bits, value) in self.bridge.options().words(idx, value, mask) {
@@ -210,13 +209,13 @@ impl<'a, S: Sink> Xlate<'a, S> {
     #[inline(never)]
     fn delete_field(&mut self, field: Mf) {
         let Mf::TunMetadata(idx) = field else { return };
-        // What is not there reads as 0.
+        // An absent option reads as 0.
         self.write_option(idx, &Wide::ZERO, &Wide::ONES);
         self.set_option_presence(idx, false);
     }
 
-    /// As in Open vSwitch, flows whose IP header is set are of one protocol, whose checksum may have to
-    /// follow.
+    /// As in Open vSwitch, flows that set the IP header match the protocol, since its checksum may have to be
+    /// updated.
     fn need_protocol(&mut self, field: Mf) {
         use Mf::*;
         let is_of_ip =
@@ -236,16 +235,17 @@ impl<'a, S: Sink> Xlate<'a, S> {
         self.note_set(field, mask);
         match field {
             Mf::VlanTci => self.set_tci(value as u64, mask as u64),
-            // OpenFlow 1.3 has it change a tag that is there; the bit that says so stays.
+            // In OpenFlow 1.3 it changes an existing tag; the "present" bit stays.
             Mf::VlanVid => self.set_vlan(value as u64, mask as u64 & 0xfff, false),
             Mf::DlVlan => self.set_vlan(value as u64, mask as u64 & 0xfff, true),
             Mf::DlVlanPcp => self.set_vlan((value as u64) << 13, (mask as u64) << 13 & 0xe000, true),
-            // Of the type of service, the bits that are not ECN's.
+            // For the type of service, the bits other than ECN.
             _ => self.write_mf(field, value & mask & field.ones(), mask & field.ones()),
         }
     }
 
-    /// Whether the packet has the header that the field is in; what says so decides.
+    /// Whether the packet has the header that contains the field. What determines this becomes part of the
+    /// mask.
     pub(super) fn prerequisites_hold(&mut self, field: Mf) -> bool {
         let prereq = field.row().prereq;
         if prereq == Prereq::None {
@@ -263,7 +263,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
             Prereq::Ip => is_ip,
             Prereq::Mpls => matches!(eth_type, 0x8847 | 0x8848),
             Prereq::Nsh => eth_type == 0x894f,
-            // New or established, related, a reply or translated: not of an invalid packet.
+            // New or established, related, reply or translated; not for an invalid packet.
             Prereq::Ct => is_ip && self.read(FieldId::CtState) & 0xcf != 0,
             Prereq::Tcp => is_ip && self.is_transport(6),
             Prereq::Udp => is_ip && self.is_transport(17),
@@ -276,7 +276,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
         }
     }
 
-    /// Whether the packet, which is IP, has a header of that protocol.
+    /// Whether the packet, which is IP, has a header of that transport protocol.
     fn is_transport(&mut self, proto: u64) -> bool {
         self.read(FieldId::NwProto) == proto && !self.is_later_fragment()
     }
@@ -368,8 +368,8 @@ impl<'a, S: Sink> Xlate<'a, S> {
         }
     }
 
-    /// Gives a word back its value and says which of its bits are the flow's own. What was a packet's own bit
-    /// is so again.
+    /// Restores a word's value and which of its bits the flow has set. Bits that were the packet's own are so
+    /// again.
     pub(super) fn restore_word(&mut self, b: usize, w: usize, (value, written): (u64, u64)) {
         self.key.set_word(b, w, value);
         self.written.0.set_word(b, w, written);
@@ -387,7 +387,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
         self.by_connection = false;
     }
 
-    /// Looks into a table as if the packet had come from another port, for this lookup alone.
+    /// Looks into a table as if the packet had come from another port, for this lookup only.
     #[inline(never)]
     pub(super) fn lookup_from(&mut self, port: OfPort, table_id: u8) -> Option<&'a Entry> {
         let place = FieldId::InPort.place();
@@ -419,7 +419,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
     #[inline(never)]
     fn write_actions(&mut self, list: &'a [Action]) {
         self.action_set.extend(list);
-        // A group comes before any output.
+        // A group takes precedence over outputs.
         let is_group = |action: &&Action| matches!(action, Action::Group(_));
         let port = self.action_set.iter().rev().find_map(|action| match action {
             Action::Output { port, .. } => Some(*port),
@@ -429,8 +429,8 @@ impl<'a, S: Sink> Xlate<'a, S> {
         self.set_actset_output(port.unwrap_or(OfPort::UNSET));
     }
 
-    /// No packet comes with an action set, so this needs no bit of the flow's mask. Not in `new`,
-    /// which then makes all this where it stays.
+    /// No packet arrives with an action set, so this needs no bit of the flow's mask. Kept out of `new`, so
+    /// that `new` constructs the translation in place.
     #[inline(always)]
     pub(super) fn without_action_set(&mut self) {
         self.key.set(FieldId::ActsetOutput, OfPort::UNSET.0.into());
@@ -452,7 +452,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
             return;
         }
         self.trace.enter_action_set();
-        // Behind a cable, other lists come after this one.
+        // After a patch port, other lists follow this one.
         let reason = self.controller_reason;
         if reason == PacketInReason::Action {
             self.controller_reason = PacketInReason::ActionSet;
@@ -470,7 +470,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
         self.trace.leave_action_set();
     }
 
-    /// Tells what the set holds.
+    /// Reports the contents of the action set.
     fn report_action_set(&mut self, verb: &str) {
         let set = &self.action_set;
         self.trace.detail(|| {
@@ -485,7 +485,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
         });
     }
 
-    /// Tells what some bits of the packet have become.
+    /// Reports the new value of some bits of the packet.
     pub(super) fn report_bits(&mut self, sub: &SubField) {
         let key = &self.key;
         self.trace.detail(|| subfield_value_text(*sub, key.get_mf(sub.field)));
@@ -495,8 +495,8 @@ impl<'a, S: Sink> Xlate<'a, S> {
         matches!(self.read(FieldId::EthType), 0x0800 | 0x86dd)
     }
 
-    /// `mod_tp_src` and `mod_tp_dst`: ports, or ICMP's type and code, which OpenFlow 1.0 keeps in the same
-    /// place. A packet without either stays as it is.
+    /// `mod_tp_src` and `mod_tp_dst`: ports, or ICMP type and code, which OpenFlow 1.0 stores in the same
+    /// fields. A packet with neither stays as it is.
     #[inline(never)]
     fn set_transport_port(&mut self, field: FieldId, port: u16) {
         let has_field = match self.read(FieldId::EthType) {
@@ -509,8 +509,8 @@ impl<'a, S: Sink> Xlate<'a, S> {
         }
     }
 
-    /// Lowers the rule's timeouts where the packet ends a TCP connection. Packets that do are flows of their
-    /// own, the flags being in the mask; each further packet of such a flow would only say the same again.
+    /// Lowers the rule's timeouts if the packet ends a TCP connection. Such packets form separate flows,
+    /// because the flags are in the mask; further packets of such a flow would only repeat the request.
     #[inline(never)]
     fn fin_timeout(&mut self, idle_s: u16, hard_s: u16) {
         const FIN_RST: u128 = 1 | 1 << 2;
@@ -521,7 +521,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
             return;
         }
         self.need_mf(Mf::TcpFlags, FIN_RST);
-        // What belongs to no rule, as in a packet-out, has no timeouts.
+        // Actions without a rule, as in a packet-out, have no timeouts.
         if self.key.get(FieldId::TcpFlags) & FIN_RST != 0
             && let Cookie::Of(rule) = self.origin.cookie
         {
@@ -544,7 +544,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
         }
     }
 
-    /// `mod_vlan_vid` and `mod_vlan_pcp`: bits of the tag, which is added where there is none.
+    /// `mod_vlan_vid` and `mod_vlan_pcp`: bits of the tag, which is added if there is none.
     #[inline(never)]
     fn set_vlan(&mut self, value: u64, bits: u64, push: bool) {
         let tci = self.read(FieldId::VlanTci);
@@ -555,7 +555,8 @@ impl<'a, S: Sink> Xlate<'a, S> {
         }
     }
 
-    /// Sets bits of the whole tag word; with bit 0x1000 a tag comes to be, without it, it goes.
+    /// Sets bits of the whole tag word. With bit 0x1000 set, the tag becomes present; with it cleared, the
+    /// tag is removed.
     fn set_tci(&mut self, value: u64, bits: u64) {
         let before = self.read(FieldId::VlanTci);
         let after = before & !bits | value & bits;
@@ -603,13 +604,13 @@ impl<'a, S: Sink> Xlate<'a, S> {
     }
 }
 
-/// The actions of a set in the order of OpenFlow 1.3 section 5.10: one of each kind, the last written. None
-/// where the set says nothing of where the packet goes.
+/// The actions of a set in the order of OpenFlow 1.3 section 5.10: the last one written of each kind. Empty
+/// if the set does not say where the packet goes.
 fn in_order<'a>(set: &[&'a Action]) -> Vec<&'a Action> {
     let last = |test: fn(&Action) -> bool| set.iter().rev().copied().find(|a| test(a));
     let ends: [fn(&Action) -> bool; 5] = [
         |a| matches!(a, Action::Group(_)),
-        // Other actions that output something, as Open vSwitch's to a register's port, are in no set.
+        // Other output actions, such as Open vSwitch's output to a register's port, are not allowed in a set.
         |a| matches!(a, Action::Output { .. }),
         |a| matches!(a, Action::Resubmit { .. }),
         |a| matches!(a, Action::CtClear),
@@ -634,7 +635,7 @@ fn in_order<'a>(set: &[&'a Action]) -> Vec<&'a Action> {
     ordered
 }
 
-/// The same of a bucket, which is an action set of its own.
+/// The same for a bucket, which is an action set of its own.
 pub(crate) fn action_set_order(set: &[Action]) -> Box<[Action]> {
     in_order(&set.iter().collect::<Vec<_>>()).into_iter().cloned().collect()
 }

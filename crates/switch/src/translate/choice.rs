@@ -1,7 +1,7 @@
 //! `multipath` and `bundle`: one of several links or ports, chosen by a hash of the packet.
 //!
-//! What goes into the hash decides, so its bits are in the flow's mask. Which hash it is, Open vSwitch leaves
-//! open.
+//! The inputs of the hash decide, so their bits are in the flow's mask. Open vSwitch leaves the choice of
+//! hash open.
 
 use super::Xlate;
 use crate::changelog::word_table;
@@ -11,9 +11,9 @@ use base::hash::HashKey;
 use flow::action::{Bundle, HashFields, LinkChoice, MemberChoice, Multipath};
 use flow::{FieldId, Mf};
 
-/// Beyond so many links, highest random weight costs too much, and iterated hashing takes its place.
+/// With more links than this, highest random weight costs too much, and iterated hashing is used instead.
 const HRW_LINKS_MAX: u32 = 64;
-/// Tries of iterated hashing; each finds a link with a probability of a half or more.
+/// Attempts of iterated hashing; each finds a link with a probability of at least one half.
 const TRIES: u64 = 64;
 
 impl<'a, S: Sink> Xlate<'a, S> {
@@ -59,7 +59,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
         }
     }
 
-    /// Whether a member can be chosen; the bridge's own port and reserved ones always can.
+    /// Whether a member can be chosen; the bridge's own port and reserved ports always can.
     fn is_link_up(&self, port: OfPort) -> bool {
         match port {
             OfPort::NONE => false,
@@ -68,7 +68,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
         }
     }
 
-    /// The hash of what `fields` names.
+    /// The hash of what `fields` selects.
     fn hash_of(&mut self, fields: HashFields, key: &HashKey) -> u64 {
         let mut hash = 0;
         let mut add = |value: u128| {
@@ -87,7 +87,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
                     .into());
                 add(self.read(FieldId::EthType).into());
                 add(self.source() ^ self.destination());
-                // Not those of UDP: tunnels in it have others in each direction.
+                // Not UDP ports: tunnels over UDP use different ones in each direction.
                 add(self.ports(false));
             }
             HashFields::SymmetricL3L4 | HashFields::SymmetricL3L4Udp => {
@@ -98,7 +98,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
         hash
     }
 
-    /// The source address of IP; 0 of anything else.
+    /// The source IP address; 0 for anything else.
     fn source(&mut self) -> u128 {
         match self.read(FieldId::EthType) {
             0x0800 => self.read(FieldId::NwSrc).into(),
@@ -110,7 +110,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
         }
     }
 
-    /// The destination address of IP; 0 of anything else.
+    /// The destination IP address; 0 for anything else.
     fn destination(&mut self) -> u128 {
         match self.read(FieldId::EthType) {
             0x0800 => self.read(FieldId::NwDst).into(),
@@ -122,7 +122,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
         }
     }
 
-    /// The transport protocol and both ports, alike in both directions.
+    /// The transport protocol and both ports, the same in both directions.
     fn ports(&mut self, with_udp: bool) -> u128 {
         if !self.is_ip() {
             return 0;
@@ -138,12 +138,12 @@ impl<'a, S: Sink> Xlate<'a, S> {
     }
 }
 
-/// The link of the highest random weight: when one goes, only packets that had it move.
+/// The link with the highest random weight: when a link goes, only its own packets move.
 fn heaviest(links: impl Iterator<Item = u32>, hash: u64, key: &HashKey) -> Option<u32> {
     links.max_by_key(|link| key.word(hash, u64::from(*link) + 1))
 }
 
-/// Hashes anew until the remainder is a link.
+/// Rehashes until the remainder is a link.
 fn iterated(hash: u64, links: u32, modulo: u32, key: &HashKey) -> u32 {
     let modulo = if modulo < links || modulo / 2 > links { links.next_power_of_two() } else { modulo };
     (0..TRIES)

@@ -1,8 +1,8 @@
-//! From what the pipeline made of the packet to actions of the datapath, when an output comes.
+//! At an output, turns the pipeline's changes to the packet into datapath actions.
 //!
 //! For every bit that an action of the rules or of the datapath has set, the output must see the pipeline's
-//! value. It need not be set where the packet is known to hold it: where the flow's mask or an earlier Set
-//! says so. Whether a packet happens to hold it is no reason, since another of the flow may not.
+//! value. No action is needed if the packet is known to have that value: because of the flow's mask or an
+//! earlier Set. That one packet happens to have it is not enough, since another packet of the flow may not.
 
 use super::Xlate;
 use super::output::DSCP_BITS;
@@ -11,7 +11,7 @@ use datapath::DpAction;
 use flow::key::B_COMMON;
 use flow::{FieldId, Key, Mask, Mf};
 
-/// Header fields that can be set, in the order in which they are.
+/// Header fields that can be set, in the order of the actions.
 const FIELDS: &[FieldId] = &[
     FieldId::EthSrc,
     FieldId::EthDst,
@@ -41,10 +41,10 @@ const FIELDS: &[FieldId] = &[
     FieldId::NshC4,
 ];
 
-/// What is set behind them and the tags: what the datapath knows of a packet beside its headers.
+/// What is set after them and the tags: metadata in the datapath that is in no header.
 const BESIDE_HEADERS: &[FieldId] = &[FieldId::SkbPriority, FieldId::PktMark];
 
-/// Those of network service headers.
+/// Fields of network service headers.
 const NSH: &[FieldId] = &[
     FieldId::NshFlags,
     FieldId::NshTtl,
@@ -56,7 +56,7 @@ const NSH: &[FieldId] = &[
     FieldId::NshC4,
 ];
 
-/// The blocks that have any of them.
+/// The blocks that contain any of them.
 const FIELDS_BLOCKS: u16 = blocks(FIELDS) | blocks(BESIDE_HEADERS);
 
 const fn blocks(fields: &[FieldId]) -> u16 {
@@ -68,7 +68,7 @@ const fn blocks(fields: &[FieldId]) -> u16 {
     blocks
 }
 
-/// Blocks of the layers above Ethernet and VLAN, without the common one.
+/// Blocks of the layers above Ethernet and VLAN, except the common one.
 const UPPER_BLOCKS: [usize; 2] = [flow::key::B_IPV6, flow::key::B_RARE];
 
 /// Fields of the common block that a pushed label hides.
@@ -85,7 +85,7 @@ const HIDDEN_BY_MPLS: &[FieldId] = &[
 ];
 
 impl<S: Sink> Xlate<'_, S> {
-    /// Emits what makes the packet as `key` says.
+    /// Emits actions that make the packet match `key`.
     pub(super) fn commit(&mut self) {
         if !self.any_written {
             return;
@@ -110,7 +110,7 @@ impl<S: Sink> Xlate<'_, S> {
         }
     }
 
-    /// `touched`: the blocks in which something may have been set.
+    /// `touched`: the blocks that may contain set fields.
     fn commit_fields(&mut self, fields: &[FieldId], touched: u16) {
         for &field in fields.iter().filter(|field| touched & 1 << field.place().block != 0) {
             let bits = self.written.get(field) | self.base_known.get(field);
@@ -120,8 +120,8 @@ impl<S: Sink> Xlate<'_, S> {
         }
     }
 
-    /// Where a field of a network service header is set, so is each other one that the flow matches, to what
-    /// it is: as Open vSwitch has it.
+    /// If one field of a network service header is set, so is every other one that the flow matches, to its
+    /// present value, as in Open vSwitch.
     fn complete_nsh(&mut self, start: usize) {
         let field_of = |action: &DpAction| match action {
             DpAction::Set { field, .. } if NSH.contains(field) => Some(*field),
@@ -143,8 +143,8 @@ impl<S: Sink> Xlate<'_, S> {
         self.out.actions.splice(first..first, complete);
     }
 
-    /// Whether the packet that the datapath holds has the field. (Its Ethernet type and, of IP, its fragment
-    /// bits, every flow's mask holds.)
+    /// Whether the packet in the datapath has the field. (Every flow's mask includes its Ethernet type and,
+    /// for IP, its fragment bits.)
     fn applies(&mut self, field: FieldId) -> bool {
         use FieldId::*;
         let eth_type = self.key.get64(EthType);
@@ -160,15 +160,15 @@ impl<S: Sink> Xlate<'_, S> {
             TpSrc | TpDst => ip && self.read(NwFrag) & 2 == 0,
             Mpls0 => matches!(eth_type, 0x8847 | 0x8848),
             NshFlags | NshTtl | NshSpi | NshSi => eth_type == 0x894f,
-            // Metadata of another type has no context headers of fixed places.
+            // Metadata of another type has no context headers at fixed positions.
             NshC1 | NshC2 | NshC3 | NshC4 => eth_type == 0x894f && self.read(NshMdtype) == 1,
             _ => true,
         }
     }
 
     fn commit_field(&mut self, field: FieldId, bits: u128) {
-        // Bits that only the datapath's actions have set go back to what the packet had, which must be known
-        // for that.
+        // Bits that only datapath actions have set revert to the packet's own value, which must therefore be
+        // in the mask.
         let back = bits & !self.written.get(field);
         if back != 0 {
             let before = self.out.mask.get(field);
@@ -183,13 +183,13 @@ impl<S: Sink> Xlate<'_, S> {
         if field == FieldId::Mpls0 && self.amend_push(value as u32, bits as u32) {
             return self.note_base(field, bits);
         }
-        // All of them at once: a whole field is set more cheaply than some of its bits.
+        // All bits at once: setting a whole field is cheaper than setting some of its bits.
         self.out.actions.push(DpAction::Set { field, value: value & bits, mask: bits });
         self.note_base(field, bits);
     }
 
-    /// A label that was pushed last is pushed with its final bits. False where another action came last, or
-    /// the push is not of the copy at hand.
+    /// A label pushed by the last action is pushed with its final bits. False if another action came last, or
+    /// the push does not belong to the current copy.
     fn amend_push(&mut self, value: u32, bits: u32) -> bool {
         match self.out.actions.get_mut(self.copy_start..).and_then(|own| own.last_mut()) {
             Some(DpAction::PushMpls { lse, .. }) => {
@@ -200,7 +200,7 @@ impl<S: Sink> Xlate<'_, S> {
         }
     }
 
-    /// The packet now holds the pipeline's value of these bits.
+    /// Records that the packet now has the pipeline's value of these bits.
     pub(super) fn note_base(&mut self, field: FieldId, bits: u128) {
         let value = self.key.get(field);
         self.base.set_masked(field, value, bits);
@@ -219,7 +219,7 @@ impl<S: Sink> Xlate<'_, S> {
             self.read(FieldId::VlanTci2);
             self.read(FieldId::VlanTpid2);
         }
-        // Bits that are not the rules' own are a packet's, and go back to it: they must be known too.
+        // Bits that the rules have not set revert to the packet's own, so they must be in the mask as well.
         for f in [FieldId::VlanTci, FieldId::VlanTpid, FieldId::VlanTci2, FieldId::VlanTpid2] {
             let back = self.base_known.get(f) & !self.written.get(f);
             self.out.mask.add(f, back);
@@ -238,7 +238,7 @@ impl<S: Sink> Xlate<'_, S> {
         }
     }
 
-    /// Makes one stack of tags of another.
+    /// Converts one stack of tags to another.
     fn emit_tags(&mut self, have: &[(u16, u16)], want: &[(u16, u16)]) {
         if have.len() == want.len() && have[1..] == want[1..] && have[0].0 == want[0].0 {
             let mask = u128::from(have[0].1 ^ want[0].1);
@@ -246,7 +246,7 @@ impl<S: Sink> Xlate<'_, S> {
             self.out.actions.push(DpAction::Set { field: FieldId::VlanTci, value, mask });
             return;
         }
-        // Tags that agree, from the innermost on, stay.
+        // Tags that agree, from the innermost on, are kept.
         let same = have.iter().rev().zip(want.iter().rev()).take_while(|(h, w)| h == w).count();
         for _ in same..have.len() {
             self.out.actions.push(DpAction::PopVlan);
@@ -257,7 +257,7 @@ impl<S: Sink> Xlate<'_, S> {
         }
     }
 
-    /// Pushes a label; what lay behind the Ethernet header can no longer be reached.
+    /// Pushes a label; whatever followed the Ethernet header can no longer be reached.
     #[inline(never)]
     pub(super) fn push_mpls(&mut self, eth_type: u16) {
         self.commit();
@@ -293,7 +293,7 @@ impl<S: Sink> Xlate<'_, S> {
         self.base_is_key();
     }
 
-    /// Pops a label that was pushed for something that is done with: below it, the packet is what it was.
+    /// Pops a label whose purpose is fulfilled: below it, the packet is what it was.
     #[inline(never)]
     fn take_label_back(&mut self) {
         let Some(beneath) = self.pushed.pop() else { return };
@@ -323,7 +323,7 @@ impl<S: Sink> Xlate<'_, S> {
         }
     }
 
-    /// Labels and Ethernet type of the packet are now the pipeline's.
+    /// The packet's labels and Ethernet type are now the pipeline's.
     fn base_is_key(&mut self) {
         for &f in HIDDEN_BY_MPLS.iter().chain(&[FieldId::EthType]) {
             let bits = self.written.get(f);
@@ -339,14 +339,15 @@ impl<S: Sink> Xlate<'_, S> {
         }
     }
 
-    /// Pops the first label. What is behind the last one has to be read before anything looks at it.
+    /// Pops the first label. After the last one, the packet must be read again before anything else looks at
+    /// it.
     pub(super) fn pop_mpls(&mut self, eth_type: u16) {
         let old_type = self.read(FieldId::EthType);
         if !matches!(old_type, 0x8847 | 0x8848) {
             return;
         }
         self.commit();
-        // Behind the bottom of the stack are no labels, so that it decides alone.
+        // There are no labels after the bottom of the stack, so this bit alone decides.
         self.need_mf(Mf::MplsBos, 1);
         let is_bottom = is_last(self.key.get64(FieldId::Mpls0));
         let second = if is_bottom { 0 } else { self.read(FieldId::Mpls1) };
@@ -371,7 +372,7 @@ fn is_last(lse: u64) -> bool {
     lse & 0x100 != 0
 }
 
-/// All tags, as far as they are known, outermost first.
+/// All known tags, outermost first.
 fn tags(key: &Key, below: &[(u16, u16)]) -> Vec<(u16, u16)> {
     let outer = (key.get64(FieldId::VlanTpid) as u16, key.get64(FieldId::VlanTci) as u16);
     let inner = (key.get64(FieldId::VlanTpid2) as u16, key.get64(FieldId::VlanTci2) as u16);

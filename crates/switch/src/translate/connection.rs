@@ -1,9 +1,9 @@
 //! Connection tracking: `ct` and `ct_clear`.
 //!
-//! The tracker is asked when the packet is there, not by the translation. So `ct` becomes an action of the
-//! datapath, and what depends on its answer is left for later: with `table=`, a copy of the packet comes back
-//! with what was found, and goes on in that table as a frozen state says. The rest of the list goes on
-//! without it, with the fields of connection tracking cleared.
+//! Connections are looked up when packets arrive, not during translation. So `ct` becomes a datapath action,
+//! and whatever depends on its result is deferred: with `table=`, a copy of the packet comes back with the
+//! result, and continues in that table as a frozen state says. The rest of the list continues without the
+//! result, with the connection tracking fields cleared.
 
 use super::Xlate;
 use super::continuation::{Step, Tracked};
@@ -17,10 +17,10 @@ use flow::key::B_CT;
 use flow::{Action, FieldId};
 use std::sync::Arc;
 
-/// Words of the block of connection tracking that hold mark and label.
+/// Words of the connection tracking block that contain mark and label.
 const SETTABLE: [usize; 3] = [0, 1, 2];
 
-/// A value and the bits of it that are set.
+/// A value and the bits to set.
 type Setting = (u128, u128);
 
 impl<'a, S: Sink> Xlate<'a, S> {
@@ -89,7 +89,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
         (set[0], set[1])
     }
 
-    /// A copy goes on in a table once it was tracked.
+    /// A copy continues in a table after tracking.
     fn go_on_tracked(&mut self, table: u8, tracked: &Tracked<'_>) {
         let (set, stack) = (self.action_set.clone(), self.stack.clone());
         let rest = self.freezing.take();
@@ -105,12 +105,12 @@ impl<'a, S: Sink> Xlate<'a, S> {
         (self.action_set, self.stack, self.freezing) = (set, stack, rest);
     }
 
-    /// The packet goes on in a table.
+    /// The packet continues in a table.
     fn step(&self, table_id: u8) -> Step {
         Step { actions: vec![Action::GotoTable(table_id)], table_id, cookie: self.origin.cookie.get() }
     }
 
-    /// No packet of the rest of the list is tracked, whatever rules have set.
+    /// For the rest of the list the packet counts as not tracked, whatever rules have set.
     #[inline(never)]
     pub(super) fn clear_connection(&mut self) {
         use FieldId::*;
@@ -130,9 +130,9 @@ impl<'a, S: Sink> Xlate<'a, S> {
         self.is_ip() && self.read(FieldId::CtNwProto) != 0
     }
 
-    /// Looks into a table with the packet's addresses, protocol and ports exchanged for those of its
-    /// connection's original direction, for this lookup alone. All of them decide: what a change of the table
-    /// does to the flow is judged by values that are the same for all its packets.
+    /// Looks into a table with the packet's addresses, protocol and ports replaced by those of its
+    /// connection's original direction, for this lookup only. All of them become part of the mask: the effect
+    /// of a table change on the flow is judged by values that all its packets share.
     #[inline(never)]
     pub(super) fn lookup_by_connection(&mut self, table_id: u8) -> Option<&'a Entry> {
         use FieldId::*;
@@ -153,7 +153,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
         found
     }
 
-    /// The field decided something; its value, of any width.
+    /// Adds the field, of any width, to the mask and returns its value.
     fn read_whole(&mut self, field: FieldId) -> u128 {
         let place = field.place();
         if place.bits <= 64 {
@@ -174,7 +174,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
         self.clear_connection();
     }
 
-    /// What was found is hidden from those who read the packet again, unless they shall see it.
+    /// Hides the tracking result from later readers of the packet, unless they may see it.
     pub(super) fn hide_connection(&mut self) {
         if self.is_tracked_below && !self.is_tracked {
             self.out.actions.push(DpAction::CtClear);

@@ -1,15 +1,15 @@
-//! Continuations: what is left to do on a packet that waits for a controller, as bytes that the controller
-//! keeps.
+//! Continuations: the remaining work on a packet that waits for a controller, as bytes that the controller
+//! stores.
 //!
-//! A continuation is the frozen rest of the actions, so nothing of it is kept by the switch: a controller may
-//! hold it for as long as it likes, and may hand it to a switch that was restarted meanwhile. What is in it
-//! could as well be said by a packet-out, so whoever may send these may make up continuations; their actions
-//! are checked as those of a packet-out are.
+//! A continuation is the frozen rest of the actions, and the switch stores none of it: a controller may keep
+//! it for as long as it likes, and may send it to a switch that was restarted meanwhile. Its effect could
+//! also be achieved by a packet-out, so anyone who may send those may also fabricate continuations. Their
+//! actions are checked like those of a packet-out.
 //!
-//! The form is that of Open vSwitch's continuations: properties of a type and a length, which begin at
-//! multiples of 8 behind the header of the property that they are in. Those of the lists of actions have
-//! types of their own, since instructions may be among them. Pure; nothing here panics, whatever the bytes.
-//! Source: ovs-actions(7), "The controller action".
+//! The format is that of Open vSwitch's continuations: properties with a type and a length, which start at
+//! multiples of 8 after the header of the enclosing property. Properties with action lists have types of
+//! their own, since they may contain instructions. Pure; nothing here panics, whatever the bytes. Source:
+//! ovs-actions(7), "The controller action".
 
 use flow::Action;
 use openflow::{Codec, ErrorKind, Version};
@@ -22,53 +22,53 @@ pub(crate) struct Step {
     pub(crate) cookie: u64,
 }
 
-/// What is left to do on a packet.
+/// The remaining work on a packet.
 #[derive(Clone, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Rest {
     /// Innermost first.
     pub(crate) steps: Vec<Step>,
     pub(crate) action_set: Vec<Action>,
     pub(crate) stack: Vec<u128>,
-    /// The packet comes back with what the connection tracker has said of it.
+    /// The packet comes back with the connection tracker's result.
     pub(crate) is_tracked: bool,
 }
 
-/// What a trace tells of a packet that comes back tracked.
+/// What a trace reports about a packet that comes back after tracking.
 pub(crate) struct Tracked<'a> {
     pub zone: u16,
     pub nat: Option<&'a flow::action::Nat>,
-    /// What its connection gets: values and the bits of them that are set.
+    /// What its connection is set to: values and bits to set.
     pub mark: Option<(u128, u128)>,
     pub label: Option<(u128, u128)>,
 }
 
-/// What is left of one list of actions: a cookie, a table, and instructions of OpenFlow 1.3.
+/// The rest of one action list: a cookie, a table, and OpenFlow 1.3 instructions.
 const STEP: u16 = 0x8100;
-/// The action set, as a list of OpenFlow 1.3.
+/// The action set, as an OpenFlow 1.3 list.
 const ACTION_SET: u16 = 0x8101;
-/// A value of the stack (NXCPT_STACK), the lowest first.
+/// A value on the stack (NXCPT_STACK), lowest first.
 const STACK: u16 = 0x8001;
 /// The packet was tracked (NXCPT_CONNTRACKED).
 const TRACKED: u16 = 0x8003;
 /// Bytes of a step before its instructions: padding, cookie, table, padding.
 const STEP_HEAD: usize = 20;
-/// Longest continuation: it has to fit into a message with its packet.
+/// Maximum length: it must fit into a message with its packet.
 const BYTES_MAX: usize = 32_768;
-/// Most steps and most values of the stack: no list of rules leads to more.
+/// Maximum number of steps and of stack values: no list of rules leads to more.
 const PARTS_MAX: usize = 4_096;
 
-/// Whether it stands for an instruction of its own.
+/// Whether it stands for a separate instruction.
 fn is_instruction(action: &Action) -> bool {
     use Action::*;
     matches!(action, GotoTable(_) | WriteMetadata { .. } | WriteActions(_) | ClearActions | Meter(_))
 }
 
-/// The properties. `None` where they would be too long.
+/// Encodes the properties. `None` if they would be too long.
 pub fn encode(rest: &Rest) -> Option<Vec<u8>> {
     let codec = Codec::new(Version::V13);
     let mut out = Vec::new();
     for step in &rest.steps {
-        // Instructions have an order of their own, so each stands alone.
+        // Instructions have a fixed order, so each is encoded separately.
         for part in step.actions.chunk_by(|a, b| !is_instruction(a) && !is_instruction(b)) {
             let mut body = vec![0; STEP_HEAD - 4];
             body[4..12].copy_from_slice(&step.cookie.to_be_bytes());
@@ -98,7 +98,7 @@ fn put(out: &mut Vec<u8>, kind: u16, body: &[u8]) -> Option<()> {
     (out.len() <= BYTES_MAX).then_some(())
 }
 
-/// The rest again. Properties that are none of these are passed over.
+/// Decodes them. Unknown properties are skipped.
 pub fn decode(mut bytes: &[u8]) -> Result<Rest, ErrorKind> {
     let codec = Codec::new(Version::V13);
     let mut rest = Rest::default();
@@ -111,7 +111,7 @@ pub fn decode(mut bytes: &[u8]) -> Result<Rest, ErrorKind> {
                 let head = body.first_chunk::<{ STEP_HEAD - 4 }>().ok_or(ErrorKind::OFPBPC_BAD_LEN)?;
                 let [_, _, _, _, cookie @ .., table_id, _, _, _] = *head;
                 let mut actions = codec.decode_instructions(&body[STEP_HEAD - 4..])?;
-                // Nothing is put into the action set by it, and it would not be written again.
+                // It would add nothing to the action set, and encoding would omit it.
                 actions.retain(|action| !matches!(action, Action::WriteActions(set) if set.is_empty()));
                 rest.steps.push(Step { actions, table_id, cookie: u64::from_be_bytes(cookie) });
             }
@@ -134,7 +134,7 @@ pub fn decode(mut bytes: &[u8]) -> Result<Rest, ErrorKind> {
 }
 
 impl Step {
-    /// The table that a tracked packet is looked up in, with nothing before.
+    /// The table in which a tracked packet is looked up first, with nothing before.
     pub(crate) fn table_to_begin_with(&self) -> Option<u8> {
         match self.actions[..] {
             [Action::GotoTable(table)] if table == self.table_id => Some(table),
@@ -144,7 +144,7 @@ impl Step {
 }
 
 impl Rest {
-    /// All its actions in their order, as a packet-out would have them: a table that one goes to is any.
+    /// All its actions in order, as a packet-out would have them; the table of a `goto_table` may be any.
     pub fn actions(&self) -> impl Iterator<Item = &Action> {
         let lists = self.steps.iter().map(|step| &step.actions).chain([&self.action_set]);
         lists.flatten().filter(|action| !matches!(action, Action::GotoTable(_)))

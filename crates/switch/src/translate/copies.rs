@@ -1,4 +1,4 @@
-//! What is done to copies of a packet: which of them are made, and by which action of the datapath.
+//! Actions on copies of a packet: which copies are made, and by which datapath action.
 
 use super::Xlate;
 use super::output::Saved;
@@ -7,17 +7,17 @@ use datapath::DpAction;
 use flow::FieldId;
 
 impl<S: Sink> Xlate<'_, S> {
-    /// Makes copies only where something comes after them, or where it has to.
+    /// Makes copies only if something follows them, or if they are unavoidable.
     pub(super) fn finish_copies(&mut self) {
-        // The last copy is the packet itself.
+        // The last copy becomes the packet itself.
         while let Some(DpAction::Clone(last)) = self.out.actions.pop_if(|a| matches!(a, DpAction::Clone(_))) {
             self.out.actions.extend(last);
         }
-        // A recirculation ends a list, so one that others follow works on a copy.
+        // A recirculation ends a list, so if other actions follow, it works on a copy.
         let last = self.out.actions.len() - 1;
         let mut is_tracked = false;
         for a in &mut self.out.actions[..last] {
-            // One that goes on tracked does so anyway.
+            // After tracking it does so anyway.
             if matches!(a, DpAction::Recirc(_)) && !is_tracked {
                 let recirc = std::mem::replace(a, DpAction::PopVlan);
                 *a = DpAction::Clone(vec![recirc]);
@@ -29,16 +29,16 @@ impl<S: Sink> Xlate<'_, S> {
         }
     }
 
-    /// Fields that are set first on a copy, which begins at `start`, to what the packet itself shall have
-    /// too, are set on the packet, once for both. Where the copy begins then.
+    /// If a copy, which begins at `start`, first sets fields to values that the packet itself also needs,
+    /// they are set on the packet, once for both. Returns where the copy then begins.
     pub(super) fn set_for_both(&self, start: usize, packet: &mut Saved) -> usize {
         let set = self.out.actions[start..].iter().take_while(|action| {
             let &&DpAction::Set { field, value, mask } = action else { return false };
-            // Tags and labels are known as stacks.
+            // Tags and labels are tracked as stacks.
             if matches!(field, FieldId::VlanTci | FieldId::Mpls0) {
                 return false;
             }
-            // Whatever packet of the flow it is: rules have set the bits before, or the flow matches them.
+            // True for every packet of the flow: rules have set the bits before, or the flow matches them.
             let is_of_all = mask & !(packet.written.get(field) | self.out.mask.get(field)) == 0;
             let is_shared = is_of_all && (packet.key.get(field) ^ value) & mask == 0;
             if is_shared {
@@ -50,7 +50,8 @@ impl<S: Sink> Xlate<'_, S> {
         start + set.count()
     }
 
-    /// Where the datapath is not to clone, a sample of all packets does; or nothing, where it cannot either.
+    /// If the datapath must not clone, a sample with probability 1 replaces the clone; without sampling,
+    /// nothing does.
     #[cold]
     fn without_clones(&mut self) {
         let is_clone = |action: &DpAction| matches!(action, DpAction::Clone(_));
@@ -63,7 +64,7 @@ impl<S: Sink> Xlate<'_, S> {
     }
 }
 
-/// Puts samples of all packets in the place of clones, also of those within others.
+/// Replaces clones, including nested ones, by samples with probability 1.
 fn sample_for_clone(actions: &mut [DpAction]) {
     for action in actions {
         match action {

@@ -1,15 +1,15 @@
-//! Lists of actions that output nothing: the packet is dropped in the end, and metered all the same.
+//! Lists that output nothing: the packet is dropped in the end, but still metered.
 
 use base::DropReason;
 use datapath::DpAction;
 
-/// Whether the packet leaves, is looked at again, or is handed to the control thread.
+/// Whether the packet is sent, recirculated, or handed to the control thread.
 pub(super) fn has_output(actions: &[DpAction]) -> bool {
     actions.iter().any(|a| match a {
         DpAction::Output(_) | DpAction::OutputTrunc { .. } | DpAction::Recirc(_) | DpAction::PacketIn(_) => {
             true
         }
-        // Each branch drops by itself what it does not output.
+        // Each branch adds a drop itself if it outputs nothing.
         DpAction::CheckPktLen { .. } => true,
         DpAction::Clone(inner) | DpAction::Sample { actions: inner, .. } => has_output(inner),
         // The tracker remembers the packet.
@@ -18,8 +18,7 @@ pub(super) fn has_output(actions: &[DpAction]) -> bool {
     })
 }
 
-/// Makes a list that outputs nothing one that drops. The packet is metered all the same, in other bridges
-/// too.
+/// Turns a list that outputs nothing into one that drops. The packet is still metered, also in other bridges.
 pub(super) fn drop_at_last(actions: &mut Vec<DpAction>, reason: DropReason) {
     keep_up_to_meters(actions);
     while let Some(DpAction::Clone(last)) = actions.pop_if(|a| matches!(a, DpAction::Clone(_))) {
@@ -28,7 +27,7 @@ pub(super) fn drop_at_last(actions: &mut Vec<DpAction>, reason: DropReason) {
     actions.push(DpAction::Drop(reason));
 }
 
-/// Takes out what has no effect, of a list that outputs nothing: what comes after its last meter.
+/// From a list that outputs nothing, removes what has no effect: everything after its last meter.
 fn keep_up_to_meters(actions: &mut Vec<DpAction>) {
     actions.retain_mut(|action| match action {
         DpAction::Clone(inner) => {

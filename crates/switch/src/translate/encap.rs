@@ -1,8 +1,8 @@
 //! `encap` and `decap`: headers in front of a packet, and with them its type (OpenFlow 1.5).
 //!
-//! What puts a header there, or takes an Ethernet header off, waits for the next commit, so that fields which
-//! are set in between go into the header as it is pushed. Behind a header of NSH or MPLS that is taken off
-//! may be anything: the packet is read again before the list goes on.
+//! Pushing a header, or removing an Ethernet header, is deferred to the next commit, so that fields set in
+//! between go into the header as it is pushed. What follows a removed NSH or MPLS header is unknown: the
+//! packet is read again before the list continues.
 
 use super::{Pending, Xlate};
 use crate::trace::Sink;
@@ -21,14 +21,14 @@ const NSH: u32 = of_eth_type(0x894f);
 const MPLS: u32 = of_eth_type(0x8847);
 const MPLS_MC: u32 = of_eth_type(0x8848);
 
-/// Words of the common block that hold fields of headers.
+/// Words of the common block that contain header fields.
 const HEADER_WORDS: std::ops::RangeInclusive<usize> = 1..=5;
 /// Fields of tags.
 const TAGS: [FieldId; 4] = [FieldId::VlanTci, FieldId::VlanTpid, FieldId::VlanTci2, FieldId::VlanTpid2];
-/// Time to live of a new network service header, and of a new label.
+/// TTL of a new network service header, and of a new label.
 const NSH_TTL: u128 = 63;
 const MPLS_TTL: u128 = 64;
-/// Label that says that IPv6 follows (RFC 3032 section 2.1).
+/// Label that means that IPv6 follows (RFC 3032 section 2.1).
 const LABEL_IPV6: u128 = 2;
 const BOTTOM_OF_STACK: u128 = 0x100;
 
@@ -41,7 +41,7 @@ impl<S: Sink> Xlate<'_, S> {
         self.read(FieldId::PacketType) as u32
     }
 
-    /// Puts a header in front of the packet.
+    /// Pushes a header in front of the packet.
     #[inline(never)]
     pub(super) fn encap(&mut self, packet_type: u32, properties: &[NshProperty]) {
         self.commit();
@@ -53,7 +53,7 @@ impl<S: Sink> Xlate<'_, S> {
         }
     }
 
-    /// No header of this kind can come or go.
+    /// A header of this kind cannot be added or removed.
     fn unsupported(&mut self, why: impl FnOnce() -> String) {
         self.trace.fate(why);
         self.error = Some(DropReason::UnsupportedPacketType);
@@ -80,8 +80,8 @@ impl<S: Sink> Xlate<'_, S> {
         }
     }
 
-    /// A field is set. As in Open vSwitch, a flow then matches what its packets came with, if it is a field
-    /// of a network service header, or an address of an Ethernet header that is to come.
+    /// Notes that a field is set. As in Open vSwitch, a flow then matches the packet's original value, if the
+    /// field belongs to a network service header, or is an address of an Ethernet header that will be pushed.
     pub(super) fn note_set(&mut self, field: Mf, mask: u128) {
         match field {
             Mf::EthSrc if self.renews_link() => self.out.mask.add(FieldId::EthSrc, mask),
@@ -130,7 +130,7 @@ impl<S: Sink> Xlate<'_, S> {
             Pending::Nsh(if kind == md_type::VARIABLE { context_headers(properties) } else { vec![] });
     }
 
-    /// A label in front of the whole packet. What is known of labels behind an Ethernet header is of no use.
+    /// A label in front of the whole packet. Known labels after an Ethernet header no longer matter.
     fn encap_mpls(&mut self, packet_type: u32) {
         let before = self.packet_type();
         let lse = if matches!(before, MPLS | MPLS_MC) {
@@ -158,7 +158,7 @@ impl<S: Sink> Xlate<'_, S> {
         self.pending = Pending::Mpls;
     }
 
-    /// Of all headers that the packet had no field can be reached any more.
+    /// No field of the packet's previous headers can be reached any more.
     fn begin_with_other_header(&mut self, packet_type: u32) {
         for word in HEADER_WORDS {
             self.write(B_COMMON, word, u64::MAX, 0);
@@ -173,13 +173,13 @@ impl<S: Sink> Xlate<'_, S> {
         self.write_field(FieldId::EthType, u128::from(packet_type & 0xffff));
     }
 
-    /// Takes the packet's first header off. The type of what is behind labels is the action's to say.
+    /// Removes the packet's first header. The action gives the type of what follows labels.
     #[inline(never)]
     pub(super) fn decap(&mut self, next: u32) {
         self.commit();
         let packet_type = self.packet_type();
         match packet_type {
-            // None has a tag without a protocol id.
+            // Every tag has a TPID.
             ETHERNET if self.read(FieldId::VlanTpid) != 0 => {
                 self.unsupported(|| "Dropping packet, cannot decap Ethernet if VLAN is present.".to_string())
             }
@@ -235,7 +235,7 @@ impl<S: Sink> Xlate<'_, S> {
         };
         match next {
             ETHERNET => self.uncover(ETHERNET, ETH_TYPE_TEB),
-            // Labels follow, which say no more of what they are in front of.
+            // More labels follow, whatever comes after them.
             Action::USE_NEXT_PROTO if bottom > 0 => self.uncover(MPLS, 0x8847),
             next if next >> 16 == 1 => self.uncover(next, next as u16),
             _ => self.unsupported(|| {
@@ -244,14 +244,14 @@ impl<S: Sink> Xlate<'_, S> {
         }
     }
 
-    /// What is behind the first header is read before the list goes on.
+    /// What follows the first header is read before the list continues.
     fn uncover(&mut self, packet_type: u32, eth_type: u16) {
         self.write_field(FieldId::PacketType, packet_type.into());
         self.pending = Pending::Decap(eth_type);
         self.freezing = Some(Vec::new());
     }
 
-    /// Emits what gives the packet its type. False where nothing is known of the packet from here on.
+    /// Emits actions that change the packet's type. False if nothing is known about the packet afterwards.
     pub(super) fn commit_packet_type(&mut self) -> bool {
         let pending = std::mem::take(&mut self.pending);
         let has = self.base.get(FieldId::PacketType) as u32;
@@ -294,7 +294,7 @@ impl<S: Sink> Xlate<'_, S> {
         self.base_below.clear();
     }
 
-    /// The packet has nothing but the pipeline's header, as far as anybody can see.
+    /// The packet has no other header than the pipeline's, as far as is known.
     fn base_is_new_header(&mut self) {
         let common = HEADER_WORDS.map(|word| (B_COMMON, word));
         let others = [B_IPV6, B_RARE].into_iter().flat_map(|block| (0..8).map(move |word| (block, word)));
@@ -327,7 +327,7 @@ impl<S: Sink> Xlate<'_, S> {
     }
 }
 
-/// Context headers of variable length, padded to whole words. As in Open vSwitch, none where they do not fit.
+/// Variable-length context headers, padded to whole words. As in Open vSwitch, none if they do not fit.
 fn context_headers(properties: &[NshProperty]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for property in properties {

@@ -1,4 +1,4 @@
-//! Where translations begin: with a packet from a port or from recirculation, or with one that comes with
+//! Entry points of translation: for a packet from a port or from recirculation, and for one that arrives with
 //! its actions.
 
 use super::frozen::thaw;
@@ -31,7 +31,7 @@ pub(crate) fn packet<S: Sink>(at: Snapshot<'_>, key: &Key, out: &mut Translation
     let mut scratch = out.scratch.take().unwrap_or_default();
     let mut x = Xlate::new(at, bridge, key, &mut scratch, out, trace);
     x.without_action_set();
-    // The number in the key is as old as the extraction; the translation is of this version.
+    // The number in the key dates from the extraction; the translation uses this version's.
     for key in [&mut *x.key, &mut *x.base] {
         key.set(FieldId::InPort, port.spec.of_port.0.into());
     }
@@ -44,7 +44,7 @@ pub(crate) fn packet<S: Sink>(at: Snapshot<'_>, key: &Key, out: &mut Translation
     out.scratch = Some(scratch);
 }
 
-/// Translates a packet as if it came to the bridge from the port that its key names, which need not be there.
+/// Translates a packet as if it had come to the bridge from the port in its key, which need not exist.
 pub(crate) fn packet_in_bridge<S: Sink>(
     at: Snapshot<'_>,
     key: &Key,
@@ -66,7 +66,7 @@ pub(crate) fn packet_in_bridge<S: Sink>(
     out.scratch = Some(scratch);
 }
 
-/// Translates actions that come with the packet (a packet-out).
+/// Translates actions that arrive with the packet (a packet-out).
 pub(crate) fn packet_out<S: Sink>(
     at: Snapshot<'_>,
     key: &Key,

@@ -1,6 +1,6 @@
-//! Recirculation: what is left to do once the packet has been extracted anew.
+//! Recirculation: the work that remains after the packet has been extracted again.
 //!
-//! Popping an MPLS label uncovers headers that nobody has read. Where a later action or table looks at them,
+//! Popping an MPLS label uncovers headers that have not been read. If a later action or table looks at them,
 //! the rest of the translation is *frozen*: its state gets a number, the datapath extracts the packet again
 //! with that number as its recirculation id, and the next translation thaws it.
 
@@ -23,8 +23,8 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 impl Switch {
-    /// Actions as an operator is shown them: the state that controllers are told a packet with has a number,
-    /// under which a trace finds it. It gets it here, since nothing but a trace ever asks for it.
+    /// Actions as shown to an operator. The state in a packet-in to controllers gets its number here, under
+    /// which a trace finds it: only traces ever ask for it.
     pub fn with_states<'a>(&self, actions: &'a [DpAction], reader: &Reader) -> Cow<'a, [DpAction]> {
         if !actions.iter().any(tells) {
             return Cow::Borrowed(actions);
@@ -65,7 +65,7 @@ impl Switch {
     }
 }
 
-/// Whether controllers are told by the action, or by one of those within it.
+/// Whether the action, or one inside it, sends a packet-in to controllers.
 fn tells(action: &DpAction) -> bool {
     match action {
         DpAction::PacketIn(_) => true,
@@ -76,7 +76,7 @@ fn tells(action: &DpAction) -> bool {
 }
 
 impl<'a, S: Sink> Xlate<'a, S> {
-    /// The packet has to be read before this goes on.
+    /// The packet must be read before translation continues.
     pub(super) fn freeze(&mut self) {
         if self.freezing.is_none() {
             self.trace.detail(|| "the packet is read again before this".to_string());
@@ -84,18 +84,18 @@ impl<'a, S: Sink> Xlate<'a, S> {
         }
     }
 
-    /// Whether the datapath has told all bits of a hash that are asked for, made as it may be.
+    /// Whether the datapath has provided all bits of a hash, whatever its algorithm.
     pub(super) fn is_hashed(&self, hash: PacketHash) -> bool {
         self.hash_mask & hash.mask == hash.mask
     }
 
-    /// The packet has to be hashed before this goes on.
+    /// The packet must be hashed before translation continues.
     pub(super) fn freeze_to_hash(&mut self, hash: PacketHash) {
         self.freeze();
         self.hashing = Some(hash);
     }
 
-    /// What is left waits until a controller sends the packet back.
+    /// The rest waits until a controller sends the packet back.
     #[inline(never)]
     pub(super) fn pause(&mut self, max_len: u16, reason: PacketInReason, id: u16, userdata: &[u8]) {
         self.commit();
@@ -103,19 +103,19 @@ impl<'a, S: Sink> Xlate<'a, S> {
         self.freezing = Some(Vec::new());
     }
 
-    /// Puts the rest of a list by.
+    /// Stores the rest of a list.
     pub(super) fn leave_for_later(&mut self, rest: &'a [Action]) {
         let step =
             Step { actions: rest.to_vec(), table_id: self.origin.table_id, cookie: self.origin.cookie.get() };
         self.freezing.get_or_insert_default().push(step);
     }
 
-    /// Has the datapath, or a controller, come back with the packet for what is left.
+    /// Makes the datapath, or a controller, return the packet for the remaining work.
     pub(super) fn finish_freezing(&mut self) {
         self.finish_freezing_tracked(None);
     }
 
-    /// The same; with `ct` the packet comes back once it was tracked.
+    /// The same; with `ct` the packet comes back after tracking.
     pub(super) fn finish_freezing_tracked(&mut self, ct: Option<&Tracked<'_>>) {
         let Some(steps) = self.freezing.take() else { return };
         self.commit();
@@ -127,12 +127,13 @@ impl<'a, S: Sink> Xlate<'a, S> {
         };
         match self.pausing.take() {
             None => self.recirculate(rest, ct),
-            // Of fields alone there is no packet to tell of.
+            // A translation of fields only has no packet to report.
             Some(_) if !self.trace.may_learn() => {}
-            // The packet is told as it is here: nothing comes between the action and the end of its list.
+            // The packet-in contains the packet as it is now: nothing comes between the action and the end of
+            // its list.
             Some(spec) => match continuation::encode(&rest) {
                 Some(bytes) => {
-                    // But for the rule: as in Open vSwitch, that at which the list began.
+                    // Except for the rule: as in Open vSwitch, the rule at which the list began.
                     let (table_id, cookie) = (self.origin.table_id, self.origin.cookie.get());
                     let spec = PacketInSpec { continuation: Some(bytes), table_id, cookie, ..*spec };
                     self.out.actions.push(DpAction::PacketIn(Arc::new(spec)));
@@ -142,10 +143,10 @@ impl<'a, S: Sink> Xlate<'a, S> {
         }
     }
 
-    /// Gives the state a number and has the datapath come back with it.
+    /// Gives the state a number and makes the datapath recirculate with it.
     fn recirculate(&mut self, rest: Rest, ct: Option<&Tracked<'_>>) {
         let mut fields = Vec::new();
-        // It goes with the packet in the datapath.
+        // The datapath keeps it with the packet.
         self.key.set(FieldId::DpHash, 0);
         if self.key.get(FieldId::ActsetOutput) == u128::from(OfPort::UNSET.0) {
             self.key.set(FieldId::ActsetOutput, 0);
@@ -153,7 +154,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
         for b in [B_REGS, B_PIPELINE, B_TUNNEL].into_iter().chain(B_TUN_META..BLOCKS) {
             for w in 0..8 {
                 if self.key.word(b, w) != 0 {
-                    // It becomes part of the state, and so of what the number stands for.
+                    // It becomes part of the state, and thus of what the number stands for.
                     self.need(b, w, u64::MAX);
                     fields.push((b as u8, w as u8, self.key.word(b, w)));
                 } else if self.orig_may_have(b, w) {
@@ -175,7 +176,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
             hash_mask: self.hashing.map_or(self.hash_mask, |hash| hash.mask),
             fields,
         };
-        // When the bridge's next generation begins, this is translated again, and gets a new number.
+        // When the bridge's next generation begins, this flow is translated again and gets a new number.
         self.visit_word(word_table::ports(bridge.0), word_table::FROZEN);
         match generation.and_then(|g| g.intern(state, &self.switch.secret)) {
             Some(id) => {
@@ -192,8 +193,8 @@ impl<'a, S: Sink> Xlate<'a, S> {
         }
     }
 
-    /// Registers and metadata are zero in every packet that comes from a port; a tunnel's fields are not
-    /// where it is a tunnel's. Whether it is, is the same for all packets of a port.
+    /// Registers and metadata are zero in every packet from a port; tunnel fields are not if the port is a
+    /// tunnel's. Whether it is, is the same for all packets of a port.
     fn orig_may_have(&self, block: usize, word: usize) -> bool {
         let addresses = [FieldId::TunSrc, FieldId::TunDst, FieldId::TunIpv6Src, FieldId::TunIpv6Dst];
         if addresses.into_iter().all(|field| self.base.get(field) == 0) {
@@ -205,14 +206,14 @@ impl<'a, S: Sink> Xlate<'a, S> {
     }
 }
 
-/// Bits of a word of the key that hold the datapath's hash.
+/// The bits in a word of the key that contain the datapath's hash.
 fn hash_bits(block: usize, word: usize) -> u64 {
     let place = FieldId::DpHash.place();
     let is_there = (block, word) == (usize::from(place.block), usize::from(place.word));
     if is_there { (FieldId::DpHash.ones() as u64) << place.shift } else { 0 }
 }
 
-/// Goes on where a translation was frozen.
+/// Continues where a translation was frozen.
 pub(crate) fn thaw<S: Sink>(
     at: Snapshot<'_>,
     recirc_id: u32,
@@ -233,7 +234,7 @@ pub(crate) fn thaw<S: Sink>(
     for b in [B_REGS, B_PIPELINE, B_TUNNEL].into_iter().chain(B_TUN_META..BLOCKS) {
         if x.key.has(b) || state.fields.iter().any(|f| usize::from(f.0) == b) || b <= B_PIPELINE {
             for w in 0..8 {
-                // The hash is the packet's own.
+                // The hash belongs to the packet.
                 x.write(b, w, !hash_bits(b, w), 0);
             }
         }
@@ -248,7 +249,8 @@ pub(crate) fn thaw<S: Sink>(
     out.scratch = Some(scratch);
 }
 
-/// Goes on where a translation was frozen for a controller, whose word on the pipeline's fields holds.
+/// Continues where a translation was frozen for a controller, with the pipeline's fields as the controller
+/// set them.
 pub(crate) fn resume(
     at: Snapshot<'_>,
     bridge: BridgeIdx,
@@ -275,7 +277,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
         if self.key.get(FieldId::ActsetOutput) == 0 {
             self.set_actset_output(OfPort::UNSET);
         }
-        // The priority is the datapath's, and the packet still has it.
+        // The priority belongs to the datapath, and the packet still has it.
         self.base.set(FieldId::SkbPriority, self.key.get(FieldId::SkbPriority));
         self.base_known.add_exact(FieldId::SkbPriority);
         self.action_set = rest.action_set.iter().collect();
@@ -302,7 +304,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
     }
 }
 
-/// Whether the action looks at, or changes, what lies behind a popped label.
+/// Whether the action reads or changes what follows a popped label.
 pub(super) fn needs_reading(action: &Action) -> bool {
     match action {
         Action::Output { .. }
@@ -316,7 +318,7 @@ pub(super) fn needs_reading(action: &Action) -> bool {
         | Action::WriteActions(_)
         | Action::ClearActions
         | Action::Sample { .. }
-        // A group asks for itself.
+        // A group checks for itself.
         | Action::Group(_)
         | Action::Note(_)
         | Action::DebugRecirc

@@ -1,8 +1,7 @@
-//! Groups and meters. Of groups: which of a group's buckets get the packet, and what they do with a copy of
-//! it.
+//! Groups and meters. For groups: which buckets get the packet, and what they do with a copy of it.
 //!
 //! A bucket is an action set. It works on a copy: actions after the group see the packet as it was before.
-//! Whether a bucket is live is looked up in the tables of ports and groups, whose words the flow visits, so
+//! Whether a bucket is live is looked up in the tables of ports and groups. The flow visits these words, so
 //! that it is translated again when a link goes down.
 //!
 //! Sources: OpenFlow 1.5 sections 5.10 and 6.7; ovs-ofctl(8), "Group Syntax".
@@ -20,13 +19,13 @@ use flow::action::SubField;
 use flow::{FieldId, Mf};
 use openflow::message::GroupType;
 
-/// Questions whether a bucket is live in one translation at most.
+/// Maximum number of liveness checks in one translation.
 const LIVENESS_MAX: u32 = 4096;
-/// Groups that may watch one another in a chain.
+/// Maximum length of a chain of groups that watch each other.
 const WATCHED_MAX: u32 = 128;
 
 impl<'a, S: Sink> Xlate<'a, S> {
-    /// Hands the packet to the buckets of a group.
+    /// Passes the packet to the buckets of a group.
     #[inline(never)]
     pub(super) fn group(&mut self, group_id: u32) {
         if self.is_exhausted() {
@@ -72,12 +71,12 @@ impl<'a, S: Sink> Xlate<'a, S> {
         }
     }
 
-    /// Has a meter judge the packets of the flow.
+    /// Applies a meter to the packets of the flow.
     #[inline(never)]
     pub(super) fn meter(&mut self, meter_id: u32) {
         if let Some(meter) = self.find_meter(meter_id) {
             self.out.actions.push(DpAction::Meter(meter));
-            // Of a copy, those over the rate are lost; the packet goes on.
+            // On a copy, packets over the rate are dropped, but the original continues.
             self.irreversible = true;
         }
     }
@@ -129,7 +128,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
         self.trace.leave();
     }
 
-    /// The first of a group's buckets that is live. `depth`: how many groups watch one another so far.
+    /// The first live bucket of a group. `depth`: the length of the chain of watching groups so far.
     fn first_live_bucket(&mut self, group: &'a Group, depth: u32) -> Option<usize> {
         (0..group.buckets().len()).find(|&n| {
             let is_live = self.is_live(group, n, depth);
@@ -174,7 +173,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
         });
     }
 
-    /// The first live bucket from the one that the packet's hash has in the group's table on.
+    /// The first live bucket, starting at the one that the group's table has for the packet's hash.
     fn pick_by_dp_hash(&mut self, group: &'a Group, table: &DpHashTable) -> Option<usize> {
         let place = FieldId::DpHash.place();
         let mask = table.hash.mask;
@@ -188,7 +187,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
         })
     }
 
-    /// The live bucket of a select group that the packet's hash prefers.
+    /// The live bucket of a select group with the highest score for the packet's hash.
     fn pick_by_hash(&mut self, group: &'a Group) -> Option<usize> {
         let hash = match group.selection {
             Selection::Fields => self.hash_of_fields(group),
@@ -209,8 +208,8 @@ impl<'a, S: Sink> Xlate<'a, S> {
         best.map(|(_, n)| n)
     }
 
-    /// A hash of the fields that a group's owner chose, which now decide. A packet without the header that a
-    /// field is in is hashed without it.
+    /// A hash of the fields chosen by a group's owner, which become part of the mask. Fields that the packet
+    /// does not have are skipped.
     fn hash_of_fields(&mut self, group: &'a Group) -> u64 {
         let key = HashKey::from_seed(group.desc.selection.param);
         let mut hash = 0;
@@ -228,14 +227,16 @@ impl<'a, S: Sink> Xlate<'a, S> {
                 self.need_mf(field, mask & field.ones());
                 self.key.get_mf(field) & mask
             };
-            // Which field it is counts too: the same value in another one is another hash.
+            // The field's index is hashed too, so that equal values of different fields have different
+            // hashes.
             hash = key.word(key.word(hash, n as u64), (value >> 64) as u64);
             hash = key.word(hash, value as u64);
         }
         hash
     }
 
-    /// A hash of addresses, VLAN, protocol and ports, which now decide. It is the same in both directions.
+    /// A hash of addresses, VLAN, protocol and ports, which become part of the mask. It is the same in both
+    /// directions.
     fn hash_symmetric_l4(&mut self) -> u64 {
         use FieldId::*;
         let key = HashKey::from_seed(0);

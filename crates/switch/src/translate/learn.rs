@@ -1,11 +1,11 @@
-//! `learn`: rules made of packets.
+//! `learn`: rules derived from packets.
 //!
-//! A worker only looks whether the rule is there as the packet would have it; then the flow can be cached
-//! like any other: it visits the learned rule, so that it is translated anew when that goes, and credits the
-//! slot that says when it was last learned. Where the rule is not there, the worker decides nothing: the
-//! packet goes to the control thread as it came ([`hand_over`]), which translates it, puts the rule in force,
-//! and only then carries out the rest. So the rule is there before the packet leaves, and for every packet
-//! after it. The bounded ring of packet-ins bounds how many wait.
+//! A worker only checks whether the rule already exists in the form that the packet requires. If so, the flow
+//! can be cached like any other: it visits the learned rule, so that it is translated again when that goes,
+//! and credits the slot that records when it was last learned. If not, the worker decides nothing: the packet
+//! goes to the control thread unchanged ([`hand_over`]), which translates it, installs the rule, and only
+//! then executes the rest. So the rule exists before the packet leaves, and for every packet after it. The
+//! bounded ring of packet-ins limits how many wait.
 //!
 //! As in Open vSwitch, lookups in the same translation do not see what it learns.
 
@@ -53,7 +53,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
                 self.visit_learned(learn.table_id, &matching);
                 true
             }
-            // No flow, so it visits nothing.
+            // There is no flow, so there are no visits.
             None => {
                 self.out.uncacheable = true;
                 if self.by_worker {
@@ -73,13 +73,13 @@ impl<'a, S: Sink> Xlate<'a, S> {
         }
     }
 
-    /// Asks for the rule to be added or modified; `false` where that would exceed the limit.
+    /// Requests the addition or modification of the rule; `false` if that would exceed the limit.
     fn learn_new(&mut self, learn: &Learn, matching: Match, actions: Vec<Action>) -> bool {
         let bridge = self.bridge.idx;
         if learn.limit != 0
             && let Some(learned) = self.learned
         {
-            // Those that this packet has taught so far are not in the table yet.
+            // Rules learned from this packet so far are not in the table yet.
             let is_like = |effect: &&Effect| match effect {
                 Effect::LearnRule(rule) => {
                     (rule.bridge, rule.flow_mod.table_id, rule.flow_mod.new_cookie)
@@ -112,8 +112,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
         true
     }
 
-    /// The flow is translated anew when the learned rule changes, as if a packet that it matches had been
-    /// looked up.
+    /// Makes the flow depend on the learned rule, as if a packet that matches the rule had been looked up.
     fn visit_learned(&mut self, table_id: u8, matching: &Match) {
         let before = (self.key.clone(), self.written.clone(), self.any_written, self.noted);
         for b in matching.mask.0.present_blocks() {
@@ -128,7 +127,8 @@ impl<'a, S: Sink> Xlate<'a, S> {
         (*self.key, *self.written, self.any_written, self.noted) = before;
     }
 
-    /// The rule's match and actions, made of the packet. What is read of the packet decides.
+    /// The rule's match and actions, derived from the packet. What is read of the packet becomes part of the
+    /// mask.
     fn learned(&mut self, learn: &Learn) -> (Match, Vec<Action>) {
         let (mut matching, mut actions) = (Match::any(), Vec::new());
         let (idle_timeout_s, hard_timeout_s) = (learn.fin_idle_timeout_s, learn.fin_hard_timeout_s);
@@ -172,7 +172,7 @@ fn add_match(matching: &mut Match, target: &SubField, value: &Wide) {
     matching.options.set(option);
 }
 
-/// One load carries 64 bits.
+/// One load action has 64 bits.
 fn add_loads(actions: &mut Vec<Action>, target: SubField, value: &Wide) {
     if let Mf::TunMetadata(idx) = target.field {
         let mask = Box::new(Wide::low(target.count).shl(target.offset));
@@ -187,7 +187,7 @@ fn add_loads(actions: &mut Vec<Action>, target: SubField, value: &Wide) {
     }
 }
 
-/// Only ports that a rule may output to without a further argument.
+/// Only ports to which a rule may output without a further argument.
 fn add_output(actions: &mut Vec<Action>, port: &Wide) {
     let Ok(number) = u16::try_from(port.low_u128()) else { return };
     let port = OfPort(number);
@@ -196,7 +196,7 @@ fn add_output(actions: &mut Vec<Action>, port: &Wide) {
     }
 }
 
-/// The rule as `ofproto/trace` shows it.
+/// The rule in the format of `ofproto/trace`.
 fn describe(learn: &Learn, matching: &Match, actions: &[Action]) -> String {
     let mut text = format!("table={} ", learn.table_id);
     let m = match_text(matching, PortNames::none());
@@ -220,7 +220,7 @@ fn describe(learn: &Learn, matching: &Match, actions: &[Action]) -> String {
     text + " actions=" + &actions_text(actions, Version::V10, PortNames::none())
 }
 
-/// Has the control thread translate the packet in place of the worker, if something is to be learned first.
+/// Passes the packet to the control thread for translation, if there is something to learn first.
 pub(crate) fn hand_over(key: &Key, out: &mut Translation<Effect>) {
     let to_learn = |effect: &Effect| if let Effect::ToLearn(bridge) = effect { Some(*bridge) } else { None };
     let Some(bridge) = out.effects.iter().find_map(to_learn) else { return };

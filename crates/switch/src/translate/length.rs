@@ -1,8 +1,8 @@
-//! `check_pkt_larger`: what follows is translated twice, for packets that are longer and for those that are
-//! not, since the length of a packet is no part of its flow.
+//! `check_pkt_larger`: the rest is translated twice, for longer packets and for all others, since a packet's
+//! length is not part of its flow.
 //!
-//! As in Open vSwitch, what follows is the rest of the list that the action stands in, with the action set.
-//! The lists that have led to this one go on with the packet as it was before, once for all lengths.
+//! As in Open vSwitch, the rest is that of the list with the action, plus the action set. Lists that led to
+//! this one continue with the packet as it was before, once for all lengths.
 
 use super::dropped::{drop_at_last, has_output};
 use super::{BUCKETS_MAX, Xlate};
@@ -15,7 +15,7 @@ use flow::action::SubField;
 impl<'a, S: Sink> Xlate<'a, S> {
     #[inline(never)]
     pub(super) fn check_pkt_larger(&mut self, length: u16, target: &SubField, rest: &'a [Action]) {
-        // Each further action of a list would double what was there.
+        // Each further such action in a list doubles the work.
         self.buckets += 2;
         if self.buckets > BUCKETS_MAX {
             self.trace.error(|| format!("over {BUCKETS_MAX} buckets and branches"));
@@ -31,13 +31,13 @@ impl<'a, S: Sink> Xlate<'a, S> {
         let (others, others_exit) = self.branch(target, false, rest);
         self.depth -= 1;
         self.exit = exits && others_exit;
-        // Each of them has executed it.
+        // Both branches have executed it.
         self.action_set.clear();
         self.out.actions.push(DpAction::CheckPktLen { length, greater, others });
     }
 
-    /// Where the datapath is not to compare lengths, each packet is translated by itself. One whose length
-    /// nobody has told is a short one.
+    /// If the datapath cannot compare lengths, each packet is translated separately. A packet of unknown
+    /// length counts as short.
     #[cold]
     #[inline(never)]
     pub(super) fn compare_length(&mut self, length: u16, target: &SubField) {
@@ -47,7 +47,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
         self.report_bits(target);
     }
 
-    /// What becomes of packets for which the bit has this value; whether that ends in an `exit`.
+    /// What happens to packets for which the bit has this value; returns whether that ends in an `exit`.
     fn branch(&mut self, target: &SubField, is_larger: bool, rest: &'a [Action]) -> (Vec<DpAction>, bool) {
         let (set, stack) = (self.action_set.clone(), self.stack.clone());
         let tracked = (self.is_tracked, self.is_tracked_below);
@@ -62,7 +62,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
         (self.ended(actions), std::mem::take(&mut self.exit))
     }
 
-    /// A list that outputs nothing drops, for the reason that was found.
+    /// A list that outputs nothing drops, with the reason that was found.
     fn ended(&self, mut actions: Vec<DpAction>) -> Vec<DpAction> {
         if !has_output(&actions) {
             drop_at_last(&mut actions, self.drop_reason);

@@ -1,28 +1,27 @@
 //! Translation: what happens to a packet with this key at this version. A pure function.
 //!
-//! The state of a translation in progress ([`Xlate`]) is four keys' worth: `orig`, what came in; `key`, what
-//! the pipeline has made of it; `written`, the bits that actions have set, whose value is therefore the same
-//! for every packet of the flow; and `base`, what the datapath's actions so far have made of the packet. From
-//! them follow
+//! The state of a translation in progress ([`Xlate`]) is four keys: `orig`, the packet as it came in; `key`,
+//! what the pipeline has made of it; `written`, the bits that actions have set, whose value is therefore the
+//! same for every packet of the flow; and `base`, what the datapath's actions so far have made of it. From
+//! these follow
 //!
 //! - the flow's mask: whatever decides anything goes through [`Xlate::need`], which adds the bits that are
 //!   not `written`. A needless 1-bit in the mask costs speed; a missing one misforwards;
-//! - the visits: each lookup notes its table and the words that were rewritten before it;
-//! - the Set actions: at an output, those `written` bits that `base` is not known to hold.
+//! - the visits: each lookup records its table and the words that were rewritten before it;
+//! - the Set actions: at an output, those `written` bits that `base` is not known to have.
 //!
-//! Files: this one has the state and the lookup; `actions` interprets actions one by one; `choice`
-//! chooses links; `encap` puts headers around packets and takes them off; `learn` makes rules; `length`
-//! follows packets by their length; `output` has ports, patch cables and packet-ins; `ttl` has times to
-//! live; `group` has groups; `normal` is the learning switch; `commit` writes the datapath's actions;
-//! `copies` has those that work on a copy; `dropped` has those that come to nothing; `frozen` is what
-//! waits while a packet is looked at anew.
+//! Files: this one has the state and the lookup; `actions` interprets actions one by one; `choice` chooses
+//! links; `encap` pushes and removes outer headers; `learn` creates rules; `length` branches by packet
+//! length; `output` has ports, patch ports and packet-ins; `ttl` handles TTLs; `group` has groups; `normal`
+//! is the learning switch; `commit` emits the datapath's actions; `copies` has those on copies; `dropped` has
+//! lists without output; `frozen` has what waits while a packet is extracted again.
 //!
-//! Nested resubmits recurse, up to [`RESUBMITS_MAX`] levels: the functions on that path keep their frames
-//! small, what is large is not inlined or goes to the heap. A test runs the deepest nesting on a stack of 2
-//! MiB.
+//! Nested resubmits recurse, up to [`RESUBMITS_MAX`] levels. So functions on that path have small stack
+//! frames; whatever is large is not inlined, or is on the heap. A test runs the deepest nesting on a stack of
+//! 2 MiB.
 //!
-//! Threads: any number at once. Nothing is allocated but what ends up in the translation, when rules neither
-//! freeze nor clone, cross a patch cable, or use the stack, the action set or a packet-in.
+//! Threads: any number at once. Only the result is allocated, unless rules freeze or clone, cross a patch
+//! cable, or use the stack, the action set or a packet-in.
 
 mod actions;
 mod choice;
@@ -62,15 +61,15 @@ use flow::key::B_COMMON;
 use flow::{Action, FieldId, Key, Mask, Match, Mf};
 use openflow::message::TableMiss;
 
-/// Resubmits to the same or an earlier table that may nest.
+/// Maximum nesting of resubmits to the same or an earlier table.
 pub const DEPTH_MAX: u32 = 64;
-/// Resubmits in one translation.
+/// Maximum number of resubmits in one translation.
 pub const RESUBMITS_MAX: u32 = 4096;
-/// Buckets of groups, and branches by length, that one translation executes.
+/// Maximum number of group buckets and length branches in one translation.
 const BUCKETS_MAX: u32 = 16_384;
-/// Values on the stack: as many registers as fit in 64 kB with their lengths.
+/// Maximum number of values on the stack: as many registers as fit in 64 kB with their lengths.
 const STACK_MAX: usize = 65_536 / 5;
-/// Actions of the datapath, when no further table or group is looked into.
+/// Beyond this many datapath actions, no further table or group is looked up.
 const ACTIONS_MAX: usize = 8192;
 
 /// Where the actions being executed come from.
@@ -80,7 +79,7 @@ pub(crate) struct Origin<'a> {
     cookie: Cookie<'a>,
 }
 
-/// A rule's cookie, which few translations ask for, and the rule may lie in memory that none of them has
+/// A rule's cookie, read lazily: few translations need it, and the rule may be in memory that they have not
 /// touched yet.
 #[derive(Clone, Copy)]
 enum Cookie<'a> {
@@ -98,10 +97,10 @@ impl Cookie<'_> {
 }
 
 impl Origin<'_> {
-    /// Of actions that belong to no rule.
+    /// For actions that belong to no rule.
     pub(crate) const NONE: Self = Origin { table_id: 0, cookie: Cookie::Is(u64::MAX) };
 
-    /// Whether they are of a rule for what no other rule of its table matches.
+    /// Whether they belong to a table-miss rule.
     fn is_table_miss(&self) -> bool {
         match self.cookie {
             Cookie::Of(rule) => rule.priority == 0 && rule.matching.to_match() == Match::any(),
@@ -110,19 +109,19 @@ impl Origin<'_> {
     }
 }
 
-/// Number of rules with a cookie in a table of a bridge.
+/// The number of rules with a cookie in a table of a bridge.
 pub type LearnedCounts<'a> = dyn Fn(BridgeIdx, u8, u64) -> u32 + 'a;
 
-/// The state that is translated on: a switch at a version, protected by a reader.
+/// The state used for translation: a switch at a version, protected by a reader.
 #[derive(Clone, Copy)]
 pub(crate) struct Snapshot<'a> {
     pub switch: &'a Switch,
     pub version: Version,
     pub reader: &'a Reader,
-    /// On the control thread: how many rules with a cookie a table has, where some `learn` limits their
+    /// On the control thread: the number of rules with a cookie in a table, if some `learn` limits that
     /// number.
     pub learned: Option<&'a LearnedCounts<'a>>,
-    /// A worker translates: it learns no rules, and only says that there is one to learn.
+    /// Translation by a worker: it learns no rules, and only reports that there is one to learn.
     pub by_worker: bool,
 }
 
@@ -136,26 +135,26 @@ impl<'a> Snapshot<'a> {
     }
 }
 
-/// A change of the packet's type that the next commit makes.
+/// A change of the packet's type that the next commit will make.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 enum Pending {
-    /// None but an Ethernet header that goes, if the packet has one and shall have none.
+    /// None, except that an Ethernet header is removed if the packet has one and should not.
     #[default]
     No,
-    /// An Ethernet header comes.
+    /// Push an Ethernet header.
     Ethernet,
-    /// A network service header comes, with these context headers where they are of variable length.
+    /// Push a network service header, with these context headers if they have variable length.
     Nsh(Vec<u8>),
-    /// A label comes.
+    /// Push a label.
     Mpls,
-    /// The first header goes; behind a label is what this Ethernet type names.
+    /// Remove the first header; if it is a label, this Ethernet type says what follows.
     Decap(u16),
 }
 
-/// What the datapath's packet is below a label: its key, and which bits of that are known.
+/// The datapath's packet below a label: its key, and which of its bits are known.
 type Beneath = Box<(Key, Mask)>;
 
-/// A translation in progress; see the module's text.
+/// A translation in progress; see the module documentation.
 pub(crate) struct Xlate<'a, S: Sink> {
     switch: &'a Switch,
     version: Version,
@@ -174,68 +173,67 @@ pub(crate) struct Xlate<'a, S: Sink> {
     base_known: &'a mut Mask,
     /// Whether a VLAN tag was pushed or popped.
     vlan_moved: bool,
-    /// Tags (protocol id, tag) that the key has no room for, innermost first: pushed ones have moved them out
-    /// of it.
+    /// Tags (TPID, TCI) for which the key has no room, innermost first: pushed tags have displaced them.
     below: Vec<(u16, u16)>,
-    /// The same of `base`.
+    /// The same for `base`.
     base_below: Vec<(u16, u16)>,
-    /// What lies under each label that was pushed, so that a commit can pop those that the pipeline's packet
-    /// does not have any more; and how many it has.
+    /// What is below each pushed label, so that a commit can pop labels that the pipeline's packet no longer
+    /// has; and how many it has.
     pushed: Vec<Beneath>,
     labels: usize,
-    /// What the next commit does to the packet's type.
+    /// The next commit's change to the packet's type.
     pending: Pending,
-    /// The packet began with an Ethernet header.
+    /// The packet started with an Ethernet header.
     came_with_ethernet: bool,
-    /// The datapath's actions so far contain one that cannot be undone by others.
+    /// The datapath's actions so far include one that others cannot undo.
     irreversible: bool,
-    /// Where in the datapath's actions those of the copy at hand begin.
+    /// Where the actions of the current copy begin.
     copy_start: usize,
-    /// Rewrites as noted for the last visit, if nothing was written since.
+    /// Rewrites recorded for the last visit, if nothing has been written since.
     noted: Option<(u16, u16)>,
     bridge: &'a Bridge,
     origin: Origin<'a>,
-    /// Of the first rule.
+    /// The first rule's cookie.
     first_cookie: Cookie<'a>,
     depth: u32,
     resubmits: u32,
-    /// Buckets executed so far, and buckets that were asked whether they are live.
+    /// Buckets executed so far, and bucket liveness checks so far.
     buckets: u32,
     liveness: u32,
     stack: Vec<u128>,
     action_set: Vec<&'a Action>,
     exit: bool,
-    /// The list that the action stands in ends here; those that have led to it go on.
+    /// The list with the action ends here; the lists that led to it continue.
     list_ends: bool,
     /// The translation failed.
     error: Option<DropReason>,
-    /// Why, as a trace ends.
+    /// The reason, as a trace ends with it.
     failure: &'static str,
-    /// The packet that the operator is told of then.
+    /// The packet to report in that case.
     failed_key: Option<Box<Key>>,
-    /// The next lookup is with the addresses of the packet's connection.
+    /// The next lookup uses the addresses of the packet's connection.
     by_connection: bool,
     /// Why nothing has been output yet.
     drop_reason: DropReason,
-    /// What a packet-in of `output:CONTROLLER` says of where the action stood.
+    /// The reason in packet-ins of `output:CONTROLLER`, which depends on where the action is.
     controller_reason: PacketInReason,
-    /// The action stands in a bucket of a group.
+    /// The action is in a bucket of a group.
     in_bucket: bool,
     /// Inside an `output(port=patch,max_len=..)`.
     max_bytes: Option<u32>,
-    /// The packet was popped out of MPLS: what lies behind has not been read.
+    /// An MPLS label was popped: what follows has not been read.
     unread: bool,
-    /// What is left to do once the packet has been read again.
+    /// The work that remains once the packet has been read again.
     freezing: Option<Vec<continuation::Step>>,
-    /// Before that, the datapath is to hash the packet.
+    /// Before that, the datapath must hash the packet.
     hashing: Option<PacketHash>,
-    /// Bits of its hash that the packet has come with.
+    /// Bits of the packet's hash that are already known.
     hash_mask: u32,
-    /// What the tracker has said of the packet is in its fields.
+    /// The tracker's result is in the packet's fields.
     is_tracked: bool,
-    /// The packet that the datapath holds at this point was tracked, which these fields need not say.
+    /// The packet in the datapath was tracked at this point, whether or not these fields show it.
     is_tracked_below: bool,
-    /// It is left for when a controller sends the packet back, who is told this.
+    /// The rest waits until a controller, which gets this packet-in, sends the packet back.
     pausing: Option<Box<datapath::PacketInSpec>>,
 }
 
@@ -307,14 +305,14 @@ impl<'a, S: Sink> Xlate<'a, S> {
         }
     }
 
-    /// These bits decided something.
+    /// Adds these bits to the mask.
     #[inline]
     fn need(&mut self, block: usize, word: usize, bits: u64) {
         let bits = if self.any_written { bits & !self.written.0.word(block, word) } else { bits };
         self.out.mask.add_word(block, word, bits);
     }
 
-    /// The field decided something; its value, of at most 64 bits.
+    /// Adds the field, of at most 64 bits, to the mask and returns its value.
     #[inline]
     fn read(&mut self, field: FieldId) -> u64 {
         let p = field.place();
@@ -322,13 +320,13 @@ impl<'a, S: Sink> Xlate<'a, S> {
         self.key.get64(field)
     }
 
-    /// These bits of the field decided something.
+    /// Adds these bits of the field to the mask.
     fn need_mf(&mut self, mf: Mf, bits: u128) {
         mf.for_words(bits, 0, |block, word, bits, _| self.need(block, word, bits));
     }
 
-    /// Sets bits of one word; from here on they are the same for all packets of the flow, so whatever `value`
-    /// was computed from has been needed before.
+    /// Sets bits of one word. From here on they are the same for all packets of the flow, so the mask must
+    /// already include whatever `value` was computed from.
     #[inline]
     fn write(&mut self, block: usize, word: usize, bits: u64, value: u64) {
         let old = self.key.word(block, word);
@@ -357,12 +355,12 @@ impl<'a, S: Sink> Xlate<'a, S> {
         OfPort(self.key.get64(FieldId::InPort) as u16)
     }
 
-    /// Notes that one word of a word table was looked up.
+    /// Records the lookup of one word in a word table.
     fn visit_word(&mut self, table: u32, word: u64) {
         self.out.visits.push(self.switch.log.visit_of(table, word));
     }
 
-    /// Notes that a table of rules was looked into, with what was rewritten before.
+    /// Records a lookup in a table of rules, with what was rewritten before.
     fn visit_rules(&mut self, table_id: u8) {
         let table = rule_table(self.bridge.idx.0, table_id);
         if !self.any_written {
@@ -395,13 +393,13 @@ impl<'a, S: Sink> Xlate<'a, S> {
             (Ok(rewrites_start), Ok(rewrites_len)) => {
                 self.out.visits.push(Visit { table, rewrites_start, rewrites_len });
             }
-            // More was rewritten than a flow can remember, so it cannot be judged later.
+            // More was rewritten than a flow can record, so it could not be judged later.
             _ => self.out.uncacheable = true,
         }
     }
 
-    /// Looks into a table of the current bridge. Not inlined: its second mask would make each level of nested
-    /// resubmits cost its size in stack.
+    /// Looks into a table of the current bridge. Not inlined: its second mask would add its size to the stack
+    /// frame of each level of nested resubmits.
     #[inline(never)]
     fn lookup(&mut self, table_id: u8) -> Option<&'a Entry> {
         if std::mem::take(&mut self.by_connection) {
@@ -418,7 +416,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
         self.key.get64(FieldId::NwFrag) & 1 != 0
     }
 
-    /// As if a rule had set the transport ports to 0, for this lookup alone.
+    /// As if a rule had set the transport ports to 0, for this lookup only.
     fn lookup_without_ports(&mut self, table_id: u8) -> Option<&'a Entry> {
         let ports = [FieldId::TpSrc, FieldId::TpDst];
         let before = (self.written.clone(), self.any_written, ports.map(|port| self.key.get64(port)));
@@ -454,13 +452,13 @@ impl<'a, S: Sink> Xlate<'a, S> {
         found
     }
 
-    /// Looks into a table and does what its rule says. On a miss, what the bridge is configured to do on a
-    /// miss, if `honor_miss`.
+    /// Looks into a table and executes its rule. On a miss, does what the bridge's configuration says, if
+    /// `honor_miss`.
     fn table(&mut self, table_id: u8, honor_miss: bool) {
         self.table_from(table_id, honor_miss, None);
     }
 
-    /// The same, looked into as if the packet had come from `in_port`.
+    /// The same, for a lookup as if the packet had come from `in_port`.
     fn table_from(&mut self, table_id: u8, honor_miss: bool, in_port: Option<OfPort>) {
         if self.unread {
             return self.freeze();
@@ -475,7 +473,8 @@ impl<'a, S: Sink> Xlate<'a, S> {
         self.depth -= deepens;
     }
 
-    /// Whether the translation is at its limits, and so ends or has failed. Not inlined, as `lookup` is not.
+    /// Whether the translation has reached a limit, so that it ends or has failed. Not inlined, for the same
+    /// reason as `lookup`.
     #[inline(never)]
     fn is_exhausted(&mut self) -> bool {
         if self.depth >= DEPTH_MAX {
@@ -487,7 +486,8 @@ impl<'a, S: Sink> Xlate<'a, S> {
             self.error = Some(DropReason::ResubmitLimit);
             self.failure = "Too many resubmits";
         } else if self.out.actions.len() >= ACTIONS_MAX {
-            // As in Open vSwitch, that is no failure: what there is, is done, for one packet at a time.
+            // As in Open vSwitch, this is no failure: the actions so far are executed, for one packet at a
+            // time.
             self.trace.error(|| "resubmits yielded over 64 kB of actions".to_string());
             self.is_slow();
             self.exit = true;
@@ -530,7 +530,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
                 }
                 self.actions(&entry.actions.list);
             }
-            // Of the hidden table, clients need not know that it is empty.
+            // Clients need not know that the hidden table is empty.
             None if honor_miss && table_id != TABLE_HIDDEN => {
                 self.origin = Origin { table_id, cookie: Cookie::Is(0) };
                 self.miss(table_id);
@@ -542,7 +542,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
         self.in_bucket = in_bucket;
     }
 
-    /// Whether a packet without a rule goes on to the next table.
+    /// Whether a packet without a matching rule continues in the next table.
     #[inline(never)]
     fn goes_on(&mut self, table_id: u8) -> bool {
         self.visit_word(word_table::ports(self.bridge.idx.0), word_table::SETTINGS);
@@ -576,7 +576,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
     fn pipeline(&mut self) {
         self.enter(0, true, None);
         if let Cookie::Is(u64::MAX) = self.origin.cookie {
-            // The action set is the first rule's.
+            // The action set belongs to the first rule.
             self.origin.cookie = self.first_cookie;
         }
         self.finish_pipeline();
@@ -599,7 +599,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
         self.finish();
     }
 
-    /// Ends the translation: drops with a reason what is output nowhere.
+    /// Ends the translation: adds a drop with a reason if nothing was output.
     fn finish(&mut self) {
         self.out.mask.set(FieldId::ActsetOutput, 0);
         if let Some(reason) = self.error {
@@ -620,7 +620,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
         self.trace.end(self.key);
     }
 
-    /// Each packet of the flow is to be translated by itself.
+    /// Each packet of the flow must be translated separately.
     #[inline(never)]
     fn is_slow(&mut self) {
         self.out.uncacheable = true;
@@ -628,7 +628,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
     }
 }
 
-/// Adds what every flow's mask holds.
+/// Adds what every flow's mask includes.
 fn always_needed(out: &mut Translation<Effect>, eth_type: u64) {
     let places = [FieldId::InPort, FieldId::DpPort, FieldId::RecircId];
     let bits = places.iter().map(|f| (f.ones() as u64) << f.place().shift).sum();

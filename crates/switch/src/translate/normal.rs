@@ -1,15 +1,15 @@
 //! NORMAL: the learning switch with VLANs.
 //!
-//! 1. the VLAN that the packet is in, from its tag and its port's mode; a tag that the port does not carry
-//!    drops it
-//! 2. reserved destinations are dropped
-//! 3. the source address is learned, unless it is there already
-//! 4. the destination address is looked up: known goes to its port, unknown is flooded
-//! 5. per output port, the tags that its mode asks for
+//! 1. determine the packet's VLAN from its tag and its port's mode; drop it if the port does not carry the
+//!    tag
+//! 2. drop reserved destinations
+//! 3. learn the source address, unless it is known already
+//! 4. look up the destination address: send to its port if known, flood if unknown
+//! 5. for each output port, apply the tags that its mode requires
 //!
-//! As many tags are looked at as the bridge's `vlan_limit` says. Those behind are payload: they are carried
-//! along, and where one before them goes or comes, they move up or down. A customer's tag behind another is
-//! kept even if it has no VLAN but only a priority, and one that a tunnel's tag pushes out of reach is not
+//! The bridge's `vlan_limit` says how many tags are examined. Further ones are payload: they are carried
+//! along, and move up or down when a tag in front of them is removed or added. A customer's tag after another
+//! is kept even if it has only a priority and no VLAN, and one that a tunnel's tag pushes out of reach is not
 //! lost.
 
 use super::Xlate;
@@ -20,30 +20,30 @@ use crate::trace::Sink;
 use base::{DropReason, OfPort};
 use flow::FieldId;
 
-/// What a trace says where a packet stays away from a port.
+/// What a trace says if a packet is not sent to a port.
 const BETWEEN_PROTECTED: &str = "Flow is between protected ports, skipping output.";
 
-/// A tag: protocol id, VLAN and priority. VLAN 0 is none.
+/// A tag: TPID, VLAN and priority. VLAN 0 means none.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 struct Tag {
     tpid: u16,
     vid: u16,
-    /// In place, the upper three bits.
+    /// In its wire position, the upper three bits.
     pcp: u16,
-    /// It lies behind another and stays what it is, even without a VLAN.
+    /// It follows another tag and is kept unchanged, even without a VLAN.
     inner: bool,
 }
 
-/// The two tags of a packet that are looked at, outer first.
+/// The two tags of a packet that are examined, outer first.
 type Tags = [Tag; 2];
 
 /// A packet's tags inside the switch.
 #[derive(Clone, Copy)]
 struct Inside {
     tags: Tags,
-    /// The priority with which it came, in place.
+    /// The priority with which it arrived, in its wire position.
     pcp: u16,
-    /// How many of the packet's own tags were looked at.
+    /// How many of the packet's own tags were examined.
     had: usize,
     /// The last of them, if a tunnel's tag has pushed it out of `tags`.
     pushed_out: Option<Tag>,
@@ -66,7 +66,7 @@ impl VlanConfig {
         self.trunks.as_ref().is_none_or(|t| t.contains(vid))
     }
 
-    /// A port always carries its native VLAN, and then not VLAN 0. (Without a native VLAN it is a trunk.)
+    /// A port always carries its native VLAN, but then not VLAN 0. (Without a native VLAN it is a trunk.)
     fn carries_native(&self, vid: u16) -> bool {
         if self.tag == 0 {
             self.trunks_vlan(vid)
@@ -105,7 +105,7 @@ impl VlanConfig {
         }
     }
 
-    /// The tags inside the switch of a packet that came in with these.
+    /// The tags inside the switch for a packet that came in with these.
     fn ingress(&self, tags: Tags) -> Tags {
         let mut inside = tags;
         match self.mode {
@@ -125,7 +125,7 @@ impl VlanConfig {
         inside
     }
 
-    /// Whether a packet with these tags inside the switch leaves here.
+    /// Whether a packet with these tags inside the switch leaves through this port.
     fn includes(&self, tags: Tags) -> bool {
         match self.mode {
             VlanMode::Access => tags[0].vid == self.tag && tags[1].vid == 0,
@@ -148,10 +148,10 @@ impl VlanConfig {
 }
 
 impl VlanConfig {
-    /// A tag as it leaves, protocol id first; `None` where none does.
+    /// A tag as it leaves, TPID first; `None` if there is none.
     fn tag_on_wire(&self, tag: Tag, outer: bool) -> Option<(u16, u16)> {
-        // Where a port has no say in the priority, one that the packet came with stays; a tag without one is
-        // retained, not made.
+        // If a port does not set the priority, the packet's original one is kept; a tag without one is
+        // retained, not added.
         let retained = tag.tpid != 0 && self.priority_tags == PriorityTags::Always;
         let priority = outer && (tag.pcp != 0 || retained);
         let tpid = if tag.tpid == 0 { 0x8100 } else { tag.tpid };
@@ -167,7 +167,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
         let in_port = self.in_port();
         self.visit_word(word_table::ports(bridge.idx.0), word_table::port(in_port.0));
         self.visit_word(word_table::ports(bridge.idx.0), word_table::SETTINGS);
-        // A packet-out from no port is flooded or sent as it is, and nothing is learned.
+        // A packet-out without an input port is flooded or sent as it is, and nothing is learned.
         let from = match bridge.port(in_port) {
             Some(port) => Some(port),
             None if in_port.0 >= OfPort::MAX.0 => None,
@@ -200,7 +200,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
         }
         let learned = from.is_some_and(|port| self.learn(port, vlan, src));
         if learned && src == dst && S::LEARNS {
-            // Where it has just been learned to be, which other packets of the flow will find in the table.
+            // The address has just been learned here; other packets of the flow will find it in the table.
             self.drop_reason = DropReason::NoOutput;
             self.trace.detail(|| "learned port is input port, dropping".to_string());
             return;
@@ -208,7 +208,8 @@ impl<'a, S: Sink> Xlate<'a, S> {
         self.forward(from, &inside, dst);
     }
 
-    /// The packet's tags, as many as are looked at. All their bits decide, for they are taken off and put on.
+    /// The packet's tags, as many as are examined. All their bits go into the mask, since they are removed
+    /// and added.
     fn tags(&mut self) -> Tags {
         let limit = self.bridge.config.vlan_limit;
         let mut tag = |tci: FieldId, tpid: FieldId| {
@@ -229,10 +230,10 @@ impl<'a, S: Sink> Xlate<'a, S> {
         [outer, Tag { inner: inner.tpid != 0, ..inner }]
     }
 
-    /// Whether the address is known to be at the port now.
+    /// Whether the address is known to be at the port.
     fn learn(&mut self, port: &'a Port, vlan: u16, mac: u64) -> bool {
         let bridge: &'a Bridge = self.bridge;
-        // What has no Ethernet header has no address.
+        // A packet without an Ethernet header has no address.
         if !self.is_ethernet() || is_multicast(mac) || bridge.config.flood_vlans.contains(vlan) {
             return false;
         }
@@ -261,7 +262,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
                 known.and_then(|entry| self.topology.port(entry.port)).filter(|p| p.bridge == bridge.idx);
             if let Some(port) = port {
                 self.trace.detail(|| "forwarding to learned port".to_string());
-                // The learned port's configuration matters here, not only its being there.
+                // The learned port's configuration matters here, not only that it exists.
                 self.visit_word(word_table::ports(bridge.idx.0), word_table::port(port.spec.of_port.0));
                 if from.is_some_and(|f| f.spec.port_no == port.spec.port_no) {
                     self.trace.detail(|| "learned port is input port, dropping".to_string());
@@ -290,7 +291,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
         }
     }
 
-    /// Sends with the tags that the port's mode asks for.
+    /// Sends with the tags that the port's mode requires.
     fn output_tagged(&mut self, port: &'a Port, inside: &Inside) {
         let mut wanted = [(0, 0); 3];
         let mut count = 0;
@@ -301,11 +302,11 @@ impl<'a, S: Sink> Xlate<'a, S> {
         let config = &port.spec.vlan;
         let mut out = config.egress(inside.tags);
         if config.priority_tags != PriorityTags::Never {
-            // Where priorities are shown, it is the one that the packet came with, also on a tunnel's tag.
+            // If priorities are shown, it is the packet's original one, also on a tunnel's tag.
             out[0].pcp = inside.pcp;
         }
         out.into_iter().enumerate().filter_map(|(i, t)| config.tag_on_wire(t, i == 0)).for_each(&mut want);
-        // As it came: nothing of it was looked at.
+        // Unchanged, since it was not examined.
         inside.pushed_out.into_iter().for_each(|t| want((t.tpid, 0x1000 | t.pcp | t.vid)));
 
         const FIELDS: [FieldId; 4] =
@@ -319,7 +320,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
             (0, 0) => now(self),
             (1, 1) | (1, 0) => pair(first, (now(self)[3], now(self)[2])),
             (2, 2) => pair(first, second),
-            // One less: what is behind moves up.
+            // One tag less: the ones behind move up.
             (0, 1) => {
                 let inner = (self.read(FieldId::VlanTpid2) as u16, self.read(FieldId::VlanTci2) as u16);
                 came_up = if inner.1 != 0 { self.below.pop() } else { None };
@@ -329,7 +330,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
                 came_up = self.below.pop();
                 pair(first, came_up.unwrap_or_default())
             }
-            // One more: what is behind moves down.
+            // One tag more: the ones behind move down.
             (2, 1) => {
                 let inner = (self.read(FieldId::VlanTpid2) as u16, self.read(FieldId::VlanTci2) as u16);
                 if inner.1 != 0 {
@@ -355,14 +356,14 @@ impl<'a, S: Sink> Xlate<'a, S> {
         self.below.extend(came_up);
     }
 
-    /// Sends with these tags in the key, which afterwards is as it was.
+    /// Sends with these tags in the key, which is restored afterwards.
     fn output_with(&mut self, port: &'a Port, fields: [FieldId; 4], values: [u16; 4]) {
         const WORDS: [(usize, u64); 2] = [(2, 0xffff), (5, 0xffff_ffff_ffff_0000)];
         let before = WORDS.map(|(w, _)| (self.key.word(0, w), self.written.0.word(0, w)));
         let moved = self.vlan_moved;
         self.vlan_moved = true;
         for (f, v) in fields.into_iter().zip(values) {
-            // An inner tag that was never looked at stays the packet's own.
+            // An inner tag that was not examined remains the packet's own.
             if self.key.get64(f) != u64::from(v) || matches!(f, FieldId::VlanTci | FieldId::VlanTpid) {
                 self.write_field(f, u128::from(v));
             }

@@ -1,4 +1,4 @@
-//! Where packets go: ports, reserved ports, patch cables, controllers.
+//! Where packets go: ports, reserved ports, patch ports, controllers.
 
 use super::{Origin, Xlate};
 use crate::changelog::word_table;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// DSCP in the type of service.
 pub(super) const DSCP_BITS: u64 = 0xfc;
 
-/// The packet as it was before something was done on a copy.
+/// The packet as it was before an operation on a copy.
 pub(super) struct Saved {
     pub(super) key: Key,
     pub(super) written: Mask,
@@ -71,7 +71,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
                 self.packet_in(max_len, reason, 0, &[]);
             }
             OfPort::NONE => {}
-            // What a packet's in_port is, its mask always holds; one rewritten is the same for the whole
+            // The packet's real in_port is always in the mask; a rewritten one is the same for the whole
             // flow.
             port if port == self.in_port() => {
                 self.drop_reason = DropReason::NoOutput;
@@ -97,7 +97,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
         let to = if port == OfPort::IN_PORT { self.in_port() } else { port };
         let bridge: &'a Bridge = self.bridge;
         self.visit_word(word_table::ports(bridge.idx.0), word_table::port(to.0));
-        // What lies behind a cable may do anything with the packet, which is as long as it was there.
+        // The bridge behind a patch port may do anything with the packet, which still has its length there.
         if bridge.port(to).is_some_and(|p| matches!(p.spec.kind, PortKind::Patch { .. })) {
             self.drop_reason = DropReason::NoOutput;
             self.trace.error(|| format!("output_trunc does not support patch port {}", output_name(port)));
@@ -120,7 +120,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
         }
     }
 
-    /// Sends to a port, be it the input port.
+    /// Sends to a port, even if it is the input port.
     pub(super) fn output(&mut self, of_port: OfPort) {
         let bridge: &'a Bridge = self.bridge;
         self.visit_word(word_table::ports(bridge.idx.0), word_table::port(of_port.0));
@@ -133,7 +133,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
         }
     }
 
-    /// Sends to a port that this translation has looked up already.
+    /// Sends to a port that this translation has already looked up.
     pub(super) fn output_to(&mut self, port: &'a Port) {
         let config = port.spec.config;
         if config.no_fwd || config.port_down {
@@ -167,7 +167,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
         });
     }
 
-    /// Sends an IP packet with the DSCP of its queue, if that has one. Later outputs have the packet's own.
+    /// Sends an IP packet with the DSCP of its queue, if that has one. Later outputs use the packet's own.
     #[inline(never)]
     fn output_marked(&mut self, port: &'a Port) {
         let queue = self.read(FieldId::SkbPriority) as u32;
@@ -182,7 +182,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
         self.restore_word(b, w, before);
     }
 
-    /// Goes on in the bridge at the other end of a patch cable, as if the packet had come in there.
+    /// Continues in the bridge at the other end of a patch cable, as if the packet had come in there.
     #[inline(never)]
     fn output_to_peer(&mut self, port: &'a Port, peer: Option<PortNo>) {
         self.out.credits.push(port.tx_slot);
@@ -190,7 +190,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
         let leads_back = PortKind::Patch { peer: Some(port.spec.port_no) };
         let found = peer.and_then(|p| self.topology.port(p)).filter(|p| p.spec.kind == leads_back);
         let Some((peer, bridge)) = found.and_then(|p| Some((p, self.topology.bridge(p.bridge)?))) else {
-            // The cable's end is part of what the port is, so its change is one of the port.
+            // The cable's other end is part of the port's configuration, so changing it changes the port.
             self.drop_reason = DropReason::OutputPortGone;
             self.trace.detail(|| "Nonexistent patch port peer".to_string());
             return;
@@ -222,7 +222,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
         self.trace.leave();
     }
 
-    /// Registers and the like do not cross a cable: they become zero, for all packets of the flow alike.
+    /// Registers and the like do not cross a cable: they become zero for all packets of the flow.
     fn forget_pipeline_fields(&mut self) {
         for b in [B_REGS, B_TUNNEL, B_CT, B_CT6].into_iter().chain(B_TUN_META..BLOCKS) {
             if self.key.has(b) || self.written.0.has(b) || b == B_REGS {
@@ -240,7 +240,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
         self.write_field(FieldId::CtZone, 0);
     }
 
-    /// Does something on a copy: afterwards the packet, as later actions see it, is what it was before.
+    /// Does something on a copy: afterwards later actions see the packet as it was before.
     #[inline(never)]
     pub(super) fn with_packet_restored(&mut self, inner: impl FnOnce(&mut Self)) {
         let saved = self.save();
@@ -251,7 +251,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
         self.restore(saved, start);
     }
 
-    /// What something comes to for a copy, of which nothing reaches the packet or the list so far.
+    /// The effect of an operation on a copy, none of which has reached the packet or the list yet.
     #[inline(never)]
     pub(super) fn translated_apart(&mut self, inner: impl FnOnce(&mut Self)) -> Vec<DpAction> {
         let saved = self.save();
@@ -290,7 +290,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
     fn restore(&mut self, saved: Box<Saved>, start: usize) {
         let mut saved = *saved;
         if self.irreversible {
-            // What was done to the packet cannot be undone, so it is done to a copy.
+            // The change to the packet cannot be undone, so it is made to a copy.
             let start = self.set_for_both(start, &mut saved);
             let actions = self.out.actions.split_off(start);
             self.out.actions.push(DpAction::Clone(actions));
@@ -300,7 +300,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
             self.pushed = saved.pushed;
             self.vlan_moved = saved.vlan_moved;
         }
-        // Otherwise `commit` sets back what it must, when something else is output.
+        // Otherwise `commit` reverts what it must at the next output.
         self.irreversible = saved.irreversible;
         *self.key = saved.key;
         self.below = saved.below;
@@ -312,13 +312,13 @@ impl<'a, S: Sink> Xlate<'a, S> {
         self.noted = None;
     }
 
-    /// Hands the packet, as it is now, to the control thread.
+    /// Passes the packet, in its present form, to the control thread.
     #[inline(never)]
     pub(super) fn packet_in(&mut self, max_len: u16, reason: PacketInReason, id: u16, userdata: &[u8]) {
         self.packet_in_metered(max_len, reason, id, userdata, None);
     }
 
-    /// The same with a meter of the action's own, in place of that of all packets for controllers.
+    /// The same, with a meter of the action's own instead of the one for all packet-ins.
     #[inline(never)]
     pub(super) fn packet_in_metered(
         &mut self,
@@ -331,7 +331,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
         self.commit();
         let spec = self.packet_in_spec(max_len, reason, id, userdata);
         let told = DpAction::PacketIn(Arc::new(spec));
-        // What is over the meter's rate is lost to the controllers alone.
+        // Packets over the meter's rate are lost only to the controllers.
         let meter = self.find_meter(meter_id.unwrap_or(METER_CONTROLLER));
         self.out.actions.push(match meter {
             Some(meter) => {
@@ -341,7 +341,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
         });
     }
 
-    /// The packet's metadata, and what it is told for.
+    /// The packet's metadata, and why it is sent.
     pub(super) fn packet_in_spec(
         &self,
         max_len: u16,
@@ -362,7 +362,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
             metadata.set(f, self.key.get(f));
         }
         if self.is_tracked {
-            // Says which of the addresses of a connection are meant.
+            // Tells which addresses of a connection apply.
             metadata.set(FieldId::EthType, self.key.get(FieldId::EthType));
         }
         PacketInSpec {

@@ -1,4 +1,4 @@
-//! Times to live, and what comes of a packet whose has run out.
+//! TTLs, and what happens to a packet whose TTL has expired.
 
 use super::Xlate;
 use crate::trace::Sink;
@@ -38,7 +38,7 @@ impl<S: Sink> Xlate<'_, S> {
         self.list_ends = true;
     }
 
-    /// What is no such packet ends the list too, as in Open vSwitch.
+    /// A packet of another kind ends the list too, as in Open vSwitch.
     #[inline(never)]
     pub(super) fn dec_mpls_ttl(&mut self) {
         if !self.has_label() {
@@ -53,7 +53,7 @@ impl<S: Sink> Xlate<'_, S> {
         self.ttl_expired("MPLS", &[0]);
     }
 
-    /// What is no such packet ends the list too, as in Open vSwitch.
+    /// A packet of another kind ends the list too, as in Open vSwitch.
     #[inline(never)]
     pub(super) fn dec_nsh_ttl(&mut self) {
         if self.read(FieldId::EthType) != 0x894f {
