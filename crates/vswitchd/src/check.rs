@@ -1,4 +1,4 @@
-//! `crosspoint check`: what of a database the switch would not do, before a migration.
+//! `crosspoint check`: what in a database the switch would not implement; run it before a migration.
 
 use crate::conffile;
 use crate::config::wanted::PATCH;
@@ -9,12 +9,12 @@ use ovsdb::{Schema, storage};
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// What is ignored, refused or wrong in the configuration that the file at `path` holds, each a sentence that
-/// names its place. The file stays as it is; one of another version of the schema is read as the switch would
-/// convert it.
+/// What is ignored, refused or wrong in the configuration in the file at `path`; each is a sentence that
+/// names its place. The file is not changed; one with another version of the schema is read as the switch
+/// would convert it.
 ///
 /// # Errors
-/// A sentence: a file that cannot be read, or that holds another database.
+/// A sentence: the file cannot be read, or contains another database.
 pub fn check(path: &Path) -> Result<BTreeSet<String>, String> {
     let wrong = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
     let file = open_to_read(path).map_err(|e| wrong(&e))?;

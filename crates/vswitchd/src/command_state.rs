@@ -1,22 +1,23 @@
-//! What commands remember from one call to the next, and nobody else asks for.
+//! State that only commands need, from one call to the next.
 
 use crate::hand_datapath::HandDatapath;
 use crate::history::History;
 use std::collections::{BTreeMap, HashMap};
 
-/// See the module's text.
+/// See the module documentation.
 pub(crate) struct CommandState {
-    /// What `coverage/show` says of the past.
+    /// The history for `coverage/show`.
     pub coverage: History,
-    /// Datapaths that tests have made beside that of the bridges.
+    /// Datapaths that tests have added to that of the bridges.
     pub hand_datapaths: BTreeMap<String, HandDatapath>,
-    /// Whether flows may be put in that contradict the tables, as tests do.
+    /// Whether flows that contradict the tables may be added manually, as tests do.
     pub is_revalidation_paused: bool,
-    /// What `dpif-netdev/subtable-lookup-prio-set` gave the one way in which masks are searched.
+    /// The priority that `dpif-netdev/subtable-lookup-prio-set` gave the only way in which masks are
+    /// searched.
     pub lookup_priority: u8,
     /// Actions of the flows that the log has seen, by their unique ids, while new ones are logged.
     pub logged_flows: Option<HashMap<String, String>>,
-    /// When the operator was last told of a translation that failed.
+    /// When a failed translation was last reported to the operator.
     pub failure_told_ms: Option<u64>,
 }
 

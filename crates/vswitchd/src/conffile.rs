@@ -1,6 +1,6 @@
-//! The file of the embedded server's database before it is served: made where there is none, converted where
-//! its schema is older, after a copy was put beside it under the name that Open vSwitch's `ovs-ctl` gives to
-//! such copies.
+//! Prepares the embedded server's database file: creates it if it does not exist, and converts it if its
+//! schema is older, after saving a backup beside it under the name that Open vSwitch's `ovs-ctl` uses for
+//! backups.
 
 use host::database_file::{DatabaseFile, open_to_read};
 use ovsdb::log::transaction::Note;
@@ -11,11 +11,11 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Makes the file at `path` ready to be served.
+/// Prepares the file at `path` for serving.
 ///
 /// # Errors
-/// A sentence: a file that holds another database, one that cannot be read, or whatever the system refuses.
-/// The file is as it was then.
+/// A sentence: the file contains another database, it cannot be read, or the system reported an
+/// error. The file is then unchanged.
 pub fn prepare(path: &Path) -> Result<(), String> {
     let wrong = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
     if let Some(dir) = path.parent() {
@@ -58,8 +58,8 @@ pub fn prepare(path: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Makes the one row of table Open_vSwitch, which whoever configures the switch looks for and without which
-/// there is nothing to configure. `None` where it is there already.
+/// Creates the only row of table Open_vSwitch, without which nothing can be configured. `None` if it exists
+/// already.
 pub fn add_first_row(
     database: &mut Database,
     ids: &mut UuidGenerator,
@@ -82,7 +82,7 @@ fn backup_of(path: &Path, schema: &Schema) -> PathBuf {
     name.into()
 }
 
-/// Whether version `a` comes before `b`. One that cannot be read is older than any other.
+/// Whether version `a` is older than `b`. One that cannot be parsed is older than any other.
 fn is_older(a: &str, b: &str) -> bool {
     let parts = |v: &str| v.split('.').map(|p| p.parse::<u64>().ok()).collect::<Option<Vec<u64>>>();
     parts(a) < parts(b)

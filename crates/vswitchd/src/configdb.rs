@@ -1,16 +1,14 @@
-//! The switch as a client of its database: it follows the rows, becomes what they say, and writes back what
-//! happened.
+//! The switch as a client of its database: it follows the rows, applies them, and writes back the results.
 //!
-//! One task. It holds the connection, the copy of the rows ([`Replica`]) and the plan that is being carried
-//! out. Each pass:
-//! 1. what came from the server goes into the replica;
-//! 2. if rows that configure changed, or the kernel told of a device, what is wanted is read anew and
-//!    compared with what runs;
-//! 3. some steps of the plan are carried out, no more than [`TURN`] of them at once;
-//! 4. when the plan is done, or statistics are due, the rows are told.
+//! One task. It holds the connection, the copy of the rows ([`Replica`]) and the plan in progress. Each pass:
+//! 1. data from the server goes into the replica;
+//! 2. if configuring rows changed, or the kernel reported a device, the wanted configuration is read again
+//!    and compared with what runs;
+//! 3. some steps of the plan are executed, for no more than [`TURN`] at once;
+//! 4. when the plan is done, or statistics are due, the rows are updated.
 //!
-//! While the connection is lost the switch runs on as it is. The lock `ovs_vswitchd` keeps two switches from
-//! one database.
+//! While the connection is lost, the switch keeps running. The lock `ovs_vswitchd` prevents two switches from
+//! using one database.
 
 use crate::config::Wanted;
 use crate::config::rows::{self, EnableDummy, Reading, Rows};
@@ -38,9 +36,9 @@ use transport::{ActiveTarget, CLOSED, Keep, Stream, StreamError, Tls, keep_conne
 
 /// The lock that a switch holds on its database.
 const LOCK: &str = "ovs_vswitchd";
-/// Longest that steps of a plan hold up the other tasks.
+/// How long steps of a plan may hold up the other tasks.
 const TURN: Duration = Duration::from_millis(5);
-/// Ports' states are looked at and told this often where they change.
+/// How often ports' states are checked and changes written.
 const STATUS_INTERVAL: Duration = Duration::from_millis(500);
 /// Wait after a transaction that was refused.
 const REFUSED_WAIT: Duration = Duration::from_secs(1);
@@ -59,7 +57,7 @@ pub enum Server {
 }
 
 impl Server {
-    /// Whether the other end may be gone without the kernel telling: not on this machine.
+    /// Whether the other end may disappear without notice from the kernel: it is not on this machine.
     fn may_fall_silent(&self) -> bool {
         matches!(self, Server::Elsewhere(target, _) if !matches!(target, ActiveTarget::Unix(_)))
     }
@@ -204,7 +202,7 @@ impl Connection {
                 },
                 () = self.port_may_come.notified() => self.follower.replan = true,
                 () = clock::sleep_until(due) => {}
-                // By the world's time: devices go also while ours is stopped.
+                // In real time: devices also go away while our clock is stopped.
                 () = tokio::time::sleep(DEVICE_WAIT), if self.follower.is_waiting => {}
             }
             match self.reconnect.run(clock::now()) {
@@ -227,19 +225,19 @@ impl Connection {
     }
 }
 
-/// See the module's text.
+/// See the module documentation.
 struct Follower {
     shared: Shared,
     configured: Option<oneshot::Sender<()>>,
     sockets: BridgeSockets,
     dummy: EnableDummy,
     run_dir: RunDir,
-    /// Whether the next process finds the same database.
+    /// Whether the next process will find the same database.
     is_lasting: bool,
     replica: Replica,
-    /// What the rows said when they were last read.
+    /// What was read from the rows last.
     reading: Reading,
-    /// What was wanted by then: values that make no sense leave settings as they were here.
+    /// What was wanted at that time: invalid values leave these settings as they were.
     wanted: Wanted,
     plan: Option<Reconciliation>,
     /// The plan waits for a device to go.
@@ -249,13 +247,13 @@ struct Follower {
     /// Complaints that were logged.
     said: BTreeSet<String>,
     is_contended: bool,
-    /// What was sent and is not answered yet, with the configuration that it tells of.
+    /// The transaction that was sent but not answered yet, with the configuration that it reports.
     in_flight: Option<(Ticket, Option<i64>)>,
     status_due: Option<Instant>,
     statistics_due: Instant,
     /// Nothing is written before.
     hold_until: Option<Instant>,
-    /// A configuration that is in force and not told yet.
+    /// A configuration that is in force but not reported yet.
     to_tell: Option<i64>,
 }
 
@@ -271,7 +269,7 @@ impl Follower {
         writes.map(|at| self.hold_until.map_or(at, |hold| at.max(hold)))
     }
 
-    /// A pass, as the module's text numbers it. Whether there is more to do right away.
+    /// A pass, as numbered in the module documentation. Returns whether there is more to do right away.
     fn pass(&mut self) -> bool {
         self.take_outcome();
         if !self.may_act() {
@@ -284,7 +282,7 @@ impl Follower {
             self.read();
         }
         if root_row(&self.replica).is_none() {
-            // Nobody has made the configuration yet, and who does it may wait for this process.
+            // The configuration does not exist yet, and whoever creates it may be waiting for this process.
             self.is_configured();
         }
         self.is_waiting = false;
@@ -296,7 +294,7 @@ impl Follower {
         false
     }
 
-    /// Whether the rows are here, and the lock.
+    /// Whether we have the rows and the lock.
     fn may_act(&mut self) -> bool {
         if !self.replica.is_synced() {
             return false;
@@ -336,7 +334,7 @@ impl Follower {
                     ..Wanted::default()
                 };
                 if self.wanted == nothing {
-                    // Before anybody has made it there is nothing to do.
+                    // There is nothing to do before the configuration exists.
                     return;
                 }
                 tracing::debug!(target: "bridge", "the row of table Open_vSwitch is gone, and with it all bridges");
@@ -354,7 +352,8 @@ impl Follower {
         }
         let Reading { complaints, warnings, errors, .. } = &reading;
         self.said = complaints.iter().chain(warnings).chain(errors).cloned().collect();
-        // What is made from now on outlives this process: the next one finds it by the database's first row.
+        // From now on, devices that we make outlive this process: the next one finds them by the database's
+        // first row.
         if let Some(root) = root_row(&self.replica).filter(|_| self.is_lasting) {
             self.shared.borrow_mut().devices.set_owner(format!("crosspoint {root}"));
         }
@@ -380,7 +379,7 @@ impl Follower {
                 Progress::Done => break,
             }
         }
-        // Queues are where they shall be when `ovs-vsctl` returns.
+        // Queues must be in place when `ovs-vsctl` returns.
         let state = &mut *vswitch;
         state.workers.place_due_queues(&mut state.plane, &state.devices.ports);
         drop(vswitch);
@@ -392,15 +391,15 @@ impl Follower {
         Progress::Done
     }
 
-    /// Tells the one who waits for the first configuration, once.
+    /// Notifies the waiter for the first configuration, once.
     fn is_configured(&mut self) {
         if let Some(configured) = self.configured.take() {
-            // Nobody listens any more where the daemon is about to end.
+            // There is no listener any more if the daemon is about to end.
             let _ = configured.send(());
         }
     }
 
-    /// 4. Tells the rows, where that is due and nothing is under way.
+    /// 4. Updates the rows, if that is due and no update is in flight.
     fn write_back(&mut self) {
         let now = clock::now();
         if self.in_flight.is_some() || self.hold_until.is_some_and(|at| now < at) {
@@ -435,7 +434,7 @@ impl Follower {
             Outcome::Error(_) => &mut counts.txn_error,
         } += 1;
         match outcome {
-            // A configuration that came into force while this was under way is still to be told.
+            // A configuration that took effect in the meantime has yet to be reported.
             Outcome::Unchanged | Outcome::Success(_) if self.to_tell == told => self.to_tell = None,
             Outcome::Unchanged | Outcome::Success(_) => {}
             Outcome::TryAgain | Outcome::NotLocked => self.status_due = Some(clock::now()),
@@ -448,7 +447,7 @@ impl Follower {
     }
 }
 
-/// The row of the table Open_vSwitch, of which there is one.
+/// The only row of the table Open_vSwitch.
 fn root_row(replica: &Replica) -> Option<ovsdb::Uuid> {
     let table = replica.schema()?.find("Open_vSwitch")?;
     replica.table(table).iter().next().map(|row| row.uuid())
@@ -511,7 +510,7 @@ const STATUS_COLUMNS: &[(&str, &[&str])] = &[
 /// Tables that the switch itself does not read.
 const OTHER_TABLES: &[&str] = &["Datapath"];
 
-/// Whether a changed row can mean another configuration.
+/// Whether a change of a row may change the configuration.
 fn configures(replica: &Replica, change: &RowChange) -> bool {
     let Some(schema) = replica.schema() else { return true };
     let table = schema.table(change.table);

@@ -28,13 +28,13 @@ use tokio::sync::{Notify, oneshot};
 use transport::unixctl;
 use transport::{Tls, TlsFiles};
 
-/// The daemon's name: that of its pid file and control socket, by which the stock tools find it.
+/// The daemon's name, used for its pid file and control socket, by which the stock tools find it.
 pub const NAME: &str = "ovs-vswitchd";
 
 /// Why the daemon did not start.
 #[derive(Debug)]
 pub enum StartError {
-    /// A socket of a bridge cannot be had.
+    /// A bridge's socket cannot be created.
     Socket(SocketError),
     /// The socket for commands cannot be had.
     ControlSocket(PathBuf, io::Error),
@@ -62,14 +62,14 @@ impl std::fmt::Display for StartError {
 
 impl std::error::Error for StartError {}
 
-/// Runs the switch until SIGTERM, SIGINT, or the command `exit`, and tells `daemon` when it serves. Removes
-/// its sockets and what its ports made in the kernel, but for devices that are there for the next process.
+/// Runs the switch until SIGTERM, SIGINT, or the command `exit`, and notifies `daemon` when it is ready. At
+/// the end removes its sockets and what its ports made in the kernel, except devices that the next process
+/// will use.
 pub fn run(config: Config, daemon: &mut Daemon) -> Result<(), StartError> {
     log::start();
     program::set_daemon_name(NAME);
     if config.mlockall {
-        // What is reserved and not used yet is locked when it is touched: the caches reserve far more than
-        // they need.
+        // Reserved memory is locked when it is first used: the caches reserve far more than they need.
         let flags = MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT;
         if let Err(e) = rustix::mm::mlockall(flags) {
             tracing::error!(target: "vswitchd", "mlockall failed: {}", log::os_text(&e.into()));
@@ -101,7 +101,7 @@ async fn serve(config: Config, daemon: &mut Daemon) -> Result<(), StartError> {
         Database::Remote(_) => None,
     };
     let mut sockets = BridgeSockets::new(dir.clone());
-    // Who says by flags what there shall be wants to know at once what cannot be.
+    // If the configuration comes from flags, errors in it are reported at once.
     let flags = match &config.database {
         Database::Memory(flags) => Some(flags),
         Database::Embedded(_) | Database::Remote(_) => None,
@@ -168,8 +168,8 @@ async fn serve(config: Config, daemon: &mut Daemon) -> Result<(), StartError> {
         }
     };
     tokio::pin!(ending);
-    // Who starts a daemon in the background is told when the database's configuration is in force, as by Open
-    // vSwitch: `ovs-ctl` restores rules into bridges then.
+    // As in Open vSwitch, whoever starts a daemon in the background is notified when the database's
+    // configuration is in force: `ovs-ctl` then restores rules into bridges.
     tokio::select! {
         () = &mut ending => {
             shared.borrow_mut().close();
@@ -183,7 +183,7 @@ async fn serve(config: Config, daemon: &mut Daemon) -> Result<(), StartError> {
         return Err(StartError::Setup(SetupError::Port(name, error)));
     }
     daemon.complete();
-    // As Open vSwitch does: scripts wait for this line, and it never reaches the terminal of a process that
+    // As in Open vSwitch: scripts wait for this line, and it never reaches the terminal of a process that
     // went to the background.
     tracing::info!(target: "bridge", "{}", program::version_line(NAME));
     ending.await;
@@ -191,13 +191,13 @@ async fn serve(config: Config, daemon: &mut Daemon) -> Result<(), StartError> {
     Ok(())
 }
 
-/// The line by which Open vSwitch takes leave on a signal.
+/// The last line that Open vSwitch logs on a signal.
 fn told_to_end(signal: u32, name: &str) {
     tracing::warn!(target: "fatal_signal", "terminating with signal {signal} ({name})");
 }
 
-/// Waits until somebody ends the embedded server, with which the process ends: the stock programs that stop
-/// one wait for that.
+/// Waits until the embedded server is told to exit, with which the process ends: the stock programs that stop
+/// a server wait for that.
 async fn database_exited(embedded: Option<&Embedded>) {
     match embedded {
         Some(embedded) => embedded.handle.exited().await,
@@ -205,14 +205,14 @@ async fn database_exited(embedded: Option<&Embedded>) {
     }
 }
 
-/// The database server of this process, with the files by which the stock tools find one.
+/// The database server in this process, with the files by which the stock tools find it.
 struct Embedded {
     handle: Rc<Handle>,
     _pid_file: Option<PidFile>,
 }
 
 impl Embedded {
-    /// With the database that flags stand for, which nobody else can reach.
+    /// With the database that flags define, which only the switch can reach.
     fn in_memory(flags: &Flags, dummy: EnableDummy) -> Result<Embedded, StartError> {
         let made = conffile::ids().map_err(|e| transport::reason(&e));
         let made = made.and_then(|mut ids| flags.database(&mut ids, dummy));
@@ -249,7 +249,7 @@ impl Embedded {
     }
 }
 
-/// Where managers' keys come from: what the command line does not say is what `ovs-vsctl set-ssl` has set.
+/// The sources of managers' keys: what the command line leaves out comes from `ovs-vsctl set-ssl`.
 fn tls_of_managers(given: &TlsFiles) -> TlsSources {
     let or_column = |file: &Option<PathBuf>, column: &str| match file {
         Some(file) => Some(file.display().to_string()),

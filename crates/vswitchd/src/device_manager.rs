@@ -1,9 +1,9 @@
-//! The device manager: opens the drivers of interfaces, [watches](crate::port_watch) them, and gives devices
-//! up. It knows interfaces as they are wanted, and nothing of bridges, rules or connections.
+//! The device manager: opens the drivers of interfaces, [watches](crate::port_watch) them, and releases
+//! devices. It knows interfaces as they are configured, and nothing of bridges, rules or connections.
 //!
-//! A port that is removed leaves in three steps: workers give up its queues, its driver is handed to the
-//! [janitor](crate::janitor), and the kernel takes its device down. Until the last is done its name is not
-//! free.
+//! A port is removed in three steps: workers give up its queues, its driver is passed to the
+//! [janitor](crate::janitor), and the kernel takes its device down. Its name is not free before the last step
+//! is done.
 
 use crate::config::wanted::{Interface, PATCH, Wanted};
 use crate::config::{Config, EnableDummy};
@@ -22,7 +22,7 @@ use std::rc::Rc;
 use switch::{BridgeIdx, PortConfig};
 use tokio::sync::Notify;
 
-/// See the module's text.
+/// See the module documentation.
 pub(crate) struct DeviceManager {
     pub(crate) ports: Ports,
     /// Interfaces that are wanted and could not be had.
@@ -35,11 +35,11 @@ pub(crate) struct DeviceManager {
     /// The mark of the devices that outlive the process, see [`ports::PortSpec::owner`]. Known with the
     /// database.
     owner: Option<String>,
-    /// Where files are that options of ports may name.
+    /// The directories with files that options of ports may name.
     files: FileDirs,
     /// The same of dummies: with `--enable-dummy` those below the working and the run directory.
     dummy_files: Option<FileDirs>,
-    /// Ports that were taken out and shall come back, by their interfaces' names.
+    /// Ports that were taken out and will return, by their interfaces' names.
     pub(crate) returning: BTreeMap<String, Returning>,
     /// A plan may have more ports to add than the last.
     pub(crate) may_come: Rc<Notify>,
@@ -49,19 +49,19 @@ pub(crate) struct DeviceManager {
     pub(crate) lost: BTreeSet<String>,
 }
 
-/// What a port had that comes back, and has again.
+/// What a returning port had and will have again.
 #[derive(Clone, Debug)]
 pub(crate) struct Returning {
     pub bridge: BridgeIdx,
-    /// What it shall have: its number in the datapath.
+    /// Its number in the datapath.
     pub port_no: PortNo,
     pub of_port: OfPort,
     pub config: PortConfig,
-    /// For the case that it cannot be had with those that it shall have.
+    /// Used if the port cannot be opened with its new options.
     pub options: BTreeMap<String, String>,
 }
 
-/// How a device is opened beside what its interface says.
+/// How a device is opened, apart from its interface's settings.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Opening {
     /// Its port's number.
@@ -89,17 +89,17 @@ impl DeviceManager {
         })
     }
 
-    /// What is made from now on outlives this process: the next one finds it by this mark.
+    /// From now on, devices that are created outlive this process: the next one finds them by this mark.
     pub fn set_owner(&mut self, owner: String) {
         self.owner = Some(owner);
     }
 
-    /// Whether devices that an earlier process left are to be looked for.
+    /// Whether to look for devices that an earlier process left behind.
     pub fn wants_sweep(&self) -> bool {
         self.owner.is_some() && !self.is_swept
     }
 
-    /// Whether what this process made stays for the next one.
+    /// Whether devices that this process creates stay for the next one.
     pub fn outlive(&self) -> bool {
         self.owner.is_some()
     }
@@ -110,23 +110,23 @@ impl DeviceManager {
         self.files = files;
     }
 
-    /// Devices that leave, whatever they wait for.
+    /// The number of devices being released, whatever they wait for.
     pub fn leaving(&self) -> usize {
         self.janitor.waiting()
     }
 
-    /// Whether no more can be given up for now.
+    /// Whether no more can be released for now.
     pub fn is_full(&self) -> bool {
         self.janitor.is_full()
     }
 
-    /// Whether an interface's device is the kernel's, and one of that name is leaving.
+    /// Whether an interface uses a kernel device, and one with that name is being released.
     pub fn is_leaving(&self, interface: &Interface) -> bool {
         interface.is_kernels() && self.janitor.is_leaving(interface.device())
     }
 
-    /// Opens the driver of an interface. `None` for patch ports. The error is in Open vSwitch's words where
-    /// it has some.
+    /// Opens the driver of an interface. `None` for patch ports. The error is in Open vSwitch's words if it
+    /// has any.
     pub fn open(
         &self,
         interface: &Interface,
@@ -136,7 +136,7 @@ impl DeviceManager {
         if interface.kind == PATCH {
             return patch_error(interface).map_or(Ok(None), Err);
         }
-        // The address of somebody else's device is not ours to set.
+        // A device that we did not create keeps its address.
         let own_mac = interface.mac.filter(|_| interface.makes_device() || !interface.is_kernels());
         let open = |mtu| {
             let spec = ports::PortSpec {
@@ -149,7 +149,8 @@ impl DeviceManager {
         };
         let opened = match open(interface.mtu_request) {
             Err(e) if interface.mtu_request.is_some() && !matches!(e, PortError::NoSuchInterface { .. }) => {
-                // An MTU that cannot be had shall not cost the port: it is asked for again when it runs.
+                // An MTU that cannot be set must not prevent the port from opening: it is tried again when
+                // the port runs.
                 open(None).map_err(|_| e)
             }
             opened => opened,
@@ -179,12 +180,12 @@ impl DeviceManager {
         (options, (!refused.is_empty()).then(|| refused.join("; ")))
     }
 
-    /// Whether a device that runs as one interface says does all that another says.
+    /// Whether a device opened for one interface also satisfies another's settings.
     pub fn have_same_effect(&self, runs: &Interface, wanted: &Interface, port_no: PortNo) -> bool {
         ports::have_same_effect(&self.spec(runs, port_no), &self.spec(wanted, port_no))
     }
 
-    /// What is wrong with an interface's options.
+    /// Problems with an interface's options.
     pub fn check(&self, interface: &Interface, port_no: PortNo) -> Result<(), String> {
         ports::check(&self.spec(interface, port_no)).map_err(|error| open_error(&interface.name, &error))
     }
@@ -209,19 +210,19 @@ impl DeviceManager {
         }
     }
 
-    /// Whether a device that was lost is there all the same: another of its name came before its port knew.
+    /// Whether a lost device exists after all: another one with its name appeared before its port noticed.
     pub fn has_come_back(&mut self) -> bool {
         let lost = std::mem::take(&mut self.lost);
         let is_there = |links: Vec<ports::netlink::Link>| links.iter().any(|link| lost.contains(&link.name));
         !lost.is_empty() && ports::netlink::links().is_ok_and(is_there)
     }
 
-    /// Takes over devices whose ports workers have been told to give up.
+    /// Takes over the devices of ports whose queues workers have been told to give up.
     pub fn leave(&mut self, removal: Removal, interfaces: Vec<Interface>) {
         self.leaving.push((removal, interfaces));
     }
 
-    /// Gives up the devices of ports whose queues all workers have given up. Whether none is left.
+    /// Releases the devices of ports whose queues all workers have given up. Returns whether none is left.
     pub fn finish_leaving<P: Pipeline>(&mut self, dp: &mut Datapath<P>) -> bool {
         for (removal, interfaces) in std::mem::take(&mut self.leaving) {
             match dp.finish_removal(removal) {
@@ -281,7 +282,7 @@ fn dummy_files(config: &Config) -> Option<FileDirs> {
     Some(FileDirs::new(dirs).unwrap_or_default())
 }
 
-/// What is wrong with the options of a patch port, in Open vSwitch's words.
+/// Problems with the options of a patch port, in Open vSwitch's words.
 pub(crate) fn patch_error(interface: &Interface) -> Option<String> {
     let name = &interface.name;
     if interface.kind != PATCH {
@@ -297,7 +298,7 @@ pub(crate) fn patch_error(interface: &Interface) -> Option<String> {
     }
 }
 
-/// In Open vSwitch's words where it has some.
+/// In Open vSwitch's words if it has any.
 fn open_error(name: &str, error: &PortError) -> String {
     match error {
         PortError::NoSuchInterface { .. } => format!("could not open network device {name} (No such device)"),

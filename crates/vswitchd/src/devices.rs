@@ -1,5 +1,5 @@
-//! The kernel's word on network devices is brought to the [device manager](crate::port_watch), and what comes
-//! of that to whom it concerns.
+//! Passes the kernel's notifications about network devices to the [device manager](crate::port_watch), and
+//! the consequences to the parts concerned.
 
 use crate::port_watch::PortEvent;
 use crate::scheduler::Event;
@@ -42,14 +42,14 @@ impl Devices {
             .ok()
     }
 
-    /// What happened, once something did.
+    /// Waits for events and returns them.
     async fn next(&mut self) -> Vec<LinkEvent> {
         loop {
             if self.ready.readable().await.is_err() {
                 return std::future::pending().await;
             }
             let taken = self.events.take();
-            // All was taken: the runtime shall wait for more.
+            // Everything has been read: the runtime must wait for more.
             let none = || Err::<(), _>(io::ErrorKind::WouldBlock.into());
             let _ = self.ready.try_io(Interest::READABLE, none);
             if !taken.is_empty() {
@@ -77,7 +77,7 @@ pub fn follow(shared: Shared) {
 }
 
 impl Vswitch {
-    /// Does what others have to do about changes of ports.
+    /// Applies the consequences of changed ports elsewhere.
     pub(crate) fn follow_devices(&mut self, events: impl IntoIterator<Item = PortEvent>) {
         for event in events {
             match event {

@@ -1,10 +1,10 @@
-//! Interfaces that are wanted and could not be had, with the reasons. The configurator tries each again with
-//! its next plan: there is one when the configuration changes and when a device appears.
+//! Wanted interfaces that could not be opened, with the reasons. The configurator retries each with its next
+//! plan: there is one when the configuration changes and when a device appears.
 
 use crate::config::wanted::Interface;
 use std::collections::BTreeMap;
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Default)]
 pub(crate) struct Failures {
     by_name: BTreeMap<String, Failure>,
@@ -23,7 +23,7 @@ impl Failures {
         before.is_none_or(|before| before.error != error)
     }
 
-    /// It could be had after all.
+    /// It could be opened after all.
     pub fn forget(&mut self, name: &str) {
         self.by_name.remove(name);
     }
@@ -43,7 +43,7 @@ impl Failures {
         self.by_name.keys()
     }
 
-    /// Whether one of them may be had once there is a device of this name.
+    /// Whether one of them may work once a device with this name exists.
     pub fn wait_for(&self, device: &str) -> bool {
         self.by_name.values().any(|failure| failure.device == device)
     }

@@ -1,8 +1,7 @@
-//! The figures: one snapshot of all that the switch counts, taken in one pass, with a name for each number.
-//! Texts of commands, `crosspoint/figures` (JSON), `crosspoint top` and the demo are views of it.
+//! The figures: one snapshot of everything that the switch counts, taken in one pass, with a name for each
+//! number. Texts of commands, `crosspoint/figures` (JSON), `crosspoint top` and the demo are views of it.
 //!
-//! Counters only grow, so rates are differences of two snapshots. A worker or port that is made anew begins
-//! at zero.
+//! Counters only grow, so rates are differences of two snapshots. A recreated worker or port starts at zero.
 
 use base::DropReason;
 use serde::{Deserialize, Serialize};
@@ -11,18 +10,18 @@ use std::collections::BTreeMap;
 /// Grows when a field changes its meaning or goes. New fields may come without.
 pub const VERSION: u32 = 1;
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct Figures {
     /// [`VERSION`].
     pub version: u32,
     /// When they were taken, in milliseconds on the switch's clock.
     pub now_ms: u64,
-    /// By worker.
+    /// One entry per worker.
     pub workers: Vec<Worker>,
-    /// By receive queue.
+    /// One entry per receive queue.
     pub queues: Vec<Queue>,
-    /// By port that has a device.
+    /// One entry per port with a device.
     pub ports: Vec<Port>,
     /// Packets that were dropped, by reason; reasons without any are left out.
     pub drops: Vec<Drop>,
@@ -30,7 +29,7 @@ pub struct Figures {
     pub flows: Flows,
     /// Packet buffers.
     pub buffers: Buffers,
-    /// Packets that a worker takes from a queue at once, at most.
+    /// Maximum number of packets that a worker receives from a queue at once.
     #[serde(default)]
     pub burst: usize,
     /// OpenFlow.
@@ -44,15 +43,15 @@ pub struct Figures {
 pub struct Worker {
     /// Its number.
     pub worker: usize,
-    /// The processor by which it is known.
+    /// The worker's processor.
     pub core: usize,
-    /// The NUMA node of that.
+    /// The NUMA node of that processor.
     pub numa: usize,
-    /// What it has done.
+    /// What the worker has counted.
     pub counters: WorkerCounters,
 }
 
-/// What a worker has done since it was started.
+/// What a worker has counted since it was started.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct WorkerCounters {
     /// Packets received.
@@ -73,11 +72,11 @@ pub struct WorkerCounters {
     pub masks_searched: u64,
     /// Loops that moved packets.
     pub busy_loops: u64,
-    /// TSC cycles of those.
+    /// TSC cycles of those loops.
     pub busy_cycles: u64,
-    /// Loops that moved none.
+    /// Loops that moved no packets.
     pub idle_loops: u64,
-    /// TSC cycles of those.
+    /// TSC cycles of those loops.
     pub idle_cycles: u64,
     /// Times it went to sleep.
     pub sleeps: u64,
@@ -109,7 +108,7 @@ pub struct Port {
     pub name: String,
     /// Its type.
     pub kind: String,
-    /// What its driver tells of it, as in the column `status` of its interface.
+    /// Its driver's details, as in the column `status` of its interface.
     #[serde(default)]
     pub status: BTreeMap<String, String>,
     /// Packets received.
@@ -174,7 +173,7 @@ pub struct Controllers {
     pub refused: u64,
     /// Packet-ins sent.
     pub packet_ins: u64,
-    /// Packet-ins lost for want of room.
+    /// Packet-ins lost because there was no room.
     pub packet_ins_lost: u64,
     /// Connections cut with output that their peers did not take.
     pub cut: u64,
@@ -192,7 +191,7 @@ pub struct Database {
 }
 
 impl Figures {
-    /// Reads what `crosspoint/figures` has said. The error is a sentence.
+    /// Parses the output of `crosspoint/figures`. The error is a sentence.
     pub fn parse(text: &str) -> Result<Figures, String> {
         let figures: Figures = serde_json::from_str(text).map_err(|error| error.to_string())?;
         match figures.version {
@@ -208,7 +207,7 @@ impl Figures {
 }
 
 impl WorkerCounters {
-    /// As they are now.
+    /// Reads the current values.
     pub(crate) fn of(w: &datapath::WorkerStats) -> WorkerCounters {
         WorkerCounters {
             rx: w.rx.get(),
@@ -229,7 +228,7 @@ impl WorkerCounters {
         }
     }
 
-    /// What has come since. A counter that went back belongs to another worker, and counts from zero.
+    /// The increase since. A counter that went back belongs to another worker, and counts from zero.
     pub fn since(&self, before: &WorkerCounters) -> WorkerCounters {
         let d = |of: fn(&WorkerCounters) -> u64| of(self).checked_sub(of(before)).unwrap_or(of(self));
         WorkerCounters {

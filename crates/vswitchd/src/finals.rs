@@ -1,13 +1,13 @@
-//! Removed rules that wait for their final counters, and what expires.
+//! Removed rules that wait for their final counters, and expiry.
 //!
-//! Counters are final in three steps. A rule vanishes with a version; when every worker has passed a
-//! quiescent point, none credits the rule any more; a fold that begins after that gathers what flows still
-//! hold. Deadlines are judged on counters too: a rule is expired as of the moment at which a fold that is
-//! done was asked for.
+//! Counters become final in three steps. A rule vanishes with a version; when every worker has passed a
+//! quiescent point, none credits the rule any more; a fold that begins after that collects what flows still
+//! hold. Deadlines are also judged by counters: a rule expires as of the moment at which a completed fold was
+//! requested.
 //!
-//! Folding costs the workers time. Where somebody is to be told of removed rules, one fold follows another,
-//! and what vanishes meanwhile shares the next. Otherwise folds are a fifth of a second apart, half a second
-//! where a worker caches many flows.
+//! Folding costs workers time. If removed rules must be reported, folds follow each other directly, and rules
+//! that vanish during one share the next. Otherwise folds are a fifth of a second apart, or half a second if
+//! a worker caches many flows.
 
 use crate::plane::ForwardingPlane;
 use base::Version;
@@ -16,17 +16,17 @@ use std::collections::VecDeque;
 use switch::control::{Removal, RemovedReason};
 use switch::{BridgeIdx, RetiredSlots};
 
-/// Between two folds that nobody waits for.
+/// Time between two folds that nothing waits for.
 const FOLD_INTERVAL_MS: u64 = 200;
 /// Between two folds where a worker has this many flows.
 const FOLD_INTERVAL_MANY_MS: u64 = 500;
 const MANY_FLOWS: u64 = 100_000;
-/// Removed rules that are told of in one turn.
+/// Removed rules reported per turn.
 const REMOVALS_AT_ONCE: usize = 256;
 /// Slots that are cleared in one turn.
 const SLOTS_AT_ONCE: usize = 4_096;
 
-/// What is under way.
+/// What is in progress.
 #[derive(Default)]
 pub(crate) struct Schedule {
     /// Vanished, and waiting for workers to pass: ticket.
@@ -35,9 +35,9 @@ pub(crate) struct Schedule {
     passed: Finals,
     /// A fold that was asked for: ticket, when, and whose counters it makes final.
     fold: Option<(u64, u64, Finals)>,
-    /// What is final, and waits to be told and given back.
+    /// What is final, and waits to be reported and freed.
     finished: Finals,
-    /// Rules are to be expired as of then, on counters that are folded.
+    /// Expire rules as of this time, by counters that have been folded.
     expiring: Option<u64>,
     last_fold_ms: u64,
 }
@@ -52,13 +52,13 @@ pub(crate) struct Gone {
 }
 
 impl Schedule {
-    /// Moves what has vanished towards final counters as far as workers have come, and asks for a fold if one
-    /// is due.
+    /// Moves what has vanished towards final counters as far as workers allow, and requests a fold if one is
+    /// due.
     pub fn advance(&mut self, plane: &mut ForwardingPlane, now_ms: u64) {
         while self.step(plane, now_ms) {}
     }
 
-    /// Whether anything has come further, and more may.
+    /// Returns whether anything has advanced, and more may.
     fn step(&mut self, plane: &mut ForwardingPlane, now_ms: u64) -> bool {
         let mut has_moved = false;
         if let Some((_, asked_ms, finals)) = self.fold.take_if(|(ticket, ..)| plane.dp.fold_done(*ticket)) {
@@ -102,7 +102,7 @@ impl Schedule {
         self.fold.is_none() && (is_awaited || (is_due() || !self.passed.is_empty()) && has_interval_passed())
     }
 
-    /// Whether something vanished that workers may still see.
+    /// Whether something has vanished that workers may still see.
     pub fn waits_for_workers(&self) -> bool {
         self.passing.is_some()
     }
@@ -118,8 +118,7 @@ impl Schedule {
         self.wants_expiry()
     }
 
-    /// Gives back some of what is final, which takes less than a millisecond. The rules among it are to be
-    /// told of.
+    /// Frees some of what is final, in less than a millisecond. Returns the rules that must be reported.
     pub fn finish_some(&mut self, plane: &mut ForwardingPlane) -> Vec<Gone> {
         let finals = self.finished.take_some();
         let tell = |removal: Removal| {
@@ -140,7 +139,7 @@ impl Schedule {
         gone
     }
 
-    /// Whether there is more that is final.
+    /// Whether more is final.
     pub fn has_finished(&self) -> bool {
         !self.finished.is_empty()
     }
@@ -150,7 +149,7 @@ impl Schedule {
 #[derive(Default)]
 struct Finals {
     removals: VecDeque<Removal>,
-    /// Those given up first come first: another may inherit from them.
+    /// Those released first come first: others may inherit from them.
     slots: VecDeque<RetiredSlots>,
 }
 
@@ -159,7 +158,7 @@ impl Finals {
         self.removals.is_empty() && self.slots.is_empty()
     }
 
-    /// Takes some of it: a piece that is dealt with in less than a millisecond.
+    /// Takes a part that can be handled in less than a millisecond.
     fn take_some(&mut self) -> Finals {
         let removals = self.removals.drain(..self.removals.len().min(REMOVALS_AT_ONCE)).collect();
         let slots = self.slots.front_mut().map(|slots| slots.take(SLOTS_AT_ONCE));
@@ -170,7 +169,7 @@ impl Finals {
     }
 
     fn append(&mut self, mut other: Finals) {
-        // A million are not copied where there are none.
+        // Avoids copying a million entries if there are no removals.
         if self.removals.is_empty() {
             self.removals = std::mem::take(&mut other.removals);
         }
@@ -180,7 +179,7 @@ impl Finals {
 }
 
 impl ForwardingPlane {
-    /// A rule's counters are final: the rule in its place inherits when it was last used.
+    /// A rule's counters are final: its successor inherits the time of last use.
     fn bequeath(&mut self, slot: u32) {
         let Some(heir) = self.control.heir(slot) else { return };
         let last_used_ms = self.slot(slot).last_used_ms;

@@ -1,7 +1,7 @@
-//! Datapaths beside that of the bridges, which tests make with `dpctl/add-dp`: ports that are names, and
-//! flows that are put in by hand. No worker knows them: the control thread forwards what
-//! `netdev-dummy/receive` puts in, by the first flow that matches; a packet that none does is lost. They
-//! exist with `--enable-dummy` only.
+//! Datapaths besides that of the bridges, which tests create with `dpctl/add-dp`: ports are mere names, and
+//! flows are added manually. They have no workers: the control thread forwards the packets of
+//! `netdev-dummy/receive` by the first flow that matches, and drops packets that match none. They exist only
+//! with `--enable-dummy`.
 
 use crate::odp::{self, ActionContext};
 use base::{OfPort, PortNo};
@@ -18,7 +18,7 @@ pub const DATAPATHS_MAX: usize = 8;
 const PORTS_MAX: u32 = 256;
 /// Frames that a port keeps for `netdev-dummy/sent`.
 const SENT_MAX: usize = 1_024;
-/// Bytes of frames that all ports of a datapath keep.
+/// Maximum total bytes of frames that all ports of a datapath keep.
 const SENT_BYTES_MAX: usize = 16 << 20;
 /// Longest frame: beyond it no tag is pushed, and the packet is lost.
 const FRAME_BYTES_MAX: usize = 65_535;
@@ -29,7 +29,7 @@ pub struct Port {
     pub name: String,
     /// `dummy-internal`, `dummy` or `dummy-pmd`.
     pub kind: &'static str,
-    /// What was sent there, and not taken yet.
+    /// Frames sent there and not collected yet.
     pub sent: Vec<Vec<u8>>,
 }
 
@@ -49,7 +49,7 @@ pub struct HandDatapath {
     pub flows: Vec<CountedFlow>,
     hit: u64,
     missed: u64,
-    /// Frames for ports that do not exist, or that found no room to be kept.
+    /// Frames for ports that do not exist, or for which there was no room.
     not_sent: u64,
     /// Bytes of frames that ports keep.
     sent_bytes: usize,
@@ -71,7 +71,7 @@ impl HandDatapath {
         self.ports.iter().find(|(_, port)| port.name == name).map(|(number, _)| *number)
     }
 
-    /// Adds a port, at a number that is free where none is asked for.
+    /// Adds a port, with a free number if none is requested.
     pub fn add_port(
         &mut self,
         name: &str,
@@ -88,7 +88,7 @@ impl HandDatapath {
         Ok(())
     }
 
-    /// Whether a port has a worker in Open vSwitch, which keeps flows of its own.
+    /// Whether Open vSwitch would have a worker with flows of its own for one of its ports.
     pub fn has_worker(&self) -> bool {
         self.ports.values().any(|port| port.kind == "dummy-pmd")
     }
@@ -167,7 +167,7 @@ impl HandDatapath {
         }
     }
 
-    /// What was sent to a port since this was last asked.
+    /// Frames sent to a port since the last call.
     pub fn take_sent(&mut self, number: u32) -> Vec<Vec<u8>> {
         let sent = self.ports.get_mut(&number).map(|port| std::mem::take(&mut port.sent)).unwrap_or_default();
         self.sent_bytes -= sent.iter().map(Vec::len).sum::<usize>();
@@ -201,7 +201,7 @@ impl HandDatapath {
     }
 }
 
-/// A line of a dump for a flow.
+/// A flow's line in a dump.
 pub fn line(f: &CountedFlow, names: odp::PortNames<'_>, verbose: bool, now_ms: u64) -> String {
     let ufid = if verbose { format!("{}, ", odp::ufid(&f.flow.key, &f.flow.mask)) } else { String::new() };
     let ago = now_ms.saturating_sub(f.used_ms);

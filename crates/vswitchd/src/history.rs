@@ -1,6 +1,6 @@
 //! How fast counters rise: the rates of the last five seconds, minute and hour.
 //!
-//! Pure: the counters and the time go in.
+//! Pure: counters and time are arguments.
 
 use std::collections::VecDeque;
 
@@ -10,7 +10,7 @@ const STEP_MS: u64 = 5_000;
 const STEPS: usize = 12;
 const MINUTES: usize = 60;
 
-/// By how much counters rose in the last hour, in the order in which they are given.
+/// The increase of counters in the last hour, in the order in which they are passed.
 #[derive(Default)]
 pub(crate) struct History {
     next_ms: u64,
@@ -27,7 +27,7 @@ impl History {
         now_ms >= self.next_ms
     }
 
-    /// Takes the counters as they are now.
+    /// Records the current counters.
     pub fn sample(&mut self, now_ms: u64, counts: Vec<u64>) {
         self.next_ms = now_ms + STEP_MS;
         let was = |i: usize| self.last.get(i).copied().unwrap_or(0);

@@ -1,12 +1,12 @@
-//! The `statistics` of an interface, with Open vSwitch's keys: also those that tell frames by size, by kind
-//! of address and by queue.
+//! The `statistics` of an interface, with Open vSwitch's keys, including those that count frames by size, by
+//! kind of address and by queue.
 
 use crate::plane::ForwardingPlane;
 use crate::port_record::PortRecord;
 use base::DropReason;
 use packet::{FrameCounts, QueueCounts};
 
-/// Keys of a queue's sizes, and which of the interface's keys each goes into.
+/// A queue's size keys, and the interface keys to which each adds.
 const SIZES: [(&str, &str); packet::port::FRAME_SIZES] = [
     ("undersize_packets", "1_to_64_packets"),
     ("size_64_packets", "1_to_64_packets"),
@@ -19,11 +19,11 @@ const SIZES: [(&str, &str); packet::port::FRAME_SIZES] = [
     ("size_1519_max_packets", "1523_to_max_packets"),
 ];
 
-/// What does not happen here: an IOTLB is asked for no address, and no copy outlasts its burst.
+/// What never happens here: an IOTLB is not asked for addresses, and no copy outlasts its burst.
 const NEVER: [&str; 4] = ["inflight_completed", "inflight_submitted", "iotlb_hits", "iotlb_misses"];
 
 impl ForwardingPlane {
-    /// All of a port; of one whose device is gone nothing.
+    /// All statistics of a port; none if its device is gone.
     pub(crate) fn interface_statistics(&self, record: &PortRecord) -> Vec<(String, u64)> {
         let named = |all: &[(&str, u64)]| all.iter().map(|(key, value)| (key.to_string(), *value)).collect();
         if let Some((rx, tx)) = self.patch_totals(record) {
@@ -61,9 +61,9 @@ impl ForwardingPlane {
         if record.interface.is_guests() {
             all.push(("ovs_tx_retries", s.tx_retries));
             all.push(("rx_lent_packets", s.rx_lent_packets));
-            // No offload that a guest asks for is invalid: what one cannot take is done in software.
+            // No offload that a guest requests is invalid: what cannot be offloaded is done in software.
             all.push(("ovs_tx_invalid_hwol_drops", 0));
-            // A ring has none of these.
+            // A ring has no such counters.
             let of_wires = ["collisions", "rx_crc_err", "rx_frame_err", "rx_missed_errors", "rx_over_err"];
             all.retain(|(key, _)| !of_wires.contains(key));
         }
@@ -78,8 +78,8 @@ impl ForwardingPlane {
     }
 }
 
-/// What Open vSwitch's dummies count beside the frames of all queues together: two stand for what a device
-/// may have of its own.
+/// What Open vSwitch's dummies count besides the frames of all queues: two keys stand for counters that only
+/// some devices have.
 fn dummy_statistics(rx_packets: u64, pairs: &[QueueCounts]) -> Vec<(String, u64)> {
     let own = ["rx_custom_packets_1", "rx_custom_packets_2"].map(|key| (key.to_owned(), rx_packets));
     let of_queue = |prefix: &str, n: usize, c: FrameCounts| {
@@ -90,7 +90,7 @@ fn dummy_statistics(rx_packets: u64, pairs: &[QueueCounts]) -> Vec<(String, u64)
     own.into_iter().chain(rx).chain(tx).collect()
 }
 
-/// All of a port's pairs of queues. Empty where the port does not count so.
+/// The counts of all of a port's queue pairs. Empty if the port has no such counts.
 fn frame_statistics(pairs: &[QueueCounts]) -> Vec<(String, u64)> {
     let mut all = Vec::new();
     if pairs.is_empty() {

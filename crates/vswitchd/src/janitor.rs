@@ -1,37 +1,37 @@
-//! Takes down what the kernel takes long to take down, on a thread of its own.
+//! Takes down, on a thread of its own, what the kernel takes long to take down.
 //!
-//! A network device goes when no processor looks at it any more, for which the kernel makes whoever removes
-//! it wait: tens of milliseconds on a busy machine, a thousand times over for a bridge of a thousand internal
-//! ports. So the control thread hands ports that it gives up to this thread, which removes the devices of
-//! many with one request and then drops the ports: closes their files, detaches their programs, closes their
-//! sockets.
+//! A network device goes away when no processor uses it any more, and the kernel makes the remover wait for
+//! that: tens of milliseconds on a busy machine, a thousand times over for a bridge with a thousand internal
+//! ports. So the control thread passes released ports to this thread, which removes the devices of many with
+//! one request and then drops the ports, which closes their files and sockets and detaches their programs.
 //!
-//! Until that is done a device's name is *leaving*: a port that wants a device of that name waits, see
-//! [`Janitor::is_leaving`]. There are at most [`WAITING_MAX`] ports waiting, more are not given up before.
+//! Until that is done, a device's name is *leaving*: a port that needs a device with that name waits, see
+//! [`Janitor::is_leaving`]. At most [`WAITING_MAX`] ports wait; no more are released before there is room.
 //!
-//! Order: first come, first served. Who drops the janitor waits until all is done.
+//! Order: first come, first served. Dropping the janitor waits until everything is done.
 
 use packet::Port;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 
-/// Devices removed together. The kernel's lock of all devices is held for some of the time, and who makes one
-/// waits for it; most of the time is a wait without it that many cost no more than one.
+/// Number of devices removed together. For part of the time the kernel's lock on all devices is held, which
+/// delays anyone who creates one; but most of the time is a wait without the lock, which takes no longer for
+/// many devices than for one.
 const BATCH_MAX: usize = 128;
 /// Ports that wait; a thousand files and rings are some megabytes.
 const WAITING_MAX: usize = 4096;
 
-/// What becomes of the device that a port has made in the kernel.
+/// What happens to the device that a port has created in the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fate {
     /// It is removed.
     Removed,
-    /// It stays if it was made to outlive the process.
+    /// It stays if it was created to outlive the process.
     Left,
 }
 
-/// See the module's text.
+/// See the module documentation.
 pub struct Janitor {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -40,9 +40,9 @@ pub struct Janitor {
 #[derive(Default)]
 struct Shared {
     state: Mutex<State>,
-    /// There is something to do, or it is to end.
+    /// There is something to do, or the thread must end.
     work: Condvar,
-    /// Something is done.
+    /// Something has been done.
     done: Condvar,
 }
 
@@ -91,7 +91,7 @@ impl Janitor {
         self.shared.work.notify_one();
     }
 
-    /// Whether a device of that name is still to be taken down.
+    /// Whether a device with that name has yet to be taken down.
     pub fn is_leaving(&self, device: &str) -> bool {
         self.shared.lock().leaving.contains_key(device)
     }
@@ -101,12 +101,12 @@ impl Janitor {
         self.shared.lock().leaving.values().sum()
     }
 
-    /// Whether so many wait that none should be added.
+    /// Whether so many are waiting that none should be added.
     pub fn is_full(&self) -> bool {
         self.waiting() >= WAITING_MAX
     }
 
-    /// Waits until all is done.
+    /// Waits until everything is done.
     pub fn finish(&self) {
         let waits = |state: &mut State| !state.leaving.is_empty();
         drop(self.shared.done.wait_while(self.shared.lock(), waits).expect("no panic while held"));

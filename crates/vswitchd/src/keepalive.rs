@@ -1,12 +1,12 @@
 //! The keepalive thread: what must happen in time, however long the control thread is busy. (Requests do not
-//! hold it up for long; starved of its processor or stopped by the kernel it still may be.) Probes of
-//! OpenFlow connections are on it; exporters and protocols that send hellos attach in the same way.
+//! occupy it for long, but it may be starved of its processor or stopped by the kernel.) It handles the
+//! probes of OpenFlow connections; exporters and protocols that send hellos attach in the same way.
 //!
-//! What is attached is a function that is called when it is due, and says when it is due next. It may take
-//! locks that are held for moments only, and must not wait for anything.
+//! An attached task is a function that is called when it is due, and returns when it is due next. It may take
+//! locks that are held only briefly, and must not wait for anything.
 //!
-//! Threads: [`Keepalive`] belongs to the control thread, which sets the [`Pulse`]; whoever is attached reads
-//! it to learn whether the control thread is late.
+//! Threads: [`Keepalive`] belongs to the control thread, which updates the [`Pulse`]; attached tasks read it
+//! to learn whether the control thread is late.
 
 use std::io;
 use std::sync::Arc;
@@ -19,10 +19,10 @@ const LATE: Duration = Duration::from_millis(300);
 /// Longest sleep of the thread.
 const LONGEST: Duration = Duration::from_secs(3_600);
 
-/// Called when it is due. Says when it is due next; `None`: it is done.
+/// Called when it is due. Returns when it is due next; `None` when it is done.
 type Attached = Box<dyn FnMut(Instant) -> Option<Instant> + Send>;
 
-/// See the module's text. The thread ends with it.
+/// See the module documentation. The thread ends with it.
 pub(crate) struct Keepalive {
     attach: Sender<Attached>,
     pulse: Arc<Pulse>,
@@ -44,7 +44,7 @@ impl Pulse {
         self.beat_ms.store(ms, Ordering::Relaxed);
     }
 
-    /// Whether the control thread is held up.
+    /// Whether the control thread is late.
     pub fn is_late(&self, now: Instant) -> bool {
         let beat = self.start + Duration::from_millis(self.beat_ms.load(Ordering::Relaxed));
         now.saturating_duration_since(beat) >= LATE
@@ -77,7 +77,7 @@ impl Keepalive {
         self.pulse.clone()
     }
 
-    /// Calls a function from now on, at first at once, and then whenever it has said that it is due.
+    /// Attaches a function: it is called at once, and then whenever it has said that it is due.
     pub fn attach(&self, task: impl FnMut(Instant) -> Option<Instant> + Send + 'static) {
         if self.attach.send(Box::new(task)).is_err() {
             tracing::error!(target: "vswitchd", "the keepalive thread is gone");

@@ -1,8 +1,8 @@
-//! The daemon: takes a configuration, makes bridges and ports of it, listens on the management and control
-//! sockets, and keeps the control thread's schedule.
+//! The daemon: takes a configuration, creates bridges and ports from it, listens on the management and
+//! control sockets, and runs the control thread's schedule.
 //!
-//! Everything runs in one thread, the control thread, as tasks of a tokio runtime; packets are the workers'
-//! business, which never wait for it. All its state is one structure; tasks borrow it between two awaits and
+//! Everything runs in one thread, the control thread, as tasks of a tokio runtime; packets are handled by the
+//! workers, which never wait for it. All its state is one structure. Tasks borrow it between two awaits and
 //! never across one, so a handler is a plain function that sees a consistent state and can be tested without
 //! a socket.
 

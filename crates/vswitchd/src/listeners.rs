@@ -12,7 +12,7 @@ use switch::BridgeIdx;
 use tokio::task::AbortHandle;
 use transport::Listener;
 
-/// A socket of a bridge cannot be had.
+/// A bridge's socket cannot be created.
 #[derive(Debug)]
 pub struct SocketError(pub PathBuf, pub io::Error);
 
@@ -24,7 +24,7 @@ impl std::fmt::Display for SocketError {
 
 impl std::error::Error for SocketError {}
 
-/// All of them. Dropping it removes the sockets.
+/// All sockets. Dropping it removes them.
 pub struct BridgeSockets {
     dir: RunDir,
     controllers: Controllers,
@@ -52,7 +52,7 @@ impl BridgeSockets {
         BridgeSockets { dir, controllers: Controllers::default(), bridges: BTreeMap::new() }
     }
 
-    /// Listens for a bridge that is to come.
+    /// Listens for a bridge that is about to be created.
     pub fn listen(&mut self, bridge: &str) -> Result<(), SocketError> {
         let [mgmt, snoop] = PURPOSES.map(|(suffix, _)| {
             let path = self.dir.file(&format!("{bridge}.{suffix}"));
@@ -64,8 +64,8 @@ impl BridgeSockets {
         Ok(())
     }
 
-    /// Serves the bridges that there are, and no others, and connects to their controllers. A socket that
-    /// cannot be had is tried again the next time.
+    /// Serves exactly the existing bridges, and connects to their controllers. A socket that cannot be
+    /// created is tried again the next time.
     pub fn follow(&mut self, shared: &Shared) {
         let there: BTreeMap<String, BridgeIdx> =
             shared.borrow().bridges.values().map(|b| (b.name.clone(), b.idx)).collect();

@@ -1,10 +1,10 @@
-//! The log's lines about memory: how much the process has taken at most after ten seconds, and again whenever
-//! that has grown by half, with what it is used for. Texts and times are Open vSwitch's.
+//! The log's lines about memory: the peak usage of the process after ten seconds, and again whenever that has
+//! grown by half, with what it is used for. Texts and times are Open vSwitch's.
 
 use std::time::{Duration, Instant};
 use transport::clock;
 
-/// From one look to the next.
+/// Time between two checks.
 const INTERVAL: Duration = Duration::from_secs(10);
 
 /// Looks again and again. `usage` tells what memory is used for.
@@ -23,7 +23,7 @@ pub(crate) async fn watch_memory(mut usage: impl FnMut() -> String) {
     }
 }
 
-/// What there is to tell, if anything. `told`: when it was told last, and of how much.
+/// What to report, if anything. `told`: when it was last reported, and the usage at that time.
 fn news(told: Option<(Instant, u64)>, peak_kb: u64, now: Instant, started: Instant) -> Option<String> {
     let since = |then| now.saturating_duration_since(then).as_secs_f64();
     match told {

@@ -1,6 +1,6 @@
 //! Changes of tables that the switch makes by itself: one after the other, and after those that others are
-//! making. What is large is done in turns, like the changes of connections; requests that change tables or
-//! show them wait meanwhile.
+//! making. Large ones are made in turns, like the changes of connections; requests that change or show tables
+//! wait meanwhile.
 
 use crate::plane::{ForwardingPlane, SHORT_STEPS_MAX};
 use flow::Match;
@@ -13,21 +13,21 @@ use std::time::{Duration, Instant};
 use switch::BridgeIdx;
 use switch::control::{Change, Changes, Due, FlowMod, TableLimits};
 
-/// How long the removal of a bridge waits for workers to leave its rules behind.
+/// How long the removal of a bridge waits until workers no longer use its rules.
 const DRAINING_MAX: Duration = Duration::from_secs(3);
 
-/// What becomes of a bridge's tables.
+/// A change to a bridge's tables.
 pub(crate) enum OwnChange {
-    /// All rules, groups and meters go, but for the switch's own rules; then these come.
+    /// Remove all rules, groups and meters except the switch's own rules; then add this rule.
     Flush(Option<FlowMod>),
     Rule(FlowMod),
-    /// A table may hold so many rules.
+    /// Limit the number of rules in a table.
     Limit(u8, TableLimits),
     /// The bridge goes, which has neither ports nor connections any more.
     Remove,
 }
 
-/// Those that are not made yet, in their order.
+/// Changes that are still to be made, in order.
 #[derive(Default)]
 pub(crate) struct OwnChanges {
     queue: VecDeque<(BridgeIdx, OwnChange)>,
@@ -39,10 +39,10 @@ pub(crate) struct OwnChanges {
 enum Phase {
     #[default]
     Waiting,
-    /// Of a table's limit: some of the rules that are too many may be gone, in versions of their own.
+    /// Setting a table's limit: some of the surplus rules may already be gone, in versions of their own.
     Limiting,
     Emptying,
-    /// Workers may still see the rules that are gone, until then at most.
+    /// Until this time at most, workers may still see the removed rules.
     Draining(Instant),
 }
 
@@ -55,21 +55,21 @@ impl OwnChanges {
         self.queue.is_empty()
     }
 
-    /// Whether a table is being limited: whoever looks at it would see some of what goes, and some gone.
+    /// Whether a table's limit is being set: a reader would see some of the surplus rules, and not others.
     pub fn is_limiting(&self) -> bool {
         self.phase == Phase::Limiting
     }
 
-    /// Whether the transaction that is under way is one of these.
+    /// Whether the current transaction is one of these.
     pub fn is_emptying(&self) -> bool {
         self.phase == Phase::Emptying
     }
 
-    /// A turn, which ends soon after `until`. `may_begin`: those who watch rules have been told of all that
-    /// was changed before. Whether there is more to do.
+    /// Does a turn, which ends soon after `until`. `may_begin`: watchers of rules have been told about all
+    /// earlier changes. Returns whether there is more to do.
     pub fn go_on(&mut self, plane: &mut ForwardingPlane, may_begin: bool, until: Instant) -> bool {
         while let Some((bridge, change)) = self.queue.front() {
-            // What a turn of a limit has evicted is told before the next turn.
+            // Evictions in one turn of a limit are reported before the next turn.
             let is_begun = !matches!(self.phase, Phase::Waiting | Phase::Limiting);
             if !is_begun && (plane.control.is_changing() || !may_begin) {
                 return true;
@@ -88,7 +88,7 @@ impl OwnChanges {
     }
 }
 
-/// Whether the change is made.
+/// Returns whether the change is complete.
 fn turn(
     phase: &mut Phase,
     bridge: BridgeIdx,
@@ -149,7 +149,7 @@ impl ForwardingPlane {
     }
 }
 
-/// All that is in a bridge's tables, but for the switch's own rules.
+/// Everything in a bridge's tables except the switch's own rules.
 struct Everything {
     bridge: BridgeIdx,
     flows: FlowMod,
@@ -173,7 +173,7 @@ impl Everything {
         match at {
             0 => Some(Change::Flow(&self.flows)),
             1 => Some(Change::Group(&self.groups)),
-            // It cannot be taken back, but none of these fails.
+            // It cannot be undone, but none of these changes fails.
             2 => Some(Change::MeterDelete(&self.meters)),
             _ => None,
         }

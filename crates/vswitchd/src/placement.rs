@@ -1,4 +1,4 @@
-//! Shows the [scheduler](crate::scheduler) what there is, and carries out what it orders.
+//! Tells the [scheduler](crate::scheduler) what exists, and executes its orders.
 
 use crate::plane::ForwardingPlane;
 use crate::port_record::Ports;
@@ -18,7 +18,7 @@ impl Workers {
         }
     }
 
-    /// Places queues if something has changed that says where they go.
+    /// Places queues if an event requires it.
     pub fn place_due_queues(&mut self, plane: &mut ForwardingPlane, ports: &Ports) {
         if !plane.dp.is_exchanging() && self.scheduler.is_due() {
             let orders = self.scheduler.place_due(&self.seen(plane, ports), self.rules());
@@ -26,7 +26,7 @@ impl Workers {
         }
     }
 
-    /// Places all queues anew. Where workers are being exchanged, that is done when they have been.
+    /// Places all queues again. If workers are being exchanged, that happens afterwards.
     pub fn place_all_queues(&mut self, plane: &mut ForwardingPlane, ports: &Ports) {
         if !plane.dp.is_exchanging() {
             let orders = self.scheduler.place(&self.seen(plane, ports), self.rules(), true);
@@ -38,7 +38,7 @@ impl Workers {
         Rules::of(&self.settings)
     }
 
-    /// Logs how queues are placed where that changed, and all of it the first time: scripts wait for these
+    /// Logs the placement rules when they change, and all of them the first time: scripts wait for these
     /// lines.
     pub fn tell_rules(&mut self) {
         let rules = self.rules();
@@ -89,7 +89,7 @@ impl Workers {
         }
     }
 
-    /// All workers and queues as they are now.
+    /// All workers and queues at present.
     pub fn seen(&self, plane: &ForwardingPlane, ports: &Ports) -> Seen {
         let place = |place: &WorkerPlace| Place { cpu: Some(place.core), numa: place.node };
         let workers = if plane.dp.workers() == 0 { &[][..] } else { self.places() };
@@ -98,8 +98,8 @@ impl Workers {
             cycles_per_ms: base::clock::tsc_hz() / 1_000,
             workers: workers.iter().map(place).collect(),
             busy: (0..plane.dp.workers()).map(|n| plane.dp.worker_stats(n).busy_cycles.get()).collect(),
-            // Plain dummies stay with the worker that got them: their places are to them what the main thread
-            // is in Open vSwitch, and its tests count on workers without their queues.
+            // Simple dummies stay with their first worker: it plays the role of Open vSwitch's main thread,
+            // whose tests rely on workers without the dummies' queues.
             queues: (ports.values().filter(|record| !record.is_by_main()))
                 .flat_map(|record| self.queues_of(plane, ports, record.port_no))
                 .collect(),
@@ -121,7 +121,7 @@ impl Workers {
         workers.iter().enumerate().map(of_queue).collect()
     }
 
-    /// Whether a worker is kept for queues that are bound to it.
+    /// Whether a worker is reserved for queues that are bound to it.
     pub fn is_kept(&self, seen: &Seen, worker: usize) -> bool {
         scheduler::kept(seen, self.rules()).contains(&worker)
     }

@@ -1,7 +1,7 @@
-//! The forwarding plane as the control thread holds it: the writing half of the tables, which their readers
-//! see by read-copy-update, and the datapath with its workers.
+//! The forwarding plane as the control thread holds it: the writing half of the tables, which readers access
+//! by read-copy-update, and the datapath with its workers.
 //!
-//! It knows neither connections nor rows: who changes it tells whoever asked.
+//! It knows neither connections nor rows: code that changes it notifies the requester itself.
 
 use crate::config::DatapathFlags;
 use crate::config::wanted::VLAN_LIMIT_DEFAULT;
@@ -21,7 +21,7 @@ use switch::{BridgeIdx, Control, SlotStats, Switch};
 /// Why the switch could not be set up as asked.
 #[derive(Debug)]
 pub enum SetupError {
-    /// No memory for packets.
+    /// There was no memory for packets.
     Pool(std::io::Error),
     /// The datapath or a worker could not be made.
     Datapath(datapath::DatapathError),
@@ -47,20 +47,20 @@ impl std::fmt::Display for SetupError {
 
 impl std::error::Error for SetupError {}
 
-/// A dump during which so many transactions begin is let go first.
+/// After this many transactions have overtaken a dump, the dump goes first.
 const OVERTAKEN_MAX: u64 = 4;
-/// How long tables stay as they are for a dump since its last turn.
+/// How long after its last turn tables stay unchanged for a dump.
 const RESERVED: Duration = Duration::from_millis(100);
 
-/// See the module's text.
+/// See the module documentation.
 pub(crate) struct ForwardingPlane {
-    /// Whether there are dummies (`--enable-dummy`): the datapath's name says so.
+    /// Whether there are dummies (`--enable-dummy`), which the datapath's name shows.
     pub(crate) is_dummy: bool,
     pub(crate) control: Control,
     pub(crate) switch: Arc<Switch>,
     pub(crate) dp: Datapath<Switch>,
     pub(crate) domain: Arc<Domain>,
-    /// What packets that the control thread translated itself (packet-outs) add to slots.
+    /// Counts of packets that the control thread translated itself (packet-outs), by slot.
     pub(crate) own_credits: HashMap<u32, SlotStats>,
     /// Requests that change tables wait until then, for a dump that they have kept from ending.
     pub(crate) reserved_until: Option<Instant>,
@@ -122,15 +122,15 @@ impl ForwardingPlane {
         Ok(ForwardingPlane { is_dummy, control, switch, dp, domain, own_credits, reserved_until: None })
     }
 
-    /// Keeps tables as they are for a moment, if so many transactions have begun since a dump was asked for
-    /// (then `asked_at` had) that a stream of them may keep it from ever ending.
+    /// Keeps tables unchanged for a moment if so many transactions have begun since a dump was requested
+    /// (when the count was `asked_at`) that a stream of them might prevent it from ever ending.
     pub(crate) fn reserve_tables(&mut self, asked_at: u64, now: Instant) {
         if self.control.transactions() - asked_at >= OVERTAKEN_MAX {
             self.reserved_until = Some(now + RESERVED);
         }
     }
 
-    /// A turn of the changes of tables that are under way; what came of them once they are made.
+    /// Does a turn of the current changes of tables; returns the result once they are complete.
     pub(crate) fn go_on_changing(&mut self, until: Instant) -> Option<Outcome> {
         loop {
             let turn = self.control.go_on(&mut || Instant::now() >= until);
@@ -144,22 +144,23 @@ impl ForwardingPlane {
         }
     }
 
-    /// Now, on the clock that rules and counters go by.
+    /// The present time on the clock of rules and counters.
     pub(crate) fn now_ms(&self) -> u64 {
         self.dp.now_ms()
     }
 
-    /// What the switch is configured to do with a port.
+    /// A port's configuration in the switch.
     pub(crate) fn port_spec(&self, port: PortNo) -> Option<&switch::PortSpec> {
         Some(&self.control.topology().port(port)?.spec)
     }
 
-    /// What a slot has counted, up to the last fold.
+    /// The counts of a slot up to the last fold.
     pub(crate) fn slot(&self, slot: u32) -> SlotStats {
         total(&self.dp, &self.own_credits, slot)
     }
 
-    /// A turn of expiring rules as of a moment, on what slots have counted. Whether there is more to expire.
+    /// Does a turn of expiring rules as of a moment, by the counts of slots. Returns whether there is more to
+    /// expire.
     pub(crate) fn expire(&mut self, as_of_ms: u64) -> bool {
         let (dp, own) = (&self.dp, &self.own_credits);
         self.control.expire(as_of_ms, &|slot| total(dp, own, slot))
@@ -171,7 +172,7 @@ impl ForwardingPlane {
         self.control.note_use(bridge, wanted, &|slot| total(dp, own, slot));
     }
 
-    /// A turn of limiting a table. Whether it is done.
+    /// Does a turn of setting a table's limit. Returns whether it is complete.
     pub(crate) fn limit_table(
         &mut self,
         bridge: BridgeIdx,
@@ -184,8 +185,7 @@ impl ForwardingPlane {
         self.control.set_table_limits(bridge, table_id, limits, now_ms, &slots, &mut is_over)
     }
 
-    /// What a rule has counted, up to the last fold. It inherits the last use of the rules whose place it
-    /// took.
+    /// The counts of a rule up to the last fold. It inherits the last use of the rules that it replaced.
     pub(crate) fn counted(&self, slot: u32) -> SlotStats {
         let before = self.control.predecessors(slot).map(|slot| self.slot(slot).last_used_ms);
         let own = self.slot(slot);
@@ -206,7 +206,7 @@ impl ForwardingPlane {
         ((ms / 1000) as u32, (ms % 1000) as u32 * 1_000_000)
     }
 
-    /// How the control thread reads a packet as if it came from this port: all of it.
+    /// How the control thread reads a packet as if it came from this port: completely.
     pub(crate) fn ingress(&self, in_port: OfPort, dp_port: PortNo) -> Ingress {
         Ingress::new(in_port, dp_port, Depth::Everything).with_vlan_limit(self.switch.vlan_limit())
     }

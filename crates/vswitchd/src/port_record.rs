@@ -1,5 +1,5 @@
-//! What the switch keeps of a port beside what the datapath and the tables do, and what a look at its device
-//! changes.
+//! What the switch stores about a port besides the datapath's and the tables' data, and how observing its
+//! device changes that.
 
 use crate::config::wanted::{Interface, PATCH};
 use crate::plane::ForwardingPlane;
@@ -9,7 +9,7 @@ use packet::{LinkState, PortStatus};
 use std::collections::BTreeMap;
 use switch::{BridgeIdx, PortConfig, PortSpec, SlotStats};
 
-/// All ports, by their numbers in the datapath.
+/// All ports, by datapath number.
 pub(crate) type Ports = BTreeMap<PortNo, PortRecord>;
 
 /// A port.
@@ -18,15 +18,15 @@ pub(crate) struct PortRecord {
     pub of_port: OfPort,
     pub bridge: BridgeIdx,
     pub name: String,
-    /// The port that it belongs to: of the same name, but for bonds.
+    /// The port that it belongs to; it has the same name, except for bonds.
     pub port_name: String,
     pub kind: String,
-    /// As configured.
+    /// The configuration.
     pub interface: Interface,
-    /// The options that the device was opened with: those before, where it did not accept the new ones.
+    /// The options with which the device was opened: the previous ones, if it did not accept the new ones.
     pub device_options: BTreeMap<String, String>,
     pub created_ms: u64,
-    /// As last seen.
+    /// The last observed status.
     pub status: PortStatus,
     /// The NUMA node of its device, as last seen.
     pub numa: Option<usize>,
@@ -34,13 +34,13 @@ pub(crate) struct PortRecord {
     pub gone: bool,
     /// How often the link was seen to go up or down.
     pub link_resets: u64,
-    /// What of its configuration could not be done.
+    /// The part of its configuration that could not be applied.
     pub error: Option<String>,
     /// Why the device has other options than those that are configured.
     pub options_error: Option<String>,
 }
 
-/// What has changed of a port's device.
+/// What has changed about a port's device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Observed {
     /// It is on another NUMA node.
@@ -76,7 +76,7 @@ impl PortRecord {
         }
     }
 
-    /// Whether its device is one of the kernel's and is gone, or works no more.
+    /// Whether it uses a kernel device that is gone or no longer works.
     pub fn is_broken(&self) -> bool {
         self.gone || self.interface.is_kernels() && self.status.error.is_some()
     }
@@ -96,7 +96,8 @@ impl PortRecord {
         }
     }
 
-    /// Whether Open vSwitch's main thread would poll it, which its tests rely on: it is a plain dummy.
+    /// Whether Open vSwitch's main thread would poll it, which that project's tests rely on: it is a simple
+    /// dummy.
     pub fn is_by_main(&self) -> bool {
         self.kind == "dummy" && self.shown_kind() != "dummy-pmd"
     }
@@ -106,7 +107,7 @@ impl PortRecord {
         self.interface.kind == PATCH
     }
 
-    /// Its device is seen like this now. What of it others have to know.
+    /// Records the present status of its device. Returns what other parts must know.
     pub fn observe(&mut self, mut status: PortStatus, numa: Option<usize>) -> Observed {
         let is_numa_changed = std::mem::replace(&mut self.numa, numa) != numa;
         if self.gone {
@@ -132,7 +133,7 @@ impl PortRecord {
         }
     }
 
-    /// As OpenFlow describes it.
+    /// The description for OpenFlow.
     pub fn desc(&self, spec: &PortSpec) -> PortDesc {
         use openflow::message::PortConfig as C;
         let PortConfig { port_down, no_stp, no_recv, no_recv_stp, no_flood, no_fwd, no_packet_in } =
@@ -167,7 +168,7 @@ impl PortRecord {
 }
 
 impl ForwardingPlane {
-    /// What a patch port has passed, in and out; `None` for ports with a device, whose drivers count.
+    /// The counts of a patch port, in and out; `None` for ports with a device, whose drivers count.
     pub(crate) fn patch_totals(&self, record: &PortRecord) -> Option<(SlotStats, SlotStats)> {
         let port = self.control.topology().port(record.port_no).filter(|_| record.is_patch())?;
         Some((self.slot(port.rx_slot), self.slot(port.tx_slot)))

@@ -1,9 +1,9 @@
-//! Ports as their devices come, go and change: what a look at a device, or the kernel's word on one, changes
-//! of its port. What others have to do about it is an event.
+//! Ports whose devices appear, disappear and change: how an observed device, or a notification from the
+//! kernel, changes its port. Consequences for other parts are events.
 //!
-//! A port whose device is gone stays, its link down, until there is a device of that name again: then it is
-//! opened anew. A device that was replaced by another of its name is gone too, however quickly that went: the
-//! two have different indexes.
+//! A port whose device is gone stays, with its link down, until there is a device with that name again: then
+//! it is reopened. A device that was replaced by another with its name also counts as gone, however quickly
+//! that happened: the two have different indexes.
 
 use crate::config::wanted::{Interface, PATCH};
 use crate::device_manager::DeviceManager;
@@ -16,19 +16,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use switch::BridgeIdx;
 
-/// Each port is looked at once in so many calls of [`DeviceManager::watch_some`].
+/// Each port is checked once in this many calls of [`DeviceManager::watch_some`].
 const WATCH_SHARE: usize = 10;
-/// Where the numbers of patch ports begin.
+/// The first number for patch ports.
 const PATCH_FIRST: u32 = 32_768;
 
-/// What of a port others have to know.
+/// What other parts must know about a port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum PortEvent {
-    /// Its queues are others, or elsewhere: they are to be placed.
+    /// Its queues have changed or moved, so they must be placed.
     Queues,
     /// Controllers see it differently.
     Changed(PortNo),
-    /// Internal ports of its bridge may have to follow its MTU.
+    /// Internal ports of its bridge may have to adopt its MTU.
     Mtu(BridgeIdx),
 }
 
@@ -43,7 +43,8 @@ impl DeviceManager {
         }
     }
 
-    /// The number in a dummy port's name, if it is free, so that tests know it; else the lowest free one.
+    /// The number in a dummy port's name, if it is free, so that tests can predict it; otherwise the lowest
+    /// free one.
     pub fn free_port_no(&self, interface: &Interface, is_local: bool) -> Option<PortNo> {
         let is_free = |n: &PortNo| n.0 > 0 && n.0 <= 0xffff && !self.ports.contains_key(n);
         let digits = interface.name.trim_start_matches(|c: char| !c.is_ascii_digit());
@@ -56,8 +57,8 @@ impl DeviceManager {
         named.or_else(|| {
             let first = match interface.kind.as_str() {
                 _ if is_local => 100,
-                // The end of a cable is no port of Open vSwitch's datapath: it leaves the numbers that people
-                // see to those that are.
+                // The end of a patch cable is not a port of Open vSwitch's datapath, so it leaves the numbers
+                // that users see to real ports.
                 PATCH => PATCH_FIRST,
                 _ => 1,
             };
@@ -147,7 +148,7 @@ impl DeviceManager {
         (events, may_come)
     }
 
-    /// Compares ports with the devices that there are. True where a port waits for one that is there.
+    /// Compares ports with the existing devices. True if a port waits for a device that exists.
     fn look_for_devices(&mut self, plane: &mut ForwardingPlane, events: &mut Vec<PortEvent>) -> bool {
         let there: BTreeMap<String, u32> = match links() {
             Ok(links) => links.into_iter().map(|link| (link.name, link.ifindex)).collect(),
@@ -161,8 +162,8 @@ impl DeviceManager {
         there.keys().any(|device| self.waits_for(device))
     }
 
-    /// Ports whose device is gone know it now, before a worker has noticed. Only devices of others: those of
-    /// the switch may have been moved to another network namespace, where they work on.
+    /// Informs ports whose device is gone before a worker notices. Only devices that we did not create: the
+    /// switch's own may have been moved to another network namespace, where they still work.
     fn devices_gone(
         &mut self,
         plane: &mut ForwardingPlane,
@@ -200,9 +201,9 @@ impl DeviceManager {
         self.watch(plane, port_no)
     }
 
-    /// Gives a device new options while it runs, where it takes them so, or runs with what they come to
-    /// already. What makes no sense is an error, and all stays as it is. Whether the device must be opened
-    /// anew for them, which costs its packets and all that is known of the port.
+    /// Gives new options to a running device, if it accepts them or they have the same effect as the present
+    /// ones. An invalid option is an error, and nothing changes. Returns whether the device must be reopened
+    /// for them, which loses its packets and everything learned about the port.
     pub fn needs_reopening(
         &mut self,
         plane: &mut ForwardingPlane,

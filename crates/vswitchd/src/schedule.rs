@@ -1,4 +1,4 @@
-//! What the control thread does by itself: it applies effects, forgets addresses, tells of removed rules once
+//! The control thread's periodic work: it applies effects, forgets addresses, reports removed rules once
 //! [their counters are final](crate::finals), and watches ports.
 
 use crate::finals::Gone;
@@ -9,14 +9,13 @@ use datapath::Event;
 use switch::control::Left;
 use switch::{BridgeIdx, Effect};
 
-/// How often [`Vswitch::tick`] is to be called.
+/// How often to call [`Vswitch::tick`].
 pub const TICK_MS: u64 = 100;
 /// Events taken at once.
 const EVENTS_MAX: usize = 4_096;
 
 impl Vswitch {
-    /// The periodic work. Returns whether there is more to do right away; what there is to clean besides is
-    /// left to [`Self::clean`].
+    /// The periodic work. Returns whether there is more to do right away; cleanup is left to [`Self::clean`].
     pub fn tick(&mut self) -> bool {
         self.keepalive.beat();
         let now_ms = self.plane.now_ms();
@@ -35,8 +34,8 @@ impl Vswitch {
         more
     }
 
-    /// A turn of what is done between two ticks, a millisecond or so at a time: expires rules, tells of what
-    /// is gone, gives back what it had. Returns whether there is more to do right away.
+    /// A turn of the work between two ticks, about a millisecond at a time: expires rules, reports removals,
+    /// and frees what they used. Returns whether there is more to do right away.
     pub fn clean(&mut self) -> bool {
         let mut has_more = self.go_on_reporting(None) | self.go_on_with_own_changes();
         has_more |= self.go_on_with_abandoned() | free_some();
@@ -57,20 +56,20 @@ impl Vswitch {
         has_more || left == Left::More || self.schedule.waits_for_workers() && self.plane.dp.workers() > 0
     }
 
-    /// Whether counters are final by which something is to be done.
+    /// Whether counters that some work depends on are final.
     fn has_finals(&self) -> bool {
         self.schedule.has_finished() || self.schedule.wants_expiry() && !self.tables_are_busy()
     }
 
-    /// Rules may have vanished of which somebody is to be told, as soon as their counters are final.
+    /// Rules may have vanished that must be reported as soon as their counters are final.
     pub(crate) fn hasten_finals(&self) {
         if self.plane.control.has_removals() {
             self.urgent.notify_one();
         }
     }
 
-    /// Takes what workers have sent, and takes note of how far they have come with counters. Returns whether
-    /// there may be more.
+    /// Processes what workers have sent, and how far they have got with counters. Returns whether there may
+    /// be more.
     pub fn handle_events(&mut self) -> bool {
         let events = self.plane.dp.events(EVENTS_MAX);
         let more = events.len() >= EVENTS_MAX;

@@ -1,12 +1,12 @@
-//! The scheduler: which worker polls which receive queue, decided from what queues cost. A state machine: it
-//! is told what happened ([`Event`]) and what there is ([`Seen`]), and answers with [`Order`]s. It does no
-//! I/O, reads no clock, and knows neither drivers nor the rest of the daemon.
+//! The scheduler: decides which worker polls which receive queue, by what queues cost. A state machine: it
+//! gets events ([`Event`]) and the current situation ([`Seen`]), and answers with [`Order`]s. It does no I/O,
+//! reads no clock, and knows neither drivers nor the rest of the daemon.
 //!
-//! A new queue goes to the worker with the fewest, and nothing that runs is moved for it. Queues move where
-//! one is polled from another NUMA node than its device's while there is a worker, where a setting binds one
-//! to a processor (`pmd-rxq-affinity`), where the settings or the workers change, on the command
-//! `dpif-netdev/pmd-rxq-rebalance`, and, with `pmd-auto-lb`, when a worker is overloaded and another
-//! placement would be better by enough. What a queue costs is looked at over the last minute.
+//! A new queue goes to the worker with the fewest, and no running queue is moved for it. Queues are moved: if
+//! one is polled from another NUMA node than its device's although its own has a worker; if a setting binds
+//! one to a processor (`pmd-rxq-affinity`); if the settings or the workers change; on the command
+//! `dpif-netdev/pmd-rxq-rebalance`; and, with `pmd-auto-lb`, if a worker is overloaded and another placement
+//! would be sufficiently better. The cost of a queue is measured over the last minute.
 //!
 //! Source: ovs-vswitchd.conf.db(5), pmd-rxq-assign, pmd-rxq-isolate, pmd-auto-lb and what belongs to it,
 //! pmd-rxq-affinity.
@@ -34,14 +34,14 @@ pub enum Event {
     Policy,
 }
 
-/// What is to be done.
+/// What to do.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Order {
-    /// Queues that are not bound are placed by this policy. The operator is to be told.
+    /// Unbound queues will be placed by this policy. Report it to the operator.
     Begin(Policy),
-    /// A queue is given to a worker. The operator is to be told.
+    /// Give a queue to a worker. Report it to the operator.
     Place(Placed),
-    /// The operator is to be told; once, as long as it holds.
+    /// Report this to the operator, once as long as it holds.
     Tell(Remark),
     /// `pmd-auto-lb` has looked at the workers.
     Balance(Balance),
@@ -58,20 +58,20 @@ pub struct Placed {
     pub worker: usize,
     /// Cycles that it has cost.
     pub cycles: u64,
-    /// It is bound to that worker's processor.
+    /// Whether it is bound to that worker's processor.
     pub is_bound: bool,
     /// Another worker has it.
     pub moves: bool,
 }
 
-/// What `pmd-auto-lb` found.
+/// The result of `pmd-auto-lb`.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Balance {
     /// Nothing to do, as when it looked before.
     Unchanged,
     /// Nothing to do: the policy does not ask for costs.
     RoundRobin,
-    /// Nothing to do: there are no two workers that are not kept, of which one polls several queues.
+    /// Nothing to do: there are not two workers without reservation of which one polls several queues.
     TooFew,
     /// Another placement is compared with this one.
     DryRun,
@@ -81,19 +81,19 @@ pub enum Balance {
     Variance {
         /// The node.
         numa: usize,
-        /// As it is.
+        /// The present variance.
         current: f64,
-        /// As it would be.
+        /// The variance of the other placement.
         estimated: f64,
     },
-    /// Whether the improvement is enough.
+    /// Whether the improvement is sufficient.
     Threshold {
-        /// What is asked for.
+        /// The required improvement.
         percent: u32,
         /// Whether it is reached.
         is_met: bool,
     },
-    /// All queues are placed anew.
+    /// Place all queues again.
     Rebalance,
 }
 
@@ -133,12 +133,12 @@ pub struct Queue {
     pub cycles: u64,
 }
 
-/// What there is at a moment.
+/// The situation at a moment.
 #[derive(Debug)]
 pub struct Seen {
     /// On the datapath's clock.
     pub now_ms: u64,
-    /// Cycles of a processor in a millisecond.
+    /// Processor cycles per millisecond.
     pub cycles_per_ms: u64,
     /// Where each worker runs.
     pub workers: Vec<Place>,
@@ -148,7 +148,7 @@ pub struct Seen {
     pub queues: Vec<Queue>,
 }
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Default, Debug)]
 pub struct Scheduler {
     /// Cycles of each queue, by steps, the newest last.
@@ -159,9 +159,9 @@ pub struct Scheduler {
     busy_at_start: Vec<u64>,
     interval_began_ms: u64,
     step_began_ms: u64,
-    /// Queues that must be elsewhere are to be looked for.
+    /// Check for queues that must move.
     is_due: bool,
-    /// All queues are to be placed.
+    /// Place all queues.
     is_full_due: bool,
     /// Remarks that the operator has read.
     told: Vec<Remark>,
@@ -169,7 +169,7 @@ pub struct Scheduler {
     placed: BTreeMap<(PortNo, usize), usize>,
     /// Queues or settings have changed since `pmd-auto-lb` last looked.
     is_changed: bool,
-    /// It found then that another placement may be better.
+    /// That check found that another placement may be better.
     may_improve: bool,
 }
 
@@ -199,7 +199,7 @@ impl Scheduler {
         }
     }
 
-    /// Whether queues are to be placed because of what happened.
+    /// Whether an event requires placing queues.
     pub fn is_due(&self) -> bool {
         self.is_due || self.is_full_due
     }
@@ -226,7 +226,7 @@ impl Scheduler {
         orders
     }
 
-    /// Places queues, if something happened that says where they go.
+    /// Places queues if an event requires it.
     pub fn place_due(&mut self, seen: &Seen, rules: Rules) -> Vec<Order> {
         if !self.is_due() {
             return Vec::new();
@@ -236,8 +236,8 @@ impl Scheduler {
         self.place(seen, rules, full)
     }
 
-    /// Moves what must move: bound queues to their processors, others away from workers that are kept, and to
-    /// their NUMA nodes; all where `full`. What is new in this is told.
+    /// Moves what must move: bound queues to their processors, others away from reserved workers and to their
+    /// NUMA nodes; all queues if `full`. Reports what is new about this.
     pub fn place(&mut self, seen: &Seen, rules: Rules, full: bool) -> Vec<Order> {
         self.is_changed = true;
         if seen.workers.is_empty() {
@@ -252,7 +252,7 @@ impl Scheduler {
         let mut orders = Vec::new();
         for (queue, wanted) in seen.queues.iter().zip(workers) {
             let node = |worker: usize| seen.workers.get(worker).map(|place| place.numa);
-            // It has a worker at home, and is not there.
+            // It is not on its own node, although that has a worker.
             let is_away = node(queue.worker) != node(wanted) && node(wanted) == queue.numa;
             let must = full || queue.bound.is_some() || kept.contains(&queue.worker) || is_away;
             let worker = if must { wanted } else { queue.worker };
@@ -285,9 +285,9 @@ impl Scheduler {
         }
     }
 
-    /// What a queue has cost its worker in the last `seconds`, or a little longer, as percent of that time.
-    /// Costs are kept in steps of five seconds, for a minute. `None`: it has cost nothing yet, and the first
-    /// step is not over.
+    /// What a queue has cost its worker in the last `seconds`, or slightly more, as a percentage of that
+    /// time. Costs are recorded in steps of five seconds, for a minute. `None`: it has cost nothing yet, and
+    /// the first step is not over.
     pub fn queue_usage(&self, queue: &Queue, seen: &Seen, seconds: u64) -> Option<u64> {
         let costs = self.costs.get(&(queue.port, queue.queue));
         if queue.cycles == 0 && costs.is_none_or(|costs| costs.steps.is_empty()) {
@@ -297,8 +297,8 @@ impl Scheduler {
         Some(percent(cycles, seen.cycles_per_ms * ms))
     }
 
-    /// What a worker has been busy with in that time beside its queues, likewise: turns of its loop, what is
-    /// sent late, news of rules. `None` as long as nothing is known of its queues.
+    /// The same for a worker's other work: passes of its loop, deferred sending, changes of rules. `None`
+    /// while nothing is known about its queues.
     pub fn overhead(&self, worker: usize, seen: &Seen, seconds: u64) -> Option<u64> {
         let mut of_worker = seen.queues.iter().filter(|queue| queue.worker == worker);
         if of_worker.all(|queue| self.queue_usage(queue, seen, seconds).is_none()) {
@@ -325,8 +325,8 @@ impl Scheduler {
         }
     }
 
-    /// Cycles of the last `seconds`, or a little longer, of a counter that is at `now`; and how many
-    /// milliseconds that is.
+    /// The cycles of the last `seconds`, or slightly more, on a counter that is at `now`; and the number of
+    /// milliseconds that this covers.
     fn recent(&self, costs: Option<&Costs>, now: u64, now_ms: u64, seconds: u64) -> (u64, u64) {
         let mut cycles = now.saturating_sub(costs.map_or(0, |costs| costs.total));
         let mut ms = now_ms.saturating_sub(self.step_began_ms).clamp(1, STEP_MS);
@@ -420,7 +420,7 @@ impl Scheduler {
             let on_node = loads.iter().zip(&seen.workers).filter(|(_, place)| place.numa == numa);
             variance(&on_node.map(|(load, _)| *load).collect::<Vec<u64>>())
         };
-        // Costs are those of a minute.
+        // Costs cover one minute.
         let percent_points = 100.0 / (seen.cycles_per_ms.max(1) * STEP_MS * STEPS as u64) as f64;
         let (mut found, mut best) = (Vec::new(), 0);
         for numa in nodes {
@@ -431,7 +431,7 @@ impl Scheduler {
         }
         let percent = rules.balance.improvement_percent;
         found.push(Balance::Threshold { percent, is_met: best >= percent });
-        // A placement that is no better is not made, however little is asked for.
+        // A placement that is not better is never made, however low the threshold.
         if best >= percent && best > 0 {
             found.push(Balance::Rebalance);
         }

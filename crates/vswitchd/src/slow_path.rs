@@ -1,5 +1,5 @@
-//! Packets that the control thread translates in place of a worker: those from which `learn` makes a rule
-//! that is not there yet. The rule is in force before the packet goes on.
+//! Packets that the control thread translates instead of a worker: those from which `learn` derives a rule
+//! that does not exist yet. The rule takes effect before the packet continues.
 
 use crate::plane::ForwardingPlane;
 use base::PortNo;
@@ -30,12 +30,12 @@ impl ForwardingPlane {
         self.carry_out_packet(packet, Tracking::of(&key), translation);
     }
 
-    /// Does to a packet of a controller what its translation says.
+    /// Executes the translation of a controller's packet.
     pub(crate) fn carry_out(&mut self, data: &[u8], dp_port: PortNo, translation: Translation<Effect>) {
         self.carry_out_tracked(data, dp_port, None, translation);
     }
 
-    /// The same to one of which the connection tracker has said something.
+    /// The same for a packet with a connection tracking result.
     pub(crate) fn carry_out_tracked(
         &mut self,
         data: &[u8],
@@ -71,8 +71,8 @@ impl ForwardingPlane {
         }
     }
 
-    /// The bytes of a packet as they would look on a wire, for who sees bytes alone: checksums finished, a
-    /// large segment cut into its frames.
+    /// The bytes of a packet as they would appear on a wire, for consumers that see only bytes: checksums are
+    /// finished, and a large segment is cut into frames.
     pub(crate) fn wire_frames(&mut self, packet: &mut Packet) -> Vec<Vec<u8>> {
         let bytes = |packet: &Packet| packet.segments().flatten().copied().collect();
         let mut cut = Vec::new();

@@ -1,4 +1,4 @@
-//! Takes the [figures](crate::figures): all of them in one pass.
+//! Takes a snapshot of the [figures](crate::figures), in one pass.
 
 use crate::figures::{
     Buffers, Controllers, Database, Drop, Figures, Flows, Port, Queue, VERSION, Worker, WorkerCounters,
@@ -7,7 +7,7 @@ use crate::state::Vswitch;
 use base::DropReason;
 
 impl Vswitch {
-    /// All figures, as they are now.
+    /// The current figures.
     pub(crate) fn figures(&self) -> Figures {
         let stats = || (0..self.plane.dp.workers()).map(|n| self.plane.dp.worker_stats(n));
         let sum = |of: fn(&datapath::WorkerStats) -> u64| stats().map(of).sum::<u64>();

@@ -1,8 +1,8 @@
 //! Which workers should exist: how many, where each runs, with which limits, [which queues each
-//! polls](crate::placement), and what was said of them.
+//! polls](crate::placement), and what was reported about them.
 //!
-//! Threads are the datapath's; here is what the configuration, commands and the machine make of them. It
-//! knows the forwarding plane and ports, and nothing of bridges, rules or connections.
+//! The threads belong to the datapath; this module decides about them from the configuration, commands and
+//! the machine. It knows the forwarding plane and ports, and nothing of bridges, rules or connections.
 
 use crate::config::wanted::{Interface, WorkerSettings};
 use crate::figures::WorkerCounters;
@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::task::Poll;
 use std::time::Instant;
 
-/// What the switch was started with.
+/// The start-up options.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Given {
     /// Workers, not pinned; `None`: one on each NUMA node.
@@ -25,11 +25,11 @@ pub(crate) struct Given {
     pub cache: CacheConfig,
 }
 
-/// See the module's text.
+/// See the module documentation.
 pub(crate) struct Workers {
-    /// Where the configuration does not say otherwise.
+    /// Used unless the configuration says otherwise.
     given: Given,
-    /// What the configuration says.
+    /// The configuration.
     pub settings: WorkerSettings,
     /// Which worker polls which queue.
     pub scheduler: Scheduler,
@@ -37,17 +37,17 @@ pub(crate) struct Workers {
     pub topology: Topology,
     /// Where each worker runs.
     places: Vec<WorkerPlace>,
-    /// The places of those that are on their way.
+    /// The places of workers that are being started.
     to_come: Option<Vec<WorkerPlace>>,
-    /// What is wrong with the mask of processors.
+    /// A problem with the processor mask.
     pub mask_note: Option<String>,
-    /// Whether it was logged how many there are.
+    /// Whether their number has been logged.
     are_told: bool,
-    /// What the operator was told of how queues are placed.
+    /// The last report to the operator about how queues are placed.
     pub told_rules: Option<Rules>,
-    /// Their counters when `pmd-stats-clear` was said.
+    /// Their counters at the last `pmd-stats-clear`.
     pub cleared: BTreeMap<usize, WorkerCounters>,
-    /// What `upcall/set-flow-limit` set, until the configuration says another limit.
+    /// The limit from `upcall/set-flow-limit`, until the configuration sets another.
     flow_limit_by_hand: Option<usize>,
 }
 
@@ -122,7 +122,7 @@ impl Workers {
         }
     }
 
-    /// From now on those that are wanted, with these limits.
+    /// Requests the wanted workers, with these limits.
     fn exchange(&mut self, plane: &mut ForwardingPlane) {
         if !self.topology.is_simulated() {
             self.topology = Topology::of_machine();
@@ -137,7 +137,7 @@ impl Workers {
         }
     }
 
-    /// Goes on with that. Whether workers are what they shall be, or cannot be.
+    /// Continues that. Returns whether the workers are as wanted, or cannot be.
     pub fn finish(&mut self, plane: &mut ForwardingPlane, ports: &Ports) -> bool {
         let Poll::Ready(result) = plane.dp.poll_workers(Instant::now()) else { return false };
         if !self.arrived(result.is_ok()) {
@@ -178,8 +178,8 @@ impl Workers {
         }
     }
 
-    /// One worker on each processor of the mask that is there; those that the switch was started with where
-    /// there is none. [`Self::arrived`] says that they run.
+    /// One worker on each existing processor in the mask; without a mask, those given at start-up.
+    /// [`Self::arrived`] records that they run.
     fn choose(&mut self) -> &[WorkerPlace] {
         let mask = self.settings.cpus.iter().flatten();
         let (present, missing): (Vec<usize>, Vec<usize>) =
@@ -201,7 +201,7 @@ impl Workers {
         self.to_come.insert(chosen)
     }
 
-    /// Those that were chosen run, or cannot. Whether any were on their way.
+    /// The chosen workers run, or cannot be started. Returns whether any were being started.
     fn arrived(&mut self, run: bool) -> bool {
         let Some(places) = self.to_come.take() else { return false };
         if run {

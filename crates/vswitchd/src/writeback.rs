@@ -1,8 +1,8 @@
-//! What the database is told: what became of its configuration, and how things are.
+//! Writes back to the database: the results of its configuration, and the present status.
 //!
-//! [`write`] says of every row that the switch uses what its columns of status shall hold; the transaction
-//! sends those that differ from what the database has, so an update in which nothing changed costs no
-//! message. All of a round is one transaction: `cur_cfg` is never there before the rest.
+//! [`write`] determines the status columns of every row that the switch uses. The transaction contains only
+//! those that differ from the database, so an update without changes costs no message. One round is one
+//! transaction: `cur_cfg` is never updated before the rest.
 //!
 //! Names and forms are Open vSwitch's, which exporters and scripts read (ovs-vswitchd.conf.db(5)).
 
@@ -19,12 +19,12 @@ use std::path::Path;
 use switch::PortKind;
 use switch::features::FEATURES;
 
-/// Which part is written.
+/// Which part to write.
 #[derive(Clone, Copy, Debug)]
 pub struct Round<'a> {
     /// Statistics too, which change all the time.
     pub statistics: bool,
-    /// The configuration that is in force, where it is to be told.
+    /// The configuration that is in force, if it must be reported.
     pub cur_cfg: Option<i64>,
     /// See there.
     pub dummy: EnableDummy,
@@ -163,7 +163,7 @@ fn write_bridge(vswitch: &Vswitch, txn: &mut Transaction, row: &RowRef<'_>, read
     cells.set("datapath_version", text(if bridge.is_some() { "<built-in>" } else { "<unknown>" }));
 }
 
-/// The connections to a bridge's controllers. How long they last changes all the time: that is told with the
+/// The connections to a bridge's controllers. Their durations change all the time: those are written with the
 /// statistics, and when something else changes.
 fn write_controllers(
     vswitch: &Vswitch,
@@ -193,7 +193,7 @@ fn write_controllers(
     }
 }
 
-/// What is wrong with a patch port that leads nowhere, in Open vSwitch's words.
+/// What is wrong with a patch port without a peer, in Open vSwitch's words.
 fn loose_cable(vswitch: &Vswitch, record: &PortRecord) -> Option<String> {
     let is_loose = vswitch.plane.port_spec(record.port_no)?.kind == PortKind::Patch { peer: None };
     let peer = record.interface.peer().filter(|_| is_loose)?;
@@ -221,7 +221,7 @@ fn write_interface(
     cells.set("link_speed", optional(speed));
     cells.set("duplex", optional(speed.map(|_| "full")));
     cells.set("mtu", optional(of_device.map(|s| i64::from(s.mtu)).filter(|mtu| *mtu > 0)));
-    // 0 where there is no device, as Open vSwitch has it.
+    // 0 if there is no device, as in Open vSwitch.
     let ifindex = record.map(|r| if r.is_broken() { 0 } else { i64::from(r.status.ifindex) });
     cells.set("ifindex", optional(ifindex));
     cells.set("link_resets", optional(record.map(|r| r.link_resets as i64)));
@@ -229,7 +229,7 @@ fn write_interface(
     cells.set("lacp_current", Datum::EMPTY);
 }
 
-/// `status`: the driver's details, and what is not as it was asked for.
+/// `status`: the driver's details, and what differs from the request.
 fn status_map(record: &PortRecord, rx_queues: usize, ignored: Option<String>) -> Datum {
     let status = &record.status;
     let mut pairs = status.details.clone();
@@ -253,7 +253,7 @@ fn status_map(record: &PortRecord, rx_queues: usize, ignored: Option<String>) ->
     texts(&pairs)
 }
 
-/// What the datapath can do. Rows are made by those who use them; they are only filled in.
+/// What the datapath supports. Clients create these rows; we only fill them in.
 fn write_datapaths(rows: &Rows, root: &RowRef<'_>, txn: &mut Transaction) {
     let named = root.get("datapaths").into_iter().flat_map(|d| d.values());
     for uuid in named.filter_map(|a| a.as_uuid()) {
@@ -261,7 +261,7 @@ fn write_datapaths(rows: &Rows, root: &RowRef<'_>, txn: &mut Transaction) {
             let mut cells = Cells::of(txn, "Datapath", uuid);
             let mut all: Vec<(&str, String)> =
                 FEATURES.iter().map(|row| (row.name, row.value.text("true", "false"))).collect();
-            // No command shows this one. OVN asks for it before it removes connections by OpenFlow.
+            // Not shown by any command. OVN checks it before it removes connections by OpenFlow.
             all.push(("ct_flush", "true".into()));
             cells.set("capabilities", texts(&all));
         }

@@ -1,4 +1,4 @@
-//! The text of what a flow does, as every command and log shows it.
+//! The text of a flow's actions, the same in every command and log.
 
 use crate::odp::{self, ActionContext, PortNames};
 use crate::plane::ForwardingPlane;

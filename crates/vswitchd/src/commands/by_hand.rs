@@ -1,7 +1,7 @@
-//! Datapaths and their flows put in by hand, for tests: `dpctl/add-dp`, `add-if`, `add-flow` and their kin.
+//! Datapaths and flows added manually, for tests: `dpctl/add-dp`, `add-if`, `add-flow` and related commands.
 //!
-//! On the datapath of the bridges the tables decide. There a flow by hand holds only between
-//! `revalidator/pause` and `revalidator/resume`, as one that contradicts the tables does in Open vSwitch.
+//! In the datapath of the bridges the tables decide. There a manual flow is valid only between
+//! `revalidator/pause` and `revalidator/resume`, as one that contradicts the tables is in Open vSwitch.
 
 use super::names::options;
 use super::upcall::set_by_hand;
@@ -20,7 +20,7 @@ type Answer = Result<String, String>;
 const FILE_BYTES_MAX: u64 = 1 << 20;
 const NO_SUCH_DATAPATH: &str = "ovs-vswitchd: opening datapath (No such device)\n";
 
-/// Which datapath a command is about.
+/// The datapath to which a command applies.
 pub(super) enum Which {
     Bridges,
     Hand(String),
@@ -100,7 +100,7 @@ fn interface(text: &str) -> Result<Interface<'_>, String> {
     Ok(parsed)
 }
 
-/// Has each interface of the arguments go through `apply`; all errors are told.
+/// Calls `apply` for each interface in the arguments and reports all errors.
 fn each_interface(args: &[String], mut apply: impl FnMut(Interface<'_>) -> Result<(), String>) -> Answer {
     let said = args[1..].iter().map(|text| interface(text).and_then(&mut apply));
     let errors: String = said.filter_map(Result::err).collect();
@@ -120,7 +120,7 @@ pub fn add_if(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     })
 }
 
-/// `dpctl/set-if DP IFACE...`: what cannot be changed may be said again.
+/// `dpctl/set-if DP IFACE...`: options that cannot be changed may be repeated unchanged.
 pub fn set_if(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     if vswitch.plane.is_named(&args[0]) {
         return Err("ovs-vswitchd: ports of bridges are changed with ovs-vsctl set Interface\n".into());
@@ -143,7 +143,7 @@ pub fn set_if(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     })
 }
 
-/// `dpctl/del-if`, of a datapath made by hand.
+/// `dpctl/del-if` for a manually added datapath.
 pub(super) fn del_if(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     let dp = hand(vswitch, &args[0])?;
     each_interface(args, |i| match dp.port_named(i.name) {
@@ -159,7 +159,7 @@ pub(super) fn del_if(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     })
 }
 
-/// What is done with a flow.
+/// What to do with a flow.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Change {
     may_add: bool,
@@ -214,7 +214,7 @@ pub fn mod_flows(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     change_file(vswitch, args, MODIFY)
 }
 
-/// `dpctl/del-flows DP FILE`, and without a file all flows of a datapath made by hand.
+/// `dpctl/del-flows DP FILE`; without a file, all flows of a manually added datapath.
 pub(super) fn del_flows(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     if let [name] = args
         && let Some(Which::Hand(name)) = which(vswitch, name)
@@ -225,14 +225,14 @@ pub(super) fn del_flows(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     change_file(vswitch, args, DELETE)
 }
 
-/// A line of a file is a flow and its actions; a word before them says what to do with them.
+/// A line of the file contains a flow and its actions, and optionally a leading word that says what to do.
 fn change_file(vswitch: &mut Vswitch, args: &[String], default: Change) -> Answer {
     let (options, which, words) = target(vswitch, args, 1)?;
     let failed =
         |e: std::io::Error| format!("ovs-vswitchd: {}: open failed ({})\n", words[0], host::log::os_text(&e));
     let metadata = std::fs::metadata(words[0]).map_err(failed)?;
     if !metadata.is_file() {
-        // One that nobody ends, or writes to, would hold up the switch.
+        // A FIFO without a writer, or a file without an end, would block the switch.
         return Err(format!("ovs-vswitchd: {}: not a regular file\n", words[0]));
     }
     if metadata.len() > FILE_BYTES_MAX {
@@ -302,8 +302,8 @@ fn apply(
     done.map_err(|why| format!("ovs-vswitchd: {doing} ({why})\n"))
 }
 
-/// `dpctl/parse-actions ACTIONS...`: each list as `dpctl/dump-flows` shows it, at the first that is none its
-/// error.
+/// `dpctl/parse-actions ACTIONS...`: each list in the format of `dpctl/dump-flows`; an error at the first
+/// invalid one.
 pub fn parse_actions(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     let (_, lists) = options(args, &["-m", "--more", "--names", "--no-names"])?;
     let by_name = |name: &str| vswitch.devices.port_named(name).map(|port| port.port_no);
@@ -322,7 +322,7 @@ pub fn normalize_actions(_: &mut Vswitch, args: &[String]) -> Answer {
     normalize_datapath_actions(&args[0], &args[1], &args[2..]).map_err(|why| format!("ovs-vswitchd: {why}\n"))
 }
 
-/// From here to [`resume`], flows of the bridges' datapath may be put in by hand.
+/// From here to [`resume`], flows may be added manually to the bridges' datapath.
 pub fn pause(vswitch: &mut Vswitch, _: &[String]) -> Answer {
     vswitch.commands.is_revalidation_paused = true;
     Ok(String::new())
@@ -335,15 +335,15 @@ pub fn resume(vswitch: &mut Vswitch, _: &[String]) -> Answer {
     Ok(String::new())
 }
 
-/// `dpctl/get-flow` of a datapath made by hand.
+/// `dpctl/get-flow` for a manually added datapath.
 pub(super) fn get_flow(vswitch: &Vswitch, name: &str, ufid: &str) -> Option<String> {
     let (_, dp) = named(vswitch, name)?;
     let found = dp.flows.iter().find(|f| odp::ufid(&f.flow.key, &f.flow.mask) == ufid)?;
     Some(dp::line(found, &odp::numbers, false, vswitch.plane.now_ms()))
 }
 
-/// `dpctl/dump-flows` of a datapath made by hand. In Open vSwitch a flow put in by hand is in the main thread
-/// and in each that polls.
+/// `dpctl/dump-flows` for a manually added datapath. In Open vSwitch a manual flow is in the main thread and
+/// in each polling thread.
 pub(super) fn dump(vswitch: &Vswitch, name: &str, options: &[&str], core: Option<i64>) -> String {
     let Some((_, dp)) = named(vswitch, name) else { return String::new() };
     let verbose = options.iter().any(|o| *o == "-m" || *o == "--more");
@@ -368,7 +368,7 @@ pub(super) fn dump(vswitch: &Vswitch, name: &str, options: &[&str], core: Option
     }
 }
 
-/// The lines of `dpctl/dump-flows` for what was put in by hand beside the tables.
+/// The lines of `dpctl/dump-flows` for manual flows.
 pub(super) fn dump_beside(vswitch: &Vswitch, verbose: bool, names: odp::PortNames<'_>) -> String {
     let mut text = String::new();
     for flow in &vswitch.plane.control.by_hand().flows {
@@ -381,7 +381,7 @@ pub(super) fn dump_beside(vswitch: &Vswitch, verbose: bool, names: odp::PortName
     text
 }
 
-/// `dpif-netdev/pmd-rxq-show` of a datapath made by hand.
+/// `dpif-netdev/pmd-rxq-show` for a manually added datapath.
 pub(super) fn rxq_show(vswitch: &Vswitch, name: &str) -> Option<String> {
     let (_, dp) = named(vswitch, name)?;
     let (core, node) = vswitch.workers.place(0);
@@ -394,12 +394,12 @@ pub(super) fn rxq_show(vswitch: &Vswitch, name: &str) -> Option<String> {
     Some(text)
 }
 
-/// Whether a datapath made by hand has a port of that name.
+/// Whether a manually added datapath has a port with that name.
 pub(super) fn has_port(vswitch: &Vswitch, port: &str) -> bool {
     vswitch.commands.hand_datapaths.values().any(|dp| dp.port_named(port).is_some())
 }
 
-/// `netdev-dummy/receive` at a port of a datapath made by hand. `None`: none has the port.
+/// `netdev-dummy/receive` at a port of a manually added datapath. `None`: no such datapath has the port.
 pub(super) fn receive(vswitch: &mut Vswitch, port: &str, frames: &[Vec<u8>]) -> Option<()> {
     let now_ms = vswitch.plane.now_ms();
     let mut datapaths = vswitch.commands.hand_datapaths.values_mut();

@@ -38,7 +38,7 @@ fn zone(word: &str) -> Option<u16> {
     word.strip_prefix("zone=")?.parse().ok()
 }
 
-/// A zone as the only word, or none.
+/// A filter for a zone, which must be the only word, or for everything if there is none.
 fn zone_filter(words: &[&str]) -> Result<Filter, String> {
     match words {
         [] => Ok(Filter::default()),
@@ -173,7 +173,7 @@ pub fn flush(plane: &ForwardingPlane, args: &[String]) -> Answer {
     filter = Filter { mark: filter.mark, label: filter.label, ..filter_of(&flush) };
     let count = plane.dp.tracker().flush(&filter, plane.dp.now_ms());
     match filter.tuples.is_some_and(|tuples| tuples.whole_original()) {
-        // Who names one connection wants to know that it was there.
+        // If the command names a single connection, report that it does not exist.
         true if count == 0 => {
             Err("ovs-vswitchd: failed to flush conntrack (No such file or directory)".into())
         }
@@ -181,7 +181,7 @@ pub fn flush(plane: &ForwardingPlane, args: &[String]) -> Answer {
     }
 }
 
-/// A number and the mask behind it; all of it without one.
+/// A number with an optional mask, by default all ones.
 fn masked(text: &str) -> Option<(u128, u128)> {
     let number = |text: &str| match text.strip_prefix("0x").or(text.strip_prefix("0X")) {
         Some(hex) => u128::from_str_radix(hex, 16).ok(),

@@ -1,4 +1,4 @@
-//! `coverage/*` and `memory/show`: how often things happened, and what they take.
+//! `coverage/*` and `memory/show`: how often events occurred, and how much memory is used.
 
 use crate::state::Vswitch;
 use base::DropReason;
@@ -66,7 +66,7 @@ fn counters(vswitch: &Vswitch) -> Vec<(String, u64)> {
     all
 }
 
-/// What the counters of drops that Open vSwitch has count here.
+/// Which drop reasons correspond to Open vSwitch's drop counters.
 const STOCK_DROPS: &[(&str, &[DropReason])] = {
     use DropReason::*;
     &[
@@ -146,7 +146,7 @@ pub fn read_counter(vswitch: &mut Vswitch, args: &[String]) -> Result<String, St
     let found = counters(vswitch).into_iter().find(|(name, _)| *name == args[0]);
     match found {
         Some((_, count)) => Ok(count.to_string()),
-        // What Open vSwitch counts and does not exist here has happened never.
+        // An event that Open vSwitch counts, but that does not exist here, has never occurred.
         None if STOCK.binary_search(&args[0].as_str()).is_ok() => Ok("0".into()),
         None => Err("No such counter".into()),
     }

@@ -87,7 +87,7 @@ fn show_bridges(vswitch: &Vswitch, options: &[&str]) -> String {
     text
 }
 
-/// What dummies with queues say of themselves in Open vSwitch: its tests look for it.
+/// What Open vSwitch's dummies with queues report: its tests look for it.
 fn dummy_pmd_details(port: &PortRecord) -> Vec<String> {
     let queues = |option: &str| port.device_options.get(option).map_or("1", String::as_str);
     let states = ["configured", "requested"];
@@ -98,9 +98,9 @@ fn dummy_pmd_details(port: &PortRecord) -> Vec<String> {
     states.iter().flat_map(of).collect()
 }
 
-/// A port's type, and what its driver says of it.
+/// A port's type and its driver's details.
 fn type_text(port: &PortRecord) -> String {
-    // Of a device that is gone nothing else is true any more.
+    // If the device is gone, nothing else is valid.
     let details: Vec<String> = match port.complaint() {
         Some(error) => vec![format!("error={error}")],
         None if port.interface.dummy_type == Some("dummy-pmd") => dummy_pmd_details(port),
@@ -172,15 +172,15 @@ pub fn dump_flows(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     flows(vswitch, &options, wanted)
 }
 
-/// Which flows are shown.
+/// Which flows to show.
 #[derive(Default)]
 struct Wanted {
-    /// Those from these ports, shown as `dpif/dump-flows` does; without: from all, as `dpctl/dump-flows`
-    /// does.
+    /// Only flows from these ports, in the format of `dpif/dump-flows`. Without it, flows from all ports in
+    /// that of `dpctl/dump-flows`.
     ports: Option<Vec<PortNo>>,
-    /// Those with packets that this matches, as far as a flow says.
+    /// Only flows that may have packets matching this.
     filter: Option<Match>,
-    /// Those of the worker on this core.
+    /// Only flows of the worker on this core.
     core: Option<i64>,
     /// Each worker's are introduced by a line.
     heads: bool,
@@ -197,8 +197,8 @@ impl Wanted {
     }
 }
 
-/// Whether what both the filter and the flow look at is the same. A filter on what the flow does not look at
-/// leaves it in: among its packets may be some that match.
+/// Whether filter and flow agree on the bits that both match. Bits that the flow does not match do not
+/// exclude it: some of its packets may match the filter.
 fn agrees(filter: &Match, key: &Key, mask: &Mask) -> bool {
     filter.mask.0.present_blocks().all(|b| {
         (0..8).all(|w| {
@@ -208,7 +208,7 @@ fn agrees(filter: &Match, key: &Key, mask: &Mask) -> bool {
     })
 }
 
-/// A match in OpenFlow's syntax, but for `in_port`, which is the datapath's number or a name.
+/// A match in OpenFlow's syntax, except that `in_port` is a datapath number or a name.
 fn filter(vswitch: &Vswitch, text: &str) -> Result<Match, String> {
     let mut names = PortNames::default();
     for port in vswitch.devices.ports.values().filter(|p| !p.is_patch()) {
@@ -224,7 +224,7 @@ fn filter(vswitch: &Vswitch, text: &str) -> Result<Match, String> {
     Ok(filter)
 }
 
-/// Whether ours are among flows of these types: all are the switch's own, and none is offloaded.
+/// Whether flows of these types include ours: all are in software, none is offloaded.
 fn any_type(types: &str) -> Result<bool, String> {
     let mut any = false;
     for name in types.split(',').filter(|name| !name.is_empty()) {
@@ -264,7 +264,7 @@ pub fn get_flow(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     }
     let dump = FlowDump::new(&options, Wanted { ufid: Some(ufid), ..Wanted::default() });
     vswitch.begin(async move |shared| {
-        // Workers with the same flow have their own counters of it: one is shown.
+        // Workers with the same flow count it separately: one is shown.
         let text = dump.run(&shared).await?;
         text.lines().next().map(|line| format!("{line}\n")).ok_or_else(missing)
     });
@@ -287,7 +287,7 @@ impl FlowDump {
 
     /// Asks each worker for its flows, a piece at a time, and writes them between other work.
     pub async fn run(self, shared: &Shared) -> Answer {
-        // By thread: in Open vSwitch the main thread polls plain dummies.
+        // By thread: in Open vSwitch the main thread polls simple dummies.
         let mut texts: BTreeMap<Option<usize>, String> = BTreeMap::new();
         let write = |vswitch: &Vswitch, worker, flows: &[DumpedFlow]| {
             self.write(vswitch, worker, flows, &mut texts);
@@ -349,7 +349,7 @@ impl FlowDump {
     }
 }
 
-/// Has `see` see each worker's flows, a piece at a time.
+/// Calls `see` for each worker's flows, a piece at a time.
 pub(super) async fn for_all_flows(
     shared: &Shared,
     mut see: impl FnMut(&Vswitch, usize, &[DumpedFlow]),
@@ -393,7 +393,7 @@ fn thread_of(vswitch: &Vswitch, n: usize) -> String {
     format!("pmd thread numa_id {node} core_id {core}")
 }
 
-/// Reads a match as the text of a flow; errors are worded as the stock switch's about one.
+/// Parses a match in the text form of a flow; errors are worded like Open vSwitch's.
 fn parse_flow(text: &str, names: &PortNames) -> Result<Match, String> {
     parse_match(text, names).map_err(|e| {
         if let Some(field) = e.message.strip_prefix("unknown keyword ") {
@@ -409,7 +409,7 @@ fn parse_flow(text: &str, names: &PortNames) -> Result<Match, String> {
     })
 }
 
-/// What the commands about workers are given, in any order.
+/// The arguments of commands about workers, in any order.
 #[derive(Default)]
 struct PmdArgs {
     /// `-pmd CORE`.
@@ -421,7 +421,7 @@ struct PmdArgs {
 }
 
 impl PmdArgs {
-    /// `known` are the options that the command takes beside `-pmd`.
+    /// `known` are the command's options besides `-pmd`.
     fn parse(vswitch: &Vswitch, args: &[String], known: &[&str]) -> Result<PmdArgs, String> {
         let (mut parsed, mut has_name) = (PmdArgs::default(), false);
         let mut rest = args.iter().map(String::as_str);
@@ -456,14 +456,14 @@ impl PmdArgs {
         Ok(parsed)
     }
 
-    /// The workers that are chosen; all where none is.
+    /// The selected workers; all if none is selected.
     fn workers(&self, vswitch: &Vswitch) -> Vec<usize> {
         let core_of = |n: usize| vswitch.workers.place(n).0;
         (0..vswitch.plane.dp.workers()).filter(|n| self.core.is_none_or(|core| core_of(*n) == core)).collect()
     }
 }
 
-/// What a worker has done since its counters were cleared; since it began, if they were not.
+/// A worker's counts since they were last cleared, or since its start.
 fn since_cleared(vswitch: &Vswitch, n: usize) -> WorkerCounters {
     let stats = vswitch.plane.dp.worker_stats(n);
     let began = || WorkerCounters { tsc: stats.began.get(), ..WorkerCounters::default() };
@@ -520,9 +520,9 @@ pub fn pmd_stats_show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     Ok(text)
 }
 
-/// What a worker did with its time, in the stock switch's layout. Lines of what does not exist here are zeros
-/// there, as in `pmd-stats-show`; how long a translation takes and how large output batches are is not
-/// measured, and left out. Histories are not kept, which is said where one is asked for.
+/// What a worker did with its time, in Open vSwitch's format. As in `pmd-stats-show`, lines about things that
+/// do not exist here contain zeros. The time of a translation and the size of output batches are not
+/// measured, and are left out. Histories are not kept; the command says so if asked for one.
 pub fn pmd_perf_show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     let args = PmdArgs::parse(vswitch, args, &["-nh", "-it", "-ms"])?;
     let chosen = args.workers(vswitch);
@@ -666,7 +666,7 @@ pub fn pmd_rxq_show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     Ok(text)
 }
 
-/// Spreads all queues anew.
+/// Distributes all queues again.
 pub fn pmd_rxq_rebalance(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     let names: Vec<&str> = args.iter().map(String::as_str).collect();
     check_names(&vswitch.plane, &names)?;

@@ -1,4 +1,4 @@
-//! `crosspoint/drops`: where packets were lost; `crosspoint/figures`: all that is counted.
+//! `crosspoint/drops`: where packets were lost; `crosspoint/figures`: all counters.
 
 use crate::state::Vswitch;
 use std::fmt::Write;

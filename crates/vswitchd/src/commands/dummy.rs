@@ -1,4 +1,4 @@
-//! `exit`, and what tests do to a switch: frames in and out of dummy ports, a control thread that hangs.
+//! `exit`, and test commands: frames into and out of dummy ports, a control thread that hangs.
 
 use super::by_hand;
 use super::flow_log;
@@ -116,8 +116,8 @@ pub(crate) struct Frames {
 }
 
 impl Frames {
-    /// One after the other. Each has passed when the next one comes, so who looks what became of them sees
-    /// it.
+    /// One after the other. Each packet has passed before the next one comes, so the results can be seen in
+    /// between.
     pub async fn run(self, shared: &Shared) -> Result<(), String> {
         let port_no = self.port_no;
         for frame in &self.frames {
@@ -149,7 +149,7 @@ impl Frames {
 }
 
 impl Vswitch {
-    /// Whether in Open vSwitch the main thread would poll the flow's port: a dummy, but no `dummy-pmd`.
+    /// Whether Open vSwitch's main thread would poll the flow's port: a dummy, but not `dummy-pmd`.
     pub(super) fn is_polled_by_main(&self, key: &Key) -> bool {
         let port = self.devices.ports.get(&PortNo(key.get64(FieldId::DpPort) as u32));
         self.plane.is_dummy

@@ -1,8 +1,8 @@
 //! `dpif/show-dp-features`, `dpif/set-dp-features`: what the datapath can do.
 //!
-//! Translation can do without some of it, more slowly: who looks for a fault has it avoid them. What becomes
-//! of packets is the same, with one exception that Open vSwitch makes, too: where it may neither clone nor
-//! have samples nest, copies that need one of these are not made. All else is used where it is there.
+//! Translation can avoid some features, more slowly, which helps to find a fault. Forwarding stays the same,
+//! with one exception that Open vSwitch makes, too: if it may neither clone nor nest samples, copies that
+//! need one of these are not made. All other features are used whenever they exist.
 
 use crate::state::Vswitch;
 use std::fmt::Write;
@@ -29,7 +29,7 @@ pub fn set(vswitch: &mut Vswitch, args: &[String]) -> Result<String, String> {
         format!("{name} ({title}) : [run time]:{now}, [boot time]:{there}\n")
     };
     let Some(name) = args.get(1) else { return Ok(FEATURES.iter().map(line).collect()) };
-    // As of the stock switch, these answers are no errors.
+    // As in Open vSwitch, these answers are not errors.
     let Some(found) = FEATURES.iter().find(|known| known.name == name) else {
         return Ok("Unexpected support field\n".into());
     };
@@ -51,7 +51,7 @@ pub fn set(vswitch: &mut Vswitch, args: &[String]) -> Result<String, String> {
     if !switch.in_use.set(found, value) {
         return Err(format!("{name} is {} here, and cannot be changed", found.value.text("true", "false")));
     }
-    // They were translated with what was there before.
+    // They were translated with the previous features.
     vswitch.plane.dp.flush_flows();
     Ok(String::new())
 }

@@ -1,9 +1,8 @@
 //! What Open vSwitch's datapath logs at `dbg`, and its tests look for: new flows and misses under
-//! `dpif_netdev`; under `dpif`, flows that do something else now, and all flows again and again, as its
-//! revalidators do.
+//! `dpif_netdev`; under `dpif`, changed flows, and repeatedly all flows, as its revalidators do.
 //!
-//! A flow may come at any time, as by a cable from another dummy. So the log goes by what it has seen, and
-//! looks again in between.
+//! A flow may appear at any time, for example through a cable from another dummy. So the log remembers what
+//! it has seen, and checks again in between.
 
 use super::actions;
 use super::datapath::for_all_flows;
@@ -22,8 +21,8 @@ const DUMP_INTERVAL: Duration = Duration::from_millis(500);
 /// How often the log looks for new flows where `dpif_netdev` logs that much.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Changes are in force at once; what can be waited for is that counters are up to date, and that flows are
-/// logged, where they are.
+/// Changes take effect at once. What remains to wait for is that counters are up to date and that flows are
+/// logged, if they are.
 pub fn wait(vswitch: &mut Vswitch, _: &[String]) -> Result<String, String> {
     vswitch.handle_events();
     vswitch.begin(async |shared| {
@@ -33,7 +32,7 @@ pub fn wait(vswitch: &mut Vswitch, _: &[String]) -> Result<String, String> {
     Ok(String::new())
 }
 
-/// Logs new and changed flows while `dpif_netdev` logs at `dbg`, whoever caused them.
+/// Logs new and changed flows, whatever caused them, while `dpif_netdev` logs at `dbg`.
 pub(crate) async fn watch(shared: Shared) {
     loop {
         tokio::time::sleep(LOOK_INTERVAL).await;
@@ -43,8 +42,8 @@ pub(crate) async fn watch(shared: Shared) {
     }
 }
 
-/// Logs the flows that are new or changed since the last call. The first call while the log is on sees where
-/// it begins.
+/// Logs flows that are new or changed since the last call. The first call while the log is on records the
+/// starting point.
 pub(super) async fn log_new_flows(shared: &Shared) -> Result<(), String> {
     if !logs_flows() {
         shared.borrow_mut().commands.logged_flows = None;
@@ -117,15 +116,15 @@ fn logs_flows() -> bool {
     tracing::event_enabled!(target: "dpif_netdev", tracing::Level::DEBUG)
 }
 
-/// A flow as it is logged.
+/// The text of a flow for the log.
 struct FlowText {
     key: String,
-    /// With the fields that do not matter.
+    /// Including fields that the flow does not match.
     whole: String,
     actions: String,
 }
 
-/// All cached flows by their unique ids.
+/// All cached flows by unique id.
 async fn flow_texts(shared: &Shared) -> Result<HashMap<String, FlowText>, String> {
     let mut texts = HashMap::new();
     let see = |vswitch: &Vswitch, _, flows: &[DumpedFlow]| {
@@ -140,7 +139,7 @@ async fn flow_texts(shared: &Shared) -> Result<HashMap<String, FlowText>, String
     Ok(texts)
 }
 
-/// Packets so far whose flow was not cached.
+/// Number of packets so far whose flow was not cached.
 pub(super) fn misses(vswitch: &Vswitch) -> u64 {
     (0..vswitch.plane.dp.workers()).map(|n| vswitch.plane.dp.worker_stats(n).misses.get()).sum()
 }

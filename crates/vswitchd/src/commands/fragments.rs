@@ -1,4 +1,4 @@
-//! `dpctl/ipf-*`: fragments that wait for the rest of their datagram, to be tracked as a whole.
+//! `dpctl/ipf-*`: fragments that wait for the rest of their datagram, so that it can be tracked as a whole.
 
 use super::conntrack::{after_name, refused};
 use crate::plane::ForwardingPlane;

@@ -1,8 +1,8 @@
 //! `dpif-netdev/dpif-impl-*`, `miniflow-parser-*`, `subtable-lookup-*` and `odp-execute/action-impl-*`: which
-//! code does what a packet needs.
+//! implementation handles each part of packet processing.
 //!
 //! Open vSwitch has several implementations of each for different processors, and one that compares them.
-//! Here there is one of each: it is shown in Open vSwitch's words, and may be chosen.
+//! Here there is one of each: it is shown in Open vSwitch's words, and may be selected.
 
 use crate::state::Vswitch;
 
@@ -25,7 +25,7 @@ pub fn dpif_set(_: &mut Vswitch, args: &[String]) -> Answer {
     }
 }
 
-/// What reads the headers of packets.
+/// Which implementation parses packet headers.
 pub fn parser_get(vswitch: &mut Vswitch, _: &[String]) -> Answer {
     Ok(format!("Available MFEX implementations:\n  scalar (available: True pmds: {})\n", cores(vswitch)))
 }
@@ -58,7 +58,7 @@ pub fn parser_set(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     }
 }
 
-/// What looks packets up in the cache of megaflows, with the number of masks that it searches.
+/// Which implementation looks up megaflows, with the number of masks that it searches.
 pub fn lookup_get(vswitch: &mut Vswitch, _: &[String]) -> Answer {
     let masks: u64 =
         (0..vswitch.plane.dp.workers()).map(|n| vswitch.plane.dp.worker_stats(n).masks.get()).sum();
@@ -66,7 +66,7 @@ pub fn lookup_get(vswitch: &mut Vswitch, _: &[String]) -> Answer {
     Ok(format!("Available dpcls implementations:\n  generic (Use count: {masks}, Priority: {priority})\n"))
 }
 
-/// `NAME PRIORITY`. The one that there is keeps the priority given, which moves no mask to another.
+/// `NAME PRIORITY`. The only implementation takes the priority, which changes nothing.
 pub fn lookup_set(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     let priority = args[1].parse().map_err(|_| "error converting priority, use integer in range 0-255")?;
     if args[0] != "generic" {
@@ -76,7 +76,7 @@ pub fn lookup_set(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     Ok("Lookup priority change affected 0 dpcls ports and 0 subtables.\n".into())
 }
 
-/// What carries out actions.
+/// Which implementation executes actions.
 pub fn actions_get(_: &mut Vswitch, _: &[String]) -> Answer {
     Ok("Available Actions implementations:\n  scalar (available: Yes, active: Yes)\n".into())
 }

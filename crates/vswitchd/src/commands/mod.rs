@@ -1,5 +1,5 @@
-//! The commands of the control socket, in one table. Their texts are those of Open vSwitch's, which scripts
-//! read.
+//! The commands of the control socket, in one table. Their texts are the same as Open vSwitch's, because
+//! scripts read them.
 
 mod actions;
 mod by_hand;
@@ -222,7 +222,7 @@ fn list_dpctl(vswitch: &mut Vswitch, _: &[String]) -> Result<String, String> {
     Ok(text)
 }
 
-/// Runs a request, waits for the workers' counters if it shows any, and goes on with what it has begun.
+/// Runs a request, first waits for the workers' counters if it shows any, and then runs any long part of it.
 pub(crate) async fn run(shared: &Shared, request: &Request) -> Result<String, String> {
     if COUNTED.contains(&request.method.as_str()) {
         waits::counters(shared).await;

@@ -1,4 +1,4 @@
-//! What an operator asks of the datapath and does to it by hand: `dpctl/del-if`, `dpctl/cache-*` and others.
+//! Manual operations on the datapath: `dpctl/del-if`, `dpctl/cache-*` and others.
 
 use crate::plane::ForwardingPlane;
 use crate::state::Vswitch;
@@ -23,7 +23,7 @@ pub fn del_if(vswitch: &mut Vswitch, args: &[String]) -> Result<String, String> 
     for name in ports {
         match vswitch.devices.port_named(name) {
             None => errors += &format!("ovs-vswitchd: no port named {name}\n"),
-            // A bridge has its own port as long as it is there.
+            // A bridge keeps its own port as long as it exists.
             Some(port) if port.of_port == OfPort::LOCAL => {
                 let datapath = vswitch.plane.name();
                 errors += &format!(
@@ -38,7 +38,7 @@ pub fn del_if(vswitch: &mut Vswitch, args: &[String]) -> Result<String, String> 
 }
 
 /// `[on|off] [-b BEFORE] [-a AFTER] [-e|-ne] [-us USEC] [-q QLEN]`. Workers keep no record of single
-/// iterations, so there is nothing to supervise: that is said to whoever asks for it.
+/// iterations, so there is nothing to supervise, and the answer says so.
 pub fn pmd_perf_log_set(_: &mut Vswitch, args: &[String]) -> Answer {
     const USAGE: &str = "Usage: ovs-appctl dpif-netdev/pmd-perf-log-set [on|off] [-b before] [-a after] \
                          [-e|-ne] [-us usec] [-q qlen]\n";
@@ -61,12 +61,12 @@ pub fn pmd_perf_log_set(_: &mut Vswitch, args: &[String]) -> Answer {
     }
 }
 
-/// That a datapath is not there, in the words of the commands on caches and offloads.
+/// The error for an unknown datapath, in the words of the commands on caches and offloads.
 fn no_such_datapath(name: &str) -> Answer {
     Err(format!("ovs-vswitchd: Opening datapath {name} failed (No such device)\n"))
 }
 
-/// Caches are resized in the kernel's datapath alone; others have none to show.
+/// Only the kernel's datapath has caches that can be resized; others have none to show.
 pub fn cache_get_size(plane: &ForwardingPlane, args: &[String]) -> Answer {
     match args.first() {
         Some(other) if !plane.is_named(other) => no_such_datapath(other),
@@ -84,7 +84,7 @@ pub fn cache_set_size(plane: &ForwardingPlane, args: &[String]) -> Answer {
     Err("ovs-vswitchd: Setting caches not supported (Operation not supported)\n".into())
 }
 
-/// No device takes flows over, as in Open vSwitch without `hw-offload`.
+/// No flows are offloaded to devices, as in Open vSwitch without `hw-offload`.
 pub fn offload_stats_show(plane: &ForwardingPlane, args: &[String]) -> Answer {
     Err(match args.first() {
         Some(other) if !plane.is_named(other) => "ovs-vswitchd: datapath not found (Invalid argument)\n",
@@ -93,7 +93,7 @@ pub fn offload_stats_show(plane: &ForwardingPlane, args: &[String]) -> Answer {
     .into())
 }
 
-/// Bonds whose members the datapath itself chooses: none.
+/// Bonds whose members the datapath itself selects: none.
 pub fn bond_show(plane: &ForwardingPlane, args: &[String]) -> Answer {
     match args.first() {
         Some(other) if !plane.is_named(other) => Err("please specify an existing datapath".into()),

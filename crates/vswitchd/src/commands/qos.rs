@@ -1,4 +1,4 @@
-//! `qos/*`. No port shapes what it sends, and both commands say so.
+//! `qos/*`. No port shapes its traffic, and both commands say so.
 
 use crate::state::Vswitch;
 

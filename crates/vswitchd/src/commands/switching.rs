@@ -1,4 +1,4 @@
-//! `ofproto/*` and `bridge/*`: what a bridge decides, its rules, and its controllers.
+//! `ofproto/*` and `bridge/*`: a bridge's decisions, its rules, and its controllers.
 
 use super::actions;
 use super::waits;
@@ -21,14 +21,14 @@ use transport::clock;
 
 /// Rules written in one turn: about a millisecond's work.
 const RULES_PER_TURN: usize = 512;
-/// Places of rules looked at in one turn: likewise.
+/// Places of rules examined per turn, likewise.
 const PLACES_PER_TURN: usize = 8_192;
 /// Between two translations that failed, in the log.
 const FAILURE_INTERVAL_MS: u64 = 60_000;
 /// The priority that is not shown.
 const DEFAULT_PRIORITY: u16 = 32_768;
 
-/// Ports that are tunnels, of which there are none: interfaces of such types are refused.
+/// Lists tunnel ports. There are none: interfaces of such types are refused.
 pub fn list_tunnels(_: &mut Vswitch, _: &[String]) -> Result<String, String> {
     Ok(String::new())
 }
@@ -54,13 +54,13 @@ pub fn dump_flows(vswitch: &mut Vswitch, args: &[String]) -> Result<String, Stri
 /// A dump of all rules of a bridge.
 pub(crate) struct RuleDump {
     bridge: BridgeIdx,
-    /// What is shown of each rule's counters beside the usual.
+    /// What to show about each rule's counters in addition.
     offload: &'static str,
 }
 
 impl RuleDump {
-    /// Writes all rules, some hundred at a time, as they are before a long change or after it. A bridge that
-    /// goes away meanwhile has no more.
+    /// Writes all rules, a few hundred at a time, as they are before a long change or after it. If the bridge
+    /// is removed meanwhile, its rules end there.
     pub async fn run(self, shared: &Shared) -> String {
         let mut text = String::new();
         let rules = self.rules(shared).await;
@@ -76,7 +76,8 @@ impl RuleDump {
         text
     }
 
-    /// All rules with their counters. They are found in turns too, anew if a long change begins meanwhile.
+    /// All rules with their counters. Also collected in turns, and again from the start if a long change
+    /// begins meanwhile.
     async fn rules(&self, shared: &Shared) -> Vec<(Arc<Rule>, SlotStats)> {
         let filter = RuleFilter { hidden: true, ..RuleFilter::default() };
         let asked_at = shared.borrow().plane.control.transactions();
@@ -115,7 +116,7 @@ fn write_rule(text: &mut String, vswitch: &Vswitch, rule: &Rule, counted: SlotSt
         counted.bytes
     );
     let matching = rule.matching.to_match();
-    // Those of the switch's own are above all that OpenFlow can say.
+    // The switch's own rules have priorities above OpenFlow's range.
     match u16::try_from(rule.priority) {
         Ok(priority) => write_match(text, &matching, priority, PortNames::none()),
         Err(_) => {
@@ -148,7 +149,7 @@ pub fn trace(vswitch: &mut Vswitch, args: &[String]) -> Result<String, String> {
     trace_with(vswitch, args, None)
 }
 
-/// `ofproto/trace-packet-out ... ACTIONS`: the same of a packet that a controller sends with these actions.
+/// `ofproto/trace-packet-out ... ACTIONS`: the same for a packet that a controller sends with these actions.
 pub fn trace_packet_out(vswitch: &mut Vswitch, args: &[String]) -> Result<String, String> {
     let (actions, args) = args.split_last().expect("two at least, by the table of commands");
     if args.iter().any(|arg| arg == "-generate" || arg == "--generate") {
@@ -164,7 +165,7 @@ pub fn trace_packet_out(vswitch: &mut Vswitch, args: &[String]) -> Result<String
 fn trace_with(vswitch: &mut Vswitch, args: &[String], given: Option<Vec<Action>>) -> Result<String, String> {
     let (ct_next, args) = ct_states(args)?;
     let (options, rest): (Vec<_>, Vec<_>) = args.into_iter().partition(|a| a.starts_with('-'));
-    // A packet that there is none of is made from the flow in any case.
+    // If no packet is given, it is always generated from the flow.
     if let Some(unknown) = options.iter().find(|o| !["--names", "--no-names", "-generate"].contains(o)) {
         return Err(format!("{unknown}: unknown option"));
     }
@@ -175,7 +176,7 @@ fn trace_with(vswitch: &mut Vswitch, args: &[String], given: Option<Vec<Action>>
         [name, flow, packet] if is_datapath_flow(flow) => {
             (from_datapath(vswitch, Some(name), flow)?, Some(packet))
         }
-        // Two words may be a flow of a bridge that is not named, and a packet.
+        // Two words may be a flow, without a bridge, and a packet.
         [flow, packet] if vswitch.bridge_named(flow).is_none() && is_packet(packet) => {
             return Err(format!("syntax error at {flow} (or the bridge name was omitted)"));
         }
@@ -251,15 +252,15 @@ fn ct_states(args: &[String]) -> Result<(Vec<u32>, Vec<&str>), String> {
 }
 
 impl Vswitch {
-    /// Has workers tell of the next translation that fails, unless one was logged a moment ago.
+    /// Makes workers report the next translation that fails, unless one was logged a moment ago.
     pub(crate) fn ask_for_failures(&self, now_ms: u64) {
         if self.commands.failure_told_ms.is_none_or(|told| now_ms >= told + FAILURE_INTERVAL_MS) {
             self.plane.switch.ask_for_failure();
         }
     }
 
-    /// Logs why a packet's translation failed, and its trace. One a minute is enough to see what is wrong: a
-    /// trace may have thousands of lines, and who sends packets shall not fill the disk.
+    /// Logs why a packet's translation failed, with its trace. One per minute suffices to see the problem: a
+    /// trace may have thousands of lines, and senders must not be able to fill the disk.
     pub(crate) fn tell_failed(&mut self, key: &Key) {
         let now_ms = self.plane.now_ms();
         if self.commands.failure_told_ms.is_some_and(|told| now_ms < told + FAILURE_INTERVAL_MS) {
@@ -274,9 +275,9 @@ impl Vswitch {
         let actions = |list: &[DpAction], key: &Key| actions::text(&self.plane, list, key, &|_| None);
         let texts = switch::trace::Texts { ports: PortNames::none(), actions: &actions };
         let traced = switch::trace::trace(&self.plane.switch, start, &[], texts, &reader);
-        // The line of Open vSwitch, whose words monitoring looks for, where something is wrong with the
-        // rules. That they ask for what this packet cannot have, as a second Ethernet header, is no more than
-        // the sender's doing.
+        // Open vSwitch's line, which monitoring looks for, if there is a problem with the rules. If they need
+        // something that this packet cannot have, such as a second Ethernet header, the sender is to blame,
+        // not the rules.
         if let Some(Wrong { why, bridge, flow }) = traced.wrong {
             tracing::warn!(target: "ofproto_dpif_xlate", "{why} on bridge {bridge} while processing {flow}");
         }
@@ -289,11 +290,11 @@ impl Vswitch {
 }
 
 impl ForwardingPlane {
-    /// What comes of a traced packet beside its forwarding: what is learned, and what controllers are told.
+    /// The side effects of a traced packet: what is learned, and what controllers are told.
     fn side_effects(&mut self, key: &Key, port_no: PortNo, frame: &[u8]) {
         let mut translation = Translation::default();
         let reader = self.domain.register();
-        // Not as workers do, who hand a packet over that teaches a rule: it would be forwarded and counted.
+        // Not as workers do, which hand over a packet that teaches a rule: it would be forwarded and counted.
         let control = &self.control;
         let learned = |bridge, table_id, cookie| control.learned_count(bridge, table_id, cookie);
         self.switch.translate_for_control(self.switch.version(), key, &reader, &learned, &mut translation);
@@ -313,7 +314,7 @@ impl ForwardingPlane {
     }
 }
 
-/// Where a trace starts.
+/// The starting point of a trace.
 struct Traced {
     bridge: BridgeIdx,
     in_port: OfPort,
@@ -336,15 +337,14 @@ fn from_bridge(vswitch: &Vswitch, name: &str, text: &str) -> Result<Traced, Stri
     let bridge = vswitch.bridge_named(name).ok_or_else(|| format!("{name}: unknown bridge"))?.idx;
     let mut names = PortNames::default();
     vswitch.ports_of(bridge).for_each(|p| names.insert(p.of_port, &p.name));
-    // What says nothing is a flow of the datapath's, which the stock switch looks for under the bridge's
-    // name.
+    // An empty text is a datapath flow; Open vSwitch looks it up under the bridge's name.
     if text.trim_matches([',', ' ', '\t']).is_empty() {
         return Err("Cannot find the datapath".into());
     }
     let matching =
         parse_packet(text, &names).map_err(|e| format!("Bad openflow flow syntax: {text}: {e}"))?;
     let mut key = matching.key;
-    // A packet of a match has the tag that the match asks for, whose protocol id no match can name.
+    // A packet for a match has the tag that the match requires, but a match cannot contain its TPID.
     for (tci, tpid) in [(FieldId::VlanTci, FieldId::VlanTpid), (FieldId::VlanTci2, FieldId::VlanTpid2)] {
         if key.get64(tci) & 0x1000 != 0 && key.get64(tpid) == 0 {
             key.set(tpid, 0x8100);
@@ -364,7 +364,7 @@ fn from_datapath(vswitch: &Vswitch, name: Option<&str>, text: &str) -> Result<Tr
         return Err("Cannot find the datapath".into());
     }
     let metadata = odp::metadata(text).map_err(|e| e.to_string())?;
-    // A packet that comes back goes on where its state says; the trace of it begins there.
+    // A recirculated packet continues where its state says, and its trace begins there.
     let recirc_id =
         metadata.iter().find(|(field, _)| *field == FieldId::RecircId).map_or(0, |(_, id)| *id as u32);
     let reader = vswitch.plane.domain.register();

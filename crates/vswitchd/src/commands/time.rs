@@ -1,5 +1,5 @@
-//! `time/*`: tests stop the clock and move it by hand. Everything that times out follows: rules, cached
-//! flows, addresses, connections, probes.
+//! `time/*`: tests stop the clock and warp it. All timeouts follow: rules, cached flows, addresses,
+//! connections, probes.
 
 use crate::state::{Shared, Vswitch};
 use std::time::Duration;
@@ -17,7 +17,7 @@ pub fn stop(_: &mut Vswitch, _: &[String]) -> Result<String, String> {
     Ok(String::new())
 }
 
-/// A warp that is under way.
+/// A warp in progress.
 pub(crate) struct Warp {
     left_ms: u64,
     step_ms: u64,
@@ -44,8 +44,8 @@ pub fn warp(vswitch: &mut Vswitch, args: &[String]) -> Result<String, String> {
 }
 
 impl Warp {
-    /// All its steps. Connections have their turns after each: a peer that is probed in one step has answered
-    /// by the next, if it is quick.
+    /// Runs all its steps. Connections have their turns after each: a peer that is probed in one step has
+    /// answered by the next, if it is quick.
     pub async fn run(mut self, shared: &Shared) {
         while self.left_ms > 0 {
             let step_ms = self.step_ms.min(self.left_ms);

@@ -1,4 +1,4 @@
-//! `upcall/*`: how flows come to be cached. Workers translate themselves, so there are no upcalls.
+//! `upcall/*`: how flows get into the caches. Workers translate packets themselves, so there are no upcalls.
 
 use crate::state::Vswitch;
 use std::fmt::Write;
@@ -21,27 +21,27 @@ pub fn show(vswitch: &mut Vswitch, _: &[String]) -> Answer {
     Ok(text)
 }
 
-/// Limits the flows of each worker's caches until the configuration says another limit. The workers are made
-/// anew, as by `other_config:flow-limit`.
+/// Limits the flows of each worker's caches until the configuration sets another limit. Restarts the workers,
+/// like `other_config:flow-limit`.
 pub fn set_flow_limit(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     let limit = args[0].parse().map_err(|_| format!("{}: not a number of flows", args[0]))?;
     vswitch.workers.limit_flows(&mut vswitch.plane, limit);
     Ok(format!("set flow_limit to {limit}\n"))
 }
 
-/// Has flows match what decided them, and nothing more, as they do unless told otherwise.
+/// Makes flows match only what decided them, which is the default.
 pub fn enable_megaflows(vswitch: &mut Vswitch, _: &[String]) -> Answer {
     set_by_hand(vswitch, |by_hand| by_hand.is_exact = false);
     Ok("megaflows enabled\n".into())
 }
 
-/// Has each flow match all of its packet.
+/// Makes each flow match its whole packet.
 pub fn disable_megaflows(vswitch: &mut Vswitch, _: &[String]) -> Answer {
     set_by_hand(vswitch, |by_hand| by_hand.is_exact = true);
     Ok("megaflows disabled\n".into())
 }
 
-/// Changes what was set by hand, and has all packets looked at anew if that is another.
+/// Changes the manual overrides, and flushes all cached flows if that changes anything.
 pub(super) fn set_by_hand(vswitch: &mut Vswitch, change: impl FnOnce(&mut ByHand)) {
     let mut by_hand = vswitch.plane.control.by_hand().clone();
     change(&mut by_hand);
@@ -56,7 +56,7 @@ pub fn enable_ufid(_: &mut Vswitch, _: &[String]) -> Answer {
     Err("dumps always have the keys of flows; -m shows UFIDs beside them".into())
 }
 
-/// They are never used, so this is true at once.
+/// They are never used, so this is true already.
 pub fn disable_ufid(_: &mut Vswitch, _: &[String]) -> Answer {
     Ok("Datapath dumping tersely using UFID disabled\n".into())
 }

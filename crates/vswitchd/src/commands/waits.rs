@@ -1,4 +1,4 @@
-//! What commands wait for: workers, and changes of tables, a millisecond or so at a time, between which the
+//! What commands wait for: workers, and changes of tables, in steps of about a millisecond, between which the
 //! control thread serves everybody else.
 
 use crate::state::Shared;
@@ -25,7 +25,7 @@ pub(super) async fn wait_for<T>(most: Duration, mut look: impl FnMut() -> Option
     }
 }
 
-/// Has all workers fold their counters, and waits for that, but not for ever.
+/// Makes all workers fold their counters, and waits for that for a limited time.
 pub(super) async fn counters(shared: &Shared) {
     let ticket = shared.borrow_mut().plane.dp.request_fold();
     wait_for(FOLD_WAIT, || shared.borrow().plane.dp.fold_done(ticket).then_some(())).await;

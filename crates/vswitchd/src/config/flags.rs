@@ -1,9 +1,9 @@
-//! `--bridge` and `--port`: a switch without a database has one in memory all the same, and these flags say
-//! what is in it. From there on nothing differs: the rows are read and checked like those of any other
+//! `--bridge` and `--port`: a switch without a database file has a database in memory, and these flags define
+//! its contents. From there on nothing differs: its rows are read and checked like those of any other
 //! database.
 //!
 //! A flag is a name followed by `key=value` pairs, separated by commas. A key stands for a column, or for a
-//! key of a column; those of a port that are neither are options of its driver.
+//! key in a column; any other key of a port is an option of its driver.
 
 use super::rows::{self, EnableDummy, Rows};
 use super::wanted::Wanted;
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use transport::{OPENFLOW_PORT, Target};
 
-/// Longest name of a bridge or port: what a network device may have (IFNAMSIZ less its end).
+/// Longest name of a bridge or port: that of a network device (IFNAMSIZ without the terminator).
 const NAME_BYTES_MAX: usize = 15;
 
 /// A `--bridge` or `--port`.
@@ -24,7 +24,7 @@ pub struct Flag {
     pairs: Vec<(String, String)>,
 }
 
-/// All of them.
+/// All flags.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Flags {
     /// `--bridge`.
@@ -35,10 +35,10 @@ pub struct Flags {
     pub pmd_cpu_mask: Option<String>,
 }
 
-/// Where the value of a key goes: table, and column or `column:key`.
+/// Where the value of a key is stored: table, and column or `column:key`.
 type Place = (&'static str, &'static str, &'static str);
 
-/// What a bridge has. Keys of Controller are for all its controllers alike.
+/// Keys of a bridge. Those for Controller apply to all its controllers.
 const BRIDGE: &[Place] = &[
     ("datapath-id", "Bridge", "other_config:datapath-id"),
     ("fail-mode", "Bridge", "fail_mode"),
@@ -56,7 +56,7 @@ const BRIDGE: &[Place] = &[
     ("controller-queue-size", "Controller", "controller_queue_size"),
 ];
 
-/// What a port has besides its bridge.
+/// Keys of a port, besides its bridge.
 const PORT: &[Place] = &[
     ("type", "Interface", "type"),
     ("ofport", "Interface", "ofport_request"),
@@ -66,7 +66,7 @@ const PORT: &[Place] = &[
 ];
 
 impl Flag {
-    /// From `NAME,key=value,...`. The error says what is wrong.
+    /// Parses `NAME,key=value,...`. The error says what is wrong.
     pub fn parse(text: &str) -> Result<Flag, String> {
         let mut parts = text.split(',');
         let name = parts.next().unwrap_or_default();
@@ -104,15 +104,15 @@ impl Flags {
         self.bridges.is_empty() && self.ports.is_empty()
     }
 
-    /// Which types of ports are dummies. A flag may ask for one without `--enable-dummy`.
+    /// Which types of ports are dummies. Flags may use dummies without `--enable-dummy`.
     pub fn dummies(given: EnableDummy) -> EnableDummy {
         if given == EnableDummy::No { EnableDummy::Yes } else { given }
     }
 
-    /// The database that they stand for.
+    /// The database that they define.
     ///
     /// # Errors
-    /// A sentence: what contradicts itself, and what the switch would complain of.
+    /// A sentence: a contradiction, or something that the switch would reject.
     pub fn database(&self, ids: &mut UuidGenerator, dummy: EnableDummy) -> Result<Database, String> {
         self.check()?;
         let schema = Schema::open_vswitch();
@@ -142,7 +142,7 @@ impl Flags {
         }
     }
 
-    /// What no flag can know alone: that names and numbers are unique and every port has a bridge.
+    /// Checks across flags: names and numbers are unique, and every port has a bridge.
     fn check(&self) -> Result<(), String> {
         let mut names = BTreeSet::new();
         if let Some(twice) = self.bridges.iter().chain(&self.ports).find(|flag| !names.insert(&flag.name)) {
@@ -202,7 +202,7 @@ impl Maker<'_, '_> {
         row.set(column, Datum::set(rows));
     }
 
-    /// Sets a column, or a key of one, as the schema allows it. Elements of a set have `;` between them.
+    /// Sets a column, or a key in one, as the schema allows. Elements of a set are separated by `;`.
     fn set(&self, row: &mut Row, table: &str, place: &str, value: &str) -> Result<(), String> {
         let schema = self.schema.table(self.table(table));
         let (name, key) = place.split_once(':').map_or((place, None), |(name, key)| (name, Some(key)));
@@ -242,7 +242,7 @@ impl Maker<'_, '_> {
         }
         self.fill(&mut bridge, "Bridge", BRIDGE, flag)?;
         let mut controllers = Vec::new();
-        // What is wrong shows without a controller too.
+        // Errors are found without a controller, too.
         let mut checked = self.row("Controller");
         self.fill(&mut checked, "Controller", BRIDGE, flag)?;
         for target in flag.value("controller").into_iter().flat_map(|all| all.split(';')) {

@@ -1,8 +1,8 @@
 //! The keys that the columns of table rows can have, as ovs-vswitchd.conf.db(5) documents them.
 //!
-//! A key of `other_config` or `options` that is not here is reported, so that a typing error does not pass
-//! for a setting. What each key does here is in docs/configuration.md; tests hold this table, that document
-//! and the manual page against each other.
+//! A key of `other_config` or `options` that is not listed here is reported, so that a typing error is not
+//! mistaken for a setting. docs/configuration.md says what each key does; tests compare this table, that
+//! document and the manual page.
 
 /// The keys of one column.
 pub struct Keys {
@@ -10,15 +10,15 @@ pub struct Keys {
     pub table: &'static str,
     /// The column, a map of texts.
     pub column: &'static str,
-    /// Its keys, in the manual page's order. One with capitals or an asterisk stands for many.
+    /// Its keys, in the manual page's order. One with capitals or an asterisk is a pattern.
     pub keys: &'static [&'static str],
 }
 
 /// Names that later releases of Open vSwitch have given to keys, which what is written for those sets.
 pub const LATER_NAMES: &[(&str, &str, &str)] = &[("Open_vSwitch", "other_config", "pmd-sleep-max")];
 
-/// Columns that configure what the project does not have yet: table, column, and what it is. Where one says
-/// something, the log says that it has no effect; docs/configuration.md has a row for each.
+/// Columns that configure what is not implemented yet: table, column, and feature. If one is set, the log
+/// says that it has no effect; docs/configuration.md has a row for each.
 pub const ABSENT: &[(&str, &str, &str)] = &[
     ("Bridge", "auto_attach", "Auto Attach mappings"),
     ("Bridge", "ipfix", "IPFIX exporters"),

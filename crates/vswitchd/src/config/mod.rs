@@ -1,5 +1,6 @@
-//! What the switch is started with, and where its configuration comes from: the rows of a database, which
-//! become [`Wanted`], all that the rest of the daemon knows. Command-line [flags] fill a database in memory.
+//! The start-up options of the switch, and the source of its configuration: the rows of a database, which
+//! become [`Wanted`], the only form that the rest of the daemon knows. Command-line [flags] fill a database
+//! in memory.
 
 pub mod flags;
 pub mod keys;
@@ -17,11 +18,11 @@ pub use wanted::{FailMode, Wanted};
 /// Everything the switch is started with.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Where pid file and sockets go.
+    /// Directory of the pid file and the sockets.
     pub run_dir: RunDir,
-    /// Where the configuration comes from.
+    /// The source of the configuration.
     pub database: Database,
-    /// Which ports of a database are replaced by dummies.
+    /// Which ports in the database are replaced by dummies.
     pub dummy: EnableDummy,
     /// Keys and certificates.
     pub tls: TlsFiles,
@@ -29,18 +30,18 @@ pub struct Config {
     pub mlockall: bool,
     /// Workers and their caches.
     pub datapath: DatapathFlags,
-    /// Where the control socket is, if not in the run directory under its usual name.
+    /// The control socket, if it is not in the run directory under its usual name.
     pub unixctl: Option<PathBuf>,
 }
 
-/// Where the configuration comes from.
+/// The source of the configuration.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Database {
     /// A server in this process with a database in memory, which holds what these say.
     Memory(Flags),
-    /// A server in this process, with the database in this file, which is made where there is none.
+    /// A server in this process, with the database in this file, which is created if it does not exist.
     Embedded(PathBuf),
-    /// A server elsewhere, waited for and connected to again where it goes away.
+    /// A server elsewhere. The switch waits for it, and reconnects when the connection is lost.
     Remote(ActiveTarget),
 }
 
@@ -58,8 +59,9 @@ impl Config {
         }
     }
 
-    /// Keys and certificates for controllers and a server elsewhere. What is the name of a column
-    /// (`db:Open_vSwitch,SSL,private_key`) comes with the database's row, as for them all of table SSL does.
+    /// Keys and certificates for controllers and a remote server. A name of a column
+    /// (`db:Open_vSwitch,SSL,private_key`) is resolved from the database's row, as all of table SSL is for
+    /// controllers.
     pub fn tls_files(&self) -> Option<TlsFiles> {
         let file =
             |given: &Option<PathBuf>| given.clone().filter(|path| !path.to_string_lossy().starts_with("db:"));
@@ -85,9 +87,9 @@ impl Database {
 /// Limits and threads of the datapath.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DatapathFlags {
-    /// Workers where no processors are given; `None`: one on each NUMA node.
+    /// Number of workers if no processors are given; `None`: one on each NUMA node.
     pub workers: Option<usize>,
-    /// The NUMA node of each processor of a machine that is made up, for tests: the value of `--dummy-numa`.
+    /// The NUMA node of each processor of a simulated machine, for tests: the value of `--dummy-numa`.
     pub dummy_numa: Option<String>,
     /// Packet buffers.
     pub pool_packets: usize,
@@ -126,7 +128,7 @@ pub fn mac_address(text: &str) -> Option<[u8; 6]> {
     parts.next().is_none().then_some(mac)
 }
 
-/// The processors of a mask as `pmd-cpu-mask` takes it: hexadecimal, the lowest bit processor 0.
+/// The processors in a mask with the syntax of `pmd-cpu-mask`: hexadecimal, the lowest bit is processor 0.
 pub fn cpu_mask(text: &str) -> Result<Vec<usize>, String> {
     let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")).unwrap_or(text);
     let wrong = || format!("\"{text}\" is no mask of processors: expected hexadecimal digits, not all zero");

@@ -1,8 +1,8 @@
-//! What the rows of the database `Open_vSwitch` say, as [`Wanted`].
+//! Converts the rows of the database `Open_vSwitch` to [`Wanted`].
 //!
-//! Values are checked here, once. What makes no sense is a complaint: it is logged when it is new, an
-//! interface's is shown in its column `error` too, and the setting stays as it was, which is why [`read`]
-//! gets what was wanted before. Keys that nobody knows are complaints of their own. Neither hinders the rest.
+//! Values are checked here, once. An invalid value is a complaint: it is logged when it is new, and for an
+//! interface also shown in its column `error`. The setting keeps its previous value, which is why [`read`]
+//! gets what was wanted before. Each unknown key is a complaint of its own. Neither affects the rest.
 //!
 //! Source of names, ranges and defaults: ovs-vswitchd.conf.db(5).
 
@@ -34,40 +34,40 @@ use transport::parse_datapath_id;
 /// Which ports are replaced by dummies (`--enable-dummy`).
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum EnableDummy {
-    /// None, and there are no dummies.
+    /// None; there are no dummies.
     #[default]
     No,
-    /// Those that are of type dummy.
+    /// Those of type dummy.
     Yes,
-    /// Those of type system too (`--enable-dummy=system`).
+    /// Those of type system as well (`--enable-dummy=system`).
     System,
     /// All (`--enable-dummy=override`).
     Override,
 }
 
-/// What was read.
+/// The result of reading the rows.
 #[derive(Default, Debug)]
 pub struct Reading {
-    /// What the switch shall be.
+    /// The wanted configuration.
     pub wanted: Wanted,
     /// Numbers that interfaces had.
     pub before: OfPortsBefore,
-    /// Interfaces that cannot be, by name, and why: those of bridges that cannot be, and such that are named
-    /// twice. Empty where Open vSwitch gives no reason either.
+    /// Interfaces that cannot exist, by name, and why: those of invalid bridges, and names that are used
+    /// twice. Empty if Open vSwitch gives no reason either.
     pub impossible: BTreeMap<String, String>,
     /// Columns whose features are not there, by table and name of the row.
     pub ignored: BTreeMap<(String, String), Vec<&'static str>>,
-    /// What is wrong with the rows, each a sentence that names its place.
+    /// Problems with the rows, each a sentence that names its place.
     pub complaints: BTreeSet<String>,
-    /// What Open vSwitch warns of, in its words.
+    /// Open vSwitch's warnings, in its words.
     pub warnings: BTreeSet<String>,
-    /// What is refused for safety, likewise.
+    /// What is refused for safety, in its words.
     pub errors: BTreeSet<String>,
     /// `next_cfg`.
     pub next_cfg: i64,
 }
 
-/// Reads all rows that can be reached from the one of table Open_vSwitch. `None` where that is missing.
+/// Reads all rows that can be reached from the one in table Open_vSwitch. `None` if that is missing.
 pub fn read(rows: &Rows, previous: &Wanted, dummy: EnableDummy, run_dir: &Path) -> Option<Reading> {
     let root = rows.all("Open_vSwitch").next()?;
     let mut reader =
@@ -90,7 +90,7 @@ struct Reader<'a> {
     seen: BTreeSet<String>,
 }
 
-/// `pmd-rxq-isolate`, which is true where it is not given.
+/// `pmd-rxq-isolate`, which defaults to true.
 fn isolates(c: &mut Checked<'_>, before: bool) -> bool {
     c.parsed("pmd-rxq-isolate", "true or false", Some(before), |v| v.parse().ok()).unwrap_or(true)
 }
@@ -111,7 +111,7 @@ fn worker_settings(c: &mut Checked<'_>, before: WorkerSettings) -> WorkerSetting
     }
 }
 
-/// `pmd-auto-lb` and what belongs to it. A number outside its range stands for the default.
+/// `pmd-auto-lb` and related settings. A number outside its range means the default.
 fn auto_balance(c: &mut Checked<'_>, before: AutoBalance) -> AutoBalance {
     let default = AutoBalance::default();
     let mut number = |key: &str, range: RangeInclusive<i64>, before: u64, default: u64| {
@@ -149,8 +149,8 @@ fn auto_balance(c: &mut Checked<'_>, before: AutoBalance) -> AutoBalance {
     }
 }
 
-/// `vhost-sock-dir`, a directory below the run directory. As in Open vSwitch it is read once, `in_force` is
-/// what it said then: a socket that moves is one that its guest does not find again.
+/// `vhost-sock-dir`, a directory below the run directory. As in Open vSwitch it is read only once; `in_force`
+/// is its value at that time. A guest would not find a socket that had moved.
 fn vhost_sock_dir(c: &mut Checked<'_>, in_force: Option<PathBuf>) -> PathBuf {
     let run_dir = RunDir::from_env().path().to_path_buf();
     let asked = match c.row.value(c.column, "vhost-sock-dir") {
@@ -243,7 +243,7 @@ impl<'a> Reader<'a> {
         self.reading.next_cfg = row.integer("next_cfg").unwrap_or(0);
     }
 
-    /// What the server does not take of a manager's row is told here, whoever the server is.
+    /// Settings in a manager's row that the server ignores are reported here, wherever the server runs.
     fn manager(&mut self, row: &RowRef<'a>) {
         let place = format!("manager {}", row.text("target").unwrap_or_default());
         self.unknown_keys(&place, "Manager", "other_config", row);
@@ -343,7 +343,7 @@ impl<'a> Reader<'a> {
             datapath_id: c.parsed(
                 "datapath-id",
                 "exactly 16 hexadecimal digits, not all zero, or fewer after 0x",
-                // Zero is the way to say that there shall be none.
+                // Zero means that there is no datapath id.
                 old.datapath_id.filter(|_| !text("datapath-id").is_some_and(|id| is_zero(&id))),
                 parse_datapath_id,
             ),
@@ -400,9 +400,9 @@ impl<'a> Reader<'a> {
         tables
     }
 
-    /// Why a client of the database may not name that target: a listening socket is a file that is made, and
-    /// one that is in the way is removed; and whoever listens on any other socket of the machine, such as a
-    /// daemon of root's, shall not be spoken to by way of the database.
+    /// Why a client of the database may not use that target. To listen on a socket creates a file, and
+    /// removes one that is in the way; and to connect would let the client talk, through the switch, to
+    /// whatever daemon, possibly root's, listens on any other socket of the machine.
     fn refused_target(&self, bridge: &str, target: &str) -> Option<String> {
         let (path, listens) = match target.strip_prefix("punix:") {
             Some(path) => (Path::new(path), true),
@@ -605,7 +605,7 @@ impl<'a> Reader<'a> {
         .to_string())
     }
 
-    /// Options that the driver has. Those of other drivers are ignored; those that nobody has are `wrong`.
+    /// The driver's options. Those of other drivers are ignored; unknown ones are `wrong`.
     fn options(
         &mut self,
         row: &RowRef<'a>,
@@ -622,7 +622,7 @@ impl<'a> Reader<'a> {
         }
         for (key, value) in row.pairs("options") {
             let Some(driver) = driver else {
-                // A patch port that has another is refused, and so is a type that nobody knows.
+                // Another option on a patch port is refused, and so is an unknown type.
                 options.insert(key.to_string(), value.to_string());
                 continue;
             };
@@ -641,14 +641,14 @@ impl<'a> Reader<'a> {
 #[cfg(test)]
 mod tests;
 
-/// What is said of an option that ports of a type do not have.
+/// The message about an option that ports of a type do not have.
 fn unknown_option(driver: &ports::Driver, key: &str) -> String {
     let names = driver.option_names();
     let hint = host::suggest::hint(key, names.iter().copied());
     format!("there is no options:{key}: ports of type {} take {}{hint}", driver.kind, names.join(", "))
 }
 
-/// Whether a name stands for something else than an interface in Open vSwitch: a datapath, or what its
+/// Whether Open vSwitch reserves the name for something other than an interface: a datapath, or what its
 /// tunnels share.
 fn is_reserved(name: &str) -> bool {
     const SHARED: [&str; 9] = [

@@ -1,11 +1,12 @@
-//! What the switch shall be: bridges, ports and settings as plain data.
+//! The wanted configuration of the switch: bridges, ports and settings as plain data.
 //!
-//! Command-line flags say it once, the database says it anew with every transaction; `reconcile` compares it
-//! with what runs and changes only the difference. Values here are checked: what a row said that makes no
-//! sense has become the previous setting or the default by now, and an [`Interface::complaint`] or a line of
+//! Command-line flags define it once, the database again with every transaction; `reconcile` compares it with
+//! what runs and changes only the difference. Values here have been checked: an invalid value in a row has
+//! been replaced by the previous setting or the default, and reported as an [`Interface::complaint`] or in
 //! the log.
 //!
-//! Bridges and interfaces are known by their names, which are unique in a switch. Equality decides what is
+//! Bridges and interfaces are identified by name, which is unique in a switch. Equality decides what is left
+//! alone, so nothing that is only reported belongs here.
 //! left alone, so nothing is in here that only reports.
 
 use base::OfPort;
@@ -29,7 +30,7 @@ pub struct Wanted {
     pub bridges: BTreeMap<String, Bridge>,
 }
 
-/// VLAN tags that rules and NORMAL look at where no setting says otherwise.
+/// Default number of VLAN tags that rules and NORMAL examine.
 pub const VLAN_LIMIT_DEFAULT: u8 = 1;
 
 /// OpenFlow numbers that interfaces had before the switch was started, by the interfaces' names.
@@ -50,17 +51,17 @@ pub struct SwitchWide {
     pub vlan_limit: Option<u8>,
     /// Keys and certificates (table SSL); `None`: those of the command line.
     pub tls: Option<TlsFiles>,
-    /// Managers that the database server connects to by way of the bridges (table Manager, but for those
-    /// whose `connection_mode` is `out-of-band`).
+    /// Managers to which the database server connects through the bridges (table Manager, except those whose
+    /// `connection_mode` is `out-of-band`).
     pub in_band_managers: BTreeSet<SocketAddrV4>,
-    /// Seconds after which an OpenFlow bundle that nobody touches is forgotten (`bundle-idle-timeout`).
+    /// Seconds after which an unused OpenFlow bundle is discarded (`bundle-idle-timeout`).
     pub bundle_idle_s: Option<u32>,
-    /// Where the sockets of type `dpdkvhostuser` are (`vhost-sock-dir`), as the first row said that was read;
-    /// `None`: none was yet.
+    /// The directory of the sockets of type `dpdkvhostuser` (`vhost-sock-dir`), as it was in the first row
+    /// that was read; `None`: none was read yet.
     pub vhost_sock_dir: Option<PathBuf>,
     /// Milliseconds between two updates of statistics in the database (`stats-update-interval`).
     pub stats_interval_ms: u64,
-    /// Whether the database is told statistics of the machine (`enable-statistics`).
+    /// Whether to write statistics of the machine to the database (`enable-statistics`).
     pub system_statistics: bool,
     /// Timeouts of connections in seconds, by the zone that they begin in (tables CT_Zone and
     /// CT_Timeout_Policy).
@@ -117,13 +118,13 @@ impl Default for WorkerSettings {
 /// When queues move by themselves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AutoBalance {
-    /// They do.
+    /// Whether it is on.
     pub is_on: bool,
-    /// Looked at so often (`pmd-auto-lb-rebal-interval`, there in minutes).
+    /// How often to check (`pmd-auto-lb-rebal-interval`, which is in minutes).
     pub interval_ms: u64,
-    /// Busy for so many per cent of the interval is overloaded (`pmd-auto-lb-load-threshold`).
+    /// Busy for this percentage of the interval counts as overloaded (`pmd-auto-lb-load-threshold`).
     pub load_percent: u32,
-    /// By how many per cent the variance of the loads must fall (`pmd-auto-lb-improvement-threshold`).
+    /// By what percentage the variance of the loads must fall (`pmd-auto-lb-improvement-threshold`).
     pub improvement_percent: u32,
 }
 
@@ -133,7 +134,7 @@ impl Default for AutoBalance {
     }
 }
 
-/// What a bridge does while no controller is connected.
+/// What a bridge does while it has no connected controller.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum FailMode {
     /// Switches like any learning switch: one rule of priority 0 says NORMAL.
@@ -150,7 +151,7 @@ pub struct Bridge {
     pub name: String,
     /// Settings that are no ports.
     pub settings: BridgeSettings,
-    /// Where to connect to or to listen for controllers, by target.
+    /// Controllers to connect to or to listen for, by target.
     pub controllers: BTreeMap<String, Controller>,
     /// Ports, by name. One whose interface has the bridge's name is its own, LOCAL.
     pub ports: BTreeMap<String, Port>,
@@ -161,7 +162,7 @@ pub struct Bridge {
 pub struct BridgeSettings {
     /// See there.
     pub fail_mode: FailMode,
-    /// Datapath id; the bridge's Ethernet address where none is given (`other_config:datapath-id`).
+    /// Datapath id; by default derived from the bridge's Ethernet address (`other_config:datapath-id`).
     pub datapath_id: Option<u64>,
     /// The bridge's Ethernet address (`other_config:hwaddr`).
     pub hwaddr: Option<[u8; 6]>,
@@ -169,17 +170,17 @@ pub struct BridgeSettings {
     pub protocols: Option<VersionSet>,
     /// Seconds after which an unused MAC address is forgotten.
     pub mac_aging_s: u32,
-    /// MAC addresses at most.
+    /// Maximum number of MAC addresses.
     pub mac_table_size: usize,
     /// Frames to reserved addresses are forwarded.
     pub forward_bpdu: bool,
     /// VLANs in which no address is learned.
     pub flood_vlans: BTreeSet<u16>,
-    /// No rules of its own for controllers that are reached through the bridge.
+    /// Do not add rules for controllers that are reached through the bridge.
     pub disable_in_band: bool,
-    /// The queue by which packets to and from those controllers leave (`other_config:in-band-queue`).
+    /// The queue for packets to and from those controllers (`other_config:in-band-queue`).
     pub in_band_queue: Option<u32>,
-    /// Packets that may wait for a controller whose row says nothing of it
+    /// How many packets may wait for a controller, unless its row says otherwise
     /// (`other_config:controller-queue-size`), 1 to 512.
     pub controller_queue_size: Option<u32>,
     /// Description and serial number that OpenFlow's description statistics give (`dp-desc`, `dp-sn`).
@@ -195,11 +196,11 @@ pub struct BridgeSettings {
 pub struct FlowTable {
     /// Its name; `None`: what controllers give it.
     pub name: Option<String>,
-    /// Flows at most.
+    /// Maximum number of flows.
     pub flow_limit: Option<u32>,
     /// When it is full, a flow is evicted for a new one, which is refused otherwise.
     pub evicts: bool,
-    /// The fields by which flows are grouped, of which the largest group loses a flow first.
+    /// The fields by which flows are grouped; the largest group loses a flow first.
     pub groups: Vec<SubField>,
 }
 
@@ -230,22 +231,22 @@ impl Default for BridgeSettings {
 pub struct Controller {
     /// `tcp:HOST[:PORT]`, `ssl:...`, `unix:FILE`, or passive: `ptcp:[PORT][:HOST]`, `pssl:...`, `punix:FILE`.
     pub target: String,
-    /// `connection_mode`: reached beside the bridge's own ports. False: through them.
+    /// `connection_mode`: not reached through the bridge's own ports. False: through them.
     pub out_of_band: bool,
     /// Longest wait between two attempts, in milliseconds, at least 1,000.
     pub max_backoff_ms: Option<u64>,
     /// Silence in milliseconds after which the peer is asked whether it lives, at least 5,000; 0: never.
     pub inactivity_probe_ms: Option<u64>,
-    /// Packet-ins a second, at least 100, where they are limited.
+    /// Packet-ins per second, at least 100, if they are limited.
     pub rate_limit: Option<u32>,
     /// Packet-ins saved up for a burst, at least 25.
     pub burst_limit: Option<u32>,
     /// Packets that may wait to be read by the controller (`controller_queue_size`, or the bridge's
     /// `other_config:controller-queue-size`), 1 to 512.
     pub queue_size: Option<u32>,
-    /// Whether it is told of packets, rules and ports (`enable_async_messages`).
+    /// Whether it gets asynchronous messages about packets, rules and ports (`enable_async_messages`).
     pub async_messages: bool,
-    /// `type=service`: like a management socket, told of nothing by itself.
+    /// `type=service`: like a management socket, it gets no unrequested messages.
     pub is_service: bool,
     /// DSCP of the connection's packets.
     pub dscp: u8,
@@ -285,7 +286,7 @@ pub struct Port {
     pub name: String,
     /// VLANs.
     pub vlan: VlanConfig,
-    /// It does not talk to other protected ports under NORMAL.
+    /// It does not exchange packets with other protected ports under NORMAL.
     pub protected: bool,
     /// DSCP of packets that leave with a queue set, by the queue's number (column `dscp` of the table Queue).
     pub queue_dscp: BTreeMap<u32, u8>,
@@ -300,7 +301,7 @@ pub struct Interface {
     pub name: String,
     /// Its type, as [`ports::open`] takes it, or `patch`.
     pub kind: String,
-    /// Of a dummy that is shown as one of another type: that one.
+    /// The type that a dummy replaces, and is shown with.
     pub dummy_type: Option<&'static str>,
     /// OpenFlow port number that is asked for.
     pub of_port_request: Option<OfPort>,
@@ -314,7 +315,8 @@ pub struct Interface {
     pub spreads_flows: bool,
     /// The driver's options; for a patch port those of the patch cable.
     pub options: BTreeMap<String, String>,
-    /// What the row says that cannot be done, in words: the rest of the interface is set up all the same.
+    /// A setting in the row that cannot be applied, in words. The rest of the interface is set up all the
+    /// same.
     pub complaint: Option<String>,
 }
 
@@ -371,32 +373,32 @@ impl Interface {
         }
     }
 
-    /// Its row of the table of drivers; patch ports and types that are not there have none.
+    /// Its row in the table of drivers; patch ports and unknown types have none.
     pub fn driver(&self) -> Option<&'static Driver> {
         ports::driver(&self.kind)
     }
 
-    /// What is behind it.
+    /// What backs it.
     pub fn backing(&self) -> Option<Backing> {
         self.driver().map(|driver| driver.backing)
     }
 
-    /// Whether it is on a device of the kernel's.
+    /// Whether it uses a kernel device.
     pub fn is_kernels(&self) -> bool {
         matches!(self.backing(), Some(Backing::Kernels | Backing::Own))
     }
 
-    /// Whether that device is the switch's own.
+    /// Whether the switch creates that device.
     pub fn makes_device(&self) -> bool {
         self.backing() == Some(Backing::Own)
     }
 
-    /// Whether that device is there without the switch.
+    /// Whether that device exists independently of the switch.
     pub fn is_others(&self) -> bool {
         self.backing() == Some(Backing::Kernels)
     }
 
-    /// Whether a virtual machine is behind it.
+    /// Whether a virtual machine is attached to it.
     pub fn is_guests(&self) -> bool {
         self.backing() == Some(Backing::Guest)
     }
@@ -406,7 +408,7 @@ impl Interface {
         self.backing() == Some(Backing::Pretended)
     }
 
-    /// The name of that device.
+    /// The name of its device.
     pub fn device(&self) -> &str {
         self.options.get("ifname").unwrap_or(&self.name)
     }

@@ -1,21 +1,21 @@
-//! Controllers of bridges: the connections that the rows of table Controller ask for, kept over `tcp:`,
-//! `ssl:` and `unix:`, and taken over `ptcp:`, `pssl:` and `punix:`; and what a bridge does by itself while
-//! it has none.
+//! Controllers of bridges: the connections that the rows of table Controller ask for, made over `tcp:`,
+//! `ssl:` and `unix:`, and accepted over `ptcp:`, `pssl:` and `punix:`; and what a bridge does by itself
+//! while it has none.
 //!
-//! A row is a [`Link`], a structure without sockets that knows when to try again and what to report. A task
-//! per link moves the bytes ([`task`](self::task)). [`Controllers::follow`] keeps tasks and links together.
+//! A row is a [`Link`], a structure without sockets that knows when to retry and what to report. A task per
+//! link moves the bytes ([`task`](self::task)). [`Controllers::follow`] keeps tasks and links in step.
 //!
-//! A controller of type `primary` (by default those that are connected to) is in charge: it is told of
-//! packets, rules and ports without having asked, rules are flushed when the first one comes and the last one
-//! goes, and while none of them can be reached a bridge in the fail mode `standalone` takes over
-//! ([`fail_open`]). One of type `service` (by default those who connect) is a client like those of the
-//! management socket.
+//! A controller of type `primary` (by default, those to which the switch connects) is in charge: it gets
+//! unrequested messages about packets, rules and ports; rules are flushed when the first one is configured
+//! and when the last one is removed; and while none of them can be reached, a bridge in fail mode
+//! `standalone` takes over ([`fail_open`]). One of type `service` (by default, those that connect to the
+//! switch) is a client like those of the management socket.
 //!
-//! Controllers that are reached through the bridge's own ports need rules that no controller gives:
+//! Controllers that are reached through the bridge's own ports need rules that no controller provides:
 //! [`in_band`].
 //!
-//! Files: `link` a row at work; `task` bytes; `sched` the limit on packets; `fail_open` and `in_band` as
-//! said.
+//! Files: `link` is an active row; `task` moves bytes; `sched` limits packets; `fail_open` and `in_band` are
+//! described above.
 
 mod task;
 
@@ -39,7 +39,7 @@ pub struct Controllers {
 }
 
 impl Controllers {
-    /// Starts a task for each link that has none, and ends those whose links are gone.
+    /// Starts a task for each link without one, and ends those whose links are gone.
     pub fn follow(&mut self, shared: &Shared) {
         let vswitch = shared.borrow();
         let mut wanted = BTreeMap::new();
@@ -65,7 +65,7 @@ impl Controllers {
 }
 
 impl Vswitch {
-    /// The controllers of a bridge are these now. What stays is not disturbed.
+    /// Sets the controllers of a bridge. Unchanged ones are not disturbed.
     pub(crate) fn set_controllers(&mut self, idx: BridgeIdx, wanted: &BTreeMap<String, wanted::Controller>) {
         let now = clock::now();
         let next_id = &mut self.next_conn;
@@ -90,14 +90,13 @@ impl Vswitch {
         self.run_controllers(idx, now);
     }
 
-    /// All rules, groups and meters go, but for the switch's own rules. A bridge that switches by itself gets
-    /// its rule again.
+    /// Removes all rules, groups and meters except the switch's own rules. Restores the rule of a bridge that
+    /// switches by itself.
     pub(crate) fn flush_rules(&mut self, idx: BridgeIdx) {
         self.change_by_itself(idx, OwnChange::Flush(self.standalone_rule(idx)));
     }
 
-    /// The one rule of a bridge without controllers in the mode `standalone`, which everybody may see and
-    /// change.
+    /// The only rule of a bridge without controllers in mode `standalone`. Clients can see and change it.
     pub(crate) fn standalone_rule(&self, idx: BridgeIdx) -> Option<FlowMod> {
         let normal = Action::Output { port: base::OfPort::NORMAL, max_len: 0 };
         let bridge = self.bridges.get(&idx)?;
@@ -112,8 +111,8 @@ impl Vswitch {
         }
     }
 
-    /// Ends the connections of a bridge's controllers. Those that are connected to come back after their
-    /// backoff.
+    /// Ends the connections of a bridge's controllers. Those to which the switch connects are tried again
+    /// after their backoff.
     pub(crate) fn reconnect_controllers(&mut self, idx: BridgeIdx, now: Instant) {
         if let Some(ofproto) = self.bridges.get_mut(&idx) {
             ofproto.reconnect_controllers(now);
@@ -151,7 +150,7 @@ impl Vswitch {
         }
     }
 
-    /// What the columns `is_connected`, `role` and `status` of a bridge's controllers say, by target.
+    /// The columns `is_connected`, `role` and `status` of a bridge's controllers, by target.
     pub fn controller_status(&self, bridge: &str) -> BTreeMap<String, ControllerStatus> {
         let now = clock::now();
         self.bridge_named(bridge).map(|ofproto| ofproto.controller_status(now)).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! The task of a link: connects or listens, and has what comes of it carried ([`Carrier`]).
+//! The task of a link: connects or listens, and has the resulting connections served ([`Carrier`]).
 
 use crate::ofproto::{Link, LinkKind as Kind, LinkOf, Purpose};
 use crate::service::Carrier;
@@ -20,7 +20,7 @@ const LISTEN_AGAIN: Duration = Duration::from_secs(1);
 /// How often to look whether rules are still being restored.
 const RESTORE_WAIT: Duration = Duration::from_millis(200);
 
-/// See the module's text.
+/// See the module documentation.
 pub(super) struct Task {
     shared: Shared,
     bridge: BridgeIdx,
@@ -167,7 +167,7 @@ impl Keep for Outgoing {
         self.task.with(|link| link.connecting());
     }
 
-    /// It is up once a version has been agreed on.
+    /// It counts as connected once a version has been negotiated.
     fn connected(&mut self) {}
 
     fn failed(&mut self, why: &str) {

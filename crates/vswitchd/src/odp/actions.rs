@@ -8,16 +8,16 @@ use datapath::conntrack::{Nat, Request};
 use datapath::hash::HashAlgorithm;
 use wire::nsh::NshHeader;
 
-/// What the names of header fields depend on: the protocols of the flow that the actions belong to.
+/// What determines the names of header fields: the protocols of the flow that the actions belong to.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct ActionContext {
     /// Ethernet type.
     pub eth_type: u16,
     /// IP protocol.
     pub nw_proto: u8,
-    /// Protocol id and tag of the outer and the inner VLAN tag; zeros where there is none.
+    /// TPID and TCI of the outer and the inner VLAN tag; zeros if there is none.
     pub tags: [(u16, u16); 2],
-    /// Nothing comes of the actions, not even packets for controllers: a trace without a packet.
+    /// The actions have no effect, not even packet-ins: a trace without a packet.
     pub only_looks: bool,
 }
 
@@ -33,7 +33,7 @@ impl ActionContext {
         }
     }
 
-    /// A frame of that type without any header that is known.
+    /// A frame of that type without any known header.
     fn unknown(self, eth_type: u16) -> ActionContext {
         ActionContext { eth_type, nw_proto: 0, tags: Default::default(), ..self }
     }
@@ -150,7 +150,7 @@ fn push_nsh(header: &[u8]) -> String {
             words.map(|(word, n)| format!(",c{n}={word:#x}")).collect()
         }
         None => {
-            // As a number: zeros before it are not shown.
+            // As a number, without leading zeros.
             let digits: String = nsh.context_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
             let digits = digits.trim_start_matches('0');
             format!(",md2=0x{}", if digits.is_empty() { "0" } else { digits })
@@ -281,7 +281,7 @@ fn member(action: &DpAction, context: ActionContext) -> Option<String> {
         NshC3 => ("c3", hex),
         NshC4 => ("c4", hex),
         Mpls0 => {
-            // What is left as it is, is not shown.
+            // Parts that are not changed are not shown.
             let parts = [("label", 12, 0xf_ffff), ("tc", 9, 7), ("ttl", 0, 0xff), ("bos", 8, 1)];
             let set = parts.iter().filter(|(_, shift, ones)| mask >> shift & ones != 0);
             let shown = set.map(|(name, shift, ones)| {

@@ -1,5 +1,5 @@
-//! Flows in text are attributes, such as `ipv4(src=10.0.0.1,frag=no)`: which there are, what field each
-//! member is, and how its value is written. Flows and frames are read by this table.
+//! Flows in text consist of attributes, such as `ipv4(src=10.0.0.1,frag=no)`. This table lists them, the
+//! field of each member, and the format of its value. Flows and frames are parsed with it.
 
 use super::words::{CT_STATES, TCP_FLAGS, either};
 use crate::config::mac_address;
@@ -51,7 +51,7 @@ fn attributes(text: &str) -> Result<Vec<Attribute<'_>>, BadFrame> {
     Ok(list)
 }
 
-/// What follows the unique id that a dump may begin a flow with.
+/// The text after the unique id with which a flow in a dump may begin.
 pub(super) fn without_ufid(text: &str) -> &str {
     let text = text.trim_start();
     match text.strip_prefix("ufid:").and_then(|id| id.split_once([',', ' '])) {
@@ -60,7 +60,7 @@ pub(super) fn without_ufid(text: &str) -> &str {
     }
 }
 
-/// The attributes in order, those of `encap(...)` in its place.
+/// The attributes in order; those in `encap(...)` take its place.
 pub(super) fn flatten<'a>(text: &'a str, depth: usize, out: &mut Vec<Attribute<'a>>) -> Result<(), BadFrame> {
     if depth > DEPTH_MAX {
         return bad(text);
@@ -168,7 +168,7 @@ pub(super) const MEMBERS: &[(&str, &str, FieldId, Read)] = &[
     ("icmpv6", "code", FieldId::TpDst, any_number),
 ];
 
-/// A value and the bits of it that matter.
+/// A value and its mask.
 pub(super) fn masked(text: &str, field: FieldId, read: Read) -> Result<(u128, u128), BadFrame> {
     let (value, mask) = text.split_once('/').map_or((text, None), |(value, mask)| (value, Some(mask)));
     // The mask of a name is a number.

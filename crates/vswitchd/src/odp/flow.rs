@@ -1,5 +1,5 @@
-//! A flow's key under its mask. Where the mask leaves bits out, those of the packet that made the flow are
-//! shown, as Open vSwitch does.
+//! A flow's masked key. Bits that the mask leaves out are shown as they were in the packet that created the
+//! flow, as in Open vSwitch.
 
 use super::words::{
     CT_STATES, PortNames, TCP_FLAGS, decimal, hex, ipv4, ipv6, mac, numbers, port, tcp_flags,
@@ -30,9 +30,9 @@ pub fn hand_flow(key: &Key, mask: &Mask, names: PortNames<'_>, verbose: bool) ->
     Text { key, mask, verbose, of: Of::Hand, parts: Vec::new() }.all(names)
 }
 
-/// The unique id of a flow: the same for the same key and mask, whichever worker has it, and after a restart.
+/// The unique id of a flow: the same for the same key and mask, on every worker, and after a restart.
 pub fn ufid(key: &Key, mask: &Mask) -> String {
-    // Two halves of FNV-1a: it names flows, and keeps nobody from choosing their numbers.
+    // Two halves of FNV-1a: it identifies flows, and is not meant to resist deliberate collisions.
     let text = flow(&key.masked(mask), mask, &numbers, false);
     let half = |basis: u64| {
         text.bytes().fold(basis, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
@@ -48,14 +48,14 @@ pub fn ufid(key: &Key, mask: &Mask) -> String {
     )
 }
 
-/// The mask of a packet of which everything matters.
+/// A mask for showing every field of a packet.
 fn exact_mask() -> Mask {
     let mut mask = Mask::wild();
     FieldId::ALL.iter().for_each(|field| mask.add_exact(*field));
     mask
 }
 
-/// Shows all of a packet.
+/// Shows the whole packet.
 pub fn packet(key: &Key, names: PortNames<'_>) -> String {
     let mask = &exact_mask();
     Text { key, mask, verbose: false, of: Of::Packet, parts: Vec::new() }.all(names)
@@ -68,7 +68,7 @@ enum Of {
     Packet,
     /// The caches, which hold no packets but those of Ethernet.
     Cache,
-    /// Somebody's hand.
+    /// Added manually.
     Hand,
 }
 
@@ -114,7 +114,7 @@ impl Text<'_> {
         }
     }
 
-    /// `name(member=value,...)`, left out where no member matters.
+    /// `name(member=value,...)`, left out if no member is matched.
     fn group(&mut self, name: &str, members: &[Member]) {
         let shown = |(n, f, s, m): &Member| self.value(*f, *s, *m).map(|v| format!("{n}={v}"));
         let members: Vec<_> = members.iter().filter_map(shown).collect();
@@ -145,7 +145,7 @@ impl Text<'_> {
         }
     }
 
-    /// `ct_state(-new+est+trk)`; where nothing has a mask, `ct_state(est|trk)`.
+    /// `ct_state(-new+est+trk)`; without masks, `ct_state(est|trk)`.
     fn connection_state(&mut self) {
         const NAMES: [&str; 8] = CT_STATES;
         let (value, mask) = self.get(FieldId::CtState);
@@ -192,7 +192,7 @@ impl Text<'_> {
     }
 
     fn has_tag(&self, tpid: FieldId, tci: FieldId) -> bool {
-        // A tag of which some bits matter, and are not those of none.
+        // A tag with matched bits that show that it is present.
         let is_tagged = self.get(tci).0 != 0 || self.key.get(tci) & 0x1000 != 0;
         is_tagged && (self.verbose || self.mask.get(tpid) != 0 || self.mask.get(tci) != 0)
     }
@@ -220,7 +220,7 @@ impl Text<'_> {
         format!("vlan({})", parts.join(","))
     }
 
-    /// What follows a tag stands within `encap(`, so no comma may come behind that.
+    /// What follows a tag is inside `encap(`, so no comma may come after that.
     fn open_encaps(&mut self) {
         let mut joined: Vec<String> = Vec::new();
         for part in self.parts.drain(..) {
@@ -284,7 +284,7 @@ impl Text<'_> {
 
     fn ip(&mut self, name: &str, addresses: [Member; 2], tos: &'static str, ttl: &'static str) {
         use FieldId::*;
-        // Which extension headers there are is not in Open vSwitch's keys: it is shown where it matters.
+        // Open vSwitch's keys do not include extension headers: they are shown only if they are matched.
         let label: &[Member] = match name {
             "ipv6" if self.mask.get(Ipv6ExtHdr) != 0 => {
                 &[("label", Ipv6Label, hex, hex), ("exthdr", Ipv6ExtHdr, hex, hex)]
@@ -358,7 +358,7 @@ impl Text<'_> {
         }
     }
 
-    /// Type and code, which have eight bits, in the place of ports.
+    /// Type and code, of eight bits each, in place of ports.
     fn icmp(&mut self, name: &str) {
         let member = |name: &str, field| {
             let (value, mask) = self.get(field);
@@ -375,7 +375,7 @@ impl Text<'_> {
         }
     }
 
-    /// All entries of the stack that are known of; without masks where all bits of all of them matter.
+    /// All known entries of the stack; without masks if all bits of all of them are matched.
     fn mpls(&mut self) {
         const BOTTOM_OF_STACK: u128 = 0x100;
         let all = [FieldId::Mpls0, FieldId::Mpls1, FieldId::Mpls2].map(|field| self.key.get(field));

@@ -1,13 +1,13 @@
-//! Frames from text: hexadecimal digits, or a flow whose fields a frame is made to have.
+//! Frames from text: hexadecimal digits, or a flow from whose fields a frame is built.
 
 use super::attributes::{BadFrame, bad, flatten, without_ufid};
 use super::read::{Flow, LABELS};
 use ::flow::FieldId;
 use ::flow::compose::{Payload, compose};
 
-/// In a label's entry.
+/// In a label stack entry.
 const BOTTOM_OF_STACK: u128 = 0x100;
-/// The time to live of what names none.
+/// The default TTL.
 const TTL_DEFAULT: u128 = 64;
 /// Longest frame.
 const FRAME_BYTES_MAX: usize = 65_535;
@@ -29,8 +29,8 @@ pub fn frame(text: &str) -> Result<Vec<u8>, BadFrame> {
     }
 }
 
-/// The same of a given length: a flow's frame has a payload of as many zeros as that takes, other bytes have
-/// zeros behind them. A frame that is longer stays as it is.
+/// The same with a given length: a flow's frame gets a payload of zeros to reach it, other bytes are padded
+/// with zeros. A longer frame stays as it is.
 pub fn frame_of_len(text: &str, len: usize) -> Result<Vec<u8>, BadFrame> {
     if text.contains('(') {
         return described(text, Payload::FrameLen(len));

@@ -1,8 +1,8 @@
-//! The text form of the datapath's flows and actions, as `dpctl/dump-flows` shows them and
-//! `netdev-dummy/receive` takes them:
-//! `in_port(1),eth_type(0x0800),ipv4(src=10.0.0.1,frag=no), packets:1, ..., actions:2`.
+//! The text form of the datapath's flows and actions, in the format of `dpctl/dump-flows` and
+//! `netdev-dummy/receive`: `in_port(1),eth_type(0x0800),ipv4(src=10.0.0.1,frag=no), packets:1, ...,
+//! actions:2`.
 //!
-//! It is an interface that scripts read. Source: ovs-dpctl(8) and the output of Open vSwitch 3.1.
+//! Scripts read it, so it is an interface. Source: ovs-dpctl(8) and the output of Open vSwitch 3.1.
 
 mod actions;
 mod attributes;

@@ -1,5 +1,5 @@
-//! Flows and actions of the datapath from text, as `dpctl/add-flow` takes them: a key under a mask, where
-//! `frame` makes a packet of the same words.
+//! Parses datapath flows and actions, as in `dpctl/add-flow`, into a key and a mask; `frame` makes a packet
+//! from the same text.
 
 use super::attributes::{
     Attribute, BadFrame, MEMBERS, Read, SCALARS, any_number, bad, flatten, masked, number, without_ufid,
@@ -15,12 +15,12 @@ pub type PortByName<'a> = &'a dyn Fn(&str) -> Option<PortNo>;
 /// A tag is there.
 const TAG_PRESENT: u128 = 0x1000;
 
-/// Where the tags and the labels of a flow go, from the outside in.
+/// The fields for the tags and labels of a flow, from the outside in.
 const TAGS: [(FieldId, FieldId); 2] =
     [(FieldId::VlanTci, FieldId::VlanTpid), (FieldId::VlanTci2, FieldId::VlanTpid2)];
 pub(super) const LABELS: [FieldId; 3] = [FieldId::Mpls0, FieldId::Mpls1, FieldId::Mpls2];
 
-/// A flow that is being read: values as they are written, and which bits of them matter.
+/// A flow being parsed: values as written, and their masks.
 pub(super) struct Flow<'a> {
     pub key: Key,
     mask: Mask,
@@ -28,7 +28,7 @@ pub(super) struct Flow<'a> {
     pub eth_type: (u128, u128),
     tags: usize,
     pub labels: usize,
-    /// The time to live of a header that names none.
+    /// The default TTL of a header.
     ttl: u128,
     ports: PortByName<'a>,
 }
@@ -47,8 +47,8 @@ pub fn read_flow(text: &str, ports: PortByName<'_>) -> Result<(Key, Mask), BadFr
     Ok((flow.key.masked(&flow.mask), flow.mask.canonical()))
 }
 
-/// What a flow says of its packet beside the headers: where it comes back from, what the connection tracker
-/// found, and the like. Masks do not matter.
+/// What a flow says about its packet besides the headers: recirculation id, connection tracking result, and
+/// so on. Masks are ignored.
 pub fn metadata(text: &str) -> Result<Vec<(FieldId, u128)>, BadFrame> {
     let mut all = Vec::new();
     flatten(without_ufid(text), 0, &mut all)?;
@@ -65,7 +65,7 @@ pub fn metadata(text: &str) -> Result<Vec<(FieldId, u128)>, BadFrame> {
 }
 
 impl<'a> Flow<'a> {
-    /// Of which nothing has been read yet.
+    /// A flow of which nothing has been parsed yet.
     pub fn new(ttl: u128, ports: PortByName<'a>) -> Flow<'a> {
         let (mut key, mask) = (Key::default(), Mask::wild());
         key.set(FieldId::NwTtl, ttl);
@@ -156,7 +156,7 @@ impl<'a> Flow<'a> {
         self.parts(inner, label, &[("label", 12, 0xf_ffff), ("tc", 9, 7), ("bos", 8, 1), ("ttl", 0, 0xff)])
     }
 
-    /// Its type stands before it, that of what it carries behind it.
+    /// Its type comes before it, that of its payload after it.
     fn vlan(&mut self, inner: &str) -> Result<(), BadFrame> {
         let Some(&(tci, tpid)) = TAGS.get(self.tags) else { return bad("vlan") };
         self.tags += 1;

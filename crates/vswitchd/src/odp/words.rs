@@ -1,8 +1,8 @@
-//! The words that flows, actions and frames share: ports, numbers, addresses, flags of TCP.
+//! The words shared by flows, actions and frames: ports, numbers, addresses, TCP flags.
 
 use base::PortNo;
 
-/// How ports are shown: by number, or by name where one is known.
+/// How ports are shown: by number, or by name if one is known.
 pub type PortNames<'a> = &'a dyn Fn(PortNo) -> Option<String>;
 
 /// Shows ports by number.
@@ -35,10 +35,10 @@ pub(super) fn ipv6(value: u128) -> String {
 /// The flags of TCP, lowest bit first.
 pub(super) const TCP_FLAGS: [&str; 9] = ["fin", "syn", "rst", "psh", "ack", "urg", "ece", "cwr", "ns"];
 
-/// What the connection tracker says of a packet, lowest bit first.
+/// The bits of a packet's connection tracking state, lowest first.
 pub(super) const CT_STATES: [&str; 8] = ["new", "est", "rel", "rpl", "inv", "trk", "snat", "dnat"];
 
-/// `-fin+syn` as bits and which of them matter; `None` where that is no list of names with signs.
+/// Parses `-fin+syn` into bits and a mask; `None` if it is not a list of signed names.
 pub(super) fn signed(text: &str, names: &[&str]) -> Option<(u128, u128)> {
     let (mut value, mut mask, mut rest) = (0, 0, text.trim());
     while !rest.is_empty() {
@@ -58,7 +58,7 @@ pub(super) fn either(text: &str, names: &[&str]) -> Option<u128> {
         .try_fold(0, |bits, word| Some(bits | 1 << names.iter().position(|name| *name == word.trim())?))
 }
 
-/// Flags of TCP by name, as they stand where all of them matter.
+/// TCP flags by name, in the form for a full mask.
 pub(super) fn tcp_flags(value: u128) -> String {
     let names = TCP_FLAGS.iter().enumerate().filter(|(bit, _)| value >> bit & 1 == 1).map(|(_, name)| *name);
     match names.collect::<Vec<_>>().join("|") {

@@ -1,9 +1,9 @@
 //! Bundles: changes of rules and groups that are collected and then take effect as one version, or not at
-//! all. Packets among them go through the tables as the changes before them leave these, and are sent at the
-//! end; changes of ports, which only bundles that need not be atomic may hold, are made at the end too. As in
-//! Open vSwitch.
+//! all. Packets among them pass through the tables as the changes before them leave these, and are sent at
+//! the end. Changes of ports, allowed only in bundles that need not be atomic, are also made at the end. As
+//! in Open vSwitch.
 //!
-//! One that nobody touches for `bundle-idle-timeout` seconds is forgotten, and who opened it is told.
+//! A bundle that is not used for `bundle-idle-timeout` seconds is discarded, and its owner is notified.
 //!
 //! Source: OpenFlow 1.4 section 7.3.9, and its extension to 1.3 (EXT-230); ovs-vswitchd.conf.db(5).
 
@@ -26,12 +26,12 @@ use switch::BridgeIdx;
 use switch::control::{self, AsChange, Due, TABLE_HIDDEN};
 use transport::clock;
 
-/// Loose changes of a bundle by which the steps of all are estimated: to look at all of a million would take
-/// longer than a turn.
+/// How many loose changes of a bundle are examined to estimate the steps of all: to examine all of a million
+/// would take longer than a turn.
 const LOOSE_LOOKED_AT: usize = 100;
 /// Bundles of one connection.
 const BUNDLES_MAX: usize = 16;
-/// Seconds for which one may lie idle, unless `bundle-idle-timeout` says otherwise.
+/// Idle timeout in seconds, unless `bundle-idle-timeout` is set.
 const IDLE_DEFAULT_S: u32 = 10;
 /// Messages in one.
 const MESSAGES_MAX: usize = 4_000_000;
@@ -81,7 +81,7 @@ fn reply(conn: &mut OfConn, xid: u32, control: BundleControl) {
     }
 }
 
-/// Says which message of a bundle was refused. The bundle's own error.
+/// Reports which message of a bundle was refused, with that message's own error.
 pub(super) fn fail(conn: &mut OfConn, change: &Change, kind: ErrorKind) -> Handled {
     let code = openflow::error::ErrorCode::Known(kind);
     let error = OfError { code, data: change.bytes.to_vec() };
@@ -102,7 +102,7 @@ impl Vswitch {
             BundleControlType::OpenRequest => {
                 if conn.bundles.contains_key(&id) {
                     conn.bundles.remove(&id);
-                    // Not OFPBFC_BUNDLE_EXIST: as Open vSwitch.
+                    // Not OFPBFC_BUNDLE_EXIST: as in Open vSwitch.
                     return Err(ErrorKind::OFPBFC_BAD_ID);
                 }
                 if conn.bundles.len() >= BUNDLES_MAX {
@@ -140,7 +140,7 @@ impl Vswitch {
         Ok(())
     }
 
-    /// Makes the changes of a bundle, at once where they are few.
+    /// Makes the changes of a bundle, at once if there are few.
     fn commit(
         &mut self,
         bridge: BridgeIdx,
@@ -173,7 +173,7 @@ impl Vswitch {
         self.change_tables(bridge, conn, request, LongKind::Bundle(Box::new(commit)), changes, steps)
     }
 
-    /// What follows from a bundle whose changes were made or refused. `None`: not all is done.
+    /// Handles the consequences of a bundle whose changes were made or refused. `None`: more is left to do.
     pub(super) fn follow_bundle(
         &mut self,
         bridge: BridgeIdx,
@@ -247,7 +247,7 @@ impl Vswitch {
     ) -> Handled {
         let (mut is_loose, mut flow_mod) = (false, FlowModCounts::default());
         let kind = match *add.message {
-            // What no state of the tables can make right is refused at once.
+            // A message that would be wrong in any state of the tables is refused at once.
             Message::FlowMod(fm) if fm.table_id == TABLE_HIDDEN => return Err(ErrorKind::OFPBRC_EPERM),
             Message::FlowMod(fm) => {
                 is_loose = matches!(fm.command, FlowModCommand::Modify | FlowModCommand::Delete);

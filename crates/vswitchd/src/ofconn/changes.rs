@@ -1,9 +1,9 @@
-//! Changes of tables that take long: they are made in turns of [`TURN`], and become visible at once.
+//! Changes of tables that take long: they are made in turns of [`TURN`], and become visible all at once.
 //!
-//! The connection that asked for them is answered when they are done, and its next requests wait until then,
-//! but for echo requests. Requests of others go on, except those that change tables or look at them: these
-//! wait too ([`Vswitch::waits`]), so that everybody sees the changes whole or not at all. One that is under
-//! way is finished even if its connection ends.
+//! The connection that requested them is answered when they are done, and until then its next requests wait,
+//! except echo requests. Requests of other connections continue, except those that change or show tables:
+//! these wait too ([`Vswitch::waits`]), so that everybody sees the changes whole or not at all. A change in
+//! progress is completed even if its connection ends.
 
 use super::bundle;
 use super::flow_mods::refusal;
@@ -41,18 +41,19 @@ impl Changes for One {
 }
 
 impl Vswitch {
-    /// Whether what is shown of tables would be half changed.
+    /// Whether tables would be shown half changed.
     pub(crate) fn tables_are_changing(&self) -> bool {
         self.plane.control.is_changing() || self.own_changes.is_limiting()
     }
 
-    /// Whether tables are being changed in turns, or those who watch them have not been told of all changes.
+    /// Whether tables are being changed in turns, or not all changes have been reported to those who watch
+    /// them.
     pub(crate) fn tables_are_busy(&self) -> bool {
         self.plane.control.is_changing() || !self.reports.is_empty() || !self.own_changes.is_empty()
     }
 
-    /// Whether a request waits, for it changes tables or looks at them and others are changing them, or for
-    /// it changes them and a dump that others kept from ending wants them as they are.
+    /// Whether a request must wait: because it changes or shows tables while another change is in progress,
+    /// or because it changes them and a dump that was restarted too often needs them unchanged.
     pub(super) fn waits(&self, message: &Message) -> bool {
         let is_reserved = || self.plane.reserved_until.is_some_and(|until| Instant::now() < until);
         match changes_tables(message) {
@@ -106,7 +107,7 @@ impl Vswitch {
         self.change_tables(bridge, conn, request, what, Arc::new(One(bridge, single)), steps)
     }
 
-    /// Makes changes at once, or begins with them where they take long.
+    /// Makes changes at once, or begins them if they take long.
     pub(super) fn change_tables(
         &mut self,
         bridge: BridgeIdx,
@@ -154,7 +155,7 @@ impl Vswitch {
         }
     }
 
-    /// Has the switch change tables by itself: at once, if it is little and nobody else is changing them.
+    /// Makes a change by the switch itself: at once, if it is small and no other change is in progress.
     pub(crate) fn change_by_itself(&mut self, bridge: BridgeIdx, change: OwnChange) {
         let is_first = self.own_changes.is_empty();
         self.own_changes.push(bridge, change);
@@ -187,7 +188,7 @@ impl Vswitch {
         self.plane.control.is_changing()
     }
 
-    /// Whether all is done.
+    /// Returns whether everything is done.
     fn turn_of_change(
         &mut self,
         bridge: BridgeIdx,
@@ -233,7 +234,7 @@ impl Vswitch {
         Ok(())
     }
 
-    /// What follows from changes that were made. Whether all is done.
+    /// Handles the consequences of completed changes. Returns whether everything is done.
     fn follow(
         &mut self,
         bridge: BridgeIdx,
@@ -251,7 +252,7 @@ impl Vswitch {
                 self.forward_group_mod(bridge, change.xid, (**gm).clone(), *existed);
             }
             LongKind::MeterDelete(mm) => self.forward_meter_mod(bridge, change.xid, (**mm).clone()),
-            // Those who watch are told before whoever did it is answered.
+            // Watchers are notified before the connection that made the change is answered.
             LongKind::Bundle(_) if !self.reports.is_empty() => return false,
             LongKind::Bundle(commit) => {
                 return self.follow_bundle(bridge, conn, change.xid, commit, until).is_some();
@@ -287,7 +288,7 @@ fn shows_tables(message: &Message) -> bool {
                 | StatsRequest::MeterConfig(_)
                 | StatsRequest::FlowMonitor(_)
         ),
-        // It may name a group or a meter.
+        // It may refer to a group or a meter.
         Message::PacketOut(out) => out.actions.iter().any(|action| !matches!(action, Action::Output { .. })),
         _ => false,
     }

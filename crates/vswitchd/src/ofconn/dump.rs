@@ -1,13 +1,13 @@
-//! Flow statistics: a piece at a time, so that a dump of a million rules delays nobody else, with counters
-//! that are exact when traffic stands still.
+//! Flow statistics: one piece at a time, so that a dump of a million rules delays no other connection, with
+//! counters that are exact when there is no traffic.
 //!
-//! First the workers fold what their flows have counted; a dump waits for that, but not for ever. Then rules
-//! are looked at, some thousand a turn, anew if a transaction begins meanwhile: who asks sees tables as they
-//! are before it or after it. Once all that are asked for are found, they are written into messages. A dump
-//! holds at most 65,536 rules, and all dumps together eight times as many: clients that do not read what they
-//! asked for hold theirs as long as they like. A dump that is larger, or finds no room, is written as it is
-//! found, so its rest may be shown as it is after a transaction. While more than [`WAITING_MAX`] waits to be
-//! sent, the dump rests.
+//! First the workers fold what their flows have counted; a dump waits for that for a limited time. Then rules
+//! are collected, some thousand per turn, and again from the start if a transaction begins meanwhile: the
+//! client sees tables as they are before it or after it. Once all requested rules are found, they are written
+//! into messages. A dump holds at most 65,536 rules, and all dumps together eight times as many, because
+//! clients that do not read their replies may hold theirs indefinitely. A dump that is larger, or finds no
+//! room, is written as rules are found, so its rest may show the state after a transaction. While more than
+//! [`WAITING_MAX`] bytes wait to be sent, the dump pauses.
 
 use super::flow_mods;
 use super::request::{FOLD_WAIT, Served, WAITING_MAX, rests};
@@ -27,7 +27,7 @@ const PLACES_PER_TURN: usize = 4_096;
 const PLACES_PER_LOOK: usize = 128;
 
 impl ForwardingPlane {
-    /// Another piece of a dump.
+    /// Does another piece of a dump.
     pub(super) fn go_on_dumping(
         &mut self,
         bridge: BridgeIdx,
@@ -166,7 +166,7 @@ impl ForwardingPlane {
         }
     }
 
-    /// What a rule matches, as messages say it.
+    /// A rule's match in the form for messages.
     pub(crate) fn match_of(&self, rule: &Rule) -> Match {
         let mut matching = rule.matching.to_match();
         if let Some(options) = self.control.options(rule.bridge).filter(|options| !options.is_empty()) {

@@ -1,4 +1,5 @@
-//! Flow-mods: from the protocol's form to the switch's, and its refusals to the standard's errors.
+//! Flow-mods: converts the protocol's form to the switch's, and the switch's refusals to the standard's
+//! errors.
 
 use super::request::{Handled, Request};
 use crate::ofproto::{LongKind, OfConn};
@@ -20,7 +21,7 @@ impl Vswitch {
         fm: &mut OfFlowMod,
     ) -> Handled {
         self.counts.flow_mods += 1;
-        // Nothing is ever buffered, and a rule for a packet that there is none of is not wanted.
+        // No packet is ever buffered, and a rule for a packet that does not exist is not wanted.
         if fm.buffer_id.is_some() {
             return Err(ErrorKind::OFPBRC_BUFFER_UNKNOWN);
         }

@@ -1,4 +1,4 @@
-//! Groups: changes, what other controllers are told of them, and their counters.
+//! Groups: changes, notifying other controllers, and counters.
 
 use super::flow_mods;
 use super::request::{Handled, Request};
@@ -35,8 +35,8 @@ impl Vswitch {
         Ok(())
     }
 
-    /// Tells the other controllers of a change that was made, those that want to know. `existed`: whether the
-    /// group was there before.
+    /// Notifies other controllers, if they asked for that, of a change. `existed`: whether the group existed
+    /// before.
     pub(super) fn forward_group_mod(
         &mut self,
         bridge: BridgeIdx,
@@ -47,7 +47,7 @@ impl Vswitch {
         if change.command == GroupCommand::AddOrModify {
             change.command = if existed { GroupCommand::Modify } else { GroupCommand::Add };
         }
-        // What versions without commands on buckets are told.
+        // For versions without commands on buckets.
         let now = self.plane.control.group(bridge, change.group.group_id).map(|group| group.desc.clone());
         if let Some(desc) =
             now.as_ref().filter(|_| tracing::event_enabled!(target: "ofproto_dpif", Level::DEBUG))
@@ -87,8 +87,8 @@ impl ForwardingPlane {
     }
 }
 
-/// What groups can be, which is as in Open vSwitch. Loops are refused, though OFPGFC_CHAINING_CHECKS is not
-/// set: that would promise to refuse groups that lead to ones that are not there, too.
+/// The supported group features, the same as Open vSwitch's. Loops are refused, although
+/// OFPGFC_CHAINING_CHECKS is not set: that would also promise to refuse groups that refer to missing ones.
 pub(super) fn features(version: Version) -> GroupFeatures {
     /// OFPGFC_SELECT_WEIGHT, OFPGFC_SELECT_LIVENESS and OFPGFC_CHAINING.
     const CAPABILITIES: u32 = 0b111;

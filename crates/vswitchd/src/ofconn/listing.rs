@@ -1,7 +1,8 @@
-//! The groups or meters of a bridge: a piece at a time, so that a list of a million delays nobody else.
+//! Lists the groups or meters of a bridge: one piece at a time, so that a list of a million delays no other
+//! connection.
 //!
-//! Counters of groups wait for the workers to fold what their flows have counted, as dumps of flows do. What
-//! is listed in one turn is shown as it is at one time; a longer list shows each number as it is at its turn.
+//! Counters of groups wait for the workers to fold what their flows have counted, like dumps of flows. What
+//! is listed in one turn is consistent; in a longer list, each entry is shown as it is at its turn.
 
 use super::request::{FOLD_WAIT, Handled, Served, WAITING_MAX, rests};
 use crate::ofproto::{Listed, Listing, OfConn, Pending};
@@ -13,7 +14,7 @@ use std::time::Instant;
 use switch::{BridgeIdx, Group, Meter};
 use transport::clock;
 
-/// Of a message.
+/// Entries per message.
 const LISTED_AT_ONCE: usize = 128;
 
 impl ForwardingPlane {
@@ -40,7 +41,7 @@ impl ForwardingPlane {
         Ok(())
     }
 
-    /// Another piece of a list.
+    /// Does another piece of a list.
     pub(super) fn go_on_listing(
         &mut self,
         bridge: BridgeIdx,
@@ -75,7 +76,7 @@ impl ForwardingPlane {
         Served::Quiet
     }
 
-    /// The first of these numbers, as a message says them, and the number to go on with.
+    /// The first of these numbers, in the form for messages, and the number with which to continue.
     fn listed(&self, bridge: BridgeIdx, what: Listed, ids: RangeInclusive<u32>) -> (StatsBody, Option<u32>) {
         let mut groups = self.control.groups_in(bridge, ids.clone()).map(|group| &**group).peekable();
         let mut meters = self.control.meters_in(bridge, ids).map(|meter| &**meter).peekable();
@@ -101,7 +102,7 @@ impl ForwardingPlane {
     }
 }
 
-/// Appends a part of a reply, in several messages if it is too long for one.
+/// Appends a part of a reply; it takes several messages if it is too long for one.
 fn write_part(codec: Codec, xid: u32, body: StatsBody, more: bool, out: &mut Vec<u8>) {
     let before = out.len();
     let reply = Message::StatsReply(StatsReply { more, body });

@@ -1,4 +1,4 @@
-//! Meters: changes, what other controllers are told of them, and their counters.
+//! Meters: changes, notifying other controllers, and counters.
 
 use super::flow_mods;
 use super::request::{Handled, Request};
@@ -33,7 +33,7 @@ impl Vswitch {
         Ok(())
     }
 
-    /// Tells the other controllers of a change that was made, those that want to know.
+    /// Notifies other controllers, if they asked for that, of a change.
     pub(super) fn forward_meter_mod(&mut self, bridge: BridgeIdx, xid: u32, change: MeterMod) {
         let told = Asynchronous::MeterMod(xid, Box::new(Message::MeterMod(change)));
         if let Some(record) = self.bridges.get_mut(&bridge) {
@@ -60,9 +60,9 @@ impl ForwardingPlane {
     }
 }
 
-/// What meters can be.
+/// The supported meter features.
 pub(super) fn features() -> MeterFeatures {
-    /// Of bands: OFPMBT_DROP and OFPMBT_DSCP_REMARK.
+    /// Bits for OFPMBT_DROP and OFPMBT_DSCP_REMARK.
     const BAND_TYPES: u32 = 1 << 1 | 1 << 2;
     let flags = MeterFlags::KBPS | MeterFlags::PKTPS | MeterFlags::BURST | MeterFlags::STATS;
     MeterFeatures {

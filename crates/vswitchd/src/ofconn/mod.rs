@@ -1,11 +1,11 @@
-//! Requests of OpenFlow connections, handled: each by its [`OfConn`](crate::ofproto::OfConn), with what of
-//! the switch it asks for.
+//! Handles requests of OpenFlow connections: each through its [`OfConn`](crate::ofproto::OfConn), with access
+//! to the parts of the switch that it needs.
 //!
-//! Files: `turn` takes a connection's messages one after the other; `request` is what handlers get and say;
-//! `requests` handles messages; `flow_mods` changes of rules, `groups` of groups, `meters` of meters,
-//! `bundle` of many at once; `ct_flush` reads what is to be flushed of the tracker; `statistics` answers
-//! requests for statistics, `dump` the long ones; `options` holds the table of tunnel options; `monitors`
-//! tells who watches flows; `resume` goes on with paused packets; `tables` configures tables.
+//! Files: `turn` handles a connection's messages in order; `request` has the handlers' parameters and
+//! results; `requests` handles messages; `flow_mods` changes rules, `groups` groups, `meters` meters,
+//! `bundle` many at once; `ct_flush` parses what connections to flush; `statistics` answers requests for
+//! statistics, `dump` the long ones; `options` has the table of tunnel options; `monitors` notifies those who
+//! watch flows; `resume` continues with paused packets; `tables` configures tables.
 
 mod bundle;
 mod changes;

@@ -1,16 +1,16 @@
-//! Flow monitors: a connection that watches flows is told what becomes of them (NXST_FLOW_MONITOR).
+//! Flow monitors: notifies a connection that watches flows of their changes (NXST_FLOW_MONITOR).
 //!
-//! First come the flows that there are, a piece at a time as in a dump, then every change as it happens. What
-//! a connection did itself it is told in full only if it asks for that (NXFMF_OWN); else it learns by an
-//! abbreviated event where in the order of things its own change belongs.
+//! First come the existing flows, one piece at a time as in a dump, then every change as it happens. A
+//! connection gets its own changes in full only if it asks for that (NXFMF_OWN); otherwise an abbreviated
+//! event shows where they belong in the sequence.
 //!
-//! Who reads slower than flows change is not told without end: when more than [`PAUSE_BYTES`] wait for it, it
-//! is told that it is paused (NXT_FLOW_MONITOR_PAUSED), and from then on of deletions alone, because nobody
-//! could tell it of those later. When all was taken it is told of what was added and modified meanwhile and
-//! is still there, and that it goes on (NXT_FLOW_MONITOR_RESUMED). One for which deletions alone grow past
-//! [`DELETIONS_BYTES_MAX`] is given up.
+//! A connection that reads too slowly is paused: when more than [`PAUSE_BYTES`] wait for it, it gets a notice
+//! (NXT_FLOW_MONITOR_PAUSED), and from then on only deletions, because those could not be reported later.
+//! When it has read everything, it gets the flows that were added or modified meanwhile and still exist, and
+//! a notice that it continues (NXT_FLOW_MONITOR_RESUMED). A connection for which deletions alone exceed
+//! [`DELETIONS_BYTES_MAX`] is closed.
 //!
-//! A paused monitor does not hear of the deletion of a flow that was added since: it never heard of that.
+//! A paused monitor does not get the deletion of a flow that was added since: it never knew about that flow.
 //!
 //! Source: the Nicira extensions, NXST_FLOW_MONITOR; ovs-ofctl(8), `monitor`.
 
@@ -31,8 +31,8 @@ use switch::control::{RemovedReason, RuleEventKind};
 use switch::shape::MiniMatch;
 use switch::{BridgeIdx, Rule};
 
-/// Connections that are told something in a turn. Each is woken and writes to its socket before others have
-/// their turn, which takes longer than to find what to tell it.
+/// Connections notified per turn. Each is woken and writes to its socket before other tasks have their turn,
+/// which takes longer than finding what to send.
 const TOLD_A_TURN: usize = 32;
 
 /// More waits for a connection than this: its monitors pause.
@@ -43,7 +43,7 @@ const DELETIONS_BYTES_MAX: usize = 16 * 1024 * 1024;
 const MONITORS_MAX: usize = 1024;
 
 impl Vswitch {
-    /// A request for monitors. The flows that there are follow as its reply.
+    /// A request for monitors. The reply contains the existing flows.
     pub(super) fn watch_flows(
         &mut self,
         bridge: BridgeIdx,
@@ -90,7 +90,7 @@ impl Vswitch {
         conn.monitors.by_id.retain(|id, _| !cancelled.contains(id));
         conn.monitors.by_id.extend(new);
         self.watch_rules(bridge, !conn.monitors.is_empty());
-        // Its reply, though none of them asks for what there is.
+        // An empty reply, since none of them asks for existing flows.
         conn.pending = Some(Pending::Dump(Box::new(Dump::of_monitors(codec, xid, initial))));
         Ok(())
     }
@@ -101,17 +101,17 @@ impl Vswitch {
         Ok(())
     }
 
-    /// What becomes of a bridge's rules is noted while a connection watches them, one that is out of its
-    /// bridge at the moment included.
+    /// Records what happens to a bridge's rules while any connection watches them, including one that is
+    /// taken out of its bridge at the moment.
     pub(super) fn watch_rules(&mut self, bridge: BridgeIdx, watched_besides: bool) {
         let Some(record) = self.bridges.get(&bridge) else { return };
         let watched = watched_besides || record.conns.values().any(|c| !c.monitors.is_empty());
         self.plane.control.watch_rules(bridge, watched);
     }
 
-    /// Tells all who watch what became of rules, for as long as a turn lasts; the rest is told in later
-    /// ones. `own` is the connection that did it, which is out of its bridge, and the transaction id of its
-    /// request.
+    /// Notifies all watchers of what happened to rules, for as long as a turn lasts; the rest follows in
+    /// later turns. `own` is the connection that caused it, which is taken out of its bridge, and the
+    /// transaction id of its request.
     pub(crate) fn report_rules(&mut self, own: Option<(&mut OfConn, u32)>) {
         let events = self.plane.control.take_rule_events();
         let (conn, xid) = own.unzip();
@@ -135,8 +135,8 @@ impl Vswitch {
         }
     }
 
-    /// Goes on telling who watches rules, for a turn. `out` is a connection that is out of its bridge.
-    /// Whether there is more to tell.
+    /// Continues to notify watchers of rules, for a turn. `out` is a connection that is taken out of its
+    /// bridge. Returns whether there is more to report.
     pub(crate) fn go_on_reporting(&mut self, mut out: Option<&mut OfConn>) -> bool {
         let until = Instant::now() + TURN;
         let mut told = 0;
@@ -206,7 +206,7 @@ impl Vswitch {
         conn.connection().send_bytes(&bytes);
         let waiting = conn.connection().transmit().len();
         if conn.monitors.paused.is_none() && waiting > PAUSE_BYTES {
-            // What it will not be told of then, it is told of when it goes on.
+            // What it does not get while paused, it gets when it resumes.
             let later = report.first_later().or_else(|| self.reports.iter().find_map(Report::first_later));
             conn.monitors.paused = Some(later.map_or(self.plane.control.last_serial(), |serial| serial - 1));
             if !conn.monitors.resumes {
@@ -221,7 +221,7 @@ impl Vswitch {
 }
 
 impl ForwardingPlane {
-    /// A paused connection that has taken all hears of what was added and modified meanwhile, and goes on.
+    /// A paused connection that has read everything gets what was added and modified meanwhile, and resumes.
     pub(super) fn resume_monitors(&mut self, conn: &mut OfConn) {
         let Some(codec) = conn.connection().codec() else { return };
         let Some(since) = conn.monitors.paused.take() else { return };
@@ -233,8 +233,7 @@ impl ForwardingPlane {
         conn.pending = Some(Pending::Dump(Box::new(Dump::of_missed(codec, missed))));
     }
 
-    /// A connection has heard of what it missed. If that was so much that it is paused again, it goes on
-    /// later.
+    /// A connection has got what it missed. If that was so much that it is paused again, it resumes later.
     pub(super) fn resumed(&mut self, conn: &mut OfConn) {
         if conn.monitors.paused.is_none() {
             conn.monitors.resumes = false;
@@ -257,7 +256,7 @@ impl ForwardingPlane {
     }
 }
 
-/// What happened, in the protocol's terms, and for deletions why.
+/// The event in the protocol's terms, with the reason for deletions.
 fn event_of(kind: RuleEventKind) -> (FlowEvent, FlowRemovedReason) {
     match kind {
         RuleEventKind::Added => (FlowEvent::Added, FlowRemovedReason::IdleTimeout),

@@ -29,7 +29,7 @@ impl ForwardingPlane {
         let gone: Vec<u8> = rows.iter().map(|m| m.idx).collect();
         let result = match change.command {
             TlvTableCommand::Add => self.control.map_options(bridge, &rows),
-            // By field alone, as in Open vSwitch.
+            // Selected by field alone, as in Open vSwitch.
             TlvTableCommand::Delete => self.control.unmap_options(bridge, Some(&gone)),
             TlvTableCommand::Clear => self.control.unmap_options(bridge, None),
         };

@@ -1,4 +1,4 @@
-//! What handlers of requests get and say.
+//! Parameters and results of request handlers.
 
 use crate::ofproto::OfConn;
 use openflow::ErrorKind;
@@ -6,7 +6,7 @@ use openflow::connection::RequestHead;
 use openflow::message::TABLE_ALL;
 use std::time::Duration;
 
-/// What [`Vswitch::serve`] found.
+/// The result of [`Vswitch::serve`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Served {
     /// Nothing to do until more bytes come, or are sent.
@@ -15,7 +15,7 @@ pub enum Served {
     More,
     /// It waits for workers.
     Waiting,
-    /// The connection is to be closed once all is sent.
+    /// Close the connection once everything is sent.
     Closed,
 }
 
@@ -25,7 +25,7 @@ pub(super) struct Request<'a> {
     pub head: &'a RequestHead,
 }
 
-/// What a handler says: done, or the error to answer.
+/// A handler's result: done, or the error to return.
 pub(super) type Handled = Result<(), ErrorKind>;
 
 /// Tables that a client may name: 0 to 253 and "all".
@@ -40,7 +40,7 @@ pub(super) const FOLD_WAIT: Duration = Duration::from_millis(3_000);
 /// little memory. A socket's buffer seldom has room for more.
 pub(super) const WAITING_MAX: usize = 64 << 10;
 
-/// Whether the next piece of an answer has to wait until the last ones are sent.
+/// Whether the next piece of a reply must wait until the previous ones are sent.
 pub(super) fn rests(conn: &OfConn) -> bool {
     conn.connection().transmit().len() > WAITING_MAX
 }

@@ -1,4 +1,4 @@
-//! What a connection asks for, message by message.
+//! The requests of a connection, message by message.
 
 use super::ct_flush::filter_of;
 use super::flow_mods::refusal;
@@ -93,7 +93,7 @@ impl Vswitch {
             Message::SetAsync(change) => {
                 conn.keep_wanted(self.plane.control.version());
                 conn.async_config = Some(conn.async_config().with(&change));
-                // Who says what it wants to be told wants to be told.
+                // A connection that configures its asynchronous messages wants to receive them.
                 if conn.purpose == Purpose::Service && conn.miss_send_len == 0 {
                     conn.miss_send_len = DEFAULT_MISS_SEND_LEN;
                 }
@@ -127,7 +127,7 @@ impl Vswitch {
             Message::FlowMonitorCancel(id) => return self.cancel_monitor(bridge, conn, id),
             Message::BundleControl(control) => return self.bundle_control(bridge, conn, request, control),
             Message::BundleAdd(add) => return self.bundle_add(bridge, conn, request, add),
-            // An error in answer to what the switch said, or an echo's reply: nothing to do.
+            // An error in response to the switch, or an echo reply: nothing to do.
             Message::Error(error) => tracing::debug!(target: "ofproto", "a peer says {error}"),
             Message::EchoReply(_) => {}
             // The connection handles hellos and echo requests, and answers replies with an error.
@@ -276,7 +276,7 @@ impl Vswitch {
         Ok(())
     }
 
-    /// The key of a packet-out's packet, and the datapath's number of the port that it shall come from.
+    /// The key of a packet-out's packet, and the datapath number of its input port.
     pub(super) fn packet_of(
         &mut self,
         bridge: BridgeIdx,
@@ -296,8 +296,8 @@ impl Vswitch {
         if extract_keeping_metadata(&out.data, out.data.len(), &ingress, &mut key).is_none() {
             return Err(ErrorKind::OFPBRC_BAD_PACKET);
         }
-        // The pipeline's fields, as OpenFlow 1.5 has them go with the packet. (The input port stands for
-        // itself, whatever this says of it.)
+        // The pipeline's fields that accompany it in OpenFlow 1.5. (The input port is separate, whatever
+        // these fields say.)
         let mut metadata = out.metadata.clone();
         self.plane.control.place_options(bridge, &mut metadata).map_err(|e| refusal(&e))?;
         let Match { key: given, mask, .. } = &metadata;
@@ -312,7 +312,7 @@ impl Vswitch {
         Ok((key, dp_port))
     }
 
-    /// The datapath's number of a port that a packet of a controller shall come from.
+    /// The datapath number of the input port for a packet from a controller.
     pub(super) fn source_port(&self, bridge: BridgeIdx, port: OfPort) -> Result<PortNo, ErrorKind> {
         match port {
             OfPort::NONE | OfPort::CONTROLLER => Ok(PortNo::NONE),

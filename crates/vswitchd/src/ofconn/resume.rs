@@ -1,9 +1,9 @@
 //! Packets that wait for a controller: `controller(pause)` and NXT_RESUME.
 //!
-//! The controller gets the rest of the pipeline's work as a continuation, and sends it back with the packet,
-//! when it likes. It may have changed the packet and its metadata. The continuation names the bridge by its
-//! datapath id, so that it is still good for a switch that was restarted; that of another bridge, and what is
-//! none, is NXR_STALE.
+//! The controller gets the rest of the pipeline's work as a continuation, and sends it back with the packet
+//! whenever it likes. It may have changed the packet and its metadata. The continuation identifies the bridge
+//! by its datapath id, so that it stays valid when the switch restarts; one for another bridge, or an invalid
+//! one, is NXR_STALE.
 //!
 //! Source: ovs-actions(7), "The controller action".
 
@@ -50,7 +50,7 @@ impl Vswitch {
         if !is_known {
             return Err(ErrorKind::NXR_STALE);
         }
-        // The packet goes on with the mark that the controller gives it.
+        // The packet continues with the mark that the controller set.
         let value = key.get(FieldId::PktMark);
         if value != 0 {
             let set = DpAction::Set { field: FieldId::PktMark, value, mask: FieldId::PktMark.ones() };

@@ -1,4 +1,4 @@
-//! Statistics that are answered at once. Those of flows, which may be a million, are in `dump`, those of
+//! Statistics that are answered at once. Those of flows, which may number a million, are in `dump`; those of
 //! groups and meters in `listing`.
 
 use super::flow_mods::refusal;
@@ -131,7 +131,8 @@ impl Vswitch {
         self.table_features(bridge, version).into_iter().map(table).collect()
     }
 
-    /// The queues of a port or of all. Open vSwitch's dummies have one; queues of devices come with QoS.
+    /// The queues of one port or of all. Open vSwitch's dummies have one; queues of devices need QoS, which
+    /// is missing.
     pub(super) fn queues(
         &self,
         bridge: BridgeIdx,
@@ -149,7 +150,7 @@ impl Vswitch {
         if queue_id.is_some() && queues.is_empty() { Err(ErrorKind::OFPQOFC_BAD_QUEUE) } else { Ok(queues) }
     }
 
-    /// Of all ports or of one; of one that is not there, nothing.
+    /// For one port or for all; empty if the port does not exist.
     fn port_stats(&self, bridge: BridgeIdx, port: Option<OfPort>) -> Vec<PortStats> {
         match port {
             None => self.ports_of(bridge).map(|p| self.plane.stats_of(p)).collect(),
@@ -182,7 +183,7 @@ impl ForwardingPlane {
         }
         let s = self.dp.port_stats(record.port_no);
         if record.interface.is_dummy() {
-            // It has no device that errors could happen in, and Open vSwitch's does not count its drops.
+            // It has no device that could have errors, and Open vSwitch's does not count its drops.
             return PortStats {
                 rx_packets: s.rx_packets,
                 tx_packets: s.tx_packets,
@@ -209,7 +210,7 @@ impl ForwardingPlane {
     }
 }
 
-/// Whether Open vSwitch tells of that statistic of an interface as one of the device's own.
+/// Whether Open vSwitch reports that interface statistic as one of the device's own.
 fn is_of_the_device(name: &str, is_dummy: bool) -> bool {
     const OF_ALL: [&str; 14] = [
         "collisions",
@@ -231,7 +232,7 @@ fn is_of_the_device(name: &str, is_dummy: bool) -> bool {
     !OF_ALL.contains(&name) && !is_of_the_dummy_alone
 }
 
-/// The counters of a queue whose device has none.
+/// The counters for a queue whose device has none.
 fn queue_stats(queue: QueueConfig) -> QueueStats {
     QueueStats {
         port: queue.port,

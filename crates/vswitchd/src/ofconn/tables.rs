@@ -1,6 +1,6 @@
-//! Tables as controllers and the database configure them: names, limits and eviction, vacancy events.
+//! Tables as configured by controllers and the database: names, limits and eviction, vacancy events.
 //!
-//! What the database says of a table's name stands over what controllers say. A table evicts if either wants
+//! The database's name for a table takes precedence over controllers'. A table evicts if either enables it.
 //! it. Sources: OpenFlow 1.4 sections 6.5 and 7.4.5; ovs-vswitchd.conf.db(5), Flow_Table.
 
 use super::request::Handled;
@@ -15,20 +15,20 @@ use openflow::message::{TABLE_ALL, TableDesc, TableFeatures, TableMiss, TableMod
 use switch::BridgeIdx;
 use switch::control::{TABLE_HIDDEN, TableLimits};
 
-/// OFPTMPEF_OTHER, _IMPORTANCE, _LIFETIME: what eviction goes by.
+/// OFPTMPEF_OTHER, _IMPORTANCE, _LIFETIME: the criteria for eviction.
 const EVICTION_FLAGS: u32 = 0b111;
 /// OFPTFC_REPLACE and OFPTFC_MODIFY; the others would take tables away and bring them back.
 const FEATURES_MODIFY: u8 = 1;
 
 impl Vswitch {
-    /// The name of a table; empty where it has none.
+    /// The name of a table; empty if it has none.
     pub(super) fn table_name(&self, bridge: BridgeIdx, table_id: u8) -> &str {
         let Some(bridge) = self.bridges.get(&bridge) else { return "" };
         let configured = bridge.settings.flow_tables.get(&table_id).and_then(|t| t.name.as_deref());
         configured.or_else(|| bridge.tables.get(&table_id).map(|t| t.name.as_str())).unwrap_or_default()
     }
 
-    /// Flows that a table holds at most.
+    /// Maximum number of flows in a table.
     pub(super) fn table_size(&self, bridge: BridgeIdx, table_id: u8) -> u32 {
         let configured = self.bridges.get(&bridge).and_then(|b| b.settings.flow_tables.get(&table_id));
         configured.and_then(|t| t.flow_limit).unwrap_or(MAX_ENTRIES)
@@ -75,7 +75,8 @@ impl Vswitch {
         self.change_by_itself(bridge, OwnChange::Limit(table_id, limits));
     }
 
-    /// Puts in force what the database says of a bridge's tables. `before`: those that it spoke of until now.
+    /// Applies the database's settings for a bridge's tables. `before`: the tables that had settings until
+    /// now.
     pub(crate) fn limit_tables(&mut self, bridge: BridgeIdx, before: impl IntoIterator<Item = u8>) {
         let now = self.bridges.get(&bridge).map(|b| b.settings.flow_tables.keys().copied().collect());
         let mut tables: std::collections::BTreeSet<u8> = now.unwrap_or_default();
@@ -83,7 +84,7 @@ impl Vswitch {
         tables.into_iter().for_each(|table_id| self.limit_table(bridge, table_id));
     }
 
-    /// How much of a table is free, in percent.
+    /// The percentage of a table that is free.
     fn vacancy(&self, bridge: BridgeIdx, table_id: u8) -> u8 {
         let configured = self.bridges.get(&bridge).and_then(|b| b.settings.flow_tables.get(&table_id));
         let Some(limit) = configured.and_then(|t| t.flow_limit).filter(|limit| *limit > 0) else {
@@ -94,7 +95,7 @@ impl Vswitch {
         100 - (active * 100 / u64::from(limit)).min(100) as u8
     }
 
-    /// What OFPMP_TABLE_DESC says of a table.
+    /// A table's OFPMP_TABLE_DESC.
     fn table_desc(&self, bridge: BridgeIdx, table_id: u8) -> TableDesc {
         let mut desc = TableMod { table_id, eviction_flags: Some(EVICTION_FLAGS), ..TableMod::default() };
         if let Some(record) = self.bridges.get(&bridge) {
@@ -154,7 +155,7 @@ impl Vswitch {
         all
     }
 
-    /// A controller's features of tables. Names alone can be changed, where the database gives none.
+    /// A controller's table features. Only names can be changed, and only if the database gives none.
     pub(super) fn set_table_features(
         &mut self,
         bridge: BridgeIdx,
@@ -187,12 +188,12 @@ impl Vswitch {
 }
 
 impl ForwardingPlane {
-    /// What tables do with packets that they have no flow for. OpenFlow 1.3 has flows of priority 0 for it.
+    /// What tables do with packets that match no flow. In OpenFlow 1.3, flows of priority 0 take that role.
     fn set_table_miss(&mut self, bridge: BridgeIdx, version: Version, change: &TableMod) -> Handled {
         if version == Version::V13 {
             return Ok(());
         }
-        // As in Open vSwitch, what the other bits say is not looked at.
+        // As in Open vSwitch, the other bits are ignored.
         let miss = match change.config & 3 {
             1 => TableMiss::Continue,
             2 => TableMiss::Drop,
@@ -200,7 +201,7 @@ impl ForwardingPlane {
         };
         let Some(found) = self.control.topology().bridge(bridge) else { return Ok(()) };
         let mut config = found.config.clone();
-        // Connections cut packets to what they want of them.
+        // Connections truncate packets to the length that they want.
         config.miss_send_len = u16::MAX;
         let tables =
             if change.table_id == TABLE_ALL { 0..=TABLES - 1 } else { change.table_id..=change.table_id };

@@ -1,4 +1,4 @@
-//! A connection's turn: what it has received is handled, and what it waits for goes on.
+//! A connection's turn: handles what it has received, and continues what it waits for.
 
 use super::request::{Request, Served};
 use crate::ofproto::{LinkOf, OfConn, Pending, Purpose, SILENT, journal};
@@ -43,7 +43,7 @@ impl Vswitch {
         self.bridges.get_mut(&bridge)?.conns.get_mut(&id)
     }
 
-    /// Handles what a connection has received, and goes on with what it waits for, until about `until`.
+    /// Handles what a connection has received, and continues what it waits for, until about `until`.
     pub(crate) fn serve(&mut self, bridge: BridgeIdx, id: u64, now: Instant, until: Instant) -> Served {
         let Some(mut conn) = self.bridges.get_mut(&bridge).and_then(|b| b.conns.remove(&id)) else {
             return Served::Closed;
@@ -67,7 +67,7 @@ impl Vswitch {
             self.plane.resume_monitors(conn);
         }
         for message in 0..MESSAGES_PER_TURN {
-            // One change may be told to many who watch.
+            // A single change may have to be reported to many watchers.
             if message > 0 && Instant::now() >= until {
                 return Served::More;
             }
@@ -75,7 +75,7 @@ impl Vswitch {
                 return Served::Closed;
             }
             if conn.connection().is_closed() {
-                // Nobody is there to be answered.
+                // There is no one to answer.
                 if let Some(pending) = conn.pending.take() {
                     self.abandon(bridge, pending);
                 }
@@ -123,7 +123,7 @@ impl Vswitch {
         Served::More
     }
 
-    /// A version is agreed on: if it is a controller's connection, it stands.
+    /// A version has been negotiated: a controller's connection counts as connected.
     fn link_up(&mut self, bridge: BridgeIdx, conn: &OfConn, now: Instant) {
         let Some(of) = &conn.link else { return };
         if let Some(link) = self.bridges.get_mut(&bridge).and_then(|b| b.link_mut(of)) {
@@ -158,7 +158,7 @@ impl Vswitch {
         );
     }
 
-    /// Another piece of a request that takes long. `Quiet` with nothing pending means that it is done.
+    /// Does another piece of a long request. `Quiet` with nothing pending means that it is done.
     fn go_on(
         &mut self,
         bridge: BridgeIdx,
@@ -178,7 +178,7 @@ impl Vswitch {
                 conn.send(xid, &Message::BarrierReply);
                 Served::Quiet
             }
-            // What they would see of tables is half changed.
+            // They would see tables half changed.
             Pending::Dump(_) | Pending::Listing(_) if self.tables_are_changing() => {
                 if let Pending::Dump(dump) = &pending {
                     self.plane.reserve_for(dump, now);
@@ -194,8 +194,8 @@ impl Vswitch {
         }
     }
 
-    /// Packets that match no rule go to the control thread only while someone wants to hear of them, or may
-    /// come who does.
+    /// Packets that match no rule go to the control thread only while some connection wants them, or a
+    /// controller may connect that does.
     pub(crate) fn update_misses(&mut self, bridge: BridgeIdx) {
         self.set_misses(bridge, false);
     }

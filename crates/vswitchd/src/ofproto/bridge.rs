@@ -1,7 +1,6 @@
-//! One bridge as OpenFlow sees it: its settings, its connections, and the controllers that it has or awaits.
+//! One bridge as OpenFlow sees it: its settings, its connections, and its connected and expected controllers.
 //!
-//! A state machine without I/O: tasks carry the bytes of its connections, and who calls it says what time it
-//! is.
+//! A state machine without I/O: tasks carry the bytes of its connections, and callers pass the time.
 
 use super::conn::{LinkOf, OfConn, Purpose};
 use super::fail_open::FailOpen;
@@ -17,12 +16,12 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 use switch::BridgeIdx;
 
-/// See the module's text.
+/// See the module documentation.
 pub(crate) struct Ofproto {
     pub idx: BridgeIdx,
     pub name: String,
     pub datapath_id: u64,
-    /// As last logged.
+    /// The value that was last logged.
     pub told_datapath_id: Option<u64>,
     /// Its Ethernet address.
     pub mac: [u8; 6],
@@ -30,18 +29,18 @@ pub(crate) struct Ofproto {
     pub settings: BridgeSettings,
     /// As configured.
     pub controllers: BTreeMap<String, Controller>,
-    /// What runs of them.
+    /// The state of the controllers.
     pub control: BridgeControllers,
     pub conns: BTreeMap<u64, OfConn>,
     /// The last OpenFlow port number that was given out unasked.
     pub last_of_port: u16,
     /// The newest that a controller has named when it took a role.
     pub generation_id: Option<u64>,
-    /// What controllers have set of its tables.
+    /// What controllers have configured for its tables.
     pub tables: BTreeMap<u8, TableRecord>,
 }
 
-/// What a bridge keeps of its controllers.
+/// A bridge's state for its controllers.
 #[derive(Default)]
 pub(crate) struct BridgeControllers {
     /// By target.
@@ -51,13 +50,13 @@ pub(crate) struct BridgeControllers {
 }
 
 impl BridgeControllers {
-    /// Whether there is one that is in charge, connected or not.
+    /// Whether it has a primary controller, connected or not.
     pub fn has_primary(&self) -> bool {
         self.links.values().any(Link::is_primary)
     }
 
-    /// Whether a packet that no rule matches is for a controller that may come yet, which is not known to
-    /// speak a version where it is dropped.
+    /// Whether packets that match no rule are for a controller that may still connect, and that may speak a
+    /// version in which they are not dropped.
     pub fn awaits_misses(&self, protocols: VersionSet) -> bool {
         let old = protocols.greatest().is_some_and(|v| v < openflow::Version::V13);
         old && self.links.values().any(|l| l.is_primary() && !l.is_connected())
@@ -65,7 +64,7 @@ impl BridgeControllers {
 }
 
 impl Ofproto {
-    /// Of a bridge that is new: it has neither connections nor links yet.
+    /// A new bridge, without connections and links.
     pub fn new(idx: BridgeIdx, mac: [u8; 6], wanted: &Bridge) -> Ofproto {
         Ofproto {
             idx,
@@ -85,7 +84,7 @@ impl Ofproto {
 
     /// A connection was made, perhaps for a controller. False if that one's row is gone.
     pub fn connect(&mut self, id: u64, purpose: Purpose, link: Option<LinkOf>, now: Instant) -> bool {
-        // Who snoops hears all versions, in whatever version.
+        // A snooper gets all versions, in whatever version.
         let is_snoop = purpose == Purpose::Snoop;
         let versions = if is_snoop { VersionSet::SUPPORTED } else { settings::versions(&self.settings) };
         let mut conn = OfConn::new(id, &self.name, purpose, versions, now);
@@ -96,7 +95,7 @@ impl Ofproto {
             conn.link = Some(of);
         }
         if is_snoop {
-            // Never one snoop to another: what it is told would be told again without end.
+            // Snoopers are not shown to each other: what one gets would be repeated without end.
             let others = self.conns.values_mut().filter(|c| c.purpose != Purpose::Snoop);
             others.for_each(|c| c.connection().start_tap());
         } else if self.is_snooped() {
@@ -118,7 +117,7 @@ impl Ofproto {
         }
     }
 
-    /// A connection's turn is over. Who snoops is told what it said.
+    /// A connection's turn is over. Snoopers get what it sent.
     pub fn give_back(&mut self, id: u64, conn: OfConn) {
         let tapped = conn.connection().take_tap();
         self.conns.insert(id, conn);
@@ -142,7 +141,7 @@ impl Ofproto {
         self.conns.values_mut().map(|conn| u64::from(!conn.tell(news))).sum()
     }
 
-    /// Whether packets that match no rule are for somebody, or may be.
+    /// Whether any connection wants packets that match no rule, or may want them later.
     pub fn wants_misses(&self) -> bool {
         self.conns.values().any(OfConn::wants_misses)
             || self.control.awaits_misses(settings::versions(&self.settings))
@@ -211,13 +210,13 @@ impl Ofproto {
             conn.close_reason = Some(ASKED.into());
             conn.wake();
         }
-        // Those that wait for their next attempt need not.
+        // Links that wait for their next attempt are left alone.
         for link in self.control.links.values_mut().filter(|l| !l.is_connected()) {
             link.retry(now);
         }
     }
 
-    /// What the columns `is_connected`, `role` and `status` of its controllers say, by target.
+    /// The columns `is_connected`, `role` and `status` of its controllers, by target.
     pub fn controller_status(&self, now: Instant) -> BTreeMap<String, ControllerStatus> {
         let status = |(target, link): (&String, &Link)| {
             let mut of_link = self.conns.values().filter(|c| {

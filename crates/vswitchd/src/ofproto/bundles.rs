@@ -1,4 +1,4 @@
-//! Bundles of a connection: changes that are collected until they are committed, and what they may take.
+//! Bundles of a connection: changes that are collected until they are committed, and limits on their memory.
 
 use super::flow_mod_log::FlowModCounts;
 use base::PortNo;
@@ -12,7 +12,7 @@ use std::time::Instant;
 /// Bytes that all bundles together may take.
 const ALL_BYTES_MAX: usize = 1 << 30;
 
-/// What the bundles of this process take.
+/// Memory that the bundles of this process use.
 static ALL_BYTES: AtomicUsize = AtomicUsize::new(0);
 
 /// Changes of bundles that are gone, to be freed some at a time.
@@ -34,13 +34,13 @@ pub(crate) struct Bundle {
     pub flags: BundleFlags,
     pub closed: bool,
     pub changes: Vec<Change>,
-    /// The numbers of those that are not of rules.
+    /// The indices of changes that do not concern rules.
     pub others: Vec<u32>,
-    /// The numbers of those whose cost is that of the rules they concern.
+    /// The indices of changes whose cost depends on the rules that they select.
     pub loose: Vec<u32>,
     /// How many of them are of rules, by what they do.
     pub flow_mods: FlowModCounts,
-    /// What the changes take.
+    /// The memory that the changes use.
     pub bytes: Charge,
     /// The request that opened it, for the error when it expires.
     pub opened_by: (u32, RequestHead),
@@ -81,7 +81,7 @@ impl Drop for Charge {
 pub(crate) struct Change {
     pub xid: u32,
     pub kind: Kind,
-    /// All of the message, for the error in answer to it.
+    /// The whole message, for an error reply.
     pub bytes: Box<[u8]>,
 }
 
@@ -91,12 +91,12 @@ pub(crate) enum Kind {
     Flow,
     Group(Box<GroupMod>),
     Port(PortMod),
-    /// A packet with its key, and the datapath's number of the port that it shall come from.
+    /// A packet with its key, and the datapath number of its input port.
     Packet(Box<(PacketOut, Key)>, PortNo),
 }
 
 impl Change {
-    /// What the change keeps, in bytes.
+    /// The size of the change in memory, in bytes.
     pub fn size(&self) -> usize {
         let beside = match &self.kind {
             Kind::Flow | Kind::Port(_) => 0,

@@ -1,7 +1,7 @@
-//! One OpenFlow connection to a bridge: its settings, and the request that it waits for.
+//! One OpenFlow connection to a bridge: its settings, and the request in progress.
 //!
-//! Requests of a connection are handled in order. One that takes long (a dump, a barrier) is put into
-//! `pending` and goes on piece by piece; the requests behind it wait, other connections do not.
+//! Requests of a connection are handled in order. One that takes long (a dump, a barrier) is stored in
+//! `pending` and continues piece by piece; later requests of the connection wait, other connections do not.
 
 use super::bundles::Bundle;
 use super::flow_mod_log::FlowModLog;
@@ -22,10 +22,10 @@ use std::time::{Duration, Instant};
 /// What a connection is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Purpose {
-    /// A client of the management socket, or a controller of that type. It is told nothing that it has not
-    /// asked for.
+    /// A client of the management socket, or a controller of type service. It gets only what it has asked
+    /// for.
     Service,
-    /// A controller in charge. It is told of packets, rules and ports from the start.
+    /// A primary controller. It gets messages about packets, rules and ports from the start.
     Primary,
     /// A listener that gets a copy of what the other connections of its bridge say.
     Snoop,
@@ -34,13 +34,13 @@ pub enum Purpose {
 /// The row of table Controller that a connection is of.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct LinkOf {
-    /// Its target, by which it is known in its bridge.
+    /// Its target, which identifies it in its bridge.
     pub target: String,
     /// Its number, which no other row ever has.
     pub id: u64,
 }
 
-/// See the module's text.
+/// See the module documentation.
 pub(crate) struct OfConn {
     /// Its number, which no other connection ever has.
     pub id: u64,
@@ -49,13 +49,14 @@ pub(crate) struct OfConn {
     pub purpose: Purpose,
     pub closed: bool,
     pub pending: Option<Pending>,
-    /// Whether a barrier was answered, and requests have followed closely since: the next one is likely to.
+    /// Whether requests have followed closely since the last barrier was answered, so that the next one
+    /// probably will too.
     pub brisk: bool,
 
     pub role: Role,
     /// `None` as long as no controller chose: the defaults, by version.
     pub async_config: Option<AsyncConfig>,
-    /// Without a choice it is told nothing (`enable_async_messages=false`).
+    /// Without an explicit choice it gets no asynchronous messages (`enable_async_messages=false`).
     is_deaf: bool,
     pub miss_send_len: u16,
     pub wanted_before: VecDeque<WantedBefore>,
@@ -64,11 +65,11 @@ pub(crate) struct OfConn {
     pub flow_form: FlowForm,
     pub controller_id: u16,
     pub bundles: BTreeMap<u32, Bundle>,
-    /// What the log tells of its changes.
+    /// What the log reports about its changes.
     pub flow_mods: FlowModLog,
-    /// Limits on what it is told of packets.
+    /// Limits on its packet-ins.
     pub packets: PacketLimits,
-    /// What flows it watches.
+    /// The flows that it watches.
     pub monitors: Monitors,
     /// Whose it is, if it is a controller's.
     pub link: Option<LinkOf>,
@@ -76,22 +77,22 @@ pub(crate) struct OfConn {
     pub is_silent: bool,
     /// Why it ended, if its peer did not just close it.
     pub close_reason: Option<String>,
-    /// By what the log knows it.
+    /// Its name in the log.
     pub name: String,
     /// The name of its bridge, for the log.
     pub(super) bridge: String,
 }
 
-/// What a connection wanted to know of removed rules, before that changed.
+/// Which removed rules a connection wanted to be notified of, before that changed.
 pub(crate) struct WantedBefore {
-    /// The last version of the tables in which it did.
+    /// The last version of the tables for which that was so.
     pub until: base::Version,
     /// A bit for each reason.
     pub removals: u32,
 }
 
-/// Changes that are remembered, each in a version of its own. Counters are final in half a second: no
-/// controller changes what it wants to know so often meanwhile.
+/// How many changes are remembered, each with a version of its own. Counters are final within half a second,
+/// and no controller changes its wishes that often in this time.
 pub(super) const WANTED_BEFORE_MAX: usize = 16;
 
 /// How long one that was not asked for may be silent before it is asked whether it is there. Open vSwitch's.
@@ -147,7 +148,7 @@ impl OfConn {
         self.is_deaf = !row.async_messages;
     }
 
-    /// What it may do.
+    /// Its permissions.
     pub fn role(&self) -> Role {
         self.role
     }
@@ -163,8 +164,7 @@ impl OfConn {
         }
     }
 
-    /// Whether it wants a message to be sent when a switch lacks rules: so do connections of OpenFlow 1.0 to
-    /// 1.2.
+    /// Whether it wants packets for which the switch lacks rules: connections of OpenFlow 1.0 to 1.2 do.
     pub fn wants_misses(&self) -> bool {
         let is_told = match self.purpose {
             Purpose::Snoop => false,
@@ -179,13 +179,12 @@ impl OfConn {
         matches!(self.pending, Some(Pending::Dump(_) | Pending::Listing(_) | Pending::Change(_)))
     }
 
-    /// Whether bytes of the peer are to be taken now. While a request goes on, those behind it wait in the
-    /// socket.
+    /// Whether to read from the peer now. While a request is in progress, later ones wait in the socket.
     pub fn wants_input(&self) -> bool {
         self.pending.is_none() && !self.closed && self.connection().wants_input()
     }
 
-    /// Whether its flow monitors are paused, and go on with the next turn because all was sent.
+    /// Whether its flow monitors are paused and will resume with the next turn, because everything was sent.
     pub fn can_resume(&self) -> bool {
         self.monitors.is_paused() && self.pending.is_none() && self.connection().transmit().is_empty()
     }
@@ -253,8 +252,8 @@ impl OfConn {
         }
     }
 
-    /// What it is told, as chosen or by default: everything that its version knows but invalid TTLs to
-    /// primaries and equals, ports alone to secondaries.
+    /// Its asynchronous messages, as chosen or by default: for primaries and equals everything that its
+    /// version has except invalid TTLs; for secondaries only ports.
     pub fn async_config(&self) -> AsyncConfig {
         // OpenFlow 1.4 tells apart where an action stood: in a list, in the action set, in a group, in a
         // packet-out.

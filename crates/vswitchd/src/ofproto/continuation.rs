@@ -1,17 +1,17 @@
-//! What a controller that pauses a packet gets, to send it back.
+//! The continuation that a controller gets when it pauses a packet, and sends back.
 //!
-//! It names the bridge by its datapath id, so that it is still good for a switch that was restarted.
+//! It identifies the bridge by its datapath id, so that it stays valid when the switch restarts.
 
-/// The property that names the bridge, by which clients recognise a continuation (NXCPT_BRIDGE, ovs-ofctl
-/// prints it).
+/// The property that identifies the bridge, by which clients recognise a continuation (NXCPT_BRIDGE, which
+/// ovs-ofctl prints).
 const BRIDGE: u16 = 0x8000;
-/// A UUID follows, of which the first eight bytes are the datapath id.
+/// A UUID follows; its first eight bytes are the datapath id.
 const LENGTH: u16 = 20;
-/// The rest of it: what no other switch says.
+/// The rest of it: a value that no other switch uses.
 const MARK: [u8; 8] = *b"crosspnt";
 
-/// What comes before the rest of the work. Properties begin at a multiple of 8, counted from the header of
-/// the one that they are in.
+/// The part before the rest of the work. Properties begin at a multiple of 8, counted from the header of the
+/// enclosing one.
 pub(crate) fn head(datapath_id: u64) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(28);
     bytes.extend([0; 4]);
@@ -23,7 +23,7 @@ pub(crate) fn head(datapath_id: u64) -> Vec<u8> {
     bytes
 }
 
-/// What a controller gets, to send it back.
+/// The whole continuation.
 pub(crate) fn continuation(datapath_id: u64, rest: &[u8]) -> Vec<u8> {
     [&head(datapath_id)[..], rest].concat()
 }

@@ -1,5 +1,5 @@
-//! What a bridge in the fail mode `standalone` does when its controllers cannot be reached: after three times
-//! the longest probe interval without any of them it forgets their rules and switches by itself, until one is
+//! What a bridge in fail mode `standalone` does when its controllers cannot be reached: after three times the
+//! longest probe interval without any of them, it discards their rules and switches by itself until one is
 //! back.
 //!
 //! Source: ovs-vswitchd.conf.db(5), `fail_mode`.
@@ -11,17 +11,17 @@ use std::time::{Duration, Instant};
 
 /// Priority of the rule, above those for in-band control, as Open vSwitch has it.
 const PRIORITY: i32 = 0xf0f0f0;
-/// Where probes are off, the time is taken from this interval.
+/// The interval that is assumed if probes are off.
 const PROBE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// From one line in the log to the next while it lasts.
+/// Time between two log lines while it lasts.
 const TOLD_EVERY: Duration = Duration::from_secs(60);
 
-/// What is to be done.
+/// What to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Change {
     None,
-    /// It takes over: rules go, and its own comes.
+    /// It takes over: rules are removed, and its own is added.
     Entered,
     /// A controller is back, or the mode changed: its rule goes.
     Left,
@@ -31,11 +31,11 @@ pub(crate) enum Change {
 #[derive(Default)]
 pub(crate) struct FailOpen {
     is_open: bool,
-    /// For how long controllers had been away when the log was last told so.
+    /// How long controllers had been away at the last log line.
     told: Duration,
 }
 
-/// The rule by which it switches.
+/// The rule with which it switches.
 pub(crate) fn rule() -> OwnRule {
     OwnRule { priority: PRIORITY, matching: Match::any(), queue_id: None }
 }

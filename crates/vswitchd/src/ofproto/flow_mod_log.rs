@@ -1,13 +1,13 @@
-//! How many rules a connection has changed, which the log tells now and then, as Open vSwitch's does: ten
-//! seconds after the first change, at the end of the connection, and otherwise at most once a minute.
+//! How many rules a connection has changed. Like Open vSwitch, the log reports it ten seconds after the first
+//! change, at the end of the connection, and otherwise at most once a minute.
 
 use std::ops::AddAssign;
 use std::time::{Duration, Instant};
 use switch::control::Command;
 
-/// From the first change to the report.
+/// Time from the first change to the report.
 const REPORT_AFTER: Duration = Duration::from_secs(10);
-/// From one report to the next.
+/// Time between two reports.
 const BACKOFF: Duration = Duration::from_secs(60);
 
 /// Flow-mods that succeeded.
@@ -38,7 +38,7 @@ impl AddAssign for FlowModCounts {
     }
 }
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Default)]
 pub(crate) struct FlowModLog {
     counts: FlowModCounts,
@@ -63,12 +63,12 @@ impl FlowModLog {
         self.span = Some((self.span.map_or(now, |(first, _)| first), now));
     }
 
-    /// When [`Self::take`] is to be told.
+    /// When to report [`Self::take`].
     pub fn due(&self) -> Option<Instant> {
         self.due
     }
 
-    /// What is to be told, if there is anything.
+    /// The report, if there is anything.
     pub fn take(&mut self, now: Instant) -> Option<String> {
         let (first, last) = self.span.take()?;
         let FlowModCounts { adds, deletes, modifications } = std::mem::take(&mut self.counts);

@@ -1,5 +1,5 @@
-//! What dumps of flows have found and not written yet. All of it is counted together, since clients that do
-//! not read what they asked for hold it as long as they like.
+//! Rules that dumps have found but not written yet. They are counted for all dumps together, since clients
+//! that do not read their replies hold them indefinitely.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -14,7 +14,7 @@ const HELD_BY_ALL_MAX: usize = 8 * HELD_MAX;
 /// Rules that are put in order within one turn.
 const ORDERED_MAX: usize = 4_096;
 
-/// What a dump has found and not written yet.
+/// Rules that a dump has found but not written yet.
 pub(crate) struct HeldRules {
     rules: VecDeque<HeldRule>,
     by_all: HeldByAll,
@@ -31,7 +31,7 @@ impl HeldRules {
         HeldRules { rules: VecDeque::new(), by_all: by_all.clone() }
     }
 
-    /// Whether that is too much, for one dump or for all of them.
+    /// Whether that is too much, for this dump or for all of them.
     pub fn is_full(&self) -> bool {
         self.rules.len() > HELD_MAX || self.is_full_by_all()
     }
@@ -50,7 +50,7 @@ impl HeldRules {
         self.rules.push_back(rule);
     }
 
-    /// Where they are few enough: by table, the oldest first, and of one age those that were changed first.
+    /// Sorts them if they are few: by table, then oldest first, and within one age by time of change.
     pub fn put_in_order(&mut self) {
         if self.rules.len() <= ORDERED_MAX {
             let rules = self.rules.make_contiguous();

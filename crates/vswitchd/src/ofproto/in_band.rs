@@ -1,11 +1,11 @@
-//! Rules that let a bridge reach its controllers through its own ports, whatever controllers say: DHCP and
-//! ARP of the bridge's own port, ARP for the controllers' addresses, and their TCP connections, all switched
-//! by NORMAL.
+//! Rules that let a bridge reach its controllers through its own ports, whatever controllers do: DHCP and ARP
+//! of the bridge's own port, ARP for the controllers' addresses, and their TCP connections, all switched by
+//! NORMAL.
 //!
-//! They are of the switch's own making: above all others, not to be seen or changed by OpenFlow. Priorities
-//! are those of Open vSwitch, as `ovs-appctl bridge/dump-flows` shows them. Where a controller is behind a
-//! router, Open vSwitch also lets the router's ARP pass by its Ethernet address; here it is the rules for the
-//! bridge's own port that do.
+//! The switch itself owns these rules: their priority is above all others, and OpenFlow can neither see nor
+//! change them. Priorities are Open vSwitch's, as in `ovs-appctl bridge/dump-flows`. If a controller is
+//! behind a router, Open vSwitch also allows the router's ARP by its Ethernet address; here the rules for the
+//! bridge's own port cover that.
 
 use super::own_rule::OwnRule;
 use base::OfPort;
@@ -21,7 +21,7 @@ const FROM_REMOTE_ARP: i32 = 180_006;
 const TO_REMOTE_TCP: i32 = 180_007;
 const FROM_REMOTE_TCP: i32 = 180_008;
 
-/// What a rule is for.
+/// The purpose of a rule.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum What {
     Local(u64),
@@ -37,7 +37,7 @@ pub(crate) struct InBand {
     queue_id: Option<u32>,
 }
 
-/// What is to be done.
+/// What to do.
 #[derive(Default)]
 pub(crate) struct Changes {
     pub removed: Vec<OwnRule>,

@@ -1,8 +1,7 @@
 //! The log of OpenFlow messages: with `vconn` at DBG, every message of every connection in both directions,
-//! as `ovs-ofctl ofp-print` shows it.
+//! in the format of `ovs-ofctl ofp-print`.
 //!
-//! Kept only while somebody wants it: `ovs-appctl vlog/set vconn:dbg` concerns connections that are there,
-//! too.
+//! Active only while enabled: `ovs-appctl vlog/set vconn:dbg` also affects existing connections.
 
 use super::conn::OfConn;
 use openflow::Version;
@@ -31,7 +30,8 @@ pub fn log(conn: &OfConn) {
     }
 }
 
-/// Logs why nothing is spoken, if it is for want of a version. A controller's link tells the rest itself.
+/// Logs why a connection ended, if no version could be negotiated. A controller's link reports all other
+/// reasons itself.
 pub fn closed(conn: &OfConn, reason: &CloseReason) {
     let CloseReason::NoCommonVersion(theirs) = reason else { return };
     let (ours, _) = conn.connection().offers();

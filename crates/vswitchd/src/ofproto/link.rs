@@ -1,5 +1,4 @@
-//! A row of table Controller at work: whom to connect to or whom to let in, when to try again, and what to
-//! report.
+//! An active row of table Controller: where to connect or listen, when to retry, and what to report.
 
 use super::conn::OfConn;
 use super::settings::probe_interval;
@@ -16,13 +15,13 @@ use transport::{ActiveTarget, CLOSED, Host, OPENFLOW_PORT, PassiveTarget, Target
 const BACKOFF_MAX: Duration = Duration::from_secs(8);
 /// Why a connection ended whose peer did not answer a probe, as `status:last_error` has it.
 pub(crate) const SILENT: &str = "Connection timed out";
-/// Why one ended that the operator wanted anew.
+/// The reason if the operator asked for a new connection.
 pub(super) const ASKED: &str = "asked to reconnect";
 
-/// What the columns `is_connected`, `role` and `status` say.
+/// The columns `is_connected`, `role` and `status`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ControllerStatus {
-    /// Whether a version has been agreed on and the connection stands.
+    /// Whether the connection is up and a version has been negotiated.
     pub is_connected: bool,
     /// `other`, `master` or `slave` while connected.
     pub role: Option<&'static str>,
@@ -34,14 +33,14 @@ pub struct ControllerStatus {
     pub sec_since_disconnect: Option<u64>,
     /// `status:last_error`.
     pub last_error: Option<String>,
-    /// Counters of the limit on packets, where there is one: the keys `packet-in-TYPE-...` of `status`.
+    /// Counters of the packet limit, if there is one: the keys `packet-in-TYPE-...` of `status`.
     pub packet_ins: Vec<(String, u64)>,
 }
 
 /// `status:state`.
 pub type LinkState = State;
 
-/// What a link does.
+/// The state of a link.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     /// Connects there.
@@ -52,7 +51,7 @@ pub(crate) enum Kind {
     Bad(String),
 }
 
-/// See the module's text.
+/// See the module documentation.
 pub(crate) struct Link {
     id: u64,
     /// The bridge's name and the target, for logs.
@@ -116,7 +115,7 @@ impl Link {
         &self.row
     }
 
-    /// Whether it may go on with a changed row. (Another kind of controller is another connection.)
+    /// Whether it may continue with a changed row. (Another kind of controller needs another connection.)
     pub fn accepts(&self, row: &wanted::Controller) -> bool {
         self.row.target == row.target && self.row.is_service == row.is_service
     }
@@ -130,7 +129,7 @@ impl Link {
         }
     }
 
-    /// Whether the controller is in charge of the bridge.
+    /// Whether it is a primary controller.
     pub fn is_primary(&self) -> bool {
         !self.row.is_service
     }
@@ -198,7 +197,7 @@ impl Link {
         }
     }
 
-    /// For how long nobody has been there; zero while connected.
+    /// How long it has not been connected; zero while it is.
     pub fn failing_for(&self, now: Instant) -> Duration {
         if self.is_connected() {
             return Duration::ZERO;
@@ -211,7 +210,7 @@ impl Link {
         probe_interval(&self.row)
     }
 
-    /// Address and port, if the controller is to be reached through the bridge.
+    /// Address and port, if the controller is reached through the bridge.
     pub fn in_band_remote(&self) -> Option<SocketAddrV4> {
         let Kind::Active(ActiveTarget::Tcp(host, port) | ActiveTarget::Ssl(host, port)) = &self.kind else {
             return None;
@@ -226,7 +225,7 @@ impl Link {
         }
     }
 
-    /// What to report. `conn` is the connection, if there is one.
+    /// The status to report. `conn` is the connection, if there is one.
     pub fn status(&self, conn: Option<&OfConn>, now: Instant) -> ControllerStatus {
         let seconds = |at: Option<Instant>| at.map(|at| now.saturating_duration_since(at).as_secs());
         let role = conn.map(|c| match c.role() {

@@ -1,10 +1,10 @@
 //! One ofproto per bridge: OpenFlow's side of a bridge, a state machine without I/O.
 //!
-//! Files: `bridge` the [`Ofproto`] itself; `conn` a connection, with its `bundles`, `monitors`, `packets`,
-//! `pending` requests, `held_rules` of dumps and `flow_mod_log`; `news` what connections are told unasked;
-//! `link` a row of table Controller at work, `settings` what it means, `sched` its limit on packets;
-//! `fail_open` and `in_band` what a bridge does by itself, by `own_rule`s; `tables` and `table_features` its
-//! tables; `continuation` a paused packet's rest.
+//! Files: `bridge` has the [`Ofproto`] itself; `conn` a connection, with its `bundles`, `monitors`,
+//! `packets`, `pending` requests, `held_rules` of dumps and `flow_mod_log`; `news` has unrequested messages;
+//! `link` is an active row of table Controller, `settings` interprets it, `sched` limits its packets;
+//! `fail_open` and `in_band` are what a bridge does by itself, with `own_rule`s; `tables` and
+//! `table_features` describe its tables; `continuation` is a paused packet's remaining work.
 
 mod bridge;
 mod bundles;

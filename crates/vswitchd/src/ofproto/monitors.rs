@@ -1,5 +1,5 @@
-//! Flow monitors of a connection: which flows they watch, what they want to hear of, and what they have not
-//! been told yet.
+//! Flow monitors of a connection: which flows they watch, which events they want, and which they have not
+//! received yet.
 
 use base::OfPort;
 use openflow::message::{FlowMonitorFlags, TABLE_ALL};
@@ -17,7 +17,7 @@ pub(crate) struct Monitor {
     pub within: MiniMatch,
 }
 
-/// Those of one connection.
+/// The monitors of one connection.
 #[derive(Default)]
 pub(crate) struct Monitors {
     pub by_id: BTreeMap<u32, Monitor>,
@@ -26,15 +26,15 @@ pub(crate) struct Monitors {
     /// Since then: the serial numbers of rules that were added and that they have not heard of. At most as
     /// many as tables have rules.
     pub unheard: HashSet<u64>,
-    /// They are told of what they missed, and then that they go on.
+    /// They are about to get what they missed, and then the notice that they continue.
     pub resumes: bool,
 }
 
-/// Changes of rules that those who watch them are being told of: some changes to everybody, then the next.
+/// Changes of rules being reported to watchers: a few changes to everybody, then the next ones.
 pub(crate) struct Report {
-    /// The changes that are being told.
+    /// The changes being reported.
     pub now: Vec<RuleEvent>,
-    /// Those behind them.
+    /// The changes after those.
     later: std::vec::IntoIter<RuleEvent>,
     watchers: Vec<(BridgeIdx, u64)>,
     /// The next of them.
@@ -42,15 +42,15 @@ pub(crate) struct Report {
     pub own: Option<Own>,
 }
 
-/// Who made changes, and is told so in short unless it asks for more.
+/// The connection that made changes; it gets an abbreviated event unless it asks for more.
 pub(crate) struct Own {
     pub conn: u64,
     pub xid: u32,
-    /// It has been told in short.
+    /// It has got the abbreviated event.
     pub is_told: bool,
 }
 
-/// Changes told to one connection at once.
+/// Changes reported to one connection at once.
 const EVENTS_AT_ONCE: usize = 64;
 
 impl Report {
@@ -60,7 +60,7 @@ impl Report {
         Report { now: Vec::new(), later: events.into_iter(), watchers, next, own }
     }
 
-    /// The next connection that is to be told of the changes `now`; `None` when all is told.
+    /// The next connection to notify of the changes in `now`; `None` when everything is reported.
     pub fn next_watcher(&mut self) -> Option<(BridgeIdx, u64)> {
         if self.next == self.watchers.len() {
             self.now = self.later.by_ref().take(EVENTS_AT_ONCE).collect();
@@ -87,14 +87,14 @@ impl Monitor {
             && rule.matching.is_within(&self.within)
     }
 
-    /// Whether it wants to hear of a rule that is there.
+    /// Whether it wants an existing rule.
     pub fn finds(&self, rule: &Rule) -> bool {
         self.watches(rule)
             && self.out_port.is_none_or(|port| rule.actions.outputs_to(port))
             && self.out_group.is_none_or(|group| rule.actions.uses_group(group))
     }
 
-    /// Whether it wants to hear of an event.
+    /// Whether it wants an event.
     pub fn wants(&self, event: &RuleEvent) -> bool {
         let flag = match event.kind {
             RuleEventKind::Added => FlowMonitorFlags::ADD,
@@ -114,7 +114,7 @@ impl Monitor {
     }
 }
 
-/// The flags of those monitors that find a rule.
+/// The flags of those monitors that want an existing rule.
 pub(crate) fn flags_of<'m>(monitors: impl IntoIterator<Item = &'m Monitor>, rule: &Rule) -> FlowMonitorFlags {
     let finding = monitors.into_iter().filter(|m| m.finds(rule));
     finding.fold(FlowMonitorFlags::empty(), |flags, m| flags | m.flags)
@@ -129,8 +129,8 @@ impl Monitors {
         self.paused.is_some()
     }
 
-    /// While they are paused: whether an event is to be told at once. That is the end of a rule that they
-    /// have heard of.
+    /// Whether to report an event at once although they are paused: the deletion of a rule that they know
+    /// about.
     fn is_due(&mut self, event: &RuleEvent) -> bool {
         let serial = event.rule.serial();
         match (event.kind, event.old_serial) {
@@ -143,7 +143,7 @@ impl Monitors {
         false
     }
 
-    /// The flags of all monitors that want to hear of an event; none if nobody does.
+    /// The flags of all monitors that want an event; empty if none does.
     pub fn flags_for(&mut self, event: &RuleEvent) -> FlowMonitorFlags {
         if self.paused.is_some() && !self.is_due(event) {
             return FlowMonitorFlags::empty();

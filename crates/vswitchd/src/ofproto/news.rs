@@ -1,8 +1,9 @@
-//! What connections are told without having asked at that moment: packets, ports, removed rules.
+//! Messages that connections get without a request at that moment: packets, ports, removed rules.
 //!
-//! A connection of the management socket is told nothing until it sets a miss-send length (so `ovs-ofctl` is
-//! not disturbed, and `ovs-ofctl monitor` hears all), a controller in charge from the start; its asynchronous
-//! configuration says what. Packets are told whole: none is kept here for which the rest could be asked.
+//! A connection to the management socket gets none until it sets a miss-send length (so that `ovs-ofctl` is
+//! not disturbed, and `ovs-ofctl monitor` gets everything); a primary controller gets them from the start.
+//! Its asynchronous configuration selects among them. Packets are sent whole: none is buffered so that the
+//! rest could be requested.
 
 use super::conn::{OfConn, Purpose, WANTED_BEFORE_MAX, WantedBefore};
 use super::continuation::continuation;
@@ -34,26 +35,26 @@ pub(crate) enum Asynchronous {
     Removed(base::Version, Box<FlowRemoved>),
     /// Another controller has changed groups, by a message of this transaction.
     GroupMod(u32, Box<Message>),
-    /// Likewise meters.
+    /// The same for meters.
     MeterMod(u32, Box<Message>),
     /// A table has got fuller or emptier than a controller wanted to know of.
     Table(TableStatus),
 }
 
-/// Who has asked for a change.
+/// The connection that asked for a change.
 pub(crate) type Source = Arc<Line>;
 
-/// A change of a port by OFPT_PORT_MOD, or what has come of it. Who cannot see it in its version of OpenFlow
-/// is not told.
+/// A change of a port by OFPT_PORT_MOD, or its result. Connections whose OpenFlow version cannot show it get
+/// no message.
 pub(crate) struct PortSet {
     pub before: PortDesc,
     pub after: PortDesc,
-    /// Whose change it is. Before OpenFlow 1.5 it is not told of it.
+    /// The connection that made the change. Before OpenFlow 1.5 it gets no message about it.
     pub source: Option<Source>,
 }
 
 impl Asynchronous {
-    /// From what a worker sent, of whose packet this is a frame.
+    /// Builds it from what a worker sent; `frame` is the packet's frame.
     pub fn packet_in(
         packet_in: &datapath::PacketIn,
         data: Vec<u8>,
@@ -70,7 +71,7 @@ impl Asynchronous {
             }
         }
         if key.get(FieldId::CtState) != 0 {
-            // What the connection's addresses are.
+            // Gives the connection's addresses their meaning.
             metadata.set_masked(FieldId::EthType, key.get(FieldId::EthType), 0xffff);
         }
         if let Some(options) = options {
@@ -113,8 +114,8 @@ impl Asynchronous {
     }
 }
 
-/// The fields of a packet-in's metadata: what is not in the packet itself and no matter of the datapath
-/// alone.
+/// The fields in a packet-in's metadata: those that are neither in the packet itself nor internal to the
+/// datapath.
 fn is_pipeline(field: FieldId) -> bool {
     use FieldId::*;
     let is_register = (Reg0 as u8..=Reg15 as u8).contains(&(field as u8));
@@ -147,11 +148,11 @@ impl OfConn {
         is_for_me && bits[usize::from(self.role == Role::Secondary)] & news.bit(self.version()) != 0
     }
 
-    /// What it is told at the moment.
+    /// What it gets at the moment.
     fn async_config_in_force(&self) -> AsyncConfig {
         let is_deaf = match self.purpose {
             Purpose::Snoop => true,
-            // Its way to ask for what others are told.
+            // A service connection asks for what others get by setting this.
             Purpose::Service => self.miss_send_len == 0,
             Purpose::Primary => false,
         };
@@ -165,14 +166,14 @@ impl OfConn {
         self.async_config_in_force().flow_removed[usize::from(self.role == Role::Secondary)]
     }
 
-    /// What it wanted to know of removed rules in this version of the tables.
+    /// Which removed rules it wanted in this version of the tables.
     fn removals_wanted_at(&self, version: base::Version) -> u32 {
         let then = self.wanted_before.iter().find(|before| before.until >= version);
         then.map_or_else(|| self.removals_wanted(), |before| before.removals)
     }
 
-    /// What it is told is about to change. A rule that is gone already, but whose counters are not final, is
-    /// told of by what was asked until now. `until`: the newest version of the tables.
+    /// Called before its wishes change. Rules that are gone, but whose counters are not final, are reported
+    /// according to the present wishes. `until`: the newest version of the tables.
     pub fn keep_wanted(&mut self, until: base::Version) {
         let is_known = self.wanted_before.back().is_some_and(|before| before.until == until);
         if !is_known {
@@ -184,7 +185,7 @@ impl OfConn {
         }
     }
 
-    /// Tells the connection if it wants to know. False where it wants to and its queue is full.
+    /// Sends the message if the connection wants it. False if it does but its queue is full.
     pub fn tell(&mut self, news: &Asynchronous) -> bool {
         if !self.wants(news) {
             return true;
@@ -215,7 +216,7 @@ impl OfConn {
         self.tell_message(&message)
     }
 
-    /// What it is told of a change of a port's settings, if anything.
+    /// Its message about a change of a port's settings, if any.
     fn port_set(&self, change: &PortSet) -> Option<Message> {
         let is_own = change.source.as_ref().is_some_and(|source| Arc::ptr_eq(source, &self.line));
         if is_own && self.version() < Version::V15 {
@@ -229,7 +230,7 @@ impl OfConn {
         (codec.encode(0, &before).ok() != codec.encode(0, &after).ok()).then_some(after)
     }
 
-    /// Tells it of a packet, now or when its limits allow. False where it is lost.
+    /// Sends it a packet, now or when its limits allow. False if the packet is lost.
     fn tell_packet(&mut self, packet: &PacketNews) -> bool {
         let version = self.version();
         let Some(scheds) = &mut self.packets.scheds else { return self.send_packet(packet.clone()) };
@@ -238,7 +239,7 @@ impl OfConn {
         match scheds[usize::from(by_rule)].submit(clock::now(), port, packet.clone()) {
             Some(packet) => self.send_packet(packet),
             None => {
-                // Its task is to wake up in time.
+                // Its task must wake up in time.
                 self.wake();
                 true
             }
@@ -267,7 +268,7 @@ impl OfConn {
         sent
     }
 
-    /// What its limits did, by key of the column `status`.
+    /// What its limits did, by keys of the column `status`.
     pub fn packet_in_counts(&self) -> Vec<(String, u64)> {
         let mut all = Vec::new();
         for (kind, sched) in ["miss", "action"].iter().zip(self.packets.scheds.iter().flat_map(|s| s.iter()))

@@ -1,4 +1,4 @@
-//! Rules of the switch's own making.
+//! Rules that the switch itself owns.
 
 use flow::Match;
 

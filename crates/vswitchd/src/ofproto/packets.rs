@@ -1,7 +1,7 @@
 //! Packets on their way to controllers, and the limits on them.
 //!
-//! Of packets there may be more than a controller can bear. So their rate may be limited, for those without a
-//! rule and those that rules send separately, and the number that waits to be read is.
+//! There may be more packets than a controller can handle. So their rate may be limited, separately for
+//! packets without a rule and for those that rules send, and the number that waits to be read always is.
 
 use super::sched::{Limits, Sched};
 use flow::action::PacketInReason;
@@ -15,13 +15,13 @@ use transport::clock;
 #[derive(Clone)]
 pub(crate) struct PacketNews {
     pub controller_id: u16,
-    /// It comes from a rule for what no other matches: a miss, in OpenFlow 1.3 and later.
+    /// It comes from a table-miss rule: a miss, in OpenFlow 1.3 and later.
     pub is_table_miss: bool,
     pub message: PacketIn,
 }
 
 impl PacketNews {
-    /// Why it is told, to a connection that speaks this version.
+    /// The reason to give to a connection of this version.
     pub fn reason(&self, version: Version) -> PacketInReason {
         use PacketInReason::*;
         match self.message.reason {
@@ -32,16 +32,16 @@ impl PacketNews {
     }
 }
 
-/// Packets that wait in a connection to be sent, where nothing else is said.
+/// Default number of packets that may wait in a connection to be sent.
 const QUEUE_SIZE: u32 = 100;
 
-/// Limits on the packets that one connection is told of.
+/// Limits on a connection's packets.
 #[derive(Default)]
 pub(crate) struct PacketLimits {
-    /// Of packets without a rule, and of those that rules send.
+    /// For packets without a rule, and for those that rules send.
     pub scheds: Option<Box<[Sched<PacketNews>; 2]>>,
     pub queue_size: Option<u32>,
-    /// Where in the connection's output the packets end that have not been sent.
+    /// Where in the connection's output the packets end that have not been sent yet.
     pub unsent: VecDeque<u64>,
 }
 
@@ -62,7 +62,7 @@ impl PacketLimits {
         self.scheds.iter().flat_map(|s| s.iter()).filter_map(Sched::poll_timeout).min()
     }
 
-    /// Whether one more may wait to be sent.
+    /// Whether another one may wait to be sent.
     pub fn has_room(&mut self, sent_bytes: u64) -> bool {
         while self.unsent.front().is_some_and(|end| *end <= sent_bytes) {
             self.unsent.pop_front();

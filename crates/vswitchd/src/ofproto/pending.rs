@@ -1,4 +1,4 @@
-//! Requests of a connection that go on piece by piece.
+//! Requests of a connection that continue piece by piece.
 
 use super::bundles::Bundle;
 use super::held_rules::{HeldByAll, HeldRules};
@@ -16,7 +16,7 @@ use std::time::Instant;
 use switch::Effect;
 use switch::control::{Cursor, RuleFilter};
 
-/// A request that goes on.
+/// A request in progress.
 pub(crate) enum Pending {
     /// A barrier waits for the workers to pass.
     Barrier { xid: u32, ticket: u64 },
@@ -57,23 +57,23 @@ pub(crate) struct Commit {
     pub bundle: Arc<Bundle>,
     /// The groups that it names and that were there before, and those that it has made since.
     pub existing: HashSet<u32>,
-    /// Once its changes are visible: what is to become of its packets.
+    /// Once its changes are visible: what to do with its packets.
     pub packets: Option<std::vec::IntoIter<Translation<Effect>>>,
     /// The changes behind it have been followed up.
     pub told: usize,
 }
 
-/// A request for groups or meters under way.
+/// A request for groups or meters in progress.
 pub(crate) struct Listing {
     pub xid: u32,
     pub what: Listed,
     /// The numbers that are still to be shown.
     pub ids: RangeInclusive<u32>,
-    /// Of counters: the fold that they wait for, and until when.
+    /// For counters: the fold that it waits for, and the time limit.
     pub fold: Option<(u64, Instant)>,
 }
 
-/// What is shown of groups or meters.
+/// What to list about groups or meters.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Listed {
     GroupStats,
@@ -82,7 +82,7 @@ pub(crate) enum Listed {
     MeterConfigs,
 }
 
-/// Flow statistics under way.
+/// A request for flow statistics in progress.
 pub(crate) struct Dump {
     pub xid: u32,
     pub filter: RuleFilter,
@@ -91,28 +91,29 @@ pub(crate) struct Dump {
     pub deadline: Option<Instant>,
     pub cursor: Cursor,
     pub output: Output,
-    /// Whether any rule was written, of those that monitors missed.
+    /// Whether any rule that monitors missed was written.
     pub found: bool,
-    /// Of one that shows tables as they are before a transaction or after it. Monitors are told of changes.
+    /// For a dump that shows tables as they are before a transaction or after it. Monitors are notified of
+    /// changes instead.
     pub whole: Option<Whole>,
 }
 
-/// What a dump has found of tables. It is found anew if a transaction begins meanwhile.
+/// What a dump has found. It starts again if a transaction begins meanwhile.
 pub(crate) struct Whole {
     /// How many transactions had begun when it was asked for, and when this search began.
     pub asked_at: u64,
     pub begun_at: u64,
     /// Flows to write.
     pub rules: HeldRules,
-    /// All are found.
+    /// All rules are found.
     pub is_found: bool,
-    /// There are more of them than a dump holds, or than all dumps do: they are written as they are found,
-    /// whatever begins meanwhile.
+    /// There are more rules than this dump, or all dumps together, may hold: they are written as they are
+    /// found, whatever begins meanwhile.
     pub is_too_large: bool,
 }
 
 impl Whole {
-    /// Whether flows are written by now. Until then, a transaction that begins has the search begin anew.
+    /// Whether flows are being written. Before that, a transaction restarts the search.
     pub fn is_written(&self) -> bool {
         self.is_found || self.is_too_large
     }
@@ -127,12 +128,12 @@ pub(crate) enum Output {
     Aggregate(FlowForm, AggregateStats),
 }
 
-/// What paused monitors are told of when they go on.
+/// What paused monitors get when they resume.
 pub(crate) struct Missed {
     pub monitors: Vec<Monitor>,
     /// Serial numbers of the rules that were added or modified meanwhile.
     pub serials: RangeInclusive<u64>,
-    /// Of those that were added.
+    /// The rules among them that were added.
     pub added: HashSet<u64>,
 }
 
@@ -167,7 +168,7 @@ impl Dump {
         Dump { filter, fold, whole, ..Dump::uncounted(xid, output) }
     }
 
-    /// What new monitors find. It waits for no counters.
+    /// For new monitors: existing flows. It does not wait for counters.
     pub fn of_monitors(codec: Codec, xid: u32, monitors: Vec<Monitor>) -> Dump {
         Dump::uncounted(xid, Output::Monitors(ReplyWriter::of_events(codec, xid), monitors))
     }

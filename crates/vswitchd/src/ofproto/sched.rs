@@ -1,7 +1,7 @@
-//! The limit on packets that go to a controller: a rate with a burst, and behind it a queue for each input
-//! port that are served in turn, so that one port's packets do not keep away those of the others.
+//! The limit on packets to a controller: a rate with a burst, and after it a queue for each input port. The
+//! queues are served in turn, so that one port's packets do not crowd out those of the others.
 //!
-//! Pure: packets and the time go in, packets come out. Source: ovs-vswitchd.conf.db(5),
+//! Pure: packets and the time are arguments, packets are results. Source: ovs-vswitchd.conf.db(5),
 //! `controller_rate_limit`.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -17,14 +17,14 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// At least one packet a second; a quarter of the rate for the burst where none is given.
+    /// At least one packet a second; the default burst is a quarter of the rate.
     pub fn new(rate: u32, burst: Option<u32>) -> Limits {
         let rate = rate.max(1);
         Limits { rate, burst: burst.unwrap_or(rate / 4).max(1) }
     }
 }
 
-/// What became of packets.
+/// What happened to packets.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct SchedCounts {
     pub bypassed: u64,
@@ -32,10 +32,10 @@ pub(crate) struct SchedCounts {
     pub dropped: u64,
 }
 
-/// See the module's text.
+/// See the module documentation.
 pub(crate) struct Sched<T> {
     limits: Limits,
-    /// Parts of a packet that may be sent: a thousand are one.
+    /// Thousandths of a packet that may be sent.
     tokens: u64,
     filled: Instant,
     /// By input port.
@@ -49,7 +49,7 @@ pub(crate) struct Sched<T> {
 const PACKET: u64 = 1_000;
 
 impl<T> Sched<T> {
-    /// With all of the burst saved up.
+    /// With a full burst saved up.
     pub fn new(limits: Limits, now: Instant) -> Sched<T> {
         Sched {
             limits,
@@ -75,7 +75,7 @@ impl<T> Sched<T> {
         self.queued
     }
 
-    /// Takes a packet of a port; gives it back if it may be sent at once.
+    /// Accepts a packet from a port; returns it if it may be sent at once.
     pub fn submit(&mut self, now: Instant, port: u16, packet: T) -> Option<T> {
         self.fill(now);
         if self.queued == 0 && self.tokens >= PACKET {

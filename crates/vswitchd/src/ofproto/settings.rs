@@ -1,4 +1,4 @@
-//! What rows of the configuration mean for connections: versions, probes and limits.
+//! Interprets configuration rows for connections: versions, probes and limits.
 
 use super::sched::Limits;
 use crate::config::wanted::{self, BridgeSettings};
@@ -10,13 +10,13 @@ const PROBE_INTERVAL: Duration = Duration::from_secs(5);
 /// Shortest probe interval.
 const PROBE_INTERVAL_MIN: Duration = Duration::from_secs(5);
 
-/// Versions of OpenFlow that a bridge is to speak. The configuration leaves out what we do not speak, unless
-/// there is nothing else: then every connection ends with its hello.
+/// OpenFlow versions for a bridge. The configuration leaves out versions that we do not implement, unless
+/// there are no others: then every connection ends with its hello.
 pub(crate) fn versions(settings: &BridgeSettings) -> VersionSet {
     settings.protocols.unwrap_or(VersionSet::SUPPORTED)
 }
 
-/// Silence after which the peer of a row is probed; `None`: never.
+/// How long a peer may be silent before it is probed; `None`: never.
 pub(crate) fn probe_interval(row: &wanted::Controller) -> Option<Duration> {
     match row.inactivity_probe_ms {
         Some(0) => None,
@@ -25,7 +25,7 @@ pub(crate) fn probe_interval(row: &wanted::Controller) -> Option<Duration> {
     }
 }
 
-/// The limits on packets of a row.
+/// A row's limits on packets.
 pub(crate) fn limits(row: &wanted::Controller) -> Option<Limits> {
     Some(Limits::new(row.rate_limit?, row.burst_limit))
 }

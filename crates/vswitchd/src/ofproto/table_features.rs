@@ -1,16 +1,16 @@
-//! What tables can do, as OpenFlow 1.3 asks for it, and statistics of tables say before. All tables are alike
-//! but for where they can go on to.
+//! The capabilities of tables, for OpenFlow 1.3's table features and the earlier table statistics. All tables
+//! are alike except for the tables in which they may continue.
 //!
-//! A controller may send features of its own with the request: names are taken of them.
+//! A controller may send features in the request: the names in it are used.
 
 use flow::Mf;
 use flow::mf::{Maskable, NxmHeader};
 use openflow::Version;
 use openflow::message::{TableFeatures, TableInstructionFeatures};
 
-/// Tables of a bridge.
+/// Number of tables of a bridge.
 pub(crate) const TABLES: u8 = 254;
-/// Rules of a table that clients are told fit.
+/// The reported maximum number of rules in a table.
 pub(crate) const MAX_ENTRIES: u32 = 1_000_000;
 /// OFPIT_*: goto-table, write-metadata, write-, apply- and clear-actions, meter.
 const INSTRUCTIONS: u32 = 0b111_1110;
@@ -19,11 +19,11 @@ const METER: u32 = 1 << 6;
 /// OFPAT_*: output, MPLS TTL (set, decrement), push and pop VLAN and MPLS, set-queue, group,
 /// IP TTL (set, decrement), set-field.
 const ACTIONS: u32 = 1 | 0xff << 15 | 1 << 23 | 1 << 24 | 1 << 25;
-/// Those of OpenFlow 1.1, which sets each field by an action of its own.
+/// The actions of OpenFlow 1.1, in which each field is set by an action of its own.
 const ACTIONS11: u32 = 0x01ff_e7ff;
 /// The features of all tables.
 pub(crate) fn all(version: Version) -> Vec<TableFeatures> {
-    // What Open vSwitch 3.1 does not know its tools could not read.
+    // Open vSwitch 3.1's tools could not parse fields that they do not know.
     let fields: Vec<Mf> = Mf::all().filter(|mf| *mf != Mf::Ipv6ExtHdr).collect();
     // Earlier versions have no headers, or too few.
     let minor = version.max(Version::V13).minor();

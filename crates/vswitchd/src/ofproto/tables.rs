@@ -1,6 +1,6 @@
-//! What controllers have set of the tables of a bridge.
+//! What controllers have configured for the tables of a bridge.
 
-/// What controllers have set of a table.
+/// What controllers have configured for a table.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct TableRecord {
     pub name: String,
@@ -13,6 +13,6 @@ pub(crate) struct TableRecord {
 pub(crate) struct VacancyWatch {
     pub down: u8,
     pub up: u8,
-    /// Whether less room is told of next; else more room.
+    /// Whether the next vacancy event is about less room; otherwise it is about more.
     pub awaits_less: bool,
 }

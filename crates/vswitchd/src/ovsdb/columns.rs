@@ -11,7 +11,7 @@ pub(super) struct ColumnName {
     pub(super) database: String,
     table: String,
     column: String,
-    /// As it was written.
+    /// The original text.
     text: String,
 }
 
@@ -32,7 +32,7 @@ pub(super) struct ColumnRemote {
 }
 
 impl ColumnName {
-    /// Reads `db:DATABASE,TABLE,COLUMN`. `None`: it is none.
+    /// Parses `db:DATABASE,TABLE,COLUMN`. `None`: it does not have that form.
     pub(super) fn parse(text: &str) -> Option<Result<ColumnName, String>> {
         let names: Vec<&str> = text.strip_prefix("db:")?.split(',').collect();
         let [database, table, column] = names[..] else {
@@ -46,7 +46,7 @@ impl ColumnName {
         }))
     }
 
-    /// As it was written.
+    /// The original text.
     pub(super) fn text(&self) -> &str {
         &self.text
     }
@@ -147,7 +147,7 @@ fn remote(schema: &TableSchema, table: TableIdx, row: &Row) -> Option<ColumnRemo
             max_backoff: milliseconds("max_backoff"),
             probe_interval: milliseconds("inactivity_probe").map(|probe| (!probe.is_zero()).then_some(probe)),
             read_only: datum("read_only").and_then(|d| d.as_bool()).unwrap_or(false),
-            // The first where a schema allows several: none would let its clients do everything.
+            // The first one if the schema allows several: with no role its clients could do everything.
             role: datum("role").and_then(|d| d.keys().next()?.as_str()).unwrap_or_default().to_owned(),
             dscp: datum("other_config").and_then(|d| d.get("dscp")).map_or(Dscp::Default, Dscp::parse),
         },

@@ -1,4 +1,4 @@
-//! `--config-file`: remotes and databases in a JSON file, read at the start and by `ovsdb-server/reload`.
+//! `--config-file`: remotes and databases in a JSON file, read at start-up and by `ovsdb-server/reload`.
 //!
 //! ```json
 //! {"remotes": {"punix:db.sock": {}, "pssl:6640": {"inactivity-probe": 10000, "read-only": true}},
@@ -25,7 +25,7 @@ use std::time::Duration;
 /// A configuration file that could be read.
 #[derive(Clone, Debug)]
 pub struct ConfigFile {
-    /// As it was named.
+    /// The path as given.
     given: PathBuf,
     path: PathBuf,
 }
@@ -59,7 +59,7 @@ struct DatabaseConfig {
     exclude_tables: Vec<String>,
 }
 
-/// As it was named.
+/// The path as given.
 impl std::fmt::Display for ConfigFile {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.given.display().fmt(f)
@@ -82,8 +82,7 @@ impl ConfigFile {
         serde_json::from_str(&text).map_err(|e| format!("{shown}: {e}"))
     }
 
-    /// Makes the server have what the file says, and nothing else. What can be had is had before an error is
-    /// returned.
+    /// Makes the server match the file exactly. Applies everything that it can before it returns an error.
     pub(super) async fn apply(
         &self,
         state: &Rc<State>,
@@ -100,7 +99,7 @@ impl ConfigFile {
         let open: Vec<(String, PathBuf)> =
             state.files.borrow().iter().map(|(name, path)| (name.clone(), path.clone())).collect();
         for (name, _) in open.iter().filter(|(_, path)| !wanted.contains_key(path)) {
-            // It is there: it was listed just now.
+            // It exists: it was listed just now.
             let _ = state.server.borrow_mut().remove_database(name);
             state.files.borrow_mut().remove(name);
         }

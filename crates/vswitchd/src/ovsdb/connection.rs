@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use transport::Idlers;
 use transport::reconnect::{Options, Reconnect};
 
-/// What all connections of a remote share with it.
+/// What all connections of a remote share.
 pub(super) struct Shared {
     pub(super) options: RefCell<RemoteOptions>,
     /// The options have changed, or the remote was stopped.
@@ -20,13 +20,13 @@ pub(super) struct Shared {
     pub(super) state: Weak<State>,
 }
 
-/// One connection of a remote, as it sees itself.
+/// A connection's own view of itself.
 pub(super) struct Connection {
     /// For logs.
     pub(super) name: String,
     pub(super) remote: Option<Rc<Shared>>,
     pub(super) reconnect: Rc<RefCell<Reconnect>>,
-    /// Those that give way to others where descriptors are short, if this is one of them.
+    /// The clients that give way to others when descriptors are short, if this is one of them.
     pub(super) idlers: Option<Rc<Idlers>>,
 }
 
@@ -39,7 +39,7 @@ impl Shared {
 }
 
 impl Connection {
-    /// Of the switch itself, over a pair of sockets.
+    /// A connection of the switch itself, over a socket pair.
     pub(super) fn internal(name: &str) -> Connection {
         let options = Options { probe_interval: None, passive: true, ..Options::default() };
         let reconnect = Rc::new(RefCell::new(Reconnect::new(options, Instant::now())));

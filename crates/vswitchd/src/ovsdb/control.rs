@@ -1,5 +1,5 @@
-//! The commands of a database server's control socket, with the texts of Open vSwitch's (ovsdb-server(1),
-//! "Runtime management commands").
+//! The commands of a database server's control socket, with Open vSwitch's texts (ovsdb-server(1), "Runtime
+//! management commands").
 
 use super::config_file::ConfigFile;
 use super::databases;
@@ -14,14 +14,14 @@ use std::rc::Rc;
 use std::time::Duration;
 use transport::unixctl::{self, Command, Request};
 
-/// What commands work on.
+/// The context of commands.
 pub(super) struct Context {
     service: Rc<Service>,
-    /// What is left to do, and wait for.
+    /// Work that is left to do and to wait for.
     later: Option<Later>,
 }
 
-/// A part of a command that takes time.
+/// The part of a command that takes time.
 enum Later {
     AddRemote(String),
     Compact(Vec<String>),
@@ -111,7 +111,7 @@ async fn execute(service: &Rc<Service>, request: &Request) -> Answer {
     }
 }
 
-/// Whether a command changes what a configuration file says, where there is one.
+/// Whether a command changes what a configuration file, if there is one, defines.
 fn is_configuration(command: &str) -> bool {
     matches!(
         command.strip_prefix("ovsdb-server/"),
@@ -141,7 +141,7 @@ fn version(_: &mut Context, _: &[String]) -> Answer {
     Ok(program::version_text("ovsdb-server", &[]))
 }
 
-/// The switch that the server is part of ends with it: whoever stops the one waits for the process to go.
+/// A server inside the switch ends together with the switch: whoever stops it waits for the process to end.
 fn exit(context: &mut Context, _: &[String]) -> Answer {
     context.service.state.exit.notify_one();
     nothing()
@@ -252,7 +252,7 @@ fn reconnect(context: &mut Context, _: &[String]) -> Answer {
     nothing()
 }
 
-/// Memory goes back to the system as it is freed, so there is nothing to switch.
+/// Freed memory returns to the system at once, so there is nothing to switch.
 fn trim(_: &mut Context, args: &[String]) -> Answer {
     match args[0].as_str() {
         "on" | "off" => nothing(),

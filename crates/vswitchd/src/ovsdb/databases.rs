@@ -8,12 +8,12 @@ use ovsdb::storage::Storage;
 use std::path::Path;
 use std::rc::Rc;
 
-/// Opens a database from its file and serves it; one that shall have its first row and has none gets it. The
-/// error is a sentence in the stock server's words, which names the file as it was given.
+/// Opens a database from its file and serves it. Adds the first row if it should have one and does not. The
+/// error is a sentence in the stock server's words, with the file's name as given.
 pub(super) fn open(state: &Rc<State>, given: &Path, path: &Path, first_row: bool) -> Result<String, String> {
     let shown = given.display();
     if let Err(error) = std::fs::metadata(path) {
-        // Before the lock, which would leave its file behind where there is a directory for it.
+        // Before locking, which would leave a lock file behind if there is a directory with that name.
         let why = transport::reason(&error);
         let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
         let what = match directory.map(std::fs::metadata) {

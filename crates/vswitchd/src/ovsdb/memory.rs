@@ -1,5 +1,5 @@
-//! What a monitored server serves, kept by its monitor, so that a server that is started again after a crash
-//! has the databases and remotes that commands gave it, and not those of its command line.
+//! What a monitored server serves, remembered by its monitor. A server that is restarted after a crash then
+//! has the databases and remotes that commands gave it, rather than those of its command line.
 
 use super::options::Options;
 use super::remotes::Remotes;
@@ -20,7 +20,7 @@ struct Contents {
     active: bool,
 }
 
-/// Puts what is remembered in the place of what the command line says; nothing where this is the first start.
+/// Replaces the command line's settings by the remembered ones; does nothing on the first start.
 pub(super) fn recall(file: &File, options: &mut Options) -> Result<(), String> {
     let mut text = vec![0; usize::try_from(file.metadata().map_err(unreadable)?.len()).unwrap_or(0)];
     file.read_exact_at(&mut text, 0).map_err(unreadable)?;

@@ -2,14 +2,14 @@
 //! `crosspoint ovsdb-server`.
 //!
 //! [`serve`] starts it in a thread of its own, so that no transaction, however big, holds up OpenFlow, and no
-//! packet-in a transaction. The switch is one of its clients, over a pair of sockets ([`Handle::connect`]),
-//! as it would be of a server elsewhere.
+//! packet-in a transaction. The switch is one of its clients, over a socket pair ([`Handle::connect`]), as if
+//! the server were elsewhere.
 //!
-//! Inside, one thread runs everything as tasks: a connection reads, has the [`Server`](ovsdb::server::Server)
-//! handle, and sends; the [flusher](service) tells monitors and asks the disk; what blocks (a sync, a
-//! compaction) runs on other threads. What a client can make the server keep is bounded: 256 KiB of output
-//! before its requests wait (plus the answer to one), 256 MiB of one request, 1 GiB of both for all clients
-//! together.
+//! Inside, one thread runs everything as tasks: a connection reads, passes messages to the
+//! [`Server`](ovsdb::server::Server), and sends; the [flusher](service) notifies monitors and starts disk
+//! work; whatever blocks (a sync, a compaction) runs on other threads. What a client can make the server keep
+//! is bounded: 256 KiB of output before its requests wait (plus the answer to one), 256 MiB of one request, 1
+//! GiB of both for all clients together.
 
 mod columns;
 mod config_file;
@@ -55,7 +55,7 @@ pub struct Handle {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// What a handle asks of its server.
+/// A request from a handle to its server.
 enum Order {
     Connect(UnixStream, String),
     Command(Request, oneshot::Sender<Result<String, String>>),
@@ -72,7 +72,7 @@ pub fn serve(options: Options) -> Result<Handle, String> {
     let (started, has_started) = sync_mpsc::sync_channel(1);
     let (exiting, exited) = watch::channel(false);
     let run = move || {
-        // Whatever happens to this thread, those who wait for its end hear of it.
+        // Whatever happens to this thread, those who wait for its end are notified.
         let exiting = Exiting(exiting);
         let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
             Ok(runtime) => runtime,
@@ -93,7 +93,7 @@ pub fn serve(options: Options) -> Result<Handle, String> {
                 }
             }
         });
-        // A compaction that is under way is given up: the file is as it was.
+        // A compaction in progress is abandoned: the file is unchanged.
         runtime.shutdown_background();
     };
     let thread = std::thread::Builder::new().name("ovsdb".into()).spawn(run);
@@ -115,8 +115,8 @@ impl Drop for Exiting {
 }
 
 impl Handle {
-    /// A connection to the server within this process: make a [`Stream`] of it by [`Stream::of_pair`]. `name`
-    /// is for logs.
+    /// A connection to the server within this process: turn it into a [`Stream`] with [`Stream::of_pair`].
+    /// `name` is for logs.
     ///
     /// # Errors
     /// Out of descriptors, or the server has ended.
@@ -138,24 +138,24 @@ impl Handle {
         answered.await.map_err(|_| ended())?
     }
 
-    /// Has the server connect to remotes and to the active server, for which it waits where
-    /// [`Options::connects_later`] says so.
+    /// Makes the server connect to remotes and to the active server, if [`Options::connects_later`] made it
+    /// wait for this call.
     pub fn connect_out(&self) {
-        // A server that has ended connects to nobody.
+        // If the server has ended, there is nothing to connect.
         let _ = self.orders.send(Order::ConnectOut);
     }
 
-    /// Returns when somebody has asked the server to end, by `exit` on its control socket, or it failed.
+    /// Returns when the server was told to end, by `exit` on its control socket, or has failed.
     pub async fn exited(&self) {
         let mut exited = self.exited.clone();
         // An error says that the thread is gone, which is the same.
         let _ = exited.wait_for(|exited| *exited).await;
     }
 
-    /// As [`Self::exited`], for a thread without a runtime.
+    /// Like [`Self::exited`], for a thread without a runtime.
     pub fn wait_until_exited(&self) {
         let runtime = tokio::runtime::Builder::new_current_thread().build();
-        // Without a runtime nobody can be told; the server's end is noticed when it is stopped.
+        // Without a runtime there can be no notification; the server's end is noticed when it is stopped.
         if let Ok(runtime) = runtime {
             runtime.block_on(self.exited());
         }
@@ -166,7 +166,7 @@ impl Handle {
         let _ = self.orders.send(Order::Stop);
         let thread = self.thread.lock().ok().and_then(|mut thread| thread.take());
         if let Some(thread) = thread {
-            // It panicked, and that was reported.
+            // A panic has already been reported.
             let _ = thread.join();
         }
     }
@@ -178,7 +178,7 @@ impl Drop for Handle {
     }
 }
 
-/// Lets this process have as many connections as the system allows it, and 65,536 where it may ask for that.
+/// Raises this process's limit on descriptors to the hard limit, and to 65,536 if it may raise that.
 pub fn raise_descriptor_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
@@ -219,7 +219,7 @@ async fn start(mut options: Options) -> Result<Running, String> {
         databases::open(&state, given, &options.directory.join(given), options.first_row)?;
     }
     let service = Service::new(state.clone(), options.tls);
-    // Before the first client: none may find an active server that is about to become a backup.
+    // Before the first client: no client may find an active server that is about to become a backup.
     if let Some(tables) = &options.sync_exclude_tables {
         service.replication.set_exclude(tables)?;
     }
@@ -247,7 +247,8 @@ async fn start(mut options: Options) -> Result<Running, String> {
                 let why = transport::reason(&e);
                 format!("{}: could not initialize control socket ({why})", path.display())
             })?;
-            // A thread of the switch has none, nor tells of the process's memory.
+            // A server in a thread of the switch has no control socket, and does not report the process's
+            // memory.
             let of_memory = service.clone();
             tokio::task::spawn_local(watch_memory(move || control::memory_usage(&of_memory)));
             let service = service.clone();
@@ -266,7 +267,7 @@ impl Running {
             let order = tokio::select! {
                 order = orders.recv() => order,
                 () = self.service.state.exit.notified() => {
-                    // Whoever holds the handle decides; alone, it ends.
+                    // The holder of the handle decides; without one, the server ends.
                     exiting.0.send_replace(true);
                     continue;
                 }
@@ -289,7 +290,7 @@ impl Running {
                 Some(Order::Command(request, answer)) => {
                     let service = self.service.clone();
                     tokio::task::spawn_local(async move {
-                        // Nobody may wait for it any more.
+                        // The requester may no longer be waiting.
                         let _ = answer.send(control::run(&service, &request).await);
                     });
                 }

@@ -1,10 +1,10 @@
-//! How a remote is served: what is said about it, and what follows from that.
+//! How a remote is served: its settings, and what follows from them.
 
 use std::time::Duration;
 use transport::reconnect::Options;
 use transport::{ActiveTarget, PassiveTarget, Target};
 
-/// What is said about a remote besides its target.
+/// The settings of a remote besides its target.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub(super) struct Overrides {
     pub(super) max_backoff: Option<Duration>,
@@ -16,7 +16,7 @@ pub(super) struct Overrides {
     pub(super) dscp: Dscp,
 }
 
-/// What is said about the differentiated services code point.
+/// The setting of the differentiated services code point.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(super) enum Dscp {
     /// Nothing.
@@ -29,7 +29,7 @@ pub(super) enum Dscp {
 }
 
 impl Dscp {
-    /// What it is where nobody says another: that of network control, as with Open vSwitch.
+    /// The default: that of network control, as in Open vSwitch.
     const DEFAULT: u8 = 48;
 
     pub(super) fn parse(text: &str) -> Dscp {
@@ -41,7 +41,7 @@ impl Dscp {
     }
 }
 
-/// How one remote is to be served.
+/// How to serve one remote.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct RemoteOptions {
     backoff_max: Duration,
@@ -53,7 +53,7 @@ pub(super) struct RemoteOptions {
 }
 
 impl RemoteOptions {
-    /// Those of a connection within this process.
+    /// The options of a connection within this process.
     pub(super) fn internal() -> RemoteOptions {
         RemoteOptions {
             backoff_max: Duration::ZERO,
@@ -85,7 +85,7 @@ impl RemoteOptions {
         let default = RemoteOptions::default_for(target);
         RemoteOptions {
             backoff_max: overrides.max_backoff.unwrap_or(default.backoff_max).max(Duration::from_secs(1)),
-            // As in Open vSwitch: less than a second would only ask for trouble.
+            // As in Open vSwitch, at least a second: shorter intervals would only cause trouble.
             probe_interval: match overrides.probe_interval {
                 Some(interval) => interval.map(|i| i.max(Duration::from_secs(1))),
                 None => default.probe_interval,

@@ -1,6 +1,6 @@
-//! Where a server listens and connects: what the command line and `ovsdb-server/add-remote` say, and what
-//! columns of its databases say, such as `Open_vSwitch.manager_options`, whose rows' `is_connected` and
-//! `status` tell the truth.
+//! Where a server listens and connects, as given by the command line, by `ovsdb-server/add-remote`, and by
+//! columns of its databases such as `Open_vSwitch.manager_options`. The columns `is_connected` and `status`
+//! of those rows are kept up to date.
 
 use super::columns::ColumnName;
 use super::connection::{Connection, Shared};
@@ -27,17 +27,17 @@ const STATUS_INTERVAL: Duration = Duration::from_millis(2_500);
 /// After listening failed.
 const LISTEN_RETRY: Duration = Duration::from_secs(2);
 
-/// All remotes of a server, and the files of TLS, which columns may name as well.
+/// All remotes of a server, and its TLS files, which may also be named by columns.
 pub(super) struct Remotes {
     state: Rc<State>,
     tls: TlsSources,
     known: RefCell<Known>,
 }
 
-/// Where a server listens and connects now.
+/// Where a server currently listens and connects.
 #[derive(Default)]
 struct Known {
-    /// As they were given, with what was given along.
+    /// As given, with their overrides.
     configured: BTreeMap<String, Overrides>,
     /// By target.
     running: BTreeMap<String, Rc<Remote>>,
@@ -53,25 +53,25 @@ struct Remote {
     target: Target,
     shared: Rc<Shared>,
     stopped: Cell<bool>,
-    /// Of a target that connects; one that listens has one for each connection.
+    /// For a target to connect to; a listening target has one for each connection.
     reconnect: Rc<RefCell<Reconnect>>,
     bound_port: Cell<Option<u16>>,
     last_error: RefCell<Option<String>>,
 }
 
 impl Remotes {
-    /// None yet; TLS's files are taken from where they are named.
+    /// Starts without remotes.
     pub(super) fn new(state: Rc<State>, tls: TlsSources) -> Remotes {
         state.tls.set_files(tls.files(&state.server.borrow()));
         Remotes { state, tls, known: RefCell::default() }
     }
 
-    /// Refuses names of columns for TLS that cannot be; for the start of a server that was told of them.
+    /// Refuses invalid names of columns for TLS; for the start of a server that got them as options.
     pub(super) fn check_tls(&self) -> Result<(), String> {
         self.tls.check(&self.state.server.borrow())
     }
 
-    /// Adds remotes as they are written on the command line, and listens: what cannot be had is an error.
+    /// Adds remotes in the form of the command line, and listens. A remote that cannot be used is an error.
     pub(super) async fn add(&self, text: &str, overrides: Overrides) -> Result<(), String> {
         if let Some(column) = ColumnName::parse(text) {
             column?.find(&self.state.server.borrow())?;
@@ -110,7 +110,7 @@ impl Remotes {
         Ok(())
     }
 
-    /// Removes a remote; its clients are disconnected. False: there is none.
+    /// Removes a remote and disconnects its clients. False: it does not exist.
     pub(super) fn remove(&self, text: &str) -> bool {
         let mut known = self.known.borrow_mut();
         let removed = known.configured.remove(text).is_some();
@@ -121,7 +121,7 @@ impl Remotes {
         removed
     }
 
-    /// As they were given, in order.
+    /// As given, in order.
     pub(super) fn list(&self) -> Vec<String> {
         self.known.borrow().configured.keys().cloned().collect()
     }
@@ -134,7 +134,7 @@ impl Remotes {
         self.state.has_work();
     }
 
-    /// Whatever columns say has changed: listens and connects where they say now.
+    /// Columns may have changed: listens and connects as they say now.
     pub(super) fn follow_columns(&self) {
         if !self.have_changed() {
             return;
@@ -157,7 +157,7 @@ impl Remotes {
                     Some(Err(why)) => complaints.push(why),
                 }
             }
-            // Where two name one target, the one that was given by itself counts.
+            // If two name the same target, the explicit one takes precedence.
             named.sort_by_key(|(_, is_of_column, _)| *is_of_column);
             for (text, _, overrides) in named {
                 match Target::parse(&text, OVSDB_PORT) {
@@ -166,7 +166,7 @@ impl Remotes {
                         let options = RemoteOptions::new(&target, overrides, before.as_deref());
                         let role = options.role.clone();
                         let (_, counts) = wanted.entry(text).or_insert((target, options));
-                        // But for a role, which restricts, whoever gives it.
+                        // Except for a role, which restricts the clients whoever sets it.
                         if counts.role.is_empty() {
                             counts.role = role;
                         }
@@ -200,7 +200,7 @@ impl Remotes {
         gone.iter().for_each(|remote| remote.stop());
     }
 
-    /// Whether a database whose columns are read has changed; notes that it was looked at.
+    /// Whether a database with configuring columns has changed; records that it was checked.
     fn have_changed(&self) -> bool {
         let server = self.state.server.borrow();
         let mut known = self.known.borrow_mut();
@@ -267,7 +267,7 @@ impl Remotes {
     }
 }
 
-/// The row with its status brought up to date; `None` where it is already, or has no such columns.
+/// The row with an updated status; `None` if it is up to date, or has no such columns.
 fn with_status(
     schema: &TableSchema,
     row: &Row,
@@ -286,7 +286,7 @@ fn with_status(
     has_changed.then_some(new)
 }
 
-/// The status of a target that can be neither connected to nor listened on; `None` of one that can.
+/// The status of a target that can be neither connected to nor listened on; `None` for any other.
 fn never_runs(target: &str) -> Option<BTreeMap<String, String>> {
     let why = Target::parse(target, OVSDB_PORT).err()?;
     Some([("state", "BACKOFF".to_owned()), ("last_error", why)].map(|(k, v)| (k.to_owned(), v)).into())
@@ -512,7 +512,7 @@ struct Outgoing {
     remote: Rc<Remote>,
     state: Rc<State>,
     target: ActiveTarget,
-    /// Whether the log lacks why the last connection ended.
+    /// Whether the log still lacks the reason why the last connection ended.
     is_to_tell: bool,
 }
 
@@ -545,7 +545,7 @@ impl Keep for Outgoing {
         let (name, remote) = (self.name(), Some(self.remote.shared.clone()));
         let connection = Connection { name, remote, reconnect, idlers: None };
         let end = converse(&self.state, stream, &connection).await;
-        // Of all others the session has told.
+        // The session has reported all other reasons.
         self.is_to_tell = matches!(end, End::Closed | End::ByServer | End::Os(_));
         ControlFlow::Continue(end.text())
     }

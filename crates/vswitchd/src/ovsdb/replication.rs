@@ -1,10 +1,10 @@
-//! Active-backup: a backup is a client of the active server, does what that one's transactions did, and lets
-//! its own clients only read (ovsdb-server(1), "Active-Backup Options").
+//! Active-backup: a backup is a client of the active server, repeats that server's transactions, and allows
+//! its own clients only to read (ovsdb-server(1), "Active-Backup Options").
 //!
-//! A backup asks for all of each database that both have by `monitor`, puts the first reply in the place of
-//! what it has, and then follows the updates, each in one transaction. Where the connection ends it begins
-//! again. What it cannot follow, as another schema, stops it for that database, or for all, with the reason
-//! in the log and in `sync-status`.
+//! A backup requests the whole of each common database by `monitor`, replaces its own contents by the first
+//! reply, and then follows the updates, each in one transaction. When the connection ends, it starts again.
+//! If it cannot follow, for example because of a different schema, it stops for that database, or for all,
+//! with the reason in the log and in `sync-status`.
 
 use super::state::{State, now};
 use ovsdb::jsonrpc::Message;
@@ -23,16 +23,16 @@ use transport::{ActiveTarget, Keep, OVSDB_PORT, Stream, clock, keep_connected};
 
 /// Silence of the active server after which it is probed.
 const PROBE_INTERVAL: Duration = Duration::from_secs(60);
-/// Longest wait where no probe is due.
+/// Longest wait if no probe is due.
 const FOR_EVER: Duration = Duration::from_secs(3_600);
 
-/// Whether a server is a backup, and of whom.
+/// Whether a server is a backup, and of which server.
 pub(super) struct Replication {
     state: Rc<State>,
     settings: RefCell<Settings>,
 }
 
-/// What is set, and how it goes.
+/// The settings, and the state.
 struct Settings {
     source: Option<String>,
     /// Tables that are not followed, by database.
@@ -67,7 +67,7 @@ impl Default for Settings {
 }
 
 impl Replication {
-    /// Of an active server.
+    /// Starts as an active server.
     pub(super) fn new(state: Rc<State>) -> Rc<Replication> {
         Rc::new(Replication { state, settings: RefCell::default() })
     }
@@ -94,7 +94,7 @@ impl Replication {
             exclude.entry(database.into()).or_default().insert(table.into());
         }
         let mut settings = self.settings.borrow_mut();
-        // In order, as the stock server prints them.
+        // Sorted, as the stock server prints them.
         let pairs = exclude.iter().flat_map(|(db, tables)| tables.iter().map(move |t| format!("{db}:{t}")));
         settings.exclude_text = pairs.collect::<Vec<_>>().join(",");
         settings.exclude = exclude;
@@ -111,13 +111,13 @@ impl Replication {
         self.begin_anew()
     }
 
-    /// A backup begins anew, by what is set now.
+    /// Restarts a backup with the present settings.
     fn begin_anew(self: &Rc<Self>) -> Result<(), String> {
         let is_backup = self.settings.borrow().task.is_some();
         if is_backup { self.start().map(drop) } else { Ok(()) }
     }
 
-    /// Becomes a backup, or begins anew as one. False: no active server is set.
+    /// Becomes a backup, or restarts as one. False: no active server is set.
     pub(super) fn start(self: &Rc<Self>) -> Result<bool, String> {
         let Some(source) = self.source() else { return Ok(false) };
         let target = ActiveTarget::parse(&source, OVSDB_PORT)?;
@@ -168,7 +168,7 @@ impl Replication {
         self.settings.borrow_mut().progress = progress;
     }
 
-    /// Follows the active server until it is told otherwise.
+    /// Follows the active server until told otherwise.
     async fn follow(self: Rc<Self>, target: ActiveTarget) {
         let probe_interval = self.settings.borrow().probe_interval;
         let mut reconnect = Reconnect::new(Options { probe_interval, ..Options::default() }, clock::now());
@@ -192,7 +192,7 @@ enum Failure {
     Impossible(String),
     /// The active server is this very one.
     Itself,
-    /// It has no database that this one could follow.
+    /// It has no database that this server could follow.
     NothingInCommon,
 }
 
@@ -233,7 +233,8 @@ impl Keep for Source {
             }
             Err(Failure::Itself) => {
                 tracing::warn!(target: "replication", "Self replicating is not allowed");
-                // It has what it would copy, and there is nobody to change it but its own clients.
+                // We are connected to ourselves: there is nothing to copy, and only our own clients make
+                // changes.
                 replication.stop();
                 ControlFlow::Break(())
             }
@@ -365,7 +366,8 @@ async fn try_replicate(
     if followed.is_empty() {
         return Err(Failure::NothingInCommon);
     }
-    // Updates of the first may come before the reply for the last; what is told twice is the same.
+    // Updates of the first database may arrive before the reply for the last; applying a change twice does no
+    // harm.
     let mut ids = BTreeMap::new();
     for (name, schema) in &followed {
         let requests = requests(replication, name, schema);
@@ -403,8 +405,8 @@ async fn try_replicate(
     }
 }
 
-/// Whether a database of schema `mine` can hold what one of schema `theirs` has: it has all tables and
-/// columns, of the same types.
+/// Whether a database with schema `mine` can store everything of one with schema `theirs`: it has all tables
+/// and columns, with the same types.
 fn holds(mine: &Schema, theirs: &Schema) -> bool {
     theirs.tables().iter().all(|table| {
         let Some(own) = mine.find(&table.name).map(|idx| mine.table(idx)) else {
@@ -435,8 +437,7 @@ fn requests(replication: &Replication, name: &str, schema: &Schema) -> Value {
     Value::Object(tables.map(request).collect::<Map<String, Value>>())
 }
 
-/// Does what `<table-updates>` say. The first ones stand for all that the database has in the tables that are
-/// followed.
+/// Applies `<table-updates>`. The first ones contain everything in the followed tables of the database.
 fn apply(replication: &Replication, name: &str, updates: &Value, first: bool) -> Result<(), Failure> {
     let impossible = |why: String| Failure::Impossible(format!("{name}: {why}"));
     let state = &replication.state;

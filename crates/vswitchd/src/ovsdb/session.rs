@@ -1,8 +1,8 @@
 //! One client's connection: its bytes in, its messages to the server, its output out.
 //!
-//! One poll does all there is to do, in turns: send what waits, then, if the client takes what it is sent,
-//! read and handle what it says. Nothing is held across a wait but a buffer that is empty between messages,
-//! so that 10,000 idle clients cost little.
+//! One poll does all available work, in turns: it sends pending output and then, if the client reads its
+//! output, reads and handles the client's messages. Nothing is kept across a wait except a buffer that is
+//! empty between messages, so 10,000 idle clients cost little.
 
 use super::connection::Connection;
 use super::state::{State, now};
@@ -27,7 +27,7 @@ const READ_BYTES: usize = 64 << 10;
 const TURN: Duration = Duration::from_millis(2);
 
 thread_local! {
-    /// Where all connections read into: what they do not understand yet they copy.
+    /// The read buffer that all connections share; each copies what it cannot parse yet.
     static SCRATCH: RefCell<Vec<u8>> = RefCell::new(vec![0; READ_BYTES]);
 }
 
@@ -38,22 +38,22 @@ pub(super) enum End {
     Closed,
     /// The server did: the databases changed, or the client takes nothing.
     ByServer,
-    /// It was idle, and others want its descriptor.
+    /// It was idle, and others needed its descriptor.
     GaveWay,
     /// It did not answer a probe.
     Silent,
-    /// What it sent cannot be read.
+    /// Its input could not be parsed.
     Unreadable(BadFrame),
-    /// It can, and is not to be said.
+    /// Its input could be parsed, but is not allowed.
     Bad(BadMessage),
-    /// It sends too much of one request while others do.
+    /// It sends too much of one request while others do the same.
     OverBudget,
     /// The system says so.
     Os(std::io::Error),
 }
 
 impl End {
-    /// As `last_error` has it. `None`: without an error.
+    /// In the form for `last_error`. `None`: no error.
     pub(super) fn text(&self) -> Option<String> {
         match self {
             End::Closed => Some("End of file".into()),
@@ -66,7 +66,7 @@ impl End {
     }
 }
 
-/// Serves a client until either side has enough. Its reconnect is told of it all.
+/// Serves a client until either side ends the connection. Reports everything to its reconnect state.
 pub(super) async fn converse(state: &Rc<State>, stream: Stream, connection: &Connection) -> End {
     let reconnect = &*connection.reconnect;
     let id = {
@@ -114,7 +114,7 @@ pub(super) async fn converse(state: &Rc<State>, stream: Stream, connection: &Con
                 }
             }
             () = dismissed.notified() => {
-                // It may have come back to life since.
+                // It may have become active again since.
                 if session.is_idle() {
                     break End::GaveWay;
                 }
@@ -168,11 +168,11 @@ struct Session {
     half_handled: bool,
     /// Bytes were written into a TLS stream, which has not sent all of them.
     needs_flush: bool,
-    /// Those that give way to others, if this is one of them.
+    /// The clients that give way to others, if this is one of them.
     idlers: Option<Rc<Idlers>>,
     /// Its place among them, while it is idle.
     idles: Option<Waits>,
-    /// It is to give way.
+    /// It must give way.
     dismissed: Rc<Notify>,
 }
 
@@ -221,7 +221,7 @@ impl Session {
         Poll::Pending
     }
 
-    /// Whether it waits for its client to ask for something.
+    /// Whether it is waiting for a request from its client.
     fn is_idle(&self) -> bool {
         self.framer.buffered() == 0 && self.state.server.borrow().is_idle(self.id)
     }
@@ -293,7 +293,7 @@ impl Session {
         }
     }
 
-    /// Handles whole messages, until there is none, the output is full, or it is another client's turn.
+    /// Handles complete messages until there are no more, the output is full, or it is another client's turn.
     fn handle(&mut self, until: Instant) -> Result<(), End> {
         let now = now();
         let mut server = self.state.server.borrow_mut();

@@ -1,4 +1,4 @@
-//! What the tasks of a server share: the server itself, who sleeps, and what there is to do.
+//! State shared by the tasks of a server: the server itself, sleeping tasks, and work to do.
 
 use ovsdb::server::{BySession, DatabaseNo, Now, Server, SessionId, StorageNews};
 use ovsdb::storage::Done;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::Notify;
 use transport::Tls;
 
-/// How often what waits to be sent is added up, at most.
+/// Minimum interval between two sums of pending output.
 const BUDGET_INTERVAL: Duration = Duration::from_millis(50);
 
 /// See the [module](self).
@@ -23,16 +23,16 @@ pub(super) struct State {
     pub(super) tls: Arc<Tls>,
     /// There is something for the flusher.
     pub(super) work: Notify,
-    /// What the status of connections says may have changed.
+    /// The reported status of connections may have changed.
     pub(super) status_is_old: Cell<bool>,
     wakers: RefCell<BySession<Waker>>,
     /// Bytes of incomplete requests.
     pub(super) partial_bytes: Cell<usize>,
     budget_checked: Cell<Option<Instant>>,
     pub(super) counters: Cell<Counters>,
-    /// Somebody wants the server to end.
+    /// Notified when the server should end.
     pub(super) exit: Notify,
-    /// Connections out are to wait, and do not any more.
+    /// Outgoing connections must still wait.
     connects_later: Cell<bool>,
     connects_now: Notify,
     /// A compaction, or another job, ended.
@@ -46,7 +46,7 @@ pub(super) struct Counters {
     pub(super) connections: u64,
     /// Connections ended because what they sent is no JSON-RPC, or too long.
     pub(super) bad_streams: u64,
-    /// Connections ended because too much waited for them, or they sent too much of a request.
+    /// Connections ended because too much output was pending, or they sent too much of a request.
     pub(super) over_budget: u64,
     /// Connections ended because the client did not answer a probe.
     pub(super) silent: u64,
@@ -78,7 +78,7 @@ impl State {
         }
     }
 
-    /// From now on, they may.
+    /// From now on, outgoing connections are allowed.
     pub(super) fn connect_out(&self) {
         self.connects_later.set(false);
         self.connects_now.notify_waiters();
@@ -89,7 +89,7 @@ impl State {
         self.work.notify_one();
     }
 
-    /// What the status of a connection says may have changed.
+    /// Records that the reported status of a connection may have changed.
     pub(super) fn status_changed(&self) {
         self.status_is_old.set(true);
         self.has_work();
@@ -122,9 +122,9 @@ impl State {
         ids.iter().filter_map(|id| wakers.get(id)).for_each(Waker::wake_by_ref);
     }
 
-    /// Ends the connections for which most waits, as long as it is too much for all.
+    /// Ends the connections with the most pending output, as long as the total is too much.
     pub(super) fn keep_to_budget(&self) {
-        // Adding up takes a look at each client: not at each turn, of which there may be thousands a second.
+        // Summing up looks at each client, so it is not done in each turn: there may be thousands a second.
         let at = Instant::now();
         if self.budget_checked.get().is_some_and(|checked| at < checked + BUDGET_INTERVAL) {
             return;
@@ -141,13 +141,13 @@ impl State {
         }
     }
 
-    /// Whether a connection may keep `more` bytes of a request that is not complete.
+    /// Whether a connection may keep `more` bytes of an incomplete request.
     pub(super) fn may_buffer(&self, more: usize) -> bool {
         let server = self.server.borrow();
         self.partial_bytes.get() + more + server.kept_bytes() <= server.limits().total_bytes
     }
 
-    /// Has work for the disk done by other threads.
+    /// Passes disk work to other threads.
     pub(super) fn start_jobs(self: &Rc<State>) {
         loop {
             let next = self.server.borrow_mut().poll_job(now());
@@ -156,7 +156,7 @@ impl State {
             tokio::task::spawn_local(async move {
                 match tokio::task::spawn_blocking(move || job.run()).await {
                     Ok(done) => state.job_done(of, done),
-                    // It panicked; whoever waits for it would wait for ever.
+                    // It panicked; whoever waits for its result would wait for ever.
                     Err(error) => {
                         tracing::error!(target: "ovsdb_file", "work on a database file failed: {error}");
                         state.exit.notify_one();

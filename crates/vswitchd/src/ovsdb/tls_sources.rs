@@ -1,4 +1,4 @@
-//! The files and settings of TLS, where each may be a column of a database: `db:DATABASE,TABLE,COLUMN`
+//! The files and settings of TLS. Each may be a column of a database: `db:DATABASE,TABLE,COLUMN`
 //! (ovsdb-server(1), "SSL Options").
 
 use super::columns::ColumnName;
@@ -6,7 +6,7 @@ use ovsdb::server::Server;
 use std::path::PathBuf;
 use transport::{Tls, TlsFiles};
 
-/// Private key and so on: each the name of a file, or of a column that holds one.
+/// Private key and so on: each the name of a file, or of a column that contains one.
 #[derive(Clone, Default, Debug)]
 pub struct TlsSources {
     /// `--private-key`.
@@ -15,7 +15,7 @@ pub struct TlsSources {
     pub certificate: Option<String>,
     /// `--ca-cert` or `--bootstrap-ca-cert`.
     pub ca_cert: Option<String>,
-    /// It was `--bootstrap-ca-cert`.
+    /// Whether it was given as `--bootstrap-ca-cert`.
     pub bootstrap_ca_cert: bool,
     /// `--peer-ca-cert`.
     pub peer_ca_cert: Option<String>,
@@ -26,7 +26,7 @@ pub struct TlsSources {
 }
 
 impl TlsSources {
-    /// Those that may name a column.
+    /// The options that may name a column.
     pub(super) fn sources(&self) -> [&Option<String>; 6] {
         [
             &self.private_key,
@@ -38,7 +38,7 @@ impl TlsSources {
         ]
     }
 
-    /// Refuses names of columns that cannot be; for the start of a server that was told of them.
+    /// Refuses invalid names of columns; for the start of a server that got them as options.
     pub(super) fn check(&self, server: &Server) -> Result<(), String> {
         for column in self.sources().into_iter().flatten().filter_map(|source| ColumnName::parse(source)) {
             column?.find_text(server)?;
@@ -49,7 +49,7 @@ impl TlsSources {
         Ok(())
     }
 
-    /// The files of TLS, from where they are named.
+    /// The TLS files, with columns resolved.
     pub(super) fn files(&self, server: &Server) -> TlsFiles {
         let file = |source: &Option<String>| named(server, source).map(PathBuf::from);
         TlsFiles {
@@ -64,7 +64,7 @@ impl TlsSources {
     }
 }
 
-/// What an option says, by itself or as a column that holds it.
+/// The value of an option, given directly or in a column.
 fn named(server: &Server, source: &Option<String>) -> Option<String> {
     let source = source.as_ref()?;
     match ColumnName::parse(source) {

@@ -1,4 +1,4 @@
-//! Bridges come, change and go.
+//! Creating, changing and removing bridges.
 
 use crate::config::wanted::{self, BridgeSettings};
 use crate::ofproto::Ofproto;
@@ -10,7 +10,7 @@ use packet::PortStatus;
 use std::collections::BTreeMap;
 use switch::{BridgeConfig, BridgeIdx, PortKind};
 
-/// MTU of a bridge whose ports have none to follow.
+/// MTU of a bridge without ports to take it from.
 const MTU_DEFAULT: u32 = 1500;
 /// The highest MTU that a tap device takes: ports that are no devices have higher ones.
 const MTU_MAX: u32 = 65_521;
@@ -65,7 +65,7 @@ impl Vswitch {
         self.set_controllers(idx, &wanted.controllers);
         let has_primary = self.bridges.get(&idx).is_some_and(|b| b.control.has_primary());
         if old.fail_mode != wanted.settings.fail_mode && !has_primary {
-            // As Open vSwitch does: rules made under the other mode go.
+            // As in Open vSwitch: rules made under the other mode are removed.
             self.flush_rules(idx);
         }
         if protocols_changed {
@@ -82,7 +82,7 @@ impl Vswitch {
         bridge.datapath_id = id;
     }
 
-    /// Logs it where it is another than before: behind the interfaces, as scripts expect.
+    /// Logs the datapath id if it has changed: after the interfaces, as scripts expect.
     fn tell_datapath_id(&mut self, idx: BridgeIdx) {
         let Some(bridge) = self.bridges.get_mut(&idx) else { return };
         let id = bridge.datapath_id;
@@ -91,7 +91,7 @@ impl Vswitch {
         }
     }
 
-    /// What depends on all ports: patch cables, and each bridge's address and MTU.
+    /// Updates what depends on all ports: patch cables, and each bridge's address and MTU.
     pub(crate) fn settle(&mut self) {
         self.plug_cables();
         let bridges: Vec<BridgeIdx> = self.bridges.keys().copied().collect();
@@ -118,8 +118,8 @@ impl Vswitch {
         }
     }
 
-    /// The bridge's address: `hwaddr`; else the lowest of its ports' that have one in the outside world; else
-    /// one that is the same at every start.
+    /// The bridge's address: `hwaddr`; else the lowest address of its external ports; else one that is the
+    /// same at every start.
     fn choose_mac(&mut self, idx: BridgeIdx) {
         let Some(bridge) = self.bridges.get(&idx) else { return };
         let of_ports = self.ports_of(idx).filter(|p| p.interface.is_others() && !p.gone);

@@ -1,4 +1,4 @@
-//! Interfaces come, change and go.
+//! Creating, changing and removing interfaces.
 
 use super::plan::misnumbered;
 use crate::config::wanted::{self, Interface, PATCH};
@@ -118,7 +118,7 @@ impl Vswitch {
             queue_dscp: port.queue_dscp.clone(),
             ..switch::PortSpec::new(port_no, of_port, name)
         };
-        // The switch first: a packet that comes in at once shall find its bridge.
+        // The switch first: a packet that arrives at once must find its bridge.
         if let Err(e) = self.plane.control.add_port(bridge, in_switch) {
             device.into_iter().for_each(|d| self.devices.give_up(interface, d, Fate::Removed));
             return Err(e.to_string());
@@ -191,8 +191,8 @@ impl Vswitch {
         self.devices.finish_leaving(&mut self.plane.dp);
     }
 
-    /// Makes an interface that runs what it shall be. Its type and its bridge stay. Whether it is to be added
-    /// now: options of some drivers are taken only when a device is opened, so the port was taken out.
+    /// Applies changed settings to a running interface, whose type and bridge stay. Returns whether it must
+    /// be added again now: some drivers take options only when a device is opened, so the port was taken out.
     pub(super) fn change_interface(&mut self, port: &wanted::Port, interface: &Interface) -> bool {
         let Some(record) = self.devices.port_named(&interface.name) else { return false };
         let (port_no, old) = (record.port_no, record.interface.clone());
@@ -262,7 +262,7 @@ impl Vswitch {
             self.plane.control.remove_port(port_no).expect("it is there, looked up above");
             specs.push((spec, number));
         }
-        // Those first that know where to: the others take what is left.
+        // Ports with a known number first: the others take what is left.
         specs.sort_by_key(|(_, number)| number.is_none());
         let requested: BTreeSet<OfPort> =
             wanted.interfaces().filter_map(|(_, i)| i.of_port_request).collect();
@@ -290,14 +290,13 @@ impl Vswitch {
         self.follow_devices(events);
     }
 
-    /// The first of the numbers that would be best that is free; else any.
+    /// The first preferred number that is free; otherwise any free one.
     fn choose_of_port(&mut self, bridge: BridgeIdx, best: [Option<OfPort>; 2]) -> Option<OfPort> {
         let free = best.into_iter().flatten().find(|n| self.port_numbered(bridge, *n).is_none());
         free.or_else(|| self.next_of_port(bridge, &BTreeSet::new()))
     }
 
-    /// The next free number after the last that was given out, so that a number is not soon given to somebody
-    /// else.
+    /// The next free number after the last one assigned, so that a number is not reused soon.
     fn next_of_port(&mut self, bridge: BridgeIdx, but: &BTreeSet<OfPort>) -> Option<OfPort> {
         let last = self.bridges.get(&bridge)?.last_of_port;
         let max = OfPort::MAX.0;

@@ -1,22 +1,22 @@
-//! The switch becomes what it shall be: what runs is compared with [`Wanted`], and the difference is carried
-//! out.
+//! Makes the switch match its configuration: compares what runs with [`Wanted`], and applies the difference.
 //!
-//! A [`Reconciliation`] is a plan, made at once, and carried out step by step: between two steps the control
-//! thread may serve others, so that a thousand new ports hold up no connection. What is the same on both
-//! sides has no step, so it is not touched. Steps name bridges and interfaces, not numbers, and look for what
-//! they change when they are carried out, so a device that goes away meanwhile harms no step but its own.
+//! A [`Reconciliation`] is a plan, made at once and executed step by step: between two steps the control
+//! thread may serve others, so a thousand new ports hold up no connection. What is the same on both sides has
+//! no step, so it is not touched. Steps name bridges and interfaces, not numbers, and look up what they
+//! change when they are executed, so a device that disappears meanwhile affects only its own step.
 //!
-//! An interface that cannot be had is remembered with its error ([`Failures`](crate::failures::Failures)),
-//! and is tried again by the next plan: there is one when the configuration changes and when the kernel tells
-//! of a new device.
+//! An interface that cannot be opened is recorded with its error ([`Failures`](crate::failures::Failures))
+//! and retried by the next plan: there is one when the configuration changes and when the kernel reports a
+//! new device.
 //!
-//! Order: devices that an earlier process left; settings of the switch as a whole; what goes, so that names,
-//! numbers and devices are free for what comes (devices go on the janitor's thread, and a step that needs a
-//! name waits for it); then bridges; then interfaces that stay and change; then numbers of ports that have
-//! another than they ask for; then new ones, a bridge's own before the others and those that ask for a number
-//! before those that do not; last what depends on all of them: patch cables, MTUs and addresses of bridges.
+//! Order: devices that an earlier process left behind; settings of the switch as a whole; removals, so that
+//! names, numbers and devices are free for additions (devices are removed on the janitor's thread, and a step
+//! that needs a name waits for it); then bridges; then changes of existing interfaces; then numbers of ports
+//! that differ from those requested; then new interfaces, a bridge's own before the others and those that
+//! request a number before those that do not; last what depends on all of them: patch cables, and MTUs and
+//! addresses of bridges.
 //!
-//! Files: `plan` makes it, from plain data; the others carry it out.
+//! Files: `plan` makes the plan, from plain data; the others execute it.
 
 mod bridges;
 mod interfaces;
@@ -34,15 +34,15 @@ use base::OfPort;
 use plan::{RunningBridge, RunningPort, Step};
 use std::collections::{BTreeMap, HashMap};
 
-/// What became of the interfaces that are wanted, by name.
+/// The results for the wanted interfaces, by name.
 pub type Outcomes = BTreeMap<String, Outcome>;
 
-/// What became of an interface.
+/// The result for an interface.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Outcome {
-    /// Its OpenFlow number; `None` where it could not be had.
+    /// Its OpenFlow number; `None` if it could not be opened.
     pub of_port: Option<OfPort>,
-    /// What could not be done as asked.
+    /// What could not be done as requested.
     pub error: Option<String>,
 }
 
@@ -51,13 +51,14 @@ pub struct Outcome {
 pub enum Progress {
     /// There are more steps.
     More,
-    /// The next step, or the end, waits for a device to go: it is to be tried again in a moment.
+    /// The next step, or the end, waits for a device to disappear: try again in a moment.
     Waiting,
-    /// All is done.
+    /// Everything is done.
     Done,
 }
 
-/// Makes the switch what it shall be. Blocks until all is done, see [`Reconciliation`] for the other way.
+/// Makes the switch match the configuration. Blocks until everything is done; see [`Reconciliation`] for the
+/// alternative.
 pub fn reconcile(vswitch: &mut Vswitch, wanted: &Wanted, before: &OfPortsBefore) -> Outcomes {
     let mut reconciliation = Reconciliation::plan(&vswitch.running(), wanted, before);
     loop {
@@ -72,7 +73,7 @@ pub fn reconcile(vswitch: &mut Vswitch, wanted: &Wanted, before: &OfPortsBefore)
 impl Reconciliation {
     /// Carries out the next step.
     pub fn step(&mut self, vswitch: &mut Vswitch) -> Progress {
-        // What comes may be of the same name as what leaves.
+        // A new port may have the same name as one being removed.
         let is_settled = vswitch.devices.finish_leaving(&mut vswitch.plane.dp)
             & vswitch.workers.finish(&mut vswitch.plane, &vswitch.devices.ports);
         let is_settled = is_settled & !vswitch.go_on_with_own_changes();
@@ -113,7 +114,8 @@ impl Reconciliation {
         vswitch.deliver();
         match self.steps.is_empty() {
             false => Progress::More,
-            // Whoever removed a port shall not find its device when he is told that this is in force.
+            // Whoever removed a port must not find its device after being told that the removal has taken
+            // effect.
             true if !vswitch.devices.finish_leaving(&mut vswitch.plane.dp)
                 || vswitch.devices.leaving() > 0 =>
             {
@@ -128,7 +130,7 @@ impl Reconciliation {
         }
     }
 
-    /// Whether a device that is leaving is in a step's way.
+    /// Whether a step must wait for a device that is being released.
     fn must_wait(&self, step: &Step, vswitch: &Vswitch) -> bool {
         match step {
             Step::Remove(_) => vswitch.devices.is_full(),
@@ -140,7 +142,7 @@ impl Reconciliation {
         }
     }
 
-    /// What became of each interface that is wanted.
+    /// The result for each wanted interface.
     pub fn outcomes(&self, vswitch: &Vswitch) -> Outcomes {
         let interfaces = self.wanted.bridges.values().flat_map(|b| b.interfaces());
         let records: HashMap<&str, &PortRecord> =
@@ -153,7 +155,7 @@ impl Reconciliation {
 impl Wanted {
     /// An interface by its name, with its bridge's name and its port.
     pub fn interface(&self, name: &str) -> Option<(&str, &crate::config::wanted::Port, &Interface)> {
-        // A port's name is its interface's, but for bonds.
+        // A port has its interface's name, except for bonds.
         let direct = self.bridges.values().find_map(|b| {
             let port = b.ports.get(name)?;
             Some((b.name.as_str(), port, port.interfaces.get(name)?))
@@ -166,7 +168,7 @@ impl Wanted {
 }
 
 impl Vswitch {
-    /// What runs, for a plan.
+    /// What runs, as input for a plan.
     pub fn running(&self) -> Running<'_> {
         Running {
             wants_sweep: self.devices.wants_sweep(),
@@ -195,19 +197,19 @@ impl Vswitch {
         }
     }
 
-    /// The first interface that is not as it was asked for, and why.
+    /// The first interface that is not as requested, and why.
     pub(crate) fn first_error(&self) -> Option<(String, String)> {
         let names =
             self.devices.failures.names().chain(self.devices.ports.values().map(|record| &record.name));
         names.map(|name| (name, self.outcome(name))).find_map(|(name, o)| Some((name.clone(), o.error?)))
     }
 
-    /// What became of an interface.
+    /// The result for an interface.
     pub fn outcome(&self, name: &str) -> Outcome {
         self.outcome_of(name, self.devices.port_named(name))
     }
 
-    /// What became of an interface whose record is this.
+    /// The result for an interface with this record.
     pub(crate) fn outcome_of(&self, name: &str, record: Option<&PortRecord>) -> Outcome {
         let failure = self.devices.failures.error(name).map(String::from);
         let complaint = record.and_then(|r| {

@@ -1,4 +1,4 @@
-//! The plan: what runs is compared with what is wanted, and the difference becomes steps. Plain data in,
+//! The plan: compares what runs with what is wanted, and turns the difference into steps. Plain data in,
 //! plain data out.
 
 use crate::config::Wanted;
@@ -7,8 +7,8 @@ use base::{OfPort, PortNo};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use switch::VlanConfig;
 
-/// Ports removed in one step. Each step waits until the workers have come round, which takes long where they
-/// are flooding.
+/// Ports removed per step. Each step waits until all workers have completed a pass, which takes long while
+/// they are flooding.
 const REMOVED_AT_ONCE: usize = 128;
 
 /// One change. Names are those of bridges and interfaces.
@@ -47,7 +47,7 @@ pub struct Reconciliation {
     numbers: OfPortsBefore,
 }
 
-/// What runs, as far as a plan depends on it.
+/// What runs, to the extent that a plan depends on it.
 pub struct Running<'a> {
     pub(super) wants_sweep: bool,
     pub(super) switch: &'a SwitchWide,
@@ -58,14 +58,14 @@ pub struct Running<'a> {
     pub(super) failed: Vec<&'a str>,
 }
 
-/// A bridge that there is.
+/// An existing bridge.
 pub(super) struct RunningBridge<'a> {
     pub name: &'a str,
     pub settings: &'a BridgeSettings,
     pub controllers: &'a BTreeMap<String, Controller>,
 }
 
-/// An interface that there is.
+/// An existing interface.
 pub(super) struct RunningPort<'a> {
     pub port_no: PortNo,
     pub of_port: OfPort,
@@ -88,7 +88,7 @@ impl<'a> Running<'a> {
 }
 
 impl Reconciliation {
-    /// What is to be done.
+    /// Makes the plan.
     pub fn plan(running: &Running<'_>, wanted: &Wanted, before: &OfPortsBefore) -> Reconciliation {
         let mut r = Reconciliation {
             wanted: wanted.clone(),
@@ -127,12 +127,12 @@ impl Reconciliation {
         self.steps.is_empty()
     }
 
-    /// The number that an interface had which is to be added.
+    /// The previous number of an interface that is about to be added.
     pub(super) fn number_before(&self, interface: &str) -> Option<OfPort> {
         self.numbers.get(interface).or_else(|| self.before.get(interface)).copied()
     }
 
-    /// What runs and is not wanted, or not there or not of that type.
+    /// Plans the removal of what is not wanted, does not exist any more, or has another type.
     fn plan_removals(&mut self, running: &Running<'_>) {
         let mut removed = Vec::new();
         for record in &running.ports {
@@ -199,7 +199,7 @@ impl Reconciliation {
     }
 }
 
-/// Whether a port cannot become what is wanted: its type changes, or its device is gone.
+/// Whether a port cannot be changed into what is wanted: its type changes, or its device is gone.
 fn must_be_made_anew(record: &RunningPort<'_>, wanted: &Interface) -> bool {
     record.interface.kind != wanted.kind || record.is_broken
 }
@@ -210,11 +210,11 @@ fn natural(name: &str) -> (&str, u64) {
     (letters, name[letters.len()..].parse().unwrap_or(0))
 }
 
-/// Which ports of a bridge must have other OpenFlow numbers: the one that is asked for, or any that is
-/// free. `but` are ports that are about to go.
+/// Which ports of a bridge must have other OpenFlow numbers: the requested one, or any that is free. `but`
+/// are ports that are about to be removed.
 ///
-/// A number is for who asks for it; for the first of several, or for who has it of them. Who has it and
-/// did not ask for it gives way.
+/// A number belongs to the port that requests it; among several, to the one that has it, or else to the
+/// first. A port that has it without requesting it gives way.
 pub(super) fn misnumbered(
     wanted: &wanted::Bridge,
     ports: &[RunningPort<'_>],

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use transport::Tls;
 
 impl Vswitch {
-    /// Makes them what they shall be.
+    /// Applies them.
     pub(super) fn set_switch_wide(&mut self, wanted: &SwitchWide) {
         let old = std::mem::replace(&mut self.settings, wanted.clone());
         self.workers.set(&mut self.plane, &wanted.workers);

@@ -28,7 +28,7 @@ pub fn ct_timeouts_s(rows: &Rows, root: &RowRef<'_>) -> BTreeMap<u16, Vec<(Phase
     found
 }
 
-/// DSCP of a port's queues, as far as they have one. A row of QoS without a type configures nothing.
+/// The DSCP of each of a port's queues that has one. A row of QoS without a type configures nothing.
 pub fn queue_dscp(rows: &Rows, port: &RowRef<'_>) -> BTreeMap<u32, u8> {
     let Some(qos) = rows.referenced(port, "qos", "QoS").next() else { return BTreeMap::new() };
     if qos.text("type").unwrap_or_default().is_empty() {

@@ -1,4 +1,4 @@
-//! Rows at one moment, a row whose columns are found by name, and one whose values are being checked.
+//! Rows at one moment, a row with access to columns by name, and a row whose values are being checked.
 
 use ovsdb::{Database, Datum, Row, RowMap, Schema, TableIdx, TableSchema, Uuid};
 use std::fmt::Display;
@@ -21,7 +21,7 @@ impl<'a> RowRef<'a> {
         Some(self.row.get(self.schema.find(column)?))
     }
 
-    /// A column's text; `None` where it is empty.
+    /// A column's text; `None` if it is empty.
     pub fn text(&self, column: &str) -> Option<&'a str> {
         self.get(column)?.as_str()
     }
@@ -31,7 +31,7 @@ impl<'a> RowRef<'a> {
         self.get(column)?.as_integer()
     }
 
-    /// A column's boolean; false where it is empty.
+    /// A column's boolean; false if it is empty.
     pub fn flag(&self, column: &str) -> bool {
         self.get(column).and_then(Datum::as_bool).unwrap_or(false)
     }
@@ -41,12 +41,12 @@ impl<'a> RowRef<'a> {
         self.get(column).into_iter().flat_map(|d| d.as_set()).filter_map(|a| a.as_integer())
     }
 
-    /// The value of a key in a column that is a map of texts.
+    /// The value of a key in a column of string pairs.
     pub fn value(&self, column: &str, key: &str) -> Option<&'a str> {
         self.get(column)?.get(key)
     }
 
-    /// The pairs of a column that is a map of texts.
+    /// The pairs in a column of string pairs.
     pub fn pairs(&self, column: &str) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
         let pairs = self.get(column).into_iter().flat_map(|d| d.as_map());
         pairs.filter_map(|(k, v)| Some((k.as_str()?, v.as_str()?)))
@@ -55,7 +55,7 @@ impl<'a> RowRef<'a> {
 
 /// Rows at one moment. Copying a table's rows costs next to nothing.
 pub struct Rows {
-    /// What tables and columns there are.
+    /// The tables and columns.
     pub schema: Arc<Schema>,
     /// By [`TableIdx`].
     pub tables: Vec<RowMap>,
@@ -106,7 +106,7 @@ impl Rows {
     }
 }
 
-/// A column of a row whose values are being checked. What is wrong goes to `wrong`.
+/// A column of a row whose values are being checked. Problems go to `wrong`.
 pub(super) struct Checked<'a> {
     pub row: RowRef<'a>,
     pub column: &'static str,
@@ -118,7 +118,7 @@ impl<'a> Checked<'a> {
         Checked { row: *row, column, wrong: Vec::new() }
     }
 
-    /// The value of a key as `parse` takes it, `before` where it does not, `None` where there is none.
+    /// The value of a key as parsed by `parse`: `before` if that fails, `None` if the key is missing.
     pub fn parsed<T>(
         &mut self,
         key: &str,

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use switch::{PriorityTags, VlanConfig, VlanMode, VlanSet};
 use transport::{ActiveTarget, Host, OVSDB_PORT, TlsFiles};
 
-/// Longest name of a bridge: its own interface is a device of the kernel's, or could be.
+/// Longest name of a bridge: its own interface is, or could be, a kernel device.
 pub(super) const BRIDGE_NAME_BYTES_MAX: usize = 15;
 
 pub(super) fn is_bridge_name(name: &str) -> bool {
@@ -16,14 +16,14 @@ pub(super) fn is_bridge_name(name: &str) -> bool {
     fits && !name.starts_with('.') && name.chars().all(|c| c.is_ascii_graphic() && c != '/')
 }
 
-/// A datapath id of zeros, of whatever length.
+/// Whether a datapath id consists of zeros, whatever its length.
 pub(super) fn is_zero(text: &str) -> bool {
     let digits = text.strip_prefix("0x").unwrap_or(text);
     !digits.is_empty() && digits.bytes().all(|b| b == b'0')
 }
 
-/// The column `protocols`. Versions that the switch does not speak are left out, with a complaint. Where none
-/// is left, the bridge speaks none: a restriction never makes it speak what it excludes.
+/// The column `protocols`. Versions that the switch does not implement are dropped, with a complaint. If none
+/// is left, the bridge speaks none: a restriction never enables an excluded version.
 pub(super) fn protocols(row: &RowRef<'_>, wrong: &mut Vec<String>) -> Option<VersionSet> {
     let names: Vec<&str> = row.get("protocols")?.as_set().iter().filter_map(|a| a.as_str()).collect();
     if names.is_empty() {
@@ -46,8 +46,8 @@ pub(super) fn protocols(row: &RowRef<'_>, wrong: &mut Vec<String>) -> Option<Ver
     Some(spoken)
 }
 
-/// Of a port with several interfaces the one that is used, as long as there are no bonds: all of them would
-/// make a loop. The one that is named as primary, else the first by name.
+/// Which interface of a port with several is used, as long as there are no bonds: using all of them would
+/// create a loop. The one named as primary, or else the first by name.
 pub(super) fn active_member(row: &RowRef<'_>, members: &[RowRef<'_>]) -> Option<String> {
     let names = members.iter().filter_map(|member| member.text("name"));
     let primary = row.value("other_config", "bond-primary");
@@ -67,7 +67,7 @@ pub(super) fn tls_files(row: &RowRef<'_>) -> TlsFiles {
     }
 }
 
-/// Where a manager is that is reached through the bridges: one that is connected to, at an IPv4 address.
+/// The address of a manager that is reached through the bridges: one to connect to, with an IPv4 address.
 pub(super) fn in_band_address(row: &RowRef<'_>) -> Option<SocketAddrV4> {
     if row.text("connection_mode") == Some("out-of-band") {
         return None;
