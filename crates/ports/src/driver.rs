@@ -1,13 +1,13 @@
-//! What a driver says of itself: its row of the [table of drivers](crate::DRIVERS).
+//! A driver's description of itself: its row in the [table of drivers](crate::DRIVERS).
 //!
-//! The row is all that the rest of the switch knows of a type. Options are checked against it, the tables of
-//! docs/ports.md are made of it, and whoever must know how ports of a type differ asks it.
+//! The row is all that the rest of the switch knows about a type. Options are checked against it, the tables
+//! in docs/ports.md are generated from it, and code that needs to know how types of ports differ consults it.
 
 use crate::options::{KeyRow, N_RXQ, OptionRow, option_names};
 use crate::spec::{PortError, PortSpec};
 use packet::{Pool, Port};
 
-/// What is behind ports of a type.
+/// What backs ports of a type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Backing {
     /// A device of the kernel's that is there without the switch.
@@ -29,25 +29,25 @@ pub(crate) type Open = fn(&PortSpec, &'static Pool) -> Result<Box<dyn Port>, Por
 pub struct Driver {
     /// The type, as in the `type` column.
     pub kind: &'static str,
-    /// What is at the other end, as docs/ports.md says it.
+    /// What is at the other end, in the words of docs/ports.md.
     pub other_end: &'static str,
-    /// What it needs of the system.
+    /// What it needs from the system.
     pub needs: &'static str,
     /// The heading of its section in docs/ports.md, as an anchor.
     pub section: &'static str,
-    /// Its options. [`N_RXQ`], which all have, is among them where it means something else.
+    /// Its options. [`N_RXQ`], which all have, is included if it has another meaning.
     pub options: &'static [OptionRow],
     /// Keys of `status`.
     pub status: &'static [KeyRow],
     /// Keys of `statistics`, besides those that all ports have.
     pub statistics: &'static [KeyRow],
-    /// What is behind it.
+    /// What backs it.
     pub backing: Backing,
-    /// Whether a number of queues that cannot be had costs the port, and not that option alone.
+    /// Whether a number of queues that is not available makes the port fail, rather than that option alone.
     pub is_strict: bool,
-    /// Whether Open vSwitch has PMD threads poll such ports.
+    /// Whether such ports are polled by PMD threads in Open vSwitch.
     pub is_pmd: bool,
-    /// Whether it can spread flows over its transmit queues ([`PortSpec::spreads_flows`]).
+    /// Whether it can distribute flows over its transmit queues ([`PortSpec::spreads_flows`]).
     pub spreads_flows: bool,
     pub(crate) open: Open,
     pub(crate) check: fn(&PortSpec) -> Result<(), PortError>,
@@ -55,7 +55,7 @@ pub struct Driver {
 }
 
 impl Driver {
-    /// The option of that name.
+    /// The option with that name.
     pub fn option(&self, name: &str) -> Option<&'static OptionRow> {
         self.options.iter().chain([&N_RXQ]).find(|row| row.name == name)
     }
@@ -66,7 +66,7 @@ impl Driver {
     }
 }
 
-/// Whether both are right and come to equal settings.
+/// Whether both are valid and lead to equal settings.
 pub(crate) fn are_equal<T: PartialEq>(
     settings: impl Fn(&PortSpec) -> Result<T, PortError>,
     a: &PortSpec,

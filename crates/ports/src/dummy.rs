@@ -1,11 +1,11 @@
 //! `dummy`: a port for tests. Frames are injected and observed by command; there is no device.
 //!
-//! Injected frames wait in a bounded queue until the worker polls, the queue's event wakes it where it
-//! sleeps. Sent frames are kept, the last [`KEPT_MAX`] of them. A [`Cable`] connects two dummies, of one
-//! switch or of two, and what passes may be written to [capture files](Captures).
+//! Injected frames wait in a bounded queue until the worker polls; the queue's event wakes the worker if it
+//! sleeps. Of sent frames, the last [`KEPT_MAX`] are kept. A [`Cable`] connects two dummies, of one switch or
+//! of two, and passing frames may be written to [capture files](Captures).
 //!
-//! Threads: injector, observer, cable and workers meet at locks. That is fine for a port of the tests and no
-//! example for another.
+//! Threads: injector, observer, cable and workers share locks. That is fine for a test port, and no example
+//! for others.
 
 mod cable;
 mod captures;
@@ -106,7 +106,7 @@ pub struct DummyPort {
     /// So many it says that it has; each worker sends by one of them, or by all.
     tx_queues: usize,
     spreads_flows: bool,
-    /// What `dpif/show` shows of its options.
+    /// The options that `dpif/show` displays.
     details: Vec<(String, String)>,
     rx_queues: Vec<Box<dyn RxQueue>>,
     /// Unplugged with the port.
@@ -176,13 +176,13 @@ fn next_mac() -> [u8; 6] {
     [0xaa, 0x55, a, b, c, d]
 }
 
-/// What the options come to.
+/// The effective settings.
 #[derive(PartialEq, Eq)]
 struct Settings {
     queues: usize,
     numa_node: usize,
     tx_queues: u16,
-    /// Files and ends of the cable, as they are named.
+    /// Files and ends of the cable, as given.
     names: Vec<Option<String>>,
 }
 
@@ -307,7 +307,7 @@ impl RxQueue for DummyRx {
             && let Some(frame) = injected.pop_front()
         {
             let Some(mut packet) = cache.alloc_frame(&frame) else {
-                // It stays queued: a test that waits for it shall see it once there are buffers again.
+                // It stays queued: a test that waits for it must see it once there are buffers again.
                 injected.push_front(frame);
                 break;
             };

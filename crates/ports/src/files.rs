@@ -1,10 +1,10 @@
 //! The files that a port's options may name.
 //!
 //! Options come from clients of the database, who are not root, while the switch may be. So a file is only
-//! read or written below directories that the administrator named when the switch was started; the way there
-//! from the directory follows no symbolic link and never goes up; and the file must be a regular one: a FIFO
-//! could keep the control thread waiting, a device could never end. Nothing here blocks, and no file is
-//! changed before it is known to be regular.
+//! read or written below directories that the administrator named at start-up; the path from there follows no
+//! symbolic link and never goes up; and the file must be a regular one: a FIFO could block the control
+//! thread, and a device might never end. Nothing here blocks, and no file is changed before it is known to be
+//! regular.
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use std::fs::File;
@@ -13,7 +13,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-/// Bytes of a file that is read, at most: it is held in memory.
+/// Maximum size of a file to be read: it is held in memory.
 pub const READ_BYTES_MAX: u64 = 1 << 30;
 
 /// Directories below which files may be named.
@@ -22,15 +22,15 @@ pub struct FileDirs(Arc<[Dir]>);
 
 #[derive(PartialEq, Eq, Debug)]
 struct Dir {
-    /// As it was given, made absolute, by which clients name it.
+    /// The given path, made absolute, by which clients name it.
     given: PathBuf,
     /// Without symbolic links.
     real: PathBuf,
 }
 
 impl FileDirs {
-    /// These, as they are now: relative ones are below the process's working directory. The error names the
-    /// one that is no directory.
+    /// These directories as they are now; relative ones are below the process's working directory. The error
+    /// names the one that is not a directory.
     pub fn new(dirs: impl IntoIterator<Item = PathBuf>) -> Result<FileDirs, String> {
         let dir = |path: PathBuf| {
             let is = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
@@ -43,7 +43,7 @@ impl FileDirs {
         Ok(FileDirs(dirs.into_iter().map(dir).collect::<Result<Vec<_>, String>>()?.into()))
     }
 
-    /// All of a regular file.
+    /// The contents of a regular file.
     pub(crate) fn read(&self, path: &str) -> Result<Vec<u8>, String> {
         let file = self.open(path, OFlags::RDONLY, Mode::empty())?;
         let len = file.metadata().map_err(|e| e.to_string())?.len();
@@ -54,7 +54,7 @@ impl FileDirs {
             ));
         }
         let mut bytes = Vec::new();
-        // No more than that, even if it grows meanwhile.
+        // Only that much, even if it grows meanwhile.
         file.take(len).read_to_end(&mut bytes).map_err(|e| e.to_string())?;
         Ok(bytes)
     }
@@ -67,7 +67,7 @@ impl FileDirs {
         Ok(file)
     }
 
-    /// Where a socket is that options name.
+    /// The path of a socket named by an option.
     pub(crate) fn path(&self, path: &str) -> Result<PathBuf, String> {
         let (dir, below) = self.locate(Path::new(path))?;
         Ok(below.into_iter().fold(dir.to_path_buf(), |at, name| at.join(name)))

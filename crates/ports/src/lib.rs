@@ -1,15 +1,15 @@
 //! The drivers: everything through which packets come in and go out.
 //!
-//! A driver implements [`packet::Port`] for the control thread, and hands out receive and transmit queues
-//! that belong to workers from then on. [`open`] makes a port from a [`PortSpec`], which is what the database
-//! or the command line says about it; the datapath sees the traits alone and names no driver.
+//! A driver implements [`packet::Port`] for the control thread, and provides receive and transmit queues that
+//! belong to workers from then on. [`open`] makes a port from a [`PortSpec`], its configuration from the
+//! database or the command line; the datapath sees only the traits and knows no driver.
 //!
 //! Invariants: a driver frees every packet it took, and takes back every chunk it lent to a device, by the
-//! time its queues are closed; what the world does to a device (deletes it, takes the link down, changes its
-//! MTU) is a state in [`packet::PortStatus`] and never a panic; statistics are counted by the queue that
+//! time its queues are closed; external changes to a device (it is deleted, its link goes down, its MTU
+//! changes) are a state in [`packet::PortStatus`] and never a panic; statistics are counted by the queue that
 //! moved the packet, one writer per counter.
 //!
-//! `unsafe` is system calls, rings shared with the kernel, and nothing else.
+//! `unsafe` is used only for system calls and for rings shared with the kernel.
 #![allow(unsafe_code)]
 
 pub mod af_packet;
@@ -55,33 +55,33 @@ pub const DRIVERS: &[&Driver] = &[
     &tap::TAP,
 ];
 
-/// The driver of a type.
+/// The driver for a type.
 pub fn driver(kind: &str) -> Option<&'static Driver> {
     DRIVERS.iter().find(|driver| driver.kind == kind).copied()
 }
 
-/// The types that there are, sorted.
+/// All types, sorted.
 pub fn kinds() -> impl Iterator<Item = &'static str> {
     DRIVERS.iter().map(|driver| driver.kind)
 }
 
-/// Makes the port that `spec` describes, its packets in `pool`.
+/// Makes the port that `spec` describes, with its packets in `pool`.
 ///
-/// Errors: a type that is not in [`DRIVERS`], an option that the type does not have or whose value it does
-/// not accept, and whatever the operating system refuses. Nothing is left behind in the kernel on an error.
+/// Errors: a type that is not in [`DRIVERS`], an option that the type does not have or whose value is
+/// invalid, and errors of the operating system. Nothing is left behind in the kernel on an error.
 pub fn open(spec: &PortSpec, pool: &'static Pool) -> Result<Box<dyn Port>, PortError> {
     (driver_of(spec)?.open)(spec, pool)
 }
 
-/// Whether [`open`] would take the options: the error that it would give for one of them, with nothing opened
-/// and nothing changed. What only the device itself can refuse is not found.
+/// Whether [`open`] would accept the options. Returns the error that it would give for one of them, without
+/// opening or changing anything. What only the device itself can refuse is not found.
 pub fn check(spec: &PortSpec) -> Result<(), PortError> {
     (driver_of(spec)?.check)(spec)
 }
 
-/// Whether the options of two ports of one name and type come to the same, as where one gives the value that
-/// the other has by default. False where one of them would be refused, and for `dpdkvhostuser` and its
-/// client, which find out themselves: see [`Port::set_options`].
+/// Whether the options of two ports with the same name and type have the same effect, for example if one
+/// gives the value that is the other's default. False if one of them would be refused, and for
+/// `dpdkvhostuser` and its client, which decide themselves: see [`Port::set_options`].
 pub fn have_same_effect(a: &PortSpec, b: &PortSpec) -> bool {
     (&a.name, &a.kind) == (&b.name, &b.kind)
         && driver(&a.kind).is_some_and(|row| (row.have_same_effect)(a, b))

@@ -1,11 +1,11 @@
-//! Network interfaces of the kernel: asked about, changed, made, removed and watched over rtnetlink.
+//! Kernel network interfaces: queried, changed, created, removed and watched over rtnetlink.
 //!
-//! Only what the drivers and their tests need, in blocking calls of one request and one answer, on a socket
-//! per call: all of it happens when a port is made, changed or asked, never per packet.
+//! Only what the drivers and their tests need, in blocking calls of one request and one answer, with a socket
+//! per call: all of it happens when a port is created, changed or queried, never per packet.
 //!
-//! Not by `netlink-packet-route`: it has types for every attribute of every message, of which a dozen of
-//! links and addresses are needed, and leaves socket, errors and namespaces to us. `rtnetlink`, which has
-//! them, brings an asynchronous runtime along.
+//! Not with `netlink-packet-route`: it has types for every attribute of every message, of which we need a
+//! dozen for links and addresses, and leaves socket, errors and namespaces to us. `rtnetlink` covers those,
+//! but brings an asynchronous runtime.
 //!
 //! Source: netlink(7), rtnetlink(7), linux/if_link.h, linux/rtnetlink.h; network_namespaces(7).
 
@@ -45,19 +45,19 @@ pub struct Link {
     pub name: String,
     /// MTU in bytes.
     pub mtu: u32,
-    /// Ethernet address; zeros where it has none.
+    /// Ethernet address; zeros if it has none.
     pub mac: [u8; 6],
-    /// Whether the administrator wants it up.
+    /// Whether it is administratively up.
     pub admin_up: bool,
     /// Whether frames pass: up, with a carrier.
     pub is_running: bool,
-    /// Whether it is (still) in promiscuous mode.
+    /// Whether it is in promiscuous mode.
     pub is_promiscuous: bool,
-    /// A text that somebody has put to it (`ip link set .. alias`), empty where there is none.
+    /// Its alias (`ip link set .. alias`), empty if it has none.
     pub alias: String,
 }
 
-/// What to change about an interface: what is `None` stays.
+/// Changes to an interface; `None` means no change.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct LinkChange {
     /// Administrative state.
@@ -66,7 +66,7 @@ pub struct LinkChange {
     pub mtu: Option<u32>,
     /// Ethernet address.
     pub mac: Option<[u8; 6]>,
-    /// Network namespace to move to, an open descriptor of it.
+    /// Network namespace to move to, as an open descriptor.
     pub netns: Option<RawFd>,
     /// See [`Link::alias`]; at most 255 bytes.
     pub alias: Option<String>,
@@ -79,7 +79,7 @@ impl LinkChange {
     }
 }
 
-/// The interface of that name in the current namespace. `NoSuchInterface` where there is none.
+/// The interface with that name in the current namespace. `NoSuchInterface` if there is none.
 pub fn link_by_name(name: &str) -> Result<Link, PortError> {
     check_name(name)?;
     let mut message = Message::link(libc::RTM_GETLINK, 0, 0);
@@ -90,7 +90,7 @@ pub fn link_by_name(name: &str) -> Result<Link, PortError> {
     })
 }
 
-/// The interface of that index in the current namespace. Its error has `ENODEV` where there is none.
+/// The interface with that index in the current namespace. The error has `ENODEV` if there is none.
 pub fn link_by_index(ifindex: u32) -> Result<Link, PortError> {
     get_link(Message::link(libc::RTM_GETLINK, 0, ifindex))
 }
@@ -182,12 +182,12 @@ pub fn delete_links(indexes: &[u32]) -> Result<(), PortError> {
     all.and(delete_each(&refused))
 }
 
-/// A group of interfaces that none is in: a random one, so that nobody else comes upon it.
+/// An unused group of interfaces: a random one, so that it collides with no other.
 fn unused_group() -> Result<u32, PortError> {
     let mut groups = Vec::new();
     dump_links(|body| groups.extend(attribute(body, IFLA_GROUP).and_then(|value| u32_at(value, 0))))?;
     loop {
-        // 0 is the group of those that are in none.
+        // 0 is the default group.
         let group = RandomState::new().build_hasher().finish() as u32 | 1 << 31;
         if !groups.contains(&group) {
             return Ok(group);
@@ -260,14 +260,14 @@ pub fn in_netns<T: Send>(
 /// Something that happened to an interface.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum LinkEvent {
-    /// It is new or has changed.
+    /// It is new, or has changed.
     Changed(Link),
-    /// It is gone, or moved to another namespace.
+    /// It is gone, or has moved to another namespace.
     Gone {
         /// Its index.
         ifindex: u32,
     },
-    /// So much happened that events were lost: ask about every interface anew.
+    /// So many events occurred that some were lost: query every interface again.
     Overrun,
 }
 
@@ -471,7 +471,7 @@ fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> Result<usize, i32> {
     usize::try_from(len).map_err(|_| std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
 }
 
-/// The name of an interface in the kernel's form. `BadOption` where no interface can have it.
+/// The name of an interface in the kernel's form. `BadOption` if it is not a valid name.
 pub(crate) fn check_name(name: &str) -> Result<CString, PortError> {
     let fits = !name.is_empty() && name.len() < libc::IFNAMSIZ && !name.contains(['/', ' ', ':']);
     let text = CString::new(name).ok().filter(|_| fits && name != "." && name != "..");

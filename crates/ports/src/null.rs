@@ -1,4 +1,4 @@
-//! `null`: a source of frames made from a template, a sink that counts, or both.
+//! `null`: a source of frames generated from a template, a sink that counts, or both.
 //!
 //! Without options it is a sink and receives nothing. `size` or `template` makes it a source too, at full
 //! speed or at `rate` packets per second; `flows` varies the addresses.
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 const HEADERS_LEN: usize = 42;
 /// Distinct address pairs that the built-in frame can have.
 const FLOWS_MAX: usize = 1 << 22;
-/// A rate-limited source that was not polled catches up at most this long.
+/// How much time a rate-limited source catches up on at most if it was not polled.
 const CATCH_UP: Duration = Duration::from_millis(1);
 
 /// Its row of the table of drivers.
@@ -94,7 +94,7 @@ impl NullPort {
     }
 }
 
-/// What the options say.
+/// The effective settings.
 #[derive(PartialEq, Eq)]
 pub(crate) struct Settings {
     queues: usize,

@@ -1,23 +1,24 @@
 //! What a sender leaves to its device, done in software: transport checksums and segmentation.
 //!
-//! Inside one machine nobody finishes a checksum that nobody will check: the kernel hands a packet from one
-//! virtual device to the next with the folded sum of the pseudo-header in the checksum field and a note
-//! beside the packet (CHECKSUM_PARTIAL). XDP gives the packet without the note. So it is recognised here by
-//! its value, and from then on the note travels in [`PacketFlags::CSUM_PARTIAL`]: a port that can pass it on
-//! does, and one that cannot calls [`complete_checksum`].
+//! Inside one machine, checksums that will not be checked are not finished: the kernel passes a packet from
+//! one virtual device to the next with the folded sum of the pseudo-header in the checksum field and a note
+//! outside the packet (CHECKSUM_PARTIAL). XDP delivers the packet without the note. So an unfinished checksum
+//! is recognised here by its value, and from then on the note travels in [`PacketFlags::CSUM_PARTIAL`]: a
+//! port that can pass it on does so, and one that cannot calls [`complete_checksum`].
 //!
-//! Why the value is enough: say P is the folded pseudo-header sum and R the sum of the rest of the segment
+//! Why the value suffices: let P be the folded pseudo-header sum and R the sum of the rest of the segment
 //! without its checksum field. An unfinished packet has P in the field and needs ~(P + R). A finished one has
-//! ~(P + R); where that happens to equal P (one packet in 65,536), finishing it again yields ~(P + R), which
-//! is what is there. So the comparison with P needs no second look at the payload: where it is wrong, it does
-//! no harm.
+//! ~(P + R); if that happens to equal P (one packet in 65,536), finishing it again yields ~(P + R), which is
+//! what is there. So the comparison with P needs no second look at the payload: where it is wrong, it does no
+//! harm.
 //!
-//! A UDP checksum of zero means "none" and is left alone: P is never zero, as the protocol number is not.
+//! A UDP checksum of zero means "none" and is left alone: P is never zero, because the protocol number is
+//! not.
 //!
 //! The same holds inside a tunnel: a host that encapsulates leaves the inner checksum to the device, and
-//! computes the outer one so that it will fit. So packets to the ports of VXLAN and Geneve are looked into.
-//! SCTP's checksum, a CRC, is left as zero, and no port of ours can pass that on: it is finished where it is
-//! found.
+//! computes the outer one so that it will be correct afterwards. So packets to the ports of VXLAN and Geneve
+//! are parsed. SCTP's checksum, a CRC, is left as zero, and none of our ports can pass that on: it is
+//! finished wherever it is found.
 //!
 //! Source: RFC 1071, RFC 768, RFC 9293, RFC 9260, RFC 7348, RFC 8926; Linux's
 //! Documentation/networking/checksum-offloads.rst.
@@ -42,8 +43,8 @@ const TCP: u8 = 6;
 const UDP: u8 = 17;
 const SCTP: u8 = 132;
 
-/// The layers of a whole TCP, UDP or SCTP packet that begins at `start`. `None` for everything else,
-/// fragments, and whatever is cut off.
+/// The layers of a complete TCP, UDP or SCTP packet that starts at `start`. `None` for everything else,
+/// including fragments and truncated packets.
 #[inline(always)]
 fn find_transport(packet: &Packet, start: usize) -> Option<Layers> {
     let len = packet.len().checked_sub(start)?;
@@ -56,11 +57,11 @@ fn has_transport(layers: &Layers) -> bool {
     matches!(layers.protocol, TCP | UDP | SCTP)
         && layers.payload != 0
         && !layers.is_fragment()
-        // Nobody sums the destination that a routing header names.
+        // The final destination in a routing header is not summed.
         && !layers.is_routed()
 }
 
-/// Where the checksum is, from the start of the transport header.
+/// Offset of the checksum in the transport header.
 fn checksum_offset(layers: &Layers) -> usize {
     if layers.protocol == TCP { 16 } else { 6 }
 }
@@ -113,7 +114,7 @@ fn mark_unfinished(packet: &mut Packet, layers: &Layers) {
     packet.flags.set(PacketFlags::CSUM_PARTIAL);
 }
 
-/// What is left of packets that are not TCP: an SCTP checksum to finish, or a tunnel to look into.
+/// The rare cases that are not TCP: an SCTP checksum to finish, or a tunnel to parse.
 #[inline]
 fn recognise_uncommon(packet: &mut Packet, layers: &Layers) {
     if layers.protocol == SCTP {
@@ -126,7 +127,7 @@ fn recognise_uncommon(packet: &mut Packet, layers: &Layers) {
 }
 
 const VXLAN_PORT: u16 = 4789;
-/// What Linux took before there was an assigned number, and still takes unless told.
+/// The port that Linux used before one was assigned, and still uses by default.
 const VXLAN_PORT_OF_LINUX: u16 = 8472;
 const GENEVE_PORT: u16 = 6081;
 
@@ -193,20 +194,20 @@ fn recognise_segmentation(packet: &mut Packet, layers: &Layers, frame_max: usize
     packet.flags.set(PacketFlags::GSO_TCP);
 }
 
-/// Whether a frame is longer than `frame_max` bytes, one VLAN tag not counted, as with the kernel's devices.
+/// Whether a frame is longer than `frame_max` bytes, not counting one VLAN tag, like the kernel's devices.
 pub fn is_longer_than(packet: &Packet, frame_max: usize) -> bool {
     let tagged = matches!(packet.data().get(12..14), Some([0x81, 0x00] | [0x88, 0xa8]));
     packet.len() > frame_max + if tagged { 4 } else { 0 }
 }
 
-/// Whether the packet must be cut up before a device that cannot do so itself sends it.
+/// Whether the packet must be segmented before a device that cannot do so itself sends it.
 #[inline(always)]
 pub fn is_segmentation_pending(packet: &Packet) -> bool {
     packet.gso_size > 0 && (packet.flags.has(PacketFlags::GSO_TCP) || packet.flags.has(PacketFlags::GSO_UDP))
 }
 
-/// Whether segmentation is pending of a packet behind MPLS labels or a network service header: neither the
-/// kernel nor a guest cuts up such a packet, so its port does.
+/// Whether segmentation is pending for a packet behind MPLS labels or an NSH header: neither the kernel nor a
+/// guest segments such a packet, so its port does.
 #[inline(always)]
 pub fn is_segmentation_ours(packet: &Packet) -> bool {
     is_segmentation_pending(packet)
@@ -214,9 +215,9 @@ pub fn is_segmentation_ours(packet: &Packet) -> bool {
             .is_some_and(|link| matches!(link.eth_type, ETH_MPLS | ETH_MPLS_MULTICAST | ETH_NSH))
 }
 
-/// Finishes the checksum of a packet that says it is unfinished, and clears the flag. Without effect on
-/// others. Where the note points outside the packet's first segment nothing can be finished; the flag is
-/// cleared all the same.
+/// Finishes the checksum of a packet that is flagged as unfinished, and clears the flag. No effect on others.
+/// If the position is outside the packet's first segment, nothing can be finished, but the flag is still
+/// cleared.
 pub fn complete_checksum(packet: &mut Packet) {
     if !packet.flags.has(PacketFlags::CSUM_PARTIAL) {
         return;
@@ -247,7 +248,7 @@ fn sum_from(packet: &Packet, start: usize) -> u16 {
     total as u16
 }
 
-/// How many chunks the packet takes after [`segment`], at most.
+/// The maximum number of chunks that the packet takes after [`segment`].
 pub fn chunks_after_segmentation(packet: &Packet) -> usize {
     let size = usize::from(packet.gso_size).max(1);
     let count = packet.len().div_ceil(size);
@@ -255,13 +256,13 @@ pub fn chunks_after_segmentation(packet: &Packet) -> usize {
     count * (size + headers).div_ceil(packet.pool().config().chunk_bytes - HEADROOM_BYTES)
 }
 
-/// Cuts a packet whose segmentation is pending into frames of `gso_size` bytes of payload, in fresh chunks,
-/// each with its checksum unfinished ([`PacketFlags::CSUM_PARTIAL`]: most devices do the rest). Appends them
-/// to `out` and frees the packet.
+/// Segments a packet whose segmentation is pending into frames with `gso_size` bytes of payload, in new
+/// chunks, each with its checksum unfinished ([`PacketFlags::CSUM_PARTIAL`]: most devices do the rest).
+/// Appends them to `out` and frees the packet.
 ///
-/// Errors: the packet itself, when it is no TCP or UDP packet over IPv4 or IPv6 (which labels and service
-/// headers may stand in front of), as its flag and its unfinished checksum say, its headers are not in its
-/// first segment, or the pool is exhausted; then `out` is as it was.
+/// Errors: returns the packet itself if it is no TCP or UDP packet over IPv4 or IPv6 (possibly behind labels
+/// and NSH headers), as its flag and its unfinished checksum claim, if its headers are not in its first
+/// segment, or if the pool is exhausted; `out` is then unchanged.
 pub fn segment(packet: Packet, cache: &mut PoolCache, out: &mut Vec<Packet>) -> Result<(), Packet> {
     if !segment_copied(&packet, cache, out) {
         return Err(packet);
@@ -270,7 +271,7 @@ pub fn segment(packet: Packet, cache: &mut PoolCache, out: &mut Vec<Packet>) -> 
     Ok(())
 }
 
-/// The same of a packet that stays as it is. False for an error.
+/// The same for a packet that stays as it is. False on an error.
 pub fn segment_copied(packet: &Packet, cache: &mut PoolCache, out: &mut Vec<Packet>) -> bool {
     let before = out.len();
     let is_cut = segment_into(packet, cache, out).is_some();
@@ -287,7 +288,7 @@ fn segment_into(packet: &Packet, cache: &mut PoolCache, out: &mut Vec<Packet>) -
         UDP => PacketFlags::GSO_UDP,
         _ => return None,
     };
-    // Of a segment within a tunnel, only the sender knows what becomes of the headers in front.
+    // For a segment within a tunnel, only the sender knows what the outer headers must become.
     let layers = layers.filter(|layers| packet.flags.has(flag) && packet.csum_start == layers.l4)?;
     let payload_at = usize::from(layers.payload);
     let headers = packet.data().get(..payload_at)?;
@@ -311,8 +312,8 @@ fn segment_into(packet: &Packet, cache: &mut PoolCache, out: &mut Vec<Packet>) -
     Some(())
 }
 
-/// The layers of a TCP or UDP packet behind MPLS labels or network service headers. Labels do not say what
-/// they are in front of: it is what has its transport header where the unfinished checksum starts.
+/// The layers of a TCP or UDP packet behind MPLS labels or NSH headers. Labels do not say what they precede:
+/// it is a packet whose transport header is where the unfinished checksum starts.
 #[cold]
 fn find_behind_labels(packet: &Packet) -> Option<Layers> {
     let head = packet.data();
@@ -357,7 +358,7 @@ fn find_behind_labels(packet: &Packet) -> Option<Layers> {
     }
 }
 
-/// Which part of the payload a segment has.
+/// The part of the payload in a segment.
 struct Part {
     done: usize,
     len: usize,
@@ -407,7 +408,7 @@ struct Gather<'a, I: Iterator<Item = &'a [u8]>> {
     rest: &'a [u8],
 }
 
-/// Reads from byte `skip` on, which lies in the first segment.
+/// Reads from byte `skip` on, which is in the first segment.
 fn gather(packet: &Packet, skip: usize) -> Gather<'_, impl Iterator<Item = &[u8]>> {
     let mut segments = packet.segments();
     let first = segments.next().unwrap_or_default();
@@ -464,7 +465,7 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Gather<'a, I> {
     }
 }
 
-/// A copy of a packet with the usual headroom in front of every segment, metadata included. `None` when the
+/// A copy of a packet with the usual headroom in front of every segment, including metadata. `None` if the
 /// pool is exhausted.
 pub fn copy_linear(packet: &Packet, cache: &mut PoolCache) -> Option<Packet> {
     let mut copy = gather(packet, 0).take(cache, &[], packet.len())?;

@@ -1,4 +1,4 @@
-//! Options and keys of ports as the rows of the [table of drivers](crate::DRIVERS) list them.
+//! Options and keys of ports in the form of the [table of drivers](crate::DRIVERS).
 
 use std::collections::BTreeSet;
 
@@ -27,22 +27,22 @@ pub enum Values {
     Text(&'static str),
 }
 
-/// An option of ports of a type.
+/// An option of a type of port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OptionRow {
     /// Its key in the `options` column.
     pub name: &'static str,
     /// Its values.
     pub values: Values,
-    /// What holds without it, as docs/ports.md says it.
+    /// The default, in the words of docs/ports.md.
     pub default: &'static str,
-    /// Whether it changes while the port runs. Otherwise the port is opened anew.
+    /// Whether it can change while the port runs. If not, the port is reopened.
     pub is_live: bool,
-    /// What it does, as docs/ports.md says it.
+    /// What it does, in the words of docs/ports.md.
     pub meaning: &'static str,
 }
 
-/// A key of `status` or `statistics`. In its name `N` stands for a number.
+/// A key of `status` or `statistics`. `N` in its name stands for a number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct KeyRow {
     /// The key.
@@ -60,7 +60,7 @@ pub const N_RXQ: OptionRow = OptionRow {
     meaning: "receive queues",
 };
 
-/// Keys that say who made a device of the kernel's, as `ethtool -i` has them.
+/// Keys that name the kernel driver of a device, as in `ethtool -i`.
 pub(crate) const DRIVER_NAME: KeyRow = KeyRow { name: "driver_name", meaning: "as `ethtool -i` has it" };
 pub(crate) const DRIVER_VERSION: KeyRow = KeyRow { name: "driver_version", ..DRIVER_NAME };
 pub(crate) const FIRMWARE_VERSION: KeyRow = KeyRow { name: "firmware_version", ..DRIVER_NAME };

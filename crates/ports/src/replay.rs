@@ -1,12 +1,12 @@
 //! Frames that wait in memory to be received, for the sources `pcap` and `null`.
 //!
-//! What: frames laid out one after the other in whole cache lines, with a table of runs of equal length, and
-//! a cursor that copies the next ones into fresh packets.
+//! Frames are stored one after the other in whole cache lines, with a table of runs of equal length, and a
+//! cursor that copies the next ones into new packets.
 //!
-//! Why so: this is the source of the headline benchmark, so a frame must cost a handful of cycles. Whole
+//! The reason: this is the source of the headline benchmark, so a frame must cost only a few cycles. Whole
 //! lines are copied with a constant size; the run-length table keeps the length out of the loop, so that a
-//! million frames of 60 bytes need no index beside them. A short list that repeats is laid out several times,
-//! lest the end of the list come around within every burst.
+//! million frames of 60 bytes need no index. A short list that repeats is stored several times, so that its
+//! end does not come up within every burst.
 //!
 //! Threads: a [`Replay`] belongs to one receive queue.
 
@@ -44,7 +44,7 @@ pub(crate) struct Moved {
 }
 
 impl Replay {
-    /// Lays out `frames`. With `repeats` the list starts again at its end, else it is replayed once.
+    /// Lays out `frames`. With `repeats` the list starts again at its end; otherwise it is replayed once.
     pub(crate) fn new<'a>(
         frames: impl Iterator<Item = &'a [u8]> + Clone,
         repeats: bool,
@@ -84,13 +84,13 @@ impl Replay {
         }
     }
 
-    /// Whether nothing comes any more.
+    /// Whether the replay has ended.
     pub(crate) fn is_done(&self) -> bool {
         self.run >= self.runs.len()
     }
 
-    /// Appends up to `max` copies of the next frames to `batch`, fewer where it is full, the list ends, or
-    /// the pool is exhausted.
+    /// Appends up to `max` copies of the next frames to `batch`, fewer if it is full, the list ends, or the
+    /// pool is exhausted.
     #[inline]
     pub(crate) fn rx(&mut self, cache: &mut PoolCache, batch: &mut Batch, max: usize) -> Moved {
         let mut moved = Moved::default();
@@ -161,8 +161,8 @@ fn alloc_chains(
     got
 }
 
-/// An empty vector with room for `lines`, in huge pages where the kernel has them: a million frames would
-/// else cost a TLB miss each.
+/// An empty vector with room for `lines`, in huge pages if the kernel has them: otherwise a million frames
+/// would cost a TLB miss each.
 fn huge_page_vec(lines: usize) -> Vec<Line> {
     const HUGE_PAGE: usize = 2 << 20;
     let vec: Vec<Line> = Vec::with_capacity(lines);

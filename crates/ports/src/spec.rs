@@ -1,4 +1,4 @@
-//! What is asked of a port, and why it could not be had.
+//! A port's requested configuration, and why it could not be applied.
 
 use crate::files::FileDirs;
 use crate::options::{N_RXQ, OptionRow, option_names};
@@ -20,16 +20,16 @@ pub struct PortSpec {
     pub options: BTreeMap<String, String>,
     /// The datapath's number, which received packets carry.
     pub port_no: PortNo,
-    /// Receive queues asked for, at least 1. The option `n_rxq`, where it is given, overrides it.
+    /// Number of receive queues requested, at least 1. The option `n_rxq` overrides it.
     pub n_rxq: usize,
-    /// MTU in bytes (`mtu_request`), `None` to leave it as it is.
+    /// MTU in bytes (`mtu_request`), `None` to leave it unchanged.
     pub mtu: Option<u32>,
-    /// Ethernet address (the `mac` column), `None` to leave it as it is.
+    /// Ethernet address (the `mac` column), `None` to leave it unchanged.
     pub mac: Option<[u8; 6]>,
-    /// Devices that the port makes outlive the process, and carry this text as their alias, by which the next
-    /// process knows them for its own. `None`: they go with the process.
+    /// Set if devices that the port creates should outlive the process: they get this text as their alias, by
+    /// which the next process recognises them. `None`: they go with the process.
     pub owner: Option<String>,
-    /// Where files are that options may name: nowhere, unless it is said.
+    /// Directories with files that options may name; none by default.
     pub files: FileDirs,
     /// Each worker spreads flows over all transmit queues, in place of sending by one. Guests' ports, taps
     /// and dummies do.
@@ -59,8 +59,7 @@ impl PortSpec {
         self
     }
 
-    /// The same with files that options may name in the directories of those given. Panics where there is no
-    /// such directory.
+    /// The same, with the directories of these files allowed. Panics if a directory does not exist.
     pub fn with_files_beside<'a>(self, files: impl IntoIterator<Item = &'a Path>) -> PortSpec {
         let dir = |file: &Path| file.parent().expect("a file is in a directory").to_path_buf();
         let files = FileDirs::new(files.into_iter().map(dir)).expect("files that are there");
@@ -120,7 +119,7 @@ pub enum PortError {
     UnknownKind {
         /// The type that was asked for.
         kind: String,
-        /// Those that there are.
+        /// The known types.
         known: Vec<&'static str>,
     },
     /// The type does not have the option, or does not accept the value.
@@ -132,7 +131,7 @@ pub enum PortError {
         /// What was expected.
         why: String,
     },
-    /// The kernel has no interface of that name.
+    /// The kernel has no interface with that name.
     NoSuchInterface {
         /// The name.
         name: String,

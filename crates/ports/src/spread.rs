@@ -1,21 +1,22 @@
-//! A worker's transmit queues of one port, among which it spreads flows: for a receiver that has several
+//! A worker's transmit queues of one port, over which it distributes flows: for a receiver that has several
 //! queues, and more processors than the switch has workers (`other_config:tx-steering=hash`).
 //!
-//! Packets of one flow go to one queue as long as the device has as many, and so keep their order.
+//! Packets of one flow go to one queue as long as the device's number of queues stays the same, and so keep
+//! their order.
 
 use base::{OfPort, PortNo};
 use flow::{Depth, FieldId, Ingress, Key, extract};
 use packet::{BURST, Batch, Packet, PoolCache, TxQueue};
 
-/// Queues at most.
+/// Maximum number of queues.
 pub(crate) const QUEUES_MAX: usize = 64;
 
-/// Queues, the first of which lead somewhere.
+/// Queues, of which the first ones are in use.
 pub(crate) struct Spread<Q, L> {
     queues: Vec<Q>,
     /// How many the device has now.
     live: L,
-    /// Those that are to be flushed, by their bits.
+    /// Queues to flush, as bits.
     used: u64,
 }
 
@@ -48,7 +49,7 @@ impl<Q: TxQueue, L: Fn() -> usize + Send> TxQueue for Spread<Q, L> {
         }
         let (mut left, mut waiting) = (Batch::new(), batch.len());
         while waiting > 0 {
-            // Those of the first packet's queue leave, and the others move up.
+            // Those for the first packet's queue leave, and the others move up.
             let (mut part, mut others) = (Batch::new(), Batch::new());
             let n = chosen[0];
             for (i, packet) in batch.drain(..).enumerate() {
@@ -67,7 +68,7 @@ impl<Q: TxQueue, L: Fn() -> usize + Send> TxQueue for Spread<Q, L> {
         *batch = left;
     }
 
-    /// A queue that is full holds up none of the others.
+    /// A full queue holds up none of the others.
     fn has_room(&mut self, packets: usize) -> bool {
         let live = self.live();
         self.queues[..live].iter_mut().any(|queue| queue.has_room(packets))
@@ -93,8 +94,8 @@ impl<Q: TxQueue, L: Fn() -> usize + Send> TxQueue for Spread<Q, L> {
     }
 }
 
-/// The same for all packets of a flow: of its addresses, its protocol and its ports. Fragments have no ports,
-/// lest the first one went elsewhere.
+/// The same for all packets of a flow: computed from its addresses, protocol and ports. Fragments are hashed
+/// without ports; otherwise the first one could go elsewhere.
 fn flow_hash(packet: &Packet) -> u64 {
     use FieldId::*;
     let mut key = Key::default();

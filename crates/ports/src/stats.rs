@@ -1,4 +1,4 @@
-//! Counters of one queue: written by the worker that owns the queue, read by anybody.
+//! Counters of one queue: written by the worker that owns the queue, read by any thread.
 
 use crate::virtio_net::BadHeader;
 use base::Counter;

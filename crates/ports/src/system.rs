@@ -1,9 +1,9 @@
 //! `system`: any interface of the kernel, by the best driver that works on it.
 //!
-//! Packet sockets on a veth that passes TCP segments on whole: with AF_XDP its kernel would cut every segment
-//! up, and TCP between containers be four times slower. On everything else AF_XDP where the interface takes
-//! it, else packet sockets. `driver=af_xdp` or `driver=af_packet` decides by hand. The choice and its reason
-//! are in the port's status.
+//! Packet sockets on a veth that passes TCP segments unsegmented: with AF_XDP its kernel would segment them,
+//! and TCP between containers would be four times slower. On everything else AF_XDP if the interface supports
+//! it, otherwise packet sockets. `driver=af_xdp` or `driver=af_packet` overrides that. The port's status
+//! shows the choice and its reason.
 
 use crate::af_packet::{self, AfPacketPort};
 use crate::af_xdp::AfXdpPort;
@@ -74,15 +74,15 @@ pub struct SystemPort {
 }
 
 impl SystemPort {
-    /// Whether segmentation makes packet sockets the better choice. Who asks for something that only AF_XDP
-    /// has gets AF_XDP.
+    /// Whether segmentation makes packet sockets the better choice. Options that only AF_XDP has select
+    /// AF_XDP.
     fn prefers_packets(spec: &PortSpec) -> bool {
         let name = spec.option("ifname").unwrap_or(&spec.name);
         AF_XDP_ALONE.iter().all(|option| spec.option(option.name).is_none())
             && Device::find(name).is_ok_and(|device| device.is_veth_with_segments())
     }
 
-    /// Takes the options of both drivers, each of which ignores the other's, and `driver`.
+    /// Accepts `driver` and the options of both drivers, each of which ignores the other's.
     pub fn open(spec: &PortSpec, pool: &'static Pool) -> Result<SystemPort, PortError> {
         spec.check_options(OPTIONS)?;
         let note = |driver: &str| ("driver".to_string(), driver.to_string());
@@ -133,7 +133,7 @@ fn check(spec: &PortSpec) -> Result<(), PortError> {
     }
 }
 
-/// All that the options come to, whichever of the drivers it will be.
+/// Everything that the options determine, whichever driver is used.
 fn effect(spec: &PortSpec) -> Result<impl PartialEq + use<>, PortError> {
     spec.check_options(OPTIONS)?;
     let as_xdp = af_xdp::effect(&for_af_xdp(spec))?;

@@ -1,4 +1,4 @@
-//! Where the kernel puts a frame that one chunk does not hold: chunks kept ready to be the further segments.
+//! Where the kernel puts a frame that does not fit into one chunk: chunks kept ready as further segments.
 //!
 //! Shared by the drivers that read with a system call per frame (`tap`, and large frames of packet sockets).
 
@@ -6,7 +6,7 @@ use packet::{Packet, Pool, PoolCache};
 
 /// The longest frame that the kernel gives: 64 KB of network packet, the Ethernet header, tags.
 pub(crate) const FRAME_MAX: usize = 65536 + 64;
-/// Where a further segment starts in its chunk: behind the link, with some room for whoever needs it.
+/// Where a further segment starts in its chunk: after the link, with some room for headers.
 const OFFSET: usize = 64;
 /// Places for a first chunk and [`FRAME_MAX`] bytes in chunks of the smallest size.
 pub(crate) const PLACES_MAX: usize = 48;
@@ -14,7 +14,7 @@ pub(crate) const PLACES_MAX: usize = 48;
 /// A list of places for `readv` and `recvmsg`.
 pub(crate) type Places = arrayvec::ArrayVec<libc::iovec, PLACES_MAX>;
 
-/// Chunks that wait for the rest of a large frame.
+/// Chunks ready for the rest of a large frame.
 pub(crate) struct Tails {
     pool: &'static Pool,
     chunks: Vec<u32>,
@@ -67,7 +67,7 @@ impl Tails {
     }
 }
 
-/// The place of the whole of a fresh packet's room, `header_len` bytes of its headroom included.
+/// The room of a new packet, including `header_len` bytes of its headroom.
 pub(crate) fn first_place(head: &mut Packet, header_len: usize) -> libc::iovec {
     head.set_len(head.tailroom()).expect("as long as there is room");
     head.push_front(header_len).expect("an empty packet has headroom");

@@ -1,21 +1,21 @@
 //! `tap` and `internal`: an interface of the kernel whose other end is the switch.
 //!
-//! What: /dev/net/tun with a virtio-net header in front of each frame, so that neither checksums are finished
-//! nor segments cut between the host's TCP and wherever the packet goes: a segment of 64 KB is read into a
-//! chain of chunks and written from one. `internal` is the same under the bridge's name: its local port.
+//! It uses /dev/net/tun with a virtio-net header in front of each frame, so that neither checksums are
+//! finished nor segments cut between the host's TCP and the packet's destination: a segment of 64 KB is read
+//! into a chain of chunks and written from one. `internal` is the same under the bridge's name: its local
+//! port.
 //!
-//! Cost: there is no system call that moves several frames, so each is one read or write. Hence: (1) a queue
-//! that was empty is left alone for a few microseconds ([`idle`]), since asking costs as
-//! much as switching two packets; (2) a read has two places, the fresh chunk and a scratch buffer that is
-//! copied from, because a list of 34 chunks costs 0.1 µs even where one is used; when large frames come the
-//! list is used for a while.
+//! Cost: no system call moves several frames, so each frame is one read or write. Hence: (1) an empty queue
+//! is left alone for a few microseconds ([`idle`]), since polling it costs as much as switching two packets;
+//! (2) a read has two places, the new chunk and a scratch buffer that is copied from, because a list of 34
+//! chunks costs 0.1 µs even if only one is used; when large frames arrive, the list is used for a while.
 //!
-//! The interface is made with the port and removed with it, unless it was there before (made persistent by
-//! somebody else: then it stays). With [`PortSpec::owner`] it outlives the process instead, however that
-//! ends, with its index, its addresses and routes, and the next process that opens it under the same mark
-//! takes it up as its own. If it is deleted under us the queues say [`RxOutcome::Gone`]. It may be moved to
-//! another network namespace; state is then asked there, and it goes with the process, since the next one
-//! would not find it.
+//! The interface is created with the port and removed with it, unless it existed before (someone else made it
+//! persistent: then it stays). With [`PortSpec::owner`] it outlives the process instead, however that ends,
+//! with its index, addresses and routes, and the next process that opens it under the same mark adopts it. If
+//! it is deleted while in use, the queues return [`RxOutcome::Gone`]. It may be moved to another network
+//! namespace; its state is then queried there, and it goes with the process, since the next one would not
+//! find it.
 //!
 //! Threads: a receive queue and a transmit queue share a file descriptor, which the kernel allows.
 //!
@@ -61,7 +61,7 @@ const TUN_F_USO6: libc::c_uint = 0x40;
 const SEGMENTS_MAX: usize = 128;
 /// After a large frame this many reads expect another.
 const LARGE_READS: u32 = 64;
-/// A frame that seems too long has the MTU asked anew, so many times per second at most.
+/// A frame that seems too long makes us query the MTU again, at most this many times per second.
 const ASKS_PER_S: u64 = 20;
 
 /// A port of type `tap` or `internal`.
@@ -69,7 +69,7 @@ pub struct TapPort {
     kind: &'static str,
     shared: Arc<Shared>,
     origin: Origin,
-    /// What of its status never changes.
+    /// The unchanging part of its status.
     details: Vec<(String, String)>,
     speed_bps: u64,
     rx_stats: Vec<Arc<QueueStats>>,
@@ -81,7 +81,7 @@ pub struct TapPort {
 /// Whose the interface is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Origin {
-    /// It was there before.
+    /// It existed before.
     Foreign,
     /// Made by this port.
     Made,
@@ -93,7 +93,7 @@ struct Shared {
     name: String,
     /// The interface, in the namespace in which it was opened.
     device: Device,
-    /// Whether it shall outlive the process, and as the kernel was last told.
+    /// Whether it should outlive the process, as last set in the kernel.
     outlives: bool,
     is_persistent: AtomicBool,
     /// One per queue.
@@ -103,12 +103,12 @@ struct Shared {
 }
 
 impl TapPort {
-    /// Makes the interface and the port. Options:
+    /// Creates the interface and the port. Options:
     ///
-    /// * `ifname`: the interface's name, where it is not the port's.
+    /// * `ifname`: the interface's name, if it differs from the port's.
     ///
-    /// Needs CAP_NET_ADMIN. A new interface is down until somebody sets it up; MTU and address are those of
-    /// the specification, a local address that depends on the name alone where it has none.
+    /// Needs CAP_NET_ADMIN. A new interface is down until an administrator sets it up. MTU and address are
+    /// those of the specification; the default address is a local one derived from the name.
     pub fn open(spec: &PortSpec, pool: &'static Pool) -> Result<TapPort, PortError> {
         let (name, queues) = settings(spec)?;
         let kind = if spec.kind == "internal" { "internal" } else { "tap" };
@@ -124,8 +124,7 @@ impl TapPort {
         let open_queues =
             || (0..queues).map(|_| open_queue(&name, queues > 1)).collect::<Result<Vec<_>, _>>();
         let files = match (open_queues(), &before) {
-            // It was made with one queue and shall have several, or the other way round: that cannot be
-            // changed.
+            // It was created with one queue and should have several, or vice versa: that cannot be changed.
             (Err(e), Some(link)) if origin == Origin::Adopted && e.errno() == Some(libc::EINVAL) => {
                 netlink::delete_link(link.ifindex)?;
                 origin = Origin::Made;
@@ -140,11 +139,11 @@ impl TapPort {
         let mac = spec.mac.or((origin == Origin::Made).then(|| local_mac(&name)));
         let outlives = spec.owner.is_some() && origin != Origin::Foreign;
         let change = LinkChange {
-            // Up is it set by whoever administers the machine, as Open vSwitch leaves it.
+            // The administrator of the machine sets it up, as with Open vSwitch.
             up: None,
             mtu: spec.mtu.filter(|mtu| *mtu != found.mtu),
             mac: mac.filter(|mac| *mac != found.mac),
-            // Before it is made to stay: one that stays without the mark would be nobody's.
+            // Before it is made persistent: a persistent interface without the mark would have no owner.
             alias: spec.owner.clone().filter(|_| origin == Origin::Made),
             netns: None,
         };
@@ -217,7 +216,7 @@ fn open_queue(name: &str, is_one_of_many: bool) -> Result<OwnedFd, PortError> {
     Ok(fd)
 }
 
-/// Whether the interface stays when nobody has it open.
+/// Sets whether the interface persists when no process has it open.
 fn set_persistent(fd: &OwnedFd, stays: bool) -> Result<(), PortError> {
     // SAFETY: the argument is a number, not a pointer.
     if unsafe { libc::ioctl(fd.as_raw_fd(), TUNSETPERSIST, libc::c_ulong::from(stays)) } != 0 {
@@ -257,7 +256,7 @@ impl Shared {
         Ok(link)
     }
 
-    /// Its state where it is as it was opened, which is asked without waiting for the kernel's lock of all
+    /// Its state if it is in its original namespace, read without waiting for the kernel's lock on all
     /// devices.
     fn link_at_home(&self) -> Option<Link> {
         let state = self.device.state().ok().filter(|state| state.name == self.name)?;
@@ -294,7 +293,7 @@ impl Shared {
         }
     }
 
-    /// The name that the interface has now; empty where it is gone.
+    /// The present name of the interface; empty if it is gone.
     fn current_name(&self) -> String {
         // SAFETY: zero bytes are a valid ifreq.
         let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
@@ -360,7 +359,7 @@ impl Port for TapPort {
             }
         };
         if let Some(link) = &link {
-            // Somebody else may have changed it; the transmit side must know.
+            // Another program may have changed it, and the transmit side must know.
             self.shared.mtu.store(link.mtu, Ordering::Relaxed);
             if link.name != self.shared.name {
                 details.push(("renamed_to".into(), link.name.clone()));
@@ -418,7 +417,7 @@ impl Drop for TapPort {
     }
 }
 
-/// What one read brought: bytes with the header, and whether their rest lies in the list of chunks.
+/// The result of one read: bytes including the header, and whether the rest is in the list of chunks.
 #[derive(Clone, Copy)]
 struct Read {
     len: usize,
@@ -433,7 +432,7 @@ struct TapRx {
     /// Reads that still use the list of chunks.
     large_reads: u32,
     tails: Tails,
-    /// The rest of a large frame that came unexpectedly.
+    /// For the rest of an unexpectedly large frame.
     scratch: Box<[u8]>,
     is_gone: bool,
     idle: IdleBackoff,
@@ -482,8 +481,7 @@ impl TapRx {
         Ok(Read { len, from_list })
     }
 
-    /// Makes a packet of what `read` read. `None` (counted) where it makes no sense, or the pool is
-    /// exhausted.
+    /// Makes a packet from the result of `read`. `None` (counted) if it is invalid, or the pool is exhausted.
     fn finish(&mut self, mut head: Packet, read: Read, cache: &mut PoolCache) -> Option<Packet> {
         let Read { len, from_list } = read;
         let first_len = len.min(head.len());
@@ -591,7 +589,7 @@ struct TapTx {
 }
 
 impl TapTx {
-    /// The MTU, asked anew where the last answer is old: somebody else may have raised it.
+    /// The MTU, queried again if the last value is old: another program may have raised it.
     #[cold]
     fn current_mtu(&mut self) -> usize {
         let now = clock::tsc();
@@ -631,13 +629,13 @@ impl TapTx {
         if written.0 < 0 { Err(written.1) } else { Ok(()) }
     }
 
-    /// Writes one frame and counts what became of it. False where there is no memory for it at the moment.
+    /// Writes one frame and counts the result. False if there is no memory for it at the moment.
     fn write_counted(&self, packet: &mut Packet) -> bool {
         match self.write(packet) {
             Ok(()) => self.stats.passed(1, packet.len() as u64),
             Err(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM) => return false,
             Err(libc::EIO) => self.stats.to_down(),
-            // Gone: nobody receives it, now or later.
+            // Gone: it will never be received.
             Err(libc::EBADFD | libc::ENODEV) => self.stats.dropped.add(1),
             Err(_) => self.stats.errors.add(1),
         }

@@ -1,10 +1,9 @@
-//! The header that travels in front of a frame to and from taps, packet sockets and guests: what remains to
-//! be done about its checksum and its length.
+//! The header in front of frames to and from taps, packet sockets and guests: what remains to be done about a
+//! frame's checksum and length.
 //!
-//! It maps one to one onto a packet's flags, so that between two ports which both speak it a segment of 64 KB
-//! crosses the switch whole and with its checksum unfinished. What comes from outside is checked against the
-//! frame: a position beyond the first segment is refused, since whoever finishes the checksum would write
-//! there.
+//! It corresponds one to one to a packet's flags, so that between two ports that both use it a segment of 64
+//! KB crosses the switch whole and with its checksum unfinished. Headers from outside are checked against the
+//! frame: a position beyond the first segment is refused, since finishing the checksum would write there.
 //!
 //! Source: virtio 1.2 section 5.1.6 (struct virtio_net_hdr); linux/virtio_net.h.
 
@@ -31,7 +30,7 @@ pub const MSS_MIN: usize = 48;
 /// most that Linux lets a program send over UDP (UDP_MAX_SEGMENTS, 128).
 pub const SEGMENTS_MAX: usize = 256;
 
-/// Where SCTP's header has its CRC.
+/// The offset of the CRC in SCTP's header.
 const SCTP_CRC: usize = 8;
 
 /// Why a frame with its header is refused.
@@ -39,25 +38,25 @@ const SCTP_CRC: usize = 8;
 pub enum BadHeader {
     /// The header makes no sense for the frame.
     Nonsense,
-    /// `gso_size` is that of a maximum segment size below [`MSS_MIN`].
+    /// `gso_size` implies a maximum segment size below [`MSS_MIN`].
     GsoSize,
     /// The frame would become more than [`SEGMENTS_MAX`].
     GsoSegments,
 }
 
-/// Sets the packet's flags as its header (in the machine's byte order) says. On an error the packet is as it
-/// was.
+/// Sets the packet's flags from its header (in the machine's byte order). On an error the packet is
+/// unchanged.
 #[inline]
 pub fn apply(header: &[u8; HEADER_LEN], packet: &mut Packet) -> Result<(), BadHeader> {
-    // All zero but for the number of buffers: nearly every packet of small traffic.
+    // All zero except for the number of buffers: nearly every small packet.
     if u64::from_ne_bytes(header[..8].try_into().expect("8 bytes")) == 0 {
         return Ok(());
     }
     apply_offloads(header, packet)
 }
 
-/// Whether all that a header says of its frame is about its first `len` bytes: no checksum field lies beyond
-/// them, and none may be a CRC, which is finished at once.
+/// Whether everything that a header requests concerns the first `len` bytes of its frame: no checksum field
+/// beyond them, and no CRC, which would be finished at once.
 #[inline]
 pub fn is_for_head(header: &[u8], len: usize) -> bool {
     let word = |at: usize| usize::from(u16::from_ne_bytes([header[at], header[at + 1]]));
@@ -99,7 +98,7 @@ fn apply_offloads(header: &[u8; HEADER_LEN], packet: &mut Packet) -> Result<(), 
     let is_crc =
         is_partial && usize::from(csum_offset) == SCTP_CRC && offload::finish_crc(packet, csum_start);
     if is_crc {
-        // Nobody else sums it as we would.
+        // No later stage would compute the CRC.
     } else if is_partial {
         packet.flags.set(PacketFlags::CSUM_PARTIAL);
         packet.csum_start = csum_start;

@@ -1,8 +1,8 @@
-//! The state that ports without a device share: administrative state, MTU, counters, and the events that wake
+//! State shared by ports without a device: administrative state, MTU, counters, and the events that wake
 //! their queues.
 //!
-//! Threads: the control thread sets, workers read; each queue has one event, so that waking one worker does
-//! not swallow another's.
+//! Threads: the control thread writes, workers read; each queue has its own event, so that waking one worker
+//! does not consume another's.
 
 use crate::wait::Event;
 use crate::{PortError, PortSpec, QueueStats, offload, stats};
@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 /// Bytes of an Ethernet header.
 const ETHERNET_HEADER: usize = 14;
 
-/// What a port without a device is, shared with its queues.
+/// The state of a port without a device, shared with its queues.
 pub(crate) struct VirtualLink {
     mac: Mutex<[u8; 6]>,
     up: AtomicBool,
@@ -30,7 +30,7 @@ pub(crate) struct RxSide {
 }
 
 impl VirtualLink {
-    /// With `rx_queues` queues, up, at the MTU of the specification or `mtu_default`.
+    /// With `rx_queues` queues, up, with the MTU of the specification or `mtu_default`.
     pub(crate) fn new(
         spec: &PortSpec,
         rx_queues: usize,
@@ -176,8 +176,8 @@ fn refuse(link: &VirtualLink, stats: &QueueStats, cache: &mut PoolCache, packet:
     None
 }
 
-/// Moves what may be sent from `batch` to `frames`, as it would look on a wire: segments cut, checksums
-/// finished. For ports that show frames to somebody. The rest is freed and counted.
+/// Moves packets that may be sent from `batch` to `frames`, in their wire form: segmented, with finished
+/// checksums. For ports that show frames to an observer. Other packets are freed and counted.
 pub(crate) fn to_wire_frames(
     link: &VirtualLink,
     stats: &QueueStats,
@@ -200,8 +200,8 @@ pub(crate) fn to_wire_frames(
     }
 }
 
-/// Whether the frame, or each segment of it where segmentation is pending, exceeds the MTU. A VLAN tag (one)
-/// does not count, as with the kernel's devices.
+/// Whether the frame, or each of its segments if segmentation is pending, exceeds the MTU. One VLAN tag does
+/// not count, as with the kernel's devices.
 pub(crate) fn is_longer_than(packet: &Packet, mtu: usize) -> bool {
     let max = mtu + ETHERNET_HEADER;
     packet.len() > max && packet.gso_size == 0 && offload::is_longer_than(packet, max)

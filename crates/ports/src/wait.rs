@@ -1,5 +1,5 @@
-//! File descriptors that a sleeping worker waits on, for ports that have none of the kernel's: an eventfd
-//! that another thread signals, and a timer.
+//! File descriptors for a sleeping worker to wait on, for ports without kernel descriptors: an eventfd that
+//! another thread signals, and a timer.
 
 use crate::PortError;
 use rustix::event::{EventfdFlags, eventfd};
@@ -65,12 +65,12 @@ impl Timer {
     fn set(&self, ns: u64) {
         let it_value = Timespec { tv_sec: (ns / 1_000_000_000) as i64, tv_nsec: (ns % 1_000_000_000) as i64 };
         let time = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value };
-        // A time of fewer than 10^9 nanoseconds beside its seconds is refused by no timer.
+        // The only possible error is 10^9 nanoseconds or more, which cannot occur.
         let _ = timerfd_settime(&self.0, TimerfdTimerFlags::empty(), &time);
     }
 }
 
-/// An error of a system call, by what was to be done.
+/// Makes an error of a system call, named by what it was to do.
 pub(crate) fn refused(call: &str) -> impl Fn(Errno) -> PortError + '_ {
     move |errno| PortError::os(call, &errno.into())
 }

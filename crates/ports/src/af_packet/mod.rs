@@ -1,18 +1,18 @@
-//! Packet sockets: any interface of the kernel, where AF_XDP does not work. The driver behind `system`'s
-//! second choice.
+//! Packet sockets: any kernel interface, when AF_XDP does not work. The driver behind `system`'s second
+//! choice.
 //!
 //! Receives from a ring that the kernel fills (see [`ring`]), several queues by fanout on the flow's hash;
-//! sends by `sendmmsg`, a burst per system call. Both ways carry the virtio-net header, so that checksums
-//! stay unfinished and segments whole as between taps. A VLAN tag that the kernel took out of a frame is put
+//! sends by `sendmmsg`, a burst per system call. Both directions carry the virtio-net header, so checksums
+//! stay unfinished and segments whole, as between taps. A VLAN tag that the kernel took out of a frame is put
 //! back.
 //!
-//! The kernel's own stack sees a copy of all that a packet socket receives. Where the switch owns the
-//! interface that would answer, forward or reset connections on its own account; so a program at the
-//! interface's ingress drops what comes in, behind the packet sockets (tcx, Linux 6.6 and later; it goes when
-//! the port does, also when the switch is killed). `kernel-stack=true` leaves it out; `status:kernel-stack`
-//! says what is in force.
+//! The kernel's own stack sees a copy of everything that a packet socket receives. If the switch owns the
+//! interface, the stack would answer, forward or reset connections on its own account. So a program at the
+//! interface's ingress drops what comes in, after the packet sockets have seen it (tcx, Linux 6.6 and later;
+//! it goes when the port does, even if the switch is killed). `kernel-stack=true` leaves it out;
+//! `status:kernel-stack` shows which applies.
 //!
-//! Threads: each queue has its own socket. The port asks the kernel by a socket of its own.
+//! Threads: each queue has its own socket. The port has another one for its requests to the kernel.
 
 mod ring;
 
@@ -64,7 +64,7 @@ pub struct AfPacketPort {
     numa_node: Option<usize>,
 }
 
-/// What keeps the kernel's stack from what the switch receives.
+/// What keeps traffic for the switch away from the kernel's stack.
 enum Ingress {
     /// A program that drops it; the link's descriptor holds it in place.
     Blocked { _link: OwnedFd },
@@ -80,12 +80,12 @@ const TX_SOCKETS_MAX: usize = 64;
 impl AfPacketPort {
     /// Options:
     ///
-    /// * `ifname`: the interface's name, where it is not the port's.
+    /// * `ifname`: the interface's name, if it differs from the port's.
     /// * `n_rxq_desc`: slots of a receive ring, 128 to 65536 (2048).
     /// * `kernel-stack`: let the kernel's own stack receive what the switch receives as well (`false`).
     ///
-    /// Needs CAP_NET_RAW and CAP_NET_ADMIN. The interface is left in the administrative state that it has,
-    /// and is promiscuous as long as the port lives.
+    /// Needs CAP_NET_RAW and CAP_NET_ADMIN. The interface keeps its administrative state, and is promiscuous
+    /// as long as the port exists.
     pub fn open(spec: &PortSpec, pool: &'static Pool) -> Result<AfPacketPort, PortError> {
         let Settings { queues, slots, wants_stack } = settings(spec)?;
         let device = Device::find(spec.option("ifname").unwrap_or(&spec.name))?;
@@ -156,7 +156,7 @@ impl AfPacketPort {
     }
 }
 
-/// What the options say.
+/// The effective settings.
 #[derive(PartialEq, Eq)]
 pub(crate) struct Settings {
     queues: usize,
@@ -170,7 +170,7 @@ pub(crate) fn check(spec: &PortSpec) -> Result<(), PortError> {
     Device::find(spec.option("ifname").unwrap_or(&spec.name)).map(drop)
 }
 
-/// All that the options come to.
+/// Everything that the options determine.
 pub(crate) fn effect(spec: &PortSpec) -> Result<(Settings, String), PortError> {
     Ok((settings(spec)?, spec.option("ifname").unwrap_or(&spec.name).to_string()))
 }
@@ -182,7 +182,7 @@ fn settings(spec: &PortSpec) -> Result<Settings, PortError> {
     Ok(Settings { queues, slots, wants_stack: spec.flag("kernel-stack", false)? })
 }
 
-/// The options that packet sockets take, of those of `system`.
+/// Those of `system`'s options that packet sockets use.
 pub(crate) const OPTIONS: &[OptionRow] = &[crate::options::IFNAME, N_RXQ_DESC, KERNEL_STACK];
 
 pub(crate) const N_RXQ_DESC: OptionRow = OptionRow {
@@ -296,7 +296,7 @@ fn unblocked(errno: i32) -> Ingress {
 }
 
 impl AfPacketPort {
-    /// Whether the kernel's own stack does not receive what the switch does.
+    /// Whether the kernel's own stack is kept from receiving what the switch receives.
     pub(crate) fn is_kernels_stack_blocked(&self) -> bool {
         matches!(self.ingress, Ingress::Blocked { .. })
     }
@@ -400,7 +400,7 @@ struct PacketRx {
 }
 
 impl PacketRx {
-    /// The frame in the next slot as a packet. `Err` where there is no buffer: it stays in the ring.
+    /// The frame in the next slot as a packet. `Err` if there is no buffer: it then stays in the ring.
     fn receive(&mut self, cache: &mut PoolCache) -> Result<Option<Packet>, ()> {
         let Some(Slot { bytes, is_copied, vlan }) = self.ring.peek() else { return Ok(None) };
         let packet = match bytes {
@@ -471,7 +471,8 @@ impl PacketRx {
     /// Finds out whether the interface is still there.
     #[cold]
     fn check(&mut self) -> RxOutcome {
-        // Takes the pending error (link down, interface gone), which else keeps the descriptor readable.
+        // Clears the pending error (link down, interface gone), which would otherwise keep the descriptor
+        // readable.
         let mut error = 0i32;
         let mut len = size_of::<i32>() as libc::socklen_t;
         let at = (&raw mut error).cast();
@@ -486,7 +487,7 @@ impl PacketRx {
 
 enum Received {
     Frame(Packet),
-    /// It is refused for its header.
+    /// It is refused because of its header.
     Bad(Packet, BadHeader),
     /// The kernel had no room for it.
     Lost,
@@ -545,7 +546,7 @@ impl RxQueue for PacketRx {
     }
 
     fn disarm(&mut self) {
-        // What woke the worker may have been an error and no frame.
+        // The worker may have been woken by an error without a frame.
         self.next_check_tsc = 0;
     }
 
@@ -559,7 +560,7 @@ struct PacketTx {
     stats: Arc<QueueStats>,
 }
 
-/// What became of a burst's first packets.
+/// What happened to a burst's first packets.
 enum Sent {
     /// So many went out.
     Some(usize),
@@ -612,11 +613,11 @@ impl PacketTx {
         if written < 0 { Sent::Refused(sys::last_errno()) } else { Sent::Some(1) }
     }
 
-    /// Counts a packet that was refused. False where it may be tried again later.
+    /// Counts a packet that was refused. False if it may be tried again later.
     fn refuse(&self, errno: i32) -> bool {
         match errno {
             libc::EAGAIN | libc::EINTR | libc::ENOMEM => return false,
-            // The kernel compares with the MTU as it is now.
+            // The kernel compares with the present MTU.
             libc::EMSGSIZE => self.stats.too_long(),
             // Down, gone, or the device's own queue is full.
             libc::ENETDOWN | libc::ENXIO | libc::ENODEV | libc::ENOBUFS => self.stats.dropped.add(1),

@@ -1,14 +1,13 @@
-//! The receive ring of a packet socket: slots that the kernel fills with whole frames, in memory that both
-//! see.
+//! The receive ring of a packet socket: slots that the kernel fills with whole frames, in shared memory.
 //!
-//! TPACKET_V2, although V3 is younger: V3 hands over blocks of frames, a block that is not full only after a
-//! time-out of at least a millisecond, and a ping would wait that long at each port. With V2 a frame is
-//! visible as soon as its slot's status word says so, and looking costs one load.
+//! TPACKET_V2, although V3 is newer: V3 hands over blocks of frames, and a block that is not full only after
+//! a timeout of at least a millisecond, so a ping would wait that long at each port. With V2 a frame is
+//! visible as soon as its slot's status word changes, and checking costs one load.
 //!
-//! Invariants: a slot belongs to the kernel or to us, says its status word; we look at `next` alone, copy the
-//! frame out, and give the slot back before looking at the following one. Slots have 2 KB; what is longer
-//! lies as a whole in the socket's own queue (PACKET_COPY_THRESH), in the order of the slots, and is fetched
-//! by `recvmsg`.
+//! Invariants: a slot's status word says whether it belongs to the kernel or to us; we only look at slot
+//! `next`, copy the frame out, and return the slot before looking at the following one. Slots have 2 KB; a
+//! longer frame is whole in the socket's own queue (PACKET_COPY_THRESH), in the order of the slots, and is
+//! fetched with `recvmsg`.
 //!
 //! Source: packet(7), Linux's Documentation/networking/packet_mmap.rst, linux/if_packet.h.
 
@@ -81,7 +80,7 @@ impl RxRing {
         unsafe { at.as_ref() }
     }
 
-    /// Whether the next slot is ours.
+    /// Whether the next slot belongs to us.
     #[inline]
     pub(super) fn has_next(&self) -> bool {
         self.status().load(Ordering::Acquire) & STATUS_USER != 0

@@ -1,4 +1,4 @@
-//! Finds a kernel function in the kernel's own type information, by whose number an XDP program calls it.
+//! Finds a kernel function in the kernel's type information. An XDP program calls it by its number there.
 //!
 //! Source: Documentation/bpf/btf.rst.
 

@@ -1,9 +1,9 @@
 //! The network device behind an AF_XDP port or a tap, asked and changed by ioctl: state, MTU, address,
 //! channels, offloads.
 //!
-//! The control socket is made in the network namespace of the thread that opens the port, and keeps seeing
-//! that namespace from whichever thread asks. The device is known by its index, so that a rename does no
-//! harm; its name is looked up anew for each request.
+//! The control socket is created in the network namespace of the thread that opens the port, and stays in
+//! that namespace whichever thread uses it. The device is identified by its index, so that it can be renamed;
+//! its name is looked up for each request.
 //!
 //! Source: netdevice(7), linux/ethtool.h.
 
@@ -31,7 +31,7 @@ pub(crate) struct Device {
     pub(crate) ifindex: u32,
 }
 
-/// What a device is right now.
+/// The present state of a device.
 pub(crate) struct DeviceState {
     pub(crate) name: String,
     pub(crate) admin_up: bool,
@@ -121,7 +121,7 @@ impl Device {
         }
     }
 
-    /// A request that names the device as it is called now. ENODEV when it is gone.
+    /// A request with the device's present name. ENODEV if it is gone.
     fn request(&self) -> Result<libc::ifreq, i32> {
         let mut request = empty_request();
         request.ifr_ifru.ifru_ifindex = self.ifindex as i32;
@@ -205,7 +205,7 @@ impl Device {
         self.ethtool(&mut Channels { cmd: ETHTOOL_SCHANNELS, ..channels })
     }
 
-    /// Whether it is one end of a veth pair that passes TCP segments of up to 64 KB on whole.
+    /// Whether it is one end of a veth pair that passes TCP segments of up to 64 KB unsegmented.
     pub(crate) fn is_veth_with_segments(&self) -> bool {
         let is_veth = self.driver_info().is_some_and(|[driver, ..]| driver == "veth");
         is_veth && self.value(ETHTOOL_GTSO) != 0 && self.value(ETHTOOL_GGSO) != 0
@@ -223,9 +223,9 @@ impl Device {
         self.ethtool(&mut EthtoolValue { cmd, data })
     }
 
-    /// Turns off what hides or merges packets before the program sees them: VLAN tags stripped into the
-    /// descriptor, LRO, and (`gro`) GRO, which matters where the program runs behind it. What the device
-    /// refuses to change stays as it is.
+    /// Turns off what hides or merges packets before the program sees them: stripping of VLAN tags into the
+    /// descriptor, LRO, and (`gro`) GRO, which matters if the program runs after it. What the device refuses
+    /// to change stays as it is.
     pub(crate) fn turn_off_offloads(&self, gro: bool) -> OffloadsOff {
         let mut off = OffloadsOff::default();
         if gro && self.value(ETHTOOL_GGRO) != 0 {
@@ -268,8 +268,8 @@ impl Device {
         Some([driver, version, firmware])
     }
 
-    /// The same, and the device's address on its bus, which is empty where there is no bus. Waits for the
-    /// kernel's lock of all devices.
+    /// The same, with the device's address on its bus, empty if there is no bus. Waits for the kernel's lock
+    /// on all devices.
     fn driver_info(&self) -> Option<[String; 4]> {
         let mut info = [0u8; 196];
         info[..4].copy_from_slice(&ETHTOOL_GDRVINFO.to_ne_bytes());
@@ -281,9 +281,9 @@ impl Device {
         }))
     }
 
-    /// The NUMA node that it is attached to; `None` where it is no card, or the machine does not say. Asked
-    /// by its address on the bus, since names are those of a network namespace and sysfs may show another
-    /// one's. Waits as [`Self::driver_info`] does.
+    /// Its NUMA node; `None` if it is no card, or the machine does not tell. Looked up by its bus address,
+    /// because names are local to a network namespace and sysfs may show another namespace's. Waits like
+    /// [`Self::driver_info`].
     pub(crate) fn numa_node(&self) -> Option<usize> {
         let [_, _, _, address] = self.driver_info()?;
         node_of_card(std::path::Path::new("/sys/bus/pci/devices"), &address)
@@ -295,7 +295,7 @@ fn node_of_card(devices: &std::path::Path, address: &str) -> Option<usize> {
     if address.is_empty() || address.starts_with('.') || !address.chars().all(is_address) {
         return None;
     }
-    // -1 where the firmware has not told the kernel.
+    // -1 if the firmware has not told the kernel.
     std::fs::read_to_string(devices.join(address).join("numa_node")).ok()?.trim().parse().ok()
 }
 

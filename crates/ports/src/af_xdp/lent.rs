@@ -1,9 +1,9 @@
-//! Which chunks the kernel holds: the account that makes leaks and double use impossible to overlook.
+//! Which chunks the kernel holds: the accounting that makes leaks and double use impossible to overlook.
 //!
-//! A chunk that is lent lies in a ring, in the driver's hands, or in a list of the kernel's that no ring
-//! shows; so the rings alone do not tell what must come back when a socket is closed. A bit per chunk does,
-//! at two instructions per packet, and it is what makes wrapping an address that the kernel hands us sound:
-//! only a chunk that this queue lent and that has not come back is accepted.
+//! A lent chunk is in a ring, in the driver's hands, or in one of the kernel's lists that no ring shows, so
+//! the rings alone do not tell what must come back when a socket is closed. One bit per chunk does, at two
+//! instructions per packet. It also makes it sound to wrap an address that the kernel returns: only a chunk
+//! that this queue lent and that has not come back is accepted.
 
 /// A set of chunk indices.
 pub(super) struct Lent {
@@ -30,7 +30,7 @@ impl Lent {
         self.count += 1;
     }
 
-    /// Takes a chunk out; false where it was not in it.
+    /// Removes a chunk; false if it was not in the set.
     #[inline(always)]
     pub(super) fn take(&mut self, idx: u32) -> bool {
         let Some(word) = self.words.get_mut(idx as usize / 64) else { return false };

@@ -1,12 +1,12 @@
 //! AF_XDP: packets straight from a kernel interface's receive path into the pool, and back.
 //!
-//! A small XDP program ([`program`]) hands each packet of a device's receive queue to a socket
-//! ([`socket`]) whose memory is the packet pool; [`queue`] has the loops. It works on any interface: natively
-//! in the driver where there is support (with zero-copy where there is that too), else in the network stack.
+//! A small XDP program ([`program`]) passes each packet of a device's receive queue to a socket ([`socket`])
+//! whose memory is the packet pool; [`queue`] has the loops. It works on any interface: natively in the
+//! driver if that supports it (with zero-copy if that is supported too), otherwise in the network stack.
 //!
-//! Invariants: nothing that we make in the kernel outlives the process, killed or not (the program hangs on a
-//! link, the sockets on descriptors), but for offloads of the device that we turned off, which only a clean
-//! end turns on again; every chunk lent to the kernel comes back when the queue that lent it is closed.
+//! Invariants: nothing that we create in the kernel outlives the process, killed or not (the program depends
+//! on a link, the sockets on descriptors), except that device offloads we turned off are turned on again only
+//! by a clean exit; every chunk lent to the kernel comes back when the queue that lent it is closed.
 //!
 //! Threads: [`AfXdpPort`] belongs to the control thread, each queue to one worker; they share counters, the
 //! longest frame, and the map that steers packets.
@@ -42,7 +42,7 @@ const VLAN_TAG: u32 = 4;
 /// Most receive queues that a port opens.
 const QUEUES_MAX: u32 = 64;
 
-/// Ring sizes unless told.
+/// Default ring size.
 const RING_SLOTS: u32 = 2048;
 
 /// What `options:xdp-mode` asks for.
@@ -65,7 +65,7 @@ impl XdpMode {
         }
     }
 
-    /// Where to attach the program and whether to bind with zero-copy, in the order of trying.
+    /// Where to attach the program and whether to bind with zero-copy, in the order in which to try.
     fn attempts(self) -> &'static [(AttachMode, bool)] {
         use AttachMode::{Generic, Native};
         match self {
@@ -160,7 +160,7 @@ pub(crate) const STATUS: &[KeyRow] = &[
 
 /// A port on a kernel interface by AF_XDP.
 pub struct AfXdpPort {
-    // Fields drop in this order: the program goes before the sockets that nobody took.
+    // Fields drop in this order: the program goes before the sockets that no queue has taken.
     _link: Link,
     rx: Vec<XskRxQueue>,
     tx: Vec<XskTxQueue>,
@@ -174,8 +174,8 @@ pub struct AfXdpPort {
     kind: BindKind,
     driver: Option<[String; 3]>,
     numa_node: Option<usize>,
-    /// The link's speed, and the state in which it was asked for: asking waits for the kernel's lock of all
-    /// devices.
+    /// The link's speed, with the link state for which it was read: reading it waits for the kernel's lock on
+    /// all devices.
     speed: Mutex<Option<(LinkState, u64)>>,
 }
 
@@ -191,8 +191,8 @@ struct Bound {
 impl AfXdpPort {
     /// Opens the port that `spec` describes. Its interface is the option `ifname`, or else the port's name.
     ///
-    /// Errors: no such interface, a bad option, another program attached, or what the kernel refuses; nothing
-    /// is left behind then.
+    /// Errors: no such interface, a bad option, another program attached, or an error from the kernel.
+    /// Nothing is left behind in that case.
     pub fn open(spec: &PortSpec, pool: &'static Pool) -> Result<AfXdpPort, PortError> {
         let Settings { mode, need_wakeup, rx_slots, tx_slots } = settings(spec)?;
         let found = Device::find(spec.option("ifname").unwrap_or(&spec.name))?;
@@ -260,8 +260,8 @@ impl AfXdpPort {
     }
 
     fn details(&self) -> Vec<(String, String)> {
-        // With a later port's memory registered by an earlier one, forwarding between them copies nothing in
-        // between.
+        // If an earlier port registered the memory that a later one uses, forwarding between them copies
+        // nothing.
         let shared = self.sockets.iter().all(|socket| socket.shares_umem);
         let mut details = vec![
             ("xdp-mode".to_string(), self.mode_name().to_string()),
@@ -280,8 +280,8 @@ impl AfXdpPort {
     }
 }
 
-/// What the kernel does for a port at the least: a program loaded and attached in the driver, and a socket
-/// bound to each queue. To measure what a port costs beyond that. Dropping it takes all of it away.
+/// The kernel's minimum for a port: a program loaded and attached in the driver, and a socket bound to each
+/// queue. For measuring what a port costs beyond that. Dropping it removes everything.
 pub struct Bare {
     _bound: Bound,
     _map: XskMap,
@@ -327,8 +327,8 @@ impl Drop for Prepared {
 }
 
 impl Prepared {
-    /// How many queues the port opens: all that the device has, or `n_rxq`, to which the device's channels
-    /// are set: a device with more queues than we open would lose packets to the kernel's stack.
+    /// How many queues the port opens: all queues of the device, or `n_rxq`, to which the device's channels
+    /// are set. A device with more queues than we open would lose packets to the kernel's stack.
     fn choose_queues(&mut self, spec: &PortSpec) -> Result<u32, PortError> {
         let channels = self.channels();
         let has = channels.rx_queues();
@@ -344,7 +344,7 @@ impl Prepared {
                 self.channels_before = Some(channels);
                 Ok(wanted)
             }
-            // More than the device has: those that there are. The port's status says how many are in use.
+            // More than the device has: use all of them. The port's status says how many are in use.
             _ if wanted > has => Ok(has.min(QUEUES_MAX)),
             _ => {
                 let why = format!("the interface has {has} receive queues and cannot be given {wanted}");
@@ -358,7 +358,7 @@ fn os(call: &str, errno: i32) -> PortError {
     PortError::Os { call: call.into(), errno }
 }
 
-/// What the options say.
+/// The effective settings.
 #[derive(PartialEq, Eq)]
 pub(crate) struct Settings {
     mode: XdpMode,
@@ -373,7 +373,7 @@ pub(crate) fn check(spec: &PortSpec) -> Result<(), PortError> {
     Device::find(spec.option("ifname").unwrap_or(&spec.name)).map(drop)
 }
 
-/// All that the options come to. Without `n_rxq` the number of queues is the device's, whatever that is.
+/// Everything that the options determine. Without `n_rxq` the device determines the number of queues.
 pub(crate) fn effect(spec: &PortSpec) -> Result<(Settings, String, Option<usize>), PortError> {
     let device = spec.option("ifname").unwrap_or(&spec.name).to_string();
     let queues = spec.option("n_rxq").map(|_| spec.rx_queues()).transpose()?;
@@ -406,7 +406,7 @@ fn apply_requests(spec: &PortSpec, device: &Device) -> Result<(), PortError> {
     Ok(())
 }
 
-/// What the sockets of a port shall be.
+/// The wanted configuration of a port's sockets.
 struct Wanted {
     queues: u32,
     need_wakeup: bool,
@@ -438,8 +438,8 @@ fn bind_best(map: &XskMap, mode: XdpMode, slots: &SocketSpec, wanted: Wanted) ->
         };
         let restores_tags = program.restores_tags;
         for multi_buffer in [true, false] {
-            // Without several buffers jumbo frames are lost: not for zero-copy's sake, only where nothing
-            // else works.
+            // Without multi-buffer support, jumbo frames are lost: accepted only if nothing else works, not
+            // for the sake of zero-copy.
             if (multi_buffer && !program.multi_buffer) || (!multi_buffer && *zero_copy && !frame_fits) {
                 continue;
             }

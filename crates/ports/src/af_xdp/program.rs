@@ -1,14 +1,13 @@
-//! The XDP program, assembled by hand: six slots that hand each packet to the socket of its receive queue, or
-//! let it pass to the kernel where there is none.
+//! The XDP program, assembled by hand: six slots that pass each packet to the socket of its receive queue, or
+//! to the kernel if there is no socket.
 //!
-//! In front of them, where kernel and driver know how to tell: a VLAN tag that travels beside the packet (the
-//! sender left it to its device, as the kernel's VLAN devices do on veth, or the hardware took it out) is put
-//! back in. Without that, the packet would arrive as if it were untagged, and cross from one VLAN into
-//! another.
+//! Before that, if kernel and driver can report it, a VLAN tag that is stored outside the packet (the sender
+//! left it to its device, as the kernel's VLAN devices do on veth, or the hardware removed it) is put back
+//! in. Otherwise the packet would arrive untagged, and cross from one VLAN into another.
 //!
-//! It is attached by a BPF link, which the kernel takes away when the last descriptor is closed: also when
-//! the process is killed. A program that somebody else attached is never replaced; one of ours that was
-//! attached without a link (and so outlived its process) is.
+//! It is attached by a BPF link, which the kernel removes when the last descriptor is closed, even if the
+//! process is killed. A program that someone else attached is never replaced; one of ours that was attached
+//! without a link (and so outlived its process) is.
 //!
 //! Source: linux/bpf.h, bpf(2), Documentation/bpf/map_xskmap.rst.
 
@@ -19,7 +18,7 @@ use crate::PortError;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
-/// The name by which a later start knows our programs.
+/// The name by which a later process recognises our programs.
 pub(super) const PROGRAM_NAME: &str = "crosspoint_xsk";
 
 const BPF_MAP_TYPE_XSKMAP: u32 = 17;
@@ -34,7 +33,7 @@ const PREDECESSOR_GRACE: Duration = Duration::from_millis(1500);
 /// Where in the kernel the program runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum AttachMode {
-    /// In the driver, before the kernel makes its own packet of it.
+    /// In the driver, before the kernel builds its own packet from it.
     Native,
     /// In the network stack, for any device.
     Generic,
@@ -71,7 +70,7 @@ impl XskMap {
         result.map(drop).map_err(|errno| os("put a socket into the XSK map", errno))
     }
 
-    /// Lets packets of `queue_id` pass to the kernel again. Without effect where they do already.
+    /// Lets packets of `queue_id` pass to the kernel again. No effect if they already do.
     pub(super) fn remove(&self, queue_id: u32) {
         let attr = BpfAttr::new().u32(0, self.0.as_raw_fd() as u32).u64(8, (&raw const queue_id) as u64);
         // The one error, ENOENT, means that it is gone: the kernel takes a closed socket out by itself.
@@ -83,9 +82,9 @@ impl XskMap {
 /// A loaded program, not attached to anything yet.
 pub(super) struct Program {
     fd: OwnedFd,
-    /// Whether it takes frames in several buffers.
+    /// Whether it accepts frames in several buffers.
     pub(super) multi_buffer: bool,
-    /// Whether it puts VLAN tags back that travel beside the packet.
+    /// Whether it puts back VLAN tags that are stored outside the packet.
     pub(super) restores_tags: bool,
 }
 
@@ -123,9 +122,9 @@ fn assemble_redirect(map: RawFd) -> [u64; 6] {
     ]
 }
 
-/// Asks for a tag beside the packet; where there is one, makes four bytes of room in front, moves the
-/// addresses there, and writes the tag behind them. Falls through to what follows; the packet is dropped
-/// where there is no room, rather than be taken for an untagged one.
+/// Asks for a tag stored outside the packet; if there is one, makes room for four bytes in front, moves the
+/// addresses there, and writes the tag after them. Continues with the following code. If there is no room,
+/// the packet is dropped rather than mistaken for an untagged one.
 fn assemble_tag(function: u32) -> [u64; 30] {
     const PSEUDO_KFUNC: u8 = 2;
     const ADJUST_HEAD: i32 = 44;
@@ -195,8 +194,8 @@ impl Program {
         Err(os("load the XDP program (bpf)", last))
     }
 
-    /// Attaches to a device by a link. Where a program is attached already: waits a moment for that of a
-    /// killed predecessor to go, replaces one of ours that has no link, and else says whose it is.
+    /// Attaches to a device by a link. If a program is already attached: waits a moment for that of a killed
+    /// predecessor to go, replaces one of ours that has no link, and otherwise reports whose it is.
     pub(super) fn attach(&self, ifindex: u32, mode: AttachMode) -> Result<Link, PortError> {
         let attr = BpfAttr::new().u32(0, self.fd.as_raw_fd() as u32).u32(4, ifindex);
         let attr = attr.u32(8, BPF_XDP).u32(12, mode.flag());
@@ -246,7 +245,7 @@ fn load_instructions(name: &str, instructions: &[u64], flags: u32, ifindex: u32)
     unsafe { bpf_fd(BpfCommand::ProgLoad, &attr) }
 }
 
-/// Detaches a program that was attached without a link. Fails where it has one: then its owner lives.
+/// Detaches a program that was attached without a link. Fails if it has one: then its owner is alive.
 fn detach_ours(ifindex: u32, attached: &XdpAttached) -> Result<(), PortError> {
     let program =
         program_by_id(attached.program_id).ok_or_else(|| os("open an XDP program", libc::ENOENT))?;
@@ -258,7 +257,7 @@ fn program_by_id(id: u32) -> Option<OwnedFd> {
     unsafe { bpf_fd(BpfCommand::ProgGetFdById, &BpfAttr::new().u32(0, id)) }.ok()
 }
 
-/// The name under which a program was loaded. `None` where it is gone.
+/// The name under which a program was loaded. `None` if it is gone.
 pub(super) fn program_name(id: u32) -> Option<String> {
     const NAME: usize = 64; // in struct bpf_prog_info
     let program = program_by_id(id)?;
@@ -291,7 +290,7 @@ pub(super) mod tests {
         );
     }
 
-    /// A program for the device. Generic mode where it is to be attached without a link to any.
+    /// A program for the device. In generic mode it can be attached, without a link, to any device.
     fn load(name: &str, ifindex: u32, mode: AttachMode) -> Program {
         Program::load_as(name, &XskMap::new(1).unwrap(), ifindex, mode).unwrap()
     }
@@ -355,8 +354,8 @@ pub(super) mod tests {
         assert!(error.to_string().contains("another running switch"), "{error}");
     }
 
-    /// Has every frame that leaves by the device tagged with VLAN 10, in the way of the kernel's own VLAN
-    /// devices: the tag is a note beside the packet, which the device is to put in.
+    /// Makes every frame that leaves through the device tagged with VLAN 10, like the kernel's own VLAN
+    /// devices: the tag is stored outside the packet, and the device must insert it.
     pub(crate) fn push_tags_on_egress(ifindex: u32) -> [OwnedFd; 2] {
         const BPF_PROG_TYPE_SCHED_CLS: u32 = 3;
         const BPF_TCX_EGRESS: u32 = 47;

@@ -4,8 +4,8 @@
 //! receiving side. Transmitting in copy mode takes one system call per flush, which is where the kernel does
 //! its part of the work; in zero-copy mode it is made where the driver asks.
 //!
-//! A chunk's way: pool cache → fill ring → kernel → RX ring → [`Packet`] → (another port's) TX ring → kernel
-//! → completion ring → pool cache. Nobody copies it between two AF_XDP ports of one pool.
+//! A chunk's path: pool cache → fill ring → kernel → RX ring → [`Packet`] → (another port's) TX ring → kernel
+//! → completion ring → pool cache. It is not copied between two AF_XDP ports of one pool.
 
 use super::lent::Lent;
 use super::program::XskMap;
@@ -23,7 +23,7 @@ use std::time::Instant;
 /// Chunks go to the fill ring in blocks of at least this many, so that its index is published rarely.
 const FILL_BLOCK: u32 = 32;
 
-/// Every so many polls that found nothing, the receiver asks the kernel whether the device is still there.
+/// After this many polls without packets, the receiver asks the kernel whether the device still exists.
 const POLLS_PER_PROBE: u32 = 4096;
 
 /// Flushes without a completion after which frames in flight are no reason to stay awake: they wait in
@@ -33,7 +33,7 @@ const PATIENCE_FLUSHES: u32 = 64;
 /// Most segments that the kernel takes for one frame (MAX_SKB_FRAGS, and the linear part).
 const SEGMENTS_MAX: u32 = 18;
 
-/// What a port tells its queues while they run.
+/// What a port tells its running queues.
 pub(super) struct PortShared {
     /// Longest frame in bytes, without VLAN tag.
     pub(super) frame_max: AtomicU32,
@@ -41,7 +41,7 @@ pub(super) struct PortShared {
     pub(super) map: XskMap,
 }
 
-/// Where chunks lie: shift and mask for the kernel's addresses.
+/// Where chunks are: shift and mask for the kernel's addresses.
 #[derive(Clone, Copy)]
 struct Geometry {
     shift: u32,
@@ -64,7 +64,7 @@ pub(super) struct XskRxQueue {
     geometry: Geometry,
     queue_id: u32,
     port_no: PortNo,
-    /// The first segments of a frame whose last one has not come yet.
+    /// The first segments of a frame whose last segment has not arrived yet.
     partial: Option<Packet>,
     polls_idle: u32,
 }
@@ -114,7 +114,7 @@ impl XskRxQueue {
         if self.socket.is_gone() { RxOutcome::Gone } else { RxOutcome::Ok }
     }
 
-    /// Wakes the driver where it sleeps, and notes when the device has gone.
+    /// Wakes the driver if it sleeps, and notices when the device is gone.
     fn probe(&self) {
         if sys::kick_rx(self.socket.fd()) == Err(libc::ENXIO) {
             self.socket.set_gone();
@@ -122,7 +122,7 @@ impl XskRxQueue {
     }
 }
 
-/// Lends the kernel as many chunks as its fill ring shall hold.
+/// Lends the kernel enough chunks to fill its fill ring.
 #[inline]
 fn refill(rings: &mut RxRings, cache: &mut PoolCache, geometry: Geometry) {
     let wanted = rings.fill.size() - rings.lent.count();
@@ -185,7 +185,8 @@ impl RxQueue for XskRxQueue {
     }
 
     fn wait_fd(&self) -> Option<RawFd> {
-        // Readable as long as the RX ring is not empty, and when the device goes: no wake-up can be lost.
+        // Readable as long as the RX ring is not empty, and when the device disappears: no wake-up can be
+        // lost.
         self.rings.as_ref().map(|_| self.socket.fd())
     }
 
@@ -200,7 +201,7 @@ impl RxQueue for XskRxQueue {
     }
 
     fn disarm(&mut self) {
-        // It may have been woken because the device went: ask soon.
+        // It may have been woken because the device disappeared: check soon.
         self.polls_idle = POLLS_PER_PROBE - 1;
     }
 
@@ -210,7 +211,7 @@ impl RxQueue for XskRxQueue {
         if let Some(partial) = self.partial.take() {
             cache.free(partial);
         }
-        // What has been received and not been fetched is dropped, and counted as such.
+        // What was received but not fetched is dropped, and counted as such.
         let waiting = rings.rx.available();
         rings.rx.release(waiting);
         self.stats.dropped.add(u64::from(waiting));
@@ -226,8 +227,8 @@ impl Drop for XskRxQueue {
     }
 }
 
-/// The packet in a chunk that the kernel gives back. `None` where it was not lent, or the range is no
-/// chunk's.
+/// The packet in a chunk that the kernel returns. `None` if it was not lent, or the range is not within a
+/// chunk.
 #[inline(always)]
 fn wrap(pool: &'static Pool, lent: &mut Lent, geometry: Geometry, desc: &libc::xdp_desc) -> Option<Packet> {
     let idx = (desc.addr >> geometry.shift) as u32;
@@ -240,7 +241,7 @@ fn wrap(pool: &'static Pool, lent: &mut Lent, geometry: Geometry, desc: &libc::x
     Some(unsafe { pool.wrap(idx, offset as usize, desc.len as usize) })
 }
 
-/// Adds a segment to the frame under way. Returns the whole once the last segment is there.
+/// Adds a segment to the current frame. Returns the whole frame once the last segment is there.
 #[cold]
 fn chain(partial: &mut Option<Packet>, segment: Packet, more: bool) -> Option<Packet> {
     let whole = match partial.take() {
@@ -277,18 +278,18 @@ pub(super) struct XskTxQueue {
     geometry: Geometry,
     /// Room for what a packet is cut into, kept so that the packet path allocates nothing.
     segments: Vec<Packet>,
-    /// Frames were pushed, or not all consumed, since the kernel was last told.
+    /// Frames were pushed, or not all consumed, since the kernel was last notified.
     kick: bool,
-    /// The kernel said that the interface is down.
+    /// The kernel reported that the interface is down.
     down: bool,
     flushes_in_vain: u32,
 }
 
-/// What becomes of one packet.
+/// What happens to one packet.
 enum Verdict {
     /// Sent, or freed and counted.
     Taken,
-    /// It does not fit now.
+    /// It does not fit at the moment.
     Full(Packet),
 }
 
@@ -365,7 +366,7 @@ impl XskTxQueue {
         Verdict::Taken
     }
 
-    /// Cuts a packet up, and sends all of its segments or none.
+    /// Segments a packet, and sends all of its segments or none.
     fn send_in_segments(&mut self, cache: &mut PoolCache, packet: Packet, frame_max: usize) -> Verdict {
         let needed = offload::chunks_after_segmentation(&packet) as u32;
         let size = self.rings.as_ref().map_or(0, |r| r.tx.size());
@@ -380,8 +381,8 @@ impl XskTxQueue {
         }
         for segment in segments.drain(..) {
             if let Verdict::Full(segment) = self.send_unusual(cache, segment, frame_max) {
-                // Not reached as long as the estimate of the room holds; the segment must not leak if it does
-                // not.
+                // Unreachable as long as the estimate of the room is right; if it is not, the segment must
+                // not leak.
                 self.stats.dropped.add(1);
                 self.refuse(cache, segment);
             }
@@ -390,7 +391,7 @@ impl XskTxQueue {
         Verdict::Taken
     }
 
-    /// Free slots, after making room where there are fewer than `wanted`.
+    /// The number of free slots, after making room if there are fewer than `wanted`.
     fn room(&mut self, cache: &mut PoolCache, wanted: u32) -> u32 {
         let Some(rings) = &mut self.rings else { return 0 };
         let free = rings.tx.free(wanted);
@@ -403,7 +404,7 @@ impl XskTxQueue {
         self.rings.as_mut().map_or(0, |rings| rings.tx.free(wanted))
     }
 
-    /// Pushes every segment of a packet, for which the ring has room.
+    /// Pushes every segment of a packet. The ring must have room.
     fn push_chain(&mut self, mut packet: Packet) {
         let mut options = self.checksum_options(&mut packet);
         self.stats.passed(1, packet.len() as u64);
@@ -417,7 +418,7 @@ impl XskTxQueue {
         }
     }
 
-    /// Has the device finish an unfinished checksum, or finishes it here. Returns the descriptor's options.
+    /// Lets the device finish an unfinished checksum, or finishes it here. Returns the descriptor's options.
     #[inline(always)]
     fn checksum_options(&self, packet: &mut Packet) -> u32 {
         if !packet.flags.has(PacketFlags::CSUM_PARTIAL) {
@@ -498,7 +499,7 @@ impl XskTxQueue {
                 self.socket.set_gone();
             }
             let before = std::mem::replace(&mut left, rings.tx.unconsumed());
-            // A zero-copy driver consumes when it likes: told is told.
+            // A zero-copy driver consumes when it likes: one notification is enough.
             self.kick = left > 0 && !(kind.zero_copy && result.is_ok());
             if left == before || result == Err(libc::ENXIO) {
                 break;
@@ -603,8 +604,8 @@ impl Drop for XskTxQueue {
     }
 }
 
-/// The same packet with at least `bytes` free in front of every segment (the link's 8 not counted), copied
-/// where it has less. The packet itself back where the pool is exhausted.
+/// The same packet with at least `bytes` free in front of every segment (without the link's 8), copied if it
+/// has less. Returns the packet itself if the pool is exhausted.
 fn with_front_room(packet: Packet, cache: &mut PoolCache, bytes: usize) -> Result<Packet, Packet> {
     let base = packet.pool().base().as_ptr() as usize;
     let chunk_bytes = packet.pool().config().chunk_bytes;

@@ -5,8 +5,8 @@
 //! one load of a line that the kernel writes and one store to a line that it reads.
 //!
 //! Invariants: a slot is written before the producer index that publishes it (release), and read after the
-//! producer index was loaded (acquire). Reading or writing a slot beyond what was found available is
-//! memory-safe (the index is masked), it would merely be a stale value.
+//! producer index was loaded (acquire). Reading or writing a slot beyond those available is memory-safe,
+//! because the index is masked; the value would merely be stale.
 //!
 //! Source: linux/if_xdp.h, Documentation/networking/af_xdp.rst.
 
@@ -17,14 +17,14 @@ use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Where the kernel put the parts of a ring in its mapping, and how large the ring is.
+/// Where the kernel put the parts of a ring within its mapping, and how large the ring is.
 pub(super) struct RingLayout {
     pub(super) offsets: libc::xdp_ring_offset,
     pub(super) page_offset: u64,
     pub(super) slots: u32,
 }
 
-/// What both ends of a ring have.
+/// What both ends of a ring have in common.
 struct Shared<T> {
     producer: NonNull<AtomicU32>,
     consumer: NonNull<AtomicU32>,
@@ -74,7 +74,7 @@ impl<T: Copy> Shared<T> {
     }
 }
 
-/// The end of a ring at which we produce: fill and TX.
+/// The producing end of a ring: fill and TX.
 pub(super) struct Producer<T> {
     shared: Shared<T>,
     /// The next slot to write; those before it and after the published index are written, not yet seen.
@@ -94,7 +94,7 @@ impl<T: Copy> Producer<T> {
         self.shared.mask + 1
     }
 
-    /// Free slots, exact where fewer than `wanted` seemed free, else at least `wanted`.
+    /// The number of free slots: exact if fewer than `wanted` seemed free, otherwise at least `wanted`.
     #[inline(always)]
     pub(super) fn free(&mut self, wanted: u32) -> u32 {
         let free = self.size() - self.head.wrapping_sub(self.tail_seen);
@@ -126,7 +126,7 @@ impl<T: Copy> Producer<T> {
         self.head.wrapping_sub(self.tail_seen)
     }
 
-    /// Whether the kernel asks for a wake-up by system call. Only meaningful with need_wakeup.
+    /// Whether the kernel wants a wake-up by system call. Only meaningful with need_wakeup.
     #[inline(always)]
     pub(super) fn needs_wakeup(&self) -> bool {
         // The driver sets the flag and then looks at the ring once more; we publish and then look at the
@@ -138,7 +138,7 @@ impl<T: Copy> Producer<T> {
     }
 }
 
-/// The end of a ring at which we consume: RX and completion.
+/// The consuming end of a ring: RX and completion.
 pub(super) struct Consumer<T> {
     shared: Shared<T>,
     /// The next slot to read.
@@ -152,7 +152,7 @@ impl<T: Copy> Consumer<T> {
         Ok(Consumer { shared: Shared::map(fd, layout)?, tail: 0, head_seen: 0 })
     }
 
-    /// Entries that wait. Looks at the kernel's index only where none was left from the last look.
+    /// The number of waiting entries. Reads the kernel's index only if none was left from the last time.
     #[inline(always)]
     pub(super) fn available(&mut self) -> u32 {
         if self.head_seen == self.tail {

@@ -1,4 +1,4 @@
-//! The two messages of rtnetlink that concern XDP: which program a device has, and put another in its place.
+//! The two messages of rtnetlink that concern XDP: query a device's program, and replace it.
 //!
 //! Source: rtnetlink(7), linux/if_link.h (IFLA_XDP).
 
@@ -35,7 +35,7 @@ pub(super) fn xdp_attached(ifindex: u32) -> Result<Option<XdpAttached>, PortErro
     Ok(parse_attached(&reply))
 }
 
-/// Puts `program` (none: takes away) in place of `expected` without a link. For programs that have no link.
+/// Replaces `expected` by `program` (none: removes it) without a link. For programs that have no link.
 pub(super) fn xdp_replace(
     ifindex: u32,
     program: Option<&OwnedFd>,

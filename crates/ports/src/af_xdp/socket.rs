@@ -1,17 +1,17 @@
-//! One AF_XDP socket: made, bound, and taken down with every chunk accounted for.
+//! One AF_XDP socket: created, bound, and closed with every chunk accounted for.
 //!
 //! The packet pool is the UMEM. The first socket of a kind (zero-copy or not, with need_wakeup or not)
-//! registers it, and the later ones, on other queues and other devices, share that registration, so that an
-//! address received at one is good for sending at another. Each has fill and completion rings of its own.
+//! registers it, and later ones, on other queues and other devices, share that registration, so an address
+//! received at one is valid for sending at another. Each has its own fill and completion rings.
 //!
-//! A socket has two sides, receive and transmit, which may belong to different threads. A side that is closed
-//! parks its rings here; when both are, the rings are unmapped, the descriptor is closed, and only then, when
-//! the kernel can touch nothing any more, do the chunks that it still held go back to the pool.
+//! A socket has two sides, receive and transmit, which may belong to different threads. A closed side parks
+//! its rings here. When both are closed, the rings are unmapped and the descriptor is closed. Only when the
+//! kernel can no longer touch them do the chunks that it still held return to the pool.
 //!
-//! When is that? In copy mode once close returns: the kernel has waited for receivers under way, and what it
-//! transmits it has copied. A zero-copy driver lets go later, on a work queue; the proof is that the queue
-//! can be bound again ([`is_released`]). A chunk that is not proven free stays lent: a leak shows in the
-//! accounts, and a device that writes into a packet of somebody else's would not.
+//! When is that? In copy mode, once close returns: the kernel has waited for active receivers, and has copied
+//! what it transmits. A zero-copy driver lets go later, on a work queue; the proof is that the queue can be
+//! bound again ([`is_released`]). A chunk that is not proven free stays lent: a leak shows in the accounts,
+//! but a device that writes into someone else's packet would not.
 //!
 //! Threads: opening and closing lock; the hot paths of [`super::queue`] do not come here.
 
@@ -25,13 +25,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
-/// Bytes of `struct xsk_tx_metadata`, which lie in front of a frame that asks for a checksum.
+/// Size of `struct xsk_tx_metadata`, which precedes a frame that requests a checksum.
 pub(super) const TX_METADATA_BYTES: usize = 24;
 
-/// XDP_MAX_TX_SKB_BUDGET: how many frames one system call sends in copy mode (32 unless told).
+/// XDP_MAX_TX_SKB_BUDGET: how many frames one system call sends in copy mode (default 32).
 const XDP_MAX_TX_SKB_BUDGET: i32 = 9;
 
-/// How long the kernel may take to let go of a queue that another socket held a moment ago.
+/// How long the kernel may take to release a queue that another socket held a moment ago.
 const RELEASE_GRACE: Duration = Duration::from_millis(1500);
 
 /// How long a closing side waits for frames that the device still sends.
@@ -45,7 +45,7 @@ pub(super) struct BindKind {
     pub(super) multi_buffer: bool,
 }
 
-/// What a socket shall be.
+/// The wanted configuration of a socket.
 #[derive(Clone, Copy)]
 pub(super) struct SocketSpec {
     pub(super) pool: &'static Pool,
@@ -78,7 +78,7 @@ pub(super) struct Socket {
     pub(super) kind: BindKind,
     /// Whether it shares the UMEM that an earlier socket registered.
     pub(super) shares_umem: bool,
-    /// Whether a frame may carry a request for its checksum in front of it.
+    /// Whether a frame may be preceded by a request for its checksum.
     pub(super) tx_metadata: bool,
     gone: AtomicBool,
     state: Mutex<State>,
@@ -88,7 +88,7 @@ struct State {
     owner: Option<OwnedFd>,
     rx: Option<RxRings>,
     tx: Option<TxRings>,
-    /// What the kernel counted, as last asked: the socket cannot be asked any more once it is closed.
+    /// The kernel's counters when last read: a closed socket can no longer be asked.
     statistics: libc::xdp_statistics,
 }
 
@@ -181,7 +181,7 @@ fn register_umem(fd: &OwnedFd, pool: &'static Pool) -> Result<bool, PortError> {
     }
 }
 
-/// Where a socket's UMEM comes from.
+/// The source of a socket's UMEM.
 struct Umem {
     shared: bool,
     tx_metadata: bool,
@@ -207,8 +207,8 @@ impl Unbound {
         for (ring, slots) in rings {
             sys::set_option(raw, libc::SOL_XDP, ring, &slots, "size a ring of an AF_XDP socket")?;
         }
-        // What one system call may send, and the memory that it may take for that: at most a ring full. Older
-        // kernels lack the first and refuse it, and send 32 frames per call.
+        // How much one system call may send, and how much memory it may use for that: at most a full ring.
+        // Older kernels refuse the former, and send 32 frames per call.
         let budget = spec.tx_slots.min(1024);
         let _ = sys::set_option(raw, libc::SOL_XDP, XDP_MAX_TX_SKB_BUDGET, &budget, "");
         let send_bytes = spec.tx_slots as i32 * 2048;
@@ -294,7 +294,7 @@ impl Socket {
         self.gone.store(true, Ordering::Relaxed);
     }
 
-    /// What the kernel counted for this socket.
+    /// The kernel's counters for this socket.
     pub(super) fn statistics(&self) -> libc::xdp_statistics {
         self.state.lock().expect("no panic while held").ask_statistics()
     }
@@ -307,7 +307,7 @@ impl Socket {
         self.end_if_parked(&mut state, cache);
     }
 
-    /// Parks the transmitting side's rings, likewise.
+    /// Parks the transmit side's rings, likewise.
     pub(super) fn park_tx(&self, rings: TxRings, cache: &mut PoolCache) {
         let mut state = self.state.lock().expect("no panic while held");
         state.tx = Some(rings);
@@ -324,8 +324,8 @@ impl Socket {
         let (Some(rx), Some(tx)) = (state.rx.take(), state.tx.take()) else { return };
         let (RxRings { rx, fill, lent: mut rx_lent }, TxRings { tx, completion, lent: mut tx_lent }) =
             (rx, tx);
-        // The mappings hold the socket as well: first they go, then the descriptor, and with its close the
-        // kernel unbinds the socket and waits for receivers under way.
+        // The mappings hold the socket as well: they go first, then the descriptor. When that is closed, the
+        // kernel unbinds the socket and waits for active receivers.
         drop((rx, fill));
         drop((tx, completion));
         drop(state.owner.take());
@@ -338,7 +338,7 @@ impl Socket {
     }
 }
 
-/// Waits for a zero-copy driver to let go of a queue. False where it did not in ample time.
+/// Waits for a zero-copy driver to release a queue. False if it did not in ample time.
 fn wait_until_released(ifindex: u32, queue_id: u32) -> bool {
     let deadline = Instant::now() + RELEASE_GRACE;
     while !is_released(ifindex, queue_id) {
@@ -350,8 +350,8 @@ fn wait_until_released(ifindex: u32, queue_id: u32) -> bool {
     true
 }
 
-/// Whether no socket's memory is attached to the queue, which is so when another socket, of two pages, can be
-/// bound to it, or when the device is gone. An error that says neither counts as no.
+/// Whether no socket's memory is attached to the queue: that is so if another socket, of two pages, can be
+/// bound to it, or if the device is gone. An error that proves neither counts as no.
 fn is_released(ifindex: u32, queue_id: u32) -> bool {
     static PROBE: Mutex<Option<&'static Pool>> = Mutex::new(None);
     let mut probe = PROBE.lock().expect("no panic while held");

@@ -1,7 +1,7 @@
-//! The system calls that AF_XDP is made of, with their errors named: socket options, ring mappings, bpf(2).
+//! The system calls behind AF_XDP, with their errors named: socket options, ring mappings, bpf(2).
 //!
 //! Source: linux/if_xdp.h, linux/bpf.h, bpf(2). Structures that libc lacks are byte arrays with the offsets
-//! of the kernel's union, which are ABI and so never move.
+//! of the kernel's union, which are ABI and so never change.
 
 use crate::PortError;
 use std::mem::{MaybeUninit, size_of};
@@ -33,7 +33,7 @@ impl Mapping {
         Ok(Mapping { at: NonNull::new(at.cast()).expect("mmap never returns null for a null hint"), len })
     }
 
-    /// Address of a `T` at `offset`; panics where it would not lie in the mapping or not be aligned.
+    /// Address of a `T` at `offset`; panics if it would not be within the mapping, or not aligned.
     pub(crate) fn at<T>(&self, offset: u64, count: usize) -> NonNull<T> {
         let offset = offset as usize;
         assert!(offset + count * size_of::<T>() <= self.len, "ring outside its mapping");

@@ -1,11 +1,11 @@
-//! A cable between two dummies: a Unix socket on which each frame follows its length in two bytes, as Open
-//! vSwitch's dummies write them. One end listens (`options:pstream=punix:FILE`), and gets the frames of all
-//! who connect; the other connects (`options:stream=unix:FILE`), again and again until there is somebody.
+//! A cable between two dummies: a Unix socket on which each frame follows its length in two bytes, in the
+//! format of Open vSwitch's dummies. One end listens (`options:pstream=punix:FILE`), and gets the frames of
+//! everyone who connects; the other connects (`options:stream=unix:FILE`), and retries until it succeeds.
 //!
-//! Threads: one for each connection and one that listens or connects. They look every [`LOOK`] whether the
-//! port is still there. Workers write without waiting: what a peer does not read lies in a bounded backlog,
-//! and then is dropped. Who has connected gets every frame from then on: a worker that sends first admits
-//! those who wait, and needs no thread to have run.
+//! Threads: one for each connection, and one that listens or connects. Every [`LOOK`] they check whether the
+//! port still exists. Workers write without waiting: what a peer does not read goes to a bounded backlog, and
+//! is dropped once that is full. A peer gets every frame from the moment it connects: a worker that sends
+//! first accepts waiting peers, so that no thread need have run.
 
 use crate::{PortError, PortSpec};
 use std::collections::VecDeque;
@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// What takes frames that come.
+/// Receives incoming frames.
 type Receiver = Arc<dyn Fn(&[u8]) + Send + Sync>;
 
 /// Between two looks whether there is something to do.
@@ -37,7 +37,7 @@ enum Role {
 pub(super) struct End {
     path: PathBuf,
     role: Role,
-    /// Of an end that listens, once it does.
+    /// For a listening end, set once it listens.
     listener: OnceLock<UnixListener>,
     peers: Mutex<Peers>,
     is_unplugged: AtomicBool,
@@ -67,7 +67,7 @@ impl Peers {
         Ok(())
     }
 
-    /// Admits those who have connected.
+    /// Accepts peers that are waiting to connect.
     fn admit_waiting(&mut self, listener: &UnixListener) {
         while self.all.len() < PEERS_MAX
             && let Ok((stream, _)) = listener.accept()
@@ -94,7 +94,7 @@ impl Peer {
 }
 
 impl End {
-    /// That which the options name, if they name any.
+    /// The end that the options name, if they name one.
     pub fn of(spec: &PortSpec) -> Result<Option<Arc<End>>, PortError> {
         let (option, prefix, role) = match (spec.option("pstream"), spec.option("stream")) {
             (None, None) => return Ok(None),
@@ -181,7 +181,7 @@ impl End {
     }
 }
 
-/// Waits until there is something to read or somebody to accept, but no longer than `limit`.
+/// Waits until there is something to read or a peer to accept, but no longer than `limit`.
 fn wait_readable(socket: BorrowedFd<'_>, limit: Duration) {
     let mut poll = libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     // SAFETY: one initialised pollfd that outlives the call.
@@ -200,7 +200,7 @@ impl Cable {
         let receive: Receiver = Arc::new(receive);
         match end.role {
             Role::Listens => end.listener.set(listen(&end.path)?).expect("an end is plugged in once"),
-            // Where the other end listens already, no frame must wait for a thread.
+            // If the other end already listens, no frame must wait for a thread.
             Role::Connects => try_to_connect(&end),
         }
         let near = end.clone();
@@ -227,7 +227,7 @@ impl Drop for Cable {
     }
 }
 
-/// A socket that an earlier process left is replaced, and nothing else is.
+/// A socket that an earlier process left behind is replaced, and nothing else is.
 fn listen(path: &PathBuf) -> Result<UnixListener, PortError> {
     use std::os::unix::fs::FileTypeExt;
     if UnixStream::connect(path).is_err()
@@ -256,7 +256,7 @@ fn accept(end: &Arc<End>, listener: &UnixListener, receive: &Receiver) {
         }
         drop(peers);
         if is_full {
-            // Who waits beyond the limit would keep the listener readable.
+            // Peers beyond the limit would keep the listener readable.
             std::thread::sleep(LOOK);
         } else {
             wait_readable(listener.as_fd(), LOOK);

@@ -1,5 +1,5 @@
-//! What passes a dummy, in capture files: each frame is in the file when whoever observes the frame's effect
-//! looks.
+//! Capture files of what passes through a dummy: each frame is in the file by the time an observer can see
+//! its effect.
 
 use crate::pcap::file::Writer;
 use crate::{PortError, PortSpec};

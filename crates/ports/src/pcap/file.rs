@@ -1,11 +1,12 @@
 //! The classic capture file: a header of 24 bytes, then records of a 16-byte header and the frame.
 //!
-//! Either byte order and both magic numbers (microseconds, nanoseconds) are read; nanoseconds in the
-//! machine's own order are written. What is not an Ethernet capture, or is cut off, is refused with the
-//! record and its place: a replay that silently lacked the end of its file would measure something else.
+//! Files of either byte order and with either magic number (microseconds, nanoseconds) can be read; files are
+//! written with nanoseconds in the machine's own byte order. A file that is not an Ethernet capture, or is
+//! truncated, is refused with the record and its position: a replay that silently lacked the end of its file
+//! would measure something else.
 //!
-//! Not by `pcap-file`: the format is two headers of a fixed size, and an error here names the record and its
-//! place. pcapng, which would be worth a crate, is refused with the command that converts it.
+//! Not with `pcap-file`: the format is two headers of a fixed size, and errors here name the record and its
+//! position. pcapng, which would be worth a crate, is refused with the command that converts it.
 //!
 //! Source: draft-ietf-opsawg-pcap (PCAP Capture File Format).
 

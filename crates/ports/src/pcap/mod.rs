@@ -1,14 +1,14 @@
 //! `pcap`: receives the frames of a capture file, sends into one.
 //!
-//! `rx_file` is read into memory when the port is made, and replayed as fast as it is polled (again and
-//! again, or once with `loop=false`), or with its own timing (`timed=true`). With several receive queues a
-//! frame's addresses and ports choose its queue, as a network card's receive-side scaling would, so that each
-//! flow keeps its order. `tx_file` gets what is sent; without it the port is a sink.
+//! `rx_file` is read into memory when the port is created, and replayed as fast as it is polled (repeatedly,
+//! or once with `loop=false`), or with its own timing (`timed=true`). With several receive queues, a frame's
+//! addresses and ports choose its queue, like a network card's receive-side scaling, so that each flow keeps
+//! its order. `tx_file` gets what is sent; without it the port is a sink.
 //!
 //! Both files must be where the administrator allowed it, see [`crate::files`].
 //!
-//! Threads: a queue replays its own part. There is one transmit queue where there is a file to write, which
-//! is all that uses it.
+//! Threads: each queue replays its own part. If there is a file to write, there is only one transmit queue,
+//! the file's only user.
 
 pub mod file;
 
@@ -100,7 +100,7 @@ struct Capture {
 }
 
 impl PcapPort {
-    /// Makes the port. Options:
+    /// Opens the port. Options:
     ///
     /// * `rx_file`: the capture to replay; without it nothing is received.
     /// * `loop`: start again at the end (`true`).
@@ -134,7 +134,7 @@ impl PcapPort {
     }
 }
 
-/// What the options say, and what is in the file that they name.
+/// The effective settings, and the contents of the file that they name.
 #[derive(PartialEq, Eq)]
 pub(crate) struct Settings {
     queues: usize,
@@ -149,7 +149,7 @@ fn check(spec: &PortSpec) -> Result<(), PortError> {
     records(spec, &settings.bytes).map(drop)
 }
 
-/// All that the options come to.
+/// Everything that the options determine.
 fn effect(spec: &PortSpec) -> Result<(Settings, Option<String>), PortError> {
     Ok((settings(spec)?, spec.option("tx_file").map(str::to_string)))
 }
@@ -173,10 +173,10 @@ fn records<'a>(spec: &PortSpec, bytes: &'a [u8]) -> Result<Vec<Record<'a>>, Port
     }
 }
 
-/// The queue of a frame: a sum over its addresses and ports, or MAC addresses where it is no IPv4.
+/// The queue for a frame: a sum over its addresses and ports, or MAC addresses if it is not IPv4.
 fn queue_of(frame: &[u8], queues: usize) -> usize {
     let fields: &[u8] = match frame {
-        // IPv4 without options: protocol, addresses, and ports where it is no fragment.
+        // IPv4 without options: protocol, addresses, and ports if it is no fragment.
         [_, _, _, _, _, _, _, _, _, _, _, _, 8, 0, 0x45, _, _, _, _, _, flags, offset, ..]
             if frame.len() >= 38 =>
         {
@@ -232,7 +232,7 @@ impl Port for PcapPort {
             Box::new(PcapTx { link, stats, capture, frames: Vec::new(), pending: false })
         };
         match self.capture.take() {
-            // One queue writes the file, whatever the number of workers.
+            // Only one queue writes the file, whatever the number of workers.
             Some(capture) => vec![queue(Some(capture))],
             None => (0..count.max(1)).map(|_| queue(None)).collect(),
         }
@@ -327,7 +327,7 @@ impl Schedule {
         })
     }
 
-    /// Nanoseconds until the next frame is due, 0 where it is, `None` where none comes.
+    /// Nanoseconds until the next frame is due, 0 if it is due, `None` if there is none.
     fn due_in(&mut self, now: Instant) -> Option<u64> {
         let now_ns = now.duration_since(*self.start.get_or_insert(now)).as_nanos() as u64;
         if self.next == self.frames.len() {

@@ -1,4 +1,4 @@
-//! When an idle queue of a tap is asked again: each time is a system call.
+//! When to poll an idle queue of a tap again: each poll is a system call.
 
 use base::clock;
 

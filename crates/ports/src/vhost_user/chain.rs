@@ -1,4 +1,4 @@
-//! A burst's buffers: chains of descriptors, checked and copied from and to, whatever their layout.
+//! A burst's buffers: chains of descriptors, checked and copied, whatever their layout.
 
 use super::copy;
 use super::counts::{RingCounts, Tally};
@@ -9,22 +9,21 @@ use packet::lent::HEAD_BYTES;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// Frames beyond this are nobody's: 64 KB of network packet and its link header.
+/// No frame is longer: 64 KB of network packet and its link header.
 pub(super) const FRAME_MAX: usize = 65_536 + 64;
-/// A burst takes no further buffers when those that it has are of more segments than this. Receive buffers of
-/// a guest without mergeable buffers, but with large segments, are of 19 each, or up to 47 where the guest's
-/// kernel was built so.
+/// A burst takes no more buffers once those that it has consist of more segments than this. Receive buffers
+/// of a guest without mergeable buffers but with large segments have 19 segments each, or up to 47 if the
+/// guest's kernel was built that way.
 pub(super) const BURST_SEGMENTS: usize = 48 * BURST;
-/// Frames from this length on are worth leaving their tails where they are. Of shorter ones the head is more
-/// than half, and the second copy, which is read from the first-level cache, costs less than keeping account
-/// of a tail.
+/// From this length on, it pays to leave a frame's tail in place. More than half of a shorter frame is head,
+/// and the second copy, which is read from the first-level cache, costs less than keeping account of a tail.
 pub(super) const LENT_FRAME_MIN: usize = 2 * HEAD_BYTES;
 
-/// Why a ring cannot go on.
+/// Why a ring cannot continue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fault(pub &'static str);
 
-/// Which way the buffers of a ring are used.
+/// In which direction the buffers of a ring are used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Direction {
     /// The guest's transmit ring: buffers that we read.
@@ -44,7 +43,7 @@ pub(super) struct Segment {
 /// A buffer: a chain of descriptors.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Chain {
-    /// What identifies it when it is given back.
+    /// Its identifier when it is returned.
     pub(super) id: u16,
     /// Slots of the ring that it took (packed layout).
     pub(super) slots: u16,
@@ -55,21 +54,20 @@ pub(super) struct Chain {
     pub(super) len: u32,
 }
 
-/// What the two layouts do differently.
+/// The differences between the two layouts.
 pub(super) trait Layout {
-    /// Buffers that wait, as far as this layout can tell cheaply, at most `wanted`. Prefetches their
-    /// descriptors.
+    /// The number of waiting buffers, as far as this layout can tell cheaply, at most `wanted`. Prefetches
+    /// their descriptors.
     fn available(&mut self, wanted: usize) -> Result<usize, Fault>;
-    /// Whether `wanted` buffers wait, or half as many as the ring has where that is less; true where the ring
-    /// is at fault.
+    /// Whether `wanted` buffers wait, or half of the ring's size if that is less; true if the ring is faulty.
     fn has_available(&mut self, wanted: usize) -> bool;
-    /// Takes the next buffer, its segments appended to `out`. `None` where there is none.
+    /// Takes the next buffer and appends its segments to `out`. `None` if there is none.
     fn take(&mut self, out: &mut Gather<'_>) -> Result<Option<(u16, u16)>, Fault>;
     /// Undoes the taking of `chains`, which were the last ones taken.
     fn untake(&mut self, chains: &[Chain]);
-    /// Gives a buffer back, of which `written` bytes were written. Seen by the guest after [`Self::publish`].
+    /// Returns a buffer with `written` bytes written. The guest sees it after [`Self::publish`].
     fn give_back(&mut self, chain: Chain, written: u32, log: Option<&DirtyLog>);
-    /// Lets the guest see what was given back. True where it wants to be notified.
+    /// Shows the returned buffers to the guest. True if it wants a notification.
     fn publish(&mut self, log: Option<&DirtyLog>) -> bool;
     /// Asks the guest to notify us, or not to. After asking, look again whether something came in between.
     fn want_notifications(&mut self, wanted: bool);
@@ -82,7 +80,7 @@ pub(super) struct Gather<'a> {
     memory: &'a GuestMemory,
     direction: Direction,
     segments: &'a mut Vec<Segment>,
-    /// As many may there be after this chain.
+    /// The maximum number of segments after this chain.
     segments_max: usize,
     len: u64,
 }
@@ -101,7 +99,7 @@ impl Gather<'_> {
         }
     }
 
-    /// One of no bytes lies somewhere, too: what is added is counted, and so bounds what a chain costs.
+    /// A segment of no bytes counts as well, so the cost of a chain is bounded.
     #[cold]
     fn add_in_pieces(&mut self, mut guest: u64, mut len: u32) -> Result<(), Fault> {
         loop {
@@ -138,14 +136,14 @@ impl Gather<'_> {
     }
 }
 
-/// The segments of a burst's buffers, in memory that is there before the first burst.
+/// The segments of a burst's buffers, in memory allocated before the first burst.
 pub(super) struct Segments {
     pub(super) list: Vec<Segment>,
-    /// Of one buffer at most.
+    /// Maximum for one buffer.
     pub(super) chain_max: usize,
 }
 
-/// What a ring is made of.
+/// The components of a ring.
 pub(super) struct RingParts {
     pub(super) memory: Arc<GuestMemory>,
     pub(super) log: Option<Arc<DirtyLog>>,
@@ -160,7 +158,7 @@ pub(super) struct RingParts {
 /// Buffers that were taken for a burst.
 pub(super) type Taken = ArrayVec<Chain, BURST>;
 
-/// What a burst to a guest did.
+/// The result of a burst to a guest.
 #[derive(Default)]
 pub(super) struct Sent {
     /// Packets at the front of the batch that are done with.
@@ -250,7 +248,7 @@ pub(super) fn copy_across(from: NonNull<u8>, to: NonNull<u8>, len: usize) {
 
 #[inline(always)]
 pub(super) fn prefetch(at: NonNull<u8>, direction: Direction) {
-    // Header and frame of a small packet cover two lines.
+    // Header and frame of a small packet span two lines.
     for at in [at.as_ptr(), at.as_ptr().wrapping_add(64)] {
         match direction {
             Direction::FromGuest => copy::prefetch(at),

@@ -1,7 +1,7 @@
-//! The socket to a guest's monitor: messages and the descriptors that come beside them.
+//! The socket to a guest's monitor: messages and the descriptors that accompany them.
 //!
-//! Reading waits for the socket and for the port's event at once, so a front end that stops in the middle of
-//! a message holds nobody up: the port can be removed at any time.
+//! Reading waits for the socket and for the port's event at the same time, so a front end that stops in the
+//! middle of a message blocks nothing: the port can be removed at any time.
 //!
 //! Source: unix(7), cmsg(3).
 
@@ -26,11 +26,11 @@ pub(crate) enum Ended {
     Closed,
     /// The port's event was signalled.
     Woken,
-    /// What came is no message.
+    /// The input was not a valid message.
     Bad(MessageError),
 }
 
-/// A request with what came beside it.
+/// A request with its descriptors.
 pub(crate) struct Incoming {
     pub(crate) header: Header,
     pub(crate) request: Request,
@@ -42,7 +42,7 @@ pub(crate) struct Connection {
     /// Readable where the port wants the protocol thread's attention.
     event: RawFd,
     closer: Closer,
-    /// When the rest of a message, or room for an answer, must have come.
+    /// Time limit for the rest of a message, or for room for an answer.
     pub(crate) deadline: Option<Instant>,
 }
 
@@ -106,7 +106,7 @@ impl Connection {
         }
     }
 
-    /// Sends an answer, with a descriptor where there is one.
+    /// Sends an answer, with an optional descriptor.
     pub(crate) fn send(&mut self, request: u32, payload: &[u8], fd: Option<&OwnedFd>) -> Result<(), Ended> {
         let bytes = message::encode(request, true, false, payload);
         let mut rest = &bytes[..];
@@ -126,8 +126,8 @@ impl Connection {
     }
 }
 
-/// Waits until `stream` is ready for `events` or the time is over, whichever comes first; true where it is
-/// ready. `Err` where `event` is readable.
+/// Waits until `stream` is ready for `events` or the time is over; true if it is ready. `Err` if `event` is
+/// readable.
 fn wait_for(
     stream: &UnixStream,
     events: libc::c_short,
@@ -144,8 +144,8 @@ fn wait_for(
     if polls[0].revents != 0 { Err(Ended::Woken) } else { Ok(polls[1].revents != 0) }
 }
 
-/// Reads what is there, at most `to`, and takes descriptors that come with it: all of them, so that those
-/// that are too many are closed with the list.
+/// Reads what is available, at most `to`, with any accompanying descriptors: all of them, so that surplus
+/// ones are closed with the list.
 fn receive_some(socket: &UnixStream, to: &mut [u8], fds: &mut Vec<OwnedFd>) -> Result<usize, Errno> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3 * FDS_MAX))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -158,7 +158,7 @@ fn receive_some(socket: &UnixStream, to: &mut [u8], fds: &mut Vec<OwnedFd>) -> R
     if fds.len() > FDS_MAX { Err(Errno::PROTO) } else { Ok(read.bytes) }
 }
 
-/// Sends what fits, with a descriptor where there is one.
+/// Sends what fits, with an optional descriptor.
 fn send_some(socket: &UnixStream, bytes: &[u8], fd: Option<&OwnedFd>) -> Result<usize, Errno> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);

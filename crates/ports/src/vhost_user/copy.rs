@@ -1,22 +1,22 @@
 //! Copies between private and guest memory, and the header in front of a frame, in registers.
 //!
-//! Why so: a header that is put together on the stack and copied from there is loaded by words that span
-//! several stores. Such a load waits until those stores, and with them all stores before, are in the cache:
-//! for a burst on its way to a guest that is the whole frame before, and for one that is received too. It
-//! cost a fifth of a worker's time with frames of 1,518 bytes. So a header is two words in registers, and
-//! nothing of it touches the stack unless it asks for something.
+//! The reason: a header that is built on the stack and copied from there is loaded by words that span several
+//! stores. Such a load waits until those stores, and with them all earlier ones, are in the cache: for a
+//! burst to a guest that is the whole previous frame, and the same holds for reception. It cost a fifth of a
+//! worker's time with frames of 1,518 bytes. So a header is two words in registers, and nothing of it touches
+//! the stack unless it requests something.
 //!
 //! Source: virtio 1.2 section 5.1.6 (struct virtio_net_hdr).
 
 use crate::virtio_net::HEADER_LEN;
 use std::ptr::NonNull;
 
-/// The header of a frame: 12 bytes, or the first 10 of them for old guests.
+/// The header of a frame: 12 bytes, or only the first 10 for old guests.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct Header {
     /// Flags, type of segmentation, its sizes, and where a checksum starts.
     low: u64,
-    /// Where the checksum is, and the number of buffers.
+    /// The position of the checksum, and the number of buffers.
     high: u32,
 }
 
@@ -32,7 +32,7 @@ impl Header {
         [a, b, c, d, e, f, g, h, i, j, k, l]
     }
 
-    /// Whether it asks for nothing.
+    /// Whether it requests nothing.
     #[inline(always)]
     pub(super) fn is_plain(self) -> bool {
         self.low == 0
@@ -47,25 +47,25 @@ impl Header {
     }
 }
 
-/// A number wherever it lies. Loads of it are one instruction, which those of an array of bytes are not.
+/// An unaligned number. Loading it takes one instruction; loading an array of bytes does not.
 #[repr(C, packed)]
 struct Anywhere<T: Copy>(T);
 
-/// Reads a number once, as it stands in memory that others write at any time.
+/// Reads a number once from memory that others may write at any time.
 ///
 /// # Safety
-/// As many readable bytes.
+/// That many bytes must be readable.
 #[inline(always)]
 pub(super) unsafe fn read_once<T: Copy>(at: NonNull<u8>) -> T {
     // SAFETY: as the caller vouches; the type needs no alignment.
     unsafe { at.cast::<Anywhere<T>>().read_volatile() }.0
 }
 
-/// Reads the header of a frame that a guest sends, but for the number of buffers, which has no meaning in
-/// this direction.
+/// Reads the header of a frame that a guest sends, except the number of buffers, which has no meaning in this
+/// direction.
 ///
 /// # Safety
-/// 10 readable bytes.
+/// 10 bytes must be readable.
 #[inline(always)]
 pub(super) unsafe fn header_from(at: NonNull<u8>) -> Header {
     // SAFETY: as the caller vouches.
@@ -77,10 +77,10 @@ pub(super) unsafe fn header_from(at: NonNull<u8>) -> Header {
     Header { low, high: u32::from_ne_bytes([i, j, 0, 0]) }
 }
 
-/// Writes the first `len` bytes of a header, which are 12 or 10.
+/// Writes the first `len` bytes of a header; `len` is 12 or 10.
 ///
 /// # Safety
-/// `len` writable bytes.
+/// `len` bytes must be writable.
 #[inline(always)]
 pub(super) unsafe fn header_to(header: Header, len: usize, at: NonNull<u8>) {
     debug_assert!(len == HEADER_LEN || len == HEADER_LEN - 2);
@@ -98,7 +98,7 @@ pub(super) unsafe fn header_to(header: Header, len: usize, at: NonNull<u8>) {
     }
 }
 
-/// Has a line fetched, of any address.
+/// Prefetches a line at any address.
 #[inline(always)]
 pub(super) fn prefetch(at: *const u8) {
     #[cfg(target_arch = "x86_64")]
@@ -111,7 +111,7 @@ pub(super) fn prefetch(at: *const u8) {
     let _ = at;
 }
 
-/// Has a line fetched for us alone, of any address.
+/// Prefetches a line at any address for exclusive use.
 #[inline(always)]
 pub(super) fn prefetch_to_write(at: *mut u8) {
     // The intrinsic with the hint to write becomes a prefetch to read where the compiler may not assume the
@@ -125,10 +125,10 @@ pub(super) fn prefetch_to_write(at: *mut u8) {
     let _ = at;
 }
 
-/// Copies `len` bytes. Those of small frames in two pieces of a constant size, which overlap.
+/// Copies `len` bytes. Those of small frames are copied in two overlapping pieces of constant size.
 ///
 /// # Safety
-/// So many bytes at each, which do not overlap.
+/// Both must have that many bytes, and must not overlap.
 #[inline(always)]
 pub(super) unsafe fn bytes(from: *const u8, to: *mut u8, len: usize) {
     match len {
@@ -141,7 +141,7 @@ pub(super) unsafe fn bytes(from: *const u8, to: *mut u8, len: usize) {
     }
 }
 
-/// Copies the first `N` bytes of `len`, and the last.
+/// Copies the first `N` bytes of `len`, and the last `N`.
 ///
 /// # Safety
 /// As for [`bytes`]; `len` is at least `N`, and at most twice that.

@@ -1,13 +1,14 @@
-//! Frames of one ring by size and by kind of address, as operators of guests' ports know them.
+//! Counts the frames of one ring by size and by kind of address, in the categories that operators of guest
+//! ports know.
 //!
-//! A burst is counted in a register and added to the ring's counters at its end. Those are written by whoever
-//! holds the ring, and last as long as the port.
+//! A burst is counted in a register and added to the ring's counters at its end. These are written by the
+//! holder of the ring, and last as long as the port.
 
 use base::Counter;
 use packet::port::{FRAME_SIZES, FrameCounts};
 use packet::{BURST, Packet};
 
-/// Bits of a size's number in a [`Tally`].
+/// Number of bits per size in a [`Tally`].
 const BITS: u32 = u64::BITS / FRAME_SIZES as u32;
 const _: () = assert!(BURST < 1 << BITS, "a burst of one size fits");
 
@@ -18,7 +19,7 @@ pub(super) struct Tally {
     sizes: u64,
     pub(super) packets: u64,
     pub(super) bytes: u64,
-    /// Those to a group's address.
+    /// Those to multicast and broadcast addresses.
     groups: u64,
 }
 
@@ -34,11 +35,11 @@ impl Tally {
     }
 }
 
-/// Which of the sizes of [`FrameCounts::sizes`] a length is.
+/// The index of a length in [`FrameCounts::sizes`].
 #[inline(always)]
 fn size_of_frame(len: usize) -> u32 {
-    // 64 to 127 bytes are 2 but for 64 itself, each power of two is one more, 1024 and longer are 6 but for
-    // those from 1519 on.
+    // 64 to 127 bytes are 2, except 64 itself; each power of two is one more; 1024 and longer are 6, except
+    // 1519 and longer.
     let power = (len | 32).ilog2().min(10) - 4;
     power - u32::from(len <= 64) + u32::from(len > 1518)
 }

@@ -1,11 +1,11 @@
-//! Descriptors that a guest's monitor gives, before it is known what they are.
+//! Descriptors from a guest's monitor, before their kind is known.
 //!
-//! One of a file on a file system that the monitor serves itself (FUSE), or that is far away, may keep
-//! whoever touches it waiting for ever: by reading it, by mapping it and touching a page, by asking for its
-//! size, even by closing it. So it is looked at only in ways that ask no file system ([`Given::memory`],
-//! [`Given::eventfd`], [`Given::unix_socket`]), and what is none of these is closed by a thread of its own.
-//! As long as such a thread is not done, the port hears no further message: a monitor holds one thread, and
-//! its own port.
+//! If one belongs to a file on a file system that the monitor itself serves (FUSE), or that is remote,
+//! whoever touches it may wait for ever: when reading it, mapping it and touching a page, querying its size,
+//! even closing it. So it is examined only in ways that ask no file system ([`Given::memory`],
+//! [`Given::eventfd`], [`Given::unix_socket`]), and if it is none of these, a separate thread closes it.
+//! Until that thread is done, the port reads no further message: a monitor can block one thread and its own
+//! port.
 //!
 //! Source: fcntl(2) on F_GET_SEALS, socket(7) on SO_DOMAIN.
 
@@ -20,7 +20,7 @@ pub(crate) struct Closer {
 }
 
 impl Closer {
-    /// Whether one is still being closed.
+    /// Whether a descriptor is still being closed.
     pub(crate) fn is_busy(&self) -> bool {
         self.pending.load(Ordering::Acquire) > 0
     }
@@ -33,14 +33,14 @@ impl Closer {
             pending.fetch_sub(1, Ordering::AcqRel);
         };
         let thread = std::thread::Builder::new().name("vhost close".into()).spawn(close);
-        // Where there are no more threads the closure is dropped, and the descriptor closed, here.
+        // If no thread can be started, the closure is dropped, which closes the descriptor here.
         if thread.is_err() {
             self.pending.fetch_sub(1, Ordering::AcqRel);
         }
     }
 }
 
-/// See the module's text.
+/// See the module documentation.
 pub(crate) struct Given {
     /// `None` only once it was taken out.
     fd: Option<OwnedFd>,
@@ -52,8 +52,8 @@ impl Given {
         Given { fd: Some(fd), closer: closer.clone() }
     }
 
-    /// As memory that the kernel itself backs: tmpfs (with it memfd) or hugetlbfs. No page of such a file
-    /// waits for anybody but the kernel.
+    /// As memory that the kernel itself backs: tmpfs (including memfd) or hugetlbfs. A page of such a file
+    /// depends only on the kernel.
     pub(crate) fn memory(self) -> Option<OwnedFd> {
         self.only_if(is_memory)
     }

@@ -1,11 +1,11 @@
 //! The device that a guest's monitor configures: what each message of the protocol does.
 //!
-//! The device owns what was negotiated, and hands rings that are complete (features, memory, size, addresses,
-//! started, enabled) to [`Shared`], where workers find them. Before anything under a ring changes the ring is
-//! taken away, which waits for a worker that is in the middle of a burst, and no longer; it is given back
-//! when it is complete again.
+//! The device owns what was negotiated, and passes rings that are complete (features, memory, size,
+//! addresses, started, enabled) to [`Shared`], where workers find them. Before anything about a ring changes,
+//! it is taken away, which waits for a worker in the middle of a burst, and no longer; it is returned when it
+//! is complete again.
 //!
-//! Threads: the port's protocol thread alone.
+//! Threads: only the port's protocol thread.
 //!
 //! Source: QEMU's docs/interop/vhost-user.rst.
 
@@ -68,12 +68,12 @@ impl From<Fault> for DeviceError {
     }
 }
 
-/// What is sent back.
+/// The answer.
 #[derive(Debug)]
 pub(super) enum Answer {
     /// Nothing, unless the front end asked for an acknowledgement.
     Done,
-    /// It could not be done; said only where an acknowledgement is asked for.
+    /// It could not be done; sent only if an acknowledgement was requested.
     Refused,
     /// This payload.
     Payload(Vec<u8>),
@@ -81,23 +81,23 @@ pub(super) enum Answer {
     WithFd(Vec<u8>, OwnedFd),
 }
 
-/// What was said of one ring.
+/// The configuration of one ring.
 #[derive(Default)]
 struct RingConfig {
     num: u32,
     addr: Option<VringAddr>,
     base: u32,
-    /// A kick descriptor, or the word that there is none, has come.
+    /// A kick descriptor has arrived, or the message that there is none.
     started: bool,
     kick: Option<Arc<OwnedFd>>,
     call: Option<Arc<OwnedFd>>,
     enabled: bool,
 }
 
-/// See the module's text.
+/// See the module documentation.
 pub(super) struct Device {
     shared: Arc<Shared>,
-    /// What this port offers.
+    /// The features that this port offers.
     offered: u64,
     features: u64,
     protocol_features: u64,
@@ -126,12 +126,12 @@ impl Device {
         }
     }
 
-    /// Whether acknowledgements may be asked for.
+    /// Whether acknowledgements may be requested.
     pub(super) fn acknowledges(&self) -> bool {
         self.protocol_features & p::REPLY_ACK != 0
     }
 
-    /// Does what a message says. On an error the connection is to be closed.
+    /// Executes a message. The connection must be closed after an error.
     pub(super) fn handle(&mut self, request: Request, mut fds: Vec<Given>) -> Result<Answer, DeviceError> {
         let u64_answer = |value: u64| Ok(Answer::Payload(value.to_le_bytes().to_vec()));
         match request {
@@ -231,12 +231,12 @@ impl Device {
             |(region, fd): (&Region, Given)| Ok(Arc::new(Mapped::new(*region, &memory(fd)?, &self.broken)?));
         let mapped = regions.iter().zip(fds).map(map).collect::<Result<Vec<_>, DeviceError>>()?;
         self.memory = Some(Arc::new(GuestMemory::new(mapped, self.broken.clone())?));
-        // Rings keep their addresses, which are the front end's own: only where they lie has changed.
+        // Rings keep their addresses, which are the front end's own: only their location has changed.
         self.rebuild_all()
     }
 
-    /// Adds a region. One that is there already stays as it is: QEMU before 8 adds (and removes) each of them
-    /// again for every pair of queues.
+    /// Adds a region. An existing one is kept: QEMU before 8 adds (and removes) each of them again for every
+    /// pair of queues.
     fn add_region(&mut self, region: Region, fd: Given) -> Result<(), DeviceError> {
         let mut regions = self.memory.as_ref().map_or_else(Vec::new, |memory| memory.regions().to_vec());
         let fd = memory(fd)?;
@@ -249,8 +249,8 @@ impl Device {
         self.replace_memory(regions)
     }
 
-    /// Removes a region. One that is not there, which QEMU before 8 removes for its second pair of queues, is
-    /// none.
+    /// Removes a region. Removing one that does not exist, as QEMU before 8 does for its second pair of
+    /// queues, is no error.
     fn remove_region(&mut self, region: Region) -> Result<(), DeviceError> {
         let mut regions = self.memory.as_ref().map_or_else(Vec::new, |memory| memory.regions().to_vec());
         let is_it = |m: &Arc<Mapped>| {
@@ -267,7 +267,7 @@ impl Device {
         self.rebuild_all()
     }
 
-    /// Changes what was said of a ring. A ring at work is taken away meanwhile.
+    /// Changes the configuration of a ring. An active ring is taken away meanwhile.
     fn change_ring(&mut self, index: u32, change: impl FnOnce(&mut RingConfig)) -> Result<(), DeviceError> {
         self.ring(index)?;
         self.take(index as usize);
@@ -306,7 +306,7 @@ impl Device {
         Ok(Answer::Payload(payload))
     }
 
-    /// Takes a ring away from the workers and notes where it stopped.
+    /// Takes a ring away from the workers and records where it stopped.
     fn take(&mut self, index: usize) {
         if let Some(ring) = self.shared.take_ring(index) {
             self.rings[index].base = ring.base();
@@ -350,7 +350,7 @@ impl Device {
             let has_event_idx = self.features & d::EVENT_IDX != 0;
             Ring::split(Split::new(memory, addr, size, has_event_idx)?, usize::from(size), parts)
         };
-        // What workers look at all the time.
+        // The memory that workers look at constantly.
         let looked_at = if self.features & d::RING_PACKED != 0 { addr.desc } else { addr.avail };
         let ring_at = memory.at_user(looked_at, 1, 1).map(|at| at.as_ptr() as usize);
         self.shared.give_ring(index, ring, config.kick.clone(), config.call.clone())?;
@@ -358,8 +358,8 @@ impl Device {
         Ok(())
     }
 
-    /// What a status of 0 asks for. QEMU 7.2 says so also when a machine is paused or migrated, and asks only
-    /// then where each ring stopped: so no ring forgets its position, nor the log what was written.
+    /// Handles a status of 0. QEMU 7.2 also sends it when a machine is paused or migrated, and only then asks
+    /// where each ring stopped: so no ring forgets its position, and the log keeps what was written.
     fn stop(&mut self) {
         self.take_all();
         self.shared.device_stopped();
@@ -394,7 +394,7 @@ fn only(fds: &mut Vec<Given>) -> Result<Given, DeviceError> {
     fds.pop().ok_or(DeviceError::Protocol("a message without its file descriptor"))
 }
 
-/// Guest memory that is touched by workers, which must not wait for whoever serves a file.
+/// Guest memory that workers touch. They must not depend on a process that serves a file.
 fn memory(fd: Given) -> Result<OwnedFd, DeviceError> {
     fd.memory().ok_or(DeviceError::Protocol(
         "guest memory on a file system that may wait: only memfd, tmpfs and hugetlbfs",
@@ -405,8 +405,8 @@ fn socket(fd: Given) -> Result<OwnedFd, DeviceError> {
     fd.unix_socket().ok_or(DeviceError::Protocol("a channel for requests that is no Unix socket"))
 }
 
-/// A descriptor to notify by, or to be notified by. It must be an eventfd: a worker notifies through it, and
-/// whatever else it could be might keep that worker waiting. Made not to wait for where a write is the only
+/// A descriptor for notifications in either direction. It must be an eventfd: a worker notifies through it,
+/// and anything else might block that worker. It is made non-blocking for the case that a write is the only
 /// way (see `doorbell`).
 fn notifier(fd: Option<Given>) -> Result<Option<Arc<OwnedFd>>, DeviceError> {
     let Some(fd) = fd else { return Ok(None) };

@@ -1,4 +1,4 @@
-//! Feature bits: what a guest's driver and its monitor may ask of us.
+//! Feature bits: what a guest's driver and its monitor may request.
 //!
 //! Source: virtio 1.2 sections 2.2, 5.1.3 and 6; QEMU's docs/interop/vhost-user.rst.
 
@@ -58,7 +58,7 @@ pub const OFFLOADS: u64 = {
     to_guest | from_guest
 };
 
-/// What we offer a guest, the offloads included.
+/// The features that we offer a guest, including offloads.
 pub const OFFERED: u64 = {
     use device as d;
     let net = d::MTU | d::MRG_RXBUF | d::STATUS | d::CTRL_VQ | d::CTRL_RX | d::GUEST_ANNOUNCE | d::MQ;
@@ -66,15 +66,15 @@ pub const OFFERED: u64 = {
     net | ring | d::RING_PACKED | d::IN_ORDER | d::PROTOCOL_FEATURES | OFFLOADS
 };
 
-/// What we offer its monitor. Not post-copy migration: a page that has not come would make a worker, and all
-/// ports that it serves, wait for as long as the monitor likes.
+/// The features that we offer its monitor. Not post-copy migration: a page that has not arrived would make a
+/// worker, and all ports that it serves, wait for as long as the monitor likes.
 pub const PROTOCOL_OFFERED: u64 = {
     use protocol as p;
     let net = p::MQ | p::LOG_SHMFD | p::RARP | p::REPLY_ACK | p::NET_MTU | p::BACKEND_REQ;
     net | p::INFLIGHT_SHMFD | p::RESET_DEVICE | p::CONFIGURE_MEM_SLOTS | p::STATUS
 };
 
-/// What a guest needs to take a TCP segment of any size whole.
+/// What a guest needs to receive TCP segments of any size unsegmented.
 pub const GUEST_TSO: u64 = device::GUEST_CSUM | device::GUEST_TSO4 | device::GUEST_TSO6;
 /// The same for UDP.
 pub const GUEST_USO: u64 = device::GUEST_CSUM | device::GUEST_USO4 | device::GUEST_USO6;

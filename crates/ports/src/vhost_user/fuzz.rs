@@ -1,5 +1,5 @@
-//! What a fuzz target does to the rings: a guest's memory of any content, a few bursts each way, and every
-//! chunk is back.
+//! What a fuzz target does to the rings: guest memory with any content, a few bursts in each direction, and
+//! every chunk must come back.
 
 use super::chain::{Direction, Fault, RingParts, Sent};
 use super::memory::{GuestMemory, Mapped};
@@ -82,7 +82,7 @@ pub fn rings(input: &[u8], cache: &mut PoolCache) {
     }
 }
 
-/// Sends packets of which some have lent tails.
+/// Sends packets, some of which have lent tails.
 fn send_lent(ring: &mut Ring, cache: &mut PoolCache, batch: &mut Batch) -> Result<(), Fault> {
     let mut sender = Lender::default();
     for len in [0, 1000, 5000] {

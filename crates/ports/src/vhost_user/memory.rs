@@ -1,12 +1,12 @@
-//! The memory of a guest, as mapped here.
+//! A guest's memory as it is mapped here.
 //!
-//! The front end names memory in two ways: rings by addresses of its own process, buffers by guest physical
-//! addresses. Both are looked up among the regions it gave; what is in none of them does not exist. A lookup
-//! yields pointers that are used for copies of raw bytes and for atomic words only, never references: the
-//! guest writes there at any time.
+//! The front end names memory in two ways: rings by addresses in its own process, buffers by guest physical
+//! addresses. Both are looked up in the regions that it provided; an address outside all of them is invalid.
+//! A lookup yields pointers that are used only for copies of raw bytes and for atomic words, never
+//! references: the guest may write there at any time.
 //!
-//! A region whose file is shorter than it says is refused; one that shrinks later is caught by
-//! [`super::sigbus`], and the memory then says [`GuestMemory::is_broken`].
+//! A region whose file is too short is refused; one that shrinks later is caught by [`super::sigbus`], and
+//! then [`GuestMemory::is_broken`] returns true.
 
 use super::message::Region;
 use super::sigbus::Watch;
@@ -17,12 +17,12 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
-/// Regions of one guest at most, told to front ends that ask.
+/// Maximum number of regions of one guest, reported to front ends that ask.
 pub const REGIONS_MAX: usize = 32;
-/// Bytes that one bit of the dirty log stands for.
+/// Number of bytes per bit in the dirty log.
 const LOG_PAGE_SHIFT: u32 = 12;
 
-/// A shared mapping of a part of a file in memory ([`super::descriptor::Given::memory`]) that somebody else
+/// A shared mapping of part of a file in memory ([`super::descriptor::Given::memory`]) that another process
 /// may shrink.
 pub(super) struct Mapping {
     base: NonNull<u8>,
@@ -86,7 +86,7 @@ impl Drop for Mapping {
 /// A region with its mapping.
 pub(super) struct Mapped {
     pub(super) region: Region,
-    /// Where its first byte is.
+    /// The address of its first byte.
     host: NonNull<u8>,
     mapping: Mapping,
 }
@@ -110,7 +110,7 @@ impl Mapped {
         Ok(Mapped { region, host, mapping })
     }
 
-    /// Whether it is this region, of this file.
+    /// Whether it is this region of this file.
     pub(super) fn is(&self, region: Region, fd: &OwnedFd) -> Result<bool, PortError> {
         let stat = stat(fd)?;
         Ok(self.region == region && self.mapping.file == (stat.st_dev, stat.st_ino))
@@ -124,14 +124,14 @@ impl Mapped {
     }
 }
 
-/// All regions of a guest, at one time.
+/// All regions of a guest at one moment.
 pub(super) struct GuestMemory {
     regions: Vec<Arc<Mapped>>,
     broken: Arc<AtomicBool>,
 }
 
 impl GuestMemory {
-    /// Of these regions. Errors: two that overlap in guest addresses, or too many.
+    /// From these regions. Errors: two regions overlap in guest addresses, or there are too many.
     pub(super) fn new(regions: Vec<Arc<Mapped>>, broken: Arc<AtomicBool>) -> Result<GuestMemory, PortError> {
         if regions.len() > REGIONS_MAX {
             return Err(PortError::Unsupported(format!("more than {REGIONS_MAX} memory regions")));
@@ -157,7 +157,7 @@ impl GuestMemory {
         self.broken.load(Ordering::Relaxed)
     }
 
-    /// Where `len` bytes at guest address `guest` are, if one region has them all.
+    /// The location of `len` bytes at guest address `guest`, if they are in a single region.
     #[inline(always)]
     pub(super) fn at_guest(&self, guest: u64, len: u32) -> Option<NonNull<u8>> {
         for mapped in &self.regions {
@@ -169,8 +169,8 @@ impl GuestMemory {
         None
     }
 
-    /// Where the bytes at a guest address are, and how many of the `len` lie there together: the rest may be
-    /// in another region.
+    /// The location of the bytes at a guest address, and how many of the `len` are contiguous: the rest may
+    /// be in another region.
     pub(super) fn some_at_guest(&self, guest: u64, len: u32) -> Option<(NonNull<u8>, u32)> {
         self.regions.iter().find_map(|mapped| {
             let offset = guest.wrapping_sub(mapped.region.guest);
@@ -183,7 +183,7 @@ impl GuestMemory {
         })
     }
 
-    /// Where `len` bytes at an address of the front end's are, aligned to `align`.
+    /// The location of `len` bytes at an address in the front end's process, aligned to `align`.
     pub(super) fn at_user(&self, user: u64, len: usize, align: usize) -> Option<NonNull<u8>> {
         self.regions.iter().find_map(|mapped| {
             let offset = user.wrapping_sub(mapped.region.user);
@@ -194,8 +194,9 @@ impl GuestMemory {
     }
 }
 
-/// The NUMA node of the page at an address of ours, where it is mapped and was touched, and the kernel tells.
-/// It is not touched for that: nobody waits for a page, and an address that is no longer mapped is no harm.
+/// The NUMA node of the page at one of our addresses, if it is mapped, was touched before, and the kernel can
+/// tell. The page is not touched for that, so there is no wait, and an address that is no longer mapped does
+/// no harm.
 pub(super) fn node_of(at: usize) -> Option<usize> {
     let page = at as *const libc::c_void;
     let (mut status, own, no_nodes) = (-1 as libc::c_int, 0, std::ptr::null::<libc::c_int>());
@@ -221,7 +222,7 @@ unsafe impl Send for DirtyLog {}
 unsafe impl Sync for DirtyLog {}
 
 impl DirtyLog {
-    /// Of `len` bytes at `offset` of a file.
+    /// For `len` bytes at `offset` of a file.
     pub(super) fn new(
         fd: &OwnedFd,
         len: u64,
@@ -236,8 +237,8 @@ impl DirtyLog {
         Ok(DirtyLog { bits, len, _mapping: mapping })
     }
 
-    /// Notes that `len` bytes at guest address `guest` were written. What lies beyond the log's end is not
-    /// the guest's.
+    /// Records that `len` bytes at guest address `guest` were written. Addresses beyond the log's end do not
+    /// belong to the guest.
     pub(super) fn mark(&self, guest: u64, len: u64) {
         if len == 0 {
             return;

@@ -1,8 +1,8 @@
 //! Messages of the vhost-user protocol, front end to back end and back.
 //!
 //! A message is a header of three little-endian words (request, flags, length of the payload) and the
-//! payload; descriptors travel beside it in the socket. Everything here comes from a guest's virtual machine
-//! monitor, which is not trusted: lengths and counts are checked, and what makes no sense is an error with a
+//! payload; descriptors accompany it in the socket. Everything here comes from a guest's virtual machine
+//! monitor, which is not trusted: lengths and counts are checked, and an invalid message is an error with a
 //! text, never a panic.
 //!
 //! Source: QEMU's docs/interop/vhost-user.rst.
@@ -26,7 +26,7 @@ const NEED_REPLY: u32 = 8;
 pub struct Header {
     /// The number of the request.
     pub request: u32,
-    /// The front end waits for an answer to a request that ordinarily has none.
+    /// The front end expects an acknowledgement of a request that usually has none.
     pub need_reply: bool,
     /// Bytes that follow.
     pub payload_len: usize,
@@ -99,7 +99,7 @@ pub struct Region {
     pub guest: u64,
     /// Length in bytes.
     pub len: u64,
-    /// Address in the front end's process, by which rings are named.
+    /// Address in the front end's process, by which rings are identified.
     pub user: u64,
     /// Offset in the file.
     pub offset: u64,
@@ -135,7 +135,7 @@ pub struct Inflight {
     pub queue_size: u16,
 }
 
-/// What the front end asks.
+/// A request from the front end.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[allow(missing_docs)] // The protocol's own names, see `request`.
 pub enum Request {
@@ -191,7 +191,7 @@ pub enum Request {
     RemMemReg(Region),
     SetStatus(u64),
     GetStatus,
-    /// One that this back end never said it knows.
+    /// A request that this back end does not support.
     Unknown(u32),
 }
 
@@ -311,7 +311,7 @@ fn inflight(payload: &[u8]) -> Option<Inflight> {
 }
 
 impl Region {
-    /// As it stands in a message.
+    /// The wire form.
     pub fn encode(&self) -> [u8; 32] {
         let mut bytes = [0; 32];
         for (to, word) in bytes.chunks_exact_mut(8).zip([self.guest, self.len, self.user, self.offset]) {
@@ -322,7 +322,7 @@ impl Region {
 }
 
 impl Inflight {
-    /// As it stands in a message.
+    /// The wire form.
     pub fn encode(&self) -> [u8; 24] {
         let mut bytes = [0; 24];
         bytes[..8].copy_from_slice(&self.len.to_le_bytes());
@@ -334,7 +334,7 @@ impl Inflight {
 }
 
 impl VringAddr {
-    /// As it stands in a message.
+    /// The wire form.
     pub fn encode(&self) -> [u8; 40] {
         let mut bytes = [0; 40];
         bytes[..4].copy_from_slice(&self.index.to_le_bytes());

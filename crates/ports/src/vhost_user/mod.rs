@@ -1,20 +1,20 @@
 //! `dpdkvhostuser` and `dpdkvhostuserclient`: a port whose other end is a virtual machine's network card.
 //!
 //! The machine's monitor (QEMU, or a process that plays one) and the switch speak the vhost-user protocol
-//! over a Unix socket: it hands over the guest's memory and the places of its rings, and from then on packets
-//! are copied between guest memory and the switch's pool, once each way (large ones from guest to guest once
-//! in all, see [`packet::lent`]), with no system call but a notification where the other side sleeps. For
-//! `dpdkvhostuser` the switch listens on the socket; for `dpdkvhostuserclient` it connects, and connects
-//! again for as long as the port exists.
+//! over a Unix socket: it hands over the guest's memory and the locations of its rings. From then on packets
+//! are copied between guest memory and the switch's pool, once in each direction (large ones between guests
+//! once in all, see [`packet::lent`]), without system calls except notifications when the other side sleeps.
+//! For `dpdkvhostuser` the switch listens on the socket; for `dpdkvhostuserclient` it connects, and
+//! reconnects as long as the port exists.
 //!
-//! Reading order: [`message`] (what is said), [`descriptor`] (what comes beside it), [`device`] (what it
-//! does), [`ring`] with [`split`] and [`packed`] (how packets pass), [`queue`] (as workers see it),
-//! [`memory`] and [`sigbus`] (whose memory it is).
+//! Reading order: [`message`] (the protocol's messages), [`descriptor`] (what accompanies them), [`device`]
+//! (what they do), [`ring`] with [`split`] and [`packed`] (how packets pass), [`queue`] (the workers' view),
+//! [`memory`] and [`sigbus`] (the guest's memory).
 //!
-//! A guest is hostile until proven otherwise. All that it says is checked; what makes no sense ends the
-//! connection, with the reason in the port's status, and touches no other port.
+//! A guest is hostile until proven otherwise. All its input is checked; invalid input ends the connection,
+//! with the reason in the port's status, and affects no other port.
 //!
-//! Threads: each port has one that speaks the protocol, asleep but for messages; workers poll the rings.
+//! Threads: each port has one for the protocol, which sleeps between messages; workers poll the rings.
 //!
 //! Source: QEMU's docs/interop/vhost-user.rst; virtio 1.2.
 
@@ -60,20 +60,21 @@ use std::time::{Duration, Instant};
 
 pub use shared::QUEUE_PAIRS_MAX;
 
-/// A client that finds nobody tries again after this long.
+/// How long a client waits to retry when nothing listens.
 const RECONNECT_AFTER: Duration = Duration::from_millis(200);
-/// The same within [`SOON`] after its guest has left: one that restarts shall not wait for the switch.
+/// The same within [`SOON`] after its guest has left: a guest that restarts should not have to wait for the
+/// switch.
 const RECONNECT_SOON: Duration = Duration::from_millis(20);
 const SOON: Duration = Duration::from_secs(2);
-/// A front end without a device may stop in the middle of a message for so long: others may be waiting.
+/// How long a front end without a device may pause in the middle of a message: others may be waiting.
 const MESSAGE_TIME: Duration = Duration::from_secs(2);
-/// How long it takes at most to see that a descriptor is closed.
+/// The maximum delay before a closed descriptor is noticed.
 const CLOSED_AFTER: Duration = Duration::from_millis(5);
-/// A client that does not know whom to connect to looks up this often; nothing but its end interests it.
+/// How often a client without a path wakes up; nothing but its end matters to it.
 const NO_PATH_WAIT: Duration = Duration::from_secs(60);
 /// The largest `tx-retries-max`.
 const RETRIES_MAX: u32 = 32;
-/// MTU of a port that was given none.
+/// Default MTU of a port.
 const MTU_DEFAULT: u32 = 1500;
 
 /// Whether we listen or connect.
@@ -87,7 +88,7 @@ enum Mode {
 pub(crate) const CLIENT: Driver = Driver {
     kind: "dpdkvhostuserclient",
     options: CLIENT_OPTIONS,
-    // It finds out itself, see `Port::set_options`.
+    // It decides itself, see `Port::set_options`.
     ..SERVER
 };
 
@@ -191,24 +192,24 @@ pub struct VhostUserPort {
     mac: [u8; 6],
     spec: PortSpec,
     shared: Arc<Shared>,
-    /// Receive queues handed out so far.
+    /// Receive queues given out so far.
     rx_queues: u32,
     thread: Option<JoinHandle<()>>,
 }
 
 impl VhostUserPort {
-    /// Makes the port and starts to listen or to connect. Options:
+    /// Creates the port and starts to listen or to connect. Options:
     ///
-    /// * `vhost-server-path`: the socket to connect to (`dpdkvhostuserclient`, whose link is down without).
-    /// * `vhost-sock-dir`: the directory of the socket, named after the port (`dpdkvhostuser`); the run
-    ///   directory by default.
-    /// * `tx-retries-max`: how often a full ring is looked at again before a packet is dropped, 0 to 32, 8 by
+    /// * `vhost-server-path`: the socket to connect to (`dpdkvhostuserclient`; without it the link is down).
+    /// * `vhost-sock-dir`: the directory of the socket, which is named after the port (`dpdkvhostuser`); the
+    ///   run directory by default.
+    /// * `tx-retries-max`: how often a full ring is polled again before a packet is dropped, 0 to 32, 8 by
     ///   default.
     /// * `vhost-offloads`: `false` offers a guest neither checksum nor segmentation offload.
     ///
-    /// `n_rxq` may be there, from 1 to 64, and changes nothing: a guest has as many queues as it enables.
+    /// `n_rxq`, from 1 to 64, is allowed but has no effect: a guest has as many queues as it enables.
     ///
-    /// Errors: a value that makes no sense; a path that is no socket's, or on which somebody listens already.
+    /// Errors: an invalid value; a path that is not a socket, or on which another process already listens.
     pub fn open(spec: &PortSpec) -> Result<VhostUserPort, PortError> {
         let Settings { mode, path, retries_max, offloads } = settings(spec)?;
         let offered = if offloads { features::OFFERED } else { features::OFFERED & !features::OFFLOADS };
@@ -240,7 +241,7 @@ impl VhostUserPort {
         self.shared.rx_rings_seen.load(Ordering::Relaxed).max(1)
     }
 
-    /// The NUMA node of the guest's memory: of the last guest's, where there is none.
+    /// The NUMA node of the guest's memory; without a guest, that of the last one.
     fn home(&self) -> usize {
         let mut facts = self.shared.facts();
         if let Some(node) = facts.ring_at.and_then(memory::node_of) {
@@ -250,15 +251,15 @@ impl VhostUserPort {
     }
 }
 
-/// What stands for an interface index, which the kernel does not give: a number from 1 to 2^24 - 2 that
-/// depends on the name alone, by which collectors (RFC 2863 wants it small and not 0) tell ports apart.
+/// A substitute for the kernel's interface index: a number from 1 to 2^24 - 2 derived from the name alone, by
+/// which collectors (RFC 2863 wants it small and not 0) distinguish ports.
 fn number_of(name: &str) -> u32 {
     // FNV-1a, as for addresses.
     let hash = name.bytes().fold(0x811c_9dc5u32, |h, b| (h ^ u32::from(b)).wrapping_mul(0x0100_0193));
     hash % 0x00ff_fffe + 1
 }
 
-/// What the options say.
+/// The effective settings.
 struct Settings {
     mode: Mode,
     path: Option<PathBuf>,
@@ -290,7 +291,7 @@ fn settings(spec: &PortSpec) -> Result<Settings, PortError> {
     Ok(Settings { mode, path, retries_max, offloads })
 }
 
-/// Listens on `path`. A socket that nobody serves any more is replaced.
+/// Listens on `path`. A socket that is no longer served is replaced.
 fn listen(path: &Path) -> Result<UnixListener, PortError> {
     let refused = |why: String| PortError::File { path: path.display().to_string(), why };
     if let Ok(meta) = std::fs::symlink_metadata(path) {
@@ -413,9 +414,9 @@ impl Port for VhostUserPort {
         Ok(())
     }
 
-    /// A guest that is connected stays so unless the socket is another one or the offloads are:
-    /// `tx-retries-max` holds from the next burst on. A client goes to another socket as the port that it is;
-    /// one that listens is made anew for that, as it is for other offloads.
+    /// A connected guest stays connected unless the socket or the offloads change: `tx-retries-max` applies
+    /// from the next burst on. A client switches to another socket within the same port; a listening port is
+    /// recreated for that, as both kinds are for other offloads.
     fn set_options(&mut self, options: &BTreeMap<String, String>) -> Result<bool, String> {
         let spec = PortSpec { options: options.clone(), ..self.spec.clone() };
         let (new, old) = (settings(&spec), settings(&self.spec));
@@ -440,8 +441,8 @@ impl Drop for VhostUserPort {
         self.shared.is_closing.store(true, Ordering::Release);
         self.shared.event.signal();
         if let Some(thread) = self.thread.take() {
-            // It ends at once: it waits for nothing but what the event interrupts. A panic in it was reported
-            // when it happened.
+            // It ends at once: it waits only for what the event interrupts. A panic in it was reported when
+            // it happened.
             let _ = thread.join();
         }
         if self.mode == Mode::Server
@@ -453,7 +454,7 @@ impl Drop for VhostUserPort {
     }
 }
 
-/// Why nobody will ever listen at `path` as things are: more is wrong than that nobody does yet.
+/// Why nothing can ever listen at `path` in the present situation, as opposed to nothing listening yet.
 fn hopeless(path: &Path, error: &std::io::Error) -> Option<String> {
     use std::os::unix::ffi::OsStrExt;
     use std::os::unix::fs::FileTypeExt;
@@ -476,9 +477,9 @@ struct Session {
     shared: Arc<Shared>,
     offered: u64,
     pending: Option<Pending>,
-    /// Who has spoken while somebody without a device was served.
+    /// The next front end, which has sent something while one without a device was served.
     next: Option<UnixStream>,
-    /// The socket that a client's connection is to.
+    /// The socket to which a client is connected.
     connected_to: Option<PathBuf>,
     closer: Closer,
 }
@@ -486,7 +487,8 @@ struct Session {
 impl Session {
     fn run(mut self) {
         while let Some(stream) = self.next_stream() {
-            // A fault of the connection before is none of this one, and the event may still be set for it.
+            // A fault of the previous connection does not concern this one, and the event may still be set
+            // for it.
             self.shared.take_fault();
             self.shared.event.clear();
             if self.shared.is_closing.load(Ordering::Acquire) {
@@ -507,7 +509,7 @@ impl Session {
             facts.error = end.err().map(|why| format!("the guest was disconnected: {why}"));
             let failed = facts.error.is_some();
             drop(facts);
-            // A guest that goes on making no sense shall not keep a processor busy with it.
+            // A guest that keeps sending invalid messages must not keep a processor busy.
             if failed && !self.pause(RECONNECT_AFTER) || !self.closed_all() {
                 return;
             }
@@ -545,19 +547,19 @@ impl Session {
                         }
                     }
                 }
-                // It comes with new options, and the event with it.
+                // New options will provide it, together with the event.
                 (None, None) => _ = self.pause(NO_PATH_WAIT),
             }
         }
     }
 
-    /// Whether a client is to be connected to another socket than it is.
+    /// Whether a client must connect to another socket.
     fn is_elsewhere(&self) -> bool {
         self.pending.is_none() && self.shared.facts().path != self.connected_to
     }
 
-    /// Waits until whatever the guest's monitor gave that is not ours to use is closed. False when the port
-    /// goes.
+    /// Waits until every unusable descriptor from the guest's monitor is closed. False if the port is being
+    /// removed.
     fn closed_all(&self) -> bool {
         while self.closer.is_busy() {
             if !self.pause(CLOSED_AFTER) {

@@ -1,8 +1,8 @@
 //! The packed layout: one ring of descriptors, which the guest makes available and the device overwrites as
 //! used.
 //!
-//! Two counters, one for each side, change each time a side passes the ring's end; a descriptor is available
-//! where its AVAIL bit equals the guest's counter and its USED bit does not.
+//! Two wrap counters, one for each side, are inverted each time that side passes the ring's end; a descriptor
+//! is available if its AVAIL bit equals the guest's counter and its USED bit does not.
 //!
 //! Source: virtio 1.2 section 2.8.
 
@@ -53,21 +53,21 @@ impl Position {
 pub(super) struct Packed {
     size: u16,
     ring: NonNull<u8>,
-    /// What the guest wants to be told.
+    /// Which notifications the guest wants.
     driver_event: NonNull<u8>,
-    /// What we want to be told.
+    /// Which notifications we want.
     device_event: NonNull<u8>,
     avail: Position,
     used: Position,
     /// The first descriptor given back since the last publication, and its flags, which are written last.
     unpublished: Option<(u16, u16)>,
-    /// Where the last publication ended.
+    /// The end of the last publication.
     signalled: u16,
     ring_log: Option<u64>,
 }
 
 impl Packed {
-    /// A ring whose parts lie in `memory`, to go on at `base` (index and counter of SET_VRING_BASE).
+    /// A ring whose parts are in `memory`, continuing at `base` (index and counter of SET_VRING_BASE).
     pub(super) fn new(memory: &GuestMemory, addr: &VringAddr, size: u16, base: u32) -> Result<Packed, Fault> {
         let ring = memory.at_user(addr.desc, usize::from(size) * Descriptor::BYTES, 16);
         let driver_event = memory.at_user(addr.avail, 4, 4);
@@ -155,7 +155,7 @@ impl Layout for Packed {
         if !self.is_available(self.avail) {
             return Ok(0);
         }
-        // How many there are is known only by walking; the walk is done by `take`.
+        // Their number is known only by walking the chain, which `take` does.
         for line in 0..wanted.div_ceil(4) as u16 {
             let idx = (u32::from(self.avail.idx) + u32::from(line) * 4) % u32::from(self.size);
             prefetch_to_write(self.ring.as_ptr().wrapping_add(idx as usize * Descriptor::BYTES));
@@ -164,7 +164,7 @@ impl Layout for Packed {
     }
 
     fn has_available(&mut self, wanted: usize) -> bool {
-        // A driver makes descriptors available in their order, so the last one stands for all before it.
+        // A driver makes descriptors available in order, so the last one implies all before it.
         let wanted = wanted.min(usize::from(self.size) / 2).max(1);
         let mut last = self.avail;
         last.advance(wanted as u16 - 1, self.size);
@@ -243,7 +243,7 @@ impl Layout for Packed {
                     event -= size;
                 }
                 let old = if new <= old { i32::from(old) - size } else { i32::from(old) };
-                // Whether the position lies between the end of the last publication and that of this one.
+                // Whether the position is between the end of the last publication and that of this one.
                 ((i32::from(new) - event - 1) as u16) < ((i32::from(new) - old) as u16)
             }
             _ => true,

@@ -1,8 +1,8 @@
-//! Who has connected to the socket of a port that listens, and has said nothing yet.
+//! Front ends that have connected to the socket of a listening port and have not sent anything yet.
 //!
 //! A port has one guest. A front end that is connected but has no device yet may never have one: it is
-//! silent, or its machine does not start. It shall not keep others away, so as long as there is no device
-//! whoever speaks takes its place; who is silent waits, and takes nobody's.
+//! silent, or its machine does not start. It must not keep others away. So as long as there is no device, a
+//! front end that sends something replaces the present one; a silent one waits, and replaces none.
 
 use std::collections::VecDeque;
 use std::io::ErrorKind;
@@ -10,9 +10,9 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::Duration;
 
-/// So many wait at most; then the one that has waited longest is disconnected.
+/// Maximum number of waiting connections; beyond it, the one that has waited longest is disconnected.
 const WAITING_MAX: usize = 64;
-/// How long nobody is accepted after that has failed.
+/// How long to wait after accepting has failed.
 const ACCEPT_AGAIN_AFTER: Duration = Duration::from_millis(100);
 
 pub(super) struct Pending {
@@ -36,7 +36,7 @@ impl Pending {
         Pending { listener, waiting: VecDeque::new() }
     }
 
-    /// Waits until something happens. `present` is who is served, if anybody is.
+    /// Waits until something happens. `present` is the connection being served, if any.
     pub(super) fn wait(&mut self, event: RawFd, present: Option<&UnixStream>) -> Heard {
         loop {
             let entry = |fd: RawFd| libc::pollfd { fd, events: libc::POLLIN | libc::POLLRDHUP, revents: 0 };

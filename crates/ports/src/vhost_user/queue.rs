@@ -1,9 +1,9 @@
 //! The queues of a vhost-user port, as workers see them.
 //!
 //! A receive queue polls the transmit ring of one of the guest's queue pairs. A transmit queue belongs to a
-//! worker and sends to the receive ring that falls to it: worker *n* of a guest with *m* rings sends to ring
-//! *n* modulo *m*. Where several workers share a ring, each tries its lock for a moment and otherwise keeps
-//! its packets for the next pass.
+//! worker and sends to the receive ring assigned to it: worker *n* of a guest with *m* rings sends to ring
+//! *n* modulo *m*. If several workers share a ring, each tries its lock for a moment and otherwise keeps its
+//! packets for the next pass.
 
 use super::chain::{Fault, Sent};
 use super::features::{self, device as d};
@@ -18,10 +18,10 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// How often a worker tries a ring that another one has, before it goes on.
+/// How often a worker tries a ring that another one holds before it continues.
 const LOCK_TRIES: u32 = 64;
 
-/// Bursts that come without lent tails after one whose tails all had to be fetched, at most.
+/// Maximum number of bursts received without lent tails after a burst all of whose tails had to be fetched.
 const PAUSE_MAX: u32 = 32;
 
 pub(super) struct VhostRx {
@@ -33,7 +33,7 @@ pub(super) struct VhostRx {
     /// How long the last pause was: each in vain doubles it, for tails that are fetched cost more than frames
     /// that are copied whole.
     last_pause: u32,
-    /// Where the tails of a burst are; of none between bursts.
+    /// Where the tails of a burst are; empty between bursts.
     tails: Box<Tails>,
 }
 
@@ -89,7 +89,7 @@ impl VhostRx {
         self.finish(slot, received);
     }
 
-    /// Gives the buffers of a burst back, and the ring with them.
+    /// Returns the buffers of a burst, and with them the ring.
     #[inline(always)]
     fn finish(&self, mut slot: Held<'_>, received: Result<(), Fault>) {
         let given_back = match &mut slot.ring {
@@ -161,7 +161,8 @@ impl RxQueue for VhostRx {
             return true;
         }
         ring.want_notifications(true);
-        // What came before the guest could see that is found here; a fault is found again by the next burst.
+        // Packets that arrived before the guest could see that are found here; a fault is found again by the
+        // next burst.
         has_kick && !ring.has_available().unwrap_or(true)
     }
 
@@ -188,7 +189,7 @@ fn reverse_arp(mac: [u8; 6]) -> [u8; 60] {
 
 pub(super) struct VhostTx {
     pub(super) shared: Arc<Shared>,
-    /// Which of the workers it belongs to.
+    /// The index of its worker.
     idx: u32,
     stats: Arc<QueueStats>,
     /// Frames cut from a segment that the guest cannot take whole, which wait here for its buffers.
@@ -196,9 +197,9 @@ pub(super) struct VhostTx {
     /// Chunks of the port's share of the pool that `cut` holds: as many as its packets took when all of them
     /// were there.
     charged: usize,
-    /// The ring whose guest is to be notified.
+    /// The ring whose guest must be notified.
     due: Option<usize>,
-    /// The ring that is kept until its guest is to see what was written.
+    /// The ring that is held until its guest may see what was written.
     written: Option<(usize, Sent, Result<(), Fault>)>,
 }
 
@@ -208,11 +209,11 @@ enum Way {
     AsItIs,
     /// It is longer than the MTU.
     Never,
-    /// It must be cut into frames first.
+    /// It must be segmented first.
     InPieces,
 }
 
-/// Whether the guest can be given the packet with nothing done to it.
+/// Whether the guest can receive the packet without any changes.
 fn is_taken_as_it_is(packet: &Packet, features: u64, mtu: usize) -> bool {
     !is_longer_than(packet, mtu)
         && (packet.flags.is_empty()
@@ -220,7 +221,7 @@ fn is_taken_as_it_is(packet: &Packet, features: u64, mtu: usize) -> bool {
                 && (!offload::is_segmentation_pending(packet) || knows_segments(packet, features)))
 }
 
-/// Whether the guest takes segments of the packet's kind whole.
+/// Whether the guest accepts segments of the packet's kind unsegmented.
 fn knows_segments(packet: &Packet, features: u64) -> bool {
     if offload::is_segmentation_ours(packet) {
         return false;
@@ -235,7 +236,7 @@ impl VhostTx {
         VhostTx { shared, idx, stats, cut: Vec::new(), charged: 0, due: None, written: None }
     }
 
-    /// The guest's ring that falls to this worker. `None` where no guest is at work, or the port is down.
+    /// The guest's ring assigned to this worker. `None` if no guest is active, or the port is down.
     #[inline(always)]
     fn ring(&self) -> Option<usize> {
         let rings = self.shared.tx_rings();
@@ -286,7 +287,7 @@ impl VhostTx {
         done
     }
 
-    /// Sends what was cut. True where nothing of it is left.
+    /// Sends the segments. True if none is left.
     fn send_cut(&mut self, index: usize, cache: &mut PoolCache) -> bool {
         if !self.cut.is_empty() {
             let cut = std::mem::take(&mut self.cut);
@@ -319,7 +320,7 @@ impl VhostTx {
         Way::AsItIs
     }
 
-    /// Sends a batch in which some packets need work, in order.
+    /// Sends a batch in order, some of whose packets must be changed.
     #[cold]
     fn send_with_work(&mut self, index: usize, cache: &mut PoolCache, batch: &mut Batch) {
         let features = self.shared.features();
@@ -358,8 +359,8 @@ impl VhostTx {
         self.shared.waiting.give_back(pool, std::mem::take(&mut self.charged));
     }
 
-    /// Cuts a packet into frames. Without chunks for them, in the pool or in the port's share of it, it is
-    /// dropped and counted.
+    /// Segments a packet. Without chunks for the segments, in the pool or in the port's share of it, the
+    /// packet is dropped and counted.
     fn cut_up(&mut self, packet: Packet, cache: &mut PoolCache, features: u64) {
         let chunks = offload::chunks_after_segmentation(&packet);
         if !self.shared.waiting.take(cache.pool(), chunks) {
@@ -388,7 +389,7 @@ impl TxQueue for VhostTx {
     #[inline]
     fn tx_burst(&mut self, cache: &mut PoolCache, batch: &mut Batch) {
         let Some(index) = self.ring() else {
-            // Nobody is there to receive it, now or soon.
+            // There is no receiver, now or soon.
             self.stats.dropped.add(batch.len() as u64);
             return cache.free_all(batch);
         };
@@ -444,7 +445,7 @@ impl TxQueue for VhostTx {
         match result.and_then(|()| if sent.taken > 0 { ring.show() } else { Ok(()) }) {
             Ok(()) => self.stats.passed(sent.packets, sent.bytes),
             Err(fault) => {
-                // What was written goes with the ring.
+                // What was written is lost with the ring.
                 self.stats.dropped.add(sent.packets);
                 slot.ring = None;
                 self.shared.fail(index, fault);
@@ -456,7 +457,7 @@ impl TxQueue for VhostTx {
     }
 
     fn has_room(&mut self, packets: usize) -> bool {
-        // Without a guest packets are dropped at once, and a ring that somebody else has right now tells
+        // Without a guest, packets are dropped at once; and a ring that another worker holds right now tells
         // nothing.
         let Some(index) = self.ring() else { return true };
         let Some(mut slot) = self.shared.try_ring(index) else { return true };

@@ -1,20 +1,19 @@
-//! A virtqueue from the device's side: what both layouts have in common. What a buffer is, says
-//! [`chain`](super::chain).
+//! A virtqueue from the device's side: what both layouts have in common. [`chain`](super::chain) defines
+//! buffers.
 //!
 //! What a guest writes into its rings is read once, checked, and then used from private copies: an index
-//! further ahead than the ring is long, a descriptor outside the table, a chain longer than the ring (which
-//! is what a loop looks like), a buffer outside the guest's memory are a [`Fault`], which costs that port and
-//! nothing else.
+//! further ahead than the ring is long, a descriptor outside the table, a chain longer than the ring (the
+//! sign of a loop), or a buffer outside the guest's memory is a [`Fault`], which affects only that port.
 //!
-//! A burst is moved in three steps, so that the misses of a whole burst on guest memory overlap: take the
-//! chains and prefetch their buffers; copy; give the chains back and publish them at once. Buffers are
-//! completed in the order in which they were made available, and none is held beyond a burst: hence the used
-//! index alone says where to go on after a crash, and a received packet is given back to the guest before
-//! anybody else sees it, so that none is delivered twice.
+//! A burst is moved in three steps, so that the cache misses of a whole burst on guest memory overlap: take
+//! the chains and prefetch their buffers; copy; return the chains and publish them all at once. Buffers are
+//! completed in the order in which they were made available, and none is held beyond a burst. Hence the used
+//! index alone tells where to continue after a crash; and a received packet's buffer is returned to the guest
+//! before any receiver sees the packet, so none is delivered twice.
 //!
-//! Of a large frame only the head is copied at first ([`Ring::receive`]): a packet that goes to other guests
-//! is copied from memory to memory ([`Ring::write_lent`]), while the rings of all of them are held, and in
-//! this order: all is written, the sender gets its buffers back, the receivers are shown what they got
+//! Of a large frame only the head is copied at first ([`Ring::receive`]). A packet for other guests is copied
+//! directly from memory to memory ([`Ring::write_lent`]) while the rings of all of them are held, in this
+//! order: everything is written, the sender gets its buffers back, the receivers are shown what they got
 //! ([`Ring::show`]).
 //!
 //! Source: virtio 1.2, section 2.7 (split virtqueues), 2.8 (packed), 5.1.6 (network device).
@@ -45,9 +44,9 @@ pub(super) struct Ring {
     layout: AnyLayout,
     parts: RingParts,
     segments: Segments,
-    /// Received and not given back yet; none between bursts.
+    /// Buffers received and not returned yet; empty between bursts.
     taken: Taken,
-    /// The guest is to be notified at the next occasion.
+    /// The guest must be notified at the next opportunity.
     pub(super) is_call_due: bool,
 }
 
@@ -65,8 +64,8 @@ impl Ring {
     }
 
     fn new(layout: AnyLayout, size: usize, parts: RingParts) -> Ring {
-        // A buffer may be in two regions, so one segment more for each descriptor of a chain, which has no
-        // more than the ring.
+        // A buffer may span two regions, so each descriptor of a chain may add one segment; a chain has no
+        // more descriptors than the ring.
         let chain_max = size * 2 + 64;
         let segments = Segments { list: Vec::with_capacity(BURST_SEGMENTS + chain_max), chain_max };
         Ring { layout, parts, segments, taken: Taken::new(), is_call_due: false }
@@ -80,7 +79,7 @@ impl Ring {
         }
     }
 
-    /// Whether buffers wait.
+    /// Whether buffers are waiting.
     pub(super) fn has_available(&mut self) -> Result<bool, Fault> {
         Ok(match &mut self.layout {
             AnyLayout::Split(split) => split.available(1)?,
@@ -88,8 +87,7 @@ impl Ring {
         } > 0)
     }
 
-    /// Whether `packets` buffers wait, or half as many as a short ring has. A fault is found by the next
-    /// burst.
+    /// Whether `packets` buffers wait, or half of a short ring's size. A fault is found by the next burst.
     pub(super) fn has_room(&mut self, packets: usize) -> bool {
         match &mut self.layout {
             AnyLayout::Split(split) => split.has_available(packets),
@@ -109,14 +107,14 @@ impl Ring {
         self.parts.counts.notifications.add(1);
     }
 
-    /// Whether the guest's memory is still there.
+    /// Checks that the guest's memory still exists.
     fn check_memory(&self) -> Result<(), Fault> {
         if self.parts.memory.is_broken() { Err(Fault("the guest's memory vanished")) } else { Ok(()) }
     }
 
-    /// Receives what the guest sent, as much as `batch` has room for. Frames' tails may stay where they are,
-    /// noted in `tails` if those are given. The buffers are to be given back, by [`Self::give_back`], when
-    /// nobody needs them any more.
+    /// Receives what the guest has sent, as much as `batch` has room for. If `tails` is given, frames' tails
+    /// may stay in place and are recorded there. Return the buffers with [`Self::give_back`] when they are no
+    /// longer needed.
     #[inline]
     pub(super) fn receive(
         &mut self,
@@ -134,7 +132,7 @@ impl Ring {
         }
     }
 
-    /// Gives the buffers of the received burst back to the guest. An error where they vanished meanwhile.
+    /// Returns the buffers of the received burst to the guest. An error if they have vanished meanwhile.
     #[inline(always)]
     pub(super) fn give_back(&mut self) -> Result<(), Fault> {
         fn all<L: Layout>(layout: &mut L, taken: &Taken, log: Option<&DirtyLog>) -> bool {
@@ -152,9 +150,9 @@ impl Ring {
         self.check_memory()
     }
 
-    /// Writes packets from the front of `batch`, of which some have lent tails, as far as the guest has
-    /// buffers for them; they stay there, counted in `sent` whatever else happens. The guest sees them after
-    /// [`Self::show`].
+    /// Writes packets from the front of `batch`, some of which have lent tails, as far as the guest has
+    /// buffers for them. They stay in `batch`, counted in `sent` whatever else happens. The guest sees them
+    /// after [`Self::show`].
     #[inline]
     pub(super) fn write_lent(
         &mut self,

@@ -1,13 +1,13 @@
 //! What a port's protocol thread and its queues share: the rings.
 //!
-//! One at a time holds a ring ([`Held`]). A worker only ever *tries*: it holds the ring for one burst, over
-//! several calls where tails are lent ([`Held::keep`]), and where it fails (the protocol thread is changing
-//! the ring, or another worker sends) it goes on with something else. The protocol thread waits, at most one
-//! burst long. A flag beside it says whether there is a ring at all, so that polling a queue that the guest
+//! A ring has at most one holder at a time ([`Held`]). A worker only ever *tries* to hold it, for one burst,
+//! over several calls if tails are lent ([`Held::keep`]); if it fails (the protocol thread is changing the
+//! ring, or another worker sends), it continues with something else. The protocol thread waits, at most one
+//! burst long. A separate flag says whether there is a ring at all, so that polling a queue that the guest
 //! does not use costs one load.
 //!
-//! A receive queue sleeps on a descriptor of its own that lasts as long as the port: an epoll set which holds
-//! whatever kick descriptor the guest has given.
+//! A receive queue sleeps on a descriptor of its own that lasts as long as the port: an epoll set with the
+//! kick descriptor that the guest provided.
 
 use super::chain::Fault;
 use super::counts::RingCounts;
@@ -29,12 +29,12 @@ use std::time::Duration;
 /// How often a full ring is looked at again, unless `tx-retries-max` says otherwise.
 pub(super) const RETRIES_DEFAULT: u32 = 8;
 
-/// Queue pairs of one guest at most.
+/// Maximum number of queue pairs of one guest.
 pub const QUEUE_PAIRS_MAX: usize = 64;
 /// Rings of one guest: two for each pair. The even ones are the guest's receive rings.
 pub(super) const RINGS_MAX: usize = 2 * QUEUE_PAIRS_MAX;
 
-/// Addresses of one guest that wait to be announced at most.
+/// Maximum number of addresses of one guest waiting to be announced.
 pub(super) const ANNOUNCEMENTS_MAX: usize = 64;
 
 /// How often the protocol thread looks whether a ring is still held.
@@ -52,7 +52,7 @@ struct Place {
 // one at a time.
 unsafe impl Sync for Place {}
 
-/// A ring's place, held: nobody else has it until this is dropped, or is kept and taken up again.
+/// A ring's place, held exclusively until this is dropped, or kept and taken up again.
 pub(super) struct Held<'a> {
     place: &'a Place,
 }
@@ -61,7 +61,7 @@ impl<'a> Held<'a> {
     #[inline(always)]
     fn try_new(place: &'a Place) -> Option<Held<'a>> {
         let is_free = place.is_held.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed);
-        // Not made to be dropped where somebody else has it: that would set it free.
+        // Constructed only on success: dropping one would release another holder's place.
         if is_free.is_ok() { Some(Held { place }) } else { None }
     }
 
@@ -97,7 +97,7 @@ impl Drop for Held<'_> {
     }
 }
 
-/// What is held.
+/// The protected contents.
 #[derive(Default)]
 pub(super) struct Slot {
     pub(super) ring: Option<Ring>,
@@ -105,9 +105,8 @@ pub(super) struct Slot {
     call: Option<Arc<OwnedFd>>,
 }
 
-/// What a receive queue sleeps on. Both descriptors in the set are watched by their edges, so that asking the
-/// set takes what has happened away and nobody ever reads the guest's descriptor, which could be made to
-/// block.
+/// What a receive queue sleeps on. Both descriptors in the set are edge-triggered, so that polling the set
+/// consumes events and the guest's descriptor, which could be made to block, is never read.
 struct Wait {
     epoll: OwnedFd,
     /// Signalled when the queue gets a ring, or something to announce.
@@ -131,41 +130,41 @@ impl Wait {
     }
 
     fn remove(&self, fd: &OwnedFd) {
-        // Not there is as good.
+        // Absence is fine.
         let _ = epoll::delete(&self.epoll, fd);
     }
 
     fn drain(&self) {
         let none = epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) };
-        // What could not be asked for is found by looking at the ring.
+        // If polling fails, looking at the ring finds the packets.
         let _ = epoll::wait(&self.epoll, &mut [none; 2], Some(&Timespec::default()));
     }
 }
 
-/// What operators see of a port.
+/// A port's details for operators.
 #[derive(Clone, Default)]
 pub(super) struct Facts {
-    /// The socket that a client is to be connected to; `None` as long as that is not known.
+    /// The socket to which a client must connect; `None` as long as that is not known.
     pub(super) path: Option<PathBuf>,
-    /// Why nobody can be connected to, where that is more than that nobody listens yet.
+    /// Why connecting is impossible, if the reason is other than that nothing listens yet.
     pub(super) unreachable: Option<String>,
     /// A guest's device is ready: its driver is at work, or was a moment ago.
     pub(super) is_connected: bool,
     pub(super) features: u64,
-    /// Sizes of the rings that the front end has named, by their numbers, also of those that are disabled.
+    /// Sizes of the rings that the front end has named, by number, including disabled ones.
     pub(super) ring_sizes: std::collections::BTreeMap<usize, u32>,
-    /// Why the last connection ended, where it did not end well, or why there is none.
+    /// Why the last connection ended, if it did not end normally, or why there is none.
     pub(super) error: Option<String>,
     pub(super) guest_mtu: Option<u32>,
-    /// Where a ring is, to ask the kernel on which NUMA node. The address may be none any more.
+    /// The address of a ring, for asking the kernel about its NUMA node. It may no longer be valid.
     pub(super) ring_at: Option<usize>,
-    /// What it said last; 0 as long as it has not.
+    /// The kernel's last answer; 0 before the first.
     pub(super) numa_node: usize,
 }
 
 pub(super) struct Shared {
     places: Box<[Place]>,
-    /// What each receive queue sleeps on, made when the queue is.
+    /// What each receive queue sleeps on, created with the queue.
     waits: Box<[OnceLock<Wait>]>,
     /// Pairs 0 to this one have both rings: over as many of them transmit queues are spread.
     tx_rings: AtomicU32,
@@ -176,10 +175,10 @@ pub(super) struct Shared {
     pub(super) mtu: AtomicU32,
     /// How often a full ring is looked at again before its packets are left to the caller.
     pub(super) retries_max: AtomicU32,
-    /// What packets that wait in transmit queues hold of the pool.
+    /// How much of the pool the packets that wait in transmit queues hold.
     pub(super) waiting: Share,
     pub(super) facts: Mutex<Facts>,
-    /// Wakes the protocol thread: a ring is at fault, the port goes, or is to be connected elsewhere.
+    /// Wakes the protocol thread: a ring is faulty, or the port is being removed or must connect elsewhere.
     pub(super) event: Event,
     pub(super) is_closing: AtomicBool,
     fault: Mutex<Option<Fault>>,
@@ -187,7 +186,7 @@ pub(super) struct Shared {
     announcements: Mutex<Vec<[u8; 6]>>,
     has_announcements: AtomicBool,
     pub(super) rx_stats: Box<[QueueStats]>,
-    /// Of each ring, whatever guest it was of.
+    /// Per ring, over all guests.
     pub(super) counts: Box<[Arc<RingCounts>]>,
     pub(super) tx_stats: Mutex<Vec<Arc<QueueStats>>>,
 }
@@ -216,7 +215,7 @@ impl Shared {
         })
     }
 
-    /// Whether the guest's driver is at work.
+    /// Whether the guest's driver is active.
     pub(super) fn is_running(&self) -> bool {
         self.tx_rings() > 0 && self.places[1].is_there.load(Ordering::Relaxed)
     }
@@ -245,7 +244,7 @@ impl Shared {
         self.tx_rings.load(Ordering::Relaxed)
     }
 
-    /// The ring, for one burst. `None` where there is none, or somebody else has it.
+    /// The ring, for one burst. `None` if there is none, or another thread holds it.
     #[inline(always)]
     pub(super) fn try_ring(&self, index: usize) -> Option<Held<'_>> {
         let place = &self.places[index];
@@ -275,14 +274,14 @@ impl Shared {
         self.wait(pair).ok().map(|wait| wait.epoll.as_raw_fd())
     }
 
-    /// Forgets what has happened so far.
+    /// Discards past events.
     pub(super) fn drain(&self, pair: usize) {
         if let Some(wait) = self.waits[pair].get() {
             wait.drain();
         }
     }
 
-    /// The place, when whoever holds it has gone on. For the protocol thread.
+    /// The place, as soon as its holder releases it. For the protocol thread.
     fn wait_for(&self, index: usize) -> Held<'_> {
         loop {
             match Held::try_new(&self.places[index]) {
@@ -304,7 +303,7 @@ impl Shared {
             self.wait(index / 2)?.add(kick)?;
         }
         ring.want_notifications(false);
-        // A guest that waits for buffers to come back may have missed the last call of a predecessor.
+        // A guest that waits for buffers may have missed a predecessor's last notification.
         ring.is_call_due = true;
         let mut slot = self.wait_for(index);
         *slot = Slot { ring: Some(ring), kick, call };
@@ -353,7 +352,7 @@ impl Shared {
         let mut slot = self.wait_for(index);
         slot.call = call;
         if let Some(ring) = &mut slot.ring {
-            // What happened while the old descriptor was in use may have gone to nobody.
+            // Events on the old descriptor may have been lost.
             ring.is_call_due = true;
         }
         slot.call();
@@ -384,8 +383,8 @@ impl Shared {
         self.fault.lock().expect("no panic while held").take()
     }
 
-    /// Has a reverse ARP of this address sent into the switch, as a guest that has just been migrated asks.
-    /// False where as many as there may be wait already.
+    /// Queues a reverse ARP for this address to be sent into the switch, as a freshly migrated guest
+    /// requests. False if the maximum number is already waiting.
     pub(super) fn announce(&self, mac: [u8; 6]) -> bool {
         let mut waiting = self.announcements.lock().expect("no panic while held");
         if waiting.len() == ANNOUNCEMENTS_MAX {
@@ -415,7 +414,7 @@ impl Shared {
         stats::sum(self.rx_stats.iter(), tx.iter().map(|q| &**q))
     }
 
-    /// Of the pairs that a guest has named or used, at least one.
+    /// The number of queue pairs that a guest has named or used, at least one.
     pub(super) fn queue_counts(&self) -> Vec<QueueCounts> {
         let of = |pair: &[Arc<RingCounts>]| QueueCounts { rx: pair[1].get(), tx: pair[0].get() };
         let mut all: Vec<QueueCounts> = self.counts.chunks_exact(2).map(of).collect();
@@ -441,7 +440,7 @@ impl Slot {
         }
     }
 
-    /// Whether the guest notifies at all; one that does not must be polled.
+    /// Whether the guest sends notifications; if not, it must be polled.
     pub(super) fn has_kick(&self) -> bool {
         self.kick.is_some()
     }

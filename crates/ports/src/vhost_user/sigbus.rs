@@ -1,16 +1,16 @@
-//! A guest that takes its memory away.
+//! Handles a guest that takes its memory away.
 //!
-//! The memory of a guest is a file that the guest's process can shrink while it is mapped here; the next
-//! access to what is gone raises SIGBUS, which would end the switch. The handler here looks the address up
-//! among the mappings of guests: if it lies in one, zeros are put in the place of its page and of all that
-//! follows, the mapping's flag is set, and the access goes on. (A file that shrinks loses its end. If pages
-//! were replaced one by one, a guest with a long ring could make one burst split its mapping into more
-//! mappings than a process may have.) Whoever uses the mapping looks at the flag after each burst, and
-//! disables the port. Any other SIGBUS goes to the handler that was there before.
+//! A guest's memory is a file that the guest's process can shrink while it is mapped here; the next access to
+//! the missing part raises SIGBUS, which would end the switch. The handler here looks the address up among
+//! the mappings of guests: if it is in one, the page and all that follow it are replaced by zeros, the
+//! mapping's flag is set, and the access continues. (A file that shrinks loses its end. If pages were
+//! replaced one by one, a guest with a long ring could make one burst split its mapping into more mappings
+//! than a process may have.) Users of the mapping check the flag after each burst, and disable the port. Any
+//! other SIGBUS goes to the previous handler.
 //!
-//! Threads: the handler runs on whatever thread made the access, and reads the table without locks. An
-//! entry's address is stored last when it is made and cleared first when it goes; it goes only when nobody
-//! uses the mapping any more, so an entry that matches a faulting address is whole.
+//! Threads: the handler runs on the thread that made the access, and reads the table without locks. An
+//! entry's address is stored last when it is created and cleared first when it is removed. It is removed only
+//! when the mapping is no longer used, so an entry that matches a faulting address is complete.
 //!
 //! Source: sigaction(2), signal-safety(7) (mmap is a plain system call).
 
@@ -102,7 +102,7 @@ fn replace_page(address: usize) -> bool {
         }
         let page = slot.page.load(Ordering::Relaxed).max(4096);
         let at = address & !(page - 1);
-        // Where memory is not overcommitted, the kernel may refuse so much. Then it is that page alone.
+        // Without overcommit, the kernel may refuse that much memory. Then only that page is replaced.
         if !put_zeros(at, start + len - at) && !put_zeros(at, page) {
             return false;
         }
@@ -115,7 +115,7 @@ fn replace_page(address: usize) -> bool {
     false
 }
 
-/// Puts zeros where a mapping of a guest's file is, or pages of it are. False where the kernel refuses.
+/// Replaces pages of a mapping of a guest's file by zeros. False if the kernel refuses.
 fn put_zeros(at: usize, len: usize) -> bool {
     let flags = libc::MAP_FIXED | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     let protection = libc::PROT_READ | libc::PROT_WRITE;
@@ -125,8 +125,8 @@ fn put_zeros(at: usize, len: usize) -> bool {
     new != libc::MAP_FAILED
 }
 
-/// The handler that was there before, or the default, which ends the process when the access is repeated: at
-/// once where there was no access, because somebody has sent the signal.
+/// The previous handler, or the default, which ends the process when the access is repeated; at once if there
+/// was no access because a process sent the signal.
 fn pass_on(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     let previous = PREVIOUS.get().filter(|p| p.sa_sigaction > libc::SIG_IGN);
     let Some(previous) = previous else {

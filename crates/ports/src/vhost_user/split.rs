@@ -14,10 +14,10 @@ const WRITE: u16 = 2;
 const INDIRECT: u16 = 4;
 /// In the available ring's flags: the guest wants no notifications.
 const NO_INTERRUPT: u16 = 1;
-/// In the used ring's flags: we want none.
+/// In the used ring's flags: we want no notifications.
 const NO_NOTIFY: u16 = 1;
 
-/// A descriptor as it lies in guest memory: two words, read once.
+/// A descriptor in guest memory: two words, read once.
 #[derive(Clone, Copy)]
 pub(super) struct Descriptor {
     pub(super) guest: u64,
@@ -32,7 +32,7 @@ impl Descriptor {
     /// Reads entry `idx` of a table.
     ///
     /// # Safety
-    /// The table has more than `idx` entries, all mapped.
+    /// The table must have more than `idx` entries, all mapped.
     #[inline(always)]
     pub(super) unsafe fn read(table: NonNull<u8>, idx: usize) -> Descriptor {
         // SAFETY: the entry lies in the table, as the caller vouches.
@@ -57,18 +57,18 @@ pub(super) struct Split {
     next_avail: u16,
     /// The guest's index when it was last read.
     seen_avail: u16,
-    /// The next used entry to write, and what the guest sees of that.
+    /// The next used entry to write, and the part that the guest sees.
     next_used: u16,
     published: u16,
-    /// Notifications go by index, not by flag.
+    /// Notifications are controlled by index, not by flag.
     has_event_idx: bool,
     /// The used ring's guest address, where its writes are logged.
     used_log: Option<u64>,
 }
 
 impl Split {
-    /// A ring whose parts lie in `memory`. It goes on where the used ring says: no buffer is ever held beyond
-    /// a burst, so what a predecessor had taken and not given back is taken again.
+    /// A ring whose parts are in `memory`. It continues where the used ring says: no buffer is ever held
+    /// beyond a burst, so buffers that a predecessor had taken and not returned are taken again.
     pub(super) fn new(
         memory: &GuestMemory,
         addr: &VringAddr,
@@ -177,7 +177,7 @@ impl Layout for Split {
             let at = unsafe { self.descriptors.add(usize::from(head) * Descriptor::BYTES) };
             prefetch(at.as_ptr());
         }
-        // Where they will be given back, eight entries to a line.
+        // The used entries to be written, eight to a line.
         for n in (0..count).step_by(8) {
             let slot = usize::from(self.next_used.wrapping_add(n as u16) & self.mask());
             prefetch_to_write(self.used.as_ptr().wrapping_add(4 + 8 * slot));
@@ -187,7 +187,7 @@ impl Layout for Split {
 
     fn has_available(&mut self, wanted: usize) -> bool {
         let wanted = wanted.min(usize::from(self.size) / 2).max(1);
-        // The guest's index is not kept: `available` is to check it.
+        // The guest's index is not stored: `available` must check it.
         usize::from(self.waiting()) >= wanted || {
             let seen = Split::word(self.avail, 2).load(Ordering::Relaxed);
             usize::from(seen.wrapping_sub(self.next_avail)) >= wanted
@@ -248,7 +248,7 @@ impl Layout for Split {
         if let (Some(log), Some(used)) = (log, self.used_log) {
             log.mark(used + 2, 2);
         }
-        // What the guest wants must be read after it could have seen the index.
+        // The guest's wishes must be read after it could have seen the index.
         fence(Ordering::SeqCst);
         if self.has_event_idx {
             let event = Split::word(self.avail, 4 + 2 * usize::from(self.size)).load(Ordering::Relaxed);

@@ -1,4 +1,5 @@
-//! A ring's packets on their way in: a burst is taken, copied or its tails noted, and given back by the ring.
+//! Receiving from a ring: a burst is taken, copied or its tails recorded, and its buffers returned by the
+//! ring.
 
 use crate::QueueStats;
 use crate::vhost_user::chain::*;
@@ -16,7 +17,7 @@ pub(super) struct Receive<'a> {
     pub(super) taken: &'a mut Taken,
     pub(super) port: PortNo,
     pub(super) stats: &'a QueueStats,
-    /// Where tails may be left.
+    /// Where lent tails are recorded.
     pub(super) tails: Option<&'a mut Tails>,
 }
 
@@ -52,7 +53,7 @@ impl Receive<'_> {
         Ok(())
     }
 
-    /// Copies one frame. `None` (counted) where it is none, or chunks ran out in the middle of a large one.
+    /// Copies one frame. `None` (counted) if it is invalid, or chunks ran out in the middle of a large one.
     #[inline(always)]
     fn copy(&mut self, chain: &Chain, mut head: Packet, cache: &mut PoolCache) -> Option<Packet> {
         let header_len = self.parts.header_len;
@@ -124,8 +125,8 @@ impl Receive<'_> {
     }
 }
 
-/// Copies the head of a frame and leaves its tail where it is. `None`, and nothing done but some copying,
-/// where it is not as simple as that.
+/// Copies the head of a frame and leaves its tail in place. `None`, after no more than some copying, if the
+/// case is not that simple.
 #[inline]
 fn copy_head(
     segments: &[Segment],

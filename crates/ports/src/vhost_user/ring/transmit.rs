@@ -1,4 +1,4 @@
-//! Packets on their way to the guest: its buffers are taken, written, given back and published.
+//! Sending to the guest: its buffers are taken, written, returned and published.
 
 use crate::vhost_user::chain::*;
 use crate::vhost_user::copy::{self, Header};
@@ -60,20 +60,20 @@ impl SegmentWriter<'_> {
 /// than that gets no large frames.
 type Many = ArrayVec<Chain, 128>;
 
-/// Whether the guest's buffers hold a packet.
+/// Whether the guest's buffers have room for a packet.
 enum Room {
     Enough,
-    /// It has not enough of them yet.
+    /// There are not enough of them yet.
     TooFew,
-    /// One buffer would have to hold it, and cannot.
+    /// It would have to fit into one buffer, and does not.
     Never,
 }
 
-/// What became of a packet that one buffer does not hold.
+/// The result for a packet that does not fit into one buffer.
 #[derive(PartialEq, Eq)]
 enum Long {
     Sent,
-    /// One buffer would have to hold it, and cannot.
+    /// It would have to fit into one buffer, and does not.
     Refused,
     /// The guest has not enough buffers yet.
     Waits,
@@ -114,7 +114,7 @@ impl Transmit<'_> {
             }
             self.sent.add(tally);
             self.parts.counts.add(tally, &waiting[..used]);
-            // What is left is taken again: the next packet needs more than one buffer.
+            // The remaining ones are taken again later: the next packet needs more than one buffer.
             layout.untake(&chains[used..]);
             let long = if used < chains.len() {
                 self.send_long(layout, &batch[self.sent.taken])?
@@ -131,8 +131,8 @@ impl Transmit<'_> {
         Ok(wants_call)
     }
 
-    /// Writes packets, lent tails straight from where they are, and shows none. What no buffer can hold is
-    /// left.
+    /// Writes packets, copying lent tails directly, without showing any to the guest. Packets for which no
+    /// buffer is large enough are left.
     pub(super) fn burst_lent<L: Layout>(
         &mut self,
         layout: &mut L,
