@@ -1,8 +1,8 @@
 //! Replies of any length, split into messages as they fill.
 //!
-//! A dump of a million flows is some 2,000 messages. [`ReplyWriter`] takes one entry after another and gives
-//! a message whenever one is full, so that the caller decides how much is in memory at once. Every message
-//! but the last says that more follows, and each holds whole entries only.
+//! A dump of a million flows takes some 2,000 messages. [`ReplyWriter`] accepts one entry after another and
+//! emits a message whenever one is full, so that the caller decides how much is in memory at once. Every
+//! message except the last announces that more follow, and each contains only whole entries.
 
 use crate::codec::{Codec, finish, port_stats_bytes_max, write_flow_stats, write_flow_update};
 use crate::message::{FlowForm, FlowStatsRef, FlowUpdate, Message, PortStats, StatsBody, StatsReply};
@@ -15,12 +15,12 @@ const PORTS_BYTES_MAX: usize = 60_000;
 /// The longest message.
 const MESSAGE_MAX: usize = 0xffff;
 
-/// Writes the flows of a reply to OFPST_FLOW or NXST_FLOW, or the events of one to NXST_FLOW_MONITOR.
+/// Encodes the flows of a reply to OFPST_FLOW or NXST_FLOW, or the events of one to NXST_FLOW_MONITOR.
 #[derive(Debug)]
 pub struct ReplyWriter {
     codec: Codec,
     xid: u32,
-    /// Of flows; those of events have one form.
+    /// For flows; events have only one form.
     form: Option<FlowForm>,
     buffer: Vec<u8>,
     head: usize,
@@ -34,7 +34,7 @@ impl ReplyWriter {
         Self::of(codec, xid, Some(form))
     }
 
-    /// Events of a flow monitor: those of the beginning carry the transaction id of the request, others 0.
+    /// Events of a flow monitor: the initial ones carry the request's transaction id, others 0.
     pub fn of_events(codec: Codec, xid: u32) -> ReplyWriter {
         Self::of(codec, xid, None)
     }
@@ -116,7 +116,7 @@ impl ReplyWriter {
     }
 }
 
-/// Appends a reply of any other kind, split into messages where it is too long for one.
+/// Encodes a reply of any other kind, split into several messages if it is too long for one.
 pub fn write_reply(
     codec: Codec,
     xid: u32,
@@ -146,7 +146,7 @@ pub fn write_reply(
     Ok(())
 }
 
-/// As many ports together as a message has room for. One list where there are none.
+/// Groups of as many ports as fit into a message. A single empty list if there are none.
 fn ports_by_room(ports: Vec<PortStats>) -> Vec<Vec<PortStats>> {
     let (mut parts, mut bytes) = (vec![Vec::new()], 0);
     for port in ports {

@@ -1,4 +1,4 @@
-//! What is kept of a request for the error that may answer it.
+//! The part of a request that is kept for a possible error reply.
 
 use crate::codec::HEADER_LEN;
 use crate::error::{ERROR_DATA_MAX, ErrorCode, ErrorKind, OfError};
@@ -6,7 +6,7 @@ use crate::error::{ERROR_DATA_MAX, ErrorCode, ErrorKind, OfError};
 /// Type and code of an error, between header and data.
 const ERROR_HEADER_LEN: usize = 4;
 
-/// The beginning of a request, which an error in answer to it carries.
+/// The beginning of a request, which an error reply includes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RequestHead {
     length: u8,
@@ -14,7 +14,7 @@ pub struct RequestHead {
 }
 
 impl RequestHead {
-    /// Of these bytes.
+    /// From these bytes.
     pub fn new(request: &[u8]) -> RequestHead {
         let length = request.len().min(ERROR_DATA_MAX);
         let mut bytes = [0; ERROR_DATA_MAX];
@@ -33,8 +33,7 @@ impl RequestHead {
     }
 }
 
-/// The error in answer to a request of which all bytes are at hand: it carries as much of them as a message
-/// has room for.
+/// The error reply to a request of which all bytes are available: it includes as many as fit into a message.
 pub(crate) fn whole_error(kind: ErrorKind, request: &[u8]) -> OfError {
     let room = usize::from(u16::MAX) - HEADER_LEN - ERROR_HEADER_LEN;
     OfError { code: ErrorCode::Known(kind), data: request[..request.len().min(room)].to_vec() }

@@ -1,4 +1,4 @@
-//! Versions of OpenFlow and sets of them, as hello negotiates them.
+//! Versions of OpenFlow and sets of versions, as negotiated by hello.
 
 use std::fmt;
 
@@ -30,7 +30,7 @@ impl Version {
         self as u8 - 1
     }
 
-    /// As options and the database name it: `OpenFlow13`.
+    /// The name in options and the database: `OpenFlow13`.
     pub fn name(self) -> &'static str {
         match self {
             Version::V10 => "OpenFlow10",
@@ -42,7 +42,7 @@ impl Version {
         }
     }
 
-    /// As `ovs-ofctl` prints it in messages: `OF1.3`.
+    /// The name in messages printed by `ovs-ofctl`: `OF1.3`.
     pub fn short_name(self) -> &'static str {
         match self {
             Version::V10 => "OF1.0",
@@ -54,7 +54,7 @@ impl Version {
         }
     }
 
-    /// From either name, whatever its case.
+    /// From either name, in any case.
     pub fn from_name(name: &str) -> Option<Version> {
         Self::ALL
             .into_iter()
@@ -87,7 +87,7 @@ impl VersionSet {
         VersionSet((2u64 << number) - 2)
     }
 
-    /// With one more.
+    /// Adds one.
     pub const fn with(self, version: Version) -> VersionSet {
         VersionSet(self.0 | 1 << version as u8)
     }
@@ -107,7 +107,7 @@ impl VersionSet {
         Version::ALL.into_iter().rev().find(|&v| self.contains(v))
     }
 
-    /// In words, as hello's errors say it: `version 0x01`, `version 0x04 and earlier`, `versions 0x01, 0x04`.
+    /// In words, for hello's errors: `version 0x01`, `version 0x04 and earlier`, `versions 0x01, 0x04`.
     pub fn describe(self) -> String {
         let numbers: Vec<u32> = (0..64).filter(|n| self.0 >> n & 1 != 0).collect();
         match numbers[..] {

@@ -1,10 +1,10 @@
-//! Whether actions make sense after a match: the part of a flow-mod's validity that no single part of it
+//! Whether actions are compatible with a match: the part of a flow-mod's validity that no single part of it
 //! shows.
 //!
-//! An action that reads or writes a field needs what the field requires, as matched or as made by the actions
-//! before it. OpenFlow 1.0's own actions are the exception: they do nothing to packets without the header in
-//! question, so a flow with one can still be said in that version. Sources: OpenFlow 1.3 sections 5.12 and
-//! 6.4; ovs-actions(7), "Error handling".
+//! An action that reads or writes a field needs what the field requires, either from the match or from
+//! earlier actions. OpenFlow 1.0's own actions are the exception: they do nothing to packets without the
+//! header in question, so a flow with one can still be expressed in that version. Sources: OpenFlow 1.3
+//! sections 5.12 and 6.4; ovs-actions(7), "Error handling".
 
 use super::Row;
 use crate::error::ErrorKind::{self, *};
@@ -14,8 +14,8 @@ use base::OfPort;
 use flow::{Action, FieldId, Match, Mf};
 use std::borrow::Cow;
 
-/// Checks the actions of a rule. `table_id` is the rule's table, where one is known, which goto-table must
-/// leave forwards.
+/// Checks the actions of a rule. `table_id` is the rule's table, if known; goto-table must go forwards from
+/// it.
 pub fn check_actions(
     version: Version,
     matching: &Match,
@@ -27,19 +27,19 @@ pub fn check_actions(
     checker.list(actions)
 }
 
-/// Bit of a tag's word that says that there is one.
+/// Bit of a tag's word that means "present".
 const TAGGED: u128 = 0x1000;
 /// VLAN tags that are looked at.
 const TAGS_MAX: usize = 2;
 
-/// What is known of the packet where the next action applies.
+/// What is known about the packet when the next action is applied.
 pub(super) struct Checker<'a> {
     packet: Cow<'a, Match>,
     /// VLAN tags that it is known to have.
     tags: usize,
     table_id: Option<u8>,
-    /// In an action set: other tables may have changed the packet by the time it is carried out, so that what
-    /// an action requires without naming a field is not asked for.
+    /// In an action set: other tables may have changed the packet before it is executed, so requirements that
+    /// name no field are not checked.
     in_set: bool,
     /// Within `ct`, where fields of the connection are set.
     pub in_ct: bool,
@@ -47,13 +47,13 @@ pub(super) struct Checker<'a> {
     lenient: bool,
     /// On the switch's side, the version of the controller, which sees to the rest.
     server: Option<Version>,
-    /// The encodings in which all actions so far can be said.
+    /// The encodings that can express all actions so far.
     pub protocols: Protocols,
     /// The first of what the stock tools log of fields that cannot be read or written.
     pub remark: Option<Remark>,
 }
 
-/// What an action does with a field, in the words of the stock tools.
+/// How an action uses a field, in the words of the stock tools.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Use {
     Source,
@@ -77,7 +77,7 @@ impl Use {
     }
 }
 
-/// What is known outside of the actions within another action.
+/// What is known from outside, for actions within another action.
 pub(super) struct Outside<'a> {
     packet: Cow<'a, Match>,
     tags: usize,
@@ -152,7 +152,7 @@ impl<'a> Checker<'a> {
         Ok(())
     }
 
-    /// As [`Self::nested`], of the actions within `ct`.
+    /// Like [`Self::nested`], for the actions within `ct`.
     pub fn nested_in_ct(&mut self, actions: &[Action]) -> Result<(), ErrorKind> {
         self.in_ct = true;
         let result = self.nested(actions, false);
@@ -165,7 +165,7 @@ impl<'a> Checker<'a> {
         self.packet.key.get64(field)
     }
 
-    /// What OpenFlow 1.0 lets pass does not go together, and other versions refuse it.
+    /// Handles an inconsistency that OpenFlow 1.0 allows and other versions refuse.
     pub fn inconsistent(&mut self) -> Result<(), ErrorKind> {
         self.only_in(Protocols::OF10_ANY);
         match self.server {
@@ -179,7 +179,7 @@ impl<'a> Checker<'a> {
         self.protocols = self.protocols.intersect(protocols);
     }
 
-    /// What an action requires without naming a field.
+    /// Checks a requirement of an action that names no field.
     pub fn needs(&mut self, met: bool) -> Result<(), ErrorKind> {
         if met || self.in_set { Ok(()) } else { self.inconsistent() }
     }
@@ -200,7 +200,7 @@ impl<'a> Checker<'a> {
         self.tags > 0
     }
 
-    /// Protocol above IP; 0 where none is known.
+    /// Protocol above IP; 0 if unknown.
     pub fn nw_proto(&self) -> u64 {
         if self.is_ip() { self.packet.key.get64(FieldId::NwProto) } else { 0 }
     }
@@ -258,7 +258,7 @@ impl<'a> Checker<'a> {
                     self.inconsistent()
                 }
             }
-            // The identifier is of a tag that must be there, other than in a match or where bits are copied.
+            // Setting the identifier requires a tag, except in a match or when bits are copied.
             Mf::VlanVid if !self.has_vlan() => {
                 self.lacks(Use::SetField, field);
                 Err(OFPBAC_MATCH_INCONSISTENT)
@@ -267,7 +267,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Whether the field is the connection's, which is set where it is tracked.
+    /// Whether the field belongs to the connection and is set where that is tracked.
     fn is_anothers(&self, field: Mf) -> bool {
         matches!(field, Mf::CtMark | Mf::CtLabel) && !self.in_ct
     }
@@ -278,7 +278,7 @@ impl<'a> Checker<'a> {
         self.tagged(tags);
     }
 
-    /// There is a tag now, if there was none.
+    /// There is a tag now, even if there was none before.
     pub fn has_tag_now(&mut self) {
         self.tagged(self.tags.max(1));
     }
@@ -312,7 +312,8 @@ impl<'a> Checker<'a> {
         packet.set_masked(FieldId::TpDst, 0, 0);
     }
 
-    /// The packet begins with another header: of an Ethernet header what it names is known, else nothing.
+    /// The packet now starts with another header: after an Ethernet header its type is known, otherwise
+    /// nothing is.
     pub fn begins_with(&mut self, packet_type: u32) {
         if packet_type >> 16 == 1 {
             self.eth_type(packet_type as u16);
@@ -345,7 +346,7 @@ impl<'a> Checker<'a> {
     }
 }
 
-/// Whether the action sets what only `ct` may set.
+/// Whether the action sets something that only `ct` may set.
 pub(crate) fn sets_connection(action: &Action) -> bool {
     target(action).is_some_and(is_of_connection)
 }

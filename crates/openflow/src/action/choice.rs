@@ -29,9 +29,9 @@ const LINK_CHOICES: [(&str, LinkChoice); 4] = [
 ];
 const MEMBER_CHOICES: [(&str, MemberChoice); 2] =
     [("active_backup", MemberChoice::ActiveBackup), ("hrw", MemberChoice::Hrw)];
-/// What members are: ports, named by NXM's header of the input port.
+/// The kind of the members: ports, by the NXM header of the input port.
 const NXM_OF_IN_PORT: u32 = 2;
-/// Members of a bundle.
+/// Maximum number of members of a bundle.
 const MEMBERS_MAX: usize = 2048;
 
 /// The entry with a number on the wire.
@@ -139,7 +139,7 @@ fn parse_multipath(text: &str) -> Result<Action, TextError> {
     Ok(Action::Multipath(Box::new(Multipath { fields, basis, algorithm, max_link, arg, target })))
 }
 
-/// Bits of a field whose header has four bytes: these actions have no room for an experimenter's.
+/// Bits of a field with a four-byte header: these actions have no room for an experimenter's.
 pub(super) fn short_target(name: &str, text: &str) -> Result<SubField, TextError> {
     let target = parse_subfield(name)?;
     if target.field.wire(0).is_some_and(|wire| wire.class == 0xffff) {
@@ -188,7 +188,7 @@ pub(super) static BUNDLE: Row = Row {
     ..Row::PLAIN
 };
 
-/// A member may be NONE. A controller cannot be one, for want of a length.
+/// A member may be NONE. It cannot be a controller, because there is no length to send.
 fn check_member(port: OfPort) -> Result<(), ErrorKind> {
     match port {
         OfPort::NONE => Ok(()),

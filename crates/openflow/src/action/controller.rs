@@ -1,4 +1,4 @@
-//! `controller`: packet-ins with more to say than an output to CONTROLLER has room for.
+//! `controller`: packet-ins with more parameters than an output to CONTROLLER has room for.
 
 use super::wire::{Body, Encoder};
 use super::{Place, Row, nicira, with, word};

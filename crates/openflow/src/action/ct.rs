@@ -1,7 +1,7 @@
-//! Connection tracking: `ct` and the translation of addresses in it, and `ct_clear`.
+//! Connection tracking: `ct`, the address translation in it, and `ct_clear`.
 //!
-//! On the wire, what `ct` does to the connection is a list of actions in its body: NXAST_NAT, and set-fields
-//! of its mark and label. In text the first is an argument of its own and the others stand in `exec`.
+//! On the wire, what `ct` does to the connection is an action list in its body: NXAST_NAT, and set-fields of
+//! its mark and label. In text, NAT is a separate argument and the others are in `exec`.
 
 use super::check::{is_of_connection, target};
 use super::subfield::{checked, from_ofs_nbits, ofs_nbits};
@@ -67,7 +67,7 @@ pub(super) static CT_CLEAR: Row = Row {
     ..Row::PLAIN
 };
 
-/// What a list within `ct` may not hold, in words.
+/// What a list within `ct` may not contain, in words.
 fn misplaced(actions: &[Action]) -> Option<String> {
     actions.iter().find_map(|action| match (action, target(action)) {
         (Action::Nat(_), _) => None,
@@ -310,7 +310,7 @@ fn write_nat(nat: &Nat, e: &mut Encoder) {
     };
     let flag = |is_set, bit| if is_set { bit } else { 0 };
     let flags = flag(nat.is_persistent, PERSISTENT) | flag(nat.is_hash, HASH) | flag(nat.is_random, RANDOM);
-    // All-zero addresses are the packet's own, as none are.
+    // All-zero addresses mean the packet's own, like no addresses.
     let addresses = nat.addresses.filter(|(low, _)| *low != 0);
     let has_high = addresses.is_some_and(|(low, high)| low != high);
     let ports = nat.ports.filter(|_| addresses.is_some());
@@ -367,7 +367,7 @@ fn parse_nat(value: &str) -> Result<Action, TextError> {
     Ok(Action::Nat(nat))
 }
 
-/// The longest start of a text that is an address, and what follows it. IPv6 ones may stand in brackets.
+/// The longest prefix of a text that is an address, and the rest. IPv6 addresses may be in brackets.
 fn address(text: &str) -> Option<(u128, bool, &str)> {
     if let Some(inner) = text.strip_prefix('[') {
         let (inside, rest) = inner.split_once(']')?;

@@ -19,7 +19,7 @@ use flow::options::{OptionMatch, Wide};
 use flow::{Action, Mf};
 use std::net::Ipv4Addr;
 
-/// The value to which an action sets exactly one of these fields.
+/// The value, if an action sets exactly one of these fields.
 fn exact(action: &Action, fields: &[Mf]) -> Option<u128> {
     match *action {
         Action::SetField { field, value, mask } if mask == field.ones() && fields.contains(&field) => {
@@ -222,7 +222,7 @@ pub(super) fn read_set_field(b: &mut Body, may_mask: bool) -> Result<Action, Err
     }
     let len = b.len();
     b.zeros(len, OFPBAC_BAD_SET_ARGUMENT)?;
-    // It stays a load, which is written so.
+    // It remains a load, and is written as one.
     if entry.masked && entry.mask == entry.mf.ones() && is_narrow(entry.mf) {
         let target = SubField { field: entry.mf, offset: 0, count: entry.mf.row().subfield_bits };
         return Ok(Action::Load { target, value: entry.value as u64 });
@@ -230,8 +230,8 @@ pub(super) fn read_set_field(b: &mut Body, may_mask: bool) -> Result<Action, Err
     Ok(Action::SetField { field: entry.mf, value: entry.value, mask: entry.mask })
 }
 
-/// Whether a mask of all the field's bits is not one of all the bits of its bytes, and so is no set-field
-/// without a mask.
+/// Whether a mask of all the field's bits differs from all the bits of its bytes, so that it is not a
+/// set-field without a mask.
 pub(super) fn is_narrow(field: Mf) -> bool {
     let row = field.row();
     row.subfield_bits == row.bits.into() && row.bits < 8 * row.bytes
@@ -242,7 +242,7 @@ fn write_set_field(a: &Action, e: &mut Encoder, may_mask: bool) -> bool {
     if mask != field.ones() && !may_mask {
         return false;
     }
-    // Of what only NXM has (nw_tos), OXM has the same under another name.
+    // Fields that only NXM has (nw_tos) have an equivalent in OXM.
     let (field, value, mask) = match field {
         Mf::NwTos => (Mf::IpDscp, value >> 2, Mf::IpDscp.ones()),
         field => (field, value, mask),
@@ -259,8 +259,8 @@ fn write_set_option(a: &Action, e: &mut Encoder, may_mask: bool) -> bool {
 }
 
 impl Encoder<'_> {
-    /// A set-field as the loads of its runs of mask bits, from the lowest, at most 64 bits each; with an
-    /// experimenter's field, which NXAST_REG_LOAD has no room for, as NXAST_REG_LOAD2.
+    /// Writes a set-field as loads of its runs of mask bits, from the lowest, at most 64 bits each; for an
+    /// experimenter's field, for which NXAST_REG_LOAD has no room, as NXAST_REG_LOAD2.
     pub(super) fn set_as_loads(&mut self, field: Mf, value: u128, mask: u128) {
         let mut left = mask;
         while left != 0 {

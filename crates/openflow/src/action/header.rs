@@ -1,4 +1,4 @@
-//! The transport ports of whatever protocol the packet has: OpenFlow 1.0 and 1.1 alone.
+//! Transport ports, whatever the packet's protocol: OpenFlow 1.0 and 1.1 only.
 
 use super::vlan::set_exactly;
 use super::wire::Encoder;
@@ -9,8 +9,8 @@ use crate::text::value::u16_named;
 use crate::version::Version;
 use flow::{Action, FieldId, Mf};
 
-/// Sets the port of the protocol that the match says. Where it says none, as in a group, the action of
-/// OpenFlow 1.1 is the only one that means any of them.
+/// Sets the port of the protocol in the match. If the match names none, as in a group, OpenFlow 1.1's action
+/// is the only one that applies to any protocol.
 fn set_port(e: &mut Encoder, source: bool, port: u16) {
     let (src, dst) = match e.matching.map(|m| m.key.get64(FieldId::NwProto)) {
         Some(6) => (Mf::TcpSrc, Mf::TcpDst),

@@ -1,4 +1,4 @@
-//! `learn`: rules made of packets.
+//! `learn`: rules derived from packets.
 
 use super::check::Checker;
 use super::choice::short_target;
@@ -32,7 +32,7 @@ mod spec {
     pub const UNUSED: u16 = 3 << 14;
 }
 
-/// Priority of a learned rule where none is given.
+/// Default priority of a learned rule.
 const PRIORITY: u16 = 0x8000;
 
 pub(super) static LEARN: Row = Row {
@@ -60,8 +60,7 @@ pub(super) static LEARN: Row = Row {
 };
 
 fn check(learn: &Learn, c: &mut Checker) -> Result<(), ErrorKind> {
-    // What the learned rule is known to match at each part: fixed values meet the prerequisites of later
-    // ones.
+    // What the learned rule is known to match so far: fixed values satisfy the prerequisites of later ones.
     let mut learned = Match::any();
     for part in &learn.specs {
         if let LearnSource::Field(source) = part.source {
@@ -286,7 +285,7 @@ fn parse_spec(p: &Parser, text: &str, key: &str, value: &str) -> Result<LearnSpe
     }
 }
 
-/// What a field of the rule is matched against: another field's bits, or a value.
+/// The right side of a match: another field's bits, or a value.
 fn parse_source(
     p: &Parser,
     text: &str,
@@ -337,12 +336,13 @@ fn parse_source(
     }
 }
 
-/// Whether all of a field is meant. A port of OXM has more bits than the field that holds it.
+/// Whether the slice covers the whole field. A port in OXM has more bits than the field that stores it.
 fn is_whole(part: SubField) -> bool {
     part.offset == 0 && part.count >= part.field.bits()
 }
 
-/// A value of all of a field, with as many bits as its part: ports of 32 bits have other reserved numbers.
+/// A value of a whole field, with the field's number of bits on the wire: 32-bit ports have different
+/// reserved numbers.
 fn on_wire(part: SubField, value: u128) -> u128 {
     if part.count > part.field.bits() { base::OfPort(value as u16).to_u32().into() } else { value }
 }
@@ -447,7 +447,7 @@ fn print_spec(part: &LearnSpec, p: &mut Printer) {
             p.word("output:");
             p.subfield(*source);
         }
-        // No text and no wire form makes one.
+        // Neither text nor wire form can produce this.
         (LearnTarget::Output, LearnSource::Value(_)) => {}
     }
 }

@@ -44,7 +44,7 @@ pub(super) static LOAD: Row = Row {
             .only(Version::V15, Version::V15)
             .never_read(),
     ],
-    // Of more than 64 bits.
+    // For more than 64 bits.
     stand_in: |a, e| {
         with!(a, Action::Load { target, value } => {
             let mask = ones(target.count) << target.offset;

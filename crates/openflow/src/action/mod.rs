@@ -1,12 +1,12 @@
 //! The table of actions and instructions: one [`Row`] for each.
 //!
-//! A row says what an action is called, how it is laid out on the wire of each version, how it reads and
-//! prints as text, where it may stand and what it requires of the packet. The decoder, the encoder, the
-//! parser, the printer, the checks and the table in docs/openflow.md all work from it. To add an action: a
-//! variant of [`Action`], a row in the file of its subject, and a line each in [`ROWS`] and [`row_of`].
+//! A row gives an action's name, its layout on the wire in each version, its text form, where it is allowed
+//! and what it requires of the packet. The decoder, the encoder, the parser, the printer, the checks and the
+//! table in docs/openflow.md are all derived from it. To add an action: a variant of [`Action`], a row in the
+//! file of its subject, and a line each in [`ROWS`] and [`row_of`].
 //!
-//! An action on the wire is a type, a length (a multiple of 8, header included) and a body; type 0xffff is an
-//! experimenter's, and most of those are Nicira's (NXAST_*). Sources: OpenFlow 1.0 section 5.2.4, 1.3
+//! On the wire an action is a type, a length (a multiple of 8, including the header) and a body; type 0xffff
+//! is an experimenter's, and most of those are Nicira's (NXAST_*). Sources: OpenFlow 1.0 section 5.2.4, 1.3
 //! sections 7.2.4 and 7.2.5; ovs-actions(7).
 
 mod check;
@@ -52,37 +52,36 @@ use std::sync::LazyLock;
 use text::{Parser, Printer};
 use wire::{Body, Encoder};
 
-/// One action or instruction: everything that this crate knows of it.
+/// One action or instruction: everything that this crate knows about it.
 pub(crate) struct Row {
     /// Its name in ovs-actions(7).
     name: &'static str,
     /// Its text, with words in capitals for the arguments.
     syntax: &'static str,
-    /// What it does, for the documentation.
+    /// A summary for the documentation.
     summary: &'static str,
     place: Place,
-    /// How it goes on the wire. The encoder takes the first that the version has and that can hold the
-    /// action.
+    /// Its wire forms. The encoder uses the first one that exists in the version and can hold the action.
     forms: &'static [Form],
-    /// What it is called in text.
+    /// Its names in text.
     words: &'static [Word],
-    /// Writes other actions that do the same, in versions without a form for it. Where nothing does the same,
-    /// the action is left out: a switch shows what the version can say.
+    /// Writes equivalent actions in versions without a form for it. If there is no equivalent, the action is
+    /// left out: a switch shows what the version can express.
     stand_in: fn(&Action, &mut Encoder) -> bool,
     print: fn(&Action, &mut Printer) -> bool,
-    /// Whether it goes together with what is known of the packet; notes what it changes.
+    /// Checks compatibility with what is known about the packet, and records what it changes.
     check: fn(&Action, &mut Checker) -> Result<(), ErrorKind>,
 }
 
-/// Where an action may stand.
+/// Where an action is allowed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Place {
     /// In lists and in action sets.
     Anywhere,
-    /// In lists alone, since a set has no order but that of its kinds.
+    /// Only in lists, because a set has no order other than that of its kinds.
     Lists,
-    /// It is an instruction, which OpenFlow 1.1 and later carry out in this order; actions are applied at
-    /// rank [`APPLY_RANK`].
+    /// It is an instruction. OpenFlow 1.1 and later execute instructions in this order; actions are applied
+    /// at rank [`APPLY_RANK`].
     Instruction(u8),
 }
 
@@ -120,7 +119,7 @@ struct Form {
     number: u16,
     /// The versions that have it, first and last.
     versions: (Version, Version),
-    /// The last version in which we write it; others may still send it later.
+    /// The last version in which we write it; decoding still accepts it in later ones.
     written_until: Version,
     /// Another row reads the form, for all actions that have it.
     read_elsewhere: bool,
@@ -135,13 +134,13 @@ impl Form {
         Form { space, number, versions, written_until: versions.1, read_elsewhere: false, read, write }
     }
 
-    /// From a later version on, it is deprecated in favour of set-field.
+    /// Deprecated in favour of set-field in versions after this one.
     const fn deprecated_after(mut self, version: Version) -> Form {
         self.written_until = version;
         self
     }
 
-    /// In these versions alone.
+    /// Only in these versions.
     const fn only(mut self, first: Version, last: Version) -> Form {
         self.versions = (first, last);
         self.written_until = last;
@@ -185,8 +184,8 @@ type ParseWord = fn(&mut Parser, name: &str, value: &str) -> Result<Action, Text
 struct Word {
     name: &'static str,
     parse: ParseWord,
-    /// It is one of OpenFlow 1.0's own, which do nothing to packets without the header in question: a missing
-    /// prerequisite leaves it OpenFlow 1.0.
+    /// It is one of OpenFlow 1.0's own, which do nothing to packets without the header in question: without
+    /// the prerequisite it can only be expressed in OpenFlow 1.0.
     lenient: bool,
 }
 
@@ -204,7 +203,7 @@ pub(crate) fn is_instruction(action: &Action) -> bool {
 }
 
 impl Row {
-    /// What most rows have in common.
+    /// Defaults for most rows.
     const PLAIN: Row = Row {
         name: "",
         syntax: "",
@@ -336,10 +335,10 @@ static ROWS: [&Row; 54] = [
     &instruction::GOTO_TABLE,
 ];
 
-/// Greatest number of a form in the tables by number; what is above is looked for in the list.
+/// Highest number of a form in the tables by number; higher ones are looked up in the list.
 const NUMBER_MAX: u16 = 63;
 
-/// The forms of a space and version by their numbers.
+/// The forms of a space and version, by number.
 type ByNumber = [Option<&'static Form>; NUMBER_MAX as usize + 1];
 
 static BY_NUMBER: LazyLock<Vec<ByNumber>> = LazyLock::new(|| {

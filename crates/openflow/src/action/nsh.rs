@@ -1,4 +1,4 @@
-//! Whole headers put around the packet and taken off it.
+//! Pushing and popping whole headers.
 
 use super::wire::{Body, Encoder};
 use super::{Row, nicira, with, word};
@@ -116,7 +116,7 @@ fn parse_encap(text: &str) -> Result<Action, TextError> {
         return bad!("Missing encap hdr: {text}");
     };
     let Some((_, packet_type)) = HEADERS.iter().find(|(header, _)| *header == name) else {
-        // Of a header with properties the stock tool names those.
+        // For a header with properties, the stock tool names those.
         return bad!("Encap hdr not supported: {}", if properties.is_empty() { name } else { properties });
     };
     let mut parsed = Vec::new();

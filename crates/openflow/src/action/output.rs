@@ -173,7 +173,7 @@ pub(super) static OUTPUT_TRUNC: Row = Row {
     ..Row::PLAIN
 };
 
-/// Reserved ports that stand for several, or for none.
+/// Reserved ports that stand for several ports, or for none.
 fn cannot_truncate(port: OfPort) -> bool {
     matches!(
         port,

@@ -1,4 +1,4 @@
-//! What leads the packet through tables, and what stops it.
+//! Actions that lead the packet through tables or stop it.
 
 use super::{Place, Row, nicira, with, word};
 use crate::codec::bytes::Put;
@@ -9,7 +9,7 @@ use crate::text::{TextError, bad, put};
 use base::OfPort;
 use flow::{Action, Mf};
 
-/// In resubmit, IN_PORT means "leave it".
+/// In resubmit, IN_PORT means "leave it unchanged".
 fn unless_in_port(port: u16) -> Option<OfPort> {
     (port != OfPort::IN_PORT.0).then_some(OfPort(port))
 }
@@ -155,7 +155,7 @@ pub(super) static EXIT: Row = Row {
     ..Row::PLAIN
 };
 
-/// Least and most clauses of a conjunction.
+/// Minimum and maximum number of clauses in a conjunction.
 const CLAUSES: std::ops::RangeInclusive<u8> = 2..=64;
 
 pub(super) static CONJUNCTION: Row = Row {

@@ -23,7 +23,7 @@ fn write(e: &mut Encoder, sub: SubField) {
     e.out.u16(sub.count);
 }
 
-/// A slice of a field that is all of a text.
+/// Parses a text that consists of one slice of a field.
 fn parse(text: &str) -> Result<SubField, TextError> {
     match split_subfield(text)? {
         (sub, "") => Ok(sub),

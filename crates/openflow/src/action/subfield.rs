@@ -1,4 +1,4 @@
-//! Bits of fields on the wire, as actions have them.
+//! Bits of fields on the wire, as used by actions.
 
 use super::wire::{Body, Encoder};
 use crate::codec::bytes::Reader;
@@ -8,7 +8,7 @@ use flow::Mf;
 use flow::action::SubField;
 use flow::mf::NxmHeader;
 
-/// The errors of a match entry, said of an action that sets it.
+/// Converts errors of a match entry to those of an action that sets it.
 pub(super) fn as_set_error(error: ErrorKind) -> ErrorKind {
     match error {
         OFPBMC_BAD_FIELD => OFPBAC_BAD_SET_TYPE,
@@ -86,7 +86,7 @@ impl Encoder<'_> {
         }
     }
 
-    /// Whether the field is an experimenter's, whose header has eight bytes, for which older forms have no
+    /// Whether the field is an experimenter's: its header has eight bytes, for which older forms have no
     /// room.
     pub(super) fn is_long(&self, field: Mf) -> bool {
         field.wire(self.version.minor()).is_some_and(|wire| wire.class == 0xffff)

@@ -1,4 +1,4 @@
-//! Lists of actions and instructions in text, read and printed by the rows.
+//! Lists of actions and instructions in text, parsed and printed with the rows.
 
 use super::check::Checker;
 use super::{APPLY_RANK, BY_WORD, Place, Row};
@@ -8,25 +8,25 @@ use base::OfPort;
 use flow::action::SubField;
 use flow::{Action, Match};
 
-/// Actions of a list, as many as Open vSwitch keeps of its smallest ones.
+/// Maximum number of actions in a list: as many of the smallest ones as Open vSwitch stores.
 const ACTIONS_MAX: usize = 4095;
-/// How deep actions may lie in actions.
+/// Maximum nesting of actions in actions.
 const DEPTH_MAX: u8 = 16;
 
-/// Where a list of actions stands.
+/// The kind of an action list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ActionsIn {
-    /// In a flow: instructions too.
+    /// In a flow: instructions are allowed as well.
     Flow,
-    /// In a packet-out, a bucket or nested: actions alone.
+    /// In a packet-out, a bucket or nested: only actions.
     List,
 }
 
-/// What the actions belong to.
+/// The context of the actions.
 pub(crate) struct Context<'a> {
     pub ports: &'a PortNames,
     pub place: ActionsIn,
-    /// What the flow matches, to check the actions against; `None`: no check.
+    /// The flow's match, against which to check the actions; `None`: no check.
     pub matching: Option<&'a Match>,
     /// The flow's table.
     pub table: Option<u8>,
@@ -38,12 +38,12 @@ pub fn parse_actions(text: &str, place: ActionsIn, ports: &PortNames) -> Result<
     parse_into(text, &context).map(|(actions, _)| actions)
 }
 
-/// Reads the actions of a packet-out or a bucket, and says in which encodings they can be said.
+/// Parses the actions of a packet-out or a bucket, and returns the encodings that can express them.
 pub fn parse_list(text: &str, ports: &PortNames) -> Result<(Vec<Action>, Protocols), TextError> {
     parse_into(text, &Context { ports, place: ActionsIn::List, matching: None, table: None })
 }
 
-/// Reads a list of actions and says in which encodings they can be said.
+/// Parses a list of actions and returns the encodings that can express them.
 pub(crate) fn parse_into(text: &str, context: &Context) -> Result<(Vec<Action>, Protocols), TextError> {
     let any = Match::any();
     let mut parser = Parser {
@@ -76,15 +76,15 @@ pub(crate) fn parse_into(text: &str, context: &Context) -> Result<(Vec<Action>, 
     Ok((actions, protocols))
 }
 
-/// What reads a list of actions.
+/// The parser for a list of actions.
 pub(super) struct Parser<'a> {
     pub ports: &'a PortNames,
     checker: Checker<'a>,
-    /// The encodings that have what was read so far.
+    /// The encodings that can express everything parsed so far.
     protocols: Protocols,
     /// Name of the error of the first action that no version takes.
     error: Option<&'static str>,
-    /// How many actions the list lies in, and the name of the innermost.
+    /// The nesting depth of the list, and the name of the innermost enclosing action.
     depth: u8,
     within: &'static str,
 }
@@ -120,7 +120,7 @@ impl Parser<'_> {
                     return bad!("cannot set CT fields outside of ct action");
                 }
                 let action = self.with_known_vlan(action);
-                // The first error is the one that is told, with its remark.
+                // The first error is reported, with its remark.
                 if self.error.is_none() {
                     self.checker.remark = None;
                 }
@@ -143,8 +143,8 @@ impl Parser<'_> {
         Ok(actions)
     }
 
-    /// Whether an action may stand in a list behind another one. One `meter` may, as the first of a list that
-    /// is not within an action, and that OpenFlow 1.5 alone has.
+    /// Whether an action may follow another one in a list. One `meter` may come first in a list that is not
+    /// nested, in OpenFlow 1.5 only.
     fn in_list(&mut self, before: Option<&Action>, action: &Action) -> Result<(), TextError> {
         let row = Row::of(action);
         match row.place.rank() {
@@ -178,7 +178,7 @@ impl Parser<'_> {
         actions
     }
 
-    /// Whether what is read stands within `ct`.
+    /// Whether the parser is within `ct`.
     pub fn is_in_ct(&self) -> bool {
         self.checker.in_ct
     }
@@ -207,7 +207,7 @@ impl Parser<'_> {
         }
     }
 
-    /// `mod_vlan_vid` need not push a tag where there is one already.
+    /// `mod_vlan_vid` need not push a tag if there is one already.
     fn with_known_vlan(&self, action: Action) -> Action {
         match action {
             Action::SetVlanVid { vid, .. } if self.checker.has_vlan() => {
@@ -241,7 +241,7 @@ fn in_order(before: Option<&Action>, action: &Action) -> Result<(), TextError> {
     Ok(())
 }
 
-/// A list of actions in text: `drop` where it is empty.
+/// A list of actions in text: `drop` if it is empty.
 pub fn actions_text(actions: &[Action], version: Version, ports: &PortNames) -> String {
     let mut out = String::new();
     write_actions_text(&mut out, actions, version, ports);
@@ -254,7 +254,7 @@ pub fn write_actions_text(out: &mut String, actions: &[Action], version: Version
     Printer { out, version, ports }.actions(actions);
 }
 
-/// What an action is printed to.
+/// The printer for actions.
 pub(super) struct Printer<'a> {
     pub out: &'a mut String,
     pub version: Version,
@@ -301,7 +301,7 @@ impl Printer<'_> {
     }
 }
 
-/// The action of a port by itself.
+/// The action for a bare port.
 pub(super) fn output_to(port: OfPort) -> Action {
     Action::Output { port, max_len: if port == OfPort::CONTROLLER { u16::MAX } else { 0 } }
 }

@@ -1,4 +1,4 @@
-//! Time to live.
+//! TTLs.
 
 use super::{Row, lenient, nicira, of11, with, word};
 use crate::codec::bytes::Put;

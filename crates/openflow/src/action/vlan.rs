@@ -113,7 +113,7 @@ fn parse_pcp(value: &str, push_vlan_if_needed: bool) -> Result<Action, TextError
     }
 }
 
-/// In OpenFlow 1.0 a tag is pushed by setting what is in it.
+/// In OpenFlow 1.0 a tag is pushed by setting its contents.
 pub(super) static PUSH_VLAN: Row = Row {
     name: "push_vlan",
     syntax: "push_vlan:ETHERTYPE",

@@ -1,4 +1,4 @@
-//! Reading and writing lists of actions and instructions, by the rows' forms.
+//! Decodes and encodes lists of actions and instructions, with the rows' forms.
 
 use super::{APPLY_RANK, Form, Place, Row, Space, form, is_instruction};
 use crate::codec::bytes::{Put, Reader};
@@ -8,7 +8,7 @@ use base::OfPort;
 use flow::{Action, FieldId, Match, Mf};
 use std::ops::{Deref, DerefMut};
 
-/// How deep actions may lie in actions (`clone`): what a recursive reader allows itself of the stack.
+/// Maximum nesting of actions in actions (`clone`), which bounds the stack of the recursive decoder.
 const DEPTH_MAX: u8 = 16;
 /// Type of an experimenter's action or instruction.
 const EXPERIMENTER: u16 = 0xffff;
@@ -16,7 +16,7 @@ const EXPERIMENTER: u16 = 0xffff;
 const NICIRA: u32 = 0x0000_2320;
 /// The Open Networking Foundation.
 const ONF: u32 = 0x4f4e_4600;
-/// The bit of a tag's word that says that there is one.
+/// The bit of a tag's word that means "present".
 const TAGGED: u64 = 0x1000;
 /// OFPIT_APPLY_ACTIONS.
 const APPLY_ACTIONS: u16 = 4;
@@ -25,7 +25,7 @@ const APPLY_ACTIONS: u16 = 4;
 pub(super) struct Body<'a> {
     reader: Reader<'a>,
     pub version: Version,
-    /// How many actions this one lies in.
+    /// Nesting depth of this action.
     depth: u8,
 }
 
@@ -65,20 +65,20 @@ impl Body<'_> {
         self.zeros(len, NXBRC_MUST_BE_ZERO)
     }
 
-    /// A port in 16 bits to which an action may output.
+    /// Reads a 16-bit port to which an action may output.
     pub fn output_port(&mut self) -> Result<OfPort, ErrorKind> {
         output_port(OfPort(self.u16()?))
     }
 }
 
-/// A port to which an action may output.
+/// Checks that an action may output to the port.
 pub(super) fn output_port(port: OfPort) -> Result<OfPort, ErrorKind> {
     let valid = port < OfPort::MAX || (port >= OfPort::IN_PORT && port != OfPort::NONE);
     if valid { Ok(port) } else { Err(OFPBAC_BAD_OUT_PORT) }
 }
 
-/// Refuses actions that do not stand in the order in which OpenFlow 1.1 and later carry out instructions:
-/// by Nicira's extension `write_metadata` may stand anywhere on the wire.
+/// Refuses instructions in an order other than that in which OpenFlow 1.1 and later execute them; Nicira's
+/// extension allows `write_metadata` anywhere on the wire.
 fn check_order(version: Version, actions: &[Action]) -> Result<(), ErrorKind> {
     let rank = |action: &Action| match action {
         Action::Meter(_) if version >= Version::V15 => APPLY_RANK,
@@ -91,7 +91,7 @@ fn check_order(version: Version, actions: &[Action]) -> Result<(), ErrorKind> {
     if actions.windows(2).all(goes) { Ok(()) } else { Err(OFPBAC_UNSUPPORTED_ORDER) }
 }
 
-/// The actions of a flow in OpenFlow 1.0, all of the bytes.
+/// Decodes the actions of a flow in OpenFlow 1.0, which take up all bytes.
 pub(crate) fn read_flow_actions(version: Version, r: Reader) -> Result<Vec<Action>, ErrorKind> {
     let mut actions = Vec::new();
     append_actions(version, r, &mut actions, 0)?;
@@ -119,7 +119,7 @@ fn append_actions(
     while !r.is_empty() {
         let kind = r.u16()?;
         let length = usize::from(r.u16()?);
-        // What nobody knows is told before what is wrong with its length.
+        // An unknown type is reported in preference to a bad length.
         let mut head = r;
         let form = match kind {
             EXPERIMENTER => {
@@ -144,7 +144,7 @@ fn append_actions(
     Ok(())
 }
 
-/// The body of an action or instruction of so many bytes, and its padding.
+/// Decodes the body of an action or instruction with this length, and its padding.
 fn read_body(form: &Form, mut body: Body, length: usize) -> Result<Action, ErrorKind> {
     let action = (form.read)(&mut body)?;
     let read = length - body.len();
@@ -152,8 +152,8 @@ fn read_body(form: &Form, mut body: Body, length: usize) -> Result<Action, Error
     if length == padded { Ok(action) } else { Err(OFPBAC_BAD_LEN) }
 }
 
-/// The instructions of OpenFlow 1.1 and later, all of the bytes, in the order in which they are carried out,
-/// the actions to apply among them.
+/// Decodes the instructions of OpenFlow 1.1 and later, which take up all bytes, in order of execution and
+/// with the actions to apply among them.
 pub(crate) fn read_instructions(version: Version, mut r: Reader) -> Result<Vec<Action>, ErrorKind> {
     r = r.with_error(OFPBIC_BAD_LEN);
     let mut apply: Option<Reader> = None;
@@ -199,12 +199,12 @@ pub(crate) fn read_instructions(version: Version, mut r: Reader) -> Result<Vec<A
     Ok(actions)
 }
 
-/// What an action is written to.
+/// The encoder for actions.
 pub(super) struct Encoder<'a> {
     pub out: &'a mut Vec<u8>,
     pub version: Version,
-    /// The match that comes before the actions, where there is one: it says which transport protocol
-    /// `mod_tp_src` means, and whether there is a VLAN tag.
+    /// The match before the actions, if there is one: it determines which transport protocol `mod_tp_src`
+    /// means, and whether there is a VLAN tag.
     pub matching: Option<&'a Match>,
     /// VLAN tags that the packet is known to have here.
     tags: usize,
@@ -216,9 +216,8 @@ impl<'a> Encoder<'a> {
         Encoder { out, version, matching, tags: usize::from(is_tagged) }
     }
 
-    /// Appends an action in the version's own form where it has one, else in Nicira's, else as other actions.
-    /// A tag that OpenFlow 1.0's actions push where there is none is pushed by an action of its own in later
-    /// versions.
+    /// Encodes an action in the version's own form if it has one, else in Nicira's, else as other actions. A
+    /// tag that OpenFlow 1.0's actions push implicitly is pushed by an explicit action in later versions.
     pub fn action(&mut self, action: &Action) {
         let pushes = matches!(
             action,

@@ -1,8 +1,8 @@
 //! Which asynchronous messages a controller wants (OFPT_SET_ASYNC, NXT_SET_ASYNC_CONFIG and ..CONFIG2).
 //!
 //! OpenFlow 1.3 and the first extension list six bitmaps, OpenFlow 1.4 and the second one a property for
-//! each. What is not known is ignored in the former, and in the latter an error of who asks for it. Sources:
-//! OpenFlow 1.3 section 7.3.10, 1.4 section 7.3.10.
+//! each. Unknown bits or properties are ignored in the former, and in the latter are an error of the
+//! requester. Sources: OpenFlow 1.3 section 7.3.10, 1.4 section 7.3.10.
 
 use super::bytes::{Put, Reader};
 use super::property::{read_property, write_property};
@@ -24,7 +24,7 @@ pub(super) fn read(version: Version, r: &mut Reader) -> Result<AsyncChange, Erro
     if version >= Version::V14 { read_properties(r) } else { read_bitmaps(r) }
 }
 
-/// OFPT_GET_ASYNC_REPLY, of which a controller reads what it knows.
+/// OFPT_GET_ASYNC_REPLY; a controller ignores what it does not know.
 pub(super) fn read_reply(version: Version, r: &mut Reader) -> Result<AsyncConfig, ErrorKind> {
     if version < Version::V14 {
         return Ok(read_bitmaps(r)?.config);

@@ -2,7 +2,7 @@
 
 use crate::error::ErrorKind;
 
-/// Reads from the front of bytes; where they end too early, the error is the one given at the start.
+/// Reads from the front of a slice; if that is too short, the error is the one given at the start.
 #[derive(Clone, Copy)]
 pub(crate) struct Reader<'a> {
     data: &'a [u8],
@@ -98,7 +98,7 @@ pub(crate) trait Put {
     fn u32(&mut self, n: u32);
     fn u64(&mut self, n: u64);
     fn zeros(&mut self, n: usize);
-    /// A big-endian number in so many bytes, cut at the front.
+    /// A big-endian number with this many bytes, truncated at the front.
     fn number(&mut self, n: u128, bytes: usize);
     /// Text in a field of fixed length, cut to leave one zero byte at the end, never within a character.
     fn text(&mut self, text: &str, n: usize);

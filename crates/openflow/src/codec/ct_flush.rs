@@ -56,7 +56,7 @@ fn read_tuple(r: &mut Reader, is_ipv6: &mut Option<bool>) -> Result<CtTuple, Err
     Ok(tuple)
 }
 
-/// All addresses of a message are of one version of IP. `None`: any.
+/// All addresses in a message have the same IP version. `None`: not known yet.
 fn read_address(r: &mut Reader, is_ipv6: &mut Option<bool>) -> Result<Option<u128>, ErrorKind> {
     let address = Ipv6Addr::from_bits(r.number(16)?);
     if address.is_unspecified() {

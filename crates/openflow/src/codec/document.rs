@@ -8,7 +8,7 @@ use crate::version::Version;
 use flow::Mf;
 use flow::mf::Maskable;
 
-/// The head of a table with a column for each version.
+/// The header of a table with a column for each version.
 const BY_VERSION: &str = "| 1.0 | 1.1 | 1.2 | 1.3 | 1.4 | 1.5 |\n|---|---|---|---|---|---|---|\n";
 
 /// The messages in a table of Markdown, by type and then those of extensions: names, and numbers by version.
@@ -63,7 +63,7 @@ pub fn errors_table() -> String {
             let (vendor, kind, code) = (number.vendor, number.error_type, number.code);
             Some(match vendor {
                 0 => format!("{kind}, {code}"),
-                // From 1.2 on errors of experimenters have a type alone.
+                // From 1.2 on, experimenters' errors have only a type.
                 _ if version >= Version::V12 => format!("{} {kind}", experimenter(vendor)),
                 _ => format!("{} {kind}, {code}", experimenter(vendor)),
             })
@@ -88,7 +88,8 @@ fn extension(name: &str, subtype: u32) -> String {
     format!("{} {subtype}", if name.starts_with("NX") { "NX" } else { "ONF" })
 }
 
-/// Whether the decoder knows a message that ends after its type: then it lacks the rest, or is whole.
+/// Whether the decoder knows a message that ends after its type: then it reports missing bytes, or is
+/// complete.
 fn is_known(version: Version, kind: u8, body: &[u8]) -> bool {
     use ErrorKind::*;
     let mut bytes = vec![version as u8, kind];

@@ -128,7 +128,7 @@ fn write_tlv_maps(out: &mut Vec<u8>, maps: &[TlvMap]) {
     }
 }
 
-/// Appends the body of a message that goes as an experimenter's; `None` where the version has none.
+/// Encodes the body of a message that is sent as an experimenter's; `None` if the version does not have it.
 pub(super) fn write(codec: &Codec, out: &mut Vec<u8>, message: &Message) -> Option<()> {
     let onf = match message {
         Message::BundleControl(_) => Some(onft::BUNDLE_CONTROL),
@@ -242,7 +242,7 @@ pub(super) fn read_bundle_control(r: &mut Reader) -> Result<BundleControl, Error
     let (bundle_id, kind, flags) = (r.u32()?, r.u16()?, r.u16()?);
     let kind = BundleControlType::from_wire(kind).ok_or(OFPBFC_BAD_TYPE)?;
     let flags = BundleFlags::from_bits_retain(flags);
-    // Properties, of which none is known.
+    // Properties, none of which is known.
     r.skip(r.len())?;
     Ok(BundleControl { bundle_id, kind, flags })
 }
@@ -253,7 +253,7 @@ pub(super) fn write_bundle_control(out: &mut Vec<u8>, m: &BundleControl) {
     out.u16(m.flags.bits());
 }
 
-/// What a bundle may hold: changes of flows and ports, and packets.
+/// Whether a bundle may contain the message: changes of flows and ports, and packets.
 fn may_be_bundled(message: &Message) -> bool {
     matches!(
         message,
@@ -309,7 +309,7 @@ pub(super) fn read_bundle_add(codec: &Codec, r: &mut Reader, xid: u32) -> Result
     Ok(BundleAdd { bundle_id, flags, xid, message: Box::new(message), bytes: bytes.to_vec() })
 }
 
-/// Encodes the message anew; its `bytes` are for the receiver.
+/// Encodes the message again; its `bytes` are only for the receiver.
 pub(super) fn write_bundle_add(codec: &Codec, out: &mut Vec<u8>, m: &BundleAdd) -> Option<()> {
     out.u32(m.bundle_id);
     out.zeros(2);

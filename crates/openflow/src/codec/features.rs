@@ -17,7 +17,7 @@ mod feature {
     pub const WRITE_SET_FIELD: u16 = 12;
     pub const APPLY_SET_FIELD: u16 = 14;
     pub const EXPERIMENTER: u16 = 0xfffe;
-    /// Those that a table has: the ones above up to here, of flows other than table-miss.
+    /// Those that every table has: the ones above up to here, for flows other than table-miss.
     pub const REQUIRED: u32 = 0b0101_0101_0101_0101;
 }
 
@@ -42,7 +42,7 @@ pub(super) fn read_table_features(version: Version, r: &mut Reader) -> Result<Ta
     };
     let mut miss = TableInstructionFeatures::default();
     let mut seen = 0u32;
-    // In OpenFlow 1.5 a request may name a table and say no more.
+    // In OpenFlow 1.5 a request may name a table without describing it.
     let mut is_described = version < Version::V15;
     r = r.with_error(OFPBPC_BAD_LEN);
     while !r.is_empty() {
@@ -69,7 +69,7 @@ pub(super) fn read_table_features(version: Version, r: &mut Reader) -> Result<Ta
             feature::WILDCARDS => t.wildcards = read_fields(&mut body)?,
             feature::WRITE_SET_FIELD => target.write_set_fields = read_fields(&mut body)?,
             feature::APPLY_SET_FIELD => target.apply_set_fields = read_fields(&mut body)?,
-            // As the stock switch, which asks for what it knows alone.
+            // As in the stock switch, which reads only what it knows.
             _ => {}
         }
     }
@@ -81,7 +81,7 @@ pub(super) fn read_table_features(version: Version, r: &mut Reader) -> Result<Ta
     Ok(t)
 }
 
-/// The headers of fields. One whose length is not its field's is of no known field, and skipped.
+/// The headers of fields. A header whose length is not its field's belongs to no known field, and is skipped.
 fn read_fields(r: &mut Reader) -> Result<Vec<u64>, ErrorKind> {
     let mut headers = read_list(r, super::matching::read_header)?;
     headers.retain(|header| {

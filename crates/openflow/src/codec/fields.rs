@@ -1,13 +1,11 @@
-//! Which fields a match holds, as a version names them: the common ground of the NXM and OXM encoders and of
-//! text.
+//! Which fields a match contains, in a version's terms: shared by the NXM and OXM encoders and the text form.
 
 use flow::key::{B_CT, B_CT6, B_IPV6, B_PIPELINE, B_RARE, B_REGS, B_TUNNEL};
 use flow::{FieldId, Match, Mf};
 
-/// Calls `emit(field, value, mask)` for everything that the match holds, in the order in which prerequisites
-/// come before what needs them. `minor` is N of OpenFlow 1.N, 0 meaning NXM: it has `vlan_tci` where later
-/// versions have `vlan_vid` and `vlan_pcp`. What is matched without its prerequisites has no meaning and is
-/// left out.
+/// Calls `emit(field, value, mask)` for each field of the match, prerequisites before the fields that need
+/// them. `minor` is N of OpenFlow 1.N, 0 meaning NXM: it has `vlan_tci` where later versions have `vlan_vid`
+/// and `vlan_pcp`. Fields without their prerequisites have no meaning and are left out.
 pub fn for_each_field(m: &Match, minor: u8, mut emit: impl FnMut(Mf, u128, u128)) {
     let mut put = |mf: Mf| {
         // nw_tos shares its bits with nw_ecn, and names only its own.

@@ -21,12 +21,12 @@ use flow::{Action, Match};
 /// "None" for buffers, groups and (in the 32-bit form) ports.
 pub(super) const NONE32: u32 = u32::MAX;
 
-/// The port of a filter: `None` for OFPP_NONE, which OpenFlow 1.1 and later call OFPP_ANY.
+/// The port of a filter: `None` for OFPP_NONE, which is OFPP_ANY in OpenFlow 1.1 and later.
 pub(super) fn filter_port16(number: u16) -> Option<OfPort> {
     (number != OfPort::NONE.0).then_some(OfPort(number))
 }
 
-/// A number that no port has is an error of an action's port wherever it stands, as with Open vSwitch.
+/// An invalid port number is always reported as an error of an action's port, as in Open vSwitch.
 pub(super) fn filter_port32(number: u32) -> Result<Option<OfPort>, ErrorKind> {
     let port = OfPort::from_u32(number).ok_or(OFPBAC_BAD_OUT_PORT)?;
     Ok((port != OfPort::NONE).then_some(port))
@@ -86,13 +86,13 @@ pub(super) fn read_flow_mod(codec: &Codec, r: &mut Reader) -> Result<Box<FlowMod
     let mut flow_mod = common.named(codec)?;
     flow_mod.matching = read_normalized10(&mut { fixed })?;
     if fits_exactly10(fixed)? {
-        // What leaves nothing open comes before all else.
+        // A match without wildcards takes precedence over everything else.
         flow_mod.priority = u16::MAX;
     }
     common.finish(codec.version, r, flow_mod)
 }
 
-/// Whether a match of OpenFlow 1.0 leaves nothing open.
+/// Whether an OpenFlow 1.0 match has no wildcards.
 fn fits_exactly10(mut fixed: Reader) -> Result<bool, ErrorKind> {
     Ok(fixed.u32()? & OFPFW_ALL == 0)
 }
@@ -105,7 +105,7 @@ pub(super) fn read_nx_flow_mod(codec: &Codec, r: &mut Reader) -> Result<Box<Flow
     let mut filter = (0, 0);
     let matching = read_nxm_match(r, match_len, Some(&mut filter))?;
     if common.command & 0xff == FlowModCommand::Add as u16 && filter.1 != 0 {
-        // A cookie to look for makes no sense where nothing is looked for.
+        // Searching by cookie makes no sense if nothing is searched.
         return Err(NXBRC_NXM_INVALID);
     }
     let mut flow_mod = common.named(codec)?;
@@ -122,7 +122,7 @@ fn read_command(codec: &Codec, command: u16) -> Result<(FlowModCommand, u8), Err
     Ok((FlowModCommand::from_wire(number).ok_or(OFPFMFC_BAD_COMMAND)?, table_id))
 }
 
-/// From the cookie to the flags, which OpenFlow 1.0 and the Nicira form have in common.
+/// The part from cookie to flags, which OpenFlow 1.0 and the Nicira form have in common.
 struct Common {
     cookie: u64,
     command: u16,
@@ -147,13 +147,13 @@ fn read_common(r: &mut Reader) -> Result<Common, ErrorKind> {
     })
 }
 
-/// Which of several faults is told is that which Open vSwitch tells: the match's before the command's, then
-/// those of the actions, and the flags' last.
+/// Of several faults, the same is reported as in Open vSwitch: the match's before the command's, then those
+/// of the actions, and the flags' last.
 impl Common {
     /// A flow-mod without match, actions and flags.
     fn named(&self, codec: &Codec) -> Result<Box<FlowMod>, ErrorKind> {
         let (command, table_id) = read_command(codec, self.command)?;
-        // All ones in a modify: leave the cookie alone, and do not add.
+        // All ones in a modify means: leave the cookie alone, and do not add.
         let new_cookie = (command == FlowModCommand::Add || self.cookie != u64::MAX).then_some(self.cookie);
         Ok(FlowMod {
             form: FlowForm::Standard,
@@ -197,7 +197,7 @@ fn read_flow_mod12(version: Version, r: &mut Reader) -> Result<Box<FlowMod>, Err
     let (idle_timeout, hard_timeout, priority) = (r.u16()?, r.u16()?, r.u16()?);
     let (buffer_id, out_port, out_group) = (r.u32()?, r.u32()?, r.u32()?);
     let (flags, importance) = (r.u16()?, r.u16()?);
-    // Which of several faults is told is that which Open vSwitch tells.
+    // Of several faults, the same is reported as in Open vSwitch.
     let matching = read_match(r)?;
     if table_id == TABLE_ALL && !command.is_some_and(FlowModCommand::is_delete) {
         return Err(OFPFMFC_BAD_TABLE_ID);
@@ -206,7 +206,7 @@ fn read_flow_mod12(version: Version, r: &mut Reader) -> Result<Box<FlowMod>, Err
     let command = command.ok_or(OFPFMFC_BAD_COMMAND)?;
     let is_delete = command.is_delete();
     let is_add = command == FlowModCommand::Add;
-    // In OpenFlow 1.1 a modify that does not look for a cookie adds what it does not find.
+    // In OpenFlow 1.1 a modify that does not search by cookie adds what it does not find.
     let may_add = is_add || version == Version::V11 && !is_delete && cookie_mask == 0;
     let actions = read_instructions(version, *r)?;
     r.skip(r.len())?;
@@ -337,7 +337,7 @@ fn read_flow_removed15(r: &mut Reader) -> Result<Box<FlowRemoved>, ErrorKind> {
     }))
 }
 
-/// Counters of a flow as OpenFlow 1.5 lists them.
+/// Counters of a flow in OpenFlow 1.5's list form.
 fn oxs_of(duration: (u32, u32), idle_s: Option<u16>, counts: (u64, u64)) -> Oxs {
     Oxs {
         duration: Some(duration),

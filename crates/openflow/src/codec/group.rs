@@ -1,7 +1,7 @@
 //! Groups on the wire.
 //!
-//! OpenFlow 1.1 to 1.4 have one form, 1.5 another, in which buckets have numbers and properties. The
-//! extension to 1.0 has that of 1.5. Sources: OpenFlow 1.3 section 7.3.4.2, 1.5 sections 7.3.4.3 and 7.3.5.9.
+//! OpenFlow 1.1 to 1.4 use one form, 1.5 another in which buckets have numbers and properties. The extension
+//! to 1.0 uses that of 1.5. Sources: OpenFlow 1.3 section 7.3.4.2, 1.5 sections 7.3.4.3 and 7.3.5.9.
 
 use super::bytes::{Put, Reader, read_list};
 use super::flows::NONE32;
@@ -26,12 +26,12 @@ const NETRONOME: u32 = 0x0000_154d;
 /// Open vSwitch 2.4 had its number wrong.
 const NETRONOME_WRONG: u32 = 0x0000_1540;
 const SELECTION_METHOD: u32 = 1;
-/// Bytes of the name of a selection method.
+/// Length of the name of a selection method.
 const METHOD_LEN: usize = 16;
 /// Headers of fields are those of OpenFlow 1.5 in every version.
 const FIELDS_MINOR: u8 = 5;
 
-/// Whether a version has buckets with numbers.
+/// Whether buckets have numbers in a version.
 fn has_bucket_ids(version: Version) -> bool {
     version >= Version::V15 || version == Version::V10
 }
@@ -143,7 +143,7 @@ fn read_selection(r: &mut Reader) -> Result<GroupSelection, ErrorKind> {
         selection.param = value.u64()?;
         let is_known = match selection.method.as_str() {
             "hash" => true,
-            // It goes by what the datapath computes.
+            // It uses the hash that the datapath computes.
             "dp_hash" => value.is_empty(),
             _ => false,
         };
@@ -179,7 +179,7 @@ fn write_selection(out: &mut Vec<u8>, selection: &GroupSelection) {
             if let Some(wire) = field.wire(FIELDS_MINOR) {
                 let bytes = usize::from(field.row().bytes);
                 write_header(out, NxmHeader::new(wire, false, bytes));
-                // All ones stands for the whole field, also where it is narrower than its bytes.
+                // All ones means the whole field, even if the field is narrower than its bytes.
                 out.number(if mask == field.ones() { u128::MAX } else { mask }, bytes);
             }
         }
@@ -193,7 +193,7 @@ pub(super) fn read_group_mod(version: Version, r: &mut Reader) -> Result<Box<Gro
     let kind = r.u8()?;
     r.skip(1)?;
     let mut group = GroupDesc { group_id: r.u32()?, ..GroupDesc::default() };
-    // A command on buckets leaves the type as it is.
+    // A command on buckets does not change the type.
     group.kind = match GroupType::from_wire(kind) {
         Some(kind) => kind,
         None if is_bucket_command => GroupType::All,
@@ -219,14 +219,14 @@ pub(super) fn read_group_mod(version: Version, r: &mut Reader) -> Result<Box<Gro
         group.buckets = read_buckets(version, group.kind, *r)?;
         r.skip(r.len())?;
     }
-    // What is wrong in the buckets is told first, as Open vSwitch does.
+    // Errors in the buckets are reported first, as in Open vSwitch.
     let command = command.filter(|_| !is_bucket_command || has_bucket_ids(version));
     let command = command.ok_or(OFPGMFC_BAD_COMMAND)?;
     check(command, &group)?;
     Ok(Box::new(GroupMod { command, command_bucket_id, group }))
 }
 
-/// What a group must fulfil whatever else there is.
+/// Requirements that any group must meet, whatever else exists.
 fn check(command: GroupCommand, group: &GroupDesc) -> Result<(), ErrorKind> {
     let defines = matches!(command, GroupCommand::Add | GroupCommand::Modify | GroupCommand::AddOrModify);
     let n = group.buckets.len();
@@ -304,12 +304,12 @@ pub(super) fn write_group_desc(version: Version, out: &mut Vec<u8>, group: &Grou
     out.set_u16(start, (out.len() - start) as u16);
 }
 
-/// Bytes in front of the first group of a list: 24 in Open vSwitch's extension to 1.0, fewer in the others.
+/// Bytes before the first group of a list: 24 in Open vSwitch's extension to 1.0, fewer in other versions.
 const LIST_HEAD_BYTES: usize = 24;
 
 impl GroupDesc {
-    /// Whether a message has room for it, in every version: each writes buckets and actions at a length of
-    /// its own, so what one version adds another may be unable to list.
+    /// Whether it fits into a message in every version: each version encodes buckets and actions with
+    /// different lengths, so a group added in one version might not fit into a list in another.
     pub fn fits_a_message(&self) -> bool {
         let mut bytes = Vec::new();
         Version::ALL.into_iter().all(|version| {

@@ -1,4 +1,4 @@
-//! What the messages of a connection share: their header, and what both sides agreed on.
+//! What the messages of a connection share: their header, and what was negotiated.
 
 use crate::version::Version;
 
@@ -19,7 +19,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// From the beginning of bytes; `None` if there are fewer than 8.
+    /// Parses the first bytes; `None` if there are fewer than 8.
     pub fn parse(bytes: &[u8]) -> Option<Header> {
         let b = bytes.first_chunk::<HEADER_LEN>()?;
         Some(Header {
@@ -41,7 +41,7 @@ pub struct Codec {
 }
 
 impl Codec {
-    /// For a version, with nothing else agreed on.
+    /// For a version, with nothing else negotiated.
     pub fn new(version: Version) -> Codec {
         Codec { version, flow_mod_table_id: false }
     }

@@ -1,8 +1,8 @@
-//! The numbers of message types, statistics types and Nicira's subtypes, a row each.
+//! The numbers of message types, statistics types and Nicira's subtypes, one row each.
 
 use crate::version::Version;
 
-/// The last N of OpenFlow 1.N for which a row holds.
+/// The last N of OpenFlow 1.N to which a row applies.
 macro_rules! until {
     () => {
         u8::MAX
@@ -33,17 +33,17 @@ macro_rules! numbered {
                 }
             }
 
-            /// All there are, in the order of the table.
+            /// All of them, in the table's order.
             pub fn all() -> impl Iterator<Item = $enum> {
                 Self::ROWS.iter().map(|row| row.0)
             }
 
-            /// By the number on the wire of a version.
+            /// From a version's wire number.
             pub fn from_wire(version: Version, number: $number) -> Option<$enum> {
                 Self::ROWS.iter().find(|row| Self::number(row, version) == Some(number)).map(|row| row.0)
             }
 
-            /// The number on the wire of a version; `None` where it has none.
+            /// The wire number in a version; `None` if it has none.
             pub fn to_wire(self, version: Version) -> Option<$number> {
                 Self::number(&Self::ROWS[self as usize], version)
             }

@@ -1,5 +1,5 @@
-//! How long requests are: a fixed part, and what may follow. A request of another length is refused before
-//! anything in it is looked at, as Open vSwitch does.
+//! The lengths of requests: a fixed part, and what may follow. A request with another length is refused
+//! before its contents are examined, as in Open vSwitch.
 
 use super::bytes::Reader;
 use super::kind::{Kind, NICIRA, StatsKind, nxst, nxt};

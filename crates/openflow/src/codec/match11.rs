@@ -1,5 +1,5 @@
-//! `ofp_match` of OpenFlow 1.1: fixed fields, a bit for each that is not matched, and masks in which a set
-//! bit is one that does not matter. Source: OpenFlow 1.1 section A.2.3.
+//! `ofp_match` of OpenFlow 1.1: fixed fields, a wildcard bit for each, and inverted masks. Source: OpenFlow
+//! 1.1 section A.2.3.
 
 use super::bytes::{Put, Reader};
 use crate::error::ErrorKind::{self, *};
@@ -127,7 +127,7 @@ pub(super) fn read(r: &mut Reader) -> Result<Match, ErrorKind> {
     Ok(m)
 }
 
-/// Appends the match; what it cannot say is left out, or of a part of a tag made the whole.
+/// Encodes the match. What it cannot express is left out; part of a tag becomes the whole tag.
 pub(super) fn write(out: &mut Vec<u8>, m: &Match) {
     let mut wild = W_ALL;
     // The value of a field that is matched exactly, and 0 for any other.

@@ -1,8 +1,8 @@
 //! Matches on the wire: `ofp_match` of OpenFlow 1.0, and the lists of NXM and OXM entries.
 //!
 //! An NXM entry is a header of 4 bytes (8 with an experimenter), the value, and with the has-mask bit a mask
-//! of the same length. Bits of the value outside the mask must be zero, a field comes once, and after what it
-//! requires. Sources: OpenFlow 1.0 section 5.2.3, 1.3 section 7.2.3; ovs-fields(7).
+//! of the same length. Bits of the value outside the mask must be zero. A field occurs once, after its
+//! prerequisites. Sources: OpenFlow 1.0 section 5.2.3, 1.3 section 7.2.3; ovs-fields(7).
 
 use super::bytes::{Put, Reader};
 use super::fields::for_each_field;
@@ -18,17 +18,17 @@ use flow::{FieldId, Match, Mf};
 pub(crate) const COOKIE: Wire =
     Wire { name: "NXM_NX_COOKIE", class: 1, experimenter: 0, number: 30, since: 0 };
 
-/// The port on which a packet came in below a logical port. There are none that lie above another here, so it
-/// is the input port, which it requires: a match of it holds nothing more.
+/// The port on which a packet came in below a logical port. Here no port is layered on another, so it equals
+/// the input port, which is its prerequisite: a match on it adds nothing.
 const IN_PHY_PORT: (u16, u8) = (0x8000, 1);
 
-/// A decoded entry: of a field, or of a tunnel option, which may be longer than any number.
+/// A decoded entry: for a field, or for a tunnel option, which may be longer than any number.
 pub(crate) enum AnyEntry {
     Field(Entry),
     Option(Box<OptionMatch>),
 }
 
-/// A decoded entry of a field.
+/// A decoded entry for a field.
 pub(crate) struct Entry {
     pub mf: Mf,
     pub value: u128,
@@ -80,8 +80,9 @@ pub(crate) fn read_entry(r: &mut Reader) -> Result<AnyEntry, ErrorKind> {
     }
 }
 
-/// A tunnel option's value, and mask. They are as long as who sends them likes: what is shorter than the
-/// option lacks zeros in front. Without a value but with the has-mask bit, it says that the option is there.
+/// Reads a tunnel option's value and mask. The sender may choose any length: a value that is shorter than the
+/// option lacks leading zeros. Without a value but with the has-mask bit, it means that the option is
+/// present.
 fn option_body(idx: u8, header: NxmHeader, body: &mut Reader) -> Result<OptionMatch, ErrorKind> {
     let masked = header.has_mask();
     let bytes = if masked { body.len() / 2 } else { body.len() };
@@ -92,7 +93,7 @@ fn option_body(idx: u8, header: NxmHeader, body: &mut Reader) -> Result<OptionMa
     if !value.is_within(&mask) {
         return Err(OFPBMC_BAD_WILDCARDS);
     }
-    // A mask of ones says no more than its length: that of the option, if who sends it knows the option.
+    // A mask of ones only conveys its length, which is the option's if the sender knows the option.
     let bytes = masked.then_some(bytes as u8);
     Ok(OptionMatch { idx, value, mask, bytes })
 }
@@ -134,12 +135,12 @@ fn masked_body(mf: Mf, header: NxmHeader, body: &mut Reader) -> Result<Entry, Er
     Ok(Entry { mf, value, mask, masked })
 }
 
-/// What becomes of entries of fields that nobody knows.
+/// What happens to entries for unknown fields.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unknown {
     /// The match is refused.
     Refused,
-    /// They are left out.
+    /// They are skipped.
     Skipped,
 }
 
@@ -167,7 +168,7 @@ pub(super) fn read_known_entries(
         let has_cookie = cookie.is_some() && is_cookie(header);
         let is_in_phy_port = (header.class(), header.number()) == IN_PHY_PORT;
         let field = Mf::from_nxm(header);
-        // A field that nobody knows is told even where its value is cut.
+        // An unknown field is reported even if its value is truncated.
         if field.is_none() && unknown == Unknown::Refused && !has_cookie && !is_in_phy_port {
             return Err(OFPBMC_BAD_FIELD);
         }
@@ -206,7 +207,7 @@ pub(super) fn read_known_entries(
     Ok(m)
 }
 
-/// Takes `in_phy_port` where it says what `in_port` has said. No packet has another.
+/// Accepts `in_phy_port` if it repeats `in_port`. No packet has a different one.
 fn read_in_phy_port(header: NxmHeader, body: &mut Reader, m: &Match) -> Result<(), ErrorKind> {
     let entry = entry_body(Mf::InPortOxm, header, body)?;
     match m.get_mf(Mf::InPortOxm) {
@@ -234,12 +235,12 @@ fn read_cookie(header: NxmHeader, body: &mut Reader, cookie: &mut (u64, u64)) ->
     body.end()
 }
 
-/// Appends the entries of a match, without padding, in Open vSwitch's order. `cookie` and its mask come last,
+/// Encodes the entries of a match, without padding, in Open vSwitch's order. `cookie` and its mask come last,
 /// if the mask is not 0.
 pub(super) fn write_entries(out: &mut Vec<u8>, m: &Match, minor: u8, cookie: (u64, u64)) {
     for_each_field(m, minor, |mf, value, mask| match mf {
         Mf::Metadata => {}
-        // From OpenFlow 1.5 on, two registers of 32 bits are one of the standard's 64.
+        // From OpenFlow 1.5 on, two 32-bit registers form one of the standard's 64-bit ones.
         Mf::Reg(n) if minor >= 5 => {
             let pair = Mf::XReg(n / 2);
             if n % 2 == 0 || m.get_mf(Mf::Reg(n - 1)).1 == 0 {
@@ -264,7 +265,8 @@ pub(super) fn write_entries(out: &mut Vec<u8>, m: &Match, minor: u8, cookie: (u6
     }
 }
 
-/// Appends an entry of a tunnel option: as long as the option where that is known, else as short as can be.
+/// Encodes an entry for a tunnel option: with the option's length if that is known, otherwise as short as
+/// possible.
 pub(crate) fn write_option(out: &mut Vec<u8>, minor: u8, option: &OptionMatch) {
     let Some(wire) = Mf::TunMetadata(option.idx).wire(minor) else { return };
     let masked = option.mask != Wide::ONES;
@@ -279,7 +281,7 @@ pub(crate) fn write_option(out: &mut Vec<u8>, minor: u8, option: &OptionMatch) {
 
 /// Appends one entry. A field without a number on the wire is left out.
 pub(crate) fn write_entry(out: &mut Vec<u8>, mf: Mf, minor: u8, value: u128, mask: u128) {
-    // Who knows more states than there are here must not take them for matched.
+    // A receiver that knows more states than we do must not assume that they are matched.
     if mask != mf.ones() || mf == Mf::CtState {
         return write_masked(out, mf, minor, value, mask);
     }
@@ -451,14 +453,14 @@ pub(super) fn read_match10(r: &mut Reader) -> Result<Match, ErrorKind> {
     Ok(m)
 }
 
-/// A match of OpenFlow 1.0 as a switch takes it: fields that mean nothing for want of what they require are
-/// ignored, as the standard has it, not refused.
+/// Reads an OpenFlow 1.0 match as a switch does: fields that have no meaning because their prerequisites are
+/// missing are ignored, as the standard says, not refused.
 pub(super) fn read_normalized10(r: &mut Reader) -> Result<Match, ErrorKind> {
     read_match10(r).map(|m| normalized(&m))
 }
 
-/// A match without what is matched without its prerequisites. Type and code of ICMP, of which a port matched
-/// a part, are matched whole, since they have no masks.
+/// A match without fields whose prerequisites are missing. ICMP type and code that were partly matched as
+/// ports are matched whole, since they have no masks.
 pub fn normalized(m: &Match) -> Match {
     const OF_ICMP: [Mf; 4] = [Mf::IcmpType, Mf::IcmpCode, Mf::Icmpv6Type, Mf::Icmpv6Code];
     let mut out = Match { options: m.options.clone(), ..Match::any() };
@@ -468,8 +470,8 @@ pub fn normalized(m: &Match) -> Match {
     out
 }
 
-/// Appends an `ofp_match` of OpenFlow 1.0. What it cannot say is left out, or of a part of a tag made the
-/// whole: see [`fits_match10`].
+/// Encodes an `ofp_match` of OpenFlow 1.0. What it cannot express is left out; part of a tag becomes the
+/// whole tag: see [`fits_match10`].
 pub(super) fn write_match10(out: &mut Vec<u8>, m: &Match) {
     let mut wild = 0;
     let mut field = |mf: Mf, bit: u32| -> u128 {
@@ -527,7 +529,7 @@ pub(super) fn write_match10(out: &mut Vec<u8>, m: &Match) {
     out.u16(tp_dst as u16);
 }
 
-/// Whether `ofp_match` of OpenFlow 1.0 can say all of the match, so that NXM is not needed.
+/// Whether OpenFlow 1.0's `ofp_match` can express the whole match, so that NXM is not needed.
 pub fn fits_match10(m: &Match) -> bool {
     let mut bytes = Vec::with_capacity(40);
     write_match10(&mut bytes, m);

@@ -10,7 +10,7 @@ use crate::message::{
 /// OFPMBT_DROP and OFPMBT_DSCP_REMARK.
 const DROP: u16 = 1;
 const DSCP_REMARK: u16 = 2;
-/// Bytes of a band, whatever its type.
+/// Length of a band of any type.
 const BAND_LEN: usize = 16;
 
 fn read_bands(mut r: Reader) -> Result<Vec<Band>, ErrorKind> {

@@ -1,9 +1,9 @@
 //! Messages on the wire: bytes to [`Message`] and back, for one version.
 //!
 //! A message is a header of 8 bytes (version, type, length, transaction id) and a body. The tables in
-//! `kind.rs` give the numbers of types in each version; bodies are read and written beside each other, one
-//! file per subject. Decoding never panics and answers bad input with the standard's error; what a version
-//! cannot say is an [`Unencodable`].
+//! `kind.rs` give the type numbers in each version; decoder and encoder of a body are side by side, one file
+//! per subject. Decoding never panics and answers bad input with the standard's error; what a version cannot
+//! express is an [`Unencodable`].
 
 mod asynchronous;
 pub(crate) mod bytes;
@@ -71,7 +71,7 @@ impl std::fmt::Display for Unencodable {
 impl std::error::Error for Unencodable {}
 
 impl Codec {
-    /// Decodes one message, of which `bytes` are all. A hello may be of any version.
+    /// Decodes one message, which takes up all of `bytes`. A hello may have any version.
     pub fn decode(&self, bytes: &[u8]) -> Result<(u32, Message), ErrorKind> {
         let header = Header::parse(bytes).ok_or(OFPBRC_BAD_LEN)?;
         if usize::from(header.length) != bytes.len() {
@@ -306,7 +306,7 @@ impl Codec {
         out
     }
 
-    /// Reads NXM entries, without padding, and the cookie that may stand among them with its mask.
+    /// Decodes NXM entries, without padding, and an optional cookie with its mask among them.
     pub fn decode_nxm(bytes: &[u8], unknown: Unknown) -> Result<(flow::Match, (u64, u64)), ErrorKind> {
         let mut cookie = (0, 0);
         let r = Reader::new(bytes, OFPBMC_BAD_LEN);
@@ -321,10 +321,11 @@ impl Codec {
         out
     }
 
-    /// Reads a list of actions, of which `bytes` are all. Instructions in the form of actions are refused.
+    /// Decodes a list of actions, which takes up all of `bytes`. Instructions in the form of actions are
+    /// refused.
     pub fn decode_actions(&self, bytes: &[u8]) -> Result<Vec<flow::Action>, ErrorKind> {
         let actions = crate::action::read_actions(self.version, Reader::new(bytes, OFPBAC_BAD_LEN))?;
-        // What is a connection's is set within `ct`.
+        // A connection's fields are set within `ct`.
         if actions.iter().any(crate::action::sets_connection) {
             Err(OFPBAC_BAD_SET_ARGUMENT)
         } else {
@@ -332,7 +333,7 @@ impl Codec {
         }
     }
 
-    /// Reads instructions, or in OpenFlow 1.0 the actions that stand in their place.
+    /// Decodes instructions, or in OpenFlow 1.0 the actions that take their place.
     pub fn decode_instructions(&self, bytes: &[u8]) -> Result<Vec<flow::Action>, ErrorKind> {
         match self.version {
             Version::V10 => {
@@ -361,7 +362,7 @@ impl Codec {
 
     /// A hello that offers these versions, sent as the greatest of them.
     pub fn hello(versions: VersionSet, xid: u32) -> Vec<u8> {
-        // What offers nothing that is known speaks nothing: it must not seem to offer the oldest version.
+        // A peer that offers no known version speaks none: it must not appear to offer the oldest one.
         let version = versions.greatest().unwrap_or(Version::V15);
         let mut out = Vec::new();
         Codec::new(version).put_header(&mut out, 0, xid);

@@ -17,7 +17,7 @@ const ONLY_OWN14: u16 = 1 << 6;
 
 /// NXFME_ABBREV.
 const ABBREVIATED: u16 = 3;
-/// OpenFlow 1.4's OFPFME_*, of which the first three (initial, added, removed, modified) have bodies.
+/// OpenFlow 1.4's OFPFME_*; the lower ones (initial, added, removed, modified) have bodies.
 const ABBREVIATED14: u16 = 4;
 const PAUSED14: u16 = 5;
 const RESUMED14: u16 = 6;
@@ -97,7 +97,7 @@ pub(super) fn write_request(version: Version, out: &mut Vec<u8>, m: &FlowMonitor
         out.zeros(3);
         let match_at = out.len();
         write_match(version, out, &m.matching);
-        // Of the match as it says itself, without its padding.
+        // The length that the match itself gives, without its padding.
         let length = u16::from_be_bytes([out[match_at + 2], out[match_at + 3]]);
         return out.set_u16(length_at, length);
     }
@@ -121,7 +121,7 @@ fn abbreviated(mut r: Reader) -> Result<FlowUpdate, ErrorKind> {
     Ok(FlowUpdate::Abbreviated { xid })
 }
 
-/// The reason of a deletion; of other events it says nothing.
+/// The reason for a deletion; meaningless for other events.
 fn reason(event: FlowEvent, number: u16) -> Result<FlowRemovedReason, ErrorKind> {
     if event != FlowEvent::Deleted {
         return Ok(FlowRemovedReason::IdleTimeout);

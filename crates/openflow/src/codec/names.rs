@@ -1,4 +1,4 @@
-//! Names of messages by their bytes, also of those whose body cannot be read.
+//! Names of messages from their bytes, even if the body cannot be decoded.
 
 use super::header::{HEADER_LEN, Header};
 use super::kind::{Kind, NICIRA, ONF, StatsKind, nxst, nxt, onft};
@@ -115,8 +115,8 @@ pub(super) const EXPERIMENTERS_STATS: [(u32, u32, &str); 9] = [
     (ONF, onft::FLOW_MONITOR, "ONFST_FLOW_MONITOR"),
 ];
 
-/// The name of the message that begins with these bytes, such as `OFPT_FLOW_MOD` or `OFPST_DESC request`. An
-/// error where its type is not known, or where it ends before its type does.
+/// The name of the message that starts with these bytes, such as `OFPT_FLOW_MOD` or `OFPST_DESC request`. An
+/// error if its type is unknown, or if it ends before its type.
 pub fn message_name(bytes: &[u8]) -> Result<String, ErrorKind> {
     let header = Header::parse(bytes).ok_or(OFPBRC_BAD_LEN)?;
     if header.kind == 0 {

@@ -13,7 +13,7 @@ const FLOW_COUNT: u8 = 3;
 const PACKET_COUNT: u8 = 4;
 const BYTE_COUNT: u8 = 5;
 
-/// What the list said; `None` where it said nothing.
+/// What the list contained; `None` for missing fields.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Oxs {
     pub duration: Option<(u32, u32)>,

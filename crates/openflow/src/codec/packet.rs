@@ -46,8 +46,8 @@ fn read_reason(number: u8) -> Result<PacketInReason, ErrorKind> {
     crate::action::reason_from_wire(number)
 }
 
-/// The number of a reason: versions before 1.4 know the first three. (The standard's 1.0 knows two; Open
-/// vSwitch says that of the TTL there too.)
+/// The number of a reason: versions before 1.4 have the first three. (The standard's 1.0 has two; Open
+/// vSwitch uses the one for the TTL there, too.)
 fn reason_to_wire(version: Version, reason: PacketInReason) -> u8 {
     let last = match version {
         Version::V10 | Version::V11 | Version::V12 | Version::V13 => PacketInReason::InvalidTtl,
@@ -266,7 +266,7 @@ pub(super) fn read_packet_out(version: Version, r: &mut Reader) -> Result<Packet
     })
 }
 
-/// Whether a match is of what lies beside the packet alone.
+/// Whether a match only concerns fields that are not in the packet.
 fn is_of_pipeline(m: &Match) -> bool {
     let mut all = m.get_mf(flow::Mf::EthType).1 == 0;
     super::for_each_field(m, 5, |mf, _, _| {
@@ -278,7 +278,7 @@ fn is_of_pipeline(m: &Match) -> bool {
     all
 }
 
-/// OpenFlow 1.5's, in which a match says the input port and other fields of the pipeline.
+/// OpenFlow 1.5's form, in which a match gives the input port and other pipeline fields.
 fn read_packet_out15(
     version: Version,
     buffer_id: Option<u32>,
@@ -286,7 +286,7 @@ fn read_packet_out15(
 ) -> Result<PacketOut, ErrorKind> {
     let actions_len = r.u16()?;
     r.skip(2)?;
-    // A field without what it requires is none of the pipeline's, which require nothing.
+    // A field with prerequisites is not a pipeline field: those have none.
     let mut metadata = read_oxm_match(r).map_err(|error| match error {
         OFPBMC_BAD_PREREQ => OFPBRC_PIPELINE_FIELDS_ONLY,
         other => other,

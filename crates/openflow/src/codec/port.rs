@@ -200,7 +200,7 @@ pub(super) fn read_port_mod(version: Version, r: &mut Reader) -> Result<PortMod,
     if version >= Version::V14 {
         let mut advertise = PortFeatures::empty();
         while !r.is_empty() {
-            // As the stock switch, which does not know the properties of optical ports either.
+            // As in the stock switch, which does not know the properties of optical ports either.
             if let (ETHERNET, mut value) = read_property(r)? {
                 advertise = features_from_wire(version, value.u32()?);
             }
@@ -272,11 +272,11 @@ const INTEL: u32 = 0xaa01;
 const INTEL_FRAMES: u32 = 1;
 const INTEL_CUSTOM: u32 = 2;
 
-/// An entry of OpenFlow 1.4 without counters of a device's own, but with what stands in front of them.
+/// An OpenFlow 1.4 entry without a device's own counters, but with the header of these.
 const STATS14_BYTES: usize = 80 + 40 + 184 + 24;
 
-/// Bytes of a device's own counters, with their number: what a message has room for beside its head, the rest
-/// of the entry and padding.
+/// Maximum size of a device's own counters and their count: what a message has room for besides its header,
+/// the rest of the entry and padding.
 const CUSTOM_BYTES_MAX: usize = 0xffff - 16 - STATS14_BYTES - 8;
 
 fn read_port_stats14(r: &mut Reader) -> Result<PortStats, ErrorKind> {
@@ -327,7 +327,7 @@ fn read_custom_counters(r: &mut Reader) -> Result<Vec<(String, u64)>, ErrorKind>
     (0..count).map(|_| read()).collect()
 }
 
-/// Those of a device's own counters that OpenFlow 1.4 and later have room for.
+/// The device's own counters for which OpenFlow 1.4 and later have room.
 fn custom_that_fit(counters: &[(String, u64)]) -> impl Iterator<Item = &(String, u64)> {
     // Their number.
     let mut bytes = 2;
@@ -339,7 +339,7 @@ fn custom_that_fit(counters: &[(String, u64)]) -> impl Iterator<Item = &(String,
 }
 
 impl PortStats {
-    /// How many of a device's own counters a reply leaves out, for want of room.
+    /// How many of a device's own counters a reply omits because there is no room.
     pub fn custom_left_out(&self, version: Version) -> usize {
         if version < Version::V14 { 0 } else { self.custom.len() - custom_that_fit(&self.custom).count() }
     }
@@ -359,7 +359,7 @@ fn write_custom_counters(out: &mut Vec<u8>, counters: &[(String, u64)]) {
     out.set_u16(count_at, count);
 }
 
-/// Bytes that an entry has at most.
+/// Maximum size of an entry.
 pub(crate) fn port_stats_bytes_max(s: &PortStats) -> usize {
     let custom: usize = s.custom.iter().map(|(name, _)| 9 + name.len()).sum();
     STATS14_BYTES + custom.min(CUSTOM_BYTES_MAX)
@@ -451,7 +451,7 @@ pub(super) fn write_queue_stats_request(
 
 pub(super) fn read_queue_stats(version: Version, r: &mut Reader) -> Result<QueueStats, ErrorKind> {
     if version >= Version::V14 {
-        // A length and room for properties, of which there are none.
+        // A length and room for properties; there are none.
         let length = usize::from(r.u16()?);
         let mut r = r.sub(length.checked_sub(2).ok_or(OFPBRC_BAD_LEN)?)?;
         r.skip(6)?;

@@ -17,7 +17,7 @@ use crate::version::Version;
 /// OFPSF_REPLY_MORE, and OFPMPF_REQ_MORE of table features requests.
 pub(crate) const MORE: u16 = 1;
 
-/// Where the flags are, counted from the beginning of the message.
+/// Position of the flags in the message.
 pub(crate) const FLAGS_AT: usize = 10;
 
 fn read_head(version: Version, r: &mut Reader) -> Result<(StatsKind, bool), ErrorKind> {
@@ -81,7 +81,7 @@ pub(super) fn read_request(version: Version, r: &mut Reader) -> Result<StatsRequ
         StatsKind::Flow => StatsRequest::Flow(read_flow_stats_request(version, FlowForm::Standard, r)?),
         StatsKind::Aggregate => {
             let request = read_flow_stats_request(version, FlowForm::Standard, r)?;
-            // In OpenFlow 1.5 the sums that are wanted may follow; all are given.
+            // In OpenFlow 1.5 the request may list the sums it wants; all are sent anyway.
             r.skip(if version >= Version::V15 { r.len() } else { 0 })?;
             StatsRequest::Aggregate(request)
         }
@@ -138,7 +138,7 @@ pub(super) fn read_request(version: Version, r: &mut Reader) -> Result<StatsRequ
             nxst::GROUP_DESC if version == Version::V10 => {
                 StatsRequest::GroupDesc(read_number_filter(r, GROUP_ALL)?)
             }
-            // Those of the standard begin with OpenFlow 1.2.
+            // The standard's own start with OpenFlow 1.2.
             nxst::GROUP_FEATURES if version <= Version::V11 => StatsRequest::GroupFeatures,
             _ => return Err(OFPBRC_BAD_SUBTYPE),
         },
@@ -292,7 +292,7 @@ pub(super) fn read_reply(version: Version, r: &mut Reader) -> Result<StatsReply,
     Ok(StatsReply { more, body })
 }
 
-/// Appends the head of a reply of this kind, from the statistics type on.
+/// Encodes the header of a reply of this kind, from the statistics type on.
 pub(crate) fn begin_reply(version: Version, out: &mut Vec<u8>, body: &StatsBody, more: bool) -> Option<()> {
     let kind = match body {
         StatsBody::Desc(_) => StatsKind::Desc,
@@ -408,7 +408,7 @@ fn read_aggregate(form: FlowForm, r: &mut Reader) -> Result<StatsBody, ErrorKind
     Ok(StatsBody::Aggregate { form, stats })
 }
 
-/// As OpenFlow 1.5 has it.
+/// OpenFlow 1.5's form.
 fn read_aggregate15(r: &mut Reader) -> Result<StatsBody, ErrorKind> {
     let oxs = oxs::read(r)?;
     let stats = AggregateStats {

@@ -14,15 +14,15 @@ const VERSION_BITMAP: u16 = 1;
 /// The greatest version that the first word of a bitmap can name.
 const VERSION_MAX: u8 = 31;
 
-/// Elements that are not known, or cut off, are ignored, as the standard wants: the version in the header
-/// stands.
+/// Unknown or truncated elements are ignored, as the standard requires: the version in the header then
+/// applies.
 pub(super) fn read_hello(version: u8, mut r: Reader) -> Result<VersionSet, ErrorKind> {
     while r.len() >= 4 {
         let (kind, length) = (r.u16()?, usize::from(r.u16()?));
         let Some(payload) = length.checked_sub(4).filter(|&n| n <= r.len()) else { break };
         let mut body = r.sub(payload)?;
         if kind == VERSION_BITMAP && payload >= 4 {
-            // Version 0 does not exist; one that names none of the others says nothing.
+            // Version 0 does not exist; a bitmap without other versions offers nothing.
             let versions = u64::from(body.u32()?) & !1;
             if versions != 0 {
                 return Ok(VersionSet(versions));
@@ -33,13 +33,13 @@ pub(super) fn read_hello(version: u8, mut r: Reader) -> Result<VersionSet, Error
     Ok(VersionSet::up_to(version.min(VERSION_MAX)))
 }
 
-/// Whether the bitmap of a hello names no version that there is.
+/// Whether the bitmap of a hello contains no existing version.
 pub fn names_no_version(bytes: &[u8]) -> bool {
     matches!(bytes.get(8..16), Some(&[a, b, _, _, c, d, e, f])
         if u16::from_be_bytes([a, b]) == VERSION_BITMAP && u32::from_be_bytes([c, d, e, f]) & !1 == 0)
 }
 
-/// Whether a hello holds more than a bitmap of versions, or one that names no version.
+/// Whether a hello contains more than a bitmap of versions, or a bitmap without any version.
 pub(crate) fn unknown_in_hello(bytes: &[u8]) -> bool {
     let mut r = Reader::new(bytes.get(8..).unwrap_or_default(), OFPBRC_BAD_LEN);
     while !r.is_empty() {
@@ -224,7 +224,7 @@ pub(super) fn read_role(r: &mut Reader) -> Result<RoleRequest, ErrorKind> {
     Ok(RoleRequest { role, generation_id: (role != Role::NoChange).then_some(generation), nicira: false })
 }
 
-/// A reply, where the largest number says that there is none.
+/// A reply, in which the largest number means "none".
 pub(super) fn read_role_reply(r: &mut Reader) -> Result<RoleRequest, ErrorKind> {
     let reply = read_role(r)?;
     Ok(RoleRequest { generation_id: reply.generation_id.filter(|id| *id != u64::MAX), ..reply })

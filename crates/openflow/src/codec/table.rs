@@ -20,12 +20,12 @@ pub(super) fn read_table_mod(version: Version, r: &mut Reader) -> Result<TableMo
     Ok(m)
 }
 
-/// What becomes of properties that are not known.
+/// What happens to unknown properties.
 #[derive(Clone, Copy, PartialEq)]
 enum OfOthers {
-    /// In what changes a table.
+    /// In changes to a table.
     Refused,
-    /// In what a switch says of it.
+    /// In descriptions by a switch.
     Skipped,
 }
 

@@ -1,5 +1,5 @@
-//! Statistics of tables. Up to OpenFlow 1.2 they say also what a table can do, as bitmaps of fields, actions
-//! and instructions. Sources: OpenFlow 1.0 section 5.3.5, 1.1 section A.3.5.3, 1.2 section A.3.5.3.
+//! Statistics of tables. Up to OpenFlow 1.2 they include a table's capabilities, as bitmaps of fields,
+//! actions and instructions. Sources: OpenFlow 1.0 section 5.3.5, 1.1 section A.3.5.3, 1.2 section A.3.5.3.
 
 use super::bytes::{Put, Reader};
 use crate::error::ErrorKind;
@@ -98,7 +98,7 @@ pub(super) fn read(version: Version, r: &mut Reader) -> Result<TableStats, Error
             features.name = r.text(32)?;
             features.wildcards = headers_of(&FIELDS11, r.u32()?.into());
             features.matchable = headers_of(&FIELDS11, r.u32()?.into());
-            // What can be left out can be matched.
+            // A field that may be left out can be matched.
             add_missing(&mut features);
             features.nonmiss = TableInstructionFeatures {
                 instructions: r.u32()? & INSTRUCTIONS,

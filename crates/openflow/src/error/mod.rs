@@ -1,7 +1,7 @@
-//! The errors that a switch answers with, named as `ovs-ofctl` prints them.
+//! The errors that a switch sends, named as `ovs-ofctl` prints them.
 //!
-//! One table ([`ErrorKind`], in `table.rs`) says how each goes on the wire in each version: some are the
-//! standard's own from a version on and an extension's before, some do not exist in some versions.
+//! One table ([`ErrorKind`], in `table.rs`) gives the wire form of each in each version: some are the
+//! standard's own from a version on and an extension's before; some do not exist in some versions.
 
 mod table;
 
@@ -13,7 +13,7 @@ use std::fmt;
 /// Bytes of the request that an error carries: at least 64 in OpenFlow 1.0, up to 64 later. Section 4.4.
 pub const ERROR_DATA_MAX: usize = 64;
 
-/// Where an error's numbers come from.
+/// The origin of an error's numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u32)]
 pub enum ErrorVendor {

@@ -1,4 +1,4 @@
-//! The table of errors. `N => form(type, code)` holds from OpenFlow 1.N on, until the next one.
+//! The table of errors. `N => form(type, code)` applies from OpenFlow 1.N on, until the next entry.
 
 use super::ErrorVendor;
 
@@ -32,7 +32,7 @@ macro_rules! errors {
             /// All of them.
             pub const ALL: &'static [ErrorKind] = &[$(ErrorKind::$name,)*];
 
-            /// As `ovs-ofctl` prints it.
+            /// The name that `ovs-ofctl` prints.
             pub const fn name(self) -> &'static str {
                 match self { $(ErrorKind::$name => stringify!($name),)* }
             }

@@ -1,11 +1,11 @@
-//! Which tracked connections are to end (NXT_CT_FLUSH).
+//! Which tracked connections to remove (NXT_CT_FLUSH).
 
 use flow::CtTuples;
 
-/// Connections for which all that is said here holds; of nothing said, all.
+/// Selects connections to which everything given here applies; if nothing is given, all.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct CtFlush {
-    /// The zone; none names zone 0 where a tuple is said.
+    /// The zone; without it, zone 0 if a tuple is given.
     pub zone: Option<u16>,
     /// The protocol, addresses and ports.
     pub tuples: CtTuples,

@@ -58,7 +58,7 @@ impl BundleControlType {
 pub struct BundleControl {
     /// Chosen by the controller.
     pub bundle_id: u32,
-    /// What to do, or what was done.
+    /// The command, or its confirmation.
     pub kind: BundleControlType,
     /// How to commit.
     pub flags: BundleFlags,
@@ -67,9 +67,9 @@ pub struct BundleControl {
 /// OFPT_BUNDLE_ADD_MESSAGE.
 #[derive(Clone, PartialEq, Debug)]
 pub struct BundleAdd {
-    /// Which bundle.
+    /// The bundle.
     pub bundle_id: u32,
-    /// As when it was opened.
+    /// The same as when it was opened.
     pub flags: BundleFlags,
     /// Transaction id of the message within; it must be that of the message around it.
     pub xid: u32,
@@ -85,7 +85,7 @@ pub struct BundleAdd {
 pub struct TlvMap {
     pub option_class: u16,
     pub option_type: u8,
-    /// Bytes, a multiple of 4, at most 124.
+    /// Length in bytes, a multiple of 4, at most 124.
     pub option_len: u8,
     /// Index of the `tun_metadata` field.
     pub index: u16,
@@ -102,7 +102,7 @@ pub struct TlvTable {
     pub maps: Vec<TlvMap>,
 }
 
-/// What to do with rows (NXTTMC_*), with the numbers of the wire.
+/// The command on rows (NXTTMC_*), with wire numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u16)]
 #[allow(missing_docs)]
@@ -115,8 +115,8 @@ pub enum TlvTableCommand {
 /// NXT_TLV_TABLE_MOD.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TlvTableMod {
-    /// What to do.
+    /// The command.
     pub command: TlvTableCommand,
-    /// With which rows.
+    /// The rows.
     pub maps: Vec<TlvMap>,
 }

@@ -41,7 +41,7 @@ impl FlowModCommand {
         [Add, Modify, ModifyStrict, Delete, DeleteStrict].get(usize::from(number)).copied()
     }
 
-    /// Whether priority and match must be the flow's own.
+    /// Whether priority and match must equal the flow's.
     pub fn is_strict(self) -> bool {
         matches!(self, FlowModCommand::ModifyStrict | FlowModCommand::DeleteStrict)
     }
@@ -55,9 +55,9 @@ impl FlowModCommand {
 /// OFPT_FLOW_MOD and NXT_FLOW_MOD.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FlowMod {
-    /// In which encoding.
+    /// The encoding.
     pub form: FlowForm,
-    /// What to do.
+    /// The command.
     pub command: FlowModCommand,
     /// Table, or [`TABLE_ALL`]: any in a delete or modify, the switch's choice (0) in an add. OpenFlow 1.0
     /// carries one only after NXT_FLOW_MOD_TABLE_ID.
@@ -66,9 +66,9 @@ pub struct FlowMod {
     pub cookie: u64,
     /// Bits of `cookie` that matter; 0 in an add.
     pub cookie_mask: u64,
-    /// The cookie of a flow that is added, and, in OpenFlow 1.0 and 1.1, of those modified. `None` in a
-    /// modify: cookies stay, and where nothing matches nothing is added; with `Some` a modify that matches
-    /// nothing adds.
+    /// The cookie of an added flow and, in OpenFlow 1.0 and 1.1, of modified ones. `None` in a modify:
+    /// cookies do not change, and nothing is added if nothing matches. With `Some`, a modify that matches
+    /// nothing adds a flow.
     pub new_cookie: Option<u64>,
     /// Seconds, 0 for none.
     pub idle_timeout: u16,
@@ -86,7 +86,7 @@ pub struct FlowMod {
     pub flags: FlowFlags,
     /// Importance for eviction (1.4).
     pub importance: u16,
-    /// What packets.
+    /// Which packets.
     pub matching: Match,
     /// Actions, or instructions, with the apply-actions inline.
     pub actions: Vec<Action>,
@@ -124,7 +124,7 @@ thread_local! {
 /// memory for the next such request (the search wants room to align in), so a million flow-mods with small
 /// objects made in between would leave a million holes: 1.5 GB. One spare box per thread avoids that.
 impl FlowMod {
-    /// In a box, the spare one if it is there.
+    /// Boxes it, reusing a spare box if there is one.
     pub fn boxed(self) -> Box<FlowMod> {
         match SPARE.take() {
             Some(mut spare) => {
@@ -168,11 +168,11 @@ impl FlowRemovedReason {
 /// OFPT_FLOW_REMOVED and NXT_FLOW_REMOVED.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FlowRemoved {
-    /// In which encoding.
+    /// The encoding.
     pub form: FlowForm,
     /// Why.
     pub reason: FlowRemovedReason,
-    /// From which table; 0 where the encoding does not say (OpenFlow 1.0's own).
+    /// The table; 0 if the encoding does not have it (OpenFlow 1.0's own).
     pub table_id: u8,
     /// Its cookie.
     pub cookie: u64,
@@ -197,7 +197,7 @@ pub struct FlowRemoved {
 /// A request for flow or aggregate statistics.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FlowStatsRequest {
-    /// In which encoding; the reply comes in the same.
+    /// The encoding; the reply uses the same.
     pub form: FlowForm,
     /// Flows within this match.
     pub matching: Match,
@@ -312,7 +312,7 @@ bitflags::bitflags! {
         const DELETE = 1 << 2;
         /// Modified flows.
         const MODIFY = 1 << 3;
-        /// With their actions.
+        /// Include their actions.
         const ACTIONS = 1 << 4;
         /// The requester's own changes too, in full.
         const OWN = 1 << 5;
@@ -373,7 +373,7 @@ pub enum FlowUpdate {
     },
     /// The controller is too slow: events are skipped from here on (1.4).
     Paused,
-    /// What was skipped has been told (1.4).
+    /// Everything skipped has been reported (1.4).
     Resumed,
 }
 

@@ -29,12 +29,12 @@ pub enum GroupCommand {
     Delete = 2,
     InsertBucket = 3,
     RemoveBucket = 5,
-    /// Modify, or add where there is no such group (an extension).
+    /// Modify, or add if the group does not exist (an extension).
     AddOrModify = 0x8000,
 }
 
 impl GroupCommand {
-    /// All, with the words that messages print for them.
+    /// All, with the words that messages use for them.
     pub const ALL: [(GroupCommand, &'static str); 6] = [
         (GroupCommand::Add, "ADD"),
         (GroupCommand::Modify, "MOD"),
@@ -72,12 +72,12 @@ impl GroupType {
     }
 }
 
-/// What a group does to a packet, or to its share of them.
+/// What a group does with a packet, or with its share of packets.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Bucket {
     /// Its number. On the wire from 1.5 on, and in the extension to 1.0; before, its place in the list.
     pub id: u32,
-    /// Share of packets (select groups); 1 where none is given, 0 in groups of other types.
+    /// Share of packets (select groups); default 1, 0 in groups of other types.
     pub weight: u16,
     /// Used while this port is up (fast failover groups).
     pub watch_port: Option<OfPort>,
@@ -116,9 +116,9 @@ pub struct GroupDesc {
 pub struct GroupMod {
     /// What to do.
     pub command: GroupCommand,
-    /// Where buckets are inserted, or which are removed: a number, or BUCKET_FIRST, BUCKET_LAST, BUCKET_ALL.
+    /// Where to insert buckets, or which to remove: a number, or BUCKET_FIRST, BUCKET_LAST, BUCKET_ALL.
     pub command_bucket_id: u32,
-    /// The group; of a delete, only its number counts.
+    /// The group; a delete uses only its number.
     pub group: GroupDesc,
 }
 
@@ -166,11 +166,11 @@ bitflags::bitflags! {
         const KBPS = 1 << 0;
         /// Rates in packets/s.
         const PKTPS = 1 << 1;
-        /// With burst sizes.
+        /// Bands have burst sizes.
         const BURST = 1 << 2;
-        /// With counters.
+        /// Keep statistics.
         const STATS = 1 << 3;
-        /// What is not known is shown and refused.
+        /// Unknown flags are shown and refused.
         const _ = !0;
     }
 }
@@ -180,7 +180,7 @@ bitflags::bitflags! {
 #[allow(missing_docs)]
 pub enum BandType {
     Drop,
-    /// Raise the drop precedence by so much.
+    /// Raise the drop precedence by this much.
     DscpRemark {
         prec_level: u8,
     },
@@ -191,7 +191,7 @@ pub enum BandType {
 pub struct Band {
     /// What it does.
     pub kind: BandType,
-    /// From which rate on, in the meter's unit.
+    /// The rate above which it applies, in the meter's unit.
     pub rate: u32,
     /// How much above it at once, in kilobits or packets.
     pub burst_size: u32,
@@ -213,7 +213,7 @@ pub struct MeterConfig {
 pub struct MeterMod {
     /// What to do.
     pub command: MeterCommand,
-    /// The meter; of a delete, only its number counts.
+    /// The meter; a delete uses only its number.
     pub meter: MeterConfig,
 }
 

@@ -1,5 +1,6 @@
-//! The messages in a form of no version. Fields that a version lacks on the wire have the value given here
-//! when decoded, and are left out when encoded; what a version cannot say at all is an encoding error.
+//! Messages in a form independent of the version. Fields that do not exist in a version have the value given
+//! here when decoded, and are left out when encoded; what a version cannot express at all is an encoding
+//! error.
 
 mod ct_flush;
 mod extension;
@@ -23,14 +24,14 @@ use crate::error::OfError;
 use crate::version::VersionSet;
 use base::OfPort;
 
-/// Priority of a flow for which none is given.
+/// Default priority of a flow.
 pub const DEFAULT_PRIORITY: u16 = 0x8000;
 /// The table number that means all of them (OFPTT_ALL); in a flow-mod that adds, the switch chooses.
 pub const TABLE_ALL: u8 = 0xff;
-/// Bytes of a packet sent to a controller where nothing is configured (OFP_DEFAULT_MISS_SEND_LEN).
+/// Default number of bytes of a packet sent to a controller (OFP_DEFAULT_MISS_SEND_LEN).
 pub const DEFAULT_MISS_SEND_LEN: u16 = 128;
 
-/// Which of the encodings of flows a message came in, so that the answer comes in the same.
+/// The flow encoding that a message used, so that the answer uses the same.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub enum FlowForm {
     /// The standard's for the version: `ofp_match` in OpenFlow 1.0, OXM from 1.2 on.
@@ -138,7 +139,7 @@ pub enum Message {
     TlvTableReply(TlvTable),
     /// NXT_TLV_TABLE_MOD.
     TlvTableMod(TlvTableMod),
-    /// NXT_RESUME: goes on with a packet that `controller(pause)` stopped.
+    /// NXT_RESUME: continues with a packet that `controller(pause)` stopped.
     Resume(Box<PacketIn>),
     /// NXT_CT_FLUSH_ZONE.
     CtFlushZone(u16),
@@ -151,7 +152,7 @@ pub enum Message {
 }
 
 impl Message {
-    /// Whether a controller sends it to a switch. Hello, errors and echoes go both ways.
+    /// Whether controllers send it to switches. Hello, errors and echoes go in both directions.
     pub fn is_for_switch(&self) -> bool {
         use Message::*;
         !matches!(

@@ -4,7 +4,7 @@ use base::OfPort;
 use flow::action::PacketInReason;
 use flow::{Action, FieldId, Match};
 
-/// Which encoding of packet-in (NXPIF_*, NXT_SET_PACKET_IN_FORMAT), with the numbers of the wire.
+/// The encoding of a packet-in (NXPIF_*, NXT_SET_PACKET_IN_FORMAT), with wire numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 #[repr(u32)]
 pub enum PacketInForm {
@@ -20,17 +20,17 @@ pub enum PacketInForm {
 /// OFPT_PACKET_IN, NXT_PACKET_IN, NXT_PACKET_IN2 and NXT_RESUME.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PacketIn {
-    /// In which encoding.
+    /// The encoding.
     pub form: PacketInForm,
     /// The packet's number in the switch's buffer.
     pub buffer_id: Option<u32>,
-    /// Length of the whole packet, of which `data` may be the beginning.
+    /// Length of the whole packet; `data` may contain only its beginning.
     pub total_len: u32,
     /// Why.
     pub reason: PacketInReason,
     /// Table that sent it; 0 where the encoding does not say.
     pub table_id: u8,
-    /// Cookie of the flow that sent it; `u64::MAX` where there is none.
+    /// Cookie of the flow that sent it; `u64::MAX` if there is none.
     pub cookie: u64,
     /// The packet's metadata: input port, registers, tunnel, metadata, marks; exact where present.
     pub metadata: Match,
@@ -43,7 +43,7 @@ pub struct PacketIn {
 }
 
 impl PacketIn {
-    /// The input port; NONE where it is not known.
+    /// The input port; NONE if unknown.
     pub fn in_port(&self) -> OfPort {
         if self.metadata.mask.get(FieldId::InPort) == 0 {
             return OfPort::NONE;

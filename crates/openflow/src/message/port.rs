@@ -3,7 +3,7 @@
 use base::OfPort;
 
 bitflags::bitflags! {
-    /// What the administrator wants of a port (OFPPC_*).
+    /// A port's administrative configuration (OFPPC_*).
     #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
     pub struct PortConfig: u32 {
         /// Administratively down.
@@ -18,7 +18,7 @@ bitflags::bitflags! {
         const NO_FLOOD = 1 << 4;
         /// Drop what goes out.
         const NO_FWD = 1 << 5;
-        /// No packet-in for what comes in.
+        /// No packet-ins for packets that come in here.
         const NO_PACKET_IN = 1 << 6;
     }
 }
@@ -81,7 +81,7 @@ bitflags::bitflags! {
 }
 
 impl PortFeatures {
-    /// The greatest speed among them, in kb/s; 0 where there is none.
+    /// The highest speed among them, in kb/s; 0 if there is none.
     pub fn max_speed_kbps(self) -> u32 {
         const SPEEDS: [(PortFeatures, u32); 10] = [
             (PortFeatures::TB1_FULL, 1_000_000_000),
@@ -106,7 +106,7 @@ pub struct PortDesc {
     pub port: OfPort,
     /// Ethernet address.
     pub hw_addr: [u8; 6],
-    /// Name: at most 15 bytes go on the wire before 1.4.
+    /// Name: truncated to 15 bytes on the wire before 1.4.
     pub name: String,
     /// Configuration.
     pub config: PortConfig,
@@ -185,7 +185,7 @@ pub const FRAME_COUNTERS: [&str; 21] = [
     "rx_jabber_errors",
 ];
 
-/// Counters of a port. `u64::MAX` where one is not kept.
+/// Counters of a port. `u64::MAX` for a counter that is not kept.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[allow(missing_docs)]
 pub struct PortStats {
@@ -208,12 +208,12 @@ pub struct PortStats {
     pub duration_ns: u32,
     /// One for each of [`FRAME_COUNTERS`]. On the wire from 1.4 on, in Intel's extension, as is `custom`.
     pub frames: [u64; FRAME_COUNTERS.len()],
-    /// Counters that the device has beside all these, by name.
+    /// Further counters of the device, by name.
     pub custom: Vec<(String, u64)>,
 }
 
 impl PortStats {
-    /// A port of which nothing is counted.
+    /// A port without any counters.
     pub fn unknown(port: OfPort) -> PortStats {
         PortStats {
             port,
@@ -237,7 +237,7 @@ impl PortStats {
     }
 }
 
-/// Counters of a queue. `u64::MAX` where one is not kept.
+/// Counters of a queue. `u64::MAX` for a counter that is not kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs)]
 pub struct QueueStats {

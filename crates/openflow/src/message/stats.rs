@@ -65,7 +65,7 @@ pub enum StatsRequest {
 }
 
 impl StatsRequest {
-    /// As `ovs-ofctl` prints it.
+    /// The name that `ovs-ofctl` prints.
     pub fn name(&self) -> &'static str {
         match self {
             StatsRequest::Desc => "OFPST_DESC",
@@ -113,14 +113,14 @@ pub enum StatsBody {
     Desc(SwitchDesc),
     /// OFPST_FLOW, NXST_FLOW.
     Flow {
-        /// In which encoding.
+        /// The encoding.
         form: FlowForm,
         /// The flows.
         flows: Vec<FlowStats>,
     },
     /// OFPST_AGGREGATE, NXST_AGGREGATE.
     Aggregate {
-        /// In which encoding.
+        /// The encoding.
         form: FlowForm,
         /// The sums.
         stats: AggregateStats,
@@ -160,7 +160,7 @@ pub enum StatsBody {
 }
 
 impl StatsBody {
-    /// As `ovs-ofctl` prints it.
+    /// The name that `ovs-ofctl` prints.
     pub fn name(&self) -> &'static str {
         match self {
             StatsBody::Desc(_) => "OFPST_DESC",
@@ -188,7 +188,8 @@ impl StatsBody {
     }
 }
 
-/// OFPST_DESC: who made the switch. Cut to 255 bytes each (32 for the serial number) on the wire.
+/// OFPST_DESC: the switch's manufacturer and so on. Each is truncated to 255 bytes (32 for the serial number)
+/// on the wire.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct SwitchDesc {
     /// Manufacturer.
@@ -206,7 +207,7 @@ pub struct SwitchDesc {
 /// One table of a table statistics reply.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TableStats {
-    /// Its number and, in 1.0 to 1.2, what it can do, as far as the version says.
+    /// Its number and, in 1.0 to 1.2, its capabilities, to the extent that the version has them.
     pub features: TableFeatures,
     /// Flows.
     pub active_count: u32,
@@ -216,8 +217,8 @@ pub struct TableStats {
     pub matched_count: u64,
 }
 
-/// What a table does with a packet that matches nothing (OFPTC_TABLE_MISS_*, 1.1 and 1.2; 1.3 knows the flow
-/// of priority 0 instead), with the numbers of the wire.
+/// What a table does with a packet that matches nothing (OFPTC_TABLE_MISS_*, 1.1 and 1.2; 1.3 uses the flow
+/// of priority 0 instead), with wire numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 #[repr(u32)]
 #[allow(missing_docs)]
@@ -236,7 +237,7 @@ pub struct TableMod {
     /// The bits as on the wire: miss behaviour (1.1, 1.2); deprecated (1.3); eviction 1 << 2 and vacancy 1 <<
     /// 3 (1.4).
     pub config: u32,
-    /// By what flows are evicted (OFPTMPEF_*, 1.4).
+    /// The criteria for evicting flows (OFPTMPEF_*, 1.4).
     pub eviction_flags: Option<u32>,
     /// When to tell how full it is (1.4).
     pub vacancy: Option<Vacancy>,
@@ -297,13 +298,13 @@ pub struct IpfixStats {
     pub collector_set_id: u32,
 }
 
-/// What a table can do (1.3; a part of it with the statistics of 1.0 to 1.2). Instructions and actions as
+/// A table's capabilities (1.3; some of them in the statistics of 1.0 to 1.2). Instructions and actions are
 /// bitmaps of their numbers in 1.3 (experimenters in bit 31).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TableFeatures {
     /// Table.
     pub table_id: u8,
-    /// Name, at most 31 bytes on the wire.
+    /// Name, truncated to 31 bytes on the wire.
     pub name: String,
     /// Bits of metadata that it can match.
     pub metadata_match: u64,
@@ -311,7 +312,7 @@ pub struct TableFeatures {
     pub metadata_write: u64,
     /// OFPTFC_* (1.5): what a request does with the table.
     pub command: u8,
-    /// OFPTC_*; in 1.1 and 1.2 what becomes of packets that match nothing ([`TableMiss`]).
+    /// OFPTC_*; in 1.1 and 1.2 what happens to packets that match nothing ([`TableMiss`]).
     pub config: u32,
     /// Most flows it can hold.
     pub max_entries: u32,
@@ -319,9 +320,9 @@ pub struct TableFeatures {
     pub nonmiss: TableInstructionFeatures,
     /// For the table-miss flow. `None`: the same.
     pub miss: Option<TableInstructionFeatures>,
-    /// NXM/OXM headers that can be matched (has-mask bit where they can be masked).
+    /// NXM/OXM headers that can be matched (has-mask bit if they can be masked).
     pub matchable: Vec<u64>,
-    /// Of those, the ones that may be left out; never with the has-mask bit.
+    /// The ones among them that may be omitted; never with the has-mask bit.
     pub wildcards: Vec<u64>,
 }
 
@@ -344,7 +345,7 @@ impl TableFeatures {
     }
 }
 
-/// What flows of a table can do.
+/// The capabilities of a table's flows.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct TableInstructionFeatures {
     /// Bitmap of OFPIT_*.
@@ -377,13 +378,13 @@ pub struct GroupFeatures {
 /// OFPST_METER_FEATURES.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct MeterFeatures {
-    /// Most meters; 0: there are none.
+    /// Maximum number of meters; 0 means that there are none.
     pub max_meters: u32,
     /// Bitmap of OFPMBT_*.
     pub band_types: u32,
     /// Bitmap of OFPMF_*.
     pub capabilities: u32,
-    /// Most bands of a meter.
+    /// Maximum number of bands per meter.
     pub max_bands: u8,
     /// Greatest colour value.
     pub max_color: u8,

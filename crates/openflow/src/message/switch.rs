@@ -73,7 +73,7 @@ pub struct SwitchConfig {
     /// Packets with a bad time to live go to the controller (OFPC_INVALID_TTL_TO_CONTROLLER, 1.1 and 1.2, and
     /// 1.0 by extension). `None` where the version cannot say.
     pub invalid_ttl_to_controller: Option<bool>,
-    /// Bytes of a packet sent to the controller. 0xffff: all.
+    /// How many bytes of a packet are sent to the controller. 0xffff means all.
     pub miss_send_len: u16,
 }
 
@@ -93,8 +93,8 @@ pub enum Role {
 pub struct RoleRequest {
     /// The role.
     pub role: Role,
-    /// Generation id. `None` where a request asks for no role of one, where a reply has none (`u64::MAX` on
-    /// the wire), and in the Nicira form.
+    /// Generation id. `None` if a request asks for a role without one, if a reply has none (`u64::MAX` on the
+    /// wire), and in the Nicira form.
     pub generation_id: Option<u64>,
     /// Whether it is NXT_ROLE_REQUEST.
     pub nicira: bool,

@@ -1,4 +1,4 @@
-//! Tuples of tracked connections as `ct-flush` and `dpctl/flush-conntrack` take them, and as both are shown.
+//! Tuples of tracked connections in the syntax of `ct-flush` and `dpctl/flush-conntrack`, and their output.
 
 use super::{KeyValues, put};
 use crate::message::CtFlush;
@@ -55,7 +55,7 @@ pub fn parse_ct_tuple(text: &str, into: &mut CtTuples, is_reply: bool) -> Result
     Ok(())
 }
 
-/// `zone=5 'ct_nw_src=10.0.0.1,…' '…'`, as the stock programs show what is to end.
+/// `zone=5 'ct_nw_src=10.0.0.1,…' '…'`, the stock programs' format for what to remove.
 pub fn ct_flush_text(flush: &CtFlush) -> String {
     let mut out = format!("zone={} '", flush.zone.unwrap_or(0));
     write_tuple(&mut out, &flush.tuples, &flush.tuples.original);

@@ -1,8 +1,8 @@
-//! `dpctl/normalize-actions`: actions of the datapath in a form in which two lists that do the same are
-//! equal, for scripts and tests. Actions are gathered by the VLAN tags that the packet has when they are
-//! carried out, and neighbouring outputs are sorted. Text in, text out: it needs no switch.
+//! `dpctl/normalize-actions`: brings datapath actions into a form in which equivalent lists are equal, for
+//! scripts and tests. Actions are grouped by the VLAN tags that the packet has when they are executed, and
+//! adjacent outputs are sorted. Text in, text out: it needs no switch.
 //!
-//! Source: ovs-dpctl(8), and what the stock program prints; it leaves out the ends of lines, we do not.
+//! Source: ovs-dpctl(8), and the stock program's output; it drops the ends of lines, we do not.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -95,8 +95,8 @@ pub fn normalize_datapath_actions(flow: &str, actions: &str, names: &[String]) -
     Ok(text)
 }
 
-/// Splits at the commas outside parentheses. `None` where these are not balanced, or nothing stands between
-/// two commas.
+/// Splits at the commas outside parentheses. `None` if these are unbalanced, or there is nothing between two
+/// commas.
 fn split(text: &str) -> Option<Vec<&str>> {
     let (mut depth, mut start, mut parts) = (0usize, 0, Vec::new());
     for (at, character) in text.char_indices() {
@@ -114,7 +114,7 @@ fn split(text: &str) -> Option<Vec<&str>> {
     (depth == 0 && parts.iter().all(|part| !part.is_empty())).then_some(parts)
 }
 
-/// What of a flow shows in the result.
+/// The part of a flow that affects the result.
 struct Packet {
     tags: Vec<Tag>,
     /// The members of its first label that are shown.

@@ -1,5 +1,5 @@
-//! Lists of NXM and OXM entries by the names of the wire: `NXM_OF_ETH_TYPE(0800),
-//! NXM_OF_IP_SRC_W(c0a80000/ffff0000)`, `<any>` for none. A header without a name is in hexadecimal.
+//! Lists of NXM and OXM entries by wire names: `NXM_OF_ETH_TYPE(0800), NXM_OF_IP_SRC_W(c0a80000/ffff0000)`,
+//! `<any>` for none. A header without a name is shown in hexadecimal.
 
 use super::{TextError, bad};
 use crate::codec::bytes::Reader;
@@ -10,14 +10,14 @@ use flow::mf::{NxmHeader, Wire};
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-/// What a list without entries is called.
+/// The text for an empty list.
 const NONE: &str = "<any>";
 
 static WIRES: LazyLock<HashMap<String, Wire>> =
     LazyLock::new(|| Mf::wire_names().chain([(COOKIE.name.to_string(), COOKIE)]).collect());
 
-/// Writes the entries of a text as bytes. Whether they make sense is for who decodes them to say: values may
-/// have any length, and headers may be unknown.
+/// Encodes the entries in a text. The decoder checks whether they are valid: values may have any length, and
+/// headers may be unknown.
 pub fn parse_entries(text: &str) -> Result<Vec<u8>, TextError> {
     let is_between = |c: char| c == ',' || c.is_ascii_whitespace();
     let mut rest = text.trim_matches(is_between);
@@ -53,7 +53,7 @@ fn entry(out: &mut Vec<u8>, name: &str, body: &str) -> Result<(), TextError> {
     let payload = value.len() + mask.len();
     let is_masked = !mask.is_empty();
     match WIRES.get(name.strip_suffix("_W").filter(|_| is_masked).unwrap_or(name)) {
-        // The length has a byte, of which an experimenter takes four.
+        // The length is one byte, and an experimenter takes four of those bytes.
         Some(_) if payload > 251 => return bad!("{name}: {payload} bytes of value and mask are too many"),
         Some(wire) => write_header(out, NxmHeader::new(*wire, is_masked, payload)),
         None => match hex(name) {
@@ -72,7 +72,7 @@ fn hex(digits: &str) -> Option<Vec<u8>> {
     digits.as_bytes().chunks(2).map(pair).collect()
 }
 
-/// An entry as it lies in a list.
+/// An undecoded entry of a list.
 #[derive(Clone, Copy, Debug)]
 pub struct RawEntry<'a> {
     /// Class, number, has-mask bit and length.
@@ -84,7 +84,7 @@ pub struct RawEntry<'a> {
 }
 
 impl RawEntry<'_> {
-    /// Whether bits of the value are set that the mask leaves out.
+    /// Whether the value has bits outside the mask.
     pub fn is_beyond_mask(&self) -> bool {
         self.value.iter().zip(self.mask).any(|(value, mask)| value & !mask != 0)
     }
@@ -112,7 +112,7 @@ impl RawEntry<'_> {
     }
 }
 
-/// The entries of a list, up to the first that is cut off.
+/// The entries of a list, up to the first truncated one.
 pub fn raw_entries(bytes: &[u8]) -> impl Iterator<Item = RawEntry<'_>> {
     let mut r = Reader::new(bytes, ErrorKind::OFPBMC_BAD_LEN);
     std::iter::from_fn(move || {

@@ -10,7 +10,7 @@ use flow::mf::{Format, Maskable};
 
 /// Names of the bits of `ct_state`, from bit 0 on.
 pub(super) const CT_STATE: &[&str] = &["new", "est", "rel", "rpl", "inv", "trk", "snat", "dnat"];
-/// All those bits: what is matched where no mask says which.
+/// All those bits: the default mask.
 pub(super) const CT_STATE_ALL: u128 = (1 << CT_STATE.len()) - 1;
 /// Names of the bits of `tcp_flags`, from bit 0 on.
 pub(super) const TCP_FLAGS: &[&str] =
@@ -33,7 +33,7 @@ pub(crate) fn display_name(mf: Mf) -> String {
     }
 }
 
-/// Reads `VALUE[/MASK]` of a field; `*` stands for no match. Bits of the value outside the mask may be set.
+/// Parses `VALUE[/MASK]` of a field; `*` means no match. Bits of the value outside the mask may be set.
 pub(crate) fn parse_value(mf: Mf, text: &str, ports: &PortNames) -> Result<(u128, u128), TextError> {
     if text == "*" {
         return Ok((0, 0));
@@ -55,7 +55,7 @@ pub(crate) fn parse_value(mf: Mf, text: &str, ports: &PortNames) -> Result<(u128
     if !fits(mf, value & mask) {
         return bad!("{text} is not a valid value for field {}", display_name(mf));
     }
-    // Of all its bytes, as the stock tool has it.
+    // Considers all its bytes, like the stock tool.
     let unused = u128::MAX.checked_shl(u32::from(mf.row().bytes) * 8).unwrap_or(0);
     let exact = mask | unused == u128::MAX;
     if mf.row().maskable == Maskable::No && !exact && mask != 0 {
@@ -64,12 +64,11 @@ pub(crate) fn parse_value(mf: Mf, text: &str, ports: &PortNames) -> Result<(u128
     Ok((value, mask & mf.ones()))
 }
 
-/// Whether the field holds a value, whose bits are those that a rule asks for: it would match more, or other,
-/// packets if one of them were cut off.
+/// Whether the field can hold a value with all the bits that a rule asks for: if bits were cut off, the rule
+/// would match more or other packets.
 fn fits(mf: Mf, value: u128) -> bool {
     match mf {
-        // OpenFlow 1.0: no tag.
-        // No tag; and the greatest id with the bit that says that there is one.
+        // OpenFlow 1.0: no tag. No tag; and the highest id with the bit for "present".
         Mf::DlVlan => mf.is_valid(value) || value == 0xffff || value == 0x1fff,
         // Both bits of the ECN may be given with it, and are left to their own field.
         Mf::NwTos => value <= 0xff,
@@ -98,7 +97,7 @@ fn parse_integer(mf: Mf, text: &str) -> Result<(u128, u128), TextError> {
     }
 }
 
-/// What the stock tools log of a number that is no port's.
+/// What the stock tools log about an invalid port number.
 fn port_remark(text: &str) -> Option<Remark> {
     let number: u32 = text.parse().ok()?;
     let text = format!(
@@ -111,7 +110,7 @@ fn parse_port(mf: Mf, text: &str, ports: &PortNames) -> Result<(u128, u128), Tex
     match ports.parse(text) {
         Some(port) if mf == Mf::ActsetOutput => Ok((port.to_u32().into(), u128::MAX)),
         Some(port) => Ok((port.0.into(), u128::MAX)),
-        // A field of 32 bits, of which ports have 16.
+        // A 32-bit field; ports have 16 bits of it.
         None if mf.row().bytes == 4 => {
             let error = TextError::new(format!("{text}: port value out of range for {}", display_name(mf)));
             Err(TextError { warning: port_remark(text), ..error })
@@ -134,8 +133,8 @@ fn parse_fragments(text: &str) -> Result<(u128, u128), TextError> {
     }
 }
 
-/// `+set-unset`, `one|two`, or `VALUE[/MASK]` in numbers. `0` in the first two stands for no flag at all.
-/// `all`: the flags there are, all of which are matched where neither signs nor a mask say which.
+/// `+set-unset`, `one|two`, or `VALUE[/MASK]` in numbers. `0` in the first two means no flags. `all`: the
+/// known flags, all of which are matched if neither signs nor a mask are given.
 fn parse_flags(
     text: &str,
     names: &[&str],
@@ -281,8 +280,8 @@ pub(super) fn write_flags(
     }
 }
 
-/// Reads a slice of a field, `NAME[]`, `NAME[BIT]` or `NAME[FIRST..LAST]`, or `NAME` for the whole, at the
-/// beginning of a text; gives it and what follows.
+/// Parses a slice of a field at the start of a text, `NAME[]`, `NAME[BIT]` or `NAME[FIRST..LAST]`, or `NAME`
+/// for the whole; returns it and the rest.
 pub(crate) fn split_subfield(text: &str) -> Result<(SubField, &str), TextError> {
     let name_len = text.find(['[', '-']).unwrap_or(text.len());
     let name = &text[..name_len];
@@ -315,7 +314,7 @@ pub(crate) fn split_subfield(text: &str) -> Result<(SubField, &str), TextError> 
     Ok((SubField { field, offset: first, count: last - first + 1 }, rest))
 }
 
-/// Reads a slice of a field that is all of a text.
+/// Parses a text that consists of one slice of a field.
 pub fn parse_subfield(text: &str) -> Result<SubField, TextError> {
     match split_subfield(text)? {
         (sub, "") => Ok(sub),
@@ -323,7 +322,7 @@ pub fn parse_subfield(text: &str) -> Result<SubField, TextError> {
     }
 }
 
-/// What bits of a field are, as a trace of Open vSwitch tells it: `value` is the whole field's.
+/// The value of some bits of a field in the format of Open vSwitch's trace: `value` is the whole field's.
 pub fn subfield_value_text(sub: SubField, value: u128) -> String {
     let mut out = String::new();
     write_subfield(&mut out, sub);
@@ -338,7 +337,7 @@ pub fn subfield_value_text(sub: SubField, value: u128) -> String {
     out
 }
 
-/// Appends a slice of a field, under its name of the wire.
+/// Appends a slice of a field under its wire name.
 pub(crate) fn write_subfield(out: &mut String, sub: SubField) {
     match sub.field.wire_name() {
         Some(name) => out.push_str(&name),
@@ -353,8 +352,8 @@ pub(crate) fn write_subfield(out: &mut String, sub: SubField) {
     }
 }
 
-/// The state of a connection's packet (`trk,est`), as `ofproto/trace --ct-next` takes it. `Err` says what
-/// makes no sense of it.
+/// Parses the state of a connection's packet (`trk,est`), in the syntax of `ofproto/trace --ct-next`. `Err`
+/// says what is wrong with it.
 pub fn connection_state(text: &str) -> Result<u32, String> {
     let mut state = 0;
     for name in text.split([',', ' ']).filter(|name| !name.is_empty()) {

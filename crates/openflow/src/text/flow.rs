@@ -1,4 +1,4 @@
-//! Flows in text: the argument of `add-flow`, files of them, and the lines of `dump-flows`.
+//! Flows in text: the argument of `add-flow`, files of flows, and the lines of `dump-flows`.
 
 use super::matching::{Requiring, match_text, normalized, parse_field, write_match};
 use super::value::{u16_named, u32_of, u64_of};
@@ -19,8 +19,7 @@ pub struct Parsed {
     pub flow_mod: FlowMod,
     /// The encodings.
     pub protocols: Protocols,
-    /// The match as it was written, where something of it means nothing without what it requires, and so was
-    /// left out.
+    /// The original match, if parts of it lacked prerequisites and were left out.
     pub before: Option<String>,
 }
 
@@ -29,8 +28,8 @@ impl Parsed {
     pub fn in_protocol(self, protocol: Protocol) -> FlowMod {
         let mut flow_mod = self.flow_mod;
         flow_mod.form = if protocol.is_nxm() { FlowForm::Nxm } else { FlowForm::Standard };
-        // From OpenFlow 1.1 on only a delete may be of all tables: said without a table, all else is of the
-        // first.
+        // From OpenFlow 1.1 on, only a delete may apply to all tables: without a table, any other command
+        // applies to the first one.
         let may_be_all = flow_mod.command.is_delete() && protocol != Protocol::Of11;
         if !may_be_all && flow_mod.table_id == TABLE_ALL && protocol >= Protocol::Of11 {
             flow_mod.table_id = 0;
@@ -95,8 +94,8 @@ pub fn parse_flow_mod(text: &str, command: FlowModCommand, ports: &PortNames) ->
     Ok(Parsed { flow_mod, protocols: reader.protocols, before })
 }
 
-/// Reads a line of a file: as [`parse_flow_mod`], with the command before the flow, or `add` where there is
-/// none.
+/// Parses a line of a file: like [`parse_flow_mod`], with an optional command before the flow, by default
+/// `add`.
 pub fn parse_flow_line(line: &str, ports: &PortNames) -> Result<Parsed, TextError> {
     let start = line.len() - line.trim_start().len();
     let text = line.trim_start();
@@ -126,7 +125,7 @@ pub fn parse_flow_request(text: &str, ports: &PortNames) -> Result<(FlowStatsReq
     Ok((request, reader.protocols))
 }
 
-/// What is wrong in a file of flows, and where: line and column count from 1.
+/// An error in a file of flows, and its position: line and column count from 1.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FileError {
     /// Line.
@@ -143,9 +142,9 @@ impl fmt::Display for FileError {
     }
 }
 
-/// The flows of a file, a line each, with comments from `#` on, and their lines' numbers from 1. `command`:
-/// that of every line; `None`: each line may say its own. A parsed flow has two kilobytes: of a long file,
-/// check all and then take them one by one.
+/// The flows of a file, one per line, with comments from `#` on, and their line numbers from 1. `command`
+/// applies to every line; `None`: each line may have its own. A parsed flow takes two kilobytes: for a long
+/// file, check all first and then take them one by one.
 pub fn flows_in<'a>(
     text: &'a str,
     command: Option<FlowModCommand>,
@@ -162,7 +161,7 @@ pub fn flows_in<'a>(
     })
 }
 
-/// All flows of a file, or the first error: nothing of a file with an error is used.
+/// All flows of a file, or the first error: a file with an error is not used at all.
 pub fn parse_flow_file(
     text: &str,
     command: Option<FlowModCommand>,
@@ -171,7 +170,7 @@ pub fn parse_flow_file(
     flows_in(text, command, ports).map(|flow| Ok(flow?.1)).collect()
 }
 
-/// Splits a flow at its actions; gives what follows `actions=` and where it begins.
+/// Splits a flow at its actions; returns what follows `actions=`, and its position.
 fn split_actions(text: &str) -> (&str, Option<(usize, &str)>) {
     let Some(at) = text.find("action") else { return (text, None) };
     // `action(s)` may be followed by `=` or, as fields may be, by an opening parenthesis' worth of blanks.
@@ -179,7 +178,7 @@ fn split_actions(text: &str) -> (&str, Option<(usize, &str)>) {
     (&text[..at], actions)
 }
 
-/// What a flow's text says before its actions.
+/// The part of a flow's text before its actions.
 struct Reader<'a> {
     /// `None`: a request for statistics.
     command: Option<FlowModCommand>,
@@ -340,7 +339,7 @@ pub struct FlowStyle<'a> {
     pub version: Version,
     /// Names of ports.
     pub ports: &'a PortNames,
-    /// With counters and ages.
+    /// Show counters and ages.
     pub stats: bool,
 }
 
@@ -495,7 +494,7 @@ fn write_flow_mod_with(
     if let Some(group) = m.out_group {
         put!(out, "out_group:{group} ");
     }
-    // In OpenFlow 1.0 every add resets the counters, and nothing says so.
+    // In OpenFlow 1.0 every add resets the counters, without a flag.
     let implied = if version < Version::V12 { FlowFlags::RESET_COUNTS } else { FlowFlags::empty() };
     write_flags(out, m.flags - implied);
     out.push_str("actions=");

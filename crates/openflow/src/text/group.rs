@@ -25,8 +25,8 @@ const COMMANDS: [(&str, GroupCommand); 6] = [
     ("insert_buckets", GroupCommand::InsertBucket),
 ];
 
-/// Reads a line of a file: as [`parse_group_mod`], with the command before the group, or `add` where there is
-/// none.
+/// Parses a line of a file: like [`parse_group_mod`], with an optional command before the group, by default
+/// `add`.
 pub fn parse_group_line(line: &str, ports: &PortNames) -> Result<(GroupMod, Protocols), TextError> {
     let text = line.trim();
     let word = text.split(|c: char| c.is_ascii_whitespace()).next().unwrap_or("");
@@ -50,7 +50,7 @@ pub fn parse_group_mod(
     let with_type = matches!(command, GroupCommand::Add | GroupCommand::Modify | GroupCommand::AddOrModify);
     let mut group = GroupDesc { group_id: GROUP_ANY, ..GroupDesc::default() };
     let (mut has_id, mut has_type, mut command_bucket_id) = (false, false, None);
-    // Buckets come last: a value goes on to the next of them, commas and all.
+    // Buckets come last: the value of one extends to the next, including commas.
     let start = bucket_at(text).unwrap_or(text.len());
     let mut has_weight = Vec::new();
     let mut protocols = Protocols::ANY;
@@ -136,7 +136,7 @@ fn number_buckets(buckets: &mut [Bucket]) {
     }
 }
 
-/// Where the first bucket begins.
+/// The position of the first bucket.
 fn bucket_at(text: &str) -> Option<usize> {
     let is_start = |at: usize| at == 0 || matches!(text.as_bytes()[at - 1], b',' | b' ' | b'\t');
     text.match_indices("bucket").map(|(at, _)| at).find(|&at| {

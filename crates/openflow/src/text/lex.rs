@@ -1,10 +1,10 @@
-//! Key and value pairs: the outermost grammar of flows, of lists of actions and of actions' arguments.
+//! Key and value pairs: the outermost grammar of flows, action lists and actions' arguments.
 //!
-//! `key`, `key=value`, `key:value` and `key(value)`, with commas or white space between. A value after `=` or
-//! `:` ends at the next comma or white space outside parentheses; one in parentheses at the one that closes
-//! them, and then `->target` may follow, which is kept in the value as `value)->target`.
+//! `key`, `key=value`, `key:value` and `key(value)`, separated by commas or white space. A value after `=` or
+//! `:` ends at the next comma or white space outside parentheses; one in parentheses at the closing one,
+//! after which `->target` may follow, which is kept in the value as `value)->target`.
 
-/// Iterates over the pairs; the value is empty where there is none.
+/// Iterates over the pairs; a missing value is empty.
 #[derive(Clone, Debug)]
 pub struct KeyValues<'a> {
     rest: &'a str,

@@ -35,7 +35,7 @@ pub(super) const SHORTHANDS: [(&str, u16, u8); 17] = [
     ("mplsm", 0x8848, 0),
 ];
 
-/// Whether a word is a protocol's name that stands in a match without a value, as `tcp` does.
+/// Whether a word is the name of a protocol, which appears in a match without a value, like `tcp`.
 pub fn is_protocol(word: &str) -> bool {
     SHORTHANDS.iter().any(|shorthand| shorthand.0 == word)
 }
@@ -74,7 +74,7 @@ pub fn write_match(out: &mut String, m: &Match, priority: u16, ports: &PortNames
     }
 }
 
-/// What the shorthand has said already.
+/// What the shorthand already expresses.
 #[derive(Clone, Copy)]
 struct Said {
     eth_type: bool,
@@ -92,7 +92,7 @@ impl Writer<'_> {
         self.m.mask.0.has(block)
     }
 
-    /// Value and mask of a field of which something is matched.
+    /// Value and mask of a field that is matched at least in part.
     fn get(&self, mf: Mf) -> Option<(u128, u128)> {
         let (value, mask) = self.m.get_mf(mf);
         // nw_tos shares its bits with nw_ecn, and names only its own.
@@ -179,7 +179,7 @@ impl Writer<'_> {
         }
     }
 
-    /// `ip`, `tcp`, `arp`, ..., or the packet type where that is not Ethernet.
+    /// `ip`, `tcp`, `arp`, ..., or the packet type if it is not Ethernet.
     fn shorthand(&mut self) -> Said {
         let mut said = Said { eth_type: false, proto: false };
         if let Some((value, _)) = self.get(Mf::PacketType)
@@ -370,7 +370,7 @@ impl Writer<'_> {
         }
     }
 
-    /// In hexadecimal, with its prefix even where it is 0.
+    /// In hexadecimal, with a prefix even for 0.
     fn prefixed(&mut self, name: &str, mf: Mf) {
         match self.get(mf) {
             Some((0, mask)) if mask == mf.ones() => put!(self.out, "{name}=0x0,"),
@@ -430,8 +430,8 @@ impl Writer<'_> {
     }
 }
 
-/// Appends what is matched of a tunnel option. A mask that is a whole number of bytes, all ones, is not
-/// written, as Open vSwitch has it, whose values are as short as their masks.
+/// Appends the match on a tunnel option. As in Open vSwitch, whose values are as long as their masks, a mask
+/// of ones that is a whole number of bytes is not written.
 fn write_option(out: &mut String, option: &OptionMatch) {
     let OptionMatch { idx, value, mask, bytes } = option;
     put!(out, "tun_metadata{idx}");
@@ -466,7 +466,7 @@ fn set_option(m: &mut Match, idx: u8, value: Wide, mask: Wide) -> Result<(), Tex
     Ok(())
 }
 
-/// Takes one `key=value` of a match: a field or a shorthand. `Ok(None)`: it is neither.
+/// Parses one `key=value` of a match: a field or a shorthand. `Ok(None)`: it is neither.
 pub(super) fn parse_field(
     m: &mut Match,
     key: &str,
@@ -500,7 +500,7 @@ pub(super) fn parse_field(
     Ok(Some(Protocols::of_field(mf, value, mask)))
 }
 
-/// A field by the names that matches know, among them those that mean the field of whatever protocol is
+/// A field by the names used in matches, including those that mean the field of whichever protocol is
 /// matched.
 pub(crate) fn field_named(key: &str) -> Option<Mf> {
     match key {
@@ -553,9 +553,9 @@ fn parse_slice(m: &mut Match, key: &str, text: &str) -> Result<Protocols, TextEr
     Ok(Protocols::of_field(mf, value, mask))
 }
 
-/// Fields that were named in a match, and the bytes before each, to see at its end that it says what each
-/// requires. Most fields without what they require are left out ([`normalized`]); a rule without these would
-/// match what nobody asked for.
+/// Fields that occurred in a match, with their positions, to check at the end that their prerequisites are
+/// there. Most fields without prerequisites are left out ([`normalized`]); but without these fields a rule
+/// would match unintended packets.
 #[derive(Default)]
 pub(super) struct Requiring(Vec<(Mf, usize)>);
 
@@ -601,7 +601,7 @@ fn set_vlan_bits(m: &mut Match, bits: u128, mask: u128) {
     m.set_mf(Mf::VlanTci, old & !mask | bits & mask, old_mask | mask);
 }
 
-/// Reads a match that is all of a text, and normalises it.
+/// Parses a text that consists of one match, and normalises it.
 pub fn parse_match(text: &str, ports: &PortNames) -> Result<Match, TextError> {
     let mut m = Match::any();
     let (mut items, mut requiring) = (KeyValues::new(text), Requiring::default());

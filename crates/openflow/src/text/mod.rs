@@ -1,16 +1,15 @@
 //! The text forms of ovs-ofctl(8), ovs-fields(7) and ovs-actions(7): matches, actions, flows and messages,
-//! read and written as the stock tools read and write them, since scripts and people take them for an
-//! interface.
+//! parsed and printed exactly as the stock tools do, since scripts and people rely on it.
 //!
-//! Reading takes every spelling that the manuals allow (`nw_src`, `ip_src`, `ipv4`, `eth_type(0x800)`,
-//! `action=`); writing gives the one that Open vSwitch 3.1 gives. Readers never panic and answer bad text
-//! with a sentence ([`TextError`]) worded as the stock's, so that what looks for it finds it.
+//! Parsing accepts every spelling that the manuals allow (`nw_src`, `ip_src`, `ipv4`, `eth_type(0x800)`,
+//! `action=`); printing uses Open vSwitch 3.1's. Parsers never panic and answer bad text with a sentence
+//! ([`TextError`]) in the stock tools' words, so that scripts find what they look for.
 //!
 //! - [`match_text`] and [`parse_match`]; [`actions_text`] and [`parse_actions`].
 //! - [`parse_flow_mod`], [`parse_flow_file`]: the lines of `add-flow` and `add-flows`; [`flow_text`] those of
 //!   `dump-flows`.
 //! - [`message_text`]: whole messages, as `ovs-ofctl` prints what it receives.
-//! - [`Protocols`]: in which encodings a flow can be said.
+//! - [`Protocols`]: which encodings can express a flow.
 
 mod ct_flush;
 mod datapath_actions;
@@ -60,13 +59,13 @@ use std::fmt;
 pub struct TextError {
     /// The sentence.
     pub message: String,
-    /// Bytes before the item (match field or action) in which it lies.
+    /// Position of the item (match field or action) that contains it.
     pub offset: usize,
-    /// What the stock tools log beside it.
+    /// What the stock tools log in addition.
     pub warning: Option<Remark>,
 }
 
-/// What the stock tools log while they read, beside what they answer.
+/// What the stock tools log while they parse, besides their result.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Remark {
     /// The module that logs it, as `ovs-appctl vlog/list` has it.

@@ -1,7 +1,7 @@
 //! The fields of one packet (`ofproto/trace`): a match in which each field has one value.
 //!
-//! Stricter than a match: a field comes once, after what it requires, and without a mask. The errors are
-//! worded as Open vSwitch's, which name the field and what is wrong with it.
+//! Stricter than a match: a field occurs once, after its prerequisites, and without a mask. The errors use
+//! Open vSwitch's words, with the field and what is wrong with it.
 
 use super::PortNames;
 use super::lex::KeyValues;
@@ -54,7 +54,7 @@ pub fn parse_packet(text: &str, ports: &PortNames) -> Result<Match, String> {
     Ok(normalized(&m))
 }
 
-/// What no value is called, by what the field holds.
+/// The text for a missing value, by the kind of field.
 fn empty(mf: Mf) -> String {
     match mf.row().format {
         Format::Ethernet => ": invalid Ethernet address".into(),

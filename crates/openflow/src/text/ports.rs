@@ -19,7 +19,7 @@ const RESERVED: [(&str, OfPort); 10] = [
     ("UNSET", OfPort::UNSET),
 ];
 
-/// Names of ports and tables. Empty: numbers only. A name that several have names none of them.
+/// Names of ports and tables. Empty: only numbers. A name that is not unique is not used.
 #[derive(Clone, Default, Debug)]
 pub struct PortNames {
     by_number: BTreeMap<u16, String>,
@@ -51,13 +51,13 @@ impl PortNames {
             .or_insert(Some(port));
     }
 
-    /// The name of a port, where it has one that no other has.
+    /// The unique name of a port, if it has one.
     pub fn name(&self, port: OfPort) -> Option<&str> {
         let name = self.by_number.get(&port.0)?;
         self.by_name.get(name)?.is_some().then_some(name)
     }
 
-    /// The port of a name.
+    /// The port with a name.
     pub fn port(&self, name: &str) -> Option<OfPort> {
         self.by_name.get(name).copied().flatten()
     }
@@ -69,7 +69,7 @@ impl PortNames {
         }
     }
 
-    /// Whether a table has a name that no other has.
+    /// Whether a table has a unique name.
     pub fn has_table(&self, table: u8) -> bool {
         let name = self.tables.get(&table);
         name.is_some_and(|name| self.tables.values().filter(|other| *other == name).count() == 1)
@@ -128,7 +128,7 @@ impl PortNames {
     }
 }
 
-/// Appends a name, in double quotes where it could be taken for something else.
+/// Appends a name, in double quotes if it would be ambiguous.
 fn write_name(out: &mut String, name: &str) {
     let plain = name.starts_with(|c: char| c.is_ascii_alphabetic())
         && name.bytes().all(|b| b.is_ascii_alphanumeric());

@@ -1,5 +1,5 @@
-//! The encodings of flows that OpenFlow and its Nicira extension have ("flow formats"), and which of them can
-//! say a flow.
+//! The encodings of flows in OpenFlow and its Nicira extension ("flow formats"), and which of them can
+//! express a flow.
 
 use super::{TextError, bad};
 use crate::version::{Version, VersionSet};
@@ -35,7 +35,7 @@ impl Protocol {
         Protocol::Of15,
     ];
 
-    /// As options and messages name it.
+    /// The name in options and messages.
     pub fn name(self) -> &'static str {
         match self {
             Protocol::Of10 => "OpenFlow10-table_id",
@@ -50,7 +50,7 @@ impl Protocol {
         }
     }
 
-    /// In messages of which version.
+    /// The version of its messages.
     pub fn version(self) -> Version {
         match self {
             Protocol::Of11 => Version::V11,
@@ -74,7 +74,7 @@ impl Protocol {
         }
     }
 
-    /// Whether flow-mods carry a table by the extension NXT_FLOW_MOD_TABLE_ID.
+    /// Whether flow-mods contain a table through the extension NXT_FLOW_MOD_TABLE_ID.
     pub fn has_table_id_extension(self) -> bool {
         matches!(self, Protocol::Of10TableId | Protocol::NxmTableId)
     }
@@ -102,17 +102,17 @@ impl Protocols {
     pub const NXM: Protocols = Protocols(0b1100);
     /// OpenFlow 1.1 and later.
     pub const OF11_UP: Protocols = Protocols(0b1_1111_0000);
-    /// Of OpenFlow 1.2 and later.
+    /// OpenFlow 1.2 and later.
     pub const OXM: Protocols = Protocols(0b1_1110_0000);
     /// OpenFlow 1.3 and later.
     pub const OF13_UP: Protocols = Protocols(0b1_1100_0000);
     /// NXM and OXM.
     pub const NXM_OXM: Protocols = Protocols(0b1_1110_1100);
-    /// Of NXM, and OpenFlow 1.1 and later.
+    /// NXM, and OpenFlow 1.1 and later.
     pub const NXM_OF11_UP: Protocols = Protocols(0b1_1111_1100);
-    /// Those in which a flow-mod says its table.
+    /// Those in which a flow-mod contains its table.
     pub const WITH_TABLE: Protocols = Protocols(0b1_1111_1010);
-    /// Those in which a modify or delete selects by cookie.
+    /// Those in which a modify or delete can select by cookie.
     pub const WITH_COOKIE_MASK: Protocols = Protocols::NXM_OF11_UP;
     const ABBREVIATIONS: [(&'static str, Protocols); 3] =
         [("OpenFlow10", Protocols::OF10), ("NXM", Protocols::NXM), ("OXM", Protocols::OXM)];
@@ -122,7 +122,7 @@ impl Protocols {
         Protocols(1 << protocol as u8)
     }
 
-    /// Those of messages of the versions.
+    /// Those of the versions' messages.
     pub fn of_versions(versions: VersionSet) -> Protocols {
         let of = Protocol::ALL.into_iter().filter(|p| versions.contains(p.version()));
         Protocols(of.fold(0, |acc, p| acc | 1 << p as u8))
@@ -133,7 +133,7 @@ impl Protocols {
         self.0 & 1 << protocol as u8 != 0
     }
 
-    /// Whether there is none.
+    /// Whether it is empty.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
@@ -153,12 +153,12 @@ impl Protocols {
         Protocol::ALL.into_iter().filter(move |&p| self.contains(p))
     }
 
-    /// Those that can match a field under a mask.
+    /// Those that can match a field with a mask.
     pub fn of_field(mf: Mf, value: u128, mask: u128) -> Protocols {
         let exact = mask == mf.ones();
         match mf {
             _ if mask == 0 => Protocols::ANY,
-            // What only the datapath has.
+            // Fields that exist only in the datapath.
             _ if mf.wires().next().is_none() && !matches!(mf, Mf::DlVlan | Mf::DlVlanPcp) => Protocols::NONE,
             // The whole tag with or without it, as 1.0 has it.
             Mf::VlanTci if exact => Protocols::ANY,

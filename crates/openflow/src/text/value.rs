@@ -4,8 +4,8 @@ use super::{TextError, bad, put};
 use flow::options::{OPTION_BYTES_MAX, Wide};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// Reads an unsigned number of C's notation (`10`, `0x0a`, `012`) at the beginning of a text; gives it and
-/// what follows. `None` where there is no number or it has more than 128 bits.
+/// Parses an unsigned number in C's notation (`10`, `0x0a`, `012`) at the start of a text; returns it and the
+/// rest. `None` if there is no number or it has more than 128 bits.
 pub(crate) fn split_number(text: &str) -> Option<(u128, &str)> {
     let (radix, digits) = match text.as_bytes() {
         [b'0', b'x' | b'X', d, ..] if d.is_ascii_hexdigit() => (16, &text[2..]),
@@ -17,8 +17,7 @@ pub(crate) fn split_number(text: &str) -> Option<(u128, &str)> {
     Some((number, &digits[len..]))
 }
 
-/// Reads `VALUE[/MASK]` of a tunnel option, numbers of up to 992 bits; the mask is [`Wide::ONES`] where none
-/// is given.
+/// Parses `VALUE[/MASK]` of a tunnel option, numbers of up to 992 bits; the mask defaults to [`Wide::ONES`].
 pub(crate) fn wide_masked(text: &str, field: &str) -> Result<(Wide, Wide), TextError> {
     let part = |part: &str, what: &str| match wide(part) {
         Some(Some(number)) => Ok(number),
@@ -31,7 +30,7 @@ pub(crate) fn wide_masked(text: &str, field: &str) -> Result<(Wide, Wide), TextE
     }
 }
 
-/// A whole text as a number: `None` where it is none, `Some(None)` where it has more than 992 bits.
+/// Parses a whole text as a number: `None` if it is not one, `Some(None)` if it has more than 992 bits.
 pub(crate) fn wide(text: &str) -> Option<Option<Wide>> {
     let digits = text.strip_prefix("0x").or(text.strip_prefix("0X"));
     let Some(digits) = digits else { return number(text, u128::MAX).map(|n| Some(Wide::from(n))) };
@@ -79,7 +78,7 @@ pub(crate) fn u64_of(text: &str) -> Result<u64, TextError> {
     if text.is_empty() {
         return bad!("missing required numeric argument");
     }
-    // As C has it, a minus counts down from 2^64: `-1` is a mask of all ones.
+    // As in C, a minus counts down from 2^64: `-1` is a mask of all ones.
     let (negative, digits) = text.strip_prefix('-').map_or((false, text), |digits| (true, digits));
     match number(digits, u64::MAX.into()) {
         Some(n) if negative => Ok((n as u64).wrapping_neg()),
@@ -122,7 +121,7 @@ pub(crate) fn ethernet_masked(text: &str) -> Option<(u128, u128)> {
     Some((parse_ethernet(address)?.into(), parse_ethernet(mask)?.into()))
 }
 
-/// `ADDRESS[/MASK]`, the mask as a length of a prefix or an address.
+/// `ADDRESS[/MASK]`; the mask may be a prefix length or an address.
 pub(crate) fn ipv4_masked(text: &str) -> Result<(u128, u128), TextError> {
     let (address, mask) = text.split_once('/').map_or((text, None), |(a, m)| (a, Some(m)));
     let Ok(ip) = address.parse::<Ipv4Addr>() else { return bad!("{text}: invalid IP address") };
@@ -183,7 +182,8 @@ pub(crate) fn write_ipv6(out: &mut String, address: u128, mask: u128) {
     }
 }
 
-/// As inet_ntop(3) writes it, which besides mapped addresses writes compatible ones (`::1.2.3.4`) with dots.
+/// In the format of inet_ntop(3), which writes mapped addresses and also compatible ones (`::1.2.3.4`) with
+/// dots.
 fn write_ipv6_address(out: &mut String, address: u128) {
     if address >> 32 == 0 && address > 0xffff {
         put!(out, "::{}", Ipv4Addr::from_bits(address as u32));

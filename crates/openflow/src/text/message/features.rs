@@ -1,5 +1,5 @@
-//! Features of tables, and their statistics. Tables are mostly alike, so each is described by what sets it
-//! apart from the one before.
+//! Features of tables, and their statistics. Tables are mostly alike, so each is described by its differences
+//! from the previous one.
 
 use super::words::action_names;
 use crate::message::{TableFeatures, TableInstructionFeatures, TableMod, TableStats};
@@ -8,7 +8,7 @@ use crate::version::Version;
 use flow::Mf;
 use flow::mf::NxmHeader;
 
-/// Instructions by their numbers on the wire, in the order in which a flow's are carried out.
+/// Instructions by wire number, in order of execution.
 const INSTRUCTIONS: [(u32, &str); 6] = [
     (6, "meter"),
     (4, "apply_actions"),
@@ -23,7 +23,7 @@ pub fn write_table_features(out: &mut String, tables: &[TableFeatures], version:
     write_tables(out, tables.iter().map(|table| (table, None)), version);
 }
 
-/// Appends what tables can do and their statistics, where there are any, each after an empty line.
+/// Appends the capabilities of tables and their statistics, if any, each after an empty line.
 pub(super) fn write_tables<'a>(
     out: &mut String,
     tables: impl Iterator<Item = (&'a TableFeatures, Option<&'a TableStats>)>,
@@ -66,7 +66,7 @@ fn counts(stats: &TableStats) -> (u32, u64, u64) {
     (stats.active_count, stats.lookup_count, stats.matched_count)
 }
 
-/// Whether nothing is said of what a table can do.
+/// Whether the capabilities of a table are unknown.
 fn is_unknown(t: &TableFeatures) -> bool {
     *t == TableFeatures { name: t.name.clone(), ..TableFeatures::of(t.table_id) }
 }
@@ -91,8 +91,8 @@ fn same_features(a: &TableFeatures, b: &TableFeatures) -> bool {
         && same_instructions((miss(a), a.table_id), (miss(b), b.table_id))
 }
 
-/// Whether flows of two tables can do the same. That those of the later one cannot go to their own table does
-/// not set it apart.
+/// Whether flows of two tables have the same capabilities. That flows of the later one cannot go to their own
+/// table does not count.
 fn same_instructions(a: (&TableInstructionFeatures, u8), b: (&TableInstructionFeatures, u8)) -> bool {
     let ((a, a_id), (b, b_id)) = if a.1 <= b.1 { (a, b) } else { (b, a) };
     let is_next = u16::from(a_id) + 1 == u16::from(b_id) && !b.next_tables.contains(&b_id);
@@ -217,7 +217,7 @@ fn write_matching(out: &mut String, t: &TableFeatures) {
     }
 }
 
-/// The names of fields in the order of ovs-fields(7), with what neighbours have in common said once.
+/// The names of fields in the order of ovs-fields(7), with what neighbours have in common written once.
 fn field_names(headers: impl Iterator<Item = u64>) -> String {
     let wanted: Vec<Mf> = headers.filter_map(|header| Mf::from_nxm(NxmHeader(header))).collect();
     let names: Vec<String> = in_order().filter(|mf| wanted.contains(mf)).map(field_name).collect();
@@ -249,8 +249,7 @@ fn in_order() -> impl Iterator<Item = Mf> {
     })
 }
 
-/// Writes names without their first bytes, which are the same in all: those that go on alike as
-/// `eth_{src,dst}`, those that count as `reg0...reg3`.
+/// Writes names without a common prefix: similar ones as `eth_{src,dst}`, numbered ones as `reg0...reg3`.
 fn write_names(out: &mut String, mut names: &[String], common: usize) {
     let mut is_first = true;
     while let Some(first) = names.first() {
@@ -274,7 +273,8 @@ fn write_names(out: &mut String, mut names: &[String], common: usize) {
     }
 }
 
-/// How many names begin like the first, up to and with an underscore; and where that prefix ends.
+/// How many names share a prefix with the first, up to and including an underscore; and where that prefix
+/// ends.
 fn prefix_run(names: &[String], common: usize) -> (usize, usize) {
     let shared = |a: &str, b: &str| {
         let same = a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count();
@@ -302,7 +302,7 @@ fn counting_run(names: &[String]) -> usize {
     };
     let Some((stem, start)) = split(&names[0]) else { return 1 };
     let counts = |(i, name): &(usize, &String)| split(name) == Some((stem.clone(), start + *i as u32));
-    // Two are as short said one by one.
+    // Two are as short when written one by one.
     match names.iter().enumerate().take_while(counts).count() {
         2 => 1,
         run => run,

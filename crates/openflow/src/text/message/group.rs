@@ -31,7 +31,7 @@ fn bucket_name(id: u32) -> String {
     }
 }
 
-/// As messages name a group, among them the reserved numbers.
+/// A group's name in messages, including the reserved numbers.
 pub(super) fn group_name(id: u32) -> String {
     match id {
         GROUP_ALL => "ALL".into(),
@@ -136,7 +136,7 @@ fn write_meter_id(out: &mut String, id: u32, separator: char) {
     }
 }
 
-/// As messages name the meter of a request.
+/// The name of a request's meter in messages.
 pub(super) fn meter_name(id: Option<u32>) -> String {
     let mut out = String::new();
     write_meter_id(&mut out, id.unwrap_or(METER_ALL), '=');

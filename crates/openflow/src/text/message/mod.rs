@@ -1,5 +1,5 @@
-//! Messages as `ovs-ofctl` prints what it receives: a line of name, version and transaction id, then what
-//! they say.
+//! Messages in the format in which `ovs-ofctl` prints them: a line of name, version and transaction id, then
+//! the contents.
 
 mod asynchronous;
 mod features;
@@ -61,8 +61,8 @@ fn write_version_and_xid(out: &mut String, version: Version, xid: u32) {
     put!(out, " (xid={xid:#x}):");
 }
 
-/// What bytes say that are said to be one message, ending with a newline: the message, or what is wrong with
-/// them.
+/// The text of bytes that should be one message, ending with a newline: the message, or what is wrong with
+/// it.
 pub fn bytes_text(bytes: &[u8], ports: &PortNames, verbosity: u8) -> String {
     let mut out = String::new();
     let header = match Header::parse(bytes) {
@@ -101,7 +101,7 @@ pub fn bytes_text(bytes: &[u8], ports: &PortNames, verbosity: u8) -> String {
     let codec = Codec { flow_mod_table_id: true, ..Codec::new(version) };
     let error = match name {
         Ok(name) => match codec.decode(bytes) {
-            // Too short for its type, as a message of fixed size may be: nothing of it is shown.
+            // Too short for its type, as a message of fixed size may be: none of it is shown.
             Err(ErrorKind::OFPBRC_BAD_LEN) => ErrorKind::OFPBRC_BAD_LEN,
             decoded => {
                 head(&mut out, &name);
@@ -359,8 +359,8 @@ fn error(out: &mut String, error: &OfError, style: MessageStyle) {
         out.push('\n');
         return;
     }
-    // The beginning of the request that the error answers. An error within one is not read, so that none
-    // nests.
+    // The beginning of the request that the error answers. An error within an error is not decoded, so there
+    // is no nesting.
     match Header::parse(&error.data) {
         Some(header) if header.kind != 1 => {
             out.push_str(&bytes_text(&error.data, style.ports, style.verbosity))
@@ -399,7 +399,7 @@ fn switch_features(out: &mut String, features: &SwitchFeatures, style: MessageSt
     port::write_port_descs(out, &features.ports);
 }
 
-/// As `get-frags`, `set-frags` and messages name them.
+/// The words in `get-frags`, `set-frags` and messages.
 pub fn frag_name(frag: FragHandling) -> &'static str {
     match frag {
         FragHandling::Normal => "normal",

@@ -8,17 +8,17 @@ use flow::extract::{Ingress, extract_keeping_metadata};
 use flow::{FieldId, Key, Match, Mf};
 use wire::EtherType;
 
-/// The headers of a frame, as a match that says each of its fields.
+/// The headers of a frame, as a match on each of its fields.
 pub fn packet_text(frame: &[u8]) -> String {
     text_of(frame, 0, false)
 }
 
-/// The same of a packet of another type than Ethernet (OpenFlow 1.5).
+/// The same for a packet of a type other than Ethernet (OpenFlow 1.5).
 pub fn typed_packet_text(packet: &[u8], packet_type: u32) -> String {
     text_of(packet, packet_type, false)
 }
 
-/// The fields of a packet of which nobody knows where it came from, as a flow: `arp,in_port=ANY,...`.
+/// The fields of a packet of unknown origin, as a flow: `arp,in_port=ANY,...`.
 pub fn packet_flow_text(frame: &[u8]) -> String {
     text_of(frame, 0, true)
 }
@@ -33,7 +33,7 @@ pub fn packet_differences(flow: &Match, frame: &[u8]) -> Option<[String; 2]> {
     if flow.get_mf(Mf::InPort).1 == 0 {
         specified.set_mf(Mf::InPort, OfPort::NONE.0.into(), Mf::InPort.ones());
     }
-    // What no frame has, as far as the flow says it.
+    // Removes fields that no frame has, if the flow contains them.
     for mf in Mf::all().filter(|mf| flow.get_mf(*mf).1 != 0) {
         if specified.get_mf(mf).1 == 0 {
             specified.set_mf(mf, flow.get_mf(mf).0, flow.get_mf(mf).1);
@@ -49,7 +49,7 @@ fn text_of(frame: &[u8], packet_type: u32, is_flow: bool) -> String {
     let mut key = Key::default();
     let ingress = Ingress::new(OfPort::NONE, PortNo(0), Depth::Everything);
     key.set(FieldId::PacketType, packet_type.into());
-    // Of a packet that is too short for its first header, nothing is known.
+    // If a packet is too short for its first header, nothing is known about it.
     let layers = extract_keeping_metadata(frame, frame.len(), &ingress, &mut key).unwrap_or_default();
     let mut m = all_fields(&key);
     if is_flow {
@@ -99,7 +99,7 @@ fn all_fields(key: &Key) -> Match {
             break;
         }
         m.set_masked(tci, key.get(tci), 0xffff);
-        // Of tags that are not there the first is said to be none.
+        // If there are no tags, the first is shown as absent.
         if key.get(tpid) == 0 {
             break;
         }
@@ -116,15 +116,15 @@ fn all_fields(key: &Key) -> Match {
             && mf.row().prereq != flow::mf::Prereq::Ct
     });
     for mf in optional {
-        // In the order of the table, so that what a field requires has been taken before.
-        // Neighbour discovery is shown with both link-layer addresses.
+        // In the table's order, so that the prerequisites of a field come before it. Neighbour discovery is
+        // shown with both link-layer addresses.
         let is_nd =
             matches!(mf, Mf::NdSll | Mf::NdTll) && (m.has_prereq(Mf::NdSll) || m.has_prereq(Mf::NdTll));
         if m.has_prereq(mf) || is_nd {
             take(&mut m, mf);
         }
     }
-    // Labels down to the bottom of the stack, as far as they were read.
+    // Labels down to the bottom of the stack, as far as they were parsed.
     let labels = [FieldId::Mpls0, FieldId::Mpls1, FieldId::Mpls2];
     for pair in labels.windows(2).take_while(|pair| has_labels && key.get64(pair[0]) & 0x100 == 0) {
         m.set_masked(pair[1], key.get(pair[1]), pair[1].ones());

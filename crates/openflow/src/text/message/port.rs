@@ -74,7 +74,7 @@ fn write_state(out: &mut String, state: PortState) {
 
 /// Appends the lines of a port's description.
 pub fn write_port_desc(out: &mut String, desc: &PortDesc) {
-    // The name is the port's own here, not that of a map.
+    // The port's own name, rather than one from a map.
     put!(out, " {}({}): addr:", PortNames::none().text(desc.port), desc.name);
     write_ethernet(out, desc.hw_addr.iter().fold(0, |acc, b| acc << 8 | u64::from(*b)));
     out.push_str("\n     config:     ");
@@ -142,7 +142,7 @@ pub(super) fn write_stats(out: &mut String, all: &[PortStats], version: Version,
     }
 }
 
-/// Those that are kept, a line for each direction. Two have their direction in front, as in Open vSwitch.
+/// The counters that are kept, a line for each direction. Two have the direction first, as in Open vSwitch.
 fn write_frame_counters(out: &mut String, frames: &[u64; FRAME_COUNTERS.len()]) {
     for direction in ["rx", "tx"] {
         let kept = FRAME_COUNTERS.iter().zip(frames).filter(|(_, counter)| **counter != u64::MAX);

@@ -1,5 +1,4 @@
-//! Matches of flow-mods of OpenFlow 1.0 as they stand in the message, which is what the stock tools show when
-//! they are asked for much.
+//! Undecoded matches of OpenFlow 1.0 flow-mods, which the stock tools show at high verbosity.
 
 use super::words::MessageStyle;
 use crate::codec::bytes::Reader;
@@ -9,7 +8,7 @@ use crate::text::{PortNames, entries_text};
 use crate::version::Version;
 use base::OfPort;
 
-/// From this verbosity on.
+/// The minimum verbosity.
 const VERBOSITY: u8 = 2;
 /// Where the match of OFPT_FLOW_MOD and the entries of NXT_FLOW_MOD begin, and the length of the latter is.
 const FIXED_AT: usize = 8;
@@ -22,7 +21,7 @@ const RARP: u16 = 0x8035;
 const MPLS: u16 = 0x8847;
 const MPLS_MULTICAST: u16 = 0x8848;
 
-/// The match of a flow-mod, if it is shown as it stands.
+/// The match of a flow-mod, if it is shown undecoded.
 pub fn text(bytes: &[u8], name: &str, style: MessageStyle) -> Option<String> {
     if style.verbosity < VERBOSITY || style.version != Version::V10 {
         return None;
@@ -52,7 +51,7 @@ fn fixed(mut r: Reader, ports: &PortNames) -> Result<String, ErrorKind> {
     let has = |bit: u32| wildcards >> bit & 1 == 0;
     let (has_type, has_proto) = (has(4), has(5));
     let mut fields: Vec<String> = Vec::new();
-    // A protocol has a word, which stands for the fields that make it.
+    // A protocol is shown as a word, which replaces the fields that define it.
     let word = match (dl_type, nw_proto) {
         _ if !has_type => None,
         (IP, 1) if has_proto => Some("icmp"),

@@ -201,7 +201,7 @@ fn flow_update_full(out: &mut String, full: &FlowUpdateFull, style: MessageStyle
     if out.len() > before {
         out.insert(before, ' ');
     }
-    // None are sent unless the monitor asks for them.
+    // They are sent only if the monitor asks for them.
     if !full.actions.is_empty() {
         out.push_str(" actions=");
         write_actions(out, &full.actions, style.version, style.ports);

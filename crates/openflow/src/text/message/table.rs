@@ -1,11 +1,11 @@
-//! What tables are set to, in words.
+//! The configuration of tables in words.
 
 use super::words::bit_names;
 use crate::message::TableMod;
 use crate::text::put;
 use crate::version::Version;
 
-/// What is configured of a table, as a table description says it on two lines.
+/// The configuration of a table, on two lines as in a table description.
 pub(super) fn table_desc(out: &mut String, m: &TableMod) {
     let on = |bit: u32| if m.config & bit == 0 { "off" } else { "on" };
     put!(out, "   eviction={} eviction_flags={}\n", on(TableMod::EVICTION), eviction_flags(m));
@@ -23,8 +23,7 @@ fn eviction_flags(m: &TableMod) -> String {
     }
 }
 
-/// What is configured of a table: what becomes of misses (1.1, 1.2), eviction and vacancy events (1.4 and
-/// later).
+/// The configuration of a table: handling of misses (1.1, 1.2), eviction and vacancy events (1.4 and later).
 pub(super) fn table_config(out: &mut String, m: &TableMod, version: Version) {
     match version {
         Version::V11 | Version::V12 => {

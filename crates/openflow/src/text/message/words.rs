@@ -11,7 +11,7 @@ pub struct MessageStyle<'a> {
     pub version: Version,
     /// Names of ports.
     pub ports: &'a PortNames,
-    /// How much of it: from 1 (`-m`) on with bytes in full.
+    /// The level of detail: from 1 (`-m`) on, bytes are shown in full.
     pub verbosity: u8,
 }
 
@@ -19,7 +19,7 @@ pub(super) fn table_name(table_id: u8) -> String {
     if table_id == 0xff { "ALL".to_string() } else { table_id.to_string() }
 }
 
-/// The names of the bits that are set, then what has no name as a number; `0` where none is set.
+/// The names of the bits that are set, then the unnamed rest as a number; `0` if none is set.
 pub(super) fn bit_names(bits: u32, names: &[(u32, &str)], separator: &str) -> String {
     let mut words: Vec<String> =
         names.iter().filter(|(bit, _)| bits & bit != 0).map(|(_, name)| (*name).to_string()).collect();
@@ -30,7 +30,7 @@ pub(super) fn bit_names(bits: u32, names: &[(u32, &str)], separator: &str) -> St
     words.join(separator)
 }
 
-/// As in flow-removed and flow monitors.
+/// For flow-removed and flow monitors.
 pub(super) fn removed_reason(reason: FlowRemovedReason) -> &'static str {
     match reason {
         FlowRemovedReason::IdleTimeout => "idle",
@@ -47,7 +47,7 @@ pub(super) fn hexadecimal(number: u32) -> String {
     if number == 0 { "0".to_string() } else { format!("{number:#x}") }
 }
 
-/// The names of the actions of a bitmap of their numbers on the wire.
+/// The names of the actions in a bitmap of wire numbers.
 pub(super) fn action_names(version: Version, bits: u32) -> String {
     const OF10: [(u32, &str); 12] = [
         (0, "output"),
