@@ -1,14 +1,13 @@
-//! The actions and instructions of OpenFlow that rules carry, in a form of no version.
+//! The actions and instructions of OpenFlow rules, independent of the version.
 //!
 //! Decoders of every version produce these, the translator interprets them, the printer shows them in the
-//! syntax of ovs-actions(7). Where two wire forms mean the same but print differently, there are two
-//! variants.
+//! syntax of ovs-actions(7). If two wire forms mean the same but print differently, there are two variants.
 
 use crate::mf::Mf;
 use crate::options::Wide;
 use base::OfPort;
 
-/// `count` bits of a field from bit `offset` on: `NXM_NX_REG0[0..15]`.
+/// `count` bits of a field, starting at bit `offset`: `NXM_NX_REG0[0..15]`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct SubField {
     /// The field.
@@ -31,17 +30,17 @@ pub enum PacketInReason {
     InvalidTtl = 2,
     /// The action set says so (1.4).
     ActionSet = 3,
-    /// A bucket of a group says so (1.4).
+    /// A bucket of a group outputs to the controller (1.4).
     Group = 4,
     /// A packet-out says so (1.4).
     PacketOut = 5,
 }
 
-/// Which way a sampled packet goes through the sampling port, the number on the wire (NX_ACTION_SAMPLE_*).
+/// The direction in which a sampled packet passes the sampling port, with wire numbers (NX_ACTION_SAMPLE_*).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 #[repr(u8)]
 pub enum SampleDirection {
-    /// Not said.
+    /// Unspecified.
     #[default]
     Default = 0,
     /// Into the switch.
@@ -50,7 +49,7 @@ pub enum SampleDirection {
     Egress = 2,
 }
 
-/// What a hash that spreads packets over links is made of (NX_HASH_FIELDS_*), the number on the wire.
+/// The fields of a hash that distributes packets over links (NX_HASH_FIELDS_*), with wire numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u16)]
 #[allow(missing_docs)]
@@ -68,7 +67,7 @@ pub enum HashFields {
     SymmetricL3 = 6,
 }
 
-/// How `multipath` makes a link of a hash (NX_MP_ALG_*), the number on the wire.
+/// How `multipath` maps a hash to a link (NX_MP_ALG_*), with wire numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u16)]
 #[allow(missing_docs)]
@@ -80,7 +79,7 @@ pub enum LinkChoice {
     IterHash = 3,
 }
 
-/// `multipath(..)`: chooses one of so many links by a hash, and writes its number to a field.
+/// `multipath(..)`: chooses a link by a hash, and writes its number to a field.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 #[allow(missing_docs)]
 pub struct Multipath {
@@ -89,7 +88,7 @@ pub struct Multipath {
     pub algorithm: LinkChoice,
     /// Links minus one.
     pub max_link: u16,
-    /// Of the algorithm.
+    /// Argument of the algorithm.
     pub arg: u32,
     pub target: SubField,
 }
@@ -112,28 +111,28 @@ pub struct Bundle {
     pub fields: HashFields,
     pub basis: u16,
     pub algorithm: MemberChoice,
-    /// Where the number goes; `None`: output to it.
+    /// Where to write the number; `None`: output to it.
     pub target: Option<SubField>,
     pub members: Vec<OfPort>,
 }
 
-/// Where a part of a learned rule comes from.
+/// The source of a part of a learned rule.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum LearnSource {
     /// The packet.
     Field(SubField),
-    /// The action: the lowest bits of a number.
+    /// A constant in the action: the lowest bits of a number.
     Value(Box<Wide>),
 }
 
-/// What a part of a learned rule is.
+/// The role of a part of a learned rule.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum LearnTarget {
-    /// It matches these bits.
+    /// Match these bits.
     Match(SubField),
-    /// It loads them.
+    /// Load these bits.
     Load(SubField),
-    /// It outputs to the port.
+    /// Output to the port.
     Output,
 }
 
@@ -145,7 +144,7 @@ pub struct LearnSpec {
     pub target: LearnTarget,
 }
 
-/// `learn(..)`: adds or modifies a rule made of the packet.
+/// `learn(..)`: adds or modifies a rule derived from the packet.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 #[allow(missing_docs)]
 pub struct Learn {
@@ -179,18 +178,18 @@ pub enum NshProperty {
     },
 }
 
-/// Connection tracking: what `ct` is told.
+/// The arguments of `ct`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Ct {
-    /// A new connection is put down.
+    /// Commit a new connection.
     pub commit: bool,
     /// One that was opened from the other end is forgotten.
     pub force: bool,
-    /// Where it is tracked.
+    /// The zone in which to track it.
     pub zone: CtZone,
-    /// Where a copy goes on with what was found.
+    /// Where a copy continues with the result.
     pub table: Option<u8>,
-    /// The port whose helper watches the connection; 0: none.
+    /// The port whose helper watches the connection; 0 for none.
     pub alg: u16,
     /// Translation, and what is set in the connection.
     pub actions: Vec<Action>,
@@ -214,14 +213,14 @@ pub enum NatSide {
     Dst,
 }
 
-/// Translation of a connection's addresses. The default: as it has it already.
+/// Translation of a connection's addresses. Default: the existing translation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Nat {
-    /// What is translated in a new connection.
+    /// Which end of a new connection to translate.
     pub side: Option<NatSide>,
     /// Lowest and highest address.
     pub addresses: Option<(u128, u128)>,
-    /// Whether they are IPv6's.
+    /// Whether they are IPv6 addresses.
     pub is_ipv6: bool,
     /// Lowest and highest port.
     pub ports: Option<(u16, u16)>,
@@ -259,8 +258,8 @@ pub enum Action {
     /// `set_field:VALUE[/MASK]->tun_metadataN`, and what `load` does to tunnel options; a mask of
     /// [`Wide::ONES`] is the whole option.
     SetOption { idx: u8, value: Box<Wide>, mask: Box<Wide> },
-    /// `mod_tp_src`: source port of whatever transport protocol the packet has (OpenFlow 1.0 and 1.1; later
-    /// versions have it as a set-field of the protocol that the match says).
+    /// `mod_tp_src`: source port of whichever transport protocol the packet has (OpenFlow 1.0 and 1.1; later
+    /// versions use a set-field of the protocol in the match).
     SetTpSrc(u16),
     /// `mod_tp_dst`, likewise.
     SetTpDst(u16),
@@ -274,7 +273,7 @@ pub enum Action {
     StackPush(SubField),
     /// `pop:TARGET`.
     StackPop(SubField),
-    /// `mod_vlan_vid`: sets the VLAN id, adding a tag where there is none (OpenFlow 1.0 semantics).
+    /// `mod_vlan_vid`: sets the VLAN id, adding a tag if there is none (OpenFlow 1.0 semantics).
     SetVlanVid { vid: u16, push_vlan_if_needed: bool },
     /// `mod_vlan_pcp`.
     SetVlanPcp { pcp: u8, push_vlan_if_needed: bool },
@@ -300,7 +299,7 @@ pub enum Action {
     DecNshTtl,
     /// `debug_recirc`, for tests: what follows waits until the packet comes back from the datapath.
     DebugRecirc,
-    /// `debug_slow`, for tests: each packet of the flow is translated anew.
+    /// `debug_slow`, for tests: each packet of the flow is translated separately.
     DebugSlow,
     /// `set_tunnel` (32 bits) and `set_tunnel64`.
     SetTunnel { id: u64, wide: bool },
@@ -326,7 +325,7 @@ pub enum Action {
         collector_set_id: u32,
         obs_domain_id: u32,
         obs_point_id: u32,
-        /// NONE where it is not given.
+        /// NONE by default.
         sampling_port: OfPort,
         direction: SampleDirection,
     },
@@ -360,7 +359,7 @@ pub enum Action {
     Bundle(Box<Bundle>),
     /// `encap(HEADER(PROPERTY,..))`; the type is one of `packet_type`'s.
     Encap { packet_type: u32, header_size: u16, properties: Vec<NshProperty> },
-    /// `decap(packet_type(ns=..,type=..))`; [`Action::USE_NEXT_PROTO`] where none is given.
+    /// `decap(packet_type(ns=..,type=..))`; [`Action::USE_NEXT_PROTO`] by default.
     Decap { packet_type: u32 },
 }
 

@@ -1,8 +1,8 @@
-//! The inverse of [`extract`](crate::extract::extract): a frame whose fields are those of a key.
+//! The inverse of [`extract`](crate::extract::extract): builds a frame with the fields of a key.
 //!
-//! What a key does not say, Open vSwitch's choices decide, whose tools and tests compare frames byte by byte:
-//! a payload of the bytes 0 to 63 where a protocol carries one, no options, sequence numbers of 0. Metadata
-//! is not part of a frame. Source: `ovs-ofctl compose-packet` and `netdev-dummy/receive`.
+//! What a key leaves open follows Open vSwitch's choices, because its tools and tests compare frames byte by
+//! byte: a payload of the bytes 0 to 63 if a protocol carries one, no options, sequence numbers of 0.
+//! Metadata is not part of a frame. Source: `ovs-ofctl compose-packet` and `netdev-dummy/receive`.
 
 use crate::{FieldId, Key};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -25,7 +25,7 @@ pub enum Payload<'a> {
     Usual,
     /// These bytes, where the protocol carries something.
     Bytes(&'a [u8]),
-    /// As many zeros as a frame of this length takes, whatever the protocol; none if it is longer anyway.
+    /// Zeros up to a frame of this length, whatever the protocol; none if it is longer anyway.
     FrameLen(usize),
 }
 
@@ -34,9 +34,9 @@ const USUAL_BYTES: u8 = 64;
 /// The fragments that the bits of `nw_frag` stand for.
 const FIRST_FRAGMENT: FragmentRepr = FragmentRepr { fragment_offset: 0, more_fragments: true, ident: 0 };
 const LATER_FRAGMENT: FragmentRepr = FragmentRepr { fragment_offset: 100, more_fragments: true, ident: 0 };
-/// In a VLAN field: there is a tag.
+/// In a VLAN field: the tag is present.
 const TAG_PRESENT: u64 = 0x1000;
-/// Ethernet type of a frame that has a length in its place.
+/// Ethernet type of a frame that has a length instead.
 const NO_ETH_TYPE: u64 = 0x5ff;
 /// Bottom of the stack, in a label stack entry.
 const BOTTOM: u64 = 0x100;
@@ -107,7 +107,7 @@ fn arp(key: &Key) -> ArpRepr {
     }
 }
 
-/// The label stack, to its bottom or as far as a key knows it.
+/// The label stack, to its bottom or as far as the key contains it.
 fn labels(key: &Key) -> Vec<u8> {
     let mut bytes = Vec::new();
     for field in [FieldId::Mpls0, FieldId::Mpls1, FieldId::Mpls2] {
@@ -120,7 +120,7 @@ fn labels(key: &Key) -> Vec<u8> {
     bytes
 }
 
-/// With the network layer and what is above it, and whether a payload may follow.
+/// Adds the network layer and what is above it; returns whether a payload may follow.
 fn with_ip(frame: Compose, key: &Key, is_ipv6: bool) -> (Compose, bool) {
     let proto = IpProtocol(key.get(FieldId::NwProto) as u8);
     let mut frame = if is_ipv6 {
@@ -136,7 +136,7 @@ fn with_ip(frame: Compose, key: &Key, is_ipv6: bool) -> (Compose, bool) {
     match key.get(FieldId::NwFrag) {
         0 => {}
         1 => frame = frame.fragment(FIRST_FRAGMENT),
-        // It begins behind the transport header.
+        // It starts after the transport header.
         _ => return (frame.fragment(LATER_FRAGMENT), false),
     }
     let (frame, carries) = with_transport(frame, key, is_ipv6);
@@ -151,7 +151,7 @@ fn with_transport(frame: Compose, key: &Key, is_ipv6: bool) -> (Compose, bool) {
         (6, _) => {
             let flags = TcpFlags::from_bits(key.get(FieldId::TcpFlags) as u16);
             let repr = TcpRepr { seq: 0, ack: 0, window: 0, flags, ..TcpRepr::new(src, dst) };
-            // What begins or ends a connection carries nothing.
+            // A segment that opens or ends a connection has no payload.
             let opens_or_ends =
                 [TcpFlags::SYN, TcpFlags::FIN, TcpFlags::RST].iter().any(|&f| flags.contains(f));
             (frame.tcp_repr(repr), !opens_or_ends)

@@ -1,19 +1,19 @@
-//! What is said of tracked connections to choose some of them.
+//! Criteria for selecting tracked connections.
 
-/// What is said of both directions of a connection; of nothing said, all connections.
+/// Criteria for both directions of a connection; without any, they select all connections.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct CtTuples {
-    /// Whether addresses are those of IPv6, where one is said.
+    /// Whether addresses are IPv6, if any are given.
     pub is_ipv6: Option<bool>,
     /// The number of the protocol over IP.
     pub protocol: Option<u8>,
-    /// Of the direction that opened the connection.
+    /// The direction that opened the connection.
     pub original: CtTuple,
-    /// Of the other direction.
+    /// The other direction.
     pub reply: CtTuple,
 }
 
-/// What is said of one direction.
+/// Criteria for one direction.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct CtTuple {
     /// Source address; of IPv4 the low 32 bits.
@@ -38,7 +38,7 @@ impl CtTuples {
         matches!(self.protocol, Some(1 | 58))
     }
 
-    /// Whether it says all of one original tuple and nothing else.
+    /// Whether it contains a complete original tuple and nothing else.
     pub fn whole_original(&self) -> bool {
         let CtTuple { src, dst, src_port, dst_port, icmp_id, icmp_type, .. } = self.original;
         let has_rest = match self.is_icmp() {

@@ -2,13 +2,14 @@
 //!
 //! Idea: a block of the key is composed in registers and stored once; a block that the protocol does not need
 //! is neither written nor cleared, since `present` says that it counts as zero. TCP and UDP over IPv4 or
-//! IPv6, with one VLAN tag at the most, without options, extension headers or fragmentation, take a straight
-//! path of constant offsets (untagged IPv4 inline in the caller); all else, and all that looks wrong, the
-//! general one, which walks over the layers ([`wire::layers`]) and then reads their fields.
+//! IPv6, with at most one VLAN tag, and without options, extension headers or fragmentation, take a straight
+//! path with constant offsets (untagged IPv4 inline in the caller); everything else, and everything that
+//! looks wrong, takes the general path, which walks over the layers ([`wire::layers`]) and then reads their
+//! fields.
 //!
-//! Semantics are Open vSwitch's (ovs-fields(7)): what is truncated, malformed or unknown leaves its fields
-//! zero and the packet is switched all the same; only a frame without a whole Ethernet header is refused.
-//! UDP's length and all checksums are not checked. ND and IGMP fields are read behind the IP version that
+//! Semantics are Open vSwitch's (ovs-fields(7)): truncated, malformed or unknown headers leave their fields
+//! zero and the packet is switched all the same; only a frame without a complete Ethernet header is refused.
+//! UDP's length and all checksums are not checked. ND and IGMP fields are read only after the IP version that
 //! they belong to.
 //!
 //! Invariants: no byte outside the slice is read and nothing panics, whatever the bytes; extraction at a
@@ -33,7 +34,7 @@ use wire::layers::{TAG_LEN, is_tag};
 const FRAG_ANY: u64 = 1;
 /// Fragment bit: not the first fragment, so without a transport header.
 const FRAG_LATER: u64 = 2;
-/// That a tag is there: the bit of the old canonical format indicator, as in Open vSwitch.
+/// Means that a tag is present: the bit of the old canonical format indicator, as in Open vSwitch.
 const VLAN_PRESENT: u64 = 0x1000;
 
 const ETH_TYPE_IPV4: u64 = 0x0800;
@@ -68,8 +69,8 @@ impl Ingress {
         Ingress { word0, word7: u64::from(pkt_mark) << 32, ..self }
     }
 
-    /// At most `tags` VLAN tags are looked behind (0 to 2; 2 unless said): the type of a frame with more is
-    /// the protocol id of the next. Open vSwitch's `other_config:vlan-limit`.
+    /// Extraction looks past at most `tags` VLAN tags (0 to 2; default 2): the type of a frame with more is
+    /// the TPID of the next tag. Open vSwitch's `other_config:vlan-limit`.
     pub fn with_vlan_limit(self, tags: u8) -> Ingress {
         Ingress { vlan_limit: tags, ..self }
     }
@@ -79,8 +80,8 @@ impl Ingress {
         Ingress { depth, ..self }
     }
 
-    /// Packets of this type (OpenFlow 1.5; 0 unless said, which is Ethernet). Those of another than Ethernet
-    /// are for [`extract_without_link`].
+    /// Packets of this type (OpenFlow 1.5; default 0, which is Ethernet). For any other type, use
+    /// [`extract_without_link`].
     pub fn with_packet_type(self, packet_type: u32) -> Ingress {
         Ingress { packet_type, ..self }
     }
@@ -97,7 +98,7 @@ impl Ingress {
         self.word0
     }
 
-    /// Word 7 of block 0 likewise.
+    /// Word 7 of block 0, likewise.
     #[inline(always)]
     pub fn word7(&self) -> u64 {
         self.word7
@@ -110,13 +111,13 @@ impl Ingress {
     }
 }
 
-/// Fills `key` from the frame. `head` is the frame, or of a chained one the first segment; `frame_len` is the
+/// Fills `key` from the frame. `head` is the frame, or the first segment of a chained one; `frame_len` is the
 /// length of the whole. Headers beyond `head` count as absent.
 ///
-/// `None` for a frame too short for an Ethernet header: drop it as `RxTruncated`; the key is then empty. Else
-/// where its layers are, which are known from [`Depth::Transport`] on.
+/// `None` for a frame too short for an Ethernet header: drop it as `RxTruncated`; the key is then empty.
+/// Otherwise returns its layers, which are known from [`Depth::Transport`] on.
 ///
-/// The key may hold anything before; after, it holds the packet and nothing else.
+/// The key's previous contents do not matter; afterwards it contains the packet and nothing else.
 #[inline]
 #[must_use = "a truncated frame is to be dropped"]
 pub fn extract(head: &[u8], frame_len: usize, ingress: &Ingress, key: &mut Key) -> Option<Layers> {
@@ -124,10 +125,10 @@ pub fn extract(head: &[u8], frame_len: usize, ingress: &Ingress, key: &mut Key) 
         .or_else(|| extract_tagged_or_ipv6(head, frame_len, ingress, key))
 }
 
-/// As [`extract`] for a packet that has been in the switch before or comes out of a tunnel: the metadata
-/// (ports, recirculation id, packet type, connection tracking, mark, registers, pipeline values, tunnel) stay
-/// as `key` has them and only the packet's own fields are written anew. The packet type is obeyed: where it
-/// is not Ethernet, the frame starts with the header that it names, and is never too short.
+/// Like [`extract`], for a packet that has been in the switch before or comes out of a tunnel: metadata
+/// (ports, recirculation id, packet type, connection tracking, mark, registers, pipeline values, tunnel)
+/// stays as it is in `key`, and only the packet's own fields are rewritten. The packet type is honoured: if
+/// it is not Ethernet, the frame starts with the header that it names, and is never too short.
 #[must_use = "a truncated frame is to be dropped"]
 pub fn extract_keeping_metadata(
     head: &[u8],
@@ -150,9 +151,9 @@ pub fn extract_keeping_metadata(
     layers
 }
 
-/// As [`extract`] for a packet whose type, as the ingress says, is not Ethernet: it starts with the header
-/// that its type names, and is never too short. Its layers are known at every depth, since nobody could walk
-/// over it later without its type.
+/// Like [`extract`], for a packet whose type, according to the ingress, is not Ethernet: it starts with the
+/// header that its type names, and is never too short. Its layers are known at every depth, since it could
+/// not be parsed later without its type.
 #[inline(never)]
 pub fn extract_without_link(head: &[u8], frame_len: usize, ingress: &Ingress, key: &mut Key) -> Layers {
     let layers = Layers::of_type(head, frame_len, ingress.packet_type);
@@ -182,8 +183,8 @@ fn extract_tagged_or_ipv6(head: &[u8], frame_len: usize, ingress: &Ingress, key:
     plain.or_else(|| extract_general(head, frame_len, ingress, key))
 }
 
-/// The network layer at `L3`: IPv4 without options, not a fragment, with a whole header of TCP or UDP.
-/// `None`, and the key as it was, for anything else. `tci` and `tpid` are those of the tag before it, or 0.
+/// The network layer at `L3`: IPv4 without options, not a fragment, with a complete header of TCP or UDP. For
+/// anything else `None`, with the key unchanged. `tci` and `tpid` are those of the preceding tag, or 0.
 #[inline(always)]
 fn plain_ipv4<const L3: usize>(
     head: &[u8],
@@ -242,7 +243,7 @@ fn plain_ipv4<const L3: usize>(
     Some(layers)
 }
 
-/// As [`plain_ipv4`] for IPv6 without extension headers. That the Ethernet type is IPv6 is known.
+/// Like [`plain_ipv4`], for IPv6 without extension headers. The Ethernet type is known to be IPv6.
 #[inline(always)]
 fn plain_ipv6<const L3: usize>(
     head: &[u8],
@@ -300,7 +301,7 @@ fn plain_ipv6<const L3: usize>(
     Some(layers)
 }
 
-/// The layers of a packet on a straight path, whose tags are told by where its network header is.
+/// The layers of a packet on a straight path; the position of its network header implies the tags.
 #[inline(always)]
 fn plain_layers<const L3: usize>(eth_type: u64, l4: usize, header_len: usize, proto: u64) -> Layers {
     let tags = (L3 - 14) / TAG_LEN;
@@ -355,7 +356,7 @@ fn fill(head: &[u8], frame_len: usize, layers: Layers, ingress: &Ingress, key: &
     if depth >= Depth::Transport { layers } else { Layers::UNKNOWN }
 }
 
-/// Addresses and the tags that were passed, two at most.
+/// Addresses and up to two tags that were passed.
 #[inline(always)]
 fn link(head: &[u8], tags: u8, words: &mut [u64; 8]) {
     let Some(h) = head.first_chunk::<14>() else { return };
@@ -420,8 +421,8 @@ fn ipv6(head: &[u8], layers: &Layers, depth: Depth, words: &mut [u64; 8], key: &
     }
 }
 
-/// What IPv4 and IPv6 share: fragment bits, protocol, transport. Returns what is there of the transport
-/// layer, for what lies deeper; nothing below [`Depth::Transport`] and for later fragments.
+/// What IPv4 and IPv6 share: fragment bits, protocol, transport. Returns the available part of the transport
+/// layer, for deeper fields; nothing below [`Depth::Transport`] and for later fragments.
 #[inline(always)]
 fn transport<'a>(head: &'a [u8], layers: &Layers, depth: Depth, words: &mut [u64; 8]) -> &'a [u8] {
     words[4] = match (layers.is_fragment(), layers.is_later_fragment()) {

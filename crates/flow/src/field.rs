@@ -5,8 +5,8 @@
 use crate::depth::Depth;
 use crate::key::{B_CT, B_CT6, B_IPV6, B_PIPELINE, B_RARE, B_REGS, B_TUNNEL, Key, Mask};
 
-/// Where a field lies in the key: `bits` bits of word `word` of block `block`, from bit `shift` on. A field
-/// of 128 bits takes two words, the first the more significant.
+/// A field's place in the key: `bits` bits of word `word` of block `block`, starting at bit `shift`. A
+/// 128-bit field takes two words, the more significant one first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Place {
     /// Block of the key.
@@ -47,7 +47,7 @@ fields! {
     EthType = "eth_type", 0, 1, 0, 16, Metadata;
     /// Ethernet destination.
     EthDst = "eth_dst", 0, 1, 16, 48, Ethernet;
-    /// Outer VLAN tag with 0x1000 set where there is one; 0 where there is none.
+    /// Outer VLAN tag with 0x1000 set if there is one; 0 if there is none.
     VlanTci = "vlan_tci", 0, 2, 0, 16, Ethernet;
     /// Ethernet source.
     EthSrc = "eth_src", 0, 2, 16, 48, Ethernet;
@@ -69,7 +69,7 @@ fields! {
     NwTos = "nw_tos", 0, 5, 0, 8, Network;
     /// IP time to live or hop limit.
     NwTtl = "nw_ttl", 0, 5, 8, 8, Network;
-    /// Outer tag's protocol id; 0 where there is none.
+    /// Outer tag's TPID; 0 if there is none.
     VlanTpid = "vlan_tpid", 0, 5, 16, 16, Ethernet;
     /// Inner VLAN tag, as `VlanTci`.
     VlanTci2 = "vlan_tci2", 0, 5, 32, 16, Ethernet;
@@ -194,7 +194,7 @@ fields! {
     ActsetOutput = "actset_output", B_PIPELINE, 2, 32, 32, Metadata;
     /// Conjunction id.
     ConjId = "conj_id", B_PIPELINE, 2, 0, 32, Metadata;
-    /// Which of the 64 tunnel options are there.
+    /// Which of the 64 tunnel options are present.
     TunMetadataPresent = "tun_metadata_present", B_PIPELINE, 3, 0, 64, Metadata;
 
     /// Tunnel id (VNI, GRE key), 64 bits.
@@ -232,7 +232,7 @@ fields! {
 }
 
 impl FieldId {
-    /// Where it lies in the key.
+    /// Its place in the key.
     #[inline(always)]
     pub const fn place(self) -> Place {
         Self::PLACES[self as usize]
@@ -267,7 +267,7 @@ impl Key {
         u128::from(self.word(b, w) >> p.shift) & field.ones()
     }
 
-    /// The field's value; it must be one of at most 64 bits (the high half of a wider one is cut off).
+    /// The field's value; the field must have at most 64 bits (the high half of a wider one is cut off).
     #[inline(always)]
     pub fn get64(&self, field: FieldId) -> u64 {
         self.get(field) as u64

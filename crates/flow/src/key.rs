@@ -54,7 +54,7 @@ pub struct Block(pub [u64; 8]);
 /// All bits zero.
 pub const ZERO_BLOCK: Block = Block([0; 8]);
 
-/// A packet's fields. See the module's text; equality treats an absent block as zero.
+/// A packet's fields. See the module documentation; equality treats an absent block as zero.
 #[repr(align(64))]
 pub struct Key {
     blocks: [Block; BLOCKS],
@@ -118,8 +118,8 @@ impl Key {
         self.present = 0;
     }
 
-    /// Declares exactly the blocks of the bitmap present; their content is what lies there. For extraction,
-    /// which writes whole blocks with [`Self::put`], and for narrowing.
+    /// Declares exactly the blocks in the bitmap present, with their existing contents. For extraction, which
+    /// writes whole blocks with [`Self::put`], and for narrowing.
     #[inline(always)]
     pub fn set_present(&mut self, present: u16) {
         self.present = present;
@@ -131,7 +131,7 @@ impl Key {
         self.present & (1 << b) != 0
     }
 
-    /// Block `b`, zero where it is absent.
+    /// Block `b`, zero if it is absent.
     #[inline(always)]
     pub fn block(&self, b: usize) -> &Block {
         if self.has(b) { &self.blocks[b] } else { &ZERO_BLOCK }
@@ -150,7 +150,7 @@ impl Key {
         self.present |= 1 << b;
     }
 
-    /// Block `b` to change; zeroed first where it was absent.
+    /// Block `b` to be changed; zeroed first if it was absent.
     #[inline]
     pub fn block_mut(&mut self, b: usize) -> &mut Block {
         if !self.has(b) {
@@ -199,7 +199,7 @@ impl Key {
     }
 }
 
-/// Which bits of a key matter. A 1-bit says that the bit was looked at.
+/// Which bits of a key matter. A 1-bit means that the bit was examined.
 #[derive(Clone, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Mask(pub Key);
 

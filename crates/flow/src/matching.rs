@@ -1,4 +1,4 @@
-//! A match: a mask, and a key of which only the bits under the mask mean something.
+//! A match: a mask, and a key of which only the bits under the mask are meaningful.
 
 use crate::field::FieldId;
 use crate::key::{Key, Mask};
@@ -11,9 +11,8 @@ pub struct Match {
     pub key: Key,
     /// Which bits matter.
     pub mask: Mask,
-    /// Tunnel options that have no place in the key, for want of a bridge's table of them. Only matches on
-    /// their way from or to a message or a text have any; [`Match::matches`] and the like do not look at
-    /// them.
+    /// Tunnel options without a place in the key, because no bridge's table is known. Only matches on their
+    /// way from or to a message or a text have any; [`Match::matches`] and the like ignore them.
     pub options: OptionMatches,
 }
 
@@ -23,7 +22,7 @@ impl Match {
         Match::default()
     }
 
-    /// From a key of which bits outside the mask may be set.
+    /// From a key that may have bits set outside the mask.
     pub fn new(key: &Key, mask: Mask) -> Match {
         Match { key: key.masked(&mask), mask, options: OptionMatches::default() }
     }

@@ -1,4 +1,4 @@
-//! Values of tunnel options, and what matches say of them where no [table](crate::options) is known.
+//! Values of tunnel options, and matches on them while no [table](crate::options) is known.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -19,7 +19,7 @@ pub struct Wide {
 impl Wide {
     /// 0.
     pub const ZERO: Wide = Wide { words: [0; WORDS] };
-    /// All 992 bits, which as a mask means all bits of the option, however long it is.
+    /// All 992 bits. As a mask it means all bits of the option, whatever its length.
     pub const ONES: Wide = Wide { words: [u32::MAX; WORDS] };
 
     /// From a big-endian number of any length; `None` if it has more than 992 bits.
@@ -59,7 +59,7 @@ impl Wide {
         if n < WORDS { self.words[WORDS - 1 - n] } else { 0 }
     }
 
-    /// Multiplied by two so often. What goes beyond 992 bits is lost.
+    /// Shifted left. Bits beyond 992 are lost.
     pub fn shl(&self, bits: u16) -> Wide {
         let (whole, part) = (usize::from(bits / 32), u32::from(bits % 32));
         let mut wide = Wide::ZERO;
@@ -71,7 +71,7 @@ impl Wide {
         wide
     }
 
-    /// Divided by two so often.
+    /// Shifted right.
     pub fn shr(&self, bits: u16) -> Wide {
         let (whole, part) = (usize::from(bits / 32), u32::from(bits % 32));
         let mut wide = Wide::ZERO;
@@ -92,7 +92,7 @@ impl Wide {
         *self == Wide::ZERO
     }
 
-    /// Whether it has no bit that `mask` has not.
+    /// Whether all its bits are in `mask`.
     pub fn is_within(&self, mask: &Wide) -> bool {
         self.words.iter().zip(mask.words).all(|(w, m)| w & !m == 0)
     }
@@ -139,14 +139,14 @@ impl fmt::Debug for Wide {
     }
 }
 
-/// What is matched, or known, of one option: that it is there, and the bits of `value` under `mask`.
+/// A match on, or the knowledge of, one option: that it is present, and the bits of `value` under `mask`.
 #[derive(Clone, Copy, Debug)]
 pub struct OptionMatch {
     /// N of `tun_metadataN`, below 64.
     pub idx: u8,
     /// Zero outside the mask.
     pub value: Wide,
-    /// [`Wide::ONES`] for the whole option, however long that is.
+    /// [`Wide::ONES`] for the whole option, whatever its length.
     pub mask: Wide,
     /// Bytes of the option, where a bridge's table or the wire says. On the wire, values then have that many.
     pub bytes: Option<u8>,
@@ -167,8 +167,8 @@ impl Hash for OptionMatch {
     }
 }
 
-/// The options of a match that are not placed in its key, ascending by field. One pointer, since next to no
-/// match has any.
+/// The options of a match that have no place in its key, ascending by field. A single pointer, since hardly
+/// any match has any.
 #[allow(clippy::box_collection)]
 #[derive(Clone, PartialEq, Eq, Hash, Default, Debug)]
 pub struct OptionMatches(Option<Box<Vec<OptionMatch>>>);
@@ -185,7 +185,7 @@ impl OptionMatches {
         self.0.iter().flat_map(|all| all.iter())
     }
 
-    /// What is matched of a field.
+    /// The match on a field.
     pub fn get(&self, idx: u8) -> Option<&OptionMatch> {
         self.iter().find(|o| o.idx == idx)
     }

@@ -1,16 +1,16 @@
 //! Tunnel options (Geneve's type-length-values) as fields: `tun_metadata0` to `tun_metadata63`.
 //!
-//! Idea: which option is which field, and how long, is a table of each bridge ([`OptionTable`];
-//! NXT_TLV_TABLE_MOD). The table also gives the option its place in the key: blocks [`B_TUN_META`] to the
-//! last hold 256 bytes in 64 slots of four, an option takes as many as it needs, wherever they are free, so
-//! that space never fragments. Those blocks are absent from the keys of packets without options, and absent
-//! blocks are neither hashed, compared nor cleared: a bridge without a table pays nothing. A bit of
-//! [`FieldId::TunMetadataPresent`] says that the option is there; the slots of one that is not are zero, so
-//! what is read of it is zero.
+//! Idea: a table of each bridge ([`OptionTable`]; NXT_TLV_TABLE_MOD) maps options to fields, with their
+//! lengths. The table also gives an option its place in the key: blocks [`B_TUN_META`] to the last contain
+//! 256 bytes in 64 slots of four; an option takes as many free slots as it needs, wherever they are, so that
+//! space never fragments. Those blocks are absent from the keys of packets without options, and absent blocks
+//! are neither hashed, compared nor cleared: a bridge without a table pays nothing. A bit of
+//! [`FieldId::TunMetadataPresent`] says that the option is present; the slots of an absent one are zero, and
+//! so it reads as zero.
 //!
-//! A match that comes from a message or a text knows no table. It carries its options beside the key, as
-//! [`Match::options`](crate::Match); [`OptionTable::place`] moves them into the key's bits where a bridge
-//! takes the match, [`OptionTable::lift`] takes them out of the bits again where the bridge speaks of it.
+//! A match from a message or a text knows no table. It carries its options outside the key, in
+//! [`Match::options`](crate::Match). [`OptionTable::place`] moves them into the key when a bridge accepts the
+//! match, and [`OptionTable::lift`] takes them out of it again when the bridge reports it.
 //!
 //! Source: ovs-fields(7), "Tunnel fields"; ovs-ofctl(8), "OpenFlow Switch Tunnel TLV Table Commands".
 
@@ -26,7 +26,7 @@ pub const OPTIONS_MAX: usize = 64;
 pub const OPTION_SPACE_BYTES: usize = 256;
 const SLOTS: usize = OPTION_SPACE_BYTES / 4;
 
-/// One row of a table: which option is which field.
+/// One row of a table: maps an option to a field.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Mapping {
     /// Class of the option.
@@ -48,7 +48,7 @@ pub enum MappingError {
     Field,
     /// TABLE_FULL: the options would take more than 256 bytes.
     Full,
-    /// ALREADY_MAPPED: the field stands for another option.
+    /// ALREADY_MAPPED: the field is mapped to another option.
     Mapped,
     /// DUP_ENTRY: the option is another field already.
     Duplicate,
@@ -57,7 +57,7 @@ pub enum MappingError {
 /// Why a match or an action has no place in a bridge's keys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PlaceError {
-    /// The field stands for no option there (NXFMFC_INVALID_TLV_FIELD).
+    /// The field is not mapped to an option there (NXFMFC_INVALID_TLV_FIELD).
     Unmapped,
     /// The option is shorter.
     TooLong,
@@ -70,14 +70,14 @@ struct Placed {
     slots: Vec<u8>,
 }
 
-/// Which options are which fields of a bridge, and where in the key.
+/// Maps a bridge's options to fields, and to places in the key.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct OptionTable {
     /// Ascending by field.
     rows: Vec<Placed>,
 }
 
-/// Some bits of a word of the key: block, word, lowest bit.
+/// A place in the key: block, word, lowest bit.
 type At = (usize, usize, u32);
 
 fn slot_at(slot: u8) -> At {
@@ -96,7 +96,7 @@ impl OptionTable {
         self.rows.iter().map(|r| r.mapping)
     }
 
-    /// Bits of the option behind a field; `None` where there is none.
+    /// Number of bits of a field's option; `None` if it is not mapped.
     pub fn bits(&self, idx: u8) -> Option<u16> {
         self.row(idx).map(|r| u16::from(r.mapping.bytes) * 8)
     }
@@ -105,7 +105,7 @@ impl OptionTable {
         self.rows.iter().find(|r| r.mapping.idx == idx)
     }
 
-    /// The table with further rows: all of them or none.
+    /// The table with additional rows: all or none.
     pub fn with(&self, new: impl IntoIterator<Item = Mapping>) -> Result<OptionTable, MappingError> {
         let mut table = self.clone();
         for mapping in new {
@@ -143,8 +143,8 @@ impl OptionTable {
         OptionTable { rows: self.rows.iter().filter(|r| !gone.contains(&r.mapping.idx)).cloned().collect() }
     }
 
-    /// The words of the key in which bits of `mask` of the option lie: block, word, and in that the bits and
-    /// the value under them. Empty for what is not mapped.
+    /// The words of the key that contain bits of `mask` of the option: block, word, mask and value in that
+    /// word. Empty if it is not mapped.
     pub fn words<'t>(
         &'t self,
         idx: u8,
@@ -159,7 +159,7 @@ impl OptionTable {
         })
     }
 
-    /// The value of an option in a key; 0 where it is absent or not mapped.
+    /// The value of an option in a key; 0 if it is absent or not mapped.
     pub fn read(&self, key: &Key, idx: u8) -> Wide {
         let mut value = Wide::ZERO;
         for (n, slot) in self.row(idx).iter().flat_map(|r| r.slots.iter().enumerate()) {
@@ -169,7 +169,7 @@ impl OptionTable {
         value
     }
 
-    /// Whether `mask` (or, where that is the whole option, `value`) has bits beyond the option.
+    /// Checks whether `mask` (or `value`, if the mask is the whole option) has bits beyond the option.
     fn check(&self, idx: u8, value: &Wide, mask: &Wide) -> Result<u16, PlaceError> {
         let bits = self.bits(idx).ok_or(PlaceError::Unmapped)?;
         let used = if *mask == Wide::ONES { value } else { mask };
@@ -199,7 +199,7 @@ impl OptionTable {
         Ok(())
     }
 
-    /// Takes the options of a match out of its key again.
+    /// Moves the options of a match out of its key again.
     pub fn lift(&self, m: &mut Match) {
         let present = m.mask.get(FieldId::TunMetadataPresent) as u64;
         for row in self.rows.iter().filter(|r| present >> r.mapping.idx & 1 != 0) {

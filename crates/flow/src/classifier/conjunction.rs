@@ -1,19 +1,19 @@
-//! Conjunctive matches: rules that stand for a product of alternatives without being one rule for each.
+//! Conjunctive matches: rules that represent a product of alternatives without one rule for each combination.
 //!
 //! A rule whose data is "clause k of n of conjunction id" decides nothing by itself (it is a *soft* match).
-//! When rules of one priority meet all clauses of an id, the packet matches whatever matches `conj_id=id`.
-//! Where no id is met at that priority, each soft match gives way to the next rule of the same match and a
-//! lower priority, plain or not, and the search goes on from there. A plain rule of at least the priority of
-//! all soft matches ends it. Source: ovs-fields(7), "Conjunctive Match Fields"; where that leaves a choice
-//! open, the choice is Open vSwitch's.
+//! If rules of one priority satisfy all clauses of an id, the packet matches whatever matches `conj_id=id`.
+//! If no id is satisfied at that priority, each soft match is replaced by the next rule with the same match
+//! and a lower priority, plain or not, and the search continues from there. A plain rule of at least the
+//! priority of all soft matches ends it. Source: ovs-fields(7), "Conjunctive Match Fields"; where that is
+//! ambiguous, Open vSwitch's choice applies.
 //!
-//! Cost: a key meets at most one rule of each mask and priority, so a lookup collects few rules, however many
-//! there are; it tallies their clauses, whose number is a sum over those rules, never a product.
+//! Cost: a key matches at most one rule of each mask and priority, so a lookup collects few rules, however
+//! many there are; it counts their clauses, whose number is a sum over those rules, never a product.
 //!
-//! The mask: which soft matches there are is decided by bits that the lookups add to it, and the id by those
-//! matches, so what is looked up under the id adds no bits of `conj_id`: it is 0 in every packet.
+//! The mask: the bits that the lookups add to it determine the soft matches, and those determine the id, so
+//! the lookup of the id adds no bits of `conj_id`: it is 0 in every packet.
 //!
-//! Threads: as [`Classifier::lookup`]; it allocates while there are soft matches.
+//! Threads: like [`Classifier::lookup`]; it allocates while there are soft matches.
 
 use super::{Classifier, Ranked, RuleRef};
 use crate::field::FieldId;
@@ -24,20 +24,20 @@ use base::rcu::Reader;
 use hashbrown::HashTable;
 use std::sync::atomic::Ordering;
 
-/// One way to meet one clause of a conjunction.
+/// One way to satisfy one clause of a conjunction.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Clause {
     /// The conjunction. Clauses of the same id belong together only if they agree on how many there are.
     pub id: u32,
-    /// How many clauses it has, at most 64.
+    /// The number of its clauses, at most 64.
     pub count: u8,
-    /// Which of them, from 0.
+    /// The index of this clause, from 0.
     pub number: u8,
 }
 
 impl<R: Send + Sync + 'static> Classifier<R> {
-    /// As [`Self::lookup`], in a table some of whose rules are clauses of conjunctions, which `clauses` tells
-    /// of a rule's data. Never returns one of those.
+    /// Like [`Self::lookup`], for a table with rules that are clauses of conjunctions; `clauses` returns
+    /// those in a rule's data. Never returns such a rule.
     pub fn lookup_conjunctive<'g>(
         &'g self,
         version: Version,
@@ -138,8 +138,8 @@ impl<R: Send + Sync + 'static> Classifier<R> {
     }
 }
 
-/// A rule that decides nothing by itself, and those that it hides once somebody has asked for them: all at
-/// once, since rules of one match may be many.
+/// A rule that decides nothing by itself, and the rules that it hides, once they have been requested: all at
+/// once, since there may be many rules with one match.
 struct Soft<'g, R: Send + Sync + 'static> {
     rule: RuleRef<'g, R>,
     hidden: Option<Vec<RuleRef<'g, R>>>,
@@ -163,7 +163,7 @@ impl<'g, R: Send + Sync + 'static> RuleRef<'g, R> {
 struct Tally<'a> {
     secret: &'a HashKey,
     conjunctions: HashTable<Tallied>,
-    /// The ids of which all clauses are met.
+    /// The ids whose clauses are all satisfied.
     met: Vec<u32>,
 }
 
@@ -179,7 +179,7 @@ impl Tally<'_> {
         Tally { secret, conjunctions: HashTable::new(), met: Vec::new() }
     }
 
-    /// The ids of which these meet all clauses, ascending.
+    /// The ids all of whose clauses these satisfy, ascending.
     fn met(&mut self, clauses: impl Iterator<Item = Clause>) -> &[u32] {
         self.conjunctions.clear();
         self.met.clear();
@@ -202,8 +202,8 @@ impl Tally<'_> {
     }
 }
 
-/// Takes `conj_id` out of a mask: it is 0 in every packet, and rules that match on it must not be thought
-/// never to concern a flow.
+/// Removes `conj_id` from a mask: it is 0 in every packet, and rules that match on it must not appear to be
+/// irrelevant to a flow.
 pub fn forget_conj_id(wc: &mut Mask) {
     let place = FieldId::ConjId.place();
     let block = usize::from(place.block);

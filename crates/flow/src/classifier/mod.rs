@@ -3,31 +3,31 @@
 //!
 //! Idea: tuple space search (Srinivasan, Suri and Varghese, SIGCOMM 1999). The rules of one mask form a
 //! subtable, a hash table of the masked words; a lookup tries subtables in the order of their highest
-//! priority, and stops when what it found beats all that is left. Within a subtable it goes by stages
-//! (metadata, Ethernet, network, transport) and stops at the first whose values no rule has; and a miss is
-//! proven with as few bits as can be found (see `subtable`).
+//! priority, and stops when what it found beats all the remaining ones. Within a subtable it proceeds in
+//! stages (metadata, Ethernet, network, transport) and stops at the first whose values no rule has; and a
+//! miss is proven with as few bits as possible (see `subtable`).
 //!
 //! The mask. A megaflow made from a lookup must not be too wide: flipping any bit that `lookup` did not add
 //! to `wc` does not change its result at that version. A needless 1-bit costs speed, a missing one
 //! misforwards.
 //!
-//! Versions. Each rule carries the version at which it appears and the one at which it vanishes. A lookup at
-//! one version sees exactly the rules of that version, whatever the writer does meanwhile. What narrows a
-//! search besides the rules themselves may know rules that are not yet or no longer visible: that makes
-//! megaflows narrower than need be for a moment, never wrong. So the life of a rule is:
-//! [`Classifier::insert`] with the version to come; the owner publishes that version; [`Classifier::remove`]
-//! with a version to come, published likewise; and [`Classifier::retire`] once no reader looks up at an older
-//! version, which unlinks it; the memory is freed by the [`Domain`] after a grace period.
+//! Versions. Each rule has a version at which it appears and one at which it vanishes. A lookup at one
+//! version sees exactly the rules of that version, whatever the writer does meanwhile. Structures that narrow
+//! a search may also include rules that are not yet or no longer visible: that makes megaflows narrower than
+//! necessary for a moment, never wrong. So the life of a rule is: [`Classifier::insert`] with the coming
+//! version; the owner publishes that version; [`Classifier::remove`] with a coming version, published
+//! likewise; and [`Classifier::retire`] once no reader looks up at an older version, which unlinks it. The
+//! [`Domain`] frees the memory after a grace period.
 //!
-//! Equal priorities: where several rules of the highest priority match a key, OpenFlow leaves the choice
-//! open. Here it is one of them, the same for all keys that agree on the bits added to `wc`, as long as the
-//! rules are the same.
+//! Equal priorities: if several rules of the highest priority match a key, OpenFlow leaves the choice open.
+//! Here it is one of them, the same for all keys that agree on the bits added to `wc`, as long as the rules
+//! do not change.
 //!
 //! Conjunctive matches (`conj_id`) are looked up by [`Classifier::lookup_conjunctive`]; see `conjunction`.
 //!
-//! Threads: changes may come from any thread, one at a time (a mutex); lookups wait for nobody, neither
-//! allocate nor lock, and borrow from a [`Reader`] of the classifier's domain. The control thread needs a
-//! `Reader` too, and must be quiescent now and then for memory to be freed.
+//! Threads: changes may come from any thread, one at a time (a mutex). Lookups neither wait, allocate nor
+//! lock, and borrow from a [`Reader`] of the classifier's domain. The control thread needs a `Reader` too,
+//! and must be quiescent now and then so that memory can be freed.
 
 mod conjunction;
 mod prefixes;
@@ -51,7 +51,7 @@ use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use subtable::{Shared, Subtable};
 
-/// One table's rules, each with data of type `R`. See the module's text.
+/// One table's rules, each with data of type `R`. See the module documentation.
 pub struct Classifier<R: Send + Sync + 'static> {
     shared: Shared,
     /// The subtables, highest priority first. Never misses one that holds a rule.
@@ -76,7 +76,7 @@ struct Writer<R: Send + Sync + 'static> {
     linked: usize,
 }
 
-/// What [`Classifier::retire`] has left.
+/// What [`Classifier::retire`] has left to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Retired {
     /// Removed rules that are still linked.
@@ -89,7 +89,7 @@ struct Vanishing<R: Send + Sync + 'static> {
     version: Version,
     subtable: Arc<Subtable<R>>,
     hash: u32,
-    /// Where the rule lies, to be compared only. A linked rule keeps its place to itself.
+    /// The rule's address, for comparison only. A linked rule's address is unique.
     address: usize,
 }
 
@@ -104,10 +104,11 @@ impl<R: Send + Sync + 'static> Classifier<R> {
         }
     }
 
-    /// The rule of highest priority that `version` sees and that `key` matches. Adds to `wc` the bits that
-    /// decided it.
+    /// The rule of highest priority that is visible at `version` and that `key` matches. Adds the bits that
+    /// decided it to `wc`.
     ///
-    /// The caller has read `version` from where it is published (Acquire) since `reader` was last quiescent.
+    /// The caller must have read `version` from where it is published (Acquire) since `reader` was last
+    /// quiescent.
     #[inline]
     pub fn lookup<'g>(
         &'g self,
@@ -150,7 +151,7 @@ impl<R: Send + Sync + 'static> Classifier<R> {
             .map(|entry| RuleRef { entry, subtable })
     }
 
-    /// The rule with this match whose data are the wanted ones, whatever versions see it.
+    /// The rule with this match and the wanted data, whatever versions see it.
     pub fn find_linked<'g>(
         &'g self,
         matching: &Match,
@@ -170,7 +171,7 @@ impl<R: Send + Sync + 'static> Classifier<R> {
         fitting.map(|ranked| ranked.subtable.rules.len()).sum()
     }
 
-    /// All rules, those that no version sees any more included, in no order.
+    /// All rules, including those that no version sees any more, in no particular order.
     pub fn iter_all<'g>(&'g self, reader: &'g Reader) -> impl Iterator<Item = RuleRef<'g, R>> {
         self.ranking.read(reader).iter().flat_map(move |ranked| {
             let subtable = &*ranked.subtable;
@@ -226,8 +227,8 @@ impl<R: Send + Sync + 'static> Classifier<R> {
     }
 
     /// Adds a rule that lookups see from version `appears` on, which must not be published yet. The caller
-    /// has looked ([`Self::find_exact`]) that no rule of the same match and priority will be visible beside
-    /// it, or lookups find either.
+    /// has checked ([`Self::find_exact`]) that no rule with the same match and priority will be visible at
+    /// the same time; otherwise lookups find either.
     pub fn insert<'g>(
         &'g self,
         matching: &Match,
@@ -255,8 +256,7 @@ impl<R: Send + Sync + 'static> Classifier<R> {
     }
 
     /// Hides the rule from version `vanishes` on, which must not be published yet. With the version at which
-    /// it appears, which no lookup has seen then, this undoes the insertion. `false` if it was removed
-    /// before.
+    /// it appears, which no lookup has seen yet, this undoes the insertion. `false` if it was removed before.
     pub fn remove(&self, rule: RuleRef<'_, R>, vanishes: Version) -> bool {
         let mut writer = self.writer.lock().expect("no holder panics");
         if rule.vanishes() != Version::NEVER {
@@ -305,11 +305,11 @@ impl<R: Send + Sync + 'static> Classifier<R> {
         true
     }
 
-    /// Unlinks up to `max` rules that vanished at `oldest` or before, where no reader will look up at an
-    /// older version any more. Says what is left. Memory is freed by the domain's `reclaim`.
+    /// Unlinks up to `max` rules that vanished at `oldest` or before; no reader may look up at an older
+    /// version any more. Returns what is left. The domain's `reclaim` frees the memory.
     ///
-    /// How to know `oldest`: publish a version, then take a [`Domain::ticket`]; once it has passed, every
-    /// reader has been quiescent since, and reads that version or a newer one.
+    /// How to determine `oldest`: publish a version, then take a [`Domain::ticket`]; once it has passed,
+    /// every reader has been quiescent since, and reads that version or a newer one.
     pub fn retire(&self, oldest: Version, max: usize, reader: &Reader) -> Retired {
         let mut writer = self.writer.lock().expect("no holder panics");
         for _ in 0..max {
@@ -330,12 +330,12 @@ impl<R: Send + Sync + 'static> Classifier<R> {
         self.writer.lock().expect("no holder panics").live
     }
 
-    /// Whether there is none.
+    /// Whether there are no rules.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Bytes on the heap, but for what the rules' data point to and what waits to be freed.
+    /// Bytes on the heap, except for what the rules' data points to and what waits to be freed.
     pub fn memory_bytes(&self, reader: &Reader) -> usize {
         let writer = self.writer.lock().expect("no holder panics");
         let subtables: usize =

@@ -5,13 +5,13 @@
 //! Each subtable has a set for each field that it matches by prefix (addresses, ports); since all of a
 //! subtable's prefixes have one length, rules of other lengths never lengthen the proof.
 //!
-//! A set is a trie over groups of four bits (path-compressed: a node stands where values part). A node is a
-//! cache line of sixteen references; a leaf is the value with a count of its rules. All sets of a classifier
-//! lie in one [`Arena`], so an empty or small set costs four bytes, and a set of n random values about 31
-//! bytes each.
+//! A set is a trie over groups of four bits (path-compressed: there is a node where values diverge). A node
+//! is a cache line of sixteen references; a leaf is the value with a count of its rules. All sets of a
+//! classifier are in one [`Arena`], so an empty or small set costs four bytes, and a set of n random values
+//! about 31 bytes each.
 //!
 //! Invariants: a linked node has at least two children, and every path ends in a leaf, so that a reader
-//! always arrives. A node or leaf that was unlinked is left as it is until no reader can be in it.
+//! always reaches one. A node or leaf that was unlinked is left unchanged until no reader can be in it.
 //!
 //! Threads: one writer (the classifier's mutex), any number of readers.
 
@@ -39,8 +39,8 @@ struct Wide {
     count: AtomicU64,
 }
 
-/// What a reference refers to. 0 is nothing; bit 31 marks a leaf, whose place is in the other bits; else bits
-/// 26 to 30 are the node's depth in groups of four bits, the others its place, which is not 0.
+/// A reference. 0 is nothing; bit 31 marks a leaf, whose index is in the other bits; otherwise bits 26 to 30
+/// are the node's depth in groups of four bits, the others its index, which is not 0.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Ref(u32);
 
@@ -51,7 +51,7 @@ const LEAVES_MAX: u32 = 1 << 30;
 
 impl Ref {
     const NONE: Ref = Ref(0);
-    /// In place of a set that did not fit in the arena: it proves nothing.
+    /// Replaces a set that did not fit into the arena: it proves nothing.
     const OVERFLOWN: Ref = Ref(u32::MAX);
 
     fn node(depth: usize, place: u32) -> Ref {
@@ -181,7 +181,7 @@ impl Places {
     }
 }
 
-/// Where the sets of one classifier lie.
+/// The storage for the sets of one classifier.
 pub(super) struct Arena {
     domain: Arc<Domain>,
     nodes: Slab<Node>,
@@ -284,12 +284,12 @@ impl<V: Value> PrefixSet<V> {
         }
         let mut writer = arena.writer.lock().expect("no holder panics");
         if self.link(root, value, other, arena, &mut writer).is_none() {
-            // What is linked is lost to the arena: with 2^26 nodes, that is the least of the troubles.
+            // What is linked is lost to the arena: with 2^26 nodes, that is a minor problem.
             self.root.store(Ref::OVERFLOWN.0, Ordering::Release);
         }
     }
 
-    /// Links a leaf for a value that has none; `other` is the nearest. `None` if the arena is full.
+    /// Links a leaf for a new value; `other` is the nearest. `None` if the arena is full.
     fn link(
         &self,
         root: Ref,
@@ -300,7 +300,7 @@ impl<V: Value> PrefixSet<V> {
     ) -> Option<()> {
         let leaf = value.new_leaf(arena, writer)?;
         let Some(other) = other else {
-            // Release, here and below: who sees the reference sees what it refers to.
+            // Release, here and below: a reader that sees the reference also sees what it refers to.
             self.root.store(leaf.0, Ordering::Release);
             return Some(());
         };
@@ -374,9 +374,9 @@ impl<V: Value> PrefixSet<V> {
     }
 }
 
-/// A leaf that shares as many leading bits with `value` as any. Follows the value where it leads; where it
-/// leads nowhere, a sibling that shares the most of the four bits. If the value left the common path before
-/// that, all leaves of that path part from it at the same bit.
+/// A leaf that shares as many leading bits with `value` as any other. Follows the value as long as possible;
+/// then takes the sibling that shares the most of the four bits. If the value left the common path before
+/// that, all leaves of that path diverge from it at the same bit.
 #[inline]
 fn nearest<V: Value>(root: Ref, value: V, arena: &Arena) -> Ref {
     let mut at = root;
@@ -385,7 +385,7 @@ fn nearest<V: Value>(root: Ref, value: V, arena: &Arena) -> Ref {
         let wanted = value.group(at.depth());
         at = Ref(children[wanted].load(Ordering::Acquire));
         if at == Ref::NONE {
-            // Ascending differences: 1 shares three bits, 2 and 3 two, 4 to 7 one, the others none.
+            // Differences in ascending order: 1 shares three bits, 2 and 3 two, 4 to 7 one, the others none.
             at = (1..16)
                 .map(|difference| Ref(children[wanted ^ difference].load(Ordering::Acquire)))
                 .find(|&child| child != Ref::NONE)

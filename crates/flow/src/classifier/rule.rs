@@ -1,9 +1,9 @@
-//! One rule as the classifier keeps it.
+//! The classifier's internal form of a rule.
 
 use base::Version;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What the classifier keeps of a rule, beside the matched words and the owner's data.
+/// What the classifier stores of a rule, besides the matched words and the owner's data.
 pub(super) struct Rule<R> {
     /// First version that sees it.
     pub appears: Version,

@@ -1,4 +1,4 @@
-//! One rule as the classifier hands it out.
+//! The classifier's public reference to a rule.
 
 use super::rule::Rule;
 use super::subtable::Subtable;
@@ -77,7 +77,7 @@ impl<'g, R: Send + Sync + 'static> RuleRef<'g, R> {
             let word = key.word(part.block(), part.word());
             key.set_word(part.block(), part.word(), word | value);
         }
-        // As `Match::new` would make it: the key has exactly the blocks of the mask.
+        // The same as `Match::new` would make: the key has exactly the blocks of the mask.
         Match::new(&key, self.subtable.mask.clone())
     }
 

@@ -1,15 +1,14 @@
 //! The rules of one mask, and the proofs that none of them matches.
 //!
-//! A lookup that finds nothing in a subtable must say which bits of the key prove it, and the fewer the
-//! better:
-//! 1. A field in which all rules of the subtable have the same value, and the key another.
+//! A lookup that finds nothing in a subtable must prove that with bits of the key, and the fewer the better:
+//! 1. A field in which all rules of the subtable have the same value, and the key a different one.
 //! 2. A field matched by prefix (address or port), whose leading bits no rule has.
-//! 3. The stages looked at until the key's values occurred in no rule, without the fields of which all rules
-//!    have the value that the key has too.
+//! 3. The stages examined until the key's values occurred in no rule, without the fields in which all rules
+//!    have the same value as the key.
 //!
-//! Each proof alone suffices, so the one that adds the fewest bits to the megaflow is taken. All of them hold
-//! for every linked rule, visible or not. A rule is linked to what narrows lookups before its version is
-//! published, and taken out when no reader looks up at a version that sees it.
+//! Each proof suffices alone, so the one that adds the fewest bits to the megaflow is used. All of them hold
+//! for every linked rule, visible or not. A rule is added to the structures that narrow lookups before its
+//! version is published, and removed when no reader looks up at a version that sees it.
 
 use super::prefixes::{Arena, PrefixSet};
 use super::rule::Rule;
@@ -28,7 +27,7 @@ use std::sync::{Arc, Mutex, Weak};
 
 /// Stages of a lookup: metadata, Ethernet, network, transport.
 const STAGES: usize = 4;
-/// More than the parts of any mask: 96 words, of which some lie in several stages.
+/// More than the parts of any mask: 96 words, some of which belong to several stages.
 const PARTS_MAX: usize = 128;
 
 /// The matched bits of one word of the key that belong to one stage.
@@ -37,7 +36,7 @@ pub(super) struct Part {
     pub mask: u64,
     /// The first rule's value.
     first: u64,
-    /// Bits in which all rules have the first one's value: whole fields. Only ever shrinks.
+    /// Bits, in whole fields, in which all rules have the first one's value. Only ever shrinks.
     agreed: AtomicU64,
     block: u8,
     word: u8,
@@ -55,8 +54,8 @@ impl Part {
     }
 }
 
-/// The stage in which lookups look at a field: that of the packet's layers, but neighbour discovery and the
-/// like with transport, to which they belong.
+/// The stage in which lookups examine a field: that of the packet's layer, except that neighbour discovery
+/// and the like belong to transport.
 fn stage_of(field: FieldId) -> usize {
     match field.depth() {
         Depth::Metadata => 0,
@@ -150,7 +149,7 @@ fn prefix_len(mask: &Mask, field: FieldId) -> Option<u32> {
     (len > 0 && len == aligned.count_ones()).then_some(len)
 }
 
-/// What all subtables of a classifier share.
+/// Shared by all subtables of a classifier.
 pub(super) struct Shared {
     pub domain: Arc<Domain>,
     pub secret: HashKey,
@@ -189,7 +188,7 @@ impl Shared {
                 }
             }
         }
-        // What belongs to no field (tunnel options) is looked at first, byte by byte.
+        // What belongs to no field (tunnel options) is examined first, byte by byte.
         for b in 0..BLOCKS {
             for w in 0..8 {
                 let rest = !layout.stages[b][w].iter().fold(0, |all, bits| all | bits);
@@ -221,14 +220,15 @@ pub(super) struct Subtable<R: Send + Sync + 'static> {
     /// For each stage: the end of its parts, and the values that rules have in the parts up to there, unless
     /// that is all.
     stages: Box<[Stage]>,
-    /// Bit i is set while all rules agree in the parts up to stage i's end, so that there is no need to look.
+    /// Bit i is set while all rules agree in the parts up to the end of stage i, so that these need no
+    /// lookup.
     agreed_stages: AtomicU8,
     pub rules: Multimap<Rule<R>>,
     prefixed: Box<[Prefixed]>,
     /// Canonical.
     pub mask: Mask,
     pub mask_hash: u32,
-    /// Itself, for whoever keeps it longer than a borrow.
+    /// A reference to itself, to be kept longer than a borrow.
     this: Weak<Subtable<R>>,
     /// How many rules there are of each priority. Only for the classifier's writer.
     priorities: Mutex<BTreeMap<i32, usize>>,
@@ -377,8 +377,8 @@ impl<R: Send + Sync + 'static> Subtable<R> {
             }
         }
         if best.cost == u32::MAX {
-            // A rule that nobody sees yet was linked between the caller's look and ours: the whole mask is
-            // always a proof.
+            // A rule that is not visible yet was linked since the caller's search: the whole mask is always a
+            // proof.
             self.add_mask(wc);
         }
         best.add_to(wc);
@@ -417,7 +417,7 @@ impl<R: Send + Sync + 'static> Subtable<R> {
         }
     }
 
-    /// Writer: makes what narrows lookups know the words of a rule, before it is linked.
+    /// Writer: adds a rule's words to the structures that narrow lookups, before it is linked.
     pub fn learn(&self, words: &[u64], shared: &Shared, reader: &Reader) {
         for (part, word) in self.parts.iter().zip(words) {
             let agreed = part.agreed.load(Ordering::Relaxed);
@@ -445,7 +445,7 @@ impl<R: Send + Sync + 'static> Subtable<R> {
         self.count_prefixes(words, true, &shared.arena);
     }
 
-    /// Writer: takes the words of a rule out again, after it was unlinked.
+    /// Writer: removes a rule's words again, after it was unlinked.
     pub fn forget(&self, words: &[u64], shared: &Shared, reader: &Reader) {
         let (mut hash, mut start) = (0, 0);
         for stage in &self.stages {

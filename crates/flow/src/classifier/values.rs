@@ -1,10 +1,10 @@
 //! A set of hashes with counts: which values of the first stages does a subtable have?
 //!
-//! Idea: a lookup whose hash over the first stages is not in the set needs to look no further, and its
-//! megaflow need not match the later stages' bits. Two values of one hash only cost a needless look.
+//! Idea: a lookup whose hash over the first stages is not in the set needs no further search, and its
+//! megaflow need not match the later stages' bits. Two values with one hash only cost a needless search.
 //!
-//! A table of words, 40 bits of hash beside a count of 24, with linear probing; a count of 0 frees the word
-//! for the same hash only, until the table is built anew. Replaced tables are freed by read-copy-update.
+//! A table of words, each with 40 bits of hash and a count of 24, with linear probing. A count of 0 frees the
+//! word for the same hash only, until the table is rebuilt. Replaced tables are freed by read-copy-update.
 //!
 //! Threads: one writer (the classifier's mutex), any number of readers.
 
@@ -16,7 +16,7 @@ const COUNT_BITS: u32 = 24;
 const COUNT_MAX: u64 = (1 << COUNT_BITS) - 1;
 const WORDS_MIN: usize = 4;
 
-/// See the module's text.
+/// See the module documentation.
 pub(super) struct Values {
     words: RcuCell<Box<[AtomicU64]>>,
     /// Words that are not zero. The writer's.
@@ -35,7 +35,7 @@ fn empty(words: usize) -> Box<[AtomicU64]> {
     (0..words).map(|_| AtomicU64::new(0)).collect()
 }
 
-/// Where the signature is or could be.
+/// The index where the signature is or would be.
 #[inline(always)]
 fn position(words: &[AtomicU64], hash: u64) -> (usize, u64) {
     let mask = words.len() - 1;
@@ -57,7 +57,7 @@ impl Values {
         Values { words, used: AtomicUsize::new(0), live: AtomicUsize::new(0) }
     }
 
-    /// Whether a value of this hash may be there.
+    /// Whether a value with this hash may be in the set.
     #[inline]
     pub fn has(&self, hash: u64, reader: &Reader) -> bool {
         position(self.words.read(reader), hash).1 & COUNT_MAX != 0

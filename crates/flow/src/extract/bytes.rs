@@ -1,5 +1,5 @@
-//! Big-endian numbers at constant places of arrays of known length: the compiler sees that no read can be out
-//! of bounds, so that each is one load and one byte swap.
+//! Big-endian numbers at constant offsets in arrays of known length: the compiler knows that no read can be
+//! out of bounds, so each is one load and one byte swap.
 
 /// The 16 bits at `AT`.
 #[inline(always)]

@@ -6,9 +6,9 @@ use wire::Layers;
 const HEADER_MAX: usize = 60;
 const IPV6_HEADER: usize = 40;
 
-/// Whether extraction finds in `head`, the first bytes of a longer frame, all that it finds in the whole.
-/// True for IPv4, and IPv6 with TCP or UDP right behind it, under two tags at most, where the longest headers
-/// have room; false also where it merely cannot tell.
+/// Whether extraction finds everything in `head`, the first bytes of a longer frame, that it finds in the
+/// whole. True for IPv4, and for IPv6 directly followed by TCP or UDP, with at most two tags, provided that
+/// there is room for the longest headers; also false if it merely cannot tell.
 pub fn head_is_enough(head: &[u8]) -> bool {
     let Some(link) = Layers::of_link(head, 2) else { return false };
     let l3 = usize::from(link.l2_5);

@@ -5,7 +5,7 @@ use super::bytes::{be16, be32, be48, be64};
 
 /// An ARP or RARP packet for Ethernet and IPv4.
 pub(super) struct Arp {
-    /// Opcode; 0 where it does not fit 8 bits.
+    /// Opcode; 0 if it does not fit into 8 bits.
     pub opcode: u64,
     /// Word 3: sender's and target's protocol address.
     pub addresses: u64,
@@ -32,7 +32,7 @@ pub(super) fn arp(head: &[u8], l3: usize) -> Option<Arp> {
     })
 }
 
-/// The first three label stack entries at `l3`, up to the bottom of the stack; zero where there is none.
+/// The first three label stack entries at `l3`, up to the bottom of the stack; zero for missing ones.
 #[inline(never)]
 pub(super) fn mpls(head: &[u8], l3: usize) -> [u64; 3] {
     let mut entries = [0; 3];

@@ -10,7 +10,7 @@ pub(super) const UDP: u64 = 17;
 pub(super) const ICMPV6: u64 = 58;
 pub(super) const SCTP: u64 = 132;
 
-/// The upper 48 bits of word 4: ports (or type and code) and TCP flags, of a header that is whole; 0 for
+/// The upper 48 bits of word 4: ports (or type and code) and TCP flags, if the header is complete; 0 for
 /// other protocols.
 #[inline(always)]
 pub(super) fn fields(there: &[u8], proto: u64) -> u64 {
@@ -22,12 +22,12 @@ pub(super) fn fields(there: &[u8], proto: u64) -> u64 {
     }
 }
 
-/// The group of an IGMP message. `None` where it is cut off.
+/// The group of an IGMP message. `None` if it is truncated.
 pub(super) fn igmp_group(payload: &[u8]) -> Option<u64> {
     payload.first_chunk::<8>().map(be32::<4, 8>)
 }
 
-/// What a neighbour solicitation or advertisement says.
+/// The contents of a neighbour solicitation or advertisement.
 #[derive(Default)]
 pub(super) struct Neighbour {
     /// The word behind the checksum: flags and reserved bits.

@@ -1,22 +1,23 @@
-//! The bytes that decide the key of a plain packet, packed: untagged IPv4, without options, not a fragment.
+//! The bytes that determine the key of a plain packet, packed: untagged IPv4, without options, not a
+//! fragment.
 //!
-//! A cache may compare these four words and leave extraction to packets that it does not know.
+//! A cache may compare these four words, and extract only packets that it does not know.
 
 use super::bytes::{be16, be64};
 use super::{ETH_TYPE_IPV4, l4};
 use crate::depth::Depth;
 
-/// What stands for a plain packet's key, in half a cache line: addresses of Ethernet and ports in the first
-/// two words, those of IPv4 in the third, and in the fourth type of service, time to live, protocol, TCP
-/// flags, and from [`PLAIN_ORIGIN_SHIFT`] on what the caller put there.
+/// Stands for a plain packet's key, in half a cache line: Ethernet addresses and ports in the first two
+/// words, IPv4 addresses in the third, and in the fourth type of service, TTL, protocol, TCP flags, and from
+/// [`PLAIN_ORIGIN_SHIFT`] on the caller's bits.
 pub type PlainKey = [u64; 4];
 
 /// Bits of the last word from here on are the caller's.
 pub const PLAIN_ORIGIN_SHIFT: u32 = 36;
 
 /// The packed key of a plain packet at a depth, with `origin` in the caller's bits. Two plain packets have
-/// equal ones if and only if they have equal keys at that depth (and came in alike). `None` for any other
-/// packet, and where the depth asks for ports and there is no whole header of TCP or UDP.
+/// equal packed keys if and only if they have equal keys at that depth (and the same origin). `None` for any
+/// other packet, and if the depth includes ports and there is no complete header of TCP or UDP.
 #[inline(always)]
 pub fn plain_key(head: &[u8], frame_len: usize, depth: Depth, origin: u64) -> Option<PlainKey> {
     const L3: usize = 14;
@@ -56,8 +57,8 @@ pub fn plain_key(head: &[u8], frame_len: usize, depth: Depth, origin: u64) -> Op
     (total_len >= least).then_some(key)
 }
 
-/// Whether a key at the depth of ports is that of a TCP segment with SYN: of a connection that opens, which
-/// sends no other like it.
+/// Whether a key at the depth of ports belongs to a TCP segment with SYN. A connection sends no other segment
+/// like its opening one.
 #[inline(always)]
 pub fn opens_tcp(key: &PlainKey) -> bool {
     const SYN: u64 = 2;

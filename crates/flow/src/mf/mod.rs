@@ -1,7 +1,8 @@
-//! The fields as rules and actions name them ("match fields"): each a slice of a key field, or of several.
+//! The fields as rules and actions name them ("match fields"): each is a slice of a key field, or of several.
 //!
-//! The key keeps one place per thing; OpenFlow names several views of it: `tp_src` of the key is `tcp_src`,
-//! `udp_src`, `sctp_src`, `icmp_type` and `icmpv6_type`, each with its own prerequisites and wire codes.
+//! The key has one place for each piece of data, while OpenFlow names several views of it: `tp_src` in the
+//! key is `tcp_src`, `udp_src`, `sctp_src`, `icmp_type` and `icmpv6_type`, each with its own prerequisites
+//! and wire codes.
 
 use crate::field::FieldId;
 use crate::key::{B_REGS, Key, Mask};
@@ -21,7 +22,7 @@ pub use row::{Format, Maskable, Mf, Prereq, Row, Wire};
 pub struct NxmHeader(pub u64);
 
 impl NxmHeader {
-    /// From the parts. `payload` counts value and mask, without the experimenter.
+    /// From its parts. `payload` counts value and mask, without the experimenter.
     pub const fn new(wire: Wire, has_mask: bool, payload: usize) -> NxmHeader {
         let length = payload + if wire.class == 0xffff { 4 } else { 0 };
         let head =
@@ -71,18 +72,18 @@ impl NxmHeader {
 }
 
 impl Mf {
-    /// All that need no number.
+    /// All fields that need no number.
     pub fn simple() -> impl Iterator<Item = Mf> {
         Self::SIMPLE.iter().copied()
     }
 
-    /// All there are.
+    /// All fields.
     pub fn all() -> impl Iterator<Item = Mf> {
         let numbered = (0..16).map(Mf::Reg).chain((0..8).map(Mf::XReg)).chain((0..4).map(Mf::XxReg));
         Mf::simple().chain(numbered).chain((0..64).map(Mf::TunMetadata))
     }
 
-    /// What is known of it. Numbered families share a row: see [`Self::family`].
+    /// Its properties. Numbered families share a row: see [`Self::family`].
     pub fn row(self) -> &'static Row {
         match self {
             Mf::Reg(_) => &table::REG,
@@ -116,7 +117,7 @@ impl Mf {
         self.family().map_or_else(|| name.to_string(), |n| format!("{name}{n}"))
     }
 
-    /// By its name, an alias, or a name of the wire (`NXM_OF_ETH_SRC`), the latter in any case.
+    /// By its name, an alias, or a wire name (`NXM_OF_ETH_SRC`), the latter in any case.
     pub fn from_name(name: &str) -> Option<Mf> {
         static NAMES: LazyLock<HashMap<String, Mf>> = LazyLock::new(|| {
             let mut names = HashMap::new();
@@ -136,24 +137,24 @@ impl Mf {
         self.row().wires.into_iter().flatten().map(move |wire| Wire { number: wire.number + n, ..wire })
     }
 
-    /// Its number in messages of OpenFlow 1.`minor` (0 for NXM): of those in use there the newest, of
-    /// two as old the first, and of those not yet in use the first. `None` where it has none at all.
+    /// Its number in messages of OpenFlow 1.`minor` (0 for NXM): the newest of those in use there, the first
+    /// of two equally old ones, and the first of those not yet in use. `None` if it has no number at all.
     pub fn wire(self, minor: u8) -> Option<Wire> {
         let newest = |best: Wire, wire: Wire| if wire.since > best.since { wire } else { best };
         self.wires().filter(|wire| wire.since <= minor).reduce(newest).or_else(|| self.wires().next())
     }
 
-    /// Name on the wire as actions are printed with: `NXM_OF_ETH_SRC`, the NXM one where there is one.
+    /// The wire name with which actions are printed: `NXM_OF_ETH_SRC`, the NXM one if it exists.
     pub fn wire_name(self) -> Option<String> {
         self.wires().next().map(|wire| self.numbered(wire.name))
     }
 
-    /// Every name on the wire, as `NXM_OF_ETH_SRC`, and what it stands for.
+    /// Every wire name, such as `NXM_OF_ETH_SRC`, and its field.
     pub fn wire_names() -> impl Iterator<Item = (String, Wire)> {
         Mf::all().flat_map(|mf| mf.wires().map(move |wire| (mf.numbered(wire.name), wire)))
     }
 
-    /// The field of a header; its length and has-mask bit do not matter.
+    /// The field for a header; its length and has-mask bit are ignored.
     pub fn from_nxm(header: NxmHeader) -> Option<Mf> {
         static CLASSES: LazyLock<[[Option<Mf>; 128]; 4]> = LazyLock::new(|| {
             let mut classes = [[None; 128]; 4];
@@ -177,7 +178,7 @@ impl Mf {
         })
     }
 
-    /// Where in the key it lies.
+    /// Its place in the key.
     fn place(self) -> MfPlace {
         match self {
             Mf::Reg(n) => {
@@ -199,7 +200,7 @@ impl Mf {
         }
     }
 
-    /// The words of the key in which some of its bits lie: block, word, which bits, and those of a value.
+    /// The words of the key that contain some of its bits: block, word, mask, and the bits of a value.
     #[inline]
     pub fn for_words(self, bits: u128, value: u128, mut to: impl FnMut(usize, usize, u64, u64)) {
         match self.place() {
@@ -215,8 +216,8 @@ impl Mf {
         }
     }
 
-    /// All its bits that can be matched or set, as a number; for fields of at most 128 bits. Of `nw_tos`
-    /// those are the upper six.
+    /// All its bits that can be matched or set, as a number; for fields of at most 128 bits. For `nw_tos`
+    /// these are the upper six.
     pub fn ones(self) -> u128 {
         if self == Mf::NwTos {
             return 0xfc;
@@ -225,7 +226,7 @@ impl Mf {
         if bits == 128 { u128::MAX } else { (1 << bits) - 1 }
     }
 
-    /// Whether a value can occur in it.
+    /// Whether the value is possible for the field.
     pub fn is_valid(self, value: u128) -> bool {
         value & !self.ones() == 0
     }
@@ -239,10 +240,10 @@ fn class_idx(class: u16) -> Option<usize> {
     }
 }
 
-/// Where in the key a field lies.
+/// A field's place in the key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum MfPlace {
-    /// Tunnel options lie where their bridge's table says.
+    /// Their bridge's table determines the place of tunnel options.
     Nowhere,
     Bits(Slice),
     /// Two whole words of a block, the more significant one first.
@@ -266,7 +267,7 @@ struct Slice {
 }
 
 impl Slice {
-    /// Its bits where they lie in the word.
+    /// Its bits at their position in the word.
     fn ones(self) -> u64 {
         (u64::MAX >> (64 - self.bits)) << self.shift
     }
@@ -315,8 +316,8 @@ impl Match {
         (self.key.get_mf(mf), self.mask.0.get_mf(mf))
     }
 
-    /// The Ethernet type that all packets matched have, be it of a frame or of a packet without Ethernet
-    /// header; 0 where that is open.
+    /// The Ethernet type of all packets that match, with or without an Ethernet header; 0 if the match leaves
+    /// it open.
     pub fn eth_type(&self) -> u16 {
         let packet_type = self.key.get64(FieldId::PacketType) as u32;
         match packet_type >> 16 {
@@ -326,12 +327,12 @@ impl Match {
         }
     }
 
-    /// Whether the match holds what the field requires.
+    /// Whether the match includes the field's prerequisites.
     pub fn has_prereq(&self, mf: Mf) -> bool {
         let eth_type = self.eth_type();
         let is_ip = eth_type == 0x800 || eth_type == 0x86dd;
         let proto = |number| is_ip && self.key.get64(FieldId::NwProto) == number;
-        // First fragments and whole packets have ports, later ones have not. Of ICMP, none asks.
+        // First fragments and whole packets have ports, later ones do not. For ICMP this is not checked.
         let transport = |number| proto(number) && !self.is_later_fragment();
         let icmpv6 = eth_type == 0x86dd && proto(58);
         let nd =
@@ -362,7 +363,7 @@ impl Match {
         self.key.get64(FieldId::NwFrag) & 2 != 0
     }
 
-    /// A connection is known where the state is one of a valid packet, or tracked and not invalid.
+    /// A connection is known if the state is that of a valid packet, or tracked and not invalid.
     fn has_ct_prereq(&self, mf: Mf, eth_type: u16) -> bool {
         // New, established, related, a reply, translated at either end.
         const OF_VALID: u64 = 0b1100_1111;

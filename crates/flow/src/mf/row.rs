@@ -1,4 +1,4 @@
-//! A match field, and what there is to know of one.
+//! A match field, and its properties.
 
 use crate::field::FieldId;
 
@@ -117,7 +117,7 @@ pub enum Maskable {
     Arbitrary,
 }
 
-/// What else a match must hold for a field to mean something.
+/// What else a match must include for a field to be meaningful.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Prereq {
     /// Nothing.
@@ -194,7 +194,7 @@ pub struct Wire {
     pub name: &'static str,
     /// OXM class.
     pub class: u16,
-    /// With class 0xffff: whose.
+    /// With class 0xffff: the experimenter.
     pub experimenter: u32,
     /// Number in the class, 7 bits; of numbered families the first.
     pub number: u8,
@@ -202,15 +202,15 @@ pub struct Wire {
     pub since: u8,
 }
 
-/// All that is known of a field.
+/// The properties of a field.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Row {
     /// Principal name; of numbered families without the number.
     pub name: &'static str,
-    /// Other names. (`tp_src` and `tp_dst`, which mean the field of whatever transport protocol is matched,
-    /// are the parser's.)
+    /// Other names. (`tp_src` and `tp_dst`, which mean the field of whichever transport protocol is matched,
+    /// are handled by the parser.)
     pub aliases: &'static [&'static str],
-    /// Field of the key in which it lies.
+    /// The key field that contains it.
     pub field: FieldId,
     /// Lowest bit in that.
     pub offset: u8,
@@ -222,13 +222,13 @@ pub struct Row {
     pub bytes: u8,
     /// Its numbers on the wire, NXM first.
     pub wires: [Option<Wire>; 3],
-    /// Which masks it takes.
+    /// Which masks are allowed.
     pub maskable: Maskable,
-    /// What it requires.
+    /// Its prerequisites.
     pub prereq: Prereq,
     /// Whether actions may write it.
     pub writable: bool,
-    /// Whether `ofp_match` of OpenFlow 1.0 has it.
+    /// Whether OpenFlow 1.0's `ofp_match` has it.
     pub of10: bool,
     /// How it is written.
     pub format: Format,

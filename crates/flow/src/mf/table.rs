@@ -1,8 +1,8 @@
 //! The table of match fields: a row each, in the order in which matches are written on the wire and in text.
 //!
-//! `row(NAME, KEY FIELD, LOWEST BIT, BITS, BYTES ON THE WIRE)`, then what differs from the ordinary: names on
-//! the wire, masks, prerequisites, whether actions may write it, whether OpenFlow 1.0 itself has it, how it
-//! is written in text. Source: ovs-fields(7).
+//! `row(NAME, KEY FIELD, LOWEST BIT, BITS, BYTES ON THE WIRE)`, then what differs from the defaults: wire
+//! names, masks, prerequisites, whether actions may write it, whether OpenFlow 1.0 itself has it, its text
+//! format. Source: ovs-fields(7).
 
 use super::row::{Format, Maskable, Mf, Prereq, Row, Wire};
 use crate::field::FieldId;
@@ -110,7 +110,7 @@ impl Row {
 macro_rules! match_fields {
     ($($id:ident => $row:expr;)*) => {
         impl Mf {
-            /// All fields but the numbered families, in order.
+            /// All fields except the numbered families, in order.
             pub(super) const SIMPLE: &'static [Mf] = &[$(Mf::$id,)*];
             pub(super) const ROWS: &'static [Row] = &[$($row,)*];
 
