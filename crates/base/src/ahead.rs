@@ -1,11 +1,11 @@
 //! Prepares memory in advance: that of growing regions before it is touched, and
 //! that of scattered ones in huge pages once they are well filled.
 //!
-//! A worker fills its caches' arrays from their start on. The first touch of a huge page costs it 0.2 ms at
-//! the least, and 5 ms were seen in a virtual machine: longer than any pass of its loop shall take. So one
-//! thread of the process looks, every [`PERIOD`], how far each growing region is used, and populates it some
-//! way ahead. A region whose elements are touched here and there begins in small pages; when its owner says
-//! that most of these are there, the thread moves them together into huge ones.
+//! A worker fills its caches' arrays from the start. The first touch of a huge page costs at least 0.2 ms,
+//! and 5 ms were seen in a virtual machine: longer than any pass of the worker's loop may take. So one thread
+//! of the process checks, every [`PERIOD`], how much of each growing region is used, and populates it some
+//! way ahead. A region whose elements are touched in random order begins with small pages; when its owner
+//! reports that most of these are in use, the thread moves them together into huge ones.
 //!
 //! Threads: the owner of a growing region stores one word, [`Growth::in_use`]; the rest belongs to the
 //! keeper's thread, which starts with the first region and ends some time after the last.
@@ -39,7 +39,7 @@ impl Growth {
         self.used.store(bytes, Ordering::Relaxed);
     }
 
-    /// Until where the memory shall be there when so much is used.
+    /// How far memory must be populated for this much use.
     fn target(&self) -> usize {
         let used = self.used.load(Ordering::Relaxed);
         (used + (used / 2).clamp(LEAD_MIN, LEAD_MAX)).min(self.len)
@@ -107,8 +107,8 @@ fn keeper() -> std::sync::MutexGuard<'static, Keeper> {
     KEEPER.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Keeps the memory of the region's `len` bytes ahead of its use from now on. Its start is there on return,
-/// unless it is `unused` at first: then whoever touches it has to wait once.
+/// Keeps the region's `len` bytes populated ahead of their use from now on. The start is populated on return,
+/// unless it is `unused` at first: then the first access has to wait once.
 pub(crate) fn keep(mapping: &Arc<Mapping>, len: usize, unused: bool) -> Arc<Growth> {
     let growth = Arc::new(Growth {
         mapping: Arc::downgrade(mapping),

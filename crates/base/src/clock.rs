@@ -1,9 +1,8 @@
-//! The processor's time stamp counter, its rate, and time as tests bend it: stopped, and moved forward by
-//! hand.
+//! The processor's time stamp counter, its rate, and time as tests control it: stopped, and warped.
 //!
-//! Whatever times out in the switch goes by [`now`], or by a count of milliseconds made of [`stopped_tsc`]
-//! and [`warped_ms`], so that a command moves all of it at once. In production nobody calls [`stop`] or
-//! [`warp`], and both cost a load of a line that nobody writes.
+//! All timeouts in the switch use [`now`], or a count of milliseconds derived from [`stopped_tsc`] and
+//! [`warped_ms`], so that a command moves all of them at once. In production [`stop`] and [`warp`] are never
+//! called, and the cost is a load of a line that is never written.
 //!
 //! Threads: any reads; one thread stops and warps.
 
@@ -92,7 +91,7 @@ pub fn thread_cpu_ns() -> u64 {
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
 }
 
-/// CPU time of a thread of this process in nanoseconds, user and system together; `None` where it is gone.
+/// CPU time of a thread of this process in nanoseconds, user and system together; `None` if it is gone.
 pub fn cpu_time_ns(thread_id: i32) -> Option<u64> {
     #[cfg(target_os = "linux")]
     {

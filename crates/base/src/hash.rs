@@ -1,9 +1,9 @@
 //! The keyed, non-linear hash of every table that a packet's bytes index.
 //!
-//! A CRC's collisions do not depend on its seed, so whoever chooses packets could make them; here the
-//! secret enters each multiplication, and folding the 128-bit product is not linear in the input
-//! (the multiply-fold of wyhash and its relatives). Not cryptographic: it withstands an attacker who
-//! sees forwarding, not one who reads hashes.
+//! A CRC's collisions do not depend on its seed, so anyone who chooses packets could produce them; here the
+//! secret enters each multiplication, and folding the 128-bit product is not linear in the input (the
+//! multiply-fold of wyhash and its relatives). Not cryptographic: it withstands an attacker who sees
+//! forwarding, not one who reads hashes.
 
 /// The secret of one process (or one test). Cheap to copy.
 #[derive(Clone, Copy, Debug)]

@@ -17,9 +17,9 @@ impl fmt::Display for PortNo {
     }
 }
 
-/// A port's OpenFlow number, unique within its bridge. 16 bits in OpenFlow 1.0, of which 0xff00 and above
-/// are reserved; later versions map the reserved ones to 0xffffff00 and above on the wire
-/// (OpenFlow 1.1 section A.2.1), the switch keeps the 16-bit form.
+/// A port's OpenFlow number, unique within its bridge. It has 16 bits in OpenFlow 1.0, with 0xff00 and above
+/// reserved; later versions map the reserved ones to 0xffffff00 and above on the wire (OpenFlow 1.1 section
+/// A.2.1). The switch uses the 16-bit form.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct OfPort(pub u16);
 

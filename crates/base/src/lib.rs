@@ -1,9 +1,9 @@
-//! The ground that every other crate stands on: identifiers that must not be mixed, the vocabulary of
-//! drop reasons, counters with one writer, versions of the forwarding state, and read-copy-update with
-//! the concurrent containers on it.
+//! The foundation of every other crate: identifiers that must not be mixed, the vocabulary of drop reasons,
+//! counters with one writer, versions of the forwarding state, and read-copy-update with the concurrent
+//! containers built on it.
 //!
-//! Invariants: nothing here knows a protocol or does I/O; the `unsafe` of read-copy-update has its one
-//! home here. A counter has exactly one writing thread, any thread may read it.
+//! Invariants: nothing here knows a protocol or does I/O; all `unsafe` code for read-copy-update is here. A
+//! counter has exactly one writing thread; any thread may read it.
 #![allow(unsafe_code)]
 
 mod ahead;

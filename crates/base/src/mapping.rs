@@ -1,8 +1,8 @@
-//! Memory of the operating system's that a region's owner and those who make it ready share.
+//! Memory from the operating system, shared by a region's owner and the thread that populates it.
 
 use std::ptr::NonNull;
 
-/// Memory of the operating system's, unmapped when the last who needs it is gone.
+/// Memory from the operating system, unmapped when its last user is gone.
 pub(crate) struct Mapping {
     pub start: NonNull<u8>,
     pub bytes: usize,
@@ -33,9 +33,10 @@ impl Mapping {
         }
     }
 
-    /// Has the memory be in huge pages: what is there is moved together, now or, by a kernel before 6.1, some
-    /// time later; what is not there comes as a huge page. `bytes` are counted from the start, at multiples
-    /// of a huge page, and lie within the region. What it holds stays, also what others write meanwhile.
+    /// Moves the memory into huge pages: existing pages are moved together, immediately or, by a kernel
+    /// before 6.1, some time later; missing ones are allocated as huge pages. `bytes` are offsets from the
+    /// start, at multiples of a huge page, within the region. Contents are preserved, including concurrent
+    /// writes.
     pub(crate) fn gather(&self, bytes: std::ops::Range<usize>) {
         assert!(bytes.start < bytes.end && bytes.end <= self.bytes, "within the mapping");
         #[cfg(target_os = "linux")]

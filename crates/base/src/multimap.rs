@@ -1,20 +1,19 @@
 //! A hash multimap with one writer at a time and any number of readers that neither wait nor write: the rules
 //! of a subtable.
 //!
-//! Idea: open addressing with linear probing over an array of pointers; each element is one allocation that
-//! holds its hash, its value and its words (the matched words of a rule), and never moves. The low bits of a
-//! pointer are free by alignment and hold some bits of the hash, so that a probe past other elements seldom
-//! touches them. Growing makes a larger array of the same pointers and publishes it; elements and replaced
-//! arrays are freed by the [`Domain`] after a grace period, so a reader's references live as long as it is
-//! not quiescent. A large array is filled a few slots with each insertion, so that no insertion among a
-//! million takes longer than others, and published when it is complete.
+//! Idea: open addressing with linear probing over an array of pointers. Each element is one allocation with
+//! its hash, its value and its words (the matched words of a rule), and never moves. The low bits of a
+//! pointer are free because of alignment and hold some bits of the hash, so that a probe past other elements
+//! seldom touches them. Growing creates a larger array of the same pointers and publishes it. Elements and
+//! replaced arrays are freed by the [`Domain`] after a grace period, so a reader's references stay valid
+//! until it is quiescent. A large array is filled a few slots with each insertion, so that no insertion among
+//! a million takes longer than others, and published when it is complete.
 //!
 //! Cost: a lookup takes two cache misses (array, element) and about 1.5 probes at a load of 1/4 to 2/3;
-//! insertion and removal are O(1). Many elements of one hash make one long run of probes for each
-//! of them.
+//! insertion and removal are O(1). Many elements with one hash form one long run of probes for each of them.
 //!
-//! Threads: writers wait for each other (mutex), readers for nobody. A reader that runs beside a writer sees
-//! each element that is there during the whole lookup, exactly once.
+//! Threads: writers wait for each other (mutex), readers do not wait. A reader that runs concurrently with a
+//! writer sees each element that exists during the whole lookup exactly once.
 
 use crate::rcu::{Domain, Garbage, Reader};
 use crate::slab::Chunk;
@@ -25,7 +24,7 @@ use std::sync::{Arc, Mutex};
 
 /// Slots of a map that has held something.
 const SLOTS_MIN: usize = 4;
-/// A table of so many slots is copied at once.
+/// A table of up to this many slots is copied at once.
 const AT_ONCE_SLOTS: usize = 1024;
 /// Slots of a larger one that are copied with each insertion. Its load, two thirds when it begins to be
 /// copied, is 0.7 at the end.
@@ -104,7 +103,7 @@ struct Table<T> {
     slots: Chunk<AtomicPtr<Element<T>>>,
 }
 
-/// Removed, the run goes on: an address that no element has.
+/// A removed element; probing continues past it. No element has this address.
 fn tombstone<T>() -> *mut Element<T> {
     std::ptr::without_provenance_mut(ALIGN / 2)
 }
@@ -154,7 +153,7 @@ impl<T> Table<T> {
         loop {
             let slot = self.slots()[i].load(Ordering::Relaxed);
             if !is_element(slot) {
-                // Release: who sees the pointer sees the element.
+                // Release: a reader that sees the pointer also sees the element.
                 self.slots()[i].store(tagged(element, hash), Ordering::Release);
                 return (i, slot.is_null());
             }
@@ -207,7 +206,7 @@ struct Next<T> {
     copied: usize,
 }
 
-/// See the module's text.
+/// See the module documentation.
 pub struct Multimap<T: Send + Sync + 'static> {
     domain: Arc<Domain>,
     table: AtomicPtr<Table<T>>,
@@ -328,7 +327,7 @@ impl<T: Send + Sync + 'static> Multimap<T> {
         let next = writer.next.take().expect("filled above");
         writer.used = next.used;
         let new = Box::into_raw(Box::new(next.table));
-        // Release: who sees the table sees its slots.
+        // Release: a reader that sees the table also sees its slots.
         let old = self.table.swap(new, Ordering::AcqRel);
         // SAFETY: from `Box::into_raw`, unlinked now, by the one that holds the lock.
         let old = unsafe { Box::from_raw(old) };

@@ -1,14 +1,14 @@
-//! Read-copy-update by quiescent states (QSBR): readers run without any barrier, the one writer frees
+//! Read-copy-update by quiescent states (QSBR): readers run without any barrier, and the single writer frees
 //! what it unlinked only after every reader has passed a point where it holds no reference.
 //!
-//! Idea: each worker owns a slot in the [`Domain`]. Once per loop, holding no reference to protected
-//! data, it copies the domain's epoch into its slot ([`Reader::quiescent`]: one load and a compare while
-//! the epoch stands still). The writer unlinks objects, counts the epoch up and keeps them with that
-//! epoch; when every slot has reached it, no reader can still see them. A worker that sleeps is offline
-//! meanwhile ([`Reader::while_offline`]), so that it never delays the writer.
+//! Idea: each worker owns a slot in the [`Domain`]. Once per loop, holding no reference to protected data, it
+//! copies the domain's epoch into its slot ([`Reader::quiescent`]: one load and a compare while the epoch
+//! does not change). The writer unlinks objects, increments the epoch and keeps the objects with that epoch;
+//! when every slot has reached it, no reader can still see them. A sleeping worker is offline
+//! ([`Reader::while_offline`]), so that it never delays the writer.
 //!
-//! Whatever a container hands out borrows the `Reader`, and `quiescent` takes it mutably: the compiler
-//! refuses a reference that is kept across a quiescent point.
+//! References from a container borrow the `Reader`, and `quiescent` takes it mutably: the compiler refuses a
+//! reference that is kept across a quiescent point.
 //!
 //! Why it is sound. Let X be unlinked, then stamped with epoch e (the epoch is counted up to e after the
 //! unlinking).
@@ -228,7 +228,7 @@ impl Domain {
         self.reclaim_up_to(usize::MAX).left
     }
 
-    /// Writer: likewise, but for some thousand objects at most, so that the caller is not held up.
+    /// Writer: the same, but for at most a few thousand objects, so that the caller is not held up.
     pub fn reclaim_some(&self) -> Reclaimed {
         self.reclaim_up_to(BATCH_MAX)
     }
@@ -377,7 +377,7 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
         self.update(|_| value);
     }
 
-    /// Replaces the value by what `next` makes of it. Publishers wait for each other, so `next` must not
+    /// Replaces the value with `next`'s result for it. Publishers wait for each other, so `next` must not
     /// publish to the same cell.
     pub fn update(&self, next: impl FnOnce(&T) -> T) {
         let _publisher = self.publisher.lock().expect("a publisher that panics leaves nothing half done");

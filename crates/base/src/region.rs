@@ -1,8 +1,8 @@
 //! Large arrays that start as zeros and cost memory only where they are touched.
 //!
-//! A worker's caches have a ceiling of millions of entries and usually hold a few; they must grow without
-//! an allocation on the packet path. So the whole array is mapped at once, without reservation, with a hint
-//! for huge pages, and grows by being touched.
+//! A worker's caches may grow to millions of entries and usually hold a few; they must grow without an
+//! allocation on the packet path. So the whole array is mapped at once, without reservation, with a hint for
+//! huge pages, and grows when it is touched.
 
 use crate::ahead::{self, Growth};
 use crate::mapping::Mapping;
@@ -80,9 +80,9 @@ impl<T: zerocopy::FromZeros> Region<T> {
         Ok(Region { start: start.cast(), len, mapping, growth: None, is_gathered, _owns: PhantomData })
     }
 
-    /// As [`Self::new`], for a region that is filled from its start on: while it grows, its memory is kept
-    /// there ahead of the one who fills it and must not wait for it, see [`crate::ahead`]. Tell how far it is
-    /// used by [`Self::in_use`].
+    /// Like [`Self::new`], for a region that is filled from the start: as it grows, its memory is populated
+    /// in advance, so that the writer need not wait, see [`crate::ahead`]. Report how much is used with
+    /// [`Self::in_use`].
     pub fn growing(len: usize) -> std::io::Result<Region<T>> {
         Region::kept(len, false)
     }
@@ -115,8 +115,8 @@ impl<T: zerocopy::FromZeros> Region<T> {
         }
     }
 
-    /// Has the memory of these elements there before somebody touches it who must not wait for it. What the
-    /// elements hold stays. A hint: kernels before 5.14 do nothing.
+    /// Populates these elements in advance for accesses that must not wait. Contents are preserved. A hint:
+    /// kernels before 5.14 do nothing.
     pub fn populate(&self, elements: std::ops::Range<usize>) {
         let bytes = |n: usize| n.min(self.len) * size_of::<T>();
         self.mapping.populate(bytes(elements.start)..bytes(elements.end));

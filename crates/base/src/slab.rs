@@ -1,5 +1,5 @@
-//! An array that grows without moving: counters that many threads read in place, nodes that lock-free readers
-//! walk over.
+//! An array that grows without moving: for counters that many threads read in place, and nodes that lock-free
+//! readers traverse.
 //!
 //! Idea: chunks, each as large as all before it together, are allocated when first needed and never freed or
 //! moved while the slab lives. A reader needs no guard: what it once found stays where it is.
@@ -16,17 +16,17 @@ use zerocopy::FromZeros;
 const FIRST: usize = 16;
 /// Enough for 2^31 elements.
 const CHUNKS: usize = 28;
-/// Chunks from this size on are mapped, and cost memory only where they are touched.
+/// Chunks of at least this size are mapped, and use memory only where they are touched.
 const MAPPED_BYTES_MIN: usize = 64 << 10;
 
-/// See the module's text.
+/// See the module documentation.
 pub struct Slab<T: FromZeros> {
     chunks: [OnceLock<Chunk<T>>; CHUNKS],
 }
 
-/// Zeroed elements, in huge pages where there are many.
+/// Zeroed elements, in huge pages if there are many.
 pub(crate) struct Chunk<T: FromZeros> {
-    /// What the owner derefs to, at hand without asking which kind of owner it is.
+    /// The elements that the owner derefs to, accessible without checking the kind of owner.
     elements: NonNull<[T]>,
     owner: Owner<T>,
 }
@@ -91,8 +91,8 @@ impl<T: FromZeros> Slab<T> {
         Self::default()
     }
 
-    /// Makes the elements `0..len` exist, zeroed where they are new. Allocates, so not for the packet path.
-    /// Panics beyond [`Self::LEN_MAX`].
+    /// Creates the elements `0..len`; new ones are zeroed. Allocates, so not for the packet path. Panics
+    /// beyond [`Self::LEN_MAX`].
     pub fn reserve(&self, len: usize) {
         assert!(len <= Self::LEN_MAX, "a slab has at most {} elements", Self::LEN_MAX);
         if len == 0 {
@@ -105,8 +105,8 @@ impl<T: FromZeros> Slab<T> {
         }
     }
 
-    /// Reserves room up to `elements.end`, and has the memory from `elements.start` on there before anybody
-    /// touches it, see [`Region::populate`].
+    /// Reserves room up to `elements.end`, and populates the memory of the elements in advance, see
+    /// [`Region::populate`].
     pub fn populate(&self, elements: std::ops::Range<usize>) {
         self.reserve(elements.end);
         let mut first = 0;
@@ -137,7 +137,7 @@ impl<T: FromZeros> Slab<T> {
 impl<T: FromZeros> std::ops::Index<usize> for Slab<T> {
     type Output = T;
 
-    /// Panics where no room was reserved.
+    /// Panics if no room was reserved.
     #[inline(always)]
     fn index(&self, idx: usize) -> &T {
         self.get(idx).expect("an element for which room was reserved")

@@ -21,7 +21,7 @@ pub struct Slot {
     pub last_used_ms: Counter,
 }
 
-/// Memory is made ready for so many slots at a time.
+/// Memory is prepared for this many slots at a time.
 const READY_STEP: usize = 4096;
 
 /// All slots of one worker.
@@ -44,7 +44,7 @@ impl SlotTable {
         }
     }
 
-    /// The slot. Allocates its chunk where nobody reserved it.
+    /// The slot. Allocates its chunk if that was not reserved.
     #[inline]
     pub fn get(&self, idx: u32) -> &Slot {
         if let Some(slot) = self.slots.get(idx as usize) {

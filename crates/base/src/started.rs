@@ -1,7 +1,7 @@
-//! What the process was started with.
+//! The state of standard descriptors when the process was started.
 //!
-//! Before `main`, Rust's runtime opens `/dev/null` in the place of a standard descriptor that is closed, so
-//! that what is written there is lost without an error. Whoever prints asks here.
+//! Before `main`, Rust's runtime opens `/dev/null` in place of a closed standard descriptor, so that output
+//! to it is lost without an error. Code that prints checks here.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

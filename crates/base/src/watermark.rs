@@ -1,13 +1,13 @@
-//! A number that one thread raises, and by which it shows others all that it wrote before.
+//! A number that one thread raises, and that makes everything written before visible to others.
 //!
-//! A [`Counter`](crate::Counter) orders nothing: who sees its new value may still see old values of other
-//! words, on all processors but x86's. Where a number says that something *was done* (a request was made, or
-//! has been served), it is one of these.
+//! A [`Counter`](crate::Counter) orders nothing: a thread that sees its new value may still see old values of
+//! other words, on all processors except x86's. A number that means that something *was done* (a request was
+//! made, or has been served) is one of these.
 
 use std::sync::atomic::AtomicU64;
 
-/// A number with one writing thread. Who sees it at `n` sees all that the writer wrote before it raised it to
-/// `n`.
+/// A number with one writing thread. A thread that sees it at `n` sees everything that the writer wrote
+/// before raising it to `n`.
 #[derive(Default, Debug)]
 pub struct Watermark(AtomicU64);
 
@@ -18,7 +18,7 @@ impl Watermark {
         protocol::raise(&self.0, n);
     }
 
-    /// Where it is, from any thread.
+    /// The present value, from any thread.
     #[inline(always)]
     pub fn reached(&self) -> u64 {
         protocol::reached(&self.0)
@@ -45,7 +45,7 @@ mod protocol {
         }
     }
 
-    /// Release: what was written before is there for who sees `n`.
+    /// Release: a thread that sees `n` also sees what was written before.
     #[inline(always)]
     pub(super) fn raise(word: &impl Word, n: u64) {
         word.store(n, Release);

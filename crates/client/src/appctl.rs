@@ -22,7 +22,7 @@ pub const OPTIONS: &[Opt] = &[
     value("timeout").short('T').arg("SECONDS").help("give up after this many seconds"),
 ];
 
-/// Exit codes: 1 where the daemon could not be asked, 2 where it refused.
+/// Exit codes: 1 if the daemon could not be reached, 2 if it refused.
 pub fn run(args: &[String]) -> ExitCode {
     client_log();
     let usage = Usage {

@@ -28,7 +28,7 @@ pub const METHODS: (&str, &[(&str, &str)]) = (
     ],
 );
 
-/// Takes an option of [`TABLES`]; false where it is another's.
+/// Handles an option of [`TABLES`]; false if it is another option.
 pub fn take_style(style: &mut Style, name: &str, value: Option<&str>) -> Result<bool, String> {
     let text = value.unwrap_or_default();
     match name {
@@ -74,7 +74,7 @@ pub fn block_on<T>(seconds: Option<u64>, work: impl Future<Output = T>) -> Optio
 pub async fn connect(methods: &str, tls: Option<&Arc<Tls>>) -> Result<Connection, String> {
     let mut error = "Address family not supported by protocol".to_owned();
     for method in methods.split(',') {
-        // Stock clients say of a method that they cannot read what the system says of an unknown family.
+        // For a method that they cannot parse, stock clients print the system's error for an unknown family.
         let Ok(target) = Target::parse(method, OVSDB_PORT) else { continue };
         match open(&target, tls).await {
             Ok(stream) => return Ok(Connection::new(method, stream)),

@@ -23,8 +23,8 @@ const ANSWER_TIME: Duration = Duration::from_secs(10);
 pub(crate) struct FrontEnd {
     stream: UnixStream,
     acknowledges: bool,
-    /// The socket where we listen, and its path, to be removed in the end. Nobody else is accepted: it tells
-    /// others that somebody is there.
+    /// The socket on which we listen, and its path, to be removed in the end. No other connection is
+    /// accepted: its presence tells others that the path is in use.
     listens_at: Option<(UnixListener, PathBuf)>,
 }
 
@@ -35,18 +35,18 @@ impl FrontEnd {
         FrontEnd::new(stream, None)
     }
 
-    /// A socket that nobody serves any more is replaced.
+    /// A socket that is no longer served is replaced.
     pub(crate) fn listen(path: &Path, time: Duration) -> Result<FrontEnd, PortError> {
         let call = || format!("listen on {}", path.display());
         if UnixStream::connect(path).is_err_and(|e| e.kind() == ErrorKind::ConnectionRefused)
             && std::fs::symlink_metadata(path).is_ok_and(|meta| meta.file_type().is_socket())
         {
-            // Who listened was killed. Where it cannot be removed it is in use, and that is said.
+            // Its listener was killed. If it cannot be removed, it is in use, and binding reports that.
             let _ = std::fs::remove_file(path);
         }
         let listener = UnixListener::bind(path).map_err(|e| PortError::os(call(), &e))?;
         if !poll_for(&listener, time) {
-            // Nobody will use it any more.
+            // It will not be used any more.
             let _ = std::fs::remove_file(path);
             let call = format!("wait for a switch at {}", path.display());
             return Err(PortError::os(call, &Errno::TIMEDOUT.into()));
@@ -124,7 +124,7 @@ impl FrontEnd {
         self.say(request::SET_STATUS, &0u64.to_le_bytes(), &[])
     }
 
-    /// Stops a ring; where it stopped.
+    /// Stops a ring, and returns where it stopped.
     pub(crate) fn stop_ring(&mut self, index: u32) -> Result<u32, PortError> {
         let mut payload = index.to_le_bytes().to_vec();
         payload.extend_from_slice(&[0; 4]);
@@ -142,7 +142,7 @@ impl FrontEnd {
 
     pub(crate) fn is_connected(&self) -> bool {
         let mut look = [PollFd::new(&self.stream, PollFlags::empty())];
-        // What cannot be asked for is told all the same: that the other end is closed.
+        // Reports a closed peer even though no events are requested.
         poll(&mut look, Some(&rustix::event::Timespec::default())) == Ok(0)
     }
 
@@ -157,7 +157,7 @@ impl FrontEnd {
         self.say(request, &payload, &[])
     }
 
-    /// Says something; waits for the acknowledgement where there are any.
+    /// Sends a message; waits for the acknowledgement if there is one.
     pub(crate) fn say(
         &mut self,
         request: u32,

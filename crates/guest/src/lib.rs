@@ -47,9 +47,9 @@ pub struct GuestConfig {
     pub pairs: usize,
     /// Descriptors of each ring, a power of two.
     pub ring_size: u16,
-    /// Descriptors of each transmit ring, where it differs: a power of two.
+    /// Descriptors of each transmit ring, if different: a power of two.
     pub tx_ring_size: Option<u16>,
-    /// Of its rings.
+    /// The layout of its rings.
     pub layout: RingLayout,
     /// Further features to ask for, where the switch has them.
     pub features: u64,
@@ -86,8 +86,8 @@ impl Guest {
         Guest::set_up(FrontEnd::connect(path)?, config)
     }
 
-    /// Listens on `path` for a `dpdkvhostuserclient` port, and waits until it comes or the time is over. A
-    /// socket there that nobody listens on any more is replaced; one that somebody does is an error.
+    /// Listens on `path` for a `dpdkvhostuserclient` port, and waits until it connects or the time is over.
+    /// An existing socket without a listener is replaced; one with a listener is an error.
     pub fn listen(path: &Path, config: &GuestConfig, time: Duration) -> Result<Guest, PortError> {
         Guest::set_up(FrontEnd::listen(path, time)?, config)
     }
@@ -147,9 +147,9 @@ impl Guest {
         self.front_end.announce(mac)
     }
 
-    /// Stops the device the way QEMU 7.2 does when a machine is paused or migrated: its status is set to 0,
-    /// then each of `rings` is asked where it stopped. Their answers: the next descriptor that is to be
-    /// taken, with the packed layout's wrap counter in bit 15.
+    /// Stops the device as QEMU 7.2 does when a machine is paused or migrated: its status is set to 0, then
+    /// each of `rings` is asked where it stopped. Returns their answers: the next descriptor to take, with
+    /// the packed layout's wrap counter in bit 15.
     pub fn stop(&mut self, rings: u32) -> Result<Vec<u32>, PortError> {
         self.front_end.reset_status()?;
         (0..rings).map(|ring| self.front_end.stop_ring(ring)).collect()
@@ -160,7 +160,7 @@ impl Guest {
         self.front_end.is_connected()
     }
 
-    /// Waits until the switch has done all that it was told.
+    /// Waits until the switch has executed all messages.
     pub fn synchronise(&mut self) -> Result<(), PortError> {
         self.front_end.synchronise()
     }
@@ -366,7 +366,7 @@ impl QueuePair {
     pub fn loop_back(&mut self, max: usize) -> usize {
         self.reap();
         let mut count = 0;
-        // A frame takes few descriptors; where so many are free, it has room.
+        // A frame takes few descriptors; if that many are free, there is room for it.
         while count < max
             && self.tx.ring.room() >= FRAME_BUFFERS_MAX
             && let Some(buffers) = self.next_received()
@@ -387,7 +387,7 @@ impl QueuePair {
         count
     }
 
-    /// Sleeps until a frame comes or the time is over; true where one came.
+    /// Sleeps until a frame arrives or the time is over; true if one arrived.
     pub fn wait(&mut self, time: Duration) -> bool {
         let deadline = Instant::now() + time;
         self.rx.ring.want_calls(true);

@@ -121,8 +121,8 @@ impl DriverRing {
         }
     }
 
-    /// Takes so many numbers for one buffer; the first of them names it. The lists keep their memory, so that
-    /// a ring that has gone round once allocates nothing.
+    /// Takes several numbers for one buffer, which the first of them identifies. The lists keep their memory,
+    /// so a ring that has wrapped once allocates nothing.
     fn reserve(&mut self, count: usize) -> u16 {
         let at = self.free.len() - count;
         let first = self.free[at];

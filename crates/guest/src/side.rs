@@ -25,7 +25,7 @@ impl Side {
         Ok(Side { ring, kick: event().map_err(os)?, call: event().map_err(os)?, offered })
     }
 
-    /// Shows the switch what was offered. True where it had asked to be notified of that, and was.
+    /// Shows the switch what was offered. True if it had asked to be notified of that, and was.
     pub fn show(&mut self) -> bool {
         let is_kicked = self.ring.show();
         if is_kicked {
@@ -36,7 +36,7 @@ impl Side {
     }
 }
 
-/// Waits until something can be read, or the time is over; true where it can.
+/// Waits until the descriptor is readable, or the time is over; true if it is readable.
 pub fn poll_for(fd: &impl AsFd, time: Duration) -> bool {
     let time = Timespec::try_from(time).ok();
     poll(&mut [PollFd::new(fd, PollFlags::IN)], time.as_ref()) == Ok(1)

@@ -1,9 +1,9 @@
-//! Database files in a file system: what the crate `ovsdb` asks for as [`LogDirectory`] and [`LogFile`].
+//! Database files in a file system: implements the crate `ovsdb`'s [`LogDirectory`] and [`LogFile`].
 //!
-//! [`DatabaseFile`] is one database's file, locked as long as it lives: as the stock programs do it, by a
-//! record lock on `.NAME.~lock~` beside the file, so that they and we keep each other out. A symbolic link is
-//! followed first, and what counts is the file that it leads to. A replacement is written to
-//! `.NAME.~tmp~-PID-N`, synced, and renamed; what an interrupted one left is removed when the file is opened.
+//! [`DatabaseFile`] is one database's file, locked as long as it lives: like the stock programs, by a record
+//! lock on `.NAME.~lock~` beside the file, so that they and we exclude each other. A symbolic link is
+//! followed first; its target is what counts. A replacement is written to `.NAME.~tmp~-PID-N`, synced, and
+//! renamed; leftovers of an interrupted one are removed when the file is opened.
 //!
 //! Threads: any; the calls block as long as the disk takes.
 
@@ -34,11 +34,11 @@ pub struct DatabaseFile {
 /// Why a file is not locked.
 #[derive(Debug)]
 pub enum LockError {
-    /// Somebody has it.
+    /// Another process has it.
     Held {
         /// The lock's file name, without its directory.
         lock: OsString,
-        /// Who; this process if it is `None`.
+        /// The holder; `None` for this process.
         pid: Option<i32>,
     },
     /// The system says no.
@@ -60,11 +60,11 @@ impl std::fmt::Display for LockError {
 }
 
 impl DatabaseFile {
-    /// Locks the database at `path`, which need not exist yet, and removes what interrupted replacements
-    /// left.
+    /// Locks the database at `path`, which need not exist yet, and removes leftovers of interrupted
+    /// replacements.
     ///
     /// # Errors
-    /// Where it is locked, or its directory cannot be used.
+    /// It is locked, or its directory cannot be used.
     pub fn lock(path: &Path) -> Result<Arc<DatabaseFile>, LockError> {
         let path = follow_links(path).map_err(LockError::Io)?;
         let lock = Lock::take(&beside(&path, ".~lock~"))?;
@@ -74,10 +74,10 @@ impl DatabaseFile {
         Ok(Arc::new(file))
     }
 
-    /// Creates the database with these records, JSON with its newline each, all of them or none.
+    /// Creates the database with these records, each JSON with its newline; all or none.
     ///
     /// # Errors
-    /// `ErrorKind::AlreadyExists` where there is a file, and the system's others.
+    /// `ErrorKind::AlreadyExists` if the file exists, and the system's others.
     pub fn create(&self, bodies: &[Vec<u8>]) -> io::Result<()> {
         let temporary = self.temporary(None)?;
         temporary.fill(bodies)?;
@@ -113,7 +113,7 @@ impl DatabaseFile {
         let mut options = OpenOptions::new();
         let raw = options.read(true).write(true).create_new(true).mode(mode).open(&path)?;
         if let Some(like) = like {
-            // Only root may give files away; for anybody else the owner is right already.
+            // Only root may change the owner; for any other user it is right already.
             let _ = fchown(&raw, Some(like.uid()), Some(like.gid()));
         }
         let file: Arc<dyn LogFile> = Arc::new(RealFile(raw.try_clone()?));
@@ -147,8 +147,7 @@ impl LogDirectory for DatabaseFile {
     }
 }
 
-/// Opens a database to read it only. Without a lock: whoever writes it only ever appends to it or replaces
-/// it.
+/// Opens a database for reading only. Without a lock: writers only ever append to it or replace it.
 ///
 /// # Errors
 /// Those of the system.
@@ -250,7 +249,7 @@ impl Lock {
             }
             let lock = Flock::from(FlockType::WriteLock);
             let holder = fcntl_getlk(&file, &lock).ok().flatten().and_then(|lock| lock.pid);
-            // Who had it may have let go in between; then nobody is to blame.
+            // The holder may have released it in between; then no process is named.
             let pid = holder.map_or(0, |pid| pid.as_raw_nonzero().get());
             return Err(LockError::Held { lock: name(), pid: Some(pid) });
         }

@@ -202,7 +202,7 @@ fn group(title: &str, rows: impl IntoIterator<Item = (String, String)>) -> Group
     Group { title: title.into(), rows }
 }
 
-/// A row: what is long stands above its description.
+/// A row; if the first part is long, the description follows below it.
 fn line(usage: &str, what: &str) -> String {
     match (usage.len() + 4 <= INDENT, what.is_empty()) {
         (_, true) => format!("  {usage}\n"),

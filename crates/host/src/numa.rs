@@ -16,7 +16,7 @@ const NODES_MAX: i64 = 128;
 /// Where the kernel tells of processors and nodes.
 const SYSFS: &str = "/sys/devices/system";
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Topology {
     /// The node of each processor, by its number. There is one at least.
@@ -60,8 +60,8 @@ impl Topology {
         Topology { nodes, is_simulated: false }
     }
 
-    /// From the value of `--dummy-numa`: the node of each core, with commas between. A number that no node
-    /// can have stands for no core.
+    /// Parses `--dummy-numa`: the node of each core, separated by commas. A number that is not a valid node
+    /// means no core.
     pub fn simulated(list: &str) -> Result<Topology, String> {
         let wrong = || {
             format!(
@@ -123,8 +123,8 @@ impl Topology {
         cpus.into_iter().map(place).collect()
     }
 
-    /// So many workers that are not pinned, in turn on all nodes; one on each node where nobody says how
-    /// many. Each runs on any processor of its node.
+    /// This many unpinned workers, distributed over all nodes; by default one on each node. Each runs on any
+    /// processor of its node.
     pub fn unpinned(&self, count: Option<usize>) -> Vec<WorkerPlace> {
         let by_node = self.by_node();
         let is_bound = !self.is_simulated && by_node.len() > 1;

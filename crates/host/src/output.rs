@@ -1,9 +1,9 @@
 //! Printing for every subcommand: `print!`, `println!`, `eprint!` and `eprintln!` that cannot panic.
 //!
 //! The macros of the standard library panic when the reader of a pipe is gone or the disk is full. These end
-//! the program instead: with success where nobody reads any more, and with exit code 1 and a sentence on
-//! standard error where the text cannot be written or standard output is closed. What standard error does
-//! not take is lost, since there is nobody left to tell.
+//! the program instead: with success if there is no reader any more, and with exit code 1 and a sentence on
+//! standard error if the text cannot be written or standard output is closed. Text that standard error does
+//! not accept is lost, since it cannot be reported anywhere.
 
 use std::fmt::Arguments;
 use std::io::{ErrorKind, Write};
@@ -15,12 +15,12 @@ pub fn out(text: Arguments) {
     }
 }
 
-/// The runtime puts `/dev/null` in the place of a standard output that is closed.
+/// The runtime replaces a closed standard output by `/dev/null`.
 fn checked() -> std::io::Result<()> {
     if base::started::has_stdout() { Ok(()) } else { Err(rustix::io::Errno::BADF.into()) }
 }
 
-/// Writes to standard error as far as it takes it.
+/// Writes to standard error as much as it accepts.
 pub fn err(text: Arguments) {
     let _ = std::io::stderr().write_fmt(text);
 }
@@ -51,7 +51,7 @@ pub fn flush() {
     }
 }
 
-/// Ends the program because standard output takes no more. That nobody reads any more is no failure.
+/// Ends the program because standard output accepts no more. A missing reader is no failure.
 fn end(error: &std::io::Error) -> ! {
     if error.kind() == ErrorKind::BrokenPipe {
         std::process::exit(0);
@@ -73,13 +73,13 @@ macro_rules! println {
     ($($arg:tt)*) => { $crate::output::out(format_args!("{}\n", format_args!($($arg)*))) };
 }
 
-/// Prints to standard error as far as it takes it.
+/// Prints to standard error as much as it accepts.
 #[macro_export]
 macro_rules! eprint {
     ($($arg:tt)*) => { $crate::output::err(format_args!($($arg)*)) };
 }
 
-/// Prints a line to standard error as far as it takes it.
+/// Prints a line to standard error as much as it accepts.
 #[macro_export]
 macro_rules! eprintln {
     () => { $crate::output::err(format_args!("\n")) };

@@ -18,7 +18,7 @@ pub fn set_name(name: &str) {
     let _ = NAME.set(name.to_string());
 }
 
-/// The name, `crosspoint` where none was set.
+/// The name, by default `crosspoint`.
 pub fn name() -> &'static str {
     NAME.get().map_or("crosspoint", String::as_str)
 }
@@ -30,7 +30,7 @@ pub fn set_daemon_name(name: &'static str) {
     let _ = DAEMON.set(name);
 }
 
-/// The daemon's name; the program's where none was set.
+/// The daemon's name, by default the program's.
 pub fn daemon_name() -> &'static str {
     DAEMON.get().copied().unwrap_or(name())
 }

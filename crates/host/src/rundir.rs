@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 pub struct RunDir(PathBuf);
 
 impl RunDir {
-    /// What the environment says; `/var/run/openvswitch` where it says nothing.
+    /// From the environment; `/var/run/openvswitch` by default.
     pub fn from_env() -> RunDir {
         RunDir(crate::program::directory("OVS_RUNDIR", "/var/run/openvswitch"))
     }
@@ -35,7 +35,7 @@ impl RunDir {
         self.0.join(name)
     }
 
-    /// Makes it where it is missing.
+    /// Creates it if it does not exist.
     pub fn create(&self) -> io::Result<()> {
         fs::create_dir_all(&self.0)
     }
@@ -48,14 +48,14 @@ pub struct Socket {
 }
 
 impl Socket {
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Listens at `path` with a socket that does not block, for the owner and group alone. A socket that
-    /// refuses connections is one that nobody listens at any more, and is replaced; `ErrorKind::AddrInUse`
-    /// where someone listens, however busy, `AlreadyExists` where something else is there.
+    /// Listens at `path` with a non-blocking socket, accessible only to owner and group. A socket that
+    /// refuses connections has no listener any more, and is replaced; `ErrorKind::AddrInUse` if there is a
+    /// listener, however busy, `AlreadyExists` if it is another kind of file.
     pub fn listen(path: &Path) -> io::Result<(Socket, UnixListener)> {
         match fs::symlink_metadata(path) {
             Ok(meta) if !meta.file_type().is_socket() => {
@@ -87,9 +87,8 @@ impl Drop for Socket {
     }
 }
 
-/// Removes the control sockets that processes which were killed have left beside `path`: those of the same
-/// `PROGRAM.PID.ctl` but for the number, whose process is gone and which nobody answers at. What cannot be
-/// removed stays.
+/// Removes control sockets that killed processes have left beside `path`: those named `PROGRAM.PID.ctl` with
+/// the same program, whose process is gone and which do not answer. Sockets that cannot be removed are left.
 pub fn remove_stale_control_sockets(path: &Path) {
     let parts = |name: &OsStr| {
         let (program, pid) = name.to_str()?.strip_suffix(".ctl")?.rsplit_once('.')?;
@@ -110,8 +109,8 @@ pub fn remove_stale_control_sockets(path: &Path) {
     }
 }
 
-/// Whether somebody listens at the socket at `path`, without waiting for who listens and accepts nobody: its
-/// backlog is full.
+/// Whether there is a listener at the socket at `path`. Does not wait for one that accepts no connections:
+/// its backlog is then full.
 fn try_connect(path: &Path) -> io::Result<()> {
     use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;

@@ -8,8 +8,8 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 
-/// From now on SIGTERM, SIGINT and SIGHUP end this process so, but for those that it was started to ignore,
-/// as by `nohup`. To be called once, when it is in the background if it goes there.
+/// From now on SIGTERM, SIGINT and SIGHUP end this process cleanly, except those that it was started to
+/// ignore, as with `nohup`. Call it once, after going to the background if it does.
 pub fn end_well(pid_file: Option<&Path>) {
     let ignored = ignored();
     let ends = [SIGTERM, SIGINT, SIGHUP].into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0);

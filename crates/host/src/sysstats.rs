@@ -1,10 +1,10 @@
 //! Statistics of the machine, for the column `statistics` of table Open_vSwitch
 //! (`other_config:enable-statistics`).
 //!
-//! Not by a crate: `procfs` parses every field of these files, of which a line or two of each are needed, as
-//! text and in the database's own forms.
+//! Not by a crate: `procfs` parses every field of these files, but we need only a line or two of each, as
+//! text and in the database's own formats.
 //!
-//! Source of the forms: ovs-vswitchd.conf.db(5); of the numbers: proc(5), statvfs(3).
+//! Source of the formats: ovs-vswitchd.conf.db(5); of the numbers: proc(5), statvfs(3).
 
 use std::fs;
 use std::path::Path;
@@ -76,7 +76,7 @@ fn process(pid: u32) -> Option<String> {
     Some(format!("{virtual_kib},{resident_kib},{cpu_ms},0,{lives_ms},{lives_ms}"))
 }
 
-/// Each local one that can be written to: where it is mounted, KiB in all, KiB used.
+/// Each local, writable one: its mount point, KiB in all, KiB used.
 fn file_systems() -> Option<String> {
     let text = fs::read_to_string("/proc/mounts").ok()?;
     let mut seen = Vec::new();

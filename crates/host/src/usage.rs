@@ -60,7 +60,7 @@ pub fn parse(tables: &[&[Opt]], args: &[String], order: Order) -> Result<Parsed,
     })
 }
 
-/// What is said of a command that does not exist.
+/// The message about an unknown command.
 pub fn unknown_command<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     format!("unknown command '{name}'; use --help for help{}", suggest::hint(name, known))
 }
@@ -91,7 +91,7 @@ pub fn client_log() {
     log_all_messages();
 }
 
-/// Takes an option of the log's; false where it is another's. Opens the log file at once.
+/// Handles a logging option; false if it is another option. Opens the log file at once.
 pub fn take_logging(name: &str, value: Option<&str>) -> Result<bool, String> {
     if !LOGGING.iter().any(|o| o.name == name) {
         return Ok(false);
@@ -110,7 +110,7 @@ pub fn timeout(value: &str) -> Result<std::time::Duration, String> {
     }
 }
 
-/// The log has every message of a database connection that is sent and received, if it is to have any.
+/// Makes the log include every message on a database connection, if enabled.
 pub fn log_all_messages() {
     log::limit_rate(Some("jsonrpc"), false).expect("the log's module");
 }

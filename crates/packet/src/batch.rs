@@ -30,8 +30,7 @@ impl<'a> Runs<'a> {
         self.len - self.next
     }
 
-    /// Moves the next `count` packets to the end of `to`. Panics if there are not so many, or no room for
-    /// them.
+    /// Moves the next `count` packets to the end of `to`. Panics if there are fewer, or no room for them.
     #[inline(always)]
     pub fn move_to(&mut self, count: usize, to: &mut Batch) {
         assert!(count <= self.left() && count <= to.remaining_capacity());

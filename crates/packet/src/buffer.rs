@@ -1,10 +1,11 @@
 //! The handle of one packet.
 //!
-//! 48 bytes by value: where its bytes are, where it came from, and what the driver said about its checksums.
+//! 48 bytes by value: where its bytes are, where it came from, and what the driver reported about its
+//! checksums.
 //!
-//! Jumbo frames: a frame longer than a chunk is a chain of segments. The first segment holds at least the
-//! headers (up to 256 bytes, or the whole frame); [`Packet::data`] is the first segment alone,
-//! [`Packet::len`] the whole frame.
+//! Jumbo frames: a frame longer than a chunk is a chain of segments. The first segment contains at least the
+//! headers (up to 256 bytes, or the whole frame); [`Packet::data`] is only the first segment, [`Packet::len`]
+//! is that of the whole frame.
 
 use crate::BURST;
 use crate::pool::{HEADROOM_BYTES, LINE_BYTES, Line, Pool, PoolCache};
@@ -13,11 +14,11 @@ use std::ptr::NonNull;
 
 /// "No further segment".
 const NO_SEGMENT: u32 = u32::MAX;
-/// From here up to [`NO_SEGMENT`]: the rest of the frame is the burst's tail of that number (see
-/// [`crate::lent`]). No chunk has such an index, so that whoever takes it for one panics.
+/// From here up to [`NO_SEGMENT`]: the rest of the frame is the burst's tail with this number (see
+/// [`crate::lent`]). No chunk has such an index, so using it as one panics.
 const LENT: u32 = NO_SEGMENT - BURST as u32;
 
-/// What is known of a packet beside its bytes.
+/// What is known about a packet besides its bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct PacketFlags(u8);
 
@@ -77,7 +78,7 @@ pub struct Packet {
     pub csum_start: u16,
     /// Where the checksum is, from `csum_start`.
     pub csum_offset: u8,
-    /// What is known beside the bytes.
+    /// What is known besides the bytes.
     pub flags: PacketFlags,
 }
 
@@ -170,15 +171,15 @@ impl Packet {
         self.len as usize
     }
 
-    /// Where the unfinished checksum is, if there is one: not that of the transport layer where it lies
-    /// within a tunnel.
+    /// The position of the unfinished checksum, if there is one: inside a tunnel it is not that of the outer
+    /// transport layer.
     #[inline(always)]
     pub fn unfinished_checksum(&self) -> Option<usize> {
         let at = usize::from(self.csum_start) + usize::from(self.csum_offset);
         self.flags.has(PacketFlags::CSUM_PARTIAL).then_some(at)
     }
 
-    /// Whether the frame lies in more than one chunk, or its tail is lent.
+    /// Whether the frame spans more than one chunk, or its tail is lent.
     #[inline(always)]
     pub fn is_chained(&self) -> bool {
         self.next != NO_SEGMENT
@@ -205,9 +206,9 @@ impl Packet {
         self.len = u32::from(self.seg_len) + tail_len as u32;
     }
 
-    /// Ends the loan of a packet's tail: where the caller puts the first `len` bytes of it now, which fit its
-    /// chunk. It has no more than those then: what is left of the tail is to be appended. Panics on any other
-    /// packet.
+    /// Ends the loan of a packet's tail: returns the place for the first `len` bytes of the tail, which must
+    /// fit into the packet's chunk. The packet then has only these bytes, and the rest of the tail must be
+    /// appended. Panics on any other packet.
     #[inline(always)]
     pub(crate) fn take_over_tail(&mut self, len: usize) -> &mut [u8] {
         assert!(self.is_lent() && len <= self.tailroom());
@@ -254,8 +255,8 @@ impl Packet {
         Some(())
     }
 
-    /// Replaces the content by `bytes`, at the usual headroom. `None` (and no change) where they do
-    /// not fit into one chunk, or this packet is chained.
+    /// Replaces the content with `bytes`, at the usual headroom. `None` (and no change) if they do not fit
+    /// into one chunk, or this packet is chained.
     #[inline(always)]
     pub fn fill(&mut self, bytes: &[u8]) -> Option<()> {
         if HEADROOM_BYTES + bytes.len() > self.pool.config().chunk_bytes || self.is_chained() {
@@ -268,8 +269,8 @@ impl Packet {
         Some(())
     }
 
-    /// Sets the frame's length within its single segment: shorter cuts the end off, longer exposes
-    /// what lies there. `None` where it does not fit or the packet is chained.
+    /// Sets the frame's length within its single segment: a shorter length cuts the end off, a longer one
+    /// exposes existing bytes. `None` if it does not fit or the packet is chained.
     pub fn set_len(&mut self, len: usize) -> Option<()> {
         if self.is_chained() || self.data_off as usize + len > self.pool.config().chunk_bytes {
             return None;
@@ -324,8 +325,8 @@ impl Packet {
         }
     }
 
-    /// Detaches the first segment: returns it alone, with the rest of the chain where there is one. The
-    /// rest's [`Self::len`] is what remains.
+    /// Detaches the first segment: returns it alone, with the rest of the chain if there is one. The rest's
+    /// [`Self::len`] is what remains.
     pub fn split_next(mut self) -> (Packet, Option<Packet>) {
         if self.next == NO_SEGMENT {
             return (self, None);
@@ -391,7 +392,7 @@ impl Packet {
                 return None;
             };
             if tail.fill(segment).is_none() {
-                // A segment that uses the headroom as well: put it where it was.
+                // A segment that also uses the headroom: keep it where it was.
                 tail.data_off = 8;
                 tail.set_len(segment.len()).expect("a segment leaves 8 bytes for its link");
                 tail.data_mut().copy_from_slice(segment);

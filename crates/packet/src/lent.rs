@@ -1,24 +1,24 @@
 //! Packets of which only the head has been copied: the tail is still in its sender's memory, lent until the
-//! burst has gone.
+//! burst is finished.
 //!
-//! From guest to guest a payload is so copied once, from one's memory into the other's. The head, up to
+//! So a payload between guests is copied once, from one's memory into the other's. The head, up to
 //! [`HEAD_BYTES`], is copied into the packet first, and is classified, changed and delivered from there,
 //! since the sender can change its memory at any time.
 //!
-//! A lent burst goes in five steps:
-//! 1. [`RxQueue::rx_begin`]: the driver receives heads, notes in [`Tails`] where each tail is, and holds the
-//!    sender's ring;
+//! A lent burst passes through five steps:
+//! 1. [`RxQueue::rx_begin`]: the driver receives heads, records in [`Tails`] where each tail is, and holds
+//!    the sender's ring;
 //! 2. the worker looks the packets up, by their heads and lengths alone, and fetches the tails of those that
-//!    are to go anywhere but to receivers that can copy them straight;
+//!    go anywhere other than to receivers that can copy them directly;
 //! 3. [`TxQueue::tx_write`](crate::TxQueue::tx_write): those receivers copy, one after the other, and hold
 //!    their rings;
 //! 4. [`RxQueue::rx_end`]: the sender gets its buffers back, by [`Lent::settle`];
-//! 5. [`TxQueue::tx_publish`](crate::TxQueue::tx_publish): the receivers see their packets. Not before:
-//!    whoever is killed at any moment has not delivered what the sender still holds, so that nothing is
-//!    delivered twice.
+//! 5. [`TxQueue::tx_publish`](crate::TxQueue::tx_publish): the receivers see their packets. Not earlier:
+//!    whichever process is killed at any moment, nothing has been delivered that the sender still holds, so
+//!    nothing is delivered twice.
 //!
-//! Invariant: a packet with a lent tail shows its head alone ([`Packet::data`]); a copy of it has a head of
-//! its own and the same tail; to ask it for segments, to cut it or to take it apart panics. None outlives the
+//! Invariant: a packet with a lent tail shows only its head ([`Packet::data`]); a copy of it has a head of
+//! its own and the same tail; asking it for segments, cutting it or taking it apart panics. None outlives the
 //! burst.
 
 use crate::pool::{CHUNK_BYTES_MIN, HEADROOM_BYTES};
@@ -32,7 +32,7 @@ pub use crate::tails::{HEAD_BYTES, Piece, Tails};
 /// Chunks that such a tail takes at most.
 const CHUNKS_MAX: usize = LEN_MAX.div_ceil(CHUNK_BYTES_MIN - HEADROOM_BYTES);
 
-/// A burst's lent tails on their way through the worker. Whoever asks for one after [`Self::settle`] panics.
+/// A burst's lent tails in the worker. Accessing one after [`Self::settle`] panics.
 pub struct Lent<'a> {
     sender: &'a mut dyn RxQueue,
 }
@@ -49,8 +49,8 @@ impl<'a> Lent<'a> {
         self.sender.tails().expect("a tail is asked for before its sender has it back")
     }
 
-    /// Copies the packet's tail, if it is lent, into the pool: it is a packet like any other from then on.
-    /// False, and the packet as it was, where it takes more chunks than its own and the pool has none.
+    /// Copies the packet's tail, if it is lent, into the pool: from then on it is an ordinary packet. False,
+    /// with the packet unchanged, if it needs more chunks than its own and the pool has none.
     #[inline]
     pub fn fetch(&mut self, packet: &mut Packet, cache: &mut PoolCache) -> bool {
         if !packet.is_lent() {
@@ -94,8 +94,7 @@ impl<'a> Lent<'a> {
         pieces
     }
 
-    /// Gives the sender its buffers back, once nobody needs a tail any more. Does nothing when that was done
-    /// already.
+    /// Returns the sender's buffers, once no tail is needed any more. Does nothing if that was done already.
     #[inline]
     pub fn settle(&mut self) {
         self.sender.rx_end();
@@ -112,7 +111,7 @@ fn fetch_chain(
 ) -> bool {
     let room = packet.tailroom();
     left -= room;
-    // All of them first: a packet of which a part was fetched is nothing.
+    // All of them first: a partly fetched packet is useless.
     let mut rest: ArrayVec<Packet, CHUNKS_MAX> = ArrayVec::new();
     while left > 0 {
         let Some(mut chunk) = cache.alloc() else {
@@ -128,7 +127,7 @@ fn fetch_chain(
     for chunk in &mut rest {
         reader.read(chunk.data_mut());
     }
-    // From the end, so that no append has to look for it.
+    // From the end, so that no append has to search for it.
     let mut chain: Option<Packet> = None;
     while let Some(mut chunk) = rest.pop() {
         if let Some(chain) = chain {
@@ -150,7 +149,7 @@ struct PieceReader<'a> {
 }
 
 impl PieceReader<'_> {
-    /// Panics where the pieces have not so many bytes.
+    /// Panics if the pieces have fewer bytes.
     #[inline]
     fn read(&mut self, mut to: &mut [u8]) {
         while !to.is_empty() {

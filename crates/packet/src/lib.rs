@@ -1,11 +1,11 @@
 //! Packets in memory: the pool they live in, the handle that owns one, the batch they travel in, and the
 //! traits between the worker and a port's driver.
 //!
-//! A packet's bytes lie in one chunk (or, for jumbo frames, a chain of chunks) of a [`Pool`], which is one
-//! mapping for the whole life of the process, so that AF_XDP can use it as its UMEM. The handle,
-//! [`Packet`], is a small value that moves by copy through batches and never by reference count: who
-//! holds it owns the bytes, and gives them back through a [`PoolCache`]. Losing a handle leaks a chunk (the
-//! pool's accounts show it) and is otherwise harmless.
+//! A packet's bytes are in one chunk (or, for jumbo frames, a chain of chunks) of a [`Pool`], which is one
+//! mapping for the whole life of the process, so that AF_XDP can use it as its UMEM. The handle, [`Packet`],
+//! is a small value that is moved through batches, without reference counts: its holder owns the bytes, and
+//! returns them through a [`PoolCache`]. Losing a handle leaks a chunk (the pool's accounts show it) and is
+//! otherwise harmless.
 //!
 //! One viewpoint: `rx` always means into the switch.
 #![allow(unsafe_code)]

@@ -1,11 +1,11 @@
 //! The packet pool: one mapping cut into chunks of equal size, and the stacks of free ones.
 //!
-//! Each worker keeps a [`PoolCache`] of free chunks, and trades blocks of 32 with the shared lock-free
-//! queue when it runs empty or full; in a steady state it never does. The size is a hard ceiling.
+//! Each worker has a [`PoolCache`] of free chunks, and trades blocks of 32 with the shared lock-free queue
+//! when it runs empty or full; in a steady state it never does. The size is a hard ceiling.
 //!
-//! Layout of a chunk of [`PoolConfig::chunk_bytes`]: [`HEADROOM_BYTES`] in front (AF_XDP's
-//! own headroom of 256 bytes lies in them), then room for the frame. The first 8 bytes of a chunk's headroom
-//! hold the link to the next segment where a frame spans several chunks.
+//! Layout of a chunk of [`PoolConfig::chunk_bytes`]: first [`HEADROOM_BYTES`] (which include AF_XDP's own
+//! headroom of 256 bytes), then room for the frame. The first 8 bytes of a chunk's headroom contain the link
+//! to the next segment if a frame spans several chunks.
 //!
 //! Invariants: the mapping lives until the process ends (pools are leaked on purpose), so a pointer into it
 //! never dangles; a chunk index is either in exactly one free stack or owned by exactly one
@@ -38,14 +38,14 @@ pub const LINE_BYTES: usize = 64;
 #[repr(align(64))]
 pub struct Line(pub [u8; LINE_BYTES]);
 
-/// What a pool shall be.
+/// Configuration of a pool.
 #[derive(Clone, Copy, Debug)]
 pub struct PoolConfig {
     /// Number of chunks; rounded up to a multiple of 32.
     pub chunks: usize,
     /// Size of a chunk in bytes: a power of two from 2048 to 65536 (AF_XDP takes 2048 and 4096).
     pub chunk_bytes: usize,
-    /// Try explicit huge pages first; where there are none, plain pages with a hint for transparent ones.
+    /// Try explicit huge pages first; if there are none, ordinary pages with a hint for transparent ones.
     pub huge_pages: bool,
 }
 
@@ -251,7 +251,7 @@ impl PoolCache {
         idx
     }
 
-    /// Takes a block of free chunks from the pool. False (counted) where it has none left.
+    /// Takes a block of free chunks from the pool. False (counted) if it has none left.
     #[cold]
     fn grow(&mut self) -> bool {
         let before = self.free.len();
@@ -276,14 +276,14 @@ impl PoolCache {
         &self.free
     }
 
-    /// Sees to it that there are so many free chunks, and returns how many there are at most.
+    /// Ensures that `wanted` chunks are free if possible, and returns how many of these there are.
     #[inline(always)]
     pub(crate) fn stock(&mut self, wanted: usize) -> usize {
         while self.free.len() < wanted && self.grow() {}
         wanted.min(self.free.len())
     }
 
-    /// Takes the last of [`Self::chunks`], so many.
+    /// Takes the last `count` of [`Self::chunks`].
     #[inline(always)]
     pub(crate) fn take_chunks(&mut self, count: usize) {
         self.free.truncate(self.free.len() - count);

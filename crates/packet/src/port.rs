@@ -1,12 +1,13 @@
-//! What lies between a worker and a port's driver.
+//! The interface between a worker and a port's driver.
 //!
-//! A driver is three objects: the [`Port`], which the control thread configures and asks; its receive
-//! queues, each polled by one worker; and its transmit queues. Queues are handed out once and then
-//! belong to the worker; nothing in them is shared with the `Port` but counters and flags.
+//! A driver is three objects: the [`Port`], which the control thread configures and queries; its receive
+//! queues, each polled by one worker; and its transmit queues. Queues are given out once and then belong to
+//! the worker; only counters and flags are shared with the `Port`.
 //!
-//! Traps: `rx_burst` is called in a tight loop and must cost next to nothing when there is nothing. A queue
-//! that can be waited on says so by `wait_fd`, and `arm` then asks the driver to make that descriptor
-//! readable for what has *already* arrived as well as for what comes, else a wake-up is lost.
+//! Traps: `rx_burst` is called in a tight loop and must cost next to nothing when there are no packets. A
+//! queue that can be waited on returns a descriptor from `wait_fd`, and `arm` then asks the driver to make
+//! that descriptor readable for packets that have *already* arrived as well as for new ones; otherwise a
+//! wake-up is lost.
 
 use crate::lent::Lent;
 use crate::rx_queue::RxQueue;
@@ -21,24 +22,24 @@ pub trait TxQueue: Send {
     /// than the MTU) is taken, freed and counted under `PortStats`.
     fn tx_burst(&mut self, cache: &mut PoolCache, batch: &mut Batch);
 
-    /// Whether it copies lent tails straight from where they are, by `tx_write`.
+    /// Whether it copies lent tails directly, by `tx_write`.
     fn takes_lent(&self) -> bool {
         false
     }
 
-    /// Writes packets of which some have lent tails, as `tx_burst` does, once; leaves all of them to
-    /// `tx_burst` where it can tell that they are not as simple as that. Returns how many it took from the
-    /// front, for the caller to free. The receiver sees nothing of them before `tx_publish`, which the worker
-    /// owes when their sender has its buffers back.
+    /// Writes packets, some with lent tails, as `tx_burst` does, once; leaves all of them to `tx_burst` if it
+    /// can tell that they are not that simple. Returns how many it took from the front, for the caller to
+    /// free. The receiver sees none of them before `tx_publish`, which the worker must call when their sender
+    /// has its buffers back.
     fn tx_write(&mut self, _batch: &[Packet], _lent: &mut Lent<'_>) -> usize {
         0
     }
 
-    /// The receiver sees what was written. Does nothing where nothing was.
+    /// Shows the receiver what was written. Does nothing if nothing was.
     fn tx_publish(&mut self) {}
 
-    /// Whether it would take `packets` now, as far as it can tell cheaply. A worker asks where the queue has
-    /// refused some, so as not to receive what it would only have to drop. True where it cannot tell.
+    /// Whether it would accept `packets` now, as far as it can tell cheaply. A worker asks if the queue has
+    /// refused some, so as not to receive packets that it would only have to drop. True if it cannot tell.
     fn has_room(&mut self, _packets: usize) -> bool {
         true
     }
@@ -96,7 +97,7 @@ pub struct PortStats {
     pub collisions: u64,
 }
 
-/// Frames are told apart by so many sizes.
+/// Frames are counted in this many size classes.
 pub const FRAME_SIZES: usize = 8;
 
 /// What one queue of a port has moved in one direction.
@@ -138,17 +139,17 @@ pub struct PortStatus {
     pub mtu: u32,
     /// Link speed in bits per second, 0 where unknown or without meaning.
     pub speed_bps: u64,
-    /// The kernel's interface index, 0 where there is none; of a guest's port a number made of its name.
+    /// The kernel's interface index, 0 if there is none; for a guest's port, a number derived from its name.
     pub ifindex: u32,
     /// Driver-specific keys and values for the `status` column (the mode that AF_XDP chose, why a port does
     /// not work).
     pub details: Vec<(String, String)>,
-    /// Why the port does not work, where it does not.
+    /// Why the port does not work, if it does not.
     pub error: Option<String>,
 }
 
-/// A port, from the control thread's side. Dropping it removes what it made in the kernel, but for a device
-/// that shall outlive the process; that may take the kernel long.
+/// A port, from the control thread's side. Dropping it removes what it created in the kernel, except for a
+/// device that should outlive the process; that may take the kernel long.
 pub trait Port: Send {
     /// The port type of Open vSwitch's naming (`afxdp`, `tap`, `dummy`, ...).
     fn kind(&self) -> &'static str;
@@ -157,8 +158,8 @@ pub trait Port: Send {
     /// it uses).
     fn take_rx_queues(&mut self) -> Vec<Box<dyn RxQueue>>;
 
-    /// How many of the receive queues, the last ones, are of no use any more: whoever polls them drops them.
-    /// `take_rx_queues` may give such ones again. (Those of a guest that is gone.)
+    /// How many of the receive queues, counting from the last, are no longer useful: their workers drop them.
+    /// `take_rx_queues` may give them out again. (For a guest that is gone.)
     fn give_up_rx_queues(&mut self) -> usize {
         0
     }
@@ -193,20 +194,19 @@ pub trait Port: Send {
         Err(format!("the address of a port of type {} is not the switch's to set", self.kind()))
     }
 
-    /// Takes new options while the port runs: true where they are in force, false where the port must be
-    /// opened anew for them, and nothing has changed. `options` are all of them, and such as the type takes.
+    /// Applies new options to the running port: true if they are in force, false if the port must be reopened
+    /// for them, in which case nothing has changed. `options` are all of them, and valid for the type.
     fn set_options(&mut self, _options: &BTreeMap<String, String>) -> Result<bool, String> {
         Ok(false)
     }
 
-    /// The NUMA node at which its packets are at home: the device's, or that of a guest's memory. `None`
-    /// where it has none.
+    /// The NUMA node of its packets: the device's, or that of a guest's memory. `None` if it has none.
     fn numa_node(&self) -> Option<usize> {
         None
     }
 
-    /// The index of the kernel's device that the port has made, and that is to be removed when the port is
-    /// given up for good: before the port is dropped, and many together, which costs the kernel little more
+    /// The index of the kernel device that the port has created and that must be removed when the port is
+    /// released for good: before the port is dropped, and many together, which costs the kernel little more
     /// than one.
     fn own_device(&self) -> Option<u32> {
         None
@@ -229,7 +229,8 @@ pub trait DummyControl: Send + Sync {
     fn inject_at(&self, queue: usize, frame: &[u8]) -> Option<bool>;
     /// Frames that wait to be received.
     fn waiting(&self) -> usize;
-    /// Whether the other end of its cable is there (`options:stream`); `None`: the port connects to nobody.
+    /// Whether the other end of its cable is connected (`options:stream`); `None`: the port connects to
+    /// nothing.
     fn is_connected(&self) -> Option<bool>;
     /// Takes the frames sent since the last call (the last 10,000 are kept).
     fn take_sent(&self) -> Vec<Vec<u8>>;

@@ -4,7 +4,7 @@ use crate::tails::Tails;
 use crate::{Batch, PoolCache};
 use std::os::fd::RawFd;
 
-/// What a poll of a receive queue found out beside packets.
+/// What a poll of a receive queue found besides packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RxOutcome {
     /// The queue works.
@@ -31,16 +31,16 @@ pub trait RxQueue: Send {
         self.rx_burst(cache, batch)
     }
 
-    /// The tails that are lent; `None` where none is.
+    /// The lent tails; `None` if there are none.
     fn tails(&mut self) -> Option<&mut Tails> {
         None
     }
 
-    /// The sender gets its buffers back. Does nothing where none are held.
+    /// Returns the sender's buffers. Does nothing if none are held.
     fn rx_end(&mut self) {}
 
-    /// A descriptor that is readable when packets wait, for a worker that wants to sleep; `None` where
-    /// there is none and the queue must be polled.
+    /// A descriptor that is readable when packets wait, for a worker that wants to sleep; `None` if there is
+    /// none and the queue must be polled.
     fn wait_fd(&self) -> Option<RawFd> {
         None
     }

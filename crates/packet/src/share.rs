@@ -1,8 +1,8 @@
-//! How much of a pool may be held by packets that wait at ports for whoever does not take them.
+//! How much of a pool may be held by packets that wait at ports for slow receivers.
 //!
-//! A sixteenth at one port, and half at all together. Beyond that half, a port that holds nothing may still
-//! take what one packet becomes, from another quarter: so that one that is read from goes on, whatever many
-//! others do that are not. The last quarter is for packets that do not wait.
+//! One port may hold a sixteenth, and all together half. Beyond that half, a port that holds nothing may
+//! still take what one packet becomes, from another quarter: so a port whose receiver reads keeps working,
+//! however many others do not. The last quarter is for packets that do not wait.
 
 use crate::Pool;
 use std::sync::atomic::AtomicUsize;
@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering::Relaxed;
 pub struct Share(AtomicUsize);
 
 impl Share {
-    /// Takes the chunks of what a packet becomes. False where that is more than the port may hold.
+    /// Takes the chunks that a packet becomes. False if that is more than the port may hold.
     pub fn take(&self, pool: &Pool, chunks: usize) -> bool {
         let all = pool.config().chunks;
         // Others may take some at the same moment: it does not matter that they are seen a little late.

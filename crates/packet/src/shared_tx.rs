@@ -1,26 +1,27 @@
-//! A transmit queue that several workers send by, because its port has fewer queues than there are workers.
+//! A transmit queue that several workers share, because its port has fewer queues than there are workers.
 //!
-//! No worker waits for another: one that finds the queue in use leaves its packets beside it and goes on, and
-//! the worker that has the queue sends them before it goes on itself. What waits there is bounded; beyond
-//! that the sender keeps its packets, and drops and counts them as where a device is full.
+//! No worker waits for another: one that finds the queue in use leaves its packets beside it and continues,
+//! and the worker that has the queue sends them before it continues itself. The number of packets waiting
+//! there is bounded; beyond that the sender keeps its packets, and drops and counts them as if the device
+//! were full.
 //!
-//! Invariant: no packet is left behind. Whoever gives the queue back looks afterwards whether something was
-//! left meanwhile, and whoever leaves something tries the queue afterwards once more. One of the two sees the
-//! other, since both change the same flag in place ([`protocol`]; modelled below, with twins that lack one
-//! ordering each).
+//! Invariant: no packet is left behind. A worker that releases the queue afterwards checks whether something
+//! was left meanwhile, and a worker that leaves something afterwards tries the queue once more. One of the
+//! two sees the other, since both change the same flag in place ([`protocol`]; modelled below, with twins
+//! that each lack one ordering).
 //!
-//! A worker keeps its packets' order: it leaves them where it left the ones before, and what was left is sent
-//! first.
+//! A worker's packets keep their order: it leaves them where it left the previous ones, and what was left is
+//! sent first.
 
 use crate::{BURST, Batch, Packet, TxQueue};
 use crossbeam_queue::ArrayQueue;
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Packets that wait beside a queue in use, at most.
+/// Maximum number of packets waiting beside a queue in use.
 const WAITING_MAX: usize = 4 * BURST;
-/// How often a worker that has sent sends what was left meanwhile, before it goes on: its next flush finds
-/// the rest.
+/// How often a worker that has sent also sends what was left meanwhile, before it continues: its next flush
+/// finds the rest.
 const TURNS_MAX: usize = 4;
 
 /// A transmit queue and the packets left beside it.
@@ -36,7 +37,7 @@ pub struct SharedTx {
 unsafe impl Sync for SharedTx {}
 
 impl SharedTx {
-    /// A queue for `users` workers, each of which says [`Self::leave`] in the end.
+    /// A queue for `users` workers, each of which must finally call [`Self::leave`].
     pub fn new(queue: Box<dyn TxQueue>, users: usize) -> SharedTx {
         SharedTx {
             in_use: AtomicBool::new(false),
@@ -46,9 +47,8 @@ impl SharedTx {
         }
     }
 
-    /// Sends `batch` by `send`, which leaves nothing in the batch that it is given, after what others left.
-    /// Where the queue is in use the packets are left beside it, and those for which there is no room stay in
-    /// `batch`.
+    /// Sends `batch` with `send`, which must consume the whole batch, after what others left. If the queue is
+    /// in use, the packets are left beside it, and those for which there is no room stay in `batch`.
     pub fn send(&self, batch: &mut Batch, mut send: impl FnMut(&mut dyn TxQueue, &mut Batch)) {
         for _ in 0..TURNS_MAX {
             let is_ours = self.try_with(|queue| {
@@ -59,7 +59,7 @@ impl SharedTx {
             });
             if is_ours.is_none() {
                 if batch.is_empty() {
-                    // Whoever has it finds what was left.
+                    // The worker that has it will find what was left.
                     return;
                 }
                 self.leave_packets(batch);
@@ -125,8 +125,8 @@ impl SharedTx {
         Some(f(queue.as_mut()))
     }
 
-    /// A worker that will not use the queue any more says so. The last one gets to do something with the
-    /// queue, and the packets left beside it, if any, before that.
+    /// Records that a worker will not use the queue any more. The last one is passed the queue in `last`,
+    /// after the packets left beside it, if any, were passed to `left`.
     pub fn leave(&self, left: impl FnMut(Packet), last: impl FnOnce(&mut dyn TxQueue)) {
         if self.users.fetch_sub(1, Ordering::AcqRel) == 1 {
             std::iter::from_fn(|| self.waiting.pop()).for_each(left);
@@ -135,7 +135,7 @@ impl SharedTx {
         }
     }
 
-    /// The queue, from whoever has the only reference.
+    /// The queue, if this is the only reference.
     pub fn into_queue(self) -> Box<dyn TxQueue> {
         self.queue.into_inner()
     }
@@ -151,8 +151,8 @@ mod protocol {
     use crate::flag::Flag;
     use std::sync::atomic::Ordering::AcqRel;
 
-    /// Takes what the flag guards. Release, also where it is in vain: what was left before is shown to who
-    /// has it.
+    /// Takes what the flag guards. Release even if that fails: it makes what was left before visible to the
+    /// holder.
     #[inline(always)]
     pub(super) fn try_take(flag: &impl Flag) -> bool {
         !flag.swap(true, AcqRel)

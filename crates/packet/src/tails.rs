@@ -20,7 +20,7 @@ const _: () = assert!(BURST <= u64::BITS as usize && PIECES_MAX <= u16::MAX as u
 /// A part of a tail in its sender's memory, which others write at any time.
 #[derive(Clone, Copy, Debug)]
 pub struct Piece {
-    /// Where it is.
+    /// Its address.
     pub at: NonNull<u8>,
     /// Bytes.
     pub len: usize,
@@ -77,11 +77,11 @@ impl Tails {
         self.tails.is_empty()
     }
 
-    /// Makes `packet`, which holds its head alone, one whose tail is these pieces. False, and the packet as
-    /// it was, where it is a chain, or the burst has more pieces than are kept.
+    /// Gives `packet`, which has only its head, a tail of these pieces. False, with the packet unchanged, if
+    /// it is a chain, or the burst has more pieces than can be recorded.
     ///
     /// # Safety
-    /// All bytes of the pieces can be read until [`Self::clear`]; they may change meanwhile.
+    /// All bytes of the pieces must be readable until [`Self::clear`]; they may change meanwhile.
     #[inline]
     pub unsafe fn lend(&mut self, packet: &mut Packet, pieces: impl Iterator<Item = Piece>) -> bool {
         if packet.is_chained() || self.tails.is_full() {

@@ -12,17 +12,17 @@ pub fn id() -> i32 {
 /// The processors that a thread may run on.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct CpuSet {
-    /// Empty: all that there are.
+    /// Empty means all processors.
     cpus: Vec<usize>,
 }
 
 impl CpuSet {
-    /// All that there are.
+    /// All processors.
     pub fn all() -> CpuSet {
         CpuSet::default()
     }
 
-    /// These; all where there are none.
+    /// These processors; all if the list is empty.
     pub fn of(cpus: Vec<usize>) -> CpuSet {
         CpuSet { cpus }
     }
@@ -39,14 +39,14 @@ impl From<Option<usize>> for CpuSet {
     }
 }
 
-/// Pins the calling thread to a processor. False where there is no such processor (the thread then stays
+/// Pins the calling thread to a processor. False if there is no such processor (the thread then stays
 /// unpinned).
 pub fn pin(cpu: usize) -> bool {
     bind(0, &CpuSet::from(Some(cpu)))
 }
 
-/// Binds a thread of this process, by [`id`] (0: the calling one), to processors. False where there are no
-/// such processors, or no such thread.
+/// Binds a thread of this process, by [`id`] (0: the calling one), to processors. False if there are no such
+/// processors, or no such thread.
 pub fn bind(id: i32, to: &CpuSet) -> bool {
     #[cfg(target_os = "linux")]
     {

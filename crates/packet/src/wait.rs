@@ -129,7 +129,7 @@ impl Set {
     }
 }
 
-/// The descriptors, named anew at each sleep.
+/// The descriptors, listed again at each sleep.
 #[cfg(not(target_os = "linux"))]
 struct Set(std::sync::Mutex<Vec<RawFd>>);
 
@@ -168,8 +168,8 @@ mod protocol {
     /// `signal` makes the descriptor readable.
     #[inline]
     pub(super) fn ring(rung: &impl Flag, signal: impl FnOnce()) {
-        // Release, also where it was rung already and nothing is written: who clears it later sees what was
-        // published before.
+        // Release, even if it was rung already and nothing is written: a thread that clears it later sees
+        // what was published before.
         if !rung.swap(true, AcqRel) {
             signal();
         }

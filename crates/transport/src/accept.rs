@@ -1,5 +1,5 @@
-//! The accept loop of every listening socket: how many connections there may be at once, who gives way to a
-//! further one, and what happens where the process is out of descriptors.
+//! The accept loop of every listening socket: how many connections may exist at once, which one gives way to
+//! another, and what happens when the process is out of descriptors.
 
 use crate::{Idlers, Incoming, Listener, reason};
 use std::convert::Infallible;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Wait after accepting failed: those who are connected go on, and end.
+/// How long to wait after accepting failed: existing connections continue, and end.
 const FAILED_WAIT: Duration = Duration::from_millis(100);
 /// Descriptors that connections over the network leave to Unix sockets (the operator's), files and ports;
 /// where the process may have few, an eighth of them.
@@ -29,8 +29,8 @@ pub struct Place {
 }
 
 impl Places {
-    /// Room for `connections_max`. For a further one the connection that has been idle longest gives way;
-    /// where none is idle, the first one that is.
+    /// Room for `connections_max`. For another one, the connection that has been idle longest gives way; if
+    /// none is idle, the next one that becomes idle.
     pub fn new(connections_max: usize) -> Places {
         Places { free: Arc::new(Semaphore::new(connections_max)), idle: Rc::default() }
     }
@@ -68,7 +68,7 @@ pub async fn accept(
     loop {
         match listener.accept().await {
             Ok(incoming) if incoming.is_remote() && is_reserved(incoming.descriptor(), limit()) => {
-                // Whoever holds a descriptor and asks nothing gives it up for the next one.
+                // A connection that is idle gives up its descriptor for the next one.
                 places.idle.dismiss_one();
                 failed("the file descriptors that are left are reserved for the operator");
                 drop(incoming);
@@ -76,7 +76,7 @@ pub async fn accept(
             }
             Ok(incoming) => take(incoming, places.take().await),
             Err(error) => {
-                // Out of descriptors, most likely: who holds one and asks nothing gives it up.
+                // Most likely out of descriptors: an idle connection gives up its own.
                 places.idle.dismiss_one();
                 failed(&reason(&error));
                 tokio::time::sleep(FAILED_WAIT).await;

@@ -14,7 +14,7 @@ pub fn stop() {
     BENT.notify_waiters();
 }
 
-/// Moves time forward, and wakes who waits for a moment that has come by that.
+/// Moves time forward, and wakes tasks whose deadline has passed.
 pub fn warp(ms: u64) {
     base::clock::warp(ms);
     BENT.notify_waiters();
@@ -27,12 +27,12 @@ pub async fn sleep_until(deadline: Instant) {
         let bent = BENT.notified();
         let left = deadline.saturating_duration_since(now());
         if left.is_zero() {
-            // Lets sockets have their turn: who waits in a loop for what has come already would keep the
+            // Lets sockets have their turn: a loop that waits for a past moment would otherwise keep the
             // thread for ever.
             return tokio::task::yield_now().await;
         }
-        // While time stands still nothing but a warp can end this wait; the clock is looked at now and then
-        // all the same.
+        // While time is stopped, only a warp can end this wait; the clock is checked now and then all the
+        // same.
         let standing = base::clock::stopped_tsc() != u64::MAX;
         let nap = if standing { left.max(Duration::from_secs(1)) } else { left };
         tokio::select! {

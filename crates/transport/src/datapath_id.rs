@@ -1,7 +1,7 @@
 //! Datapath ids as people write them.
 
-/// A datapath id: exactly 16 hexadecimal digits, or up to 16 after `0x`. `None` of anything else, and of
-/// zero, which stands for "any".
+/// Parses a datapath id: exactly 16 hexadecimal digits, or up to 16 after `0x`. `None` for anything else, and
+/// for zero, which means "any".
 pub fn parse_datapath_id(text: &str) -> Option<u64> {
     let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"));
     let fits = digits.map_or(text.len() == 16, |d| (1..=16).contains(&d.len()));

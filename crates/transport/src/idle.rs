@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// How long one that is to give way has for it before the next one is asked.
+/// How long a connection has to give way before the next one is asked.
 const LEAVING: Duration = Duration::from_millis(10);
 
 /// Those of one socket.
@@ -33,7 +33,7 @@ impl Idlers {
         self.wait_on(Rc::default())
     }
 
-    /// The same for one that waits for several things: `dismissed` is told when it is to give way.
+    /// The same for one that waits for several things: `dismissed` is notified when it must give way.
     pub fn wait_on(self: &Rc<Self>, dismissed: Rc<Notify>) -> Waits {
         let number = self.next.get();
         self.next.set(number + 1);
@@ -42,7 +42,7 @@ impl Idlers {
         Waits { idlers: self.clone(), number, dismissed }
     }
 
-    /// Has one after the other give way, until nobody wants this any more.
+    /// Makes one after the other give way, until the caller drops this.
     pub async fn dismiss(&self) -> Infallible {
         loop {
             if self.dismiss_one() {
@@ -53,7 +53,7 @@ impl Idlers {
         }
     }
 
-    /// Has the one that has waited longest give way. False: none waits.
+    /// Makes the one that has waited longest give way. False: none is waiting.
     pub fn dismiss_one(&self) -> bool {
         let first = self.waiting.borrow_mut().pop_first();
         first.as_ref().map(|(_, dismissed)| dismissed.notify_one()).is_some()
@@ -61,7 +61,7 @@ impl Idlers {
 }
 
 impl Waits {
-    /// Until it is to give way.
+    /// Waits until it must give way.
     pub async fn dismissed(&self) {
         self.dismissed.notified().await;
     }

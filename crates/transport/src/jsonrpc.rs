@@ -28,7 +28,7 @@ impl Default for Limits {
     }
 }
 
-/// Why a stream cannot go on. The connection is to be closed.
+/// Why a stream cannot continue. The connection must be closed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum BadFrame {
     /// Longer than the limit, in bytes.
@@ -71,7 +71,7 @@ fn is_blank(byte: u8) -> bool {
 pub struct Framer {
     limits: Limits,
     buffer: Vec<u8>,
-    /// Where in `buffer` the object under way begins.
+    /// Where the current object starts in `buffer`.
     start: usize,
     /// Up to where in `buffer` the scanner has looked.
     scanned: usize,

@@ -21,7 +21,7 @@ pub trait Keep {
     /// What the peer is called in the log.
     fn name(&self) -> String;
 
-    /// Has `f` do something with the state machine. `None`: no connection is wanted any more.
+    /// Runs `f` on the state machine. `None`: no connection is wanted any more.
     fn with<T>(&mut self, f: impl FnOnce(&mut Reconnect) -> T) -> Option<T>;
 
     /// Makes a connection. The error is a sentence.
@@ -31,7 +31,7 @@ pub trait Keep {
     fn converse(&mut self, link: Self::Link)
     -> impl Future<Output = ControlFlow<Self::Done, Option<String>>>;
 
-    /// Until the state machine is to be asked before its deadline.
+    /// Waits until the state machine must be checked before its deadline.
     fn changed(&mut self) -> impl Future<Output = ()> {
         std::future::pending()
     }

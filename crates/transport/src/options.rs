@@ -21,7 +21,7 @@ pub const MORE_TLS: &[Opt] = &[
     value("peer-ca-cert").arg("FILE").help("certificate of the authority to send to the peer"),
 ];
 
-/// Takes an option about keys and certificates; false where it is another's.
+/// Handles an option about keys and certificates; false if it is another option.
 pub fn take_tls(files: &mut TlsFiles, name: &str, value: Option<&str>) -> bool {
     let text = value.unwrap_or_default().to_string();
     match name {

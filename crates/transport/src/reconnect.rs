@@ -1,12 +1,12 @@
-//! When to connect, to probe a silent peer, and to give a connection up: pure, time in and actions out.
+//! When to connect, to probe a silent peer, and to give a connection up: pure, with time in and actions out.
 //!
-//! The owner of a connection asks [`Reconnect::run`] what to do, does it, and tells what came of it. A peer
-//! that says nothing for the probe interval is sent an `echo`; one that says nothing for as long again is
-//! disconnected. After a failure the next attempt waits: one second, then twice as long each time up to the
-//! maximum; a connection that lasted as long as the wait before it starts over.
+//! The owner of a connection asks [`Reconnect::run`] what to do, does it, and reports the result. A peer that
+//! is silent for the probe interval gets an `echo`; if it is silent for as long again, it is disconnected.
+//! After a failure the next attempt waits: one second, then twice as long each time up to the maximum; a
+//! connection that lasted at least as long as the preceding wait resets it.
 //!
-//! What a database shows of a connection (`state`, `sec_since_connect`, `last_error` in the column `status`
-//! of Manager and Controller) is read from here.
+//! The database's information about a connection (`state`, `sec_since_connect`, `last_error` in the column
+//! `status` of Manager and Controller) is read from here.
 
 use std::time::{Duration, Instant};
 
@@ -49,7 +49,7 @@ pub enum Action {
     Disconnect,
 }
 
-/// What a failure has made of the wait before the next attempt.
+/// How a failure changed the wait before the next attempt.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wait {
     /// The shortest, as nothing had failed before.
@@ -60,7 +60,7 @@ pub enum Wait {
     Longest,
 }
 
-/// What [`Reconnect::last_error`] says of a peer that did not answer a probe.
+/// The [`Reconnect::last_error`] for a peer that did not answer a probe.
 pub const SILENT: &str = "no response to inactivity probe";
 
 /// The word that `status:state` shows.
@@ -70,7 +70,7 @@ pub enum State {
     Void,
     /// Waits before the next attempt.
     Backoff,
-    /// An attempt is under way.
+    /// An attempt is in progress.
     Connecting,
     /// Connected.
     Active,
@@ -109,7 +109,7 @@ pub struct Reconnect {
     connected_at: Option<Instant>,
     disconnected_at: Option<Instant>,
     last_error: Option<String>,
-    /// What the last failure has made of the wait, if it is no other than before.
+    /// How the last failure changed the wait, if it did.
     wait: Option<Wait>,
     /// Connections made.
     connections: u64,
@@ -160,7 +160,7 @@ impl Reconnect {
         &self.options
     }
 
-    /// Drops the connection, if there is one, and makes it anew.
+    /// Drops the connection, if there is one, and reconnects.
     pub fn force(&mut self, now: Instant) {
         match self.state {
             State::Void => {}
@@ -172,7 +172,7 @@ impl Reconnect {
         }
     }
 
-    /// What is to be done now, if anything. The same action is given once until it is told of.
+    /// What to do now, if anything. Each action is returned once until its result is reported.
     pub fn run(&mut self, now: Instant) -> Option<Action> {
         if self.deadline().is_none_or(|deadline| now < deadline) {
             return None;
@@ -182,7 +182,7 @@ impl Reconnect {
             State::Backoff => {
                 self.tries += 1;
                 self.enter(State::Connecting, now);
-                // `enter` clears it, and the attempt is what is under way.
+                // `enter` clears it; the attempt is then in progress.
                 return Some(Action::Connect);
             }
             State::Connecting => Action::Disconnect,
@@ -201,7 +201,7 @@ impl Reconnect {
         Some(action)
     }
 
-    /// When [`Self::run`] next has something. `None`: not before something is told.
+    /// When [`Self::run`] will next have something to do. `None`: not before something is reported.
     pub fn deadline(&self) -> Option<Instant> {
         if self.pending.is_some() {
             return None;
@@ -235,7 +235,7 @@ impl Reconnect {
         self.end(now, false);
     }
 
-    /// The connection ended; `None` where it was closed without an error.
+    /// The connection ended; `None` if it was closed without an error.
     pub fn disconnected(&mut self, now: Instant, error: Option<&str>) {
         let mut was_good = false;
         if self.is_connected() {
@@ -287,18 +287,17 @@ impl Reconnect {
         self.connections
     }
 
-    /// The wait that is under way, or that the next failure leads to.
+    /// The present wait, or the one that the next failure leads to.
     pub fn backoff(&self) -> Duration {
         self.backoff
     }
 
-    /// Whether an attempt is told of, and its failure: not where waits are the longest, for it is tried again
-    /// for ever.
+    /// Whether to log an attempt and its failure: not once waits are longest, because it is retried for ever.
     pub fn is_told(&self) -> bool {
         self.backoff < self.options.backoff_max
     }
 
-    /// What the last failure has made of the wait, if that is to be told.
+    /// How the last failure changed the wait, if that should be logged.
     pub fn wait(&self) -> Option<Wait> {
         self.wait
     }

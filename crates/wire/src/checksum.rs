@@ -1,18 +1,18 @@
 //! The Internet checksum (RFC 1071), its incremental update (RFC 1624) and pseudo-headers.
 //!
-//! Bytes are summed in the machine's own order, eight at a time, and swapped once at the end: the one's
-//! complement sum does not depend on byte order but for that swap (RFC 1071 section 2 B), nor on the width of
+//! Bytes are summed in the machine's own order, eight at a time, and swapped once at the end: apart from that
+//! swap, the one's complement sum does not depend on byte order (RFC 1071 section 2 B), nor on the width of
 //! its words. A few known words are added with their carries; over many bytes the carries collect in the
-//! upper half of a 64-bit sum, so that the loop has no dependence on them and vectorises.
+//! upper half of a 64-bit sum, so that the loop does not depend on them and vectorises.
 //!
-//! A needless full recomputation costs speed; an update of a checksum that was wrong keeps it wrong, which is
-//! what a switch must do: it must not repair (and so hide) corruption on the way.
+//! A needless full recomputation costs speed. An update of a wrong checksum keeps it wrong, as a switch must:
+//! it must not repair (and so hide) corruption on the way.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::ip::IpProtocol;
 
-/// A one's complement sum under way. Every piece added but the last must have an even number of bytes.
+/// A one's complement sum in progress. Every piece added except the last must have an even number of bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Sum(u64);
 
@@ -104,7 +104,7 @@ impl Sum {
         !self.fold()
     }
 
-    /// The checksum to store in UDP, where 0 says "none" and 0xffff stands for 0 (RFC 768).
+    /// The checksum to store in UDP, where 0 means "none" and 0xffff replaces 0 (RFC 768).
     pub fn finish_udp(self) -> u16 {
         nonzero(self.finish())
     }
@@ -116,10 +116,10 @@ impl Sum {
     }
 }
 
-/// Up to so many bytes it takes longer to begin with several at once than it saves.
+/// Up to this many bytes, starting with several at once takes longer than it saves.
 const FEW: usize = 96;
 
-/// The last bytes, of which there are less than eight, as a word.
+/// The last bytes, fewer than eight, as a word.
 #[inline(always)]
 fn end_of(rest: &[u8]) -> u64 {
     let (low, rest) = match rest.split_first_chunk::<4>() {
@@ -177,7 +177,7 @@ const fn halves(value: u128) -> u64 {
         + ((value >> 96) as u32 as u64)
 }
 
-/// `change` is far below 2^64, so that there is no carry.
+/// `change` is far below 2^64, so there is no carry.
 const fn fold_update(checksum: u16, change: u64) -> u16 {
     !Sum(!checksum as u64 + change).quarter()
 }

@@ -1,8 +1,7 @@
 //! CRC32c (Castagnoli), SCTP's checksum (RFC 9260 appendix A): reflected polynomial 0x82f63b78.
 //!
-//! Slicing by eight: eight table lookups per eight bytes without a dependence between them. The processor's
-//! own instruction would need `unsafe`, which this crate has none of; a worker touches SCTP checksums only
-//! where it rewrites SCTP.
+//! Slicing by eight: eight independent table lookups per eight bytes. The processor's own instruction would
+//! need `unsafe`, which this crate does not use; a worker touches SCTP checksums only when it rewrites SCTP.
 
 const POLYNOMIAL: u32 = 0x82f6_3b78;
 
@@ -35,12 +34,12 @@ const fn tables() -> [[u32; 256]; 8] {
     tables
 }
 
-/// A CRC under way.
+/// A CRC in progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Crc32c(u32);
 
 impl Crc32c {
-    /// Of no bytes yet.
+    /// Over no bytes yet.
     pub const fn new() -> Self {
         Self(!0)
     }

@@ -9,9 +9,9 @@ pub enum WireError {
     Truncated {
         /// Protocol, in lower case: `"ipv4"`.
         layer: &'static str,
-        /// Bytes that the header takes, as far as it could be read.
+        /// Bytes that the header needs, as far as it could be read.
         need: usize,
-        /// Bytes that there are.
+        /// Bytes available.
         have: usize,
     },
     /// A field's value is impossible.

@@ -103,7 +103,7 @@ impl<B: AsRef<[u8]>> Ipv6Packet<B> {
     }
 
     /// Sum of the pseudo-header for a transport header of `protocol` and payload, `len` bytes together. With
-    /// a routing header that is not used up, the destination to sum is another: see RFC 8200 section 8.1.
+    /// an unfinished routing header, another destination must be summed: see RFC 8200 section 8.1.
     pub fn pseudo(&self, protocol: IpProtocol, len: u32) -> Sum {
         checksum::pseudo_v6(self.src(), self.dst(), protocol, len)
     }

@@ -1,11 +1,12 @@
 //! IPv6 extension headers (RFC 8200 section 4; authentication header RFC 4302).
 //!
 //! A packet chooses the length of its chain, so the walk is bounded: [`EXT_HEADERS_MAX`] headers, each at
-//! least 8 bytes long. A longer chain is its own error, so that a switch can tell "hides its transport
-//! header behind a wall" from "cut short": who lets such packets through unclassified can be walked around.
+//! least 8 bytes long. A longer chain is a separate error, so that a switch can distinguish "hides its
+//! transport header behind a long chain" from "truncated": a switch that passes such packets unclassified can
+//! be bypassed.
 //!
-//! The walk ends at a fragment that is not the first (what follows is the middle of something), at ESP (all
-//! behind it is encrypted) and at every protocol that is not an extension header.
+//! The walk ends at a fragment that is not the first (what follows is the middle of something), at ESP
+//! (everything after it is encrypted) and at every protocol that is not an extension header.
 
 use crate::bytes::{invalid, need, put16, room};
 use crate::ip::IpProtocol;
@@ -61,7 +62,7 @@ impl<B: AsRef<[u8]>> FragmentHeader<B> {
     }
 }
 
-/// A fragment header as values, but for the next header.
+/// A fragment header as values, except its next header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FragmentRepr {
     /// Place of this fragment, in units of 8 bytes: below 8192.
@@ -109,7 +110,7 @@ pub struct ExtHeader<'a> {
     pub protocol: IpProtocol,
     /// What its next-header field says.
     pub next_header: IpProtocol,
-    /// Where it starts, from the end of the fixed header.
+    /// Its start, from the end of the fixed header.
     pub offset: usize,
     /// The whole header.
     pub bytes: &'a [u8],
@@ -148,7 +149,7 @@ impl<'a> ExtHeaders<'a> {
         self.next_header
     }
 
-    /// Where that starts, from the end of the fixed header.
+    /// Its start, from the end of the fixed header.
     pub fn offset(&self) -> usize {
         self.offset
     }
@@ -174,7 +175,7 @@ impl<'a> ExtHeaders<'a> {
     }
 }
 
-/// Length of the extension header at the start of `rest`, all of which is there.
+/// Length of the extension header at the start of `rest`, which contains all of it.
 fn header_len(protocol: IpProtocol, rest: &[u8]) -> Result<usize> {
     need("ipv6 extension", rest, 8)?;
     let words = usize::from(rest[field::LEN]);
@@ -207,7 +208,7 @@ impl<'a> Iterator for ExtHeaders<'a> {
 pub struct Upper {
     /// What follows: never an extension header, unless `fragment` is a later one (then what its header says).
     pub protocol: IpProtocol,
-    /// Where it starts, from the end of the fixed header.
+    /// Its start, from the end of the fixed header.
     pub offset: usize,
     /// The last fragment header met.
     pub fragment: Option<FragmentRepr>,
@@ -236,7 +237,7 @@ pub fn walk(next_header: IpProtocol, bytes: &[u8]) -> Result<Upper> {
     Ok(Upper { protocol: headers.next_header(), offset: headers.offset(), fragment })
 }
 
-/// An extension header to write, but for its next header.
+/// An extension header to write, except its next header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ExtRepr {
     /// Hop-by-hop options: options as bytes, padded by [`Self::emit`].

@@ -1,19 +1,19 @@
 //! The one walk over a frame's headers: which layers it has and where they start.
 //!
-//! Extraction, edits, segmentation, checksums and what guests are told all use the [`Layers`] that this walk
-//! yields, so that none of them reads a header that another one does not. A packet's layers travel beside it
-//! and follow its edits; whoever has a packet without them walks once.
+//! Extraction, edits, segmentation, checksums and the offloads offered to guests all use the [`Layers`] from
+//! this walk, so that none of them reads a header that another one does not. A packet's layers travel with it
+//! and follow its edits; code that has a packet without layers walks once.
 //!
-//! Semantics are Open vSwitch's (ovs-fields(7)): a header that is cut off or contradicts itself is not there,
-//! nor is what would lie behind it; the IP version is not checked against the Ethernet type; padding behind
-//! the IP payload belongs to no layer. Pure; no byte outside the slice is read and nothing panics, whatever
-//! the bytes.
+//! Semantics are Open vSwitch's (ovs-fields(7)): a header that is truncated or contradicts itself counts as
+//! absent, and so does whatever would follow it; the IP version is not checked against the Ethernet type;
+//! padding after the IP payload belongs to no layer. Pure; no byte outside the slice is read and nothing
+//! panics, whatever the bytes.
 //!
 //! Source: IEEE 802.3, 802.1Q, 802.1ad; RFC 791, 8200, 4302, 6946.
 
-/// Tags that nobody counts: a walk that is to look behind all of them.
+/// An unlimited number of tags: for a walk that must look past all of them.
 pub const ALL_TAGS: u8 = u8::MAX;
-/// What stands for "no Ethernet type".
+/// Means "no Ethernet type".
 pub const NOT_ETH_TYPE: u16 = 0x5ff;
 /// Lowest number that is a type; below, the field is the length of an 802.3 frame.
 const ETH_TYPE_MIN: u16 = 0x600;
@@ -29,11 +29,11 @@ const UDP: u8 = 17;
 const ICMPV6: u8 = 58;
 const SCTP: u8 = 132;
 
-/// Where a frame's layers start, in bytes from its start. A place of 0 says that the layer is not there, but
-/// for [`Self::l2_5`] and [`Self::l3`] of a frame without an Ethernet header.
+/// Where a frame's layers start, in bytes from its start. An offset of 0 means that the layer is absent,
+/// except for [`Self::l2_5`] and [`Self::l3`] in a frame without an Ethernet header.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Layers {
-    /// The type of what lies behind Ethernet addresses and VLAN tags; [`NOT_ETH_TYPE`] for none.
+    /// The type of what follows Ethernet addresses and VLAN tags; [`NOT_ETH_TYPE`] for none.
     pub eth_type: u16,
     /// What [`Self::eth_type`] names: MPLS labels, or the network layer.
     pub l2_5: u16,
@@ -42,7 +42,8 @@ pub struct Layers {
     /// The transport layer, behind all IPv6 extension headers, however much of it is there. 0 in a later
     /// fragment.
     pub l4: u16,
-    /// What the transport header carries; 0 where that header is not there in full. Protocols that are not
+    /// The start of the transport header's payload; 0 if that header is incomplete. Unknown protocols have no
+    /// header.
     /// known have no header.
     pub payload: u16,
     /// OpenFlow 1.3's bits of the extension headers that were passed (1.3.5, section 7.2.3.8).
@@ -55,7 +56,7 @@ pub struct Layers {
 }
 
 impl Layers {
-    /// Of a packet whose headers nobody has walked over yet.
+    /// For a packet whose headers have not been parsed yet.
     pub const UNKNOWN: Layers =
         Layers { eth_type: 0, l2_5: 0, l3: 0, l4: 0, payload: 0, exthdr: 0, protocol: 0, tags: 0, bits: 0 };
     const KNOWN: u8 = 1;
@@ -74,8 +75,8 @@ impl Layers {
         Some(Layers::of_link(head, tags_max)?.with_network(head, frame_len))
     }
 
-    /// The link layer alone: type, tags and where they end. A tag that is cut off is not a tag, its protocol
-    /// id is the type.
+    /// Only the link layer: type, tags and where they end. A truncated tag is not a tag; its TPID is then the
+    /// type.
     #[inline(always)]
     pub fn of_link(head: &[u8], tags_max: u8) -> Option<Layers> {
         let mut eth_type = be16(head, 12)?;
@@ -93,20 +94,20 @@ impl Layers {
         Some(layers)
     }
 
-    /// Of a frame that begins with the header that `eth_type` names.
+    /// For a frame that starts with the header named by `eth_type`.
     pub fn without_link(head: &[u8], frame_len: usize, eth_type: u16) -> Layers {
         Layers { eth_type, bits: Layers::KNOWN, ..Layers::UNKNOWN }.with_network(head, frame_len)
     }
 
-    /// Of a frame of this packet type (OpenFlow 1.5), which is not Ethernet's. The namespace of Ethernet
-    /// types is 1; in another there is no type that we know.
+    /// For a frame of this packet type (OpenFlow 1.5), which is not Ethernet. Namespace 1 contains Ethernet
+    /// types; types in any other are unknown.
     pub fn of_type(head: &[u8], frame_len: usize, packet_type: u32) -> Layers {
         let eth_type = if packet_type >> 16 == 1 { packet_type as u16 } else { 0 };
         Layers::without_link(head, frame_len, eth_type)
     }
 
-    /// Of a frame in which something else lies behind the link layer now, of this type: not known until
-    /// [`Self::know`] has walked on from there.
+    /// For a frame in which another header, of this type, now follows the link layer: its layers are unknown
+    /// until [`Self::know`] has walked on from there.
     pub fn retyped(self, eth_type: u16) -> Layers {
         Layers { eth_type, l2_5: self.l2_5, tags: self.tags, bits: Layers::LINK, ..Layers::UNKNOWN }
     }
@@ -125,17 +126,17 @@ impl Layers {
         };
     }
 
-    /// Of a frame that got `count` tags more in front of those that it has, or has lost as many.
+    /// For a frame that has gained `count` tags in front of its others, or lost that many.
     pub fn with_tags(self, count: i8) -> Layers {
         let by = isize::from(count) * TAG_LEN as isize;
         let tags = self.tags.saturating_add_signed(count);
         Layers { tags, ..self.shifted(by) }
     }
 
-    /// Of a frame in which they all start so many bytes later.
+    /// For a frame in which all layers start `by` bytes later.
     pub fn shifted(self, by: isize) -> Layers {
         let moved = |at: u16| usize::from(at).checked_add_signed(by).and_then(|at| u16::try_from(at).ok());
-        // Of a frame without a link layer the network layer starts at 0.
+        // In a frame without a link layer, the network layer starts at 0.
         let l3 = if self.is_ip() { moved(self.l3) } else { Some(self.l3) };
         let [l4, payload] = [self.l4, self.payload].map(|at| if at == 0 { Some(0) } else { moved(at) });
         match (moved(self.l2_5), l3, l4, payload) {
@@ -144,18 +145,18 @@ impl Layers {
         }
     }
 
-    /// Of a frame that is known to begin with another header than Ethernet's.
+    /// For a frame that is known to start with a header other than Ethernet's.
     #[inline(always)]
     pub fn is_bare(&self) -> bool {
         self.bits & Layers::KNOWN != 0 && self.l2_5 == 0
     }
 
-    /// Of a frame that has lost its link layer.
+    /// For a frame that has lost its link layer.
     pub fn without_their_link(self) -> Layers {
         Layers { tags: 0, ..self.shifted(-isize::try_from(self.l2_5).unwrap_or(0)) }
     }
 
-    /// Whether anybody has walked over the headers.
+    /// Whether the headers have been parsed.
     #[inline(always)]
     pub fn are_known(&self) -> bool {
         self.bits & Layers::KNOWN != 0
@@ -279,7 +280,7 @@ impl Layers {
         self.with_transport(head, l4, end)
     }
 
-    /// Follows the extension headers from `at` on. `None` where one is cut off by the end of the payload (or
+    /// Follows the extension headers from `at` on. `None` if one is truncated by the end of the payload (or
     /// of `head`).
     #[inline(never)]
     fn pass_extensions(&mut self, head: &[u8], mut at: usize, end: usize) -> Option<usize> {
@@ -340,7 +341,7 @@ impl Layers {
 
 /// Straight paths of extraction: what they have found out by themselves.
 impl Layers {
-    /// Of a frame with TCP or UDP over IP, neither options nor extension headers, not a fragment.
+    /// For a frame with TCP or UDP over IP, without options or extension headers, not a fragment.
     #[inline(always)]
     pub fn plain(eth_type: u16, tags: u8, l3: u16, l4: u16, payload: u16, protocol: u8) -> Layers {
         let bits = Layers::KNOWN | Layers::IP;
@@ -348,7 +349,7 @@ impl Layers {
     }
 }
 
-/// Whether a packet that ends at `end` lies in the frame, with no more behind it than padding can be.
+/// Whether a packet that ends at `end` is within the frame, followed by no more than padding.
 #[inline(always)]
 fn ends_in(frame_len: usize, end: usize) -> bool {
     frame_len.checked_sub(end).is_some_and(|padding| padding <= 0xffff)
@@ -409,7 +410,7 @@ impl ExtensionBits {
         };
         self.destinations += u8::from(protocol == DESTINATION && self.destinations < 3);
         let repeated = if protocol == DESTINATION { self.destinations > 2 } else { self.kinds & bit != 0 };
-        // Hop-by-hop options count where they come first, and are out of order anywhere else.
+        // Hop-by-hop options are only valid as the first header.
         let misplaced = protocol == HOP_BY_HOP && self.kinds != 0;
         if repeated {
             self.bits |= Self::UNEXPECTED_REPEAT;

@@ -73,7 +73,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> UdpPacket<B> {
     }
 }
 
-/// The header as values. The checksum is the caller's, who knows the pseudo-header.
+/// The header as values. The caller, who knows the pseudo-header, handles the checksum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UdpRepr {
     /// Source port.

@@ -1,5 +1,5 @@
-//! JSON as the stock tools print it: members sorted, reals with up to 15 digits, and where it is to be
-//! pretty, two spaces a level with closing brackets at the end of the last line.
+//! JSON in the stock tools' format: members sorted, reals with up to 15 digits, and if pretty, two spaces per
+//! level with closing brackets at the end of the last line.
 
 use std::fmt::Write;
 
@@ -12,7 +12,7 @@ pub fn to_text(json: &Value, pretty: bool) -> String {
     out
 }
 
-/// `indent` is the depth where it is pretty.
+/// `indent` is the depth if the output is pretty.
 fn write_value(out: &mut String, json: &Value, indent: Option<usize>) {
     match json {
         Value::Number(number) => match number.as_f64() {

@@ -94,7 +94,7 @@ pub struct Args {
 /// `help` is what `--help` prints. An exit code: there is nothing more to do.
 pub fn parse(args: &[String], help: String) -> Result<Args, ExitCode> {
     client_log();
-    // What the stock client says of matches, it says at this level.
+    // The stock client's remarks about matches have this level.
     log::set(&Setting::everything_at(Destination::Console, Level::Info));
     let usage = Usage {
         tables: &[OPTIONS, DAEMON, LOGGING, CLIENT_TLS],

@@ -1,4 +1,4 @@
-//! What a switch says of the messages of a bundle.
+//! A switch's answers to the messages of a bundle.
 
 use openflow::codec::message_name;
 use openflow::error::{ErrorCode, OfError};
@@ -8,9 +8,9 @@ use openflow::text::{PortNames, bytes_text};
 const ADD_LEN: usize = 16;
 const ONF_ADD_LEN: usize = 24;
 
-/// Prints what a switch says of a message of a bundle.
+/// Prints a switch's answer to a message of a bundle.
 pub(super) fn report_bundled(xid: u32, said: &OfError, of: &[u8]) {
-    // Of what was put into a bundle, that is what counts.
+    // For a message in a bundle, that message is shown.
     let added =
         matches!(message_name(of).as_deref(), Ok("OFPT_BUNDLE_ADD_MESSAGE" | "ONFT_BUNDLE_ADD_MESSAGE"));
     let head =

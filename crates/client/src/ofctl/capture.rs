@@ -87,9 +87,9 @@ pub(super) fn ofp_parse_pcap(options: &Options) -> Result<ExitCode, Failure> {
 pub struct Heard<'a> {
     /// When its last byte was captured, in nanoseconds since the epoch.
     pub time_ns: u64,
-    /// Who said it: address and TCP port.
+    /// The sender: address and TCP port.
     pub source: (Ipv4Addr, u16),
-    /// To whom.
+    /// The receiver.
     pub destination: (Ipv4Addr, u16),
     /// All of it.
     pub message: &'a [u8],

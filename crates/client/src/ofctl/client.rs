@@ -24,13 +24,13 @@ use tokio::sync::oneshot;
 use transport::unixctl::Request;
 use transport::{ActiveTarget, OPENFLOW_PORT, Stream, StreamError, Tls, TlsFiles};
 
-/// Of which each has some kilobytes of features.
+/// Each has some kilobytes of features.
 const TABLES_PER_MESSAGE: usize = 8;
 
 /// Bytes that wait to be sent before they are written.
 const WRITE_AT: usize = 256 * 1024;
 
-/// Why a command fails, as a sentence; what the switch said is printed already where it is empty.
+/// Why a command fails, as a sentence; empty if the switch's error has already been printed.
 #[derive(Debug)]
 pub struct Failure(pub String);
 
@@ -66,11 +66,11 @@ pub enum Arrival {
     Asked(Asked),
 }
 
-/// What there is to do.
+/// What to handle next.
 pub enum Heard {
     /// The switch said something, in a version, with a transaction id.
     Message(Version, u32, Message),
-    /// Somebody asks at the control socket.
+    /// A request on the control socket.
     Asked(Asked),
 }
 
@@ -100,7 +100,7 @@ struct Gate {
 
 impl Gate {
     fn set_closed(&self, closed: bool) {
-        // A flag is whole whoever panicked.
+        // The flag is valid even if another thread panicked.
         *self.is_closed.lock().unwrap_or_else(PoisonError::into_inner) = closed;
         if !closed {
             self.opened.notify_one();
@@ -171,7 +171,7 @@ fn open_tls(address: ActiveTarget, files: &TlsFiles) -> Result<UnixStream, Strea
         };
         match opened.await {
             Ok((mut far, mut stream)) => {
-                // Who asked may be gone by now, as is what was to be carried then.
+                // The requester may be gone by now.
                 let _ = sender.send(Ok(()));
                 let _ = tokio::io::copy_bidirectional(&mut far, &mut stream).await;
             }
@@ -338,7 +338,7 @@ impl Client {
         }
     }
 
-    /// For what shall wake [`Self::hear_or_be_asked`] beside the switch.
+    /// For sources other than the switch that must wake [`Self::hear_or_be_asked`].
     pub fn sender(&self) -> Sender<Arrival> {
         self.sender.clone()
     }
@@ -441,7 +441,7 @@ impl Client {
     pub fn send_bundled(&mut self, mut add: BundleAdd) -> Result<u32, Failure> {
         let xid = self.connection.new_xid();
         add.xid = xid;
-        // Its bytes begin with a header, of which the last four are the transaction id.
+        // Its bytes start with a header, whose last four bytes are the transaction id.
         if let Some(bytes) = add.bytes.get_mut(4..8) {
             bytes.copy_from_slice(&xid.to_be_bytes());
         }

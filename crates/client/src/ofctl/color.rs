@@ -70,7 +70,7 @@ const MESSAGE_WORDS: &[&str] = &[
 /// Actions nested more deeply than this have no color.
 const DEPTH_MAX: usize = 32;
 
-/// A text that is to be printed, with colors if there are any.
+/// A text to print, with colors if there are any.
 pub fn painted<'a>(colors: Option<&Colors>, text: &'a str) -> Cow<'a, str> {
     match colors {
         Some(colors) => Cow::Owned(colors.paint(text)),
@@ -186,7 +186,7 @@ impl Colors {
         }
     }
 
-    /// Words of a message, some of which are a match, a packet's flow or actions.
+    /// Words of a message, some of which belong to a match, a packet's flow or actions.
     fn words(&self, out: &mut String, line: &str) {
         for word in words(line, &[' ']) {
             if let Some(actions) = word.strip_prefix("actions=") {

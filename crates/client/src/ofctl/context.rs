@@ -22,7 +22,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// Of the arguments that were given.
+    /// From the command line's arguments.
     pub fn new(args: Args, daemon: Option<Daemon>) -> Result<Options, Failure> {
         let mut versions = VersionSet::default();
         for name in args.protocols.split([',', ' ']).filter(|name| !name.is_empty()) {
@@ -87,7 +87,7 @@ impl Options {
         Ok(names)
     }
 
-    /// A text that is to be printed, in colors if they were asked for.
+    /// A text to print, in colors if requested.
     pub fn painted<'a>(&self, text: &'a str) -> Cow<'a, str> {
         color::painted(self.colors.as_ref(), text)
     }

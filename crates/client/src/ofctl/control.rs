@@ -29,7 +29,7 @@ pub struct Control {
     exiting: bool,
     /// What the command that runs sends.
     outgoing: Vec<Outgoing>,
-    /// Barriers that are under way.
+    /// Barriers in flight.
     barriers: Vec<(u32, oneshot::Sender<Result<String, String>>)>,
     blocked: bool,
 }
@@ -81,7 +81,7 @@ const COMMANDS: &[Command<Control>] = &[
     row("ofctl/unblock", "", 0, 0, |control, _| control.set_blocked(false)),
 ];
 
-/// Bytes of which each is two hexadecimal digits, spaces between them ignored.
+/// Parses pairs of hexadecimal digits as bytes; spaces are ignored.
 fn from_hex(text: &str) -> Option<Vec<u8>> {
     let digits: Vec<char> = text.chars().filter(|c| !c.is_whitespace()).collect();
     let byte = |pair: &[char]| match pair {
@@ -147,7 +147,7 @@ impl Control {
         }
     }
 
-    /// Whether what the switch says is to wait.
+    /// Whether the switch's messages must wait.
     pub fn is_blocked(&self) -> bool {
         self.blocked
     }
@@ -168,7 +168,7 @@ impl Control {
                     let xid = client.send(&message)?;
                     let style = client.style(PortNames::none(), verbosity);
                     let text = message_text(xid, &message, style);
-                    // Of what the user gave, the packet is shown from `-m` on.
+                    // For messages given by the user, the packet is shown from `-m` on.
                     let shown =
                         if verbosity > 1 { text.trim_end() } else { text.lines().next().unwrap_or("") };
                     eprintln!("send: {shown}");
@@ -180,7 +180,7 @@ impl Control {
         let replied = unixctl::replied();
         match barrier {
             Some(xid) => self.barriers.push((xid, asked.answer)),
-            // Whoever asked may be gone.
+            // The requester may be gone.
             None => drop(asked.answer.send(result)),
         }
         if self.exiting {

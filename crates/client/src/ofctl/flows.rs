@@ -22,8 +22,8 @@ use std::io::{Read, Write};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Flow-mods of which each is waited for, as the stock tool does with all: nothing after one that is refused
-/// is sent.
+/// Up to this many flow-mods, each is waited for, as the stock tool does with all: nothing is sent after one
+/// that is refused.
 const FLOWS_ONE_BY_ONE: usize = 256;
 /// Flow-mods between two barriers after those: what may be on its way when one of them is refused.
 const FLOWS_PER_BARRIER: usize = 4096;
@@ -31,10 +31,11 @@ const FLOWS_PER_BARRIER: usize = 4096;
 /// not at all. The switch keeps a bundle in memory until it is committed, some kilobytes a flow.
 const FLOWS_PER_BUNDLE: usize = 16_384;
 
-/// What was sent since the last barrier, each with its transaction id and its line, 0 where it is of no file.
+/// What was sent since the last barrier, each with its transaction id and its line, 0 if it is not from a
+/// file.
 type Sent = Vec<(u32, usize)>;
 
-/// The names to take for ports, and the client that was asked for them, where they are wanted.
+/// The names to accept for ports, and the client that provided them, if wanted.
 fn taken_names(options: &Options, target: &str, text: &str) -> Result<(PortNames, Option<Client>), Failure> {
     if !options.takes_names() {
         return Ok((PortNames::default(), None));
@@ -221,7 +222,7 @@ fn send_flows(
         && (2..=FLOWS_PER_BUNDLE).contains(&batch.count)
         && open_bundle(&mut client)?.is_none()
     {
-        // What is wrong is said of the flow; of the bundle, that it failed.
+        // The error is reported for the flow, and for the bundle that it failed.
         fill_and_commit(&mut client, batch.file, messages, |client, sent, errors| {
             let (xid, error) = &errors[0];
             refusal(client, batch.file, sent, *xid, error)
@@ -328,7 +329,7 @@ pub fn send_bundle(
     }
 }
 
-/// `refused` makes of the switch's errors, at least one, what is said.
+/// `refused` turns the switch's errors, at least one, into the message to print.
 fn fill_and_commit(
     client: &mut Client,
     file: &str,
@@ -513,7 +514,7 @@ pub fn parse_packet_out(text: &str, names: &PortNames) -> Result<(PacketOut, Pro
     if let Some(field) = FieldId::ALL.iter().find(is_header) {
         return fail!("{}: the packet itself says this", field.name());
     }
-    // Of a packet's metadata, versions before 1.5 carry the input port alone.
+    // Versions before 1.5 carry only the input port of a packet's metadata.
     if packet.metadata != Match::any() {
         usable = usable.intersect(Protocols::only(Protocol::Of15));
     }
@@ -526,7 +527,7 @@ pub fn parse_packet_out(text: &str, names: &PortNames) -> Result<(PacketOut, Pro
     }
 }
 
-/// Logs what the stock tool says of an error beside its message.
+/// Logs the stock tool's remark that accompanies an error.
 fn warn_of(error: &TextError) {
     let Some(Remark { module, text }) = &error.warning else { return };
     match *module {

@@ -62,7 +62,7 @@ pub fn mod_group(options: &Options) -> Result<ExitCode, Failure> {
     change_groups(options, if may_create { GroupCommand::AddOrModify } else { GroupCommand::Modify })
 }
 
-/// Deletes groups; without GROUP, all. None that is to go need exist.
+/// Deletes groups; without GROUP, all. They need not exist.
 pub fn del_groups(options: &Options) -> Result<ExitCode, Failure> {
     change_groups(options, GroupCommand::Delete)
 }
@@ -75,7 +75,7 @@ pub fn remove_buckets(options: &Options) -> Result<ExitCode, Failure> {
     change_groups(options, GroupCommand::RemoveBucket)
 }
 
-/// Adds the groups of a file, of which each line may begin with another command.
+/// Adds the groups of a file; each line may start with another command.
 pub fn add_groups(options: &Options) -> Result<ExitCode, Failure> {
     let file = options.word(2).unwrap_or("-");
     let changes = groups_of_file(options, file, GroupCommand::Add)?;
@@ -225,7 +225,7 @@ fn bundled(line: &str, names: &PortNames) -> Result<(Change, Protocols), Failure
 
 const BUNDLE_FLAGS: BundleFlags = BundleFlags::ATOMIC.union(BundleFlags::ORDERED);
 
-/// Sends messages as a bundle. What the switch says of one of them is printed with the message.
+/// Sends messages as a bundle. The switch's answer to one of them is printed with the message.
 fn send_bundle(client: &mut Client, target: &str, messages: Vec<Message>) -> Result<(), Failure> {
     let control = |kind| BundleControl { bundle_id: 0, kind, flags: BUNDLE_FLAGS };
     let mut sent: Vec<(u32, Vec<u8>)> = Vec::new();
@@ -272,7 +272,7 @@ pub fn mod_meter(options: &Options) -> Result<ExitCode, Failure> {
     change_meter(options, parse_meter_mod(options.word(2).unwrap_or(""), MeterCommand::Modify)?)
 }
 
-/// Deletes a meter, or without METER all. None that is to go need exist.
+/// Deletes a meter; without METER, all. They need not exist.
 pub fn del_meters(options: &Options) -> Result<ExitCode, Failure> {
     let meter = MeterConfig { meter_id: meter_argument(options)?, ..MeterConfig::default() };
     change_meter(options, MeterMod { command: MeterCommand::Delete, meter })

@@ -1,4 +1,4 @@
-//! Commands that read matches as they stand in messages, and show what becomes of them on the way back.
+//! Commands that parse matches in wire form, and show the result of encoding them again.
 
 use super::client::{Failure, fail};
 use super::context::Options;
@@ -46,7 +46,7 @@ pub fn parse_oxm(options: &Options) -> Result<ExitCode, Failure> {
 /// A match on its way back.
 struct Encoded {
     entries: Vec<u8>,
-    /// As it stands in messages, with header and padding.
+    /// The wire form, with header and padding.
     message: Vec<u8>,
 }
 
@@ -148,7 +148,7 @@ pub fn parse_match11(_: &Options) -> Result<ExitCode, Failure> {
 /// Logs that a match of OpenFlow 1.1 names a port that cannot be, as the stock tool does.
 fn explain_port(bytes: &[u8]) {
     let number = |at: usize| bytes[at..at + 4].iter().fold(0, |number, byte| number << 8 | u32::from(*byte));
-    // Of the wildcards, bit 0 is the port's.
+    // Bit 0 of the wildcards belongs to the port.
     let (port, is_any) = (number(4), number(8) & 1 != 0);
     if !is_any && OfPort::from_u32(port).is_none() {
         tracing::warn!(
@@ -158,7 +158,7 @@ fn explain_port(bytes: &[u8]) {
     }
 }
 
-/// The lines of standard input that hold something beside a comment.
+/// The lines of standard input that contain more than a comment.
 fn match_lines() -> impl Iterator<Item = Result<String, Failure>> {
     std::io::stdin().lock().lines().filter_map(|line| match line {
         Ok(line) => {

@@ -1,8 +1,8 @@
 //! `crosspoint ofctl`: `ovs-ofctl`'s job, with its commands, options, texts and exit codes.
 //!
-//! One file each for what every command gets (`context`), the connection (`client`), flows (`flows`, `sort`),
-//! tunnel options (`options`), what compares sets of flows (`replace`), ports and the switch (`ports`),
-//! captures (`capture`), and what goes on until it is interrupted (`watch`).
+//! One file each for what every command needs (`context`), the connection (`client`), flows (`flows`,
+//! `sort`), tunnel options (`options`), comparing sets of flows (`replace`), ports and the switch (`ports`),
+//! captures (`capture`), and commands that run until interrupted (`watch`).
 
 mod arguments;
 mod bundles;
@@ -43,7 +43,7 @@ pub fn run(args: &[String]) -> ExitCode {
         std::thread::spawn(move || {
             std::thread::sleep(patience);
             eprintln!("{}: no answer within {} s", program::name(), patience.as_secs());
-            // What a shell makes of SIGALRM, by which the stock tool ends.
+            // A shell's exit code for SIGALRM, with which the stock tool ends.
             std::process::exit(142);
         });
     }

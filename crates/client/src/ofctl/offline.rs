@@ -15,7 +15,7 @@ use openflow::{Codec, Header, Message, Version, VersionSet, check_actions};
 use std::io::{BufRead, Read};
 use std::process::ExitCode;
 
-/// How much `ofp-print` prints of a message if nobody says.
+/// Default verbosity of `ofp-print`.
 const VERBOSITY: u8 = 2;
 
 /// Bytes in hexadecimal, with blanks anywhere.
@@ -32,7 +32,7 @@ pub(super) fn hex(text: &str) -> Result<Vec<u8>, Failure> {
     bytes.ok_or_else(|| Failure("Trailing garbage in packet data".into()))
 }
 
-/// Bytes as messages show them, without text beside.
+/// Bytes in the format for messages, without text beside them.
 pub(super) fn dump(bytes: &[u8]) {
     for (i, line) in bytes.chunks(16).enumerate() {
         print!("{:08x} ", i * 16);
@@ -224,7 +224,7 @@ fn explain(what: &str, bytes: &[u8], error: ErrorKind, is_bad: impl Fn(&[u8]) ->
     }
 }
 
-/// Bytes without text beside, sixteen a line; a half line ends where the other half would begin.
+/// Bytes without text beside them, sixteen per line; a half line ends where the other half would start.
 fn hex_lines(bytes: &[u8]) -> String {
     let line = |(i, line): (usize, &[u8])| {
         let byte = |(n, byte): (usize, &u8)| format!("{}{byte:02x}", if n == 8 { '-' } else { ' ' });
@@ -329,7 +329,7 @@ pub fn compose_packet(options: &Options) -> Result<ExitCode, Failure> {
     let frame = compose(&m.key, payload.as_deref().map_or(Payload::Usual, Payload::Bytes))
         .map_err(|error| Failure(format!("{flow}: {error}")))?;
     dump(&frame);
-    // A frame cannot say where it came in, nor what its protocol has no place for.
+    // A frame contains neither its input port nor fields that its protocol has no place for.
     let Some([specified, extracted]) = packet_differences(&m, &frame) else { return Ok(ExitCode::SUCCESS) };
     eprintln!("specified and extracted flows differ:\nspecified: {specified}\nextracted: {extracted}");
     Ok(ExitCode::FAILURE)

@@ -14,7 +14,7 @@ const FEATURES_LEN: usize = 32;
 /// Where the message that is added to a bundle begins.
 const BUNDLED: usize = 16;
 
-/// Logs what there is to remark on a message.
+/// Logs remarks about a message.
 pub fn log(bytes: &[u8]) {
     let Some(header) = Header::parse(bytes).filter(|header| usize::from(header.length) == bytes.len()) else {
         return;

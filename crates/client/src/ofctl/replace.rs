@@ -33,7 +33,7 @@ struct Content {
 
 type Flows = HashMap<Identity, Content>;
 
-/// Where flows come from, and in which version they are to be written.
+/// The source of flows, and the version in which to write them.
 struct Source {
     flows: Flows,
     version: Version,

@@ -12,7 +12,7 @@ enum Criterion {
     Field(Mf),
 }
 
-/// The value that a flow matches of a field; `None` where it does not look at the field.
+/// A flow's value of a field; `None` if it does not match on the field.
 fn sort_value(flow: &FlowStats, field: Mf) -> Option<[u8; OPTION_BYTES_MAX]> {
     if let Mf::TunMetadata(idx) = field {
         return flow.matching.options.get(idx).map(|option| option.value.to_be_bytes());

@@ -16,7 +16,7 @@ const FEATURES_MODIFY: u8 = 1;
 /// What `mod-table` changes.
 enum Change<'a> {
     Name(&'a str),
-    /// What becomes of packets without a flow.
+    /// What happens to packets without a flow.
     Miss(u32),
     Evict(bool),
     Vacancy(Option<Vacancy>),
@@ -178,7 +178,7 @@ fn rename(client: &mut Client, table_id: u8, name: &str) -> Result<(), Failure> 
     let Some(table) = tables.iter_mut().find(|table| table.table_id == table_id) else {
         return fail!("switch does not have table {table_id}");
     };
-    // As many bytes as a name has on the wire, the last of which is zero.
+    // The length of a name on the wire, of which the last byte is zero.
     let end = (0..=name.len().min(31)).rev().find(|at| name.is_char_boundary(*at)).unwrap_or(0);
     table.name = name[..end].into();
     if client.version() >= Version::V15 {

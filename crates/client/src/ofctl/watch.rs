@@ -1,4 +1,4 @@
-//! Commands that go on until they are interrupted, and those that measure the connection.
+//! Commands that run until interrupted, and those that measure the connection.
 
 use super::client::{Client, Failure, Heard, fail};
 use super::context::Options;

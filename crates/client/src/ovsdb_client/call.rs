@@ -14,7 +14,7 @@ pub(super) struct Global {
     pub(super) timeout: Option<u64>,
     pub(super) timestamp: bool,
     pub(super) force: bool,
-    /// What `--db-change-aware` or its opposite says. Without either, commands that go on for long are.
+    /// The value of `--db-change-aware`. By default, long-running commands are aware.
     pub(super) change_aware: Option<bool>,
     pub(super) tls: Option<Arc<Tls>>,
 }

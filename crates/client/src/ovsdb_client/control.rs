@@ -1,8 +1,8 @@
-//! The control socket of a command that runs in the background: `ovs-appctl -t ovsdb-client` ends it, changes
-//! the conditions of a monitor, and takes and releases locks over its connection.
+//! The control socket of a command in the background: `ovs-appctl -t ovsdb-client` ends it, changes the
+//! conditions of a monitor, and takes and releases locks over its connection.
 //!
-//! The socket is a task beside the command. A request waits in a channel until the command looks for it,
-//! between two messages of the server, so that the command alone speaks to the server.
+//! The socket is served by a separate task. A request waits in a channel until the command checks for it,
+//! between two messages from the server, so that only the command talks to the server.
 
 use host::rundir::{RunDir, Socket};
 use host::{log, program};
@@ -28,7 +28,7 @@ pub(super) enum Next {
 
 /// What the commands of the socket work on.
 pub(super) struct Control {
-    /// `None`: in the foreground, where there is no socket.
+    /// `None`: in the foreground, without a socket.
     asked: Option<mpsc::Receiver<Asked>>,
     /// Its file goes with it.
     _socket: Option<Socket>,
@@ -102,7 +102,7 @@ impl Control {
         Ok(control)
     }
 
-    /// Whether what the server says is to wait.
+    /// Whether the server's messages must wait.
     pub(super) fn is_blocked(&self) -> bool {
         self.blocked
     }
@@ -115,7 +115,7 @@ impl Control {
         }
     }
 
-    /// Runs a request: its result, and the request to the server that is to be sent before it is answered.
+    /// Runs a request: returns its result, and the request to send to the server before answering.
     pub(super) fn run(&mut self, asked: &Asked) -> (Result<String, String>, Option<(&'static str, Value)>) {
         let tables: &[&[Command<Control>]] = &[self.commands, &unixctl::standard::commands()];
         let result = unixctl::run(tables, &[], self, &asked.request);
@@ -125,7 +125,7 @@ impl Control {
     /// Answers a request.
     pub(super) async fn answer(&self, asked: Asked, result: Result<String, String>) -> Next {
         let replied = unixctl::replied();
-        // Whoever asked may be gone.
+        // The requester may be gone.
         let is_awaited = asked.answer.send(result).is_ok();
         if !self.exiting {
             return Next::GoOn;

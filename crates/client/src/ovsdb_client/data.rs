@@ -29,7 +29,7 @@ async fn send(call: &mut Call<'_>, operations: Vec<Value>) -> Result<Value, Stri
 
 pub(super) async fn transact(call: &mut Call<'_>) -> Result<(), String> {
     let operations = read_transaction(call)?;
-    // Then one that waits is told of a conversion of the database, in place of losing the connection.
+    // Then a waiting client is notified of a conversion of the database, instead of losing the connection.
     if call.global.change_aware == Some(true) {
         call.server.try_call("set_db_change_aware", json!([true])).await?.ok();
     }

@@ -1,4 +1,4 @@
-//! Locks: asks, and then tells what becomes of it.
+//! Locks: requests one, and reports what happens to it.
 
 use serde_json::json;
 

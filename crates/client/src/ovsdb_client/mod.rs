@@ -44,7 +44,7 @@ pub const OPTIONS: &[Opt] = &[
     optional("replay").arg("DIR").help("refused: replaying is not implemented"),
 ];
 
-/// What a command's arguments begin with, beside the server.
+/// The first argument of a command, besides the server.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Needs {
     /// Nothing.
@@ -156,12 +156,12 @@ fn try_run(args: &[String]) -> Result<ExitCode, String> {
     }
     let spec = COMMANDS.iter().find(|spec| spec.name == name);
     let spec = spec.ok_or_else(|| unknown_command(name, COMMANDS.iter().map(|spec| spec.name)))?;
-    // What goes on for ever can go to the background, and a transaction that may wait.
+    // Commands that run for ever can go to the background, and so can a transaction that may wait.
     let stays =
         name.starts_with("monitor") || matches!(name.as_str(), "lock" | "steal" | "transact" | "unlock");
     let detached = stays && daemon.detaches();
     let daemon = if stays {
-        // Why a monitor or a transaction ended is for whoever reads it.
+        // Whoever reads the output of a monitor or a transaction must learn why it ended.
         let is_reading = name.starts_with("monitor") || name == "transact";
         daemon.keep(if is_reading { Kept::Both } else { Kept::Stdout });
         match daemon.begin() {

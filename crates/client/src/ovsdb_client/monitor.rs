@@ -56,7 +56,7 @@ pub(super) async fn run(call: &mut Call<'_>, command: &str) -> Result<(), String
     follow_changes(call, command, &followed, all, last_id, &schema).await
 }
 
-/// The columns and the monitor request for `groups` of columns, all of them where there is none.
+/// The columns and the monitor request for `groups` of columns; all columns if there are none.
 fn follow<'a>(
     call: &Call<'_>,
     table: &'a TableSchema,

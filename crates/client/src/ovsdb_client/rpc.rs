@@ -180,7 +180,7 @@ impl Server {
         Schema::from_json(&json).map_err(|error| error.to_string())
     }
 
-    /// The results of a transaction, of which none is an error.
+    /// The results of a transaction, none of which is an error.
     pub(super) async fn transact(&mut self, operations: Value) -> Result<Vec<Value>, String> {
         let results = self
             .try_call("transact", operations)

@@ -59,7 +59,7 @@ fn lock(path: &Path, kind: &str) -> Result<Arc<DatabaseFile>, Failure> {
     })
 }
 
-/// Reads a schema file. The default one is built in where it is not installed.
+/// Reads a schema file. The default one is built in, for when it is not installed.
 fn read_schema(args: &[String], index: usize) -> Result<Schema, Failure> {
     let path = path_or(args, index, default_schema);
     let name = path.display();
@@ -229,7 +229,7 @@ fn checked_anew(database: &Database, ids: &mut UuidGenerator) -> Result<Database
     Ok(anew)
 }
 
-/// Writes what `read` makes of the database at `path` to `target`, or in its place.
+/// Writes `read`'s result for the database at `path` to `target`, or replaces the database with it.
 fn rewrite(
     path: &Path,
     target: Option<&String>,
@@ -265,7 +265,7 @@ fn transaction_of(args: &[String]) -> Result<(PathBuf, Value), Failure> {
     Ok((path, json))
 }
 
-/// What a transaction comes to: its reply, and where it was run what it changed.
+/// The outcome of a transaction: its reply, and its changes if it was executed.
 fn execute(
     settings: &Settings,
     database: &mut Database,
@@ -284,7 +284,7 @@ fn execute(
     for operation in operations.iter_mut().filter(|operation| waits(operation)) {
         operation["timeout"] = json!(0);
     }
-    // No certificate says who we are, so a role that restricts permits nothing.
+    // There is no certificate to identify us, so a restricted role permits nothing.
     let principal = Principal { role: settings.role.as_deref().unwrap_or_default(), client: None };
     let mut context =
         Context { ids, has_lock: &|_| false, elapsed_ms: 0, read_only: false, principal, room: None };
@@ -334,8 +334,8 @@ pub(super) fn transact(settings: &Settings, args: &[String]) -> Outcome {
 fn commit(storage: &mut Storage, path: &Path, executed: &Executed) -> std::io::Result<()> {
     let note = Note { date_ms: now_ms(), comment: executed.comment.as_deref() };
     storage.commit(&executed.changes, note)?;
-    // A server would write the file anew first, and so drop its history: it cannot know how syncs of an
-    // earlier process ended. Here a person looks on.
+    // A server would first rewrite the file, and so drop its history: it cannot know whether an earlier
+    // process's syncs succeeded. Here a person is in charge.
     if executed.durable { std::fs::File::open(path)?.sync_all() } else { Ok(()) }
 }
 

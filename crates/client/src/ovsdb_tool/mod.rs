@@ -1,8 +1,8 @@
-//! `crosspoint ovsdb-tool`, also called `ovsdb-tool`: makes, converts, reads and changes database files
+//! `crosspoint ovsdb-tool`, also called `ovsdb-tool`: creates, converts, reads and changes database files
 //! without a server.
 //!
-//! Commands, output, exit codes and messages are those of the stock program. Clustered databases are told
-//! apart, and what would have to understand them is refused (docs/database.md).
+//! Commands, output, exit codes and messages are those of the stock program. Clustered databases are
+//! recognised, and commands that would have to understand them are refused (docs/database.md).
 //!
 //! Source: ovsdb-tool(1).
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 /// What the options say that commands read.
 #[derive(Default)]
 pub(super) struct Settings {
-    /// `-m`, so many times.
+    /// The number of `-m` options.
     pub(super) verbosity: u32,
     /// `--rbac-role`.
     pub(super) role: Option<String>,

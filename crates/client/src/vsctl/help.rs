@@ -12,7 +12,7 @@ use crate::database::{METHODS, TABLES};
 use host::manual::Manual;
 use transport::{CLIENT_TLS, MORE_TLS};
 
-/// Sections of commands, each with what it says of them.
+/// Sections of commands, each with its introduction.
 const SECTIONS: &[(&str, &[(&str, &str)])] = &[
     (
         "Switch",
@@ -162,7 +162,7 @@ pub(super) fn commands() -> String {
     out
 }
 
-/// Every option with `ARG` where it takes one, needed or not. Options of commands are in `--commands`.
+/// Every option, with `ARG` if it takes an argument. Options of commands are in `--commands`.
 pub(super) fn options(tables: &[&[Opt]]) -> String {
     let mut out = String::new();
     for option in tables[..tables.len() - 1].iter().copied().flatten() {

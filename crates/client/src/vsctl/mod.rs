@@ -106,7 +106,7 @@ fn try_run(args: &[String]) -> Result<(), End> {
 
 fn connect_and_run(global: Global, commands: &[Command], args: &[String]) -> Result<(), End> {
     let line = escape(args);
-    // The system's log keeps who changed what.
+    // The system's log records who changed what.
     match commands.iter().any(|command| command.spec.writes) {
         true => tracing::info!(target: "vsctl", "Called as {} {line}", program::name()),
         false => tracing::debug!(target: "vsctl", "Called as {} {line}", program::name()),

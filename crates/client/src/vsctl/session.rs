@@ -1,4 +1,4 @@
-//! The way of one call: connect, copy rows, run the commands, commit, print, wait for the switch.
+//! The course of one call: connect, copy rows, run the commands, commit, print, wait for the switch.
 //!
 //! ```text
 //! copy -> run -> commit -> print -> wait until cur_cfg >= next_cfg
@@ -6,7 +6,7 @@
 //!   +------+-------+   where it waits for a condition, or what it relied on had changed
 //! ```
 //!
-//! A connection that is lost ends the call, unless it waits for the switch already or is to `--retry`.
+//! A lost connection ends the call, unless it is already waiting for the switch or `--retry` is given.
 
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -41,11 +41,11 @@ pub(super) struct Session<'a> {
 }
 
 enum State {
-    /// The commands are to run once rows are here that they have not seen.
+    /// Run the commands once there are rows that they have not seen.
     Rows { seen: u64 },
     /// The server has the transaction.
     Committing { ticket: Ticket, ran: Box<Ran>, seen: u64 },
-    /// The switch is to come to this configuration.
+    /// Wait until the switch has reached this configuration.
     Waiting { next_cfg: i64, new_interfaces: Vec<Uuid> },
 }
 
@@ -130,7 +130,7 @@ impl<'a> Session<'a> {
     fn lost(&mut self, why: &str) {
         self.replica.disconnected();
         if let State::Committing { seen, .. } = self.state {
-            // Whether it was committed is not known; it is only tried again where that was asked for.
+            // It is unknown whether it was committed; it is retried only if that was requested.
             self.state = State::Rows { seen };
         }
         if !self.global.retries && !matches!(self.state, State::Waiting { .. }) {
@@ -296,7 +296,7 @@ fn current_cfg(replica: &Replica) -> Option<i64> {
     replica.is_synced().then(|| replica.table(table).iter().next()?.get(column).as_integer()).flatten()
 }
 
-/// Says of new interfaces what the switch says of them.
+/// Prints the switch's errors about new interfaces.
 fn report_errors(replica: &Replica, new_interfaces: &[Uuid]) {
     let Some(schema) = replica.schema() else { return };
     let Some(table) = schema.find("Interface") else { return };

@@ -65,7 +65,7 @@ pub struct Options {
     pid_file: Option<PathBuf>,
     overwrite_pid_file: bool,
     user: Option<User>,
-    /// As it is to be named in messages, and where it is.
+    /// The log file's name for messages, and its path.
     log_file: Option<(PathBuf, PathBuf)>,
     datapath: bool,
     kept: Kept,
@@ -93,15 +93,15 @@ impl Options {
         Options { datapath: true, ..Options::default() }
     }
 
-    /// Takes an option if it is one of [`DAEMON`] or [`LOGGING`]; false where it is another's. Levels and
-    /// patterns are in force at once. The error ends the program.
+    /// Handles an option if it is one of [`DAEMON`] or [`LOGGING`]; false if it is another option. Levels and
+    /// patterns take effect at once. The error ends the program.
     pub fn take(&mut self, name: &str, value: Option<&str>) -> Result<bool, String> {
         let given = value.unwrap_or_default();
         match name {
             "detach" => self.detach = true,
             "monitor" => self.monitor = true,
             "no-chdir" => self.chdir = false,
-            // It would confine the daemon to directories; ours opens what it is told to.
+            // It would confine the daemon to certain directories; ours opens any path that it is given.
             "no-self-confinement" => {}
             "pidfile" => self.pid_file = Some(pid_path(given)),
             "overwrite-pidfile" => self.overwrite_pid_file = true,
@@ -181,7 +181,7 @@ impl Options {
         }
         if let Some(user) = &self.user {
             if let Some((_, path)) = &self.log_file {
-                // It shall be able to open it again.
+                // That user must be able to reopen it.
                 user.give_file(path).map_err(|e| fatal("vlog", &e))?;
             }
             user.become_it(self.datapath).map_err(|e| fatal("daemon_unix", &e))?;
@@ -228,7 +228,7 @@ impl Daemon {
         self.memory.take()
     }
 
-    /// Where its pid file is, for one who removes it when a signal ends the process.
+    /// The path of its pid file, for code that removes it when a signal ends the process.
     pub fn pid_file(&self) -> Option<&Path> {
         self.pid_file.as_ref().map(PidFile::path)
     }

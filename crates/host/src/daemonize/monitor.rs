@@ -1,4 +1,4 @@
-//! `--monitor`: a process that waits for the daemon to end, and starts it again where it crashed.
+//! `--monitor`: a process that waits for the daemon to end, and restarts it if it crashed.
 
 use super::outputs::{Kept, fatal};
 use super::stage::{self, Ready};
@@ -7,8 +7,8 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitCode, ExitStatus};
 use std::time::{Duration, Instant};
 
-/// Signals that a bug raises, as opposed to somebody's wish: SIGILL, SIGABRT, SIGBUS, SIGFPE, SIGSEGV,
-/// SIGPIPE, SIGALRM, SIGXCPU, SIGXFSZ.
+/// Signals that indicate a bug rather than a request: SIGILL, SIGABRT, SIGBUS, SIGFPE, SIGSEGV, SIGPIPE,
+/// SIGALRM, SIGXCPU, SIGXFSZ.
 const CRASHES: [i32; 9] = [4, 6, 7, 8, 11, 13, 14, 24, 25];
 /// Least time between two starts after crashes.
 const PAUSE: Duration = Duration::from_secs(10);

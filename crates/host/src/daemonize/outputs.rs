@@ -25,7 +25,7 @@ pub fn fatal(module: &'static str, text: &str) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Turns the console off, once nobody looks at it.
+/// Turns the console off once the terminal has been left.
 pub(super) fn silence_console() {
     let off = log::Setting::everything_at(Destination::Console, log::Level::Off);
     log::set(&off);

@@ -1,9 +1,9 @@
 //! Pid files: locked as long as their process lives, which is how `ovs-appctl` and a second start tell a live
 //! daemon from a stale file.
 //!
-//! The locks are POSIX's, which alone tell others who holds them. A process loses its lock of a file as soon
-//! as it closes any descriptor of that file, so that a process never opens its own pid files again: it knows
-//! what they say.
+//! The locks are POSIX locks, the only ones that reveal their holder. A process loses its lock on a file as
+//! soon as it closes any descriptor of that file, so a process never reopens its own pid files: it knows
+//! their contents.
 
 use crate::log::os_text;
 use rustix::fs::{FlockOperation, fcntl_lock};
@@ -78,7 +78,7 @@ impl PidFile {
             let path = path.to_owned();
             move |e: io::Error| PidFileError::Create(path, call, e)
         };
-        // Whoever looks at the file and then replaces it must be alone with it.
+        // Checking and then replacing the file requires exclusive access.
         let _alone = lock_directory(path).map_err(failed("create"))?;
         if !overwrite {
             match holder(path) {
@@ -87,7 +87,8 @@ impl PidFile {
                 Err(e) => return Err(PidFileError::Check(path.to_owned(), e)),
             }
         }
-        // Made under another name, locked and filled, then renamed: whoever reads it sees all of it.
+        // Created under another name, locked and filled, then renamed: a reader always sees the complete
+        // file.
         let mut making = path.as_os_str().to_owned();
         making.push(format!(".tmp{}", std::process::id()));
         let making = PathBuf::from(making);
@@ -109,7 +110,7 @@ impl PidFile {
         }
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -21,9 +21,9 @@ const VARIABLE: &str = "CROSSPOINT_STAGE";
 pub enum Stage {
     /// The one that the user started.
     First,
-    /// The one that watches the daemon, and whom it tells.
+    /// The process that watches the daemon, and the process that it notifies.
     Monitor(Ready),
-    /// The daemon, whom it tells, and what its monitor keeps for it.
+    /// The daemon, the process that it notifies, and the file that its monitor keeps for it.
     Daemon(Ready, Option<File>),
 }
 
@@ -56,12 +56,12 @@ fn memory_of(pid: &str, descriptor: &str) -> Option<File> {
     File::options().read(true).write(true).open(format!("/proc/{pid}/fd/{descriptor}")).ok()
 }
 
-/// Who waits for this process to be ready.
+/// The process that waits for this one to be ready.
 #[derive(Debug)]
 pub struct Ready(Option<File>);
 
 impl Ready {
-    /// Nobody.
+    /// No process.
     pub fn nobody() -> Ready {
         Ready(None)
     }
@@ -112,7 +112,7 @@ pub fn start(part: &str, memory: Option<&File>) -> io::Result<Starting> {
 }
 
 impl Starting {
-    /// Waits until it says that it is ready; its end, where that comes first.
+    /// Waits until it reports that it is ready; returns its exit status if it ends first.
     pub fn wait(&mut self) -> io::Result<Option<ExitStatus>> {
         let mut byte = [0];
         loop {
@@ -180,7 +180,7 @@ pub fn signal_name(signal: i32) -> String {
     name.into()
 }
 
-/// Leaves the session, and with it the terminal, of whoever started us.
+/// Leaves the session of the process that started us, and with it the terminal.
 pub fn lead_a_session() {
     // The only error is that we lead one already.
     let _ = rustix::process::setsid();
@@ -194,9 +194,9 @@ pub fn name_this_process(name: &str) {
     }
 }
 
-/// Has a panic, of whichever thread, end the process by a signal after a last word in the log, where stderr
-/// may be closed: what goes on with a thread less forwards nothing, or answers nobody. A monitor starts it
-/// again.
+/// Makes a panic in any thread end the process by a signal, after a last message in the log, since stderr may
+/// be closed: a process that continued with one thread less would stop forwarding or answering. A monitor
+/// restarts it.
 pub fn end_on_panic() {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {

@@ -56,8 +56,8 @@ impl User {
             .map_err(|e| format!("failed to change {} ownership: {}.", path.display(), os(e)))
     }
 
-    /// Becomes it. To be called before the process has other threads. As root or as whom it is already it is
-    /// nothing.
+    /// Switches to that user. Call it before the process has other threads. Does nothing for root, or if it
+    /// already is that user.
     pub fn become_it(&self, datapath: bool) -> Result<(), String> {
         if Uid::current() == self.uid && Gid::current() == self.gid {
             return Ok(());

@@ -66,7 +66,7 @@ struct Outputs {
     file: Option<OpenFile>,
     /// `None` until an option gives one, or the first message asks for what the environment gives.
     syslog_method: Option<SyslogMethod>,
-    /// Opened at the first message; `Some(None)` where it could not be.
+    /// Opened at the first message; `Some(None)` if that failed.
     syslog: syslog::Connection,
     /// `--syslog-target`.
     collector: Option<std::net::UdpSocket>,
@@ -190,7 +190,7 @@ pub fn set(setting: &Setting) {
     tracing::callsite::rebuild_interest_cache();
 }
 
-/// Holds floods of a module's messages back, or not; of all modules where none is named. The error is Open
+/// Turns rate limiting of a module's messages on or off; of all modules if none is named. The error is Open
 /// vSwitch's.
 pub fn limit_rate(module: Option<&str>, limited: bool) -> Result<(), String> {
     let named = |m: &str| module.is_none_or(|name| name.replace('-', "_").eq_ignore_ascii_case(m));
@@ -290,7 +290,7 @@ impl Subscriber for ToLog {
         let metadata = event.metadata();
         let module = module_named(metadata.target());
         let level = Level::of(metadata.level());
-        // Who asks for DBG wants all of it: a gap in a trace of messages would mislead.
+        // DBG is never limited: a gap in a trace of messages would be misleading.
         if level != Level::Debug && log.limited[module].load(Ordering::Relaxed) {
             let verdict = {
                 let mut rates = log.rates.lock().unwrap_or_else(|e| e.into_inner());

@@ -16,7 +16,7 @@ pub struct Line<'a> {
     pub since_start: Duration,
     pub number: u64,
     pub module: &'a str,
-    /// Name of the thread, where it is not the main one.
+    /// Name of the thread, if it is not the main one.
     pub thread: Option<&'a str>,
     pub level: Level,
     pub text: &'a str,
@@ -39,8 +39,8 @@ pub const LOCAL_SYSLOG_HEAD: &str = "<%B> %D{%h %e %T} %E %A:";
 /// UTF-8.
 pub const REMOTE_SYSLOG: &str = "<%B>1 %D{%Y-%m-%dT%H:%M:%S.###Z} %E %A %P %c - \u{feff}%m";
 
-/// The line without its end. Control characters of the text are escaped, so that a line stays one whoever
-/// chose the names in it.
+/// The line without its newline. Control characters in the text are escaped, so that it stays one line
+/// whatever names it contains.
 pub fn format(pattern: &str, line: &Line<'_>) -> String {
     let mut out = String::new();
     let mut chars = pattern.chars().peekable();

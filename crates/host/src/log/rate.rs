@@ -4,7 +4,7 @@ use std::fmt;
 
 /// Events that may come at once.
 const BURST: u64 = 60;
-/// One more each so many milliseconds.
+/// One more token per this many milliseconds.
 const REFILL_MS: u64 = 200;
 
 /// A call site's allowance.

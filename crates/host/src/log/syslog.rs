@@ -11,7 +11,7 @@ use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Says how messages reach the log where no option does.
+/// The default method of sending messages to syslog.
 const VARIABLE: &str = "OVS_SYSLOG_METHOD";
 /// The socket of the machine's own log.
 const LOCAL: &str = "/dev/log";
@@ -62,8 +62,8 @@ impl Method {
         method.ok_or_else(|| format!("unsupported syslog method '{text}'"))
     }
 
-    /// As `OVS_SYSLOG_METHOD` says, `libc` without it. A method that does not exist ends the program, as in
-    /// Open vSwitch: its messages would go where nobody looks for them.
+    /// From `OVS_SYSLOG_METHOD`, by default `libc`. As in Open vSwitch, an unknown method ends the program:
+    /// its messages would get lost.
     pub fn from_env() -> Method {
         let Some(text) = std::env::var_os(VARIABLE).filter(|text| !text.is_empty()) else {
             return Method::default();

@@ -31,8 +31,8 @@ pub(super) fn validity(certificate: &[u8]) -> Option<RangeInclusive<i64>> {
     Some(from..=to)
 }
 
-/// The first common name of the owner of a certificate, given as DER. `None`: there is none, it is empty, or
-/// not a text without NUL: who compares it as a string of C would take another owner for this one.
+/// The first common name of a certificate's subject; the certificate is DER. `None`: there is none, it is
+/// empty, or not a text without NUL, which a comparison of C strings could confuse with another subject.
 pub(super) fn common_name(certificate: &[u8]) -> Option<String> {
     let (_, rest) = validity_and_rest(certificate)?;
     let (mut names, _) = element(rest, SEQUENCE)?;

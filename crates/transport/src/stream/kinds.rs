@@ -19,7 +19,7 @@ pub enum Stream {
     Unix(UnixStream),
     /// Over TCP.
     Tcp(TcpStream),
-    /// TLS over TCP, and the common name in the peer's certificate, where that was verified.
+    /// TLS over TCP, with the common name in the peer's certificate if that was verified.
     Tls(Box<tokio_rustls::TlsStream<TcpStream>>, Option<String>),
 }
 
@@ -77,7 +77,7 @@ impl Stream {
             Stream::Unix(_) => return,
         };
         let class = dscp << 2;
-        // What the network makes of it is its own affair; a kernel that refuses it harms nothing.
+        // The network may treat it as it likes, and a kernel that refuses it does no harm.
         let _ = match tcp.peer_addr() {
             Ok(SocketAddr::V6(_)) => rustix::net::sockopt::set_ipv6_tclass(tcp, class.into()),
             _ => rustix::net::sockopt::set_ip_tos(tcp, class),

@@ -71,8 +71,8 @@ impl Listener {
         Ok(listener)
     }
 
-    /// Listens at `path`. The file lasts as long as the [`Socket`], which need not be as long as somebody
-    /// listens.
+    /// Listens at `path`. The file lasts as long as the [`Socket`], which need not be as long as the
+    /// listener.
     pub fn at(path: &Path) -> io::Result<(Socket, Listener)> {
         let (socket, listener) = Socket::listen(path)?;
         let kind = Kind::Unix(UnixListener::from_std(listener)?, None);
@@ -132,7 +132,8 @@ impl Incoming {
         }
     }
 
-    /// Whether it comes over the network. Who may connect to a Unix socket owns what is behind it.
+    /// Whether it comes over the network. Anyone who may connect to a Unix socket owns what it gives access
+    /// to.
     pub(crate) fn is_remote(&self) -> bool {
         !matches!(self.socket, Accepted::Unix(_))
     }

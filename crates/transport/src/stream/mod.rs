@@ -1,8 +1,9 @@
 //! Byte streams by connection method: `unix:`, `tcp:` and `ssl:` connect, `punix:`, `ptcp:` and `pssl:`
 //! listen.
 //!
-//! One type, [`Stream`], for all of them, so that the database, controllers and the client programs do not
-//! care which it is. TLS is rustls' with the `ring` provider; [`Tls`] has its files and says whom it trusts.
+//! One type, [`Stream`], covers all of them, so that the database, controllers and the client programs need
+//! not distinguish them. TLS is rustls' with the `ring` provider; [`Tls`] has its files and defines which
+//! peers are trusted.
 //!
 //! Threads: any with a tokio runtime that has I/O and time. Connecting and TLS handshakes end by
 //! [`HANDSHAKE_TIMEOUT`]; reading and writing have no limit here.

@@ -1,8 +1,8 @@
-//! Reading and writing without the runtime: for a thread that is not the stream's own, while that is held up,
-//! and for who looks for bytes without sleeping.
+//! Reading and writing without the runtime: for a thread that serves a stream while the stream's own thread
+//! is held up, and for callers that check for bytes without sleeping.
 //!
-//! Nothing waits here. The runtime is not asked and not told: it finds a socket that is emptier or fuller
-//! than it thought, which it takes well.
+//! Nothing waits here. The runtime is not involved: it may find a socket emptier or fuller than it expected,
+//! which it tolerates.
 
 use super::Stream;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
@@ -31,7 +31,7 @@ impl Write for Socket<'_> {
 }
 
 impl Stream {
-    /// Reads what is there; 0 at the end, `WouldBlock` where there is nothing.
+    /// Reads what is available; 0 at the end, `WouldBlock` if there is nothing.
     pub fn read_now(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Stream::Unix(stream) => Socket(stream.as_fd()).read(buffer),
@@ -49,8 +49,8 @@ impl Stream {
         }
     }
 
-    /// Writes what there is room for; `WouldBlock` where there is none. TLS may hold some of it for the next
-    /// flush.
+    /// Writes as much as there is room for; `WouldBlock` if there is none. TLS may keep some of it until the
+    /// next flush.
     pub fn write_now(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Stream::Unix(stream) => Socket(stream.as_fd()).write(bytes),
@@ -112,7 +112,7 @@ fn write_tls<D: SideData>(
         }
         Ok(true)
     };
-    // What it holds first: it would grow by what nobody reads.
+    // First what TLS already holds: otherwise unread output would accumulate in it.
     if !send(session)? {
         return Err(io::ErrorKind::WouldBlock.into());
     }

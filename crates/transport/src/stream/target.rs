@@ -190,7 +190,7 @@ fn ipv4_or_name(text: &str) -> Result<Host, String> {
         return Ok(Host::Address(address.into(), None));
     }
     let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
-    // Digits and dots alone are an address gone wrong; nobody is called so.
+    // Digits and dots alone are a malformed address, not a host name.
     if text.is_empty() || !text.chars().all(is_name) || !text.contains(|c: char| c.is_ascii_alphabetic()) {
         return Err(format!("{text}: bad host name or IPv4 address"));
     }

@@ -1,16 +1,16 @@
-//! TLS as Open vSwitch uses it: both sides show a certificate, and each trusts whatever an authority that it
-//! was given has signed.
+//! TLS as Open vSwitch uses it: both sides present a certificate, and each trusts whatever its configured
+//! authority has signed.
 //!
-//! Whom we trust: the peer's certificate must chain to one of the certificates of `--ca-cert`, or be one of
-//! them. Host names are *not* compared, as Open vSwitch does not: switches and controllers are known by
-//! addresses that change, and the certificates that `ovs-pki` makes name none. So whoever has any certificate
-//! of that authority is trusted; give the authority of switches and that of controllers a key each, as
+//! Which peers are trusted: the peer's certificate must chain to one of the certificates of `--ca-cert`, or
+//! be one of them. As in Open vSwitch, host names are *not* compared: switches and controllers have addresses
+//! that change, and the certificates that `ovs-pki` creates contain none. So anyone with a certificate from
+//! that authority is trusted; use separate keys for the authority of switches and that of controllers, as
 //! `ovs-pki` does.
 //!
-//! What rustls refuses and OpenSSL may take: X.509 certificates of version 1, RSA keys under 2,048 bits, TLS
-//! 1.0 and 1.1, cipher suites without forward secrecy. The errors say so.
+//! What rustls refuses and OpenSSL may accept: X.509 certificates of version 1, RSA keys under 2,048 bits,
+//! TLS 1.0 and 1.1, cipher suites without forward secrecy. The errors say so.
 //!
-//! Files are looked at again before each connection and read again where they have changed, so that a renewed
+//! Files are checked before each connection and read again if they have changed, so that a renewed
 //! certificate needs no restart.
 
 use super::certificate::{common_name, validity};
@@ -42,7 +42,7 @@ pub struct TlsFiles {
     pub private_key: Option<PathBuf>,
     /// Our certificate, PEM; further ones of its chain may follow in the file.
     pub certificate: Option<PathBuf>,
-    /// Certificates of the authorities that peers are verified by, PEM. `none` verifies nobody.
+    /// Certificates of the authorities that verify peers, PEM. `none` disables verification.
     pub ca_cert: Option<PathBuf>,
     /// Where `ca_cert` is not there, take the one that the first peer sends, and save it.
     pub bootstrap_ca_cert: bool,
@@ -68,7 +68,7 @@ pub struct Tls {
     loaded: Mutex<Option<Loaded>>,
 }
 
-/// What was made of the files, and their times then.
+/// The result of reading the files, with their modification times.
 #[derive(Clone, Debug)]
 struct Loaded {
     times: [Option<SystemTime>; 4],
@@ -84,7 +84,7 @@ impl Loaded {
     /// A connection whose handshake is done with these.
     fn stream(&self, stream: tokio_rustls::TlsStream<TcpStream>) -> Stream {
         let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
-        // What nobody has verified says nothing.
+        // An unverified certificate proves nothing.
         let certificate = certificate.filter(|_| self.verifies);
         let peer_name = certificate.and_then(|certificate| common_name(certificate));
         Stream::Tls(Box::new(stream), peer_name)
@@ -166,7 +166,7 @@ impl Tls {
         }
         match read(&files, times) {
             Ok(new) => Ok(loaded.insert(new).clone()),
-            // Half-written files, most likely: what was read before goes on serving.
+            // Most likely half-written files: the previous contents remain in use.
             Err(why) => match loaded.as_ref() {
                 Some(old) => {
                     tracing::warn!(target: "stream_ssl", "keeping the old certificates: {why}");
@@ -261,7 +261,7 @@ fn read(files: &TlsFiles, times: [Option<SystemTime>; 4]) -> Result<Loaded, Stri
 /// Completes a chain with the authorities that we know, as OpenSSL does: a peer that bootstraps needs the
 /// last one.
 fn add_authorities(chain: &mut Vec<CertificateDer<'static>>, trust: &Trust) {
-    /// Longer chains are not verified by anybody.
+    /// Longer chains are not verified.
     const DEPTH_MAX: usize = 8;
     let Trust::Authorities(authorities) = trust else { return };
     while chain.len() < DEPTH_MAX {
@@ -397,7 +397,7 @@ fn suite_matches(suite: &rustls::SupportedCipherSuite, word: &str) -> bool {
     }
 }
 
-/// Who is trusted.
+/// Which peers are trusted.
 #[derive(Debug)]
 enum Trust {
     /// `none`: no certificate is asked for.
@@ -438,7 +438,7 @@ impl Verifier {
         usage: webpki::KeyUsage,
     ) -> Result<(), rustls::Error> {
         let Trust::Authorities(authorities) = &self.trust else { return Ok(()) };
-        // A certificate that signs itself is its own authority: trusted where it is the one that was given.
+        // A self-signed certificate is its own authority: trusted if it is the configured one.
         let untrusted = |why: String| {
             rustls::Error::InvalidCertificate(CertificateError::Other(rustls::OtherError(Arc::new(
                 Untrusted(why),
@@ -625,7 +625,7 @@ fn own_certificate_error(error: &rustls::Error) -> String {
     }
 }
 
-/// What a certificate that is trusted because it was given is worth so many days from now.
+/// Whether a certificate that is trusted because it is configured is still valid in this many days.
 #[cfg(test)]
 pub(super) fn verify_pinned(pem: &[u8], days: i64) -> Result<(), String> {
     use rustls::pki_types::pem::PemObject;

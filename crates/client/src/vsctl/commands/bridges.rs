@@ -5,7 +5,7 @@ use super::model::Bridge;
 use super::zones::leading_integer;
 use ovsdb::{Datum, Row, Uuid};
 
-/// What the [model](super::model) is made of.
+/// The input of the [model](super::model).
 pub(super) fn prepare(prepare: &mut Prepare<'_>) -> Result<(), String> {
     prepare.need("Open_vSwitch", &["bridges"]);
     prepare.need("Bridge", &["name", "controller", "fail_mode", "ports"]);

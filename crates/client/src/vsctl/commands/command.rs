@@ -1,4 +1,4 @@
-//! Commands: what the command line says of them, and the context that they run in.
+//! Commands: their command-line syntax, and the context in which they run.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use ovsdb::{
     UuidGenerator,
 };
 
-/// A command that there is.
+/// A known command.
 pub struct Spec {
     /// Its name.
     pub name: &'static str,
@@ -174,7 +174,7 @@ impl Prepare<'_> {
     }
 }
 
-/// What is said beside the output, in the form of a log line.
+/// A message besides the output, in the form of a log line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
     /// Which part says it.
@@ -203,7 +203,7 @@ impl From<String> for Stop {
 /// A name such as `@port` of this run.
 #[derive(Clone, Copy, Debug)]
 pub struct Symbol {
-    /// What it stands for.
+    /// The UUID that it stands for.
     pub uuid: Uuid,
     /// `--id` defined it.
     pub is_created: bool,
@@ -302,7 +302,7 @@ impl Context<'_> {
         Ok(self.txn.get(table, uuid, column))
     }
 
-    /// The string that a column of a row holds; empty where there is none.
+    /// The string in a column of a row; empty if there is none.
     pub fn string(&self, table: &str, uuid: Uuid, column: &str) -> Result<String, Stop> {
         Ok(self.get(table, uuid, column)?.as_str().unwrap_or_default().to_owned())
     }

@@ -21,8 +21,8 @@ pub struct Argument<'a> {
     pub value: Option<(&'static str, &'a str)>,
 }
 
-/// Splits an argument. Where there are `operators`, one of them must be there with a value; otherwise nothing
-/// may follow.
+/// Splits an argument. If there are `operators`, one of them must follow with a value; otherwise nothing may
+/// follow.
 pub fn split<'a>(text: &'a str, operators: &'static [&'static str]) -> Result<Argument<'a>, String> {
     let (column, mut rest) = word(text)?;
     if column.is_empty() {

@@ -185,7 +185,7 @@ fn check_id(id: &str) -> Result<(), Stop> {
     }
 }
 
-/// `--id` of `get`: the name stands for a row that is there.
+/// `--id` of `get`: the name stands for an existing row.
 fn define_existing(ctx: &mut Context<'_>, id: &str, uuid: Uuid) -> Result<(), Stop> {
     check_id(id)?;
     let was_known = ctx.symbols.contains_key(id);

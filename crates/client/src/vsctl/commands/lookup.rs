@@ -63,7 +63,7 @@ impl Context<'_> {
         Ok(tag.filter(|tag| is_fake && (0..=4095).contains(tag)))
     }
 
-    /// Puts a port of the real bridge `parent` where it belongs.
+    /// Adds a port of the real bridge `parent` to the bridge that it belongs to.
     pub(super) fn add_to_model(&mut self, model: &mut Model, parent: &str, port: Uuid) -> Result<(), Stop> {
         let name = self.string("Port", port, "name")?;
         if model.bridges.contains_key(&name) {

@@ -1,9 +1,10 @@
-//! The commands of `vsctl`: pure functions from a [`Replica`] to a [`Transaction`] and what is to be printed.
+//! The commands of `vsctl`: pure functions from a [`Replica`] to a [`Transaction`] and the output to print.
 //!
-//! A command line is [parsed](parse_chain) into commands, [`prepare`] says which tables and columns they need
-//! and refuses what can be refused without a database, and once the replica has those, [`run`] runs them one
-//! after the other in one transaction, each seeing what those before it did. The caller commits it, and
-//! prints [`outputs`] when it is in force; where it comes to nothing it runs them again on the newer rows.
+//! A command line is [parsed](parse_chain) into commands. [`prepare`] says which tables and columns they need
+//! and refuses what can be refused without a database. Once the replica has those, [`run`] runs the commands
+//! one after the other in one transaction, each seeing what those before it did. The caller commits it, and
+//! prints [`outputs`] when it is in force; if it must be tried again, the commands run again on the newer
+//! rows.
 //!
 //! - [`command`]: commands, their options and arguments, the context that they run in.
 //! - [`names`], `condition`: words that mean tables, columns, records and conditions.
@@ -131,10 +132,10 @@ pub fn prepare(
     Ok(selection)
 }
 
-/// How a run is to be done.
+/// How to run commands.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
-    /// What the server's log is to say of the transaction.
+    /// The comment for the server's log about the transaction.
     pub comment: String,
     /// `--dry-run`.
     pub is_dry_run: bool,
@@ -168,8 +169,8 @@ pub enum Output {
     Table(Table),
 }
 
-/// Runs commands on the rows of `replica`, which must have its schema. Warnings are appended whatever comes
-/// of it.
+/// Runs commands on the rows of `replica`, which must have its schema. Warnings are appended whatever the
+/// outcome.
 pub fn run(
     commands: &[Command],
     replica: &Replica,
@@ -231,7 +232,7 @@ pub fn run(
     Ok(Ran { transaction: ctx.txn, new_interfaces: ctx.new_interfaces, results })
 }
 
-/// Names that nobody defined, and rows that will not stay.
+/// Undefined names, and rows that would be garbage-collected.
 fn check_symbols(ctx: &Context<'_>, warnings: &mut Vec<Warning>) -> Result<(), Stop> {
     for (name, symbol) in &ctx.symbols {
         if !symbol.is_created {
@@ -253,8 +254,8 @@ fn check_symbols(ctx: &Context<'_>, warnings: &mut Vec<Warning>) -> Result<(), S
     Ok(())
 }
 
-/// What each command prints, once its transaction is in force. `committed` is `None` where there was nothing
-/// to change.
+/// What each command prints, once its transaction is in force. `committed` is `None` if there was nothing to
+/// change.
 pub fn outputs(ran: Ran, committed: Option<&Committed>) -> Vec<Output> {
     let output = |result: CommandResult| match (result.table, result.created) {
         (Some(table), _) => Output::Table(table),

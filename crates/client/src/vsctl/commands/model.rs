@@ -12,7 +12,7 @@ use ovsdb::Uuid;
 pub struct Bridge {
     /// Its row in the table Bridge, of a fake one its parent's.
     pub row: Uuid,
-    /// Of a fake bridge: its parent's name, and its own port.
+    /// For a fake bridge: its parent's name, and its own port.
     pub fake: Option<(String, Uuid)>,
     /// 0 of a real bridge.
     pub vlan: i64,

@@ -5,7 +5,7 @@
 
 use ovsdb::{ColumnIdx, Schema, TableIdx};
 
-/// A way to name records of a table beside their UUIDs.
+/// A way to name records of a table other than by UUID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordName {
     /// `.`: the only one.

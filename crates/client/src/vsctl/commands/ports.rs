@@ -58,7 +58,7 @@ pub(super) fn add_bond(ctx: &mut Context<'_>) -> Result<(), Stop> {
     add(ctx, &new)
 }
 
-/// What `add-port` and `add-bond` are to make.
+/// What `add-port` and `add-bond` should create.
 struct NewPort<'a> {
     bridge: &'a str,
     port: &'a str,
@@ -106,7 +106,7 @@ fn add(ctx: &mut Context<'_>, new: &NewPort<'_>) -> Result<(), Stop> {
         set_column(ctx, table, port, setting)?;
     }
     ctx.add("Bridge", bridge.row, "ports", Datum::scalar(port))?;
-    // Building the model anew for each of a thousand ports would take its time.
+    // Rebuilding the model for each of a thousand ports would take too long.
     if let Some(mut model) = ctx.model.take() {
         let parent = bridge.fake.map_or(new.bridge.to_owned(), |(parent, _)| parent);
         ctx.add_to_model(&mut model, &parent, port)?;

@@ -123,7 +123,7 @@ pub(super) fn set_manager(ctx: &mut Context<'_>) -> Result<(), Stop> {
 
 fn set_managers(ctx: &mut Context<'_>, targets: &[String]) -> Result<(), Stop> {
     let root = ctx.root;
-    // Those that nothing refers to would go by themselves; their targets must be free at once.
+    // Unreferenced ones would be collected anyway, but their targets must be free at once.
     let table = ctx.table_idx("Manager")?;
     let all: Vec<Uuid> = ctx.txn.table(table).iter().map(Row::uuid).collect();
     let referred = ctx.references("Open_vSwitch", root, "manager_options")?;
