@@ -67,7 +67,7 @@ impl AtomType {
         AtomType::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// What a column of this type holds where nothing was set: 0, 0.0, false, the empty string, or zeros.
+    /// The default of a column of this type: 0, 0.0, false, the empty string, or zeros.
     pub fn default_atom(self) -> Atom {
         match self {
             AtomType::Integer => Atom::Integer(0),
@@ -186,8 +186,8 @@ impl Atom {
         }
     }
 
-    /// Reads the JSON of an atom of type `kind`. A UUID may also be `["named-uuid", NAME]` where there are
-    /// `symbols`, which give the name a UUID on its first use. Constraints are not looked at.
+    /// Parses the JSON of an atom of type `kind`. A UUID may also be `["named-uuid", NAME]` if there are
+    /// `symbols`, which give the name a UUID on its first use. Constraints are not checked.
     pub fn from_json(
         json: &Json<'_>,
         kind: AtomType,
@@ -212,7 +212,7 @@ impl Atom {
     }
 }
 
-/// A whole number within 64 bits, also where it is written with a fraction of zero or an exponent.
+/// A whole number of up to 64 bits, even if it is written with a zero fraction or an exponent.
 fn integer_from_json(number: &Number) -> Option<i64> {
     number.as_i64().or_else(|| {
         let value = number.as_f64()?;

@@ -1,4 +1,4 @@
-//! What a transaction changed: the one thing that monitors, the log and whoever follows the database read.
+//! What a transaction changed: the only input of monitors, the log and followers of the database.
 
 use crate::row::Row;
 use crate::schema::TableIdx;
@@ -13,16 +13,16 @@ pub struct Changes {
     pub(crate) rows: Vec<RowChange>,
 }
 
-/// What became of one row.
+/// What happened to one row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RowChange {
     /// Its table.
     pub table: TableIdx,
     /// Its name.
     pub uuid: Uuid,
-    /// As it was before; `None` where it is new.
+    /// The row before; `None` if it is new.
     pub old: Option<Row>,
-    /// As it is now; `None` where it is gone.
+    /// The row now; `None` if it is gone.
     pub new: Option<Row>,
 }
 

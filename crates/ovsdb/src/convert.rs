@@ -10,10 +10,10 @@ use crate::schema::{ColumnSchema, Schema};
 use crate::uuid::UuidGenerator;
 
 impl Database {
-    /// A database of `schema` with the rows of this one, under their names. Tables and columns that `schema`
-    /// has not are left out, those that are new have their defaults, and what a column holds is read anew as
-    /// of its new type: an integer may become a real, or a set of one a scalar, where every row allows it.
-    /// All constraints of `schema` hold; `Err` with the first that does not.
+    /// A database of `schema` with the rows of this one, under the same names. Tables and columns that do not
+    /// exist in `schema` are left out, new ones have their defaults, and column values are parsed again with
+    /// their new type: an integer may become a real, or a set of one a scalar, if every row allows it. All
+    /// constraints of `schema` hold; `Err` with the first that does not.
     pub fn convert(
         &self,
         schema: impl Into<Arc<Schema>>,

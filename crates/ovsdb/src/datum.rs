@@ -226,8 +226,8 @@ impl Datum {
         }
     }
 
-    /// What of `self` is not in `other`: elements; of a map pairs whose key is in `other` with the same value
-    /// where that is a map, or in any case where it is a set of keys.
+    /// `self` without `other`. If both are maps, removes pairs that `other` also has with the same value; from
+    /// a map without a set, removes pairs whose keys are in the set.
     pub fn difference(&self, other: &Datum) -> Datum {
         if !other.keys().any(|key| self.contains(key)) {
             return self.clone();
@@ -306,7 +306,7 @@ impl Datum {
         }
     }
 
-    /// The elements or pairs whose key, and value where there is one, pass.
+    /// The elements or pairs whose key, and value if there is one, pass.
     pub fn filter(&self, mut passes: impl FnMut(&Atom, Option<&Atom>) -> bool) -> Datum {
         match &self.0 {
             Form::Map(pairs) => Datum::from_sorted_map(
@@ -345,8 +345,8 @@ fn merge<T: Clone>(mut a: &[T], b: &[T], compare: impl Fn(&T, &T) -> Ordering) -
 }
 
 impl Datum {
-    /// The memory that it takes beside its 24 bytes, in bytes: what the elements of a set or map take, and
-    /// long strings. What is shared counts whole.
+    /// The memory that it uses besides its 24 bytes, in bytes: for the elements of a set or map, and for long
+    /// strings. Shared memory counts in full.
     pub fn heap_bytes(&self) -> usize {
         let long = |atom: &Atom| match atom {
             Atom::String(text) if text.is_heap_allocated() => text.len() + 16,

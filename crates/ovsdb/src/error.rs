@@ -67,7 +67,8 @@ pub fn constraint_error(json: &impl Serialize, details: impl Into<String>) -> Er
     Error { syntax: Some(excerpt(json)), ..Error::constraint(details) }
 }
 
-/// The text of `json`, cut where it is long. Writing stops there, so that a refused gigabyte costs nothing.
+/// The text of `json`, truncated if it is long. Formatting stops there, so that refusing a gigabyte costs
+/// nothing.
 fn excerpt(json: &impl Serialize) -> String {
     struct Bounded(Vec<u8>);
     impl std::io::Write for Bounded {

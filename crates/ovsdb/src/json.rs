@@ -45,8 +45,7 @@ impl<'a> Json<'a> {
         if let Json::String(text) = self { Some(text) } else { None }
     }
 
-    /// The memory that it takes beside its own place, in bytes, with a string's whether it is borrowed or
-    /// not.
+    /// The memory that it uses besides its own place, in bytes, including a string's, borrowed or not.
     pub fn heap_bytes(&self) -> usize {
         match self {
             Json::Null | Json::Bool(_) | Json::Number(_) => 0,

@@ -1,9 +1,9 @@
-//! JSON-RPC 1.0 as OVSDB speaks it: JSON objects one after the other on a stream of bytes, nothing but white
-//! space between.
+//! JSON-RPC 1.0 as OVSDB uses it: JSON objects one after the other on a byte stream, separated only by white
+//! space.
 //!
 //! [`Message`] is one object: a request, a notification, a reply or an error. (The crate `transport` finds
-//! where it ends.) Parameters and results stay the text that they came as ([`RawValue`]) until whoever knows
-//! their shape reads them: a transaction of 100 MB is parsed once, and typed.
+//! where it ends.) Parameters and results remain the original text ([`RawValue`]) until code that knows their
+//! type parses them: a transaction of 100 MB is parsed once, with types.
 //!
 //! Source: RFC 7047 section 4; JSON-RPC 1.0.
 
@@ -16,14 +16,14 @@ use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 
-/// Why a message is refused. The connection is to be closed.
+/// Why a message is refused. The connection must be closed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum BadMessage {
     /// The object is no JSON.
     NotJson(String),
     /// It is JSON and no message: why.
     NotAMessage(String),
-    /// A "reply" or an "error" to what nobody asked.
+    /// A "reply" or an "error" without a request.
     Unexpected(&'static str),
 }
 
@@ -91,8 +91,8 @@ pub enum Received<'a> {
     Other(Message),
 }
 
-/// All members that a message may have; of one that is there twice, the last. A member that is there and null
-/// is told from one that is missing by nobody.
+/// All members that a message may have; of repeated ones, the last. Null is not distinguished from a missing
+/// member.
 #[derive(Default)]
 struct Members<'a> {
     method: Option<Text<'a>>,

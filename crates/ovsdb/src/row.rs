@@ -1,4 +1,4 @@
-//! Rows, and the map of a table's rows that can be copied while it goes on changing.
+//! Rows, and the map of a table's rows, which can be copied cheaply while it keeps changing.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -119,7 +119,7 @@ impl RowMap {
         self.shards.iter().flat_map(|shard| shard.values())
     }
 
-    /// Puts `row` in the place of the one of its name, which is returned.
+    /// Inserts `row`, and returns the one with the same name that it replaces.
     pub fn insert(&mut self, row: Row) -> Option<Row> {
         let uuid = row.uuid();
         let shard = self.shard_of(uuid);

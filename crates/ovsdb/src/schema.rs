@@ -70,9 +70,9 @@ pub struct Schema {
 pub struct TableSchema {
     /// Its name.
     pub name: String,
-    /// Whether rows are there without a reference to them. In a schema where no table is said to be, all are.
+    /// Whether rows stay without being referenced. If a schema marks no table as root, all are.
     pub is_root: bool,
-    /// The largest number of rows; `u32::MAX` where there is no limit.
+    /// The maximum number of rows; `u32::MAX` if there is no limit.
     pub max_rows: u32,
     /// "mutable": whether rows may be modified at all once they are there.
     pub is_mutable: bool,
@@ -93,7 +93,7 @@ pub struct ColumnSchema {
     pub is_mutable: bool,
     /// Whether the log leaves it out, so that it is lost when the server stops.
     pub is_ephemeral: bool,
-    /// What it holds where nothing was set.
+    /// Its default value.
     pub default: Datum,
     /// Where its UUIDs refer to, keys before values.
     pub references: Vec<ColumnReference>,
@@ -126,7 +126,8 @@ impl Schema {
         if tables.len() > NAMES_MAX {
             return Err(Error::new("syntax error", format!("more than {NAMES_MAX} tables")));
         }
-        // Before isRoot was invented nothing was garbage, so where no table says that it is a root, all are.
+        // Before isRoot was introduced there was no garbage collection, so if no table is marked as root, all
+        // are.
         if !tables.iter().any(|table| table.is_root) {
             tables.iter_mut().for_each(|table| table.is_root = true);
         }

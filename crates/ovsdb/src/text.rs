@@ -1,8 +1,8 @@
 //! Atoms and data as text, in the syntax of the stock tools: `[1, 2]`, `{key=value}`, strings quoted where
 //! they are not plain words. [`Printed`] and [`Bare`] print, [`Reader`] parses.
 //!
-//! Source: ovs-vsctl(8), "Database Values"; the texts of errors are those of the stock tools, since people
-//! search for them.
+//! Source: ovs-vsctl(8), "Database Values"; error texts are those of the stock tools, since people search for
+//! them.
 
 use std::fmt;
 
@@ -83,7 +83,7 @@ impl fmt::Display for English<'_> {
     }
 }
 
-/// A range of integers, such as `1-100`, has at most so many elements.
+/// Maximum number of elements in a range of integers, such as `1-100`.
 pub const RANGE_MAX: i64 = 4096;
 
 /// Whether `byte` ends a word that is not in quotes.
@@ -117,7 +117,7 @@ pub fn word(text: &str) -> Result<(&str, &str), String> {
     Ok(text.split_at(at))
 }
 
-/// Reads values. `names` gives UUIDs to names such as `@port`, which stand for UUIDs where it is there.
+/// Parses values. `names`, if given, maps names such as `@port` to UUIDs.
 #[derive(Default)]
 pub struct Reader<'n> {
     names: Option<&'n mut dyn FnMut(&str) -> Uuid>,
@@ -274,7 +274,7 @@ fn integer_or_range(text: &str) -> Result<(i64, Option<i64>), String> {
     Ok((start, Some(end)))
 }
 
-/// The string that `text` stands for: in quotes with JSON's escapes, or as it is.
+/// The string that `text` stands for: quoted with JSON's escapes, or literal.
 fn unquote(text: &str) -> Result<String, String> {
     if text.is_empty() {
         return Err(

@@ -25,7 +25,7 @@ pub struct BaseType {
     pub constraint: Constraint,
 }
 
-/// What an atom must be beside of its type. Bounds are inclusive.
+/// Constraints on an atom besides its type. Bounds are inclusive.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Constraint {
     /// Anything.
@@ -202,7 +202,7 @@ impl BaseType {
         Ok(BaseType { kind, allowed, constraint })
     }
 
-    /// Its JSON: the name of its type where there are no constraints, else an object.
+    /// Its JSON: the name of its type if there are no constraints, otherwise an object.
     pub fn to_json(&self) -> Value {
         if !self.has_constraints() {
             return Value::from(self.kind.name());
@@ -313,7 +313,7 @@ impl ColumnType {
         self.value.is_none() && (self.min, self.max) == (0, 1)
     }
 
-    /// What a column of this type holds where nothing was set.
+    /// The default value of a column of this type.
     pub fn default_datum(&self) -> Datum {
         match (self.min, &self.value) {
             (0, _) => Datum::EMPTY,
@@ -411,7 +411,7 @@ impl fmt::Display for What {
 /// A member of a JSON object.
 pub(crate) type Member<'a> = (Cow<'a, str>, Json<'a>);
 
-/// The members of a JSON object as they are taken one by one; what nobody took is an error at the end.
+/// The members of a JSON object, taken one by one; members that are never taken are an error at the end.
 pub(crate) struct Members<'a> {
     whole: &'a Json<'a>,
     left: Vec<(&'a str, &'a Json<'a>)>,
@@ -419,13 +419,13 @@ pub(crate) struct Members<'a> {
 }
 
 impl<'a> Members<'a> {
-    /// The members of `whole`, which is to be a `what`.
+    /// The members of `whole`, which must be a `what`.
     pub(crate) fn new(whole: &'a Json<'a>, members: &'a [Member<'a>], what: What) -> Members<'a> {
         let left = members.iter().map(|(name, value)| (&**name, value)).collect();
         Members { whole, left, what }
     }
 
-    /// The members of `whole` where it is an object.
+    /// The members of `whole` if it is an object.
     pub(crate) fn of(whole: &'a Json<'a>, what: What) -> Result<Members<'a>, Error> {
         match whole {
             Json::Object(members) => Ok(Members::new(whole, members, what)),
@@ -452,7 +452,7 @@ impl<'a> Members<'a> {
         self.take(name).ok_or_else(|| self.missing(name))
     }
 
-    /// A member that is a string where it is there.
+    /// An optional member that must be a string.
     pub(crate) fn string(&mut self, name: &str) -> Result<Option<&'a str>, Error> {
         match self.take(name) {
             None => Ok(None),
@@ -461,7 +461,7 @@ impl<'a> Members<'a> {
         }
     }
 
-    /// A member that is an `<id>` (RFC 7047 section 3.1) where it is there.
+    /// An optional member that must be an `<id>` (RFC 7047 section 3.1).
     pub(crate) fn id(&mut self, name: &str) -> Result<Option<&'a str>, Error> {
         match self.string(name)? {
             Some(text) if !is_identifier(text) => Err(self.wrong_type(name)),
@@ -469,7 +469,7 @@ impl<'a> Members<'a> {
         }
     }
 
-    /// A member that is a boolean where it is there.
+    /// An optional member that must be a boolean.
     pub(crate) fn boolean(&mut self, name: &str) -> Result<Option<bool>, Error> {
         match self.take(name) {
             None => Ok(None),
@@ -478,7 +478,7 @@ impl<'a> Members<'a> {
         }
     }
 
-    /// A member that is a whole number where it is there.
+    /// An optional member that must be a whole number.
     pub(crate) fn integer(&mut self, name: &str) -> Result<Option<i64>, Error> {
         match self.take(name) {
             None => Ok(None),
@@ -499,7 +499,7 @@ impl<'a> Members<'a> {
         }
     }
 
-    /// A member that is an array where it is there.
+    /// An optional member that must be an array.
     pub(crate) fn array(&mut self, name: &str) -> Result<Option<&'a [Json<'a>]>, Error> {
         match self.take(name) {
             None => Ok(None),
@@ -508,7 +508,7 @@ impl<'a> Members<'a> {
         }
     }
 
-    /// A member that is an object where it is there.
+    /// An optional member that must be an object.
     pub(crate) fn object(&mut self, name: &str) -> Result<Option<&'a [Member<'a>]>, Error> {
         match self.take(name) {
             None => Ok(None),

@@ -11,7 +11,7 @@ pub struct Uuid(pub [u8; 16]);
 pub const UUID_LEN: usize = 36;
 
 impl Uuid {
-    /// All zeros: the default of a column of UUIDs, and what stands for "no transaction yet".
+    /// All zeros: the default of a column of UUIDs, and the value for "no transaction yet".
     pub const ZERO: Uuid = Uuid([0; 16]);
 
     /// Whether it is [`Uuid::ZERO`].
@@ -64,7 +64,7 @@ impl Uuid {
     }
 }
 
-/// What each byte stands for as a hexadecimal digit; 255 where it is none.
+/// The value of each byte as a hexadecimal digit; 255 if it is not one.
 const HEX_DIGITS: [u8; 256] = {
     let mut digits = [255; 256];
     let mut value = 0;

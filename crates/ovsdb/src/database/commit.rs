@@ -119,8 +119,8 @@ impl Transaction<'_> {
         ))
     }
 
-    /// Takes out rows outside the root set that have no strong reference, of those whose count this
-    /// transaction touched. True where there were any.
+    /// Removes rows outside the root set that have no strong reference, among those whose count this
+    /// transaction touched. True if there were any.
     fn collect_garbage(&mut self, counts: &mut StrongCounts) -> bool {
         let mut any = false;
         let touched = self.before.keys().copied();
@@ -144,8 +144,8 @@ impl Transaction<'_> {
         any
     }
 
-    /// Takes out weak references to rows that are not there, and sets `any` where there were some. True where
-    /// that took out strong ones too, from maps that have both.
+    /// Removes weak references to missing rows, and sets `any` if there were some. True if that also removed
+    /// strong ones, from maps that have both.
     fn prune_weak(&mut self, counts: &mut StrongCounts, any: &mut bool) -> Result<bool, Error> {
         let mut holders = BTreeSet::new();
         for (table, uuid) in self.before.keys() {
@@ -292,8 +292,7 @@ impl Transaction<'_> {
         let database = &mut *self.database;
         let mut rows = Vec::with_capacity(before.len());
         for ((table, uuid), old) in before {
-            // Nobody else has this version of the row yet, so this copies nothing; no index is on the
-            // version.
+            // This version of the row has no other user yet, so this copies nothing; no index refers to it.
             let new = database.tables[table.index()].rows.get_mut(uuid).map(|row| {
                 row.set(ColumnIdx::VERSION, Datum::scalar(ids.next_uuid()));
                 row.clone()
@@ -309,7 +308,7 @@ impl Transaction<'_> {
     }
 }
 
-/// How this transaction changes the numbers of strong references, beside the numbers that the tables have.
+/// How this transaction changes the numbers of strong references, relative to those in the tables.
 #[derive(Debug, Default)]
 struct StrongCounts {
     changes: BTreeMap<RowId, i64>,

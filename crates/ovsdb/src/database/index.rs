@@ -19,13 +19,13 @@ use crate::uuid::Uuid;
 #[derive(Debug)]
 pub struct UniqueIndex {
     columns: Box<[ColumnIdx]>,
-    /// Keyed at random, so that nobody can choose values that collide.
+    /// Randomly keyed, so that clients cannot choose values that collide.
     hasher: DefaultHashBuilder,
     /// Each row once.
     rows: HashTable<SameHash>,
 }
 
-/// Rows whose values have one hash: those of the same values, but for chance.
+/// Rows whose values have the same hash: except by coincidence, those with the same values.
 #[derive(Debug)]
 struct SameHash {
     hash: u64,
@@ -99,7 +99,7 @@ impl UniqueIndex {
         self.columns.iter().all(|column| a.get(*column) == b.get(*column))
     }
 
-    /// The values of its columns out of `values`; `None` where one is not there.
+    /// The values of its columns from `values`; `None` if one is missing.
     pub fn key_from<'v>(&self, values: &[(ColumnIdx, &'v Datum)]) -> Option<Vec<&'v Datum>> {
         let value_of = |column: &ColumnIdx| values.iter().find(|(c, _)| c == column).map(|(_, datum)| *datum);
         self.columns.iter().map(value_of).collect()

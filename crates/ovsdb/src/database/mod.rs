@@ -35,7 +35,7 @@ pub struct Database {
     tables: Vec<Table>,
 }
 
-/// A table's rows, and what is kept beside them so that a commit need not search.
+/// A table's rows, with the data that spares commits a search.
 #[derive(Debug)]
 struct Table {
     rows: RowMap,
@@ -83,9 +83,9 @@ impl Database {
         self.tables[table.index()].rows.get(uuid)
     }
 
-    /// The rows of `table` whose columns hold these values, found by a unique index that is on exactly those
-    /// columns or on some of them; `None` where there is no such index. While a transaction is under way
-    /// there may be more than one.
+    /// The rows of `table` whose columns have these values, found by a unique index on exactly those columns
+    /// or some of them; `None` if there is no such index. During a transaction there may be more than one
+    /// row.
     pub fn find_by_index(&self, table: TableIdx, values: &[(ColumnIdx, &Datum)]) -> Option<Vec<&Row>> {
         let table = &self.tables[table.index()];
         table.indexes.iter().find_map(|index| {
@@ -100,8 +100,8 @@ impl Database {
         Snapshot { schema: Arc::clone(&self.schema), tables }
     }
 
-    /// Starts a transaction. What it does is seen by its own reads at once, and undone where it is dropped
-    /// without a commit.
+    /// Starts a transaction. Its own reads see its changes at once; they are undone if it is dropped without
+    /// a commit.
     pub fn begin(&mut self) -> Transaction<'_> {
         Transaction::new(self)
     }
@@ -115,14 +115,14 @@ impl Database {
         }
     }
 
-    /// Puts a row that a log holds in the place of its older version, or takes it out. Nothing is checked: it
-    /// was when it was committed.
+    /// Replaces a row by the version in a log, or removes it. Nothing is checked: that was done when it was
+    /// committed.
     pub(crate) fn load(&mut self, table: TableIdx, uuid: Uuid, row: Option<Row>) {
         let old = self.put(table, uuid, row.clone());
         self.count_references(table, uuid, old.as_ref(), row.as_ref());
     }
 
-    /// Puts a version of a row, or nothing, in the place of another. The old one is returned.
+    /// Replaces a row's version by another, or by nothing. Returns the old one.
     fn put(&mut self, table: TableIdx, uuid: Uuid, row: Option<Row>) -> Option<Row> {
         let table = &mut self.tables[table.index()];
         let old = match &row {

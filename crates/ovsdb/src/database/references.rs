@@ -1,8 +1,9 @@
-//! Who refers to whom, kept so that a commit need not search.
+//! Which rows refer to which, recorded so that a commit need not search.
 //!
-//! Of strong references the number suffices: a row may not go while there are any, and goes when there are
-//! none. A row's references to itself do not count (RFC 7047 section 3.2: "from a different row"). Of weak
-//! references the rows that hold them are needed, to take them out when their target goes.
+//! For strong references the count suffices: a row must not be removed while there are any, and is collected
+//! when there are none. A row's references to itself do not count (RFC 7047 section 3.2: "from a different
+//! row"). For weak references the referring rows are needed, so that references can be removed when their
+//! target goes.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -44,7 +45,7 @@ impl References {
 /// What refers to the rows of one table.
 #[derive(Debug, Default)]
 pub struct Incoming {
-    /// How many strong references a row has; none where it is not here.
+    /// The number of strong references to a row; no entry means zero.
     strong: HashMap<Uuid, u32>,
     /// Which rows hold weak references to a row, and how many each.
     weak: HashMap<Uuid, BTreeMap<(TableIdx, Uuid), u32>>,
@@ -88,7 +89,7 @@ impl Incoming {
     }
 }
 
-/// What becomes of a reference.
+/// What happens to a reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// It is new.
@@ -97,8 +98,8 @@ pub enum Change {
     Goes,
 }
 
-/// Tells `tell` each UUID that goes or comes between two versions of what a column refers by. One pass over
-/// both, none where they are one in memory.
+/// Calls `tell` with each UUID that a column's references lose or gain between two versions. One pass over
+/// both; none if they share memory.
 pub fn each_change(old: &Datum, new: &Datum, in_values: bool, mut tell: impl FnMut(Uuid, Change)) {
     if old.is_same(new) {
         return;

@@ -32,7 +32,7 @@ impl<'db> Transaction<'db> {
         Row::new(self.database.schema.table(table), uuid)
     }
 
-    /// Adds a row. `Err` "duplicate uuid" where one of its name is there, or was before this transaction.
+    /// Adds a row. `Err` "duplicate uuid" if one with its name exists, or existed before this transaction.
     pub fn insert(&mut self, table: TableIdx, row: Row) -> Result<(), Error> {
         self.check_name(table, row.uuid())?;
         self.put(table, row.uuid(), Some(row));
@@ -57,7 +57,7 @@ impl<'db> Transaction<'db> {
         self.put(table, row.uuid(), Some(row));
     }
 
-    /// Takes a row out; false where there is none of that name.
+    /// Removes a row; false if there is none with that name.
     pub fn delete(&mut self, table: TableIdx, uuid: Uuid) -> bool {
         if self.database.row(table, uuid).is_none() {
             return false;

@@ -1,8 +1,8 @@
 //! The operations of a `transact` request (RFC 7047 section 5.2, ovsdb-server(7)).
 //!
-//! Operations run one after the other on one [`Transaction`], each seeing what the earlier ones did; the
-//! first that fails ends it, and then nothing has changed. At the end the commit's checks may still refuse it
-//! all. Nothing here recurses: how deep a request nests is decided, and bounded, where it is parsed.
+//! Operations run one after the other in one [`Transaction`], each seeing the effects of earlier ones; the
+//! first that fails ends it, and then nothing has changed. At the end the commit's checks may still refuse
+//! all of it. Nothing here recurses: the parser bounds how deep a request nests.
 
 mod condition;
 mod mutation;
@@ -36,7 +36,7 @@ pub struct Context<'a> {
     pub elapsed_ms: u64,
     /// Refuse every operation that changes anything, as for `_Server` and on a backup.
     pub read_only: bool,
-    /// Who asks for it.
+    /// The requester.
     pub principal: Principal<'a>,
     /// How many bytes the transaction may build: results of `select`, and rows that it inserts or changes.
     /// Asked when there are many, since the answer may take a look at every client. `None`: as many as it
@@ -54,7 +54,7 @@ pub enum Execution {
     Pending {
         /// Milliseconds since the request came in.
         retry_at_ms: Option<u64>,
-        /// The tables that decide: while none of them changes it goes on waiting.
+        /// The tables to wait for: while none of them changes, it keeps waiting.
         tables: BTreeSet<TableIdx>,
         /// What another try costs, in rows looked at.
         work: usize,
@@ -67,7 +67,7 @@ pub struct Outcome {
     /// The "result" of the reply: one element for each operation, null after one that failed, and one more
     /// where the commit failed.
     pub reply: Reply,
-    /// What it changed: nothing where it failed, and where it only read.
+    /// Its changes: empty if it failed or only read.
     pub changes: Changes,
     /// Whether it asked to be on disk before it is answered (`commit` with `durable`).
     pub durable: bool,
@@ -89,7 +89,7 @@ impl From<Error> for Stop {
     }
 }
 
-/// A transaction under way.
+/// A transaction in progress.
 struct Run<'db, 'c> {
     transaction: Transaction<'db>,
     symbols: Symbols<'c>,
@@ -106,7 +106,7 @@ struct Run<'db, 'c> {
 /// The memory that a transaction builds.
 struct Built<'c> {
     bytes: usize,
-    /// What there is room for, as far as it was asked.
+    /// The room for results that was granted so far.
     allowed: usize,
     room: Option<&'c dyn Fn() -> usize>,
 }

@@ -252,8 +252,8 @@ impl Run<'_, '_> {
         Condition::read(table, json, Some(&mut self.symbols))
     }
 
-    /// The rows of `table` that satisfy all of `condition`: by their name or by a unique index where one is
-    /// asked for, else by looking at each.
+    /// The rows of `table` that satisfy all of `condition`: found by name or by a unique index if possible,
+    /// otherwise by checking each.
     fn matching(&mut self, table: TableIdx, condition: &Condition) -> Vec<Row> {
         let database = self.transaction.database();
         let equalities: Vec<(ColumnIdx, &Datum)> = condition.equalities().collect();

@@ -1,13 +1,14 @@
 //! Role-based access control: what a client with a role may insert, change and delete.
 //!
-//! The table `RBAC_Role` has a row for each role, whose `permissions` map names of tables to rows (of
-//! `RBAC_Permission`). Such a row says how a client must be named in a row of that table to own it
-//! (`authorization`), whether it may insert and delete rows that it owns (`insert_delete`), and which columns
-//! of them it may change (`update`). What a role has no permission for is refused; reading never is. A
-//! database without `RBAC_Role` restricts nobody, and neither does a role without a name.
+//! The table `RBAC_Role` has a row for each role, whose `permissions` map table names to rows (of
+//! `RBAC_Permission`). Such a row says how a row of that table must name a client for the client to own it
+//! (`authorization`), whether the client may insert and delete rows that it owns (`insert_delete`), and which
+//! of their columns it may change (`update`). Everything for which a role has no permission is refused;
+//! reading never is. A database without `RBAC_Role` has no restrictions, and neither has a role without a
+//! name.
 //!
-//! A transaction is judged by the permissions and rows that it finds at each of its operations, so that it
-//! sees what its own earlier operations did.
+//! A transaction is judged by the permissions and rows at the time of each of its operations, so its own
+//! earlier operations count.
 //!
 //! Source: ovsdb-server of Open vSwitch 3.1 (ovsdb-server(7), ovn-architecture(7) "Role-Based Access
 //! Controls", ovn-sb(5) "RBAC_Role", "RBAC_Permission").
@@ -25,12 +26,12 @@ use crate::types::UNLIMITED;
 pub struct Principal<'a> {
     /// The role that the remote gives its clients. Empty: they may do everything.
     pub role: &'a str,
-    /// Who the client is, by its certificate. `None`: nobody knows, and with a role it may change nothing.
+    /// The client's identity, from its certificate. `None`: unknown, and with a role it may change nothing.
     pub client: Option<&'a str>,
 }
 
 impl Principal<'_> {
-    /// Who may do everything.
+    /// A client that may do everything.
     pub const ROOT: Principal<'static> = Principal { role: "", client: None };
 
     /// "permission error": the role forbids what `act` says.

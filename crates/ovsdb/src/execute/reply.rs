@@ -11,7 +11,7 @@ use crate::uuid::Uuid;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reply(pub Vec<OpResult>);
 
-/// What became of an operation. As JSON it is an object, or null.
+/// The result of an operation. As JSON it is an object, or null.
 #[derive(Clone, Debug, PartialEq)]
 pub enum OpResult {
     /// An earlier one failed.

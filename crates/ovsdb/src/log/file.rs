@@ -43,20 +43,21 @@ pub trait LogDirectory: Send + Sync {
     /// Opens the file as it is.
     fn open(&self) -> io::Result<Arc<dyn LogFile>>;
 
-    /// Creates an empty file beside it, under a name that no other has.
+    /// Creates an empty file beside it, under a unique name.
     fn create_temporary(&self) -> io::Result<Box<dyn Temporary>>;
 
     /// Returns when replacements of the file are on stable storage.
     fn sync(&self) -> io::Result<()>;
 }
 
-/// A file that is to replace the database's. Dropped before, it is removed.
+/// A file that will replace the database's. If it is dropped before, it is removed.
 pub trait Temporary: Send {
     /// The file.
     fn file(&self) -> &Arc<dyn LogFile>;
 
-    /// Gives it the database's name. Whoever opens the name sees either the old file or the new one, whole,
-    /// whatever happens to the process; which one after a power cut is open until [`LogDirectory::sync`].
+    /// Gives it the database's name. Opening that name yields either the complete old file or the complete
+    /// new one, whatever happens to the process; which one after a power cut is undetermined until
+    /// [`LogDirectory::sync`].
     fn replace(self: Box<Self>) -> io::Result<()>;
 }
 

@@ -6,7 +6,7 @@ use std::fmt;
 /// Which of the two formats of OVSDB a file has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Magic {
-    /// A database that one server has to itself; the one format that is served here.
+    /// A database used by a single server; the only format that is served here.
     Standalone,
     /// A member of a cluster. It is recognised, so that it can be refused by name.
     Clustered,
@@ -76,7 +76,7 @@ impl fmt::Debug for Hash {
     }
 }
 
-/// A header line of at most so many bytes, its newline included, is one.
+/// Maximum length of a header line, including its newline.
 pub const HEADER_BYTES_MAX: usize = 128;
 
 /// The first line of a record.
@@ -91,7 +91,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// Reads a line without its newline. `None` where it is no header.
+    /// Parses a line without its newline. `None` if it is not a header.
     pub fn parse(line: &[u8]) -> Option<Header> {
         let rest = line.strip_prefix(b"OVSDB ")?;
         let magic = [Magic::Standalone, Magic::Clustered].into_iter().find_map(|magic| {

@@ -1,11 +1,11 @@
-//! Reads a log record by record, and says what is wrong with one that cannot be read.
+//! Reads a log record by record, and diagnoses records that cannot be read.
 //!
-//! A record that cannot be read is one of two things. At the end of the file it is what a process or a
-//! machine left that stopped in the middle of a write: nobody was told that it was committed, so it is cut
-//! off. With a whole record behind it, something that was committed has been damaged, and cutting it off
-//! would lose what follows: that is for a person to decide. [`Reader::record_behind`] tells them apart.
+//! There are two kinds of these. At the end of the file, one is the remainder of a write that a process or
+//! machine did not finish: it was never reported as committed, so it is cut off. If a complete record
+//! follows, committed data has been damaged, and cutting it off would lose what follows: a person must decide
+//! about that. [`Reader::record_behind`] distinguishes the two.
 //!
-//! Memory: one window that holds the record at hand, so the largest record or a quarter of a megabyte.
+//! Memory: one window with the current record, so the size of the largest record or a quarter of a megabyte.
 
 use super::file::ReadAt;
 use super::frame::{HEADER_BYTES_MAX, Hash, Header, Magic};
@@ -116,7 +116,7 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Of a log as long as it is now: what is appended later is not seen.
+    /// For a log of its present length: what is appended later is not seen.
     pub fn new(file: &'a dyn ReadAt) -> io::Result<Reader<'a>> {
         Ok(Reader { file, size: file.size()?, offset: 0, window: Window::default() })
     }
@@ -153,7 +153,7 @@ impl<'a> Reader<'a> {
         }
         let body = self.window.get(self.file, body_offset, body_bytes, self.size).map_err(io)?;
         if (body.len() as u64) < body_bytes {
-            // Somebody cut the file off meanwhile.
+            // The file has been truncated meanwhile.
             return Err(damaged(DamageKind::Short { body_offset, body_bytes }));
         }
         let is = Hash::of(body);

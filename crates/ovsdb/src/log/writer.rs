@@ -1,14 +1,14 @@
 //! Appends records to a log so that a failure leaves no trace in it.
 //!
 //! A record is in the log when all of its bytes are; until then the log ends where it did before. If a write
-//! fails half way, the part is cut off at once, or, where even that fails, before the next record is written.
-//! Either way the next record follows the last good one, and a process that is killed in between leaves a
-//! torn tail, which whoever opens the file cuts off.
+//! fails half way, the partial record is cut off at once or, if even that fails, before the next record is
+//! written. Either way the next record follows the last good one, and a process that is killed in between
+//! leaves a torn tail, which is cut off when the file is opened.
 //!
-//! The part may hold whole records, and the system may have put them on the disk before they were cut off: a
-//! power cut would bring back what was reported as failed. So the cut is synced before the failure is
-//! reported. Where that fails, nothing that is done to this file helps for certain, and
-//! [`Writer::may_come_back`] says so from then on.
+//! The partial data may contain complete records, and the system may have put them on the disk before they
+//! were cut off: after a power cut, what was reported as failed would come back. So the cut is synced before
+//! the failure is reported. If that fails, nothing done to this file helps for certain, and
+//! [`Writer::may_come_back`] returns true from then on.
 
 use super::file::LogFile;
 use super::frame::{self, Magic};

@@ -1,4 +1,4 @@
-//! Which rows a monitor is about: those that match any of its conditions, or all where there is none
+//! Which rows a monitor selects: those that match any of its conditions, or all if there are none
 //! (ovsdb-server(7) section 4.1.12).
 //!
 //! Controllers send one `==` per tenant, hundreds of them; those on one column are looked up together.

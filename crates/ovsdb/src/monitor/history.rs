@@ -1,12 +1,13 @@
 //! The last commits of a database, and what changed between a position and now.
 //!
-//! A position is the number of the last commit that a monitor was told of. The last commits are kept one by
-//! one, up to a bound, so that a client that lost its connection can go on where it was. Who falls behind
-//! that bound costs little: older commits are folded into *segments*, one between two positions at which
-//! somebody stands, and each has a row once, however often it changed. Nobody behind, no segments.
+//! A position is the number of the last commit reported to a monitor. The last commits are kept one by one,
+//! up to a bound, so that a client that lost its connection can continue where it was. Clients that fall
+//! behind that bound cost little: older commits are folded into *segments*, one between two occupied
+//! positions, and each has a row once, however often it changed. If no client is behind, there are no
+//! segments.
 //!
-//! Invariant: segments and then commits lie one behind the other, from `oldest` to `now`; every position that
-//! somebody stands at is `oldest`, the end of a segment, or the number of a commit.
+//! Invariant: segments and then commits are contiguous from `oldest` to `now`; every occupied position is
+//! `oldest`, the end of a segment, or the number of a commit.
 
 use crate::{Changes, Row, TableIdx, Uuid};
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -19,7 +20,7 @@ pub type Position = u64;
 const COMMITS_MAX: usize = 1_000;
 /// Changed rows in them at most; of the last commit all.
 const COMMITTED_ROWS_MAX: usize = 100_000;
-/// Rows in segments, beyond which those who are furthest behind are to be given up.
+/// Rows in segments beyond which the clients furthest behind are given up.
 const FOLDED_ROWS_MAX: usize = 2_000_000;
 
 /// See the [module](self).
@@ -65,7 +66,7 @@ pub enum Net {
 }
 
 impl History {
-    /// Of a database whose present state is called `txn`.
+    /// For a database whose present state is called `txn`.
     pub fn new(txn: Uuid) -> History {
         History {
             oldest: 0,
@@ -115,7 +116,7 @@ impl History {
         self.commits.iter().rev().find(|c| c.txn == txn).map(|c| c.number)
     }
 
-    /// What changed since `position`, where somebody must stand, or which [`Self::find`] has just given.
+    /// What changed since `position`, which must be occupied or have just been returned by [`Self::find`].
     pub fn since(&self, position: Position) -> Net {
         debug_assert!(position >= self.oldest && position <= self.now);
         if position + 1 == self.now
@@ -138,12 +139,12 @@ impl History {
         Net::Many(net)
     }
 
-    /// Somebody stands at `position` from now on.
+    /// Marks `position` as occupied by one more monitor.
     pub fn enter(&mut self, position: Position) {
         *self.positions.entry(position).or_default() += 1;
     }
 
-    /// Somebody stands there no more.
+    /// Marks it as occupied by one less.
     pub fn leave(&mut self, position: Position) {
         let Some(count) = self.positions.get_mut(&position) else { return };
         *count -= 1;
@@ -154,7 +155,7 @@ impl History {
         self.join_segments(position);
     }
 
-    /// Where those stand who are furthest behind, if keeping what they miss costs too much.
+    /// The position of the clients furthest behind, if keeping what they miss costs too much.
     pub fn too_far_behind(&self) -> Option<Position> {
         let rows: usize = self.segments.iter().map(|s| s.rows.len()).sum();
         (rows > FOLDED_ROWS_MAX).then(|| self.positions.keys().next().copied()).flatten()
@@ -179,8 +180,8 @@ impl History {
         }
     }
 
-    /// Nobody stands at `position` any more: the segments on its two sides become one, and what is before
-    /// everybody goes.
+    /// `position` is no longer occupied: joins the segments before and after it, and drops what precedes all
+    /// occupied positions.
     fn join_segments(&mut self, position: Position) {
         let first = self.positions.keys().next().copied().unwrap_or(self.now);
         while self.segments.front().is_some_and(|s| s.end <= first) {

@@ -1,10 +1,10 @@
-//! Monitors of one database: who is told of what, how far each is, and what to tell next.
+//! Monitors of one database: what each wants to know, how far each has got, and what to send next.
 //!
-//! Monitors that ask for the same share a *feed*, which composes an update once, whoever many they are: 500
-//! clients of the whole database cost one pass over what changed and 500 copies of bytes. What changed is a
+//! Monitors with equal requests share a *feed*, which composes an update once for all of them: 500 clients of
+//! the whole database cost one pass over the changes and 500 copies of bytes. A change is identified by a
 //! pair of positions in the [history]; clients that keep up are all at the same position, so the texts that a
-//! feed made last serve nearly all. A client that does not take what it is sent is not sent more; it stays
-//! where it is, and gets one update of all that happened meanwhile.
+//! feed made last serve nearly all. A client that does not read is not sent more; it stays at its position,
+//! and later gets one update of everything that happened meanwhile.
 //!
 //! Pure: no I/O, no clock; UUIDs of commits come from the caller.
 //!
@@ -26,7 +26,7 @@ use std::sync::{Arc, Weak};
 
 /// Texts of updates that a feed keeps.
 const TEXTS_KEPT: usize = 4;
-/// Longer ones are kept only as long as somebody sends them.
+/// Longer texts are kept only while they are being sent.
 const TEXT_KEPT_BYTES_MAX: usize = 64 << 10;
 
 /// One of a database's monitors.
@@ -58,7 +58,7 @@ struct Feed {
     key: String,
     spec: Arc<Spec>,
     users: usize,
-    /// The whole, as long as somebody still sends it.
+    /// The initial contents, while they are still being sent.
     initial: Option<(Position, Weak<[u8]>)>,
     /// Updates from one position to another.
     texts: VecDeque<(Position, Position, Kept)>,
@@ -70,7 +70,7 @@ enum Kept {
     /// There was nothing to tell.
     Nothing,
     Small(Arc<[u8]>),
-    /// Kept by those who send it.
+    /// Kept alive by the connections that send it.
     Large(Weak<[u8]>),
 }
 
@@ -119,7 +119,7 @@ impl Monitors {
         self.monitors.is_empty()
     }
 
-    /// Takes note of a commit, called `txn`. Nobody is told before [`Self::poll`].
+    /// Records a commit, called `txn`. Nothing is sent before [`Self::poll`].
     pub fn commit(&mut self, txn: Uuid, changes: Arc<Changes>) {
         self.history.commit(txn, changes);
     }
@@ -155,7 +155,7 @@ impl Monitors {
         self.unsubscribe(monitor.feed);
     }
 
-    /// What is to be told to `id` next, if anything; it counts as told.
+    /// The next update for `id`, if any; it counts as sent.
     pub fn poll(&mut self, id: MonitorId) -> Option<Update> {
         let monitor = self.monitors.get_mut(&id)?;
         let (feed, from, now) = (monitor.feed, monitor.position, self.history.now());
@@ -185,7 +185,7 @@ impl Monitors {
         let after = before.with_conditions(&self.schema, requests)?;
         let updates = update::condition_change(database, &before, &after);
         let form = after.form;
-        // Its own key: whoever asks for these conditions from the start, says so in other words.
+        // Unique: a monitor that requests these conditions from the start has a different key.
         let key = format!("{} then {requests}", self.feeds[&old_feed].key);
         let key = if key.len() > KEY_BYTES_MAX { format!("monitor {}", id.0) } else { key };
         let feed = if *before == after { old_feed } else { self.subscribe(key, after) };
@@ -208,7 +208,7 @@ impl Monitors {
         self.monitors.iter().filter(move |(_, m)| m.position < now).map(|(id, _)| *id)
     }
 
-    /// Those who are so far behind that it costs too much to wait for them. Their sessions are to be ended.
+    /// Monitors so far behind that it costs too much to wait for them. Their sessions must be ended.
     pub fn too_far_behind(&self) -> Vec<MonitorId> {
         let Some(position) = self.history.too_far_behind() else { return Vec::new() };
         self.monitors.iter().filter(|(_, m)| m.position == position).map(|(id, _)| *id).collect()

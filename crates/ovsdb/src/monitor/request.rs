@@ -162,7 +162,7 @@ impl Wheres {
         self.clauses.extend_from_slice(clauses);
     }
 
-    /// Clauses are checked where they do not matter, too.
+    /// Clauses are checked even where they have no effect.
     fn condition(&self, table: &TableSchema) -> Result<Condition, Error> {
         let condition = Condition::from_json(table, &self.clauses)?;
         Ok(if self.any_row { Condition::all() } else { condition })

@@ -1,15 +1,15 @@
 //! The JSON of updates: `<table-updates>` of RFC 7047 section 4.1.6, `<table-updates2>` of ovsdb-server(7)
 //! section 4.1.14.
 //!
-//! Written straight into bytes: what 500 clients are told is made once, and what 100,000 rows hold should not
-//! be a tree of values first.
+//! Written directly as bytes: an update for 500 clients is made once, and the contents of 100,000 rows should
+//! not become a tree of values first.
 
 use super::history::Net;
 use super::request::{Form, Select, Spec, TableSpec};
 use crate::{Atom, ColumnType, Database, Datum, Row, Schema, TableIdx, TableSchema, Uuid};
 use std::io::Write;
 
-/// What became of a row for those who monitor it.
+/// What happened to a row from a monitor's point of view.
 #[derive(Clone, Copy)]
 enum Kind<'a> {
     Initial(&'a Row),
@@ -37,7 +37,7 @@ pub fn initial(database: &Database, spec: &Spec) -> Vec<u8> {
     composer.finish().unwrap_or_else(|| b"{}".to_vec())
 }
 
-/// What changed; `None` where nothing did that is asked for.
+/// The changes; `None` if nothing requested has changed.
 pub fn changes(schema: &Schema, spec: &Spec, net: &Net) -> Option<Vec<u8>> {
     let mut composer = Composer::new(schema, spec.form);
     // Both are in the order of tables.
@@ -59,7 +59,7 @@ pub fn changes(schema: &Schema, spec: &Spec, net: &Net) -> Option<Vec<u8>> {
     composer.finish()
 }
 
-/// What a change of conditions shows and hides; `None` where nothing.
+/// What a change of conditions shows and hides; `None` if nothing.
 pub fn condition_change(database: &Database, before: &Spec, after: &Spec) -> Option<Vec<u8>> {
     let mut composer = Composer::new(database.schema(), after.form);
     for (old, new) in before.tables.iter().zip(&after.tables) {

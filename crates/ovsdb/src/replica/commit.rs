@@ -11,14 +11,15 @@ use crate::{Atom, AtomType, ColumnIdx, ColumnType, Datum, TableIdx, Uuid};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub(super) u64);
 
-/// What became of a transaction.
+/// The outcome of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// There was nothing to change, and nothing was sent.
     Unchanged,
     /// It is in force.
     Success(Committed),
-    /// What it relied on had changed, or the connection was lost before the server answered. Build it anew.
+    /// Something that it relied on had changed, or the connection was lost before the server answered. Build
+    /// it again.
     TryAgain,
     /// Another client has the lock.
     NotLocked,
@@ -26,7 +27,7 @@ pub enum Outcome {
     Error(String),
 }
 
-/// What the server made of a transaction.
+/// The server's results for a transaction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Committed {
     uuids: BTreeMap<Uuid, Uuid>,
@@ -235,7 +236,7 @@ fn datum_json(transaction: &Transaction, datum: &Datum, of: &ColumnType) -> Valu
     }
 }
 
-/// As a set or a map also where there is a single element.
+/// Written as a set or a map even if there is a single element.
 fn elements_json(transaction: &Transaction, datum: &Datum, of: &ColumnType) -> Value {
     let json = |atom| atom_json(transaction, atom);
     if of.is_map() {

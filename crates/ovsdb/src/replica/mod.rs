@@ -1,12 +1,12 @@
 //! A client's copy of chosen tables and columns of a database, kept up to date by a monitor, and the
 //! transactions that change the database through it.
 //!
-//! [`Replica`] is a state machine over JSON-RPC messages: what the server sent goes in by
-//! [`Replica::handle`], what is to be sent comes out of [`Replica::poll_transmit`], and the owner of the
-//! connection tells when one begins and ends. It asks for the schema, then monitors by `monitor_cond_since`,
-//! and where the server does not know that, by `monitor_cond` or `monitor`. Over a lost connection it keeps
-//! what it has; the next one brings only what changed since, or everything, and either way
-//! [`Replica::take_changes`] tells row by row what became different since it was last asked.
+//! [`Replica`] is a state machine over JSON-RPC messages: messages from the server go in through
+//! [`Replica::handle`], messages to send come out of [`Replica::poll_transmit`], and the owner reports when a
+//! connection begins and ends. It requests the schema, then monitors with `monitor_cond_since` or, if the
+//! server does not know that, with `monitor_cond` or `monitor`. It keeps its contents when the connection is
+//! lost; the next one brings only what changed since, or everything. Either way, [`Replica::take_changes`]
+//! returns, row by row, what has changed since its last call.
 //!
 //! ```text
 //! connected -> get_schema -> monitor_cond_since -> synced -- update3 --> synced
@@ -14,12 +14,12 @@
 //!                   +------------- monitor_canceled -----------+
 //! ```
 //!
-//! A [`Transaction`] is a set of intended changes over the replica: reads through it see them.
-//! [`Replica::commit`] sends it; its [`Outcome`] comes with the server's reply. [`Outcome::TryAgain`] means
-//! that what the transaction relied on had changed: build it anew from the replica as it is then.
+//! A [`Transaction`] is a set of intended changes over the replica; reads through it see them.
+//! [`Replica::commit`] sends it; its [`Outcome`] arrives with the server's reply. [`Outcome::TryAgain`] means
+//! that something the transaction relied on had changed: build it again from the replica as it is then.
 //!
-//! Invariants: rows are as some committed state of the database had them, never a mix of two; an update that
-//! does not fit what is there is an error, after which the next connection fetches everything anew.
+//! Invariants: rows are always those of a committed state of the database, never a mix of two; an update that
+//! does not fit the contents is an error, after which the next connection fetches everything again.
 //!
 //! Source: RFC 7047 section 4.1; ovsdb-server(7), "Monitor_cond_since"; ovsdb(7).
 
@@ -96,7 +96,7 @@ impl Selection {
     }
 }
 
-/// Why the server cannot be followed on this connection. The owner is to close it, and may connect anew.
+/// Why the server cannot be followed on this connection. The owner must close it, and may reconnect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
     /// It sent something that its protocol does not allow, or that does not fit what it sent before. A
@@ -225,8 +225,8 @@ impl Replica {
         }
     }
 
-    /// A replica of rows that are given, as if a server had sent them: for tests and fuzzing, without a
-    /// connection. What it wants to send is nobody's concern.
+    /// A replica with given rows, as if a server had sent them: for tests and fuzzing, without a connection.
+    /// What it wants to send is ignored.
     pub fn with_rows(schema: Arc<Schema>, rows: impl IntoIterator<Item = (TableIdx, Row)>) -> Replica {
         let mut replica = Replica::new(&schema.name, Selection::everything());
         replica.tables = vec![RowMap::default(); schema.tables().len()];
@@ -256,8 +256,8 @@ impl Replica {
         }
     }
 
-    /// The connection is gone. Rows stay as they are; transactions under way have the outcome
-    /// [`Outcome::TryAgain`], though the server may have committed them.
+    /// The connection is gone. Rows stay; transactions in flight have the outcome [`Outcome::TryAgain`],
+    /// though the server may have committed them.
     pub fn disconnected(&mut self) {
         self.state = State::Disconnected;
         self.transmit.clear();
@@ -319,8 +319,8 @@ impl Replica {
         self.changes_seen
     }
 
-    /// Counts schemas: where it changed, indices of tables and columns mean others, and
-    /// [`Replica::take_changes`] has every row as new.
+    /// Counts schemas: after a change, indices of tables and columns have new meanings, and
+    /// [`Replica::take_changes`] returns every row as new.
     pub fn generation(&self) -> u64 {
         self.generation
     }
@@ -377,13 +377,13 @@ impl Replica {
         self.lock.as_ref().is_some_and(|lock| lock.is_contended)
     }
 
-    /// Begins a transaction on the rows as they are now. Panics where no schema is known yet.
+    /// Begins a transaction on the present rows. Panics if no schema is known yet.
     pub fn begin(&self) -> Transaction {
         let schema = self.schema.clone().expect("a transaction is begun after the first rows came");
         Transaction::new(schema, self.tables.clone())
     }
 
-    /// Sends a transaction. Its outcome is there at once where there is nothing to change or no connection.
+    /// Sends a transaction. Its outcome is available at once if there is nothing to change or no connection.
     pub fn commit(&mut self, transaction: &Transaction) -> Ticket {
         self.next_ticket += 1;
         let ticket = Ticket(self.next_ticket);
@@ -498,7 +498,7 @@ impl Replica {
             Pending::Schema => Err(Error::Refused(format!("schema of {}: {}", self.database, error.get()))),
             Pending::Lock => Err(Error::Refused(format!("lock: {}", error.get()))),
             Pending::Transaction(in_flight) => {
-                // "canceled" is what becomes of transactions when the schema is converted under them.
+                // Transactions are "canceled" when the schema is converted under them.
                 let canceled =
                     error.get() == "\"canceled\"" || error.get().contains("\"error\":\"canceled\"");
                 let outcome =

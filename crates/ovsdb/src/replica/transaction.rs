@@ -22,7 +22,7 @@ pub struct Transaction {
     pub(super) is_dry_run: bool,
 }
 
-/// What is to become of a row.
+/// The intended change of a row.
 #[derive(Clone, Debug)]
 pub(super) struct Edit {
     pub(super) kind: EditKind,
@@ -39,7 +39,7 @@ pub(super) enum EditKind {
     Delete,
 }
 
-/// What is to become of a column.
+/// The intended change of a column.
 #[derive(Clone, Debug)]
 pub(super) enum Write {
     /// What the view has.
@@ -87,7 +87,7 @@ impl Transaction {
         self.view[table.index()].get(uuid)
     }
 
-    /// What `column` of a row holds. Empty where there is no such row.
+    /// The value of a row's `column`. Empty if there is no such row.
     pub fn get(&self, table: TableIdx, uuid: Uuid, column: ColumnIdx) -> &Datum {
         static NOTHING: Datum = Datum::EMPTY;
         self.row(table, uuid).map_or(&NOTHING, |row| row.get(column))
@@ -104,7 +104,7 @@ impl Transaction {
         self.insert_as(table, uuid, true);
     }
 
-    /// A new row with defaults whose UUID is to be `uuid` in the database, too. Servers older than 2.17
+    /// A new row with defaults, whose UUID in the database must also be `uuid`. Servers older than 2.17
     /// refuse that.
     pub fn insert_with_uuid(&mut self, table: TableIdx, uuid: Uuid) {
         self.insert_as(table, uuid, false);
@@ -138,8 +138,8 @@ impl Transaction {
         }
     }
 
-    /// Sets a column also where it holds `datum` already: the server is told, and the transaction counts as a
-    /// change.
+    /// Sets a column even if it has the value `datum` already: it is sent to the server, and the transaction
+    /// counts as a change.
     pub fn write(&mut self, table: TableIdx, uuid: Uuid, column: ColumnIdx, datum: Datum) {
         self.put(table, uuid, column, datum);
         self.edit(table, uuid).columns.insert(column, Write::Whole);
@@ -187,8 +187,8 @@ impl Transaction {
         let write = match edit.columns.remove(&column) {
             None if !is_new => Write::Part { delete: delete.into_iter().collect(), insert },
             Some(Write::Part { delete: mut deleted, insert: inserted }) => {
-                // What was to come and goes now does not come; of a key that was to come twice the pair that
-                // the view has.
+                // An insertion followed by a deletion cancels out; of two insertions with one key, the pair
+                // in the view applies.
                 let mut coming = insert.union(&inserted);
                 if let Some(gone) = &delete {
                     let stays = |key: &Atom, value: Option<&Atom>| {
@@ -229,7 +229,7 @@ impl Transaction {
         }
     }
 
-    /// Adds a line to what the server's log says of this transaction.
+    /// Adds a line to the server's log comment about this transaction.
     pub fn comment(&mut self, text: &str) {
         self.comments.push(text.to_owned());
     }
@@ -245,7 +245,7 @@ impl Transaction {
         self.is_dry_run = true;
     }
 
-    /// Whether nothing is to be changed.
+    /// Whether there is nothing to change.
     pub fn is_unchanged(&self) -> bool {
         self.edits.iter().all(|((table, _), edit)| match edit.kind {
             EditKind::Insert { .. } => false,

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::{Error, Method, Replica, State};
 use crate::{ColumnIdx, Datum, Row, RowMap, Schema, TableIdx, TableSchema, Uuid};
 
-/// What is said of one row, in both forms of `<row-update>`.
+/// The update of one row, in both forms of `<row-update>`.
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
 struct RowUpdate {
@@ -90,7 +90,7 @@ impl Replica {
             .collect()
     }
 
-    /// Makes the rows those of `updates`, all of which are new ones.
+    /// Replaces the rows by those of `updates`, all of which are new.
     fn replace(&mut self, updates: TableUpdates) -> Result<(), Error> {
         let Some(schema) = self.schema.clone() else { return Ok(()) };
         let mut tables = vec![RowMap::default(); schema.tables().len()];
@@ -114,7 +114,7 @@ impl Replica {
         Ok(())
     }
 
-    /// Applies changes: all of them, or, where one does not fit, none.
+    /// Applies changes: all or, if one does not fit, none.
     fn apply(&mut self, updates: TableUpdates) -> Result<(), Error> {
         let Some(schema) = self.schema.clone() else { return Ok(()) };
         let mut changed = Vec::new();
@@ -136,7 +136,7 @@ impl Replica {
     }
 }
 
-/// The row after an update: `None` where it is gone.
+/// The row after an update: `None` if it is gone.
 fn after(
     schema: &Schema,
     table: TableIdx,

@@ -1,10 +1,10 @@
-//! What clients make the server keep or build, in bytes, and how much of it there may be.
+//! What clients make the server keep or build, in bytes, and its limits.
 //!
-//! *Kept* is what outlives a request: transactions that wait, replies that wait for the disk, locks and
-//! monitors. It is charged to the session when it comes and released when it goes. *Buffered* is what the
-//! owner of the server and the outputs hold; it is counted by looking. *Built* is what a request makes while
-//! it runs, and is bounded by what the two leave. Committed rows are nobody's: they are the database. What
-//! exceeds a budget is refused with the error "resources exhausted".
+//! *Kept* is what outlives a request: waiting transactions, replies that wait for the disk, locks and
+//! monitors. It is charged to the session when it is created and released when it goes. *Buffered* is what
+//! the owner of the server and the outputs hold; it is measured. *Built* is what a request creates while it
+//! runs; it is bounded by what the other two leave. Committed rows are charged to no session: they are the
+//! database. What exceeds a budget is refused with the error "resources exhausted".
 
 use super::{Server, Session, SessionId};
 use crate::Error;
@@ -14,11 +14,11 @@ use std::cell::Cell;
 /// How much there may be, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Of one session: what is kept and buffered for it, and the results of a transaction.
+    /// Per session: what is kept and buffered for it, and the results of a transaction.
     pub session_bytes: usize,
-    /// Of all sessions together, with what a request builds. Half of it may be kept.
+    /// For all sessions together, including what a request builds. Half of it may be kept.
     pub total_bytes: usize,
-    /// Of one transaction that waits: it is tried again whenever its tables change.
+    /// Per waiting transaction: it is retried whenever its tables change.
     pub waiting_bytes: usize,
     /// Locks that one session owns or awaits.
     pub locks: usize,
@@ -38,16 +38,15 @@ impl Default for Limits {
     }
 }
 
-/// What a lock takes beside two copies of its name: places in queues and maps.
+/// Memory for a lock besides two copies of its name: entries in queues and maps.
 const LOCK_BYTES: usize = 256;
-/// What a monitor takes beside what it was asked for with.
+/// Memory for a monitor besides its request.
 const MONITOR_BYTES: usize = 1_024;
 /// A monitor keeps what it was asked for as its conditions, columns and names.
 const MONITOR_BYTES_PER_BYTE: usize = 4;
-/// What a waiting transaction takes beside its operations.
+/// Memory for a waiting transaction besides its operations.
 const WAITING_BYTES: usize = 256;
-/// What reading JSON makes of each value of it, at most: an element or member of a list that has room to
-/// grow.
+/// Maximum memory per parsed JSON value: an element or member in a list with spare capacity.
 const NODE_BYTES: usize = 64;
 /// Requests up to this are not looked at before they are read.
 const SMALL_BYTES: usize = 64 << 10;
@@ -56,7 +55,7 @@ const SMALL_BYTES: usize = 64 << 10;
 #[derive(Debug, Default)]
 pub(super) struct Budget {
     pub(super) limits: Limits,
-    /// Of all sessions.
+    /// For all sessions.
     kept: usize,
     /// Transactions that wait.
     pub(super) waiting: usize,
@@ -89,7 +88,7 @@ impl Server {
         self.budget.kept
     }
 
-    /// Charges a session for what is to be kept.
+    /// Charges a session for something to be kept.
     pub(super) fn keep(&mut self, id: SessionId, bytes: usize) -> Result<(), Error> {
         let Some(session) = self.sessions.get_mut(&id) else { return Ok(()) };
         let limits = self.budget.limits;
@@ -98,8 +97,8 @@ impl Server {
             let details = format!("a session may take {} bytes of memory", limits.session_bytes);
             return Err(exhausted(details));
         }
-        // The other half is for what is on its way: who keeps much must not end the sessions of those who
-        // read their replies.
+        // The other half is for data in transit: a session that keeps much must not end those that read their
+        // replies.
         let kept_bytes = limits.total_bytes / 2;
         if self.budget.kept + bytes > kept_bytes {
             let details = format!("all sessions together may keep {kept_bytes} bytes of memory");

@@ -17,7 +17,7 @@ use std::sync::Arc;
 pub enum Model {
     /// One server has it, or an active one and its backups.
     Standalone,
-    /// It is another server's, and only read here.
+    /// It belongs to another server, and is only read here.
     Relay,
 }
 
@@ -25,7 +25,7 @@ pub enum Model {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NoSuchDatabase;
 
-/// A database as long as it is served: one that is added again, or converted, is another.
+/// A database while it is served: one that is added again, or converted, counts as another.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct DatabaseNo(u64);
 
@@ -55,11 +55,11 @@ pub(super) struct Hosted {
     pub(super) unsynced: VecDeque<Unsynced>,
     /// Tables that changed since [`Server::flush`] looked last.
     pub(super) changed: BTreeSet<TableIdx>,
-    /// Transactions that wait were tried on what is not so: all are to be tried again.
+    /// Waiting transactions were tried on changes that have been reverted: all must be tried again.
     pub(super) was_reverted: bool,
     /// Counts commits and conversions.
     pub(super) version: u64,
-    /// For `_Server`, where it is a text.
+    /// For `_Server`, in which it is a text.
     pub(super) schema_text: Arc<str>,
 }
 
@@ -156,8 +156,8 @@ impl Server {
         })
     }
 
-    /// Takes the result of a job: answers the transactions that waited for it. What else it means is to be
-    /// logged.
+    /// Processes the result of a job: answers the transactions that waited for it. Anything else must be
+    /// logged by the caller.
     pub fn handle_done(&mut self, now: Now, of: DatabaseNo, done: Done) -> Vec<(String, StorageNews)> {
         let now_ms = self.now_ms(now);
         // The database may be gone meanwhile.
@@ -216,7 +216,7 @@ impl Server {
     fn abandon(&mut self, mut hosted: Hosted) -> Database {
         for Waiting { session, request, bytes, .. } in hosted.waiting.drain(..).collect::<Vec<_>>() {
             self.waits_no_more(session, bytes);
-            // Who does not know of changes of databases is disconnected, and looks again.
+            // Clients that are not aware of database changes are disconnected, so that they look again.
             if self.sessions.get(&session).is_some_and(|state| state.is_change_aware) {
                 self.reply_error(session, &request, &Value::from("canceled"));
             }
@@ -239,7 +239,7 @@ impl Server {
                 self.ready.insert(session);
             }
         }
-        // What is on its way to the disk gets there; nobody is there to answer it.
+        // What is on its way to the disk gets there; there is no one left to answer.
         for Unsynced { session, request, reply, bytes, .. } in hosted.unsynced.drain(..).collect::<Vec<_>>() {
             self.release(session, bytes);
             self.reply(session, &request, &reply);

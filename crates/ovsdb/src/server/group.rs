@@ -1,13 +1,13 @@
 //! Transactions that share a write of the log.
 //!
-//! A transaction that changes a database is in force at once, and joins the *group*: it is written to the
-//! log, told to monitors and answered when the group is [settled](Server::settle), at the latest by
-//! [`Server::flush`]. So what many clients ask for in one turn of the owner's loop costs one write. Until
-//! then nobody is told anything that the group has a part in: whatever is not a transaction to the same
-//! database, and a transaction that changes nothing, settles the group before it.
+//! A transaction that changes a database takes effect at once and joins the *group*: it is written to the
+//! log, reported to monitors and answered when the group is [settled](Server::settle), at the latest by
+//! [`Server::flush`]. So transactions from many clients in one turn of the owner's loop cost one write. Until
+//! then nothing that depends on the group is sent: any request other than a transaction on the same database,
+//! and a transaction that changes nothing, first settles the group.
 //!
-//! Where the write fails, nothing of the group is in the log: it is all taken back, and its transactions run
-//! again, each alone with its own write, so that each gets the answer that it would have got alone.
+//! If the write fails, nothing of the group is in the log: all of it is undone, and its transactions run
+//! again, each with a write of its own, so that each gets the answer that it would have got alone.
 
 use super::databases::Hosted;
 use super::transactions::{Attempt, Operations, Unsynced};
@@ -35,7 +35,7 @@ const PARTS_MAX: usize = 1_024;
 /// See the [module](self).
 #[derive(Default)]
 pub(super) struct Group {
-    /// What they change; without meaning where there are none.
+    /// The database that they change; meaningless if there are none.
     database: String,
     members: Vec<Member>,
     /// The messages of its members, one after the other.
@@ -55,8 +55,7 @@ struct Member {
 
 /// What it takes to run a transaction again.
 enum Again {
-    /// Where in the group's messages its own is. To copy the text costs less than to keep what was made of
-    /// it.
+    /// Its position in the group's messages. Copying the text costs less than keeping its parsed form.
     Message(Range<usize>),
     /// It has waited, and its text is gone.
     Operations(Vec<Json<'static>>),
@@ -121,7 +120,7 @@ impl Server {
                 for member in members.iter().rev() {
                     hosted.database.revert(&member.changes);
                 }
-                // Who waits for something has seen what is not there any more.
+                // A waiting transaction has seen data that no longer exists.
                 hosted.was_reverted = true;
                 if members.len() == 1 {
                     let Member { session, request, mut outcome, .. } = members.remove(0);
@@ -188,7 +187,7 @@ impl Hosted {
     /// Makes changes known that are in the log.
     pub(super) fn committed(&mut self, ids: &mut crate::UuidGenerator, changes: &Arc<Changes>) {
         self.monitors.commit(ids.next_uuid(), changes.clone());
-        // Who does not wait need not be told.
+        // Only waiting transactions need to know.
         if !self.waiting.is_empty() {
             self.changed.extend(changes.by_table().map(|(table, _)| table));
         }

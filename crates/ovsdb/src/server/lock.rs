@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 /// All locks of a server.
 #[derive(Debug, Default)]
 pub(super) struct Locks {
-    /// Who owns it, and who waits, in order.
+    /// Owner and waiting sessions, in order.
     queues: HashMap<String, VecDeque<SessionId>>,
     /// Those of the owners and waiting that took theirs by "steal".
     thieves: HashSet<(SessionId, String)>,
@@ -16,18 +16,18 @@ pub(super) struct Locks {
     of: HashMap<SessionId, HashSet<String>>,
 }
 
-/// A session's locks, by what became of them.
+/// A session's locks, by what happened to them.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct LockCounts {
     /// It owns them.
     pub held: usize,
     /// It waits for them, for the first time or again.
     pub waiting: usize,
-    /// It stole them, and somebody else did after it.
+    /// It stole them, and another session then stole them from it.
     pub lost: usize,
 }
 
-/// What others are to be told.
+/// Notifications for other sessions.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum News {
     /// It owns the lock now.
@@ -46,8 +46,8 @@ impl Locks {
         Some(is_owner)
     }
 
-    /// Takes a lock from its owner, who then is the first to wait, or, where it was stolen from a thief, has
-    /// lost it. `None`: the session has or awaits it already.
+    /// Takes a lock from its owner, which then is first in the queue or, if it had itself stolen the lock,
+    /// has lost it. `None`: the session has or awaits it already.
     pub(super) fn steal(&mut self, session: SessionId, name: &str) -> Option<Option<News>> {
         let queue = self.queue_without(session, name)?;
         let victim = queue.front().copied();
@@ -64,7 +64,7 @@ impl Locks {
         }))
     }
 
-    /// Who owns and awaits a lock. `None`: the session does, or has yet to unlock it.
+    /// Owner and waiting sessions of a lock. `None`: this session is among them, or has yet to unlock it.
     fn queue_without(&mut self, session: SessionId, name: &str) -> Option<&mut VecDeque<SessionId>> {
         if self.lost.contains(&(session, name.to_owned())) {
             return None;

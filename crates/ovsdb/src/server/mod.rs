@@ -1,19 +1,19 @@
 //! A database server without sockets: several databases, and the sessions of its clients.
 //!
-//! The owner (crate `vswitchd`) moves bytes: what a client says goes into [`Server::handle_text`] message by
-//! message, what is to be sent to it is in [`Server::output`], and [`Server::take_ready`] names the sessions
-//! whose output others have caused. It calls [`Server::flush`] when it has handled what there was to read, so
-//! that many transactions share a write of the log, and what they changed is told to monitors once;
+//! The owner (crate `vswitchd`) moves bytes: a client's input goes into [`Server::handle_text`] message by
+//! message, the output for it is in [`Server::output`], and [`Server::take_ready`] names the sessions that
+//! got output through others' actions. The owner calls [`Server::flush`] after handling the available input,
+//! so that many transactions share a write of the log, and their changes are reported to monitors once;
 //! [`Server::handle_timeout`] when [`Server::next_timeout`] is due; [`Server::drained`] when a client has
-//! taken what it was sent.
+//! read its output.
 //!
 //! Invariants:
-//! - A client is told what its own transaction changed before it gets the transaction's reply.
-//! - A transaction that asked to be durable is answered when it is; others when it is in the log, as is all
-//!   that it can have seen ([group](self::group)).
-//! - A client that does not take its output is told nothing more by monitors until it has, and its requests
-//!   should not be read ([`Server::may_read`]): what waits for it is bounded by the answer to one request.
-//! - `_Server` says what is true when [`Server::flush`] returns.
+//! - A client gets the changes made by its own transaction before the transaction's reply.
+//! - A transaction that asked to be durable is answered when it is; others when they, and everything that
+//!   they may have seen, are in the log ([group](self::group)).
+//! - A client that does not read its output gets no more from monitors until it has, and its requests should
+//!   not be read ([`Server::may_read`]): its pending output is bounded by the answer to one request.
+//! - `_Server` is up to date when [`Server::flush`] returns.
 //!
 //! Source: RFC 7047 section 4, ovsdb-server(7), ovsdb-server(5).
 
@@ -118,7 +118,7 @@ struct Session {
     read_only: bool,
     /// What its remote lets it do; empty: everything.
     role: String,
-    /// Who it is, by its certificate.
+    /// Its identity, from its certificate.
     client: Option<String>,
     /// Is told of databases that come and go, and need not be disconnected then.
     is_change_aware: bool,
@@ -126,7 +126,7 @@ struct Session {
     monitors: BTreeMap<String, SessionMonitor>,
     /// Transactions of it that wait, in all databases.
     waiting: usize,
-    /// Bytes that are kept for it, beside its output.
+    /// Bytes kept for it, besides its output.
     kept: usize,
     is_closing: bool,
 }
@@ -241,11 +241,11 @@ impl Server {
         self.locks.counts(id)
     }
 
-    /// A client says something: the text of a message. Its replies are in its output after the next
-    /// [`Self::flush`], save those that wait.
+    /// Handles the text of a message from a client. Its replies are in the client's output after the next
+    /// [`Self::flush`], except those that wait.
     ///
     /// # Errors
-    /// It is no message, and its connection is to be closed.
+    /// It is not a valid message, and the connection must be closed.
     pub fn handle_text(&mut self, now: Now, id: SessionId, text: &str) -> Result<(), BadMessage> {
         if let Err(error) = self.check_request(text) {
             return self.refuse_unread(id, text, &error);
@@ -268,7 +268,7 @@ impl Server {
         Ok(())
     }
 
-    /// Answers a request, which is not read but for its id, with an error.
+    /// Answers a request with an error, without parsing more than its id.
     fn refuse_unread(&mut self, id: SessionId, text: &str, error: &Error) -> Result<(), BadMessage> {
         match Received::parse(text)? {
             Received::Request { id: request, .. } => {
@@ -296,7 +296,7 @@ impl Server {
         Ok(())
     }
 
-    /// What is to be sent to a client.
+    /// The output for a client.
     ///
     /// # Panics
     /// If there is no such session.
@@ -309,7 +309,7 @@ impl Server {
         self.sessions.get(&id).is_some_and(|s| s.output.len() < OUTPUT_BYTES_FULL && !s.is_closing)
     }
 
-    /// Whether a client is to be disconnected, once its output is sent.
+    /// Whether a client must be disconnected once its output is sent.
     pub fn is_closing(&self, id: SessionId) -> bool {
         self.sessions.get(&id).is_none_or(|s| s.is_closing)
     }
@@ -331,7 +331,7 @@ impl Server {
         }
     }
 
-    /// Sessions that have got output, or are to be closed, by what others did.
+    /// Sessions that have got output, or must be closed, through others' actions.
     pub fn take_ready(&mut self) -> BTreeSet<SessionId> {
         std::mem::take(&mut self.ready)
     }
@@ -353,7 +353,7 @@ impl Server {
         }
     }
 
-    /// A client's certificate says who it is.
+    /// Sets a client's identity, from its certificate.
     pub fn set_session_client(&mut self, id: SessionId, client: Option<String>) {
         if let Some(session) = self.sessions.get_mut(&id) {
             session.client = client;
@@ -394,7 +394,7 @@ impl Server {
         std::mem::take(&mut self.log_lines)
     }
 
-    /// Forgets what waits for a client that is to be disconnected because of it.
+    /// Discards the output for a client that must be disconnected because of it.
     pub fn discard_output(&mut self, id: SessionId) {
         if let Some(session) = self.sessions.get_mut(&id) {
             session.output = Output::default();

@@ -110,7 +110,7 @@ impl Server {
         // A monitor keeps the columns it was asked for; what is new are its conditions, which only then take
         // the old ones' place.
         self.keep(session, new_bytes).map_err(|e| e.to_json())?;
-        // What happened before is told under the old conditions.
+        // Earlier changes are reported under the old conditions.
         self.tell(&name, id);
         let hosted = self.databases.get_mut(&name).expect("its monitors go with it");
         let update = hosted.monitors.change_conditions(&hosted.database, id, requests);
@@ -135,7 +135,7 @@ impl Server {
         Ok(json!({}))
     }
 
-    /// Tells a monitor what has happened since it was told last.
+    /// Sends a monitor what has happened since its last update.
     fn tell(&mut self, database: &str, id: MonitorId) {
         let hosted = self.databases.get_mut(database).expect("its monitors go with it");
         if let Some(update) = hosted.monitors.poll(id) {
@@ -149,7 +149,7 @@ impl Server {
         };
         let Some(state) = self.sessions.get_mut(session) else { return };
         self.counters.updates += 1;
-        // Room for the whole notification at once, where it is not long: some hundred clients may get it.
+        // Reserves room for the whole notification if it is not long: some hundred clients may get it.
         let expected = UPDATE_FRAME_BYTES + key.len() + update.updates.len().min(UPDATE_BYTES_AT_ONCE);
         state.output.write_about(expected, |out| {
             out.extend_from_slice(b"{\"id\":null,\"method\":\"");

@@ -17,8 +17,8 @@ impl Server {
     /// Makes its rows say what is.
     pub(super) fn update_own_database(&mut self, now: Now) {
         static COLUMNS: LazyLock<Columns> = LazyLock::new(Columns::new);
-        // Asked at each flush, of which there may be thousands a second: comparing a long schema each time
-        // would cost.
+        // Checked at each flush, of which there may be thousands a second: comparing a long schema each time
+        // would cost too much.
         if !std::mem::take(&mut self.own_is_stale) {
             return;
         }

@@ -140,7 +140,7 @@ impl Server {
         if let Some(principal) = self.sessions.get(&session).map(Session::principal)
             && !principal.role.is_empty()
         {
-            // Of any database: a new schema could do without the tables that restrict it.
+            // For any database: a new schema could lack the tables that restrict the client.
             let act = format!("\"convert\" of database {name} (only the root role may convert databases)");
             return Err(principal.refused(&act).to_json());
         }

@@ -20,13 +20,13 @@ use std::time::{Duration, Instant};
 pub(super) struct Waiting {
     pub(super) session: SessionId,
     pub(super) request: Value,
-    /// Parameters but for the database's name.
+    /// Parameters except the database's name.
     pub(super) operations: Vec<Json<'static>>,
     pub(super) since: Instant,
     pub(super) due: Option<Instant>,
     /// The tables that decide; a change of one makes it stale.
     pub(super) tables: BTreeSet<TableIdx>,
-    /// It is to be tried again.
+    /// It must be tried again.
     pub(super) is_stale: bool,
     /// What another try costs, in rows and the like.
     pub(super) work: usize,
@@ -40,7 +40,7 @@ const RETRY_WORK: usize = 10_000;
 /// Bytes of operations that cost as much as a row.
 const BYTES_PER_ROW: usize = 64;
 
-/// A transaction that is to be run, now or again.
+/// A transaction to run, for the first time or again.
 pub(super) struct Attempt<'a> {
     pub(super) session: SessionId,
     pub(super) request: Value,
@@ -163,7 +163,7 @@ impl Server {
         self.attempt(now, name, Attempt { session, request, since: now.at, operations });
     }
 
-    /// Runs a transaction; where it has to wait, it is kept.
+    /// Runs a transaction; if it has to wait, keeps it.
     pub(super) fn attempt(&mut self, now: Now, name: &str, attempt: Attempt<'_>) {
         let session = attempt.session;
         self.settle_unless_of(name);
@@ -217,7 +217,7 @@ impl Server {
         }
     }
 
-    /// Charges a session for a transaction that is to wait.
+    /// Charges a session for a transaction that has to wait.
     fn may_wait(&mut self, session: SessionId, bytes: usize) -> Result<(), Error> {
         let limit = self.budget.limits.waiting_bytes;
         if bytes > limit {
@@ -246,7 +246,7 @@ impl Server {
         self.answer_when_durable(name, outcome.durable, Unsynced::new(session, request, outcome.reply));
     }
 
-    /// Answers a transaction; where it asked to be `durable`, when the last commit is.
+    /// Answers a transaction; if it asked to be `durable`, once the last commit is durable.
     pub(super) fn answer_when_durable(&mut self, name: &str, durable: bool, mut unsynced: Unsynced) {
         let hosted = self.databases.get_mut(name).expect("its name was found");
         if durable && let Some(commit) = hosted.want_durable() {
@@ -311,10 +311,10 @@ impl Server {
         }
     }
 
-    /// All that follows from the messages handled since the last call: transactions are written to the log
-    /// together and answered, those that waited for a change are tried again, and monitors are told. Where
-    /// many waited, some are left for the next call ([`Self::has_stale`]), so that others do not wait for
-    /// them.
+    /// Completes the consequences of all messages handled since the last call: transactions are written to
+    /// the log together and answered, those that waited for a change are tried again, and monitors are
+    /// updated. If many waited, some are left for the next call ([`Self::has_stale`]), so that other work
+    /// need not wait.
     pub fn flush(&mut self, now: Now) {
         self.settle();
         self.update_own_database(now);
@@ -338,7 +338,7 @@ impl Server {
         self.tell_all();
     }
 
-    /// Transactions wait that are to be tried again: call [`Self::flush`] when others have had their turn.
+    /// Some waiting transactions must be tried again: call [`Self::flush`] after other work has had its turn.
     pub fn has_stale(&self) -> bool {
         let has_stale = |hosted: &Hosted| {
             let is_due = hosted.was_reverted || !hosted.changed.is_empty();
@@ -374,8 +374,8 @@ impl Server {
         self.databases.values().flat_map(|h| &h.waiting).filter_map(|w| w.due).min()
     }
 
-    /// Commits changes of the server's own to a database: the status of a connection, what a backup is told.
-    /// Monitors are told of them as of any other.
+    /// Commits the server's own changes to a database: the status of a connection, or what a backup receives.
+    /// Monitors see them like any others.
     pub fn commit_own(
         &mut self,
         now: Now,
@@ -400,8 +400,7 @@ impl Server {
         Ok(())
     }
 
-    /// Answers the transactions of a database that waited for the disk, up to a commit; with an error where
-    /// it failed.
+    /// Answers a database's transactions up to a commit that waited for the disk; with an error if it failed.
     pub(super) fn synced(&mut self, name: &str, upto: u64, failure: Option<&Error>) {
         while let Some(hosted) = self.databases.get_mut(name)
             && hosted.unsynced.front().is_some_and(|u| u.commit <= upto)
@@ -417,7 +416,7 @@ impl Server {
 }
 
 impl Hosted {
-    /// Marks the transactions that are to be tried again. Whether there are any.
+    /// Marks the transactions that must be tried again. Returns whether there are any.
     fn mark_stale(&mut self) -> bool {
         let changed = std::mem::take(&mut self.changed);
         let all = std::mem::take(&mut self.was_reverted);

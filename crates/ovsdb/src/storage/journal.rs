@@ -1,22 +1,24 @@
-//! Which commits are in the file, which of them survive a power cut, and the replacement of the file by a
-//! smaller one while commits go on. Commits are numbered here and otherwise bytes.
+//! Tracks which commits are in the file and which of them survive a power cut, and replaces the file by a
+//! smaller one while commits continue. Here a commit is just a number and bytes.
 //!
-//! What takes long (a sync, a snapshot) is a [`Job`] that runs elsewhere; everything else happens at once.
-//! Two jobs at most are out: a sync, and a step of a replacement. The rules that make it right:
+//! What takes long (a sync, a snapshot) is a [`Job`] that runs elsewhere; everything else happens at once. At
+//! most two jobs are running: a sync, and a step of a replacement. The rules that make it correct:
 //!
-//! 1. A commit is in the file when `append` returns, whole or not at all ([`Writer`](crate::log::Writer)).
-//! 2. A commit is durable when a sync of a file that holds it, started after it was written, has succeeded,
-//!    and that file has the database's name for certain (its directory was synced after the replacement).
-//! 3. A replacement takes over only when its file, synced, holds every commit that is durable already; what
-//!    was committed since its snapshot is kept aside and written behind it. To make an end of it, no sync of
-//!    the old file starts during the last step, so what is committed then cannot become durable there.
-//! 4. After a sync failed, nothing that the old file's syncs say is believed any more (Linux reports a lost
-//!    page once). Only a replacement, written from memory, makes commits durable again: it is started at
-//!    once, and who waits for durability hears of the failure only if that fails too. A file that another
-//!    process wrote is treated likewise, since its syncs may have failed: the first commit that is to be
-//!    durable has it replaced.
-//! 5. A commit that failed is not in the file after a power cut either: the writer syncs its cut. Where it
-//!    cannot, the file is replaced, whether anybody waits for durability or not.
+//! 1. A commit is in the file when `append` returns, completely or not at all
+//!    ([`Writer`](crate::log::Writer)).
+//! 2. A commit is durable when a sync of a file that contains it, started after it was written, has
+//!    succeeded, and that file has the database's name for certain (its directory was synced after the
+//!    replacement).
+//! 3. A replacement takes over only when its file, synced, contains every commit that is durable already;
+//!    what was committed since its snapshot is kept aside and appended to it. So that this ends, no sync of
+//!    the old file starts during the last step, and what is committed then cannot become durable there.
+//! 4. After a sync has failed, later syncs of the old file prove nothing (Linux reports a lost page once).
+//!    Only a replacement, written from memory, makes commits durable again: it is started at once, and those
+//!    who wait for durability learn of the failure only if that fails too. A file written by another process
+//!    is treated the same way, since its syncs may have failed: the first commit that must be durable has it
+//!    replaced.
+//! 5. A commit that failed is not in the file after a power cut either: the writer syncs its cut. If it
+//!    cannot, the file is replaced, whether or not a client waits for durability.
 
 use crate::log::{LogDirectory, LogFile, Temporary, Writer, frame};
 use std::collections::VecDeque;
@@ -38,9 +40,9 @@ const COMPACT_BYTES_URGENT: u64 = 256 << 20;
 const TAIL_BYTES_MAX: usize = 256 << 20;
 /// So much may be left to write when a replacement takes over, which the control thread does itself.
 const TAIL_BYTES_SMALL: usize = 256 << 10;
-/// After so many steps it takes over with whatever is left.
+/// After this many steps it takes over whatever is left.
 const CATCH_UPS_MAX: u32 = 4;
-/// After a failed replacement the next automatic one waits so long.
+/// How long the next automatic replacement waits after a failed one.
 const RETRY_INTERVAL_MS: u64 = 60 * 1000;
 
 /// The bodies of a compacted file, one call of the argument for each. Runs on another thread.
@@ -58,13 +60,13 @@ pub struct Base {
     pub commits: u64,
 }
 
-/// What happened to a journal, for whoever waits for it.
+/// What happened to a journal, for those who wait for it.
 #[derive(Debug)]
 pub enum Event {
     /// Every commit up to this survives a power cut.
     Durable(CommitNo),
-    /// These commits, up to this one and as far as they are not durable, cannot be made so. They are in the
-    /// file and in force.
+    /// These commits, up to this one and unless they are durable already, cannot be made durable. They are in
+    /// the file and in force.
     NotDurable {
         /// The last of them.
         upto: CommitNo,
@@ -91,7 +93,7 @@ pub struct Journal {
     writer: Writer,
     committed: CommitNo,
     durable: CommitNo,
-    /// Somebody waits for durability up to here.
+    /// The highest commit for which durability is requested.
     wanted: CommitNo,
     /// A sync is out that covers commits up to here.
     syncing: Option<CommitNo>,
@@ -101,8 +103,7 @@ pub struct Journal {
     distrusted: bool,
     /// Whether a power cut may bring failed commits back: rule 5.
     failed: Failed,
-    /// The replacement at hand, or the last one until it is durable, was made for those who wait for
-    /// durability.
+    /// The current replacement, or the last one until it is durable, was started for requests for durability.
     heals: bool,
     /// The next step of the replacement.
     step: Option<Work>,
@@ -116,14 +117,14 @@ pub struct Journal {
     retired: Vec<Arc<dyn LogFile>>,
 }
 
-/// What a power cut makes of commits that were reported as failed.
+/// What a power cut does to commits that were reported as failed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Failed {
     /// They are gone.
     Gone,
     /// They are if the next sync that comes back succeeded.
     GoneIfSynced,
-    /// They may come back: the file is to be replaced.
+    /// They may come back: the file must be replaced.
     MayComeBack,
 }
 
@@ -154,7 +155,7 @@ struct Policy {
     retry_after_ms: u64,
 }
 
-/// A file that is to replace the database's.
+/// A file that will replace the database's.
 struct NewFile {
     temporary: Box<dyn Temporary>,
     size: u64,
@@ -240,8 +241,8 @@ impl NewFile {
 }
 
 impl Journal {
-    /// Of a file that was read to `writer`'s end, at `now_ms` on any clock that does not go back. `base` is
-    /// what of it would be left by a compaction, as far as one knows: its schema and its first record.
+    /// For a file that was read up to `writer`'s end, at `now_ms` on any monotonic clock. `base` is the
+    /// estimated size after a compaction: that of its schema and its first record.
     pub fn new(directory: Arc<dyn LogDirectory>, writer: Writer, base: Base, now_ms: u64) -> Journal {
         let Base { bytes: base_bytes, commits } = base;
         Journal {
@@ -295,8 +296,8 @@ impl Journal {
 
     fn handle_failed_commit(&mut self) {
         if self.writer.may_come_back() {
-            // The sync that is out may make last what could not be cut off, and the writer's own may have
-            // taken the error that was to be that one's: it is told once.
+            // The running sync may make durable what could not be cut off, and the writer's own sync may have
+            // received the error intended for it, which is reported only once.
             self.failed = Failed::MayComeBack;
             self.distrusted = true;
         } else if self.syncing.is_some() && self.failed == Failed::Gone {
@@ -326,12 +327,12 @@ impl Journal {
         self.writer.size()
     }
 
-    /// Asks for a compaction now. One that is under way already counts.
+    /// Requests a compaction. One in progress already counts.
     pub fn compact(&mut self) {
         self.compact_asked = true;
     }
 
-    /// Whether a compaction is under way or asked for.
+    /// Whether a compaction is in progress or requested.
     pub fn is_compacting(&self) -> bool {
         self.compact_asked || !matches!(self.compaction, Compaction::Idle)
     }
@@ -431,8 +432,8 @@ impl Journal {
             }
             Err(error) => {
                 self.distrust(now_ms);
-                // The next poll starts a replacement, and one that is under way will do; but where this was
-                // the sync of one that was made for that, the disk fails for good.
+                // The next poll starts a replacement, unless one is in progress. But if this was the sync of
+                // one started for that purpose, the disk has failed for good.
                 if self.heals && matches!(self.compaction, Compaction::Idle) {
                     self.fail_waiting(error);
                 }
@@ -494,12 +495,12 @@ impl Journal {
         self.events.push_back(Event::Compacted { before, after });
     }
 
-    /// Replaces the file by `snapshot`, of another schema perhaps, before it returns. Blocks as long as the
-    /// disk takes; what jobs are out goes on and comes to nothing. All commits are durable then, unless the
-    /// last step fails, the sync of the directory.
+    /// Replaces the file by `snapshot`, possibly with another schema, before it returns. Blocks as long as
+    /// the disk takes; running jobs continue, and their results are ignored. Afterwards all commits are
+    /// durable, unless the last step fails, the sync of the directory.
     ///
     /// # Errors
-    /// Those of the system; the file is as it was.
+    /// Those of the system; the file is unchanged.
     pub fn rewrite(&mut self, now_ms: u64, snapshot: Snapshot) -> io::Result<()> {
         let writer = write_snapshot(&*self.directory, snapshot)?.replace()?;
         self.epoch += 1;
@@ -539,7 +540,7 @@ impl Journal {
         self.events.push_back(Event::NotCompacted { error });
     }
 
-    /// Who waits for durability waits in vain.
+    /// Requests for durability have failed.
     fn fail_waiting(&mut self, error: io::Error) {
         if self.wanted > self.durable {
             self.events.push_back(Event::NotDurable { upto: self.wanted, error });

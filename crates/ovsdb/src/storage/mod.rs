@@ -1,21 +1,20 @@
-//! A database in a file: read when it is opened, and every transaction appended before it is answered.
+//! A database in a file: read when it is opened, and every transaction is appended before it is answered.
 //!
-//! What an embedding server does, in its order:
+//! What an embedding server does, in order:
 //!
-//! 1. [`Storage::open`] reads the file and gives the [`Database`].
-//! 2. For each transaction: [`Database::execute`], then [`Storage::commit`] with its changes. Where that
-//!    fails nothing is in the file, and [`Database::revert`] takes the changes back: the client gets the
-//!    [`io_error`]. Otherwise the transaction survives the process, and the client is answered; or, where it
-//!    asked for `durable`, [`Storage::want_durable`], and the answer waits for an [`Event`] that covers its
-//!    number.
+//! 1. [`Storage::open`] reads the file and returns the [`Database`].
+//! 2. For each transaction: [`Database::execute`], then [`Storage::commit`] with its changes. If that fails,
+//!    nothing is in the file, and [`Database::revert`] undoes the changes: the client gets the [`io_error`].
+//!    Otherwise the transaction survives the process, and the client is answered; or, if it asked for
+//!    `durable`, [`Storage::want_durable`], and the answer waits for an [`Event`] that covers its number.
 //! 3. After each round of requests: [`Storage::poll_job`] until there is none. A [`Job`] blocks, so it runs
 //!    on another thread; its result goes to [`Storage::handle_done`]. Then [`Storage::poll_event`].
 //!
 //! Nothing else blocks for longer than a write into the system's cache takes. Many transactions share a sync:
-//! those that come while one is out wait for the next. Compaction, asked for by [`Storage::compact`] or due
-//! by the file's growth, is a matter of jobs too.
+//! those that arrive during one wait for the next. Compaction, requested by [`Storage::compact`] or due
+//! because the file has grown, also consists of jobs.
 //!
-//! Locking the file against other processes is the business of whoever provides the [`LogDirectory`].
+//! The [`LogDirectory`]'s implementation must lock the file against other processes.
 
 pub mod journal;
 
@@ -42,7 +41,7 @@ const CONVERSION_COMMENT: &str = "converted by ovsdb-server";
 pub struct Storage {
     schema: Arc<Schema>,
     journal: Journal,
-    /// Empty between commits, kept for their memory: the record under way, and all of a commit's.
+    /// Empty between commits, kept for their memory: the current record, and the whole commit.
     body: Vec<u8>,
     records: Vec<u8>,
 }
@@ -63,7 +62,7 @@ pub struct Opened {
 /// The torn end of a file: a write that was interrupted.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Cut {
-    /// What is wrong with it, and where it starts.
+    /// The damage, and where it starts.
     pub damage: Damage,
     /// Bytes from there to the end of the file.
     pub bytes: u64,
@@ -111,12 +110,12 @@ pub enum OpenError {
     Corrupt {
         /// What is wrong, and where.
         damage: Damage,
-        /// Where the next whole record is, as far as one can tell.
+        /// The presumed position of the next complete record.
         next: u64,
     },
     /// A record is whole and makes no sense.
     Record {
-        /// Where it starts.
+        /// Its position.
         offset: u64,
         /// Which one it is; 0 is the schema.
         index: u64,
@@ -126,7 +125,7 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    /// What stands before the file's name in messages.
+    /// The prefix of the file's name in messages.
     pub fn kind(&self) -> &'static str {
         match self {
             OpenError::Io { .. } => "I/O error",
@@ -169,7 +168,7 @@ pub fn system_text(error: &io::Error) -> String {
     }
 }
 
-/// What a client is told whose transaction could not be written, or made durable.
+/// The error for a client whose transaction could not be written, or made durable.
 pub fn io_error(error: &io::Error) -> Error {
     Error::new("I/O error", system_text(error))
 }
@@ -348,8 +347,8 @@ impl Storage {
         committed
     }
 
-    /// Asks that transactions up to `number` survive a power cut. Where they do not [yet](Self::durable), an
-    /// [`Event`] comes.
+    /// Requests that transactions up to `number` survive a power cut. If they do not [yet](Self::durable), an
+    /// [`Event`] will follow.
     pub fn want_durable(&mut self, number: CommitNo) {
         self.journal.want_durable(number);
     }
@@ -364,7 +363,7 @@ impl Storage {
         self.journal.compact();
     }
 
-    /// Whether a compaction is under way.
+    /// Whether a compaction is in progress.
     pub fn is_compacting(&self) -> bool {
         self.journal.is_compacting()
     }

@@ -188,7 +188,7 @@ impl<'de> Visitor<'de> for Columns<'_> {
     }
 }
 
-/// Whether a column's changes are told as differences.
+/// Whether a column's changes are recorded as differences.
 pub(super) fn is_composite(kind: &ColumnType) -> bool {
     kind.max > 1
 }

@@ -20,8 +20,8 @@ pub struct Note<'a> {
     pub comment: Option<&'a str>,
 }
 
-/// Appends the record of a transaction: JSON with its newline. False where it changed nothing that is kept in
-/// a file, and nothing is appended.
+/// Appends the record of a transaction: JSON with its newline. False, with nothing appended, if it changed
+/// nothing that is stored in a file.
 pub fn encode(out: &mut Vec<u8>, schema: &Schema, changes: &Changes, note: Note<'_>) -> bool {
     let start = out.len();
     out.push(b'{');
