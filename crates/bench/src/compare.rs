@@ -32,15 +32,15 @@ pub struct Compared {
     pub what: String,
     /// Medians.
     pub a: f64,
-    /// Of B.
+    /// The value for B.
     pub b: f64,
-    /// What became of it.
+    /// The verdict.
     pub verdict: Verdict,
     /// See [`inherent`].
     inherent: Vec<String>,
 }
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
     /// The ratio of B to A, with its bounds, excludes 1 to the worse.
@@ -134,9 +134,9 @@ pub fn between(a: &Point, b: &Point, figure: &str) -> Verdict {
 
 /// Why two points allow no ratio of this figure.
 ///
-/// What a packet costs is the switch's also where another was the limit of the rate. Where the kernel
-/// forwards, it does so on the time of whoever sends, which is the generator here: what the machine spent
-/// less the generator's own is then no cost of the switch.
+/// The cost of a packet is a property of the switch even if something else limited the rate. If the kernel
+/// forwards, it does so on the sender's time, here the generator's: then what the machine spent less the
+/// generator's own time is not a cost of the switch.
 pub fn refusal_of(a: &Point, b: &Point, figure: &str) -> Option<String> {
     let is_of_machine = figure == "machine_cycles_per_packet" && (a.is_in_kernel() || b.is_in_kernel());
     if is_of_machine {
@@ -223,7 +223,7 @@ fn ratio_bounds(a: &[f64], b: &[f64], level: f64) -> (f64, f64) {
     ((difference - half).exp(), (difference + half).exp())
 }
 
-/// The value that Student's t of so many degrees of freedom exceeds in magnitude with this probability.
+/// The value that Student's t with this many degrees of freedom exceeds in magnitude with this probability.
 ///
 /// With x = sqrt(freedom) tan(angle) the density becomes cos(angle)^(freedom - 1), which is integrated by
 /// Simpson's rule.
@@ -244,7 +244,7 @@ fn student_quantile(freedom: f64, level: f64) -> f64 {
     freedom.sqrt() * low.tan()
 }
 
-/// Runs the benches of [`BUILD_BENCHES`] on two programs in so many turns.
+/// Runs the benches of [`BUILD_BENCHES`] on two programs in turns.
 pub fn builds(a: &Path, b: &Path, rounds: usize) -> Result<(Run, Run), Failure> {
     let dir = TempDir::new("builds")?;
     let named = |path: &Path| Run { name: path.display().to_string(), ..Run::default() };
@@ -252,7 +252,7 @@ pub fn builds(a: &Path, b: &Path, rounds: usize) -> Result<(Run, Run), Failure> 
     for round in 0..rounds {
         eprintln!("round {} of {rounds}", round + 1);
         for bench in BUILD_BENCHES {
-            // Who comes first alternates, so that neither is always the one after a pause.
+            // The order alternates, so that neither is always the one after a pause.
             for n in if round % 2 == 0 { [0, 1] } else { [1, 0] } {
                 let points = measure([a, b][n], bench, &dir.0.join("rows.json"))?;
                 merge(&mut runs[n].points, points);

@@ -10,7 +10,7 @@ use std::time::Duration;
 /// Longer than this no message of a switch takes.
 const TIME: Duration = Duration::from_secs(300);
 
-/// See the module's text.
+/// See the module documentation.
 pub struct Connection(UnixStream);
 
 impl Connection {
@@ -25,8 +25,8 @@ impl Connection {
         }
     }
 
-    /// Sends encoded messages, the last of which asks for a barrier, and waits for its reply: the switch has
-    /// done what they say then. An error where it refuses one of them.
+    /// Sends encoded messages, the last of which requests a barrier, and waits for its reply: the switch has
+    /// then executed them. An error if it refuses one of them.
     pub fn until_barrier(&mut self, messages: &[u8]) -> Result<(), String> {
         let mut writer = self.0.try_clone().map_err(failed)?;
         std::thread::scope(|scope| {

@@ -164,7 +164,7 @@ impl Daemon {
         UnixStream::connect(&path).map_err(|e| self.explained(format!("{}: {e}", path.display())))
     }
 
-    /// An error unless `br0` has so many rules.
+    /// An error unless `br0` has this many rules.
     pub fn has_rules(&self, rules: usize) -> Result<(), String> {
         let text = self.ofctl(&["dump-aggregate", "br0"])?;
         let expected = format!("flow_count={rules}");

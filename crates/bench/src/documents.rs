@@ -3,7 +3,7 @@
 
 /// A figure of a document.
 pub struct Figure {
-    /// Who and when.
+    /// Author and date.
     pub document: &'static str,
     /// The experiment in it.
     pub experiment: &'static str,
@@ -19,7 +19,7 @@ pub struct Figure {
     pub value: f64,
     /// Its unit.
     pub unit: &'static str,
-    /// Where it was read.
+    /// The source in which it was read.
     pub read_in: &'static str,
 }
 
@@ -28,7 +28,7 @@ const RED_HAT: &str = "Red Hat, Measuring and comparing Open vSwitch performance
 const CARBONE: &str = "Carbone, Catalli, Rizzo, Improving the performance of Open vSwitch, 2011";
 const INTEL: &str = "Intel, Open vSwitch Enables SDN and NFV Transformation, 2015";
 
-/// What those who began this project knew of a document whose text could not be read again.
+/// For a document whose text could not be read again: figures known to those who began this project.
 const HANDED_DOWN: &str = "not read again: the document's text was not to be had";
 
 /// Bytes of a packet in the columns of Red Hat's table.
@@ -42,7 +42,7 @@ const RED_HAT_TABLE: [(&str, [u32; 6]); 5] = [
     ("1,000,000", [135_964, 131_448, 134_586, 129_210, 125_610, 125_875]),
 ];
 
-/// All of them, as far as they could be checked: a figure of which nobody is sure is none.
+/// All figures that could be checked; uncertain ones are left out.
 pub fn figures() -> Vec<Figure> {
     let carbone = |switch, value| Figure {
         document: CARBONE,

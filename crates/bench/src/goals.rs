@@ -1,6 +1,6 @@
 //! `crosspoint bench goals DIR`: each goal of the project beside its figure.
 //!
-//! A goal holds where the bound of its figure's 95 % confidence interval does, not the median alone.
+//! A goal is met if the bound of its figure's 95 % confidence interval meets it, not only the median.
 
 use crate::compare::refusal_of;
 use crate::result::{Point, Run};
@@ -136,7 +136,7 @@ pub struct Held {
     pub verdict: String,
 }
 
-/// What the figures of this name are held to at the point with these labels, where one goal is about it.
+/// The bound for figures with this name at the point with these labels, if a goal covers it.
 pub fn bound(suite: &str, labels: &[(&str, &str)], figure: &str) -> Option<f64> {
     let is_about = |goal: &&Goal| {
         let has = |(name, value): &(&str, &str)| labels.iter().any(|(n, v)| n == name && is_same(v, value));
@@ -153,7 +153,7 @@ fn is_same(a: &str, b: &str) -> bool {
 }
 
 impl Figure {
-    /// How measurements ask for its goal. A ratio to a peer goes by the name of the figure itself.
+    /// The name by which measurements look up its goal. A ratio to a peer has the name of the figure itself.
     fn name(self) -> String {
         match self {
             Own(metric) | Ratio(metric, _) | Times(metric, _) => metric.into(),
@@ -231,7 +231,7 @@ fn held(goal: &Goal, point: &Point, run: &Run) -> Option<Held> {
     })
 }
 
-/// Turn by turn where both have as many, since they alternated; of the medians where they do not.
+/// Turn by turn if both have the same number, since they alternated; otherwise of the medians.
 fn ratios(over: &[f64], under: &[f64]) -> Vec<f64> {
     if over.len() == under.len() {
         return over.iter().zip(under).map(|(o, u)| o / u).collect();

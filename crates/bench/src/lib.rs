@@ -1,14 +1,14 @@
-//! The benchmark that is built in: suites of experiments on this switch and on others beside it, results with
-//! the machine that they are of, and reports.
+//! The built-in benchmark: suites of experiments on this switch and others, results with the machine that
+//! they were measured on, and reports.
 //!
 //! A [suite](suite) is data. Its steps are measurements ([`measure`]) and trials with a generator, a switch
 //! and guests ([`lab`]). [`run`](mod@run) runs them and stores [results](result) point by point; [`report`],
 //! [`compare`] and [`goals`] read what is stored, also the files of runs before there were suites. Files
 //! import one way, which a test of this crate checks.
 //!
-//! Costs are in TSC cycles per packet per CPU-second of the worker's thread: the thread's CPU time, not wall
-//! time, so that a shared machine's interruptions do not count. What is compared is measured in one run, in
-//! turns.
+//! Costs are in TSC cycles per packet per CPU second of the worker's thread: the thread's CPU time, not wall
+//! time, so that a shared machine's interruptions do not count. Figures that are compared are measured in one
+//! run, in turns.
 
 #[macro_use]
 extern crate host;

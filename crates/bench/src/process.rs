@@ -62,7 +62,7 @@ fn not_found_within(said: &str) -> Option<&str> {
     said.strip_prefix("exec of \"")?.strip_suffix("\" failed: No such file or directory")
 }
 
-/// Runs a command to its end and returns what it printed; an error with what it said where it failed.
+/// Runs a command to its end and returns its output; an error with that output if it failed.
 pub fn run(command: &mut Command) -> Result<String, String> {
     let output = command.stdin(Stdio::null()).output().map_err(|e| not_started(command, &e))?;
     if !output.status.success() {
@@ -84,7 +84,7 @@ impl Process {
     pub fn spawn(command: &mut Command) -> Result<Process, String> {
         let child = command.spawn().map_err(|e| not_started(command, &e))?;
         let process = Process(child);
-        // Where this cannot be written the child is ended again, since nobody could find it later.
+        // If this cannot be written, the child is ended again, since it could not be found later.
         lease::note(&Resource::Process(process.0.id()))?;
         Ok(process)
     }

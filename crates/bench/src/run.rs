@@ -45,7 +45,7 @@ pub struct Wish {
     pub resume: bool,
 }
 
-/// The switches that some suite can measure, beside ours.
+/// The switches other than ours that some suite can measure.
 fn known_switches() -> Vec<&'static str> {
     let mut names = vec!["crosspoint", "bridge", "ovs"];
     names.extend(peers().map(|peer| peer.switch));
@@ -60,8 +60,8 @@ fn peers() -> impl Iterator<Item = Peer> {
     all_suites().flat_map(|suite| suite.steps).filter_map(peer)
 }
 
-/// Runs suites. Steps that fail are noted in the run, the others go on; then the result is a failure with
-/// their reasons.
+/// Runs suites. Failed steps are recorded in the run, and the others continue; the result is then a failure
+/// with their reasons.
 pub fn run(wish: &Wish) -> Result<(), Failure> {
     let suites = suites(&wish.names)?;
     let known = known_switches();
@@ -86,7 +86,7 @@ pub fn run(wish: &Wish) -> Result<(), Failure> {
     if let Some(unknown) = wish.wanted.switches.iter().find(|s| !is_known(s)) {
         return Err(Failure::Usage(format!("unknown switch {unknown}; known: {}", known.join(", "))));
     }
-    // Where others can be measured beside it, the run's warnings name a peer that is missing.
+    // If others can be measured for comparison, the run's warnings name a missing peer.
     let missing = |switch: &String| peers().find(|peer| peer.switch == switch)?.missing();
     let missing: Vec<String> = wish.wanted.switches.iter().filter_map(missing).collect();
     if !missing.is_empty() && missing.len() == wish.wanted.switches.len() {
@@ -131,8 +131,8 @@ pub fn run(wish: &Wish) -> Result<(), Failure> {
     any_measured(&wish.wanted.switches, &store, lacking)
 }
 
-/// Fails where no switch that was asked for has a point: this machine cannot do what was asked. Where some
-/// have points, the warnings of the run name the others.
+/// Fails if no requested switch has a point: this machine cannot do what was requested. If some have points,
+/// the warnings of the run name the others.
 fn any_measured(switches: &[String], store: &Store, mut lacking: Vec<String>) -> Result<(), Failure> {
     let points = store.points()?;
     if points.iter().any(|point| switches.is_empty() || switches.contains(&point.switch)) {
@@ -244,7 +244,7 @@ impl Runner<'_> {
             let start = Instant::now();
             let result = match part {
                 Part::Measure(measure) => match self.measure(store, suite, measure, id, lacking) {
-                    // It failed for want of a program, and ended with the words that name it.
+                    // It failed because a program is missing, and its last words name it.
                     Err(why) if why.contains(MISSING) => {
                         let why = why.rsplit(": crosspoint bench: ").next().unwrap_or(&why);
                         let text = format!("crosspoint was not measured with {}: {why}", measure.step);
@@ -273,7 +273,7 @@ impl Runner<'_> {
                 Ok(_) => {}
                 // No later step would find room either.
                 Err(why) => {
-                    // What a step's programs said of it is in their words: the disk itself is asked. No later
+                    // A step's programs report it in their own words, so the disk itself is checked. No later
                     // step would find room either.
                     if let Some(full) = full_disk(store) {
                         return Err(Failure::Check(format!(
@@ -302,8 +302,8 @@ impl Runner<'_> {
         Err(Failure::Check(format!("{} steps failed: {}", failed.len(), failed.join("; "))))
     }
 
-    /// Measures what a load's generator and guest can do alone, once for each in a run: who reads its figures
-    /// must know.
+    /// Measures what a load's generator and guest can do alone, once for each in a run: readers of the
+    /// figures must know.
     fn calibrate(&self, store: &mut Store, load: &Load) -> Result<(), Failure> {
         for (name, alone) in load.alone() {
             if store.info.calibration.contains_key(&name) || self.interrupted.load(Ordering::Relaxed) {
@@ -359,9 +359,8 @@ impl Runner<'_> {
         Ok(measured.points)
     }
 
-    /// Does something that waits for processes of this run. An interruption that only the runner got is
-    /// handed on to them, also to those that are started meanwhile: so a turn ends, however long it was to
-    /// take.
+    /// Does something that waits for processes of this run. An interrupt that only the runner received is
+    /// passed on to them, and to those started meanwhile: so a turn ends, however long it should have taken.
     fn until_interrupted<R>(&self, act: impl FnOnce() -> R) -> R {
         // Dropped when it is done.
         let (doing, is_doing) = std::sync::mpsc::channel::<()>();

@@ -12,7 +12,7 @@ pub fn median(values: &[f64]) -> f64 {
 }
 
 /// Lower bound of the 95 % confidence interval of the mean of paired ratios, by Student's t; the ratio itself
-/// where there is one pair.
+/// if there is only one pair.
 pub fn lower_bound(ratios: &[f64]) -> f64 {
     bounds(ratios).0
 }

@@ -14,8 +14,8 @@ use crate::suite::{Grid, Mode};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A switch under test (`None`: nothing is between) by its name, and what came of it: as the trial says it,
-/// and as a point.
+/// A switch under test (`None`: a direct connection) by its name, and its result: in the trial's form, and as
+/// a point.
 type Tried = (String, Option<Box<dyn Switch>>, Outcome, Point);
 
 /// The longest frame of the usual MTU, and the MTU where frames are longer.
@@ -25,16 +25,16 @@ const MTU_JUMBO: u16 = 9_000;
 /// One combination of a grid, for all its switches.
 #[derive(Clone)]
 pub struct Load {
-    /// Of the suite.
+    /// From the suite.
     step: &'static str,
     /// In place of the mode's.
     turns: Option<u32>,
-    /// Of the command that repeats it, as the operator gave them: `--quick --workers 2`.
+    /// For the command that repeats it, as the operator gave them: `--quick --workers 2`.
     options: String,
     topology: &'static str,
     guest: &'static str,
     rings: Rings,
-    /// As the suite has them; `None`: the operator asked for so many.
+    /// From the suite; `None`: the operator chose the number.
     workers_wanted: Option<usize>,
     workers: usize,
     generator: String,
@@ -47,7 +47,7 @@ pub struct Load {
     switches: Vec<String>,
 }
 
-/// What became of a load.
+/// The result of a load.
 #[derive(Default)]
 pub struct Measured {
     /// A point for each switch.
@@ -60,10 +60,10 @@ pub struct Measured {
     pub failed: BTreeMap<String, String>,
 }
 
-/// What a run asks for beside the suite's own choice.
+/// A run's requests that override the suite's own choice.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
-    /// Switches; all of the suite's where there is none.
+    /// Switches; all of the suite's if empty.
     pub switches: Vec<String>,
     /// Another generator.
     pub generator: Option<String>,
@@ -149,7 +149,7 @@ fn rates(grid: &Grid, few: bool) -> Vec<u64> {
     }
 }
 
-/// What was asked for beside suites and switches, as a command has it.
+/// The other requests besides suites and switches, in command-line form.
 fn options(mode: Mode, wanted: &Wanted) -> String {
     let mut options = match mode {
         Mode::Quick => " --quick".to_string(),
@@ -172,7 +172,7 @@ fn cpus() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// As many workers as are wanted, if the generator and the guest have a processor each beside them.
+/// The wanted number of workers, if the generator and the guest each have a processor besides.
 fn workers_here(wanted: usize, cpus: usize) -> usize {
     wanted.min(cpus.saturating_sub(2)).max(1)
 }
@@ -386,7 +386,7 @@ impl Load {
         if self.size > FRAME_USUAL { MTU_JUMBO } else { MTU_USUAL }
     }
 
-    /// Bytes of a frame, or how they are told.
+    /// Bytes of a frame, or a description of its sizes.
     fn size(&self) -> String {
         match self.pattern.protocol {
             Protocol::Imix => "imix".into(),

@@ -16,7 +16,7 @@ const RETRY: Duration = Duration::from_millis(500);
 const POLLS_BEFORE_SLEEP: u32 = 10_000;
 /// Frames per turn of a queue.
 const BURST: usize = 32;
-/// How long the switch has to take what was sent before a guest leaves.
+/// How long the switch has to accept frames already sent before a guest leaves.
 const LAST_FRAMES_TIME: Duration = Duration::from_secs(5);
 /// What numbered frames begin their payload with.
 const MAGIC: [u8; 4] = *b"XPSQ";
@@ -211,7 +211,7 @@ pub fn run(args: &Args) -> ExitCode {
     code
 }
 
-/// How many numbered frames have not come: of `count` where that is known, else between those that have.
+/// How many numbered frames are missing: of `count` if that is known, else between those that arrived.
 fn missing(seen: &[Seen], count: Option<u64>) -> u64 {
     match count {
         Some(count) => count.saturating_sub(seen.iter().map(|s| s.numbered).sum()),
@@ -256,10 +256,10 @@ fn run_guest(args: &Args, socket: &Path, ending: &AtomicBool) -> Result<Vec<Seen
                 }
                 println!("{}: the switch is gone", socket.display());
             }
-            // Nobody has come yet.
+            // The switch has not connected yet.
             Err(e) if args.listen && kind(&e) == Some(ErrorKind::TimedOut) => {}
-            // What waiting does not mend: a switch of another kind, a place where no socket can be or
-            // somebody else's is.
+            // Waiting does not help: a switch of another kind, or a path where no socket can be created or
+            // where another one exists.
             Err(e @ PortError::Unsupported(_)) if !args.listen => return Err(e),
             Err(e) if args.listen && kind(&e).is_some() => return Err(e),
             Err(e) => {
@@ -275,7 +275,7 @@ fn run_guest(args: &Args, socket: &Path, ending: &AtomicBool) -> Result<Vec<Seen
     Ok(seen)
 }
 
-/// What the operating system said, where it is its error.
+/// The kind of the operating system's error, if it is one.
 fn kind(e: &PortError) -> Option<ErrorKind> {
     match e {
         PortError::Os { errno, .. } => Some(std::io::Error::from_raw_os_error(*errno).kind()),
@@ -283,7 +283,7 @@ fn kind(e: &PortError) -> Option<ErrorKind> {
     }
 }
 
-/// Moves packets until the switch goes (true) or the guest is to end.
+/// Moves packets until the switch goes (true) or the guest should end.
 fn serve(args: &Args, mut guest: Guest, seen: &mut [Seen], ending: &AtomicBool) -> bool {
     let mut pairs = guest.take_pairs();
     let mut templates: Vec<_> = (0..args.queues).map(|queue| template(queue, args.size)).collect();
@@ -313,7 +313,7 @@ fn serve(args: &Args, mut guest: Guest, seen: &mut [Seen], ending: &AtomicBool) 
             let is_done = args.count.is_some_and(|count| seen.iter().map(|s| s.sent).sum::<u64>() >= count);
             if ending.load(Ordering::Relaxed) || args.mode == Mode::Source && is_done {
                 if matches!(args.mode, Mode::Sink | Mode::Check) {
-                    // What has come by now counts: no more than a ring holds, however much goes on coming.
+                    // What has arrived by now counts: at most a ring full, however much more arrives.
                     for _ in 0..usize::from(args.ring_size).div_ceil(args.burst) {
                         for ((pair, seen), template) in pairs.iter_mut().zip(&mut *seen).zip(&mut templates) {
                             turn(args, pair, seen, template, args.burst);
@@ -347,7 +347,7 @@ fn wait_for_last_frames(guest: &Guest, pairs: &mut [QueuePair]) {
     }
 }
 
-/// One burst of one queue pair, of which a source sends no more than `due`; how many packets it moved.
+/// One burst of one queue pair; a source sends at most `due`. Returns how many packets it moved.
 fn turn(args: &Args, pair: &mut QueuePair, seen: &mut Seen, template: &mut [u8], due: usize) -> usize {
     match args.mode {
         Mode::Loopback => {

@@ -95,7 +95,7 @@ fn main() -> ExitCode {
     code
 }
 
-/// Shows what was asked for in the place of a run, help or version, or what is wrong with the arguments.
+/// Prints the requested help or version, or what is wrong with the arguments.
 fn refused(error: &clap::Error) -> ExitCode {
     let text = error.render();
     let is_seen = if error.use_stderr() { stderr().is_terminal() } else { stdout().is_terminal() };

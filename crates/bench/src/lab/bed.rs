@@ -31,13 +31,13 @@ const RULES_AT_ONCE: usize = 50_000;
 /// Until a process whose sockets are closed has ended.
 const ENDING: Duration = Duration::from_millis(100);
 
-/// What a bed is made of.
+/// The components of a bed.
 pub struct Parts<'a> {
     /// The packets' way.
     pub topology: &'a Topology,
     /// None where the topology has none.
     pub switch: Option<&'a dyn Switch>,
-    /// Of topologies with guests.
+    /// For topologies with guests.
     pub guest: &'a dyn Guest,
     /// The guests' rings, and those of a generator that plays a guest.
     pub rings: Rings,
@@ -49,13 +49,13 @@ pub struct Parts<'a> {
     pub rules: u32,
     /// What the frames are.
     pub pattern: &'a Pattern,
-    /// Of every interface and port.
+    /// For every interface and port.
     pub mtu: u16,
     /// Workers of the switch, and queues of its ports.
     pub workers: usize,
 }
 
-/// See the module's text.
+/// See the module documentation.
 pub struct Bed<'a> {
     // Dropped in this order: the switch leaves before its guests and its namespace do.
     running: Option<Box<dyn Running>>,
@@ -71,26 +71,26 @@ pub struct Bed<'a> {
     _dir: TempDir,
 }
 
-/// What became of one load.
+/// The result of one load.
 #[derive(Clone, Debug)]
 pub struct Offered {
     /// The generator's account, with the drops that switch and kernel counted.
     pub sent: Sent,
-    /// CPU time of the switch, where it is a process.
+    /// CPU time of the switch, if it is a process.
     pub switch_cpu_s: Option<f64>,
     /// CPU time of all guests.
     pub guest_cpu_s: f64,
-    /// Memory that the switch has in use, where it is a process.
+    /// Memory in use by the switch, if it is a process.
     pub switch_rss_bytes: Option<u64>,
     /// Lookups of the switch's caches by tier.
     pub caches: BTreeMap<String, u64>,
-    /// Packets of each of its workers, where there are several.
+    /// Packets of each of its workers, if it has several.
     pub spread: Vec<u64>,
     /// How often the switch's threads gave up or lost their processor.
     pub context_switches: Option<u64>,
     /// What the machine did.
     pub watched: Watched,
-    /// Who else was the limit.
+    /// What else limited the rate.
     pub limit: Option<String>,
 }
 
@@ -198,7 +198,7 @@ impl<'a> Bed<'a> {
         Ok(())
     }
 
-    /// Asks the switch, and the kernel, for conditions: whoever starts up may still change them.
+    /// Asks the switch and the kernel for conditions, which may still change during start-up.
     fn learn(&mut self) -> Result<(), String> {
         let Some(running) = &self.running else { return Ok(()) };
         let text = |(name, value): (&str, String)| (name.to_string(), value);
@@ -213,7 +213,7 @@ impl<'a> Bed<'a> {
         &self.conditions
     }
 
-    /// What nobody can set in the switch.
+    /// Conditions that cannot be set in the switch.
     pub fn inherent(&self) -> &BTreeMap<String, String> {
         &self.inherent
     }
@@ -223,12 +223,12 @@ impl<'a> Bed<'a> {
         self.running.as_ref().map(|r| r.identity()).unwrap_or_default()
     }
 
-    /// The switch's daemon, where it is one that takes OpenFlow.
+    /// The switch's daemon, if it supports OpenFlow.
     pub fn daemon(&self) -> Option<&Daemon> {
         self.running.as_ref()?.daemon()
     }
 
-    /// The switch's process, where it has one.
+    /// The switch's process, if it has one.
     pub fn switch_pid(&self) -> Option<u32> {
         Some(self.running.as_ref()?.process()?.id())
     }

@@ -1,4 +1,4 @@
-//! Who was the limit of a load, if not the switch: then its rate is no figure of the switch's.
+//! What limited a load, if not the switch: then its rate is no figure of the switch.
 
 use super::generator::Load;
 use super::topology::{End, Topology};
@@ -12,10 +12,10 @@ const WAITED_MAX: f64 = 0.1;
 /// A paced generator that is further off its rate was the limit.
 const RATE_ERROR_MAX: f64 = 0.001;
 
-/// Who was the limit, if not the switch: the generator, where it sent less than it should, or all that it
-/// could and little was lost; a guest, where most of what was lost found its ring full; others on the same
-/// processors, where the switch's busiest thread `waited` for one for much of the time. The generator
-/// `is_alone` where it has a processor of its own.
+/// What limited the load, if not the switch: the generator, if it sent less than it should, or as much as it
+/// could with little loss; a guest, if most of the lost packets found its ring full; other processes on the
+/// same processors, if the switch's busiest thread `waited` for one much of the time. The generator
+/// `is_alone` if it has a processor of its own.
 pub fn limit(load: &Load, sent: &Sent, topology: &Topology, waited: f64, is_alone: bool) -> Option<String> {
     let account = &sent.account;
     let is_late = account.not_sent > account.offered / 1000;

@@ -11,7 +11,7 @@ pub const MAC: &str = "02:00:00:00:00:02";
 /// The address of `p1`, to which frames of the other direction go.
 pub const MAC_BACK: &str = "02:00:00:00:00:01";
 
-/// See the module's text. Gone when dropped.
+/// See the module documentation. Gone when dropped.
 pub struct Net {
     /// The switch's namespace.
     pub switch: String,
@@ -20,7 +20,7 @@ pub struct Net {
 }
 
 impl Net {
-    /// Makes both, with these pairs of this MTU and so many queues. With `is_loop` one pair leads from the
+    /// Creates both, with these pairs, MTU and number of queues. With `is_loop`, one pair leads from the
     /// generator to itself, `e0` and `e1`.
     pub fn new(pairs: &[usize], is_loop: bool, mtu: u16, queues: usize) -> Result<Net, String> {
         let prefix = format!("xpb{}", std::process::id());

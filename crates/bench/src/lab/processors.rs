@@ -1,9 +1,9 @@
-//! Processors of their own for generator and guests, where the machine has enough of them: then nobody is the
-//! limit for having to share one. What a thread starts runs where the thread may run.
+//! Separate processors for generator and guests, if the machine has enough: then sharing one limits neither.
+//! A thread's children run where the thread may run.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// Who runs where.
+/// The assignment of processors.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Processors {
     /// The generator's.
@@ -15,7 +15,7 @@ pub struct Processors {
 }
 
 impl Processors {
-    /// Those of this thread dealt out, if they suffice for so many workers and guests.
+    /// Distributes this thread's processors, if they suffice for this many workers and guests.
     pub fn here(workers: usize, guests: usize) -> Option<Processors> {
         choose(&allowed(), workers, guests)
     }
@@ -45,7 +45,7 @@ fn allowed() -> Vec<usize> {
     (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect()
 }
 
-/// Starts something that shall run on these processors alone; anywhere, where there are none.
+/// Starts something that may run only on these processors; anywhere, if the list is empty.
 pub fn on<T>(cpus: &[usize], start: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     if cpus.is_empty() {
         return start();

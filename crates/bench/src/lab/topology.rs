@@ -39,7 +39,7 @@ pub struct Hop {
     pub from: usize,
     /// Indices of the ports.
     pub to: &'static [usize],
-    /// Of frames of the other direction.
+    /// For frames in the other direction.
     pub is_back: bool,
 }
 
@@ -51,7 +51,7 @@ const fn back(from: usize, to: &'static [usize]) -> Hop {
     Hop { from, to, is_back: true }
 }
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug)]
 pub struct Topology {
     /// As it is typed and stored.

@@ -1,4 +1,4 @@
-//! What machine a figure is of, as far as the machine tells: enough to see whether two figures may be
+//! The machine of a figure, as far as it can be identified: enough to see whether two figures may be
 //! compared, and why a figure may be worth little.
 
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// See the module's text. Fields that files of older runs lack are empty.
+/// See the module documentation. Fields that files of older runs lack are empty.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Fingerprint {
@@ -22,7 +22,7 @@ pub struct Fingerprint {
     pub tsc_hz: u64,
     /// What the kernel does about flaws of the processor, by name.
     pub mitigations: BTreeMap<String, String>,
-    /// Hypervisor, where there is one.
+    /// Hypervisor, if there is one.
     pub hypervisor: Option<String>,
     /// Share of the time since boot in which a hypervisor gave the processors to others.
     pub steal_since_boot: f64,
@@ -36,7 +36,7 @@ pub struct Fingerprint {
     pub isolated: String,
     /// The processors that share a core with another.
     pub siblings: Vec<String>,
-    /// Of the kernel's command line what bears on figures; the rest may hold what is nobody's business.
+    /// The part of the kernel's command line that affects figures; the rest may be private.
     pub cmdline: String,
     /// Version of this program.
     pub crosspoint: String,

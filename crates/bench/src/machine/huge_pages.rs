@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 
-/// The peer's packet memory: 262,144 buffers and what DPDK needs beside.
+/// The peer's packet memory: 262,144 buffers and DPDK's other needs.
 const HUGE_PAGES: usize = 1200;
 
-/// See the module's text.
+/// See the module documentation.
 pub struct HugePages {
     before: String,
     mounted: bool,
@@ -49,7 +49,7 @@ fn sizes_in(smaps: &str) -> String {
     if all.is_empty() { "none".into() } else { all.join(" and ") }
 }
 
-/// Whether so many huge pages of the usual size are free.
+/// Whether this many huge pages of the usual size are free.
 pub fn are_free(pages: usize) -> bool {
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let free = text.lines().find_map(|l| l.strip_prefix("HugePages_Free:")?.trim().parse::<usize>().ok());
@@ -59,12 +59,12 @@ pub fn are_free(pages: usize) -> bool {
 const MOUNT: &str = "/dev/hugepages";
 
 impl HugePages {
-    /// Makes sure that there are enough for Open vSwitch with DPDK, and that they are mounted.
+    /// Ensures that there are enough for Open vSwitch with DPDK, and that they are mounted.
     pub fn provide() -> Result<HugePages, String> {
         HugePages::at_least(HUGE_PAGES)
     }
 
-    /// The same with so many. Where the kernel has no room for them, it is left as it was.
+    /// The same for a given number. If the kernel has no room for them, nothing is changed.
     pub fn at_least(pages: usize) -> Result<HugePages, String> {
         let before = std::fs::read_to_string(NR_HUGE_PAGES).map_err(|e| format!("{NR_HUGE_PAGES}: {e}"))?;
         if before.trim().parse::<usize>().unwrap_or(0) < pages {

@@ -20,7 +20,7 @@ const PREFIX: &str = "crosspoint-bench-lease-";
 /// The directory of the run's lease, for the processes that it starts.
 const VARIABLE: &str = "CROSSPOINT_BENCH_LEASE";
 
-/// Where the kernel is told how many huge pages there shall be.
+/// Where to tell the kernel how many huge pages to provide.
 pub const NR_HUGE_PAGES: &str = "/proc/sys/vm/nr_hugepages";
 
 /// Something that outlives a process which is killed.
@@ -35,7 +35,7 @@ pub enum Resource<'a> {
     HugePages(&'a str),
     /// A file system that was mounted here.
     Mount(&'a str),
-    /// A control group with whoever is frozen in it.
+    /// A control group and the processes frozen in it.
     ControlGroup(&'a Path),
 }
 
@@ -87,8 +87,8 @@ impl Drop for Lease {
 
 static CURRENT: std::sync::Mutex<Option<PathBuf>> = std::sync::Mutex::new(None);
 
-/// Puts a resource on the record of the run that this process belongs to. Without a run nothing is recorded:
-/// then whoever made it gives it back.
+/// Records a resource for the run that this process belongs to. Without a run nothing is recorded: then the
+/// creator releases it.
 pub fn note(resource: &Resource) -> Result<(), String> {
     let own = CURRENT.lock().expect("no panic while held").clone();
     let Some(dir) = own.or_else(|| std::env::var_os(VARIABLE).map(PathBuf::from)) else { return Ok(()) };
@@ -153,7 +153,7 @@ fn undo(line: &str) -> Option<String> {
     };
     let is_done = match kind {
         "process" => signal_noted(what, "-9"),
-        // Only what lies where directories of benchmarks lie.
+        // Only below the benchmarks' own directories.
         "dir" => {
             let path = Path::new(what);
             let is_ours = path.starts_with(std::env::temp_dir())
@@ -165,7 +165,7 @@ fn undo(line: &str) -> Option<String> {
             exists && command("ip", &["netns", "del", what])
         }
         "hugepages" => fs::write(NR_HUGE_PAGES, what).is_ok(),
-        // Only what lies where control groups lie.
+        // Only below the directory of control groups.
         "cgroup" => {
             let path = Path::new(what);
             let is_ours = path.starts_with("/sys/fs/cgroup") && what.contains("/crosspoint-");
@@ -177,14 +177,14 @@ fn undo(line: &str) -> Option<String> {
     is_done.then(|| format!("{kind} {what}"))
 }
 
-/// Lets go whoever is frozen in a group, and removes it. Whether it is gone.
+/// Thaws the processes in a group, and removes it. Returns whether it is gone.
 pub fn thaw(group: &Path) -> bool {
     for (file, thawed) in [("freezer.state", "THAWED"), ("cgroup.freeze", "0")] {
         if group.join(file).exists() {
             let _ = fs::write(group.join(file), thawed);
         }
     }
-    // Whoever was killed while it was frozen ends now.
+    // Processes that were killed while frozen end now.
     for _ in 0..50 {
         if fs::remove_dir(group).is_ok() {
             return true;
@@ -202,8 +202,8 @@ fn signal_noted(process: &str, signal: &str) -> bool {
     started(id) == Some(since) && send()
 }
 
-/// When a process started, in clock ticks since boot; none where there is no such process, or it has ended
-/// and waits for its parent.
+/// When a process started, in clock ticks since boot; `None` if it does not exist, or has ended and waits for
+/// its parent.
 fn started(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name, in parentheses, may hold anything; the state is the first field behind it.

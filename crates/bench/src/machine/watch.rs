@@ -1,5 +1,5 @@
 //! What the machine did to a trial while it ran: time that the hypervisor took, and how often threads lost
-//! their processor. A figure beside which much of either stands is worth less.
+//! their processor. With much of either, a figure is worth less.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use std::time::Instant;
 /// Share of a trial's processor time above which it is marked.
 const STEAL_MAX: f64 = 0.01;
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Watched {
     /// How long it took.
@@ -18,13 +18,12 @@ pub struct Watched {
     pub steal: f64,
     /// Share in which the processors did anything at all.
     pub busy: f64,
-    /// How often the kernel took the processor from a thread that wanted to go on, over all processes that
-    /// were watched.
+    /// How often the kernel preempted a thread that wanted to continue, over all watched processes.
     pub preemptions: u64,
 }
 
 impl Watched {
-    /// What to say about it beside the figure, if anything.
+    /// A warning to accompany the figure, if necessary.
     pub fn warning(&self) -> Option<String> {
         let share = self.steal * 100.0;
         (self.steal > STEAL_MAX).then(|| format!("the hypervisor took {share:.1} % of the processors' time"))

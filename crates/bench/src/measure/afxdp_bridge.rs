@@ -1,13 +1,12 @@
 //! Kernel interfaces: between two veth pairs, AF_XDP against Open vSwitch and the Linux bridge.
 //!
-//! Three namespaces: a generator, the switch, a receiver that counts at its interface. One at a time our
-//! daemon, Open vSwitch with each port type that its build has, and the kernel's bridge forward the same
-//! stream; the turns alternate. The cost is the whole machine's: its non-idle time per packet that arrived,
+//! Three namespaces: a generator, the switch, and a receiver that counts at its interface. Our daemon, Open
+//! vSwitch with each port type that its build has, and the kernel's bridge forward the same stream, one at a
+//! time, in alternating turns. The cost is the whole machine's: its non-idle time per packet that arrived,
 //! less what the generator alone needs for the same rate (into a pair of interfaces with nothing behind),
-//! since the kernel charges its own work to whoever runs. The switch's own CPU time stands beside it.
+//! since the kernel charges its own work to whatever is running. The switch's own CPU time is given as well.
 //!
-//! A switch that polls (Open vSwitch's `afxdp`) keeps a processor busy at any rate; its row says what that
-//! costs.
+//! A switch that polls (Open vSwitch's `afxdp`) keeps a processor busy at any rate; its row shows that cost.
 
 use crate::daemon::{Daemon, in_namespace};
 use crate::machine::lease::{self, Resource};

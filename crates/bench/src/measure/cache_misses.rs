@@ -1,11 +1,11 @@
-//! Misses of the processor's caches per packet, by the number of flows: why a packet costs more where there
-//! are many.
+//! Misses of the processor's caches per packet, by the number of flows: why a packet costs more with many
+//! flows.
 //!
-//! One worker in memory, whose turns are taken by hand, one rule per flow. The command runs itself once for
-//! each number of flows, so that none finds what another left in the caches. The processor's own counters
-//! count where the kernel and the hypervisor give access to them. Elsewhere the command runs under valgrind's
+//! One worker in memory, whose passes are run manually, with one rule per flow. The command runs itself once
+//! for each number of flows, so that none finds what another left in the caches. The processor's own counters
+//! are used if the kernel and the hypervisor give access to them. Otherwise the command runs under valgrind's
 //! callgrind, which simulates two levels of caches of this processor's sizes; those rows say so. Both count
-//! whole turns of the worker: the source in memory, the lookup and the output.
+//! whole passes of the worker: the source in memory, the lookup and the output.
 //!
 //! Source: perf_event_open(2); valgrind's manual, "Callgrind", cache simulation.
 
@@ -69,7 +69,7 @@ struct Counted {
 struct Row {
     switch: &'static str,
     flows: usize,
-    /// Who counted: `processor`, or `simulated`.
+    /// How it was counted: `processor`, or `simulated`.
     caches: &'static str,
     instructions_per_packet: f64,
     first_level_misses_per_packet: f64,
@@ -299,7 +299,7 @@ impl World {
         self.datapath.worker_stats(0).misses.get()
     }
 
-    /// Takes turns until so many packets more have come.
+    /// Runs passes until this many more packets have arrived.
     fn receive(&mut self, packets: u64) {
         let end = self.received() + packets;
         while self.received() < end {

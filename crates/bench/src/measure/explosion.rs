@@ -1,10 +1,10 @@
-//! Tuple space explosion: a guest sends few packets, each of which leaves a mask of its own in the caches.
-//! What throughput is left to the others, at 100, 1,000 and 10,000 of them per second?
+//! Tuple space explosion: a guest sends few packets, each of which leaves a separate mask in the caches. How
+//! much throughput is left for others at 100, 1,000 and 10,000 of them per second?
 //!
 //! The rules are those of an access list that the attacker's tenant may have: one prefix each of source
 //! address, destination address and both ports is allowed, the rest is dropped. A packet that differs from
-//! each prefix at another bit decides by that bit, so its megaflow has a mask of its own: 32 x 32 x 16 x 16
-//! of them.
+//! each prefix in a different bit is decided by that bit, so its megaflow has a separate mask: 32 x 32 x 16 x
+//! 16 of them.
 
 use crate::measure::frames::{Order, addresses, sequence};
 use crate::measure::p2p::exact_match;

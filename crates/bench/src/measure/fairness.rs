@@ -1,5 +1,5 @@
-//! Those who try to take more than their share: a port that opens new flows as fast as it can, and flows
-//! whose keys collide under a hash without a secret.
+//! Attempts to take more than a fair share: a port that opens new flows at full speed, and flows whose keys
+//! collide under a hash without a secret.
 
 use crate::measure::frames::{Order, addresses, sequence};
 use crate::measure::rig::{Rig, settle};
@@ -22,7 +22,7 @@ const COLLIDE_GOAL: f64 = 1.1;
 /// The port that opens new flows.
 const FLOODER: PortNo = PortNo(3);
 
-/// Who takes more than its share.
+/// What takes more than its share.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Beside {
     /// A port that opens new flows as fast as it can.
@@ -52,7 +52,7 @@ struct FairnessRow {
     new_flows_per_s: f64,
     alone_packets_per_s: f64,
     beside_packets_per_s: f64,
-    /// Rate beside the flood in ratio to the rate alone, by the worker's CPU time.
+    /// Rate during the flood relative to the rate alone, by the worker's CPU time.
     kept_ratio: f64,
     runs: u32,
     raw: Vec<f64>,
@@ -154,8 +154,8 @@ struct CollideRow {
 /// The polynomials, reflected.
 const POLYNOMIALS: [(&str, u32); 2] = [("crc32", 0xedb8_8320), ("crc32c", 0x82f6_3b78)];
 
-/// `collide`: flows whose address pair makes the CRC of the whole key the same, wherever the pair stands in
-/// it and in either byte order.
+/// `collide`: flows whose address pairs give the whole key the same CRC, wherever the pair is in it and in
+/// either byte order.
 pub fn run_collide(args: &CollideArgs) -> Result<(), String> {
     let dir = TempDir::new("collide")?;
     let mut kinds: Vec<(&'static str, Vec<u64>)> = vec![("none", random_words(args.flows))];

@@ -94,7 +94,7 @@ fn row(switch: &'static str, what: &'static str, rules: usize, raw: Vec<f64>) ->
     Row { switch, what, rules, flow_mods_made_per_s: rate, runs: raw.len() as u32, raw }
 }
 
-/// Additions of so many rules and the barrier behind them, as bytes of OpenFlow 1.3.
+/// Additions of this many rules followed by a barrier, as bytes of OpenFlow 1.3.
 fn pipelined(rules: usize) -> Result<Vec<u8>, String> {
     let add = |n| {
         let (matching, actions) = (exact_match(n), trial::to_sink());

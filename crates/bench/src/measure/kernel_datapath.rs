@@ -48,7 +48,7 @@ struct Row {
     switch: String,
     kernel: &'static str,
     packets_per_s: f64,
-    /// None of which the turns differ by more than the ratio itself.
+    /// Null if the turns differ by more than the ratio itself.
     time_ratio_to_veth: Option<f64>,
     time_ratio_to_bridge: Option<f64>,
     time_ratio_to_ip_forward: Option<f64>,
@@ -109,7 +109,7 @@ fn seen_inside(program: &Path, dir: &Path) -> Result<PathBuf, String> {
     Ok(copy)
 }
 
-/// The modules that it needs, in the order in which they are to be loaded.
+/// The modules that it needs, in loading order.
 fn modules() -> Result<Vec<PathBuf>, String> {
     let mut order = Vec::new();
     for name in ["ipv6", "veth", "bridge", "openvswitch"] {
@@ -167,7 +167,7 @@ fn rows(points: &[Point]) -> Result<Vec<Row>, String> {
     Ok(rates.iter().map(row).collect())
 }
 
-/// The middle of the turns' ratios; none where they differ by more than it, which says nothing.
+/// The median of the turns' ratios; `None` if they differ by more than that, which makes it meaningless.
 fn ratio(over: &[f64], under: &[f64]) -> Option<f64> {
     let all: Vec<f64> = over.iter().zip(under).map(|(over, under)| over / under).collect();
     let (least, most) = all.iter().fold((f64::MAX, f64::MIN), |(low, high), r| (low.min(*r), high.max(*r)));

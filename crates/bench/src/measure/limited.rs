@@ -2,7 +2,7 @@
 
 use packet::{Batch, PoolCache, Port, PortStats, PortStatus, RxOutcome, RxQueue, TxQueue};
 
-/// See the module's text.
+/// See the module documentation.
 pub struct Limited {
     port: Box<dyn Port>,
     batch: usize,

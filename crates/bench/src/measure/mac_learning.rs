@@ -1,8 +1,8 @@
-//! Learning addresses: how many a second, and what NORMAL still forwards while a share of the frames carries
-//! a source address that was never seen before.
+//! Learning addresses: how many per second, and what NORMAL still forwards while a share of the frames has a
+//! new source address.
 //!
-//! A capture is replayed once: so many frames, of which that share has an address of its own and the others
-//! share one; all go to a known address. The share is judged by what the table has learned in the end.
+//! A capture is replayed once; that share of its frames has an address of its own, and the others share one;
+//! all go to a known address. The share is verified by what the table has learned in the end.
 
 use crate::measure::rig::{self, Rig, settle};
 use crate::measure::trial::{self, Common, Goals, Meter, SINK, SOURCE, per_cpu_second};
@@ -44,7 +44,7 @@ struct Row {
     frames: usize,
     cycles_per_packet: f64,
     packets_per_cpu_second: f64,
-    /// Per second, until the table held all it was to hold.
+    /// Per second, until the table was full.
     learned_per_s: f64,
     /// In ratio to the new addresses that were sent.
     learned_ratio: f64,

@@ -2,14 +2,14 @@
 //!
 //! Mask (a, b) is a rule for `nw_src` under a prefix of `a` bits and `nw_dst` under one of `b`. The prefixes
 //! of each field branch off one path (1, 01, 001, ...), so they do not overlap, every packet matches one
-//! rule, and the tries of the classifier decide after `a` and `b` bits: one megaflow, of one mask, for each
-//! rule (`wide`). With `per_flow` the rules' actions read the UDP ports too, by which the flows differ: the
-//! masks are as many, and each flow is a megaflow.
+//! rule, and the tries of the classifier decide after `a` and `b` bits: one megaflow, with one mask, for each
+//! rule (`wide`). With `per_flow` the rules' actions also read the UDP ports, in which the flows differ: the
+//! number of masks is the same, and each flow is a megaflow.
 //!
-//! The prefixes of two addresses give a thousand masks. Where there are more, a rule has a prefix of the
-//! UDP destination port as well.
+//! The prefixes of two addresses give a thousand masks. For more, rules also have a prefix of the UDP
+//! destination port.
 //!
-//! Two switches take turns: one that uses the exact-match tier, and one that does not.
+//! Two switches take turns: one uses the exact-match tier, the other does not.
 
 use crate::measure::frames::{Order, sequence};
 use crate::measure::rig::{Rig, Sample};
@@ -27,7 +27,7 @@ use switch::control::FlowMod;
 const GOAL: f64 = 1.1;
 /// The most masks that are asked for.
 const MASKS_MAX: usize = 10_000;
-/// More masks than this need a prefix of the port beside those of the addresses, which give 1024.
+/// With more masks than this, rules also need a prefix of the port; the addresses' prefixes give 1024.
 const MASKS_OF_ADDRESSES: usize = 1_000;
 
 /// Lengths of the prefixes that a rule matches.
@@ -179,7 +179,7 @@ fn point(
     Ok(rows)
 }
 
-/// The prefix lengths with the most addresses, so many of them.
+/// The prefix lengths with the most addresses, this many of them.
 fn prefixes(masks: usize) -> Vec<Lengths> {
     let ports = if masks <= MASKS_OF_ADDRESSES { 0..=0 } else { 1..=10 };
     let pairs = (1..=32).flat_map(|src| (1..=32).map(move |dst| (src, dst)));

@@ -1,12 +1,12 @@
 //! Packets of ever new flows: translation and installation.
 //!
 //! Every packet is the first of its flow. The rules are exact ones (`ip,in_port,nw_src,nw_dst`) for other
-//! flows, and one of low priority for all IPv4 whose actions read both addresses: each pair is a megaflow of
-//! its own, none of which answers for another. The capture is replayed once, and the worker's CPU time for
-//! exactly these packets is taken.
+//! flows, and one of low priority for all IPv4 whose actions read both addresses: each pair is a separate
+//! megaflow, which no other packet hits. The capture is replayed once, and the worker's CPU time for exactly
+//! these packets is measured.
 //!
 //! Two figures: `cold`, on memory that the worker has never touched, and `warm`, after the flows were flushed
-//! once; the goal is held to the warm one, since a switch is started once.
+//! once. The goal applies to the warm one, since a switch is started once.
 
 use crate::goals;
 use crate::measure::frames::addresses;

@@ -1,6 +1,6 @@
-//! Debian's Open vSwitch with its user-space datapath on DPDK, run beside us: a database server and a daemon
-//! of our own in a directory of our own, driven by the stock tools, stopped (SIGSTOP) while another is
-//! measured.
+//! Debian's Open vSwitch with its user-space datapath on DPDK, run for comparison: a database server and a
+//! daemon of our own in a directory of our own, controlled by the stock tools, stopped (SIGSTOP) while
+//! another switch is measured.
 
 use crate::machine::huge_pages::{self, HugePages};
 use crate::measure::rig::{Sample, WORKER_CPU};
@@ -145,15 +145,15 @@ impl OvsDpdk {
         self.assign(self.source_names.iter().map(String::as_str))
     }
 
-    /// Has its thread poll these ports, from one moment on.
+    /// Makes its thread poll these ports, all from one moment on.
     fn assign<'a>(&self, names: impl Iterator<Item = &'a str>) -> Result<(), String> {
         let affinity = format!("other_config:pmd-rxq-affinity=0:{WORKER_CPU}");
         let args = names.flat_map(|name| ["--", "set", "interface", name, &affinity]);
         self.vsctl(&args.collect::<Vec<_>>()).map(drop)
     }
 
-    /// Has no more packets come in. The ports stay: what its cached flows have counted would not reach the
-    /// rules without them.
+    /// Stops the packet sources. The ports stay: otherwise the counts of its cached flows would not reach the
+    /// rules.
     pub fn stop_sources(&self) -> Result<(), String> {
         let stop = |name| ["--", "remove", "interface", name, "other_config", "pmd-rxq-affinity"];
         let args = self.source_names.iter().map(String::as_str).flat_map(stop);
@@ -187,7 +187,7 @@ impl OvsDpdk {
         text.trim().parse().map_err(|_| format!("the peer's number of connections: {}", text.trim()))
     }
 
-    /// Has its tracker forget all connections.
+    /// Makes its tracker forget all connections.
     pub fn flush_connections(&self) -> Result<(), String> {
         self.appctl(&["dpctl/flush-conntrack"]).map(drop)
     }

@@ -45,7 +45,7 @@ pub enum Rules {
     PerSource,
 }
 
-/// Who is measured beside us.
+/// The switch to measure for comparison.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 pub enum Peer {
     /// Debian's Open vSwitch with DPDK, and testpmd as its floor.

@@ -1,7 +1,7 @@
-//! Where a worker runs: bound to a processor of its own, free to move, beside another thread on the same
-//! processor, beside a busy sibling of its core where the machine has one, and beside a busy processor of
-//! another core. The cost of a packet is given
-//! as the scheduler sees it (CPU time of the thread) and as the clock does, with all interruptions.
+//! Where a worker runs: bound to a processor of its own, free to move, next to another thread on the same
+//! processor, next to a busy sibling of its core if the machine has one, and next to a busy processor of
+//! another core. The cost of a packet is given as the scheduler sees it (CPU time of the thread) and as the
+//! clock does, with all interruptions.
 
 use crate::measure::rig::{Rig, WORKER_CPU, settle};
 use crate::measure::trial::{self, Common, Goals, Meter, SINK, SOURCE, cycles};
@@ -33,7 +33,7 @@ struct Row {
     cycles_per_packet: f64,
     wall_cycles_per_packet: f64,
     packets_per_s: f64,
-    /// Of the time, that the worker had a processor.
+    /// The share of time for which the worker had a processor.
     cpu_switch: f64,
     runs: u32,
     raw: Vec<f64>,

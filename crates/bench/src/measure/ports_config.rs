@@ -1,8 +1,8 @@
-//! Ports by the thousand: how long does it take until a configuration with many is in force, and one more?
+//! Ports by the thousand: how long does it take to apply a configuration with many, and to add one more?
 //!
-//! The switch is made what it shall be as the daemon does it, by a plan of differences, in a network
-//! namespace of its own: this process calls itself in one. For AF_XDP the kernel's own time is measured in
-//! turns with ours: a program loaded and attached and a socket bound for each device, and nothing else.
+//! The switch is configured as the daemon does it, by a plan of differences, in a network namespace of its
+//! own, in which this process runs itself. For AF_XDP the kernel's own time is measured in turns with ours: a
+//! program loaded and attached and a socket bound for each device, and nothing else.
 
 use crate::measure::trial::{Common, Goals};
 use crate::stats::median;

@@ -1,14 +1,14 @@
 //! The test of the Red Hat text on Open vSwitch's performance: physical port, virtual machine, physical port.
 //!
-//! A source in memory stands for the wire; its packets go to a guest over vhost-user, are looped back by it,
+//! A source in memory represents the wire; its packets go to a guest over vhost-user, are looped back by it,
 //! and end in a sink, with one OpenFlow rule for each flow and direction. The worker has one processor, the
 //! guest the other. With `--peer ovs-dpdk` the same is measured on Open vSwitch with DPDK in turns: the same
-//! frames from memory, the same rules, a guest of the same kind with rings of the same size. Wire speed is
-//! offered and loss allowed; packets are counted at the sink, and the cost of one is the switch's busy cycles
-//! per packet delivered there.
+//! frames from memory, the same rules, a guest of the same kind with rings of the same size. Packets are
+//! offered at wire speed and may be lost; they are counted at the sink, and the cost of one is the switch's
+//! busy cycles per packet delivered there.
 //!
-//! With `--path guest-to-guest`, or to look for the highest rate that loses no more than `--loss` allows, the
-//! packets come from a guest of the benchmark's own ([`pvp_guests`]) in place of a source in memory.
+//! With `--path guest-to-guest`, or to find the highest rate that loses no more than `--loss` allows, the
+//! packets come from a guest of the benchmark's own ([`pvp_guests`]) instead of a source in memory.
 
 use crate::goals;
 use crate::measure::frames::{self, Order};
@@ -118,7 +118,7 @@ fn compare(rows: &[Row], missed: &mut Vec<String>) {
         let (ratio, low) = (ours.mpps / theirs.mpps, lower_bound(&pairs));
         let goal = goal(ours, "mpps");
         println!("    rate in ratio to the peer's: {ratio:.2} (goal {goal:?}), at least {low:.2}");
-        // Where no rate of the peer's was found there is no ratio either.
+        // If no rate of the peer was found, there is no ratio either.
         if let Some(goal) = goal.filter(|goal| !low.is_finite() || low < *goal) {
             let what = format!("{} bytes {} flows, rate at a loss of {loss}", ours.size, ours.flows);
             missed.push(format!("{what}: {ratio:.2}, goal {goal}"));

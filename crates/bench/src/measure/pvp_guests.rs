@@ -1,13 +1,13 @@
 //! Two guests in one thread of the benchmark's own: a tester that knows exactly what it has offered.
 //!
-//! The thread plays the drivers of both guests in turns, so that it has one processor to itself and neither
-//! guest waits for the other's time slice. Guest A sends, at a given rate or as fast as its ring takes
-//! packets. With [`Route::GuestToGuest`] guest B takes what comes; with [`Route::Loopback`] it sends it back,
-//! and A takes it: A then stands for the wire of the test through a guest, with the rate under control that a
-//! source in memory has not.
+//! The thread plays the drivers of both guests in turns, so that it needs only one processor and neither
+//! guest waits for the other's time slice. Guest A sends, at a given rate or as fast as its ring accepts
+//! packets. With [`Route::GuestToGuest`] guest B receives them; with [`Route::Loopback`] it sends them back,
+//! and A receives them: A then represents the wire of the test through a guest, at a controlled rate, which a
+//! source in memory cannot provide.
 //!
-//! A packet that is due while A's ring is full is offered and lost, as on a wire. When the thread itself was
-//! held up, what it could not offer in time is not offered at all.
+//! A packet that is due while A's ring is full counts as offered and lost, as on a wire. If the thread itself
+//! was held up, what it could not offer in time is not offered at all.
 
 use crate::measure::ovs_dpdk::OvsDpdk;
 use crate::measure::pvp_types::{Args, GUEST, RING_SIZE, Row, SOURCE, Turn, row, rules, rules_text};
@@ -31,15 +31,15 @@ const OVERDUE_MAX: u64 = 256;
 const UNPACED: u64 = u64::MAX;
 /// Steps of the search for the highest rate: it ends within a hundredth of the highest.
 const SEARCH_STEPS: u32 = 7;
-/// A rate is tried so often before it counts as too high: where the machine takes a processor away from the
+/// How often a rate is tried before it counts as too high: if the machine takes a processor away from the
 /// switch or the tester for a moment, packets are lost that neither would lose.
 const TRIES: u32 = 8;
-/// Before a turn at a rate, packets come slowly, so that both switches are awake when it begins: how long it
-/// takes to wake is another measurement's question (`wake`).
+/// Before a turn at a rate, packets come slowly, so that both switches are awake when it begins: the time to
+/// wake up is measured separately (`wake`).
 const AWAKENING: Duration = Duration::from_millis(10);
 /// Packets per second meanwhile.
 const AWAKENING_RATE: u64 = 100_000;
-/// When nothing has come for this long, nothing is under way any more.
+/// If nothing has arrived for this long, nothing is in flight any more.
 const DRAIN: Duration = Duration::from_millis(20);
 /// Without a rate, and with nothing come for this long, the tester's thread sleeps until it is woken.
 const IDLE: Duration = Duration::from_millis(200);
@@ -64,7 +64,7 @@ struct Shared {
     ending: AtomicBool,
 }
 
-/// See the module's text.
+/// See the module documentation.
 struct Tester {
     shared: Arc<Shared>,
     thread: Option<std::thread::JoinHandle<Result<(), String>>>,
@@ -211,7 +211,7 @@ trait Switch {
     /// CPU time in seconds, cycles busy, cycles idle.
     fn reading(&self) -> Result<(f64, u64, u64), String>;
 
-    /// Ends the traffic, and waits for what is under way, for some seconds at most.
+    /// Ends the traffic, and waits for packets in flight, for some seconds at most.
     fn drain(&mut self) {
         self.tester().set_rate(0);
         for _ in 0..100 {
@@ -225,8 +225,8 @@ trait Switch {
 
     /// One turn at this rate.
     fn turn(&mut self, rate: u64, time: Duration) -> Result<Turn, String> {
-        // What is under way from before is none of this turn's, and nothing of its own is forgotten: what was
-        // offered is compared with what came from one moment at which nothing is under way to another.
+        // Packets in flight from before do not belong to this turn, and none of its own must be missed:
+        // offered and received packets are compared between two moments at which nothing is in flight.
         self.drain();
         let empty_before = self.tester().reading();
         if rate == UNPACED {

@@ -19,7 +19,7 @@ pub const SOURCE: PortNo = PortNo(1);
 pub const GUEST: PortNo = PortNo(2);
 pub const SINK: PortNo = PortNo(3);
 
-/// Who loops packets back.
+/// What loops packets back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum GuestKind {
@@ -91,16 +91,15 @@ pub struct Row {
     pub size: u16,
     pub flows: usize,
     pub queues: u32,
-    /// Busy cycles for each packet delivered; null where none was.
+    /// Busy cycles for each packet delivered; null if none was.
     pub cycles_per_packet: f64,
     pub packets_per_cpu_second: f64,
     pub mpps: f64,
     /// The same of each turn.
     pub raw_mpps: Vec<f64>,
-    /// Share of the offered packets that were not delivered; null where none was offered. With a source in
-    /// memory what is under way when a turn begins and ends (as many as the guest's two rings hold, at most)
-    /// is counted at one end alone: where next to nothing is lost in a short turn, this may be a little below
-    /// 0.
+    /// Share of the offered packets that were not delivered; null if none was offered. With a source in
+    /// memory, packets in flight when a turn begins and ends (at most as many as the guest's two rings hold)
+    /// are counted at one end only: if next to nothing is lost in a short turn, this may be slightly below 0.
     pub loss: f64,
     /// Share of a processor.
     pub cpu_switch: f64,
@@ -121,7 +120,7 @@ pub struct Turn {
     pub offered: u64,
     pub arrived: u64,
     pub cpu_s: f64,
-    /// Of its CPU time.
+    /// Share of its CPU time.
     pub busy: f64,
     pub guest_cpu_s: f64,
 }
@@ -131,7 +130,7 @@ impl Turn {
         self.delivered as f64 / self.seconds / 1e6
     }
 
-    /// Not a number where there were no packets.
+    /// Not a number if there were no packets.
     pub fn cycles_per_packet(&self) -> f64 {
         match self.delivered {
             0 => f64::NAN,
@@ -139,7 +138,7 @@ impl Turn {
         }
     }
 
-    /// Share of the offered packets that were not delivered; not a number where none was offered.
+    /// Share of the offered packets that were not delivered; not a number if none was offered.
     pub fn loss(&self) -> f64 {
         1.0 - self.arrived as f64 / self.offered as f64
     }

@@ -39,7 +39,7 @@ pub struct Sample {
     pub miss_ratio: f64,
 }
 
-/// See the module's text.
+/// See the module documentation.
 pub struct Rig {
     /// Workers and ports.
     pub datapath: Datapath<Switch>,
@@ -47,7 +47,7 @@ pub struct Rig {
     pub control: Control,
     /// The only bridge.
     pub bridge: BridgeIdx,
-    /// Waits for what the worker has to tell.
+    /// Waits for the worker's events.
     events: Waiter,
 }
 
@@ -142,9 +142,9 @@ impl Rig {
         more
     }
 
-    /// Runs for a while. As in a daemon the control thread has its turn when a worker rings, and each
-    /// [`TICK`]: more often would take the processor from whoever shares it, and the peers' control threads
-    /// sleep as long.
+    /// Runs for a while. As in a daemon, the control thread has its turn when a worker rings, and each
+    /// [`TICK`]: more often would take the processor from a thread that shares it, and the peers' control
+    /// threads sleep as long.
     pub fn run_for(&mut self, time: Duration) {
         let end = Instant::now() + time;
         loop {

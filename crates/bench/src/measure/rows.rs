@@ -19,7 +19,7 @@ pub struct Report<R: Serialize> {
     pub rows: Vec<R>,
 }
 
-/// Where it ran.
+/// The machine.
 #[derive(Serialize)]
 pub struct Machine {
     /// Model name of the first processor.

@@ -74,7 +74,7 @@ fn rig(rules: usize, args: &Args) -> Result<Rig, String> {
     }
     let source = PortSpec::new("source", "null", SOURCE).with("size", "60");
     rig.add_port(&source.with("flows", &args.flows.to_string()))?;
-    // Of a port that there is and that nothing comes from.
+    // For a port that exists but receives nothing.
     let other = |n: usize| {
         let fields = crate::measure::p2p::exact_match(n).with(FieldId::InPort, SINKS[0].0.into());
         FlowMod::add(fields, trial::to_sink())

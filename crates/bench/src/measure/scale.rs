@@ -73,11 +73,11 @@ struct Row {
     switch: &'static str,
     load: Load,
     workers: usize,
-    /// Of all sources together.
+    /// For all sources together.
     flows: usize,
-    /// Of the first worker alone.
+    /// For the first worker alone.
     alone_cycles_per_packet: f64,
-    /// Of each, all at work.
+    /// For each, while all are running.
     both_cycles_per_packet: Vec<f64>,
     miss_ratio: f64,
     /// All workers' packets per CPU-second in ratio to one's.

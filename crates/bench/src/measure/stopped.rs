@@ -1,9 +1,9 @@
-//! A guest that stops reading, and the rate that another port keeps beside it.
+//! A guest that stops reading, and the rate that another port keeps meanwhile.
 //!
 //! An established flow goes from a source in memory to a sink; another source sends, as fast as it is polled,
-//! to a guest of the benchmark's own (`feeds`: to nobody else, or every other packet to the sink, so that it
-//! is never held back). The guest reads or does not, in turns: what leaves by the sink while it does not, in
-//! ratio to what leaves while it does, is what the other port keeps.
+//! to a guest of the benchmark's own (`feeds`: only there, or every other packet to the sink, so that it is
+//! never held back). The guest reads or does not, in turns: the rate to the sink while it does not, relative
+//! to the rate while it does, is what the other port keeps.
 
 use crate::measure::frames::addresses;
 use crate::measure::rig::{DRIVER_CPU, Rig, settle};
@@ -54,7 +54,7 @@ struct Reader {
     reads: Arc<AtomicBool>,
     ending: Arc<AtomicBool>,
     thread: Option<std::thread::JoinHandle<()>>,
-    /// Its connection, for as long as it shall be there.
+    /// Its connection, as long as it should exist.
     _guest: Guest,
 }
 

@@ -1,5 +1,5 @@
-//! What the benches in memory share: their flags, the goals they are held to, traffic made to measure, and a
-//! meter that can be read while something else goes on.
+//! Shared by the benches in memory: their flags, their goals, traffic to measure with, and a meter that can
+//! be read while something else continues.
 
 use crate::measure::rig::{Rig, Sample};
 use crate::measure::rows::{json_file, write_json};
@@ -64,7 +64,7 @@ pub struct Goals {
 }
 
 impl Goals {
-    /// The values shall be at least this, at the lower bound of the 95 % confidence interval.
+    /// The values must be at least this, at the lower bound of the 95 % confidence interval.
     pub fn at_least(&mut self, what: &str, values: &[f64], goal: f64) {
         let low = lower_bound(values);
         println!("    {what}: at least {low:.3} with 95 % (goal {goal})");
@@ -73,7 +73,7 @@ impl Goals {
         }
     }
 
-    /// The ratios shall be at most this. Judged on their inverses, so that "at most" is a lower bound too.
+    /// The ratios must be at most this. Judged by their inverses, so that "at most" is a lower bound too.
     pub fn at_most(&mut self, what: &str, ratios: &[f64], goal: f64) {
         let inverses: Vec<f64> = ratios.iter().map(|r| 1.0 / r).collect();
         let high = 1.0 / lower_bound(&inverses);
@@ -83,7 +83,7 @@ impl Goals {
         }
     }
 
-    /// The differences, turn by turn, to what it shall not exceed.
+    /// The differences, turn by turn, to the value that must not be exceeded.
     pub fn not_above(&mut self, what: &str, differences: &[f64]) {
         let high = -lower_bound(&differences.iter().map(|d| -d).collect::<Vec<f64>>());
         println!("    {what}: {:.0}, at most {high:.0} with 95 % (goal 0)", median(differences));

@@ -1,14 +1,14 @@
 //! Sleep: what waking costs, and what an idle switch costs.
 //!
 //! Wake: a frame is put into a port while the worker sleeps, and the time is taken until it has come out of
-//! another; against it, in turns, a bare thread that waits on an eventfd and answers. The difference is what
-//! the switch adds.
+//! another; compared, in turns, with a bare thread that waits on an eventfd and answers. The difference is
+//! what the switch adds.
 //!
-//! Guest: a guest that sleeps sends a frame to the sleeping switch, which sends it back by the port that it
-//! came from. That takes two wakes, the switch's and the guest's; what it takes beside is the switch's and
-//! the rings'. And the CPU time of that switch while the guest says nothing.
+//! Guest: a sleeping guest sends a frame to the sleeping switch, which sends it back through the port that it
+//! came from. That takes two wake-ups, the switch's and the guest's; the rest is due to the switch and the
+//! rings. Also the CPU time of that switch while the guest is silent.
 //!
-//! Idle: our daemon with eight ports of a kind on kernel interfaces and no traffic; its CPU time in ratio to
+//! Idle: our daemon with eight ports of a kind on kernel interfaces and no traffic; its CPU time relative to
 //! the time that passes.
 
 use crate::daemon::Daemon;
@@ -271,7 +271,7 @@ fn idle_row(args: &Args, kind: &str, goals: &mut Goals) -> Result<Row, String> {
     for n in 0..IDLE_PORTS {
         net.set_up(&format!("p{n}"))?;
     }
-    // In a quick run, too: for so long links that came up have something to say (IPv6's addresses).
+    // In a quick run, too: for this long, links that have just come up send frames (IPv6's addresses).
     std::thread::sleep(Duration::from_secs(2));
     let mut raw = Vec::new();
     for _ in 0..args.common.runs {

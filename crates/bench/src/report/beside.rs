@@ -1,5 +1,5 @@
-//! Crosspoint beside its peers: every figure that both have under the same load in the same run, how many
-//! times as good Crosspoint is, and how well that is shown.
+//! Crosspoint compared with its peers: every figure that both have under the same load in the same run, how
+//! many times as good Crosspoint is, and how significant that is.
 
 use crate::compare::{Verdict, between};
 use crate::result::{Better, Point, Run};
@@ -46,7 +46,7 @@ pub enum Shown {
     Once,
 }
 
-/// What a comparison says of Crosspoint.
+/// The result of a comparison for Crosspoint.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
     /// It is better.
@@ -69,7 +69,7 @@ pub struct Beside<'a> {
     pub peer: &'a Point,
     /// The figure's name.
     pub figure: &'static str,
-    /// How many times as good Crosspoint is: above 1 where it is better.
+    /// How many times as good Crosspoint is: above 1 if it is better.
     pub factor: f64,
     /// See there.
     pub outcome: Outcome,
@@ -106,7 +106,7 @@ pub fn newest<'a>(runs: &'a [Run], suite: &str) -> Vec<(&'a Run, &'a Point)> {
     found
 }
 
-/// Every point of ours that stands for its load, beside each peer's under the same load in the same run.
+/// Every point of ours that represents its load, with each peer's under the same load in the same run.
 pub fn compared<'a>(runs: &'a [Run], suite: &str) -> Vec<Beside<'a>> {
     let mut all = Vec::new();
     for (run, ours) in newest(runs, suite).into_iter().filter(|(_, p)| p.switch == "crosspoint") {

@@ -6,7 +6,7 @@ use std::fmt;
 /// A load came through where at most this share of it did not.
 const LOSS_MAX: f64 = 0.01;
 
-/// See the module's text. Loads are in packets per second.
+/// See the module documentation. Loads are in packets per second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Knee {
     /// The highest load that came through, and the next one, which did not.

@@ -3,8 +3,7 @@
 use crate::result::Run;
 use std::collections::BTreeMap;
 
-/// What suites could not measure on their machine: switch, the suites, and why. What has the same reason
-/// stands together.
+/// What suites could not measure on their machine: switch, the suites, and why, grouped by reason.
 pub fn left_out(runs: &[Run]) -> Vec<(&str, Vec<&str>, &str)> {
     let mut reasons: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
     for warning in runs.iter().flat_map(|run| &run.info.warnings) {
@@ -20,7 +19,7 @@ pub fn left_out(runs: &[Run]) -> Vec<(&str, Vec<&str>, &str)> {
     reasons.into_iter().map(|((switch, why), suites)| (switch, suites, why)).collect()
 }
 
-/// What runs warn of, but for what they left out, each once.
+/// The warnings of runs, except about what they left out, each once.
 pub fn warnings(runs: &[Run]) -> Vec<&str> {
     let mut warnings: Vec<&str> = Vec::new();
     for warning in runs.iter().flat_map(|run| &run.info.warnings) {

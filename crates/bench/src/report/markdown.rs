@@ -36,7 +36,7 @@ const HOW: &str = "
   before 2026-11-26 are of older versions of Crosspoint.
 ";
 
-/// The whole text. Each run's name is the path of a link from where the text lies.
+/// The whole text. Each run's name is a link, relative to the text's location.
 pub fn text(runs: &[Run]) -> String {
     let mut text = String::from(HEAD);
     measured_on(&mut text, runs);
@@ -243,7 +243,7 @@ fn by_peer<'a>(text: &mut String, beside: impl Iterator<Item = &'a Beside<'a>>) 
     }
 }
 
-/// What a switch is called, for readers who do not know the names of suites.
+/// The name of a switch for readers who do not know the names in suites.
 fn in_words(switch: &str) -> &str {
     match switch {
         "bridge" => "the kernel's bridge",
@@ -273,7 +273,7 @@ fn measured_on(text: &mut String, runs: &[Run]) {
     );
 }
 
-/// What a figure is, for readers who do not know its name.
+/// The description of a figure for readers who do not know its name.
 fn plainly(figure: &str) -> &str {
     match figure {
         "switching_cycles_per_packet" => "cost of switching a packet",
@@ -362,7 +362,7 @@ fn pair(b: &Beside) -> String {
     )
 }
 
-/// What peers have by nature and Crosspoint otherwise, as far as runs have recorded it.
+/// Fixed conditions in which peers differ from Crosspoint, as far as runs have recorded them.
 fn inherent<'a>(text: &mut String, beside: impl Iterator<Item = &'a Beside<'a>>) {
     let mut all: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
     for b in beside {

@@ -15,8 +15,8 @@ use crate::result::{Point, Run};
 use crate::units::Failure;
 use std::path::{Path, PathBuf};
 
-/// Writes `report.html` and `points.csv` for these runs, into the first one's directory or where it is told.
-/// Returns the page's path.
+/// Writes `report.html` and `points.csv` for these runs, by default into the first one's directory. Returns
+/// the page's path.
 pub fn run(dirs: &[PathBuf], out: Option<&Path>) -> Result<PathBuf, Failure> {
     let runs: Result<Vec<Run>, String> = dirs.iter().map(|dir| store::read(dir)).collect();
     let runs = runs.map_err(Failure::Usage)?;

@@ -166,7 +166,7 @@ fn of_suite(suite: &Suite, runs: &[Run]) -> Markup {
     }
 }
 
-/// What each switch had, as far as a comparison needs it to be equal.
+/// The conditions of each switch, as far as they must be equal for a comparison.
 fn conditions(suite: &Suite, runs: &[Run]) -> Markup {
     let mut sets: Vec<(&str, String, String)> = Vec::new();
     let text = |pairs: &BTreeMap<String, String>| {
@@ -235,7 +235,7 @@ fn legend(lines: &[Line]) -> Markup {
 
 fn figures(run: &Run, suite: &str) -> Markup {
     let rows = run.points.iter().filter(|p| p.suite == suite).flat_map(|point| {
-        // Also those that are neither better nor worse: who used the processors, and how much.
+        // Also those that are neither better nor worse: what used the processors, and how much.
         point.metrics.iter().map(move |(name, metric)| (point, name, metric))
     });
     html! {

@@ -22,7 +22,7 @@ const LINES: [RGBColor; 8] = [
     RGBColor(1, 1, 7),
     RGBColor(1, 1, 8),
 ];
-/// Where zero stands among powers.
+/// The position of zero on a logarithmic axis.
 const LOG_MIN: f64 = 0.5;
 const INK: RGBColor = RGBColor(2, 2, 2);
 const GRID: RGBColor = RGBColor(2, 2, 3);
@@ -76,11 +76,11 @@ fn position(plot: &Plot, point: &Point) -> Option<f64> {
     let ports = || Some(topology::find(point.labels.get("topology")?)?.ports.len().to_string());
     let label = point.labels.get(plot.x).cloned().or_else(|| ports().filter(|_| plot.x == "ports"))?;
     let number: f64 = label.parse().ok()?;
-    // Powers have no zero: it stands left of one.
+    // A logarithmic axis has no zero: it is drawn left of one.
     Some(if plot.log { number.max(LOG_MIN) } else { number })
 }
 
-/// The limit's value at x, where it has one.
+/// The limit's value at x, if it has one.
 fn limit(limit: Limit, x: f64) -> f64 {
     match limit {
         // Preamble and gap take as long as 20 bytes; sizes are with the frame check sequence.
@@ -89,7 +89,7 @@ fn limit(limit: Limit, x: f64) -> f64 {
     }
 }
 
-/// Draws; nothing where there is no line.
+/// Draws the plot; `None` if there is no line.
 pub fn svg(plot: &Plot, lines: &[Line]) -> Option<String> {
     let all = || lines.iter().flat_map(|line| line.points.iter());
     all().next()?;
@@ -108,7 +108,7 @@ pub fn svg(plot: &Plot, lines: &[Line]) -> Option<String> {
         top = top.max(limit(kind, right).min(top * 3.0));
     }
     if top <= 0.0 {
-        // Nothing but zeros stands on the axis.
+        // There is nothing but zeros on the axis.
         top = 1.0;
     }
     let mut text = String::new();
@@ -201,7 +201,7 @@ fn numbers(lines: &[Line]) -> usize {
     all.len()
 }
 
-/// Puts classes' colours in the place of the stand-ins, and lets the page scale the graph.
+/// Replaces placeholder colours by those of classes, and lets the page scale the graph.
 fn recolour(svg: &str) -> String {
     let mut text = svg.to_string();
     for n in 0..LINES.len() {

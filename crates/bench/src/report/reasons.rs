@@ -1,6 +1,6 @@
-//! Why Crosspoint is behind a peer, where it is known: each stands beside the figures that it explains.
+//! Why Crosspoint is behind a peer, if known: each reason is shown with the figures that it explains.
 
-/// A reason, with what it is about. An empty text stands for any.
+/// A reason, and what it applies to. An empty text matches anything.
 pub struct Reason {
     suite: &'static str,
     /// The beginning of the peer's name.

@@ -1,6 +1,7 @@
 //! The page's style sheet and its script: light and dark, a phone and paper, tables that sort by their head.
 
-/// Colours of eight lines are told apart by those who see no red or green as well; the dark ones are lighter.
+/// Colours of eight lines that people who cannot distinguish red and green can tell apart; the dark ones are
+/// lighter.
 pub const STYLE: &str = "
 :root { color-scheme: light dark; --paper: #ffffff; --ink: #1c1f24; --grid: #d8dce2; --soft: #f3f5f8; --warn: #8a4b00;
   --bad: #b3261e; --good: #146c2e;
@@ -40,8 +41,8 @@ dt { font-weight: 600; } dd { margin: 0; overflow-wrap: anywhere; }
   figure, tr { break-inside: avoid; } .scroll { overflow: visible; } }
 ";
 
-/// Sorts a table's body by the column whose head is chosen: numbers by their value, which cells carry in
-/// `data-v`. Unfolds for paper what is folded, since nobody can there.
+/// Sorts a table by the column whose header is clicked: numbers by value, which cells have in `data-v`.
+/// Unfolds folded parts for printing.
 pub const SCRIPT: &str = "
 for (const button of document.querySelectorAll('th button')) {
   button.addEventListener('click', () => {

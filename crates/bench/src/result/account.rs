@@ -4,17 +4,17 @@
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Account {
     /// Packets of the intended load.
     pub offered: u64,
-    /// Of them, those that the generator could not send.
+    /// Those among them that the generator could not send.
     pub not_sent: u64,
     /// Packets that came back, each counted once.
     pub received: u64,
-    /// Drops that somebody counted, by who and why: `switch: rx_miss`, `veth p1: rx_dropped`.
+    /// Counted drops, by counter and reason: `switch: rx_miss`, `veth p1: rx_dropped`.
     pub dropped: BTreeMap<String, u64>,
     /// Packets that came more than once.
     pub duplicated: u64,
@@ -37,7 +37,7 @@ impl Account {
         self.lost() as f64 / (self.offered * self.copies.max(1)).max(1) as f64
     }
 
-    /// Lost packets that nobody counted.
+    /// Lost packets that no counter explains.
     pub fn unexplained(&self) -> i64 {
         let counted = self.dropped.values().sum::<u64>() + self.not_sent * self.copies.max(1);
         self.lost() as i64 - counted as i64

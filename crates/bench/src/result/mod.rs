@@ -26,7 +26,7 @@ pub const BATCH: &str = "batch";
 /// A condition: what spares work among the features that the switch has agreed on with guests.
 pub const GUEST_OFFLOADS: &str = "guest offloads";
 
-/// A condition: who had processors of its own.
+/// A condition: which processes had processors of their own.
 pub const PROCESSORS: &str = "processors";
 
 /// `run.json`.
@@ -106,8 +106,8 @@ pub struct Point {
     /// offloads, huge pages, options of the guest. A point from before a condition was recorded lacks it: it
     /// is compared with its like alone.
     pub conditions: BTreeMap<String, String>,
-    /// Conditions that nobody can set in this switch, with what it has: they are named beside a ratio, and
-    /// refuse none.
+    /// Conditions that cannot be set in this switch, with their values: they are named with a ratio, and do
+    /// not prevent one.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub inherent: BTreeMap<String, String>,
     /// Version and options, as the switch tells them.
@@ -116,11 +116,11 @@ pub struct Point {
     pub metrics: BTreeMap<String, Metric>,
     /// Where every packet went, in trials with a generator.
     pub account: Option<Account>,
-    /// Who was the limit, where it was not the switch: then no figure is the switch's.
+    /// What limited the rate, if not the switch: then no figure is the switch's.
     pub limit: Option<String>,
     /// What the machine did meanwhile.
     pub watched: Option<Watched>,
-    /// What to know beside the figures.
+    /// Warnings to accompany the figures.
     pub warnings: Vec<String>,
     /// The command that repeats it.
     pub command: String,
@@ -152,7 +152,7 @@ impl Point {
 /// A run as readers see it.
 #[derive(Clone, Debug, Default)]
 pub struct Run {
-    /// Where it was read from.
+    /// The path from which it was read.
     pub name: String,
     /// About it.
     pub info: RunInfo,

@@ -131,7 +131,7 @@ const MEASUREMENTS: &[(&str, &str, &str)] = &[
 pub struct RowFile {
     /// As it was typed.
     pub command: String,
-    /// Where it ran.
+    /// The machine.
     #[serde(default)]
     pub machine: Fingerprint,
     /// By switch. Files from before this was noted have none.
@@ -210,7 +210,7 @@ impl RowFile {
         point
     }
 
-    /// Puts the turns in the place of their median.
+    /// Replaces the median by the turns.
     fn turns(&self, first: &str, row: &Map<String, Value>, point: &mut Point) {
         let first = if point.metrics.contains_key(first) { first } else { "cpu_share" };
         for (field, figure) in [

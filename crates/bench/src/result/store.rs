@@ -1,5 +1,5 @@
-//! Runs on disk: written step by step, so that whatever ends a run costs the step that was under way at most,
-//! and read again, with the runs from before there were suites.
+//! Runs on disk: written step by step, so that an aborted run loses at most the current step, and read again,
+//! including runs from before there were suites.
 
 use super::rows::RowFile;
 use super::{Point, Run, RunInfo, SCHEMA};
@@ -194,8 +194,7 @@ fn read_run(dir: &Path) -> Result<Run, String> {
     Ok(run)
 }
 
-/// The name of a file (`masks-1k.json`) tells turns of one measurement apart, where it was run more than
-/// once.
+/// The name of a file (`masks-1k.json`) distinguishes repetitions of one measurement.
 fn read_committed(dir: &Path) -> Result<Run, String> {
     let mut run = Run { name: dir.display().to_string(), ..Run::default() };
     run.info.mode = "committed".into();

@@ -2,7 +2,7 @@
 
 use super::{Suite, measured, offered};
 
-/// See the module's text.
+/// See the module documentation.
 pub fn suites() -> impl Iterator<Item = &'static Suite> + Clone {
     measured::SUITES.iter().chain(offered::SUITES)
 }

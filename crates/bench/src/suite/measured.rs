@@ -3,7 +3,7 @@
 use super::parts::*;
 use super::{Grid, Plot, Step, Suite};
 
-/// See the module's text.
+/// See the module documentation.
 pub const SUITES: &[Suite] = &[
     Suite {
         name: "p2p",

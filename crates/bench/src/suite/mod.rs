@@ -31,7 +31,7 @@ impl Mode {
     }
 }
 
-/// See the module's text.
+/// See the module documentation.
 pub struct Suite {
     /// As it is typed.
     pub name: &'static str,
@@ -100,7 +100,7 @@ pub struct Measure {
     pub peer: Option<Peer>,
 }
 
-/// A switch that a measurement runs beside ours.
+/// A switch that a measurement compares with ours.
 #[derive(Clone, Copy)]
 pub struct Peer {
     /// As `--switch` has it.
@@ -164,7 +164,7 @@ pub struct Plot {
     pub only: &'static [(&'static str, &'static str)],
     /// Values of x are powers.
     pub log: bool,
-    /// A line that no switch can be above, drawn where there is one.
+    /// A line that no switch can exceed, drawn if there is one.
     pub limit: Option<Limit>,
 }
 

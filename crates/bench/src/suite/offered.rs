@@ -4,7 +4,7 @@ use super::parts::*;
 use super::{Grid, Limit, Plot, Step, Suite};
 use crate::lab::guest::RED_HAT;
 
-/// See the module's text.
+/// See the module documentation.
 pub const SUITES: &[Suite] = &[
     Suite {
         name: "calibration",

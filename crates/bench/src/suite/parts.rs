@@ -3,21 +3,21 @@
 use super::{Grid, Measure, Peer, Step};
 use crate::lab::guest;
 
-/// A switch beside ours.
+/// A switch for comparison.
 pub const OVS_DPDK: Option<Peer> = Some(Peer {
     switch: "ovs-dpdk",
     argument: "--peer ovs-dpdk",
     program: "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk",
     package: "openvswitch-switch-dpdk",
 });
-/// A switch beside ours.
+/// A switch for comparison.
 pub const OVS_VSWITCHD: Option<Peer> = Some(Peer {
     switch: "ovs",
     argument: "--peer ovs-vswitchd",
     program: "/usr/lib/openvswitch-switch/ovs-vswitchd",
     package: "openvswitch-switch",
 });
-/// A switch beside ours.
+/// A server for comparison.
 pub const OVSDB_SERVER: Option<Peer> = Some(Peer {
     switch: "ovsdb-server",
     argument: "--peer ovsdb-server",

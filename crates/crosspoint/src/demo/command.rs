@@ -1,7 +1,7 @@
 //! Commands: shown as a user would type them, then run.
 //!
 //! The word `crosspoint` stands for this binary. Children run in process groups of their own, so that Ctrl-C
-//! reaches the demo alone, which then ends them in order; long-lived ones end with the demo however that
+//! reaches only the demo, which then ends them in order; long-lived ones end with the demo, however that
 //! ends.
 
 use super::error::DemoError;
@@ -35,7 +35,7 @@ pub struct Shell {
 }
 
 impl Shell {
-    /// `stop` is raised when the demo is to end.
+    /// `stop` is set when the demo should end.
     pub fn new(stop: Arc<AtomicBool>) -> Result<Shell, DemoError> {
         let exe = std::env::current_exe()
             .map_err(|e| DemoError::new(format!("cannot find this program's file: {e}")))?;
@@ -48,7 +48,7 @@ impl Shell {
         println!("   $ export OVS_RUNDIR={RUN_DIR} OVS_DBDIR={RUN_DIR}");
     }
 
-    /// The stock program of that name where it is installed, else this binary's own.
+    /// The stock program with that name if it is installed, else this binary's own.
     pub fn stock_or_own(&self, stock: &'static str, own: &'static str) -> &'static str {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let is_there = std::env::split_paths(&path).any(|dir| dir.join(stock).is_file());
@@ -71,7 +71,7 @@ impl Shell {
         println!("   {line}");
     }
 
-    /// `Err` once the demo is to end.
+    /// `Err` once the demo should end.
     pub fn check(&self) -> Result<(), DemoError> {
         if self.stop.load(Ordering::Relaxed) { Err(DemoError::Interrupted) } else { Ok(()) }
     }
@@ -168,7 +168,7 @@ impl Child {
         Ok(self.inner.try_wait()?.is_none())
     }
 
-    /// The next line that it has printed; `None` where there is none yet.
+    /// The next line of its output; `None` if there is none yet.
     pub fn line(&mut self) -> Option<String> {
         let line = self.output.as_ref()?.lines.try_recv().ok()?;
         self.seen += &line;
@@ -176,7 +176,7 @@ impl Child {
         Some(line)
     }
 
-    /// Asks it to end, and waits. Whoever takes too long is killed.
+    /// Asks it to end, and waits. If it takes too long, it is killed.
     pub fn terminate(mut self) {
         let pid = i32::try_from(self.pid()).ok().and_then(Pid::from_raw);
         if let (Ok(None), Some(pid)) = (self.inner.try_wait(), pid) {

@@ -1,6 +1,6 @@
 //! Why the demo ended early.
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Debug)]
 pub enum DemoError {
     /// A signal asked for it.

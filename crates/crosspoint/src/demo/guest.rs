@@ -47,7 +47,7 @@ impl Guest {
     }
 }
 
-/// Where it listens for the switch.
+/// The socket on which it listens for the switch.
 pub fn socket() -> String {
     format!("{RUN_DIR}/guest.sock")
 }

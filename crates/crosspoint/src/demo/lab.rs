@@ -1,9 +1,9 @@
-//! The demo's surroundings: namespaces, veth pairs, run directory. Made by the commands that are shown,
-//! removed when the value goes.
+//! The demo's surroundings: namespaces, veth pairs, run directory. Created by the commands that are shown,
+//! and removed on drop.
 //!
-//! Names are fixed and begin with one prefix, so that what a killed demo left behind is found and nothing of
-//! anybody else's is ever touched. A second demo at the same time would take the first one's for such
-//! leftovers: so one holds an abstract socket, which the kernel gives back however its owner ends.
+//! Names are fixed and start with one prefix, so that a killed demo's leftovers are found and nothing else is
+//! ever touched. A second demo at the same time would mistake the first one's for such leftovers: so the demo
+//! holds an abstract socket, which the kernel releases however its owner ends.
 
 use super::command::{RUN_DIR, Shell};
 use super::error::DemoError;
@@ -31,13 +31,13 @@ pub const GUEST_PORT: &str = "vhost1";
 pub const ADDRESSES: [&str; 2] = ["10.213.0.1", "10.213.0.2"];
 const NETNS_DIR: &str = "/run/netns";
 
-/// See the module's text.
+/// See the module documentation.
 pub struct Lab {
     _lock: UnixListener,
 }
 
 impl Lab {
-    /// Removes what an earlier demo left behind, and makes everything anew.
+    /// Removes an earlier demo's leftovers, and creates everything again.
     pub fn build(shell: &Shell) -> Result<Lab, DemoError> {
         let lab = Lab { _lock: lock()? };
         for gone in sweep() {
@@ -49,8 +49,8 @@ impl Lab {
             shell.run(&format!("ip netns add {host}"))?;
             shell.run(&format!("ip link add {port} type veth peer name eth0 netns {host}"))?;
             if Path::new("/proc/sys/net/ipv6").exists() {
-                // Kernels announce themselves by IPv6 at both ends; the drops at the end are to be the demo's
-                // alone.
+                // Kernels announce themselves by IPv6 at both ends; the drops shown at the end should only be
+                // the demo's.
                 shell.run(&format!("sysctl -qw net.ipv6.conf.{port}.disable_ipv6=1"))?;
                 shell.run(&format!("ip netns exec {host} sysctl -qw net.ipv6.conf.eth0.disable_ipv6=1"))?;
             }
@@ -118,8 +118,8 @@ fn quietly(words: &[&str]) -> bool {
     command.status().is_ok_and(|status| status.success())
 }
 
-/// Ends a switch that works in our run directory. It ends with its demo; this is for the moment between, and
-/// for a switch that somebody has started there by hand.
+/// Ends a switch that uses our run directory. A switch normally ends with its demo; this covers the moment in
+/// between, and a switch that was started there manually.
 fn end_stale_switch() -> bool {
     let Some(pid) = stale_switch() else { return false };
     let _ = kill_process(pid, Signal::KILL);

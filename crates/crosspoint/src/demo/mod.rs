@@ -1,14 +1,13 @@
 //! `crosspoint demo`: real packets through a real switch, between two network namespaces, with figures.
 //!
 //! The usual test of switches for virtual machines (PVP): in at a physical port (here a veth), to a guest
-//! over vhost-user, back, and out at another port. Eight stages, each of which says what it does and with
-//! which command. Everything that it makes has one prefix and is removed at the end, on failure and on a
-//! signal; the next start removes what a killed demo left behind. One thread; every wait checks for the stop
-//! flag.
+//! over vhost-user, back, and out at another port. There are eight stages; each shows what it does and with
+//! which command. Everything that it creates has one prefix and is removed at the end, on failure and on a
+//! signal; the next start removes a killed demo's leftovers. One thread; every wait checks for the stop flag.
 //!
-//! Nothing here is special to the demo's switch: it is this binary's `switch`, told what to do by its
-//! database and by OpenFlow, with the stock tools where they are installed, and asked by its control socket,
-//! as any user would.
+//! The demo's switch is not special: it is this binary's `switch`, configured through its database and
+//! OpenFlow, with the stock tools if they are installed, and queried through its control socket, as by any
+//! user.
 
 mod command;
 mod error;

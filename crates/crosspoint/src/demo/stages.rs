@@ -20,7 +20,7 @@ const SIZES: [u16; 2] = [64, 1518];
 const STRANGERS: u64 = 1_000;
 /// How long a child may take beyond its time.
 const GRACE: Duration = Duration::from_secs(20);
-/// What is on its way when a stream ends has arrived after so long.
+/// After this long, packets in flight at the end of a stream have arrived.
 const SETTLE: Duration = Duration::from_millis(100);
 
 /// How long measurements take.

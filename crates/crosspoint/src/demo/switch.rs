@@ -51,11 +51,11 @@ impl Switch {
         Ok(Switch { child, client: RefCell::new(client), guest_pid })
     }
 
-    /// Tells it by its database which bridge and ports there shall be, and waits until the guest is attached.
+    /// Configures its bridge and ports through its database, and waits until the guest is attached.
     pub fn configure(&self, shell: &Shell) -> Result<(), DemoError> {
         let client = shell.stock_or_own("ovs-vsctl", "crosspoint vsctl");
         let vsctl = |words: &str| {
-            // Where it cannot be done in that time, the reason is in the log.
+            // If that takes longer, the log has the reason.
             let command = format!("{client} --timeout=20 --db=unix:{RUN_DIR}/db.sock {words}");
             shell.run(&command).map_err(|e| match e {
                 DemoError::Failed(why) => {

@@ -32,7 +32,7 @@ impl View {
         Duration::from_millis(if self.on_terminal { 250 } else { 1_000 })
     }
 
-    /// A measurement begins, which takes about so long.
+    /// A measurement begins that takes about this long.
     pub fn begin(&self, first: Sample, takes: Duration) {
         let bar = self.on_terminal.then(|| {
             let bar = ProgressBar::new(takes.as_millis() as u64);
@@ -96,7 +96,7 @@ fn tiers(before: &Sample, now: &Sample) -> String {
     )
 }
 
-/// A share in per cent; a dash where there is no whole. Only nothing is shown as 0, and only all as 100.
+/// A share in per cent; a dash if the whole is zero. Only nothing is shown as 0, and only everything as 100.
 pub fn percent(part: u64, whole: u64) -> String {
     match (part, whole) {
         (_, 0) => "-".into(),

@@ -1,4 +1,4 @@
-//! `ovs-vswitchd`: the switch, configured by a database that somebody else serves.
+//! `ovs-vswitchd`: the switch, configured by a database that another process serves.
 
 use crate::switch;
 use host::daemonize::{DAEMON, LOGGING, Options};

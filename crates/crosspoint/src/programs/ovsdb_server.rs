@@ -1,4 +1,4 @@
-//! `ovsdb-server`: databases for whoever connects, without a switch.
+//! `ovsdb-server`: serves databases, without a switch.
 
 use host::daemonize::{DAEMON, LOGGING, Options as DaemonOptions, describe, fatal, signal_name};
 use host::getopt::{Opt, Order, flag, optional, value};
@@ -187,7 +187,7 @@ fn wait(handle: &Arc<Handle>, mut signals: Signals, child: Option<(String, Child
             }
             let name = signal_name(signal);
             tracing::warn!(target: "fatal_signal", "terminating with signal {signal} ({name})");
-            // Nobody hears it who ends already.
+            // The receiver may be gone if the process is already ending.
             let _ = by_signal.send(ExitCode::SUCCESS);
         }
     });

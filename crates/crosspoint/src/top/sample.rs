@@ -1,4 +1,4 @@
-//! What a running switch says of itself.
+//! The figures of a running switch.
 
 use std::time::Instant;
 use transport::unixctl::Client;

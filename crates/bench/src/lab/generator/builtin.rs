@@ -7,7 +7,7 @@ use crate::process::{Process, wait_for};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{ChildStdin, ChildStdout, Stdio};
 
-/// See the module's text.
+/// See the module documentation.
 pub struct Builtin {
     /// As it is typed.
     pub name: &'static str,

@@ -1,4 +1,4 @@
-//! Who offers traffic.
+//! The generators of traffic.
 
 pub mod builtin;
 pub mod list;
@@ -21,7 +21,7 @@ pub enum Place {
     Tap(String),
     /// A socket on which it listens, as the guest.
     Socket(PathBuf),
-    /// A guest's socket, to which it connects in the place of a switch.
+    /// A guest's socket, to which it connects instead of a switch.
     Backend(PathBuf),
 }
 
@@ -87,9 +87,9 @@ pub trait Offering {
     /// Begins to offer a load.
     fn begin(&mut self, load: &Load) -> Result<(), String>;
 
-    /// Waits until it is over, and says what became of it as far as the generator can tell.
+    /// Waits until it is over, and returns the result as far as the generator knows it.
     fn finish(&mut self) -> Result<Sent, String>;
 
-    /// The same once more, with what has come late; nothing where it cannot.
+    /// The same again, including late packets; `None` if it cannot.
     fn again(&mut self) -> Result<Option<Sent>, String>;
 }

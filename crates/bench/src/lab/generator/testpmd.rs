@@ -26,7 +26,7 @@ pub enum Mode {
     Txonly,
 }
 
-/// See the module's text.
+/// See the module documentation.
 pub struct Testpmd {
     /// As it is typed.
     pub name: &'static str,
@@ -133,7 +133,7 @@ impl Offering for Started {
         std::thread::sleep(Duration::from_secs_f64(seconds));
         let cpu_s = process.cpu_ns() as f64 / 1e9;
         if let Some(mut stdin) = process.0.stdin.take() {
-            // It ends by itself, and is ended below where it does not.
+            // It ends by itself; if not, it is ended below.
             let _ = stdin.write_all(b"stop\nquit\n");
         }
         let end = Instant::now() + Duration::from_secs(5);

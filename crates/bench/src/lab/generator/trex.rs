@@ -19,19 +19,19 @@ const API: (u32, u32) = (5, 1);
 const COMPRESSED: [u8; 4] = [0xab, 0xe8, 0x5c, 0xea];
 /// Flows at most: each is two entries of a list.
 const FLOWS_MAX: u32 = 100_000;
-/// Late packets are waited for so long.
+/// How long to wait for late packets.
 const DRAIN: Duration = Duration::from_millis(300);
 /// How much longer than asked for TRex may send.
 const OVERTIME: Duration = Duration::from_secs(5);
 
-/// See the module's text.
+/// See the module documentation.
 pub struct Trex {
     name: String,
     address: String,
 }
 
 impl Trex {
-    /// Of a server at HOST:PORT; 4501 is TRex's own default.
+    /// For a server at HOST:PORT; 4501 is TRex's own default.
     pub fn at(name: &str, address: &str) -> Result<Trex, String> {
         let is_good =
             address.rsplit_once(':').is_some_and(|(h, port)| !h.is_empty() && port.parse::<u16>().is_ok());

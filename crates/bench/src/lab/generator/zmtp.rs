@@ -74,7 +74,7 @@ impl Requester {
 
     /// Sends a request and waits for its answer.
     pub fn ask(&mut self, request: &[u8]) -> Result<Vec<u8>, String> {
-        // An empty frame stands in front of the request: that is what a REQ socket does.
+        // An empty frame precedes the request, as from a REQ socket.
         let mut bytes = vec![MORE, 0, LONG];
         bytes.extend((request.len() as u64).to_be_bytes());
         bytes.extend(request);

@@ -4,7 +4,7 @@ use super::{Guest, Place};
 use crate::process::Process;
 use std::process::{Command, Stdio};
 
-/// See the module's text.
+/// See the module documentation.
 pub struct Builtin;
 
 impl Guest for Builtin {

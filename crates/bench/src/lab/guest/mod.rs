@@ -31,17 +31,17 @@ pub const RED_HAT: Rings = Rings { rx: 4096, tx: 1024, burst: 64 };
 
 /// What a guest is given.
 pub struct Place<'a> {
-    /// Where it listens, if it has a socket.
+    /// The socket on which it listens, if it has one.
     pub socket: &'a Path,
     /// The name of its interface, if it has one in the switch's namespace.
     pub interface: &'a str,
     /// That namespace.
     pub namespace: &'a str,
-    /// How its rings are to be, where it has some.
+    /// The configuration of its rings, if it has any.
     pub rings: Rings,
     /// How long a packet it must take.
     pub mtu: u16,
-    /// Pairs of rings, where it can have several.
+    /// The number of ring pairs, if it supports several.
     pub queues: usize,
     /// The processor that it has for itself.
     pub cpu: Option<usize>,
@@ -62,7 +62,7 @@ pub trait Guest: Sync {
         wanted
     }
 
-    /// The pairs of rings that it has where so many are wanted.
+    /// The number of ring pairs that it has when this many are wanted.
     fn queues(&self, wanted: usize) -> usize {
         wanted
     }

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// See the module's text.
+/// See the module documentation.
 pub struct Qemu;
 
 /// Names the kernel's directory.
@@ -17,15 +17,15 @@ const KERNEL: &str = "CROSSPOINT_GUEST_KERNEL";
 const PROGRAM: &str = "/usr/bin/qemu-system-x86_64";
 /// What QEMU's device has at most.
 const DESCRIPTORS_MAX: u16 = 1024;
-/// Until the kernel is up: seconds, but for emulation beside others.
+/// How long the kernel may take to boot: seconds, except with emulation next to other load.
 const BOOT: Duration = Duration::from_secs(100);
 /// Until the hardware has booted a kernel, which takes it a second, or has failed to.
 const KVM_BOOTS: Duration = Duration::from_secs(10);
 /// What the kernel's driver takes at once.
 const BURST: u16 = 64;
 
-/// A bridge of one port, which sends frames back where they came from ("hairpin"). Nothing in the machine
-/// has an address, so it sends no frames of its own.
+/// A bridge with one port, which sends frames back to where they came from ("hairpin"). Nothing in the
+/// machine has an address, so it sends no frames of its own.
 const INIT: &str = "#!/bin/busybox sh
 /bin/busybox --install -s /bin
 mount -t proc proc /proc; mount -t sysfs sysfs /sys

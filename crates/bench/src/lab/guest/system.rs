@@ -12,8 +12,8 @@ use std::process::Command;
 pub struct Contents<'a> {
     /// A directory with `boot/vmlinuz-*` and `lib/modules/*`, as Debian's kernel packages have them.
     pub kernel: &'a Path,
-    /// Modules, by name. Those that they need come along, and `/modules/order` names all files in the order
-    /// in which they are to be loaded.
+    /// Modules, by name. Their dependencies are included, and `/modules/order` lists all files in loading
+    /// order.
     pub modules: &'a [&'a str],
     /// Programs, by path. Their shared libraries come along.
     pub programs: &'a [&'a str],
@@ -31,7 +31,8 @@ pub struct Boot {
 }
 
 impl Contents<'_> {
-    /// Writes the file system. Whoever reads `initramfs` meanwhile has the old one or the new one, whole.
+    /// Writes the file system. A concurrent reader of `initramfs` gets either the old one or the new one,
+    /// complete.
     pub fn write(&self, initramfs: &Path) -> Result<Boot, String> {
         let kernel = only(&self.kernel.join("boot"), "vmlinuz")?;
         let new = initramfs.with_extension(format!("new-{}", std::process::id()));

@@ -10,7 +10,7 @@ use ports::PortSpec;
 use std::process::Stdio;
 use std::time::Duration;
 
-/// See the module's text.
+/// See the module documentation.
 pub struct Tap;
 
 /// Arguments of the process.

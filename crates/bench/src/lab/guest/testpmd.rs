@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// See the module's text.
+/// See the module documentation.
 pub struct Testpmd;
 
 impl Guest for Testpmd {
@@ -34,7 +34,7 @@ impl Guest for Testpmd {
         let device = format!("path={},server=1,queues={queues},queue_size={queue_size}", socket.display());
         command.arg(format!("--vdev=net_virtio_user0,{device}"));
         let frame = u32::from(place.mtu) + 18;
-        // Both rings full, and what is under way.
+        // Both rings full, and packets in flight.
         let buffers = (u32::from(rings.rx) + u32::from(rings.tx)) * queues as u32 + 3_584;
         command.args(["--", "--interactive", "--forward-mode=io", "--nb-cores=1", "--auto-start"]);
         command.args([

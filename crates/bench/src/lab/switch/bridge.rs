@@ -3,7 +3,7 @@
 use super::{Ask, BATCH, HUGE_PAGES, Running, Setup, Switch};
 use std::collections::BTreeMap;
 
-/// See the module's text.
+/// See the module documentation.
 pub struct Bridge;
 
 impl Switch for Bridge {
@@ -36,7 +36,7 @@ impl Switch for Bridge {
     }
 }
 
-/// What nobody can set in a switch that is part of the kernel.
+/// Conditions that cannot be set in a switch inside the kernel.
 pub fn in_kernel() -> Vec<(&'static str, String)> {
     let weight = std::fs::read_to_string("/proc/sys/net/core/dev_weight").unwrap_or_default();
     vec![(BATCH, weight.trim().to_string()), (HUGE_PAGES, "takes none".into())]

@@ -14,7 +14,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 use vswitchd::figures::{Figures, WorkerCounters};
 
-/// See the module's text.
+/// See the module documentation.
 pub struct Crosspoint {
     name: String,
     program: PathBuf,
@@ -41,7 +41,7 @@ impl Crosspoint {
         Crosspoint { guest_options, ..self }
     }
 
-    /// The same with so many workers and receive queues.
+    /// The same with this many workers and receive queues.
     pub fn with_workers(self, workers: usize) -> Crosspoint {
         Crosspoint { workers, ..self }
     }
@@ -172,7 +172,7 @@ impl Running for Started {
     }
 
     /// An AF_XDP socket and the device both count a frame that finds the socket's ring full; a packet socket
-    /// is told that a frame was dropped behind it.
+    /// is notified when a frame was dropped after it.
     fn twice(&self) -> Twice {
         Twice { rx: self.xdp, tx: !self.xdp, xdp: self.xdp, again: false }
     }
@@ -210,7 +210,7 @@ const RING_FULL: &str = "switch: tx_queue_full";
 
 /// Whether a path names a version of Crosspoint.
 pub fn is_program(path: &str) -> bool {
-    // One that nobody may run is none.
+    // A file without execute permission does not count.
     std::fs::metadata(path).is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
 }
 

@@ -4,7 +4,7 @@ use super::bridge::InKernel;
 use super::{Ask, Running, Setup, Switch};
 use crate::lab::traffic::pattern::Vary;
 
-/// See the module's text.
+/// See the module documentation.
 pub struct IpForward;
 
 impl Switch for IpForward {

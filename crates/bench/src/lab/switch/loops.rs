@@ -1,10 +1,10 @@
 //! One AF_PACKET driver and one classifier under four I/O loops (Carbone's Figure 3): what a loop costs, and
-//! what becomes of forwarding while the control thread is blocked.
+//! how forwarding fares while the control thread is blocked.
 //!
-//! `rebuilt` and `kept` do everything on one thread, as Open vSwitch's main loop does with its default
-//! netdev: the first makes its list of descriptors anew in each iteration, the second keeps it. `one` and
-//! `fifty` forward on a thread of their own, with so many packets of a port per poll. Each port forwards to
-//! the one beside it.
+//! `rebuilt` and `kept` do everything on one thread, like Open vSwitch's main loop with its default netdev:
+//! the first rebuilds its list of descriptors in each iteration, the second keeps it. `one` and `fifty`
+//! forward on a separate thread, with that many packets of a port per poll. Each port forwards to its
+//! neighbour.
 //!
 //! The process reads commands from its standard input: `block MS` blocks the control thread, `stats` prints
 //! counters.
@@ -27,7 +27,7 @@ use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-/// A loop waits so long for packets before it looks after other things.
+/// How long a loop waits for packets before it does other work.
 const WAIT_MS: u32 = 100;
 /// Packets of a port between two polls of a loop that does everything.
 const BURST: usize = 32;
@@ -35,7 +35,7 @@ const BURST: usize = 32;
 /// How packets are waited for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 pub enum Kind {
-    /// One thread, descriptors listed anew in each iteration.
+    /// One thread, which lists descriptors again in each iteration.
     Rebuilt,
     /// One thread, descriptors listed once.
     Kept,
@@ -56,7 +56,7 @@ impl Kind {
     }
 }
 
-/// See the module's text.
+/// See the module documentation.
 pub struct Loop {
     /// As it is typed.
     pub name: &'static str,
@@ -140,7 +140,7 @@ pub fn run(args: &Args) -> Result<(), String> {
     }
 }
 
-/// Every flow's key at every port that frames come in by, both ways, and where it goes.
+/// Every flow's key at every port where its frames come in, in both directions, and its destination.
 fn classifier(flows: usize, traffic: &Pattern, ports: &[Ingress]) -> Result<HashMap<Key, usize>, String> {
     let mut table = HashMap::new();
     for n in 0..flows {
@@ -157,14 +157,14 @@ fn classifier(flows: usize, traffic: &Pattern, ports: &[Ingress]) -> Result<Hash
     Ok(table)
 }
 
-/// What the control thread does beside.
+/// The control thread's other work.
 struct Control {
     commands: Receiver<String>,
     devices: Vec<Box<dyn Port>>,
 }
 
 impl Control {
-    /// Looks after commands, and waits for one at most so long.
+    /// Handles commands, and waits at most this long for one.
     fn turn(&mut self, wait: Duration) -> Result<(), String> {
         let Ok(line) = self.commands.recv_timeout(wait) else { return Ok(()) };
         if let Some(ms) = line.strip_prefix("block ") {
@@ -220,7 +220,7 @@ impl Forwarder {
         }
     }
 
-    /// Forwards at most so many packets of a port.
+    /// Forwards at most `most` packets of a port.
     fn take(&mut self, from: usize, most: usize) {
         let side = &mut self.sides[from];
         if side.waiting.len() < most {

@@ -31,7 +31,7 @@ pub struct Ask<'a> {
     pub pattern: &'a Pattern,
     /// Whether they are the generator's own instead.
     pub is_foreign: bool,
-    /// Of every port.
+    /// For every port.
     pub mtu: u16,
 }
 
@@ -56,7 +56,7 @@ pub struct Setup<'a> {
     pub pattern: &'a Pattern,
     /// Whether the frames are the generator's own, which no rule for a flow meets.
     pub is_foreign: bool,
-    /// Of every port.
+    /// For every port.
     pub mtu: u16,
     /// Workers, and queues of each port; a switch that has one alone says so in its conditions.
     pub workers: usize,
@@ -66,13 +66,13 @@ pub struct Setup<'a> {
 pub const MTU_USUAL: u16 = 1500;
 
 impl Setup<'_> {
-    /// The processors of the workers: not the first one, where there are enough of them.
+    /// The processors of the workers: without the first one, if there are enough.
     pub fn mask(&self) -> u64 {
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
         mask(self.workers, cpus)
     }
 
-    /// The name of a port, which is that of its interface where it has one.
+    /// The name of a port: that of its interface, if it has one.
     pub fn port(&self, index: usize) -> String {
         match self.topology.ports[index] {
             End::Nic | End::Idle => format!("p{index}"),
@@ -118,19 +118,19 @@ pub trait Switch {
 
 /// A switch that forwards, until it is dropped.
 pub trait Running {
-    /// Version and options, as the switch itself tells them where it does.
+    /// Version and options, as reported by the switch itself if it does so.
     fn identity(&self) -> BTreeMap<String, String>;
 
-    /// Workers, queues and whatever else must be equal in switches that are compared, as far as it can be set
-    /// or asked for. It is asked when frames come through.
+    /// Workers, queues and everything else that must be equal in compared switches, as far as it can be set
+    /// or queried. Called when frames come through.
     fn conditions(&self) -> Vec<(&'static str, String)> {
         Vec::new()
     }
 
-    /// Conditions that nobody can set in it, and what it has.
+    /// Conditions that cannot be set in it, and their values.
     fn inherent(&self) -> Vec<(&'static str, String)>;
 
-    /// Its daemon, where it is one that takes OpenFlow.
+    /// Its daemon, if it supports OpenFlow.
     fn daemon(&self) -> Option<&Daemon> {
         None
     }
@@ -145,7 +145,7 @@ pub trait Running {
         None
     }
 
-    /// CPU time of the threads that forward, in nanoseconds, where they are the process's.
+    /// CPU time of the forwarding threads in nanoseconds, if they belong to the process.
     fn cpu_ns(&self) -> Option<u64> {
         self.process().map(Process::cpu_ns)
     }
@@ -158,17 +158,17 @@ pub trait Running {
         Twice::default()
     }
 
-    /// Hits and misses of its caches, by tier, where it has some.
+    /// Hits and misses of its caches, by tier, if it has any.
     fn caches(&self) -> Result<BTreeMap<String, u64>, String> {
         Ok(BTreeMap::new())
     }
 
-    /// Packets that each of its workers has received, where it has several and tells.
+    /// Packets received by each of its workers, if it has several and reports them.
     fn spread(&self) -> Result<Vec<u64>, String> {
         Ok(Vec::new())
     }
 
-    /// Blocks its control thread for so many milliseconds: of a process, the first thread.
+    /// Blocks its control thread for this many milliseconds: in a process, the first thread.
     fn block(&mut self, ms: u64) -> Result<(), String> {
         let process = self.process().ok_or("it is part of the kernel and has no control thread")?;
         let _frozen = freeze::first_thread(process.id())?;

@@ -28,7 +28,7 @@ pub enum Kind {
     Kernel,
 }
 
-/// See the module's text.
+/// See the module documentation.
 pub struct Ovs {
     /// As it is typed.
     pub name: &'static str,

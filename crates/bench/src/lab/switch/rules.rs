@@ -38,12 +38,12 @@ pub fn text(setup: &Setup) -> String {
     text
 }
 
-/// Flows of which no traffic is: those that fill a table begin here, those that come and go further on.
+/// Flows without traffic: those that fill a table begin here, those that come and go further on.
 const FILLED: usize = 2_000_000;
 const CHANGED: usize = 4_000_000;
 
-/// Additions of rules of other flows, from the first port to the second, that fill the table up to so many
-/// rules. No packet of the traffic meets one.
+/// Additions of rules for other flows, from the first port to the second, that fill the table up to this many
+/// rules. No packet of the traffic matches one.
 pub fn others(setup: &Setup, rules: u32) -> impl Iterator<Item = FlowMod> {
     let there = text(setup).lines().count();
     (there..rules as usize).map(|n| add(FILLED + n))

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Stdio;
 
-/// See the module's text.
+/// See the module documentation.
 pub struct Testpmd {
     /// As it is typed.
     pub name: &'static str,

@@ -18,14 +18,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// See the module's text.
+/// See the module documentation.
 pub struct Vpp;
 
-/// Names the directory with the programs, where it is not the usual one.
+/// Names the directory with the programs, if it is not the usual one.
 const PROGRAMS: &str = "CROSSPOINT_VPP";
 /// Until it answers.
 const START: Duration = Duration::from_secs(20);
-/// Packets in one of its frames, VLIB_FRAME_SIZE: nobody can set it.
+/// Packets in one of its frames, VLIB_FRAME_SIZE, which cannot be configured.
 const FRAME: &str = "256";
 /// Its names of drops at an interface.
 const DROPS: [&str; 5] = ["drops", "rx-miss", "rx-no-buf", "rx-error", "tx-error"];
@@ -134,7 +134,7 @@ struct Started {
     process: Process,
     dir: TempDir,
     sockets: SocketReader,
-    /// Its name of each port, and the kernel's where it has one.
+    /// Its name for each port, and the kernel's if there is one.
     ports: Vec<(String, Option<String>)>,
     version: String,
     workers: usize,
@@ -172,7 +172,7 @@ impl Started {
         run(&mut command).map(|text| text.trim().to_string())
     }
 
-    /// A command that says nothing where it has done what it should.
+    /// A command that prints nothing if it succeeds.
     fn tell(&self, words: &str) -> Result<(), String> {
         match self.ask(words)? {
             said if said.is_empty() => Ok(()),

@@ -12,7 +12,7 @@ const CONNECT: Duration = Duration::from_secs(30);
 /// Frames that are taken from a guest's ring at once.
 const GUEST_BURST: usize = 64;
 
-/// See the module's text.
+/// See the module documentation.
 pub enum Wire {
     /// By one of the drivers.
     Port(Box<dyn Port>, Box<dyn RxQueue>, Box<dyn TxQueue>, Box<Batch>),
@@ -107,7 +107,7 @@ impl End {
         }
     }
 
-    /// Gives `see` each frame that has come. True where one had.
+    /// Calls `see` with each frame that has arrived. True if any had.
     pub fn receive(&mut self, cache: &mut PoolCache, mut see: impl FnMut(&[u8])) -> bool {
         match &mut self.wire {
             Wire::Port(_, rx, tx, batch) => {

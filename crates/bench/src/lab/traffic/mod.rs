@@ -1,7 +1,7 @@
-//! `crosspoint bench traffic`: the built-in generator's process, and what it is asked and answers.
+//! `crosspoint bench traffic`: the built-in generator's process, its requests and its answers.
 //!
-//! It reads [loads](Load) as lines of JSON and answers each with a line of what became of it, so that its
-//! ends stay open over all turns of a trial: a guest that it plays does not have to connect again.
+//! It reads [loads](Load) as lines of JSON and answers each with a line of results, so that its ends stay
+//! open over all turns of a trial: a guest that it plays need not reconnect.
 
 pub mod ends;
 pub mod pattern;
@@ -20,7 +20,7 @@ pub struct Load {
     pub size: u16,
     /// Flows.
     pub flows: u32,
-    /// Frames per second over all sources; as many as go where there is none.
+    /// Frames per second over all sources; at full speed if not given.
     pub rate: Option<u64>,
     /// For how long.
     pub seconds: f64,
@@ -35,14 +35,14 @@ pub struct Load {
 pub enum Request {
     /// Offer a load.
     Offer(Load),
-    /// Wait for late frames of the last load, and tell again what became of it.
+    /// Wait for late frames of the last load, and report its result again.
     Again,
 }
 
-/// What became of a load.
+/// The result of a load.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Sent {
-    /// Every packet's whereabouts, as far as the generator knows.
+    /// What happened to every packet, as far as the generator knows.
     pub account: Account,
     /// From the first frame's time to the last one's.
     pub seconds: f64,
@@ -50,7 +50,7 @@ pub struct Sent {
     pub received_in_time: u64,
     /// CPU time of the process.
     pub cpu_s: f64,
-    /// Latency in microseconds by percentile; empty where nothing came.
+    /// Latency in microseconds by percentile; empty if nothing arrived.
     pub latency_us: BTreeMap<String, f64>,
     /// Frames per second between the first and the last one that was sent.
     pub sent_pps: f64,

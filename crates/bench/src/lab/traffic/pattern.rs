@@ -17,7 +17,7 @@ pub const STAMP: usize = 17;
 pub const IMIX: [u16; 12] = [64, 594, 64, 64, 594, 64, 1518, 64, 594, 64, 594, 64];
 /// The VLAN of tagged frames.
 pub const VLAN: u16 = 100;
-/// Picks of a random order, which then begins anew.
+/// Picks of a random order, which then repeats.
 const PICKS: usize = 1 << 16;
 
 /// A frame's protocol.
@@ -58,15 +58,15 @@ pub enum Order {
     Zipf,
 }
 
-/// See the module's text.
+/// See the module documentation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Pattern {
-    /// Of all frames.
+    /// For all frames.
     pub protocol: Protocol,
     /// Between flows.
     pub vary: Vary,
-    /// Of flows.
+    /// Of the flows.
     pub order: Order,
     /// Whether frames have a tag.
     pub vlan: bool,

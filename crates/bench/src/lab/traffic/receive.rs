@@ -12,7 +12,7 @@ use hdrhistogram::Histogram;
 use std::collections::HashMap;
 
 const MARK: u16 = 0x5870;
-/// Latencies up to this are told apart.
+/// Latencies are distinguished up to this value.
 const LATENCY_MAX_NS: u64 = 60_000_000_000;
 
 /// Writes a frame's stamp.
@@ -37,7 +37,7 @@ fn read(frame: &[u8]) -> Option<(u16, usize, u32, u64)> {
     Some((u16::from_be_bytes([s[2], s[3]]), flow, u32::from_be_bytes([s[7], s[8], s[9], s[10]]), due))
 }
 
-/// What came of one flow at one end.
+/// What arrived of one flow at one end.
 #[derive(Clone, Copy, Default)]
 struct Flow {
     /// The number that is expected next.
@@ -73,7 +73,7 @@ impl Flow {
 /// Frames of a capture, by their bytes: how many are still to come.
 pub type Expected = HashMap<Vec<u8>, i64>;
 
-/// See the module's text.
+/// See the module documentation.
 pub struct Receiver {
     /// By end.
     flows: Vec<Vec<Flow>>,
@@ -81,7 +81,7 @@ pub struct Receiver {
     expected: Option<Expected>,
     /// Received, duplicated, reordered, foreign.
     pub account: Account,
-    /// Of all frames with a number.
+    /// For all frames with a number.
     pub latency: Histogram<u64>,
     last_ns: u64,
     /// The longest time between two packets.
@@ -89,7 +89,7 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// For so many ends and flows.
+    /// For this many ends and flows.
     pub fn new(
         trial: u16,
         ends: usize,
@@ -109,7 +109,7 @@ impl Receiver {
         }
     }
 
-    /// A frame that came at an end, so many nanoseconds after the start.
+    /// A frame that arrived at an end, this many nanoseconds after the start.
     pub fn see(&mut self, end: usize, frame: &[u8], now_ns: u64) {
         if let Some(expected) = &mut self.expected {
             match expected.get_mut(frame) {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 /// After the last frame was sent, what comes within this time is waited for, from the last one that came.
 const DRAIN: Duration = Duration::from_millis(200);
-/// The same where all have come: then only duplicates can.
+/// The same if all have arrived: then only duplicates can follow.
 const DRAIN_OF_ALL: Duration = Duration::from_millis(10);
 /// Flows at most: a stamp has 24 bits for them, and each takes a frame of memory.
 const FLOWS_MAX: u32 = 1 << 20;
@@ -186,7 +186,7 @@ impl Generator {
         self.trial = self.trial.wrapping_add(1);
         let mut frames = Frames::of(load, &self.sources)?;
         let flows = frames.templates[0].len();
-        // What is under way still belongs to an earlier trial.
+        // Packets still in flight belong to an earlier trial.
         let receiver = Receiver::new(self.trial, self.ends.len(), flows, frames.expected())?;
         let mut trial = Trial {
             receiver,
@@ -238,7 +238,7 @@ impl Generator {
                 Some(rate) => (elapsed.as_nanos() * u128::from(rate) / 1_000_000_000) as u64 + 1,
                 None => u64::MAX,
             };
-            // Bursts of a source at full speed, frame by frame where there is a rate: sources take turns.
+            // Bursts from a source at full speed, single frames at a given rate: sources take turns.
             let count = due.min(intended.unwrap_or(u64::MAX)).saturating_sub(next).min(self.burst);
             let turn = if paced.is_some() && sources > 1 { 1 } else { count };
             let count = count.min(turn);

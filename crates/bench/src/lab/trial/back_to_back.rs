@@ -9,7 +9,7 @@ use crate::result::Better;
 /// Longer bursts are not looked for.
 const BURST_MAX: f64 = 65_536.0;
 
-/// See the module's text.
+/// See the module documentation.
 pub struct BackToBack;
 
 impl Trial for BackToBack {

@@ -22,7 +22,7 @@ const BEFORE_BARRIER: u64 = 1_000;
 /// So many rules come before they go, at most.
 const AT_ONCE: u64 = 100;
 
-/// See the module's text.
+/// See the module documentation.
 pub struct Changes {
     /// As it is stored.
     pub name: &'static str,
@@ -60,7 +60,7 @@ impl Trial for Changes {
             let offered = offered?;
             let made = made?;
             outcome.turn(&offered);
-            // Of all that goes, a latency is the length of the queues.
+            // At full speed, latency is the length of the queues.
             if load.rate.is_some() {
                 outcome.latency("", &offered);
             }
@@ -73,7 +73,7 @@ impl Trial for Changes {
     }
 }
 
-/// What became of the changes.
+/// The result of the changes.
 struct Made {
     per_s: f64,
     barrier_max: Duration,

@@ -9,7 +9,7 @@ use crate::result::Better;
 
 const SHARES: [(f64, &str); 4] = [(0.01, "at_1_"), (0.1, "at_10_"), (0.5, "at_50_"), (0.9, "at_90_")];
 
-/// See the module's text.
+/// See the module documentation.
 pub struct Latency;
 
 impl Trial for Latency {

@@ -13,7 +13,7 @@ use super::rfc2544::Rfc2544;
 use super::soak::Soak;
 use crate::lab::bed::Upset;
 
-/// See the module's text.
+/// See the module documentation.
 pub const TRIALS: &[&dyn Trial] = &[
     &Fixed,
     &MaxRate,

@@ -4,7 +4,7 @@ use super::{Outcome, Times, Trial};
 use crate::lab::bed::Bed;
 use crate::lab::generator::Load;
 
-/// See the module's text.
+/// See the module documentation.
 pub struct MaxRate;
 
 impl Trial for MaxRate {

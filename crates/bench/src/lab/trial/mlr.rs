@@ -15,7 +15,7 @@ const WIDTH: f64 = 0.02;
 /// Lengths of the trials of each phase, as shares of the full length.
 const PHASES: [f64; 3] = [0.25, 0.5, 1.0];
 
-/// See the module's text.
+/// See the module documentation.
 pub struct Mlr;
 
 impl Trial for Mlr {

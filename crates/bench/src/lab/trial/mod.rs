@@ -57,11 +57,11 @@ pub trait Trial: Sync {
 pub struct Outcome {
     /// Figures, turn by turn.
     pub metrics: BTreeMap<String, Metric>,
-    /// Of the last turn, or of one that does not add up.
+    /// For the last turn, or for one that does not add up.
     pub account: Account,
-    /// Who else was the limit.
+    /// What else limited the rate.
     pub limit: Option<String>,
-    /// Of all turns.
+    /// For all turns.
     pub watched: Watched,
 }
 

@@ -1,12 +1,12 @@
 //! White-box: where a switch's processes spend their time at a fixed rate, as shares of their CPU time.
 //!
-//! `perf` samples them by a clock. A sample is told by its symbol: copying, work on the queues of virtual
-//! NICs, or neither. What the compiler has put into another function counts there, and a program without
-//! symbols (most packages) has a share that nobody can name: both shares are at least so much.
+//! `perf` samples them by a clock. Samples are classified by symbol: copying, work on the queues of virtual
+//! NICs, or neither. What the compiler has inlined into another function counts there, and a program without
+//! symbols (most packages) has an unnamed share: both shares are lower bounds.
 //!
-//! Context switches are counted, not sampled: each gets the CPU time that a bare sleep and wake takes on
-//! this machine. A sampling clock starts anew whenever the thread gets its processor, and so meets the
-//! scheduler far too often. The rest of the CPU time is divided as the samples outside of the scheduler are.
+//! Context switches are counted, not sampled: each is charged the CPU time that a bare sleep and wake takes
+//! on this machine. A sampling clock restarts whenever the thread gets its processor, and so hits the
+//! scheduler far too often. The rest of the CPU time is divided like the samples outside the scheduler.
 //!
 //! Sampling costs about 1 %. None of the figures of other trials comes from here.
 
@@ -30,7 +30,7 @@ const START: Duration = Duration::from_millis(300);
 /// Until it has written its file.
 const END: Duration = Duration::from_secs(10);
 
-/// See the module's text.
+/// See the module documentation.
 pub struct Profile;
 
 impl Trial for Profile {
@@ -81,7 +81,7 @@ enum Class {
     Copying,
     VnicQueue,
     Unnamed,
-    /// Of the scheduler: such samples are not used.
+    /// In the scheduler: such samples are not used.
     Switching,
     Other,
 }

@@ -1,7 +1,7 @@
 //! Reset and recovery (RFC 6201): a fixed rate is offered while the switch, a guest or a link goes away and
-//! comes back. The reset time is that of the frames that were lost; beside it stands the longest time without
-//! a packet, which frames that come and go in between make shorter, and, where the switch itself was started
-//! again, the time until it had all its rules.
+//! comes back. The reset time is derived from the lost frames. Besides it, the longest time without a packet
+//! is given, which is shorter if some frames arrive in between, and, if the switch itself was restarted, the
+//! time until it had all its rules.
 
 use super::{Outcome, Times, Trial};
 use crate::lab::bed::{Bed, Upset};
@@ -10,14 +10,14 @@ use crate::result::Better;
 
 /// Frames per second where the load says none: enough that a millisecond shows.
 const RATE: u64 = 10_000;
-/// A trial is at least so long: whatever was upset must be back before its end.
+/// Minimum duration of a trial: whatever was disturbed must be back before its end.
 const SECONDS_MIN: f64 = 8.0;
 /// The same where loads of less than a second show no more than that all runs.
 const SECONDS_MIN_QUICK: f64 = 4.0;
 /// A trial at whose end nothing is back has no reset time. Then the last of this share of it was lost.
 const NOT_BACK: f64 = 0.85;
 
-/// See the module's text.
+/// See the module documentation.
 pub struct Reset {
     /// As it is stored.
     pub name: &'static str,
@@ -53,7 +53,7 @@ impl Trial for Reset {
                 outcome.push("rules_back_ms", "ms", Better::Lower, took.as_secs_f64() * 1e3);
             }
             outcome.account = sent.account;
-            // Nobody is left to say why a frame was lost; that it was is the figure.
+            // Nothing is left to tell why a frame was lost; the loss itself is the figure.
             outcome.account.dropped.insert("while nobody forwarded".into(), lost);
         }
         Ok(outcome)

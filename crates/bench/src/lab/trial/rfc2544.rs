@@ -9,7 +9,7 @@ use crate::result::Better;
 /// The interval ends at this share of the highest rate.
 const WIDTH: f64 = 0.02;
 
-/// See the module's text.
+/// See the module documentation.
 pub struct Rfc2544;
 
 impl Trial for Rfc2544 {
@@ -29,7 +29,7 @@ impl Trial for Rfc2544 {
                 Ok((offered.sent.account.lost() == 0, offered))
             })?;
             outcome.push("lossless_pps", "1/s", Better::Higher, low);
-            // The last turn without loss; where there was none, one that shows the loss.
+            // The last turn without loss; if there was none, one that shows the loss.
             outcome.turn(&last);
             // The try that is kept may be one that the generator was late for.
             outcome.limit = limit;

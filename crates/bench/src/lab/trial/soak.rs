@@ -10,7 +10,7 @@ use crate::result::Better;
 /// Windows of a trial.
 const WINDOWS: usize = 5;
 
-/// See the module's text.
+/// See the module documentation.
 pub struct Soak;
 
 impl Trial for Soak {

@@ -1,21 +1,21 @@
 //! Connection tracking: what does a packet of an established connection cost, and a new connection?
 //!
-//! A stateful firewall of five rules, and the same with source translation. Sources in memory replay bare
-//! TCP segments, from both ends of as many connections as are asked for; a sink counts. Beside them the same
-//! packets under the same rules without `ct` (`stateless`), and Open vSwitch's user-space tracker with the
-//! same sources and sink, in turns.
+//! A stateful firewall of five rules, and the same with source translation. Sources in memory replay bare TCP
+//! segments, from both ends of the requested number of connections; a sink counts. They are compared, in
+//! turns, with the same packets under the same rules without `ct` (`stateless`), and with Open vSwitch's
+//! user-space tracker with the same sources and sink.
 //!
-//! Of established packets as of new connections a first turn does not count, for either switch: in it the
-//! caches learn the flows, two million of them where there are a million connections, and memory is touched
-//! for the first time. A switch does both once; the figures are of what it does from then on.
+//! For both switches a first turn does not count, neither for established packets nor for new connections: in
+//! it the caches learn the flows, two million of them for a million connections, and memory is touched for
+//! the first time. A switch does both once; the figures show what it does from then on.
 //!
-//! No figure counts on trust: after each turn the rules' counters must say that every packet that came was
-//! judged as it should be (established, or new), and the sink that each arrived. The measurement ends with an
-//! error where they do not.
+//! No figure is taken on trust: after each turn the rules' counters must show that every packet was
+//! classified as it should be (established, or new), and the sink that each arrived. Otherwise the
+//! measurement ends with an error.
 //!
-//! The peer's packet memory does not hold what is played for a million connections, nor can it play anything
-//! in memory once: it reads those captures from files. What that costs more than memory is measured without
-//! `ct`, and taken off (`source_cycles_per_packet`).
+//! The peer's packet memory is too small for the segments of a million connections, nor can it play anything
+//! in memory once: it reads those captures from files. What that costs in addition is measured without `ct`,
+//! and subtracted (`source_cycles_per_packet`).
 
 mod sides;
 mod traffic;
@@ -31,7 +31,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use traffic::{FROM_INSIDE, FROM_OUTSIDE, OPENING, OTHERS, Rules, Source};
 
-/// Connections of which a packet's cost is compared between file and memory, and frames in the file.
+/// Connections for which a packet's cost is compared between file and memory, and frames in the file.
 const COMPARED: (usize, usize) = (100_000, 400_000);
 /// How long counters may lag behind the packets.
 const COUNTED_WITHIN: Duration = Duration::from_secs(2);
@@ -59,7 +59,7 @@ pub struct Args {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 enum What {
-    /// Of connections that nobody asks for.
+    /// Packets without connection tracking.
     Stateless,
     /// Of connections that both ends have acknowledged.
     Established,
@@ -197,8 +197,8 @@ fn established(
     Ok(())
 }
 
-/// Opens so many connections, has them answered, and acknowledges the answers: a half-open one would not live
-/// through a long turn of another switch.
+/// Opens this many connections, answers them, and acknowledges the answers: a half-open one would not survive
+/// another switch's long turn.
 fn establish(
     side: &mut dyn Side,
     rules: Rules,
@@ -246,19 +246,19 @@ fn new(
     Ok(())
 }
 
-/// So many turns of both sides, behind a first one that does not count: see the module's text.
+/// So many turns of both sides, behind a first one that does not count: see the module documentation.
 fn learnt<T>(runs: u32, mut turn: impl FnMut() -> Result<T, String>) -> Result<Vec<T>, String> {
     turn()?;
     (0..runs).map(|_| turn()).collect()
 }
 
-/// Costs of ours, and of the peer where there is one.
+/// Our costs, and the peer's if there is one.
 fn by_side(turns: &[(f64, Option<f64>)]) -> (Vec<f64>, Vec<f64>) {
     (turns.iter().map(|turn| turn.0).collect(), turns.iter().filter_map(|turn| turn.1).collect())
 }
 
-/// Does something with packets of a kind; an error unless all that came were judged so, and arrived. What is
-/// under way still has two seconds to be counted.
+/// Does something with packets of a kind; an error unless all that came were classified so, and arrived.
+/// Packets in flight have two seconds to be counted.
 fn checked<T>(
     side: &mut dyn Side,
     what: What,
@@ -299,7 +299,7 @@ fn add_up(what: What, counts: &Counts) -> Result<(), String> {
     ))
 }
 
-/// An error unless the switch has so many connections.
+/// An error unless the switch has this many connections.
 fn known(side: &dyn Side, connections: usize) -> Result<(), String> {
     match side.connections()? {
         count if count == connections as u64 => Ok(()),

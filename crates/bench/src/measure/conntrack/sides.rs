@@ -35,7 +35,7 @@ impl Counts {
     }
 }
 
-/// See the module's text.
+/// See the module documentation.
 pub trait Side {
     /// As rows name it.
     fn name(&self) -> &'static str;

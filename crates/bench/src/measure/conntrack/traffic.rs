@@ -15,7 +15,7 @@ use wire::tcp::{TcpFlags, TcpRepr};
 
 /// Where connections are opened from.
 pub const INSIDE: PortNo = SOURCE;
-/// Where they are answered from.
+/// The port from which they are answered.
 pub const OUTSIDE: PortNo = PortNo(3);
 /// What inside addresses become.
 const TRANSLATED: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 1);
@@ -26,11 +26,11 @@ const OUTSIDE_FIRST: u32 = 5_000;
 
 /// The cookie of the rule for packets that open connections.
 pub const OPENING: u64 = 2;
-/// Of that for packets from inside of connections that are there.
+/// The rule for packets from inside that belong to existing connections.
 pub const FROM_INSIDE: u64 = 3;
-/// Of that for those from outside.
+/// The rule for those from outside.
 pub const FROM_OUTSIDE: u64 = 4;
-/// Of that for all others, which drops.
+/// The rule for all others, which drops.
 pub const OTHERS: u64 = 5;
 
 /// What the switch does.
@@ -99,7 +99,7 @@ enum Segment {
     AckFromOutside,
 }
 
-/// The first segment of each of so many connections.
+/// The first segment of each of this many connections.
 pub fn opening(dir: &Path, connections: usize) -> Result<Source, String> {
     write(dir, "opening", Segment::Syn, Rules::Firewall, 0..connections)
 }
@@ -118,7 +118,7 @@ pub fn established(dir: &Path, connections: usize, rules: Rules) -> Result<Vec<S
     Ok(vec![inside, outside])
 }
 
-/// Segments from inside of so many connections, again and again.
+/// Segments from inside for this many connections, repeatedly.
 pub fn repeated(dir: &Path, connections: usize, frames: usize) -> Result<Source, String> {
     let order = sequence(connections, Order::Shuffled);
     let numbers = order.iter().copied().cycle().take(frames);

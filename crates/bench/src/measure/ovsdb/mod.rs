@@ -1,9 +1,9 @@
-//! The database server beside the stock `ovsdb-server`: transactions per second, how long a change takes to
-//! reach all who monitor it, starting with a large file, memory, and the longest pause while the file is
+//! The database server compared with the stock `ovsdb-server`: transactions per second, how long a change
+//! takes to reach all monitors, starting with a large file, memory, and the longest pause while the file is
 //! compacted.
 //!
-//! Both servers get the same requests over a Unix socket, in turns, from a client that does no more than
-//! count replies; the time is that of the clock, since that is what clients wait for.
+//! Both servers get the same requests over a Unix socket, in turns, from a client that only counts replies;
+//! time is wall time, since that is what clients wait for.
 
 mod client;
 mod large_file;
@@ -122,7 +122,7 @@ impl Bench<'_> {
         Ok((0..figures).map(of).collect())
     }
 
-    /// Keeps and prints the figure of all servers; the ratio of ours to the stock's where there is one.
+    /// Stores and prints the figures of all servers, and the ratio of ours to the stock's if there is one.
     fn keep(
         &mut self,
         what: &'static str,
@@ -298,7 +298,7 @@ fn many_clients(server: &Server, targets: &[String], clients: usize, turn: Durat
     Ok(done as f64 / begin.elapsed().as_secs_f64())
 }
 
-/// Milliseconds from a transaction until every monitor was told: the median and the longest.
+/// Milliseconds from a transaction until every monitor was notified: the median and the maximum.
 fn fan_out(server: &Server, targets: &[String], monitors: usize) -> Result<Figures, String> {
     let mut writer = server.connect()?;
     let mut watchers = Vec::new();

@@ -67,7 +67,7 @@ impl Server {
         loop {
             if let Ok(mut client) = Client::connect(&socket) {
                 client.call("echo", &serde_json::json!([]))?;
-                // Who may not have the niceness is told so, and goes on without.
+                // A process without permission for the niceness prints a message, and continues without it.
                 let said = std::fs::read_to_string(dir.0.join("stderr")).unwrap_or_default();
                 if said.contains("cannot set niceness") {
                     return Err(format!("{}: {}", kind.name(), said.trim()));

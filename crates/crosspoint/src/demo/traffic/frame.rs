@@ -11,7 +11,7 @@ use wire::ethernet::EthAddr;
 const PAYLOAD: usize = 42;
 const MAGIC: [u8; 4] = *b"xpnt";
 const KIND: usize = PAYLOAD + 4;
-/// Where the number stands that a reply brings back.
+/// The position of the number that a reply returns.
 const STAMP: std::ops::Range<usize> = PAYLOAD + 8..PAYLOAD + 16;
 
 /// What a frame is for.
@@ -20,7 +20,7 @@ const STAMP: std::ops::Range<usize> = PAYLOAD + 8..PAYLOAD + 16;
 pub enum Kind {
     /// To be counted.
     Stream = 1,
-    /// To be counted and sent back: the source lets only so many be on their way.
+    /// To be counted and returned: the source limits how many are in flight.
     StreamEcho = 2,
     /// To be sent back.
     Probe = 3,
@@ -54,7 +54,7 @@ pub fn mark(frame: &mut [u8], kind: Kind, stamp: u64) {
     frame[STAMP].copy_from_slice(&stamp.to_be_bytes());
 }
 
-/// Kind and stamp of a frame; `None` where it is not of this traffic.
+/// Kind and stamp of a frame; `None` if it does not belong to this traffic.
 pub fn read(frame: &[u8]) -> Option<(Kind, u64)> {
     if frame.get(PAYLOAD..PAYLOAD + 4)? != MAGIC {
         return None;

@@ -16,7 +16,7 @@ pub struct Args {
     command: Vec<String>,
 }
 
-/// Becomes the command. Returns only where that failed, with the reason.
+/// Becomes the command. Returns only if that failed, with the reason.
 pub fn run(args: &Args) -> String {
     // The kernel keeps the request over an exec, and so over the one that `ip netns exec` does.
     if let Err(e) = set_parent_process_death_signal(Some(Signal::KILL)) {

@@ -9,7 +9,7 @@ use std::io::Read;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// How long it sleeps at most before it looks whether it is to end.
+/// How long it sleeps at most before it checks whether to end.
 const NAP_MS: u32 = 50;
 
 /// What came.

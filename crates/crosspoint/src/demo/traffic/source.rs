@@ -1,8 +1,7 @@
 //! The sending end: a stream as fast as it comes out at the other end, then probes one at a time.
 //!
-//! The last packet of each burst comes back, and only so many bursts are on their way at any time, as TCP
-//! does it: so the figure is what passes through, and no core is spent on packets that some queue in the
-//! kernel drops.
+//! The last packet of each burst comes back, and the number of bursts in flight is limited, as in TCP. So the
+//! figure is what passes through, and no core is spent on packets that some queue in the kernel drops.
 
 use super::frame::{self, Kind};
 use super::host::{Host, Interface};
@@ -185,7 +184,7 @@ impl Source {
         })
     }
 
-    /// The round trip of the probe that was sent then; `None` where it is lost.
+    /// The round trip of the probe sent at that time; `None` if it is lost.
     fn await_probe(&mut self, sent_ns: u64) -> Result<Option<u64>, String> {
         loop {
             let mut is_back = false;
@@ -207,7 +206,7 @@ impl Source {
             self.push(Kind::Stream, 0);
             if self.batch.is_full() || n + 1 == packets {
                 self.send();
-                // No queue on the way is to overflow: this is about what the switch does with them.
+                // No queue on the path may overflow: this measures what the switch does with them.
                 std::thread::sleep(Duration::from_millis(1));
             }
         }

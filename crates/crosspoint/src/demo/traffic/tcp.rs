@@ -74,7 +74,7 @@ fn stream(args: &ClientArgs) -> std::io::Result<TcpReport> {
     Ok(TcpReport { bytes: u64::from_be_bytes(bytes), seconds: start.elapsed().as_secs_f64() })
 }
 
-/// Connects, again and again as long as nobody listens yet.
+/// Connects, and retries until there is a listener.
 fn connect(to: SocketAddr) -> std::io::Result<TcpStream> {
     let start = Instant::now();
     loop {
