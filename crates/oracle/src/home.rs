@@ -13,7 +13,7 @@ use std::sync::Arc;
 use switch::control::FlowMod;
 use switch::{BridgeConfig, BridgeIdx, Control, PortSpec, Switch};
 
-/// See the module's text.
+/// See the module documentation.
 pub struct Home {
     /// First, so that its packets are back in the pool before the datapath goes.
     pub worker: SteppedWorker<Switch>,

@@ -22,7 +22,7 @@ pub fn pool() -> &'static Pool {
     POOL.with(|p| *p)
 }
 
-/// See the module's text.
+/// See the module documentation.
 pub struct Rig<P: Pipeline> {
     /// First, so that its packets are back in the pool before the datapath goes.
     pub worker: SteppedWorker<P>,

@@ -13,7 +13,7 @@ use std::time::Instant;
 
 const DAEMON: &str = "/usr/lib/openvswitch-switch/ovs-vswitchd";
 
-/// See the module's text. Its processes end and its directory goes with it.
+/// See the module documentation. Its processes end and its directory goes with it.
 pub struct Stock {
     dir: RunDir,
     _children: [Process; 2],

@@ -126,7 +126,8 @@ impl Control {
 
     /// Adds a static address. Returns its previous port, unless it was already static on this one.
     ///
-    /// # Errors `NoSuchPort` if the port does not belong to the bridge.
+    /// # Errors
+    /// `NoSuchPort` if the port does not belong to the bridge.
     pub fn fdb_add(
         &mut self,
         bridge: BridgeIdx,
