@@ -130,7 +130,7 @@ fn take_in(region: Kept) {
     let mut keeper = keeper();
     keeper.regions.push(region);
     if !keeper.runs {
-        // Without the thread, memory comes as it is touched.
+        // Without the thread, memory is allocated when it is touched.
         keeper.runs = std::thread::Builder::new().name("memory-ahead".into()).spawn(run).is_ok();
     }
 }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// How time is bent, in a cache line of its own.
 #[repr(align(64))]
 struct Bent {
-    /// Where the time stamp counter was stopped; the greatest value while it runs.
+    /// The value at which the time stamp counter was stopped; the maximum while it runs.
     stopped_tsc: AtomicU64,
     warped_ms: AtomicU64,
 }
@@ -35,13 +35,13 @@ pub fn warp(ms: u64) {
     BENT.warped_ms.fetch_add(ms, Ordering::Relaxed);
 }
 
-/// Milliseconds by which time was moved forward.
+/// Milliseconds by which time was warped.
 #[inline(always)]
 pub fn warped_ms() -> u64 {
     BENT.warped_ms.load(Ordering::Relaxed)
 }
 
-/// Where the time stamp counter was stopped; `u64::MAX` while time runs.
+/// The value at which the time stamp counter was stopped; `u64::MAX` while time runs.
 #[inline(always)]
 pub fn stopped_tsc() -> u64 {
     BENT.stopped_tsc.load(Ordering::Relaxed)

@@ -3,8 +3,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// A 64-bit counter with exactly one writing thread. Readers see every value it ever had at most once
-/// late; they never see a torn one. It wraps after 2^64.
+/// A 64-bit counter with exactly one writing thread. Readers may see a value slightly late, but never a torn
+/// one. It wraps after 2^64.
 #[derive(Default, Debug, zerocopy::FromZeros)]
 #[repr(transparent)]
 pub struct Counter(AtomicU64);

@@ -62,7 +62,7 @@ impl HashKey {
         fold(state ^ w ^ self.0[0], self.0[1] ^ state.rotate_left(32))
     }
 
-    /// Combines the hash of a further block into a running one.
+    /// Combines the hash of another block into a running one.
     #[inline(always)]
     pub fn combine(&self, state: u64, next: u64) -> u64 {
         fold(state.rotate_left(29) ^ self.0[2], next ^ self.0[3])

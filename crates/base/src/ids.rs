@@ -7,7 +7,7 @@ use std::fmt;
 pub struct PortNo(pub u32);
 
 impl PortNo {
-    /// No port: the input port of a packet that the control thread made.
+    /// No port: the input port of a packet that the control thread created.
     pub const NONE: PortNo = PortNo(0);
 }
 
@@ -50,7 +50,7 @@ impl OfPort {
         if self.0 >= Self::MAX.0 { u32::from(self.0) | 0xffff_0000 } else { u32::from(self.0) }
     }
 
-    /// From the 32-bit form; `None` for the numbers between, which no version of the switch can hold.
+    /// From the 32-bit form; `None` for the numbers between, which the 16-bit form cannot represent.
     pub fn from_u32(number: u32) -> Option<OfPort> {
         match number {
             0..0xff00 => Some(OfPort(number as u16)),
@@ -60,7 +60,7 @@ impl OfPort {
     }
 }
 
-/// The number of a worker (the field's PMD thread), from 0.
+/// The number of a worker (a PMD thread in Open vSwitch), from 0.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct WorkerIdx(pub u16);
 

@@ -14,9 +14,9 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// The first touch of a page takes a fraction of a millisecond, and several in a virtual machine whose
-    /// host must find a page too. `bytes` are counted from the start and must lie within the region, which
-    /// ends at a whole page.
+    /// The first touch of a page takes a fraction of a millisecond, or several in a virtual machine whose
+    /// host must find a page too. `bytes` are offsets from the start, within the region, which ends at a
+    /// whole page.
     pub(crate) fn populate(&self, bytes: std::ops::Range<usize>) {
         const PAGE: usize = 4096;
         let (start, end) = (bytes.start / PAGE * PAGE, bytes.end.next_multiple_of(PAGE));
@@ -43,7 +43,7 @@ impl Mapping {
         for advice in [libc::MADV_HUGEPAGE, libc::MADV_COLLAPSE] {
             // SAFETY: `start < end <= self.bytes`, so it lies within the mapping.
             let from = unsafe { self.start.as_ptr().add(bytes.start) };
-            // A hint only; small pages serve where the kernel declines.
+            // Only a hint: small pages suffice if the kernel declines.
             // SAFETY: the range lies within our mapping; it is moved, and no byte of it changes.
             unsafe { libc::madvise(from.cast(), bytes.len(), advice) };
         }

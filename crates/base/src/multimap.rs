@@ -22,12 +22,12 @@ use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// Slots of a map that has held something.
+/// Slots of a map that has contained something.
 const SLOTS_MIN: usize = 4;
 /// A table of up to this many slots is copied at once.
 const AT_ONCE_SLOTS: usize = 1024;
-/// Slots of a larger one that are copied with each insertion. Its load, two thirds when it begins to be
-/// copied, is 0.7 at the end.
+/// Slots of a larger table that are copied with each insertion. Its load is two thirds when copying begins,
+/// and 0.7 at the end.
 const STEP_SLOTS: usize = 32;
 
 /// Elements begin at addresses that are multiples of this, so that many low bits are free for the tag.
@@ -123,7 +123,7 @@ fn untag<T>(slot: *mut Element<T>) -> *mut Element<T> {
     slot.map_addr(|address| address & !(ALIGN - 1))
 }
 
-/// Whether the slot holds an element (and is not null, nor a tombstone, which untag to null).
+/// Whether the slot contains an element (not null, nor a tombstone; those untag to null).
 #[inline(always)]
 fn is_element<T>(slot: *mut Element<T>) -> bool {
     slot.addr() >= ALIGN
@@ -248,7 +248,7 @@ impl<T: Send + Sync + 'static> Multimap<T> {
         Find { table, next: hash as usize & table.mask(), hash, left: table.slots().len() }
     }
 
-    /// All elements, in no order. What is inserted or removed meanwhile may or may not be among them.
+    /// All elements, in no particular order. Concurrent insertions and removals may or may not be included.
     pub fn iter<'g>(&'g self, reader: &'g Reader) -> impl Iterator<Item = Entry<'g, T>> {
         self.table(reader).slots().iter().filter_map(|slot| {
             let slot = slot.load(Ordering::Acquire);
@@ -302,7 +302,7 @@ impl<T: Send + Sync + 'static> Multimap<T> {
     }
 
     /// Copies a piece of the table, and publishes the new one when it is complete: one without tombstones, in
-    /// which a third of the slots at most is used at first. The table in force.
+    /// which initially at most a third of the slots is used. Returns the table in force.
     fn rebuild<'a>(&self, old: &'a Table<T>, writer: &mut Writer<T>) -> &'a Table<T> {
         let all = old.slots().len();
         let step = if all <= AT_ONCE_SLOTS { all } else { STEP_SLOTS };
@@ -357,7 +357,7 @@ impl<T: Send + Sync + 'static> Multimap<T> {
     }
 }
 
-/// What the usual allocators take for an element: 8 bytes more, rounded up to 16.
+/// The usual allocators' overhead per element: 8 bytes more, rounded up to 16.
 fn allocated<T>(words_len: usize) -> usize {
     (layout_of::<T>(words_len).size() + 8).next_multiple_of(16)
 }

@@ -36,7 +36,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// A reader's slot says this while it holds no reference and needs none.
+/// The value of a reader's slot while it holds no reference and needs none.
 const OFFLINE: u64 = u64::MAX;
 
 /// The accesses to epoch and slots, apart from the rest so that a model checker can run the very same ones.
@@ -121,12 +121,12 @@ pub struct Domain {
     deferred: Mutex<Deferred>,
 }
 
-/// What [`Domain::reclaim_some`] has left.
+/// What [`Domain::reclaim_some`] has left to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Reclaimed {
     /// Objects that still wait.
     pub left: usize,
-    /// Whether some of them are free already.
+    /// Whether some of them can be freed already.
     pub has_more: bool,
 }
 
@@ -237,7 +237,7 @@ impl Domain {
         self.deferred.lock().expect("no holder panics").close(&self.epoch);
         let safe = self.oldest_seen();
         let mut deferred = self.deferred.lock().expect("no holder panics");
-        // The first batch at least, for none has more.
+        // At least the first batch, since no batch is larger.
         let mut pieces = 0;
         let mut fits = |batch: &[Garbage]| {
             pieces += batch.len();
@@ -288,7 +288,7 @@ impl Domain {
 pub struct Reader {
     domain: Arc<Domain>,
     slot: Arc<Slot>,
-    /// What the slot says.
+    /// The value of the slot.
     seen: u64,
 }
 
@@ -313,7 +313,7 @@ impl Reader {
         sleep()
     }
 
-    /// Whether this reader protects what belongs to `domain`.
+    /// Whether this reader protects objects of `domain`.
     #[inline(always)]
     pub fn is_of(&self, domain: &Arc<Domain>) -> bool {
         Arc::ptr_eq(&self.domain, domain)

@@ -24,9 +24,9 @@ pub struct Region<T: zerocopy::FromZeros> {
     start: NonNull<T>,
     len: usize,
     mapping: Arc<Mapping>,
-    /// Where the memory is made ready ahead of its use.
+    /// Where the memory is populated ahead of use.
     growth: Option<Arc<Growth>>,
-    /// It is in huge pages, or moves into these.
+    /// It is in huge pages, or being moved into them.
     is_gathered: AtomicBool,
     _owns: PhantomData<T>,
 }
@@ -42,8 +42,8 @@ impl<T: zerocopy::FromZeros> Region<T> {
         Region::mapped(len, true)
     }
 
-    /// As [`Self::new`], for elements that are touched here and there, as those of a hash table: in small
-    /// pages, so that few of them do not cost a huge page each.
+    /// Like [`Self::new`], for elements touched in random order, as in a hash table: in small pages, so that
+    /// a few elements do not cost a huge page each.
     pub fn scattered(len: usize) -> std::io::Result<Region<T>> {
         Region::mapped(len, false)
     }
@@ -69,7 +69,7 @@ impl<T: zerocopy::FromZeros> Region<T> {
         #[cfg(target_os = "linux")]
         if wanted >= HUGE {
             let advice = if in_huge_pages { libc::MADV_HUGEPAGE } else { libc::MADV_NOHUGEPAGE };
-            // A hint only; plain pages serve where the kernel declines.
+            // Only a hint: plain pages suffice if the kernel declines.
             // SAFETY: the range lies within the mapping made above.
             unsafe { libc::madvise(start.cast(), wanted, advice) };
         }
@@ -87,7 +87,8 @@ impl<T: zerocopy::FromZeros> Region<T> {
         Region::kept(len, false)
     }
 
-    /// As [`Self::growing`], for one that is likely to stay unused: it costs memory from its first use on.
+    /// Like [`Self::growing`], for a region that will probably stay unused: it uses memory from its first use
+    /// on.
     pub fn growing_once_used(len: usize) -> std::io::Result<Region<T>> {
         Region::kept(len, true)
     }
@@ -106,8 +107,8 @@ impl<T: zerocopy::FromZeros> Region<T> {
         }
     }
 
-    /// Most small pages of a [`Self::scattered`] region have been touched by now, so that huge ones cost
-    /// little memory more: another thread moves it into these. What it holds stays. A hint.
+    /// Reports that most small pages of a [`Self::scattered`] region have been touched, so that huge ones
+    /// cost little more memory: another thread moves it into these. Contents are preserved. A hint.
     #[cold]
     pub fn gather(&self) {
         if !self.is_gathered.swap(true, Relaxed) {
@@ -146,13 +147,13 @@ pub fn prefetch<T: ?Sized>(target: &T) {
     prefetch_ptr(std::ptr::from_ref(target).cast());
 }
 
-/// As [`prefetch`], for an element of a slice that may be out of range: then nothing happens.
+/// Like [`prefetch`], for an element of a slice that may be out of range, in which case nothing happens.
 #[inline(always)]
 pub fn prefetch_at<T>(slice: &[T], idx: usize) {
     prefetch_ptr(slice.as_ptr().wrapping_add(idx).cast());
 }
 
-/// As [`prefetch_at`], of the first `lines` cache lines of the element, which starts at one.
+/// Like [`prefetch_at`], for the first `lines` cache lines of the element, which starts at one.
 #[inline(always)]
 pub fn prefetch_lines_at<T>(slice: &[T], idx: usize, lines: usize) {
     let start = slice.as_ptr().wrapping_add(idx).cast::<i8>();

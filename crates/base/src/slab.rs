@@ -45,7 +45,7 @@ unsafe impl<T: FromZeros + Sync> Sync for Chunk<T> {}
 impl<T: FromZeros> Chunk<T> {
     pub(crate) fn new(len: usize) -> Chunk<T> {
         let owner = if len * size_of::<T>() >= MAPPED_BYTES_MIN {
-            // As with every other allocation, running out of memory is not an error one can handle here.
+            // As with every other allocation, running out of memory cannot be handled here.
             Owner::Mapped(Region::new(len).expect("address space for a slab's chunk"))
         } else {
             Owner::Small((0..len).map(|_| T::new_zeroed()).collect())

@@ -87,11 +87,11 @@ impl DatabaseFile {
         self.directory.sync_all()
     }
 
-    /// Replaces the database by one with these records, as a whole.
+    /// Replaces the database by one with these records, atomically.
     ///
     /// # Errors
-    /// The system's; the database is as it was, except where the last step fails, which makes the replacement
-    /// last.
+    /// The system's; the database is unchanged, except that the replacement stays in place if only the last
+    /// step fails.
     pub fn replace(&self, bodies: &[Vec<u8>]) -> io::Result<()> {
         let temporary = self.temporary(Some(&fs::metadata(&self.path)?))?;
         temporary.fill(bodies)?;
@@ -279,7 +279,7 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// Where a path leads, without links at its end; it need not exist.
+/// The target of a path, with links at its end resolved; it need not exist.
 fn follow_links(path: &Path) -> io::Result<PathBuf> {
     let mut path = path.to_owned();
     for _ in 0..LINKS_MAX {

@@ -16,17 +16,17 @@ use std::path::{Path, PathBuf};
 const HUGE_PAGES: u64 = 1_024;
 /// Processors that a switch, a generator and a guest need to not share one.
 const CPUS: usize = 4;
-/// Stolen time from which on figures suffer, in thousandths of all time.
+/// The share of stolen time, in thousandths, above which figures suffer.
 const STEAL_PERMILLE: u64 = 1;
 
 /// One thing that could be better.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Finding {
-    /// What it is about, in one or two words.
+    /// The subject, in one or two words.
     pub name: &'static str,
     /// What was measured.
     pub measured: String,
-    /// What it costs.
+    /// The cost.
     pub effect: &'static str,
     /// The command, or the setting, that changes it.
     pub fix: String,
@@ -69,7 +69,8 @@ impl Machine {
         Ticks { stolen: ticks.get(7).copied().unwrap_or(0), all: ticks.iter().sum() }
     }
 
-    /// What could be better. `since`: [`Self::ticks`] of some time ago, or none for the time since boot.
+    /// What could be improved. `since`: [`Self::ticks`] at an earlier time, or `None` for the time since
+    /// boot.
     pub fn findings(&self, since: Ticks) -> Vec<Finding> {
         let found = [
             self.processors(),
@@ -222,7 +223,7 @@ impl Machine {
     }
 }
 
-/// As the kernel writes lists of processors: `1-3,5`.
+/// In the format of the kernel's lists of processors: `1-3,5`.
 fn ranges(cpus: &BTreeSet<usize>) -> String {
     let all: Vec<usize> = cpus.iter().copied().collect();
     let runs = all.chunk_by(|a, b| a + 1 == *b).map(|run| match run {

@@ -11,14 +11,14 @@
 //!
 //! Source: POSIX.1-2017 base definitions, section 12.2, and the manual of the GNU C library on `getopt_long`.
 
-/// Whether an option has an argument.
+/// Whether an option takes an argument.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Takes {
     /// No.
     Nothing,
     /// Always one.
     Value,
-    /// One after `=`, or directly after the letter, or none.
+    /// An optional one: after `=`, or directly after the letter.
     Optional,
 }
 
@@ -31,7 +31,7 @@ pub struct Opt {
     pub short: Option<char>,
     /// Its argument.
     pub takes: Takes,
-    /// What help, manual pages and completion call the argument.
+    /// The argument's name in help, manual pages and completion.
     pub arg: &'static str,
     /// What the option does: a phrase without a full stop.
     pub help: &'static str,
@@ -63,8 +63,8 @@ impl Opt {
         Opt { arg, ..self }
     }
 
-    /// The same with a help text. In it `{run}`, `{log}`, `{db}` and `{name}` stand for the directories of
-    /// sockets, logs and databases, and for the program's name.
+    /// The same with a help text, in which `{run}`, `{log}`, `{db}` and `{name}` are replaced by the
+    /// directories of sockets, logs and databases, and by the program's name.
     pub const fn help(self, help: &'static str) -> Opt {
         Opt { help, ..self }
     }
@@ -73,18 +73,18 @@ impl Opt {
 /// Where options end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Order {
-    /// They may stand anywhere among the words.
+    /// They may be anywhere among the words.
     Anywhere,
     /// The first word ends them: what follows belongs to a command.
     BeforeWords,
 }
 
-/// What a command line says.
+/// A parsed command line.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Parsed {
     /// Options by their long names, in the order given, with their arguments.
     pub options: Vec<(&'static str, Option<String>)>,
-    /// All else.
+    /// All other words.
     pub words: Vec<String>,
 }
 

@@ -9,7 +9,7 @@ use crate::program;
 use crate::rundir::RunDir;
 use std::fmt::Write;
 
-/// Where descriptions begin in a help text.
+/// The column at which descriptions start in a help text.
 const INDENT: usize = 30;
 /// The widest line of a help text.
 const WIDTH: usize = 100;
@@ -23,14 +23,14 @@ pub struct Flag {
     pub short: Option<char>,
     /// Name of its argument, empty without one.
     pub arg: String,
-    /// Whether the argument may be left out.
+    /// Whether the argument is optional.
     pub is_optional: bool,
     /// What it does.
     pub help: String,
 }
 
 impl Flag {
-    /// As it is written: `-t, --timeout=SECONDS`.
+    /// The usage: `-t, --timeout=SECONDS`.
     pub fn usage(&self) -> String {
         if self.long.is_empty() {
             return self.arg.clone();
@@ -66,11 +66,11 @@ pub struct Group<T> {
 /// A program, described.
 #[derive(Clone, Debug, Default)]
 pub struct Manual {
-    /// What it is for, in one phrase.
+    /// Its purpose, in one phrase.
     pub brief: String,
     /// What follows its name on the command line.
     pub usage: Vec<String>,
-    /// What to know before the lists.
+    /// Introductory paragraphs before the lists.
     pub about: String,
     /// Its commands.
     pub commands: Vec<Group<Entry>>,
@@ -89,25 +89,25 @@ impl Manual {
         Manual { brief: brief.into(), usage, ..Manual::default() }
     }
 
-    /// With paragraphs, one a line.
+    /// Adds paragraphs, one per line.
     pub fn about(mut self, text: &str) -> Manual {
         self.about = text.into();
         self
     }
 
-    /// With a group of commands.
+    /// Adds a group of commands.
     pub fn commands(mut self, title: &str, rows: impl IntoIterator<Item = (String, String)>) -> Manual {
         self.commands.push(group(title, rows));
         self
     }
 
-    /// With a list of terms.
+    /// Adds a list of terms.
     pub fn terms(mut self, title: &str, rows: &[(&str, &str)]) -> Manual {
         self.terms.push(group(title, rows.iter().map(|(a, b)| (a.to_string(), b.to_string()))));
         self
     }
 
-    /// With options from tables.
+    /// Adds options from tables.
     pub fn options(mut self, title: &str, tables: &[&[Opt]]) -> Manual {
         let rows = tables.iter().copied().flatten().map(|opt| Flag {
             long: opt.name.into(),
@@ -120,16 +120,15 @@ impl Manual {
         self
     }
 
-    /// With examples: command line, what it does.
+    /// Adds examples: command line, and what it does.
     pub fn examples(mut self, rows: &[(&str, &str)]) -> Manual {
         let entries = rows.iter().map(|(a, b)| Entry { usage: a.to_string(), what: b.to_string() });
         self.examples.extend(entries);
         self
     }
 
-    /// With `{run}`, `{log}`, `{db}` and `{name}` replaced everywhere. In options, which name files by it,
-    /// `{name}` is that of the program alone: the files of `crosspoint ovsdb-server` are called
-    /// `ovsdb-server`.
+    /// Replaces `{run}`, `{log}`, `{db}` and `{name}` everywhere. In options, which name files by it,
+    /// `{name}` is only the program's: the files of `crosspoint ovsdb-server` are called `ovsdb-server`.
     pub fn resolved(mut self, name: &str) -> Manual {
         let directories = [
             ("{run}", RunDir::from_env().path().display().to_string()),

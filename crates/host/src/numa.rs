@@ -13,7 +13,7 @@ use std::path::Path;
 
 /// Nodes have numbers below this.
 const NODES_MAX: i64 = 128;
-/// Where the kernel tells of processors and nodes.
+/// Where the kernel describes processors and nodes.
 const SYSFS: &str = "/sys/devices/system";
 
 /// See the module documentation.
@@ -24,7 +24,7 @@ pub struct Topology {
     is_simulated: bool,
 }
 
-/// Where a worker runs, and by what it is known.
+/// Where a worker runs, and its id.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WorkerPlace {
     /// Its `core_id`: the processor that it is pinned to, or one of those on which it may run.
@@ -79,7 +79,7 @@ impl Topology {
         if nodes.is_empty() { Err(wrong()) } else { Ok(Topology { nodes, is_simulated: true }) }
     }
 
-    /// Whether it was given by an option, and not read from the machine.
+    /// Whether it was given by an option rather than read from the machine.
     pub fn is_simulated(&self) -> bool {
         self.is_simulated
     }
@@ -128,7 +128,7 @@ impl Topology {
     pub fn unpinned(&self, count: Option<usize>) -> Vec<WorkerPlace> {
         let by_node = self.by_node();
         let is_bound = !self.is_simulated && by_node.len() > 1;
-        // Those beyond the number of a node's processors are known by numbers that no processor has.
+        // Workers beyond the number of a node's processors have ids that no processor has.
         let mut beyond = self.nodes.keys().next_back().map_or(0, |last| last + 1)..;
         let mut places: Vec<WorkerPlace> = Vec::new();
         let lap = by_node.len().max(1);
@@ -142,7 +142,7 @@ impl Topology {
     }
 }
 
-/// Numbers of a list such as `0-3,8`. What is none of that is left out.
+/// The numbers in a list such as `0-3,8`. Invalid parts are left out.
 pub(crate) fn cpu_list(text: &str) -> BTreeSet<usize> {
     let range = |part: &str| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));

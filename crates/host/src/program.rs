@@ -25,7 +25,7 @@ pub fn name() -> &'static str {
 
 static DAEMON: OnceLock<&'static str> = OnceLock::new();
 
-/// Sets the daemon's name by which the stock tools find it: that of pid file and control socket.
+/// Sets the daemon's name by which the stock tools find it, used for pid file and control socket.
 pub fn set_daemon_name(name: &'static str) {
     let _ = DAEMON.set(name);
 }

@@ -134,13 +134,13 @@ fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Connects to the socket at `path`, however long the path is.
+/// Connects to the socket at `path`, whatever its length.
 pub fn connect(path: &Path) -> io::Result<UnixStream> {
     with_short_path(path, |short| UnixStream::connect(short))
 }
 
-/// A path that the address of a Unix socket does not hold ([`SOCKET_PATH_BYTES_MAX`]) is reached through its
-/// directory's descriptor.
+/// A path that is too long for the address of a Unix socket ([`SOCKET_PATH_BYTES_MAX`]) is reached through
+/// its directory's descriptor.
 pub fn with_short_path<T>(path: &Path, f: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
     if path.as_os_str().len() <= SOCKET_PATH_BYTES_MAX {
         return f(path);

@@ -13,7 +13,7 @@ use signal_hook::low_level::emulate_default_handler;
 pub fn end_well(pid_file: Option<&Path>) {
     let ignored = ignored();
     let ends = [SIGTERM, SIGINT, SIGHUP].into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0);
-    // Where the handlers cannot be had, signals end the process as they always do.
+    // If the handlers cannot be installed, signals end the process in the default way.
     let Ok(mut signals) = Signals::new(ends) else { return };
     let pid_file = pid_file.map(PathBuf::from);
     std::thread::spawn(move || {

@@ -9,7 +9,7 @@
 use std::fs;
 use std::path::Path;
 
-/// All of them, by key. Daemons are those with a pid file in `run_dir`.
+/// All statistics, by key. Daemons are processes with a pid file in `run_dir`.
 pub fn read(run_dir: &Path) -> Vec<(String, String)> {
     let mut pairs = Vec::new();
     if let Ok(cpus) = std::thread::available_parallelism() {
@@ -22,7 +22,7 @@ pub fn read(run_dir: &Path) -> Vec<(String, String)> {
     pairs
 }
 
-/// How much memory this process has had at most, in KiB.
+/// Peak memory of this process, in KiB.
 pub fn peak_resident_kb() -> Option<u64> {
     let text = fs::read_to_string("/proc/self/status").ok()?;
     let line = text.lines().find(|line| line.starts_with("VmHWM:"))?;

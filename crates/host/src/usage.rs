@@ -7,7 +7,7 @@ use crate::log::{self, Destination, Level, Setting};
 use crate::{program, suggest};
 use std::process::ExitCode;
 
-/// What is the same in every program's command line.
+/// The part that is the same in every program's command line.
 pub struct Usage<'a> {
     /// Its options, in tables.
     pub tables: &'a [&'a [Opt]],
@@ -65,7 +65,7 @@ pub fn unknown_command<'a>(name: &str, known: impl IntoIterator<Item = &'a str>)
     format!("unknown command '{name}'; use --help for help{}", suggest::hint(name, known))
 }
 
-/// What `list-commands` prints of commands and their arguments: the text that scripts for completion read.
+/// The output of `list-commands` about commands and their arguments: the text that completion scripts read.
 pub fn list_commands<'a>(commands: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
     let rows = commands.into_iter().map(|(name, arguments)| format!("  {name:<23} {arguments}\n"));
     "The available commands are:\n".to_string() + &rows.collect::<String>()
@@ -82,7 +82,7 @@ pub fn fail(error: &str) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// The log of a program that runs a command and ends: warnings on stderr, unless options say otherwise.
+/// The log of a program that runs a command and ends: warnings on stderr, unless options change that.
 pub fn client_log() {
     log::start();
     for destination in [Destination::Console, Destination::Syslog] {

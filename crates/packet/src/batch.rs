@@ -47,7 +47,7 @@ impl<'a> Runs<'a> {
         self.next += count;
     }
 
-    /// The packet behind the next `n` ones, which stays in its place.
+    /// The packet after the next `n` ones, which stays in its place.
     #[inline(always)]
     pub fn behind(&mut self, n: usize) -> Option<&mut Packet> {
         if n >= self.left() {

@@ -30,7 +30,7 @@ impl PacketFlags {
     pub const CSUM_VALID: PacketFlags = PacketFlags(2);
     /// A segmentation offload is pending: `gso_size` is the segment's payload, TCP over IPv4 or IPv6.
     pub const GSO_TCP: PacketFlags = PacketFlags(8);
-    /// As `GSO_TCP`, for UDP segmentation offload.
+    /// Like `GSO_TCP`, for UDP segmentation offload.
     pub const GSO_UDP: PacketFlags = PacketFlags(16);
 
     /// Whether all bits of `other` are set.
@@ -76,7 +76,7 @@ pub struct Packet {
     pub gso_size: u16,
     /// Start of the bytes that the unfinished checksum covers, from the start of the frame.
     pub csum_start: u16,
-    /// Where the checksum is, from `csum_start`.
+    /// Position of the checksum, relative to `csum_start`.
     pub csum_offset: u8,
     /// What is known besides the bytes.
     pub flags: PacketFlags,
@@ -198,7 +198,7 @@ impl Packet {
         (idx < BURST).then_some(idx)
     }
 
-    /// Makes what it holds the head of a frame whose tail of `tail_len` bytes is lent under a number.
+    /// Turns its contents into the head of a frame whose tail of `tail_len` bytes is lent under a number.
     #[inline(always)]
     pub(crate) fn lend(&mut self, idx: usize, tail_len: usize) {
         assert!(idx < BURST && !self.is_chained());
@@ -232,8 +232,8 @@ impl Packet {
         self.pool.config().chunk_bytes - self.data_off as usize - self.seg_len as usize
     }
 
-    /// Grows the frame at its front by `n` bytes, whose content is whatever was there. `None` (and no
-    /// change) without the headroom.
+    /// Extends the frame at its front by `n` bytes, with unspecified contents. `None` (and no change) without
+    /// the headroom.
     pub fn push_front(&mut self, n: usize) -> Option<()> {
         if n > self.headroom() {
             return None;
@@ -359,8 +359,8 @@ impl Packet {
         }))
     }
 
-    /// A copy in fresh chunks, metadata included; of a packet whose tail is lent a copy of the head, whose
-    /// tail is the same. `None` when the pool is exhausted (counted there).
+    /// A copy in new chunks, including metadata; for a packet whose tail is lent, a copy of the head with the
+    /// same tail. `None` if the pool is exhausted (counted there).
     pub fn copy(&self, cache: &mut PoolCache) -> Option<Packet> {
         let mut copy = cache.alloc()?;
         copy.data_off = self.data_off.max(HEADROOM_BYTES as u16);

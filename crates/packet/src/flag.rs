@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-/// What the protocols need of a flag.
+/// What the protocols require of a flag.
 pub(crate) trait Flag {
     /// Sets it, and says what it was.
     fn swap(&self, value: bool, order: Ordering) -> bool;

@@ -29,7 +29,7 @@ use arrayvec::ArrayVec;
 
 pub use crate::tails::{HEAD_BYTES, Piece, Tails};
 
-/// Chunks that such a tail takes at most.
+/// Maximum number of chunks for such a tail.
 const CHUNKS_MAX: usize = LEN_MAX.div_ceil(CHUNK_BYTES_MIN - HEADROOM_BYTES);
 
 /// A burst's lent tails in the worker. Accessing one after [`Self::settle`] panics.
@@ -65,8 +65,7 @@ impl<'a> Lent<'a> {
         true
     }
 
-    /// The same of several packets. Those for which the pool has no room are still lent then: the caller
-    /// frees them.
+    /// The same for several packets. Those for which the pool has no room remain lent: the caller frees them.
     #[inline]
     pub fn fetch_all(&mut self, packets: &mut [Packet], cache: &mut PoolCache) {
         for packet in packets {
@@ -81,8 +80,9 @@ impl<'a> Lent<'a> {
         PieceReader { pieces, used: 0 }.read(&mut to[before..]);
     }
 
-    /// Where the packet's tail is, for a receiver that copies it straight from there; counted as having done
-    /// so. Nothing for a packet that is whole. The sum of the lengths is what `len()` exceeds the head by.
+    /// The location of the packet's tail, for a receiver that copies it directly; counts as having been
+    /// copied. Empty for a packet that is whole. The pieces' lengths add up to the difference between `len()`
+    /// and the head.
     #[inline]
     pub fn straight(&mut self, packet: &Packet) -> &[Piece] {
         let Some(idx) = packet.lent_idx() else { return &[] };

@@ -33,7 +33,8 @@ const CACHE_MAX: usize = 512;
 /// Bytes of a [`Line`].
 pub const LINE_BYTES: usize = 64;
 
-/// One cache line of a frame that waits in memory to be copied into packets, padded with anything at its end.
+/// One cache line of a frame that is kept in memory to be copied into packets, with arbitrary padding at its
+/// end.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 pub struct Line(pub [u8; LINE_BYTES]);
@@ -94,8 +95,8 @@ struct CacheAccount {
 impl Pool {
     /// Maps a pool. It lives until the process ends.
     ///
-    /// Errors: the operating system's, when the memory cannot be had; `InvalidInput` for a chunk size that
-    /// is no power of two from 2048 to 65536, or more than 2^26 chunks.
+    /// Errors: the operating system's, if it refuses the memory; `InvalidInput` for a chunk size that is not
+    /// a power of two from 2048 to 65536, or for more than 2^26 chunks.
     pub fn new(mut config: PoolConfig) -> io::Result<&'static Pool> {
         config.chunks = config.chunks.max(BLOCK).next_multiple_of(BLOCK);
         let sizes_fit = config.chunk_bytes.is_power_of_two()
@@ -136,7 +137,7 @@ impl Pool {
         PoolCache { pool: self, free: Vec::with_capacity(CACHE_MAX + BLOCK), account }
     }
 
-    /// The accounts. Exact while no worker runs, else a moment old.
+    /// The accounts. Exact while no worker runs, otherwise slightly out of date.
     pub fn stats(&self) -> PoolStats {
         let cached: u64 = self.caches.lock().expect("no panic while held").iter().map(|c| c.free.get()).sum();
         let stray = self.stray.lock().expect("no panic while held").len();
@@ -147,7 +148,7 @@ impl Pool {
         }
     }
 
-    /// What was asked for, rounded.
+    /// The requested configuration, rounded.
     pub fn config(&self) -> PoolConfig {
         self.config
     }
@@ -181,7 +182,7 @@ impl Pool {
     }
 }
 
-/// Touches every page of a mapping at once, in the words of the platform.
+/// Touches every page of a mapping at once, by the platform's own means.
 #[cfg(target_os = "linux")]
 const MAP_TOUCHED: libc::c_int = libc::MAP_POPULATE;
 #[cfg(not(target_os = "linux"))]

@@ -18,8 +18,8 @@ use std::collections::BTreeMap;
 /// there are workers.
 pub trait TxQueue: Send {
     /// Takes packets from the front of `batch` and leaves those that did not fit, in order. The driver frees
-    /// what it took when it is done with it, and counts what it sent. A packet that can never be sent (longer
-    /// than the MTU) is taken, freed and counted under `PortStats`.
+    /// the packets when it is done with them, and counts those that it sent. A packet that can never be sent
+    /// (longer than the MTU) is taken, freed and counted in `PortStats`.
     fn tx_burst(&mut self, cache: &mut PoolCache, batch: &mut Batch);
 
     /// Whether it copies lent tails directly, by `tx_write`.
@@ -44,10 +44,11 @@ pub trait TxQueue: Send {
         true
     }
 
-    /// Once per worker loop in which something was sent: rings the doorbell, takes back what was transmitted.
+    /// Called once per worker loop in which something was sent: rings the doorbell, reclaims transmitted
+    /// packets.
     fn flush(&mut self, _cache: &mut PoolCache) {}
 
-    /// Whether buffers are still in flight that only another `flush` takes back.
+    /// Whether buffers are still in flight that only another `flush` reclaims.
     fn has_pending(&self) -> bool {
         false
     }
@@ -65,8 +66,8 @@ pub enum LinkState {
     Down,
 }
 
-/// Counters of a port, summed over its queues, since it was made. All but the `dropped` and `errors` count
-/// frames that really passed; bytes are frame bytes without the checksum.
+/// Counters of a port, summed over its queues, since it was created. All except `dropped` and `errors` count
+/// frames that actually passed; bytes are frame bytes without the checksum.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 #[allow(missing_docs)] // The names are those of RFC 2863 and of Open vSwitch's Interface statistics.
 pub struct PortStats {
@@ -100,7 +101,7 @@ pub struct PortStats {
 /// Frames are counted in this many size classes.
 pub const FRAME_SIZES: usize = 8;
 
-/// What one queue of a port has moved in one direction.
+/// The counts of one queue of a port, in one direction.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct FrameCounts {
     /// Frames.
@@ -122,16 +123,16 @@ pub struct FrameCounts {
 pub struct QueueCounts {
     /// Into the switch.
     pub rx: FrameCounts,
-    /// Out of it.
+    /// Out of the switch.
     pub tx: FrameCounts,
 }
 
-/// What the control side can learn of a port.
+/// A port's status, for the control side.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PortStatus {
     /// Whether frames can pass.
     pub link: LinkState,
-    /// Whether the administrator wants it up.
+    /// Whether it is administratively up.
     pub admin_up: bool,
     /// Ethernet address.
     pub mac: [u8; 6],
@@ -164,7 +165,7 @@ pub trait Port: Send {
         0
     }
 
-    /// Whether something can come in by the receive queue now: a guest may have switched it off.
+    /// Whether the receive queue can receive now: a guest may have disabled it.
     fn is_rx_enabled(&self, _queue: usize) -> bool {
         true
     }
@@ -175,12 +176,12 @@ pub trait Port: Send {
     /// Counters, exact once traffic stops.
     fn stats(&self) -> PortStats;
 
-    /// What each of its pairs of queues has moved, for ports whose statistics tell them apart.
+    /// The counts of each pair of queues, for ports whose statistics distinguish them.
     fn queue_counts(&self) -> Vec<QueueCounts> {
         Vec::new()
     }
 
-    /// State as it is now. May ask the kernel.
+    /// The present status. May ask the kernel.
     fn status(&self) -> PortStatus;
 
     /// Sets the port up or down administratively.
@@ -218,14 +219,14 @@ pub trait Port: Send {
     }
 }
 
-/// Handle by which tests inject and observe frames at a `dummy` port.
+/// A handle with which tests inject and observe frames at a `dummy` port.
 pub trait DummyControl: Send + Sync {
     /// Queues a frame as if it had been received at the first queue. False where the queue (of 10,000 frames)
     /// is full.
     fn inject(&self, frame: &[u8]) -> bool {
         self.inject_at(0, frame) == Some(true)
     }
-    /// The same at another queue; `None` where the port has no queue of that number.
+    /// The same at another queue; `None` if the port has no queue with that number.
     fn inject_at(&self, queue: usize, frame: &[u8]) -> Option<bool>;
     /// Frames that wait to be received.
     fn waiting(&self) -> usize;

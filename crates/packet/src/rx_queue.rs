@@ -16,10 +16,10 @@ pub enum RxOutcome {
 /// One receive queue, owned by the worker that polls it.
 pub trait RxQueue: Send {
     /// Appends received packets to `batch`, at most as many as it has room for. Sets each packet's `in_port`
-    /// and what it knows of checksums.
+    /// and what is known about its checksums.
     fn rx_burst(&mut self, cache: &mut PoolCache, batch: &mut Batch) -> RxOutcome;
 
-    /// Whether packets' tails may stay with their sender, whose memory it is, after `rx_begin`.
+    /// Whether packets' tails may stay in their sender's memory after `rx_begin`.
     fn lends(&self) -> bool {
         false
     }
@@ -51,7 +51,7 @@ pub trait RxQueue: Send {
         true
     }
 
-    /// After sleeping, or instead of it: no wake-ups are needed any more.
+    /// Called after sleeping, or instead of it: no wake-ups are needed any more.
     fn disarm(&mut self) {}
 
     /// The worker gives the queue up (it is removed or moves): the driver takes back buffers it holds in

@@ -6,15 +6,15 @@ use crate::{BURST, Packet};
 use arrayvec::ArrayVec;
 use std::ptr::NonNull;
 
-/// Bytes of a lent packet that are copied before it is looked at.
+/// Bytes of a lent packet that are copied before it is parsed.
 pub const HEAD_BYTES: usize = 256;
-/// Pieces of all tails of a burst at most: segments of 64 KB in buffers of 2 KB take 33 each.
+/// Maximum number of pieces in all tails of a burst: segments of 64 KB in buffers of 2 KB take 33 each.
 pub(crate) const PIECES_MAX: usize = 33 * BURST;
 
-/// Bytes of a tail at most: 64 KB of network packet and some link headers.
+/// Maximum length of a tail: 64 KB of network packet and some link headers.
 pub(crate) const LEN_MAX: usize = 65_536 + 256;
 
-// [`Tails`] number tails by bits of a word, and pieces by 16 bits.
+// [`Tails`] numbers tails by bits of a word, and pieces by 16 bits.
 const _: () = assert!(BURST <= u64::BITS as usize && PIECES_MAX <= u16::MAX as usize);
 
 /// A part of a tail in its sender's memory, which others write at any time.

@@ -51,7 +51,7 @@ impl Places {
 }
 
 impl Place {
-    /// Where its connection says that it is idle, if it may be dismissed.
+    /// Notified when its connection becomes idle, if it may be dismissed.
     pub fn idlers(&self) -> Rc<Idlers> {
         self.idle.clone()
     }
@@ -90,8 +90,8 @@ fn limit() -> u64 {
     rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// Whether a descriptor is of those that are reserved. The system gives the lowest number that is free, so a
-/// number close to the limit says how few are left.
+/// Whether a descriptor is one of the reserved ones. The system assigns the lowest free number, so a number
+/// close to the limit means that few are left.
 fn is_reserved(descriptor: RawFd, limit: u64) -> bool {
     let reserved = RESERVED_MAX.min(limit / 8);
     u64::try_from(descriptor).is_ok_and(|number| number >= limit - reserved)

@@ -11,10 +11,10 @@ use tokio::sync::Notify;
 /// How long a connection has to give way before the next one is asked.
 const LEAVING: Duration = Duration::from_millis(10);
 
-/// Those of one socket.
+/// The idle connections of one socket.
 #[derive(Default)]
 pub struct Idlers {
-    /// By when they began to wait.
+    /// By the time at which they began to wait.
     waiting: RefCell<BTreeMap<u64, Rc<Notify>>>,
     next: Cell<u64>,
     came: Notify,

@@ -35,9 +35,9 @@ pub enum BadFrame {
     TooLong(usize),
     /// More deeply nested than the limit.
     TooDeep(u32),
-    /// No JSON object begins here.
+    /// No JSON object starts here.
     NotAnObject(u8),
-    /// It is no text in UTF-8.
+    /// It is not valid UTF-8.
     NotText(String),
 }
 

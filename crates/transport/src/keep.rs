@@ -5,20 +5,20 @@ use crate::reconnect::{Action, Reconnect, SILENT, Wait};
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
-/// Longest wait where the state machine asks for none.
+/// Longest wait if the state machine requests none.
 const FOR_EVER: Duration = Duration::from_secs(3_600);
 
-/// How the end of a connection is called that the peer has closed.
+/// The text for the end of a connection that the peer has closed.
 pub const CLOSED: &str = "End of file";
 
-/// What owns a connection. The default of what it tells are the texts that Open vSwitch logs.
+/// The owner of a connection. By default it logs Open vSwitch's texts.
 pub trait Keep {
     /// A connection.
     type Link;
-    /// What ends the keeping.
+    /// What ends the loop.
     type Done;
 
-    /// What the peer is called in the log.
+    /// The peer's name in the log.
     fn name(&self) -> String;
 
     /// Runs `f` on the state machine. `None`: no connection is wanted any more.
@@ -43,13 +43,13 @@ pub trait Keep {
         }
     }
 
-    /// It succeeded.
+    /// The attempt succeeded.
     fn connected(&mut self) {
         self.with(|reconnect| reconnect.connected(clock::now()));
         tracing::info!(target: "reconnect", "{}: connected", self.name());
     }
 
-    /// It failed.
+    /// The attempt failed.
     fn failed(&mut self, why: &str) {
         let told = self.with(|reconnect| {
             let is_told = reconnect.is_told();
@@ -93,7 +93,7 @@ pub fn tell_end(name: &str, why: Option<&str>, interval: Option<Duration>) {
     }
 }
 
-/// Tells of a peer that did not answer a probe within the interval.
+/// Reports a peer that did not answer a probe within the interval.
 pub fn tell_silence(name: &str, interval: Duration) {
     let seconds = interval.as_secs_f64();
     tracing::error!(
@@ -116,7 +116,7 @@ fn tell_wait(name: &str, wait: Option<Wait>) {
     }
 }
 
-/// Connects, and connects again, until it is no longer wanted (`None`) or something else ends it.
+/// Connects, and reconnects, until no connection is wanted any more (`None`) or something else ends it.
 pub async fn keep_connected<K: Keep>(keep: &mut K) -> Option<K::Done> {
     loop {
         let (action, due) = keep.with(|reconnect| {

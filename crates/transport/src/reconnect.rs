@@ -56,7 +56,7 @@ pub enum Wait {
     First(Duration),
     /// Twice the one before.
     Longer(Duration),
-    /// The longest there is: attempts that fail from now on are not told of.
+    /// The longest wait: further failed attempts are not logged.
     Longest,
 }
 
@@ -66,7 +66,7 @@ pub const SILENT: &str = "no response to inactivity probe";
 /// The word that `status:state` shows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
-    /// Not wanted.
+    /// No connection is wanted.
     Void,
     /// Waits before the next attempt.
     Backoff,
@@ -79,7 +79,7 @@ pub enum State {
 }
 
 impl State {
-    /// As `status:state` has it.
+    /// The value of `status:state`.
     pub fn name(self) -> &'static str {
         match self {
             State::Void => "VOID",
@@ -103,7 +103,7 @@ pub struct Reconnect {
     /// The wait that the next failure leads to.
     backoff: Duration,
     tries: u32,
-    /// The action that was given out and not told of yet.
+    /// The action that was returned and whose result has not been reported yet.
     pending: Option<Action>,
     force: bool,
     connected_at: Option<Instant>,
@@ -149,7 +149,7 @@ impl Reconnect {
         self.enter(State::Void, now);
     }
 
-    /// Changes the times of a running one.
+    /// Changes the intervals of a running state machine.
     pub fn set_options(&mut self, options: Options) {
         self.options = options;
         self.backoff = self.backoff.min(options.backoff_max);
@@ -240,7 +240,7 @@ impl Reconnect {
         let mut was_good = false;
         if self.is_connected() {
             self.disconnected_at = Some(now);
-            // It was good for a while: what is wrong now is new.
+            // It worked for a while, so an error now is a new one.
             was_good = self.connected_at.is_some_and(|at| now.saturating_duration_since(at) >= self.backoff);
         }
         if let Some(error) = error {
@@ -277,12 +277,12 @@ impl Reconnect {
         self.disconnected_at
     }
 
-    /// What the last failure said.
+    /// The error of the last failure.
     pub fn last_error(&self) -> Option<&str> {
         self.last_error.as_deref()
     }
 
-    /// Connections made so far.
+    /// Number of connections made so far.
     pub fn connections(&self) -> u64 {
         self.connections
     }

@@ -56,7 +56,7 @@ pub const LOGGING: &[Opt] = &[
     value("syslog-target").arg("HOST:PORT").help("also send system log messages to this collector over UDP"),
 ];
 
-/// What the options of [`DAEMON`] and [`LOGGING`] said.
+/// The values of the options in [`DAEMON`] and [`LOGGING`].
 #[derive(Debug)]
 pub struct Options {
     detach: bool,
@@ -88,7 +88,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Options of a daemon that forwards packets: as another user it keeps the capabilities for that.
+    /// Options of a daemon that forwards packets: as another user it keeps the necessary capabilities.
     pub fn with_datapath() -> Options {
         Options { datapath: true, ..Options::default() }
     }
@@ -210,7 +210,7 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// A daemon that none of the options apply to: for tests and embedding.
+    /// A daemon without any of the options: for tests and embedding.
     pub fn plain() -> Daemon {
         Daemon {
             ready: Ready::nobody(),
@@ -233,8 +233,8 @@ impl Daemon {
         self.pid_file.as_ref().map(PidFile::path)
     }
 
-    /// It serves: leaves the terminal and the directory it was started in, and lets `--detach` return. A
-    /// second call does nothing.
+    /// Reports that it is ready: leaves the terminal and the starting directory, and lets `--detach` return.
+    /// A second call does nothing.
     pub fn complete(&mut self) {
         if std::mem::take(&mut self.chdir) {
             let _ = std::env::set_current_dir("/");

@@ -18,7 +18,8 @@ pub enum Kept {
     Both,
 }
 
-/// Says why the program ends: on stderr, in the log file and in syslog. The exit code of a failure.
+/// Reports why the program ends: on stderr, in the log file and in syslog. Returns the exit code of a
+/// failure.
 pub fn fatal(module: &'static str, text: &str) -> ExitCode {
     eprintln!("{}: {text}", program::name());
     log::emergency(module, text);

@@ -37,9 +37,9 @@ fn is_own(path: &Path) -> bool {
 pub enum PidFileError {
     /// A live process holds it: this one, where the system says which.
     Running(PathBuf, Option<i32>),
-    /// It cannot be looked at.
+    /// It cannot be read.
     Check(PathBuf, io::Error),
-    /// It cannot be written: what failed, and why.
+    /// It cannot be written: the failed operation, and why.
     Create(PathBuf, &'static str, io::Error),
 }
 
@@ -118,7 +118,7 @@ impl PidFile {
 
 impl Drop for PidFile {
     fn drop(&mut self) {
-        // With --overwrite-pidfile it may be another's by now.
+        // With --overwrite-pidfile it may belong to another process by now.
         let alone = lock_directory(&self.path);
         if alone.is_ok() && fs::metadata(&self.path).is_ok_and(|metadata| file_id(&metadata) == self.id) {
             let _ = fs::remove_file(&self.path);
@@ -127,8 +127,8 @@ impl Drop for PidFile {
     }
 }
 
-/// Locks the directory of a pid file against others that create or remove one there, until the result is
-/// dropped.
+/// Locks the directory of a pid file against other processes that create or remove one there, until the
+/// result is dropped.
 fn lock_directory(path: &Path) -> io::Result<File> {
     let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
     let directory = File::open(directory.unwrap_or(Path::new(".")))?;

@@ -11,12 +11,12 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 
-/// Says to a process that this program started what it is: `monitor` or `daemon`, and the number of the
-/// process that said so, without which a program started by the daemon would take it for its own. A monitor
-/// adds the descriptor of its file of memory.
+/// Tells a process that this program started its role, `monitor` or `daemon`, with the number of the sender,
+/// so that a program started by the daemon does not mistake it for its own. A monitor adds the descriptor of
+/// its memory file.
 const VARIABLE: &str = "CROSSPOINT_STAGE";
 
-/// Which process this is.
+/// The role of this process.
 #[derive(Debug)]
 pub enum Stage {
     /// The one that the user started.
@@ -27,7 +27,7 @@ pub enum Stage {
     Daemon(Ready, Option<File>),
 }
 
-/// Reads what the parent said.
+/// Reads the parent's message.
 pub fn of_this_process() -> Stage {
     let Ok(text) = std::env::var(VARIABLE) else { return Stage::First };
     let parent = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get().to_string());
@@ -137,8 +137,8 @@ pub fn start_in_background(monitored: bool) -> ExitCode {
     }
 }
 
-/// The exit code for a process that ended before it was ready. It has said itself why, unless a signal ended
-/// it.
+/// The exit code for a process that ended before it was ready. It has reported the reason itself, unless a
+/// signal ended it.
 pub fn convey(status: ExitStatus) -> ExitCode {
     match status.code() {
         Some(code) if code != 0 => ExitCode::from(code.clamp(1, 255) as u8),
@@ -158,7 +158,7 @@ pub fn describe(status: ExitStatus) -> String {
     }
 }
 
-/// What a signal is called in messages.
+/// The name of a signal in messages.
 pub fn signal_name(signal: i32) -> String {
     let name = match signal {
         1 => "Hangup",
@@ -186,7 +186,7 @@ pub fn lead_a_session() {
     let _ = rustix::process::setsid();
 }
 
-/// What `ps` and scripts that read `/proc/PID/comm` see.
+/// The name that `ps` and readers of `/proc/PID/comm` see.
 pub fn name_this_process(name: &str) {
     let short: String = name.chars().take(15).collect();
     if let Ok(name) = CString::new(short) {

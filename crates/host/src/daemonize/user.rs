@@ -6,9 +6,9 @@ use std::ffi::CString;
 use std::io;
 use std::path::Path;
 
-/// What every daemon keeps: low ports, and memory that is not paged out.
+/// The capabilities that every daemon keeps: low ports, and memory that is not paged out.
 const BASIC: CapabilitySet = CapabilitySet::IPC_LOCK.union(CapabilitySet::NET_BIND_SERVICE);
-/// What it takes to make devices, sockets and XDP programs.
+/// The capabilities needed to create devices, sockets and XDP programs.
 const DATAPATH: CapabilitySet = CapabilitySet::NET_ADMIN
     .union(CapabilitySet::NET_RAW)
     .union(CapabilitySet::NET_BROADCAST)
@@ -24,7 +24,7 @@ pub struct User {
 }
 
 impl User {
-    /// From `USER`, `USER:GROUP`, or `:GROUP`. The error names what is not there.
+    /// Parses `USER`, `USER:GROUP`, or `:GROUP`. The error names what does not exist.
     pub fn parse(text: &str) -> Result<User, String> {
         let (name, group) = match text.split_once(':') {
             Some((name, group)) => (name, Some(group)),
@@ -47,7 +47,7 @@ impl User {
         Ok(User { name: user.name, uid: user.uid, gid, groups })
     }
 
-    /// Makes it the owner of a file. The error is a sentence in Open vSwitch's words.
+    /// Makes that user the owner of a file. The error is a sentence in Open vSwitch's words.
     pub fn give_file(&self, path: &Path) -> Result<(), String> {
         if !Uid::current().is_root() {
             return Ok(());

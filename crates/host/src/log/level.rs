@@ -16,7 +16,7 @@ impl Level {
     const ALL: [Level; 6] =
         [Level::Off, Level::Emergency, Level::Error, Level::Warning, Level::Info, Level::Debug];
 
-    /// As lines and lists show it.
+    /// The name in lines and lists.
     pub fn short_name(self) -> &'static str {
         ["OFF", "EMER", "ERR", "WARN", "INFO", "DBG"][self as usize]
     }

@@ -139,7 +139,7 @@ pub fn reopen_file() -> Result<(), String> {
     open_file(&path).map_err(|e| format!("{} ({})", path.display(), os_text(&e)))
 }
 
-/// Whether the file that is open is the one of this name.
+/// Whether the open file is the one with this name.
 fn is_file_at(path: &Path) -> bool {
     let outputs = outputs();
     let open = outputs.file.as_ref().and_then(|f| f.file.as_ref()?.metadata().ok());
@@ -154,7 +154,7 @@ pub fn close_file() {
     }
 }
 
-/// Where syslog messages go. The first that is set counts, and it counts before `OVS_SYSLOG_METHOD`.
+/// The method for syslog messages. The first one set applies, and takes precedence over `OVS_SYSLOG_METHOD`.
 pub fn set_syslog_method(method: SyslogMethod) {
     outputs().syslog_method.get_or_insert(method);
 }
@@ -326,7 +326,7 @@ impl Log {
             since_start: self.started.elapsed(),
             number: self.count.fetch_add(1, Ordering::Relaxed) + 1,
             module: MODULES[module],
-            // In a process of its own the database server's thread is the one that others would call the main
+            // In a separate process, the database server's thread is the one that others would call the main
             // one.
             thread: thread
                 .name()

@@ -10,7 +10,7 @@ use super::level::Level;
 use std::fmt::Write;
 use std::time::Duration;
 
-/// What a line says.
+/// The contents of a line.
 pub struct Line<'a> {
     pub since_epoch: Duration,
     pub since_start: Duration,
@@ -20,7 +20,7 @@ pub struct Line<'a> {
     pub thread: Option<&'a str>,
     pub level: Level,
     pub text: &'a str,
-    /// The text has several lines, and none of what it names is others' to choose.
+    /// The text has several lines, and contains no names that others could choose.
     pub has_lines: bool,
     /// Facility of syslog, 0 to 23.
     pub facility: u8,

@@ -26,9 +26,9 @@ impl Default for Bucket {
 pub enum Verdict {
     /// It is logged.
     Pass,
-    /// It is logged, after a line about those that were not.
+    /// It is logged, after a line about suppressed ones.
     PassAfter(HeldBack),
-    /// It is not.
+    /// It is not logged.
     Drop,
 }
 

@@ -18,7 +18,7 @@ impl Destination {
     /// All of them.
     pub const ALL: [Destination; 3] = [Destination::Console, Destination::Syslog, Destination::File];
 
-    /// As `vlog/list` shows it.
+    /// The name in `vlog/list`.
     pub fn name(self) -> &'static str {
         ["console", "syslog", "file"][self as usize]
     }
@@ -36,7 +36,7 @@ impl Destination {
     }
 }
 
-/// What one argument of `vlog/set` or `-v` changes.
+/// The changes made by one argument of `vlog/set` or `-v`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Change {
     /// Levels.
@@ -77,8 +77,8 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// From words in any order, separated by colons, commas or spaces: a module, a destination, a level,
-    /// `any`. Without a level it is `dbg`. The error is Open vSwitch's.
+    /// Parses words in any order, separated by colons, commas or spaces: a module, a destination, a level,
+    /// `any`. The default level is `dbg`. The error is Open vSwitch's.
     pub fn parse(text: &str) -> Result<Setting, String> {
         let mut setting = Setting { module: None, destination: None, level: Level::Debug };
         let mut level_given = false;
@@ -90,7 +90,7 @@ impl Setting {
                     return Err("cannot specify multiple destinations".into());
                 }
             } else if word.eq_ignore_ascii_case("any") {
-                // Module or destination, and both are any unless said otherwise.
+                // Module or destination; the default for both is any.
             } else if let Some(level) = Level::from_name(word) {
                 if level_given {
                     return Err("cannot specify multiple levels".into());

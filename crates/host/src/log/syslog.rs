@@ -46,7 +46,7 @@ impl Default for Method {
 }
 
 impl Method {
-    /// From the argument of `--syslog-method`. The error is Open vSwitch's.
+    /// Parses the argument of `--syslog-method`. The error is Open vSwitch's.
     pub fn parse(text: &str) -> Result<Method, String> {
         let method = match text.split_once(':') {
             None if text == "libc" => Some(Method::default()),
@@ -131,7 +131,7 @@ impl Connection {
         if let Some(sender) = &self.sender {
             match sender.send(message) {
                 Ok(_) => return,
-                // It takes no more at the moment.
+                // It accepts no more at the moment.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(_) => self.sender = None,
             }

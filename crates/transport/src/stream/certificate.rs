@@ -23,7 +23,7 @@ const VERSION: u8 = 0xa0;
 /// 2.5.4.3, id-at-commonName.
 const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
 
-/// Seconds since 1970 in which a certificate, given as DER, is valid. `None`: it cannot be read.
+/// The validity of a certificate, given as DER, in seconds since 1970. `None`: it cannot be parsed.
 pub(super) fn validity(certificate: &[u8]) -> Option<RangeInclusive<i64>> {
     let (validity, _) = validity_and_rest(certificate)?;
     let (from, rest) = time(validity)?;
@@ -51,7 +51,7 @@ pub(super) fn common_name(certificate: &[u8]) -> Option<String> {
     None
 }
 
-/// A string that is not empty, of a type that says its characters as UTF-8 or ASCII does.
+/// A nonempty string, if its type uses UTF-8 or ASCII.
 fn text(value: &[u8]) -> Option<String> {
     let of = *value.first()?;
     let (bytes, _) = element(value, of)?;
@@ -64,7 +64,7 @@ fn text(value: &[u8]) -> Option<String> {
     is_usable.then(|| String::from_utf8(bytes.to_vec()).ok()).flatten()
 }
 
-/// The contents of a certificate's validity, and what is behind it.
+/// The contents of a certificate's validity, and the rest after it.
 fn validity_and_rest(certificate: &[u8]) -> Option<(&[u8], &[u8])> {
     let (certificate, _) = element(certificate, SEQUENCE)?;
     let (fields, _) = element(certificate, SEQUENCE)?;

@@ -35,7 +35,7 @@ enum Kind {
 /// A connection that was accepted, its TLS handshake still to be done.
 #[derive(Debug)]
 pub struct Incoming {
-    /// What the connection is called in logs: `unix#3`, `tcp:10.0.0.1:4321`.
+    /// The connection's name in logs: `unix#3`, `tcp:10.0.0.1:4321`.
     pub name: String,
     socket: Accepted,
 }
@@ -87,7 +87,7 @@ impl Listener {
         }
     }
 
-    /// What it listens on.
+    /// The target on which it listens.
     pub fn target(&self) -> &PassiveTarget {
         &self.target
     }
@@ -100,10 +100,10 @@ impl Listener {
         }
     }
 
-    /// Takes the next connection. Cancelling it loses none.
+    /// Accepts the next connection. Cancelling it loses none.
     ///
     /// # Errors
-    /// Those of `accept`: out of descriptors, for one. Wait before trying again.
+    /// Those of `accept`, such as running out of descriptors. Wait before trying again.
     pub async fn accept(&self) -> io::Result<Incoming> {
         Ok(match &self.kind {
             Kind::Unix(listener, _) => {
@@ -138,8 +138,8 @@ impl Incoming {
         !matches!(self.socket, Accepted::Unix(_))
     }
 
-    /// The stream, once a TLS handshake is done, which takes up to [`HANDSHAKE_TIMEOUT`]: do this in a task
-    /// of its own.
+    /// The stream, once a TLS handshake is done, which takes up to [`HANDSHAKE_TIMEOUT`]: call it in a
+    /// separate task.
     ///
     /// # Errors
     /// The peer does not speak TLS, or its certificate is not trusted.

@@ -75,7 +75,7 @@ impl Stream {
             Stream::Tcp(stream) => stream.as_fd(),
             Stream::Tls(stream, _) => stream.get_ref().0.as_fd(),
         };
-        // It fails where the peer has gone already.
+        // It fails if the peer has already gone.
         let _ = shutdown(fd, Shutdown::Both);
     }
 }

@@ -6,7 +6,7 @@ use host::rundir::RunDir;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 
-/// The port of the OVSDB protocol, where a method names none.
+/// The default port of the OVSDB protocol.
 pub const OVSDB_PORT: u16 = 6640;
 /// The port of OpenFlow.
 pub const OPENFLOW_PORT: u16 = 6653;
@@ -88,7 +88,7 @@ impl Target {
 }
 
 impl ActiveTarget {
-    /// As [`Target::parse`], refusing methods that listen.
+    /// Like [`Target::parse`], refusing methods that listen.
     pub fn parse(text: &str, default_port: u16) -> Result<ActiveTarget, String> {
         match Target::parse(text, default_port)? {
             Target::Active(target) => Ok(target),
@@ -98,7 +98,7 @@ impl ActiveTarget {
 }
 
 impl PassiveTarget {
-    /// As [`Target::parse`], refusing methods that connect.
+    /// Like [`Target::parse`], refusing methods that connect.
     pub fn parse(text: &str, default_port: u16) -> Result<PassiveTarget, String> {
         match Target::parse(text, default_port)? {
             Target::Passive(target) => Ok(target),

@@ -44,18 +44,18 @@ pub struct TlsFiles {
     pub certificate: Option<PathBuf>,
     /// Certificates of the authorities that verify peers, PEM. `none` disables verification.
     pub ca_cert: Option<PathBuf>,
-    /// Where `ca_cert` is not there, take the one that the first peer sends, and save it.
+    /// If the file `ca_cert` does not exist, accept the certificate that the first peer sends, and save it.
     pub bootstrap_ca_cert: bool,
     /// Certificates to send along with ours, for peers that bootstrap.
     pub peer_ca_cert: Option<PathBuf>,
     /// Such as `TLSv1.2,TLSv1.3`. `None`: both.
     pub protocols: Option<String>,
-    /// In OpenSSL's words, such as `HIGH:!aNULL`. `None`: all that rustls has.
+    /// In OpenSSL's syntax, such as `HIGH:!aNULL`. `None`: everything that rustls has.
     pub ciphers: Option<String>,
 }
 
 impl TlsFiles {
-    /// Whether anything is set.
+    /// Whether any option is set.
     pub fn is_empty(&self) -> bool {
         *self == TlsFiles::default()
     }
@@ -81,7 +81,7 @@ struct Loaded {
 }
 
 impl Loaded {
-    /// A connection whose handshake is done with these.
+    /// A connection whose handshake was made with these.
     fn stream(&self, stream: tokio_rustls::TlsStream<TcpStream>) -> Stream {
         let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
         // An unverified certificate proves nothing.
@@ -97,7 +97,7 @@ impl Tls {
         Tls { files: Mutex::new(files), loaded: Mutex::new(None) }
     }
 
-    /// What to say where `ssl:` or `pssl:` is used and nothing is set.
+    /// The error if `ssl:` or `pssl:` is used and nothing is set.
     pub(super) fn missing() -> &'static str {
         "Private key must be configured to use SSL"
     }
@@ -159,7 +159,7 @@ impl Tls {
     fn load(&self) -> Result<Loaded, String> {
         let files = self.files();
         let times = times(&files);
-        // What is behind the lock is replaced as a whole, so a panic elsewhere has left it usable.
+        // The value behind the lock is replaced as a whole, so a panic elsewhere has left it usable.
         let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(loaded) = loaded.as_ref().filter(|loaded| loaded.times == times) {
             return Ok(loaded.clone());
@@ -302,13 +302,13 @@ fn unreadable(path: &Path, what: &str, error: &rustls::pki_types::pem::Error) ->
 }
 
 impl Tls {
-    /// Whether a list is one that `--ssl-protocols` takes. The error is a sentence.
+    /// Whether a list is valid for `--ssl-protocols`. The error is a sentence.
     pub fn check_protocols(list: Option<&str>) -> Result<(), String> {
         versions(list).map(drop)
     }
 }
 
-/// Reads `--ssl-protocols`. What is older than TLS 1.2 does not exist here; a list with nothing else is
+/// Parses `--ssl-protocols`. Versions older than TLS 1.2 are not supported; a list with nothing else is
 /// refused.
 fn versions(list: Option<&str>) -> Result<Vec<&'static SupportedProtocolVersion>, String> {
     let Some(list) = list else { return Ok(vec![&rustls::version::TLS13, &rustls::version::TLS12]) };
@@ -346,7 +346,7 @@ fn provider(list: Option<&str>) -> Result<CryptoProvider, String> {
             wanted.extend(matching.into_iter().filter(|suite| !wanted.contains(suite)).collect::<Vec<_>>());
         }
     }
-    // As in OpenSSL: a list is about TLS 1.2, the suites of 1.3 stay unless they are named.
+    // As in OpenSSL, the list applies to TLS 1.2; the suites of 1.3 stay enabled unless the list names some.
     let of_13 = |suite: &rustls::SupportedCipherSuite| suite.tls13().is_some();
     if !wanted.iter().any(of_13) {
         wanted.extend(provider.cipher_suites.iter().copied().filter(of_13));
@@ -360,7 +360,7 @@ fn provider(list: Option<&str>) -> Result<CryptoProvider, String> {
     Ok(provider)
 }
 
-/// Whether a word of OpenSSL's cipher lists means this suite.
+/// Whether a word in OpenSSL's cipher lists means this suite.
 fn suite_matches(suite: &rustls::SupportedCipherSuite, word: &str) -> bool {
     let name = format!("{:?}", suite.suite());
     // TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384 here is ECDHE-RSA-AES256-GCM-SHA384 there.
@@ -400,7 +400,7 @@ fn suite_matches(suite: &rustls::SupportedCipherSuite, word: &str) -> bool {
 /// Which peers are trusted.
 #[derive(Debug)]
 enum Trust {
-    /// `none`: no certificate is asked for.
+    /// `none`: no certificate is requested.
     Anyone,
     /// Whose authority's certificate is about to be saved; the connection ends then.
     FirstPeer,
@@ -552,7 +552,7 @@ impl ClientCertVerifier for Verifier {
     }
 }
 
-/// What a failed handshake comes from.
+/// The reason for a failed handshake.
 fn explain(error: &std::io::Error) -> String {
     let inner = error.get_ref().and_then(|e| e.downcast_ref::<rustls::Error>());
     match inner {
@@ -581,8 +581,8 @@ fn explain(error: &std::io::Error) -> String {
     }
 }
 
-/// The name of a variant in words: `BadCertificate` is "bad certificate", `UnknownCA` "unknown CA". What the
-/// variant holds is left out: the log at DBG has it.
+/// The name of a variant in words: `BadCertificate` is "bad certificate", `UnknownCA` "unknown CA". The
+/// variant's contents are left out: the log at DBG has them.
 fn words(variant: &impl std::fmt::Debug) -> String {
     let name = format!("{variant:?}");
     let letters: Vec<char> = name.chars().take_while(|c| c.is_alphanumeric()).collect();
