@@ -249,7 +249,7 @@ fn ip(layers: &Layers) -> Option<usize> {
 
 fn in_ip(layers: &Layers, field: FieldId) -> Option<Place> {
     use FieldId::*;
-    // The TTL changes even with protocol 0. (Open vSwitch leaves it alone, and such a packet can loop for ever.)
+    // The TTL changes even with protocol 0. (Open vSwitch leaves it alone: such a packet can loop for ever.)
     let is_counted_down = field == NwTtl && layers.is_ip() && !layers.is_cut();
     let l3 = if is_counted_down { layers.l3.into() } else { ip(layers)? };
     let header = |is_address| Covered::Ipv4Header { is_address };

@@ -226,8 +226,8 @@ impl Datum {
         }
     }
 
-    /// `self` without `other`. If both are maps, removes pairs that `other` also has with the same value; from
-    /// a map without a set, removes pairs whose keys are in the set.
+    /// `self` without `other`. If both are maps, removes pairs that `other` also has with the same value; if
+    /// `other` is a set, removes pairs whose keys are in it.
     pub fn difference(&self, other: &Datum) -> Datum {
         if !other.keys().any(|key| self.contains(key)) {
             return self.clone();
