@@ -47,7 +47,7 @@ pub enum AtomType {
 }
 
 impl AtomType {
-    /// All of them.
+    /// All atom types.
     pub const ALL: [AtomType; 5] =
         [AtomType::Integer, AtomType::Real, AtomType::Boolean, AtomType::String, AtomType::Uuid];
 
@@ -97,7 +97,7 @@ impl Real {
 
     /// `None` where `value` is infinite, subnormal or not a number.
     pub fn new(value: f64) -> Option<Real> {
-        // Adding zero turns -0.0 into 0.0 and changes nothing else.
+        // Adding zero turns -0.0 into 0.0 and leaves every other value unchanged.
         (value.is_finite() && !value.is_subnormal()).then_some(Real(value + 0.0))
     }
 

@@ -19,7 +19,7 @@ impl fmt::Display for Atomic<'_> {
     }
 }
 
-/// An atom without quotes, whatever is in it.
+/// An atom without quotes, whatever it contains.
 pub(crate) struct BareAtom<'a>(pub &'a Atom);
 
 impl fmt::Display for BareAtom<'_> {
@@ -34,7 +34,7 @@ impl fmt::Display for BareAtom<'_> {
     }
 }
 
-/// Whether `text` is read back as a string without quotes.
+/// Whether `text` can be parsed as a string without quotes.
 pub(crate) fn is_word(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && text.bytes().all(|c| c.is_ascii_alphanumeric() || matches!(c, b'_' | b'-' | b'.'))

@@ -9,7 +9,7 @@ use crate::uuid::Uuid;
 /// besides `_version`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Changes {
-    /// By table, and within a table by UUID.
+    /// Sorted by table, and within a table by UUID.
     pub(crate) rows: Vec<RowChange>,
 }
 
@@ -37,7 +37,7 @@ impl Changes {
         self.rows.len()
     }
 
-    /// All rows that changed, by table and UUID.
+    /// All rows that changed, sorted by table and UUID.
     pub fn iter(&self) -> std::slice::Iter<'_, RowChange> {
         self.rows.iter()
     }

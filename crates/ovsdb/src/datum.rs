@@ -1,10 +1,10 @@
 //! What one column of one row holds: a set of atoms or a map from atoms to atoms (RFC 7047 section 3.2).
 //!
-//! A scalar is a set of one. Sets and the keys of maps are sorted and hold nothing twice, so that equal
-//! values have one form, comparing is one pass, and what is printed is in the order in which the stock tools
-//! print it. The form is private: nothing at all and a single atom are kept in place, in 24 bytes, everything
-//! else is shared by its copies. An empty datum does not know whether it is a set or a map; its column's type
-//! does.
+//! A scalar is a set of one. Sets and the keys of maps are sorted and free of duplicates, so that equal
+//! values have one form, comparing is one pass, and values are printed in the order in which the stock tools
+//! print them. The form is private: an empty datum and a single atom are stored in place, in 24 bytes;
+//! everything else is shared between copies. An empty datum does not know whether it is a set or a map; its
+//! column's type does.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -41,7 +41,7 @@ impl Datum {
         Datum(Form::One(atom.into()))
     }
 
-    /// A set of none or one.
+    /// A set with one element or none.
     pub fn optional(atom: Option<impl Into<Atom>>) -> Datum {
         atom.map_or(Datum::EMPTY, Datum::scalar)
     }
@@ -54,7 +54,7 @@ impl Datum {
         Datum::from_sorted_set(atoms)
     }
 
-    /// A map; of a key that is there twice, the last value counts.
+    /// A map; of repeated keys, the last value counts.
     pub fn map(pairs: impl IntoIterator<Item = (impl Into<Atom>, impl Into<Atom>)>) -> Datum {
         let mut pairs: Vec<(Atom, Atom)> =
             pairs.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
@@ -64,7 +64,7 @@ impl Datum {
         Datum::from_sorted_map(pairs)
     }
 
-    /// A set in which nothing may be there twice.
+    /// A set. Repeated elements are an error.
     pub fn unique_set(mut atoms: Vec<Atom>) -> Result<Datum, Duplicate> {
         if !atoms.is_sorted() {
             atoms.sort_unstable();
@@ -75,7 +75,7 @@ impl Datum {
         Ok(Datum::from_sorted_set(atoms))
     }
 
-    /// A map in which no key may be there twice.
+    /// A map. Repeated keys are an error.
     pub fn unique_map(mut pairs: Vec<(Atom, Atom)>) -> Result<Datum, Duplicate> {
         if !pairs.is_sorted_by(|a, b| a.0 <= b.0) {
             pairs.sort_unstable_by(|a, b| a.0.cmp(&b.0));
@@ -117,7 +117,7 @@ impl Datum {
         matches!(self.0, Form::Empty)
     }
 
-    /// The elements of a set, sorted; nothing of a map that is not empty.
+    /// The elements of a set, sorted; empty for a map that is not empty.
     pub fn as_set(&self) -> &[Atom] {
         match &self.0 {
             Form::One(atom) => std::slice::from_ref(atom),
@@ -126,7 +126,7 @@ impl Datum {
         }
     }
 
-    /// The pairs of a map, sorted by key; nothing of a set.
+    /// The pairs of a map, sorted by key; empty for a set.
     pub fn as_map(&self) -> &[(Atom, Atom)] {
         if let Form::Map(pairs) = &self.0 { pairs } else { &[] }
     }
@@ -186,20 +186,20 @@ impl Datum {
         }
     }
 
-    /// What a map has for `key`.
+    /// The value that a map has for `key`.
     pub fn value_of(&self, key: &Atom) -> Option<&Atom> {
         let pairs = self.as_map();
         pairs.binary_search_by(|(k, _)| k.cmp(key)).ok().map(|index| &pairs[index].1)
     }
 
-    /// What a map from strings to strings has for `key`: `row.get(other_config).get("hwaddr")`.
+    /// The value that a map from strings to strings has for `key`: `row.get(other_config).get("hwaddr")`.
     pub fn get(&self, key: &str) -> Option<&str> {
         let pairs = self.as_map();
         let at = pairs.binary_search_by(|(k, _)| k.as_str().unwrap_or_default().cmp(key)).ok()?;
         pairs[at].1.as_str()
     }
 
-    /// Whether both are the same in memory, and so equal; false says nothing.
+    /// Whether both share memory, and so are equal; false does not mean that they differ.
     pub fn is_same(&self, other: &Datum) -> bool {
         match (&self.0, &other.0) {
             (Form::Empty, Form::Empty) => true,
@@ -212,7 +212,7 @@ impl Datum {
 
 /// Sets and maps as such: union, difference, inclusion. Each is one pass over both.
 impl Datum {
-    /// Everything of both; of a key in both maps the pair of `self`.
+    /// All elements or pairs of both; for a key that both maps have, the pair of `self`.
     pub fn union(&self, other: &Datum) -> Datum {
         if other.keys().all(|key| self.contains(key)) {
             return self.clone();
@@ -266,11 +266,12 @@ impl Datum {
         }
     }
 
-    /// What [`Datum::symmetric_difference`] told the difference to: `self` with `diff` applied.
+    /// Applies the result of [`Datum::symmetric_difference`]: `self` with `diff` applied.
     pub fn apply_difference(&self, diff: &Datum) -> Datum {
         match (&self.0, &diff.0) {
             (Form::Map(_), _) | (_, Form::Map(_)) => {
-                // A pair that is there exactly so goes; any other pair of a known or new key comes.
+                // A pair that exists with the same value is removed; any other pair is added or replaces the
+                // old one.
                 let kept = self.as_map().iter().filter(|(key, _)| !diff.contains(key));
                 let come = diff.as_map().iter().filter(|(key, value)| self.value_of(key) != Some(value));
                 Datum::from_two_maps(kept, come)
@@ -290,7 +291,7 @@ impl Datum {
         Datum::from_sorted_map(pairs)
     }
 
-    /// Whether everything of `self`, pairs with their values, is in `other`.
+    /// Whether `other` has all elements of `self`, or all its pairs with their values.
     pub fn is_included_in(&self, other: &Datum) -> bool {
         match &self.0 {
             Form::Map(pairs) => pairs.iter().all(|(key, value)| other.value_of(key) == Some(value)),
@@ -298,7 +299,7 @@ impl Datum {
         }
     }
 
-    /// Whether nothing of `self`, pairs with their values, is in `other`.
+    /// Whether `other` has no element of `self`, and no pair of it with its value.
     pub fn is_excluded_from(&self, other: &Datum) -> bool {
         match &self.0 {
             Form::Map(pairs) => pairs.iter().all(|(key, value)| other.value_of(key) != Some(value)),

@@ -37,7 +37,7 @@ impl Datum {
         Datum::read(&json.into(), of, symbols)
     }
 
-    /// As [`Datum::from_json`], of JSON that was read to be looked at once.
+    /// As [`Datum::from_json`], for JSON that was parsed only to be read once.
     pub fn read(json: &Json<'_>, of: &ColumnType, symbols: Option<&mut Symbols<'_>>) -> Result<Datum, Error> {
         Datum::read_with_size(json, of, symbols, (of.min as usize, of.max as usize))
     }

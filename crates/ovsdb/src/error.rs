@@ -1,5 +1,4 @@
-//! What goes wrong, in the words of RFC 7047 section 3.1 `<error>`: a name from its lists, and details for
-//! people.
+//! Errors, in the terms of RFC 7047 section 3.1 `<error>`: a name from its lists, and details for people.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -19,7 +18,7 @@ pub struct Error {
     pub syntax: Option<String>,
 }
 
-/// No more than this of a refused piece of JSON is sent back.
+/// At most this much of a rejected piece of JSON is sent back.
 pub const SYNTAX_BYTES_MAX: usize = 1024;
 
 impl Error {

@@ -1,9 +1,9 @@
-//! JSON as a request is read from it: a tree whose strings are parts of the text that it was read from.
+//! JSON of a request: a tree whose strings point into the text that it was parsed from.
 //!
-//! `serde_json::Value` has memory of its own for each string and for each object's tree of members: of a
-//! small transaction that is most of what reading it costs. Here strings without escapes are borrowed, and
-//! the members of an object are a sorted list. Written again, it is what the same `Value` would be: members
-//! by name, and of a name that is there twice the last one.
+//! `serde_json::Value` allocates memory for each string and for the tree of each object's members: for a
+//! small transaction that is most of the cost of parsing. Here strings without escapes are borrowed, and the
+//! members of an object are a sorted list. Written as text, it equals the same `Value`: members sorted by
+//! name, and of repeated members the last one.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -93,7 +93,7 @@ impl<'a> From<&'a Value> for Json<'a> {
     }
 }
 
-/// By name; of equal names the last one stays.
+/// Sorted by name; of repeated names the last one stays.
 fn sorted<'a>(mut members: Vec<(Cow<'a, str>, Json<'a>)>) -> Vec<(Cow<'a, str>, Json<'a>)> {
     if !members.is_sorted_by(|a, b| a.0 < b.0) {
         // The sort leaves equal names in their order.

@@ -21,7 +21,7 @@ use std::marker::PhantomData;
 pub enum BadMessage {
     /// The object is no JSON.
     NotJson(String),
-    /// It is JSON and no message: why.
+    /// It is JSON but not a message; gives the reason.
     NotAMessage(String),
     /// A "reply" or an "error" without a request.
     Unexpected(&'static str),
@@ -142,8 +142,7 @@ pub(crate) struct Transact<'a> {
 }
 
 impl<'a> Transact<'a> {
-    /// `None`: the text is something else, or there is something to say against it; [`Received::parse`]
-    /// tells.
+    /// `None`: the text is something else, or is invalid; [`Received::parse`] tells which.
     pub(crate) fn parse(text: &'a str) -> Option<Transact<'a>> {
         serde_json::from_str(text).ok()
     }
@@ -166,8 +165,8 @@ impl<'de: 'a, 'a> Deserialize<'de> for Transact<'a> {
                     match &*name {
                         "id" if id.is_none() => id = Some(map.next_value::<Value>()?),
                         "method" if !is_transact => {
-                            // As a rule this comes before parameters, so that those of others are not read in
-                            // vain.
+                            // This usually comes before the parameters, so that those of other methods are
+                            // not parsed in vain.
                             if map.next_value::<Text<'_>>()?.0 != "transact" {
                                 return Err(other());
                             }
@@ -291,7 +290,7 @@ pub fn write_reply(out: &mut Vec<u8>, id: &Value, result: &(impl Serialize + ?Si
     out.push(b'}');
 }
 
-/// Appends the text of an error. It has no "result", as those of the stock server have none.
+/// Appends the text of an error. It has no "result", like those of the stock server.
 pub fn write_error(out: &mut Vec<u8>, id: &Value, error: &RawValue) {
     out.extend_from_slice(b"{\"error\":");
     out.extend_from_slice(error.get().as_bytes());

@@ -31,7 +31,7 @@ impl Row {
         self.get(ColumnIdx::VERSION).as_uuid().unwrap_or_default()
     }
 
-    /// What `column` holds. Panics where `column` is not one of the row's table.
+    /// The value of `column`. Panics if `column` is not one of the row's table.
     pub fn get(&self, column: ColumnIdx) -> &Datum {
         &self.0[column.index()]
     }
@@ -46,7 +46,7 @@ impl Row {
         &self.0
     }
 
-    /// Whether both are one row in memory.
+    /// Whether both share memory.
     pub fn is_same(&self, other: &Row) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
@@ -71,11 +71,11 @@ impl fmt::Debug for Row {
     }
 }
 
-/// The rows of a table by UUID, in its order. A copy costs as much as there are shards, and later changes
-/// cost a copy of the shard that they fall into, once.
+/// The rows of a table, sorted by UUID. A copy costs a pointer per shard; a later change costs one copy of
+/// the shard that it falls into.
 ///
-/// Shards are ranges of the UUID's first bits. UUIDs are random, so shards are of one size; where a client
-/// chooses them otherwise, only the copies cost more.
+/// Shards are ranges of the UUID's first bits. UUIDs are random, so shards are of similar size; if a client
+/// chooses UUIDs otherwise, only the copies cost more.
 #[derive(Clone, Debug)]
 pub struct RowMap {
     /// A power of two of them.

@@ -1,8 +1,8 @@
 //! Schemas: the tables and columns of a database (RFC 7047 section 3.2), as data.
 //!
 //! Columns 0 and 1 of every table are `_uuid` and `_version`, so that conditions, selects and monitors treat
-//! them as any other. The others follow in the order of their names, as do the tables; a [`TableIdx`] or
-//! [`ColumnIdx`] is a place in that order and means nothing in another schema.
+//! them like any others. The other columns are sorted by name, and so are the tables; a [`TableIdx`] or
+//! [`ColumnIdx`] is a position in that order and means nothing in another schema.
 
 use std::fmt;
 
@@ -24,7 +24,7 @@ pub struct TableIdx(pub u16);
 pub struct ColumnIdx(pub u16);
 
 impl TableIdx {
-    /// As a place in an array.
+    /// As an index into an array.
     pub fn index(self) -> usize {
         usize::from(self.0)
     }
@@ -38,7 +38,7 @@ impl ColumnIdx {
     /// The first column that the schema names.
     pub const FIRST: ColumnIdx = ColumnIdx(2);
 
-    /// As a place in an array.
+    /// As an index into an array.
     pub fn index(self) -> usize {
         usize::from(self.0)
     }
@@ -57,9 +57,9 @@ pub const NAMES_MAX: usize = 10_000;
 pub struct Schema {
     /// The name of databases of this schema.
     pub name: String,
-    /// "X.Y.Z"; empty where the schema has none (old ones).
+    /// "X.Y.Z"; empty if the schema has none (old ones).
     pub version: String,
-    /// "cksum", as it was given. Nothing checks it here; stock tools compare it.
+    /// "cksum", as given. Nothing checks it here; stock tools compare it.
     pub cksum: Option<String>,
     tables: Vec<TableSchema>,
     by_name: HashMap<String, TableIdx>,
@@ -89,13 +89,13 @@ pub struct ColumnSchema {
     pub name: String,
     /// What it holds.
     pub kind: ColumnType,
-    /// Whether it may change once the row is there.
+    /// Whether it may change after the row was inserted.
     pub is_mutable: bool,
     /// Whether the log leaves it out, so that it is lost when the server stops.
     pub is_ephemeral: bool,
     /// Its default value.
     pub default: Datum,
-    /// Where its UUIDs refer to, keys before values.
+    /// What its UUIDs refer to, keys before values.
     pub references: Vec<ColumnReference>,
 }
 
@@ -315,7 +315,7 @@ impl TableSchema {
         self.columns_with_idx().skip(ColumnIdx::FIRST.index())
     }
 
-    /// All columns with their places.
+    /// All columns with their indexes.
     pub fn columns_with_idx(&self) -> impl Iterator<Item = (ColumnIdx, &ColumnSchema)> {
         self.columns.iter().enumerate().map(|(index, column)| (ColumnIdx(index as u16), column))
     }

@@ -20,7 +20,7 @@ struct Symbol {
 }
 
 impl<'g> Symbols<'g> {
-    /// None yet. UUIDs come from `generator`.
+    /// No symbols yet. UUIDs come from `generator`.
     pub fn new(generator: &'g mut UuidGenerator) -> Symbols<'g> {
         Symbols { names: HashMap::new(), generator }
     }
@@ -36,7 +36,7 @@ impl<'g> Symbols<'g> {
     }
 
     /// Defines `name`: the row's UUID is `wanted`, or else the one that earlier uses got, or else a new one.
-    /// `Err` where the name is defined already.
+    /// `Err` if the name is already defined.
     pub fn define(&mut self, name: &str, wanted: Option<Uuid>) -> Result<Uuid, Error> {
         if let Some(symbol) = self.names.get_mut(name) {
             if symbol.is_defined {

@@ -1,4 +1,4 @@
-//! Atoms and data as text, in the syntax of the stock tools: `[1, 2]`, `{key=value}`, strings quoted where
+//! Atoms and data as text, in the syntax of the stock tools: `[1, 2]`, `{key=value}`, strings in quotes if
 //! they are not plain words. [`Printed`] and [`Bare`] print, [`Reader`] parses.
 //!
 //! Source: ovs-vsctl(8), "Database Values"; error texts are those of the stock tools, since people search for
@@ -11,8 +11,7 @@ use crate::{Atom, AtomType, BaseType, ColumnType, Datum, Real, Uuid};
 
 pub use crate::atom_text::{Atomic, real};
 
-/// A datum as `ovs-vsctl list` prints it. Sets that could have several elements, or have none, are in
-/// brackets.
+/// A datum as `ovs-vsctl list` prints it. Brackets enclose sets that are empty or may have several elements.
 pub struct Printed<'a>(pub &'a Datum, pub &'a ColumnType);
 
 impl fmt::Display for Printed<'_> {
@@ -59,8 +58,7 @@ fn elements(datum: &Datum) -> impl Iterator<Item = (&Atom, Option<&Atom>)> {
     datum.as_set().iter().map(|atom| (atom, None)).chain(pairs)
 }
 
-/// What a type is called in messages: "string", "set of up to 4096 integers", "map of (string, string)
-/// pairs".
+/// The name of a type in messages: "string", "set of up to 4096 integers", "map of (string, string) pairs".
 pub struct English<'a>(pub &'a ColumnType);
 
 impl fmt::Display for English<'_> {
@@ -86,7 +84,7 @@ impl fmt::Display for English<'_> {
 /// Maximum number of elements in a range of integers, such as `1-100`.
 pub const RANGE_MAX: i64 = 4096;
 
-/// Whether `byte` ends a word that is not in quotes.
+/// Whether `byte` ends a word without quotes.
 pub fn is_delimiter(byte: u8) -> bool {
     b":=, []{}!<>".contains(&byte)
 }
@@ -110,7 +108,7 @@ pub fn word(text: &str) -> Result<(&str, &str), String> {
     if in_quotes {
         return Err(format!("{text}: quoted string extends past end of argument"));
     }
-    // A backslash takes a byte with it, which may be the first of several of a character.
+    // A backslash takes the next byte with it, which may be the first of a multi-byte character.
     while !text.is_char_boundary(at) {
         at += 1;
     }
@@ -223,7 +221,7 @@ impl<'n> Reader<'n> {
         Ok(())
     }
 
-    /// An atom, or, of integers, the first and last of a range.
+    /// An atom or, for integers, the first and last of a range.
     fn atom_or_range(&mut self, text: &str, of: &BaseType) -> Result<(Atom, Option<i64>), String> {
         let mut range_end = None;
         let atom = match of.kind {

@@ -17,9 +17,9 @@ use crate::json::Json;
 /// The type of atoms, with constraints.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BaseType {
-    /// What atoms are.
+    /// The type of the atoms.
     pub kind: AtomType,
-    /// Which there are ("enum"), where not all. Then there is no other constraint.
+    /// The allowed values ("enum"), if restricted. Then there is no other constraint.
     pub allowed: Option<Datum>,
     /// Within which bounds, or what UUIDs refer to.
     pub constraint: Constraint,
@@ -63,7 +63,7 @@ pub enum RefKind {
 pub struct ColumnType {
     /// Elements of a set, or keys of a map.
     pub key: BaseType,
-    /// Values of a map; without, it is a set.
+    /// Values of a map; `None`: it is a set.
     pub value: Option<BaseType>,
     /// The least number of elements: 0 or 1.
     pub min: u32,
@@ -85,7 +85,7 @@ impl BaseType {
         self.allowed.is_some() || self.constraint != Constraint::None
     }
 
-    /// What it refers to, if it does.
+    /// What it refers to, if it is a reference.
     pub fn reference(&self) -> Option<&Reference> {
         if let Constraint::Reference(reference) = &self.constraint { Some(reference) } else { None }
     }
@@ -141,7 +141,8 @@ fn check_real(value: Real, min: Option<Real>, max: Option<Real>) -> Result<(), E
 }
 
 fn check_length(text: &str, min: u32, max: u32) -> Result<(), Error> {
-    // As many characters as bytes at most: counting is needed only where the bytes are too many or few.
+    // There are at most as many characters as bytes: counting is needed only if the bytes are too many or too
+    // few.
     let characters = text.chars().count();
     if characters < min as usize {
         return Err(Error::constraint(format!(
@@ -298,17 +299,17 @@ impl ColumnType {
         ColumnType { key: BaseType::new(kind), value: None, min: 1, max: 1 }
     }
 
-    /// Whether it is of maps.
+    /// Whether it is a map type.
     pub fn is_map(&self) -> bool {
         self.value.is_some()
     }
 
-    /// Whether it is of exactly one atom.
+    /// Whether it has exactly one atom.
     pub fn is_scalar(&self) -> bool {
         self.value.is_none() && (self.min, self.max) == (1, 1)
     }
 
-    /// Whether it is of none or one atom.
+    /// Whether it has one atom or none.
     pub fn is_optional_scalar(&self) -> bool {
         self.value.is_none() && (self.min, self.max) == (0, 1)
     }
@@ -390,12 +391,12 @@ impl ColumnType {
     }
 }
 
-/// What a JSON object is, for messages about its members.
+/// The JSON object that an error message about its members names.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum What {
-    /// One of a kind.
+    /// A named object.
     Named(&'static str),
-    /// An operation of a transaction: which, from 1, of how many.
+    /// An operation of a transaction: its number, from 1, and the total.
     Operation(usize, usize),
 }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// The name of a row, a database or a transaction. Ordered by its bytes, which is the order of its text.
+/// The name of a row, a database or a transaction. Its order by bytes is also the order of its text.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Uuid(pub [u8; 16]);
 
@@ -88,7 +88,7 @@ impl fmt::Debug for Uuid {
     }
 }
 
-/// What [`Uuid::from_str`] answers to text that is none.
+/// The error of [`Uuid::from_str`] for invalid text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotAUuid;
 
@@ -117,8 +117,8 @@ impl FromStr for Uuid {
 pub struct UuidGenerator([u64; 4]);
 
 impl UuidGenerator {
-    /// A generator from 256 random bits. All zeros, from which the generator would never leave, count as
-    /// another seed.
+    /// A generator from 256 random bits. All zeros, a state that the generator would never leave, are
+    /// replaced by another seed.
     pub fn new(seed: [u64; 4]) -> UuidGenerator {
         if seed == [0; 4] { UuidGenerator::from_seed(0) } else { UuidGenerator(seed) }
     }

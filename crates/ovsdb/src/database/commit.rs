@@ -1,14 +1,16 @@
-//! What the schema asks of a transaction as a whole (RFC 7047 section 3.1 and 4.1.3), in this order:
+//! What the schema requires of a transaction as a whole (RFC 7047 section 3.1 and 4.1.3), in this order:
 //!
-//! 1. Rows that are as they were before drop out.
-//! 2. Strong references are counted: each must lead to a row, and no row goes that is still referred to.
-//! 3. Rows outside the root set that nothing refers to go, and what only they referred to, and so on.
-//! 4. Weak references to rows that are not there go; that may not leave a column with fewer elements than its
-//!    type asks for.
-//! 5. Tables keep to their largest number of rows, and unique indexes are unique.
-//! 6. The counts are brought up to date, and each row that changed gets a new version.
+//! 1. Rows that are unchanged drop out.
+//! 2. Strong references are counted: each must refer to a row that exists, and no row is removed that is
+//!    still referred to.
+//! 3. Rows outside the root set without references are removed, then the rows that only they referred to, and
+//!    so on.
+//! 4. Weak references to rows that do not exist are removed; that must not leave a column with fewer elements
+//!    than its type requires.
+//! 5. No table exceeds its maximum number of rows, and unique indexes are unique.
+//! 6. The counts are updated, and each row that changed gets a new version.
 //!
-//! Up to step 6 only rows were changed, which the transaction can put back.
+//! Until step 6 only rows have changed, which the transaction can restore.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -35,13 +37,13 @@ impl Transaction<'_> {
         self.count_strong(&mut counts)?;
         let mut follows = self.collect_garbage(&mut counts);
         while self.prune_weak(&mut counts, &mut follows)? {
-            // What a pruned pair of a map referred to strongly may be garbage now, and have weak references
-            // itself.
+            // A row that a pruned pair of a map strongly referred to may be garbage now, and have weak
+            // references itself.
             self.collect_garbage(&mut counts);
         }
         if follows {
-            // A row that was new and is garbage, or one whose new weak references all went, is as it was
-            // before.
+            // A new row that is garbage, or a row whose new weak references were all removed, is unchanged
+            // after all.
             self.drop_unchanged();
         }
         self.check_max_rows()?;
@@ -240,7 +242,7 @@ impl Transaction<'_> {
             let Some(new) = self.database.row(*table, *uuid) else { continue };
             let rows = &self.database.tables[table.index()];
             for index in &rows.indexes {
-                // Where the row kept its values, one that took the same ones is in this transaction too.
+                // If the row kept its values, the row that took the same ones is in this transaction too.
                 if old.as_ref().is_some_and(|old| index.agree(old, new)) {
                     continue;
                 }
@@ -254,7 +256,7 @@ impl Transaction<'_> {
 
     fn duplicate(&self, table: TableIdx, columns: &[ColumnIdx], a: &Row, b: &Row) -> Error {
         let schema = self.database.schema.table(table);
-        // In an order that does not depend on UUIDs where anything else tells them apart.
+        // In an order that does not depend on UUIDs if anything else distinguishes the rows.
         let named = |row: &Row| row.columns()[ColumnIdx::FIRST.index()..].to_vec();
         let (a, b) = if (named(a), a.uuid()) < (named(b), b.uuid()) { (b, a) } else { (a, b) };
         let values_of = |row: &Row| -> String {

@@ -1,9 +1,9 @@
 //! Unique indexes: rows by the values of some columns.
 //!
 //! Within a transaction several rows may agree in an index (two rows may swap their names, one by one); only
-//! the commit asks that none do. So an index holds rows under the hash of their values, and compares the rows
-//! themselves. A client may insert as many rows of the same values as a request has room for, and abort: one
-//! row of those is found in the same time as any other.
+//! the commit requires that none do. So an index stores rows under the hash of their values, and compares the
+//! rows themselves. A client may insert as many rows with the same values as fit into a request, and abort:
+//! finding one of those rows takes as long as finding any other.
 
 use std::hash::{BuildHasher, Hash, Hasher};
 
@@ -30,7 +30,7 @@ pub struct UniqueIndex {
 struct SameHash {
     hash: u64,
     first: Uuid,
-    /// In a transaction alone. Never empty.
+    /// Only in a transaction. Never empty.
     others: Option<Box<HashSet<Uuid>>>,
 }
 

@@ -1,10 +1,10 @@
 //! The rows of a database, and the transactions that change them.
 //!
-//! A transaction changes rows in place and keeps what was there before, so that its own reads need no second
-//! place to look into; dropping it puts everything back. At its commit ([`commit`]) follows what the schema
-//! asks for: references are counted, rows that nothing refers to any more go, weak references to rows that
-//! are gone go, and constraints that concern more than one row are checked. All of that costs in proportion
-//! to what changed, by the unique [`index`]es and the counts of [`references`] that are kept with each table.
+//! A transaction changes rows in place and keeps their old versions, so that its own reads need no second
+//! lookup; dropping it restores them. Its commit ([`commit`]) then enforces the schema: references are
+//! counted, rows without references are removed, weak references to removed rows are removed, and constraints
+//! that concern more than one row are checked. The cost of all this is proportional to what changed, thanks
+//! to the unique [`index`]es and the counts of [`references`] that each table keeps.
 //!
 //! Invariants between transactions: every row's strong references lead to rows; every row outside the root
 //! set is referred to; weak references lead to rows; no two rows of a table agree in a unique index; no table
@@ -47,8 +47,8 @@ struct Table {
     incoming: Incoming,
 }
 
-/// The database as it was at one moment. Copied from it at the cost of some pointers; what changes later is
-/// copied on its change, in small pieces.
+/// The database at one moment. Copying costs a few pointers; rows that change later are copied when they
+/// change, in small pieces.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     schema: Arc<Schema>,
@@ -94,7 +94,7 @@ impl Database {
         })
     }
 
-    /// All that it holds, as it is now.
+    /// All contents, as they are now.
     pub fn snapshot(&self) -> Snapshot {
         let tables = self.tables.iter().map(|table| table.rows.clone()).collect();
         Snapshot { schema: Arc::clone(&self.schema), tables }

@@ -27,7 +27,7 @@ pub struct References {
 }
 
 impl References {
-    /// Those of `table`.
+    /// The references of `table`.
     pub fn of(table: &TableSchema) -> References {
         let mut references = References::default();
         for (column, schema) in table.columns_with_idx() {

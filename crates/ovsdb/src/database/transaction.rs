@@ -8,12 +8,12 @@ use crate::row::Row;
 use crate::schema::TableIdx;
 use crate::uuid::Uuid;
 
-/// Changes to a database that are in force together or not at all. Its reads see its own changes. Dropped
-/// without [`Transaction::commit`], it leaves the database as it was.
+/// Changes to a database that take effect together or not at all. Its reads see its own changes. If it is
+/// dropped without [`Transaction::commit`], the database is unchanged.
 #[derive(Debug)]
 pub struct Transaction<'db> {
     pub(super) database: &'db mut Database,
-    /// What each row that it touched was before.
+    /// The old version of each row that it touched.
     pub(super) before: BTreeMap<(TableIdx, Uuid), Option<Row>>,
 }
 
@@ -50,8 +50,7 @@ impl<'db> Transaction<'db> {
         ))
     }
 
-    /// Puts a new version of a row, which must be there, in its place. Whether its columns may change is not
-    /// looked at.
+    /// Replaces a row, which must exist, by a new version. Does not check whether its columns may change.
     pub fn replace(&mut self, table: TableIdx, row: Row) {
         debug_assert!(self.database.row(table, row.uuid()).is_some());
         self.put(table, row.uuid(), Some(row));

@@ -87,7 +87,7 @@ impl Condition {
         self.clauses.is_empty() || self.clauses.iter().any(|clause| clause.matches(row))
     }
 
-    /// Whether [`Condition::matches_any`] is true for every row whatever it holds.
+    /// Whether [`Condition::matches_any`] is true for every row, whatever its contents.
     pub fn is_any_row(&self) -> bool {
         self.clauses.is_empty() || self.clauses.contains(&Clause::Constant(true))
     }

@@ -1,8 +1,8 @@
 //! The operations of a `transact` request (RFC 7047 section 5.2, ovsdb-server(7)).
 //!
 //! Operations run one after the other in one [`Transaction`], each seeing the effects of earlier ones; the
-//! first that fails ends it, and then nothing has changed. At the end the commit's checks may still refuse
-//! all of it. Nothing here recurses: the parser bounds how deep a request nests.
+//! first that fails ends the transaction, which then changes nothing. At the end the checks of the commit may
+//! still reject the whole. Nothing here recurses: the parser bounds how deep a request nests.
 
 mod condition;
 mod mutation;
@@ -56,7 +56,7 @@ pub enum Execution {
         retry_at_ms: Option<u64>,
         /// The tables to wait for: while none of them changes, it keeps waiting.
         tables: BTreeSet<TableIdx>,
-        /// What another try costs, in rows looked at.
+        /// What another attempt costs, in rows examined.
         work: usize,
     },
 }
@@ -69,7 +69,7 @@ pub struct Outcome {
     pub reply: Reply,
     /// Its changes: empty if it failed or only read.
     pub changes: Changes,
-    /// Whether it asked to be on disk before it is answered (`commit` with `durable`).
+    /// Whether it asked to be on disk before the reply (`commit` with `durable`).
     pub durable: bool,
     /// The texts of its `comment` operations, joined by newlines, for the log.
     pub comment: Option<String>,
@@ -106,7 +106,7 @@ struct Run<'db, 'c> {
 /// The memory that a transaction builds.
 struct Built<'c> {
     bytes: usize,
-    /// The room for results that was granted so far.
+    /// The space for results granted so far.
     allowed: usize,
     room: Option<&'c dyn Fn() -> usize>,
 }
@@ -131,14 +131,14 @@ impl Built<'_> {
 
 impl Database {
     /// Runs the operations of a `transact` request: its parameters after the database's name. Either all of
-    /// them are in force then or none. Where the log cannot be written afterwards, [`Database::revert`] takes
-    /// the changes back.
+    /// them take effect or none. If the log cannot be written afterwards, [`Database::revert`] undoes the
+    /// changes.
     pub fn execute(&mut self, operations: &[Value], context: &mut Context<'_>) -> Execution {
         let operations: Vec<Json<'_>> = operations.iter().map(Json::from).collect();
         self.run(&operations, context)
     }
 
-    /// As [`Database::execute`], of JSON that was read to be looked at once.
+    /// As [`Database::execute`], for JSON that was parsed only to be read once.
     pub fn run(&mut self, operations: &[Json<'_>], context: &mut Context<'_>) -> Execution {
         let mut run = Run {
             transaction: self.begin(),

@@ -295,7 +295,7 @@ fn row_from_json(
         .collect()
 }
 
-/// What is asked of a row, by column name.
+/// The requested columns of a row, by name.
 struct Selected<'a> {
     table: &'a TableSchema,
     row: &'a Row,

@@ -44,7 +44,7 @@ impl Principal<'_> {
         )
     }
 
-    /// Whether it may do this to these rows of `table`. `Err`: "permission error".
+    /// Whether the role may do this to these rows of `table`. `Err`: "permission error".
     pub(super) fn check(
         &self,
         database: &Database,
@@ -94,7 +94,7 @@ struct Permission<'a> {
 }
 
 impl<'a> Permission<'a> {
-    /// That of the first row of `roles` with this name.
+    /// The permission of the first row of `roles` with this name.
     fn find(database: &'a Database, roles: TableIdx, role: &str, table: &str) -> Option<Permission<'a>> {
         let schema = database.schema().table(roles);
         let name = schema.find("name")?;
@@ -131,8 +131,8 @@ impl<'a> Permission<'a> {
         datum.and_then(Datum::as_bool).unwrap_or(false)
     }
 
-    /// Whether a client owns a row of `table`: one of the columns that `authorization` names holds its name.
-    /// `COLUMN:KEY` is a key of a map, and the empty string makes everybody the owner.
+    /// Whether a client owns a row of `table`: one of the columns that `authorization` names contains its
+    /// name. `COLUMN:KEY` is a key of a map, and the empty string makes every client the owner.
     fn authorizes(&self, client: &str, table: &TableSchema, row: &Row) -> bool {
         let Some(owners) = strings(self.schema, self.row, "authorization") else { return false };
         owners.keys().filter_map(|name| name.as_str()).any(|name| {
@@ -140,7 +140,7 @@ impl<'a> Permission<'a> {
                 return true;
             }
             let owner = if name.contains(':') {
-                // As `strtok` takes it apart.
+                // Split as `strtok` does.
                 let mut words = name.split(':').filter(|word| !word.is_empty());
                 let (Some(column), Some(key)) = (words.next(), words.next()) else { return false };
                 let map = (AtomType::String, Some(AtomType::String));
@@ -158,8 +158,8 @@ fn strings<'a>(table: &TableSchema, row: &'a Row, column: &str) -> Option<&'a Da
     typed(table, row, column, (AtomType::String, None), UNLIMITED)
 }
 
-/// What a row has in the column of that name, if the column has keys and values of these types, and as many
-/// as `max` says.
+/// The value of a row's column of that name, if its keys and values have these types and its maximum size is
+/// `max`.
 fn typed<'a>(
     table: &TableSchema,
     row: &'a Row,

@@ -1,4 +1,4 @@
-//! What operations come to, as the "result" of a `transact` reply has it (RFC 7047 section 5.2).
+//! The results of operations, as in the "result" of a `transact` reply (RFC 7047 section 5.2).
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::Value;
@@ -28,8 +28,7 @@ pub enum OpResult {
     Failed(Error),
 }
 
-/// The columns of a row that were asked for: a JSON object, as text. As a tree it would take ten times as
-/// much memory.
+/// The selected columns of a row: a JSON object, as text. As a tree it would take ten times as much memory.
 #[derive(Clone, Debug, serde::Serialize)]
 #[serde(transparent)]
 pub struct RowText(pub Box<RawValue>);
@@ -86,7 +85,7 @@ impl Serialize for OpResult {
             }
             OpResult::Rows(rows) => members.serialize_entry("rows", rows)?,
             OpResult::Failed(error) => {
-                // By name, as everywhere.
+                // Sorted by name, as everywhere.
                 if let Some(details) = &error.details {
                     members.serialize_entry("details", details)?;
                 }

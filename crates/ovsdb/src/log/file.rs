@@ -1,9 +1,9 @@
-//! What the log asks of a file system, as traits: the daemon has real files behind them, tests have faulty
-//! ones.
+//! What the log requires of a file system, as traits: the daemon implements them with real files, tests with
+//! faulty ones.
 //!
-//! The calls are those of a POSIX file, because the guarantees are: a write may fail half way, what was
-//! written survives the process but not a power cut, and only a successful sync, of the file and for a new
-//! name of the directory too, makes it last.
+//! The calls are those of a POSIX file, because the guarantees are: a write may fail half way; written data
+//! survives the process but not a power cut; only a successful sync makes it durable, of the file and, for a
+//! new name, of the directory too.
 
 use std::io;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ pub trait LogDirectory: Send + Sync {
     /// Opens the file as it is.
     fn open(&self) -> io::Result<Arc<dyn LogFile>>;
 
-    /// Creates an empty file beside it, under a unique name.
+    /// Creates an empty file in the same directory, under a unique name.
     fn create_temporary(&self) -> io::Result<Box<dyn Temporary>>;
 
     /// Returns when replacements of the file are on stable storage.

@@ -8,12 +8,12 @@ use std::fmt;
 pub enum Magic {
     /// A database used by a single server; the only format that is served here.
     Standalone,
-    /// A member of a cluster. It is recognised, so that it can be refused by name.
+    /// A member of a cluster. It is recognised, so that the error can name it.
     Clustered,
 }
 
 impl Magic {
-    /// As the header has it.
+    /// As in the header.
     pub fn as_str(self) -> &'static str {
         match self {
             Magic::Standalone => "JSON",
@@ -27,12 +27,12 @@ impl Magic {
 pub struct Hash([u8; 20]);
 
 impl Hash {
-    /// Of these bytes.
+    /// The hash of these bytes.
     pub fn of(bytes: &[u8]) -> Hash {
         Hash(Sha1::digest(bytes).into())
     }
 
-    /// From what has taken in all bytes.
+    /// From a digest that has been fed all bytes.
     pub(super) fn from_digest(sha1: Sha1) -> Hash {
         Hash(sha1.finalize().into())
     }

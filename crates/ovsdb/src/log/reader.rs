@@ -1,6 +1,6 @@
 //! Reads a log record by record, and diagnoses records that cannot be read.
 //!
-//! There are two kinds of these. At the end of the file, one is the remainder of a write that a process or
+//! There are two cases. At the end of the file, such a record is the remainder of a write that a process or
 //! machine did not finish: it was never reported as committed, so it is cut off. If a complete record
 //! follows, committed data has been damaged, and cutting it off would lose what follows: a person must decide
 //! about that. [`Reader::record_behind`] distinguishes the two.
@@ -30,7 +30,7 @@ pub struct Record<'a> {
 /// Why a record cannot be read. The texts, by `Display`, are those of the stock programs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Damage {
-    /// Where the record starts, in bytes from the start of the file: what is before is good.
+    /// Where the record starts, in bytes from the start of the file: everything before it is good.
     pub offset: u64,
     /// What is wrong with it.
     pub kind: DamageKind,
@@ -41,7 +41,7 @@ pub struct Damage {
 pub enum DamageKind {
     /// Its first line is no header; this is its start.
     Header {
-        /// As much of the line as was understood.
+        /// The part of the line that was understood.
         line: String,
     },
     /// The file ends within its body.
@@ -57,9 +57,9 @@ pub enum DamageKind {
         body_offset: u64,
         /// How long it is.
         body_bytes: u64,
-        /// What it hashes to.
+        /// The hash of the body.
         is: Hash,
-        /// What the header says.
+        /// The hash in the header.
         should_be: Hash,
     },
 }
@@ -95,7 +95,7 @@ pub enum ReadError {
     Damaged(Damage),
 }
 
-/// What is behind a damaged record.
+/// What follows a damaged record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Found {
     /// No record: the damage is the torn end of the file.
@@ -215,7 +215,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// As much of a line as the stock programs quote: up to the end of the second word where the first one is
+/// The part of a line that the stock programs quote: up to the end of the second word if the first one is
 /// right.
 fn understood(start: &[u8]) -> String {
     let line = start.split(|&c| c == b'\n').next().unwrap_or(&[]);

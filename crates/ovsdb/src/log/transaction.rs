@@ -1,13 +1,13 @@
-//! Transactions as records of a log: what is written for one that was committed, and how it is done again.
+//! Transactions as records of a log: encodes a committed transaction, and replays a record.
 //!
-//! A record is `{TABLE: {UUID: ROW or null}, "_date": ms, "_comment": text, "_is_diff": true}`. A row that is
-//! new has its columns except for those with their default; null deletes it; of a changed row the changed
-//! columns are there, with `_is_diff` as differences (of columns that may hold more than one element, see
-//! [`Datum::symmetric_difference`]), without it as they are now. Ephemeral columns are left out. We write
+//! A record is `{TABLE: {UUID: ROW or null}, "_date": ms, "_comment": text, "_is_diff": true}`. A new row has
+//! its columns except those with their default; null deletes a row; a changed row has the changed columns:
+//! with `_is_diff` as differences (for columns that may have more than one element, see
+//! [`Datum::symmetric_difference`]), without it as their new values. Ephemeral columns are left out. We write
 //! differences, as the stock server does since 2.16, and read both.
 //!
-//! Writing goes straight into bytes and reading straight into rows, without a tree of JSON between: a file of
-//! 100,000 rows is one record of tens of megabytes.
+//! Rows are encoded directly to bytes and decoded directly from them, without a tree of JSON between: a file
+//! of 100,000 rows is one record of tens of megabytes.
 //!
 //! Source: ovsdb(5), "Standalone Format".
 
@@ -23,11 +23,11 @@ use crate::uuid::UuidGenerator;
 use read::{Members, Rows};
 use serde::de::DeserializeSeed;
 
-/// Does a recorded transaction again. Nothing is checked between rows: it was when it was committed.
+/// Replays a recorded transaction. Constraints between rows are not checked: they were when it was committed.
 ///
 /// # Errors
-/// What is wrong with the record: JSON, a name, a value, a row that it deletes and that is not there. Part of
-/// it may be in `database` then.
+/// What is wrong with the record: JSON, a name, a value, or a row that it deletes and that does not exist.
+/// Part of it may then be in `database`.
 pub fn apply(
     database: &mut Database,
     body: &[u8],
@@ -59,7 +59,7 @@ pub fn apply(
     Ok(())
 }
 
-/// What of a record is read without its rows, for `show-log` and the like.
+/// The parts of a record that are read without its rows, for `show-log` and the like.
 #[derive(Debug, Default)]
 pub struct Summary {
     /// `_date`, in milliseconds since 1970.

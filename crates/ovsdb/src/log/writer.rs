@@ -57,11 +57,11 @@ impl Writer {
         self.may_come_back
     }
 
-    /// Appends a record. When this returns, it survives the process, and not yet a power cut.
+    /// Appends a record. Once this returns, the record survives the process, but not yet a power cut.
     ///
     /// # Errors
-    /// Those of the system; the log is as it was before, after a power cut too unless it [`may_come_back`].
-    /// Blocks for a sync then.
+    /// Those of the system; the log is unchanged, after a power cut too unless it [`may_come_back`]. Blocks
+    /// for a sync then.
     ///
     /// [`may_come_back`]: Self::may_come_back
     pub fn append(&mut self, body: &[u8]) -> io::Result<Appended> {

@@ -1,7 +1,7 @@
 //! Which rows a monitor selects: those that match any of its conditions, or all if there are none
 //! (ovsdb-server(7) section 4.1.12).
 //!
-//! Controllers send one `==` per tenant, hundreds of them; those on one column are looked up together.
+//! Controllers send one `==` per tenant, hundreds of them; those on one column share one lookup.
 
 use crate::execute::Condition as Clauses;
 use crate::{ColumnIdx, Datum, Error, Json, Row, TableSchema};
@@ -40,7 +40,7 @@ impl Condition {
         Ok(Condition { all, equal, others })
     }
 
-    /// Whether it is about this row.
+    /// Whether the condition selects this row.
     pub fn matches(&self, row: &Row) -> bool {
         self.all
             || self.equal.iter().any(|(column, arguments)| arguments.contains(row.get(*column)))

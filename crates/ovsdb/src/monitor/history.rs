@@ -18,7 +18,7 @@ pub type Position = u64;
 
 /// Commits kept one by one at most.
 const COMMITS_MAX: usize = 1_000;
-/// Changed rows in them at most; of the last commit all.
+/// Changed rows in them at most; the last commit is kept in full.
 const COMMITTED_ROWS_MAX: usize = 100_000;
 /// Rows in segments beyond which the clients furthest behind are given up.
 const FOLDED_ROWS_MAX: usize = 2_000_000;
@@ -32,10 +32,10 @@ pub struct History {
     commits: VecDeque<Commit>,
     committed_rows: usize,
     now: Position,
-    /// The name of `now`, by which clients come back to it.
+    /// The UUID of the commit `now`, which clients name when they reconnect.
     last_txn: Uuid,
     first_txn: Uuid,
-    /// How many stand at each position.
+    /// How many monitors are at each position.
     positions: BTreeMap<Position, usize>,
 }
 
@@ -90,7 +90,7 @@ impl History {
         self.last_txn
     }
 
-    /// Takes note of a commit.
+    /// Records a commit.
     pub fn commit(&mut self, txn: Uuid, changes: Arc<Changes>) {
         self.now += 1;
         self.last_txn = txn;

@@ -1,4 +1,4 @@
-//! Monitors of one database: what each wants to know, how far each has got, and what to send next.
+//! Monitors of one database: what each selects, how far each has got, and what to send next.
 //!
 //! Monitors with equal requests share a *feed*, which composes an update once for all of them: 500 clients of
 //! the whole database cost one pass over the changes and 500 copies of bytes. A change is identified by a
@@ -74,10 +74,10 @@ enum Kept {
     Large(Weak<[u8]>),
 }
 
-/// What the first reply says.
+/// What the first reply contains.
 #[derive(Clone, Debug)]
 pub struct Initial {
-    /// Whether the state that the client had was known, so that `updates` are only what has changed since.
+    /// Whether the state that the client had was known, so that `updates` contains only changes since then.
     pub found: bool,
     /// The name of the present state.
     pub txn: Uuid,
@@ -85,7 +85,7 @@ pub struct Initial {
     pub updates: Arc<[u8]>,
 }
 
-/// What a notification says.
+/// What a notification contains.
 #[derive(Clone, Debug)]
 pub struct Update {
     /// How it looks.
@@ -97,7 +97,7 @@ pub struct Update {
 }
 
 impl Monitors {
-    /// None yet, of a database of this schema whose present state is called `txn`.
+    /// No monitors yet, for a database with this schema whose present state is called `txn`.
     pub fn new(schema: Arc<Schema>, txn: Uuid) -> Monitors {
         Monitors {
             schema,
@@ -124,8 +124,8 @@ impl Monitors {
         self.history.commit(txn, changes);
     }
 
-    /// Starts a monitor. `requests` is the JSON that `spec` was read from, by which those that are alike are
-    /// found; `since` the state that the client has, for [`Form::Since`].
+    /// Starts a monitor. `requests` is the JSON that `spec` was parsed from, by which equal requests are
+    /// found; `since` is the state that the client has, for [`Form::Since`].
     pub fn add(
         &mut self,
         database: &Database,
@@ -170,8 +170,8 @@ impl Monitors {
         updates.map(|updates| Update { form, txn: self.history.last_txn(), updates })
     }
 
-    /// Changes conditions. What that shows and hides is returned, to be told before the reply; whatever
-    /// [`Self::poll`] has must have been told before.
+    /// Changes conditions. Returns the rows that this shows and hides, which must be sent before the reply;
+    /// everything from [`Self::poll`] must have been sent before.
     pub fn change_conditions(
         &mut self,
         database: &Database,
@@ -197,12 +197,12 @@ impl Monitors {
         Ok(updates.map(|updates| Update { form, txn, updates: updates.into() }))
     }
 
-    /// Whether `id` has not been told of all.
+    /// Whether `id` has changes yet to be sent.
     pub fn is_behind(&self, id: MonitorId) -> bool {
         self.monitors.get(&id).is_some_and(|m| m.position < self.history.now())
     }
 
-    /// Those that have not been told of all.
+    /// Monitors with changes yet to be sent.
     pub fn behind(&self) -> impl Iterator<Item = MonitorId> {
         let now = self.history.now();
         self.monitors.iter().filter(move |(_, m)| m.position < now).map(|(id, _)| *id)

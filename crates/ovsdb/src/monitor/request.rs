@@ -1,4 +1,4 @@
-//! What a client asks to be told of: `<monitor-requests>` of RFC 7047 section 4.1.5 and
+//! What a client asks to monitor: `<monitor-requests>` of RFC 7047 section 4.1.5 and
 //! `<monitor-cond-requests>` of ovsdb-server(7) section 4.1.12.
 
 use super::condition::Condition;
@@ -6,7 +6,7 @@ use crate::error::syntax_error;
 use crate::{ColumnIdx, Error, Schema, TableIdx, TableSchema};
 use serde_json::{Map, Value};
 
-/// Which of the three requests it was, and so how updates look.
+/// Which of the three requests it was, which determines the form of updates.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Form {
     /// `monitor`: `update`.
@@ -26,7 +26,7 @@ pub struct Select {
     pub modify: bool,
 }
 
-/// What one monitor is about.
+/// What one monitor selects.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Spec {
     /// How its updates look.
@@ -35,14 +35,14 @@ pub struct Spec {
     pub tables: Vec<TableSpec>,
 }
 
-/// What it is about in one table.
+/// What it selects in one table.
 #[derive(Clone, PartialEq, Debug)]
 pub struct TableSpec {
     /// The table.
     pub table: TableIdx,
     /// Its columns, in the order of the table; each once.
     pub columns: Vec<ColumnSpec>,
-    /// What any of its columns is wanted for.
+    /// The kinds of change for which any of its columns is selected.
     pub select: Select,
     /// Its rows.
     pub condition: Condition,
@@ -104,7 +104,8 @@ impl Spec {
         Ok(Spec { form, tables })
     }
 
-    /// The same with the conditions of a `monitor_cond_change`; tables that it does not name keep theirs.
+    /// The same with the conditions of a `monitor_cond_change`; tables that it does not name keep their
+    /// conditions.
     pub fn with_conditions(&self, schema: &Schema, json: &Value) -> Result<Spec, Error> {
         let requests = json
             .as_object()

@@ -16,7 +16,7 @@ pub struct Ticket(pub(super) u64);
 pub enum Outcome {
     /// There was nothing to change, and nothing was sent.
     Unchanged,
-    /// It is in force.
+    /// It took effect.
     Success(Committed),
     /// Something that it relied on had changed, or the connection was lost before the server answered. Build
     /// it again.
@@ -113,7 +113,7 @@ pub(super) fn compose(transaction: &Transaction, ticket: Ticket, operations: &mu
             }
         }
         match edit.kind {
-            // A row that only references keep is the server's to delete, once there is none.
+            // A row that only references keep is deleted by the server once there are none.
             EditKind::Delete if !table_schema.is_root => {}
             EditKind::Delete => {
                 operations.push(json!({"op": "delete", "table": name(*table), "where": this_row(*uuid)}));

@@ -14,9 +14,9 @@
 //!                   +------------- monitor_canceled -----------+
 //! ```
 //!
-//! A [`Transaction`] is a set of intended changes over the replica; reads through it see them.
+//! A [`Transaction`] is a set of intended changes to the replica; reads through it see them.
 //! [`Replica::commit`] sends it; its [`Outcome`] arrives with the server's reply. [`Outcome::TryAgain`] means
-//! that something the transaction relied on had changed: build it again from the replica as it is then.
+//! that something the transaction relied on had changed: build it again from the replica's new contents.
 //!
 //! Invariants: rows are always those of a committed state of the database, never a mix of two; an update that
 //! does not fit the contents is an error, after which the next connection fetches everything again.
@@ -81,7 +81,7 @@ impl Selection {
         Some(columns.filter(|name| table.find(name).is_some_and(|column| !column.is_internal())).collect())
     }
 
-    /// What this selects and `schema` does not have: tables (`None`) and columns.
+    /// What this selects and `schema` lacks: tables (`None`) and columns.
     fn missing(&self, schema: &Schema) -> Vec<(String, Option<String>)> {
         let mut missing = Vec::new();
         for (name, columns) in &self.tables {
@@ -99,10 +99,10 @@ impl Selection {
 /// Why the server cannot be followed on this connection. The owner must close it, and may reconnect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// It sent something that its protocol does not allow, or that does not fit what it sent before. A
+    /// It sent something that its protocol does not allow, or that contradicts what it sent before. A
     /// sentence.
     Protocol(String),
-    /// It refused what a replica needs: no such database, no permission. A sentence.
+    /// It refused something that a replica needs: no such database, no permission. A sentence.
     Refused(String),
 }
 
@@ -155,7 +155,7 @@ enum State {
     Synced,
 }
 
-/// What a request that is not answered yet was for.
+/// The purpose of a request that is not answered yet.
 #[derive(Debug)]
 enum Pending {
     /// Its answer does not matter.
@@ -180,7 +180,7 @@ pub struct Replica {
     transmit: VecDeque<Message>,
     schema: Option<Arc<Schema>>,
     schema_json: Option<Value>,
-    /// By [`TableIdx`].
+    /// Indexed by [`TableIdx`].
     tables: Vec<RowMap>,
     /// Rows that differ from when [`Replica::take_changes`] was last called, as they were then.
     before: BTreeMap<(TableIdx, Uuid), Option<Row>>,
@@ -302,7 +302,7 @@ impl Replica {
             },
         };
         if matches!(result, Err(Error::Protocol(_))) {
-            // What is there may be wrong: the next connection fetches everything.
+            // The contents may be wrong: the next connection fetches everything.
             self.last_transaction = Uuid::ZERO;
         }
         result
@@ -345,8 +345,8 @@ impl Replica {
         self.tables.get(table.index())?.get(uuid)
     }
 
-    /// Rows that differ from when this was last called: as they were then and as they are, by table and UUID.
-    /// A row that changed and changed back is not among them.
+    /// Rows that differ since the last call: their versions then and now, by table and UUID. A row that
+    /// changed and changed back is not among them.
     pub fn take_changes(&mut self) -> Vec<RowChange> {
         let mut changes = Vec::with_capacity(self.before.len());
         for ((table, uuid), old) in std::mem::take(&mut self.before) {
@@ -404,7 +404,7 @@ impl Replica {
         ticket
     }
 
-    /// The outcome of a transaction, once it is known; then it is forgotten.
+    /// The outcome of a transaction, once it is known; returned once.
     pub fn take_outcome(&mut self, ticket: Ticket) -> Option<Outcome> {
         self.outcomes.remove(&ticket)
     }

@@ -42,10 +42,10 @@ pub(super) enum EditKind {
 /// The intended change of a column.
 #[derive(Clone, Debug)]
 pub(super) enum Write {
-    /// What the view has.
+    /// The value in the view.
     Whole,
-    /// Elements or pairs go (of a map also by key alone), then others come; what else is there stays as it is
-    /// when the server does it.
+    /// Elements or pairs are deleted (from a map also by key alone), then others are inserted; the server
+    /// leaves everything else in the column as it is.
     Part { delete: Vec<Datum>, insert: Datum },
 }
 
@@ -152,15 +152,14 @@ impl Transaction {
         self.part(table, uuid, column, new, Datum::EMPTY, datum);
     }
 
-    /// Sets pairs of a map, whether or not their keys are there. What others do to other keys meanwhile
-    /// stays.
+    /// Sets pairs of a map, whether or not their keys exist. Concurrent changes to other keys are kept.
     pub fn set_pairs(&mut self, table: TableIdx, uuid: Uuid, column: ColumnIdx, pairs: Datum) {
         let new = pairs.union(self.get(table, uuid, column));
         let keys = Datum::set(pairs.keys().cloned());
         self.part(table, uuid, column, new, keys, pairs);
     }
 
-    /// Removes elements, pairs, or, of a map by a set, the pairs of these keys.
+    /// Removes elements or pairs; a set removes the pairs of a map with these keys.
     pub fn remove(&mut self, table: TableIdx, uuid: Uuid, column: ColumnIdx, datum: Datum) {
         let old = self.get(table, uuid, column);
         let new = if datum.as_map().is_empty() {
@@ -220,9 +219,9 @@ impl Transaction {
             .or_insert_with(|| Edit { kind: EditKind::Change, columns: BTreeMap::new() })
     }
 
-    /// The transaction rests on what `column` of a row holds: it comes to nothing
-    /// ([`super::Outcome::TryAgain`]) where the server's row has something else by then. Of rows that this
-    /// transaction inserts nothing needs to be verified.
+    /// The transaction relies on the value of `column` of a row: it has no effect
+    /// ([`super::Outcome::TryAgain`]) if the server's row has another value by then. Rows that this
+    /// transaction inserts need no verification.
     pub fn verify(&mut self, table: TableIdx, uuid: Uuid, column: ColumnIdx) {
         if self.base[table.index()].get(uuid).is_some() {
             self.verified.insert((table, uuid, column));
@@ -235,7 +234,7 @@ impl Transaction {
     }
 
     /// If anything changes, adds one to an integer column of a row as well; [`super::Committed::incremented`]
-    /// tells what it became. There is one such column per transaction, the last that was named.
+    /// returns its new value. A transaction has one such column: the last one named.
     pub fn increment(&mut self, table: TableIdx, uuid: Uuid, column: ColumnIdx) {
         self.increment = Some((table, uuid, column));
     }

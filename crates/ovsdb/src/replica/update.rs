@@ -12,9 +12,9 @@ use crate::{ColumnIdx, Datum, Row, RowMap, Schema, TableIdx, TableSchema, Uuid};
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
 struct RowUpdate {
-    /// RFC 7047: the row as it was, or the columns of it that changed.
+    /// RFC 7047: the old row, or those of its columns that changed.
     old: Option<Map<String, Value>>,
-    /// RFC 7047: the row as it is.
+    /// RFC 7047: the new row.
     new: Option<Map<String, Value>>,
     /// A row that was there before the monitor; columns with their default are left out.
     initial: Option<Map<String, Value>>,
@@ -90,7 +90,7 @@ impl Replica {
             .collect()
     }
 
-    /// Replaces the rows by those of `updates`, all of which are new.
+    /// Replaces all rows by those of `updates`, all of which are new.
     fn replace(&mut self, updates: TableUpdates) -> Result<(), Error> {
         let Some(schema) = self.schema.clone() else { return Ok(()) };
         let mut tables = vec![RowMap::default(); schema.tables().len()];
@@ -191,7 +191,7 @@ fn change_columns(table: &TableSchema, mut row: Row, columns: Map<String, Value>
         if let Some(column) = known_column(table, &name)? {
             let diff = datum(table, column, &json)?;
             let kind = &table.column(column).kind;
-            // Columns of at most one value come whole.
+            // Columns of at most one value are sent whole.
             let new = if kind.max == 1 { diff } else { row.get(column).apply_difference(&diff) };
             row.set(column, new);
         }

@@ -6,12 +6,13 @@
 //!   TYPE [fixed] [ephemeral]  COLUMN …
 //! ```
 //!
-//! TYPE is KEY or KEY=VALUE, and then how many: nothing for exactly one, `?` for none or one, `*` for any
-//! number, `*N` for up to N, `+` for at least one. KEY and VALUE are `integer`, `real`, `boolean`, `string`
-//! or `uuid`; `integer(MIN..MAX)`, where a bound may be left out; `string{WORD …}` for one of those words;
-//! `&TABLE` for a strong and `~TABLE` for a weak reference; `vlan` for `integer(0..4095)`, `u32` for
-//! `integer(0..4294967295)`. `map` is `string=string*`, `counts` is `string=integer*`. `fixed` columns may
-//! not change once the row is there. Lines that begin with `#` are comments.
+//! TYPE is KEY or KEY=VALUE, followed by the number of elements: nothing for exactly one, `?` for none or
+//! one, `*` for any number, `*N` for up to N, `+` for at least one. KEY and VALUE are `integer`, `real`,
+//! `boolean`, `string` or `uuid`; `integer(MIN..MAX)`, where either bound may be left out; `string{WORD …}`
+//! for one of those words; `&TABLE` for a strong and `~TABLE` for a weak reference; `vlan` for
+//! `integer(0..4095)`, `u32` for `integer(0..4294967295)`. `map` is `string=string*`, `counts` is
+//! `string=integer*`. `fixed` columns are immutable once the row is inserted. Lines that begin with `#` are
+//! comments.
 
 use crate::atom::AtomType;
 use crate::datum::Datum;

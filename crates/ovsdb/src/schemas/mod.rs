@@ -1,5 +1,5 @@
-//! The schemas that the program itself has: `Open_vSwitch`, the switch's configuration, and `_Server`, in
-//! which a server says what databases it has. Both are texts in [a notation of our own](compact).
+//! The built-in schemas: `Open_vSwitch`, the switch's configuration, and `_Server`, in which a server lists
+//! its databases. Both are texts in [a notation of our own](compact).
 //!
 //! Their names, types, constraints, versions and checksums are those of Open vSwitch 3.1, so that clients,
 //! and `ovsdb-tool needs-conversion`, see no difference. Later 3.x releases added columns for connection

@@ -1,10 +1,11 @@
-//! What clients make the server keep or build, in bytes, and its limits.
+//! Memory that clients make the server use, in bytes, and its limits.
 //!
-//! *Kept* is what outlives a request: waiting transactions, replies that wait for the disk, locks and
-//! monitors. It is charged to the session when it is created and released when it goes. *Buffered* is what
-//! the owner of the server and the outputs hold; it is measured. *Built* is what a request creates while it
-//! runs; it is bounded by what the other two leave. Committed rows are charged to no session: they are the
-//! database. What exceeds a budget is refused with the error "resources exhausted".
+//! *Kept* is memory that outlives a request: waiting transactions, replies that wait for the disk, locks and
+//! monitors. It is charged to the session when it is allocated and released when it is freed. *Buffered* is
+//! input and output that the owner of the server holds; it is measured. *Built* is memory that a request
+//! allocates while it runs; it is bounded by what the other two leave. Committed rows are charged to no
+//! session: they are the database. A request that exceeds a budget is refused with the error "resources
+//! exhausted".
 
 use super::{Server, Session, SessionId};
 use crate::Error;
@@ -14,9 +15,9 @@ use std::cell::Cell;
 /// How much there may be, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Per session: what is kept and buffered for it, and the results of a transaction.
+    /// Per session: memory kept and buffered for it, and the results of a transaction.
     pub session_bytes: usize,
-    /// For all sessions together, including what a request builds. Half of it may be kept.
+    /// For all sessions together, including memory that requests build. Half of it may be kept.
     pub total_bytes: usize,
     /// Per waiting transaction: it is retried whenever its tables change.
     pub waiting_bytes: usize,
@@ -59,7 +60,7 @@ pub(super) struct Budget {
     kept: usize,
     /// Transactions that wait.
     pub(super) waiting: usize,
-    /// What the owner has read and not handed over.
+    /// Bytes that the owner has read but not handed over.
     unread: Cell<usize>,
 }
 
@@ -83,7 +84,7 @@ impl Server {
         self.budget.unread.set(bytes);
     }
 
-    /// What is kept for clients, in bytes, without what waits to be sent and what is not read.
+    /// Memory kept for clients, in bytes, excluding unsent output and unread input.
     pub fn kept_bytes(&self) -> usize {
         self.budget.kept
     }
@@ -119,7 +120,7 @@ impl Server {
 
     /// Something that was charged is gone.
     pub(super) fn release(&mut self, id: SessionId, bytes: usize) {
-        // What a session that is gone had was released with it.
+        // The charges of a session that has ended were released with it.
         if let Some(session) = self.sessions.get_mut(&id) {
             debug_assert!(session.kept >= bytes);
             session.kept -= bytes;
@@ -153,24 +154,24 @@ impl Budget {
     }
 }
 
-/// What a lock takes.
+/// The charge for a lock.
 pub(super) fn lock_bytes(name: &str) -> usize {
     LOCK_BYTES + 2 * name.len()
 }
 
-/// What a monitor takes that was asked for with this.
+/// The charge for a monitor requested with `params`.
 pub(super) fn monitor_bytes(params: &Value) -> usize {
     MONITOR_BYTES + MONITOR_BYTES_PER_BYTE * params.to_string().len()
 }
 
-/// What a transaction takes while it waits.
+/// The charge for a transaction while it waits.
 pub(super) fn waiting_bytes(request: &Value, operations: &[crate::json::Json<'_>]) -> usize {
     let operations =
         size_of_val(operations) + operations.iter().map(crate::json::Json::heap_bytes).sum::<usize>();
     WAITING_BYTES + request.to_string().len() + operations
 }
 
-/// What a text of JSON takes once it is read, at most.
+/// The memory of a JSON text once it is parsed, at most.
 fn tree_bytes(text: &str) -> usize {
     let (mut in_string, mut escaped, mut nodes) = (false, false, 0);
     for byte in text.bytes() {

@@ -12,7 +12,7 @@ use serde_json::Value;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-/// What `_Server` says about a database (ovsdb-server(5)).
+/// The model of a database in `_Server` (ovsdb-server(5)).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Model {
     /// One server has it, or an active one and its backups.
@@ -29,21 +29,21 @@ pub struct NoSuchDatabase;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct DatabaseNo(u64);
 
-/// What a database's storage has done.
+/// Events of a database's storage.
 #[derive(Debug)]
 pub enum StorageNews {
     /// Its file was replaced by a smaller one: bytes before and now.
     Compacted(u64, u64),
-    /// It could not be.
+    /// The compaction failed.
     NotCompacted(std::io::Error),
-    /// What was committed could not be made durable.
+    /// Commits could not be made durable.
     NotDurable(std::io::Error),
 }
 
 /// A database with all that hangs on it.
 pub(super) struct Hosted {
     pub(super) number: DatabaseNo,
-    /// Where commits are kept; `None`: in memory alone.
+    /// Where commits are stored; `None`: in memory only.
     storage: Option<Storage>,
     last_commit: CommitNo,
     pub(super) database: Database,
@@ -59,7 +59,7 @@ pub(super) struct Hosted {
     pub(super) was_reverted: bool,
     /// Counts commits and conversions.
     pub(super) version: u64,
-    /// For `_Server`, in which it is a text.
+    /// For `_Server`, where it is a text.
     pub(super) schema_text: Arc<str>,
 }
 
@@ -156,8 +156,8 @@ impl Server {
         })
     }
 
-    /// Processes the result of a job: answers the transactions that waited for it. Anything else must be
-    /// logged by the caller.
+    /// Processes the result of a job: answers the transactions that waited for it. The caller must log
+    /// anything else.
     pub fn handle_done(&mut self, now: Now, of: DatabaseNo, done: Done) -> Vec<(String, StorageNews)> {
         let now_ms = self.now_ms(now);
         // The database may be gone meanwhile.
@@ -187,7 +187,7 @@ impl Server {
         news
     }
 
-    /// Asks for the compaction of a database, which jobs do. False: it is in memory alone.
+    /// Requests the compaction of a database, which jobs do. False: it is in memory only.
     pub fn compact(&mut self, name: &str) -> Result<bool, NoSuchDatabase> {
         let hosted = self.databases.get_mut(name).ok_or(NoSuchDatabase)?;
         let Some(storage) = &mut hosted.storage else { return Ok(false) };
@@ -239,7 +239,7 @@ impl Server {
                 self.ready.insert(session);
             }
         }
-        // What is on its way to the disk gets there; there is no one left to answer.
+        // Writes on their way to the disk complete; no client is left to answer.
         for Unsynced { session, request, reply, bytes, .. } in hosted.unsynced.drain(..).collect::<Vec<_>>() {
             self.release(session, bytes);
             self.reply(session, &request, &reply);

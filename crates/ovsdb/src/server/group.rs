@@ -25,7 +25,7 @@ use std::time::Instant;
 
 /// Transactions of a group.
 const MEMBERS_MAX: usize = 256;
-/// Messages of a group, in bytes, before it is settled.
+/// Total size of a group's messages at which it is settled.
 const MESSAGES_BYTES_MAX: usize = 1 << 20;
 /// The memory for messages that is kept between groups.
 const MESSAGES_BYTES_KEPT: usize = 64 << 10;
@@ -35,7 +35,7 @@ const PARTS_MAX: usize = 1_024;
 /// See the [module](self).
 #[derive(Default)]
 pub(super) struct Group {
-    /// The database that they change; meaningless if there are none.
+    /// The database that they change; meaningless if the group is empty.
     database: String,
     members: Vec<Member>,
     /// The messages of its members, one after the other.
@@ -53,11 +53,11 @@ struct Member {
     outcome: Outcome,
 }
 
-/// What it takes to run a transaction again.
+/// What is needed to run a transaction again.
 enum Again {
     /// Its position in the group's messages. Copying the text costs less than keeping its parsed form.
     Message(Range<usize>),
-    /// It has waited, and its text is gone.
+    /// It has waited, and its text is no longer available.
     Operations(Vec<Json<'static>>),
 }
 
@@ -70,7 +70,7 @@ impl Server {
             name.clone_into(&mut group.database);
         }
         let changes = Arc::new(std::mem::take(&mut outcome.changes));
-        // What was selected may be long, and is not kept waiting.
+        // Selected rows may be long, and are not kept.
         let is_long = outcome.reply.0.iter().any(|result| matches!(result, OpResult::Rows(_)));
         group.parts += changes.len() + outcome.reply.0.len();
         let Attempt { session, request, since, operations } = attempt;

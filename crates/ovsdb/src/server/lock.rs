@@ -8,9 +8,9 @@ use std::collections::{HashMap, HashSet, VecDeque};
 pub(super) struct Locks {
     /// Owner and waiting sessions, in order.
     queues: HashMap<String, VecDeque<SessionId>>,
-    /// Those of the owners and waiting that took theirs by "steal".
+    /// The sessions, owning or waiting, that requested the lock with "steal".
     thieves: HashSet<(SessionId, String)>,
-    /// What was stolen from a thief. It does not wait, and has yet to unlock it.
+    /// Locks stolen from a thief. It does not wait, and has yet to unlock them.
     lost: HashSet<(SessionId, String)>,
     /// The names that each session has, awaits or has lost.
     of: HashMap<SessionId, HashSet<String>>,

@@ -9,8 +9,8 @@
 //!
 //! Invariants:
 //! - A client gets the changes made by its own transaction before the transaction's reply.
-//! - A transaction that asked to be durable is answered when it is; others when they, and everything that
-//!   they may have seen, are in the log ([group](self::group)).
+//! - A transaction that asked to be durable is answered once it is durable; others once they, and everything
+//!   that they may have seen, are in the log ([group](self::group)).
 //! - A client that does not read its output gets no more from monitors until it has, and its requests should
 //!   not be read ([`Server::may_read`]): its pending output is bounded by the answer to one request.
 //! - `_Server` is up to date when [`Server::flush`] returns.
@@ -62,10 +62,10 @@ pub struct SessionId(pub(crate) u64);
 /// library's hash, which is made for keys that others choose.
 pub type BySession<T> = hashbrown::HashMap<SessionId, T>;
 
-/// The time, as the owner of a server tells it.
+/// The time, as given by the owner of a server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Now {
-    /// What intervals are measured by.
+    /// For measuring intervals.
     pub at: Instant,
     /// The time of day in milliseconds since 1970, which goes into the log.
     pub date_ms: u64,
@@ -87,7 +87,7 @@ pub struct Server {
     group: Group,
     /// Sessions with output that they do not know of.
     ready: BTreeSet<SessionId>,
-    /// No client may change anything: this is a backup.
+    /// Clients may change nothing: this is a backup.
     read_only: bool,
     monitor_cond_disabled: bool,
     /// Databases and tables whose changes are logged.
@@ -97,7 +97,7 @@ pub struct Server {
     budget: Budget,
 }
 
-/// What has happened, for `coverage/show` and tests.
+/// Counts of events, for `coverage/show` and tests.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Counters {
     /// Requests and notifications handled.
@@ -116,15 +116,15 @@ pub struct Counters {
 struct Session {
     output: Output,
     read_only: bool,
-    /// What its remote lets it do; empty: everything.
+    /// The role that its remote gives it; empty: no restrictions.
     role: String,
     /// Its identity, from its certificate.
     client: Option<String>,
-    /// Is told of databases that come and go, and need not be disconnected then.
+    /// Is notified of databases that come and go, and need not be disconnected then.
     is_change_aware: bool,
-    /// By the text of their ids.
+    /// Keyed by the text of their ids.
     monitors: BTreeMap<String, SessionMonitor>,
-    /// Transactions of it that wait, in all databases.
+    /// Its waiting transactions, in all databases.
     waiting: usize,
     /// Bytes kept for it, besides its output.
     kept: usize,
@@ -135,7 +135,7 @@ struct Session {
 struct SessionMonitor {
     database: String,
     id: crate::monitor::MonitorId,
-    /// What it was charged.
+    /// The bytes charged for it.
     bytes: usize,
 }
 
@@ -170,12 +170,12 @@ impl Server {
         server
     }
 
-    /// What `get_server_id` answers.
+    /// The answer to `get_server_id`.
     pub fn id(&self) -> Uuid {
         self.id
     }
 
-    /// What has happened.
+    /// Counts of events.
     pub fn counters(&self) -> Counters {
         self.counters
     }
@@ -185,7 +185,7 @@ impl Server {
         &mut self.ids
     }
 
-    /// Whether clients may change nothing.
+    /// Whether clients may only read.
     pub fn is_read_only(&self) -> bool {
         self.read_only
     }
@@ -286,7 +286,7 @@ impl Server {
         self.counters.messages += 1;
         match message {
             Message::Notification { method, params } if method == "cancel" => self.cancel(id, &params),
-            // A notification that is not known needs no answer.
+            // An unknown notification needs no answer.
             Message::Notification { .. } | Message::Request { .. } => {}
             // The answer to a probe.
             Message::Reply { id, .. } if id == "echo" => {}
@@ -314,8 +314,8 @@ impl Server {
         self.sessions.get(&id).is_none_or(|s| s.is_closing)
     }
 
-    /// Whether a client has been given all that it asked for, and nothing is kept for it: no monitor, no
-    /// lock, no transaction that waits.
+    /// Whether a client has received everything that it asked for, and nothing is kept for it: no monitor, no
+    /// lock, no waiting transaction.
     pub fn is_idle(&self, id: SessionId) -> bool {
         let is_idle = |s: &Session| {
             s.output.is_empty() && s.monitors.is_empty() && s.waiting == 0 && s.kept == 0 && !s.is_closing
@@ -374,7 +374,7 @@ impl Server {
         self.monitor_cond_disabled = true;
     }
 
-    /// Logs the changes of a table, or no longer.
+    /// Starts or stops logging the changes of a table.
     pub fn set_logged(&mut self, database: &str, table: &str, on: bool) {
         let name = (database.to_owned(), table.to_owned());
         if on {
@@ -431,7 +431,7 @@ impl Server {
         self.ready.insert(id);
     }
 
-    /// Those that are not told of databases that come and go look again when they connect again.
+    /// Clients that are not notified of such changes look again when they reconnect.
     fn close_unaware_sessions(&mut self) {
         let unaware = self.sessions.iter().filter(|(_, s)| !s.is_change_aware).map(|(id, _)| *id);
         for id in unaware.collect::<Vec<_>>() {

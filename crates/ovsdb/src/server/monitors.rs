@@ -181,7 +181,7 @@ impl Server {
         }
     }
 
-    /// A client has taken what it was sent, or much of it: tells it what it has missed.
+    /// A client has read its output, or much of it: sends it the changes that it missed.
     pub fn drained(&mut self, session: SessionId) {
         let full = self.sessions.get(&session).is_none_or(|s| s.output.len() >= OUTPUT_BYTES_FULL);
         if !full {
@@ -189,8 +189,8 @@ impl Server {
         }
     }
 
-    /// Tells all monitors whose clients take what they are sent. Ends the sessions of those that cost too
-    /// much.
+    /// Sends changes to all monitors whose clients read their output. Ends the sessions of those that cost
+    /// too much.
     pub(super) fn tell_all(&mut self) {
         let watched = self.databases.iter().filter(|(_, hosted)| !hosted.monitors.is_empty());
         for name in watched.map(|(name, _)| name.clone()).collect::<Vec<_>>() {

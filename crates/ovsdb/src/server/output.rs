@@ -1,4 +1,4 @@
-//! What waits to be sent to one client.
+//! The output that waits to be sent to one client.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ impl Output {
         self.bytes
     }
 
-    /// Whether none waits.
+    /// Whether there is no output.
     pub fn is_empty(&self) -> bool {
         self.bytes == 0
     }

@@ -1,4 +1,4 @@
-//! `_Server`: the database in which a server says what databases it has (ovsdb-server(5)).
+//! `_Server`: the database in which a server lists its databases (ovsdb-server(5)).
 
 use super::databases::{Hosted, Model};
 use super::{Now, SERVER_DATABASE, Server};

@@ -61,7 +61,7 @@ impl Server {
         }
     }
 
-    /// The name that `params` begin with, of a database that is here.
+    /// The database name that `params` begin with, if the server has that database.
     pub(super) fn name_of<'a>(&self, method: &str, params: &'a Value) -> Result<&'a str, Value> {
         let Some(name) = params.get(0).and_then(Value::as_str) else {
             let details = format!("{method} request params must begin with <db-name>");

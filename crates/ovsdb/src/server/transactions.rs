@@ -26,16 +26,16 @@ pub(super) struct Waiting {
     pub(super) due: Option<Instant>,
     /// The tables that decide; a change of one makes it stale.
     pub(super) tables: BTreeSet<TableIdx>,
-    /// It must be tried again.
+    /// It must be attempted again.
     pub(super) is_stale: bool,
-    /// What another try costs, in rows and the like.
+    /// What another attempt costs, in rows and the like.
     pub(super) work: usize,
-    /// What it was charged.
+    /// The bytes charged for it.
     pub(super) bytes: usize,
 }
 
-/// What [`Server::flush`] tries again at once, in rows looked at: some milliseconds. The rest has its turn
-/// after others.
+/// How much [`Server::flush`] attempts again at once, in rows examined: some milliseconds. The rest follows
+/// after other work.
 const RETRY_WORK: usize = 10_000;
 /// Bytes of operations that cost as much as a row.
 const BYTES_PER_ROW: usize = 64;
@@ -50,9 +50,9 @@ pub(super) struct Attempt<'a> {
 
 /// What a transaction asks for.
 pub(super) enum Operations<'a> {
-    /// As it was just read from the text of its message.
+    /// Just parsed from the text of its message.
     Read(&'a str, &'a [Json<'a>]),
-    /// It has waited, and its text is gone.
+    /// It has waited, and its text is no longer available.
     Kept(Vec<Json<'static>>),
 }
 
@@ -79,7 +79,7 @@ pub(super) struct Unsynced {
     pub(super) session: SessionId,
     pub(super) request: Value,
     pub(super) reply: Reply,
-    /// What it was charged.
+    /// The bytes charged for it.
     pub(super) bytes: usize,
 }
 
@@ -142,7 +142,7 @@ impl Server {
         params: &[Json<'_>],
         request: Value,
     ) {
-        // Its answer could not be told from the other's.
+        // Its answer would be indistinguishable from the other's.
         let is_pending = |waiting: &Waiting| waiting.session == session && waiting.request == request;
         let waits = self.sessions.get(&session).is_some_and(|session| session.waiting > 0);
         if waits && self.databases.values().any(|hosted| hosted.waiting.iter().any(is_pending)) {
@@ -217,7 +217,7 @@ impl Server {
         }
     }
 
-    /// Charges a session for a transaction that has to wait.
+    /// Charges a session for a transaction that must wait.
     fn may_wait(&mut self, session: SessionId, bytes: usize) -> Result<(), Error> {
         let limit = self.budget.limits.waiting_bytes;
         if bytes > limit {
@@ -288,7 +288,7 @@ impl Server {
         self.reply(session, request, reply);
     }
 
-    /// Cancels a transaction of a session that waits.
+    /// Cancels a waiting transaction of a session.
     pub(super) fn cancel(&mut self, session: SessionId, params: &RawValue) {
         let Ok(params) = serde_json::from_str::<Vec<Value>>(params.get()) else { return };
         let [request] = params.as_slice() else { return };

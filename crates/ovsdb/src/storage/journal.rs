@@ -11,7 +11,7 @@
 //!    replacement).
 //! 3. A replacement takes over only when its file, synced, contains every commit that is durable already;
 //!    what was committed since its snapshot is kept aside and appended to it. So that this ends, no sync of
-//!    the old file starts during the last step, and what is committed then cannot become durable there.
+//!    the old file starts during the last step, and commits of that time cannot become durable there.
 //! 4. After a sync has failed, later syncs of the old file prove nothing (Linux reports a lost page once).
 //!    Only a replacement, written from memory, makes commits durable again: it is started at once, and those
 //!    who wait for durability learn of the failure only if that fails too. A file written by another process
@@ -35,8 +35,8 @@ const COMPACT_INTERVAL_MAX_MS: u64 = 24 * 60 * 60 * 1000;
 /// A file that grew to this, and tenfold, does not wait for [`COMPACT_INTERVAL_MIN_MS`].
 const COMPACT_BYTES_URGENT: u64 = 256 << 20;
 
-/// What is committed during a replacement waits in memory; with more than this it is given up and tried again
-/// later.
+/// Commits during a replacement wait in memory; if they exceed this, the replacement is given up and tried
+/// again later.
 const TAIL_BYTES_MAX: usize = 256 << 20;
 /// So much may be left to write when a replacement takes over, which the control thread does itself.
 const TAIL_BYTES_SMALL: usize = 256 << 10;
@@ -51,7 +51,7 @@ pub type Snapshot = Box<dyn FnOnce(&mut dyn FnMut(&[u8]) -> io::Result<()>) -> i
 /// The number of a commit. The first one after opening is 1; 0 is what the file held then.
 pub type CommitNo = u64;
 
-/// What a file is compared with to see how much it has grown.
+/// What a file's size is compared with to decide whether it has grown too much.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Base {
     /// Its size when it was compacted last.
@@ -60,7 +60,7 @@ pub struct Base {
     pub commits: u64,
 }
 
-/// What happened to a journal, for those who wait for it.
+/// An event of a journal, for those who wait for it.
 #[derive(Debug)]
 pub enum Event {
     /// Every commit up to this survives a power cut.
@@ -80,7 +80,7 @@ pub enum Event {
         /// Its size now.
         after: u64,
     },
-    /// The file could not be replaced, and is as it was.
+    /// The file could not be replaced, and is unchanged.
     NotCompacted {
         /// Why.
         error: io::Error,
@@ -122,7 +122,7 @@ pub struct Journal {
 enum Failed {
     /// They are gone.
     Gone,
-    /// They are if the next sync that comes back succeeded.
+    /// They are gone if the next sync that returns was successful.
     GoneIfSynced,
     /// They may come back: the file must be replaced.
     MayComeBack,
@@ -306,8 +306,8 @@ impl Journal {
         }
     }
 
-    /// Asks that commits up to `number` be made durable. An [`Event`] tells when they are, or cannot be; none
-    /// comes where [`durable`](Self::durable) is there already.
+    /// Requests that commits up to `number` be made durable. An [`Event`] reports success or failure; none
+    /// comes if [`durable`](Self::durable) has reached `number` already.
     pub fn want_durable(&mut self, number: CommitNo) {
         self.wanted = self.wanted.max(number.min(self.committed));
     }
@@ -358,8 +358,8 @@ impl Journal {
         elapsed_ms >= COMPACT_INTERVAL_MAX_MS || (size > COMPACT_BYTES_MIN && grew(COMPACT_GROWTH))
     }
 
-    /// The next job, if there is one. `snapshot` is called where a compaction starts, and must stand for
-    /// exactly the commits so far.
+    /// The next job, if there is one. `snapshot` is called when a compaction starts, and must contain exactly
+    /// the commits so far.
     pub fn poll_job(&mut self, now_ms: u64, snapshot: impl FnOnce() -> Snapshot) -> Option<Job> {
         if let Some(work) = self.step.take().or_else(|| self.sync_work()) {
             return Some(Job { epoch: self.epoch, work });
@@ -379,7 +379,7 @@ impl Journal {
     }
 
     fn sync_work(&mut self) -> Option<Work> {
-        // During the last step of a replacement: rule 3. A distrusted file's: rule 4.
+        // During the last step of a replacement: rule 3. For a distrusted file: rule 4.
         let held = matches!(self.compaction, Compaction::CatchingUp { .. } | Compaction::Ready { .. });
         if held || self.distrusted || self.syncing.is_some() {
             return None;
@@ -395,7 +395,7 @@ impl Journal {
         })
     }
 
-    /// Takes the result of a job. May leave [events](Self::poll_event), and another job.
+    /// Takes the result of a job. May produce [events](Self::poll_event) and another job.
     pub fn handle_done(&mut self, now_ms: u64, done: Done) {
         if done.epoch != self.epoch {
             return;
@@ -410,7 +410,7 @@ impl Journal {
         }
     }
 
-    /// What happened since, oldest first.
+    /// The next event, oldest first.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
@@ -525,7 +525,7 @@ impl Journal {
         self.distrusted = true;
         if self.failed == Failed::GoneIfSynced {
             self.failed = Failed::MayComeBack;
-            // Where replacing does not help, it is not tried again at once.
+            // If replacing does not help, it is not retried at once.
             self.policy.retry_after_ms = now_ms + RETRY_INTERVAL_MS;
         }
     }

@@ -1,4 +1,5 @@
-//! A database in a file: read when it is opened, and every transaction is appended before it is answered.
+//! A database in a file, which is read when it is opened; every transaction is appended before it is
+//! answered.
 //!
 //! What an embedding server does, in order:
 //!
@@ -49,13 +50,13 @@ pub struct Storage {
 /// A buffer that grew beyond this is given back.
 const BUFFER_BYTES_KEPT: usize = 64 << 10;
 
-/// What [`Storage::open`] gives.
+/// The result of [`Storage::open`].
 pub struct Opened {
     /// The file.
     pub storage: Storage,
-    /// What it held.
+    /// The contents of the file.
     pub database: Database,
-    /// What was cut off its end, to be warned of.
+    /// The torn end that was cut off, for a warning.
     pub cut: Option<Cut>,
 }
 
@@ -78,13 +79,13 @@ impl fmt::Display for Cut {
     }
 }
 
-/// What [`read`] gives.
+/// The result of [`read`].
 pub struct Contents {
-    /// What the file holds.
+    /// The contents of the file.
     pub database: Database,
     /// Bytes of good records.
     pub size: u64,
-    /// What is behind them.
+    /// The torn end behind the records.
     pub cut: Option<Cut>,
     base: Base,
 }
@@ -95,14 +96,14 @@ pub struct Contents {
 pub enum OpenError {
     /// The system says no.
     Io {
-        /// What was done: "open failed", "error reading at offset 17".
+        /// The operation: "open failed", "error reading at offset 17".
         what: String,
         /// Why not.
         error: io::Error,
     },
     /// It is empty.
     Empty,
-    /// It does not start as one.
+    /// It does not start like a database.
     NotOvsdb,
     /// It belongs to a cluster.
     Clustered,
@@ -117,7 +118,7 @@ pub enum OpenError {
     Record {
         /// Its position.
         offset: u64,
-        /// Which one it is; 0 is the schema.
+        /// Which record; 0 is the schema.
         index: u64,
         /// Why.
         error: Error,
@@ -197,7 +198,7 @@ pub fn read_converted(
 /// Reads the schema of a database, which is its first record.
 ///
 /// # Errors
-/// Those of [`read`]; what is behind the first record is not looked at.
+/// Those of [`read`]; what follows the first record is not examined.
 pub fn read_schema(file: &dyn ReadAt) -> Result<Schema, OpenError> {
     let mut reader = open_reader(file)?;
     first_record(&mut reader)
@@ -277,8 +278,8 @@ fn torn(reader: &mut Reader<'_>, damage: Damage) -> Result<Cut, OpenError> {
     }
 }
 
-/// The bodies of the records of a new file: the schema, and what `snapshot` holds, if it is of that schema
-/// and not empty.
+/// The bodies of the records of a new file: the schema, and the contents of `snapshot` if it has that schema
+/// and is not empty.
 pub fn bodies(snapshot: &Snapshot, note: Note<'_>) -> [Vec<u8>; 2] {
     [transaction::encode_schema(snapshot.schema()), transaction::encode_snapshot(snapshot, note)]
 }
@@ -287,7 +288,7 @@ impl Storage {
     /// Reads the file and cuts a torn end off. `now_ms` is on any clock that does not go back.
     ///
     /// # Errors
-    /// See [`OpenError`]; the file is as it was.
+    /// See [`OpenError`]; the file is unchanged.
     pub fn open(
         directory: Arc<dyn LogDirectory>,
         ids: &mut UuidGenerator,
@@ -318,10 +319,10 @@ impl Storage {
         self.commit_all([(changes, note)])
     }
 
-    /// Appends transactions in their order by one write: all or none. The number of the last one.
+    /// Appends transactions in their order by one write: all or none. Returns the number of the last one.
     ///
     /// # Errors
-    /// As for [`Storage::commit`], of all of them.
+    /// As for [`Storage::commit`], for all of them.
     pub fn commit_all<'a>(
         &mut self,
         transactions: impl IntoIterator<Item = (&'a Changes, Note<'a>)>,
@@ -373,8 +374,8 @@ impl Storage {
         self.journal.size()
     }
 
-    /// The next job, if there is one. `database` must hold exactly what was committed so far. `date_ms` is
-    /// the time of day, in milliseconds since 1970, for the record that a compaction writes.
+    /// The next job, if there is one. `database` must hold exactly the transactions committed so far.
+    /// `date_ms` is the time of day, in milliseconds since 1970, for the record that a compaction writes.
     pub fn poll_job(&mut self, now_ms: u64, date_ms: u64, database: &Database) -> Option<Job> {
         self.journal.poll_job(now_ms, || writing(database, date_ms, COMPACTION_COMMENT))
     }
@@ -384,16 +385,16 @@ impl Storage {
         self.journal.handle_done(now_ms, done);
     }
 
-    /// What happened since, oldest first.
+    /// The next event, oldest first.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.journal.poll_event()
     }
 
-    /// Makes the file that of `database`, which may have another schema, before it returns: for conversions.
-    /// Blocks.
+    /// Replaces the file's contents by `database`, which may have another schema, before it returns: for
+    /// conversions. Blocks.
     ///
     /// # Errors
-    /// Those of the system; the file is as it was, and so is the schema of later transactions.
+    /// Those of the system; the file and the schema of later transactions are unchanged.
     pub fn convert(&mut self, now_ms: u64, date_ms: u64, database: &Database) -> io::Result<()> {
         self.journal.rewrite(now_ms, writing(database, date_ms, CONVERSION_COMMENT))?;
         self.schema = Arc::clone(database.schema());

@@ -18,7 +18,7 @@ pub enum Unknown {
     /// schema.
     #[default]
     Refused,
-    /// What the schema does not have is left out: the file is being converted to another schema.
+    /// What the schema lacks is left out: the file is being converted to another schema.
     LeftOut,
 }
 
@@ -197,7 +197,7 @@ fn has_allowed_size(kind: &ColumnType, size: usize) -> bool {
     (kind.min as usize..=kind.max as usize).contains(&size)
 }
 
-/// The name of a column that the schema has, or what else it says.
+/// The index of a column of the schema, or the name of anything else.
 struct ColumnName<'a>(&'a TableSchema);
 
 impl<'de> DeserializeSeed<'de> for ColumnName<'_> {
@@ -274,7 +274,7 @@ impl<'de> DeserializeSeed<'de> for Value<'_> {
     }
 }
 
-/// A value as it was read.
+/// A value as it was parsed.
 enum Read {
     Atom(Atom),
     Set(Vec<Atom>),
@@ -342,7 +342,7 @@ impl<'de> Visitor<'de> for ValueVisitor<'_> {
     }
 }
 
-/// What an array says that it is.
+/// The type that an array is tagged with.
 enum Tagged {
     Set,
     Map,

@@ -11,7 +11,7 @@ use crate::schema::{Schema, TableSchema};
 use crate::types::ColumnType;
 use crate::uuid::Uuid;
 
-/// What a record says besides its rows.
+/// The contents of a record besides its rows.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Note<'a> {
     /// When it was committed, in milliseconds since 1970.
