@@ -46,6 +46,7 @@ impl PacketIn {
 const EXPIRY_MS: u64 = 16;
 /// How late the end of a connection may be noticed without traffic.
 const EXPIRY_PAUSE_MS: u64 = 1_000;
+/// How many connections it examines each time.
 const EXPIRY_BUDGET: u32 = 1024;
 
 /// See the module documentation.

@@ -7,7 +7,6 @@
 //! affect a sort is determined once per version. What remains to check per flow is one small number for each
 //! kind, its *mark*: the hash of its values under the changes' mask. The pipeline keeps an array of versions
 //! by mark; a flow whose places in the arrays are no newer than the flow itself is unaffected.
-//! whose places in the arrays are no newer than itself is untouched.
 //!
 //! A mark is computed when a flow has been judged in full, and stays with its cache entry. Marks belong to a
 //! *set* of kinds; when the pipeline watches other kinds for a sort, the set's number changes, and each flow

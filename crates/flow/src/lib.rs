@@ -1,7 +1,6 @@
 //! What a packet is to the switch: the flow key, the mask, the one table of fields, extraction of a key
 //! from bytes, the classifier that finds the rule for a key, and the actions that rules carry.
 //! No I/O, no clock, no `unsafe` (except SIMD leaf functions, if they prove worthwhile).
-//! No I/O, no clock, no `unsafe` (SIMD leaf functions excepted, where they come to pay).
 
 pub mod action;
 pub mod classifier;

@@ -4,7 +4,6 @@
 //! A [`flow::matching::Match`] takes 1.7 kB, because it has room for every field; a million rules need
 //! something like the fifty bytes that say the same. Words are sorted by block and word, so that two matches
 //! are compared by a merge.
-//! a merge.
 
 use flow::{Depth, FieldId, Key, Mask, Match};
 use std::collections::HashMap;

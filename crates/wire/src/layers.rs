@@ -1,13 +1,13 @@
-//! The one walk over a frame's headers: which layers it has and where they start.
+//! The only walk over a frame's headers: which layers it has and where they start.
 //!
 //! Extraction, edits, segmentation, checksums and the offloads offered to guests all use the [`Layers`] from
-//! this walk, so that none of them reads a header that another one does not. A packet's layers travel with it
-//! and follow its edits; code that has a packet without layers walks once.
+//! this walk, so that they never disagree about which headers exist. A packet carries its layers, which
+//! follow its edits; code that has a packet without layers walks once.
 //!
 //! Semantics are Open vSwitch's (ovs-fields(7)): a header that is truncated or contradicts itself counts as
-//! absent, and so does whatever would follow it; the IP version is not checked against the Ethernet type;
-//! padding after the IP payload belongs to no layer. Pure; no byte outside the slice is read and nothing
-//! panics, whatever the bytes.
+//! absent, and so does everything after it; the IP version is not checked against the Ethernet type; padding
+//! after the IP payload belongs to no layer. Pure; it reads no byte outside the slice and never panics,
+//! whatever the bytes.
 //!
 //! Source: IEEE 802.3, 802.1Q, 802.1ad; RFC 791, 8200, 4302, 6946.
 
@@ -39,12 +39,10 @@ pub struct Layers {
     pub l2_5: u16,
     /// The header of IPv4 or IPv6, if [`Self::is_ip`].
     pub l3: u16,
-    /// The transport layer, behind all IPv6 extension headers, however much of it is there. 0 in a later
-    /// fragment.
+    /// The transport layer, after all IPv6 extension headers, even if it is truncated. 0 in a later fragment.
     pub l4: u16,
     /// The start of the transport header's payload; 0 if that header is incomplete. Unknown protocols have no
     /// header.
-    /// known have no header.
     pub payload: u16,
     /// OpenFlow 1.3's bits of the extension headers that were passed (1.3.5, section 7.2.3.8).
     pub exthdr: u16,
@@ -67,15 +65,15 @@ impl Layers {
     const CUT: u8 = 1 << 5;
     const LINK: u8 = 1 << 6;
 
-    /// Walks over a frame that begins with an Ethernet header, behind at most `tags_max` VLAN tags. `head` is
-    /// the frame, or of a chained one the first segment; `frame_len` is the length of the whole. `None` where
-    /// the Ethernet header is not whole.
+    /// Walks over a frame that begins with an Ethernet header, followed by at most `tags_max` VLAN tags.
+    /// `head` is the frame or, if it is chained, the first segment; `frame_len` is the length of the whole.
+    /// `None` if the Ethernet header is truncated.
     #[inline]
     pub fn of(head: &[u8], frame_len: usize, tags_max: u8) -> Option<Layers> {
         Some(Layers::of_link(head, tags_max)?.with_network(head, frame_len))
     }
 
-    /// Only the link layer: type, tags and where they end. A truncated tag is not a tag; its TPID is then the
+    /// Only the link layer: type, tags and their end. A truncated tag is not a tag; its TPID is then the
     /// type.
     #[inline(always)]
     pub fn of_link(head: &[u8], tags_max: u8) -> Option<Layers> {
@@ -107,13 +105,12 @@ impl Layers {
     }
 
     /// For a frame in which another header, of this type, now follows the link layer: its layers are unknown
-    /// until [`Self::know`] has walked on from there.
+    /// until [`Self::know`] continues the walk from there.
     pub fn retyped(self, eth_type: u16) -> Layers {
         Layers { eth_type, l2_5: self.l2_5, tags: self.tags, bits: Layers::LINK, ..Layers::UNKNOWN }
     }
 
-    /// Walks, unless that was done: from the end of the link layer on where this is known, else as
-    /// [`Self::of`] does.
+    /// Walks, unless that was done: from the end of the link layer if it is known, else as [`Self::of`] does.
     #[inline(always)]
     pub fn know(&mut self, head: &[u8], frame_len: usize, tags_max: u8) {
         if self.bits & Layers::KNOWN != 0 {
@@ -162,13 +159,13 @@ impl Layers {
         self.bits & Layers::KNOWN != 0
     }
 
-    /// Whether there is a header of IPv4 or IPv6 with all that its length says.
+    /// Whether there is an IPv4 or IPv6 header of the full length that it states.
     #[inline(always)]
     pub fn is_ip(&self) -> bool {
         self.bits & Layers::IP != 0
     }
 
-    /// Whether that header is IPv6's.
+    /// Whether that is an IPv6 header.
     #[inline(always)]
     pub fn is_ipv6(&self) -> bool {
         self.is_ip() && self.eth_type == ETH_TYPE_IPV6
@@ -199,7 +196,7 @@ impl Layers {
         self.bits & Layers::CUT != 0
     }
 
-    /// Where the IP packet ends in the frame, which has these first bytes: behind it is padding.
+    /// Where the IP packet ends in the frame, which begins with these bytes: padding follows.
     #[inline]
     pub fn end(&self, head: &[u8]) -> usize {
         let l3 = usize::from(self.l3);
@@ -355,7 +352,7 @@ fn ends_in(frame_len: usize, end: usize) -> bool {
     frame_len.checked_sub(end).is_some_and(|padding| padding <= 0xffff)
 }
 
-/// Whether this Ethernet type is a VLAN tag's.
+/// Whether this Ethernet type is that of a VLAN tag.
 #[inline(always)]
 pub fn is_tag(eth_type: u16) -> bool {
     matches!(eth_type, 0x8100 | 0x88a8)

@@ -98,7 +98,7 @@ fn put(out: &mut Vec<u8>, kind: u16, body: &[u8]) -> Option<()> {
     (out.len() <= BYTES_MAX).then_some(())
 }
 
-/// Decodes them. Unknown properties are skipped.
+/// Decodes the rest of a continuation. Unknown properties are skipped.
 pub fn decode(mut bytes: &[u8]) -> Result<Rest, ErrorKind> {
     let codec = Codec::new(Version::V13);
     let mut rest = Rest::default();

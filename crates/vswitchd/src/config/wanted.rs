@@ -7,7 +7,6 @@
 //!
 //! Bridges and interfaces are identified by name, which is unique in a switch. Equality decides what is left
 //! alone, so nothing that is only reported belongs here.
-//! left alone, so nothing is in here that only reports.
 
 use base::OfPort;
 use datapath::conntrack::timeouts::Phase;

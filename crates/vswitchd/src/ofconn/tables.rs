@@ -1,7 +1,7 @@
 //! Tables as configured by controllers and the database: names, limits and eviction, vacancy events.
 //!
 //! The database's name for a table takes precedence over controllers'. A table evicts if either enables it.
-//! it. Sources: OpenFlow 1.4 sections 6.5 and 7.4.5; ovs-vswitchd.conf.db(5), Flow_Table.
+//! Sources: OpenFlow 1.4 sections 6.5 and 7.4.5; ovs-vswitchd.conf.db(5), Flow_Table.
 
 use super::request::Handled;
 use crate::ofproto::table_features::{self, MAX_ENTRIES, TABLES};
