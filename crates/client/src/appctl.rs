@@ -44,7 +44,7 @@ pub fn run(args: &[String]) -> ExitCode {
                 Ok(true)
             }
             "timeout" => timeout(given).map(|t| patience = Some(t)).map(|()| true),
-            // It was needed once, and says nothing any more.
+            // It was required once, and has no effect any more.
             "execute" if !std::mem::replace(&mut executes, true) => Ok(true),
             "execute" => Err("-e or --execute may be speciifed only once".to_string()),
             name => take_logging(name, value.as_deref()),

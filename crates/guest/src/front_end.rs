@@ -46,7 +46,7 @@ impl FrontEnd {
         }
         let listener = UnixListener::bind(path).map_err(|e| PortError::os(call(), &e))?;
         if !poll_for(&listener, time) {
-            // It will not be used any more.
+            // It is not used any more.
             let _ = std::fs::remove_file(path);
             let call = format!("wait for a switch at {}", path.display());
             return Err(PortError::os(call, &Errno::TIMEDOUT.into()));
@@ -146,7 +146,7 @@ impl FrontEnd {
         poll(&mut look, Some(&rustix::event::Timespec::default())) == Ok(0)
     }
 
-    /// A question whose answer comes when all before it is done.
+    /// A request whose answer comes after all earlier ones have been processed.
     pub(crate) fn synchronise(&mut self) -> Result<(), PortError> {
         self.ask_u64(request::GET_FEATURES).map(|_| ())
     }

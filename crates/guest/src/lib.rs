@@ -37,10 +37,10 @@ const BUFFER: usize = 2048;
 /// Buffers of one frame at most: 64 KB and its headers take 33.
 const FRAME_BUFFERS_MAX: usize = 48;
 
-/// The buffers of a frame, by their offsets, and the bytes in each.
+/// The buffers of a frame: their offsets, and the bytes in each.
 type Buffers = ArrayVec<(usize, u32), FRAME_BUFFERS_MAX>;
 
-/// What kind of guest.
+/// The kind of guest.
 #[derive(Clone, Debug)]
 pub struct GuestConfig {
     /// Queue pairs, at least one.
@@ -192,7 +192,7 @@ fn queue_pairs(config: &GuestConfig, features: u64) -> Result<(Arc<GuestRam>, Ve
     Ok((ram, pairs))
 }
 
-/// What a queue pair has seen.
+/// Counters of a queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct GuestStats {
     /// Frames that came.
@@ -216,14 +216,14 @@ pub struct QueuePair {
 }
 
 impl QueuePair {
-    /// What it has moved.
+    /// Its counters.
     pub fn stats(&self) -> GuestStats {
         self.stats
     }
 
     /// Offers the switch a buffer for each free descriptor of the receive ring.
     fn fill(&mut self) {
-        // As many stay behind as the transmit ring can hold.
+        // The buffers that remain are as many as the transmit ring can hold.
         while self.rx.ring.room() > 0
             && let Some(offset) = self.free.pop()
         {
@@ -241,7 +241,7 @@ impl QueuePair {
         }
     }
 
-    /// Whether the switch has yet to take some of what it was offered.
+    /// Whether the switch has yet to take frames that were offered.
     pub fn is_sending(&mut self) -> bool {
         self.reap();
         self.tx.ring.has_offered()
@@ -361,8 +361,8 @@ impl QueuePair {
         true
     }
 
-    /// Sends back up to `max` frames in the buffers that they came in; how many. Frames for which the
-    /// transmit ring has no room wait in the receive ring.
+    /// Sends back up to `max` frames in the buffers that they arrived in; returns how many. Frames for which
+    /// the transmit ring has no room wait in the receive ring.
     pub fn loop_back(&mut self, max: usize) -> usize {
         self.reap();
         let mut count = 0;
@@ -373,7 +373,8 @@ impl QueuePair {
         {
             let part = |(offset, len): &(usize, u32)| Part { offset: *offset, len: *len, writable: false };
             let parts: ArrayVec<Part, FRAME_BUFFERS_MAX> = buffers.iter().map(part).collect();
-            // A header that asks for nothing: what came is whole, or the switch would have said so in it.
+            // A header that requests no offload: the frame is complete, or the switch would have said so in
+            // its header.
             self.ram.buffer_mut(buffers[0].0, HEADER)[10..].fill(0);
             let number = self.tx.ring.offer(&parts).expect("there is room");
             self.tx.offered[usize::from(number)].extend(buffers.iter().map(|(offset, _)| *offset));

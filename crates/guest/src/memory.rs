@@ -7,8 +7,7 @@ use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64};
 
-/// Where guest physical addresses begin: not at zero, so that an address that was mixed up with an offset is
-/// found.
+/// Where guest physical addresses begin: not at zero, so that an address mistaken for an offset is detected.
 pub(crate) const GUEST_BASE: u64 = 0x1_0000_0000;
 
 pub(crate) struct GuestRam {
@@ -43,7 +42,7 @@ impl GuestRam {
         self.len as u64
     }
 
-    /// The address in this process of an offset, by which the protocol names rings.
+    /// The address in this process of an offset, as the protocol names rings.
     pub(crate) fn user(&self, offset: usize) -> u64 {
         self.base.as_ptr() as u64 + offset as u64
     }

@@ -1,6 +1,6 @@
-//! A virtqueue from the driver's side, in both layouts: buffers are offered, and come back used.
+//! A virtqueue from the driver's side, in both layouts: buffers are offered, and returned as used.
 //!
-//! One descriptor for each part of a buffer; what was offered together comes back together.
+//! Each part of a buffer has a descriptor; parts that were offered together return together.
 //!
 //! Source: virtio 1.2 sections 2.7 and 2.8.
 
@@ -44,7 +44,7 @@ pub(crate) struct DriverRing {
     pub(crate) used: usize,
     /// Numbers that no buffer on offer has.
     free: Vec<u16>,
-    /// By number: how many descriptors it takes, and those (split layout).
+    /// By buffer number: how many descriptors it uses, and which (split layout).
     taken: Vec<Vec<u16>>,
     next_avail: u16,
     avail_wrap: bool,
@@ -96,7 +96,7 @@ impl DriverRing {
         self.free.len()
     }
 
-    /// Whether some are not.
+    /// Whether some buffers are offered.
     pub(crate) fn has_offered(&self) -> bool {
         self.free.len() < usize::from(self.size)
     }
@@ -109,8 +109,8 @@ impl DriverRing {
         self.ram.u16(at + 14).store(words[1], Ordering::Release);
     }
 
-    /// Offers a buffer; the number by which it comes back. `None` without room. The switch sees it after
-    /// [`Self::show`].
+    /// Offers a buffer, and returns the number under which it comes back. `None` without room. The switch
+    /// sees it after [`Self::show`].
     pub(crate) fn offer(&mut self, parts: &[Part]) -> Option<u16> {
         if parts.is_empty() || parts.len() > self.free.len() {
             return None;
@@ -232,7 +232,7 @@ impl DriverRing {
         }
     }
 
-    /// Frees the numbers of a buffer that came back; how many.
+    /// Frees the numbers of a buffer that came back; returns how many.
     fn release(&mut self, id: u16) -> u16 {
         let numbers = &mut self.taken[usize::from(id)];
         assert!(!numbers.is_empty(), "the switch gave back buffer {id}, which was not on offer");
@@ -255,7 +255,7 @@ impl DriverRing {
         fence(Ordering::SeqCst);
     }
 
-    /// Whether something has come back.
+    /// Whether a buffer has come back.
     pub(crate) fn has_used(&self) -> bool {
         match self.layout {
             RingLayout::Split => self.ram.u16(self.used + 2).load(Ordering::Acquire) != self.next_used,

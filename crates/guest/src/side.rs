@@ -13,7 +13,7 @@ pub struct Side {
     pub kick: OwnedFd,
     /// The switch notifies us.
     pub call: OwnedFd,
-    /// By number: the buffers on offer.
+    /// By number: the buffers offered.
     pub offered: Vec<Vec<usize>>,
 }
 
@@ -25,7 +25,7 @@ impl Side {
         Ok(Side { ring, kick: event().map_err(os)?, call: event().map_err(os)?, offered })
     }
 
-    /// Shows the switch what was offered. True if it had asked to be notified of that, and was.
+    /// Shows the switch the offered buffers. True if it had asked for a notification, and was notified.
     pub fn show(&mut self) -> bool {
         let is_kicked = self.ring.show();
         if is_kicked {

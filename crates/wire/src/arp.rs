@@ -35,7 +35,7 @@ pub const PACKET_LEN: usize = field::TPA.end;
 
 /// Operations.
 pub mod operation {
-    /// Who has this IPv4 address?
+    /// Asks which host has an IPv4 address.
     pub const REQUEST: u16 = 1;
     /// I have.
     pub const REPLY: u16 = 2;
@@ -72,7 +72,7 @@ view!(
 );
 
 fields!(ArpPacket {
-    /// What the sender wants: see [`operation`].
+    /// The operation: see [`operation`].
     operation, set_operation: u16 at field::OPERATION;
     /// Sender's Ethernet address.
     sha, set_sha: EthAddr at field::SHA;
@@ -87,7 +87,7 @@ fields!(ArpPacket {
 /// The packet as values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ArpRepr {
-    /// What the sender wants: see [`operation`].
+    /// The operation: see [`operation`].
     pub operation: u16,
     /// Sender's Ethernet address.
     pub sha: EthAddr,
@@ -100,7 +100,7 @@ pub struct ArpRepr {
 }
 
 impl ArpRepr {
-    /// Asks who has `tpa`.
+    /// Asks which host has `tpa`.
     pub fn request(sha: EthAddr, spa: Ipv4Addr, tpa: Ipv4Addr) -> Self {
         Self { operation: operation::REQUEST, sha, spa, tha: EthAddr::ZERO, tpa }
     }

@@ -1,9 +1,9 @@
 //! The Internet checksum (RFC 1071), its incremental update (RFC 1624) and pseudo-headers.
 //!
-//! Bytes are summed in the machine's own order, eight at a time, and swapped once at the end: apart from that
-//! swap, the one's complement sum does not depend on byte order (RFC 1071 section 2 B), nor on the width of
-//! its words. A few known words are added with their carries; over many bytes the carries collect in the
-//! upper half of a 64-bit sum, so that the loop does not depend on them and vectorises.
+//! Bytes are summed in native order, eight at a time, and swapped once at the end: apart from that swap, the
+//! one's complement sum does not depend on byte order (RFC 1071 section 2 B), nor on the width of its words.
+//! A few known words are added with their carries; over many bytes the carries collect in the upper half of a
+//! 64-bit sum, so that the loop does not depend on them and vectorises.
 //!
 //! A needless full recomputation costs speed. An update of a wrong checksum keeps it wrong, as a switch must:
 //! it must not repair (and so hide) corruption on the way.
@@ -104,12 +104,12 @@ impl Sum {
         !self.fold()
     }
 
-    /// The checksum to store in UDP, where 0 means "none" and 0xffff replaces 0 (RFC 768).
+    /// The checksum to store in a UDP header, where 0 means "none" and 0xffff replaces 0 (RFC 768).
     pub fn finish_udp(self) -> u16 {
         nonzero(self.finish())
     }
 
-    /// Whether the bytes summed, their checksum among them, are right.
+    /// Whether the summed bytes, including their checksum, are valid.
     #[inline(always)]
     pub fn is_valid(self) -> bool {
         self.quarter() == 0xffff
@@ -132,7 +132,7 @@ fn end_of(rest: &[u8]) -> u64 {
         [a] => u32::from_ne_bytes([a, 0, 0, 0]),
         _ => 0,
     };
-    // Which half of the word they stand in does not matter.
+    // It does not matter in which half of the word they are.
     u64::from(high) << 32 | u64::from(low)
 }
 
@@ -146,7 +146,7 @@ pub fn checksum(data: &[u8]) -> u16 {
     Sum::new().bytes(data).finish()
 }
 
-/// Whether `data`, with its checksum in place, sums up.
+/// Whether `data`, including its checksum, is valid.
 pub fn is_valid(data: &[u8]) -> bool {
     Sum::new().bytes(data).is_valid()
 }

@@ -9,7 +9,7 @@ pub enum WireError {
     Truncated {
         /// Protocol, in lower case: `"ipv4"`.
         layer: &'static str,
-        /// Bytes that the header needs, as far as it could be read.
+        /// Bytes that the header needs, according to the part that could be read.
         need: usize,
         /// Bytes available.
         have: usize,

@@ -42,7 +42,7 @@ fields!(EthernetFrame {
 });
 
 impl<B: AsRef<[u8]>> EthernetFrame<B> {
-    /// All that follows the header, padding included.
+    /// Everything after the header, padding included.
     pub fn payload(&self) -> &[u8] {
         &self.0.as_ref()[HEADER_LEN..]
     }

@@ -94,7 +94,7 @@ impl<B: AsRef<[u8]>> GreHeader<B> {
         clamped(self.0.as_ref(), self.header_len(), usize::MAX)
     }
 
-    /// Whether the checksum is right, or there is none.
+    /// Whether the checksum is valid, or absent.
     pub fn is_checksum_valid(&self) -> bool {
         self.checksum().is_none() || checksum::is_valid(self.0.as_ref())
     }
@@ -116,7 +116,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> GreHeader<B> {
 pub struct GreRepr {
     /// Type of the payload.
     pub protocol: EtherType,
-    /// Whether a checksum is there.
+    /// Whether there is a checksum.
     pub has_checksum: bool,
     /// Key.
     pub key: Option<u32>,

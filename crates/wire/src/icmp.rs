@@ -63,7 +63,7 @@ impl<B: AsRef<[u8]>> IcmpMessage<B> {
         &self.0.as_ref()[HEADER_LEN..]
     }
 
-    /// Whether the checksum is right.
+    /// Whether the checksum is valid.
     pub fn is_checksum_valid(&self) -> bool {
         checksum::is_valid(self.0.as_ref())
     }

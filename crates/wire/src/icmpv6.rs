@@ -15,7 +15,7 @@ pub mod field {
     pub const CODE: usize = 1;
     /// Checksum of pseudo-header and message.
     pub const CHECKSUM: Range<usize> = 2..4;
-    /// Message body; every message has at least these four bytes of it.
+    /// Message body; every message has at least its first four bytes.
     pub const REST: Range<usize> = 4..8;
 }
 
@@ -71,7 +71,7 @@ impl<B: AsRef<[u8]>> Icmpv6Message<B> {
         clamped(self.0.as_ref(), field::REST.end, usize::MAX)
     }
 
-    /// Whether the checksum is right, `pseudo` being the sum of the pseudo-header.
+    /// Whether the checksum is valid, `pseudo` being the sum of the pseudo-header.
     pub fn is_checksum_valid(&self, pseudo: Sum) -> bool {
         pseudo.bytes(self.0.as_ref()).is_valid()
     }

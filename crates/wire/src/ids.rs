@@ -13,17 +13,17 @@ impl EthAddr {
     /// `ff:ff:ff:ff:ff:ff`
     pub const BROADCAST: Self = Self([0xff; 6]);
 
-    /// To all stations.
+    /// Whether it addresses all stations.
     pub fn is_broadcast(self) -> bool {
         self == Self::BROADCAST
     }
 
-    /// To a group: the broadcast address counts.
+    /// Whether it addresses a group, including broadcast.
     pub fn is_multicast(self) -> bool {
         self.0[0] & 1 != 0
     }
 
-    /// To one station: not a group. The zero address counts.
+    /// Whether it addresses one station, not a group. The zero address counts as one.
     pub fn is_unicast(self) -> bool {
         !self.is_multicast()
     }

@@ -76,7 +76,7 @@ impl<B: AsRef<[u8]>> IgmpMessage<B> {
         GroupRecords { rest: self.payload(), left }
     }
 
-    /// Whether the checksum is right.
+    /// Whether the checksum is valid.
     pub fn is_checksum_valid(&self) -> bool {
         checksum::is_valid(self.0.as_ref())
     }

@@ -70,7 +70,7 @@ fields!(Ipv4Packet {
     tos, set_tos: u8 at field::TOS;
     /// Length of header and payload in bytes.
     total_len, set_total_len: u16 at field::TOTAL_LEN;
-    /// Identification, by which fragments are put together.
+    /// Identification, by which fragments are reassembled.
     ident, set_ident: u16 at field::IDENT;
     /// Flags and fragment offset, raw.
     flags_offset, set_flags_offset: u16 at field::FLAGS_OFFSET;
@@ -117,7 +117,7 @@ impl<B: AsRef<[u8]>> Ipv4Packet<B> {
         self.flags_offset() & OFFSET_MASK
     }
 
-    /// A part of a packet: more fragments follow or came before.
+    /// Whether it is a fragment: has an offset, or more fragments follow.
     pub fn is_fragment(&self) -> bool {
         self.flags_offset() & (MORE_FRAGMENTS | OFFSET_MASK) != 0
     }
@@ -137,7 +137,7 @@ impl<B: AsRef<[u8]>> Ipv4Packet<B> {
         clamped(self.0.as_ref(), self.header_len(), usize::from(self.total_len()))
     }
 
-    /// Whether the header's checksum is right.
+    /// Whether the header's checksum is valid.
     pub fn is_checksum_valid(&self) -> bool {
         checksum::is_valid(clamped(self.0.as_ref(), 0, self.header_len()))
     }

@@ -12,7 +12,7 @@ use crate::bytes::{invalid, need, put16, room};
 use crate::ip::IpProtocol;
 use crate::{Result, WireError};
 
-/// Most extension headers in one packet that are walked over. Real packets have at most a handful.
+/// Maximum number of extension headers parsed in one packet. Real packets have at most a handful.
 pub const EXT_HEADERS_MAX: usize = 32;
 
 /// Byte ranges of the fragment header.
@@ -46,7 +46,7 @@ fields!(FragmentHeader {
     next_header, set_next_header: IpProtocol at field::NEXT_HEADER;
     /// Offset and more-fragments flag, raw.
     offset_more, set_offset_more: u16 at field::OFFSET_MORE;
-    /// Identification, by which fragments are put together.
+    /// Identification, by which fragments are reassembled.
     ident, set_ident: u32 at field::IDENT;
 });
 
@@ -106,9 +106,9 @@ impl FragmentRepr {
 /// One extension header found by [`ExtHeaders`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExtHeader<'a> {
-    /// Which one: hop-by-hop, routing, fragment, authentication, destination options.
+    /// Its type: hop-by-hop, routing, fragment, authentication, destination options.
     pub protocol: IpProtocol,
-    /// What its next-header field says.
+    /// The value of its next-header field.
     pub next_header: IpProtocol,
     /// Its start, from the end of the fixed header.
     pub offset: usize,
@@ -144,7 +144,7 @@ impl<'a> ExtHeaders<'a> {
         Self { bytes, next_header, offset: 0, left: EXT_HEADERS_MAX, ended: false }
     }
 
-    /// What follows the headers taken so far.
+    /// The type of what follows the headers taken so far.
     pub fn next_header(&self) -> IpProtocol {
         self.next_header
     }
@@ -169,7 +169,7 @@ impl<'a> ExtHeaders<'a> {
         self.left -= 1;
         self.offset += len;
         self.next_header = header.next_header;
-        // What follows a later fragment's header is no header.
+        // In a later fragment, no header follows the fragment header.
         self.ended = header.fragment().is_some_and(|f| f.fragment_offset != 0);
         Ok(header)
     }
@@ -181,8 +181,8 @@ fn header_len(protocol: IpProtocol, rest: &[u8]) -> Result<usize> {
     let words = usize::from(rest[field::LEN]);
     let len = match protocol {
         IpProtocol::FRAGMENT => FRAGMENT_LEN,
-        // In units of 4 bytes, less 2 (RFC 4302 section 2.2). Length 0 is against the standard, and Open
-        // vSwitch walks on over its 8 bytes.
+        // In units of 4 bytes, less 2 (RFC 4302 section 2.2). Length 0 violates the standard; like Open
+        // vSwitch, the walk continues after its 8 bytes.
         IpProtocol::AUTH => (words + 2) * 4,
         _ => (words + 1) * 8,
     };
@@ -206,7 +206,8 @@ impl<'a> Iterator for ExtHeaders<'a> {
 /// Where a chain of extension headers ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Upper {
-    /// What follows: never an extension header, unless `fragment` is a later one (then what its header says).
+    /// The protocol that follows: never an extension header, unless `fragment` is a later one (then the value
+    /// of its header).
     pub protocol: IpProtocol,
     /// Its start, from the end of the fixed header.
     pub offset: usize,
@@ -220,7 +221,7 @@ impl Upper {
         self.fragment.is_some_and(|f| f.fragment_offset != 0)
     }
 
-    /// A part of a datagram. A fragment header with offset 0 and nothing to follow is a whole one
+    /// Whether it is a fragment. A fragment header with offset 0 and no more fragments is a whole datagram
     /// (RFC 6946).
     pub fn is_fragment(&self) -> bool {
         self.fragment.is_some_and(|f| f.fragment_offset != 0 || f.more_fragments)

@@ -8,9 +8,9 @@
 //!
 //! # Panic contract
 //!
-//! A view's `new` checks every length that its getters rely on, so getters and setters on a view never
-//! panic, whatever the bytes are. A setter may make a header inconsistent (say, a longer header length than
-//! there are bytes): parts of variable length are cut to what is there. `emit` into a buffer that is too
+//! A view's `new` checks every length that its getters rely on, so getters and setters on a view never panic,
+//! whatever the bytes are. A setter may make a header inconsistent (say, a longer header length than the
+//! buffer): then parts of variable length are cut at the end of the buffer. `emit` into a buffer that is too
 //! short is an error. Only a buffer whose `as_ref()` changes length between calls could panic.
 //!
 //! Invariants: no getter reads outside the buffer; every iterator over options, labels or extension headers

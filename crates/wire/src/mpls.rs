@@ -136,7 +136,7 @@ impl<'a> LabelStack<'a> {
         self.rest
     }
 
-    /// Whether the bottom of the stack was seen.
+    /// Whether the bottom of the stack has been reached.
     pub fn reached_bottom(&self) -> bool {
         self.ended
     }

@@ -11,7 +11,7 @@ use crate::{Result, WireError};
 pub mod field {
     use std::ops::Range;
 
-    /// Flags of an advertisement (router, solicited, override) in the upper three bits; else reserved.
+    /// Flags of an advertisement (router, solicited, override) in the upper three bits; otherwise reserved.
     pub const FLAGS: Range<usize> = 4..8;
     /// Target address.
     pub const TARGET: Range<usize> = 8..24;
@@ -152,7 +152,7 @@ impl NdRepr {
     /// The advertisement overrides what caches hold.
     pub const OVERRIDE: u32 = 0x2000_0000;
 
-    /// Asks who has `target`.
+    /// Asks which host has `target`.
     pub fn solicit(target: Ipv6Addr, source_ll: EthAddr) -> Self {
         Self { solicit: true, flags: 0, target, source_ll: Some(source_ll), target_ll: None }
     }

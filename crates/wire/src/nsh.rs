@@ -22,7 +22,7 @@ pub mod field {
 /// Length of base and service path header in bytes.
 pub const HEADER_LEN_MIN: usize = field::CONTEXT;
 
-/// Most bytes of a header.
+/// Maximum length of a header.
 pub const HEADER_LEN_MAX: usize = 63 * 4;
 
 /// Types of metadata.

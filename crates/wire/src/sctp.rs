@@ -62,7 +62,7 @@ impl<B: AsRef<[u8]>> SctpPacket<B> {
             .finish()
     }
 
-    /// Whether the checksum is right.
+    /// Whether the checksum is valid.
     pub fn is_checksum_valid(&self) -> bool {
         self.checksum() == self.compute_checksum()
     }

@@ -152,7 +152,7 @@ impl<B: AsRef<[u8]>> TcpSegment<B> {
         clamped(self.0.as_ref(), self.header_len(), usize::MAX)
     }
 
-    /// Whether the checksum is right, `pseudo` being the sum of the pseudo-header.
+    /// Whether the checksum is valid, `pseudo` being the sum of the pseudo-header.
     pub fn is_checksum_valid(&self, pseudo: Sum) -> bool {
         pseudo.bytes(self.0.as_ref()).is_valid()
     }

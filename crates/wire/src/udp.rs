@@ -45,12 +45,12 @@ fields!(UdpPacket {
 });
 
 impl<B: AsRef<[u8]>> UdpPacket<B> {
-    /// What follows the header, up to the length field or as much as there is.
+    /// What follows the header, up to the length field or the end of the buffer.
     pub fn payload(&self) -> &[u8] {
         clamped(self.0.as_ref(), HEADER_LEN, usize::from(self.length()))
     }
 
-    /// Whether the checksum is right, `pseudo` being the sum of the pseudo-header. A checksum of 0 is right.
+    /// Whether the checksum is valid, `pseudo` being the sum of the pseudo-header. A checksum of 0 is valid.
     pub fn is_checksum_valid(&self, pseudo: Sum) -> bool {
         let datagram = clamped(self.0.as_ref(), 0, usize::from(self.length()));
         self.checksum() == 0 || pseudo.bytes(datagram).is_valid()

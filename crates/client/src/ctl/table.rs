@@ -33,11 +33,11 @@ pub enum CellFormat {
     String,
     /// Without brackets and quotes.
     Bare,
-    /// As the protocol has it.
+    /// As in the protocol.
     Json,
 }
 
-/// All that the options of table formatting say.
+/// All options of table formatting.
 #[derive(Clone, Debug)]
 pub struct Style {
     /// `-f`, `--format`.

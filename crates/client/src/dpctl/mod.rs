@@ -1,8 +1,8 @@
-//! `ovs-dpctl`, which is `crosspoint dpctl`: the datapath of the switch that is running, by its commands
+//! `ovs-dpctl`, which is `crosspoint dpctl`: the datapath of the running switch, through its commands
 //! `dpctl/…`.
 //!
-//! The stock program speaks to the kernel's datapath. There is none here: what makes, changes or removes one
-//! there is refused, and says what does it instead.
+//! The stock program talks to the kernel's datapath. Crosspoint has none: commands that would create, change
+//! or remove a kernel datapath are refused, with an error that names the replacement.
 
 use host::daemonize::LOGGING;
 use host::getopt::{Opt, Order, flag, value};
@@ -28,7 +28,7 @@ pub const OPTIONS: &[Opt] = &[
     flag("version").short('V').help("show the version"),
 ];
 
-/// Commands that would change the kernel's datapath, and what is done instead.
+/// Commands that would change the kernel's datapath, and their replacements.
 const KERNEL: &[(&str, &str)] = &[
     ("add-dp", "bridges are added with ovs-vsctl add-br"),
     ("del-dp", "bridges are removed with ovs-vsctl del-br"),

@@ -45,7 +45,7 @@ pub const OPTIONS: &[Opt] = &[
         .help("OpenFlow versions that may be used (default: OpenFlow10)"),
 ];
 
-/// What they said.
+/// The parsed arguments.
 pub struct Args {
     /// Versions that may be spoken, with commas between.
     pub protocols: String,
@@ -58,7 +58,7 @@ pub struct Args {
     pub bundle: bool,
     /// Show flows in colors.
     pub colored: bool,
-    /// In replace-flows, also flows that are the same already.
+    /// In replace-flows, also flows that are already the same.
     pub readd: bool,
     /// Take and show names of ports.
     pub names: bool,

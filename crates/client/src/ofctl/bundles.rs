@@ -4,7 +4,7 @@ use openflow::codec::message_name;
 use openflow::error::{ErrorCode, OfError};
 use openflow::text::{PortNames, bytes_text};
 
-/// Where the message begins in one that adds it to a bundle, and in that of the extension to OpenFlow 1.3.
+/// Offset of the bundled message in a bundle-add message, and in that of the extension to OpenFlow 1.3.
 const ADD_LEN: usize = 16;
 const ONF_ADD_LEN: usize = 24;
 

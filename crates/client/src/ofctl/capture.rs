@@ -1,8 +1,8 @@
 //! `ofp-parse-pcap`: the OpenFlow messages of a capture file.
 //!
-//! Each direction of a TCP connection over IPv4 is put together in the order of its sequence numbers. Nothing
-//! can be sent again: a segment that repeats bytes, or comes after a gap, is left out and counted, and a
-//! warning says how many were.
+//! Each direction of a TCP connection over IPv4 is reassembled by sequence number. A capture cannot
+//! retransmit: a segment that repeats bytes, or follows a gap, is left out and counted, and a warning gives
+//! the count.
 
 use super::client::{Failure, fail};
 use super::context::Options;
@@ -31,7 +31,7 @@ struct Direction {
     destination: (Ipv4Addr, u16),
 }
 
-/// What a frame holds of a connection.
+/// The contents of a frame of a connection.
 #[derive(PartialEq, Eq, Debug)]
 struct Segment<'a> {
     direction: Direction,
@@ -91,7 +91,7 @@ pub struct Heard<'a> {
     pub source: (Ipv4Addr, u16),
     /// The receiver.
     pub destination: (Ipv4Addr, u16),
-    /// All of it.
+    /// The whole message.
     pub message: &'a [u8],
 }
 
@@ -126,7 +126,7 @@ impl Streams {
             self.open.insert(segment.direction, Stream { next, waiting: Vec::new() });
             return;
         }
-        // A capture may begin in the midst of a connection.
+        // A capture may begin in the middle of a connection.
         let begin = || Stream { next: segment.sequence, waiting: Vec::new() };
         let stream = self.open.entry(segment.direction).or_insert_with(begin);
         if segment.sequence == stream.next {

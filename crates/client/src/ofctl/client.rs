@@ -60,7 +60,7 @@ pub struct Asked {
 
 /// What wakes the main thread.
 pub enum Arrival {
-    /// Bytes of the switch; none at its end.
+    /// Bytes from the switch; none at its end.
     Bytes(std::io::Result<Vec<u8>>),
     /// A request of the control socket.
     Asked(Asked),
@@ -68,13 +68,13 @@ pub enum Arrival {
 
 /// What to handle next.
 pub enum Heard {
-    /// The switch said something, in a version, with a transaction id.
+    /// A message from the switch, with its version and transaction id.
     Message(Version, u32, Message),
     /// A request on the control socket.
     Asked(Asked),
 }
 
-/// A connection on which both have said hello.
+/// A connection on which both sides have said hello.
 pub struct Client {
     name: String,
     connection: Connection,
@@ -157,8 +157,8 @@ fn open(target: &str, suffix: &str, tls: &TlsFiles) -> Result<Halves, Failure> {
     fail!("{target} is not a bridge or a socket")
 }
 
-/// A connection over TLS, as the end of a pair of sockets: a thread carries the bytes, so that reading and
-/// writing here are the same as on any other connection.
+/// A connection over TLS, as one end of a socket pair: a thread carries the bytes, so that reading and
+/// writing are the same here as on any other connection.
 fn open_tls(address: ActiveTarget, files: &TlsFiles) -> Result<UnixStream, StreamError> {
     let tls = Tls::new(files.clone());
     let (near, far) = UnixStream::pair()?;
@@ -367,8 +367,8 @@ impl Client {
         self.hear().map(|(_, xid, message)| (xid, message))
     }
 
-    /// As [`Self::receive`], with the message's own version, which is not the connection's where others are
-    /// listened to.
+    /// As [`Self::receive`], with the message's own version, which differs from the connection's when
+    /// snooping.
     pub fn hear(&mut self) -> Result<(Version, u32, Message), Failure> {
         loop {
             let event = self.next_event()?;
@@ -478,7 +478,7 @@ impl Client {
         }
     }
 
-    /// As [`Self::transact`]; an error message is a failure, and printed.
+    /// As [`Self::transact`]; an error message is printed, and is a failure.
     pub fn request(&mut self, request: &Message) -> Result<Message, Failure> {
         match self.transact(request)? {
             (xid, error @ Message::Error(_)) => Err(self.refused(xid, &error)),
@@ -543,14 +543,14 @@ impl Client {
         Ok(parts)
     }
 
-    /// Sends messages that are answered only if they are refused, and waits until the switch is done with
-    /// them. The first error ends it.
+    /// Sends messages that are answered only if they are refused, and waits until the switch has processed
+    /// them. The first error ends the wait.
     pub fn command(&mut self, message: &Message) -> Result<(), Failure> {
         self.send(message)?;
         self.barrier()
     }
 
-    /// Waits until the switch is done with what was sent. An error that comes meanwhile is a failure.
+    /// Waits until the switch has processed everything sent. An error that arrives meanwhile is a failure.
     pub fn barrier(&mut self) -> Result<(), Failure> {
         match self.barrier_error()? {
             Some((xid, error)) => Err(self.refused(xid, &error)),
@@ -558,7 +558,8 @@ impl Client {
         }
     }
 
-    /// Waits until the switch is done with what was sent, and gives the first error that came meanwhile.
+    /// Waits until the switch has processed everything sent, and returns the first error that arrived
+    /// meanwhile.
     pub fn barrier_error(&mut self) -> Result<Option<(u32, Message)>, Failure> {
         let xid = self.send(&Message::BarrierRequest)?;
         self.flush()?;
@@ -610,8 +611,8 @@ impl Client {
         Ok(true)
     }
 
-    /// Sees to it that one of these encodings is in use: the one that is, if it will do, else the first that
-    /// the switch takes.
+    /// Ensures that one of these encodings is in use: the current one if possible, else the first that the
+    /// switch accepts.
     pub fn use_one_of(&mut self, usable: Protocols) -> Result<Protocol, Failure> {
         if usable.contains(self.protocol) {
             return Ok(self.protocol);

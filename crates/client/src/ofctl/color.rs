@@ -7,7 +7,7 @@ use openflow::text::is_protocol;
 use std::borrow::Cow;
 use std::io::IsTerminal;
 
-/// What a part of a line is.
+/// The role of a part of a line.
 #[derive(Clone, Copy)]
 enum Part {
     Actions,
@@ -45,7 +45,7 @@ const VALUES: &[&str] = &[
 ];
 /// Actions with what they do behind a colon.
 const SPECIAL: &[&str] = &["group", "load", "move", "output", "resubmit", "set_field"];
-/// Words `NAME=VALUE` of messages that are no part of a match.
+/// Words `NAME=VALUE` of messages that do not belong to a match.
 const MESSAGE_WORDS: &[&str] = &[
     "buffer",
     "bundle_id",
@@ -89,7 +89,7 @@ pub fn is_colored(when: &str) -> Result<bool, String> {
     }
 }
 
-/// What a message consists of, by the first words of its text.
+/// The contents of a message, by the first words of its text.
 #[derive(Clone, Copy)]
 enum Kind {
     /// Flows, as a dump shows them.
@@ -102,7 +102,7 @@ enum Kind {
     Plain,
 }
 
-/// What the message consists of that begins with `line`, and the length of its head; `None` if none begins.
+/// The kind of message that begins with `line`, and the length of its head; `None` if none begins here.
 fn head_of(line: &str) -> Option<(Kind, usize)> {
     let name = line.split(' ').next()?;
     let (prefix, what) = name.split_once('_')?;
@@ -125,7 +125,7 @@ fn head_of(line: &str) -> Option<(Kind, usize)> {
 pub struct Colors([String; 7]);
 
 impl Colors {
-    /// Those that `OVS_COLORS` names, and the default ones.
+    /// The colors that `OVS_COLORS` names, and defaults for the others.
     pub fn new(named: &str) -> Colors {
         let mut colors = Colors(CAPABILITIES.map(|(_, default)| default.to_string()));
         for (name, sgr) in named.split(':').filter_map(|capability| capability.split_once('=')) {
@@ -138,7 +138,7 @@ impl Colors {
         colors
     }
 
-    /// Messages, or flows without one. What has no color stays as it is.
+    /// Colors messages, or flows without a message. Text without a color is unchanged.
     pub fn paint(&self, lines: &str) -> String {
         let mut out = String::new();
         let mut kind = Kind::Flows;
@@ -208,7 +208,7 @@ impl Colors {
         out.push_str("\x1b[m\x1b[K");
     }
 
-    /// What precedes the actions.
+    /// Everything before the actions.
     fn flow(&self, out: &mut String, text: &str) {
         for word in words(text, &[',', ' ']) {
             match word.split_once('=') {
@@ -324,7 +324,8 @@ fn is_special_field(name: &str) -> bool {
     matches!(name, "table" | "priority")
 }
 
-/// The words of a text and what separates them, in order. Nothing is separated within parentheses or quotes.
+/// The words of a text and the separators between them, in order. Parentheses and quotes keep their contents
+/// together.
 fn words<'a>(text: &'a str, separators: &[char]) -> Vec<&'a str> {
     let (mut list, mut start, mut depth, mut is_quoted) = (Vec::new(), 0, 0usize, false);
     for (at, character) in text.char_indices() {

@@ -1,4 +1,4 @@
-//! What every command gets: the options that were given, and what follows from them.
+//! The context of every command: its options, and what follows from them.
 
 use super::arguments::Args;
 use super::client::{Client, Failure, fail};
@@ -9,10 +9,10 @@ use openflow::{Version, VersionSet};
 use std::borrow::Cow;
 use std::cell::RefCell;
 
-/// What every command gets.
+/// The context of every command.
 pub struct Options {
     pub args: Args,
-    /// Those that `--color` asks for.
+    /// The colors that `--color` asks for.
     pub colors: Option<Colors>,
     pub versions: VersionSet,
     /// Encodings that may be used.
@@ -32,11 +32,11 @@ impl Options {
             }
         }
         if args.bundle {
-            // OpenFlow 1.3 has bundles by extension, earlier versions none. What stock tools allow is allowed
-            // too.
+            // OpenFlow 1.3 has bundles as an extension, earlier versions none. The same versions are allowed
+            // as in the stock tool.
             let with_bundles = VersionSet(VersionSet::SUPPORTED.0 & !VersionSet::up_to(Version::V12 as u8).0);
             versions = match versions.intersect(with_bundles) {
-                // What says nothing of versions means OpenFlow 1.4.
+                // Without a version, OpenFlow 1.4 is used.
                 VersionSet(0) => VersionSet::default().with(Version::V14),
                 some => some,
             };
@@ -67,12 +67,12 @@ impl Options {
         Client::connect(target, self.versions, &self.args.tls)
     }
 
-    /// Whether names of ports are taken.
+    /// Whether port names are accepted.
     pub fn takes_names(&self) -> bool {
         !self.args.no_names
     }
 
-    /// Whether names of ports are shown: on a terminal unless said otherwise.
+    /// Whether port names are shown: on a terminal by default.
     pub fn shows_names(&self) -> bool {
         use std::io::IsTerminal;
         !self.args.no_names && (self.args.names || std::io::stdout().is_terminal())

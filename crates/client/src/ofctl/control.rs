@@ -1,9 +1,9 @@
 //! The control socket of `monitor` and `snoop`: `ovs-appctl -t ovs-ofctl` sends messages, waits for barriers,
 //! moves the output.
 //!
-//! Threads: one serves the socket. A request goes through the channel by which the switch's bytes arrive, so
-//! that the main thread, which alone speaks to the switch, takes both in their order; it answers through the
-//! request.
+//! Threads: one serves the socket. Requests and the switch's bytes arrive through the same channel, so that
+//! the main thread, the only one that talks to the switch, processes both in order; it sends the answer
+//! through the request.
 
 use super::client::{Arrival, Asked, Client, Failure, text_with_bytes};
 use super::context::Options;
@@ -23,11 +23,11 @@ use transport::unixctl::{self, Command, Request};
 /// Longest that the end of the program waits for the reply to `exit` to be written.
 const REPLY_WAIT: Duration = Duration::from_secs(5);
 
-/// What commands work on.
+/// The state that commands work on.
 pub struct Control {
     socket: Option<Socket>,
     exiting: bool,
-    /// What the command that runs sends.
+    /// Messages from the running command.
     outgoing: Vec<Outgoing>,
     /// Barriers in flight.
     barriers: Vec<(u32, oneshot::Sender<Result<String, String>>)>,
@@ -92,7 +92,7 @@ fn from_hex(text: &str) -> Option<Vec<u8>> {
 }
 
 impl Control {
-    /// Serves the socket from now on, unless that is `none`.
+    /// Serves the socket from now on, unless it is `none`.
     pub fn start(options: &Options, arrivals: Sender<Arrival>) -> Result<Control, Failure> {
         let dir = RunDir::from_env();
         let path: Option<PathBuf> = match options.args.unixctl.as_deref() {
@@ -204,7 +204,7 @@ impl Control {
 /// A message's text, whichever version it is of.
 fn text_of(bytes: &[u8], client: &Client, verbosity: u8) -> String {
     let version = bytes.first().and_then(|&n| Version::from_wire(n)).unwrap_or(client.version());
-    // Which flow-mods of OpenFlow 1.0 say a table is not known; in those that do not, it reads as 0.
+    // It is not known which flow-mods of OpenFlow 1.0 carry a table; in those that do not, it reads as 0.
     let codec = Codec { flow_mod_table_id: true, ..Codec::new(version) };
     match codec.decode(bytes) {
         Ok((xid, message)) => {

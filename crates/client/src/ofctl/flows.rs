@@ -27,11 +27,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 const FLOWS_ONE_BY_ONE: usize = 256;
 /// Flow-mods between two barriers after those: what may be on its way when one of them is refused.
 const FLOWS_PER_BARRIER: usize = 4096;
-/// Flow-mods of a file that go as one bundle where the switch has bundles, and so take effect all together or
-/// not at all. The switch keeps a bundle in memory until it is committed, some kilobytes a flow.
+/// Flow-mods of a file that are sent as one bundle if the switch supports bundles, and so take effect
+/// together or not at all. The switch keeps a bundle in memory until it is committed, some kilobytes per
+/// flow.
 const FLOWS_PER_BUNDLE: usize = 16_384;
 
-/// What was sent since the last barrier, each with its transaction id and its line, 0 if it is not from a
+/// Messages sent since the last barrier, each with its transaction id and its line, 0 if it is not from a
 /// file.
 type Sent = Vec<(u32, usize)>;
 
@@ -91,7 +92,7 @@ pub fn read_file(name: &str) -> Result<(String, &str), Failure> {
         path => (std::fs::File::open(path).and_then(|mut file| file.read_to_end(&mut bytes)), path),
     };
     match result {
-        // What is not UTF-8 is at most a comment, or a name that nothing has.
+        // Invalid UTF-8 can only be in a comment, or in a name that nothing has.
         Ok(_) => Ok((String::from_utf8_lossy(&bytes).into_owned(), shown)),
         Err(error) => fail!("{shown}: open failed ({})", os_text(&error)),
     }
@@ -149,14 +150,15 @@ fn flow_mod(options: &Options, command: FlowModCommand) -> Result<ExitCode, Fail
 fn flow_mod_file(options: &Options, command: Option<FlowModCommand>) -> Result<ExitCode, Failure> {
     let (text, shown) = read_file(options.word(2).unwrap_or("-"))?;
     let (names, client) = taken_names(options, target(options), &text)?;
-    // Read twice, first to know that all is well and how it can be said, so that a million flows need no
-    // room.
+    // The file is read twice, first to validate it and choose an encoding, so that a million flows need no
+    // memory.
     let batch = survey(&text, shown, command, &names)?;
     let all = flows_in(&text, command, &names).filter_map(Result::ok);
     send_flows(options, client, &batch, all)
 }
 
-/// Says what of a match was left out because what it requires is not matched, as the stock tool does.
+/// Logs which fields of a match were left out because their prerequisites are not matched, as the stock tool
+/// does.
 fn report_normalization(flow: &Parsed) {
     if let Some(before) = &flow.before {
         let after = match_text(&flow.flow_mod.matching, PortNames::none());
@@ -164,7 +166,7 @@ fn report_normalization(flow: &Parsed) {
     }
 }
 
-/// How many of them are explained: of a file of a million flows that all have the same fault, no more.
+/// How many of them are explained: a file of a million flows may have the same fault in each.
 const EXPLAINED_MAX: u32 = 5;
 
 /// See [`report_normalization`].
@@ -178,7 +180,7 @@ pub(super) fn log_normalization(before: &str, after: &str) {
     tracing::info!(target: "ofp_match", "post: {after}");
 }
 
-/// What is known of flows before they are taken one by one.
+/// Properties of all flows, determined before they are sent one by one.
 struct Batch<'a> {
     /// The file's name.
     file: &'a str,
@@ -228,7 +230,7 @@ fn send_flows(
             refusal(client, batch.file, sent, *xid, error)
         })?;
     } else {
-        // With -m given five times what is sent is printed in hexadecimal, and with one more without offsets.
+        // With five -m, sent messages are printed in hexadecimal, with six without offsets.
         let codec = client.codec();
         let verbosity = options.args.more;
         let shown = messages.inspect(|(_, flow)| {
@@ -249,7 +251,7 @@ fn print_hex(bytes: &[u8], with_offsets: bool) {
         write_hex_dump(&mut text, bytes);
         print!("{text}");
     } else {
-        // As one number: without a zero in front.
+        // As one number: without leading zeros.
         let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         println!("0x{}", digits.trim_start_matches('0'));
     }
@@ -273,7 +275,7 @@ pub fn send_all(
     if sent.is_empty() { Ok(()) } else { settle(client, file, &mut sent) }
 }
 
-/// Waits until the switch is done with what was sent; a refusal names its line.
+/// Waits until the switch has processed everything sent; an error names the line that was refused.
 fn settle(client: &mut Client, file: &str, sent: &mut Sent) -> Result<(), Failure> {
     if let Some((xid, error)) = client.barrier_error()? {
         return Err(refusal(client, file, sent, xid, &error));
@@ -294,7 +296,7 @@ fn at_line(file: &str, line: usize, error: Failure) -> Failure {
     if line == 0 { error } else { Failure(format!("{file}:{line}: {error}")) }
 }
 
-/// The one bundle of a connection, and how it is carried out.
+/// The only bundle of a connection, and its execution.
 fn bundle_control(kind: BundleControlType) -> Message {
     Message::BundleControl(BundleControl { bundle_id: 0, kind, flags: BUNDLE_FLAGS })
 }
@@ -406,7 +408,7 @@ pub fn dump_flows(options: &Options) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// All flows within a request.
+/// All flows that match a request.
 pub fn flows_of_switch(client: &mut Client, request: FlowStatsRequest) -> Result<Vec<FlowStats>, Failure> {
     let parts = client.collect(StatsRequest::Flow(Box::new(request)))?;
     let flows = parts.into_iter().flat_map(|part| match part {
@@ -498,7 +500,7 @@ pub fn parse_packet_out(text: &str, names: &PortNames) -> Result<(PacketOut, Pro
                 None => return fail!("{value} is not a valid OpenFlow port"),
             },
             "packet" => packet.data = parse_packet(value)?,
-            // The parentheses are those of the type, or stand for `=`.
+            // The parentheses belong to the type, or replace `=`.
             "packet_type" => fields += &format!("packet_type=({}),", value.trim_matches(['(', ')'])),
             // Metadata; headers are the packet's own.
             _ => fields += &format!("{key}={value},"),

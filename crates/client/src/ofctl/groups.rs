@@ -161,12 +161,12 @@ fn no_common_format<T>(usable: Protocols, allowed: Protocols) -> Result<T, Failu
     fail!("none of the usable flow formats ({usable}) is among the allowed flow formats ({allowed})")
 }
 
-/// Makes the changes of a file all at once, or none.
+/// Makes the changes of a file atomically.
 pub fn bundle(options: &Options) -> Result<ExitCode, Failure> {
     let names = taken_names(options)?;
     let (text, shown) = read_file(options.word(2).unwrap_or("-"))?;
     let with_bundles = VersionSet(VersionSet::SUPPORTED.0 & !VersionSet::up_to(Version::V12 as u8).0);
-    // What says nothing of versions means OpenFlow 1.4.
+    // Without a version, OpenFlow 1.4 is used.
     let versions = match options.versions.intersect(with_bundles) {
         VersionSet(0) => VersionSet::default().with(Version::V14),
         some => some,
@@ -195,14 +195,14 @@ pub fn bundle(options: &Options) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What a line of such a file asks for.
+/// The change that a line of such a file describes.
 enum Change {
     Flow(Box<Parsed>),
     Other(Message),
 }
 
-/// A line of such a file: `flow`, `group` or `packet-out`, and what the command of that name takes. Gives
-/// which encodings have it too.
+/// A line of such a file: `flow`, `group` or `packet-out`, and the arguments of the command of that name.
+/// Also returns the encodings that can express it.
 fn bundled(line: &str, names: &PortNames) -> Result<(Change, Protocols), Failure> {
     let (word, rest) = line.split_at(line.find([',', ' ', '\t']).unwrap_or(line.len()));
     match word {
@@ -257,7 +257,7 @@ fn send_bundle(client: &mut Client, target: &str, messages: Vec<Message>) -> Res
     }
     for (xid, error) in &errors {
         let Message::Error(said) = error else { continue };
-        // An error has the first bytes of the message that it is of; here is all of it.
+        // An error carries only the first bytes of the message it refers to; here is the whole message.
         let of = sent.iter().find(|(of, _)| of == xid).map_or(&said.data, |(_, bytes)| bytes);
         report_bundled(*xid, said, of);
     }

@@ -50,8 +50,7 @@ struct Encoded {
     message: Vec<u8>,
 }
 
-/// Reads a list of entries per line and prints what is encoded again. Lines without entries are printed as
-/// they are.
+/// Reads a list of entries per line and prints its re-encoding. Lines without entries are printed unchanged.
 fn entries(
     options: &Options,
     again: impl Fn(&[u8], Unknown) -> Result<Encoded, ErrorKind>,
@@ -98,7 +97,7 @@ fn explain(bytes: &[u8], error: ErrorKind) {
     }
 }
 
-/// A match of OpenFlow 1.0 per line, and what is left of it in a switch. For each `x`, any digit may stand.
+/// A match of OpenFlow 1.0 per line, and its normal form in a switch. Each `x` stands for any digit.
 pub fn parse_match10(_: &Options) -> Result<ExitCode, Failure> {
     let codec = Codec::new(Version::V10);
     // Digits that do not matter: other ones from line to line.
@@ -176,7 +175,7 @@ fn sized(bytes: &[u8], length: usize) -> Result<Vec<u8>, Failure> {
     Ok(bytes.to_vec())
 }
 
-/// A match of a VLAN tag in each encoding, and what it is when it is read again.
+/// A match of a VLAN tag in each encoding, and the match that decoding yields.
 pub fn check_vlan(options: &Options) -> Result<ExitCode, Failure> {
     let number = |n: usize| {
         let text = options.word(n).unwrap_or("");
@@ -212,7 +211,7 @@ pub fn check_vlan(options: &Options) -> Result<ExitCode, Failure> {
     });
     println!("OXM: {} -> {}", entries_text(&oxm), said(again));
 
-    // Where the fixed fields lie: the wildcards, the bits of VLAN and priority in them, and the VLAN.
+    // Offsets of the fixed fields: the wildcards, the bits of VLAN and priority in them, and the VLAN.
     for (name, version, wildcards, bits, vlan) in
         [("OF1.0", Version::V10, 0, [1, 20], 18), ("OF1.1", Version::V11, 8, [1, 2], 36)]
     {

@@ -51,7 +51,7 @@ pub fn run(args: &[String]) -> ExitCode {
     let is_endless = args.words.first().is_some_and(|w| w == "monitor" || w == "snoop");
     let daemon = match args.daemon.take().filter(|_| is_endless) {
         Some(mut options) => {
-            // What the switch says is printed there.
+            // Messages from the switch are printed there.
             options.keep(Kept::Stderr);
             match options.begin() {
                 Err(code) => return code,
@@ -66,7 +66,7 @@ pub fn run(args: &[String]) -> ExitCode {
     match Options::new(args, daemon).and_then(|options| dispatch(&options)) {
         Ok(code) => code,
         Err(failure) => {
-            // An error message of the switch is shown as it is.
+            // An error message from the switch is shown unchanged.
             if failure.0.starts_with("OFPT_ERROR") {
                 eprintln!("{failure}");
             } else {
@@ -165,7 +165,7 @@ const TABLE: &[Row] = &[
     ("benchmark", 3, 3, watch::benchmark, "SWITCH BYTES COUNT", "measure the throughput of echo requests"),
 ];
 
-/// What `--read-only` refuses.
+/// Commands that `--read-only` refuses.
 const CHANGING: [&str; 24] = [
     "mod-table",
     "ct-flush",

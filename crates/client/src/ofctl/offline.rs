@@ -32,7 +32,7 @@ pub(super) fn hex(text: &str) -> Result<Vec<u8>, Failure> {
     bytes.ok_or_else(|| Failure("Trailing garbage in packet data".into()))
 }
 
-/// Bytes in the format for messages, without text beside them.
+/// Prints bytes in the format for messages, without text next to them.
 pub(super) fn dump(bytes: &[u8]) {
     for (i, line) in bytes.chunks(16).enumerate() {
         print!("{:08x} ", i * 16);
@@ -50,8 +50,7 @@ pub fn ofp_print(options: &Options) -> Result<ExitCode, Failure> {
             text.parse().map_err(|_| Failure(format!("{text}: not a level of verbosity (0 to 255)")))?
         }
     };
-    // What is said between messages of one connection is not known here: level 1 is what other commands
-    // print.
+    // The state of the connection is unknown here: level 1 is what other commands print.
     let show = |bytes: &[u8]| {
         super::remarks::log(bytes);
         let text = bytes_text(bytes, PortNames::none(), verbosity.saturating_sub(1));
@@ -146,7 +145,7 @@ fn lists(
         if line.is_empty() {
             continue;
         }
-        // Instructions may stand behind the number of the table that the flow would be in.
+        // Instructions may follow the number of the table that the flow would be in.
         let (table, line) = match line.split_once(',') {
             Some((table, line)) if what == "instructions" => (table.trim().parse::<u8>().ok(), line),
             _ => (None, line),
@@ -174,7 +173,7 @@ fn lists(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints the bytes in which what is encoded again differs from what was read.
+/// Prints the bytes in which the re-encoding differs from the input.
 pub(super) fn print_differences(prefix: &str, bytes: &[u8], again: &[u8]) {
     for (i, (before, after)) in bytes.iter().zip(again).enumerate() {
         if before != after {
@@ -201,7 +200,7 @@ fn explain(what: &str, bytes: &[u8], error: ErrorKind, is_bad: impl Fn(&[u8]) ->
             bytes.len()
         );
     }
-    // A list whose lengths are wrong has no parts that could be told apart.
+    // A list with wrong lengths cannot be split into parts.
     if what != "actions" || error == ErrorKind::OFPBAC_BAD_LEN {
         return;
     }
@@ -224,7 +223,7 @@ fn explain(what: &str, bytes: &[u8], error: ErrorKind, is_bad: impl Fn(&[u8]) ->
     }
 }
 
-/// Bytes without text beside them, sixteen per line; a half line ends where the other half would start.
+/// Bytes without text next to them, sixteen per line; a half line ends where the other half would start.
 fn hex_lines(bytes: &[u8]) -> String {
     let line = |(i, line): (usize, &[u8])| {
         let byte = |(n, byte): (usize, &u8)| format!("{}{byte:02x}", if n == 8 { '-' } else { ' ' });
@@ -256,7 +255,7 @@ pub fn print_error(options: &Options) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// In hexadecimal; 0 as it is.
+/// In hexadecimal, except 0.
 fn vendor_text(vendor: u32) -> String {
     if vendor == 0 { "0".into() } else { format!("{vendor:#x}") }
 }

@@ -1,6 +1,5 @@
-//! Small requests: which tunnel options are which fields of a switch (`add-tlv-map`, `del-tlv-map`,
-//! `dump-tlv-map`), and an end to tracked connections (`ct-flush-zone`,
-//! `ct-flush`).
+//! Small requests: the mapping of tunnel options to fields of a switch (`add-tlv-map`, `del-tlv-map`,
+//! `dump-tlv-map`), and the removal of tracked connections (`ct-flush-zone`, `ct-flush`).
 
 use super::client::{Failure, fail};
 use super::context::Options;
@@ -86,7 +85,7 @@ fn parse(text: &str) -> Result<Vec<TlvMap>, Failure> {
     Ok(maps)
 }
 
-/// The first mapping of a text that is not empty, and what follows it and its comma.
+/// The first mapping of a text that is not empty, and the rest after its comma.
 fn one(text: &str) -> Option<(TlvMap, &str)> {
     let (option, rest) = text.strip_prefix('{')?.split_once("}->tun_metadata")?;
     let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
@@ -107,7 +106,7 @@ fn one(text: &str) -> Option<(TlvMap, &str)> {
     is_whole.then_some((map, rest))
 }
 
-/// In the notation of C.
+/// In C notation.
 fn number(text: &str) -> Option<u32> {
     match text.strip_prefix("0x").or(text.strip_prefix("0X")) {
         Some(digits) => u32::from_str_radix(digits, 16).ok(),

@@ -139,7 +139,7 @@ pub fn queue_get_config(options: &Options) -> Result<ExitCode, Failure> {
     print_answer(options, &mut client, &Message::QueueGetConfigRequest { port })
 }
 
-/// What `mod-port` takes: name, bits, whether they are set.
+/// Arguments of `mod-port`: name, bits, whether they are set.
 const ACTS: [(&str, PortConfig, bool); 14] = [
     ("up", PortConfig::PORT_DOWN, false),
     ("down", PortConfig::PORT_DOWN, true),

@@ -1,5 +1,5 @@
-//! What the stock tool logs of bytes that it prints: why a message cannot be read, and what of a match was
-//! left out.
+//! Log messages of the stock tool about bytes that it prints: why a message cannot be decoded, and which
+//! parts of a match were left out.
 
 use super::flows::log_normalization;
 use openflow::codec::{Header, Unknown, message_name, names_no_version};
@@ -7,11 +7,11 @@ use openflow::error::ErrorKind;
 use openflow::text::{PortNames, match_text, normalized};
 use openflow::{Codec, Message, Version};
 
-/// Where the match of a flow-mod of OpenFlow 1.0 is.
+/// Offset of the match in a flow-mod of OpenFlow 1.0.
 const MATCH10: std::ops::Range<usize> = 8..48;
 /// Bytes of a features reply before its ports.
 const FEATURES_LEN: usize = 32;
-/// Where the message that is added to a bundle begins.
+/// Offset of the message that is added to a bundle.
 const BUNDLED: usize = 16;
 
 /// Logs remarks about a message.
@@ -20,7 +20,7 @@ pub fn log(bytes: &[u8]) {
         return;
     };
     let Some(version) = Version::from_wire(header.version) else {
-        // A hello of a version to come offers what is known too.
+        // A hello of a future version offers known versions too.
         if header.kind == 0 {
             if names_no_version(bytes) {
                 log_no_version();
@@ -89,7 +89,7 @@ fn normalization(bytes: &[u8]) {
     }
 }
 
-/// The property of a configuration of asynchronous messages that is the reason why it cannot be read.
+/// The property of an asynchronous configuration message that makes it undecodable.
 fn properties(mut bytes: &[u8], error: ErrorKind) {
     const KINDS: [(&str, u32); 6] = [
         ("PACKET_IN", 0x3f),

@@ -12,7 +12,7 @@ use std::fmt::Write;
 use std::io::Write as _;
 use std::process::ExitCode;
 
-/// What makes a flow that flow: no two in a table have both match and priority in common.
+/// The identity of a flow: no two flows in a table share both match and priority.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Identity {
     table_id: u8,
@@ -20,7 +20,7 @@ struct Identity {
     matching: Match,
 }
 
-/// What may differ between two versions of a flow.
+/// The parts in which two versions of a flow may differ.
 #[derive(Clone, PartialEq)]
 struct Content {
     cookie: u64,
@@ -33,7 +33,7 @@ struct Content {
 
 type Flows = HashMap<Identity, Content>;
 
-/// The source of flows, and the version in which to write them.
+/// The source of flows, and the version to encode them in.
 struct Source {
     flows: Flows,
     version: Version,
@@ -90,8 +90,8 @@ fn of_switch(options: &Options, client: &mut Client) -> Result<Source, Failure> 
     Ok(Source { flows: pairs.collect(), version: client.version(), usable: Protocols::ANY })
 }
 
-/// Actions as they come back from a switch, so that those of a file compare with them: `mod_dl_src` and
-/// set-field of `eth_src` are one.
+/// Actions as a switch returns them, so that those of a file compare equal: `mod_dl_src` and set-field of
+/// `eth_src` are one.
 fn canonical(actions: &[flow::Action], version: Version) -> Vec<flow::Action> {
     use openflow::{Codec, Message};
     let mut flow_mod = FlowMod::add();
@@ -151,7 +151,7 @@ pub fn diff_flows(options: &Options) -> Result<ExitCode, Failure> {
             of_switch(options, &mut options.connect(name)?)?
         });
     }
-    // What comes from a file is said as the other side says it.
+    // Flows from a file are compared in the other side's version.
     let version = sources.iter().map(|s| s.version).max().unwrap_or(Version::V10);
     for source in &mut sources {
         for content in source.flows.values_mut() {
@@ -214,7 +214,7 @@ pub fn replace_flows(options: &Options) -> Result<ExitCode, Failure> {
     let new = wanted.flows.iter().filter(|(i, c)| options.args.readd || present.flows.get(i) != Some(c));
     let gone = gone.map(|(i, c)| (FlowModCommand::DeleteStrict, i, c));
     let mut changes: Vec<_> = gone.chain(new.map(|(i, c)| (FlowModCommand::Add, i, c))).collect();
-    // In the order of tables, and in each by priority; what is alike goes before what takes its place comes.
+    // Sorted by table, and within a table by priority; then deletions come before additions.
     changes.sort_by_key(|(command, i, _)| {
         (i.table_id, std::cmp::Reverse(i.priority), *command == FlowModCommand::Add)
     });

@@ -6,7 +6,7 @@ use flow::options::OPTION_BYTES_MAX;
 use openflow::message::FlowStats;
 use std::cmp::Ordering;
 
-/// What flows are sorted by.
+/// The sort key of flows.
 enum Criterion {
     Priority,
     Field(Mf),
@@ -57,7 +57,7 @@ pub fn sort_flows(
                 return order;
             }
         }
-        // As tables are searched: what matters more comes first. Without a criterion flows stay as they came.
+        // In the order of lookup: higher priorities first. Without a criterion flows keep their order.
         if criteria.is_empty() { Ordering::Equal } else { b.info.priority.cmp(&a.info.priority) }
     };
     flows.sort_by(compare);

@@ -13,7 +13,7 @@ use std::process::ExitCode;
 /// OFPTFC_MODIFY.
 const FEATURES_MODIFY: u8 = 1;
 
-/// What `mod-table` changes.
+/// The setting that `mod-table` changes.
 enum Change<'a> {
     Name(&'a str),
     /// What happens to packets without a flow.
@@ -37,7 +37,7 @@ pub(super) fn add_names(client: &mut Client, names: &mut PortNames) -> Result<()
 }
 
 /// Whether a text may name a table: the word for one is followed by a letter or a quotation mark. Numbers
-/// need no answer of the switch.
+/// need no answer from the switch.
 pub(super) fn may_name_table(text: &str) -> bool {
     let begins_name = |rest: &str| {
         let rest = rest.trim_start_matches([' ', '=', ':', '(']);
@@ -139,7 +139,7 @@ pub fn mod_table(options: &Options) -> Result<ExitCode, Failure> {
     }
     let mut client = Client::connect(options.word(1).unwrap_or(""), both, &options.args.tls)?;
     if options.takes_names() {
-        // The stock tool asks for names first, whatever the table, on a connection of its own.
+        // The stock tool always requests names first, on a separate connection.
         (0..2).for_each(|_| client.skip_xid());
     }
     match change {
@@ -152,7 +152,7 @@ pub fn mod_table(options: &Options) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is not asked for stays as it is.
+/// Settings that were not requested are unchanged.
 fn configure(client: &mut Client, table_id: u8, change: &Change) -> Result<(), Failure> {
     for part in client.collect(StatsRequest::TableDesc)? {
         let StatsBody::TableDesc(tables) = part else { continue };
@@ -178,7 +178,7 @@ fn rename(client: &mut Client, table_id: u8, name: &str) -> Result<(), Failure> 
     let Some(table) = tables.iter_mut().find(|table| table.table_id == table_id) else {
         return fail!("switch does not have table {table_id}");
     };
-    // The length of a name on the wire, of which the last byte is zero.
+    // The length of a name on the wire, whose last byte is zero.
     let end = (0..=name.len().min(31)).rev().find(|at| name.is_char_boundary(*at)).unwrap_or(0);
     table.name = name[..end].into();
     if client.version() >= Version::V15 {

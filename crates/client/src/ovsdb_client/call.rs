@@ -1,4 +1,4 @@
-//! What a command of `ovsdb-client` works with.
+//! The context of a command of `ovsdb-client`.
 
 use super::rpc::Server;
 use crate::ctl::json::to_text;
@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::sync::Arc;
 use transport::Tls;
 
-/// What the options say.
+/// Values of the options.
 pub(super) struct Global {
     pub(super) style: Style,
     pub(super) timeout: Option<u64>,
@@ -19,7 +19,7 @@ pub(super) struct Global {
     pub(super) tls: Option<Arc<Tls>>,
 }
 
-/// What a command works with.
+/// The context of a command.
 pub(super) struct Call<'a> {
     pub(super) global: &'a Global,
     pub(super) server: Server,

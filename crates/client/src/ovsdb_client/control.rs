@@ -20,20 +20,20 @@ pub(super) struct Asked {
     answer: oneshot::Sender<Result<String, String>>,
 }
 
-/// What a request leaves to do.
+/// What the client must do after a request.
 pub(super) enum Next {
     GoOn,
     End,
 }
 
-/// What the commands of the socket work on.
+/// The state that the commands of the socket work on.
 pub(super) struct Control {
     /// `None`: in the foreground, without a socket.
     asked: Option<mpsc::Receiver<Asked>>,
     /// Its file goes with it.
     _socket: Option<Socket>,
     commands: &'static [Command<Control>],
-    /// What the command that runs sends to the server.
+    /// A message to the server from the running command.
     outgoing: Option<(&'static str, Value)>,
     blocked: bool,
     exiting: bool,
@@ -53,7 +53,7 @@ const EXIT: Command<Control> = row("exit", "", 0, |control, _| {
     Ok(String::new())
 });
 
-/// Those of a monitor.
+/// The commands of a monitor.
 pub(super) const MONITOR: &[Command<Control>] = &[
     EXIT,
     row("ovsdb-client/block", "", 0, |control, _| control.set_blocked(true)),
@@ -67,7 +67,7 @@ pub(super) const MONITOR: &[Command<Control>] = &[
     row("ovsdb-client/unblock", "", 0, |control, _| control.set_blocked(false)),
 ];
 
-/// Those of a command about locks.
+/// The commands of `lock`, `steal` and the like.
 pub(super) const LOCKS: &[Command<Control>] = &[
     EXIT,
     row("lock", "LOCK", 1, |control, args| control.send("lock", json!([args[0]]))),
@@ -107,7 +107,7 @@ impl Control {
         self.blocked
     }
 
-    /// The next request; never, in the foreground. Giving up the wait loses none.
+    /// The next request; in the foreground it never completes. Cancelling the wait loses no request.
     pub(super) async fn asked(&mut self) -> Asked {
         match &mut self.asked {
             Some(asked) => asked.recv().await.expect("the task that serves the socket lives on"),

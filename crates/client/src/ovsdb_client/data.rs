@@ -33,7 +33,7 @@ pub(super) async fn transact(call: &mut Call<'_>) -> Result<(), String> {
     if call.global.change_aware == Some(true) {
         call.server.try_call("set_db_change_aware", json!([true])).await?.ok();
     }
-    // It may wait as long as it likes.
+    // It may wait indefinitely.
     call.daemon.complete();
     let results = send(call, operations).await?;
     call.print_json(&results);
@@ -113,7 +113,7 @@ pub(super) async fn dump(call: &mut Call<'_>) -> Result<(), String> {
     }
     let selected = select(call, &tables).await?;
     for ((table, columns), mut rows) in tables.into_iter().zip(selected) {
-        // By all but UUIDs, which are random, so that the same contents look the same.
+        // By everything but UUIDs, which are random, so that the same contents look the same.
         let by_uuid = |n: &usize| columns[*n].kind.key.kind == AtomType::Uuid;
         let (uuids, others): (Vec<usize>, Vec<usize>) = (0..columns.len()).partition(by_uuid);
         rows.sort_by(|a, b| {
@@ -137,7 +137,7 @@ pub(super) async fn dump(call: &mut Call<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// All but `_version`.
+/// All columns but `_version`.
 fn all_columns(table: &TableSchema) -> Vec<&ColumnSchema> {
     table.columns_with_idx().filter(|(idx, _)| *idx != ColumnIdx::VERSION).map(|(_, column)| column).collect()
 }
@@ -287,7 +287,7 @@ fn by_name(json: Value, uuids: &BTreeSet<String>) -> Value {
             debug_assert!(Uuid::parse(uuid).is_some());
             json!(["named-uuid", symbol(uuid)])
         }
-        // Strings that look alike are elements of a column of strings, and in it no array is.
+        // Strings that merely look like this are elements of a column of strings, which contains no arrays.
         _ => Value::Array(elements.into_iter().map(|element| by_name(element, uuids)).collect()),
     }
 }

@@ -1,8 +1,8 @@
-//! `crosspoint ovsdb-client`, which is `ovsdb-client`: the protocol of a database server from the command
+//! `crosspoint ovsdb-client`, also called `ovsdb-client`: the protocol of a database server from the command
 //! line.
 //!
-//! [`COMMANDS`] has a row for each command; `schema`, `data`, `monitor` and `locks` have what they do, `rpc`
-//! speaks to the server, `control` to `ovs-appctl`.
+//! [`COMMANDS`] has a row for each command; `schema`, `data`, `monitor` and `locks` implement them, `rpc`
+//! talks to the server, `control` to `ovs-appctl`.
 //!
 //! Source: ovsdb-client(1).
 
@@ -161,7 +161,7 @@ fn try_run(args: &[String]) -> Result<ExitCode, String> {
         name.starts_with("monitor") || matches!(name.as_str(), "lock" | "steal" | "transact" | "unlock");
     let detached = stays && daemon.detaches();
     let daemon = if stays {
-        // Whoever reads the output of a monitor or a transaction must learn why it ended.
+        // The reader of a monitor's or transaction's output must learn why it ended.
         let is_reading = name.starts_with("monitor") || name == "transact";
         daemon.keep(if is_reading { Kept::Both } else { Kept::Stdout });
         match daemon.begin() {
@@ -193,7 +193,7 @@ async fn call(
 ) -> Result<(), String> {
     let invalid = || format!("invalid syntax for '{}' (use --help for help)", spec.name);
     let default = format!("unix:{}", RunDir::from_env().file("db.sock").display());
-    // A server is a connection method, and nothing else of the arguments is.
+    // A server is a connection method; no other argument is one.
     let is_method = |word: &str| word.split(',').all(|method| Target::parse(method, OVSDB_PORT).is_ok());
     let (method, mut args) = match words.split_first() {
         Some((first, rest)) if is_method(first) => (first.as_str(), rest),

@@ -11,10 +11,10 @@ use super::call::{Call, print};
 use super::control::{self, Control, Next};
 use super::rpc::Heard;
 
-/// What of a table is followed.
+/// The columns of a table that are monitored.
 struct Followed<'a> {
     table: &'a TableSchema,
-    /// In the order in which they are shown.
+    /// In display order.
     columns: Vec<&'a ColumnSchema>,
     request: Value,
 }
@@ -206,7 +206,7 @@ fn show(
     Ok(())
 }
 
-/// What an update says: whether the line has the row's name, what happened, and the columns.
+/// The contents of an update: whether the line has the row's name, what happened, and the columns.
 fn actions(update: &Value, is_first: bool) -> Vec<(bool, &'static str, Option<&Value>)> {
     match (update.get("old"), update.get("new")) {
         (Some(old), Some(new)) => return vec![(true, "old", Some(old)), (false, "new", Some(new))],

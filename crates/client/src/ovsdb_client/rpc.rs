@@ -25,7 +25,7 @@ pub(super) struct Server {
     notifications: VecDeque<(String, Value)>,
 }
 
-/// What a command that stays is woken by.
+/// The events that wake a command that keeps running.
 pub(super) enum Heard {
     /// The server's notification: its method and parameters.
     Notification(String, Value),
@@ -72,7 +72,7 @@ impl Server {
         }
     }
 
-    /// The result of a request that the server does not refuse.
+    /// The result of a request; an error of the server is a failure.
     pub(super) async fn call(&mut self, method: &str, params: Value) -> Result<Value, String> {
         self.try_call(method, params)
             .await?
@@ -86,7 +86,7 @@ impl Server {
         self.connection.send(&request).await.map_err(|error| self.lost(&error))
     }
 
-    /// What comes next, from the server or at the control socket.
+    /// The next event, from the server or the control socket.
     pub(super) async fn hear(&mut self, control: &mut Control) -> Result<Heard, String> {
         loop {
             if control.is_blocked() {
@@ -180,7 +180,7 @@ impl Server {
         Schema::from_json(&json).map_err(|error| error.to_string())
     }
 
-    /// The results of a transaction, none of which is an error.
+    /// The results of a transaction; an error among them is a failure.
     pub(super) async fn transact(&mut self, operations: Value) -> Result<Vec<Value>, String> {
         let results = self
             .try_call("transact", operations)

@@ -1,4 +1,4 @@
-//! All commands but `show-log`.
+//! All commands except `show-log`.
 
 use super::outcome::{Failure, Outcome, Settings, default_db, default_schema, show};
 use host::database_file::{DatabaseFile, LockError, open_to_read};
@@ -85,7 +85,7 @@ fn db_schema(args: &[String]) -> Result<Schema, Failure> {
     storage::read_schema(&open_db(&path)?).map_err(|error| open_failure(&path, &error))
 }
 
-/// What was read, with a warning where the end of the file is torn.
+/// The contents, with a warning if the end of the file is torn.
 fn checked(path: &Path, contents: Result<storage::Contents, OpenError>) -> Result<Database, Failure> {
     let contents = contents.map_err(|error| open_failure(path, &error))?;
     if let Some(cut) = &contents.cut {
@@ -111,7 +111,7 @@ fn first_record(path: &Path) -> Result<(Magic, Value), Failure> {
     };
     match body {
         Some(first) => Ok(first),
-        // It says what is wrong.
+        // The error says what is wrong.
         None => Err(storage::read_schema(&file).map_or_else(
             |error| open_failure(path, &error),
             |_| format!("ovsdb error: {}: unexpected file format", path.display()).into(),

@@ -1,9 +1,9 @@
-//! What commands of `ovsdb-tool` are given, and how they end.
+//! Input and outcome of commands of `ovsdb-tool`.
 
 use host::program;
 use std::path::PathBuf;
 
-/// What the options say that commands read.
+/// Values of the options that commands read.
 #[derive(Default)]
 pub(super) struct Settings {
     /// The number of `-m` options.

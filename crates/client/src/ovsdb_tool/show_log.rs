@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::fmt::Write;
 use std::path::PathBuf;
 
-/// What rows are called, by the text of their UUIDs.
+/// Names of rows, by the text of their UUIDs.
 type Names = HashMap<String, String>;
 
 pub(super) fn run(settings: &Settings, args: &[String]) -> Outcome {
@@ -144,7 +144,7 @@ fn row_text(
     }
 }
 
-/// A value as the stock tools print it where the schema knows what it is, else its JSON.
+/// A value as the stock tools print it if the schema knows its type, else its JSON.
 fn value_text(value: &Value, of: Option<&TableSchema>, column: &str) -> String {
     let kind = of.and_then(|table| table.find(column).map(|idx| &table.column(idx).kind));
     let read = kind.and_then(|kind| Some((Datum::from_json_any_size(value, kind, None).ok()?, kind)));

@@ -131,7 +131,7 @@ fn connect_and_run(global: Global, commands: &[Command], args: &[String]) -> Res
     }
 }
 
-/// Options of commands may stand among the program's where the command is the first.
+/// Options of a command may be among the program's if the command is the first.
 fn command_options() -> Vec<Opt> {
     let mut options: Vec<Opt> = Vec::new();
     for spec in commands::COMMANDS {
@@ -146,7 +146,7 @@ fn command_options() -> Vec<Opt> {
     options
 }
 
-/// Warnings on stderr; what is done and how it was called in the system log.
+/// Warnings on stderr; changes and the command line in the system log.
 fn start_log() {
     use log::{Destination, Level, Setting};
     log::start();

@@ -25,7 +25,7 @@ pub const OPTIONS: &[Opt] = &[
     flag("version").short('V').help("show the version"),
 ];
 
-/// What the options say.
+/// Values of the options.
 pub(super) struct Global {
     pub db: String,
     pub waits: bool,

@@ -1,4 +1,4 @@
-//! The course of one call: connect, copy rows, run the commands, commit, print, wait for the switch.
+//! One invocation: connect, copy rows, run the commands, commit, print, wait for the switch.
 //!
 //! ```text
 //! copy -> run -> commit -> print -> wait until cur_cfg >= next_cfg
@@ -33,7 +33,7 @@ pub(super) struct Session<'a> {
     replica: Replica,
     uuids: UuidGenerator,
     state: State,
-    /// What the server lacks was said.
+    /// Whether missing tables and columns were reported.
     said_missing: bool,
     reconnect: Reconnect,
     /// Why there is no connection, and it is not to be made again.
@@ -168,7 +168,7 @@ impl<'a> Session<'a> {
         matches!(&self.state, State::Committing { ran, .. } if ran.transaction.is_unchanged())
     }
 
-    /// Whether all is done.
+    /// Takes the next step. Returns whether all is done.
     fn step(&mut self) -> Result<bool, End> {
         match &mut self.state {
             State::Rows { seen } => {

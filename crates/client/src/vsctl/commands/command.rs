@@ -38,7 +38,7 @@ pub struct Spec {
 pub struct Command {
     /// Which.
     pub spec: &'static Spec,
-    /// With its dashes, and the argument that it was given.
+    /// With their dashes, and their arguments.
     pub options: BTreeMap<String, Option<String>>,
     /// The arguments after its name.
     pub args: Vec<String>,
@@ -119,11 +119,11 @@ fn parse_command(
     Ok(Command { spec, options, args: args.to_vec() })
 }
 
-/// What a command looks at before there is a connection.
+/// The input of a command's check before there is a connection.
 pub struct Prepare<'a> {
     /// The schema that this program knows.
     pub schema: &'a Schema,
-    /// What is needed of it.
+    /// The tables and columns that it needs.
     pub selection: &'a mut Selection,
     /// The command.
     pub command: &'a Command,
@@ -190,7 +190,7 @@ pub enum Stop {
     Fatal(String),
     /// The answer is the exit code, at once and without output.
     Exit(u8),
-    /// What is waited for has not come: run everything again when the rows changed.
+    /// A condition that it waits for does not hold yet: run everything again when the rows change.
     TryAgain,
 }
 
@@ -213,9 +213,9 @@ pub struct Symbol {
     pub has_weak: bool,
 }
 
-/// What the commands of a run share, and the one that runs.
+/// The state that the commands of a run share, and the running command.
 pub struct Context<'a> {
-    /// All changes.
+    /// The changes of all commands.
     pub txn: Transaction,
     /// The one row of the table Open_vSwitch.
     pub root: Uuid,
@@ -225,9 +225,9 @@ pub struct Context<'a> {
     pub uuids: &'a mut UuidGenerator,
     /// The command that runs.
     pub command: &'a Command,
-    /// No other comes after it: what its result may hold is the server's to judge, as in Open vSwitch.
+    /// No other command follows: the server checks its result, as in Open vSwitch.
     pub is_last: bool,
-    /// What it prints.
+    /// The output of the running command.
     pub output: String,
     /// Or the table that it prints.
     pub table: Option<Table>,
@@ -296,7 +296,7 @@ impl Context<'_> {
         Ok((idx, column))
     }
 
-    /// What a column of a row holds.
+    /// The value of a column of a row.
     pub fn get(&self, table: &str, uuid: Uuid, column: &str) -> Result<&Datum, Stop> {
         let (table, column) = self.column_idx(table, column)?;
         Ok(self.txn.get(table, uuid, column))
@@ -354,7 +354,7 @@ impl Context<'_> {
         Ok(())
     }
 
-    /// The transaction relies on what a column of a row holds.
+    /// Makes the transaction rely on the value of a column of a row.
     pub fn verify(&mut self, table: &str, uuid: Uuid, column: &str) -> Result<(), Stop> {
         let (table, column) = self.column_idx(table, column)?;
         self.txn.verify(table, uuid, column);

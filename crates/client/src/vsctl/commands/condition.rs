@@ -13,11 +13,11 @@ pub const OPERATORS: &[&str] =
 /// An argument in its parts.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Argument<'a> {
-    /// The column as it is written.
+    /// The column as written.
     pub column: &'a str,
     /// After a colon.
     pub key: Option<&'a str>,
-    /// Which of the operators, and what follows it.
+    /// The operator, and the text that follows it.
     pub value: Option<(&'static str, &'a str)>,
 }
 
@@ -71,7 +71,7 @@ pub fn split_for<'a>(
     Ok((names::column(schema, table, argument.column)?, argument))
 }
 
-/// Whether `row` fulfils the condition `text`. Names in values are those of the run.
+/// Whether `row` satisfies the condition `text`. Names in values are those of the run.
 pub fn holds(ctx: &mut Context<'_>, table: TableIdx, row: &Row, text: &str) -> Result<bool, Stop> {
     let schema = ctx.schema();
     let (idx, argument) = split_for(&schema, table, text, OPERATORS)?;

@@ -92,7 +92,7 @@ pub(super) fn prepare_arguments(
     operators: &'static [&'static str],
 ) -> Result<(), String> {
     for text in &prepare.command.args[first..] {
-        // A column that is not there is the error, whatever follows it.
+        // A missing column is the error, whatever follows it.
         let (column, _) = word(text)?;
         if !column.is_empty() {
             prepare.column(table, column)?;
@@ -198,7 +198,7 @@ fn define_existing(ctx: &mut Context<'_>, id: &str, uuid: Uuid) -> Result<(), St
             "row id \"{id}\" specified on \"get\" command was used before it was defined"
         )));
     }
-    // Whether something refers to it does not matter: it is there already.
+    // References to it do not matter: it exists already.
     *symbol = super::command::Symbol { uuid, is_created: true, has_strong: true, has_weak: true };
     Ok(())
 }

@@ -1,11 +1,11 @@
-//! Bridges, ports and interfaces looked up by name, in the rows as they are with the transaction's changes.
+//! Bridges, ports and interfaces looked up by name, in the rows including the transaction's changes.
 
 use super::command::{Context, Stop};
 use super::model::{Bridge, Interface, Model, Port};
 use ovsdb::{Datum, Uuid};
 
 impl Context<'_> {
-    /// The model of the rows as they are, with the transaction's changes.
+    /// The model of the rows, including the transaction's changes.
     pub fn model(&mut self) -> Result<&Model, Stop> {
         if self.model.is_none() {
             let model = self.build_model()?;

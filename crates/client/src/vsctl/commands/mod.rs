@@ -1,10 +1,10 @@
 //! The commands of `vsctl`: pure functions from a [`Replica`] to a [`Transaction`] and the output to print.
 //!
-//! A command line is [parsed](parse_chain) into commands. [`prepare`] says which tables and columns they need
-//! and refuses what can be refused without a database. Once the replica has those, [`run`] runs the commands
-//! one after the other in one transaction, each seeing what those before it did. The caller commits it, and
-//! prints [`outputs`] when it is in force; if it must be tried again, the commands run again on the newer
-//! rows.
+//! A command line is [parsed](parse_chain) into commands. [`prepare`] determines which tables and columns
+//! they need and rejects what can be rejected without a database. Once the replica has those, [`run`] runs
+//! the commands one after the other in one transaction, each seeing the changes of those before it. The
+//! caller commits it, and prints [`outputs`] once it has taken effect; if it must be tried again, the
+//! commands run again on the newer rows.
 //!
 //! - [`command`]: commands, their options and arguments, the context that they run in.
 //! - [`names`], `condition`: words that mean tables, columns, records and conditions.
@@ -12,7 +12,7 @@
 //! - [`model`]: bridges with their fake bridges, ports and interfaces; `bridges`, `ports`, `settings`,
 //!   `zones`: the commands on these.
 //!
-//! Source: ovs-vsctl(8). Texts of output and errors are the stock tool's, which the tests run beside this.
+//! Source: ovs-vsctl(8). Output and errors are the stock tool's; tests run both.
 
 pub mod command;
 pub mod lookup;
@@ -113,10 +113,10 @@ pub static COMMANDS: &[Spec] = commands! {
     "wait-until" reads 2..MANY, "!TABLE !RECORD *COLUMN?:KEY=VALUE", "", database::prepare_wait_until, database::wait_until;
 };
 
-/// What commands need of the database, and the warnings that can be given without it.
+/// The tables and columns that commands need, and the warnings that need no database.
 ///
 /// # Errors
-/// Where a command cannot come to anything: an unknown table or column, an argument of the wrong form.
+/// Commands that cannot succeed: an unknown table or column, an argument of the wrong form.
 pub fn prepare(
     commands: &[Command],
     schema: &Schema,
@@ -146,7 +146,7 @@ pub struct Settings {
 /// A run that came to its end.
 #[derive(Debug)]
 pub struct Ran {
-    /// To commit.
+    /// The transaction to commit.
     pub transaction: Transaction,
     /// Interfaces that were added, as the transaction calls them.
     pub new_interfaces: Vec<Uuid>,
@@ -160,7 +160,7 @@ struct CommandResult {
     created: Option<Uuid>,
 }
 
-/// What a command prints.
+/// The output of a command.
 #[derive(Debug)]
 pub enum Output {
     /// Text, with its newlines.
@@ -254,8 +254,8 @@ fn check_symbols(ctx: &Context<'_>, warnings: &mut Vec<Warning>) -> Result<(), S
     Ok(())
 }
 
-/// What each command prints, once its transaction is in force. `committed` is `None` if there was nothing to
-/// change.
+/// The output of each command, once its transaction has taken effect. `committed` is `None` if there was
+/// nothing to change.
 pub fn outputs(ran: Ran, committed: Option<&Committed>) -> Vec<Output> {
     let output = |result: CommandResult| match (result.table, result.created) {
         (Some(table), _) => Output::Table(table),

@@ -10,11 +10,11 @@ use ovsdb::Uuid;
 /// A bridge, real or fake.
 #[derive(Clone, Debug)]
 pub struct Bridge {
-    /// Its row in the table Bridge, of a fake one its parent's.
+    /// Its row in the table Bridge; for a fake bridge, its parent's.
     pub row: Uuid,
     /// For a fake bridge: its parent's name, and its own port.
     pub fake: Option<(String, Uuid)>,
-    /// 0 of a real bridge.
+    /// 0 for a real bridge.
     pub vlan: i64,
 }
 

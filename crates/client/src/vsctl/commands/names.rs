@@ -1,5 +1,4 @@
-//! What the words on a command line mean: tables and columns, in full or abbreviated, and how records may be
-//! called.
+//! The meaning of words on a command line: tables and columns, in full or abbreviated, and names of records.
 //!
 //! Source: ovs-vsctl(8), "Identifying Tables, Records, and Columns".
 
@@ -45,8 +44,7 @@ pub fn record_names(table: &str) -> &'static [RecordName] {
     }
 }
 
-/// How well `text` names `name`: not at all, as the start of it, or in full. Case does not count, and `-` is
-/// `_`.
+/// How well `text` matches `name`: not at all, as a prefix, or in full. Case is ignored, and `-` equals `_`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Match {
     No,

@@ -33,7 +33,7 @@ pub(super) fn add_port(ctx: &mut Context<'_>) -> Result<(), Stop> {
 
 pub(super) fn prepare_add_bond(prepare: &mut Prepare<'_>) -> Result<(), String> {
     let first = first_settings(&prepare.command.args, 2);
-    // Too few interfaces are the error, whatever follows them.
+    // Too few interfaces is the error, whatever follows them.
     if first < 4 { super::bridges::prepare(prepare) } else { prepare_settings(prepare, first) }
 }
 

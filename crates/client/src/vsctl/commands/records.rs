@@ -7,7 +7,7 @@ use super::names::{RecordName, record_names};
 use ovsdb::{Atom, Row, TableIdx, UUID_LEN, Uuid};
 
 impl Context<'_> {
-    /// The row that `name` means. `Ok(None)`: there is none, which is an error only if it `must_exist`.
+    /// The row that `name` refers to. `Ok(None)`: there is none, which is an error only if it `must_exist`.
     pub fn record(&mut self, table: TableIdx, name: &str, must_exist: bool) -> Result<Option<Row>, Stop> {
         let row = record(self, table, name)?;
         if row.is_none() && must_exist {

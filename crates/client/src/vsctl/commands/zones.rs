@@ -26,7 +26,7 @@ fn datapath(ctx: &Context<'_>, name: &str) -> Result<Option<Uuid>, Stop> {
     Ok(datapaths.value_of(&Atom::from(name)).and_then(Atom::as_uuid))
 }
 
-/// `zone=N`; what is not of that form means zone 0, as with the stock tool.
+/// `zone=N`; anything else means zone 0, as with the stock tool.
 fn zone_id(text: &str) -> i64 {
     text.strip_prefix("zone=").map_or(0, leading_integer)
 }
