@@ -49,7 +49,7 @@ pub enum Verdict {
     Better(f64, f64),
     /// Does not exclude 1.
     Same(f64, f64),
-    /// Cannot be said, for this reason.
+    /// No statement is possible, for this reason.
     None(String),
 }
 
@@ -71,7 +71,7 @@ pub fn run(a: &Path, b: &Path) -> Result<(), Failure> {
     }
 }
 
-/// What is worse in B.
+/// The figures that are worse in B.
 pub fn worse(compared: &[Compared]) -> Vec<&str> {
     let is_worse = |c: &&Compared| matches!(c.verdict, Verdict::Worse(..));
     compared.iter().filter(is_worse).map(|c| c.what.as_str()).collect()
@@ -175,7 +175,7 @@ pub fn refusal(a: &Point, b: &Point) -> Option<String> {
     None
 }
 
-/// What differs between two switches and cannot be set equal: `batch 64 and 32`.
+/// Differences between two switches that cannot be made equal: `batch 64 and 32`.
 pub fn inherent(a: &Point, b: &Point) -> Vec<String> {
     let names: std::collections::BTreeSet<&String> = a.inherent.keys().chain(b.inherent.keys()).collect();
     let of = |point: &Point, name: &String| {
@@ -259,7 +259,7 @@ pub fn builds(a: &Path, b: &Path, rounds: usize) -> Result<(Run, Run), Failure> 
             }
         }
     }
-    // The same machine at the same time: what an older build does not tell is no difference.
+    // The same machine at the same time: a value that an older build does not report is no difference.
     let told = |run: &Run| run.points.iter().all(|p| p.conditions.contains_key(HUGE_PAGES));
     if !runs.iter().all(told) {
         runs.iter_mut().flat_map(|run| &mut run.points).for_each(|p| drop(p.conditions.remove(HUGE_PAGES)));

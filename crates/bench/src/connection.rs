@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// Longer than this no message of a switch takes.
+/// No message of a switch takes longer than this.
 const TIME: Duration = Duration::from_secs(300);
 
 /// See the module documentation.

@@ -1,5 +1,5 @@
-//! Daemons run beside the benchmark: ours (this binary's `switch`) and Debian's Open vSwitch, each with a run
-//! directory of its own, driven by the stock tools, ended by their ids.
+//! Daemons that the benchmark runs: ours (this binary's `switch`) and Debian's Open vSwitch, each with its
+//! own run directory, configured by the stock tools, ended by process id.
 
 use crate::process::{MISSING, Process, TempDir, run, wait_for};
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
 pub struct Daemon {
     /// The switch's.
     pub process: Process,
-    /// What its control socket is named for.
+    /// The name in its control socket.
     target: String,
     _database: Option<Process>,
     dir: TempDir,
@@ -28,7 +28,7 @@ pub struct Daemon {
 /// A command in a network namespace, or in this one.
 pub fn in_namespace(namespace: Option<&str>, program: &Path) -> Command {
     match namespace {
-        // It replaces itself by the program, so the child's id is the program's.
+        // It executes the program, so the child's id is the program's.
         Some(name) => {
             let mut command = Command::new("ip");
             command.args(["netns", "exec", name]).arg(program);
@@ -135,7 +135,7 @@ impl Daemon {
         wait_for(&self.dir.0.join("br0.mgmt")).map_err(|e| self.explained(e))
     }
 
-    /// An error with what the daemon said last.
+    /// An error with the daemon's last output.
     fn explained(&self, error: String) -> String {
         // The daemon has no part in it.
         if error.contains(MISSING) {
@@ -181,7 +181,7 @@ impl Daemon {
         self.ofctl(&["add-flows", "br0", &file.to_string_lossy()]).map(drop)
     }
 
-    /// What these ports count as dropped: `switch port 1: rx_dropped`.
+    /// The drop counters of these ports: `switch port 1: rx_dropped`.
     pub fn port_drops(&self, ports: &[usize]) -> Result<BTreeMap<String, u64>, String> {
         let mut drops = BTreeMap::new();
         for port in ports {

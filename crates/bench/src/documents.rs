@@ -1,5 +1,5 @@
 //! Figures of the four documents whose experiments the suites repeat: other machines, other years, other
-//! versions. They stand beside ours for orientation, and are marked as not measured side by side.
+//! versions. They are shown next to ours for orientation, and marked as not measured side by side.
 
 /// A figure of a document.
 pub struct Figure {
@@ -19,7 +19,7 @@ pub struct Figure {
     pub value: f64,
     /// Its unit.
     pub unit: &'static str,
-    /// The source in which it was read.
+    /// The source of the figure.
     pub read_in: &'static str,
 }
 
@@ -99,7 +99,7 @@ pub fn figures() -> Vec<Figure> {
     all
 }
 
-/// Those that a suite repeats.
+/// The figures of a suite.
 pub fn of_suite(suite: &str) -> Vec<Figure> {
     figures().into_iter().filter(|figure| figure.suite == suite).collect()
 }

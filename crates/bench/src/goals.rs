@@ -1,4 +1,4 @@
-//! `crosspoint bench goals DIR`: each goal of the project beside its figure.
+//! `crosspoint bench goals DIR`: each goal of the project with its figure.
 //!
 //! A goal is met if the bound of its figure's 95 % confidence interval meets it, not only the median.
 
@@ -56,7 +56,7 @@ const RATE: Figure = Ratio("mpps", "ovs-dpdk");
 
 const COST: Figure = ToTenFlows("cycles_per_packet");
 
-/// All of them. Measurements take theirs from here ([`bound`]).
+/// All goals. Measurements look theirs up here ([`bound`]).
 pub const GOALS: &[Goal] = &[
     goal("p2p", &[("rules", "in_port")], SWITCHING, AtMost(0.2)),
     goal("p2p", &[("rules", "normal")], SWITCHING, AtMost(0.2)),
@@ -101,7 +101,7 @@ pub const GOALS: &[Goal] = &[
     goal("fairness", &[("what", "fairness")], Own("kept_ratio"), AtLeast(0.5)),
     goal("fairness", &[("what", "stopped_guest")], Own("kept_ratio"), AtLeast(0.95)),
     goal("memory", &[("rules", "1000000")], Own("rss_of_switch_bytes"), Never(1.5e9)),
-    // With few, what a switch has anyway counts for more than what each costs.
+    // With few flows, a switch's fixed memory outweighs the cost of each flow.
     goal("memory", &[("flows", "1000000")], Own("bytes_per_cached_flow"), Never(80.0)),
     goal("counts", &[("flows", "100000")], Own("wait_ms"), Never(200.0)),
     goal("counts", &[("flows", "1000000")], Own("wait_ms"), Never(1_000.0)),
@@ -120,7 +120,7 @@ pub const GOALS: &[Goal] = &[
     goal("mac-learning", &[("by", "learn")], Own("learned_per_s"), AtLeast(100_000.0)),
 ];
 
-/// A goal beside a figure.
+/// A goal with a figure.
 pub struct Held {
     /// Suite and load.
     pub what: String,
@@ -162,7 +162,7 @@ impl Figure {
     }
 }
 
-/// Each goal at each point of a run that it is about.
+/// Each goal at each point of a run that it applies to.
 pub fn of_run(run: &Run) -> Vec<Held> {
     GOALS.iter().flat_map(|goal| run.points.iter().filter_map(|point| held(goal, point, run))).collect()
 }

@@ -26,7 +26,7 @@ impl Drop for TempDir {
     }
 }
 
-/// In the error about a program that is not installed.
+/// Part of the error about a program that is not installed.
 pub const MISSING: &str = " is missing: install ";
 
 /// Programs that benchmarks start by their names, and Debian's packages with them.
@@ -57,7 +57,7 @@ fn not_started(command: &Command, error: &std::io::Error) -> String {
     }
 }
 
-/// The program that `ip netns exec` did not find, by what it said.
+/// The program that `ip netns exec` did not find, according to its output.
 fn not_found_within(said: &str) -> Option<&str> {
     said.strip_prefix("exec of \"")?.strip_suffix("\" failed: No such file or directory")
 }

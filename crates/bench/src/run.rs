@@ -1,4 +1,4 @@
-//! `crosspoint bench run`: the steps of suites, one after the other, each stored as soon as it is over.
+//! `crosspoint bench run`: the steps of suites, one after the other, each stored as soon as it is complete.
 
 use crate::compare;
 use crate::lab::switch::list::NAMES;
@@ -31,15 +31,15 @@ const SLOWEST_SHOWN: usize = 10;
 /// The suite of what generator and guest do alone, which needs no calibration before it.
 const CALIBRATION: &str = "calibration";
 
-/// What `run` was asked for.
+/// The options of `run`.
 pub struct Wish {
     /// Suites; `all` stands for every one.
     pub names: Vec<String>,
     /// How long.
     pub mode: Mode,
-    /// Switches, generator and traffic, where they are not the suites' own.
+    /// Switches, generator and traffic, if they are not the suites' own.
     pub wanted: Wanted,
-    /// Where results go.
+    /// The directory for results.
     pub out: PathBuf,
     /// Go on with a run.
     pub resume: bool,
@@ -177,13 +177,13 @@ fn suites(names: &[String]) -> Result<Vec<&'static Suite>, Failure> {
     Ok(suites)
 }
 
-/// Whether a step was asked for, or its suite as a whole.
+/// Whether a step was requested, or its suite as a whole.
 fn is_wanted(names: &[String], suite: &Suite, step: &Step) -> bool {
     let id = format!("{}.{}", suite.name, step.name());
     names.iter().any(|name| name == "all" || name == suite.name || *name == id)
 }
 
-/// What is stored and resumed as a whole.
+/// A part that is stored and resumed as a whole.
 enum Part {
     Measure(&'static Measure),
     Load(Box<Load>),
@@ -231,7 +231,7 @@ impl Runner<'_> {
                 eprintln!("{done}: measured before");
                 continue;
             }
-            // Steps take the most different times: the mean of those that are over is all that can be said.
+            // Steps differ greatly in duration: the mean of completed ones is the only estimate.
             let spent: Duration = took.iter().map(|(time, _)| time).sum();
             let left = spent.checked_div(took.len() as u32).map(|mean| mean * (parts.len() - n) as u32);
             eprintln!("{done}{}", left.map(|t| format!(", about {} left", time(t))).unwrap_or_default());
@@ -244,7 +244,7 @@ impl Runner<'_> {
             let start = Instant::now();
             let result = match part {
                 Part::Measure(measure) => match self.measure(store, suite, measure, id, lacking) {
-                    // It failed because a program is missing, and its last words name it.
+                    // It failed because a program is missing, which its last output names.
                     Err(why) if why.contains(MISSING) => {
                         let why = why.rsplit(": crosspoint bench: ").next().unwrap_or(&why);
                         let text = format!("crosspoint was not measured with {}: {why}", measure.step);
@@ -359,10 +359,10 @@ impl Runner<'_> {
         Ok(measured.points)
     }
 
-    /// Does something that waits for processes of this run. An interrupt that only the runner received is
-    /// passed on to them, and to those started meanwhile: so a turn ends, however long it should have taken.
+    /// Runs `act`, which waits for processes of this run. An interrupt that only the runner received is
+    /// passed on to them, and to those started meanwhile: so a turn ends early.
     fn until_interrupted<R>(&self, act: impl FnOnce() -> R) -> R {
-        // Dropped when it is done.
+        // Dropped when `act` returns.
         let (doing, is_doing) = std::sync::mpsc::channel::<()>();
         let hand_on = move || {
             let mut told = 0;
@@ -524,12 +524,12 @@ fn interrupted(store: &Store) -> Failure {
     Failure::Check(format!("interrupted; what was measured is in {dir}, go on with --resume"))
 }
 
-/// Where a run writes and finds no room: its results, or what steps need for a while.
+/// The directory of a run whose disk is full: its results, or the temporary files of steps.
 fn full_disk(store: &Store) -> Option<PathBuf> {
     [store.dir().to_path_buf(), std::env::temp_dir()].into_iter().find(|dir| store::is_full(dir))
 }
 
-/// A point's first figures in a line, as it is measured.
+/// Prints a point's first figures in one line, as it is measured.
 fn print(point: &Point) {
     let figures = point.metrics.iter().filter(|(_, m)| m.better != crate::result::Better::Neither);
     let text: Vec<String> = figures

@@ -1,5 +1,5 @@
-//! The loads of a suite's grid: each is run on all its switches in turns, so that a slow minute of the
-//! machine hits all.
+//! The loads of a suite's grid: each runs on all its switches in turns, so that a slow minute of the machine
+//! affects all.
 
 use crate::lab::bed::{Bed, Parts};
 use crate::lab::generator::{self, Load as Offer};
@@ -27,7 +27,7 @@ const MTU_JUMBO: u16 = 9_000;
 pub struct Load {
     /// From the suite.
     step: &'static str,
-    /// In place of the mode's.
+    /// Replaces the mode's number of turns.
     turns: Option<u32>,
     /// For the command that repeats it, as the operator gave them: `--quick --workers 2`.
     options: String,
@@ -54,7 +54,7 @@ pub struct Measured {
     pub points: Vec<Point>,
     /// Why switches were left out.
     pub refused: Vec<String>,
-    /// What is not as the suite has it.
+    /// Deviations from the suite.
     pub notes: Vec<String>,
     /// Switches that failed, and why.
     pub failed: BTreeMap<String, String>,
@@ -186,7 +186,7 @@ fn times(mode: Mode) -> Times {
 }
 
 impl Load {
-    /// The part of a file's name that tells it from other loads of its step.
+    /// The part of a file's name that distinguishes it from other loads of its step.
     pub fn id(&self) -> String {
         let place = format!("{}.{}.{}.{}.{}", self.topology, self.guest, self.size, self.flows, self.rate);
         // A capture's path has characters that a file's name cannot have.
@@ -341,7 +341,7 @@ impl Load {
         (points, all_refused)
     }
 
-    /// Why a switch cannot have this table, or these changes of it.
+    /// Why a switch cannot have this table, or these changes to it.
     fn lacks_openflow(&self, trial: &dyn Trial, switch: &dyn Switch) -> Option<String> {
         let is_needed = self.rules > 0 || trial.needs_openflow();
         (is_needed && !switch.takes_openflow()).then(|| "it takes no OpenFlow".to_string())

@@ -1,3 +1,3 @@
-//! `crosspoint bench`: the benchmark that is built in, from the crate of that name.
+//! `crosspoint bench`: the built-in benchmark, from the crate of that name.
 
 pub use ::bench::{Args, run};

@@ -1,4 +1,4 @@
-//! `crosspoint check`: what of a database's configuration the switch would not do.
+//! `crosspoint check`: the parts of a database's configuration that the switch would not apply.
 
 use host::usage::fail;
 use std::path::PathBuf;

@@ -69,7 +69,7 @@ fn pages(cli: &Command) -> Vec<(String, Manual)> {
     pages
 }
 
-/// How the program of a page is called.
+/// The name of the program of a page.
 fn called(page: &str) -> String {
     page.strip_prefix("crosspoint-").map_or(page.to_string(), |sub| format!("crosspoint {sub}"))
 }

@@ -18,9 +18,9 @@ const POLLS_BEFORE_SLEEP: u32 = 10_000;
 const BURST: usize = 32;
 /// How long the switch has to accept frames already sent before a guest leaves.
 const LAST_FRAMES_TIME: Duration = Duration::from_secs(5);
-/// What numbered frames begin their payload with.
+/// The first bytes of the payload of numbered frames.
 const MAGIC: [u8; 4] = *b"XPSQ";
-/// Where the payload begins: behind Ethernet, IPv4 and UDP headers.
+/// Where the payload begins: after the Ethernet, IPv4 and UDP headers.
 const PAYLOAD: usize = 42;
 /// The shortest frame that has a number.
 const FRAME_MIN: usize = PAYLOAD + 16;
@@ -103,7 +103,7 @@ fn ring_size(text: &str) -> Result<u16, String> {
     }
 }
 
-/// Keeps a sender to a rate. Time in which it could not send is not made up for.
+/// Paces a sender. Time in which it could not send is not made up for.
 struct Pace {
     rate: u64,
     looked: Instant,
@@ -129,12 +129,12 @@ impl Pace {
     }
 }
 
-/// What was seen on one queue pair.
+/// Observations on one queue pair.
 #[derive(Clone, Default)]
 struct Seen {
     received: u64,
     sent: u64,
-    /// By the number of the sender's queue: the next number that is expected.
+    /// By the sender's queue number: the next expected sequence number.
     next: std::collections::BTreeMap<u16, u64>,
     /// Frames that had a number.
     numbered: u64,
@@ -162,7 +162,7 @@ impl Seen {
     }
 }
 
-/// A UDP frame of a queue, with room for its number.
+/// A UDP frame of a queue, with space for its number.
 fn template(queue: u16, size: u16) -> Vec<u8> {
     use wire::compose::Compose;
     use wire::ethernet::EthAddr;
@@ -243,7 +243,7 @@ fn run_guest(args: &Args, socket: &Path, ending: &AtomicBool) -> Result<Vec<Seen
         features: if args.no_mergeable { 0 } else { device::MRG_RXBUF },
     };
     let mut seen = vec![Seen::default(); args.queues.into()];
-    // What was complained of last, so that it is said once.
+    // The last complaint, so that it is printed only once.
     let mut complaint = String::new();
     while !ending.load(Ordering::Relaxed) {
         let guest =
@@ -313,7 +313,7 @@ fn serve(args: &Args, mut guest: Guest, seen: &mut [Seen], ending: &AtomicBool) 
             let is_done = args.count.is_some_and(|count| seen.iter().map(|s| s.sent).sum::<u64>() >= count);
             if ending.load(Ordering::Relaxed) || args.mode == Mode::Source && is_done {
                 if matches!(args.mode, Mode::Sink | Mode::Check) {
-                    // What has arrived by now counts: at most a ring full, however much more arrives.
+                    // Frames that have arrived by now count: at most a ring full, however many more arrive.
                     for _ in 0..usize::from(args.ring_size).div_ceil(args.burst) {
                         for ((pair, seen), template) in pairs.iter_mut().zip(&mut *seen).zip(&mut templates) {
                             turn(args, pair, seen, template, args.burst);

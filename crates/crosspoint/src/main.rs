@@ -73,7 +73,7 @@ enum Command {
     DemoTraffic(demo::traffic::Args),
 }
 
-/// A subcommand that parses its arguments itself: listed here, and run before anything else is parsed.
+/// A subcommand that parses its own arguments: it is listed here, and runs before anything else is parsed.
 #[derive(clap::Args)]
 struct Elsewhere {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]

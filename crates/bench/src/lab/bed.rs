@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 /// Until a switch forwards.
 const START: Duration = Duration::from_secs(20);
-/// How long a control thread is blocked, and the share of a load's time that this is at most.
+/// How long a control thread is blocked, and the maximum share of a load's time.
 const BLOCK_MS: u64 = 5_000;
 const BLOCK_SHARE: f64 = 0.65;
 /// How often late frames and counters are waited for before an account is given up.
@@ -35,7 +35,7 @@ const ENDING: Duration = Duration::from_millis(100);
 pub struct Parts<'a> {
     /// The packets' way.
     pub topology: &'a Topology,
-    /// None where the topology has none.
+    /// `None` if the topology has no switch.
     pub switch: Option<&'a dyn Switch>,
     /// For topologies with guests.
     pub guest: &'a dyn Guest,
@@ -47,7 +47,7 @@ pub struct Parts<'a> {
     pub flows: u32,
     /// The table has as many rules at least: those of other flows fill it up.
     pub rules: u32,
-    /// What the frames are.
+    /// The contents of the frames.
     pub pattern: &'a Pattern,
     /// For every interface and port.
     pub mtu: u16,
@@ -66,7 +66,7 @@ pub struct Bed<'a> {
     sockets: BTreeMap<usize, PathBuf>,
     conditions: BTreeMap<String, String>,
     inherent: BTreeMap<String, String>,
-    /// Where the machine has enough.
+    /// If the machine has enough.
     processors: Option<Processors>,
     _dir: TempDir,
 }
@@ -88,9 +88,9 @@ pub struct Offered {
     pub spread: Vec<u64>,
     /// How often the switch's threads gave up or lost their processor.
     pub context_switches: Option<u64>,
-    /// What the machine did.
+    /// The machine's state meanwhile.
     pub watched: Watched,
-    /// What else limited the rate.
+    /// The other limit of the rate, if any.
     pub limit: Option<String>,
 }
 
@@ -101,7 +101,7 @@ impl Offered {
     }
 }
 
-/// What is done to a bed while a load is offered.
+/// A disturbance of a bed while a load is offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Upset {
     /// The switch ends in order and is started again.
@@ -110,7 +110,7 @@ pub enum Upset {
     Kill,
     /// A guest is killed and started again.
     Guest,
-    /// The link of the last interface by which frames come back goes down for half a second.
+    /// The last interface on the return path loses its link for half a second.
     Link,
     /// The switch's control thread is blocked for five seconds.
     Block,
@@ -190,7 +190,7 @@ impl<'a> Bed<'a> {
             let daemon = running.daemon().ok_or("the switch takes no OpenFlow")?;
             let mut others = rules::others(&setup, self.parts.rules).peekable();
             let mut connection = Connection::open(daemon)?;
-            // Not as text by `ovs-ofctl`, which takes a minute for a million.
+            // Not as text through `ovs-ofctl`, which takes a minute for a million.
             while others.peek().is_some() {
                 connection.until_barrier(&with_barrier(others.by_ref().take(RULES_AT_ONCE))?)?;
             }
@@ -208,7 +208,7 @@ impl<'a> Bed<'a> {
         Ok(())
     }
 
-    /// What must be equal in beds that are compared.
+    /// Conditions that must be equal in compared beds.
     pub fn conditions(&self) -> &BTreeMap<String, String> {
         &self.conditions
     }
@@ -218,7 +218,7 @@ impl<'a> Bed<'a> {
         &self.inherent
     }
 
-    /// What the switch says it is.
+    /// The switch's own identification.
     pub fn identity(&self) -> BTreeMap<String, String> {
         self.running.as_ref().map(|r| r.identity()).unwrap_or_default()
     }
@@ -255,7 +255,7 @@ impl<'a> Bed<'a> {
         loop {
             self.offering.begin(&probe)?;
             let sent = self.offering.finish()?;
-            // All of them: a port that is just coming up takes the last few.
+            // All frames must return: a port that is just coming up takes the last few.
             if sent.account.received > 0 && sent.account.lost() == sent.account.not_sent {
                 return Ok(());
             }
@@ -301,7 +301,7 @@ impl<'a> Bed<'a> {
     }
 
     fn caches(&self) -> Counts {
-        // They are a help to the reader; a switch that does not tell them is measured all the same.
+        // They only help the reader; a switch that does not report them is measured all the same.
         self.running.as_ref().and_then(|r| r.caches().ok()).unwrap_or_default()
     }
 
@@ -504,7 +504,7 @@ fn stage<'n>(
     let cpu = processors.map(|own| own.generator);
     let (topology, vnic) = (parts.topology, parts.guest.vnic());
     let descriptors = parts.rings.rx.into();
-    // With nothing between, the generator's places are all that there is.
+    // Without a switch, the generator's places are all there is.
     let straight = |places, output| Stage {
         net,
         places,
@@ -564,14 +564,15 @@ fn conditions(parts: &Parts) -> BTreeMap<String, String> {
     conditions
 }
 
-/// Takes a drop that is in several counters from all but one of them.
+/// Removes drops that several counters count from all but one of them.
 ///
-/// 1. A veth pair whose receiving end queues nothing counts a frame that the receiver has no room for at both
-///    ends: as sent in vain, and as received in vain.
-/// 2. A device that refuses a generator's frame counts it; the generator has it among those not sent.
-/// 3. An AF_XDP socket that has no room: kernel and switch both count.
-/// 4. A device that tells a switch that it dropped a frame: kernel and switch both count.
-/// 5. A tap that refuses a frame which the switch sends again: the kernel counts a drop, and there is none.
+/// 1. A veth pair whose receiving end has no queue counts a frame that the receiver has no room for at both
+///    ends: as a failed transmission, and as a failed reception.
+/// 2. A device that refuses a generator's frame counts it; the generator counts it as not sent.
+/// 3. An AF_XDP socket without room: kernel and switch both count.
+/// 4. A device that reports a dropped frame to a switch: kernel and switch both count.
+/// 5. A tap that refuses a frame which the switch sends again: the kernel counts a drop, although there is
+///    none.
 fn count_once(dropped: &mut Counts, ports: usize, twice: Twice, refused: &Counts) {
     let get = |dropped: &Counts, name: &str| dropped.get(name).copied().unwrap_or(0);
     let take = |dropped: &mut Counts, name: &str, count: u64| {

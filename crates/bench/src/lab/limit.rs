@@ -1,11 +1,11 @@
-//! What limited a load, if not the switch: then its rate is no figure of the switch.
+//! What limited a load, if not the switch: then its rate says nothing about the switch.
 
 use super::generator::Load;
 use super::topology::{End, Topology};
 use super::traffic::Sent;
 use super::traffic::pattern::Protocol;
 
-/// Where less than this share is lost of all that a generator can send, it was itself the limit.
+/// If less than this share of a generator's full rate is lost, the generator itself was the limit.
 const LOSS_OF_SWITCH: f64 = 0.001;
 /// A switch that waited longer for a processor, as a share of the time, had to share it with too many.
 const WAITED_MAX: f64 = 0.1;
@@ -43,11 +43,11 @@ pub fn limit(load: &Load, sent: &Sent, topology: &Topology, waited: f64, is_alon
         .then(|| format!("a processor: the switch waited for one for {:.0} % of the time", waited * 100.0))
 }
 
-/// Whether a counter is of frames that a guest had no room for, or that it dropped itself.
+/// Whether a counter counts frames that a guest had no room for, or dropped itself.
 fn is_at_guest(name: &str, topology: &Topology) -> bool {
     let is_guest = |end: &End| matches!(end, End::Guest | End::Station);
     if let Some(of_port) = name.strip_prefix("switch port ") {
-        // As OpenFlow numbers them.
+        // In OpenFlow's numbering.
         let port = of_port.split(':').next().and_then(|n| n.parse::<usize>().ok()?.checked_sub(1));
         let end = port.and_then(|port| topology.ports.get(port));
         return of_port.ends_with(": tx_dropped") && end.is_some_and(is_guest);

@@ -1,5 +1,5 @@
-//! Trials of a generator, a switch and guests between them: the packets' way is a [topology](topology), and
-//! generator, switch, guest and trial are traits with an implementation a file.
+//! Trials with a generator, a switch and guests: the packets' path is a [topology](topology), and generator,
+//! switch, guest and trial are traits with one implementation per file.
 
 pub mod bed;
 pub mod generator;

@@ -29,7 +29,7 @@ impl Net {
         for name in [&net.switch, &net.outside] {
             lease::note(&Resource::Namespace(name))?;
             run(Command::new("ip").args(["netns", "add", name]))?;
-            // No neighbour discovery of the kernel's own between the packets that are counted.
+            // No neighbour discovery by the kernel among the counted packets.
             net.on(name, "sysctl -qw net.ipv6.conf.default.disable_ipv6=1")?;
         }
         let mut switch_lines = String::new();
@@ -182,10 +182,11 @@ impl SocketReader {
     }
 }
 
-/// Packets that are missing between the kernel and a switch that uses an interface by a packet ring, by
-/// where. Poll-mode drivers do not tell what their ring had no room for: it is what the kernel has received
-/// and the switch has not. What a device refused when the ring was last sent waits there for the next frame.
-/// `came`: to the kernel, and on to the switch; `went`: from the switch, and on from the kernel.
+/// Packets lost between the kernel and a switch that uses an interface through a packet ring, by place.
+/// Poll-mode drivers do not report packets for which their ring had no room: that is the number that the
+/// kernel has received and the switch has not. Packets that a device refused when the ring was last sent wait
+/// there for the next frame. `came`: to the kernel, and on to the switch; `went`: from the switch, and on
+/// from the kernel.
 pub fn lost_in_ring(interface: &str, came: (u64, u64), went: (u64, u64)) -> [(String, u64); 2] {
     [
         (format!("kernel {interface}: packet ring full"), came.0.saturating_sub(came.1)),
@@ -193,7 +194,7 @@ pub fn lost_in_ring(interface: &str, came: (u64, u64), went: (u64, u64)) -> [(St
     ]
 }
 
-/// What `ethtool -k` has as on, of what spares checksums and segments.
+/// The offloads of checksums and segmentation that `ethtool -k` reports as on.
 fn offloads_on(text: &str) -> String {
     let names = [
         ("rx-checksumming", "rx"),

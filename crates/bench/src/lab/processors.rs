@@ -10,7 +10,7 @@ pub struct Processors {
     pub generator: usize,
     /// One for each guest.
     pub guests: Vec<usize>,
-    /// What is left to the switch, which binds its workers itself, and to everybody else.
+    /// Processors for the switch, which binds its workers itself, and for everything else.
     pub switch: Vec<usize>,
 }
 
@@ -20,7 +20,7 @@ impl Processors {
         choose(&allowed(), workers, guests)
     }
 
-    /// As a condition has it.
+    /// As in a condition.
     pub fn text(&self) -> String {
         match self.guests.len() {
             0 => "one of its own for the generator".into(),
@@ -40,7 +40,7 @@ fn choose(all: &[usize], workers: usize, guests: usize) -> Option<Processors> {
 
 /// The processors on which this thread may run.
 fn allowed() -> Vec<usize> {
-    // Where the kernel does not tell, nothing is dealt out.
+    // If the kernel does not report the set, none are assigned.
     let Ok(set) = sched_getaffinity(None) else { return Vec::new() };
     (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect()
 }

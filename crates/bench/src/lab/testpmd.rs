@@ -1,4 +1,4 @@
-//! What `dpdk-testpmd` tells at its prompt about frames that it received and dropped, be it a guest or a
+//! Counters that `dpdk-testpmd` prints at its prompt about received and dropped frames, as a guest or as a
 //! switch.
 
 use crate::process::Process;
@@ -12,14 +12,14 @@ pub const PROGRAM: &str = "/usr/bin/dpdk-testpmd";
 /// Arguments of `stdbuf`, which runs it: it would keep its answers until there are 4,096 bytes of them. Its
 /// own arguments follow, with `--interactive` among them.
 pub const ANSWERS_AT_ONCE: [&str; 2] = ["-oL", PROGRAM];
-/// What begins the answer about all ports. The answer about each port comes before.
+/// The start of the answer about all ports. The answers about each port come before.
 const ALL_PORTS: &str = "Accumulated forward statistics for all ports";
-/// What ends it.
+/// The end of that answer.
 const END: &str = "++++\n";
-/// How long an answer takes at most, on a machine that its forwarding thread keeps busy.
+/// Maximum time for an answer, on a machine that its forwarding thread keeps busy.
 const ANSWER: Duration = Duration::from_secs(10);
 
-/// What it has counted since it was started.
+/// Its counters since it was started.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Counted {
     /// Frames received and not taken, and frames not sent for lack of room.

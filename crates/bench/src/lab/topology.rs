@@ -1,6 +1,6 @@
 //! The packets' way through a switch, as data.
 
-/// What a port of the switch leads to.
+/// The peer of a port of the switch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum End {
     /// A network interface: one end of a veth pair, whose other end the generator has.
@@ -18,12 +18,12 @@ pub enum End {
 pub enum Vnic {
     /// Over a socket, in shared memory.
     VhostUser,
-    /// By a tap device: an interface of the kernel's for the switch.
+    /// Through a tap device: a kernel interface for the switch.
     Tap,
 }
 
 impl Vnic {
-    /// As it is stored.
+    /// Its name in stored results.
     pub fn name(self) -> &'static str {
         match self {
             Vnic::VhostUser => "vhost-user",
@@ -54,11 +54,11 @@ const fn back(from: usize, to: &'static [usize]) -> Hop {
 /// See the module documentation.
 #[derive(Debug)]
 pub struct Topology {
-    /// As it is typed and stored.
+    /// Its name on the command line and in stored results.
     pub name: &'static str,
-    /// In words.
+    /// A description.
     pub what: &'static str,
-    /// By index.
+    /// Its ports, by index.
     pub ports: &'static [End],
     /// All steps.
     pub hops: &'static [Hop],
@@ -73,7 +73,7 @@ use End::{Guest, Idle, Nic, Station};
 /// One way, from port 0.
 const ONE: Topology = Topology { name: "", what: "", ports: &[], hops: &[], sources: &[0], backward: &[] };
 
-/// All of them.
+/// All topologies.
 pub const TOPOLOGIES: &[Topology] = &[
     Topology { name: "P2P", what: "NIC to NIC", ports: &[Nic, Nic], hops: &[there(0, &[1])], ..ONE },
     Topology {
@@ -189,7 +189,7 @@ pub fn find(name: &str) -> Option<&'static Topology> {
 }
 
 impl Topology {
-    /// Indices of the ports by which packets come back to the generator.
+    /// Indices of the ports by which packets return to the generator.
     pub fn outputs(&self) -> Vec<usize> {
         let is_output = |n: &usize| self.ports[*n] != Guest && self.hops.iter().any(|hop| hop.to.contains(n));
         (0..self.ports.len()).filter(is_output).collect()
@@ -216,12 +216,12 @@ impl Topology {
         if self.backward.is_empty() { "one way" } else { "both ways" }
     }
 
-    /// Whether a switch that leads each port to the next one, and back, does it.
+    /// Whether forwarding each port to the next one, and back, suffices.
     pub fn is_pair(&self) -> bool {
         self.ports.len() == 2 && self.has_switch()
     }
 
-    /// Whether each port leads to the next.
+    /// Whether each port forwards to the next.
     pub fn is_chain(&self) -> bool {
         self.hops.iter().all(|hop| hop.to == [hop.from + 1])
             && self.sources == [0]

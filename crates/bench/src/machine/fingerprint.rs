@@ -20,7 +20,7 @@ pub struct Fingerprint {
     pub kernel: String,
     /// Cycles per second of the time stamp counter.
     pub tsc_hz: u64,
-    /// What the kernel does about flaws of the processor, by name.
+    /// The kernel's mitigations of processor flaws, by name.
     pub mitigations: BTreeMap<String, String>,
     /// Hypervisor, if there is one.
     pub hypervisor: Option<String>,
@@ -30,7 +30,7 @@ pub struct Fingerprint {
     pub huge_pages: u64,
     /// Bytes of memory.
     pub memory_bytes: u64,
-    /// Frequency policy; `none` where the machine shows none, as virtual machines do.
+    /// Frequency policy; `none` if the machine shows none, as virtual machines do.
     pub governor: String,
     /// Processors that the kernel keeps free of other work.
     pub isolated: String,
@@ -112,7 +112,7 @@ impl Fingerprint {
         }
     }
 
-    /// What speaks against trusting figures of this machine, a sentence each.
+    /// Reasons to distrust figures of this machine, a sentence each.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         if let Some(hypervisor) = &self.hypervisor {
@@ -143,7 +143,7 @@ fn text(path: &str) -> String {
     fs::read_to_string(path).unwrap_or_default().trim().to_string()
 }
 
-/// The parameters of a kernel's command line that bear on figures.
+/// The parameters of a kernel's command line that affect figures.
 fn relevant(cmdline: &str) -> String {
     let is_one = |word: &&str| PARAMETERS.iter().any(|parameter| word.starts_with(parameter));
     cmdline.split_whitespace().filter(is_one).collect::<Vec<_>>().join(" ")

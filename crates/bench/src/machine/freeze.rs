@@ -4,7 +4,7 @@ use crate::machine::lease::{self, Resource, thaw};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Where version 1 of control groups has its freezer, which takes single threads.
+/// The mount point of the version 1 cgroup freezer, which can freeze single threads.
 const FREEZER: &str = "/sys/fs/cgroup/freezer";
 
 /// A process's first thread, frozen until this is dropped.
@@ -50,7 +50,7 @@ pub fn first_thread(pid: u32) -> Result<Frozen, String> {
     Ok(frozen)
 }
 
-/// Where version 2 is mounted.
+/// The mount point of version 2.
 fn unified() -> Option<PathBuf> {
     let mounts = fs::read_to_string("/proc/mounts").ok()?;
     let mut fields = mounts.lines().map(|line| line.split(' '));

@@ -1,5 +1,5 @@
-//! Huge pages, given back when dropped, or by the next run where this one is killed: Open vSwitch with DPDK
-//! needs them, so whatever is compared with it gets them too.
+//! Huge pages, released on drop, or by the next run if this one is killed: Open vSwitch with DPDK needs them,
+//! so everything compared with it gets them too.
 
 use crate::machine::lease::{self, NR_HUGE_PAGES, Resource};
 use crate::process::run;
@@ -16,8 +16,8 @@ pub struct HugePages {
     mounted: bool,
 }
 
-/// The sizes of explicit huge pages that a process has mapped: `2 MB`, or `none`. Whatever cannot be read is
-/// unknown, with the reason.
+/// The sizes of explicit huge pages that a process has mapped: `2 MB`, or `none`. If this cannot be read, it
+/// is unknown, with the reason.
 pub fn taken_by(pid: u32) -> String {
     let path = format!("/proc/{pid}/smaps");
     match std::fs::read_to_string(&path) {
@@ -33,7 +33,7 @@ pub fn note(switch: &'static str, pid: u32) {
     NOTED.lock().unwrap_or_else(PoisonError::into_inner).insert(switch, taken_by(pid));
 }
 
-/// What was noted, by switch.
+/// The recorded sizes, by switch.
 pub fn noted() -> BTreeMap<&'static str, String> {
     NOTED.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }

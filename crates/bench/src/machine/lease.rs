@@ -1,14 +1,13 @@
-//! What a run has taken from the machine, on record, so that the next run can give it back where this one was
-//! killed.
+//! Records what a run has taken from the machine, so that the next run can release it if this one was killed.
 //!
-//! A run that calls [`open`] gets a directory in the system's directory for temporary files, named for its
-//! process and the time at which that started (a process id alone may come again). Whatever a benchmark takes
-//! is noted in the directory's journal before it is made, or for processes as soon as they have an id. A run
-//! that ends removes the directory; [`sweep`] finds the directories of runs that are no more and gives back
-//! what they note, and nothing else: a process must still be the one that started at the noted time, a
-//! namespace have the noted name.
+//! A run that calls [`open`] gets a directory in the system's directory for temporary files, named after its
+//! process and the time at which that started (a process id alone may be reused). Everything a benchmark
+//! takes is recorded in the directory's journal before it is created, or for processes as soon as they have
+//! an id. A run that ends removes the directory; [`sweep`] finds the directories of runs that no longer exist
+//! and releases what they record, and nothing else: a process must still be the one that started at the
+//! recorded time, a namespace must have the recorded name.
 //!
-//! Processes that a run starts find its lease by the environment, so that what they take is on the same
+//! Processes that a run starts find its lease through the environment, so that what they take is in the same
 //! record.
 
 use std::fs::{self, OpenOptions};
@@ -66,7 +65,7 @@ impl Lease {
     }
 }
 
-/// Interrupts what a run has started, as a terminal's Ctrl-C does: the processes behind the first `told` of
+/// Interrupts what a run has started, as a terminal's Ctrl-C does: the processes after the first `told` of
 /// its journal. Returns how many there are by now.
 pub fn interrupt(dir: &Path, told: usize) -> usize {
     let journal = fs::read_to_string(dir.join("journal")).unwrap_or_default();
@@ -80,7 +79,7 @@ pub fn interrupt(dir: &Path, told: usize) -> usize {
 impl Drop for Lease {
     fn drop(&mut self) {
         *CURRENT.lock().expect("no panic while held") = None;
-        // What it started may have been interrupted.
+        // Processes that it started may have been interrupted.
         give_back(&self.dir, &mut Vec::new());
     }
 }

@@ -1,4 +1,5 @@
-//! The machine that is measured on: what it is, what it does meanwhile, and what of it is on loan.
+//! The machine that runs the benchmark: its properties, its state during a trial, and what a run has taken
+//! from it.
 
 pub mod fingerprint;
 pub mod freeze;

@@ -1,4 +1,4 @@
-//! What a bare sleep and wake costs a thread on this machine.
+//! The cost of a bare sleep and wake for a thread on this machine.
 
 use rustix::event::{EventfdFlags, eventfd};
 use std::sync::OnceLock;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// Sleeps that are measured.
 const SLEEPS: u32 = 1_000;
-/// From one wake to the next: long enough to fall asleep in.
+/// From one wake to the next: long enough to fall asleep.
 const GAP: Duration = Duration::from_micros(200);
 
 /// CPU time in seconds of the thread that sleeps and is woken, its two system calls included. Measured once

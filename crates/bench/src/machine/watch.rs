@@ -1,5 +1,5 @@
-//! What the machine did to a trial while it ran: time that the hypervisor took, and how often threads lost
-//! their processor. With much of either, a figure is worth less.
+//! Disturbances of a trial by the machine: time that the hypervisor took, and how often threads lost their
+//! processor. With much of either, a figure is worth less.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ pub struct Watched {
     pub seconds: f64,
     /// Share of all processors' time that a hypervisor gave to others.
     pub steal: f64,
-    /// Share in which the processors did anything at all.
+    /// Share of time in which the processors were busy.
     pub busy: f64,
     /// How often the kernel preempted a thread that wanted to continue, over all watched processes.
     pub preemptions: u64,
@@ -45,7 +45,7 @@ impl Watch {
         Watch { start: Instant::now(), ticks: ticks(), preemptions: preemptions(&pids), pids }
     }
 
-    /// What has happened since.
+    /// The events since the start.
     pub fn end(&self) -> Watched {
         let [steal, idle, all] = ticks();
         let all = (all - self.ticks[2]).max(1.0);
@@ -78,7 +78,7 @@ pub fn context_switches(pid: u32) -> u64 {
     of_threads(pid, "nonvoluntary_ctxt_switches:") + of_threads(pid, "voluntary_ctxt_switches:")
 }
 
-/// How long each thread of a process has run, and waited for a processor that others had, in nanoseconds.
+/// How long each thread of a process has run, and waited for a processor that others used, in nanoseconds.
 pub struct Waits {
     pid: u32,
     before: BTreeMap<String, (u64, u64)>,
@@ -90,7 +90,7 @@ impl Waits {
         Waits { pid, before: schedstat(pid) }
     }
 
-    /// The share of these seconds for which the thread waited that ran longest since.
+    /// The share of these seconds for which the busiest thread waited.
     pub fn of_busiest(&self, seconds: f64) -> f64 {
         let since = |(thread, (ran, waited)): (String, (u64, u64))| {
             let (ran_before, waited_before) = self.before.get(&thread).copied().unwrap_or_default();
@@ -101,7 +101,7 @@ impl Waits {
     }
 }
 
-/// By thread: time on a processor, and time in its queue.
+/// By thread: time on a processor, and time in the run queue.
 fn schedstat(pid: u32) -> BTreeMap<String, (u64, u64)> {
     let of_task = |task: fs::DirEntry| {
         let text = fs::read_to_string(task.path().join("schedstat")).ok()?;

@@ -1,8 +1,9 @@
-//! What each part that makes the switch fast is worth: the same traffic with caches of several sizes, with
-//! and without the exact-match tier, and with batches of several sizes. One thing differs at a time, and all
-//! variants take turns. (What transmit retries are worth shows between two processes; see the suite.)
+//! The contribution of each part that makes the switch fast: the same traffic with caches of several sizes,
+//! with and without the exact-match tier, and with batches of several sizes. One setting differs at a time,
+//! and all variants take turns. (The contribution of transmit retries shows between two processes; see the
+//! suite.)
 //!
-//! A cache cannot be switched off: the least that it holds are 64 flows.
+//! A cache cannot be switched off: its minimum is 64 flows.
 
 use crate::measure::frames::{Order, addresses, sequence};
 use crate::measure::limited::Limited;
@@ -16,9 +17,9 @@ use datapath::{CacheConfig, Config, ExactTier};
 use std::path::Path;
 use switch::control::FlowMod;
 
-/// Flows that the caches hold, where it is these that differ. The last one holds all.
+/// Capacities of the caches in flows, when these vary. The last one holds all flows.
 const CACHES: [usize; 4] = [64, 1_000, 8_000, 2_000_000];
-/// Packets per poll, where it is these that differ.
+/// Packets per poll, when these vary.
 const BATCHES: [usize; 3] = [1, 4, 32];
 
 /// Arguments.
@@ -35,14 +36,14 @@ pub struct Args {
 struct Row {
     switch: &'static str,
     what: &'static str,
-    /// Of `what`.
+    /// The setting of `what`.
     setting: String,
     flows: usize,
     cycles_per_packet: f64,
     emc_hit_ratio: f64,
     megaflow_hit_ratio: f64,
     miss_ratio: f64,
-    /// In ratio to the switch as it is.
+    /// As a ratio to the default switch.
     ratio: f64,
     runs: u32,
     raw: Vec<f64>,

@@ -84,7 +84,7 @@ impl Subject {
     }
 }
 
-/// What forwards at the moment.
+/// The switch that forwards at the moment.
 enum Running {
     Nothing,
     Daemon(Daemon),
@@ -146,7 +146,7 @@ impl Net {
                 .args(["link", "add", &port, "netns", &names.switch(), "type", "veth"])
                 .args(["peer", "name", "eth0", "netns", &host]))?;
             for (namespace, interface) in [(&names.switch(), port.as_str()), (&host, "eth0")] {
-                // No neighbour discovery of the kernel's own between the packets that are counted.
+                // No neighbour discovery by the kernel among the counted packets.
                 names.on(namespace, &format!("sysctl -qw net.ipv6.conf.{interface}.disable_ipv6=1"))?;
                 names.on(namespace, &format!("ip link set {interface} up"))?;
             }
@@ -233,8 +233,8 @@ pub fn run_bench(args: &Args) -> Result<(), String> {
 fn compare(rows: &[Row], rate: usize, goals: &mut Goals) {
     let Some(ours) = rows.iter().find(|r| r.switch == "crosspoint") else { return };
     for theirs in rows.iter().filter(|r| r.switch == "ovs" || r.switch == "bridge") {
-        // What the generator costs falls out of a difference; in a ratio its noise would be divided by what
-        // is left.
+        // The generator's cost cancels out in a difference; in a ratio its noise would be divided by the
+        // remainder.
         let differences: Vec<f64> = ours.raw.iter().zip(&theirs.raw).map(|(o, t)| o - t).collect();
         let what = format!("cycles/packet above {} {} at {rate}/s", theirs.switch, theirs.port_type);
         if theirs.switch == "ovs" {
@@ -314,7 +314,7 @@ fn start(net: &Namespaces, subject: Subject) -> Result<Running, String> {
 }
 
 fn one_turn(args: &Args, net: &Namespaces, subject: Subject, rate: usize) -> Result<Turn, String> {
-    // What a switch that was killed has left.
+    // Remains of a switch that was killed.
     for port in ["p0", "p1"] {
         let _ = net.on(&net.switch(), &format!("ip link set {port} xdp off"));
     }

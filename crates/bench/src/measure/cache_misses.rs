@@ -29,7 +29,7 @@ use switch::{BridgeConfig, BridgeIdx, Control, PortSpec, Switch};
 
 /// Packets that are counted at least.
 const PACKETS_MIN: usize = 4_096;
-/// What callgrind counts within.
+/// The functions within which callgrind counts.
 const COUNTED: &str = "*cache_misses::counted_turns*";
 
 /// Arguments.
@@ -49,7 +49,7 @@ pub struct Args {
     common: Common,
 }
 
-/// What was counted over all counted packets.
+/// Counts over all counted packets.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 struct Counts {
     instructions: u64,
@@ -57,11 +57,11 @@ struct Counts {
     last_level_misses: u64,
 }
 
-/// What the counted program prints.
+/// The output of the counted program.
 #[derive(Serialize, Deserialize)]
 struct Counted {
     packets: u64,
-    /// By the processor, or why it did not count.
+    /// Counts of the processor, or why it did not count.
     processor: Result<Counts, String>,
 }
 

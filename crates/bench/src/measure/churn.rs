@@ -21,11 +21,11 @@ use switch::control::{Command, FlowMod};
 const CHURN_GOAL: f64 = 0.8;
 /// Throughput that stays while all rules are replaced.
 const REPLACE_GOAL: f64 = 0.5;
-/// No pass of the worker's loop takes more CPU time.
+/// Maximum CPU time of a pass of the worker's loop.
 const PASS_MS_MAX: f64 = 1.0;
 /// Throughput that stays while flows expire.
 const EXPIRY_GOAL: f64 = 0.95;
-/// Length of the windows in which throughput is watched.
+/// Length of the windows in which throughput is measured.
 const WINDOW: Duration = Duration::from_millis(100);
 
 /// Arguments of `churn`.
@@ -163,8 +163,8 @@ fn write_flows(path: &Path, flows: usize) -> Result<(), String> {
     trial::write_frames(path, frames)
 }
 
-/// Measures in windows while `change` runs on this thread, and until `done` after it. Returns the cost over
-/// all of it, and that of the worst window.
+/// Measures in windows while `change` runs on this thread, and then until `done`. Returns the cost overall,
+/// and that of the worst window.
 fn watch(rig: &mut Rig, change: impl FnOnce(&mut Rig) + Send, until: impl Fn() -> bool + Sync) -> (f64, f64) {
     // The reading thread needs the worker's counters only, which live as long as the worker.
     let stats = rig.datapath.shared_worker_stats(0);
@@ -281,7 +281,7 @@ pub fn run_replace(args: &ReplaceArgs) -> Result<(), String> {
                 result = rig.add_rules(&mods);
                 *settled_at.lock().expect("no panic while held") = Some(Instant::now());
             },
-            // What the change costs afterwards counts too: flows are translated again as their packets come.
+            // The cost after the change counts too: flows are translated again as their packets arrive.
             || {
                 let at = *settled_at.lock().expect("no panic while held");
                 at.is_some_and(|at| at.elapsed() > Duration::from_secs(1))
@@ -314,7 +314,7 @@ pub fn run_replace(args: &ReplaceArgs) -> Result<(), String> {
     args.common.finish(vec![row], goals)
 }
 
-/// All rules go and come again, sending the same way but marked.
+/// All rules are deleted and added again, with the same outputs but a mark.
 fn replacement(rules: usize, turn: u32) -> Vec<FlowMod> {
     let mut mods = Vec::with_capacity(rules + 1);
     mods.push(FlowMod::delete(Match::any()));
@@ -327,7 +327,7 @@ fn replacement(rules: usize, turn: u32) -> Vec<FlowMod> {
     mods
 }
 
-/// `expiry`: most flows of a full cache fall idle, and go.
+/// `expiry`: most flows of a full cache become idle, and expire.
 pub fn run_expiry(args: &ExpiryArgs) -> Result<(), String> {
     if args.active >= args.flows {
         return Err("--active: fewer than --flows".into());
@@ -353,7 +353,7 @@ pub fn run_expiry(args: &ExpiryArgs) -> Result<(), String> {
     args.common.finish(vec![row], goals)
 }
 
-/// The windows in which the caches shrink, against those after it, when only active flows are left.
+/// Compares the windows in which the caches shrink with those after it, when only active flows are left.
 fn one_expiry(rig: &mut Rig, args: &ExpiryArgs) -> Result<Turn, String> {
     let flows = |rig: &Rig| {
         let stats = rig.datapath.worker_stats(0);

@@ -1,11 +1,11 @@
-//! So many flows over so many workers (Emmerich et al., Fig. 6): what do they do together?
+//! Several flows over several workers (Emmerich et al., Fig. 6): what do they achieve together?
 //!
-//! One port has a receive queue for each flow, as a NIC does that spreads flows over its queues; the queues
-//! are dealt out to the workers. Where there are fewer flows than workers some of them have nothing to do.
-//! The flows meet one rule: in one megaflow, or in one for each of them. Each worker has caches of its own,
-//! so a megaflow that all flows share is one in the cache of each worker that has some of them.
+//! One port has a receive queue for each flow, like a NIC that spreads flows over its queues; the queues are
+//! distributed over the workers. With fewer flows than workers, some workers have nothing to do. The flows
+//! match one rule: in one megaflow, or in one for each of them. Each worker has its own caches, so a megaflow
+//! that all flows share is in the cache of each worker that has some of them.
 //!
-//! The figure is the sum of the busy workers' packets per second of their own CPU time, in ratio to one
+//! The figure is the sum of the busy workers' packets per second of their own CPU time, as a ratio to one
 //! worker's with one flow in the same turn.
 
 use crate::measure::rig::{Rig, Sample, WORKER_CPU};
@@ -23,7 +23,7 @@ const WARM_UP: Duration = Duration::from_millis(100);
 /// Numbers up to this one are all tried, further ones in powers of two.
 const ALL_UP_TO: usize = 8;
 
-/// What of the flows is cached.
+/// How flows are cached.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Megaflows {
@@ -49,7 +49,7 @@ struct Row {
     megaflows: Megaflows,
     workers: usize,
     flows: usize,
-    /// Of all workers that had some, in the mean.
+    /// The mean over all workers that had flows.
     cycles_per_packet: f64,
     ratio_to_one: f64,
     miss_ratio: f64,
@@ -84,7 +84,7 @@ fn numbers(most: usize) -> Vec<usize> {
     (1..=most).filter(|n| *n <= ALL_UP_TO || n.is_power_of_two() || *n == most).collect()
 }
 
-/// What all busy workers did.
+/// The results of all busy workers.
 struct Turn {
     /// Packets per second of their CPU time, added up.
     rate: f64,

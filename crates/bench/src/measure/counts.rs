@@ -1,7 +1,7 @@
-//! Counters under traffic: how long until what all flows have counted so far is in their rules' counters?
+//! Counters under traffic: how long until the current counts of all flows are in their rules' counters?
 //!
-//! A dump of rules asks for that before it answers, so what it shows is no older than this. One rule for each
-//! flow, all flows active.
+//! A dump of rules requests them before it answers, so this bounds the age of what it shows. One rule for
+//! each flow, all flows active.
 
 use crate::measure::frames::addresses;
 use crate::measure::p2p::exact_match;

@@ -24,7 +24,7 @@ use switch::control::FlowMod;
 const ATTACKER: PortNo = PortNo(3);
 /// Packets of the trace: each has a mask of its own.
 const TRACE: usize = 8_192;
-/// What the access list allows.
+/// The prefixes that the access list allows.
 const ALLOWED: (u32, u32, u16, u16) = (0x0a00_0001, 0x0b00_0001, 12_345, 80);
 
 /// Arguments.
@@ -48,7 +48,7 @@ struct Row {
     cycles_per_packet: f64,
     cached_masks: f64,
     packets_per_cpu_second: f64,
-    /// In ratio to the rate before the attack.
+    /// As a ratio to the rate before the attack.
     kept_ratio: f64,
     runs: u32,
     raw: Vec<f64>,

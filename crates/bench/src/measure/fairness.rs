@@ -16,13 +16,13 @@ use switch::control::FlowMod;
 
 /// Share of its rate that an established flow keeps.
 const FAIRNESS_GOAL: f64 = 0.5;
-/// Colliding flows cost at most this many times what others cost: "nothing degrades", and what is left is
+/// Colliding flows cost at most this many times what others cost: "nothing degrades", with a margin for
 /// noise.
 const COLLIDE_GOAL: f64 = 1.1;
 /// The port that opens new flows.
 const FLOODER: PortNo = PortNo(3);
 
-/// What takes more than its share.
+/// The offender that takes more than its share.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Beside {
     /// A port that opens new flows as fast as it can.
@@ -145,7 +145,7 @@ struct CollideRow {
     flows: usize,
     cycles_per_packet: f64,
     new_flow_cycles: f64,
-    /// In ratio to addresses at random in the same turns.
+    /// As a ratio to addresses at random in the same turns.
     ratio: f64,
     runs: u32,
     raw: Vec<f64>,
@@ -267,9 +267,9 @@ fn crc(polynomial: u32, bytes: [u8; 8]) -> u32 {
     state
 }
 
-/// Distinct words with one CRC, in the byte order in which the key holds them and, where the dimensions
-/// suffice, in that of the packet: 64 bits of address less 32 of the CRC leave 2^32 of them, so the order of
-/// the key it is, which the packet's reversed words share.
+/// Distinct words with the same CRC, in the byte order of the key and, if the dimensions suffice, in that of
+/// the packet: 64 bits of address less 32 of the CRC leave 2^32 words, so the order is that of the key, which
+/// the packet's reversed words share.
 fn colliding_words(polynomial: u32, count: usize) -> Vec<u64> {
     // Gaussian elimination over the bits of the word: which sums of bits have the CRC 0.
     let mut pivots: Vec<(u32, u64)> = Vec::new();
@@ -286,7 +286,7 @@ fn colliding_words(polynomial: u32, count: usize) -> Vec<u64> {
             kernel.push(word);
         } else {
             pivots.push((value, word));
-            // From the highest bit down, so that no step brings back what an earlier one took away.
+            // From the highest bit down, so that no step restores what an earlier one removed.
             pivots.sort_unstable_by_key(|&(value, _)| std::cmp::Reverse(value));
         }
     }

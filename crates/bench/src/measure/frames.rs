@@ -11,7 +11,7 @@ use wire::ethernet::EthAddr;
 pub const DST_MAC: EthAddr = EthAddr([2, 0, 0, 0, 0, 2]);
 const SRC_MAC: EthAddr = EthAddr([2, 0, 0, 0, 0, 1]);
 
-/// In what order flows follow each other.
+/// The order of flows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Order {

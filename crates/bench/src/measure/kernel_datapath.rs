@@ -1,9 +1,9 @@
-//! Open vSwitch's kernel datapath where this machine's kernel has none: in Debian's user-mode-linux, a kernel
-//! that runs as a process. Generator, veth pairs and sink run inside it too, and so does what it is compared
-//! with in the same boot: a veth pair alone, the bridge, and IP forwarding. Such a kernel has one processor
-//! and pays dearly for system calls, so its figures are ratios, and those an order of magnitude.
+//! Open vSwitch's kernel datapath for machines whose kernel lacks it: in Debian's user-mode-linux, a kernel
+//! that runs as a process. Generator, veth pairs and sink run inside it too, and so do the peers in the same
+//! boot: a veth pair alone, the bridge, and IP forwarding. Such a kernel has one processor and slow system
+//! calls, so its figures are ratios, and orders of magnitude only.
 //!
-//! The machine's root is this machine's, read only. Inside, this program runs the suite's other step, and
+//! Its root file system is this machine's, read only. Inside, this program runs the suite's other step, and
 //! leaves its results in a directory that both see.
 
 use crate::lab::guest::system::load_order;
@@ -23,7 +23,8 @@ const MODULES: &str = "/usr/lib/uml/modules";
 const STEP: &str = "kernel-datapath.here";
 /// Until it has halted.
 const PATIENCE: Duration = Duration::from_secs(900);
-/// Open vSwitch counts no processors in the first ten seconds of a kernel, and then has no thread for misses.
+/// In the first ten seconds of a kernel's uptime Open vSwitch counts no processors, and then has no thread
+/// for misses.
 const UP_S: u32 = 11;
 /// Turns of each load in the quick form, which takes a minute so. The loads are as long as ever: in less than
 /// two seconds such a kernel forwards too few packets for a figure.
@@ -131,7 +132,7 @@ fn script(program: &Path, dir: &Path, modules: &[PathBuf], mode: &str) -> String
     text + &format!("{} bench run {STEP} {mode} --out {dir}/run\nhalt -f\n", program.display())
 }
 
-/// An error with the end of what was said inside.
+/// An error with the last output inside.
 fn explained(dir: &Path, why: &str) -> String {
     let log = fs::read_to_string(dir.join("log")).unwrap_or_default();
     let lines: Vec<&str> = log.lines().collect();

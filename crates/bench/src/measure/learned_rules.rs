@@ -1,8 +1,9 @@
-//! Rules that the action `learn` adds: how many a second?
+//! Rules that the action `learn` adds: how many per second?
 //!
-//! Frames of as many source addresses arrive in a circle, as fast as they are taken; one rule learns a rule
-//! of each. What comes while the switch is behind is lost and comes again. The time goes from the rule to the
-//! moment when all were learned. Our daemon and Debian's with DPDK read the same capture.
+//! Frames from a fixed number of source addresses arrive in a loop, as fast as they are taken; one rule
+//! learns a rule for each. Frames that arrive while the switch is behind are lost and come again. The time
+//! runs from adding the rule until all rules are learned. Our daemon and Debian's with DPDK read the same
+//! capture.
 
 use crate::daemon::Daemon;
 use crate::machine::huge_pages::{self, HugePages};
@@ -20,7 +21,7 @@ use wire::ethernet::EthAddr;
 const RULE: &str = "in_port=1,actions=learn(table=1,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[]),output:2";
 /// Rules are counted this often.
 const LOOK: Duration = Duration::from_millis(20);
-/// All are learned within this, or something is wrong.
+/// Maximum time for all of them.
 const TIME: Duration = Duration::from_secs(300);
 
 /// Arguments.
@@ -83,7 +84,7 @@ fn frame(n: usize) -> Vec<u8> {
 fn crosspoint(dir: &Path, capture: &Path) -> Result<Daemon, String> {
     let source = format!("p1,type=pcap,ofport=1,rx_file={}", capture.display());
     let files = format!("--pcap-dir={}", dir.display());
-    // As the peer has them.
+    // The peer has huge pages too.
     let _pages = HugePages::provide();
     let daemon = Daemon::crosspoint(None, &[&files, "--port", "p2,type=null,ofport=2", "--port", &source])?;
     huge_pages::note("crosspoint", daemon.process.id());

@@ -1,4 +1,4 @@
-//! A port whose receive queues give a few packets per poll only, however many wait: what batches are worth.
+//! A port whose receive queues return only a few packets per poll, however many wait: the benefit of batches.
 
 use packet::{Batch, PoolCache, Port, PortStats, PortStatus, RxOutcome, RxQueue, TxQueue};
 
@@ -26,7 +26,7 @@ impl RxQueue for Queue {
         let mut outcome = RxOutcome::Ok;
         if self.waiting.is_empty() {
             outcome = self.queue.rx_burst(cache, &mut self.waiting);
-            // What came first goes first.
+            // First in, first out.
             self.waiting.reverse();
         }
         for _ in 0..self.batch.min(batch.remaining_capacity()) {

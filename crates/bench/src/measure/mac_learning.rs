@@ -46,7 +46,7 @@ struct Row {
     packets_per_cpu_second: f64,
     /// Per second, until the table was full.
     learned_per_s: f64,
-    /// In ratio to the new addresses that were sent.
+    /// As a ratio to the number of new addresses sent.
     learned_ratio: f64,
     miss_ratio: f64,
     runs: u32,

@@ -44,7 +44,7 @@ struct Lengths {
 #[serde(rename_all = "snake_case")]
 #[value(rename_all = "snake_case")]
 pub enum Megaflows {
-    /// All flows of a rule.
+    /// One megaflow for all flows of a rule.
     Wide,
     /// One.
     PerFlow,
@@ -128,7 +128,7 @@ fn point(
 ) -> Result<Vec<Row>, String> {
     let mut rigs = Vec::new();
     for (_, exact_tier) in WAYS {
-        // What one has cached must live through the turns of the others.
+        // Cached flows must survive the turns of the others.
         let cache = CacheConfig { max_idle_ms: 600_000, ..CacheConfig::default() };
         let mut rig = Rig::new(Config { cache, exact_tier, ..Config::default() })?;
         rig.add_port(&trial::sink(SINK))?;
@@ -199,7 +199,7 @@ fn prefix_mask(len: u32) -> u32 {
     u32::MAX << (32 - len)
 }
 
-/// The same of a port, which has 16 bits.
+/// The same for a port, which has 16 bits.
 fn port_prefix(len: u32) -> u16 {
     1 << (16 - len)
 }
@@ -228,8 +228,8 @@ fn rules(prefixes: &[Lengths], megaflows: Megaflows) -> Vec<FlowMod> {
     prefixes.iter().map(|pair| FlowMod::add(matching(pair), actions())).collect()
 }
 
-/// The frame of flow `n`: of mask `n` in turn, with addresses and ports of its own. The narrowest masks have
-/// fewer addresses than their share of a million flows: what they have no room for goes to the widest.
+/// The frame of flow `n`: masks in turn, each flow with its own addresses and ports. The narrowest masks have
+/// fewer addresses than their share of a million flows: the remaining flows use the widest.
 fn frame(prefixes: &[Lengths], n: usize) -> Vec<u8> {
     let mut lengths = prefixes[n % prefixes.len()];
     let mut within = (n / prefixes.len()) as u64;

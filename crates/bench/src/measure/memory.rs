@@ -44,9 +44,9 @@ struct Row {
     rss_of_switch_bytes: u64,
     peak_rss_bytes: u64,
     pool_bytes: usize,
-    /// What the switch accounts for its rules, each.
+    /// Bytes that the switch accounts for each rule.
     bytes_per_rule: f64,
-    /// What the worker accounts for its caches, for each active flow (all tiers together).
+    /// Bytes that the worker accounts for each active flow in its caches (all tiers together).
     bytes_per_cached_flow: f64,
     megaflows: u64,
     exact_entries: u64,

@@ -21,7 +21,7 @@ pub struct OvsDpdk {
     dir: TempDir,
     _pages: HugePages,
     sources: usize,
-    /// Those that [`Self::set_sources`] has made.
+    /// The sources that [`Self::set_sources`] has created.
     source_names: Vec<String>,
 }
 
@@ -77,7 +77,7 @@ impl OvsDpdk {
         run(Command::new("ovs-appctl").arg("-t").arg(target).args(args))
     }
 
-    /// What the stock `ovs-ofctl` says to this.
+    /// The output of the stock `ovs-ofctl` with these arguments.
     pub fn ofctl(&self, args: &[&str]) -> Result<String, String> {
         run(Command::new("ovs-ofctl").env("OVS_RUNDIR", &self.dir.0).args(args))
     }
@@ -122,8 +122,8 @@ impl OvsDpdk {
         self.vsctl(&["--if-exists", "del-port", "br0", "source"]).map(drop)
     }
 
-    /// From now on its thread polls only ports that are assigned to it. A port that is added is polled before
-    /// all parts of the peer know it, and what comes meanwhile is dropped.
+    /// From now on its thread polls only ports that are assigned to it. A new port is polled before all parts
+    /// of the peer know it, and packets received meanwhile are dropped.
     pub fn isolate(&self) -> Result<(), String> {
         self.assign(["sink"].into_iter())
     }

@@ -33,7 +33,7 @@ struct Row {
     cycles_per_packet: f64,
     wall_cycles_per_packet: f64,
     packets_per_s: f64,
-    /// The share of time for which the worker had a processor.
+    /// Share of time for which the worker had a processor.
     cpu_switch: f64,
     runs: u32,
     raw: Vec<f64>,

@@ -16,7 +16,7 @@ use ports::PortSpec;
 use std::time::Duration;
 use switch::control::FlowMod;
 
-/// The cost with any number of ports is at most this many times that with two.
+/// The cost with any number of ports is at most this many times the cost with two.
 const GOAL: f64 = 1.05;
 
 /// Arguments.
@@ -46,7 +46,7 @@ struct Row {
     batch: u8,
     flows: usize,
     cycles_per_packet: f64,
-    /// In ratio to two ports in the same turns.
+    /// As a ratio to two ports in the same turns.
     ratio_to_two: f64,
     runs: u32,
     raw: Vec<f64>,

@@ -1,8 +1,8 @@
 //! Ports by the thousand: how long does it take to apply a configuration with many, and to add one more?
 //!
-//! The switch is configured as the daemon does it, by a plan of differences, in a network namespace of its
-//! own, in which this process runs itself. For AF_XDP the kernel's own time is measured in turns with ours: a
-//! program loaded and attached and a socket bound for each device, and nothing else.
+//! The switch is configured as by the daemon, by a plan of differences, in a separate network namespace, in
+//! which this process runs itself. For AF_XDP the kernel's own time is measured in turns with ours: a program
+//! loaded and attached and a socket bound for each device, and nothing else.
 
 use crate::measure::trial::{Common, Goals};
 use crate::stats::median;
@@ -22,7 +22,7 @@ use vswitchd::reconcile::reconcile;
 const ALL_GOAL_MS: f64 = 5_000.0;
 /// One more, in milliseconds.
 const ONE_GOAL_MS: f64 = 20.0;
-/// AF_XDP: all of it in ratio to the kernel's own part.
+/// AF_XDP: the total as a ratio to the kernel's own part.
 const ATTACH_GOAL: f64 = 1.1;
 /// Set in the namespace.
 const INSIDE: &str = "CROSSPOINT_BENCH_INSIDE";
@@ -171,7 +171,7 @@ fn become_(vswitch: &mut Vswitch, wanted: &Wanted) -> Result<(), String> {
     }
 }
 
-/// What the kernel takes for as many ports of AF_XDP.
+/// The kernel's time for the same number of AF_XDP ports.
 fn bare(ports: usize, pool: &'static Pool) -> Result<f64, String> {
     let slots = SLOTS.parse().expect("a number");
     let start = Instant::now();

@@ -132,7 +132,7 @@ fn compare(rows: &[Row], missed: &mut Vec<String>) {
     }
 }
 
-/// What our own 10,000 flows cost in ratio to 10 flows.
+/// The cost of our 10,000 flows as a ratio to 10 flows.
 fn flatness(rows: &[Row], size: u16, missed: &mut Vec<String>) {
     let ours =
         |flows: usize| rows.iter().find(|r| r.switch == "crosspoint" && (r.size, r.flows) == (size, flows));
@@ -208,7 +208,7 @@ fn point(
             let guest = Guest::start(args.guest, dir, &their_socket)?;
             crate::process::wait_for(&their_socket)?;
             peer.add_vhost("vhost", &their_socket, GUEST.0 as u16)?;
-            // It connects, the guest's driver starts; then packets may come.
+            // It connects, then the guest's driver starts; only then may packets arrive.
             std::thread::sleep(Duration::from_secs(3));
             peer.set_source(pcap)?;
             std::thread::sleep(Duration::from_secs(3));

@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 
 /// Packets per call of a driver.
 const BURST: usize = 32;
-/// What is overdue beyond this was not offered: the tester was held up.
+/// Packets overdue beyond this were not offered: the tester was held up.
 const OVERDUE_MAX: u64 = 256;
 /// As fast as the ring takes packets.
 const UNPACED: u64 = u64::MAX;
@@ -44,7 +44,7 @@ const DRAIN: Duration = Duration::from_millis(20);
 /// Without a rate, and with nothing come for this long, the tester's thread sleeps until it is woken.
 const IDLE: Duration = Duration::from_millis(200);
 
-/// Where the tester's packets go.
+/// The path of the tester's packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Route {
     /// From A to B.
@@ -141,7 +141,7 @@ impl Drop for Tester {
     }
 }
 
-/// What the tester's thread works with.
+/// The state of the tester's thread.
 struct Work<'a> {
     shared: &'a Shared,
     a: QueuePair,
@@ -211,7 +211,7 @@ trait Switch {
     /// CPU time in seconds, cycles busy, cycles idle.
     fn reading(&self) -> Result<(f64, u64, u64), String>;
 
-    /// Ends the traffic, and waits for packets in flight, for some seconds at most.
+    /// Ends the traffic, and waits some seconds at most for packets in flight.
     fn drain(&mut self) {
         self.tester().set_rate(0);
         for _ in 0..100 {
@@ -343,7 +343,7 @@ fn theirs<'a>(
     Ok(Theirs { peer, tester })
 }
 
-/// Where guest B's packets go, if it sends any.
+/// The destination of guest B's packets, if it sends any.
 fn back(route: Route) -> Option<PortNo> {
     (route == Route::Loopback).then_some(SOURCE)
 }

@@ -1,4 +1,4 @@
-//! What the tests through guests share: their options, a turn, a row, the rules.
+//! Shared by the tests through guests: their options, a turn, a row, the rules.
 
 use crate::measure::frames::addresses;
 use crate::measure::p2p::Peer;
@@ -86,7 +86,7 @@ pub struct Row {
     pub switch: &'static str,
     pub path: Way,
     pub guest: GuestKind,
-    /// What a rate was allowed to lose; none where wire speed was offered.
+    /// The loss that was allowed; none if wire speed was offered.
     pub loss_allowed: Option<f64>,
     pub size: u16,
     pub flows: usize,
@@ -114,7 +114,7 @@ pub struct Row {
 #[derive(Clone, Copy)]
 pub struct Turn {
     pub seconds: f64,
-    /// In these seconds.
+    /// Packets delivered in these seconds.
     pub delivered: u64,
     /// Packets offered, and those of them that were delivered, sooner or later.
     pub offered: u64,

@@ -14,14 +14,14 @@ use switch::{BridgeConfig, BridgeIdx, Control, PortSpec, Switch};
 
 /// The processor that workers and peers' threads are pinned to; the other one drives them.
 pub const WORKER_CPU: usize = 1;
-/// Where the benchmark itself runs.
+/// The processor of the benchmark itself.
 pub const DRIVER_CPU: usize = 0;
 
 /// Events taken in one turn.
 const EVENTS_MAX: usize = 1024;
 /// How often a daemon's control thread looks after its tables.
 const TICK: Duration = Duration::from_millis(100);
-/// CPU time that a worker gets at most to have its caches warm.
+/// Maximum CPU time for a worker to warm its caches.
 const WARM_UP_CPU_NS_MAX: u64 = 10_000_000_000;
 
 /// One measurement.
@@ -64,7 +64,7 @@ const POOL_PAGES: usize = 40;
 pub fn pool() -> Result<&'static Pool, String> {
     static POOL: std::sync::OnceLock<Result<&'static Pool, String>> = std::sync::OnceLock::new();
     let make = || {
-        // As the peer has them, where the machine has some; what the pool takes it keeps.
+        // The peer has huge pages too, if the machine has some; the pool keeps what it takes.
         let _pages = HugePages::at_least(POOL_PAGES);
         let pool = Pool::new(PoolConfig::default()).map_err(|e| format!("packet memory: {e}"))?;
         huge_pages::note("crosspoint", std::process::id());
@@ -125,7 +125,7 @@ impl Rig {
         Ok(())
     }
 
-    /// One turn of a daemon's control thread. True where more events wait.
+    /// One turn of a daemon's control thread. True if more events wait.
     pub fn pump(&mut self) -> bool {
         let now_ms = self.datapath.now_ms();
         let events = self.datapath.events(EVENTS_MAX);
@@ -154,7 +154,7 @@ impl Rig {
                 return;
             }
             if !more {
-                // The last fraction of a millisecond is waited for as a whole one.
+                // A remaining fraction of a millisecond is rounded up.
                 self.events.wait(left.min(TICK).as_millis().max(1) as u32);
             }
         }

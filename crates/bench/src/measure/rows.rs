@@ -6,14 +6,14 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What a JSON file holds: the command, the machine, and the rows.
+/// The contents of a JSON file: the command, the machine, and the rows.
 #[derive(Serialize)]
 pub struct Report<R: Serialize> {
-    /// As it was typed.
+    /// As typed.
     pub command: String,
     /// Processor, kernel, TSC rate.
     pub machine: Machine,
-    /// Sizes of huge pages that each switch has taken, as it was noted.
+    /// Sizes of huge pages that each switch has taken, as recorded.
     pub huge_pages: BTreeMap<&'static str, String>,
     /// Results.
     pub rows: Vec<R>,

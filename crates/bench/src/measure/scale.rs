@@ -1,9 +1,9 @@
-//! From one worker to several: how much more do they do?
+//! From one worker to several: how much more do they achieve?
 //!
-//! Each worker has a source and a sink in memory of its own; tables, pool and everything else they share. One
+//! Each worker has its own source and sink in memory; they share tables, pool and everything else. One
 //! worker's cost per packet is measured while the others have nothing to do, then all are measured at once,
-//! in turns. What they achieve together is the sum of their packets per second of their own CPU time, in
-//! ratio to what one achieves alone: where n workers share nothing that is written per packet, it is n.
+//! in turns. What they achieve together is the sum of their packets per second of their own CPU time, as a
+//! ratio to what one achieves alone: if n workers share nothing that is written per packet, it is n.
 
 use crate::measure::frames::{Order, addresses, sequence};
 use crate::measure::p2p::exact_match;
@@ -19,19 +19,19 @@ use std::path::Path;
 use std::time::Duration;
 use switch::control::FlowMod;
 
-/// What each of several workers does in ratio to one alone, at the least.
+/// Minimum throughput of each of several workers, as a ratio to one alone.
 const GOAL: f64 = 0.95;
 /// A worker with fewer packets in a turn had no source.
 pub const PACKETS_OF_BUSY: u64 = 1_000;
 
-/// What the packets meet.
+/// The rules and flows that the packets match.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 #[value(rename_all = "snake_case")]
 enum Load {
     /// Four flows of each source, one rule for each.
     FourFlows,
-    /// As many flows as `--flows` says at each source, each a cached flow of its own.
+    /// The number of flows from `--flows` at each source, each cached separately.
     ManyFlows,
     /// The same packets, all in one cached flow.
     OneMegaflow,
@@ -80,7 +80,7 @@ struct Row {
     /// For each, while all are running.
     both_cycles_per_packet: Vec<f64>,
     miss_ratio: f64,
-    /// All workers' packets per CPU-second in ratio to one's.
+    /// All workers' packets per CPU-second as a ratio to one's.
     scaling: f64,
     /// Whether two of the workers take turns on one processor.
     shares_processor: bool,

@@ -29,7 +29,7 @@ const FEEDER: PortNo = PortNo(3);
 const GUEST: PortNo = PortNo(4);
 /// Packets that the guest takes at once.
 const BURST: usize = 64;
-/// From a change of the guest's mind to a turn.
+/// From a change of the guest's behaviour to a turn.
 const SETTLE: Duration = Duration::from_millis(200);
 
 #[derive(serde::Serialize)]

@@ -135,7 +135,7 @@ impl Meter {
         looked_up(self) - looked_up(before)
     }
 
-    /// What happened since an earlier reading.
+    /// The events since an earlier reading.
     pub fn since(&self, before: &Meter) -> Sample {
         let packets = self.packets - before.packets;
         let share = |a: u64, b: u64| (a - b) as f64 / packets.max(1) as f64;
@@ -197,7 +197,7 @@ pub fn to_sink() -> Vec<Action> {
 }
 
 /// Actions that read these fields of every packet, into registers, before they output: so each combination of
-/// their values is a flow of its own, whatever little the match looks at.
+/// their values is a separate flow, however little the match examines.
 pub fn reading(fields: &[(Mf, u16)]) -> Vec<Action> {
     let whole = |field, count| SubField { field, offset: 0, count };
     let moves = fields.iter().zip(0u8..).map(|(&(field, bits), n)| Action::Move {
@@ -207,7 +207,7 @@ pub fn reading(fields: &[(Mf, u16)]) -> Vec<Action> {
     moves.chain(to_sink()).collect()
 }
 
-/// A rule of low priority for all IPv4 from a port, by which every address pair is a flow of its own.
+/// A low-priority rule for all IPv4 from a port, by which every address pair is a separate flow.
 pub fn every_pair_a_flow(in_port: PortNo) -> FlowMod {
     let ipv4 = Match::any().with(FieldId::InPort, in_port.0.into()).with(FieldId::EthType, 0x0800);
     let actions = reading(&[(Mf::NwSrc, 32), (Mf::NwDst, 32)]);

@@ -257,7 +257,7 @@ impl Drop for BareWaker {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Release);
         self.bell.ring();
-        // It has nothing to panic over.
+        // It contains nothing that could panic.
         let _ = self.thread.take().map(std::thread::JoinHandle::join);
     }
 }

@@ -4,10 +4,10 @@
 use crate::compare::{Verdict, between};
 use crate::result::{Better, Point, Run};
 
-/// What a switch is judged by: of each of these, the first figure that both have. A switch that is cheaper
+/// The figures by which a switch is judged: of each group, the first that both have. A switch that is cheaper
 /// and slower is shown as both.
 pub const JUDGED: &[&[&str]] = &[
-    // What a packet costs.
+    // The cost of a packet.
     &[
         "switching_cycles_per_packet",
         "machine_cycles_per_packet",
@@ -34,7 +34,7 @@ pub const JUDGED: &[&[&str]] = &[
 
 /// Two figures of one turn each that differ by less than this factor are called alike.
 const ALIKE: f64 = 1.1;
-/// With fewer turns an older run with as many is shown in place of a newer one: these have a spread.
+/// An older run with this many turns is preferred to a newer one with fewer: it has a spread.
 const ENOUGH: usize = 2;
 
 /// How well a comparison is shown.
@@ -55,7 +55,7 @@ pub enum Outcome {
     Worse(Shown),
     /// The interval includes 1, or the values of one turn are close.
     Alike,
-    /// Nothing can be said, for this reason.
+    /// No statement is possible, for this reason.
     None(String),
 }
 
@@ -83,7 +83,7 @@ impl Beside<'_> {
     }
 }
 
-/// Whether it forwards and looks nothing up: the practical limit of a machine, not a switch.
+/// Whether it forwards without any lookup: the practical limit of a machine, not a switch.
 pub fn is_floor(switch: &str) -> bool {
     switch.starts_with("testpmd") || switch.starts_with("loop-")
 }
@@ -118,7 +118,7 @@ pub fn compared<'a>(runs: &'a [Run], suite: &str) -> Vec<Beside<'a>> {
         for peer in peers {
             let has = |name: &&&str| ours.metrics.contains_key(**name) && peer.metrics.contains_key(**name);
             for figure in JUDGED.iter().filter_map(|names| names.iter().find(has)) {
-                // What was offered at a fixed rate arrives.
+                // Frames offered at a fixed rate arrive.
                 let is_offered = ours.labels.contains_key("offered_pps") && *figure == "rate_pps";
                 // A value without a unit is a count, which describes the load.
                 let is_judged = ours.metrics[*figure].better != Better::Neither

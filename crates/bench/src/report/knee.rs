@@ -3,7 +3,7 @@
 use crate::units::grouped;
 use std::fmt;
 
-/// A load came through where at most this share of it did not.
+/// Maximum share of a load that may be lost if it counts as delivered.
 const LOSS_MAX: f64 = 0.01;
 
 /// See the module documentation. Loads are in packets per second.
@@ -17,7 +17,7 @@ pub enum Knee {
     Above(f64),
 }
 
-/// The inflection point of a line of (offered, received, …), sorted by what was offered. A single load is no
+/// The inflection point of a line of (offered, received, …), sorted by offered load. A single load is not a
 /// curve.
 pub fn of(points: &[(f64, f64, f64, f64)]) -> Option<Knee> {
     let (first, last) = (points.first()?, points.last()?);
@@ -26,7 +26,7 @@ pub fn of(points: &[(f64, f64, f64, f64)]) -> Option<Knee> {
     }
     let came_through =
         |(offered, received, ..): &(f64, f64, f64, f64)| *received >= offered * (1.0 - LOSS_MAX);
-    // A load that lost something by chance below one that did not is no inflection.
+    // A load that lost something by chance below one that did not is not an inflection.
     Some(match points.iter().rposition(came_through) {
         None => Knee::Below(first.0),
         Some(at) if at + 1 == points.len() => Knee::Above(last.0),
@@ -35,7 +35,7 @@ pub fn of(points: &[(f64, f64, f64, f64)]) -> Option<Knee> {
 }
 
 impl Knee {
-    /// Where the graph marks it.
+    /// Its position in the graph.
     pub fn at(self) -> Option<f64> {
         if let Knee::Between(at, _) = self { Some(at) } else { None }
     }

@@ -1,9 +1,9 @@
-//! What runs warn of, and what they left out.
+//! Warnings of runs, and what they left out.
 
 use crate::result::Run;
 use std::collections::BTreeMap;
 
-/// What suites could not measure on their machine: switch, the suites, and why, grouped by reason.
+/// What suites could not measure on their machine: switch, the suites, and the reason, grouped by reason.
 pub fn left_out(runs: &[Run]) -> Vec<(&str, Vec<&str>, &str)> {
     let mut reasons: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
     for warning in runs.iter().flat_map(|run| &run.info.warnings) {
@@ -30,5 +30,5 @@ pub fn warnings(runs: &[Run]) -> Vec<&str> {
     warnings
 }
 
-/// In the warnings about switches that were left out.
+/// Part of the warnings about switches that were left out.
 const NOT_MEASURED: &str = " was not measured";

@@ -68,7 +68,7 @@ pub fn text(runs: &[Run]) -> String {
     text.lines().map(wrapped).collect()
 }
 
-/// A line, broken where prose is wider than the project's. Rows of tables are lines, however long.
+/// A line, wrapped if prose is wider than the project's limit. Rows of tables are never wrapped.
 fn wrapped(line: &str) -> String {
     const COLUMNS: usize = 110;
     let mut text = String::new();
@@ -77,7 +77,7 @@ fn wrapped(line: &str) -> String {
         line.len() - line.trim_start().len() + if line.trim_start().starts_with("- ") { 2 } else { 0 };
     for word in line.split_inclusive(' ') {
         let len = word.trim_end().chars().count();
-        // A mark in front of a line would make it a list's or a heading.
+        // Such a mark at the start of a line would make it a list item or a heading.
         let may_begin = !matches!(word.trim_end(), "" | "-" | "+" | "#");
         if width > indent && width + len > COLUMNS && may_begin && !line.starts_with('|') {
             text.truncate(text.trim_end().len());
@@ -362,7 +362,7 @@ fn pair(b: &Beside) -> String {
     )
 }
 
-/// Fixed conditions in which peers differ from Crosspoint, as far as runs have recorded them.
+/// Fixed conditions in which peers differ from Crosspoint, if runs have recorded them.
 fn inherent<'a>(text: &mut String, beside: impl Iterator<Item = &'a Beside<'a>>) {
     let mut all: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
     for b in beside {
@@ -439,7 +439,7 @@ fn of_suite(text: &mut String, suite: &Suite, beside: &[Beside], runs: &[Run]) {
     }
 }
 
-/// The first figures of a point with a better direction.
+/// The first figures of a point for which one direction is better.
 fn figures(point: &Point) -> String {
     let judged = JUDGED.iter().copied().flatten().filter_map(|name| Some((*name, point.metrics.get(*name)?)));
     let others = point.metrics.iter().map(|(name, m)| (name.as_str(), m));

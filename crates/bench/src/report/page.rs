@@ -26,7 +26,7 @@ pub fn page(runs: &[Run], held: &[Vec<Held>]) -> String {
             head {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
-                // No request for an icon.
+                // Avoids a request for an icon.
                 link rel="icon" href="data:,";
                 title { "Crosspoint benchmarks: " (names.join(", ")) }
                 style { (PreEscaped(STYLE)) }
@@ -85,7 +85,7 @@ fn is_calibrated(runs: &[Run]) -> bool {
     runs.iter().any(|run| !run.info.calibration.is_empty())
 }
 
-/// What generator and guest can do alone: no figure of a switch can be above it.
+/// What generator and guest achieve alone: no figure of a switch can exceed it.
 fn calibration(runs: &[Run]) -> Markup {
     html! { @if is_calibrated(runs) {
         section #alone {
@@ -166,7 +166,7 @@ fn of_suite(suite: &Suite, runs: &[Run]) -> Markup {
     }
 }
 
-/// The conditions of each switch, as far as they must be equal for a comparison.
+/// The conditions of each switch that must be equal for a comparison.
 fn conditions(suite: &Suite, runs: &[Run]) -> Markup {
     let mut sets: Vec<(&str, String, String)> = Vec::new();
     let text = |pairs: &BTreeMap<String, String>| {
@@ -195,7 +195,7 @@ fn conditions(suite: &Suite, runs: &[Run]) -> Markup {
     } }
 }
 
-/// What the documents whose experiment it is have found.
+/// The results of the documents that describe the experiment.
 fn documents(suite: &Suite) -> Markup {
     let figures = crate::documents::of_suite(suite.name);
     html! { @if !figures.is_empty() {

@@ -30,7 +30,7 @@ const PAPER: RGBColor = RGBColor(2, 2, 4);
 
 /// One line: its name, and (x, median, low, high) by x.
 pub struct Line {
-    /// The switch, and what else tells it from others.
+    /// The switch, and what else distinguishes it from others.
     pub name: String,
     /// Sorted by x.
     pub points: Vec<(f64, f64, f64, f64)>,
@@ -71,7 +71,7 @@ fn shows(plot: &Plot, point: &Point) -> bool {
     plot.only.iter().all(|(label, value)| point.labels.get(*label).is_none_or(|v| v == value))
 }
 
-/// Where a point is on the horizontal axis: its label's number, or the place of its text among words.
+/// A point's position on the horizontal axis: its label's number, or the index of its text among words.
 fn position(plot: &Plot, point: &Point) -> Option<f64> {
     let ports = || Some(topology::find(point.labels.get("topology")?)?.ports.len().to_string());
     let label = point.labels.get(plot.x).cloned().or_else(|| ports().filter(|_| plot.x == "ports"))?;
@@ -156,7 +156,7 @@ where
         .axis_desc_style(font.clone())
         .x_desc(plot.x.replace('_', " "))
         .y_desc(plot.metric.replace('_', " "))
-        // Halves of a worker or of a port are none.
+        // Workers and ports are whole numbers.
         .x_labels(if plot.log { 10 } else { numbers(lines).clamp(2, 10) })
         .x_label_formatter(&|v| crate::stats::short(*v))
         .y_label_formatter(&|v| crate::stats::short(*v))

@@ -167,7 +167,7 @@ const REASONS: &[Reason] = &[
     reason("", "loop-", "", "it looks one table of equal keys up, and does nothing else"),
 ];
 
-/// The reason, or that none is known.
+/// The reason, or a note that none is known.
 pub fn why(suite: &str, peer: &str, figure: &str, load: &str) -> &'static str {
     let fits = |r: &&Reason| {
         (r.suite.is_empty() || r.suite == suite)

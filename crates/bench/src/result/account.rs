@@ -1,5 +1,5 @@
-//! Where every packet of a trial went: offered = received + lost, with the loss taken apart. A trial whose
-//! account does not add up is shown as such.
+//! The fate of every packet of a trial: offered = received + lost, with the loss broken down. A trial whose
+//! account does not add up is marked as such.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 pub struct Account {
     /// Packets of the intended load.
     pub offered: u64,
-    /// Those among them that the generator could not send.
+    /// Lost frames that the generator could not send.
     pub not_sent: u64,
     /// Packets that came back, each counted once.
     pub received: u64,
@@ -43,8 +43,8 @@ impl Account {
         self.lost() as i64 - counted as i64
     }
 
-    /// Whether all packets are accounted for, and none came that was not sent. Counters of the kernel and of
-    /// a switch are read one after the other, so one packet in ten thousand may be missing.
+    /// Whether all packets are accounted for, and none was received that was not sent. Counters of the kernel
+    /// and of a switch are read one after the other, so one packet in ten thousand may be missing.
     pub fn adds_up(&self) -> bool {
         let allowed = 1 + self.offered * self.copies.max(1) / 10_000;
         self.unexplained().unsigned_abs() <= allowed && self.duplicated == 0

@@ -1,4 +1,4 @@
-//! What a run found, as it is stored and as every reader of runs sees it. docs/benchmarking.md describes the
+//! The results of a run, as stored and as every reader of runs sees them. docs/benchmarking.md describes the
 //! files.
 //!
 //! A run is a directory: `run.json` with the machine and the commands, one file of points for each step under
@@ -43,7 +43,7 @@ pub struct RunInfo {
     pub mode: String,
     /// The machine.
     pub machine: Fingerprint,
-    /// What a reader must know before any figure, a sentence each.
+    /// Warnings for readers of any figure, a sentence each.
     pub warnings: Vec<String>,
     /// Packets per second that generator and guest can do alone here, by what is alone.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -100,11 +100,11 @@ pub struct Point {
     pub suite: String,
     /// The switch.
     pub switch: String,
-    /// What tells it from other points of the suite: topology, size, flows.
+    /// What distinguishes it from other points of the suite: topology, size, flows.
     pub labels: BTreeMap<String, String>,
     /// What must be equal for two switches to be compared: workers, queues, descriptors, batch, MTU,
-    /// offloads, huge pages, options of the guest. A point from before a condition was recorded lacks it: it
-    /// is compared with its like alone.
+    /// offloads, huge pages, options of the guest. A point from before a condition was recorded lacks it, and
+    /// is compared only with points that lack it too.
     pub conditions: BTreeMap<String, String>,
     /// Conditions that cannot be set in this switch, with their values: they are named with a ratio, and do
     /// not prevent one.
@@ -114,11 +114,11 @@ pub struct Point {
     pub identity: BTreeMap<String, String>,
     /// The figures, by name.
     pub metrics: BTreeMap<String, Metric>,
-    /// Where every packet went, in trials with a generator.
+    /// The fate of every packet, in trials with a generator.
     pub account: Option<Account>,
     /// What limited the rate, if not the switch: then no figure is the switch's.
     pub limit: Option<String>,
-    /// What the machine did meanwhile.
+    /// The machine's state meanwhile.
     pub watched: Option<Watched>,
     /// Warnings to accompany the figures.
     pub warnings: Vec<String>,
@@ -133,17 +133,17 @@ impl Point {
         pairs.join(" ")
     }
 
-    /// What is the same in two runs of the same point.
+    /// The identity of a point, the same in two runs.
     pub fn key(&self) -> (&str, &str, &BTreeMap<String, String>) {
         (&self.suite, &self.switch, &self.labels)
     }
 
-    /// Whether the kernel forwards, on no thread of the switch's own.
+    /// Whether the kernel forwards, not a thread of the switch.
     pub fn is_in_kernel(&self) -> bool {
         matches!(self.switch.as_str(), "bridge" | "ip-forward" | "ovs-kernel")
     }
 
-    /// Whether figures of it are the switch's own.
+    /// Whether its figures are the switch's own.
     pub fn is_of_switch(&self) -> bool {
         self.limit.is_none() && self.account.as_ref().is_none_or(Account::adds_up)
     }
@@ -152,7 +152,7 @@ impl Point {
 /// A run as readers see it.
 #[derive(Clone, Debug, Default)]
 pub struct Run {
-    /// The path from which it was read.
+    /// The path of the run.
     pub name: String,
     /// About it.
     pub info: RunInfo,

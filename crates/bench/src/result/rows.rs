@@ -129,12 +129,12 @@ const MEASUREMENTS: &[(&str, &str, &str)] = &[
 /// A file as a measurement writes it.
 #[derive(Deserialize)]
 pub struct RowFile {
-    /// As it was typed.
+    /// As typed.
     pub command: String,
     /// The machine.
     #[serde(default)]
     pub machine: Fingerprint,
-    /// By switch. Files from before this was noted have none.
+    /// By switch. Older files lack it.
     #[serde(default)]
     huge_pages: BTreeMap<String, String>,
     rows: Vec<Map<String, Value>>,
@@ -192,11 +192,11 @@ impl RowFile {
         }
         self.turns(first, row, &mut point);
         switching_cost(row, &mut point);
-        // In every switch the same, which the measurement sees to.
+        // Equal in every switch, which the measurement ensures.
         point.conditions = conditions(suite);
         match self.huge_pages.get(&point.switch) {
             Some(taken) => drop(point.conditions.insert(HUGE_PAGES.into(), taken.clone())),
-            // One that moves no packets here has none to put there.
+            // One that moves no packets here has no use for huge pages.
             None if !self.huge_pages.is_empty() => {
                 point.inherent.insert(HUGE_PAGES.into(), "takes none".into());
             }

@@ -1,5 +1,5 @@
 //! Runs on disk: written step by step, so that an aborted run loses at most the current step, and read again,
-//! including runs from before there were suites.
+//! including runs from before suites existed.
 
 use super::rows::RowFile;
 use super::{Point, Run, RunInfo, SCHEMA};
@@ -62,7 +62,7 @@ impl Store {
         Ok(store)
     }
 
-    /// Where the run is.
+    /// The directory of the run.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
@@ -120,11 +120,11 @@ impl Store {
     }
 }
 
-/// What a step writes at least.
+/// Minimum size of a step's results.
 const ROOM: usize = 64 << 10;
 
-/// Whether a directory's disk has no room for what a step writes. Found by writing, since a quota or reserved
-/// blocks leave less than the disk says.
+/// Whether a directory's disk has no room for a step's results. Found by writing, since a quota or reserved
+/// blocks leave less than the disk reports.
 pub fn is_full(dir: &Path) -> bool {
     let probe = dir.join(format!("crosspoint-room-{}", std::process::id()));
     let write = || {
@@ -133,7 +133,7 @@ pub fn is_full(dir: &Path) -> bool {
         file.sync_all()
     };
     let written = write();
-    // It may not have been made.
+    // It may not exist.
     let _ = fs::remove_file(&probe);
     written.is_err_and(|e| matches!(e.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded))
 }

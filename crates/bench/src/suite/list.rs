@@ -1,4 +1,4 @@
-//! All suites, as data. docs/benchmarking.md says how to add one.
+//! All suites, as data. docs/benchmarking.md describes how to add one.
 
 use super::{Suite, measured, offered};
 

@@ -21,7 +21,7 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// As it is stored.
+    /// Its name in stored results.
     pub fn name(self) -> &'static str {
         match self {
             Mode::Quick => "quick",
@@ -33,11 +33,11 @@ impl Mode {
 
 /// See the module documentation.
 pub struct Suite {
-    /// As it is typed.
+    /// Its name on the command line.
     pub name: &'static str,
     /// The group of suites that it belongs to.
     pub group: &'static str,
-    /// What it answers.
+    /// The question that it answers.
     pub question: &'static str,
     /// In this order.
     pub steps: &'static [Step],
@@ -51,8 +51,7 @@ pub enum Step {
     Measure(Measure),
     /// Trials on test beds.
     Grid(Grid),
-    /// This program against the versions of it that the run names, in turns; it fails where this one is
-    /// worse.
+    /// This program against the versions of it that the run names, in turns; it fails if this one is worse.
     Builds(&'static str),
 }
 
@@ -76,11 +75,11 @@ pub struct Grid {
     pub sizes: &'static [u16],
     /// Numbers of flows.
     pub flows: &'static [u32],
-    /// Rules that the table has at least; those of other flows than the traffic's fill it up. 0: none.
+    /// Minimum number of rules in the table; rules for other flows than the traffic's fill it up. 0: none.
     pub rules: &'static [u32],
     /// Offered frames per second, for trials that do not look for a rate; 0: as many as go.
     pub rates: &'static [u64],
-    /// What the frames are, as `--traffic` has it.
+    /// The traffic pattern, as for `--traffic`.
     pub traffic: &'static [&'static str],
     /// Names of trials.
     pub trials: &'static [&'static str],
@@ -94,7 +93,7 @@ pub struct Measure {
     pub what: &'static str,
     /// How often and how long, by default.
     pub normal: &'static str,
-    /// In place of both, for a quick run.
+    /// Replaces both, for a quick run.
     pub quick: &'static str,
     /// The other switch that it can measure in turns with ours.
     pub peer: Option<Peer>,
@@ -103,7 +102,7 @@ pub struct Measure {
 /// A switch that a measurement compares with ours.
 #[derive(Clone, Copy)]
 pub struct Peer {
-    /// As `--switch` has it.
+    /// As for `--switch`.
     pub switch: &'static str,
     /// The argument that asks for it.
     pub argument: &'static str,
@@ -168,7 +167,7 @@ pub struct Plot {
     pub limit: Option<Limit>,
 }
 
-/// What bounds a rate.
+/// The upper bound of a rate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Limit {
     /// 10 Gbit/s of frames of the size on the horizontal axis, in packets per second.

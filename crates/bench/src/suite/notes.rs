@@ -1,4 +1,4 @@
-//! What a reader of a suite's figures must know besides its question.
+//! What readers of a suite's figures must know besides its question.
 
 /// Suites and notes.
 const NOTES: &[(&str, &str)] = &[

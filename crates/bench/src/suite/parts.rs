@@ -1,4 +1,4 @@
-//! What suites are put together from.
+//! Building blocks of suites.
 
 use super::{Grid, Measure, Peer, Step};
 use crate::lab::guest;
@@ -97,7 +97,7 @@ pub const RATES: &[u64] = &[10_000, 20_000, 50_000, 100_000, 200_000, 400_000];
 /// RFC 2544's sizes of frames.
 pub const SIZES: &[u16] = &[64, 128, 256, 512, 1024, 1280, 1518];
 
-/// Every size of two lines of a processor's cache, and those around the ends of the next.
+/// Every size from one to two cache lines of a processor, and those around the ends of the next two.
 pub const BYTE_BY_BYTE: [u16; 72] = {
     let further = [191, 192, 193, 194, 255, 256, 257];
     let mut all = [0; 72];

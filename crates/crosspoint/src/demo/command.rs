@@ -1,8 +1,7 @@
 //! Commands: shown as a user would type them, then run.
 //!
-//! The word `crosspoint` stands for this binary. Children run in process groups of their own, so that Ctrl-C
-//! reaches only the demo, which then ends them in order; long-lived ones end with the demo, however that
-//! ends.
+//! The word `crosspoint` means this binary. Children run in their own process groups, so that Ctrl-C reaches
+//! only the demo, which then ends them in order; long-lived ones end with the demo, however it ends.
 
 use super::error::DemoError;
 use rustix::process::{Pid, Signal, kill_process};
@@ -27,7 +26,7 @@ const END_WITHIN: Duration = Duration::from_secs(3);
 /// Stages of the demo.
 const STAGES: u32 = 8;
 
-/// What runs commands, and shows them.
+/// Runs commands, and shows them.
 pub struct Shell {
     exe: PathBuf,
     stop: Arc<AtomicBool>,
@@ -76,7 +75,7 @@ impl Shell {
         if self.stop.load(Ordering::Relaxed) { Err(DemoError::Interrupted) } else { Ok(()) }
     }
 
-    /// Waits a moment of a loop.
+    /// Sleeps for one iteration of a polling loop.
     pub fn nap(&self) -> Result<(), DemoError> {
         self.check()?;
         std::thread::sleep(LOOK_EVERY);
@@ -180,7 +179,7 @@ impl Child {
     pub fn terminate(mut self) {
         let pid = i32::try_from(self.pid()).ok().and_then(Pid::from_raw);
         if let (Ok(None), Some(pid)) = (self.inner.try_wait(), pid) {
-            // It has not been waited for, so the number is still its own.
+            // It has not been waited for, so its process id has not been reused.
             let _ = kill_process(pid, Signal::TERM);
         }
         let start = Instant::now();

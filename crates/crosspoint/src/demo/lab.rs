@@ -1,8 +1,8 @@
-//! The demo's surroundings: namespaces, veth pairs, run directory. Created by the commands that are shown,
-//! and removed on drop.
+//! The demo's surroundings: namespaces, veth pairs, run directory. The commands that are shown create them;
+//! drop removes them.
 //!
-//! Names are fixed and start with one prefix, so that a killed demo's leftovers are found and nothing else is
-//! ever touched. A second demo at the same time would mistake the first one's for such leftovers: so the demo
+//! Names are fixed and start with one prefix, so that the remains of a killed demo are found and nothing else
+//! is ever touched. A second demo at the same time would take the first one's for such remains: so the demo
 //! holds an abstract socket, which the kernel releases however its owner ends.
 
 use super::command::{RUN_DIR, Shell};
@@ -17,7 +17,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// What all names begin with.
+/// The prefix of all names.
 const PREFIX: &str = "cp-demo-";
 /// Namespace of the first host, and of the second.
 pub const HOSTS: [&str; 2] = ["cp-demo-a", "cp-demo-b"];
@@ -105,8 +105,8 @@ fn names(dir: &Path) -> Vec<String> {
     names.filter(|name| name.starts_with(PREFIX)).collect()
 }
 
-/// Not by [`Shell`]: this works while the demo is being stopped. A process group of its own, so that a second
-/// Ctrl-C does not end it half-way.
+/// Not through [`Shell`]: this works while the demo is being stopped. It has its own process group, so that a
+/// second Ctrl-C does not end it half-way.
 fn quietly(words: &[&str]) -> bool {
     let mut command = Command::new(words[0]);
     command

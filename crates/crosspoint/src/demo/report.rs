@@ -15,7 +15,7 @@ pub struct Figures {
     pub tcp: Tcp,
     /// The streams of small packets.
     pub streams: Vec<Stream>,
-    /// What the switch dropped.
+    /// Packets that the switch dropped.
     pub drops: Drops,
     /// Its ports at the end.
     pub ports: Vec<Port>,

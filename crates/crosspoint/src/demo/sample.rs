@@ -32,7 +32,7 @@ pub struct Lookups {
 }
 
 impl Lookups {
-    /// What has come since.
+    /// The lookups since an earlier sample.
     pub fn since(&self, before: &Lookups) -> Lookups {
         Lookups {
             exact: self.exact.saturating_sub(before.exact),
@@ -41,7 +41,7 @@ impl Lookups {
         }
     }
 
-    /// All of them.
+    /// The sum of all lookups.
     pub fn total(&self) -> u64 {
         self.exact + self.megaflow + self.missed
     }
@@ -87,7 +87,7 @@ pub fn drops(figures: Figures) -> Drops {
     figures.drops.into_iter().map(|drop| (drop.reason, drop.packets, drop.ports)).collect()
 }
 
-/// CPU time of all threads of a process, by the scheduler's own account.
+/// CPU time of all threads of a process, from the scheduler.
 pub fn cpu_ns(pid: u32) -> u64 {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let times = tasks.filter_map(|task| fs::read_to_string(task.path().join("schedstat")).ok());

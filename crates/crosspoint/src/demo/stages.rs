@@ -32,9 +32,9 @@ pub struct Durations {
 }
 
 impl Durations {
-    /// What `make demo` takes.
+    /// The durations for `make demo`.
     pub const FULL: Durations = Durations { pings: 10, tcp_s: 5.0, stream_s: 4.0, probe_s: 2.0 };
-    /// What tests take.
+    /// The durations for tests.
     pub const QUICK: Durations = Durations { pings: 3, tcp_s: 1.0, stream_s: 1.0, probe_s: 0.5 };
 }
 
@@ -146,9 +146,9 @@ pub struct Stream {
     pub packets_per_s: f64,
     /// Packets sent.
     pub sent: u64,
-    /// Those that did not arrive.
+    /// Frames that did not arrive.
     pub lost: u64,
-    /// Those of them that the receiving socket had no room for.
+    /// Lost frames for which the receiving socket had no room.
     pub missed: u64,
     /// Share of a processor that the switch used.
     pub switch_cpu: f64,
@@ -156,14 +156,14 @@ pub struct Stream {
     pub guest_cpu: f64,
     /// CPU time of the switch per packet that arrived, in nanoseconds.
     pub cpu_ns_per_packet: f64,
-    /// Which tier knew what to do.
+    /// Lookups by cache tier.
     pub lookups: Lookups,
     /// Round trips of single packets.
     pub probes: ProbeReport,
 }
 
 impl Stream {
-    /// As the report has it.
+    /// As shown in the report.
     pub fn shown(&self) -> bench::Shown {
         bench::Shown {
             size: self.size,
@@ -308,7 +308,7 @@ fn watch(
     result
 }
 
-/// Sends packets of a flow that has no rule. Returns all that the switch has dropped since it started.
+/// Sends packets of a flow without a rule. Returns all drops of the switch since it started.
 pub fn strangers(shell: &Shell, switch: &Switch) -> Result<Drops, DemoError> {
     let sink = start_sink(shell, false)?;
     let source = "crosspoint demo-traffic source --first 60000 --flows 1 --blind";

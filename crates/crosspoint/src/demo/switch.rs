@@ -92,7 +92,7 @@ impl Switch {
         }
     }
 
-    /// All that it counts.
+    /// All its counters.
     pub fn figures(&self) -> Result<Figures, DemoError> {
         Figures::parse(&self.ask("crosspoint/figures", &[])?).map_err(DemoError::new)
     }

@@ -22,7 +22,7 @@ struct Shown {
 }
 
 impl View {
-    /// As standard output asks for it.
+    /// As suits standard output.
     pub fn new() -> View {
         View { on_terminal: std::io::stdout().is_terminal(), state: RefCell::new(None) }
     }

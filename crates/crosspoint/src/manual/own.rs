@@ -210,7 +210,7 @@ fn visible(command: &Command) -> impl Iterator<Item = &Command> {
     command.get_subcommands().filter(|sub| !sub.is_hide_set())
 }
 
-/// What a command is for, as a phrase: no capital, no full stop.
+/// The purpose of a command, as a phrase: no capital, no full stop.
 fn phrase(command: &Command) -> String {
     let text = command.get_about().map(ToString::to_string).unwrap_or_default();
     let text = text.trim_end_matches('.');

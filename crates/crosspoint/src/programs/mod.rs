@@ -15,7 +15,7 @@ use std::process::ExitCode;
 
 /// A program.
 pub struct Program {
-    /// As which it may be called.
+    /// The name by which it may be called.
     pub name: &'static str,
     /// The subcommand of `crosspoint` that is the same.
     pub subcommand: &'static str,
@@ -25,7 +25,7 @@ pub struct Program {
     pub run: fn(&[String]) -> ExitCode,
 }
 
-/// All of them.
+/// All programs.
 pub const PROGRAMS: &[Program] = &[
     row("ovs-vswitchd", "", ovs_vswitchd::manual, ovs_vswitchd::run),
     row("ovs-appctl", "appctl", appctl::manual, appctl::run),
@@ -47,8 +47,8 @@ const fn row(
     Program { name, subcommand, manual, run }
 }
 
-/// What the process's arguments ask for, if that is one of the programs: by the name that it was called by,
-/// or by a subcommand.
+/// Runs the program that the process's arguments name, if any: by the name of the executable, or by a
+/// subcommand.
 pub fn asked_for(args: &[String]) -> Option<ExitCode> {
     let called_as = Path::new(args.first()?).file_name()?.to_str()?;
     if let Some(program) = PROGRAMS.iter().find(|p| p.name == called_as) {

@@ -101,7 +101,7 @@ pub fn run(args: &[String]) -> ExitCode {
         }
     }
     daemon.complete();
-    // With --run it is a command among others, which says nothing of itself.
+    // With --run it serves a command, and does not announce itself.
     if child.is_none() {
         tracing::info!(target: "ovsdb_server", "{}", program::version_line(NAME));
     }
@@ -111,7 +111,7 @@ pub fn run(args: &[String]) -> ExitCode {
     code
 }
 
-/// What the command line says.
+/// Values of the options.
 #[derive(Default)]
 struct CommandLine {
     options: Options,

@@ -66,7 +66,7 @@ fn watch(args: &Args) -> Result<(), String> {
         let now = Sample::take(&mut client)?;
         let seconds = (now.at - before.at).as_secs_f64().max(1e-3);
         let text = render(&args.target, &before.figures, &now.figures, seconds);
-        // From the top left corner on, and what is left of the look before is erased.
+        // From the top left corner, and the rest of the previous screen is erased.
         let text = if redraws { format!("\x1b[H\x1b[J{text}") } else { format!("{text}\n") };
         print!("{text}");
         host::output::flush();
@@ -86,7 +86,7 @@ fn short(value: f64) -> String {
     }
 }
 
-/// What changed, as text. Workers, ports and reasons that were not there before count from nothing.
+/// The differences, as text. Workers, ports and reasons that are new count from zero.
 fn render(target: &str, before: &Figures, now: &Figures, seconds: f64) -> String {
     // A counter that went back belongs to another thing of the same name.
     let rate = |now: u64, before: u64| now.checked_sub(before).unwrap_or(now) as f64 / seconds;

@@ -9,7 +9,7 @@ use vswitchd::figures::Figures;
 pub struct Sample {
     /// When, by our own clock.
     pub at: Instant,
-    /// What it counts.
+    /// Its counters.
     pub figures: Figures,
 }
 

@@ -9,7 +9,7 @@ use std::process::{ChildStdin, ChildStdout, Stdio};
 
 /// See the module documentation.
 pub struct Builtin {
-    /// As it is typed.
+    /// Its name on the command line.
     pub name: &'static str,
     /// The driver at kernel interfaces: `packet` or `xdp`.
     pub driver: &'static str,
@@ -92,7 +92,7 @@ impl Client {
         Ok(())
     }
 
-    /// An error with what the process said before it ended.
+    /// An error with the last output of the process.
     fn explained(&mut self, error: String) -> String {
         let _ = self.process.0.kill();
         let mut said = String::new();

@@ -5,7 +5,7 @@ use super::builtin::Builtin;
 use super::testpmd::{Mode, Testpmd};
 use super::trex::Trex;
 
-/// Frames of a burst, but where the name says otherwise.
+/// Frames of a burst, unless the name gives another number.
 const BURST: u16 = 32;
 
 /// Names; `trex@HOST:PORT` stands for a TRex server. The first one is the default.

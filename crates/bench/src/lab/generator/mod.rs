@@ -25,15 +25,15 @@ pub enum Place {
     Backend(PathBuf),
 }
 
-/// What a generator is started for.
+/// What a generator needs to start.
 pub struct Stage<'a> {
     /// Its namespace.
     pub net: &'a Net,
     /// All its places.
     pub places: Vec<Place>,
-    /// Indices of those that send, and whether source and destination are swapped there.
+    /// Indices of the sending places, and whether source and destination are swapped there.
     pub sources: Vec<(usize, bool)>,
-    /// Indices of those at which frames come back.
+    /// Indices of the places where frames return.
     pub outputs: Vec<usize>,
     /// How often each frame comes back.
     pub copies: u64,
@@ -62,7 +62,7 @@ impl Stage<'_> {
 
 /// A traffic generator outside the switch's namespace.
 pub trait Generator {
-    /// As it is typed and stored.
+    /// Its name on the command line and in stored results.
     fn name(&self) -> &str;
 
     /// Why it can offer nothing in this topology, or nothing at a rate, before anything is started.
@@ -87,7 +87,7 @@ pub trait Offering {
     /// Begins to offer a load.
     fn begin(&mut self, load: &Load) -> Result<(), String>;
 
-    /// Waits until it is over, and returns the result as far as the generator knows it.
+    /// Waits until it has finished, and returns the part of the result that the generator knows.
     fn finish(&mut self) -> Result<Sent, String>;
 
     /// The same again, including late packets; `None` if it cannot.

@@ -28,7 +28,7 @@ pub enum Mode {
 
 /// See the module documentation.
 pub struct Testpmd {
-    /// As it is typed.
+    /// Its name on the command line.
     pub name: &'static str,
     /// How it sends.
     pub mode: Mode,
@@ -59,7 +59,7 @@ impl Generator for Testpmd {
         (load.pattern != Pattern::default()).then(|| format!("dpdk-testpmd cannot send {}", load.pattern))
     }
 
-    /// It has addresses of its own.
+    /// It uses its own addresses.
     fn sends_pattern(&self) -> bool {
         false
     }
@@ -133,7 +133,7 @@ impl Offering for Started {
         std::thread::sleep(Duration::from_secs_f64(seconds));
         let cpu_s = process.cpu_ns() as f64 / 1e9;
         if let Some(mut stdin) = process.0.stdin.take() {
-            // It ends by itself; if not, it is ended below.
+            // It normally ends by itself; if not, it is killed below.
             let _ = stdin.write_all(b"stop\nquit\n");
         }
         let end = Instant::now() + Duration::from_secs(5);

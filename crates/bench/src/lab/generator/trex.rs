@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 /// Version of the interface that is asked for.
 const API: (u32, u32) = (5, 1);
-/// What TRex puts before a message that is compressed.
+/// The prefix of a compressed TRex message.
 const COMPRESSED: [u8; 4] = [0xab, 0xe8, 0x5c, 0xea];
 /// Flows at most: each is two entries of a list.
 const FLOWS_MAX: u32 = 100_000;

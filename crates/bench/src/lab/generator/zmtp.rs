@@ -1,4 +1,4 @@
-//! As much of ZeroMQ's wire protocol as a client of TRex needs: a REQ socket over TCP without security.
+//! The part of ZeroMQ's wire protocol that a client of TRex needs: a REQ socket over TCP without security.
 //!
 //! Source: ZMTP 3.0 (rfc.zeromq.org/spec/23).
 
@@ -11,7 +11,7 @@ const GREETING_LEN: usize = 64;
 const MORE: u8 = 1;
 const LONG: u8 = 2;
 const COMMAND: u8 = 4;
-/// No answer is longer.
+/// No answer is longer than this.
 const FRAME_MAX: u64 = 16 << 20;
 const TIMEOUT: Duration = Duration::from_secs(10);
 

@@ -13,23 +13,23 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-/// How a guest's rings are made and how it forwards; the same for every switch of a load.
+/// A guest's ring sizes and how it forwards; the same for every switch of a load.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rings {
-    /// Descriptors of the ring by which it receives.
+    /// Descriptors of its receive ring.
     pub rx: u16,
-    /// Descriptors of the ring by which it sends.
+    /// Descriptors of its transmit ring.
     pub tx: u16,
     /// Frames that it forwards at once.
     pub burst: u16,
 }
 
-/// Those of QEMU's devices, with the bursts of DPDK's examples.
+/// The sizes of QEMU's devices, with the bursts of DPDK's examples.
 pub const USUAL: Rings = Rings { rx: 256, tx: 256, burst: 32 };
-/// Those of Red Hat's guest: `testpmd --rxd=4096 --txd=1024 --burst=64`.
+/// The sizes of Red Hat's guest: `testpmd --rxd=4096 --txd=1024 --burst=64`.
 pub const RED_HAT: Rings = Rings { rx: 4096, tx: 1024, burst: 64 };
 
-/// What a guest is given.
+/// The environment of a guest.
 pub struct Place<'a> {
     /// The socket on which it listens, if it has one.
     pub socket: &'a Path,
@@ -49,7 +49,7 @@ pub struct Place<'a> {
 
 /// A kind of guest.
 pub trait Guest: Sync {
-    /// As it is typed and stored.
+    /// Its name on the command line and in stored results.
     fn name(&self) -> &'static str;
 
     /// How it is attached.
@@ -67,7 +67,7 @@ pub trait Guest: Sync {
         wanted
     }
 
-    /// How long it takes, at most, until it forwards.
+    /// Maximum time until it forwards.
     fn boots_within(&self) -> Duration {
         Duration::ZERO
     }
@@ -78,12 +78,12 @@ pub trait Guest: Sync {
     /// Starts one. Dropped, it is gone.
     fn start(&self, place: &Place) -> Result<Process, String>;
 
-    /// What else must be equal where a started one is compared with others.
+    /// Other conditions that must be equal when a started guest is compared with others.
     fn conditions(&self) -> Vec<(&'static str, String)> {
         Vec::new()
     }
 
-    /// Frames that a started one has dropped so far, by reason. A guest that drops none tells nothing.
+    /// Frames that a started guest has dropped so far, by reason. A guest that drops none reports nothing.
     fn dropped(&self, _started: &Process) -> Result<BTreeMap<&'static str, u64>, String> {
         Ok(BTreeMap::new())
     }

@@ -1,5 +1,5 @@
-//! A virtual machine of QEMU's: Debian's kernel, whose bridge sends back what comes. By hardware where this
-//! machine lends it, else by emulation, which is slow.
+//! A virtual machine of QEMU's: Debian's kernel, whose bridge sends frames back. Uses hardware virtualisation
+//! if this machine has it, else emulation, which is slow.
 
 use super::system::Contents;
 use super::{Guest, Place, Rings};
@@ -15,13 +15,13 @@ pub struct Qemu;
 /// Names the kernel's directory.
 const KERNEL: &str = "CROSSPOINT_GUEST_KERNEL";
 const PROGRAM: &str = "/usr/bin/qemu-system-x86_64";
-/// What QEMU's device has at most.
+/// Maximum of QEMU's device.
 const DESCRIPTORS_MAX: u16 = 1024;
 /// How long the kernel may take to boot: seconds, except with emulation next to other load.
 const BOOT: Duration = Duration::from_secs(100);
 /// Until the hardware has booted a kernel, which takes it a second, or has failed to.
 const KVM_BOOTS: Duration = Duration::from_secs(10);
-/// What the kernel's driver takes at once.
+/// The batch of the kernel's driver.
 const BURST: u16 = 64;
 
 /// A bridge with one port, which sends frames back to where they came from ("hairpin"). Nothing in the
@@ -49,7 +49,7 @@ impl Guest for Qemu {
         Rings { rx: most(wanted.rx), tx: most(wanted.tx), burst: BURST }
     }
 
-    /// One, whatever is wanted.
+    /// One, whatever is requested.
     fn queues(&self, _wanted: usize) -> usize {
         1
     }
@@ -87,7 +87,7 @@ impl Guest for Qemu {
         let mut command = bare(if has_kvm { KVM } else { TCG });
         command.args(["-m", "256M", "-no-reboot", "-kernel"]).arg(boot.kernel);
         command.arg("-initrd").arg(boot.initramfs);
-        // No frames of its own, and no clock that is given up because a busy machine was late.
+        // No frames of its own; and no clock source that is abandoned because a busy machine was late.
         command.args(["-append", "quiet panic=-1 ipv6.disable=1 no_timer_check tsc=reliable"]);
         command.args([
             "-object",
@@ -122,9 +122,9 @@ fn bare([accelerator, cpu]: [&str; 2]) -> Command {
 
 static HAS_KVM: OnceLock<Result<bool, String>> = OnceLock::new();
 
-/// Whether the hardware runs a machine. That `/dev/kvm` can be opened says little, and so does a processor
-/// that is set up: within a virtual machine, it may then stand still for ever. So a kernel boots by it, finds
-/// no first program, and ends the machine.
+/// Whether hardware virtualisation works. That `/dev/kvm` can be opened, or a virtual processor created,
+/// proves little: within a virtual machine, it may then hang for ever. So a kernel boots, finds no init
+/// program, and ends the machine.
 fn has_kvm(kernel: &Path) -> Result<bool, String> {
     let attempt = || {
         let mut command = bare(KVM);

@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What is in it.
+/// The contents of the file system.
 pub struct Contents<'a> {
     /// A directory with `boot/vmlinuz-*` and `lib/modules/*`, as Debian's kernel packages have them.
     pub kernel: &'a Path,
@@ -21,7 +21,7 @@ pub struct Contents<'a> {
     pub init: &'a str,
 }
 
-/// Where kernel and file system lie.
+/// The paths of kernel and file system.
 #[derive(Clone, Debug)]
 pub struct Boot {
     /// For QEMU's `-kernel`.
@@ -82,7 +82,7 @@ fn entries(dir: &Path) -> Result<Vec<PathBuf>, String> {
     fs::read_dir(dir).map_err(said)?.map(|entry| entry.map(|e| e.path()).map_err(said)).collect()
 }
 
-/// The entry of a directory whose name begins so.
+/// The entry of a directory with this prefix.
 fn only(dir: &Path, prefix: &str) -> Result<PathBuf, String> {
     let begins = |path: &PathBuf| path.file_name().is_some_and(|n| n.to_string_lossy().starts_with(prefix));
     let found = entries(dir)?.into_iter().find(begins);

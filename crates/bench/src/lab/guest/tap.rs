@@ -53,7 +53,7 @@ impl Guest for Tap {
         Vnic::Tap
     }
 
-    /// One, whatever is wanted.
+    /// One, whatever is requested.
     fn queues(&self, _wanted: usize) -> usize {
         1
     }

@@ -120,7 +120,7 @@ impl Started {
                 figures.ports.iter().find(|port| port.name == name)?.status.get("features").cloned()
             };
             let told = guest_offloads(self.guests.iter().map(features));
-            // It looks at its ports now and then. An older version never tells.
+            // It checks its ports periodically. An older version never reports this.
             if figures.burst == 0 || !told.contains(NOT_TOLD) || start.elapsed() > LOOKS {
                 return (!self.guests.is_empty()).then_some((GUEST_OFFLOADS, told));
             }
@@ -194,8 +194,8 @@ impl Running for Started {
     }
 }
 
-/// Takes what guests' ports had no room for out of the sum of all ports, and names it by the port, as is done
-/// for Open vSwitch.
+/// Subtracts packets for which guests' ports had no room from the sum of all ports, and names them by port,
+/// as for Open vSwitch.
 fn split_by_guest(drops: &mut BTreeMap<String, u64>, of_guests: BTreeMap<String, u64>) {
     for (name, count) in of_guests.into_iter().filter(|(name, _)| name.ends_with(": tx_dropped")) {
         let Some(all) = drops.get_mut(RING_FULL) else { return };

@@ -46,7 +46,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Packets of a port that it takes at once.
+    /// Packets that it takes from a port at once.
     fn per_poll(self) -> usize {
         match self {
             Kind::Rebuilt | Kind::Kept => BURST,
@@ -58,7 +58,7 @@ impl Kind {
 
 /// See the module documentation.
 pub struct Loop {
-    /// As it is typed.
+    /// Its name on the command line.
     pub name: &'static str,
     /// How it waits.
     pub kind: Kind,
@@ -131,7 +131,7 @@ pub fn run(args: &Args) -> Result<(), String> {
         Kind::Rebuilt | Kind::Kept => forwarder.forward(args.kind, &mut |wait| control.turn(wait)),
         Kind::One | Kind::Fifty => {
             let kind = args.kind;
-            // It ends with the process.
+            // The thread ends with the process.
             std::thread::spawn(move || forwarder.forward(kind, &mut |_| Ok(())));
             loop {
                 control.turn(Duration::from_millis(WAIT_MS.into()))?;

@@ -21,13 +21,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// What a switch is asked for.
+/// Requirements for a switch.
 pub struct Ask<'a> {
     /// The packets' way.
     pub topology: &'a Topology,
     /// How guests are attached, if there are any.
     pub vnic: Vnic,
-    /// What the frames are.
+    /// The contents of the frames.
     pub pattern: &'a Pattern,
     /// Whether they are the generator's own instead.
     pub is_foreign: bool,
@@ -42,7 +42,7 @@ impl Ask<'_> {
     }
 }
 
-/// What a switch is started for.
+/// What a switch needs to start.
 pub struct Setup<'a> {
     /// Its namespace, with an interface for each NIC of the topology.
     pub net: &'a Net,
@@ -52,9 +52,9 @@ pub struct Setup<'a> {
     pub sockets: &'a BTreeMap<usize, PathBuf>,
     /// Flows; there is a rule for each of them and each hop where the switch has such rules.
     pub flows: u32,
-    /// What tells them apart.
+    /// What distinguishes the flows.
     pub pattern: &'a Pattern,
-    /// Whether the frames are the generator's own, which no rule for a flow meets.
+    /// Whether the frames are the generator's own, which match no flow's rule.
     pub is_foreign: bool,
     /// For every port.
     pub mtu: u16,
@@ -62,7 +62,7 @@ pub struct Setup<'a> {
     pub workers: usize,
 }
 
-/// The MTU that nothing needs to be told.
+/// The default MTU, which need not be set.
 pub const MTU_USUAL: u16 = 1500;
 
 impl Setup<'_> {
@@ -84,30 +84,31 @@ impl Setup<'_> {
 /// Drops that are in two counters at once.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Twice {
-    /// What the kernel drops on its way into the switch is in the switch's `rx_dropped` too.
+    /// Drops by the kernel on the way into the switch are in the switch's `rx_dropped` too.
     pub rx: bool,
-    /// What the kernel drops on its way out is in the switch's `tx_error` too: it told the switch.
+    /// Drops by the kernel on the way out are in the switch's `tx_error` too, since the kernel reports them.
     pub tx: bool,
     /// The switch's interfaces have an XDP program, so the kernel queues nothing before them.
     pub xdp: bool,
-    /// What a tap device refuses the switch sends again: the kernel counts each try, and nothing is lost.
+    /// The switch resends frames that a tap device refuses: the kernel counts each attempt, but nothing is
+    /// lost.
     pub again: bool,
 }
 
 /// A kind of switch.
 pub trait Switch {
-    /// As it is typed and stored.
+    /// Its name on the command line and in stored results.
     fn name(&self) -> &str;
 
     /// Why it cannot do this here, if it cannot: what it lacks, or what is not installed.
     fn refuses(&self, ask: &Ask) -> Option<String>;
 
-    /// What a reader must know before any of its figures.
+    /// A caution for readers of any of its figures.
     fn caution(&self) -> Option<&'static str> {
         None
     }
 
-    /// Whether its rules are those of OpenFlow, and can be changed so.
+    /// Whether its rules are OpenFlow rules, and can be changed over OpenFlow.
     fn takes_openflow(&self) -> bool {
         false
     }
@@ -121,8 +122,8 @@ pub trait Running {
     /// Version and options, as reported by the switch itself if it does so.
     fn identity(&self) -> BTreeMap<String, String>;
 
-    /// Workers, queues and everything else that must be equal in compared switches, as far as it can be set
-    /// or queried. Called when frames come through.
+    /// Workers, queues and everything else that must be equal in compared switches, if it can be set or
+    /// queried. Called once frames are forwarded.
     fn conditions(&self) -> Vec<(&'static str, String)> {
         Vec::new()
     }
@@ -153,7 +154,7 @@ pub trait Running {
     /// Drops that it counts itself, `switch: REASON`.
     fn dropped(&self) -> Result<BTreeMap<String, u64>, String>;
 
-    /// Which of them others count too.
+    /// Which of its drops others count too.
     fn twice(&self) -> Twice {
         Twice::default()
     }
@@ -181,7 +182,7 @@ pub trait Running {
         self.process_mut().ok_or("it is part of the kernel and cannot be killed")?.kill()
     }
 
-    /// Whether it still runs.
+    /// Whether it is still running.
     fn is_alive(&mut self) -> bool {
         self.process_mut().is_none_or(Process::is_alive)
     }
@@ -192,7 +193,7 @@ fn mask(workers: usize, cpus: usize) -> u64 {
     ((1u64 << workers.clamp(1, 63)) - 1) << first
 }
 
-/// What a switch does not tell, or the kernel not of it.
+/// For values that a switch, or the kernel for it, does not report.
 pub const NOT_TOLD: &str = "not told";
 
 /// The offloads among the features that a switch has agreed on with each guest, as `status:features` of the

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-/// What its ports are.
+/// The type of its ports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// The default.
@@ -30,7 +30,7 @@ pub enum Kind {
 
 /// See the module documentation.
 pub struct Ovs {
-    /// As it is typed.
+    /// Its name on the command line.
     pub name: &'static str,
     /// Its ports.
     pub kind: Kind,
@@ -202,8 +202,8 @@ impl Running for Started {
             Kind::Afxdp => {
                 let mut drops = BTreeMap::new();
                 for (index, interface) in &self.interfaces {
-                    // What the device refused, which the kernel counts, and what the socket's ring had no
-                    // room for.
+                    // Packets that the device refused, which the kernel counts, and packets for which the
+                    // socket's ring had no room.
                     let device = self.sockets.refused()?.get(interface).copied().unwrap_or(0);
                     let name = format!("switch port {}: tx_dropped", index + 1);
                     let both = self.daemon.port_drops(&[index + 1])?.get(&name).copied().unwrap_or(0);
@@ -234,7 +234,7 @@ impl Running for Started {
     }
 }
 
-/// Packets of new flows for which the way to the daemon had no room.
+/// Packets of new flows for which the upcall queue had no room.
 fn lost(text: &str) -> BTreeMap<String, u64> {
     let count = text.split_whitespace().find_map(|word| word.strip_prefix("lost:")?.parse().ok());
     BTreeMap::from([("switch: lost".to_string(), count.unwrap_or(0))])

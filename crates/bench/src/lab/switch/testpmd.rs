@@ -17,7 +17,7 @@ use std::process::Stdio;
 
 /// See the module documentation.
 pub struct Testpmd {
-    /// As it is typed.
+    /// Its name on the command line.
     pub name: &'static str,
     /// Its forwarding mode.
     pub mode: &'static str,
@@ -44,7 +44,7 @@ impl Switch for Testpmd {
         let mut command = in_namespace(Some(&setup.net.switch), Path::new("stdbuf"));
         command.args(testpmd::ANSWERS_AT_ONCE);
         command.args(["--no-pci", "-m", "256", "--no-telemetry", "-l", "0,1"]);
-        // As Open vSwitch with DPDK has it. In memory: it leaves no file in the pages' file system.
+        // As in Open vSwitch with DPDK. In memory: it leaves no file in hugetlbfs.
         command.args(if huge_pages::are_free(PAGES) {
             &["--in-memory"][..]
         } else {

@@ -1,8 +1,8 @@
 //! FD.io's VPP: its host interfaces (packet sockets) and vhost-user, with a cross-connect for each hop.
 //!
 //! Source: FD.io's documentation of `startup.conf` and of the debug commands (s3-docs.fd.io/vpp). Debian has
-//! no package of VPP, so this has been run against a stand-in alone, which its tests have; a run with it says
-//! so.
+//! no package of VPP, so this has only been run against a stand-in, which is part of its tests; a run with it
+//! says so.
 
 use super::{
     Ask, BATCH, GUEST_OFFLOADS, HUGE_PAGES, MTU_USUAL, NOT_TOLD, Running, Setup, Switch, Twice,
@@ -110,7 +110,7 @@ fn workers(mask: u64) -> Vec<u32> {
     (1..u64::BITS).filter(|cpu| mask & 1 << cpu != 0).collect()
 }
 
-/// Its configuration: everything of it in one directory, and no NIC.
+/// Its configuration: all files in one directory, and no NIC.
 fn startup(dir: &Path, mask: u64) -> String {
     let dir = dir.display();
     let workers: Vec<String> = workers(mask).iter().map(u32::to_string).collect();
@@ -165,7 +165,7 @@ impl Started {
         Err(format!("VPP does not start: {}; it said: {last}", why.unwrap_or_default()))
     }
 
-    /// What it says to a command.
+    /// Its answer to a command.
     fn ask(&self, words: &str) -> Result<String, String> {
         let mut command = Command::new(program("vppctl"));
         command.arg("-s").arg(self.dir.0.join("cli.sock")).args(words.split(' '));

@@ -14,7 +14,7 @@ const GUEST_BURST: usize = 64;
 
 /// See the module documentation.
 pub enum Wire {
-    /// By one of the drivers.
+    /// Through one of the drivers.
     Port(Box<dyn Port>, Box<dyn RxQueue>, Box<dyn TxQueue>, Box<Batch>),
     /// As a guest.
     Guest(Guest, Box<QueuePair>),
@@ -130,7 +130,7 @@ impl End {
         }
     }
 
-    /// Whether the switch is there. A kernel interface has none that could go.
+    /// Whether the switch is connected. A kernel interface has no connection to lose.
     pub fn is_connected(&self) -> bool {
         match &self.wire {
             Wire::Port(..) => true,

@@ -1,7 +1,7 @@
 //! `crosspoint bench traffic`: the built-in generator's process, its requests and its answers.
 //!
 //! It reads [loads](Load) as lines of JSON and answers each with a line of results, so that its ends stay
-//! open over all turns of a trial: a guest that it plays need not reconnect.
+//! open across all turns of a trial: a guest that it plays need not reconnect.
 
 pub mod ends;
 pub mod pattern;
@@ -13,7 +13,7 @@ use pattern::Pattern;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What is offered.
+/// A load to offer.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Load {
     /// Bytes of a frame with its check sequence; patterns that mix sizes have their own.
@@ -26,11 +26,11 @@ pub struct Load {
     pub seconds: f64,
     /// So many at once, instead.
     pub burst: Option<u64>,
-    /// What the frames are.
+    /// The contents of the frames.
     pub pattern: Pattern,
 }
 
-/// What the process is asked.
+/// Requests to the process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Request {
     /// Offer a load.
@@ -42,7 +42,7 @@ pub enum Request {
 /// The result of a load.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Sent {
-    /// What happened to every packet, as far as the generator knows.
+    /// The fate of every packet, if the generator knows it.
     pub account: Account,
     /// From the first frame's time to the last one's.
     pub seconds: f64,

@@ -1,5 +1,5 @@
-//! What frames a generator sends: protocol, what differs between flows, and in what order flows follow each
-//! other. Written as words joined by `+`: `udp`, `tcp-syn+l4+zipf`, `udp+vlan+ipv6`, `imix`, `pcap=FILE`.
+//! The frames that a generator sends: protocol, the differences between flows, and the order of flows.
+//! Written as words joined by `+`: `udp`, `tcp-syn+l4+zipf`, `udp+vlan+ipv6`, `imix`, `pcap=FILE`.
 
 use crate::measure::frames::addresses;
 use serde::{Deserialize, Serialize};
@@ -17,7 +17,7 @@ pub const STAMP: usize = 17;
 pub const IMIX: [u16; 12] = [64, 594, 64, 64, 594, 64, 1518, 64, 594, 64, 594, 64];
 /// The VLAN of tagged frames.
 pub const VLAN: u16 = 100;
-/// Picks of a random order, which then repeats.
+/// Length of a random order, which then repeats.
 const PICKS: usize = 1 << 16;
 
 /// A frame's protocol.
@@ -30,11 +30,11 @@ pub enum Protocol {
     TcpSyn,
     /// UDP in frames of three sizes ([`IMIX`]).
     Imix,
-    /// The frames of a capture as they are, each a flow.
+    /// The frames of a capture unchanged, each a flow.
     Pcap(PathBuf),
 }
 
-/// What differs between flows.
+/// The differences between flows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Vary {
     /// Ethernet addresses.
@@ -46,7 +46,7 @@ pub enum Vary {
     L4,
 }
 
-/// In what order flows follow each other.
+/// The order of flows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
     /// One after the other.
@@ -66,7 +66,7 @@ pub struct Pattern {
     pub protocol: Protocol,
     /// Between flows.
     pub vary: Vary,
-    /// Of the flows.
+    /// The order of the flows.
     pub order: Order,
     /// Whether frames have a tag.
     pub vlan: bool,
@@ -191,8 +191,7 @@ impl Pattern {
         };
         frame = match self.protocol {
             Protocol::TcpSyn => frame.tcp(src_port, dst_port).tcp_flags(wire::tcp::TcpFlags::SYN),
-            // UDP over IPv6 has a checksum always; it is that of a payload of zeros, which no switch looks
-            // at.
+            // UDP over IPv6 requires a checksum; it is that of a payload of zeros, which no switch examines.
             _ if self.ipv6 => frame.udp(src_port, dst_port),
             _ => frame.udp(src_port, dst_port).udp_checksum_zero(),
         };
@@ -214,7 +213,7 @@ impl Pattern {
         (headers + transport + STAMP + 4).max(64) as u16
     }
 
-    /// What tells flow `n` from others, as a match of `ovs-ofctl`.
+    /// What distinguishes flow `n` from others, as a match of `ovs-ofctl`.
     pub fn match_text(&self, n: usize, is_back: bool) -> String {
         let mut text = String::new();
         if self.vlan {
@@ -243,7 +242,7 @@ impl Pattern {
         }
     }
 
-    /// Which way frames of all flows go, as a match.
+    /// The direction of the frames of all flows, as a match.
     pub fn way_text(&self, is_back: bool) -> String {
         let side = if is_back { "dst" } else { "src" };
         match (self.vary, self.ipv6) {

@@ -1,5 +1,5 @@
-//! What comes back: told apart by the generator's mark, flow and number into frames in order, late ones,
-//! duplicates and foreign ones; or, for frames of a capture, which have no room for a number, by their bytes.
+//! Received frames: sorted by the generator's mark, flow and number into frames in order, late ones,
+//! duplicates and foreign ones; frames of a capture, which have no room for a number, by their bytes.
 //!
 //! A frame's last [`STAMP`] bytes are a mark (16 bits), the trial (16), the flow (24), the frame's number
 //! within its flow (32) and the time at which it was due, in nanoseconds from the start (48). Latency counts
@@ -37,12 +37,12 @@ fn read(frame: &[u8]) -> Option<(u16, usize, u32, u64)> {
     Some((u16::from_be_bytes([s[2], s[3]]), flow, u32::from_be_bytes([s[7], s[8], s[9], s[10]]), due))
 }
 
-/// What arrived of one flow at one end.
+/// Frames of one flow received at one end.
 #[derive(Clone, Copy, Default)]
 struct Flow {
     /// The number that is expected next.
     next: u32,
-    /// Which of the 64 before it came: bit 0 is `next - 1`.
+    /// Which of the 64 frames before it arrived: bit 0 is `next - 1`.
     came: u64,
 }
 
@@ -70,7 +70,7 @@ impl Flow {
     }
 }
 
-/// Frames of a capture, by their bytes: how many are still to come.
+/// Frames of a capture, by their bytes: how many are yet to arrive.
 pub type Expected = HashMap<Vec<u8>, i64>;
 
 /// See the module documentation.

@@ -46,7 +46,7 @@ struct Source {
     is_back: bool,
 }
 
-/// The frames of a load, and where its flows stand.
+/// The frames of a load, and the position of its flows.
 struct Frames {
     /// By source and flow: one frame, or a mix of sizes.
     templates: Vec<Vec<Vec<Vec<u8>>>>,
@@ -98,7 +98,7 @@ impl Frames {
     }
 }
 
-/// What was sent, and when.
+/// Frames sent, and when.
 #[derive(Default)]
 struct Progress {
     offered: u64,
@@ -163,7 +163,7 @@ pub fn run(args: &Args) -> Result<(), String> {
     Ok(())
 }
 
-/// All at once: each guest waits until the switch connects, which it does when all listen.
+/// All at once: each guest waits until the switch connects, which it does once all listen.
 fn open_all(args: &Args, pool: &'static Pool) -> Result<Vec<End>, String> {
     std::thread::scope(|scope| {
         let open = |(n, text): (usize, &'_ String)| {

@@ -17,14 +17,14 @@ use std::time::{Duration, Instant};
 
 /// How often what is due is sent.
 const TICK: Duration = Duration::from_millis(1);
-/// Flow-mods that are sent before a barrier, at most: a switch that was late must not be flooded.
+/// Maximum number of flow-mods before a barrier: a switch that was late must not be flooded.
 const BEFORE_BARRIER: u64 = 1_000;
-/// So many rules come before they go, at most.
+/// Maximum number of rules added before they are deleted.
 const AT_ONCE: u64 = 100;
 
 /// See the module documentation.
 pub struct Changes {
-    /// As it is stored.
+    /// Its name in stored results.
     pub name: &'static str,
     /// Flow-mods per second.
     pub per_s: u32,
@@ -102,7 +102,8 @@ fn due(per_s: u32, elapsed: Duration) -> u64 {
     (elapsed.as_secs_f64() * f64::from(per_s)) as u64
 }
 
-/// The n-th one: some rules come, those go, and so on. They stay a tenth of a second, but few at a time.
+/// The n-th one: some rules are added, these are deleted, and so on. They stay a tenth of a second, but few
+/// at a time.
 fn flow_mod(n: u64, per_s: u32) -> FlowMod {
     let at_once = u64::from(per_s / 10).clamp(1, AT_ONCE);
     let comes = (n / at_once).is_multiple_of(2);

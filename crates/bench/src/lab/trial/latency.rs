@@ -24,7 +24,7 @@ impl Trial for Latency {
         };
         let (top, _) = highest(bed, load, times.seconds)?;
         let (found, _) = halve(top, |rate| Ok((at(rate, bed)?.sent.account.lost() == 0, ())))?;
-        // Where every rate lost something, the shares are of what came through.
+        // If every rate lost something, the shares refer to the rate that was received.
         let full = if found > 0.0 { found } else { top / 1.1 };
         outcome.push("lossless_pps", "1/s", Better::Higher, found);
         for _ in 0..times.turns {

@@ -1,7 +1,7 @@
-//! Searches for several rates at once by short trials first, after MLRsearch of the IETF's benchmarking
+//! Searches for several rates at once with short trials first, after MLRsearch of the IETF's benchmarking
 //! working group: the rate without loss and the rate that loses at most 0.5 %. Trials grow from a quarter of
 //! the full length to all of it, and each phase starts from the interval of the one before, which it widens
-//! where longer trials contradict it.
+//! if longer trials contradict it.
 
 use super::{Outcome, Times, Trial};
 use crate::lab::bed::{Bed, Offered};
@@ -75,7 +75,7 @@ fn narrow(
     loss_at: &mut impl FnMut(f64) -> Result<f64, String>,
 ) -> Result<(f64, f64), String> {
     let (mut low, mut high) = (low, high);
-    // Where a longer trial contradicts an end, the interval is widened past it.
+    // If a longer trial contradicts a bound, the interval is widened past it.
     if low > 0.0 && loss_at(low)? > allowed {
         (low, high) = (low / 2.0, low);
         while low > top * WIDTH && loss_at(low)? > allowed {

@@ -1,4 +1,4 @@
-//! What is done with a test bed to get a figure.
+//! Procedures that measure a figure on a test bed.
 
 pub mod back_to_back;
 pub mod changes;
@@ -30,7 +30,7 @@ pub struct Times {
 
 /// A kind of trial.
 pub trait Trial: Sync {
-    /// As it is stored.
+    /// Its name in stored results.
     fn name(&self) -> &'static str;
 
     /// Why it cannot be run here, if it cannot.
@@ -38,12 +38,12 @@ pub trait Trial: Sync {
         None
     }
 
-    /// What tells its points from those of its like, by label.
+    /// Labels that distinguish its points from similar ones.
     fn labels(&self) -> Vec<(&'static str, String)> {
         Vec::new()
     }
 
-    /// Whether it talks to the switch as a controller does.
+    /// Whether it talks to the switch like a controller.
     fn needs_openflow(&self) -> bool {
         false
     }
@@ -52,14 +52,14 @@ pub trait Trial: Sync {
     fn run(&self, bed: &mut Bed, load: &Load, times: Times) -> Result<Outcome, String>;
 }
 
-/// What a trial found.
+/// The result of a trial.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
     /// Figures, turn by turn.
     pub metrics: BTreeMap<String, Metric>,
     /// For the last turn, or for one that does not add up.
     pub account: Account,
-    /// What else limited the rate.
+    /// The other limit of the rate, if any.
     pub limit: Option<String>,
     /// For all turns.
     pub watched: Watched,

@@ -53,7 +53,7 @@ impl Trial for Profile {
             let end = monotonic_s();
             let samples = perf.finish(start, end)?;
             outcome.turn(&offered);
-            // Sampled, so its figures are no figures of a black box.
+            // Sampled, so its figures are not those of a black-box test.
             outcome.metrics.retain(|name, _| name.starts_with("share_"));
             let cpu_s = offered.switch_cpu_s.filter(|s| *s > 0.0).ok_or("the switch used no CPU time")?;
             let switches = offered.context_switches.ok_or("nobody counted its context switches")?;
@@ -75,7 +75,7 @@ impl Trial for Profile {
     }
 }
 
-/// What a sample says that the switch was at.
+/// The activity of the switch in a sample.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Class {
     Copying,
@@ -86,7 +86,7 @@ enum Class {
     Other,
 }
 
-/// By the names of Linux, the C library, DPDK, and Crosspoint.
+/// By symbol names of Linux, the C library, DPDK, and Crosspoint.
 fn class(symbol: &str) -> Class {
     let is = |names: &[&str]| names.iter().any(|name| symbol.contains(name));
     if is(&["finish_task_switch", "__schedule", "__switch_to"]) {

@@ -8,20 +8,21 @@ use crate::lab::bed::{Bed, Upset};
 use crate::lab::generator::Load;
 use crate::result::Better;
 
-/// Frames per second where the load says none: enough that a millisecond shows.
+/// Frames per second if the load gives no rate: enough to resolve a millisecond.
 const RATE: u64 = 10_000;
-/// Minimum duration of a trial: whatever was disturbed must be back before its end.
+/// Minimum duration of a trial: forwarding must have recovered before its end.
 const SECONDS_MIN: f64 = 8.0;
 /// The same where loads of less than a second show no more than that all runs.
 const SECONDS_MIN_QUICK: f64 = 4.0;
-/// A trial at whose end nothing is back has no reset time. Then the last of this share of it was lost.
+/// If forwarding has not recovered by the end of a trial, it has no reset time: then the last of this share
+/// of it was lost.
 const NOT_BACK: f64 = 0.85;
 
 /// See the module documentation.
 pub struct Reset {
-    /// As it is stored.
+    /// Its name in stored results.
     pub name: &'static str,
-    /// What is done.
+    /// The disturbance.
     pub upset: Upset,
 }
 

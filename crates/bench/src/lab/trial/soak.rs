@@ -46,7 +46,7 @@ impl Trial for Soak {
     }
 }
 
-/// By how much a straight line through the values rises from the first to the last, in ratio to their mean.
+/// The rise of a straight line through the values from first to last, as a ratio to their mean.
 fn drift(values: &[f64]) -> Option<f64> {
     let n = values.len() as f64;
     if values.len() < 3 {

@@ -7,15 +7,15 @@
 //!
 //! For both switches a first turn does not count, neither for established packets nor for new connections: in
 //! it the caches learn the flows, two million of them for a million connections, and memory is touched for
-//! the first time. A switch does both once; the figures show what it does from then on.
+//! the first time. A switch does both once; the figures show the steady state.
 //!
 //! No figure is taken on trust: after each turn the rules' counters must show that every packet was
-//! classified as it should be (established, or new), and the sink that each arrived. Otherwise the
-//! measurement ends with an error.
+//! classified correctly (established, or new), and the sink's that each arrived. Otherwise the measurement
+//! ends with an error.
 //!
-//! The peer's packet memory is too small for the segments of a million connections, nor can it play anything
-//! in memory once: it reads those captures from files. What that costs in addition is measured without `ct`,
-//! and subtracted (`source_cycles_per_packet`).
+//! The peer's packet memory is too small for the segments of a million connections, and it cannot play a
+//! capture once from memory: it reads those captures from files. The additional cost of that is measured
+//! without `ct`, and subtracted (`source_cycles_per_packet`).
 
 mod sides;
 mod traffic;
@@ -55,7 +55,7 @@ pub struct Args {
     common: Common,
 }
 
-/// What the packets are.
+/// The kind of packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 enum What {
@@ -68,7 +68,7 @@ enum What {
 }
 
 impl What {
-    /// As a label has it.
+    /// As in a label.
     fn name(self) -> &'static str {
         match self {
             What::Stateless => "stateless",
@@ -89,7 +89,7 @@ struct Row {
     /// Rate of established packets in ratio to that of the same packets without `ct`.
     #[serde(skip_serializing_if = "Option::is_none")]
     ratio_to_stateless: Option<f64>,
-    /// What was taken off since packets came from a file.
+    /// The cost that was subtracted because packets came from a file.
     #[serde(skip_serializing_if = "Option::is_none")]
     source_cycles_per_packet: Option<f64>,
     runs: u32,
@@ -122,7 +122,7 @@ pub fn run(args: &Args) -> Result<(), String> {
     args.common.finish(rows, goals)
 }
 
-/// What a packet costs the peer more from a file than from memory.
+/// The additional cost of a packet for the peer from a file, relative to memory.
 fn cost_of_file(theirs: &mut Theirs, args: &Args, dir: &Path, most: usize) -> Result<f64, String> {
     let connections = most.min(COMPARED.0);
     theirs.set_rules(&Rules::Stateless.text())?;
@@ -257,8 +257,8 @@ fn by_side(turns: &[(f64, Option<f64>)]) -> (Vec<f64>, Vec<f64>) {
     (turns.iter().map(|turn| turn.0).collect(), turns.iter().filter_map(|turn| turn.1).collect())
 }
 
-/// Does something with packets of a kind; an error unless all that came were classified so, and arrived.
-/// Packets in flight have two seconds to be counted.
+/// Runs `work` with packets of a kind; an error unless all packets received were classified correctly, and
+/// arrived. Packets in flight have two seconds to be counted.
 fn checked<T>(
     side: &mut dyn Side,
     what: What,
@@ -277,7 +277,7 @@ fn checked<T>(
     }
 }
 
-/// Whether all packets of a kind that came were judged so, and arrived.
+/// Whether all received packets of a kind were classified correctly, and arrived.
 fn add_up(what: What, counts: &Counts) -> Result<(), String> {
     let Counts { received, sent, by_rule } = *counts;
     let of = |cookie: u64| by_rule[cookie as usize];

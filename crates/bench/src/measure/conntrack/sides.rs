@@ -10,12 +10,12 @@ use openflow::text::{PortNames, parse_flow_file};
 use std::time::{Duration, Instant};
 use switch::control::{FlowMod, RuleFilter};
 
-/// As long as a capture may take that is played once.
+/// Maximum time for a capture that is played once.
 const PLAYED_WITHIN: Duration = Duration::from_secs(120);
 /// The peer's packet memory holds no more frames than this.
 const PEER_FRAMES_MAX: u64 = 250_000;
 
-/// What a switch has counted.
+/// Counters of a switch.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Counts {
     /// Packets received from the sources.
@@ -27,7 +27,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// What was counted since an earlier moment.
+    /// The counts since an earlier moment.
     pub fn since(&self, before: &Counts) -> Counts {
         let mut by_rule = self.by_rule;
         by_rule.iter_mut().zip(&before.by_rule).for_each(|(now, before)| *now -= before);
@@ -37,7 +37,7 @@ impl Counts {
 
 /// See the module documentation.
 pub trait Side {
-    /// As rows name it.
+    /// As in rows.
     fn name(&self) -> &'static str;
     /// Plays captures to their end. Cycles per packet, of the CPU time spent on packets.
     fn play(&mut self, sources: &[Source]) -> Result<f64, String>;
@@ -55,7 +55,7 @@ pub trait Side {
 pub struct Ours(Rig);
 
 impl Ours {
-    /// With these rules.
+    /// A switch with these rules.
     pub fn new(rules: &str) -> Result<Ours, String> {
         let mut rig = Rig::new(Config::default())?;
         rig.add_port(&trial::sink(SINK))?;
@@ -143,7 +143,7 @@ impl Side for Ours {
 /// Open vSwitch, which runs only while it is asked for something.
 pub struct Theirs {
     peer: OvsDpdk,
-    /// What a packet costs more that is read from a file, not from memory, which then does not count.
+    /// The additional cost of a packet read from a file instead of memory, which is subtracted.
     pub of_file: f64,
 }
 
@@ -164,7 +164,7 @@ impl Theirs {
         })
     }
 
-    /// Whether these captures can be played from memory, and so again and again.
+    /// Whether these captures fit into memory, and so can be repeated.
     pub fn holds(sources: &[Source]) -> bool {
         sources.iter().map(|s| s.frames).sum::<u64>() <= PEER_FRAMES_MAX
     }

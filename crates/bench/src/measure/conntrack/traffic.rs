@@ -1,7 +1,7 @@
 //! Rules and packets of `conntrack`.
 //!
-//! A TCP connection goes from inside (port 1) to outside (port 3); everything that passes goes to the sink.
-//! Each connection has a pair of addresses of its own, so its port stays as it is where the source address is
+//! A TCP connection goes from inside (port 1) to outside (port 3); all traffic that passes goes to the sink.
+//! Each connection has its own pair of addresses, so its port is unchanged when the source address is
 //! translated, and the other end's packets can be written beforehand.
 
 use crate::measure::frames::{Order, addresses, sequence};
@@ -13,11 +13,11 @@ use wire::compose::{Compose, FRAME_LEN_MIN};
 use wire::ethernet::EthAddr;
 use wire::tcp::{TcpFlags, TcpRepr};
 
-/// Where connections are opened from.
+/// The side that opens connections.
 pub const INSIDE: PortNo = SOURCE;
 /// The port from which they are answered.
 pub const OUTSIDE: PortNo = PortNo(3);
-/// What inside addresses become.
+/// The address after translation.
 const TRANSLATED: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 1);
 const SERVICE: u16 = 80;
 /// Initial sequence numbers of both ends.
@@ -33,12 +33,12 @@ pub const FROM_OUTSIDE: u64 = 4;
 /// The rule for all others, which drops.
 pub const OTHERS: u64 = 5;
 
-/// What the switch does.
+/// The configuration of the switch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 #[value(rename_all = "snake_case")]
 pub enum Rules {
-    /// As the firewall, without asking for connections.
+    /// Like the firewall, without connection tracking.
     Stateless,
     /// Connections are opened from inside only.
     Firewall,
@@ -47,7 +47,7 @@ pub enum Rules {
 }
 
 impl Rules {
-    /// As a label has it.
+    /// As in a label.
     pub fn name(self) -> &'static str {
         match self {
             Rules::Stateless => "stateless",
@@ -113,7 +113,7 @@ pub fn answering(dir: &Path, connections: usize, rules: Rules) -> Result<Source,
 pub fn established(dir: &Path, connections: usize, rules: Rules) -> Result<Vec<Source>, String> {
     let order = sequence(connections, Order::Shuffled);
     let inside = write(dir, "inside", Segment::AckFromInside, rules, order.iter().copied())?;
-    // Not the other end's segment of the same connection at the same moment.
+    // Differs from the other end's segment of the same connection at the same moment.
     let outside = write(dir, "outside", Segment::AckFromOutside, rules, order.iter().rev().copied())?;
     Ok(vec![inside, outside])
 }

@@ -1,5 +1,4 @@
-//! A client of a database that does as little as can be: it finds where messages end, and looks for a word in
-//! them.
+//! A minimal client of a database: it finds where messages end, and searches them for a word.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
@@ -17,12 +16,12 @@ const PATIENCE: Timespec = Timespec { tv_sec: 60, tv_nsec: 0 };
 /// A connection.
 pub struct Client {
     stream: UnixStream,
-    /// What was read is at its beginning. It is never cleared: with thousands of replies a second that would
-    /// be most of what a client does, on processors that it shares with the server.
+    /// Read data is at its beginning. It is never cleared: with thousands of replies per second that would be
+    /// most of a client's work, on processors that it shares with the server.
     buffer: Vec<u8>,
     /// Bytes that were read and not taken.
     filled: usize,
-    /// Looked at so far.
+    /// Bytes already scanned.
     scanned: usize,
     depth: u32,
     in_string: bool,
@@ -73,7 +72,7 @@ impl Client {
         }
     }
 
-    /// Waits for a message, and takes what else has come; how many.
+    /// Waits for a message, and takes any others that have arrived; returns how many.
     pub fn receive_some(
         &mut self,
         mut check: impl FnMut(&[u8]) -> Result<(), String>,
@@ -102,8 +101,8 @@ impl Client {
         if self.buffer.len() - self.filled < READ_BYTES / 2 {
             self.buffer.resize(2 * self.buffer.len(), 0);
         }
-        // As clients of databases do it. One that sleeps in a read is woken not only by its answer, but also
-        // when the server reads its request, since it could send more then: that costs both sides.
+        // Like real clients of databases. A client that sleeps in a read is woken not only by its answer, but
+        // also when the server reads its request, since it could send more then: that costs both sides.
         let mut waits = [PollFd::new(&self.stream, PollFlags::IN)];
         let ready = retry_on_intr(|| poll(&mut waits, Some(&PATIENCE)));
         if ready.map_err(|e| format!("waiting: {e}"))? == 0 {
@@ -114,7 +113,7 @@ impl Client {
         if n == 0 { Err("the server closed the connection".to_owned()) } else { Ok(()) }
     }
 
-    /// Where the first message in the buffer ends, if it does.
+    /// Where the first message in the buffer ends, if it is complete.
     fn next_end(&mut self) -> Option<usize> {
         for (index, &byte) in self.buffer[..self.filled].iter().enumerate().skip(self.scanned) {
             match byte {

@@ -100,7 +100,7 @@ pub fn run(args: &Args) -> Result<(), String> {
     args.common.finish(bench.rows, bench.goals)
 }
 
-/// What a turn of one server yields, of several figures.
+/// The results of a turn of one server, one per figure.
 type Figures = Vec<f64>;
 
 impl Bench<'_> {

@@ -50,7 +50,7 @@ impl Server {
             Some(fill) => fill(&db)?,
             None => drop(run(Command::new("ovsdb-tool").arg("create").arg(&db).arg(SCHEMA))?),
         }
-        // It becomes what it starts, so it is the server's process in the end.
+        // `nice` executes the server, so this is the server's process.
         let mut command = Command::new("nice");
         command.arg("-n").arg(nice.to_string()).env("LC_ALL", "C");
         if kind == Kind::Ours {
@@ -104,7 +104,7 @@ impl Server {
         child.map(Process).map_err(|e| format!("{command:?}: {e}"))
     }
 
-    /// Which file has the database's name now.
+    /// The file that has the database's name now.
     pub fn file_id(&self) -> Result<u64, String> {
         let path: PathBuf = self.dir.0.join("conf.db");
         std::fs::metadata(&path).map(|m| m.ino()).map_err(|e| format!("{}: {e}", path.display()))

@@ -1,7 +1,7 @@
 //! The frames of the demo's UDP traffic: of one size, one pair of addresses per flow, and a payload that says
 //! what to do with them.
 //!
-//! The Ethernet addresses belong to no interface, so that the kernel's own stack ignores the frames where it
+//! The Ethernet addresses belong to no interface, so that the kernel's own stack ignores the frames when it
 //! sees them. UDP goes without a checksum, so that a payload can change.
 
 use std::net::Ipv4Addr;
@@ -14,7 +14,7 @@ const KIND: usize = PAYLOAD + 4;
 /// The position of the number that a reply returns.
 const STAMP: std::ops::Range<usize> = PAYLOAD + 8..PAYLOAD + 16;
 
-/// What a frame is for.
+/// The purpose of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Kind {

@@ -1,5 +1,5 @@
-//! Ends a child together with its parent, however the parent ends: `kill -9` of the demo leaves no process
-//! behind.
+//! Ends a child together with its parent, however the parent ends: after `kill -9` of the demo no process is
+//! left.
 
 use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 use std::os::unix::process::CommandExt;

@@ -1,4 +1,4 @@
-//! What a role found, for the demo to read.
+//! The results of a role, for the demo to read.
 
 use serde::Serialize;
 

@@ -9,10 +9,10 @@ use std::io::Read;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// How long it sleeps at most before it checks whether to end.
+/// Maximum sleep before it checks whether to end.
 const NAP_MS: u32 = 50;
 
-/// What came.
+/// Counters of received frames.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct SinkReport {
     /// Packets of streams.

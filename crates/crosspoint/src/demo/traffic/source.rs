@@ -118,7 +118,7 @@ impl Source {
         self.host.send(&mut self.batch);
     }
 
-    /// Takes what came back: calls `reply` with each stamp of that kind.
+    /// Receives returned frames: calls `reply` with each stamp of that kind.
     fn replies(&mut self, wanted: Kind, mut reply: impl FnMut(u64)) -> Result<(), String> {
         self.host.receive(&mut self.batch)?;
         for packet in self.batch.drain(..) {

@@ -30,7 +30,7 @@ pub struct ClientArgs {
     seconds: f64,
 }
 
-/// What arrived.
+/// Received data.
 #[derive(Clone, Copy, PartialEq, Default, Debug, Serialize, Deserialize)]
 pub struct TcpReport {
     /// Bytes.
