@@ -69,7 +69,7 @@ impl<T> Element<T> {
     }
 
     /// # Safety
-    /// `object` is an element that [`Self::allocate`] made, nobody can reach it, and it is freed once.
+    /// `object` is an element that [`Self::allocate`] made; it is unreachable, and is freed once.
     unsafe fn free(object: NonNull<()>) {
         let element = object.cast::<Element<T>>();
         // SAFETY: by the contract it is a live element.
@@ -274,7 +274,7 @@ impl<T: Send + Sync + 'static> Multimap<T> {
             next.used += usize::from(next.table.put(element, hash).1);
         }
         writer.element_bytes += allocated::<T>(words.len());
-        // SAFETY: `reader` protects it from now on: who removes it defers its freeing.
+        // SAFETY: `reader` protects it from now on: its removal defers freeing.
         unsafe { entry(element.as_ptr()) }
     }
 

@@ -393,8 +393,8 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
 
 impl<T: Send + Sync + 'static> Drop for RcuCell<T> {
     fn drop(&mut self) {
-        // SAFETY: the pointer came from `Box::into_raw`, and `&mut self` says that nobody borrows through the
-        // cell.
+        // SAFETY: the pointer came from `Box::into_raw`, and `&mut self` proves that no borrow through the
+        // cell exists.
         drop(unsafe { Box::from_raw(*self.value.get_mut()) });
     }
 }

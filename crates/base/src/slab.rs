@@ -59,8 +59,8 @@ impl<T: FromZeros> Chunk<T> {
 
     #[inline(always)]
     pub(crate) fn elements(&self) -> &[T] {
-        // SAFETY: the owner's elements, which neither move nor go while it lives, and nobody borrows them
-        // mutably.
+        // SAFETY: the owner's elements, which neither move nor go while it lives, and which are not mutably
+        // borrowed.
         unsafe { self.elements.as_ref() }
     }
 }

@@ -124,7 +124,7 @@ pub const GOALS: &[Goal] = &[
 pub struct Held {
     /// Suite and load.
     pub what: String,
-    /// The figure's name, and what it is in ratio to.
+    /// The figure's name, and the denominator of a ratio.
     pub figure: String,
     /// Median.
     pub value: f64,

@@ -135,7 +135,7 @@ pub fn truncate(packet: Packet, max_bytes: usize, cache: &mut PoolCache) -> Pack
 fn set(packet: &mut Packet, layers: &Layers, field: FieldId, value: u128, mask: u128) -> Edit {
     let Some(place) = place(packet.data(), layers, field)? else { return Ok(()) };
     match place.covered {
-        // Only the first part of the stream that SCTP's CRC covers is at hand.
+        // SCTP's CRC covers all segments of the chain, and only the first is accessible here.
         Covered::Crc(_) if packet.is_chained() => return Err(DOES_NOT_FIT),
         Covered::Crc(sctp) => {
             let end = layers.end(packet.data());

@@ -116,8 +116,9 @@ impl Rounds {
 mod tests {
     use super::*;
 
-    /// A saturated worker of so many entries, which passes `passes` times a millisecond. Somebody asks each
-    /// millisecond: after how many milliseconds each request was served that was, and how many rounds ended.
+    /// A saturated worker with `len` entries, which passes `passes` times a millisecond, with a request each
+    /// millisecond: after how many milliseconds each request that was served was served, and how many rounds
+    /// ended.
     fn asked_each_millisecond(len: u64, passes: u64, total_ms: u64) -> (Vec<u64>, u32) {
         let (mut rounds, mut at, mut ended) = (Rounds::default(), 0, 0);
         let (mut served, mut waits) = (0, Vec::new());

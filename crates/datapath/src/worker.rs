@@ -375,7 +375,7 @@ impl<P: Pipeline> Worker<P> {
         if self.process.cache.sweep(count, removals)
             && let Some(request) = self.rounds.ended()
         {
-            // Whoever waits for flow counters also wants to know how many flows there are.
+            // A waiter for flow counters also needs the number of flows.
             self.tell_sizes();
             self.shared.fold_done.raise(request);
             self.process.event_bell.ring();

@@ -81,8 +81,8 @@ fn print(outputs: Vec<Output>) {
     }
 }
 
-/// Messages of a server. The replica follows them or says why not, and then begins anew; what changed is told
-/// consistently.
+/// Messages of a server. The replica follows them, or reports an error and starts again; the changes that it
+/// reports are consistent.
 pub fn ovsdb_replica(input: &[u8]) {
     let schema = Schema::open_vswitch();
     let mut replica = Replica::new("Open_vSwitch", Selection::everything());

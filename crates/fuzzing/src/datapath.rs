@@ -24,7 +24,7 @@ const TYPES: [u32; 8] = [
     2 << 16,
 ];
 const ETH_TYPES: [u16; 6] = [0x0800, 0x86dd, 0x8847, 0x8848, 0x894f, packet_type::ETH_TYPE_TEB];
-/// Fields of which none says what else there is, so that a change of one changes nothing else.
+/// Fields that do not determine which other fields exist, so that changing one changes nothing else.
 const ALONE: [FieldId; 8] = [
     FieldId::EthSrc,
     FieldId::EthDst,
@@ -54,7 +54,7 @@ pub fn packet_edits(input: &[u8]) {
             layers = walked(&packet, packet_type);
         }
         if let DpAction::PopEth { eth_type } = &mut action {
-            // Nobody takes off a header that names something else.
+            // An Ethernet header is always removed with the type that it names.
             *eth_type = layers.eth_type;
         }
         let before = bytes_of(&packet);

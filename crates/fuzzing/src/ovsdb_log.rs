@@ -14,9 +14,9 @@ const SCHEMA: &str = r#"{"name":"Zoo","version":"1.0.0","tables":{
     "keeper":{"type":{"key":{"type":"uuid","refTable":"Keeper","refType":"weak"},"min":0,"max":1}}},"isRoot":true},
   "Keeper":{"columns":{"days":{"type":{"key":{"type":"integer","minInteger":0,"maxInteger":6},"min":0,"max":7}}},"isRoot":true}}}"#;
 
-/// A log is read without a panic, alike however its bytes come, and what is before a damaged record stays
-/// readable when the rest is cut off. Lines of the input, given the headers that nobody can guess, are
-/// records: what is read of them is written and read again the same.
+/// Reading a log never panics and does not depend on how its bytes arrive, and records before a damaged one
+/// stay readable when the rest is cut off. Lines of the input, with generated headers, are records: decoding,
+/// encoding and decoding again yields the same.
 pub fn ovsdb_log(input: &[u8]) {
     let raw = records(&input);
     assert_eq!(records(&Dribble(input)), raw);

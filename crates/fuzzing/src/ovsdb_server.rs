@@ -122,7 +122,7 @@ pub fn ovsdb_session(input: &[u8]) {
         if let Err(why) = server.handle_text(now, client, text) {
             let is_answer = matches!(message, Message::Reply { .. } | Message::Error { .. });
             assert!(is_answer, "it is a message: {why}");
-            // An answer that nobody asked for ends its connection.
+            // An unsolicited answer ends its connection.
             break;
         }
         turn += 1;

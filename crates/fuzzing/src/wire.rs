@@ -21,7 +21,7 @@ macro_rules! assert_round_trip {
     }};
 }
 
-/// An Ethernet frame, as far as its headers lead: VLAN tags and labels, ARP, IPv4, TCP, UDP.
+/// The headers of an Ethernet frame: VLAN tags and labels, ARP, IPv4, TCP, UDP.
 pub fn wire_frame(input: &[u8]) {
     let Ok(frame) = EthernetFrame::new(input) else { return };
     assert_round_trip!(EthernetRepr::parse(&frame), 0, |b| EthernetRepr::parse(

@@ -87,8 +87,7 @@ impl GuestRam {
 
 impl Drop for GuestRam {
     fn drop(&mut self) {
-        // SAFETY: mapped in `new`; whoever used it held an `Arc` of this. Nothing is to be done where it
-        // fails.
+        // SAFETY: mapped in `new`; every user held an `Arc` of this. A failure is ignored.
         let _ = unsafe { munmap(self.base.as_ptr().cast(), self.len) };
     }
 }

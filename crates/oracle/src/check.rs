@@ -26,7 +26,7 @@ use switch::Effect;
 /// Ports of the worlds; 177 and 277 belong to no bridge.
 const PORTS: [u32; 10] = [101, 102, 103, 104, 177, 201, 202, 203, 204, 277];
 const ROUNDS: u32 = 10;
-/// More than it takes a bridge to read packets less deeply once nobody asks for more.
+/// Longer than a bridge takes to read packets less deeply once that is no longer needed.
 const NARROWING_MS: u64 = 20_000;
 
 /// What a run covered, to see that it is worth something.

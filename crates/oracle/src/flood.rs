@@ -36,7 +36,7 @@ impl Flood {
         self.bursts.store(bursts, Relaxed);
     }
 
-    /// From now on so many flows.
+    /// Sets the number of flows from now on.
     pub fn set_flows(&self, flows: u64) {
         self.flows.store(flows, Relaxed);
     }

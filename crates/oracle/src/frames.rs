@@ -1,7 +1,6 @@
-//! Frames made of keys: what the generator says as fields, as bytes, with all lengths and checksums computed
-//! anew.
+//! Frames made of keys: the generator's fields as bytes, with all lengths and checksums computed.
 //!
-//! Every frame ends in a number of eight bytes, by which it is known again wherever it comes out.
+//! Every frame ends in a number of eight bytes, by which it is recognised wherever it comes out.
 
 use flow::{FieldId, Key};
 use std::net::Ipv4Addr;

@@ -1,5 +1,5 @@
-//! Ports in memory: bursts are handed in as they are to be received, and what is sent is kept. Long frames'
-//! tails are lent while the worker has their burst, and the ports take such packets, as guests' do.
+//! Ports in memory: tests supply the bursts to receive, and sent packets are kept. Long frames' tails are
+//! lent while the worker has their burst, and the ports take such packets, as guests' do.
 //!
 //! Threads: the two sides meet at a lock, so the same ports serve stepped workers and workers on threads.
 
@@ -93,14 +93,13 @@ impl Link {
         self.room.store(room, Ordering::Relaxed);
     }
 
-    /// From now on it copies no more than so many packets of a burst straight, and takes the others when they
-    /// are whole.
+    /// From now on it copies at most `packets` of a burst straight, and takes the others when they are whole.
     pub fn set_straight_max(&self, packets: usize) {
         self.straight_max.store(packets, Ordering::Relaxed);
     }
 
-    /// From now on it takes at least so many cycles to let go what transmit calls have taken, as a system
-    /// call does.
+    /// From now on it takes at least `cycles` to release what transmit calls have taken, as a system call
+    /// does.
     pub fn set_flush_cycles(&self, cycles: u64) {
         self.flush_cycles.store(cycles, Ordering::Relaxed);
     }
@@ -261,7 +260,7 @@ impl TxQueue for Tx {
 }
 
 impl Tx {
-    /// How many of so many packets are taken now.
+    /// How many of `packets` are taken now.
     fn take(&self, packets: usize) -> usize {
         let places = self.link.places.load(Ordering::Relaxed);
         let taken = packets.min(self.link.room.load(Ordering::Relaxed)).min(places);

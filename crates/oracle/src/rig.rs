@@ -1,5 +1,5 @@
-//! A datapath with one worker whose turns the test takes, and ports in memory; and two of them, of which one
-//! has no caches.
+//! A datapath with one worker that the test steps, and ports in memory; and a pair of them, the second
+//! without caches.
 
 use crate::pipelines::{Mistake, Mistaken, Uncached};
 use crate::port::Link;
@@ -163,7 +163,7 @@ impl Pair {
         Ok(wanted)
     }
 
-    /// Whether both have counted the same in so many slots, once all is folded.
+    /// Whether both have equal counters in the first `slots` slots, once all are folded.
     pub fn same_counts(&mut self, slots: u32) -> Result<(), String> {
         self.cached.settle();
         self.plain.settle();

@@ -1,5 +1,5 @@
-//! Packets of which only the head has been copied: the tail is still in its sender's memory, lent until the
-//! burst is finished.
+//! Packets with only their head copied: the tail is still in its sender's memory, lent until the burst is
+//! finished.
 //!
 //! So a payload between guests is copied once, from one's memory into the other's. The head, up to
 //! [`HEAD_BYTES`], is copied into the packet first, and is classified, changed and delivered from there,

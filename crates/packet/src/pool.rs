@@ -195,7 +195,7 @@ fn map_memfd(bytes: usize, huge: bool) -> io::Result<(NonNull<u8>, OwnedFd)> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: memfd_create just returned this descriptor and nobody else has it.
+    // SAFETY: memfd_create just returned this descriptor, and nothing else owns it.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
     // SAFETY: the descriptor is open; the call touches no memory of ours.
     if unsafe { libc::ftruncate(fd.as_raw_fd(), bytes as libc::off_t) } != 0 {

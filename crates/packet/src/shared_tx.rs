@@ -33,7 +33,7 @@ pub struct SharedTx {
     users: AtomicUsize,
 }
 
-// SAFETY: the queue may be sent between threads, and only who has set `in_use` touches it.
+// SAFETY: the queue may be sent between threads, and only the thread that has set `in_use` touches it.
 unsafe impl Sync for SharedTx {}
 
 impl SharedTx {

@@ -34,7 +34,7 @@ impl Piece {
     }
 }
 
-// SAFETY: it is an address and a length; who reads there vouches that it may.
+// SAFETY: it is an address and a length; code that reads there vouches that it may.
 unsafe impl Send for Piece {}
 
 #[derive(Clone, Copy)]

@@ -28,7 +28,7 @@ impl Bell {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: eventfd just returned this descriptor and nobody else has it.
+        // SAFETY: eventfd just returned this descriptor, and nothing else owns it.
         Ok(Bell { fd: unsafe { OwnedFd::from_raw_fd(fd) }, rung: AtomicBool::new(false) })
     }
 
@@ -106,7 +106,7 @@ impl Set {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: epoll_create1 just returned this descriptor and nobody else has it.
+        // SAFETY: epoll_create1 just returned this descriptor, and nothing else owns it.
         Ok(Set(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 

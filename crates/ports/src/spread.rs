@@ -11,7 +11,7 @@ use packet::{BURST, Batch, Packet, PoolCache, TxQueue};
 /// Maximum number of queues.
 pub(crate) const QUEUES_MAX: usize = 64;
 
-/// Queues, of which the first ones are in use.
+/// Queues; only the first ones are in use.
 pub(crate) struct Spread<Q, L> {
     queues: Vec<Q>,
     /// How many the device has now.

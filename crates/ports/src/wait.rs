@@ -79,6 +79,6 @@ pub(crate) fn owned(fd: RawFd, call: &str) -> Result<OwnedFd, PortError> {
     if fd < 0 {
         return Err(PortError::last_os(call));
     }
-    // SAFETY: the system call just returned this descriptor, nobody else has it.
+    // SAFETY: the system call just returned this descriptor, and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }

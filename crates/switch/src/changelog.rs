@@ -101,7 +101,7 @@ impl Ring {
                 return true;
             }
         }
-        // Read after the entries: whoever overwrote one of them meanwhile had raised the floor first.
+        // Read after the entries: a writer that overwrote one of them meanwhile had raised the floor first.
         self.floor.load(Ordering::Relaxed) > since
     }
 }

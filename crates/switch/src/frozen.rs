@@ -6,9 +6,9 @@
 //! of the slots are in use, the control thread begins a new generation. The previous one stays until the next
 //! begins, for packets in flight.
 //!
-//! Each bridge has its own generations. Someone who invents values that become part of states fills only the
-//! slots of their own bridge and causes only that bridge's flows to be translated again: other bridges are
-//! not affected.
+//! Each bridge has its own generations. A controller that invents values which become part of states fills
+//! only the slots of its own bridge and causes only that bridge's flows to be translated again: other bridges
+//! are not affected.
 
 use crate::topology::BridgeIdx;
 use crate::translate::continuation::Rest;

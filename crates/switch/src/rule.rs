@@ -157,12 +157,12 @@ impl Timeouts {
         Timeouts { idle_s: idle_s.into(), hard_s: hard_s.into() }
     }
 
-    /// Removed after so many seconds without a packet; 0 for never.
+    /// Seconds without a packet after which it is removed; 0 for never.
     pub fn idle_s(&self) -> u16 {
         self.idle_s.load(Relaxed)
     }
 
-    /// Removed so many seconds after it was added or modified; 0 for never.
+    /// Seconds after it was added or modified at which it is removed; 0 for never.
     pub fn hard_s(&self) -> u16 {
         self.hard_s.load(Relaxed)
     }

@@ -38,7 +38,7 @@ pub fn wait_within(longest: Duration, what: &str, mut done: impl FnMut() -> bool
     }
 }
 
-/// A TCP port of this machine that nobody listens on.
+/// A TCP port of this machine on which nothing listens.
 pub fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
@@ -173,7 +173,7 @@ fn appended(file: &Path) -> File {
     File::options().append(true).create(true).open(file).unwrap_or_else(|e| panic!("{}: {e}", file.display()))
 }
 
-/// A network namespace with `lo` up: device names are nobody else's. Needs root.
+/// A network namespace with `lo` up, so that device names cannot clash. Needs root.
 pub struct Namespace(String);
 
 /// A new one.

@@ -50,7 +50,7 @@ impl Stock {
         self.dir.ofctl(args).ok()
     }
 
-    /// Runs `ovs-ofctl`, whatever comes of it: what it says, on both outputs, and whether it succeeded.
+    /// Runs `ovs-ofctl`, which may fail: returns its combined output, and whether it succeeded.
     pub fn try_ofctl(&self, args: &[&str]) -> (String, bool) {
         let said = self.dir.ofctl(args);
         let succeeded = said.succeeded();
@@ -90,7 +90,7 @@ impl Stock {
         reply
     }
 
-    /// Receives a frame at a dummy port. When this returns, all that comes of it has been sent.
+    /// Receives a frame at a dummy port. When this returns, all resulting packets have been sent.
     pub fn receive(&mut self, port: &str, frame: &[u8]) {
         self.appctl("revalidator/purge", &[]);
         let before = self.received();

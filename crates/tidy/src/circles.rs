@@ -1,5 +1,5 @@
 //! Imports between the files of one crate: they point one way. Files that import each other, directly or in a
-//! circle, are one file for whoever wants to read, test or move one of them.
+//! circle, can only be read, tested or moved as one.
 //!
 //! A file imports another when its code names something of it by a path: `crate::a::B`, `super::a::B`, `a::B`
 //! of a module of its own. A name that a module merely re-exports counts for the file that it comes from, and
@@ -20,7 +20,7 @@ type Module = Vec<String>;
 struct Unit<'a> {
     path: &'a str,
     module: Module,
-    /// Every path in its code, with what it is used for.
+    /// Every path in its code, and how it is used.
     paths: Vec<Path>,
 }
 

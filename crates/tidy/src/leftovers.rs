@@ -62,8 +62,8 @@ pub fn machine_paths(files: &[File], root: &Path) -> Problems {
     problems
 }
 
-/// What marks a path below `root` as this machine's: its first directory where that is nobody else's,
-/// else the whole.
+/// What identifies a path below `root` as this machine's: its first directory if no other machine has that,
+/// else the whole path.
 fn place_of(root: &Path) -> Option<String> {
     const COMMON: &[&str] =
         &["usr", "var", "tmp", "opt", "srv", "mnt", "media", "etc", "run", "dev", "build"];

@@ -1,5 +1,5 @@
 //! Links between documents: every relative link of a Markdown file leads to a file of the tree, and every
-//! anchor to a heading. Links to the web are not followed: a test does not depend on who is reachable.
+//! anchor to a heading. Links to the web are not followed: a test does not depend on the network.
 
 use std::collections::BTreeSet;
 use std::path::{Component, Path};

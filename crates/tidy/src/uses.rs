@@ -1,8 +1,9 @@
-//! What the source of a crate may use: `unsafe`, the system, a clock, each as its row in ARCHITECTURE.md has
-//! it.
+//! What the source of a crate may use: `unsafe`, the system, a clock, each as stated in its row in
+//! ARCHITECTURE.md.
 //!
-//! `unsafe` is looked for everywhere, tests included; the system and the clock only in what ships. The
-//! compiler enforces the first as well, by `unsafe_code = "deny"`, so the check is on who lifts that.
+//! `unsafe` is searched for everywhere, tests included; the system and the clock only in shipping code. The
+//! compiler enforces the first as well, by `unsafe_code = "deny"`, so the check is for code that lifts that
+//! lint.
 
 use crate::Problems;
 use crate::architecture::{Crate, Io, UnsafeIn};

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// How long a connection has to give way before the next one is asked.
+/// How long a connection has to close before the next one is asked to.
 const LEAVING: Duration = Duration::from_millis(10);
 
 /// The idle connections of one socket.

@@ -18,8 +18,8 @@ pub const DEVICE_WAIT: Duration = Duration::from_millis(5);
 /// The kernel's word on devices of this network namespace.
 struct Devices {
     events: LinkEvents,
-    /// The same socket, to wait for it. The runtime waits for sockets of the kinds that it knows; what it is
-    /// read as does not matter, since it is never read here.
+    /// The same socket, to wait for it. The runtime can only wait for the kinds of sockets that it knows; the
+    /// kind does not matter, since it is never read here.
     ready: UdpSocket,
 }
 

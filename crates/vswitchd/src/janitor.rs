@@ -101,7 +101,7 @@ impl Janitor {
         self.shared.lock().leaving.values().sum()
     }
 
-    /// Whether so many are waiting that none should be added.
+    /// Whether the queue is so long that nothing should be added.
     pub fn is_full(&self) -> bool {
         self.waiting() >= WAITING_MAX
     }

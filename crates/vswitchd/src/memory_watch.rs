@@ -1,5 +1,5 @@
-//! The log's lines about memory: the peak usage of the process after ten seconds, and again whenever that has
-//! grown by half, with what it is used for. Texts and times are Open vSwitch's.
+//! Log lines about memory: the peak usage of the process after ten seconds, and again whenever that has grown
+//! by half, with a breakdown. Texts and times are Open vSwitch's.
 
 use std::time::{Duration, Instant};
 use transport::clock;

@@ -71,7 +71,7 @@ pub enum Balance {
     Unchanged,
     /// Nothing to do: the policy does not ask for costs.
     RoundRobin,
-    /// Nothing to do: there are not two workers without reservation of which one polls several queues.
+    /// Nothing to do: fewer than two workers have no reservation, or none of them polls several queues.
     TooFew,
     /// Another placement is compared with this one.
     DryRun,

@@ -1,5 +1,5 @@
-//! The machine of a figure, as far as it can be identified: enough to see whether two figures may be
-//! compared, and why a figure may be worth little.
+//! The machine of a figure, if it can be identified: enough to see whether two figures may be compared, and
+//! why a figure may be worth little.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

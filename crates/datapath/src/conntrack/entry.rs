@@ -3,7 +3,7 @@
 //! The first word says whether the entry is in use, which connection it holds now (its generation), and
 //! whether it is being changed. A reader that finds the word unchanged after reading the rest has read a
 //! single connection. A writer holds an entry for some tens of nanoseconds; a packet that finds it held for
-//! longer goes by what it reads and changes nothing.
+//! longer uses what it reads and changes nothing.
 //!
 //! Three cache lines, of which a connection touches as few as it can:
 //!

@@ -1,10 +1,10 @@
 //! TCP's state machine: which segments belong to a connection, and how far it is.
 //!
-//! Each end has a state and a window. A segment is valid if it lies in the window that the other end has
-//! offered, as far as the tracker has seen, and if what it acknowledges is near what was sent (G. van Rooij,
-//! "Real Stateful TCP Packet Filtering in IP Filter"; the same rules as in OpenBSD's pf and Open vSwitch). A
-//! connection that is picked up midway is judged leniently, since its window scales were never seen. A
-//! segment is checked first, then the states of both ends are updated.
+//! Each end has a state and a window. A segment is valid if it lies in the window that the tracker has seen
+//! the other end offer, and if what it acknowledges is near what was sent (G. van Rooij, "Real Stateful TCP
+//! Packet Filtering in IP Filter"; the same rules as in OpenBSD's pf and Open vSwitch). A connection that is
+//! picked up midway is judged leniently, since its window scales were never seen. A segment is checked first,
+//! then the states of both ends are updated.
 //!
 //! With `be_liberal` the window is not checked. Pure. Source: RFC 9293 section 3.3, RFC 7323.
 

@@ -555,8 +555,8 @@ impl Tracker {
         let which = if has_two_places { Which::Forward } else { Which::Both };
         let place = Place { entry: idx, of: which };
         if !self.index.insert(hash, place, &self.entries, is_same) {
-            // Another worker has committed the same one meanwhile; for its rules, the packet belongs to that.
-            // Whoever ended this one meanwhile has given back everything that it held.
+            // Another worker has committed the same connection meanwhile; under its rules, the packet belongs
+            // to that one. If this one was ended meanwhile, everything that it held has been released.
             if entry.end(generation) {
                 if has_two_places {
                     let place = Place { entry: idx, of: Which::Reverse };

@@ -4,7 +4,7 @@
 //! worker notes whether all packets of the queue's bursts are destined to that port. The first burst with a
 //! packet that is not (or is dropped, copied, or sent to the controller) clears the queue. A queue that has
 //! sent `PROOF_BURSTS` bursts there and nothing elsewhere is held back while the port has no room for a
-//! burst, but never longer than `HOLD_US`; then a burst is received in any case, and judged anew.
+//! burst, but never longer than `HOLD_US`; then a burst is received in any case, and judged again.
 //!
 //! So a packet for another port that is queued after such bursts waits for a moment. For a queue with many
 //! destinations this must stay rare, even while it is flooded with packets for a port that never makes room

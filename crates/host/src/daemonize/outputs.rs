@@ -4,7 +4,7 @@ use crate::log::{self, Destination};
 use crate::program;
 use std::process::ExitCode;
 
-/// Outputs that stay what they were in the background, because the program prints there what it is for.
+/// Outputs that are kept in the background, because the program prints its results there.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Kept {
     /// None.

@@ -21,7 +21,7 @@ const SEND_FLOW_REM: u16 = 1;
 const DELETE_LEARNED: u16 = 2;
 const WRITE_RESULT: u16 = 4;
 
-/// Bits of the word that begins a part: whence it comes, what it is, how many bits.
+/// Bits of the word that begins a part: source, destination, number of bits.
 mod spec {
     pub const FROM_VALUE: u16 = 1 << 13;
     pub const TO_MATCH: u16 = 0;

@@ -177,7 +177,7 @@ fn labelled(n: usize) -> Vec<u8> {
 /// The address that connections are translated to.
 const OUTSIDE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 
-/// An acknowledgement from each end of connection `n`, of which the far one knows the near one by `seen_as`.
+/// An acknowledgement from each end of connection `n`; the far end knows the near one as `seen_as`.
 fn both_ends(n: usize, seen_as: Option<Ipv4Addr>) -> [Vec<u8>; 2] {
     let (near, far) = addresses(n);
     let segment = |src, dst, src_port, dst_port, seq, ack| {
@@ -285,7 +285,7 @@ fn cases() -> Vec<Case> {
     ]
 }
 
-/// A rule for IPv6 that makes packets be read as far as their ports.
+/// A rule for IPv6 that requires packets to be parsed up to their ports.
 fn by_ipv6_port() -> FlowMod {
     let udp = from_source().with(FieldId::EthType, 0x86dd).with(FieldId::NwProto, 17);
     to_sink(udp.with(FieldId::TpDst, 1025))
@@ -399,8 +399,7 @@ impl Bench {
         self.datapath.add_port(no, port).map_err(|e| e.to_string())
     }
 
-    /// Takes turns until so many packets more have come, and a rule changes before each where `changes` says
-    /// so.
+    /// Takes turns until `packets` more packets have arrived; if `changes`, a rule changes before each turn.
     fn receive(&mut self, packets: usize, changes: bool) -> Result<(), String> {
         let received = |bench: &Bench| bench.datapath.worker_stats(0).rx.get();
         let end = received(self) + packets as u64;

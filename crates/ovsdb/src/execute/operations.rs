@@ -68,8 +68,8 @@ impl Run<'_, '_> {
         let sort = columns(&mut members, table_schema, "sort")?;
         members.finish()?;
         let mut columns = selected_columns.unwrap_or_else(|| all(table_schema));
-        // Rows that are the same in what is asked for count once; the order is that of their UUIDs, unless
-        // one is asked for.
+        // Rows with equal selected columns count once; they are sorted by UUID, unless another order is
+        // requested.
         let mut rows = self.matching(table, &condition);
         if let Some(sort) = &sort {
             rows.sort_by(|a, b| {

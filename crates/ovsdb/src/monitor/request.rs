@@ -48,7 +48,7 @@ pub struct TableSpec {
     pub condition: Condition,
 }
 
-/// A column, and what it is wanted for.
+/// A column, and the kinds of change for which it is selected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ColumnSpec {
     pub column: ColumnIdx,

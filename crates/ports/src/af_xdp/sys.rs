@@ -17,7 +17,7 @@ pub(crate) struct Mapping {
     len: usize,
 }
 
-// SAFETY: the mapping belongs to the process; who may touch which of its bytes is the ring's business.
+// SAFETY: the mapping belongs to the process; the ring governs access to its bytes.
 unsafe impl Send for Mapping {}
 
 impl Mapping {
@@ -55,7 +55,7 @@ fn owned(fd: i64, call: &str) -> Result<OwnedFd, PortError> {
     if fd < 0 {
         return Err(PortError::last_os(call));
     }
-    // SAFETY: the system call just returned this descriptor, nobody else has it.
+    // SAFETY: the system call just returned this descriptor, and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
 }
 
@@ -191,6 +191,6 @@ pub(crate) unsafe fn bpf(command: BpfCommand, attr: &BpfAttr) -> Result<i64, i32
 pub(crate) unsafe fn bpf_fd(command: BpfCommand, attr: &BpfAttr) -> Result<OwnedFd, i32> {
     // SAFETY: the caller's promise is passed on.
     let fd = unsafe { bpf(command, attr) }?;
-    // SAFETY: the command just returned this descriptor (close-on-exec, as all of bpf's), nobody else has it.
+    // SAFETY: the command just returned this close-on-exec descriptor (as all of bpf's are); we own it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
 }

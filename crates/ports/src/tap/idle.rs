@@ -2,7 +2,7 @@
 
 use base::clock;
 
-/// An idle queue is asked at least this often while its worker polls.
+/// An idle queue is polled at least this often while its worker polls.
 pub(super) const IDLE_MAX_US: u64 = 20;
 
 /// When to ask an idle queue again.

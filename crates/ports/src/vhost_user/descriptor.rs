@@ -1,11 +1,10 @@
 //! Descriptors from a guest's monitor, before their kind is known.
 //!
-//! If one belongs to a file on a file system that the monitor itself serves (FUSE), or that is remote,
-//! whoever touches it may wait for ever: when reading it, mapping it and touching a page, querying its size,
-//! even closing it. So it is examined only in ways that ask no file system ([`Given::memory`],
-//! [`Given::eventfd`], [`Given::unix_socket`]), and if it is none of these, a separate thread closes it.
-//! Until that thread is done, the port reads no further message: a monitor can block one thread and its own
-//! port.
+//! If one belongs to a file on a file system that the monitor itself serves (FUSE), or that is remote, any
+//! access may block for ever: reading it, mapping it and touching a page, querying its size, even closing it.
+//! So it is examined only in ways that ask no file system ([`Given::memory`], [`Given::eventfd`],
+//! [`Given::unix_socket`]), and if it is none of these, a separate thread closes it. Until that thread is
+//! done, the port reads no further message: a monitor can block one thread and its own port.
 //!
 //! Source: fcntl(2) on F_GET_SEALS, socket(7) on SO_DOMAIN.
 

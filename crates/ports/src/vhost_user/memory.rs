@@ -33,7 +33,8 @@ pub(super) struct Mapping {
     watch: Option<Watch>,
 }
 
-// SAFETY: the mapping is memory shared with another process; whoever uses its pointers treats it as such.
+// SAFETY: the mapping is memory shared with another process, and code that uses its pointers treats it as
+// such.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
@@ -78,7 +79,8 @@ fn stat(fd: &OwnedFd) -> Result<rustix::fs::Stat, PortError> {
 impl Drop for Mapping {
     fn drop(&mut self) {
         self.watch = None;
-        // SAFETY: the range was mapped in `new`, and whoever had pointers into it held an `Arc` of its owner.
+        // SAFETY: the range was mapped in `new`, and every holder of pointers into it held an `Arc` of its
+        // owner.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
     }
 }

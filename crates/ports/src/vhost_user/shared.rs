@@ -77,7 +77,7 @@ impl Deref for Held<'_> {
 
     #[inline(always)]
     fn deref(&self) -> &Slot {
-        // SAFETY: who made this has set `is_held`, which nobody else finds free before this is dropped.
+        // SAFETY: the creator of this has set `is_held`, which no other finds clear before this is dropped.
         unsafe { &*self.place.slot.get() }
     }
 }

@@ -3,7 +3,7 @@
 //! For each table it counts how many rules need each depth, and how many lead to each other table. A bridge's
 //! depth is the deepest of the tables that can be reached from table 0; bridges connected by patch ports
 //! share the deepest. Widening takes effect before the version that needs it is published. Narrowing waits
-//! until nothing deeper has been needed for 10 s, so that flows need not be extracted anew at every change.
+//! until nothing deeper has been needed for 10 s, so that flows need not be extracted again at every change.
 //!
 //! A removed rule affects how specific flows are until it is unlinked, which happens once no worker can see
 //! it. So it counts until then.

@@ -234,7 +234,7 @@ pub struct Controller {
     pub out_of_band: bool,
     /// Longest wait between two attempts, in milliseconds, at least 1,000.
     pub max_backoff_ms: Option<u64>,
-    /// Silence in milliseconds after which the peer is asked whether it lives, at least 5,000; 0: never.
+    /// Silence in milliseconds after which the peer is probed, at least 5,000; 0: never.
     pub inactivity_probe_ms: Option<u64>,
     /// Packet-ins per second, at least 100, if they are limited.
     pub rate_limit: Option<u32>,
@@ -302,9 +302,9 @@ pub struct Interface {
     pub kind: String,
     /// The type that a dummy replaces, and is shown with.
     pub dummy_type: Option<&'static str>,
-    /// OpenFlow port number that is asked for.
+    /// The requested OpenFlow port number.
     pub of_port_request: Option<OfPort>,
-    /// MTU in bytes that is asked for.
+    /// The requested MTU in bytes.
     pub mtu_request: Option<u32>,
     /// Ethernet address.
     pub mac: Option<[u8; 6]>,

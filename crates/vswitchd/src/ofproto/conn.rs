@@ -95,7 +95,7 @@ pub(crate) struct WantedBefore {
 /// and no controller changes its wishes that often in this time.
 pub(super) const WANTED_BEFORE_MAX: usize = 16;
 
-/// How long one that was not asked for may be silent before it is asked whether it is there. Open vSwitch's.
+/// How long an unsolicited connection may be silent before it is probed. Open vSwitch's.
 const SERVICE_PROBE: Duration = Duration::from_secs(60);
 
 impl OfConn {

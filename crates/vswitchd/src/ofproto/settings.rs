@@ -5,7 +5,7 @@ use crate::config::wanted::{self, BridgeSettings};
 use openflow::VersionSet;
 use std::time::Duration;
 
-/// Silence after which the peer is asked whether it lives, where the row says nothing.
+/// Silence after which the peer is probed, if the row sets none.
 const PROBE_INTERVAL: Duration = Duration::from_secs(5);
 /// Shortest probe interval.
 const PROBE_INTERVAL_MIN: Duration = Duration::from_secs(5);

@@ -141,7 +141,7 @@ fn version(_: &mut Context, _: &[String]) -> Answer {
     Ok(program::version_text("ovsdb-server", &[]))
 }
 
-/// A server inside the switch ends together with the switch: whoever stops it waits for the process to end.
+/// A server inside the switch ends together with the switch: the caller waits for the process to end.
 fn exit(context: &mut Context, _: &[String]) -> Answer {
     context.service.state.exit.notify_one();
     nothing()

@@ -166,7 +166,7 @@ impl Remotes {
                         let options = RemoteOptions::new(&target, overrides, before.as_deref());
                         let role = options.role.clone();
                         let (_, counts) = wanted.entry(text).or_insert((target, options));
-                        // Except for a role, which restricts the clients whoever sets it.
+                        // Except for a role, which restricts clients whatever its source.
                         if counts.role.is_empty() {
                             counts.role = role;
                         }

@@ -73,7 +73,7 @@ impl Vswitch {
         }
     }
 
-    /// The datapath id that is asked for, or the bridge's address.
+    /// The requested datapath id, or the bridge's address.
     fn update_datapath_id(&mut self, idx: BridgeIdx) {
         let Some(bridge) = self.bridges.get_mut(&idx) else { return };
         let mut id = [0; 8];
