@@ -74,7 +74,7 @@ impl<T> Element<T> {
         let element = object.cast::<Element<T>>();
         // SAFETY: by the contract it is a live element.
         let layout = layout_of::<T>(unsafe { element.as_ref() }.words_len as usize);
-        // SAFETY: by the contract nobody uses it any more.
+        // SAFETY: by the contract it is no longer used.
         unsafe { element.drop_in_place() };
         // SAFETY: allocated with this layout.
         unsafe { dealloc(element.as_ptr().cast(), layout) };
@@ -364,13 +364,13 @@ fn allocated<T>(words_len: usize) -> usize {
 
 impl<T: Send + Sync + 'static> Drop for Multimap<T> {
     fn drop(&mut self) {
-        // SAFETY: from `Box::into_raw`; `&mut self` says that nobody borrows through the map.
+        // SAFETY: from `Box::into_raw`; `&mut self` proves that no borrow through the map exists.
         let table = unsafe { Box::from_raw(*self.table.get_mut()) };
         for slot in table.slots() {
             let slot = slot.load(Ordering::Relaxed);
             if is_element(slot) {
                 let element = NonNull::new(untag(slot)).expect("an element is not null");
-                // SAFETY: linked once, reachable by nobody else now.
+                // SAFETY: linked once, and unreachable for others now.
                 unsafe { Element::<T>::free(element.cast()) };
             }
         }
@@ -386,7 +386,7 @@ unsafe fn entry<'g, T>(slot: *mut Element<T>) -> Entry<'g, T> {
     let header = unsafe { &*element };
     // SAFETY: the words begin there, within the same allocation.
     let words = unsafe { element.byte_add(words_offset::<T>()) }.cast::<u64>();
-    // SAFETY: `allocate` wrote `words_len` words there, and nobody changes them.
+    // SAFETY: `allocate` wrote `words_len` words there, which never change.
     let words = unsafe { std::slice::from_raw_parts(words, header.words_len as usize) };
     Entry { words, value: &header.value, hash: header.hash }
 }

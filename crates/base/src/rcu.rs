@@ -385,7 +385,7 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
         // SAFETY: only a publisher replaces the value, and we hold the publishers' lock.
         let new = next(unsafe { &*old });
         self.value.store(Box::into_raw(Box::new(new)), Ordering::Release);
-        // SAFETY: the pointer came from `Box::into_raw` and is now unlinked; nobody else will free it.
+        // SAFETY: the pointer came from `Box::into_raw` and is now unlinked; only this code frees it.
         let old = unsafe { Box::from_raw(old) };
         self.domain.defer(old);
     }
@@ -532,7 +532,7 @@ mod model {
 
     fn read(world: &World) {
         let at = world.linked.load(Acquire) as usize;
-        // SAFETY: loom checks that nobody writes meanwhile; the value is a plain number.
+        // SAFETY: loom checks that there is no concurrent write; the value is a plain number.
         let value = world.objects[at].with(|object| unsafe { *object });
         assert_eq!(value, 7, "read what was freed");
     }
@@ -564,7 +564,7 @@ mod model {
             world.linked.store(1, Release);
             let stamp = protocol::next_epoch(&world.epoch);
             if twin == Twin::NoWait || protocol::oldest([&world.slot].into_iter()) >= stamp {
-                // SAFETY: loom checks that nobody reads meanwhile.
+                // SAFETY: loom checks that there is no concurrent read.
                 world.objects[0].with_mut(|object| unsafe { *object = 0 });
             }
             reader.join().unwrap();

@@ -73,7 +73,7 @@ impl GuestRam {
 
     /// A buffer that the caller owns: no ring offers it to the switch at the moment.
     pub(crate) fn buffer(&self, offset: usize, len: usize) -> &[u8] {
-        // SAFETY: inside the mapping; the caller's buffer is written by nobody else while it is not offered.
+        // SAFETY: inside the mapping; only the caller writes the buffer while it is not offered.
         unsafe { std::slice::from_raw_parts(self.at(offset, len).as_ptr(), len) }
     }
 

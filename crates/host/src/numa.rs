@@ -192,7 +192,7 @@ mod tests {
         let topology = machine("0-1\n", &[]);
         assert_eq!(topology.unpinned(None), [WorkerPlace { core: 0, node: 0, cpus: CpuSet::all() }]);
         assert_eq!(of(&topology.unpinned(Some(3))), [(0, 0), (0, 1), (0, 2)]);
-        // Nobody tells of processors: as many as the process may use.
+        // The system reports no processors: as many as the process may use.
         assert!(machine("", &[]).contains(0));
     }
 

@@ -72,7 +72,7 @@ pub struct Mistaken {
     pub switch: Arc<Switch>,
     /// What is wrong.
     pub mistake: Mistake,
-    /// Times that somebody asked.
+    /// Number of requests.
     asked: AtomicU64,
 }
 

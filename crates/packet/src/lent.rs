@@ -159,8 +159,7 @@ impl PieceReader<'_> {
             // SAFETY: `used + len <= piece.len`.
             let from = unsafe { piece.at.add(self.used) };
             // SAFETY: the piece can be read until its `Tails` are cleared, as `Tails::lend`'s caller has
-            // vouched, and they are borrowed here; what is borrowed to be written overlaps nobody else's
-            // memory.
+            // vouched, and they are borrowed here; memory that is borrowed mutably overlaps no other.
             unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), now.as_mut_ptr(), len) };
             to = later;
             self.used += len;
@@ -325,7 +324,7 @@ mod tests {
         packet.fill(&[1; 256]).unwrap();
         let long = [0; 1537];
         let mut lend = |len: usize, pieces: usize| {
-            // SAFETY: nobody reads them.
+            // SAFETY: they are never read.
             let is_lent =
                 unsafe { tails.lend(&mut packet, std::iter::repeat_n(Piece::of(&long[..len]), pieces)) };
             assert_eq!((is_lent, is_lent), (!tails.is_empty(), packet.is_chained()));

@@ -119,8 +119,8 @@ impl SharedTx {
             }
         }
         let _taken = Taken(&self.in_use);
-        // SAFETY: `in_use` was ours to set, so nobody else has a reference until `_taken` goes, after this
-        // one.
+        // SAFETY: this call has set `in_use`, so no other reference exists until `_taken` is dropped, after
+        // this one.
         let queue = unsafe { &mut *self.queue.get() };
         Some(f(queue.as_mut()))
     }
@@ -313,7 +313,7 @@ mod model {
         loop {
             if try_take(world, twin) {
                 let waiting = world.waiting.swap(0, AcqRel);
-                // SAFETY: loom checks that nobody else has it.
+                // SAFETY: loom checks that access is exclusive.
                 world.sent.with_mut(|sent| unsafe { *sent += waiting + own });
                 own = 0;
                 match twin {

@@ -55,7 +55,7 @@ impl Tails {
         for idx in self.chunks.drain(..rest.div_ceil(room)) {
             let len = rest.min(room);
             rest -= len;
-            // SAFETY: the chunk came from `take_chunk`, and nobody but this list has had it since.
+            // SAFETY: the chunk came from `take_chunk`, and only this list has had it since.
             head.append(unsafe { self.pool.wrap(idx, OFFSET, len) });
         }
     }

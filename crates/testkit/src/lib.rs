@@ -69,7 +69,7 @@ pub fn crosspoint(built: &str) -> PathBuf {
     std::env::var_os("CROSSPOINT_BIN").map_or_else(|| PathBuf::from(built), PathBuf::from)
 }
 
-/// Whether somebody listens at a Unix socket. That its file is there does not say so: a server makes it some
+/// Whether a process listens at a Unix socket. Its file alone does not prove that: a server creates it some
 /// time before it listens, and until then clients are refused.
 pub fn listens(socket: impl AsRef<Path>) -> bool {
     UnixStream::connect(socket).is_ok()

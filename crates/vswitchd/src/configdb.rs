@@ -282,7 +282,8 @@ impl Follower {
             self.read();
         }
         if root_row(&self.replica).is_none() {
-            // The configuration does not exist yet, and whoever creates it may be waiting for this process.
+            // The configuration does not exist yet, and the process that creates it may be waiting for this
+            // one.
             self.is_configured();
         }
         self.is_waiting = false;

@@ -168,7 +168,7 @@ async fn serve(config: Config, daemon: &mut Daemon) -> Result<(), StartError> {
         }
     };
     tokio::pin!(ending);
-    // As in Open vSwitch, whoever starts a daemon in the background is notified when the database's
+    // As in Open vSwitch, the process that starts a daemon in the background is notified when the database's
     // configuration is in force: `ovs-ctl` then restores rules into bridges.
     tokio::select! {
         () = &mut ending => {

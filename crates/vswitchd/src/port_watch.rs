@@ -257,7 +257,7 @@ mod tests {
         let mut devices = DeviceManager::new(&config).unwrap();
         for (number, interface) in (1u16..).zip(interfaces) {
             let (port_no, of_port) = (PortNo(number.into()), OfPort(number));
-            // Devices of the kernel are those of whoever runs the test: a dummy stands for each.
+            // The kernel's devices belong to the machine that runs the test: a dummy stands for each.
             let dummy = Interface::new(&interface.name, "dummy");
             let opening = Opening { port_no, local_mac: None };
             let device = devices.open(&dummy, opening, plane.dp.pool()).unwrap().unwrap();

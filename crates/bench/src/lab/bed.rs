@@ -643,7 +643,7 @@ mod tests {
         assert_eq!(once(&all, xdp, &[]), counts(&left));
         let tap = [("kernel vm1: rx_dropped", 4), ("switch: rx_dropped", 4)];
         assert_eq!(once(&tap, xdp, &[]), counts(&[("kernel vm1: rx_dropped", 4)]));
-        // A packet socket's own drops are nobody else's.
+        // A packet socket's own drops are in no other counter.
         assert_eq!(once(&all, Twice { tx: true, ..Twice::default() }, &[]), counts(&all));
     }
 

@@ -98,7 +98,7 @@ mod tests {
         assert_eq!(waited(0.05), None);
         let topology = crate::lab::topology::find("P2P").unwrap();
         assert_eq!(limit(&load(None), &sent(&[]), topology, 0.0, true).as_deref(), Some("the generator"));
-        // The generator comes first: without loss nobody else can be.
+        // The generator comes first: without loss nothing else can be the limit.
         assert!(of("PVP", &[("guest vm1: tx_dropped", 50)]).unwrap().starts_with("the generator, which"));
     }
 }

@@ -111,7 +111,7 @@ mod tests {
         assert_eq!(ran_for(200), 0);
         drop(frozen);
         assert!(ran_for(1_000) > 0 && !group.exists());
-        // A run that is killed leaves it frozen; whoever finds the note lets it go.
+        // A run that is killed leaves it frozen; the run that finds the note thaws it.
         std::mem::forget(first_thread(pid).unwrap());
         child.kill().unwrap();
         assert!(thaw(&group));

@@ -309,7 +309,7 @@ fn workers_that_translate_to_one_range_at_once_give_no_tuple_twice() {
                 assert!(seen.insert(one.min(other)), "round {round}: {tuple:?} is two connections'");
             }
         }
-        // More want a port than there are: each is somebody's.
+        // More connections want a port than there are ports: each port is in use.
         let ports = all.iter().filter(|c| c.reply.dst == shown || c.original.dst == shown).count();
         assert_eq!((ports, t.count() as usize), (PORTS.into(), all.len()), "round {round}");
         most = most.max(all.len());

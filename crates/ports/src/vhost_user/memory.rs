@@ -274,7 +274,7 @@ mod tests {
         let memory = GuestMemory::new(vec![Arc::new(mapped)], broken).unwrap();
         let at = memory.at_user(0x2000, 8, 8).unwrap();
         assert_eq!(node_of(at.as_ptr() as usize), None, "nobody has touched it");
-        // SAFETY: the eight bytes are in the region, aligned, and are written by nobody.
+        // SAFETY: the eight bytes are in the region, aligned, and not written meanwhile.
         assert_eq!(unsafe { at.cast::<u64>().read_volatile() }, 0x0101_0101_0101_0101);
         let is_there =
             |node: usize| std::path::Path::new(&format!("/sys/devices/system/node/node{node}")).exists();

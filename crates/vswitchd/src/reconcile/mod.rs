@@ -114,8 +114,8 @@ impl Reconciliation {
         vswitch.deliver();
         match self.steps.is_empty() {
             false => Progress::More,
-            // Whoever removed a port must not find its device after being told that the removal has taken
-            // effect.
+            // A client that removed a port must not find its device after the reply that the removal has
+            // taken effect.
             true if !vswitch.devices.finish_leaving(&mut vswitch.plane.dp)
                 || vswitch.devices.leaving() > 0 =>
             {

@@ -154,7 +154,7 @@ mod tests {
         let seen: Vec<Came> = [0, 1, 3, 2, 2, 3, 200, 199].into_iter().map(|n| flow.see(n)).collect();
         use Came::{Again, InOrder, Late};
         assert_eq!(seen, [InOrder, InOrder, InOrder, Late, Again, Again, InOrder, Late]);
-        // So far behind that nobody remembers: it counts as late, once.
+        // Too far behind to be remembered: it counts as late, once.
         assert_eq!(flow.see(5), Late);
     }
 
