@@ -20,6 +20,7 @@ pub mod region;
 pub mod slab;
 pub mod slots;
 pub mod started;
+pub mod suggest;
 mod watermark;
 
 /// The longest path of a Unix socket in bytes: `sun_path` has 108, and ends with a zero.

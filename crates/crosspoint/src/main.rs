@@ -81,12 +81,12 @@ struct Elsewhere {
 }
 
 fn main() -> ExitCode {
-    let args: Vec<String> = std::env::args_os().map(|a| a.to_string_lossy().into_owned()).collect();
-    if let Some(code) = programs::asked_for(&args) {
+    let mut args: Vec<String> = std::env::args_os().map(|a| a.to_string_lossy().into_owned()).collect();
+    if let Some(code) = programs::asked_for(&mut args) {
         host::output::flush();
         return code;
     }
-    let parsed = manual::own::cli(Cli::command()).try_get_matches();
+    let parsed = manual::own::cli(Cli::command()).try_get_matches_from(&args);
     let code = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => run(cli.command),
         Err(error) => refused(&error),

@@ -18,6 +18,5 @@ pub mod numa;
 pub mod program;
 pub mod rundir;
 pub mod signals;
-pub mod suggest;
 pub mod sysstats;
 pub mod usage;

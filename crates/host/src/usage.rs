@@ -4,7 +4,8 @@
 use crate::daemonize::{LOGGING, Options};
 use crate::getopt::{self, Opt, Order, Parsed};
 use crate::log::{self, Destination, Level, Setting};
-use crate::{program, suggest};
+use crate::program;
+use base::suggest;
 use std::process::ExitCode;
 
 /// The part that is the same in every program's command line.
@@ -50,19 +51,19 @@ impl Usage<'_> {
     }
 }
 
-/// Parses options. The error suggests the nearest option for one that is unknown.
+/// Parses options. The error has a second line with the nearest option for one that is unknown.
 pub fn parse(tables: &[&[Opt]], args: &[String], order: Order) -> Result<Parsed, String> {
     getopt::parse(tables, args, order).map_err(|error| {
         let unknown = error.strip_prefix("unrecognized option '--").map(|rest| rest.trim_end_matches('\''));
         let names = tables.iter().copied().flatten().map(|opt| opt.name);
-        let hint = unknown.map(|name| suggest::hint(name, names).replacen("'", "'--", 1));
-        error + hint.as_deref().unwrap_or_default()
+        let line = unknown.map(|name| suggest::line(name, names).replacen("'", "'--", 1));
+        error + line.as_deref().unwrap_or_default()
     })
 }
 
 /// The message about an unknown command.
 pub fn unknown_command<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
-    format!("unknown command '{name}'; use --help for help{}", suggest::hint(name, known))
+    format!("unknown command '{name}'; use --help for help{}", suggest::line(name, known))
 }
 
 /// The output of `list-commands` about commands and their arguments: the text that completion scripts read.

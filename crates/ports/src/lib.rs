@@ -103,6 +103,7 @@ mod tests {
         let Err(error) = open(&PortSpec::new("p1", "nul", PortNo(1)), pool) else { panic!("made a port") };
         let text = error.to_string();
         assert!(text.contains("nul") && text.contains("internal, null, pcap"), "{text}");
+        assert!(text.ends_with("tap (did you mean 'null'?)"), "{text}");
     }
 
     #[test]
@@ -123,6 +124,7 @@ mod tests {
         };
         let text = error.to_string();
         assert!(text.contains("sizze") && text.contains("take flows, n_rxq, rate, size, template"), "{text}");
+        assert!(text.ends_with(" (did you mean 'size'?)"), "{text}");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::files::FileDirs;
 use crate::options::{N_RXQ, OptionRow, option_names};
-use base::PortNo;
+use base::{PortNo, suggest};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
@@ -72,7 +72,11 @@ impl PortSpec {
             let why = match known.iter().chain([&N_RXQ]).find(|row| row.name == option) {
                 Some(row) if row.values.allow(value) => continue,
                 Some(row) => format!("expected {}", row.values),
-                None => format!("ports of type {} take {}", self.kind, option_names(known).join(", ")),
+                None => {
+                    let names = option_names(known);
+                    let hint = suggest::hint(option, &names);
+                    format!("ports of type {} take {}{hint}", self.kind, names.join(", "))
+                }
             };
             return Err(PortError::BadOption { option: option.clone(), value: value.clone(), why });
         }
@@ -187,7 +191,8 @@ impl fmt::Display for PortError {
                 write!(f, "port type \"{kind}\" is gone: use dpdkvhostuser or dpdkvhostuserclient")
             }
             PortError::UnknownKind { kind, known } => {
-                write!(f, "unknown port type \"{kind}\": there are {}", known.join(", "))
+                let hint = suggest::hint(kind, known);
+                write!(f, "unknown port type \"{kind}\": there are {}{hint}", known.join(", "))
             }
             PortError::BadOption { option, value, why } => write!(f, "option {option}={value}: {why}"),
             PortError::NoSuchInterface { name } => write!(f, "no interface is named {name}"),

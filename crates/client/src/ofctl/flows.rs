@@ -506,7 +506,7 @@ pub fn parse_packet_out(text: &str, names: &PortNames) -> Result<(PacketOut, Pro
             _ => fields += &format!("{key}={value},"),
         }
     }
-    packet.metadata = parse_match(&fields, names).map_err(|why| Failure(why.message))?;
+    packet.metadata = parse_match(&fields, names)?;
     let is_ethernet = packet.metadata.key.get(FieldId::PacketType) == 0;
     if is_ethernet && !packet.data.is_empty() && packet.data.len() < 14 {
         return fail!("packet: Packet data too short for Ethernet");

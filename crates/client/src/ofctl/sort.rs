@@ -1,9 +1,11 @@
 //! Flows in the order that `--sort` and `--rsort` ask for.
 
 use super::client::{Failure, fail};
+use base::suggest;
 use flow::Mf;
 use flow::options::OPTION_BYTES_MAX;
 use openflow::message::FlowStats;
+use openflow::text::field_names;
 use std::cmp::Ordering;
 
 /// The sort key of flows.
@@ -36,7 +38,7 @@ pub fn sort_flows(
                 "priority" => Criterion::Priority,
                 name => match Mf::from_name(name) {
                     Some(mf) => Criterion::Field(mf),
-                    None => return fail!("{name}: unknown field name"),
+                    None => return fail!("{name}: unknown field name{}", suggest::line(name, field_names())),
                 },
             };
             criteria.push((*place, criterion, reverse));

@@ -11,6 +11,7 @@ use ovsdb::{AtomType, ColumnIdx, ColumnSchema, Database, Datum, Schema, TableSch
 use serde_json::{Map, Value, json};
 
 use super::call::Call;
+use super::schema::{column_named, table_named};
 
 /// The transaction that is the argument: an array that begins with the name of a database.
 fn read_transaction(call: &Call<'_>) -> Result<Vec<Value>, String> {
@@ -95,15 +96,13 @@ pub(super) async fn dump(call: &mut Call<'_>) -> Result<(), String> {
     match call.args {
         [] => tables.extend(schema.tables().iter().map(|table| (table, all_columns(table)))),
         [name, columns @ ..] => {
-            let table = schema.find(name).ok_or_else(|| format!("No table \"{name}\" found."))?;
-            let table = schema.table(table);
+            let table = table_named(&schema, name, || format!("No table \"{name}\" found."))?;
             let mut found = all_columns(table);
             if !columns.is_empty() {
                 found.clear();
                 for column in columns {
-                    let idx = table.find(column);
-                    let idx = idx.ok_or_else(|| format!("Table \"{name}\" has no column {column}."))?;
-                    found.push(table.column(idx));
+                    let otherwise = || format!("Table \"{name}\" has no column {column}.");
+                    found.push(column_named(table, column, otherwise)?);
                 }
                 found.sort_by(|a, b| a.name.cmp(&b.name));
                 found.dedup_by(|a, b| a.name == b.name);

@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use super::call::{Call, print};
 use super::control::{self, Control, Next};
 use super::rpc::Heard;
+use super::schema::{column_named, table_named};
 
 /// The columns of a table that are monitored.
 struct Followed<'a> {
@@ -48,10 +49,10 @@ pub(super) async fn run(call: &mut Call<'_>, command: &str) -> Result<(), String
             followed.push(follow(call, table, &[], None)?);
         }
     } else {
-        let found = schema.find(table).ok_or_else(|| {
+        let found = table_named(&schema, table, || {
             format!("{}: {} does not have a table named \"{table}\"", call.server.method, call.database)
         })?;
-        followed.push(follow(call, schema.table(found), groups, conditions.as_ref())?);
+        followed.push(follow(call, found, groups, conditions.as_ref())?);
     }
     follow_changes(call, command, &followed, all, last_id, &schema).await
 }
@@ -76,13 +77,12 @@ fn follow<'a>(
                 select.insert(kind.to_owned(), Value::Bool(false));
                 continue;
             }
-            let column = table.find(word).ok_or_else(|| {
+            names.push(column_named(table, word, || {
                 format!(
                     "{}: table \"{}\" in {} does not have a column named \"{word}\"",
                     call.server.method, table.name, call.database
                 )
-            })?;
-            names.push(table.column(column));
+            })?);
         }
         if names.is_empty() {
             names = table.named_columns().map(|(_, column)| column).collect();

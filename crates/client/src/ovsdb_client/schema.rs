@@ -1,7 +1,8 @@
 //! Databases and their schemas.
 
 use crate::ctl::table::{Cell, Table};
-use ovsdb::Schema;
+use base::suggest;
+use ovsdb::{ColumnSchema, Schema, TableSchema};
 use serde_json::{Value, json};
 
 use super::call::{Call, print};
@@ -90,6 +91,28 @@ pub(super) async fn needs_conversion(call: &mut Call<'_>) -> Result<(), String> 
     let differs = has.to_json() != wanted.to_json();
     print(if differs { "yes\n" } else { "no\n" });
     Ok(())
+}
+
+/// The table of that name. The error names the nearest one.
+pub(super) fn table_named<'a>(
+    schema: &'a Schema,
+    name: &str,
+    otherwise: impl FnOnce() -> String,
+) -> Result<&'a TableSchema, String> {
+    let known = schema.tables().iter().map(|table| &table.name);
+    let table = schema.find(name).map(|table| schema.table(table));
+    table.ok_or_else(|| otherwise() + &suggest::line(name, known))
+}
+
+/// The same for a column.
+pub(super) fn column_named<'a>(
+    table: &'a TableSchema,
+    name: &str,
+    otherwise: impl FnOnce() -> String,
+) -> Result<&'a ColumnSchema, String> {
+    let known = table.columns().iter().map(|column| &column.name);
+    let column = table.find(name).map(|column| table.column(column));
+    column.ok_or_else(|| otherwise() + &suggest::line(name, known))
 }
 
 /// Follows the server's own database until the state is there.

@@ -95,12 +95,7 @@ fn try_run(args: &[String]) -> Result<(), End> {
         .timeout
         .or_else(|| std::env::var("OVS_CTL_TIMEOUT").ok()?.parse().ok().filter(|seconds| *seconds > 0));
     global.tls = (!tls.is_empty()).then(|| Arc::new(Tls::new(tls)));
-    let commands = commands::parse_chain(&parsed.words, local, commands::COMMANDS).map_err(|error| {
-        let unknown = error.strip_prefix("unknown command '").and_then(|rest| rest.split('\'').next());
-        let names = commands::COMMANDS.iter().map(|spec| spec.name);
-        let hint = unknown.map(|name| host::suggest::hint(name, names));
-        error + hint.as_deref().unwrap_or_default()
-    })?;
+    let commands = commands::parse_chain(&parsed.words, local, commands::COMMANDS)?;
     connect_and_run(global, &commands, args)
 }
 

@@ -9,7 +9,6 @@ pub mod ovsdb_server;
 use client::{appctl, dpctl, ofctl, ovsdb_client, ovsdb_tool, pcap, vsctl};
 use host::manual::Manual;
 use host::program;
-use host::usage::show;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -47,26 +46,23 @@ const fn row(
     Program { name, subcommand, manual, run }
 }
 
-/// Runs the program that the process's arguments name, if any: by the name of the executable, or by a
-/// subcommand.
-pub fn asked_for(args: &[String]) -> Option<ExitCode> {
+/// What the process's arguments ask for, if that is one of the programs: by the name that it was called by,
+/// or by a subcommand, behind which `--help` stands then where `help` was before it.
+pub fn asked_for(args: &mut [String]) -> Option<ExitCode> {
     let called_as = Path::new(args.first()?).file_name()?.to_str()?;
     if let Some(program) = PROGRAMS.iter().find(|p| p.name == called_as) {
         program::set_name(program.name);
         return Some((program.run)(&args[1..]));
     }
-    // `crosspoint help vsctl` is `crosspoint vsctl --help`.
-    let is_help = args.get(1).is_some_and(|word| word == "help") && args.len() == 3;
-    let subcommand = args.get(if is_help { 2 } else { 1 })?;
+    // `crosspoint help vsctl` is `crosspoint vsctl --help`, whose error names the nearest command.
+    if args.len() == 3 && args[1] == "help" {
+        args[1] = "--help".into();
+        args.swap(1, 2);
+    }
+    let subcommand = args.get(1)?;
     let found = PROGRAMS.iter().find(|p| !p.subcommand.is_empty() && p.subcommand == subcommand)?;
     program::set_name(&format!("crosspoint {subcommand}"));
-    match is_help {
-        true => {
-            show(&(found.manual)().help(program::name()));
-            Some(ExitCode::SUCCESS)
-        }
-        false => Some((found.run)(&args[2..])),
-    }
+    Some((found.run)(&args[2..]))
 }
 
 #[cfg(test)]
@@ -76,9 +72,9 @@ mod tests {
     #[test]
     fn names_and_subcommands_are_told_from_other_words() {
         let args = |words: &[&str]| words.iter().map(|w| w.to_string()).collect::<Vec<_>>();
-        assert!(asked_for(&args(&["crosspoint", "bench"])).is_none());
-        assert!(asked_for(&args(&["/usr/bin/crosspoint"])).is_none());
-        assert!(asked_for(&args(&["crosspoint", ""])).is_none());
-        assert!(asked_for(&args(&["/x/ovs-appctl", "--version"])).is_some());
+        assert!(asked_for(&mut args(&["crosspoint", "bench"])).is_none());
+        assert!(asked_for(&mut args(&["/usr/bin/crosspoint"])).is_none());
+        assert!(asked_for(&mut args(&["crosspoint", ""])).is_none());
+        assert!(asked_for(&mut args(&["/x/ovs-appctl", "--version"])).is_some());
     }
 }

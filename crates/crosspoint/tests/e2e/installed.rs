@@ -65,6 +65,17 @@ fn unknown_names_are_answered_with_the_nearest() {
         (&["ovsdb-client", "list-tabels"], "did you mean 'list-tables'?"),
         (&["ovsdb-tool", "creat"], "did you mean 'create'?"),
         (&["swich"], "'switch'"),
+        (&["help", "vsclt"], "'vsctl'"),
+        (&["vsctl", "--no-wait", "list", "Brigde"], "\n(did you mean 'Bridge'?)\n"),
+        (
+            &["vsctl", "--no-wait", "set", "bridge", "x", "fail_mdoe=secure"],
+            "\n(did you mean 'fail_mode'?)\n",
+        ),
+        (&["ofctl", "parse-flow", "tcp,tp_dts=80,actions=drop"], "tp_dts\n(did you mean 'tp_dst'?)\n"),
+        (&["ofctl", "parse-flow", "pirority=1,actions=drop"], "pirority\n(did you mean 'priority'?)\n"),
+        (&["ofctl", "parse-flow", "actions=outptu:1"], "unknown action outptu\n(did you mean 'output'?)\n"),
+        (&["ofctl", "parse-flow", "actions=load:1->rge0[]"], "\n(did you mean 'reg0'?)\n"),
+        (&["ofctl", "parse-flow", "actions=set_field:1->tcp_scr"], "\n(did you mean 'tcp_src'?)\n"),
         (&["switch", "--brigde", "br0"], "'--bridge'"),
     ] {
         let error = crosspoint(args).failed();

@@ -10,8 +10,8 @@ use crate::codec::matching::{AnyEntry, read_entry, write_entry, write_option};
 use crate::error::ErrorKind::{self, *};
 use crate::text::value::{self, u8_named, u16_named, u64_of, write_ethernet, write_hex};
 use crate::text::{
-    Protocols, TextError, bad, display_name, field_named, parse_subfield, parse_value, put, split_subfield,
-    write_value,
+    Protocols, TextError, bad, display_name, field_named, field_names, parse_subfield, parse_value, put,
+    split_subfield, write_value,
 };
 use crate::version::Version;
 use flow::action::SubField;
@@ -281,9 +281,9 @@ fn parse_set_field(p: &mut Parser, text: &str) -> Result<Action, TextError> {
     if name.trim().is_empty() {
         return bad!("{text}: missing field name following `->'");
     }
-    let Some(field) = field_named(name.trim()) else {
-        return bad!("{} is not a valid OXM field name", name.trim());
-    };
+    let name = name.trim();
+    let unknown = || TextError::unknown(format!("{name} is not a valid OXM field name"), name, field_names());
+    let field = field_named(name).ok_or_else(unknown)?;
     if !field.row().writable {
         return bad!("{} is read-only", display_name(field));
     }
@@ -533,7 +533,7 @@ pub(super) static DELETE_FIELD: Row = Row {
     )],
     words: &[word("delete_field", |_, _, value| match Mf::from_name(value) {
         Some(field) => Ok(Action::DeleteField(field)),
-        None => bad!("unknown field `{value}'"),
+        None => Err(TextError::unknown(format!("unknown field `{value}'"), value, field_names())),
     })],
     print: |a, p| with!(a, Action::DeleteField(field) => put!(p.out, "delete_field:{}", field.name())),
     // Only what may be there or not can be deleted.

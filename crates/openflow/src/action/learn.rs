@@ -330,7 +330,8 @@ fn parse_source(
         Err(error) => Err(TextError {
             warning: error.warning.clone(),
             ..TextError::new(format!(
-                "{text}: {key} value {value} cannot be parsed as a subfield ({as_field}) or an immediate value ({error})"
+                "{text}: {key} value {value} cannot be parsed as a subfield ({}) or an immediate value ({})",
+                as_field.message, error.message
             ))
         }),
     }

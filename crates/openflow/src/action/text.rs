@@ -1,7 +1,7 @@
 //! Lists of actions and instructions in text, parsed and printed with the rows.
 
 use super::check::Checker;
-use super::{APPLY_RANK, BY_WORD, Place, Row};
+use super::{APPLY_RANK, BY_WORD, Place, ROWS, Row};
 use crate::text::{KeyValues, PortNames, Protocol, Protocols, TextError, bad};
 use crate::version::Version;
 use base::OfPort;
@@ -203,7 +203,10 @@ impl Parser<'_> {
         // A port is an action by itself.
         match self.ports.parse(key) {
             Some(port) => Ok((output_to(port), false)),
-            None => bad!("unknown action {key}"),
+            None => {
+                let known = ROWS.iter().flat_map(|row| row.words).map(|word| word.name);
+                Err(TextError::unknown(format!("unknown action {key}"), &name, known))
+            }
         }
     }
 

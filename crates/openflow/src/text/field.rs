@@ -280,8 +280,15 @@ pub(super) fn write_flags(
     }
 }
 
-/// Parses a slice of a field at the start of a text, `NAME[]`, `NAME[BIT]` or `NAME[FIRST..LAST]`, or `NAME`
-/// for the whole; returns it and the rest.
+/// Names of fields.
+pub fn field_names() -> impl Iterator<Item = String> {
+    let aliases = |mf: Mf| mf.row().aliases.iter().map(|alias| alias.to_string());
+    let names = Mf::all().flat_map(move |mf| std::iter::once(mf.name()).chain(aliases(mf)));
+    names.chain(["tp_src", "tp_dst"].map(String::from))
+}
+
+/// Reads a slice of a field, `NAME[]`, `NAME[BIT]` or `NAME[FIRST..LAST]`, or `NAME` for the whole, at the
+/// beginning of a text; gives it and what follows.
 pub(crate) fn split_subfield(text: &str) -> Result<(SubField, &str), TextError> {
     let name_len = text.find(['[', '-']).unwrap_or(text.len());
     let name = &text[..name_len];
@@ -290,7 +297,8 @@ pub(crate) fn split_subfield(text: &str) -> Result<(SubField, &str), TextError> 
         "tp_dst" => Some(Mf::TcpDst),
         _ => Mf::from_name(name),
     };
-    let Some(field) = named else { return bad!("{text}: unknown field `{name}'") };
+    let unknown = || TextError::unknown(format!("{text}: unknown field `{name}'"), name, field_names());
+    let field = named.ok_or_else(unknown)?;
     let width = field.row().subfield_bits;
     let whole = SubField { field, offset: 0, count: width };
     let Some(inner) = text[name_len..].strip_prefix('[') else { return Ok((whole, &text[name_len..])) };

@@ -1,6 +1,6 @@
 //! Flows in text: the argument of `add-flow`, files of flows, and the lines of `dump-flows`.
 
-use super::matching::{Requiring, match_text, normalized, parse_field, write_match};
+use super::matching::{Requiring, item_names, match_text, normalized, parse_field, write_match};
 use super::value::{u16_named, u32_of, u64_of};
 use super::{KeyValues, PortNames, Protocol, Protocols, TextError, bad, put};
 use crate::action::{ActionsIn, Context, parse_into, write_actions_text as write_actions};
@@ -125,7 +125,25 @@ pub fn parse_flow_request(text: &str, ports: &PortNames) -> Result<(FlowStatsReq
     Ok((request, reader.protocols))
 }
 
-/// An error in a file of flows, and its position: line and column count from 1.
+/// What a flow has beside its match.
+const KEYWORDS: [&str; 14] = [
+    "actions",
+    "check_overlap",
+    "cookie",
+    "hard_timeout",
+    "idle_timeout",
+    "importance",
+    "no_byte_counts",
+    "no_packet_counts",
+    "out_group",
+    "out_port",
+    "priority",
+    "reset_counts",
+    "send_flow_rem",
+    "table",
+];
+
+/// What is wrong in a file of flows, and where: line and column count from 1.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FileError {
     /// Line.
@@ -157,7 +175,7 @@ pub fn flows_in<'a>(
             None => parse_flow_line(flow, ports),
         };
         let parsed = parsed.map(|parsed| (line, parsed));
-        parsed.map_err(|e| FileError { line, column: e.offset + 1, message: e.message })
+        parsed.map_err(|e| FileError { line, column: e.offset + 1, message: e.to_string() })
     })
 }
 
@@ -269,7 +287,8 @@ impl<'a> Reader<'a> {
             return bad!("field {key} missing value");
         }
         if !known {
-            return bad!("unknown keyword {key}");
+            let known = item_names().chain(KEYWORDS.map(String::from));
+            return Err(TextError::unknown(format!("unknown keyword {key}"), key, known));
         }
         match key {
             "table" => match self.ports.parse_table(value) {

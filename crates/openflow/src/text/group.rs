@@ -4,7 +4,7 @@
 use super::field::parse_value;
 use super::matching::field_named;
 use super::value::{u16_named, u32_of, u64_of};
-use super::{KeyValues, PortNames, Protocols, TextError, bad};
+use super::{KeyValues, PortNames, Protocols, TextError, bad, field_names};
 use crate::action::parse_list;
 use crate::message::{
     BUCKET_ALL, BUCKET_FIRST, BUCKET_LAST, BUCKET_MAX, Bucket, GROUP_ALL, GROUP_ANY, GROUP_MAX, GroupCommand,
@@ -174,7 +174,8 @@ fn bucket_id(text: &str, command: GroupCommand) -> Result<u32, TextError> {
 fn fields(text: &str, ports: &PortNames) -> Result<Vec<(flow::Mf, u128)>, TextError> {
     let mut all: Vec<(flow::Mf, u128)> = Vec::new();
     for (key, value) in KeyValues::new(text) {
-        let Some(field) = field_named(key) else { return bad!("unknown field {key}") };
+        let unknown = || TextError::unknown(format!("unknown field {key}"), key, field_names());
+        let field = field_named(key).ok_or_else(unknown)?;
         if all.iter().any(|(other, _)| *other == field) {
             return bad!("{key}: duplicate field");
         }

@@ -1,8 +1,8 @@
 //! Matches in text.
 
 use super::field::{
-    self, CT_STATE, CT_STATE_ALL, TCP_FLAGS, TUN_FLAGS, parse_subfield, parse_value, write_ethernet_masked,
-    write_flags,
+    self, CT_STATE, CT_STATE_ALL, TCP_FLAGS, TUN_FLAGS, field_names, parse_subfield, parse_value,
+    write_ethernet_masked, write_flags,
 };
 use super::value::{self, write_hex, write_ipv4, write_ipv6};
 use super::{KeyValues, PortNames, Protocols, TextError, bad, put};
@@ -514,6 +514,11 @@ pub(crate) fn field_named(key: &str) -> Option<Mf> {
     }
 }
 
+/// Names of what a match may have: fields, and protocols.
+pub(super) fn item_names() -> impl Iterator<Item = String> {
+    field_names().chain(SHORTHANDS.map(|shorthand| shorthand.0.into()))
+}
+
 /// Takes `FIELD[FIRST..LAST]=INTEGER`, which adds to what is matched of the field.
 fn parse_slice(m: &mut Match, key: &str, text: &str) -> Result<Protocols, TextError> {
     let sub = parse_subfield(key)?;
@@ -609,7 +614,8 @@ pub fn parse_match(text: &str, ports: &PortNames) -> Result<Match, TextError> {
         let known = parse_field(&mut m, key, value, ports).map_err(|e| e.after(items.offset()))?;
         requiring.note(key, items.offset());
         if known.is_none() {
-            return Err(TextError::new(format!("unknown keyword {key}")).after(items.offset()));
+            let error = TextError::unknown(format!("unknown keyword {key}"), key, item_names());
+            return Err(error.after(items.offset()));
         }
     }
     requiring.check(&m)?;

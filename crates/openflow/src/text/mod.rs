@@ -32,7 +32,7 @@ pub use crate::action::{
 pub use ct_flush::{ct_flush_text, parse_ct_tuple};
 pub use datapath_actions::normalize_datapath_actions;
 pub use entries::{RawEntry, entries_text, parse_entries, raw_entries};
-pub use field::{connection_state, parse_subfield, subfield_value_text};
+pub use field::{connection_state, field_names, parse_subfield, subfield_value_text};
 pub(crate) use field::{display_name, parse_value, split_subfield, write_subfield, write_value};
 pub use flow::{
     FileError, FlowStyle, Parsed, flow_text, flows_in, parse_flow_file, parse_flow_line, parse_flow_mod,
@@ -63,6 +63,8 @@ pub struct TextError {
     pub offset: usize,
     /// What the stock tools log in addition.
     pub warning: Option<Remark>,
+    /// A line behind the sentence with the name that may be meant, or nothing.
+    pub hint: String,
 }
 
 /// What the stock tools log while they parse, besides their result.
@@ -77,7 +79,16 @@ pub struct Remark {
 impl TextError {
     /// At the beginning.
     pub fn new(message: String) -> TextError {
-        TextError { message, offset: 0, warning: None }
+        TextError { message, offset: 0, warning: None, hint: String::new() }
+    }
+
+    /// A name is not one of those that there are.
+    pub fn unknown<T: AsRef<str>>(
+        message: String,
+        name: &str,
+        known: impl IntoIterator<Item = T>,
+    ) -> TextError {
+        TextError { hint: base::suggest::line(name, known), ..TextError::new(message) }
     }
 
     /// So many bytes further on.
@@ -89,7 +100,7 @@ impl TextError {
 
 impl fmt::Display for TextError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
+        write!(f, "{}{}", self.message, self.hint)
     }
 }
 

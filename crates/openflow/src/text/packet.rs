@@ -5,7 +5,8 @@
 
 use super::PortNames;
 use super::lex::KeyValues;
-use super::matching::{SHORTHANDS, field_named, normalized, parse_field};
+use super::matching::{SHORTHANDS, field_named, item_names, normalized, parse_field};
+use base::suggest;
 use flow::mf::{Format, Maskable};
 use flow::{Match, Mf};
 
@@ -26,7 +27,8 @@ pub fn parse_packet(text: &str, ports: &PortNames) -> Result<Match, String> {
             }
             continue;
         }
-        let Some(mf) = field_named(key) else { return Err(format!("unknown field {key}")) };
+        let unknown = || format!("unknown field {key}{}", suggest::line(key, item_names()));
+        let mf = field_named(key).ok_or_else(unknown)?;
         if !m.has_prereq(mf) {
             return Err(format!("prerequisites not met for setting {key}"));
         }

@@ -14,6 +14,7 @@ pub use client::{Client, ClientError};
 pub use request::{BadRequest, REQUEST_BYTES_MAX, Request, RequestReader};
 
 use crate::{Idlers, Incoming, Listener, Place, Places, Stream, accept};
+use base::suggest;
 use serde_json::Value;
 use std::io;
 use std::rc::Rc;
@@ -64,11 +65,14 @@ pub fn run<C: ?Sized>(
         return Err(format!("\"{name}\" command has non-string argument"));
     };
     if name == "list-commands" && params.is_empty() {
-        return Ok(list(tables, hidden));
+        let mut rows: Vec<_> = usages(tables, hidden).collect();
+        rows.sort();
+        return Ok(host::usage::list_commands(rows));
     }
     let Some(command) = tables.iter().copied().flatten().find(|c| c.name == name) else {
         return Err(format!(
-            "\"{name}\" is not a valid command (use \"list-commands\" to see a list of valid commands)"
+            "\"{name}\" is not a valid command (use \"list-commands\" to see a list of valid commands){}",
+            suggest::line(name, usages(tables, hidden).map(|(name, _)| name))
         ));
     };
     if params.len() < command.args_min {
@@ -80,12 +84,13 @@ pub fn run<C: ?Sized>(
     (command.run)(context, params)
 }
 
-fn list<C: ?Sized>(tables: &[&[Command<C>]], hidden: &[&str]) -> String {
-    let shown = tables.iter().copied().flatten().filter(|c| !hidden.contains(&c.name));
-    let mut rows: Vec<_> = shown.map(|c| (c.name, c.usage)).collect();
-    rows.push(("list-commands", ""));
-    rows.sort();
-    host::usage::list_commands(rows)
+/// The names of commands and their arguments.
+fn usages<C: ?Sized>(
+    tables: &[&[Command<C>]],
+    hidden: &[&str],
+) -> impl Iterator<Item = (&'static str, &'static str)> {
+    let shown = tables.iter().copied().flatten().filter(move |c| !hidden.contains(&c.name));
+    shown.map(|c| (c.name, c.usage)).chain([("list-commands", "")])
 }
 
 /// The reply to a request as bytes, a piece at a time: the text of a dump is long.
@@ -230,6 +235,7 @@ mod tests {
         assert!(
             call("nonesuch", &[]).unwrap_err().starts_with("\"nonesuch\" is not a valid command (use \"")
         );
+        assert!(call("ad", &[]).unwrap_err().ends_with(" valid commands)\n(did you mean 'add'?)"));
         let list = call("list-commands", &[]).unwrap();
         assert!(list.starts_with("The available commands are:\n  a-name/longer-than-the-column \n  add  "));
     }

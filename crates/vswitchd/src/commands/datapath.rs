@@ -397,7 +397,7 @@ fn thread_of(vswitch: &Vswitch, n: usize) -> String {
 fn parse_flow(text: &str, names: &PortNames) -> Result<Match, String> {
     parse_match(text, names).map_err(|e| {
         if let Some(field) = e.message.strip_prefix("unknown keyword ") {
-            return format!("unknown field {field}");
+            return format!("unknown field {field}{}", e.hint);
         }
         let item = text.get(e.offset..).unwrap_or_default().split(',').next().unwrap_or_default();
         match item.split_once('=') {

@@ -644,7 +644,7 @@ mod tests;
 /// The message about an option that ports of a type do not have.
 fn unknown_option(driver: &ports::Driver, key: &str) -> String {
     let names = driver.option_names();
-    let hint = host::suggest::hint(key, names.iter().copied());
+    let hint = base::suggest::hint(key, &names);
     format!("there is no options:{key}: ports of type {} take {}{hint}", driver.kind, names.join(", "))
 }
 

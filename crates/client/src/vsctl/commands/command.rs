@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::model::Model;
 use super::names::{self, RecordName};
 use crate::ctl::table::Table;
+use host::usage::unknown_command;
 use ovsdb::replica::{Selection, Transaction};
 use ovsdb::text::Reader;
 use ovsdb::{
@@ -90,7 +91,7 @@ fn parse_command(
         return Err("missing command name (use --help for help)".into());
     };
     let Some(spec) = specs.iter().find(|spec| spec.name == name) else {
-        return Err(format!("unknown command '{name}'; use --help for help"));
+        return Err(unknown_command(name, specs.iter().map(|spec| spec.name)));
     };
     for (option, value) in &options {
         let known = spec.options.split(',').find(|known| known.trim_end_matches('=') == option);

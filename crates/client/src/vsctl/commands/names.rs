@@ -2,6 +2,7 @@
 //!
 //! Source: ovs-vsctl(8), "Identifying Tables, Records, and Columns".
 
+use base::suggest;
 use ovsdb::{ColumnIdx, Schema, TableIdx};
 
 /// A way to name records of a table other than by UUID.
@@ -92,10 +93,11 @@ fn join(found: &[(usize, &str)]) -> String {
 
 /// The table that `text` means.
 pub fn table(schema: &Schema, text: &str) -> Result<TableIdx, String> {
-    let found = best(schema.tables().iter().map(|table| table.name.as_str()), text);
+    let names = || schema.tables().iter().map(|table| table.name.as_str());
+    let found = best(names(), text);
     match found[..] {
         [(index, _)] => Ok(TableIdx(index as u16)),
-        [] => Err(format!("unknown table \"{text}\"")),
+        [] => Err(format!("unknown table \"{text}\"{}", suggest::line(text, names()))),
         _ => Err(format!("\"{text}\" matches multiple table names: {}", join(&found))),
     }
 }
@@ -103,10 +105,15 @@ pub fn table(schema: &Schema, text: &str) -> Result<TableIdx, String> {
 /// The column of `table` that `text` means.
 pub fn column(schema: &Schema, table: TableIdx, text: &str) -> Result<ColumnIdx, String> {
     let table = schema.table(table);
-    let found = best(table.named_columns().map(|(_, column)| column.name.as_str()), text);
+    let names = || table.named_columns().map(|(_, column)| column.name.as_str());
+    let found = best(names(), text);
     match found[..] {
         [(index, _)] => Ok(ColumnIdx(ColumnIdx::FIRST.0 + index as u16)),
-        [] => Err(format!("{} does not contain a column whose name matches \"{text}\"", table.name)),
+        [] => Err(format!(
+            "{} does not contain a column whose name matches \"{text}\"{}",
+            table.name,
+            suggest::line(text, names())
+        )),
         _ => Err(format!(
             "{} contains more than one column whose name matches \"{text}\": {}",
             table.name,

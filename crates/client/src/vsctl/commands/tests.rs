@@ -84,7 +84,13 @@ fn several_changes_of_one_column_come_to_what_they_say_in_order() {
 fn an_unknown_word_is_an_error_before_there_is_a_database() {
     for (line, error) in [
         ("foo", "unknown command 'foo'; use --help for help"),
+        ("ad-br x", "unknown command 'ad-br'; use --help for help\n(did you mean 'add-br'?)"),
         ("list foo", "unknown table \"foo\""),
+        ("list brigde", "unknown table \"brigde\"\n(did you mean 'Bridge'?)"),
+        (
+            "set bridge br fail_mdoe=secure",
+            "Bridge does not contain a column whose name matches \"fail_mdoe\"\n(did you mean 'fail_mode'?)",
+        ),
         ("list c", "\"c\" matches multiple table names: CT_Timeout_Policy, CT_Zone, Controller"),
         ("get bridge br n:x", "Bridge contains more than one column whose name matches \"n\": name, netflow"),
         ("--foo add-br x", "'add-br' command has no '--foo' option"),
