@@ -22,6 +22,9 @@ pub enum Backing {
     Pretended,
 }
 
+/// The type of dummies that takes the place of most others in tests.
+pub(crate) const DUMMY: &str = "dummy";
+
 /// Opens a port of a driver.
 pub(crate) type Open = fn(&PortSpec, &'static Pool) -> Result<Box<dyn Port>, PortError>;
 
@@ -29,7 +32,11 @@ pub(crate) type Open = fn(&PortSpec, &'static Pool) -> Result<Box<dyn Port>, Por
 pub struct Driver {
     /// The type, as in the `type` column.
     pub kind: &'static str,
-    /// What is at the other end, in the words of docs/ports.md.
+    /// Other names of the type.
+    pub aliases: &'static [&'static str],
+    /// The type of dummies that takes its place in tests (`--enable-dummy=override`).
+    pub dummy: &'static str,
+    /// What is at the other end, as docs/ports.md says it.
     pub other_end: &'static str,
     /// What it needs from the system.
     pub needs: &'static str,

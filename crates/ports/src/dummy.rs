@@ -12,7 +12,7 @@ mod captures;
 
 use self::cable::{Cable, End};
 use self::captures::Captures;
-use crate::driver::{Backing, Driver};
+use crate::driver::{Backing, DUMMY, Driver};
 use crate::options::{KeyRow, OptionRow, Values};
 use crate::spread::{QUEUES_MAX, Spread};
 use crate::virtual_link::{VirtualLink, to_wire_frames};
@@ -32,7 +32,9 @@ pub const KEPT_MAX: usize = 10_000;
 
 /// Its row of the table of drivers.
 pub(crate) const DRIVER: Driver = Driver {
-    kind: "dummy",
+    kind: DUMMY,
+    aliases: &[],
+    dummy: DUMMY,
     other_end: "commands, for tests",
     needs: "`--enable-dummy`, where a database configures it",
     section: "dummy",
@@ -60,6 +62,12 @@ pub(crate) const DRIVER: Driver = Driver {
     check: |spec| settings(spec).map(drop),
     have_same_effect: |a, b| crate::driver::are_equal(settings, a, b),
 };
+
+/// One in the place of a bridge's own port, or of another that is internal.
+pub(crate) const INTERNAL: Driver = Driver { kind: "dummy-internal", dummy: "dummy-internal", ..DRIVER };
+
+/// One that Open vSwitch has a PMD thread poll.
+pub(crate) const PMD: Driver = Driver { kind: "dummy-pmd", dummy: "dummy-pmd", is_pmd: true, ..DRIVER };
 
 const OPTIONS: &[OptionRow] = &[
     OptionRow {

@@ -48,6 +48,8 @@ pub const DRIVERS: &[&Driver] = &[
     &vhost_user::SERVER,
     &vhost_user::CLIENT,
     &dummy::DRIVER,
+    &dummy::INTERNAL,
+    &dummy::PMD,
     &tap::INTERNAL,
     &null::DRIVER,
     &pcap::DRIVER,
@@ -55,9 +57,14 @@ pub const DRIVERS: &[&Driver] = &[
     &tap::TAP,
 ];
 
-/// The driver for a type.
+/// The row of what a bridge's own port is.
+pub const INTERNAL: &Driver = &tap::INTERNAL;
+/// The row of what an interface is whose type nobody says.
+pub const SYSTEM: &Driver = &system::DRIVER;
+
+/// The driver of a type, by the type's name or an alias.
 pub fn driver(kind: &str) -> Option<&'static Driver> {
-    DRIVERS.iter().find(|driver| driver.kind == kind).copied()
+    DRIVERS.iter().find(|driver| driver.kind == kind || driver.aliases.contains(&kind)).copied()
 }
 
 /// All types, sorted.

@@ -3,7 +3,7 @@
 //! Without options it is a sink and receives nothing. `size` or `template` makes it a source too, at full
 //! speed or at `rate` packets per second; `flows` varies the addresses.
 
-use crate::driver::{Backing, Driver};
+use crate::driver::{Backing, DUMMY, Driver};
 use crate::options::{OptionRow, Values};
 use crate::replay::{Moved, Replay};
 use crate::virtual_link::{VirtualLink, refuse_unsendable};
@@ -24,6 +24,8 @@ const CATCH_UP: Duration = Duration::from_millis(1);
 /// Its row of the table of drivers.
 pub(crate) const DRIVER: Driver = Driver {
     kind: "null",
+    aliases: &[],
+    dummy: DUMMY,
     other_end: "nothing: a source of one kind of frame, a sink that counts",
     needs: "nothing",
     section: "null",

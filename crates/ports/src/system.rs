@@ -8,7 +8,7 @@
 use crate::af_packet::{self, AfPacketPort};
 use crate::af_xdp::AfXdpPort;
 use crate::af_xdp::device::Device;
-use crate::driver::{Backing, Driver};
+use crate::driver::{Backing, DUMMY, Driver};
 use crate::options::{KeyRow, N_RXQ, OptionRow, Values};
 use crate::{PortError, PortSpec, af_xdp};
 use packet::{DummyControl, Pool, Port, PortStats, PortStatus, RxQueue, TxQueue};
@@ -20,6 +20,8 @@ const AF_XDP_ALONE: &[OptionRow] = &[af_xdp::XDP_MODE, af_xdp::USE_NEED_WAKEUP, 
 /// Its row of the table of drivers.
 pub(crate) const DRIVER: Driver = Driver {
     kind: "system",
+    aliases: &[""],
+    dummy: DUMMY,
     other_end: "any interface of the kernel, by the best driver that works",
     needs: af_xdp::DRIVER.needs,
     section: "system",

@@ -8,6 +8,7 @@ use base::{OfPort, PortNo};
 use datapath::DpAction;
 use flow::extract::{Ingress, extract};
 use flow::{Depth, FieldId, Key};
+use ports::{Backing, Driver};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use switch::by_hand::{HAND_FLOWS_MAX, HandFlow};
@@ -27,9 +28,9 @@ const FRAME_BYTES_MAX: usize = 65_535;
 pub struct Port {
     /// Its name, which no other port of the datapath has.
     pub name: String,
-    /// `dummy-internal`, `dummy` or `dummy-pmd`.
-    pub kind: &'static str,
-    /// Frames sent there and not collected yet.
+    /// One of the dummies.
+    pub driver: &'static Driver,
+    /// What was sent there, and not taken yet.
     pub sent: Vec<Vec<u8>>,
 }
 
@@ -55,15 +56,16 @@ pub struct HandDatapath {
     sent_bytes: usize,
 }
 
-/// The kinds of ports.
-pub fn kind(name: &str) -> Option<&'static str> {
-    ["dummy", "dummy-internal", "dummy-pmd"].into_iter().find(|kind| *kind == name)
+/// The row of a type of dummies.
+pub fn driver(kind: &str) -> Option<&'static Driver> {
+    ports::driver(kind).filter(|driver| driver.backing == Backing::Pretended)
 }
 
 impl HandDatapath {
     /// One with the port that all have.
     pub fn new(name: &str) -> HandDatapath {
-        let own = Port { name: name.into(), kind: "dummy-internal", sent: Vec::new() };
+        let driver = driver(ports::INTERNAL.dummy).expect("a row of the table");
+        let own = Port { name: name.into(), driver, sent: Vec::new() };
         HandDatapath { ports: [(0, own)].into(), ..HandDatapath::default() }
     }
 
@@ -75,7 +77,7 @@ impl HandDatapath {
     pub fn add_port(
         &mut self,
         name: &str,
-        kind: &'static str,
+        driver: &'static Driver,
         number: Option<u32>,
     ) -> Result<(), &'static str> {
         let free = || (1..PORTS_MAX).find(|number| !self.ports.contains_key(number));
@@ -84,13 +86,13 @@ impl HandDatapath {
         if self.port_named(name).is_some() || self.ports.contains_key(&number) {
             return Err("File exists");
         }
-        self.ports.insert(number, Port { name: name.into(), kind, sent: Vec::new() });
+        self.ports.insert(number, Port { name: name.into(), driver, sent: Vec::new() });
         Ok(())
     }
 
     /// Whether Open vSwitch would have a worker with flows of its own for one of its ports.
     pub fn has_worker(&self) -> bool {
-        self.ports.values().any(|port| port.kind == "dummy-pmd")
+        self.ports.values().any(|port| port.driver.is_pmd)
     }
 
     /// Adds a flow, or gives one other actions.
@@ -190,12 +192,10 @@ impl HandDatapath {
             self.flows.len()
         );
         for (number, port) in &self.ports {
-            let queues = "configured_rx_queues=1, configured_tx_queues=1, \
+            let queues = ": configured_rx_queues=1, configured_tx_queues=1, \
                           requested_rx_queues=1, requested_tx_queues=1";
-            let _ = match port.kind {
-                "dummy-pmd" => writeln!(text, "  port {number}: {} (dummy-pmd: {queues})", port.name),
-                kind => writeln!(text, "  port {number}: {} ({kind})", port.name),
-            };
+            let queues = if port.driver.is_pmd { queues } else { "" };
+            let _ = writeln!(text, "  port {number}: {} ({}{queues})", port.name, port.driver.kind);
         }
         text
     }
@@ -222,7 +222,7 @@ mod tests {
     #[test]
     fn what_a_flow_makes_of_frames_is_bounded() {
         let mut dp = HandDatapath::new("dp");
-        dp.add_port("p", "dummy", Some(1)).unwrap();
+        dp.add_port("p", driver("dummy").unwrap(), Some(1)).unwrap();
         let ports = |name: &str| (name == "p").then_some(PortNo(1));
         let put = |dp: &mut HandDatapath, actions: &str| {
             let (key, mask) = odp::read_flow("in_port(1)", &ports).unwrap();

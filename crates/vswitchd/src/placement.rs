@@ -98,9 +98,9 @@ impl Workers {
             cycles_per_ms: base::clock::tsc_hz() / 1_000,
             workers: workers.iter().map(place).collect(),
             busy: (0..plane.dp.workers()).map(|n| plane.dp.worker_stats(n).busy_cycles.get()).collect(),
-            // Simple dummies stay with their first worker: it plays the role of Open vSwitch's main thread,
-            // whose tests rely on workers without the dummies' queues.
-            queues: (ports.values().filter(|record| !record.is_by_main()))
+            // Plain dummies stay with the worker that got them: their places are to them what the main thread
+            // is in Open vSwitch, and its tests count on workers without their queues.
+            queues: (ports.values().filter(|record| !record.interface.is_by_main()))
                 .flat_map(|record| self.queues_of(plane, ports, record.port_no))
                 .collect(),
         }

@@ -20,8 +20,7 @@ pub(crate) struct PortRecord {
     pub name: String,
     /// The port that it belongs to; it has the same name, except for bonds.
     pub port_name: String,
-    pub kind: String,
-    /// The configuration.
+    /// As configured.
     pub interface: Interface,
     /// The options with which the device was opened: the previous ones, if it did not accept the new ones.
     pub device_options: BTreeMap<String, String>,
@@ -63,7 +62,6 @@ impl PortRecord {
             bridge,
             name: interface.name.clone(),
             port_name: interface.name.clone(),
-            kind: interface.kind.clone(),
             interface: interface.clone(),
             device_options: interface.options.clone(),
             created_ms: 0,
@@ -84,22 +82,6 @@ impl PortRecord {
     /// Why it is broken.
     pub fn complaint(&self) -> Option<&str> {
         self.is_broken().then(|| self.status.error.as_deref().unwrap_or("the device is gone"))
-    }
-
-    /// The type that is shown: of dummies the one that was asked for, as local ports are internal ones.
-    pub fn shown_kind(&self) -> &str {
-        match self.interface.dummy_type {
-            _ if !self.interface.is_dummy() => &self.kind,
-            _ if self.of_port == OfPort::LOCAL => "dummy-internal",
-            Some(asked) => asked,
-            None => &self.kind,
-        }
-    }
-
-    /// Whether Open vSwitch's main thread would poll it, which that project's tests rely on: it is a simple
-    /// dummy.
-    pub fn is_by_main(&self) -> bool {
-        self.kind == "dummy" && self.shown_kind() != "dummy-pmd"
     }
 
     /// Patch ports have no device in the datapath.

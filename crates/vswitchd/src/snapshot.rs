@@ -72,7 +72,7 @@ impl Vswitch {
             Port {
                 number: port.port_no.0,
                 name: port.name.clone(),
-                kind: port.shown_kind().into(),
+                kind: port.interface.kind.clone(),
                 status: port.status.details.iter().cloned().collect(),
                 rx_packets: s.rx_packets,
                 rx_bytes: s.rx_bytes,

@@ -165,10 +165,7 @@ impl Workers {
     /// Logs how many there are, which scripts wait for: once there is a port that they alone poll, and
     /// whenever they change.
     pub fn tell(&mut self, ports: &Ports) {
-        let is_theirs = |i: &Interface| match i.driver() {
-            Some(_) if i.is_dummy() => i.dummy_type == Some("dummy-pmd"),
-            driver => driver.is_some_and(|driver| driver.is_pmd),
-        };
+        let is_theirs = |i: &Interface| i.driver().is_some_and(|driver| driver.is_pmd);
         if self.are_told || !ports.values().any(|port| is_theirs(&port.interface)) {
             return;
         }

@@ -137,13 +137,12 @@ fn write_root(cells: &mut Cells<'_>, dummy: EnableDummy) {
     if !version.is_empty() {
         cells.set("db_version", text(&version));
     }
-    let is_shown = |driver: &&&ports::Driver| driver.backing != ports::Backing::Pretended;
+    let has_dummies = dummy != EnableDummy::No;
+    let is_shown = |driver: &&&ports::Driver| has_dummies || driver.backing != ports::Backing::Pretended;
     let kinds = ports::DRIVERS.iter().filter(is_shown).map(|driver| driver.kind).chain([PATCH]);
-    let more: &[&str] =
-        if dummy == EnableDummy::No { &[] } else { &["dummy", "dummy-internal", "dummy-pmd"] };
-    cells.set("iface_types", Datum::set(kinds.chain(more.iter().copied())));
-    let more: &[&str] = if dummy == EnableDummy::No { &[] } else { &["dummy"] };
-    cells.set("datapath_types", Datum::set(["netdev", "system"].into_iter().chain(more.iter().copied())));
+    cells.set("iface_types", Datum::set(kinds));
+    let types = ["netdev", "system"].into_iter().chain(has_dummies.then_some("dummy"));
+    cells.set("datapath_types", Datum::set(types));
     cells.set("dpdk_initialized", Datum::scalar(false));
     cells.set("dpdk_version", text("none"));
 }

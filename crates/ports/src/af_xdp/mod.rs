@@ -24,7 +24,7 @@ mod rtnetlink;
 mod socket;
 pub(crate) mod sys;
 
-use crate::driver::{Backing, Driver};
+use crate::driver::{Backing, DUMMY, Driver};
 use crate::options::{KeyRow, N_RXQ, OptionRow, Values};
 use crate::{PortError, PortSpec, QueueStats};
 use device::{Channels, Device, OffloadsOff};
@@ -80,6 +80,8 @@ impl XdpMode {
 /// Its row of the table of drivers.
 pub(crate) const DRIVER: Driver = Driver {
     kind: "afxdp",
+    aliases: &["afxdp-nonpmd"],
+    dummy: DUMMY,
     other_end: "any interface of the kernel, by AF_XDP",
     needs: "root (or `CAP_NET_ADMIN`, `CAP_NET_RAW`, `CAP_BPF` and `CAP_IPC_LOCK`)",
     section: "afxdp",

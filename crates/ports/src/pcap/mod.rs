@@ -12,7 +12,7 @@
 
 pub mod file;
 
-use crate::driver::{Backing, Driver};
+use crate::driver::{Backing, DUMMY, Driver};
 use crate::options::{KeyRow, OptionRow, Values};
 use crate::replay::{Moved, Replay};
 use crate::virtual_link::{VirtualLink, refuse_unsendable, to_wire_frames};
@@ -33,6 +33,8 @@ const WRITE_INTERVAL: Duration = Duration::from_millis(50);
 /// Its row of the table of drivers.
 pub(crate) const DRIVER: Driver = Driver {
     kind: "pcap",
+    aliases: &[],
+    dummy: DUMMY,
     other_end: "capture files",
     needs: "`--pcap-dir`, a directory for the files",
     section: "pcap",

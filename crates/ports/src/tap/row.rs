@@ -1,12 +1,15 @@
 //! The rows of taps in the table of drivers.
 
 use super::{OPTIONS, TapPort, settings};
-use crate::driver::{Backing, Driver};
+use crate::driver::{Backing, DUMMY, Driver};
+use crate::dummy;
 use crate::options::KeyRow;
 
 /// Its row of the table of drivers.
 pub(crate) const TAP: Driver = Driver {
     kind: "tap",
+    aliases: &[],
+    dummy: DUMMY,
     other_end: "the kernel's own network stack",
     needs: "root (or `CAP_NET_ADMIN`)",
     section: "tap-and-internal",
@@ -29,4 +32,4 @@ pub(crate) const TAP: Driver = Driver {
 };
 
 /// The same under the name that bridges' own ports have.
-pub(crate) const INTERNAL: Driver = Driver { kind: "internal", ..TAP };
+pub(crate) const INTERNAL: Driver = Driver { kind: "internal", dummy: dummy::INTERNAL.kind, ..TAP };

@@ -37,7 +37,7 @@ mod shared;
 mod sigbus;
 mod split;
 
-use crate::driver::{Backing, Driver};
+use crate::driver::{Backing, DUMMY, Driver};
 use crate::options::{KeyRow, OptionRow, Values};
 use crate::spread::Spread;
 use crate::virtual_link::local_mac;
@@ -95,6 +95,8 @@ pub(crate) const CLIENT: Driver = Driver {
 /// The row of `dpdkvhostuser`.
 pub(crate) const SERVER: Driver = Driver {
     kind: "dpdkvhostuser",
+    aliases: &[],
+    dummy: DUMMY,
     other_end: "a virtual machine's network card",
     needs: "nothing",
     section: "dpdkvhostuser-and-dpdkvhostuserclient",

@@ -114,8 +114,9 @@ pub fn add_if(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     }
     let dp = hand(vswitch, &args[0])?;
     each_interface(args, |i| {
-        let kind = dp::kind(i.kind.unwrap_or("dummy")).ok_or("Address family not supported by protocol");
-        let added = kind.and_then(|kind| dp.add_port(i.name, kind, i.number));
+        let driver = dp::driver(i.kind.unwrap_or(ports::SYSTEM.dummy));
+        let driver = driver.ok_or("Address family not supported by protocol");
+        let added = driver.and_then(|driver| dp.add_port(i.name, driver, i.number));
         added.map_err(|why| format!("ovs-vswitchd: adding {} to {} failed ({why})\n", i.name, args[0]))
     })
 }
@@ -130,7 +131,7 @@ pub fn set_if(vswitch: &mut Vswitch, args: &[String]) -> Answer {
         let Some(number) = dp.port_named(i.name) else {
             return Err(format!("ovs-vswitchd: no port named {}\n", i.name));
         };
-        let kind = dp.ports[&number].kind;
+        let kind = dp.ports[&number].driver.kind;
         match (i.kind, i.number) {
             (Some(other), _) if other != kind => {
                 Err(format!("ovs-vswitchd: {}: can't change type from {kind} to {other}\n", i.name))
@@ -387,7 +388,7 @@ pub(super) fn rxq_show(vswitch: &Vswitch, name: &str) -> Option<String> {
     let (core, node) = vswitch.workers.place(0);
     let mut text = "Displaying last 60 seconds pmd usage %\n".to_string();
     let _ = writeln!(text, "pmd thread numa_id {node} core_id {core}:\n  isolated : false");
-    for port in dp.ports.values().filter(|port| port.kind == "dummy-pmd") {
+    for port in dp.ports.values().filter(|port| port.driver.is_pmd) {
         let _ = writeln!(text, "  port: {:<16}  queue-id:  0 (enabled)   pmd usage: NOT AVAIL", port.name);
     }
     text += "  overhead: NOT AVAIL\n";

@@ -103,11 +103,11 @@ fn type_text(port: &PortRecord) -> String {
     // If the device is gone, nothing else is valid.
     let details: Vec<String> = match port.complaint() {
         Some(error) => vec![format!("error={error}")],
-        None if port.interface.dummy_type == Some("dummy-pmd") => dummy_pmd_details(port),
+        None if port.interface.is_dummy() && !port.interface.is_by_main() => dummy_pmd_details(port),
         None => port.status.details.iter().map(|(k, v)| format!("{k}={v}")).collect(),
     };
     let details = if details.is_empty() { String::new() } else { format!(": {}", details.join(", ")) };
-    format!("{}{details}", port.shown_kind())
+    format!("{}{details}", port.interface.kind)
 }
 
 pub fn dump_dps(vswitch: &mut Vswitch, _: &[String]) -> Answer {
@@ -635,7 +635,7 @@ pub fn pmd_rxq_show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     for n in args.workers(vswitch) {
         let is_kept = vswitch.workers.is_kept(&seen, n);
         let _ = writeln!(text, "{}:\n  isolated : {is_kept}", thread_of(vswitch, n));
-        let is_theirs = |p: &&PortRecord| !p.is_by_main();
+        let is_theirs = |p: &&PortRecord| !p.interface.is_by_main();
         let mut ports: Vec<_> = vswitch.devices.ports.values().filter(is_theirs).collect();
         ports.sort_by_key(|p| &p.name);
         let mut has_queues = false;

@@ -152,8 +152,7 @@ impl Vswitch {
     /// Whether Open vSwitch's main thread would poll the flow's port: a dummy, but not `dummy-pmd`.
     pub(super) fn is_polled_by_main(&self, key: &Key) -> bool {
         let port = self.devices.ports.get(&PortNo(key.get64(FieldId::DpPort) as u32));
-        self.plane.is_dummy
-            && port.is_some_and(|p| p.interface.is_dummy() && p.interface.dummy_type != Some("dummy-pmd"))
+        self.plane.is_dummy && port.is_some_and(|p| p.interface.is_by_main())
     }
 }
 

@@ -236,10 +236,11 @@ impl Maker<'_, '_> {
             return Err(format!("{key}: a bridge has {}", known.join(", ")));
         }
         let mut bridge = self.named("Bridge", flag)?;
-        let local = flag.value("local").unwrap_or("dummy");
-        if !["internal", "dummy"].contains(&local) {
-            return Err(format!("local={local}: expected internal or dummy"));
-        }
+        let local = match flag.value("local").unwrap_or("dummy") {
+            "internal" => ports::INTERNAL.kind,
+            "dummy" => ports::INTERNAL.dummy,
+            other => return Err(format!("local={other}: expected internal or dummy")),
+        };
         self.fill(&mut bridge, "Bridge", BRIDGE, flag)?;
         let mut controllers = Vec::new();
         // Errors are found without a controller, too.
@@ -321,7 +322,7 @@ mod tests {
         assert_eq!((interface.of_port_request, interface.mac), (Some(OfPort(2)), Some([2, 0, 0, 0, 0, 1])));
         assert_eq!(interface.options["ifname"], "veth0");
         assert_eq!(wanted.interface("eth0").unwrap().2.kind, "system");
-        assert_eq!(wanted.interface("br0").unwrap().2.kind, "dummy");
+        assert_eq!(wanted.interface("br0").unwrap().2.kind, "dummy-internal");
         assert_eq!(wanted.switch.workers.cpus, Some(vec![0, 1]));
     }
 

@@ -17,8 +17,8 @@ use self::values::*;
 use super::keys;
 use super::mac_address;
 use super::wanted::{
-    AutoBalance, Bridge, BridgeSettings, Controller, FailMode, FlowTable, Interface, OfPortsBefore, PATCH,
-    Port, STATS_INTERVAL_MS, SwitchWide, Wanted, WorkerSettings,
+    AutoBalance, Bridge, BridgeSettings, Controller, FailMode, FlowTable, Interface, OfPortsBefore, Port,
+    STATS_INTERVAL_MS, SwitchWide, Wanted, WorkerSettings,
 };
 use base::OfPort;
 use datapath::placement::Policy;
@@ -313,7 +313,7 @@ impl<'a> Reader<'a> {
             bridge.ports.insert(port.name.clone(), port);
         }
         if !bridge.interfaces().any(|(_, i)| i.name == name) {
-            let kind = if on_dummies { "dummy" } else { "internal" };
+            let kind = if on_dummies { ports::INTERNAL.dummy } else { ports::INTERNAL.kind };
             bridge.add(Interface::new(&name, kind));
         }
         self.reading.wanted.bridges.insert(name, bridge);
@@ -513,7 +513,8 @@ impl<'a> Reader<'a> {
             self.reading.impossible.insert(name, String::new());
             return None;
         }
-        let kind = match self.kind_of(row.text("type").unwrap_or_default(), on_dummies) {
+        let is_local = name == bridge.name;
+        let kind = match self.kind_of(row.text("type").unwrap_or_default(), is_local, on_dummies) {
             Ok(kind) => kind,
             Err(why) => {
                 let why = format!("could not open network device {name} ({why})");
@@ -530,7 +531,6 @@ impl<'a> Reader<'a> {
         self.unknown_keys(&place, "Interface", "other_config", row);
         self.absent_features(&place, "Interface", row);
         let mut wrong = Vec::new();
-        let is_local = name == bridge.name;
         let mac = match row.text("mac") {
             Some(_) if is_local => {
                 wrong.push(
@@ -562,15 +562,8 @@ impl<'a> Reader<'a> {
         let spreads_flows = c.parsed("tx-steering", "hash or thread", before, steers).unwrap_or_default();
         self.complain_all(&place, c);
         let request = row.integer("ofport_request").and_then(|n| u16::try_from(n).ok()).map(OfPort);
-        let dummy_type = match row.text("type").unwrap_or_default() {
-            _ if kind != "dummy" => None,
-            "dummy-pmd" => Some("dummy-pmd"),
-            "internal" | "dummy-internal" => Some("dummy-internal"),
-            _ => None,
-        };
         let options = self.options(row, &place, &kind, &mut wrong);
         let interface = Interface {
-            dummy_type,
             of_port_request: request.filter(|n| n.0 > 0 && *n < OfPort::MAX && !is_local),
             mtu_request: row.integer("mtu_request").and_then(|n| u32::try_from(n).ok()),
             mac,
@@ -587,22 +580,22 @@ impl<'a> Reader<'a> {
     }
 
     /// The type as [`ports::open`] takes it.
-    fn kind_of(&self, kind: &str, on_dummies: bool) -> Result<String, String> {
-        let is_real = ports::driver(kind).is_some() || matches!(kind, "" | "afxdp-nonpmd" | "dpdk");
-        Ok(match kind {
-            "dummy" | "dummy-internal" | "dummy-pmd" if self.dummy != EnableDummy::No => "dummy",
-            "dummy" | "dummy-internal" | "dummy-pmd" => {
-                return Err(format!("type {kind} is for tests and needs --enable-dummy"));
-            }
-            "internal" if on_dummies => "dummy",
-            PATCH => PATCH,
-            _ if is_real && self.dummy == EnableDummy::Override => "dummy",
-            "" | "system" if self.dummy == EnableDummy::System => "dummy",
-            "" => "system",
-            "afxdp-nonpmd" => "afxdp",
-            other => other,
+    fn kind_of(&self, kind: &str, is_local: bool, on_dummies: bool) -> Result<String, String> {
+        let Some(driver) = ports::driver(kind) else { return Ok(kind.into()) };
+        let is_dummy = driver.backing == ports::Backing::Pretended;
+        if is_dummy && self.dummy == EnableDummy::No {
+            return Err(format!("type {kind} is for tests and needs --enable-dummy"));
         }
-        .to_string())
+        let is = |other: &ports::Driver| driver.kind == other.kind;
+        let is_replaced = self.dummy == EnableDummy::Override
+            || self.dummy == EnableDummy::System && is(ports::SYSTEM)
+            || on_dummies && is(ports::INTERNAL);
+        Ok(match driver {
+            _ if is_local && is_dummy => ports::INTERNAL.dummy,
+            _ if is_replaced => driver.dummy,
+            _ => driver.kind,
+        }
+        .into())
     }
 
     /// The driver's options. Those of other drivers are ignored; unknown ones are `wrong`.
@@ -615,7 +608,7 @@ impl<'a> Reader<'a> {
     ) -> BTreeMap<String, String> {
         let driver = ports::driver(kind);
         let mut options = BTreeMap::new();
-        if kind == "dpdkvhostuser"
+        if driver.is_some_and(|driver| driver.option("vhost-sock-dir").is_some())
             && let Some(dir) = &self.reading.wanted.switch.vhost_sock_dir
         {
             options.insert("vhost-sock-dir".to_string(), dir.to_string_lossy().into_owned());

@@ -300,9 +300,7 @@ pub struct Interface {
     pub name: String,
     /// Its type, as [`ports::open`] takes it, or `patch`.
     pub kind: String,
-    /// The type that a dummy replaces, and is shown with.
-    pub dummy_type: Option<&'static str>,
-    /// The requested OpenFlow port number.
+    /// OpenFlow port number that is asked for.
     pub of_port_request: Option<OfPort>,
     /// The requested MTU in bytes.
     pub mtu_request: Option<u32>,
@@ -361,7 +359,6 @@ impl Interface {
         Interface {
             name: name.into(),
             kind: kind.into(),
-            dummy_type: None,
             of_port_request: None,
             mtu_request: None,
             mac: None,
@@ -407,7 +404,12 @@ impl Interface {
         self.backing() == Some(Backing::Pretended)
     }
 
-    /// The name of its device.
+    /// Whether it is a dummy that the main thread polls in Open vSwitch, whose tests rely on that.
+    pub fn is_by_main(&self) -> bool {
+        self.is_dummy() && self.driver().is_some_and(|driver| !driver.is_pmd)
+    }
+
+    /// The name of that device.
     pub fn device(&self) -> &str {
         self.options.get("ifname").unwrap_or(&self.name)
     }

@@ -143,7 +143,7 @@ impl Vswitch {
             return Err(ErrorKind::OFPQOFC_BAD_PORT);
         }
         let asked = self.ports_of(bridge).filter(|p| port.is_none_or(|number| number == p.of_port));
-        let with_queues = asked.filter(|p| p.kind == "dummy" && queue_id.is_none_or(|id| id == 0));
+        let with_queues = asked.filter(|p| p.interface.is_dummy() && queue_id.is_none_or(|id| id == 0));
         let queue =
             |p: &PortRecord| QueueConfig { port: p.of_port, queue_id: 0, min_rate: None, max_rate: None };
         let queues: Vec<QueueConfig> = with_queues.map(queue).collect();

@@ -105,7 +105,6 @@ impl Vswitch {
     ) -> Result<(), String> {
         let name = &interface.name;
         let status = device.as_ref().map_or_else(|| patch_status(name), |d| d.status());
-        let kind = device.as_ref().map_or(PATCH, |d| d.kind()).to_string();
         let in_switch = switch::PortSpec {
             kind: match &device {
                 None => PortKind::Patch { peer: None },
@@ -135,7 +134,6 @@ impl Vswitch {
         }
         let record = PortRecord {
             port_name: port.name.clone(),
-            kind,
             created_ms: self.plane.now_ms(),
             numa: self.plane.dp.port(port_no).and_then(|port| port.numa_node()),
             ..PortRecord::new((bridge, port_no, of_port), interface, status)

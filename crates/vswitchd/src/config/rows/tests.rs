@@ -541,9 +541,11 @@ fn what_is_a_dummy_depends_on_the_command_line() {
         ("afxdp", "", System, "afxdp"),
         ("afxdp", "", Override, "dummy"),
         ("internal", "", Yes, "internal"),
-        ("internal", "dummy", Yes, "dummy"),
+        ("internal", "dummy", Yes, "dummy-internal"),
+        ("internal", "", Override, "dummy-internal"),
         ("patch", "", Override, "patch"),
-        ("dummy-pmd", "", Yes, "dummy"),
+        ("dummy-pmd", "", Yes, "dummy-pmd"),
+        ("dummy-pmd", "", Override, "dummy-pmd"),
         ("vxlan", "", Override, "vxlan"),
     ] {
         let options = pairs(&[("peer", "x")]);
