@@ -11,6 +11,7 @@ pub mod ofctl;
 pub mod ovsdb_client;
 pub mod ovsdb_tool;
 pub mod pcap;
+pub mod tcpdump;
 pub mod vsctl;
 
 mod database;

@@ -44,7 +44,7 @@ pub fn run(args: &Args, cli: Command) -> ExitCode {
             Some((name, manual)) => page::roff(manual, name, &called(name)),
             None => return fail(&format!("{wanted}: no such page; `crosspoint generate pages` lists them")),
         },
-        (What::Completion, [shell, name]) => match completion(shell, name, cli) {
+        (What::Completion, [shell, name]) => match completion(shell, name, &cli) {
             Ok(text) => text,
             Err(error) => return fail(&error),
         },
@@ -74,7 +74,7 @@ fn called(page: &str) -> String {
     page.strip_prefix("crosspoint-").map_or(page.to_string(), |sub| format!("crosspoint {sub}"))
 }
 
-fn completion(shell: &str, name: &str, cli: Command) -> Result<String, String> {
+fn completion(shell: &str, name: &str, cli: &Command) -> Result<String, String> {
     let shell = match shell {
         "bash" => Shell::Bash,
         "zsh" => Shell::Zsh,

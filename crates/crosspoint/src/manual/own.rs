@@ -1,8 +1,9 @@
 //! Manuals of `crosspoint` itself and of the subcommands that clap parses.
 
 use crate::programs::PROGRAMS;
-use clap::{Arg, Command};
+use clap::{Arg, ArgAction, Command};
 use host::manual::{Entry, Flag, Group, Manual, examples};
+use host::program;
 use std::fmt::Write;
 
 /// The subcommands by what they are for, as `crosspoint --help` lists them.
@@ -104,13 +105,15 @@ pub fn cli(mut cli: Command) -> Command {
 }
 
 /// `crosspoint` and all subcommands as clap would parse them, for completion.
-pub fn completed(mut cli: Command) -> Command {
-    for program in PROGRAMS.iter().filter(|program| !program.subcommand.is_empty()) {
-        cli = cli.mut_subcommand(program.subcommand, |_| {
-            super::complete::command(program.subcommand, &(program.manual)())
-        });
-    }
-    cli
+pub fn completed(cli: &Command) -> Command {
+    let completed = |sub: &Command| match PROGRAMS.iter().find(|program| program.subcommand == sub.get_name())
+    {
+        Some(program) => super::complete::command(program.subcommand, &(program.manual)()),
+        None => sub.clone(),
+    };
+    // Not what is hidden, which clap_complete would offer.
+    let subcommands = visible(cli).map(completed);
+    Command::new(cli.get_name().to_string()).version(program::VERSION).subcommands(subcommands)
 }
 
 /// The page of `crosspoint` itself.
@@ -202,7 +205,8 @@ fn flag(arg: &Arg) -> Flag {
 }
 
 fn operand(arg: &Arg) -> String {
-    let name = flag(arg).arg;
+    let many = if matches!(arg.get_action(), ArgAction::Append) { "..." } else { "" };
+    let name = flag(arg).arg + many;
     if arg.is_required_set() { name } else { format!("[{name}]") }
 }
 

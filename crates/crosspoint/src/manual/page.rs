@@ -9,7 +9,7 @@ use std::fmt::Write;
 /// The section of a page: user commands 1, administration 8, where Open vSwitch has the pages of the same
 /// names.
 pub fn section(name: &str) -> u8 {
-    if name.starts_with("ovs-") { 8 } else { 1 }
+    if name.starts_with("ovs-") && name != "ovs-pcap" { 8 } else { 1 }
 }
 
 /// The page of the program `name`. `called` is how it is called, which for a subcommand is two words.

@@ -6,7 +6,7 @@
 pub mod ovs_vswitchd;
 pub mod ovsdb_server;
 
-use client::{appctl, dpctl, ofctl, ovsdb_client, ovsdb_tool, pcap, vsctl};
+use client::{appctl, dpctl, ofctl, ovsdb_client, ovsdb_tool, pcap, tcpdump, vsctl};
 use host::manual::Manual;
 use host::program;
 use std::path::Path;
@@ -30,6 +30,7 @@ pub const PROGRAMS: &[Program] = &[
     row("ovs-appctl", "appctl", appctl::manual, appctl::run),
     row("ovs-dpctl", "dpctl", dpctl::manual, dpctl::run),
     row("ovs-pcap", "", pcap::manual, pcap::run),
+    row("ovs-tcpdump", "", tcpdump::manual, tcpdump::run),
     row("ovsdb-server", "ovsdb-server", ovsdb_server::manual, ovsdb_server::run),
     row("ovs-ofctl", "ofctl", ofctl::manual, ofctl::run),
     row("ovsdb-tool", "ovsdb-tool", ovsdb_tool::manual, ovsdb_tool::run),

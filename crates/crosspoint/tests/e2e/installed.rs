@@ -95,6 +95,12 @@ fn make_install_installs_links_that_run() {
         assert!(version.starts_with(&format!("{name} (Open vSwitch) ")), "{version}");
     }
     said(Command::new(prefix.join("bin/crosspoint")).arg("--version")).ok();
+    // It needs mirrors, and says what to do without them, whatever it is told to capture.
+    let refused = said(Command::new(prefix.join("bin/ovs-tcpdump")).args(["-i", "p1", "-nn", "tcp"]));
+    assert_eq!(refused.code, Some(1));
+    let first =
+        "ovs-tcpdump: captures need mirrors, which are not implemented. Use instead\n  tcpdump -i IFACE: ";
+    assert!(refused.err.starts_with(first), "{}", refused.err);
 }
 
 #[test]
@@ -134,6 +140,8 @@ fn every_name_and_subcommand_has_a_manual_page_that_man_shows_without_warnings()
             assert!(text.lines().any(|line| line.trim() == part), "{}: no {part}:\n{text}", page.display());
         }
     }
+    // Where Open vSwitch has it.
+    assert!(prefix.join("share/man/man1/ovs-pcap.1").exists() && names.contains(&"ovs-tcpdump"));
     // The page has what the help has.
     let page = std::fs::read_to_string(prefix.join("share/man/man8/ovs-vsctl.8")).unwrap();
     for part in ["add\\-port BRIDGE PORT", "\\-\\-no\\-wait", "emer\\-reset"] {
@@ -179,6 +187,8 @@ fn bash_completes_commands_and_options_of_every_name() {
         let offers = bash_offers(&scripts.join(words[0]), words);
         assert!(offers.iter().any(|offer| offer == expected), "{words:?}: {offers:?}");
     }
+    let offers = bash_offers(&scripts.join("crosspoint"), &["crosspoint", "demo"]);
+    assert_eq!(offers, ["demo"], "and not what is hidden");
 }
 
 #[test]
@@ -186,8 +196,8 @@ fn zsh_and_fish_read_their_scripts() {
     let dir = run_dir();
     let share = install(dir.path()).join("share");
     let scripts = files(&share.join("zsh/site-functions"));
-    // Beside them `crosspoint` and `ovs-pcap`.
-    assert_eq!(scripts.len(), PROGRAMS.len() + 2);
+    // Beside them `crosspoint`, `ovs-pcap` and `ovs-tcpdump`.
+    assert_eq!(scripts.len(), PROGRAMS.len() + 3);
     for script in scripts {
         said(Command::new("zsh").args(["-f", "-n"]).arg(&script)).ok();
     }
