@@ -1,10 +1,11 @@
 //! The sockets `BRIDGE.mgmt` and `BRIDGE.snoop`, which come and go with their bridges.
 
 use crate::controllers::Controllers;
-use crate::ofproto::Purpose;
+use crate::ofproto::{Purpose, tell_of_new_versions};
 use crate::service;
-use crate::state::Shared;
+use crate::state::{Shared, Vswitch};
 use host::rundir::{RunDir, Socket};
+use openflow::VersionSet;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
@@ -36,6 +37,8 @@ struct Pair {
     /// In the order of [`PURPOSES`].
     sockets: [Socket; 2],
     state: State,
+    /// The versions that were told of last.
+    protocols: Option<VersionSet>,
 }
 
 enum State {
@@ -60,19 +63,21 @@ impl BridgeSockets {
         });
         let ((mgmt, mgmt_listener), (snoop, snoop_listener)) = (mgmt?, snoop?);
         let state = State::Waiting(vec![mgmt_listener, snoop_listener]);
-        self.bridges.insert(bridge.into(), Pair { sockets: [mgmt, snoop], state });
+        self.bridges.insert(bridge.into(), Pair { sockets: [mgmt, snoop], state, protocols: None });
         Ok(())
     }
 
     /// Serves exactly the existing bridges, and connects to their controllers. A socket that cannot be
     /// created is tried again the next time.
     pub fn follow(&mut self, shared: &Shared) {
-        let there: BTreeMap<String, BridgeIdx> =
-            shared.borrow().bridges.values().map(|b| (b.name.clone(), b.idx)).collect();
+        let bridges = |v: &Vswitch| -> BTreeMap<String, (BridgeIdx, Option<VersionSet>)> {
+            v.bridges.values().map(|b| (b.name.clone(), (b.idx, b.settings.protocols))).collect()
+        };
+        let there = bridges(&shared.borrow());
         self.bridges.retain(|name, pair| {
             let stays = match (&pair.state, there.get(name)) {
                 (State::Waiting(_), Some(_)) => true,
-                (State::Serving(idx, _), Some(now)) => idx == now,
+                (State::Serving(idx, _), Some((now, _))) => idx == now,
                 (_, None) => false,
             };
             if let State::Serving(_, tasks) = &pair.state
@@ -82,7 +87,7 @@ impl BridgeSockets {
             }
             stays
         });
-        for (name, idx) in there {
+        for (name, (idx, protocols)) in there {
             if !self.bridges.contains_key(&name)
                 && let Err(error) = self.listen(&name)
             {
@@ -90,11 +95,17 @@ impl BridgeSockets {
                 continue;
             }
             let Some(pair) = self.bridges.get_mut(&name) else { continue };
+            let is_served = matches!(pair.state, State::Serving(..));
+            if is_served && pair.protocols == protocols {
+                continue;
+            }
+            pair.protocols = protocols;
+            let target = format!("punix:{}", pair.sockets[0].path().display());
+            if is_served {
+                tell_of_new_versions(&name, &target);
+            }
+            tracing::info!(target: "connmgr", "{name}: added service controller \"{target}\"");
             let State::Waiting(listeners) = &mut pair.state else { continue };
-            tracing::info!(
-                target: "connmgr",
-                "{name}: added service controller \"punix:{}\"", pair.sockets[0].path().display()
-            );
             let tasks = listeners.drain(..).zip(PURPOSES).map(|(listener, (_, purpose))| {
                 let task = service::serve(listener, shared.clone(), idx, purpose);
                 tokio::task::spawn_local(task).abort_handle()

@@ -85,6 +85,9 @@ fn at_info_and_above_the_log_says_what_the_stock_switch_says() {
             assert!(done.succeeded(), "{done:?}");
         };
         vsctl("del-port p2");
+        vsctl("set interface p1 ofport_request=55");
+        vsctl("set interface p1 type=internal");
+        vsctl("set bridge br0 protocols=OpenFlow10,OpenFlow13");
         // Configuration that is ignored shows in the database, not here.
         vsctl("set bridge br0 other_config:nonsense=1 -- set interface p1 options:nonsense=1");
         vsctl("add-br br1 -- set bridge br1 datapath_type=dummy fail_mode=secure -- del-br br0");
@@ -161,6 +164,8 @@ fn lost_controllers_and_databases_are_logged_as_by_the_stock_switch() {
         }
         let service = format!("ptcp:{}:127.0.0.1", free_port());
         pair.vsctl(&format!("set-controller br0 {service} -- set controller br0 type=service"));
+        pair.vsctl("set bridge br0 protocols=OpenFlow10,OpenFlow13");
+        waits(&pair, &format!("Changes to controller \"{service}\" expects re-initialization"));
         pair.vsctl("del-controller br0");
         waits(&pair, "removed service controller");
         told_of_connections(&pair, "log")

@@ -65,13 +65,18 @@ impl Controllers {
 }
 
 impl Vswitch {
-    /// Sets the controllers of a bridge. Unchanged ones are not disturbed.
-    pub(crate) fn set_controllers(&mut self, idx: BridgeIdx, wanted: &BTreeMap<String, wanted::Controller>) {
+    /// The controllers of a bridge are these now. What stays is not disturbed, unless all begin `anew`.
+    pub(crate) fn set_controllers(
+        &mut self,
+        idx: BridgeIdx,
+        wanted: &BTreeMap<String, wanted::Controller>,
+        anew: bool,
+    ) {
         let now = clock::now();
         let next_id = &mut self.next_conn;
         let Some(bridge) = self.bridges.get_mut(&idx) else { return };
         let had = bridge.control.has_primary();
-        let gone = bridge.set_links(wanted, now, || {
+        let gone = bridge.set_links(wanted, anew, now, || {
             *next_id += 1;
             *next_id
         });
@@ -104,7 +109,7 @@ impl Vswitch {
             .then(|| FlowMod { priority: 0, ..FlowMod::add(Match::any(), vec![normal]) })
     }
 
-    /// Ends the connections that speak a version which the bridge no longer does. (Controllers come back.)
+    /// Ends the connections that speak a version which the bridge no longer does.
     pub(crate) fn close_other_versions(&mut self, idx: BridgeIdx) {
         if let Some(ofproto) = self.bridges.get_mut(&idx) {
             ofproto.close_other_versions();

@@ -152,11 +152,12 @@ impl Ofproto {
         self.control.links.get_mut(&of.target).filter(|link| link.id() == of.id)
     }
 
-    /// Its controllers are these now. What stays is not disturbed. The connections that are not wanted any
-    /// more.
+    /// Its controllers are these now. What stays is not disturbed, unless all are to begin `anew`, with
+    /// other versions. The connections that are not wanted any more.
     pub fn set_links(
         &mut self,
         wanted: &BTreeMap<String, Controller>,
+        anew: bool,
         now: Instant,
         mut next_id: impl FnMut() -> u64,
     ) -> Vec<u64> {
@@ -167,10 +168,13 @@ impl Ofproto {
         };
         for (target, row) in wanted {
             match links.get_mut(target) {
-                Some(link) if link.accepts(row) => link.set(row),
-                _ => {
+                Some(link) if link.accepts(row) && !anew => link.set(row),
+                found => {
                     let link = Link::new(next_id(), &self.name, row, now);
                     if !matches!(link.kind(), Kind::Bad(_)) {
+                        if found.is_some() && anew {
+                            tell_of_new_versions(&self.name, target);
+                        }
                         told("added", &link, target);
                     }
                     links.insert(target.clone(), link);
@@ -192,7 +196,7 @@ impl Ofproto {
         gone.map(|(id, _)| *id).collect()
     }
 
-    /// Ends the connections that speak a version which the bridge no longer does. (Controllers come back.)
+    /// Ends the connections that speak a version which the bridge no longer does.
     pub fn close_other_versions(&mut self) {
         let versions = settings::versions(&self.settings);
         for conn in self.conns.values_mut().filter(|c| c.purpose != Purpose::Snoop) {
@@ -226,6 +230,14 @@ impl Ofproto {
         };
         self.control.links.iter().map(status).collect()
     }
+}
+
+/// A controller begins anew, since the bridge speaks other versions.
+pub(crate) fn tell_of_new_versions(bridge: &str, target: &str) {
+    tracing::info!(
+        target: "connmgr",
+        "{bridge}: Changes to controller \"{target}\" expects re-initialization: Re-initializing now."
+    );
 }
 
 #[cfg(test)]
@@ -282,7 +294,7 @@ mod tests {
         let mut wanted = Bridge::new("br0");
         wanted.controllers.insert(TARGET.into(), Controller::new(TARGET));
         let mut ofproto = Ofproto::new(BridgeIdx(0), [2, 0, 0, 0, 0, 1], &wanted);
-        assert_eq!(ofproto.set_links(&wanted.controllers, now, || 7), [0u64; 0]);
+        assert_eq!(ofproto.set_links(&wanted.controllers, false, now, || 7), [0u64; 0]);
         assert!(ofproto.control.has_primary());
         let of = |id| Some(LinkOf { target: TARGET.into(), id });
         assert!(!ofproto.connect(1, Purpose::Primary, of(6), now), "a row that is gone");
@@ -293,8 +305,9 @@ mod tests {
         assert_eq!(ofproto.tell(&news()), 0);
         assert_eq!(heard(&ofproto, 1, &mut controller, now), 1);
         assert_eq!(heard(&ofproto, 2, &mut client, now), 0);
-        assert_eq!(ofproto.set_links(&wanted.controllers, now, || 8), [0u64; 0], "the same row");
-        assert_eq!(ofproto.set_links(&BTreeMap::new(), now, || 8), [1]);
+        assert_eq!(ofproto.set_links(&wanted.controllers, false, now, || 8), [0u64; 0], "the same row");
+        assert_eq!(ofproto.set_links(&wanted.controllers, true, now, || 9), [1], "with other versions");
+        assert_eq!(ofproto.set_links(&BTreeMap::new(), false, now, || 10), [1]);
         assert!(!ofproto.control.has_primary());
     }
 

@@ -26,7 +26,7 @@ mod settings;
 pub(crate) mod table_features;
 mod tables;
 
-pub(crate) use bridge::Ofproto;
+pub(crate) use bridge::{Ofproto, tell_of_new_versions};
 pub(crate) use bundles::{Bundle, Change as BundleChange, Charge, Kind as BundleKind, free_some};
 pub(crate) use conn::{LinkOf, OfConn, Purpose};
 pub(crate) use continuation::head;

@@ -31,7 +31,7 @@ impl Vswitch {
         if let Some(rule) = self.standalone_rule(idx) {
             self.change_by_itself(idx, OwnChange::Rule(rule));
         }
-        self.set_controllers(idx, &wanted.controllers);
+        self.set_controllers(idx, &wanted.controllers, false);
     }
 
     /// Removes a bridge. Its connections are closed.
@@ -62,7 +62,7 @@ impl Vswitch {
             self.limit_tables(idx, old.flow_tables.keys().copied());
         }
         let protocols_changed = old.protocols != wanted.settings.protocols;
-        self.set_controllers(idx, &wanted.controllers);
+        self.set_controllers(idx, &wanted.controllers, protocols_changed);
         let has_primary = self.bridges.get(&idx).is_some_and(|b| b.control.has_primary());
         if old.fail_mode != wanted.settings.fail_mode && !has_primary {
             // As in Open vSwitch: rules made under the other mode are removed.

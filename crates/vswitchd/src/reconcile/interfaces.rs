@@ -77,7 +77,7 @@ impl Vswitch {
         if let Some(returning) = returning {
             self.plane.update_port(port_no, |spec| spec.config = returning.config);
         }
-        tracing::info!(target: "bridge", "bridge {bridge}: added interface {name} on port {}", of_port.0);
+        tell_interface(bridge, "added", name, of_port);
         self.workers.tell(&self.devices.ports);
         Ok(port_no)
     }
@@ -169,10 +169,7 @@ impl Vswitch {
             self.counts.ports_removed += 1;
             self.plane.control.remove_port(port_no).expect("every record has a port in the switch");
             if let Some(bridge) = self.bridges.get(&record.bridge) {
-                tracing::info!(
-                    target: "bridge",
-                    "bridge {}: deleted interface {} on port {}", bridge.name, record.name, record.of_port.0
-                );
+                tell_interface(&bridge.name, "deleted", &record.name, record.of_port);
             }
             if !record.is_patch() {
                 records.push(record);
@@ -257,6 +254,7 @@ impl Vswitch {
         for (port_no, number) in moved {
             let Some(spec) = self.plane.port_spec(port_no).cloned() else { continue };
             self.tell_port(port_no, PortReason::Delete);
+            tell_interface(&wanted.name, "deleted", &spec.name, spec.of_port);
             self.plane.control.remove_port(port_no).expect("it is there, looked up above");
             specs.push((spec, number));
         }
@@ -270,6 +268,7 @@ impl Vswitch {
             self.devices.with_record(port_no, |r| r.of_port = OfPort::NONE);
             let of_port = number.or_else(|| self.next_of_port(bridge, &requested)).unwrap_or(old);
             let spec = switch::PortSpec { of_port, ..spec };
+            tell_interface(&wanted.name, "added", &spec.name, of_port);
             self.plane.control.add_port(bridge, spec).expect("nobody has the number");
             self.devices.with_record(port_no, |r| r.of_port = of_port);
             self.tell_port(port_no, PortReason::Add);
@@ -305,6 +304,11 @@ impl Vswitch {
         self.bridges.get_mut(&bridge)?.last_of_port = found.0;
         Some(found)
     }
+}
+
+/// Logs what became of an interface, as scripts expect.
+fn tell_interface(bridge: &str, what: &str, name: &str, number: OfPort) {
+    tracing::info!(target: "bridge", "bridge {bridge}: {what} interface {name} on port {}", number.0);
 }
 
 fn patch_status(name: &str) -> PortStatus {
