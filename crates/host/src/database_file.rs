@@ -31,44 +31,16 @@ pub struct DatabaseFile {
     _lock: Lock,
 }
 
-/// Why a file is not locked.
-#[derive(Debug)]
-pub enum LockError {
-    /// Another process has it.
-    Held {
-        /// The lock's file name, without its directory.
-        lock: OsString,
-        /// The holder; `None` for this process.
-        pid: Option<i32>,
-    },
-    /// The system says no.
-    Io(io::Error),
-}
-
-impl std::fmt::Display for LockError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            LockError::Held { lock, pid: Some(pid) } => {
-                write!(f, "{}: cannot lock file because it is already locked by pid {pid}", lock.display())
-            }
-            LockError::Held { lock, pid: None } => {
-                write!(f, "{}: cannot lock file because this process has already locked it", lock.display())
-            }
-            LockError::Io(error) => error.fmt(f),
-        }
-    }
-}
-
 impl DatabaseFile {
     /// Locks the database at `path`, which need not exist yet, and removes leftovers of interrupted
     /// replacements.
     ///
     /// # Errors
-    /// It is locked, or its directory cannot be used.
-    pub fn lock(path: &Path) -> Result<Arc<DatabaseFile>, LockError> {
-        let path = follow_links(path).map_err(LockError::Io)?;
+    /// `ErrorKind::WouldBlock` where it is locked, by whom is logged; and the system's.
+    pub fn lock(path: &Path) -> io::Result<Arc<DatabaseFile>> {
+        let path = follow_links(path)?;
         let lock = Lock::take(&beside(&path, ".~lock~"))?;
-        let directory = File::open(parent(&path)).map_err(LockError::Io)?;
+        let directory = File::open(parent(&path))?;
         let file = DatabaseFile { path, directory, _lock: lock };
         file.remove_leftovers();
         Ok(Arc::new(file))
@@ -231,29 +203,32 @@ struct Lock {
 static HELD: Mutex<Vec<(u64, u64)>> = Mutex::new(Vec::new());
 
 impl Lock {
-    fn take(path: &Path) -> Result<Lock, LockError> {
+    fn take(path: &Path) -> io::Result<Lock> {
         let mut held = HELD.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let name = || path.file_name().unwrap_or_default().to_owned();
+        let refused = |why: &str| {
+            tracing::warn!(target: "lockfile", "{}: cannot lock file because {why}", path.display());
+            Err(io::Error::from(rustix::io::Errno::AGAIN))
+        };
         if let Ok(existing) = fs::metadata(path)
             && held.contains(&(existing.dev(), existing.ino()))
         {
-            return Err(LockError::Held { lock: name(), pid: None });
+            return refused("this process has already locked it");
         }
         let mut options = OpenOptions::new();
         let options = options.read(true).write(true).create(true).truncate(false).mode(0o600);
-        let file = options.open(path).map_err(LockError::Io)?;
+        let file = options.open(path)?;
         if let Err(errno) = fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive) {
             let error = io::Error::from(errno);
             if !matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::PermissionDenied) {
-                return Err(LockError::Io(error));
+                return Err(error);
             }
             let lock = Flock::from(FlockType::WriteLock);
             let holder = fcntl_getlk(&file, &lock).ok().flatten().and_then(|lock| lock.pid);
             // The holder may have released it in between; then no process is named.
             let pid = holder.map_or(0, |pid| pid.as_raw_nonzero().get());
-            return Err(LockError::Held { lock: name(), pid: Some(pid) });
+            return refused(&format!("it is already locked by pid {pid}"));
         }
-        let metadata = file.metadata().map_err(LockError::Io)?;
+        let metadata = file.metadata()?;
         let identity = (metadata.dev(), metadata.ino());
         held.push(identity);
         Ok(Lock { identity, _file: file })
@@ -342,7 +317,7 @@ mod tests {
         let file = create(&link);
         assert_eq!(file.path(), dir.path().join("conf.db"));
         let error = DatabaseFile::lock(&path).unwrap_err();
-        assert!(matches!(error, LockError::Held { pid: None, .. }), "{error}");
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
         drop(file);
         DatabaseFile::lock(&path).unwrap();
     }

@@ -3,6 +3,7 @@
 //! backups.
 
 use host::database_file::{DatabaseFile, open_to_read};
+use host::log::os_text;
 use ovsdb::log::transaction::Note;
 use ovsdb::storage::{self, Storage};
 use ovsdb::{Changes, Database, Schema, UuidGenerator};
@@ -22,10 +23,13 @@ pub fn prepare(path: &Path) -> Result<(), String> {
         fs::create_dir_all(dir)
             .map_err(|e| format!("{}: {e}; OVS_DBDIR names another directory", dir.display()))?;
     }
+    let lock = |path| {
+        DatabaseFile::lock(path).map_err(|e| wrong(&format!("failed to lock lockfile ({})", os_text(&e))))
+    };
     let schema = Schema::open_vswitch();
     let mut ids = ids().map_err(|e| wrong(&e))?;
     if !path.exists() {
-        let file = DatabaseFile::lock(path).map_err(|e| wrong(&e))?;
+        let file = lock(path)?;
         let mut database = Database::new(schema.clone());
         add_first_row(&mut database, &mut ids).map_err(|e| wrong(&e))?;
         let note = Note { date_ms: now_ms(), comment: Some("crosspoint: created") };
@@ -43,7 +47,7 @@ pub fn prepare(path: &Path) -> Result<(), String> {
     if !is_older(&found.version, &schema.version) {
         return Ok(());
     }
-    let file = DatabaseFile::lock(path).map_err(|e| wrong(&e))?;
+    let file = lock(path)?;
     let backup = backup_of(path, &found);
     fs::copy(path, &backup).map_err(|e| format!("{}: {e}", backup.display()))?;
     let reading = open_to_read(path).map_err(|e| wrong(&e))?;

@@ -114,15 +114,17 @@ impl Gate {
     }
 }
 
-/// A stream, to read from and to write to.
-type Halves = (Box<dyn Read + Send>, Box<dyn Write>);
+/// A stream, to read from and to write to, and its name.
+type Opened = (Box<dyn Read + Send>, Box<dyn Write>, String);
 
 /// A stream to a target: `unix:PATH`, `tcp:HOST[:PORT]`, `ssl:HOST[:PORT]`, the name of a bridge, or the path
 /// of a socket. `suffix` is that of the bridge's socket.
-fn open(target: &str, suffix: &str, tls: &TlsFiles) -> Result<Halves, Failure> {
-    let unix = |path: PathBuf| -> Result<Halves, Failure> {
+fn open(target: &str, suffix: &str, tls: &TlsFiles) -> Result<Opened, Failure> {
+    let unix = |path: PathBuf| -> Result<Opened, Failure> {
         match rundir::connect(&path).and_then(|s| Ok((s.try_clone()?, s))) {
-            Ok((reader, writer)) => Ok((Box::new(reader), Box::new(writer))),
+            Ok((reader, writer)) => {
+                Ok((Box::new(reader), Box::new(writer), format!("unix:{}", path.display())))
+            }
             Err(error) => fail!("connecting to {target} ({})", os_text(&error)),
         }
     };
@@ -131,12 +133,12 @@ fn open(target: &str, suffix: &str, tls: &TlsFiles) -> Result<Halves, Failure> {
             Ok(ActiveTarget::Unix(path)) => unix(path),
             Ok(ActiveTarget::Tcp(host, port)) => {
                 match TcpStream::connect(format!("{host}:{port}")).and_then(|s| Ok((s.try_clone()?, s))) {
-                    Ok((reader, writer)) => Ok((Box::new(reader), Box::new(writer))),
+                    Ok((reader, writer)) => Ok((Box::new(reader), Box::new(writer), target.into())),
                     Err(error) => fail!("{target}: failed to connect to socket ({})", os_text(&error)),
                 }
             }
             Ok(address @ ActiveTarget::Ssl(..)) => match open_tls(address, tls) {
-                Ok(stream) => Ok((Box::new(stream.try_clone()?), Box::new(stream))),
+                Ok(stream) => Ok((Box::new(stream.try_clone()?), Box::new(stream), target.into())),
                 Err(StreamError::Tls(why)) => {
                     tracing::error!(target: "stream_ssl", "{target}: {why}");
                     fail!("{target}: failed to connect to socket (Protocol not available)")
@@ -199,7 +201,7 @@ impl Client {
 
     fn connect_as(side: Side, target: &str, versions: VersionSet, tls: &TlsFiles) -> Result<Client, Failure> {
         let suffix = if side == Side::Listener { "snoop" } else { "mgmt" };
-        let (mut reader, writer) = open(target, suffix, tls)?;
+        let (mut reader, writer, address) = open(target, suffix, tls)?;
         let (sender, arrivals) = channel();
         let from_switch = sender.clone();
         let gate = Arc::<Gate>::default();
@@ -236,12 +238,13 @@ impl Client {
                 Ok(client)
             }
             Event::Closed(CloseReason::NoCommonVersion(theirs)) => {
-                let names = |set: VersionSet| set.iter().map(|v| v.name()).collect::<Vec<_>>().join(",");
-                fail!(
-                    "{target}: version negotiation failed (we support {}, peer supports {})",
-                    names(versions),
-                    names(theirs)
-                )
+                tracing::warn!(
+                    target: "vconn",
+                    "{address}: version negotiation failed (we support {}, peer supports {})",
+                    versions.describe(),
+                    theirs.describe()
+                );
+                fail!("{target}: failed to connect to socket (Protocol error)")
             }
             _ => fail!("{target}: failed to connect to socket (Protocol error)"),
         }

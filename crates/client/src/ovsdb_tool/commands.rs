@@ -1,7 +1,7 @@
 //! All commands except `show-log`.
 
 use super::outcome::{Failure, Outcome, Settings, default_db, default_schema, show};
-use host::database_file::{DatabaseFile, LockError, open_to_read};
+use host::database_file::{DatabaseFile, open_to_read};
 use host::program::OVS_VERSION;
 use ovsdb::log::transaction::{Note, encode_schema};
 use ovsdb::log::{Magic, ReadAt, Reader};
@@ -48,13 +48,7 @@ pub(super) fn open_db(path: &Path) -> Result<impl ReadAt + use<>, Failure> {
 
 fn lock(path: &Path, kind: &str) -> Result<Arc<DatabaseFile>, Failure> {
     DatabaseFile::lock(path).map_err(|error| {
-        let why = match &error {
-            LockError::Held { .. } => {
-                tracing::warn!(target: "lockfile", "{error}");
-                "Resource temporarily unavailable".to_owned()
-            }
-            LockError::Io(error) => system_text(error),
-        };
+        let why = system_text(&error);
         format!("{kind}{}: failed to lock lockfile ({why})", path.display()).into()
     })
 }

@@ -1,6 +1,6 @@
 //! What the switch logs, beside the stock one.
 
-use crate::common::{Process, RunDir, Switch, binary, free_port, run_dir, wait_for};
+use crate::common::{Process, RunDir, SCHEMA, Switch, free_port, links, run_dir, wait_for};
 use crate::pair::Pair;
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -196,10 +196,30 @@ fn lost_sources_and_remotes_are_logged_as_by_the_stock_server() {
         }
         told_of_connections(&dir, "backup.log")
     };
-    let links = run_dir();
-    let program = links.path().join("ovsdb-server");
-    std::os::unix::fs::symlink(binary(), &program).unwrap();
-    assert_eq!(log_of(&program), log_of(&PathBuf::from("ovsdb-server")));
+    let dir = run_dir();
+    let ours = links(dir.path()).join("ovsdb-server");
+    assert_eq!(log_of(&ours), log_of(Path::new("ovsdb-server")));
+}
+
+#[test]
+fn a_server_that_is_to_copy_itself_logs_so_as_the_stock_server_does() {
+    let log_of = |program: &Path| {
+        let dir = run_dir();
+        dir.run("ovsdb-tool", &["create", "own.db", SCHEMA]).ok();
+        let own = dir.file("own.sock");
+        let (remote, sync) =
+            (format!("--remote=punix:{}", own.display()), format!("--sync-from=unix:{}", own.display()));
+        let mut server = dir.command(program);
+        server.args(["own.db", &remote, &sync, "--unixctl=own.ctl", "--no-chdir"]);
+        let _server = Process::logged(&mut server, dir.file("own.log"));
+        wait_until_told(&dir, "own.log", "Self replicating is not allowed");
+        let mut lines = told(&std::fs::read_to_string(dir.file("own.log")).unwrap(), "DIR");
+        lines.retain(|line| line.contains("Self replicating"));
+        lines
+    };
+    let dir = run_dir();
+    let ours = links(dir.path()).join("ovsdb-server");
+    assert_eq!(log_of(&ours), log_of(Path::new("ovsdb-server")));
 }
 
 #[test]

@@ -22,11 +22,11 @@ pub(super) fn open(state: &Rc<State>, given: &Path, path: &Path, first_row: bool
         };
         return Err(format!("I/O error: {shown}: {what} ({why})"));
     }
-    let file = match DatabaseFile::lock(path) {
-        Ok(file) => file,
-        Err(_) if is_open(state, path) => return Err(format!("ovsdb error: {shown}: already open")),
-        Err(error) => return Err(format!("I/O error: {shown}: failed to lock lockfile ({error})")),
-    };
+    if is_open(state, path) {
+        return Err(format!("ovsdb error: {shown}: already open"));
+    }
+    let file = DatabaseFile::lock(path)
+        .map_err(|e| format!("I/O error: {shown}: failed to lock lockfile ({})", transport::reason(&e)))?;
     let mut server = state.server.borrow_mut();
     let mut opened =
         Storage::open(file, server.ids(), 0).map_err(|e| format!("{}: {shown}: {e}", e.kind()))?;

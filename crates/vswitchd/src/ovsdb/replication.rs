@@ -232,9 +232,11 @@ impl Keep for Source {
                 ControlFlow::Continue(Some(why))
             }
             Err(Failure::Itself) => {
-                tracing::warn!(target: "replication", "Self replicating is not allowed");
-                // We are connected to ourselves: there is nothing to copy, and only our own clients make
-                // changes.
+                tracing::error!(
+                    target: "ovsdb_error",
+                    "unexpected ovsdb error: Server ID check failed: Self replicating is not allowed"
+                );
+                // It has what it would copy, and there is nobody to change it but its own clients.
                 replication.stop();
                 ControlFlow::Break(())
             }
