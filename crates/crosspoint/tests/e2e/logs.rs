@@ -5,7 +5,7 @@ use crate::pair::Pair;
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::net::{Shutdown, TcpListener};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// What a log says at INFO and above, without times, numbers and the run directory.
 fn told(log: &str, dir: &str) -> BTreeSet<String> {

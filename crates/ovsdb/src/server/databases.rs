@@ -9,8 +9,8 @@ use crate::storage::{CommitNo, Done, Event, Job, Storage, io_error};
 use crate::{Changes, Database, Error, Schema, UuidGenerator, jsonrpc};
 use hashbrown::HashMap;
 use serde_json::Value;
+use serde_json::value::RawValue;
 use std::collections::{BTreeSet, VecDeque};
-use std::sync::Arc;
 
 /// The model of a database in `_Server` (ovsdb-server(5)).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,8 +59,8 @@ pub(super) struct Hosted {
     pub(super) was_reverted: bool,
     /// Counts commits and conversions.
     pub(super) version: u64,
-    /// For `_Server`, where it is a text.
-    pub(super) schema_text: Arc<str>,
+    /// Its schema as JSON.
+    pub(super) schema_json: Box<RawValue>,
 }
 
 impl Hosted {
@@ -84,7 +84,7 @@ impl Hosted {
             changed: BTreeSet::new(),
             was_reverted: false,
             version: 0,
-            schema_text: schema.to_json().to_string().into(),
+            schema_json: jsonrpc::raw(&schema.to_json()),
             database,
         }
     }

@@ -83,7 +83,7 @@ impl Columns {
             (self.model, Datum::scalar(hosted.model.name())),
             (self.connected, Datum::scalar(true)),
             (self.leader, Datum::scalar(hosted.model == Model::Standalone)),
-            (self.schema, Datum::scalar(&*hosted.schema_text)),
+            (self.schema, Datum::scalar(hosted.schema_json.get())),
         ]
     }
 }

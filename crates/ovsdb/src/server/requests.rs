@@ -34,7 +34,10 @@ impl Server {
         let answer = match method {
             "list_dbs" => Ok(self.database_names().map(Value::from).collect()),
             "get_server_id" => Ok(Value::from(self.id().to_string())),
-            "get_schema" => self.get_schema(&params),
+            "get_schema" => match self.get_schema(&params) {
+                Ok(schema) => return self.reply(session, &request, &schema),
+                Err(error) => Err(error),
+            },
             "set_db_change_aware" => self.set_db_change_aware(session, &params),
             "lock" | "steal" => self.lock(session, method, &params),
             "unlock" => self.unlock(session, &params),
@@ -74,9 +77,9 @@ impl Server {
         Err(Error { name: "unknown database".into(), ..syntax_error(params, details) }.to_json())
     }
 
-    fn get_schema(&self, params: &Value) -> Answer {
+    fn get_schema(&self, params: &Value) -> Result<Box<RawValue>, Value> {
         let name = self.name_of("get_schema", params)?;
-        Ok(self.databases[name].database.schema().to_json())
+        Ok(self.databases[name].schema_json.clone())
     }
 
     fn set_db_change_aware(&mut self, session: SessionId, params: &Value) -> Answer {

@@ -133,13 +133,7 @@ impl Control {
             for (id, store) in &control.tables {
                 let table = control.state.table(*id).expect("a table with a store was made");
                 bytes += table.rules.memory_bytes(&self.reader);
-                bytes += store.rules.capacity() * size_of::<Option<Arc<Rule>>>();
-                let rules = store.rules.iter().flatten();
-                // Each `Arc` and each box costs the allocator 8 bytes more, rounded up to 16.
-                let heap = |n: usize| (n + 8).next_multiple_of(16);
-                bytes += rules
-                    .map(|r| heap(size_of::<Rule>() + 16) + heap(r.matching.values().len() * 8))
-                    .sum::<usize>();
+                bytes += store.memory_bytes();
             }
         }
         bytes

@@ -11,7 +11,9 @@ pub(super) struct RuleStore {
     /// By place; `None` for a free place.
     pub rules: Vec<Option<Arc<Rule>>>,
     free: Vec<u32>,
-    /// Rules visible to clients.
+    /// Bytes on the heap that the rules take.
+    rule_bytes: usize,
+    /// Rules that clients see.
     pub shown: usize,
     /// Rules that are removed but still linked.
     pub vanishing: usize,
@@ -30,6 +32,7 @@ impl RuleStore {
             missed_slot,
             rules: Vec::new(),
             free: Vec::new(),
+            rule_bytes: 0,
             shown: 0,
             vanishing: 0,
             limits: TableLimits::default(),
@@ -50,6 +53,7 @@ impl RuleStore {
     /// Puts a rule at its place.
     pub fn put(&mut self, rule: &Arc<Rule>) {
         self.rules[rule.idx as usize] = Some(rule.clone());
+        self.rule_bytes += bytes_of(rule);
         self.shown += usize::from(!rule.flags.hidden);
         if !rule.flags.hidden {
             self.evictable.add(rule, &self.limits);
@@ -65,10 +69,16 @@ impl RuleStore {
 
     pub fn vacate(&mut self, idx: u32) {
         if let Some(rule) = self.rules[idx as usize].take() {
+            self.rule_bytes -= bytes_of(&rule);
             self.shown -= usize::from(!rule.flags.hidden);
             self.evictable.remove(rule.serial);
             self.free.push(idx);
         }
+    }
+
+    /// Bytes that rules and their places take.
+    pub fn memory_bytes(&self) -> usize {
+        self.rule_bytes + self.rules.capacity() * size_of::<Option<Arc<Rule>>>()
     }
 
     pub fn is_full(&self) -> bool {
@@ -78,5 +88,44 @@ impl RuleStore {
     /// Whether there are more rules than allowed.
     pub fn is_over(&self) -> bool {
         self.limits.rules_max.is_some_and(|max| self.shown > max as usize)
+    }
+}
+
+/// Bytes on the heap that a rule takes.
+fn bytes_of(rule: &Rule) -> usize {
+    // Each `Arc` and each box costs the allocator 8 bytes more, rounded up to 16.
+    let heap = |n: usize| (n + 8).next_multiple_of(16);
+    heap(size_of::<Rule>() + 16) + heap(rule.matching.values().len() * 8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::{Control, FlowMod};
+    use crate::topology::BridgeConfig;
+    use base::hash::HashKey;
+    use base::rcu::Domain;
+    use flow::{FieldId, Match};
+
+    #[test]
+    fn bytes_of_rules_are_those_of_the_rules_that_there_are() {
+        let (_switch, mut control) = Control::new(Domain::new(), HashKey::from_seed(1));
+        let bridge = control.add_bridge(BridgeConfig::new("br0"));
+        let narrow = Match::any().with(FieldId::NwSrc, 1);
+        let wide = narrow.clone().with(FieldId::EthSrc, 2).with(FieldId::TpSrc, 3);
+        let add = |matching: &Match| FlowMod::add(matching.clone(), Vec::new());
+        let mut bytes = Vec::new();
+        // The second of equal rules takes the place of the first.
+        for change in [add(&narrow), add(&wide), add(&wide), FlowMod::delete(Match::any())] {
+            control.flow_mod(bridge, &change, 0).unwrap();
+            let store = &control.inner.bridges[0].as_ref().unwrap().tables[&0];
+            let walked: usize = store.rules.iter().flatten().map(|rule| bytes_of(rule)).sum();
+            assert_eq!(store.rule_bytes, walked);
+            bytes.push(walked);
+        }
+        assert!(
+            bytes[0] > 0 && bytes[1] > 2 * bytes[0] && bytes[2] == bytes[1] && bytes[3] == 0,
+            "{bytes:?}"
+        );
     }
 }
