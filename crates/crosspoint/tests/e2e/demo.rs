@@ -3,6 +3,7 @@
 //! The demo's names are fixed, so only one runs at a time: the tests take turns, also with those of other
 //! processes.
 
+use crate::common::wait_for;
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -196,11 +197,7 @@ fn after_kill_9_processes_end_and_the_next_run_removes_the_rest() {
     signal(&child, Signal::KILL);
     let (_, code, _) = end(child, stdout);
     assert_eq!(code, None);
-    let start_of_wait = Instant::now();
-    while !processes().is_empty() {
-        assert!(start_of_wait.elapsed() < Duration::from_secs(30), "still there: {:?}", processes());
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    wait_for("all processes to end", || processes().is_empty());
     assert!(!left_behind().is_empty(), "nothing could remove the namespaces");
 
     // Something of somebody else's, whose name only looks similar.

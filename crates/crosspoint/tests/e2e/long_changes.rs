@@ -125,10 +125,12 @@ impl Times {
 /// Asks again and again while something is done, on connections of their own: echoes, and flow-mods with a
 /// barrier behind each.
 pub(crate) fn asked_during(switch: &Switch, what: &str, work: impl FnOnce()) -> [Times; 2] {
-    let done = AtomicBool::new(false);
+    let (done, asking) = (AtomicBool::new(false), AtomicUsize::new(0));
     let [mut echoing, mut changing] = [connect(switch), connect(switch)];
     let ask = |done: &AtomicBool, mut once: Box<dyn FnMut() + Send + '_>| {
         let (mut times, mut when) = (Vec::new(), Vec::new());
+        once();
+        asking.fetch_add(1, Ordering::Relaxed);
         while !done.load(Ordering::Relaxed) || times.is_empty() {
             let start = Instant::now();
             once();
@@ -153,7 +155,7 @@ pub(crate) fn asked_during(switch: &Switch, what: &str, work: impl FnOnce()) -> 
         let change: Box<dyn FnMut() + Send> = Box::new(change);
         let (done, ask) = (&done, &ask);
         let threads = [scope.spawn(move || ask(done, echo)), scope.spawn(move || ask(done, change))];
-        std::thread::sleep(Duration::from_millis(50));
+        wait_for("both to ask", || asking.load(Ordering::Relaxed) == 2);
         work();
         done.store(true, Ordering::Relaxed);
         threads.map(|thread| thread.join().unwrap())

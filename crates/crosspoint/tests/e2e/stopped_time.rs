@@ -15,8 +15,8 @@ fn stopped_time_moves_by_hand_and_all_that_times_out_follows() {
         text.split("duration=").nth(1).unwrap().split('s').next().unwrap().to_string()
     };
     let before = duration();
-    std::thread::sleep(std::time::Duration::from_millis(300));
-    assert_eq!(duration(), before, "time stands still");
+    // To ask takes some milliseconds, which it is told in.
+    assert!((0..10).all(|_| duration() == before), "time stands still");
     switch.receive("p1", UDP);
     wait_for("the address", || appctl(&["fdb/show", "br0"]).lines().count() == 2);
     for _ in 0..3 {

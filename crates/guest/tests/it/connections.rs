@@ -7,6 +7,8 @@ use packet::{Batch, LinkState, Pool, PoolConfig, Port};
 use ports::PortSpec;
 use ports::vhost_user::VhostUserPort;
 use ports::vhost_user::message::{encode, request};
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 use testkit::lab::wait_for;
@@ -15,12 +17,16 @@ fn a_port_is_connected_when_the_guests_device_is_ready_and_no_sooner() {
     let dir = tempfile::tempdir().unwrap();
     let port = server(dir.path(), &[]);
     let status = || told(&port, "status").unwrap();
-    let silent = std::os::unix::net::UnixStream::connect(dir.path().join("vhost0")).unwrap();
-    std::thread::sleep(Duration::from_millis(50));
+    let path = dir.path().join("vhost0");
+    let silent = UnixStream::connect(&path).unwrap();
+    // The port answers one that came later, so it has seen this one.
+    let mut asking = UnixStream::connect(&path).unwrap();
+    asking.write_all(&encode(request::GET_FEATURES, false, false, &[])).unwrap();
+    asking.read_exact(&mut [0; 20]).unwrap();
     assert_eq!(status(), "disconnected", "somebody who says nothing is no device");
     assert_eq!(told(&port, "features"), None);
-    drop(silent);
-    let mut guest = Guest::connect(&dir.path().join("vhost0"), &GuestConfig::default()).unwrap();
+    drop((silent, asking));
+    let mut guest = Guest::connect(&path, &GuestConfig::default()).unwrap();
     guest.synchronise().unwrap();
     assert_eq!(status(), "connected");
     assert_ne!(told(&port, "features").unwrap(), "0x0000000000000000");
@@ -31,8 +37,6 @@ fn a_port_is_connected_when_the_guests_device_is_ready_and_no_sooner() {
 
 #[test]
 fn who_has_no_device_keeps_no_guest_away() {
-    use std::io::{Read, Write};
-    use std::os::unix::net::UnixStream;
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("vhost0");
     let port = server(dir.path(), &[]);
@@ -51,9 +55,10 @@ fn who_has_no_device_keeps_no_guest_away() {
     // A guest at work is not put out by anybody who comes.
     let mut late = UnixStream::connect(&path).unwrap();
     late.write_all(&get_features).unwrap();
-    std::thread::sleep(Duration::from_millis(50));
-    assert_eq!(told(&port, "status").unwrap(), "connected");
-    guest.synchronise().unwrap();
+    for _ in 0..3 {
+        guest.synchronise().unwrap();
+        assert_eq!(told(&port, "status").unwrap(), "connected");
+    }
     drop(guest);
     // Its place is free, and the one that waited is heard.
     late.read_exact(&mut answer).unwrap();

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 use switch::control::{Command, FlowMod};
+use testkit::lab::wait_for;
 
 fn links(dp: &mut Datapath<switch::Switch>, ports: &[u16]) -> Vec<Arc<Link>> {
     ports
@@ -398,8 +399,8 @@ fn a_workers_accounts_add_up_to_its_time() {
             links[0].receive(burst.collect());
             wait_sent(&links[1..], 32);
         }
-        // It sleeps too.
-        std::thread::sleep(Duration::from_millis(20));
+        let slept = dp.worker_stats(0).sleeps.get();
+        wait_for("it to sleep too", || dp.worker_stats(0).sleeps.get() > slept);
     };
     // The accounts just after a turn was added to them, and the times between which that was: the turn under
     // way is in none of them yet, and a sleep only when it has ended, for which there is a burst.
@@ -533,10 +534,6 @@ fn connections_end_in_time_in_a_worker_that_sleeps() {
     assert_eq!(dp.tracker().count(), 1);
     dp.start_worker(None).unwrap();
     let _links = links(&mut dp, &[1]);
-    let end = Instant::now() + Duration::from_secs(20);
-    while dp.tracker().count() > 0 {
-        assert!(Instant::now() < end, "a connection of 2 s is counted for 20");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    wait_for("a connection of 2 s to end", || dp.tracker().count() == 0);
     assert!(dp.worker_stats(0).sleeps.get() > 0);
 }

@@ -230,7 +230,8 @@ fn an_interface_deleted_under_traffic_is_a_state_and_leaks_nothing() {
         wait_for("the receiver notices", || report.gone.load(Ordering::Relaxed) == 1);
         assert!(ports[1].status().error.is_some());
         assert!(ports[0].status().error.is_none());
-        std::thread::sleep(std::time::Duration::from_millis(200));
+        let seen = report.packets.load(Ordering::Relaxed);
+        wait_for("more traffic", || report.packets.load(Ordering::Relaxed) > seen + 1000);
     });
 }
 
@@ -246,10 +247,12 @@ fn link_down_up_and_mtu_changes_under_traffic_do_no_harm() {
         for _ in 0..3 {
             ports[1].set_admin_up(false).unwrap();
             assert_eq!(ports[1].status().link, packet::LinkState::Down);
-            std::thread::sleep(std::time::Duration::from_millis(100));
+            let dropped = ports[1].stats().tx_dropped;
+            wait_for("packets to be dropped", || ports[1].stats().tx_dropped > dropped);
             ports[1].set_admin_up(true).unwrap();
             ports[0].set_mtu(4000).unwrap();
-            std::thread::sleep(std::time::Duration::from_millis(100));
+            let seen = report.packets.load(Ordering::Relaxed);
+            wait_for("traffic to go on", || report.packets.load(Ordering::Relaxed) > seen + 1000);
             ports[0].set_mtu(1500).unwrap();
         }
         assert_eq!(report.gone.load(Ordering::Relaxed), 0);

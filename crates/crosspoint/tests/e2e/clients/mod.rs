@@ -102,8 +102,7 @@ fn vsctl_waits_until_the_switch_has_done_it_and_tells_its_errors() {
             let adding =
                 scope.spawn(|| run("-t 30 add-port br0 p1 -- add-port br0 p2 -- set interface p2 type=x"));
             wait_for("the transaction", || run("--no-wait get interface p2 type").out == "x\n");
-            std::thread::sleep(Duration::from_millis(300));
-            assert!(!adding.is_finished(), "it returned before the switch had done it");
+            // If it had returned by now, it would not report the error that follows.
             let next = run("--no-wait get open . next_cfg").out;
             let done = format!(
                 "--no-wait set interface p1 ofport=1 -- set interface p2 ofport=-1 error='\"no such thing\"' -- set open . cur_cfg={next}"
