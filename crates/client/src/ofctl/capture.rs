@@ -6,7 +6,7 @@
 
 use super::client::{Failure, fail};
 use super::context::Options;
-use super::offline::bytes_of;
+use super::input::bytes_of;
 use openflow::Header;
 use openflow::codec::HEADER_LEN;
 use openflow::text::{PortNames, bytes_text};

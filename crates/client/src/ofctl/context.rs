@@ -63,11 +63,37 @@ impl Options {
         self.args.words.get(idx).map(String::as_str)
     }
 
-    pub fn connect(&self, target: &str) -> Result<Client, Failure> {
+    /// The switch that most commands name first.
+    pub fn target(&self) -> &str {
+        self.word(1).unwrap_or("")
+    }
+
+    /// Connects to it.
+    pub fn connect(&self) -> Result<Client, Failure> {
+        self.connect_to(self.target())
+    }
+
+    pub fn connect_to(&self, target: &str) -> Result<Client, Failure> {
         Client::connect(target, self.versions, &self.args.tls)
     }
 
-    /// Whether port names are accepted.
+    /// Those of the encodings that may be used.
+    pub fn allowed_of(&self, usable: Protocols) -> Result<Protocols, Failure> {
+        match usable.intersect(self.allowed) {
+            both if !both.is_empty() => Ok(both),
+            _ => no_common_format(usable, self.allowed),
+        }
+    }
+
+    /// A client that speaks one of the encodings.
+    pub fn client_for(&self, usable: Protocols) -> Result<Client, Failure> {
+        let both = self.allowed_of(usable)?;
+        let mut client = self.connect()?;
+        client.use_one_of(both)?;
+        Ok(client)
+    }
+
+    /// Whether names of ports are taken.
     pub fn takes_names(&self) -> bool {
         !self.args.no_names
     }
@@ -95,4 +121,8 @@ impl Options {
     pub fn more(&self) -> u8 {
         self.args.more + 1
     }
+}
+
+pub(super) fn no_common_format<T>(usable: Protocols, allowed: Protocols) -> Result<T, Failure> {
+    fail!("none of the usable flow formats ({usable}) is among the allowed flow formats ({allowed})")
 }

@@ -8,6 +8,7 @@
 use super::client::{Arrival, Asked, Client, Failure, text_with_bytes};
 use super::context::Options;
 use super::flows::parse_packet_out;
+use super::input::from_hex;
 use host::log;
 use host::program;
 use host::rundir::{RunDir, Socket};
@@ -80,16 +81,6 @@ const COMMANDS: &[Command<Control>] = &[
     }),
     row("ofctl/unblock", "", 0, 0, |control, _| control.set_blocked(false)),
 ];
-
-/// Parses pairs of hexadecimal digits as bytes; spaces are ignored.
-fn from_hex(text: &str) -> Option<Vec<u8>> {
-    let digits: Vec<char> = text.chars().filter(|c| !c.is_whitespace()).collect();
-    let byte = |pair: &[char]| match pair {
-        [high, low] => Some((high.to_digit(16)? << 4 | low.to_digit(16)?) as u8),
-        _ => None,
-    };
-    digits.chunks(2).map(byte).collect()
-}
 
 impl Control {
     /// Serves the socket from now on, unless it is `none`.
@@ -221,9 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commands_are_sorted_and_hexadecimal_is_read_in_pairs() {
+    fn commands_are_sorted() {
         assert!(COMMANDS.is_sorted_by_key(|c| c.name));
-        assert_eq!(from_hex("01 0a0B"), Some(vec![1, 10, 11]));
-        assert_eq!((from_hex("0"), from_hex("0g")), (None, None));
     }
 }

@@ -3,11 +3,11 @@
 use super::bundles::report_bundled;
 use super::client::{Client, Failure, fail};
 use super::context::Options;
+use super::input::{hex, read_file};
 use super::sort::sort_flows;
 use super::tables::{add_names, may_name_table};
 use base::OfPort;
 use flow::{Depth, FieldId, Match};
-use host::log::os_text;
 use openflow::message::{
     BundleAdd, BundleControl, BundleControlType, BundleFlags, FlowForm, FlowMod, FlowModCommand, FlowStats,
     FlowStatsRequest, PacketOut, StatsBody, StatsRequest,
@@ -18,7 +18,7 @@ use openflow::text::{
     write_hex_dump,
 };
 use openflow::{Message, Version};
-use std::io::{Read, Write};
+use std::io::Write;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -36,12 +36,12 @@ const FLOWS_PER_BUNDLE: usize = 16_384;
 /// file.
 type Sent = Vec<(u32, usize)>;
 
-/// The names to accept for ports, and the client that provided them, if wanted.
-fn taken_names(options: &Options, target: &str, text: &str) -> Result<(PortNames, Option<Client>), Failure> {
+/// The names to take for ports, and the client that was asked for them, where they are wanted.
+fn taken_names(options: &Options, text: &str) -> Result<(PortNames, Option<Client>), Failure> {
     if !options.takes_names() {
         return Ok((PortNames::default(), None));
     }
-    let mut client = options.connect(target)?;
+    let mut client = options.connect()?;
     let mut names = options.names_of(&mut client)?;
     // The stock tool asks on connections of their own, and always for names of tables too.
     if may_name_table(text) {
@@ -53,49 +53,12 @@ fn taken_names(options: &Options, target: &str, text: &str) -> Result<(PortNames
     Ok((names, Some(client)))
 }
 
-fn target(options: &Options) -> &str {
-    options.word(1).unwrap_or("")
-}
-
 /// A client that speaks one of the encodings: the given one, or a fresh one.
 fn client_for(options: &Options, client: Option<Client>, usable: Protocols) -> Result<Client, Failure> {
-    let (mut client, both) = client_and_protocols(options, client, usable)?;
+    let both = options.allowed_of(usable)?;
+    let mut client = client.map_or_else(|| options.connect(), Ok)?;
     client.use_one_of(both)?;
     Ok(client)
-}
-
-/// The given client or a fresh one, and which of the encodings it may speak.
-fn client_and_protocols(
-    options: &Options,
-    client: Option<Client>,
-    usable: Protocols,
-) -> Result<(Client, Protocols), Failure> {
-    let both = usable.intersect(options.allowed);
-    if both.is_empty() {
-        return fail!(
-            "none of the usable flow formats ({usable}) is among the allowed flow formats ({})",
-            options.allowed
-        );
-    }
-    let client = match client {
-        Some(client) => client,
-        None => options.connect(target(options))?,
-    };
-    Ok((client, both))
-}
-
-/// The text of a file; `-` is standard input. Gives the name for errors too.
-pub fn read_file(name: &str) -> Result<(String, &str), Failure> {
-    let mut bytes = Vec::new();
-    let (result, shown) = match name {
-        "-" => (std::io::stdin().read_to_end(&mut bytes), "-"),
-        path => (std::fs::File::open(path).and_then(|mut file| file.read_to_end(&mut bytes)), path),
-    };
-    match result {
-        // Invalid UTF-8 can only be in a comment, or in a name that nothing has.
-        Ok(_) => Ok((String::from_utf8_lossy(&bytes).into_owned(), shown)),
-        Err(error) => fail!("{shown}: open failed ({})", os_text(&error)),
-    }
 }
 
 /// Reads a file of flows. An error names file, line and column.
@@ -104,55 +67,52 @@ pub fn flows_of_file(
     command: Option<FlowModCommand>,
     names: &PortNames,
 ) -> Result<Vec<Parsed>, Failure> {
-    let (text, shown) = read_file(name)?;
-    parse_flow_file(&text, command, names).map_err(|error| Failure(format!("{shown}:{error}")))
+    parse_flow_file(&read_file(name)?, command, names).map_err(|error| Failure(format!("{name}:{error}")))
 }
 
 pub fn add_flow(options: &Options) -> Result<ExitCode, Failure> {
-    if options.word(2) == Some("-") {
-        return flow_mod_file(options, None);
-    }
-    flow_mod(options, FlowModCommand::Add)
-}
-
-pub fn add_flows(options: &Options) -> Result<ExitCode, Failure> {
-    flow_mod_file(options, None)
+    change_flows(options, FlowModCommand::Add, None)
 }
 
 pub fn mod_flows(options: &Options) -> Result<ExitCode, Failure> {
     let command = if options.args.strict { FlowModCommand::ModifyStrict } else { FlowModCommand::Modify };
-    if options.word(2) == Some("-") {
-        flow_mod_file(options, Some(command))
-    } else {
-        flow_mod(options, command)
-    }
+    change_flows(options, command, Some(command))
 }
 
 pub fn del_flows(options: &Options) -> Result<ExitCode, Failure> {
     let command = if options.args.strict { FlowModCommand::DeleteStrict } else { FlowModCommand::Delete };
-    if options.word(2) == Some("-") {
-        flow_mod_file(options, Some(command))
-    } else {
-        flow_mod(options, command)
+    change_flows(options, command, Some(command))
+}
+
+/// The flow in the argument, or those of standard input, which may each say their command where `of_file`
+/// does not.
+fn change_flows(
+    options: &Options,
+    command: FlowModCommand,
+    of_file: Option<FlowModCommand>,
+) -> Result<ExitCode, Failure> {
+    match options.word(2) {
+        Some("-") => flow_mod_file(options, of_file),
+        _ => flow_mod(options, command),
     }
 }
 
 fn flow_mod(options: &Options, command: FlowModCommand) -> Result<ExitCode, Failure> {
     let text = options.word(2).unwrap_or("");
-    let (names, client) =
-        if text.is_empty() { Default::default() } else { taken_names(options, target(options), text)? };
+    let (names, client) = if text.is_empty() { Default::default() } else { taken_names(options, text)? };
     let parsed = parse_flow_mod(text, command, &names).inspect_err(warn_of)?;
     report_normalization(&parsed);
     let batch = Batch { file: "", count: 1, usable: parsed.protocols };
     send_flows(options, client, &batch, std::iter::once((0, parsed)))
 }
 
-fn flow_mod_file(options: &Options, command: Option<FlowModCommand>) -> Result<ExitCode, Failure> {
-    let (text, shown) = read_file(options.word(2).unwrap_or("-"))?;
-    let (names, client) = taken_names(options, target(options), &text)?;
-    // The file is read twice, first to validate it and choose an encoding, so that a million flows need no
-    // memory.
-    let batch = survey(&text, shown, command, &names)?;
+pub fn flow_mod_file(options: &Options, command: Option<FlowModCommand>) -> Result<ExitCode, Failure> {
+    let file = options.word(2).unwrap_or("-");
+    let text = read_file(file)?;
+    let (names, client) = taken_names(options, &text)?;
+    // Read twice, first to know that all is well and how it can be said, so that a million flows need no
+    // room.
+    let batch = survey(&text, file, command, &names)?;
     let all = flows_in(&text, command, &names).filter_map(Result::ok);
     send_flows(options, client, &batch, all)
 }
@@ -296,15 +256,15 @@ fn at_line(file: &str, line: usize, error: Failure) -> Failure {
     if line == 0 { error } else { Failure(format!("{file}:{line}: {error}")) }
 }
 
-/// The only bundle of a connection, and its execution.
-fn bundle_control(kind: BundleControlType) -> Message {
+/// The one bundle of a connection, and how it is carried out.
+pub fn bundle_control(kind: BundleControlType) -> Message {
     Message::BundleControl(BundleControl { bundle_id: 0, kind, flags: BUNDLE_FLAGS })
 }
 
-const BUNDLE_FLAGS: BundleFlags = BundleFlags::ATOMIC.union(BundleFlags::ORDERED);
+pub const BUNDLE_FLAGS: BundleFlags = BundleFlags::ATOMIC.union(BundleFlags::ORDERED);
 
 /// Opens a bundle. What the switch says if it refuses.
-fn open_bundle(client: &mut Client) -> Result<Option<Failure>, Failure> {
+pub fn open_bundle(client: &mut Client) -> Result<Option<Failure>, Failure> {
     match client.transact(&bundle_control(BundleControlType::OpenRequest))? {
         (xid, error @ Message::Error(_)) => Ok(Some(client.refused(xid, &error))),
         _ => Ok(None),
@@ -361,10 +321,10 @@ fn fill_and_commit(
 /// The request that a command's second argument makes, and the client to send it.
 fn flow_request(options: &Options) -> Result<(Client, FlowStatsRequest, PortNames), Failure> {
     let text = options.word(2).unwrap_or("");
-    let (names, client) =
-        if text.is_empty() { Default::default() } else { taken_names(options, target(options), text)? };
+    let (names, client) = if text.is_empty() { Default::default() } else { taken_names(options, text)? };
     let (mut request, usable) = parse_flow_request(text, &names)?;
-    let (mut client, allowed) = client_and_protocols(options, client, usable)?;
+    let allowed = options.allowed_of(usable)?;
+    let mut client = client.map_or_else(|| options.connect(), Ok)?;
     client.prepare_dump(allowed)?;
     if client.protocol().is_nxm() {
         request.form = FlowForm::Nxm;
@@ -376,7 +336,7 @@ pub fn dump_flows(options: &Options) -> Result<ExitCode, Failure> {
     let shows_names = options.shows_names();
     let sorted = !options.args.sort.is_empty() || !options.args.rsort.is_empty();
     let shown = if shows_names {
-        let mut client = options.connect(target(options))?;
+        let mut client = options.connect()?;
         let mut names = options.names_of(&mut client)?;
         add_names(&mut client, &mut names)?;
         names
@@ -430,7 +390,7 @@ pub fn dump_aggregate(options: &Options) -> Result<ExitCode, Failure> {
 
 /// `in_port=PORT packet=HEX actions=ACTIONS`, or of old `IN_PORT ACTIONS PACKET...`.
 pub fn packet_out(options: &Options) -> Result<ExitCode, Failure> {
-    let (names, client) = taken_names(options, target(options), &options.args.words[2..].join(" "))?;
+    let (names, client) = taken_names(options, &options.args.words[2..].join(" "))?;
     let (packets, usable) = match &options.args.words[2..] {
         [one] => {
             let (packet, usable) = parse_packet_out(one, &names)?;
@@ -467,16 +427,7 @@ pub fn packet_out(options: &Options) -> Result<ExitCode, Failure> {
 }
 
 fn parse_packet(text: &str) -> Result<Vec<u8>, Failure> {
-    let digits: String = text.chars().filter(|c| !c.is_whitespace()).collect();
-    let bytes: Option<Vec<u8>> = digits
-        .as_bytes()
-        .chunks(2)
-        .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok().filter(|_| pair.len() == 2))
-        .collect();
-    match bytes {
-        Some(bytes) => Ok(bytes),
-        None => fail!("packet: Trailing garbage in packet data"),
-    }
+    hex(text).map_err(|why| Failure(format!("packet: {why}")))
 }
 
 /// A packet-out, and which encodings have it.
@@ -547,9 +498,10 @@ pub fn parse_flow_command(options: &Options) -> Result<ExitCode, Failure> {
 }
 
 pub fn parse_flows_command(options: &Options) -> Result<ExitCode, Failure> {
-    let (text, shown) = read_file(options.word(1).unwrap_or("-"))?;
+    let file = options.word(1).unwrap_or("-");
+    let text = read_file(file)?;
     let (command, names) = (Some(FlowModCommand::Add), PortNames::none());
-    let usable = survey(&text, shown, command, names)?.usable;
+    let usable = survey(&text, file, command, names)?.usable;
     let flows = flows_in(&text, command, names).filter_map(Result::ok);
     show_parsed(options, usable, flows.map(|(_, flow)| flow))
 }

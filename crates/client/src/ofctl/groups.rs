@@ -2,12 +2,13 @@
 
 use super::bundles::report_bundled;
 use super::client::{Client, Failure, fail};
-use super::context::Options;
-use super::flows::{parse_packet_out, read_file};
+use super::context::{Options, no_common_format};
+use super::flows::{BUNDLE_FLAGS, bundle_control, open_bundle, parse_packet_out};
+use super::input::read_file;
 use super::ports;
 use openflow::message::{
-    BundleAdd, BundleControl, BundleControlType, BundleFlags, GROUP_ALL, GroupCommand, GroupMod, METER_ALL,
-    MeterCommand, MeterConfig, MeterMod, StatsRequest,
+    BundleAdd, BundleControlType, GROUP_ALL, GroupCommand, GroupMod, METER_ALL, MeterCommand, MeterConfig,
+    MeterMod, StatsRequest,
 };
 use openflow::text::{
     Parsed, PortNames, Protocol, Protocols, parse_flow_line, parse_group_line, parse_group_mod,
@@ -16,35 +17,13 @@ use openflow::text::{
 use openflow::{Message, Version, VersionSet};
 use std::process::ExitCode;
 
-fn target(options: &Options) -> &str {
-    options.word(1).unwrap_or("")
-}
-
-fn connect(options: &Options) -> Result<Client, Failure> {
-    options.connect(target(options))
-}
-
 /// The names of the switch's ports, asked for on a connection of their own.
 fn taken_names(options: &Options) -> Result<PortNames, Failure> {
-    if options.takes_names() { options.names_of(&mut connect(options)?) } else { Ok(PortNames::default()) }
-}
-
-pub fn dump_groups(options: &Options) -> Result<ExitCode, Failure> {
-    let group = group_argument(options)?;
-    ports::print_statistics(options, &mut connect(options)?, StatsRequest::GroupDesc(group))
-}
-
-pub fn dump_group_stats(options: &Options) -> Result<ExitCode, Failure> {
-    let group = group_argument(options)?;
-    ports::print_statistics(options, &mut connect(options)?, StatsRequest::Group(group))
-}
-
-pub fn dump_group_features(options: &Options) -> Result<ExitCode, Failure> {
-    ports::print_statistics(options, &mut connect(options)?, StatsRequest::GroupFeatures)
+    if options.takes_names() { options.names_of(&mut options.connect()?) } else { Ok(PortNames::default()) }
 }
 
 /// The group that a command names as `ID` or `group_id=ID`; none for all.
-fn group_argument(options: &Options) -> Result<Option<u32>, Failure> {
+pub fn argument(options: &Options) -> Result<Option<u32>, Failure> {
     let Some(text) = options.word(2) else { return Ok(None) };
     if let Ok(group) = text.parse() {
         return Ok(Some(group));
@@ -53,26 +32,9 @@ fn group_argument(options: &Options) -> Result<Option<u32>, Failure> {
     Ok((named != GROUP_ALL).then_some(named))
 }
 
-pub fn add_group(options: &Options) -> Result<ExitCode, Failure> {
-    change_groups(options, GroupCommand::Add)
-}
-
 pub fn mod_group(options: &Options) -> Result<ExitCode, Failure> {
     let may_create = options.args.may_create;
-    change_groups(options, if may_create { GroupCommand::AddOrModify } else { GroupCommand::Modify })
-}
-
-/// Deletes groups; without GROUP, all. They need not exist.
-pub fn del_groups(options: &Options) -> Result<ExitCode, Failure> {
-    change_groups(options, GroupCommand::Delete)
-}
-
-pub fn insert_buckets(options: &Options) -> Result<ExitCode, Failure> {
-    change_groups(options, GroupCommand::InsertBucket)
-}
-
-pub fn remove_buckets(options: &Options) -> Result<ExitCode, Failure> {
-    change_groups(options, GroupCommand::RemoveBucket)
+    change(options, if may_create { GroupCommand::AddOrModify } else { GroupCommand::Modify })
 }
 
 /// Adds the groups of a file; each line may start with another command.
@@ -82,8 +44,9 @@ pub fn add_groups(options: &Options) -> Result<ExitCode, Failure> {
     send_groups(options, changes)
 }
 
-/// The change in the argument, or those of standard input.
-fn change_groups(options: &Options, command: GroupCommand) -> Result<ExitCode, Failure> {
+/// The change in the argument, or those of standard input. Without an argument it is about all groups; none
+/// that is to be deleted need exist.
+pub fn change(options: &Options, command: GroupCommand) -> Result<ExitCode, Failure> {
     let changes = match options.word(2) {
         Some("-") => groups_of_file(options, "-", command)?,
         None | Some("") => vec![parse_group_mod("", command, PortNames::none())?],
@@ -98,12 +61,12 @@ fn groups_of_file(
     command: GroupCommand,
 ) -> Result<Vec<(GroupMod, Protocols)>, Failure> {
     let names = taken_names(options)?;
-    let (text, shown) = read_file(file)?;
+    let text = read_file(file)?;
     let parse = |line: &str| match command {
         GroupCommand::Add => parse_group_line(line, &names),
         command => parse_group_mod(line, command, &names),
     };
-    lines(&text).map(|(n, line)| parse(line).map_err(|e| Failure(format!("{shown}:{n}: {e}")))).collect()
+    lines(&text).map(|(n, line)| parse(line).map_err(|e| Failure(format!("{file}:{n}: {e}")))).collect()
 }
 
 /// Lines that say something, with their numbers and without comments.
@@ -123,7 +86,7 @@ fn send_groups(options: &Options, changes: Vec<(GroupMod, Protocols)>) -> Result
     let usable = if changes.iter().any(needs_15) { with_bucket_ids } else { Protocols::ANY };
     let usable = usable.intersect(have_actions);
     let usable = if options.args.bundle { usable.intersect(with_bundles()) } else { usable };
-    let mut client = client_for(options, usable)?;
+    let mut client = options.client_for(usable)?;
     let version = client.version();
     if !matches!(version, Version::V10 | Version::V15)
         && changes.iter().any(|m| m.command == GroupCommand::InsertBucket)
@@ -132,7 +95,7 @@ fn send_groups(options: &Options, changes: Vec<(GroupMod, Protocols)>) -> Result
     }
     let messages = changes.into_iter().map(|change| Message::GroupMod(Box::new(change)));
     if options.args.bundle {
-        send_bundle(&mut client, target(options), messages.collect())?;
+        send_bundle(&mut client, options.target(), messages.collect())?;
     } else {
         messages.into_iter().try_for_each(|message| client.command(&message))?;
     }
@@ -146,25 +109,11 @@ fn with_bundles() -> Protocols {
     protocols.into_iter().fold(Protocols::NONE, Protocols::union)
 }
 
-/// A connection that speaks one of the encodings.
-fn client_for(options: &Options, usable: Protocols) -> Result<Client, Failure> {
-    let both = usable.intersect(options.allowed);
-    if both.is_empty() {
-        return no_common_format(usable, options.allowed);
-    }
-    let mut client = connect(options)?;
-    client.use_one_of(both)?;
-    Ok(client)
-}
-
-fn no_common_format<T>(usable: Protocols, allowed: Protocols) -> Result<T, Failure> {
-    fail!("none of the usable flow formats ({usable}) is among the allowed flow formats ({allowed})")
-}
-
-/// Makes the changes of a file atomically.
+/// Makes the changes of a file all at once, or none.
 pub fn bundle(options: &Options) -> Result<ExitCode, Failure> {
     let names = taken_names(options)?;
-    let (text, shown) = read_file(options.word(2).unwrap_or("-"))?;
+    let file = options.word(2).unwrap_or("-");
+    let text = read_file(file)?;
     let with_bundles = VersionSet(VersionSet::SUPPORTED.0 & !VersionSet::up_to(Version::V12 as u8).0);
     // Without a version, OpenFlow 1.4 is used.
     let versions = match options.versions.intersect(with_bundles) {
@@ -174,7 +123,7 @@ pub fn bundle(options: &Options) -> Result<ExitCode, Failure> {
     let mut usable = Protocols::ANY;
     let mut changes = Vec::new();
     for (n, line) in lines(&text) {
-        let (change, its) = bundled(line, &names).map_err(|e| Failure(format!("{shown}:{n}: {e}")))?;
+        let (change, its) = bundled(line, &names).map_err(|e| Failure(format!("{file}:{n}: {e}")))?;
         usable = usable.intersect(its);
         changes.push(change);
     }
@@ -184,14 +133,14 @@ pub fn bundle(options: &Options) -> Result<ExitCode, Failure> {
     }
     let versions = versions.iter().filter(|&version| usable.contains(Protocol::of_version(version)));
     let versions = versions.fold(VersionSet::default(), VersionSet::with);
-    let mut client = Client::connect(target(options), versions, &options.args.tls)?;
+    let mut client = Client::connect(options.target(), versions, &options.args.tls)?;
     let protocol = client.protocol();
     let messages = changes.into_iter().map(|change| match change {
         Change::Flow(flow) => Message::FlowMod(Box::new(flow.in_protocol(protocol))),
         Change::Other(message) => message,
     });
     let messages = messages.collect();
-    send_bundle(&mut client, target(options), messages)?;
+    send_bundle(&mut client, options.target(), messages)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -223,16 +172,12 @@ fn bundled(line: &str, names: &PortNames) -> Result<(Change, Protocols), Failure
     }
 }
 
-const BUNDLE_FLAGS: BundleFlags = BundleFlags::ATOMIC.union(BundleFlags::ORDERED);
-
-/// Sends messages as a bundle. The switch's answer to one of them is printed with the message.
+/// Sends messages as a bundle. What the switch says of one of them is printed with the message.
 fn send_bundle(client: &mut Client, target: &str, messages: Vec<Message>) -> Result<(), Failure> {
-    let control = |kind| BundleControl { bundle_id: 0, kind, flags: BUNDLE_FLAGS };
     let mut sent: Vec<(u32, Vec<u8>)> = Vec::new();
     let mut errors: Vec<(u32, Message)> = Vec::new();
-    let open = Message::BundleControl(control(BundleControlType::OpenRequest));
-    if let (xid, error @ Message::Error(_)) = client.transact(&open)? {
-        return Err(client.refused(xid, &error));
+    if let Some(refused) = open_bundle(client)? {
+        return Err(refused);
     }
     for message in messages {
         let bytes = client.codec().encode(0, &message)?;
@@ -247,7 +192,7 @@ fn send_bundle(client: &mut Client, target: &str, messages: Vec<Message>) -> Res
     }
     errors.extend(client.barrier_error()?);
     if errors.is_empty() {
-        let commit = Message::BundleControl(control(BundleControlType::CommitRequest));
+        let commit = bundle_control(BundleControlType::CommitRequest);
         let bytes = client.codec().encode(0, &commit)?;
         let (xid, reply) = client.transact_hearing(&commit, |xid, error| errors.push((xid, error)))?;
         if matches!(reply, Message::Error(_)) {
@@ -264,12 +209,8 @@ fn send_bundle(client: &mut Client, target: &str, messages: Vec<Message>) -> Res
     if errors.is_empty() { Ok(()) } else { fail!("talking to {target} (Protocol error)") }
 }
 
-pub fn add_meter(options: &Options) -> Result<ExitCode, Failure> {
-    change_meter(options, parse_meter_mod(options.word(2).unwrap_or(""), MeterCommand::Add)?)
-}
-
-pub fn mod_meter(options: &Options) -> Result<ExitCode, Failure> {
-    change_meter(options, parse_meter_mod(options.word(2).unwrap_or(""), MeterCommand::Modify)?)
+pub fn set_meter(options: &Options, command: MeterCommand) -> Result<ExitCode, Failure> {
+    change_meter(options, parse_meter_mod(options.word(2).unwrap_or(""), command)?)
 }
 
 /// Deletes a meter; without METER, all. They need not exist.
@@ -283,21 +224,15 @@ fn meter_argument(options: &Options) -> Result<u32, Failure> {
 }
 
 fn change_meter(options: &Options, change: MeterMod) -> Result<ExitCode, Failure> {
-    client_for(options, Protocols::OF13_UP)?.command(&Message::MeterMod(change))?;
+    options.client_for(Protocols::OF13_UP)?.command(&Message::MeterMod(change))?;
     Ok(ExitCode::SUCCESS)
 }
 
-pub fn dump_meters(options: &Options) -> Result<ExitCode, Failure> {
-    let request = StatsRequest::MeterConfig(Some(meter_argument(options)?));
-    ports::print_statistics(options, &mut client_for(options, Protocols::OF13_UP)?, request)
-}
-
-pub fn meter_stats(options: &Options) -> Result<ExitCode, Failure> {
-    let request = StatsRequest::Meter(Some(meter_argument(options)?));
-    ports::print_statistics(options, &mut client_for(options, Protocols::OF13_UP)?, request)
-}
-
-pub fn meter_features(options: &Options) -> Result<ExitCode, Failure> {
-    let mut client = client_for(options, Protocols::OF13_UP)?;
-    ports::print_statistics(options, &mut client, StatsRequest::MeterFeatures)
+/// Prints statistics, of one meter or all where the request is about some.
+pub fn show_meters(
+    options: &Options,
+    request: impl FnOnce(u32) -> StatsRequest,
+) -> Result<ExitCode, Failure> {
+    let request = request(meter_argument(options)?);
+    ports::print_statistics(options, &mut options.client_for(Protocols::OF13_UP)?, request)
 }

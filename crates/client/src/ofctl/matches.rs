@@ -2,7 +2,8 @@
 
 use super::client::{Failure, fail};
 use super::context::Options;
-use super::offline::{dump, hex, print_differences};
+use super::input::hex;
+use super::offline::{dump, print_differences};
 use base::OfPort;
 use flow::{Match, Mf};
 use openflow::codec::{Unknown, normalized};

@@ -2,37 +2,22 @@
 
 use super::client::{Failure, fail};
 use super::context::Options;
-use super::flows::read_file;
+use super::input::{bytes_of, hex, read_file};
 use flow::Match;
 use flow::compose::{Payload, compose};
-use host::log::os_text;
 use openflow::error::{ErrorCode, ErrorKind, OfError};
 use openflow::text::{
     KeyValues, PortNames, Protocol, actions_text, bytes_text, packet_differences, packet_flow_text,
     packet_text, parse_group_line,
 };
 use openflow::{Codec, Header, Message, Version, VersionSet, check_actions};
-use std::io::{BufRead, Read};
+use std::io::BufRead;
 use std::process::ExitCode;
 
 /// Default verbosity of `ofp-print`.
 const VERBOSITY: u8 = 2;
 
-/// Bytes in hexadecimal, with blanks anywhere.
-pub(super) fn hex(text: &str) -> Result<Vec<u8>, Failure> {
-    let digits: Vec<u8> = text.bytes().filter(|b| !b.is_ascii_whitespace()).collect();
-    let value = |b: u8| char::from(b).to_digit(16).map(|d| d as u8);
-    let bytes: Option<Vec<u8>> = digits
-        .chunks(2)
-        .map(|pair| match pair {
-            [high, low] => Some(value(*high)? << 4 | value(*low)?),
-            _ => None,
-        })
-        .collect();
-    bytes.ok_or_else(|| Failure("Trailing garbage in packet data".into()))
-}
-
-/// Prints bytes in the format for messages, without text next to them.
+/// Bytes as messages show them, without text beside.
 pub(super) fn dump(bytes: &[u8]) {
     for (i, line) in bytes.chunks(16).enumerate() {
         print!("{:08x} ", i * 16);
@@ -57,23 +42,10 @@ pub fn ofp_print(options: &Options) -> Result<ExitCode, Failure> {
         print!("{}", options.painted(&text));
     };
     match options.word(1).unwrap_or("") {
-        "-" => show(&hex(&read_file("-")?.0)?),
+        "-" => show(&hex(&read_file("-")?)?),
         text => show(&hex(text)?),
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// The bytes of a file; `-` is standard input.
-pub(super) fn bytes_of(name: &str) -> Result<Vec<u8>, Failure> {
-    let mut bytes = Vec::new();
-    let result = match name {
-        "-" => std::io::stdin().read_to_end(&mut bytes),
-        path => std::fs::File::open(path).and_then(|mut file| file.read_to_end(&mut bytes)),
-    };
-    match result {
-        Ok(_) => Ok(bytes),
-        Err(error) => fail!("{name}: open failed ({})", os_text(&error)),
-    }
 }
 
 /// Prints the messages that follow one another in bytes; gives what is left at the end.
@@ -122,16 +94,8 @@ fn version_argument(options: &Options) -> Result<Version, Failure> {
     Version::from_name(name).ok_or_else(|| Failure(format!("Unknown OpenFlow version: \"{name}\"")))
 }
 
-pub fn parse_actions(options: &Options) -> Result<ExitCode, Failure> {
-    lists(options, "actions", Codec::decode_actions, Codec::encode_actions)
-}
-
-pub fn parse_instructions(options: &Options) -> Result<ExitCode, Failure> {
-    lists(options, "instructions", Codec::decode_instructions, Codec::encode_instructions)
-}
-
 /// Reads a list of actions per line, prints it, and says how encoding it again differs.
-fn lists(
+pub fn lists(
     options: &Options,
     what: &str,
     decode: fn(&Codec, &[u8]) -> Result<Vec<flow::Action>, ErrorKind>,

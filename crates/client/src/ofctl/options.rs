@@ -3,9 +3,10 @@
 
 use super::client::{Failure, fail};
 use super::context::Options;
+use super::ports::print_reply;
 use openflow::Message;
 use openflow::message::{CtFlush, TlvMap, TlvTableCommand, TlvTableMod};
-use openflow::text::{PortNames, parse_ct_tuple};
+use openflow::text::parse_ct_tuple;
 use std::process::ExitCode;
 
 pub fn add_tlv_map(options: &Options) -> Result<ExitCode, Failure> {
@@ -22,28 +23,22 @@ pub fn del_tlv_map(options: &Options) -> Result<ExitCode, Failure> {
 }
 
 fn change(options: &Options, change: TlvTableMod) -> Result<ExitCode, Failure> {
-    let mut client = options.connect(options.word(1).unwrap_or(""))?;
+    let mut client = options.connect()?;
     client.prepare_dump(options.allowed)?;
     client.command(&Message::TlvTableMod(change))?;
     Ok(ExitCode::SUCCESS)
 }
 
 pub fn dump_tlv_map(options: &Options) -> Result<ExitCode, Failure> {
-    let mut client = options.connect(options.word(1).unwrap_or(""))?;
-    let (xid, reply) = client.transact(&Message::TlvTableRequest)?;
-    match reply {
-        Message::Error(_) => Err(client.refused(xid, &reply)),
-        reply => {
-            print!("{}", client.received_text(xid, &reply, client.style(PortNames::none(), options.more())));
-            Ok(ExitCode::SUCCESS)
-        }
-    }
+    let mut client = options.connect()?;
+    print_reply(options, &mut client, &Message::TlvTableRequest)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 pub fn ct_flush_zone(options: &Options) -> Result<ExitCode, Failure> {
     let text = options.word(2).unwrap_or("");
     let Ok(zone) = text.parse() else { return fail!("invalid zone_id \"{text}\"") };
-    let mut client = options.connect(options.word(1).unwrap_or(""))?;
+    let mut client = options.connect()?;
     client.command(&Message::CtFlushZone(zone))?;
     Ok(ExitCode::SUCCESS)
 }
@@ -64,7 +59,7 @@ pub fn ct_flush(options: &Options) -> Result<ExitCode, Failure> {
     if words.next().is_some() {
         return fail!("invalid arguments: expected [zone=N] [ORIGINAL-TUPLE [REPLY-TUPLE]]");
     }
-    let mut client = options.connect(options.word(1).unwrap_or(""))?;
+    let mut client = options.connect()?;
     client.command(&Message::CtFlush(Box::new(flush)))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -9,7 +9,7 @@ use openflow::{Message, Version};
 use std::process::ExitCode;
 
 /// Prints the reply to a request.
-fn print_reply(options: &Options, client: &mut Client, request: &Message) -> Result<(), Failure> {
+pub(super) fn print_reply(options: &Options, client: &mut Client, request: &Message) -> Result<(), Failure> {
     let (xid, reply) = client.transact(request)?;
     if let Message::Error(_) = reply {
         return Err(client.refused(xid, &reply));
@@ -35,16 +35,12 @@ pub(super) fn print_statistics(
 }
 
 fn shown_names(options: &Options) -> Result<PortNames, Failure> {
-    let mut client = connect(options)?;
+    let mut client = options.connect()?;
     options.names_of(&mut client)
 }
 
-pub(super) fn connect(options: &Options) -> Result<Client, Failure> {
-    options.connect(options.word(1).unwrap_or(""))
-}
-
 pub fn show(options: &Options) -> Result<ExitCode, Failure> {
-    let mut client = connect(options)?;
+    let mut client = options.connect()?;
     print_reply(options, &mut client, &Message::FeaturesRequest)?;
     if client.version() >= Version::V13 {
         print_statistics(options, &mut client, StatsRequest::PortDesc(None))?;
@@ -54,56 +50,47 @@ pub fn show(options: &Options) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-pub fn dump_ipfix_bridge(options: &Options) -> Result<ExitCode, Failure> {
-    print_statistics(options, &mut connect(options)?, StatsRequest::IpfixBridge)
-}
-
-pub fn dump_ipfix_flow(options: &Options) -> Result<ExitCode, Failure> {
-    print_statistics(options, &mut connect(options)?, StatsRequest::IpfixFlow)
-}
-
-pub fn dump_desc(options: &Options) -> Result<ExitCode, Failure> {
-    print_statistics(options, &mut connect(options)?, StatsRequest::Desc)
-}
-
-pub fn dump_tables(options: &Options) -> Result<ExitCode, Failure> {
-    print_statistics(options, &mut connect(options)?, StatsRequest::Table)
+/// Prints statistics of the switch.
+pub fn ask(options: &Options, request: StatsRequest) -> Result<ExitCode, Failure> {
+    print_statistics(options, &mut options.connect()?, request)
 }
 
 /// A port given by number, reserved name or the name that the switch has for it; and the client that was
 /// asked.
 fn port_argument(options: &Options, idx: usize) -> Result<(Option<OfPort>, Client), Failure> {
-    let mut client = connect(options)?;
+    let mut client = options.connect()?;
     let Some(text) = options.word(idx) else { return Ok((None, client)) };
     if let Some(port) = PortNames::none().parse(text) {
         return Ok((Some(port), client));
     }
     let found = if options.takes_names() { options.names_of(&mut client)?.parse(text) } else { None };
     let Some(port) = found else {
-        return fail!("{}: unknown port `{text}'", options.word(1).unwrap_or(""));
+        return fail!("{}: unknown port `{text}'", options.target());
     };
     client.skip_xid();
     Ok((Some(port), client))
 }
 
-pub fn dump_ports(options: &Options) -> Result<ExitCode, Failure> {
+/// Prints statistics of a port or of all.
+pub fn ask_of_port(
+    options: &Options,
+    request: fn(Option<OfPort>) -> StatsRequest,
+) -> Result<ExitCode, Failure> {
     let (port, mut client) = port_argument(options, 2)?;
-    print_statistics(options, &mut client, StatsRequest::Port(port.filter(|&p| p != OfPort::NONE)))
+    print_statistics(options, &mut client, request(port.filter(|&p| p != OfPort::NONE)))
 }
 
-pub fn dump_ports_desc(options: &Options) -> Result<ExitCode, Failure> {
-    let (port, mut client) = port_argument(options, 2)?;
-    print_statistics(options, &mut client, StatsRequest::PortDesc(port.filter(|&p| p != OfPort::NONE)))
+fn queue_argument(options: &Options) -> Result<Option<u32>, Failure> {
+    match options.word(3).filter(|text| !text.eq_ignore_ascii_case("all")) {
+        Some(text) => text.parse().map(Some).map_err(|_| Failure(format!("{text} is not a valid queue"))),
+        None => Ok(None),
+    }
 }
 
 pub fn queue_stats(options: &Options) -> Result<ExitCode, Failure> {
     let all = options.word(2).is_some_and(|text| text.eq_ignore_ascii_case("all"));
-    let (port, mut client) = if all { (None, connect(options)?) } else { port_argument(options, 2)? };
-    let queue_id = match options.word(3) {
-        None => None,
-        Some(text) if text.eq_ignore_ascii_case("all") => None,
-        Some(text) => Some(text.parse().map_err(|_| Failure(format!("{text} is not a valid queue")))?),
-    };
+    let (port, mut client) = if all { (None, options.connect()?) } else { port_argument(options, 2)? };
+    let queue_id = queue_argument(options)?;
     let port = port.filter(|&p| p != OfPort::NONE && p != OfPort::ALL);
     print_answer(options, &mut client, &Message::StatsRequest(StatsRequest::Queue { port, queue_id }))
 }
@@ -119,11 +106,7 @@ fn print_answer(options: &Options, client: &mut Client, request: &Message) -> Re
 pub fn queue_get_config(options: &Options) -> Result<ExitCode, Failure> {
     let (port, mut client) = port_argument(options, 2)?;
     let port = port.filter(|&p| p != OfPort::NONE);
-    let queue_id = match options.word(3) {
-        None => None,
-        Some(text) if text.eq_ignore_ascii_case("all") => None,
-        Some(text) => Some(text.parse().map_err(|_| Failure(format!("{text} is not a valid queue")))?),
-    };
+    let queue_id = queue_argument(options)?;
     if client.version() >= Version::V14 {
         let request = StatsRequest::QueueDesc { port, queue_id };
         return print_answer(options, &mut client, &Message::StatsRequest(request));
@@ -166,11 +149,11 @@ pub fn mod_port(options: &Options) -> Result<ExitCode, Failure> {
     let Some(&(_, mask, set)) = ACTS.iter().find(|(name, ..)| is_act(name)) else {
         return fail!("unknown mod-port command '{act}'");
     };
-    let mut client = connect(options)?;
+    let mut client = options.connect()?;
     let number = PortNames::none().parse(port);
     let ports = client.ports()?;
     let Some(desc) = ports.iter().find(|d| Some(d.port) == number || d.name == port) else {
-        return fail!("{}: couldn't find port `{port}'", options.word(1).unwrap_or(""));
+        return fail!("{}: couldn't find port `{port}'", options.target());
     };
     let port_mod = PortMod {
         port: desc.port,
@@ -192,7 +175,7 @@ pub fn config(client: &mut Client) -> Result<SwitchConfig, Failure> {
 }
 
 pub fn get_frags(options: &Options) -> Result<ExitCode, Failure> {
-    let mut client = connect(options)?;
+    let mut client = options.connect()?;
     println!("{}", frag_name(config(&mut client)?.frag));
     Ok(ExitCode::SUCCESS)
 }
@@ -204,7 +187,7 @@ pub fn set_frags(options: &Options) -> Result<ExitCode, Failure> {
     let Some(frag) = ALL.into_iter().find(|&f| frag_name(f).eq_ignore_ascii_case(text)) else {
         return fail!("{text}: unknown fragment handling mode");
     };
-    let mut client = connect(options)?;
+    let mut client = options.connect()?;
     let before = config(&mut client)?;
     if before.frag == frag {
         return Ok(ExitCode::SUCCESS);
@@ -213,7 +196,7 @@ pub fn set_frags(options: &Options) -> Result<ExitCode, Failure> {
     if config(&mut client)?.frag != frag {
         return fail!(
             "{}: setting fragment handling mode failed (this switch probably doesn't support mode \"{text}\")",
-            options.word(1).unwrap_or("")
+            options.target()
         );
     }
     Ok(ExitCode::SUCCESS)

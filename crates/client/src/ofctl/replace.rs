@@ -1,6 +1,6 @@
 //! Commands that compare sets of flows, and sorting.
 
-use super::client::{Client, Failure, fail};
+use super::client::{Client, Failure};
 use super::context::Options;
 use super::flows::{flows_of_file, flows_of_switch, send_all, send_bundle};
 use flow::Match;
@@ -148,7 +148,7 @@ pub fn diff_flows(options: &Options) -> Result<ExitCode, Failure> {
         sources.push(if is_file(name) {
             of_file(name, PortNames::none())?
         } else {
-            of_switch(options, &mut options.connect(name)?)?
+            of_switch(options, &mut options.connect_to(name)?)?
         });
     }
     // Flows from a file are compared in the other side's version.
@@ -176,8 +176,7 @@ pub fn diff_flows(options: &Options) -> Result<ExitCode, Failure> {
 }
 
 pub fn replace_flows(options: &Options) -> Result<ExitCode, Failure> {
-    let target = options.word(1).unwrap_or("");
-    let mut client = options.connect(target)?;
+    let mut client = options.connect()?;
     let names = if options.takes_names() { options.names_of(&mut client)? } else { PortNames::default() };
     let mut wanted = of_file(options.word(2).unwrap_or("-"), &names)?;
     let present = of_switch(options, &mut client)?;
@@ -185,16 +184,8 @@ pub fn replace_flows(options: &Options) -> Result<ExitCode, Failure> {
         content.actions = canonical(&content.actions, client.version());
     }
     let tables = wanted.flows.keys().chain(present.flows.keys()).any(|i| i.table_id != 0);
-    let usable = wanted.usable.intersect(options.allowed);
-    let usable = if tables { usable.intersect(Protocols::WITH_TABLE) } else { usable };
-    if usable.is_empty() {
-        return fail!(
-            "none of the usable flow formats ({}) is among the allowed flow formats ({})",
-            wanted.usable,
-            options.allowed
-        );
-    }
-    let protocol = client.use_one_of(usable)?;
+    let usable = if tables { wanted.usable.intersect(Protocols::WITH_TABLE) } else { wanted.usable };
+    let protocol = client.use_one_of(options.allowed_of(usable)?)?;
     let form = if protocol.is_nxm() { FlowForm::Nxm } else { FlowForm::Standard };
     let flow_mod = |(command, identity, content): (FlowModCommand, &Identity, &Content)| FlowMod {
         form,

@@ -62,7 +62,7 @@ fn features(client: &mut Client) -> Result<Vec<TableFeatures>, Failure> {
 }
 
 pub fn dump_table_features(options: &Options) -> Result<ExitCode, Failure> {
-    let mut client = ports::connect(options)?;
+    let mut client = options.connect()?;
     if client.version() < Version::V13 {
         return fail!("dump-table-features needs OpenFlow 1.3 or later ('-O OpenFlow13')");
     }
@@ -74,7 +74,7 @@ pub fn dump_table_features(options: &Options) -> Result<ExitCode, Failure> {
 }
 
 pub fn dump_table_desc(options: &Options) -> Result<ExitCode, Failure> {
-    let mut client = ports::connect(options)?;
+    let mut client = options.connect()?;
     if client.version() < Version::V14 {
         return fail!("dump-table-desc needs OpenFlow 1.4 or later ('-O OpenFlow14')");
     }
@@ -123,7 +123,7 @@ pub fn mod_table(options: &Options) -> Result<ExitCode, Failure> {
     let mut names = PortNames::default();
     let is_number = table.bytes().all(|b| b.is_ascii_digit());
     if !is_number && !table.eq_ignore_ascii_case("all") && options.takes_names() {
-        add_names(&mut ports::connect(options)?, &mut names)?;
+        add_names(&mut options.connect()?, &mut names)?;
     }
     let table_id = match names.parse_table(table) {
         _ if table.eq_ignore_ascii_case("all") => TABLE_ALL,
@@ -137,7 +137,7 @@ pub fn mod_table(options: &Options) -> Result<ExitCode, Failure> {
         let able: Vec<&str> = able.iter().map(|version| version.name()).collect();
         return fail!("table_mod '{setting}' requires one of the OpenFlow versions {}", able.join(", "));
     }
-    let mut client = Client::connect(options.word(1).unwrap_or(""), both, &options.args.tls)?;
+    let mut client = Client::connect(options.target(), both, &options.args.tls)?;
     if options.takes_names() {
         // The stock tool always requests names first, on a separate connection.
         (0..2).for_each(|_| client.skip_xid());

@@ -14,11 +14,8 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// Prints what the switch says until the connection ends.
 fn print_all(options: &Options, client: &mut Client, resume: bool) -> Result<ExitCode, Failure> {
-    let names = if options.shows_names() {
-        options.names_of(&mut options.connect(options.word(1).unwrap_or(""))?)?
-    } else {
-        PortNames::default()
-    };
+    let names =
+        if options.shows_names() { options.names_of(&mut options.connect()?)? } else { PortNames::default() };
     client.show_echoes();
     let mut control = Control::start(options, client.sender())?;
     if let Some(daemon) = options.daemon.borrow_mut().as_mut() {
@@ -59,7 +56,7 @@ fn print_all(options: &Options, client: &mut Client, resume: bool) -> Result<Exi
 }
 
 pub fn monitor(options: &Options) -> Result<ExitCode, Failure> {
-    let mut client = options.connect(options.word(1).unwrap_or(""))?;
+    let mut client = options.connect()?;
     let (mut names, mut resume, mut has_length) = (None, false, false);
     for (id, word) in options.args.words.iter().skip(2).enumerate() {
         if let Some(text) = word.strip_prefix("watch:") {
@@ -168,7 +165,7 @@ fn parse_watch(text: &str, id: u32, names: &PortNames) -> Result<FlowMonitorRequ
 }
 
 pub fn snoop(options: &Options) -> Result<ExitCode, Failure> {
-    let mut client = Client::listen(options.word(1).unwrap_or(""), options.versions, &options.args.tls)?;
+    let mut client = Client::listen(options.target(), options.versions, &options.args.tls)?;
     print_all(options, &mut client, false)
 }
 
@@ -183,7 +180,7 @@ fn echo(client: &mut Client, data: Vec<u8>) -> Result<u32, Failure> {
 }
 
 pub fn probe(options: &Options) -> Result<ExitCode, Failure> {
-    let mut client = options.connect(options.word(1).unwrap_or(""))?;
+    let mut client = options.connect()?;
     echo(&mut client, Vec::new())?;
     Ok(ExitCode::SUCCESS)
 }
@@ -200,9 +197,9 @@ fn payload(options: &Options, idx: usize, default: usize) -> Result<Vec<u8>, Fai
 }
 
 pub fn ping(options: &Options) -> Result<ExitCode, Failure> {
-    let target = options.word(1).unwrap_or("");
+    let target = options.target();
     let data = payload(options, 2, 64)?;
-    let mut client = options.connect(target)?;
+    let mut client = options.connect()?;
     for _ in 0..10 {
         let start = Instant::now();
         let xid = echo(&mut client, data.clone())?;
@@ -218,7 +215,7 @@ pub fn benchmark(options: &Options) -> Result<ExitCode, Failure> {
         Ok(count) if count > 0 => count,
         _ => return fail!("benchmark: the number of packets must be at least 1"),
     };
-    let mut client = options.connect(options.word(1).unwrap_or(""))?;
+    let mut client = options.connect()?;
     let size = data.len() as u64 + 8;
     println!(
         "Sending {count} packets * {size} bytes (with header) = {} bytes total",
