@@ -7,16 +7,19 @@
 //!
 //! Threads: any; the calls block as long as the disk takes.
 
+use ovsdb::UuidGenerator;
 use ovsdb::log::{LogDirectory, LogFile, Magic, ReadAt, Temporary, frame};
 use rustix::fs::{FlockOperation, fcntl_lock};
 use rustix::process::{Flock, FlockType, fcntl_getlk};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Permissions of a new database: its group may read it, as with the stock programs.
 const MODE: u32 = 0o640;
@@ -119,7 +122,18 @@ impl LogDirectory for DatabaseFile {
     }
 }
 
-/// Opens a database for reading only. Without a lock: writers only ever append to it or replace it.
+/// Names of rows that nobody can foresee.
+pub fn ids() -> UuidGenerator {
+    UuidGenerator::new(std::array::from_fn(|_| RandomState::new().build_hasher().finish()))
+}
+
+/// The date, as records of databases have it: milliseconds since 1970.
+pub fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+}
+
+/// Opens a database to read it only. Without a lock: whoever writes it only ever appends to it or replaces
+/// it.
 ///
 /// # Errors
 /// Those of the system.

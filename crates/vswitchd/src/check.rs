@@ -1,9 +1,8 @@
 //! `crosspoint check`: what in a database the switch would not implement; run it before a migration.
 
-use crate::conffile;
 use crate::config::wanted::PATCH;
 use crate::config::{EnableDummy, Wanted, rows};
-use host::database_file::open_to_read;
+use host::database_file::{ids, open_to_read};
 use host::rundir::RunDir;
 use ovsdb::{Schema, storage};
 use std::collections::BTreeSet;
@@ -23,9 +22,8 @@ pub fn check(path: &Path) -> Result<BTreeSet<String>, String> {
     if found.name != schema.name {
         return Err(wrong(&format!("it holds the database {}, not {}", found.name, schema.name)));
     }
-    let mut ids = conffile::ids().map_err(|e| wrong(&e))?;
     let file = open_to_read(path).map_err(|e| wrong(&e))?;
-    let contents = storage::read_converted(&file, &schema, &mut ids).map_err(|e| wrong(&e))?;
+    let contents = storage::read_converted(&file, &schema, &mut ids()).map_err(|e| wrong(&e))?;
     let run_dir = RunDir::from_env();
     let reading =
         rows::read(&rows::Rows::of(&contents.database), &Wanted::default(), EnableDummy::No, run_dir.path());

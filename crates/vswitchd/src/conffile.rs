@@ -2,15 +2,13 @@
 //! schema is older, after saving a backup beside it under the name that Open vSwitch's `ovs-ctl` uses for
 //! backups.
 
-use host::database_file::{DatabaseFile, open_to_read};
+use host::database_file::{DatabaseFile, ids, now_ms, open_to_read};
 use host::log::os_text;
 use ovsdb::log::transaction::Note;
 use ovsdb::storage::{self, Storage};
 use ovsdb::{Changes, Database, Schema, UuidGenerator};
 use std::fs;
-use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Prepares the file at `path` for serving.
 ///
@@ -27,7 +25,7 @@ pub fn prepare(path: &Path) -> Result<(), String> {
         DatabaseFile::lock(path).map_err(|e| wrong(&format!("failed to lock lockfile ({})", os_text(&e))))
     };
     let schema = Schema::open_vswitch();
-    let mut ids = ids().map_err(|e| wrong(&e))?;
+    let mut ids = ids();
     if !path.exists() {
         let file = lock(path)?;
         let mut database = Database::new(schema.clone());
@@ -90,19 +88,6 @@ fn backup_of(path: &Path, schema: &Schema) -> PathBuf {
 fn is_older(a: &str, b: &str) -> bool {
     let parts = |v: &str| v.split('.').map(|p| p.parse::<u64>().ok()).collect::<Option<Vec<u64>>>();
     parts(a) < parts(b)
-}
-
-/// Milliseconds since 1970.
-pub fn now_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as u64)
-}
-
-/// Names of rows, from the system's randomness.
-pub(crate) fn ids() -> io::Result<UuidGenerator> {
-    let mut seed = [0; 32];
-    fs::File::open("/dev/urandom")?.read_exact(&mut seed)?;
-    let word = |n: usize| u64::from_ne_bytes(seed[n * 8..][..8].try_into().expect("eight bytes"));
-    Ok(UuidGenerator::new([word(0), word(1), word(2), word(3)]))
 }
 
 #[cfg(test)]

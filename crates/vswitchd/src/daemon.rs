@@ -10,6 +10,7 @@ use crate::ovsdb::{self, Handle, TlsSources};
 use crate::schedule::TICK_MS;
 use crate::state::{SetupError, Shared, Vswitch};
 use host::daemonize::{Daemon, PidFile};
+use host::database_file::ids;
 use host::log;
 use host::program;
 use host::rundir::remove_stale_control_sockets;
@@ -214,9 +215,7 @@ struct Embedded {
 impl Embedded {
     /// With the database that flags define, which only the switch can reach.
     fn in_memory(flags: &Flags, dummy: EnableDummy) -> Result<Embedded, StartError> {
-        let made = conffile::ids().map_err(|e| transport::reason(&e));
-        let made = made.and_then(|mut ids| flags.database(&mut ids, dummy));
-        let in_memory = Some(made.map_err(StartError::Database)?);
+        let in_memory = Some(flags.database(&mut ids(), dummy).map_err(StartError::Database)?);
         let options = ovsdb::Options { in_memory, ..ovsdb::Options::default() };
         let handle = ovsdb::serve(options).map_err(StartError::Database)?;
         Ok(Embedded { handle: Rc::new(handle), _pid_file: None })

@@ -1,7 +1,7 @@
 //! All commands except `show-log`.
 
-use super::outcome::{Failure, Outcome, Settings, default_db, default_schema, show};
-use host::database_file::{DatabaseFile, open_to_read};
+use super::outcome::{Failure, Outcome, Settings, default_db, default_schema, line, show};
+use host::database_file::{DatabaseFile, ids, now_ms, open_to_read};
 use host::program::OVS_VERSION;
 use ovsdb::log::transaction::{Note, encode_schema};
 use ovsdb::log::{Magic, ReadAt, Reader};
@@ -13,23 +13,9 @@ use serde_json::{Value, json};
 use std::cmp::Ordering;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 fn path_or(args: &[String], index: usize, default: impl FnOnce() -> PathBuf) -> PathBuf {
     args.get(index).map_or_else(default, PathBuf::from)
-}
-
-fn now_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
-}
-
-fn ids() -> Result<UuidGenerator, Failure> {
-    use std::io::Read;
-    let mut seed = [0; 32];
-    let read = std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut seed));
-    read.map_err(|error| format!("/dev/urandom: {}", system_text(&error)))?;
-    let word = |n: usize| u64::from_le_bytes(seed[8 * n..8 * n + 8].try_into().expect("eight bytes"));
-    Ok(UuidGenerator::new([word(0), word(1), word(2), word(3)]))
 }
 
 /// The message for a file that cannot be used as a database, as the stock program words it.
@@ -53,8 +39,8 @@ fn lock(path: &Path, kind: &str) -> Result<Arc<DatabaseFile>, Failure> {
     })
 }
 
-/// Reads a schema file. The default one is built in, for when it is not installed.
-fn read_schema(args: &[String], index: usize) -> Result<Schema, Failure> {
+/// Reads a schema file. The default one is built in where it is not installed.
+pub(super) fn read_schema(args: &[String], index: usize) -> Result<Schema, Failure> {
     let path = path_or(args, index, default_schema);
     let name = path.display();
     let text = match std::fs::read(&path) {
@@ -74,7 +60,7 @@ fn read_schema(args: &[String], index: usize) -> Result<Schema, Failure> {
     })
 }
 
-fn db_schema(args: &[String]) -> Result<Schema, Failure> {
+pub(super) fn db_schema(args: &[String]) -> Result<Schema, Failure> {
     let path = path_or(args, 0, default_db);
     storage::read_schema(&open_db(&path)?).map_err(|error| open_failure(&path, &error))
 }
@@ -127,7 +113,7 @@ pub(super) fn check_cluster(_: &Settings, args: &[String]) -> Outcome {
 }
 
 /// A member of a clustered database's first record.
-fn of_cluster(path: &str, member: &str) -> Result<Option<String>, Failure> {
+pub(super) fn of_cluster(path: &str, member: &str) -> Result<Option<String>, Failure> {
     let (magic, first) = first_record(Path::new(path))?;
     if magic == Magic::Standalone {
         return Err(format!("{path}: not a clustered database").into());
@@ -137,7 +123,7 @@ fn of_cluster(path: &str, member: &str) -> Result<Option<String>, Failure> {
 
 pub(super) fn db_cid(_: &Settings, args: &[String]) -> Outcome {
     match of_cluster(&args[0], "cluster_id")? {
-        Some(id) => show(&format!("{id}\n")),
+        Some(id) => line(id),
         None => {
             eprintln!("{}: cluster ID not yet known", args[0]);
             Err(Failure::Code(2))
@@ -145,49 +131,13 @@ pub(super) fn db_cid(_: &Settings, args: &[String]) -> Outcome {
     }
 }
 
-pub(super) fn db_sid(_: &Settings, args: &[String]) -> Outcome {
-    show(&format!("{}\n", of_cluster(&args[0], "server_id")?.unwrap_or_default()))
-}
-
-pub(super) fn db_local_address(_: &Settings, args: &[String]) -> Outcome {
-    show(&format!("{}\n", of_cluster(&args[0], "local_address")?.unwrap_or_default()))
-}
-
-fn is(magic: Magic, args: &[String]) -> Outcome {
+pub(super) fn is(magic: Magic, args: &[String]) -> Outcome {
     if first_record(Path::new(&args[0]))?.0 == magic { Ok(()) } else { Err(Failure::Code(2)) }
-}
-
-pub(super) fn db_is_clustered(_: &Settings, args: &[String]) -> Outcome {
-    is(Magic::Clustered, args)
-}
-
-pub(super) fn db_is_standalone(_: &Settings, args: &[String]) -> Outcome {
-    is(Magic::Standalone, args)
 }
 
 pub(super) fn db_name(_: &Settings, args: &[String]) -> Outcome {
     let (_, first) = first_record(&path_or(args, 0, default_db))?;
-    show(&format!("{}\n", first["name"].as_str().unwrap_or_default()))
-}
-
-pub(super) fn db_version(_: &Settings, args: &[String]) -> Outcome {
-    show(&format!("{}\n", db_schema(args)?.version))
-}
-
-pub(super) fn db_cksum(_: &Settings, args: &[String]) -> Outcome {
-    show(&format!("{}\n", db_schema(args)?.cksum.unwrap_or_default()))
-}
-
-pub(super) fn schema_name(_: &Settings, args: &[String]) -> Outcome {
-    show(&format!("{}\n", read_schema(args, 0)?.name))
-}
-
-pub(super) fn schema_version(_: &Settings, args: &[String]) -> Outcome {
-    show(&format!("{}\n", read_schema(args, 0)?.version))
-}
-
-pub(super) fn schema_cksum(_: &Settings, args: &[String]) -> Outcome {
-    show(&format!("{}\n", read_schema(args, 0)?.cksum.unwrap_or_default()))
+    line(first["name"].as_str().unwrap_or_default())
 }
 
 pub(super) fn needs_conversion(_: &Settings, args: &[String]) -> Outcome {
@@ -197,14 +147,14 @@ pub(super) fn needs_conversion(_: &Settings, args: &[String]) -> Outcome {
 
 pub(super) fn compact(_: &Settings, args: &[String]) -> Outcome {
     let path = path_or(args, 0, default_db);
-    rewrite(&path, args.get(1), "compacted", |file| checked(&path, storage::read(file, &mut ids()?)))
+    rewrite(&path, args.get(1), "compacted", |file| checked(&path, storage::read(file, &mut ids())))
 }
 
 pub(super) fn convert(_: &Settings, args: &[String]) -> Outcome {
     let path = path_or(args, 0, default_db);
     let schema = Arc::new(read_schema(args, 1)?);
     rewrite(&path, args.get(2), "converted", |file| {
-        let mut ids = ids()?;
+        let mut ids = ids();
         let database = checked(&path, storage::read_converted(file, &schema, &mut ids))?;
         checked_anew(&database, &mut ids).map_err(|error| error.to_string().into())
     })
@@ -299,16 +249,16 @@ fn execute(
 
 pub(super) fn query(settings: &Settings, args: &[String]) -> Outcome {
     let (path, params) = transaction_of(args)?;
-    let mut ids = ids()?;
+    let mut ids = ids();
     let mut database = checked(&path, storage::read(&open_db(&path)?, &mut ids))?;
     let (reply, _) = execute(settings, &mut database, &params, &mut ids);
-    show(&format!("{reply}\n"))
+    line(reply)
 }
 
 pub(super) fn transact(settings: &Settings, args: &[String]) -> Outcome {
     let (path, params) = transaction_of(args)?;
     let file = lock(&path, "I/O error: ")?;
-    let mut ids = ids()?;
+    let mut ids = ids();
     let opened = Storage::open(file, &mut ids, 0).map_err(|error| open_failure(&path, &error))?;
     let (mut storage, mut database) = (opened.storage, opened.database);
     if let Some(cut) = opened.cut {
@@ -322,7 +272,7 @@ pub(super) fn transact(settings: &Settings, args: &[String]) -> Outcome {
         results.push(storage::io_error(&error).to_json());
         reply = Value::Array(results);
     }
-    show(&format!("{reply}\n"))
+    line(reply)
 }
 
 fn commit(storage: &mut Storage, path: &Path, executed: &Executed) -> std::io::Result<()> {

@@ -19,7 +19,8 @@ use std::process::ExitCode;
 
 use host::manual::Manual;
 use host::usage::{list_commands, unknown_command};
-use outcome::{Failure, Outcome, Settings, default_db, default_schema, show};
+use outcome::{Failure, Outcome, Settings, default_db, default_schema, line, show};
+use ovsdb::log::Magic;
 
 /// Its own options.
 pub const OPTIONS: &[Opt] = &[
@@ -66,16 +67,16 @@ const COMMANDS: &[Command] = &[
     row("convert", "[db [schema [dst]]]", "convert to another schema, in place or into another file", 0, 3, commands::convert),
     row("needs-conversion", "", "print yes if a database has another schema than the given one, else no", 0, 2, commands::needs_conversion),
     row("db-name", "[db]", "print the name of a database's schema", 0, 1, commands::db_name),
-    row("db-version", "[db]", "print the version of a database's schema", 0, 1, commands::db_version),
-    row("db-cksum", "[db]", "print the checksum of a database's schema", 0, 1, commands::db_cksum),
+    row("db-version", "[db]", "print the version of a database's schema", 0, 1, |_, args| line(commands::db_schema(args)?.version)),
+    row("db-cksum", "[db]", "print the checksum of a database's schema", 0, 1, |_, args| line(commands::db_schema(args)?.cksum.unwrap_or_default())),
     row("db-cid", "db", "print the cluster ID of a clustered database", 1, 1, commands::db_cid),
-    row("db-sid", "db", "print the server ID of a clustered database", 1, 1, commands::db_sid),
-    row("db-local-address", "db", "print the local address of a clustered database", 1, 1, commands::db_local_address),
-    row("db-is-clustered", "db", "exit with 0 if a database is clustered, else with 2", 1, 1, commands::db_is_clustered),
-    row("db-is-standalone", "db", "exit with 0 if a database is standalone, else with 2", 1, 1, commands::db_is_standalone),
-    row("schema-name", "[schema]", "print the name of a schema", 0, 1, commands::schema_name),
-    row("schema-version", "[schema]", "print the version of a schema", 0, 1, commands::schema_version),
-    row("schema-cksum", "[schema]", "print the checksum of a schema", 0, 1, commands::schema_cksum),
+    row("db-sid", "db", "print the server ID of a clustered database", 1, 1, |_, args| line(commands::of_cluster(&args[0], "server_id")?.unwrap_or_default())),
+    row("db-local-address", "db", "print the local address of a clustered database", 1, 1, |_, args| line(commands::of_cluster(&args[0], "local_address")?.unwrap_or_default())),
+    row("db-is-clustered", "db", "exit with 0 if a database is clustered, else with 2", 1, 1, |_, args| commands::is(Magic::Clustered, args)),
+    row("db-is-standalone", "db", "exit with 0 if a database is standalone, else with 2", 1, 1, |_, args| commands::is(Magic::Standalone, args)),
+    row("schema-name", "[schema]", "print the name of a schema", 0, 1, |_, args| line(commands::read_schema(args, 0)?.name)),
+    row("schema-version", "[schema]", "print the version of a schema", 0, 1, |_, args| line(commands::read_schema(args, 0)?.version)),
+    row("schema-cksum", "[schema]", "print the checksum of a schema", 0, 1, |_, args| line(commands::read_schema(args, 0)?.cksum.unwrap_or_default())),
     row("query", "[db] trns", "run a read-only transaction", 1, 2, commands::query),
     row("transact", "[db] trns", "run a transaction", 1, 2, commands::transact),
     row("show-log", "[db]", "print the records of a database's log", 0, 1, show_log::run),

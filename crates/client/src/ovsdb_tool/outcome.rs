@@ -34,6 +34,11 @@ pub(super) fn show(text: &str) -> Outcome {
     Ok(())
 }
 
+/// Prints a line.
+pub(super) fn line(what: impl std::fmt::Display) -> Outcome {
+    show(&format!("{what}\n"))
+}
+
 pub(super) fn default_db() -> PathBuf {
     program::database_directory().join("conf.db")
 }

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use super::commands::{self, Command, Output, Ran, Settings, Stop};
 use crate::ctl::table::Printer;
+use host::database_file::ids;
 use host::program;
 use ovsdb::replica::{Committed, Outcome, Replica, Selection, Ticket};
 use ovsdb::{Uuid, UuidGenerator};
@@ -106,7 +107,7 @@ impl<'a> Session<'a> {
             commands,
             comment,
             replica: Replica::new("Open_vSwitch", selection),
-            uuids: UuidGenerator::new(random_seed()),
+            uuids: ids(),
             state: State::Rows { seen: 0 },
             said_missing: false,
             reconnect,
@@ -282,11 +283,6 @@ impl<'a> Session<'a> {
         print!("{text}");
         host::output::flush();
     }
-}
-
-fn random_seed() -> [u64; 4] {
-    use std::hash::{BuildHasher, Hasher, RandomState};
-    std::array::from_fn(|_| RandomState::new().build_hasher().finish())
 }
 
 fn current_cfg(replica: &Replica) -> Option<i64> {

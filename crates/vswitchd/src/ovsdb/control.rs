@@ -44,19 +44,19 @@ const COMMANDS: [Command<Context>; 29] = [
     row("coverage/read-counter", "COUNTER", 1, 1, read_counter),
     row("coverage/show", "", 0, 0, coverage),
     row("exit", "", 0, 0, exit),
-    row("memory/show", "", 0, 0, memory),
+    row("memory/show", "", 0, 0, |c, _| Ok(memory_usage(&c.service))),
     row("ovsdb-server/add-db", "DB", 1, 1, add_db),
     row("ovsdb-server/add-remote", "REMOTE", 1, 1, add_remote),
     row("ovsdb-server/compact", "", 0, 1, compact),
     row("ovsdb-server/connect-active-ovsdb-server", "", 0, 0, connect_active),
     row("ovsdb-server/disconnect-active-ovsdb-server", "", 0, 0, disconnect_active),
-    row("ovsdb-server/get-active-ovsdb-server", "", 0, 0, get_active),
+    row("ovsdb-server/get-active-ovsdb-server", "", 0, 0, |c, _| Ok(lines(c.service.replication.source()))),
     row("ovsdb-server/get-db-storage-status", "DB", 1, 1, storage_status),
     row("ovsdb-server/get-sync-exclude-tables", "", 0, 0, get_exclude),
     row("ovsdb-server/list-dbs", "", 0, 0, list_dbs),
-    row("ovsdb-server/list-remotes", "", 0, 0, list_remotes),
+    row("ovsdb-server/list-remotes", "", 0, 0, |c, _| Ok(lines(c.service.remotes.list()))),
     row("ovsdb-server/memory-trim-on-compaction", "on|off", 1, 1, trim),
-    row("ovsdb-server/perf-counters-clear", "", 0, 0, clear_counters),
+    row("ovsdb-server/perf-counters-clear", "", 0, 0, |_, _| nothing()),
     row("ovsdb-server/perf-counters-show", "", 0, 0, show_counters),
     row("ovsdb-server/reconnect", "", 0, 0, reconnect),
     row("ovsdb-server/reload", "", 0, 0, reload),
@@ -65,11 +65,11 @@ const COMMANDS: [Command<Context>; 29] = [
     row("ovsdb-server/set-active-ovsdb-server", "", 1, 1, set_active),
     row("ovsdb-server/set-active-ovsdb-server-probe-interval", "", 1, 1, set_active_probe),
     row("ovsdb-server/set-sync-exclude-tables", "", 0, 1, set_exclude),
-    row("ovsdb-server/sync-status", "", 0, 0, sync_status),
+    row("ovsdb-server/sync-status", "", 0, 0, |c, _| Ok(c.service.replication.status())),
     row("ovsdb-server/tlog-list", "", 0, 0, tlog_list),
     row("ovsdb-server/tlog-set", "DB:TABLE on|off", 2, 2, tlog_set),
     row("ovsdb-server/disable-monitor-cond", "", 0, 0, disable_monitor_cond),
-    row("version", "", 0, 0, version),
+    row("version", "", 0, 0, |_, _| Ok(program::version_text("ovsdb-server", &[]))),
 ];
 
 /// Runs a request, and waits for what it has begun.
@@ -137,11 +137,7 @@ fn lines(names: impl IntoIterator<Item: std::fmt::Display>) -> String {
     names.into_iter().map(|name| format!("{name}\n")).collect()
 }
 
-fn version(_: &mut Context, _: &[String]) -> Answer {
-    Ok(program::version_text("ovsdb-server", &[]))
-}
-
-/// A server inside the switch ends together with the switch: the caller waits for the process to end.
+/// The switch that the server is part of ends with it: whoever stops the one waits for the process to go.
 fn exit(context: &mut Context, _: &[String]) -> Answer {
     context.service.state.exit.notify_one();
     nothing()
@@ -173,10 +169,6 @@ fn read_counter(context: &mut Context, args: &[String]) -> Answer {
 fn coverage(context: &mut Context, _: &[String]) -> Answer {
     let counters = counters(&context.service.state);
     Ok(counters.iter().map(|(name, count)| format!("{name:<34} total: {count}\n")).collect())
-}
-
-fn memory(context: &mut Context, _: &[String]) -> Answer {
-    Ok(memory_usage(&context.service))
 }
 
 /// What memory is used for.
@@ -228,10 +220,6 @@ fn remove_remote(context: &mut Context, args: &[String]) -> Answer {
     if context.service.remotes.remove(&args[0]) { nothing() } else { Err("no such remote".into()) }
 }
 
-fn list_remotes(context: &mut Context, _: &[String]) -> Answer {
-    Ok(lines(context.service.remotes.list()))
-}
-
 fn compact(context: &mut Context, args: &[String]) -> Answer {
     let names: Vec<String> = match args.first() {
         Some(name) if name == SERVER_DATABASE => return Err("cannot compact built-in databases".into()),
@@ -264,23 +252,11 @@ fn show_counters(_: &mut Context, _: &[String]) -> Answer {
     Ok("performance counter is not supported on this platform\n".into())
 }
 
-fn clear_counters(_: &mut Context, _: &[String]) -> Answer {
-    nothing()
-}
-
 fn storage_status(context: &mut Context, args: &[String]) -> Answer {
     match context.service.state.server.borrow().database(&args[0]) {
         Some(_) => Ok("status: ok\n".into()),
         None => Err("Failed to find the database.".into()),
     }
-}
-
-fn sync_status(context: &mut Context, _: &[String]) -> Answer {
-    Ok(context.service.replication.status())
-}
-
-fn get_active(context: &mut Context, _: &[String]) -> Answer {
-    Ok(lines(context.service.replication.source()))
 }
 
 fn set_active(context: &mut Context, args: &[String]) -> Answer {

@@ -2,7 +2,7 @@
 
 use super::state::{State, now};
 use crate::conffile;
-use host::database_file::DatabaseFile;
+use host::database_file::{DatabaseFile, now_ms};
 use ovsdb::log::transaction::Note;
 use ovsdb::storage::Storage;
 use std::path::Path;
@@ -36,7 +36,7 @@ pub(super) fn open(state: &Rc<State>, given: &Path, path: &Path, first_row: bool
     if first_row {
         let added = conffile::add_first_row(&mut opened.database, server.ids());
         if let Some(changes) = added.map_err(|e| format!("{shown}: {e}"))? {
-            let note = Note { date_ms: conffile::now_ms(), comment: Some("crosspoint: first row") };
+            let note = Note { date_ms: now_ms(), comment: Some("crosspoint: first row") };
             let written = opened.storage.commit(&changes, note);
             written.map_err(|e| format!("I/O error: {shown}: {}", transport::reason(&e)))?;
         }

@@ -32,8 +32,8 @@ pub use tls_sources::TlsSources;
 
 use crate::memory_watch::watch_memory;
 use connection::Connection;
+use host::database_file::ids;
 use host::rundir::{Socket, remove_stale_control_sockets};
-use ovsdb::UuidGenerator;
 use ovsdb::server::{Model, Server};
 use remote_options::Overrides;
 use service::Service;
@@ -206,11 +206,7 @@ async fn start(mut options: Options) -> Result<Running, String> {
     if let Some(file) = &memory {
         memory::recall(file, &mut options)?;
     }
-    let mut seed = [0; 32];
-    rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty())
-        .map_err(|e| format!("no randomness: {}", transport::reason(&e.into())))?;
-    let word = |i: usize| u64::from_ne_bytes(seed[8 * i..8 * i + 8].try_into().expect("eight bytes"));
-    let mut server = Server::new(now(), UuidGenerator::new([word(0), word(1), word(2), word(3)]));
+    let mut server = Server::new(now(), ids());
     if let Some(database) = options.in_memory.take() {
         server.add_in_memory(database, Model::Standalone);
     }

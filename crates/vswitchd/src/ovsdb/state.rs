@@ -1,5 +1,6 @@
 //! State shared by the tasks of a server: the server itself, sleeping tasks, and work to do.
 
+use host::database_file::now_ms;
 use ovsdb::server::{BySession, DatabaseNo, Now, Server, SessionId, StorageNews};
 use ovsdb::storage::Done;
 use std::cell::{Cell, RefCell};
@@ -8,7 +9,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Waker;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use transport::Tls;
 
@@ -190,6 +191,5 @@ impl State {
 
 /// The time, as a server wants it.
 pub(super) fn now() -> Now {
-    let date = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    Now { at: Instant::now(), date_ms: date.as_millis() as u64 }
+    Now { at: Instant::now(), date_ms: now_ms() }
 }
