@@ -162,15 +162,15 @@ pub(super) fn del_if(vswitch: &mut Vswitch, args: &[String]) -> Answer {
 
 /// What to do with a flow.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Change {
+pub(super) struct Change {
     may_add: bool,
     may_modify: bool,
     deletes: bool,
 }
 
-const ADD: Change = Change { may_add: true, may_modify: false, deletes: false };
-const MODIFY: Change = Change { may_add: false, may_modify: true, deletes: false };
-const DELETE: Change = Change { may_add: false, may_modify: false, deletes: true };
+pub(super) const ADD: Change = Change { may_add: true, may_modify: false, deletes: false };
+pub(super) const MODIFY: Change = Change { may_add: false, may_modify: true, deletes: false };
+pub(super) const DELETE: Change = Change { may_add: false, may_modify: false, deletes: true };
 
 /// Splits options, the datapath and the rest.
 pub(super) fn target<'a>(
@@ -187,7 +187,7 @@ pub(super) fn target<'a>(
     if words.len() != rest { Err("wrong number of arguments".into()) } else { Ok((options, which, words)) }
 }
 
-fn change_one(vswitch: &mut Vswitch, args: &[String], change: Change) -> Answer {
+pub(super) fn change_one(vswitch: &mut Vswitch, args: &[String], change: Change) -> Answer {
     let (options, which, words) = target(vswitch, args, if change.deletes { 1 } else { 2 })?;
     let may_create = options.contains(&"--may-create");
     let change = Change { may_add: change.may_add || may_create, ..change };
@@ -195,27 +195,7 @@ fn change_one(vswitch: &mut Vswitch, args: &[String], change: Change) -> Answer 
     Ok(String::new())
 }
 
-pub fn add_flow(vswitch: &mut Vswitch, args: &[String]) -> Answer {
-    change_one(vswitch, args, ADD)
-}
-
-pub fn mod_flow(vswitch: &mut Vswitch, args: &[String]) -> Answer {
-    change_one(vswitch, args, MODIFY)
-}
-
-pub fn del_flow(vswitch: &mut Vswitch, args: &[String]) -> Answer {
-    change_one(vswitch, args, DELETE)
-}
-
-pub fn add_flows(vswitch: &mut Vswitch, args: &[String]) -> Answer {
-    change_file(vswitch, args, ADD)
-}
-
-pub fn mod_flows(vswitch: &mut Vswitch, args: &[String]) -> Answer {
-    change_file(vswitch, args, MODIFY)
-}
-
-/// `dpctl/del-flows DP FILE`; without a file, all flows of a manually added datapath.
+/// `dpctl/del-flows DP FILE`, and without a file all flows of a datapath made by hand.
 pub(super) fn del_flows(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     if let [name] = args
         && let Some(Which::Hand(name)) = which(vswitch, name)
@@ -226,8 +206,8 @@ pub(super) fn del_flows(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     change_file(vswitch, args, DELETE)
 }
 
-/// A line of the file contains a flow and its actions, and optionally a leading word that says what to do.
-fn change_file(vswitch: &mut Vswitch, args: &[String], default: Change) -> Answer {
+/// A line of a file is a flow and its actions; a word before them says what to do with them.
+pub(super) fn change_file(vswitch: &mut Vswitch, args: &[String], default: Change) -> Answer {
     let (options, which, words) = target(vswitch, args, 1)?;
     let failed =
         |e: std::io::Error| format!("ovs-vswitchd: {}: open failed ({})\n", words[0], host::log::os_text(&e));

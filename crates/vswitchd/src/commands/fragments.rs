@@ -17,20 +17,12 @@ fn version(word: Option<&String>) -> Option<usize> {
     ["v4", "v6"].iter().position(|name| word.is_some_and(|word| word == name))
 }
 
-fn set(plane: &ForwardingPlane, args: &[String], is_enabled: bool) -> Answer {
+pub fn set(plane: &ForwardingPlane, args: &[String], is_enabled: bool) -> Answer {
     let version = version(after_name(plane, args).last());
     let version = version.ok_or_else(|| refused("parameter missing: 'v4' for IPv4 or 'v6' for IPv6"))?;
     plane.dp.tracker().fragments().settings.is_enabled[version].store(is_enabled, Relaxed);
     let verb = if is_enabled { "enabling" } else { "disabling" };
     Ok(format!("{verb} fragmentation reassembly successful"))
-}
-
-pub fn set_enabled(plane: &ForwardingPlane, args: &[String]) -> Answer {
-    set(plane, args, true)
-}
-
-pub fn set_disabled(plane: &ForwardingPlane, args: &[String]) -> Answer {
-    set(plane, args, false)
 }
 
 pub fn set_min_frag(plane: &ForwardingPlane, args: &[String]) -> Answer {

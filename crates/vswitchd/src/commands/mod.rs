@@ -22,6 +22,7 @@ mod upcall;
 pub(crate) mod waits;
 
 use crate::state::{Shared, Vswitch};
+use by_hand::{ADD, DELETE, MODIFY};
 use conntrack as ct;
 use transport::unixctl::{self, Command, Request};
 
@@ -74,8 +75,8 @@ const COMMANDS: &[Command<Vswitch>] = &[
     row("dpctl/flush-conntrack", "[dp] [zone=N] [ct-orig-tuple] [ct-reply-tuple]", 0, 6, plane!(ct::flush)),
     row("dpctl/get-flow", "[dp] ufid", 1, 3, datapath::get_flow),
     row("dpctl/ipf-get-status", "[dp]", 0, 2, plane!(fragments::get_status)),
-    row("dpctl/ipf-set-disabled", "[dp] v4|v6", 1, 2, plane!(fragments::set_disabled)),
-    row("dpctl/ipf-set-enabled", "[dp] v4|v6", 1, 2, plane!(fragments::set_enabled)),
+    row("dpctl/ipf-set-disabled", "[dp] v4|v6", 1, 2, |v, args| fragments::set(&v.plane, args, false)),
+    row("dpctl/ipf-set-enabled", "[dp] v4|v6", 1, 2, |v, args| fragments::set(&v.plane, args, true)),
     row("dpctl/ipf-set-max-nfrags", "[dp] maxfrags", 1, 2, plane!(fragments::set_max_nfrags)),
     row("dpctl/ipf-set-min-frag", "[dp] v4|v6 minfragment", 2, 3, plane!(fragments::set_min_frag)),
     row("dpctl/list-commands", "", 0, 0, list_dpctl),
@@ -163,13 +164,13 @@ const COMMANDS: &[Command<Vswitch>] = &[
 const DUMMY: &[Command<Vswitch>] = &[
     row("crosspoint/block", "MILLISECONDS", 1, 1, dummy::block),
     row("dpctl/add-dp", "dp [iface...]", 1, MANY, by_hand::add_dp),
-    row("dpctl/add-flow", "[dp] flow actions", 2, 5, by_hand::add_flow),
-    row("dpctl/add-flows", "[dp] file", 1, 4, by_hand::add_flows),
+    row("dpctl/add-flow", "[dp] flow actions", 2, 5, |v, args| by_hand::change_one(v, args, ADD)),
+    row("dpctl/add-flows", "[dp] file", 1, 4, |v, args| by_hand::change_file(v, args, ADD)),
     row("dpctl/add-if", "dp iface...", 2, MANY, by_hand::add_if),
     row("dpctl/del-dp", "dp", 1, 1, by_hand::del_dp),
-    row("dpctl/del-flow", "[dp] flow", 1, 3, by_hand::del_flow),
-    row("dpctl/mod-flow", "[dp] flow actions", 2, 5, by_hand::mod_flow),
-    row("dpctl/mod-flows", "[dp] file", 1, 4, by_hand::mod_flows),
+    row("dpctl/del-flow", "[dp] flow", 1, 3, |v, args| by_hand::change_one(v, args, DELETE)),
+    row("dpctl/mod-flow", "[dp] flow actions", 2, 5, |v, args| by_hand::change_one(v, args, MODIFY)),
+    row("dpctl/mod-flows", "[dp] file", 1, 4, |v, args| by_hand::change_file(v, args, MODIFY)),
     row("dpctl/set-if", "dp iface...", 2, MANY, by_hand::set_if),
     row("dpif-dummy/change-port-number", "dp port new-number", 3, 3, dummy::change_port_number),
     row("netdev-dummy/conn-state", "[netdev]", 0, 1, dummy::conn_state),

@@ -79,8 +79,7 @@ impl Database {
     /// The embedded server with the file that Open vSwitch's daemons share: `conf.db` in `$OVS_DBDIR`, by
     /// default `/etc/openvswitch`.
     pub fn embedded() -> Database {
-        let dir = std::env::var_os("OVS_DBDIR").filter(|dir| !dir.is_empty());
-        Database::Embedded(PathBuf::from(dir.unwrap_or_else(|| "/etc/openvswitch".into())).join("conf.db"))
+        Database::Embedded(host::program::database_directory().join("conf.db"))
     }
 }
 
