@@ -15,12 +15,11 @@ use self::captures::Captures;
 use crate::driver::{Backing, DUMMY, Driver};
 use crate::options::{KeyRow, OptionRow, Values};
 use crate::spread::{QUEUES_MAX, Spread};
-use crate::virtual_link::{VirtualLink, to_wire_frames};
+use crate::virtual_link::{VirtualLink, port_on_link, to_wire_frames};
 use crate::{PortError, PortSpec, QueueStats};
 use base::PortNo;
 use packet::{
-    Batch, DummyControl, Packet, PoolCache, Port, PortStats, PortStatus, QueueCounts, RxOutcome, RxQueue,
-    TxQueue,
+    Batch, DummyControl, Packet, PoolCache, Port, PortStatus, QueueCounts, RxOutcome, RxQueue, TxQueue,
 };
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
@@ -243,10 +242,6 @@ impl Port for DummyPort {
         "dummy"
     }
 
-    fn take_rx_queues(&mut self) -> Vec<Box<dyn RxQueue>> {
-        std::mem::take(&mut self.rx_queues)
-    }
-
     fn take_tx_queues(&mut self, count: usize) -> Vec<Box<dyn TxQueue>> {
         let queue = || DummyTx {
             shared: self.shared.clone(),
@@ -271,27 +266,11 @@ impl Port for DummyPort {
         Some(self.numa_node)
     }
 
-    fn stats(&self) -> PortStats {
-        self.shared.link.stats()
-    }
-
     fn status(&self) -> PortStatus {
         self.shared.link.status(self.details.clone())
     }
 
-    fn set_admin_up(&mut self, up: bool) -> Result<(), String> {
-        self.shared.link.set_up(up);
-        Ok(())
-    }
-
-    fn set_mtu(&mut self, mtu: u32) -> Result<(), String> {
-        self.shared.link.set_mtu(mtu)
-    }
-
-    fn set_mac(&mut self, mac: [u8; 6]) -> Result<(), String> {
-        self.shared.link.set_mac(mac);
-        Ok(())
-    }
+    port_on_link!(shared.link);
 
     fn as_dummy(&self) -> Option<&dyn DummyControl> {
         Some(&*self.shared)

@@ -6,10 +6,10 @@
 use crate::driver::{Backing, DUMMY, Driver};
 use crate::options::{OptionRow, Values};
 use crate::replay::{Moved, Replay};
-use crate::virtual_link::{VirtualLink, refuse_unsendable};
+use crate::virtual_link::{VirtualLink, port_on_link, refuse_unsendable};
 use crate::wait::Timer;
 use crate::{PortError, PortSpec, QueueStats};
-use packet::{Batch, PoolCache, Port, PortStats, PortStatus, RxOutcome, RxQueue, TxQueue};
+use packet::{Batch, PoolCache, Port, PortStatus, RxOutcome, RxQueue, TxQueue};
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -176,36 +176,16 @@ impl Port for NullPort {
         "null"
     }
 
-    fn take_rx_queues(&mut self) -> Vec<Box<dyn RxQueue>> {
-        std::mem::take(&mut self.rx_queues)
-    }
-
     fn take_tx_queues(&mut self, count: usize) -> Vec<Box<dyn TxQueue>> {
         let queue = || SinkTx { link: self.link.clone(), stats: self.link.add_tx_queue() };
         (0..count.max(1)).map(|_| Box::new(queue()) as Box<dyn TxQueue>).collect()
-    }
-
-    fn stats(&self) -> PortStats {
-        self.link.stats()
     }
 
     fn status(&self) -> PortStatus {
         self.link.status(Vec::new())
     }
 
-    fn set_admin_up(&mut self, up: bool) -> Result<(), String> {
-        self.link.set_up(up);
-        Ok(())
-    }
-
-    fn set_mtu(&mut self, mtu: u32) -> Result<(), String> {
-        self.link.set_mtu(mtu)
-    }
-
-    fn set_mac(&mut self, mac: [u8; 6]) -> Result<(), String> {
-        self.link.set_mac(mac);
-        Ok(())
-    }
+    port_on_link!(link);
 }
 
 /// A receive queue that replays frames from memory.

@@ -127,6 +127,34 @@ impl VirtualLink {
     }
 }
 
+/// What ports do whose device is a [`VirtualLink`].
+macro_rules! port_on_link {
+    ($($link:ident).+) => {
+        fn take_rx_queues(&mut self) -> Vec<Box<dyn packet::RxQueue>> {
+            std::mem::take(&mut self.rx_queues)
+        }
+
+        fn stats(&self) -> packet::PortStats {
+            self.$($link).+.stats()
+        }
+
+        fn set_admin_up(&mut self, up: bool) -> Result<(), String> {
+            self.$($link).+.set_up(up);
+            Ok(())
+        }
+
+        fn set_mtu(&mut self, mtu: u32) -> Result<(), String> {
+            self.$($link).+.set_mtu(mtu)
+        }
+
+        fn set_mac(&mut self, mac: [u8; 6]) -> Result<(), String> {
+            self.$($link).+.set_mac(mac);
+            Ok(())
+        }
+    };
+}
+pub(crate) use port_on_link;
+
 fn check_mtu(mtu: u32) -> Result<(), String> {
     match mtu {
         68..=65535 => Ok(()),

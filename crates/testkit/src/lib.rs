@@ -1,5 +1,5 @@
 //! What tests of several crates share: the [kit](lab) for programs, namespaces and waiting, a stock Open
-//! vSwitch as a counterpart, how many cases to run, where the tree and the binary are, the replay of a fuzz
+//! vSwitch as a counterpart, [chance](chance), how many cases to run, where the tree and the binary are, the replay of a fuzz
 //! corpus, and an allocator that counts.
 //!
 //! A dev-dependency only: nothing that ships may use it, which the tidy test checks. It knows no other
@@ -7,6 +7,7 @@
 #![allow(unsafe_code)] // Only for `alloc`: the trait of allocators is unsafe to implement.
 
 pub mod alloc;
+pub mod chance;
 mod corpus;
 pub mod lab;
 pub mod stock;

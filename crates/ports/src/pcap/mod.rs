@@ -15,12 +15,12 @@ pub mod file;
 use crate::driver::{Backing, DUMMY, Driver};
 use crate::options::{KeyRow, OptionRow, Values};
 use crate::replay::{Moved, Replay};
-use crate::virtual_link::{VirtualLink, refuse_unsendable, to_wire_frames};
+use crate::virtual_link::{VirtualLink, port_on_link, refuse_unsendable, to_wire_frames};
 use crate::wait::Timer;
 use crate::{PortError, PortSpec, QueueStats};
 use base::PortNo;
 use file::{Record, Writer};
-use packet::{Batch, Packet, PoolCache, Port, PortStats, PortStatus, RxOutcome, RxQueue, TxQueue};
+use packet::{Batch, Packet, PoolCache, Port, PortStatus, RxOutcome, RxQueue, TxQueue};
 use std::fs::File;
 use std::io::BufWriter;
 use std::os::fd::RawFd;
@@ -224,10 +224,6 @@ impl Port for PcapPort {
         "pcap"
     }
 
-    fn take_rx_queues(&mut self) -> Vec<Box<dyn RxQueue>> {
-        std::mem::take(&mut self.rx_queues)
-    }
-
     fn take_tx_queues(&mut self, count: usize) -> Vec<Box<dyn TxQueue>> {
         let queue = |capture| -> Box<dyn TxQueue> {
             let (link, stats) = (self.link.clone(), self.link.add_tx_queue());
@@ -240,27 +236,11 @@ impl Port for PcapPort {
         }
     }
 
-    fn stats(&self) -> PortStats {
-        self.link.stats()
-    }
-
     fn status(&self) -> PortStatus {
         self.link.status(self.details.clone())
     }
 
-    fn set_admin_up(&mut self, up: bool) -> Result<(), String> {
-        self.link.set_up(up);
-        Ok(())
-    }
-
-    fn set_mtu(&mut self, mtu: u32) -> Result<(), String> {
-        self.link.set_mtu(mtu)
-    }
-
-    fn set_mac(&mut self, mac: [u8; 6]) -> Result<(), String> {
-        self.link.set_mac(mac);
-        Ok(())
-    }
+    port_on_link!(link);
 }
 
 /// Replays as fast as it is polled.

@@ -1,8 +1,9 @@
 //! What was acknowledged is there after the process was killed and, where it was asked for, after a power
 //! cut, whatever the disk did.
 
-mod chance;
 mod disk;
 mod group;
 mod journal;
 mod storage;
+
+use testkit::chance;

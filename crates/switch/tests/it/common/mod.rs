@@ -3,10 +3,11 @@
 //! their rules.
 
 pub mod bundles;
-pub mod chance;
 pub mod execute;
 pub mod meters;
 pub mod model;
 pub mod packets;
 pub mod rules;
 pub mod world;
+
+pub use testkit::chance;
