@@ -2,7 +2,7 @@
 //! sink. Nothing in it allocates once it is made, so that what is counted is the worker's.
 
 use base::PortNo;
-use packet::{Batch, LinkState, PoolCache, Port, PortStats, PortStatus, RxOutcome, RxQueue, TxQueue};
+use packet::{Batch, PoolCache, Port, PortStats, PortStatus, RxOutcome, RxQueue, TxQueue};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -116,16 +116,7 @@ impl Port for FloodPort {
         PortStats::default()
     }
     fn status(&self) -> PortStatus {
-        PortStatus {
-            link: LinkState::Up,
-            admin_up: true,
-            mac: [2, 0, 0, 0, 0, 2],
-            mtu: 1500,
-            speed_bps: 0,
-            ifindex: 0,
-            details: Vec::new(),
-            error: None,
-        }
+        PortStatus::up([2, 0, 0, 0, 0, 2], 1500)
     }
     fn set_admin_up(&mut self, _up: bool) -> Result<(), String> {
         Ok(())

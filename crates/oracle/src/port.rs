@@ -7,7 +7,7 @@ use base::PortNo;
 use base::clock::tsc;
 use packet::lent::{HEAD_BYTES, Lent, Tails};
 use packet::wait::Bell;
-use packet::{Batch, LinkState, Packet, PoolCache, Port, PortStats, PortStatus, RxOutcome, RxQueue, TxQueue};
+use packet::{Batch, Packet, PoolCache, Port, PortStats, PortStatus, RxOutcome, RxQueue, TxQueue};
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
@@ -286,16 +286,7 @@ impl Port for MemoryPort {
         PortStats::default()
     }
     fn status(&self) -> PortStatus {
-        PortStatus {
-            link: LinkState::Up,
-            admin_up: true,
-            mac: [2, 0, 0, 0, 0, 1],
-            mtu: 1500,
-            speed_bps: 0,
-            ifindex: 0,
-            details: Vec::new(),
-            error: None,
-        }
+        PortStatus::up([2, 0, 0, 0, 0, 1], 1500)
     }
     fn set_admin_up(&mut self, _up: bool) -> Result<(), String> {
         Ok(())

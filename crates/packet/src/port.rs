@@ -149,8 +149,24 @@ pub struct PortStatus {
     pub error: Option<String>,
 }
 
-/// A port, from the control thread's side. Dropping it removes what it created in the kernel, except for a
-/// device that should outlive the process; that may take the kernel long.
+impl PortStatus {
+    /// Of one that is up, and has nothing else to tell.
+    pub fn up(mac: [u8; 6], mtu: u32) -> PortStatus {
+        PortStatus {
+            link: LinkState::Up,
+            admin_up: true,
+            mac,
+            mtu,
+            speed_bps: 0,
+            ifindex: 0,
+            details: Vec::new(),
+            error: None,
+        }
+    }
+}
+
+/// A port, from the control thread's side. Dropping it removes what it made in the kernel, but for a device
+/// that shall outlive the process; that may take the kernel long.
 pub trait Port: Send {
     /// The port type of Open vSwitch's naming (`afxdp`, `tap`, `dummy`, ...).
     fn kind(&self) -> &'static str;

@@ -183,16 +183,7 @@ mod tests {
     use super::*;
 
     fn status(link: LinkState) -> PortStatus {
-        PortStatus {
-            link,
-            admin_up: true,
-            mac: [2, 0, 0, 0, 0, 1],
-            mtu: 1_500,
-            speed_bps: 0,
-            ifindex: 0,
-            details: Vec::new(),
-            error: None,
-        }
+        PortStatus { link, ..PortStatus::up([2, 0, 0, 0, 0, 1], 1_500) }
     }
 
     fn record() -> PortRecord {

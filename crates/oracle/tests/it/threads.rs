@@ -465,16 +465,7 @@ impl packet::Port for HeldPort {
         packet::PortStats::default()
     }
     fn status(&self) -> packet::PortStatus {
-        packet::PortStatus {
-            link: packet::LinkState::Up,
-            admin_up: true,
-            mac: [2, 0, 0, 0, 0, 9],
-            mtu: 1500,
-            speed_bps: 0,
-            ifindex: 0,
-            details: Vec::new(),
-            error: None,
-        }
+        packet::PortStatus::up([2, 0, 0, 0, 0, 9], 1500)
     }
     fn set_admin_up(&mut self, _up: bool) -> Result<(), String> {
         Ok(())

@@ -5,7 +5,7 @@ use crate::config::wanted::{self, Interface, PATCH};
 use crate::device_manager::{Opening, Returning, patch_error};
 use crate::janitor::Fate;
 use crate::scheduler::Event;
-use crate::state::{PortRecord, Vswitch};
+use crate::state::{PortRecord, Vswitch, stable_mac};
 use base::{OfPort, PortNo};
 use openflow::message::PortReason;
 use packet::{LinkState, Port, PortStatus};
@@ -104,7 +104,7 @@ impl Vswitch {
         device: Option<Box<dyn Port>>,
     ) -> Result<(), String> {
         let name = &interface.name;
-        let status = device.as_ref().map_or_else(|| patch_status(name), |d| d.status());
+        let status = device.as_ref().map_or_else(|| PortStatus::up(stable_mac(name), 0), |d| d.status());
         let in_switch = switch::PortSpec {
             kind: match &device {
                 None => PortKind::Patch { peer: None },
@@ -309,17 +309,4 @@ impl Vswitch {
 /// Logs what became of an interface, as scripts expect.
 fn tell_interface(bridge: &str, what: &str, name: &str, number: OfPort) {
     tracing::info!(target: "bridge", "bridge {bridge}: {what} interface {name} on port {}", number.0);
-}
-
-fn patch_status(name: &str) -> PortStatus {
-    PortStatus {
-        link: LinkState::Up,
-        admin_up: true,
-        mac: crate::state::stable_mac(name),
-        mtu: 0,
-        speed_bps: 0,
-        ifindex: 0,
-        details: Vec::new(),
-        error: None,
-    }
 }
