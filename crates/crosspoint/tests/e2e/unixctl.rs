@@ -157,6 +157,18 @@ fn commands_say_what_the_stock_switch_says() {
     both(&["netdev-dummy/receive", "nope", "00"]);
     both(&["netdev-dummy/set-admin-state", "p3", "down"]);
     both(&["netdev-dummy/set-admin-state", "p3", "sideways"]);
+    for [name, address] in [
+        ["p1", "10.0.0.1/24"],
+        ["p1", "10.0.0.1/255.255.0.0"],
+        ["p1", "10.0.0.1/33"],
+        ["p1", "10.0.0"],
+        ["none", "10.0.0.1/24"],
+    ] {
+        both(&["netdev-dummy/ip4addr", name, address]);
+    }
+    for address in ["fd00::1/64", "fd00::1/129", "fd00:::1"] {
+        both(&["netdev-dummy/ip6addr", "p1", address]);
+    }
     both(&["vlog/set", "nonesuch:dbg"]);
     both(&["vlog/set", "PATTERN:x:y"]);
     both(&["vlog/reopen"]);

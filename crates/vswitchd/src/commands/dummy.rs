@@ -10,6 +10,8 @@ use crate::state::{PortRecord, Vswitch};
 use base::PortNo;
 use flow::{FieldId, Key};
 use std::fmt::Write;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
 use std::time::Duration;
 
 /// How long `netdev-dummy/receive` waits for a frame to have passed.
@@ -171,6 +173,34 @@ pub fn sent(vswitch: &mut Vswitch, args: &[String]) -> Result<String, String> {
         text.push('\n');
     }
     Ok(text)
+}
+
+pub fn ip4addr(vswitch: &mut Vswitch, args: &[String]) -> Result<String, String> {
+    check_address::<Ipv4Addr>(vswitch, args, ["IP", "IPv4"], 32)
+}
+
+pub fn ip6addr(vswitch: &mut Vswitch, args: &[String]) -> Result<String, String> {
+    check_address::<Ipv6Addr>(vswitch, args, ["IPv6", "IPv6"], 128)
+}
+
+/// An address for a dummy, which is checked and not kept: nothing here has routes that would go by it.
+fn check_address<A: FromStr>(
+    vswitch: &Vswitch,
+    args: &[String],
+    [kind, version]: [&str; 2],
+    bits: u32,
+) -> Result<String, String> {
+    dummy(vswitch, &args[0]).map_err(|_| "Unknown Dummy Interface")?;
+    let text = &args[1];
+    let (address, mask) = text.split_once('/').unwrap_or((text, "0"));
+    match mask.parse::<u32>() {
+        _ if address.parse::<A>().is_err() => Err(format!("{text}: invalid {kind} address")),
+        Ok(prefix) if prefix > bits => {
+            Err(format!("{text}: {version} network prefix bits not between 0 and {bits}, inclusive"))
+        }
+        Err(_) if mask.parse::<A>().is_err() => Err(format!("{text}: invalid {kind} address")),
+        _ => Ok("OK".into()),
+    }
 }
 
 /// `netdev-dummy/set-admin-state [NAME] up|down`.

@@ -174,6 +174,8 @@ const DUMMY: &[Command<Vswitch>] = &[
     row("dpctl/set-if", "dp iface...", 2, MANY, by_hand::set_if),
     row("dpif-dummy/change-port-number", "dp port new-number", 3, 3, dummy::change_port_number),
     row("netdev-dummy/conn-state", "[netdev]", 0, 1, dummy::conn_state),
+    row("netdev-dummy/ip4addr", "[netdev] ipaddr/mask-prefix-len", 2, 2, dummy::ip4addr),
+    row("netdev-dummy/ip6addr", "[netdev] ip6addr", 2, 2, dummy::ip6addr),
     row(
         "netdev-dummy/receive",
         "name [--qid queue_id] packet|flow [--len packet_len]",
