@@ -18,8 +18,7 @@ fn behind<T: AsRef<str>>(separator: char, unknown: &str, known: impl IntoIterato
     name.map(|name| format!("{separator}(did you mean '{}'?)", name.as_ref())).unwrap_or_default()
 }
 
-/// The name that is most alike, if it is alike enough to be meant; not the same, which only stands where it may
-/// not.
+/// The name that is most alike, if it is alike enough to be meant. An equal one is only in the wrong place.
 fn nearest<T: AsRef<str>>(unknown: &str, known: impl IntoIterator<Item = T>) -> Option<T> {
     if unknown.len() > NAME_BYTES_MAX {
         return None;

@@ -1,6 +1,6 @@
 //! What tests of several crates share: the [kit](lab) for programs, namespaces and waiting, a stock Open
-//! vSwitch as a counterpart, [chance](chance), how many cases to run, where the tree and the binary are, the replay of a fuzz
-//! corpus, and an allocator that counts.
+//! vSwitch as a counterpart, [random numbers](chance) from a seed, how many cases to run, where the tree and
+//! the binary are, the replay of a fuzz corpus, and an allocator that counts.
 //!
 //! A dev-dependency only: nothing that ships may use it, which the tidy test checks. It knows no other
 //! crate of the project, so that every one of them may use it.
