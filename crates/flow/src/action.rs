@@ -265,8 +265,8 @@ pub enum Action {
     SetTpDst(u16),
     /// `mod_nw_ttl`.
     SetNwTtl(u8),
-    /// `load:VALUE->FIELD[..]`.
-    Load { target: SubField, value: u64 },
+    /// `load:VALUE->FIELD[..]`. It may have come as a set-field with a mask, and is then shown as that.
+    Load { target: SubField, value: u64, as_set_field: bool },
     /// `move:SOURCE->TARGET`.
     Move { source: SubField, target: SubField },
     /// `push:SOURCE`.

@@ -573,7 +573,7 @@ fn messages_that_no_client_sends_are_answered_as_by_the_stock_switch() {
         Codec::new(Version::V13).encode(9, &Message::FlowMod(Box::new(flow_mod))).unwrap()
     };
     let whole = |field: Mf| SubField { field, offset: 0, count: field.row().subfield_bits };
-    let load = |field: Mf| applied(&[Action::Load { target: whole(field), value: 1 }]);
+    let load = |field: Mf| applied(&[Action::Load { target: whole(field), value: 1, as_set_field: false }]);
     let set = |field: Mf| applied(&[Action::SetField { field, value: 1, mask: field.ones() }]);
     let moved = Action::Move { source: whole(Mf::Reg(0)), target: whole(Mf::CtMark) };
     let push = || Action::PushVlan(0x8100);

@@ -69,6 +69,10 @@ fn eviction_and_vacancy_are_described_as_they_were_set() {
     assert_eq!(describe(), expected);
     switch.own_ofctl(&["-O", "OpenFlow14", "mod-table", "br0", "0", "novacancy"]).ok();
     assert_eq!(describe()[1], "vacancy=off");
+    // A table without a limit is never quite empty again, as in Open vSwitch.
+    switch.ofctl(&["-O", "OpenFlow14", "mod-table", "br0", "0", "vacancy:20,80"]).ok();
+    switch.add_flow("actions=drop");
+    assert!(describe()[1].ends_with("vacancy=99%"));
 }
 
 #[test]

@@ -116,9 +116,9 @@ fn loads_reach_part_of_any_field_in_openflow_15_too() {
         assert_eq!(ours, stock, "{version}");
         assert!(ours.contains("mpls_tc") || ours.contains("MPLS_TC"), "{ours}");
     }
-    same_steps(&mut both, "in_port=1,udp,nw_tos=252,nw_ttl=64");
-    both.rules("OpenFlow15", &["udp6,actions=set_field:7->ipv6_label,2"]);
-    same_steps(&mut both, "in_port=1,udp6");
+    for flow in ["udp,nw_tos=252,nw_ttl=64", "udp6", "dl_vlan=3,arp"] {
+        same_steps(&mut both, &format!("in_port=1,{flow}"));
+    }
 }
 
 #[test]
@@ -133,6 +133,9 @@ fn groups_have_the_actions_of_the_stock_switch() {
         "controller",
         "dec_mpls_ttl,output:3",
         "set_field:1->mpls_label,output:3",
+        // What cannot be done to a bucket's copy is no matter of the packet's.
+        "encap(ethernet),output:3",
+        "push_vlan:0x8100,decap,output:3",
     ] {
         let group = format!("group_id=1,type=all,bucket=actions={bucket}");
         same_traces(&mut both, &[&group], &["actions=group:1,output:4"], &[UDP_FLOW]);
@@ -191,7 +194,10 @@ fn traces_tell_of_limits_headers_and_tunnels_as_the_stock_switch_does() {
         assert!(ours.contains("continuation=1"), "{ours}");
     }
     both.rules("OpenFlow15", &["actions=set_field:10.0.0.5->tun_dst,2"]);
-    same_steps(&mut both, "in_port=1,udp,tun_dst=1.2.3.4,tun_src=4.3.2.1");
+    for flags in ["0", "oam"] {
+        let flow = format!("in_port=1,udp,tun_dst=1.2.3.4,tun_src=4.3.2.1,tun_flags={flags}");
+        same_steps(&mut both, &flow);
+    }
 }
 
 /// The same trace but for the bits that a megaflow holds: there are fewer than in Open vSwitch's.

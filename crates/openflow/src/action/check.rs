@@ -374,7 +374,7 @@ mod tests {
     }
 
     fn load(field: Mf) -> Action {
-        Action::Load { target: SubField { field, offset: 0, count: 1 }, value: 1 }
+        Action::Load { target: SubField { field, offset: 0, count: 1 }, value: 1, as_set_field: false }
     }
 
     fn push() -> Action {

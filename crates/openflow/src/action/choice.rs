@@ -1,6 +1,6 @@
 //! One of several links or ports, chosen by a hash.
 
-use super::subfield::{from_ofs_nbits, ofs_nbits, read_target};
+use super::subfield::{checked, from_ofs_nbits, ofs_nbits, short_field};
 use super::text::{Parser, Printer};
 use super::wire::{Body, Encoder, output_port};
 use super::{Place, Row, nicira, with, word};
@@ -71,16 +71,19 @@ pub(super) static MULTIPATH: Row = Row {
     forms: &[nicira(
         10,
         |b| {
-            let (fields, basis) = (hash_fields(b.u16()?)?, b.u16()?);
+            let (fields, basis) = (b.u16()?, b.u16()?);
             b.skip(2)?;
-            let algorithm = numbered(&LINK_CHOICES, |choice| choice as u16, b.u16()?)?;
+            let algorithm = b.u16()?;
             let (max_link, arg) = (b.u16()?, b.u32()?);
             b.skip(2)?;
             let (offset, count) = from_ofs_nbits(b.u16()?);
-            let target = read_target(b, offset, count)?;
+            let field = short_field(b.u32()?)?;
+            let fields = hash_fields(fields)?;
+            let algorithm = numbered(&LINK_CHOICES, |choice| choice as u16, algorithm)?;
             if count < 16 && max_link >= 1 << count {
                 return Err(OFPBAC_BAD_ARGUMENT);
             }
+            let target = checked(field, offset, count, true)?;
             Ok(Action::Multipath(Box::new(Multipath { fields, basis, algorithm, max_link, arg, target })))
         },
         |a, e| {
@@ -96,7 +99,8 @@ pub(super) static MULTIPATH: Row = Row {
                 e.field(m.target.field);
             })
         },
-    )],
+    )
+    .of_length(32)],
     words: &[word("multipath", |_, _, value| parse_multipath(value))],
     print: |a, p| {
         with!(a, Action::Multipath(m) => {
@@ -166,12 +170,14 @@ pub(super) static BUNDLE: Row = Row {
             12,
             |b| read_bundle(b, false),
             |a, e| with!(a, Action::Bundle(bundle) if bundle.target.is_none() => write_bundle(bundle, e)),
-        ),
+        )
+        .of_length_from(32),
         nicira(
             13,
             |b| read_bundle(b, true),
             |a, e| with!(a, Action::Bundle(bundle) => write_bundle(bundle, e)),
-        ),
+        )
+        .of_length_from(32),
     ],
     words: &[
         word("bundle", |p, _, value| parse_bundle(p, value, false)),
@@ -206,11 +212,11 @@ fn read_bundle(b: &mut Body, load: bool) -> Result<Action, ErrorKind> {
     }
     let target = if load {
         let (offset, count) = from_ofs_nbits(bits);
-        let target = read_target(b, offset, count)?;
+        let field = short_field(b.u32()?)?;
         if count < 16 {
             return Err(OFPBAC_BAD_ARGUMENT);
         }
-        Some(target)
+        Some(checked(field, offset, count, true)?)
     } else if bits != 0 || b.u32()? != 0 {
         return Err(OFPBAC_BAD_ARGUMENT);
     } else {

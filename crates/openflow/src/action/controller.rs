@@ -44,7 +44,7 @@ pub(super) static CONTROLLER: Row = Row {
                 )
             },
         ),
-        nicira(37, read_properties, write_properties),
+        nicira(37, read_properties, write_properties).of_length_from(16),
     ],
     words: &[word("controller", |_, _, value| parse(value))],
     print: |a, p| {
@@ -128,7 +128,7 @@ fn read_properties(b: &mut Body) -> Result<Action, ErrorKind> {
     while !r.is_empty() {
         let (kind, length) = (r.u16()?, usize::from(r.u16()?));
         let mut value = r.sub(length.checked_sub(4).ok_or(OFPBPC_BAD_LEN)?)?;
-        r.skip((length.next_multiple_of(8) - length).min(r.len()))?;
+        r.skip(length.next_multiple_of(8) - length)?;
         match kind {
             property::MAX_LEN => max_len = value.u16()?,
             property::CONTROLLER_ID => id = value.u16()?,

@@ -4,7 +4,7 @@
 //! its mark and label. In text, NAT is a separate argument and the others are in `exec`.
 
 use super::check::{is_of_connection, target};
-use super::subfield::{checked, from_ofs_nbits, ofs_nbits};
+use super::subfield::{checked, from_ofs_nbits, ofs_nbits, short_field};
 use super::wire::{Body, Encoder};
 use super::{Place, Row, nicira, with, word};
 use crate::codec::bytes::Put;
@@ -13,7 +13,6 @@ use crate::message::TABLE_ALL;
 use crate::text::value::{number, write_ipv4};
 use crate::text::{KeyValues, TextError, bad, parse_subfield, put};
 use flow::action::{Ct, CtZone, Nat, NatSide};
-use flow::mf::NxmHeader;
 use flow::{Action, FieldId};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -28,7 +27,7 @@ pub(super) static CT: Row = Row {
     syntax: "ct(commit,force,table=TABLE,zone=ZONE,nat(...),exec(ACTION,...),alg=ftp|tftp)",
     summary: "Tracks the packet's connection, and goes on with a copy in the table, where rules see the state; \
               `commit` puts a new connection down.",
-    forms: &[nicira(35, read_ct, |a, e| with!(a, Action::Ct(ct) => write_ct(ct, e)))],
+    forms: &[nicira(35, read_ct, |a, e| with!(a, Action::Ct(ct) => write_ct(ct, e))).of_length_from(24)],
     words: &[word("ct", |p, _, value| parse_ct(p, value))],
     print: |a, p| with!(a, Action::Ct(ct) => print_ct(ct, p)),
     check: |a, c| match a {
@@ -44,7 +43,7 @@ pub(super) static NAT: Row = Row {
     summary: "In `ct` alone: translates the addresses of the connection, as said for a new one, and as it was for \
               others.",
     place: Place::Lists,
-    forms: &[nicira(36, read_nat, |a, e| with!(a, Action::Nat(nat) => write_nat(nat, e)))],
+    forms: &[nicira(36, read_nat, |a, e| with!(a, Action::Nat(nat) => write_nat(nat, e))).of_length_from(16)],
     words: &[word("nat", |p, _, value| {
         let nat = parse_nat(value)?;
         if p.is_in_ct() { Ok(nat) } else { bad!("Cannot have NAT action outside of \"ct\" action") }
@@ -89,7 +88,7 @@ fn read_ct(b: &mut Body) -> Result<Action, ErrorKind> {
         CtZone::Is(zone)
     } else {
         let (offset, count) = from_ofs_nbits(zone);
-        let sub = checked(NxmHeader(u64::from(zone_source) << 32), offset, count, false)?;
+        let sub = checked(short_field(zone_source)?, offset, count, false)?;
         if count != 16 {
             return Err(OFPBAC_BAD_SET_LEN);
         }

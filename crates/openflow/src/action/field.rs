@@ -1,6 +1,6 @@
 //! Setting, copying and deleting fields of any kind.
 
-use super::subfield::{as_set_error, checked, ones, read_field_header, read_source, read_target};
+use super::subfield::{checked, ones, read_field};
 use super::text::Parser;
 use super::vlan::{in_range, set_exactly};
 use super::wire::{Body, Encoder};
@@ -51,12 +51,14 @@ pub(super) static SET_FIELD: Row = Row {
             4,
             |b| read_number(b, Mf::EthSrc, 6),
             |a, e| exact!(a, e, [Mf::EthSrc], v => put_ethernet(e, v)),
-        ),
+        )
+        .of_length(16),
         of10(
             5,
             |b| read_number(b, Mf::EthDst, 6),
             |a, e| exact!(a, e, [Mf::EthDst], v => put_ethernet(e, v)),
-        ),
+        )
+        .of_length(16),
         of10(6, |b| read_number(b, Mf::NwSrc, 4), |a, e| exact!(a, e, [Mf::NwSrc], v => e.out.u32(v as u32))),
         of10(7, |b| read_number(b, Mf::NwDst, 4), |a, e| exact!(a, e, [Mf::NwDst], v => e.out.u32(v as u32))),
         of10(8, read_tos, write_tos),
@@ -65,12 +67,14 @@ pub(super) static SET_FIELD: Row = Row {
             |b| read_number(b, Mf::EthSrc, 6),
             |a, e| exact!(a, e, [Mf::EthSrc], v => put_ethernet(e, v)),
         )
+        .of_length(16)
         .deprecated_after(Version::V11),
         of11(
             4,
             |b| read_number(b, Mf::EthDst, 6),
             |a, e| exact!(a, e, [Mf::EthDst], v => put_ethernet(e, v)),
         )
+        .of_length(16)
         .deprecated_after(Version::V11),
         of11(5, |b| read_number(b, Mf::NwSrc, 4), |a, e| exact!(a, e, [Mf::NwSrc], v => e.out.u32(v as u32)))
             .deprecated_after(Version::V11),
@@ -84,8 +88,10 @@ pub(super) static SET_FIELD: Row = Row {
         )
         .deprecated_after(Version::V11),
         of11(25, |b| read_set_field(b, false), |a, e| write_set_field(a, e, false))
+            .of_length_from(8)
             .only(Version::V12, Version::V14),
         of11(25, |b| read_set_field(b, true), |a, e| write_set_field(a, e, true))
+            .of_length_from(8)
             .only(Version::V15, Version::V15),
         nicira(
             33,
@@ -95,6 +101,7 @@ pub(super) static SET_FIELD: Row = Row {
                 _ => false,
             },
         )
+        .of_length_from(16)
         .only(Version::V10, Version::V11)
         .never_read(),
     ],
@@ -201,21 +208,20 @@ fn write_tos(a: &Action, e: &mut Encoder) -> bool {
 
 /// An OXM entry and its padding: OFPAT_SET_FIELD and NXAST_REG_LOAD2.
 pub(super) fn read_set_field(b: &mut Body, may_mask: bool) -> Result<Action, ErrorKind> {
-    let entry = match read_entry(b).map_err(as_set_error)? {
+    let as_set_error = |error| match error {
+        OFPBMC_BAD_MASK => OFPBAC_BAD_SET_MASK,
+        OFPBMC_BAD_VALUE => OFPBAC_BAD_SET_ARGUMENT,
+        other => other,
+    };
+    let entry = match read_entry(b, may_mask).map_err(as_set_error)? {
         AnyEntry::Field(entry) => entry,
         AnyEntry::Option(option) => {
-            if option.mask != Wide::ONES && !may_mask {
-                return Err(OFPBAC_BAD_SET_MASK);
-            }
             let len = b.len();
             b.zeros(len, OFPBAC_BAD_SET_ARGUMENT)?;
             let (value, mask) = (Box::new(option.value), Box::new(option.mask));
             return Ok(Action::SetOption { idx: option.idx, value, mask });
         }
     };
-    if entry.masked && !may_mask {
-        return Err(OFPBAC_BAD_SET_MASK);
-    }
     let no_tag = entry.mf == Mf::VlanVid && (entry.value & 0x1000 == 0 || entry.mask & 0x1000 == 0);
     if !entry.mf.row().writable || entry.mf == Mf::InPortOxm || no_tag {
         return Err(OFPBAC_BAD_SET_ARGUMENT);
@@ -225,7 +231,7 @@ pub(super) fn read_set_field(b: &mut Body, may_mask: bool) -> Result<Action, Err
     // It remains a load, and is written as one.
     if entry.masked && entry.mask == entry.mf.ones() && is_narrow(entry.mf) {
         let target = SubField { field: entry.mf, offset: 0, count: entry.mf.row().subfield_bits };
-        return Ok(Action::Load { target, value: entry.value as u64 });
+        return Ok(Action::Load { target, value: entry.value as u64, as_set_field: true });
     }
     Ok(Action::SetField { field: entry.mf, value: entry.value, mask: entry.mask })
 }
@@ -271,7 +277,8 @@ impl Encoder<'_> {
             // Some have more bits on the wire than can be set (`arp_op`).
             let is_whole = (offset, count) == (0, field.row().bits.into());
             let count = if is_whole { field.row().subfield_bits.min(64) } else { count };
-            self.action(&Action::Load { target: SubField { field, offset, count }, value });
+            let target = SubField { field, offset, count };
+            self.action(&Action::Load { target, value, as_set_field: false });
         }
     }
 }
@@ -368,15 +375,12 @@ pub(super) static MOVE: Row = Row {
     syntax: "move:FIELD[A..B]->FIELD[C..D]",
     summary: "Copies bits of a field to another.",
     forms: &[
-        of11(28, read_copy_field, write_copy_field).only(Version::V15, Version::V15),
+        of11(28, read_copy_field, write_copy_field).of_length_from(16).only(Version::V15, Version::V15),
         nicira(
             6,
             |b| {
                 let (count, source, target) = (b.u16()?, b.u16()?, b.u16()?);
-                let source = read_source(b, source, count)?;
-                let target = read_target(b, target, count)?;
-                b.zero_rest()?;
-                Ok(Action::Move { source, target })
+                read_moved(b, source, target, count)
             },
             |a, e| {
                 with!(a, Action::Move { source, target } => {
@@ -386,6 +390,7 @@ pub(super) static MOVE: Row = Row {
                 })
             },
         )
+        .of_length_from(16)
         .only(Version::V10, Version::V14),
         // The same behind padding.
         Form::new(
@@ -400,7 +405,8 @@ pub(super) static MOVE: Row = Row {
                 e.out.zeros(2);
                 write_copy_field(a, e)
             },
-        ),
+        )
+        .of_length_from(24),
     ],
     words: &[word("move", |_, _, value| parse_move(value))],
     print: |a, p| {
@@ -425,10 +431,17 @@ pub(super) static MOVE: Row = Row {
 fn read_copy_field(b: &mut Body) -> Result<Action, ErrorKind> {
     let (count, source, target) = (b.u16()?, b.u16()?, b.u16()?);
     b.skip(2)?;
-    let source = read_source(b, source, count)?;
-    let target = read_target(b, target, count)?;
+    read_moved(b, source, target, count)
+}
+
+/// The headers of both fields, by which all forms of a move end.
+fn read_moved(b: &mut Body, source: u16, target: u16, count: u16) -> Result<Action, ErrorKind> {
+    let (from, to) = (read_field(b)?, read_field(b)?);
     b.zero_rest()?;
-    Ok(Action::Move { source, target })
+    Ok(Action::Move {
+        source: checked(from, source, count, false)?,
+        target: checked(to, target, count, true)?,
+    })
 }
 
 fn write_copy_field(a: &Action, e: &mut Encoder) -> bool {
@@ -488,6 +501,7 @@ pub(super) static SET_TUNNEL: Row = Row {
                 })
             },
         )
+        .of_length(24)
         .deprecated_after(Version::V11),
     ],
     words: &[
@@ -516,10 +530,10 @@ pub(super) static DELETE_FIELD: Row = Row {
     forms: &[nicira(
         50,
         |b| {
-            let header = read_field_header(b)?;
+            let field = read_field(b)?;
             b.skip_rest()?;
-            match Mf::from_nxm(header).ok_or(OFPBAC_BAD_SET_TYPE)? {
-                field @ Mf::TunMetadata(_) => Ok(Action::DeleteField(field)),
+            match field {
+                Mf::TunMetadata(_) => Ok(Action::DeleteField(field)),
                 _ => Err(OFPBAC_BAD_ARGUMENT),
             }
         },
@@ -530,7 +544,8 @@ pub(super) static DELETE_FIELD: Row = Row {
                 e.out.zeros(10);
             })
         },
-    )],
+    )
+    .of_length(24)],
     words: &[word("delete_field", |_, _, value| match Mf::from_name(value) {
         Some(field) => Ok(Action::DeleteField(field)),
         None => Err(TextError::unknown(format!("unknown field `{value}'"), value, field_names())),
@@ -553,9 +568,9 @@ pub(super) static CHECK_PKT_LARGER: Row = Row {
         49,
         |b| {
             let (length, offset) = (b.u16()?, b.u16()?);
-            let header = read_field_header(b)?;
+            let field = read_field(b)?;
             b.zero_rest()?;
-            Ok(Action::CheckPktLarger { length, target: checked(header, offset, 1, true)? })
+            Ok(Action::CheckPktLarger { length, target: checked(field, offset, 1, true)? })
         },
         |a, e| {
             with!(a, Action::CheckPktLarger { length, target } => {
@@ -564,7 +579,8 @@ pub(super) static CHECK_PKT_LARGER: Row = Row {
                 e.field(target.field);
             })
         },
-    )],
+    )
+    .of_length_from(24)],
     words: &[word("check_pkt_larger", |_, _, value| {
         let Some((length, target)) = value.split_once(")->").or_else(|| value.split_once("->")) else {
             return bad!("{value}: missing `->'");

@@ -69,7 +69,8 @@ pub(super) static WRITE_ACTIONS: Row = Row {
                 set.iter().for_each(|action| e.action(action));
             })
         },
-    )],
+    )
+    .of_length_from(8)],
     words: &[word("write_actions", |p, _, value| Ok(Action::WriteActions(p.nested(value, true)?)))],
     print: |a, p| with!(a, Action::WriteActions(set) => p.nested("write_actions", set)),
     check: |a, c| match a {
@@ -98,7 +99,8 @@ pub(super) static WRITE_METADATA: Row = Row {
                     e.out.u64(*mask);
                 })
             },
-        ),
+        )
+        .of_length(24),
         nicira(
             22,
             |b| {
@@ -112,7 +114,8 @@ pub(super) static WRITE_METADATA: Row = Row {
                     e.out.u64(*mask);
                 })
             },
-        ),
+        )
+        .of_length(32),
     ],
     words: &[word("write_metadata", |p, _, value| {
         p.only_in(Protocols::NXM_OF11_UP);

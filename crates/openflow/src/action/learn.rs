@@ -2,7 +2,7 @@
 
 use super::check::Checker;
 use super::choice::short_target;
-use super::subfield::{checked, read_field_header};
+use super::subfield::{checked, read_field, short_field};
 use super::text::{Parser, Printer};
 use super::wire::{Body, Encoder};
 use super::{Place, Row, nicira, with, word};
@@ -29,9 +29,10 @@ mod spec {
     pub const TO_OUTPUT: u16 = 2 << 11;
     pub const TO_MASK: u16 = 3 << 11;
     pub const BITS_MASK: u16 = 0x3ff;
-    pub const UNUSED: u16 = 3 << 14;
 }
 
+/// Bytes of a field's header and an offset.
+const FIELD_LEN: usize = 6;
 /// Default priority of a learned rule.
 const PRIORITY: u16 = 0x8000;
 
@@ -47,8 +48,8 @@ pub(super) static LEARN: Row = Row {
             16,
             |b| read(b, false),
             |a, e| with!(a, Action::Learn(learn) if learn.limit == 0 && learn.result.is_none() => write(learn, e, false)),
-        ),
-        nicira(45, |b| read(b, true), |a, e| with!(a, Action::Learn(learn) => write(learn, e, true))),
+        ).of_length_from(32),
+        nicira(45, |b| read(b, true), |a, e| with!(a, Action::Learn(learn) => write(learn, e, true))).of_length_from(40),
     ],
     words: &[word("learn", |p, _, value| parse(p, value))],
     print: |a, p| with!(a, Action::Learn(learn) => print(learn, p)),
@@ -90,21 +91,19 @@ fn read(b: &mut Body, long: bool) -> Result<Action, ErrorKind> {
     let (cookie, flags, table_id) = (b.u64()?, b.u16()?, b.u8()?);
     let zero = b.u8()?;
     let (fin_idle_timeout_s, fin_hard_timeout_s) = (b.u16()?, b.u16()?);
+    let (mut limit, mut offset, mut result) = (0, 0, None);
+    if long {
+        (limit, offset) = (b.u32()?, b.u16()?);
+        b.zeros(2, NXBAC_MUST_BE_ZERO)?;
+    }
     let allowed = SEND_FLOW_REM | DELETE_LEARNED | if long { WRITE_RESULT } else { 0 };
     if zero != 0 || table_id == TABLE_ALL || flags & !allowed != 0 {
         return Err(OFPBAC_BAD_ARGUMENT);
     }
-    let (mut limit, mut result) = (0, None);
-    if long {
-        limit = b.u32()?;
-        let offset = b.u16()?;
-        b.zeros(2, NXBAC_MUST_BE_ZERO)?;
-        if flags & WRITE_RESULT != 0 {
-            let header = read_field_header(b)?;
-            result = Some(checked(header, offset, 1, true)?);
-        } else if offset != 0 {
-            return Err(OFPBAC_BAD_ARGUMENT);
-        }
+    if flags & WRITE_RESULT != 0 {
+        result = Some(checked(read_field(b)?, offset, 1, true)?);
+    } else if offset != 0 {
+        return Err(OFPBAC_BAD_ARGUMENT);
     }
     let specs = read_specs(b)?;
     Ok(Action::Learn(Box::new(Learn {
@@ -130,9 +129,6 @@ fn read_specs(b: &mut Body) -> Result<Vec<LearnSpec>, ErrorKind> {
         if header == 0 {
             break;
         }
-        if header & spec::UNUSED != 0 {
-            return Err(OFPBAC_BAD_ARGUMENT);
-        }
         let count = header & spec::BITS_MASK;
         let to = header & spec::TO_MASK;
         let from_value = header & spec::FROM_VALUE != 0;
@@ -144,8 +140,14 @@ fn read_specs(b: &mut Body) -> Result<Vec<LearnSpec>, ErrorKind> {
         if !valid {
             return Err(OFPBAC_BAD_ARGUMENT);
         }
+        let values = usize::from(count).div_ceil(16) * 2;
+        let source_len = if from_value { values } else { FIELD_LEN };
+        let target_len = if to == spec::TO_OUTPUT { 0 } else { FIELD_LEN };
+        if b.len() < source_len + target_len {
+            return Err(OFPBAC_BAD_LEN);
+        }
         let source = if from_value {
-            let value = b.take(usize::from(count).div_ceil(16) * 2)?;
+            let value = b.take(values)?;
             let value = Wide::from_be_bytes(value).filter(|value| value.is_within(&Wide::low(count)));
             LearnSource::Value(Box::new(value.ok_or(OFPBAC_BAD_ARGUMENT)?))
         } else {
@@ -165,9 +167,8 @@ fn read_specs(b: &mut Body) -> Result<Vec<LearnSpec>, ErrorKind> {
 
 /// A field's header and the offset behind it.
 fn read_bits(b: &mut Body, count: u16) -> Result<SubField, ErrorKind> {
-    let header = read_field_header(b)?;
-    let offset = b.u16()?;
-    checked(header, offset, count, false)
+    let field = short_field(b.u32()?)?;
+    checked(field, b.u16()?, count, false)
 }
 
 fn write(learn: &Learn, e: &mut Encoder, long: bool) {

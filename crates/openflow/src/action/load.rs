@@ -1,14 +1,14 @@
 //! Setting bits of a field to a number. OpenFlow 1.5 has a masked set-field for that.
 
 use super::field::{is_narrow, read_set_field};
-use super::subfield::{from_ofs_nbits, ofs_nbits, ones, read_target};
+use super::subfield::{checked, from_ofs_nbits, ofs_nbits, ones, short_field};
 use super::wire::Encoder;
 use super::{Row, nicira, of11, with, word};
 use crate::codec::bytes::Put;
 use crate::codec::matching::{write_entry, write_masked};
 use crate::error::ErrorKind::*;
 use crate::text::value::{self, write_hex};
-use crate::text::{PortNames, TextError, bad, parse_subfield, write_value};
+use crate::text::{PortNames, TextError, bad, display_name, parse_subfield, put, write_value};
 use crate::version::Version;
 use flow::action::SubField;
 use flow::options::Wide;
@@ -23,7 +23,7 @@ pub(super) static LOAD: Row = Row {
             7,
             |b| {
                 let (offset, count) = from_ofs_nbits(b.u16()?);
-                let target = read_target(b, offset, count)?;
+                let target = checked(short_field(b.u32()?)?, offset, count, true)?;
                 let value = b.u64()?;
                 if target.count < 64 && value >> target.count != 0 {
                     return Err(OFPBAC_BAD_ARGUMENT);
@@ -31,37 +31,45 @@ pub(super) static LOAD: Row = Row {
                 Ok(load(target, value))
             },
             |a, e| {
-                with!(a, Action::Load { target, value } if !e.is_long(target.field) && target.count <= 64 => {
+                with!(a, Action::Load { target, value, .. } if !e.is_long(target.field) && target.count <= 64 => {
                     e.out.u16(ofs_nbits(*target));
                     e.field(target.field);
                     e.out.u64(*value);
                 })
             },
-        )
+        ).of_length(24)
         .only(Version::V10, Version::V14),
-        nicira(33, |b| read_set_field(b, true), write_long_load).only(Version::V10, Version::V14),
-        of11(25, |b| read_set_field(b, true), write_load_as_set)
+        nicira(33, |b| read_set_field(b, true), write_long_load).of_length_from(16).only(Version::V10, Version::V14),
+        of11(25, |b| read_set_field(b, true), write_load_as_set).of_length_from(8)
             .only(Version::V15, Version::V15)
             .never_read(),
     ],
     // For more than 64 bits.
     stand_in: |a, e| {
-        with!(a, Action::Load { target, value } => {
+        with!(a, Action::Load { target, value, .. } => {
             let mask = ones(target.count) << target.offset;
             e.set_as_loads(target.field, u128::from(*value) << target.offset, mask);
         })
     },
     words: &[word("load", |_, _, value| parse_load(value))],
     print: |a, p| {
-        with!(a, Action::Load { target, value } => {
-            p.word("load:");
-            write_hex(p.out, u128::from(*value));
-            p.word("->");
-            p.subfield(*target);
+        with!(a, Action::Load { target, value, as_set_field } => {
+            let shown = u128::from(*value);
+            if *as_set_field {
+                p.word("set_field:");
+                write_value(p.out, target.field, shown, target.field.ones(), p.ports);
+                // A mask of all bits, too.
+                put!(p.out, "/{:#x}->{}", target.field.ones(), display_name(target.field));
+            } else {
+                p.word("load:");
+                write_hex(p.out, shown);
+                p.word("->");
+                p.subfield(*target);
+            }
         })
     },
     check: |a, c| {
-        let Action::Load { target, value } = *a else { return Ok(()) };
+        let Action::Load { target, value, .. } = *a else { return Ok(()) };
         c.sets(target.field)?;
         if target.field == Mf::VlanTci {
             c.set_tci(u128::from(value) << target.offset);
@@ -79,7 +87,7 @@ fn load(target: SubField, value: u64) -> Action {
             value: Box::new(Wide::from(u128::from(value)).shl(target.offset)),
             mask: Box::new(Wide::low(target.count).shl(target.offset)),
         },
-        _ => Action::Load { target, value },
+        _ => Action::Load { target, value, as_set_field: false },
     }
 }
 
@@ -89,7 +97,7 @@ fn write_long_load(a: &Action, e: &mut Encoder) -> bool {
 }
 
 fn write_load_as_set(a: &Action, e: &mut Encoder) -> bool {
-    with!(a, Action::Load { target, value } => {
+    with!(a, Action::Load { target, value, .. } => {
         let (value, mask) = (u128::from(*value) << target.offset, ones(target.count) << target.offset);
         let minor = e.version.minor();
         if mask == target.field.ones() && is_narrow(target.field) {
@@ -125,7 +133,7 @@ fn parse_load(text: &str) -> Result<Action, TextError> {
         _ => return bad!("{text}: cannot parse integer value"),
     };
     match u64::try_from(value) {
-        Ok(value) if target.count >= 64 || value >> target.count == 0 => Ok(Action::Load { target, value }),
+        Ok(value) if target.count >= 64 || value >> target.count == 0 => Ok(load(target, value)),
         // One such action carries 64 bits; a wider field is set by the other one.
         Err(_) if target.count > 64 && (target.count >= 128 || value >> target.count == 0) => {
             let mask = ones(target.count) << target.offset;

@@ -123,7 +123,9 @@ struct Form {
     written_until: Version,
     /// Another row reads the form, for all actions that have it.
     read_elsewhere: bool,
-    /// Reads the body, up to the padding.
+    /// Least and greatest length, header and padding included.
+    lengths: (u16, u16),
+    /// Reads the body. Of a form that has several lengths it reads all; of others the rest is padding.
     read: Read,
     /// Writes the body, up to the padding; `false` where this form cannot hold the action.
     write: Write,
@@ -131,7 +133,33 @@ struct Form {
 
 impl Form {
     const fn new(space: Space, number: u16, versions: (Version, Version), read: Read, write: Write) -> Form {
-        Form { space, number, versions, written_until: versions.1, read_elsewhere: false, read, write }
+        let length = match space {
+            Space::Standard | Space::Instruction => 8,
+            Space::Nicira | Space::Onf => 16,
+        };
+        let lengths = (length, length);
+        Form {
+            space,
+            number,
+            versions,
+            written_until: versions.1,
+            read_elsewhere: false,
+            lengths,
+            read,
+            write,
+        }
+    }
+
+    /// Longer than most.
+    const fn of_length(mut self, bytes: u16) -> Form {
+        self.lengths = (bytes, bytes);
+        self
+    }
+
+    /// Of so many bytes, or of more.
+    const fn of_length_from(mut self, bytes: u16) -> Form {
+        self.lengths = (bytes, u16::MAX);
+        self
     }
 
     /// Deprecated in favour of set-field in versions after this one.
@@ -155,6 +183,10 @@ impl Form {
 
     fn is_in(&self, version: Version) -> bool {
         (self.versions.0..=self.versions.1).contains(&version)
+    }
+
+    fn has_length(&self, bytes: u16) -> bool {
+        (self.lengths.0..=self.lengths.1).contains(&bytes) && bytes.is_multiple_of(8)
     }
 }
 
@@ -277,7 +309,7 @@ impl Row {
     }
 }
 
-/// All rows, in the order of ovs-actions(7).
+/// All rows, in the order of ovs-actions(7): instructions come last.
 static ROWS: [&Row; 54] = [
     &output::OUTPUT,
     &output::OUTPUT_REG,
@@ -363,6 +395,13 @@ fn form(space: Space, version: Version, number: u16) -> Option<&'static Form> {
     }
     let forms = ROWS.iter().flat_map(|row| row.forms);
     forms.into_iter().find(|f| f.space == space && f.number == number && f.is_in(version))
+}
+
+/// The form of an instruction, and when it is carried out.
+fn instruction_form(version: Version, number: u16) -> Option<(&'static Form, u8)> {
+    let instructions = ROWS.iter().rev().take_while(|row| matches!(row.place, Place::Instruction(_)));
+    let is_it = |f: &&Form| f.space == Space::Instruction && f.number == number && f.is_in(version);
+    instructions.into_iter().find_map(|row| Some((row.forms.iter().find(is_it)?, row.place.rank())))
 }
 
 static BY_WORD: LazyLock<HashMap<&'static str, &'static Word>> =

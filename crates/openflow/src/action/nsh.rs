@@ -26,7 +26,7 @@ pub(super) static ENCAP: Row = Row {
     name: "encap",
     syntax: "encap(HEADER(md_type=N,tlv(CLASS,TYPE,VALUE)))",
     summary: "Puts an Ethernet, NSH or MPLS header around the packet.",
-    forms: &[nicira(46, read_encap, write_encap).only(Version::V13, Version::V15)],
+    forms: &[nicira(46, read_encap, write_encap).of_length_from(16).only(Version::V13, Version::V15)],
     words: &[word("encap", |p, _, value| {
         p.only_in(Protocols::OF13_UP);
         parse_encap(value)
@@ -66,7 +66,7 @@ fn read_encap(b: &mut Body) -> Result<Action, ErrorKind> {
     let mut properties = Vec::new();
     while !b.is_empty() {
         let (class, kind, len) = (b.u16()?, b.u8()?, usize::from(b.u8()?));
-        let mut value = b.sub(len.checked_sub(4).ok_or(OFPBAC_BAD_LEN)?)?;
+        let mut value = b.sub(len.checked_sub(4).ok_or(OFPBAC_BAD_LEN)?)?.with_error(NXBAC_BAD_ED_PROP);
         b.skip(len.next_multiple_of(8) - len)?;
         properties.push(match (class, kind) {
             (property::CLASS_NSH, property::MD_TYPE) if len <= 8 => NshProperty::MdType(value.u8()?),
@@ -181,6 +181,7 @@ pub(super) static DECAP: Row = Row {
             })
         },
     )
+    .of_length_from(16)
     .only(Version::V13, Version::V15)],
     words: &[word("decap", |p, _, value| {
         p.only_in(Protocols::OF13_UP);

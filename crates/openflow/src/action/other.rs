@@ -68,7 +68,8 @@ pub(super) static NOTE: Row = Row {
             Ok(Action::Note(b.take(len)?.to_vec()))
         },
         |a, e| with!(a, Action::Note(bytes) => e.out.extend_from_slice(bytes)),
-    )],
+    )
+    .of_length_from(16)],
     words: &[word("note", |_, _, value| match dotted_hex(value) {
         Some(mut bytes) => {
             bytes.resize((bytes.len() + 10).next_multiple_of(8) - 10, 0);
@@ -100,7 +101,7 @@ pub(super) static SAMPLE: Row = Row {
                     write_sample(e.out, a);
                 })
             },
-        ),
+        ).of_length(24),
         nicira(
             38,
             |b| read_sample(b, 2),
@@ -111,7 +112,7 @@ pub(super) static SAMPLE: Row = Row {
                     e.out.zeros(6);
                 })
             },
-        ),
+        ).of_length(32),
         nicira(
             41,
             |b| read_sample(b, 3),
@@ -123,7 +124,7 @@ pub(super) static SAMPLE: Row = Row {
                     e.out.zeros(5);
                 })
             },
-        ),
+        ).of_length(32),
     ],
     words: &[word("sample", |p, _, value| {
         let (mut probability, mut collector_set_id, mut obs_domain_id, mut obs_point_id) = (0, 0, 0, 0);

@@ -1,6 +1,6 @@
 //! Output to ports, and groups.
 
-use super::subfield::{from_ofs_nbits, ofs_nbits, read_source};
+use super::subfield::{checked, from_ofs_nbits, ofs_nbits, read_field, short_field};
 use super::text::{Parser, output_to};
 use super::wire::output_port;
 use super::{Place, Row, nicira, of10, of11, with, word};
@@ -42,7 +42,8 @@ pub(super) static OUTPUT: Row = Row {
                     e.out.zeros(6);
                 })
             },
-        ),
+        )
+        .of_length(16),
     ],
     words: &[word("output", |p, _, value| parse_output(p, value))],
     print: |a, p| {
@@ -89,9 +90,9 @@ pub(super) static OUTPUT_REG: Row = Row {
             15,
             |b| {
                 let (offset, count) = from_ofs_nbits(b.u16()?);
-                let source = read_source(b, offset, count)?;
-                let max_len = b.u16()?;
-                b.zeros(6, NXBRC_MUST_BE_ZERO)?;
+                let (header, max_len) = (b.u32()?, b.u16()?);
+                b.zeros(6, OFPBAC_BAD_ARGUMENT)?;
+                let source = checked(short_field(header)?, offset, count, false)?;
                 Ok(Action::OutputReg { source, max_len })
             },
             |a, e| {
@@ -102,15 +103,16 @@ pub(super) static OUTPUT_REG: Row = Row {
                     e.out.zeros(6);
                 })
             },
-        ),
+        )
+        .of_length(24),
         nicira(
             32,
             |b| {
                 let (offset, count) = from_ofs_nbits(b.u16()?);
                 let max_len = b.u16()?;
-                let source = read_source(b, offset, count)?;
+                let field = read_field(b)?;
                 b.zero_rest()?;
-                Ok(Action::OutputReg { source, max_len })
+                Ok(Action::OutputReg { source: checked(field, offset, count, false)?, max_len })
             },
             |a, e| {
                 with!(a, Action::OutputReg { source, max_len } => {
@@ -119,7 +121,8 @@ pub(super) static OUTPUT_REG: Row = Row {
                     e.field(source.field);
                 })
             },
-        ),
+        )
+        .of_length(24),
     ],
     print: |a, p| {
         with!(a, Action::OutputReg { source, .. } => {

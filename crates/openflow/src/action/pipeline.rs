@@ -33,7 +33,7 @@ pub(super) static RESUBMIT: Row = Row {
             14,
             |b| {
                 let (port, table) = (b.u16()?, b.u8()?);
-                b.zeros(3, NXBRC_MUST_BE_ZERO)?;
+                b.zeros(3, OFPBAC_BAD_ARGUMENT)?;
                 let table = (table != TABLE_ALL).then_some(table);
                 Ok(Action::Resubmit { in_port: unless_in_port(port), table, ct: false })
             },
@@ -48,7 +48,7 @@ pub(super) static RESUBMIT: Row = Row {
             44,
             |b| {
                 let (port, table) = (b.u16()?, b.u8()?);
-                b.zeros(3, NXBRC_MUST_BE_ZERO)?;
+                b.zeros(3, OFPBAC_BAD_ARGUMENT)?;
                 let table = (table != TABLE_ALL).then_some(table);
                 Ok(Action::Resubmit { in_port: unless_in_port(port), table, ct: true })
             },
@@ -131,7 +131,8 @@ pub(super) static CLONE: Row = Row {
                 e.actions(actions);
             })
         },
-    )],
+    )
+    .of_length_from(16)],
     words: &[word("clone", |p, _, value| Ok(Action::Clone(p.nested(value, false)?)))],
     print: |a, p| with!(a, Action::Clone(actions) => p.nested("clone", actions)),
     check: |a, c| match a {

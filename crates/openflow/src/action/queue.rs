@@ -36,7 +36,8 @@ pub(super) static ENQUEUE: Row = Row {
                 e.out.u32(*queue);
             })
         },
-    )],
+    )
+    .of_length(16)],
     words: &[word("enqueue", |p, _, value| {
         let mut parts = value.split([':', ',', ' ']).filter(|p| !p.is_empty());
         let (Some(port), Some(queue), None) = (parts.next(), parts.next(), parts.next()) else {

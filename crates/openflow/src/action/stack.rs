@@ -1,6 +1,6 @@
 //! The stack of field values.
 
-use super::subfield::{checked, read_field_header};
+use super::subfield::{checked, read_field};
 use super::wire::{Body, Encoder};
 use super::{Place, Row, nicira, with, word};
 use crate::codec::bytes::Put;
@@ -11,10 +11,10 @@ use flow::action::SubField;
 
 fn read(b: &mut Body, write: bool) -> Result<SubField, ErrorKind> {
     let offset = b.u16()?;
-    let header = read_field_header(b)?;
+    let field = read_field(b)?;
     let count = b.u16()?;
     b.zero_rest()?;
-    checked(header, offset, count, write)
+    checked(field, offset, count, write)
 }
 
 fn write(e: &mut Encoder, sub: SubField) {
@@ -40,7 +40,8 @@ pub(super) static PUSH: Row = Row {
         27,
         |b| Ok(Action::StackPush(read(b, false)?)),
         |a, e| with!(a, Action::StackPush(sub) => write(e, *sub)),
-    )],
+    )
+    .of_length(24)],
     words: &[word("push", |_, _, value| Ok(Action::StackPush(parse(value)?)))],
     print: |a, p| {
         with!(a, Action::StackPush(sub) => {
@@ -64,7 +65,8 @@ pub(super) static POP: Row = Row {
         28,
         |b| Ok(Action::StackPop(read(b, true)?)),
         |a, e| with!(a, Action::StackPop(sub) => write(e, *sub)),
-    )],
+    )
+    .of_length(24)],
     words: &[word("pop", |_, _, value| Ok(Action::StackPop(parse(value)?)))],
     print: |a, p| {
         with!(a, Action::StackPop(sub) => {

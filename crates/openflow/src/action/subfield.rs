@@ -1,63 +1,34 @@
 //! Bits of fields on the wire, as used by actions.
 
-use super::wire::{Body, Encoder};
+use super::wire::Encoder;
 use crate::codec::bytes::Reader;
-use crate::codec::matching::{read_header, write_header};
+use crate::codec::matching::{field_of, read_header, write_header};
 use crate::error::ErrorKind::{self, *};
 use flow::Mf;
 use flow::action::SubField;
 use flow::mf::NxmHeader;
 
-/// Converts errors of a match entry to those of an action that sets it.
-pub(super) fn as_set_error(error: ErrorKind) -> ErrorKind {
-    match error {
-        OFPBMC_BAD_FIELD => OFPBAC_BAD_SET_TYPE,
-        OFPBMC_BAD_LEN => OFPBAC_BAD_SET_LEN,
-        OFPBMC_BAD_MASK | OFPBMC_BAD_WILDCARDS => OFPBAC_BAD_SET_MASK,
-        OFPBMC_BAD_VALUE => OFPBAC_BAD_SET_ARGUMENT,
-        other => other,
-    }
+/// The field of a header, without a mask, where an action has room for an experimenter's. Errors are those of
+/// matches, as in Open vSwitch.
+pub(super) fn read_field(r: &mut Reader) -> Result<Mf, ErrorKind> {
+    let header = read_header(r).map_err(|_| OFPBMC_BAD_LEN)?;
+    let field = field_of(header).ok_or(OFPBMC_BAD_FIELD)?;
+    if header.has_mask() { Err(OFPBMC_BAD_MASK) } else { Ok(field) }
 }
 
-/// Bits that are read.
-pub(super) fn read_source(b: &mut Body, offset: u16, count: u16) -> Result<SubField, ErrorKind> {
-    read_subfield(b, offset, count, false)
+/// The field of a header of four bytes, as older actions have it: with the mask's bit, it is the same field.
+pub(super) fn short_field(header: u32) -> Result<Mf, ErrorKind> {
+    field_of(NxmHeader(u64::from(header) << 32)).ok_or(OFPBAC_BAD_SET_TYPE)
 }
 
-/// Bits that are written.
-pub(super) fn read_target(b: &mut Body, offset: u16, count: u16) -> Result<SubField, ErrorKind> {
-    read_subfield(b, offset, count, true)
-}
-
-fn read_subfield(b: &mut Body, offset: u16, count: u16, write: bool) -> Result<SubField, ErrorKind> {
-    let header = read_field_header(b)?;
-    checked(header, offset, count, write)
-}
-
-/// A field's header.
-pub(super) fn read_field_header(r: &mut Reader) -> Result<NxmHeader, ErrorKind> {
-    read_header(r).map_err(as_set_error)
-}
-
-/// The bits of the field that a header names.
-pub(super) fn checked(
-    header: NxmHeader,
-    offset: u16,
-    count: u16,
-    write: bool,
-) -> Result<SubField, ErrorKind> {
-    let field = Mf::from_nxm(header).ok_or(OFPBAC_BAD_SET_TYPE)?;
+/// Bits of a field that are read, or written.
+pub(super) fn checked(field: Mf, offset: u16, count: u16, write: bool) -> Result<SubField, ErrorKind> {
     let row = field.row();
-    if write && !row.writable {
-        return Err(OFPBAC_BAD_SET_ARGUMENT);
-    }
-    // A tunnel option is as long as the bridge's table says; some say its length here, others the greatest.
-    let fits = matches!(field, Mf::TunMetadata(_)) || header.payload_length() == Some(row.bytes.into());
-    if header.has_mask() || !fits {
-        return Err(OFPBAC_BAD_SET_LEN);
-    }
     let in_field = count >= 1 && u32::from(offset) + u32::from(count) <= u32::from(row.subfield_bits);
     if !in_field {
+        return Err(OFPBAC_BAD_SET_LEN);
+    }
+    if write && !row.writable {
         return Err(OFPBAC_BAD_SET_ARGUMENT);
     }
     Ok(SubField { field, offset, count })

@@ -52,7 +52,8 @@ pub(super) static DEC_TTL: Row = Row {
                     ids.iter().for_each(|&id| e.out.u16(id));
                 })
             },
-        ),
+        )
+        .of_length_from(16),
     ],
     words: &[word("dec_ttl", |_, _, value| {
         if value.is_empty() {

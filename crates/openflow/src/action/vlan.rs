@@ -1,6 +1,5 @@
 //! VLAN tags.
 
-use super::subfield::as_set_error;
 use super::{Row, lenient, of10, of11, with, word};
 use crate::codec::bytes::Put;
 use crate::error::ErrorKind::{self, *};
@@ -11,7 +10,7 @@ use flow::{Action, Mf};
 
 /// A number in range, or OFPBAC_BAD_ARGUMENT.
 pub(super) fn in_range<T: PartialOrd>(n: T, max: T) -> Result<T, ErrorKind> {
-    if n <= max { Ok(n) } else { Err(as_set_error(OFPBAC_BAD_ARGUMENT)) }
+    if n <= max { Ok(n) } else { Err(OFPBAC_BAD_ARGUMENT) }
 }
 
 /// A field set to a value exactly.

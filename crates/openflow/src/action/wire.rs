@@ -1,6 +1,6 @@
 //! Decodes and encodes lists of actions and instructions, with the rows' forms.
 
-use super::{APPLY_RANK, Form, Place, Row, Space, form, is_instruction};
+use super::{APPLY_RANK, Form, Place, Row, Space, form, instruction_form, is_instruction};
 use crate::codec::bytes::{Put, Reader};
 use crate::error::ErrorKind::{self, *};
 use crate::version::Version;
@@ -101,6 +101,9 @@ pub(crate) fn read_flow_actions(version: Version, r: Reader) -> Result<Vec<Actio
 
 /// A list of actions, all of the bytes. Instructions in the form of actions are refused.
 pub(crate) fn read_actions(version: Version, r: Reader) -> Result<Vec<Action>, ErrorKind> {
+    if !r.len().is_multiple_of(8) {
+        return Err(OFPBRC_BAD_LEN);
+    }
     let mut actions = Vec::new();
     append_actions(version, r, &mut actions, 0)?;
     if actions.iter().any(is_instruction) { Err(OFPBIC_UNSUP_INST) } else { Ok(actions) }
@@ -117,8 +120,7 @@ fn append_actions(
         return Err(OFPBAC_TOO_MANY);
     }
     while !r.is_empty() {
-        let kind = r.u16()?;
-        let length = usize::from(r.u16()?);
+        let (kind, length) = (r.u16()?, r.u16()?);
         // An unknown type is reported in preference to a bad length.
         let mut head = r;
         let form = match kind {
@@ -132,67 +134,53 @@ fn append_actions(
             }
             kind => form(Space::Standard, version, kind).ok_or(OFPBAC_BAD_TYPE)?,
         };
-        if length < 8 || length % 8 != 0 {
+        if !form.has_length(length) {
             return Err(OFPBAC_BAD_LEN);
         }
-        let mut body = Body { reader: r.sub(length - 4)?, version, depth };
+        let mut body = Body { reader: r.sub(usize::from(length) - 4)?, version, depth };
         if kind == EXPERIMENTER {
             body.skip(6)?;
         }
-        actions.push(read_body(form, body, length)?);
+        actions.push((form.read)(&mut body)?);
     }
     Ok(())
-}
-
-/// Decodes the body of an action or instruction with this length, and its padding.
-fn read_body(form: &Form, mut body: Body, length: usize) -> Result<Action, ErrorKind> {
-    let action = (form.read)(&mut body)?;
-    let read = length - body.len();
-    let padded = if form.space == Space::Nicira { read.max(16) } else { read }.next_multiple_of(8);
-    if length == padded { Ok(action) } else { Err(OFPBAC_BAD_LEN) }
 }
 
 /// Decodes the instructions of OpenFlow 1.1 and later, which take up all bytes, in order of execution and
 /// with the actions to apply among them.
 pub(crate) fn read_instructions(version: Version, mut r: Reader) -> Result<Vec<Action>, ErrorKind> {
     r = r.with_error(OFPBIC_BAD_LEN);
-    let mut apply: Option<Reader> = None;
-    let mut others: [Option<Action>; 6] = [const { None }; 6];
+    // All are looked at before the first is read.
+    let mut bodies: [Option<(Option<&Form>, Reader)>; 6] = [None; 6];
     while !r.is_empty() {
-        let kind = r.u16()?;
-        let length = usize::from(r.u16()?);
+        let (kind, length) = (r.u16()?, r.u16()?);
         if length < 8 || length % 8 != 0 {
             return Err(OFPBIC_BAD_LEN);
         }
-        let mut body = r.sub(length - 4)?;
-        if kind == EXPERIMENTER {
-            return Err(OFPBIC_BAD_EXPERIMENTER);
-        }
-        if kind == APPLY_ACTIONS {
-            body.skip(4)?;
-            if apply.replace(body).is_some() {
-                return Err(OFPBIC_DUP_INST);
+        let mut body = r.sub(usize::from(length) - 4)?;
+        let (form, rank) = match kind {
+            EXPERIMENTER => return Err(OFPBIC_BAD_EXPERIMENTER),
+            APPLY_ACTIONS => {
+                body.skip(4)?;
+                (None, APPLY_RANK)
             }
-            continue;
-        }
-        let form = form(Space::Instruction, version, kind).ok_or(OFPBIC_UNKNOWN_INST)?;
-        let mut body = Body { reader: body, version, depth: 0 };
-        let action = (form.read)(&mut body)?;
-        if (length - body.len()).next_multiple_of(8) != length {
-            return Err(OFPBIC_BAD_LEN);
-        }
-        let rank = usize::from(Row::of(&action).place.rank());
-        if others[rank].replace(action).is_some() {
+            kind => {
+                let (form, rank) = instruction_form(version, kind).ok_or(OFPBIC_UNKNOWN_INST)?;
+                if !form.has_length(length) {
+                    return Err(OFPBIC_BAD_LEN);
+                }
+                (Some(form), rank)
+            }
+        };
+        if bodies[usize::from(rank)].replace((form, body)).is_some() {
             return Err(OFPBIC_DUP_INST);
         }
     }
-    let mut actions = Vec::with_capacity(others.len());
-    for (rank, action) in others.into_iter().enumerate() {
-        actions.extend(action);
-        if rank == usize::from(APPLY_RANK)
-            && let Some(apply) = apply
-        {
-            append_actions(version, apply, &mut actions, 0)?;
+    let mut actions = Vec::with_capacity(bodies.len());
+    for (form, reader) in bodies.into_iter().flatten() {
+        match form {
+            Some(form) => actions.push((form.read)(&mut Body { reader, version, depth: 0 })?),
+            None => append_actions(version, reader, &mut actions, 0)?,
         }
     }
     check_order(version, &actions)?;

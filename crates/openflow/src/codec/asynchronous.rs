@@ -5,14 +5,14 @@
 //! requester. Sources: OpenFlow 1.3 section 7.3.10, 1.4 section 7.3.10.
 
 use super::bytes::{Put, Reader};
-use super::property::{read_property, write_property};
+use super::property::{self, read_property, unknown_property, whole_u32, write_property};
 use crate::error::ErrorKind::{self, *};
 use crate::message::{AsyncChange, AsyncConfig};
 use crate::version::Version;
 
 /// The kinds of messages in the order of their properties' numbers, which are two each, secondaries first:
-/// the known reasons, and those of the oldest form.
-const KNOWN: [(u32, u32); 6] = [(0x3f, 0x7), (0x7, 0x7), (0x3f, 0x3f), (0x7, 0), (0x18, 0), (0x3, 0)];
+/// the reasons known from OpenFlow 1.4 on, and before.
+const KNOWN: [(u32, u32); 6] = [(0x3f, 0x7), (0x7, 0x7), (0x3f, 0x3f), (0x7, 0x7), (0x18, 0x18), (0x3, 0x3)];
 /// Kinds that the oldest form has.
 const OLD_KINDS: usize = 3;
 
@@ -21,7 +21,7 @@ const EXPERIMENTER: [u16; 2] = [0xfffe, 0xffff];
 
 /// OFPT_SET_ASYNC.
 pub(super) fn read(version: Version, r: &mut Reader) -> Result<AsyncChange, ErrorKind> {
-    if version >= Version::V14 { read_properties(r) } else { read_bitmaps(r) }
+    if version >= Version::V14 { read_properties(version, r) } else { read_bitmaps(r) }
 }
 
 /// OFPT_GET_ASYNC_REPLY; a controller ignores what it does not know.
@@ -32,7 +32,7 @@ pub(super) fn read_reply(version: Version, r: &mut Reader) -> Result<AsyncConfig
     let mut config = AsyncConfig::default();
     while !r.is_empty() {
         let (kind, mut value) = read_property(r)?;
-        if let Some((masks, known)) = masks_of(&mut config, kind) {
+        if let Some((masks, known)) = masks_of(&mut config, version, kind) {
             *masks = value.u32()? & known;
         }
     }
@@ -40,8 +40,9 @@ pub(super) fn read_reply(version: Version, r: &mut Reader) -> Result<AsyncConfig
 }
 
 /// The bitmap that a property sets, and the bits in it that are known.
-fn masks_of(config: &mut AsyncConfig, kind: u16) -> Option<(&mut u32, u32)> {
-    let (known, _) = *KNOWN.get(usize::from(kind / 2))?;
+fn masks_of(config: &mut AsyncConfig, version: Version, kind: u16) -> Option<(&mut u32, u32)> {
+    let (known, before) = *KNOWN.get(usize::from(kind / 2))?;
+    let known = if version >= Version::V14 { known } else { before };
     let masks = config.kinds().into_iter().nth(usize::from(kind / 2))?;
     Some((&mut masks[usize::from(kind.is_multiple_of(2))], known))
 }
@@ -54,16 +55,15 @@ pub(super) fn read_bitmaps(r: &mut Reader) -> Result<AsyncChange, ErrorKind> {
     Ok(AsyncChange { config, given: AsyncChange::ALL })
 }
 
-pub(super) fn read_properties(r: &mut Reader) -> Result<AsyncChange, ErrorKind> {
+pub(super) fn read_properties(version: Version, r: &mut Reader) -> Result<AsyncChange, ErrorKind> {
     let (mut config, mut given) = (AsyncConfig::default(), 0);
     while !r.is_empty() {
-        let (kind, mut value) = read_property(r)?;
+        let (kind, value) = read_property(r)?;
         if EXPERIMENTER.contains(&kind) {
-            value.skip(8)?;
-            return Err(OFPBPC_BAD_EXP_TYPE);
+            return Err(unknown_property(property::EXPERIMENTER, value));
         }
-        let (mask, known) = masks_of(&mut config, kind).ok_or(OFPACFC_UNSUPPORTED)?;
-        *mask = value.u32()?;
+        let (mask, known) = masks_of(&mut config, version, kind).ok_or(OFPACFC_UNSUPPORTED)?;
+        *mask = whole_u32(value)?;
         if *mask & !known != 0 {
             return Err(OFPACFC_INVALID);
         }

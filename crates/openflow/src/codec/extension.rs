@@ -2,8 +2,8 @@
 
 use super::bytes::{Put, Reader};
 use super::header::{Codec, HEADER_LEN};
-use super::kind::{NICIRA, ONF, nxt, onft};
-use super::{asynchronous, ct_flush, flows, group, packet, switch};
+use super::kind::{Kind, NICIRA, ONF, nxt, onft};
+use super::{asynchronous, ct_flush, flows, group, length, packet, switch};
 use crate::error::ErrorKind::{self, *};
 use crate::message::{
     AsyncChange, BundleAdd, BundleControl, BundleControlType, BundleFlags, FlowForm, Message, PacketInForm,
@@ -62,7 +62,7 @@ fn read_nicira(codec: &Codec, subtype: u32, r: &mut Reader) -> Result<Message, E
         nxt::PACKET_IN => Message::PacketIn(packet::read_nx_packet_in(r)?),
         nxt::FLOW_AGE => Message::FlowAge,
         nxt::SET_ASYNC_CONFIG => Message::SetAsync(asynchronous::read_bitmaps(r)?),
-        nxt::SET_ASYNC_CONFIG2 => Message::SetAsync(asynchronous::read_properties(r)?),
+        nxt::SET_ASYNC_CONFIG2 => Message::SetAsync(asynchronous::read_properties(codec.version, r)?),
         nxt::SET_CONTROLLER_ID => {
             r.zeros(6, NXBRC_MUST_BE_ZERO)?;
             Message::SetControllerId(r.u16()?)
@@ -253,12 +253,16 @@ pub(super) fn write_bundle_control(out: &mut Vec<u8>, m: &BundleControl) {
     out.u16(m.flags.bits());
 }
 
-/// Whether a bundle may contain the message: changes of flows and ports, and packets.
-fn may_be_bundled(message: &Message) -> bool {
-    matches!(
-        message,
-        Message::FlowMod(_) | Message::GroupMod(_) | Message::PortMod(_) | Message::PacketOut(_)
-    )
+/// Whether a bundle may contain the message: changes of flows, groups and ports, and packets. Other types,
+/// and messages with a length that they cannot have, are refused without being decoded.
+fn may_be_bundled(version: Version, kind: Kind, body: Reader) -> bool {
+    let mut head = body;
+    let may_be = match kind {
+        Kind::FlowMod | Kind::GroupMod | Kind::PortMod | Kind::PacketOut => true,
+        Kind::Experimenter => matches!((head.u32(), head.u32()), (Ok(NICIRA), Ok(nxt::FLOW_MOD))),
+        _ => false,
+    };
+    may_be && length::check(version, kind, body).is_ok()
 }
 
 /// The group-mod or meter-mod of another controller, in a message of its own.
@@ -290,21 +294,10 @@ pub(super) fn read_bundle_add(codec: &Codec, r: &mut Reader, xid: u32) -> Result
     if inner.xid != xid {
         return Err(OFPBFC_MSG_BAD_XID);
     }
-    if inner.kind == 0 {
-        return Err(OFPBFC_MSG_UNSUP);
-    }
-    // Bundles within bundles would nest as deep as a message is long.
-    let is_bundle = match codec.version {
-        Version::V13 => inner.kind == 4 && bytes.get(HEADER_LEN..HEADER_LEN + 4) == Some(&ONF.to_be_bytes()),
-        _ => matches!(inner.kind, 33 | 34),
-    };
-    if is_bundle {
-        return Err(OFPBFC_MSG_UNSUP);
-    }
-    let (xid, message) = codec.decode(bytes)?;
-    if !may_be_bundled(&message) {
-        return Err(OFPBFC_MSG_UNSUP);
-    }
+    let body = Reader::new(&bytes[HEADER_LEN..], OFPBRC_BAD_LEN);
+    let kind = Kind::from_wire(codec.version, inner.kind);
+    let kind = kind.filter(|kind| may_be_bundled(codec.version, *kind, body)).ok_or(OFPBFC_MSG_UNSUP)?;
+    let message = codec.read_body(kind, body, xid)?;
     r.skip(r.len())?;
     Ok(BundleAdd { bundle_id, flags, xid, message: Box::new(message), bytes: bytes.to_vec() })
 }

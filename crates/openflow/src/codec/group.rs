@@ -5,17 +5,19 @@
 
 use super::bytes::{Put, Reader, read_list};
 use super::flows::NONE32;
-use super::matching::{read_header, write_header};
-use super::property::{EXPERIMENTER, read_property, write_property};
+use super::matching::{check_mask, field_of, read_header, write_header};
+use super::property::{EXPERIMENTER, read_property, unknown_property, whole_u32, write_property};
 use crate::action::{read_actions, write_actions};
 use crate::error::ErrorKind::{self, *};
 use crate::message::{
-    BUCKET_ALL, BUCKET_MAX, Bucket, GroupCommand, GroupDesc, GroupMod, GroupSelection, GroupStats, GroupType,
+    BUCKET_ALL, BUCKET_FIRST, BUCKET_LAST, BUCKET_MAX, Bucket, GroupCommand, GroupDesc, GroupMod,
+    GroupSelection, GroupStats, GroupType,
 };
 use crate::version::Version;
 use base::OfPort;
 use flow::Mf;
-use flow::mf::NxmHeader;
+use flow::mf::{Maskable, NxmHeader};
+use std::collections::HashSet;
 
 /// Properties of a bucket (OFPGBPT_*).
 const WEIGHT: u16 = 0;
@@ -36,59 +38,56 @@ fn has_bucket_ids(version: Version) -> bool {
     version >= Version::V15 || version == Version::V10
 }
 
-fn watch(number: u32, is_port: bool) -> Result<(Option<OfPort>, Option<u32>), ErrorKind> {
-    if !is_port {
-        return Ok((None, (number != NONE32).then_some(number)));
-    }
+fn watched_port(number: u32) -> Result<Option<OfPort>, ErrorKind> {
     let port = OfPort::from_u32(number).ok_or(OFPGMFC_BAD_WATCH)?;
-    Ok(((port != OfPort::NONE).then_some(port), None))
+    Ok((port != OfPort::NONE).then_some(port))
 }
 
-fn read_buckets(version: Version, kind: GroupType, mut r: Reader) -> Result<Vec<Bucket>, ErrorKind> {
+fn watched_group(number: u32) -> Option<u32> {
+    (number != NONE32).then_some(number)
+}
+
+/// The buckets of a group, whose type may be one that there is not.
+fn read_buckets(version: Version, kind: Option<GroupType>, mut r: Reader) -> Result<Vec<Bucket>, ErrorKind> {
     let mut buckets: Vec<Bucket> = Vec::new();
     r = r.with_error(OFPGMFC_BAD_BUCKET);
     while !r.is_empty() {
         let length = usize::from(r.u16()?);
-        if length % 8 != 0 {
-            return Err(OFPGMFC_BAD_BUCKET);
-        }
         let mut b = r.sub(length.checked_sub(2).ok_or(OFPGMFC_BAD_BUCKET)?)?;
-        let bucket = if has_bucket_ids(version) {
+        buckets.push(if has_bucket_ids(version) {
             read_bucket15(version, kind, &mut b)?
         } else {
-            let mut bucket = Bucket { id: buckets.len() as u32, weight: b.u16()?, ..Bucket::default() };
-            bucket.watch_port = watch(b.u32()?, true)?.0;
-            bucket.watch_group = watch(b.u32()?, false)?.1;
+            let (weight, port, group) = (b.u16()?, b.u32()?, b.u32()?);
             b.skip(4)?;
-            bucket.actions = read_actions(version, b)?;
-            bucket
-        };
-        if has_bucket_ids(version) && buckets.iter().any(|other| other.id == bucket.id) {
-            return Err(OFPGMFC_BAD_BUCKET);
-        }
-        buckets.push(bucket);
+            let actions = read_actions(version, b)?;
+            let (watch_port, watch_group) = (watched_port(port)?, watched_group(group));
+            Bucket { id: buckets.len() as u32, weight, watch_port, watch_group, actions }
+        });
     }
-    Ok(buckets)
+    let ids: HashSet<u32> = buckets.iter().map(|bucket| bucket.id).collect();
+    if ids.len() == buckets.len() { Ok(buckets) } else { Err(OFPGMFC_BAD_BUCKET) }
 }
 
-fn read_bucket15(version: Version, kind: GroupType, b: &mut Reader) -> Result<Bucket, ErrorKind> {
+fn read_bucket15(version: Version, kind: Option<GroupType>, b: &mut Reader) -> Result<Bucket, ErrorKind> {
     let actions_len = usize::from(b.u16()?);
     let id = b.u32()?;
-    if id > BUCKET_MAX {
-        return Err(OFPGMFC_BAD_BUCKET);
-    }
-    let mut bucket = Bucket { id, weight: u16::from(kind == GroupType::Select), ..Bucket::default() };
-    bucket.actions = read_actions(version, b.sub(actions_len)?)?;
+    let actions = read_actions(version, b.sub(actions_len)?)?;
+    let mut weight = u16::from(kind == Some(GroupType::Select));
+    let (mut port, mut group) = (OfPort::NONE.to_u32(), NONE32);
     while !b.is_empty() {
         let (property, mut value) = read_property(b)?;
         match property {
-            WEIGHT => bucket.weight = value.u16()?,
-            WATCH_PORT => bucket.watch_port = watch(value.u32()?, true)?.0,
-            WATCH_GROUP => bucket.watch_group = watch(value.u32()?, false)?.1,
-            _ => return Err(OFPBPC_BAD_TYPE),
+            WEIGHT => weight = value.u16()?,
+            WATCH_PORT => port = whole_u32(value)?,
+            WATCH_GROUP => group = whole_u32(value)?,
+            _ => return Err(unknown_property(property, value)),
         }
     }
-    Ok(bucket)
+    let (watch_port, watch_group) = (watched_port(port)?, watched_group(group));
+    if id > BUCKET_MAX {
+        return Err(OFPGMFC_BAD_BUCKET);
+    }
+    Ok(Bucket { id, weight, watch_port, watch_group, actions })
 }
 
 fn write_buckets(version: Version, out: &mut Vec<u8>, group: &GroupDesc) {
@@ -125,44 +124,72 @@ fn write_buckets(version: Version, out: &mut Vec<u8>, group: &GroupDesc) {
     }
 }
 
-fn read_selection(r: &mut Reader) -> Result<GroupSelection, ErrorKind> {
+/// Whether a group is one that has a selection method, and the command one that says it.
+fn takes_method(kind: Option<GroupType>, command: Option<GroupCommand>) -> Result<(), ErrorKind> {
+    use GroupCommand::{Add, AddOrModify, Modify};
+    match (kind, command) {
+        (None, _) => Err(OFPGMFC_BAD_TYPE),
+        (Some(GroupType::Select), Some(Add | Modify | AddOrModify)) => Ok(()),
+        (Some(GroupType::Select), None) => Err(OFPGMFC_BAD_COMMAND),
+        _ => Err(OFPBPC_BAD_VALUE),
+    }
+}
+
+/// The properties of a group. `takes_method`: the error of one, if any, that may not have a selection method.
+fn read_selection(r: &mut Reader, takes_method: Result<(), ErrorKind>) -> Result<GroupSelection, ErrorKind> {
     let mut selection = GroupSelection::default();
     while !r.is_empty() {
         let (kind, mut value) = read_property(r)?;
-        if kind != EXPERIMENTER {
-            return Err(OFPBPC_BAD_TYPE);
+        let all = value;
+        let is_method = kind == EXPERIMENTER
+            && [NETRONOME, NETRONOME_WRONG].contains(&value.u32()?)
+            && value.u32()? == SELECTION_METHOD;
+        if !is_method {
+            return Err(unknown_property(kind, all));
         }
-        if ![NETRONOME, NETRONOME_WRONG].contains(&value.u32()?) {
-            return Err(OFPBPC_BAD_EXPERIMENTER);
-        }
-        if value.u32()? != SELECTION_METHOD {
-            return Err(OFPBPC_BAD_EXP_TYPE);
-        }
+        takes_method?;
         value.skip(4)?;
-        selection.method = value.text(METHOD_LEN)?;
-        selection.param = value.u64()?;
-        let is_known = match selection.method.as_str() {
-            "hash" => true,
+        let (name, param) = (value.take(METHOD_LEN)?, value.u64()?);
+        selection.method = match name {
+            [b'h', b'a', b's', b'h', 0, ..] => "hash",
             // It uses the hash that the datapath computes.
-            "dp_hash" => value.is_empty(),
-            _ => false,
-        };
-        if !is_known {
-            return Err(OFPBPC_BAD_VALUE);
+            [b'd', b'p', b'_', b'h', b'a', b's', b'h', 0, ..] if value.is_empty() => "dp_hash",
+            _ => return Err(OFPBPC_BAD_VALUE),
         }
-        while !value.is_empty() {
-            let header = read_header(&mut value)?;
-            let field = Mf::from_nxm(header).ok_or(OFPBMC_BAD_FIELD)?;
-            let bytes = usize::from(field.row().bytes);
-            if header.has_mask() || header.payload_length() != Some(bytes) || bytes > 16 {
-                return Err(OFPBPC_BAD_LEN);
-            }
-            selection.fields.push((field, value.number(bytes)? & field.ones()));
-        }
+        .to_string();
+        selection.param = param;
+        read_fields(value.with_error(OFPBMC_BAD_LEN), &mut selection.fields)?;
         let place = |field: &Mf| Mf::all().position(|other| other == *field);
         selection.fields.sort_by_key(|(field, _)| place(field));
     }
     Ok(selection)
+}
+
+/// Fields to hash, with the masks of which bits of them in the place of values.
+fn read_fields(mut r: Reader, fields: &mut Vec<(Mf, u128)>) -> Result<(), ErrorKind> {
+    while !r.is_empty() {
+        let header = read_header(&mut r)?;
+        let payload = header.payload_length().ok_or(OFPBMC_BAD_LEN)?;
+        let mut body = r.sub(payload)?;
+        check_mask(header, body)?;
+        if header.has_mask() {
+            return Err(OFPBMC_BAD_MASK);
+        }
+        let field = field_of(header).ok_or(OFPBMC_BAD_FIELD)?;
+        // No hash takes more of an option of a tunnel.
+        if payload > 16 {
+            return Err(OFPBPC_BAD_LEN);
+        }
+        let mask = body.number(payload)? & field.ones();
+        if fields.iter().any(|(other, _)| *other == field) {
+            return Err(OFPBMC_DUP_FIELD);
+        }
+        if field.row().maskable == Maskable::No && mask != 0 && mask != field.ones() {
+            return Err(OFPBMC_BAD_MASK);
+        }
+        fields.push((field, mask));
+    }
+    Ok(())
 }
 
 fn write_selection(out: &mut Vec<u8>, selection: &GroupSelection) {
@@ -189,49 +216,48 @@ fn write_selection(out: &mut Vec<u8>, selection: &GroupSelection) {
 pub(super) fn read_group_mod(version: Version, r: &mut Reader) -> Result<Box<GroupMod>, ErrorKind> {
     let number = r.u16()?;
     let command = GroupCommand::ALL.into_iter().map(|(command, _)| command).find(|&c| c as u16 == number);
-    let is_bucket_command = matches!(command, Some(GroupCommand::InsertBucket | GroupCommand::RemoveBucket));
-    let kind = r.u8()?;
+    let kind = GroupType::from_wire(r.u8()?);
     r.skip(1)?;
     let mut group = GroupDesc { group_id: r.u32()?, ..GroupDesc::default() };
-    // A command on buckets does not change the type.
-    group.kind = match GroupType::from_wire(kind) {
-        Some(kind) => kind,
-        None if is_bucket_command => GroupType::All,
-        None => return Err(OFPGMFC_BAD_TYPE),
-    };
     let mut command_bucket_id = BUCKET_ALL;
     if has_bucket_ids(version) {
         let buckets_len = usize::from(r.u16()?);
         r.skip(2)?;
         command_bucket_id = r.u32()?;
-        let in_range = command_bucket_id <= BUCKET_MAX || command_bucket_id > 0xffff_fffc;
-        if !in_range || (command == Some(GroupCommand::InsertBucket) && command_bucket_id == BUCKET_ALL) {
-            return Err(OFPGMFC_UNKNOWN_BUCKET);
+        let names_one =
+            command_bucket_id <= BUCKET_MAX || matches!(command_bucket_id, BUCKET_FIRST | BUCKET_LAST);
+        let fits = match command {
+            Some(GroupCommand::InsertBucket) => names_one,
+            Some(GroupCommand::RemoveBucket) => names_one || command_bucket_id == BUCKET_ALL,
+            _ => command_bucket_id == BUCKET_ALL,
+        };
+        if !fits {
+            return Err(OFPGMFC_BAD_BUCKET);
         }
-        group.buckets = read_buckets(version, group.kind, r.sub(buckets_len)?)?;
-        group.selection = read_selection(r)?;
-        let takes_method = group.kind == GroupType::Select
-            && matches!(command, Some(GroupCommand::Add | GroupCommand::Modify | GroupCommand::AddOrModify));
-        if !group.selection.method.is_empty() && !takes_method {
-            return Err(OFPBPC_BAD_VALUE);
-        }
+        group.buckets = read_buckets(version, kind, r.sub(buckets_len)?)?;
+        group.selection = read_selection(r, takes_method(kind, command))?;
     } else {
-        group.buckets = read_buckets(version, group.kind, *r)?;
+        group.buckets = read_buckets(version, kind, *r)?;
         r.skip(r.len())?;
+        if version >= Version::V13 && command == Some(GroupCommand::Delete) && !group.buckets.is_empty() {
+            return Err(OFPGMFC_INVALID_GROUP);
+        }
     }
     // Errors in the buckets are reported first, as in Open vSwitch.
-    let command = command.filter(|_| !is_bucket_command || has_bucket_ids(version));
+    let is_single = command == Some(GroupCommand::Delete) || group.buckets.len() == 1;
+    if kind == Some(GroupType::Indirect) && !is_single {
+        return Err(OFPGMFC_INVALID_GROUP);
+    }
+    group.kind = kind.ok_or(OFPGMFC_BAD_TYPE)?;
     let command = command.ok_or(OFPGMFC_BAD_COMMAND)?;
     check(command, &group)?;
     Ok(Box::new(GroupMod { command, command_bucket_id, group }))
 }
 
-/// Requirements that any group must meet, whatever else exists.
+/// Requirements that buckets must meet, whatever else exists.
 fn check(command: GroupCommand, group: &GroupDesc) -> Result<(), ErrorKind> {
-    let defines = matches!(command, GroupCommand::Add | GroupCommand::Modify | GroupCommand::AddOrModify);
-    let n = group.buckets.len();
-    if group.kind == GroupType::Indirect && defines && n != 1 || command == GroupCommand::Delete && n > 0 {
-        return Err(OFPGMFC_INVALID_GROUP);
+    if command == GroupCommand::RemoveBucket && !group.buckets.is_empty() {
+        return Err(OFPGMFC_BAD_BUCKET);
     }
     for bucket in &group.buckets {
         let is_watched = bucket.watch_port.is_some() || bucket.watch_group.is_some();
@@ -243,9 +269,6 @@ fn check(command: GroupCommand, group: &GroupDesc) -> Result<(), ErrorKind> {
             GroupType::FastFailover if !is_watched => return Err(OFPGMFC_INVALID_GROUP),
             _ => {}
         }
-    }
-    if command == GroupCommand::RemoveBucket && n > 0 {
-        return Err(OFPGMFC_BAD_BUCKET);
     }
     Ok(())
 }
@@ -277,10 +300,10 @@ pub(super) fn read_group_desc(version: Version, r: &mut Reader) -> Result<GroupD
     if has_bucket_ids(version) {
         let buckets_len = usize::from(r.u16()?);
         r.skip(6)?;
-        group.buckets = read_buckets(version, kind, r.sub(buckets_len)?)?;
-        group.selection = read_selection(&mut r)?;
+        group.buckets = read_buckets(version, Some(kind), r.sub(buckets_len)?)?;
+        group.selection = read_selection(&mut r, takes_method(Some(kind), Some(GroupCommand::Add)))?;
     } else {
-        group.buckets = read_buckets(version, kind, r)?;
+        group.buckets = read_buckets(version, Some(kind), r)?;
     }
     Ok(group)
 }

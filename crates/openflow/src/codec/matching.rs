@@ -65,19 +65,48 @@ fn value_to_wire(mf: Mf, value: u128) -> u128 {
     if is_port32(mf) { OfPort(value as u16).to_u32().into() } else { value }
 }
 
-/// Reads one entry for an action, which may set some bits of any field. Errors are those of matches; actions
-/// translate them.
-pub(crate) fn read_entry(r: &mut Reader) -> Result<AnyEntry, ErrorKind> {
-    let header = read_header(r)?;
+/// The field of a header, which says the length of the field's value, and mask: of another length there is
+/// none. A tunnel option is as long as the bridge's table says; some say its length, others the greatest.
+pub(crate) fn field_of(header: NxmHeader) -> Option<Mf> {
+    let field = Mf::from_nxm(header)?;
+    let has_its_length = value_length(header) == Some(field.row().bytes.into());
+    (matches!(field, Mf::TunMetadata(_)) || has_its_length).then_some(field)
+}
+
+/// Bytes of an entry's value.
+fn value_length(header: NxmHeader) -> Option<usize> {
+    let payload = header.payload_length()?;
+    Some(if header.has_mask() { payload / 2 } else { payload })
+}
+
+/// Reads one entry for an action, which may set some bits of any field. Errors of the field are those of
+/// actions; those of what follows, of matches, which actions translate.
+pub(crate) fn read_entry(r: &mut Reader, may_mask: bool) -> Result<AnyEntry, ErrorKind> {
+    let header = read_header(r).map_err(|_| OFPBMC_BAD_LEN)?;
     let payload = header.payload_length().ok_or(OFPBMC_BAD_LEN)?;
-    let field = Mf::from_nxm(header).ok_or(OFPBMC_BAD_FIELD)?;
-    let mut body = r.sub(payload)?.with_error(OFPBMC_BAD_LEN);
+    let field = field_of(header).ok_or(match Mf::from_nxm(header) {
+        Some(_) if value_length(header) != Some(0) => OFPBAC_BAD_SET_LEN,
+        _ => OFPBAC_BAD_SET_TYPE,
+    })?;
+    let mut body = r.with_error(OFPBMC_BAD_LEN).sub(payload)?;
+    r.skip(payload)?;
+    check_mask(header, body)?;
+    if header.has_mask() && !may_mask {
+        return Err(OFPBMC_BAD_MASK);
+    }
     match field {
         Mf::TunMetadata(idx) => {
             option_body(idx, header, &mut body).map(|option| AnyEntry::Option(Box::new(option)))
         }
         mf => masked_body(mf, header, &mut body).map(AnyEntry::Field),
     }
+}
+
+/// Refuses a value with bits that its mask has not.
+pub(super) fn check_mask(header: NxmHeader, body: Reader) -> Result<(), ErrorKind> {
+    let (value, mask) = body.rest().split_at(body.len() / 2);
+    let is_within = !header.has_mask() || value.iter().zip(mask).all(|(value, mask)| value & !mask == 0);
+    if is_within { Ok(()) } else { Err(OFPBMC_BAD_WILDCARDS) }
 }
 
 /// Reads a tunnel option's value and mask. The sender may choose any length: a value that is shorter than the
@@ -90,9 +119,6 @@ fn option_body(idx: u8, header: NxmHeader, body: &mut Reader) -> Result<OptionMa
     let value = number()?;
     let mask = if masked { number()? } else { Wide::ONES };
     body.end()?;
-    if !value.is_within(&mask) {
-        return Err(OFPBMC_BAD_WILDCARDS);
-    }
     // A mask of ones only conveys its length, which is the option's if the sender knows the option.
     let bytes = masked.then_some(bytes as u8);
     Ok(OptionMatch { idx, value, mask, bytes })
@@ -111,16 +137,10 @@ fn entry_body(mf: Mf, header: NxmHeader, body: &mut Reader) -> Result<Entry, Err
 fn masked_body(mf: Mf, header: NxmHeader, body: &mut Reader) -> Result<Entry, ErrorKind> {
     let bytes = usize::from(mf.row().bytes);
     let masked = header.has_mask();
-    if body.len() != if masked { 2 * bytes } else { bytes } {
-        return Err(OFPBMC_BAD_LEN);
-    }
     let mut value = body.number(bytes)?;
     let mut mask = mf.ones();
     if masked {
         let wire_mask = body.number(bytes)?;
-        if value & !wire_mask != 0 {
-            return Err(OFPBMC_BAD_WILDCARDS);
-        }
         // Bits that a field has not, since it is narrower than its bytes, are 0 in every packet.
         mask = wire_mask & mf.ones();
         if mask == 0 && wire_mask != 0 {
@@ -167,12 +187,12 @@ pub(super) fn read_known_entries(
         let payload = header.payload_length().ok_or(OFPBMC_BAD_LEN)?;
         let has_cookie = cookie.is_some() && is_cookie(header);
         let is_in_phy_port = (header.class(), header.number()) == IN_PHY_PORT;
-        let field = Mf::from_nxm(header);
-        // An unknown field is reported even if its value is truncated.
+        let field = field_of(header);
+        let mut body = r.sub(payload)?;
+        check_mask(header, body)?;
         if field.is_none() && unknown == Unknown::Refused && !has_cookie && !is_in_phy_port {
             return Err(OFPBMC_BAD_FIELD);
         }
-        let mut body = r.sub(payload)?;
         if let Some(cookie) = cookie.as_deref_mut()
             && has_cookie
         {
@@ -209,6 +229,9 @@ pub(super) fn read_known_entries(
 
 /// Accepts `in_phy_port` if it repeats `in_port`. No packet has a different one.
 fn read_in_phy_port(header: NxmHeader, body: &mut Reader, m: &Match) -> Result<(), ErrorKind> {
+    if value_length(header) != Some(4) {
+        return Err(OFPBMC_BAD_LEN);
+    }
     let entry = entry_body(Mf::InPortOxm, header, body)?;
     match m.get_mf(Mf::InPortOxm) {
         (_, 0) => Err(OFPBMC_BAD_PREREQ),
@@ -555,7 +578,7 @@ mod tests {
             ("80000004 00000001", Ok(())),
             ("80000004 00000001 80000004 00000001", Err(OFPBMC_DUP_FIELD)),
             ("80000004 0000", Err(OFPBMC_BAD_LEN)),
-            ("80000002 0001", Err(OFPBMC_BAD_LEN)),
+            ("80000002 0001", Err(OFPBMC_BAD_FIELD)),
             ("80000004 00010000", Err(OFPBMC_BAD_VALUE)),
             ("80007e04 00000001", Err(OFPBMC_BAD_FIELD)),
             ("80001604 0a000001", Err(OFPBMC_BAD_PREREQ)),
@@ -573,7 +596,7 @@ mod tests {
             ("80000a02 86dd 80004f04 0000 0200", Err(OFPBMC_BAD_MASK)),
             ("80000a02 0800 00013502 00 fd", Ok(())),
             ("80000a02 86dd 80004e02 0200", Err(OFPBMC_BAD_VALUE)),
-            ("80000a02 86dd 80004e01 01", Err(OFPBMC_BAD_LEN)),
+            ("80000a02 86dd 80004e01 01", Err(OFPBMC_BAD_FIELD)),
             ("80000a02 86dd 80004e02 0041 80004e02 0041", Err(OFPBMC_DUP_FIELD)),
             ("80000a02 0800 80004e02 0041", Err(OFPBMC_BAD_PREREQ)),
             ("80004e02 0041", Err(OFPBMC_BAD_PREREQ)),

@@ -61,16 +61,16 @@ pub(super) fn read_meter_mod(r: &mut Reader) -> Result<MeterMod, ErrorKind> {
         r.skip(r.len())?;
         return Ok(MeterMod { command, meter: MeterConfig { flags: MeterFlags::empty(), ..meter } });
     }
-    let is_number = (1..=METER_MAX).contains(&meter.meter_id);
-    if !is_number && meter.meter_id != METER_CONTROLLER && meter.meter_id != METER_SLOWPATH {
-        return Err(OFPMMFC_INVALID_METER);
-    }
     // Unknown ones are for the switch to refuse: a request that is forwarded is shown with them.
     if flags.contains(MeterFlags::KBPS | MeterFlags::PKTPS) {
         return Err(OFPMMFC_BAD_FLAGS);
     }
     meter.bands = read_bands(*r)?;
     r.skip(r.len())?;
+    let is_number = (1..=METER_MAX).contains(&meter.meter_id);
+    if !is_number && meter.meter_id != METER_CONTROLLER && meter.meter_id != METER_SLOWPATH {
+        return Err(OFPMMFC_INVALID_METER);
+    }
     Ok(MeterMod { command, meter })
 }
 

@@ -11,7 +11,8 @@ use crate::message::{
 };
 use crate::version::Version;
 
-/// OpenFlow 1.4's OFPFMF_NO_ABBREV and OFPFMF_ONLY_OWN; the bits below are those of the extension.
+/// OpenFlow 1.4's OFPFMF_NO_ABBREV, which Open vSwitch does not take, and OFPFMF_ONLY_OWN; the bits below are
+/// those of the extension.
 const NO_ABBREV14: u16 = 1 << 5;
 const ONLY_OWN14: u16 = 1 << 6;
 
@@ -22,9 +23,10 @@ const ABBREVIATED14: u16 = 4;
 const PAUSED14: u16 = 5;
 const RESUMED14: u16 = 6;
 
+/// Refuses what watches no event.
 fn check(flags: FlowMonitorFlags) -> Result<FlowMonitorFlags, ErrorKind> {
     let events = FlowMonitorFlags::ADD | FlowMonitorFlags::DELETE | FlowMonitorFlags::MODIFY;
-    if flags.intersects(events | FlowMonitorFlags::INITIAL) { Ok(flags) } else { Err(OFPMOFC_BAD_FLAGS) }
+    if flags.intersects(events) { Ok(flags) } else { Err(OFPMOFC_BAD_FLAGS) }
 }
 
 /// NXST_FLOW_MONITOR.
@@ -57,7 +59,7 @@ pub(super) fn read_request(version: Version, r: &mut Reader) -> Result<FlowMonit
         let command = FlowMonitorCommand::Add;
         return Ok(FlowMonitorRequest { id, flags, out_port, out_group: None, table_id, matching, command });
     }
-    let (out_port, out_group) = (filter_port32(r.u32()?)?, r.u32()?);
+    let (port, out_group) = (r.u32()?, r.u32()?);
     let (bits, table_id, command) = (r.u16()?, r.u8()?, r.u8()?);
     let command = match command {
         0 => FlowMonitorCommand::Add,
@@ -65,13 +67,16 @@ pub(super) fn read_request(version: Version, r: &mut Reader) -> Result<FlowMonit
         2 => FlowMonitorCommand::Delete,
         _ => return Err(OFPMOFC_BAD_COMMAND),
     };
-    if bits & !(NO_ABBREV14 | ONLY_OWN14 | (NO_ABBREV14 - 1)) != 0 {
-        return Err(OFPMOFC_BAD_FLAGS);
-    }
     let mut flags = FlowMonitorFlags::from_bits_truncate(bits & (NO_ABBREV14 - 1));
     flags.set(FlowMonitorFlags::OWN, bits & ONLY_OWN14 != 0);
+    let mut out_port = None;
+    // Of one that goes, only its number counts.
     if command != FlowMonitorCommand::Delete {
+        if bits & !(ONLY_OWN14 | (NO_ABBREV14 - 1)) != 0 {
+            return Err(OFPMOFC_BAD_FLAGS);
+        }
         check(flags)?;
+        out_port = filter_port32(port)?;
     }
     let out_group = (out_group != NONE32).then_some(out_group);
     Ok(FlowMonitorRequest { id, flags, out_port, out_group, table_id, matching: read_match(r)?, command })
@@ -254,4 +259,28 @@ pub(crate) fn write_update(version: Version, out: &mut Vec<u8>, update: &FlowUpd
     }
     let length = u16::try_from(out.len() - start).unwrap_or(u16::MAX);
     out.set_u16(start, length);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn monitors_watch_events_and_flags_that_there_are() {
+        let request = |flags: u16, command: u8| {
+            let mut bytes = vec![0, 0, 0, 1, 0, 0, 0, 10, 0xff, 0xff, 0xff, 0xff];
+            bytes.u16(flags);
+            bytes.extend([0xff, command, 0, 1, 0, 4, 0, 0, 0, 0]);
+            read_request(Version::V14, &mut Reader::new(&bytes, OFPBRC_BAD_LEN)).map(drop)
+        };
+        // What there is, with actions: no event. Nothing abbreviated: not known to Open vSwitch.
+        for (flags, expected) in [(0x01, false), (0x11, false), (0x02, true), (0x42, true), (0x22, false)] {
+            assert_eq!(
+                request(flags, 0),
+                if expected { Ok(()) } else { Err(OFPMOFC_BAD_FLAGS) },
+                "{flags:x}"
+            );
+            assert_eq!(request(flags, 2), Ok(()), "{flags:x}");
+        }
+    }
 }

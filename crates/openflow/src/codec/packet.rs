@@ -233,10 +233,10 @@ pub(super) fn write_packet_in2(out: &mut Vec<u8>, p: &PacketIn) {
 }
 
 /// The input port that a packet-out may give.
-fn packet_out_port(port: Option<OfPort>) -> Result<OfPort, ErrorKind> {
+fn packet_out_port(port: OfPort) -> Result<OfPort, ErrorKind> {
     match port {
-        Some(port) if port < OfPort::MAX => Ok(port),
-        Some(port @ (OfPort::LOCAL | OfPort::CONTROLLER | OfPort::NONE)) => Ok(port),
+        OfPort::LOCAL | OfPort::CONTROLLER | OfPort::NONE => Ok(port),
+        port if port < OfPort::MAX => Ok(port),
         _ => Err(OFPBRC_BAD_PORT),
     }
 }
@@ -250,12 +250,12 @@ pub(super) fn read_packet_out(version: Version, r: &mut Reader) -> Result<Packet
         Version::V10 => OfPort(r.u16()?),
         _ => OfPort::from_u32(r.u32()?).ok_or(OFPBAC_BAD_OUT_PORT)?,
     };
-    let in_port = packet_out_port(Some(in_port))?;
     let actions_len = r.u16()?;
     if version != Version::V10 {
         r.skip(6)?;
     }
     let actions = read_actions(version, r.sub(actions_len.into())?)?;
+    let in_port = packet_out_port(in_port)?;
     let data = r.take(r.len())?;
     Ok(PacketOut {
         buffer_id,
@@ -295,9 +295,12 @@ fn read_packet_out15(
         return Err(OFPBRC_PIPELINE_FIELDS_ONLY);
     }
     let (port, mask) = metadata.get_mf(flow::Mf::InPort);
-    let in_port = packet_out_port((mask != 0).then_some(OfPort(port as u16)))?;
+    if mask == 0 {
+        return Err(OFPBRC_BAD_PORT);
+    }
     metadata.set_masked(FieldId::InPort, 0, 0);
     let actions = read_actions(version, r.sub(actions_len.into())?)?;
+    let in_port = packet_out_port(OfPort(port as u16))?;
     let data = r.take(r.len())?;
     let data = if buffer_id.is_none() { data.to_vec() } else { Vec::new() };
     Ok(PacketOut { buffer_id, in_port, metadata, actions, data })

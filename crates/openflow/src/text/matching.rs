@@ -246,8 +246,10 @@ impl Writer<'_> {
         self.hex("gtpu_flags", Mf::TunGtpuFlags);
         self.decimal("gtpu_msgtype", Mf::TunGtpuMsgtype);
         if let Some((value, mask)) = self.get(Mf::TunFlags) {
+            // A whole flow, of which the bits without a name are known too, has a list of those that are set.
+            let is_whole = self.m.mask.get(FieldId::TunFlags) == FieldId::TunFlags.ones();
             self.out.push_str("tun_flags=");
-            write_flags(self.out, TUN_FLAGS, value, mask, Mf::TunFlags.ones(), true);
+            write_flags(self.out, TUN_FLAGS, value, mask, Mf::TunFlags.ones(), !is_whole);
             self.out.push(',');
         }
     }

@@ -8,7 +8,7 @@ use openflow::{Codec, Version};
 #[test]
 fn a_load_is_a_masked_set_field_in_openflow_15() {
     let target = SubField { field: Mf::Reg(1), offset: 4, count: 16 };
-    let load = Action::Load { target, value: 5 };
+    let load = Action::Load { target, value: 5, as_set_field: false };
     for version in Version::ALL {
         let codec = Codec::new(version);
         let expected = match version {

@@ -147,7 +147,7 @@ pub fn statistics() -> Vec<Message> {
         request(r);
     }
     request(StatsRequest::TableFeatures { features: vec![table_features()], more: true });
-    let flags = FlowMonitorFlags::INITIAL | FlowMonitorFlags::ACTIONS;
+    let flags = FlowMonitorFlags::INITIAL | FlowMonitorFlags::ADD | FlowMonitorFlags::ACTIONS;
     request(StatsRequest::FlowMonitor(vec![FlowMonitorRequest {
         id: 1,
         flags,

@@ -302,7 +302,8 @@ fn without_label() -> Vec<FlowMod> {
 /// Rules by which packets go round again, without their label.
 fn behind_a_label() -> Vec<FlowMod> {
     let mpls = from_source().with(FieldId::EthType, 0x8847);
-    let remember = Action::Load { target: SubField { field: Mf::Reg(1), offset: 0, count: 8 }, value: 1 };
+    let target = SubField { field: Mf::Reg(1), offset: 0, count: 8 };
+    let remember = Action::Load { target, value: 1, as_set_field: false };
     let on = Action::Resubmit { in_port: None, table: Some(1), ct: false };
     let second = |n: usize| {
         let inner = Match::any().with(FieldId::EthType, 0x0800);

@@ -43,6 +43,7 @@ fn run(seed: u64, mistake: Mistake) -> Result<u64, String> {
             let remember = Action::Load {
                 target: SubField { field: Mf::Reg(1), offset: 0, count: 8 },
                 value: chance.below(3),
+                as_set_field: false,
             };
             let on = Action::Resubmit { in_port: None, table: Some(1), ct: false };
             let actions = vec![remember, Action::PopMpls(0x800), on];

@@ -189,6 +189,7 @@ impl Rules {
         let mark = Action::Load {
             target: SubField { field: Mf::CtMark, offset: 0, count: 32 },
             value: chance.below(3),
+            as_set_field: false,
         };
         let (table_id, matching, actions) = match chance.below(9) {
             0 => (0, ip(), vec![ct(first, false, Some(1), self.nat(false))]),

@@ -340,7 +340,8 @@ impl Inner {
 /// A list with others inserted at a position.
 fn inserted(old: &[Bucket], new: &[Bucket], place: u32) -> Result<Vec<Bucket>, FlowModError> {
     let at = match place {
-        BUCKET_FIRST => 0,
+        // Versions without numbers of buckets say none.
+        BUCKET_FIRST | BUCKET_ALL => 0,
         BUCKET_LAST => old.len(),
         id => match old.iter().position(|bucket| bucket.id == id) {
             Some(at) => at + 1,

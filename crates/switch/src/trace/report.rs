@@ -470,7 +470,7 @@ fn trace_once(switch: &Switch, start: Start<'_>, texts: Texts<'_>, reader: &Read
     let options = bridge.map_or(&none, |b| b.options());
     let flow_text = |key: &Key, mask: &Mask| flow_text(key, mask, ports, options);
     let whole = |key: &Key| {
-        let mut text = flow_text(key, &everything(key, options)).replace("tun_flags=-oam", "tun_flags=0");
+        let mut text = flow_text(key, &everything(key, options));
         if key.get64(FieldId::EthType) == 0x894f && key.get64(FieldId::PacketType) == 0 {
             // Open vSwitch also shows IP fields, although there are none.
             text += ",nw_proto=0,nw_tos=0,nw_ecn=0,nw_ttl=0,nw_frag=no";

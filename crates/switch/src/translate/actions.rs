@@ -81,7 +81,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
             }
             Action::SetOption { idx, value, mask } => self.write_option(*idx, value, mask),
             Action::DeleteField(field) => self.delete_field(*field),
-            Action::Load { target, value } => {
+            Action::Load { target, value, .. } => {
                 self.need_protocol(target.field);
                 self.write_sub(target, u128::from(*value));
             }

@@ -121,6 +121,11 @@ impl<'a, S: Sink> Xlate<'a, S> {
                 x.finish_freezing();
             }
         });
+        // A header that cannot come or go ends the copy alone.
+        if let Some(reason @ (DropReason::UnsupportedPacketType | DropReason::MplsLabelLimit)) = self.error {
+            self.error = None;
+            self.drop_reason = reason;
+        }
         self.depth -= 1;
         (self.exit, self.list_ends, self.in_bucket) = before;
         self.stack = stack;

@@ -183,7 +183,7 @@ fn add_loads(actions: &mut Vec<Action>, target: SubField, value: &Wide) {
         let count = (target.count - from).min(64);
         let part = (value >> from) as u64 & (u64::MAX >> (64 - count));
         let target = SubField { offset: target.offset + from, count, ..target };
-        actions.push(Action::Load { target, value: part });
+        actions.push(Action::Load { target, value: part, as_set_field: false });
     }
 }
 

@@ -28,7 +28,7 @@ fn resubmit_goto_and_the_action_set_go_through_tables() {
     let resubmit = Action::Resubmit { in_port: None, table: Some(1), ct: false };
     r.add(0, 1, Match::any(), vec![output(2), resubmit, output(3)]);
     r.add(1, 1, Match::any(), vec![Action::WriteActions(vec![output(4)]), Action::GotoTable(2)]);
-    r.add(2, 1, Match::any(), vec![Action::Load { target: reg(0), value: 7 }]);
+    r.add(2, 1, Match::any(), vec![Action::Load { target: reg(0), value: 7, as_set_field: false }]);
     assert_eq!(r.actions(&packet(101)), [out(2), out(3), out(4)]);
     r.add(2, 2, Match::any(), vec![Action::ClearActions]);
     assert_eq!(r.actions(&packet(101)), [out(2), out(3)]);
@@ -237,7 +237,12 @@ fn what_lies_behind_a_popped_label_is_read_again() {
         0,
         1,
         mpls,
-        vec![Action::Load { target: reg(3), value: 9 }, Action::PopMpls(0x800), resubmit, output(3)],
+        vec![
+            Action::Load { target: reg(3), value: 9, as_set_field: false },
+            Action::PopMpls(0x800),
+            resubmit,
+            output(3),
+        ],
     );
     r.add(
         1,

@@ -95,7 +95,7 @@ pub(super) fn features(version: Version) -> GroupFeatures {
     let actions = match version {
         Version::V10 => bits(&[0..=11]),
         // Output; fields by actions of their own; labels, tags, queues, groups, time to live.
-        Version::V11 => bits(&[0..=10, 15..=24]),
+        Version::V11 => bits(&[0..=10, 13..=24]),
         // Fields are set by set_field.
         Version::V12 | Version::V13 | Version::V14 | Version::V15 => bits(&[0..=0, 15..=25]),
     };

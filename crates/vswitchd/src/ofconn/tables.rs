@@ -42,7 +42,7 @@ impl Vswitch {
         if version < Version::V14 {
             return self.plane.set_table_miss(bridge, version, change);
         }
-        if change.vacancy.is_some_and(|v| v.down > v.up || v.up > 100) {
+        if change.vacancy.is_some_and(|v| v.down > v.up || v.up > 100 || v.now != 0) {
             return Err(ErrorKind::OFPBPC_BAD_VALUE);
         }
         let tables = match change.table_id {
@@ -54,9 +54,13 @@ impl Vswitch {
             let Some(record) = self.bridges.get_mut(&bridge) else { return Ok(()) };
             let table = record.tables.entry(table_id).or_default();
             table.evicts = change.config & TableMod::EVICTION != 0;
-            let vacancy = change.vacancy.filter(|_| change.config & TableMod::VACANCY_EVENTS != 0);
-            table.vacancy =
-                vacancy.map(|Vacancy { down, up, .. }| VacancyWatch { down, up, awaits_less: now >= up });
+            let is_watched = change.config & TableMod::VACANCY_EVENTS != 0;
+            table.vacancy = is_watched.then(|| {
+                let Vacancy { down, up, .. } = change.vacancy.unwrap_or_default();
+                // What is awaited already stays so.
+                let awaits_less = table.vacancy.map_or(now >= up, |watch| watch.awaits_less);
+                VacancyWatch { down, up, awaits_less }
+            });
             self.limit_table(bridge, table_id);
         }
         Ok(())
@@ -87,21 +91,20 @@ impl Vswitch {
     /// The percentage of a table that is free.
     fn vacancy(&self, bridge: BridgeIdx, table_id: u8) -> u8 {
         let configured = self.bridges.get(&bridge).and_then(|b| b.settings.flow_tables.get(&table_id));
-        let Some(limit) = configured.and_then(|t| t.flow_limit).filter(|limit| *limit > 0) else {
-            return 100;
-        };
+        // As in Open vSwitch, a table without a limit has one that nobody meets.
+        let limit = u64::from(configured.and_then(|t| t.flow_limit).unwrap_or(u32::MAX));
         let stats = self.plane.control.table_stats(bridge);
         let active = stats.iter().find(|t| t.table_id == table_id).map_or(0, |t| t.active as u64);
-        100 - (active * 100 / u64::from(limit)).min(100) as u8
+        (limit.saturating_sub(active) * 100).checked_div(limit).unwrap_or(100) as u8
     }
 
     /// A table's OFPMP_TABLE_DESC.
     fn table_desc(&self, bridge: BridgeIdx, table_id: u8) -> TableDesc {
         let mut desc = TableMod { table_id, eviction_flags: Some(EVICTION_FLAGS), ..TableMod::default() };
         if let Some(record) = self.bridges.get(&bridge) {
-            let configured = record.settings.flow_tables.get(&table_id);
             let table = record.tables.get(&table_id);
-            if configured.is_some_and(|t| t.evicts) || table.is_some_and(|t| t.evicts) {
+            // What the database says is not a controller's to see.
+            if table.is_some_and(|t| t.evicts) {
                 desc.config |= TableMod::EVICTION;
             }
             if let Some(VacancyWatch { down, up, .. }) = table.and_then(|t| t.vacancy) {

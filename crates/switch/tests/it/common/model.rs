@@ -394,7 +394,7 @@ impl Run<'_> {
             }
             Action::GotoTable(to) => self.resubmit(at, *to, None),
             Action::SetField { field, value, mask } => set(at, *field, *value, *mask),
-            Action::Load { target, value } => {
+            Action::Load { target, value, .. } => {
                 let ones = bits(target.count);
                 set(at, target.field, u128::from(*value) << target.offset, ones << target.offset);
             }

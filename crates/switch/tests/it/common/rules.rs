@@ -197,7 +197,7 @@ fn random_set(chance: &mut Chance) -> Action {
         8 => set(Mf::VlanTci, *chance.pick(&[0, 0x100a, 0x1014]), u128::MAX),
         9 => set(Mf::VlanVid, *chance.pick(&[0x100a, 0x1014]), 0x1fff),
         10 => set(Mf::IpDscp, 12, u128::MAX),
-        _ => Action::Load { target: sub(Mf::Reg(0), 0, 1), value: chance.below(2) },
+        _ => Action::Load { target: sub(Mf::Reg(0), 0, 1), value: chance.below(2), as_set_field: false },
     }
 }
 
