@@ -131,6 +131,8 @@ pub struct PacketInSpec {
     pub reason: PacketInReason,
     /// The rule is its table's table-miss entry: it matches everything, at priority 0.
     pub is_table_miss: bool,
+    /// There is no rule: the packet matched none.
+    pub is_without_rule: bool,
     /// Maximum number of bytes to send.
     pub max_len: u16,
     /// Which controllers (Nicira's controller id), 0 by default.

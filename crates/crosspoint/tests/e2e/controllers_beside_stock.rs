@@ -275,6 +275,31 @@ fn clients_are_told_what_the_stock_switch_tells_them() {
     }
 }
 
+/// From OpenFlow 1.3 on a packet without a rule is dropped, though others are told of it.
+#[test]
+fn of_a_packet_without_a_rule_older_clients_alone_are_told() {
+    let both = Both::start();
+    let said = both.same("a packet without a rule", |dir| {
+        let mut connections = [Version::V10, Version::V12, Version::V13, Version::V15].map(|version| {
+            let mut connection = client(dir, version);
+            connection.send(&Message::SetConfig(SwitchConfig {
+                frag: FragHandling::Normal,
+                invalid_ttl_to_controller: None,
+                miss_send_len: 128,
+            }));
+            connection.heard();
+            connection
+        });
+        appctl(dir, &["netdev-dummy/receive", "p1", UDP]);
+        for connection in &mut connections[..2] {
+            connection.events_until(|e| matches!(e, Event::Message { message: Message::PacketIn(_), .. }));
+        }
+        let (_, newer) = connections.split_at_mut(2);
+        [gists(&mut newer[0]), gists(&mut newer[1])]
+    });
+    assert_eq!(said, [vec![], Vec::<String>::new()]);
+}
+
 /// Who changes a port hears of it in OpenFlow 1.5 alone.
 #[test]
 fn who_changes_a_port_is_told_of_it_as_by_the_stock_switch() {

@@ -230,6 +230,7 @@ pub(crate) fn hand_over(key: &Key, out: &mut Translation<Effect>) {
         cookie: u64::MAX,
         reason: PacketInReason::Action,
         is_table_miss: false,
+        is_without_rule: false,
         max_len: u16::MAX,
         controller_id: 0,
         userdata: Vec::new(),

@@ -85,6 +85,8 @@ pub(crate) struct Origin<'a> {
 enum Cookie<'a> {
     Of(&'a Rule),
     Is(u64),
+    /// Of a packet without a rule.
+    Missing,
 }
 
 impl Cookie<'_> {
@@ -92,6 +94,7 @@ impl Cookie<'_> {
         match self {
             Cookie::Of(rule) => rule.cookie,
             Cookie::Is(cookie) => cookie,
+            Cookie::Missing => 0,
         }
     }
 }
@@ -104,8 +107,13 @@ impl Origin<'_> {
     fn is_table_miss(&self) -> bool {
         match self.cookie {
             Cookie::Of(rule) => rule.priority == 0 && rule.matching.to_match() == Match::any(),
-            Cookie::Is(_) => false,
+            Cookie::Is(_) | Cookie::Missing => false,
         }
+    }
+
+    /// Whether there is no rule.
+    fn is_without_rule(&self) -> bool {
+        matches!(self.cookie, Cookie::Missing)
     }
 }
 
@@ -532,7 +540,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
             }
             // Clients need not know that the hidden table is empty.
             None if honor_miss && table_id != TABLE_HIDDEN => {
-                self.origin = Origin { table_id, cookie: Cookie::Is(0) };
+                self.origin = Origin { table_id, cookie: Cookie::Missing };
                 self.miss(table_id);
             }
             None => self.trace.enter_table(table_id, Found::Nothing),

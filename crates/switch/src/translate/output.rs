@@ -371,6 +371,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
             cookie: self.origin.cookie.get(),
             reason,
             is_table_miss: self.origin.is_table_miss(),
+            is_without_rule: self.origin.is_without_rule(),
             max_len,
             controller_id: id,
             userdata: userdata.to_vec(),

@@ -95,6 +95,7 @@ impl Asynchronous {
         Asynchronous::Packet(Box::new(PacketNews {
             controller_id: spec.controller_id,
             is_table_miss: spec.is_table_miss,
+            is_without_rule: spec.is_without_rule,
             message,
         }))
     }
@@ -142,7 +143,7 @@ impl OfConn {
             Asynchronous::Table(_) => config.table_status,
         };
         let is_for_me = match news {
-            Asynchronous::Packet(p) => p.controller_id == self.controller_id,
+            Asynchronous::Packet(p) => p.controller_id == self.controller_id && p.is_told_by(self.version()),
             _ => true,
         };
         is_for_me && bits[usize::from(self.role == Role::Secondary)] & news.bit(self.version()) != 0

@@ -17,6 +17,8 @@ pub(crate) struct PacketNews {
     pub controller_id: u16,
     /// It comes from a table-miss rule: a miss, in OpenFlow 1.3 and later.
     pub is_table_miss: bool,
+    /// It comes from no rule at all.
+    pub is_without_rule: bool,
     pub message: PacketIn,
 }
 
@@ -29,6 +31,12 @@ impl PacketNews {
             ActionSet | Group | PacketOut if version < Version::V14 => Action,
             reason => reason,
         }
+    }
+
+    /// Whether connections of this version are told at all: from OpenFlow 1.3 on, a packet without a rule is
+    /// dropped, whatever others want to be told.
+    pub fn is_told_by(&self, version: Version) -> bool {
+        !self.is_without_rule || version < Version::V13
     }
 }
 
