@@ -29,6 +29,9 @@ use std::time::{Duration, Instant};
 pub const INPUT_MAX: usize = 4 * 0x1_0000;
 /// Bytes of output above which no further request is handled. Peers that read nothing may be many.
 pub const OUTPUT_MAX: usize = 256 << 10;
+/// Room that is kept for the next input and output once all has been handled and sent. Peers that say nothing
+/// may be many.
+const ROOM_KEPT: usize = 64 << 10;
 /// Bytes of output above which messages that the peer did not ask for are dropped.
 pub const UNASKED_MAX: usize = 1 << 20;
 /// How long the peer may take for its hello.
@@ -218,6 +221,9 @@ impl Connection {
     pub fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) -> usize {
         if self.handled > 0 && (self.handled == self.input.len() || self.handled >= INPUT_MAX / 2) {
             self.input.drain(..self.handled);
+            if self.input.is_empty() {
+                self.input.shrink_to(ROOM_KEPT);
+            }
             self.handled = 0;
             self.current = 0..0;
         }
@@ -243,6 +249,16 @@ impl Connection {
     /// Whether so much waits to be sent that what the peer does not ask for is lost.
     pub fn is_full(&self) -> bool {
         self.output.len() - self.sent > UNASKED_MAX
+    }
+
+    /// Bytes of memory that it holds for what has come and what is to be sent.
+    pub fn held_bytes(&self) -> usize {
+        self.input.capacity() + self.output.capacity() + self.parts.held_bytes()
+    }
+
+    /// Whether memory is scarce, so that requests may not wait for their further parts.
+    pub fn set_scarce(&mut self, is_scarce: bool) {
+        self.parts.is_scarce = is_scarce;
     }
 
     /// What happened next, or `None` until more bytes arrive (or are sent, where much waits).
@@ -497,7 +513,7 @@ impl Connection {
             self.sent_before += self.sent as u64;
             self.output.clear();
             self.sent = 0;
-            self.output.shrink_to(OUTPUT_MAX);
+            self.output.shrink_to(ROOM_KEPT);
         } else if self.sent > OUTPUT_MAX {
             self.sent_before += self.sent as u64;
             self.output.drain(..self.sent);

@@ -17,7 +17,11 @@ const BYTES_MAX: usize = 2 << 20;
 
 /// The requests of which parts are missing.
 #[derive(Default, Debug)]
-pub(crate) struct Parts(Vec<Waiting>);
+pub(crate) struct Parts {
+    waiting: Vec<Waiting>,
+    /// Memory is: no part may wait for others.
+    pub(crate) is_scarce: bool,
+}
 
 #[derive(Debug)]
 struct Waiting {
@@ -43,7 +47,7 @@ impl Parts {
     /// Takes a part, of which `bytes` are the whole message.
     pub(crate) fn join(&mut self, now: Instant, xid: u32, bytes: &[u8], part: StatsRequest) -> Joined {
         let more = bytes.get(crate::codec::STATS_FLAGS_AT + 1).is_some_and(|flags| flags & 1 != 0);
-        let known = self.0.iter().position(|w| w.xid == xid).map(|at| self.0.swap_remove(at));
+        let known = self.waiting.iter().position(|w| w.xid == xid).map(|at| self.waiting.swap_remove(at));
         let mut whole = match known {
             None if !more => return Joined::Whole(part),
             None => Waiting { xid, request: part, bytes: 0, deadline: now, head: RequestHead::new(bytes) },
@@ -57,23 +61,32 @@ impl Parts {
         }
         whole.bytes += bytes.len();
         whole.deadline = now + TIMEOUT;
-        self.0.push(whole);
-        if self.0.iter().map(|w| w.bytes).sum::<usize>() > BYTES_MAX {
-            self.0.pop();
+        self.waiting.push(whole);
+        if self.is_scarce || self.bytes() > BYTES_MAX {
+            self.waiting.pop();
             return Joined::Refused(OFPBRC_MULTIPART_BUFFER_OVERFLOW);
         }
         Joined::Waits
     }
 
+    fn bytes(&self) -> usize {
+        self.waiting.iter().map(|w| w.bytes).sum()
+    }
+
+    /// Bytes of memory that they take: once read, about twice those of the messages.
+    pub(crate) fn held_bytes(&self) -> usize {
+        2 * self.bytes()
+    }
+
     /// When the first of them has waited long enough.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        self.0.iter().map(|w| w.deadline).min()
+        self.waiting.iter().map(|w| w.deadline).min()
     }
 
     /// Forgets one that has: its transaction id and its beginning.
     pub(crate) fn expire(&mut self, now: Instant) -> Option<(u32, RequestHead)> {
-        let at = self.0.iter().position(|w| w.deadline <= now)?;
-        let Waiting { xid, head, .. } = self.0.swap_remove(at);
+        let at = self.waiting.iter().position(|w| w.deadline <= now)?;
+        let Waiting { xid, head, .. } = self.waiting.swap_remove(at);
         Some((xid, head))
     }
 }
@@ -157,5 +170,14 @@ mod tests {
         let refused = (0..40).map(|xid| parts.join(now, xid, &long, StatsRequest::Desc));
         let refused = refused.filter(|r| *r == Joined::Refused(OFPBRC_MULTIPART_BUFFER_OVERFLOW)).count();
         assert!((1..40).contains(&refused), "{refused}");
+        assert!((BYTES_MAX..=2 * BYTES_MAX).contains(&parts.held_bytes()), "{}", parts.held_bytes());
+        let mut scarce = Parts { is_scarce: true, ..Parts::default() };
+        let refused = Joined::Refused(OFPBRC_MULTIPART_BUFFER_OVERFLOW);
+        assert_eq!(scarce.join(now, 1, &message(true), StatsRequest::Desc), refused);
+        assert_eq!(scarce.held_bytes(), 0);
+        assert_eq!(
+            scarce.join(now, 1, &message(false), StatsRequest::Desc),
+            Joined::Whole(StatsRequest::Desc)
+        );
     }
 }

@@ -7,6 +7,7 @@ pub mod reconnect;
 pub mod unixctl;
 
 mod accept;
+mod budget;
 mod datapath_id;
 mod idle;
 mod keep;
@@ -14,6 +15,7 @@ mod options;
 mod stream;
 
 pub use accept::{Place, Places, accept};
+pub use budget::{Account, Budget};
 pub use datapath_id::parse_datapath_id;
 pub use idle::{Idlers, Waits};
 pub use keep::{CLOSED, Keep, keep_connected, tell_end, tell_silence};

@@ -16,7 +16,7 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Notify;
-use transport::{Stream, clock};
+use transport::{Account, Stream, clock};
 
 /// Bytes read at once.
 pub(crate) const READ_BYTES: usize = 64 * 1024;
@@ -144,6 +144,13 @@ impl Line {
             Some(Err(error)) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
             _ => Ok(false),
         }
+    }
+
+    /// Says what the connection holds, and lets it know whether that is scarce.
+    pub fn settle(&self, account: &Account, is_blocked: bool) {
+        let State { connection, input, .. } = &mut *self.state();
+        account.set(input.capacity() + connection.held_bytes(), connection.sent_bytes(), is_blocked);
+        connection.set_scarce(account.is_scarce());
     }
 
     /// Answers echo requests while the connection's other requests wait for one that takes long.

@@ -29,7 +29,7 @@ use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 use switch::BridgeIdx;
 use tokio::sync::Semaphore;
-use transport::{Idlers, Incoming, Listener, Place, Places, Stream, accept, clock};
+use transport::{Account, Idlers, Incoming, Listener, Place, Places, Stream, accept, clock};
 
 /// Connections to one socket at once. For a further one the connection that has said nothing for longest
 /// gives way, of those that watch no flows: who watches has nothing to say.
@@ -80,6 +80,8 @@ pub(crate) struct Carrier {
     id: u64,
     line: Arc<Line>,
     long_turns: Rc<Semaphore>,
+    /// What it makes us hold.
+    account: Account,
     /// Those that give way to others where there are too many, if this is one of them.
     idlers: Option<Rc<Idlers>>,
 }
@@ -99,8 +101,8 @@ impl Carrier {
         let line = vswitch.conn(bridge, id)?.line.clone();
         line.set_stream(stream);
         line::keep(&line, &vswitch.keepalive);
-        let long_turns = vswitch.long_turns.clone();
-        Some(Carrier { shared: shared.clone(), bridge, id, line, long_turns, idlers: None })
+        let (long_turns, account) = (vswitch.long_turns.clone(), vswitch.held_for_connections.open());
+        Some(Carrier { shared: shared.clone(), bridge, id, line, long_turns, account, idlers: None })
     }
 
     /// Why our own side ended the connection, if it did.
@@ -129,6 +131,7 @@ impl Carrier {
                 Poll::Ready(sent) => sent.map(|()| false)?,
                 Poll::Pending => true,
             };
+            self.line.settle(&self.account, blocked);
             if let Some(turn) = long_turn {
                 if start.elapsed() >= MOMENT {
                     // Sockets are looked at before the next one has its turn.
@@ -245,6 +248,10 @@ impl Carrier {
             moved = bytes => return moved,
             () = self.line.notify.notified() => Woken::Otherwise,
             () = dismissed => return Ok(Woken::End),
+            () = self.account.closed() => {
+                self.cut();
+                return Ok(Woken::End);
+            }
             () = clock::sleep_until(due) => Woken::Due,
         };
         if woken == Woken::Due {

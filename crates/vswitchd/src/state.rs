@@ -26,11 +26,15 @@ use std::rc::Rc;
 use std::sync::Arc;
 use switch::BridgeIdx;
 use tokio::sync::{Notify, Semaphore};
-use transport::Tls;
+use transport::{Budget, Tls};
 
 pub(crate) use crate::port_record::PortRecord;
 
 pub use crate::plane::SetupError;
+
+/// Bytes that all OpenFlow connections together make us hold, for what has come and what waits to be sent.
+/// Beyond that the connection that holds most is cut, and first of all one that takes nothing.
+const HELD_FOR_CONNECTIONS_MAX: usize = 256 << 20;
 
 /// The state that all tasks share.
 pub type Shared = Rc<RefCell<Vswitch>>;
@@ -76,6 +80,8 @@ pub struct Vswitch {
     pub(crate) urgent: Rc<Notify>,
     /// Which connection may work for longer than a moment: one at a time, in the order in which they ask.
     pub(crate) long_turns: Rc<Semaphore>,
+    /// What OpenFlow connections make us hold.
+    pub(crate) held_for_connections: Rc<Budget>,
     /// Rules that dumps have found and not written yet.
     pub(crate) held_by_dumps: HeldByAll,
 }
@@ -160,6 +166,7 @@ impl Vswitch {
             own_changes: OwnChanges::default(),
             urgent: Rc::new(Notify::new()),
             long_turns: Rc::new(Semaphore::new(1)),
+            held_for_connections: Budget::new(HELD_FOR_CONNECTIONS_MAX),
             held_by_dumps: HeldByAll::default(),
         };
         Ok(vswitch)

@@ -33,6 +33,7 @@ mod flow_removed;
 mod fragments;
 mod groups;
 mod guest;
+mod held_memory;
 mod installed;
 mod logs;
 mod long_changes;

@@ -13,7 +13,7 @@ pub mod standard;
 pub use client::{Client, ClientError};
 pub use request::{BadRequest, REQUEST_BYTES_MAX, Request, RequestReader};
 
-use crate::{Idlers, Incoming, Listener, Place, Places, Stream, accept};
+use crate::{Account, Budget, Idlers, Incoming, Listener, Place, Places, Stream, accept};
 use base::suggest;
 use serde_json::Value;
 use std::io;
@@ -21,13 +21,16 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::time::timeout;
+use tokio::time::sleep;
 
 /// Clients at once. For a further one the client that has been idle longest gives way; where none is idle,
 /// the first one that is.
 pub const CLIENTS_MAX: usize = 100;
 /// A client that has taken nothing of its reply for so long counts as idle.
 const DEAF: Duration = Duration::from_secs(1);
+/// Bytes of all replies that wait to be read: four of a million rules each. Beyond that the client with the
+/// longest is closed, and first of all one that reads nothing.
+const REPLIES_BYTES_MAX: usize = 512 << 20;
 /// How much of a reply is made at a time.
 const PIECE_BYTES: usize = 1 << 16;
 
@@ -119,13 +122,21 @@ fn reply(id: &Value, result: &Result<String, String>) -> impl Iterator<Item = St
 /// Serves clients for ever. `answer` runs a request, and may take its time: other clients are served
 /// meanwhile.
 pub async fn serve(listener: Listener, answer: impl AsyncFn(&Request) -> Result<String, String> + 'static) {
+    serve_within(Budget::new(REPLIES_BYTES_MAX), listener, answer).await;
+}
+
+async fn serve_within(
+    replies: Rc<Budget>,
+    listener: Listener,
+    answer: impl AsyncFn(&Request) -> Result<String, String> + 'static,
+) {
     let answer = Rc::new(answer);
     let failed = |why: &str| tracing::warn!(target: "unixctl", "accept failed: {why}");
     let serve = |incoming: Incoming, place: Place| {
-        let answer = answer.clone();
+        let (answer, account) = (answer.clone(), replies.open());
         tokio::task::spawn_local(async move {
             if let Ok(stream) = incoming.establish().await {
-                converse(stream, &*answer, &place.idlers()).await;
+                converse(stream, &*answer, &place.idlers(), &account).await;
             }
             drop(place);
         });
@@ -133,33 +144,36 @@ pub async fn serve(listener: Listener, answer: impl AsyncFn(&Request) -> Result<
     accept(&listener, &Places::new(CLIENTS_MAX), failed, serve).await;
 }
 
-/// Sends a reply. A client that takes nothing for a while is as idle as one that asks nothing.
+/// Sends a reply whose text has so many bytes. A client that takes nothing for a while is as idle as one that
+/// asks nothing, and gives way as well where replies take too much.
 async fn send(
     stream: &mut Stream,
     pieces: impl Iterator<Item = String>,
+    text_bytes: usize,
     idle: &Rc<Idlers>,
+    account: &Account,
 ) -> io::Result<()> {
+    let deaf = async || {
+        sleep(DEAF).await;
+        idle.wait().dismissed().await;
+    };
+    let mut taken = 0;
     for piece in pieces {
         let mut bytes = piece.as_bytes();
         while !bytes.is_empty() {
-            let written = match timeout(DEAF, stream.write(bytes)).await {
-                Ok(written) => written?,
-                Err(_) => {
-                    let wait = idle.wait();
-                    tokio::select! {
-                        biased;
-                        written = stream.write(bytes) => written?,
-                        () = wait.dismissed() => {
-                            tracing::debug!(target: "unixctl", "closing a connection that reads nothing");
-                            return Err(io::ErrorKind::TimedOut.into());
-                        }
-                    }
-                }
+            account.set(text_bytes, taken, true);
+            let written = tokio::select! {
+                biased;
+                written = stream.write(bytes) => written?,
+                () = account.closed() => return Err(io::ErrorKind::OutOfMemory.into()),
+                () = deaf() => return Err(io::ErrorKind::TimedOut.into()),
             };
+            taken += written as u64;
             bytes = &bytes[written..];
         }
         tokio::task::yield_now().await;
     }
+    account.set(0, taken, false);
     Ok(())
 }
 
@@ -167,6 +181,7 @@ async fn converse(
     stream: Stream,
     answer: &impl AsyncFn(&Request) -> Result<String, String>,
     idle: &Rc<Idlers>,
+    account: &Account,
 ) {
     let mut stream = stream;
     let mut reader = RequestReader::default();
@@ -176,9 +191,12 @@ async fn converse(
             Ok(Some(request)) => {
                 tracing::debug!(target: "unixctl", "received request {}", request.method);
                 let result = answer(&request).await;
-                let sent = send(&mut stream, reply(&request.id, &result), idle).await;
+                let text_bytes = result.as_ref().unwrap_or_else(|error| error).len();
+                let pieces = reply(&request.id, &result);
+                let sent = send(&mut stream, pieces, text_bytes, idle, account).await;
                 REPLIED.fetch_add(1, Ordering::Release);
-                if sent.is_err() {
+                if let Err(error) = sent {
+                    tracing::debug!(target: "unixctl", "closing a connection with a reply not read: {error}");
                     return;
                 }
             }
@@ -207,6 +225,7 @@ async fn converse(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::PassiveTarget;
     use serde_json::json;
 
     const COMMANDS: &[Command<u32>] = &[
@@ -252,5 +271,39 @@ mod tests {
         assert_eq!(parse(Err("no\n".into()))["error"], "no\n");
         let long = "ü\n".repeat(PIECE_BYTES);
         assert_eq!(parse(Ok(long.clone()))["result"], long);
+    }
+
+    #[test]
+    fn clients_that_read_nothing_hold_no_more_than_the_budget_and_who_reads_is_answered() {
+        const REPLY_BYTES: usize = 1 << 20;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("socket");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        tokio::task::LocalSet::new().block_on(&runtime, async {
+            let listener = Listener::bind(&PassiveTarget::Unix(path.clone()), None).await.unwrap();
+            let answer = async |_: &Request| Ok("x".repeat(REPLY_BYTES));
+            tokio::task::spawn_local(serve_within(Budget::new(3 * REPLY_BYTES + 1), listener, answer));
+            let ask = async || {
+                let mut client = tokio::net::UnixStream::connect(&path).await.unwrap();
+                client.write_all(br#"{"id":0,"method":"a","params":[]}"#).await.unwrap();
+                client
+            };
+            let mut deaf = Vec::new();
+            for _ in 0..5 {
+                deaf.push(ask().await);
+                // Its reply waits from now on.
+                deaf.last().unwrap().readable().await.unwrap();
+            }
+            let mut text = vec![0; REPLY_BYTES];
+            ask().await.read_exact(&mut text).await.unwrap();
+            let mut whole = 0;
+            for client in &mut deaf {
+                let mut text = Vec::new();
+                let end = tokio::time::timeout(DEAF, client.read_to_end(&mut text)).await;
+                assert!(end.is_err() || text.len() < REPLY_BYTES);
+                whole += usize::from(text.len() > REPLY_BYTES);
+            }
+            assert!((2..=3).contains(&whole), "{whole} of five were kept");
+        });
     }
 }
