@@ -154,7 +154,7 @@ struct RunArgs {
     /// Seconds for each step: shows that everything runs.
     #[arg(long, conflicts_with = "full")]
     quick: bool,
-    /// Five minutes for each point.
+    /// Five minutes for each fixed load, and hours for a search.
     #[arg(long)]
     full: bool,
     /// Measure this switch; default: all that are installed.

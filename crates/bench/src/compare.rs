@@ -134,15 +134,24 @@ pub fn between(a: &Point, b: &Point, figure: &str) -> Verdict {
 
 /// Why two points allow no ratio of this figure.
 ///
-/// The cost of a packet is a property of the switch even if something else limited the rate. If the kernel
-/// forwards, it does so on the sender's time, here the generator's: then what the machine spent less the
-/// generator's own time is not a cost of the switch.
+/// Where another part was the limit of the rate, the cost of a packet that a measurement takes from the
+/// switch's own busy cycles stands. A trial divides time by packets: the processors are busy anyway, so that
+/// its cost is the rate turned round, unless both rates are alike. Where the kernel forwards, it does so on
+/// the time of the sender, which is the generator here: what the machine spent less the generator's own is
+/// then no cost of the switch.
 pub fn refusal_of(a: &Point, b: &Point, figure: &str) -> Option<String> {
     let is_of_machine = figure == "machine_cycles_per_packet" && (a.is_in_kernel() || b.is_in_kernel());
     if is_of_machine {
         return Some("the kernel forwards on the generator's time, so its cost is not known".into());
     }
-    refusal(a, b).filter(|why| !(figure.contains("cycles") && why.starts_with("the limit")))
+    let is_measured = !a.labels.contains_key("trial") || have_like_rates(a, b);
+    refusal(a, b).filter(|why| !(figure.contains("cycles") && why.starts_with("the limit") && is_measured))
+}
+
+/// Whether as many packets came through both, within a tenth.
+fn have_like_rates(a: &Point, b: &Point) -> bool {
+    let rate = |point: &Point| point.metrics.get("rate_pps").map_or(f64::NAN, Metric::median);
+    (rate(a) / rate(b)).ln().abs() < 1.1_f64.ln()
 }
 
 /// Why two points allow no ratio: other conditions, or figures that are not the switch's.
@@ -270,7 +279,8 @@ pub fn builds(a: &Path, b: &Path, rounds: usize) -> Result<(Run, Run), Failure> 
 
 fn measure(program: &Path, bench: &str, json: &Path) -> Result<Vec<Point>, Failure> {
     let _ = std::fs::remove_file(json);
-    let mut command = Command::new(program);
+    // A bare name would be looked up in PATH.
+    let mut command = Command::new(std::fs::canonicalize(program).map_err(|e| e.to_string())?);
     command.arg("bench").args(bench.split(' ')).arg("--json").arg(json);
     command.stdin(Stdio::null()).stdout(Stdio::null());
     let mut child = Process::spawn(&mut command).map_err(Failure::Usage)?;
@@ -345,5 +355,22 @@ mod tests {
         b.points[0].inherent.clear();
         let Verdict::None(why) = compare(&a, &b).remove(0).verdict else { panic!() };
         assert_eq!(why, "conditions differ: descriptors 256 and unknown");
+    }
+
+    #[test]
+    fn the_cost_under_a_foreign_limit_is_judged_where_it_is_not_the_rate_turned_round() {
+        let point = |rate: f64, trial: Option<&str>| {
+            let mut point = Point { limit: Some("a guest".into()), ..Point::default() };
+            point.metrics.insert("rate_pps".into(), Metric::new("1/s", Better::Higher, vec![rate]));
+            point.labels.extend(trial.map(|trial| ("trial".to_string(), trial.to_string())));
+            point
+        };
+        let refused = |a: f64, b: f64, trial: Option<&str>| {
+            refusal_of(&point(a, trial), &point(b, trial), "machine_cycles_per_packet").is_some()
+        };
+        assert!(refused(100.0, 150.0, Some("max-rate")) && !refused(100.0, 105.0, Some("max-rate")));
+        assert!(refused(0.0, 0.0, Some("max-rate")) && !refused(100.0, 150.0, None));
+        let of = |figure| refusal_of(&point(1.0, None), &point(1.0, None), figure);
+        assert_eq!(of("rate_pps").as_deref(), Some("the limit was a guest"));
     }
 }

@@ -312,7 +312,7 @@ impl Runner<'_> {
             eprintln!("calibration: {name}");
             let run = || alone.run(CALIBRATION, Mode::Quick, &self.interrupted);
             let mut measured = self.until_interrupted(run);
-            let pps = measured.points.pop().and_then(|point| Some(point.metrics.get("rate_pps")?.median()));
+            let pps = measured.points.pop().and_then(|point| Some(point.metrics.get("rate_pps")?.highest()));
             match pps {
                 _ if self.interrupted.load(Ordering::Relaxed) => {}
                 Some(pps) => store.calibrate(name, pps)?,

@@ -172,7 +172,10 @@ fn cpus() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// The wanted number of workers, if the generator and the guest each have a processor besides.
+/// Turns of what generator and guest do alone, of which the best counts: no switch can be above it.
+const CALIBRATION_TURNS: u32 = 3;
+
+/// As many workers as are wanted, if the generator and the guest have a processor each beside them.
 fn workers_here(wanted: usize, cpus: usize) -> usize {
     wanted.min(cpus.saturating_sub(2)).max(1)
 }
@@ -283,7 +286,7 @@ impl Load {
             topology,
             trial: "max-rate",
             rules: 0,
-            turns: None,
+            turns: Some(CALIBRATION_TURNS),
             rate: 0,
             workers: 1,
             workers_wanted: None,

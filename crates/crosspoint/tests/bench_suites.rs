@@ -406,10 +406,11 @@ impl OutputIn for Command {
 /// The report as a browser has it: what it logs, and the document after scripts have run.
 #[test]
 fn a_browser_shows_the_report_without_an_error_and_with_every_point() {
-    let runs = testkit::root().join("bench/runs/2026-11-22-rest");
+    // Single measurements of former days, and a run of all suites.
+    let [rest, night] = ["2026-11-22-rest", "2026-11-27-night"]
+        .map(|name| testkit::root().join("bench/runs").join(name).display().to_string());
     let dir = tempfile::tempdir().unwrap();
-    let (code, printed, said) =
-        run(&["report", runs.to_str().unwrap(), "--out", dir.path().to_str().unwrap()]);
+    let (code, printed, said) = run(&["report", &rest, &night, "--out", dir.path().to_str().unwrap()]);
     assert_eq!(code, 0, "{said}");
     let html = fs::read_to_string(printed.trim()).unwrap();
     let page = format!("file://{}", printed.trim());

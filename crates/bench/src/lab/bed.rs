@@ -116,6 +116,13 @@ pub enum Upset {
     Block,
 }
 
+impl Upset {
+    /// Whether the counters of what is upset go with it.
+    fn ends_counters(self) -> bool {
+        matches!(self, Upset::Restart | Upset::Kill | Upset::Guest)
+    }
+}
+
 /// Counters, as they are read.
 type Counts = BTreeMap<String, u64>;
 
@@ -394,20 +401,26 @@ impl<'a> Bed<'a> {
         Ok(dropped)
     }
 
-    /// Offers a load and does something to the bed when a tenth of its time is over. What is lost is not
-    /// taken apart: counters go with the process that had them. With the account comes how long it took until
-    /// all was as before: a switch that is started again has its rules then.
+    /// Offers a load and does something to the bed when a tenth of its time is over. Where switch and guests
+    /// live on, their counters and the kernel's say what became of the frames; else they go with the process
+    /// that had them. With the account comes how long it took until all was as before: a switch that is started again
+    /// has its rules then.
     pub fn offer_while(&mut self, load: &Load, upset: Upset) -> Result<(Sent, Duration), String> {
         if let Some(why) = self.refuses(load) {
             return Err(why);
         }
+        let before = if upset.ends_counters() { None } else { Some(self.drops()?) };
         self.offering.begin(load)?;
         std::thread::sleep(Duration::from_secs_f64(load.seconds / 10.0));
         let start = Instant::now();
         let done = self.upset(upset, load.seconds);
         let took = start.elapsed();
-        let sent = self.offering.finish()?;
+        let mut sent = self.offering.finish()?;
         done?;
+        if let Some(before) = before {
+            let dropped = self.dropped_since(&before, &sent)?;
+            sent.account.dropped.extend(dropped);
+        }
         Ok((sent, took))
     }
 

@@ -26,6 +26,17 @@ pub const JUDGED: &[&[&str]] = &[
     ],
     // How long.
     &["reset_ms", "latency_p99_us", "effect_us", "seconds"],
+    &["latency_p50_us"],
+    &["at_1_latency_p50_us"],
+    &["at_1_latency_p99_us"],
+    &["at_10_latency_p50_us"],
+    &["at_10_latency_p99_us"],
+    &["at_50_latency_p50_us"],
+    &["at_50_latency_p99_us"],
+    &["at_90_latency_p50_us"],
+    &["at_90_latency_p99_us"],
+    &["rules_back_ms"],
+    &["barrier_max_ms"],
     // How much memory.
     &["bytes_per_rule"],
     &["bytes_per_cached_flow"],
@@ -118,8 +129,11 @@ pub fn compared<'a>(runs: &'a [Run], suite: &str) -> Vec<Beside<'a>> {
         for peer in peers {
             let has = |name: &&&str| ours.metrics.contains_key(**name) && peer.metrics.contains_key(**name);
             for figure in JUDGED.iter().filter_map(|names| names.iter().find(has)) {
-                // Frames offered at a fixed rate arrive.
-                let is_offered = ours.labels.contains_key("offered_pps") && *figure == "rate_pps";
+                // What was offered at a fixed rate arrives, where neither loses any.
+                let is_offered = ours.labels.contains_key("offered_pps")
+                    && *figure == "rate_pps"
+                    && !loses(ours)
+                    && !loses(peer);
                 // A value without a unit is a count, which describes the load.
                 let is_judged = ours.metrics[*figure].better != Better::Neither
                     && ours.labels.get("unit").is_none_or(|unit| !unit.is_empty());
@@ -130,6 +144,11 @@ pub fn compared<'a>(runs: &'a [Run], suite: &str) -> Vec<Beside<'a>> {
         }
     }
     all
+}
+
+/// Whether it loses more than one packet in a hundred.
+fn loses(point: &Point) -> bool {
+    point.metrics.get("loss").is_some_and(|loss| loss.median() > 0.01)
 }
 
 fn beside<'a>(run: &'a Run, ours: &'a Point, peer: &'a Point, figure: &'static str) -> Beside<'a> {

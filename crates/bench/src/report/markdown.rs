@@ -32,11 +32,13 @@ const HOW: &str = "
   `machine_cycles_per_packet` those of the whole machine less the generator's own,
   `switching_cycles_per_packet` those of the switch's thread less what the same source and sink cost with no
   switch between.
-- A load is shown once: by the newest of the runs that has more than one turn of it, or else the newest. Runs
-  before 2026-11-26 are of older versions of Crosspoint.
+- A load is shown once: by the newest of the runs that has more than one turn of it, or else the newest.
 ";
 
-/// The whole text. Each run's name is a link, relative to the text's location.
+/// Runs that began before this day are of older versions of Crosspoint.
+const OLDER_BEFORE: &str = "2026-11-26";
+
+/// The whole text. Each run's name is the path of a link from where the text lies.
 pub fn text(runs: &[Run]) -> String {
     let mut text = String::from(HEAD);
     measured_on(&mut text, runs);
@@ -158,12 +160,17 @@ struct Tally {
     alike: usize,
     surely: [usize; 2],
     none: usize,
+    /// Of the better and the worse ones, those of older versions.
+    older: usize,
 }
 
 impl Tally {
     fn of<'a>(beside: impl Iterator<Item = &'a Beside<'a>>) -> Tally {
         let mut tally = Tally::default();
         for one in beside {
+            let is_older = one.run.info.started.as_str() < OLDER_BEFORE;
+            let is_decided = matches!(one.outcome, Outcome::Better(_) | Outcome::Worse(_));
+            tally.older += usize::from(is_older && is_decided);
             match &one.outcome {
                 Outcome::Better(shown) => {
                     tally.better.push(one.factor);
@@ -221,6 +228,13 @@ fn counts<'a>(text: &mut String, whom: &str, beside: impl Iterator<Item = &'a Be
         tally.alike,
         tally.none,
     );
+    if tally.older > 0 {
+        let _ = writeln!(
+            text,
+            "{} of the better and worse ones are of runs before {OLDER_BEFORE}, of older versions of Crosspoint.",
+            tally.older,
+        );
+    }
 }
 
 /// A line for each peer.
@@ -286,7 +300,18 @@ fn plainly(figure: &str) -> &str {
         "rules_per_second" => "rules per second",
         "learned_per_s" => "addresses learned per second",
         "reset_ms" => "time without packets",
+        "latency_p50_us" => "median latency",
         "latency_p99_us" => "p99 latency",
+        "at_1_latency_p50_us" => "median latency at 1 % of its own rate without loss",
+        "at_1_latency_p99_us" => "p99 latency at 1 % of its own rate without loss",
+        "at_10_latency_p50_us" => "median latency at 10 % of its own rate without loss",
+        "at_10_latency_p99_us" => "p99 latency at 10 % of its own rate without loss",
+        "at_50_latency_p50_us" => "median latency at 50 % of its own rate without loss",
+        "at_50_latency_p99_us" => "p99 latency at 50 % of its own rate without loss",
+        "at_90_latency_p50_us" => "median latency at 90 % of its own rate without loss",
+        "at_90_latency_p99_us" => "p99 latency at 90 % of its own rate without loss",
+        "rules_back_ms" => "time until all rules are back",
+        "barrier_max_ms" => "longest answer to a barrier",
         "effect_us" => "time until a rule has effect",
         "seconds" => "time",
         "bytes_per_rule" => "memory of a rule",

@@ -86,6 +86,11 @@ impl Metric {
         median(&self.values)
     }
 
+    /// The greatest of its turns.
+    pub fn highest(&self) -> f64 {
+        self.values.iter().copied().fold(f64::NAN, f64::max)
+    }
+
     /// The 95 % confidence interval of its mean.
     pub fn interval(&self) -> (f64, f64) {
         bounds(&self.values)

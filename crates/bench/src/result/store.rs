@@ -3,6 +3,7 @@
 
 use super::rows::RowFile;
 use super::{Point, Run, RunInfo, SCHEMA};
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -46,6 +47,13 @@ impl Store {
                     "{} was begun as a {} run: resume it as such",
                     dir.display(),
                     before.mode
+                ));
+            }
+            if options(&before.command) != options(&store.info.command) {
+                return Err(format!(
+                    "{} was begun with other options ({}): resume it with the same, or give another --out",
+                    dir.display(),
+                    before.command
                 ));
             }
             store.info.started = before.started;
@@ -120,7 +128,15 @@ impl Store {
     }
 }
 
-/// Minimum size of a step's results.
+/// The options of a command that say what is measured, in the order of their text.
+fn options(command: &str) -> BTreeSet<String> {
+    const NAMES: [&str; 5] = ["--switch", "--generator", "--traffic", "--workers", "--turns"];
+    let words: Vec<&str> = command.split_whitespace().flat_map(|word| word.splitn(2, '=')).collect();
+    let pairs = words.windows(2).filter(|pair| NAMES.contains(&pair[0]));
+    pairs.map(|pair| pair.join(" ")).collect()
+}
+
+/// What a step writes at least.
 const ROOM: usize = 64 << 10;
 
 /// Whether a directory's disk has no room for a step's results. Found by writing, since a quota or reserved
@@ -252,6 +268,14 @@ mod tests {
         assert!(again(false, "quick").unwrap_err().contains("--resume"));
         assert!(again(true, "full").unwrap_err().contains("quick run"));
         assert_eq!(again(true, "quick"), Ok(true));
+        // What it has of one switch says nothing of another; where it lies is no option of the measurement.
+        let by = |command: &str| {
+            let info = RunInfo { command: command.into(), ..info("quick") };
+            Store::open(&dir.0, true, info).map(|s| s.has("p2p-1"))
+        };
+        assert!(by("crosspoint bench run p2p --switch bridge").unwrap_err().contains("other options"));
+        assert_eq!(by("crosspoint bench run p2p pvp --quick --out x --resume"), Ok(true));
+        assert_eq!(options("x --turns=3 --switch a --switch b"), options("--switch b --turns 3 --switch a"));
     }
 
     #[test]

@@ -232,7 +232,7 @@ pub const SUITES: &[Suite] = &[
                 step: "throughput",
                 switches: OPENFLOW,
                 flows: &[10],
-                rules: &[10_000],
+                rules: &[10, 10_000, 1_000_000],
                 trials: CHANGES,
                 ..GRID
             }),

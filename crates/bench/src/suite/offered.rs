@@ -41,6 +41,12 @@ pub const SUITES: &[Suite] = &[
                 ..GRID
             }),
             Step::Grid(Grid {
+                step: "chain",
+                topologies: &["chain-4"],
+                switches: &["crosspoint", "ovs-dpdk"],
+                ..GRID
+            }),
+            Step::Grid(Grid {
                 step: "vnic",
                 topologies: &["PV", "VP", "VV"],
                 guests: &["builtin", "tap"],

@@ -7,6 +7,7 @@
 
 use super::zmtp::Requester;
 use super::{Generator, Load, Offering, Stage};
+use crate::lab::topology::Topology;
 use crate::lab::traffic::Sent;
 use crate::lab::traffic::pattern::{Order, Pattern, Protocol, Vary};
 use crate::measure::frames::addresses;
@@ -45,6 +46,12 @@ impl Trex {
 impl Generator for Trex {
     fn name(&self) -> &str {
         &self.name
+    }
+
+    fn refuses_topology(&self, topology: &Topology, _is_paced: bool) -> Option<String> {
+        (topology.has_switch() || topology.has_guests()).then(|| {
+            "a TRex server's ports are not those that the runner makes: it can run `loop` alone".into()
+        })
     }
 
     fn refuses(&self, load: &Load, _stage: &Stage) -> Option<String> {

@@ -49,7 +49,9 @@ impl Crosspoint {
     /// `crosspoint@PATH`.
     pub fn other(path: &str) -> Crosspoint {
         let name = format!("crosspoint@{path}");
-        Crosspoint { name, program: path.into(), xdp: true, guest_options: "", workers: 1 }
+        // A bare name would be looked up in PATH.
+        let program = std::fs::canonicalize(path).unwrap_or_else(|_| path.into());
+        Crosspoint { name, program, xdp: true, guest_options: "", workers: 1 }
     }
 }
 

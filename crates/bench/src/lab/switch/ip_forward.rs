@@ -1,7 +1,9 @@
-//! The kernel's IP forwarding: routes to the frames' destinations, with neighbours that are known.
+//! The kernel's IP forwarding: routes to the frames' destinations, with neighbours that are known. Beyond two
+//! ports each has a table of its own, whose one route leads to where its hop ends.
 
 use super::bridge::InKernel;
 use super::{Ask, Running, Setup, Switch};
+use crate::lab::net::{MAC, MAC_BACK};
 use crate::lab::traffic::pattern::Vary;
 
 /// See the module documentation.
@@ -24,28 +26,66 @@ impl Switch for IpForward {
         if ask.pattern.vlan || ask.pattern.ipv6 || ask.pattern.vary == Vary::L2 {
             return Some(format!("the routes are for untagged IPv4, not for {}", ask.pattern));
         }
-        (!ask.topology.is_pair())
-            .then(|| "a route leads to one interface: it takes two ports only".to_string())
+        let is_chained =
+            ask.topology.backward.is_empty() && ask.topology.hops.iter().all(|hop| hop.to.len() == 1);
+        (!ask.topology.is_pair() && !is_chained).then(|| {
+            "beyond two ports it takes one direction and one output only: a route leads to one interface"
+                .into()
+        })
     }
 
     fn start(&self, setup: &Setup) -> Result<Box<dyn Running>, String> {
-        let (net, a, b) = (setup.net, setup.port(0), setup.port(1));
-        let lines = [
-            format!("address add 192.168.1.1/24 dev {a}"),
-            format!("address add 192.168.2.1/24 dev {b}"),
-            format!("link set {a} address {}", crate::lab::net::MAC),
-            format!("link set {b} address {}", crate::lab::net::MAC_BACK),
-            format!("neigh add 192.168.1.2 lladdr 02:00:00:00:00:08 dev {a}"),
-            format!("neigh add 192.168.2.2 lladdr 02:00:00:00:00:09 dev {b}"),
-            format!("route add 10.0.0.0/8 via 192.168.1.2 dev {a}"),
-            format!("route add 11.0.0.0/8 via 192.168.2.2 dev {b}"),
-        ];
-        net.batch(&net.switch, &lines.join("\n"))?;
-        let filters = format!("net.ipv4.conf.{a}.rp_filter=0 net.ipv4.conf.{b}.rp_filter=0");
+        match setup.topology.is_pair() {
+            true => to_and_fro(setup)?,
+            false => hop_by_hop(setup)?,
+        }
+        let net = setup.net;
+        let ports = (0..setup.topology.ports.len()).map(|n| setup.port(n));
+        let filters: String = ports.map(|port| format!(" net.ipv4.conf.{port}.rp_filter=0")).collect();
         net.on(
             &net.switch,
-            &format!("sysctl -qw net.ipv4.conf.all.rp_filter=0 {filters} net.ipv4.ip_forward=1"),
+            &format!("sysctl -qw net.ipv4.conf.all.rp_filter=0{filters} net.ipv4.ip_forward=1"),
         )?;
         Ok(Box::new(InKernel("IP forwarding")))
     }
+}
+
+/// Routes to both directions' destinations.
+fn to_and_fro(setup: &Setup) -> Result<(), String> {
+    let (a, b) = (setup.port(0), setup.port(1));
+    let lines = [
+        format!("address add 192.168.1.1/24 dev {a}"),
+        format!("address add 192.168.2.1/24 dev {b}"),
+        format!("link set {a} address {MAC}"),
+        format!("link set {b} address {MAC_BACK}"),
+        format!("neigh add 192.168.1.2 lladdr 02:00:00:00:00:08 dev {a}"),
+        format!("neigh add 192.168.2.2 lladdr 02:00:00:00:00:09 dev {b}"),
+        format!("route add 10.0.0.0/8 via 192.168.1.2 dev {a}"),
+        format!("route add 11.0.0.0/8 via 192.168.2.2 dev {b}"),
+    ];
+    setup.net.batch(&setup.net.switch, &lines.join("\n"))
+}
+
+/// A table for each port by which packets come in. What is sent to a guest has the address of the interface
+/// that it comes back by, so that it is taken there.
+fn hop_by_hop(setup: &Setup) -> Result<(), String> {
+    let topology = setup.topology;
+    let mut lines = String::new();
+    for index in 0..topology.ports.len() {
+        let address = if topology.sources.contains(&index) { MAC.into() } else { own_address(index) };
+        let port = setup.port(index);
+        lines += &format!("address add 192.168.{index}.1/24 dev {port}\nlink set {port} address {address}\n");
+    }
+    for hop in topology.hops {
+        let (from, at) = (setup.port(hop.from), hop.to[0]);
+        let (to, table) = (setup.port(at), 100 + hop.from);
+        lines += &format!("neigh replace 192.168.{at}.2 lladdr {} dev {to}\n", own_address(at));
+        lines += &format!("route add default via 192.168.{at}.2 dev {to} table {table}\n");
+        lines += &format!("rule add iif {from} lookup {table}\n");
+    }
+    setup.net.batch(&setup.net.switch, &lines)
+}
+
+fn own_address(index: usize) -> String {
+    format!("02:00:00:00:0f:{index:02x}")
 }

@@ -22,17 +22,26 @@ impl Trial for Latency {
         let at = |rate: f64, bed: &mut Bed| {
             bed.offer(&Load { rate: Some(rate.max(1.0) as u64), seconds: times.seconds, ..load.clone() })
         };
-        let (top, _) = highest(bed, load, times.seconds)?;
+        let (top, limit) = highest(bed, load, times.seconds)?;
         let (found, _) = halve(top, |rate| Ok((at(rate, bed)?.sent.account.lost() == 0, ())))?;
         // If every rate lost something, the shares refer to the rate that was received.
         let full = if found > 0.0 { found } else { top / 1.1 };
-        outcome.push("lossless_pps", "1/s", Better::Higher, found);
+        // Of which the switch may forward more.
+        match limit {
+            None => outcome.push("lossless_pps", "1/s", Better::Higher, found),
+            Some(_) => outcome.push("lossless_at_least_pps", "1/s", Better::Neither, found),
+        }
         for _ in 0..times.turns {
             for (share, prefix) in SHARES {
                 let offered = at(full * share, bed)?;
-                outcome.latency(prefix, &offered);
+                // Where another part was the limit, the latency is that part's.
+                if offered.limit.is_none() {
+                    outcome.latency(prefix, &offered);
+                }
                 if share == 0.5 {
                     outcome.turn(&offered);
+                } else if !offered.sent.account.adds_up() {
+                    outcome.account = offered.sent.account.clone();
                 }
             }
         }

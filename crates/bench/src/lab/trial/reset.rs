@@ -54,8 +54,9 @@ impl Trial for Reset {
                 outcome.push("rules_back_ms", "ms", Better::Lower, took.as_secs_f64() * 1e3);
             }
             outcome.account = sent.account;
-            // Nothing is left to tell why a frame was lost; the loss itself is the figure.
-            outcome.account.dropped.insert("while nobody forwarded".into(), lost);
+            // Of the rest nobody is left to say why it was lost; that it was is the figure.
+            let rest = u64::try_from(outcome.account.unexplained()).unwrap_or(0);
+            outcome.account.dropped.insert("while nobody forwarded, counted nowhere".into(), rest);
         }
         Ok(outcome)
     }

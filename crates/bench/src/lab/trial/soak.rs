@@ -1,5 +1,5 @@
-//! Soak: a fixed rate in windows, and whether cost, latency or memory drift over them. Without a rate, half
-//! of what comes through is offered.
+//! Soak: a fixed rate in windows, each as long as a turn of other trials, and whether cost, latency or memory
+//! drift over them. Without a rate, half of what comes through is offered.
 
 use super::{Outcome, Times, Trial};
 use crate::lab::bed::Bed;
@@ -24,19 +24,24 @@ impl Trial for Soak {
             Some(rate) => rate,
             None => (highest(bed, load, times.seconds)?.0 / 2.2) as u64,
         };
-        let seconds = times.seconds * f64::from(times.turns) / WINDOWS as f64;
-        let load = Load { rate: Some(rate.max(1)), seconds: seconds.max(0.1), ..load.clone() };
+        let load = Load { rate: Some(rate.max(1)), seconds: times.seconds, ..load.clone() };
         let mut series: [(&str, Vec<f64>); 3] =
             [("cycles", Vec::new()), ("latency", Vec::new()), ("memory", Vec::new())];
+        let mut windows = Outcome::default();
         for _ in 0..WINDOWS {
             let offered = bed.offer(&load)?;
-            outcome.turn(&offered);
-            outcome.latency("", &offered);
+            windows.turn(&offered);
+            windows.latency("", &offered);
             let received = offered.sent.account.received.max(1) as f64;
             series[0].1.extend(offered.switch_cpu_s.map(|s| s / received));
             series[1].1.extend(offered.sent.latency_us.get("p50"));
             series[2].1.extend(offered.switch_rss_bytes.map(|bytes| bytes as f64));
         }
+        // Windows of one start are no turns of their own.
+        for metric in windows.metrics.values_mut() {
+            metric.values = vec![metric.median()];
+        }
+        outcome.add(windows);
         for (name, values) in &series {
             if let Some(drift) = drift(values) {
                 outcome.push(&format!("drift_{name}_ratio"), "ratio", Better::Lower, drift);
