@@ -403,8 +403,8 @@ impl<'a> Bed<'a> {
 
     /// Offers a load and does something to the bed when a tenth of its time is over. Where switch and guests
     /// live on, their counters and the kernel's say what became of the frames; else they go with the process
-    /// that had them. With the account comes how long it took until all was as before: a switch that is started again
-    /// has its rules then.
+    /// that had them. With the account comes how long it took until all was as before: a switch that is
+    /// started again has its rules then.
     pub fn offer_while(&mut self, load: &Load, upset: Upset) -> Result<(Sent, Duration), String> {
         if let Some(why) = self.refuses(load) {
             return Err(why);
