@@ -7,12 +7,14 @@
 use super::client::{Failure, fail};
 use super::context::Options;
 use super::input::bytes_of;
+use host::log::strftime;
 use openflow::Header;
 use openflow::codec::HEADER_LEN;
 use openflow::text::{PortNames, bytes_text};
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// Ports of OpenFlow unless others are named.
 const PORTS: [u16; 2] = [6633, 6653];
@@ -198,9 +200,7 @@ fn segment(frame: &[u8]) -> Option<Segment<'_>> {
 
 /// Hours, minutes, seconds and milliseconds of a day in UTC.
 fn time_of_day(time_ns: u64) -> String {
-    let ms = time_ns / 1_000_000;
-    let (s, ms) = (ms / 1000, ms % 1000);
-    format!("{:02}:{:02}:{:02}.{ms:03}", s / 3600 % 24, s / 60 % 60, s % 60)
+    strftime("%H:%M:%S.###", Duration::from_nanos(time_ns))
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use super::client::{Client, Failure, Heard, fail};
 use super::context::Options;
 use super::control::Control;
 use super::ports::config;
+use host::log::strftime;
 use openflow::Message;
 use openflow::message::{
     FlowMonitorFlags, FlowMonitorRequest, PacketIn, PacketInForm, StatsRequest, SwitchConfig, TABLE_ALL,
@@ -40,7 +41,7 @@ fn print_all(options: &Options, client: &mut Client, resume: bool) -> Result<Exi
         };
         if options.args.timestamp {
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-            eprint!("{}.{:03}: ", now.as_secs(), now.subsec_millis());
+            eprint!("{}: ", strftime("%Y-%m-%d %H:%M:%S.###", now));
         }
         let style = MessageStyle { version, ..client.style(&names, options.more()) };
         eprint!("{}", options.painted(&client.received_text(xid, &message, style)));

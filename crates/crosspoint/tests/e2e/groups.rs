@@ -174,6 +174,13 @@ fn a_meter_drops_what_is_over_its_rate_and_counts_it() {
     (0..2).for_each(|_| switch.receive("p1", &af11));
     let frames = switch.sent("p2", 2);
     assert_eq!(frames.iter().map(|f| &f[30..32]).collect::<Vec<_>>(), ["28", "30"]);
-    ofctl(&["del-meters", "br0"]).ok();
+    // Either name of the command takes one meter or all of them.
+    ofctl(&["add-meter", "br0", "meter=2 pktps bands=type=drop rate=7"]).ok();
+    assert!(ofctl(&["dump-meters", "br0", "meter=2"]).ok().contains("meter=2"));
+    assert!(ofctl(&["dump-meter", "br0"]).ok().contains("meter=1"));
+    ofctl(&["del-meters", "br0", "meter=2"]).ok();
+    let left = ofctl(&["dump-meters", "br0"]).ok();
+    assert!(left.contains("meter=1") && !left.contains("meter=2"), "{left}");
+    ofctl(&["del-meter", "br0"]).ok();
     assert!(switch.flows(&[]).is_empty());
 }

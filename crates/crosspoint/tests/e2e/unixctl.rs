@@ -38,6 +38,19 @@ fn commands_say_what_the_stock_switch_says() {
             pair.ofctl(&["add-flow", "br0", flow]).ok();
         }
     }
+    for command in [
+        "ct-set-maxconns nosuch 10",
+        "ct-get-maxconns nosuch",
+        "ct-get-nconns nosuch",
+        "ct-enable-tcp-seq-chk nosuch",
+        "ct-get-tcp-seq-chk nosuch",
+        "ipf-set-enabled nosuch v4",
+        "ipf-set-min-frag nosuch v4 500",
+        "ipf-set-max-nfrags nosuch 500",
+    ] {
+        let words: Vec<&str> = command.split(' ').collect();
+        both(&[&[format!("dpctl/{}", words[0]).as_str()], &words[1..]].concat());
+    }
     both(&["dpctl/show"]);
     both(&["dpif/show"]);
     both(&["dpctl/dump-dps"]);

@@ -337,6 +337,36 @@ fn a_tuple_that_a_connection_has_reserved_and_not_yet_begun_is_nobody_elses() {
     assert_eq!(t.count(), 1, "it is free again");
 }
 
+/// The client of a virtual address also talks to the server itself, from the same port.
+#[test]
+fn a_connection_translated_to_its_own_address_gets_another_port_where_its_tuple_is_taken() {
+    let t = tracker();
+    let range = |side, address| nat::Range {
+        side,
+        addresses: Some((address, address)),
+        is_ipv6: false,
+        ports: None,
+        is_persistent: false,
+        is_hash: false,
+        is_random: false,
+    };
+    let (server, virtual_address) = (udp(1).dst, 0x0a01_0101);
+    let to_server = Request { nat: Some(Nat::New(range(nat::Side::Dst, server))), ..COMMIT };
+    let as_itself = Request { nat: Some(Nat::New(range(nat::Side::Src, 0))), ..COMMIT };
+    state_of(&t, Tuple { dst: virtual_address, ..udp(1) }, &to_server, 0);
+    state_of(&t, udp(1), &as_itself, 0);
+    // Of another client nobody has the tuple.
+    state_of(&t, udp(2), &as_itself, 0);
+    let all = t.all_connections(&dump::Filter::default(), 0);
+    let reply = |n: u32, dst: u128| {
+        all.iter().find(|c| (c.original.src, c.original.dst) == (n.into(), dst)).unwrap().reply
+    };
+    assert_eq!(reply(1, virtual_address), udp(1).reversed());
+    let other = reply(1, server);
+    assert!(other.dst_port != 1000 && Tuple { dst_port: 1000, ..other } == udp(1).reversed(), "{other:?}");
+    assert_eq!(reply(2, server), udp(2).reversed());
+}
+
 #[test]
 fn what_one_look_does_not_get_to_is_said_to_be_left() {
     let t = tracker();

@@ -584,8 +584,9 @@ impl Tracker {
         now_ms: u64,
     ) -> bool {
         if forward.is_same_either_way(reverse) {
-            // The forward tuple's place covers this tuple too, so adding that place shows whether it is free.
-            return true;
+            // The forward tuple's place covers this tuple too. Another connection may have it by its own
+            // translation.
+            return self.find(reverse, zone, now_ms).is_none_or(|found| found.entry == idx);
         }
         let packed = reverse.packed(zone);
         let hash = reverse.hash(zone, &self.secret);

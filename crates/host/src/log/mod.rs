@@ -22,6 +22,7 @@ mod text;
 
 pub use level::Level;
 pub use modules::MODULES;
+pub use pattern::strftime;
 pub use spec::{Change, Destination, Setting};
 pub use syslog::Method as SyslogMethod;
 

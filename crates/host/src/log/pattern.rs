@@ -114,7 +114,7 @@ fn hostname() -> String {
 }
 
 /// The conversions of strftime(3) that logs use, and `#` for the digits of a second's fraction.
-fn strftime(format: &str, since_epoch: Duration) -> String {
+pub fn strftime(format: &str, since_epoch: Duration) -> String {
     const MONTHS: [&str; 12] =
         ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
     let seconds = since_epoch.as_secs();

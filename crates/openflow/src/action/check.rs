@@ -188,6 +188,10 @@ impl<'a> Checker<'a> {
         matches!(self.packet.eth_type(), 0x800 | 0x86dd)
     }
 
+    pub fn is_ipv6(&self) -> bool {
+        self.packet.eth_type() == 0x86dd
+    }
+
     pub fn is_mpls(&self) -> bool {
         matches!(self.packet.eth_type(), 0x8847 | 0x8848)
     }
@@ -367,7 +371,7 @@ pub(super) fn is_of_connection(field: Mf) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use flow::action::SubField;
+    use flow::action::{Ct, CtZone, Nat, NatSide, SubField};
 
     fn set(field: Mf) -> Action {
         Action::SetField { field, value: 1, mask: field.ones() }
@@ -392,6 +396,22 @@ mod tests {
         assert_eq!(check(&[clause.clone(), Action::Note(vec![1]), clause.clone()]), Ok(()));
         assert_eq!(check(&[Action::Exit, clause.clone()]), Err(NXBAC_BAD_CONJUNCTION));
         assert_eq!(check(&[clause, Action::Exit]), Err(NXBAC_BAD_CONJUNCTION));
+    }
+
+    #[test]
+    fn translations_are_to_addresses_of_the_packets_family() {
+        let to = |is_ipv6| {
+            let nat = Nat { side: Some(NatSide::Dst), addresses: Some((1, 1)), is_ipv6, ..Nat::default() };
+            let actions = vec![Action::Nat(nat)];
+            let (zone, table) = (CtZone::Is(0), None);
+            Action::Ct(Box::new(Ct { commit: true, force: false, zone, table, alg: 0, actions }))
+        };
+        for (eth_type, is_ipv6) in [(0x800, false), (0x86dd, true)] {
+            let of = Match::any().with(FieldId::EthType, eth_type);
+            let check = |action| check_actions(Version::V13, &of, &[action], None);
+            assert_eq!(check(to(is_ipv6)), Ok(()));
+            assert_eq!(check(to(!is_ipv6)), Err(OFPBAC_MATCH_INCONSISTENT));
+        }
     }
 
     #[test]

@@ -134,7 +134,9 @@ fn check_ct(ct: &Ct, c: &mut super::check::Checker) -> Result<(), ErrorKind> {
         TFTP => protocol == 17,
         _ => true,
     };
-    if !c.is_ip() || is_invalid && ct.commit || !fits {
+    let is_of_other_family = |action: &Action| matches!(action, Action::Nat(nat) if nat.addresses.is_some() && nat.is_ipv6 != c.is_ipv6());
+    let fits_addresses = !ct.actions.iter().any(is_of_other_family);
+    if !c.is_ip() || is_invalid && ct.commit || !fits || !fits_addresses {
         return Err(OFPBAC_MATCH_INCONSISTENT);
     }
     match ct.zone {

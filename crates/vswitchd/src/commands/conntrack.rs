@@ -25,6 +25,16 @@ pub(super) fn after_name<'a>(plane: &ForwardingPlane, args: &'a [String]) -> &'a
     }
 }
 
+/// The same for a command that takes `own` arguments behind the name: one more is a datapath's name.
+pub(super) fn own_arguments<'a>(
+    plane: &ForwardingPlane,
+    args: &'a [String],
+    own: usize,
+) -> Result<&'a [String], String> {
+    let rest = after_name(plane, args);
+    if rest.len() > own { Err(refused("datapath not found")) } else { Ok(rest) }
+}
+
 /// Arguments that are not options, nor the datapath's name.
 fn words<'a>(plane: &ForwardingPlane, args: &'a [String], known: &[&str]) -> Result<Vec<&'a str>, String> {
     Ok(options(args, known)?.1.into_iter().filter(|word| !plane.is_named(word)).collect())
@@ -260,27 +270,30 @@ pub fn buckets(plane: &ForwardingPlane, args: &[String]) -> Answer {
 }
 
 pub fn set_maxconns(plane: &ForwardingPlane, args: &[String]) -> Answer {
-    let number = after_name(plane, args).last().and_then(|text| text.parse().ok());
+    let number = own_arguments(plane, args, 1)?.last().and_then(|text| text.parse().ok());
     plane.dp.tracker().set_limit(number.ok_or_else(|| refused("maxconns missing or malformed"))?);
     Ok("setting maxconns successful".into())
 }
 
-pub fn get_maxconns(plane: &ForwardingPlane, _: &[String]) -> Answer {
+pub fn get_maxconns(plane: &ForwardingPlane, args: &[String]) -> Answer {
+    own_arguments(plane, args, 0)?;
     Ok(format!("{}\n", plane.dp.tracker().limit()))
 }
 
-pub fn get_nconns(plane: &ForwardingPlane, _: &[String]) -> Answer {
+pub fn get_nconns(plane: &ForwardingPlane, args: &[String]) -> Answer {
+    own_arguments(plane, args, 0)?;
     Ok(format!("{}\n", plane.dp.tracker().count()))
 }
 
 pub fn set_sweep_interval(plane: &ForwardingPlane, args: &[String]) -> Answer {
-    let number = after_name(plane, args).last().and_then(|text| text.parse().ok());
+    let number = own_arguments(plane, args, 1)?.last().and_then(|text| text.parse().ok());
     let ms = number.ok_or_else(|| refused("sweep interval missing or malformed"))?;
     plane.dp.tracker().set_sweep_interval_ms(ms);
     Ok("setting sweep interval successful".into())
 }
 
-pub fn get_sweep_interval(plane: &ForwardingPlane, _: &[String]) -> Answer {
+pub fn get_sweep_interval(plane: &ForwardingPlane, args: &[String]) -> Answer {
+    own_arguments(plane, args, 0)?;
     Ok(format!("{}\n", plane.dp.tracker().sweep_interval_ms()))
 }
 
@@ -294,7 +307,8 @@ pub fn disable_tcp_seq_chk(plane: &ForwardingPlane, _: &[String]) -> Answer {
     Ok("disabling TCP sequence checking successful".into())
 }
 
-pub fn get_tcp_seq_chk(plane: &ForwardingPlane, _: &[String]) -> Answer {
+pub fn get_tcp_seq_chk(plane: &ForwardingPlane, args: &[String]) -> Answer {
+    own_arguments(plane, args, 0)?;
     let is_on = if plane.dp.tracker().checks_sequence() { "enabled" } else { "disabled" };
     Ok(format!("TCP sequence checking: {is_on}\n"))
 }

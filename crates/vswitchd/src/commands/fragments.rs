@@ -1,6 +1,6 @@
 //! `dpctl/ipf-*`: fragments that wait for the rest of their datagram, so that it can be tracked as a whole.
 
-use super::conntrack::{after_name, refused};
+use super::conntrack::{after_name, own_arguments, refused};
 use crate::plane::ForwardingPlane;
 use datapath::conntrack::fragments::{Fragments, MAX_NFRAGS_MAX, MIN_FRAG_MIN};
 use std::fmt::Write;
@@ -26,7 +26,7 @@ pub fn set(plane: &ForwardingPlane, args: &[String], is_enabled: bool) -> Answer
 }
 
 pub fn set_min_frag(plane: &ForwardingPlane, args: &[String]) -> Answer {
-    let args = after_name(plane, args);
+    let args = own_arguments(plane, args, 2)?;
     let version = version(args.first());
     let version = version.ok_or_else(|| refused("parameter missing: v4 for IPv4 or v6 for IPv6"))?;
     let bytes: Option<u32> = args.get(1).and_then(|word| word.parse().ok());
@@ -39,7 +39,7 @@ pub fn set_min_frag(plane: &ForwardingPlane, args: &[String]) -> Answer {
 }
 
 pub fn set_max_nfrags(plane: &ForwardingPlane, args: &[String]) -> Answer {
-    let number: Option<u32> = after_name(plane, args).last().and_then(|word| word.parse().ok());
+    let number: Option<u32> = own_arguments(plane, args, 1)?.last().and_then(|word| word.parse().ok());
     let number = number.ok_or_else(|| refused("parameter missing for maximum fragments"))?;
     if number > MAX_NFRAGS_MAX {
         return Err(not_permitted("setting maximum fragments failed"));
