@@ -5,6 +5,8 @@
 //! figures, or a hundred figures of the same program would show a regression in most runs. A figure with one
 //! turn has no spread and no verdict.
 
+use crate::lab::switch::Forwards;
+use crate::lab::switch::list::forwards;
 use crate::process::{Process, TempDir};
 use crate::result::rows::RowFile;
 use crate::result::store;
@@ -140,12 +142,17 @@ pub fn between(a: &Point, b: &Point, figure: &str) -> Verdict {
 /// the time of the sender, which is the generator here: what the machine spent less the generator's own is
 /// then no cost of the switch.
 pub fn refusal_of(a: &Point, b: &Point, figure: &str) -> Option<String> {
-    let is_of_machine = figure == "machine_cycles_per_packet" && (a.is_in_kernel() || b.is_in_kernel());
+    let is_of_machine = figure == "machine_cycles_per_packet" && has_kernel(a, b);
     if is_of_machine {
         return Some("the kernel forwards on the generator's time, so its cost is not known".into());
     }
     let is_measured = !a.labels.contains_key("trial") || have_like_rates(a, b);
     refusal(a, b).filter(|why| !(figure.contains("cycles") && why.starts_with("the limit") && is_measured))
+}
+
+/// Whether the kernel forwards in one of them, not a thread of the switch.
+fn has_kernel(a: &Point, b: &Point) -> bool {
+    [a, b].iter().any(|point| forwards(&point.switch) == Forwards::Kernel)
 }
 
 /// Whether as many packets came through both, within a tenth.
@@ -160,7 +167,7 @@ pub fn refusal(a: &Point, b: &Point) -> Option<String> {
     // The kernel has no threads or queues of its own that could be set.
     let has = |name: &str| {
         let is_inherent = a.inherent.contains_key(name) || b.inherent.contains_key(name);
-        !is_inherent && !(matches!(name, "workers" | "queues") && (a.is_in_kernel() || b.is_in_kernel()))
+        !is_inherent && !(matches!(name, "workers" | "queues") && has_kernel(a, b))
     };
     let differ = names
         .filter(|name| has(name) && a.conditions.get(*name) != b.conditions.get(*name))

@@ -242,7 +242,7 @@ impl Load {
                 }
                 eprint!("  turn {} of {}, {name}: ", turn + 1, times.turns);
                 match self.turn(topology, trial, switch.as_deref(), times.seconds, outcome, point) {
-                    Ok(()) => eprintln!("{}", live(outcome)),
+                    Ok(()) => eprintln!("{}", live(trial, outcome)),
                     Err(why) => {
                         eprintln!("failed");
                         measured.failed.insert(name.clone(), why);
@@ -260,7 +260,7 @@ impl Load {
     /// Why nothing can be concluded from what a trial of this length finds.
     fn too_short(&self, mode: Mode) -> Option<String> {
         let seconds = times(mode).seconds;
-        let is_search = ["mlrsearch", "rfc2544", "latency", "back-to-back"].contains(&self.trial);
+        let is_search = trial::list::find(self.trial).is_some_and(Trial::is_search);
         (mode == Mode::Quick && is_search).then(|| {
             format!(
                 "loads of {seconds} s and less are too short for {} to conclude on a rate without loss",
@@ -314,7 +314,7 @@ impl Load {
         let vnic = guest::list::find(self.guest).map_or(Vnic::VhostUser, |guest| guest.vnic());
         let generator = generator::list::find(&self.generator).ok();
         let is_foreign = generator.as_ref().is_some_and(|generator| !generator.sends_pattern());
-        let is_paced = self.rate > 0 || !["max-rate", "fixed"].contains(&self.trial);
+        let is_paced = self.rate > 0 || trial.sets_rates();
         let of_generator = generator.and_then(|generator| generator.refuses_topology(topology, is_paced));
         let ask = Ask { topology, vnic, pattern: &self.pattern, is_foreign, mtu: self.mtu() };
         let names = if topology.has_switch() { self.switches.clone() } else { vec!["none".to_string()] };
@@ -439,10 +439,11 @@ impl Load {
     }
 }
 
-/// The figure that an operator looks for first.
-fn live(outcome: &Outcome) -> String {
-    let names = ["lossless_pps", "burst_frames", "reset_ms", "rate_pps"];
-    let found = names.iter().find_map(|name| Some((name, outcome.metrics.get(*name)?.values.last()?)));
+/// The figure that an operator looks for first: the trial's own, or the rate.
+fn live(trial: &dyn Trial, outcome: &Outcome) -> String {
+    let own = trial.judged();
+    let mut names = own.iter().map(|figure| &*figure.name).chain(["rate_pps"]);
+    let found = names.find_map(|name| Some((name, outcome.metrics.get(name)?.values.last()?)));
     found.map(|(name, value)| format!("{name} {}", crate::stats::short(*value))).unwrap_or_default()
 }
 

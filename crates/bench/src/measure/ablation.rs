@@ -5,9 +5,8 @@
 //!
 //! A cache cannot be switched off: its minimum is 64 flows.
 
-use crate::measure::frames::{Order, addresses, sequence};
+use crate::measure::frames::{Order, addresses, exact_match, sequence};
 use crate::measure::limited::Limited;
-use crate::measure::p2p::exact_match;
 use crate::measure::rig::{Rig, Sample, settle};
 use crate::measure::trial::{self, Common, Goals, SINK, SOURCE};
 use crate::process::TempDir;

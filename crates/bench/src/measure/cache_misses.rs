@@ -9,8 +9,7 @@
 //!
 //! Source: perf_event_open(2); valgrind's manual, "Callgrind", cache simulation.
 
-use crate::measure::frames::addresses;
-use crate::measure::p2p::exact_match;
+use crate::measure::frames::{addresses, exact_match};
 use crate::measure::rig::pool;
 use crate::measure::trial::{self, Common, Goals, SINK, SOURCE};
 use crate::process::{self, TempDir};

@@ -3,8 +3,7 @@
 //! The traffic is a source in memory at full speed over 100,000 flows, one exact rule for each. Throughput is
 //! packets per second of the worker's own CPU time, in ratio to the same rig's steady state just before.
 
-use crate::measure::frames::{Order, addresses, sequence};
-use crate::measure::p2p::exact_match;
+use crate::measure::frames::{Order, addresses, exact_match, sequence};
 use crate::measure::rig::{Rig, settle};
 use crate::measure::trial::{self, Common, Goals, Meter, SINK, SOURCE, per_cpu_second};
 use crate::process::TempDir;

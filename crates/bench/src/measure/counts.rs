@@ -3,8 +3,7 @@
 //! A dump of rules requests them before it answers, so this bounds the age of what it shows. One rule for
 //! each flow, all flows active.
 
-use crate::measure::frames::addresses;
-use crate::measure::p2p::exact_match;
+use crate::measure::frames::{addresses, exact_match};
 use crate::measure::rig::Rig;
 use crate::measure::trial::{self, Common, Goals, SINK, SOURCE};
 use crate::process::TempDir;

@@ -6,8 +6,7 @@
 //! each prefix in a different bit is decided by that bit, so its megaflow has a separate mask: 32 x 32 x 16 x
 //! 16 of them.
 
-use crate::measure::frames::{Order, addresses, sequence};
-use crate::measure::p2p::exact_match;
+use crate::measure::frames::{Order, addresses, exact_match, sequence};
 use crate::measure::rig::{Rig, settle};
 use crate::measure::trial::{self, Common, Goals, Meter, SINK, SOURCE, per_cpu_second};
 use crate::process::TempDir;

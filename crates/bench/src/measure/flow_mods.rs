@@ -5,7 +5,7 @@
 
 use crate::connection::{Connection, with_barrier};
 use crate::daemon::Daemon;
-use crate::measure::p2p::exact_match;
+use crate::measure::frames::exact_match;
 use crate::measure::rig::Rig;
 use crate::measure::trial::{self, Common, Goals, SINK, SOURCE};
 use crate::stats::median;

@@ -1,6 +1,7 @@
 //! The traffic: 60-byte UDP frames, as a generator gives them without the frame check sequence, one address
 //! pair a flow.
 
+use flow::{FieldId, Match};
 use std::io::{self, BufWriter};
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -25,6 +26,16 @@ pub enum Order {
 pub fn addresses(n: usize) -> (Ipv4Addr, Ipv4Addr) {
     let n = n as u32;
     (Ipv4Addr::from_bits(0x0a00_0000 + n), Ipv4Addr::from_bits(0x0b00_0000 + (n ^ 0x55)))
+}
+
+/// `ip,in_port=1,nw_src=..,nw_dst=..` of flow `n`.
+pub fn exact_match(n: usize) -> Match {
+    let (src, dst) = addresses(n);
+    Match::any()
+        .with(FieldId::InPort, 1)
+        .with(FieldId::EthType, 0x0800)
+        .with(FieldId::NwSrc, src.to_bits().into())
+        .with(FieldId::NwDst, dst.to_bits().into())
 }
 
 /// The frame of flow `n`, as short as frames are.

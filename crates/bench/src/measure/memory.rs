@@ -4,8 +4,7 @@
 //! holds the switch, the packet pool, and the frames of the source (which are subtracted, being the
 //! benchmark's own).
 
-use crate::measure::frames::addresses;
-use crate::measure::p2p::exact_match;
+use crate::measure::frames::{addresses, exact_match};
 use crate::measure::rig::Rig;
 use crate::measure::trial::{self, Common, Goals, SINK, SOURCE};
 use crate::process::TempDir;

@@ -9,8 +9,7 @@
 //! once. The goal applies to the warm one, since a switch is started once.
 
 use crate::goals;
-use crate::measure::frames::addresses;
-use crate::measure::p2p::exact_match;
+use crate::measure::frames::{addresses, exact_match};
 use crate::measure::rig::{Rig, Sample};
 use crate::measure::trial::{self, Common, Goals, Meter, SINK, SOURCE, per_cpu_second};
 use crate::process::TempDir;

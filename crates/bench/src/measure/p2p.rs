@@ -6,7 +6,7 @@
 //! source and sink with no switch between.
 
 use crate::goals;
-use crate::measure::frames::{self, DST_MAC, Order, addresses};
+use crate::measure::frames::{self, DST_MAC, Order, addresses, exact_match};
 use crate::measure::ovs_dpdk::OvsDpdk;
 use crate::measure::rig::{Rig, Sample, settle};
 use crate::measure::rows::{json_file, write_json};
@@ -341,16 +341,6 @@ fn rules(rules: Rules, flows: usize) -> Vec<FlowMod> {
 
 fn source_match() -> Match {
     Match::any().with(FieldId::InPort, 1).with(FieldId::EthType, 0x0800)
-}
-
-/// `ip,in_port=1,nw_src=..,nw_dst=..` of flow `n`.
-pub fn exact_match(n: usize) -> Match {
-    let (src, dst) = addresses(n);
-    Match::any()
-        .with(FieldId::InPort, 1)
-        .with(FieldId::EthType, 0x0800)
-        .with(FieldId::NwSrc, src.to_bits().into())
-        .with(FieldId::NwDst, dst.to_bits().into())
 }
 
 fn rules_text(rules: Rules, flows: usize) -> String {

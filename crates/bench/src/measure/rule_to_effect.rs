@@ -76,7 +76,7 @@ fn rig(rules: usize, args: &Args) -> Result<Rig, String> {
     rig.add_port(&source.with("flows", &args.flows.to_string()))?;
     // For a port that exists but receives nothing.
     let other = |n: usize| {
-        let fields = crate::measure::p2p::exact_match(n).with(FieldId::InPort, SINKS[0].0.into());
+        let fields = crate::measure::frames::exact_match(n).with(FieldId::InPort, SINKS[0].0.into());
         FlowMod::add(fields, trial::to_sink())
     };
     let mut mods: Vec<FlowMod> = (0..rules).map(other).collect();

@@ -5,8 +5,7 @@
 //! in turns. What they achieve together is the sum of their packets per second of their own CPU time, as a
 //! ratio to what one achieves alone: if n workers share nothing that is written per packet, it is n.
 
-use crate::measure::frames::{Order, addresses, sequence};
-use crate::measure::p2p::exact_match;
+use crate::measure::frames::{Order, addresses, exact_match, sequence};
 use crate::measure::rig::{self, DRIVER_CPU, Rig, Sample, WORKER_CPU};
 use crate::measure::trial::{self, Common, Goals, Meter, per_cpu_second};
 use crate::process::TempDir;

@@ -2,46 +2,33 @@
 //! many times as good Crosspoint is, and how significant that is.
 
 use crate::compare::{Verdict, between};
+use crate::lab::switch::Forwards;
+use crate::lab::switch::list::forwards;
+use crate::lab::trial;
+use crate::lab::trial::list::TRIALS;
+use crate::result::judged::{Judged, Question};
+use crate::result::rows;
 use crate::result::{Better, Point, Run};
+use std::sync::LazyLock;
 
-/// The figures by which a switch is judged: of each group, the first that both have. A switch that is cheaper
-/// and slower is shown as both.
-pub const JUDGED: &[&[&str]] = &[
-    // The cost of a packet.
-    &[
-        "switching_cycles_per_packet",
-        "machine_cycles_per_packet",
-        "cycles_per_packet",
-        "machine_cycles_per_packet_with_generator",
-    ],
-    // How many.
-    &[
-        "lossless_pps",
-        "burst_frames",
-        "rate_pps",
-        "mpps",
-        "packets_per_s",
-        "rules_per_second",
-        "learned_per_s",
-    ],
-    // How long.
-    &["reset_ms", "latency_p99_us", "effect_us", "seconds"],
-    &["latency_p50_us"],
-    &["at_1_latency_p50_us"],
-    &["at_1_latency_p99_us"],
-    &["at_10_latency_p50_us"],
-    &["at_10_latency_p99_us"],
-    &["at_50_latency_p50_us"],
-    &["at_50_latency_p99_us"],
-    &["at_90_latency_p50_us"],
-    &["at_90_latency_p99_us"],
-    &["rules_back_ms"],
-    &["barrier_max_ms"],
-    // How much memory.
-    &["bytes_per_rule"],
-    &["bytes_per_cached_flow"],
-    &["value"],
-];
+/// The figures by which a switch is judged, by what they say: of each group, the first that both have. A
+/// switch that is cheaper and slower is shown as both.
+pub fn judged() -> &'static [Vec<Judged>] {
+    static ALL: LazyLock<Vec<Vec<Judged>>> = LazyLock::new(|| {
+        let of_trials = TRIALS.iter().flat_map(|trial| trial.judged());
+        let mut figures: Vec<Judged> = Vec::new();
+        for figure in rows::JUDGED.iter().cloned().chain(of_trials).chain(trial::JUDGED.iter().cloned()) {
+            if !figures.iter().any(|there| there.name == figure.name) {
+                figures.push(figure);
+            }
+        }
+        let (own, others): (Vec<_>, Vec<_>) = figures.into_iter().partition(|f| f.question == Question::Own);
+        let group = |question| others.iter().filter(|f| f.question == question).cloned().collect();
+        let groups = [Question::Cost, Question::Rate, Question::Time].map(group);
+        groups.into_iter().chain(own.into_iter().map(|figure| vec![figure])).collect()
+    });
+    &ALL
+}
 
 /// Two figures of one turn each that differ by less than this factor are called alike.
 const ALIKE: f64 = 1.1;
@@ -96,7 +83,7 @@ impl Beside<'_> {
 
 /// Whether it forwards without any lookup: the practical limit of a machine, not a switch.
 pub fn is_floor(switch: &str) -> bool {
-    switch.starts_with("testpmd") || switch.starts_with("loop-")
+    forwards(switch) == Forwards::Floor
 }
 
 /// The points of the suite that stand for their load: of several runs the newest that has enough turns.
@@ -127,15 +114,17 @@ pub fn compared<'a>(runs: &'a [Run], suite: &str) -> Vec<Beside<'a>> {
                 && p.switch != "none"
         });
         for peer in peers {
-            let has = |name: &&&str| ours.metrics.contains_key(**name) && peer.metrics.contains_key(**name);
-            for figure in JUDGED.iter().filter_map(|names| names.iter().find(has)) {
+            let has =
+                |figure: &&Judged| [ours, peer].iter().all(|point| point.metrics.contains_key(&*figure.name));
+            for figure in judged().iter().filter_map(|group| group.iter().find(has)) {
+                let figure = &*figure.name;
                 // What was offered at a fixed rate arrives, where neither loses any.
                 let is_offered = ours.labels.contains_key("offered_pps")
-                    && *figure == "rate_pps"
+                    && figure == "rate_pps"
                     && !loses(ours)
                     && !loses(peer);
                 // A value without a unit is a count, which describes the load.
-                let is_judged = ours.metrics[*figure].better != Better::Neither
+                let is_judged = ours.metrics[figure].better != Better::Neither
                     && ours.labels.get("unit").is_none_or(|unit| !unit.is_empty());
                 if is_judged && !is_offered {
                     all.push(beside(run, ours, peer, figure));
@@ -176,4 +165,43 @@ fn beside<'a>(run: &'a Run, ours: &'a Point, peer: &'a Point, figure: &'static s
         Verdict::None(why) => Outcome::None(why),
     };
     Beside { run, ours, peer, figure, factor, outcome }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::result::Metric;
+
+    #[test]
+    fn every_trial_s_own_figures_are_judged_and_no_two_have_one_name() {
+        let names: Vec<&str> = judged().iter().flatten().map(|figure| &*figure.name).collect();
+        let distinct: std::collections::BTreeSet<&&str> = names.iter().collect();
+        assert_eq!(distinct.len(), names.len());
+        let of_trials: Vec<Judged> = TRIALS.iter().flat_map(|trial| trial.judged()).collect();
+        assert!(of_trials.iter().all(|figure| names.contains(&&*figure.name)));
+        assert!(names.contains(&"at_90_latency_p99_us") && names.contains(&"bytes_per_rule"), "{names:?}");
+    }
+
+    #[test]
+    fn of_figures_that_say_the_same_one_is_compared_and_each_latency_for_itself() {
+        let names = [
+            "lossless_pps",
+            "rate_pps",
+            "cycles_per_packet",
+            "machine_cycles_per_packet",
+            "at_1_latency_p50_us",
+            "at_1_latency_p99_us",
+        ];
+        let point = |switch: &str| {
+            let mut point = Point { suite: "latency".into(), switch: switch.into(), ..Point::default() };
+            let metric = |name: &str| (name.to_string(), Metric::new("", Better::Lower, vec![1.0]));
+            point.metrics.extend(names.iter().map(|name| metric(name)));
+            point
+        };
+        let runs = [Run { points: vec![point("crosspoint"), point("ovs-dpdk")], ..Run::default() }];
+        let figures: Vec<&str> = compared(&runs, "latency").iter().map(|beside| beside.figure).collect();
+        let judged =
+            ["machine_cycles_per_packet", "lossless_pps", "at_1_latency_p50_us", "at_1_latency_p99_us"];
+        assert_eq!(figures, judged);
+    }
 }

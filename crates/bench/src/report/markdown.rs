@@ -1,9 +1,10 @@
 //! BENCHMARKS.md: the results as text. First in plain words where Crosspoint is worse than a peer and where
 //! it is better, and by how much; then every figure, with its run.
 
-use super::beside::{Beside, JUDGED, Outcome, Shown, compared, is_floor, newest};
+use super::beside::{Beside, Outcome, Shown, compared, is_floor, judged, newest};
 use super::{left_out, reasons};
 use crate::documents;
+use crate::lab::switch::list::stored;
 use crate::result::{Better, Metric, Point, Run};
 use crate::stats::{median, short};
 use crate::suite::Suite;
@@ -258,19 +259,13 @@ fn by_peer<'a>(text: &mut String, beside: impl Iterator<Item = &'a Beside<'a>>) 
 }
 
 /// The name of a switch for readers who do not know the names in suites.
-fn in_words(switch: &str) -> &str {
+fn in_words(switch: &str) -> String {
     match switch {
-        "bridge" => "the kernel's bridge",
-        "ip-forward" => "the kernel's IP forwarding",
-        "ovs" => "Open vSwitch, other steps",
-        "ovs-afxdp" => "Open vSwitch with AF_XDP",
-        "ovs-dpdk" => "Open vSwitch with DPDK",
-        "ovs-kernel" => "Open vSwitch's kernel datapath",
-        "ovs-netdev" => "Open vSwitch in user space",
-        "ovs-vswitchd" => "Open vSwitch's control plane",
-        "ovsdb-server" => "Open vSwitch's database server",
-        "vpp" => "FD.io's VPP",
-        other => other,
+        // Measurements start these, and no trial.
+        "ovs" => "Open vSwitch, other steps".into(),
+        "ovs-vswitchd" => "Open vSwitch's control plane".into(),
+        "ovsdb-server" => "Open vSwitch's database server".into(),
+        other => stored(other).map_or(other.into(), |switch| switch.words().into()),
     }
 }
 
@@ -289,35 +284,8 @@ fn measured_on(text: &mut String, runs: &[Run]) {
 
 /// The description of a figure for readers who do not know its name.
 fn plainly(figure: &str) -> &str {
-    match figure {
-        "switching_cycles_per_packet" => "cost of switching a packet",
-        "machine_cycles_per_packet" => "cost of a packet to the machine",
-        "machine_cycles_per_packet_with_generator" => "cost of a packet to the machine, generator included",
-        "cycles_per_packet" => "cost of a packet to the switch",
-        "lossless_pps" => "rate without loss",
-        "burst_frames" => "burst without loss",
-        "rate_pps" | "mpps" | "packets_per_s" => "packets per second",
-        "rules_per_second" => "rules per second",
-        "learned_per_s" => "addresses learned per second",
-        "reset_ms" => "time without packets",
-        "latency_p50_us" => "median latency",
-        "latency_p99_us" => "p99 latency",
-        "at_1_latency_p50_us" => "median latency at 1 % of its own rate without loss",
-        "at_1_latency_p99_us" => "p99 latency at 1 % of its own rate without loss",
-        "at_10_latency_p50_us" => "median latency at 10 % of its own rate without loss",
-        "at_10_latency_p99_us" => "p99 latency at 10 % of its own rate without loss",
-        "at_50_latency_p50_us" => "median latency at 50 % of its own rate without loss",
-        "at_50_latency_p99_us" => "p99 latency at 50 % of its own rate without loss",
-        "at_90_latency_p50_us" => "median latency at 90 % of its own rate without loss",
-        "at_90_latency_p99_us" => "p99 latency at 90 % of its own rate without loss",
-        "rules_back_ms" => "time until all rules are back",
-        "barrier_max_ms" => "longest answer to a barrier",
-        "effect_us" => "time until a rule has effect",
-        "seconds" => "time",
-        "bytes_per_rule" => "memory of a rule",
-        "bytes_per_cached_flow" => "memory of a cached flow",
-        figure => figure,
-    }
+    let found = judged().iter().flatten().find(|judged| judged.name == figure);
+    found.map_or(figure, |judged| &judged.words)
 }
 
 /// One sentence for each figure and peer of a suite.
@@ -466,7 +434,7 @@ fn of_suite(text: &mut String, suite: &Suite, beside: &[Beside], runs: &[Run]) {
 
 /// The first figures of a point for which one direction is better.
 fn figures(point: &Point) -> String {
-    let judged = JUDGED.iter().copied().flatten().filter_map(|name| Some((*name, point.metrics.get(*name)?)));
+    let judged = judged().iter().flatten().filter_map(|f| Some((&*f.name, point.metrics.get(&*f.name)?)));
     let others = point.metrics.iter().map(|(name, m)| (name.as_str(), m));
     let mut seen: Vec<(&str, &Metric)> = Vec::new();
     for (name, metric) in judged.chain(others) {

@@ -6,6 +6,7 @@
 //! figures are kept turn by turn.
 
 pub mod account;
+pub mod judged;
 pub mod rows;
 pub mod store;
 
@@ -141,11 +142,6 @@ impl Point {
     /// The identity of a point, the same in two runs.
     pub fn key(&self) -> (&str, &str, &BTreeMap<String, String>) {
         (&self.suite, &self.switch, &self.labels)
-    }
-
-    /// Whether the kernel forwards, not a thread of the switch.
-    pub fn is_in_kernel(&self) -> bool {
-        matches!(self.switch.as_str(), "bridge" | "ip-forward" | "ovs-kernel")
     }
 
     /// Whether its figures are the switch's own.

@@ -4,6 +4,7 @@
 //! A field that [`FIGURES`] names is a figure; any other string, number or truth value is a label. `raw`
 //! holds the turns of the measurement's first figure.
 
+use super::judged::{Judged, Question};
 use super::{Better, HUGE_PAGES, Metric, Point};
 use crate::machine::fingerprint::Fingerprint;
 use serde::Deserialize;
@@ -91,6 +92,27 @@ const FIGURES: &[(&str, &str, Better)] = &[
     ("wake_us", "us", Lower),
     ("wall_cycles_per_packet", "cycles", Lower),
     ("worst_window_ratio", "ratio", Higher),
+];
+
+/// Those by which switches are judged.
+pub const JUDGED: &[Judged] = &[
+    Judged::new(Question::Cost, "switching_cycles_per_packet", "cost of switching a packet"),
+    Judged::new(Question::Cost, "machine_cycles_per_packet", "cost of a packet to the machine"),
+    Judged::new(Question::Cost, "cycles_per_packet", "cost of a packet to the switch"),
+    Judged::new(
+        Question::Cost,
+        "machine_cycles_per_packet_with_generator",
+        "cost of a packet to the machine, generator included",
+    ),
+    Judged::new(Question::Rate, "mpps", "packets per second"),
+    Judged::new(Question::Rate, "packets_per_s", "packets per second"),
+    Judged::new(Question::Rate, "rules_per_second", "rules per second"),
+    Judged::new(Question::Rate, "learned_per_s", "addresses learned per second"),
+    Judged::new(Question::Time, "effect_us", "time until a rule has effect"),
+    Judged::new(Question::Time, "seconds", "time"),
+    Judged::new(Question::Own, "bytes_per_rule", "memory of a rule"),
+    Judged::new(Question::Own, "bytes_per_cached_flow", "memory of a cached flow"),
+    Judged::new(Question::Own, "value", "value"),
 ];
 
 /// Each measurement's suite and the figure whose turns `raw` holds.

@@ -1,6 +1,8 @@
 //! The generators of traffic.
 
 pub mod builtin;
+#[cfg(test)]
+mod example;
 pub mod list;
 pub mod testpmd;
 pub mod trex;

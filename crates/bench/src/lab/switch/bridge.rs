@@ -2,7 +2,7 @@
 //! there is one bridge: its ends are isolated from each other, so that what comes in by the first goes to the
 //! guest alone, and nothing is flooded to the first, so that what comes back goes on alone.
 
-use super::{Ask, BATCH, HUGE_PAGES, Running, Setup, Switch};
+use super::{Ask, BATCH, Forwards, HUGE_PAGES, Running, Setup, Switch};
 use crate::lab::topology::{End, Topology};
 use std::collections::BTreeMap;
 
@@ -12,6 +12,14 @@ pub struct Bridge;
 impl Switch for Bridge {
     fn name(&self) -> &str {
         "bridge"
+    }
+
+    fn words(&self) -> &str {
+        "the kernel's bridge"
+    }
+
+    fn forwards(&self) -> Forwards {
+        Forwards::Kernel
     }
 
     fn refuses(&self, ask: &Ask) -> Option<String> {

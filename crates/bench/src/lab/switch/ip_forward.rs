@@ -2,7 +2,7 @@
 //! ports each has a table of its own, whose one route leads to where its hop ends.
 
 use super::bridge::InKernel;
-use super::{Ask, Running, Setup, Switch};
+use super::{Ask, Forwards, Running, Setup, Switch};
 use crate::lab::net::{MAC, MAC_BACK};
 use crate::lab::traffic::pattern::Vary;
 
@@ -12,6 +12,14 @@ pub struct IpForward;
 impl Switch for IpForward {
     fn name(&self) -> &str {
         "ip-forward"
+    }
+
+    fn words(&self) -> &str {
+        "the kernel's IP forwarding"
+    }
+
+    fn forwards(&self) -> Forwards {
+        Forwards::Kernel
     }
 
     fn refuses(&self, ask: &Ask) -> Option<String> {

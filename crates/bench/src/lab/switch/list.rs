@@ -1,6 +1,5 @@
 //! All switches.
 
-use super::Switch;
 use super::bridge::Bridge;
 use super::crosspoint::{Crosspoint, is_program};
 use super::ip_forward::IpForward;
@@ -8,6 +7,7 @@ use super::loops::{Kind as LoopKind, Loop};
 use super::ovs::{Kind, Ovs};
 use super::testpmd::Testpmd;
 use super::vpp::Vpp;
+use super::{Forwards, Switch};
 
 /// Names of the switches of trials; `crosspoint@PATH` stands for another version.
 pub const NAMES: &[&str] = &[
@@ -64,9 +64,34 @@ pub fn find(name: &str) -> Result<Box<dyn Switch>, String> {
     })
 }
 
+/// The switch that a stored result names: a measurement leaves out the mode (`testpmd`). `None` for another
+/// version of ours, which may be gone, and for what is no switch of trials.
+pub fn stored(name: &str) -> Option<Box<dyn Switch>> {
+    let of_mode = |full: &&&str| full.strip_prefix(name).is_some_and(|mode| mode.starts_with('-'));
+    let name = NAMES.iter().find(|full| **full == name).or_else(|| NAMES.iter().find(of_mode));
+    find(name?).ok()
+}
+
+/// What forwards, by the name in stored results.
+pub fn forwards(name: &str) -> Forwards {
+    stored(name).map_or(Forwards::Process, |switch| switch.forwards())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_forwards_is_the_switch_s_own_word() {
+        let of = |names: &[&str]| names.iter().map(|name| forwards(name)).collect::<Vec<_>>();
+        assert_eq!(of(&["bridge", "ip-forward", "ovs-kernel"]), [Forwards::Kernel; 3]);
+        assert_eq!(of(&["testpmd", "testpmd-io", "testpmd-macswap", "loop-kept"]), [Forwards::Floor; 4]);
+        assert_eq!(
+            of(&["crosspoint", "crosspoint@/gone", "ovs", "ovs-dpdk", "veth"]),
+            [Forwards::Process; 5]
+        );
+        assert_eq!(stored("ip-forward").unwrap().words(), "the kernel's IP forwarding");
+    }
 
     #[test]
     fn every_name_is_a_switch_s_own() {

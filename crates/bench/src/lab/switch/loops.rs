@@ -9,7 +9,7 @@
 //! The process reads commands from its standard input: `block MS` blocks the control thread, `stats` prints
 //! counters.
 
-use super::{Ask, BATCH, HUGE_PAGES, Running, Setup, Switch, Twice};
+use super::{Ask, BATCH, Forwards, HUGE_PAGES, Running, Setup, Switch, Twice};
 use crate::daemon::in_namespace;
 use crate::lab::topology::End;
 use crate::lab::traffic::pattern::{Pattern, Protocol};
@@ -259,6 +259,10 @@ impl Forwarder {
 impl Switch for Loop {
     fn name(&self) -> &str {
         self.name
+    }
+
+    fn forwards(&self) -> Forwards {
+        Forwards::Floor
     }
 
     fn refuses(&self, ask: &Ask) -> Option<String> {

@@ -2,6 +2,8 @@
 
 pub mod bridge;
 pub mod crosspoint;
+#[cfg(test)]
+mod example;
 pub mod ip_forward;
 pub mod list;
 pub mod loops;
@@ -95,10 +97,31 @@ pub struct Twice {
     pub again: bool,
 }
 
+/// What forwards, which says with what its figures can be compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Forwards {
+    /// Threads of its own, by its table.
+    Process,
+    /// The kernel, on the time of whoever sends.
+    Kernel,
+    /// A program that looks nothing up: the practical limit of a machine, not a switch.
+    Floor,
+}
+
 /// A kind of switch.
 pub trait Switch {
     /// Its name on the command line and in stored results.
     fn name(&self) -> &str;
+
+    /// The same for readers who do not know that name.
+    fn words(&self) -> &str {
+        self.name()
+    }
+
+    /// What forwards.
+    fn forwards(&self) -> Forwards {
+        Forwards::Process
+    }
 
     /// Why it cannot do this here, if it cannot: what it lacks, or what is not installed.
     fn refuses(&self, ask: &Ask) -> Option<String>;

@@ -4,8 +4,8 @@
 
 use super::bridge::in_kernel;
 use super::{
-    Ask, BATCH, GUEST_OFFLOADS, HUGE_PAGES, MTU_USUAL, Running, Setup, Switch, Twice, guest_offloads,
-    missing, rules, too_long_for_dpdk,
+    Ask, BATCH, Forwards, GUEST_OFFLOADS, HUGE_PAGES, MTU_USUAL, Running, Setup, Switch, Twice,
+    guest_offloads, missing, rules, too_long_for_dpdk,
 };
 use crate::daemon::{Daemon, OVS, OVS_DPDK};
 use crate::lab::net::{SocketReader, lost_in_ring};
@@ -39,6 +39,19 @@ pub struct Ovs {
 impl Switch for Ovs {
     fn name(&self) -> &str {
         self.name
+    }
+
+    fn words(&self) -> &str {
+        match self.kind {
+            Kind::System => "Open vSwitch in user space",
+            Kind::Afxdp => "Open vSwitch with AF_XDP",
+            Kind::Dpdk => "Open vSwitch with DPDK",
+            Kind::Kernel => "Open vSwitch's kernel datapath",
+        }
+    }
+
+    fn forwards(&self) -> Forwards {
+        if self.kind == Kind::Kernel { Forwards::Kernel } else { Forwards::Process }
     }
 
     fn refuses(&self, ask: &Ask) -> Option<String> {

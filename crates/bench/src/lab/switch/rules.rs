@@ -2,7 +2,7 @@
 
 use super::Setup;
 use crate::lab::traffic::pattern::{Pattern, Protocol};
-use crate::measure::p2p::exact_match;
+use crate::measure::frames::exact_match;
 use crate::measure::trial::to_sink;
 use openflow::message::FlowMod;
 

@@ -3,7 +3,7 @@
 //! them.
 
 use super::{
-    Ask, BATCH, GUEST_OFFLOADS, HUGE_PAGES, NOT_TOLD, Running, Setup, Switch, Twice, missing,
+    Ask, BATCH, Forwards, GUEST_OFFLOADS, HUGE_PAGES, NOT_TOLD, Running, Setup, Switch, Twice, missing,
     too_long_for_dpdk,
 };
 use crate::daemon::in_namespace;
@@ -31,6 +31,10 @@ const PAGES: usize = 128;
 impl Switch for Testpmd {
     fn name(&self) -> &str {
         self.name
+    }
+
+    fn forwards(&self) -> Forwards {
+        Forwards::Floor
     }
 
     fn refuses(&self, ask: &Ask) -> Option<String> {

@@ -43,6 +43,10 @@ impl Switch for Vpp {
         "vpp"
     }
 
+    fn words(&self) -> &str {
+        "FD.io's VPP"
+    }
+
     fn refuses(&self, ask: &Ask) -> Option<String> {
         let missing = ["vpp", "vppctl"].map(program).into_iter().find(|path| !path.exists());
         if let Some(path) = missing {

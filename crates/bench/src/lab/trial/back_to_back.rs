@@ -5,6 +5,7 @@ use super::{Outcome, Times, Trial};
 use crate::lab::bed::Bed;
 use crate::lab::generator::Load;
 use crate::result::Better;
+use crate::result::judged::{Judged, Question};
 
 /// Longer bursts are not looked for.
 const BURST_MAX: f64 = 65_536.0;
@@ -15,6 +16,14 @@ pub struct BackToBack;
 impl Trial for BackToBack {
     fn name(&self) -> &'static str {
         "back-to-back"
+    }
+
+    fn is_search(&self) -> bool {
+        true
+    }
+
+    fn judged(&self) -> Vec<Judged> {
+        vec![Judged::new(Question::Rate, "burst_frames", "burst without loss")]
     }
 
     fn run(&self, bed: &mut Bed, load: &Load, times: Times) -> Result<Outcome, String> {

@@ -11,6 +11,7 @@ use crate::lab::bed::Bed;
 use crate::lab::generator::Load;
 use crate::lab::switch::rules;
 use crate::result::Better;
+use crate::result::judged::{Judged, Question};
 use openflow::message::{FlowMod, FlowModCommand};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -41,6 +42,14 @@ impl Trial for Changes {
 
     fn needs_openflow(&self) -> bool {
         true
+    }
+
+    fn sets_rates(&self) -> bool {
+        false
+    }
+
+    fn judged(&self) -> Vec<Judged> {
+        vec![Judged::new(Question::Own, "barrier_max_ms", "longest answer to a barrier")]
     }
 
     fn run(&self, bed: &mut Bed, load: &Load, times: Times) -> Result<Outcome, String> {

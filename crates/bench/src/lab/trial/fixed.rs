@@ -12,6 +12,10 @@ impl Trial for Fixed {
         "fixed"
     }
 
+    fn sets_rates(&self) -> bool {
+        false
+    }
+
     fn run(&self, bed: &mut Bed, load: &Load, times: Times) -> Result<Outcome, String> {
         let mut outcome = Outcome::default();
         for _ in 0..times.turns {

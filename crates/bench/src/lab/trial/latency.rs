@@ -2,12 +2,23 @@
 
 use super::mlr::highest;
 use super::rfc2544::halve;
-use super::{Outcome, Times, Trial};
+use super::{LOSSLESS, Outcome, Times, Trial};
 use crate::lab::bed::Bed;
 use crate::lab::generator::Load;
 use crate::result::Better;
+use crate::result::judged::{Judged, Question};
 
-const SHARES: [(f64, &str); 4] = [(0.01, "at_1_"), (0.1, "at_10_"), (0.5, "at_50_"), (0.9, "at_90_")];
+/// Rates, in percent of the one without loss.
+const SHARES: [u8; 4] = [1, 10, 50, 90];
+/// The percentiles by which switches are judged, for readers.
+const PERCENTILES: [(&str, &str); 2] = [("p50", "median"), ("p99", "p99")];
+/// The share whose rate, loss and cost are the trial's.
+const SHARE_SHOWN: u8 = 50;
+
+/// What the names of a share's latencies begin with.
+fn prefix(share: u8) -> String {
+    format!("at_{share}_")
+}
 
 /// See the module documentation.
 pub struct Latency;
@@ -15,6 +26,21 @@ pub struct Latency;
 impl Trial for Latency {
     fn name(&self) -> &'static str {
         "latency"
+    }
+
+    fn is_search(&self) -> bool {
+        true
+    }
+
+    fn judged(&self) -> Vec<Judged> {
+        let of_share = |share| {
+            PERCENTILES.map(|(percentile, words)| Judged {
+                question: Question::Own,
+                name: format!("{}latency_{percentile}_us", prefix(share)).into(),
+                words: format!("{words} latency at {share} % of its own rate without loss").into(),
+            })
+        };
+        [LOSSLESS].into_iter().chain(SHARES.into_iter().flat_map(of_share)).collect()
     }
 
     fn run(&self, bed: &mut Bed, load: &Load, times: Times) -> Result<Outcome, String> {
@@ -32,13 +58,13 @@ impl Trial for Latency {
             Some(_) => outcome.push("lossless_at_least_pps", "1/s", Better::Neither, found),
         }
         for _ in 0..times.turns {
-            for (share, prefix) in SHARES {
-                let offered = at(full * share, bed)?;
+            for share in SHARES {
+                let offered = at(full * f64::from(share) / 100.0, bed)?;
                 // Where another part was the limit, the latency is that part's.
                 if offered.limit.is_none() {
-                    outcome.latency(prefix, &offered);
+                    outcome.latency(&prefix(share), &offered);
                 }
-                if share == 0.5 {
+                if share == SHARE_SHOWN {
                     outcome.turn(&offered);
                 } else if !offered.sent.account.adds_up() {
                     outcome.account = offered.sent.account.clone();

@@ -3,10 +3,11 @@
 //! the full length to all of it, and each phase starts from the interval of the one before, which it widens
 //! if longer trials contradict it.
 
-use super::{Outcome, Times, Trial};
+use super::{LOSSLESS, Outcome, Times, Trial};
 use crate::lab::bed::{Bed, Offered};
 use crate::lab::generator::Load;
 use crate::result::Better;
+use crate::result::judged::Judged;
 
 /// Loss ratios that are looked for, and the figure of each.
 const GOALS: [(f64, &str); 2] = [(0.0, "lossless_pps"), (0.005, "partial_drop_pps")];
@@ -21,6 +22,14 @@ pub struct Mlr;
 impl Trial for Mlr {
     fn name(&self) -> &'static str {
         "mlrsearch"
+    }
+
+    fn is_search(&self) -> bool {
+        true
+    }
+
+    fn judged(&self) -> Vec<Judged> {
+        vec![LOSSLESS]
     }
 
     fn run(&self, bed: &mut Bed, load: &Load, times: Times) -> Result<Outcome, String> {

@@ -2,6 +2,8 @@
 
 pub mod back_to_back;
 pub mod changes;
+#[cfg(test)]
+mod example;
 pub mod fixed;
 pub mod latency;
 pub mod list;
@@ -16,6 +18,7 @@ use super::bed::{Bed, Offered};
 use super::generator::Load;
 use crate::machine::watch::Watched;
 use crate::result::account::Account;
+use crate::result::judged::{Judged, Question};
 use crate::result::{Better, Metric};
 use std::collections::BTreeMap;
 
@@ -48,9 +51,37 @@ pub trait Trial: Sync {
         false
     }
 
+    /// Whether it offers rates of its own, also where the load gives none: then the generator must be one that
+    /// can be held to a rate.
+    fn sets_rates(&self) -> bool {
+        true
+    }
+
+    /// Whether it looks for a rate without loss, on which loads of less than a second cannot conclude.
+    fn is_search(&self) -> bool {
+        false
+    }
+
+    /// Its own figures by which switches are judged, the one that matters most first; [`JUDGED`] has those
+    /// that every trial with [`Outcome::turn`] and [`Outcome::latency`] has.
+    fn judged(&self) -> Vec<Judged> {
+        Vec::new()
+    }
+
     /// Runs it with this load; its rate is the offered one where the trial does not look for one itself.
     fn run(&self, bed: &mut Bed, load: &Load, times: Times) -> Result<Outcome, String>;
 }
+
+/// See [`Trial::judged`].
+pub const JUDGED: &[Judged] = &[
+    Judged::new(Question::Cost, "machine_cycles_per_packet", "cost of a packet to the machine"),
+    Judged::new(Question::Cost, "cycles_per_packet", "cost of a packet to the switch"),
+    Judged::new(Question::Rate, "rate_pps", "packets per second"),
+    Judged::new(Question::Time, "latency_p99_us", "p99 latency"),
+    Judged::new(Question::Own, "latency_p50_us", "median latency"),
+];
+/// The rate that a search looks for.
+const LOSSLESS: Judged = Judged::new(Question::Rate, "lossless_pps", "rate without loss");
 
 /// The result of a trial.
 #[derive(Clone, Debug, Default)]

@@ -42,6 +42,10 @@ impl Trial for Profile {
         missing(PERF, "linux-perf")
     }
 
+    fn sets_rates(&self) -> bool {
+        false
+    }
+
     fn run(&self, bed: &mut Bed, load: &Load, times: Times) -> Result<Outcome, String> {
         let pid = bed.switch_pid().ok_or("the switch is part of the kernel: it has no process to sample")?;
         let wake_s = wake_cost_s()?;

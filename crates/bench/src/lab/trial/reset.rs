@@ -7,6 +7,7 @@ use super::{Outcome, Times, Trial};
 use crate::lab::bed::{Bed, Upset};
 use crate::lab::generator::Load;
 use crate::result::Better;
+use crate::result::judged::{Judged, Question};
 
 /// Frames per second if the load gives no rate: enough to resolve a millisecond.
 const RATE: u64 = 10_000;
@@ -29,6 +30,13 @@ pub struct Reset {
 impl Trial for Reset {
     fn name(&self) -> &'static str {
         self.name
+    }
+
+    fn judged(&self) -> Vec<Judged> {
+        vec![
+            Judged::new(Question::Time, "reset_ms", "time without packets"),
+            Judged::new(Question::Own, "rules_back_ms", "time until all rules are back"),
+        ]
     }
 
     fn run(&self, bed: &mut Bed, load: &Load, times: Times) -> Result<Outcome, String> {

@@ -1,10 +1,11 @@
 //! The highest rate at which nothing is lost, by halving (RFC 2544, section 26.1).
 
 use super::mlr::highest;
-use super::{Outcome, Times, Trial};
+use super::{LOSSLESS, Outcome, Times, Trial};
 use crate::lab::bed::Bed;
 use crate::lab::generator::Load;
 use crate::result::Better;
+use crate::result::judged::Judged;
 
 /// The interval ends at this share of the highest rate.
 const WIDTH: f64 = 0.02;
@@ -15,6 +16,14 @@ pub struct Rfc2544;
 impl Trial for Rfc2544 {
     fn name(&self) -> &'static str {
         "rfc2544"
+    }
+
+    fn is_search(&self) -> bool {
+        true
+    }
+
+    fn judged(&self) -> Vec<Judged> {
+        vec![LOSSLESS]
     }
 
     fn run(&self, bed: &mut Bed, load: &Load, times: Times) -> Result<Outcome, String> {
