@@ -4,16 +4,16 @@ use super::generator::Load;
 use super::topology::{End, Topology};
 use super::traffic::Sent;
 use super::traffic::pattern::Protocol;
+use crate::result::account::LOSS_MIN;
 
-/// If less than this share of a generator's full rate is lost, the generator itself was the limit.
-const LOSS_OF_SWITCH: f64 = 0.001;
 /// A switch that waited longer for a processor, as a share of the time, had to share it with too many.
 const WAITED_MAX: f64 = 0.1;
 /// A paced generator that is further off its rate was the limit.
 const RATE_ERROR_MAX: f64 = 0.001;
 
 /// What limited the load, if not the switch: the generator, if it sent less than it should, or as much as it
-/// could with little loss; a guest, if most of the lost packets found its ring full; other processes on the
+/// could with little loss; a guest, if most of the lost packets found its ring full; the generator's receiving
+/// side, if they came back and found no room there; other processes on the
 /// same processors, if the switch's busiest thread `waited` for one much of the time. The generator
 /// `is_alone` if it has a processor of its own.
 pub fn limit(load: &Load, sent: &Sent, topology: &Topology, waited: f64, is_alone: bool) -> Option<String> {
@@ -25,20 +25,23 @@ pub fn limit(load: &Load, sent: &Sent, topology: &Topology, waited: f64, is_alon
     let is_off = load.rate.filter(|_| load.burst.is_none() && account.offered >= 2_000).is_some_and(|rate| {
         sent.sent_pps > 0.0 && (sent.sent_pps / rate as f64 - 1.0).abs() > RATE_ERROR_MAX
     });
-    let is_limit = is_late || is_off || (is_unpaced && has_numbers && account.loss() < LOSS_OF_SWITCH);
+    let is_limit = is_late || is_off || (is_unpaced && has_numbers && account.loss() < LOSS_MIN);
     if is_limit {
         let shares = if is_alone { "" } else { ", which shares the processors" };
         return Some(format!("the generator{shares}"));
     }
-    let lost = account.lost().saturating_sub(account.not_sent * account.copies.max(1));
+    let lost = account.lost_on_the_way();
     let at_guests: u64 =
         account.dropped.iter().filter(|(name, _)| is_at_guest(name, topology)).map(|(_, count)| count).sum();
-    let is_guest = account.loss() >= LOSS_OF_SWITCH && at_guests * 2 > lost;
+    let is_guest = account.loss() >= LOSS_MIN && at_guests * 2 > lost;
     if is_guest {
         let who = if topology.ports.contains(&End::Guest) { "a guest" } else { "the generator as a guest" };
         return Some(format!("{who}, whose ring was full when most of the lost frames came"));
     }
-    let is_processor = account.loss() >= LOSS_OF_SWITCH && waited > WAITED_MAX;
+    if let Some(receiver) = account.limit_of_receiver() {
+        return Some(receiver.into());
+    }
+    let is_processor = account.loss() >= LOSS_MIN && waited > WAITED_MAX;
     is_processor
         .then(|| format!("a processor: the switch waited for one for {:.0} % of the time", waited * 100.0))
 }
@@ -62,6 +65,7 @@ fn is_at_guest(name: &str, topology: &Topology) -> bool {
 mod tests {
     use super::*;
     use crate::lab::traffic::pattern::Pattern;
+    use crate::result::account::RECEIVING_SIDE;
 
     #[test]
     fn a_guest_was_the_limit_where_most_of_the_lost_frames_found_its_ring_full() {
@@ -88,6 +92,10 @@ mod tests {
         // The port of an interface is the switch's own.
         assert_eq!(of("PVP", &[("switch port 3: tx_dropped", 30_000)]), None);
         assert_eq!(of("P2P", &[("switch: tx_dropped", 30_000)]), None);
+        // What came back and found no room was forwarded.
+        let back = ("generator e1: receive queue full", 30_000);
+        assert_eq!(of("P2P", &[interface, back]).as_deref(), Some(RECEIVING_SIDE));
+        assert_eq!(of("P2P", &[interface, (back.0, 19_000)]), None);
         // Others had the processor that it needed.
         let waited = |share| {
             let sent = sent(&[("kernel p0: rx_dropped", 30_000)]);

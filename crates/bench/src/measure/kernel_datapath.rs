@@ -9,8 +9,9 @@
 use crate::lab::guest::system::load_order;
 use crate::measure::trial::{Common, Goals};
 use crate::process::{Process, TempDir};
-use crate::result::Point;
+use crate::result::account::RECEIVING_SIDE;
 use crate::result::store;
+use crate::result::{Metric, Point};
 use crate::stats::median;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -49,7 +50,11 @@ struct Row {
     switch: String,
     kernel: &'static str,
     packets_per_s: f64,
-    /// Null if the turns differ by more than the ratio itself.
+    /// Share that was lost.
+    loss: f64,
+    /// What limited the rate, if not the switch.
+    limit: Option<String>,
+    /// Null if the turns differ by more than the ratio itself, or if the sink was the limit of one of the two.
     time_ratio_to_veth: Option<f64>,
     time_ratio_to_bridge: Option<f64>,
     time_ratio_to_ip_forward: Option<f64>,
@@ -71,8 +76,9 @@ pub fn run(args: &Args) -> Result<(), String> {
     let rows = rows(&inside.points).map_err(|why| explained(&dir.0, &why))?;
     for row in &rows {
         let ratio = row.time_ratio_to_veth.map(|ratio| format!("{ratio:.1} times as long as a veth pair"));
-        let ratio = ratio.unwrap_or("its turns differ too much for a ratio to a veth pair".into());
-        println!("{}: {:.0} packets/s; {ratio}", row.switch, row.packets_per_s);
+        let ratio = ratio.unwrap_or("no ratio to a veth pair: the turns differ, or the sink was full".into());
+        let loss = row.loss * 100.0;
+        println!("{}: {:.0} packets/s, {loss:.1} % lost; {ratio}", row.switch, row.packets_per_s);
     }
     args.common.finish(rows, Goals::default())
 }
@@ -145,27 +151,33 @@ fn rows(points: &[Point]) -> Result<Vec<Row>, String> {
         "none" => "veth".to_string(),
         switch => switch.to_string(),
     };
-    let rates: Vec<(String, Vec<f64>)> = points.iter().map(|p| (named(p), turns(p))).collect();
     let of = |name: &str| {
-        let found = rates.iter().find(|(n, turns)| n == name && !turns.is_empty());
-        found.map(|(_, turns)| turns).ok_or_else(|| format!("there is no figure for {name}"))
+        let found = points.iter().find(|point| named(point) == name && !turns(point).is_empty());
+        found.ok_or_else(|| format!("there is no figure for {name}"))
     };
     let (veth, bridge, ip_forward) = (of("veth")?, of("bridge")?, of("ip-forward")?);
     of("ovs-kernel")?;
-    let row = |(switch, raw): &(String, Vec<f64>)| {
-        let packets_per_s = median(raw);
+    let is_of_sink = |point: &Point| point.limit.as_deref() == Some(RECEIVING_SIDE);
+    let row = |point: &Point| {
+        let raw = turns(point);
+        let packets_per_s = median(&raw);
+        let ratio = |other: &Point| {
+            (!is_of_sink(point) && !is_of_sink(other)).then(|| ratio(&turns(other), &raw)).flatten()
+        };
         Row {
-            switch: switch.clone(),
+            switch: named(point),
             kernel: "user-mode-linux, order of magnitude",
             packets_per_s,
-            time_ratio_to_veth: ratio(veth, raw),
-            time_ratio_to_bridge: ratio(bridge, raw),
-            time_ratio_to_ip_forward: ratio(ip_forward, raw),
+            loss: point.metrics.get("loss").map_or(0.0, Metric::median),
+            limit: point.limit.clone(),
+            time_ratio_to_veth: ratio(veth),
+            time_ratio_to_bridge: ratio(bridge),
+            time_ratio_to_ip_forward: ratio(ip_forward),
             runs: raw.len(),
-            raw: raw.clone(),
+            raw,
         }
     };
-    Ok(rates.iter().map(row).collect())
+    Ok(points.iter().map(row).collect())
 }
 
 /// The median of the turns' ratios; `None` if they differ by more than that, which makes it meaningless.
@@ -179,7 +191,7 @@ fn ratio(over: &[f64], under: &[f64]) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::result::{Better, Metric};
+    use crate::result::Better;
 
     #[test]
     fn a_program_that_the_guest_could_not_see_is_copied_to_where_it_can() {
@@ -210,6 +222,13 @@ mod tests {
         let ratios = [ovs.time_ratio_to_veth, ovs.time_ratio_to_bridge, ovs.time_ratio_to_ip_forward];
         // From twice to ten times as long is no ratio.
         assert_eq!(ratios, [Some(5.0), Some(2.5), None]);
+        // What the sink lost was forwarded: the rate is not the switch's, and the row says so.
+        points[3].limit = Some(RECEIVING_SIDE.into());
+        points[3].metrics.insert("loss".into(), Metric::new("ratio", Better::Lower, vec![0.7, 0.8, 0.75]));
+        let rows = super::rows(&points).unwrap();
+        assert_eq!((rows[3].time_ratio_to_bridge, rows[3].loss), (None, 0.75));
+        assert_eq!(rows[3].limit.as_deref(), Some(RECEIVING_SIDE));
+        assert!(rows[1].time_ratio_to_veth.is_some());
         points.pop();
         let why = super::rows(&points).map(|_| ()).unwrap_err();
         assert!(why.contains("ovs-kernel"), "{why}");

@@ -4,6 +4,14 @@
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
+/// If a smaller share is lost, it says nothing about what was the limit.
+pub const LOSS_MIN: f64 = 0.001;
+/// The counter of frames that came back and found no room.
+const QUEUE_FULL: &str = "receive queue full";
+/// The limit, if most of the lost frames did.
+pub const RECEIVING_SIDE: &str =
+    "the generator's receiving side, whose queue was full when most of the lost frames came back";
+
 /// See the module documentation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -41,6 +49,23 @@ impl Account {
     pub fn unexplained(&self) -> i64 {
         let counted = self.dropped.values().sum::<u64>() + self.not_sent * self.copies.max(1);
         self.lost() as i64 - counted as i64
+    }
+
+    /// Notes frames that came back to the generator at this interface and found no room.
+    pub fn missed(&mut self, interface: &str, count: u64) {
+        self.dropped.insert(format!("generator {interface}: {QUEUE_FULL}"), count);
+    }
+
+    /// Lost frames that the generator has sent.
+    pub fn lost_on_the_way(&self) -> u64 {
+        self.lost().saturating_sub(self.not_sent * self.copies.max(1))
+    }
+
+    /// [`RECEIVING_SIDE`], if that was the limit: the switch had forwarded most of what was lost.
+    pub fn limit_of_receiver(&self) -> Option<&'static str> {
+        let is_missed = |name: &str| name.starts_with("generator ") && name.ends_with(QUEUE_FULL);
+        let missed: u64 = self.dropped.iter().filter(|(name, _)| is_missed(name)).map(|(_, n)| n).sum();
+        (self.loss() >= LOSS_MIN && missed * 2 > self.lost_on_the_way()).then_some(RECEIVING_SIDE)
     }
 
     /// Whether all packets are accounted for, and none was received that was not sent. Counters of the kernel

@@ -197,6 +197,9 @@ impl RowFile {
                 (None, Value::String(text)) if field == "switch" || field == "server" => {
                     point.switch = text.clone();
                 }
+                (None, Value::String(limit)) if field == "limit" => {
+                    point.limit = Some(limit.clone());
+                }
                 (None, Value::Bool(true)) if field == "void" => {
                     point.limit = Some("the guest or the generator".into());
                 }
@@ -329,6 +332,10 @@ mod tests {
         let point = RowFile::parse(text).unwrap().points().unwrap().remove(0);
         assert!(!point.is_of_switch());
         assert_eq!(point.labels["path"], "loopback");
+        let text = r#"{"command": "x bench kernel-datapath", "rows": [{"switch": "bridge", "limit": "a sink", "loss": 0.7}]}"#;
+        let point = RowFile::parse(text).unwrap().points().unwrap().remove(0);
+        assert_eq!((point.limit.as_deref(), point.metrics["loss"].values[0]), (Some("a sink"), 0.7));
+        assert!(point.labels.is_empty());
     }
 
     #[test]

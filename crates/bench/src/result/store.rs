@@ -1,6 +1,7 @@
 //! Runs on disk: written step by step, so that an aborted run loses at most the current step, and read again,
 //! including runs from before suites existed.
 
+use super::account::Account;
 use super::rows::RowFile;
 use super::{Point, Run, RunInfo, SCHEMA};
 use std::collections::BTreeSet;
@@ -205,9 +206,16 @@ fn read_run(dir: &Path) -> Result<Run, String> {
         let text = fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
         let points: Vec<Point> =
             serde_json::from_str(&text).map_err(|e| format!("{}: {e}", path.display()))?;
-        run.points.extend(points);
+        run.points.extend(points.into_iter().map(with_receiver));
     }
     Ok(run)
+}
+
+/// Points of older versions do not say that the generator's receiving side was their limit.
+fn with_receiver(mut point: Point) -> Point {
+    let of_receiver = point.account.as_ref().and_then(Account::limit_of_receiver);
+    point.limit = point.limit.or(of_receiver.map(str::to_string));
+    point
 }
 
 /// The name of a file (`masks-1k.json`) distinguishes repetitions of one measurement.
@@ -250,6 +258,7 @@ fn json_files(dir: &Path) -> Result<Vec<PathBuf>, String> {
 mod tests {
     use super::*;
     use crate::process::TempDir;
+    use crate::result::account::RECEIVING_SIDE;
 
     fn info(mode: &str) -> RunInfo {
         RunInfo { schema: SCHEMA.into(), mode: mode.into(), ..RunInfo::default() }
@@ -276,6 +285,16 @@ mod tests {
         assert!(by("crosspoint bench run p2p --switch bridge").unwrap_err().contains("other options"));
         assert_eq!(by("crosspoint bench run p2p pvp --quick --out x --resume"), Ok(true));
         assert_eq!(options("x --turns=3 --switch a --switch b"), options("--switch b --turns 3 --switch a"));
+    }
+
+    #[test]
+    fn a_stored_point_whose_loss_was_at_the_generator_s_receiving_side_has_that_limit() {
+        let lost_at = |interface: &str, n| {
+            let mut account = Account { offered: 1_000, received: 1_000 - n, ..Account::default() };
+            account.missed(interface, n);
+            with_receiver(Point { account: Some(account), ..Point::default() }).limit
+        };
+        assert_eq!((lost_at("e1", 700).as_deref(), lost_at("e1", 0)), (Some(RECEIVING_SIDE), None));
     }
 
     #[test]

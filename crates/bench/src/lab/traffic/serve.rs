@@ -308,7 +308,7 @@ impl Generator {
         for (n, end) in self.ends.iter().enumerate() {
             let missed = end.missed() - trial.missed_before[n];
             if missed > 0 && self.rx.contains(&n) {
-                account.dropped.insert(format!("generator {}: receive queue full", end.name), missed);
+                account.missed(&end.name, missed);
             }
             let count = end.refused() - trial.refused_before[n];
             if count > 0 {
