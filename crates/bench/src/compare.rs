@@ -167,7 +167,7 @@ pub fn refusal(a: &Point, b: &Point) -> Option<String> {
     // The kernel has no threads or queues of its own that could be set.
     let has = |name: &str| {
         let is_inherent = a.inherent.contains_key(name) || b.inherent.contains_key(name);
-        !is_inherent && !(matches!(name, "workers" | "queues") && has_kernel(a, b))
+        !(is_inherent || matches!(name, "workers" | "queues") && has_kernel(a, b))
     };
     let differ = names
         .filter(|name| has(name) && a.conditions.get(*name) != b.conditions.get(*name))
