@@ -1,5 +1,6 @@
 //! The report of runs: tables as CSV, and one HTML page that needs nothing else.
 
+pub mod bars;
 pub mod beside;
 pub mod knee;
 pub mod left_out;

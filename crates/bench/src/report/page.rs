@@ -1,6 +1,7 @@
 //! The page: warnings first, then the goals, then each suite with its graphs and figures, then the machine
 //! and how to repeat it all.
 
+use super::bars::Bars;
 use super::knee::{self, Knee};
 use super::left_out;
 use super::plot::{Line, lines, svg};
@@ -11,7 +12,7 @@ use crate::result::{Point, Run};
 use crate::stats::short;
 use crate::suite::list::suites;
 use crate::suite::notes;
-use crate::suite::{Limit, Suite};
+use crate::suite::{Limit, Plot, Suite};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use std::collections::BTreeMap;
 
@@ -143,13 +144,14 @@ fn of_suite(suite: &Suite, runs: &[Run]) -> Markup {
             h2 { (suite.name) }
             p { (suite.question) }
             @for note in notes::of_suite(suite.name) { p { (note) } }
-            @for plot in suite.plots {
+            @for plot in suite.plots.iter().filter(|plot| plot.bars) { (bars(plot, suite, runs)) }
+            @for plot in suite.plots.iter().filter(|plot| !plot.bars) {
                 @let lines = lines(plot, suite.name, runs);
                 @if let Some(svg) = svg(plot, &lines) {
                     figure.graph data-points=(lines.iter().map(|l| l.points.len()).sum::<usize>()) {
                         figcaption { (plot.title) }
                         (PreEscaped(svg))
-                        (legend(&lines))
+                        (legend(lines.iter().map(|line| line.name.as_str())))
                         @if plot.limit == Some(Limit::Offered) { (knees(&lines)) }
                     }
                 }
@@ -223,13 +225,26 @@ fn knees(lines: &[Line]) -> Markup {
     } }
 }
 
-fn legend(lines: &[Line]) -> Markup {
-    html! { ul.legend { @for (n, line) in lines.iter().enumerate() {
+/// A graph of bars, if there are any.
+fn bars(plot: &Plot, suite: &Suite, runs: &[Run]) -> Markup {
+    let bars = Bars::of(plot, suite.name, runs);
+    html! { @if let Some(svg) = bars.svg(plot) {
+        figure.graph data-points=(bars.count()) {
+            figcaption { (plot.title) }
+            (PreEscaped(svg))
+            @if bars.series.len() > 1 { (legend(bars.series.iter().map(String::as_str))) }
+            @if bars.has_hollow() { p { "Hollow: another part than the switch was the limit." } }
+        }
+    } }
+}
+
+fn legend<'a>(names: impl Iterator<Item = &'a str>) -> Markup {
+    html! { ul.legend { @for (n, name) in names.enumerate() {
         @let colour = format!("var(--line{})", n % 8);
         @let fill = if n < 8 { colour.clone() } else {
             format!("repeating-linear-gradient(90deg, {colour} 0 6px, transparent 6px 10px)")
         };
-        li { i style={ "background: " (fill) } {} (line.name) }
+        li { i style={ "background: " (fill) } {} (name) }
     } } }
 }
 

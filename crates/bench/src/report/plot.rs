@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 /// Width and height in the SVG's own units; the page scales it.
 const SIZE: (u32, u32) = (720, 360);
 /// Stand-ins for the colours of lines; nothing else in a graph has them.
-const LINES: [RGBColor; 8] = [
+pub const LINES: [RGBColor; 8] = [
     RGBColor(1, 1, 1),
     RGBColor(1, 1, 2),
     RGBColor(1, 1, 3),
@@ -24,9 +24,12 @@ const LINES: [RGBColor; 8] = [
 ];
 /// The position of zero on a logarithmic axis.
 const LOG_MIN: f64 = 0.5;
-const INK: RGBColor = RGBColor(2, 2, 2);
-const GRID: RGBColor = RGBColor(2, 2, 3);
-const PAPER: RGBColor = RGBColor(2, 2, 4);
+/// Text and axes.
+pub const INK: RGBColor = RGBColor(2, 2, 2);
+/// Lines behind.
+pub const GRID: RGBColor = RGBColor(2, 2, 3);
+/// The background.
+pub const PAPER: RGBColor = RGBColor(2, 2, 4);
 
 /// One line: its name, and (x, median, low, high) by x.
 pub struct Line {
@@ -67,11 +70,12 @@ pub fn lines(plot: &Plot, suite: &str, runs: &[Run]) -> Vec<Line> {
     lines.into_iter().map(sorted).collect()
 }
 
-fn shows(plot: &Plot, point: &Point) -> bool {
+/// Whether a point is one that the plot shows.
+pub fn shows(plot: &Plot, point: &Point) -> bool {
     plot.only.iter().all(|(label, value)| point.labels.get(*label).is_none_or(|v| v == value))
 }
 
-/// A point's position on the horizontal axis: its label's number, or the index of its text among words.
+/// A point's position on the horizontal axis: its label's number.
 fn position(plot: &Plot, point: &Point) -> Option<f64> {
     let ports = || Some(topology::find(point.labels.get("topology")?)?.ports.len().to_string());
     let label = point.labels.get(plot.x).cloned().or_else(|| ports().filter(|_| plot.x == "ports"))?;
@@ -123,10 +127,11 @@ pub fn svg(plot: &Plot, lines: &[Line]) -> Option<String> {
         })
     };
     // Nothing can fail in memory; a graph that did is not shown, and the page's test asks for each.
-    drawn.is_ok().then(|| recolour(&text))
+    drawn.is_ok().then(|| recolour(&text, SIZE))
 }
 
-type Drawn<'a> = Result<(), DrawingAreaErrorKind<std::io::Error>>;
+/// How drawing ends.
+pub type Drawn = Result<(), DrawingAreaErrorKind<std::io::Error>>;
 
 fn draw<'a, X>(
     area: &DrawingArea<SVGBackend<'a>, plotters::coord::Shift>,
@@ -134,7 +139,7 @@ fn draw<'a, X>(
     lines: &[Line],
     x: X,
     top: f64,
-) -> Drawn<'a>
+) -> Drawn
 where
     X: AsRangedCoord<Value = f64>,
     X::CoordDescType: Ranged<ValueType = f64> + ValueFormatter<f64>,
@@ -201,8 +206,8 @@ fn numbers(lines: &[Line]) -> usize {
     all.len()
 }
 
-/// Replaces placeholder colours by those of classes, and lets the page scale the graph.
-fn recolour(svg: &str) -> String {
+/// Replaces placeholder colours by those of classes, and lets the page scale a graph of this size.
+pub fn recolour(svg: &str, (width, height): (u32, u32)) -> String {
     let mut text = svg.to_string();
     for n in 0..LINES.len() {
         text = text.replace(&format!("#01010{}", n + 1), &format!("var(--line{n})"));
@@ -211,7 +216,6 @@ fn recolour(svg: &str) -> String {
         .replace("#020202", "var(--ink)")
         .replace("#020203", "var(--grid)")
         .replace("#020204", "var(--paper)");
-    let (width, height) = SIZE;
     let head = format!("<svg width=\"{width}\" height=\"{height}\"");
     text.replace(&head, "<svg role=\"img\" preserveAspectRatio=\"xMidYMid meet\"")
 }

@@ -165,6 +165,9 @@ pub struct Plot {
     pub log: bool,
     /// A line that no switch can exceed, drawn if there is one.
     pub limit: Option<Limit>,
+    /// Bars by switch in place of lines. The figure's name may have a star, which stands for a family of
+    /// figures; `x` then says what the star stands for.
+    pub bars: bool,
 }
 
 /// The upper bound of a rate.
@@ -179,10 +182,20 @@ pub enum Limit {
 impl Plot {
     /// A line for each switch.
     pub const fn new(title: &'static str, metric: &'static str, x: &'static str) -> Plot {
-        Plot { title, metric, x, series: &[], only: &[], log: false, limit: None }
+        Plot { title, metric, x, series: &[], only: &[], log: false, limit: None, bars: false }
     }
 
-    /// Lines for these labels too.
+    /// A bar for each switch.
+    pub const fn bars(title: &'static str, metric: &'static str) -> Plot {
+        Plot { bars: true, ..Plot::new(title, metric, "") }
+    }
+
+    /// What a star in the figure's name stands for: `at * %`.
+    pub const fn family(self, x: &'static str) -> Plot {
+        Plot { x, ..self }
+    }
+
+    /// Lines, or bars, for these labels too.
     pub const fn by(self, series: &'static [&'static str]) -> Plot {
         Plot { series, ..self }
     }

@@ -54,7 +54,27 @@ pub const SUITES: &[Suite] = &[
                 ..GRID
             }),
         ],
-        plots: &[],
+        plots: &[
+            Plot::bars("From NIC to NIC, packets per second", "rate_pps").only(&[("topology", "P2P")]),
+            Plot::bars("From NIC to guest to NIC, packets per second", "rate_pps")
+                .by(&["guest"])
+                .only(&[("topology", "PVP")]),
+            Plot::bars("Through two guests, packets per second", "rate_pps")
+                .by(&["guest"])
+                .only(&[("topology", "PVVP")]),
+            Plot::bars("Through four guests, packets per second", "rate_pps")
+                .by(&["guest"])
+                .only(&[("topology", "chain-4")]),
+            Plot::bars("From NIC to guest, packets per second", "rate_pps")
+                .by(&["guest"])
+                .only(&[("topology", "PV")]),
+            Plot::bars("From guest to NIC, packets per second", "rate_pps")
+                .by(&["guest"])
+                .only(&[("topology", "VP")]),
+            Plot::bars("From guest to guest, packets per second", "rate_pps")
+                .by(&["guest"])
+                .only(&[("topology", "VV")]),
+        ],
     },
     Suite {
         name: "load-curve",
@@ -204,7 +224,11 @@ pub const SUITES: &[Suite] = &[
             trials: &["fixed"],
             ..GRID
         })],
-        plots: &[],
+        plots: &[Plot::bars(
+            "Share of the packets that the busier of two workers has",
+            "busiest_worker_ratio",
+        )
+        .by(&["traffic"])],
     },
     Suite {
         name: "traffic",
@@ -218,7 +242,14 @@ pub const SUITES: &[Suite] = &[
             trials: &["fixed"],
             ..GRID
         })],
-        plots: &[],
+        plots: &[
+            Plot::bars(
+                "Cycles of the machine per packet, the generator's subtracted",
+                "machine_cycles_per_packet",
+            )
+            .by(&["traffic"]),
+            Plot::bars("Latency in microseconds, p99", "latency_p99_us").by(&["traffic"]).log(),
+        ],
     },
     Suite {
         name: "restart",
@@ -240,14 +271,24 @@ pub const SUITES: &[Suite] = &[
                 ..GRID
             }),
         ],
-        plots: &[],
+        plots: &[
+            Plot::bars("Milliseconds without packets", "reset_ms").by(&["trial"]),
+            Plot::bars("Milliseconds until all rules are back", "rules_back_ms").by(&["trial"]),
+        ],
     },
     Suite {
         name: "soak",
         group: KERNEL_PATHS,
         question: "Do cost, latency or memory drift while traffic runs on?",
         steps: &[Step::Grid(Grid { step: "nic", rates: &[20_000], trials: &["soak"], ..GRID })],
-        plots: &[],
+        plots: &[
+            Plot::bars("Drift from the first window to the last, as a ratio to the mean", "drift_*_ratio")
+                .family("*"),
+            Plot::bars(
+                "Cycles of the machine per packet, the generator's subtracted",
+                "machine_cycles_per_packet",
+            ),
+        ],
     },
     Suite {
         name: "clone",
@@ -285,28 +326,52 @@ pub const SUITES: &[Suite] = &[
                 ..GRID
             }),
         ],
-        plots: &[],
+        plots: &[
+            Plot::bars("NIC to NIC, both ways, packets per second without loss (Fig. 6)", "lossless_pps")
+                .only(&[("topology", "P2P-both")]),
+            Plot::bars(
+                "Through a guest, both ways, packets per second without loss (Fig. 7)",
+                "lossless_pps",
+            )
+            .only(&[("topology", "PVP-both")]),
+        ],
     },
     Suite {
         name: "latency",
         group: KERNEL_PATHS,
         question: "How long does a packet take at rest, and at 10, 50 and 90 % of the rate without loss?",
         steps: &[Step::Grid(Grid { step: "nic", trials: &["latency"], ..GRID })],
-        plots: &[],
+        plots: &[
+            Plot::bars(
+                "Latency in microseconds, median, at shares of the rate without loss",
+                "at_*_latency_p50_us",
+            )
+            .family("at * %")
+            .log(),
+            Plot::bars(
+                "Latency in microseconds, p99, at shares of the rate without loss",
+                "at_*_latency_p99_us",
+            )
+            .family("at * %")
+            .log(),
+        ],
     },
     Suite {
         name: "back-to-back",
         group: KERNEL_PATHS,
         question: "How long a burst is forwarded without loss (RFC 9004)?",
         steps: &[Step::Grid(Grid { step: "nic", trials: &["back-to-back"], ..GRID })],
-        plots: &[],
+        plots: &[Plot::bars("Frames of the longest burst without loss", "burst_*frames").family("found *")],
     },
     Suite {
         name: "zero-loss",
         group: KERNEL_PATHS,
         question: "Which rate is forwarded without loss, by RFC 2544's search and by MLRsearch?",
         steps: &[Step::Grid(Grid { step: "nic", trials: &["rfc2544", "mlrsearch"], ..GRID })],
-        plots: &[],
+        plots: &[
+            Plot::bars("Packets per second without loss", "lossless_pps").by(&["trial"]),
+            Plot::bars("Packets per second with at most 0.5 % lost", "partial_drop_pps").by(&["trial"]),
+        ],
     },
     Suite {
         name: "kernel-datapath",
