@@ -12,8 +12,8 @@ const WAITED_MAX: f64 = 0.1;
 const RATE_ERROR_MAX: f64 = 0.001;
 
 /// What limited the load, if not the switch: the generator, if it sent less than it should, or as much as it
-/// could with little loss; a guest, if most of the lost packets found its ring full; the generator's receiving
-/// side, if they came back and found no room there; other processes on the
+/// could with little loss; a guest, if most of the lost packets found its ring full; the generator's
+/// receiving side, if they came back and found no room there; other processes on the
 /// same processors, if the switch's busiest thread `waited` for one much of the time. The generator
 /// `is_alone` if it has a processor of its own.
 pub fn limit(load: &Load, sent: &Sent, topology: &Topology, waited: f64, is_alone: bool) -> Option<String> {

@@ -54,7 +54,7 @@ struct Row {
     loss: f64,
     /// What limited the rate, if not the switch.
     limit: Option<String>,
-    /// Null if the turns differ by more than the ratio itself, or if the sink was the limit of one of the two.
+    /// Null if the turns differ by more than the ratio itself, or if the sink was the limit of one of both.
     time_ratio_to_veth: Option<f64>,
     time_ratio_to_bridge: Option<f64>,
     time_ratio_to_ip_forward: Option<f64>,

@@ -1,3 +1,5 @@
+//! A program that is started for each load, as CONTRIBUTING shows how to add a generator.
+
 use super::{Generator, Load, Offering, Stage};
 use crate::daemon::in_namespace;
 use crate::lab::topology::Topology;

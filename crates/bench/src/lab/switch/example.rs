@@ -1,3 +1,5 @@
+//! The kernel's bridge between two ports, as CONTRIBUTING shows how to add a switch.
+
 use super::bridge::in_kernel;
 use super::{Ask, Forwards, Running, Setup, Switch};
 use std::collections::BTreeMap;

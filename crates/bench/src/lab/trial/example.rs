@@ -1,3 +1,5 @@
+//! Two loads in a row, as CONTRIBUTING shows how to add a trial.
+
 use super::{Outcome, Times, Trial};
 use crate::lab::bed::Bed;
 use crate::lab::generator::Load;

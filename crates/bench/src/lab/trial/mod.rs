@@ -51,8 +51,8 @@ pub trait Trial: Sync {
         false
     }
 
-    /// Whether it offers rates of its own, also where the load gives none: then the generator must be one that
-    /// can be held to a rate.
+    /// Whether it offers rates of its own, also where the load gives none: then the generator must be one
+    /// that can be held to a rate.
     fn sets_rates(&self) -> bool {
         true
     }
