@@ -15,6 +15,14 @@ fn fold(a: u64, b: u64) -> u64 {
     (product as u64) ^ ((product >> 64) as u64)
 }
 
+/// Makes each bit of the result depend on all of `z` (the finish of splitmix64).
+#[inline(always)]
+pub fn mixed(z: u64) -> u64 {
+    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
 impl HashKey {
     /// Expands a seed into a key. Equal seeds give equal hashes, for replays.
     pub fn from_seed(seed: u64) -> HashKey {
@@ -22,10 +30,7 @@ impl HashKey {
         HashKey(std::array::from_fn(|_| {
             // splitmix64: each step is a bijection of the counter, so the words differ.
             state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let mut z = state;
-            z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            (z ^ (z >> 31)) | 1
+            mixed(state) | 1
         }))
     }
 

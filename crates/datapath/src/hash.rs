@@ -2,7 +2,7 @@
 //!
 //! With it a few megaflows serve many connections: one for each value that the group distinguishes.
 
-use base::hash::HashKey;
+use base::hash::{HashKey, mixed};
 use base::{OfPort, PortNo};
 use flow::{Depth, FieldId, Ingress, Key, extract, extract_without_link};
 use packet::Packet;
@@ -85,16 +85,9 @@ impl PacketHash {
                 }
             }
         }
+        // Packets may be very regular.
         mixed(hash) as u32 & self.mask
     }
-}
-
-/// Makes each bit of the result depend on all of `z` (the finish of splitmix64), since packets may be very
-/// regular.
-fn mixed(z: u64) -> u64 {
-    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 #[cfg(test)]

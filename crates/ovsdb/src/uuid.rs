@@ -1,5 +1,6 @@
 //! Names of rows and of transactions: 128 random bits in the text form of RFC 4122.
 
+use base::hash::mixed;
 use std::fmt;
 use std::str::FromStr;
 
@@ -129,10 +130,7 @@ impl UuidGenerator {
         UuidGenerator(std::array::from_fn(|_| {
             // splitmix64: consecutive states never are all zero.
             state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let mut z = state;
-            z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            z ^ (z >> 31)
+            mixed(state)
         }))
     }
 

@@ -4,6 +4,7 @@
 //! Packets of one flow go to one queue as long as the device's number of queues stays the same, and so keep
 //! their order.
 
+use base::hash::mixed;
 use base::{OfPort, PortNo};
 use flow::{Depth, FieldId, Ingress, Key, extract};
 use packet::{BURST, Batch, Packet, PoolCache, TxQueue};
@@ -111,16 +112,8 @@ fn flow_hash(packet: &Packet) -> u64 {
     let has_ports = key.get64(NwFrag) == 0 && matches!(key.get64(NwProto), 6 | 17 | 132);
     let ports = if has_ports { key.get64(TpSrc) << 16 | key.get64(TpDst) } else { 0 };
     let words = [addresses as u64, (addresses >> 64) as u64, key.get64(NwProto) << 32 | ports];
-    words.into_iter().fold(0, |hash, word| mixed(hash ^ word))
-}
-
-/// Each bit of the result hangs on all of `z` (the finish of splitmix64): flows are as regular as their
-/// senders.
-fn mixed(z: u64) -> u64 {
-    let z = z.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
+    // Flows are as regular as their senders; zero, which is mixed to zero, must not be its own hash.
+    words.into_iter().fold(0, |hash, word| mixed((hash ^ word).wrapping_add(0x9e37_79b9_7f4a_7c15)))
 }
 
 #[cfg(test)]

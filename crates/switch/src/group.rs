@@ -4,6 +4,7 @@
 
 use crate::numbered::{Numbered, NumberedTable};
 use crate::topology::BridgeIdx;
+use base::hash::mixed;
 use datapath::hash::{HashAlgorithm, PacketHash};
 use flow::Action;
 use openflow::message::{Bucket, GroupDesc, GroupType};
@@ -166,15 +167,10 @@ pub(crate) fn groups_behind(desc: &GroupDesc) -> impl Iterator<Item = u32> {
 /// moves no packets between the others. Weight 0 gets none.
 pub(crate) fn score(bucket_id: u32, weight: u16, hash: u64) -> u64 {
     // Not secret: a restarted switch, and another one with the same groups, makes the same choice. Hashes may
-    // be as regular as the packets are, so they are mixed to the last bit (the finish of splitmix64).
-    let mix = |z: u64| {
-        let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    };
-    let mixed = mix(mix(hash) ^ (u64::from(bucket_id) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    // be as regular as the packets are, so they are mixed to the last bit.
+    let z = mixed(mixed(hash) ^ (u64::from(bucket_id) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     // Above 0 and up to 1.
-    let share = ((mixed >> 12) + 1) as f64 / (1u64 << 52) as f64;
+    let share = ((z >> 12) + 1) as f64 / (1u64 << 52) as f64;
     // The logarithm is at most 52, so 2^32 leaves different weights different scores.
     (f64::from(weight) / -share.log2().min(-f64::MIN_POSITIVE) * 4_294_967_296.0) as u64
 }
