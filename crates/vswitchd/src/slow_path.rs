@@ -2,9 +2,9 @@
 //! that does not exist yet. The rule takes effect before the packet continues.
 
 use crate::plane::ForwardingPlane;
-use base::PortNo;
+use base::{DropReason, PortNo};
 use datapath::conntrack::{Tracking, tuple::Tuple};
-use datapath::{PacketIn, Pipeline, Translation};
+use datapath::{DpAction, PacketIn, Pipeline, Translation};
 use flow::{FieldId, extract_keeping_metadata};
 use packet::Packet;
 use ports::offload;
@@ -18,7 +18,9 @@ impl ForwardingPlane {
         let in_port = base::OfPort(key.get64(FieldId::InPort) as u16);
         let ingress = self.ingress(in_port, packet.in_port);
         if extract_keeping_metadata(packet.data(), packet.len(), &ingress, &mut key).is_none() {
-            return self.dp.free(packet);
+            // By a worker, since those have the counters.
+            self.dp.execute_tracked(packet, None, vec![DpAction::Drop(DropReason::RxTruncated)]);
+            return;
         }
         let mut translation = Translation { packet_len: Some(packet.len()), ..Translation::default() };
         let reader = self.domain.register();
@@ -89,5 +91,46 @@ impl ForwardingPlane {
         }
         offload::complete_checksum(packet);
         vec![bytes(packet)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::DatapathFlags;
+    use datapath::{CacheConfig, PacketInSpec};
+    use flow::action::PacketInReason;
+    use std::sync::Arc;
+
+    #[test]
+    fn a_packet_that_cannot_be_read_is_counted() {
+        let flags = DatapathFlags { pool_packets: 64, ..DatapathFlags::default() };
+        let mut plane = ForwardingPlane::new(&flags, CacheConfig::default()).unwrap();
+        plane.dp.start_worker(None).unwrap();
+        let spec = PacketInSpec {
+            bridge: 0,
+            table_id: 0,
+            cookie: 0,
+            reason: PacketInReason::Action,
+            is_table_miss: false,
+            is_without_rule: false,
+            max_len: 0,
+            controller_id: 0,
+            userdata: Vec::new(),
+            continuation: None,
+            slow_path: true,
+            is_tracked: false,
+            state_id: 0,
+            metadata: flow::Key::default(),
+        };
+        let mut packet = plane.dp.cache().alloc_frame(&[0; 60]).unwrap();
+        packet.set_len(4).unwrap();
+        let spec = Arc::new(spec);
+        plane.slow_path(PacketIn { spec, metadata: Default::default(), original: None, packet });
+        let dropped = |plane: &ForwardingPlane| {
+            let drops = plane.dp.all_drops();
+            drops.into_iter().find(|(reason, _)| *reason == DropReason::RxTruncated).unwrap().1
+        };
+        testkit::lab::wait_for("the worker to count it", || dropped(&plane) == 1);
     }
 }

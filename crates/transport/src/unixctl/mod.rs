@@ -42,6 +42,14 @@ pub fn replied() -> u64 {
     REPLIED.load(Ordering::Acquire)
 }
 
+/// Replies that were cut off: their clients did not read them, and others needed the place or the memory.
+static CUT: AtomicU64 = AtomicU64::new(0);
+
+/// How many replies were cut off so far.
+pub fn cut() -> u64 {
+    CUT.load(Ordering::Relaxed)
+}
+
 /// One command.
 pub struct Command<C: ?Sized> {
     /// Name, such as `dpctl/show`.
@@ -196,6 +204,9 @@ async fn converse(
                 let sent = send(&mut stream, pieces, text_bytes, idle, account).await;
                 REPLIED.fetch_add(1, Ordering::Release);
                 if let Err(error) = sent {
+                    // A client that has gone is none that was cut.
+                    let is_cut = matches!(error.kind(), io::ErrorKind::OutOfMemory | io::ErrorKind::TimedOut);
+                    CUT.fetch_add(u64::from(is_cut), Ordering::Relaxed);
                     tracing::debug!(target: "unixctl", "closing a connection with a reply not read: {error}");
                     return;
                 }
@@ -288,7 +299,7 @@ mod tests {
                 client.write_all(br#"{"id":0,"method":"a","params":[]}"#).await.unwrap();
                 client
             };
-            let mut deaf = Vec::new();
+            let (cut_before, mut deaf) = (cut(), Vec::new());
             for _ in 0..5 {
                 deaf.push(ask().await);
                 // Its reply waits from now on.
@@ -304,6 +315,7 @@ mod tests {
                 whole += usize::from(text.len() > REPLY_BYTES);
             }
             assert!((2..=3).contains(&whole), "{whole} of five were kept");
+            assert!(cut() >= cut_before + 5 - whole as u64, "each cut reply is counted");
         });
     }
 }

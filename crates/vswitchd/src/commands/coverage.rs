@@ -48,6 +48,7 @@ fn counters(vswitch: &Vswitch) -> Vec<(String, u64)> {
         ("txn_success", c.txn_success),
         ("txn_try_again", c.txn_try_again),
         ("txn_unchanged", c.txn_unchanged),
+        ("unixctl_cut", transport::unixctl::cut()),
         ("unixctl_received", c.unixctl_received),
         // One at a time, this one included.
         ("unixctl_replied", c.unixctl_received),
