@@ -168,7 +168,7 @@ const SERVER_OPTIONS: &[OptionRow] = &[
         values: Values::Text("a directory"),
         default: "the run directory",
         is_live: false,
-        meaning: "where the socket lies",
+        meaning: "where the socket lies; the switch sets it by `other_config:vhost-sock-dir`, a port's own is ignored",
     },
     TX_RETRIES_MAX,
     VHOST_OFFLOADS,

@@ -149,6 +149,9 @@ fn auto_balance(c: &mut Checked<'_>, before: AutoBalance) -> AutoBalance {
     }
 }
 
+/// The directory of guests' sockets: the switch has it, and tells drivers as an option.
+const SOCK_DIR: &str = "vhost-sock-dir";
+
 /// `vhost-sock-dir`, a directory below the run directory. As in Open vSwitch it is read only once; `in_force`
 /// is its value at that time. A guest would not find a socket that had moved.
 fn vhost_sock_dir(c: &mut Checked<'_>, in_force: Option<PathBuf>) -> PathBuf {
@@ -608,24 +611,28 @@ impl<'a> Reader<'a> {
     ) -> BTreeMap<String, String> {
         let driver = ports::driver(kind);
         let mut options = BTreeMap::new();
-        if driver.is_some_and(|driver| driver.option("vhost-sock-dir").is_some())
-            && let Some(dir) = &self.reading.wanted.switch.vhost_sock_dir
-        {
-            options.insert("vhost-sock-dir".to_string(), dir.to_string_lossy().into_owned());
-        }
         for (key, value) in row.pairs("options") {
             let Some(driver) = driver else {
                 // Another option on a patch port is refused, and so is an unknown type.
                 options.insert(key.to_string(), value.to_string());
                 continue;
             };
-            if driver.option(key).is_some() {
+            if key == SOCK_DIR {
+                let why = "the directory is the switch's: other_config:vhost-sock-dir of Open_vSwitch";
+                self.complain(place, format_args!("options:{key} is ignored, {why}"));
+            } else if driver.option(key).is_some() {
                 options.insert(key.to_string(), value.to_string());
             } else if !keys::is_known("Interface", "options", key) {
                 wrong.push(unknown_option(driver, key));
             } else if driver.backing != ports::Backing::Pretended {
                 self.complain(place, format_args!("{}", unknown_option(driver, key)));
             }
+        }
+        // A client of the database must not choose where the switch makes and removes sockets.
+        if driver.is_some_and(|driver| driver.option(SOCK_DIR).is_some())
+            && let Some(dir) = &self.reading.wanted.switch.vhost_sock_dir
+        {
+            options.insert(SOCK_DIR.to_string(), dir.to_string_lossy().into_owned());
         }
         options
     }

@@ -683,4 +683,10 @@ fn the_directory_of_guests_sockets_is_below_the_run_directory_and_read_once() {
     }
     let mut rig = port();
     assert!(dir(&rig.read()) == run_dir && rig.read().complaints.is_empty());
+    // A port cannot have a directory of its own, as in Open vSwitch.
+    let options = json!(["map", [["vhost-sock-dir", "/etc"]]]);
+    let mut rig = Rig::with_port(json!({}), json!({}), json!({"type": "dpdkvhostuser", "options": options}));
+    let reading = rig.read();
+    assert_eq!(dir(&reading), run_dir);
+    assert!(reading.complaints.iter().any(|c| c.contains("is ignored")), "{:?}", reading.complaints);
 }
