@@ -3,7 +3,9 @@
 //! and OXM codecs, prerequisites, documentation and the generators of the tests.
 
 use crate::depth::Depth;
-use crate::key::{B_CT, B_CT6, B_IPV6, B_PIPELINE, B_RARE, B_REGS, B_TUNNEL, Key, Mask};
+use crate::key::{
+    B_COMMON, B_CT, B_CT6, B_IPV6, B_PIPELINE, B_RARE, B_REGS, B_TUNNEL, Key, Mask, ZERO_BLOCK,
+};
 
 /// A field's place in the key: `bits` bits of word `word` of block `block`, starting at bit `shift`. A
 /// 128-bit field takes two words, the more significant one first.
@@ -313,6 +315,16 @@ impl Mask {
     pub fn add(&mut self, field: FieldId, bits: u128) {
         let old = self.0.get(field);
         self.0.set(field, old | bits);
+    }
+
+    /// Whether it has bits of the Ethernet header or of what follows it, but none of the packet type. Such a
+    /// match is one on frames: what else begins with an IP header, say, is matched by its packet type.
+    pub fn implies_ethernet(&self) -> bool {
+        let in_frames = [FieldId::EthType, FieldId::VlanTci, FieldId::NwDst, FieldId::TpDst, FieldId::NwTos];
+        let is_held = |field: FieldId| self.0.word(B_COMMON, field.place().word.into()) != 0;
+        self.get(FieldId::PacketType) == 0
+            && (in_frames.into_iter().any(is_held)
+                || [B_IPV6, B_RARE].iter().any(|&block| self.0.block(block) != &ZERO_BLOCK))
     }
 
     /// Makes the whole field matter.

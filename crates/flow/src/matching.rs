@@ -48,18 +48,44 @@ impl Match {
     /// Whether the key matches.
     pub fn matches(&self, key: &Key) -> bool {
         key.equal_under(&self.key, &self.mask)
+            && (key.get64(FieldId::PacketType) == 0 || !self.mask.implies_ethernet())
+    }
+
+    /// Value and mask of the packet type, which a match on fields of frames implies to be Ethernet.
+    pub fn packet_type(&self) -> (u64, u64) {
+        let ones = FieldId::PacketType.ones() as u64;
+        let mask =
+            if self.mask.implies_ethernet() { ones } else { self.mask.get(FieldId::PacketType) as u64 };
+        (self.key.get64(FieldId::PacketType) & mask, mask)
+    }
+
+    /// Leaves the packet type out where the rest of the match implies it, so that equal matches are equal.
+    pub fn imply_packet_type(&mut self) {
+        if self.packet_type() == (0, FieldId::PacketType.ones() as u64) {
+            self.mask.set(FieldId::PacketType, 0);
+            if !self.mask.implies_ethernet() {
+                self.mask.add_exact(FieldId::PacketType);
+            }
+        }
     }
 
     /// Whether every key that matches `self` matches `other` too ("`other` is looser or equal"): what a
     /// non-strict OpenFlow command selects. OpenFlow 1.0 section 4.6.
     pub fn is_within(&self, other: &Match) -> bool {
-        self.mask.covers(&other.mask) && self.key.equal_under(&other.key, &other.mask)
+        let ((mine, my_mask), (others, others_mask)) = (self.packet_type(), other.packet_type());
+        let mut mask = self.mask.clone();
+        mask.add(FieldId::PacketType, my_mask.into());
+        mask.covers(&other.mask)
+            && self.key.equal_under(&other.key, &other.mask)
+            && others_mask & !my_mask == 0
+            && (mine ^ others) & others_mask == 0
     }
 
     /// Whether some key matches both.
     pub fn overlaps(&self, other: &Match) -> bool {
         let common = self.mask.intersect(&other.mask);
-        self.key.equal_under(&other.key, &common)
+        let ((mine, my_mask), (others, others_mask)) = (self.packet_type(), other.packet_type());
+        self.key.equal_under(&other.key, &common) && (mine ^ others) & my_mask & others_mask == 0
     }
 }
 
@@ -78,5 +104,35 @@ mod tests {
         let mut key = Key::default();
         key.set(FieldId::NwSrc, 0x0a00_0001);
         assert!(host.matches(&key) && !port.matches(&key));
+    }
+
+    #[test]
+    fn a_match_on_fields_of_frames_is_one_on_frames() {
+        let (frame, bare) = (Key::default(), 0x0001_0800);
+        let mut bare_key = Key::default();
+        bare_key.set(FieldId::PacketType, bare);
+        let typed = Match::any().with(FieldId::PacketType, bare);
+        for of_frames in [
+            Match::any().with(FieldId::EthType, 0),
+            Match::any().with(FieldId::VlanTci, 0),
+            Match::any().with(FieldId::EthSrc, 0),
+            Match::any().with(FieldId::Ipv6Src, 0),
+            Match::any().with(FieldId::NshMdtype, 0),
+        ] {
+            assert!(of_frames.matches(&frame) && !of_frames.matches(&bare_key), "{of_frames:?}");
+            assert!(of_frames.is_within(&Match::any().with(FieldId::PacketType, 0)), "{of_frames:?}");
+            assert!(!of_frames.is_within(&typed) && !of_frames.overlaps(&typed), "{of_frames:?}");
+            let mut explicit = of_frames.clone().with(FieldId::PacketType, 0);
+            explicit.imply_packet_type();
+            assert_eq!(explicit, of_frames);
+        }
+        for any in [Match::any(), Match::any().with(FieldId::InPort, 0), Match::any().with(FieldId::Reg0, 0)]
+        {
+            assert!(any.matches(&frame) && any.matches(&bare_key) && any.overlaps(&typed), "{any:?}");
+            let mut explicit = any.clone().with(FieldId::PacketType, 0);
+            explicit.imply_packet_type();
+            assert_ne!(explicit, any);
+        }
+        assert!(typed.clone().with(FieldId::NwSrc, 0).matches(&bare_key));
     }
 }

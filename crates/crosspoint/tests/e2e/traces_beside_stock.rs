@@ -200,6 +200,60 @@ fn traces_tell_of_limits_headers_and_tunnels_as_the_stock_switch_does() {
     }
 }
 
+/// A rule on a field of Ethernet or above is one on Ethernet frames: what `encap` and `decap` make is another
+/// type of packet, which rules name by `packet_type`.
+#[test]
+fn rules_on_frames_let_other_types_of_packets_pass_as_in_the_stock_switch() {
+    let mut both = Both::start();
+    let rules = [
+        "ip,in_port=1,actions=encap(nsh(md_type=1)),resubmit(,1),resubmit(,2),resubmit(,3),resubmit(,4),resubmit(,5)",
+        "in_port=2,ip,actions=encap(mpls),resubmit(,5)",
+        "in_port=3,ip,actions=decap(),resubmit(,6),resubmit(,7),resubmit(,8)",
+        "table=1,dl_type=0x894f,actions=note:01",
+        "table=2,vlan_tci=0,actions=note:02",
+        "table=3,dl_src=00:00:00:00:00:00,actions=note:03",
+        "table=4,dl_type=0x894f,nsh_mdtype=1,actions=note:04",
+        "table=4,priority=1,packet_type=(1,0x894f),nsh_mdtype=1,actions=note:05",
+        "table=5,mpls,actions=note:06",
+        "table=5,priority=1,packet_type=(1,0x8847),actions=note:07",
+        "table=6,ip,actions=note:08",
+        "table=6,priority=5,packet_type=(1,0x800),actions=note:09",
+        "table=7,priority=9,ip,nw_src=10.0.0.1,actions=conjunction(1,1/2)",
+        "table=7,priority=9,packet_type=(1,0x800),nw_src=10.0.0.1,actions=conjunction(1,1/2)",
+        "table=7,priority=9,packet_type=(1,0x800),nw_dst=10.0.0.2,actions=conjunction(1,2/2)",
+        "table=7,priority=9,conj_id=1,ip,actions=note:0a",
+        "table=7,priority=3,conj_id=1,actions=note:0b",
+        "table=8,reg0=0,actions=note:0c",
+    ];
+    both.rules("OpenFlow15", &rules);
+    for port in 1..=3 {
+        let flow = UDP_FLOW.replace("in_port=1", &format!("in_port={port}"));
+        let traces = both.appctl_both("ofproto/trace", &["br0", &flow]);
+        // The packet's fields at the end are the same, but fields that it has not are shown as 0 by either.
+        let steps = |text: &String| numberless(text.split("Final flow").next().unwrap_or(""));
+        assert_eq!(steps(&traces[0]), steps(&traces[1]), "ours and the stock switch's, {flow}");
+    }
+    // The type may be said of frames, too, but nothing shows it.
+    for (command, matching) in [
+        ("add-flow", "table=9,packet_type=(0,0),ip,actions=4"),
+        ("add-flow", "table=9,ip,actions=5"),
+        ("add-flow", "table=9,packet_type=(0,0),actions=6"),
+        ("add-flow", "table=9,check_overlap,packet_type=(1,0x86dd),ipv6_src=::1,actions=7"),
+        ("add-flow", "table=9,actions=8"),
+    ] {
+        both.verdict(&["-O", "OpenFlow15", command, "br0", matching]).unwrap();
+    }
+    let dump = |within: &str| both.texts(&["-O", "OpenFlow15", "--no-stats", "dump-flows", "br0", within]);
+    for within in ["table=9", "table=9,packet_type=(0,0)", "table=9,ip", "table=9,packet_type=(1,0x86dd)", ""]
+    {
+        let [ours, stock] = dump(within);
+        assert_eq!(ours, stock, "{within}");
+    }
+    both.verdict(&["-O", "OpenFlow15", "del-flows", "br0", "packet_type=(0,0)"]).unwrap();
+    let [ours, stock] = dump("");
+    assert_eq!(ours, stock);
+}
+
 /// The same trace but for the bits that a megaflow holds: there are fewer than in Open vSwitch's.
 fn same_steps(both: &mut Both, flow: &str) {
     let [ours, stock] = both.appctl_both("ofproto/trace", &["br0", flow]).map(|text| megaflowless(&text));

@@ -15,7 +15,7 @@
 //!
 //! Threads: like [`Classifier::lookup`]; it allocates while there are soft matches.
 
-use super::{Classifier, Ranked, RuleRef};
+use super::{Classifier, Ranked, RuleRef, is_frame};
 use crate::field::FieldId;
 use crate::key::{Key, Mask};
 use base::Version;
@@ -48,12 +48,16 @@ impl<R: Send + Sync + 'static> Classifier<R> {
     ) -> Option<RuleRef<'g, R>> {
         let mut plain: Option<RuleRef<'g, R>> = None;
         let mut soft: Vec<Soft<'g, R>> = Vec::new();
+        let is_frame = is_frame(key, wc);
         for ranked in self.ranking.read(reader) {
             let floor = plain.map(|plain| plain.priority());
             if floor.is_some_and(|floor| floor >= ranked.priority_max.load(Ordering::Relaxed)) {
                 break;
             }
             let subtable = &*ranked.subtable;
+            if !is_frame && subtable.implies_ethernet {
+                continue;
+            }
             if let Some(entry) = subtable.find(version, key, floor, wc, (&self.shared, reader)) {
                 let found = RuleRef { entry, subtable };
                 match clauses(found.data()) {
@@ -71,7 +75,7 @@ impl<R: Send + Sync + 'static> Classifier<R> {
             let of_highest = soft.iter().map(|soft| soft.rule).filter(|rule| rule.priority() == highest);
             let met = tally.met(of_highest.flat_map(|rule| clauses(rule.data())).copied());
             if !met.is_empty() {
-                let asking = asking.get_or_insert_with(|| self.asking(reader));
+                let asking = asking.get_or_insert_with(|| self.asking(is_frame, reader));
                 let mut key = key.clone();
                 for &id in met {
                     key.set(FieldId::ConjId, id.into());
@@ -103,8 +107,10 @@ impl<R: Send + Sync + 'static> Classifier<R> {
     }
 
     /// The subtables of rules that match on `conj_id`: all that lookups under an id need to see, and few.
-    fn asking<'g>(&'g self, reader: &'g Reader) -> Vec<&'g Ranked<R>> {
-        let asks = |ranked: &&Ranked<R>| ranked.subtable.mask.get(FieldId::ConjId) != 0;
+    fn asking<'g>(&'g self, is_frame: bool, reader: &'g Reader) -> Vec<&'g Ranked<R>> {
+        let asks = |ranked: &&Ranked<R>| {
+            ranked.subtable.mask.get(FieldId::ConjId) != 0 && (is_frame || !ranked.subtable.implies_ethernet)
+        };
         self.ranking.read(reader).iter().filter(asks).collect()
     }
 

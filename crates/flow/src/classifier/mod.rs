@@ -39,6 +39,7 @@ mod values;
 pub use conjunction::{Clause, forget_conj_id};
 pub use rule_ref::RuleRef;
 
+use crate::field::FieldId;
 use crate::key::{Key, Mask};
 use crate::matching::Match;
 use base::Version;
@@ -93,6 +94,13 @@ struct Vanishing<R: Send + Sync + 'static> {
     address: usize,
 }
 
+/// Whether the packet begins with an Ethernet header, which all rules on fields of frames require.
+#[inline]
+fn is_frame(key: &Key, wc: &mut Mask) -> bool {
+    wc.add_exact(FieldId::PacketType);
+    key.get64(FieldId::PacketType) == 0
+}
+
 impl<R: Send + Sync + 'static> Classifier<R> {
     /// An empty classifier whose readers are those of `domain`. `secret` keys its hashes.
     pub fn new(domain: Arc<Domain>, secret: HashKey) -> Classifier<R> {
@@ -118,6 +126,7 @@ impl<R: Send + Sync + 'static> Classifier<R> {
         reader: &'g Reader,
     ) -> Option<RuleRef<'g, R>> {
         let mut best: Option<RuleRef<'g, R>> = None;
+        let is_frame = is_frame(key, wc);
         for ranked in self.ranking.read(reader) {
             if let Some(best) = &best
                 && best.priority() >= ranked.priority_max.load(Ordering::Relaxed)
@@ -125,6 +134,9 @@ impl<R: Send + Sync + 'static> Classifier<R> {
                 break;
             }
             let subtable = &*ranked.subtable;
+            if !is_frame && subtable.implies_ethernet {
+                continue;
+            }
             let floor = best.map(|best| best.priority());
             if let Some(entry) = subtable.find(version, key, floor, wc, (&self.shared, reader)) {
                 best = Some(RuleRef { entry, subtable });
@@ -167,7 +179,7 @@ impl<R: Send + Sync + 'static> Classifier<R> {
 
     /// How many linked rules have masks with all bits of `within`'s: no more agree with it.
     pub fn count_within(&self, within: &Match, reader: &Reader) -> usize {
-        let fitting = self.ranking.read(reader).iter().filter(|r| r.subtable.mask.covers(&within.mask));
+        let fitting = self.ranking.read(reader).iter().filter(|r| r.subtable.covers(within));
         fitting.map(|ranked| ranked.subtable.rules.len()).sum()
     }
 
@@ -192,7 +204,7 @@ impl<R: Send + Sync + 'static> Classifier<R> {
         version: Version,
         reader: &'g Reader,
     ) -> impl Iterator<Item = RuleRef<'g, R>> {
-        let fitting = self.ranking.read(reader).iter().filter(|r| r.subtable.mask.covers(&within.mask));
+        let fitting = self.ranking.read(reader).iter().filter(|r| r.subtable.covers(within));
         fitting
             .flat_map(move |ranked| {
                 let subtable = &*ranked.subtable;

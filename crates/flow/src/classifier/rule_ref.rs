@@ -1,7 +1,8 @@
 //! The classifier's public reference to a rule.
 
 use super::rule::Rule;
-use super::subtable::Subtable;
+use super::subtable::{Part, Subtable};
+use crate::field::FieldId;
 use crate::key::{Key, Mask};
 use crate::matching::Match;
 use base::Version;
@@ -83,7 +84,7 @@ impl<'g, R: Send + Sync + 'static> RuleRef<'g, R> {
 
     /// Whether every key that matches the rule matches `other` too: what a non-strict command selects.
     pub fn is_within(&self, other: &Match) -> bool {
-        self.subtable.mask.covers(&other.mask) && self.agrees(other)
+        self.subtable.covers(other) && self.agrees(other)
     }
 
     /// Whether some key matches both the rule and `other`.
@@ -91,11 +92,23 @@ impl<'g, R: Send + Sync + 'static> RuleRef<'g, R> {
         self.agrees(other)
     }
 
+    /// As [`Match::packet_type`].
+    fn packet_type(&self) -> (u64, u64) {
+        let place = FieldId::PacketType.place();
+        let ones = FieldId::PacketType.ones() as u64;
+        let is_it = |part: &Part| (part.block(), part.word()) == (place.block.into(), place.word.into());
+        let parts = self.subtable.parts.iter().zip(self.entry.words).filter(|(part, _)| is_it(part));
+        let matched = parts.fold((0, 0), |all, (part, value)| (all.0 | value, all.1 | part.mask));
+        if self.subtable.implies_ethernet { (0, ones) } else { (matched.0 & ones, matched.1 & ones) }
+    }
+
     /// Whether the two have the same value in each bit that both match.
     pub(super) fn agrees(&self, other: &Match) -> bool {
-        self.subtable.parts.iter().zip(self.entry.words).all(|(part, value)| {
-            let (b, w) = (part.block(), part.word());
-            (value ^ other.key.word(b, w)) & other.mask.0.word(b, w) & part.mask == 0
-        })
+        let ((mine, mask), (others, others_mask)) = (self.packet_type(), other.packet_type());
+        (mine ^ others) & mask & others_mask == 0
+            && self.subtable.parts.iter().zip(self.entry.words).all(|(part, value)| {
+                let (b, w) = (part.block(), part.word());
+                (value ^ other.key.word(b, w)) & other.mask.0.word(b, w) & part.mask == 0
+            })
     }
 }

@@ -16,6 +16,7 @@ use super::values::Values;
 use crate::depth::Depth;
 use crate::field::{FieldId, Place};
 use crate::key::{BLOCKS, Key, Mask};
+use crate::matching::Match;
 use base::Version;
 use base::hash::HashKey;
 use base::multimap::{self, Multimap};
@@ -228,6 +229,8 @@ pub(super) struct Subtable<R: Send + Sync + 'static> {
     /// Canonical.
     pub mask: Mask,
     pub mask_hash: u32,
+    /// Whether its rules match frames alone, without saying so by the packet type.
+    pub implies_ethernet: bool,
     /// A reference to itself, to be kept longer than a borrow.
     this: Weak<Subtable<R>>,
     /// How many rules there are of each priority. Only for the classifier's writer.
@@ -274,6 +277,7 @@ impl<R: Send + Sync + 'static> Subtable<R> {
             agreed_stages: AtomicU8::new(u8::MAX),
             rules: Multimap::new(shared.domain.clone()),
             prefixed,
+            implies_ethernet: mask.implies_ethernet(),
             mask,
             mask_hash,
             this: this.clone(),
@@ -284,6 +288,19 @@ impl<R: Send + Sync + 'static> Subtable<R> {
     /// Another handle on it.
     pub fn shared(&self) -> Arc<Subtable<R>> {
         self.this.upgrade().expect("whoever borrows it has it from an `Arc`")
+    }
+
+    /// Whether its rules match all bits that the other match does.
+    pub fn covers(&self, other: &Match) -> bool {
+        let with_type = || {
+            let mut mask = self.mask.clone();
+            mask.add_exact(FieldId::PacketType);
+            mask
+        };
+        self.mask.covers(&other.mask)
+            || self.implies_ethernet
+                && other.mask.get(FieldId::PacketType) != 0
+                && with_type().covers(&other.mask)
     }
 
     /// The words of a key under the mask.

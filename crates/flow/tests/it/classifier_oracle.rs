@@ -68,6 +68,9 @@ fn value(field: FieldId, dice: &mut Dice) -> u128 {
     }
 }
 
+/// Ethernet, and IPv4 without it.
+const PACKET_TYPES: &[u128] = &[0, 0x0001_0800];
+
 fn prefix(field: FieldId, len: u32) -> u128 {
     field.ones() & !(field.ones() >> len.min(127) >> u32::from(len == 128))
 }
@@ -81,6 +84,9 @@ fn random_match(dice: &mut Dice) -> Match {
         let mask = if dice.one_in(12) { value(field, dice) } else { prefix(field, dice.pick(lens)) };
         m.set_masked(field, value(field, dice), mask);
     }
+    if dice.one_in(6) {
+        m.set_masked(FieldId::PacketType, dice.pick(PACKET_TYPES), FieldId::PacketType.ones());
+    }
     m
 }
 
@@ -90,6 +96,9 @@ fn random_key(rules: &[Modelled], dice: &mut Dice) -> Key {
         if !dice.one_in(4) {
             key.set(field, value(field, dice));
         }
+    }
+    if dice.one_in(3) {
+        key.set(FieldId::PacketType, dice.pick(PACKET_TYPES));
     }
     // Near a rule, and possibly one bit off it.
     if !rules.is_empty() && !dice.one_in(4) {

@@ -224,6 +224,7 @@ pub(super) fn read_known_entries(
         }
         m.set_mf(mf, entry.value, entry.mask);
     }
+    m.imply_packet_type();
     Ok(m)
 }
 
@@ -490,6 +491,7 @@ pub fn normalized(m: &Match) -> Match {
     for_each_field(m, 0, |mf, value, mask| {
         out.set_mf(mf, value, if OF_ICMP.contains(&mf) { mf.ones() } else { mask });
     });
+    out.imply_packet_type();
     out
 }
 

@@ -7,6 +7,7 @@ use super::meters::{Clocked, Verdict};
 use base::{OfPort, PortNo};
 use datapath::meter::MeterRef;
 use flow::action::{PacketInReason, SubField};
+use flow::mf::Prereq;
 use flow::{Action, FieldId, Key, Match, Mf};
 use openflow::message::{Bucket, GroupDesc, GroupType};
 use std::collections::{BTreeMap, HashMap};
@@ -122,7 +123,10 @@ impl ModelRule {
     fn matches(&self, key: &Key) -> bool {
         let agrees =
             |f: &FieldId| (key.get(*f) ^ self.matching.key.get(*f)) & self.matching.mask.get(*f) == 0;
-        FieldId::ALL.iter().all(agrees)
+        // Rules that name a header, but no type of packets, mean Ethernet frames.
+        let names = |mf: &Mf| mf.row().prereq != Prereq::None && self.matching.get_mf(*mf).1 != 0;
+        let is_of_frames = self.matching.mask.get(FieldId::PacketType) == 0 && Mf::all().any(|mf| names(&mf));
+        FieldId::ALL.iter().all(agrees) && (!is_of_frames || key.get(FieldId::PacketType) == 0)
     }
 
     fn clauses(&self) -> Vec<(u32, u8, u8)> {
