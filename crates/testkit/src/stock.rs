@@ -74,6 +74,13 @@ impl Stock {
 
     /// Runs a command on its control socket. Panics if it fails.
     pub fn appctl(&mut self, method: &str, params: &[&str]) -> String {
+        let reply = self.try_appctl(method, params);
+        assert!(reply.contains("\"error\":null"), "{method} {params:?}: {reply}");
+        reply
+    }
+
+    /// The same, with the reply to what fails.
+    pub fn try_appctl(&mut self, method: &str, params: &[&str]) -> String {
         let params: Vec<String> = params.iter().map(|p| format!("{p:?}")).collect();
         let request = format!("{{\"id\":0,\"method\":\"{method}\",\"params\":[{}]}}", params.join(","));
         self.control.write_all(request.as_bytes()).expect("it reads");
@@ -85,9 +92,7 @@ impl Stock {
             assert!(n > 0, "the switch closed its control socket");
             reply.extend(&buffer[..n]);
         }
-        let reply = String::from_utf8(reply).expect("JSON");
-        assert!(reply.contains("\"error\":null"), "{method} {params:?}: {reply}");
-        reply
+        String::from_utf8(reply).expect("JSON")
     }
 
     /// Receives a frame at a dummy port. When this returns, all resulting packets have been sent.

@@ -124,13 +124,19 @@ impl Both {
     /// What a command says on our switch and on the stock switch.
     pub fn appctl_both(&mut self, command: &str, args: &[&str]) -> [String; 2] {
         let ours: Vec<&str> = [command].iter().chain(args).copied().collect();
-        let reply = self.stock.appctl(command, args);
+        let reply = self.stock.try_appctl(command, args);
         // A text in JSON.
-        let said =
-            reply.split_once("\"result\":\"").and_then(|(_, rest)| rest.split_once("\",\"error\":null"));
-        let (text, _) = said.unwrap_or_else(|| panic!("the stock switch says {reply}"));
-        let stock = text.replace("\\n", "\n").replace("\\\"", "\"");
-        [self.ours.appctl(&ours).ok(), stock]
+        let said = |from: &str, to: &str| {
+            let text = reply.split_once(from).and_then(|(_, rest)| rest.split_once(to));
+            text.map(|(text, _)| text.replace("\\n", "\n").replace("\\\"", "\""))
+        };
+        let stock = said("\"result\":\"", "\",\"error\":null").or_else(|| said("\"error\":\"", "\"}"));
+        let stock = stock.unwrap_or_else(|| panic!("the stock switch says {reply}"));
+        let ours = self.ours.appctl(&ours);
+        // The client adds a line about the switch.
+        let is_said = |line: &&str| !line.ends_with("server returned an error");
+        let refusal = || ours.err.lines().filter(is_said).map(|line| format!("{line}\n")).collect();
+        [if ours.code == Some(0) { ours.out.clone() } else { refusal() }, stock]
     }
 
     pub fn appctl_ours(&self, args: &[&str]) -> String {

@@ -200,6 +200,55 @@ fn traces_tell_of_limits_headers_and_tunnels_as_the_stock_switch_does() {
     }
 }
 
+/// Options of traces, with one hyphen or two as in ovs-vswitchd(8), and what they refuse.
+#[test]
+fn options_of_traces_are_those_of_the_stock_switch() {
+    let mut both = Both::start();
+    let learn = "table=1,udp,actions=learn(table=2,eth_type=0x800,nw_proto=17,NXM_OF_UDP_SRC[],output:NXM_OF_IN_PORT[]),output:2";
+    both.rules("OpenFlow15", &["udp,actions=resubmit(,1)", learn]);
+    let learned = |both: &Both| {
+        let texts = both.texts(&["-O", "OpenFlow15", "--no-stats", "dump-flows", "br0", "table=2"]);
+        assert_eq!(texts[0], texts[1]);
+        texts[0].contains("actions=output:1")
+    };
+    let same = |both: &mut Both, command: &str, options: &[&str], after: &[&str]| {
+        let args = [options, &["br0", UDP_FLOW], after].concat();
+        let [ours, stock] = both.appctl_both(command, &args).map(|text| megaflowless(&text));
+        assert_eq!(ours, stock, "{command} {args:?}");
+        ours
+    };
+    for options in [
+        &["-names"][..],
+        &["--names"],
+        &["-consistent"],
+        &["--consistent"],
+        &["--foo"],
+        &["--l7", "0102"],
+        &["--l7", "zz"],
+        &["--l7-len", "100"],
+        &["--l7-len", "70000"],
+        &["--l7-len", "-1"],
+        &["-l7", "01"],
+        &["-ct-next", "trk"],
+    ] {
+        same(&mut both, "ofproto/trace", options, &[]);
+    }
+    same(&mut both, "ofproto/trace", &["--generate"], &["505400000002505400000001080645"]);
+    for actions in ["pop_vlan", "pop_mpls:0x800", "set_field:1->tcp_src", "set_field:1->udp_src", "2"] {
+        for options in [&[][..], &["-consistent"], &["--consistent"]] {
+            same(&mut both, "ofproto/trace-packet-out", options, &[actions]);
+        }
+    }
+    assert!(!learned(&both), "a trace without a packet taught a rule");
+    for options in [&["-generate"][..], &["--generate", "--l7", "0102"], &["--l7-len", "5", "--generate"]] {
+        same(&mut both, "ofproto/trace", options, &[]);
+        assert!(learned(&both), "{options:?}");
+        both.verdict(&["-O", "OpenFlow15", "del-flows", "br0", "table=2"]).unwrap();
+    }
+    same(&mut both, "ofproto/trace-packet-out", &["--generate"], &["resubmit(,1)"]);
+    assert!(learned(&both), "of a packet-out");
+}
+
 /// A rule on a field of Ethernet or above is one on Ethernet frames: what `encap` and `decap` make is another
 /// type of packet, which rules name by `packet_type`.
 #[test]

@@ -10,11 +10,11 @@ use datapath::{DpAction, Pipeline, Translation};
 use flow::compose::{Payload, compose};
 use flow::{Action, FieldId, Ingress, Key, extract};
 use openflow::Version;
-use openflow::text::{ActionsIn, PortNames, parse_actions, parse_packet, write_actions, write_match};
+use openflow::text::{PortNames, Protocols, parse_list, parse_packet, write_actions, write_match};
 use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Instant;
-use switch::control::{Cursor, PacketOut, RuleFilter};
+use switch::control::{Cursor, FlowModError, PacketOut, RuleFilter};
 use switch::trace::Wrong;
 use switch::{BridgeIdx, Effect, Rule, SlotStats};
 use transport::clock;
@@ -144,32 +144,82 @@ pub fn reconnect(vswitch: &mut Vswitch, args: &[String]) -> Result<String, Strin
 
 /// `ofproto/trace BRIDGE FLOW [PACKET]`: FLOW in OpenFlow's syntax, and, where PACKET is given, only for its
 /// metadata. `ofproto/trace [DATAPATH] FLOW [PACKET]`: FLOW in the datapath's syntax, whose input port says
-/// which bridge. `--ct-next STATE` says what the connection tracker finds, for one `ct` after the other.
+/// which bridge. Options: [`TraceOptions`].
 pub fn trace(vswitch: &mut Vswitch, args: &[String]) -> Result<String, String> {
-    trace_with(vswitch, args, None)
+    let (options, rest) = TraceOptions::parse(args)?;
+    if let Some(word) = options.consistent {
+        return Err(format!("{word}: unknown option"));
+    }
+    trace_with(vswitch, &options, &rest, None)
 }
 
 /// `ofproto/trace-packet-out ... ACTIONS`: the same for a packet that a controller sends with these actions.
 pub fn trace_packet_out(vswitch: &mut Vswitch, args: &[String]) -> Result<String, String> {
-    let (actions, args) = args.split_last().expect("two at least, by the table of commands");
-    if args.iter().any(|arg| arg == "-generate" || arg == "--generate") {
-        return Err("-generate: a traced packet-out has no side effects".into());
-    }
-    let actions =
-        parse_actions(actions, ActionsIn::List, PortNames::none()).map_err(|error| error.to_string())?;
-    // Actions are checked as those of any packet-out; there is no stricter way.
-    let args: Vec<String> = args.iter().filter(|a| !a.ends_with("-consistent")).cloned().collect();
-    trace_with(vswitch, &args, Some(actions))
+    let (options, mut rest) = TraceOptions::parse(args)?;
+    let actions = rest.pop().ok_or("missing actions")?;
+    let (actions, usable) = parse_list(actions, PortNames::none()).map_err(|error| error.to_string())?;
+    // Only OpenFlow 1.0 takes actions that do not fit the packet.
+    let is_strict = options.consistent.is_some() || usable.intersect(Protocols::OF10_ANY).is_empty();
+    let version = if is_strict { Version::V13 } else { Version::V10 };
+    trace_with(vswitch, &options, &rest, Some((actions, version)))
 }
 
-fn trace_with(vswitch: &mut Vswitch, args: &[String], given: Option<Vec<Action>>) -> Result<String, String> {
-    let (ct_next, args) = ct_states(args)?;
-    let (options, rest): (Vec<_>, Vec<_>) = args.into_iter().partition(|a| a.starts_with('-'));
-    // If no packet is given, it is always generated from the flow.
-    if let Some(unknown) = options.iter().find(|o| !["--names", "--no-names", "-generate"].contains(o)) {
-        return Err(format!("{unknown}: unknown option"));
+/// What the words with a hyphen say.
+#[derive(Default)]
+struct TraceOptions<'a> {
+    /// Names of ports are shown.
+    names: bool,
+    /// A packet is made from the flow, so that side effects take place ...
+    generates: bool,
+    /// ... with this behind its headers, if it says so.
+    payload: Option<Vec<u8>>,
+    /// Actions that do not fit the packet are refused.
+    consistent: Option<&'a str>,
+    /// What the connection tracker finds, for one `ct` after the other.
+    ct_next: Vec<u32>,
+}
+
+/// Longest payload of a packet that is generated.
+const L7_BYTES_MAX: usize = 64_000;
+
+impl<'a> TraceOptions<'a> {
+    /// Also returns the other arguments.
+    fn parse(args: &'a [String]) -> Result<(TraceOptions<'a>, Vec<&'a str>), String> {
+        let (mut options, mut rest, mut args) = (TraceOptions::default(), Vec::new(), args.iter());
+        while let Some(arg) = args.next() {
+            let mut value = || args.next().ok_or_else(|| format!("Missing argument for option {arg}"));
+            match arg.as_str() {
+                "-generate" | "--generate" => options.generates = true,
+                "-names" | "--names" => options.names = true,
+                "--no-names" => options.names = false,
+                "-consistent" | "--consistent" => options.consistent = Some(arg),
+                "--ct-next" => options.ct_next.push(openflow::text::connection_state(value()?)?),
+                "--l7" => {
+                    let bytes = odp::payload(value()?).filter(|bytes| bytes.len() <= L7_BYTES_MAX);
+                    options.payload = Some(bytes.ok_or("Trailing garbage in packet data")?);
+                }
+                "--l7-len" => {
+                    let text = value()?;
+                    let length = text.parse().ok().filter(|length| *length <= L7_BYTES_MAX);
+                    let length = length.ok_or_else(|| format!("{text}: too much L7 data"))?;
+                    options.payload = Some((0..length).map(|i| i as u8).collect());
+                }
+                unknown if unknown.starts_with('-') => return Err(format!("{unknown}: unknown option")),
+                word => rest.push(word),
+            }
+        }
+        Ok((options, rest))
     }
-    let (flow, packet) = match rest[..] {
+}
+
+/// `given`: the actions of a packet-out, and the version whose rules they keep to.
+fn trace_with(
+    vswitch: &mut Vswitch,
+    options: &TraceOptions,
+    rest: &[&str],
+    given: Option<(Vec<Action>, Version)>,
+) -> Result<String, String> {
+    let (flow, packet) = match *rest {
         [flow] if is_datapath_flow(flow) => (from_datapath(vswitch, None, flow)?, None),
         [flow, packet] if is_datapath_flow(flow) => (from_datapath(vswitch, None, flow)?, Some(packet)),
         [name, flow] if is_datapath_flow(flow) => (from_datapath(vswitch, Some(name), flow)?, None),
@@ -189,6 +239,9 @@ fn trace_with(vswitch: &mut Vswitch, args: &[String], given: Option<Vec<Action>>
     let dp_port = port_no.unwrap_or(PortNo(0));
     let mut frame = None;
     if let Some(packet) = packet {
+        if options.generates {
+            return Err("Syntax error".into());
+        }
         let bytes = odp::frame(packet).map_err(|_| "Trailing garbage in packet data")?;
         // The packet has the headers, and the flow what goes with them.
         let metadata = [FieldId::SkbPriority, FieldId::PktMark].map(|field| (field, key.get(field)));
@@ -197,20 +250,20 @@ fn trace_with(vswitch: &mut Vswitch, args: &[String], given: Option<Vec<Action>>
         frame = Some(bytes);
     }
     key.set(FieldId::DpPort, u128::from(dp_port.0));
-    if frame.is_none() && options.contains(&"-generate") {
-        frame = Some(compose(&key, Payload::Usual).map_err(|e| e.to_string())?);
+    if options.generates {
+        let payload = options.payload.as_deref().map_or(Payload::Usual, Payload::Bytes);
+        frame = Some(compose(&key, payload).map_err(|e| e.to_string())?);
     }
-    if let Some(actions) = &given {
-        let out = PacketOut { key: &key, actions, version: Version::V13 };
-        vswitch
-            .plane
-            .control
-            .check_packet_out(bridge, out)
-            .map_err(|error| format!("Bad actions: {error}"))?;
+    if let Some((actions, version)) = &given {
+        let out = PacketOut { key: &key, actions, version: *version };
+        vswitch.plane.control.check_packet_out(bridge, out).map_err(|error| match error {
+            FlowModError::Actions(kind) => format!("Bad actions: {kind}"),
+            other => format!("Bad actions: {other}"),
+        })?;
     }
     let mut names = PortNames::default();
     vswitch.ports_of(bridge).for_each(|p| names.insert(p.of_port, &p.name));
-    let shown = if options.contains(&"--names") { &names } else { PortNames::none() };
+    let shown = if options.names { &names } else { PortNames::none() };
     let reader = vswitch.plane.domain.register();
     let control = &vswitch.plane.control;
     let counts = |bridge, table_id, cookie| control.learned_count(bridge, table_id, cookie);
@@ -218,37 +271,23 @@ fn trace_with(vswitch: &mut Vswitch, args: &[String], given: Option<Vec<Action>>
         version: vswitch.plane.switch.version(),
         key: &key,
         bridge: (port_no.is_none() || given.is_some()).then_some(bridge),
-        actions: given.as_deref(),
+        actions: given.as_ref().map(|(actions, _)| &**actions),
         learned: if frame.is_some() { Some(&counts) } else { None },
     };
-    let name = |port: PortNo| {
-        vswitch.devices.ports.get(&port).filter(|_| options.contains(&"--names")).map(|p| p.name.clone())
-    };
+    let name =
+        |port: PortNo| vswitch.devices.ports.get(&port).filter(|_| options.names).map(|p| p.name.clone());
     let actions = |list: &[DpAction], key: &Key| {
         let context = ActionContext { only_looks: start.learned.is_none(), ..ActionContext::of(key) };
         actions::text_in(&vswitch.plane, list, context, &name)
     };
     let texts = switch::trace::Texts { ports: shown, actions: &actions };
-    let text = switch::trace::trace(&vswitch.plane.switch, start, &ct_next, texts, &reader).text;
+    let text = switch::trace::trace(&vswitch.plane.switch, start, &options.ct_next, texts, &reader).text;
     drop(reader);
-    if let (Some(frame), Some(port_no), None) = (frame, port_no, given) {
-        vswitch.plane.side_effects(&key, port_no, &frame);
+    if let (Some(frame), Some(port_no)) = (frame, port_no) {
+        let actions = given.as_ref().map(|(actions, _)| (bridge, &**actions));
+        vswitch.plane.side_effects(&key, port_no, &frame, actions);
     }
     Ok(text)
-}
-
-/// The states that `--ct-next` says, and the other arguments.
-fn ct_states(args: &[String]) -> Result<(Vec<u32>, Vec<&str>), String> {
-    let (mut states, mut rest, mut args) = (Vec::new(), Vec::new(), args.iter());
-    while let Some(arg) = args.next() {
-        if arg == "--ct-next" {
-            let text = args.next().ok_or("Missing argument for option --ct-next")?;
-            states.push(openflow::text::connection_state(text)?);
-        } else {
-            rest.push(arg.as_str());
-        }
-    }
-    Ok((states, rest))
 }
 
 impl Vswitch {
@@ -291,13 +330,25 @@ impl Vswitch {
 
 impl ForwardingPlane {
     /// The side effects of a traced packet: what is learned, and what controllers are told.
-    fn side_effects(&mut self, key: &Key, port_no: PortNo, frame: &[u8]) {
+    fn side_effects(
+        &mut self,
+        key: &Key,
+        port_no: PortNo,
+        frame: &[u8],
+        given: Option<(BridgeIdx, &[Action])>,
+    ) {
         let mut translation = Translation::default();
         let reader = self.domain.register();
         // Not as workers do, which hand over a packet that teaches a rule: it would be forwarded and counted.
         let control = &self.control;
         let learned = |bridge, table_id, cookie| control.learned_count(bridge, table_id, cookie);
-        self.switch.translate_for_control(self.switch.version(), key, &reader, &learned, &mut translation);
+        let version = self.switch.version();
+        match given {
+            Some((bridge, actions)) => {
+                self.switch.translate_packet_out(version, key, bridge, actions, &reader, &mut translation);
+            }
+            None => self.switch.translate_for_control(version, key, &reader, &learned, &mut translation),
+        }
         drop(reader);
         let now_ms = self.now_ms();
         for effect in &translation.effects {

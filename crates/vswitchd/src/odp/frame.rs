@@ -18,15 +18,18 @@ pub fn frame(text: &str) -> Result<Vec<u8>, BadFrame> {
     if text.contains('(') {
         return described(text, Payload::Usual);
     }
-    let digits: Option<Vec<u8>> =
-        text.chars().filter(|c| !c.is_ascii_whitespace()).map(|c| c.to_digit(16).map(|d| d as u8)).collect();
-    match digits {
-        Some(digits) if digits.len() % 2 == 0 && digits.len() / 2 <= FRAME_BYTES_MAX => {
-            let bytes: Vec<u8> = digits.chunks_exact(2).map(|d| d[0] << 4 | d[1]).collect();
-            if bytes.len() < 14 { bad(text) } else { Ok(bytes) }
-        }
+    match payload(text) {
+        Some(bytes) if (14..=FRAME_BYTES_MAX).contains(&bytes.len()) => Ok(bytes),
         _ => bad(text),
     }
+}
+
+/// Bytes in hexadecimal, with blanks anywhere.
+pub fn payload(text: &str) -> Option<Vec<u8>> {
+    let digits = text.chars().filter(|c| !c.is_ascii_whitespace()).map(|c| c.to_digit(16).map(|d| d as u8));
+    let digits: Vec<u8> = digits.collect::<Option<_>>()?;
+    let bytes = || digits.chunks_exact(2).map(|d| d[0] << 4 | d[1]).collect();
+    digits.len().is_multiple_of(2).then(bytes)
 }
 
 /// The same with a given length: a flow's frame gets a payload of zeros to reach it, other bytes are padded

@@ -14,6 +14,6 @@ mod words;
 pub use actions::{ActionContext, actions};
 pub use attributes::BadFrame;
 pub use flow::{flow, hand_flow, packet, ufid};
-pub use frame::{frame, frame_of_len};
+pub use frame::{frame, frame_of_len, payload};
 pub use read::{PortByName, metadata, read_actions, read_flow};
 pub use words::{PortNames, numbers};
