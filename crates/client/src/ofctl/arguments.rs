@@ -35,8 +35,8 @@ pub const OPTIONS: &[Opt] = &[
         .arg("WHEN")
         .help("flows, packets and actions in colors: always, never, or auto (default: on a terminal)"),
     flag("may-create").help("with mod-group: add the group if there is none"),
-    flag("pcap").help("accepted for compatibility"),
-    flag("raw").help("accepted for compatibility"),
+    flag("pcap").help("for compose-packet: print a capture file"),
+    flag("raw").help("for ofp-print: standard input has bytes, not hexadecimal"),
     flag("read-only").help("refuse commands that change the switch"),
     flag("version").short('V').help("show the version"),
     value("protocols")
@@ -66,6 +66,10 @@ pub struct Args {
     pub no_names: bool,
     /// Leave out counters and ages.
     pub no_stats: bool,
+    /// Print a capture file.
+    pub pcap: bool,
+    /// Read bytes.
+    pub raw: bool,
     /// Refuse what changes the switch.
     pub read_only: bool,
     /// Fields to sort by, ascending, each with its place among those of `sort` and `rsort`: which comes first
@@ -114,6 +118,8 @@ pub fn parse(args: &[String], help: String) -> Result<Args, ExitCode> {
         names: false,
         no_names: false,
         no_stats: false,
+        pcap: false,
+        raw: false,
         read_only: false,
         sort: Vec::new(),
         rsort: Vec::new(),
@@ -167,8 +173,8 @@ impl Args {
             "no-stats" => self.no_stats = true,
             "unixctl" => self.unixctl = Some(text),
             "color" => self.colored = color::is_colored(&text)?,
-            // They belong to commands that are not implemented.
-            "pcap" | "raw" => {}
+            "pcap" => self.pcap = true,
+            "raw" => self.raw = true,
             other => return Err(format!("{other}: unknown option")),
         }
         Ok(())

@@ -495,6 +495,22 @@ impl Client {
         Failure(text.trim_end().to_string())
     }
 
+    /// The same, with the request before the reply.
+    pub fn show_exchange(
+        &mut self,
+        request: StatsRequest,
+        style: MessageStyle,
+        mut show: impl FnMut(&str) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let mut asked = Some(Message::StatsRequest(request.clone()));
+        self.statistics(request, |client, xid, message| {
+            if let Some(asked) = asked.take() {
+                show(&message_text(xid, &asked, style))?;
+            }
+            show(&client.received_text(xid, &message, style))
+        })
+    }
+
     /// Asks for statistics and hands over each part of the reply in text, as [`Self::received_text`] has it.
     /// A refusal is a reply too.
     pub fn show_statistics(

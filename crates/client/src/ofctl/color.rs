@@ -269,7 +269,16 @@ impl Colors {
             }
             _ => self.put(out, part, &word[..=at]),
         }
-        self.actions(out, arguments, name, depth + 1);
+        match (name, arguments.split_once('(').zip(arguments.strip_suffix(')'))) {
+            ("encap", Some(((header, _), whole))) => {
+                out.push_str(header);
+                self.put(out, part, "(");
+                out.push_str(&whole[header.len() + 1..]);
+                self.put(out, part, ")");
+            }
+            ("encap" | "decap", _) => out.push_str(arguments),
+            _ => self.actions(out, arguments, name, depth + 1),
+        }
         self.put(out, part, ")");
     }
 
@@ -412,6 +421,11 @@ mod tests {
             ),
             ("OpenFlow13", "mpls,actions=dec_mpls_ttl,push_mpls:0x8847,push:NXM_NX_REG0[],pop:NXM_NX_REG1[]"),
             ("OpenFlow13", "packet_type=(1,0x800),actions=drop"),
+            (
+                "OpenFlow13",
+                "ip,actions=encap(nsh(md_type=2,tlv(0x1000,10,0x12))),encap(ethernet),encap(mpls),\
+              clone(decap(),decap(packet_type(ns=0,type=0)),decap(packet_type(ns=1,type=0x8847)))",
+            ),
             (
                 "OpenFlow10",
                 "ip,actions=mod_nw_src:1.2.3.4,mod_dl_dst:00:00:00:00:00:01,strip_vlan,enqueue:1:2",

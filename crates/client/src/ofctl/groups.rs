@@ -22,9 +22,10 @@ fn taken_names(options: &Options) -> Result<PortNames, Failure> {
     if options.takes_names() { options.names_of(&mut options.connect()?) } else { Ok(PortNames::default()) }
 }
 
-/// The group that a command names as `ID` or `group_id=ID`; none for all.
+/// The group that a command names as `ID`, `all`, `any` or `group_id=ID`; none for all.
 pub fn argument(options: &Options) -> Result<Option<u32>, Failure> {
-    let Some(text) = options.word(2) else { return Ok(None) };
+    let all = |text: &&str| text.eq_ignore_ascii_case("all") || text.eq_ignore_ascii_case("any");
+    let Some(text) = options.word(2).filter(|text| !all(text)) else { return Ok(None) };
     if let Ok(group) = text.parse() {
         return Ok(Some(group));
     }
@@ -76,15 +77,8 @@ fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
 }
 
 fn send_groups(options: &Options, changes: Vec<(GroupMod, Protocols)>) -> Result<ExitCode, Failure> {
-    let have_actions = changes.iter().fold(Protocols::ANY, |all, (_, usable)| all.intersect(*usable));
+    let usable = changes.iter().fold(Protocols::ANY, |all, (_, usable)| all.intersect(*usable));
     let changes: Vec<GroupMod> = changes.into_iter().map(|(change, _)| change).collect();
-    let needs_15 = |m: &GroupMod| {
-        let on_buckets = matches!(m.command, GroupCommand::InsertBucket | GroupCommand::RemoveBucket);
-        m.group.buckets.is_empty() && (on_buckets || !m.group.selection.method.is_empty())
-    };
-    let with_bucket_ids = Protocols::OF10_ANY.union(Protocols::only(Protocol::of_version(Version::V15)));
-    let usable = if changes.iter().any(needs_15) { with_bucket_ids } else { Protocols::ANY };
-    let usable = usable.intersect(have_actions);
     let usable = if options.args.bundle { usable.intersect(with_bundles()) } else { usable };
     let mut client = options.client_for(usable)?;
     let version = client.version();

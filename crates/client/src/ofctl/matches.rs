@@ -180,7 +180,8 @@ fn sized(bytes: &[u8], length: usize) -> Result<Vec<u8>, Failure> {
 pub fn check_vlan(options: &Options) -> Result<ExitCode, Failure> {
     let number = |n: usize| {
         let text = options.word(n).unwrap_or("");
-        u16::from_str_radix(text, 16)
+        let digits = text.strip_prefix("0x").or(text.strip_prefix("0X")).unwrap_or(text);
+        u16::from_str_radix(digits, 16)
             .map_err(|_| Failure(format!("{text}: not a number of up to four hexadecimal digits")))
     };
     let (tci, mask) = (number(1)?, number(2)?);

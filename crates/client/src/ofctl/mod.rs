@@ -86,7 +86,7 @@ type Run = fn(&Options) -> Result<ExitCode, Failure>;
 /// arguments, what it does.
 type Row = (&'static str, bool, usize, usize, Run, &'static str, &'static str);
 const R: bool = false;
-/// What `--read-only` refuses.
+/// What `--read-only` refuses. As with the stock client, `ct-flush` and tunnel options are none of it.
 const W: bool = true;
 
 #[rustfmt::skip]
@@ -117,12 +117,12 @@ const TABLE: &[Row] = &[
     ("dump-groups", R, 1, 2, |o| ports::ask(o, StatsRequest::GroupDesc(groups::argument(o)?)), "SWITCH [GROUP]", "print groups"),
     ("dump-group-stats", R, 1, 2, |o| ports::ask(o, StatsRequest::Group(groups::argument(o)?)), "SWITCH [GROUP]", "print the counters of groups and their buckets"),
     ("dump-group-features", R, 1, 1, |o| ports::ask(o, StatsRequest::GroupFeatures), "SWITCH", "print the group features of the switch"),
-    ("add-group", W, 2, 2, |o| groups::change(o, GroupCommand::Add), "SWITCH GROUP", "add a group"),
+    ("add-group", W, 1, 2, |o| groups::change(o, GroupCommand::Add), "SWITCH GROUP", "add a group"),
     ("add-groups", W, 2, 2, groups::add_groups, "SWITCH FILE", "add the groups of a file (- for standard input)"),
-    ("mod-group", W, 2, 2, groups::mod_group, "SWITCH GROUP", "replace a group, or with --may-create add it"),
+    ("mod-group", W, 1, 2, groups::mod_group, "SWITCH GROUP", "replace a group, or with --may-create add it"),
     ("del-groups", W, 1, 2, |o| groups::change(o, GroupCommand::Delete), "SWITCH [GROUP]", "delete groups, or all of them"),
-    ("insert-buckets", W, 2, 2, |o| groups::change(o, GroupCommand::InsertBucket), "SWITCH GROUP", "insert buckets into a group at command_bucket_id: first, last, or behind that bucket"),
-    ("remove-buckets", W, 2, 2, |o| groups::change(o, GroupCommand::RemoveBucket), "SWITCH GROUP", "remove the bucket command_bucket_id: first, last, all or an id"),
+    ("insert-buckets", W, 1, 2, |o| groups::change(o, GroupCommand::InsertBucket), "SWITCH GROUP", "insert buckets into a group at command_bucket_id: first, last, or behind that bucket"),
+    ("remove-buckets", W, 1, 2, |o| groups::change(o, GroupCommand::RemoveBucket), "SWITCH GROUP", "remove the bucket command_bucket_id: first, last, all or an id"),
     ("bundle", W, 2, 2, groups::bundle, "SWITCH FILE", "make the changes of a file all at once: lines of flow, group or packet-out"),
     ("add-meter", W, 2, 2, |o| groups::set_meter(o, MeterCommand::Add), "SWITCH METER", "add a meter"),
     ("mod-meter", W, 2, 2, |o| groups::set_meter(o, MeterCommand::Modify), "SWITCH METER", "replace a meter"),
@@ -132,11 +132,11 @@ const TABLE: &[Row] = &[
     ("dump-meter", R, 1, 2, |o| groups::show_meters(o, |meter| StatsRequest::MeterConfig(Some(meter))), "SWITCH [METER]", "the same"),
     ("meter-stats", R, 1, 2, |o| groups::show_meters(o, |meter| StatsRequest::Meter(Some(meter))), "SWITCH [METER]", "print the counters of meters"),
     ("meter-features", R, 1, 1, |o| groups::show_meters(o, |_| StatsRequest::MeterFeatures), "SWITCH", "print the meter features of the switch"),
-    ("add-tlv-map", W, 2, 2, options::add_tlv_map, "SWITCH MAP[,MAP]...", "map tunnel options to fields: {class=CLASS,type=TYPE,len=LENGTH}->tun_metadataN"),
-    ("del-tlv-map", W, 1, 2, options::del_tlv_map, "SWITCH [MAP[,MAP]...]", "remove mappings of tunnel options, or all of them"),
+    ("add-tlv-map", R, 2, 2, options::add_tlv_map, "SWITCH MAP[,MAP]...", "map tunnel options to fields: {class=CLASS,type=TYPE,len=LENGTH}->tun_metadataN"),
+    ("del-tlv-map", R, 1, 2, options::del_tlv_map, "SWITCH [MAP[,MAP]...]", "remove mappings of tunnel options, or all of them"),
     ("dump-tlv-map", R, 1, 1, options::dump_tlv_map, "SWITCH", "print the mappings of tunnel options"),
-    ("ct-flush", W, 1, 4, options::ct_flush, "SWITCH [zone=N] [ORIGINAL-TUPLE [REPLY-TUPLE]]", "end tracked connections that match"),
-    ("ct-flush-zone", W, 2, 2, options::ct_flush_zone, "SWITCH ZONE", "end the tracked connections of a zone"),
+    ("ct-flush", R, 1, 4, options::ct_flush, "SWITCH [zone=N] [ORIGINAL-TUPLE [REPLY-TUPLE]]", "end tracked connections that match"),
+    ("ct-flush-zone", R, 2, 2, options::ct_flush_zone, "SWITCH ZONE", "end the tracked connections of a zone"),
     ("packet-out", W, 2, usize::MAX, flows::packet_out, "SWITCH \"in_port=PORT packet=HEX actions=ACTIONS\"", "send a packet through actions"),
     ("parse-flow", R, 1, 1, flows::parse_flow_command, "FLOW", "check a flow and print it as it would be sent"),
     ("parse-flows", R, 1, 1, flows::parse_flows_command, "FILE", "check the flows of a file and print them as they would be sent"),

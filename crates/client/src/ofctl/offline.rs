@@ -13,6 +13,7 @@ use openflow::text::{
 use openflow::{Codec, Header, Message, Version, VersionSet, check_actions};
 use std::io::BufRead;
 use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Default verbosity of `ofp-print`.
 const VERBOSITY: u8 = 2;
@@ -42,7 +43,11 @@ pub fn ofp_print(options: &Options) -> Result<ExitCode, Failure> {
         print!("{}", options.painted(&text));
     };
     match options.word(1).unwrap_or("") {
-        "-" => show(&hex(&read_file("-")?)?),
+        "-" if options.args.raw => show(&bytes_of("-")?),
+        "-" => {
+            let text = read_file("-")?;
+            show(&hex(text.lines().next().unwrap_or(""))?);
+        }
         text => show(&hex(text)?),
     }
     Ok(ExitCode::SUCCESS)
@@ -291,7 +296,14 @@ pub fn compose_packet(options: &Options) -> Result<ExitCode, Failure> {
     };
     let frame = compose(&m.key, payload.as_deref().map_or(Payload::Usual, Payload::Bytes))
         .map_err(|error| Failure(format!("{flow}: {error}")))?;
-    dump(&frame);
+    if options.args.pcap {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let mut capture = ports::pcap::file::Writer::new(std::io::stdout().lock())?;
+        capture.write(now.as_nanos() as u64, std::iter::once(&*frame))?;
+        capture.flush()?;
+    } else {
+        dump(&frame);
+    }
     // A frame contains neither its input port nor fields that its protocol has no place for.
     let Some([specified, extracted]) = packet_differences(&m, &frame) else { return Ok(ExitCode::SUCCESS) };
     eprintln!("specified and extracted flows differ:\nspecified: {specified}\nextracted: {extracted}");

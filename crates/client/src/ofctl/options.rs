@@ -37,7 +37,9 @@ pub fn dump_tlv_map(options: &Options) -> Result<ExitCode, Failure> {
 
 pub fn ct_flush_zone(options: &Options) -> Result<ExitCode, Failure> {
     let text = options.word(2).unwrap_or("");
-    let Ok(zone) = text.parse() else { return fail!("invalid zone_id \"{text}\"") };
+    let Some(zone) = number(text).and_then(|zone| u16::try_from(zone).ok()) else {
+        return fail!("invalid zone_id \"{text}\"");
+    };
     let mut client = options.connect()?;
     client.command(&Message::CtFlushZone(zone))?;
     Ok(ExitCode::SUCCESS)

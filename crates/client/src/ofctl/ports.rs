@@ -81,14 +81,15 @@ pub fn ask_of_port(
 }
 
 fn queue_argument(options: &Options) -> Result<Option<u32>, Failure> {
-    match options.word(3).filter(|text| !text.eq_ignore_ascii_case("all")) {
+    let all = |text: &&str| ["", "all", "any"].iter().any(|all| text.eq_ignore_ascii_case(all));
+    match options.word(3).filter(|text| !all(text)) {
         Some(text) => text.parse().map(Some).map_err(|_| Failure(format!("{text} is not a valid queue"))),
         None => Ok(None),
     }
 }
 
 pub fn queue_stats(options: &Options) -> Result<ExitCode, Failure> {
-    let all = options.word(2).is_some_and(|text| text.eq_ignore_ascii_case("all"));
+    let all = options.word(2).is_some_and(|text| text.is_empty() || text.eq_ignore_ascii_case("all"));
     let (port, mut client) = if all { (None, options.connect()?) } else { port_argument(options, 2)? };
     let queue_id = queue_argument(options)?;
     let port = port.filter(|&p| p != OfPort::NONE && p != OfPort::ALL);

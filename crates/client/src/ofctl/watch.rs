@@ -5,11 +5,11 @@ use super::context::Options;
 use super::control::Control;
 use super::ports::config;
 use host::log::strftime;
-use openflow::Message;
 use openflow::message::{
     FlowMonitorFlags, FlowMonitorRequest, PacketIn, PacketInForm, StatsRequest, SwitchConfig, TABLE_ALL,
 };
 use openflow::text::{KeyValues, MessageStyle, PortNames, message_text, parse_match};
+use openflow::{Message, Version};
 use std::process::ExitCode;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -70,12 +70,24 @@ pub fn monitor(options: &Options) -> Result<ExitCode, Failure> {
             let names = names.as_ref().filter(|_| options.takes_names()).unwrap_or(PortNames::none());
             let watch = parse_watch(text, id as u32, names)?;
             let style = client.style(PortNames::none(), options.more());
-            client.show_statistics(StatsRequest::FlowMonitor(vec![watch]), style, |text| {
+            let request = StatsRequest::FlowMonitor(vec![watch]);
+            let show = |text: &str| {
                 print!("{}", options.painted(text));
                 host::output::flush();
                 Ok(())
-            })?;
+            };
+            if options.args.more > 0 {
+                client.show_exchange(request, style, show)?;
+            } else {
+                client.show_statistics(request, style, show)?;
+            }
         } else if word == "invalid_ttl" {
+            if client.version() > Version::V12 {
+                return fail!(
+                    "invalid_ttl requires one of the OpenFlow versions OpenFlow10, OpenFlow11, OpenFlow12 but none is \
+                     enabled (use -O)"
+                );
+            }
             let wanted = SwitchConfig { invalid_ttl_to_controller: Some(true), ..config(&mut client)? };
             client.command(&Message::SetConfig(wanted))?;
         } else if word == "resume" {

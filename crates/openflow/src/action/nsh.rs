@@ -4,7 +4,7 @@ use super::wire::{Body, Encoder};
 use super::{Row, nicira, with, word};
 use crate::codec::bytes::Put;
 use crate::error::ErrorKind::{self, *};
-use crate::text::value::{number, u16_named};
+use crate::text::value::{number, u16_named, write_hex};
 use crate::text::{KeyValues, Protocols, TextError, bad, put};
 use crate::version::Version;
 use flow::Action;
@@ -191,7 +191,9 @@ pub(super) static DECAP: Row = Row {
         with!(a, Action::Decap { packet_type } => {
             p.word("decap(");
             if *packet_type != Action::USE_NEXT_PROTO {
-                put!(p.out, "packet_type(ns={},type={:#x})", packet_type >> 16, packet_type & 0xffff);
+                put!(p.out, "packet_type(ns={},type=", packet_type >> 16);
+                write_hex(p.out, u128::from(packet_type & 0xffff));
+                p.word(")");
             }
             p.word(")");
         })

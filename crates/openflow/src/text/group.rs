@@ -4,12 +4,13 @@
 use super::field::parse_value;
 use super::matching::field_named;
 use super::value::{u16_named, u32_of, u64_of};
-use super::{KeyValues, PortNames, Protocols, TextError, bad, field_names};
+use super::{KeyValues, PortNames, Protocol, Protocols, TextError, bad, field_names};
 use crate::action::parse_list;
 use crate::message::{
     BUCKET_ALL, BUCKET_FIRST, BUCKET_LAST, BUCKET_MAX, Bucket, GROUP_ALL, GROUP_ANY, GROUP_MAX, GroupCommand,
     GroupDesc, GroupMod, GroupSelection, GroupType,
 };
+use crate::version::Version;
 use std::collections::HashSet;
 
 /// Bytes of the name of a selection method.
@@ -52,7 +53,6 @@ pub fn parse_group_mod(
     let (mut has_id, mut has_type, mut command_bucket_id) = (false, false, None);
     // Buckets come last: the value of one extends to the next, including commas.
     let start = bucket_at(text).unwrap_or(text.len());
-    let mut has_weight = Vec::new();
     let mut protocols = Protocols::ANY;
     for (key, value) in KeyValues::new(&text[..start]) {
         match key {
@@ -61,11 +61,10 @@ pub fn parse_group_mod(
                 has_id = true;
                 group.group_id = match value {
                     "all" => GROUP_ALL,
-                    "any" => GROUP_ANY,
                     value => {
                         let id = u32_of(value);
                         let id = id.map_err(|_| TextError::new(format!("invalid group id {value}")))?;
-                        if id > GROUP_MAX && !matches!(id, GROUP_ALL | GROUP_ANY) {
+                        if id > GROUP_MAX && id != GROUP_ALL {
                             return bad!("invalid group id {id}");
                         }
                         id
@@ -113,17 +112,24 @@ pub fn parse_group_mod(
             return bad!("bucket is not needed");
         }
         let (bucket, weighted, usable) = parse_bucket(bucket, group.kind, BUCKET_ALL, ports)?;
+        if with_type {
+            check_bucket(&bucket, weighted, group.kind)?;
+        }
         protocols = protocols.intersect(usable);
-        has_weight.push(weighted);
         group.buckets.push(bucket);
     }
     number_buckets(&mut group.buckets);
-    check(&group, with_type, &has_weight)?;
+    check(&group, with_type)?;
     let command_bucket_id = match (command_bucket_id, on_buckets) {
         (Some(id), _) => id,
         (None, _) if command != GroupCommand::InsertBucket => BUCKET_ALL,
         (None, _) => return bad!("must specify a command bucket id"),
     };
+    // Without buckets, what else is said needs OpenFlow 1.5, or a version that has no groups anyway.
+    if group.buckets.is_empty() && (on_buckets || !group.selection.method.is_empty()) {
+        let with_bucket_ids = Protocol::of_version(Version::V15);
+        protocols = protocols.intersect(Protocols::OF10_ANY.union(Protocols::only(with_bucket_ids)));
+    }
     Ok((GroupMod { command, command_bucket_id, group }, protocols))
 }
 
@@ -196,7 +202,7 @@ fn parse_bucket(
     ports: &PortNames,
 ) -> Result<(Bucket, bool, Protocols), TextError> {
     let mut bucket = Bucket { id, weight: u16::from(kind == GroupType::Select), ..Bucket::default() };
-    let mut weighted = false;
+    let (mut weighted, mut has_actions) = (false, false);
     let mut actions = String::new();
     for (key, value) in KeyValues::new(text) {
         match key {
@@ -215,39 +221,44 @@ fn parse_bucket(
                     return bad!("invalid bucket_id id={}", bucket.id);
                 }
             }
-            "action" | "actions" => actions += &format!("{value},"),
+            "action" | "actions" => {
+                has_actions = true;
+                actions += &format!("{value},");
+            }
             _ if value.is_empty() => actions += &format!("{key},"),
             _ if value.contains(")->") => actions += &format!("{key}({value},"),
             _ => actions += &format!("{key}({value}),"),
         }
+    }
+    // A bucket that drops says so; one without actions is a slip of the pen.
+    if !has_actions && actions.is_empty() {
+        return bad!("bucket must specify actions");
     }
     let (actions, protocols) = parse_list(&actions, ports)?;
     bucket.actions = actions;
     Ok((bucket, weighted, protocols))
 }
 
-fn check(group: &GroupDesc, with_type: bool, has_weight: &[bool]) -> Result<(), TextError> {
+fn check(group: &GroupDesc, with_type: bool) -> Result<(), TextError> {
     let GroupSelection { method, fields, param } = &group.selection;
     if method.is_empty() && *param != 0 {
         return bad!("selection_method_param is only allowed with \"selection_method\"");
     }
-    if !method.is_empty() && group.kind != GroupType::Select {
-        return bad!("selection method only valid for select groups");
-    }
     if !fields.is_empty() && method != "hash" {
         return bad!("fields may only be specified with \"selection_method=hash\"");
     }
-    if !with_type {
-        return Ok(());
-    }
-    if group.kind == GroupType::Indirect && group.buckets.len() > 1 {
+    if with_type && group.kind == GroupType::Indirect && group.buckets.len() > 1 {
         return bad!("Indirect groups can have at most one bucket.");
     }
-    if group.kind != GroupType::Select && has_weight.iter().any(|&weighted| weighted) {
+    Ok(())
+}
+
+fn check_bucket(bucket: &Bucket, is_weighted: bool, kind: GroupType) -> Result<(), TextError> {
+    if kind != GroupType::Select && is_weighted {
         return bad!("Only select groups can have bucket weights.");
     }
-    let unwatched = |b: &Bucket| b.watch_port.is_none() && b.watch_group.is_none();
-    if group.kind == GroupType::FastFailover && group.buckets.iter().any(unwatched) {
+    let is_unwatched = bucket.watch_port.is_none() && bucket.watch_group.is_none();
+    if kind == GroupType::FastFailover && is_unwatched {
         return bad!("fast failover bucket requires watch_port or watch_group");
     }
     Ok(())

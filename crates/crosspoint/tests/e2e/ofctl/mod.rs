@@ -8,6 +8,7 @@ mod samples;
 mod snoop;
 
 use rig::{Rig, Which};
+use std::io::Write;
 use std::process::{Command, Output, Stdio};
 
 /// Command lines, in the order in which they are run. `DIR` is the directory of the files below.
@@ -244,6 +245,11 @@ fn flow_monitors_of_our_switch_say_what_the_stock_switch_says() {
             "our switch and client, {watch:?}"
         );
     }
+    // With the request before the replies.
+    let watch = |program: &[&str]| rig::watch(Which::Stock, &[program, &["-m"]].concat(), &["watch:"]);
+    let stock = watch(&["ovs-ofctl"]);
+    assert!(stock.starts_with("NXST_FLOW_MONITOR request"), "{stock}");
+    assert_eq!(stock, watch(&[ours, "ofctl"]));
 }
 
 #[test]
@@ -303,7 +309,7 @@ fn what_a_match_leaves_out_for_want_of_what_it_requires_is_said_as_the_stock_cli
 }
 
 /// Command lines that need no switch: they print what the stock client prints.
-const OFFLINE: [&[&str]; 34] = [
+const OFFLINE: &[&[&str]] = &[
     &["parse-flow", "ip,actions=ct(commit,exec(load:0x1->NXM_NX_CT_LABEL[]))"],
     &["parse-flow", "ip,actions=ct(commit,exec(load:0x1234567890abcdef->NXM_NX_CT_LABEL[32..95]))"],
     &["parse-flow", "actions=load:0x7->NXM_NX_XXREG1[]"],
@@ -342,12 +348,58 @@ const OFFLINE: [&[&str]; 34] = [
     &["parse-group", "group_id=1"],
     &["parse-group", "type=all"],
     &["parse-group", "group_id=1,type=foo"],
+    // A bucket that drops says so.
+    &["parse-group", "group_id=1,type=all,bucket=watch_group=7"],
+    &["parse-group", "group_id=1,type=ff,bucket=output:1,bucket="],
+    &["parse-group", "group_id=1,type=all,bucket=weight=5"],
+    &["-O", "OpenFlow15", "parse-group", "group_id=1,type=all,bucket=actions=,bucket=drop"],
+    &["parse-group", "group_id=4294967295,type=all"],
+    &["-O", "OpenFlow15", "parse-group", "group_id=1,type=indirect,selection_method=foo,bucket=1"],
+    &["-O", "OpenFlow15", "parse-group", "group_id=1,type=all,selection_method=hash,fields(ip_src)"],
+    &["ct-flush-zone", "unix:/nonexistent/switch", "0x10000"],
+    &["check-vlan", "0x1000", "0x1000"],
 ];
+
+/// What the stock client prints of standard input, and as a capture.
+#[test]
+fn bytes_and_captures_are_read_and_written_as_by_the_stock_client() {
+    let both = |args: &[&str], input: &[u8]| {
+        [Command::new("ovs-ofctl"), ours()].map(|mut command| {
+            let mut child = command
+                .args(args)
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap();
+            child.stdin.take().unwrap().write_all(input).unwrap();
+            child.wait_with_output().unwrap()
+        })
+    };
+    let hello = [1, 0, 0, 8, 0, 0, 0, 1];
+    let lines = b"0400 0008 0000 0001\n0400 0008 0000 0002\n";
+    for (args, input) in [
+        (&["--raw", "ofp-print", "-"][..], &hello[..]),
+        (&["--raw", "ofp-print", "-", "3"], &hello),
+        (&["--raw", "ofp-print", "0100000800000001"], b""),
+        (&["ofp-print", "-"], lines),
+    ] {
+        let [stock, ours] = both(args, input);
+        assert_eq!((stock.stdout, stock.status.code()), (ours.stdout, ours.status.code()), "{args:?}");
+    }
+    let frame = |output: &Output| {
+        let records = ports::pcap::file::parse(&output.stdout).unwrap();
+        records.iter().map(|record| record.frame.to_vec()).collect::<Vec<_>>()
+    };
+    let [stock, ours] = both(&["--pcap", "compose-packet", "ip,nw_src=1.2.3.4"], b"");
+    assert_eq!(frame(&stock), frame(&ours));
+    assert_eq!(frame(&ours).len(), 1);
+}
 
 #[test]
 fn commands_that_need_no_switch_print_what_the_stock_client_prints() {
     let mut different = Vec::new();
-    for words in OFFLINE {
+    for &words in OFFLINE {
         let stock = masked(&Command::new("ovs-ofctl").args(words).output().unwrap());
         let ours = masked(&ours().args(words).output().unwrap());
         if ours != stock {
