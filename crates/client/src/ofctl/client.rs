@@ -549,16 +549,25 @@ impl Client {
         }
     }
 
-    /// Asks for statistics and collects the parts.
-    pub fn collect(&mut self, request: StatsRequest) -> Result<Vec<StatsBody>, Failure> {
-        let mut parts = Vec::new();
+    /// Asks for statistics and hands over each part of the reply.
+    pub fn each_part(
+        &mut self,
+        request: StatsRequest,
+        mut each: impl FnMut(StatsBody),
+    ) -> Result<(), Failure> {
         self.statistics(request, |client, xid, message| match message {
             Message::StatsReply(reply) => {
-                parts.push(reply.body);
+                each(reply.body);
                 Ok(())
             }
             error => Err(client.refused(xid, &error)),
-        })?;
+        })
+    }
+
+    /// Asks for statistics and collects the parts.
+    pub fn collect(&mut self, request: StatsRequest) -> Result<Vec<StatsBody>, Failure> {
+        let mut parts = Vec::new();
+        self.each_part(request, |body| parts.push(body))?;
         Ok(parts)
     }
 

@@ -14,8 +14,7 @@ use openflow::message::{
 };
 use openflow::text::{
     FlowStyle, KeyValues, Parsed, PortNames, Protocol, Protocols, Remark, TextError, bytes_text, flows_in,
-    match_text, parse_flow_file, parse_flow_mod, parse_flow_request, parse_list, parse_match, write_flow,
-    write_hex_dump,
+    match_text, parse_flow_mod, parse_flow_request, parse_list, parse_match, write_flow, write_hex_dump,
 };
 use openflow::{Message, Version};
 use std::io::Write;
@@ -59,15 +58,6 @@ fn client_for(options: &Options, client: Option<Client>, usable: Protocols) -> R
     let mut client = client.map_or_else(|| options.connect(), Ok)?;
     client.use_one_of(both)?;
     Ok(client)
-}
-
-/// Reads a file of flows. An error names file, line and column.
-pub fn flows_of_file(
-    name: &str,
-    command: Option<FlowModCommand>,
-    names: &PortNames,
-) -> Result<Vec<Parsed>, Failure> {
-    parse_flow_file(&read_file(name)?, command, names).map_err(|error| Failure(format!("{name}:{error}")))
 }
 
 pub fn add_flow(options: &Options) -> Result<ExitCode, Failure> {
@@ -369,7 +359,7 @@ pub fn dump_flows(options: &Options) -> Result<ExitCode, Failure> {
 }
 
 /// All flows that match a request.
-pub fn flows_of_switch(client: &mut Client, request: FlowStatsRequest) -> Result<Vec<FlowStats>, Failure> {
+fn flows_of_switch(client: &mut Client, request: FlowStatsRequest) -> Result<Vec<FlowStats>, Failure> {
     let parts = client.collect(StatsRequest::Flow(Box::new(request)))?;
     let flows = parts.into_iter().flat_map(|part| match part {
         StatsBody::Flow { flows, .. } => flows,

@@ -1,43 +1,174 @@
-//! Commands that compare sets of flows, and sorting.
+//! Commands that compare sets of flows.
+//!
+//! A flow is kept in some 200 bytes: the words of its match, and its actions as a message has them. Flows
+//! whose bytes are equal are equal, so that only those that differ are decoded and written.
 
 use super::client::{Client, Failure};
 use super::context::Options;
-use super::flows::{flows_of_file, flows_of_switch, send_all, send_bundle};
-use flow::Match;
-use openflow::Version;
-use openflow::message::{FlowForm, FlowMod, FlowModCommand, FlowStatsRequest, TABLE_ALL};
-use openflow::text::{PortNames, Protocols, write_actions, write_match};
+use super::flows::{send_all, send_bundle};
+use super::input::read_file;
+use flow::action::Action;
+use flow::key::BLOCKS;
+use flow::options::OptionMatches;
+use flow::{Key, Mask, Match};
+use openflow::message::{
+    FlowFlags, FlowForm, FlowMod, FlowModCommand, FlowStatsRequest, StatsBody, StatsRequest, TABLE_ALL,
+};
+use openflow::text::{PortNames, Protocols, flows_in, match_text, write_actions, write_match};
+use openflow::{Codec, Message, Version};
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::io::Write as _;
 use std::process::ExitCode;
 
 /// The identity of a flow: no two flows in a table share both match and priority.
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(PartialEq, Eq, Hash)]
 struct Identity {
     table_id: u8,
     priority: u16,
-    matching: Match,
+    /// The words that are matched: where they are in the key, their mask and value.
+    words: Box<[(u16, u64, u64)]>,
+    options: OptionMatches,
+}
+
+impl Identity {
+    fn new(table_id: u8, priority: u16, m: Match) -> Identity {
+        let mut words = Vec::with_capacity(8);
+        for block in m.mask.0.present_blocks() {
+            for word in 0..8 {
+                let mask = m.mask.0.word(block, word);
+                if mask != 0 {
+                    words.push(((block * 8 + word) as u16, mask, m.key.word(block, word) & mask));
+                }
+            }
+        }
+        Identity { table_id, priority, words: words.into_boxed_slice(), options: m.options }
+    }
+
+    fn matching(&self) -> Match {
+        let (mut key, mut mask) = (Key::default(), Mask::wild());
+        for &(place, bits, value) in &self.words {
+            let (block, word) = (usize::from(place) / 8, usize::from(place) % 8);
+            debug_assert!(block < BLOCKS);
+            mask.add_word(block, word, bits);
+            key.set_word(block, word, value);
+        }
+        Match { key, mask, options: self.options.clone() }
+    }
 }
 
 /// The parts in which two versions of a flow may differ.
-#[derive(Clone, PartialEq)]
 struct Content {
     cookie: u64,
     idle_timeout: u16,
     hard_timeout: u16,
     importance: u16,
-    flags: openflow::message::FlowFlags,
-    actions: Vec<flow::Action>,
+    flags: FlowFlags,
+    actions: Actions,
+}
+
+/// Actions of a flow.
+#[derive(PartialEq)]
+enum Actions {
+    /// A message with them alone.
+    Encoded(Box<[u8]>),
+    /// The version cannot say them.
+    Unsayable(Vec<Action>),
 }
 
 type Flows = HashMap<Identity, Content>;
 
-/// The source of flows, and the version to encode them in.
-struct Source {
-    flows: Flows,
-    version: Version,
-    usable: Protocols,
+/// Encodes flows, so that those of a file compare equal to those of a switch: `mod_dl_src` and set-field of
+/// `eth_src` are one.
+struct Packer {
+    codec: Codec,
+    /// A flow-mod whose actions are replaced each time.
+    message: Message,
+}
+
+impl Packer {
+    fn new(version: Version) -> Packer {
+        let message = Message::FlowMod(Box::new(FlowMod { table_id: 0, ..FlowMod::add() }));
+        Packer { codec: Codec::new(version), message }
+    }
+
+    fn pack(&mut self, actions: Vec<Action>) -> Actions {
+        let Message::FlowMod(flow_mod) = &mut self.message else { unreachable!("it is made as one") };
+        flow_mod.actions = actions;
+        match self.codec.encode(0, &self.message) {
+            Ok(bytes) => Actions::Encoded(bytes.into_boxed_slice()),
+            Err(_) => match &mut self.message {
+                Message::FlowMod(flow_mod) => Actions::Unsayable(std::mem::take(&mut flow_mod.actions)),
+                _ => unreachable!("it is made as one"),
+            },
+        }
+    }
+
+    fn unpack(&self, actions: &Actions) -> Vec<Action> {
+        match actions {
+            Actions::Unsayable(actions) => actions.clone(),
+            Actions::Encoded(bytes) => match self.codec.decode(bytes) {
+                Ok((_, Message::FlowMod(flow_mod))) => flow_mod.actions,
+                // Not of what was encoded.
+                _ => Vec::new(),
+            },
+        }
+    }
+
+    fn are_same(&self, a: &Content, b: &Content) -> bool {
+        let numbers = |c: &Content| (c.cookie, c.idle_timeout, c.hard_timeout, c.importance, c.flags.bits());
+        numbers(a) == numbers(b)
+            && (a.actions == b.actions || self.unpack(&a.actions) == self.unpack(&b.actions))
+    }
+
+    /// The flows of a file, and which encodings can say them.
+    fn file(&mut self, name: &str, names: &PortNames) -> Result<(Flows, Protocols), Failure> {
+        let text = read_file(name)?;
+        let (mut flows, mut usable) = (Flows::new(), Protocols::ANY);
+        for flow in flows_in(&text, Some(FlowModCommand::Add), names) {
+            let (_, parsed) = flow.map_err(|error| Failure(format!("{name}:{error}")))?;
+            usable = usable.intersect(parsed.protocols);
+            let m = parsed.flow_mod;
+            let table_id = if m.table_id == TABLE_ALL { 0 } else { m.table_id };
+            let content = Content {
+                cookie: m.new_cookie.unwrap_or(0),
+                idle_timeout: m.idle_timeout,
+                hard_timeout: m.hard_timeout,
+                importance: m.importance,
+                // Flags that say how to add are no part of the flow.
+                flags: m.flags & FlowFlags::SEND_FLOW_REM,
+                actions: self.pack(m.actions),
+            };
+            flows.insert(Identity::new(table_id, m.priority, m.matching), content);
+        }
+        Ok((flows, usable))
+    }
+
+    /// The flows of a switch, on a connection that is prepared for dumps.
+    fn switch(&mut self, client: &mut Client) -> Result<Flows, Failure> {
+        let mut all = Flows::new();
+        let request = FlowStatsRequest { form: form(client), ..FlowStatsRequest::default() };
+        client.each_part(StatsRequest::Flow(Box::new(request)), |part| {
+            let StatsBody::Flow { flows, .. } = part else { return };
+            for f in flows {
+                let content = Content {
+                    cookie: f.info.cookie,
+                    idle_timeout: f.info.idle_timeout,
+                    hard_timeout: f.info.hard_timeout,
+                    importance: f.info.importance,
+                    flags: f.info.flags & FlowFlags::SEND_FLOW_REM,
+                    actions: self.pack(f.actions),
+                };
+                all.insert(Identity::new(f.info.table_id, f.info.priority, f.matching), content);
+            }
+        })?;
+        Ok(all)
+    }
+}
+
+fn form(client: &Client) -> FlowForm {
+    if client.protocol().is_nxm() { FlowForm::Nxm } else { FlowForm::Standard }
 }
 
 /// Whether a source is a file: begins like a path, or has no colon and exists.
@@ -47,83 +178,13 @@ fn is_file(source: &str) -> bool {
         || !source.contains(':') && std::fs::metadata(source).is_ok_and(|m| m.is_file())
 }
 
-fn of_file(name: &str, names: &PortNames) -> Result<Source, Failure> {
-    let mut flows = Flows::new();
-    let mut usable = Protocols::ANY;
-    for parsed in flows_of_file(name, Some(FlowModCommand::Add), names)? {
-        usable = usable.intersect(parsed.protocols);
-        let m = parsed.flow_mod;
-        // Flags that say how to add are no part of the flow.
-        let flags = m.flags & openflow::message::FlowFlags::SEND_FLOW_REM;
-        let table_id = if m.table_id == TABLE_ALL { 0 } else { m.table_id };
-        let identity = Identity { table_id, priority: m.priority, matching: m.matching };
-        let content = Content {
-            cookie: m.new_cookie.unwrap_or(0),
-            idle_timeout: m.idle_timeout,
-            hard_timeout: m.hard_timeout,
-            importance: m.importance,
-            flags,
-            actions: m.actions,
-        };
-        flows.insert(identity, content);
-    }
-    Ok(Source { flows, version: Version::V10, usable })
-}
-
-fn of_switch(options: &Options, client: &mut Client) -> Result<Source, Failure> {
-    client.prepare_dump(options.allowed)?;
-    let form = if client.protocol().is_nxm() { FlowForm::Nxm } else { FlowForm::Standard };
-    let flows = flows_of_switch(client, FlowStatsRequest { form, ..FlowStatsRequest::default() })?;
-    let pairs = flows.into_iter().map(|f| {
-        let identity =
-            Identity { table_id: f.info.table_id, priority: f.info.priority, matching: f.matching };
-        let content = Content {
-            cookie: f.info.cookie,
-            idle_timeout: f.info.idle_timeout,
-            hard_timeout: f.info.hard_timeout,
-            importance: f.info.importance,
-            flags: f.info.flags & openflow::message::FlowFlags::SEND_FLOW_REM,
-            actions: f.actions,
-        };
-        (identity, content)
-    });
-    Ok(Source { flows: pairs.collect(), version: client.version(), usable: Protocols::ANY })
-}
-
-/// Actions as a switch returns them, so that those of a file compare equal: `mod_dl_src` and set-field of
-/// `eth_src` are one.
-fn canonical(actions: &[flow::Action], version: Version) -> Vec<flow::Action> {
-    use openflow::{Codec, Message};
-    let mut flow_mod = FlowMod::add();
-    flow_mod.table_id = 0;
-    flow_mod.actions = actions.to_vec();
-    let codec = Codec::new(version);
-    let bytes = codec.encode(0, &Message::FlowMod(Box::new(flow_mod)));
-    match bytes.map(|bytes| codec.decode(&bytes)) {
-        Ok(Ok((_, Message::FlowMod(back)))) => back.actions,
-        _ => actions.to_vec(),
-    }
-}
-
-/// Identities of both, in the order in which differences are shown.
-fn identities<'a>(a: &'a Flows, b: &'a Flows) -> Vec<&'a Identity> {
-    let mut all: Vec<&Identity> = a.keys().chain(b.keys().filter(|i| !a.contains_key(i))).collect();
-    all.sort_by_cached_key(|i| {
-        (
-            i.table_id,
-            std::cmp::Reverse(i.priority),
-            openflow::text::match_text(&i.matching, PortNames::none()),
-        )
-    });
-    all
-}
-
-fn line(sign: char, identity: &Identity, content: &Content, version: Version, names: &PortNames) -> String {
+fn line(sign: char, identity: &Identity, content: &Content, packer: &Packer, version: Version) -> String {
+    let names = PortNames::none();
     let mut out = String::from(sign);
     if identity.table_id != 0 {
         let _ = write!(out, "table={} ", identity.table_id);
     }
-    write_match(&mut out, &identity.matching, identity.priority, names);
+    write_match(&mut out, &identity.matching(), identity.priority, names);
     if content.cookie != 0 {
         let _ = write!(out, " cookie={:#x}", content.cookie);
     }
@@ -136,79 +197,90 @@ fn line(sign: char, identity: &Identity, content: &Content, version: Version, na
         let _ = write!(out, " {name}={number}");
     }
     out.push_str(" actions=");
-    write_actions(&mut out, &content.actions, version, names);
+    write_actions(&mut out, &packer.unpack(&content.actions), version, names);
     out.push('\n');
     out
 }
 
 pub fn diff_flows(options: &Options) -> Result<ExitCode, Failure> {
-    let mut sources = Vec::new();
+    let mut clients = Vec::new();
     for idx in [1, 2] {
         let name = options.word(idx).unwrap_or("");
-        sources.push(if is_file(name) {
-            of_file(name, PortNames::none())?
+        clients.push(if is_file(name) {
+            None
         } else {
-            of_switch(options, &mut options.connect_to(name)?)?
+            let mut client = options.connect_to(name)?;
+            client.prepare_dump(options.allowed)?;
+            Some(client)
         });
     }
     // Flows from a file are compared in the other side's version.
-    let version = sources.iter().map(|s| s.version).max().unwrap_or(Version::V10);
-    for source in &mut sources {
-        for content in source.flows.values_mut() {
-            content.actions = canonical(&content.actions, version);
-        }
+    let version = clients.iter().flatten().map(Client::version).max().unwrap_or(Version::V10);
+    let mut packer = Packer::new(version);
+    let mut sources = Vec::new();
+    for (idx, client) in [1, 2].into_iter().zip(&mut clients) {
+        let name = options.word(idx).unwrap_or("");
+        sources.push(match client {
+            Some(client) => packer.switch(client)?,
+            None => packer.file(name, PortNames::none())?.0,
+        });
     }
-    let (a, b) = (&sources[0].flows, &sources[1].flows);
-    let mut text = String::new();
-    for identity in identities(a, b) {
-        let (before, after) = (a.get(identity), b.get(identity));
-        if before == after {
-            continue;
-        }
-        for (sign, content) in [('-', before), ('+', after)] {
+    let (a, b) = (&sources[0], &sources[1]);
+    let differs = |(identity, content): &(&Identity, &Content)| {
+        !b.get(*identity).is_some_and(|other| packer.are_same(content, other))
+    };
+    let changed = a.iter().filter(differs).map(|(identity, _)| identity);
+    let mut all: Vec<&Identity> =
+        changed.chain(b.keys().filter(|identity| !a.contains_key(identity))).collect();
+    all.sort_by_cached_key(|i| {
+        (i.table_id, Reverse(i.priority), match_text(&i.matching(), PortNames::none()))
+    });
+    let mut out = host::output::stdout();
+    for identity in &all {
+        for (sign, content) in [('-', a.get(identity)), ('+', b.get(identity))] {
             if let Some(content) = content {
-                text += &line(sign, identity, content, version, PortNames::none());
+                out.write_all(line(sign, identity, content, &packer, version).as_bytes())?;
             }
         }
     }
-    host::output::stdout().write_all(text.as_bytes())?;
-    Ok(if text.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(2) })
+    Ok(if all.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(2) })
 }
 
 pub fn replace_flows(options: &Options) -> Result<ExitCode, Failure> {
     let mut client = options.connect()?;
     let names = if options.takes_names() { options.names_of(&mut client)? } else { PortNames::default() };
-    let mut wanted = of_file(options.word(2).unwrap_or("-"), &names)?;
-    let present = of_switch(options, &mut client)?;
-    for content in wanted.flows.values_mut() {
-        content.actions = canonical(&content.actions, client.version());
-    }
-    let tables = wanted.flows.keys().chain(present.flows.keys()).any(|i| i.table_id != 0);
-    let usable = if tables { wanted.usable.intersect(Protocols::WITH_TABLE) } else { wanted.usable };
-    let protocol = client.use_one_of(options.allowed_of(usable)?)?;
-    let form = if protocol.is_nxm() { FlowForm::Nxm } else { FlowForm::Standard };
-    let flow_mod = |(command, identity, content): (FlowModCommand, &Identity, &Content)| FlowMod {
-        form,
-        command,
-        table_id: identity.table_id,
-        priority: identity.priority,
-        matching: identity.matching.clone(),
-        new_cookie: (command == FlowModCommand::Add).then_some(content.cookie),
-        idle_timeout: content.idle_timeout,
-        hard_timeout: content.hard_timeout,
-        importance: if command == FlowModCommand::Add { content.importance } else { 0 },
-        flags: content.flags,
-        actions: if command == FlowModCommand::Add { content.actions.clone() } else { Vec::new() },
-        ..FlowMod::add()
+    let mut packer = Packer::new(client.version());
+    let (wanted, usable) = packer.file(options.word(2).unwrap_or("-"), &names)?;
+    client.prepare_dump(options.allowed)?;
+    let present = packer.switch(&mut client)?;
+    let tables = wanted.keys().chain(present.keys()).any(|i| i.table_id != 0);
+    let usable = if tables { usable.intersect(Protocols::WITH_TABLE) } else { usable };
+    client.use_one_of(options.allowed_of(usable)?)?;
+    let form = form(&client);
+    let flow_mod = |(command, identity, content): (FlowModCommand, &Identity, &Content)| {
+        let is_new = command == FlowModCommand::Add;
+        FlowMod {
+            form,
+            command,
+            table_id: identity.table_id,
+            priority: identity.priority,
+            matching: identity.matching(),
+            new_cookie: is_new.then_some(content.cookie),
+            idle_timeout: content.idle_timeout,
+            hard_timeout: content.hard_timeout,
+            importance: if is_new { content.importance } else { 0 },
+            flags: content.flags,
+            actions: if is_new { packer.unpack(&content.actions) } else { Vec::new() },
+            ..FlowMod::add()
+        }
     };
-    let gone = present.flows.iter().filter(|(i, _)| !wanted.flows.contains_key(i));
-    let new = wanted.flows.iter().filter(|(i, c)| options.args.readd || present.flows.get(i) != Some(c));
+    let is_there = |i: &Identity, c: &Content| present.get(i).is_some_and(|other| packer.are_same(c, other));
+    let gone = present.iter().filter(|(i, _)| !wanted.contains_key(i));
+    let new = wanted.iter().filter(|(i, c)| options.args.readd || !is_there(i, c));
     let gone = gone.map(|(i, c)| (FlowModCommand::DeleteStrict, i, c));
     let mut changes: Vec<_> = gone.chain(new.map(|(i, c)| (FlowModCommand::Add, i, c))).collect();
     // Sorted by table, and within a table by priority; then deletions come before additions.
-    changes.sort_by_key(|(command, i, _)| {
-        (i.table_id, std::cmp::Reverse(i.priority), *command == FlowModCommand::Add)
-    });
+    changes.sort_by_key(|(command, i, _)| (i.table_id, Reverse(i.priority), *command == FlowModCommand::Add));
     let messages = changes.into_iter().map(|change| (0, flow_mod(change)));
     if options.args.bundle {
         send_bundle(&mut client, "", messages)?
@@ -216,4 +288,36 @@ pub fn replace_flows(options: &Options) -> Result<ExitCode, Failure> {
         send_all(&mut client, "", messages)?
     }
     Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use openflow::text::{parse_flow_mod, parse_match};
+
+    #[test]
+    fn what_is_kept_of_a_flow_is_all_of_it() {
+        for text in [
+            "",
+            "tcp,nw_src=10.0.0.0/8,tp_dst=80",
+            "ipv6,ipv6_dst=::5,reg15=0x7/0xf,ct_state=+trk,in_port=3",
+            "packet_type=(1,0x800),nw_dst=1.2.3.4",
+            "tun_metadata3=0x5/0xff,metadata=9",
+        ] {
+            let m = parse_match(text, PortNames::none()).unwrap();
+            assert_eq!(Identity::new(3, 5, m.clone()).matching(), m, "{text}");
+        }
+        let mut packer = Packer::new(Version::V13);
+        let mut packed = |actions: &str| {
+            let flow = format!("actions={actions}");
+            let parsed = parse_flow_mod(&flow, FlowModCommand::Add, PortNames::none()).unwrap();
+            packer.pack(parsed.flow_mod.actions)
+        };
+        let [set, as_field, other] =
+            ["mod_dl_src:00:00:00:00:00:01,2", "set_field:00:00:00:00:00:01->eth_src,2", "2"]
+                .map(&mut packed);
+        assert!(set == as_field && set != other);
+        assert_eq!(packer.unpack(&set), packer.unpack(&as_field));
+        assert_eq!(packer.unpack(&other).len(), 1);
+    }
 }
