@@ -125,6 +125,9 @@ fn tried((first, (low, high)): Start, mut random: u64) -> impl Iterator<Item = u
     own.into_iter().chain(in_range)
 }
 
+/// A protocol number that is reserved.
+const RESERVED_PROTOCOL: u8 = 255;
+
 /// Rewrites a packet to tuple `to`, which differs in `side`; in an ICMP error, the quoted packet too.
 pub fn translate(
     packet: &mut Packet,
@@ -143,8 +146,18 @@ pub fn translate(
         Side::Src => (src, to.src),
         Side::Dst => (dst, to.dst),
     };
+    // An edit takes IPv4 with protocol 0 for a header that was not read, as Open vSwitch does.
+    let has_none = layers.is_ip() && layers.protocol == 0;
+    if has_none {
+        layers.protocol = RESERVED_PROTOCOL;
+    }
     let mut set = |field, value, mask| edit::apply(packet, layers, &DpAction::Set { field, value, mask });
-    set(address, value, if to.is_ipv6 { u128::MAX } else { u32::MAX.into() })?;
+    let translated = set(address, value, if to.is_ipv6 { u128::MAX } else { u32::MAX.into() });
+    if has_none {
+        layers.protocol = 0;
+    }
+    translated?;
+    let mut set = |field, value, mask| edit::apply(packet, layers, &DpAction::Set { field, value, mask });
     if !is_error && !is_later && to.has_ports() {
         set(FieldId::TpSrc, to.src_port.into(), 0xffff)?;
         set(FieldId::TpDst, to.dst_port.into(), 0xffff)?;
@@ -320,6 +333,29 @@ mod tests {
             count[(first.dst - 0xc0a8_0001) as usize] += 1;
         }
         assert!(count.iter().all(|n| (150..350).contains(n)), "{count:?}");
+    }
+
+    #[test]
+    fn ipv4_without_a_protocol_is_translated_too() {
+        let compose = Compose::ethernet(EthAddr([2, 0, 0, 0, 0, 1]), EthAddr([2, 0, 0, 0, 0, 2]))
+            .ipv4(0x0a00_0001.into(), 0x0a00_0002.into());
+        let mut frame = compose.udp(1, 2).payload(b"twelve bytes").build().unwrap();
+        frame[23] = 0;
+        let pool = PoolConfig { chunks: 64, chunk_bytes: 2048, huge_pages: false };
+        let mut cache = Pool::new(pool).unwrap().cache();
+        let mut packet = cache.alloc_frame(&frame).unwrap();
+        let mut layers = Layers::of(packet.data(), frame.len(), 2).unwrap();
+        let to = Tuple {
+            src: 0x0a09_0909,
+            dst: 0x0a00_0002,
+            src_port: 0,
+            dst_port: 0,
+            protocol: 0,
+            is_ipv6: false,
+        };
+        translate(&mut packet, &mut layers, &to, Side::Src, false).unwrap();
+        assert_eq!((&packet.data()[26..30], layers.protocol), (&[10, 9, 9, 9][..], 0));
+        cache.free(packet);
     }
 
     proptest! {
