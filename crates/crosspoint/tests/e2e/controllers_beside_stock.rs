@@ -351,6 +351,29 @@ fn controllers(both: &Both, version: Version, settings: &str) -> [Controller; 2]
 }
 
 #[test]
+fn fragments_are_handled_as_a_controller_says_unless_it_is_a_secondary() {
+    let both = Both::start();
+    let mut controllers = controllers(&both, Version::V13, "");
+    let [ours, stock] = controllers.each_mut().map(|controller| {
+        let mut said = Vec::new();
+        for (step, role_of) in [Role::Secondary, Role::Equal].into_iter().enumerate() {
+            controller.send(&role(Version::V13, role_of, 1 + step as u64));
+            controller.send(&Message::SetConfig(SwitchConfig {
+                frag: FragHandling::Drop,
+                invalid_ttl_to_controller: None,
+                miss_send_len: 77,
+            }));
+            controller.send(&Message::GetConfigRequest);
+            said.extend(gists(controller));
+        }
+        said
+    });
+    assert_eq!(ours, stock);
+    assert!(ours.iter().any(|said| said.contains("normal") || said.contains("Normal")), "{ours:?}");
+    assert!(ours.iter().any(|said| said.contains("drop") || said.contains("Drop")), "{ours:?}");
+}
+
+#[test]
 fn a_controller_hears_nothing_unasked_as_long_as_its_row_says_so() {
     let both = Both::start();
     let mut controllers = controllers(&both, Version::V14, "enable_async_messages=false");

@@ -169,6 +169,10 @@ impl Vswitch {
         }
         let wants = conn.wants_misses();
         self.set_misses(bridge, wants);
+        // A secondary has a say in what it gets itself, and in nothing that others see.
+        if conn.purpose == Purpose::Primary && conn.role() == Role::Secondary {
+            return Ok(());
+        }
         let fragments = match config.frag {
             FragHandling::Normal => Fragments::Normal,
             FragHandling::Drop => Fragments::Drop,

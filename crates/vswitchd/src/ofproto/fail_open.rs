@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 /// Priority of the rule, above those for in-band control, as Open vSwitch has it.
 const PRIORITY: i32 = 0xf0f0f0;
-/// The interval that is assumed if probes are off.
+/// The interval that is assumed if a row names none, or less than a second.
 const PROBE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Time between two log lines while it lasts.
@@ -48,7 +48,7 @@ impl FailOpen {
         now: Instant,
     ) -> Change {
         let primaries: Vec<(Duration, Option<Duration>)> =
-            links.filter(|l| l.is_primary()).map(|l| (l.failing_for(now), l.probe_interval())).collect();
+            links.filter(|l| l.is_primary()).map(|l| (l.failing_for(now), l.named_interval())).collect();
         self.judge(standalone, &primaries)
     }
 

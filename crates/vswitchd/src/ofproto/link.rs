@@ -1,7 +1,7 @@
 //! An active row of table Controller: where to connect or listen, when to retry, and what to report.
 
 use super::conn::OfConn;
-use super::settings::probe_interval;
+use super::settings::{named_interval, probe_interval};
 use crate::config::wanted;
 use openflow::message::Role;
 use std::net::{IpAddr, SocketAddrV4};
@@ -208,6 +208,11 @@ impl Link {
     /// Silence after which the peer is probed; `None`: never.
     pub fn probe_interval(&self) -> Option<Duration> {
         probe_interval(&self.row)
+    }
+
+    /// The interval that its row names: [`named_interval`].
+    pub fn named_interval(&self) -> Option<Duration> {
+        named_interval(&self.row)
     }
 
     /// Address and port, if the controller is reached through the bridge.

@@ -25,7 +25,37 @@ pub(crate) fn probe_interval(row: &wanted::Controller) -> Option<Duration> {
     }
 }
 
+/// The interval that the row names, in whole seconds, however short: what fail-open counts by, as in Open
+/// vSwitch. `None`: never.
+pub(crate) fn named_interval(row: &wanted::Controller) -> Option<Duration> {
+    match row.inactivity_probe_ms {
+        Some(0) => None,
+        Some(ms) => Some(Duration::from_secs((ms / 1_000).max(1))),
+        None => Some(PROBE_INTERVAL),
+    }
+}
+
 /// A row's limits on packets.
 pub(crate) fn limits(row: &wanted::Controller) -> Option<Limits> {
     Some(Limits::new(row.rate_limit?, row.burst_limit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn peers_are_probed_every_five_seconds_at_most_but_fail_open_counts_by_what_is_configured() {
+        for (inactivity_probe_ms, probed, counted) in [
+            (None, Some(5_000), Some(5)),
+            (Some(0), None, None),
+            (Some(500), Some(5_000), Some(1)),
+            (Some(1_999), Some(5_000), Some(1)),
+            (Some(9_500), Some(9_500), Some(9)),
+        ] {
+            let row = wanted::Controller { inactivity_probe_ms, ..wanted::Controller::new("tcp:127.0.0.1") };
+            assert_eq!(probe_interval(&row), probed.map(Duration::from_millis), "{inactivity_probe_ms:?}");
+            assert_eq!(named_interval(&row), counted.map(Duration::from_secs), "{inactivity_probe_ms:?}");
+        }
+    }
 }
