@@ -18,13 +18,19 @@ use std::process::{Command, Stdio};
 
 /// Chance that a comparison of equals names a regression at all.
 const LEVEL: f64 = 0.05;
+/// How a program ends that is used wrongly.
+const USAGE: i32 = 2;
 /// Turns of each of two builds.
 pub const ROUNDS: usize = 7;
-/// What two builds are compared by: short, and in the options of every build so far.
+/// What two builds are compared by: short, and in the options of every build so far. One that a build does
+/// not know is left out.
 const BUILD_BENCHES: &[&str] = &[
     "p2p --rules in_port --flows 1,1k --order shuffled --runs 1 --turn-ms 300",
     "p2p --rules exact --flows 10,10k --order shuffled --runs 1 --turn-ms 300",
     "p2p --rules normal --flows 1k --order shuffled --runs 1 --turn-ms 300",
+    "misses --rules 10 --flows 50k --runs 1",
+    "conntrack --connections 1k --new 20k --runs 1 --turn-ms 200",
+    "pvp --guest builtin --sizes 64 --flows 10 --runs 1 --turn-ms 300",
 ];
 
 /// One figure in both.
@@ -116,7 +122,7 @@ pub fn compare(a: &Run, b: &Run) -> Vec<Compared> {
         what: format!("{} {} {} {name}", point.suite, point.switch, point.load()),
         a: a.median(),
         b: b.median(),
-        verdict: match refusal(point, other) {
+        verdict: match refusal_of(point, other, name) {
             Some(why) => Verdict::None(why),
             None => judge(a, b, level),
         },
@@ -265,15 +271,23 @@ pub fn builds(a: &Path, b: &Path, rounds: usize) -> Result<(Run, Run), Failure> 
     let dir = TempDir::new("builds")?;
     let named = |path: &Path| Run { name: path.display().to_string(), ..Run::default() };
     let mut runs = [named(a), named(b)];
+    let mut benches = BUILD_BENCHES.to_vec();
     for round in 0..rounds {
         eprintln!("round {} of {rounds}", round + 1);
-        for bench in BUILD_BENCHES {
+        let mut unknown = Vec::new();
+        for bench in &benches {
             // The order alternates, so that neither is always the one after a pause.
             for n in if round % 2 == 0 { [0, 1] } else { [1, 0] } {
-                let points = measure([a, b][n], bench, &dir.0.join("rows.json"))?;
-                merge(&mut runs[n].points, points);
+                match measure([a, b][n], bench, &dir.0.join("rows.json"))? {
+                    Some(points) => merge(&mut runs[n].points, points),
+                    None => {
+                        eprintln!("{} does not know `bench {bench}`, which is left out", runs[n].name);
+                        unknown.push(*bench);
+                    }
+                }
             }
         }
+        benches.retain(|bench| !unknown.contains(bench));
     }
     // The same machine at the same time: a value that an older build does not report is no difference.
     let told = |run: &Run| run.points.iter().all(|p| p.conditions.contains_key(HUGE_PAGES));
@@ -284,7 +298,8 @@ pub fn builds(a: &Path, b: &Path, rounds: usize) -> Result<(Run, Run), Failure> 
     Ok((a, b))
 }
 
-fn measure(program: &Path, bench: &str, json: &Path) -> Result<Vec<Point>, Failure> {
+/// `None` if the program does not know the bench, or an option of it.
+fn measure(program: &Path, bench: &str, json: &Path) -> Result<Option<Vec<Point>>, Failure> {
     let _ = std::fs::remove_file(json);
     // A bare name would be looked up in PATH.
     let mut command = Command::new(std::fs::canonicalize(program).map_err(|e| e.to_string())?);
@@ -292,11 +307,17 @@ fn measure(program: &Path, bench: &str, json: &Path) -> Result<Vec<Point>, Failu
     command.stdin(Stdio::null()).stdout(Stdio::null());
     let mut child = Process::spawn(&mut command).map_err(Failure::Usage)?;
     let status = child.0.wait().map_err(|e| e.to_string())?;
+    if status.code() == Some(USAGE) {
+        return Ok(None);
+    }
     if !status.success() {
         return Err(Failure::Check(format!("{} bench {bench}: {status}", program.display())));
     }
-    let text = std::fs::read_to_string(json).map_err(|e| format!("{}: {e}", json.display()))?;
-    Ok(RowFile::parse(&text)?.points()?)
+    let text = std::fs::read_to_string(json).map_err(|_| {
+        let program = program.display();
+        Failure::Usage(format!("{program} wrote no results of `bench {bench}`: is it a build of Crosspoint?"))
+    })?;
+    Ok(Some(RowFile::parse(&text)?.points()?))
 }
 
 /// Adds the turns of points to those that are there.

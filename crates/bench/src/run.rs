@@ -15,6 +15,7 @@ use crate::suite::{Measure, Mode, Peer, Step, Suite};
 use crate::trials::{self, Load, Wanted};
 use crate::units::Failure;
 use std::cmp::Reverse;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -72,10 +73,18 @@ pub fn run(wish: &Wish) -> Result<(), Failure> {
     if let Some(generator) = &wish.wanted.generator {
         crate::lab::generator::list::find(generator).map_err(Failure::Usage)?;
     }
-    if let Some(Protocol::Pcap(file)) = wish.wanted.traffic.as_ref().map(|pattern| &pattern.protocol)
-        && let Err(e) = std::fs::File::open(file)
-    {
-        return Err(Failure::Usage(format!("--traffic pcap={}: {e}", file.display())));
+    if let Some(Protocol::Pcap(file)) = wish.wanted.traffic.as_ref().map(|pattern| &pattern.protocol) {
+        let frames = std::fs::read(file).map_err(|e| e.to_string()).and_then(|bytes| {
+            ports::pcap::file::parse(&bytes).map(|frames| frames.len()).map_err(|e| e.to_string())
+        });
+        let why = match frames {
+            Ok(0) => Some("no frame in it".to_string()),
+            Ok(_) => None,
+            Err(why) => Some(why),
+        };
+        if let Some(why) = why {
+            return Err(Failure::Usage(format!("--traffic pcap={}: {why}", file.display())));
+        }
     }
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     if let Some(workers) = wish.wanted.workers.filter(|workers| !(1..=cpus).contains(workers)) {
@@ -467,8 +476,7 @@ impl Runner<'_> {
     fn measure_once(&self, program: &Path, arguments: &[&str], raw: &Path) -> Result<Vec<Point>, String> {
         let mut command = Command::new(program);
         command.arg("bench").args(arguments).arg("--json").arg(raw).stdin(Stdio::null());
-        // Standard output is for the points alone.
-        command.stdout(Stdio::null()).stderr(Stdio::piped());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
         self.lease.pass_to(&mut command);
         let mut child = Process::spawn(&mut command)?;
         let watch = Watch::start(&[child.id()]);
@@ -478,6 +486,11 @@ impl Runner<'_> {
                 let _ = std::io::Read::read_to_string(&mut pipe, &mut text);
                 text
             })
+        });
+        // Its figures, as they come. Standard output is for the report's path alone.
+        let shown = child.0.stdout.take().map(|pipe| {
+            let lines = BufReader::new(pipe).lines().map_while(Result::ok);
+            std::thread::spawn(move || lines.for_each(|line| eprintln!("  {}", line.trim_start())))
         });
         let status = loop {
             if let Some(status) = child.0.try_wait().map_err(|e| e.to_string())? {
@@ -490,6 +503,7 @@ impl Runner<'_> {
         };
         let watched = watch.end();
         let said = said.and_then(|thread| thread.join().ok()).unwrap_or_default();
+        shown.and_then(|thread| thread.join().ok());
         if !status.success() {
             let name = program.display();
             return Err(format!("{name} bench {}: {}", arguments.join(" "), said.trim()));

@@ -34,6 +34,7 @@ fn a_suite_of_each_group_runs_and_is_stored_drawn_and_resumed() {
     let args = [&["run"][..], &steps, &["--quick", "--switch", "crosspoint", "--out", out_text]].concat();
     let (code, printed, said) = run(&args);
     assert_eq!(code, 0, "{said}");
+    assert!(said.contains("cycles/packet"), "figures as they come: {said}");
     let page = out.join("report.html");
     assert!(printed.contains(&format!("report: {}", page.display())), "{printed}");
     let info = json(&out.join("run.json"));
@@ -239,6 +240,33 @@ fn a_loss_beyond_the_noise_exits_with_1_and_other_conditions_give_no_ratio() {
 }
 
 #[test]
+fn a_build_that_is_slower_at_misses_alone_is_worse_and_what_one_does_not_know_is_left_out() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    // What a build is asked: bench NAME ... --json FILE.
+    let build = |name: &str, misses: u32| {
+        let path = dir.path().join(name);
+        let text = format!(
+            "#!/bin/sh\nfor file; do :; done\ncost=100\n[ $2 = conntrack ] && exit 2\n\
+             [ $2 = misses ] && cost={misses}\n\
+             echo '{{\"command\": \"x bench '$2'\", \"rows\": [{{\"switch\": \"crosspoint\", \
+             \"cycles_per_packet\": '$cost'}}]}}' > $file\n"
+        );
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        path.to_str().unwrap().to_string()
+    };
+    let (good, bad) = (build("good", 100), build("bad", 120));
+    let (code, out, said) = run(&["compare", &good, &bad]);
+    assert!(code == 1 && said.contains("worse in B: misses crosspoint  cycles_per_packet"), "{out}{said}");
+    assert!(
+        out.contains("pvp crosspoint") && said.contains("good does not know `bench conntrack"),
+        "{out}{said}"
+    );
+    assert_eq!(run(&["compare", &bad, &good]).0, 0);
+}
+
+#[test]
 fn committed_runs_become_text_that_says_who_is_better() {
     let runs = testkit::root().join("bench/runs/2026-11-22-rest");
     let dir = tempfile::tempdir().unwrap();
@@ -287,6 +315,10 @@ fn wrong_usage_exits_with_2_and_a_machine_that_lacks_a_peer_with_3() {
             &["run", "traffic", "--traffic", "pcap=/nonexistent", "--out", out],
             "--traffic pcap=/nonexistent: No such",
         ),
+        (&["run", "traffic", "--traffic", "pcap=/etc/passwd", "--out", out], "--traffic pcap=/etc/passwd: "),
+        (&["run", "p2p", "--quick", "--out", "/etc/passwd"], "--out /etc/passwd is a file: give a directory"),
+        (&["run", "p2p", "--quick", "--out", "/proc/x"], "give a directory that you may write in"),
+        (&["compare", "/bin/true", "/bin/true"], "/bin/true wrote no results"),
         (&["run", "p2p", "--switch", "crosspoint@/etc/passwd", "--out", out], "is no program"),
         (&["run"], "NAME"),
         (&["report", "/nonexistent"], "no such directory"),

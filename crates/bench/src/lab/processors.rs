@@ -39,7 +39,7 @@ fn choose(all: &[usize], workers: usize, guests: usize) -> Option<Processors> {
 }
 
 /// The processors on which this thread may run.
-fn allowed() -> Vec<usize> {
+pub fn allowed() -> Vec<usize> {
     // If the kernel does not report the set, none are assigned.
     let Ok(set) = sched_getaffinity(None) else { return Vec::new() };
     (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect()

@@ -48,7 +48,8 @@ pub fn open() -> Result<Lease, String> {
     let pid = std::process::id();
     let started = started(pid).ok_or("this process is not in /proc")?;
     let dir = std::env::temp_dir().join(format!("{PREFIX}{pid}-{started}"));
-    fs::create_dir_all(&dir).map_err(|e| format!("{}: {e}", dir.display()))?;
+    fs::create_dir_all(&dir)
+        .map_err(|e| format!("{}: {e}; name a directory that you may write in by TMPDIR", dir.display()))?;
     *CURRENT.lock().expect("no panic while held") = Some(dir.clone());
     Ok(Lease { dir })
 }

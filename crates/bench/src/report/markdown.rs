@@ -328,7 +328,7 @@ fn worse<'a>(text: &mut String, beside: impl Iterator<Item = &'a Beside<'a>>) {
 
 /// The labels that tell a load from most others.
 fn plain_load(point: &Point) -> String {
-    point.load().replace("copies=1 ", "")
+    point.load_with_rules().replace("copies=1 ", "")
 }
 
 /// `figure | Crosspoint | peer | times as good | evidence`.
@@ -397,7 +397,7 @@ fn of_suite(text: &mut String, suite: &Suite, beside: &[Beside], runs: &[Run]) {
     if !beside.is_empty() {
         *text += "\n| load | figure | Crosspoint | peer | times as good | evidence |\n|---|---|---:|---:|---:|---|\n";
         for b in beside {
-            let _ = writeln!(text, "| {} | {} |", b.ours.load(), pair(b));
+            let _ = writeln!(text, "| {} | {} |", b.ours.load_with_rules(), pair(b));
         }
     }
     let is_beside =
@@ -411,7 +411,7 @@ fn of_suite(text: &mut String, suite: &Suite, beside: &[Beside], runs: &[Run]) {
         remarks.extend(point.limit.as_ref().map(|limit| format!("the limit was {limit}")));
         let is_off = point.account.as_ref().is_some_and(|account| !account.adds_up());
         remarks.extend(is_off.then(|| "the account of packets does not add up".to_string()));
-        let (load, figures, remarks) = (point.load(), figures(point), remarks.join("; "));
+        let (load, figures, remarks) = (point.load_with_rules(), figures(point), remarks.join("; "));
         let (run_name, link) = (name(run), run.name.trim_end_matches('/'));
         let switch = &point.switch;
         let _ = writeln!(text, "| {load} | {switch} | {figures} | {remarks} | [{run_name}]({link}) |");
@@ -502,6 +502,23 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("Of 1 comparisons with them"), "{text}");
+    }
+
+    #[test]
+    fn a_load_whose_rules_go_by_port_says_so_in_every_table() {
+        let mut points = [("crosspoint", 300.0), ("ovs-dpdk", 100.0), ("none", 1.0)]
+            .map(|(switch, cost)| point(switch, "cycles_per_packet", Better::Lower, &[cost, cost + 1.0]));
+        for point in &mut points {
+            point.labels.insert("flows".into(), "1000000".into());
+            point.conditions.insert("rules".into(), "per port".into());
+        }
+        let run = Run { name: "x".into(), points: points.to_vec(), ..Run::default() };
+        let of_port = text(&[run]);
+        // Where it is worse, and in the suite's two tables.
+        assert_eq!(of_port.matches("flows=1000000 (one rule per port) |").count(), 3, "{of_port}");
+        points.iter_mut().for_each(|p| drop(p.conditions.insert("rules".into(), "per flow".into())));
+        let run = Run { name: "x".into(), points: points.to_vec(), ..Run::default() };
+        assert!(!text(&[run]).contains("one rule per port"));
     }
 
     #[test]

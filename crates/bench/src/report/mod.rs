@@ -37,14 +37,16 @@ pub fn markdown(dirs: &[PathBuf], file: &Path) -> Result<(), Failure> {
     write_whole(file, text.as_bytes()).map_err(Failure::Check)
 }
 
+/// The columns, which docs/benchmarking.md describes.
+const COLUMNS: [&str; 14] = [
+    "run", "suite", "switch", "load", "figure", "unit", "better", "median", "low_95", "high_95", "turns",
+    "limit", "adds_up", "values",
+];
+
 /// A line for each figure of each point, with its turns.
 pub fn csv(runs: &[Run]) -> Result<String, String> {
     let mut writer = csv::Writer::from_writer(Vec::new());
-    let head = [
-        "run", "suite", "switch", "load", "figure", "unit", "better", "median", "low_95", "high_95", "turns",
-        "limit", "adds_up", "values",
-    ];
-    writer.write_record(head).map_err(|e| e.to_string())?;
+    writer.write_record(COLUMNS).map_err(|e| e.to_string())?;
     for (run, point) in runs.iter().flat_map(|run| run.points.iter().map(move |p| (run, p))) {
         for (name, metric) in &point.metrics {
             let (low, high) = metric.interval();
@@ -74,4 +76,19 @@ pub fn csv(runs: &[Run]) -> Result<String, String> {
 
 fn adds_up(point: &Point) -> String {
     point.account.as_ref().map(|a| if a.adds_up() { "yes" } else { "no" }).unwrap_or("").to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_column_is_described() {
+        let docs = include_str!("../../../../docs/benchmarking.md");
+        let table =
+            docs.split("`points.csv` has these columns").nth(1).unwrap().split("\n\n#").next().unwrap();
+        for column in COLUMNS {
+            assert!(table.contains(&format!("`{column}`")), "{column}");
+        }
+    }
 }

@@ -259,7 +259,7 @@ fn figures(run: &Run, suite: &str) -> Markup {
             tbody { @for (point, name, metric) in rows {
                 @let (low, high) = metric.interval();
                 tr {
-                    td title=(identity(point)) { (point.switch) } td { (point.load()) } td { (name) }
+                    td title=(identity(point)) { (point.switch) } td { (point.load_with_rules()) } td { (name) }
                     (number(metric.median())) td { (metric.unit) }
                     @if metric.values.len() > 1 { (number(low)) (number(high)) } @else {
                         td.none { "one turn" } td.none { "one turn" }

@@ -139,6 +139,15 @@ impl Point {
         pairs.join(" ")
     }
 
+    /// The same for readers, with what makes it easier than its labels say: a million flows have one rule for
+    /// each port, where fewer have one for each flow and direction.
+    pub fn load_with_rules(&self) -> String {
+        let flows = self.labels.get("flows").and_then(|flows| flows.parse::<u32>().ok());
+        let is_by_port = self.conditions.get("rules").is_some_and(|kind| kind == "per port");
+        let note = if is_by_port && flows > Some(1) { " (one rule per port)" } else { "" };
+        self.load() + note
+    }
+
     /// The identity of a point, the same in two runs.
     pub fn key(&self) -> (&str, &str, &BTreeMap<String, String>) {
         (&self.suite, &self.switch, &self.labels)

@@ -26,9 +26,14 @@ impl Store {
                 dir.display()
             ));
         }
+        if dir.exists() && !dir.is_dir() {
+            return Err(format!("--out {} is a file: give a directory, which need not exist", dir.display()));
+        }
         for part in ["points", "raw"] {
             let path = dir.join(part);
-            fs::create_dir_all(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+            fs::create_dir_all(&path).map_err(|e| {
+                format!("--out: cannot make {} ({e}): give a directory that you may write in", path.display())
+            })?;
         }
         let mut store = Store { dir: dir.to_path_buf(), info };
         if there {

@@ -69,7 +69,9 @@ impl Generator for Trex {
     }
 
     fn start(&self, stage: &Stage) -> Result<Box<dyn Offering>, String> {
-        let mut server = Server { requester: Requester::connect(&self.address)?, id: 0, api: String::new() };
+        let requester = Requester::connect(&self.address)
+            .map_err(|why| format!("no TRex server answers at {why}; start it with `t-rex-64 -i`"))?;
+        let mut server = Server { requester, id: 0, api: String::new() };
         let (major, minor) = API;
         let synced = server.call("api_sync_v2", json!({ "name": "STL", "major": major, "minor": minor }))?;
         server.api = synced["api_h"].as_str().ok_or("TRex gave no handle of its interface")?.to_string();

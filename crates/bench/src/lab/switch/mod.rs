@@ -13,6 +13,7 @@ pub mod testpmd;
 pub mod vpp;
 
 use super::net::Net;
+use super::processors::allowed;
 use super::topology::{End, Topology, Vnic};
 use super::traffic::pattern::Pattern;
 use crate::daemon::Daemon;
@@ -70,8 +71,7 @@ pub const MTU_USUAL: u16 = 1500;
 impl Setup<'_> {
     /// The processors of the workers: without the first one, if there are enough.
     pub fn mask(&self) -> u64 {
-        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-        mask(self.workers, cpus)
+        mask(self.workers, &allowed())
     }
 
     /// The name of a port: that of its interface, if it has one.
@@ -211,9 +211,15 @@ pub trait Running {
     }
 }
 
-fn mask(workers: usize, cpus: usize) -> u64 {
-    let first = usize::from(workers < cpus);
-    ((1u64 << workers.clamp(1, 63)) - 1) << first
+/// Of those on which the switch may run, which a cpuset or the generator's own processor may have left.
+fn mask(workers: usize, allowed: &[usize]) -> u64 {
+    let first = usize::from(workers < allowed.len());
+    let own = allowed.iter().skip(first).take(workers.max(1)).filter(|cpu| **cpu < 64);
+    match own.fold(0, |mask, cpu| mask | 1 << cpu) {
+        // The kernel did not tell.
+        0 => 1,
+        mask => mask,
+    }
 }
 
 /// For values that a switch, or the kernel for it, does not report.
@@ -269,6 +275,13 @@ mod tests {
 
     #[test]
     fn workers_leave_the_first_processor_alone_where_there_are_enough() {
-        assert_eq!([(1, 1), (1, 2), (2, 2), (2, 4), (4, 8)].map(|(w, c)| mask(w, c)), [1, 2, 3, 6, 0x1e]);
+        let first = |workers, cpus| mask(workers, &(0..cpus).collect::<Vec<_>>());
+        assert_eq!([(1, 1), (1, 2), (2, 2), (2, 4), (4, 8)].map(|(w, c)| first(w, c)), [1, 2, 3, 6, 0x1e]);
+        // A cpuset leaves some out.
+        assert_eq!(
+            [1, 2, 3, 4].map(|workers| mask(workers, &[0, 2, 5])),
+            [0b100, 0b10_0100, 0b10_0101, 0b10_0101]
+        );
+        assert_eq!(mask(1, &[]), 1);
     }
 }
