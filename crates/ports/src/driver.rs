@@ -44,7 +44,7 @@ pub struct Driver {
     pub section: &'static str,
     /// Its options. [`N_RXQ`], which all have, is included if it has another meaning.
     pub options: &'static [OptionRow],
-    /// Keys of `status`.
+    /// Keys of `status`: all that [`packet::PortStatus::details`] may have.
     pub status: &'static [KeyRow],
     /// Keys of `statistics`, besides those that all ports have.
     pub statistics: &'static [KeyRow],
@@ -65,6 +65,11 @@ impl Driver {
     /// The option with that name.
     pub fn option(&self, name: &str) -> Option<&'static OptionRow> {
         self.options.iter().chain([&N_RXQ]).find(|row| row.name == name)
+    }
+
+    /// Whether it has a row for a key of `status`.
+    pub fn has_status(&self, key: &str) -> bool {
+        self.status.iter().any(|row| row.is(key))
     }
 
     /// The names of its options, sorted.

@@ -77,7 +77,15 @@ pub fn kinds() -> impl Iterator<Item = &'static str> {
 /// Errors: a type that is not in [`DRIVERS`], an option that the type does not have or whose value is
 /// invalid, and errors of the operating system. Nothing is left behind in the kernel on an error.
 pub fn open(spec: &PortSpec, pool: &'static Pool) -> Result<Box<dyn Port>, PortError> {
-    (driver_of(spec)?.open)(spec, pool)
+    let driver = driver_of(spec)?;
+    let port = (driver.open)(spec, pool)?;
+    if cfg!(debug_assertions) {
+        let details = port.status().details;
+        for (key, _) in &details {
+            assert!(driver.has_status(key), "type {}: its row has no status {key}", driver.kind);
+        }
+    }
+    Ok(port)
 }
 
 /// Whether [`open`] would accept the options. Returns the error that it would give for one of them, without
@@ -130,7 +138,10 @@ mod tests {
             panic!("made a port")
         };
         let text = error.to_string();
-        assert!(text.contains("sizze") && text.contains("take flows, n_rxq, rate, size, template"), "{text}");
+        let names = driver("null").unwrap().option_names();
+        assert!(names.is_sorted() && names.contains(&"n_rxq") && names.contains(&"size"), "{names:?}");
+        let expected = format!("ports of type null take {}", names.join(", "));
+        assert!(text.contains("sizze") && text.contains(&expected), "{text}");
         assert!(text.ends_with(" (did you mean 'size'?)"), "{text}");
     }
 

@@ -49,13 +49,7 @@ const OPTIONS: &[OptionRow] = &[
         is_live: false,
         meaning: "bytes of the generated frames, at least 60 without `template`",
     },
-    OptionRow {
-        name: "template",
-        values: Values::Text("14 to 65535 bytes as hexadecimal digits"),
-        default: "UDP from 10.0.0.0 to 10.128.0.0, without a UDP checksum",
-        is_live: false,
-        meaning: "the frame; padded with zeros to `size`",
-    },
+    TEMPLATE,
     OptionRow {
         name: "flows",
         values: Values::Number { least: 1, most: FLOWS_MAX as u64 },
@@ -71,6 +65,14 @@ const OPTIONS: &[OptionRow] = &[
         meaning: "packets per second, over all queues",
     },
 ];
+
+const TEMPLATE: OptionRow = OptionRow {
+    name: "template",
+    values: Values::Text("14 to 65535 bytes as hexadecimal digits"),
+    default: "UDP from 10.0.0.0 to 10.128.0.0, without a UDP checksum",
+    is_live: false,
+    meaning: "the frame; padded with zeros to `size`",
+};
 
 /// A port of type `null`.
 pub struct NullPort {
@@ -120,8 +122,7 @@ fn source_frames(spec: &PortSpec) -> Result<Vec<Vec<u8>>, PortError> {
     let flows: usize = spec.parsed("flows", "a number of flows")?.unwrap_or(1);
     if let Some(text) = spec.option("template") {
         let hex = parse_hex(text).filter(|f| (14..=65535).contains(&f.len()));
-        let mut frame = hex
-            .ok_or_else(|| spec.bad("template", "expected 14 to 65535 bytes as hexadecimal digits".into()))?;
+        let mut frame = hex.ok_or_else(|| spec.unlike(&TEMPLATE))?;
         if spec.option("flows").is_some() {
             return Err(spec.bad("flows", "varies the built-in frame only, not a template".into()));
         }

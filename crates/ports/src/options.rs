@@ -51,6 +51,15 @@ pub struct KeyRow {
     pub meaning: &'static str,
 }
 
+impl KeyRow {
+    /// Whether the row is that of `key`.
+    pub fn is(&self, key: &str) -> bool {
+        let Some((before, after)) = self.name.split_once('N') else { return self.name == key };
+        let number = key.strip_prefix(before).and_then(|rest| rest.strip_suffix(after));
+        number.is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
+    }
+}
+
 /// The option that ports of every type have.
 pub const N_RXQ: OptionRow = OptionRow {
     name: "n_rxq",
@@ -122,6 +131,17 @@ fn either(words: &[&str]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_row_of_numbered_keys_is_that_of_each_number() {
+        let row = |name| KeyRow { name, meaning: "" };
+        assert!(row("socket").is("socket") && !row("socket").is("sockets"));
+        let ring = row("vring_N_size");
+        assert!(ring.is("vring_0_size") && ring.is("vring_12_size"));
+        for other in ["vring_N_size", "vring__size", "vring_0", "vring_0_sizes", "vring_x_size", "numa"] {
+            assert!(!ring.is(other), "{other}");
+        }
+    }
 
     #[test]
     fn values_are_allowed_from_end_to_end_and_said_in_words() {

@@ -38,6 +38,12 @@ pub(crate) const DRIVER: Driver = Driver {
             meaning: "packet sockets: `blocked`, or `receives too` with the reason",
         },
         KeyRow { name: "offloads", meaning: "packet sockets: checksums and segments that cross whole" },
+        of_af_xdp("xdp-mode"),
+        of_af_xdp("use-need-wakeup"),
+        of_af_xdp("xdp-multi-buffer"),
+        of_af_xdp("xdp-vlan-tags"),
+        of_af_xdp("xdp-umem"),
+        of_af_xdp("n_rxq"),
         crate::options::DRIVER_NAME,
         crate::options::DRIVER_VERSION,
         crate::options::FIRMWARE_VERSION,
@@ -51,6 +57,10 @@ pub(crate) const DRIVER: Driver = Driver {
     check,
     have_same_effect: |a, b| crate::driver::are_equal(effect, a, b),
 };
+
+const fn of_af_xdp(name: &'static str) -> KeyRow {
+    KeyRow { name, meaning: "AF_XDP: as for `afxdp`" }
+}
 
 const OPTIONS: &[OptionRow] = &[
     crate::options::IFNAME,

@@ -73,6 +73,19 @@ fn the_document_has_the_table_of_drivers() {
         let mut same = DRIVERS.iter().filter(|other| other.options == driver.options);
         let has_options = same.any(|other| names.contains(&format!("options of {}", other.kind)));
         assert!(has_options, "{}: no options", driver.kind);
+        for (what, rows) in [("status", driver.status), ("statistics", driver.statistics)] {
+            let is_there = |of: &&Driver| names.contains(&format!("{what} of {}", of.kind));
+            // A row that another type shares needs no table of its own.
+            let shown =
+                DRIVERS.iter().filter(|of| is_there(of)).map(|of| table(&format!("{what} of {}", of.kind)));
+            let has_table = rows.is_empty() || shown.flatten().any(|shown| shown == keys(rows));
+            let marker = format!("<!-- {what} of {}: begin -->", driver.kind);
+            assert!(
+                has_table,
+                "docs/ports.md shows the {what} of {} nowhere: add {marker} and its end",
+                driver.kind
+            );
+        }
         let heading = document.lines().filter_map(|line| line.strip_prefix("## "));
         let has_section = |text: &str| text.replace(' ', "-") == driver.section;
         assert!(heading.into_iter().any(has_section), "{}: no section", driver.kind);
@@ -84,30 +97,82 @@ fn the_document_has_the_table_of_drivers() {
     assert_eq!(document, made, "run this test with UPDATE_DOCS=1 to renew docs/ports.md");
 }
 
-#[test]
-fn a_port_tells_no_status_that_its_row_does_not_have() {
+/// Options with which [`opened`] opens ports. Each port shows all keys of its type's status but those of
+/// [`LATER`].
+const OPENINGS: &[(&str, &[(&str, &str)])] = &[
+    ("null", &[("size", "64")]),
+    ("dummy", &[("pstream", "punix:DIR/cable"), ("stream", "unix:DIR/other")]),
+    ("dpdkvhostuser", &[("vhost-sock-dir", "DIR")]),
+    ("dpdkvhostuserclient", &[("vhost-server-path", "DIR/vm")]),
+    ("pcap", &[("rx_file", "DIR/in.pcap"), ("tx_file", "DIR/out.pcap")]),
+    ("tap", &[]),
+    ("internal", &[]),
+];
+
+/// Keys that appear with a guest, or when a device is renamed.
+const LATER: &[&str] = &["features", "num_of_vrings", "vring_N_size", "numa", "guest_mtu", "renamed_to"];
+
+/// A port opened as in [`OPENINGS`], with its files in `dir`.
+fn opened(dir: &std::path::Path, kind: &str, options: &[(&str, &str)]) -> Box<dyn packet::Port> {
     let pool = packet::Pool::new(packet::PoolConfig { chunks: 64, ..Default::default() }).unwrap();
-    let dir = tempfile::tempdir().unwrap();
-    let (frames, written) = (dir.path().join("in.pcap"), dir.path().join("out.pcap"));
     // A header, and no frame behind it.
     let header = [0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 1, 0, 0, 0];
+    let frames = dir.join("in.pcap");
     std::fs::write(&frames, header).unwrap();
-    for (kind, options) in [
-        ("null", vec![("size", "64".to_string())]),
-        ("dummy", vec![]),
-        ("dpdkvhostuserclient", vec![("vhost-server-path", dir.path().join("vm").display().to_string())]),
-        ("pcap", vec![("rx_file", frames.display().to_string()), ("tx_file", written.display().to_string())]),
-        ("tap", vec![]),
-        ("internal", vec![]),
-    ] {
-        let name = format!("rows{}", std::process::id());
-        let spec = ports::PortSpec::new(&name, kind, base::PortNo(1)).with_files_beside([frames.as_path()]);
-        let spec = options.iter().fold(spec, |spec, (option, value)| spec.with(option, value));
-        let port = ports::open(&spec, pool).unwrap_or_else(|e| panic!("{kind}: {e}"));
-        let status = port.status();
-        for (key, value) in &status.details {
-            let is_there = ports::driver(kind).unwrap().status.iter().any(|row| row.name == key);
-            assert!(is_there, "{kind}: {key}={value}");
+    let name = format!("rows{}", std::process::id());
+    let spec = ports::PortSpec::new(&name, kind, base::PortNo(1)).with_files_beside([frames.as_path()]);
+    let dir = dir.display().to_string();
+    let spec =
+        options.iter().fold(spec, |spec, (option, value)| spec.with(option, &value.replace("DIR", &dir)));
+    ports::open(&spec, pool).unwrap_or_else(|e| panic!("{kind} {options:?}: {e}"))
+}
+
+#[test]
+fn a_port_shows_every_key_of_its_row_and_no_other() {
+    let dir = tempfile::tempdir().unwrap();
+    for (kind, options) in OPENINGS {
+        let details = opened(dir.path(), kind, options).status().details;
+        let driver = ports::driver(kind).unwrap();
+        let other = details.iter().find(|(key, _)| !driver.has_status(key));
+        assert!(other.is_none(), "{kind}: {other:?} has no `KeyRow`");
+        let is_shown = |row: &KeyRow| LATER.contains(&row.name) || details.iter().any(|(key, _)| row.is(key));
+        let unseen = driver.status.iter().find(|row| !is_shown(row));
+        assert!(
+            unseen.is_none(),
+            "{kind}: no port shows {unseen:?}: add the option that it takes to OPENINGS"
+        );
+    }
+}
+
+#[test]
+fn an_option_that_changes_at_once_does_not_need_the_port_reopened() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut tried = 0;
+    for driver in DRIVERS {
+        for row in driver.options.iter().filter(|row| row.is_live) {
+            let values = match row.values {
+                Values::Flag => vec!["true".to_string(), "false".to_string()],
+                Values::Number { least, most } => vec![least.to_string(), most.to_string()],
+                other => {
+                    panic!("{}: say here which two values of {other} to set {} to", driver.kind, row.name)
+                }
+            };
+            let opening = OPENINGS.iter().find(|(kind, _)| *kind == driver.kind);
+            let (kind, options) = opening.unwrap_or_else(|| panic!("OPENINGS has no {}", driver.kind));
+            let mut port = opened(dir.path(), kind, options);
+            let path = dir.path().display().to_string();
+            let all = options.iter().map(|(option, value)| (option.to_string(), value.replace("DIR", &path)));
+            for value in values {
+                let all = all.clone().chain([(row.name.to_string(), value)]).collect();
+                assert_eq!(
+                    port.set_options(&all),
+                    Ok(true),
+                    "{kind}: `set_options` does not take {}",
+                    row.name
+                );
+                tried += 1;
+            }
         }
     }
+    assert!(tried > 0);
 }
