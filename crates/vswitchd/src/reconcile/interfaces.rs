@@ -12,6 +12,11 @@ use packet::{LinkState, Port, PortStatus};
 use std::collections::BTreeSet;
 use switch::{BridgeIdx, PortKind};
 
+/// An interface's error behind its name: some of Open vSwitch's begin with it.
+pub(super) fn without_name<'a>(name: &str, error: &'a str) -> &'a str {
+    error.strip_prefix(name).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(error)
+}
+
 impl Vswitch {
     /// Adds an interface, or remembers why it cannot be had. `number_before` is one that it had.
     pub(super) fn add_interface(
@@ -30,7 +35,8 @@ impl Vswitch {
 
     fn failed(&mut self, bridge: &str, interface: &Interface, error: String) {
         if self.devices.failures.note(interface, &error) {
-            tracing::warn!(target: "bridge", "bridge {bridge}: interface {}: {error}", interface.name);
+            let (name, why) = (&interface.name, without_name(&interface.name, &error));
+            tracing::warn!(target: "bridge", "bridge {bridge}: interface {name}: {why}");
         }
     }
 

@@ -197,11 +197,14 @@ impl Vswitch {
         }
     }
 
-    /// The first interface that is not as requested, and why.
+    /// The first interface that is not as requested, and why, without its name once more.
     pub(crate) fn first_error(&self) -> Option<(String, String)> {
         let names =
             self.devices.failures.names().chain(self.devices.ports.values().map(|record| &record.name));
-        names.map(|name| (name, self.outcome(name))).find_map(|(name, o)| Some((name.clone(), o.error?)))
+        let mut errors = names.filter_map(|name| Some((name.clone(), self.outcome(name).error?)));
+        let (name, error) = errors.next()?;
+        let why = interfaces::without_name(&name, &error).to_string();
+        Some((name, why))
     }
 
     /// The result for an interface.
