@@ -8,6 +8,7 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::net::TcpListener;
 use std::ops::{Deref, DerefMut};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -176,9 +177,16 @@ fn appended(file: &Path) -> File {
 /// A network namespace with `lo` up, so that device names cannot clash. Needs root.
 pub struct Namespace(String);
 
+/// Panics if the test was started by a user who is not root.
+#[track_caller]
+fn need_root(uid: u32) {
+    assert_eq!(uid, 0, "this test makes network namespaces: run it as root (the user's id is {uid})");
+}
+
 /// A new one.
 #[track_caller]
 pub fn namespace() -> Namespace {
+    need_root(std::fs::metadata("/proc/self").expect("/proc is mounted").uid());
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let name = format!("lab-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
     run_line(&format!("ip netns add {name}"));
@@ -310,14 +318,25 @@ impl RunDir {
         server
     }
 
-    /// `ovs-vsctl` on that database, words separated by blanks; what it says, without the last line feed.
+    /// `ovs-vsctl` on the database in it, words separated by blanks; what it says, without the last line
+    /// feed. The database is that of [`Self::serve_database`], or of a switch without flags for bridges and
+    /// ports.
     #[track_caller]
     pub fn vsctl(&self, words: &str) -> String {
-        let mut command = self.command("ovs-vsctl");
-        command.arg(format!("--db={}", self.database())).arg("--timeout=60");
-        let said = run(command.args(words.split_whitespace()));
+        assert!(
+            self.file("db.sock").exists(),
+            "ovs-vsctl {words}: nobody serves a database here. A switch does so if it is started without \
+             --bridge, --port and a database's address; `serve_database` starts a server of its own."
+        );
+        let said = self.try_vsctl(&words.split_whitespace().collect::<Vec<_>>());
         assert_eq!(said.code, Some(0), "ovs-vsctl {words}: {said:?}");
         said.out.trim_end().to_owned()
+    }
+
+    /// The same, for arguments with blanks in them and for commands that fail.
+    pub fn try_vsctl(&self, args: &[&str]) -> Said {
+        let db = format!("--db={}", self.database());
+        self.run("ovs-vsctl", &[&[db.as_str(), "--timeout=60"], args].concat())
     }
 
     /// The stock `ovs-appctl` to the switch in it.
@@ -330,5 +349,24 @@ impl RunDir {
     #[track_caller]
     pub fn ofctl(&self, args: &[&str]) -> Said {
         self.run("ovs-ofctl", args)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[should_panic(expected = "run it as root (the user's id is 65534)")]
+    fn who_may_not_make_namespaces_is_told_so() {
+        need_root(65534);
+    }
+
+    #[test]
+    #[should_panic(
+        expected = "nobody serves a database here. A switch does so if it is started without --bridge"
+    )]
+    fn a_run_directory_without_a_database_says_what_serves_one() {
+        run_dir().vsctl("get interface p1 status");
     }
 }

@@ -1,7 +1,7 @@
 //! The control socket's commands, side by side with a stock `ovs-vswitchd --enable-dummy` that is configured
 //! the same.
 
-use crate::common::{Switch, UDP, wait_for};
+use crate::common::{Switch, UDP, binary, wait_for};
 use crate::pair::Pair;
 use std::io::Write;
 use std::os::unix::net::UnixStream;
@@ -23,6 +23,36 @@ fn clients_that_read_nothing_give_way_to_the_operator() {
     let said = switch.run("timeout", &["30", "ovs-appctl", "version"]);
     assert!(said.out.contains("(Open vSwitch)"), "{said:?}");
     drop(deaf);
+}
+
+#[test]
+fn help_and_documents_name_the_commands_that_the_switch_lists() {
+    let switch = Switch::dummy();
+    let listed = switch.appctl(&["list-commands"]).ok();
+    let usage_of = |name: &str| {
+        let lines = listed.lines().filter_map(|line| line.trim_start().split_once(' '));
+        lines.into_iter().find(|(other, _)| *other == name).map(|(_, usage)| usage.trim().to_lowercase())
+    };
+    let help = switch.run(binary(), &["appctl", "--help"]).ok();
+    let sections = help.split_once("Commands of every daemon").unwrap().1.split_once("\nOptions").unwrap().0;
+    let mut seen = 0;
+    // `fdb/show BRIDGE`: the words are those of the list, though fewer and in other letters.
+    let rows = sections.lines().filter_map(|line| line.strip_prefix("  "));
+    for line in rows.filter(|line| !line.starts_with(' ')) {
+        let command = line.split("  ").next().unwrap();
+        let mut words = command.split(' ');
+        let usage = usage_of(words.next().unwrap()).unwrap_or_else(|| panic!("no command {command}"));
+        for word in words {
+            let word = word.trim_matches(['[', ']', '.']).to_lowercase();
+            assert!(usage.contains(&word), "{command}: list-commands says {usage:?}");
+        }
+        seen += 1;
+    }
+    assert!(seen > 15, "{help}");
+    let guide = std::fs::read_to_string(testkit::root().join("docs/from-open-vswitch.md")).unwrap();
+    let own = listed.split_whitespace().filter(|word| word.starts_with("crosspoint/"));
+    let missing: Vec<_> = own.filter(|name| !guide.contains(&format!("`{name}`"))).collect();
+    assert!(missing.is_empty(), "docs/from-open-vswitch.md has no {missing:?}");
 }
 
 #[test]

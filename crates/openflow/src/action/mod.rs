@@ -3,7 +3,7 @@
 //! A row gives an action's name, its layout on the wire in each version, its text form, where it is allowed
 //! and what it requires of the packet. The decoder, the encoder, the parser, the printer, the checks and the
 //! table in docs/openflow.md are all derived from it. To add an action: a variant of [`Action`], a row in the
-//! file of its subject, and a line each in [`ROWS`] and [`row_of`].
+//! file of its subject, and a line each in [`ROWS`] and [`Row::of`].
 //!
 //! On the wire an action is a type, a length (a multiple of 8, including the header) and a body; type 0xffff
 //! is an experimenter's, and most of those are Nicira's (NXAST_*). Sources: OpenFlow 1.0 section 5.2.4, 1.3

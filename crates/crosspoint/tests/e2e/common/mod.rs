@@ -67,7 +67,8 @@ pub fn daemon_in(namespace: &Namespace, dir: &RunDir, args: &[&str]) -> Command 
 }
 
 impl Switch {
-    /// Starts one with these flags, and waits until it serves.
+    /// Starts one with these flags, and waits until it serves. Without `--bridge` and `--port` it serves a
+    /// database of its own: `switch.vsctl("add-br br0 -- set bridge br0 datapath_type=dummy")`.
     pub fn start(args: &[&str]) -> Switch {
         Switch::start_in(run_dir(), args)
     }

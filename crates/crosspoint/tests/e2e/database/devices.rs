@@ -7,10 +7,10 @@ fn devices_of_the_switch_outlive_it_with_their_addresses_and_are_taken_up_not_do
     let mut rig = Rig::start();
     let add = |rig: &Rig, name: &str, kind: &str| {
         let kind = format!("type={kind}");
-        rig.vsctl(&["add-port", "br0", name, "--", "set", "interface", name, &kind]).ok();
+        rig.try_vsctl(&["add-port", "br0", name, "--", "set", "interface", name, &kind]).ok();
     };
     rig.ip(&["tuntap", "add", "dev", "other", "mode", "tap"]).ok();
-    rig.vsctl(&["add-br", "br0"]).ok();
+    rig.try_vsctl(&["add-br", "br0"]).ok();
     add(&rig, "int1", "internal");
     add(&rig, "tap1", "tap");
     rig.ip(&["addr", "add", "192.0.2.1/24", "dev", "br0"]).ok();
@@ -32,9 +32,9 @@ fn devices_of_the_switch_outlive_it_with_their_addresses_and_are_taken_up_not_do
         assert_eq!(devices(&rig), all, "after {signal}");
         assert!(address(&rig));
         // What it knew of before is known anew before anything is told to be in force.
-        rig.vsctl(&["--no-wait", "clear", "interface", "br0", "ifindex"]).ok();
+        rig.try_vsctl(&["--no-wait", "clear", "interface", "br0", "ifindex"]).ok();
         rig.start_switch();
-        rig.vsctl(&["set", "bridge", "br0", "external_ids:again=1"]).ok();
+        rig.try_vsctl(&["set", "bridge", "br0", "external_ids:again=1"]).ok();
         assert_eq!(["br0", "int1", "tap1"].map(|name| index(&rig, name)), before, "after {signal}");
         assert_eq!(rig.get("interface", "br0", "error"), "[]");
         assert_eq!(devices(&rig), all);
@@ -45,15 +45,15 @@ fn devices_of_the_switch_outlive_it_with_their_addresses_and_are_taken_up_not_do
     rig.appctl(&["exit"]).ok();
     assert!(rig.switch.take().unwrap().wait().unwrap().success());
     assert_eq!(devices(&rig), all);
-    rig.vsctl(&["--no-wait", "del-port", "br0", "int1"]).ok();
+    rig.try_vsctl(&["--no-wait", "del-port", "br0", "int1"]).ok();
     rig.start_switch();
     wait_for("the device to go", || !devices(&rig).contains(&"int1".into()));
-    rig.vsctl(&["set", "bridge", "br0", "external_ids:again=2"]).ok();
+    rig.try_vsctl(&["set", "bridge", "br0", "external_ids:again=2"]).ok();
     assert_eq!(index(&rig, "br0"), before[0]);
     assert!(address(&rig));
 
     // A port that goes takes its device with it, and one of the same name that comes at once is another one.
-    rig.vsctl(&[
+    rig.try_vsctl(&[
         "del-port",
         "br0",
         "tap1",
@@ -70,7 +70,7 @@ fn devices_of_the_switch_outlive_it_with_their_addresses_and_are_taken_up_not_do
     .ok();
     wait_for("the device to go", || !devices(&rig).contains(&"tap1".into()));
     let old = index(&rig, "int2");
-    rig.vsctl(&["set", "interface", "int2", "type=internal"]).ok();
+    rig.try_vsctl(&["set", "interface", "int2", "type=internal"]).ok();
     assert_ne!(index(&rig, "int2"), old);
     assert_eq!(rig.get("interface", "int2", "error"), "[]");
 
@@ -89,7 +89,7 @@ fn while_many_devices_go_the_switch_answers_and_one_of_their_names_comes_again()
         |rig: &Rig| rig.ip(&["-o", "link", "show"]).ok().lines().filter(|l| l.contains(": int")).count();
     assert_eq!(count(&rig), PORTS);
     let start = Instant::now();
-    rig.vsctl(&["--no-wait", "del-br", "br0"]).ok();
+    rig.try_vsctl(&["--no-wait", "del-br", "br0"]).ok();
     // The kernel is at it for a while; the control thread is not.
     let mut longest = Duration::ZERO;
     wait_for("the bridge to go", || {
@@ -99,7 +99,7 @@ fn while_many_devices_go_the_switch_answers_and_one_of_their_names_comes_again()
         !shown.contains("br0")
     });
     let again = ["add-br", "br0", "--", "add-port", "br0", "int100", "--", "set", "interface", "int100"];
-    rig.vsctl(&[&again[..], &["type=internal"]].concat()).ok();
+    rig.try_vsctl(&[&again[..], &["type=internal"]].concat()).ok();
     assert_eq!(rig.get("interface", "int100", "error"), "[]");
     // Who is told that it is in force finds it so.
     assert_eq!(count(&rig), 1);
@@ -113,7 +113,7 @@ fn a_port_comes_when_its_device_appears() {
     rig.add_bridge();
     let (one, other) = ("veth0", "veth1");
     let ip = |args: &[&str]| drop(rig.ip(args).ok());
-    rig.vsctl(&["add-port", "br0", one]);
+    rig.try_vsctl(&["add-port", "br0", one]);
     assert_eq!(rig.get("interface", one, "ofport"), "-1");
     ip(&["link", "add", one, "type", "veth", "peer", "name", other]);
     ip(&["link", "set", one, "up"]);
@@ -135,7 +135,7 @@ fn a_device_that_is_replaced_at_once_is_taken_up_by_its_name() {
     let batch = rig.file("batch");
     std::fs::write(&batch, replace).unwrap();
     rig.ip(&["link", "add", "veth0", "type", "veth", "peer", "name", "veth1"]).ok();
-    rig.vsctl(&["add-port", "br0", "veth0"]).ok();
+    rig.try_vsctl(&["add-port", "br0", "veth0"]).ok();
     // While it is gone the row has no index.
     let mut indexes = vec!["0".to_owned(), "[]".to_owned(), rig.get("interface", "veth0", "ifindex")];
     for _ in 0..3 {
@@ -178,6 +178,6 @@ fn a_thousand_ports_come_in_one_transaction() {
     // How long it takes the switch is tested where nothing else takes time (reconcile's tests).
     println!("a thousand ports in {took:?}");
     let all: Vec<&str> = ["--", "del-br", "br0"].to_vec();
-    rig.vsctl(&all).ok();
+    rig.try_vsctl(&all).ok();
     assert_eq!(rig.appctl(&["dpif/show"]).ok().lines().count(), 1);
 }

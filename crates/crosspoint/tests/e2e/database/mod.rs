@@ -90,7 +90,7 @@ impl Rig {
         let dir = run_dir();
         let server = dir.serve_database();
         let mut rig = Rig { dir, switch: None, _server: server, namespace: namespace() };
-        rig.vsctl(&["--no-wait", "init"]).ok();
+        rig.try_vsctl(&["--no-wait", "init"]).ok();
         rig.start_switch();
         rig
     }
@@ -116,15 +116,10 @@ impl Rig {
         self.read("log")
     }
 
-    fn vsctl(&self, args: &[&str]) -> Said {
-        let db = format!("--db={}", self.database());
-        self.run("ovs-vsctl", &[&["--timeout=30", &db], args].concat())
-    }
-
     /// What a column of a row holds.
     #[track_caller]
     fn get(&self, table: &str, row: &str, column: &str) -> String {
-        self.vsctl(&["get", table, row, column]).ok().trim().to_string()
+        self.try_vsctl(&["get", table, row, column]).ok().trim().to_string()
     }
 
     /// `ip` in the switch's network namespace.
@@ -134,11 +129,11 @@ impl Rig {
 
     /// Bridge br0 on dummies.
     fn add_bridge(&self) {
-        self.vsctl(&["add-br", "br0", "--", "set", "bridge", "br0", "datapath_type=dummy"]).ok();
+        self.try_vsctl(&["add-br", "br0", "--", "set", "bridge", "br0", "datapath_type=dummy"]).ok();
     }
 
     fn add_dummy(&self, name: &str) {
-        self.vsctl(&["add-port", "br0", name, "--", "set", "interface", name, "type=dummy"]).ok();
+        self.try_vsctl(&["add-port", "br0", name, "--", "set", "interface", name, "type=dummy"]).ok();
     }
 
     /// Ports NAME1 to NAMEn on br0 in one transaction, after another command in the same; how long it took.
@@ -152,7 +147,7 @@ impl Rig {
         }
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
         let start = Instant::now();
-        self.vsctl(&args).ok();
+        self.try_vsctl(&args).ok();
         start.elapsed()
     }
 
@@ -183,13 +178,13 @@ fn bridges_and_ports_come_and_go_with_their_rows_under_traffic() {
         let name = format!("q{n}");
         rig.add_dummy(&name);
         rig.receive("p1");
-        rig.vsctl(&["del-port", &name]).ok();
+        rig.try_vsctl(&["del-port", &name]).ok();
         wait_for("both packets", || {
             sent += rig.sent("p2");
             sent == 2 * (n + 1)
         });
     }
-    rig.vsctl(&["del-br", "br0"]).ok();
+    rig.try_vsctl(&["del-br", "br0"]).ok();
     assert!(!rig.file("br0.mgmt").exists());
     assert_eq!(rig.appctl(&["ofproto/list"]).ok(), "");
     assert!(rig.run("ovs-ofctl", &["show", "br0"]).code != Some(0));
@@ -203,7 +198,7 @@ fn a_restart_keeps_port_numbers_and_a_killed_switch_comes_back_as_it_was() {
         rig.add_dummy(name);
     }
     // Otherwise dummies have addresses in the order in which a process makes them.
-    rig.vsctl(&[
+    rig.try_vsctl(&[
         "set",
         "interface",
         "a",
@@ -215,7 +210,7 @@ fn a_restart_keeps_port_numbers_and_a_killed_switch_comes_back_as_it_was() {
         "mac=\"02:00:00:00:00:0b\"",
     ])
     .ok();
-    rig.vsctl(&["del-port", "c"]).ok();
+    rig.try_vsctl(&["del-port", "c"]).ok();
     let before = rig.run("ovs-ofctl", &["show", "br0"]).ok();
     for signal in ["TERM", "KILL"] {
         rig.stop_switch(signal);
@@ -262,10 +257,10 @@ fn a_database_that_goes_away_is_waited_for_and_the_switch_runs_on() {
 #[test]
 fn the_commands_of_the_pvp_set_up_work_as_printed() {
     let rig = Rig::start();
-    rig.vsctl(&["set", "Open_vSwitch", ".", "other_config:pmd-cpu-mask=0x3c"]).ok();
-    rig.vsctl(&["add-br", "br0", "--", "set", "bridge", "br0", "datapath_type=netdev"]).ok();
+    rig.try_vsctl(&["set", "Open_vSwitch", ".", "other_config:pmd-cpu-mask=0x3c"]).ok();
+    rig.try_vsctl(&["add-br", "br0", "--", "set", "bridge", "br0", "datapath_type=netdev"]).ok();
     let socket = rig.file("vhost0.sock");
-    rig.vsctl(&[
+    rig.try_vsctl(&[
         "add-port",
         "br0",
         "vhost0",
@@ -282,7 +277,7 @@ fn the_commands_of_the_pvp_set_up_work_as_printed() {
         "ofport_request=2",
     ])
     .ok();
-    rig.vsctl(&["set", "interface", "vhost0", "options:n_rxq=4"]).ok();
+    rig.try_vsctl(&["set", "interface", "vhost0", "options:n_rxq=4"]).ok();
     assert_eq!(rig.get("interface", "vhost0", "ofport"), "2");
     assert_eq!(rig.get("interface", "vhost0", "error"), "[]");
     let cpus = std::thread::available_parallelism().unwrap().get();
@@ -294,10 +289,10 @@ fn the_commands_of_the_pvp_set_up_work_as_printed() {
     assert!(shown.contains("pmd thread numa_id 0 core_id"), "{shown}");
     // Its own port is a device of the kernel's.
     rig.ip(&["link", "show", "br0"]).ok();
-    rig.vsctl(&["set", "Open_vSwitch", ".", "other_config:pmd-cpu-mask=0x1"]).ok();
+    rig.try_vsctl(&["set", "Open_vSwitch", ".", "other_config:pmd-cpu-mask=0x1"]).ok();
     let shown = rig.appctl(&["dpif-netdev/pmd-rxq-show"]).ok();
     assert!(shown.contains("pmd thread numa_id 0 core_id 0:") && !shown.contains("not there"), "{shown}");
-    rig.vsctl(&["del-br", "br0"]).ok();
+    rig.try_vsctl(&["del-br", "br0"]).ok();
     rig.ip(&["link", "show", "br0"]).failed();
 }
 
@@ -318,7 +313,7 @@ fn a_configuration_in_force_while_another_write_is_under_way_is_told_nevertheles
     std::thread::scope(|scope| {
         let rig = &rig;
         let add = ["--timeout=60", "add-port", "br0", "p2", "--", "set", "interface", "p2", "type=dummy"];
-        let added = scope.spawn(move || rig.vsctl(&add));
+        let added = scope.spawn(move || rig.try_vsctl(&add));
         wait_for("the new port to be there", || rig.appctl(&["dpctl/show"]).ok().contains(" p2 "));
         assert!(!added.is_finished(), "the database was not told yet");
         valve.set_shut(false);
@@ -332,9 +327,9 @@ fn a_bundle_that_nobody_touches_is_forgotten_after_the_time_that_is_configured()
     use openflow::{Codec, Message, Version};
     let rig = Rig::start();
     rig.add_bridge();
-    rig.vsctl(&["set", "Open_vSwitch", ".", "other_config:bundle-idle-timeout=3"]).ok();
+    rig.try_vsctl(&["set", "Open_vSwitch", ".", "other_config:bundle-idle-timeout=3"]).ok();
     // Of no use: it stays at 3.
-    rig.vsctl(&["set", "Open_vSwitch", ".", "other_config:bundle-idle-timeout=0"]).ok();
+    rig.try_vsctl(&["set", "Open_vSwitch", ".", "other_config:bundle-idle-timeout=0"]).ok();
     let mut stream = UnixStream::connect(rig.file("br0.mgmt")).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     let codec = Codec::new(Version::V13);

@@ -6,7 +6,7 @@ use super::*;
 fn what_happened_is_written_back_before_the_client_is_told_that_it_is_in_force() {
     let rig = Rig::start();
     rig.add_bridge();
-    rig.vsctl(&[
+    rig.try_vsctl(&[
         "add-port",
         "br0",
         "p1",
@@ -48,7 +48,7 @@ fn what_happened_is_written_back_before_the_client_is_told_that_it_is_in_force()
     assert!(!root("ovs_version").is_empty());
     assert_eq!(root("system_type"), "[]");
     // The datapath's row is filled in where somebody made one.
-    rig.vsctl(&[
+    rig.try_vsctl(&[
         "--",
         "--id=@d",
         "create",
@@ -62,7 +62,7 @@ fn what_happened_is_written_back_before_the_client_is_told_that_it_is_in_force()
     ])
     .ok();
     wait_for("capabilities", || {
-        let listed = rig.vsctl(&["--columns=capabilities", "list", "Datapath"]).ok();
+        let listed = rig.try_vsctl(&["--columns=capabilities", "list", "Datapath"]).ok();
         listed.contains("recirc=\"true\"")
             && listed.contains("ct_state=\"true\"")
             && listed.contains("tnl_push_pop=\"false\"")
@@ -79,7 +79,7 @@ fn statistics_have_the_names_that_exporters_read() {
     rig.add_bridge();
     rig.add_dummy("p1");
     rig.add_dummy("p2");
-    rig.vsctl(&["set", "open_vswitch", ".", "other_config:enable-statistics=true"]).ok();
+    rig.try_vsctl(&["set", "open_vswitch", ".", "other_config:enable-statistics=true"]).ok();
     for _ in 0..3 {
         rig.receive("p1");
     }
@@ -114,7 +114,7 @@ fn statistics_have_the_names_that_exporters_read() {
     for key in ["cpu=", "memory=", "process_ovs-vswitchd=", "file_systems="] {
         assert!(machine.contains(key), "{key}: {machine}");
     }
-    rig.vsctl(&["set", "open_vswitch", ".", "other_config:enable-statistics=false"]).ok();
+    rig.try_vsctl(&["set", "open_vswitch", ".", "other_config:enable-statistics=false"]).ok();
     wait_for("no statistics", || rig.get("open_vswitch", ".", "statistics") == "{}");
 }
 
@@ -123,48 +123,54 @@ fn errors_are_shown_where_they_belong_and_previous_settings_stay() {
     let rig = Rig::start();
     rig.add_bridge();
     // With receive queues that workers poll.
-    rig.vsctl(&["add-port", "br0", "p1", "--", "set", "interface", "p1", "type=dummy-pmd"]).ok();
-    let said = rig.vsctl(&["add-port", "br0", "nosuchdevice"]);
+    rig.try_vsctl(&["add-port", "br0", "p1", "--", "set", "interface", "p1", "type=dummy-pmd"]).ok();
+    let said = rig.try_vsctl(&["add-port", "br0", "nosuchdevice"]);
     let expected = "could not open network device nosuchdevice (No such device)";
     assert!(said.err.contains(expected), "{said:?}");
     assert!(rig.get("interface", "nosuchdevice", "error").contains(expected));
     assert_eq!(rig.get("interface", "nosuchdevice", "ofport"), "-1");
-    assert!(rig.vsctl(&["show"]).ok().contains(expected));
+    assert!(rig.try_vsctl(&["show"]).ok().contains(expected));
     // The others forward as before.
     rig.add_dummy("p2");
     rig.receive("p1");
     wait_for("a packet", || rig.sent("p2") == 1);
 
-    rig.vsctl(&["set", "interface", "p1", "options:n_rxq=2"]).ok();
+    rig.try_vsctl(&["set", "interface", "p1", "options:n_rxq=2"]).ok();
     let queues = || rig.appctl(&["dpif-netdev/pmd-rxq-show"]).ok().matches("port: p1 ").count();
     assert_eq!(queues(), 2);
-    rig.vsctl(&["set", "interface", "p1", "options:n_rxq=plenty"]).ok();
+    rig.try_vsctl(&["set", "interface", "p1", "options:n_rxq=plenty"]).ok();
     assert!(rig.get("interface", "p1", "error").contains("n_rxq=plenty"));
     assert_eq!((queues(), rig.get("interface", "p1", "ofport").as_str()), (2, "1"));
-    rig.vsctl(&["set", "interface", "p1", "options:n_rxq=1"]).ok();
+    rig.try_vsctl(&["set", "interface", "p1", "options:n_rxq=1"]).ok();
     assert_eq!((rig.get("interface", "p1", "error").as_str(), queues()), ("[]", 1));
 
     // What is ignored is our own to say.
     rig.appctl(&["vlog/set", "bridge:dbg"]).ok();
-    rig.vsctl(&["set", "bridge", "br0", "other_config:mac-table-size=20"]).ok();
-    rig.vsctl(&["set", "bridge", "br0", "other_config:mac-table-size=many", "other_config:no-such-key=1"])
-        .ok();
+    rig.try_vsctl(&["set", "bridge", "br0", "other_config:mac-table-size=20"]).ok();
+    rig.try_vsctl(&[
+        "set",
+        "bridge",
+        "br0",
+        "other_config:mac-table-size=many",
+        "other_config:no-such-key=1",
+    ])
+    .ok();
     let fdb = rig.appctl(&["fdb/stats-show", "br0"]).ok();
     assert!(fdb.contains("/20\n"), "{fdb}");
-    rig.vsctl(&["set", "bridge", "br0", "other_config:dp-desc=x"]).ok();
+    rig.try_vsctl(&["set", "bridge", "br0", "other_config:dp-desc=x"]).ok();
     let log = rig.log();
     assert_eq!(log.matches("other_config:no-such-key is not known").count(), 1, "{log}");
     assert_eq!(log.matches("mac-table-size=many is not a number").count(), 1, "{log}");
 
     // What a device refuses does not cost the port, neither now nor when it is opened with it.
     let mtu = ["set", "interface", "mtu1", "type=internal", "mtu_request=65536"];
-    rig.vsctl(&[&["add-port", "br0", "mtu1", "--"][..], &mtu].concat());
+    rig.try_vsctl(&[&["add-port", "br0", "mtu1", "--"][..], &mtu].concat());
     assert!(rig.get("interface", "mtu1", "error").contains("could not set mtu_request"));
     assert_ne!(rig.get("interface", "mtu1", "ofport"), "-1");
     assert_eq!(rig.get("interface", "mtu1", "mtu"), "1500");
-    rig.vsctl(&["del-port", "mtu1"]).ok();
+    rig.try_vsctl(&["del-port", "mtu1"]).ok();
 
-    rig.vsctl(&[
+    rig.try_vsctl(&[
         "add-port",
         "br0",
         "loose",
@@ -178,7 +184,7 @@ fn errors_are_shown_where_they_belong_and_previous_settings_stay() {
     let error = rig.get("interface", "loose", "error");
     assert_eq!(error, "\"No usable peer 'end' exists in 'netdev' datapath.\"");
     assert_eq!(rig.get("interface", "loose", "ifindex"), "0");
-    rig.vsctl(&[
+    rig.try_vsctl(&[
         "add-port",
         "br0",
         "end",
@@ -192,7 +198,7 @@ fn errors_are_shown_where_they_belong_and_previous_settings_stay() {
     .ok();
     wait_for("the cable", || rig.get("interface", "loose", "error") == "[]");
 
-    let said = rig.vsctl(&["add-br", "br1", "--", "set", "bridge", "br1", "datapath_type=quantum"]);
+    let said = rig.try_vsctl(&["add-br", "br1", "--", "set", "bridge", "br1", "datapath_type=quantum"]);
     assert!(said.err.contains("datapath_type=quantum is not known"), "{said:?}");
     assert!(rig.appctl(&["ofproto/list"]).ok() == "br0\n");
 }
@@ -202,10 +208,10 @@ fn packets_through_a_cable_count_at_both_of_its_ends() {
     let rig = Rig::start();
     rig.add_bridge();
     rig.add_dummy("p1");
-    rig.vsctl(&["add-br", "br1", "--", "set", "bridge", "br1", "datapath_type=dummy"]).ok();
+    rig.try_vsctl(&["add-br", "br1", "--", "set", "bridge", "br1", "datapath_type=dummy"]).ok();
     for (bridge, end, other) in [("br0", "pa", "pb"), ("br1", "pb", "pa")] {
         let peer = format!("options:peer={other}");
-        rig.vsctl(&["add-port", bridge, end, "--", "set", "interface", end, "type=patch", &peer]).ok();
+        rig.try_vsctl(&["add-port", bridge, end, "--", "set", "interface", end, "type=patch", &peer]).ok();
     }
     (0..5).for_each(|_| rig.receive("p1"));
     for (bridge, end, counted) in [("br0", "pa", "tx"), ("br1", "pb", "rx")] {
@@ -235,7 +241,7 @@ fn keys_that_others_read_are_kept_as_they_are_and_nobody_complains_of_them() {
         ("interface", "p1", "external_ids:iface-status", "active"),
         ("interface", "p1", "external_ids:vm-id", "v1"),
     ] {
-        rig.vsctl(&["set", table, row, &format!("{column}={value}")]).ok();
+        rig.try_vsctl(&["set", table, row, &format!("{column}={value}")]).ok();
         assert_eq!(rig.get(table, row, column).trim_matches('"'), value, "{column}");
     }
     let log = rig.log();
@@ -247,9 +253,11 @@ fn a_datapaths_row_says_what_it_can_do() {
     let rig = Rig::start();
     rig.add_bridge();
     let row = ["--id=@d", "create", "datapath", "datapath_version=x"];
-    rig.vsctl(&[&["--"], &row[..], &["--", "set", "open_vswitch", ".", "datapaths:netdev=@d"]].concat()).ok();
-    let has =
-        |pair: &str| rig.vsctl(&["--bare", "--columns=capabilities", "list", "datapath"]).ok().contains(pair);
+    rig.try_vsctl(&[&["--"], &row[..], &["--", "set", "open_vswitch", ".", "datapaths:netdev=@d"]].concat())
+        .ok();
+    let has = |pair: &str| {
+        rig.try_vsctl(&["--bare", "--columns=capabilities", "list", "datapath"]).ok().contains(pair)
+    };
     for pair in [
         "check_pkt_len=true",
         "clone=true",
@@ -285,13 +293,13 @@ fn a_datapaths_row_says_what_it_can_do() {
 fn description_and_serial_number_of_a_bridge_are_what_its_row_says() {
     let rig = Rig::start();
     rig.add_bridge();
-    rig.vsctl(&["set", "bridge", "br0", "other_config:dp-desc=the first", "other_config:dp-sn=S7"]).ok();
+    rig.try_vsctl(&["set", "bridge", "br0", "other_config:dp-desc=the first", "other_config:dp-sn=S7"]).ok();
     let said = rig.run("ovs-ofctl", &["dump-desc", "br0"]).ok();
     assert!(said.contains("Serial Num: S7") && said.contains("DP Description: the first"), "{said}");
-    rig.vsctl(&["set", "bridge", "br0", "other_config:hwaddr=\"02:00:00:00:00:aa\""]).ok();
+    rig.try_vsctl(&["set", "bridge", "br0", "other_config:hwaddr=\"02:00:00:00:00:aa\""]).ok();
     assert_eq!(rig.get("bridge", "br0", "datapath_id"), "\"00000200000000aa\"");
     assert_eq!(rig.get("interface", "br0", "mac_in_use"), "\"02:00:00:00:00:aa\"");
-    rig.vsctl(&["set", "bridge", "br0", "other_config:datapath-id=0x77"]).ok();
+    rig.try_vsctl(&["set", "bridge", "br0", "other_config:datapath-id=0x77"]).ok();
     assert_eq!(rig.get("bridge", "br0", "datapath_id"), "\"0000000000000077\"");
     let said = rig.run("ovs-ofctl", &["show", "br0"]).ok();
     assert!(said.contains("dpid:0000000000000077"), "{said}");
@@ -303,13 +311,13 @@ fn what_becomes_of_a_controller_is_in_its_row() {
     rig.add_bridge();
     let socket = rig.file("controller.sock");
     let target = format!("unix:{}", socket.display());
-    rig.vsctl(&["set-controller", "br0", &target]).ok();
-    let get = |column: &str| rig.vsctl(&["get", "controller", "br0", column]).ok().trim().to_string();
+    rig.try_vsctl(&["set-controller", "br0", &target]).ok();
+    let get = |column: &str| rig.try_vsctl(&["get", "controller", "br0", column]).ok().trim().to_string();
     wait_for("the failure in the row", || get("status").contains("last_error=\"No such file or directory\""));
     assert_eq!((get("is_connected").as_str(), get("role").as_str()), ("false", "[]"));
     let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
     wait_for("an attempt", || !get("status:state").contains("BACKOFF"));
-    rig.vsctl(&["del-controller", "br0"]).ok();
+    rig.try_vsctl(&["del-controller", "br0"]).ok();
     assert!(rig.run("ovs-ofctl", &["dump-flows", "br0"]).ok().contains("actions=NORMAL"));
 
     // Who may write to the database must not reach any socket of the machine by it.
@@ -318,9 +326,9 @@ fn what_becomes_of_a_controller_is_in_its_row() {
     let listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
     listener.set_nonblocking(true).unwrap();
     let target = format!("unix:{}", socket.display());
-    rig.vsctl(&["set-controller", "br0", &target]).ok();
+    rig.try_vsctl(&["set-controller", "br0", &target]).ok();
     let refused = format!("|bridge|ERR|bridge br0: Not connecting to socket controller \"{target}\" due to");
     wait_for("the refusal", || rig.log().contains(&refused));
     assert!(listener.accept().is_err());
-    rig.vsctl(&["del-controller", "br0"]).ok();
+    rig.try_vsctl(&["del-controller", "br0"]).ok();
 }
