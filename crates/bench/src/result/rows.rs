@@ -295,6 +295,36 @@ fn conditions(suite: &str) -> BTreeMap<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
+
+    /// Fractions that describe what was measured.
+    const FRACTIONS_AS_LABELS: &[&str] = &["loss_allowed"];
+
+    /// The fields of the rows in a measurement's source that are fractions.
+    fn fractions(source: &str) -> Vec<String> {
+        let rows = source.split("Serialize").skip(1).filter_map(|rest| rest.split_once("struct "));
+        let bodies = rows.filter_map(|(_, rest)| rest.split_once('{')?.1.split_once("\n}"));
+        let fields =
+            bodies.flat_map(|(body, _)| body.lines()).filter_map(|line| line.trim().split_once(": "));
+        let fractions = fields.filter(|(_, kind)| matches!(*kind, "f64," | "Option<f64>,"));
+        fractions.map(|(name, _)| name.trim_start_matches("pub ").to_string()).collect()
+    }
+
+    #[test]
+    fn every_fraction_of_a_row_is_a_figure_and_splits_no_points() {
+        let mut seen = 0;
+        for entry in Path::new(env!("CARGO_MANIFEST_DIR")).join("src/measure").read_dir().unwrap() {
+            let path = entry.unwrap().path();
+            let Ok(source) = std::fs::read_to_string(&path) else { continue };
+            for field in fractions(&source) {
+                let is_known = FIGURES.iter().any(|(name, ..)| *name == field) || field == "value";
+                let is_label = FRACTIONS_AS_LABELS.contains(&&*field);
+                assert!(is_known || is_label, "{}: {field} is a label unless FIGURES has it", path.display());
+                seen += 1;
+            }
+        }
+        assert!(seen > 50, "{seen}");
+    }
 
     #[test]
     fn rows_become_points_with_their_turns() {
