@@ -154,8 +154,14 @@ fn a_sleeping_side_is_woken_and_a_polling_one_is_left_alone() {
             assert!(rig.rx[0].arm());
         }
         let mut pair = rig.pairs.remove(0);
-        let sleeper = std::thread::spawn(move || pair.wait(Duration::from_secs(10)));
-        std::thread::sleep(Duration::from_millis(20));
+        let (tell, told) = std::sync::mpsc::channel();
+        let sleeper = std::thread::spawn(move || {
+            tell.send(packet::thread::id()).unwrap();
+            pair.wait(Duration::from_secs(10))
+        });
+        let thread = told.recv().unwrap();
+        let stat = format!("/proc/self/task/{thread}/stat");
+        wait_for("the guest sleeps", || std::fs::read_to_string(&stat).unwrap().contains(") S "));
         assert_eq!(rig.send(&[frame(0, 60)]), 1);
         assert!(sleeper.join().unwrap(), "{layout:?} {features:#x}: the guest is woken");
     }
