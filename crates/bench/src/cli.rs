@@ -132,6 +132,9 @@ enum Bench {
     /// cost?
     #[command(hide = true)]
     Conntrack(conntrack::Args),
+    /// A flood of new connections at one port: what do the others keep?
+    #[command(hide = true)]
+    Flood(conntrack::flood::Args),
     /// Send small UDP frames at a fixed rate (what `afxdp` runs in a namespace).
     #[command(hide = true)]
     Generate(generate::Args),
@@ -268,6 +271,7 @@ fn measure(bench: Bench) -> Result<(), String> {
         Bench::KernelDatapath(args) => kernel_datapath::run(&args),
         Bench::Explosion(args) => explosion::run(&args),
         Bench::Conntrack(args) => conntrack::run(&args),
+        Bench::Flood(args) => conntrack::flood::run(&args),
         Bench::Generate(args) => generate::run(&args),
         Bench::Traffic(args) => serve::run(&args),
         Bench::TapGuest(args) => tap::run(&args),

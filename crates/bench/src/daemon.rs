@@ -158,6 +158,13 @@ impl Daemon {
             .map_err(|e| self.explained(e))
     }
 
+    /// Runs `crosspoint ofctl`.
+    pub fn own_ofctl(&self, args: &[&str]) -> Result<String, String> {
+        let program = std::env::current_exe().map_err(|e| format!("this program's path: {e}"))?;
+        run(Command::new(program).arg("ofctl").env("OVS_RUNDIR", &self.dir.0).args(args))
+            .map_err(|e| self.explained(e))
+    }
+
     /// A connection for OpenFlow to `br0`.
     pub fn openflow(&self) -> Result<UnixStream, String> {
         let path = self.dir.0.join("br0.mgmt");

@@ -172,6 +172,12 @@ impl Context {
         self.share.may_begin(&mut self.input.begun, self.now_ms)
     }
 
+    /// Whether the input port has tried to begin more connections in this millisecond than it may.
+    #[inline(always)]
+    pub fn exceeds_share(&self) -> bool {
+        self.input.begun.is_share_exceeded(self.now_ms)
+    }
+
     /// A copy of the packet; `None` (counted as a drop of a copy) if the pool is exhausted.
     pub fn copy(&mut self, packet: &Packet) -> Option<Packet> {
         self.stats.copies.add(1);

@@ -42,7 +42,9 @@ use arrayvec::ArrayVec;
 use base::clock::tsc;
 use base::region::prefetch;
 use base::{DropReason, OfPort, PortNo, Version, rcu};
-use flow::extract::{Ingress, extract, extract_keeping_metadata, extract_without_link, opens_tcp, plain_key};
+use flow::extract::{
+    Ingress, begins_tcp, extract, extract_keeping_metadata, extract_without_link, opens_tcp, plain_key,
+};
 use flow::{Depth, Key};
 use packet::batch::Runs;
 use packet::wait::Bell;
@@ -118,14 +120,33 @@ impl<P: Pipeline> Process<P> {
         // The version is read before the depth, so that everything the version needs is extracted.
         let version = self.pipeline.version();
         let (of_port, depth) = self.pipeline.ingress(&self.context.input.view);
-        let mut clock = StageClock::start(&mut self.sample_next, batch.len());
         self.context.stats.rx.add(batch.len() as u64);
+        if self.context.exceeds_share() && self.context.input.tracks_openings(self.now_ms) {
+            self.shed_openings(batch);
+        }
         self.context.share.note(self.context.input.port);
+        let mut clock = StageClock::start(&mut self.sample_next, batch.len());
         let cycles = self.round((of_port, depth), Metadata::default(), version, batch, lent, &mut clock);
         clock.finish(&self.context.stats);
         let cycles = cycles + self.rounds(of_port, version);
         std::mem::swap(&mut self.context.input, input);
         cycles
+    }
+
+    /// Drops TCP's opening segments: their port has exceeded its share of new connections, and such segments
+    /// are tracked. The others keep their order. Answers to opening segments belong to connections that
+    /// another port has begun.
+    #[cold]
+    #[inline(never)]
+    fn shed_openings(&mut self, batch: &mut Batch) {
+        let mut kept = 0;
+        for n in 0..batch.len() {
+            if !begins_connection(&batch[n]) {
+                batch.swap(kept, n);
+                kept += 1;
+            }
+        }
+        self.context.drop_all(batch.drain(kept..), DropReason::CtPortShare);
     }
 
     /// Processes recirculated packets until none is left.
@@ -229,6 +250,12 @@ fn opens_connections(batch: &Batch) -> bool {
         let key = plain_key(packet.data(), packet.len(), Depth::Transport, 0);
         key.is_some_and(|key| opens_tcp(&key))
     })
+}
+
+/// Whether it is a TCP segment with SYN and without ACK.
+#[inline(always)]
+fn begins_connection(packet: &Packet) -> bool {
+    plain_key(packet.data(), packet.len(), Depth::Transport, 0).is_some_and(|key| begins_tcp(&key))
 }
 
 /// Times the stages of one burst in [`SAMPLE_EVERY`].

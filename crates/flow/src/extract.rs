@@ -26,7 +26,7 @@ use crate::key::{B_COMMON, B_CT, B_IPV6, B_RARE, Key};
 use base::{OfPort, PortNo};
 use bytes::{be16, be32, be64};
 pub use head::head_is_enough;
-pub use plain::{PLAIN_ORIGIN_SHIFT, PlainKey, opens_tcp, plain_key};
+pub use plain::{PLAIN_ORIGIN_SHIFT, PlainKey, begins_tcp, opens_tcp, plain_key};
 use wire::Layers;
 use wire::layers::{TAG_LEN, is_tag};
 

@@ -64,7 +64,9 @@ pub fn run(args: &Args) -> Result<(), String> {
     trial::write_frames(&normal, frames)?;
     let mut rows = Vec::new();
     for &rate in &args.rates {
-        write_trace(&attack, rate).map_err(|e| format!("{}: {e}", attack.display()))?;
+        let interval_ns = 1_000_000_000 / rate as u64;
+        let trace = (0..TRACE).map(|n| (n as u64 * interval_ns, attack_frame(n)));
+        trial::write_timed_frames(&attack, trace)?;
         let (mut kept, mut costs, mut masks) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..args.common.runs {
             let (alone, beside, count) = turn(args, rate, &normal, &attack)?;
@@ -110,17 +112,6 @@ fn turn(args: &Args, rate: usize, normal: &Path, attack: &Path) -> Result<(f64, 
     rig.run_for(args.common.turn().saturating_sub(start.elapsed()));
     let beside = Meter::read(&rig).since(&before).cycles_per_packet;
     Ok((alone, beside, rig.datapath.worker_stats(0).masks.get() as f64))
-}
-
-/// The trace, at its rate.
-fn write_trace(path: &Path, rate: usize) -> std::io::Result<()> {
-    let file = std::io::BufWriter::new(std::fs::File::create(path)?);
-    let mut writer = ports::pcap::file::Writer::new(file)?;
-    for n in 0..TRACE {
-        let frame = attack_frame(n);
-        writer.write(n as u64 * 1_000_000_000 / rate as u64, [frame.as_slice()].into_iter())?;
-    }
-    writer.flush()
 }
 
 /// Allow one of each, drop the rest.

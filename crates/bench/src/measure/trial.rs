@@ -168,11 +168,16 @@ pub fn frame(src: Ipv4Addr, dst: Ipv4Addr, src_port: u16, dst_port: u16) -> Vec<
 
 /// Writes frames into a capture file.
 pub fn write_frames(path: &Path, frames: impl Iterator<Item = Vec<u8>>) -> Result<(), String> {
+    write_timed_frames(path, frames.map(|frame| (0, frame)))
+}
+
+/// The same, each with its time in nanoseconds.
+pub fn write_timed_frames(path: &Path, frames: impl Iterator<Item = (u64, Vec<u8>)>) -> Result<(), String> {
     let write = || -> io::Result<()> {
         let file = BufWriter::new(std::fs::File::create(path)?);
         let mut writer = ports::pcap::file::Writer::new(file)?;
-        for frame in frames {
-            writer.write(0, [frame.as_slice()].into_iter())?;
+        for (time_ns, frame) in frames {
+            writer.write(time_ns, [frame.as_slice()].into_iter())?;
         }
         writer.flush()
     };

@@ -58,6 +58,7 @@ const FIGURES: &[(&str, &str, Better)] = &[
     ("new_flow_cycles", "cycles", Lower),
     ("new_flows_per_s", "1/s", Neither),
     ("one_ms", "ms", Lower),
+    ("opened_ratio", "ratio", Higher),
     ("own_cycles_per_packet", "cycles", Lower),
     ("packets", "packets", Neither),
     ("packets_per_cpu_second", "1/s", Higher),
@@ -71,6 +72,7 @@ const FIGURES: &[(&str, &str, Better)] = &[
     ("ratio_to_two", "ratio", Lower),
     ("reading_packets_per_s", "1/s", Higher),
     ("received_per_s", "1/s", Higher),
+    ("refused_ratio", "ratio", Neither),
     ("rss_after_bytes", "bytes", Lower),
     ("rss_at_start_bytes", "bytes", Neither),
     ("rss_before_bytes", "bytes", Neither),
@@ -84,6 +86,7 @@ const FIGURES: &[(&str, &str, Better)] = &[
     ("steady_cycles_per_packet", "cycles", Lower),
     ("steady_longest_pass_ms", "ms", Neither),
     ("stopped_packets_per_s", "1/s", Higher),
+    ("switch_cpu_seconds", "s", Lower),
     ("throughput_ratio", "ratio", Higher),
     ("time_ratio_to_bridge", "ratio", Lower),
     ("time_ratio_to_ip_forward", "ratio", Lower),
@@ -145,6 +148,7 @@ const MEASUREMENTS: &[(&str, &str, &str)] = &[
     ("flow-mods", "flow-mod", "flow_mods_made_per_s"),
     ("explosion", "masks", "kept_ratio"),
     ("conntrack", "conntrack", "packets_per_cpu_second"),
+    ("flood", "conntrack", "kept_ratio"),
     ("kernel-datapath", "kernel-datapath", "packets_per_s"),
 ];
 

@@ -137,13 +137,22 @@ pub const SUITES: &[Suite] = &[
         name: "conntrack",
         group: RULES,
         question: "A stateful firewall, also with SNAT: what do established packets and new connections cost?",
-        steps: &[measure(
-            "firewall",
-            "conntrack",
-            "--runs 3",
-            "--connections 1,1k --new 20k --runs 2 --turn-ms 200",
-            OVS_DPDK,
-        )],
+        steps: &[
+            measure(
+                "firewall",
+                "conntrack",
+                "--runs 3",
+                "--connections 1,1k --new 20k --runs 2 --turn-ms 200",
+                OVS_DPDK,
+            ),
+            measure(
+                "flood",
+                "flood",
+                "--runs 5",
+                "--rates 100k --connections 1k --runs 1 --turn-ms 200",
+                None,
+            ),
+        ],
         plots: &[
             Plot::new("Established packets per CPU-second", "packets_per_cpu_second", "connections")
                 .by(&["rules"])
@@ -485,8 +494,17 @@ pub const SUITES: &[Suite] = &[
     Suite {
         name: "load-rules",
         group: CONTROL,
-        question: "How long does the stock ovs-ofctl take to load rules, and how much memory do they take?",
-        steps: &[measure("load-rules", "load-rules", "--runs 1", "--rules 1k --runs 1", OVS_VSWITCHD)],
+        question: "How long does a client take to add, compare and replace rules, and how much memory do they take?",
+        steps: &[
+            measure("load-rules", "load-rules", "--runs 1", "--rules 1k --runs 1", OVS_VSWITCHD),
+            measure(
+                "own-client",
+                "load-rules",
+                "--client own --runs 1",
+                "--client own --rules 1k --runs 1",
+                OVS_VSWITCHD,
+            ),
+        ],
         plots: &[],
     },
     Suite {

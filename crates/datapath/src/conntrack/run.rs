@@ -11,7 +11,7 @@ use super::seen::{self, Seen};
 use super::track::Moment;
 use super::tuple::Tuple;
 use super::{Tracker, Tracking, nat, state};
-use crate::recirculation::{Metadata, Originals};
+use crate::recirculation::Metadata;
 use crate::run::{Ends, Run};
 use arrayvec::ArrayVec;
 use base::DropReason;
@@ -63,10 +63,9 @@ pub fn track_all<E: Ends>(
     }
     // 3. Track, translate.
     let mut said: ArrayVec<Tracking, BURST> = ArrayVec::new();
-    let mut originals = std::mem::take(&mut run.originals);
-    originals.truncate(run.packets.len());
-    while originals.len() < run.packets.len() {
-        originals.push(Default::default());
+    run.originals.truncate(run.packets.len());
+    while run.originals.len() < run.packets.len() {
+        run.originals.push(Default::default());
     }
     let chooses = request.commit && matches!(request.nat, Some(Nat::New(_)));
     let mut n = 0;
@@ -75,14 +74,16 @@ pub fn track_all<E: Ends>(
         let context = to.context();
         let now_ms = context.now_ms;
         let random = if chooses { context.random64() } else { 0 };
+        let exceeds_share = context.exceeds_share();
         let mut moment = Moment {
             now_ms,
             hash: *hash,
             random,
             helped: None,
+            exceeds_share,
             may_begin: &mut || context.may_begin_connection(),
         };
-        let done = tracker.track(seen.as_ref(), request, &mut tracking, &mut originals[n], &mut moment);
+        let done = tracker.track(seen.as_ref(), request, &mut tracking, &mut run.originals[n], &mut moment);
         let done = done.and_then(|translation| match translation {
             Some(t) if seen.is_some_and(|seen| seen.is_plain) => {
                 nat::translate_plain(&mut run.packets[n], t.to.plain());
@@ -102,13 +103,12 @@ pub fn track_all<E: Ends>(
                 n += 1;
             }
             Err(reason) => {
-                originals.remove(n);
                 let packet = run.remove(n);
                 to.context().drop(packet, reason);
             }
         }
     }
-    go_on_by_what_was_said(run, &said, originals, to, &mut go_on);
+    go_on_by_what_was_said(run, &said, to, &mut go_on);
 }
 
 /// For packets that open connections: prefetches the lines in which the tuples after translation are looked
@@ -175,6 +175,7 @@ fn track_whole<E: Ends>(
         hash: None,
         random,
         helped: None,
+        exceeds_share: context.exceeds_share(),
         may_begin: &mut || context.may_begin_connection(),
     };
     let tracking = &mut part.metadata.tracking;
@@ -203,17 +204,15 @@ fn track_whole<E: Ends>(
 fn go_on_by_what_was_said<E: Ends>(
     run: &mut Run,
     said: &[Tracking],
-    originals: Originals,
     to: &mut E,
     go_on: &mut impl FnMut(&mut Run, &mut E),
 ) {
     let Some(first) = said.first() else { return };
     if said.iter().all(|tracking| tracking == first) {
         run.metadata.tracking = *first;
-        run.originals = originals;
         return go_on(run, to);
     }
-    let mut packets = run.packets.drain(..).zip(run.layers.drain(..)).zip(originals);
+    let mut packets = run.packets.drain(..).zip(run.layers.drain(..)).zip(run.originals.drain(..));
     for same in said.chunk_by(|a, b| a == b) {
         let mut part = Run::new(run.metadata);
         part.metadata.tracking = same[0];

@@ -5,6 +5,11 @@
 //! begin [`SHARED_PER_MS`] per millisecond; packets that would begin more are dropped and counted. So a flood
 //! of new connections at one port leaves time for the others.
 //!
+//! Finding out that a packet would begin a connection costs nearly as much as beginning it. So for the rest of
+//! a millisecond in which a port has exceeded its share, its packets of unknown connections are dropped as
+//! soon as they are known to be such: TCP's opening segments before they are looked up
+//! ([`crate::process`]), others by the first `ct` ([`super::track`]).
+//!
 //! Threads: one worker.
 
 use base::PortNo;
@@ -46,6 +51,15 @@ impl Ports {
 pub struct Begun {
     ms: u64,
     count: u32,
+    is_share_exceeded: bool,
+}
+
+impl Begun {
+    /// Whether the port has tried to begin more than its share in this millisecond.
+    #[inline(always)]
+    pub fn is_share_exceeded(&self, now_ms: u64) -> bool {
+        self.is_share_exceeded && self.ms == now_ms
+    }
 }
 
 /// How long a port counts as active after a packet.
@@ -66,7 +80,7 @@ impl Share {
             (self.now, self.window) = (Ports::None, window);
         }
         if begun.ms != now_ms {
-            *begun = Begun { ms: now_ms, count: 0 };
+            *begun = Begun { ms: now_ms, ..Begun::default() };
         }
         begun.count += 1;
         let both = match self.last {
@@ -74,7 +88,8 @@ impl Share {
             Ports::None => self.now,
             Ports::Several => Ports::Several,
         };
-        both != Ports::Several || begun.count <= SHARED_PER_MS
+        begun.is_share_exceeded = both == Ports::Several && begun.count > SHARED_PER_MS;
+        !begun.is_share_exceeded
     }
 }
 
@@ -91,7 +106,10 @@ mod tests {
         };
         assert_eq!(begin(&mut share, &mut flood, 1, 5_000, 1), 5_000);
         assert_eq!(begin(&mut share, &mut other, 2, 1, 2), 1);
-        assert_eq!(begin(&mut share, &mut flood, 1, 5_000, 3), 100);
+        assert_eq!(begin(&mut share, &mut flood, 1, 100, 3), 100);
+        assert!(!flood.is_share_exceeded(3));
+        assert_eq!(begin(&mut share, &mut flood, 1, 1, 3), 0);
+        assert!(flood.is_share_exceeded(3) && !flood.is_share_exceeded(4) && !other.is_share_exceeded(3));
         assert_eq!(begin(&mut share, &mut other, 2, 50, 3), 50);
         assert_eq!(begin(&mut share, &mut flood, 1, 5_000, 4), 100);
         assert_eq!(begin(&mut share, &mut flood, 1, 5_000, 300), 5_000, "alone again");

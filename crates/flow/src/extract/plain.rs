@@ -61,9 +61,18 @@ pub fn plain_key(head: &[u8], frame_len: usize, depth: Depth, origin: u64) -> Op
 /// like its opening one.
 #[inline(always)]
 pub fn opens_tcp(key: &PlainKey) -> bool {
-    const SYN: u64 = 2;
     key[3] >> 24 & SYN != 0
 }
+
+/// The same, but not the answer to an opening segment.
+#[inline(always)]
+pub fn begins_tcp(key: &PlainKey) -> bool {
+    key[3] >> 24 & (SYN | ACK) == SYN
+}
+
+/// Flags of TCP.
+const SYN: u64 = 0x02;
+const ACK: u64 = 0x10;
 
 #[inline(always)]
 fn ne64<const AT: usize>(bytes: &[u8; 54]) -> u64 {

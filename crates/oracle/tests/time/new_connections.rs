@@ -95,6 +95,7 @@ impl Firewall {
             (1, 1, new(CLIENT), vec![ct(2, true, None), output(3)]),
             (1, 2, established(CLIENT), vec![output(3)]),
             (1, 2, established(SERVER), vec![output(2)]),
+            (1, 2, established(FLOOD), vec![output(2)]),
         ] {
             let rule = FlowMod { table_id, priority, ..FlowMod::add(matching, actions) };
             control.flow_mod(bridge, &rule, 0).unwrap();
@@ -170,6 +171,39 @@ fn a_flood_begins_its_ports_share_of_connections_and_others_begin_what_they_want
     let first = FLOOD_BURSTS * packet::BURST as u64;
     assert!((share * (MS - 1)..=share * MS + first).contains(&begun), "{begun} begun in {MS} ms");
     assert_eq!(firewall.rig.drops(), [(DropReason::CtPortShare, dropped)], "nothing else was lost");
+    firewall.end();
+}
+
+#[test]
+fn a_port_that_exceeds_its_share_keeps_its_connections_and_its_answers_and_loses_openings_at_once() {
+    let _time = crate::stopped_time();
+    let mut firewall = Firewall::new();
+    firewall.millisecond(false);
+    let tagged = |frame: Vec<u8>| [&frame[..12], &[0x81, 0, 0, 7], &frame[12..]].concat();
+    for client in CLIENTS + 0x1000..CLIENTS + 0x1010 {
+        firewall.millisecond(true);
+        // Its server is behind the flooded port.
+        firewall.cross(CLIENT, &[segment(client, false, SYN)], "a new connection");
+        firewall.cross(FLOOD, &[segment(client, true, SYN_ACK)], "the flooded port's answer");
+        firewall.cross(CLIENT, &[segment(client, false, ACK)], "what follows");
+        firewall.cross(FLOOD, &[segment(client, true, ACK)], "a connection of the flooded port");
+        let figures = |firewall: &Firewall| {
+            let dropped = firewall.rig.dp.drops(DropReason::CtPortShare);
+            (dropped, firewall.rig.dp.worker_stats(0).recirculations.get())
+        };
+        let (dropped, recirculated) = figures(&firewall);
+        let opening = segment(firewall.flood + 1, false, SYN);
+        firewall.rig.receive(FLOOD, vec![opening.clone(), tagged(opening)]);
+        firewall.rig.worker.turn();
+        assert_eq!(figures(&firewall), (dropped + 2, recirculated), "another round is spared");
+    }
+    base::clock::warp(1);
+    // The worker reads the clock when it has had its turn.
+    firewall.rig.worker.turn();
+    let began = firewall.count();
+    firewall.rig.receive(FLOOD, vec![segment(firewall.flood + 2, false, SYN)]);
+    firewall.rig.worker.turn();
+    assert_eq!(firewall.count(), began + 1, "the next millisecond has its own share");
     firewall.end();
 }
 

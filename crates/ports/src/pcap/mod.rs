@@ -18,7 +18,6 @@ use crate::replay::{Moved, Replay};
 use crate::virtual_link::{VirtualLink, port_on_link, refuse_unsendable, to_wire_frames};
 use crate::wait::Timer;
 use crate::{PortError, PortSpec, QueueStats};
-use base::PortNo;
 use file::{Record, Writer};
 use packet::{Batch, Packet, PoolCache, Port, PortStatus, RxOutcome, RxQueue, TxQueue};
 use std::fs::File;
@@ -119,12 +118,15 @@ impl PcapPort {
         let link = VirtualLink::new(spec, queues, 65535)?;
         let mut rx_queues: Vec<Box<dyn RxQueue>> = Vec::new();
         for idx in 0..queues {
-            let own: Vec<Record> =
+            let mut own: Vec<Record> =
                 records.iter().filter(|r| queue_of(r.frame, queues) == idx).copied().collect();
-            let replay = Replay::new(own.iter().map(|r| r.frame), repeats && !timed, spec.port_no);
-            let schedule = timed.then(|| Schedule::new(&own, &records, repeats, spec.port_no)).transpose()?;
+            if timed {
+                own.sort_by_key(|r| r.time_ns); // Stable. A merged capture may not be in order.
+            }
+            let replay = Replay::new(own.iter().map(|r| r.frame), repeats, spec.port_no);
+            let schedule = timed.then(|| Schedule::new(&own, &records, repeats)).transpose()?;
             rx_queues.push(match schedule {
-                Some(schedule) => Box::new(TimedRx { link: link.clone(), idx, schedule }),
+                Some(schedule) => Box::new(TimedRx { link: link.clone(), idx, replay, schedule }),
                 None => Box::new(FastRx { link: link.clone(), idx, replay }),
             });
         }
@@ -274,50 +276,78 @@ impl RxQueue for FastRx {
 struct TimedRx {
     link: Arc<VirtualLink>,
     idx: usize,
+    replay: Replay,
     schedule: Schedule,
 }
 
-/// Frames with the time of each, relative to the first frame of the whole file.
+/// The time of each frame, relative to the first frame of the whole file.
 struct Schedule {
-    frames: Vec<(u64, Box<[u8]>)>,
+    times_ns: Vec<u64>,
     /// Length of one round; `None` to end after the first.
     period_ns: Option<u64>,
-    next: usize,
-    round_ns: u64,
+    next: Turn,
     start: Option<Instant>,
     timer: Timer,
-    in_port: PortNo,
+}
+
+/// A frame, and when its round began.
+#[derive(Clone, Copy, Default)]
+struct Turn {
+    frame: usize,
+    round_ns: u64,
 }
 
 impl Schedule {
-    fn new(own: &[Record], all: &[Record], repeats: bool, in_port: PortNo) -> Result<Schedule, PortError> {
+    /// For frames in the order of their times.
+    fn new(own: &[Record], all: &[Record], repeats: bool) -> Result<Schedule, PortError> {
         let first_ns = all.iter().map(|r| r.time_ns).min().unwrap_or(0);
         let span_ns = all.iter().map(|r| r.time_ns).max().unwrap_or(0) - first_ns;
         // After the last frame the mean interval passes before the first comes again.
         let gap_ns = if all.len() > 1 { span_ns / (all.len() as u64 - 1) } else { 1_000_000_000 };
-        let mut frames: Vec<(u64, Box<[u8]>)> =
-            own.iter().map(|r| (r.time_ns - first_ns, r.frame.into())).collect();
-        frames.sort_by_key(|(at_ns, _)| *at_ns); // Stable. A merged capture may not be in order.
         Ok(Schedule {
-            frames,
+            times_ns: own.iter().map(|r| r.time_ns - first_ns).collect(),
             period_ns: repeats.then_some((span_ns + gap_ns).max(1)),
-            next: 0,
-            round_ns: 0,
+            next: Turn::default(),
             start: None,
             timer: Timer::new()?,
-            in_port,
         })
+    }
+
+    fn now_ns(&mut self, now: Instant) -> u64 {
+        now.duration_since(*self.start.get_or_insert(now)).as_nanos() as u64
+    }
+
+    /// When a frame is due. `None` after the last one.
+    fn time_of(&self, turn: Turn) -> Option<u64> {
+        Some(turn.round_ns + self.times_ns.get(turn.frame)?)
+    }
+
+    fn after(&self, turn: Turn) -> Turn {
+        match self.period_ns {
+            Some(period_ns) if turn.frame + 1 == self.times_ns.len() => {
+                Turn { frame: 0, round_ns: turn.round_ns + period_ns }
+            }
+            _ => Turn { frame: turn.frame + 1, ..turn },
+        }
+    }
+
+    /// How many frames are due, up to `max`.
+    fn due(&mut self, now: Instant, max: usize) -> usize {
+        let now_ns = self.now_ns(now);
+        let turns = std::iter::successors(Some(self.next), |turn| Some(self.after(*turn)));
+        turns.take(max).take_while(|turn| self.time_of(*turn).is_some_and(|ns| ns <= now_ns)).count()
+    }
+
+    fn advance(&mut self, frames: u64) {
+        for _ in 0..frames {
+            self.next = self.after(self.next);
+        }
     }
 
     /// Nanoseconds until the next frame is due, 0 if it is due, `None` if there is none.
     fn due_in(&mut self, now: Instant) -> Option<u64> {
-        let now_ns = now.duration_since(*self.start.get_or_insert(now)).as_nanos() as u64;
-        if self.next == self.frames.len() {
-            self.round_ns += self.period_ns.filter(|_| !self.frames.is_empty())?;
-            self.next = 0;
-        }
-        let (at_ns, _) = self.frames.get(self.next)?;
-        Some((self.round_ns + at_ns).saturating_sub(now_ns))
+        let now_ns = self.now_ns(now);
+        Some(self.time_of(self.next)?.saturating_sub(now_ns))
     }
 }
 
@@ -326,16 +356,10 @@ impl RxQueue for TimedRx {
         if !self.link.is_up() {
             return RxOutcome::Ok;
         }
-        let now = Instant::now();
-        while !batch.is_full() && self.schedule.due_in(now) == Some(0) {
-            let Some(mut packet) = cache.alloc_frame(&self.schedule.frames[self.schedule.next].1) else {
-                break;
-            };
-            packet.in_port = self.schedule.in_port;
-            self.link.rx[self.idx].stats.passed(1, packet.len() as u64);
-            batch.push(packet);
-            self.schedule.next += 1;
-        }
+        let due = self.schedule.due(Instant::now(), batch.remaining_capacity());
+        let Moved { packets, bytes } = self.replay.rx(cache, batch, due);
+        self.schedule.advance(packets);
+        self.link.rx[self.idx].stats.passed(packets, bytes);
         RxOutcome::Ok
     }
 
@@ -415,6 +439,7 @@ impl TxQueue for PcapTx {
 mod tests {
     use super::*;
     use crate::null::udp_frame;
+    use base::PortNo;
     use packet::{BURST, Pool, PoolConfig};
 
     fn cache() -> PoolCache {
@@ -517,19 +542,23 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let bytes = std::fs::read(capture_file(&dir, 3, 1000)).unwrap();
         let records = file::parse(&bytes).unwrap();
-        let mut schedule = Schedule::new(&records, &records, true, PortNo(1)).unwrap();
+        let mut schedule = Schedule::new(&records, &records, true).unwrap();
         let start = Instant::now();
         let mut seen = Vec::new();
         for ns in 0..6001 {
             while schedule.due_in(start + Duration::from_nanos(ns)) == Some(0) {
                 seen.push(ns);
-                schedule.next += 1;
+                schedule.advance(1);
             }
         }
         assert_eq!(seen, [0, 1000, 2000, 3000, 4000, 5000, 6000]);
-        let mut once = Schedule::new(&records, &records, false, PortNo(1)).unwrap();
-        once.next = 3;
-        assert_eq!(once.due_in(start), None);
+        let late = start + Duration::from_nanos(9_500);
+        assert_eq!((schedule.due(late, 2), schedule.due(late, 9)), (2, 3), "two rounds at once");
+        let mut once = Schedule::new(&records, &records, false).unwrap();
+        assert_eq!(once.due_in(start), Some(0));
+        assert_eq!(once.due(late, 9), 3);
+        once.advance(3);
+        assert_eq!((once.due_in(late), once.due(late, 9)), (None, 0));
     }
 
     #[test]

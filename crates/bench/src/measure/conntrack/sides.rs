@@ -1,6 +1,6 @@
 //! The two switches that `conntrack` measures, behind one face: packets in, cost and counters out.
 
-use super::traffic::{OTHERS, Source};
+use super::traffic::{COOKIES, Source};
 use crate::measure::ovs_dpdk::OvsDpdk;
 use crate::measure::rig::{Rig, settle};
 use crate::measure::trial::{self, Meter, SINK, cycles};
@@ -23,7 +23,7 @@ pub struct Counts {
     /// Packets sent to the sink.
     pub sent: u64,
     /// Packets of the rule with each cookie.
-    pub by_rule: [u64; OTHERS as usize + 1],
+    pub by_rule: [u64; COOKIES],
 }
 
 impl Counts {
@@ -52,7 +52,7 @@ pub trait Side {
 }
 
 /// Crosspoint.
-pub struct Ours(Rig);
+pub struct Ours(pub(super) Rig);
 
 impl Ours {
     /// A switch with these rules.
@@ -73,7 +73,14 @@ impl Ours {
         Ok(Ours(rig))
     }
 
-    fn add(&mut self, sources: &[Source], repeats: bool) -> Result<(), String> {
+    /// Adds a capture that keeps its intervals, and ends.
+    pub fn add_timed(&mut self, source: &Source) -> Result<(), String> {
+        let spec = trial::source(source.port, &source.pcap);
+        self.0.add_port(&spec.with("timed", "true").with("loop", "false"))
+    }
+
+    /// Adds captures that come as fast as the worker takes them.
+    pub fn add(&mut self, sources: &[Source], repeats: bool) -> Result<(), String> {
         let spec =
             |s: &Source| trial::source(s.port, &s.pcap).with("loop", if repeats { "true" } else { "false" });
         sources.iter().try_for_each(|source| self.0.add_port(&spec(source)))

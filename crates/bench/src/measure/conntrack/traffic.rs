@@ -5,10 +5,11 @@
 //! translated, and the other end's packets can be written beforehand.
 
 use crate::measure::frames::{Order, addresses, sequence};
-use crate::measure::trial::{SOURCE, write_frames};
+use crate::measure::trial::{SOURCE, write_frames, write_timed_frames};
 use base::PortNo;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use wire::compose::{Compose, FRAME_LEN_MIN};
 use wire::ethernet::EthAddr;
 use wire::tcp::{TcpFlags, TcpRepr};
@@ -17,6 +18,10 @@ use wire::tcp::{TcpFlags, TcpRepr};
 pub const INSIDE: PortNo = SOURCE;
 /// The port from which they are answered.
 pub const OUTSIDE: PortNo = PortNo(3);
+/// Opens a few connections while another port is flooded.
+pub const NEIGHBOUR: PortNo = PortNo(4);
+/// The port of a flood of opening segments.
+pub const FLOODED: PortNo = PortNo(5);
 /// The address after translation.
 const TRANSLATED: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 1);
 const SERVICE: u16 = 80;
@@ -32,6 +37,21 @@ pub const FROM_INSIDE: u64 = 3;
 pub const FROM_OUTSIDE: u64 = 4;
 /// The rule for all others, which drops.
 pub const OTHERS: u64 = 5;
+
+/// The rule for connections that the neighbour opens.
+pub const NEIGHBOURLY: u64 = 6;
+/// The rule for those that the flood opens.
+const OF_FLOOD: u64 = 7;
+/// Cookies are below this.
+pub const COOKIES: usize = OF_FLOOD as usize + 1;
+
+/// Rules beside the firewall's, for [`NEIGHBOUR`] and [`FLOODED`].
+pub const FLOOD_RULES: &str = "\
+    cookie=6,table=1,priority=10,tcp,in_port=4,ct_state=+trk+new,actions=ct(commit),output:2\n\
+    cookie=7,table=1,priority=10,tcp,in_port=5,ct_state=+trk+new,actions=ct(commit),output:2\n";
+
+/// A rule that drops the flood before it is tracked.
+pub const DROPPING: &str = "cookie=7,table=0,priority=20,in_port=5,actions=drop\n";
 
 /// The configuration of the switch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum, serde::Serialize)]
@@ -102,6 +122,25 @@ enum Segment {
 /// The first segment of each of this many connections.
 pub fn opening(dir: &Path, connections: usize) -> Result<Source, String> {
     write(dir, "opening", Segment::Syn, Rules::Firewall, 0..connections)
+}
+
+/// The first segments of other connections, from number `first` on, that come in at a port: so many per
+/// second, for so long.
+pub fn opening_at(
+    dir: &Path,
+    port: PortNo,
+    first: usize,
+    (per_s, time): (usize, Duration),
+) -> Result<Source, String> {
+    let pcap = dir.join(format!("opening-at-{port}.pcap"));
+    let frames = (per_s as f64 * time.as_secs_f64()).ceil() as usize;
+    let interval_ns = 1e9 / per_s as f64;
+    let timed = (0..frames).map(|n| {
+        let segment = frame(first + n, Segment::Syn, Rules::Firewall);
+        ((n as f64 * interval_ns) as u64, segment)
+    });
+    write_timed_frames(&pcap, timed)?;
+    Ok(Source { port, pcap, frames: frames as u64 })
 }
 
 /// The answer to each.
@@ -183,8 +222,9 @@ mod tests {
 
     #[test]
     fn the_firewall_has_five_rules_that_our_parser_takes_too() {
-        for (rules, count) in [(Rules::Stateless, 4), (Rules::Firewall, 5), (Rules::Snat, 5)] {
-            let text = rules.text();
+        let flooded = Rules::Firewall.text() + FLOOD_RULES + DROPPING;
+        let texts = [(Rules::Stateless.text(), 4), (Rules::Firewall.text(), 5), (Rules::Snat.text(), 5)];
+        for (text, count) in texts.into_iter().chain([(flooded, 8)]) {
             let names = openflow::text::PortNames::none();
             let parsed = openflow::text::parse_flow_file(&text, None, names).unwrap();
             assert_eq!(parsed.len(), count);
