@@ -3,6 +3,7 @@
 
 use crate::conntrack::share::Begun;
 use crate::ports::InputIdx;
+use crate::promotion::Promotion;
 use crate::stats::PortCounters;
 use base::{OfPort, PortNo};
 use flow::Depth;
@@ -27,6 +28,8 @@ pub struct Input {
     tracks_openings_until_ms: u64,
     /// Connections that its packets have begun lately.
     pub begun: Begun,
+    /// Which of its bursts use the exact tier.
+    pub promotion: Promotion,
 }
 
 /// Whether the exact-match tier is used.
@@ -52,7 +55,7 @@ impl Input {
         counters: Option<Arc<PortCounters>>,
         exact_tier: ExactTier,
     ) -> Box<Input> {
-        let (idx, begun) = (InputIdx::default(), Begun::default());
+        let (idx, begun, promotion) = (InputIdx::default(), Begun::default(), Promotion::default());
         Box::new(Input {
             port,
             idx,
@@ -62,6 +65,7 @@ impl Input {
             alone_until_ms: 0,
             tracks_openings_until_ms: 0,
             begun,
+            promotion,
         })
     }
 
@@ -72,8 +76,8 @@ impl Input {
 
     /// Whether a burst that arrives now goes through the exact tier.
     #[inline(always)]
-    pub fn use_exact(&self, now_ms: u64) -> bool {
-        self.exact_tier == ExactTier::On || now_ms < self.alone_until_ms
+    pub fn use_exact(&mut self, now_ms: u64) -> bool {
+        now_ms < self.alone_until_ms || self.exact_tier == ExactTier::On && self.promotion.uses_exact()
     }
 
     /// Whether opening segments are probably tracked. If so, the exact tier contains none of them.

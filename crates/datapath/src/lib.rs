@@ -24,6 +24,7 @@ pub mod pipeline;
 pub mod placement;
 mod ports;
 mod process;
+mod promotion;
 mod recirculation;
 mod rounds;
 mod run;

@@ -179,7 +179,7 @@ impl<P: Pipeline> Process<P> {
         for packet in batch.iter().take(AHEAD) {
             prefetch(packet.data());
         }
-        let input = &self.context.input;
+        let input = &mut self.context.input;
         let (port, idx) = (input.port, input.idx);
         debug_assert!(batch.iter().all(|packet| packet.in_port == port));
         let tracks_openings = metadata.tracking.state & state::NEW != 0 || input.tracks_openings(self.now_ms);

@@ -7,6 +7,7 @@ mod encapsulated;
 mod hostile;
 mod learned;
 mod limits;
+mod promotion;
 mod recirculated;
 mod stock_normal;
 mod threads;

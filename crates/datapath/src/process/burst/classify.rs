@@ -33,6 +33,7 @@ impl<P: Pipeline> Process<P> {
         if use_exact {
             let hits = self.exact_stage(&mut memory, &mut todo, &arrival, batch);
             self.context.stats.exact_hits.add(hits);
+            self.context.input.promotion.looked_up(hits, batch.len() as u64 - hits);
         }
         for i in todo.iter() {
             if !memory.rows[i].exact.is_plain() {
