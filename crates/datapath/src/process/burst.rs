@@ -213,21 +213,20 @@ impl Classified {
         self.memory.layers(first)
     }
 
-    /// Takes the packets from run `first` up to `end`, which are next in the batch.
-    pub fn run(&self, first: usize, end: usize, from: &mut Runs<'_>) -> Run {
-        let mut run = Run::new(self.arrival.metadata);
+    /// Takes the packets from run `first` up to `end`, which are next in the batch, into an empty run with
+    /// the burst's metadata: one that was returned would be copied, packets and room for packets alike.
+    pub fn take_run(&self, first: usize, end: usize, from: &mut Runs<'_>, run: &mut Run) {
         let mut next = first;
         while next < end {
             let (layers, (_, behind)) = (self.layers(next), self.verdict(next));
-            for packet in (next..behind).map_while(|_| from.take()) {
-                run.push(packet, layers);
-            }
+            let count = (behind - next).min(from.left());
+            from.move_to(count, &mut run.packets);
+            run.layers.extend(std::iter::repeat_n(layers, count));
             next = behind;
         }
         if self.memory.tracking.state != 0 {
             run.originals.extend((first..end).filter_map(|i| self.memory.original(i).copied()));
         }
-        run
     }
 
     /// The original tuple of packet `i`, if it was tracked.

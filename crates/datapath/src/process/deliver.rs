@@ -45,7 +45,8 @@ impl<P: Pipeline> Process<P> {
             {
                 runs.move_to(count, straight);
             } else if decision.verdict.is_list() && loan.may_take(cache.actions(decision.body), count, tx) {
-                let mut run = burst.run(first, end, &mut runs);
+                let mut run = Run::new(burst.metadata());
+                burst.take_run(first, end, &mut runs, &mut run);
                 let actions = cache.actions(decision.body);
                 execute(actions, &mut run, &mut Lending { context, tx, lent, loan });
             } else {
@@ -107,7 +108,8 @@ impl<P: Pipeline> Process<P> {
                 }
                 Verdict::Actions => {
                     end = burst.alike(end, len, is_alike);
-                    let mut run = burst.run(first, end, &mut runs);
+                    let mut run = Run::new(burst.metadata());
+                    burst.take_run(first, end, &mut runs, &mut run);
                     self.execute_list(decision.body, &mut run);
                     if !self.context.recirculation.is_empty() {
                         round.any();

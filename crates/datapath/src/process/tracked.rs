@@ -95,7 +95,8 @@ impl<P: Pipeline> Process<P> {
                 round.0 |= burst.plain(at).map_or(u64::MAX, |(key, _)| GoingRound::bit(key));
                 (_, at) = burst.verdict(at);
             }
-            let mut run = burst.run(start, at, runs);
+            let mut run = Run::new(burst.metadata());
+            burst.take_run(start, at, runs, &mut run);
             self.execute_list(body, &mut run);
         }
         self.together_leave(burst.arrival(), runs, &mut together);
