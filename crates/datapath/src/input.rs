@@ -76,7 +76,7 @@ impl Input {
 
     /// Whether a burst that arrives now goes through the exact tier.
     #[inline(always)]
-    pub fn use_exact(&mut self, now_ms: u64) -> bool {
+    pub fn use_exact(&self, now_ms: u64) -> bool {
         now_ms < self.alone_until_ms || self.exact_tier == ExactTier::On && self.promotion.uses_exact()
     }
 

@@ -42,9 +42,7 @@ use arrayvec::ArrayVec;
 use base::clock::tsc;
 use base::region::prefetch;
 use base::{DropReason, OfPort, PortNo, Version, rcu};
-use flow::extract::{
-    Ingress, begins_tcp, extract, extract_keeping_metadata, extract_without_link, opens_tcp, plain_key,
-};
+use flow::extract::{Ingress, extract, extract_keeping_metadata, extract_without_link, opens_tcp, plain_key};
 use flow::{Depth, Key};
 use packet::batch::Runs;
 use packet::wait::Bell;
@@ -121,9 +119,7 @@ impl<P: Pipeline> Process<P> {
         let version = self.pipeline.version();
         let (of_port, depth) = self.pipeline.ingress(&self.context.input.view);
         self.context.stats.rx.add(batch.len() as u64);
-        if self.context.exceeds_share() && self.context.input.tracks_openings(self.now_ms) {
-            self.shed_openings(batch);
-        }
+        self.context.input.promotion.begin_burst();
         self.context.share.note(self.context.input.port);
         let mut clock = StageClock::start(&mut self.sample_next, batch.len());
         let cycles = self.round((of_port, depth), Metadata::default(), version, batch, lent, &mut clock);
@@ -131,22 +127,6 @@ impl<P: Pipeline> Process<P> {
         let cycles = cycles + self.rounds(of_port, version);
         std::mem::swap(&mut self.context.input, input);
         cycles
-    }
-
-    /// Drops TCP's opening segments: their port has exceeded its share of new connections, and such segments
-    /// are tracked. The others keep their order. Answers to opening segments belong to connections that
-    /// another port has begun.
-    #[cold]
-    #[inline(never)]
-    fn shed_openings(&mut self, batch: &mut Batch) {
-        let mut kept = 0;
-        for n in 0..batch.len() {
-            if !begins_connection(&batch[n]) {
-                batch.swap(kept, n);
-                kept += 1;
-            }
-        }
-        self.context.drop_all(batch.drain(kept..), DropReason::CtPortShare);
     }
 
     /// Processes recirculated packets until none is left.
@@ -179,7 +159,7 @@ impl<P: Pipeline> Process<P> {
         for packet in batch.iter().take(AHEAD) {
             prefetch(packet.data());
         }
-        let input = &mut self.context.input;
+        let input = &self.context.input;
         let (port, idx) = (input.port, input.idx);
         debug_assert!(batch.iter().all(|packet| packet.in_port == port));
         let tracks_openings = metadata.tracking.state & state::NEW != 0 || input.tracks_openings(self.now_ms);
@@ -250,12 +230,6 @@ fn opens_connections(batch: &Batch) -> bool {
         let key = plain_key(packet.data(), packet.len(), Depth::Transport, 0);
         key.is_some_and(|key| opens_tcp(&key))
     })
-}
-
-/// Whether it is a TCP segment with SYN and without ACK.
-#[inline(always)]
-fn begins_connection(packet: &Packet) -> bool {
-    plain_key(packet.data(), packet.len(), Depth::Transport, 0).is_some_and(|key| begins_tcp(&key))
 }
 
 /// Times the stages of one burst in [`SAMPLE_EVERY`].

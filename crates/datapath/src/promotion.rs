@@ -9,7 +9,8 @@
 //!
 //! `bench flood` shows what this is worth: see its flood that a rule drops.
 
-/// Packets that missed after which a port is judged. More than the first packets of thousands of flows.
+/// Packets after which a port is judged: those that missed; of sparse flows, all that were looked up. More
+/// than the first packets of thousands of flows.
 const JUDGED_AFTER: u64 = 16_384;
 /// Its flows are sparse if fewer packets than this hit meanwhile.
 const HITS_MIN: u64 = JUDGED_AFTER / 4;
@@ -23,26 +24,29 @@ pub struct Promotion {
     hits: u64,
     missed: u64,
     is_sparse: bool,
-    skipped: u32,
+    bursts: u32,
 }
 
 impl Promotion {
-    /// Whether the next burst uses the exact tier.
+    /// The next burst begins, with all its rounds.
     #[inline(always)]
-    pub fn uses_exact(&mut self) -> bool {
-        if !self.is_sparse {
-            return true;
-        }
-        self.skipped = (self.skipped + 1) % FEW;
-        self.skipped == 0
+    pub fn begin_burst(&mut self) {
+        self.bursts = self.bursts.wrapping_add(1);
     }
 
-    /// Records how a burst's packets fared in the exact tier.
+    /// Whether this burst uses the exact tier.
+    #[inline(always)]
+    pub fn uses_exact(&self) -> bool {
+        !self.is_sparse || self.bursts.is_multiple_of(FEW)
+    }
+
+    /// Records how packets of a burst fared in the exact tier.
     #[inline(always)]
     pub fn looked_up(&mut self, hits: u64, missed: u64) {
         self.hits += hits;
         self.missed += missed;
-        if self.missed >= JUDGED_AFTER {
+        let judged = if self.is_sparse { self.hits + self.missed } else { self.missed };
+        if judged >= JUDGED_AFTER {
             self.is_sparse = self.hits < HITS_MIN;
             (self.hits, self.missed) = (0, 0);
         }
@@ -56,14 +60,20 @@ mod tests {
     #[test]
     fn few_bursts_of_flows_that_are_hardly_ever_hit_use_the_exact_tier_until_they_are_hit() {
         let mut promotion = Promotion::default();
-        let used = |promotion: &mut Promotion| (0..160).filter(|_| promotion.uses_exact()).count();
+        let used = |promotion: &mut Promotion| {
+            let burst = |promotion: &mut Promotion| {
+                promotion.begin_burst();
+                promotion.uses_exact() && promotion.uses_exact()
+            };
+            (0..160).filter(|_| burst(promotion)).count()
+        };
         promotion.looked_up(0, JUDGED_AFTER - 1);
         assert_eq!(used(&mut promotion), 160, "too little is known");
         promotion.looked_up(HITS_MIN - 1, 1);
         assert_eq!(used(&mut promotion), 160 / FEW as usize);
-        promotion.looked_up(0, JUDGED_AFTER);
+        promotion.looked_up(HITS_MIN - 1, JUDGED_AFTER - HITS_MIN + 1);
         assert_eq!(used(&mut promotion), 160 / FEW as usize);
-        promotion.looked_up(HITS_MIN, JUDGED_AFTER);
-        assert_eq!(used(&mut promotion), 160);
+        promotion.looked_up(JUDGED_AFTER, 0);
+        assert_eq!(used(&mut promotion), 160, "nearly all are hit now");
     }
 }

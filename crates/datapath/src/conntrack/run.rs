@@ -74,13 +74,11 @@ pub fn track_all<E: Ends>(
         let context = to.context();
         let now_ms = context.now_ms;
         let random = if chooses { context.random64() } else { 0 };
-        let exceeds_share = context.exceeds_share();
         let mut moment = Moment {
             now_ms,
             hash: *hash,
             random,
             helped: None,
-            exceeds_share,
             may_begin: &mut || context.may_begin_connection(),
         };
         let done = tracker.track(seen.as_ref(), request, &mut tracking, &mut run.originals[n], &mut moment);
@@ -175,7 +173,6 @@ fn track_whole<E: Ends>(
         hash: None,
         random,
         helped: None,
-        exceeds_share: context.exceeds_share(),
         may_begin: &mut || context.may_begin_connection(),
     };
     let tracking = &mut part.metadata.tracking;

@@ -6,9 +6,8 @@
 //! of new connections at one port leaves time for the others.
 //!
 //! Finding out that a packet would begin a connection costs nearly as much as beginning it. So for the rest
-//! of a millisecond in which a port has exceeded its share, its packets of unknown connections are dropped as
-//! soon as they are known to be such: TCP's opening segments before they are looked up
-//! ([`crate::process`]), others by the first `ct` ([`super::track`]).
+//! of a millisecond in which a port has exceeded its share, its opening segments of TCP are dropped before
+//! they are tracked ([`crate::process`]).
 //!
 //! Threads: one worker.
 

@@ -24,8 +24,7 @@ fn seen(tuple: Tuple) -> Seen {
 /// The state that a fresh packet gets.
 fn state_of(t: &Tracker, tuple: Tuple, request: &Request, now_ms: u64) -> u8 {
     let (mut tracking, mut original) = (Tracking::default(), Tuple::default());
-    let mut moment =
-        Moment { now_ms, hash: None, random: 1, helped: None, exceeds_share: false, may_begin: &mut || true };
+    let mut moment = Moment { now_ms, hash: None, random: 1, helped: None, may_begin: &mut || true };
     t.track(Some(&seen(tuple)), request, &mut tracking, &mut original, &mut moment).unwrap();
     tracking.state & !state::TRACKED
 }
@@ -140,14 +139,7 @@ fn half_open_connections_of_other_zones_neither_hide_nor_pay_for_those_of_a_full
 fn who_may_not_begin_a_connection_is_dropped() {
     let t = tracker();
     let (mut tracking, mut original) = (Tracking::default(), Tuple::default());
-    let mut moment = Moment {
-        now_ms: 0,
-        hash: None,
-        random: 1,
-        helped: None,
-        exceeds_share: false,
-        may_begin: &mut || false,
-    };
+    let mut moment = Moment { now_ms: 0, hash: None, random: 1, helped: None, may_begin: &mut || false };
     let got = t.track(Some(&seen(udp(1))), &COMMIT, &mut tracking, &mut original, &mut moment);
     assert_eq!(got, Err(base::DropReason::CtPortShare));
     assert_eq!(t.count(), 0);
@@ -169,14 +161,7 @@ fn a_translated_connection_is_found_from_both_ends_and_ports_that_are_taken_are_
     let mut outside = Vec::new();
     for n in 0..4 {
         let (mut tracking, mut original) = (Tracking::default(), Tuple::default());
-        let mut moment = Moment {
-            now_ms: 0,
-            hash: None,
-            random: 1,
-            helped: None,
-            exceeds_share: false,
-            may_begin: &mut || true,
-        };
+        let mut moment = Moment { now_ms: 0, hash: None, random: 1, helped: None, may_begin: &mut || true };
         let got = t.track(Some(&seen(udp(n))), &request, &mut tracking, &mut original, &mut moment).unwrap();
         assert_eq!(got.is_some(), n < 3, "three ports");
         let Some(translation) = got else { continue };
@@ -192,14 +177,7 @@ fn a_translated_connection_is_found_from_both_ends_and_ports_that_are_taken_are_
     assert_eq!(ports, [5000, 5001, 5002]);
     for (n, to) in outside.iter().enumerate() {
         let (mut tracking, mut original) = (Tracking::default(), Tuple::default());
-        let mut moment = Moment {
-            now_ms: 0,
-            hash: None,
-            random: 1,
-            helped: None,
-            exceeds_share: false,
-            may_begin: &mut || true,
-        };
+        let mut moment = Moment { now_ms: 0, hash: None, random: 1, helped: None, may_begin: &mut || true };
         let back = Request { nat: Some(Nat::Existing), ..Request::default() };
         let got =
             t.track(Some(&seen(to.reversed())), &back, &mut tracking, &mut original, &mut moment).unwrap();
@@ -234,14 +212,7 @@ fn a_handshake_establishes_and_a_segment_outside_of_the_window_is_invalid() {
     let go = |tuple: Tuple, flags, seq, ack, request: &Request| {
         let (mut tracking, mut original) = (Tracking::default(), Tuple::default());
         let tcp = Segment { seq, ack, flags, window: 1000, len: 0, scale: None };
-        let mut moment = Moment {
-            now_ms: 5,
-            hash: None,
-            random: 1,
-            helped: None,
-            exceeds_share: false,
-            may_begin: &mut || true,
-        };
+        let mut moment = Moment { now_ms: 5, hash: None, random: 1, helped: None, may_begin: &mut || true };
         let seen = Seen { tuple, is_error: false, is_plain: false, tcp };
         t.track(Some(&seen), request, &mut tracking, &mut original, &mut moment).unwrap();
         tracking.state & !state::TRACKED

@@ -59,8 +59,6 @@ pub struct Moment<'a> {
     pub random: u64,
     /// Whether the input port may begin another connection now.
     pub may_begin: &'a mut dyn FnMut() -> bool,
-    /// The input port has exceeded its share of new connections: packets of unknown ones are dropped.
-    pub exceeds_share: bool,
     /// Set if the packet's connection has a helper, which must see the packet.
     pub(super) helped: Option<Helped>,
 }
@@ -68,7 +66,7 @@ pub struct Moment<'a> {
 impl<'a> Moment<'a> {
     /// For a packet whose tuple has not been looked up yet.
     pub fn new(now_ms: u64, random: u64, may_begin: &'a mut dyn FnMut() -> bool) -> Moment<'a> {
-        Moment { now_ms, hash: None, random, may_begin, exceeds_share: false, helped: None }
+        Moment { now_ms, hash: None, random, may_begin, helped: None }
     }
 }
 
@@ -416,9 +414,6 @@ impl Tracker {
         if !may_be_first {
             tracking.state = state::INVALID;
             return Ok(Begun::default());
-        }
-        if moment.exceeds_share {
-            return Err(DropReason::CtPortShare);
         }
         tracking.state = state::NEW;
         let expected =

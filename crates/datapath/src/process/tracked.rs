@@ -10,6 +10,9 @@
 //! Packets of one direction of a connection keep their order: once a packet of a burst is recirculated, later
 //! ones that may belong to the same direction are, too.
 //!
+//! While a port exceeds its [share](crate::conntrack::share) of new connections, its opening segments are
+//! dropped here, before they are tracked.
+//!
 //! Packets of one flow that leave by the same megaflow leave together; [`follow`] handles all others.
 
 mod follow;
@@ -17,8 +20,10 @@ mod follow;
 use super::*;
 use crate::cache::trails::Trail;
 use crate::conntrack::run::was_read;
+use crate::conntrack::tuple::TCP;
 use crate::conntrack::{nat, seen};
 use crate::recirculation::may_go_round;
+use flow::extract::begins_tcp;
 
 /// Which connections have recirculating packets in the burst, by a bit derived from addresses and ports.
 pub(super) struct GoingRound(u64);
@@ -83,8 +88,21 @@ impl<P: Pipeline> Process<P> {
         let (Decision { body, .. }, _) = burst.verdict(first);
         self.fetch_ends(burst, (first, end));
         let mut together = Together::NOWHERE;
+        let sheds = self.context.exceeds_share();
         let mut at = first;
         while at < end {
+            if sheds
+                && runs
+                    .behind(together.packets as usize)
+                    .is_some_and(|packet| begins_connection(packet, burst.layers(at)))
+            {
+                self.together_leave(burst.arrival(), runs, &mut together);
+                let (_, behind) = burst.verdict(at);
+                let shed = (at..behind).map_while(|_| runs.take());
+                self.context.drop_all(shed, DropReason::CtPortShare);
+                at = behind;
+                continue;
+            }
             if let Some(entry) = self.followable(burst, at, round) {
                 at = self.row_leaves(burst, at, entry, (runs, &mut together), round);
                 continue;
@@ -242,6 +260,18 @@ impl<P: Pipeline> Process<P> {
         }
         true
     }
+}
+
+/// Whether it is a TCP segment with SYN and without ACK. The answer to one belongs to a connection that
+/// another port has begun. `layers` are known unless the packet is plain.
+fn begins_connection(packet: &Packet, layers: Layers) -> bool {
+    const FLAGS: usize = 13;
+    if let Some(key) = plain_key(packet.data(), packet.len(), Depth::Transport, 0) {
+        return begins_tcp(&key);
+    }
+    let is_tcp = layers.l4 != 0 && layers.protocol == TCP && !layers.is_fragment();
+    let flags = packet.data().get(usize::from(layers.l4) + FLAGS);
+    is_tcp && flags.is_some_and(|flags| flags & 0x12 == 0x02)
 }
 
 /// Counts packets and bytes for a flow in a round that they passed without waiting.

@@ -67,6 +67,9 @@ struct Firewall {
 /// Clients whose connections are looked at again have these addresses; the flood's are above.
 const CLIENTS: u32 = 0x0b00_0000;
 
+/// Nobody tracks what comes from here.
+const UNTRACKED: u32 = 0x0d00_0001;
+
 impl Firewall {
     fn new() -> Firewall {
         let (domain, switch, mut control, bridge) = bridge_of(&[1, 2, 3]);
@@ -96,6 +99,7 @@ impl Firewall {
             (1, 2, established(CLIENT), vec![output(3)]),
             (1, 2, established(SERVER), vec![output(2)]),
             (1, 2, established(FLOOD), vec![output(2)]),
+            (0, 3, ip().with(FieldId::NwSrc, UNTRACKED.into()), vec![output(2)]),
         ] {
             let rule = FlowMod { table_id, priority, ..FlowMod::add(matching, actions) };
             control.flow_mod(bridge, &rule, 0).unwrap();
@@ -187,6 +191,7 @@ fn a_port_that_exceeds_its_share_keeps_its_connections_and_its_answers_and_loses
         firewall.cross(FLOOD, &[segment(client, true, SYN_ACK)], "the flooded port's answer");
         firewall.cross(CLIENT, &[segment(client, false, ACK)], "what follows");
         firewall.cross(FLOOD, &[segment(client, true, ACK)], "a connection of the flooded port");
+        firewall.cross(FLOOD, &[segment(UNTRACKED, false, SYN)], "an opening that no rule tracks");
         let figures = |firewall: &Firewall| {
             let dropped = firewall.rig.dp.drops(DropReason::CtPortShare);
             (dropped, firewall.rig.dp.worker_stats(0).recirculations.get())

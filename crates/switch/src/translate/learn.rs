@@ -149,6 +149,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
                 LearnTarget::Output => add_output(&mut actions, &value),
             }
         }
+        matching.imply_packet_type();
         (matching, actions)
     }
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 /// Priority of the rule, above those for in-band control, as Open vSwitch has it.
 const PRIORITY: i32 = 0xf0f0f0;
-/// The interval that is assumed if a row names none, or less than a second.
+/// The interval that is assumed if every row switches its probes off.
 const PROBE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Time between two log lines while it lasts.
