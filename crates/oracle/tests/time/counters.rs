@@ -21,9 +21,16 @@ fn saturated() -> Home {
     home.rule(2, Match::any().with(FieldId::EthType, 0x800).with(FieldId::NwSrc, 1), vec![]);
     home.rule(1, Match::any(), vec![]);
     home.floods[0].set_flows(FLOWS);
-    home.flood(1, 2 * FLOWS.div_ceil(packet::BURST as u64));
-    home.turn_for(100);
-    assert_eq!(home.dp.worker_stats(0).exact_entries.get(), FLOWS);
+    // Of flows that were never hit few get entries; once these are hit, all do.
+    let entries = |home: &Home| home.dp.worker_stats(0).exact_entries.get();
+    for _ in 0..20 {
+        home.flood(1, 2 * FLOWS.div_ceil(packet::BURST as u64));
+        home.turn_for(100);
+        if entries(&home) == FLOWS {
+            break;
+        }
+    }
+    assert_eq!(entries(&home), FLOWS);
     home.floods[0].set_bursts(u64::MAX);
     home
 }
