@@ -57,6 +57,8 @@ pub fn parse_flow_mod(text: &str, command: FlowModCommand, ports: &PortNames) ->
     }
     reader.selection(selection)?;
     let mut flow_mod = FlowMod { command, new_cookie: None, ..FlowMod::add() };
+    // Equal matches are no change.
+    reader.matching.imply_packet_type();
     let matching = normalized(&reader.matching);
     let changed = matching != reader.matching;
     let before = changed.then(|| match_text(&reader.matching, ports));

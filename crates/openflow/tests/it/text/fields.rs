@@ -198,3 +198,16 @@ fn slices_are_matched_as_the_stock_tool_matches_them() {
         is_as_stock(&format!("{flow},actions=drop"));
     }
 }
+
+/// Clients tell their users what normalization has changed.
+#[test]
+fn a_packet_type_that_other_fields_imply_is_no_change_of_a_match() {
+    let read = |text: &str| {
+        let flow = format!("{text},actions=drop");
+        parse_flow_mod(&flow, FlowModCommand::Add, PortNames::none()).unwrap()
+    };
+    for text in ["packet_type=(0,0),arp,arp_tpa=10.11.12.13", "packet_type=(0,0),dl_src=11:22:33:44:55:66"] {
+        assert_eq!(read(text).before, None, "{text}");
+    }
+    assert!(read("nw_src=10.0.0.1").before.is_some());
+}
