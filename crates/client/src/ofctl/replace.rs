@@ -1,6 +1,6 @@
 //! Commands that compare sets of flows.
 //!
-//! A flow is kept in some 200 bytes: the words of its match, and its actions as a message has them. Flows
+//! A flow is kept in some 400 bytes: the words of its match, and its actions as a message has them. Flows
 //! whose bytes are equal are equal, so that only those that differ are decoded and written.
 
 use super::client::{Client, Failure};
