@@ -73,7 +73,7 @@ struct Content {
 enum Actions {
     /// A message with them alone.
     Encoded(Box<[u8]>),
-    /// The version cannot say them.
+    /// The version cannot say them, or not so that they are read back.
     Unsayable(Vec<Action>),
 }
 
@@ -97,8 +97,9 @@ impl Packer {
         let Message::FlowMod(flow_mod) = &mut self.message else { unreachable!("it is made as one") };
         flow_mod.actions = actions;
         match self.codec.encode(0, &self.message) {
-            Ok(bytes) => Actions::Encoded(bytes.into_boxed_slice()),
-            Err(_) => match &mut self.message {
+            // What does not come back as actions would be taken for none.
+            Ok(bytes) if self.codec.decode(&bytes).is_ok() => Actions::Encoded(bytes.into_boxed_slice()),
+            _ => match &mut self.message {
                 Message::FlowMod(flow_mod) => Actions::Unsayable(std::mem::take(&mut flow_mod.actions)),
                 _ => unreachable!("it is made as one"),
             },
@@ -110,8 +111,7 @@ impl Packer {
             Actions::Unsayable(actions) => actions.clone(),
             Actions::Encoded(bytes) => match self.codec.decode(bytes) {
                 Ok((_, Message::FlowMod(flow_mod))) => flow_mod.actions,
-                // Not of what was encoded.
-                _ => Vec::new(),
+                _ => unreachable!("pack has decoded them"),
             },
         }
     }
