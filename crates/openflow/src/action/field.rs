@@ -15,6 +15,7 @@ use crate::text::{
 };
 use crate::version::Version;
 use flow::action::SubField;
+use flow::mf::Format;
 use flow::options::{OptionMatch, Wide};
 use flow::{Action, Mf};
 use std::net::Ipv4Addr;
@@ -237,10 +238,11 @@ pub(super) fn read_set_field(b: &mut Body, may_mask: bool) -> Result<Action, Err
 }
 
 /// Whether a mask of all the field's bits differs from all the bits of its bytes, so that it is not a
-/// set-field without a mask.
+/// set-field without a mask. (Named flags are shown without a mask either way.)
 pub(super) fn is_narrow(field: Mf) -> bool {
     let row = field.row();
-    row.subfield_bits == row.bits.into() && row.bits < 8 * row.bytes
+    let has_unused = row.subfield_bits == row.bits.into() && row.bits < 8 * row.bytes;
+    has_unused && row.format != Format::TunFlags
 }
 
 fn write_set_field(a: &Action, e: &mut Encoder, may_mask: bool) -> bool {
@@ -268,7 +270,8 @@ impl Encoder<'_> {
     /// Writes a set-field as loads of its runs of mask bits, from the lowest, at most 64 bits each; for an
     /// experimenter's field, for which NXAST_REG_LOAD has no room, as NXAST_REG_LOAD2.
     pub(super) fn set_as_loads(&mut self, field: Mf, value: u128, mask: u128) {
-        let mut left = mask;
+        // The bit for a tag's presence cannot be set, and is.
+        let mut left = mask & ones(field.row().subfield_bits);
         while left != 0 {
             let offset = left.trailing_zeros() as u16;
             let count = ((left >> offset).trailing_ones() as u16).min(64);

@@ -279,7 +279,7 @@ fn parse_spec(p: &Parser, text: &str, key: &str, value: &str) -> Result<LearnSpe
     match key {
         "load" => parse_load(value),
         "output" => {
-            let source = LearnSource::Field(parse_subfield(value)?);
+            let source = LearnSource::Field(short_target(value, text)?);
             Ok(LearnSpec { source, target: LearnTarget::Output })
         }
         key => bad!("{text}: unknown keyword {key}"),
@@ -295,7 +295,9 @@ fn parse_source(
     target: SubField,
 ) -> Result<LearnSource, TextError> {
     let as_field = match parse_subfield(value) {
-        Ok(source) if source.count == target.count => return Ok(LearnSource::Field(source)),
+        Ok(source) if source.count == target.count => {
+            return short_target(value, text).map(LearnSource::Field);
+        }
         Ok(source) => {
             return bad!(
                 "{text}: bit widths of {key} ({}) and {value} ({}) differ",
@@ -369,6 +371,7 @@ fn parse_load(value: &str) -> Result<LearnSpec, TextError> {
     if !rest.is_empty() {
         return bad!("{value}: missing `->' following source");
     }
+    short_target(from, value)?;
     let target = short_target(to, value)?;
     if source.count != target.count {
         return bad!(

@@ -217,12 +217,14 @@ pub(crate) fn write_value(out: &mut String, mf: Mf, value: u128, mask: u128, por
         Format::Ethernet => write_ethernet_masked(out, value as u64, mask as u64),
         Format::Ipv4 => value::write_ipv4(out, value as u32, mask as u32),
         Format::Ipv6 => value::write_ipv6(out, value, mask),
+        // A part of a port's number names no port.
+        Format::Port if !exact => put!(out, "{value}/{mask:#x}"),
         Format::Port => match OfPort::from_u32(value as u32) {
             Some(port) => ports.write(out, port),
             None => ports.write(out, OfPort(value as u16)),
         },
         Format::Frag => write_fragments(out, value, mask),
-        Format::TunFlags => write_flags(out, TUN_FLAGS, value, mask, mf.ones(), true),
+        Format::TunFlags => write_flags(out, TUN_FLAGS, value, mask, mf.ones(), false),
         Format::TcpFlags => write_flags(out, TCP_FLAGS, value, mask, mf.ones(), false),
         Format::CtState => write_flags(out, CT_STATE, value, mask, CT_STATE_ALL, false),
         Format::ExtHdr => write_extension_headers(out, value, mask),

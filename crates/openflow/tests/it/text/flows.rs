@@ -44,6 +44,16 @@ fn actions_are_read_and_written_as_the_stock_tool_does() {
 }
 
 #[test]
+fn loads_of_ports_and_flags_are_shown_as_the_stock_tool_shows_them_in_openflow_1_5() {
+    for actions in
+        ["load:3->in_port[0..3]", "load:3->in_port[]", "load:1->tun_flags[]", "load:0->tun_flags[]"]
+    {
+        let flow = format!("actions={actions}");
+        assert_eq!(ours(Version::V15, &flow), stock(Version::V15, &flow), "{flow}");
+    }
+}
+
+#[test]
 fn a_list_may_begin_with_a_meter_that_openflow_1_5_alone_has() {
     let usable = |text| parse_list(text, PortNames::none()).map(|(_, usable)| usable.to_string());
     let refused = |text| usable(text).unwrap_err().message;

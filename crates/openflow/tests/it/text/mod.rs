@@ -3,4 +3,5 @@
 mod fields;
 mod flows;
 mod oracle;
+mod printed;
 mod random;
