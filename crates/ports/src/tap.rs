@@ -35,11 +35,13 @@ use crate::virtio_net::{self, HEADER_LEN};
 use crate::virtual_link::{is_longer_than, local_mac};
 use crate::wait::owned;
 use crate::{PortError, PortSpec, QueueStats, offload, stats};
+use base::region::Region;
 use base::{PortNo, clock};
 use idle::IdleBackoff;
 use packet::{
     Batch, LinkState, Packet, Pool, PoolCache, Port, PortStats, PortStatus, RxOutcome, RxQueue, TxQueue,
 };
+use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -174,10 +176,11 @@ impl TapPort {
             .iter()
             .enumerate()
             .map(|(idx, stats)| {
-                Box::new(TapRx::new(shared.clone(), idx, stats.clone(), spec.port_no, pool))
-                    as Box<dyn RxQueue>
+                let queue = TapRx::new(shared.clone(), idx, stats.clone(), spec.port_no, pool)?;
+                Ok(Box::new(queue) as Box<dyn RxQueue>)
             })
-            .collect();
+            .collect::<io::Result<_>>()
+            .map_err(|e| PortError::os("map a buffer for large frames", &e))?;
         let (tx_stats, spreads_flows) = (Vec::new(), spec.spreads_flows);
         Ok(TapPort { kind, shared, origin, details, speed_bps, rx_stats, tx_stats, rx_queues, spreads_flows })
     }
@@ -432,8 +435,8 @@ struct TapRx {
     /// Reads that still use the list of chunks.
     large_reads: u32,
     tails: Tails,
-    /// For the rest of an unexpectedly large frame.
-    scratch: Box<[u8]>,
+    /// For the rest of an unexpectedly large frame. Most queues never touch it.
+    scratch: Region<u8>,
     is_gone: bool,
     idle: IdleBackoff,
 }
@@ -445,18 +448,18 @@ impl TapRx {
         stats: Arc<QueueStats>,
         port_no: PortNo,
         pool: &'static Pool,
-    ) -> TapRx {
-        TapRx {
+    ) -> io::Result<TapRx> {
+        Ok(TapRx {
             shared,
             idx,
             stats,
             port_no,
             large_reads: 0,
             tails: Tails::new(pool),
-            scratch: vec![0; FRAME_MAX].into(),
+            scratch: Region::new(FRAME_MAX)?,
             is_gone: false,
             idle: IdleBackoff::new(),
-        }
+        })
     }
 
     /// Reads one frame into the chunks of `head` and `self.tails`, or of `head` and the scratch buffer.

@@ -168,7 +168,7 @@ pub struct FlowCache {
     /// Of exact entries whose packets are tracked.
     pub trails: Trails,
     /// The ports that flows come from; index 0 stands for no port.
-    inputs: Vec<Box<InputPort>>,
+    inputs: Vec<InputPort>,
     /// The number of megaflows ever made, which provides their serial numbers.
     megaflows_made: u64,
     by_port: PortTable<InputIdx>,
@@ -217,7 +217,7 @@ impl FlowCache {
             masks: Masks::new(),
             sorts: Sorts::new(),
             trails: Trails::new(exact_limit)?,
-            inputs: vec![Box::default()],
+            inputs: vec![InputPort::default()],
             megaflows_made: 0,
             by_port: PortTable::new(),
             evictions: 0,
@@ -254,7 +254,7 @@ impl FlowCache {
     pub fn input_of(&mut self, port: PortNo) -> InputIdx {
         let FlowCache { inputs, by_port, .. } = self;
         *by_port.get_or_insert_with(port, || {
-            inputs.push(Box::default());
+            inputs.push(InputPort::default());
             InputIdx(inputs.len() as u32 - 1)
         })
     }

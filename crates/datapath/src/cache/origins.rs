@@ -33,17 +33,26 @@ impl Origin {
     }
 }
 
-/// One port's origins.
-pub struct Origins {
-    all: [Origin; SETS * WAYS],
-    /// The number of cache entries with each origin.
-    entries: [u32; SETS * WAYS],
+/// One port's origins: the first set, and all sets once one of its packets has gone round.
+pub struct Origins(Vec<Numbered>);
+
+/// An origin with the number of its place.
+#[derive(Clone, Copy)]
+struct Numbered {
+    origin: Origin,
+    /// How many cache entries have it.
+    entries: u32,
+}
+
+impl Numbered {
+    fn unused() -> Numbered {
+        Numbered { origin: Origin::new(OfPort(0), Metadata::default()), entries: 0 }
+    }
 }
 
 impl Default for Origins {
     fn default() -> Self {
-        let none = Origin::new(OfPort(0), Metadata::default());
-        Origins { all: [none; SETS * WAYS], entries: [0; SETS * WAYS] }
+        Origins(vec![Numbered::unused(); WAYS])
     }
 }
 
@@ -51,12 +60,12 @@ impl Origins {
     /// The number of an origin; `None` if other origins use all the numbers that it may have.
     #[inline(always)]
     pub fn slot(&mut self, origin: Origin, secret: &HashKey) -> Option<u8> {
-        if self.all[0] == origin { Some(0) } else { self.search(origin, secret) }
+        if self.0[0].origin == origin { Some(0) } else { self.search(origin, secret) }
     }
 
     /// Whether that number belongs to this origin.
     pub fn is(&self, slot: u8, origin: &Origin) -> bool {
-        self.all[usize::from(slot)] == *origin
+        self.0.get(usize::from(slot)).is_some_and(|numbered| numbered.origin == *origin)
     }
 
     #[inline(never)]
@@ -67,16 +76,19 @@ impl Origins {
             0 => 0,
             id => 1 + secret.word(id.into(), differs) as usize % (SETS - 1),
         };
+        if set > 0 && self.0.len() == WAYS {
+            self.0.resize(SETS * WAYS, Numbered::unused());
+        }
         let first = set * WAYS;
-        let known = (first..first + WAYS).find(|&n| self.all[n] == origin);
-        let n = known.or_else(|| (first..first + WAYS).find(|&n| self.entries[n] == 0))?;
-        self.all[n] = origin;
+        let known = (first..first + WAYS).find(|&n| self.0[n].origin == origin);
+        let n = known.or_else(|| (first..first + WAYS).find(|&n| self.0[n].entries == 0))?;
+        self.0[n].origin = origin;
         Some(n as u8)
     }
 
     /// The number of entries with this origin.
     pub fn entries(&mut self, slot: u8) -> &mut u32 {
-        &mut self.entries[usize::from(slot)]
+        &mut self.0[usize::from(slot)].entries
     }
 }
 
