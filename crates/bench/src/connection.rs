@@ -43,15 +43,29 @@ impl Connection {
     }
 
     fn answer(&mut self) -> Result<(), String> {
+        match self.next()? {
+            Message::BarrierReply => Ok(()),
+            other => Err(format!("instead of the barrier's reply came {other:?}")),
+        }
+    }
+
+    /// Sends a few encoded messages, of which the switch answers one, and waits for this answer. Nothing
+    /// comes between the call and the sending, whose time may be taken.
+    pub fn ask(&mut self, messages: &[u8]) -> Result<Message, String> {
+        self.0.write_all(messages).map_err(failed)?;
+        self.next()
+    }
+
+    /// The next message of the switch that is not only to keep the connection alive.
+    fn next(&mut self) -> Result<Message, String> {
         loop {
             match self.receive()? {
-                Message::BarrierReply => return Ok(()),
                 Message::EchoRequest(data) => {
                     let mut reply = Vec::new();
                     encode(0, &Message::EchoReply(data), &mut reply)?;
                     self.0.write_all(&reply).map_err(failed)?;
                 }
-                other => return Err(format!("instead of the barrier's reply came {other:?}")),
+                other => return Ok(other),
             }
         }
     }
@@ -72,7 +86,8 @@ fn failed(error: std::io::Error) -> String {
     format!("the OpenFlow connection: {error}")
 }
 
-fn encode(xid: u32, message: &Message, bytes: &mut Vec<u8>) -> Result<(), String> {
+/// Appends a message.
+pub fn encode(xid: u32, message: &Message, bytes: &mut Vec<u8>) -> Result<(), String> {
     Codec::new(Version::V13).encode_into(xid, message, bytes).map_err(|e| format!("{e:?}")).map(drop)
 }
 

@@ -11,6 +11,13 @@ pub fn median(values: &[f64]) -> f64 {
     }
 }
 
+/// The value that 99 of 100 do not exceed.
+pub fn p99(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted.len().checked_sub(1).map_or(f64::NAN, |last| sorted[last * 99 / 100])
+}
+
 /// Lower bound of the 95 % confidence interval of the mean of paired ratios, by Student's t; the ratio itself
 /// if there is only one pair.
 pub fn lower_bound(ratios: &[f64]) -> f64 {

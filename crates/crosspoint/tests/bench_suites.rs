@@ -179,6 +179,29 @@ fn rules_come_and_go_under_traffic_with_each_switch_that_takes_openflow() {
     assert_eq!(points.len(), 8, "{points:?}");
 }
 
+#[test]
+fn packets_obey_changed_rules_and_statistics_are_answered_with_each_switch_that_takes_openflow() {
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("run");
+    let switches = ["crosspoint", "ovs-netdev"];
+    let mut args = vec!["run", "rule-to-effect.openflow", "--quick", "--out", out.to_str().unwrap()];
+    switches.iter().for_each(|s| args.extend(["--switch", s]));
+    let (code, _, said) = run(&args);
+    assert_eq!(code, 0, "{said}");
+    let points = points_in(&out, "rule-to-effect.openflow");
+    assert_eq!(points.iter().map(|p| p["switch"].as_str().unwrap()).collect::<Vec<_>>(), switches);
+    for point in &points {
+        for figure in ["effect", "statistics", "barrier"] {
+            let of = |name: String| point["metrics"][name]["values"][0].as_f64().unwrap();
+            let (middle, p99) = (of(format!("{figure}_us")), of(format!("{figure}_p99_us")));
+            assert!(0.0 < middle && middle <= p99 && p99 < 10e6, "{figure} of {point}");
+        }
+        assert_eq!(point["labels"]["rules"], "10", "{point}");
+        assert_adds_up(point);
+    }
+}
+
 /// It sends frames of its own, which no rule for a flow of ours would meet.
 #[test]
 fn testpmd_offers_its_frames_to_switches() {

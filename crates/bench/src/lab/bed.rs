@@ -240,6 +240,11 @@ impl<'a> Bed<'a> {
         Some(self.running.as_ref()?.process()?.id())
     }
 
+    /// The generator's process, if it has one for all loads.
+    pub fn generator_pid(&self) -> Option<u32> {
+        self.offering.pid()
+    }
+
     /// Why the generator cannot offer a load.
     pub fn refuses(&self, load: &Load) -> Option<String> {
         let stage = stage(&self.parts, &self.net, &self.sockets, self.processors.as_ref());

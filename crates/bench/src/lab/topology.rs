@@ -66,12 +66,15 @@ pub struct Topology {
     pub sources: &'static [usize],
     /// Those of them that it sends into with source and destination swapped.
     pub backward: &'static [usize],
+    /// Ports by which packets return only if a trial changes the rules.
+    pub others: &'static [usize],
 }
 
 use End::{Guest, Idle, Nic, Station};
 
 /// One way, from port 0.
-const ONE: Topology = Topology { name: "", what: "", ports: &[], hops: &[], sources: &[0], backward: &[] };
+const ONE: Topology =
+    Topology { name: "", what: "", ports: &[], hops: &[], sources: &[0], backward: &[], others: &[] };
 
 /// All topologies.
 pub const TOPOLOGIES: &[Topology] = &[
@@ -83,6 +86,15 @@ pub const TOPOLOGIES: &[Topology] = &[
         hops: &[there(0, &[1]), back(1, &[0])],
         sources: &[0, 1],
         backward: &[1],
+        ..ONE
+    },
+    Topology {
+        name: "P2P-turned",
+        what: "NIC to NIC, or to another one where a rule says so",
+        ports: &[Nic, Nic, Nic],
+        hops: &[there(0, &[1])],
+        others: &[2],
+        ..ONE
     },
     Topology { name: "PV", what: "NIC to a guest", ports: &[Nic, Station], hops: &[there(0, &[1])], ..ONE },
     Topology { name: "VP", what: "guest to a NIC", ports: &[Station, Nic], hops: &[there(0, &[1])], ..ONE },
@@ -107,6 +119,7 @@ pub const TOPOLOGIES: &[Topology] = &[
         hops: &[there(0, &[1]), there(1, &[2]), back(2, &[1]), back(1, &[0])],
         sources: &[0, 2],
         backward: &[2],
+        ..ONE
     },
     Topology {
         name: "PVVP",
@@ -156,7 +169,7 @@ pub const TOPOLOGIES: &[Topology] = &[
         ports: &[Nic, Nic, Nic, Nic],
         hops: &[there(0, &[1]), there(2, &[3])],
         sources: &[0, 2],
-        backward: &[],
+        ..ONE
     },
     Topology {
         name: "6-of-6",
@@ -164,7 +177,7 @@ pub const TOPOLOGIES: &[Topology] = &[
         ports: &[Nic, Nic, Nic, Nic, Nic, Nic],
         hops: &[there(0, &[1]), there(2, &[3]), there(4, &[5])],
         sources: &[0, 2, 4],
-        backward: &[],
+        ..ONE
     },
     Topology {
         name: "8-of-8",
@@ -172,7 +185,7 @@ pub const TOPOLOGIES: &[Topology] = &[
         ports: &[Nic, Nic, Nic, Nic, Nic, Nic, Nic, Nic],
         hops: &[there(0, &[1]), there(2, &[3]), there(4, &[5]), there(6, &[7])],
         sources: &[0, 2, 4, 6],
-        backward: &[],
+        ..ONE
     },
     Topology {
         name: "direct",
@@ -191,8 +204,8 @@ pub fn find(name: &str) -> Option<&'static Topology> {
 impl Topology {
     /// Indices of the ports by which packets return to the generator.
     pub fn outputs(&self) -> Vec<usize> {
-        let is_output = |n: &usize| self.ports[*n] != Guest && self.hops.iter().any(|hop| hop.to.contains(n));
-        (0..self.ports.len()).filter(is_output).collect()
+        let is_led_to = |n: &usize| self.hops.iter().any(|hop| hop.to.contains(n)) || self.others.contains(n);
+        (0..self.ports.len()).filter(|n| self.ports[*n] != Guest && is_led_to(n)).collect()
     }
 
     /// How often each packet comes.
@@ -225,6 +238,7 @@ impl Topology {
     pub fn is_chain(&self) -> bool {
         self.hops.iter().all(|hop| hop.to == [hop.from + 1])
             && self.sources == [0]
+            && self.others.is_empty()
             && !self.ports.contains(&Idle)
     }
 }
@@ -250,12 +264,14 @@ mod tests {
                     }
                 }
             }
-            arrived.sort_unstable();
-            assert_eq!(arrived, topology.outputs(), "{}", topology.name);
             let expected = topology.copies() as usize * topology.sources.len();
             assert_eq!(arrived.len(), expected, "{}", topology.name);
+            arrived.extend(topology.others);
+            arrived.sort_unstable();
+            assert_eq!(arrived, topology.outputs(), "{}", topology.name);
         }
         assert_eq!(find("P2P-both").map(|t| (t.direction(), t.copies())), Some(("both ways", 1)));
-        assert!(find("PVVP").unwrap().is_chain() && !find("clone-2").unwrap().is_chain());
+        let is_chain = ["PVVP", "clone-2", "P2P-turned"].map(|name| find(name).unwrap().is_chain());
+        assert_eq!(is_chain, [true, false, false]);
     }
 }

@@ -4,7 +4,7 @@
 
 use crate::measure::rig::{Rig, settle};
 use crate::measure::trial::{self, Common, Goals, SOURCE};
-use crate::stats::median;
+use crate::stats::{median, p99};
 use crate::units::count;
 use base::{OfPort, PortNo};
 use datapath::Config;
@@ -109,12 +109,11 @@ fn request(rig: &mut Rig) -> Result<f64, String> {
     }
 }
 
-fn row(what: &'static str, rules: usize, args: &Args, mut times: Vec<f64>) -> Row {
+fn row(what: &'static str, rules: usize, args: &Args, times: Vec<f64>) -> Row {
     let middle = median(&times);
     // A median for each turn: changes follow each other too closely to be turns of their own.
     let raw = times.chunks(TIMES).map(median).collect();
-    times.sort_by(f64::total_cmp);
-    let p99 = times[(times.len() - 1) * 99 / 100];
+    let p99 = p99(&times);
     println!("{what} with {rules} rules: {middle:.0} us, p99 {p99:.0} us");
     Row {
         switch: "crosspoint",

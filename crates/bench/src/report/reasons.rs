@@ -91,6 +91,13 @@ const REASONS: &[Reason] = &[
         "generator and worker have a processor each, and the thread that answers waits until one of them is free; \
          the peer forwards in the thread that answers, or has a thread that sleeps",
     ),
+    reason(
+        "rule-to-effect",
+        "ovs-",
+        "statistics",
+        "the answer waits until the workers have reported what their flows have counted, so it is exact; the peer \
+         answers with what its revalidators have collected before",
+    ),
     reason("packet-size", "ovs-dpdk", "pps", SHARED).of_load("PVP"),
     reason("forwarding-table", "ovs-dpdk", "pps", SHARED),
     reason("", "ovs-netdev", "latency", POLLS_BETWEEN),

@@ -338,14 +338,48 @@ pub const SUITES: &[Suite] = &[
         name: "rule-to-effect",
         group: RULES,
         question: "How long until a packet obeys a changed rule, and until counters are told (OFLOPS)?",
-        steps: &[measure(
-            "effect",
-            "rule-to-effect",
-            "--runs 5",
-            "--rules 10 --flows 100 --runs 1 --turn-ms 100",
-            None,
-        )],
-        plots: &[Plot::new("Microseconds, median", "effect_us", "rules").by(&["what"]).log()],
+        steps: &[
+            // Over OpenFlow, beside other switches.
+            Step::Grid(Grid {
+                step: "openflow",
+                topologies: &["P2P-turned"],
+                switches: OPENFLOW,
+                flows: &[10],
+                rules: &[10, 1_000, 100_000],
+                rates: &[50_000],
+                trials: &["effect"],
+                ..GRID
+            }),
+            measure(
+                "effect",
+                "rule-to-effect",
+                "--runs 5",
+                "--rules 10 --flows 100 --runs 1 --turn-ms 100",
+                None,
+            ),
+        ],
+        plots: &[
+            Plot::new(
+                "Over OpenFlow: microseconds from a flow-mod to the first packet that obeys it, median",
+                "effect_us",
+                "rules",
+            )
+            .only(&[("trial", "effect"), ("what", "")])
+            .log(),
+            Plot::new("The same, p99", "effect_p99_us", "rules")
+                .only(&[("trial", "effect"), ("what", "")])
+                .log(),
+            Plot::new(
+                "Over OpenFlow: microseconds until statistics of all rules are answered, median",
+                "statistics_us",
+                "rules",
+            )
+            .log(),
+            Plot::new("In memory: microseconds, median", "effect_us", "rules")
+                .by(&["what"])
+                .only(&[("trial", "")])
+                .log(),
+        ],
     },
     Suite {
         name: "regression",

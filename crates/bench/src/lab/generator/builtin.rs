@@ -110,6 +110,10 @@ impl Client {
 }
 
 impl Offering for Client {
+    fn pid(&self) -> Option<u32> {
+        Some(self.process.id())
+    }
+
     fn begin(&mut self, load: &Load) -> Result<(), String> {
         self.ready()?;
         self.ask(&Request::Offer(load.clone()))

@@ -86,6 +86,11 @@ pub trait Generator {
 
 /// A generator that has its places open, until it is dropped.
 pub trait Offering {
+    /// Its process, if it has one for all loads.
+    fn pid(&self) -> Option<u32> {
+        None
+    }
+
     /// Begins to offer a load.
     fn begin(&mut self, load: &Load) -> Result<(), String>;
 

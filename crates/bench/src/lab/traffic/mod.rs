@@ -10,8 +10,10 @@ pub mod serve;
 
 use crate::result::account::Account;
 use pattern::Pattern;
+use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// A load to offer.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -58,4 +60,17 @@ pub struct Sent {
     pub gap_max_ms: f64,
     /// Frames that the device of a source refused, by its name. They are among those not sent.
     pub refused: BTreeMap<String, u64>,
+    /// When frames began to come at a place where none had come for [`SILENCE`], by its name, in nanoseconds
+    /// of [`now_ns`].
+    #[serde(default)]
+    pub begun_ns: BTreeMap<String, Vec<u64>>,
+}
+
+/// See [`Sent::begun_ns`].
+pub const SILENCE: Duration = Duration::from_millis(2);
+
+/// The monotonic clock, which all processes share.
+pub fn now_ns() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }

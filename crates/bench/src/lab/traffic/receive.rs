@@ -6,12 +6,15 @@
 //! from that time, not from when the frame was sent: a generator or a switch that is held up does not hide
 //! the wait (no coordinated omission).
 
+use super::SILENCE;
 use super::pattern::STAMP;
 use crate::result::account::Account;
 use hdrhistogram::Histogram;
 use std::collections::HashMap;
 
 const MARK: u16 = 0x5870;
+/// Beginnings that are kept of each end: traffic slower than [`SILENCE`] would have one for each frame.
+const BEGINNINGS_MAX: usize = 10_000;
 /// Latencies are distinguished up to this value.
 const LATENCY_MAX_NS: u64 = 60_000_000_000;
 
@@ -86,6 +89,10 @@ pub struct Receiver {
     last_ns: u64,
     /// The longest time between two packets.
     pub gap_max_ns: u64,
+    /// By end: when its last frame came.
+    last_at: Vec<Option<u64>>,
+    /// By end: when frames began to come after a silence.
+    pub begun_ns: Vec<Vec<u64>>,
 }
 
 impl Receiver {
@@ -99,7 +106,18 @@ impl Receiver {
         let latency = Histogram::new_with_bounds(1, LATENCY_MAX_NS, 3).map_err(|e| e.to_string())?;
         let flows = vec![vec![Flow::default(); if expected.is_some() { 0 } else { flows }]; ends];
         let account = Account::default();
-        Ok(Receiver { flows, trial, expected, account, latency, last_ns: 0, gap_max_ns: 0 })
+        let (last_at, begun_ns) = (vec![None; ends], vec![Vec::new(); ends]);
+        Ok(Receiver {
+            flows,
+            trial,
+            expected,
+            account,
+            latency,
+            last_ns: 0,
+            gap_max_ns: 0,
+            last_at,
+            begun_ns,
+        })
     }
 
     /// A frame of a capture was sent.
@@ -140,6 +158,11 @@ impl Receiver {
         }
         self.gap_max_ns = self.gap_max_ns.max(now_ns.saturating_sub(self.last_ns));
         self.last_ns = now_ns;
+        let before = self.last_at[end].replace(now_ns);
+        let is_beginning = before.is_none_or(|before| now_ns - before >= SILENCE.as_nanos() as u64);
+        if is_beginning && self.begun_ns[end].len() < BEGINNINGS_MAX {
+            self.begun_ns[end].push(now_ns);
+        }
         self.latency.saturating_record(now_ns.saturating_sub(due));
     }
 }
@@ -172,6 +195,19 @@ mod tests {
         let account = &receiver.account;
         assert_eq!((account.foreign, account.received, account.duplicated), (2, 1, 1));
         assert_eq!((receiver.latency.min(), receiver.gap_max_ns), (4_000, 5_000));
+    }
+
+    #[test]
+    fn frames_that_come_after_a_silence_begin_anew_at_their_end() {
+        let mut receiver = Receiver::new(1, 2, 1, None).unwrap();
+        let mut frame = vec![0; 60];
+        for (number, (end, at_us)) in
+            [(0, 10), (0, 1_900), (1, 2_500), (1, 2_600), (0, 3_900)].iter().enumerate()
+        {
+            stamp(&mut frame, 1, 0, number as u32, 0);
+            receiver.see(*end, &frame, at_us * 1_000);
+        }
+        assert_eq!(receiver.begun_ns, [vec![10_000, 3_900_000], vec![2_500_000]]);
     }
 
     #[test]

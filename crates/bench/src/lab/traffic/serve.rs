@@ -4,7 +4,7 @@
 use super::ends::End;
 use super::pattern::{Pattern, Protocol};
 use super::receive::{Expected, Receiver, stamp};
-use super::{Load, Request, Sent};
+use super::{Load, Request, Sent, now_ns};
 use packet::{Pool, PoolCache, PoolConfig};
 use std::collections::BTreeMap;
 use std::io::{BufRead, Write};
@@ -112,6 +112,8 @@ struct Progress {
 struct Trial {
     receiver: Receiver,
     start: Instant,
+    /// The same on the clock that other processes read.
+    start_ns: u64,
     sent_before: u64,
     refused_before: Vec<u64>,
     missed_before: Vec<u64>,
@@ -191,6 +193,7 @@ impl Generator {
         let mut trial = Trial {
             receiver,
             start: Instant::now(),
+            start_ns: now_ns(),
             sent_before: self.sent(),
             refused_before: self.ends.iter().map(End::refused).collect(),
             missed_before: self.ends.iter().map(End::missed).collect(),
@@ -228,7 +231,7 @@ impl Generator {
         let sources = self.sources.len() as u64;
         let mut burst = vec![Vec::new(); self.burst as usize];
         let mut next = 0u64;
-        trial.start = Instant::now();
+        (trial.start, trial.start_ns) = (Instant::now(), now_ns());
         loop {
             let elapsed = trial.start.elapsed();
             if elapsed >= length || intended.is_some_and(|all| next >= all) {
@@ -304,11 +307,15 @@ impl Generator {
         account.offered = progress.offered;
         account.not_sent = progress.offered.saturating_sub(went);
         account.copies = self.copies;
-        let mut refused = BTreeMap::new();
+        let (mut refused, mut begun_ns) = (BTreeMap::new(), BTreeMap::new());
         for (n, end) in self.ends.iter().enumerate() {
             let missed = end.missed() - trial.missed_before[n];
             if missed > 0 && self.rx.contains(&n) {
                 account.missed(&end.name, missed);
+            }
+            let begun = trial.receiver.begun_ns[n].iter().map(|at| trial.start_ns + at).collect::<Vec<_>>();
+            if !begun.is_empty() {
+                begun_ns.insert(end.name.clone(), begun);
             }
             let count = end.refused() - trial.refused_before[n];
             if count > 0 {
@@ -326,6 +333,7 @@ impl Generator {
             sent_pps: between.map_or(0.0, |s| went.saturating_sub(1) as f64 / s),
             gap_max_ms: trial.receiver.gap_max_ns as f64 / 1e6,
             refused,
+            begun_ns,
         }
     }
 }

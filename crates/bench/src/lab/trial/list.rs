@@ -3,6 +3,7 @@
 use super::Trial;
 use super::back_to_back::BackToBack;
 use super::changes::Changes;
+use super::effect::Effect;
 use super::fixed::Fixed;
 use super::latency::Latency;
 use super::max_rate::MaxRate;
@@ -32,6 +33,7 @@ pub const TRIALS: &[&dyn Trial] = &[
     &Changes { name: "changes-1", per_s: 1 },
     &Changes { name: "changes-100", per_s: 100 },
     &Changes { name: "changes-10k", per_s: 10_000 },
+    &Effect,
 ];
 
 /// The trial of this name.

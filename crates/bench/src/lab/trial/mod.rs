@@ -2,6 +2,7 @@
 
 pub mod back_to_back;
 pub mod changes;
+pub mod effect;
 #[cfg(test)]
 mod example;
 pub mod fixed;
