@@ -13,13 +13,16 @@ use crate::result::store;
 use crate::result::{Better, HUGE_PAGES, Metric, Point, Run};
 use crate::stats::short;
 use crate::units::Failure;
+use std::io::Read;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Chance that a comparison of equals names a regression at all.
 const LEVEL: f64 = 0.05;
-/// How a program ends that is used wrongly.
+/// How a program ends that is used wrongly, and what every build so far says if it does not know a command,
+/// an option or a value.
 const USAGE: i32 = 2;
+const UNKNOWN: [&str; 3] = ["unrecognized subcommand", "unexpected argument", "invalid value"];
 /// Turns of each of two builds.
 pub const ROUNDS: usize = 7;
 /// What two builds are compared by: short, and in the options of every build so far. One that a build does
@@ -304,14 +307,19 @@ fn measure(program: &Path, bench: &str, json: &Path) -> Result<Option<Vec<Point>
     // A bare name would be looked up in PATH.
     let mut command = Command::new(std::fs::canonicalize(program).map_err(|e| e.to_string())?);
     command.arg("bench").args(bench.split(' ')).arg("--json").arg(json);
-    command.stdin(Stdio::null()).stdout(Stdio::null());
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = Process::spawn(&mut command).map_err(Failure::Usage)?;
+    let mut said = String::new();
+    if let Some(mut stderr) = child.0.stderr.take() {
+        stderr.read_to_string(&mut said).map_err(|e| e.to_string())?;
+    }
     let status = child.0.wait().map_err(|e| e.to_string())?;
-    if status.code() == Some(USAGE) {
+    if status.code() == Some(USAGE) && UNKNOWN.iter().any(|unknown| said.contains(unknown)) {
         return Ok(None);
     }
     if !status.success() {
-        return Err(Failure::Check(format!("{} bench {bench}: {status}", program.display())));
+        let (program, said) = (program.display(), said.trim());
+        return Err(Failure::Check(format!("{program} bench {bench}: {status}: {said}")));
     }
     let text = std::fs::read_to_string(json).map_err(|_| {
         let program = program.display();

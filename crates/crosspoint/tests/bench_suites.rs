@@ -267,10 +267,10 @@ fn a_build_that_is_slower_at_misses_alone_is_worse_and_what_one_does_not_know_is
     use std::os::unix::fs::PermissionsExt;
     let dir = tempfile::tempdir().unwrap();
     // What a build is asked: bench NAME ... --json FILE.
-    let build = |name: &str, misses: u32| {
+    let build = |name: &str, misses: u32, said: &str| {
         let path = dir.path().join(name);
         let text = format!(
-            "#!/bin/sh\nfor file; do :; done\ncost=100\n[ $2 = conntrack ] && exit 2\n\
+            "#!/bin/sh\nfor file; do :; done\ncost=100\n[ $2 = conntrack ] && {{ echo '{said}' >&2; exit 2; }}\n\
              [ $2 = misses ] && cost={misses}\n\
              echo '{{\"command\": \"x bench '$2'\", \"rows\": [{{\"switch\": \"crosspoint\", \
              \"cycles_per_packet\": '$cost'}}]}}' > $file\n"
@@ -279,7 +279,8 @@ fn a_build_that_is_slower_at_misses_alone_is_worse_and_what_one_does_not_know_is
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
         path.to_str().unwrap().to_string()
     };
-    let (good, bad) = (build("good", 100), build("bad", 120));
+    let unknown = "error: unrecognized subcommand";
+    let (good, bad) = (build("good", 100, unknown), build("bad", 120, unknown));
     let (code, out, said) = run(&["compare", &good, &bad]);
     assert!(code == 1 && said.contains("worse in B: misses crosspoint  cycles_per_packet"), "{out}{said}");
     assert!(
@@ -287,6 +288,13 @@ fn a_build_that_is_slower_at_misses_alone_is_worse_and_what_one_does_not_know_is
         "{out}{said}"
     );
     assert_eq!(run(&["compare", &bad, &good]).0, 0);
+    // One that fails for another reason is no build that does not know the bench.
+    let broken = build("broken", 100, "no such file: x");
+    let (code, _, said) = run(&["compare", &good, &broken]);
+    assert!(
+        code == 1 && said.contains("broken bench conntrack") && said.contains("no such file: x"),
+        "{said}"
+    );
 }
 
 #[test]

@@ -15,6 +15,8 @@ const WIDTH: u32 = 720;
 /// Height of a bar, and of the space between two switches.
 const BAR: i32 = 13;
 const GAP: i32 = 9;
+/// Width of what is filled and what is not in a striped bar.
+const STRIPE: (i32, i32) = (6, 4);
 /// Below the bars: values and the figure's name.
 const AXIS: i32 = 44;
 /// Right of the bars: the value of the longest.
@@ -133,6 +135,13 @@ impl Bars {
                 let ends = [place(scale.origin()), place(bar.value)];
                 let (from, to) = (ends[0].min(ends[1]), ends[0].max(ends[1]));
                 area.draw(&Rectangle::new([(from, top + 1), (to, top + BAR - 2)], style))?;
+                // The colours that come round again are striped, as in the legend.
+                if bar.series >= LINES.len() {
+                    for x in (from + STRIPE.0..to).step_by((STRIPE.0 + STRIPE.1) as usize) {
+                        let stripe = [(x, top + 1), ((x + STRIPE.1).min(to), top + BAR - 2)];
+                        area.draw(&Rectangle::new(stripe, PAPER.filled()))?;
+                    }
+                }
                 let (low, high) = (place(bar.low), place(bar.high));
                 area.draw(&PathElement::new(vec![(low, y), (high, y)], INK.stroke_width(1)))?;
                 area.draw(&Circle::new((place(bar.value), y), 2, INK.filled()))?;
@@ -261,6 +270,19 @@ mod tests {
         assert!(svg.contains("var(--line1)") && !svg.contains("#0101") && !svg.contains("#0202"), "{svg}");
         assert!(svg.contains(">\nours\n<") && svg.contains(">\n80"), "{svg}");
         assert!(Bars::of(&plot, "pvp", &[run()]).svg(&plot).is_none());
+    }
+
+    #[test]
+    fn bars_whose_colour_comes_round_again_are_striped() {
+        let plot = Plot::bars("t", "rate").by(&["topology"]);
+        let stripes = |ways: usize| {
+            let points = (0..ways).map(|n| point("ours", &format!("way {n}"), 50.0)).collect();
+            let svg = Bars::of(&plot, "p2p", &[Run { points, ..Run::default() }]).svg(&plot).unwrap();
+            // The first is the paper itself.
+            svg.split("<rect ").skip(2).filter(|rect| rect.contains("var(--paper)")).count()
+        };
+        assert_eq!(stripes(8), 0);
+        assert!(stripes(9) > 10);
     }
 
     #[test]
