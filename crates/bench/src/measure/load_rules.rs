@@ -5,6 +5,7 @@
 //! spent. The memory is what the daemon has in use more than before, and in all.
 
 use crate::daemon::Daemon;
+use crate::goals::bound;
 use crate::measure::frames::addresses;
 use crate::measure::trial::{Common, Goals};
 use crate::process::TempDir;
@@ -13,12 +14,6 @@ use crate::units::count;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
-
-/// Our time in ratio to the peer's for rules added one by one. The client, which waits for the answer to each
-/// rule, is part of both.
-const ADD_GOAL: f64 = 0.4;
-/// The same for everything that goes in one bundle.
-const BUNDLE_GOAL: f64 = 0.125;
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -51,6 +46,18 @@ enum What {
     Diff,
     /// `--bundle replace-flows`: all rules stay, each with other actions.
     Replace,
+}
+
+impl What {
+    /// As in rows.
+    fn name(self) -> &'static str {
+        match self {
+            What::Add => "add",
+            What::Bundle => "bundle",
+            What::Diff => "diff",
+            What::Replace => "replace",
+        }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum, serde::Serialize)]
@@ -114,9 +121,14 @@ pub fn run(args: &Args) -> Result<(), String> {
             let ratios = |figure: fn(&Done) -> f64| -> Vec<f64> {
                 ours.iter().zip(&theirs).map(|(o, t)| figure(o) / figure(t)).collect()
             };
-            let goal = if what == What::Add { ADD_GOAL } else { BUNDLE_GOAL };
-            goals.at_most("time in ratio to ovs-vswitchd's", &ratios(|done| done.seconds), goal);
-            goals.at_most("memory in ratio to ovs-vswitchd's", &ratios(|done| done.after as f64), 1.0);
+            let rules = args.rules.to_string();
+            let bound = |figure| bound("load-rules", &[("what", what.name()), ("rules", &rules)], figure);
+            if let Some(goal) = bound("seconds") {
+                goals.at_most("time in ratio to ovs-vswitchd's", &ratios(|done| done.seconds), goal);
+            }
+            if let Some(goal) = bound("rss_after_bytes") {
+                goals.at_most("memory in ratio to ovs-vswitchd's", &ratios(|done| done.after as f64), goal);
+            }
             rows.push(row("ovs-vswitchd", args, what, &theirs));
         }
     }

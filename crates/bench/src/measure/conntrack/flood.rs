@@ -11,6 +11,7 @@
 use super::establish;
 use super::sides::{Ours, Side};
 use super::traffic::{self, FLOODED, FROM_INSIDE, FROM_OUTSIDE, NEIGHBOUR, NEIGHBOURLY, Rules};
+use crate::goals::bound;
 use crate::measure::rig::settle;
 use crate::measure::trial::{Common, Goals};
 use crate::process::TempDir;
@@ -21,9 +22,6 @@ use std::time::Duration;
 
 /// New connections of the neighbour per second.
 const NEIGHBOUR_PER_S: usize = 1_000;
-/// The rate of a flood under which established traffic must keep [`KEPT_GOAL`].
-const GOAL_AT_PER_S: usize = 1_000_000;
-const KEPT_GOAL: f64 = 0.9;
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -101,8 +99,15 @@ pub fn run(args: &Args) -> Result<(), String> {
             rows.push(row(args, rate, what, kept, windows));
         }
     }
-    if let Some(row) = rows.iter().find(|row| row.what == What::Flood && row.flood_pps >= GOAL_AT_PER_S) {
-        goals.at_least("established throughput that is left", &row.raw, KEPT_GOAL);
+    for row in rows.iter().filter(|row| row.what == What::Flood) {
+        let rate = row.flood_pps.to_string();
+        let bound = |figure| bound("conntrack", &[("what", "flood"), ("flood_pps", &rate)], figure);
+        if let Some(goal) = bound("kept_ratio") {
+            goals.at_least("established throughput that is left", &row.raw, goal);
+        }
+        if let Some(goal) = bound("opened_ratio") {
+            goals.at_least("connections of the neighbour that were opened", &[row.opened_ratio], goal);
+        }
     }
     args.common.finish(rows, goals)
 }
