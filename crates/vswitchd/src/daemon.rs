@@ -2,8 +2,9 @@
 
 use crate::commands;
 use crate::conffile;
-use crate::config::{Config, Database, EnableDummy, Flags};
+use crate::config::{Config, Database, Flags};
 use crate::configdb::{self, DatabaseClient, Server};
+use crate::device_manager;
 use crate::listeners::{BridgeSockets, SocketError};
 use crate::memory_watch::watch_memory;
 use crate::ovsdb::{self, Handle, TlsSources};
@@ -98,7 +99,7 @@ async fn serve(config: Config, daemon: &mut Daemon) -> Result<(), StartError> {
         transport::Listener::at(&ctl_path).map_err(|e| StartError::ControlSocket(ctl_path, e))?;
     let embedded = match &config.database {
         Database::Embedded(file) => Some(Embedded::start(&config, file)?),
-        Database::Memory(flags) => Some(Embedded::in_memory(flags, config.dummy)?),
+        Database::Memory(flags) => Some(Embedded::in_memory(flags, &config)?),
         Database::Remote(_) => None,
     };
     let mut sockets = BridgeSockets::new(dir.clone());
@@ -214,9 +215,12 @@ struct Embedded {
 
 impl Embedded {
     /// With the database that flags define, which only the switch can reach.
-    fn in_memory(flags: &Flags, dummy: EnableDummy) -> Result<Embedded, StartError> {
-        let in_memory = Some(flags.database(&mut ids(), dummy).map_err(StartError::Database)?);
-        let options = ovsdb::Options { in_memory, ..ovsdb::Options::default() };
+    fn in_memory(flags: &Flags, config: &Config) -> Result<Embedded, StartError> {
+        let (database, wanted) = flags.database(&mut ids(), config.dummy).map_err(StartError::Database)?;
+        // A wrong value of an option is known before anything else of the switch starts.
+        device_manager::check(config, &wanted)
+            .map_err(|(name, error)| StartError::Setup(SetupError::Port(name, error)))?;
+        let options = ovsdb::Options { in_memory: Some(database), ..ovsdb::Options::default() };
         let handle = ovsdb::serve(options).map_err(StartError::Database)?;
         Ok(Embedded { handle: Rc::new(handle), _pid_file: None })
     }

@@ -262,14 +262,35 @@ impl DeviceManager {
 
     /// A driver's part of an interface.
     fn spec(&self, interface: &Interface, port_no: PortNo) -> ports::PortSpec {
-        let files = self.dummy_files.as_ref().filter(|_| interface.is_dummy()).unwrap_or(&self.files);
-        ports::PortSpec {
-            options: interface.options.clone(),
-            files: files.clone(),
-            spreads_flows: interface.spreads_flows,
-            ..ports::PortSpec::new(&interface.name, &interface.kind, port_no)
-        }
+        spec(interface, port_no, &self.files, self.dummy_files.as_ref())
     }
+}
+
+fn spec(
+    interface: &Interface,
+    port_no: PortNo,
+    files: &FileDirs,
+    dummy_files: Option<&FileDirs>,
+) -> ports::PortSpec {
+    let files = dummy_files.filter(|_| interface.is_dummy()).unwrap_or(files);
+    ports::PortSpec {
+        options: interface.options.clone(),
+        files: files.clone(),
+        spreads_flows: interface.spreads_flows,
+        ..ports::PortSpec::new(&interface.name, &interface.kind, port_no)
+    }
+}
+
+/// Whether drivers would accept the types and options of all interfaces. Returns the first that would be
+/// refused, and the error; what only a device itself can refuse is not found.
+pub fn check(config: &Config, wanted: &Wanted) -> Result<(), (String, String)> {
+    let dummy_files = dummy_files(config);
+    let interfaces = wanted.bridges.values().flat_map(|bridge| bridge.interfaces());
+    for (_, interface) in interfaces.filter(|(_, interface)| interface.kind != PATCH) {
+        ports::check(&spec(interface, PortNo(1), &config.datapath.files, dummy_files.as_ref()))
+            .map_err(|error| (interface.name.clone(), open_error(&interface.name, &error)))?;
+    }
+    Ok(())
 }
 
 /// Tests name files in the directory that they run in, which is the run directory as a rule.

@@ -100,6 +100,7 @@ fn a_start_that_fails_says_why_and_leaves_nothing_behind() {
     for (args, why) in [
         (&["--bridge", "br0", "--port", "p1,type=nonesuch"][..], "unknown port type \"nonesuch\""),
         (&["--bridge", "br0", "--port", "p1,type=dummy,colour=red"], "colour"),
+        (&["--bridge", "br0", "--port", "p1,type=null,size=x"], "option size=x: expected 14 to 65535"),
         (&["--bridge", "br0,fail-mode=open"], "fail-mode=open: "),
         (&["--bridge", "br0", "--port", "p1,type=dummy", "--port", "p1,type=dummy"], "p1 is given twice"),
         (&["--port", "p1,type=dummy"], "add --bridge NAME"),
@@ -112,6 +113,7 @@ fn a_start_that_fails_says_why_and_leaves_nothing_behind() {
         let status = daemon(&dir, args).status().unwrap();
         let log = std::fs::read_to_string(dir.path().join("log")).unwrap();
         assert!(!status.success() && log.contains(why), "{args:?}: {log}");
+        assert!(!log.contains("|bridge|"), "it has not begun to start after {args:?}: {log}");
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1, "only the log is there after {args:?}");
     }
 }

@@ -109,11 +109,16 @@ impl Flags {
         if given == EnableDummy::No { EnableDummy::Yes } else { given }
     }
 
-    /// The database that they define.
+    /// The database that they define, and what is read from it.
     ///
     /// # Errors
-    /// A sentence: a contradiction, or something that the switch would reject.
-    pub fn database(&self, ids: &mut UuidGenerator, dummy: EnableDummy) -> Result<Database, String> {
+    /// A sentence: a contradiction, or something that the switch would reject. Values of a driver's options
+    /// are not looked at.
+    pub fn database(
+        &self,
+        ids: &mut UuidGenerator,
+        dummy: EnableDummy,
+    ) -> Result<(Database, Wanted), String> {
         self.check()?;
         let schema = Schema::open_vswitch();
         let mut database = Database::new(schema.clone());
@@ -135,10 +140,10 @@ impl Flags {
         let run_dir = RunDir::from_env();
         let dummy = Flags::dummies(dummy);
         let read = rows::read(&Rows::of(&database), &Wanted::default(), dummy, run_dir.path());
-        let complaints = read.map(|reading| reading.complaints).unwrap_or_default();
-        match complaints.first() {
+        let reading = read.unwrap_or_default();
+        match reading.complaints.first() {
             Some(complaint) => Err(complaint.trim_end_matches(", and ignored").to_owned()),
-            None => Ok(database),
+            None => Ok((database, reading.wanted)),
         }
     }
 
@@ -306,11 +311,7 @@ mod tests {
     fn read(bridges: &[&str], ports: &[&str]) -> Result<Wanted, String> {
         let parse = |flags: &[&str]| flags.iter().map(|text| Flag::parse(text)).collect::<Result<_, _>>();
         let flags = Flags { bridges: parse(bridges)?, ports: parse(ports)?, pmd_cpu_mask: Some("3".into()) };
-        let database = flags.database(&mut UuidGenerator::from_seed(1), EnableDummy::No)?;
-        let run_dir = RunDir::from_env();
-        let dummy = Flags::dummies(EnableDummy::No);
-        let reading = rows::read(&Rows::of(&database), &Wanted::default(), dummy, run_dir.path());
-        Ok(reading.unwrap().wanted)
+        flags.database(&mut UuidGenerator::from_seed(1), EnableDummy::No).map(|(_, wanted)| wanted)
     }
 
     #[test]
