@@ -197,13 +197,20 @@ fn echoes_are_answered_in_time_while_many_flows_are_added_dumped_and_deleted() {
     // More than a dump holds before it begins to write.
     let shown: HashSet<String> = switch.flows(&[]).into_iter().collect();
     assert_eq!(shown.len(), flows as usize + 1, "each is shown, once");
+    let rule_bytes = || -> u64 {
+        let shown = switch.appctl(&["memory/show"]).ok();
+        let bytes = shown.split_whitespace().find_map(|figure| figure.strip_prefix("rule-bytes:"));
+        bytes.unwrap_or_else(|| panic!("{shown}")).parse().unwrap()
+    };
+    let full = rule_bytes();
     let delete = |stream: &mut UnixStream| {
         let start = Instant::now();
         stream.write_all(&flow_mod(DELETE, 0)).unwrap();
         barrier(stream);
         println!("a deletion of {flows}: done after {:?}", start.elapsed());
-        // What comes after is part of it.
-        std::thread::sleep(Duration::from_millis(1_500));
+        // What comes after is part of it: their memory is freed in turns.
+        wait_for("the memory of the flows to be free", || rule_bytes() < full / 3);
+        println!("their memory is free after {:?}", start.elapsed());
     };
     in_time("flows are deleted", asked_during(&switch, "deletion", || delete(&mut stream)));
     assert!(flow_count(&switch) <= 1);

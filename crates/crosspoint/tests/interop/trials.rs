@@ -309,8 +309,7 @@ fn an_interruption_of_the_runner_alone_ends_its_turn() {
     let mut command = bench(&["run", "restart.link", "--switch", "crosspoint", "--out"]);
     command.arg(&out).env("TMPDIR", tmp.path()).stdout(Stdio::null()).stderr(Stdio::piped());
     let runner = command.spawn().unwrap();
-    wait_for("the switch", || running_switch(tmp.path()).is_some());
-    std::thread::sleep(Duration::from_secs(1));
+    wait_for("packets on their way", || packets_pass(tmp.path()));
     let start = Instant::now();
     assert!(Command::new("kill").args(["-INT", &runner.id().to_string()]).status().unwrap().success());
     let output = runner.wait_with_output().unwrap();

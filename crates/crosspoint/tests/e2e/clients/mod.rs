@@ -312,14 +312,19 @@ fn a_condition_is_waited_for_and_then_the_rest_runs_on_what_is_there() {
         let args: Vec<String> = [db.clone(), "--no-wait".into()].into_iter().chain(words(line)).collect();
         server.run(&ours, &args, "")
     };
+    let control = server.dir().join("server.ctl").display().to_string();
+    let monitors = || {
+        let asked = ["-t", &control, "memory/show"].map(String::from);
+        let shown = server.run(Path::new("ovs-appctl"), &asked, "").ok();
+        shown.split(' ').any(|figure| figure.starts_with("monitors:") && figure != "monitors:0")
+    };
     std::thread::scope(|scope| {
-        let waiting =
-            scope.spawn(|| run("-t 30 wait-until bridge br0 fail_mode=secure -- get bridge br0 name"));
-        assert_eq!(run("add-br br0").code, Some(0));
-        std::thread::sleep(Duration::from_millis(200));
-        assert!(!waiting.is_finished());
-        assert_eq!(run("set-fail-mode br0 secure").code, Some(0));
-        assert_eq!(waiting.join().unwrap(), Said { code: Some(0), out: "br0\n".into(), err: String::new() });
+        let waiting = scope
+            .spawn(|| run("-t 30 wait-until bridge br0 fail_mode=secure -- get bridge br0 external_ids:n"));
+        assert_eq!(run("add-br br0 -- set bridge br0 external_ids:n=early").code, Some(0));
+        wait_for("it to see the database", monitors);
+        assert_eq!(run("set-fail-mode br0 secure -- set bridge br0 external_ids:n=late").code, Some(0));
+        assert_eq!(waiting.join().unwrap(), Said { code: Some(0), out: "late\n".into(), err: String::new() });
     });
 }
 
