@@ -342,11 +342,11 @@ impl Connection {
             codec = Codec { version, flow_mod_table_id: true };
         }
         let bytes = &self.input[range];
+        let is_switch = self.config.side == Side::Switch;
         let result = match codec.decode(bytes) {
-            Ok((_, message)) if self.config.side == Side::Switch && !message.is_for_switch() => {
-                Err(ErrorKind::OFPBRC_BAD_TYPE)
-            }
+            Ok((_, m)) if is_switch && !m.is_for_switch() => Err(ErrorKind::OFPBRC_BAD_TYPE),
             Ok((_, message)) => Ok(message),
+            Err(error) if is_switch && codec.is_of_a_switch(bytes, error) => Err(ErrorKind::OFPBRC_BAD_TYPE),
             Err(error) => Err(error),
         };
         let xid = header.xid;

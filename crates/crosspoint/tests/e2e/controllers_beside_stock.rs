@@ -11,6 +11,7 @@ use openflow::message::{
 };
 use openflow::{Event, Version};
 use std::fmt::Debug;
+use std::io::Write;
 use std::net::TcpListener;
 use std::time::Duration;
 use testkit::stock::Stock;
@@ -483,4 +484,106 @@ fn fail_modes_and_in_band_control_bring_the_stock_switchs_rules() {
     assert_eq!(left.len(), 2, "{left:?}");
     seen_after("secure", "set-fail-mode br0 secure");
     seen_after("a controller of a secure bridge", "set-controller br0 tcp:10.9.9.1:6653");
+}
+
+/// What os-ken reads of all that it can ask for, and of what it is told unasked.
+#[test]
+fn os_ken_reads_the_messages_of_each_version_as_it_reads_the_stock_switchs() {
+    let both = Both::start();
+    const RULES: [&str; 8] = [
+        "priority=5,in_port=1,tcp,nw_src=1.2.3.0/24,tp_dst=80,idle_timeout=3000,hard_timeout=4000,importance=3,\
+         send_flow_rem,cookie=0x55,actions=set_field:1.1.1.1->ip_src,push_vlan:0x8100,set_field:4100->vlan_vid,\
+         output:2,goto_table:4",
+        "priority=6,ipv6,ipv6_src=fe80::/16,actions=dec_ttl,output:2",
+        "priority=7,arp,arp_op=1,actions=controller",
+        "table=1,mpls,mpls_label=4,actions=pop_mpls:0x800,write_actions(group:1,set_field:2.2.2.2->ip_dst),\
+         write_metadata:0x5/0xff,goto_table:5",
+        "table=4,icmp6,icmp_type=135,nd_target=fe80::5,actions=2",
+        "table=4,dl_vlan=5,dl_vlan_pcp=3,actions=pop_vlan,set_queue:4,output:3",
+        "table=5,metadata=0x5/0xf,tun_id=9,actions=2",
+        "table=6,sctp,tp_src=5,actions=group:2",
+    ];
+    for dir in both.each() {
+        let switch = format!("unix:{}", dir.file("br0.mgmt").display());
+        let ofctl = |command: &str, what: &str| {
+            dir.run("ovs-ofctl", &["-O", "OpenFlow15", command, &switch, what]).ok();
+        };
+        ofctl("add-group", "group_id=1,type=all,bucket=output:2,bucket=set_field:1.1.1.1->ip_src,output:3");
+        ofctl("add-group", "group_id=2,type=select,bucket=weight:3,output:2,bucket=weight:4,output:3");
+        ofctl("add-group", "group_id=3,type=ff,bucket=watch_port:1,output:2,bucket=watch_group:1,output:3");
+        ofctl("add-meter", "meter=1,kbps,burst,stats,band=type=drop,rate=50,burst_size=4");
+        ofctl("add-meter", "meter=2,pktps,band=type=drop,rate=50");
+        RULES.iter().for_each(|rule| ofctl("add-flow", rule));
+    }
+    let script = testkit::root().join("crates/crosspoint/tests/e2e/e2e_controllers/os_ken_reads.py");
+    let read = |dir: &RunDir, version: Version| {
+        let mut python = std::process::Command::new(testkit::python());
+        python.arg(&script).arg(dir.file("br0.mgmt")).arg((version as u8).to_string());
+        let output = python.output().expect("python runs");
+        assert!(output.status.success(), "{version}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).expect("text")
+    };
+    for (version, least) in
+        [(Version::V10, 15), (Version::V12, 18), (Version::V13, 27), (Version::V14, 31), (Version::V15, 30)]
+    {
+        let [ours, stock] = both.each().map(|dir| read(dir, version));
+        let sections = |text: &str| -> Vec<String> { text.split("== ").skip(1).map(str::to_owned).collect() };
+        let (ours, stock) = (sections(&ours), sections(&stock));
+        assert!(ours.len() >= least && ours.len() == stock.len(), "{version}: {}", ours.len());
+        for (ours, stock) in ours.iter().zip(&stock) {
+            assert!(ours.contains('{') && !ours.contains("unread"), "{version}: nothing in {ours}");
+            assert_eq!(ours, stock, "{version}, ours and the stock switch's");
+        }
+    }
+}
+
+/// Requests in hexadecimal digits behind type and length, and answers as the stock switch gives them.
+#[test]
+fn small_codes_are_those_of_the_stock_switch() {
+    let both = Both::start();
+    let said = |dir: &RunDir, args: &[&str]| {
+        let switch = format!("unix:{}", dir.file("br0.mgmt").display());
+        let args: Vec<&str> =
+            args.iter().map(|&arg| if arg == "br0" { switch.as_str() } else { arg }).collect();
+        let output = dir.run("ovs-ofctl", &args);
+        output.out.lines().map(|line| line.split(" (xid").next().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    for version in ["OpenFlow10", "OpenFlow12", "OpenFlow13", "OpenFlow15"] {
+        for args in [
+            &["set-frags", "br0", "reassemble"][..],
+            &["get-frags", "br0"],
+            &["queue-get-config", "br0", "LOCAL"],
+        ] {
+            both.same(&format!("{version} {args:?}"), |dir| said(dir, &[&["-O", version], args].concat()));
+        }
+    }
+    for version in [Version::V10, Version::V12, Version::V13, Version::V14, Version::V15] {
+        let later = version != Version::V10;
+        let (stats, experimenter) = if later { (18, "ffff0000 00000000") } else { (16, "ffff0000") };
+        let requests = [
+            // NXT_SET_FLOW_FORMAT, NXT_FLOW_MONITOR_CANCEL, NXT_FLOW_MONITOR_PAUSED, NXT_SET_ASYNC_CONFIG2.
+            (4, "00002320 0000000c 00000002".to_owned()),
+            (4, "00002320 00000015 00000001".to_owned()),
+            (4, "00002320 00000016".to_owned()),
+            (4, "00002320 0000001b".to_owned()),
+            // What only a switch says, with contents that are wrong: packet-in, role-status, NXT_PACKET_IN2.
+            (10, "00".repeat(40)),
+            (30, "ffffffff 00000000 00000000 00000000".to_owned()),
+            (4, "00002320 0000001e 00630008 00000000".to_owned()),
+            // Statistics of ONF's.
+            (stats, format!("{experimenter} 4f4e4600 00000009")),
+        ];
+        for (kind, digits) in requests {
+            both.same(&format!("{version}: type {kind}, {digits}"), |dir| {
+                let digits: String = digits.split(' ').collect();
+                let byte = |i: usize| u8::from_str_radix(&digits[i..i + 2], 16).unwrap();
+                let body: Vec<u8> = (0..digits.len()).step_by(2).map(byte).collect();
+                let mut bytes = vec![version as u8, kind, 0, 8 + body.len() as u8, 0, 0, 0, 77];
+                bytes.extend(body);
+                let mut connection = client(dir, version);
+                connection.stream.write_all(&bytes).unwrap();
+                gists(&mut connection)
+            });
+        }
+    }
 }

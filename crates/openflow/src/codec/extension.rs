@@ -38,10 +38,11 @@ pub(super) fn read(codec: &Codec, r: &mut Reader, xid: u32) -> Result<Message, E
 }
 
 fn read_nicira(codec: &Codec, subtype: u32, r: &mut Reader) -> Result<Message, ErrorKind> {
+    let v = codec.version;
     Ok(match subtype {
         nxt::ROLE_REQUEST => Message::RoleRequest(switch::read_nx_role(r)?),
         nxt::ROLE_REPLY => Message::RoleReply(switch::read_nx_role(r)?),
-        nxt::SET_FLOW_FORMAT => Message::SetFlowFormat(match r.u32()? {
+        nxt::SET_FLOW_FORMAT if v == Version::V10 => Message::SetFlowFormat(match r.u32()? {
             FLOW_FORMAT_OF10 => FlowForm::Standard,
             FLOW_FORMAT_NXM => FlowForm::Nxm,
             _ => return Err(OFPBRC_EPERM),
@@ -62,14 +63,16 @@ fn read_nicira(codec: &Codec, subtype: u32, r: &mut Reader) -> Result<Message, E
         nxt::PACKET_IN => Message::PacketIn(packet::read_nx_packet_in(r)?),
         nxt::FLOW_AGE => Message::FlowAge,
         nxt::SET_ASYNC_CONFIG => Message::SetAsync(asynchronous::read_bitmaps(r)?),
-        nxt::SET_ASYNC_CONFIG2 => Message::SetAsync(asynchronous::read_properties(codec.version, r)?),
+        nxt::SET_ASYNC_CONFIG2 if v <= Version::V13 => {
+            Message::SetAsync(asynchronous::read_properties(v, r)?)
+        }
         nxt::SET_CONTROLLER_ID => {
             r.zeros(6, NXBRC_MUST_BE_ZERO)?;
             Message::SetControllerId(r.u16()?)
         }
-        nxt::FLOW_MONITOR_CANCEL => Message::FlowMonitorCancel(r.u32()?),
-        nxt::FLOW_MONITOR_PAUSED => Message::FlowMonitorPaused,
-        nxt::FLOW_MONITOR_RESUMED => Message::FlowMonitorResumed,
+        nxt::FLOW_MONITOR_CANCEL if v <= Version::V12 => Message::FlowMonitorCancel(r.u32()?),
+        nxt::FLOW_MONITOR_PAUSED if v <= Version::V12 => Message::FlowMonitorPaused,
+        nxt::FLOW_MONITOR_RESUMED if v <= Version::V12 => Message::FlowMonitorResumed,
         nxt::TLV_TABLE_MOD => {
             let command = match r.u16()? {
                 0 => TlvTableCommand::Add,
@@ -93,10 +96,8 @@ fn read_nicira(codec: &Codec, subtype: u32, r: &mut Reader) -> Result<Message, E
         }
         nxt::CT_FLUSH => Message::CtFlush(Box::new(ct_flush::read(r)?)),
         nxt::PACKET_IN2 => Message::PacketIn(packet::read_packet_in2(r)?),
-        nxt::GROUP_MOD if codec.version == Version::V10 => {
-            Message::GroupMod(group::read_group_mod(codec.version, r)?)
-        }
-        nxt::REQUESTFORWARD if codec.version <= Version::V12 => read_request_forward(codec, r)?,
+        nxt::GROUP_MOD if v == Version::V10 => Message::GroupMod(group::read_group_mod(codec.version, r)?),
+        nxt::REQUESTFORWARD if v <= Version::V12 => read_request_forward(codec, r)?,
         _ => return Err(OFPBRC_BAD_SUBTYPE),
     })
 }
@@ -164,7 +165,7 @@ pub(super) fn write(codec: &Codec, out: &mut Vec<u8>, message: &Message) -> Opti
             begin(nxt::ROLE_REPLY);
             out.u32(switch::nx_role_number(role.role));
         }
-        Message::SetFlowFormat(form) => {
+        Message::SetFlowFormat(form) if codec.version == Version::V10 => {
             begin(nxt::SET_FLOW_FORMAT);
             out.u32(if *form == FlowForm::Nxm { FLOW_FORMAT_NXM } else { FLOW_FORMAT_OF10 });
         }
@@ -182,7 +183,7 @@ pub(super) fn write(codec: &Codec, out: &mut Vec<u8>, message: &Message) -> Opti
             begin(nxt::SET_ASYNC_CONFIG);
             asynchronous::write(Version::V13, out, change);
         }
-        Message::SetAsync(change) => {
+        Message::SetAsync(change) if codec.version <= Version::V13 => {
             begin(nxt::SET_ASYNC_CONFIG2);
             asynchronous::write(Version::V14, out, change);
         }
@@ -191,12 +192,12 @@ pub(super) fn write(codec: &Codec, out: &mut Vec<u8>, message: &Message) -> Opti
             out.zeros(6);
             out.u16(*id);
         }
-        Message::FlowMonitorCancel(id) => {
+        Message::FlowMonitorCancel(id) if codec.version <= Version::V13 => {
             begin(nxt::FLOW_MONITOR_CANCEL);
             out.u32(*id);
         }
-        Message::FlowMonitorPaused => begin(nxt::FLOW_MONITOR_PAUSED),
-        Message::FlowMonitorResumed => begin(nxt::FLOW_MONITOR_RESUMED),
+        Message::FlowMonitorPaused if codec.version <= Version::V13 => begin(nxt::FLOW_MONITOR_PAUSED),
+        Message::FlowMonitorResumed if codec.version <= Version::V13 => begin(nxt::FLOW_MONITOR_RESUMED),
         Message::TlvTableMod(table_mod) => {
             begin(nxt::TLV_TABLE_MOD);
             out.u16(table_mod.command as u16);
@@ -263,6 +264,17 @@ fn may_be_bundled(version: Version, kind: Kind, body: Reader) -> bool {
         _ => false,
     };
     may_be && length::check(version, kind, body).is_ok()
+}
+
+/// Whether only a switch sends an extension's message.
+pub(super) fn is_of_a_switch(version: Version, mut body: Reader) -> bool {
+    match (body.u32(), body.u32()) {
+        (Ok(NICIRA), Ok(nxt::ROLE_REPLY | nxt::FLOW_REMOVED | nxt::PACKET_IN | nxt::PACKET_IN2)) => true,
+        (Ok(NICIRA), Ok(nxt::TLV_TABLE_REPLY)) => true,
+        (Ok(NICIRA), Ok(nxt::REQUESTFORWARD)) => version <= Version::V12,
+        (Ok(ONF), Ok(onft::ROLE_STATUS | onft::REQUESTFORWARD)) => version == Version::V13,
+        _ => false,
+    }
 }
 
 /// The group-mod or meter-mod of another controller, in a message of its own.

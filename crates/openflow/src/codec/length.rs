@@ -92,13 +92,15 @@ fn extension(version: Version, mut r: Reader) -> Result<(), ErrorKind> {
     let (vendor, subtype) = (r.u32()?, r.u32()?);
     let (fixed, rest) = match subtype {
         _ if vendor != NICIRA => return Ok(()),
-        nxt::ROLE_REQUEST | nxt::SET_FLOW_FORMAT | nxt::SET_PACKET_IN_FORMAT => (4, Nothing),
-        nxt::FLOW_MONITOR_CANCEL => (4, Nothing),
+        nxt::ROLE_REQUEST | nxt::SET_PACKET_IN_FORMAT => (4, Nothing),
+        nxt::SET_FLOW_FORMAT if version == Version::V10 => (4, Nothing),
+        nxt::FLOW_MONITOR_CANCEL if version <= Version::V12 => (4, Nothing),
         nxt::FLOW_MOD => (32, Words),
         nxt::FLOW_MOD_TABLE_ID | nxt::SET_CONTROLLER_ID | nxt::CT_FLUSH_ZONE => (8, Nothing),
         nxt::FLOW_AGE | nxt::TLV_TABLE_REQUEST => (0, Nothing),
         nxt::SET_ASYNC_CONFIG => (24, Nothing),
-        nxt::SET_ASYNC_CONFIG2 | nxt::RESUME => (0, Words),
+        nxt::SET_ASYNC_CONFIG2 if version <= Version::V13 => (0, Words),
+        nxt::RESUME => (0, Words),
         nxt::TLV_TABLE_MOD => (8, Words),
         nxt::GROUP_MOD if version == Version::V10 => (16, Words),
         _ => return Ok(()),

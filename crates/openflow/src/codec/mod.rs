@@ -133,6 +133,32 @@ impl Codec {
         Ok(message)
     }
 
+    /// Whether only a switch sends messages of this type. Open vSwitch refuses them for that whatever else is
+    /// wrong but their length.
+    pub(crate) fn is_of_a_switch(&self, bytes: &[u8], wrong: ErrorKind) -> bool {
+        let kind = Header::parse(bytes).and_then(|header| Kind::from_wire(self.version, header.kind));
+        let Some(kind) = kind else { return false };
+        let body = Reader::new(&bytes[HEADER_LEN..], OFPBRC_BAD_LEN);
+        match kind {
+            _ if wrong == OFPBRC_BAD_LEN => false,
+            Kind::FeaturesReply
+            | Kind::GetConfigReply
+            | Kind::PacketIn
+            | Kind::FlowRemoved
+            | Kind::PortStatus
+            | Kind::StatsReply
+            | Kind::BarrierReply
+            | Kind::QueueGetConfigReply
+            | Kind::RoleReply
+            | Kind::GetAsyncReply
+            | Kind::RoleStatus
+            | Kind::TableStatus
+            | Kind::RequestForward => true,
+            Kind::Experimenter => extension::is_of_a_switch(self.version, body),
+            _ => false,
+        }
+    }
+
     /// Encodes a message.
     pub fn encode(&self, xid: u32, message: &Message) -> Result<Vec<u8>, Unencodable> {
         let mut out = Vec::with_capacity(128);

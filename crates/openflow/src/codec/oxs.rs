@@ -65,15 +65,16 @@ pub(super) fn write(out: &mut Vec<u8>, oxs: Oxs) {
         out.u32(s);
         out.u32(0);
     }
-    if let Some(n) = oxs.flow_count {
-        header(out, FLOW_COUNT, 4);
-        out.u32(n);
-    }
     for (field, n) in [(PACKET_COUNT, oxs.packet_count), (BYTE_COUNT, oxs.byte_count)] {
         if let Some(n) = n {
             header(out, field, 8);
             out.u64(n);
         }
+    }
+    // In Open vSwitch's order.
+    if let Some(n) = oxs.flow_count {
+        header(out, FLOW_COUNT, 4);
+        out.u32(n);
     }
     out.set_u16(start + 2, (out.len() - start) as u16);
     out.pad8(start);

@@ -41,7 +41,7 @@ fn read_nicira_head(version: Version, r: &mut Reader) -> Result<u32, ErrorKind> 
     let (vendor, subtype) = (r.u32()?, r.u32()?);
     match vendor {
         NICIRA => {}
-        ONF => return Err(OFPBRC_BAD_SUBTYPE),
+        ONF if version >= Version::V11 => return Err(OFPBRC_BAD_SUBTYPE),
         _ => return Err(OFPBRC_BAD_VENDOR),
     }
     if version == Version::V10 {

@@ -176,6 +176,7 @@ pub(super) fn write_features(version: Version, out: &mut Vec<u8>, m: &SwitchFeat
                 bits |= STP10;
             }
         }
+        Version::V11 => {}
         _ => bits &= !Capabilities::ARP_MATCH_IP.bits(),
     }
     out.u32(bits);

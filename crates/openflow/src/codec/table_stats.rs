@@ -47,9 +47,9 @@ const FIELDS11: [(Mf, u64); 15] = [
     (Mf::NwDst, 1 << 14),
     (Mf::Metadata, 1 << 15),
 ];
-/// OFPXMC_OPENFLOW_BASIC, whose field numbers are the bits of OpenFlow 1.2; 0 to 35 are in use there.
+/// OFPXMC_OPENFLOW_BASIC, whose field numbers are the bits of OpenFlow 1.2. Open vSwitch also sets those of
+/// later versions' fields that have no other number.
 const OXM_BASIC: u16 = 0x8000;
-const FIELDS12: u64 = (1 << 36) - 1;
 
 /// A field's header without a mask.
 fn header(mf: Mf) -> Option<u64> {
@@ -73,14 +73,14 @@ fn headers_of_oxm(bits: u64) -> Vec<u64> {
     let is_named = |wire: &flow::mf::Wire| {
         wire.class == OXM_BASIC && 1u64.checked_shl(wire.number.into()).is_some_and(|bit| bits & bit != 0)
     };
-    let is_in = |mf: &Mf| mf.wires().any(|wire| is_named(&wire));
-    if bits & FIELDS12 == 0 { Vec::new() } else { Mf::all().filter(is_in).filter_map(header).collect() }
+    let is_in = |mf: &Mf| mf.wire(Version::V12.minor()).is_some_and(|wire| is_named(&wire));
+    Mf::all().filter(is_in).filter_map(header).collect()
 }
 
 fn bits_of_oxm(headers: &[u64]) -> u64 {
-    let wires = headers.iter().filter_map(field).flat_map(Mf::wires);
+    let wires = headers.iter().filter_map(field).filter_map(|mf| mf.wire(Version::V12.minor()));
     let bits = wires.filter(|wire| wire.class == OXM_BASIC).map(|wire| 1u64.checked_shl(wire.number.into()));
-    bits.flatten().fold(0, |all, bit| all | bit) & FIELDS12
+    bits.flatten().fold(0, |all, bit| all | bit)
 }
 
 pub(super) fn read(version: Version, r: &mut Reader) -> Result<TableStats, ErrorKind> {

@@ -75,7 +75,7 @@ fn every_message_decodes_to_what_was_encoded() {
 }
 
 /// Messages that versions lack, by N of OpenFlow 1.N.
-const LACKING: [(std::ops::RangeInclusive<u8>, &str); 19] = [
+const LACKING: [(std::ops::RangeInclusive<u8>, &str); 23] = [
     (0..=0, "OFPT_TABLE_MOD"),
     (0..=1, "OFPT_ROLE_REQUEST"),
     (0..=1, "OFPT_ROLE_REPLY"),
@@ -88,6 +88,10 @@ const LACKING: [(std::ops::RangeInclusive<u8>, &str); 19] = [
     (0..=2, "OFPST_METER_CONFIG"),
     (0..=2, "OFPST_METER_FEATURES"),
     (0..=2, "OFPST_TABLE_FEATURES"),
+    (1..=5, "NXT_SET_FLOW_FORMAT"),
+    (4..=5, "NXT_FLOW_MONITOR_CANCEL"),
+    (4..=5, "NXT_FLOW_MONITOR_PAUSED"),
+    (4..=5, "NXT_FLOW_MONITOR_RESUMED"),
     (1..=5, "NXST_FLOW"),
     (1..=5, "NXST_AGGREGATE"),
     (0..=3, "OFPT_TABLE_STATUS"),

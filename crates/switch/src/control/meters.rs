@@ -141,7 +141,8 @@ impl Inner {
         let bands: Vec<BandSpec> = (config.bands.iter())
             .map(|band| BandSpec {
                 rate: band.rate,
-                burst_size: if config.flags.contains(MeterFlags::BURST) { band.burst_size } else { 0 },
+                // Also without the flag that says that there is one, as in Open vSwitch.
+                burst_size: band.burst_size,
                 prec_level: match band.kind {
                     BandType::Drop => None,
                     BandType::DscpRemark { prec_level } => Some(prec_level),

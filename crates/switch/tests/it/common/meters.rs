@@ -92,9 +92,8 @@ impl ModelMeter {
     fn new(config: &MeterConfig, of: &MeterRef, now_ns: u64) -> ModelMeter {
         // Kilobits in millionths of a bit are as many as packets in billionths.
         let unit: u128 = 1_000_000_000;
-        let has_burst = config.flags.contains(MeterFlags::BURST);
         let bands = config.bands.iter().map(|band| {
-            let burst = if has_burst && band.burst_size > 0 { band.burst_size } else { band.rate };
+            let burst = if band.burst_size > 0 { band.burst_size } else { band.rate };
             let size = u128::from(burst) * unit;
             ModelBand { tokens: size, size, filled_ns: now_ns, counts: (0, 0) }
         });
