@@ -181,13 +181,6 @@ impl Daemon {
         }
     }
 
-    /// Adds the rules of a text in `ovs-ofctl`'s syntax.
-    pub fn add_rules(&self, text: &str) -> Result<(), String> {
-        let file = self.dir.0.join("rules");
-        std::fs::write(&file, text).map_err(|e| format!("{}: {e}", file.display()))?;
-        self.ofctl(&["add-flows", "br0", &file.to_string_lossy()]).map(drop)
-    }
-
     /// The drop counters of these ports: `switch port 1: rx_dropped`.
     pub fn port_drops(&self, ports: &[usize]) -> Result<BTreeMap<String, u64>, String> {
         let mut drops = BTreeMap::new();

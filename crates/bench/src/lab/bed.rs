@@ -10,7 +10,6 @@ use super::switch::{Running, Setup, Switch, Twice, rules};
 use super::topology::{End, Topology, Vnic};
 use super::traffic::Sent;
 use super::traffic::pattern::Pattern;
-use crate::connection::{Connection, with_barrier};
 use crate::daemon::Daemon;
 use crate::machine::watch::{Waits, Watch, Watched, context_switches};
 use crate::process::{Process, TempDir, wait_for};
@@ -26,8 +25,6 @@ const BLOCK_MS: u64 = 5_000;
 const BLOCK_SHARE: f64 = 0.65;
 /// How often late frames and counters are waited for before an account is given up.
 const AGAIN_MAX: u32 = 10;
-/// Rules that are sent before the switch is asked whether it has them.
-const RULES_AT_ONCE: usize = 50_000;
 /// Until a process whose sockets are closed has ended.
 const ENDING: Duration = Duration::from_millis(100);
 
@@ -195,12 +192,7 @@ impl<'a> Bed<'a> {
         let running = self.running.insert(on(&left, || switch.start(&setup))?);
         if self.parts.rules > 0 {
             let daemon = running.daemon().ok_or("the switch takes no OpenFlow")?;
-            let mut others = rules::others(&setup, self.parts.rules).peekable();
-            let mut connection = Connection::open(daemon)?;
-            // Not as text through `ovs-ofctl`, which takes a minute for a million.
-            while others.peek().is_some() {
-                connection.until_barrier(&with_barrier(others.by_ref().take(RULES_AT_ONCE))?)?;
-            }
+            rules::load_others(daemon, &setup, self.parts.rules)?;
         }
         Ok(())
     }
@@ -561,7 +553,7 @@ fn stage<'n>(
 fn conditions(parts: &Parts) -> BTreeMap<String, String> {
     let mut conditions: BTreeMap<String, String> = [
         ("mtu", parts.mtu.to_string()),
-        ("rules", rules::kind(parts.flows, parts.pattern, !parts.generator.sends_pattern()).to_string()),
+        ("rules", rules::kind(parts.pattern, !parts.generator.sends_pattern()).to_string()),
         ("generator", parts.generator.name().to_string()),
         ("direction", parts.topology.direction().to_string()),
     ]

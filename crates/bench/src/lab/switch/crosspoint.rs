@@ -90,7 +90,7 @@ impl Switch for Crosspoint {
         }
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
         let daemon = Daemon::crosspoint_of(&self.program, Some(&setup.net.switch), &args)?;
-        daemon.add_rules(&rules::text(setup))?;
+        rules::load(&daemon, setup)?;
         let version = Command::new(&self.program).arg("--version").output().map_err(|e| e.to_string())?;
         let version = String::from_utf8_lossy(&version.stdout).trim().to_string();
         let guests = setup.sockets.keys().map(|n| n + 1).collect();

@@ -114,7 +114,7 @@ impl Switch for Ovs {
                 return Err(format!("Open vSwitch refuses {port}: {}", error.trim()));
             }
         }
-        daemon.add_rules(&rules::text(setup))?;
+        rules::load(&daemon, setup)?;
         let program = if self.kind == Kind::Dpdk { OVS_DPDK } else { OVS };
         let said = run(Command::new(program).arg("--version"))?;
         let version = said.lines().next().unwrap_or_default().to_string();

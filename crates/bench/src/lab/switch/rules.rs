@@ -1,41 +1,75 @@
-//! A topology's rules in the syntax of `ovs-ofctl`: one for each flow and hop, by what tells flows apart.
+//! A topology's rules: one for each flow and hop, by what tells flows apart. They are written as `ovs-ofctl`
+//! has them, and sent as OpenFlow, since that program takes a minute for a million.
 
 use super::Setup;
+use crate::connection::{Connection, with_barrier};
+use crate::daemon::Daemon;
 use crate::lab::traffic::pattern::{Pattern, Protocol};
 use crate::measure::frames::exact_match;
 use crate::measure::trial::to_sink;
-use openflow::message::FlowMod;
+use crate::units::grouped;
+use openflow::message::{FlowMod, FlowModCommand};
+use openflow::text::{PortNames, Protocol as Form, parse_flow_mod};
+use std::time::{Duration, Instant};
 
-/// Beyond this many flows one rule for each hop takes their place, which the conditions of the point say.
-const RULES_MAX: u32 = 100_000;
+/// Rules that are sent before the switch is asked whether it has them.
+const AT_ONCE: usize = 50_000;
+/// A switch that takes longer to load its rules is given up.
+const TIME: Duration = Duration::from_secs(180);
 
-/// `per flow`, or `per port`, as also for frames that no pattern describes.
-pub fn kind(flows: u32, pattern: &Pattern, is_foreign: bool) -> &'static str {
+/// `per flow`, or `per port` for frames that no pattern describes.
+pub fn kind(pattern: &Pattern, is_foreign: bool) -> &'static str {
     let is_known = !is_foreign && !matches!(pattern.protocol, Protocol::Pcap(_));
-    if is_known && flows <= RULES_MAX { "per flow" } else { "per port" }
+    if is_known { "per flow" } else { "per port" }
 }
 
-/// The rules. Ports have the numbers of their indices, plus 1.
-pub fn text(setup: &Setup) -> String {
-    let mut text = String::new();
-    let kind = kind(setup.flows, setup.pattern, setup.is_foreign);
-    for hop in setup.topology.hops {
+/// The rules as text. Ports have the numbers of their indices, plus 1.
+fn lines<'s>(setup: &'s Setup) -> impl Iterator<Item = String> + use<'s> {
+    let is_per_port = kind(setup.pattern, setup.is_foreign) == "per port";
+    let flows = if is_per_port { 1 } else { setup.flows as usize };
+    setup.topology.hops.iter().flat_map(move |hop| {
         let outputs: Vec<String> = hop.to.iter().map(|port| format!("output:{}", port + 1)).collect();
         let (in_port, outputs) = (hop.from + 1, outputs.join(","));
-        if kind == "per port" {
-            // A port that both directions come in by tells them apart by their addresses.
-            let is_shared = setup.topology.hops.iter().filter(|h| h.from == hop.from).count() > 1;
-            let way =
-                if is_shared { format!(",{}", setup.pattern.way_text(hop.is_back)) } else { String::new() };
-            text += &format!("in_port={in_port}{way},actions={outputs}\n");
-            continue;
+        // A port that both directions come in by tells them apart by their addresses.
+        let is_shared = setup.topology.hops.iter().filter(|h| h.from == hop.from).count() > 1;
+        let way = if is_shared { format!(",{}", setup.pattern.way_text(hop.is_back)) } else { String::new() };
+        (0..flows).map(move |n| match is_per_port {
+            true => format!("in_port={in_port}{way},actions={outputs}"),
+            false => {
+                let flow = setup.pattern.match_text(n, hop.is_back);
+                format!("{flow},in_port={in_port},actions={outputs}")
+            }
+        })
+    })
+}
+
+fn parsed(line: &str) -> Result<FlowMod, String> {
+    let parsed = parse_flow_mod(line, FlowModCommand::Add, PortNames::none());
+    parsed.map(|rule| rule.in_protocol(Form::Of13)).map_err(|e| format!("{line}: {e}"))
+}
+
+/// Loads a switch with its rules.
+///
+/// # Errors
+/// A sentence, if it refuses one, or takes too long.
+pub fn load(daemon: &Daemon, setup: &Setup) -> Result<(), String> {
+    send(daemon, lines(setup).map(|line| parsed(&line)))
+}
+
+fn send(daemon: &Daemon, mut rules: impl Iterator<Item = Result<FlowMod, String>>) -> Result<(), String> {
+    let (start, mut loaded, mut connection) = (Instant::now(), 0, Connection::open(daemon)?);
+    loop {
+        let some = rules.by_ref().take(AT_ONCE).collect::<Result<Vec<FlowMod>, String>>()?;
+        if some.is_empty() {
+            return Ok(());
         }
-        for n in 0..setup.flows as usize {
-            let flow = setup.pattern.match_text(n, hop.is_back);
-            text += &format!("{flow},in_port={in_port},actions={outputs}\n");
+        if start.elapsed() > TIME {
+            let (loaded, seconds) = (grouped(loaded), TIME.as_secs());
+            return Err(format!("it has {loaded} of its rules after {seconds} s, and is given up"));
         }
+        loaded += some.len() as u64;
+        connection.until_barrier(&with_barrier(some.into_iter())?)?;
     }
-    text
 }
 
 /// Flows without traffic: those that fill a table begin here, those that come and go further on.
@@ -44,9 +78,14 @@ const CHANGED: usize = 4_000_000;
 
 /// Additions of rules for other flows, from the first port to the second, that fill the table up to this many
 /// rules. No packet of the traffic matches one.
-pub fn others(setup: &Setup, rules: u32) -> impl Iterator<Item = FlowMod> {
-    let there = text(setup).lines().count();
+fn others(setup: &Setup, rules: u32) -> impl Iterator<Item = FlowMod> {
+    let there = lines(setup).count();
     (there..rules as usize).map(|n| add(FILLED + n))
+}
+
+/// Loads them.
+pub fn load_others(daemon: &Daemon, setup: &Setup, rules: u32) -> Result<(), String> {
+    send(daemon, others(setup, rules).map(Ok))
 }
 
 /// The n-th rule that comes and goes: it matches the same fields as those of [`others`].
@@ -70,7 +109,7 @@ mod tests {
     }
 
     fn text_for(topology: &str, flows: u32, is_foreign: bool) -> String {
-        with_setup(topology, flows, is_foreign, text)
+        with_setup(topology, flows, is_foreign, |setup| lines(setup).map(|line| line + "\n").collect())
     }
 
     fn with_setup<T>(topology: &str, flows: u32, is_foreign: bool, then: impl Fn(&Setup) -> T) -> T {
@@ -102,16 +141,31 @@ mod tests {
     #[test]
     fn frames_of_a_generator_s_own_have_a_rule_for_each_port() {
         assert_eq!(text_for("P2P", 100, true), "in_port=1,actions=output:2\n");
-        assert_eq!(kind(100, &Pattern::default(), true), "per port");
-        assert_eq!(kind(100, &"pcap=x".parse().unwrap(), false), "per port");
-        assert_eq!(kind(100, &Pattern::default(), false), "per flow");
+        assert_eq!(kind(&Pattern::default(), true), "per port");
+        assert_eq!(kind(&"pcap=x".parse().unwrap(), false), "per port");
+        assert_eq!(kind(&Pattern::default(), false), "per flow");
     }
 
     #[test]
     fn directions_that_share_a_port_are_told_apart_also_without_a_rule_for_each_flow() {
-        let text = text_of("PVP-both", 1_000_000);
+        let text = text_for("PVP-both", 100, true);
         assert!(text.contains("in_port=2,ip,nw_src=10.0.0.0/8,actions=output:3\n"), "{text}");
         assert!(text.contains("in_port=2,ip,nw_dst=10.0.0.0/8,actions=output:1\n"), "{text}");
-        assert_eq!(text_of("P2P", 1_000_000), "in_port=1,actions=output:2\n");
+    }
+
+    #[test]
+    fn every_rule_of_every_kind_of_traffic_is_one_that_openflow_has() {
+        let kinds = ["udp", "udp+l2", "udp+l4", "udp+ipv6", "udp+ipv6+l4", "udp+vlan", "tcp-syn+l4", "imix"];
+        for kind in kinds {
+            let pattern: Pattern = kind.parse().unwrap();
+            for n in [0, 999_999] {
+                for is_back in [false, true] {
+                    let line = format!("{},in_port=1,actions=output:2", pattern.match_text(n, is_back));
+                    let rule = parsed(&line).unwrap();
+                    assert_eq!((rule.priority, rule.table_id), (32_768, 0), "{line}");
+                    with_barrier([rule].into_iter()).unwrap();
+                }
+            }
+        }
     }
 }
