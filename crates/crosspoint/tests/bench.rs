@@ -434,7 +434,7 @@ fn workers_are_measured_bound_free_and_contended() {
 #[test]
 fn every_new_address_is_learned() {
     const SHAPE: Shape =
-        &[("new_percent", 'n'), ("learned_per_s", 'n'), ("learned_ratio", 'n'), ("raw", 'a')];
+        &[("new_percent", 'n'), ("learned_per_s", 'n'), ("raw_learned_per_s", 'a'), ("raw", 'a')];
     let rows = check("mac-learning --frames 2k --new 0,100 --runs 1 --turn-ms 50", SHAPE);
     assert_eq!(
         (rows[0]["learned_per_s"].as_f64(), rows[1]["learned_ratio"].as_f64()),

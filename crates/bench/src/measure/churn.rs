@@ -92,8 +92,10 @@ struct Row {
     /// Share of the packets that were translated (`churn` alone): flows that a change was taken to touch.
     miss_ratio: f64,
     runs: u32,
-    /// Each turn's throughput ratio.
+    /// Each turn's throughput ratio, and the same for other figures.
     raw: Vec<f64>,
+    raw_cycles: Vec<f64>,
+    raw_worst_window_ratio: Vec<f64>,
 }
 
 /// One turn of any of the three.
@@ -108,8 +110,9 @@ struct Turn {
 }
 
 fn row(what: &'static str, rules: usize, flows: usize, rate: usize, turns: &[Turn]) -> Row {
-    let of = |f: fn(&Turn) -> f64| median(&turns.iter().map(f).collect::<Vec<_>>());
-    let raw: Vec<f64> = turns.iter().map(|t| t.steady / t.changing).collect();
+    let each = |f: fn(&Turn) -> f64| turns.iter().map(f).collect::<Vec<_>>();
+    let of = |f| median(&each(f));
+    let raw = each(|t| t.steady / t.changing);
     let row = Row {
         switch: "crosspoint",
         what,
@@ -126,6 +129,8 @@ fn row(what: &'static str, rules: usize, flows: usize, rate: usize, turns: &[Tur
         steady_longest_pass_ms: turns.iter().map(|t| t.steady_longest_pass_ms).fold(0.0, f64::max),
         runs: turns.len() as u32,
         raw,
+        raw_cycles: each(|t| t.changing),
+        raw_worst_window_ratio: each(|t| t.steady / t.worst_window),
     };
     println!(
         "{what}: {:.1} cycles/packet, steady {:.1}: throughput {:.3}, in the worst window {:.3}; longest pass {:.3} ms, steady {:.3}; {:.0} flow-mods/s, {:.5} missed",

@@ -81,8 +81,11 @@ struct Row {
     rss_after_bytes: u64,
     bytes_per_rule: f64,
     runs: u32,
-    /// Each run's seconds.
+    /// Each run's seconds, and the same for other figures.
     raw: Vec<f64>,
+    raw_switch_cpu_seconds: Vec<f64>,
+    raw_rss_after_bytes: Vec<f64>,
+    raw_bytes_per_rule: Vec<f64>,
 }
 
 /// One command, as it went.
@@ -168,23 +171,27 @@ fn change(args: &Args, what: What, daemon: &Daemon, by_ours: bool, files: &Files
 
 fn row(switch: &'static str, args: &Args, what: What, done: &[Done]) -> Row {
     let figures = |figure: fn(&Done) -> f64| done.iter().map(figure).collect::<Vec<f64>>();
-    let raw = figures(|done| done.seconds);
+    let (raw, raw_switch_cpu_seconds) = (figures(|done| done.seconds), figures(|done| done.cpu_seconds));
     let bytes = |figure: fn(&Done) -> u64| done.iter().map(figure).max().unwrap_or(0);
     let (before, after) = (bytes(|done| done.before), bytes(|done| done.after));
     let (rules, client) = (args.rules, args.client);
+    let of_rule = |done: &Done| done.after.saturating_sub(done.before) as f64 / rules as f64;
     let row = Row {
         switch,
         what,
         client,
         rules,
         seconds: median(&raw),
-        switch_cpu_seconds: median(&figures(|done| done.cpu_seconds)),
+        switch_cpu_seconds: median(&raw_switch_cpu_seconds),
         rules_per_second: rules as f64 / median(&raw),
         rss_before_bytes: before,
         rss_after_bytes: after,
         bytes_per_rule: after.saturating_sub(before) as f64 / rules as f64,
         runs: done.len() as u32,
         raw,
+        raw_switch_cpu_seconds,
+        raw_rss_after_bytes: figures(|done| done.after as f64),
+        raw_bytes_per_rule: done.iter().map(of_rule).collect(),
     };
     println!(
         "{switch:<12} {what:?}, {rules} rules: {:.2} s ({:.2} s of the switch's CPU time), {:.0} MB resident",

@@ -51,6 +51,8 @@ struct Row {
     miss_ratio: f64,
     runs: u32,
     raw: Vec<f64>,
+    raw_learned_per_s: Vec<f64>,
+    raw_learned_ratio: Vec<f64>,
 }
 
 /// Runs it.
@@ -62,7 +64,8 @@ pub fn run(args: &Args) -> Result<(), String> {
         trial::write_frames(&pcap, (0..args.frames).map(|n| frame(n, percent)))?;
         let turns =
             (0..args.common.runs).map(|_| turn(&pcap, args, percent)).collect::<Result<Vec<_>, _>>()?;
-        let of = |n: usize| median(&turns.iter().map(|t| t[n]).collect::<Vec<_>>());
+        let raw = |n: usize| turns.iter().map(|t| t[n]).collect::<Vec<_>>();
+        let of = |n: usize| median(&raw(n));
         println!(
             "{percent} % new addresses: {:.0} cycles/packet, {:.0} learned/s, {:.3} of them",
             of(0),
@@ -79,7 +82,9 @@ pub fn run(args: &Args) -> Result<(), String> {
             learned_ratio: of(2),
             miss_ratio: of(3),
             runs: args.common.runs,
-            raw: turns.iter().map(|t| t[0]).collect(),
+            raw: raw(0),
+            raw_learned_per_s: raw(1),
+            raw_learned_ratio: raw(2),
         });
     }
     args.common.finish(rows, Goals::default())

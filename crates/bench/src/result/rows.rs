@@ -2,7 +2,7 @@
 //! those of committed runs, whose older rows have fewer fields.
 //!
 //! A field that [`FIGURES`] names is a figure; any other string, number or truth value is a label. `raw`
-//! holds the turns of the measurement's first figure.
+//! holds the turns of the measurement's first figure, `raw_FIGURE` those of another one.
 
 use super::judged::{Judged, Question};
 use super::{Better, HUGE_PAGES, Metric, Point};
@@ -242,14 +242,15 @@ impl RowFile {
     /// Replaces the median by the turns.
     fn turns(&self, first: &str, row: &Map<String, Value>, point: &mut Point) {
         let first = if point.metrics.contains_key(first) { first } else { "cpu_share" };
-        for (field, figure) in [
-            ("raw", first),
-            ("raw_mpps", "mpps"),
-            ("raw_io", "io_cycles_per_packet"),
-            ("raw_cycles", "cycles_per_packet"),
-            ("raw_stateless", "ratio_to_stateless"),
-        ] {
-            let Some(Value::Array(turns)) = row.get(field) else { continue };
+        for (field, turns) in row {
+            let (Some(of), Value::Array(turns)) = (field.strip_prefix("raw"), turns) else { continue };
+            let figure = match of.strip_prefix('_').unwrap_or(of) {
+                "" => first,
+                "io" => "io_cycles_per_packet",
+                "cycles" => "cycles_per_packet",
+                "stateless" => "ratio_to_stateless",
+                figure => figure,
+            };
             let turns: Option<Vec<f64>> = turns.iter().map(Value::as_f64).collect();
             // A turn without packets has no cost; then the median alone is kept.
             if let (Some(turns), Some(metric)) = (turns, point.metrics.get_mut(figure)) {
@@ -338,7 +339,7 @@ mod tests {
         let file = RowFile::parse(
             r#"{"command": "crosspoint bench p2p --runs 2", "machine": {"cpus": 2}, "rows": [
                 {"switch": "crosspoint", "rules": "exact", "flows": 10, "cycles_per_packet": 70, "io_cycles_per_packet": 9,
-                 "runs": 2, "raw": [69, 71], "raw_io": [8, 10]},
+                 "miss_ratio": 0.2, "runs": 2, "raw": [69, 71], "raw_io": [8, 10], "raw_miss_ratio": [0.1, 0.3]},
                 {"switch": "testpmd", "cycles_per_packet": 9, "io_cycles_per_packet": 9}]}"#,
         )
         .unwrap();
@@ -347,6 +348,7 @@ mod tests {
         assert_eq!((point.suite.as_str(), point.load().as_str()), ("p2p", "flows=10 rules=exact"));
         assert_eq!(point.metrics["cycles_per_packet"].values, [69.0, 71.0]);
         assert_eq!(point.metrics["switching_cycles_per_packet"].values, [61.0, 61.0]);
+        assert_eq!(point.metrics["miss_ratio"].values, [0.1, 0.3]);
         assert!(!points[1].metrics.contains_key("switching_cycles_per_packet"));
         assert!(RowFile::parse("{}").is_err());
     }
