@@ -25,8 +25,8 @@ pub(crate) fn probe_interval(row: &wanted::Controller) -> Option<Duration> {
     }
 }
 
-/// The interval that the row names, in whole seconds, however short: what fail-open counts by, as in Open
-/// vSwitch. `None`: never.
+/// The interval that the row names, in whole seconds: what fail-open counts by, as in Open vSwitch, but at
+/// least one second. `None`: never; there, both are no time at all, and a bridge fails open at once.
 pub(crate) fn named_interval(row: &wanted::Controller) -> Option<Duration> {
     match row.inactivity_probe_ms {
         Some(0) => None,
