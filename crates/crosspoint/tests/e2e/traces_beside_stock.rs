@@ -313,3 +313,43 @@ fn megaflowless(text: &str) -> String {
     let lines = text.lines().filter(|line| !line.starts_with("Megaflow:"));
     numberless(&lines.collect::<Vec<_>>().join("\n"))
 }
+
+/// A part of a tuple is of all zones, a whole one of zone 0.
+#[test]
+fn tuples_without_a_zone_remove_the_connections_that_they_remove_in_the_stock_switch() {
+    let mut both = Both::start();
+    const WHOLE: &str = "ct_nw_src=10.0.0.1,ct_nw_dst=10.0.0.2,ct_nw_proto=17,ct_tp_src=53,ct_tp_dst=4660";
+    let mut udp = udp();
+    udp[6..8].fill(0);
+    let frames = [("udp without a checksum", ethernet(0x800, &ipv4(17, 0, 64, &udp)))];
+    let mut left = Vec::new();
+    for args in [
+        &[WHOLE][..],
+        &["ct_nw_proto=17"],
+        &["ct_nw_proto=6"],
+        &["zone=5", "ct_nw_proto=17"],
+        &["", "ct_nw_proto=17"],
+        &["zone=0", ""],
+    ] {
+        both.appctl_both("dpctl/flush-conntrack", &[]);
+        for zone in [0, 5] {
+            both.rules("OpenFlow10", &[&format!("udp,actions=ct(commit,zone={zone})")]);
+            both.same_fates("committed", &frames);
+        }
+        let [ours, stock] = both.appctl_both("dpctl/flush-conntrack", args);
+        assert_eq!(ours, stock, "{args:?}");
+        let [ours, stock] = both.appctl_both("dpctl/dump-conntrack", &[]);
+        let sorted = |text: &str| -> Vec<String> {
+            let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+            lines.sort();
+            lines
+        };
+        assert_eq!(sorted(&ours), sorted(&stock), "{args:?}");
+        left.push(ours.lines().count());
+    }
+    assert_eq!(left, [1, 0, 2, 1, 0, 1]);
+    for args in [&["foo"][..], &["zone=foo"], &["nosuch", "zone=1"], &["zone=1"]] {
+        let [ours, stock] = both.appctl_both("dpctl/ct-get-limits", args);
+        assert_eq!(ours, stock, "{args:?}");
+    }
+}

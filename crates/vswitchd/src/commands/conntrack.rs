@@ -345,20 +345,20 @@ pub fn set_limits(plane: &ForwardingPlane, args: &[String]) -> Answer {
 
 /// `zone=1,2,3`.
 fn zones(text: &str) -> Result<Vec<u16>, String> {
-    let list = text.strip_prefix("zone=").ok_or_else(|| refused("invalid argument"))?;
-    let each = list.split(',').map(|zone| zone.parse().map_err(|_| refused(format!("invalid zone {zone}"))));
+    let list = text.strip_prefix("zone=").ok_or_else(|| refused(format!("invalid argument {text}")))?;
+    let each = list.split(',').map(|zone| zone.parse().map_err(|_| refused("invalid zone")));
     each.collect()
 }
 
 pub fn del_limits(plane: &ForwardingPlane, args: &[String]) -> Answer {
-    let args = after_name(plane, args);
+    let args = own_arguments(plane, args, 1)?;
     let zones = zones(args.first().map_or("", String::as_str))?;
     zones.into_iter().for_each(|zone| plane.dp.tracker().set_zone_limit(zone, None));
     Ok(String::new())
 }
 
 pub fn get_limits(plane: &ForwardingPlane, args: &[String]) -> Answer {
-    let args = after_name(plane, args);
+    let args = own_arguments(plane, args, 1)?;
     let tracker = plane.dp.tracker();
     let shown: Vec<(u16, u32)> = match args.first() {
         Some(list) => zones(list)?.into_iter().map(|z| (z, tracker.zone_limit(z).unwrap_or(0))).collect(),

@@ -7,7 +7,8 @@ use openflow::message::CtFlush;
 /// The filter of the tracker for what a client says.
 pub(crate) fn filter_of(flush: &CtFlush) -> Filter {
     let tuples = Some(flush.tuples).filter(|tuples| *tuples != CtTuples::default());
-    // A tuple without a zone means zone 0: ovs-dpctl(8), flush-conntrack.
-    let zone = flush.zone.or(tuples.map(|_| 0));
+    // One connection without a zone is that of zone 0, as ovs-dpctl(8) says. What names less of it is of all
+    // zones, as Open vSwitch 3.1 does.
+    let zone = flush.zone.or(tuples.filter(CtTuples::whole_original).map(|_| 0));
     Filter { zone, tuples, ..Filter::default() }
 }
