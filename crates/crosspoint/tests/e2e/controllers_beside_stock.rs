@@ -17,14 +17,14 @@ use std::time::Duration;
 use testkit::stock::Stock;
 
 /// A bridge br0 with dummy ports p1 to p3 in each.
-struct Both {
+pub struct Both {
     _server: Process,
     ours: Switch,
     stock: Stock,
 }
 
 impl Both {
-    fn start() -> Both {
+    pub fn start() -> Both {
         let stock = Stock::start();
         let (server, ours) = configured_by_database();
         let both = Both { _server: server, ours, stock };
@@ -38,7 +38,7 @@ impl Both {
         both
     }
 
-    fn each(&self) -> [&RunDir; 2] {
+    pub fn each(&self) -> [&RunDir; 2] {
         [&self.ours.dir, self.stock.run_dir()]
     }
 
@@ -338,7 +338,7 @@ fn who_changes_a_port_is_told_of_it_as_by_the_stock_switch() {
 }
 
 /// A controller in the test's hands at each.
-fn controllers(both: &Both, version: Version, settings: &str) -> [Controller; 2] {
+pub fn controllers(both: &Both, version: Version, settings: &str) -> [Controller; 2] {
     both.each().map(|dir| {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();

@@ -268,17 +268,6 @@ fn a_monitor_hears_of_packets_ports_and_removed_rules() {
 }
 
 #[test]
-fn a_snoop_hears_what_others_say() {
-    let switch = Switch::dummy();
-    let snoop = Listener::start(&switch, &["snoop", "br0"]);
-    wait_for("what it hears", || {
-        switch.ofctl(&["dump-aggregate", "br0"]).ok();
-        let heard = snoop.heard();
-        heard.contains("NXST_AGGREGATE request") && heard.contains("NXST_AGGREGATE reply")
-    });
-}
-
-#[test]
 fn timeouts_remove_rules_to_the_second_and_traffic_keeps_them() {
     let switch = Switch::dummy();
     let start = Instant::now();

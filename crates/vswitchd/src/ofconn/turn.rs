@@ -126,8 +126,12 @@ impl Vswitch {
     /// A version has been negotiated: a controller's connection counts as connected.
     fn link_up(&mut self, bridge: BridgeIdx, conn: &OfConn, now: Instant) {
         let Some(of) = &conn.link else { return };
-        if let Some(link) = self.bridges.get_mut(&bridge).and_then(|b| b.link_mut(of)) {
-            link.up(now);
+        let record = self.bridges.get_mut(&bridge);
+        if let Some(record) = record {
+            record.snoop_again(conn);
+            if let Some(link) = record.link_mut(of) {
+                link.up(now);
+            }
         }
         // The connection itself is not in its bridge at the moment.
         let conn_wants = conn.wants_misses();

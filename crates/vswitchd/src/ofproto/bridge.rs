@@ -11,6 +11,7 @@ use super::news::Asynchronous;
 use super::settings;
 use super::tables::TableRecord;
 use crate::config::wanted::{Bridge, BridgeSettings, Controller};
+use openflow::message::Role;
 use openflow::{Connection, VersionSet};
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -82,7 +83,42 @@ impl Ofproto {
         }
     }
 
-    /// A connection was made, perhaps for a controller. False if that one's row is gone.
+    /// The connection that a snooper is to listen to: of a primary controller that is connected, rather of
+    /// one that is in charge. As in Open vSwitch, clients of the management socket are not listened to.
+    fn to_snoop(&self) -> Option<(u64, LinkOf)> {
+        let preference = |conn: &OfConn| match conn.role() {
+            Role::Primary => 2,
+            Role::Secondary => 0,
+            Role::Equal | Role::NoChange => 1,
+        };
+        let up = |conn: &&OfConn| conn.purpose == Purpose::Primary && conn.connection().version().is_some();
+        // The first of several.
+        let best = self.conns.values().filter(up).min_by_key(|conn| -preference(conn))?;
+        Some((best.id, best.link.clone()?))
+    }
+
+    /// A controller's connection is up. Those that listened to its last one listen to it.
+    pub fn snoop_again(&mut self, conn: &OfConn) {
+        let Some(link) = &conn.link else { return };
+        let mut is_heard = false;
+        let ids: Vec<u64> = self.conns.keys().copied().collect();
+        let is_gone = |id: &u64| !ids.contains(id);
+        for snoop in self.conns.values_mut() {
+            if let Some((heard, of)) = &mut snoop.snoops
+                && of == link
+                && is_gone(heard)
+            {
+                *heard = conn.id;
+                is_heard = true;
+            }
+        }
+        if is_heard {
+            conn.connection().start_tap();
+        }
+    }
+
+    /// A connection was made, perhaps for a controller. False if that one's row is gone, or a snooper has
+    /// nobody to listen to.
     pub fn connect(&mut self, id: u64, purpose: Purpose, link: Option<LinkOf>, now: Instant) -> bool {
         // A snooper gets all versions, in whatever version.
         let is_snoop = purpose == Purpose::Snoop;
@@ -95,11 +131,12 @@ impl Ofproto {
             conn.link = Some(of);
         }
         if is_snoop {
-            // Snoopers are not shown to each other: what one gets would be repeated without end.
-            let others = self.conns.values_mut().filter(|c| c.purpose != Purpose::Snoop);
-            others.for_each(|c| c.connection().start_tap());
-        } else if self.is_snooped() {
-            conn.connection().start_tap();
+            let Some((heard, link)) = self.to_snoop() else {
+                tracing::warn!(target: "connmgr", "{}: no controller connection to snoop", self.name);
+                return false;
+            };
+            self.conns[&heard].connection().start_tap();
+            conn.snoops = Some((heard, link));
         }
         journal::keep(&conn);
         self.conns.insert(id, conn);
@@ -112,8 +149,9 @@ impl Ofproto {
             conn.tell_flow_mods(now);
             journal::log(&conn);
         }
-        if !self.is_snooped() {
-            self.conns.values_mut().for_each(|c| c.connection().stop_tap());
+        let heard: Vec<u64> = self.conns.values().filter_map(|c| Some(c.snoops.as_ref()?.0)).collect();
+        for conn in self.conns.values_mut().filter(|c| !heard.contains(&c.id)) {
+            conn.connection().stop_tap();
         }
     }
 
@@ -125,15 +163,11 @@ impl Ofproto {
             return;
         }
         let hears = |snoop: &Connection| snoop.version().is_some() && !snoop.is_full();
-        let snoops = self.conns.values_mut().filter(|c| c.purpose == Purpose::Snoop);
+        let snoops = self.conns.values_mut().filter(|c| c.snoops.as_ref().is_some_and(|(n, _)| *n == id));
         for snoop in snoops.filter(|c| hears(&c.connection())) {
             snoop.connection().send_bytes(&tapped);
             snoop.wake();
         }
-    }
-
-    fn is_snooped(&self) -> bool {
-        self.conns.values().any(|c| c.purpose == Purpose::Snoop)
     }
 
     /// Tells connections what happened, and says how many of them had no room for a packet.
@@ -192,7 +226,8 @@ impl Ofproto {
             }
         }
         let is_gone = |of: &LinkOf| links.get(&of.target).map(Link::id) != Some(of.id);
-        let gone = self.conns.iter().filter(|(_, conn)| conn.link.as_ref().is_some_and(is_gone));
+        let heard = |conn: &'_ OfConn| conn.snoops.as_ref().is_some_and(|(_, of)| is_gone(of));
+        let gone = self.conns.iter().filter(|(_, c)| c.link.as_ref().is_some_and(is_gone) || heard(c));
         gone.map(|(id, _)| *id).collect()
     }
 
@@ -312,21 +347,42 @@ mod tests {
     }
 
     #[test]
-    fn who_snoops_hears_what_others_are_sent_and_nothing_once_it_is_gone() {
+    fn who_snoops_hears_a_primary_controller_until_its_row_or_the_snooper_is_gone() {
         let now = Instant::now();
-        let mut ofproto = Ofproto::new(BridgeIdx(0), [2, 0, 0, 0, 0, 1], &Bridge::new("br0"));
+        let mut wanted = Bridge::new("br0");
+        wanted.controllers.insert(TARGET.into(), Controller::new(TARGET));
+        let mut ofproto = Ofproto::new(BridgeIdx(0), [2, 0, 0, 0, 0, 1], &wanted);
+        ofproto.set_links(&wanted.controllers, false, now, || 7);
+        let of = || Some(LinkOf { target: TARGET.into(), id: 7 });
         assert!(ofproto.connect(1, Purpose::Service, None, now));
-        assert!(ofproto.connect(2, Purpose::Snoop, None, now));
-        let (_client, mut snoop) = (peer(&ofproto, 1, now), peer(&ofproto, 2, now));
-        let say = |ofproto: &mut Ofproto| {
-            let mut conn = ofproto.conns.remove(&1).unwrap();
+        let _client = peer(&ofproto, 1, now);
+        assert!(!ofproto.connect(2, Purpose::Snoop, None, now), "a client is not listened to");
+        assert!(ofproto.connect(3, Purpose::Primary, of(), now));
+        assert!(!ofproto.connect(4, Purpose::Snoop, None, now), "it is not up yet");
+        let _controller = peer(&ofproto, 3, now);
+        assert!(ofproto.connect(5, Purpose::Snoop, None, now));
+        let mut snoop = peer(&ofproto, 5, now);
+        let say = |ofproto: &mut Ofproto, id: u64| {
+            let mut conn = ofproto.conns.remove(&id).unwrap();
             conn.send(9, &Message::BarrierReply);
-            ofproto.give_back(1, conn);
+            ofproto.give_back(id, conn);
         };
-        say(&mut ofproto);
-        assert!(heard(&ofproto, 2, &mut snoop, now) > 0);
-        ofproto.disconnect(2, now);
-        say(&mut ofproto);
-        assert!(ofproto.conns[&1].connection().take_tap().is_empty());
+        say(&mut ofproto, 1);
+        assert_eq!(heard(&ofproto, 5, &mut snoop, now), 0);
+        say(&mut ofproto, 3);
+        assert!(heard(&ofproto, 5, &mut snoop, now) > 0);
+        // The controller comes back.
+        ofproto.disconnect(3, now);
+        assert!(ofproto.connect(6, Purpose::Primary, of(), now));
+        let _controller = peer(&ofproto, 6, now);
+        let conn = ofproto.conns.remove(&6).unwrap();
+        ofproto.snoop_again(&conn);
+        ofproto.give_back(6, conn);
+        say(&mut ofproto, 6);
+        assert!(heard(&ofproto, 5, &mut snoop, now) > 0);
+        assert_eq!(ofproto.set_links(&BTreeMap::new(), false, now, || 10), [5, 6]);
+        ofproto.disconnect(5, now);
+        say(&mut ofproto, 6);
+        assert!(ofproto.conns[&6].connection().take_tap().is_empty());
     }
 }

@@ -27,7 +27,7 @@ pub enum Purpose {
     Service,
     /// A primary controller. It gets messages about packets, rules and ports from the start.
     Primary,
-    /// A listener that gets a copy of what the other connections of its bridge say.
+    /// A listener that gets a copy of what a primary controller and the switch say to each other.
     Snoop,
 }
 
@@ -73,6 +73,8 @@ pub(crate) struct OfConn {
     pub monitors: Monitors,
     /// Whose it is, if it is a controller's.
     pub link: Option<LinkOf>,
+    /// The connection that a snooper listens to, and whose that is.
+    pub snoops: Option<(u64, LinkOf)>,
     /// Its peer is silent and takes nothing: what waits to be sent is not waited for.
     pub is_silent: bool,
     /// Why it ended, if its peer did not just close it.
@@ -124,6 +126,7 @@ impl OfConn {
             packets: PacketLimits::default(),
             monitors: Monitors::default(),
             link: None,
+            snoops: None,
             is_silent: false,
             close_reason: None,
             name: format!("unix#{id}"),
