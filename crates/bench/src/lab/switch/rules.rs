@@ -1,9 +1,10 @@
-//! A topology's rules: one for each flow and hop, by what tells flows apart. They are written as `ovs-ofctl`
-//! has them, and sent as OpenFlow, since that program takes a minute for a million.
+//! A topology's rules: one for each flow and hop, by what tells flows apart. The first of each hop is written
+//! as `ovs-ofctl` has it. All are sent as OpenFlow, since that program takes a minute for a million.
 
 use super::Setup;
 use crate::connection::{Connection, with_barrier};
 use crate::daemon::Daemon;
+use crate::lab::topology::Hop;
 use crate::lab::traffic::pattern::{Pattern, Protocol};
 use crate::measure::frames::exact_match;
 use crate::measure::trial::to_sink;
@@ -23,23 +24,41 @@ pub fn kind(pattern: &Pattern, is_foreign: bool) -> &'static str {
     if is_known { "per flow" } else { "per port" }
 }
 
-/// The rules as text. Ports have the numbers of their indices, plus 1.
-fn lines<'s>(setup: &'s Setup) -> impl Iterator<Item = String> + use<'s> {
-    let is_per_port = kind(setup.pattern, setup.is_foreign) == "per port";
-    let flows = if is_per_port { 1 } else { setup.flows as usize };
+/// Rules of each hop.
+fn per_hop(setup: &Setup) -> usize {
+    match kind(setup.pattern, setup.is_foreign) {
+        "per port" => 1,
+        _ => setup.flows as usize,
+    }
+}
+
+/// The first rule of a hop as text. Ports have the numbers of their indices, plus 1.
+fn first(setup: &Setup, hop: &Hop) -> String {
+    let outputs: Vec<String> = hop.to.iter().map(|port| format!("output:{}", port + 1)).collect();
+    let (in_port, outputs) = (hop.from + 1, outputs.join(","));
+    if kind(setup.pattern, setup.is_foreign) == "per flow" {
+        let flow = setup.pattern.match_text(hop.is_back);
+        return format!("{flow},in_port={in_port},actions={outputs}");
+    }
+    // A port that both directions come in by tells them apart by their addresses.
+    let is_shared = setup.topology.hops.iter().filter(|h| h.from == hop.from).count() > 1;
+    let way = if is_shared { format!(",{}", setup.pattern.way_text(hop.is_back)) } else { String::new() };
+    format!("in_port={in_port}{way},actions={outputs}")
+}
+
+/// All rules.
+fn rules<'s>(setup: &'s Setup) -> impl Iterator<Item = Result<FlowMod, String>> + use<'s> {
     setup.topology.hops.iter().flat_map(move |hop| {
-        let outputs: Vec<String> = hop.to.iter().map(|port| format!("output:{}", port + 1)).collect();
-        let (in_port, outputs) = (hop.from + 1, outputs.join(","));
-        // A port that both directions come in by tells them apart by their addresses.
-        let is_shared = setup.topology.hops.iter().filter(|h| h.from == hop.from).count() > 1;
-        let way = if is_shared { format!(",{}", setup.pattern.way_text(hop.is_back)) } else { String::new() };
-        (0..flows).map(move |n| match is_per_port {
-            true => format!("in_port={in_port}{way},actions={outputs}"),
-            false => {
-                let flow = setup.pattern.match_text(n, hop.is_back);
-                format!("{flow},in_port={in_port},actions={outputs}")
-            }
-        })
+        let first = parsed(&first(setup, hop));
+        let nth = move |n: usize| {
+            let first = first.clone()?;
+            let matching = match n {
+                0 => first.matching,
+                _ => setup.pattern.matching(first.matching, n, hop.is_back),
+            };
+            Ok(FlowMod { matching, ..first })
+        };
+        (0..per_hop(setup)).map(nth)
     })
 }
 
@@ -53,7 +72,7 @@ fn parsed(line: &str) -> Result<FlowMod, String> {
 /// # Errors
 /// A sentence, if it refuses one, or takes too long.
 pub fn load(daemon: &Daemon, setup: &Setup) -> Result<(), String> {
-    send(daemon, lines(setup).map(|line| parsed(&line)))
+    send(daemon, rules(setup))
 }
 
 fn send(daemon: &Daemon, mut rules: impl Iterator<Item = Result<FlowMod, String>>) -> Result<(), String> {
@@ -79,7 +98,7 @@ const CHANGED: usize = 4_000_000;
 /// Additions of rules for other flows, from the first port to the second, that fill the table up to this many
 /// rules. No packet of the traffic matches one.
 fn others(setup: &Setup, rules: u32) -> impl Iterator<Item = FlowMod> {
-    let there = lines(setup).count();
+    let there = per_hop(setup) * setup.topology.hops.len();
     (there..rules as usize).map(|n| add(FILLED + n))
 }
 
@@ -109,7 +128,12 @@ mod tests {
     }
 
     fn text_for(topology: &str, flows: u32, is_foreign: bool) -> String {
-        with_setup(topology, flows, is_foreign, |setup| lines(setup).map(|line| line + "\n").collect())
+        let line = |rule: Result<FlowMod, String>| {
+            let rule = rule.unwrap();
+            let matching = openflow::text::match_text(&rule.matching, PortNames::none());
+            format!("{matching} {:?}\n", rule.actions)
+        };
+        with_setup(topology, flows, is_foreign, |setup| rules(setup).map(line).collect())
     }
 
     fn with_setup<T>(topology: &str, flows: u32, is_foreign: bool, then: impl Fn(&Setup) -> T) -> T {
@@ -131,16 +155,21 @@ mod tests {
         assert_eq!(sources("PVP", 20), []);
     }
 
+    /// The action in the words of a debug text.
+    fn to(port: u16) -> String {
+        format!("{:?}", [flow::Action::Output { port: base::OfPort(port), max_len: 0 }])
+    }
+
     #[test]
     fn each_flow_has_a_rule_for_each_hop() {
         let text = text_of("PVP", 2);
-        let last = "ip,nw_src=10.0.0.1,nw_dst=11.0.0.84,in_port=2,actions=output:3";
-        assert_eq!((text.lines().count(), text.lines().last()), (4, Some(last)));
+        let last = format!("ip,in_port=2,nw_src=10.0.0.1,nw_dst=11.0.0.84 {}", to(3));
+        assert_eq!((text.lines().count(), text.lines().last()), (4, Some(&*last)));
     }
 
     #[test]
     fn frames_of_a_generator_s_own_have_a_rule_for_each_port() {
-        assert_eq!(text_for("P2P", 100, true), "in_port=1,actions=output:2\n");
+        assert_eq!(text_for("P2P", 100, true), format!("in_port=1 {}\n", to(2)));
         assert_eq!(kind(&Pattern::default(), true), "per port");
         assert_eq!(kind(&"pcap=x".parse().unwrap(), false), "per port");
         assert_eq!(kind(&Pattern::default(), false), "per flow");
@@ -149,21 +178,28 @@ mod tests {
     #[test]
     fn directions_that_share_a_port_are_told_apart_also_without_a_rule_for_each_flow() {
         let text = text_for("PVP-both", 100, true);
-        assert!(text.contains("in_port=2,ip,nw_src=10.0.0.0/8,actions=output:3\n"), "{text}");
-        assert!(text.contains("in_port=2,ip,nw_dst=10.0.0.0/8,actions=output:1\n"), "{text}");
+        assert!(text.contains(&format!("ip,in_port=2,nw_src=10.0.0.0/8 {}\n", to(3))), "{text}");
+        assert!(text.contains(&format!("ip,in_port=2,nw_dst=10.0.0.0/8 {}\n", to(1))), "{text}");
     }
 
     #[test]
-    fn every_rule_of_every_kind_of_traffic_is_one_that_openflow_has() {
+    fn frames_of_every_kind_of_traffic_match_the_rule_of_their_flow_alone() {
         let kinds = ["udp", "udp+l2", "udp+l4", "udp+ipv6", "udp+ipv6+l4", "udp+vlan", "tcp-syn+l4", "imix"];
         for kind in kinds {
             let pattern: Pattern = kind.parse().unwrap();
-            for n in [0, 999_999] {
-                for is_back in [false, true] {
-                    let line = format!("{},in_port=1,actions=output:2", pattern.match_text(n, is_back));
-                    let rule = parsed(&line).unwrap();
-                    assert_eq!((rule.priority, rule.table_id), (32_768, 0), "{line}");
-                    with_barrier([rule].into_iter()).unwrap();
+            for is_back in [false, true] {
+                let first = parsed(&format!("{},actions=drop", pattern.match_text(is_back))).unwrap();
+                with_barrier([first.clone()].into_iter()).unwrap();
+                let rule = |n| pattern.matching(first.matching.clone(), n, is_back);
+                assert_eq!(rule(0), first.matching, "{kind}");
+                for n in [0, 1, 999_999] {
+                    let frame = pattern.frames(n, 128, is_back).unwrap().remove(0);
+                    let ingress =
+                        flow::Ingress::new(base::OfPort(1), base::PortNo(1), flow::Depth::Everything);
+                    let mut key = flow::Key::default();
+                    flow::extract(&frame, frame.len(), &ingress, &mut key).unwrap();
+                    let matched = [0, 1, 999_999].map(|m| rule(m).matches(&key));
+                    assert_eq!(matched, [n == 0, n == 1, n == 999_999], "{kind}, flow {n}");
                 }
             }
         }
