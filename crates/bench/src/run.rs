@@ -7,6 +7,7 @@ use crate::machine::fingerprint::Fingerprint;
 use crate::machine::lease::{self, Lease};
 use crate::machine::watch::Watch;
 use crate::process::{MISSING, Process};
+use crate::report::beside::first_figures;
 use crate::result::rows::RowFile;
 use crate::result::store::{self, Store};
 use crate::result::{Point, RunInfo, SCHEMA};
@@ -545,8 +546,8 @@ fn full_disk(store: &Store) -> Option<PathBuf> {
 
 /// Prints a point's first figures in one line, as it is measured.
 fn print(point: &Point) {
-    let figures = point.metrics.iter().filter(|(_, m)| m.better != crate::result::Better::Neither);
-    let text: Vec<String> = figures
+    let text: Vec<String> = first_figures(point)
+        .iter()
         .take(3)
         .map(|(name, m)| format!("{name} {} {}", crate::stats::short(m.median()), m.unit))
         .collect();

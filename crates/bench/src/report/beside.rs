@@ -8,7 +8,7 @@ use crate::lab::trial;
 use crate::lab::trial::list::TRIALS;
 use crate::result::judged::{Judged, Question};
 use crate::result::rows;
-use crate::result::{Better, Point, Run};
+use crate::result::{Better, Metric, Point, Run};
 use std::sync::LazyLock;
 
 /// The figures by which a switch is judged, by what they say: of each group, the first that both have. A
@@ -28,6 +28,19 @@ pub fn judged() -> &'static [Vec<Judged>] {
         groups.into_iter().chain(own.into_iter().map(|figure| vec![figure])).collect()
     });
     &ALL
+}
+
+/// The figures of a point for which one direction is better: first those by which switches are judged.
+pub fn first_figures(point: &Point) -> Vec<(&str, &Metric)> {
+    let judged = judged().iter().flatten().filter_map(|f| Some((&*f.name, point.metrics.get(&*f.name)?)));
+    let others = point.metrics.iter().map(|(name, m)| (name.as_str(), m));
+    let mut seen: Vec<(&str, &Metric)> = Vec::new();
+    for (name, metric) in judged.chain(others) {
+        if metric.better != Better::Neither && !seen.iter().any(|(n, _)| *n == name) {
+            seen.push((name, metric));
+        }
+    }
+    seen
 }
 
 /// Two figures of one turn each that differ by less than this factor are called alike.
@@ -170,8 +183,6 @@ fn beside<'a>(run: &'a Run, ours: &'a Point, peer: &'a Point, figure: &'static s
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::result::Metric;
-
     #[test]
     fn every_trial_s_own_figures_are_judged_and_no_two_have_one_name() {
         let names: Vec<&str> = judged().iter().flatten().map(|figure| &*figure.name).collect();
@@ -180,6 +191,17 @@ mod tests {
         let of_trials: Vec<Judged> = TRIALS.iter().flat_map(|trial| trial.judged()).collect();
         assert!(of_trials.iter().all(|figure| names.contains(&&*figure.name)));
         assert!(names.contains(&"at_90_latency_p99_us") && names.contains(&"bytes_per_rule"), "{names:?}");
+    }
+
+    #[test]
+    fn the_first_figures_of_a_point_are_those_by_which_it_is_judged() {
+        let mut point = Point::default();
+        let figures = [("barrier_us", Better::Lower), ("cpu", Better::Neither), ("effect_us", Better::Lower)];
+        point
+            .metrics
+            .extend(figures.map(|(name, better)| (name.into(), Metric::new("us", better, vec![1.0]))));
+        let first: Vec<&str> = first_figures(&point).iter().map(|(name, _)| *name).collect();
+        assert_eq!(first, ["effect_us", "barrier_us"]);
     }
 
     #[test]

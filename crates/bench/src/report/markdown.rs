@@ -1,11 +1,11 @@
 //! BENCHMARKS.md: the results as text. First in plain words where Crosspoint is worse than a peer and where
 //! it is better, and by how much; then every figure, with its run.
 
-use super::beside::{Beside, Outcome, Shown, compared, is_floor, judged, newest};
+use super::beside::{Beside, Outcome, Shown, compared, first_figures, is_floor, judged, newest};
 use super::{left_out, reasons};
 use crate::documents;
 use crate::lab::switch::list::stored;
-use crate::result::{Better, Metric, Point, Run};
+use crate::result::{Metric, Point, Run};
 use crate::stats::{median, short};
 use crate::suite::Suite;
 use crate::suite::list::suites;
@@ -434,18 +434,10 @@ fn of_suite(text: &mut String, suite: &Suite, beside: &[Beside], runs: &[Run]) {
 
 /// The first figures of a point for which one direction is better.
 fn figures(point: &Point) -> String {
-    let judged = judged().iter().flatten().filter_map(|f| Some((&*f.name, point.metrics.get(&*f.name)?)));
-    let others = point.metrics.iter().map(|(name, m)| (name.as_str(), m));
-    let mut seen: Vec<(&str, &Metric)> = Vec::new();
-    for (name, metric) in judged.chain(others) {
-        if metric.better != Better::Neither && !seen.iter().any(|(n, _)| *n == name) {
-            seen.push((name, metric));
-        }
-    }
     let one = |(name, metric): &(&str, &Metric)| {
         format!("{} {} {}", name.replace('_', " "), short(metric.median()), metric.unit)
     };
-    seen.iter().take(4).map(one).collect::<Vec<_>>().join(", ")
+    first_figures(point).iter().take(4).map(one).collect::<Vec<_>>().join(", ")
 }
 
 fn not_measured(text: &mut String, runs: &[Run]) {
@@ -461,6 +453,7 @@ fn not_measured(text: &mut String, runs: &[Run]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::result::Better;
 
     fn point(switch: &str, figure: &str, better: Better, values: &[f64]) -> Point {
         let mut point = Point { suite: "p2p".into(), switch: switch.into(), ..Point::default() };

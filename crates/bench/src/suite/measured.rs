@@ -370,6 +370,12 @@ pub const SUITES: &[Suite] = &[
                 .only(&[("trial", "effect"), ("what", "")])
                 .log(),
             Plot::new(
+                "Over OpenFlow: microseconds until the barrier behind the flow-mod is answered, median",
+                "barrier_us",
+                "rules",
+            )
+            .log(),
+            Plot::new(
                 "Over OpenFlow: microseconds until statistics of all rules are answered, median",
                 "statistics_us",
                 "rules",
