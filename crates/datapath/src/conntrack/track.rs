@@ -438,9 +438,6 @@ impl Tracker {
         }
         let begun = self.put_down(hash, tuple, seen, request, expected.as_ref(), moment);
         let Some((found, translation)) = begun else { return Ok(none) };
-        if let Some(expected) = &expected {
-            self.expected.take(expected, &self.secret);
-        }
         tracking.state |= translation.as_ref().map_or(0, Translation::state);
         Ok(Begun { found: Some(found), translation, parent })
     }
