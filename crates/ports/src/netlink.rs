@@ -14,7 +14,7 @@ use crate::wait::owned;
 use std::collections::hash_map::RandomState;
 use std::ffi::CString;
 use std::hash::{BuildHasher, Hasher};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 const HEADER: usize = 16;
@@ -32,6 +32,14 @@ const IFLA_INFO_DATA: u16 = 2;
 const VETH_INFO_PEER: u16 = 1;
 const IFA_ADDRESS: u16 = 1;
 const IFA_LOCAL: u16 = 2;
+const RTMSG: usize = 12;
+const RTA_DST: u16 = 1;
+const RTA_OIF: u16 = 4;
+const RTA_GATEWAY: u16 = 5;
+const NDMSG: usize = 12;
+const NDM_STATE: usize = 8;
+const NDA_DST: u16 = 1;
+const NDA_LLADDR: u16 = 2;
 const NESTED: u16 = 1 << 15;
 const IF_OPER_UP: u8 = 6;
 const IF_OPER_UNKNOWN: u8 = 0;
@@ -185,7 +193,7 @@ pub fn delete_links(indexes: &[u32]) -> Result<(), PortError> {
 /// An unused group of interfaces: a random one, so that it collides with no other.
 fn unused_group() -> Result<u32, PortError> {
     let mut groups = Vec::new();
-    dump_links(|body| groups.extend(attribute(body, IFLA_GROUP).and_then(|value| u32_at(value, 0))))?;
+    dump_links(|body| groups.extend(attribute(body, IFINFO, IFLA_GROUP).and_then(|value| u32_at(value, 0))))?;
     loop {
         // 0 is the default group.
         let group = RandomState::new().build_hasher().finish() as u32 | 1 << 31;
@@ -239,6 +247,31 @@ pub fn add_address(ifindex: u32, address: IpAddr, prefix_len: u8) -> Result<(), 
     message.attribute(IFA_LOCAL, &octets);
     message.attribute(IFA_ADDRESS, &octets);
     message.send("add an address").map(drop)
+}
+
+/// The Ethernet address of the first host on the way to an address, a router or the address itself, if the
+/// kernel knows it.
+pub fn next_hop(address: Ipv4Addr) -> Option<[u8; 6]> {
+    let mut message = Message::new(libc::RTM_GETROUTE, 0);
+    message.bytes.extend_from_slice(&[libc::AF_INET as u8, 32]);
+    message.bytes.resize(HEADER + RTMSG, 0);
+    message.attribute(RTA_DST, &address.octets());
+    let route = message.send("ask for a route").ok()?;
+    let route = route.get(HEADER..)?;
+    let hop: [u8; 4] = match attribute(route, RTMSG, RTA_GATEWAY) {
+        Some(gateway) => gateway.try_into().ok()?,
+        None => address.octets(),
+    };
+    let mut message = Message::new(libc::RTM_GETNEIGH, 0);
+    message.bytes.extend_from_slice(&[libc::AF_INET as u8, 0, 0, 0]);
+    message.bytes.extend_from_slice(attribute(route, RTMSG, RTA_OIF)?);
+    message.bytes.resize(HEADER + NDMSG, 0);
+    message.attribute(NDA_DST, &hop);
+    let neighbour = message.send("ask for a neighbour").ok()?;
+    let neighbour = neighbour.get(HEADER..)?;
+    let is_failed = u16_at(neighbour, NDM_STATE)? & libc::NUD_FAILED != 0;
+    let address = attribute(neighbour, NDMSG, NDA_LLADDR).filter(|_| !is_failed)?;
+    address.try_into().ok().filter(|address| *address != [0; 6])
 }
 
 /// Runs `f` in another network namespace, on a thread of its own: sockets that it opens stay there.
@@ -352,9 +385,9 @@ fn parse_link(body: &[u8]) -> Option<Link> {
     Some(link)
 }
 
-/// An attribute of a message about an interface.
-fn attribute(body: &[u8], wanted: u16) -> Option<&[u8]> {
-    let mut rest = body.get(IFINFO..)?;
+/// An attribute of a message, behind its fixed part.
+fn attribute(body: &[u8], fixed: usize, wanted: u16) -> Option<&[u8]> {
+    let mut rest = body.get(fixed..)?;
     while let (Some(len), Some(kind)) = (u16_at(rest, 0), u16_at(rest, 2)) {
         let value = rest.get(4..usize::from(len))?;
         if kind == wanted {

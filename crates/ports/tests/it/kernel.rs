@@ -517,3 +517,28 @@ fn eight_idle_tap_queues_cost_next_to_nothing_and_wake_for_each_packet() {
     assert!(cpu_ms < 60 && report.sleeps.load(Ordering::Relaxed) > 10, "{cpu_ms} ms: {report:?}");
     assert_whole(pool);
 }
+
+/// Of a host in the same network, and of one behind a router: once the kernel knows the address.
+#[test]
+fn the_first_host_on_the_way_is_that_of_the_kernels_routes_and_neighbours() {
+    let _alone = alone();
+    let net = Net::new("");
+    net.enter("s");
+    for words in [
+        "link add hop0 type veth peer name hop1",
+        "addr add 10.55.0.1/24 dev hop0",
+        "link set hop0 up",
+        "link set hop1 up",
+        "route add 10.66.0.0/16 via 10.55.0.254",
+        "neigh add 10.55.0.254 lladdr 02:00:00:00:00:fe dev hop0 nud permanent",
+        "neigh add 10.55.0.7 lladdr 02:00:00:00:00:07 dev hop0 nud permanent",
+    ] {
+        net.on("s", &format!("ip {words}"));
+    }
+    let hop = |address: &str| netlink::next_hop(address.parse().unwrap());
+    assert_eq!(hop("10.66.0.5"), Some([2, 0, 0, 0, 0, 0xfe]), "a router's");
+    assert_eq!(hop("10.55.0.7"), Some([2, 0, 0, 0, 0, 7]), "its own");
+    assert_eq!((hop("10.55.0.8"), hop("10.77.0.1")), (None, None), "unknown, and without a route");
+    net.on("s", "ip neigh del 10.55.0.254 dev hop0");
+    assert_eq!(hop("10.66.0.5"), None);
+}

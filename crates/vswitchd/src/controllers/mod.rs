@@ -131,6 +131,10 @@ impl Vswitch {
     }
 
     pub(crate) fn run_controllers(&mut self, idx: BridgeIdx, now: Instant) {
+        // The kernel's routes do not lead through a dummy.
+        let local = self.port_numbered(idx, base::OfPort::LOCAL);
+        let is_routed = local.is_some_and(|port| !port.interface.is_dummy());
+        let next_hop = |ip| is_routed.then(|| ports::netlink::next_hop(ip)).flatten();
         let Some(bridge) = self.bridges.get_mut(&idx) else { return };
         let control = &mut bridge.control;
         let standalone = bridge.settings.fail_mode == FailMode::Standalone;
@@ -138,7 +142,8 @@ impl Vswitch {
         let managers = self.settings.in_band_managers.iter().copied();
         let remotes = control.links.values().filter_map(Link::in_band_remote).chain(managers);
         let remotes = remotes.filter(|_| !bridge.settings.disable_in_band).collect();
-        let in_band = control.in_band.run(bridge.mac, remotes, bridge.settings.in_band_queue);
+        let queue_id = bridge.settings.in_band_queue;
+        let in_band = control.in_band.run(bridge.mac, remotes, queue_id, now, next_hop);
         match change {
             fail_open::Change::None => {}
             fail_open::Change::Entered => {

@@ -3,19 +3,24 @@
 //! NORMAL.
 //!
 //! The switch itself owns these rules: their priority is above all others, and OpenFlow can neither see nor
-//! change them. Priorities are Open vSwitch's, as in `ovs-appctl bridge/dump-flows`. If a controller is
-//! behind a router, Open vSwitch also allows the router's ARP by its Ethernet address; here the rules for the
-//! bridge's own port cover that.
+//! change them. Priorities are Open vSwitch's, as in `ovs-appctl bridge/dump-flows`.
+//!
+//! ARP of the first host on the way to a controller, a router or the controller itself, passes by its
+//! Ethernet address: a router may ask for the switch under an address that no other rule knows. The kernel is
+//! asked for it again every ten seconds, and every second while it does not know it, as in Open vSwitch.
 
 use super::own_rule::OwnRule;
 use base::OfPort;
 use flow::{FieldId, Match};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddrV4};
+use std::time::{Duration, Instant};
 
 const FROM_LOCAL_DHCP: i32 = 180_000;
 const TO_LOCAL_ARP: i32 = 180_001;
 const FROM_LOCAL_ARP: i32 = 180_002;
+const TO_NEXT_HOP_ARP: i32 = 180_003;
+const FROM_NEXT_HOP_ARP: i32 = 180_004;
 const TO_REMOTE_ARP: i32 = 180_005;
 const FROM_REMOTE_ARP: i32 = 180_006;
 const TO_REMOTE_TCP: i32 = 180_007;
@@ -25,6 +30,7 @@ const FROM_REMOTE_TCP: i32 = 180_008;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum What {
     Local(u64),
+    NextHop(u64),
     Address(Ipv4Addr),
     Remote(SocketAddrV4),
 }
@@ -35,7 +41,15 @@ pub(crate) struct InBand {
     there: BTreeSet<What>,
     /// Their queue.
     queue_id: Option<u32>,
+    /// The first hosts on the way to the controllers' addresses, as far as known.
+    next_hops: BTreeMap<Ipv4Addr, Option<u64>>,
+    /// When to ask for them again.
+    ask_at: Option<Instant>,
 }
+
+/// How long what the kernel says of the first host is believed, and how long that it knows nothing.
+const KNOWN: Duration = Duration::from_secs(10);
+const UNKNOWN: Duration = Duration::from_secs(1);
 
 /// What to do.
 #[derive(Default)]
@@ -46,13 +60,28 @@ pub(crate) struct Changes {
 
 impl InBand {
     /// The bridge's address and the controllers that are reached through it are these, and packets to and
-    /// from them leave by this queue.
-    pub fn run(&mut self, mac: [u8; 6], remotes: BTreeSet<SocketAddrV4>, queue_id: Option<u32>) -> Changes {
+    /// from them leave by this queue. `next_hop` is who knows the Ethernet address of the first host on the
+    /// way to an address.
+    pub fn run(
+        &mut self,
+        mac: [u8; 6],
+        remotes: BTreeSet<SocketAddrV4>,
+        queue_id: Option<u32>,
+        now: Instant,
+        next_hop: impl Fn(Ipv4Addr) -> Option<[u8; 6]>,
+    ) -> Changes {
+        let number = |mac: [u8; 6]| mac.iter().fold(0, |n, b| n << 8 | u64::from(*b));
+        let addresses: BTreeSet<Ipv4Addr> = remotes.iter().map(|remote| *remote.ip()).collect();
+        if !addresses.iter().eq(self.next_hops.keys()) || self.ask_at.is_none_or(|at| now >= at) {
+            self.next_hops = addresses.into_iter().map(|ip| (ip, next_hop(ip).map(number))).collect();
+            let are_known = self.next_hops.values().all(Option::is_some);
+            self.ask_at = Some(now + if are_known { KNOWN } else { UNKNOWN });
+        }
         let mut wanted = BTreeSet::new();
         if !remotes.is_empty() {
-            let mac = mac.iter().fold(0, |n, b| n << 8 | u64::from(*b));
-            wanted.insert(What::Local(mac));
+            wanted.insert(What::Local(number(mac)));
         }
+        wanted.extend(self.next_hops.values().flatten().copied().map(What::NextHop));
         wanted.extend(remotes.iter().map(|r| What::Address(*r.ip())));
         wanted.extend(remotes.into_iter().map(What::Remote));
         let is_queue_new = std::mem::replace(&mut self.queue_id, queue_id) != queue_id;
@@ -88,6 +117,10 @@ fn rules(what: &What, queue_id: Option<u32>) -> Vec<OwnRule> {
             rule(TO_LOCAL_ARP, arp(2).with(FieldId::EthDst, mac.into())),
             rule(FROM_LOCAL_ARP, arp(1).with(FieldId::EthSrc, mac.into())),
         ],
+        What::NextHop(mac) => vec![
+            rule(TO_NEXT_HOP_ARP, arp(2).with(FieldId::EthDst, mac.into())),
+            rule(FROM_NEXT_HOP_ARP, arp(1).with(FieldId::EthSrc, mac.into())),
+        ],
         What::Address(address) => vec![
             rule(TO_REMOTE_ARP, arp(2).with(FieldId::NwDst, ip(address))),
             rule(FROM_REMOTE_ARP, arp(1).with(FieldId::NwSrc, ip(address))),
@@ -115,28 +148,52 @@ mod tests {
 
     #[test]
     fn rules_come_and_go_with_controllers_and_addresses() {
-        let mut in_band = InBand::default();
+        let (mut in_band, now) = (InBand::default(), Instant::now());
         let mac = [2, 0, 0, 0, 0, 1];
-        assert!(in_band.run(mac, BTreeSet::new(), None).added.is_empty(), "no controller, no rules");
+        assert!(
+            in_band.run(mac, BTreeSet::new(), None, now, |_| None).added.is_empty(),
+            "no controller, no rules"
+        );
         let first = BTreeSet::from([remote("10.0.0.1:6653")]);
-        let changes = in_band.run(mac, first.clone(), None);
+        let changes = in_band.run(mac, first.clone(), None, now, |_| None);
         assert_eq!((changes.added.len(), changes.removed.len()), (7, 0));
         let both = BTreeSet::from([remote("10.0.0.1:6653"), remote("10.0.0.1:6654")]);
-        let changes = in_band.run(mac, both, None);
+        let changes = in_band.run(mac, both, None, now, |_| None);
         assert_eq!((changes.added.len(), changes.removed.len()), (2, 0), "the address is known");
-        let changes = in_band.run([2, 0, 0, 0, 0, 2], first.clone(), None);
+        let changes = in_band.run([2, 0, 0, 0, 0, 2], first.clone(), None, now, |_| None);
         assert_eq!((changes.added.len(), changes.removed.len()), (3, 5));
-        assert_eq!(in_band.run([2, 0, 0, 0, 0, 2], BTreeSet::new(), None).removed.len(), 7);
+        assert_eq!(in_band.run([2, 0, 0, 0, 0, 2], BTreeSet::new(), None, now, |_| None).removed.len(), 7);
     }
 
     #[test]
     fn all_rules_come_again_with_another_queue() {
-        let mut in_band = InBand::default();
+        let (mut in_band, now) = (InBand::default(), Instant::now());
         let remotes = BTreeSet::from([remote("10.0.0.1:6653")]);
-        in_band.run([2, 0, 0, 0, 0, 1], remotes.clone(), None);
-        let changes = in_band.run([2, 0, 0, 0, 0, 1], remotes.clone(), Some(3));
+        in_band.run([2, 0, 0, 0, 0, 1], remotes.clone(), None, now, |_| None);
+        let changes = in_band.run([2, 0, 0, 0, 0, 1], remotes.clone(), Some(3), now, |_| None);
         assert_eq!((changes.added.len(), changes.removed.len()), (7, 0));
         assert!(changes.added.iter().all(|rule| rule.queue_id == Some(3)));
-        assert!(in_band.run([2, 0, 0, 0, 0, 1], remotes, Some(3)).added.is_empty());
+        assert!(in_band.run([2, 0, 0, 0, 0, 1], remotes, Some(3), now, |_| None).added.is_empty());
+    }
+
+    #[test]
+    fn the_first_host_on_the_way_is_asked_for_and_may_change() {
+        let (mut in_band, now) = (InBand::default(), Instant::now());
+        let mac = [2, 0, 0, 0, 0, 1];
+        let remotes = || BTreeSet::from([remote("10.0.0.1:6653")]);
+        let at = |seconds| now + Duration::from_secs(seconds);
+        let router = |n: u8| move |_| Some([2, 0, 0, 0, 1, n]);
+        assert_eq!(in_band.run(mac, remotes(), None, now, |_| None).added.len(), 7);
+        assert!(in_band.run(mac, remotes(), None, now, router(1)).added.is_empty(), "asked in a second");
+        let found = in_band.run(mac, remotes(), None, at(1), router(1)).added;
+        let priorities: Vec<i32> = found.iter().map(|rule| rule.priority).collect();
+        assert_eq!(priorities, [TO_NEXT_HOP_ARP, FROM_NEXT_HOP_ARP]);
+        assert!(
+            in_band.run(mac, remotes(), None, at(10), router(2)).added.is_empty(),
+            "known for ten seconds"
+        );
+        let changes = in_band.run(mac, remotes(), None, at(11), router(2));
+        assert_eq!((changes.added.len(), changes.removed.len()), (2, 2));
+        assert_eq!(in_band.run(mac, BTreeSet::new(), None, at(12), router(2)).removed.len(), 9);
     }
 }
