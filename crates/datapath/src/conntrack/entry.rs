@@ -15,7 +15,7 @@
 
 use super::adjust::Adjustment;
 use super::tcp::{Ends, Peers};
-use super::tuple::{Packed, Tuple, reversed};
+use super::tuple::{Packed, Tuple, reversed, zone_in};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU64, fence};
 
@@ -267,7 +267,7 @@ impl Entry {
     }
 
     pub fn zone(&self) -> u16 {
-        Tuple::unpacked(&self.packed(FORWARD)).1
+        zone_in(self.get(FORWARD + 4))
     }
 
     pub fn expiry_ms(&self) -> u64 {
@@ -365,6 +365,7 @@ impl Entry {
     }
 
     /// The annex entry with what few connections have (0: none), and the timeout policy.
+    #[inline(always)]
     pub fn annex(&self) -> (u32, u32) {
         let word = self.get(STATE);
         ((word >> 32) as u32, word as u32 >> POLICY_SHIFT)

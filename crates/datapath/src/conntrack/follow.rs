@@ -91,13 +91,15 @@ impl Tracker {
                 let be_liberal = self.is_liberal.load(Relaxed);
                 // Another worker may be about to change them. The segment is then judged by some of both
                 // ends' values, which lie between the old and the new ones.
-                let before = entry.ends();
-                let after = before.pass(from, segment, be_liberal)?;
+                let before = entry.ends().seen_from(from);
+                let mut after = before.pass(segment, be_liberal)?;
                 if after != before {
                     let held = entry.hold(found.generation)?;
-                    let now = held.ends();
-                    let is_as_read = now == before;
-                    held.set_ends(&if is_as_read { after } else { now.pass(from, segment, be_liberal)? });
+                    let now = held.ends().seen_from(from);
+                    if now != before {
+                        after = now.pass(segment, be_liberal)?;
+                    }
+                    held.set_ends(&after.seen_from(from));
                 }
                 Phase::TcpEstablished
             }

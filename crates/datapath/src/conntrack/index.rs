@@ -117,6 +117,16 @@ impl Index {
         Place::unpack(found? as u32)
     }
 
+    /// False if there is no place with that hash: most new connections need no closer look. A place does not
+    /// move within its bucket, so this needs no second look either.
+    #[inline(always)]
+    pub fn may_have(&self, hash: u64) -> bool {
+        let bucket = &self.buckets[self.number(hash)].0;
+        let wanted = signature(hash);
+        bucket[1..].iter().any(|word| word.load(Relaxed) >> 32 == wanted)
+            || chain(bucket[0].load(Relaxed)) != 0
+    }
+
     /// The first result of `matches` for an entry with that hash.
     #[inline]
     pub fn find<T>(

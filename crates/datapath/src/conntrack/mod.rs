@@ -50,7 +50,7 @@ use self::lists::Lists;
 pub use self::request::{Helper, Nat, Request};
 use self::tcp::State;
 use self::timeouts::{Phase, Timeouts};
-pub use self::track::{Moment, Translation};
+pub use self::track::{Moment, Preferred, Translation};
 use self::tuple::Tuple;
 use self::zones::Zones;
 use base::hash::HashKey;
@@ -357,16 +357,17 @@ impl Tracker {
         }
     }
 
-    /// For a connection that will probably be committed and translated: prefetches the line in which the
-    /// tuple after translation is looked up first.
-    fn fetch_translated(&self, tuple: &Tuple, hash: u64, request: &Request) {
-        if let Some(Nat::New(range)) = request.nat
-            && !range.is_random
-            && self.index.likely(hash).is_none()
-        {
-            let best = nat::Candidates::new(range, tuple, request.zone, &self.secret, 0).best;
-            self.index.prefetch(best.hash(request.zone, &self.secret));
+    /// For a connection that will probably be committed and translated: the reverse tuple that it gets if
+    /// that is free, whose line of the index is prefetched.
+    fn fetch_translated(&self, tuple: &Tuple, hash: u64, request: &Request) -> Option<Preferred> {
+        let Some(Nat::New(range)) = request.nat else { return None };
+        if range.is_random || self.index.likely(hash).is_some() {
+            return None;
         }
+        let reverse = nat::Candidates::new(range, tuple, request.zone, &self.secret, 0).best;
+        let hash = reverse.hash(request.zone, &self.secret);
+        self.index.prefetch(hash);
+        Some(Preferred { reverse, hash })
     }
 
     /// Prefetches the line that [`Self::pass`] touches.
@@ -386,6 +387,9 @@ impl Tracker {
     }
 
     fn find_by(&self, hash: u64, tuple: &Tuple, zone: u16, wanted: impl Fn(&Entry) -> bool) -> Option<Found> {
+        if !self.index.may_have(hash) {
+            return None;
+        }
         let packed = tuple.packed(zone);
         self.index.find(hash, &self.entries, |idx| {
             let entry = self.entry(idx);

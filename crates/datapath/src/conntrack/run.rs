@@ -8,7 +8,7 @@
 use super::fragments::{self, Fate, Whole};
 use super::request::{Nat, Request};
 use super::seen::{self, Seen};
-use super::track::Moment;
+use super::track::{Moment, Preferred};
 use super::tuple::Tuple;
 use super::{Tracker, Tracking, nat, state};
 use crate::recirculation::Metadata;
@@ -58,8 +58,10 @@ pub fn track_all<E: Ends>(
     if run.metadata.tracking.state & state::NEW == 0 {
         all.iter().filter_map(|(_, hash)| *hash).for_each(|hash| tracker.fetch_entry(hash));
     }
-    if request.commit && matches!(request.nat, Some(Nat::New(_))) {
-        fetch_translated(&tracker, request, &all);
+    let chooses = request.commit && matches!(request.nat, Some(Nat::New(_)));
+    let mut preferred: ArrayVec<Option<Preferred>, BURST> = ArrayVec::new();
+    if chooses {
+        fetch_translated(&tracker, request, &all, &mut preferred);
     }
     // 3. Track, translate.
     let mut said: ArrayVec<Tracking, BURST> = ArrayVec::new();
@@ -67,9 +69,8 @@ pub fn track_all<E: Ends>(
     while run.originals.len() < run.packets.len() {
         run.originals.push(Default::default());
     }
-    let chooses = request.commit && matches!(request.nat, Some(Nat::New(_)));
     let mut n = 0;
-    for (seen, hash) in &all {
+    for (i, (seen, hash)) in all.iter().enumerate() {
         let mut tracking = run.metadata.tracking;
         let context = to.context();
         let now_ms = context.now_ms;
@@ -77,6 +78,7 @@ pub fn track_all<E: Ends>(
         let mut moment = Moment {
             now_ms,
             hash: *hash,
+            preferred: preferred.get(i).and_then(Option::as_ref),
             random,
             helped: None,
             may_begin: &mut || context.may_begin_connection(),
@@ -109,15 +111,19 @@ pub fn track_all<E: Ends>(
     go_on_by_what_was_said(run, &said, to, &mut go_on);
 }
 
-/// For packets that open connections: prefetches the lines in which the tuples after translation are looked
-/// up first.
+/// For packets that open connections: chooses the tuples that they probably get, and prefetches the lines in
+/// which those are looked up first.
 #[inline(never)]
-fn fetch_translated(tracker: &Tracker, request: &Request, all: &[(Option<Seen>, Option<u64>)]) {
-    for (seen, hash) in all {
-        if let (Some(seen), Some(hash)) = (seen, *hash) {
-            tracker.fetch_translated(&seen.tuple, hash, request);
-        }
-    }
+fn fetch_translated(
+    tracker: &Tracker,
+    request: &Request,
+    all: &[(Option<Seen>, Option<u64>)],
+    preferred: &mut ArrayVec<Option<Preferred>, BURST>,
+) {
+    preferred.extend(all.iter().map(|(seen, hash)| {
+        let (seen, hash) = (seen.as_ref()?, (*hash)?);
+        tracker.fetch_translated(&seen.tuple, hash, request)
+    }));
 }
 
 /// Whether these packets were tracked, and valid, in an earlier round. False for packets that a controller
@@ -171,6 +177,7 @@ fn track_whole<E: Ends>(
     let mut moment = Moment {
         now_ms,
         hash: None,
+        preferred: None,
         random,
         helped: None,
         may_begin: &mut || context.may_begin_connection(),

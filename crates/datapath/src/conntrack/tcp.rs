@@ -111,14 +111,14 @@ pub struct Peer {
 /// Both ends: the one that opened the connection, and the other.
 pub type Peers = [Peer; 2];
 
-/// Both ends in the packed form of a connection's entry.
+/// Both ends in the packed form of a connection's entry, as seen from the one that opened it, or the other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Ends {
-    /// For each end, `next` (high) and `limit` (low).
+    /// `next` (high) and `limit` (low) of this end, then of the other.
     pub numbers: [u64; 2],
-    /// The first end's window (high) and the other's.
+    /// This end's window (high) and the other's.
     pub windows: u64,
-    /// For the first end (low 16 bits) and the other: scale (high 8 bits) and state.
+    /// For this end (low 16 bits) and the other: scale (high 8 bits) and state.
     pub states: u32,
 }
 
@@ -127,7 +127,7 @@ const SCALED: u32 = 0x80;
 const SCALE_UNKNOWN: u32 = 0x40;
 
 impl Ends {
-    /// Packs them.
+    /// Packs them, as seen from the first.
     pub fn of(peers: &Peers) -> Ends {
         let [first, second] = peers;
         let numbers = |peer: &Peer| u64::from(peer.next) << 32 | u64::from(peer.limit);
@@ -143,6 +143,17 @@ impl Ends {
             numbers: [numbers(first), numbers(second)],
             windows: u64::from(first.window) << 32 | u64::from(second.window),
             states: state(second) << 16 | state(first),
+        }
+    }
+
+    /// The same, as seen from the first end (`from` is 0) in place of the one that sees them, or the second.
+    #[inline(always)]
+    pub fn seen_from(self, from: u32) -> Ends {
+        let from = from & 1;
+        Ends {
+            numbers: if from == 0 { self.numbers } else { [self.numbers[1], self.numbers[0]] },
+            windows: self.windows.rotate_left(32 * from),
+            states: self.states.rotate_left(16 * from),
         }
     }
 
@@ -163,30 +174,23 @@ impl Ends {
         ]
     }
 
-    /// Both ends after a segment from one of them, if both are established and stay so; the same result as
+    /// Both ends after a segment from this one, if both are established and stay so; the same result as
     /// [`update`]. `None` if there is more to check.
     #[inline(always)]
-    pub fn pass(&self, from: usize, s: &Segment, be_liberal: bool) -> Option<Ends> {
+    pub fn pass(&self, s: &Segment, be_liberal: bool) -> Option<Ends> {
         const BOTH_ESTABLISHED: u32 = (State::Established as u32) << 16 | State::Established as u32;
+        const BOTH_SCALED: u32 = SCALED << 24 | SCALED << 8;
         if self.states & 0x00ff_00ff != BOTH_ESTABLISHED || s.flags & (ACK | SYN | FIN | RST) != ACK {
             return None;
         }
-        let from = from & 1;
-        let first_is_low = |of: usize| 16 * of as u32;
-        let bits = |of: usize| self.states >> first_is_low(of) >> 8 & 0x7f;
         let [src_bits, dst_bits] = match self.states & 0xff00_ff00 {
-            scales if scales & (SCALED << 24 | SCALED << 8) == SCALED << 24 | SCALED << 8 => {
-                [bits(from), bits(1 - from)]
-            }
+            scales if scales & BOTH_SCALED == BOTH_SCALED => [scales >> 8 & 0x7f, scales >> 24 & 0x7f],
             scales if scales == SCALE_UNKNOWN << 24 | SCALE_UNKNOWN << 8 => [SCALE_MAX.into(); 2],
             _ => [0, 0],
         };
-        let (src, dst) = (self.numbers[from], self.numbers[1 - from]);
-        let (src_next, src_limit) = ((src >> 32) as u32, src as u32);
-        let (dst_next, dst_limit) = ((dst >> 32) as u32, dst as u32);
-        let first_is_high = |of: usize| 32 * (1 - of as u32);
-        let src_window = (self.windows >> first_is_high(from)) as u32;
-        let dst_window = (self.windows >> first_is_high(1 - from)) as u32;
+        let [(src_next, src_limit), (dst_next, dst_limit)] =
+            self.numbers.map(|numbers| ((numbers >> 32) as u32, numbers as u32));
+        let (src_window, dst_window) = ((self.windows >> 32) as u32, self.windows as u32);
         let (seq, end) = match s.len {
             0 => (src_next, src_next),
             len => (s.seq, s.seq.wrapping_add(len)),
@@ -198,21 +202,17 @@ impl Ends {
         if !is_in_window && !be_liberal {
             return None;
         }
-        let mut after = *self;
         let window = u32::from(s.window);
-        if window > src_window {
-            let high = first_is_high(from);
-            after.windows = after.windows & !(0xffff_ffff << high) | u64::from(window) << high;
-        }
-        if at_least(end, src_next) {
-            after.numbers[from] = u64::from(end) << 32 | u64::from(src_limit);
-        }
         let offered = window << src_bits;
-        if at_least(s.ack.wrapping_add(offered), dst_limit) {
-            let limit = s.ack.wrapping_add(offered.max(1));
-            after.numbers[1 - from] = u64::from(dst_next) << 32 | u64::from(limit);
-        }
-        Some(after)
+        let next = if at_least(end, src_next) { end } else { src_next };
+        let is_further = at_least(s.ack.wrapping_add(offered), dst_limit);
+        let limit = if is_further { s.ack.wrapping_add(offered.max(1)) } else { dst_limit };
+        let both = |high: u32, low: u32| u64::from(high) << 32 | u64::from(low);
+        Some(Ends {
+            numbers: [both(next, src_limit), both(dst_next, limit)],
+            windows: both(src_window.max(window), dst_window),
+            states: self.states,
+        })
     }
 }
 
@@ -251,12 +251,14 @@ fn unscaled(window: u16, bits: u8) -> u32 {
     u32::from(window).div_ceil(1 << bits)
 }
 
-/// Both ends after the first segment seen, which may open a connection or belong to one in progress. `None`
-/// for a segment that can do neither: the answer to an opening segment.
-pub(crate) fn open(s: &Segment) -> Option<Peers> {
-    if flags_contradict(s.flags) || s.flags & (SYN | ACK) == SYN | ACK {
-        return None;
-    }
+/// Whether a segment may be the first one seen of a connection: it opens one, or belongs to one in progress.
+/// The answer to an opening segment does neither.
+pub(crate) fn may_be_first(s: &Segment) -> bool {
+    !flags_contradict(s.flags) && s.flags & (SYN | ACK) != SYN | ACK
+}
+
+/// Both ends after the first segment seen.
+pub(crate) fn open(s: &Segment) -> Peers {
     let opens = s.flags & SYN != 0;
     let (scale, of_other) =
         if opens { (Scale::offered(s.scale), Scale::None) } else { (Scale::Unknown, Scale::Unknown) };
@@ -268,7 +270,7 @@ pub(crate) fn open(s: &Segment) -> Option<Peers> {
         scale,
         state: State::SynSent,
     };
-    Some([from, Peer { limit: 1, window: 1, scale: of_other, ..Peer::default() }])
+    [from, Peer { limit: 1, window: 1, scale: of_other, ..Peer::default() }]
 }
 
 /// Judges a segment from `peers[from]` and updates both ends.
@@ -451,7 +453,8 @@ mod tests {
             let is_plain = segment.flags & (ACK | SYN | FIN | RST) == ACK;
             let is_steady = is_plain && are_established(&peers) && verdict == Verdict::Valid(Some(Phase::TcpEstablished));
             let expected = is_steady.then(|| Ends::of(&after));
-            prop_assert_eq!(before.pass(from, &segment, be_liberal), expected);
+            let passed = before.seen_from(from as u32).pass(&segment, be_liberal);
+            prop_assert_eq!(passed.map(|ends| ends.seen_from(from as u32)), expected);
         }
     }
 }

@@ -24,7 +24,8 @@ fn seen(tuple: Tuple) -> Seen {
 /// The state that a fresh packet gets.
 fn state_of(t: &Tracker, tuple: Tuple, request: &Request, now_ms: u64) -> u8 {
     let (mut tracking, mut original) = (Tracking::default(), Tuple::default());
-    let mut moment = Moment { now_ms, hash: None, random: 1, helped: None, may_begin: &mut || true };
+    let mut moment =
+        Moment { now_ms, hash: None, preferred: None, random: 1, helped: None, may_begin: &mut || true };
     t.track(Some(&seen(tuple)), request, &mut tracking, &mut original, &mut moment).unwrap();
     tracking.state & !state::TRACKED
 }
@@ -139,7 +140,8 @@ fn half_open_connections_of_other_zones_neither_hide_nor_pay_for_those_of_a_full
 fn who_may_not_begin_a_connection_is_dropped() {
     let t = tracker();
     let (mut tracking, mut original) = (Tracking::default(), Tuple::default());
-    let mut moment = Moment { now_ms: 0, hash: None, random: 1, helped: None, may_begin: &mut || false };
+    let mut moment =
+        Moment { now_ms: 0, hash: None, preferred: None, random: 1, helped: None, may_begin: &mut || false };
     let got = t.track(Some(&seen(udp(1))), &COMMIT, &mut tracking, &mut original, &mut moment);
     assert_eq!(got, Err(base::DropReason::CtPortShare));
     assert_eq!(t.count(), 0);
@@ -161,7 +163,14 @@ fn a_translated_connection_is_found_from_both_ends_and_ports_that_are_taken_are_
     let mut outside = Vec::new();
     for n in 0..4 {
         let (mut tracking, mut original) = (Tracking::default(), Tuple::default());
-        let mut moment = Moment { now_ms: 0, hash: None, random: 1, helped: None, may_begin: &mut || true };
+        let mut moment = Moment {
+            now_ms: 0,
+            hash: None,
+            preferred: None,
+            random: 1,
+            helped: None,
+            may_begin: &mut || true,
+        };
         let got = t.track(Some(&seen(udp(n))), &request, &mut tracking, &mut original, &mut moment).unwrap();
         assert_eq!(got.is_some(), n < 3, "three ports");
         let Some(translation) = got else { continue };
@@ -177,7 +186,14 @@ fn a_translated_connection_is_found_from_both_ends_and_ports_that_are_taken_are_
     assert_eq!(ports, [5000, 5001, 5002]);
     for (n, to) in outside.iter().enumerate() {
         let (mut tracking, mut original) = (Tracking::default(), Tuple::default());
-        let mut moment = Moment { now_ms: 0, hash: None, random: 1, helped: None, may_begin: &mut || true };
+        let mut moment = Moment {
+            now_ms: 0,
+            hash: None,
+            preferred: None,
+            random: 1,
+            helped: None,
+            may_begin: &mut || true,
+        };
         let back = Request { nat: Some(Nat::Existing), ..Request::default() };
         let got =
             t.track(Some(&seen(to.reversed())), &back, &mut tracking, &mut original, &mut moment).unwrap();
@@ -191,6 +207,25 @@ fn a_translated_connection_is_found_from_both_ends_and_ports_that_are_taken_are_
     assert_eq!(t.occupancy().iter().sum::<u64>(), 4);
     t.flush(&dump::Filter::default(), 1);
     assert_eq!((t.count(), t.occupancy().iter().sum::<u64>()), (0, 0));
+}
+
+#[test]
+fn a_port_that_a_silent_connection_had_is_anothers() {
+    let t = tracker();
+    let range = nat::Range {
+        side: nat::Side::Src,
+        addresses: Some((0xc0a8_0001, 0xc0a8_0001)),
+        is_ipv6: false,
+        ports: Some((5000, 5000)),
+        is_persistent: false,
+        is_hash: false,
+        is_random: false,
+    };
+    let request = Request { nat: Some(Nat::New(range)), ..COMMIT };
+    assert_eq!(state_of(&t, udp(1), &request, 0), state::NEW | state::SRC_NAT);
+    assert_eq!(state_of(&t, udp(2), &request, 1), state::NEW, "there is one port");
+    assert_eq!(state_of(&t, udp(2), &request, 70_000), state::NEW | state::SRC_NAT);
+    assert_eq!((t.count(), t.occupancy().iter().sum::<u64>()), (1, 2));
 }
 
 #[test]
@@ -212,7 +247,14 @@ fn a_handshake_establishes_and_a_segment_outside_of_the_window_is_invalid() {
     let go = |tuple: Tuple, flags, seq, ack, request: &Request| {
         let (mut tracking, mut original) = (Tracking::default(), Tuple::default());
         let tcp = Segment { seq, ack, flags, window: 1000, len: 0, scale: None };
-        let mut moment = Moment { now_ms: 5, hash: None, random: 1, helped: None, may_begin: &mut || true };
+        let mut moment = Moment {
+            now_ms: 5,
+            hash: None,
+            preferred: None,
+            random: 1,
+            helped: None,
+            may_begin: &mut || true,
+        };
         let seen = Seen { tuple, is_error: false, is_plain: false, tcp };
         t.track(Some(&seen), request, &mut tracking, &mut original, &mut moment).unwrap();
         tracking.state & !state::TRACKED
@@ -327,7 +369,8 @@ fn a_tuple_that_a_connection_has_reserved_and_not_yet_begun_is_nobody_elses() {
     let idx = t.shard(0).take(&t.entries, |number| t.block(0, number)).unwrap();
     let entry = &t.entries[idx as usize];
     entry.set_forward(&inside.packed(0));
-    assert!(t.take_reverse(idx, &inside, &shown.reversed(), 0, 0));
+    let hash = shown.hash(0, &t.secret);
+    assert_eq!(t.take_reverse(idx, &inside, &shown.reversed(), (0, hash), 0), Some(true));
     let outside = shown.reversed();
     state_of(&t, outside, &COMMIT, 0);
     assert_eq!(t.count(), 0);

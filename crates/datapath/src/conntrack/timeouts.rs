@@ -49,7 +49,7 @@ impl Phase {
 }
 
 /// One policy; 0 means the default timeout.
-#[derive(zerocopy::FromZeros)]
+#[derive(Default, zerocopy::FromZeros)]
 struct Policy([AtomicU32; Phase::COUNT]);
 
 /// Maximum number of policies: the default, and one for each zone.
@@ -57,12 +57,18 @@ pub const POLICIES_MAX: u32 = (1 << 16) + 1;
 
 /// All policies, by number.
 #[derive(Default)]
-pub struct Timeouts(Slab<Policy>);
+pub struct Timeouts {
+    /// Policy 0, which nearly all connections have.
+    default: Policy,
+    /// All others; the first place stays unused.
+    others: Slab<Policy>,
+}
 
 impl Timeouts {
     #[inline(always)]
     pub fn timeout_ms(&self, policy: u32, phase: Phase) -> u64 {
-        let set = self.0.get(policy as usize).map_or(0, |policy| policy.0[phase as usize].load(Relaxed));
+        let row = if policy == 0 { Some(&self.default) } else { self.others.get(policy as usize) };
+        let set = row.map_or(0, |row| row.0[phase as usize].load(Relaxed));
         1_000 * u64::from(if set == 0 { phase.default_s() } else { set })
     }
 
@@ -71,8 +77,13 @@ impl Timeouts {
         if policy >= POLICIES_MAX {
             return;
         }
-        self.0.reserve(policy as usize + 1);
-        let row = &self.0[policy as usize];
+        let row = match policy {
+            0 => &self.default,
+            policy => {
+                self.others.reserve(policy as usize + 1);
+                &self.others[policy as usize]
+            }
+        };
         let mut new = [0; Phase::COUNT];
         timeouts_s.for_each(|(phase, seconds)| new[phase as usize] = seconds);
         row.0.iter().zip(new).for_each(|(word, seconds)| word.store(seconds, Relaxed));

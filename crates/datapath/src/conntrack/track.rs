@@ -14,7 +14,7 @@ use super::index::{Place, Which};
 use super::nat::Candidates;
 use super::request::{Helper, Nat, Range, Request, Side};
 use super::seen::Seen;
-use super::tcp::{self, Verdict};
+use super::tcp::{self, Peers, Verdict};
 use super::timeouts::Phase;
 use super::tuple::{TCP, Tuple};
 use super::{CLEARED_PER_COMMIT, Found, SHARDS, Tracker, Tracking, state};
@@ -55,6 +55,8 @@ pub struct Moment<'a> {
     pub now_ms: u64,
     /// The result of [`Tracker::fetch_bucket`] for the packet's tuple, if it was called.
     pub hash: Option<u64>,
+    /// The result of [`Tracker::fetch_translated`], if it was called.
+    pub preferred: Option<&'a Preferred>,
     /// For choosing ports at random.
     pub random: u64,
     /// Whether the input port may begin another connection now.
@@ -66,8 +68,15 @@ pub struct Moment<'a> {
 impl<'a> Moment<'a> {
     /// For a packet whose tuple has not been looked up yet.
     pub fn new(now_ms: u64, random: u64, may_begin: &'a mut dyn FnMut() -> bool) -> Moment<'a> {
-        Moment { now_ms, hash: None, random, may_begin, helped: None }
+        Moment { now_ms, hash: None, preferred: None, random, may_begin, helped: None }
     }
+}
+
+/// A reverse tuple that a rule's range offers first, with its hash.
+#[derive(Clone, Copy, Debug)]
+pub struct Preferred {
+    pub(super) reverse: Tuple,
+    pub(super) hash: u64,
 }
 
 /// The outcome for a packet of no known connection.
@@ -118,8 +127,8 @@ impl Tracker {
             (*tracking, *original) = (Tracking { state, zone, ..Tracking::default() }, Tuple::default());
             return Ok(None);
         };
-        // 1.
         let before = *tracking;
+        // 1.
         if tracking.zone != zone {
             tracking.state = 0;
         }
@@ -155,38 +164,62 @@ impl Tracker {
         // 4.
         let is_known = found.is_some();
         let found = found.or_else(|| self.find_by_original(request, tracking, before, original, now_ms));
-        let (mut met, mut translation, mut begins) = (found, None, false);
-        if let Some(found) = found {
-            if self.move_on(found, seen, tracking, now_ms) == Moved::Over {
+        let met = found.filter(|found| {
+            let is_over = self.move_on(*found, seen, tracking, now_ms) == Moved::Over;
+            if is_over {
                 self.end(found.entry, found.generation);
-                (met, begins) = (None, true);
-            } else if request.nat.is_some() && is_known {
-                translation = self.as_it_has(found, seen, tracking, before, zone);
             }
-        } else if seen.is_error {
+            !is_over
+        });
+        if let Some(met) = met {
+            let translates = request.nat.is_some() && is_known;
+            let translation = translates.then(|| self.as_it_has(met, seen, tracking, before, zone)).flatten();
+            tracking.state |= state::TRACKED;
+            tracking.zone = zone;
+            self.tell(met, request, tracking, original);
+            moment.helped = self.helped(met, seen, tracking);
+            return Ok(translation);
+        }
+        // 5.
+        let mut begun = Begun::default();
+        if found.is_none() && seen.is_error {
             // An error belongs to an existing connection or is invalid.
             tracking.state = state::INVALID;
         } else {
-            begins = true;
+            begun = self.begin(&tuple, seen, request, tracking, moment)?;
         }
-        // 5.
-        let mut parent = None;
-        if begins {
-            let begun = self.begin(&tuple, seen, request, tracking, moment)?;
-            (met, translation, parent) = (begun.found, begun.translation, begun.parent);
-        }
-        // 6.
+        Ok(self.tell_of_new(begun, &tuple, seen, request, tracking, original, moment))
+    }
+
+    /// What the rules of a packet of no known connection will see. Returns its translation.
+    #[expect(clippy::too_many_arguments, reason = "what `track` has in hand")]
+    fn tell_of_new(
+        &self,
+        begun: Begun,
+        tuple: &Tuple,
+        seen: &Seen,
+        request: &Request,
+        tracking: &mut Tracking,
+        original: &mut Tuple,
+        moment: &mut Moment<'_>,
+    ) -> Option<Translation> {
+        let Begun { found, translation, parent, .. } = begun;
         tracking.state |= state::TRACKED;
-        (tracking.zone, tracking.mark, tracking.label) = (zone, 0, 0);
-        *original = tuple;
-        if let Some(found) = met {
-            self.tell(found, request, tracking, original);
-            moment.helped = self.helped(found, seen, tracking);
+        (tracking.zone, tracking.mark, tracking.label) = (request.zone, 0, 0);
+        *original = *tuple;
+        if let Some(found) = found {
+            // A connection starts without a mark, unless its rule or its parent gives it one.
+            if parent.is_some() || request.mark.is_some() || request.label.is_some() {
+                self.tell(found, request, tracking, original);
+            }
+            if request.helper.is_some() {
+                moment.helped = self.helped(found, seen, tracking);
+            }
         } else if let Some(parent) = parent {
             let entry = self.entry(parent);
             (tracking.mark, tracking.label, *original) = (entry.mark(), entry.label(), entry.forward());
         }
-        Ok(translation)
+        translation
     }
 
     /// Whether a helper must see a packet.
@@ -345,7 +378,7 @@ impl Tracker {
     }
 
     /// True if the connection may now be silent for less time than before.
-    #[inline]
+    #[inline(always)]
     pub(super) fn renew(&self, found: Found, phase: Phase, now_ms: u64) -> bool {
         let entry = self.entry(found.entry);
         let (_, policy) = entry.annex();
@@ -405,7 +438,7 @@ impl Tracker {
         moment: &mut Moment<'_>,
     ) -> Result<Begun, DropReason> {
         let may_be_first = match seen.tuple.protocol {
-            TCP => tcp::open(&seen.tcp).is_some(),
+            TCP => tcp::may_be_first(&seen.tcp),
             _ if seen.tuple.is_icmp() => {
                 matches!((tuple.is_ipv6, tuple.dst_port >> 8), (false, 8 | 13 | 15) | (true, 128))
             }
@@ -424,9 +457,9 @@ impl Tracker {
             tracking.state |= state::RELATED;
             expected.parent.0
         });
-        let none = Begun { parent, ..Begun::default() };
+        let mut begun = Begun { parent, ..Begun::default() };
         if !request.commit {
-            return Ok(none);
+            return Ok(begun);
         }
         if !(moment.may_begin)() {
             return Err(DropReason::CtPortShare);
@@ -434,12 +467,13 @@ impl Tracker {
         let hash = moment.hash.filter(|_| *tuple == seen.tuple);
         let hash = hash.unwrap_or_else(|| tuple.hash(request.zone, &self.secret));
         if !self.has_room(hash, request.zone) {
-            return Ok(none);
+            return Ok(begun);
         }
-        let begun = self.put_down(hash, tuple, seen, request, expected.as_ref(), moment);
-        let Some((found, translation)) = begun else { return Ok(none) };
-        tracking.state |= translation.as_ref().map_or(0, Translation::state);
-        Ok(Begun { found: Some(found), translation, parent })
+        let committed = self.put_down(hash, tuple, seen, request, expected.as_ref(), moment);
+        let Some((found, translation)) = committed else { return Ok(begun) };
+        (begun.found, begun.translation) = (Some(found), translation);
+        tracking.state |= begun.translation.as_ref().map_or(0, Translation::state);
+        Ok(begun)
     }
 
     /// Counts one more connection, if there is room or room can be made.
@@ -481,10 +515,9 @@ impl Tracker {
     ) -> Option<(Found, Option<Translation>)> {
         let zone = request.zone;
         let (phase, peers) = match tuple.protocol {
-            // Always `Some`: the segment was checked to open a connection.
-            TCP => (Phase::TcpSynSent, tcp::open(&seen.tcp).unwrap_or_default()),
-            _ if tuple.is_icmp() => (Phase::IcmpFirst, Default::default()),
-            _ => (Phase::UdpFirst, Default::default()),
+            TCP => (Phase::TcpSynSent, tcp::open(&seen.tcp)),
+            _ if tuple.is_icmp() => (Phase::IcmpFirst, Peers::default()),
+            _ => (Phase::UdpFirst, Peers::default()),
         };
         let shard = hash as usize >> 20;
         let mut lists = self.shard(shard);
@@ -531,17 +564,12 @@ impl Tracker {
         }
         let (mut reverse, mut has_two_places) = (tuple.reversed(), false);
         if let Some(range) = range_of(request, expected, tuple) {
-            let candidates = Candidates::new(range, tuple, zone, &self.secret, moment.random);
-            let takes = |reverse: &Tuple| self.take_reverse(idx, tuple, reverse, zone, moment.now_ms);
-            let taken = match takes(&candidates.best) {
-                true => Some(candidates.best),
-                false => candidates.others().find(takes),
-            };
-            let Some(taken) = taken else {
+            let preferred = moment.preferred.filter(|_| expected.is_none());
+            let Some(taken) = self.take_one(idx, tuple, range, preferred, (zone, moment)) else {
                 self.figures.exhausted.fetch_add(1, Relaxed);
                 return give_up();
             };
-            (reverse, has_two_places) = (taken, !tuple.is_same_either_way(&taken));
+            (reverse, has_two_places) = taken;
             traits.0 |= if range.side == Side::Src { Traits::SRC_NAT } else { Traits::DST_NAT };
             traits.0 |= if has_two_places { Traits::TWO_PLACES } else { 0 };
         }
@@ -570,32 +598,61 @@ impl Tracker {
         Some((Found { entry: idx, generation, is_reply: false }, translation))
     }
 
-    /// Reserves a reverse tuple for a new connection whose entry has the forward one. False if another
-    /// connection has it, in either direction.
+    /// Reserves the first free reverse tuple of a range, and says whether it has a place of its own.
+    fn take_one(
+        &self,
+        idx: u32,
+        forward: &Tuple,
+        range: Range,
+        preferred: Option<&Preferred>,
+        (zone, moment): (u16, &Moment<'_>),
+    ) -> Option<(Tuple, bool)> {
+        let takes = |reverse: Tuple, hash: u64| {
+            let taken = self.take_reverse(idx, forward, &reverse, (zone, hash), moment.now_ms);
+            taken.map(|has_two_places| (reverse, has_two_places))
+        };
+        if let Some(&Preferred { reverse, hash }) = preferred
+            && let Some(taken) = takes(reverse, hash)
+        {
+            return Some(taken);
+        }
+        let candidates = Candidates::new(range, forward, zone, &self.secret, moment.random);
+        let best = preferred.is_none().then_some(candidates.best);
+        let mut all = best.into_iter().chain(candidates.others());
+        all.find_map(|reverse| takes(reverse, reverse.hash(zone, &self.secret)))
+    }
+
+    /// Reserves a reverse tuple with this hash for a new connection whose entry has the forward one. Returns
+    /// whether it has a place of its own; `None` if another connection has it, in either direction.
     pub(super) fn take_reverse(
         &self,
         idx: u32,
         forward: &Tuple,
         reverse: &Tuple,
-        zone: u16,
+        (zone, hash): (u16, u64),
         now_ms: u64,
-    ) -> bool {
+    ) -> Option<bool> {
         if forward.is_same_either_way(reverse) {
             // The forward tuple's place covers this tuple too. Another connection may have it by its own
             // translation.
-            return self.find(reverse, zone, now_ms).is_none_or(|found| found.entry == idx);
+            let is_free = self.find(reverse, zone, now_ms).is_none_or(|found| found.entry == idx);
+            return is_free.then_some(false);
         }
         let packed = reverse.packed(zone);
-        let hash = reverse.hash(zone, &self.secret);
-        if let Some(old) = self.find_by(hash, reverse, zone, |entry| entry.expiry_ms() <= now_ms) {
-            self.end(old.entry, old.generation);
-        }
         // The entry has the tuple before any lookup can find it there; it does not answer before it begins.
         let entry = self.entry(idx);
         entry.set_reverse(&packed);
         entry.set_traits(Traits(Traits::TWO_PLACES));
         let is_same = |other: u32| other != idx && self.entry(other).direction(&packed).is_some();
-        self.index.insert(hash, Place { entry: idx, of: Which::Reverse }, &self.entries, is_same)
+        let takes =
+            || self.index.insert(hash, Place { entry: idx, of: Which::Reverse }, &self.entries, is_same);
+        if takes() {
+            return Some(true);
+        }
+        // One whose time is over does not keep it.
+        let over = self.find_by(hash, reverse, zone, |entry| entry.expiry_ms() <= now_ms)?;
+        self.end(over.entry, over.generation);
+        takes().then_some(true)
     }
 
     /// Writes mark and label to the connection, and what rules see of it to the packet's tracking result.

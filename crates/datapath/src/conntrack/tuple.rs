@@ -42,6 +42,12 @@ pub(crate) fn reversed(&[a, b, c, d, rest]: &Packed) -> Packed {
     [c, d, a, b, u64::from(ports) << 32 | rest & 0xffff_ffff]
 }
 
+/// The zone in the last word of a packed tuple.
+#[inline(always)]
+pub(crate) fn zone_in(rest: u64) -> u16 {
+    (rest >> 16) as u16
+}
+
 /// The type of the ICMP message that answers this one; the same type if it is no query.
 fn answer(protocol: u8, kind: u8) -> u8 {
     match (protocol, kind) {
@@ -129,7 +135,7 @@ impl Tuple {
             protocol: (rest >> 8) as u8,
             is_ipv6: rest & 1 != 0,
         };
-        (tuple, (rest >> 16) as u16)
+        (tuple, zone_in(rest))
     }
 
     /// The same for both directions: the sum of the keyed hashes of both ends.

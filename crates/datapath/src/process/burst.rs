@@ -221,11 +221,14 @@ impl Classified {
             let (layers, (_, behind)) = (self.layers(next), self.verdict(next));
             let count = (behind - next).min(from.left());
             from.move_to(count, &mut run.packets);
-            run.layers.extend(std::iter::repeat_n(layers, count));
+            (0..count).for_each(|_| run.layers.push(layers));
             next = behind;
         }
         if self.memory.tracking.state != 0 {
-            run.originals.extend((first..end).filter_map(|i| self.memory.original(i).copied()));
+            let originals = &self.memory.originals;
+            let these = originals.get(first..end.min(originals.len())).unwrap_or_default();
+            // Bound: no more than packets; the run had none, and has room for a burst.
+            let _ = run.originals.try_extend_from_slice(these);
         }
     }
 
