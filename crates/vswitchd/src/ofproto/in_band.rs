@@ -47,7 +47,7 @@ pub(crate) struct InBand {
     ask_at: Option<Instant>,
 }
 
-/// How long what the kernel says of the first host is believed, and how long that it knows nothing.
+/// How long an answer of the kernel is believed: with an address, and without one.
 const KNOWN: Duration = Duration::from_secs(10);
 const UNKNOWN: Duration = Duration::from_secs(1);
 
