@@ -346,8 +346,7 @@ impl Connection {
         let result = match codec.decode(bytes) {
             Ok((_, m)) if is_switch && !m.is_for_switch() => Err(ErrorKind::OFPBRC_BAD_TYPE),
             Ok((_, message)) => Ok(message),
-            Err(error) if is_switch && codec.is_of_a_switch(bytes, error) => Err(ErrorKind::OFPBRC_BAD_TYPE),
-            Err(error) => Err(error),
+            Err(error) => Err(codec.refusal_by_type(bytes).filter(|_| is_switch).unwrap_or(error)),
         };
         let xid = header.xid;
         let message = match result {

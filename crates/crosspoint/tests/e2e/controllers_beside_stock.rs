@@ -42,7 +42,7 @@ impl Both {
         [&self.ours.dir, self.stock.run_dir()]
     }
 
-    fn vsctl(&self, commands: &str) {
+    pub fn vsctl(&self, commands: &str) {
         self.each().into_iter().for_each(|dir| _ = dir.vsctl(commands));
     }
 
@@ -559,7 +559,7 @@ fn small_codes_are_those_of_the_stock_switch() {
     }
     for version in [Version::V10, Version::V12, Version::V13, Version::V14, Version::V15] {
         let later = version != Version::V10;
-        let (stats, experimenter) = if later { (18, "ffff0000 00000000") } else { (16, "ffff0000") };
+        let (stats, rest) = if later { (18, "0000 00000000") } else { (16, "0000") };
         let requests = [
             // NXT_SET_FLOW_FORMAT, NXT_FLOW_MONITOR_CANCEL, NXT_FLOW_MONITOR_PAUSED, NXT_SET_ASYNC_CONFIG2.
             (4, "00002320 0000000c 00000002".to_owned()),
@@ -570,8 +570,22 @@ fn small_codes_are_those_of_the_stock_switch() {
             (10, "00".repeat(40)),
             (30, "ffffffff 00000000 00000000 00000000".to_owned()),
             (4, "00002320 0000001e 00630008 00000000".to_owned()),
+            // Of wrong length: packet-in, flow-removed, port-status, NXT_ROLE_REPLY.
+            (10, "00".repeat(4)),
+            (11, "00".repeat(44)),
+            (12, "00".repeat(60)),
+            (4, "00002320 0000000b".to_owned()),
             // Statistics of ONF's.
-            (stats, format!("{experimenter} 4f4e4600 00000009")),
+            (stats, format!("ffff {rest} 4f4e4600 00000009")),
+            // Replies: of no kind, of nobody's, of none of Nicira's; flows of a wrong length within, tables
+            // of a wrong length.
+            (stats + 1, format!("0063 {rest}")),
+            (stats + 1, format!("ffff {rest} 00000005 00000000")),
+            (stats + 1, format!("ffff {rest} 00002320 00000063 00000000")),
+            (stats + 1, format!("0001 {rest} 0003")),
+            (stats + 1, format!("0003 {rest} 0003")),
+            // In OpenFlow 1.0 the queues of port 0xffff, which is not all ports.
+            (20, "ffff0000".to_owned()),
         ];
         for (kind, digits) in requests {
             both.same(&format!("{version}: type {kind}, {digits}"), |dir| {

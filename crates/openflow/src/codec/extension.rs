@@ -266,17 +266,6 @@ fn may_be_bundled(version: Version, kind: Kind, body: Reader) -> bool {
     may_be && length::check(version, kind, body).is_ok()
 }
 
-/// Whether only a switch sends an extension's message.
-pub(super) fn is_of_a_switch(version: Version, mut body: Reader) -> bool {
-    match (body.u32(), body.u32()) {
-        (Ok(NICIRA), Ok(nxt::ROLE_REPLY | nxt::FLOW_REMOVED | nxt::PACKET_IN | nxt::PACKET_IN2)) => true,
-        (Ok(NICIRA), Ok(nxt::TLV_TABLE_REPLY)) => true,
-        (Ok(NICIRA), Ok(nxt::REQUESTFORWARD)) => version <= Version::V12,
-        (Ok(ONF), Ok(onft::ROLE_STATUS | onft::REQUESTFORWARD)) => version == Version::V13,
-        _ => false,
-    }
-}
-
 /// The group-mod or meter-mod of another controller, in a message of its own.
 pub(super) fn read_request_forward(codec: &Codec, r: &mut Reader) -> Result<Message, ErrorKind> {
     let bytes = r.take(r.len())?;

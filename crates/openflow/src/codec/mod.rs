@@ -133,30 +133,14 @@ impl Codec {
         Ok(message)
     }
 
-    /// Whether only a switch sends messages of this type. Open vSwitch refuses them for that whatever else is
-    /// wrong but their length.
-    pub(crate) fn is_of_a_switch(&self, bytes: &[u8], wrong: ErrorKind) -> bool {
-        let kind = Header::parse(bytes).and_then(|header| Kind::from_wire(self.version, header.kind));
-        let Some(kind) = kind else { return false };
+    /// What a switch says to a message that only a switch sends, as Open vSwitch does: that this is none for
+    /// it, or that its length is none, and nothing of its contents. `None` if others send such messages, or
+    /// nobody.
+    pub(crate) fn refusal_by_type(&self, bytes: &[u8]) -> Option<ErrorKind> {
+        let kind = Kind::from_wire(self.version, Header::parse(bytes)?.kind)?;
         let body = Reader::new(&bytes[HEADER_LEN..], OFPBRC_BAD_LEN);
-        match kind {
-            _ if wrong == OFPBRC_BAD_LEN => false,
-            Kind::FeaturesReply
-            | Kind::GetConfigReply
-            | Kind::PacketIn
-            | Kind::FlowRemoved
-            | Kind::PortStatus
-            | Kind::StatsReply
-            | Kind::BarrierReply
-            | Kind::QueueGetConfigReply
-            | Kind::RoleReply
-            | Kind::GetAsyncReply
-            | Kind::RoleStatus
-            | Kind::TableStatus
-            | Kind::RequestForward => true,
-            Kind::Experimenter => extension::is_of_a_switch(self.version, body),
-            _ => false,
-        }
+        length::check_of_switch(self.version, kind, body)
+            .map(|length| length.err().unwrap_or(OFPBRC_BAD_TYPE))
     }
 
     /// Encodes a message.

@@ -484,8 +484,9 @@ pub(super) fn write_queue_stats(version: Version, out: &mut Vec<u8>, s: &QueueSt
 pub(super) fn read_queue_config_request(version: Version, r: &mut Reader) -> Result<Message, ErrorKind> {
     let port = if version == Version::V10 { filter_port16(r.u16()?) } else { filter_port32(r.u32()?)? };
     r.skip(if version == Version::V10 { 2 } else { 4 })?;
-    // LOCAL included.
-    if port.is_some_and(|port| port.0 >= OfPort::MAX.0) {
+    // LOCAL included, and in OpenFlow 1.0, which has no number for all ports, 0xffff.
+    let can_be_all = version != Version::V10;
+    if port.map_or(!can_be_all, |port| port.0 >= OfPort::MAX.0) {
         return Err(OFPQOFC_BAD_PORT);
     }
     Ok(Message::QueueGetConfigRequest { port })

@@ -70,12 +70,20 @@ fn a_message_may_arrive_byte_by_byte() {
 fn what_cannot_be_read_is_answered_and_the_connection_lives() {
     let now = Instant::now();
     let (mut switch, mut controller) = up(now);
+    let statistics = |body: &[u8]| [&[4, 19, 0, 24, 0, 0, 0, 1, 0xff, 0xff, 0, 0, 0, 0, 0, 0], body].concat();
     let cases = [
         (vec![4, 99, 0, 8, 0, 0, 0, 1], ErrorKind::OFPBRC_BAD_TYPE),
         (vec![4, 5, 0, 9, 0, 0, 0, 1, 0], ErrorKind::OFPBRC_BAD_LEN),
         (vec![4, 6, 0, 8, 0, 0, 0, 1], ErrorKind::OFPBRC_BAD_LEN),
         (vec![4, 21, 0, 8, 0, 0, 0, 1], ErrorKind::OFPBRC_BAD_TYPE),
         (vec![4, 18, 0, 16, 0, 0, 0, 1, 0, 99, 0, 0, 0, 0, 0, 0], ErrorKind::OFPBRC_BAD_STAT),
+        // What only a switch says is refused for its type if that is known, then for its length alone.
+        (vec![4, 19, 0, 16, 0, 0, 0, 1, 0, 99, 0, 0, 0, 0, 0, 0], ErrorKind::OFPBRC_BAD_STAT),
+        (statistics(&[0, 0, 0, 5, 0, 0, 0, 0]), ErrorKind::OFPBRC_BAD_VENDOR),
+        (statistics(&[0, 0, 0x23, 0x20, 0, 0, 0, 99]), ErrorKind::OFPBRC_BAD_SUBTYPE),
+        (vec![4, 19, 0, 18, 0, 0, 0, 1, 0, 1, 0, 0, 0, 0, 0, 0, 0, 3], ErrorKind::OFPBRC_BAD_TYPE),
+        (vec![4, 19, 0, 18, 0, 0, 0, 1, 0, 3, 0, 0, 0, 0, 0, 0, 0, 3], ErrorKind::OFPBRC_BAD_LEN),
+        (vec![4, 10, 0, 12, 0, 0, 0, 1, 0, 0, 0, 0], ErrorKind::OFPBRC_BAD_LEN),
     ];
     for (bytes, kind) in cases {
         switch.handle_bytes(now, &bytes);
