@@ -38,17 +38,52 @@ impl CtTuples {
         matches!(self.protocol, Some(1 | 58))
     }
 
-    /// Whether it contains a complete original tuple and nothing else.
-    pub fn whole_original(&self) -> bool {
-        let CtTuple { src, dst, src_port, dst_port, icmp_id, icmp_type, .. } = self.original;
-        let has_rest = match self.is_icmp() {
-            true => icmp_id.is_some() && icmp_type.is_some(),
-            false => src_port.is_some() && dst_port.is_some(),
-        };
-        self.protocol.is_some()
-            && src.is_some()
-            && dst.is_some()
-            && has_rest
-            && self.reply == CtTuple::default()
+    /// If it contains a complete original tuple and nothing else, the one connection that it names. Of ICMP
+    /// the addresses are complete, as in Open vSwitch: identifier, type and code are 0 where not given.
+    pub fn of_one(&self) -> Option<CtTuples> {
+        let mut one = *self;
+        let CtTuples { original, reply, .. } = &mut one;
+        if self.is_icmp() {
+            original.icmp_id.get_or_insert_default();
+            original.icmp_type.get_or_insert_default();
+            original.icmp_code.get_or_insert_default();
+            (reply.icmp_id, reply.icmp_type, reply.icmp_code) = (None, None, None);
+        } else if original.src_port.is_none() || original.dst_port.is_none() {
+            return None;
+        }
+        let has_addresses = original.src.is_some() && original.dst.is_some();
+        (self.protocol.is_some() && has_addresses && *reply == CtTuple::default()).then_some(one)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_name_one_connection_of_icmp_and_ports_too_one_of_others() {
+        let original = CtTuple { src: Some(1), dst: Some(2), ..CtTuple::default() };
+        let icmp = CtTuples { protocol: Some(1), original, ..CtTuples::default() };
+        let rest = CtTuple { icmp_id: Some(0), icmp_type: Some(0), icmp_code: Some(0), ..original };
+        assert_eq!(icmp.of_one(), Some(CtTuples { original: rest, ..icmp }));
+        let ping = CtTuple { icmp_id: Some(7), icmp_type: Some(8), ..original };
+        let one = CtTuple { icmp_code: Some(0), ..ping };
+        let reply = CtTuple { icmp_id: Some(7), ..CtTuple::default() };
+        assert_eq!(
+            CtTuples { original: ping, reply, ..icmp }.of_one(),
+            Some(CtTuples { original: one, ..icmp })
+        );
+        let udp = CtTuples { protocol: Some(17), ..icmp };
+        let with_ports = CtTuple { src_port: Some(3), dst_port: Some(4), ..original };
+        assert_eq!(udp.of_one(), None);
+        assert_eq!(
+            CtTuples { original: with_ports, ..udp }.of_one(),
+            Some(CtTuples { original: with_ports, ..udp })
+        );
+        let reply = CtTuple { src: Some(2), ..CtTuple::default() };
+        assert_eq!(CtTuples { reply, ..icmp }.of_one(), None, "a reply, too");
+        assert_eq!(CtTuples { protocol: None, original: with_ports, ..udp }.of_one(), None);
+        let half = CtTuple { dst: None, ..original };
+        assert_eq!(CtTuples { original: half, ..icmp }.of_one(), None);
     }
 }

@@ -319,9 +319,15 @@ fn megaflowless(text: &str) -> String {
 fn tuples_without_a_zone_remove_the_connections_that_they_remove_in_the_stock_switch() {
     let mut both = Both::start();
     const WHOLE: &str = "ct_nw_src=10.0.0.1,ct_nw_dst=10.0.0.2,ct_nw_proto=17,ct_tp_src=53,ct_tp_dst=4660";
+    const ICMP: &str = "ct_nw_src=10.0.0.1,ct_nw_dst=10.0.0.2,ct_nw_proto=1";
     let mut udp = udp();
     udp[6..8].fill(0);
-    let frames = [("udp without a checksum", ethernet(0x800, &ipv4(17, 0, 64, &udp)))];
+    // An echo request of identifier 7.
+    let ping = [8, 0, 0xf7, 0xf7, 0, 7, 0, 1];
+    let frames = [
+        ("udp without a checksum", ethernet(0x800, &ipv4(17, 0, 64, &udp))),
+        ("ping", ethernet(0x800, &ipv4(1, 0, 64, &ping))),
+    ];
     let mut left = Vec::new();
     for args in [
         &[WHOLE][..],
@@ -330,10 +336,16 @@ fn tuples_without_a_zone_remove_the_connections_that_they_remove_in_the_stock_sw
         &["zone=5", "ct_nw_proto=17"],
         &["", "ct_nw_proto=17"],
         &["zone=0", ""],
+        // Of ICMP the addresses are a whole one, in which what is missing is 0.
+        &[ICMP],
+        &["zone=5", ICMP],
+        &[&format!("{ICMP},icmp_id=7")],
+        &[&format!("{ICMP},icmp_id=7,icmp_type=8")],
+        &[&format!("{ICMP},icmp_id=7,icmp_type=8"), "icmp_id=7"],
     ] {
         both.appctl_both("dpctl/flush-conntrack", &[]);
         for zone in [0, 5] {
-            both.rules("OpenFlow10", &[&format!("udp,actions=ct(commit,zone={zone})")]);
+            both.rules("OpenFlow10", &[&format!("ip,actions=ct(commit,zone={zone})")]);
             both.same_fates("committed", &frames);
         }
         let [ours, stock] = both.appctl_both("dpctl/flush-conntrack", args);
@@ -347,7 +359,7 @@ fn tuples_without_a_zone_remove_the_connections_that_they_remove_in_the_stock_sw
         assert_eq!(sorted(&ours), sorted(&stock), "{args:?}");
         left.push(ours.lines().count());
     }
-    assert_eq!(left, [1, 0, 2, 1, 0, 1]);
+    assert_eq!(left, [3, 2, 4, 3, 2, 2, 4, 4, 4, 3, 3]);
     for args in [&["foo"][..], &["zone=foo"], &["nosuch", "zone=1"], &["zone=1"]] {
         let [ours, stock] = both.appctl_both("dpctl/ct-get-limits", args);
         assert_eq!(ours, stock, "{args:?}");

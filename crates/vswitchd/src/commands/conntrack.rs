@@ -182,7 +182,7 @@ pub fn flush(plane: &ForwardingPlane, args: &[String]) -> Answer {
     }
     filter = Filter { mark: filter.mark, label: filter.label, ..filter_of(&flush) };
     let count = plane.dp.tracker().flush(&filter, plane.dp.now_ms());
-    match filter.tuples.is_some_and(|tuples| tuples.whole_original()) {
+    match filter.tuples.is_some_and(|tuples| tuples.of_one().is_some()) {
         // If the command names a single connection, report that it does not exist.
         true if count == 0 => {
             Err("ovs-vswitchd: failed to flush conntrack (No such file or directory)".into())
