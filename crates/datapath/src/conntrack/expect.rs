@@ -8,7 +8,7 @@
 //! its parent is gone.
 //!
 //! Threads: any. Each bucket has its own lock. It is taken by packets that announce something, and by packets
-//! of no known connection while anything at all is pending.
+//! of no known connection while anything is pending in their bucket.
 
 use super::entry::Generation;
 use super::request::{Range, Side};
@@ -16,7 +16,7 @@ use super::tuple::Tuple;
 use arrayvec::ArrayVec;
 use base::hash::HashKey;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 const BUCKETS: usize = 256;
 /// How many connections two hosts may have pending.
@@ -58,26 +58,42 @@ pub(crate) struct Expected {
     pub expires_ms: u64,
 }
 
-type Bucket = ArrayVec<Expected, WAYS>;
+#[derive(Default)]
+struct Bucket {
+    /// The number of its expectations, to be read without its lock.
+    pending: AtomicU32,
+    all: Mutex<ArrayVec<Expected, WAYS>>,
+}
 
 /// See the module documentation.
 pub(crate) struct Expectations {
-    buckets: Box<[Mutex<Bucket>]>,
-    /// The number of expectations in all buckets.
+    buckets: Box<[Bucket]>,
+    /// The number of expectations in all buckets: without any, no bucket need be found.
     pending: AtomicU32,
 }
 
 impl Expectations {
     pub fn new() -> Expectations {
-        let buckets = (0..BUCKETS).map(|_| Mutex::new(Bucket::new())).collect();
+        let buckets = std::iter::repeat_with(Bucket::default).take(BUCKETS).collect();
         Expectations { buckets, pending: AtomicU32::new(0) }
     }
 
-    fn bucket(&self, tuple: &Tuple, zone: u16, secret: &HashKey) -> MutexGuard<'_, Bucket> {
+    fn bucket(&self, tuple: &Tuple, zone: u16, secret: &HashKey) -> &Bucket {
         let hosts = Tuple { src_port: 0, dst_port: 0, ..*tuple };
-        let n = hosts.hash(zone, secret) as usize % BUCKETS;
+        &self.buckets[hosts.hash(zone, secret) as usize % BUCKETS]
+    }
+
+    fn change<T>(&self, bucket: &Bucket, change: impl FnOnce(&mut ArrayVec<Expected, WAYS>) -> T) -> T {
         // No code panics while it holds this lock.
-        self.buckets[n].lock().unwrap_or_else(PoisonError::into_inner)
+        let mut all = bucket.all.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = all.len() as u32;
+        let result = change(&mut all);
+        let after = all.len() as u32;
+        if after != before {
+            bucket.pending.store(after, Relaxed);
+            self.pending.fetch_add(after.wrapping_sub(before), Relaxed);
+        }
+        result
     }
 
     /// Adds an expectation. False if another connection that still exists expects the same.
@@ -90,33 +106,26 @@ impl Expectations {
     ) -> bool {
         new.tuple.src_port = 0;
         new.expires_ms = now_ms + TIMEOUT_MS;
-        let mut bucket = self.bucket(&new.tuple, new.zone, secret);
-        self.forget(&mut bucket, |old| old.expires_ms <= now_ms || !is_there(old.parent));
-        if let Some(same) = bucket.iter_mut().find(|old| (old.tuple, old.zone) == (new.tuple, new.zone)) {
-            if same.parent != new.parent {
-                return false;
+        self.change(self.bucket(&new.tuple, new.zone, secret), |all| {
+            all.retain(|old| old.expires_ms > now_ms && is_there(old.parent));
+            if let Some(same) = all.iter_mut().find(|old| (old.tuple, old.zone) == (new.tuple, new.zone)) {
+                let is_ours = same.parent == new.parent;
+                if is_ours {
+                    *same = new;
+                }
+                return is_ours;
             }
-            *same = new;
-            return true;
-        }
-        if bucket.is_full()
-            && let Some((first, _)) = bucket.iter().enumerate().min_by_key(|(_, old)| {
-                let hosts = |e: &Expected| (e.tuple.src, e.tuple.dst, e.zone);
-                (old.parent != new.parent, hosts(old) != hosts(&new), old.expires_ms)
-            })
-        {
-            bucket.remove(first);
-            self.pending.fetch_sub(1, Relaxed);
-        }
-        bucket.push(new);
-        self.pending.fetch_add(1, Relaxed);
-        true
-    }
-
-    fn forget(&self, bucket: &mut Bucket, is_over: impl Fn(&Expected) -> bool) {
-        let before = bucket.len();
-        bucket.retain(|old| !is_over(old));
-        self.pending.fetch_sub((before - bucket.len()) as u32, Relaxed);
+            if all.is_full()
+                && let Some((first, _)) = all.iter().enumerate().min_by_key(|(_, old)| {
+                    let hosts = |e: &Expected| (e.tuple.src, e.tuple.dst, e.zone);
+                    (old.parent != new.parent, hosts(old) != hosts(&new), old.expires_ms)
+                })
+            {
+                all.remove(first);
+            }
+            all.push(new);
+            true
+        })
     }
 
     /// The expectation that matches a packet of no known connection. Forgets expectations whose parent is
@@ -132,10 +141,15 @@ impl Expectations {
         if self.pending.load(Relaxed) == 0 {
             return None;
         }
-        let mut bucket = self.bucket(tuple, zone, secret);
-        self.forget(&mut bucket, |old| old.expires_ms <= now_ms || !is_there(old.parent));
+        let bucket = self.bucket(tuple, zone, secret);
+        if bucket.pending.load(Relaxed) == 0 {
+            return None;
+        }
         let wanted = Tuple { src_port: 0, ..*tuple };
-        bucket.iter().find(|old| (old.tuple, old.zone) == (wanted, zone)).copied()
+        self.change(bucket, |all| {
+            all.retain(|old| old.expires_ms > now_ms && is_there(old.parent));
+            all.iter().find(|old| (old.tuple, old.zone) == (wanted, zone)).copied()
+        })
     }
 
     #[cfg(test)]
@@ -196,5 +210,37 @@ mod tests {
         assert_eq!(find(1, 40).map(|found| found.parent), Some((8, parent.1)));
         all.find(&tuple(3), 3, &secret, 40, |_| false);
         assert_eq!(all.pending(), 0);
+    }
+
+    #[test]
+    fn packets_wait_for_no_lock_of_a_bucket_without_expectations() {
+        let (all, secret) = (Expectations::new(), HashKey::from_seed(3));
+        let tuple = |dst| Tuple {
+            src: 1,
+            dst,
+            src_port: 0,
+            dst_port: 20,
+            protocol: super::super::tuple::TCP,
+            is_ipv6: false,
+        };
+        let parent = (7, Entry::new_zeroed().begin());
+        let put = |dst| {
+            let new = Expected { tuple: tuple(dst), zone: 3, parent, redirect: None, expires_ms: 0 };
+            all.put(new, &secret, 0, |_| true)
+        };
+        assert!(put(2));
+        let bucket = |dst| std::ptr::from_ref(all.bucket(&tuple(dst), 3, &secret));
+        let elsewhere = (3..).find(|&dst| bucket(dst) != bucket(2)).unwrap();
+        let (all, secret) = (&all, &secret);
+        std::thread::scope(|scope| {
+            let lock = all.bucket(&tuple(elsewhere), 3, secret).all.lock().unwrap();
+            let (tell, told) = std::sync::mpsc::channel();
+            scope.spawn(move || tell.send(all.find(&tuple(elsewhere), 3, secret, 0, |_| true)));
+            let found = told.recv_timeout(std::time::Duration::from_secs(20));
+            drop(lock);
+            assert_eq!(found, Ok(None));
+        });
+        assert!(put(elsewhere));
+        assert!(all.find(&tuple(elsewhere), 3, secret, 0, |_| true).is_some());
     }
 }
