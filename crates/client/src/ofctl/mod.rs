@@ -160,7 +160,7 @@ const TABLE: &[Row] = &[
     ("encode-error-reply", R, 2, 2, offline::encode_error_reply, "ERROR HEX", "print the error message in answer to a request"),
     ("encode-hello", R, 1, 1, offline::encode_hello, "BITMAP", "print the hello that offers the versions of a bitmap"),
     ("monitor", R, 1, usize::MAX, watch::monitor, "SWITCH [MISS-LEN] [invalid_ttl] [resume] [watch:[FLOW]]...", "print what the switch sends to controllers"),
-    ("snoop", R, 1, 1, watch::snoop, "SWITCH", "print the messages between the switch and its controllers"),
+    ("snoop", R, 1, 1, watch::snoop, "SWITCH", "print the messages between the switch and a controller"),
     ("probe", R, 1, 1, watch::probe, "SWITCH", "check that the switch answers"),
     ("ping", R, 1, 2, watch::ping, "SWITCH [BYTES]", "measure the round trips of echo requests"),
     ("benchmark", R, 3, 3, watch::benchmark, "SWITCH BYTES COUNT", "measure the throughput of echo requests"),

@@ -17,6 +17,9 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 use switch::BridgeIdx;
 
+/// How many may snoop on a controller at once. Open vSwitch's.
+const SNOOPERS_MAX: usize = 8;
+
 /// See the module documentation.
 pub(crate) struct Ofproto {
     pub idx: BridgeIdx,
@@ -83,38 +86,49 @@ impl Ofproto {
         }
     }
 
-    /// The connection that a snooper is to listen to: of a primary controller that is connected, rather of
-    /// one that is in charge. As in Open vSwitch, clients of the management socket are not listened to.
-    fn to_snoop(&self) -> Option<(u64, LinkOf)> {
-        let preference = |conn: &OfConn| match conn.role() {
-            Role::Primary => 2,
-            Role::Secondary => 0,
-            Role::Equal | Role::NoChange => 1,
+    /// Whom a snooper is to listen to, as in Open vSwitch: of the controllers to which the switch connects
+    /// one that is up, rather one that is in charge; or one that may come up. Clients of the management
+    /// socket and those that connect to the switch are not listened to.
+    fn to_snoop(&self) -> Option<LinkOf> {
+        let preference = |link: &Link| {
+            let mut conns =
+                self.conns.values().filter(|c| c.link.as_ref().is_some_and(|of| of.id == link.id()));
+            let up = conns.find(|conn| conn.connection().version().is_some());
+            up.map_or(0, |conn| match conn.role() {
+                Role::Primary => 3,
+                Role::Equal | Role::NoChange => 2,
+                Role::Secondary => 1,
+            })
         };
-        let up = |conn: &&OfConn| conn.purpose == Purpose::Primary && conn.connection().version().is_some();
+        let active = self.control.links.iter().filter(|(_, link)| matches!(link.kind(), Kind::Active(_)));
         // The first of several.
-        let best = self.conns.values().filter(up).min_by_key(|conn| -preference(conn))?;
-        Some((best.id, best.link.clone()?))
+        let (target, link) = active.min_by_key(|(_, link)| -preference(link))?;
+        Some(LinkOf { target: target.clone(), id: link.id() })
     }
 
-    /// A controller's connection is up. Those that listened to its last one listen to it.
+    /// How many snoopers listen to a controller.
+    fn snoopers(&self, of: &LinkOf) -> usize {
+        self.conns.values().filter(|conn| conn.snoops.as_ref() == Some(of)).count()
+    }
+
+    /// A controller's connection is up. Those that listen to the controller listen to it.
     pub fn snoop_again(&mut self, conn: &OfConn) {
-        let Some(link) = &conn.link else { return };
-        let mut is_heard = false;
-        let ids: Vec<u64> = self.conns.keys().copied().collect();
-        let is_gone = |id: &u64| !ids.contains(id);
-        for snoop in self.conns.values_mut() {
-            if let Some((heard, of)) = &mut snoop.snoops
-                && of == link
-                && is_gone(heard)
-            {
-                *heard = conn.id;
-                is_heard = true;
-            }
-        }
-        if is_heard {
+        if conn.link.as_ref().is_some_and(|of| self.snoopers(of) > 0) {
             conn.connection().start_tap();
         }
+    }
+
+    /// A snooper has somebody to listen to.
+    fn snoop(&mut self, snoop: &mut OfConn) -> Result<(), &'static str> {
+        let of = self.to_snoop().ok_or("no controller connection to snoop")?;
+        if self.snoopers(&of) >= SNOOPERS_MAX {
+            return Err("too many snoop on a controller");
+        }
+        for conn in self.conns.values().filter(|conn| conn.link.as_ref() == Some(&of)) {
+            conn.connection().start_tap();
+        }
+        snoop.snoops = Some(of);
+        Ok(())
     }
 
     /// A connection was made, perhaps for a controller. False if that one's row is gone, or a snooper has
@@ -130,13 +144,9 @@ impl Ofproto {
             conn.name.clone_from(&of.target);
             conn.link = Some(of);
         }
-        if is_snoop {
-            let Some((heard, link)) = self.to_snoop() else {
-                tracing::warn!(target: "connmgr", "{}: no controller connection to snoop", self.name);
-                return false;
-            };
-            self.conns[&heard].connection().start_tap();
-            conn.snoops = Some((heard, link));
+        if is_snoop && let Err(why) = self.snoop(&mut conn) {
+            tracing::info!(target: "connmgr", "{why}");
+            return false;
         }
         journal::keep(&conn);
         self.conns.insert(id, conn);
@@ -149,21 +159,21 @@ impl Ofproto {
             conn.tell_flow_mods(now);
             journal::log(&conn);
         }
-        let heard: Vec<u64> = self.conns.values().filter_map(|c| Some(c.snoops.as_ref()?.0)).collect();
-        for conn in self.conns.values_mut().filter(|c| !heard.contains(&c.id)) {
+        let heard: Vec<LinkOf> = self.conns.values().filter_map(|c| c.snoops.clone()).collect();
+        for conn in self.conns.values().filter(|c| c.link.as_ref().is_none_or(|of| !heard.contains(of))) {
             conn.connection().stop_tap();
         }
     }
 
     /// A connection's turn is over. Snoopers get what it sent.
     pub fn give_back(&mut self, id: u64, conn: OfConn) {
-        let tapped = conn.connection().take_tap();
+        let (tapped, link) = (conn.connection().take_tap(), conn.link.clone());
         self.conns.insert(id, conn);
-        if tapped.is_empty() {
+        if tapped.is_empty() || link.is_none() {
             return;
         }
         let hears = |snoop: &Connection| snoop.version().is_some() && !snoop.is_full();
-        let snoops = self.conns.values_mut().filter(|c| c.snoops.as_ref().is_some_and(|(n, _)| *n == id));
+        let snoops = self.conns.values_mut().filter(|c| c.snoops == link);
         for snoop in snoops.filter(|c| hears(&c.connection())) {
             snoop.connection().send_bytes(&tapped);
             snoop.wake();
@@ -226,9 +236,8 @@ impl Ofproto {
             }
         }
         let is_gone = |of: &LinkOf| links.get(&of.target).map(Link::id) != Some(of.id);
-        let heard = |conn: &'_ OfConn| conn.snoops.as_ref().is_some_and(|(_, of)| is_gone(of));
-        let gone = self.conns.iter().filter(|(_, c)| c.link.as_ref().is_some_and(is_gone) || heard(c));
-        gone.map(|(id, _)| *id).collect()
+        let is_over = |c: &OfConn| [&c.link, &c.snoops].into_iter().flatten().any(is_gone);
+        self.conns.iter().filter(|(_, conn)| is_over(conn)).map(|(id, _)| *id).collect()
     }
 
     /// Ends the connections that speak a version which the bridge no longer does.
@@ -347,20 +356,27 @@ mod tests {
     }
 
     #[test]
-    fn who_snoops_hears_a_primary_controller_until_its_row_or_the_snooper_is_gone() {
+    fn who_snoops_hears_a_controller_until_its_row_or_the_snooper_is_gone() {
         let now = Instant::now();
         let mut wanted = Bridge::new("br0");
-        wanted.controllers.insert(TARGET.into(), Controller::new(TARGET));
+        let passive = Controller::new("ptcp:6653");
+        wanted.controllers.insert(passive.target.clone(), passive.clone());
         let mut ofproto = Ofproto::new(BridgeIdx(0), [2, 0, 0, 0, 0, 1], &wanted);
+        ofproto.set_links(&wanted.controllers, false, now, || 6);
+        assert!(ofproto.connect(1, Purpose::Service, None, now));
+        assert!(ofproto.connect(2, Purpose::Primary, Some(LinkOf { target: passive.target, id: 6 }), now));
+        let _others = [peer(&ofproto, 1, now), peer(&ofproto, 2, now)];
+        assert!(!ofproto.connect(4, Purpose::Snoop, None, now), "those that connect are not listened to");
+        wanted.controllers.insert(TARGET.into(), Controller::new(TARGET));
         ofproto.set_links(&wanted.controllers, false, now, || 7);
         let of = || Some(LinkOf { target: TARGET.into(), id: 7 });
-        assert!(ofproto.connect(1, Purpose::Service, None, now));
-        let _client = peer(&ofproto, 1, now);
-        assert!(!ofproto.connect(2, Purpose::Snoop, None, now), "a client is not listened to");
-        assert!(ofproto.connect(3, Purpose::Primary, of(), now));
-        assert!(!ofproto.connect(4, Purpose::Snoop, None, now), "it is not up yet");
-        let _controller = peer(&ofproto, 3, now);
+        // Before the controller is up.
         assert!(ofproto.connect(5, Purpose::Snoop, None, now));
+        assert!(ofproto.connect(3, Purpose::Primary, of(), now));
+        let _controller = peer(&ofproto, 3, now);
+        let conn = ofproto.conns.remove(&3).unwrap();
+        ofproto.snoop_again(&conn);
+        ofproto.give_back(3, conn);
         let mut snoop = peer(&ofproto, 5, now);
         let say = |ofproto: &mut Ofproto, id: u64| {
             let mut conn = ofproto.conns.remove(&id).unwrap();
@@ -380,9 +396,38 @@ mod tests {
         ofproto.give_back(6, conn);
         say(&mut ofproto, 6);
         assert!(heard(&ofproto, 5, &mut snoop, now) > 0);
-        assert_eq!(ofproto.set_links(&BTreeMap::new(), false, now, || 10), [5, 6]);
+        assert_eq!(ofproto.set_links(&BTreeMap::new(), false, now, || 10), [2, 5, 6]);
         ofproto.disconnect(5, now);
         say(&mut ofproto, 6);
         assert!(ofproto.conns[&6].connection().take_tap().is_empty());
+    }
+
+    #[test]
+    fn few_snoop_at_once_and_rather_on_a_controller_that_is_up_and_in_charge() {
+        let now = Instant::now();
+        let mut wanted = Bridge::new("br0");
+        let targets = [1, 2, 3].map(|n| format!("tcp:192.0.2.{n}:6653"));
+        for target in &targets {
+            let row = Controller { is_service: *target == targets[1], ..Controller::new(target) };
+            wanted.controllers.insert(target.clone(), row);
+        }
+        let mut ofproto = Ofproto::new(BridgeIdx(0), [2, 0, 0, 0, 0, 1], &wanted);
+        let mut ids = 6..;
+        ofproto.set_links(&wanted.controllers, false, now, || ids.next().unwrap());
+        let of = |n: usize| LinkOf { target: targets[n].clone(), id: 6 + n as u64 };
+        assert_eq!(ofproto.to_snoop(), Some(of(0)), "none is up");
+        assert!(ofproto.connect(1, Purpose::Service, Some(of(1)), now));
+        assert_eq!(ofproto.to_snoop(), Some(of(0)), "it has not said which version it speaks");
+        let _service = peer(&ofproto, 1, now);
+        assert_eq!(ofproto.to_snoop(), Some(of(1)));
+        assert!(ofproto.connect(2, Purpose::Primary, Some(of(2)), now));
+        let _primary = peer(&ofproto, 2, now);
+        ofproto.conns.get_mut(&2).unwrap().role = Role::Primary;
+        assert_eq!(ofproto.to_snoop(), Some(of(2)));
+        let snoopers: Vec<u64> =
+            (10..20).filter(|&id| ofproto.connect(id, Purpose::Snoop, None, now)).collect();
+        assert_eq!(snoopers, (10..18).collect::<Vec<u64>>());
+        ofproto.disconnect(10, now);
+        assert!(ofproto.connect(20, Purpose::Snoop, None, now));
     }
 }

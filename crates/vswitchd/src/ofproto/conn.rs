@@ -27,7 +27,7 @@ pub enum Purpose {
     Service,
     /// A primary controller. It gets messages about packets, rules and ports from the start.
     Primary,
-    /// A listener that gets a copy of what a primary controller and the switch say to each other.
+    /// A listener that gets a copy of what the switch and a controller to which it connects say.
     Snoop,
 }
 
@@ -73,8 +73,8 @@ pub(crate) struct OfConn {
     pub monitors: Monitors,
     /// Whose it is, if it is a controller's.
     pub link: Option<LinkOf>,
-    /// The connection that a snooper listens to, and whose that is.
-    pub snoops: Option<(u64, LinkOf)>,
+    /// Whose connection a snooper listens to, while there is one.
+    pub snoops: Option<LinkOf>,
     /// Its peer is silent and takes nothing: what waits to be sent is not waited for.
     pub is_silent: bool,
     /// Why it ended, if its peer did not just close it.

@@ -34,8 +34,8 @@ fn flow(text: &str) -> Message {
 }
 
 /// What a snooper hears of a controller's messages, after the first that it hears.
-fn between(dir: &RunDir, controller: &mut Controller, program: &[&str]) -> Vec<String> {
-    let snooper = Snooper::start(dir, &format!("heard{}", program.len()), program);
+fn between(dir: &RunDir, controller: &mut Controller, program: &[&str], settings: &str) -> Vec<String> {
+    let snooper = Snooper::start(dir, &format!("heard{}{settings}", program.len()), program);
     wait_for("the snooper", || {
         controller.send(&flow("table=75,actions=drop"));
         controller.heard();
@@ -58,23 +58,40 @@ fn between(dir: &RunDir, controller: &mut Controller, program: &[&str]) -> Vec<S
 }
 
 #[test]
-fn who_snoops_hears_a_primary_controller_and_nobody_else_as_in_the_stock_switch() {
+fn who_snoops_hears_a_controller_to_which_the_switch_connects_as_in_the_stock_switch() {
     let ours = testkit::crosspoint(env!("CARGO_BIN_EXE_crosspoint"));
     let ours = ours.to_str().expect("a path in UTF-8");
     let both = Both::start();
-    let alone = both.each().map(|dir| {
-        let said = dir.run("ovs-ofctl", &["--timeout=20", "snoop", "br0"]);
-        (said.code, said.out)
-    });
-    assert_eq!(alone[0], alone[1], "without a controller");
-    let mut connected = controllers(&both, Version::V13, "");
-    for program in [&["ovs-ofctl"][..], &[ours, "ofctl"], &[ours, "ofctl", "-O", "OpenFlow13"]] {
-        let mut heard = both.each().into_iter().zip(&mut connected).map(|(dir, c)| between(dir, c, program));
-        let (of_ours, of_stock) = (heard.next().unwrap(), heard.next().unwrap());
-        assert_eq!(of_ours, of_stock, "{program:?} at ours and at the stock switch");
-        for said in ["OFPT_ERROR (OF1.3)", "OFPT_BARRIER_REPLY (OF1.3)", "OFPT_FLOW_MOD (OF1.3)"] {
-            assert!(of_ours.iter().any(|line| line.contains(said)), "no {said} in {of_ours:#?}");
+    // None is refused, and one that connects; one that may come up is waited for.
+    let outcome = |timeout: &str| {
+        let [ours, stock] = both.each().map(|dir| {
+            let said = dir.run("ovs-ofctl", &[timeout, "snoop", "br0"]);
+            (said.code, said.out)
+        });
+        assert_eq!(ours, stock);
+        ours
+    };
+    let without = outcome("--timeout=20");
+    both.vsctl("set-controller br0 ptcp:0:127.0.0.1");
+    assert_eq!(outcome("--timeout=20"), without);
+    both.vsctl("set-controller br0 tcp:127.0.0.1:1");
+    assert_ne!(outcome("--timeout=2"), without);
+    let programs = [&["ovs-ofctl"][..], &[ours, "ofctl"], &[ours, "ofctl", "-O", "OpenFlow13"]];
+    for (settings, programs) in [("", &programs[..]), ("type=service", &programs[..1])] {
+        let mut connected = controllers(&both, Version::V13, settings);
+        for program in programs {
+            same_is_heard(&both, &mut connected, program, settings);
         }
-        assert!(!of_ours.iter().any(|line| line.contains("tcp actions=output:2")), "{of_ours:#?}");
     }
+}
+
+fn same_is_heard(both: &Both, connected: &mut [Controller; 2], program: &[&str], settings: &str) {
+    let of_each = both.each().into_iter().zip(connected);
+    let mut heard = of_each.map(|(dir, controller)| between(dir, controller, program, settings));
+    let (of_ours, of_stock) = (heard.next().unwrap(), heard.next().unwrap());
+    assert_eq!(of_ours, of_stock, "{program:?} at ours and at the stock switch");
+    for said in ["OFPT_ERROR (OF1.3)", "OFPT_BARRIER_REPLY (OF1.3)", "OFPT_FLOW_MOD (OF1.3)"] {
+        assert!(of_ours.iter().any(|line| line.contains(said)), "no {said} in {of_ours:#?}");
+    }
+    assert!(!of_ours.iter().any(|line| line.contains("tcp actions=output:2")), "{of_ours:#?}");
 }
