@@ -11,11 +11,12 @@ pub fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// The value that 99 of 100 do not exceed.
+/// The smallest value that at least 99 of 100 do not exceed: the largest of fewer than 100 values.
 pub fn p99(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
-    sorted.len().checked_sub(1).map_or(f64::NAN, |last| sorted[last * 99 / 100])
+    let rank = (99 * sorted.len()).div_ceil(100);
+    rank.checked_sub(1).map_or(f64::NAN, |n| sorted[n])
 }
 
 /// Lower bound of the 95 % confidence interval of the mean of paired ratios, by Student's t; the ratio itself
@@ -70,5 +71,12 @@ mod tests {
         let (low, high) = bounds(&[1.0, 1.1, 0.9]);
         assert!(low < 1.0 && high > 1.0 && low > 0.7);
         assert_eq!(lower_bound(&[0.5]), 0.5);
+    }
+
+    #[test]
+    fn one_of_a_hundred_may_exceed_the_99th_percentile() {
+        let of = |n: u32| p99(&(1..=n).map(f64::from).collect::<Vec<f64>>());
+        assert_eq!([1, 2, 99, 100, 101, 200].map(of), [1.0, 2.0, 99.0, 99.0, 100.0, 198.0]);
+        assert!(of(0).is_nan());
     }
 }

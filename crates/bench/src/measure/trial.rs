@@ -34,7 +34,7 @@ pub struct Common {
     /// Write the rows to this file.
     #[arg(long, value_parser = json_file)]
     pub json: Option<PathBuf>,
-    /// Fail where a goal is missed.
+    /// Fail where a goal is missed, or where none is about what was measured.
     #[arg(long)]
     pub assert: bool,
 }
@@ -45,27 +45,37 @@ impl Common {
         Duration::from_millis(self.turn_ms)
     }
 
-    /// Writes the rows; an error where a goal is missed and `--assert` was given.
+    /// Writes the rows; an error where `--assert` was given and a goal is missed, or there is none.
     pub fn finish<R: Serialize>(&self, rows: Vec<R>, goals: Goals) -> Result<(), String> {
         if let Some(file) = &self.json {
             write_json(file, rows).map_err(|e| format!("{}: {e}", file.display()))?;
         }
-        if goals.missed.is_empty() || !self.assert {
+        if !self.assert {
             return Ok(());
         }
-        Err(format!("goals missed: {}", goals.missed.join("; ")))
+        goals.verdict()
     }
 }
 
 /// Goals, and which of them were missed.
 #[derive(Default)]
 pub struct Goals {
+    judged: usize,
     missed: Vec<String>,
 }
 
 impl Goals {
+    fn verdict(&self) -> Result<(), String> {
+        match (self.judged, &self.missed[..]) {
+            (0, _) => Err("no goal is about what was measured, so --assert has nothing to judge".into()),
+            (_, []) => Ok(()),
+            (_, missed) => Err(format!("goals missed: {}", missed.join("; "))),
+        }
+    }
+
     /// The values must be at least this, at the lower bound of the 95 % confidence interval.
     pub fn at_least(&mut self, what: &str, values: &[f64], goal: f64) {
+        self.judged += 1;
         let low = lower_bound(values);
         println!("    {what}: at least {low:.3} with 95 % (goal {goal})");
         if low.is_nan() || low < goal {
@@ -75,6 +85,7 @@ impl Goals {
 
     /// The ratios must be at most this. Judged by their inverses, so that "at most" is a lower bound too.
     pub fn at_most(&mut self, what: &str, ratios: &[f64], goal: f64) {
+        self.judged += 1;
         let inverses: Vec<f64> = ratios.iter().map(|r| 1.0 / r).collect();
         let high = 1.0 / lower_bound(&inverses);
         println!("    {what}: at most {high:.3} with 95 % (goal {goal})");
@@ -85,6 +96,7 @@ impl Goals {
 
     /// The differences, turn by turn, to the value that must not be exceeded.
     pub fn not_above(&mut self, what: &str, differences: &[f64]) {
+        self.judged += 1;
         let high = -lower_bound(&differences.iter().map(|d| -d).collect::<Vec<f64>>());
         println!("    {what}: {:.0}, at most {high:.0} with 95 % (goal 0)", median(differences));
         if high.is_nan() || high > 0.0 {
@@ -94,6 +106,7 @@ impl Goals {
 
     /// A quantity with a hard limit: its largest value counts.
     pub fn never_above(&mut self, what: &str, values: &[f64], limit: f64) {
+        self.judged += 1;
         let most = values.iter().copied().fold(f64::NAN, f64::max);
         println!("    {what}: {most:.3} at most (limit {limit})");
         if most.is_nan() || most > limit {

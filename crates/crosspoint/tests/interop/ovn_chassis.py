@@ -354,13 +354,18 @@ def client(kind, *args):
                 break
 
 
-if len(sys.argv) > 1:
-    try:
-        client(*sys.argv[1:])
-    except OSError as e:
-        print(type(e).__name__)
-else:
+def main():
+    if len(sys.argv) > 1:
+        try:
+            client(*sys.argv[1:])
+        except OSError as e:
+            print(type(e).__name__)
+        return
     switch = start()
     build()
     probes(switch)
     sys.exit(f"{len(DIFFERENCES)} differ: {', '.join(DIFFERENCES)}" if DIFFERENCES else 0)
+
+
+if __name__ == "__main__":
+    main()

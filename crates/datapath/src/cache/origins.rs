@@ -33,7 +33,8 @@ impl Origin {
     }
 }
 
-/// One port's origins: the first set, and all sets once one of its packets has gone round.
+/// One port's origins: the first set, and all sets once one of its packets has gone round, for which the port
+/// allocates once in its life.
 pub struct Origins(Vec<Numbered>);
 
 /// An origin with the number of its place.

@@ -146,7 +146,7 @@ impl Ends {
         }
     }
 
-    /// The same, as seen from the first end (`from` is 0) in place of the one that sees them, or the second.
+    /// The first end's view as the end `from` sees it, or the reverse: unchanged for 0, turned round for 1.
     #[inline(always)]
     pub fn seen_from(self, from: u32) -> Ends {
         let from = from & 1;

@@ -1,7 +1,7 @@
 //! The tracker as its callers see it.
 
 use super::seen::{Seen, Segment};
-use super::track::Moment;
+use super::track::{Moment, Preferred};
 use super::tuple::UDP;
 use super::*;
 
@@ -207,6 +207,38 @@ fn a_translated_connection_is_found_from_both_ends_and_ports_that_are_taken_are_
     assert_eq!(t.occupancy().iter().sum::<u64>(), 4);
     t.flush(&dump::Filter::default(), 1);
     assert_eq!((t.count(), t.occupancy().iter().sum::<u64>()), (0, 0));
+}
+
+/// A reply was translated; by `force`, its new connection begins at the tuple that it came with.
+#[test]
+fn the_tuple_chosen_for_a_packet_is_no_other_tuples() {
+    let t = tracker();
+    let to = |address| nat::Range {
+        side: nat::Side::Src,
+        addresses: Some((address, address)),
+        is_ipv6: false,
+        ports: None,
+        is_persistent: false,
+        is_hash: false,
+        is_random: false,
+    };
+    let with = |range| Request { nat: Some(Nat::New(range)), ..COMMIT };
+    assert_eq!(state_of(&t, udp(1), &with(to(0xc0a8_0001)), 0), state::NEW | state::SRC_NAT);
+    let came = Tuple { src: 0xc0a8_0001, ..udp(1) }.reversed();
+    let (mut tracking, mut original) = (Tracking::default(), Tuple::default());
+    let back = Request { nat: Some(Nat::Existing), ..Request::default() };
+    let mut moment =
+        Moment { now_ms: 1, hash: None, preferred: None, random: 1, helped: None, may_begin: &mut || true };
+    t.track(Some(&seen(came)), &back, &mut tracking, &mut original, &mut moment).unwrap().unwrap();
+    let now = udp(1).reversed();
+    let force = Request { force: true, ..with(to(0xc0a8_0002)) };
+    let reverse = Tuple { dst: 0xc0a8_0002, ..now.reversed() };
+    let preferred = Preferred { reverse, hash: reverse.hash(0, &t.secret) };
+    let mut moment = Moment { preferred: Some(&preferred), ..moment };
+    t.track(Some(&seen(now)), &force, &mut tracking, &mut original, &mut moment).unwrap();
+    let all = t.all_connections(&dump::Filter::default(), 2);
+    let ends: Vec<_> = all.iter().map(|c| (c.original, c.reply.src, c.reply.dst)).collect();
+    assert_eq!(ends, [(came, 0xc0a8_0001, 0xc0a8_0002)]);
 }
 
 #[test]

@@ -127,8 +127,8 @@ impl Tracker {
             (*tracking, *original) = (Tracking { state, zone, ..Tracking::default() }, Tuple::default());
             return Ok(None);
         };
-        let before = *tracking;
         // 1.
+        let before = *tracking;
         if tracking.zone != zone {
             tracking.state = 0;
         }
@@ -174,6 +174,7 @@ impl Tracker {
         if let Some(met) = met {
             let translates = request.nat.is_some() && is_known;
             let translation = translates.then(|| self.as_it_has(met, seen, tracking, before, zone)).flatten();
+            // 6.
             tracking.state |= state::TRACKED;
             tracking.zone = zone;
             self.tell(met, request, tracking, original);
@@ -191,7 +192,7 @@ impl Tracker {
         Ok(self.tell_of_new(begun, &tuple, seen, request, tracking, original, moment))
     }
 
-    /// What the rules of a packet of no known connection will see. Returns its translation.
+    /// Step 6 for a packet of no known connection. Returns its translation.
     #[expect(clippy::too_many_arguments, reason = "what `track` has in hand")]
     fn tell_of_new(
         &self,
@@ -564,7 +565,8 @@ impl Tracker {
         }
         let (mut reverse, mut has_two_places) = (tuple.reversed(), false);
         if let Some(range) = range_of(request, expected, tuple) {
-            let preferred = moment.preferred.filter(|_| expected.is_none());
+            // It was chosen for the packet as it came, and by the rule's range.
+            let preferred = moment.preferred.filter(|_| expected.is_none() && *tuple == seen.tuple);
             let Some(taken) = self.take_one(idx, tuple, range, preferred, (zone, moment)) else {
                 self.figures.exhausted.fetch_add(1, Relaxed);
                 return give_up();

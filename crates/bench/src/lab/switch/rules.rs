@@ -82,12 +82,13 @@ fn send(daemon: &Daemon, mut rules: impl Iterator<Item = Result<FlowMod, String>
         if some.is_empty() {
             return Ok(());
         }
-        if start.elapsed() > TIME {
-            let (loaded, seconds) = (grouped(loaded), TIME.as_secs());
-            return Err(format!("it has {loaded} of its rules after {seconds} s, and is given up"));
-        }
         loaded += some.len() as u64;
         connection.until_barrier(&with_barrier(some.into_iter())?)?;
+        let taken = start.elapsed();
+        if taken > TIME {
+            let (loaded, seconds) = (grouped(loaded), taken.as_secs());
+            return Err(format!("it has {loaded} of its rules after {seconds} s, and is given up"));
+        }
     }
 }
 

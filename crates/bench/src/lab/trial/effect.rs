@@ -87,11 +87,13 @@ impl Trial for Effect {
                 [("effect", &effects), ("statistics", &asked.statistics_us), ("barrier", &asked.barriers_us)]
             {
                 if values.is_empty() {
-                    return Err(format!("{} changes, and none had an effect in time", asked.changes.len()));
+                    return Err(format!("{} changes, and no figure of {figure}", asked.changes.len()));
                 }
                 outcome.push(&format!("{figure}_us"), "us", Better::Lower, median(values));
                 outcome.push(&format!("{figure}_p99_us"), "us", Better::Lower, p99(values));
             }
+            let timed = effects.len() as f64 / asked.changes.len() as f64;
+            outcome.push("effects_timed_ratio", "ratio", Better::Higher, timed);
         }
         Ok(outcome)
     }
