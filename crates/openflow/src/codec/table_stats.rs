@@ -47,9 +47,10 @@ const FIELDS11: [(Mf, u64); 15] = [
     (Mf::NwDst, 1 << 14),
     (Mf::Metadata, 1 << 15),
 ];
-/// OFPXMC_OPENFLOW_BASIC, whose field numbers are the bits of OpenFlow 1.2. Open vSwitch also sets those of
-/// later versions' fields that have no other number.
+/// OFPXMC_OPENFLOW_BASIC, whose field numbers are the bits of OpenFlow 1.2: it has 0 to 35. Open vSwitch also
+/// sets those of later versions' fields that have no other number; whoever reads them passes over these.
 const OXM_BASIC: u16 = 0x8000;
+const FIELDS12: u64 = (1 << 36) - 1;
 
 /// A field's header without a mask.
 fn header(mf: Mf) -> Option<u64> {
@@ -71,7 +72,8 @@ fn bits_of(table: &[(Mf, u64)], headers: &[u64]) -> u64 {
 
 fn headers_of_oxm(bits: u64) -> Vec<u64> {
     let is_named = |wire: &flow::mf::Wire| {
-        wire.class == OXM_BASIC && 1u64.checked_shl(wire.number.into()).is_some_and(|bit| bits & bit != 0)
+        let bit = 1u64.checked_shl(wire.number.into()).unwrap_or(0);
+        wire.class == OXM_BASIC && bits & FIELDS12 & bit != 0
     };
     let is_in = |mf: &Mf| mf.wire(Version::V12.minor()).is_some_and(|wire| is_named(&wire));
     Mf::all().filter(is_in).filter_map(header).collect()

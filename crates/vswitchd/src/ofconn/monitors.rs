@@ -24,7 +24,7 @@ use openflow::message::{
     FlowEvent, FlowMonitorCommand, FlowMonitorFlags, FlowMonitorRequest, FlowRemovedReason, FlowUpdate,
     FlowUpdateFull, Message,
 };
-use openflow::{ErrorKind, ReplyWriter};
+use openflow::{ErrorKind, ReplyWriter, Version};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 use switch::control::{RemovedReason, RuleEventKind};
@@ -210,7 +210,7 @@ impl Vswitch {
             let later = report.first_later().or_else(|| self.reports.iter().find_map(Report::first_later));
             conn.monitors.paused = Some(later.map_or(self.plane.control.last_serial(), |serial| serial - 1));
             if !conn.monitors.resumes {
-                conn.send(0, &Message::FlowMonitorPaused);
+                tell_state(conn, &FlowUpdate::Paused);
             }
         } else if waiting > DELETIONS_BYTES_MAX {
             tracing::warn!(target: "connmgr", "closing a connection that watches flows and does not read");
@@ -237,7 +237,7 @@ impl ForwardingPlane {
     pub(super) fn resumed(&mut self, conn: &mut OfConn) {
         if conn.monitors.paused.is_none() {
             conn.monitors.resumes = false;
-            conn.send(0, &Message::FlowMonitorResumed);
+            tell_state(conn, &FlowUpdate::Resumed);
         }
     }
 
@@ -254,6 +254,21 @@ impl ForwardingPlane {
             actions: if actions { rule.actions.list.to_vec() } else { Vec::new() },
         }))
     }
+}
+
+/// Tells a connection that its monitors pause or go on: by an update from OpenFlow 1.4 on, before that by a
+/// message of its own.
+fn tell_state(conn: &mut OfConn, update: &FlowUpdate) {
+    let Some(codec) = conn.connection().codec() else { return };
+    if codec.version < Version::V14 {
+        let is_paused = *update == FlowUpdate::Paused;
+        return conn
+            .send(0, if is_paused { &Message::FlowMonitorPaused } else { &Message::FlowMonitorResumed });
+    }
+    let (mut writer, mut bytes) = (ReplyWriter::of_events(codec, 0), Vec::new());
+    writer.push_event(update, &mut bytes);
+    writer.finish(&mut bytes);
+    conn.connection().send_bytes(&bytes);
 }
 
 /// The event in the protocol's terms, with the reason for deletions.
