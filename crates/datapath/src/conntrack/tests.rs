@@ -33,6 +33,19 @@ fn state_of(t: &Tracker, tuple: Tuple, request: &Request, now_ms: u64) -> u8 {
 const COMMIT: Request =
     Request { zone: 0, commit: true, force: false, mark: None, label: None, nat: None, helper: None };
 
+/// Translation of the source to one address, and to these ports.
+fn source(address: u128, ports: Option<(u16, u16)>) -> nat::Range {
+    nat::Range {
+        side: nat::Side::Src,
+        addresses: Some((address, address)),
+        is_ipv6: false,
+        ports,
+        is_persistent: false,
+        is_hash: false,
+        is_random: false,
+    }
+}
+
 #[test]
 fn a_connection_is_new_until_it_is_answered_and_forgotten_when_it_is_silent() {
     let t = tracker();
@@ -150,15 +163,7 @@ fn who_may_not_begin_a_connection_is_dropped() {
 #[test]
 fn a_translated_connection_is_found_from_both_ends_and_ports_that_are_taken_are_passed_over() {
     let t = tracker();
-    let range = nat::Range {
-        side: nat::Side::Src,
-        addresses: Some((0xc0a8_0001, 0xc0a8_0001)),
-        is_ipv6: false,
-        ports: Some((5000, 5002)),
-        is_persistent: false,
-        is_hash: false,
-        is_random: false,
-    };
+    let range = source(0xc0a8_0001, Some((5000, 5002)));
     let request = Request { nat: Some(Nat::New(range)), ..COMMIT };
     let mut outside = Vec::new();
     for n in 0..4 {
@@ -213,15 +218,7 @@ fn a_translated_connection_is_found_from_both_ends_and_ports_that_are_taken_are_
 #[test]
 fn the_tuple_chosen_for_a_packet_is_no_other_tuples() {
     let t = tracker();
-    let to = |address| nat::Range {
-        side: nat::Side::Src,
-        addresses: Some((address, address)),
-        is_ipv6: false,
-        ports: None,
-        is_persistent: false,
-        is_hash: false,
-        is_random: false,
-    };
+    let to = |address| source(address, None);
     let with = |range| Request { nat: Some(Nat::New(range)), ..COMMIT };
     assert_eq!(state_of(&t, udp(1), &with(to(0xc0a8_0001)), 0), state::NEW | state::SRC_NAT);
     let came = Tuple { src: 0xc0a8_0001, ..udp(1) }.reversed();
@@ -244,15 +241,7 @@ fn the_tuple_chosen_for_a_packet_is_no_other_tuples() {
 #[test]
 fn a_port_that_a_silent_connection_had_is_anothers() {
     let t = tracker();
-    let range = nat::Range {
-        side: nat::Side::Src,
-        addresses: Some((0xc0a8_0001, 0xc0a8_0001)),
-        is_ipv6: false,
-        ports: Some((5000, 5000)),
-        is_persistent: false,
-        is_hash: false,
-        is_random: false,
-    };
+    let range = source(0xc0a8_0001, Some((5000, 5000)));
     let request = Request { nat: Some(Nat::New(range)), ..COMMIT };
     assert_eq!(state_of(&t, udp(1), &request, 0), state::NEW | state::SRC_NAT);
     assert_eq!(state_of(&t, udp(2), &request, 1), state::NEW, "there is one port");
@@ -343,15 +332,7 @@ fn workers_that_translate_to_one_range_at_once_give_no_tuple_twice() {
     const WORKERS: u32 = 4;
     let t = tracker();
     let shown = 0xc0a8_0001;
-    let range = nat::Range {
-        side: nat::Side::Src,
-        addresses: Some((shown, shown)),
-        is_ipv6: false,
-        ports: Some((5000, 5000 + PORTS - 1)),
-        is_persistent: false,
-        is_hash: false,
-        is_random: true,
-    };
+    let range = nat::Range { is_random: true, ..source(shown, Some((5000, 5000 + PORTS - 1))) };
     let translated = Request { nat: Some(Nat::New(range)), ..COMMIT };
     let mut most = 0;
     for round in 0..testkit::cases("datapath::conntrack_collisions", 300) {
@@ -416,15 +397,7 @@ fn a_tuple_that_a_connection_has_reserved_and_not_yet_begun_is_nobody_elses() {
 #[test]
 fn a_connection_translated_to_its_own_address_gets_another_port_where_its_tuple_is_taken() {
     let t = tracker();
-    let range = |side, address| nat::Range {
-        side,
-        addresses: Some((address, address)),
-        is_ipv6: false,
-        ports: None,
-        is_persistent: false,
-        is_hash: false,
-        is_random: false,
-    };
+    let range = |side, address| nat::Range { side, ..source(address, None) };
     let (server, virtual_address) = (udp(1).dst, 0x0a01_0101);
     let to_server = Request { nat: Some(Nat::New(range(nat::Side::Dst, server))), ..COMMIT };
     let as_itself = Request { nat: Some(Nat::New(range(nat::Side::Src, 0))), ..COMMIT };
