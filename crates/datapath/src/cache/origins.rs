@@ -35,25 +35,25 @@ impl Origin {
 
 /// One port's origins: the first set, and all sets once one of its packets has gone round, for which the port
 /// allocates once in its life.
-pub struct Origins(Vec<Numbered>);
+pub struct Origins(Vec<Place>);
 
-/// An origin with the number of its place.
+/// A place for an origin.
 #[derive(Clone, Copy)]
-struct Numbered {
+struct Place {
     origin: Origin,
-    /// How many cache entries have it.
+    /// How many cache entries have its number.
     entries: u32,
 }
 
-impl Numbered {
-    fn unused() -> Numbered {
-        Numbered { origin: Origin::new(OfPort(0), Metadata::default()), entries: 0 }
+impl Place {
+    fn unused() -> Place {
+        Place { origin: Origin::new(OfPort(0), Metadata::default()), entries: 0 }
     }
 }
 
 impl Default for Origins {
     fn default() -> Self {
-        Origins(vec![Numbered::unused(); WAYS])
+        Origins(vec![Place::unused(); WAYS])
     }
 }
 
@@ -66,7 +66,7 @@ impl Origins {
 
     /// Whether that number belongs to this origin.
     pub fn is(&self, slot: u8, origin: &Origin) -> bool {
-        self.0.get(usize::from(slot)).is_some_and(|numbered| numbered.origin == *origin)
+        self.0.get(usize::from(slot)).is_some_and(|place| place.origin == *origin)
     }
 
     #[inline(never)]
@@ -78,7 +78,7 @@ impl Origins {
             id => 1 + secret.word(id.into(), differs) as usize % (SETS - 1),
         };
         if set > 0 && self.0.len() == WAYS {
-            self.0.resize(SETS * WAYS, Numbered::unused());
+            self.0.resize(SETS * WAYS, Place::unused());
         }
         let first = set * WAYS;
         let known = (first..first + WAYS).find(|&n| self.0[n].origin == origin);

@@ -21,12 +21,22 @@ fn seen(tuple: Tuple) -> Seen {
     Seen { tuple, is_error: false, is_plain: false, tcp }
 }
 
+/// Tracks a packet that may begin a connection, and returns its translation.
+fn track(
+    t: &Tracker,
+    seen: &Seen,
+    request: &Request,
+    (tracking, original): (&mut Tracking, &mut Tuple),
+    now_ms: u64,
+) -> Option<Translation> {
+    let mut may_begin = || true;
+    t.track(Some(seen), request, tracking, original, &mut Moment::new(now_ms, 1, &mut may_begin)).unwrap()
+}
+
 /// The state that a fresh packet gets.
 fn state_of(t: &Tracker, tuple: Tuple, request: &Request, now_ms: u64) -> u8 {
     let (mut tracking, mut original) = (Tracking::default(), Tuple::default());
-    let mut moment =
-        Moment { now_ms, hash: None, preferred: None, random: 1, helped: None, may_begin: &mut || true };
-    t.track(Some(&seen(tuple)), request, &mut tracking, &mut original, &mut moment).unwrap();
+    track(t, &seen(tuple), request, (&mut tracking, &mut original), now_ms);
     tracking.state & !state::TRACKED
 }
 
@@ -153,8 +163,8 @@ fn half_open_connections_of_other_zones_neither_hide_nor_pay_for_those_of_a_full
 fn who_may_not_begin_a_connection_is_dropped() {
     let t = tracker();
     let (mut tracking, mut original) = (Tracking::default(), Tuple::default());
-    let mut moment =
-        Moment { now_ms: 0, hash: None, preferred: None, random: 1, helped: None, may_begin: &mut || false };
+    let mut may_begin = || false;
+    let mut moment = Moment::new(0, 1, &mut may_begin);
     let got = t.track(Some(&seen(udp(1))), &COMMIT, &mut tracking, &mut original, &mut moment);
     assert_eq!(got, Err(base::DropReason::CtPortShare));
     assert_eq!(t.count(), 0);
@@ -168,15 +178,7 @@ fn a_translated_connection_is_found_from_both_ends_and_ports_that_are_taken_are_
     let mut outside = Vec::new();
     for n in 0..4 {
         let (mut tracking, mut original) = (Tracking::default(), Tuple::default());
-        let mut moment = Moment {
-            now_ms: 0,
-            hash: None,
-            preferred: None,
-            random: 1,
-            helped: None,
-            may_begin: &mut || true,
-        };
-        let got = t.track(Some(&seen(udp(n))), &request, &mut tracking, &mut original, &mut moment).unwrap();
+        let got = track(&t, &seen(udp(n)), &request, (&mut tracking, &mut original), 0);
         assert_eq!(got.is_some(), n < 3, "three ports");
         let Some(translation) = got else { continue };
         assert_eq!(translation.side, nat::Side::Src);
@@ -191,17 +193,8 @@ fn a_translated_connection_is_found_from_both_ends_and_ports_that_are_taken_are_
     assert_eq!(ports, [5000, 5001, 5002]);
     for (n, to) in outside.iter().enumerate() {
         let (mut tracking, mut original) = (Tracking::default(), Tuple::default());
-        let mut moment = Moment {
-            now_ms: 0,
-            hash: None,
-            preferred: None,
-            random: 1,
-            helped: None,
-            may_begin: &mut || true,
-        };
         let back = Request { nat: Some(Nat::Existing), ..Request::default() };
-        let got =
-            t.track(Some(&seen(to.reversed())), &back, &mut tracking, &mut original, &mut moment).unwrap();
+        let got = track(&t, &seen(to.reversed()), &back, (&mut tracking, &mut original), 0);
         assert_eq!(got.unwrap().to, udp(n as u32).reversed());
         assert_eq!(got.unwrap().side, nat::Side::Dst);
         assert_eq!(original, udp(n as u32));
@@ -224,14 +217,13 @@ fn the_tuple_chosen_for_a_packet_is_no_other_tuples() {
     let came = Tuple { src: 0xc0a8_0001, ..udp(1) }.reversed();
     let (mut tracking, mut original) = (Tracking::default(), Tuple::default());
     let back = Request { nat: Some(Nat::Existing), ..Request::default() };
-    let mut moment =
-        Moment { now_ms: 1, hash: None, preferred: None, random: 1, helped: None, may_begin: &mut || true };
-    t.track(Some(&seen(came)), &back, &mut tracking, &mut original, &mut moment).unwrap().unwrap();
+    track(&t, &seen(came), &back, (&mut tracking, &mut original), 1).unwrap();
     let now = udp(1).reversed();
     let force = Request { force: true, ..with(to(0xc0a8_0002)) };
     let reverse = Tuple { dst: 0xc0a8_0002, ..now.reversed() };
     let preferred = Preferred { reverse, hash: reverse.hash(0, &t.secret) };
-    let mut moment = Moment { preferred: Some(&preferred), ..moment };
+    let mut may_begin = || true;
+    let mut moment = Moment { preferred: Some(&preferred), ..Moment::new(1, 1, &mut may_begin) };
     t.track(Some(&seen(now)), &force, &mut tracking, &mut original, &mut moment).unwrap();
     let all = t.all_connections(&dump::Filter::default(), 2);
     let ends: Vec<_> = all.iter().map(|c| (c.original, c.reply.src, c.reply.dst)).collect();
@@ -268,16 +260,8 @@ fn a_handshake_establishes_and_a_segment_outside_of_the_window_is_invalid() {
     let go = |tuple: Tuple, flags, seq, ack, request: &Request| {
         let (mut tracking, mut original) = (Tracking::default(), Tuple::default());
         let tcp = Segment { seq, ack, flags, window: 1000, len: 0, scale: None };
-        let mut moment = Moment {
-            now_ms: 5,
-            hash: None,
-            preferred: None,
-            random: 1,
-            helped: None,
-            may_begin: &mut || true,
-        };
         let seen = Seen { tuple, is_error: false, is_plain: false, tcp };
-        t.track(Some(&seen), request, &mut tracking, &mut original, &mut moment).unwrap();
+        track(&t, &seen, request, (&mut tracking, &mut original), 5);
         tracking.state & !state::TRACKED
     };
     let (plain, back) = (Request::default(), there.reversed());

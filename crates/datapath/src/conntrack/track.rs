@@ -189,25 +189,11 @@ impl Tracker {
         } else {
             begun = self.begin(&tuple, seen, request, tracking, moment)?;
         }
-        Ok(self.tell_of_new(begun, &tuple, seen, request, tracking, original, moment))
-    }
-
-    /// Step 6 for a packet of no known connection. Returns its translation.
-    #[expect(clippy::too_many_arguments, reason = "what `track` has in hand")]
-    fn tell_of_new(
-        &self,
-        begun: Begun,
-        tuple: &Tuple,
-        seen: &Seen,
-        request: &Request,
-        tracking: &mut Tracking,
-        original: &mut Tuple,
-        moment: &mut Moment<'_>,
-    ) -> Option<Translation> {
-        let Begun { found, translation, parent, .. } = begun;
+        // 6.
+        let Begun { found, translation, parent } = begun;
         tracking.state |= state::TRACKED;
-        (tracking.zone, tracking.mark, tracking.label) = (request.zone, 0, 0);
-        *original = *tuple;
+        (tracking.zone, tracking.mark, tracking.label) = (zone, 0, 0);
+        *original = tuple;
         if let Some(found) = found {
             // A connection starts without a mark, unless its rule or its parent gives it one.
             if parent.is_some() || request.mark.is_some() || request.label.is_some() {
@@ -220,7 +206,7 @@ impl Tracker {
             let entry = self.entry(parent);
             (tracking.mark, tracking.label, *original) = (entry.mark(), entry.label(), entry.forward());
         }
-        translation
+        Ok(translation)
     }
 
     /// Whether a helper must see a packet.

@@ -133,9 +133,8 @@ impl Codec {
         Ok(message)
     }
 
-    /// What a switch says to a message that only a switch sends, as Open vSwitch does: that this is none for
-    /// it, or that its length is none, and nothing of its contents. `None` if others send such messages, or
-    /// nobody.
+    /// How a switch refuses a message that only a switch sends, as Open vSwitch does: for its type, or for a
+    /// wrong length, whatever its contents. `None` if others send such messages, or nobody does.
     pub(crate) fn refusal_by_type(&self, bytes: &[u8]) -> Option<ErrorKind> {
         let kind = Kind::from_wire(self.version, Header::parse(bytes)?.kind)?;
         let body = Reader::new(&bytes[HEADER_LEN..], OFPBRC_BAD_LEN);

@@ -177,7 +177,7 @@ impl Vswitch {
             FragHandling::Normal => Fragments::Normal,
             FragHandling::Drop => Fragments::Drop,
             FragHandling::NxMatch => Fragments::NxMatch,
-            // Refused by doing without: who asks what holds now finds out.
+            // Ignored without an error, as in Open vSwitch: a client that asks for the setting finds out.
             FragHandling::Reassemble => return Ok(()),
         };
         if let Some(found) = self.plane.control.topology().bridge(bridge)

@@ -60,7 +60,7 @@ pub(crate) struct Changes {
 
 impl InBand {
     /// The bridge's address and the controllers that are reached through it are these, and packets to and
-    /// from them leave by this queue. `next_hop` is who knows the Ethernet address of the first host on the
+    /// from them leave by this queue. `next_hop` finds the Ethernet address of the first host on the
     /// way to an address.
     pub fn run(
         &mut self,
