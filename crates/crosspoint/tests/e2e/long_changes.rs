@@ -94,6 +94,15 @@ fn dump(stream: &mut UnixStream) -> usize {
     }
 }
 
+/// Tells other threads of a test that its work is done, also where that has failed: the test waits for them.
+struct Done<'a>(&'a AtomicBool);
+
+impl Drop for Done<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 fn flow_count(switch: &Switch) -> u32 {
     let said = switch.ofctl(&["dump-aggregate", "br0"]).ok();
     let (_, count) = said.trim().rsplit_once("flow_count=").unwrap();
@@ -155,9 +164,10 @@ pub(crate) fn asked_during(switch: &Switch, what: &str, work: impl FnOnce()) -> 
         let change: Box<dyn FnMut() + Send> = Box::new(change);
         let (done, ask) = (&done, &ask);
         let threads = [scope.spawn(move || ask(done, echo)), scope.spawn(move || ask(done, change))];
+        let working = Done(done);
         wait_for("both to ask", || asking.load(Ordering::Relaxed) == 2);
         work();
-        done.store(true, Ordering::Relaxed);
+        drop(working);
         threads.map(|thread| thread.join().unwrap())
     });
     for (name, times) in ["echo", "flow-mod and barrier"].iter().zip(&times) {
@@ -208,9 +218,10 @@ fn echoes_are_answered_in_time_while_many_flows_are_added_dumped_and_deleted() {
         stream.write_all(&flow_mod(DELETE, 0)).unwrap();
         barrier(stream);
         println!("a deletion of {flows}: done after {:?}", start.elapsed());
-        // What comes after is part of it: their memory is freed in turns.
-        wait_for("the memory of the flows to be free", || rule_bytes() < full / 3);
-        println!("their memory is free after {:?}", start.elapsed());
+        // What comes after is part of it: their memory is freed in turns. Their mask, which a flow keeps in
+        // use, keeps its places: up to a third of it, where two bundles of flows had places at once.
+        wait_for("the memory of the flows to be free", || rule_bytes() < full / 2);
+        println!("their memory is free after {:?}: {} of {full} bytes", start.elapsed(), rule_bytes());
     };
     in_time("flows are deleted", asked_during(&switch, "deletion", || delete(&mut stream)));
     assert!(flow_count(&switch) <= 1);
@@ -247,7 +258,7 @@ fn two_hundred_clients_that_ask_for_dumps_and_read_little_cost_little_time_and_m
 fn the_control_socket_shows_tables_before_a_bundle_or_after_it() {
     const FLOWS: usize = 30_000;
     let switch = Switch::dummy();
-    let (stream, done, looks) = (connect(&switch), AtomicBool::new(false), AtomicUsize::new(0));
+    let (stream, looks) = (connect(&switch), AtomicUsize::new(0));
     let counts = std::thread::scope(|scope| {
         let commits = scope.spawn(|| {
             let mut stream = stream;
@@ -258,10 +269,9 @@ fn the_control_socket_shows_tables_before_a_bundle_or_after_it() {
                 stream.write_all(&flow_mod(DELETE, 0)).unwrap();
                 barrier(&mut stream);
             }
-            done.store(true, Ordering::Relaxed);
         });
         let mut counts = Vec::new();
-        while !done.load(Ordering::Relaxed) && !commits.is_finished() {
+        while !commits.is_finished() {
             let shown = switch.appctl(&["bridge/dump-flows", "br0"]).ok();
             counts.push(shown.lines().filter(|line| line.contains("dl_dst=")).count());
             looks.fetch_add(1, Ordering::Relaxed);
@@ -308,10 +318,10 @@ fn check_dumps_during_bundles(others: u32, flows: u32) {
                 commits += 2;
             }
         });
+        let _dumping = Done(&done);
         while !changing.is_finished() && sizes.len() < 20 {
             sizes.push(dump(&mut dumping));
         }
-        done.store(true, Ordering::Relaxed);
     });
     assert_eq!(sizes.len(), 20, "all are answered");
     assert!(commits > 2, "{commits} bundles were committed meanwhile");
@@ -408,6 +418,7 @@ fn tables_are_shown_before_their_limit_is_lowered_or_after_it() {
                 shown
             })
         });
+        let changing = Done(&done);
         for _ in 0..5 {
             stream.write_all(&bytes).unwrap();
             assert_eq!(hear(&mut stream).0, BUNDLE_CONTROL);
@@ -416,7 +427,7 @@ fn tables_are_shown_before_their_limit_is_lowered_or_after_it() {
             wait_for_another_look(&looks.each_ref());
             switch.vsctl("clear bridge br1 flow_tables");
         }
-        done.store(true, Ordering::Relaxed);
+        drop(changing);
         lookers.map(|looker| looker.join().unwrap())
     });
     for shown in shown {
