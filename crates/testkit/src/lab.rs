@@ -6,9 +6,10 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::ops::{Deref, DerefMut};
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -37,6 +38,47 @@ pub fn wait_within(longest: Duration, what: &str, mut done: impl FnMut() -> bool
         std::thread::sleep(pause);
         pause = (pause * 2).min(Duration::from_millis(20));
     }
+}
+
+/// What connections come to.
+pub trait Listener {
+    /// One end of a connection.
+    type Stream;
+
+    /// One that has come already.
+    fn try_accept(&self) -> std::io::Result<Self::Stream>;
+}
+
+impl Listener for TcpListener {
+    type Stream = TcpStream;
+
+    fn try_accept(&self) -> std::io::Result<TcpStream> {
+        self.set_nonblocking(true)?;
+        self.accept().map(|(stream, _)| stream)
+    }
+}
+
+impl Listener for UnixListener {
+    type Stream = UnixStream;
+
+    fn try_accept(&self) -> std::io::Result<UnixStream> {
+        self.set_nonblocking(true)?;
+        self.accept().map(|(stream, _)| stream)
+    }
+}
+
+/// Waits for a connection.
+#[track_caller]
+pub fn accept<L: Listener>(listener: &L) -> L::Stream {
+    let mut come = None;
+    wait_for("a connection", || {
+        come = match listener.try_accept() {
+            Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => None,
+            other => Some(other.unwrap()),
+        };
+        come.is_some()
+    });
+    come.expect("it was waited for")
 }
 
 /// A TCP port of this machine on which nothing listens.
@@ -90,10 +132,31 @@ impl From<Output> for Said {
     }
 }
 
-/// Runs a command to its end.
+/// Longest that a program may take whose end is waited for.
+const LONGEST_RUN: Duration = Duration::from_secs(300);
+
+/// Runs a command to its end; panics if that does not come.
 #[track_caller]
 pub fn run(command: &mut Command) -> Said {
-    command.output().unwrap_or_else(|e| panic!("{command:?}: {e} (is its package installed?)")).into()
+    crate::watch::this_test();
+    run_within(LONGEST_RUN, command)
+}
+
+#[track_caller]
+fn run_within(longest: Duration, command: &mut Command) -> Said {
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let child = child.unwrap_or_else(|e| panic!("{command:?}: {e} (is its package installed?)"));
+    let pid = child.id();
+    let (sender, ended) = std::sync::mpsc::channel();
+    // A thread of its own, which nobody waits for: what the program has started may keep its outputs open.
+    std::thread::spawn(move || sender.send(child.wait_with_output()));
+    match ended.recv_timeout(longest) {
+        Ok(output) => output.unwrap().into(),
+        Err(_) => {
+            kill("KILL", pid);
+            panic!("{command:?} has not ended after {longest:?}");
+        }
+    }
 }
 
 /// Runs a line of words to its end.
@@ -132,6 +195,13 @@ impl Process {
     #[track_caller]
     pub fn start(command: &mut Command) -> Process {
         Process(command.spawn().unwrap_or_else(|e| panic!("{command:?}: {e} (is its package installed?)")))
+    }
+
+    /// Waits for its end, which must come within [`LONGEST_RUN`].
+    #[track_caller]
+    pub fn wait(&mut self) -> std::io::Result<ExitStatus> {
+        wait_within(LONGEST_RUN, "the end of a program", || !matches!(self.0.try_wait(), Ok(None)));
+        self.0.wait()
     }
 
     /// Sends a signal, such as `TERM`, and waits for the end.
@@ -186,6 +256,7 @@ fn need_root(uid: u32) {
 /// A new one.
 #[track_caller]
 pub fn namespace() -> Namespace {
+    crate::watch::this_test();
     need_root(std::fs::metadata("/proc/self").expect("/proc is mounted").uid());
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let name = format!("lab-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
@@ -255,6 +326,7 @@ impl Drop for RunDir {
 
 /// An empty one.
 pub fn run_dir() -> RunDir {
+    crate::watch::this_test();
     RunDir(tempfile::Builder::new().prefix("crosspoint-lab-").tempdir().unwrap())
 }
 
@@ -355,6 +427,12 @@ impl RunDir {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    #[should_panic(expected = "has not ended after 10ms")]
+    fn a_program_that_never_ends_fails_its_test() {
+        run_within(Duration::from_millis(10), Command::new("sleep").arg("1000"));
+    }
 
     #[test]
     #[should_panic(expected = "run it as root (the user's id is 65534)")]

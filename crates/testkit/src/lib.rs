@@ -11,6 +11,7 @@ pub mod chance;
 mod corpus;
 pub mod lab;
 pub mod stock;
+mod watch;
 
 pub use corpus::{Replay, replay};
 

@@ -1,6 +1,6 @@
 //! A controller, or a client of a bridge's own socket, in the test's own hands.
 
-use crate::common::PATIENCE;
+use crate::common::{PATIENCE, accept};
 use openflow::message::{Message, StatsBody, StatsReply, StatsRequest};
 use openflow::{Connection, ConnectionConfig, Event, Side, Version, VersionSet};
 use std::io::{Read, Write};
@@ -26,8 +26,9 @@ pub struct Controller {
 impl Controller {
     /// Waits for a switch.
     pub fn accept(listener: &TcpListener, version: Version) -> Controller {
-        let (stream, _) = listener.accept().unwrap();
+        let stream = accept(listener);
         stream.set_read_timeout(Some(TURN)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
         Controller::over(Box::new(stream), version)
     }
 
@@ -35,6 +36,7 @@ impl Controller {
     pub fn connect(socket: &Path, version: Version) -> Controller {
         let stream = UnixStream::connect(socket).unwrap();
         stream.set_read_timeout(Some(TURN)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
         Controller::over(Box::new(stream), version)
     }
 

@@ -1,6 +1,6 @@
 //! What the switch logs, beside the stock one.
 
-use crate::common::{Process, RunDir, SCHEMA, Switch, free_port, links, run_dir, wait_for};
+use crate::common::{Process, RunDir, SCHEMA, Switch, accept, free_port, links, run_dir, wait_for};
 use crate::pair::Pair;
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -46,7 +46,7 @@ fn memory_flow_mods_and_fail_open_are_told_as_by_the_stock_switch() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         pair.vsctl(&format!("set-controller br0 tcp:127.0.0.1:{port} -- set-fail-mode br0 standalone"));
-        let controller = listener.accept().unwrap();
+        let controller = accept(&listener);
         for flow in ["add in_port=1,actions=drop", "delete in_port=1", "modify table=1,actions=drop"] {
             std::fs::write(pair.file("flows"), format!("{flow}\n").repeat(3)).unwrap();
             let file = pair.file("flows");
@@ -134,8 +134,8 @@ fn lost_controllers_and_databases_are_logged_as_by_the_stock_switch() {
     let log_of = |mut pair: Pair| {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let accept = || {
-            let (mut stream, _) = listener.accept().unwrap();
+        let next = || {
+            let mut stream = accept(&listener);
             stream.write_all(&[1, 0, 0, 8, 0, 0, 0, 1]).unwrap();
             stream
         };
@@ -143,11 +143,11 @@ fn lost_controllers_and_databases_are_logged_as_by_the_stock_switch() {
         pair.vsctl(&format!("{target} -- set controller br0 max_backoff=4000"));
         let waits = |pair: &Pair, text: &str| wait_until_told(pair, "log", text);
         let times = |pair: &Pair, text: &str| times_told(pair, "log", text);
-        let first = accept();
+        let first = next();
         waits(&pair, &format!("tcp:127.0.0.1:{port}: connected"));
         assert!(pair.appctl(&["bridge/reconnect", "br0"]).1 == Some(0));
         waits(&pair, ": disconnecting");
-        let second = accept();
+        let second = next();
         wait_for("the controller again", || times(&pair, &format!("{port}: connected")) == 2);
         // What it has not read would make an end at once a reset.
         second.shutdown(Shutdown::Write).unwrap();

@@ -152,7 +152,7 @@ impl Rig {
         let output = self.networks[side as usize]
             .host
             .command("timeout")
-            .arg(seconds.to_string())
+            .args(["--kill-after=10", &seconds.to_string()])
             .args(words)
             .current_dir(self.dir.path())
             .output()

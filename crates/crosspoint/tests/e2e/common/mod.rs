@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 pub use testkit::lab::{
-    Namespace, PATIENCE, Process, RunDir, SCHEMA, Said, free_port, kill, namespace, run, run_dir, wait_for,
-    wait_within,
+    Namespace, PATIENCE, Process, RunDir, SCHEMA, Said, accept, free_port, kill, namespace, run, run_dir,
+    wait_for, wait_within,
 };
 
 /// The stock programs that the binary can be called as.

@@ -1,7 +1,7 @@
 //! Ports: what their rows ask of a driver, what it answers, and what there is without rows.
 
 use super::Rig;
-use crate::common::wait_for;
+use crate::common::{accept, wait_for};
 
 #[test]
 fn devices_say_their_driver_and_take_the_options_of_their_types() {
@@ -91,7 +91,7 @@ fn a_client_without_a_path_waits_for_one_and_a_path_that_cannot_work_says_so() {
     let path = rig.file("guest");
     let guest = std::os::unix::net::UnixListener::bind(&path).unwrap();
     rig.try_vsctl(&["set", "interface", "vh", &format!("options:vhost-server-path={}", path.display())]).ok();
-    let _connection = guest.accept().unwrap();
+    let _connection = accept(&guest);
     wait_for("the connection", || !rig.get("interface", "vh", "status").contains("error"));
 }
 

@@ -1,14 +1,14 @@
 //! Controllers that read slowly, or not at all.
 
 use super::{connected, switch_with};
-use crate::common::{PATIENCE, RunDir, Switch, run_dir, wait_for};
+use crate::common::{PATIENCE, RunDir, Switch, accept, run_dir, wait_for};
 use std::io::{Read, Write};
 use std::net::Ipv4Addr;
 use std::os::unix::net::{UnixListener, UnixStream};
 
 /// A controller on a Unix socket, which holds little, that asks for a dump of more rules than fit into it.
 fn asks_for_a_long_dump(switch: &Switch, listener: &UnixListener) -> UnixStream {
-    let (mut stream, _) = listener.accept().unwrap();
+    let mut stream = accept(listener);
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream.write_all(&[4, 0, 0, 8, 0, 0, 0, 1]).unwrap();
     connected(switch);

@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::time::Duration;
-use testkit::lab::wait_for;
+use testkit::lab::{accept, wait_for};
 use vswitchd::ovsdb::{ConfigFile, Options, TlsSources, serve};
 
 const COLUMN: &str = "db:D,Global,connections";
@@ -104,7 +104,7 @@ fn rows_say_whom_to_connect_to_and_failures_are_told() {
     });
     assert_eq!(status(&rig, &target, "state").as_deref(), Some("BACKOFF"));
     let listener = UnixListener::bind(&path).unwrap();
-    let (stream, _) = listener.accept().unwrap();
+    let stream = accept(&listener);
     let mut manager = Client::new(stream);
     assert_eq!(manager.ask("list_dbs", json!([])), json!(["D", "_Server"]));
     wait_for("it is connected", || status(&rig, &target, "state").as_deref() == Some("ACTIVE"));
@@ -122,8 +122,7 @@ fn rows_say_whom_to_connect_to_and_failures_are_told() {
     wait_for("the loss is counted", || status(&rig, &target, "locks_lost").as_deref() == Some("1"));
     drop(manager);
     wait_for("the loss is told", || status(&rig, &target, "sec_since_disconnect").is_some());
-    let (again, _) = listener.accept().unwrap();
-    drop(again);
+    accept(&listener);
 }
 
 #[test]
