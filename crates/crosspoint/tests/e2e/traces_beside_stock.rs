@@ -314,11 +314,14 @@ fn megaflowless(text: &str) -> String {
     numberless(&lines.collect::<Vec<_>>().join("\n"))
 }
 
-/// A part of a tuple is of all zones, a whole one of zone 0.
+/// A part of a tuple is of all zones, a whole one of zone 0. The other end's names a connection, too, unless it
+/// is translated.
 #[test]
 fn tuples_without_a_zone_remove_the_connections_that_they_remove_in_the_stock_switch() {
     let mut both = Both::start();
     const WHOLE: &str = "ct_nw_src=10.0.0.1,ct_nw_dst=10.0.0.2,ct_nw_proto=17,ct_tp_src=53,ct_tp_dst=4660";
+    const OTHER_END: &str =
+        "ct_nw_src=10.0.0.2,ct_nw_dst=10.0.0.1,ct_nw_proto=17,ct_tp_src=4660,ct_tp_dst=53";
     const ICMP: &str = "ct_nw_src=10.0.0.1,ct_nw_dst=10.0.0.2,ct_nw_proto=1";
     let mut udp = udp();
     udp[6..8].fill(0);
@@ -342,9 +345,15 @@ fn tuples_without_a_zone_remove_the_connections_that_they_remove_in_the_stock_sw
         &[&format!("{ICMP},icmp_id=7")],
         &[&format!("{ICMP},icmp_id=7,icmp_type=8")],
         &[&format!("{ICMP},icmp_id=7,icmp_type=8"), "icmp_id=7"],
+        &[OTHER_END],
+        &["zone=5", OTHER_END],
+        &["ct_nw_src=10.0.0.2,ct_nw_dst=10.0.0.1,ct_nw_proto=1,icmp_id=7"],
+        &["zone=6", OTHER_END],
+        &["zone=6", &OTHER_END.replace("10.0.0.1", "10.9.9.9")],
+        &["zone=6", WHOLE],
     ] {
         both.appctl_both("dpctl/flush-conntrack", &[]);
-        for zone in [0, 5] {
+        for zone in ["0", "5", "6,nat(src=10.9.9.9)"] {
             both.rules("OpenFlow10", &[&format!("ip,actions=ct(commit,zone={zone})")]);
             both.same_fates("committed", &frames);
         }
@@ -359,7 +368,7 @@ fn tuples_without_a_zone_remove_the_connections_that_they_remove_in_the_stock_sw
         assert_eq!(sorted(&ours), sorted(&stock), "{args:?}");
         left.push(ours.lines().count());
     }
-    assert_eq!(left, [3, 2, 4, 3, 2, 2, 4, 4, 4, 3, 3]);
+    assert_eq!(left, [5, 3, 6, 5, 3, 4, 6, 6, 6, 5, 5, 5, 5, 5, 6, 6, 5]);
     for args in [&["foo"][..], &["zone=foo"], &["nosuch", "zone=1"], &["zone=1"]] {
         let [ours, stock] = both.appctl_both("dpctl/ct-get-limits", args);
         assert_eq!(ours, stock, "{args:?}");

@@ -62,6 +62,25 @@ impl Filter {
             && self.label.is_none_or(|(value, mask)| (c.label ^ value) & mask == 0)
             && self.tuples.is_none_or(|tuples| matches(&tuples, c))
     }
+
+    /// Tuple and zone, if they name a single connection.
+    fn one(&self) -> Option<(Tuple, u16)> {
+        let one = self.tuples?.of_one()?;
+        let CtTuple { src, dst, src_port, dst_port, icmp_id, icmp_type, icmp_code } = one.original;
+        let ports = match one.is_icmp() {
+            true => (icmp_id?, u16::from_be_bytes([icmp_type?, icmp_code?])),
+            false => (src_port?, dst_port?),
+        };
+        let tuple = Tuple {
+            src: src?,
+            dst: dst?,
+            src_port: ports.0,
+            dst_port: ports.1,
+            protocol: one.protocol?,
+            is_ipv6: one.is_ipv6?,
+        };
+        Some((tuple, self.zone?))
+    }
 }
 
 impl Tracker {
@@ -114,7 +133,10 @@ impl Tracker {
 
     /// Ends the connections that the filter selects, and returns how many.
     pub fn flush(&self, filter: &Filter, now_ms: u64) -> usize {
-        self.taken().filter(|idx| self.flush_one(*idx, filter, now_ms)).count()
+        match filter.one() {
+            Some((tuple, zone)) => self.flush_named(&tuple, zone, filter, now_ms).into(),
+            None => self.taken().filter(|idx| self.flush_one(*idx, filter, now_ms)).count(),
+        }
     }
 
     fn flush_one(&self, idx: u32, filter: &Filter, now_ms: u64) -> bool {
@@ -123,10 +145,14 @@ impl Tracker {
         is_meant && self.end(idx, generation)
     }
 
-    /// Ends the connection with this original tuple. False if there is none.
-    pub fn flush_tuple(&self, original: &Tuple, zone: u16, now_ms: u64) -> bool {
-        let found = self.find(original, zone, now_ms).filter(|found| !found.is_reply);
-        found.is_some_and(|found| self.end(found.entry, found.generation))
+    /// Ends the connection with this tuple if mark and label are the filter's. Either direction names it; of
+    /// a translated connection only the original one, as in Open vSwitch.
+    pub(super) fn flush_named(&self, tuple: &Tuple, zone: u16, filter: &Filter, now_ms: u64) -> bool {
+        let Some(found) = self.find(tuple, zone, now_ms) else { return false };
+        let rest = Filter { tuples: None, ..*filter };
+        let is_meant =
+            |c: Connection| rest.matches(&c) && (!found.is_reply || c.reply == c.original.reversed());
+        self.connection(found.entry, now_ms).is_some_and(is_meant) && self.end(found.entry, found.generation)
     }
 
     /// How many places of the index are in use, in equal shares of it.

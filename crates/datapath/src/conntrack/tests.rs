@@ -200,7 +200,7 @@ fn a_translated_connection_is_found_from_both_ends_and_ports_that_are_taken_are_
         assert_eq!(original, udp(n as u32));
     }
     // Gone from both ends.
-    assert!(t.flush_tuple(&udp(0), 0, 1));
+    assert!(t.flush_named(&udp(0), 0, &dump::Filter::default(), 1));
     assert_eq!(state_of(&t, outside[0].reversed(), &Request::default(), 1), state::NEW);
     assert_eq!(t.occupancy().iter().sum::<u64>(), 4);
     t.flush(&dump::Filter::default(), 1);
@@ -293,7 +293,7 @@ fn workers_that_begin_and_end_connections_at_once_leave_none_behind() {
                     x ^= x << 5;
                     let (tuple, now) = (udp(x % 64), u64::from(step));
                     match x >> 8 & 7 {
-                        0 => drop(t.flush_tuple(&tuple, 0, now)),
+                        0 => drop(t.flush_named(&tuple, 0, &dump::Filter::default(), now)),
                         1 => _ = t.expire(now, 64),
                         2..5 => drop(state_of(t, tuple.reversed(), &COMMIT, now)),
                         _ => drop(state_of(t, tuple, &COMMIT, now)),
