@@ -587,7 +587,36 @@ fn small_codes_are_those_of_the_stock_switch() {
             // In OpenFlow 1.0 the queues of port 0xffff, which is not all ports.
             (20, "ffff0000".to_owned()),
         ];
-        for (kind, digits) in requests {
+        // Meters: without unit, bands, rate, with unknown flags, with more than one of these.
+        let meter = |flags: &str, bands: &str| (29, format!("0000 {flags} 00000009 {bands}"));
+        let (drop, no_rate) = ("00010010 00000005 00000000 00000000", "00010010 00000000 00000000 00000000");
+        let meters = [
+            meter("0000", drop),
+            meter("0004", drop),
+            meter("0001", ""),
+            meter("0011", drop),
+            meter("0008", no_rate),
+            meter("0011", no_rate),
+            meter("0010", ""),
+            meter("0011", ""),
+            meter("0003", no_rate),
+            meter("0000", &[drop; 9].join(" ")),
+        ];
+        // Tables: 254, which is hidden, with a vacancy that is wrong; experimenters' properties; others.
+        let tables = [
+            "fe000000 00000008 00030008 50140000",
+            "01000000 00000008 00030008 14500500",
+            "01000000 00000008 00030008 14650000",
+            "01000000 00000008 0003000c 50140000 00000000 00000000",
+            "01000000 00000000 ffff0008 00000005",
+            "01000000 00000000 ffff0010 00000000 00000005 00000000",
+            "01000000 00000000 ffff0010 00002320 00000005 00000000",
+            "01000000 00000000 00040008 00000005",
+        ];
+        let tables = tables.map(|digits| (17, digits.to_owned()));
+        let meters = meters.into_iter().filter(|_| version >= Version::V13);
+        let tables = tables.into_iter().filter(|_| version >= Version::V14);
+        for (kind, digits) in requests.into_iter().chain(meters).chain(tables) {
             both.same(&format!("{version}: type {kind}, {digits}"), |dir| {
                 let digits: String = digits.split(' ').collect();
                 let byte = |i: usize| u8::from_str_radix(&digits[i..i + 2], 16).unwrap();

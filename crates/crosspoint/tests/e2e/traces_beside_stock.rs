@@ -314,8 +314,8 @@ fn megaflowless(text: &str) -> String {
     numberless(&lines.collect::<Vec<_>>().join("\n"))
 }
 
-/// A part of a tuple is of all zones, a whole one of zone 0. The other end's names a connection, too, unless it
-/// is translated.
+/// A part of a tuple is of all zones, a whole one of zone 0. The other end's names a connection, too, unless
+/// that is translated.
 #[test]
 fn tuples_without_a_zone_remove_the_connections_that_they_remove_in_the_stock_switch() {
     let mut both = Both::start();

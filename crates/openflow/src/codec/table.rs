@@ -1,7 +1,7 @@
 //! Configuration of tables. Sources: OpenFlow 1.3 section 7.3.4.3, 1.4 sections 7.3.4.1, 7.3.5.8 and 7.4.5.
 
 use super::bytes::{Put, Reader};
-use super::property::{read_property, write_property};
+use super::property::{EXPERIMENTER, read_property, unknown_property, whole_u32, write_property};
 use crate::error::ErrorKind::{self, *};
 use crate::message::{TableDesc, TableMod, TableStatus, Vacancy};
 use crate::version::Version;
@@ -31,17 +31,23 @@ enum OfOthers {
 
 fn read_properties(r: &mut Reader, m: &mut TableMod, others: OfOthers) -> Result<(), ErrorKind> {
     while !r.is_empty() {
-        let (kind, mut value) = read_property(r)?;
+        let (kind, value) = read_property(r)?;
         match kind {
-            EVICTION => m.eviction_flags = Some(value.u32()?),
+            EVICTION => m.eviction_flags = Some(whole_u32(value)?),
             VACANCY => {
-                m.vacancy = Some(Vacancy { down: value.u8()?, up: value.u8()?, now: value.u8()? });
-                value.skip(1)?;
+                let [down, up, now, _] = whole_u32(value)?.to_be_bytes();
+                if others == OfOthers::Refused && (down > up || up > 100 || now != 0) {
+                    return Err(OFPBPC_BAD_VALUE);
+                }
+                m.vacancy = Some(Vacancy { down, up, now });
             }
-            _ if others == OfOthers::Skipped => continue,
+            _ if others == OfOthers::Skipped => {}
+            EXPERIMENTER => match unknown_property(kind, value) {
+                OFPBPC_BAD_EXP_TYPE => return Err(OFPBRC_BAD_TYPE),
+                error => return Err(error),
+            },
             _ => return Err(OFPBRC_BAD_TYPE),
         }
-        value.end()?;
     }
     Ok(())
 }

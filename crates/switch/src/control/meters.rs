@@ -119,6 +119,9 @@ impl Inner {
         let refused = |kind| Err(FlowModError::Refused(kind));
         let Some(control) = self.bridge(bridge) else { return Err(FlowModError::NoBridge(bridge)) };
         let config = &change.meter;
+        if config.bands.len() > usize::from(BANDS_MAX) {
+            return refused(ErrorKind::OFPMMFC_OUT_OF_BANDS);
+        }
         let old = control.meters.by_id.get(&config.meter_id).cloned();
         match (change.command == MeterCommand::Add, &old) {
             (true, Some(_)) => return refused(ErrorKind::OFPMMFC_METER_EXISTS),
@@ -128,15 +131,19 @@ impl Inner {
         if old.is_none() && control.meters.by_id.len() >= METERS_MAX as usize {
             return refused(ErrorKind::OFPMMFC_OUT_OF_METERS);
         }
-        if config.bands.len() > usize::from(BANDS_MAX) {
-            return refused(ErrorKind::OFPMMFC_OUT_OF_BANDS);
-        }
-        let known = MeterFlags::KBPS | MeterFlags::PKTPS | MeterFlags::BURST | MeterFlags::STATS;
-        if !(config.flags - known).is_empty() {
+        // Open vSwitch wants a unit and a band, whatever the standard says.
+        let units = MeterFlags::KBPS | MeterFlags::PKTPS;
+        if !config.flags.intersects(units) {
             return refused(ErrorKind::OFPMMFC_BAD_FLAGS);
+        }
+        if config.bands.is_empty() {
+            return refused(ErrorKind::OFPMMFC_OUT_OF_BANDS);
         }
         if config.bands.iter().any(|band| band.rate == 0) {
             return refused(ErrorKind::OFPMMFC_BAD_RATE);
+        }
+        if !(config.flags - (units | MeterFlags::BURST | MeterFlags::STATS)).is_empty() {
+            return refused(ErrorKind::OFPMMFC_BAD_FLAGS);
         }
         let bands: Vec<BandSpec> = (config.bands.iter())
             .map(|band| BandSpec {

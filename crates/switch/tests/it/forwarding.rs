@@ -200,11 +200,11 @@ fn an_action_set_behind_a_patch_cable_is_not_the_reason_of_later_packet_ins() {
 
 #[test]
 fn what_is_metered_and_dropped_behind_a_patch_cable_is_metered_all_the_same() {
-    use openflow::message::{Band, BandType, MeterCommand, MeterConfig, MeterMod};
+    use openflow::message::{Band, BandType, MeterCommand, MeterConfig, MeterFlags, MeterMod};
     let mut r = rig();
     let other = second_bridge(&mut r);
     let band = Band { kind: BandType::Drop, rate: 1, burst_size: 1 };
-    let meter = MeterConfig { meter_id: 7, bands: vec![band], ..MeterConfig::default() };
+    let meter = MeterConfig { meter_id: 7, flags: MeterFlags::KBPS, bands: vec![band] };
     r.control.meter_mod(other, &MeterMod { command: MeterCommand::Add, meter }, 0).unwrap();
     r.control.flow_mod(other, &FlowMod::add(Match::any(), vec![Action::Meter(7)]), 0).unwrap();
     r.add(0, 1, Match::any(), vec![output(10)]);

@@ -142,7 +142,9 @@ fn who_changes_tables_meanwhile_finds_the_changes_made_and_their_outcome_waits()
 
 #[test]
 fn a_group_and_a_meter_with_many_rules_go_with_them_in_turns() {
-    use openflow::message::{GroupCommand, GroupDesc, GroupMod, MeterCommand, MeterConfig, MeterMod};
+    use openflow::message::{
+        GroupCommand, GroupDesc, GroupMod, MeterCommand, MeterConfig, MeterFlags, MeterMod,
+    };
     struct One(BridgeIdx, GroupMod, MeterMod, bool);
     impl Changes for One {
         fn change(&self, at: usize) -> Option<(BridgeIdx, Due<'_>)> {
@@ -157,7 +159,7 @@ fn a_group_and_a_meter_with_many_rules_go_with_them_in_turns() {
     let meter = |command| {
         let band =
             openflow::message::Band { kind: openflow::message::BandType::Drop, rate: 1, burst_size: 0 };
-        MeterMod { command, meter: MeterConfig { meter_id: 1, bands: vec![band], ..MeterConfig::default() } }
+        MeterMod { command, meter: MeterConfig { meter_id: 1, flags: MeterFlags::KBPS, bands: vec![band] } }
     };
     for is_group in [true, false] {
         let mut r = rig();

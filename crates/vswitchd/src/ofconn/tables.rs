@@ -42,9 +42,6 @@ impl Vswitch {
         if version < Version::V14 {
             return self.plane.set_table_miss(bridge, version, change);
         }
-        if change.vacancy.is_some_and(|v| v.down > v.up || v.up > 100 || v.now != 0) {
-            return Err(ErrorKind::OFPBPC_BAD_VALUE);
-        }
         let tables = match change.table_id {
             TABLE_ALL => 0..=TABLES - 1,
             one => one..=one,
