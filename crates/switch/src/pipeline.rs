@@ -17,7 +17,7 @@ use std::sync::{Arc, PoisonError};
 
 impl Switch {
     /// Translates actions that arrive with their packet (a packet-out). `key` has the packet's fields and the
-    /// input port's numbers.
+    /// input port's numbers. `false`: they failed, as too many resubmits do, and nothing is to be done.
     pub fn translate_packet_out(
         &self,
         version: Version,
@@ -26,9 +26,9 @@ impl Switch {
         actions: &[Action],
         reader: &Reader,
         out: &mut Translation<Effect>,
-    ) {
+    ) -> bool {
         let at = Snapshot::new(self, version, reader);
-        translate::packet_out(at, key, bridge, actions, out, &mut Quiet);
+        translate::packet_out(at, key, bridge, actions, out, &mut Quiet)
     }
 
     /// Continues with a packet that waited for a controller. `key` has the packet's fields as it came back,

@@ -557,6 +557,20 @@ fn small_codes_are_those_of_the_stock_switch() {
             both.same(&format!("{version} {args:?}"), |dir| said(dir, &[&["-O", version], args].concat()));
         }
     }
+    // Packets whose actions fail, alone and in a bundle.
+    const PACKET: &str = "packet=0000000000020000000000010800450000140000000040110000";
+    for actions in ["encap(ethernet)", "resubmit:1", "decap", "push_mpls:0x8847"] {
+        let out = format!("in_port=1,{PACKET},actions={actions}");
+        both.same(actions, |dir| {
+            let file = dir.file("bundle");
+            std::fs::write(&file, format!("flow add actions=resubmit:1\npacket-out {out}\n")).unwrap();
+            let mut all = said(dir, &["-O", "OpenFlow13", "add-flow", "br0", "actions=resubmit:1"]);
+            all.extend(said(dir, &["-O", "OpenFlow13", "packet-out", "br0", &out]));
+            all.extend(said(dir, &["-O", "OpenFlow14", "bundle", "br0", file.to_str().unwrap()]));
+            all.extend(said(dir, &["-O", "OpenFlow13", "del-flows", "br0"]));
+            all
+        });
+    }
     for version in [Version::V10, Version::V12, Version::V13, Version::V14, Version::V15] {
         let later = version != Version::V10;
         let (stats, rest) = if later { (18, "0000 00000000") } else { (16, "0000") };
@@ -616,7 +630,29 @@ fn small_codes_are_those_of_the_stock_switch() {
         let tables = tables.map(|digits| (17, digits.to_owned()));
         let meters = meters.into_iter().filter(|_| version >= Version::V13);
         let tables = tables.into_iter().filter(|_| version >= Version::V14);
-        for (kind, digits) in requests.into_iter().chain(meters).chain(tables) {
+        // Packets with fields that may not accompany them, or are unknown, or do not suit the actions.
+        let packet = |fields: &str, actions: &str| {
+            let fields = fields.replace(' ', "");
+            let length = 12 + fields.len() / 2;
+            let pad = "00".repeat(length.next_multiple_of(8) - length);
+            let count = actions.replace(' ', "").len() / 2;
+            let frame = "000000000002 000000000001 0800 45000014 00000000 40110000 0a000001 0a000002";
+            format!(
+                "ffffffff {count:04x}0000 0001{length:04x} 80000004 00000001 {fields} {pad} {actions} {frame}"
+            )
+        };
+        let packets = [
+            packet("0001d204 00000001", ""),
+            packet("80005604 00000002", ""),
+            packet("00014204 00000002", ""),
+            packet("80000a02 0800", ""),
+            packet("0001d004 00000007", "00000010 00000002 00000000 00000000"),
+            packet("80005804 00010800", "00130008 88470000"),
+            packet("80005804 00000000", "00130008 88470000"),
+        ];
+        let packets = packets.map(|digits| (13, digits));
+        let packets = packets.into_iter().filter(|_| version == Version::V15);
+        for (kind, digits) in requests.into_iter().chain(meters).chain(tables).chain(packets) {
             both.same(&format!("{version}: type {kind}, {digits}"), |dir| {
                 let digits: String = digits.split(' ').collect();
                 let byte = |i: usize| u8::from_str_radix(&digits[i..i + 2], 16).unwrap();

@@ -184,6 +184,11 @@ impl<'a> Checker<'a> {
         if met || self.in_set { Ok(()) } else { self.inconsistent() }
     }
 
+    /// Whether the packet begins with an Ethernet header.
+    pub fn is_ethernet(&self) -> bool {
+        self.matched(FieldId::PacketType) == 0
+    }
+
     pub fn is_ip(&self) -> bool {
         matches!(self.packet.eth_type(), 0x800 | 0x86dd)
     }

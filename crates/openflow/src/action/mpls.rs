@@ -33,6 +33,7 @@ pub(super) static PUSH_MPLS: Row = Row {
     words: &[word("push_mpls", |_, _, value| Ok(Action::PushMpls(u16_named(value, "push_mpls")?)))],
     print: |a, p| with!(a, Action::PushMpls(eth_type) => put!(p.out, "push_mpls:0x{eth_type:04x}")),
     check: |a, c| {
+        c.needs(c.is_ethernet())?;
         if let Action::PushMpls(eth_type) = *a {
             c.eth_type(eth_type);
         }
@@ -61,7 +62,7 @@ pub(super) static POP_MPLS: Row = Row {
     words: &[word("pop_mpls", |_, _, value| Ok(Action::PopMpls(u16_named(value, "pop_mpls")?)))],
     print: |a, p| with!(a, Action::PopMpls(eth_type) => put!(p.out, "pop_mpls:0x{eth_type:04x}")),
     check: |a, c| {
-        c.needs(c.is_mpls())?;
+        c.needs(c.is_ethernet() && c.is_mpls())?;
         if let Action::PopMpls(eth_type) = *a {
             c.eth_type(eth_type);
         }

@@ -326,6 +326,15 @@ pub(crate) fn write_masked(out: &mut Vec<u8>, mf: Mf, minor: u8, value: u128, ma
 
 /// `ofp_match` of OpenFlow 1.2 and later, with its padding.
 pub(super) fn read_oxm_match(r: &mut Reader) -> Result<Match, ErrorKind> {
+    read_entries(oxm_entries(r)?, None)
+}
+
+/// The same, without its unknown fields.
+pub(super) fn read_loose_oxm_match(r: &mut Reader) -> Result<Match, ErrorKind> {
+    read_known_entries(oxm_entries(r)?, None, Unknown::Skipped)
+}
+
+fn oxm_entries<'a>(r: &mut Reader<'a>) -> Result<Reader<'a>, ErrorKind> {
     let mut head = *r;
     let (kind, length) = (head.u16()?, usize::from(head.u16()?));
     if kind != 1 {
@@ -337,7 +346,7 @@ pub(super) fn read_oxm_match(r: &mut Reader) -> Result<Match, ErrorKind> {
     r.skip(4)?;
     let entries = r.sub(length - 4)?;
     r.zeros(length.next_multiple_of(8) - length, OFPBMC_BAD_LEN).or(Ok::<(), ErrorKind>(()))?;
-    read_entries(entries, None)
+    Ok(entries)
 }
 
 /// Appends an `ofp_match` of OpenFlow 1.2 and later, with its padding.

@@ -13,6 +13,7 @@ use crate::topology::BridgeIdx;
 use base::rcu::Reader;
 use datapath::Translation;
 use flow::{Action, Key, Match};
+use openflow::ErrorKind;
 use openflow::Version;
 use openflow::message::{GroupMod, MeterMod};
 use std::sync::Arc;
@@ -245,7 +246,10 @@ impl Inner {
         self.check_packet_out(bridge, out)?;
         let PacketOut { key, actions, .. } = out;
         let mut translation = Translation::default();
-        self.switch.translate_packet_out(self.coming(), key, bridge, actions, reader, &mut translation);
-        Ok(translation)
+        let coming = self.coming();
+        match self.switch.translate_packet_out(coming, key, bridge, actions, reader, &mut translation) {
+            true => Ok(translation),
+            false => Err(FlowModError::Refused(ErrorKind::OFPFMFC_UNKNOWN)),
+        }
     }
 }

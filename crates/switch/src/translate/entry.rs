@@ -66,7 +66,8 @@ pub(crate) fn packet_in_bridge<S: Sink>(
     out.scratch = Some(scratch);
 }
 
-/// Translates actions that arrive with the packet (a packet-out).
+/// Translates actions that arrive with the packet (a packet-out). `false`: they failed, as too many resubmits
+/// do.
 pub(crate) fn packet_out<S: Sink>(
     at: Snapshot<'_>,
     key: &Key,
@@ -74,12 +75,12 @@ pub(crate) fn packet_out<S: Sink>(
     actions: &[Action],
     out: &mut Translation<Effect>,
     trace: &mut S,
-) {
+) -> bool {
     always_needed(out, key.get64(FieldId::EthType));
     let topology = at.topology();
     let Some(bridge) = topology.bridge(bridge) else {
         out.actions.push(DpAction::Drop(DropReason::RxNoBridge));
-        return;
+        return false;
     };
     let mut scratch = out.scratch.take().unwrap_or_default();
     let mut x = Xlate::new(at, bridge, key, &mut scratch, out, trace);
@@ -89,5 +90,7 @@ pub(crate) fn packet_out<S: Sink>(
     x.actions(actions);
     x.finish_pipeline();
     x.finish();
+    let is_done = x.error.is_none();
     out.scratch = Some(scratch);
+    is_done
 }

@@ -345,7 +345,8 @@ impl ForwardingPlane {
         let version = self.switch.version();
         match given {
             Some((bridge, actions)) => {
-                self.switch.translate_packet_out(version, key, bridge, actions, &reader, &mut translation);
+                let switch = &self.switch;
+                _ = switch.translate_packet_out(version, key, bridge, actions, &reader, &mut translation);
             }
             None => self.switch.translate_for_control(version, key, &reader, &learned, &mut translation),
         }

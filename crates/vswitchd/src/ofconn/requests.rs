@@ -274,8 +274,13 @@ impl Vswitch {
         let mut translation = Translation::default();
         let reader = self.plane.domain.register();
         let state = self.plane.switch.version();
-        self.plane.switch.translate_packet_out(state, &key, bridge, &out.actions, &reader, &mut translation);
+        let switch = &self.plane.switch;
+        let is_done =
+            switch.translate_packet_out(state, &key, bridge, &out.actions, &reader, &mut translation);
         drop(reader);
+        if !is_done {
+            return Err(ErrorKind::OFPFMFC_UNKNOWN);
+        }
         translation.say_packet_type(&key);
         self.plane.carry_out(&out.data, dp_port, translation);
         Ok(())
