@@ -58,8 +58,10 @@ pub fn execute<E: Ends>(actions: &[DpAction], run: &mut Run, to: &mut E) {
 
 /// Like [`execute`], but copies may have been delivered before.
 fn execute_rest<E: Ends>(actions: &[DpAction], mut delivered: bool, run: &mut Run, to: &mut E) {
-    // The last action that takes the packets gets the originals, those before it a copy of each.
-    let last_taker = actions.iter().rposition(takes);
+    // The last action that takes the packets gets the originals, those before it a copy of each; a copy, too,
+    // if something behind it needs the packets.
+    let last = actions.iter().rposition(|action| takes(action) || notes(action));
+    let last_taker = last.filter(|n| takes(&actions[*n]));
     for (n, action) in actions.iter().enumerate() {
         match action {
             DpAction::Drop(reason) if !delivered => return drop_all(run, *reason, to),
@@ -170,6 +172,11 @@ fn takes(action: &DpAction) -> bool {
             | DpAction::PacketIn(_)
             | DpAction::Recirc(_)
     )
+}
+
+/// Whether the action does something with packets even if nothing takes them afterwards.
+fn notes(action: &DpAction) -> bool {
+    matches!(action, DpAction::Ct(_) | DpAction::Meter(_))
 }
 
 /// The lists for packets of different lengths, without padding.

@@ -374,3 +374,37 @@ fn tuples_without_a_zone_remove_the_connections_that_they_remove_in_the_stock_sw
         assert_eq!(ours, stock, "{args:?}");
     }
 }
+
+#[test]
+fn connections_are_committed_behind_the_last_output_as_in_the_stock_switch() {
+    let mut both = Both::start();
+    let mut udp = udp();
+    udp[6..8].fill(0);
+    let frames = [("udp", ethernet(0x800, &ipv4(17, 0, 64, &udp)))];
+    let mut committed = 0;
+    for actions in [
+        "output:2,ct(commit)",
+        "output:2,output:3,ct(commit,zone=1,exec(set_field:1->ct_mark))",
+        "ct(table=1,zone=5),ct(commit,zone=5)",
+        "ct(table=1),output:2,ct(commit,zone=5)",
+        "clone(ct(commit,zone=1),output:2),ct(commit,zone=2)",
+        "output:2,ct(commit,zone=1),output:3,ct(commit,zone=2)",
+        "controller,ct(commit,nat(src=10.9.9.9))",
+        "output:2,ct(zone=1)",
+    ] {
+        both.appctl_both("dpctl/flush-conntrack", &[]);
+        both.rules("OpenFlow13", &[&format!("ip,actions={actions}"), "table=1,actions=output:3"]);
+        // One way by a translation, the other by a cached flow.
+        for _ in 0..2 {
+            both.same_fates(actions, &frames);
+        }
+        let [ours, stock] = both.appctl_both("dpctl/dump-conntrack", &[]).map(|text| {
+            let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+            lines.sort();
+            lines
+        });
+        assert_eq!(ours, stock, "{actions}");
+        committed += ours.len();
+    }
+    assert_eq!(committed, 9);
+}
