@@ -144,6 +144,7 @@ impl Context {
     /// Runs once a millisecond or later.
     pub fn tick(&mut self, now_ms: u64) {
         self.now_ms = now_ms;
+        self.share.begin_spell();
         if now_ms >= self.next_expiry_ms {
             self.next_expiry_ms = now_ms + EXPIRY_MS;
             let mut has_more = false;
@@ -167,15 +168,15 @@ impl Context {
         (!is_empty).then_some(EXPIRY_PAUSE_MS)
     }
 
-    /// Whether the input port may begin another connection in this millisecond.
+    /// Whether the input port may begin another connection.
     pub fn may_begin_connection(&mut self) -> bool {
         self.share.may_begin(&mut self.input.begun, self.now_ms)
     }
 
-    /// Whether the input port has tried to begin more connections in this millisecond than it may.
+    /// Whether the input port has tried to begin more connections than it may.
     #[inline(always)]
     pub fn exceeds_share(&self) -> bool {
-        self.input.begun.is_share_exceeded(self.now_ms)
+        self.share.is_exceeded(&self.input.begun)
     }
 
     /// A copy of the packet; `None` (counted as a drop of a copy) if the pool is exhausted.

@@ -235,7 +235,11 @@ impl Schedule {
     #[inline(always)]
     pub fn admits(&mut self, n: usize, pass: &Pass, now: u64) -> Admission {
         let q = &mut self.queues[n];
-        if q.gone || (q.active && q.served > pass.floor + AHEAD_CYCLES_MAX) {
+        if q.gone {
+            return Admission::No;
+        }
+        if q.active && q.served > pass.floor + AHEAD_CYCLES_MAX {
+            self.left_alone = true;
             return Admission::No;
         }
         if q.coalescing.is_on(now) || q.back_pressure.is_held(now) {

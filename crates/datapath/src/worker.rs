@@ -216,6 +216,7 @@ impl<P: Pipeline> Worker<P> {
             self.sweep(false);
             return Turn::Idle { end, is_done: false };
         }
+        self.process.context.share.begin_spell();
         // Folding comes before sleep, so that counters are exact once traffic has stopped.
         Turn::Idle { end, is_done: self.sweep(self.schedule.is_idle(end)) }
     }

@@ -2,23 +2,25 @@
 //!
 //! Beginning a connection costs a worker many times what continuing one does. While packets come in at one
 //! port only, it may begin as many as the worker has time for. While they come in at several ports, each may
-//! begin [`SHARED_PER_MS`] per millisecond; packets that would begin more are dropped and counted. So a flood
-//! of new connections at one port leaves time for the others.
+//! begin [`SHARED`] in a spell, which lasts a millisecond, or until the worker finds no packet: then all are
+//! served, and what time is left belongs to whoever has use for it. Packets that would begin more are dropped
+//! and counted. So a flood of new connections at one port leaves time for the others.
 //!
 //! Finding out that a packet would begin a connection costs nearly as much as beginning it. So for the rest
-//! of a millisecond in which a port has exceeded its share, its opening segments of TCP are dropped before
-//! they are tracked ([`crate::process`]).
+//! of a spell in which a port has exceeded its share, its opening segments of TCP are dropped before they are
+//! tracked ([`crate::process`]).
 //!
 //! Threads: one worker.
 
 use base::PortNo;
 
-/// How many connections one port may begin per millisecond while other ports have packets too.
-pub const SHARED_PER_MS: u32 = 100;
+/// How many connections one port may begin in a spell while other ports have packets too.
+pub const SHARED: u32 = 100;
 
-/// Whether several ports have had packets.
+/// Whether several ports have had packets, and the spell for which ports have shares.
 #[derive(Default)]
 pub struct Share {
+    spell: u64,
     /// In this window and in the last one.
     now: Ports,
     last: Ports,
@@ -45,20 +47,12 @@ impl Ports {
     }
 }
 
-/// How many connections a port's packets have begun in this millisecond.
+/// How many connections a port's packets have begun in a spell.
 #[derive(Clone, Copy, Default)]
 pub struct Begun {
-    ms: u64,
+    spell: u64,
     count: u32,
     is_share_exceeded: bool,
-}
-
-impl Begun {
-    /// Whether the port has tried to begin more than its share in this millisecond.
-    #[inline(always)]
-    pub fn is_share_exceeded(&self, now_ms: u64) -> bool {
-        self.is_share_exceeded && self.ms == now_ms
-    }
 }
 
 /// How long a port counts as active after a packet.
@@ -71,6 +65,18 @@ impl Share {
         self.now = self.now.with(port);
     }
 
+    /// Begins the next spell: a millisecond is over, or the worker has found no packet.
+    #[inline(always)]
+    pub fn begin_spell(&mut self) {
+        self.spell += 1;
+    }
+
+    /// Whether a port has tried to begin more than its share in this spell.
+    #[inline(always)]
+    pub fn is_exceeded(&self, begun: &Begun) -> bool {
+        begun.is_share_exceeded && begun.spell == self.spell
+    }
+
     /// Whether a port may begin one more connection, which is then counted.
     pub fn may_begin(&mut self, begun: &mut Begun, now_ms: u64) -> bool {
         let window = now_ms / WINDOW_MS;
@@ -78,8 +84,8 @@ impl Share {
             self.last = if window == self.window + 1 { self.now } else { Ports::None };
             (self.now, self.window) = (Ports::None, window);
         }
-        if begun.ms != now_ms {
-            *begun = Begun { ms: now_ms, ..Begun::default() };
+        if begun.spell != self.spell {
+            *begun = Begun { spell: self.spell, ..Begun::default() };
         }
         begun.count += 1;
         let both = match self.last {
@@ -87,7 +93,7 @@ impl Share {
             Ports::None => self.now,
             Ports::Several => Ports::Several,
         };
-        begun.is_share_exceeded = both == Ports::Several && begun.count > SHARED_PER_MS;
+        begun.is_share_exceeded = both == Ports::Several && begun.count > SHARED;
         !begun.is_share_exceeded
     }
 }
@@ -97,23 +103,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_port_alone_begins_what_it_likes_and_one_among_others_its_share() {
+    fn a_port_alone_begins_what_it_likes_and_one_among_others_its_share_of_a_spell() {
         let (mut share, mut flood, mut other) = (Share::default(), Begun::default(), Begun::default());
         let begin = |share: &mut Share, begun: &mut Begun, port, n: u32, ms| {
             share.note(PortNo(port));
             (0..n).filter(|_| share.may_begin(begun, ms)).count()
         };
         assert_eq!(begin(&mut share, &mut flood, 1, 5_000, 1), 5_000);
-        assert_eq!(begin(&mut share, &mut other, 2, 1, 2), 1);
-        assert_eq!(begin(&mut share, &mut flood, 1, 100, 3), 100);
-        assert!(!flood.is_share_exceeded(3));
-        assert_eq!(begin(&mut share, &mut flood, 1, 1, 3), 0);
-        assert!(flood.is_share_exceeded(3) && !flood.is_share_exceeded(4) && !other.is_share_exceeded(3));
-        assert_eq!(begin(&mut share, &mut other, 2, 50, 3), 50);
-        assert_eq!(begin(&mut share, &mut flood, 1, 5_000, 4), 100);
+        assert_eq!(begin(&mut share, &mut other, 2, 1, 1), 1);
+        share.begin_spell();
+        assert_eq!(begin(&mut share, &mut flood, 1, 100, 1), 100);
+        assert!(!share.is_exceeded(&flood));
+        assert_eq!(begin(&mut share, &mut flood, 1, 1, 1), 0);
+        assert!(share.is_exceeded(&flood) && !share.is_exceeded(&other));
+        assert_eq!(begin(&mut share, &mut other, 2, 50, 1), 50);
+        share.begin_spell();
+        assert!(!share.is_exceeded(&flood));
+        assert_eq!(begin(&mut share, &mut flood, 1, 5_000, 1), 100);
         assert_eq!(begin(&mut share, &mut flood, 1, 5_000, 300), 5_000, "alone again");
         // Whatever the other's number is.
-        assert_eq!(begin(&mut share, &mut other, 65, 1, 301), 1);
-        assert_eq!(begin(&mut share, &mut flood, 1, 5_000, 302), 100);
+        assert_eq!(begin(&mut share, &mut other, 65, 1, 300), 1);
+        share.begin_spell();
+        assert_eq!(begin(&mut share, &mut flood, 1, 5_000, 300), 100);
     }
 }
