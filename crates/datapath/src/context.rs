@@ -1,7 +1,7 @@
 //! What a worker keeps for all packets: where they come from and return to, where they are counted, and where
 //! packets that are not sent end up.
 
-use crate::action::PacketInSpec;
+use crate::action::{DpAction, PacketInSpec};
 use crate::conntrack::Tracker;
 use crate::conntrack::fragments::WHOLE_BYTES_MAX;
 use crate::conntrack::share::Share;
@@ -168,15 +168,21 @@ impl Context {
         (!is_empty).then_some(EXPIRY_PAUSE_MS)
     }
 
-    /// Whether the input port may begin another connection.
-    pub fn may_begin_connection(&mut self) -> bool {
-        self.share.may_begin(&mut self.input.begun, self.now_ms)
+    /// Whether the input port may begin another connection by a packet with this recirculation id.
+    pub fn may_begin_connection(&mut self, recirc_id: u32) -> bool {
+        self.share.may_begin(&mut self.input.begun, recirc_id, self.now_ms)
     }
 
     /// Whether the input port has tried to begin more connections than it may.
     #[inline(always)]
     pub fn exceeds_share(&self) -> bool {
         self.share.is_exceeded(&self.input.begun)
+    }
+
+    /// Whether the input port's packets of unknown connections are refused if the action list ends thus.
+    #[inline(always)]
+    pub fn refuses_unknown(&self, rest: &[DpAction]) -> bool {
+        matches!(rest, [DpAction::Recirc(id)] if self.share.refuses(&self.input.begun, *id))
     }
 
     /// A copy of the packet; `None` (counted as a drop of a copy) if the pool is exhausted.

@@ -77,7 +77,7 @@ fn execute_rest<E: Ends>(actions: &[DpAction], mut delivered: bool, run: &mut Ru
             DpAction::Meter(meter) => meter_all(meter, run, to),
             DpAction::Ct(request) => {
                 let rest = &actions[n + 1..];
-                return track_all(request, run, to, |run, to| execute_rest(rest, delivered, run, to));
+                return track_all((request, rest), run, to, |run, to| execute_rest(rest, delivered, run, to));
             }
             DpAction::Hash(hash) => {
                 let rest = &actions[n + 1..];

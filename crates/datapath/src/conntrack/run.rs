@@ -11,6 +11,7 @@ use super::seen::{self, Seen};
 use super::track::{Moment, Preferred};
 use super::tuple::Tuple;
 use super::{Tracker, Tracking, nat, state};
+use crate::action::DpAction;
 use crate::recirculation::Metadata;
 use crate::run::{Ends, Run};
 use arrayvec::ArrayVec;
@@ -20,10 +21,10 @@ use packet::BURST;
 /// How many VLAN tags extraction looks past; the tracker does the same.
 const TAGS_MAX: u8 = 2;
 
-/// Tracks all packets of a run and continues with the resulting runs.
+/// Tracks all packets of a run and continues with the resulting runs, for which there is the rest of a list.
 #[inline(never)]
 pub fn track_all<E: Ends>(
-    request: &Request,
+    (request, rest): (&Request, &[DpAction]),
     run: &mut Run,
     to: &mut E,
     mut go_on: impl FnMut(&mut Run, &mut E),
@@ -69,6 +70,8 @@ pub fn track_all<E: Ends>(
     while run.originals.len() < run.packets.len() {
         run.originals.push(Default::default());
     }
+    let refuses_unknown = to.context().refuses_unknown(rest);
+    let recirc_id = run.metadata.recirc_id;
     let mut n = 0;
     for (i, (seen, hash)) in all.iter().enumerate() {
         let mut tracking = run.metadata.tracking;
@@ -81,7 +84,8 @@ pub fn track_all<E: Ends>(
             preferred: preferred.get(i).and_then(Option::as_ref),
             random,
             helped: None,
-            may_begin: &mut || context.may_begin_connection(),
+            refuses_unknown,
+            may_begin: &mut || context.may_begin_connection(recirc_id),
         };
         let done = tracker.track(seen.as_ref(), request, &mut tracking, &mut run.originals[n], &mut moment);
         let done = done.and_then(|translation| match translation {
@@ -180,7 +184,8 @@ fn track_whole<E: Ends>(
         preferred: None,
         random,
         helped: None,
-        may_begin: &mut || context.may_begin_connection(),
+        refuses_unknown: false,
+        may_begin: &mut || context.may_begin_connection(metadata.recirc_id),
     };
     let tracking = &mut part.metadata.tracking;
     let done = tracker.track(seen.as_ref(), request, tracking, &mut original, &mut moment);

@@ -6,9 +6,11 @@
 //! served, and what time is left belongs to whoever has use for it. Packets that would begin more are dropped
 //! and counted. So a flood of new connections at one port leaves time for the others.
 //!
-//! Finding out that a packet would begin a connection costs nearly as much as beginning it. So for the rest
-//! of a spell in which a port has exceeded its share, its opening segments of TCP are dropped before they are
-//! tracked ([`crate::process`]).
+//! A firewall tracks a packet first, and what begins a connection goes round to a rule that commits it. Going
+//! round to be refused costs nearly as much as beginning a connection. So for the rest of a spell in which a
+//! port has exceeded its share, its packets of unknown connections are dropped where they are tracked first,
+//! and opening segments of TCP before that ([`crate::process`]): if they would go where the port's packets were
+//! refused last. Where nothing commits, packets of unknown connections are nobody's burden.
 //!
 //! Threads: one worker.
 
@@ -53,6 +55,8 @@ pub struct Begun {
     spell: u64,
     count: u32,
     is_share_exceeded: bool,
+    /// The recirculation id of the packet that was refused last.
+    refused_at: u32,
 }
 
 /// How long a port counts as active after a packet.
@@ -77,8 +81,15 @@ impl Share {
         begun.is_share_exceeded && begun.spell == self.spell
     }
 
-    /// Whether a port may begin one more connection, which is then counted.
-    pub fn may_begin(&mut self, begun: &mut Begun, now_ms: u64) -> bool {
+    /// The same, and the last that was refused had this recirculation id.
+    #[inline(always)]
+    pub fn refuses(&self, begun: &Begun, recirc_id: u32) -> bool {
+        self.is_exceeded(begun) && begun.refused_at == recirc_id
+    }
+
+    /// Whether a port may begin one more connection, which is then counted, by a packet with this
+    /// recirculation id.
+    pub fn may_begin(&mut self, begun: &mut Begun, recirc_id: u32, now_ms: u64) -> bool {
         let window = now_ms / WINDOW_MS;
         if window != self.window {
             self.last = if window == self.window + 1 { self.now } else { Ports::None };
@@ -94,6 +105,9 @@ impl Share {
             Ports::Several => Ports::Several,
         };
         begun.is_share_exceeded = both == Ports::Several && begun.count > SHARED;
+        if begun.is_share_exceeded {
+            begun.refused_at = recirc_id;
+        }
         !begun.is_share_exceeded
     }
 }
@@ -102,23 +116,26 @@ impl Share {
 mod tests {
     use super::*;
 
+    const RECIRC_ID: u32 = 7;
+
     #[test]
     fn a_port_alone_begins_what_it_likes_and_one_among_others_its_share_of_a_spell() {
         let (mut share, mut flood, mut other) = (Share::default(), Begun::default(), Begun::default());
         let begin = |share: &mut Share, begun: &mut Begun, port, n: u32, ms| {
             share.note(PortNo(port));
-            (0..n).filter(|_| share.may_begin(begun, ms)).count()
+            (0..n).filter(|_| share.may_begin(begun, RECIRC_ID, ms)).count()
         };
         assert_eq!(begin(&mut share, &mut flood, 1, 5_000, 1), 5_000);
         assert_eq!(begin(&mut share, &mut other, 2, 1, 1), 1);
         share.begin_spell();
         assert_eq!(begin(&mut share, &mut flood, 1, 100, 1), 100);
-        assert!(!share.is_exceeded(&flood));
+        assert!(!share.refuses(&flood, RECIRC_ID));
         assert_eq!(begin(&mut share, &mut flood, 1, 1, 1), 0);
-        assert!(share.is_exceeded(&flood) && !share.is_exceeded(&other));
+        assert!(share.refuses(&flood, RECIRC_ID) && !share.refuses(&other, RECIRC_ID));
+        assert!(!share.refuses(&flood, RECIRC_ID + 1));
         assert_eq!(begin(&mut share, &mut other, 2, 50, 1), 50);
         share.begin_spell();
-        assert!(!share.is_exceeded(&flood));
+        assert!(!share.refuses(&flood, RECIRC_ID));
         assert_eq!(begin(&mut share, &mut flood, 1, 5_000, 1), 100);
         assert_eq!(begin(&mut share, &mut flood, 1, 5_000, 300), 5_000, "alone again");
         // Whatever the other's number is.

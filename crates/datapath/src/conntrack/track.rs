@@ -59,6 +59,8 @@ pub struct Moment<'a> {
     pub preferred: Option<&'a Preferred>,
     /// For choosing ports at random.
     pub random: u64,
+    /// Whether a packet of no known connection is refused, since it would only be refused later.
+    pub refuses_unknown: bool,
     /// Whether the input port may begin another connection now.
     pub may_begin: &'a mut dyn FnMut() -> bool,
     /// Set if the packet's connection has a helper, which must see the packet.
@@ -68,7 +70,15 @@ pub struct Moment<'a> {
 impl<'a> Moment<'a> {
     /// For a packet whose tuple has not been looked up yet.
     pub fn new(now_ms: u64, random: u64, may_begin: &'a mut dyn FnMut() -> bool) -> Moment<'a> {
-        Moment { now_ms, hash: None, preferred: None, random, may_begin, helped: None }
+        Moment {
+            now_ms,
+            hash: None,
+            preferred: None,
+            random,
+            refuses_unknown: false,
+            may_begin,
+            helped: None,
+        }
     }
 }
 
@@ -434,6 +444,9 @@ impl Tracker {
         if !may_be_first {
             tracking.state = state::INVALID;
             return Ok(Begun::default());
+        }
+        if moment.refuses_unknown {
+            return Err(DropReason::CtPortShare);
         }
         tracking.state = state::NEW;
         let expected =

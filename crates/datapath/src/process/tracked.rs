@@ -10,8 +10,8 @@
 //! Packets of one direction of a connection keep their order: once a packet of a burst is recirculated, later
 //! ones that may belong to the same direction are, too.
 //!
-//! While a port exceeds its [share](crate::conntrack::share) of new connections, its opening segments are
-//! dropped here, before they are tracked.
+//! While a port exceeds its [share](crate::conntrack::share) of new connections, its opening segments that
+//! would only be refused are dropped here, before they are tracked.
 //!
 //! Packets of one flow that leave by the same megaflow leave together; [`follow`] handles all others.
 
@@ -88,7 +88,8 @@ impl<P: Pipeline> Process<P> {
         let (Decision { body, .. }, _) = burst.verdict(first);
         self.fetch_ends(burst, (first, end));
         let mut together = Together::NOWHERE;
-        let sheds = self.context.exceeds_share();
+        let sheds = self.context.exceeds_share()
+            && matches!(self.cache.actions(body), [_, rest @ ..] if self.context.refuses_unknown(rest));
         let mut at = first;
         while at < end {
             if sheds

@@ -53,11 +53,29 @@ fn segment(client: u32, is_back: bool, flags: u8) -> Vec<u8> {
     [&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0][..], &ip, &tcp].concat()
 }
 
+/// What begins a connection: a segment, or a datagram of a byte.
+fn opening(client: u32, is_udp: bool) -> Vec<u8> {
+    let mut frame = segment(client, false, SYN);
+    if is_udp {
+        let udp = [2_000u16, 80, 9, 0].map(u16::to_be_bytes).concat();
+        frame.truncate(34);
+        frame.extend(udp);
+        frame.push(b'.');
+        frame[16..18].copy_from_slice(&29u16.to_be_bytes());
+        frame[23] = 17;
+        frame[24..26].fill(0);
+        let sum = checksum(&frame[14..34]);
+        frame[24..26].copy_from_slice(&sum.to_be_bytes());
+    }
+    frame
+}
+
 /// A firewall that lets connections to port 3 begin at ports 1 and 2, each of which has a zone of its own;
 /// and a flood at port 1, which begins with `flood`.
 struct Firewall {
     rig: Rig<switch::Switch>,
     flood: u32,
+    is_udp: bool,
     flooded: u64,
     clients: u32,
     /// Of the client, that are answered.
@@ -70,8 +88,11 @@ const CLIENTS: u32 = 0x0b00_0000;
 /// Nobody tracks what comes from here.
 const UNTRACKED: u32 = 0x0d00_0001;
 
+/// What comes from here is tracked in a zone without connections.
+const UNCOMMITTED: u32 = 0x0e00_0001;
+
 impl Firewall {
-    fn new() -> Firewall {
+    fn new(is_udp: bool) -> Firewall {
         let (domain, switch, mut control, bridge) = bridge_of(&[1, 2, 3]);
         let config = Config { hash_seed: Some(5), ..Config::default() };
         let rig = Rig::new(switch, domain, config, &[FLOOD, CLIENT, SERVER]);
@@ -100,11 +121,13 @@ impl Firewall {
             (1, 2, established(SERVER), vec![output(2)]),
             (1, 2, established(FLOOD), vec![output(2)]),
             (0, 3, ip().with(FieldId::NwSrc, UNTRACKED.into()), vec![output(2)]),
+            (0, 3, ip().with(FieldId::NwSrc, UNCOMMITTED.into()), vec![ct(3, false, Some(2))]),
+            (2, 1, ip().with_masked(FieldId::CtState, 0x21, 0x21), vec![output(2)]),
         ] {
             let rule = FlowMod { table_id, priority, ..FlowMod::add(matching, actions) };
             control.flow_mod(bridge, &rule, 0).unwrap();
         }
-        Firewall { rig, flood: 0x0c00_0000, flooded: 0, clients: CLIENTS, established: vec![] }
+        Firewall { rig, flood: 0x0c00_0000, is_udp, flooded: 0, clients: CLIENTS, established: vec![] }
     }
 
     /// One millisecond. The flood has as much as it can; everybody else's packets must come through.
@@ -115,7 +138,7 @@ impl Firewall {
                 let first = self.flood;
                 self.flood += packet::BURST as u32;
                 self.flooded += packet::BURST as u64;
-                let burst = (first..self.flood).map(|client| segment(client, false, SYN)).collect();
+                let burst = (first..self.flood).map(|client| opening(client, self.is_udp)).collect();
                 self.rig.links[&FLOOD].receive(burst);
             }
         }
@@ -163,7 +186,12 @@ impl Firewall {
 #[test]
 fn a_flood_begins_its_ports_share_of_connections_and_others_begin_what_they_want() {
     let _time = crate::stopped_time();
-    let mut firewall = Firewall::new();
+    for is_udp in [false, true] {
+        its_share_is_begun(Firewall::new(is_udp));
+    }
+}
+
+fn its_share_is_begun(mut firewall: Firewall) {
     const MS: u64 = 40;
     (0..MS).for_each(|_| firewall.millisecond(true));
     // The first millisecond is over before the worker knows of another port.
@@ -180,7 +208,12 @@ fn a_flood_begins_its_ports_share_of_connections_and_others_begin_what_they_want
 #[test]
 fn a_port_that_exceeds_its_share_keeps_its_connections_and_its_answers_and_loses_openings_at_once() {
     let _time = crate::stopped_time();
-    let mut firewall = Firewall::new();
+    for is_udp in [false, true] {
+        all_but_openings_pass(Firewall::new(is_udp));
+    }
+}
+
+fn all_but_openings_pass(mut firewall: Firewall) {
     firewall.millisecond(false);
     let tagged = |frame: Vec<u8>| [&frame[..12], &[0x81, 0, 0, 7], &frame[12..]].concat();
     for client in CLIENTS + 0x1000..CLIENTS + 0x1010 {
@@ -190,13 +223,14 @@ fn a_port_that_exceeds_its_share_keeps_its_connections_and_its_answers_and_loses
         firewall.cross(FLOOD, &[segment(client, true, SYN_ACK)], "the flooded port's answer");
         firewall.cross(CLIENT, &[segment(client, false, ACK)], "what follows");
         firewall.cross(FLOOD, &[segment(client, true, ACK)], "a connection of the flooded port");
-        firewall.cross(FLOOD, &[segment(UNTRACKED, false, SYN)], "an opening that no rule tracks");
+        firewall.cross(FLOOD, &[opening(UNTRACKED, firewall.is_udp)], "an opening that no rule tracks");
+        firewall.cross(FLOOD, &[opening(UNCOMMITTED, firewall.is_udp)], "one that no rule commits");
         let figures = |firewall: &Firewall| {
             let dropped = firewall.rig.dp.drops(DropReason::CtPortShare);
             (dropped, firewall.rig.dp.worker_stats(0).recirculations.get())
         };
         let (dropped, recirculated) = figures(&firewall);
-        let opening = segment(firewall.flood + 1, false, SYN);
+        let opening = opening(firewall.flood + 1, firewall.is_udp);
         firewall.rig.receive(FLOOD, vec![opening.clone(), tagged(opening)]);
         assert_eq!(figures(&firewall), (dropped + 2, recirculated), "another round is spared");
     }
@@ -206,7 +240,7 @@ fn a_port_that_exceeds_its_share_keeps_its_connections_and_its_answers_and_loses
     {
         firewall.millisecond(true);
         let began = firewall.count();
-        let opening = segment(firewall.flood + 2, false, SYN);
+        let opening = opening(firewall.flood + 2, firewall.is_udp);
         let open = |firewall: &mut Firewall| {
             firewall.rig.receive(FLOOD, vec![opening.clone()]);
             firewall.count() - began
@@ -214,7 +248,7 @@ fn a_port_that_exceeds_its_share_keeps_its_connections_and_its_answers_and_loses
         assert_eq!(open(&mut firewall), 0, "the share is exceeded");
         base::clock::warp(ms);
         if ms == 0 {
-            firewall.rig.worker.turn();
+            firewall.rig.settle();
         } else {
             firewall.cross(CLIENT, &[segment(CLIENTS, false, ACK)], "an established connection");
         }
@@ -227,7 +261,7 @@ fn a_port_that_exceeds_its_share_keeps_its_connections_and_its_answers_and_loses
 fn at_the_ceiling_of_all_and_of_a_zone_the_flood_takes_from_itself() {
     let _time = crate::stopped_time();
     for zone in [None, Some(1)] {
-        let mut firewall = Firewall::new();
+        let mut firewall = Firewall::new(false);
         const CEILING: u32 = 1_000;
         match zone {
             None => firewall.rig.dp.tracker().set_limit(CEILING),
@@ -253,7 +287,7 @@ fn at_the_ceiling_of_all_and_of_a_zone_the_flood_takes_from_itself() {
 #[test]
 fn what_a_flood_leaves_behind_is_cleared_away_step_by_step_and_everybody_is_served_meanwhile() {
     let _time = crate::stopped_time();
-    let mut firewall = Firewall::new();
+    let mut firewall = Firewall::new(false);
     (0..100).for_each(|_| firewall.millisecond(true));
     let full = firewall.count();
     assert!(full > 10_000, "{full}");
