@@ -100,7 +100,9 @@ fn at_info_and_above_the_log_says_what_the_stock_switch_says() {
         assert!(done.succeeded(), "{done:?}");
         let log = || std::fs::read_to_string(pair.file("log")).unwrap();
         wait_for("the bridge to be gone", || log().contains("bridge br0: deleted interface br0"));
-        told(&log(), &format!("{}/", pair.path().display()))
+        // A client that finds no common version may be gone before the switch has said what it thinks of it.
+        let log = log().replace("connection dropped (Broken pipe)", "connection dropped (Protocol error)");
+        told(&log, &format!("{}/", pair.path().display()))
     };
     let (ours, stock) = (log_of(&Pair::ours()), log_of(&Pair::stock()));
     let more: Vec<_> = ours.difference(&stock).collect();
