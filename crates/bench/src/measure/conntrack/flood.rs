@@ -1,8 +1,8 @@
-//! A flood of opening segments at one port: what do established connections of other ports keep, and does a
+//! A flood of packets that open connections, at one port: what do established connections of other ports keep, and does a
 //! neighbour still get new connections?
 //!
 //! The rules are the firewall's of `conntrack`. Established traffic comes from memory as fast as the worker
-//! takes it, so it loses all the time that the flood takes. Each segment of the flood has a tuple of its own.
+//! takes it, so it loses all the time that the flood takes. Each packet of the flood has a tuple of its own.
 //! The neighbour opens a thousand connections per second before the flood and during it.
 //!
 //! For comparison, the same packets come again and a rule without `ct` drops them: what they cost then, they
@@ -10,7 +10,7 @@
 
 use super::establish;
 use super::sides::{Ours, Side};
-use super::traffic::{self, FLOODED, FROM_INSIDE, FROM_OUTSIDE, NEIGHBOUR, NEIGHBOURLY, Rules};
+use super::traffic::{self, FLOODED, FROM_INSIDE, FROM_OUTSIDE, NEIGHBOUR, NEIGHBOURLY, Opened, Rules};
 use crate::goals::bound;
 use crate::measure::rig::settle;
 use crate::measure::trial::{Common, Goals};
@@ -26,7 +26,10 @@ const NEIGHBOUR_PER_S: usize = 1_000;
 /// Arguments.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Opening segments per second, separated by commas; k and m stand for thousands and millions.
+    /// What its packets open, separated by commas.
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "tcp")]
+    opened: Vec<Opened>,
+    /// Opening packets per second, separated by commas; k and m stand for thousands and millions.
     #[arg(long, value_delimiter = ',', value_parser = count, default_value = "100k,1m")]
     rates: Vec<usize>,
     /// Established connections.
@@ -50,6 +53,7 @@ enum What {
 struct Row {
     switch: &'static str,
     what: What,
+    opened: Opened,
     flood_pps: usize,
     connections: usize,
     packets_per_cpu_second: f64,
@@ -57,7 +61,7 @@ struct Row {
     kept_ratio: f64,
     /// Connections that the neighbour got, in ratio to those that it tried to open.
     opened_ratio: f64,
-    /// Segments of the flood that were dropped because its port had used up its share.
+    /// Packets of the flood that were dropped because its port had used up its share.
     refused_ratio: f64,
     runs: u32,
     raw: Vec<f64>,
@@ -87,18 +91,20 @@ struct Window {
 /// Runs it.
 pub fn run(args: &Args) -> Result<(), String> {
     let (mut rows, mut goals) = (Vec::new(), Goals::default());
-    for &rate in &args.rates {
+    for (&opened, &rate) in args.opened.iter().flat_map(|opened| args.rates.iter().map(move |r| (opened, r)))
+    {
+        let flood = (opened, rate);
         let mut kept_of = [(What::Flood, Vec::new()), (What::DroppedFlood, Vec::new())];
         let mut windows = [Vec::new(), Vec::new()];
         for _ in 0..args.common.runs {
             for ((what, kept), windows) in kept_of.iter_mut().zip(&mut windows) {
-                let (alone, beside) = turn(args, rate, *what)?;
+                let (alone, beside) = turn(args, flood, *what)?;
                 kept.push(beside.established_per_s / alone.established_per_s);
                 windows.push(beside);
             }
         }
         for ((what, kept), windows) in kept_of.into_iter().zip(&windows) {
-            rows.push(row(args, rate, what, kept, windows));
+            rows.push(row(args, flood, what, kept, windows));
         }
     }
     for row in rows.iter().filter(|row| row.what == What::Flood) {
@@ -114,12 +120,13 @@ pub fn run(args: &Args) -> Result<(), String> {
     args.common.finish(rows, goals)
 }
 
-fn row(args: &Args, rate: usize, what: What, kept: Vec<f64>, windows: &[Window]) -> Row {
+fn row(args: &Args, (opened, rate): (Opened, usize), what: What, kept: Vec<f64>, windows: &[Window]) -> Row {
     let raw = |figure: fn(&Window) -> f64| windows.iter().map(figure).collect::<Vec<f64>>();
     let of = |figure| median(&raw(figure));
     let row = Row {
         switch: "crosspoint",
         what,
+        opened,
         flood_pps: rate,
         connections: args.connections,
         packets_per_cpu_second: of(|window| window.established_per_s),
@@ -132,8 +139,9 @@ fn row(args: &Args, rate: usize, what: What, kept: Vec<f64>, windows: &[Window])
         raw_opened_ratio: raw(|window| window.opened_ratio),
     };
     println!(
-        "{rate} opening segments/s{}: {:.3} of the established throughput is left, {:.4} of the neighbour's \
+        "{rate} packets/s that open {}{}: {:.3} of the established throughput is left, {:.4} of the neighbour's \
          connections were opened, {:.3} of the flood was refused",
+        opened.name(),
         if what == What::DroppedFlood { ", dropped by a rule" } else { "" },
         row.kept_ratio,
         row.opened_ratio,
@@ -143,19 +151,23 @@ fn row(args: &Args, rate: usize, what: What, kept: Vec<f64>, windows: &[Window])
 }
 
 /// Before the flood, and during it.
-fn turn(args: &Args, rate: usize, what: What) -> Result<(Window, Window), String> {
+fn turn(args: &Args, (opened, rate): (Opened, usize), what: What) -> Result<(Window, Window), String> {
     let dir = TempDir::new("flood")?;
     let time = args.common.turn();
     let pause = settle(1_000, args.common.turn_ms);
     let established = traffic::established(&dir.0, args.connections, Rules::Firewall)?;
     // Nobody else has these tuples.
     let first = args.connections;
-    let neighbour =
-        traffic::opening_at(&dir.0, NEIGHBOUR, first, (NEIGHBOUR_PER_S, 3 * (2 * time + 2 * pause)))?;
+    let neighbour = traffic::opening_at(
+        &dir.0,
+        (NEIGHBOUR, Opened::Tcp),
+        first,
+        (NEIGHBOUR_PER_S, 3 * (2 * time + 2 * pause)),
+    )?;
     let first = first + neighbour.frames as usize;
-    let flood = traffic::opening_at(&dir.0, FLOODED, first, (rate, 2 * (time + pause)))?;
+    let flood = traffic::opening_at(&dir.0, (FLOODED, opened), first, (rate, 2 * (time + pause)))?;
     let dropped = if what == What::DroppedFlood { traffic::DROPPING } else { "" };
-    let mut side = Ours::new(&[&Rules::Firewall.text(), traffic::FLOOD_RULES, dropped].concat())?;
+    let mut side = Ours::new(&[&*Rules::Firewall.text(), &opened.rules(), dropped].concat())?;
     establish(&mut side, Rules::Firewall, &established, args.connections, &dir.0)?;
     side.add(&established, true)?;
     side.add_timed(&neighbour)?;

@@ -20,7 +20,7 @@ pub const INSIDE: PortNo = SOURCE;
 pub const OUTSIDE: PortNo = PortNo(3);
 /// Opens a few connections while another port is flooded.
 pub const NEIGHBOUR: PortNo = PortNo(4);
-/// The port of a flood of opening segments.
+/// The port of a flood of opening packets.
 pub const FLOODED: PortNo = PortNo(5);
 /// The address after translation.
 const TRANSLATED: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 1);
@@ -45,10 +45,58 @@ const OF_FLOOD: u64 = 7;
 /// Cookies are below this.
 pub const COOKIES: usize = OF_FLOOD as usize + 1;
 
-/// Rules beside the firewall's, for [`NEIGHBOUR`] and [`FLOODED`].
-pub const FLOOD_RULES: &str = "\
-    cookie=6,table=1,priority=10,tcp,in_port=4,ct_state=+trk+new,actions=ct(commit),output:2\n\
-    cookie=7,table=1,priority=10,tcp,in_port=5,ct_state=+trk+new,actions=ct(commit),output:2\n";
+/// What a packet of the flood opens.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+#[value(rename_all = "snake_case")]
+pub enum Opened {
+    /// A TCP connection, by its first segment.
+    Tcp,
+    /// The same in IPv6.
+    Tcp6,
+    /// What is tracked of UDP, by a datagram.
+    Udp,
+}
+
+impl Opened {
+    /// As in flows.
+    pub fn name(self) -> &'static str {
+        match self {
+            Opened::Tcp => "tcp",
+            Opened::Tcp6 => "tcp6",
+            Opened::Udp => "udp",
+        }
+    }
+
+    /// Rules beside the firewall's, for [`NEIGHBOUR`] and [`FLOODED`].
+    pub fn rules(self) -> String {
+        let name = self.name();
+        format!(
+            "cookie=6,table=1,priority=10,tcp,in_port=4,ct_state=+trk+new,actions=ct(commit),output:2\n\
+             cookie=1,table=0,priority=10,{name},in_port=5,actions=ct(table=1)\n\
+             cookie=7,table=1,priority=10,{name},in_port=5,ct_state=+trk+new,actions=ct(commit),output:2\n"
+        )
+    }
+
+    /// The first packet of connection `n`.
+    fn frame(self, n: usize) -> Vec<u8> {
+        let (client, server) = addresses(n);
+        let port = 1024 + (n % 60_000) as u16;
+        let (near, far) = (EthAddr([2, 0, 0, 0, 0, 1]), EthAddr([2, 0, 0, 0, 0, 2]));
+        let tcp = TcpRepr { flags: TcpFlags::SYN, seq: INSIDE_FIRST, ..TcpRepr::new(port, SERVICE) };
+        let composed = match self {
+            Opened::Tcp => return frame(n, Segment::Syn, Rules::Firewall),
+            Opened::Tcp6 => {
+                let [from, to] = [client, server].map(|address| address.to_ipv6_mapped());
+                Compose::ethernet(near, far).ipv6(from, to).tcp_repr(tcp)
+            }
+            Opened::Udp => Compose::ethernet(near, far).ipv4(client, server).udp(port, SERVICE),
+        };
+        let mut bytes = composed.build().expect("headers of 74 bytes at most");
+        bytes.resize(FRAME_LEN_MIN.max(bytes.len()), 0);
+        bytes
+    }
+}
 
 /// A rule that drops the flood before it is tracked.
 pub const DROPPING: &str = "cookie=7,table=0,priority=20,in_port=5,actions=drop\n";
@@ -124,21 +172,18 @@ pub fn opening(dir: &Path, connections: usize) -> Result<Source, String> {
     write(dir, "opening", Segment::Syn, Rules::Firewall, 0..connections)
 }
 
-/// The first segments of other connections, from number `first` on, that come in at a port: so many per
-/// second, for so long.
+/// What opens other connections, from number `first` on, and comes in at a port: so many packets per second,
+/// for so long.
 pub fn opening_at(
     dir: &Path,
-    port: PortNo,
+    (port, opened): (PortNo, Opened),
     first: usize,
     (per_s, time): (usize, Duration),
 ) -> Result<Source, String> {
     let pcap = dir.join(format!("opening-at-{port}.pcap"));
     let frames = (per_s as f64 * time.as_secs_f64()).ceil() as usize;
     let interval_ns = 1e9 / per_s as f64;
-    let timed = (0..frames).map(|n| {
-        let segment = frame(first + n, Segment::Syn, Rules::Firewall);
-        ((n as f64 * interval_ns) as u64, segment)
-    });
+    let timed = (0..frames).map(|n| ((n as f64 * interval_ns) as u64, opened.frame(first + n)));
     write_timed_frames(&pcap, timed)?;
     Ok(Source { port, pcap, frames: frames as u64 })
 }
@@ -222,9 +267,10 @@ mod tests {
 
     #[test]
     fn the_firewall_has_five_rules_that_our_parser_takes_too() {
-        let flooded = Rules::Firewall.text() + FLOOD_RULES + DROPPING;
+        let flooded = |opened: Opened| Rules::Firewall.text() + &opened.rules() + DROPPING;
         let texts = [(Rules::Stateless.text(), 4), (Rules::Firewall.text(), 5), (Rules::Snat.text(), 5)];
-        for (text, count) in texts.into_iter().chain([(flooded, 8)]) {
+        let flooded = [Opened::Tcp, Opened::Tcp6, Opened::Udp].map(|opened| (flooded(opened), 9));
+        for (text, count) in texts.into_iter().chain(flooded) {
             let names = openflow::text::PortNames::none();
             let parsed = openflow::text::parse_flow_file(&text, None, names).unwrap();
             assert_eq!(parsed.len(), count);
