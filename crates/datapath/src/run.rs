@@ -62,6 +62,24 @@ impl Run {
         self.packets.remove(n)
     }
 
+    /// Takes out the packets at these positions, which ascend, each with what comes along. Each packet that
+    /// stays moves once.
+    pub(crate) fn remove_all<T: Copy>(&mut self, positions: &[(usize, T)], mut taken: impl FnMut(Packet, T)) {
+        let mut all = std::mem::replace(self, Run::new(self.metadata));
+        let mut rest = positions.iter().peekable();
+        let mut originals = all.originals.iter();
+        for (n, (packet, layers)) in all.packets.drain(..).zip(all.layers.iter()).enumerate() {
+            let original = originals.next();
+            match rest.next_if(|(position, _)| *position == n) {
+                Some((_, why)) => taken(packet, *why),
+                None => {
+                    self.push(packet, *layers);
+                    self.originals.extend(original.copied());
+                }
+            }
+        }
+    }
+
     /// Takes the first packets out.
     pub(crate) fn split(&mut self, count: usize) -> Run {
         let mut first = Run::new(self.metadata);

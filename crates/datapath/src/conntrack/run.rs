@@ -72,8 +72,8 @@ pub fn track_all<E: Ends>(
     }
     let refuses_unknown = to.context().refuses_unknown(rest);
     let recirc_id = run.metadata.recirc_id;
-    let mut n = 0;
-    for (i, (seen, hash)) in all.iter().enumerate() {
+    let mut refused: ArrayVec<(usize, DropReason), BURST> = ArrayVec::new();
+    for (n, (seen, hash)) in all.iter().enumerate() {
         let mut tracking = run.metadata.tracking;
         let context = to.context();
         let now_ms = context.now_ms;
@@ -81,7 +81,7 @@ pub fn track_all<E: Ends>(
         let mut moment = Moment {
             now_ms,
             hash: *hash,
-            preferred: preferred.get(i).and_then(Option::as_ref),
+            preferred: preferred.get(n).and_then(Option::as_ref),
             random,
             helped: None,
             refuses_unknown,
@@ -104,13 +104,12 @@ pub fn track_all<E: Ends>(
                     tracker.help(&helped, packet, layers, request, &mut tracking, &moment);
                 }
                 said.push(tracking);
-                n += 1;
             }
-            Err(reason) => {
-                let packet = run.remove(n);
-                to.context().drop(packet, reason);
-            }
+            Err(reason) => refused.push((n, reason)),
         }
+    }
+    if !refused.is_empty() {
+        run.remove_all(&refused, |packet, reason| to.context().drop(packet, reason));
     }
     go_on_by_what_was_said(run, &said, to, &mut go_on);
 }

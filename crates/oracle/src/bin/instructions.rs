@@ -29,6 +29,7 @@ use wire::tcp::{TcpFlags, TcpRepr};
 /// Where packets come from, and where they go.
 const SOURCE: PortNo = PortNo(1);
 const SINK: PortNo = PortNo(2);
+const BESIDE: PortNo = PortNo(3);
 /// Packets that are counted in each case.
 const PACKETS: usize = 2048;
 /// Packets before them, by which the caches know every flow.
@@ -113,6 +114,8 @@ struct Case {
     warm_up: usize,
     /// Before each burst a rule changes that no packet meets.
     changes: bool,
+    /// Another port has had a packet, so that the source has a share of new connections.
+    beside: bool,
 }
 
 impl Default for Case {
@@ -126,6 +129,7 @@ impl Default for Case {
             frames: (0..FLOWS).map(frame).collect(),
             warm_up: WARM_UP_PACKETS,
             changes: false,
+            beside: false,
         }
     }
 }
@@ -277,6 +281,18 @@ fn cases() -> Vec<Case> {
             ..exact("snat", stateful(true))
         },
         Case {
+            frames: (0..WARM_UP_PACKETS + PACKETS).map(opening).collect(),
+            answer: Answer::Megaflow,
+            beside: true,
+            ..exact("shed", stateful(false))
+        },
+        Case {
+            frames: (0..WARM_UP_PACKETS + PACKETS).map(frame).collect(),
+            answer: Answer::Megaflow,
+            beside: true,
+            ..exact("refused", stateful(false))
+        },
+        Case {
             frames: (FLOWS..FLOWS + PACKETS).map(frame).collect(),
             warm_up: 0,
             answer: Answer::Translation,
@@ -327,11 +343,10 @@ fn stateful(translates: bool) -> Vec<FlowMod> {
         let actions = Vec::from_iter(translates.then_some(nat));
         Action::Ct(Box::new(Ct { commit, force: false, zone, table, alg: 0, actions }))
     };
-    let tcp = || ipv4().with(FieldId::NwProto, 6);
-    let is = |state| tcp().with_masked(FieldId::CtState, TRACKED | state, TRACKED | NEW | ESTABLISHED);
+    let is = |state| ipv4().with_masked(FieldId::CtState, TRACKED | state, TRACKED | NEW | ESTABLISHED);
     let opens = [vec![ct(true, None)], to_sink_actions()].concat();
     vec![
-        FlowMod::add(tcp(), vec![ct(false, Some(1))]),
+        FlowMod::add(ipv4(), vec![ct(false, Some(1))]),
         FlowMod { table_id: 1, ..FlowMod::add(is(NEW), opens) },
         FlowMod { table_id: 1, ..to_sink(is(ESTABLISHED)) },
     ]
@@ -354,6 +369,12 @@ impl Case {
         bench.add_port(&ports::PortSpec::new("sink", "null", SINK))?;
         let source = ports::PortSpec::new("source", "pcap", SOURCE).with("rx_file", &pcap.to_string_lossy());
         bench.add_port(&source.with("loop", "true").with_files_beside([&*pcap]))?;
+        if self.beside {
+            let pcap = dir.path().join("beside.pcap");
+            write_frames(&pcap, &[frame(0)])?;
+            let beside = ports::PortSpec::new("beside", "pcap", BESIDE).with("loop", "false");
+            bench.add_port(&beside.with("rx_file", &pcap.to_string_lossy()).with_files_beside([&*pcap]))?;
+        }
         bench.receive(self.warm_up, false)?;
         let before = bench.answered();
         counting_begins();
