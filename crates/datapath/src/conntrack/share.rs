@@ -9,8 +9,8 @@
 //! A firewall tracks a packet first, and what begins a connection goes round to a rule that commits it. Going
 //! round to be refused costs nearly as much as beginning a connection. So for the rest of a spell in which a
 //! port has exceeded its share, its packets of unknown connections are dropped where they are tracked first,
-//! and opening segments of TCP before that ([`crate::process`]): if they would go where the port's packets were
-//! refused last. Where nothing commits, packets of unknown connections are nobody's burden.
+//! and opening segments of TCP before that ([`crate::process`]), if they would go where the port's packets
+//! were refused last. Where nothing commits, packets of unknown connections are nobody's burden.
 //!
 //! Threads: one worker.
 

@@ -1,5 +1,5 @@
-//! A flood of packets that open connections, at one port: what do established connections of other ports keep, and does a
-//! neighbour still get new connections?
+//! A flood of packets that open connections, at one port: what do established connections of other ports
+//! keep, and does a neighbour still get new connections?
 //!
 //! The rules are the firewall's of `conntrack`. Established traffic comes from memory as fast as the worker
 //! takes it, so it loses all the time that the flood takes. Each packet of the flood has a tuple of its own.
