@@ -404,3 +404,37 @@ fn a_guest_may_send_to_itself() {
     assert_eq!(from.received(), wanted);
     pair.end();
 }
+
+/// A ring whose loan nobody ends would stand still, and the protocol thread would wait for it for ever.
+#[test]
+fn a_ring_whose_large_frames_were_all_refused_goes_on() {
+    for layout in LAYOUTS {
+        let dir = tempfile::tempdir().unwrap();
+        let pool = Pool::new(PoolConfig { chunks: 256, chunk_bytes: 2048, huge_pages: false }).unwrap();
+        let mut cache = pool.cache();
+        let mut end = End::new(dir.path(), "a", &GuestConfig { layout, ..GuestConfig::default() });
+        // A kind of segmentation that there is not.
+        let mut header = [0; 12];
+        header[1] = 3;
+        let (large, small) = (frame(1, 2_000), frame(2, 100));
+        let mut batch = Batch::new();
+        for frames in 1..=3 {
+            for _ in 0..frames {
+                assert!(end.pair.send_with_header(&header, &large));
+            }
+            end.rx[0].rx_begin(&mut cache, &mut batch);
+            assert!(batch.is_empty() && Lent::of(end.rx[0].as_mut()).is_none());
+            assert_eq!(end.on_offer(), 0, "it has its buffers back");
+        }
+        assert_eq!(end.port.stats().rx_errors, 6);
+        assert!(end.pair.send(&small));
+        end.rx[0].rx_begin(&mut cache, &mut batch);
+        assert_eq!(batch.len(), 1);
+        cache.free_all(&mut batch);
+        let guest = end.guest.as_mut().unwrap();
+        guest.enable_pair(0, false).unwrap();
+        guest.synchronise().unwrap();
+        drop((end, cache));
+        assert_eq!(pool.stats().free, 256);
+    }
+}

@@ -82,7 +82,8 @@ impl VhostRx {
         let Some(ring) = &mut slot.ring else { return };
         let tails = may_lend.then_some(&mut *self.tails);
         let received = ring.receive(self.port_no, &self.shared.rx_stats[self.pair], cache, batch, tails);
-        if received.is_ok() && may_lend && !self.tails.is_empty() {
+        // Nothing is lent if all frames were refused, and without a packet nobody would end the loan.
+        if received.is_ok() && may_lend && !self.tails.is_empty() && !batch.is_empty() {
             return slot.keep();
         }
         self.tails.clear();
