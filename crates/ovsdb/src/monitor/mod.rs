@@ -51,6 +51,8 @@ type FeedId = u64;
 struct Monitor {
     feed: FeedId,
     position: Position,
+    /// The position whose name the client has: that of the last text it was sent.
+    named: Position,
 }
 
 #[derive(Debug)]
@@ -143,7 +145,7 @@ impl Monitors {
         };
         let id = MonitorId(self.next);
         self.next += 1;
-        self.monitors.insert(id, Monitor { feed, position: now });
+        self.monitors.insert(id, Monitor { feed, position: now, named: now });
         self.history.enter(now);
         (id, Initial { found: from.is_some(), txn: self.history.last_txn(), updates })
     }
@@ -165,13 +167,19 @@ impl Monitors {
         let updates = self.text(feed, from);
         self.history.enter(now);
         self.history.leave(from);
-        self.monitors.get_mut(&id)?.position = now;
+        let monitor = self.monitors.get_mut(&id)?;
+        monitor.position = now;
+        if updates.is_some() {
+            monitor.named = now;
+        }
         let form = self.feeds[&feed].spec.form;
         updates.map(|updates| Update { form, txn: self.history.last_txn(), updates })
     }
 
     /// Changes conditions. Returns the rows that this shows and hides, which must be sent before the reply;
-    /// everything from [`Self::poll`] must have been sent before.
+    /// everything from [`Self::poll`] must have been sent before. A client that may come back with the name
+    /// of an earlier state is told the present one's even if it shows and hides nothing: what happened in
+    /// between was told, or not, by the old conditions.
     pub fn change_conditions(
         &mut self,
         database: &Database,
@@ -185,13 +193,19 @@ impl Monitors {
         let after = before.with_conditions(&self.schema, requests)?;
         let updates = update::condition_change(database, &before, &after);
         let form = after.form;
+        let is_renamed = form == Form::Since && monitor.named < monitor.position && *before != after;
+        let updates = updates.or_else(|| is_renamed.then(|| b"{}".to_vec()));
         // Unique: a monitor that requests these conditions from the start has a different key.
         let key = format!("{} then {requests}", self.feeds[&old_feed].key);
         let key = if key.len() > KEY_BYTES_MAX { format!("monitor {}", id.0) } else { key };
         let feed = if *before == after { old_feed } else { self.subscribe(key, after) };
+        let monitor = self.monitors.get_mut(&id).expect("looked at above");
+        monitor.feed = feed;
+        if updates.is_some() {
+            monitor.named = monitor.position;
+        }
         if feed != old_feed {
             self.unsubscribe(old_feed);
-            self.monitors.get_mut(&id).expect("looked at above").feed = feed;
         }
         let txn = self.history.last_txn();
         Ok(updates.map(|updates| Update { form, txn, updates: updates.into() }))

@@ -7,6 +7,8 @@ use serde_json::{Map, json};
 struct Client {
     id: MonitorId,
     form: Form,
+    /// The last state that it was told the name of.
+    txn: Uuid,
     /// Tables, rows, columns, as the JSON has them.
     rows: BTreeMap<String, BTreeMap<String, Map<String, Value>>>,
     spec: Spec,
@@ -92,7 +94,7 @@ impl Rig {
         };
         let spec = Spec::from_json(form, self.database.schema(), &request).unwrap();
         let (id, initial) = self.monitors.add(&self.database, &request, spec.clone(), None);
-        let mut client = Client { id, form, rows: BTreeMap::new(), spec };
+        let mut client = Client { id, form, txn: initial.txn, rows: BTreeMap::new(), spec };
         client.apply(self.database.schema(), &initial.updates);
         self.clients.push(client);
     }
@@ -100,7 +102,7 @@ impl Rig {
     fn tell(&mut self, at: usize) {
         let client = &mut self.clients[at];
         if let Some(update) = self.monitors.poll(client.id) {
-            client.apply(self.database.schema(), &update.updates);
+            client.be_told(self.database.schema(), &update);
         }
         client.check(&self.database);
     }
@@ -115,13 +117,42 @@ impl Rig {
         let update = self.monitors.change_conditions(&self.database, client.id, &request).unwrap();
         client.spec = client.spec.with_conditions(self.database.schema(), &request).unwrap();
         if let Some(update) = update {
-            client.apply(self.database.schema(), &update.updates);
+            client.be_told(self.database.schema(), &update);
         }
+        client.check(&self.database);
+    }
+
+    /// Its connection is lost after it was told everything; it asks for what happened since the state whose
+    /// name it has.
+    fn reconnect(&mut self, at: usize) {
+        if self.clients[at].form != Form::Since {
+            return;
+        }
+        self.tell(at);
+        if self.random(2) == 0 {
+            self.change_conditions(at);
+        }
+        (0..self.random(3)).for_each(|_| self.step());
+        let client = &mut self.clients[at];
+        self.monitors.remove(client.id);
+        let request = json!({ "again": client.id.0 });
+        let (id, initial) =
+            self.monitors.add(&self.database, &request, client.spec.clone(), Some(client.txn));
+        if !initial.found {
+            client.rows.clear();
+        }
+        (client.id, client.txn) = (id, initial.txn);
+        client.apply(self.database.schema(), &initial.updates);
         client.check(&self.database);
     }
 }
 
 impl Client {
+    fn be_told(&mut self, schema: &Schema, update: &Update) {
+        self.txn = update.txn;
+        self.apply(schema, &update.updates);
+    }
+
     fn apply(&mut self, schema: &Schema, updates: &[u8]) {
         let updates: Value = serde_json::from_slice(updates).unwrap();
         for (table_name, rows) in updates.as_object().unwrap() {
@@ -207,6 +238,7 @@ fn clients_have_what_the_database_has_however_late_they_listen() {
         if at < rig.clients.len() {
             match rig.random(20) {
                 0 => rig.change_conditions(at),
+                2 => rig.reconnect(at),
                 1 if rig.clients.len() > 4 => {
                     let client = rig.clients.swap_remove(at);
                     rig.monitors.remove(client.id);
@@ -222,6 +254,38 @@ fn clients_have_what_the_database_has_however_late_they_listen() {
         rig.monitors.remove(client.id);
     }
     assert!(rig.monitors.feeds.is_empty() && rig.monitors.by_key.is_empty());
+}
+
+#[test]
+fn who_changes_conditions_and_comes_back_is_not_told_of_rows_that_it_never_had() {
+    let mut rig = Rig::new();
+    let table = TableIdx(0);
+    let where_i_is = |i: i64| json!({"A": [{"where": [["i", "==", i]]}]});
+    let mut transaction = rig.database.begin();
+    let row = transaction.new_row(table, rig.ids.next_uuid());
+    transaction.insert(table, row.clone()).unwrap();
+    let changes = transaction.commit(&mut rig.ids).unwrap();
+    rig.monitors.commit(rig.ids.next_uuid(), Arc::new(changes));
+    let spec = Spec::from_json(Form::Since, rig.database.schema(), &where_i_is(5)).unwrap();
+    let (id, _) = rig.monitors.add(&rig.database, &where_i_is(5), spec, None);
+
+    // A row that the old condition hides goes; the new one would have shown it.
+    let mut transaction = rig.database.begin();
+    transaction.delete(table, row.uuid());
+    let changes = transaction.commit(&mut rig.ids).unwrap();
+    rig.monitors.commit(rig.ids.next_uuid(), Arc::new(changes));
+    assert!(rig.monitors.poll(id).is_none());
+    let update = rig.monitors.change_conditions(&rig.database, id, &where_i_is(0)).unwrap();
+    let update = update.expect("the name of the state in which the conditions changed");
+    assert_eq!((&*update.updates, update.txn), (&b"{}"[..], rig.monitors.last_txn()));
+
+    rig.monitors.remove(id);
+    let spec = Spec::from_json(Form::Since, rig.database.schema(), &where_i_is(0)).unwrap();
+    let (id, again) = rig.monitors.add(&rig.database, &where_i_is(0), spec, Some(update.txn));
+    assert_eq!((again.found, &*again.updates), (true, &b"{}"[..]));
+    // Nothing has happened since.
+    let update = rig.monitors.change_conditions(&rig.database, id, &where_i_is(5)).unwrap();
+    assert!(update.is_none());
 }
 
 #[test]
