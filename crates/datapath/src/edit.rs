@@ -101,10 +101,11 @@ fn is_sctp(layers: &Layers) -> bool {
     layers.protocol == SCTP && layers.payload != 0
 }
 
-/// Cuts the frame to at most `max_bytes`, but never below an Ethernet header.
-pub fn truncate(packet: Packet, max_bytes: usize, cache: &mut PoolCache) -> Packet {
+/// Cuts the frame to at most `max_bytes`, but never below an Ethernet header. A packet whose segments are no
+/// longer than that stays whole: it is what the sender would have sent without segmentation offload.
+pub fn truncate(packet: Packet, layers: &mut Layers, max_bytes: usize, cache: &mut PoolCache) -> Packet {
     let max_bytes = max_bytes.max(14);
-    if packet.len() <= max_bytes {
+    if packet.len() <= max_bytes || packet.gso_size > 0 && unpadded_len(&packet, layers) <= max_bytes {
         return packet;
     }
     let (mut kept, mut rest) = packet.split_next();

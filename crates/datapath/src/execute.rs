@@ -210,8 +210,11 @@ fn give<E: Ends>(action: &DpAction, run: &mut Run, to: &mut E) {
         }
         DpAction::OutputTrunc { port, max_bytes } => {
             let cache = &mut to.context().cache;
-            let mut cut: Batch =
-                run.drain().map(|packet| edit::truncate(packet, *max_bytes as usize, cache)).collect();
+            run.originals.clear();
+            let each = run.packets.drain(..).zip(run.layers.drain(..));
+            let mut cut: Batch = each
+                .map(|(packet, mut layers)| edit::truncate(packet, &mut layers, *max_bytes as usize, cache))
+                .collect();
             to.send(*port, &mut cut);
         }
         DpAction::Sample { actions, .. } | DpAction::Clone(actions) => execute(actions, run, to),

@@ -79,7 +79,7 @@ pub fn packet_edits(input: &[u8]) {
     let _ = remark(&mut packet, &mut layers, *how);
     assert_eq!(packet.len(), len);
     let max = usize::from(*low);
-    let cut = truncate(packet, max, &mut cache);
+    let cut = truncate(packet, &mut layers, max, &mut cache);
     assert_eq!(cut.len(), len.min(max.max(14)));
     cache.free(cut);
 }

@@ -1,7 +1,7 @@
 //! Inserts bytes into a packet and removes them.
 
 use base::DropReason;
-use packet::Packet;
+use packet::{Packet, PacketFlags};
 
 pub const MAC_LEN: usize = 6;
 pub const LSE_LEN: usize = 4;
@@ -38,6 +38,16 @@ pub fn remove(packet: &mut Packet, at: usize, len: usize) -> Edit {
     }
     packet.data_mut().copy_within(0..at, len);
     packet.pull_front(len).ok_or(DOES_NOT_FIT)?;
-    packet.csum_start = packet.csum_start.wrapping_sub(len as u16);
+    match packet.csum_start.checked_sub(len as u16) {
+        Some(start) if usize::from(start) >= at => packet.csum_start = start,
+        // No sender has a reason for a checksum that begins in front of what is removed. Passed on, its
+        // position could lie outside the frame.
+        _ => {
+            for flag in [PacketFlags::CSUM_PARTIAL, PacketFlags::GSO_TCP, PacketFlags::GSO_UDP] {
+                packet.flags.clear(flag);
+            }
+            packet.gso_size = 0;
+        }
+    }
     Ok(())
 }

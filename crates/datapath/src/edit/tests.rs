@@ -11,6 +11,7 @@ use proptest::prelude::*;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use wire::compose::Compose;
 use wire::ethernet::EthAddr;
+use wire::vlan::VlanId;
 
 const SRC: EthAddr = EthAddr([2, 0, 0, 0, 0, 1]);
 const DST: EthAddr = EthAddr([2, 0, 0, 0, 0, 2]);
@@ -431,9 +432,47 @@ fn a_frame_that_is_cut_is_no_segment_any_more() {
     let mut p = packet(&mut cache, &[1; 1500]);
     p.flags = PacketFlags::GSO_TCP;
     p.gso_size = 1448;
-    let cut = truncate(p.packet, 1400, &mut cache);
+    let cut = truncate(p.packet, &mut p.layers, 1400, &mut cache);
     assert_eq!((cut.len(), cut.gso_size, cut.flags == PacketFlags::default()), (1400, 0, true));
     cache.free(cut);
+}
+
+#[test]
+fn what_will_be_segmented_is_cut_only_below_the_length_of_a_segment() {
+    let mut cache = cache();
+    for (frame, flag, headers) in
+        [(v4().tcp(1, 2), PacketFlags::GSO_TCP, 54), (v6().udp(1, 2), PacketFlags::GSO_UDP, 62)]
+    {
+        let frame = frame.payload(&[7; 1300]).build().unwrap();
+        for max in [headers + 499, headers + 500, 1200] {
+            let mut p = packet(&mut cache, &frame);
+            p.gso_size = 500;
+            p.flags.set(flag);
+            p.flags.set(PacketFlags::CSUM_PARTIAL);
+            let cut = truncate(p.packet, &mut p.layers, max, &mut cache);
+            let is_whole = max >= headers + 500;
+            let (len, gso_size) = if is_whole { (frame.len(), 500) } else { (max, 0) };
+            assert_eq!((cut.len(), cut.gso_size, cut.flags.has(flag)), (len, gso_size, is_whole), "{max}");
+            cache.free(cut);
+        }
+    }
+}
+
+#[test]
+fn an_unfinished_checksum_that_begins_in_front_of_what_is_removed_is_forgotten() {
+    let mut cache = cache();
+    let frame = eth().vlan(VlanId::new(7).unwrap()).payload(&[7; 100]).build().unwrap();
+    for (start, kept) in [(0, None), (12, None), (15, None), (16, Some(12)), (38, Some(34))] {
+        let mut p = packet(&mut cache, &frame);
+        p.flags = PacketFlags::GSO_TCP;
+        p.flags.set(PacketFlags::CSUM_PARTIAL);
+        (p.csum_start, p.gso_size) = (start, 50);
+        apply(&mut p, &DpAction::PopVlan).unwrap();
+        let left = p.flags.has(PacketFlags::CSUM_PARTIAL).then_some(p.csum_start);
+        assert_eq!((left, p.gso_size), (kept, if kept.is_some() { 50 } else { 0 }), "{start}");
+        assert_eq!(p.flags.is_empty(), kept.is_none());
+        cache.free(p.packet);
+    }
 }
 
 #[test]
@@ -445,7 +484,7 @@ fn a_frame_is_cut_across_its_segments_and_nothing_leaks() {
             let tail = packet(&mut cache, &[byte; 500]);
             p.append(tail.packet);
         }
-        let cut = truncate(p.packet, max, &mut cache);
+        let cut = truncate(p.packet, &mut p.layers, max, &mut cache);
         assert_eq!(cut.len(), max.clamp(14, 2500));
         assert_eq!(cut.segments().map(<[u8]>::len).sum::<usize>(), cut.len());
         cache.free(cut);
