@@ -120,6 +120,12 @@ pub const GOALS: &[Goal] = &[
         AtMost(0.125),
     ),
     goal("load-rules", &[("rules", "1000000")], Ratio("rss_after_bytes", "ovs-vswitchd"), AtMost(1.0)),
+    goal(
+        "load-rules",
+        &[("what", "bundle|dump|delete"), ("rules", "1000000")],
+        Own("echo_p99_ms"),
+        AtMost(10.0),
+    ),
     goal("cores", &[("workers", "2")], Own("scaling"), AtLeast(1.9)),
     goal("wake", &[("what", "wake")], Own("added_us"), Median(15.0)),
     goal("wake", &[("what", "guest")], Own("added_us"), Median(30.0)),

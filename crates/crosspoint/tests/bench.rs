@@ -308,15 +308,20 @@ fn cache_misses_are_counted_by_the_processor_or_by_a_simulation_that_says_so() {
 }
 
 #[test]
-fn rules_are_loaded_into_both_switches_by_the_stock_client() {
-    const SHAPE: Shape =
-        &[("switch", 's'), ("seconds", 'n'), ("rss_after_bytes", 'n'), ("bytes_per_rule", 'n')];
+fn rules_are_loaded_shown_and_deleted_in_both_switches_by_the_stock_client() {
+    const SHAPE: Shape = &[
+        ("switch", 's'),
+        ("seconds", 'n'),
+        ("rss_after_bytes", 'n'),
+        ("bytes_per_rule", 'n'),
+        ("echo_p99_ms", 'n'),
+    ];
     let of = |rows: &[Value]| -> Vec<String> {
         rows.iter().map(|r| format!("{} {}", r["what"], r["switch"]).replace('"', "")).collect()
     };
     let both = |what: &str| ["crosspoint", "ovs-vswitchd"].map(|switch| format!("{what} {switch}"));
     let rows = check("load-rules --rules 1k --peer ovs-vswitchd --runs 1", SHAPE);
-    assert_eq!(of(&rows), ["add", "bundle", "diff", "replace"].map(both).concat());
+    assert_eq!(of(&rows), ["add", "bundle", "diff", "replace", "dump", "delete"].map(both).concat());
     let rows = check("load-rules --client own --what replace --rules 1k --runs 1", SHAPE);
     assert_eq!(of(&rows), ["replace crosspoint"]);
 }

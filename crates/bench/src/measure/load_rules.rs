@@ -1,19 +1,26 @@
-//! Many rules loaded by a client: how long, and how much memory?
+//! Many rules loaded, shown and deleted by a client: how long, how much memory, and how long do others wait?
 //!
 //! Our daemon and Debian's ovs-vswitchd on its dummy datapath get the same files in the same run. The time is
 //! the client's, from its start to its end, its own parsing included; beside it stands what the switch itself
-//! spent. The memory is what the daemon has in use more than before, and in all.
+//! spent. The memory is what the daemon has in use more than before, and in all. Meanwhile another connection
+//! sends echo requests, each some time after the answer to the last one.
 
+use crate::connection::{Connection, encode};
 use crate::daemon::Daemon;
 use crate::goals::bound;
 use crate::measure::frames::addresses;
 use crate::measure::trial::{Common, Goals};
 use crate::process::TempDir;
-use crate::stats::median;
+use crate::stats::{median, p99};
 use crate::units::count;
+use openflow::message::Message;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Between the answer to an echo request and the next one.
+const PAUSE: Duration = Duration::from_micros(200);
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -21,8 +28,8 @@ pub struct Args {
     /// Rules in the file.
     #[arg(long, value_parser = count, default_value = "1m")]
     rules: usize,
-    /// How the client changes them, separated by commas.
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "add,bundle,diff,replace")]
+    /// What the client does with them, separated by commas.
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "add,bundle,diff,replace,dump,delete")]
     what: Vec<What>,
     /// Whose client: the stock ovs-ofctl for both switches, or each switch's own.
     #[arg(long, value_enum, default_value = "stock")]
@@ -46,6 +53,10 @@ enum What {
     Diff,
     /// `--bundle replace-flows`: all rules stay, each with other actions.
     Replace,
+    /// `dump-flows`.
+    Dump,
+    /// `del-flows`.
+    Delete,
 }
 
 impl What {
@@ -56,6 +67,8 @@ impl What {
             What::Bundle => "bundle",
             What::Diff => "diff",
             What::Replace => "replace",
+            What::Dump => "dump",
+            What::Delete => "delete",
         }
     }
 }
@@ -80,12 +93,17 @@ struct Row {
     rss_before_bytes: u64,
     rss_after_bytes: u64,
     bytes_per_rule: f64,
+    /// How long another connection waited for answers to echo requests meanwhile; the longest of all.
+    echo_p99_ms: f64,
+    echo_max_ms: f64,
     runs: u32,
     /// Each run's seconds, and the same for other figures.
     raw: Vec<f64>,
     raw_switch_cpu_seconds: Vec<f64>,
     raw_rss_after_bytes: Vec<f64>,
     raw_bytes_per_rule: Vec<f64>,
+    raw_echo_p99_ms: Vec<f64>,
+    raw_echo_max_ms: Vec<f64>,
 }
 
 /// One command, as it went.
@@ -94,6 +112,8 @@ struct Done {
     cpu_seconds: f64,
     before: u64,
     after: u64,
+    echo_p99_ms: f64,
+    echo_max_ms: f64,
 }
 
 /// The same matches twice: the first rules send to port 2, the second ones drop.
@@ -132,6 +152,10 @@ pub fn run(args: &Args) -> Result<(), String> {
             if let Some(goal) = bound("rss_after_bytes") {
                 goals.at_most("memory in ratio to ovs-vswitchd's", &ratios(|done| done.after as f64), goal);
             }
+            if let Some(goal) = bound("echo_p99_ms") {
+                let waits: Vec<f64> = ours.iter().map(|done| done.echo_p99_ms).collect();
+                goals.at_most("p99 of another connection's echoes in ms", &waits, goal);
+            }
             rows.push(row("ovs-vswitchd", args, what, &theirs));
         }
     }
@@ -151,7 +175,7 @@ fn write_rules(path: &Path, rules: usize, actions: &str) -> std::io::Result<()> 
 fn change(args: &Args, what: What, daemon: &Daemon, by_ours: bool, files: &Files) -> Result<Done, String> {
     let client = |words: &[&str]| if by_ours { daemon.own_ofctl(words) } else { daemon.ofctl(words) };
     let [first, second] = [&files.first, &files.second].map(|file| file.to_string_lossy());
-    if matches!(what, What::Diff | What::Replace) {
+    if !matches!(what, What::Add | What::Bundle) {
         daemon.ofctl(&["--bundle", "add-flows", "br0", &first])?;
     }
     let words: &[&str] = match what {
@@ -159,14 +183,41 @@ fn change(args: &Args, what: What, daemon: &Daemon, by_ours: bool, files: &Files
         What::Bundle => &["--bundle", "add-flows", "br0", &first],
         What::Diff => &["diff-flows", "br0", &first],
         What::Replace => &["--bundle", "replace-flows", "br0", &second],
+        What::Dump => &["dump-flows", "br0"],
+        What::Delete => &["del-flows", "br0"],
     };
-    let (before, cpu_ns, start) = (daemon.rss_bytes()?, daemon.process.cpu_ns(), Instant::now());
-    client(words)?;
-    let seconds = start.elapsed().as_secs_f64();
-    let cpu_seconds = (daemon.process.cpu_ns() - cpu_ns) as f64 / 1e9;
-    let after = daemon.rss_bytes()?;
-    daemon.has_rules(args.rules)?;
-    Ok(Done { seconds, cpu_seconds, before, after })
+    let mut connection = Connection::open(daemon)?;
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let (before, cpu_ns, start) = (daemon.rss_bytes()?, daemon.process.cpu_ns(), Instant::now());
+        let echoes = scope.spawn(|| echoes(&mut connection, &is_over));
+        let said = client(words);
+        let seconds = start.elapsed().as_secs_f64();
+        is_over.store(true, Ordering::Relaxed);
+        let waits_ms = echoes.join().expect("asking does not panic")?;
+        said?;
+        let cpu_seconds = (daemon.process.cpu_ns() - cpu_ns) as f64 / 1e9;
+        let after = daemon.rss_bytes()?;
+        daemon.has_rules(if what == What::Delete { 0 } else { args.rules })?;
+        let (echo_p99_ms, echo_max_ms) = (p99(&waits_ms), waits_ms.iter().copied().fold(0.0, f64::max));
+        Ok(Done { seconds, cpu_seconds, before, after, echo_p99_ms, echo_max_ms })
+    })
+}
+
+/// How long the switch takes to answer, in ms, again and again; once at least.
+fn echoes(connection: &mut Connection, is_over: &AtomicBool) -> Result<Vec<f64>, String> {
+    let mut request = Vec::new();
+    encode(1, &Message::EchoRequest(Vec::new()), &mut request)?;
+    let mut waits = Vec::new();
+    while waits.is_empty() || !is_over.load(Ordering::Relaxed) {
+        let start = Instant::now();
+        match connection.ask(&request)? {
+            Message::EchoReply(_) => waits.push(start.elapsed().as_secs_f64() * 1e3),
+            other => return Err(format!("an echo request is answered by {}", other.name())),
+        }
+        std::thread::sleep(PAUSE);
+    }
+    Ok(waits)
 }
 
 fn row(switch: &'static str, args: &Args, what: What, done: &[Done]) -> Row {
@@ -187,17 +238,24 @@ fn row(switch: &'static str, args: &Args, what: What, done: &[Done]) -> Row {
         rss_before_bytes: before,
         rss_after_bytes: after,
         bytes_per_rule: after.saturating_sub(before) as f64 / rules as f64,
+        echo_p99_ms: median(&figures(|done| done.echo_p99_ms)),
+        echo_max_ms: figures(|done| done.echo_max_ms).into_iter().fold(0.0, f64::max),
         runs: done.len() as u32,
         raw,
         raw_switch_cpu_seconds,
         raw_rss_after_bytes: figures(|done| done.after as f64),
         raw_bytes_per_rule: done.iter().map(of_rule).collect(),
+        raw_echo_p99_ms: figures(|done| done.echo_p99_ms),
+        raw_echo_max_ms: figures(|done| done.echo_max_ms),
     };
     println!(
-        "{switch:<12} {what:?}, {rules} rules: {:.2} s ({:.2} s of the switch's CPU time), {:.0} MB resident",
+        "{switch:<12} {what:?}, {rules} rules: {:.2} s ({:.2} s of the switch's CPU time), {:.0} MB resident; \
+         echoes waited {:.1} ms (p99), {:.0} at most",
         row.seconds,
         row.switch_cpu_seconds,
         row.rss_after_bytes as f64 / 1e6,
+        row.echo_p99_ms,
+        row.echo_max_ms,
     );
     row
 }

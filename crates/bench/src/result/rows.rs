@@ -31,6 +31,8 @@ const FIGURES: &[(&str, &str, Better)] = &[
     ("cpu_switch", "processors", Neither),
     ("cycles_per_packet", "cycles", Lower),
     ("dropped_per_s", "1/s", Neither),
+    ("echo_max_ms", "ms", Lower),
+    ("echo_p99_ms", "ms", Lower),
     ("effect_p99_us", "us", Lower),
     ("effect_us", "us", Lower),
     ("emc_hit_ratio", "ratio", Neither),

@@ -534,7 +534,7 @@ pub const SUITES: &[Suite] = &[
     Suite {
         name: "load-rules",
         group: CONTROL,
-        question: "How long does a client take to add, compare and replace rules, and how much memory do they take?",
+        question: "How long does a client take to add, compare, replace, show and delete rules, and how long do others wait?",
         steps: &[
             measure("load-rules", "load-rules", "--runs 1", "--rules 1k --runs 1", OVS_VSWITCHD),
             measure(
