@@ -616,11 +616,14 @@ impl PacketTx {
     /// Counts a packet that was refused. False if it may be tried again later.
     fn refuse(&self, errno: i32) -> bool {
         match errno {
-            libc::EAGAIN | libc::EINTR | libc::ENOMEM => return false,
+            libc::EAGAIN | libc::EINTR => return false,
             // The kernel compares with the present MTU.
             libc::EMSGSIZE => self.stats.too_long(),
-            // Down, gone, or the device's own queue is full.
-            libc::ENETDOWN | libc::ENXIO | libc::ENODEV | libc::ENOBUFS => self.stats.dropped.add(1),
+            // Down, gone, or the device's own queue is full. ENOMEM is also what the kernel says of a segment
+            // that it cannot cut, which must not hold up those behind it.
+            libc::ENETDOWN | libc::ENXIO | libc::ENODEV | libc::ENOBUFS | libc::ENOMEM => {
+                self.stats.dropped.add(1);
+            }
             _ => self.stats.errors.add(1),
         }
         true

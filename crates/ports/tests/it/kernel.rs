@@ -405,6 +405,49 @@ fn labelled_segment(cache: &mut packet::PoolCache, len: usize) -> packet::Packet
     packet
 }
 
+/// A guest may claim anything of a packet: that the kernel cannot cut it costs nobody else's packets.
+#[test]
+fn a_segment_that_the_kernel_cannot_cut_holds_up_none_behind_it() {
+    let _alone = alone();
+    let net = Net::new("");
+    net.enter("s");
+    let pool = pool();
+    netlink::create_veth("v0", "v1").unwrap();
+    for name in ["v0", "v1"] {
+        net.on("s", &format!("ip link set {name} up"));
+    }
+    let mut v0 = ports::open(&packet_socket("v0", 2), pool).unwrap();
+    let mut v1 = ports::open(&packet_socket("v1", 3), pool).unwrap();
+    let (mut tx, mut rx) = (v0.take_tx_queues(1).remove(0), v1.take_rx_queues().remove(0));
+    let mut cache = pool.cache();
+    let mut batch = packet::Batch::new();
+    let frame = |kind: u8, len: usize| [&[2; 12][..], &[0x88, kind], &vec![7; len]].concat();
+    for len in [1_500, 5_000] {
+        // What no protocol segments, in one chunk and in several.
+        let mut segment = cache.alloc_frame(&frame(0xb6, len)).unwrap();
+        segment.flags.set(packet::PacketFlags::CSUM_PARTIAL);
+        segment.flags.set(packet::PacketFlags::GSO_TCP);
+        (segment.csum_start, segment.csum_offset, segment.gso_size) = (34, 16, 1000);
+        batch.push(segment);
+        batch.push(cache.alloc_frame(&frame(0xb5, 100)).unwrap());
+    }
+    tx.tx_burst(&mut cache, &mut batch);
+    assert!(batch.is_empty(), "{} are left", batch.len());
+    let stats = v0.stats();
+    assert_eq!((stats.tx_packets, stats.tx_dropped + stats.tx_errors), (2, 2));
+    let mut came = 0;
+    wait_for("both others", || {
+        rx.rx_burst(&mut cache, &mut batch);
+        came += batch.iter().filter(|p| p.data()[12..14] == [0x88, 0xb5]).count();
+        cache.free_all(&mut batch);
+        came == 2
+    });
+    rx.close(&mut cache);
+    tx.close(&mut cache);
+    drop(cache);
+    assert_whole(pool);
+}
+
 #[test]
 fn segments_behind_labels_are_cut_up_before_the_kernel_has_them() {
     let _alone = alone();
