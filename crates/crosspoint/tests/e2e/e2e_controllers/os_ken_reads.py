@@ -185,11 +185,13 @@ def provoked(c, path):
     yield "bad command", c
     if v < V13:
         return
+    yield from changed_by_bundles(c)
     other = Connection(path, v)
     if v >= V14:
         forward = {"properties": [P.OFPAsyncConfigPropReasons(kind, 16, 3) for kind in (
             O.OFPACPT_REQUESTFORWARD_SLAVE, O.OFPACPT_REQUESTFORWARD_MASTER,
             O.OFPACPT_ROLE_STATUS_SLAVE, O.OFPACPT_ROLE_STATUS_MASTER)]}
+        forward["properties"].append(P.OFPAsyncConfigPropReasons(O.OFPACPT_TABLE_STATUS_MASTER, 16, 24))
         c.send(P.OFPSetAsync(c.datapath, **forward))
         c.heard()
         bucket = [P.OFPBucket(actions=[P.OFPActionOutput(2)])] if v == V14 else []
@@ -200,6 +202,7 @@ def provoked(c, path):
         other.send(P.OFPMeterMod(other.datapath, O.OFPMC_ADD, O.OFPMF_KBPS, 90 + v, drop))
         other.heard()
         yield "forwarded meter", c
+        yield from told_of_tables(c)
     more = [5] if v == V15 else []  # A short name.
     c.send(P.OFPRoleRequest(c.datapath, O.OFPCR_ROLE_MASTER, *more, 10 * v + 3))
     yield "primary", c
@@ -209,6 +212,48 @@ def provoked(c, path):
         yield "role-status", c
     other.send(P.OFPRoleRequest(other.datapath, O.OFPCR_ROLE_MASTER, *more, 10 * v + 2))
     yield "stale", other
+
+
+def changed_by_bundles(c):
+    """By name, what is answered to bundles: committed, discarded, with an error, closed, and unknown."""
+    P, O = c.datapath.ofproto_parser, c.datapath.ofproto
+    ours, kinds = ("ONF", "ONF_BCT_{}_REQUEST") if c.version == V13 else ("OFP", "OFPBCT_{}_REQUEST")
+
+    def control(bundle, what):
+        c.send(getattr(P, f"{ours}BundleCtrlMsg")(c.datapath, bundle, getattr(O, kinds.format(what)), 3, []))
+
+    def add(bundle, command):
+        message = flow_mod(c, command)
+        message.set_xid(5)
+        message.serialize()
+        c.send(getattr(P, f"{ours}BundleAddMsg")(c.datapath, bundle, 3, message, []))
+
+    for bundle, steps in (
+        (7, ["OPEN", O.OFPFC_ADD, "CLOSE", "COMMIT"]),
+        (7, ["OPEN", "DISCARD"]),
+        (8, ["OPEN", 77, "COMMIT"]),
+        (9, ["OPEN", "CLOSE", O.OFPFC_DELETE]),
+        (10, ["CLOSE"]),
+    ):
+        for step in steps:
+            control(bundle, step) if isinstance(step, str) else add(bundle, step)
+        yield f"bundle {bundle}: {steps}", c
+
+
+def told_of_tables(c):
+    """By name, what is told of flows at first (os-ken cannot read what comes later), and of a table that fills
+    and empties. The test limits table 9 to four flows."""
+    P, O = c.datapath.ofproto_parser, c.datapath.ofproto
+    flags = O.OFPFMF_INITIAL | O.OFPFMF_ADD | O.OFPFMF_INSTRUCTIONS
+    c.send(P.OFPFlowMonitorRequest(c.datapath, 0, 3, O.OFPP_ANY, O.OFPG_ANY, flags, 4, O.OFPFMC_ADD, P.OFPMatch()))
+    yield "flows at first", c
+    vacancy = P.OFPTableModPropVacancy(O.OFPTMPT_VACANCY, vacancy_down=30, vacancy_up=60, vacancy=0)
+    c.send(P.OFPTableMod(c.datapath, 9, O.OFPTC_VACANCY_EVENTS, [vacancy]))
+    for command, name in ((O.OFPFC_ADD, "full"), (O.OFPFC_DELETE, "empty")):
+        for priority in range(3):
+            c.send(P.OFPFlowMod(c.datapath, table_id=9, command=command, priority=priority, instructions=[],
+                                out_port=O.OFPP_ANY, out_group=O.OFPG_ANY))
+        yield f"a table is {name}", c
 
 
 def main():
