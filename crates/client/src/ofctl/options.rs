@@ -49,7 +49,7 @@ pub fn ct_flush(options: &Options) -> Result<ExitCode, Failure> {
     let mut flush = CtFlush::default();
     let mut words = options.args.words.iter().skip(2).peekable();
     if let Some(word) = words.next_if(|word| word.starts_with("zone=")) {
-        let Ok(zone) = word["zone=".len()..].parse() else { return fail!("failed to parse zone") };
+        let Ok(zone) = word["zone=".len()..].parse() else { return fail!("Failed to parse zone") };
         flush.zone = Some(zone);
     }
     for is_reply in [false, true] {

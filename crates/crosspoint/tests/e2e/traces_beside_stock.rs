@@ -408,3 +408,34 @@ fn connections_are_committed_behind_the_last_output_as_in_the_stock_switch() {
     }
     assert_eq!(committed, 9);
 }
+
+#[test]
+fn words_of_commands_are_taken_and_refused_as_by_the_stock_switch() {
+    let mut both = Both::start();
+    const PACKET: &str = "000000000002000000000001080045000014000000004011000000000000";
+    const BROKEN: &str = "in_port(1),eth(src=00:00:00:00:00:01";
+    both.rules("OpenFlow10", &["ct_state=+trk,ct_mark=5,ip,tun_dst=1.2.3.4,actions=output:2"]);
+    for (command, args) in [
+        ("dpctl/dump-conntrack", &["--foo"][..]),
+        ("dpctl/dump-conntrack", &["-ms"]),
+        ("dpctl/dump-conntrack", &["-mx"]),
+        ("dpctl/ct-stats-show", &["-s"]),
+        ("dpctl/ct-bkts", &["nosuch", "gt=5"]),
+        ("dpctl/ct-set-maxconns", &["-5"]),
+        ("dpctl/ipf-set-max-nfrags", &["-1"]),
+        ("dpctl/del-flows", &["-x"]),
+        ("ofproto/trace", &["br0", "in_port=1", "0000"]),
+        ("ofproto/trace", &["br0", "in_port=1", "000"]),
+        ("ofproto/trace", &[BROKEN]),
+        ("ofproto/trace-packet-out", &["br0", "in_port=1,tcp", "group:9"]),
+        ("ofproto/trace-packet-out", &["br0", "in_port=1,tcp", "meter:9"]),
+        ("ofproto/trace-packet-out", &["br0", "in_port=1,tcp", "pop_mpls:0x800"]),
+        // A flow says of a packet what its bytes do not.
+        ("ofproto/trace", &["br0", "in_port=1,ct_state=trk,ct_mark=5,ct_zone=3,tun_id=7,pkt_mark=6", PACKET]),
+        ("ofproto/trace", &["br0", "in_port=1,ct_state=trk,ct_mark=5,tun_dst=1.2.3.4", PACKET]),
+        ("ofproto/trace", &["br0", "in_port=1,ct_state=trk,ct_mark=4,tun_id=7,reg3=5", PACKET]),
+    ] {
+        let [ours, stock] = both.appctl_both(command, args).map(|text| megaflowless(text.trim_end()));
+        assert_eq!(ours, stock, "ours and the stock switch's: {command} {args:?}");
+    }
+}

@@ -3,7 +3,7 @@
 //! In the datapath of the bridges the tables decide. There a manual flow is valid only between
 //! `revalidator/pause` and `revalidator/resume`, as one that contradicts the tables is in Open vSwitch.
 
-use super::names::options;
+use super::names::{OF_DPCTL, options};
 use super::upcall::set_by_hand;
 use crate::hand_datapath::{self as dp, CountedFlow, DATAPATHS_MAX, HandDatapath};
 use crate::odp::{self, ActionContext};
@@ -178,8 +178,7 @@ pub(super) fn target<'a>(
     args: &'a [String],
     rest: usize,
 ) -> Result<(Vec<&'a str>, Which, Vec<&'a str>), String> {
-    let (options, mut words) =
-        options(args, &["--clear", "--may-create", "-s", "--statistics", "-m", "--names"])?;
+    let (options, mut words) = options(args, OF_DPCTL)?;
     let which = match words.len() > rest {
         true => which(vswitch, words.remove(0)).ok_or_else(|| NO_SUCH_DATAPATH.to_string())?,
         false => Which::Bridges,
@@ -286,7 +285,7 @@ fn apply(
 /// `dpctl/parse-actions ACTIONS...`: each list in the format of `dpctl/dump-flows`; an error at the first
 /// invalid one.
 pub fn parse_actions(vswitch: &mut Vswitch, args: &[String]) -> Answer {
-    let (_, lists) = options(args, &["-m", "--more", "--names", "--no-names"])?;
+    let (_, lists) = options(args, OF_DPCTL)?;
     let by_name = |name: &str| vswitch.devices.port_named(name).map(|port| port.port_no);
     let mut text = String::new();
     for list in lists {

@@ -1,6 +1,6 @@
 //! `dpctl/*` of connection tracking: its connections, their removal, and its limits.
 
-use super::names::options;
+use super::names::{OF_DPCTL, options};
 use crate::ofconn::filter_of;
 use crate::plane::ForwardingPlane;
 use datapath::conntrack::dump::{Connection, Filter};
@@ -31,17 +31,18 @@ pub(super) fn own_arguments<'a>(
     args: &'a [String],
     own: usize,
 ) -> Result<&'a [String], String> {
+    options(args, OF_DPCTL)?;
     let rest = after_name(plane, args);
     if rest.len() > own { Err(refused("datapath not found")) } else { Ok(rest) }
 }
 
 /// Arguments that are not options, nor the datapath's name.
-fn words<'a>(plane: &ForwardingPlane, args: &'a [String], known: &[&str]) -> Result<Vec<&'a str>, String> {
-    Ok(options(args, known)?.1.into_iter().filter(|word| !plane.is_named(word)).collect())
+fn words<'a>(plane: &ForwardingPlane, args: &'a [String]) -> Result<Vec<&'a str>, String> {
+    Ok(options(args, OF_DPCTL)?.1.into_iter().filter(|word| !plane.is_named(word)).collect())
 }
 
 fn has(args: &[String], names: [&str; 2]) -> bool {
-    args.iter().any(|arg| names.contains(&arg.as_str()))
+    options(args, OF_DPCTL).is_ok_and(|(options, _)| options.iter().any(|option| names.contains(option)))
 }
 
 fn zone(word: &str) -> Option<u16> {
@@ -154,14 +155,13 @@ fn connections(plane: &ForwardingPlane, filter: &Filter) -> Vec<Connection> {
 }
 
 pub fn dump(plane: &ForwardingPlane, args: &[String]) -> Answer {
-    let known = ["-m", "--more", "-s", "--statistics", "--names", "--no-names"];
-    let filter = zone_filter(&words(plane, args, &known)?)?;
+    let filter = zone_filter(&words(plane, args)?)?;
     let (more, statistics) = (has(args, ["-m", "--more"]), has(args, ["-s", "--statistics"]));
     Ok(connections(plane, &filter).iter().map(|c| line(c, more, statistics)).collect())
 }
 
 pub fn flush(plane: &ForwardingPlane, args: &[String]) -> Answer {
-    let mut words = words(plane, args, &[])?.into_iter().peekable();
+    let mut words = words(plane, args)?.into_iter().peekable();
     let (mut filter, mut flush) = (Filter::default(), CtFlush::default());
     if let Some(word) = words.next_if(|word| word.starts_with("zone=")) {
         flush.zone = Some(zone(word).ok_or_else(|| refused("failed to parse zone"))?);
@@ -204,7 +204,7 @@ fn masked(text: &str) -> Option<(u128, u128)> {
 }
 
 pub fn stats_show(plane: &ForwardingPlane, args: &[String]) -> Answer {
-    let words = words(plane, args, &["-m", "--more"])?;
+    let words = words(plane, args)?;
     let is_verbose = has(args, ["-m", "--more"]) || words.contains(&"verbose");
     let rest: Vec<&str> = words.into_iter().filter(|word| *word != "verbose").collect();
     let all = connections(plane, &zone_filter(&rest)?);
@@ -242,13 +242,13 @@ fn tcp_states(all: &[Connection]) -> String {
 const PER_LINE: usize = 8;
 
 pub fn buckets(plane: &ForwardingPlane, args: &[String]) -> Answer {
-    let above = match words(plane, args, &[])?[..] {
+    let above = match words(plane, args)?[..] {
         [] => 0,
         [word] => match word.strip_prefix("gt=").and_then(|n| n.parse().ok()) {
             Some(above) => above,
             None => return Err("ovs-vswitchd: datapath not found (Invalid argument)".into()),
         },
-        _ => return Err(refused("invalid arguments")),
+        _ => return Err(refused("datapath not found")),
     };
     let (counts, connections) = (plane.dp.tracker().occupancy(), plane.dp.tracker().count());
     let mut text = format!("Total Buckets: {}\nCurrent Connections: {connections}\n\n", counts.len());

@@ -3,7 +3,7 @@
 
 use super::actions;
 use super::by_hand;
-use super::names::options;
+use super::names::{OF_DPCTL, options};
 use super::waits::wait_for;
 use crate::figures::WorkerCounters;
 use crate::odp;
@@ -37,7 +37,7 @@ fn hits(plane: &ForwardingPlane) -> (u64, u64) {
 }
 
 pub fn show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
-    let (options, names) = options(args, &["-s", "--statistics"])?;
+    let (options, names) = options(args, OF_DPCTL)?;
     let (made, names): (Vec<_>, Vec<_>) =
         names.into_iter().partition(|name| by_hand::named(vswitch, name).is_some());
     check_names(&vswitch.plane, &names)?;
@@ -140,7 +140,7 @@ pub fn dpif_show(vswitch: &mut Vswitch, _: &[String]) -> Answer {
 }
 
 pub fn dump_flows(vswitch: &mut Vswitch, args: &[String]) -> Answer {
-    let (options, words) = options(args, &["-m", "--more", "--names", "--no-names"])?;
+    let (options, words) = options(args, OF_DPCTL)?;
     let mut wanted = Wanted { heads: true, ..Wanted::default() };
     let mut types = None;
     let mut made = None;
@@ -373,7 +373,7 @@ pub(super) async fn for_all_flows(
 }
 
 pub fn del_flows(vswitch: &mut Vswitch, args: &[String]) -> Answer {
-    let (_, names) = options(args, &[])?;
+    let (_, names) = options(args, OF_DPCTL)?;
     let is_by_hand = names.iter().any(|n| by_hand::named(vswitch, n).is_some());
     if vswitch.plane.is_dummy && (is_by_hand || args.len() == 2) {
         return by_hand::del_flows(vswitch, args);

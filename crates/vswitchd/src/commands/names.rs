@@ -1,14 +1,28 @@
 //! Options among the words of commands.
 
-/// Splits options from names.
+/// What every `dpctl` command takes, as in Open vSwitch. In most commands it changes nothing.
+pub(super) const OF_DPCTL: &[&str] =
+    &["-m", "--more", "-s", "--statistics", "--clear", "--may-create", "--names", "--no-names"];
+
+/// Splits options from names. Several of one letter may share a hyphen.
 pub(super) fn options<'a>(
     args: &'a [String],
-    known: &[&str],
-) -> Result<(Vec<&'a str>, Vec<&'a str>), String> {
-    let (options, names): (Vec<_>, Vec<_>) =
-        args.iter().map(String::as_str).partition(|a| a.starts_with('-'));
-    match options.iter().find(|o| !known.contains(o)) {
-        Some(unknown) => Err(format!("unknown option {unknown}")),
-        None => Ok((options, names)),
+    known: &[&'static str],
+) -> Result<(Vec<&'static str>, Vec<&'a str>), String> {
+    let (given, names): (Vec<&str>, Vec<&str>) =
+        args.iter().map(String::as_str).partition(|arg| arg.len() > 1 && arg.starts_with('-'));
+    let mut options = Vec::new();
+    let mut take = |option: &str| {
+        let known = known.iter().find(|known| **known == option);
+        options.push(*known.ok_or_else(|| format!("Unrecognized option {option}"))?);
+        Ok::<(), String>(())
+    };
+    for option in given {
+        if option.starts_with("--") {
+            take(option)?;
+        } else {
+            option[1..].chars().try_for_each(|letter| take(&format!("-{letter}")))?;
+        }
     }
+    Ok((options, names))
 }

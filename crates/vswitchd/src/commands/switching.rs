@@ -8,9 +8,10 @@ use crate::state::{Shared, Vswitch};
 use base::{OfPort, PortNo};
 use datapath::{DpAction, Pipeline, Translation};
 use flow::compose::{Payload, compose};
+use flow::key::{B_CT, B_CT6, B_TUNNEL};
 use flow::{Action, FieldId, Ingress, Key, extract};
-use openflow::Version;
 use openflow::text::{PortNames, Protocols, parse_list, parse_packet, write_actions, write_match};
+use openflow::{ErrorKind, Version};
 use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Instant;
@@ -179,6 +180,11 @@ struct TraceOptions<'a> {
     ct_next: Vec<u32>,
 }
 
+/// What a flow says of a packet whose bytes are given, besides its connection and its tunnel.
+const BESIDE_A_PACKET: [FieldId; 5] =
+    [FieldId::SkbPriority, FieldId::PktMark, FieldId::DpHash, FieldId::CtState, FieldId::CtZone];
+/// Length of an Ethernet header.
+const ETHERNET_BYTES: usize = 14;
 /// Longest payload of a packet that is generated.
 const L7_BYTES_MAX: usize = 64_000;
 
@@ -220,7 +226,12 @@ fn trace_with(
     given: Option<(Vec<Action>, Version)>,
 ) -> Result<String, String> {
     let (flow, packet) = match *rest {
-        [flow] if is_datapath_flow(flow) => (from_datapath(vswitch, None, flow)?, None),
+        [flow] if is_datapath_flow(flow) => {
+            // What is no flow of a datapath may be one of OpenFlow.
+            let hint = |error| format!("{error} (or the bridge name was omitted)");
+            odp::frame(flow).map_err(hint)?;
+            (from_datapath(vswitch, None, flow)?, None)
+        }
         [flow, packet] if is_datapath_flow(flow) => (from_datapath(vswitch, None, flow)?, Some(packet)),
         [name, flow] if is_datapath_flow(flow) => (from_datapath(vswitch, Some(name), flow)?, None),
         [name, flow, packet] if is_datapath_flow(flow) => {
@@ -242,11 +253,22 @@ fn trace_with(
         if options.generates {
             return Err("Syntax error".into());
         }
+        if odp::payload(packet).is_some_and(|bytes| bytes.len() < ETHERNET_BYTES) {
+            return Err("Packet data too short for Ethernet".into());
+        }
         let bytes = odp::frame(packet).map_err(|_| "Trailing garbage in packet data")?;
         // The packet has the headers, and the flow what goes with them.
-        let metadata = [FieldId::SkbPriority, FieldId::PktMark].map(|field| (field, key.get(field)));
-        key = key_of(&bytes, &vswitch.plane.ingress(in_port, dp_port))?;
-        metadata.into_iter().for_each(|(field, value)| key.set(field, value));
+        let mut whole = key_of(&bytes, &vswitch.plane.ingress(in_port, dp_port))?;
+        for field in BESIDE_A_PACKET {
+            whole.set(field, key.get(field));
+        }
+        // Without a destination it came through no tunnel.
+        let is_tunneled = key.get(FieldId::TunDst) != 0 || key.get(FieldId::TunIpv6Dst) != 0;
+        let blocks = if is_tunneled { &[B_CT, B_CT6, B_TUNNEL][..] } else { &[B_CT, B_CT6] };
+        for (block, word) in blocks.iter().flat_map(|block| (0..8).map(move |word| (*block, word))) {
+            whole.set_word(block, word, key.word(block, word));
+        }
+        key = whole;
         frame = Some(bytes);
     }
     key.set(FieldId::DpPort, u128::from(dp_port.0));
@@ -256,9 +278,14 @@ fn trace_with(
     }
     if let Some((actions, version)) = &given {
         let out = PacketOut { key: &key, actions, version: *version };
-        vswitch.plane.control.check_packet_out(bridge, out).map_err(|error| match error {
-            FlowModError::Actions(kind) => format!("Bad actions: {kind}"),
-            other => format!("Bad actions: {other}"),
+        vswitch.plane.control.check_packet_out(bridge, out).map_err(|error| {
+            let kind = match error {
+                FlowModError::Actions(kind) | FlowModError::Refused(kind) => kind,
+                FlowModError::BadOutGroup(_) => ErrorKind::OFPBAC_BAD_OUT_GROUP,
+                FlowModError::BadMeter(_) => ErrorKind::OFPMMFC_INVALID_METER,
+                other => return format!("Bad actions: {other}"),
+            };
+            format!("Bad actions: {kind}")
         })?;
     }
     let mut names = PortNames::default();
