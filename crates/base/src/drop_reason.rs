@@ -42,8 +42,8 @@ drop_reasons! {
     TxMtuExceeded = "tx_mtu_exceeded",
     /// The output port is down (administratively, or its `no_fwd` is set).
     TxPortDown = "tx_port_down",
-    /// The output port's driver did not send the packet: the link is down, the device gone, or no buffer of a
-    /// guest's holds it.
+    /// The output port's driver did not send the packet: the link is down, the device gone, the kernel
+    /// refused it, or no buffer of a guest's holds it.
     TxError = "tx_error",
     /// The packet came in at a port whose configuration forbids receiving.
     RxPortConfig = "rx_port_config",
@@ -51,6 +51,9 @@ drop_reasons! {
     RxTruncated = "rx_truncated",
     /// The input port's driver had no buffer for the packet, or nobody took it in time.
     RxDropped = "rx_dropped",
+    /// The input port's driver refused what came: an offload's header that contradicts its frame, a frame
+    /// without contents.
+    RxError = "rx_error",
     /// A TCP segment that its sender wants cut into pieces smaller than any peer's maximum segment size
     /// (`gso_size`).
     RxGsoSize = "rx_gso_size",

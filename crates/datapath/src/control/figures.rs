@@ -17,15 +17,16 @@ pub struct SlotTotals {
 type DriverDrops = fn(&PortStats) -> u64;
 
 /// Reasons for which drivers drop packets that no worker sees, or sees no more.
-pub(super) const BY_DRIVERS: [(DropReason, DriverDrops); 7] = [
+pub(super) const BY_DRIVERS: [(DropReason, DriverDrops); 8] = [
     // Drops with counters of their own are also in `tx_dropped`.
     (DropReason::TxError, |s| {
-        s.tx_dropped.saturating_sub(s.tx_mtu_drops + s.tx_quota_drops + s.tx_down_drops)
+        s.tx_errors + s.tx_dropped.saturating_sub(s.tx_mtu_drops + s.tx_quota_drops + s.tx_down_drops)
     }),
     (DropReason::TxPortDown, |s| s.tx_down_drops),
     (DropReason::TxMtuExceeded, |s| s.tx_mtu_drops),
     (DropReason::TxQuota, |s| s.tx_quota_drops),
     (DropReason::RxDropped, |s| s.rx_dropped.saturating_sub(s.rx_gso_size_drops + s.rx_gso_segments_drops)),
+    (DropReason::RxError, |s| s.rx_errors),
     (DropReason::RxGsoSize, |s| s.rx_gso_size_drops),
     (DropReason::RxGsoSegments, |s| s.rx_gso_segments_drops),
 ];
@@ -139,5 +140,30 @@ impl<P: Pipeline> Datapath<P> {
             std::thread::sleep(Duration::from_micros(100));
         }
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_driver_refuses_has_one_reason_whatever_it_is_counted_as() {
+        let stats = PortStats {
+            rx_dropped: 100,
+            rx_errors: 7,
+            rx_gso_size_drops: 20,
+            rx_gso_segments_drops: 3,
+            tx_dropped: 50,
+            tx_errors: 9,
+            tx_mtu_drops: 11,
+            tx_quota_drops: 12,
+            tx_down_drops: 13,
+            ..PortStats::default()
+        };
+        let sum: u64 = BY_DRIVERS.iter().map(|(_, of)| of(&stats)).sum();
+        assert_eq!(sum, 100 + 7 + 50 + 9);
+        let of = |reason| BY_DRIVERS.iter().find(|(by, _)| *by == reason).map(|(_, of)| of(&stats));
+        assert_eq!((of(DropReason::RxError), of(DropReason::TxError)), (Some(7), Some(9 + 50 - 36)));
     }
 }
