@@ -144,7 +144,7 @@ impl Context {
     /// Runs once a millisecond or later.
     pub fn tick(&mut self, now_ms: u64) {
         self.now_ms = now_ms;
-        self.share.begin_spell();
+        self.share.begin_interval();
         if now_ms >= self.next_expiry_ms {
             self.next_expiry_ms = now_ms + EXPIRY_MS;
             let mut has_more = false;
@@ -168,21 +168,26 @@ impl Context {
         (!is_empty).then_some(EXPIRY_PAUSE_MS)
     }
 
-    /// Whether the input port may begin another connection by a packet with this recirculation id.
+    /// Whether the input queue may begin another connection by a packet with this recirculation id.
     pub fn may_begin_connection(&mut self, recirc_id: u32) -> bool {
         self.share.may_begin(&mut self.input.begun, recirc_id, self.now_ms)
     }
 
-    /// Whether the input port has tried to begin more connections than it may.
+    /// Whether the input queue has tried to begin more connections than it may.
     #[inline(always)]
     pub fn exceeds_share(&self) -> bool {
         self.share.is_exceeded(&self.input.begun)
     }
 
-    /// Whether the input port's packets of unknown connections are refused if the action list ends thus.
+    /// Whether the input queue's packets of unknown connections are refused if the action list ends thus.
     #[inline(always)]
     pub fn refuses_unknown(&self, rest: &[DpAction]) -> bool {
         matches!(rest, [DpAction::Recirc(id)] if self.share.refuses(&self.input.begun, *id))
+    }
+
+    /// Records that a packet with this recirculation id was refused.
+    pub fn refused_at(&mut self, recirc_id: u32) {
+        self.input.begun.refused_at(recirc_id);
     }
 
     /// A copy of the packet; `None` (counted as a drop of a copy) if the pool is exhausted.

@@ -62,9 +62,10 @@ impl Run {
         self.packets.remove(n)
     }
 
-    /// Takes out the packets at these positions, which ascend, each with what comes along. Each packet that
-    /// stays moves once.
+    /// Takes out the packets at these positions, which ascend, each with what comes along. However many they
+    /// are, each packet that stays moves twice.
     pub(crate) fn remove_all<T: Copy>(&mut self, positions: &[(usize, T)], mut taken: impl FnMut(Packet, T)) {
+        debug_assert_eq!(self.packets.len(), self.layers.len());
         let mut all = std::mem::replace(self, Run::new(self.metadata));
         let mut rest = positions.iter().peekable();
         let mut originals = all.originals.iter();

@@ -94,6 +94,8 @@ pub(crate) struct Schedule {
     idle_credit: i64,
     /// A queue that may have packets was left alone in this pass.
     left_alone: bool,
+    /// A queue was left alone in this pass because it is ahead of others.
+    is_ahead: bool,
     /// The end of the last packets' processing, or of the last sleep.
     idle_since: u64,
     /// How long it polls without packets before it sleeps, and how much longer after packets from guests.
@@ -110,6 +112,7 @@ impl Schedule {
             idle_next: 0,
             idle_credit: 0,
             left_alone: false,
+            is_ahead: false,
             idle_since: now,
             spin: SPIN_US * cycles_per_us,
             linger: 0,
@@ -157,7 +160,8 @@ impl Schedule {
 
     /// Begins a pass.
     #[inline(always)]
-    pub fn begin(&self, start: u64) -> Pass {
+    pub fn begin(&mut self, start: u64) -> Pass {
+        self.is_ahead = false;
         let busy = self.busy.iter().map(|&n| &self.queues[n]);
         let floor = busy.filter(|q| q.active).map(|q| q.served).min().unwrap_or(0);
         Pass { start, now: start, moved: false, floor, at: None, left: None }
@@ -239,7 +243,7 @@ impl Schedule {
             return Admission::No;
         }
         if q.active && q.served > pass.floor + AHEAD_CYCLES_MAX {
-            self.left_alone = true;
+            self.is_ahead = true;
             return Admission::No;
         }
         if q.coalescing.is_on(now) || q.back_pressure.is_held(now) {
@@ -338,6 +342,12 @@ impl Schedule {
     #[inline(always)]
     pub fn take_left_alone(&mut self) -> bool {
         std::mem::take(&mut self.left_alone)
+    }
+
+    /// Whether a queue was left alone in the pass because it is ahead of others: it may have packets.
+    #[inline(always)]
+    pub fn is_ahead(&self) -> bool {
+        self.is_ahead
     }
 
     /// Whether nothing has come for so long that the caches may be swept in large steps.

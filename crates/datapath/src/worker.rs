@@ -212,11 +212,13 @@ impl<P: Pipeline> Worker<P> {
             return Turn::Moved;
         }
         self.stats().idle_loops.add(1);
+        if !self.schedule.is_ahead() {
+            self.process.context.share.begin_interval();
+        }
         if self.schedule.take_left_alone() {
             self.sweep(false);
             return Turn::Idle { end, is_done: false };
         }
-        self.process.context.share.begin_spell();
         // Folding comes before sleep, so that counters are exact once traffic has stopped.
         Turn::Idle { end, is_done: self.sweep(self.schedule.is_idle(end)) }
     }

@@ -25,6 +25,8 @@ thread_local! {
 /// The test's end of a port.
 pub struct Link {
     port: PortNo,
+    /// It is like a guest's port.
+    lends: bool,
     bursts: Mutex<VecDeque<Vec<Vec<u8>>>>,
     sent: Mutex<Vec<Vec<u8>>>,
     /// Packets that one transmit call takes at most.
@@ -46,8 +48,18 @@ pub struct Link {
 impl Link {
     /// A link whose port has this number.
     pub fn new(port: PortNo) -> Arc<Link> {
+        Link::of(port, true)
+    }
+
+    /// One that lends nothing, as ports of devices: the worker takes what has come without waiting for more.
+    pub fn of_device(port: PortNo) -> Arc<Link> {
+        Link::of(port, false)
+    }
+
+    fn of(port: PortNo, lends: bool) -> Arc<Link> {
         Arc::new(Link {
             port,
+            lends,
             bursts: Mutex::default(),
             sent: Mutex::default(),
             room: AtomicUsize::new(usize::MAX),
@@ -154,12 +166,14 @@ impl RxQueue for Rx {
     }
 
     fn lends(&self) -> bool {
-        true
+        self.link.lends
     }
 
     fn rx_begin(&mut self, cache: &mut PoolCache, batch: &mut Batch) -> RxOutcome {
         for mut frame in self.next_burst() {
-            let is_long = frame.len() > HEAD_BYTES && flow::extract::head_is_enough(&frame[..HEAD_BYTES]);
+            let is_long = self.link.lends
+                && frame.len() > HEAD_BYTES
+                && flow::extract::head_is_enough(&frame[..HEAD_BYTES]);
             let tail = if is_long { frame.split_off(HEAD_BYTES) } else { Vec::new() };
             let mut packet = self.packet(cache, &frame);
             assert!(!is_long || self.tails.lend_owned(&mut packet, tail, TAIL_PART), "parts are few");

@@ -46,11 +46,22 @@ pub struct Told {
 impl<P: Pipeline> Rig<P> {
     /// A rig with ports of these numbers.
     pub fn new(pipeline: Arc<P>, domain: Arc<Domain>, config: Config, ports: &[PortNo]) -> Rig<P> {
+        Rig::with_links(pipeline, domain, config, ports, Link::new)
+    }
+
+    /// The same, with links of another kind.
+    pub fn with_links(
+        pipeline: Arc<P>,
+        domain: Arc<Domain>,
+        config: Config,
+        ports: &[PortNo],
+        link: fn(PortNo) -> Arc<Link>,
+    ) -> Rig<P> {
         let mut dp = Datapath::new(pool(), pipeline, domain, config).expect("a datapath");
         let worker = dp.stepped_worker().expect("a worker");
         let mut rig = Rig { worker, dp, links: BTreeMap::new() };
         for &no in ports {
-            let link = Link::new(no);
+            let link = link(no);
             rig.dp.add_port(no, link.port()).expect("a port");
             rig.links.insert(no, link);
         }

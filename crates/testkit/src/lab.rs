@@ -40,12 +40,12 @@ pub fn wait_within(longest: Duration, what: &str, mut done: impl FnMut() -> bool
     }
 }
 
-/// What connections come to.
+/// Something that accepts connections.
 pub trait Listener {
     /// One end of a connection.
     type Stream;
 
-    /// One that has come already.
+    /// A pending connection; `WouldBlock` if there is none. The listener does not block from then on.
     fn try_accept(&self) -> std::io::Result<Self::Stream>;
 }
 
@@ -135,7 +135,8 @@ impl From<Output> for Said {
 /// Longest that a program may take whose end is waited for.
 const LONGEST_RUN: Duration = Duration::from_secs(300);
 
-/// Runs a command to its end; panics if that does not come.
+/// Runs a command to its end; panics if that does not come. It reads what the command says, by default what
+/// the test reads.
 #[track_caller]
 pub fn run(command: &mut Command) -> Said {
     crate::watch::this_test();

@@ -1,4 +1,5 @@
-//! Names the test that hangs: libtest waits for it for ever, and says nothing of it when it is ended.
+//! Names the test that hangs, and what it waits for: libtest waits for ever. What such a test and its
+//! neighbours made, such as namespaces, is left to who looks for the reason.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -59,7 +60,7 @@ fn end_hung(longest: Duration) {
     };
     let (processes, pids) = descendants();
     // Past libtest, which keeps what a test prints until its end.
-    let text = format!("HANG: {hung} runs for over {longest:?}\n{}{processes}", threads());
+    let text = format!("\nHANG: {hung} runs for over {longest:?}\n{}{processes}", threads());
     std::io::stderr().write_all(text.as_bytes()).expect("standard error takes a few lines");
     // Some of them may have ended meanwhile.
     let _ = Command::new("kill").arg("-KILL").args(pids).stderr(Stdio::null()).status();
@@ -108,8 +109,9 @@ mod tests {
     #[test]
     fn a_hung_test_is_named_with_what_it_waits_for() {
         if std::env::var_os(LONGEST).is_some_and(|longest| longest == "0") {
+            let mut program = Command::new("sleep").arg("86399").spawn().unwrap();
             this_test();
-            Command::new("sleep").arg("86399").status().unwrap();
+            program.wait().unwrap();
             unreachable!("it is ended");
         }
         let mut hangs = Command::new(std::env::current_exe().unwrap());

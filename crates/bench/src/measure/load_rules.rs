@@ -2,8 +2,9 @@
 //!
 //! Our daemon and Debian's ovs-vswitchd on its dummy datapath get the same files in the same run. The time is
 //! the client's, from its start to its end, its own parsing included; beside it stands what the switch itself
-//! spent. The memory is what the daemon has in use more than before, and in all. Meanwhile another connection
-//! sends echo requests, each some time after the answer to the last one.
+//! spent. The memory is what the daemon has in use more than before, and in all. Meanwhile an echo request of
+//! another connection is due every millisecond; one that has to wait for the answer to the last one waits
+//! from when it was due.
 
 use crate::connection::{Connection, encode};
 use crate::daemon::Daemon;
@@ -19,8 +20,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Between the answer to an echo request and the next one.
-const PAUSE: Duration = Duration::from_micros(200);
+/// From one echo request to the next.
+const INTERVAL: Duration = Duration::from_millis(1);
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -193,29 +194,30 @@ fn change(args: &Args, what: What, daemon: &Daemon, by_ours: bool, files: &Files
         let echoes = scope.spawn(|| echoes(&mut connection, &is_over));
         let said = client(words);
         let seconds = start.elapsed().as_secs_f64();
+        let cpu_seconds = (daemon.process.cpu_ns() - cpu_ns) as f64 / 1e9;
+        let after = daemon.rss_bytes();
         is_over.store(true, Ordering::Relaxed);
         let waits_ms = echoes.join().expect("asking does not panic")?;
         said?;
-        let cpu_seconds = (daemon.process.cpu_ns() - cpu_ns) as f64 / 1e9;
-        let after = daemon.rss_bytes()?;
+        let after = after?;
         daemon.has_rules(if what == What::Delete { 0 } else { args.rules })?;
         let (echo_p99_ms, echo_max_ms) = (p99(&waits_ms), waits_ms.iter().copied().fold(0.0, f64::max));
         Ok(Done { seconds, cpu_seconds, before, after, echo_p99_ms, echo_max_ms })
     })
 }
 
-/// How long the switch takes to answer, in ms, again and again; once at least.
+/// How long requests wait for their answers from when they are due, in ms; one at least.
 fn echoes(connection: &mut Connection, is_over: &AtomicBool) -> Result<Vec<f64>, String> {
     let mut request = Vec::new();
     encode(1, &Message::EchoRequest(Vec::new()), &mut request)?;
-    let mut waits = Vec::new();
+    let (mut waits, mut due) = (Vec::new(), Instant::now());
     while waits.is_empty() || !is_over.load(Ordering::Relaxed) {
-        let start = Instant::now();
+        std::thread::sleep(due.saturating_duration_since(Instant::now()));
         match connection.ask(&request)? {
-            Message::EchoReply(_) => waits.push(start.elapsed().as_secs_f64() * 1e3),
+            Message::EchoReply(_) => waits.push(due.elapsed().as_secs_f64() * 1e3),
             other => return Err(format!("an echo request is answered by {}", other.name())),
         }
-        std::thread::sleep(PAUSE);
+        due += INTERVAL;
     }
     Ok(waits)
 }

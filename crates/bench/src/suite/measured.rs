@@ -148,7 +148,7 @@ pub const SUITES: &[Suite] = &[
             measure(
                 "flood",
                 "flood",
-                "--runs 5 --opened tcp,tcp6,udp",
+                "--runs 5 --of tcp,tcp6,udp",
                 "--rates 100k --connections 1k --runs 1 --turn-ms 200",
                 None,
             ),

@@ -219,7 +219,7 @@ fn echoes_are_answered_in_time_while_many_flows_are_added_dumped_and_deleted() {
         barrier(stream);
         println!("a deletion of {flows}: done after {:?}", start.elapsed());
         // What comes after is part of it: their memory is freed in turns. Their mask, which a flow keeps in
-        // use, keeps its places: up to a third of it, where two bundles of flows had places at once.
+        // use, keeps its places: 36 % of it where two bundles of flows had places at once.
         wait_for("the memory of the flows to be free", || rule_bytes() < full / 2);
         println!("their memory is free after {:?}: {} of {full} bytes", start.elapsed(), rule_bytes());
     };

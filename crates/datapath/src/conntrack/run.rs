@@ -45,7 +45,7 @@ pub fn track_all<E: Ends>(
             None => {
                 let (packet, layers) = (&run.packets[n], &mut run.layers[n]);
                 layers.know(packet.data(), packet.len(), TAGS_MAX);
-                if layers.is_fragment() && wait(request, run, n, to, &mut go_on) {
+                if layers.is_fragment() && wait((request, rest), run, n, to, &mut go_on) {
                     continue;
                 }
                 seen::read(&run.packets[n], &run.layers[n], was_valid)
@@ -109,6 +109,10 @@ pub fn track_all<E: Ends>(
         }
     }
     if !refused.is_empty() {
+        if refuses_unknown {
+            // An earlier `ct` need not send such packets here either.
+            to.context().refused_at(recirc_id);
+        }
         run.remove_all(&refused, |packet, reason| to.context().drop(packet, reason));
     }
     go_on_by_what_was_said(run, &said, to, &mut go_on);
@@ -139,7 +143,7 @@ pub(crate) fn was_read(metadata: &Metadata) -> bool {
 /// fragment is refused.
 #[inline(never)]
 fn wait<E: Ends>(
-    request: &Request,
+    (request, rest): (&Request, &[DpAction]),
     run: &mut Run,
     n: usize,
     to: &mut E,
@@ -158,14 +162,14 @@ fn wait<E: Ends>(
     match fragments.hold(&piece, now_ms, || run.remove(n), purge, &mut whole) {
         Fate::Refused => return false,
         Fate::Waits => {}
-        Fate::Completes => track_whole(request, whole, (run.metadata, original), to, go_on),
+        Fate::Completes => track_whole((request, rest), whole, (run.metadata, original), to, go_on),
     }
     true
 }
 
 /// Tracks a complete datagram and continues with its fragments.
 fn track_whole<E: Ends>(
-    request: &Request,
+    (request, rest): (&Request, &[DpAction]),
     whole: Whole,
     (metadata, mut original): (Metadata, Tuple),
     to: &mut E,
@@ -183,7 +187,7 @@ fn track_whole<E: Ends>(
         preferred: None,
         random,
         helped: None,
-        refuses_unknown: false,
+        refuses_unknown: context.refuses_unknown(rest),
         may_begin: &mut || context.may_begin_connection(metadata.recirc_id),
     };
     let tracking = &mut part.metadata.tracking;

@@ -88,6 +88,7 @@ impl<P: Pipeline> Process<P> {
         let (Decision { body, .. }, _) = burst.verdict(first);
         self.fetch_ends(burst, (first, end));
         let mut together = Together::NOWHERE;
+        // The first says no for nearly all, without a look at the list.
         let sheds = self.context.exceeds_share()
             && matches!(self.cache.actions(body), [_, rest @ ..] if self.context.refuses_unknown(rest));
         let mut at = first;
@@ -101,6 +102,7 @@ impl<P: Pipeline> Process<P> {
                 let (_, behind) = burst.verdict(at);
                 let shed = (at..behind).map_while(|_| runs.take());
                 self.context.drop_all(shed, DropReason::CtPortShare);
+                self.context.refused_at(burst.metadata().recirc_id);
                 at = behind;
                 continue;
             }

@@ -59,6 +59,9 @@ struct World {
     refusing: Option<PortNo>,
     /// A mistake to be found out: no cost is charged.
     charges_nothing: bool,
+    /// Passes without packets, and those of them in which no queue was left alone for being ahead.
+    fruitless: u64,
+    free: u64,
 }
 
 impl World {
@@ -68,8 +71,21 @@ impl World {
         queues.iter().for_each(|q| schedule.add(q.is_guests));
         let random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
         let (idle_cycles, slept, refusing, charges_nothing) = (0, Vec::new(), None, false);
-        let wake = WAKE;
-        World { schedule, now, queues, outputs, random, idle_cycles, slept, wake, refusing, charges_nothing }
+        let (wake, fruitless, free) = (WAKE, 0, 0);
+        World {
+            schedule,
+            now,
+            queues,
+            outputs,
+            random,
+            idle_cycles,
+            slept,
+            wake,
+            refusing,
+            charges_nothing,
+            fruitless,
+            free,
+        }
     }
 
     fn random(&mut self, below: u64) -> u64 {
@@ -175,6 +191,8 @@ impl World {
             if let Some(output) = self.refusing.take() {
                 self.schedule.refused_at(output);
             }
+            self.fruitless += u64::from(!pass.moved);
+            self.free += u64::from(!pass.moved && !self.schedule.is_ahead());
             if pass.moved {
                 self.schedule.moved(start, self.now);
             } else if !self.schedule.take_left_alone() && self.schedule.may_sleep(self.now) {
@@ -212,6 +230,24 @@ fn saturated_queues_share_the_worker_by_cycles_whatever_their_packets_cost() {
     for seed in 1..=100 {
         let spread = spread_of_saturated(seed, false);
         assert!(spread <= AHEAD_CYCLES_MAX + 2 * burst_max, "seed {seed}: {spread} cycles apart");
+    }
+}
+
+/// One queue always has packets, the other now and then: a pass that finds none of the other's while the
+/// first is ahead says nothing of time to spare.
+#[test]
+fn a_pass_without_packets_is_not_free_while_a_queue_waits_for_others_to_catch_up() {
+    for seed in 1..=20 {
+        let mut world = World::new(seed, Vec::new(), vec![Output::default()]);
+        for (every, cost) in [(20, 600), (5_000, 50)] {
+            world.queues.push(Load { every, cost, ..Load::default() });
+            world.schedule.add(false);
+        }
+        // At first there are none.
+        world.run(MS);
+        (world.fruitless, world.free) = (0, 0);
+        world.run(20 * MS);
+        assert!(world.fruitless > 10 && world.free == 0, "{} of {}", world.free, world.fruitless);
     }
 }
 

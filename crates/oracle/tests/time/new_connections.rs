@@ -8,6 +8,7 @@ use datapath::conntrack::share::SHARED;
 use flow::action::{Ct, CtZone};
 use flow::{Action, FieldId, Match};
 use oracle::home::{bridge_of, output};
+use oracle::port::Link;
 use oracle::rig::{Rig, pool_is_whole};
 use std::net::Ipv4Addr;
 use switch::control::FlowMod;
@@ -88,6 +89,9 @@ const CLIENTS: u32 = 0x0b00_0000;
 /// Nobody tracks what comes from here.
 const UNTRACKED: u32 = 0x0d00_0001;
 
+/// What comes from here on is tracked twice before it is committed.
+const CHAINED: u32 = 0x0f00_0000;
+
 /// What comes from here is tracked in a zone without connections.
 const UNCOMMITTED: u32 = 0x0e00_0001;
 
@@ -95,7 +99,7 @@ impl Firewall {
     fn new(is_udp: bool) -> Firewall {
         let (domain, switch, mut control, bridge) = bridge_of(&[1, 2, 3]);
         let config = Config { hash_seed: Some(5), ..Config::default() };
-        let rig = Rig::new(switch, domain, config, &[FLOOD, CLIENT, SERVER]);
+        let rig = Rig::with_links(switch, domain, config, &[FLOOD, CLIENT, SERVER], Link::of_device);
         let ct = |zone, commit, table| {
             Action::Ct(Box::new(Ct {
                 commit,
@@ -123,6 +127,14 @@ impl Firewall {
             (0, 3, ip().with(FieldId::NwSrc, UNTRACKED.into()), vec![output(2)]),
             (0, 3, ip().with(FieldId::NwSrc, UNCOMMITTED.into()), vec![ct(3, false, Some(2))]),
             (2, 1, ip().with_masked(FieldId::CtState, 0x21, 0x21), vec![output(2)]),
+            (
+                0,
+                3,
+                ip().with_masked(FieldId::NwSrc, CHAINED.into(), 0xff00_0000),
+                vec![ct(4, false, Some(3))],
+            ),
+            (3, 1, ip(), vec![ct(5, false, Some(4))]),
+            (4, 1, new(FLOOD), vec![ct(5, true, None), output(3)]),
         ] {
             let rule = FlowMod { table_id, priority, ..FlowMod::add(matching, actions) };
             control.flow_mod(bridge, &rule, 0).unwrap();
@@ -233,6 +245,15 @@ fn all_but_openings_pass(mut firewall: Firewall) {
         let opening = opening(firewall.flood + 1, firewall.is_udp);
         firewall.rig.receive(FLOOD, vec![opening.clone(), tagged(opening)]);
         assert_eq!(figures(&firewall), (dropped + 2, recirculated), "another round is spared");
+        // Where packets are tracked several times, each `ct` learns it from the next.
+        for n in 0..3 {
+            firewall.rig.receive(FLOOD, vec![self::opening(CHAINED + n, firewall.is_udp)]);
+        }
+        let (dropped, recirculated) = figures(&firewall);
+        let both = [CHAINED + 3, firewall.flood + 1];
+        let both = both.map(|client| self::opening(client, firewall.is_udp));
+        firewall.rig.receive(FLOOD, both.to_vec());
+        assert_eq!(figures(&firewall), (dropped + 2, recirculated), "two rounds are spared, and one still");
     }
     // The same millisecond; and the next one, which the worker knows of when it has had its turn.
     for (ms, why) in

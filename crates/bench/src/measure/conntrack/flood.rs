@@ -10,7 +10,7 @@
 
 use super::establish;
 use super::sides::{Ours, Side};
-use super::traffic::{self, FLOODED, FROM_INSIDE, FROM_OUTSIDE, NEIGHBOUR, NEIGHBOURLY, Opened, Rules};
+use super::traffic::{self, FLOODED, FROM_INSIDE, FROM_OUTSIDE, Kind, NEIGHBOUR, NEIGHBOURLY, Rules};
 use crate::goals::bound;
 use crate::measure::rig::settle;
 use crate::measure::trial::{Common, Goals};
@@ -28,7 +28,7 @@ const NEIGHBOUR_PER_S: usize = 1_000;
 pub struct Args {
     /// What its packets open, separated by commas.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "tcp")]
-    opened: Vec<Opened>,
+    of: Vec<Kind>,
     /// Opening packets per second, separated by commas; k and m stand for thousands and millions.
     #[arg(long, value_delimiter = ',', value_parser = count, default_value = "100k,1m")]
     rates: Vec<usize>,
@@ -53,7 +53,7 @@ enum What {
 struct Row {
     switch: &'static str,
     what: What,
-    opened: Opened,
+    of: Kind,
     flood_pps: usize,
     connections: usize,
     packets_per_cpu_second: f64,
@@ -91,9 +91,8 @@ struct Window {
 /// Runs it.
 pub fn run(args: &Args) -> Result<(), String> {
     let (mut rows, mut goals) = (Vec::new(), Goals::default());
-    for (&opened, &rate) in args.opened.iter().flat_map(|opened| args.rates.iter().map(move |r| (opened, r)))
-    {
-        let flood = (opened, rate);
+    for (&of, &rate) in args.of.iter().flat_map(|of| args.rates.iter().map(move |r| (of, r))) {
+        let flood = (of, rate);
         let mut kept_of = [(What::Flood, Vec::new()), (What::DroppedFlood, Vec::new())];
         let mut windows = [Vec::new(), Vec::new()];
         for _ in 0..args.common.runs {
@@ -120,13 +119,13 @@ pub fn run(args: &Args) -> Result<(), String> {
     args.common.finish(rows, goals)
 }
 
-fn row(args: &Args, (opened, rate): (Opened, usize), what: What, kept: Vec<f64>, windows: &[Window]) -> Row {
+fn row(args: &Args, (kind, rate): (Kind, usize), what: What, kept: Vec<f64>, windows: &[Window]) -> Row {
     let raw = |figure: fn(&Window) -> f64| windows.iter().map(figure).collect::<Vec<f64>>();
     let of = |figure| median(&raw(figure));
     let row = Row {
         switch: "crosspoint",
         what,
-        opened,
+        of: kind,
         flood_pps: rate,
         connections: args.connections,
         packets_per_cpu_second: of(|window| window.established_per_s),
@@ -141,7 +140,7 @@ fn row(args: &Args, (opened, rate): (Opened, usize), what: What, kept: Vec<f64>,
     println!(
         "{rate} packets/s that open {}{}: {:.3} of the established throughput is left, {:.4} of the neighbour's \
          connections were opened, {:.3} of the flood was refused",
-        opened.name(),
+        kind.name(),
         if what == What::DroppedFlood { ", dropped by a rule" } else { "" },
         row.kept_ratio,
         row.opened_ratio,
@@ -151,7 +150,7 @@ fn row(args: &Args, (opened, rate): (Opened, usize), what: What, kept: Vec<f64>,
 }
 
 /// Before the flood, and during it.
-fn turn(args: &Args, (opened, rate): (Opened, usize), what: What) -> Result<(Window, Window), String> {
+fn turn(args: &Args, (of, rate): (Kind, usize), what: What) -> Result<(Window, Window), String> {
     let dir = TempDir::new("flood")?;
     let time = args.common.turn();
     let pause = settle(1_000, args.common.turn_ms);
@@ -160,14 +159,14 @@ fn turn(args: &Args, (opened, rate): (Opened, usize), what: What) -> Result<(Win
     let first = args.connections;
     let neighbour = traffic::opening_at(
         &dir.0,
-        (NEIGHBOUR, Opened::Tcp),
+        (NEIGHBOUR, Kind::Tcp),
         first,
         (NEIGHBOUR_PER_S, 3 * (2 * time + 2 * pause)),
     )?;
     let first = first + neighbour.frames as usize;
-    let flood = traffic::opening_at(&dir.0, (FLOODED, opened), first, (rate, 2 * (time + pause)))?;
+    let flood = traffic::opening_at(&dir.0, (FLOODED, of), first, (rate, 2 * (time + pause)))?;
     let dropped = if what == What::DroppedFlood { traffic::DROPPING } else { "" };
-    let mut side = Ours::new(&[&*Rules::Firewall.text(), &opened.rules(), dropped].concat())?;
+    let mut side = Ours::new(&[&*Rules::Firewall.text(), &of.rules(), dropped].concat())?;
     establish(&mut side, Rules::Firewall, &established, args.connections, &dir.0)?;
     side.add(&established, true)?;
     side.add_timed(&neighbour)?;

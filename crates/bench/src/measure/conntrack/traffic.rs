@@ -45,26 +45,26 @@ const OF_FLOOD: u64 = 7;
 /// Cookies are below this.
 pub const COOKIES: usize = OF_FLOOD as usize + 1;
 
-/// What a packet of the flood opens.
+/// What the first packet of a connection is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 #[value(rename_all = "snake_case")]
-pub enum Opened {
-    /// A TCP connection, by its first segment.
+pub enum Kind {
+    /// The first segment of a TCP connection.
     Tcp,
     /// The same in IPv6.
     Tcp6,
-    /// What is tracked of UDP, by a datagram.
+    /// The first datagram of a UDP flow.
     Udp,
 }
 
-impl Opened {
+impl Kind {
     /// As in flows.
     pub fn name(self) -> &'static str {
         match self {
-            Opened::Tcp => "tcp",
-            Opened::Tcp6 => "tcp6",
-            Opened::Udp => "udp",
+            Kind::Tcp => "tcp",
+            Kind::Tcp6 => "tcp6",
+            Kind::Udp => "udp",
         }
     }
 
@@ -85,12 +85,12 @@ impl Opened {
         let (near, far) = (EthAddr([2, 0, 0, 0, 0, 1]), EthAddr([2, 0, 0, 0, 0, 2]));
         let tcp = TcpRepr { flags: TcpFlags::SYN, seq: INSIDE_FIRST, ..TcpRepr::new(port, SERVICE) };
         let composed = match self {
-            Opened::Tcp => return frame(n, Segment::Syn, Rules::Firewall),
-            Opened::Tcp6 => {
+            Kind::Tcp => return frame(n, Segment::Syn, Rules::Firewall),
+            Kind::Tcp6 => {
                 let [from, to] = [client, server].map(|address| address.to_ipv6_mapped());
                 Compose::ethernet(near, far).ipv6(from, to).tcp_repr(tcp)
             }
-            Opened::Udp => Compose::ethernet(near, far).ipv4(client, server).udp(port, SERVICE),
+            Kind::Udp => Compose::ethernet(near, far).ipv4(client, server).udp(port, SERVICE),
         };
         let mut bytes = composed.build().expect("headers of 74 bytes at most");
         bytes.resize(FRAME_LEN_MIN.max(bytes.len()), 0);
@@ -176,14 +176,14 @@ pub fn opening(dir: &Path, connections: usize) -> Result<Source, String> {
 /// for so long.
 pub fn opening_at(
     dir: &Path,
-    (port, opened): (PortNo, Opened),
+    (port, kind): (PortNo, Kind),
     first: usize,
     (per_s, time): (usize, Duration),
 ) -> Result<Source, String> {
     let pcap = dir.join(format!("opening-at-{port}.pcap"));
     let frames = (per_s as f64 * time.as_secs_f64()).ceil() as usize;
     let interval_ns = 1e9 / per_s as f64;
-    let timed = (0..frames).map(|n| ((n as f64 * interval_ns) as u64, opened.frame(first + n)));
+    let timed = (0..frames).map(|n| ((n as f64 * interval_ns) as u64, kind.frame(first + n)));
     write_timed_frames(&pcap, timed)?;
     Ok(Source { port, pcap, frames: frames as u64 })
 }
@@ -267,9 +267,9 @@ mod tests {
 
     #[test]
     fn the_firewall_has_five_rules_that_our_parser_takes_too() {
-        let flooded = |opened: Opened| Rules::Firewall.text() + &opened.rules() + DROPPING;
+        let flooded = |kind: Kind| Rules::Firewall.text() + &kind.rules() + DROPPING;
         let texts = [(Rules::Stateless.text(), 4), (Rules::Firewall.text(), 5), (Rules::Snat.text(), 5)];
-        let flooded = [Opened::Tcp, Opened::Tcp6, Opened::Udp].map(|opened| (flooded(opened), 9));
+        let flooded = [Kind::Tcp, Kind::Tcp6, Kind::Udp].map(|kind| (flooded(kind), 9));
         for (text, count) in texts.into_iter().chain(flooded) {
             let names = openflow::text::PortNames::none();
             let parsed = openflow::text::parse_flow_file(&text, None, names).unwrap();
