@@ -11,6 +11,7 @@ pub mod clock;
 pub mod counter;
 pub mod drop_reason;
 pub mod hash;
+pub mod heap;
 pub mod ids;
 pub mod lanes;
 mod mapping;

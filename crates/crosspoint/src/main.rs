@@ -81,6 +81,7 @@ struct Elsewhere {
 }
 
 fn main() -> ExitCode {
+    base::heap::free_evenly();
     let mut args: Vec<String> = std::env::args_os().map(|a| a.to_string_lossy().into_owned()).collect();
     if let Some(code) = programs::asked_for(&mut args) {
         host::output::flush();
