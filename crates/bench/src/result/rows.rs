@@ -115,7 +115,6 @@ pub const JUDGED: &[Judged] = &[
     Judged::new(Question::Rate, "learned_per_s", "addresses learned per second"),
     Judged::new(Question::Time, "effect_us", "time until a rule has effect"),
     Judged::new(Question::Time, "seconds", "time"),
-    Judged::new(Question::Time, "echo_p99_ms", "wait of another connection"),
     Judged::new(Question::Own, "bytes_per_rule", "memory of a rule"),
     Judged::new(Question::Own, "bytes_per_cached_flow", "memory of a cached flow"),
     Judged::new(Question::Own, "value", "value"),
