@@ -104,7 +104,7 @@ fn is_sctp(layers: &Layers) -> bool {
 /// Cuts the frame to at most `max_bytes`, but never below an Ethernet header. A packet whose segments are no
 /// longer than that stays whole: it is what the sender would have sent without segmentation offload.
 pub fn truncate(packet: Packet, layers: &mut Layers, max_bytes: usize, cache: &mut PoolCache) -> Packet {
-    let max_bytes = max_bytes.max(14);
+    let max_bytes = max_bytes.max(wire::ethernet::HEADER_LEN);
     if packet.len() <= max_bytes || packet.gso_size > 0 && unpadded_len(&packet, layers) <= max_bytes {
         return packet;
     }

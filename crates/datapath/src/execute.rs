@@ -60,7 +60,7 @@ pub fn execute<E: Ends>(actions: &[DpAction], run: &mut Run, to: &mut E) {
 fn execute_rest<E: Ends>(actions: &[DpAction], mut delivered: bool, run: &mut Run, to: &mut E) {
     // The last action that takes the packets gets the originals, those before it a copy of each; a copy, too,
     // if something behind it needs the packets.
-    let last = actions.iter().rposition(|action| takes(action) || notes(action));
+    let last = actions.iter().rposition(|action| takes(action) || acts(action));
     let last_taker = last.filter(|n| takes(&actions[*n]));
     for (n, action) in actions.iter().enumerate() {
         match action {
@@ -174,8 +174,8 @@ fn takes(action: &DpAction) -> bool {
     )
 }
 
-/// Whether the action does something with packets even if nothing takes them afterwards.
-fn notes(action: &DpAction) -> bool {
+/// Whether the action has an effect even if nothing takes the packets afterwards.
+fn acts(action: &DpAction) -> bool {
     matches!(action, DpAction::Ct(_) | DpAction::Meter(_))
 }
 

@@ -59,7 +59,7 @@ pub struct Moment<'a> {
     pub preferred: Option<&'a Preferred>,
     /// For choosing ports at random.
     pub random: u64,
-    /// Whether a packet of no known connection is refused, since it would only be refused later.
+    /// Whether a packet of no known connection is dropped now, since a later `ct` would refuse it.
     pub refuses_unknown: bool,
     /// Whether the input port may begin another connection now.
     pub may_begin: &'a mut dyn FnMut() -> bool,

@@ -88,7 +88,7 @@ impl<P: Pipeline> Process<P> {
         let (Decision { body, .. }, _) = burst.verdict(first);
         self.fetch_ends(burst, (first, end));
         let mut together = Together::NOWHERE;
-        // The first says no for nearly all, without a look at the list.
+        // Hardly any queue exceeds its share; only then is the list looked at.
         let sheds = self.context.exceeds_share()
             && matches!(self.cache.actions(body), [_, rest @ ..] if self.context.refuses_unknown(rest));
         let mut at = first;

@@ -183,8 +183,6 @@ struct TraceOptions<'a> {
 /// What a flow says of a packet whose bytes are given, besides its connection and its tunnel.
 const BESIDE_A_PACKET: [FieldId; 5] =
     [FieldId::SkbPriority, FieldId::PktMark, FieldId::DpHash, FieldId::CtState, FieldId::CtZone];
-/// Length of an Ethernet header.
-const ETHERNET_BYTES: usize = 14;
 /// Longest payload of a packet that is generated.
 const L7_BYTES_MAX: usize = 64_000;
 
@@ -253,7 +251,7 @@ fn trace_with(
         if options.generates {
             return Err("Syntax error".into());
         }
-        if odp::payload(packet).is_some_and(|bytes| bytes.len() < ETHERNET_BYTES) {
+        if odp::payload(packet).is_some_and(|bytes| bytes.len() < wire::ethernet::HEADER_LEN) {
             return Err("Packet data too short for Ethernet".into());
         }
         let bytes = odp::frame(packet).map_err(|_| "Trailing garbage in packet data")?;
