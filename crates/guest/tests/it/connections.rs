@@ -7,7 +7,9 @@ use packet::{Batch, LinkState, Pool, PoolConfig, Port};
 use ports::PortSpec;
 use ports::vhost_user::VhostUserPort;
 use ports::vhost_user::message::{encode, request};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketType};
 use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
@@ -146,6 +148,38 @@ fn a_guest_that_restarts_is_met_by_its_switch_at_once() {
     });
     let least = waited.min().unwrap();
     assert!(least < Duration::from_millis(100), "{least:?}");
+}
+
+/// A socket whose owner accepts nobody, with one connection in its queue, which is as many as there is room
+/// for: another one would wait.
+fn full_socket(path: &Path) -> (OwnedFd, UnixStream) {
+    let owner = rustix::net::socket(AddressFamily::UNIX, SocketType::STREAM, None).unwrap();
+    rustix::net::bind(&owner, &SocketAddrUnix::new(path).unwrap()).unwrap();
+    rustix::net::listen(&owner, 0).unwrap();
+    (owner, UnixStream::connect(path).unwrap())
+}
+
+#[test]
+fn a_guest_that_accepts_nobody_holds_nobody() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("vhost0");
+    let full = full_socket(&path);
+    let spec = |kind, option, value: &Path| {
+        PortSpec::new("vhost0", kind, PortNo(7)).with(option, value.to_str().unwrap())
+    };
+    let client = spec("dpdkvhostuserclient", "vhost-server-path", &path);
+    let server = spec("dpdkvhostuser", "vhost-sock-dir", dir.path());
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let port = VhostUserPort::open(&client).unwrap();
+        // Time to try.
+        std::thread::sleep(Duration::from_millis(100));
+        drop(port);
+        tell.send(VhostUserPort::open(&server).map(drop)).unwrap();
+    });
+    let opened = told.recv_timeout(Duration::from_secs(30)).expect("ports can be removed and opened");
+    assert!(opened.is_err_and(|error| error.to_string().contains("somebody listens")));
+    drop(full);
 }
 
 #[test]

@@ -51,6 +51,7 @@ use pending::{Heard, Pending};
 use queue::{VhostRx, VhostTx};
 use shared::{RETRIES_DEFAULT, Shared};
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -301,7 +302,8 @@ fn listen(path: &Path) -> Result<UnixListener, PortError> {
         if !meta.file_type().is_socket() {
             return Err(refused("exists and is not a socket".into()));
         }
-        if UnixStream::connect(path).is_ok() {
+        // One whose queue is full is served too.
+        if !connection::connect(path).is_err_and(|e| e.kind() != ErrorKind::WouldBlock) {
             return Err(refused("somebody listens there already".into()));
         }
         std::fs::remove_file(path).map_err(|e| refused(e.to_string()))?;
@@ -464,7 +466,7 @@ fn hopeless(path: &Path, error: &std::io::Error) -> Option<String> {
     if path.as_os_str().as_bytes().len() > SOCKET_PATH_BYTES_MAX {
         return Some(format!("{shown}: a socket's path has at most {SOCKET_PATH_BYTES_MAX} bytes"));
     }
-    if error.kind() == std::io::ErrorKind::PermissionDenied {
+    if error.kind() == ErrorKind::PermissionDenied {
         return Some(format!("{shown}: {error}"));
     }
     if let Some(dir) = path.parent().filter(|dir| !dir.as_os_str().is_empty() && !dir.is_dir()) {
@@ -535,7 +537,7 @@ impl Session {
                     Heard::Event | Heard::Present => self.shared.event.clear(),
                 },
                 (None, Some(path)) => {
-                    let result = UnixStream::connect(&path);
+                    let result = connection::connect(&path);
                     let why = result.as_ref().err().and_then(|error| hopeless(&path, error));
                     self.shared.facts().unreachable = why;
                     self.connected_to = Some(path);
