@@ -70,6 +70,8 @@ impl std::error::Error for StartError {}
 pub fn run(config: Config, daemon: &mut Daemon) -> Result<(), StartError> {
     log::start();
     program::set_daemon_name(NAME);
+    // A guest with 64 queue pairs needs 400 descriptors; the usual limit is 1,024.
+    crate::ovsdb::raise_descriptor_limit();
     if config.mlockall {
         // Reserved memory is locked when it is first used: the caches reserve far more than they need.
         let flags = MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT;

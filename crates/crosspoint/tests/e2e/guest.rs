@@ -3,6 +3,7 @@
 
 use crate::common::{Process, RunDir, Said, accept, binary, daemon, kill, run_dir, wait_for};
 use guest::{Guest, GuestConfig, QueuePair, RingLayout};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 fn switch(dir: &RunDir) -> Process {
@@ -96,6 +97,31 @@ fn a_guest_comes_back_after_it_was_killed_and_takes_no_running_one_s_place() {
         drop(guest);
         assert!(dir.file("guest1").exists(), "who is killed leaves its socket");
     }
+}
+
+#[test]
+fn guests_with_many_queues_do_not_use_up_the_usual_limit_of_descriptors() {
+    let dir = run_dir();
+    let dir = &dir;
+    let port = |n: u32| format!("vhost{n},type=dpdkvhostuser,ofport={n}");
+    let inner = daemon(dir, &["--bridge", "br0", "--port", &port(1), "--port", &port(2)]);
+    let mut limited = dir.command("sh");
+    limited
+        .stdout(Stdio::null())
+        .stderr(dir.log())
+        .args(["-c", "ulimit -Sn 512 && exec \"$0\" \"$@\""])
+        .arg(inner.get_program());
+    let _switch = Process::start(limited.args(inner.get_args()));
+    wait_for("the switch", || dir.file("vhost2").exists());
+    let guests = [1, 2].map(|n| {
+        let mut command = dir.command(binary());
+        command.args(["guest", "--queues", "64", "--ring-size", "64"]).arg(dir.file(format!("vhost{n}")));
+        let guest = Process::logged(&mut command, dir.file(format!("guest{n}.log")));
+        wait_for("the guest attaches", || dir.read(&format!("guest{n}.log")).contains("attached"));
+        guest
+    });
+    dir.ofctl(&["dump-ports", "br0"]).ok();
+    drop(guests);
 }
 
 #[test]
