@@ -12,12 +12,14 @@ use ports::PortSpec;
 use ports::vhost_user::VhostUserPort;
 use ports::vhost_user::features::device as d;
 use ports::vhost_user::message::{Region, VringAddr, encode, request};
+use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
+use testkit::lab::wait_for;
 
 pub const NEXT: u16 = 1;
 pub const WRITE: u16 = 2;
@@ -128,6 +130,28 @@ impl Attacker<'_> {
         let mut payload = [0u8; 8].to_vec();
         payload.extend_from_slice(&region.encode());
         self.say_with(request::ADD_MEM_REG, &payload, &[ram.fd().as_fd()]);
+    }
+
+    /// Adds regions of a file in memory of which nothing exists but its length.
+    fn add_sparse(&mut self, lens: &[u64]) {
+        let fd = memfd_create("sparse", MemfdFlags::CLOEXEC).unwrap();
+        ftruncate(&fd, lens.iter().copied().max().unwrap_or(0)).unwrap();
+        for (n, &len) in (1..).zip(lens) {
+            let mut payload = [0u8; 8].to_vec();
+            payload.extend_from_slice(&Region { guest: n << 50, len, user: n << 50, offset: 0 }.encode());
+            self.say_with(request::ADD_MEM_REG, &payload, &[fd.as_fd()]);
+        }
+    }
+
+    /// Has the switch log what it writes to the used part of the receive ring, at the end of all addresses.
+    fn log_at_the_end(&mut self) {
+        let payload = [[0, 0, 1, 0, 0, 0, 0, 0], [0; 8]].concat();
+        let ram = self.ram.clone();
+        self.say_with(request::SET_LOG_BASE, &payload, &[ram.fd().as_fd()]);
+        let [desc, avail, used] = self.rx.map(|at| ram.user(at));
+        let addr = VringAddr { index: 0, is_logged: true, desc, used, avail, log: u64::MAX - 1 };
+        self.say(request::SET_VRING_ADDR, &addr.encode());
+        self.guest.synchronise().unwrap();
     }
 
     fn ring_addr(&mut self, index: u32, desc: u64, avail: u64, used: u64) {
@@ -305,6 +329,7 @@ fn attacks_on_split_rings_cost_their_own_port_alone() {
                     a.avail(a.rx, idx);
                 }
             }),
+            ("ring that is logged at the end of all addresses", Survives, |a| a.log_at_the_end()),
             ("ring outside memory", Disabled("ring outside"), |a| a.ring_addr(1, 0x1000, 0x2000, 0x3000)),
             ("ring across the end of memory", Disabled("ring outside"), |a| {
                 let end = a.ram.user(0) + a.ram.len();
@@ -353,6 +378,7 @@ fn attacks_on_packed_rings_cost_their_own_port_alone() {
                 a.descriptor(a.tx[0], 0, GUEST_BASE, 100, [60_000, 1 << 7]);
             }),
             ("frame without a header", Survives, |a| a.offer_packed(GUEST_BASE, 5, 0)),
+            ("ring that is logged at the end of all addresses", Survives, |a| a.log_at_the_end()),
             ("event areas full of ones", Survives, |a| {
                 a.ram.u32(a.tx[1]).store(u32::MAX, Relaxed);
                 a.ram.u32(a.rx[1]).store(0x0002_ffff, Relaxed);
@@ -457,6 +483,12 @@ fn attacks_by_messages_cost_their_own_port_alone() {
                 let fd = ram.fd().as_fd();
                 a.say_with(request::SET_LOG_BASE, &payload, &[fd]);
             }),
+            ("all addresses that the switch has, at once", Disabled("more than 16 TB"), |a| {
+                a.add_sparse(&[1 << 46]);
+            }),
+            ("all addresses that the switch has, bit by bit", Disabled("more than 16 TB"), |a| {
+                a.add_sparse(&[1 << 43; 3]);
+            }),
             ("memory in a file on a disk", Disabled("only memfd, tmpfs and hugetlbfs"), |a| {
                 let file = File::open(std::env::current_exe().unwrap()).unwrap();
                 let mut payload = 1u64.to_le_bytes().to_vec();
@@ -515,4 +547,49 @@ fn a_guest_that_stops_one_pair_of_two_is_still_connected() {
         assert_eq!(is_connected(), is_left, "ring {ring} has stopped");
         assert_eq!(port.port.status().link == LinkState::Up, is_left);
     }
+}
+
+#[test]
+fn a_guest_that_was_disconnected_does_not_wake_its_ports_worker_any_more() {
+    let dir = tempfile::tempdir().unwrap();
+    let pool = Pool::new(PoolConfig { chunks: 2048, chunk_bytes: 2048, huge_pages: false }).unwrap();
+    let mut cache = pool.cache();
+    let mut victim = Victim::new(dir.path(), "victim");
+    let config = GuestConfig { ring_size: 64, ..GuestConfig::default() };
+    let watched = format!("/proc/self/fdinfo/{}", victim.rx[0].wait_fd().unwrap());
+    let watches = || std::fs::read_to_string(&watched).unwrap().matches("tfd:").count();
+    let unused = watches();
+    let mut kicks = Vec::new();
+    for n in 0..5 {
+        let mut guest = Guest::connect(&victim.path, &config).unwrap();
+        guest.synchronise().unwrap();
+        assert_eq!(watches(), unused + 1, "guest {n}");
+        // What the kernel watches is gone when its last owner closes it: this one never does.
+        kicks.push(guest.pairs[0].tx.kick.try_clone().unwrap());
+        let attacker = Attacker::new(&mut guest, config.ring_size);
+        attacker.ram.u16(attacker.tx[1] + 2).store(40_000, Relaxed);
+        victim.work(&mut cache);
+        wait_for("the guest to be disconnected", || !guest.is_connected());
+        assert_eq!(watches(), unused, "guest {n}");
+    }
+}
+
+#[test]
+fn packets_for_a_guest_that_was_disconnected_are_dropped_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let pool = Pool::new(PoolConfig { chunks: 2048, chunk_bytes: 2048, huge_pages: false }).unwrap();
+    let mut cache = pool.cache();
+    let mut victim = Victim::new(dir.path(), "victim");
+    let config = GuestConfig { ring_size: 64, ..GuestConfig::default() };
+    let mut guest = Guest::connect(&victim.path, &config).unwrap();
+    // Its receive ring is the only one, and faulty.
+    guest.front_end.enable_ring(1, false).unwrap();
+    let attacker = Attacker::new(&mut guest, config.ring_size);
+    attacker.ram.u16(attacker.rx[1] + 2).store(40_000, Relaxed);
+    victim.work(&mut cache);
+    wait_for("the guest to be disconnected", || !guest.is_connected());
+    let before = victim.port.stats().tx_dropped;
+    let mut batch = Batch::from_iter([cache.alloc_frame(&[0x55; 60]).unwrap()]);
+    victim.tx[0].tx_burst(&mut cache, &mut batch);
+    assert_eq!((batch.len(), victim.port.stats().tx_dropped - before), (0, 1));
 }

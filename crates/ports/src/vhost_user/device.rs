@@ -12,7 +12,7 @@
 use super::chain::{Direction, Fault, RingParts};
 use super::descriptor::Given;
 use super::features::{PROTOCOL_OFFERED, device as d, protocol as p};
-use super::memory::{DirtyLog, GuestMemory, Mapped, REGIONS_MAX};
+use super::memory::{DirtyLog, Extent, GuestMemory, Mapped, REGIONS_MAX};
 use super::message::{Inflight, MessageError, Region, Request, VringAddr};
 use super::packed::Packed;
 use super::ring::{Ring, SIZE_MAX};
@@ -24,7 +24,6 @@ use rustix::fs::{MemfdFlags, OFlags, fcntl_getfl, fcntl_setfl, ftruncate, memfd_
 use std::fmt;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 /// Why the connection to a guest is given up.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -102,7 +101,7 @@ pub(super) struct Device {
     features: u64,
     protocol_features: u64,
     memory: Option<Arc<GuestMemory>>,
-    broken: Arc<AtomicBool>,
+    extent: Extent,
     log: Option<Arc<DirtyLog>>,
     rings: Vec<RingConfig>,
     status: u64,
@@ -118,7 +117,7 @@ impl Device {
             features: 0,
             protocol_features: 0,
             memory: None,
-            broken: Arc::default(),
+            extent: Extent::default(),
             log: None,
             rings: (0..RINGS_MAX).map(|_| RingConfig::default()).collect(),
             status: 0,
@@ -152,7 +151,7 @@ impl Device {
             Request::AddMemReg(region) => self.add_region(region, only(&mut fds)?)?,
             Request::RemMemReg(region) => self.remove_region(region)?,
             Request::SetLogBase { len, offset } => {
-                let log = DirtyLog::new(&memory(only(&mut fds)?)?, len, offset, &self.broken)?;
+                let log = DirtyLog::new(&memory(only(&mut fds)?)?, len, offset, &self.extent)?;
                 self.log = Some(Arc::new(log));
                 self.rebuild_all()?;
                 // The front end waits for this one whether it asks for an acknowledgement or not.
@@ -228,9 +227,9 @@ impl Device {
         self.take_all();
         self.memory = None;
         let map =
-            |(region, fd): (&Region, Given)| Ok(Arc::new(Mapped::new(*region, &memory(fd)?, &self.broken)?));
+            |(region, fd): (&Region, Given)| Ok(Arc::new(Mapped::new(*region, &memory(fd)?, &self.extent)?));
         let mapped = regions.iter().zip(fds).map(map).collect::<Result<Vec<_>, DeviceError>>()?;
-        self.memory = Some(Arc::new(GuestMemory::new(mapped, self.broken.clone())?));
+        self.memory = Some(Arc::new(GuestMemory::new(mapped, self.extent.clone())?));
         // Rings keep their addresses, which are the front end's own: only their location has changed.
         self.rebuild_all()
     }
@@ -245,7 +244,7 @@ impl Device {
                 return Ok(());
             }
         }
-        regions.push(Arc::new(Mapped::new(region, &fd, &self.broken)?));
+        regions.push(Arc::new(Mapped::new(region, &fd, &self.extent)?));
         self.replace_memory(regions)
     }
 
@@ -263,7 +262,7 @@ impl Device {
 
     fn replace_memory(&mut self, regions: Vec<Arc<Mapped>>) -> Result<(), DeviceError> {
         self.take_all();
-        self.memory = Some(Arc::new(GuestMemory::new(regions, self.broken.clone())?));
+        self.memory = Some(Arc::new(GuestMemory::new(regions, self.extent.clone())?));
         self.rebuild_all()
     }
 

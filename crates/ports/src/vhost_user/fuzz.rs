@@ -2,7 +2,7 @@
 //! every chunk must come back.
 
 use super::chain::{Direction, Fault, RingParts, Sent};
-use super::memory::{GuestMemory, Mapped};
+use super::memory::{Extent, GuestMemory, Mapped};
 use super::message::{Region, Request, VringAddr};
 use super::packed::Packed;
 use super::ring::Ring;
@@ -28,10 +28,10 @@ pub fn rings(input: &[u8], cache: &mut PoolCache) {
     file.seek(SeekFrom::Start(0)).expect("memory has a start");
     file.write_all(&content[..content.len().min(MEMORY)]).expect("memory can be written");
     let region = Region { guest: 0x1000, len: MEMORY as u64, user: 0x10_0000, offset: 0 };
-    let broken = Arc::default();
-    let mapped = Mapped::new(region, &file.into(), &broken).expect("memory can be mapped");
+    let extent = Extent::default();
+    let mapped = Mapped::new(region, &file.into(), &extent).expect("memory can be mapped");
     let memory =
-        Arc::new(GuestMemory::new(vec![Arc::new(mapped)], broken).expect("one region overlaps nothing"));
+        Arc::new(GuestMemory::new(vec![Arc::new(mapped)], extent).expect("one region overlaps nothing"));
     let (packed, to_guest, mergeable, event_idx) =
         (choice & 1 != 0, choice & 2 != 0, choice & 4 != 0, choice & 8 != 0);
     let user = region.user;

@@ -7,6 +7,10 @@
 //!
 //! A region whose file is too short is refused; one that shrinks later is caught by [`super::sigbus`], and
 //! then [`GuestMemory::is_broken`] returns true.
+//!
+//! A file in memory may be far longer than the memory that there is, so a guest could take all addresses of
+//! this process, and the next allocation would fail. Hence a guest's mappings together ([`Extent`]) are
+//! limited, and so are those of all guests.
 
 use super::message::Region;
 use super::sigbus::Watch;
@@ -15,12 +19,58 @@ use crate::wait::refused;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 /// Maximum number of regions of one guest, reported to front ends that ask.
 pub const REGIONS_MAX: usize = 32;
+/// Maximum number of bytes of all mappings of one guest, its log included.
+pub const GUEST_BYTES_MAX: u64 = 16 << 40;
+/// Maximum number of bytes of all mappings of all guests: half of the addresses of a process.
+const ALL_BYTES_MAX: u64 = 64 << 40;
 /// Number of bytes per bit in the dirty log.
 const LOG_PAGE_SHIFT: u32 = 12;
+
+/// What all guests have mapped.
+static ALL_BYTES: AtomicU64 = AtomicU64::new(0);
+
+/// What one guest has mapped, and whether some of it has vanished.
+#[derive(Clone, Default)]
+pub(super) struct Extent {
+    bytes: Arc<AtomicU64>,
+    broken: Arc<AtomicBool>,
+}
+
+/// Bytes that count until this is dropped.
+struct Charge {
+    len: u64,
+    bytes: Arc<AtomicU64>,
+}
+
+impl Extent {
+    /// Counts a mapping. An error if it is one too many.
+    fn charge(&self, len: u64) -> Result<Charge, PortError> {
+        let add = |to: &AtomicU64, most: u64| {
+            let sum = |now: u64| now.checked_add(len).filter(|sum| *sum <= most);
+            to.fetch_update(Ordering::Relaxed, Ordering::Relaxed, sum).is_ok()
+        };
+        if !add(&self.bytes, GUEST_BYTES_MAX) {
+            return Err(PortError::Unsupported(format!("more than {} TB of memory", GUEST_BYTES_MAX >> 40)));
+        }
+        if !add(&ALL_BYTES, ALL_BYTES_MAX) {
+            self.bytes.fetch_sub(len, Ordering::Relaxed);
+            let what = format!("more than {} TB of memory of all guests", ALL_BYTES_MAX >> 40);
+            return Err(PortError::Unsupported(what));
+        }
+        Ok(Charge { len, bytes: self.bytes.clone() })
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.bytes.fetch_sub(self.len, Ordering::Relaxed);
+        ALL_BYTES.fetch_sub(self.len, Ordering::Relaxed);
+    }
+}
 
 /// A shared mapping of part of a file in memory ([`super::descriptor::Given::memory`]) that another process
 /// may shrink.
@@ -31,6 +81,7 @@ pub(super) struct Mapping {
     file: (u64, u64),
     /// Dropped before the range is unmapped, in `drop`.
     watch: Option<Watch>,
+    _charge: Charge,
 }
 
 // SAFETY: the mapping is memory shared with another process, and code that uses its pointers treats it as
@@ -40,8 +91,9 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps `len` bytes from the start of the file on. Sets `broken` if they vanish.
-    fn new(fd: &OwnedFd, len: u64, broken: &Arc<AtomicBool>) -> Result<Mapping, PortError> {
+    /// Maps `len` bytes from the start of the file on, which count in `extent` and are noted there if they
+    /// vanish.
+    fn new(fd: &OwnedFd, len: u64, extent: &Extent) -> Result<Mapping, PortError> {
         let stat = stat(fd)?;
         if len == 0 || len > stat.st_size as u64 {
             let what = format!("a memory region of {len} bytes in a file of {}", stat.st_size);
@@ -52,6 +104,7 @@ impl Mapping {
         let page = if page > 1 << 30 { 4096 } else { page };
         let len = usize::try_from(len).ok().and_then(|len| len.checked_next_multiple_of(page));
         let len = len.ok_or_else(|| PortError::Unsupported("a memory region of no sensible size".into()))?;
+        let charge = extent.charge(len as u64)?;
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a new mapping at an address of the kernel's choice.
         let base =
@@ -60,8 +113,9 @@ impl Mapping {
             return Err(PortError::last_os("map a guest's memory"));
         }
         let base = NonNull::new(base.cast()).expect("mmap never returns null for a null hint");
-        let mut mapping = Mapping { base, len, file: (stat.st_dev, stat.st_ino), watch: None };
-        mapping.watch = Watch::new(base.as_ptr() as usize, len, page, broken.clone());
+        let file = (stat.st_dev, stat.st_ino);
+        let mut mapping = Mapping { base, len, file, watch: None, _charge: charge };
+        mapping.watch = Watch::new(base.as_ptr() as usize, len, page, extent.broken.clone());
         if mapping.watch.is_none() {
             return Err(PortError::Unsupported("too many guests' memory regions at once".into()));
         }
@@ -100,13 +154,13 @@ unsafe impl Sync for Mapped {}
 
 impl Mapped {
     /// Maps a region of `fd`.
-    pub(super) fn new(region: Region, fd: &OwnedFd, broken: &Arc<AtomicBool>) -> Result<Mapped, PortError> {
+    pub(super) fn new(region: Region, fd: &OwnedFd, extent: &Extent) -> Result<Mapped, PortError> {
         let end = region.offset.checked_add(region.len);
         let wraps = |start: u64| start.checked_add(region.len).is_none();
         let (Some(end), false) = (end, region.len == 0 || wraps(region.guest) || wraps(region.user)) else {
             return Err(PortError::Unsupported("a memory region that wraps around".into()));
         };
-        let mapping = Mapping::new(fd, end, broken)?;
+        let mapping = Mapping::new(fd, end, extent)?;
         // SAFETY: `offset < end <= len` of the mapping.
         let host = unsafe { mapping.base.add(region.offset as usize) };
         Ok(Mapped { region, host, mapping })
@@ -129,12 +183,12 @@ impl Mapped {
 /// All regions of a guest at one moment.
 pub(super) struct GuestMemory {
     regions: Vec<Arc<Mapped>>,
-    broken: Arc<AtomicBool>,
+    extent: Extent,
 }
 
 impl GuestMemory {
     /// From these regions. Errors: two regions overlap in guest addresses, or there are too many.
-    pub(super) fn new(regions: Vec<Arc<Mapped>>, broken: Arc<AtomicBool>) -> Result<GuestMemory, PortError> {
+    pub(super) fn new(regions: Vec<Arc<Mapped>>, extent: Extent) -> Result<GuestMemory, PortError> {
         if regions.len() > REGIONS_MAX {
             return Err(PortError::Unsupported(format!("more than {REGIONS_MAX} memory regions")));
         }
@@ -145,7 +199,7 @@ impl GuestMemory {
                 }
             }
         }
-        Ok(GuestMemory { regions, broken })
+        Ok(GuestMemory { regions, extent })
     }
 
     /// The regions, to make another set of.
@@ -156,7 +210,7 @@ impl GuestMemory {
     /// Whether some of it has vanished.
     #[inline(always)]
     pub(super) fn is_broken(&self) -> bool {
-        self.broken.load(Ordering::Relaxed)
+        self.extent.broken.load(Ordering::Relaxed)
     }
 
     /// The location of `len` bytes at guest address `guest`, if they are in a single region.
@@ -225,15 +279,10 @@ unsafe impl Sync for DirtyLog {}
 
 impl DirtyLog {
     /// For `len` bytes at `offset` of a file.
-    pub(super) fn new(
-        fd: &OwnedFd,
-        len: u64,
-        offset: u64,
-        broken: &Arc<AtomicBool>,
-    ) -> Result<DirtyLog, PortError> {
+    pub(super) fn new(fd: &OwnedFd, len: u64, offset: u64, extent: &Extent) -> Result<DirtyLog, PortError> {
         let end = offset.checked_add(len).filter(|_| len > 0);
         let end = end.ok_or_else(|| PortError::Unsupported("a dirty log of no sensible size".into()))?;
-        let mapping = Mapping::new(fd, end, broken)?;
+        let mapping = Mapping::new(fd, end, extent)?;
         // SAFETY: `offset < end <= len` of the mapping.
         let bits = unsafe { mapping.base.add(offset as usize) }.cast();
         Ok(DirtyLog { bits, len, _mapping: mapping })
@@ -268,10 +317,10 @@ mod tests {
         let fd = rustix::fs::memfd_create("guest", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
         let mut file = std::fs::File::from(fd);
         file.write_all(&[1; 8192]).unwrap();
-        let broken = Arc::new(AtomicBool::new(false));
+        let extent = Extent::default();
         let region = Region { guest: 0, len: 8192, user: 0x1000, offset: 0 };
-        let mapped = Mapped::new(region, &file.into(), &broken).unwrap();
-        let memory = GuestMemory::new(vec![Arc::new(mapped)], broken).unwrap();
+        let mapped = Mapped::new(region, &file.into(), &extent).unwrap();
+        let memory = GuestMemory::new(vec![Arc::new(mapped)], extent).unwrap();
         let at = memory.at_user(0x2000, 8, 8).unwrap();
         assert_eq!(node_of(at.as_ptr() as usize), None, "nobody has touched it");
         // SAFETY: the eight bytes are in the region, aligned, and not written meanwhile.

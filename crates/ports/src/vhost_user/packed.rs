@@ -220,7 +220,7 @@ impl Layout for Packed {
             self.flags(self.used.idx).store(flags, Ordering::Release);
         }
         if let (Some(log), Some(ring)) = (log, self.ring_log) {
-            log.mark(ring + at as u64, Descriptor::BYTES as u64);
+            log.mark(ring.wrapping_add(at as u64), Descriptor::BYTES as u64);
         }
         self.used.advance(chain.slots, self.size);
     }

@@ -340,12 +340,12 @@ impl Shared {
     pub(super) fn take_ring(&self, index: usize) -> Option<Ring> {
         self.places[index].is_there.store(false, Ordering::Release);
         let taken = std::mem::take(&mut *self.wait_for(index));
-        let ring = taken.ring?;
+        // Also if the ring was faulty: the guest may keep the descriptor, which would then stay in the set.
         if let (Some(kick), Some(wait)) = (&taken.kick, self.waits[index / 2].get()) {
             wait.remove(kick);
         }
         self.count_tx_rings();
-        Some(ring)
+        taken.ring
     }
 
     pub(super) fn set_call(&self, index: usize, call: Option<Arc<OwnedFd>>) {

@@ -236,7 +236,7 @@ impl Layout for Split {
             unsafe { place.as_ref() }.store(word, Ordering::Relaxed);
         }
         if let (Some(log), Some(used)) = (log, self.used_log) {
-            log.mark(used + at as u64, 8);
+            log.mark(used.wrapping_add(at as u64), 8);
         }
         self.next_used = self.next_used.wrapping_add(1);
     }
@@ -246,7 +246,7 @@ impl Layout for Split {
         let old = std::mem::replace(&mut self.published, self.next_used);
         self.used_idx().store(self.next_used, Ordering::Release);
         if let (Some(log), Some(used)) = (log, self.used_log) {
-            log.mark(used + 2, 2);
+            log.mark(used.wrapping_add(2), 2);
         }
         // The guest's wishes must be read after it could have seen the index.
         fence(Ordering::SeqCst);
