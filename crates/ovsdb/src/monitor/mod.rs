@@ -211,6 +211,16 @@ impl Monitors {
         Ok(updates.map(|updates| Update { form, txn, updates: updates.into() }))
     }
 
+    /// The number of the last commit.
+    pub fn now(&self) -> Position {
+        self.history.now()
+    }
+
+    /// Whether `id` has been sent all changes up to `position`.
+    pub fn has_reached(&self, id: MonitorId, position: Position) -> bool {
+        self.monitors.get(&id).is_none_or(|m| m.position >= position)
+    }
+
     /// Whether `id` has changes yet to be sent.
     pub fn is_behind(&self, id: MonitorId) -> bool {
         self.monitors.get(&id).is_some_and(|m| m.position < self.history.now())

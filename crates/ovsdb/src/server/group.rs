@@ -126,7 +126,7 @@ impl Server {
                     let Member { session, request, mut outcome, .. } = members.remove(0);
                     self.counters.others += 1;
                     outcome.reply.0.push(OpResult::Failed(io_error(&error)));
-                    self.answer(session, &request, &outcome.reply);
+                    self.answer(&name, session, request, outcome.reply);
                     self.ready.insert(session);
                 } else {
                     for member in members.drain(..) {

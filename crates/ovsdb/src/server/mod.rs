@@ -11,8 +11,9 @@
 //! - A client gets the changes made by its own transaction before the transaction's reply.
 //! - A transaction that asked to be durable is answered once it is durable; others once they, and everything
 //!   that they may have seen, are in the log ([group](self::group)).
-//! - A client that does not read its output gets no more from monitors until it has, and its requests should
-//!   not be read ([`Server::may_read`]): its pending output is bounded by the answer to one request.
+//! - A client that does not read its output gets no more from monitors until it has, not even of its own
+//!   transaction, whose reply waits meanwhile, and its requests should not be read
+//!   ([`Server::may_read`]): its pending output is bounded by the answer to one request.
 //! - `_Server` is up to date when [`Server::flush`] returns.
 //!
 //! Source: RFC 7047 section 4, ovsdb-server(7), ovsdb-server(5).
@@ -33,7 +34,9 @@ pub use lock::LockCounts;
 pub use output::Output;
 pub use transactions::NotCommitted;
 
+use crate::execute::Reply;
 use crate::jsonrpc::{self, BadMessage, Message, Received, Transact};
+use crate::monitor::history::Position;
 use crate::{Error, Principal, Uuid, UuidGenerator};
 use budget::Budget;
 use databases::Hosted;
@@ -41,7 +44,7 @@ use group::Group;
 use lock::{Locks, News};
 use serde::Serialize;
 use serde_json::Value;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Instant;
 
 /// The name of the database about databases.
@@ -126,6 +129,8 @@ struct Session {
     monitors: BTreeMap<String, SessionMonitor>,
     /// Its waiting transactions, in all databases.
     waiting: usize,
+    /// Replies that its monitors' updates must precede, in order; empty unless its output is full.
+    held: VecDeque<Held>,
     /// Bytes kept for it, besides its output.
     kept: usize,
     is_closing: bool,
@@ -135,6 +140,18 @@ struct Session {
 struct SessionMonitor {
     database: String,
     id: crate::monitor::MonitorId,
+    /// The bytes charged for it.
+    bytes: usize,
+}
+
+/// The reply to a transaction, which waits until the session's monitors have told what it changed.
+#[derive(Debug)]
+struct Held {
+    database: String,
+    /// How far they must have come.
+    position: Position,
+    request: Value,
+    reply: Reply,
     /// The bytes charged for it.
     bytes: usize,
 }

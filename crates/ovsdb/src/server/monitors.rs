@@ -2,8 +2,10 @@
 
 use super::budget::monitor_bytes;
 use super::requests::Answer;
-use super::{MONITORS_MAX, OUTPUT_BYTES_FULL, Server, SessionId, SessionMonitor};
+use super::{Held, MONITORS_MAX, OUTPUT_BYTES_FULL, Server, SessionId, SessionMonitor};
 use crate::error::syntax_error;
+use crate::execute::Reply;
+use crate::monitor::history::Position;
 use crate::monitor::{Form, MonitorId, Spec, Update};
 use crate::{Error, Uuid};
 use serde_json::{Value, json};
@@ -168,24 +170,67 @@ impl Server {
         self.ready.insert(*session);
     }
 
-    /// Tells a session's monitors all that has happened: before a reply to it, and when it has taken what it
-    /// was sent.
-    pub(super) fn tell_session(&mut self, session: SessionId) {
+    /// Sends the reply to a transaction, after what the transaction changed: if the output is full meanwhile,
+    /// once the client has taken enough of it.
+    pub(super) fn answer(&mut self, database: &str, session: SessionId, request: Value, reply: Reply) {
         let Some(state) = self.sessions.get(&session) else { return };
+        let position = self.databases.get(database).map_or(0, |hosted| hosted.monitors.now());
+        if state.held.is_empty() && self.tell_upto(session, database, position) {
+            return self.reply(session, &request, &reply);
+        }
+        let bytes = reply.bytes();
+        self.keep_anyway(session, bytes);
+        let held = Held { database: database.to_owned(), position, request, reply, bytes };
+        self.sessions.get_mut(&session).expect("just looked at").held.push_back(held);
+    }
+
+    /// Tells a session's monitors of a database what has happened up to a position at least. False: its
+    /// output is full before that.
+    fn tell_upto(&mut self, session: SessionId, database: &str, position: Position) -> bool {
+        let Some(hosted) = self.databases.get(database) else { return true };
+        let Some(state) = self.sessions.get(&session) else { return true };
+        // A database that was converted since begins anew.
+        let position = position.min(hosted.monitors.now());
+        let of_database = state.monitors.values().filter(|m| m.database == database);
+        let behind = of_database.map(|m| m.id).filter(|id| !hosted.monitors.has_reached(*id, position));
+        for id in behind.collect::<Vec<_>>() {
+            if self.is_full(session) {
+                return false;
+            }
+            self.tell(database, id);
+        }
+        true
+    }
+
+    fn is_full(&self, session: SessionId) -> bool {
+        self.sessions.get(&session).is_none_or(|s| s.output.len() >= OUTPUT_BYTES_FULL)
+    }
+
+    /// A client has read its output, or much of it: sends it the changes that it missed, and the replies that
+    /// waited for them.
+    pub fn drained(&mut self, session: SessionId) {
+        while !self.is_full(session)
+            && let Some(held) = self.sessions.get(&session).and_then(|s| s.held.front())
+        {
+            let (database, position) = (held.database.clone(), held.position);
+            if !self.tell_upto(session, &database, position) {
+                return;
+            }
+            let held = self.sessions.get_mut(&session).and_then(|s| s.held.pop_front());
+            let Some(Held { request, reply, bytes, .. }) = held else { return };
+            self.release(session, bytes);
+            self.reply(session, &request, &reply);
+        }
+        let Some(state) = self.sessions.get(&session).filter(|_| !self.is_full(session)) else { return };
         let is_behind =
             |m: &&SessionMonitor| self.databases.get(&m.database).is_some_and(|h| h.monitors.is_behind(m.id));
         let behind: Vec<(String, MonitorId)> =
             state.monitors.values().filter(is_behind).map(|m| (m.database.clone(), m.id)).collect();
         for (database, id) in behind {
+            if self.is_full(session) {
+                return;
+            }
             self.tell(&database, id);
-        }
-    }
-
-    /// A client has read its output, or much of it: sends it the changes that it missed.
-    pub fn drained(&mut self, session: SessionId) {
-        let full = self.sessions.get(&session).is_none_or(|s| s.output.len() >= OUTPUT_BYTES_FULL);
-        if !full {
-            self.tell_session(session);
         }
     }
 

@@ -224,6 +224,49 @@ fn who_does_not_take_its_output_gets_one_update_of_all_it_missed() {
 }
 
 #[test]
+fn many_monitors_of_a_long_value_are_told_one_by_one_and_the_reply_comes_after_them() {
+    let mut rig = Rig::new();
+    let session = rig.server.connect(false);
+    let uuid = rig.put(1, "").to_string();
+    let monitors = 50;
+    for n in 0..monitors {
+        // Each is unlike the others, so that none shares another's text.
+        let request = json!({"columns": ["s"], "select": {"initial": false}, "where": [["i", "!=", -1 - n]]});
+        let asked = json!({"T": [request]});
+        rig.ask(session, "monitor_cond", json!(["D", n, asked]));
+    }
+    let kept = rig.server.kept_bytes();
+    let text = "x".repeat(100_000);
+    let set = json!({"op": "update", "table": "T", "where": [["i", "==", 1]], "row": {"s": text}});
+    rig.send(session, &Message::request("transact", &json!(["D", set]), 7));
+    rig.send(session, &Message::request("transact", &json!(["D", {"op": "comment", "comment": ""}]), 8));
+    rig.server.flush(rig.now);
+    let mut told = Vec::new();
+    loop {
+        let pending = rig.server.output(session).len();
+        assert!(pending < OUTPUT_BYTES_FULL + text.len() + 1_000, "{pending} bytes wait");
+        assert_eq!(rig.server.may_read(session), pending < OUTPUT_BYTES_FULL);
+        let heard = rig.hear(session);
+        if heard.is_empty() {
+            break;
+        }
+        told.extend(heard);
+        assert!(told.len() < 10 * monitors as usize, "others' changes keep the reply back");
+        if told.iter().all(|m| m["id"] != json!(8)) {
+            rig.put(2, "");
+        }
+        rig.server.drained(session);
+    }
+    let of_change = |m: &Value| m["params"][1]["T"][&uuid]["modify"]["s"].is_string();
+    let replied = told.iter().position(|m| m["id"] == json!(7)).expect("it is answered");
+    assert_eq!(told[replied]["result"], json!([{"count": 1}]));
+    assert_eq!(told[..replied].iter().filter(|m| of_change(m)).count(), monitors as usize);
+    assert_eq!(told.iter().filter(|m| m["id"] == json!(8)).count(), 1);
+    assert!(replied < told.iter().position(|m| m["id"] == json!(8)).unwrap(), "replies stay in order");
+    assert_eq!(rig.server.kept_bytes(), kept, "a reply is charged only while it waits");
+}
+
+#[test]
 fn locks_are_told_to_those_who_get_and_lose_them() {
     let mut rig = Rig::new();
     let [a, b] = [(); 2].map(|()| rig.server.connect(false));

@@ -256,7 +256,7 @@ impl Server {
             hosted.unsynced.push_back(unsynced);
             return self.keep_anyway(session, bytes);
         }
-        self.answer(unsynced.session, &unsynced.request, &unsynced.reply);
+        self.answer(name, unsynced.session, unsynced.request, unsynced.reply);
     }
 
     /// Lines for the log, where an operator has asked for them.
@@ -280,12 +280,6 @@ impl Server {
             };
             self.log_lines.push(format!("{name}:{} row {} {what}", table.name, change.uuid));
         }
-    }
-
-    /// Sends the reply to a transaction, after what the transaction changed.
-    pub(super) fn answer(&mut self, session: SessionId, request: &Value, reply: &Reply) {
-        self.tell_session(session);
-        self.reply(session, request, reply);
     }
 
     /// Cancels a waiting transaction of a session.
@@ -409,7 +403,7 @@ impl Server {
                 hosted.unsynced.pop_front().expect("just seen");
             self.release(session, bytes);
             reply.0.extend(failure.cloned().map(OpResult::Failed));
-            self.answer(session, &request, &reply);
+            self.answer(name, session, request, reply);
             self.ready.insert(session);
         }
     }
