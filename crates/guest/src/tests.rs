@@ -3,6 +3,7 @@
 mod attacks;
 mod lending;
 mod lending_attacks;
+mod logging;
 mod long_chains;
 mod turmoil;
 mod vanishing;

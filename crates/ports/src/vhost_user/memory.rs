@@ -248,6 +248,14 @@ impl GuestMemory {
             (at.as_ptr() as usize).is_multiple_of(align).then_some(at)
         })
     }
+
+    /// The guest address of an address in the front end's process.
+    pub(super) fn guest_of_user(&self, user: u64) -> Option<u64> {
+        self.regions.iter().find_map(|mapped| {
+            let offset = user.wrapping_sub(mapped.region.user);
+            (offset < mapped.region.len).then(|| mapped.region.guest + offset)
+        })
+    }
 }
 
 /// The NUMA node of the page at one of our addresses, if it is mapped, was touched before, and the kernel can

@@ -118,7 +118,7 @@ pub struct VringAddr {
     pub used: u64,
     /// Available ring; in the packed layout the driver's event area.
     pub avail: u64,
-    /// Guest address of the used ring for the log.
+    /// Guest address of the used ring for the log; in the packed layout of no use.
     pub log: u64,
 }
 

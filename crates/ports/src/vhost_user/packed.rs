@@ -63,6 +63,8 @@ pub(super) struct Packed {
     unpublished: Option<(u16, u16)>,
     /// The end of the last publication.
     signalled: u16,
+    /// The ring's guest address, if writes are logged. The front end names the device's event area instead
+    /// (QEMU 7.2), which nobody reads after a migration.
     ring_log: Option<u64>,
 }
 
@@ -88,7 +90,7 @@ impl Packed {
             used: start,
             unpublished: None,
             signalled: start.idx,
-            ring_log: addr.is_logged.then_some(addr.log),
+            ring_log: memory.guest_of_user(addr.desc).filter(|_| addr.is_logged),
         })
     }
 
@@ -100,6 +102,15 @@ impl Packed {
         let at = unsafe { self.ring.add(usize::from(idx) * Descriptor::BYTES + 14) }.cast::<AtomicU16>();
         // SAFETY: mapped as long as the ring is used, even, only accessed atomically.
         unsafe { at.as_ref() }
+    }
+
+    /// Logs that entry `idx` was written.
+    #[inline(always)]
+    fn mark(&self, idx: u16, log: Option<&DirtyLog>) {
+        if let (Some(log), Some(ring)) = (log, self.ring_log) {
+            let at = ring.wrapping_add(u64::from(idx) * Descriptor::BYTES as u64);
+            log.mark(at, Descriptor::BYTES as u64);
+        }
     }
 
     fn event(area: NonNull<u8>, at: usize) -> &'static AtomicU16 {
@@ -219,16 +230,16 @@ impl Layout for Packed {
         } else {
             self.flags(self.used.idx).store(flags, Ordering::Release);
         }
-        if let (Some(log), Some(ring)) = (log, self.ring_log) {
-            log.mark(ring.wrapping_add(at as u64), Descriptor::BYTES as u64);
-        }
+        self.mark(self.used.idx, log);
         self.used.advance(chain.slots, self.size);
     }
 
     #[inline(always)]
-    fn publish(&mut self, _log: Option<&DirtyLog>) -> bool {
+    fn publish(&mut self, log: Option<&DirtyLog>) -> bool {
         if let Some((idx, flags)) = self.unpublished.take() {
             self.flags(idx).store(flags, Ordering::Release);
+            // Once more: the page may have been copied since it was marked.
+            self.mark(idx, log);
         }
         fence(Ordering::SeqCst);
         let new = self.used.idx;
