@@ -91,6 +91,8 @@ struct RingConfig {
     kick: Option<Arc<OwnedFd>>,
     call: Option<Arc<OwnedFd>>,
     enabled: bool,
+    /// It was at work on this connection, so where it stopped is known to both sides.
+    has_run: bool,
 }
 
 /// See the module documentation.
@@ -309,6 +311,7 @@ impl Device {
     fn take(&mut self, index: usize) {
         if let Some(ring) = self.shared.take_ring(index) {
             self.rings[index].base = ring.base();
+            self.rings[index].has_run = true;
         }
     }
 
@@ -341,7 +344,8 @@ impl Device {
         };
         let size = config.num as u16;
         let ring = if self.features & d::RING_PACKED != 0 {
-            Ring::packed(Packed::new(memory, addr, size, config.base)?, usize::from(size), parts)
+            let packed = Packed::new(memory, addr, size, config.base, config.has_run)?;
+            Ring::packed(packed, usize::from(size), parts)
         } else {
             if !config.num.is_power_of_two() {
                 return Err(DeviceError::Protocol("a split ring whose size is no power of two"));

@@ -47,7 +47,8 @@ pub fn rings(input: &[u8], cache: &mut PoolCache) {
         counts: Arc::default(),
     };
     let ring = if packed {
-        Packed::new(&memory, &addr, SIZE, 1 << 15).map(|packed| Ring::packed(packed, SIZE.into(), parts))
+        Packed::new(&memory, &addr, SIZE, 1 << 15, choice & 8 == 0)
+            .map(|packed| Ring::packed(packed, SIZE.into(), parts))
     } else {
         Split::new(&memory, &addr, SIZE, event_idx).map(|split| Ring::split(split, SIZE.into(), parts))
     };

@@ -50,6 +50,14 @@ impl Position {
     }
 }
 
+/// The place up to which all USED bits are equal, and behind which they are the opposite.
+fn boundary(bits: &[bool]) -> Option<Position> {
+    let last = *bits.last()?;
+    let idx = bits.iter().position(|bit| *bit == last)?;
+    let is_clean = bits[idx..].iter().all(|bit| *bit == last);
+    is_clean.then_some(Position { idx: idx as u16, wrap: !last })
+}
+
 pub(super) struct Packed {
     size: u16,
     ring: NonNull<u8>,
@@ -69,8 +77,15 @@ pub(super) struct Packed {
 }
 
 impl Packed {
-    /// A ring whose parts are in `memory`, continuing at `base` (index and counter of SET_VRING_BASE).
-    pub(super) fn new(memory: &GuestMemory, addr: &VringAddr, size: u16, base: u32) -> Result<Packed, Fault> {
+    /// A ring whose parts are in `memory`, continuing at `base` (index and counter of SET_VRING_BASE), or, if
+    /// `base` may be out of date, where the ring itself says.
+    pub(super) fn new(
+        memory: &GuestMemory,
+        addr: &VringAddr,
+        size: u16,
+        base: u32,
+        is_base_known: bool,
+    ) -> Result<Packed, Fault> {
         let ring = memory.at_user(addr.desc, usize::from(size) * Descriptor::BYTES, 16);
         let driver_event = memory.at_user(addr.avail, 4, 4);
         let device_event = memory.at_user(addr.used, 4, 4);
@@ -81,7 +96,7 @@ impl Packed {
         if start.idx >= size {
             return Err(Fault("a ring that starts beyond its end"));
         }
-        Ok(Packed {
+        let mut packed = Packed {
             size,
             ring,
             driver_event,
@@ -91,6 +106,46 @@ impl Packed {
             unpublished: None,
             signalled: start.idx,
             ring_log: memory.guest_of_user(addr.desc).filter(|_| addr.is_logged),
+        };
+        if !is_base_known && let Some(found) = packed.find_position() {
+            (packed.avail, packed.used, packed.signalled) = (found, found, found.idx);
+        }
+        Ok(packed)
+    }
+
+    /// Where a predecessor that was killed has stopped. After such an end QEMU names the place where the ring
+    /// once began, so the descriptors must tell: what was given back in this round has the round's counter as
+    /// its USED bit, and all behind it the opposite, from the round before. If the predecessor was killed
+    /// within a burst, only the first descriptor that it gave back is not shown to the guest yet; it is now.
+    ///
+    /// `None` if the bits tell nothing: of a chain of several descriptors, only the first is marked as used.
+    /// (Linux sends such chains in indirect tables, which take one.)
+    fn find_position(&self) -> Option<Position> {
+        let bits: Vec<bool> =
+            (0..self.size).map(|idx| self.flags(idx).load(Ordering::Acquire) & USED != 0).collect();
+        if let Some(found) = boundary(&bits) {
+            return Some(found);
+        }
+        let differs = |a: usize, b: usize| bits.get(a) != bits.get(b);
+        let is_alone = |idx: &usize| (*idx == 0 || differs(*idx, idx - 1)) && differs(*idx, idx + 1);
+        let mut alone: Vec<usize> = (0..bits.len()).filter(is_alone).take(4).collect();
+        if alone.len() > 3 {
+            return None;
+        }
+        // A burst across the ring's end, rather than one of nearly the whole ring.
+        if alone.first() == Some(&0) && alone.last() == Some(&(bits.len() - 1)) {
+            alone.reverse();
+        }
+        alone.into_iter().find_map(|idx| {
+            let mut complete = bits.clone();
+            complete[idx] ^= true;
+            let found = boundary(&complete)?;
+            let bits = if complete[idx] { AVAIL | USED } else { 0 };
+            // SAFETY: the index is below the size.
+            let descriptor = unsafe { Packed::read(self.ring, idx) };
+            let flags = bits | if descriptor.len > 0 { WRITE } else { 0 };
+            self.flags(idx as u16).store(flags, Ordering::Release);
+            Some(found)
         })
     }
 
