@@ -116,7 +116,12 @@ impl<S: Sink> Xlate<'_, S> {
             NshProperty::MdType(kind) => Some(*kind),
             NshProperty::Tlv { .. } => None,
         });
-        let kind = kind.unwrap_or(md_type::FIXED);
+        // As in Open vSwitch, which refuses no type either: a header of another type has no metadata, and
+        // says type 0. The field has 8 bits, the header 4.
+        let kind = match kind.unwrap_or(md_type::FIXED) {
+            kind @ (md_type::FIXED | md_type::VARIABLE) => kind,
+            _ => 0,
+        };
         self.begin_with_other_header(NSH);
         for (field, value) in [
             (FieldId::NshTtl, NSH_TTL),
@@ -320,7 +325,7 @@ impl<S: Sink> Xlate<'_, S> {
             context: if kind == md_type::FIXED { &fixed } else { &variable },
         };
         let mut header = vec![0; repr.header_len()];
-        repr.emit(&mut header).expect("context headers were bounded as they were made");
+        repr.emit(&mut header).expect("context headers and the type were bounded as they were made");
         // The second flag has no name.
         header[0] |= (get(FieldId::NshFlags) as u8 & 1) << 4;
         header

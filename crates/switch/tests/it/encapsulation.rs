@@ -142,6 +142,18 @@ fn context_headers_of_variable_length_are_padded_to_words() {
 }
 
 #[test]
+fn a_metadata_type_that_does_not_exist_makes_a_header_without_metadata() {
+    for kind in [0, 3, 15, 16, 255] {
+        let tlv = NshProperty::Tlv { class: 1, kind: 1, value: vec![1] };
+        let properties = vec![NshProperty::MdType(kind), tlv];
+        let encap_nsh = Action::Encap { packet_type: NSH, header_size: 0, properties };
+        let actions = rig(vec![encap_nsh, encap(ETHERNET), output(2)]).actions(&packet());
+        let Some(DpAction::PushNsh(header)) = actions.first() else { panic!("{kind}: {actions:?}") };
+        assert_eq!(header[..], [0x0f, 0xc2, 0, 3, 0, 0, 0, 0xff], "{kind}");
+    }
+}
+
+#[test]
 fn an_ethernet_header_that_goes_hides_the_packet_from_ports_until_another_comes() {
     let r = rig(vec![decap(), output(2)]);
     assert_eq!(r.actions(&packet()), [DpAction::Drop(DropReason::UnsupportedPacketType)]);
