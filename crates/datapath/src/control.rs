@@ -11,11 +11,11 @@ mod ports;
 mod workers;
 
 pub use figures::SlotTotals;
-pub use workers::worker_name;
+pub use workers::{WORKER_STACK_BYTES, worker_name};
 
 use crate::action::DpAction;
 use crate::awaited::{Awaited, Overdue, PATIENCE};
-use crate::cache::{CacheConfig, DumpedFlow};
+use crate::cache::{CacheConfig, DumpedFlow, FlowCache};
 use crate::conntrack::Tracker;
 use crate::conntrack::{Tracking, tuple::Tuple};
 use crate::context::PacketIn;
@@ -159,6 +159,8 @@ struct Exchange {
     cache: CacheConfig,
     /// How many workers keep their flows: the first ones.
     stay: usize,
+    /// Those of the workers to come, made before a worker ends: there may be no room for them.
+    caches: Vec<FlowCache>,
     step: Step,
     since: Instant,
 }

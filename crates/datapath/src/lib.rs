@@ -37,9 +37,11 @@ mod worker;
 
 pub use action::{DpAction, PacketInSpec};
 pub use awaited::Overdue;
-pub use cache::{CacheConfig, DumpedFlow};
+pub use cache::{CacheConfig, DumpedFlow, FLOW_LIMIT_MAX};
 pub use context::PacketIn;
-pub use control::{Config, Datapath, DatapathError, Event, FlowPiece, Removal, SlotTotals, worker_name};
+pub use control::{
+    Config, Datapath, DatapathError, Event, FlowPiece, Removal, SlotTotals, WORKER_STACK_BYTES, worker_name,
+};
 pub use input::{ExactTier, PortView};
 pub use pipeline::{FlowView, Pipeline, Rewrite, Scratch, Translation};
 pub use stats::{PortCounters, WorkerStats};

@@ -9,7 +9,7 @@ use crate::figures::WorkerCounters;
 use crate::plane::ForwardingPlane;
 use crate::port_record::Ports;
 use crate::scheduler::{Event, Rules, Scheduler};
-use datapath::CacheConfig;
+use datapath::{CacheConfig, FLOW_LIMIT_MAX};
 use host::numa::{Topology, WorkerPlace};
 use packet::thread::CpuSet;
 use std::collections::BTreeMap;
@@ -102,9 +102,10 @@ impl Workers {
         }
     }
 
-    /// Megaflows per worker, and exact entries.
+    /// Megaflows per worker, and exact entries. As in Open vSwitch, it may be lower than what was asked for.
     pub fn flow_limit(&self) -> usize {
-        self.flow_limit_by_hand.or(self.settings.flow_limit).unwrap_or(self.given.cache.flow_limit)
+        let asked = self.flow_limit_by_hand.or(self.settings.flow_limit);
+        asked.unwrap_or(self.given.cache.flow_limit).min(FLOW_LIMIT_MAX)
     }
 
     /// Sets that until the configuration says another.

@@ -36,7 +36,7 @@ use base::hash::HashKey;
 use base::region::{Region, prefetch_at};
 use base::slots::SlotTable;
 use base::{PortNo, Version};
-pub use config::CacheConfig;
+pub use config::{CacheConfig, FLOW_LIMIT_MAX};
 pub use dump::DumpedFlow;
 use entry::{
     Arena, Bodies, Decision, Entry, EntryKey, PLAIN, STALE_STATS_MAX, ShortVersion, StaleStats, Verdict,
@@ -203,7 +203,7 @@ pub enum Installed {
 impl FlowCache {
     /// Reserves the address space of a cache.
     pub fn new(config: CacheConfig, secret: HashKey, slots: Arc<SlotTable>) -> std::io::Result<FlowCache> {
-        let limit = config.flow_limit.max(64);
+        let limit = config.mega_limit();
         let exact_limit = config.exact_limit();
         Ok(FlowCache {
             config,
@@ -225,6 +225,11 @@ impl FlowCache {
             now_ms: 0,
             version: Version(0),
         })
+    }
+
+    /// Credits flows in these counters, before there is any.
+    pub fn count_in(&mut self, slots: Arc<SlotTable>) {
+        self.slots = slots;
     }
 
     // ---- exact tier
@@ -604,7 +609,7 @@ impl FlowCache {
 
     /// Whether new flows may soon need the places of idle ones.
     pub fn is_crowded(&self) -> bool {
-        let limit = self.config.flow_limit.max(64);
+        let limit = self.config.mega_limit();
         self.mega.live() > limit / 4 * 3 || self.is_exact_crowded()
     }
 

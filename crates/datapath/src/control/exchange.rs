@@ -37,8 +37,14 @@ impl<P: Pipeline> Datapath<P> {
                 let Some((places, cache)) = self.workers_to_come.take() else { return Poll::Ready(Ok(())) };
                 let stay = if cache == self.config.cache { self.workers.len().min(places.len()) } else { 0 };
                 if stay < self.workers.len() || stay < places.len() {
+                    let new = places.len().saturating_sub(stay);
+                    let caches = (0..new).map(|_| self.make_cache(cache)).collect::<Result<_, _>>();
+                    let caches = match caches {
+                        Ok(caches) => caches,
+                        Err(error) => return Poll::Ready(Err(error)),
+                    };
                     let step = Step::Arriving;
-                    self.exchange = Some(Exchange { places, cache, stay, step, since: now });
+                    self.exchange = Some(Exchange { places, cache, stay, caches, step, since: now });
                 } else {
                     self.bind_workers(&places);
                 }
@@ -136,19 +142,23 @@ impl<P: Pipeline> Datapath<P> {
         }
     }
 
-    /// Step 5.
-    fn replace_workers(&mut self, exchange: Exchange) -> Result<(), DatapathError> {
-        let Exchange { places, cache, stay, .. } = exchange;
+    /// Step 5. If the system refuses the thread of the only worker, the step is repeated at the next poll.
+    fn replace_workers(&mut self, mut exchange: Exchange) -> Result<(), DatapathError> {
+        let (cache, stay) = (exchange.cache, exchange.stay);
         self.config.cache = cache;
         while self.workers.len() > stay {
             self.take_off_last_worker();
         }
         self.workers.iter_mut().for_each(|w| w.queues = 0);
-        let started =
-            places[stay..].iter().try_for_each(|place| self.start_worker_on(place.clone()).map(drop));
+        let started = exchange.places[stay..].iter().try_for_each(|place| {
+            let cache = exchange.caches.pop().map_or_else(|| self.make_cache(cache), Ok)?;
+            self.start_worker_with(place.clone(), cache).map(drop)
+        });
         if self.workers.is_empty() {
+            self.exchange = Some(exchange);
             return started;
         }
+        let places = exchange.places;
         let mut by_port: BTreeMap<PortNo, Vec<PortQueues>> = BTreeMap::new();
         for queues in self.released.drain(..).flat_map(|released| released.queues) {
             by_port.entry(queues.port).or_default().push(queues);

@@ -1,13 +1,15 @@
 //! Starting workers, and what is known about each.
 
 use super::*;
-use crate::cache::FlowCache;
 use crate::context::Context;
 use crate::process::Process;
 use crate::worker::Worker;
 use base::hash::HashKey;
 use packet::wait::Waiter;
 
+/// The stack of a worker's thread. Translation and execution recurse in it as deep as rules nest; what bounds
+/// them is in `switch::translate`. Only what is used takes memory.
+pub const WORKER_STACK_BYTES: usize = 8 << 20;
 /// Effects that a worker can have in flight.
 const EFFECTS_RING: usize = 4096;
 /// Packet-ins that a worker can have in flight.
@@ -57,18 +59,36 @@ impl<P: Pipeline> Datapath<P> {
 
     /// The same, on any of these processors.
     pub fn start_worker_on(&mut self, cpus: CpuSet) -> Result<usize, DatapathError> {
+        let cache = self.make_cache(self.config.cache)?;
+        self.start_worker_with(cpus, cache)
+    }
+
+    /// The same, with a cache from [`Self::make_cache`].
+    pub(super) fn start_worker_with(
+        &mut self,
+        cpus: CpuSet,
+        cache: FlowCache,
+    ) -> Result<usize, DatapathError> {
         let n = self.workers.len();
-        let (worker, mut handle) = self.make_worker()?;
+        let (worker, mut handle) = self.make_worker(cache)?;
         let its_id = handle.thread_id.clone();
         handle.cpus = cpus.clone();
-        handle.thread = Some(std::thread::Builder::new().name(worker_name(n)).spawn(move || {
+        let thread = std::thread::Builder::new().name(worker_name(n)).stack_size(WORKER_STACK_BYTES);
+        let spawned = thread.spawn(move || {
             // Before other code can bind it elsewhere.
             if cpus != CpuSet::all() {
                 packet::thread::bind(0, &cpus);
             }
             its_id.store(packet::thread::id(), std::sync::atomic::Ordering::Release);
             worker.run();
-        })?);
+        });
+        match spawned {
+            Ok(thread) => handle.thread = Some(thread),
+            Err(error) => {
+                self.retired.push(Retired { stats: handle.stats, slots: handle.slots });
+                return Err(error.into());
+            }
+        }
         self.workers.push(handle);
         Ok(n)
     }
@@ -76,12 +96,20 @@ impl<P: Pipeline> Datapath<P> {
     /// Adds a worker whose passes the caller runs, see [`SteppedWorker`]. Functions that wait for workers
     /// ([`Self::remove_port`], [`Self::fold`], [`Self::dump_flows`]) would wait in vain for it.
     pub fn stepped_worker(&mut self) -> Result<SteppedWorker<P>, DatapathError> {
-        let (worker, handle) = self.make_worker()?;
+        let cache = self.make_cache(self.config.cache)?;
+        let (worker, handle) = self.make_worker(cache)?;
         self.workers.push(handle);
         Ok(SteppedWorker::new(worker))
     }
 
-    pub(super) fn make_worker(&mut self) -> Result<(Worker<P>, WorkerHandle<P>), DatapathError> {
+    /// The caches of a worker to come.
+    pub(super) fn make_cache(&self, limits: CacheConfig) -> Result<FlowCache, DatapathError> {
+        let secret = self.config.hash_seed.map_or_else(HashKey::random, HashKey::from_seed);
+        Ok(FlowCache::new(limits, secret, Arc::default())?)
+    }
+
+    fn make_worker(&mut self, mut cache: FlowCache) -> Result<(Worker<P>, WorkerHandle<P>), DatapathError> {
+        let waiter = Waiter::new()?;
         let (commands, commands_rx) = rtrb::RingBuffer::new(COMMANDS_RING);
         let (replies_tx, replies) = rtrb::RingBuffer::new(COMMANDS_RING + 256);
         let (effects_tx, effects) = rtrb::RingBuffer::new(EFFECTS_RING);
@@ -90,8 +118,10 @@ impl<P: Pipeline> Datapath<P> {
             self.retired.pop().unwrap_or_else(|| Retired { stats: Arc::default(), slots: Arc::default() });
         slots.reserve(self.slots_reserved);
         let shared = Arc::new(Shared::default());
-        let secret = self.config.hash_seed.map_or_else(HashKey::random, HashKey::from_seed);
-        let cache = FlowCache::new(self.config.cache, secret, slots.clone())?;
+        // It has nothing to fold for those who asked before it came.
+        shared.fold_wanted.raise(self.folds);
+        shared.fold_done.raise(self.folds);
+        cache.count_in(slots.clone());
         let (bell, tracker) = (self.event_bell.clone(), self.tracker.clone());
         let context = Context::new(self.pool.cache(), stats.clone(), packet_ins_tx, bell, tracker);
         let process = Process::new(
@@ -102,7 +132,6 @@ impl<P: Pipeline> Datapath<P> {
             effects_tx,
             self.event_bell.clone(),
         );
-        let waiter = Waiter::new()?;
         let mut worker = Worker::new(process, commands_rx, replies_tx, shared.clone(), waiter, self.clock);
         worker.measures_passes = self.config.measure_passes;
         let handle = WorkerHandle {

@@ -238,6 +238,30 @@ fn workers_are_exchanged_under_traffic_and_no_frame_is_lost_or_counted_twice() {
     assert_eq!(dp.slot(rule.slot).packets, given as u64 + 2);
 }
 
+#[test]
+fn a_limit_that_no_cache_can_have_means_the_greatest() {
+    let (domain, switch, mut control, bridge) = bridge_of(&[1, 2]);
+    let config = Config::default();
+    let mut dp = Datapath::new(pool(), switch, domain, config).unwrap();
+    dp.start_worker(None).unwrap();
+    let links = links(&mut dp, &[1, 2]);
+    control.flow_mod(bridge, &FlowMod::add(Match::any(), vec![output(2)]), 0).unwrap();
+    let unlimited = datapath::CacheConfig { flow_limit: usize::MAX, ..config.cache };
+    exchange(&mut dp, &[CpuSet::all()], unlimited).unwrap();
+    links[0].receive(vec![udp_frame(); 3]);
+    wait_sent(&links[1..], 3);
+}
+
+#[test]
+fn a_worker_does_not_hold_up_a_fold_that_was_asked_for_before_it_came() {
+    let (domain, switch, ..) = bridge_of(&[]);
+    let mut dp = Datapath::new(pool(), switch, domain, Config::default()).unwrap();
+    let before = dp.request_fold();
+    dp.start_worker(None).unwrap();
+    assert!(dp.fold_done(before));
+    assert!(dp.fold(Duration::from_secs(10)), "later ones it serves");
+}
+
 /// A port whose transmit queue holds the worker that sends there until somebody lets it go.
 fn held_port(dp: &mut Datapath<switch::Switch>, no: PortNo) -> [Arc<std::sync::Barrier>; 2] {
     let gate = [(); 2].map(|()| Arc::new(std::sync::Barrier::new(2)));
