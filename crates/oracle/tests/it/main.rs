@@ -3,6 +3,7 @@
 mod cached_equals_uncached;
 mod changing_actions;
 mod chosen;
+mod deep;
 mod encapsulated;
 mod hostile;
 mod learned;

@@ -1,7 +1,7 @@
 //! The interpreter of actions.
 
 use super::frozen::needs_reading;
-use super::{Cookie, Entry, STACK_MAX, Xlate};
+use super::{ACTION_SET_MAX, CLONES_NESTED_MAX, Cookie, Entry, STACK_MAX, TAGS_BELOW_MAX, Xlate};
 use crate::effect::{Effect, FinTimeout};
 use crate::rule::Rule;
 use crate::trace::Sink;
@@ -402,6 +402,13 @@ impl<'a, S: Sink> Xlate<'a, S> {
 
     #[inline(never)]
     fn clone_action(&mut self, list: &'a [Action]) {
+        if self.clones >= CLONES_NESTED_MAX {
+            self.trace.error(|| format!("over {CLONES_NESTED_MAX} nested clones"));
+            self.error = Some(DropReason::ResubmitDepth);
+            self.failure = "Recursion too deep";
+            return;
+        }
+        self.clones += 1;
         let set = std::mem::take(&mut self.action_set);
         let stack = self.stack.clone();
         let exit = self.exit;
@@ -411,6 +418,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
                 x.finish_freezing();
             }
         });
+        self.clones -= 1;
         self.exit = exit;
         self.stack = stack;
         self.action_set = set;
@@ -418,6 +426,12 @@ impl<'a, S: Sink> Xlate<'a, S> {
 
     #[inline(never)]
     fn write_actions(&mut self, list: &'a [Action]) {
+        if self.action_set.len() + list.len() > ACTION_SET_MAX {
+            self.trace.error(|| format!("over {ACTION_SET_MAX} actions in the action set"));
+            self.error = Some(DropReason::TranslationError);
+            self.failure = "Too many actions in the action set";
+            return;
+        }
         self.action_set.extend(list);
         // A group takes precedence over outputs.
         let is_group = |action: &&Action| matches!(action, Action::Group(_));
@@ -578,6 +592,12 @@ impl<'a, S: Sink> Xlate<'a, S> {
         if outer & 0x1000 != 0 {
             let (inner, inner_tpid) = (self.read(FieldId::VlanTci2), self.read(FieldId::VlanTpid2));
             if inner & 0x1000 != 0 {
+                if self.below.len() >= TAGS_BELOW_MAX {
+                    self.trace.error(|| format!("over {} VLAN tags", TAGS_BELOW_MAX + 2));
+                    self.error = Some(DropReason::TranslationError);
+                    self.failure = "Too many VLAN tags";
+                    return;
+                }
                 self.below.push((inner_tpid as u16, inner as u16));
             }
             self.write_field(FieldId::VlanTci2, u128::from(outer));

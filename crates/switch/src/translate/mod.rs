@@ -14,11 +14,12 @@
 //! links; `encap` pushes and removes outer headers; `learn` creates rules; `length` branches by packet
 //! length; `output` has ports, patch ports and packet-ins; `ttl` handles TTLs; `group` has groups; `normal`
 //! is the learning switch; `commit` emits the datapath's actions; `copies` has those on copies; `dropped` has
-//! lists without output; `frozen` has what waits while a packet is extracted again.
+//! lists without output; `levels` bounds their nesting; `frozen` has what waits while a packet is extracted
+//! again.
 //!
 //! Nested resubmits recurse, up to [`RESUBMITS_MAX`] levels. So functions on that path have small stack
-//! frames; whatever is large is not inlined, or is on the heap. A test runs the deepest nesting on a stack of
-//! 2 MiB.
+//! frames; whatever is large is not inlined, or is on the heap. A test runs the deepest nesting on half of a
+//! worker's stack.
 //!
 //! Threads: any number at once. Only the result is allocated, unless rules freeze or clone, cross a patch
 //! cable, or use the stack, the action set or a packet-in.
@@ -36,6 +37,7 @@ pub(crate) mod frozen;
 mod group;
 pub(crate) mod learn;
 mod length;
+mod levels;
 mod normal;
 mod output;
 mod ttl;
@@ -44,6 +46,7 @@ pub(crate) use actions::action_set_order;
 pub(crate) use entry::{packet, packet_in_bridge, packet_out};
 
 use self::dropped::{drop_at_last, has_output};
+use self::levels::{LEVELS_MAX, levels};
 use crate::changelog::{rule_table, word_table};
 use crate::effect::Effect;
 use crate::flow_mod::TABLE_HIDDEN;
@@ -65,10 +68,19 @@ use openflow::message::TableMiss;
 pub const DEPTH_MAX: u32 = 64;
 /// Maximum number of resubmits in one translation.
 pub const RESUBMITS_MAX: u32 = 4096;
+/// Maximum nesting of clones, over all tables. They do not count for [`DEPTH_MAX`], as in Open vSwitch (where
+/// more overflow the stack): at every level of that, a list may nest as many clones as a list can, 16. With
+/// [`RESUBMITS_MAX`] levels of tables around them, they take less than half of a worker's stack.
+const CLONES_NESTED_MAX: u32 = 1024;
 /// Maximum number of group buckets and length branches in one translation.
 const BUCKETS_MAX: u32 = 16_384;
 /// Maximum number of values on the stack: as many registers as fit in 64 kB with their lengths.
 const STACK_MAX: usize = 65_536 / 5;
+/// Maximum number of actions in the action set: twice as many as an instruction has room for. (There is no
+/// such bound in Open vSwitch.) Each further instruction looks at all of them.
+const ACTION_SET_MAX: usize = 8192;
+/// Maximum number of tags for which the key has no room. (Open vSwitch knows of none.)
+const TAGS_BELOW_MAX: usize = 64;
 /// Beyond this many datapath actions, no further table or group is looked up.
 const ACTIONS_MAX: usize = 8192;
 
@@ -204,6 +216,8 @@ pub(crate) struct Xlate<'a, S: Sink> {
     /// The first rule's cookie.
     first_cookie: Cookie<'a>,
     depth: u32,
+    /// Clones that are being executed, each within the one before.
+    clones: u32,
     resubmits: u32,
     /// Buckets executed so far, and bucket liveness checks so far.
     buckets: u32,
@@ -288,6 +302,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
             origin: Origin::NONE,
             first_cookie: Origin::NONE.cookie,
             depth: 0,
+            clones: 0,
             resubmits: 0,
             buckets: 0,
             liveness: 0,
@@ -601,14 +616,34 @@ impl<'a, S: Sink> Xlate<'a, S> {
 
     /// Ends the translation of a packet that came in with this key.
     fn finish_of(mut self, key: &Key) {
+        self.complete();
         if self.error.is_some() && S::LEARNS && self.switch.takes_failure() {
             self.failed_key = Some(Box::new(key.clone()));
         }
-        self.finish();
+        self.end();
     }
 
-    /// Ends the translation: adds a drop with a reason if nothing was output.
+    /// Ends the translation of any other packet.
     fn finish(&mut self) {
+        self.complete();
+        self.end();
+    }
+
+    /// Brings the actions into the form in which the datapath executes them.
+    fn complete(&mut self) {
+        if self.error.is_some() || !has_output(&self.out.actions) {
+            return;
+        }
+        self.finish_copies();
+        if levels(&self.out.actions) > LEVELS_MAX {
+            self.trace.error(|| format!("over {LEVELS_MAX} levels of datapath actions"));
+            self.error = Some(DropReason::ResubmitDepth);
+            self.failure = "Recursion too deep";
+        }
+    }
+
+    /// Adds a drop with a reason if nothing was output.
+    fn end(&mut self) {
         self.out.mask.set(FieldId::ActsetOutput, 0);
         if let Some(reason) = self.error {
             self.trace.end(self.key);
@@ -618,9 +653,6 @@ impl<'a, S: Sink> Xlate<'a, S> {
             self.out.effects.extend(self.failed_key.take().map(Effect::Failed));
             self.out.actions.push(DpAction::Drop(reason));
             return;
-        }
-        if has_output(&self.out.actions) {
-            self.finish_copies();
         }
         if !has_output(&self.out.actions) {
             drop_at_last(&mut self.out.actions, self.drop_reason);
