@@ -117,6 +117,17 @@ impl SlotAllocator {
         self.free.extend(batch.0);
     }
 
+    /// Gives out so many at once.
+    #[cfg(test)]
+    pub(crate) fn allocate_many(&mut self, count: u32) -> RetiredSlots {
+        RetiredSlots((0..count).map(|_| self.allocate()).collect())
+    }
+
+    /// How many are given out, or wait to be recycled.
+    pub(crate) fn in_use(&self) -> u32 {
+        self.next - self.free.len() as u32
+    }
+
     /// One more than the highest number ever given out.
     pub(crate) fn high_water(&self) -> u32 {
         self.next
@@ -136,8 +147,11 @@ mod tests {
         let batch = slots.take_retired();
         assert_eq!(batch.slots(), [a]);
         assert_ne!(slots.allocate(), a);
+        assert_eq!(slots.in_use(), 3);
         slots.recycle(batch);
+        assert_eq!(slots.in_use(), 2);
         assert_eq!(slots.allocate(), a);
+        assert_eq!((slots.in_use(), slots.high_water()), (3, 3));
     }
 
     #[test]

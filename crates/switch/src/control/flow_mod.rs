@@ -208,7 +208,7 @@ impl Inner {
             {
                 return Err(FlowModError::Overlap);
             }
-            if self.slots.high_water() >= RULES_MAX {
+            if self.slots.in_use() >= RULES_MAX {
                 return Err(FlowModError::TableFull);
             }
             if !fm.flags.hidden {

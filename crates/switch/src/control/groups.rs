@@ -204,7 +204,7 @@ impl Inner {
         if self.leads_to_itself(bridge, &desc) {
             return refused(ErrorKind::OFPGMFC_LOOP);
         }
-        if self.slots.high_water() >= super::flow_mod::RULES_MAX {
+        if self.slots.in_use() >= super::flow_mod::RULES_MAX {
             return refused(ErrorKind::OFPGMFC_OUT_OF_GROUPS);
         }
         let created_ms = old.as_ref().map_or(now_ms, |old| old.created_ms);

@@ -101,11 +101,24 @@ fn bytes_of(rule: &Rule) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::{Control, FlowMod};
+    use crate::control::flow_mod::RULES_MAX;
+    use crate::control::{Control, FlowMod, FlowModError};
     use crate::topology::BridgeConfig;
     use base::hash::HashKey;
     use base::rcu::Domain;
     use flow::{FieldId, Match};
+
+    #[test]
+    fn a_switch_that_was_full_once_takes_rules_again() {
+        let (_switch, mut control) = Control::new(Domain::new(), HashKey::from_seed(1));
+        let bridge = control.add_bridge(BridgeConfig::new("br0"));
+        let rest = RULES_MAX - control.inner.slots.in_use();
+        let mut all = control.inner.slots.allocate_many(rest);
+        let add = |n: u32| FlowMod::add(Match::any().with(FieldId::NwSrc, n.into()), Vec::new());
+        assert_eq!(control.flow_mod(bridge, &add(1), 0).unwrap_err(), FlowModError::TableFull);
+        control.recycle_slots(all.take(2));
+        assert!(control.flow_mod(bridge, &add(1), 0).is_ok());
+    }
 
     #[test]
     fn bytes_of_rules_are_those_of_the_rules_that_there_are() {
