@@ -7,8 +7,8 @@
 //!
 //! Invariants:
 //! - Memory is bounded: input beyond [`INPUT_MAX`] is not taken, and while more than [`OUTPUT_MAX`] waits to
-//!   be sent no further message is handled (replies to one may exceed it; what the switch sends by itself is
-//!   dropped above [`UNASKED_MAX`]).
+//!   be sent no further message is handled (replies to one may exceed it; packets that the switch sends by
+//!   itself are dropped above [`UNASKED_MAX`]; what must not be lost ends the connection above [`OWED_MAX`]).
 //! - A message that cannot be read is answered with its error and skipped; the connection lives. It ends
 //!   where the bytes can no longer be split into messages, where no version is common, and where the peer is
 //!   silent.
@@ -16,6 +16,9 @@
 //!
 //! Source: OpenFlow 1.3 sections 6.3 and 7.5.
 
+mod close;
+
+pub use self::close::{CloseReason, OWED_MAX};
 use crate::codec::{Codec, HEADER_LEN, Header, Unencodable};
 use crate::error::{ErrorCode, ErrorKind, OfError};
 use crate::message::Message;
@@ -32,7 +35,7 @@ pub const OUTPUT_MAX: usize = 256 << 10;
 /// Room that is kept for the next input and output once all has been handled and sent. Peers that say nothing
 /// may be many.
 const ROOM_KEPT: usize = 64 << 10;
-/// Bytes of output above which messages that the peer did not ask for are dropped.
+/// Bytes of output above which messages that the peer did not ask for are dropped, if they may be.
 pub const UNASKED_MAX: usize = 1 << 20;
 /// How long the peer may take for its hello.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
@@ -69,37 +72,6 @@ pub struct ConnectionConfig {
     pub versions: VersionSet,
     /// Silence after which an echo request is sent; after as much again the connection ends. `None`: never.
     pub probe_interval: Option<Duration>,
-}
-
-/// Why a connection ended.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum CloseReason {
-    /// No version is common. The peer's versions.
-    NoCommonVersion(VersionSet),
-    /// The first message was no hello but this type.
-    NoHello(u8),
-    /// The peer refused with an error before saying hello.
-    RefusedByPeer(OfError),
-    /// A header gives a length of less than its own 8 bytes.
-    BadLength(u16),
-    /// No hello in time, or no answer to a probe.
-    Silent,
-}
-
-impl std::fmt::Display for CloseReason {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            CloseReason::NoCommonVersion(theirs) => {
-                write!(f, "no version is common: the peer speaks {}", theirs.describe())
-            }
-            CloseReason::NoHello(kind) => write!(f, "the first message is of type {kind}, not a hello"),
-            CloseReason::RefusedByPeer(error) => write!(f, "the peer answered our hello with {error}"),
-            CloseReason::BadLength(length) => {
-                write!(f, "a message has length {length}, less than its header's 8 bytes")
-            }
-            CloseReason::Silent => f.write_str("the peer is silent"),
-        }
-    }
 }
 
 /// What happened.
@@ -475,13 +447,22 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends what the peer did not ask for, unless too much waits to be sent already: then `false`, and it is
-    /// lost.
+    /// Sends what the peer did not ask for and may miss, unless too much waits to be sent already: then
+    /// `false`, and it is lost.
     pub fn send_unasked(&mut self, message: &Message) -> Result<bool, SendError> {
         if self.is_full() {
             return Ok(false);
         }
         self.send(0, message).map(|()| true)
+    }
+
+    /// Sends what the peer did not ask for and must be told. If too much waits even so, the connection ends.
+    pub fn send_owed(&mut self, message: &Message) -> Result<(), SendError> {
+        if self.output.len() - self.sent > OWED_MAX {
+            self.pending = Some(self.close(CloseReason::Behind));
+            return Ok(());
+        }
+        self.send(0, message)
     }
 
     /// Sends bytes that [`Codec`] or [`crate::ReplyWriter`] made: whole messages.

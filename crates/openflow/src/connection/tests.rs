@@ -38,6 +38,27 @@ fn the_greatest_common_version_is_spoken() {
 }
 
 #[test]
+fn what_the_peer_must_be_told_waits_for_it_and_ends_the_connection_at_last() {
+    let now = Instant::now();
+    let (mut switch, _controller) = up(now);
+    let hello = switch.transmit().len();
+    switch.transmitted(hello);
+    let data = vec![0; 60_000];
+    let large = Message::EchoReply(data);
+    let sent = |switch: &Connection| switch.transmit().len();
+    while switch.send_unasked(&large) == Ok(true) {}
+    let full = sent(&switch);
+    assert!(full > UNASKED_MAX && full < UNASKED_MAX + 0x1_0000);
+    while sent(&switch) <= OWED_MAX {
+        assert_eq!(switch.send_owed(&large), Ok(()));
+        assert!(!switch.is_closed());
+    }
+    assert_eq!(switch.send_owed(&large), Ok(()));
+    assert_eq!(switch.next_event(now), Some(Event::Closed(CloseReason::Behind)));
+    assert!(sent(&switch) < OWED_MAX + 0x1_0000);
+}
+
+#[test]
 fn without_a_common_version_the_peer_is_told_so_and_the_connection_ends() {
     let now = Instant::now();
     let mut switch = connection(Side::Switch, VersionSet::only(Version::V13), now);

@@ -4,6 +4,9 @@
 //! not disturbed, and `ovs-ofctl monitor` gets everything); a primary controller gets them from the start.
 //! Its asynchronous configuration selects among them. Packets are sent whole: none is buffered so that the
 //! rest could be requested.
+//!
+//! Packets are lost if the connection's queue is full. Nothing else is: a controller that missed a removed
+//! rule would count on it for ever. At [`OWED_MAX`](openflow::connection::OWED_MAX) the connection ends.
 
 use super::conn::{OfConn, Purpose, WANTED_BEFORE_MAX, WantedBefore};
 use super::continuation::continuation;
@@ -13,6 +16,7 @@ use flow::action::PacketInReason;
 use flow::options::OptionTable;
 use flow::{FieldId, Match};
 use openflow::Version;
+use openflow::connection::SendError;
 use openflow::message::{
     AsyncConfig, FlowForm, FlowRemoved, Message, PacketIn, PacketInForm, PortDesc, PortReason, PortStatus,
     Role, TableStatus,
@@ -186,7 +190,7 @@ impl OfConn {
         }
     }
 
-    /// Sends the message if the connection wants it. False if it does but its queue is full.
+    /// Sends the message if the connection wants it. False if it does but the packet is lost.
     pub fn tell(&mut self, news: &Asynchronous) -> bool {
         if !self.wants(news) {
             return true;
@@ -214,7 +218,8 @@ impl OfConn {
             Asynchronous::Table(status) => Message::TableStatus(*status),
             Asynchronous::Packet(packet) => return self.tell_packet(packet),
         };
-        self.tell_message(&message)
+        let sent = self.connection().send_owed(&message);
+        self.told(&message, sent.map(|()| true))
     }
 
     /// Its message about a change of a port's settings, if any.
@@ -263,7 +268,9 @@ impl OfConn {
         }
         let reason = packet.reason(self.version());
         let message = PacketIn { form: self.packet_in_form, reason, ..packet.message };
-        let sent = self.tell_message(&Message::PacketIn(Box::new(message)));
+        let message = Message::PacketIn(Box::new(message));
+        let sent = self.connection().send_unasked(&message);
+        let sent = self.told(&message, sent);
         let end = self.connection().queued_bytes();
         self.packets.unsent.push_back(end);
         sent
@@ -286,8 +293,8 @@ impl OfConn {
         all
     }
 
-    fn tell_message(&mut self, message: &Message) -> bool {
-        let sent = self.connection().send_unasked(message);
+    /// Has a message on its way. False if it is lost.
+    fn told(&mut self, message: &Message, sent: Result<bool, SendError>) -> bool {
         match sent {
             Ok(sent) => {
                 self.wake();
