@@ -483,6 +483,9 @@ fn trace_once(switch: &Switch, start: Start<'_>, texts: Texts<'_>, reader: &Read
     let mut text = format!("Flow: {}\n", whole(key));
     let root = listener.open.pop().expect("the root is left");
     print(&mut text, &root.below, 0);
+    if text.len() > STEPS_BYTES_MAX {
+        text += "... (further steps are left out)\n";
+    }
     let changed = match &listener.after {
         Some(after) if after != key => whole(after),
         _ => "unchanged".to_string(),
@@ -547,8 +550,14 @@ fn shown(mask: &Mask, key: &Key) -> Mask {
     mask.canonical()
 }
 
+/// Bytes of text after which a trace's steps are left out: indentation makes nested ones long.
+const STEPS_BYTES_MAX: usize = 4 << 20;
+
 fn print(text: &mut String, nodes: &[Node], level: usize) {
     for (i, node) in nodes.iter().enumerate() {
+        if text.len() > STEPS_BYTES_MAX {
+            return;
+        }
         let ends_a_line = !matches!(node.kind, Kind::Bridge | Kind::Table | Kind::Thaw);
         let more = usize::from(i + 1 < nodes.len() || ends_a_line);
         let indent = " ".repeat((level + more) * 4);

@@ -12,6 +12,7 @@ use flow::key::{B_CT, B_CT6, B_TUNNEL};
 use flow::{Action, FieldId, Ingress, Key, extract};
 use openflow::text::{PortNames, Protocols, parse_list, parse_packet, write_actions, write_match};
 use openflow::{ErrorKind, Version};
+use std::borrow::Cow;
 use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Instant;
@@ -26,6 +27,8 @@ const RULES_PER_TURN: usize = 512;
 const PLACES_PER_TURN: usize = 8_192;
 /// Between two translations that failed, in the log.
 const FAILURE_INTERVAL_MS: u64 = 60_000;
+/// The most that is logged of one's trace.
+const FAILURE_BYTES_MAX: usize = 64 << 10;
 /// The priority that is not shown.
 const DEFAULT_PRIORITY: u16 = 32_768;
 
@@ -348,7 +351,7 @@ impl Vswitch {
         tracing::info!(
             target: "ofproto_dpif_upcall", has_lines = true,
             "a packet's translation failed; of further ones, one a minute is logged:\n{}",
-            traced.text.trim_end()
+            both_ends(traced.text.trim_end(), FAILURE_BYTES_MAX)
         );
     }
 }
@@ -398,6 +401,17 @@ struct Traced {
     /// The datapath's, where the bridge has such a port.
     port_no: Option<PortNo>,
     key: Key,
+}
+
+/// A text, or its first and last lines if it has more bytes.
+fn both_ends(text: &str, bytes_max: usize) -> Cow<'_, str> {
+    if text.len() <= bytes_max {
+        return text.into();
+    }
+    let (first, last) = (&text.as_bytes()[..bytes_max / 2], &text.as_bytes()[text.len() - bytes_max / 2..]);
+    let (first, last) = (String::from_utf8_lossy(first), String::from_utf8_lossy(last));
+    let left_out = text.len() - 2 * (bytes_max / 2);
+    format!("{first}\n... ({left_out} bytes are left out)\n{last}").into()
 }
 
 /// A packet in hexadecimal, as opposed to a flow.
@@ -465,4 +479,15 @@ fn key_of(frame: &[u8], ingress: &Ingress) -> Result<Key, String> {
     let mut key = Key::default();
     extract(frame, frame.len(), ingress, &mut key).ok_or("the packet is too short")?;
     Ok(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_trace_is_logged_with_its_beginning_and_its_end() {
+        assert_eq!(both_ends("0123456789", 10), "0123456789");
+        assert_eq!(both_ends("0123456789", 4), "01\n... (6 bytes are left out)\n89");
+    }
 }
