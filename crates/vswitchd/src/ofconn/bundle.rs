@@ -274,10 +274,13 @@ impl Vswitch {
         let held: usize = conn.bundles.values().map(|bundle| bundle.bytes.0).sum();
         let expires = self.bundle_expires();
         let bundle = conn.bundles.entry(add.bundle_id).or_insert_with(|| self.new_bundle(add.flags, request));
+        // As in Open vSwitch, such an error ends the bundle: a commit must not make half of what was meant.
         if bundle.closed {
+            conn.bundles.remove(&add.bundle_id);
             return Err(ErrorKind::OFPBFC_BUNDLE_CLOSED);
         }
         if bundle.flags != add.flags {
+            conn.bundles.remove(&add.bundle_id);
             return Err(ErrorKind::OFPBFC_BAD_FLAGS);
         }
         if bundle.changes.len() >= MESSAGES_MAX {

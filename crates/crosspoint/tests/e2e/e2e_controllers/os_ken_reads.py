@@ -232,7 +232,7 @@ def changed_by_bundles(c):
         (7, ["OPEN", O.OFPFC_ADD, "CLOSE", "COMMIT"]),
         (7, ["OPEN", "DISCARD"]),
         (8, ["OPEN", 77, "COMMIT"]),
-        (9, ["OPEN", "CLOSE", O.OFPFC_DELETE]),
+        (9, ["OPEN", "CLOSE", O.OFPFC_DELETE, "COMMIT"]),
         (10, ["CLOSE"]),
     ):
         for step in steps:
