@@ -197,6 +197,8 @@ impl Vswitch {
     pub(super) fn change_interface(&mut self, port: &wanted::Port, interface: &Interface) -> bool {
         let Some(record) = self.devices.port_named(&interface.name) else { return false };
         let (port_no, old) = (record.port_no, record.interface.clone());
+        // What was refused is asked for again at every change.
+        let was_refused = record.error.is_some();
         let needs_reopening = interface.kind != PATCH
             && (old.options != interface.options
                 && self.devices.needs_reopening(&mut self.plane, port_no, interface)
@@ -216,13 +218,13 @@ impl Vswitch {
         if old.rxq_affinity != interface.rxq_affinity {
             self.workers.scheduler.note(Event::Queues);
         }
-        if old.mac != interface.mac
+        if (was_refused || old.mac != interface.mac)
             && let Some(mac) = interface.mac
             && self.devices.ports.get(&port_no).is_some_and(|r| r.of_port != OfPort::LOCAL)
         {
             self.change_device(port_no, "mac", |p| p.set_mac(mac));
         }
-        if old.mtu_request != interface.mtu_request
+        if (was_refused || old.mtu_request != interface.mtu_request)
             && let Some(mtu) = interface.mtu_request
         {
             self.change_device(port_no, "mtu_request", |p| p.set_mtu(mtu));

@@ -187,6 +187,7 @@ impl Vswitch {
                         port_name: &record.port_name,
                         interface: &record.interface,
                         is_broken: record.is_broken(),
+                        is_refused: record.is_patch() && record.error.is_some(),
                         vlan: &spec.vlan,
                         protected: spec.protected,
                         queue_dscp: &spec.queue_dscp,

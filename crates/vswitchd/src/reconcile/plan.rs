@@ -76,6 +76,8 @@ pub(super) struct RunningPort<'a> {
     pub interface: &'a Interface,
     /// Its device is gone, or works no more.
     pub is_broken: bool,
+    /// It is a patch port whose last change was refused: it is as before, its row was not.
+    pub is_refused: bool,
     pub vlan: &'a VlanConfig,
     pub protected: bool,
     pub queue_dscp: &'a BTreeMap<u32, u8>,
@@ -172,7 +174,8 @@ impl Reconciliation {
                         new.push(((!is_local, !had_it, !number, before.is_none()), names));
                     }
                     Some(record) => {
-                        let same = *record.interface == *interface
+                        let same = !record.is_refused
+                            && *record.interface == *interface
                             && record.port_name == port.name
                             && *record.vlan == port.vlan
                             && record.protected == port.protected
@@ -278,6 +281,7 @@ mod tests {
             port_name: &port.name,
             interface,
             is_broken: false,
+            is_refused: false,
             vlan: &port.vlan,
             protected: port.protected,
             queue_dscp: &port.queue_dscp,

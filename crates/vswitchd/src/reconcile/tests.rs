@@ -254,6 +254,11 @@ fn an_mtu_that_cannot_be_had_does_not_cost_the_port() {
     assert_eq!(outcome.of_port, Some(OfPort(1)));
     assert!(outcome.error.unwrap().contains("could not set mtu_request"));
     assert_eq!(v.devices.port_named("p1").unwrap().status.mtu, 1500);
+    // Another change does not make it right.
+    port(&mut w, "p1").vlan = VlanConfig { mode: VlanMode::Access, tag: 7, ..VlanConfig::default() };
+    assert!(become_(&mut v, &w)["p1"].error.as_deref().unwrap().contains("could not set mtu_request"));
+    interface(&mut w, "p1").mtu_request = None;
+    assert_eq!(become_(&mut v, &w)["p1"].error, None);
 }
 
 #[test]
@@ -303,6 +308,11 @@ fn patch_ports_are_connected_when_both_ends_name_each_other() {
     assert_eq!(kind(&v, "a-name-longer-than-a-device"), PortKind::Patch { peer: None });
     w.bridges.get_mut("br1").unwrap().add(Interface::new("r", "patch"));
     assert!(become_(&mut v, &w)["r"].error.as_deref().unwrap().contains("'peer' argument"));
+    // A mistake that is taken back is no error any more.
+    w.bridges.get_mut("br1").unwrap().add(patch("q", "q"));
+    assert!(become_(&mut v, &w)["q"].error.as_deref().unwrap().contains("must not be self"));
+    w.bridges.get_mut("br1").unwrap().add(patch("q", "elsewhere"));
+    assert_eq!(become_(&mut v, &w)["q"].error, None);
 }
 
 #[test]
