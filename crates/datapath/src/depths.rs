@@ -26,7 +26,8 @@ impl Beyond {
     pub fn intersect_is_empty(&self, mask: &Mask) -> bool {
         mask.0.present_blocks().all(|b| {
             let (mine, theirs) = (self.0.0.block(b), mask.0.block(b));
-            (0..8).all(|w| mine.0[w] & theirs.0[w] == 0)
+            // Without a branch per word.
+            (0..8).fold(0, |both, w| both | mine.0[w] & theirs.0[w]) == 0
         })
     }
 }

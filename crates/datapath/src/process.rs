@@ -26,7 +26,7 @@ use self::burst::{Arrival, Classified, Delivered, Memory, Miss, Missed, Received
 use crate::cache::entry::{Decision, Entry, EntryKey, ShortVersion, Verdict};
 use crate::cache::origins::Origin;
 use crate::cache::sorts::Sights;
-use crate::cache::{ExactKey, FlowCache, FlowRef, Installed, Judged, Moment, Which};
+use crate::cache::{ExactKey, FlowCache, FlowRef, Installed, Judged, Moment, Probed, Which};
 use crate::conntrack::{Tracking, state, tuple::Tuple};
 use crate::context::Context;
 use crate::execute::{Leaving, execute};

@@ -2,7 +2,9 @@
 //!
 //! A bucket is one line of eight 16-bit signatures, eight 16-bit pieces of the hash, and eight entry numbers.
 //! Each hash has two candidate buckets. An entry goes to the first unless that is full, so nearly every
-//! lookup touches one line, and buckets can hold four entries on average without evictions.
+//! lookup touches one line, and buckets can hold four entries on average without evictions. A bit per bucket
+//! says whether entries that belong there are in their second bucket: so nearly every lookup that finds
+//! nothing touches one line, too.
 //!
 //! It grows in place by linear hashing: once half full it doubles, splitting a few buckets per insertion. The
 //! piece of the hash in the bucket says to which half an entry belongs, so a split touches two lines and no
@@ -21,6 +23,8 @@ use base::region::{Region, prefetch_at};
 const WAYS: usize = 8;
 /// Buckets at the start: 2^8, because splitting reads hash bits from the eighth on.
 const LOG2_START: u32 = 8;
+/// Of a word.
+const BITS_LOG2: u32 = u64::BITS.ilog2();
 /// Most buckets: the pieces hold 16 further bits.
 const LOG2_MAX: u32 = 24;
 
@@ -63,6 +67,8 @@ fn distance(sig: u16) -> u32 {
 /// See the module documentation.
 pub struct Index {
     buckets: Region<Bucket>,
+    /// Bit b is set once an entry whose first bucket is b went to its second, since b was full.
+    overflown: Region<u64>,
     /// `2^k - 1`: buckets below `split` use one bit more.
     mask: u32,
     split: u32,
@@ -86,7 +92,16 @@ impl Index {
         // Four entries per bucket on average when full.
         let log2 = (entries / 4).max(1).next_power_of_two().ilog2().clamp(LOG2_START, LOG2_MAX);
         let buckets = Region::growing(1 << log2)?;
-        Ok(Index { buckets, mask: (1 << LOG2_START) - 1, split: 0, len: 0, evictions: 0, clock: 0 })
+        let overflown = Region::new(1 << (log2 - BITS_LOG2))?;
+        Ok(Index {
+            buckets,
+            overflown,
+            mask: (1 << LOG2_START) - 1,
+            split: 0,
+            len: 0,
+            evictions: 0,
+            clock: 0,
+        })
     }
 
     /// Entries in it.
@@ -103,7 +118,17 @@ impl Index {
 
     /// Bytes of the buckets in use.
     pub fn memory_bytes(&self) -> usize {
-        (self.mask as usize + 1 + self.split as usize) * size_of::<Bucket>()
+        let buckets = self.mask as usize + 1 + self.split as usize;
+        buckets * size_of::<Bucket>() + buckets / 8
+    }
+
+    #[inline(always)]
+    fn is_overflown(&self, b: usize) -> bool {
+        self.overflown[b >> BITS_LOG2] >> (b % 64) & 1 != 0
+    }
+
+    fn set_overflown(&mut self, b: usize) {
+        self.overflown[b >> BITS_LOG2] |= 1 << (b % 64);
     }
 
     #[inline(always)]
@@ -130,12 +155,14 @@ impl Index {
     /// Calls `is_it` for each candidate until it returns true, and returns that candidate.
     #[inline(always)]
     pub fn find(&self, probe: Probe, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
-        if let Some(found) = self.find_in(self.bucket_of(probe.first), probe.sig, &mut is_it) {
+        let first = self.bucket_of(probe.first);
+        if let Some(found) = self.find_in(first, probe.sig, &mut is_it) {
             return Some(found);
         }
-        // An entry is in the second bucket only if the first was full when it was inserted. A bucket that has
-        // room now may have been full then, because removal moves no entries. So the second is always
-        // searched.
+        // A bucket that has room now may have been full earlier, and removal moves no entries.
+        if !self.is_overflown(first) {
+            return None;
+        }
         self.find_in(self.bucket_of(probe.second()), probe.sig, &mut is_it)
     }
 
@@ -158,7 +185,12 @@ impl Index {
     pub fn insert(&mut self, probe: Probe, idx: u32) -> Inserted {
         debug_assert_ne!(idx, 0);
         self.grow();
-        if self.place(probe.first, probe.sig, idx) || self.place(probe.second(), probe.sig, idx) {
+        if self.place(probe.first, probe.sig, idx) {
+            self.len += 1;
+            return Inserted::Fresh;
+        }
+        self.set_overflown(self.bucket_of(probe.first));
+        if self.place(probe.second(), probe.sig, idx) {
             self.len += 1;
             return Inserted::Fresh;
         }
@@ -201,6 +233,8 @@ impl Index {
             let other = its_half ^ distance(sig);
             if self.bucket_of(other) != b && self.place(other, sig, idx) {
                 self.buckets[b].idx[way] = 0;
+                // It is the first of some of its occupants.
+                self.set_overflown(b);
                 return true;
             }
         }
@@ -252,6 +286,9 @@ impl Index {
                 (new.idx[free], new.piece[free]) = (idx, piece);
                 free += 1;
             }
+        }
+        if self.is_overflown(from) {
+            self.set_overflown(to);
         }
         self.buckets.in_use(to + 1);
         self.split += 1;

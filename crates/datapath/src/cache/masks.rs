@@ -22,6 +22,8 @@ pub struct Masks {
     all: Vec<MaskEntry>,
     /// By hash, the first of each chain, 0 for none.
     first: [u16; CHAINS],
+    /// The one that was found last, 0 for none.
+    last: u16,
 }
 
 impl Masks {
@@ -29,16 +31,21 @@ impl Masks {
     pub fn new() -> Masks {
         let mut all = Vec::with_capacity(MASKS_MAX + 1);
         all.push(MaskEntry::exact());
-        Masks { all, first: [0; CHAINS] }
+        Masks { all, first: [0; CHAINS], last: 0 }
     }
 
     /// The number of a mask in use.
-    pub fn find(&self, mask: &Mask, secret: &HashKey) -> Option<u16> {
+    pub fn find(&mut self, mask: &Mask, secret: &HashKey) -> Option<u16> {
+        let last = &self.all[usize::from(self.last)];
+        if self.last != 0 && last.bodies > 0 && last.mask == *mask {
+            return Some(self.last);
+        }
         let hash = hash_of(mask, secret);
         let mut n = self.first[hash as usize % CHAINS];
         while n != 0 {
             let m = &self.all[usize::from(n)];
             if m.hash == hash && m.bodies > 0 && m.mask == *mask {
+                self.last = n;
                 return Some(n);
             }
             n = m.next;
@@ -201,8 +208,15 @@ pub struct PortMask {
 }
 
 impl PortMasks {
+    #[inline(always)]
     pub fn has_room_for(&self, id: u16) -> bool {
-        !self.list.is_full() || self.list.iter().any(|m| m.id == id)
+        !self.list.is_full() || self.has(id)
+    }
+
+    /// Not inlined: with the length that the list then has, that would be a look at every place.
+    #[inline(never)]
+    fn has(&self, id: u16) -> bool {
+        self.list.iter().any(|m| m.id == id)
     }
 
     /// Records a new flow with this mask, for packets in these rounds.

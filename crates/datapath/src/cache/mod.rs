@@ -14,10 +14,12 @@
 //!
 //! Threads: a cache belongs to one worker.
 
+mod alone;
 mod config;
 mod dump;
 pub mod entry;
 mod firsts;
+mod fresh;
 pub mod index;
 mod masks;
 pub mod origins;
@@ -26,7 +28,6 @@ pub mod trails;
 mod upkeep;
 
 use crate::action::DpAction;
-use crate::conntrack;
 use crate::pipeline::{FlowView, Pipeline, Translation};
 use crate::ports::{InputIdx, PortTable};
 use crate::stamp::Stamp;
@@ -45,6 +46,8 @@ use entry::{
 use firsts::Firsts;
 use flow::extract::{PLAIN_ORIGIN_SHIFT, PlainKey};
 use flow::{Block, Depth, FieldId, Key, Mask};
+use fresh::Fresh;
+pub use fresh::Probed;
 use index::{Index, Probe};
 pub use masks::{MASK_EXACT, PORT_MASKS_MAX};
 use masks::{MaskEntry, Masks, PortMasks, masked_wide_equal, mega_hash, round_bit, rounds_of};
@@ -169,6 +172,7 @@ pub struct FlowCache {
     pub trails: Trails,
     /// The ports that flows come from; index 0 stands for no port.
     inputs: Vec<InputPort>,
+    fresh: Fresh,
     /// The number of megaflows ever made, which provides their serial numbers.
     megaflows_made: u64,
     by_port: PortTable<InputIdx>,
@@ -218,6 +222,7 @@ impl FlowCache {
             sorts: Sorts::new(),
             trails: Trails::new(exact_limit)?,
             inputs: vec![InputPort::default()],
+            fresh: Fresh::default(),
             megaflows_made: 0,
             by_port: PortTable::new(),
             evictions: 0,
@@ -435,51 +440,53 @@ impl FlowCache {
         }
     }
 
-    /// Searches all the port's masks for a flow of this version. For the slow path, which looks once more
-    /// before it translates.
-    pub fn mega_search(&self, input: InputIdx, key: &Key, version: Version) -> u32 {
-        // An older flow that was not found out of date earlier in the burst is not known to be right either.
-        self.mega_search_by(input, key, |e| e.version == ShortVersion::of(version))
-    }
-
     /// Searches all the port's masks for a flow that has not been found out of date.
-    pub fn mega_search_any(&self, input: InputIdx, key: &Key) -> u32 {
-        self.mega_search_by(input, key, |e| e.decision.verdict != Verdict::Stale)
-    }
-
-    fn mega_search_by(&self, input: InputIdx, key: &Key, is_wanted: impl Fn(&Entry) -> bool) -> u32 {
+    pub fn mega_search(&self, input: InputIdx, key: &Key) -> u32 {
         let mut masked = [0; 8];
         for (_, id) in self.port_masks(input, key.get64(FieldId::RecircId) as u32) {
             let hash = self.mega_probe(id, key, &mut masked);
             let idx = self.mega_find(id, hash, key, &masked);
-            if idx != 0 && is_wanted(&self.mega.entries[idx as usize]) {
+            if idx != 0 && self.mega.entries[idx as usize].decision.verdict != Verdict::Stale {
                 return idx;
             }
         }
         0
     }
 
-    /// The exact entry of this version for a packet whose flow is cached in the exact tier alone. Also for
-    /// the slow path.
-    pub fn alone_search(&self, key: &ExactKey<'_>, version: Version) -> u32 {
-        if self.masks[usize::from(MASK_EXACT)].bodies == 0 {
-            return 0;
+    /// The misses of another burst begin.
+    pub fn begin_misses(&mut self) {
+        self.fresh = Fresh::default();
+    }
+
+    /// The megaflow of this burst to which a key belongs, or 0.
+    pub fn fresh_search(&self, key: &Key) -> (u32, Probed) {
+        let mut probed = Probed { mask: 0, hash: 0, masked: [0; 8] };
+        for &mask in &self.fresh.masks {
+            probed.mask = mask;
+            probed.hash = mega_hash(&self.masks[usize::from(mask)], key, &self.secret, &mut probed.masked);
+            if !self.fresh.may_have(probed.hash) {
+                continue;
+            }
+            let alike = self.fresh.flows.iter().filter(|(hash, _)| *hash == probed.hash);
+            for &(hash, megaflow) in alike {
+                // Another one of the burst may have taken its place.
+                let is_there = self.mega.entries[megaflow as usize].decision.verdict != Verdict::Unknown;
+                if is_there && self.is_mega(megaflow, mask, hash, key, &probed.masked) {
+                    return (megaflow, probed);
+                }
+            }
         }
-        let idx = self.exact_find(self.exact_probe(key), key);
-        if idx != 0 && self.exact.entries[idx as usize].version == ShortVersion::of(version) {
-            idx
-        } else {
-            0
-        }
+        (0, probed)
     }
 
     /// Caches a translation for all packets that agree with `key` on its mask (or on a narrower one, see the
     /// module documentation). A flow that is cached in the exact tier alone replaces any entry under `exact`.
-    pub fn install<E>(
+    /// `probed` is what [`Self::fresh_search`] said of the key.
+    pub fn install<'k, E>(
         &mut self,
         input: InputIdx,
-        key: &Key,
-        exact: &ExactKey<'_>,
+        (key, probed): (&Key, &Probed),
+        exact: impl FnOnce() -> ExactKey<'k>,
         t: &Translation<E>,
         at: Moment,
     ) -> Option<Installed> {
@@ -493,30 +500,13 @@ impl FlowCache {
         (b.refs, b.sort) = (1, sort);
         let decision = Decision { verdict, body };
         let from = FlowRef { decision, mask, sort, set: 0, marks: Marks::default(), at };
-        let installed = if mask == MASK_EXACT
-            && matches!(exact, ExactKey::Plain(_))
-            && conntrack::reads_original(&t.mask)
-        {
-            None
-        } else if mask == MASK_EXACT {
-            let hash = self.exact_probe(exact);
-            // An entry that was not looked up in this burst, or was not found to be right.
-            let old = self.exact_find(hash, exact);
-            if old != 0 {
-                self.remove(Which::Exact, old);
-            }
-            self.insert_exact(exact, hash, &from).map(Installed::Exact)
+        let installed = if mask == MASK_EXACT {
+            self.install_alone(&exact(), &t.mask, &from).map(Installed::Exact)
         } else {
-            self.insert_mega(input, key, mask, &from).map(Installed::Megaflow)
+            self.insert_mega(input, (key, probed), mask, &from).map(Installed::Megaflow)
         };
         self.release_body(body);
         installed
-    }
-
-    /// Whether flows of a mask differ in something that the header bytes of plain packets do not contain: the
-    /// tuple that opened their connection.
-    pub fn is_too_narrow_for(&self, mask: u16, key: &ExactKey<'_>) -> bool {
-        matches!(key, ExactKey::Plain(_)) && conntrack::reads_original(&self.masks[usize::from(mask)].mask)
     }
 
     /// Records the length of the packet whose miss created a flow, unless the flow continues an earlier one.
@@ -535,7 +525,13 @@ impl FlowCache {
         self.bodies.get_mut(body).first = first;
     }
 
-    fn insert_mega(&mut self, input: InputIdx, key: &Key, mask: u16, from: &FlowRef) -> Option<u32> {
+    fn insert_mega(
+        &mut self,
+        input: InputIdx,
+        (key, probed): (&Key, &Probed),
+        mask: u16,
+        from: &FlowRef,
+    ) -> Option<u32> {
         let m = &self.masks[usize::from(mask)];
         let present = m.present;
         let wide = if present & !1 == 0 { WideKey::new() } else { wide_of(&key.masked(&m.mask), present) };
@@ -543,13 +539,16 @@ impl FlowCache {
         let idx = self.take(Which::Mega)?;
         let m = &mut self.masks[usize::from(mask)];
         m.flows += 1;
-        let mut masked = [0; 8];
-        let hash = mega_hash(m, key, &self.secret, &mut masked);
+        let (mut hash, mut masked) = (probed.hash, probed.masked);
+        if probed.mask != mask {
+            hash = mega_hash(m, key, &self.secret, &mut masked);
+        }
         self.inputs[input.0 as usize].masks.add(mask, rounds_of(m, &masked));
         self.bodies.get_mut(from.decision.body).megaflow = idx;
         self.megaflows_made += 1;
         let entry_key = EntryKey::beside(hash, present, mask, further).with_serial(self.megaflows_made);
         self.put(Which::Mega, idx, entry_key, Some(&Block(masked)), hash, from);
+        self.fresh.add(mask, hash, idx);
         if let Some(place) = self.stale_stats.iter().position(|b| (b.mask, b.hash) == (mask, hash)) {
             let StaleStats { packets, bytes, first_bytes, .. } = self.stale_stats.swap_remove(place);
             let body = self.bodies.get_mut(from.decision.body);

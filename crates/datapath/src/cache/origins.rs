@@ -136,7 +136,11 @@ mod tests {
         let Some(number) = cache.plain_origin(input, origin, Depth::Everything) else { return false };
         let at = Moment { version: Version(1), now: Stamp::of(0) };
         let exact = ExactKey::Plain([1, 2, 3, number]);
-        let installed = cache.install(input, &Key::default(), &exact, &Translation::<()>::default(), at);
+        let key = Key::default();
+        cache.begin_misses();
+        let (_, probed) = cache.fresh_search(&key);
+        let translation = Translation::<()>::default();
+        let installed = cache.install(input, (&key, &probed), || exact, &translation, at);
         let Some(Installed::Megaflow(mega)) = installed else { panic!("{installed:?}") };
         let e = cache.entry(Which::Mega, mega);
         let from = FlowRef {

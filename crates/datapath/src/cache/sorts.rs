@@ -7,7 +7,7 @@ use super::entry::{Entry, ShortVersion};
 use super::masks::{MaskEntry, NO_SORT};
 use crate::pipeline::Pipeline;
 use crate::watch::Visit;
-use crate::watch::{Sight, Sort, SortTables, Watch, tables_of};
+use crate::watch::{Sight, Sort, SortTable, SortTables, Watch, tables_of};
 use base::Version;
 use base::rcu::Reader;
 
@@ -46,8 +46,14 @@ impl Sorts {
 
     /// The sort of a new body's flow; counts the body.
     pub fn take(&mut self, mask: u16, masks: &mut [MaskEntry], visits: &[Visit]) -> u16 {
-        let Some(tables) = tables_of(visits) else { return NO_SORT };
         let first = masks[usize::from(mask)].first_sort;
+        // The common case: the sort of its mask's newest flows.
+        let sort = &mut self.all[usize::from(first)];
+        if first != NO_SORT && are_visits_to(&sort.tables, visits) {
+            sort.bodies += 1;
+            return first;
+        }
+        let Some(tables) = tables_of(visits) else { return NO_SORT };
         let mut at = first;
         while at != NO_SORT {
             let sort = &mut self.all[usize::from(at)];
@@ -98,6 +104,24 @@ impl Sorts {
     pub fn watch(&self, number: u16) -> &Watch {
         &self.all[usize::from(number)].watch
     }
+}
+
+/// Whether the visits are to these tables, one after the other, each once or several times in a row with the
+/// same kind of rewrites.
+fn are_visits_to(tables: &SortTables, visits: &[Visit]) -> bool {
+    let mut ahead = tables.iter();
+    let mut now = None;
+    for visit in visits {
+        let is_to = |t: &SortTable| t.table == visit.table && t.is_rewritten == (visit.rewrites_len > 0);
+        if now.is_some_and(is_to) {
+            continue;
+        }
+        now = ahead.next();
+        if !now.is_some_and(is_to) {
+            return false;
+        }
+    }
+    ahead.next().is_none()
 }
 
 /// What one stage of a burst knows about changes: the sort that it met last.

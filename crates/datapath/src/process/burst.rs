@@ -25,7 +25,7 @@ use crate::recirculation::{Metadata, Originals};
 use crate::run::Run;
 use arrayvec::ArrayVec;
 use base::OfPort;
-use flow::extract::{Ingress, PlainKey, plain_key};
+use flow::extract::{Ingress, plain_key};
 use flow::{Depth, FieldId, Key};
 use packet::batch::Runs;
 use packet::{BURST, Packet};
@@ -293,8 +293,10 @@ pub(super) struct Missed {
 pub(super) struct Miss<'m> {
     /// Its key, which is complete.
     pub key: &'m mut Key,
-    /// Its key for the exact tier, if that is not `key`.
-    plain: Option<PlainKey>,
+    /// For a plain packet, its key for the exact tier, unless that was not read.
+    plain: EntryKey,
+    /// For a packet whose key was not read: its origin, and how deep it would be read.
+    unread: Option<(u64, Depth)>,
     /// Where its headers are, if known.
     pub layers: Layers,
     /// Its original tuple, if it was tracked.
@@ -302,8 +304,11 @@ pub(super) struct Miss<'m> {
 }
 
 impl Miss<'_> {
-    pub fn exact_key(&self) -> ExactKey<'_> {
-        self.plain.map_or(ExactKey::Whole(self.key), ExactKey::Plain)
+    /// The packet's key for the exact tier.
+    pub fn exact_key(&self, packet: &Packet) -> ExactKey<'_> {
+        let read = |(origin, depth)| plain_key(packet.data(), packet.len(), depth, origin);
+        let plain = if self.plain.is_plain() { Some(self.plain.0) } else { self.unread.and_then(read) };
+        plain.map_or(ExactKey::Whole(self.key), ExactKey::Plain)
     }
 }
 
@@ -322,12 +327,10 @@ impl Missed {
         let Arrival { use_exact, origin, ingress, .. } = self.arrival;
         let is_plain = rows[i].exact.is_plain();
         let layers = if is_plain { Layers::UNKNOWN } else { layers[i] };
+        let plain = rows[i].exact;
         // Without the exact tier, its key was not read.
-        let plain = match origin {
-            Some(origin) if !use_exact => plain_key(packet.data(), packet.len(), ingress.depth(), origin),
-            _ => is_plain.then_some(rows[i].exact.0),
-        };
-        Some((packet, Miss { key: &mut keys[i], plain, layers, original }))
+        let unread = origin.filter(|_| !use_exact).map(|origin| (origin, ingress.depth()));
+        Some((packet, Miss { key: &mut keys[i], plain, unread, layers, original }))
     }
 
     /// None is left.

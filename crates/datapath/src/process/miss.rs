@@ -52,17 +52,18 @@ impl<P: Pipeline> Process<P> {
     pub(super) fn misses(&mut self, burst: &mut Missed) -> u64 {
         let start = tsc();
         let arrival = burst.arrival;
-        let Arrival { input, metadata, at, .. } = arrival;
+        let Arrival { metadata, at, .. } = arrival;
+        self.cache.begin_misses();
         while let Some((packet, miss)) = burst.next() {
-            let mega = self.cache.mega_search(input, miss.key, at.version);
+            let (mega, probed) = self.cache.fresh_search(miss.key);
             let (which, idx, hits) = if mega != 0 {
                 (Which::Mega, mega, &self.context.stats.megaflow_hits)
             } else {
-                let alone = self.cache.alone_search(&miss.exact_key(), at.version);
+                let alone = self.cache.alone_search(|| miss.exact_key(&packet), at.version);
                 (Which::Exact, alone, &self.context.stats.exact_hits)
             };
             if idx == 0 {
-                self.miss(miss, packet, &arrival);
+                self.miss((miss, &probed), packet, &arrival);
                 continue;
             }
             hits.add(1);
@@ -74,13 +75,13 @@ impl<P: Pipeline> Process<P> {
             }
             if let Err(packet) = self.decided(decision, packet, miss.layers, metadata, miss.original.as_ref())
             {
-                self.miss(miss, packet, &arrival);
+                self.miss((miss, &probed), packet, &arrival);
             }
         }
         tsc() - start
     }
 
-    fn miss(&mut self, miss: Miss<'_>, packet: Packet, arrival: &Arrival) {
+    fn miss(&mut self, (miss, probed): (Miss<'_>, &Probed), packet: Packet, arrival: &Arrival) {
         let at = arrival.at;
         self.context.stats.misses.add(1);
         let t = &mut self.translation;
@@ -112,7 +113,7 @@ impl<P: Pipeline> Process<P> {
             self.event_bell.ring();
         }
         let installed = if cacheable {
-            self.cache.install(arrival.input, miss.key, &miss.exact_key(), t, at)
+            self.cache.install(arrival.input, (miss.key, probed), || miss.exact_key(&packet), t, at)
         } else {
             None
         };

@@ -17,6 +17,7 @@ use crate::depth::Depth;
 use crate::field::{FieldId, Place};
 use crate::key::{BLOCKS, Key, Mask};
 use crate::matching::Match;
+use arrayvec::ArrayVec;
 use base::Version;
 use base::hash::HashKey;
 use base::multimap::{self, Multimap};
@@ -317,14 +318,6 @@ impl<R: Send + Sync + 'static> Subtable<R> {
         words.iter().fold(0, |state, &word| secret.word(state, word)) as u32
     }
 
-    #[inline]
-    pub fn matches(&self, words: &[u64], key: &Key) -> bool {
-        self.parts
-            .iter()
-            .zip(words)
-            .all(|(part, &word)| key.word(part.block(), part.word()) & part.mask == word)
-    }
-
     /// The best rule that `version` sees and that `key` matches, if its priority is above `floor`. Adds to
     /// `wc` what decided that.
     #[inline]
@@ -338,19 +331,20 @@ impl<R: Send + Sync + 'static> Subtable<R> {
     ) -> Option<multimap::Entry<'g, Rule<R>>> {
         let (shared, reader) = look;
         // 1. What all rules have in common.
-        let word_of = |part: &Part| key.word(part.block(), part.word());
-        let differs = |part: &&Part| (word_of(part) ^ part.first) & part.agreed.load(Ordering::Relaxed) != 0;
-        if self.parts.iter().any(|part| differs(&part)) {
-            self.prove_by_common_field(key, wc, shared);
-            return None;
+        let mut masked: ArrayVec<u64, PARTS_MAX> = ArrayVec::new();
+        for part in &self.parts {
+            let word = key.word(part.block(), part.word());
+            if (word ^ part.first) & part.agreed.load(Ordering::Relaxed) != 0 {
+                self.prove_by_common_field(key, wc, shared);
+                return None;
+            }
+            masked.push(word & part.mask);
         }
         // 2. Stage by stage.
         let agreed_stages = self.agreed_stages.load(Ordering::Relaxed);
         let (mut hash, mut start) = (0, 0);
         for (i, stage) in self.stages.iter().enumerate() {
-            for part in &self.parts[start..stage.end] {
-                hash = shared.secret.word(hash, word_of(part) & part.mask);
-            }
+            hash = masked[start..stage.end].iter().fold(hash, |hash, &word| shared.secret.word(hash, word));
             start = stage.end;
             if let Some(values) = &stage.values
                 && agreed_stages & 1 << i == 0
@@ -363,7 +357,7 @@ impl<R: Send + Sync + 'static> Subtable<R> {
         // 3. The rules with these words.
         let mut best: Option<multimap::Entry<'g, Rule<R>>> = None;
         let mut any = false;
-        for entry in self.rules.find(hash as u32, reader).filter(|entry| self.matches(entry.words, key)) {
+        for entry in self.rules.find(hash as u32, reader).filter(|entry| *entry.words == *masked) {
             any = true;
             let bar = best.map_or(floor, |best| Some(best.value.priority));
             if bar.is_none_or(|bar| entry.value.priority > bar) && entry.value.is_visible(version) {
@@ -412,7 +406,9 @@ impl<R: Send + Sync + 'static> Subtable<R> {
         // Fields in which all rules agree prove nothing: the key agrees with them.
         let needed = |part: &Part| part.mask & !part.agreed.load(Ordering::Relaxed);
         let missing = |part: &Part| needed(part) & !wc.0.word(part.block(), part.word());
-        if self.parts[..end].iter().all(|part| missing(part) == 0) {
+        let missing = self.parts[..end].iter().map(missing).filter(|bits| *bits != 0);
+        let missing: u32 = missing.map(u64::count_ones).sum();
+        if missing == 0 {
             return;
         }
         let mut best = Proof::NONE;
@@ -425,7 +421,7 @@ impl<R: Send + Sync + 'static> Subtable<R> {
                 }
             }
         }
-        if best.cost < self.parts[..end].iter().map(|part| missing(part).count_ones()).sum() {
+        if best.cost < missing {
             best.add_to(wc);
         } else {
             for part in &self.parts[..end] {
@@ -537,7 +533,9 @@ impl Proof {
     /// Takes these bits instead if they cost less.
     #[inline]
     fn consider(&mut self, block: usize, words: [(usize, u64); 2], wc: &Mask) {
-        let cost = words.iter().map(|&(w, bits)| (bits & !wc.0.word(block, w)).count_ones()).sum();
+        let missing =
+            words.iter().filter(|(_, bits)| *bits != 0).map(|&(w, bits)| bits & !wc.0.word(block, w));
+        let cost = missing.map(u64::count_ones).sum();
         if cost < self.cost {
             *self = Proof { cost, block, words };
         }

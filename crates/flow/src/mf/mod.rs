@@ -200,6 +200,17 @@ impl Mf {
         }
     }
 
+    /// Its bits in the key, if they lie in one word.
+    #[inline]
+    pub fn in_one_word(self) -> Option<InOneWord> {
+        match self.place() {
+            MfPlace::Bits(Slice { block, word, shift, .. }) => {
+                Some(InOneWord { block, word, shift, ones: self.ones() as u64 })
+            }
+            MfPlace::Nowhere | MfPlace::TwoWords { .. } => None,
+        }
+    }
+
     /// The words of the key that contain some of its bits: block, word, mask, and the bits of a value.
     #[inline]
     pub fn for_words(self, bits: u128, value: u128, mut to: impl FnMut(usize, usize, u64, u64)) {
@@ -238,6 +249,19 @@ fn class_idx(class: u16) -> Option<usize> {
         0x8000 | 0x8001 => Some(usize::from(class - 0x8000) + 2),
         _ => None,
     }
+}
+
+/// A field of up to 64 bits in the key; see [`Mf::in_one_word`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct InOneWord {
+    /// Block of the key.
+    pub block: usize,
+    /// Word of the block.
+    pub word: usize,
+    /// Lowest bit.
+    pub shift: u8,
+    /// See [`Mf::ones`].
+    pub ones: u64,
 }
 
 /// A field's place in the key.

@@ -60,9 +60,9 @@ use base::{DropReason, OfPort, Version};
 use datapath::hash::PacketHash;
 use datapath::{DpAction, Rewrite, Scratch, Translation, Visit};
 use flow::action::PacketInReason;
-use flow::key::B_COMMON;
 use flow::{Action, FieldId, Key, Mask, Match, Mf};
 use openflow::message::TableMiss;
+use std::sync::LazyLock;
 
 /// Maximum nesting of resubmits to the same or an earlier table.
 pub const DEPTH_MAX: u32 = 64;
@@ -670,12 +670,15 @@ impl<'a, S: Sink> Xlate<'a, S> {
 
 /// Adds what every flow's mask includes.
 fn always_needed(out: &mut Translation<Effect>, eth_type: u64) {
-    let places = [FieldId::InPort, FieldId::DpPort, FieldId::RecircId];
-    let bits = places.iter().map(|f| (f.ones() as u64) << f.place().shift).sum();
-    out.mask.add_word(B_COMMON, FieldId::InPort.place().word.into(), bits);
-    out.mask.add_exact(FieldId::EthType);
-    out.mask.add_exact(FieldId::PacketType);
-    if matches!(eth_type, 0x0800 | 0x86dd) {
-        out.mask.add(FieldId::NwFrag, 3);
-    }
+    static OF_IP_AND_OTHERS: LazyLock<[Mask; 2]> = LazyLock::new(|| {
+        let mut others = Mask::wild();
+        [FieldId::InPort, FieldId::DpPort, FieldId::RecircId, FieldId::EthType, FieldId::PacketType]
+            .into_iter()
+            .for_each(|field| others.add_exact(field));
+        let mut of_ip = others.clone();
+        of_ip.add(FieldId::NwFrag, 3);
+        [of_ip, others]
+    });
+    let [of_ip, others] = &*OF_IP_AND_OTHERS;
+    out.mask.unite(if matches!(eth_type, 0x0800 | 0x86dd) { of_ip } else { others });
 }

@@ -158,7 +158,7 @@ impl<P: Pipeline> Process<P> {
         let mut key = Key::default();
         extract(packet.data(), packet.len(), &ingress, &mut key)?;
         put_metadata(tracking, Some(&context.tracker.original(found)), dp_hash, &mut key);
-        let next = cache.mega_search_any(arrival.input, &key);
+        let next = cache.mega_search(arrival.input, &key);
         if next == 0 {
             return None;
         }
