@@ -68,7 +68,7 @@ pub use changes::{Changes, RowChange};
 pub use database::{Database, Snapshot, Transaction};
 pub use datum::{Datum, Duplicate};
 pub use error::{Error, constraint_error, syntax_error};
-pub use execute::{Condition, Context, Execution, OpResult, Outcome, Principal, Reply};
+pub use execute::{Condition, Context, Execution, OpResult, Outcome, Principal, Reply, Room};
 pub use json::Json;
 pub use row::{Row, RowMap};
 pub use schema::{ColumnIdx, ColumnReference, ColumnSchema, Schema, TableIdx, TableSchema};

@@ -38,10 +38,18 @@ pub struct Context<'a> {
     pub read_only: bool,
     /// The requester.
     pub principal: Principal<'a>,
-    /// How many bytes the transaction may build: results of `select`, and rows that it inserts or changes.
-    /// Asked when there are many, since the answer may take a look at every client. `None`: as many as it
-    /// likes.
-    pub room: Option<&'a dyn Fn() -> usize>,
+    /// How many bytes the transaction may build. Asked when there are many, since the answer may take a look
+    /// at every client. `None`: as many as it likes.
+    pub room: Option<&'a dyn Fn() -> Room>,
+}
+
+/// How many bytes a transaction may build.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Room {
+    /// Results of `select`, and the values that it sets.
+    pub values: usize,
+    /// These, and the rows that it inserts.
+    pub all: usize,
 }
 
 /// How far a transaction came.
@@ -105,27 +113,46 @@ struct Run<'db, 'c> {
 
 /// The memory that a transaction builds.
 struct Built<'c> {
-    bytes: usize,
-    /// The space for results granted so far.
-    allowed: usize,
-    room: Option<&'c dyn Fn() -> usize>,
+    values: usize,
+    rows: usize,
+    /// The space granted so far.
+    allowed: Room,
+    room: Option<&'c dyn Fn() -> Room>,
 }
 
 /// A transaction builds as much without asking.
 const BUILT_BYTES_FREE: usize = 1 << 20;
+/// Memory for a row that is new, besides what is in it: its places among the table's rows and the changes,
+/// and its result.
+const NEW_ROW_BYTES: usize = 256;
 
 impl Built<'_> {
-    /// So many bytes more. `Err`: there is no room for them.
+    /// So many bytes more of values. `Err`: there is no room for them.
     fn add(&mut self, bytes: usize) -> Result<(), Error> {
-        self.bytes += bytes;
-        if self.bytes > self.allowed {
-            self.allowed = self.room.map_or(usize::MAX, |room| room().max(BUILT_BYTES_FREE));
-            if self.bytes > self.allowed {
-                let details = format!("the transaction takes more than {} bytes of memory", self.allowed);
-                return Err(Error::new("resources exhausted", details));
-            }
+        self.values += bytes;
+        self.check()
+    }
+
+    /// A row more, which has so many columns, besides their values.
+    fn add_row(&mut self, columns: usize) -> Result<(), Error> {
+        self.rows += NEW_ROW_BYTES + columns * size_of::<crate::Datum>();
+        self.check()
+    }
+
+    fn check(&mut self) -> Result<(), Error> {
+        let (values, all) = (self.values, self.values + self.rows);
+        if values <= self.allowed.values && all <= self.allowed.all {
+            return Ok(());
         }
-        Ok(())
+        let Room { values: of_values, all: of_all } =
+            self.room.map_or(Room { values: usize::MAX, all: usize::MAX }, |room| room());
+        self.allowed = Room { values: of_values.max(BUILT_BYTES_FREE), all: of_all.max(BUILT_BYTES_FREE) };
+        let limit = if values > self.allowed.values { self.allowed.values } else { self.allowed.all };
+        if values <= self.allowed.values && all <= self.allowed.all {
+            return Ok(());
+        }
+        let details = format!("the transaction takes more than {limit} bytes of memory");
+        Err(Error::new("resources exhausted", details))
     }
 }
 
@@ -150,7 +177,12 @@ impl Database {
             comment: None,
             tables: BTreeSet::new(),
             work: 0,
-            built: Built { bytes: 0, allowed: BUILT_BYTES_FREE, room: context.room },
+            built: Built {
+                values: 0,
+                rows: 0,
+                allowed: Room { values: BUILT_BYTES_FREE, all: BUILT_BYTES_FREE },
+                room: context.room,
+            },
         };
         let mut reply = Vec::with_capacity(operations.len());
         for (index, operation) in operations.iter().enumerate() {

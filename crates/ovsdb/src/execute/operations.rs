@@ -39,6 +39,7 @@ impl Run<'_, '_> {
             let syntax = given_uuid.map(|text| Value::from(text).to_string());
             Error { syntax, ..error }
         })?;
+        self.built.add_row(table_schema.columns().len())?;
         let mut row = Row::new(table_schema, uuid);
         let mut given = Vec::new();
         for (column, datum) in row_from_json(table_schema, json, &mut self.symbols)? {

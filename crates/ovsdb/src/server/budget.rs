@@ -9,6 +9,7 @@
 
 use super::{Server, Session, SessionId};
 use crate::Error;
+use crate::execute::Room;
 use serde_json::Value;
 use std::cell::Cell;
 
@@ -62,6 +63,8 @@ pub(super) struct Budget {
     pub(super) waiting: usize,
     /// Bytes that the owner has read but not handed over.
     unread: Cell<usize>,
+    /// What the request takes that is being executed, at most.
+    pub(super) request: usize,
 }
 
 pub(super) fn exhausted(what: impl Into<String>) -> Error {
@@ -132,25 +135,27 @@ impl Server {
         self.budget.kept -= session.kept;
     }
 
-    /// `Err`: the tree that is read from a request would take too much.
-    pub(super) fn check_request(&self, text: &str) -> Result<(), Error> {
+    /// The memory that a request takes while it is executed. `Err`: that would be too much.
+    pub(super) fn check_request(&self, text: &str) -> Result<usize, Error> {
         if text.len() <= SMALL_BYTES {
-            return Ok(());
+            return Ok(0);
         }
         let free = self.budget.limits.total_bytes.saturating_sub(self.budget.kept);
-        if tree_bytes(text) > free {
+        let bytes = tree_bytes(text);
+        if bytes > free {
             return Err(exhausted(format!("the request takes more than {free} bytes of memory")));
         }
-        Ok(())
+        Ok(bytes)
     }
 }
 
 impl Budget {
     /// How many bytes a transaction of a session may build.
-    pub(super) fn room(&self, session: &Session, output_bytes: usize) -> usize {
+    pub(super) fn room(&self, session: &Session, output_bytes: usize) -> Room {
         let of_session = self.limits.session_bytes.saturating_sub(session.kept + session.output.len());
-        let all = self.kept + self.unread.get() + output_bytes;
-        of_session.min(self.limits.total_bytes.saturating_sub(all))
+        let all = self.kept + self.unread.get() + output_bytes + self.request;
+        let all = self.limits.total_bytes.saturating_sub(all);
+        Room { values: of_session.min(all), all }
     }
 }
 

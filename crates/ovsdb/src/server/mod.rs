@@ -264,9 +264,16 @@ impl Server {
     /// # Errors
     /// It is not a valid message, and the connection must be closed.
     pub fn handle_text(&mut self, now: Now, id: SessionId, text: &str) -> Result<(), BadMessage> {
-        if let Err(error) = self.check_request(text) {
-            return self.refuse_unread(id, text, &error);
-        }
+        self.budget.request = match self.check_request(text) {
+            Ok(bytes) => bytes,
+            Err(error) => return self.refuse_unread(id, text, &error),
+        };
+        let handled = self.handle_checked(now, id, text);
+        self.budget.request = 0;
+        handled
+    }
+
+    fn handle_checked(&mut self, now: Now, id: SessionId, text: &str) -> Result<(), BadMessage> {
         if let Some(Transact { params, id: request }) = Transact::parse(text) {
             self.counters.messages += 1;
             self.transact(now, id, text, &params, request);

@@ -72,6 +72,22 @@ fn results_beyond_the_budget_are_refused_and_nothing_is_changed() {
 }
 
 #[test]
+fn inserted_rows_count_beside_the_request_that_inserts_them() {
+    let mut rig = rig(Limits { total_bytes: 32 * MIB, ..small() });
+    let session = rig.server.connect(false);
+    let insert = json!({"op": "insert", "table": "T", "row": {}});
+    for (count, expected) in [(20_000, None), (60_000, Some("resources exhausted"))] {
+        let mut operations = vec![insert.clone(); count];
+        operations.insert(0, json!("D"));
+        let said = rig.say(session, "transact", json!(operations), 1);
+        let results = said[0]["result"].as_array().expect("it was read and executed");
+        let failed = results.iter().find_map(|result| result["error"].as_str());
+        assert_eq!(failed, expected, "{count}");
+    }
+    assert_eq!(rig.server.database("D").unwrap().row_count(crate::TableIdx(0)), 20_000);
+}
+
+#[test]
 fn rows_that_grow_beyond_the_budget_are_refused() {
     let mut rig = rig(small());
     let session = rig.server.connect(false);
