@@ -4,7 +4,10 @@
 //! up to a bound, so that a client that lost its connection can continue where it was. Clients that fall
 //! behind that bound cost little: older commits are folded into *segments*, one between two occupied
 //! positions, and each has a row once, however often it changed. If no client is behind, there are no
-//! segments.
+//! segments; and as long as no client has learnt the name of a state, no commits either.
+//!
+//! Both are bounded in rows and in bytes. What counts are old versions: the new one is in the database, or is
+//! the old one of a later change.
 //!
 //! Invariant: segments and then commits are contiguous from `oldest` to `now`; every occupied position is
 //! `oldest`, the end of a segment, or the number of a commit.
@@ -20,8 +23,14 @@ pub type Position = u64;
 const COMMITS_MAX: usize = 1_000;
 /// Changed rows in them at most; the last commit is kept in full.
 const COMMITTED_ROWS_MAX: usize = 100_000;
+/// Bytes of them at most, the last commit excepted.
+pub const COMMITTED_BYTES_MAX: usize = 64 << 20;
 /// Rows in segments beyond which the clients furthest behind are given up.
 const FOLDED_ROWS_MAX: usize = 2_000_000;
+/// Bytes in segments beyond which they are.
+pub const FOLDED_BYTES_MAX: usize = 256 << 20;
+/// Memory for a change besides its row.
+const CHANGE_BYTES: usize = 128;
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -31,6 +40,9 @@ pub struct History {
     segments: VecDeque<Segment>,
     commits: VecDeque<Commit>,
     committed_rows: usize,
+    committed_bytes: usize,
+    /// A client may come back and name a state that is past.
+    is_asked_for: bool,
     now: Position,
     /// The UUID of the commit `now`, which clients name when they reconnect.
     last_txn: Uuid,
@@ -44,6 +56,7 @@ struct Commit {
     number: Position,
     txn: Uuid,
     changes: Arc<Changes>,
+    bytes: usize,
 }
 
 /// A row before and after.
@@ -54,6 +67,7 @@ type Versions = (Option<Row>, Option<Row>);
 struct Segment {
     end: Position,
     rows: HashMap<(TableIdx, Uuid), Versions>,
+    bytes: usize,
 }
 
 /// What changed over one or several commits.
@@ -73,6 +87,8 @@ impl History {
             segments: VecDeque::new(),
             commits: VecDeque::new(),
             committed_rows: 0,
+            committed_bytes: 0,
+            is_asked_for: false,
             now: 0,
             last_txn: txn,
             first_txn: txn,
@@ -94,13 +110,31 @@ impl History {
     pub fn commit(&mut self, txn: Uuid, changes: Arc<Changes>) {
         self.now += 1;
         self.last_txn = txn;
+        let bytes = changes.iter().map(|c| bytes_of(&c.old, &c.new)).sum();
         self.committed_rows += changes.len();
-        self.commits.push_back(Commit { number: self.now, txn, changes });
-        while self.commits.len() > COMMITS_MAX
-            || (self.committed_rows > COMMITTED_ROWS_MAX && self.commits.len() > 1)
-        {
-            let commit = self.commits.pop_front().expect("just counted");
+        self.committed_bytes += bytes;
+        self.commits.push_back(Commit { number: self.now, txn, changes, bytes });
+        self.trim();
+    }
+
+    /// From now on, clients may come back and name a state that is past.
+    pub fn keep(&mut self) {
+        self.is_asked_for = true;
+    }
+
+    /// Folds the commits that are too many, and those that nobody needs.
+    fn trim(&mut self) {
+        let first = self.positions.keys().next().copied().unwrap_or(self.now);
+        while let Some(oldest) = self.commits.front() {
+            let is_needed = self.is_asked_for || oldest.number > first;
+            let is_much =
+                self.committed_rows > COMMITTED_ROWS_MAX || self.committed_bytes > COMMITTED_BYTES_MAX;
+            if is_needed && self.commits.len() <= COMMITS_MAX && !(is_much && self.commits.len() > 1) {
+                return;
+            }
+            let commit = self.commits.pop_front().expect("just looked at");
             self.committed_rows -= commit.changes.len();
+            self.committed_bytes -= commit.bytes;
             self.fold(commit);
         }
     }
@@ -153,12 +187,15 @@ impl History {
         }
         self.positions.remove(&position);
         self.join_segments(position);
+        self.trim();
     }
 
     /// The position of the clients furthest behind, if keeping what they miss costs too much.
     pub fn too_far_behind(&self) -> Option<Position> {
         let rows: usize = self.segments.iter().map(|s| s.rows.len()).sum();
-        (rows > FOLDED_ROWS_MAX).then(|| self.positions.keys().next().copied()).flatten()
+        let bytes: usize = self.segments.iter().map(|s| s.bytes).sum();
+        let is_much = rows > FOLDED_ROWS_MAX || bytes > FOLDED_BYTES_MAX;
+        is_much.then(|| self.positions.keys().next().copied()).flatten()
     }
 
     fn fold(&mut self, commit: Commit) {
@@ -170,13 +207,12 @@ impl History {
         }
         let begin = self.segments.back().map_or(self.oldest, |s| s.end);
         if self.segments.is_empty() || self.positions.contains_key(&begin) {
-            self.segments.push_back(Segment { end, rows: HashMap::new() });
+            self.segments.push_back(Segment { end, rows: HashMap::new(), bytes: 0 });
         }
         let segment = self.segments.back_mut().expect("just looked at");
         segment.end = end;
         for change in commit.changes.iter() {
-            segment.rows.entry((change.table, change.uuid)).or_insert_with(|| (change.old.clone(), None)).1 =
-                change.new.clone();
+            segment.add((change.table, change.uuid), &change.old, &change.new);
         }
     }
 
@@ -195,9 +231,38 @@ impl History {
         let before = &mut self.segments[at];
         before.end = after.end;
         for (key, (old, new)) in after.rows {
-            before.rows.entry(key).or_insert((old, None)).1 = new;
+            before.add(key, &old, &new);
         }
     }
+}
+
+impl Segment {
+    /// A row changed once more.
+    fn add(&mut self, key: (TableIdx, Uuid), old: &Option<Row>, new: &Option<Row>) {
+        let before = self.rows.remove(&key);
+        if let Some((old, new)) = &before {
+            self.bytes -= bytes_of(old, new);
+        }
+        let versions = (before.map_or_else(|| old.clone(), |(old, _)| old), new.clone());
+        // What came and went meanwhile need not be told.
+        if versions != (None, None) {
+            self.bytes += bytes_of(&versions.0, &versions.1);
+            self.rows.insert(key, versions);
+        }
+    }
+}
+
+/// The memory that is kept for a change alone.
+fn bytes_of(old: &Option<Row>, new: &Option<Row>) -> usize {
+    let kept = match (old, new) {
+        (None, _) => 0,
+        (Some(old), None) => old.heap_bytes(),
+        (Some(old), Some(new)) => {
+            let columns = old.changed_columns(new).map(|column| old.get(column).heap_bytes());
+            size_of_val(old.columns()) + columns.sum::<usize>()
+        }
+    };
+    CHANGE_BYTES + kept
 }
 
 fn merge(
@@ -244,11 +309,12 @@ mod tests {
     impl Rig {
         fn new() -> Rig {
             let schema = json!({"name": "D", "version": "1.0.0",
-                "tables": {"T": {"columns": {"i": {"type": "integer"}}}}});
+                "tables": {"T": {"columns": {"i": {"type": "integer"}, "s": {"type": "string"}}}}});
             let database = Database::new(Schema::from_json(&schema).unwrap());
             let mut ids = UuidGenerator::from_seed(7);
             let first = ids.next_uuid();
-            let history = History::new(first);
+            let mut history = History::new(first);
+            history.keep();
             Rig { database, ids, history, states: vec![BTreeMap::new()], txns: vec![first] }
         }
 
@@ -340,5 +406,62 @@ mod tests {
         assert_eq!(rig.history.find(rig.txns[9]), None);
         assert_eq!(rig.history.find(rig.txns[11]), Some(11));
         assert_eq!(rig.history.find(Uuid::ZERO), None);
+    }
+
+    /// A row with this text, in place of what the table had.
+    fn put(rig: &mut Rig, text: &str) {
+        let rows: Vec<Uuid> = rig.database.rows(TABLE).map(Row::uuid).collect();
+        let mut transaction = rig.database.begin();
+        rows.into_iter().for_each(|row| assert!(transaction.delete(TABLE, row)));
+        let mut row = transaction.new_row(TABLE, rig.ids.next_uuid());
+        let column = transaction.database().schema().table(TABLE).find("s").unwrap();
+        row.set(column, Datum::scalar(text));
+        transaction.insert(TABLE, row).unwrap();
+        let changes = transaction.commit(&mut rig.ids).unwrap();
+        rig.history.commit(rig.ids.next_uuid(), Arc::new(changes));
+    }
+
+    #[test]
+    fn long_values_are_kept_up_to_a_bound() {
+        let mut rig = Rig::new();
+        let text = "x".repeat(1 << 20);
+        (0..200).for_each(|_| put(&mut rig, &text));
+        let kept = rig.history.commits.len();
+        assert!((2..64).contains(&kept), "{kept}");
+        // A client that is behind costs the first version of what it knows, and another one as much again.
+        rig.history.enter(200);
+        (0..200).for_each(|_| put(&mut rig, &text));
+        let segments = &rig.history.segments;
+        assert!(segments.iter().all(|s| s.rows.len() <= 2), "what came and went is forgotten");
+        assert_eq!(rig.history.too_far_behind(), None);
+        for position in 400..800 {
+            rig.history.enter(position);
+            put(&mut rig, &text);
+        }
+        assert_eq!(rig.history.too_far_behind(), Some(200));
+        (400..800).for_each(|position| rig.history.leave(position));
+        rig.history.leave(200);
+        assert!(rig.history.segments.is_empty());
+    }
+
+    #[test]
+    fn commits_are_not_kept_that_nobody_may_ask_for() {
+        let mut rig = Rig::new();
+        rig.history = History::new(rig.txns[0]);
+        (0..10).for_each(|_| rig.step());
+        assert!(rig.history.commits.is_empty());
+        assert_eq!(rig.history.find(rig.txns[10]), Some(10), "the present state is known");
+        rig.history.enter(10);
+        (0..5).for_each(|_| rig.step());
+        rig.check(10);
+        rig.history.enter(15);
+        rig.history.leave(10);
+        assert!(rig.history.commits.is_empty());
+        rig.history.keep();
+        (0..5).for_each(|_| rig.step());
+        rig.history.leave(15);
+        rig.check(16);
+        assert_eq!(rig.history.find(rig.txns[16]), Some(16));
+        assert_eq!(rig.history.find(rig.txns[0]), None);
     }
 }

@@ -135,6 +135,9 @@ impl Monitors {
         spec: Spec,
         since: Option<Uuid>,
     ) -> (MonitorId, Initial) {
+        if spec.form == Form::Since {
+            self.history.keep();
+        }
         let key = format!("{:?} {requests}", spec.form);
         let feed = self.subscribe(key, spec);
         let now = self.history.now();

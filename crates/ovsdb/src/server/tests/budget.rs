@@ -1,6 +1,7 @@
 //! What clients make the server keep or build is bounded.
 
 use super::*;
+use crate::monitor::history::{COMMITTED_BYTES_MAX, FOLDED_BYTES_MAX};
 
 const MIB: usize = 1 << 20;
 
@@ -50,6 +51,8 @@ fn the_limits_are_those_that_the_documents_state() {
         format!("{WAITING_MAX} waiting transactions of a session"),
         format!("{} of all", limits.waiting),
         format!("{MONITORS_MAX} monitors of a session"),
+        format!("last changes of a database take {} MiB", COMMITTED_BYTES_MAX >> 20),
+        format!("do not read {} MiB", FOLDED_BYTES_MAX >> 20),
     ] {
         assert!(text.contains(&figure), "SECURITY.md does not say {figure:?}");
     }
