@@ -241,9 +241,12 @@ impl Server {
         for name in watched.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
             let hosted = &self.databases[&name];
             for id in hosted.monitors.too_far_behind() {
-                if let Some(&(session, _)) = self.databases[&name].owners.get(&id) {
+                let owner = self.databases[&name].owners.get(&id).map(|(session, _)| *session);
+                if let Some(session) = owner.filter(|session| !self.is_closing(*session)) {
                     self.counters.sessions_too_far_behind += 1;
+                    // It has taken nothing for long.
                     self.close(session);
+                    self.discard_output(session);
                 }
             }
             for id in self.databases[&name].monitors.behind().collect::<Vec<_>>() {

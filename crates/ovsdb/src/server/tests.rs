@@ -224,6 +224,24 @@ fn who_does_not_take_its_output_gets_one_update_of_all_it_missed() {
 }
 
 #[test]
+fn who_is_too_far_behind_is_ended_at_once() {
+    let mut rig = Rig::new();
+    let slow = rig.server.connect(false);
+    rig.ask(slow, "monitor_cond", json!(["D", 1, {"T": [{"columns": ["i", "s"]}]}]));
+    let text = "x".repeat(1 << 20);
+    // These take more than may be kept of them once they are gone.
+    let uuids: Vec<Uuid> = (0..340).map(|i| rig.put(i, &text)).collect();
+    let slow = rig.server.connect(false);
+    let asked = json!({"T": [{"columns": ["i", "s"], "select": {"initial": false}}]});
+    rig.ask(slow, "monitor_cond", json!(["D", 1, asked]));
+    rig.put(340, &text);
+    assert!(!rig.server.is_closing(slow));
+    uuids.into_iter().for_each(|uuid| rig.delete(uuid));
+    assert!(rig.server.is_closing(slow) && rig.server.output(slow).is_empty());
+    assert_eq!(rig.server.counters().sessions_too_far_behind, 1);
+}
+
+#[test]
 fn many_monitors_of_a_long_value_are_told_one_by_one_and_the_reply_comes_after_them() {
     let mut rig = Rig::new();
     let session = rig.server.connect(false);

@@ -10,13 +10,14 @@ use ovsdb::jsonrpc::{BadMessage, Message};
 use ovsdb::server::SessionId;
 use serde_json::json;
 use std::cell::RefCell;
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Notify;
+use tokio::time::Sleep;
 use transport::jsonrpc::{BadFrame, Framer, Limits};
 use transport::reconnect::{Action, Reconnect};
 use transport::{Idlers, Stream, Waits, reason};
@@ -25,6 +26,8 @@ use transport::{Idlers, Stream, Waits, reason};
 const READ_BYTES: usize = 64 << 10;
 /// How long it is served before others have their turn.
 const TURN: Duration = Duration::from_millis(2);
+/// How long a connection that the server ends may take to send what waits, as those of OpenFlow.
+const CLOSING: Duration = Duration::from_secs(1);
 
 thread_local! {
     /// The read buffer that all connections share; each copies what it cannot parse yet.
@@ -89,6 +92,7 @@ pub(super) async fn converse(state: &Rc<State>, stream: Stream, connection: &Con
         idlers: connection.idlers.clone(),
         idles: None,
         dismissed: Rc::default(),
+        closing: None,
     };
     let dismissed = session.dismissed.clone();
     let end = loop {
@@ -174,6 +178,8 @@ struct Session {
     idles: Option<Waits>,
     /// It must give way.
     dismissed: Rc<Notify>,
+    /// When it ends although not all is sent.
+    closing: Option<Pin<Box<Sleep>>>,
 }
 
 impl Drop for Session {
@@ -197,8 +203,9 @@ impl Session {
                 Err(error) => return Poll::Ready(End::Os(error)),
             };
             if self.state.server.borrow().is_closing(self.id) {
-                let mut server = self.state.server.borrow_mut();
-                if server.output(self.id).is_empty() && !self.needs_flush {
+                let is_sent = self.state.server.borrow_mut().output(self.id).is_empty() && !self.needs_flush;
+                let end = self.closing.get_or_insert_with(|| Box::pin(tokio::time::sleep(CLOSING)));
+                if is_sent || end.as_mut().poll(cx).is_ready() {
                     return Poll::Ready(End::ByServer);
                 }
             }

@@ -146,6 +146,27 @@ fn a_client_that_never_reads_holds_up_nobody_and_costs_little() {
 }
 
 #[test]
+fn a_client_that_reads_nothing_is_gone_soon_after_the_server_ends_it() {
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let rig = Rig::new();
+    let text = "x".repeat(1 << 20);
+    rig.connect().ask("transact", json!(["D", {"op": "insert", "table": "Counter", "row": {"text": text}}]));
+    let mut deaf = connect(&rig);
+    let select = json!(["D", {"op": "select", "table": "Counter", "where": []}]);
+    deaf.write_all(json!({"method": "transact", "params": select, "id": 1}).to_string().as_bytes()).unwrap();
+    // Its answer is longer than what a socket takes.
+    deaf.read_exact(&mut [0; 100]).unwrap();
+    let sessions = || rig.appctl(&["memory/show"]).contains("sessions:1");
+    assert!(sessions());
+    rig.appctl(&["ovsdb-server/reconnect"]);
+    let start = Instant::now();
+    while sessions() {
+        assert!(start.elapsed() < Duration::from_secs(20), "it is still there");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
 fn a_slow_monitor_is_told_of_all_at_once_and_correctly() {
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let rig = Rig::new();
