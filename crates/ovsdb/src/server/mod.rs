@@ -365,9 +365,23 @@ impl Server {
         self.sessions.values().map(|s| s.output.cost()).sum()
     }
 
-    /// The client that takes most memory.
-    pub fn fullest(&self) -> Option<SessionId> {
-        self.sessions.iter().max_by_key(|(_, s)| s.output.cost() + s.kept).map(|(id, _)| *id)
+    /// Ends the clients that take most memory, without what waits for them, as long as all together take too
+    /// much. Returns how many.
+    pub fn keep_to_budget(&mut self) -> usize {
+        let is_over = |s: &Session| s.is_closing && s.output.is_empty();
+        let cost = |s: &Session| s.output.cost() + s.kept;
+        let mut total: usize = self.sessions.values().filter(|s| !is_over(s)).map(cost).sum();
+        let mut ended = 0;
+        while total > self.budget.limits.total_bytes
+            && let Some((&id, session)) =
+                self.sessions.iter().filter(|(_, s)| !is_over(s)).max_by_key(|(_, s)| cost(s))
+        {
+            total -= cost(session);
+            ended += 1;
+            self.close(id);
+            self.discard_output(id);
+        }
+        ended
     }
 
     /// Changes whether a client may only read.

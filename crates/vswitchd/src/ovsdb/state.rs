@@ -131,15 +131,8 @@ impl State {
             return;
         }
         self.budget_checked.set(Some(at));
-        let mut server = self.server.borrow_mut();
-        let limit = server.limits().total_bytes;
-        while server.output_bytes() + server.kept_bytes() > limit
-            && let Some(fullest) = server.fullest()
-        {
-            self.count(|c| c.over_budget += 1);
-            server.close(fullest);
-            server.discard_output(fullest);
-        }
+        let ended = self.server.borrow_mut().keep_to_budget();
+        self.count(|c| c.over_budget += ended as u64);
     }
 
     /// Whether a connection may keep `more` bytes of an incomplete request.

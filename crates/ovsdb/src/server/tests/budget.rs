@@ -159,6 +159,29 @@ fn what_is_kept_is_bounded_of_a_session_and_of_all() {
 }
 
 #[test]
+fn who_takes_most_is_ended_first_even_if_nothing_waits_to_be_sent_to_it() {
+    let mut rig = rig(Limits { session_bytes: 8 * MIB, locks: usize::MAX, ..small() });
+    let [keeps, also, reads] = [(); 3].map(|()| rig.server.connect(false));
+    for (session, count) in [(keeps, 6_000), (also, 1_000)] {
+        (0..count).for_each(|n| {
+            rig.ask(session, "lock", json!([format!("l{}{n:0450}", session.0)]));
+        });
+    }
+    rig.send(reads, &Message::request("echo", &json!(["x".repeat(2 * MIB)]), 1));
+    assert_eq!(rig.server.keep_to_budget(), 0);
+    let (kept, output) = (rig.server.kept_bytes(), rig.server.output_bytes());
+    let mut ended_at = |total_bytes: usize| {
+        rig.server.set_limits(Limits { total_bytes, ..small() });
+        let ended = rig.server.keep_to_budget();
+        (ended, [keeps, reads, also].map(|session| rig.server.is_closing(session)))
+    };
+    assert_eq!(ended_at(kept + output - 1), (1, [true, false, false]));
+    assert_eq!(ended_at(kept / 7 + output - 1), (1, [true, true, false]), "what that keeps counts as gone");
+    assert_eq!(ended_at(kept / 8), (1, [true, true, true]));
+    assert_eq!(ended_at(0), (0, [true, true, true]));
+}
+
+#[test]
 fn locks_are_bounded_and_those_of_one_go_without_a_look_at_those_of_others() {
     let mut rig = rig(Limits { locks: 4_096, ..Limits::default() });
     let lock = |rig: &mut Rig, session: SessionId, n: usize| {
