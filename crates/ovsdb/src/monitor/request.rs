@@ -104,36 +104,54 @@ impl Spec {
         Ok(Spec { form, tables })
     }
 
-    /// The same with the conditions of a `monitor_cond_change`; tables that it does not name keep their
-    /// conditions.
+    /// The same with the conditions of a `monitor_cond_change`. Tables keep theirs that it does not name, or
+    /// names without a request; of several requests for a table the last one counts. The updates of
+    /// [`Form::Plain`] know no conditions.
     pub fn with_conditions(&self, schema: &Schema, json: &Value) -> Result<Spec, Error> {
         let requests = json
             .as_object()
-            .ok_or_else(|| syntax_error(json, "monitor-cond-change-requests must be object"))?;
+            .ok_or_else(|| Error::new("syntax error", "monitor-cond-change-requests must be object"))?;
         let mut changed = self.clone();
         for (name, json) in requests {
             let table = find(schema, name)?;
+            let refused = |details: String| Error::new("syntax error", details);
             let Some(spec) = changed.tables.iter_mut().find(|t| t.table == table) else {
-                return Err(Error::new(
-                    "syntax error",
-                    format!("table {name} has no condition: it is not monitored"),
-                ));
+                return Err(refused(format!("no table named {name} in monitor session")));
             };
-            let requests = json.as_array().ok_or_else(|| {
-                Error::new("syntax error", format!("table {name} no monitor-cond-change JSON array"))
-            })?;
-            let mut wheres = Wheres::default();
+            let requests = json
+                .as_array()
+                .ok_or_else(|| refused(format!("table {name} no monitor-cond-change JSON array")))?;
             for request in requests {
-                let parsed = Request::from_json(Form::Conditional, schema.table(table), request)?;
-                if parsed.columns.is_some() {
-                    return Err(syntax_error(request, "changing columns is unsupported"));
+                let clauses = changed_clauses(schema.table(table), request)?;
+                if self.form != Form::Plain {
+                    spec.condition = Condition::from_json(schema.table(table), clauses)?;
                 }
-                wheres.add(parsed.clauses);
             }
-            spec.condition = wheres.condition(schema.table(table))?;
         }
         Ok(changed)
     }
+}
+
+/// The clauses of a request to change a condition.
+fn changed_clauses<'a>(table: &TableSchema, json: &'a Value) -> Result<&'a [Value], Error> {
+    let (members, what) = members_of(table, json)?;
+    let array = |member: &str| member_of(json, members, &what, member, Value::as_array);
+    let (columns, clauses) = (array("columns")?, array("where")?);
+    refuse_others(json, members, &what, &["columns", "where"])?;
+    if columns.is_some() {
+        return Err(syntax_error(json, "changing columns is unsupported"));
+    }
+    Ok(clauses.map(Vec::as_slice).unwrap_or_default())
+}
+
+/// The members of a request for a table, and what errors call it.
+fn members_of<'a>(table: &TableSchema, json: &'a Value) -> Result<(&'a Map<String, Value>, String), Error> {
+    let name = &table.name;
+    let members = json.as_object().ok_or_else(|| {
+        let details = format!("Parsing table {name} failed: Object expected.");
+        syntax_error(json, details)
+    })?;
+    Ok((members, format!("table {name}")))
 }
 
 fn find(schema: &Schema, table: &str) -> Result<TableIdx, Error> {
@@ -179,12 +197,7 @@ struct Request<'a> {
 
 impl<'a> Request<'a> {
     fn from_json(form: Form, table: &TableSchema, json: &'a Value) -> Result<Request<'a>, Error> {
-        let name = &table.name;
-        let Some(members) = json.as_object() else {
-            let details = format!("Parsing table {name} failed: Object expected.");
-            return Err(syntax_error(json, details));
-        };
-        let what = format!("table {name}");
+        let (members, what) = members_of(table, json)?;
         let array = |member: &str| member_of(json, members, &what, member, Value::as_array);
         let columns = array("columns")?.map(|columns| (&members["columns"], columns.as_slice()));
         let select = member_of(json, members, &what, "select", |json| json.is_object().then_some(json))?;

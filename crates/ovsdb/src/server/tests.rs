@@ -167,6 +167,56 @@ fn a_change_of_conditions_shows_and_hides_rows_before_its_reply() {
 }
 
 #[test]
+fn changes_of_conditions_mean_what_they_mean_to_the_stock_server() {
+    let below_2 = json!({"T": [{"columns": ["i"], "where": [["i", "<", 2]]}]});
+    let of = |i: i64| json!({"where": [["i", "==", i]]});
+    let told = |method: &str, change: Value| {
+        let mut rig = Rig::new();
+        let session = rig.server.connect(false);
+        for i in 0..4 {
+            rig.put(i, "x");
+        }
+        let asked = if method == "monitor" { json!({"T": [{"columns": ["i"]}]}) } else { below_2.clone() };
+        rig.ask(session, method, json!(["D", "m", asked]));
+        let said = rig.say(session, "monitor_cond_change", json!(["m", "m", change]), 9);
+        if let Some(details) = said[0]["error"]["details"].as_str() {
+            return Err(details.to_owned());
+        }
+        let rows =
+            |m: &Value| m["params"][1]["T"].as_object().expect("an update").values().cloned().collect();
+        Ok(if said.len() > 1 { rows(&said[0]) } else { Vec::new() })
+    };
+    let rows = |change: Value| {
+        let mut rows = told("monitor_cond", change).unwrap();
+        rows.sort_by_key(Value::to_string);
+        rows
+    };
+    assert!(rows(json!({})).is_empty());
+    assert!(rows(json!({"T": []})).is_empty(), "no request changes nothing");
+    let hidden = json!({"delete": null});
+    let expected = json!([hidden, hidden, {"insert": {"i": 3}}]);
+    assert_eq!(json!(rows(json!({"T": [of(1), of(3)]}))), expected, "the last one counts");
+    assert_eq!(json!(rows(json!({"T": [{"where": []}, of(3)]}))), expected);
+    assert_eq!(rows(json!({"T": [of(3), {"where": []}]})).len(), 2, "and shows all");
+    // Plain updates know no conditions.
+    for i in ["i", "no_such_column"] {
+        assert_eq!(told("monitor", json!({"T": [{"where": [[i, "==", 1]]}]})), Ok(Vec::new()));
+    }
+    for (change, expected) in [
+        (json!([]), "monitor-cond-change-requests must be object"),
+        (json!({"Z": []}), "no table named Z"),
+        (json!({"T": {"where": []}}), "table T no monitor-cond-change JSON array"),
+        (json!({"T": [{"columns": [], "where": []}]}), "changing columns is unsupported"),
+        (
+            json!({"T": [{"select": {"initial": false}}]}),
+            "Parsing table T failed: Member 'select' is present but not allowed here.",
+        ),
+    ] {
+        assert_eq!(told("monitor_cond", change), Err(expected.to_owned()));
+    }
+}
+
+#[test]
 fn requests_for_monitors_are_refused_in_the_stock_servers_words() {
     let mut rig = Rig::new();
     let session = rig.server.connect(false);
