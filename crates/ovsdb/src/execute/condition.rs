@@ -41,6 +41,9 @@ enum Function {
     Excludes,
 }
 
+/// So many bytes of an argument cost as much as a clause.
+const ARGUMENT_BYTES: usize = 256;
+
 impl Function {
     fn from_name(name: &str) -> Option<Function> {
         Some(match name {
@@ -90,6 +93,15 @@ impl Condition {
     /// Whether [`Condition::matches_any`] is true for every row, whatever its contents.
     pub fn is_any_row(&self) -> bool {
         self.clauses.is_empty() || self.clauses.contains(&Clause::Constant(true))
+    }
+
+    /// What it costs to check a row, at most: 1 for each clause, and more for those with long arguments.
+    pub(crate) fn cost(&self) -> usize {
+        let argument = |clause: &Clause| match clause {
+            Clause::Constant(_) => 0,
+            Clause::Column { argument, .. } => argument.heap_bytes() / ARGUMENT_BYTES,
+        };
+        (self.clauses.len() + self.clauses.iter().map(argument).sum::<usize>()).max(1)
     }
 
     /// The columns that are asked for.

@@ -265,9 +265,10 @@ impl Run<'_, '_> {
         if !equalities.is_empty()
             && let Some(rows) = database.find_by_index(table, &equalities)
         {
+            self.work += rows.len() * condition.cost();
             return rows.into_iter().filter(|row| condition.matches_all(row)).cloned().collect();
         }
-        self.work += database.row_count(table);
+        self.work += database.row_count(table) * condition.cost();
         database.rows(table).filter(|row| condition.matches_all(row)).cloned().collect()
     }
 }

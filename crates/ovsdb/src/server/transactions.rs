@@ -319,12 +319,7 @@ impl Server {
                 && let Some(hosted) = self.databases.get_mut(&name)
                 && hosted.mark_stale()
             {
-                let (stale, waiting) = std::mem::take(&mut hosted.waiting).into_iter().partition(|waiting| {
-                    let has_turn = waiting.is_stale && work < RETRY_WORK;
-                    work += if has_turn { waiting.work } else { 0 };
-                    has_turn
-                });
-                hosted.waiting = waiting;
+                let stale = hosted.take_waiting(&mut work, |waiting| waiting.is_stale);
                 self.retry(now, &name, stale);
                 self.settle();
             }
@@ -341,14 +336,13 @@ impl Server {
         self.databases.values().any(has_stale)
     }
 
-    /// Tries transactions again whose time has come.
+    /// Tries transactions again whose time has come. If there are many, some are left: then the next timeout
+    /// is due at once.
     pub fn handle_timeout(&mut self, now: Now) {
+        let mut work = 0;
         for name in self.databases.keys().cloned().collect::<Vec<_>>() {
             let hosted = self.databases.get_mut(&name).expect("just listed");
-            let (due, waiting) = std::mem::take(&mut hosted.waiting)
-                .into_iter()
-                .partition(|w: &Waiting| w.due.is_some_and(|due| due <= now.at));
-            hosted.waiting = waiting;
+            let due = hosted.take_waiting(&mut work, |w| w.due.is_some_and(|due| due <= now.at));
             self.retry(now, &name, due);
         }
         self.settle();
@@ -410,6 +404,17 @@ impl Server {
 }
 
 impl Hosted {
+    /// Takes those out that have their turn, as long as there was little work.
+    fn take_waiting(&mut self, work: &mut usize, has_turn: impl Fn(&Waiting) -> bool) -> Vec<Waiting> {
+        let (taken, waiting) = std::mem::take(&mut self.waiting).into_iter().partition(|waiting| {
+            let is_taken = *work < RETRY_WORK && has_turn(waiting);
+            *work += if is_taken { waiting.work } else { 0 };
+            is_taken
+        });
+        self.waiting = waiting;
+        taken
+    }
+
     /// Marks the transactions that must be tried again. Returns whether there are any.
     fn mark_stale(&mut self) -> bool {
         let changed = std::mem::take(&mut self.changed);

@@ -244,3 +244,35 @@ fn transactions_that_wait_are_tried_again_some_at_a_time() {
     flush_all(&mut rig);
     assert_eq!(rig.hear(waits).len(), count, "and in the end each is answered");
 }
+
+#[test]
+fn transactions_that_wait_cost_what_their_conditions_cost() {
+    let mut rig = rig(Limits::default());
+    let waits = rig.server.connect(false);
+    for i in 0..100 {
+        rig.put(i, "");
+    }
+    let condition = vec![json!(["i", "!=", -1]); 300];
+    let wait = json!({"op": "wait", "table": "T", "where": condition, "columns": ["i"], "timeout": 1_000,
+        "until": "==", "rows": []});
+    // Each looks at 100 rows, 300 times.
+    let count = 20;
+    for id in 0..count {
+        assert!(rig.say(waits, "transact", json!(["D", wait]), id).is_empty());
+    }
+    rig.put(-1, "");
+    let turns = (1..).find(|_| {
+        rig.server.flush(rig.now);
+        !rig.server.has_stale()
+    });
+    assert!((count - 2..=count).contains(&turns.unwrap()), "{turns:?}");
+    // The same when their time is over.
+    rig.now.at += Duration::from_secs(2);
+    let mut turns = 0;
+    while rig.server.next_timeout().is_some_and(|due| due <= rig.now.at) {
+        rig.server.handle_timeout(rig.now);
+        turns += 1;
+    }
+    assert_eq!(turns, count);
+    assert_eq!(rig.hear(waits).len(), count);
+}
