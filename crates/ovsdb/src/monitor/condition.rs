@@ -40,6 +40,11 @@ impl Condition {
         Ok(Condition { all, equal, others })
     }
 
+    /// What it costs to check a row, at most, in clauses; equalities count as one.
+    pub fn cost(&self) -> usize {
+        1 + self.others.as_ref().map_or(0, Clauses::cost)
+    }
+
     /// Whether the condition selects this row.
     pub fn matches(&self, row: &Row) -> bool {
         self.all

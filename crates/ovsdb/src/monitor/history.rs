@@ -275,6 +275,14 @@ fn merge(
 }
 
 impl Net {
+    /// How many rows it may be about.
+    pub fn row_count(&self) -> usize {
+        match self {
+            Net::One(changes) => changes.len(),
+            Net::Many(rows) => rows.len(),
+        }
+    }
+
     /// Calls `f` for each row that changed, by table and UUID, with its old and its new version.
     pub fn for_each(&self, mut f: impl FnMut(TableIdx, Uuid, Option<&Row>, Option<&Row>)) {
         match self {

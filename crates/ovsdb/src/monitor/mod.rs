@@ -43,6 +43,7 @@ pub struct Monitors {
     feeds: hashbrown::HashMap<FeedId, Feed>,
     by_key: HashMap<String, FeedId>,
     next: u64,
+    work: usize,
 }
 
 type FeedId = u64;
@@ -108,7 +109,13 @@ impl Monitors {
             feeds: hashbrown::HashMap::new(),
             by_key: HashMap::new(),
             next: 0,
+            work: 0,
         }
+    }
+
+    /// What composing updates has cost so far, in clauses that rows were compared with.
+    pub fn work(&self) -> usize {
+        self.work
     }
 
     /// How many there are.
@@ -229,10 +236,13 @@ impl Monitors {
         self.monitors.get(&id).is_some_and(|m| m.position < self.history.now())
     }
 
-    /// Monitors with changes yet to be sent.
-    pub fn behind(&self) -> impl Iterator<Item = MonitorId> {
+    /// Monitors with changes yet to be sent, those that are furthest behind first.
+    pub fn behind(&self) -> Vec<MonitorId> {
         let now = self.history.now();
-        self.monitors.iter().filter(move |(_, m)| m.position < now).map(|(id, _)| *id)
+        let behind = self.monitors.iter().filter(|(_, m)| m.position < now);
+        let mut behind: Vec<(Position, MonitorId)> = behind.map(|(id, m)| (m.position, *id)).collect();
+        behind.sort_unstable();
+        behind.into_iter().map(|(_, id)| id).collect()
     }
 
     /// Monitors so far behind that it costs too much to wait for them. Their sessions must be ended.
@@ -297,8 +307,10 @@ impl Monitors {
             Some(Kept::Large(text)) if text.strong_count() > 0 => return text.upgrade(),
             Some(Kept::Large(_)) | None => {}
         }
-        let text: Option<Arc<[u8]>> =
-            update::changes(&self.schema, &feed.spec, &self.history.since(from)).map(Into::into);
+        let net = self.history.since(from);
+        let cost = feed.spec.tables.iter().map(|table| table.condition.cost()).max();
+        self.work += 1 + net.row_count() * cost.unwrap_or(1);
+        let text: Option<Arc<[u8]>> = update::changes(&self.schema, &feed.spec, &net).map(Into::into);
         feed.texts.truncate(TEXTS_KEPT - 1);
         let kept = match &text {
             None => Kept::Nothing,

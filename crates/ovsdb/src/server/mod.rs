@@ -88,6 +88,8 @@ pub struct Server {
     locks: Locks,
     /// Transactions that are not in the log yet.
     group: Group,
+    /// What telling monitors has cost since [`Server::flush`] began.
+    tell_work: usize,
     /// Sessions with output that they do not know of.
     ready: BTreeSet<SessionId>,
     /// Clients may change nothing: this is a backup.
@@ -129,7 +131,7 @@ struct Session {
     monitors: BTreeMap<String, SessionMonitor>,
     /// Its waiting transactions, in all databases.
     waiting: usize,
-    /// Replies that its monitors' updates must precede, in order; empty unless its output is full.
+    /// Replies that its monitors' updates must precede, in order.
     held: VecDeque<Held>,
     /// Bytes kept for it, besides its output.
     kept: usize,
@@ -175,6 +177,7 @@ impl Server {
             next_session: 0,
             locks: Locks::default(),
             group: Group::default(),
+            tell_work: 0,
             ready: BTreeSet::new(),
             read_only: false,
             monitor_cond_disabled: false,
@@ -330,10 +333,16 @@ impl Server {
 
     /// Whether more of a client's requests should be read.
     pub fn may_read(&self, id: SessionId) -> bool {
-        self.sessions.get(&id).is_some_and(|s| s.output.len() < OUTPUT_BYTES_FULL && !s.is_closing)
+        let may_read = |s: &Session| s.output.len() < OUTPUT_BYTES_FULL && s.held.is_empty() && !s.is_closing;
+        self.sessions.get(&id).is_some_and(may_read)
     }
 
-    /// Whether a client must be disconnected once its output is sent.
+    /// Whether a client has been sent everything.
+    pub fn is_sent(&self, id: SessionId) -> bool {
+        self.sessions.get(&id).is_none_or(|s| s.output.is_empty() && s.held.is_empty())
+    }
+
+    /// Whether a client must be disconnected once all is sent.
     pub fn is_closing(&self, id: SessionId) -> bool {
         self.sessions.get(&id).is_none_or(|s| s.is_closing)
     }
@@ -436,6 +445,8 @@ impl Server {
     pub fn discard_output(&mut self, id: SessionId) {
         if let Some(session) = self.sessions.get_mut(&id) {
             session.output = Output::default();
+            let bytes = std::mem::take(&mut session.held).iter().map(|held| held.bytes).sum();
+            self.release(id, bytes);
         }
     }
 

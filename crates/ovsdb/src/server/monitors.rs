@@ -2,7 +2,7 @@
 
 use super::budget::monitor_bytes;
 use super::requests::Answer;
-use super::{Held, MONITORS_MAX, OUTPUT_BYTES_FULL, Server, SessionId, SessionMonitor};
+use super::{Held, MONITORS_MAX, OUTPUT_BYTES_FULL, Server, Session, SessionId, SessionMonitor};
 use crate::error::syntax_error;
 use crate::execute::Reply;
 use crate::monitor::history::Position;
@@ -12,6 +12,9 @@ use serde_json::{Value, json};
 
 /// Bytes of a notification around its id and its updates, at most.
 const UPDATE_FRAME_BYTES: usize = 96;
+/// What composing updates may cost in one turn, in clauses that rows are compared with: some milliseconds.
+/// The rest follows after other work.
+const TELL_WORK: usize = 50_000;
 /// Longer updates may have a piece of memory of their own.
 const UPDATE_BYTES_AT_ONCE: usize = 4 << 10;
 
@@ -140,7 +143,10 @@ impl Server {
     /// Sends a monitor what has happened since its last update.
     fn tell(&mut self, database: &str, id: MonitorId) {
         let hosted = self.databases.get_mut(database).expect("its monitors go with it");
-        if let Some(update) = hosted.monitors.poll(id) {
+        let before = hosted.monitors.work();
+        let update = hosted.monitors.poll(id);
+        self.tell_work += hosted.monitors.work() - before;
+        if let Some(update) = update {
             self.send_update(database, id, &update);
         }
     }
@@ -185,7 +191,7 @@ impl Server {
     }
 
     /// Tells a session's monitors of a database what has happened up to a position at least. False: its
-    /// output is full before that.
+    /// output is full before that, or it takes longer than a turn.
     fn tell_upto(&mut self, session: SessionId, database: &str, position: Position) -> bool {
         let Some(hosted) = self.databases.get(database) else { return true };
         let Some(state) = self.sessions.get(&session) else { return true };
@@ -194,7 +200,7 @@ impl Server {
         let of_database = state.monitors.values().filter(|m| m.database == database);
         let behind = of_database.map(|m| m.id).filter(|id| !hosted.monitors.has_reached(*id, position));
         for id in behind.collect::<Vec<_>>() {
-            if self.is_full(session) {
+            if !self.may_tell(session) {
                 return false;
             }
             self.tell(database, id);
@@ -202,14 +208,20 @@ impl Server {
         true
     }
 
-    fn is_full(&self, session: SessionId) -> bool {
-        self.sessions.get(&session).is_none_or(|s| s.output.len() >= OUTPUT_BYTES_FULL)
+    /// Changes are left to be told because this turn was long.
+    pub(super) fn has_untold(&self) -> bool {
+        self.tell_work >= TELL_WORK
+    }
+
+    fn may_tell(&self, session: SessionId) -> bool {
+        self.tell_work < TELL_WORK
+            && self.sessions.get(&session).is_some_and(|s| s.output.len() < OUTPUT_BYTES_FULL)
     }
 
     /// A client has read its output, or much of it: sends it the changes that it missed, and the replies that
     /// waited for them.
     pub fn drained(&mut self, session: SessionId) {
-        while !self.is_full(session)
+        while self.may_tell(session)
             && let Some(held) = self.sessions.get(&session).and_then(|s| s.held.front())
         {
             let (database, position) = (held.database.clone(), held.position);
@@ -220,23 +232,29 @@ impl Server {
             let Some(Held { request, reply, bytes, .. }) = held else { return };
             self.release(session, bytes);
             self.reply(session, &request, &reply);
+            self.ready.insert(session);
         }
-        let Some(state) = self.sessions.get(&session).filter(|_| !self.is_full(session)) else { return };
+        let Some(state) = self.sessions.get(&session).filter(|_| self.may_tell(session)) else { return };
         let is_behind =
             |m: &&SessionMonitor| self.databases.get(&m.database).is_some_and(|h| h.monitors.is_behind(m.id));
         let behind: Vec<(String, MonitorId)> =
             state.monitors.values().filter(is_behind).map(|m| (m.database.clone(), m.id)).collect();
         for (database, id) in behind {
-            if self.is_full(session) {
+            if !self.may_tell(session) {
                 return;
             }
             self.tell(&database, id);
         }
     }
 
-    /// Sends changes to all monitors whose clients read their output. Ends the sessions of those that cost
-    /// too much.
+    /// Sends changes to all monitors whose clients read their output, as many as one turn allows, those that
+    /// replies wait for first. Ends the sessions of those that cost too much.
     pub(super) fn tell_all(&mut self) {
+        let waits = |s: &Session| !s.held.is_empty() && s.output.len() < OUTPUT_BYTES_FULL;
+        let waiting = self.sessions.iter().filter(|(_, s)| waits(s)).map(|(id, _)| *id);
+        for session in waiting.collect::<Vec<_>>() {
+            self.drained(session);
+        }
         let watched = self.databases.iter().filter(|(_, hosted)| !hosted.monitors.is_empty());
         for name in watched.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
             let hosted = &self.databases[&name];
@@ -249,7 +267,10 @@ impl Server {
                     self.discard_output(session);
                 }
             }
-            for id in self.databases[&name].monitors.behind().collect::<Vec<_>>() {
+            for id in self.databases[&name].monitors.behind() {
+                if self.tell_work >= TELL_WORK {
+                    return;
+                }
                 let owner = self.databases[&name].owners.get(&id).map(|(session, _)| *session);
                 let takes = |s: SessionId| {
                     self.sessions.get(&s).is_some_and(|s| s.output.len() < OUTPUT_BYTES_FULL && !s.is_closing)

@@ -276,8 +276,6 @@ fn who_does_not_take_its_output_gets_one_update_of_all_it_missed() {
 #[test]
 fn who_is_too_far_behind_is_ended_at_once() {
     let mut rig = Rig::new();
-    let slow = rig.server.connect(false);
-    rig.ask(slow, "monitor_cond", json!(["D", 1, {"T": [{"columns": ["i", "s"]}]}]));
     let text = "x".repeat(1 << 20);
     // These take more than may be kept of them once they are gone.
     let uuids: Vec<Uuid> = (0..340).map(|i| rig.put(i, &text)).collect();
@@ -332,6 +330,41 @@ fn many_monitors_of_a_long_value_are_told_one_by_one_and_the_reply_comes_after_t
     assert_eq!(told.iter().filter(|m| m["id"] == json!(8)).count(), 1);
     assert!(replied < told.iter().position(|m| m["id"] == json!(8)).unwrap(), "replies stay in order");
     assert_eq!(rig.server.kept_bytes(), kept, "a reply is charged only while it waits");
+}
+
+#[test]
+fn many_monitors_are_told_some_at_a_time_while_others_are_served() {
+    let mut rig = Rig::new();
+    let [watches, other] = [(); 2].map(|()| rig.server.connect(false));
+    let monitors = 100;
+    for n in 0..monitors {
+        let request = json!({"columns": ["i"], "where": [["i", "<", -1 - n], ["i", "==", 7]]});
+        rig.ask(watches, "monitor_cond", json!(["D", n, {"T": [request]}]));
+    }
+    let insert = |i: i64| json!({"op": "insert", "table": "T", "row": {"i": i}});
+    let mut operations = vec![json!("D"), insert(7)];
+    operations.extend((0..5_000).map(|_| insert(1)));
+    rig.send(watches, &Message::request("transact", &json!(operations), 1));
+    let (mut told, mut turns) = (Vec::new(), 0);
+    loop {
+        rig.server.flush(rig.now);
+        told.extend(rig.hear(watches));
+        turns += 1;
+        let is_answered = told.iter().any(|m: &Value| m["id"] == json!(1));
+        assert_eq!(rig.server.may_read(watches), is_answered, "its next request waits");
+        if !rig.server.has_stale() {
+            break;
+        }
+        assert!(turns < 100);
+        assert_eq!(rig.ask(other, "echo", json!([turns])), json!([turns]));
+        // Others' transactions do not keep the reply back.
+        rig.ask(other, "transact", json!(["D", insert(7)]));
+    }
+    assert!(turns > 5, "{turns}");
+    let replied = told.iter().position(|m| m["id"] == json!(1)).expect("it is answered");
+    let first = told[..replied].iter().filter(|m| m["method"] == json!("update2"));
+    let of_monitors: BTreeSet<String> = first.map(|m| m["params"][0].to_string()).collect();
+    assert_eq!(of_monitors.len(), monitors as usize, "after every monitor was told");
 }
 
 #[test]

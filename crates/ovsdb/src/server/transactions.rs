@@ -307,9 +307,10 @@ impl Server {
 
     /// Completes the consequences of all messages handled since the last call: transactions are written to
     /// the log together and answered, those that waited for a change are tried again, and monitors are
-    /// updated. If many waited, some are left for the next call ([`Self::has_stale`]), so that other work
+    /// updated. If that is much, some is left for the next call ([`Self::has_stale`]), so that other work
     /// need not wait.
     pub fn flush(&mut self, now: Now) {
+        self.tell_work = 0;
         self.settle();
         self.update_own_database(now);
         let mut work = 0;
@@ -327,13 +328,14 @@ impl Server {
         self.tell_all();
     }
 
-    /// Some waiting transactions must be tried again: call [`Self::flush`] after other work has had its turn.
+    /// Some waiting transactions must be tried again, or some monitors told: call [`Self::flush`] after other
+    /// work has had its turn.
     pub fn has_stale(&self) -> bool {
         let has_stale = |hosted: &Hosted| {
             let is_due = hosted.was_reverted || !hosted.changed.is_empty();
             !hosted.waiting.is_empty() && (is_due || hosted.waiting.iter().any(|w| w.is_stale))
         };
-        self.databases.values().any(has_stale)
+        self.has_untold() || self.databases.values().any(has_stale)
     }
 
     /// Tries transactions again whose time has come. If there are many, some are left: then the next timeout

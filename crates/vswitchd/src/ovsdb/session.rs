@@ -203,7 +203,7 @@ impl Session {
                 Err(error) => return Poll::Ready(End::Os(error)),
             };
             if self.state.server.borrow().is_closing(self.id) {
-                let is_sent = self.state.server.borrow_mut().output(self.id).is_empty() && !self.needs_flush;
+                let is_sent = self.state.server.borrow().is_sent(self.id) && !self.needs_flush;
                 let end = self.closing.get_or_insert_with(|| Box::pin(tokio::time::sleep(CLOSING)));
                 if is_sent || end.as_mut().poll(cx).is_ready() {
                     return Poll::Ready(End::ByServer);
