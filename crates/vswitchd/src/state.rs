@@ -26,7 +26,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use switch::BridgeIdx;
 use tokio::sync::{Notify, Semaphore};
-use transport::{Budget, Tls};
+use transport::{Budget, Tls, TlsFiles};
 
 pub(crate) use crate::port_record::PortRecord;
 
@@ -60,8 +60,10 @@ pub struct Vswitch {
     pub(crate) commands: CommandState,
     /// Files of TLS, for controllers over `ssl:` and `pssl:`.
     pub(crate) tls: Option<Arc<Tls>>,
-    /// The same as the command line gave them.
-    pub(crate) given_tls: Option<Arc<Tls>>,
+    /// What that is as long as there are files, whichever.
+    pub(crate) shared_tls: Arc<Tls>,
+    /// The files that the command line gave.
+    pub(crate) given_tls: Option<TlsFiles>,
     /// Does what must happen in time while the control thread is busy.
     pub(crate) keepalive: Keepalive,
     /// Ports and their devices.
@@ -144,7 +146,8 @@ impl Vswitch {
         for place in workers.places() {
             plane.dp.start_worker_on(place.cpus.clone()).map_err(SetupError::Datapath)?;
         }
-        let tls = config.tls_files().map(|files| Arc::new(Tls::new(files)));
+        let given_tls = config.tls_files();
+        let shared_tls = Arc::new(Tls::new(given_tls.clone().unwrap_or_default()));
         let vswitch = Vswitch {
             plane,
             bridges: BTreeMap::new(),
@@ -155,8 +158,9 @@ impl Vswitch {
             news: Vec::new(),
             counts: Counts::default(),
             commands: CommandState::default(),
-            tls: tls.clone(),
-            given_tls: tls,
+            tls: given_tls.is_some().then(|| shared_tls.clone()),
+            shared_tls,
+            given_tls,
             keepalive: Keepalive::start().map_err(SetupError::Os)?,
             devices: DeviceManager::new(config).map_err(SetupError::Os)?,
             ending: None,

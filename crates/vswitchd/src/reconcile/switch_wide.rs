@@ -2,8 +2,6 @@
 
 use crate::config::wanted::{SwitchWide, VLAN_LIMIT_DEFAULT};
 use crate::state::Vswitch;
-use std::sync::Arc;
-use transport::Tls;
 
 impl Vswitch {
     /// Applies them.
@@ -20,8 +18,10 @@ impl Vswitch {
             }
         }
         if old.tls != wanted.tls {
-            let files = wanted.tls.clone().map(|files| Arc::new(Tls::new(files)));
-            self.tls = files.or_else(|| self.given_tls.clone());
+            // Listeners keep what they began with, so that gets other files.
+            let files = wanted.tls.clone().or_else(|| self.given_tls.clone());
+            self.shared_tls.set_files(files.clone().unwrap_or_default());
+            self.tls = files.map(|_| self.shared_tls.clone());
         }
         if old.vlan_limit != wanted.vlan_limit {
             let vlan_limit = wanted.vlan_limit.unwrap_or(VLAN_LIMIT_DEFAULT);

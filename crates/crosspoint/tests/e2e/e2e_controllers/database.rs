@@ -80,3 +80,30 @@ fn keys_and_certificates_come_from_the_database() {
     switch.vsctl(&format!("set-controller br0 ssl:127.0.0.1:{port}"));
     learns_and_forwards(&switch, OF13);
 }
+
+#[test]
+fn a_listener_goes_by_the_keys_that_the_database_has_at_the_moment() {
+    let (_server, switch) = configured_by_database();
+    let pki = Pki::new(switch.dir.path());
+    let port = free_port();
+    let (key, certificate) = (pki.file("sc-privkey.pem"), pki.file("sc-cert.pem"));
+    let set = |authority: &str| {
+        let ca = pki.file(&format!("pki/{authority}/cacert.pem"));
+        switch.vsctl(&format!("set-ssl {key} {certificate} {ca}"));
+    };
+    set("controllerca");
+    switch.vsctl("add-br br0 -- set bridge br0 datapath_type=dummy fail_mode=secure");
+    switch.vsctl(&format!("set-controller br0 pssl:{port}:127.0.0.1"));
+    let target = format!("ssl:127.0.0.1:{port}");
+    let (key, certificate) = (pki.file("ctl-privkey.pem"), pki.file("ctl-cert.pem"));
+    let ca = pki.file("pki/switchca/cacert.pem");
+    let show = ["-p", &key, "-c", &certificate, "-C", &ca, "show", &target];
+    let is_let_in = || switch.ofctl(&show).code == Some(0);
+    wait_for("the switch to listen", is_let_in);
+    set("switchca");
+    assert!(!is_let_in(), "another authority has signed its certificate");
+    set("controllerca");
+    assert!(is_let_in());
+    switch.vsctl("del-ssl");
+    assert!(!is_let_in(), "the switch has no key any more");
+}
