@@ -1,7 +1,7 @@
 //! Commands of the control socket that are about the datapath's inside, side by side with a stock
 //! `ovs-vswitchd --enable-dummy` that is configured the same.
 
-use crate::common::{UDP, wait_for};
+use crate::common::{Switch, UDP, wait_for};
 use crate::pair::Pair;
 
 #[test]
@@ -175,4 +175,24 @@ fn a_dump_shows_the_packet_that_made_each_flow_as_the_stock_switch_does() {
             assert_eq!(shown(&ours, args), shown(&stock, args), "{rule}, {args:?}: ours is on the left");
         }
     }
+}
+
+#[test]
+fn workers_go_on_with_their_old_limit_if_there_is_no_room_for_the_new_one() {
+    let switch = Switch::dummy();
+    switch.add_flow("in_port=1,actions=2");
+    // Address space for what there is, and for little more.
+    let pages = std::fs::read_to_string(format!("/proc/{}/statm", switch.pid())).unwrap();
+    let pages: u64 = pages.split(' ').next().unwrap().parse().unwrap();
+    let limits = [format!("--pid={}", switch.pid()), format!("--as={}:", pages * 4096 + (1 << 30))];
+    switch.run("prlimit", &[&limits[0], &limits[1]]).ok();
+    switch.appctl(&["upcall/set-flow-limit", "16000000"]).ok();
+    wait_for("the refusal", || switch.log().contains("the workers could not be changed"));
+    switch.receive("p1", UDP);
+    switch.sent("p2", 1);
+    switch.run("prlimit", &[&limits[0], "--as=unlimited:"]).ok();
+    switch.appctl(&["upcall/set-flow-limit", "18446744073709551615"]).ok();
+    switch.receive("p1", UDP);
+    switch.sent("p2", 1);
+    assert!(switch.appctl(&["upcall/show"]).ok().contains("(limit 16777216)"));
 }
