@@ -139,6 +139,8 @@ pub struct Connection {
     parts: Parts,
     /// Echo requests are handed out too.
     shows_echoes: bool,
+    /// The peer's role, which its requests must allow before they are read.
+    pub is_secondary: bool,
 }
 
 impl Connection {
@@ -165,6 +167,7 @@ impl Connection {
             awaits_barrier: false,
             parts: Parts::default(),
             shows_echoes: false,
+            is_secondary: false,
         };
         let xid = connection.new_xid();
         connection.output = Codec::hello(offered, xid);
@@ -318,7 +321,8 @@ impl Connection {
         let result = match codec.decode(bytes) {
             Ok((_, m)) if is_switch && !m.is_for_switch() => Err(ErrorKind::OFPBRC_BAD_TYPE),
             Ok((_, message)) => Ok(message),
-            Err(error) => Err(codec.refusal_by_type(bytes).filter(|_| is_switch).unwrap_or(error)),
+            Err(error) if is_switch => Err(codec.refusal(bytes, error, self.is_secondary)),
+            Err(error) => Err(error),
         };
         let xid = header.xid;
         let message = match result {

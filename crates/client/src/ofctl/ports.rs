@@ -162,6 +162,7 @@ pub fn mod_port(options: &Options) -> Result<ExitCode, Failure> {
         config: if set { mask } else { PortConfig::empty() },
         mask,
         advertise: Default::default(),
+        unknown: None,
     };
     client.command(&Message::PortMod(port_mod))?;
     Ok(ExitCode::SUCCESS)

@@ -326,6 +326,7 @@ fn who_changes_a_port_is_told_of_it_as_by_the_stock_switch() {
                     config,
                     mask: PortConfig::NO_FWD,
                     advertise: Default::default(),
+                    unknown: None,
                 };
                 connections[0].send(&Message::PortMod(change));
                 said.push(connections.each_mut().map(gists));

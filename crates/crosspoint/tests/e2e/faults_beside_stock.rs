@@ -180,6 +180,209 @@ const REQUESTS: &[(&str, &str)] = &[
     ("messages with a reason too many", "051c001000000005 0000000800000040"),
     ("packets in with a reason of 1.4 by 1.3", "0404001800000005 000023200000001b 0000000800000020"),
     ("a vacancy of a table", "051100180000000503000000 0000000800030008145a0a00"),
+    (
+        "a clause beside another action, and a meter that cannot be",
+        "040e006800000006000000000000000000000000000000000000000000000064ffffffffffffffffffffffff000000000001\
+         0010 0001d30800000002000000ff 0006000800000000 0004002000000000 0012000800000000\
+         ffff0010000023200022010300000005",
+    ),
+    (
+        "a packet from no port, with a clause beside another action",
+        "040d003800000002fffffffffffffffa 0018000000000000 ffff0010000023200022010300000005 000f000805000000",
+    ),
+    (
+        "a group with a clause beside another action, and a group that there is not",
+        "040f004000000002 00000000 00000004 00300000ffffffffffffffff00000000 0016000800000009\
+         ffff0010000023200022000300000005 001500080000000a",
+    ),
+    (
+        "a mark set outside of ct, and an unknown type of group",
+        "060f003800000002 00010900fffffffc 00200000ffffffff 0020001000000003 001900100001d60400000001000000000001\
+         000800000002",
+    ),
+    (
+        "a mark set outside of ct, and an instruction",
+        "040f003800000002 00000000 00000009 00400000ffffffffffffffff00000000 001900100001d6040000000100000000\
+         ffff0020000023200016000000000000 0000000000000005ffffffffffffffff",
+    ),
+    (
+        "a translation outside of ct, in clone",
+        "050d003800000002ffffffff00000001 0020000000000000\
+         ffff0020000023200 02a000000000000 ffff0010000023200024000000000000",
+    ),
+    (
+        "a property of optical ports",
+        "06100028000000020000000100000000aa55aa55000100000000004000000040 0001000800000000",
+    ),
+    (
+        "an experimenter's property of ports",
+        "05100030000000020000000100000000aa55aa55000100000000004000000040 ffff000c00002320 0000000100000000",
+    ),
+    (
+        "NXT_FLOW_MOD by 1.5, with actions in the place of instructions",
+        "0604005800000002000023200000000d 0000000000000000 0000000000000064ffffffffffff0000 0000000000000000\
+         ffff0018000023200007001f0001000400000000 00000005",
+    ),
+    ("a queue of all ports by 1.5", "06120018000000020005000000000000fffffffc00000000"),
+    ("a queue of all ports by 1.0", "0110001400000002 00050000 fffc0000ffffffff"),
+    (
+        "a change of no flow, with an action for another packet",
+        "040e006000000002 00000000000000000000000000000000 0001000000008000 ffffffffffffffffffffffff 00000000\
+         0001000a80000a0286dd000000000000 0004001800000000 0019001080004404 0000006400000000",
+    ),
+    (
+        "a deletion, with an action for another packet",
+        "040e006000000002 00000000000000000000000000000000 0003000000008000 ffffffffffffffffffffffff 00000000\
+         0001000a80000a0286dd000000000000 0004001800000000 0019001080004404 0000006400000000",
+    ),
+    (
+        "an instruction among the actions to write, and unknown flags",
+        "040e006000000002 00000000000000000000000000000000 0000000000000064 ffffffffffffffffffffffff 00200000\
+         0001000400000000 0003002800000000 ffff002000002320001600000000000000000000000000 00ffffffffffffffff",
+    ),
+    (
+        "a buffered packet, and an action for another one",
+        "040e005800000002 00000000000000000000000000000000 0000000000000064 00000005ffffffffffffffff 00000000\
+         0001000400000000 0004001800000000 0019001080004404 0000006400000000",
+    ),
+    (
+        "the table that cannot be changed, and an action for another packet",
+        "040e005800000002 00000000000000000000000000000000 fe00000000000064 ffffffffffffffffffffffff 00000000\
+         0001000400000000 0004001800000000 0019001080004404 0000006400000000",
+    ),
+    (
+        "a group that there is not, and an action for another packet",
+        "040e006000000002 00000000000000000000000000000000 0000000000000064 ffffffffffffffffffffffff 00000000\
+         0001000400000000 0004002000000000 0016000800000009 0019001080004404 0000006400000000",
+    ),
+    (
+        "an action for another packet, and a table before this one",
+        "040e006000000002 00000000000000000000000000000000 0500000000000064 ffffffffffffffffffffffff 00000000\
+         0001000400000000 0004001800000000 0019001080004404 0000006400000000 0001000801000000",
+    ),
+    (
+        "a packet in a bundle, with an action for another one",
+        "06220060000000020000000100000003 060d005000000002ffffffff 00080000 0001000c80000004 0000000100000000\
+         0014000808000000 ffffffffffff50540000000708060001080006040001505400000007 0a000001 000000000000 0a000002",
+    ),
+    (
+        "a flow in a bundle, with an action for another packet",
+        "05220060000000020000000100000003 050e005000000002 00000000000000000000000000000000 0000000000000064\
+         ffffffffffffffffffffffff 00000000 0001000400000000 0004001800000000 0019001080004404 0000006400000000",
+    ),
+    (
+        "fields that accompany no packet, one of them twice",
+        "060d004000000002ffffffff00000000 0001002480000004 00000001 80000a020800 80000a020800 800008040 0000001\
+         00000000 00000000",
+    ),
+    (
+        "a deletion from all tables, with a table to go to",
+        "040e004000000002 00000000000000000000000000000000 ff03000000008000 ffffffffffffffffffffffff 00000000\
+         0001000400000000 0001000800000000",
+    ),
+    (
+        "NXT_FLOW_MOD by 1.1 that deletes from all tables",
+        "0204003800000002 000023200000000d 0000000000000000 0003000000008000 ffffffffffff0000 0000000000000000",
+    ),
+    (
+        "a deletion with the meter of no number",
+        "040e004000000002 00000000000000000000000000000000 0003000000008000 ffffffffffffffffffffffff 00000000\
+         0001000400000000 0006000800000000",
+    ),
+    (
+        "NXT_FLOW_MOD by 1.5 without a table",
+        "0604004000000002000023200000000d 0000000000000000 0001000000000064ffffffffffff0000 0000000000000000",
+    ),
+];
+
+/// Requests after each other, of which the first ones decide what becomes of the last.
+const SEQUENCES: &[(&str, &[&str])] = &[
+    (
+        "a message for a closed bundle ends the bundle",
+        &[
+            "0521001000000001 0000000100000003",
+            "0521001000000002 0000000100020003",
+            "0522002000000003 0000000100000003 050f001000000003 0001010000000001",
+            "0521001000000004 0000000100000003",
+        ],
+    ),
+    (
+        "a message with other flags ends its bundle",
+        &[
+            "0404001800000001 4f4e4600000008fc 0000000100000003",
+            "0404002800000002 4f4e4600000008fd 0000000100000002 040f001000000002 0001010000000001",
+            "0404001800000003 4f4e4600000008fc 0000000100000003",
+        ],
+    ),
+    (
+        "reasons of 1.4 in the form of the first extension",
+        &[
+            "0504002800000001 0000232000000013 000000ff00000007 0000000100000001 00000000000000ff",
+            "051a000800000002",
+        ],
+    ),
+    (
+        "reasons that 1.3 does not have",
+        &[
+            "0404002800000001 0000232000000013 000000ff00000007 0000000100000001 00000000000000ff",
+            "041a000800000002",
+        ],
+    ),
+    (
+        "invalid TTLs by the choice of messages",
+        &[
+            "0304002800000001 0000232000000013 000000ff00000007 0000000100000001 00000000000000ff",
+            "0307000800000002",
+            "0309000c00000003 00000080",
+            "0307000800000004",
+            "0309000c00000005 00040080",
+            "0307000800000006",
+        ],
+    ),
+    (
+        "a change by 1.1 adds what there is not, unless its cookie is all ones",
+        &[
+            "020e008800000002ffffffffffffffff00000000000000000101000000000005ffffffffffffffffffffffff00000000\
+             0000005800000000000003ff000000000000ffffffffffff000000000000ffffffffffff000000000000000000000000\
+             ffffffff00000000ffffffff0000000000000000000000000000000000000000ffffffffffffffff",
+            "0212008800000003000200000000000001000000ffffffffffffffff0000000000000000000000000000000000000000\
+             0000005800000000000003ff000000000000ffffffffffff000000000000ffffffffffff000000000000000000000000\
+             ffffffff00000000ffffffff0000000000000000000000000000000000000000ffffffffffffffff",
+            "020e008800000002000000000000000700000000000000000101000000000005ffffffffffffffffffffffff00000000\
+             0000005800000000000003ff000000000000ffffffffffff000000000000ffffffffffff000000000000000000000000\
+             ffffffff00000000ffffffff0000000000000000000000000000000000000000ffffffffffffffff",
+            "0212008800000003000200000000000001000000ffffffffffffffff0000000000000000000000000000000000000000\
+             0000005800000000000003ff000000000000ffffffffffff000000000000ffffffffffff000000000000000000000000\
+             ffffffff00000000ffffffff0000000000000000000000000000000000000000ffffffffffffffff",
+            "020e008800000002000000000000000000000000000000000103000000000005ffffffffffffffffffffffff00000000\
+             0000005800000000000003ff000000000000ffffffffffff000000000000ffffffffffff000000000000000000000000\
+             ffffffff00000000ffffffff0000000000000000000000000000000000000000ffffffffffffffff",
+        ],
+    ),
+];
+
+/// The same of a controller that only watches: its role's, unless the type's or the length is wrong.
+const OF_A_SECONDARY: &[(&str, &str)] = &[
+    (
+        "an unknown action",
+        "040e005800000002 00000000000000000000000000000000 0000000000000064 ffffffffffffffffffff\
+         ffff 00000000 0001000400000000 0004001800000000 00fe001080004404 0000006400000000",
+    ),
+    ("a bundle that there is not", "0521001000000002 0000000200060003"),
+    ("a message that no bundle takes", "0522002000000002 0000000100000003 05160010000000020000000100000000"),
+    (
+        "a message that no bundle of 1.3 takes",
+        "04040028000000024f4e4600000008fd 0000000100000003 041600100000000200000001\
+         00000000",
+    ),
+    ("an unknown type of group", "040f001000000002 0000090000000001"),
+    ("a group that is cut", "040f000c00000002 00000900"),
+    (
+        "a property of optical ports",
+        "06100028000000020000000100000000aa55aa55000100000000004000000040 0001000800000000",
+    ),
+    ("an unknown extension", "0404001000000002 0000232000000063"),
+    ("an option of no length", "0404002000000002 0000232000000018 0000000000000000 ffff020300010000"),
 ];
 
 /// Bodies of flows that have one action: what is wrong with it, and the action.
@@ -250,6 +453,8 @@ const ACTIONS: &[(&str, &str)] = &[
     ("resubmit with padding", "ffff001000002320000efff803000001"),
     ("a tag that is too long", "0011001081000000 0000000000000000"),
     ("encap of half a property", "ffff001800002320002e0000 0001894f 0004020900000000"),
+    ("output of what is truncated to many ports", "ffff0010000023200027fffb00000064"),
+    ("output of what is truncated to a port that there cannot be", "ffff0010000023200027ff0000000064"),
     ("packets in with a property that is cut", "ffff001800002320002500000000 0000 0000000c00000000"),
 ];
 
@@ -261,11 +466,16 @@ fn bytes(hex: &str) -> Vec<u8> {
 
 /// What a switch answers a request with: type and body of each message, the echo of the request left out.
 fn answers(dir: &Path, request: &[u8]) -> Vec<(u8, Vec<u8>)> {
-    let version = request[0];
+    answers_to(dir, &[request.to_vec()], false)
+}
+
+/// The same for requests of one connection. `whole`: with the bodies of answers that are no errors.
+fn answers_to(dir: &Path, requests: &[Vec<u8>], whole: bool) -> Vec<(u8, Vec<u8>)> {
+    let version = requests[0][0];
     let mut stream = UnixStream::connect(dir.join("br0.mgmt")).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream.write_all(&[version, 0, 0, 8, 0, 0, 0, 1]).unwrap();
-    stream.write_all(request).unwrap();
+    requests.iter().for_each(|request| stream.write_all(request).unwrap());
     // When the echo comes back, all else has.
     stream.write_all(&[version, 2, 0, 8, 0, 0, 0, 0xee]).unwrap();
     let mut answers = Vec::new();
@@ -279,9 +489,18 @@ fn answers(dir: &Path, request: &[u8]) -> Vec<(u8, Vec<u8>)> {
             0 | 2 => {}
             // Type and code, the experimenter's too.
             1 => answers.push((1, body[..body.len().min(8)].to_vec())),
+            kind if whole => answers.push((kind, body)),
             kind => answers.push((kind, Vec::new())),
         }
     }
+}
+
+/// A request of its true length.
+fn request(hex: &str) -> Vec<u8> {
+    let mut request = bytes(hex);
+    let length = request.len() as u16;
+    request[2..4].copy_from_slice(&length.to_be_bytes());
+    request
 }
 
 #[test]
@@ -289,10 +508,38 @@ fn of_several_faults_the_one_is_told_that_the_stock_switch_tells() {
     let both = Both::start();
     let mut differ = String::new();
     for (what, hex) in REQUESTS {
-        let mut request = bytes(hex);
-        let length = request.len() as u16;
-        request[2..4].copy_from_slice(&length.to_be_bytes());
+        let request = request(hex);
         let [ours, stock] = both.directories().map(|dir| answers(dir, &request));
+        if ours != stock {
+            differ += &format!("{what}: ours {ours:02x?}, the stock switch's {stock:02x?}\n");
+        }
+    }
+    assert!(differ.is_empty(), "{differ}");
+}
+
+#[test]
+fn a_secondary_is_told_of_its_role_before_the_faults_of_its_requests() {
+    let both = Both::start();
+    let mut differ = String::new();
+    for (what, hex) in OF_A_SECONDARY {
+        let request = request(hex);
+        let role = [&[request[0]][..], &bytes("18001800000003 00000003 00000000 0000000000000001")].concat();
+        let [ours, stock] =
+            both.directories().map(|dir| answers_to(dir, &[role.clone(), request.clone()], false));
+        if ours != stock || ours.len() != 2 {
+            differ += &format!("{what}: ours {ours:02x?}, the stock switch's {stock:02x?}\n");
+        }
+    }
+    assert!(differ.is_empty(), "{differ}");
+}
+
+#[test]
+fn sequences_of_requests_are_answered_as_by_the_stock_switch() {
+    let both = Both::start();
+    let mut differ = String::new();
+    for (what, all) in SEQUENCES {
+        let requests: Vec<_> = all.iter().map(|hex| request(hex)).collect();
+        let [ours, stock] = both.directories().map(|dir| answers_to(dir, &requests, true));
         if ours != stock {
             differ += &format!("{what}: ours {ours:02x?}, the stock switch's {stock:02x?}\n");
         }

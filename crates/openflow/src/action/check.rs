@@ -24,6 +24,20 @@ pub fn check_actions(
 ) -> Result<(), ErrorKind> {
     let mut checker = Checker::new(matching, table_id);
     checker.server = Some(version);
+    checker.list(actions)?;
+    if checker.is_inconsistent { Err(OFPBAC_MATCH_INCONSISTENT) } else { Ok(()) }
+}
+
+/// The same of the actions before one that is known to be wrong. What OpenFlow 1.0 allows, and other versions
+/// refuse, is reported after that one, as in Open vSwitch.
+pub fn check_actions_before(
+    version: Version,
+    matching: &Match,
+    actions: &[Action],
+    table_id: Option<u8>,
+) -> Result<(), ErrorKind> {
+    let mut checker = Checker::new(matching, table_id);
+    checker.server = Some(version);
     checker.list(actions)
 }
 
@@ -47,6 +61,8 @@ pub(super) struct Checker<'a> {
     lenient: bool,
     /// On the switch's side, the version of the controller, which sees to the rest.
     server: Option<Version>,
+    /// There was an inconsistency that the controller's version refuses.
+    is_inconsistent: bool,
     /// The encodings that can express all actions so far.
     pub protocols: Protocols,
     /// The first of what the stock tools log of fields that cannot be read or written.
@@ -97,6 +113,7 @@ impl<'a> Checker<'a> {
             in_ct: false,
             lenient: false,
             server: None,
+            is_inconsistent: false,
             protocols,
             remark: None,
         }
@@ -168,10 +185,8 @@ impl<'a> Checker<'a> {
     /// Handles an inconsistency that OpenFlow 1.0 allows and other versions refuse.
     pub fn inconsistent(&mut self) -> Result<(), ErrorKind> {
         self.only_in(Protocols::OF10_ANY);
-        match self.server {
-            Some(Version::V10) | None => Ok(()),
-            Some(_) => Err(OFPBAC_MATCH_INCONSISTENT),
-        }
+        self.is_inconsistent |= self.server.is_some_and(|version| version > Version::V10);
+        Ok(())
     }
 
     /// Only these encodings can say it.

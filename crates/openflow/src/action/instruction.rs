@@ -58,7 +58,7 @@ pub(super) static WRITE_ACTIONS: Row = Row {
         |b| {
             b.skip(4)?;
             let set = b.actions()?;
-            if set.iter().any(|action| Row::of(action).place == Place::Lists) {
+            if set.iter().any(|action| Row::of(action).place != Place::Anywhere) {
                 return Err(OFPBAC_BAD_TYPE);
             }
             Ok(Action::WriteActions(set))

@@ -32,8 +32,8 @@ mod ttl;
 mod vlan;
 mod wire;
 
-pub use check::check_actions;
 pub(crate) use check::sets_connection;
+pub use check::{check_actions, check_actions_before};
 pub(crate) use controller::{reason_from_wire, reason_name};
 pub use document::actions_table;
 pub use text::{ActionsIn, actions_text, parse_actions, parse_list, write_actions_text};
@@ -227,11 +227,6 @@ const fn word(name: &'static str, parse: ParseWord) -> Word {
 
 const fn lenient(name: &'static str, parse: ParseWord) -> Word {
     Word { name, parse, lenient: true }
-}
-
-/// Whether an action is an instruction. In OpenFlow 1.5 a meter is an action too.
-pub(crate) fn is_instruction(action: &Action) -> bool {
-    matches!(Row::of(action).place, Place::Instruction(_)) && !matches!(action, Action::Meter(_))
 }
 
 impl Row {

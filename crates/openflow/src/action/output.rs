@@ -152,7 +152,7 @@ pub(super) static OUTPUT_TRUNC: Row = Row {
             if max_len < TRUNCATED_MIN {
                 return Err(OFPBAC_BAD_ARGUMENT);
             }
-            Ok(Action::OutputTrunc { port: output_port(port)?, max_len })
+            Ok(Action::OutputTrunc { port, max_len })
         },
         |a, e| {
             with!(a, Action::OutputTrunc { port, max_len } => {
@@ -169,14 +169,14 @@ pub(super) static OUTPUT_TRUNC: Row = Row {
         })
     },
     check: |a, c| match a {
-        Action::OutputTrunc { port, .. } if cannot_truncate(*port) => Err(OFPBAC_BAD_OUT_PORT),
         Action::OutputTrunc { port, .. } => c.outputs_to(*port),
         _ => Ok(()),
     },
     ..Row::PLAIN
 };
 
-/// Reserved ports that stand for several ports, or for none.
+/// Reserved ports that stand for several ports, or for none. Text may not name them; an action on the wire
+/// may, and outputs nothing.
 fn cannot_truncate(port: OfPort) -> bool {
     matches!(
         port,

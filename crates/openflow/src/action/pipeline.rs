@@ -123,7 +123,7 @@ pub(super) static CLONE: Row = Row {
         42,
         |b| {
             b.skip(6)?;
-            Ok(Action::Clone(b.actions()?))
+            Ok(Action::Clone(b.list()?))
         },
         |a, e| {
             with!(a, Action::Clone(actions) => {

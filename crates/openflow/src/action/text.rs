@@ -10,8 +10,8 @@ use flow::{Action, Match};
 
 /// Maximum number of actions in a list: as many of the smallest ones as Open vSwitch stores.
 const ACTIONS_MAX: usize = 4095;
-/// Maximum nesting of actions in actions.
-const DEPTH_MAX: u8 = 16;
+/// Maximum nesting of actions in actions, that of Open vSwitch.
+const DEPTH_MAX: u8 = 99;
 
 /// The kind of an action list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,6 +1,7 @@
 //! Decodes and encodes lists of actions and instructions, with the rows' forms.
 
-use super::{APPLY_RANK, Form, Place, Row, Space, form, instruction_form, is_instruction};
+use super::check::sets_connection;
+use super::{APPLY_RANK, Form, Place, Row, Space, form, instruction_form};
 use crate::codec::bytes::{Put, Reader};
 use crate::error::ErrorKind::{self, *};
 use crate::version::Version;
@@ -8,8 +9,9 @@ use base::OfPort;
 use flow::{Action, FieldId, Match, Mf};
 use std::ops::{Deref, DerefMut};
 
-/// Maximum nesting of actions in actions (`clone`), which bounds the stack of the recursive decoder.
-const DEPTH_MAX: u8 = 16;
+/// Maximum nesting of actions in actions (`clone`), which bounds the stack of the recursive decoder: as many
+/// as text may have in Open vSwitch, which has no bound here.
+const DEPTH_MAX: u8 = 99;
 /// Type of an experimenter's action or instruction.
 const EXPERIMENTER: u16 = 0xffff;
 /// The experimenter Nicira.
@@ -44,12 +46,19 @@ impl DerefMut for Body<'_> {
 }
 
 impl Body<'_> {
-    /// The rest of the body as actions.
+    /// The rest of the body as actions, of which an action that nests them may want others than a list does.
     pub fn actions(&mut self) -> Result<Vec<Action>, ErrorKind> {
         let mut actions = Vec::new();
         let len = self.len();
         let nested = self.sub(len)?;
         append_actions(self.version, nested, &mut actions, self.depth + 1)?;
+        Ok(actions)
+    }
+
+    /// The rest of the body as a list of actions.
+    pub fn list(&mut self) -> Result<Vec<Action>, ErrorKind> {
+        let actions = self.actions()?;
+        verify(self.version, &actions, false)?;
         Ok(actions)
     }
 
@@ -77,25 +86,40 @@ pub(super) fn output_port(port: OfPort) -> Result<OfPort, ErrorKind> {
     if valid { Ok(port) } else { Err(OFPBAC_BAD_OUT_PORT) }
 }
 
-/// Refuses instructions in an order other than that in which OpenFlow 1.1 and later execute them; Nicira's
-/// extension allows `write_metadata` anywhere on the wire.
-fn check_order(version: Version, actions: &[Action]) -> Result<(), ErrorKind> {
+/// Refuses what no list may have, whatever it does to packets of which match: the first fault is reported, as
+/// in Open vSwitch, and before those that [`super::check`] finds. Instructions must be in the order in which
+/// OpenFlow 1.1 and later execute them, but Nicira's extension allows `write_metadata` anywhere on the wire.
+fn verify(version: Version, actions: &[Action], instructions: bool) -> Result<(), ErrorKind> {
     let rank = |action: &Action| match action {
         Action::Meter(_) if version >= Version::V15 => APPLY_RANK,
         action => Row::of(action).place.rank(),
     };
-    let goes = |pair: &[Action]| match (rank(&pair[0]), rank(&pair[1])) {
-        (APPLY_RANK, after) => after >= APPLY_RANK,
-        (before, after) => after > before,
-    };
-    if actions.windows(2).all(goes) { Ok(()) } else { Err(OFPBAC_UNSUPPORTED_ORDER) }
+    let mut before = None;
+    for action in actions {
+        if matches!(action, Action::Conjunction { .. }) {
+            let is_other = |a: &Action| !matches!(a, Action::Conjunction { .. } | Action::Note(_));
+            return if actions.iter().any(is_other) { Err(NXBAC_BAD_CONJUNCTION) } else { Ok(()) };
+        }
+        if matches!(action, Action::Nat(_)) || sets_connection(action) {
+            return Err(OFPBAC_BAD_SET_ARGUMENT);
+        }
+        let rank = rank(action);
+        if before.is_some_and(|before| rank < before || rank == before && rank != APPLY_RANK) {
+            return Err(OFPBAC_UNSUPPORTED_ORDER);
+        }
+        if rank != APPLY_RANK && !instructions {
+            return Err(OFPBIC_UNSUP_INST);
+        }
+        before = Some(rank);
+    }
+    Ok(())
 }
 
 /// Decodes the actions of a flow in OpenFlow 1.0, which take up all bytes.
 pub(crate) fn read_flow_actions(version: Version, r: Reader) -> Result<Vec<Action>, ErrorKind> {
     let mut actions = Vec::new();
     append_actions(version, r, &mut actions, 0)?;
-    check_order(version, &actions)?;
+    verify(version, &actions, true)?;
     Ok(actions)
 }
 
@@ -106,7 +130,8 @@ pub(crate) fn read_actions(version: Version, r: Reader) -> Result<Vec<Action>, E
     }
     let mut actions = Vec::new();
     append_actions(version, r, &mut actions, 0)?;
-    if actions.iter().any(is_instruction) { Err(OFPBIC_UNSUP_INST) } else { Ok(actions) }
+    verify(version, &actions, false)?;
+    Ok(actions)
 }
 
 fn append_actions(
@@ -183,7 +208,7 @@ pub(crate) fn read_instructions(version: Version, mut r: Reader) -> Result<Vec<A
             None => append_actions(version, reader, &mut actions, 0)?,
         }
     }
-    check_order(version, &actions)?;
+    verify(version, &actions, true)?;
     Ok(actions)
 }
 

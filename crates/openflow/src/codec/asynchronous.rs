@@ -21,13 +21,13 @@ const EXPERIMENTER: [u16; 2] = [0xfffe, 0xffff];
 
 /// OFPT_SET_ASYNC.
 pub(super) fn read(version: Version, r: &mut Reader) -> Result<AsyncChange, ErrorKind> {
-    if version >= Version::V14 { read_properties(version, r) } else { read_bitmaps(r) }
+    if version >= Version::V14 { read_properties(version, r) } else { read_bitmaps(version, r) }
 }
 
 /// OFPT_GET_ASYNC_REPLY; a controller ignores what it does not know.
 pub(super) fn read_reply(version: Version, r: &mut Reader) -> Result<AsyncConfig, ErrorKind> {
     if version < Version::V14 {
-        return Ok(read_bitmaps(r)?.config);
+        return Ok(read_bitmaps(version, r)?.config);
     }
     let mut config = AsyncConfig::default();
     while !r.is_empty() {
@@ -47,9 +47,10 @@ fn masks_of(config: &mut AsyncConfig, version: Version, kind: u16) -> Option<(&m
     Some((&mut masks[usize::from(kind.is_multiple_of(2))], known))
 }
 
-pub(super) fn read_bitmaps(r: &mut Reader) -> Result<AsyncChange, ErrorKind> {
+pub(super) fn read_bitmaps(version: Version, r: &mut Reader) -> Result<AsyncChange, ErrorKind> {
     let mut config = AsyncConfig::default();
-    for (masks, (_, known)) in config.kinds().into_iter().zip(KNOWN).take(OLD_KINDS) {
+    for (masks, (known, before)) in config.kinds().into_iter().zip(KNOWN).take(OLD_KINDS) {
+        let known = if version >= Version::V14 { known } else { before };
         *masks = [r.u32()? & known, r.u32()? & known];
     }
     Ok(AsyncChange { config, given: AsyncChange::ALL })

@@ -2,6 +2,7 @@
 
 use super::header::{Codec, HEADER_LEN};
 use super::kind::{Kind, StatsKind};
+use super::matching::is_of_pipeline;
 use super::names::{EXPERIMENTERS, EXPERIMENTERS_STATS, kind_name, stats_name};
 use crate::error::{ErrorKind, ErrorVendor};
 use crate::version::Version;
@@ -103,7 +104,8 @@ fn is_known(version: Version, kind: u8, body: &[u8]) -> bool {
 /// The fields, with their names on the wire and since which version each is in use.
 pub fn fields_table() -> String {
     let mut out = String::from(
-        "| field | bits | mask | writable | `ofp_match` 1.0 | on the wire | means |\n|---|---|---|---|---|---|---|\n",
+        "| field | bits | mask | writable | packet-out 1.5 | `ofp_match` 1.0 | on the wire | means |\n\
+         |---|---|---|---|---|---|---|---|\n",
     );
     let families = [Mf::Reg(0), Mf::XReg(0), Mf::XxReg(0), Mf::TunMetadata(0)];
     for field in Mf::simple().chain(families) {
@@ -125,11 +127,12 @@ pub fn fields_table() -> String {
         let wires = if wires.is_empty() { "-".to_string() } else { wires.join(", ") };
         let yes = |is: bool| if is { "yes" } else { "-" };
         out += &format!(
-            "| {} | {} | {} | {} | {} | {wires} | {} |\n",
+            "| {} | {} | {} | {} | {} | {} | {wires} | {} |\n",
             names.join(", "),
             field.bits(),
             yes(known.maskable != Maskable::No),
             yes(known.writable),
+            yes(is_of_pipeline(field)),
             yes(known.of10),
             known.doc,
         );

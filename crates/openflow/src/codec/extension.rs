@@ -62,7 +62,7 @@ fn read_nicira(codec: &Codec, subtype: u32, r: &mut Reader) -> Result<Message, E
         }),
         nxt::PACKET_IN => Message::PacketIn(packet::read_nx_packet_in(r)?),
         nxt::FLOW_AGE => Message::FlowAge,
-        nxt::SET_ASYNC_CONFIG => Message::SetAsync(asynchronous::read_bitmaps(r)?),
+        nxt::SET_ASYNC_CONFIG => Message::SetAsync(asynchronous::read_bitmaps(codec.version, r)?),
         nxt::SET_ASYNC_CONFIG2 if v <= Version::V13 => {
             Message::SetAsync(asynchronous::read_properties(v, r)?)
         }

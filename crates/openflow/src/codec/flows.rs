@@ -183,7 +183,11 @@ impl Common {
         r: &mut Reader,
         mut flow_mod: Box<FlowMod>,
     ) -> Result<Box<FlowMod>, ErrorKind> {
-        flow_mod.actions = read_flow_actions(version, *r)?;
+        // From OpenFlow 1.1 on, even Nicira's form has instructions.
+        flow_mod.actions = match version {
+            Version::V10 => read_flow_actions(version, *r)?,
+            version => read_instructions(version, *r)?,
+        };
         r.skip(r.len())?;
         let has_timeout = self.idle_timeout != 0 || self.hard_timeout != 0;
         flow_mod.flags = read_flags(version, self.flags, flow_mod.command, has_timeout)?;
@@ -199,15 +203,19 @@ fn read_flow_mod12(version: Version, r: &mut Reader) -> Result<Box<FlowMod>, Err
     let (flags, importance) = (r.u16()?, r.u16()?);
     // Of several faults, the same is reported as in Open vSwitch.
     let matching = read_match(r)?;
-    if table_id == TABLE_ALL && !command.is_some_and(FlowModCommand::is_delete) {
+    // OpenFlow 1.1 has no "all tables"; later versions have it for deletions.
+    let may_be_all = version > Version::V11 && command.is_some_and(FlowModCommand::is_delete);
+    if table_id == TABLE_ALL && !may_be_all {
         return Err(OFPFMFC_BAD_TABLE_ID);
     }
     let out_port = filter_port32(out_port)?;
     let command = command.ok_or(OFPFMFC_BAD_COMMAND)?;
     let is_delete = command.is_delete();
     let is_add = command == FlowModCommand::Add;
-    // In OpenFlow 1.1 a modify that does not search by cookie adds what it does not find.
-    let may_add = is_add || version == Version::V11 && !is_delete && cookie_mask == 0;
+    // In OpenFlow 1.1 a modify that does not search by cookie adds what it does not find, unless its cookie
+    // is all ones.
+    let adds = version == Version::V11 && !is_delete && cookie_mask == 0;
+    let may_add = is_add || adds;
     let actions = read_instructions(version, *r)?;
     r.skip(r.len())?;
     let flags = read_flags(version, flags, command, false)?;
@@ -217,7 +225,7 @@ fn read_flow_mod12(version: Version, r: &mut Reader) -> Result<Box<FlowMod>, Err
         table_id,
         cookie: if may_add { 0 } else { cookie & cookie_mask },
         cookie_mask: if may_add { 0 } else { cookie_mask },
-        new_cookie: may_add.then_some(cookie),
+        new_cookie: (is_add || adds && cookie != u64::MAX).then_some(cookie),
         idle_timeout,
         hard_timeout,
         priority,
@@ -249,7 +257,10 @@ pub(super) fn write_flow_mod(codec: &Codec, out: &mut Vec<u8>, m: &FlowMod) -> K
         out.zeros(8);
         let length = write_nxm_match(out, &m.matching, 0, (m.cookie, m.cookie_mask));
         out.set_u16(length_at, length);
-        write_actions(out, version, Some(&m.matching), &m.actions);
+        match version {
+            Version::V10 => write_actions(out, version, Some(&m.matching), &m.actions),
+            version => write_instructions(out, version, &m.matching, &m.actions),
+        }
         return Kind::Experimenter;
     }
     if version == Version::V10 {

@@ -10,7 +10,7 @@ use super::match11;
 use crate::error::ErrorKind::{self, *};
 use crate::version::Version;
 use base::OfPort;
-use flow::mf::{Maskable, NxmHeader, Wire};
+use flow::mf::{Maskable, NxmHeader, Prereq, Wire};
 use flow::options::{OPTION_BYTES_MAX, OptionMatch, Wide};
 use flow::{FieldId, Match, Mf};
 
@@ -162,6 +162,8 @@ pub enum Unknown {
     Refused,
     /// They are skipped.
     Skipped,
+    /// They are skipped, and what is no field of the pipeline is refused: what may accompany a packet.
+    OfPipeline,
 }
 
 /// A list of NXM or OXM entries, in full.
@@ -207,6 +209,9 @@ pub(super) fn read_known_entries(
             continue;
         }
         let Some(mf) = field else { continue };
+        if unknown == Unknown::OfPipeline && !is_of_pipeline(mf) {
+            return Err(OFPBRC_PIPELINE_FIELDS_ONLY);
+        }
         if let Mf::TunMetadata(idx) = mf {
             let option = option_body(idx, header, &mut body)?;
             if m.options.get(idx).is_some() {
@@ -223,6 +228,10 @@ pub(super) fn read_known_entries(
             return Err(OFPBMC_DUP_FIELD);
         }
         m.set_mf(mf, entry.value, entry.mask);
+        // Even a field of which no bit matters needs the header that it is in.
+        if entry.mask == 0 && mf.row().prereq == Prereq::Ethernet && m.packet_type().1 == 0 {
+            m.set_masked(FieldId::PacketType, 0, FieldId::PacketType.ones());
+        }
     }
     m.imply_packet_type();
     Ok(m)
@@ -329,9 +338,17 @@ pub(super) fn read_oxm_match(r: &mut Reader) -> Result<Match, ErrorKind> {
     read_entries(oxm_entries(r)?, None)
 }
 
-/// The same, without its unknown fields.
-pub(super) fn read_loose_oxm_match(r: &mut Reader) -> Result<Match, ErrorKind> {
-    read_known_entries(oxm_entries(r)?, None, Unknown::Skipped)
+/// The same with fields of the pipeline alone, without its unknown fields.
+pub(super) fn read_pipeline_match(r: &mut Reader) -> Result<Match, ErrorKind> {
+    read_known_entries(oxm_entries(r)?, None, Unknown::OfPipeline)
+}
+
+/// Whether Open vSwitch lets a field accompany a packet.
+pub(super) fn is_of_pipeline(mf: Mf) -> bool {
+    let name = mf.name();
+    ["in_port", "in_port_oxm", "metadata", "packet_type"].contains(&name.as_str())
+        || ["tun_", "reg", "xreg", "xxreg"].iter().any(|prefix| name.starts_with(prefix))
+            && !matches!(name.as_str(), "tun_ttl" | "tun_tos")
 }
 
 fn oxm_entries<'a>(r: &mut Reader<'a>) -> Result<Reader<'a>, ErrorKind> {

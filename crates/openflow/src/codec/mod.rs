@@ -48,7 +48,7 @@ use crate::error::ErrorKind::{self, *};
 use crate::message::{AsyncChange, Message};
 use crate::version::{Version, VersionSet};
 use bytes::{Put, Reader};
-use kind::Kind;
+use kind::{Kind, NICIRA, ONF, nxt, onft};
 
 /// Why a message cannot be encoded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -135,11 +135,34 @@ impl Codec {
 
     /// How a switch refuses a message that only a switch sends, as Open vSwitch does: for its type, or for a
     /// wrong length, whatever its contents. `None` if others send such messages, or nobody does.
-    pub(crate) fn refusal_by_type(&self, bytes: &[u8]) -> Option<ErrorKind> {
+    fn refusal_by_type(&self, bytes: &[u8]) -> Option<ErrorKind> {
         let kind = Kind::from_wire(self.version, Header::parse(bytes)?.kind)?;
         let body = Reader::new(&bytes[HEADER_LEN..], OFPBRC_BAD_LEN);
         length::check_of_switch(self.version, kind, body)
             .map(|length| length.err().unwrap_or(OFPBRC_BAD_TYPE))
+    }
+
+    /// The error of a switch for a message that it cannot read because of `error`: the type's first, then the
+    /// role's, as in Open vSwitch.
+    pub(crate) fn refusal(&self, bytes: &[u8], error: ErrorKind, is_secondary: bool) -> ErrorKind {
+        let by_role = || (is_secondary && error != OFPBRC_BAD_LEN && self.is_change(bytes)?).then_some(());
+        let by_type = self.refusal_by_type(bytes);
+        by_type.unwrap_or_else(|| by_role().map_or(error, |()| OFPBRC_IS_SECONDARY))
+    }
+
+    /// Whether a message, whatever its contents, asks for what a secondary may not ask for.
+    fn is_change(&self, bytes: &[u8]) -> Option<bool> {
+        let mut body = Reader::new(bytes.get(HEADER_LEN..)?, OFPBRC_BAD_LEN);
+        Some(match Kind::from_wire(self.version, Header::parse(bytes)?.kind)? {
+            Kind::FlowMod | Kind::GroupMod | Kind::PortMod | Kind::TableMod | Kind::MeterMod => true,
+            Kind::PacketOut | Kind::BundleControl | Kind::BundleAdd => true,
+            Kind::Experimenter => matches!(
+                (body.u32().ok()?, body.u32().ok()?),
+                (NICIRA, nxt::FLOW_MOD | nxt::GROUP_MOD | nxt::TLV_TABLE_MOD)
+                    | (ONF, onft::BUNDLE_CONTROL | onft::BUNDLE_ADD)
+            ),
+            _ => false,
+        })
     }
 
     /// Encodes a message.

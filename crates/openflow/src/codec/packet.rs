@@ -4,7 +4,7 @@ use super::bytes::{Put, Reader};
 use super::flows::NONE32;
 use super::kind::{Kind, NICIRA, nxt};
 use super::matching::{
-    read_entries, read_loose_oxm_match, read_nxm_match, read_oxm_match, write_entries, write_nxm_match,
+    read_entries, read_nxm_match, read_oxm_match, read_pipeline_match, write_entries, write_nxm_match,
     write_oxm_match,
 };
 use crate::action::{read_actions, write_actions};
@@ -267,17 +267,6 @@ pub(super) fn read_packet_out(version: Version, r: &mut Reader) -> Result<Packet
     })
 }
 
-/// Whether a match only concerns fields that Open vSwitch lets accompany a packet.
-fn is_of_pipeline(m: &Match) -> bool {
-    let mut all = m.get_mf(flow::Mf::EthType).1 == 0;
-    super::for_each_field(m, 5, |mf, _, _| {
-        let name = mf.name();
-        all &= ["in_port", "in_port_oxm", "metadata", "packet_type"].contains(&name.as_str())
-            || ["tun_", "reg"].iter().any(|prefix| name.starts_with(prefix));
-    });
-    all
-}
-
 /// OpenFlow 1.5's form, in which a match gives the input port and other pipeline fields.
 fn read_packet_out15(
     version: Version,
@@ -286,14 +275,7 @@ fn read_packet_out15(
 ) -> Result<PacketOut, ErrorKind> {
     let actions_len = r.u16()?;
     r.skip(2)?;
-    // A field with prerequisites is not a pipeline field: those have none.
-    let mut metadata = read_loose_oxm_match(r).map_err(|error| match error {
-        OFPBMC_BAD_PREREQ => OFPBRC_PIPELINE_FIELDS_ONLY,
-        other => other,
-    })?;
-    if !is_of_pipeline(&metadata) {
-        return Err(OFPBRC_PIPELINE_FIELDS_ONLY);
-    }
+    let mut metadata = read_pipeline_match(r)?;
     let (port, mask) = metadata.get_mf(flow::Mf::InPort);
     if mask == 0 {
         return Err(OFPBRC_BAD_PORT);

@@ -2,7 +2,7 @@
 
 use super::bytes::{Put, Reader};
 use super::flows::{NONE32, filter_port16, filter_port32, port32};
-use super::property::{EXPERIMENTER, read_property, write_property};
+use super::property::{EXPERIMENTER, read_property, unknown_property, write_property};
 use crate::error::ErrorKind::{self, *};
 use crate::message::{
     Message, PortConfig, PortDesc, PortFeatures, PortMod, PortReason, PortState, PortStats, PortStatus,
@@ -198,18 +198,19 @@ pub(super) fn read_port_mod(version: Version, r: &mut Reader) -> Result<PortMod,
     let config = PortConfig::from_bits_truncate(config) & config_mask(version);
     let mask = PortConfig::from_bits_truncate(mask) & config_mask(version);
     if version >= Version::V14 {
-        let mut advertise = PortFeatures::empty();
+        let (mut advertise, mut unknown) = (PortFeatures::empty(), None);
         while !r.is_empty() {
-            // As in the stock switch, which does not know the properties of optical ports either.
-            if let (ETHERNET, mut value) = read_property(r)? {
-                advertise = features_from_wire(version, value.u32()?);
+            match read_property(r)? {
+                (ETHERNET, mut value) => advertise = features_from_wire(version, value.u32()?),
+                // As in the stock switch, which does not know the properties of optical ports either.
+                (kind, value) => _ = unknown.get_or_insert_with(|| unknown_property(kind, value)),
             }
         }
-        return Ok(PortMod { port, hw_addr, config: config & mask, mask, advertise });
+        return Ok(PortMod { port, hw_addr, config: config & mask, mask, advertise, unknown });
     }
     let advertise = features_from_wire(version, r.u32()?);
     r.skip(4)?;
-    Ok(PortMod { port, hw_addr, config: config & mask, mask, advertise })
+    Ok(PortMod { port, hw_addr, config: config & mask, mask, advertise, unknown: None })
 }
 
 pub(super) fn write_port_mod(version: Version, out: &mut Vec<u8>, m: &PortMod) {
@@ -430,7 +431,8 @@ pub(super) fn read_queue_stats_request(
     let port = read_port(version, r)?;
     r.skip(if version == Version::V10 { 2 } else { 0 })?;
     let queue = r.u32()?;
-    let any = port == OfPort::NONE || port == OfPort::ALL;
+    // OpenFlow 1.0 has no number for any port, and all of them stand for it.
+    let any = port == OfPort::NONE || port == OfPort::ALL && version == Version::V10;
     Ok(((!any).then_some(port), (queue != NONE32).then_some(queue)))
 }
 

@@ -1,5 +1,6 @@
 //! Ports and queues.
 
+use crate::error::ErrorKind;
 use base::OfPort;
 
 bitflags::bitflags! {
@@ -158,6 +159,9 @@ pub struct PortMod {
     pub mask: PortConfig,
     /// What to advertise; empty: no change.
     pub advertise: PortFeatures,
+    /// The error of its first unknown property: a switch reports it, and who only shows the change ignores
+    /// it.
+    pub unknown: Option<ErrorKind>,
 }
 
 /// Counters of frames by size and kind (RFC 2819), by the names that an interface's statistics have for them.

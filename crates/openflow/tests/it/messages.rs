@@ -356,6 +356,7 @@ pub fn samples() -> Vec<Message> {
             config: PortConfig::NO_FWD,
             mask: PortConfig::NO_FWD | PortConfig::PORT_DOWN,
             advertise: PortFeatures::COPPER,
+            unknown: None,
         }),
         Message::TableMod(TableMod { table_id: TABLE_ALL, config: 3, ..Default::default() }),
         Message::RoleStatus(RoleStatus {

@@ -36,11 +36,11 @@ fn as_decoded(version: Version, message: &Message) -> Message {
     {
         flow_mod.flags |= FlowFlags::RESET_COUNTS;
     }
-    // From OpenFlow 1.1 on only what deletes may be of all tables.
+    // From OpenFlow 1.2 on only what deletes may be of all tables, in 1.1 nothing.
     if let Message::FlowMod(flow_mod) = &mut message
         && version >= Version::V11
         && flow_mod.form == FlowForm::Standard
-        && !flow_mod.command.is_delete()
+        && (version == Version::V11 || !flow_mod.command.is_delete())
     {
         flow_mod.table_id = 0;
     }

@@ -144,12 +144,6 @@ impl Inner {
         if fm.table_id == TABLE_HIDDEN && !fm.flags.hidden {
             return Err(FlowModError::BadTableId(fm.table_id));
         }
-        let deletes = matches!(fm.command, Command::Delete | Command::DeleteStrict);
-        // OpenFlow 1.1 has no "all tables"; later versions have it for deletions.
-        let may_be_all = fm.version == Version::V10 || deletes && fm.version > Version::V11;
-        if fm.table_id == TABLE_ALL && !may_be_all {
-            return Err(FlowModError::BadTableId(fm.table_id));
-        }
         let placed;
         let fm = if fm.matching.options.is_empty() {
             fm

@@ -61,6 +61,21 @@ impl Control {
         table.place(m).map_err(FlowModError::in_match)
     }
 
+    /// Whether a list is one that a rule may have, whatever groups and meters there are: what is asked of
+    /// every flow-mod and packet-out before anything else, even of one that would change nothing.
+    pub fn check_consistency(
+        &self,
+        bridge: BridgeIdx,
+        version: openflow::Version,
+        matching: &Match,
+        actions: &[Action],
+        table_id: u8,
+    ) -> Result<(), FlowModError> {
+        self.options(bridge).ok_or(FlowModError::NoBridge(bridge))?;
+        let known = super::validate::Known { numbered: None, ..self.inner.known(bridge) };
+        super::validate::check(version, matching, actions, table_id, known)
+    }
+
     /// Whether actions that a controller of this version sends with a packet can be executed.
     pub fn check_actions(
         &self,

@@ -13,6 +13,7 @@ use flow::action::{CtZone, Learn, LearnSource, LearnTarget, SubField};
 use flow::mf::Prereq;
 use flow::options::{OptionTable, PlaceError};
 use flow::{Action, Depth, Mask, Match, Mf};
+use openflow::message::METER_MAX;
 use openflow::{ErrorKind, Version};
 
 /// What actions in a bridge may refer to.
@@ -36,8 +37,19 @@ pub(super) fn check(
     if actions.iter().all(is_plain) {
         return actions.iter().try_for_each(check_port);
     }
-    check_list(actions, table_id, known)?;
-    openflow::check_actions(version, matching, actions, Some(table_id)).map_err(FlowModError::Actions)
+    let table = Some(table_id).filter(|table_id| *table_id != super::TABLE_ALL);
+    // The first fault is reported, but those of which groups and meters there are come last: as in Open
+    // vSwitch.
+    let Err((at, error)) = check_each(actions, table_id, known) else {
+        return openflow::check_actions(version, matching, actions, table).map_err(FlowModError::Actions);
+    };
+    if known.numbered.is_some() {
+        check(version, matching, actions, table_id, Known { numbered: None, ..known })?;
+    } else {
+        openflow::check_actions_before(version, matching, &actions[..at], table)
+            .map_err(FlowModError::Actions)?;
+    }
+    Err(error)
 }
 
 /// Outputs, which require nothing of the match: what nearly every rule has.
@@ -62,7 +74,13 @@ pub(super) fn check_bucket(actions: &[Action], known: Known<'_>) -> Result<(), F
 }
 
 fn check_list(actions: &[Action], table_id: u8, known: Known<'_>) -> Result<(), FlowModError> {
-    actions.iter().try_for_each(|action| check_one(action, table_id, known))
+    check_each(actions, table_id, known).map_err(|(_, error)| error)
+}
+
+/// The same, with the place of the action at fault.
+fn check_each(actions: &[Action], table_id: u8, known: Known<'_>) -> Result<(), (usize, FlowModError)> {
+    let check = |(at, action)| check_one(action, table_id, known).map_err(|error| (at, error));
+    actions.iter().enumerate().try_for_each(check)
 }
 
 /// Lists every action, so that none is accepted that translation does not know.
@@ -107,7 +125,9 @@ fn check_one(action: &Action, table_id: u8, known: Known<'_>) -> Result<(), Flow
             }
             check_writable(*field)
         }
-        Action::GotoTable(to) if *to <= table_id || *to == super::TABLE_ALL => {
+        Action::GotoTable(to)
+            if *to <= table_id && table_id != super::TABLE_ALL || *to == super::TABLE_ALL =>
+        {
             Err(FlowModError::BadGoto(*to))
         }
         Action::Ct(ct) => {
@@ -197,6 +217,7 @@ fn check_learn(learn: &Learn, options: &OptionTable) -> Result<(), FlowModError>
 
 fn check_meter(meter: u32, known: Known<'_>) -> Result<(), FlowModError> {
     match known.numbered {
+        _ if meter == 0 || meter > METER_MAX => Err(FlowModError::BadMeter(meter)),
         Some((_, meters)) if !meters.contains(meter) => Err(FlowModError::BadMeter(meter)),
         _ => Ok(()),
     }
@@ -205,13 +226,6 @@ fn check_meter(meter: u32, known: Known<'_>) -> Result<(), FlowModError> {
 fn check_truncated(port: OfPort, max_len: u32) -> Result<(), FlowModError> {
     if max_len < 14 {
         return Err(FlowModError::BadArgument("max_len below 14"));
-    }
-    let floods = matches!(
-        port,
-        OfPort::NORMAL | OfPort::FLOOD | OfPort::ALL | OfPort::CONTROLLER | OfPort::TABLE | OfPort::NONE
-    );
-    if floods {
-        return Err(FlowModError::BadOutPort(port));
     }
     check_port(&Action::OutputTrunc { port, max_len })
 }

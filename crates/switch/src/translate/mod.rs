@@ -69,8 +69,8 @@ pub const DEPTH_MAX: u32 = 64;
 /// Maximum number of resubmits in one translation.
 pub const RESUBMITS_MAX: u32 = 4096;
 /// Maximum nesting of clones, over all tables. They do not count for [`DEPTH_MAX`], as in Open vSwitch (where
-/// more overflow the stack): at every level of that, a list may nest as many clones as a list can, 16. With
-/// [`RESUBMITS_MAX`] levels of tables around them, they take less than half of a worker's stack.
+/// more overflow the stack): at every level of that, a list may nest 16. With [`RESUBMITS_MAX`] levels of
+/// tables around them, they take less than half of a worker's stack.
 const CLONES_NESTED_MAX: u32 = 1024;
 /// Maximum number of group buckets and length branches in one translation.
 const BUCKETS_MAX: u32 = 16_384;

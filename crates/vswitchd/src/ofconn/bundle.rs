@@ -7,13 +7,14 @@
 //!
 //! Source: OpenFlow 1.4 section 7.3.9, and its extension to 1.3 (EXT-230); ovs-vswitchd.conf.db(5).
 
-use super::flow_mods::{command, convert};
+use super::flow_mods::{command, convert, refusal};
 use super::request::{Handled, Request};
 use crate::ofproto::{
     Bundle, BundleChange as Change, BundleKind as Kind, Charge, Commit, FlowModCounts, LongKind, OfConn,
 };
 use crate::plane::ForwardingPlane;
 use crate::state::Vswitch;
+use flow::Match;
 use openflow::message::{
     BundleAdd, BundleControl, BundleControlType, BundleFlags, FlowModCommand, GroupCommand, Message,
     PacketOut,
@@ -23,7 +24,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use switch::BridgeIdx;
-use switch::control::{self, AsChange, Due, TABLE_HIDDEN};
+use switch::control::{self, AsChange, Due};
 use transport::clock;
 
 /// How many loose changes of a bundle are examined to estimate the steps of all: to examine all of a million
@@ -248,8 +249,8 @@ impl Vswitch {
         let (mut is_loose, mut flow_mod) = (false, FlowModCounts::default());
         let kind = match *add.message {
             // A message that would be wrong in any state of the tables is refused at once.
-            Message::FlowMod(fm) if fm.table_id == TABLE_HIDDEN => return Err(ErrorKind::OFPBRC_EPERM),
             Message::FlowMod(fm) => {
+                self.check_flow_mod(bridge, conn.version(), &fm)?;
                 is_loose = matches!(fm.command, FlowModCommand::Modify | FlowModCommand::Delete);
                 flow_mod = command(fm.command).into();
                 fm.recycle();
@@ -259,9 +260,17 @@ impl Vswitch {
                 is_loose = gm.command == GroupCommand::Delete;
                 Kind::Group(gm)
             }
-            Message::PortMod(pm) => Kind::Port(pm),
+            Message::PortMod(pm) => {
+                pm.unknown.map_or(Ok(()), Err)?;
+                Kind::Port(pm)
+            }
             Message::PacketOut(out) => {
                 let (key, dp_port) = self.packet_of(bridge, &out)?;
+                let packet = Match { key: key.clone(), ..Match::any() };
+                self.plane
+                    .control
+                    .check_consistency(bridge, conn.version(), &packet, &out.actions, 0)
+                    .map_err(|e| refusal(&e))?;
                 Kind::Packet(Box::new((*out, key)), dp_port)
             }
             _ => return Err(ErrorKind::OFPBFC_MSG_UNSUP),

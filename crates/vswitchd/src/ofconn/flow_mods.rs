@@ -21,12 +21,11 @@ impl Vswitch {
         fm: &mut OfFlowMod,
     ) -> Handled {
         self.counts.flow_mods += 1;
-        // No packet is ever buffered, and a rule for a packet that does not exist is not wanted.
-        if fm.buffer_id.is_some() {
-            return Err(ErrorKind::OFPBRC_BUFFER_UNKNOWN);
-        }
         let now_ms = self.plane.now_ms();
         let version = conn.version();
+        if fm.command != FlowModCommand::Add || fm.buffer_id.is_some() || fm.table_id == TABLE_HIDDEN {
+            self.check_flow_mod(bridge, version, fm)?;
+        }
         let mut change = convert(fm, version);
         // OpenFlow 1.0 and 1.1 have no flag for it: what is added begins at 0. Section 4.6.
         change.flags.reset_counts |= version <= Version::V11 && change.command == Command::Add;
@@ -42,6 +41,20 @@ impl Vswitch {
         self.report_rules(Some((conn, request.xid)));
         self.tell_vacancy(bridge);
         Ok(())
+    }
+
+    /// Whether a flow-mod could be made in any state of the tables. An addition that is made at once need not
+    /// be asked: its actions are looked at then.
+    pub(super) fn check_flow_mod(&self, bridge: BridgeIdx, version: Version, fm: &OfFlowMod) -> Handled {
+        let control = &self.plane.control;
+        control
+            .check_consistency(bridge, version, &fm.matching, &fm.actions, fm.table_id)
+            .map_err(|e| refusal(&e))?;
+        if fm.table_id == TABLE_HIDDEN {
+            return Err(ErrorKind::OFPBRC_EPERM);
+        }
+        // No packet is ever buffered, and a rule for a packet that does not exist is not wanted.
+        if fm.buffer_id.is_some() { Err(ErrorKind::OFPBRC_BUFFER_UNKNOWN) } else { Ok(()) }
     }
 }
 

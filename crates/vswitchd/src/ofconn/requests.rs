@@ -3,7 +3,7 @@
 use super::ct_flush::filter_of;
 use super::flow_mods::refusal;
 use super::request::{Handled, Request};
-use crate::ofproto::{OfConn, Pending, Purpose, Source};
+use crate::ofproto::{INVALID_TTL, OfConn, Pending, Purpose, Source};
 use crate::state::Vswitch;
 use base::{OfPort, PortNo};
 use datapath::conntrack::dump::Filter;
@@ -44,7 +44,7 @@ impl Vswitch {
                         Fragments::Drop => FragHandling::Drop,
                         Fragments::NxMatch => FragHandling::NxMatch,
                     },
-                    invalid_ttl_to_controller: Some(conn.invalid_ttl_to_controller),
+                    invalid_ttl_to_controller: Some(conn.async_config().packet_in[0] & INVALID_TTL != 0),
                     miss_send_len: conn.miss_send_len,
                 };
                 conn.send(xid, &Message::GetConfigReply(reply));
@@ -62,6 +62,7 @@ impl Vswitch {
             }
             Message::PortMod(pm) => {
                 not_secondary(conn)?;
+                pm.unknown.map_or(Ok(()), Err)?;
                 return self.port_mod(bridge, &pm, Some(conn.line.clone()));
             }
             Message::PacketOut(out) => {
@@ -125,8 +126,14 @@ impl Vswitch {
                 self.plane.dp.tracker().flush(&filter_of(&flush), self.plane.dp.now_ms());
             }
             Message::FlowMonitorCancel(id) => return self.cancel_monitor(bridge, conn, id),
-            Message::BundleControl(control) => return self.bundle_control(bridge, conn, request, control),
-            Message::BundleAdd(add) => return self.bundle_add(bridge, conn, request, add),
+            Message::BundleControl(control) => {
+                not_secondary(conn)?;
+                return self.bundle_control(bridge, conn, request, control);
+            }
+            Message::BundleAdd(add) => {
+                not_secondary(conn)?;
+                return self.bundle_add(bridge, conn, request, add);
+            }
             // An error in response to the switch, or an echo reply: nothing to do.
             Message::Error(error) => tracing::debug!(target: "ofproto", "a peer says {error}"),
             Message::EchoReply(_) => {}
@@ -166,6 +173,10 @@ impl Vswitch {
         conn.miss_send_len = config.miss_send_len;
         if let Some(set) = config.invalid_ttl_to_controller {
             conn.invalid_ttl_to_controller = set;
+            if let Some(chosen) = &mut conn.async_config {
+                chosen.packet_in[0] &= !INVALID_TTL;
+                chosen.packet_in[0] |= u32::from(set) * INVALID_TTL;
+            }
         }
         let wants = conn.wants_misses();
         self.set_misses(bridge, wants);

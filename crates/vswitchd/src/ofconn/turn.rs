@@ -5,6 +5,7 @@ use crate::ofproto::{LinkOf, OfConn, Pending, Purpose, SILENT, journal};
 use crate::state::Vswitch;
 use openflow::codec::message_name;
 use openflow::connection::CloseReason;
+use openflow::message::Role;
 use openflow::{ErrorKind, Event, Message};
 use std::time::Instant;
 use switch::BridgeIdx;
@@ -86,7 +87,11 @@ impl Vswitch {
                     served => return served,
                 }
             }
-            let event = conn.connection().next_event(now);
+            let is_secondary = conn.role == Role::Secondary;
+            let mut connection = conn.connection();
+            connection.is_secondary = is_secondary;
+            let event = connection.next_event(now);
+            drop(connection);
             journal::log(conn);
             match event {
                 None => return Served::Quiet,

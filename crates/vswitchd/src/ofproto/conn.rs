@@ -97,6 +97,9 @@ pub(crate) struct WantedBefore {
 /// and no controller changes its wishes that often in this time.
 pub(super) const WANTED_BEFORE_MAX: usize = 16;
 
+/// The bit of an invalid TTL among the reasons for packets to a controller (OFPR_INVALID_TTL).
+pub(crate) const INVALID_TTL: u32 = 1 << 2;
+
 /// How long an unsolicited connection may be silent before it is probed. Open vSwitch's.
 const SERVICE_PROBE: Duration = Duration::from_secs(60);
 
@@ -261,7 +264,7 @@ impl OfConn {
         // OpenFlow 1.4 tells apart where an action stood: in a list, in the action set, in a group, in a
         // packet-out.
         let packets: u32 = if self.version() >= Version::V14 { 0b11_1011 } else { 0b11 };
-        let invalid_ttl = u32::from(self.invalid_ttl_to_controller) << 2;
+        let invalid_ttl = u32::from(self.invalid_ttl_to_controller) * INVALID_TTL;
         // Timeouts and deletion; by a group; by a meter, and eviction.
         let removed = match self.version() {
             Version::V10 | Version::V11 | Version::V12 => 0b111,

@@ -28,7 +28,7 @@ mod tables;
 
 pub(crate) use bridge::{Ofproto, tell_of_new_versions};
 pub(crate) use bundles::{Bundle, Change as BundleChange, Charge, Kind as BundleKind, free_some};
-pub(crate) use conn::{LinkOf, OfConn, Purpose};
+pub(crate) use conn::{INVALID_TTL, LinkOf, OfConn, Purpose};
 pub(crate) use continuation::head;
 pub(crate) use flow_mod_log::FlowModCounts;
 pub(crate) use held_rules::HeldByAll;

@@ -44,6 +44,12 @@ fn actions_are_read_and_written_as_the_stock_tool_does() {
 }
 
 #[test]
+fn actions_nest_as_deep_as_the_stock_tool_lets_them() {
+    let nested = |depth: usize| format!("actions={}output:1{}", "clone(".repeat(depth), ")".repeat(depth));
+    check([98, 99, 100].into_iter().map(nested));
+}
+
+#[test]
 fn loads_of_ports_and_flags_are_shown_as_the_stock_tool_shows_them_in_openflow_1_5() {
     for actions in
         ["load:3->in_port[0..3]", "load:3->in_port[]", "load:1->tun_flags[]", "load:0->tun_flags[]"]
