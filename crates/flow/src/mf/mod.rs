@@ -387,16 +387,19 @@ impl Match {
         self.key.get64(FieldId::NwFrag) & 2 != 0
     }
 
-    /// A connection is known if the state is that of a valid packet, or tracked and not invalid.
-    fn has_ct_prereq(&self, mf: Mf, eth_type: u16) -> bool {
+    /// Whether packets that match are known to have a connection: their state is that of a valid packet, or
+    /// tracked and not invalid.
+    pub fn has_connection(&self) -> bool {
         // New, established, related, a reply, translated at either end.
         const OF_VALID: u64 = 0b1100_1111;
         const INVALID: u64 = 1 << 4;
         const TRACKED: u64 = 1 << 5;
         let (state, mask) = (self.key.get64(FieldId::CtState), self.mask.get(FieldId::CtState) as u64);
-        let valid =
-            state & OF_VALID != 0 || state & TRACKED != 0 && mask & INVALID != 0 && state & INVALID == 0;
-        valid
+        state & OF_VALID != 0 || state & TRACKED != 0 && mask & INVALID != 0 && state & INVALID == 0
+    }
+
+    fn has_ct_prereq(&self, mf: Mf, eth_type: u16) -> bool {
+        self.has_connection()
             && match mf {
                 Mf::CtNwSrc | Mf::CtNwDst => eth_type == 0x800,
                 Mf::CtIpv6Src | Mf::CtIpv6Dst => eth_type == 0x86dd,

@@ -220,6 +220,10 @@ impl<'a> Checker<'a> {
         self.packet.has_prereq(Mf::NshTtl)
     }
 
+    pub fn has_connection(&self) -> bool {
+        self.packet.has_connection()
+    }
+
     pub fn has_vlan(&self) -> bool {
         self.tags > 0
     }

@@ -7,7 +7,7 @@ use crate::message::TABLE_ALL;
 use crate::text::value::number;
 use crate::text::{TextError, bad, put};
 use base::OfPort;
-use flow::{Action, Mf};
+use flow::Action;
 
 /// In resubmit, IN_PORT means "leave it unchanged".
 fn unless_in_port(port: u16) -> Option<OfPort> {
@@ -108,7 +108,7 @@ pub(super) static RESUBMIT: Row = Row {
         true
     },
     check: |a, c| match a {
-        Action::Resubmit { ct: true, .. } => c.has(Mf::CtTpSrc),
+        Action::Resubmit { ct: true, .. } if !c.has_connection() => Err(OFPBAC_MATCH_INCONSISTENT),
         _ => Ok(()),
     },
     ..Row::PLAIN

@@ -44,6 +44,16 @@ fn actions_are_read_and_written_as_the_stock_tool_does() {
 }
 
 #[test]
+fn a_resubmit_by_the_connection_needs_one_of_any_protocol() {
+    let states = ["+trk", "+trk+new", "+trk-inv", "+trk+inv", "+trk-new", "+rpl", "+trk+snat"];
+    let matches = states.iter().flat_map(|state| {
+        ["", ",arp", ",ip", ",tcp", ",ipv6"]
+            .map(|more| format!("ct_state={state}{more},actions=resubmit(,1,ct)"))
+    });
+    check(matches);
+}
+
+#[test]
 fn actions_nest_as_deep_as_the_stock_tool_lets_them() {
     let nested = |depth: usize| format!("actions={}output:1{}", "clone(".repeat(depth), ")".repeat(depth));
     check([98, 99, 100].into_iter().map(nested));
