@@ -308,6 +308,32 @@ fn workers_that_begin_and_end_connections_at_once_leave_none_behind() {
     assert_eq!((t.count(), t.zone_count(0), left), (0, 0, 0));
 }
 
+/// Threads that walk over entries, not tuples, meet a connection as soon as it has begun: an operator who
+/// flushes all, and a worker that makes room in a full zone.
+#[test]
+fn connections_that_are_ended_by_their_number_as_they_begin_leave_no_place_behind() {
+    let t = tracker();
+    t.set_zone_limit(0, Some(2));
+    let cases = testkit::cases("datapath::conntrack_begins", 20_000);
+    let workers_left = std::sync::atomic::AtomicU32::new(4);
+    std::thread::scope(|scope| {
+        for worker in 0..4u32 {
+            let (t, workers_left) = (&t, &workers_left);
+            scope.spawn(move || {
+                for n in 0..cases {
+                    state_of(t, udp(n % 64 + worker * 64), &COMMIT, 0);
+                }
+                workers_left.fetch_sub(1, Relaxed);
+            });
+        }
+        while workers_left.load(Relaxed) > 0 {
+            t.flush(&dump::Filter::default(), 0);
+        }
+    });
+    t.flush(&dump::Filter::default(), 0);
+    assert_eq!((t.count(), t.zone_count(0), t.occupancy().iter().sum::<u64>()), (0, 0, 0));
+}
+
 /// Four workers commit connections at once, translated to one address with fewer ports than there are
 /// connections, and untranslated ones from the outside that have the very tuples of the translated ones.
 #[test]

@@ -575,23 +575,21 @@ impl Tracker {
             traits.0 |= if has_two_places { Traits::TWO_PLACES } else { 0 };
         }
         entry.set_traits(traits);
-        let generation = entry.begin();
         // Also matches an entry that has reserved the tuple but not yet begun.
         let is_same = |other: u32| other != idx && self.entry(other).direction(&forward).is_some();
         let which = if has_two_places { Which::Forward } else { Which::Both };
         let place = Place { entry: idx, of: which };
         if !self.index.insert(hash, place, &self.entries, is_same) {
             // Another worker has committed the same connection meanwhile; under its rules, the packet belongs
-            // to that one. If this one was ended meanwhile, everything that it held has been released.
-            if entry.end(generation) {
-                if has_two_places {
-                    let place = Place { entry: idx, of: Which::Reverse };
-                    self.index.remove(reverse.hash(zone, &self.secret), place, &self.entries);
-                }
-                give_up();
+            // to that one.
+            if has_two_places {
+                let place = Place { entry: idx, of: Which::Reverse };
+                self.index.remove(reverse.hash(zone, &self.secret), place, &self.entries);
             }
-            return None;
+            return give_up();
         }
+        // Only now can others end it: they remove it from the index.
+        let generation = entry.begin();
         let translation = (has_two_places || traits.has(Traits::SRC_NAT | Traits::DST_NAT)).then(|| {
             let side = if traits.has(Traits::SRC_NAT) { Side::Src } else { Side::Dst };
             Translation { to: reverse.reversed(), side, is_error: false }
