@@ -73,8 +73,6 @@ pub(crate) struct Traits(pub u64);
 impl Traits {
     /// The other end has answered (UDP and others: a packet came back; TCP: it is established).
     pub const ANSWERED: u64 = 1;
-    /// The end that opened it sent more than one packet, and the other end none.
-    pub const REPEATED: u64 = 1 << 1;
     pub const SRC_NAT: u64 = 1 << 2;
     pub const DST_NAT: u64 = 1 << 3;
     /// Its reverse tuple has a place of its own in the index.

@@ -41,6 +41,8 @@ pub(crate) struct Lists {
     longest: usize,
     /// The length of that queue when it was chosen.
     longest_was: u32,
+    /// Half-open connections of all zones.
+    half_open_count: u32,
     /// Blocks of entries that the shard has taken.
     blocks: u32,
 }
@@ -57,7 +59,16 @@ struct Queue {
 impl Lists {
     pub fn new() -> Lists {
         let wheel = Box::new([0; SLOTS]);
-        Lists { free: 0, wheel, tick: 0, half_open: Vec::new(), longest: 0, longest_was: 0, blocks: 0 }
+        Lists {
+            free: 0,
+            wheel,
+            tick: 0,
+            half_open: Vec::new(),
+            longest: 0,
+            longest_was: 0,
+            half_open_count: 0,
+            blocks: 0,
+        }
     }
 
     /// Allocates an entry for exclusive use. `block` returns the first entry of the shard's block with a
@@ -98,6 +109,7 @@ impl Lists {
         }
         queue.newest = idx;
         queue.len += 1;
+        self.half_open_count += 1;
         let len = queue.len;
         if len > self.half_open[self.longest].len {
             (self.longest, self.longest_was) = (place, len);
@@ -160,6 +172,7 @@ impl Lists {
         let place = self.queue_of(entries[idx as usize].zone());
         let queue = &mut self.half_open[place];
         queue.len -= 1;
+        self.half_open_count -= 1;
         match before {
             0 => queue.oldest = after,
             before => relink(&entries[before as usize], List::HalfOpen, |links| links.1 = after),
@@ -183,16 +196,19 @@ impl Lists {
 
     /// The oldest half-open connection (`idx` is 0), or the one after another: of a zone, or of one of the
     /// zones that have the most.
-    pub fn half_open_after(&self, idx: u32, zone: Option<u16>, entries: &Entries) -> Option<u32> {
+    pub fn half_open_after(&mut self, idx: u32, zone: Option<u16>, entries: &Entries) -> Option<u32> {
         let next = match (idx, zone) {
             (0, Some(zone)) => {
                 let place = self.half_open.binary_search_by_key(&zone, |queue| queue.zone).ok()?;
                 self.half_open[place].oldest
             }
-            (0, None) => match self.half_open.get(self.longest)? {
-                queue if queue.len > 0 => queue.oldest,
-                _ => self.half_open[self.longest_now().0].oldest,
-            },
+            (0, None) if self.half_open_count == 0 => 0,
+            (0, None) => {
+                if self.half_open[self.longest].len == 0 {
+                    (self.longest, self.longest_was) = self.longest_now();
+                }
+                self.half_open[self.longest].oldest
+            }
             (idx, _) => entries[idx as usize].links(List::HalfOpen).1,
         };
         (next != 0).then_some(next)
@@ -287,8 +303,8 @@ mod tests {
                     leave(&mut queues, *idx);
                 }
                 prop_assert!(model.values().all(|expiry| *expiry + 2 * TICK_MS > now));
-                let in_order = |zone| {
-                    let next = |idx: u32| lists.half_open_after(idx, zone, &entries);
+                let mut in_order = |zone| {
+                    let mut next = |idx: u32| lists.half_open_after(idx, zone, &entries);
                     std::iter::successors(next(0), |idx| next(*idx)).collect::<Vec<_>>()
                 };
                 for (queue, zone) in queues.iter().zip(ZONES) {

@@ -427,10 +427,12 @@ impl Tracker {
         1..self.rounds.load(Relaxed) * SHARDS as u32 * Lists::BLOCK
     }
 
-    /// Whether the connection has not been answered yet.
+    /// Whether the connection has not been answered yet; or, for TCP, is over: a reset from the end that
+    /// opened it needs no answer.
     fn is_half_open(&self, entry: &Entry) -> bool {
         if entry.forward().protocol == tuple::TCP {
-            return entry.peers().iter().any(|peer| peer.state < State::Established);
+            let ends = entry.peers().map(|peer| peer.state);
+            return ends.iter().any(|state| *state < State::Established) || ends == [State::TimeWait; 2];
         }
         !entry.traits().has(Traits::ANSWERED)
     }

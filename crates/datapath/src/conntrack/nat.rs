@@ -13,7 +13,7 @@
 
 pub use super::request::{Range, Side};
 use super::seen::quoted_l4;
-use super::tuple::{TCP, Tuple, UDP};
+use super::tuple::{ICMPV6, TCP, Tuple, UDP};
 use crate::action::DpAction;
 use crate::edit;
 use base::DropReason;
@@ -216,6 +216,7 @@ fn quote(packet: &mut Packet, layers: &Layers, to: &Tuple, side: Side) -> Option
     let sum = match protocol {
         TCP => Some((l4 + 16, false)),
         UDP if error.word(l4 + 6) != Some(0) => Some((l4 + 6, true)),
+        ICMPV6 if to.is_ipv6 => Some((l4 + 2, false)),
         _ => None,
     };
     let address = if is_src { to.src } else { to.dst };
@@ -410,6 +411,50 @@ mod tests {
     #[test]
     fn all_zero_addresses_are_the_packets_own() {
         assert_eq!(all(range(Side::Src, (0, 0), None))[0], client().reversed());
+    }
+
+    /// An ICMPv6 error about an echo request, whose checksum covers the addresses.
+    #[test]
+    fn the_checksum_of_a_quoted_echo_follows_its_addresses() {
+        let compose = || Compose::ethernet(EthAddr([2; 6]), EthAddr([4; 6]));
+        let address = |n: u16| std::net::Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, n);
+        let (outside, inside, remote) = (address(1), address(2), address(99));
+        let is_right = |ip: &[u8]| {
+            let pseudo = wire::checksum::Sum::new().bytes(&ip[8..40]).u32(ip.len() as u32 - 40).u32(58);
+            pseudo.bytes(&ip[40..]).is_valid()
+        };
+        let finish = |frame: &mut Vec<u8>| {
+            let ip = &frame[14..];
+            let pseudo = wire::checksum::Sum::new().bytes(&ip[8..40]).u32(ip.len() as u32 - 40).u32(58);
+            let sum = !pseudo.bytes(&ip[40..]).fold();
+            frame[56..58].copy_from_slice(&sum.to_be_bytes());
+        };
+        let frame = |from, to, icmp: &[u8]| {
+            let frame = compose().ipv6(from, to).protocol(wire::ip::IpProtocol(58)).payload(icmp);
+            let mut frame = frame.build().unwrap();
+            finish(&mut frame);
+            frame
+        };
+        let quoted = frame(outside, remote, &[128, 0, 0, 0, 0, 7, 0, 1, 9, 9, 9, 9]);
+        let error = [&[1, 4, 0, 0, 0, 0, 0, 0], &quoted[14..]].concat();
+        let frame = frame(remote, outside, &error);
+        let to = Tuple {
+            src: remote.to_bits(),
+            dst: inside.to_bits(),
+            src_port: 7,
+            dst_port: 128 << 8,
+            protocol: ICMPV6,
+            is_ipv6: true,
+        };
+        let pool = PoolConfig { chunks: 64, chunk_bytes: 2048, huge_pages: false };
+        let mut cache = Pool::new(pool).unwrap().cache();
+        let mut packet = cache.alloc_frame(&frame).unwrap();
+        let mut layers = Layers::of(packet.data(), packet.len(), 0).unwrap();
+        translate(&mut packet, &mut layers, &to, Side::Dst, true).unwrap();
+        let ip = &packet.data()[14..];
+        assert_eq!((&ip[24..40], &ip[48 + 8..48 + 24]), (&inside.octets()[..], &inside.octets()[..]));
+        assert!(is_right(ip) && is_right(&ip[48..]));
+        cache.free(packet);
     }
 
     /// An ICMP error about a UDP packet whose checksum becomes 0, which would say that it has none.

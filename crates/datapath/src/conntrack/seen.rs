@@ -310,7 +310,7 @@ pub(crate) fn quoted_l4(inner: &[u8], is_ipv6: bool) -> Option<(u8, usize)> {
     }
     let (mut protocol, mut at) = (*inner.get(6)?, 40);
     // Bound: each header takes at least 8 bytes of the quoted packet.
-    while matches!(protocol, 0 | 43 | 44 | 51 | 60 | 135) {
+    while matches!(protocol, 0 | 43 | 44 | 51 | 60) {
         let head: &[u8; 4] = inner.get(at..)?.first_chunk()?;
         at += match protocol {
             44 if u16::from_be_bytes([head[2], head[3]]) & 0xfff9 != 0 => return None,

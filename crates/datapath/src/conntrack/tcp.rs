@@ -240,10 +240,7 @@ fn at_least(a: u32, b: u32) -> bool {
 /// Whether the flags form a combination that no TCP sends.
 fn flags_contradict(flags: u16) -> bool {
     let has = |bits| flags & bits != 0;
-    if has(SYN) {
-        return has(RST | FIN);
-    }
-    !has(ACK | RST) || !has(ACK) && has(FIN | PSH | URG)
+    has(SYN) && has(RST | FIN) || !has(SYN | ACK | RST) || !has(ACK) && has(FIN | PSH | URG)
 }
 
 /// A window in units of the scale, rounded up.

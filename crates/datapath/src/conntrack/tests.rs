@@ -137,6 +137,34 @@ fn at_a_ceiling_half_open_connections_give_way_and_answered_ones_stay() {
     assert_eq!(t.zone_count(7), 3);
 }
 
+/// A segment of TCP, and what the tracker says of it.
+fn say_tcp(t: &Tracker, tuple: Tuple, (flags, seq, ack): (u16, u32, u32), request: &Request, ms: u64) -> u8 {
+    let (mut tracking, mut original) = (Tracking::default(), Tuple::default());
+    let tcp = Segment { seq, ack, flags, window: 1000, len: 0, scale: None };
+    let seen = Seen { tuple, is_error: false, is_plain: false, tcp };
+    track(t, &seen, request, (&mut tracking, &mut original), ms);
+    tracking.state & !state::TRACKED
+}
+
+/// They need nobody's answer: one guest could otherwise take all places for half a minute.
+#[test]
+fn connections_that_their_own_end_resets_give_way_too() {
+    const RST: u16 = 4;
+    let t = tracker();
+    t.set_limit(50);
+    let tcp = |n| Tuple { protocol: tuple::TCP, ..udp(n) };
+    for n in 0..50 {
+        assert_eq!(say_tcp(&t, tcp(n), (SYN, 100, 0), &COMMIT, 0), state::NEW);
+        say_tcp(&t, tcp(n), (RST, 101, 0), &Request::default(), 0);
+    }
+    for n in 50..60 {
+        say_tcp(&t, tcp(n), (SYN, 100, 0), &COMMIT, 1);
+        let back = say_tcp(&t, tcp(n).reversed(), (SYN | ACK, 500, 101), &Request::default(), 1);
+        assert_eq!(back, state::ESTABLISHED | state::REPLY, "{n} was refused");
+    }
+    assert_eq!(t.count(), 50);
+}
+
 #[test]
 fn half_open_connections_of_other_zones_neither_hide_nor_pay_for_those_of_a_full_one() {
     let t = tracker();
@@ -230,6 +258,24 @@ fn the_tuple_chosen_for_a_packet_is_no_other_tuples() {
     assert_eq!(ends, [(came, 0xc0a8_0001, 0xc0a8_0002)]);
 }
 
+/// Its helper would otherwise shift sequence numbers twice.
+#[test]
+fn a_packet_that_its_zone_has_translated_meets_the_connections_helper_once() {
+    let t = tracker();
+    let nat = Some(Nat::New(source(0xc0a8_0001, None)));
+    let request = Request { nat, helper: Some(request::Helper::Ftp), ..COMMIT };
+    let came = Tuple { protocol: tuple::TCP, dst_port: 21, ..udp(1) };
+    let (mut tracking, mut original) = (Tracking::default(), Tuple::default());
+    let mut may_begin = || true;
+    let mut pass = |tuple: Tuple| {
+        let mut moment = Moment::new(0, 1, &mut may_begin);
+        let done = t.track(Some(&seen(tuple)), &request, &mut tracking, &mut original, &mut moment);
+        (done.unwrap().map(|translation| translation.to), moment.helped.is_some())
+    };
+    let (Some(translated), true) = pass(came) else { panic!("it was translated, and helped") };
+    assert_eq!(pass(translated), (None, false));
+}
+
 #[test]
 fn a_port_that_a_silent_connection_had_is_anothers() {
     let t = tracker();
@@ -257,14 +303,12 @@ fn marks_and_labels_are_the_connections() {
 fn a_handshake_establishes_and_a_segment_outside_of_the_window_is_invalid() {
     let t = tracker();
     let there = Tuple { protocol: tuple::TCP, ..udp(1) };
-    let go = |tuple: Tuple, flags, seq, ack, request: &Request| {
-        let (mut tracking, mut original) = (Tracking::default(), Tuple::default());
-        let tcp = Segment { seq, ack, flags, window: 1000, len: 0, scale: None };
-        let seen = Seen { tuple, is_error: false, is_plain: false, tcp };
-        track(&t, &seen, request, (&mut tracking, &mut original), 5);
-        tracking.state & !state::TRACKED
-    };
+    let go = |tuple, flags, seq, ack, request: &Request| say_tcp(&t, tuple, (flags, seq, ack), request, 5);
     let (plain, back) = (Request::default(), there.reversed());
+    // Without ACK, also beside SYN, FIN, PSH and URG are invalid.
+    for with in [1, 8, 0x20] {
+        assert_eq!(go(there, SYN | with, 100, 0, &COMMIT), state::INVALID, "{with:#x}");
+    }
     assert_eq!(go(back, SYN | ACK, 1, 1, &COMMIT), state::INVALID, "an answer opens nothing");
     assert_eq!(go(there, SYN, 100, 0, &COMMIT), state::NEW);
     assert_eq!(go(there, SYN, 100, 0, &plain), state::NEW, "again");

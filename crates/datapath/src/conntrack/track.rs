@@ -63,6 +63,8 @@ pub struct Moment<'a> {
     pub refuses_unknown: bool,
     /// Whether the input port may begin another connection now.
     pub may_begin: &'a mut dyn FnMut() -> bool,
+    /// The packet's connection was ended while it was tracked, so it is tracked once more.
+    pub(super) is_again: bool,
     /// Set if the packet's connection has a helper, which must see the packet.
     pub(super) helped: Option<Helped>,
 }
@@ -77,6 +79,7 @@ impl<'a> Moment<'a> {
             random,
             refuses_unknown: false,
             may_begin,
+            is_again: false,
             helped: None,
         }
     }
@@ -138,7 +141,7 @@ impl Tracker {
             return Ok(None);
         };
         // 1.
-        let before = *tracking;
+        let (before, original_before) = (*tracking, *original);
         if tracking.zone != zone {
             tracking.state = 0;
         }
@@ -188,7 +191,15 @@ impl Tracker {
             tracking.state |= state::TRACKED;
             tracking.zone = zone;
             self.tell(met, request, tracking, original);
-            moment.helped = self.helped(met, seen, tracking);
+            if !moment.is_again && !self.entry(met.entry).is_still(met.generation) {
+                // Some of this may be another connection's, which has the entry by now.
+                (*tracking, *original, moment.is_again) = (before, original_before, true);
+                return self.track(Some(seen), request, tracking, original, moment);
+            }
+            // What its helper changes was changed when it was translated.
+            if before.zone != zone || before.state & NATTED == 0 {
+                moment.helped = self.helped(met, seen, tracking);
+            }
             return Ok(translation);
         }
         // 5.
@@ -345,12 +356,9 @@ impl Tracker {
 
     fn move_other(&self, entry: &Entry, found: Found, seen: &Seen, traits: Traits, now_ms: u64) -> Verdict {
         let is_icmp = seen.tuple.is_icmp();
-        let was_answered = traits.has(Traits::ANSWERED);
         let mut now = traits;
         if found.is_reply {
             now.0 |= Traits::ANSWERED;
-        } else if !was_answered {
-            now.0 |= Traits::REPEATED;
         }
         let phase = match (is_icmp, now.has(Traits::ANSWERED)) {
             (true, true) => Phase::IcmpReply,
@@ -489,8 +497,11 @@ impl Tracker {
         if before < self.limit() {
             return true;
         }
-        if self.make_room(shard, None) && self.count.load(Relaxed) <= self.limit() {
-            return true;
+        // Two, so that their number falls if the limit was lowered.
+        for _ in 0..2 {
+            if self.make_room(shard, None) && self.count.load(Relaxed) <= self.limit() {
+                return true;
+            }
         }
         self.uncount(zone);
         self.figures.full.fetch_add(1, Relaxed);
@@ -523,6 +534,7 @@ impl Tracker {
         let mut lists = self.shard(shard);
         self.turn(&mut lists, moment.now_ms, CLEARED_PER_COMMIT);
         let Some(idx) = lists.take(&self.entries, |number| self.block(shard, number)) else {
+            self.figures.full.fetch_add(1, Relaxed);
             self.uncount(zone);
             return None;
         };
