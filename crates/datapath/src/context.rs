@@ -81,6 +81,7 @@ impl Context {
         packet_ins: rtrb::Producer<PacketIn>,
         event_bell: Arc<Bell>,
         tracker: Arc<Tracker>,
+        random_seed: u64,
     ) -> Context {
         Context {
             tracker: Arc::new(tracker),
@@ -96,7 +97,8 @@ impl Context {
             counters: PortTable::new(),
             packet_ins,
             event_bell,
-            random: 0x9e37_79b9_7f4a_7c15,
+            // Of 0 nothing but 0 would follow.
+            random: random_seed | 1,
         }
     }
 

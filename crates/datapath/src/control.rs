@@ -109,6 +109,8 @@ struct WorkerHandle<P: Pipeline> {
     effects: rtrb::Consumer<P::Effect>,
     packet_ins: rtrb::Consumer<PacketIn>,
     backlog: VecDeque<Command>,
+    /// Commands that were sent and have yet to be answered.
+    unanswered: usize,
     shared: Arc<Shared>,
     stats: Arc<WorkerStats>,
     slots: Arc<SlotTable>,
@@ -278,25 +280,24 @@ impl<P: Pipeline> Datapath<P> {
         &self.event_bell
     }
 
-    /// Takes up to `max` waiting events.
+    /// Takes about `max` waiting events at most, in equal shares from all workers.
     pub fn events(&mut self, max: usize) -> Vec<Event<P::Effect>> {
         self.event_bell.clear();
         self.collect();
         let mut events: Vec<_> = self.gone.drain(..).map(Event::PortGone).collect();
         events.extend(self.left.drain(..));
+        // As many from each ring, so that no worker keeps another waiting.
+        let each = max.div_ceil(2 * self.workers.len().max(1));
         for w in &mut self.workers {
-            while events.len() < max
-                && let Ok(effect) = w.effects.pop()
-            {
-                events.push(Event::Effect(effect));
-            }
-            while events.len() < max
-                && let Ok(packet_in) = w.packet_ins.pop()
-            {
-                events.push(Event::PacketIn(packet_in));
-            }
+            events.extend(std::iter::from_fn(|| w.effects.pop().ok()).take(each).map(Event::Effect));
+            events.extend(std::iter::from_fn(|| w.packet_ins.pop().ok()).take(each).map(Event::PacketIn));
         }
         events
+    }
+
+    /// Whether more are waiting.
+    pub fn has_events(&self) -> bool {
+        self.workers.iter().any(|w| !w.effects.is_empty() || !w.packet_ins.is_empty())
     }
 
     /// Returns a packet that came with an event.
@@ -392,8 +393,8 @@ impl<P: Pipeline> Datapath<P> {
     fn collect(&mut self) {
         let (mut arrived, mut late, mut ended) = (Vec::new(), Vec::new(), Vec::new());
         for (n, w) in self.workers.iter_mut().enumerate() {
-            w.push_backlog();
             while let Ok(reply) = w.replies.pop() {
+                w.unanswered -= usize::from(!matches!(reply, Reply::Gone(_)));
                 match reply {
                     Reply::ReleasedRx { ticket, queue } => {
                         self.awaited.answered(ticket);
@@ -422,6 +423,10 @@ impl<P: Pipeline> Datapath<P> {
                     Reply::Gone(port) => self.gone.push_back(port),
                     Reply::Spent(input, actions) => drop((input, actions)),
                 }
+            }
+            if !w.backlog.is_empty() {
+                w.push_backlog();
+                w.bell.ring();
             }
         }
         for (Moving { port, idx, ends }, queue) in arrived {

@@ -72,7 +72,7 @@ impl Vswitch {
     /// be more.
     pub fn handle_events(&mut self) -> bool {
         let events = self.plane.dp.events(EVENTS_MAX);
-        let more = events.len() >= EVENTS_MAX;
+        let more = self.plane.dp.has_events();
         let mut effects: Vec<Effect> = Vec::new();
         for event in events {
             match event {

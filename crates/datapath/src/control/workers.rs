@@ -16,6 +16,8 @@ const EFFECTS_RING: usize = 4096;
 const PACKET_INS_RING: usize = 1024;
 /// Commands, and their answers, that a worker can have in flight.
 const COMMANDS_RING: usize = 4096;
+/// Places for what workers tell without having been asked: that ports are gone.
+const TOLD_UNASKED: usize = 256;
 
 impl<P: Pipeline> WorkerHandle<P> {
     /// Its thread's id. If the thread is not running yet, waits: the system starts it in a moment.
@@ -35,12 +37,17 @@ impl<P: Pipeline> WorkerHandle<P> {
         self.thread.as_ref().is_none_or(std::thread::JoinHandle::is_finished)
     }
 
+    /// Sends what waits, as far as the ring of commands has room, and that of replies for the answers.
     pub(super) fn push_backlog(&mut self) {
-        while let Some(command) = self.backlog.pop_front() {
+        while self.unanswered < COMMANDS_RING
+            && let Some(command) = self.backlog.pop_front()
+        {
+            let is_answered = command.is_answered();
             if let Err(rtrb::PushError::Full(command)) = self.commands.push(command) {
                 self.backlog.push_front(command);
                 return;
             }
+            self.unanswered += usize::from(is_answered);
         }
     }
 }
@@ -104,14 +111,18 @@ impl<P: Pipeline> Datapath<P> {
 
     /// The caches of a worker to come.
     pub(super) fn make_cache(&self, limits: CacheConfig) -> Result<FlowCache, DatapathError> {
-        let secret = self.config.hash_seed.map_or_else(HashKey::random, HashKey::from_seed);
-        Ok(FlowCache::new(limits, secret, Arc::default())?)
+        Ok(FlowCache::new(limits, self.secret(), Arc::default())?)
+    }
+
+    /// A new one each time, unless the configuration fixes it.
+    fn secret(&self) -> HashKey {
+        self.config.hash_seed.map_or_else(HashKey::random, HashKey::from_seed)
     }
 
     fn make_worker(&mut self, mut cache: FlowCache) -> Result<(Worker<P>, WorkerHandle<P>), DatapathError> {
         let waiter = Waiter::new()?;
         let (commands, commands_rx) = rtrb::RingBuffer::new(COMMANDS_RING);
-        let (replies_tx, replies) = rtrb::RingBuffer::new(COMMANDS_RING + 256);
+        let (replies_tx, replies) = rtrb::RingBuffer::new(COMMANDS_RING + TOLD_UNASKED);
         let (effects_tx, effects) = rtrb::RingBuffer::new(EFFECTS_RING);
         let (packet_ins_tx, packet_ins) = rtrb::RingBuffer::new(PACKET_INS_RING);
         let Retired { stats, slots } =
@@ -123,7 +134,9 @@ impl<P: Pipeline> Datapath<P> {
         shared.fold_done.raise(self.folds);
         cache.count_in(slots.clone());
         let (bell, tracker) = (self.event_bell.clone(), self.tracker.clone());
-        let context = Context::new(self.pool.cache(), stats.clone(), packet_ins_tx, bell, tracker);
+        // Translated ports and samples must not be foretold, nor the same on all workers.
+        let seed = self.secret().word(0, self.workers.len() as u64);
+        let context = Context::new(self.pool.cache(), stats.clone(), packet_ins_tx, bell, tracker, seed);
         let process = Process::new(
             self.pipeline.clone(),
             self.domain.register(),
@@ -140,6 +153,7 @@ impl<P: Pipeline> Datapath<P> {
             effects,
             packet_ins,
             backlog: VecDeque::new(),
+            unanswered: 0,
             shared,
             stats,
             slots,

@@ -133,6 +133,20 @@ pub enum Reply {
     Spent(Box<Input>, Vec<crate::DpAction>),
 }
 
+impl Command {
+    /// Whether a [`Reply`] follows.
+    pub fn is_answered(&self) -> bool {
+        match self {
+            Command::AddRx { .. } | Command::AddTx { .. } | Command::Flush | Command::Stop => false,
+            Command::ReleaseRx { .. }
+            | Command::RemovePort { .. }
+            | Command::Release { .. }
+            | Command::Execute { .. }
+            | Command::Dump { .. } => true,
+        }
+    }
+}
+
 impl<P: Pipeline> Worker<P> {
     /// Executes waiting commands. False if one says to stop.
     pub(super) fn obey(&mut self) -> bool {
@@ -162,8 +176,8 @@ impl<P: Pipeline> Worker<P> {
         true
     }
 
-    /// Every command has a place in the ring of answers, so this never fails; with a full ring, the drop here
-    /// would free memory on the packet path.
+    /// A command is sent when there is a place for its answer, so this never fails; with a full ring, the
+    /// drop here would free memory on the packet path.
     pub(super) fn answer(&mut self, reply: Reply) {
         if !matches!(reply, Reply::Spent(..)) {
             self.process.event_bell.ring();

@@ -10,6 +10,7 @@ mod learned;
 mod limits;
 mod promotion;
 mod recirculated;
+mod shares_of_events;
 mod stock_normal;
 mod threads;
 mod tracked;
