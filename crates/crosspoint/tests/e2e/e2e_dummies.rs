@@ -126,6 +126,18 @@ fn without_dummies_there_are_no_commands_for_tests() {
     }
 }
 
+/// The control thread translates a packet from which a rule is learned, and a worker carries on with it.
+#[test]
+fn a_packet_that_teaches_a_rule_keeps_its_mark() {
+    let switch = Switch::dummy();
+    switch.add_flow("table=0,in_port=1,udp,actions=load:5->NXM_NX_PKT_MARK[],ct(table=1)");
+    switch.add_flow("table=1,udp,actions=learn(table=9,NXM_OF_ETH_SRC[]),ct(table=2,zone=2)");
+    switch.add_flow("table=2,pkt_mark=5,udp,actions=2");
+    switch.receive("p1", UDP);
+    wait_for("a learned rule", || switch.flows(&["table=9"]).len() == 1);
+    assert_eq!(switch.sent("p2", 1).len(), 1);
+}
+
 #[test]
 fn a_trace_that_generates_its_packet_teaches_rules_and_neither_forwards_nor_counts_it() {
     let switch = Switch::dummy();

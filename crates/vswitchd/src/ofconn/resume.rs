@@ -11,7 +11,7 @@ use super::request::Handled;
 use crate::ofproto::head;
 use crate::state::Vswitch;
 use datapath::conntrack::Tracking;
-use datapath::{DpAction, Pipeline, Translation};
+use datapath::{Pipeline, Translation};
 use flow::{FieldId, Key, Match, extract_keeping_metadata};
 use openflow::message::PacketIn;
 use openflow::{ErrorKind, Version};
@@ -51,11 +51,7 @@ impl Vswitch {
             return Err(ErrorKind::NXR_STALE);
         }
         // The packet continues with the mark that the controller set.
-        let value = key.get(FieldId::PktMark);
-        if value != 0 {
-            let set = DpAction::Set { field: FieldId::PktMark, value, mask: FieldId::PktMark.ones() };
-            translation.actions.insert(0, set);
-        }
+        translation.say_mark(&key);
         translation.say_packet_type(&key);
         self.plane.carry_out_tracked(&packet.data, dp_port, Tracking::of(&key), translation);
         Ok(())
