@@ -335,6 +335,12 @@ impl Match {
         self.mask.0.set_mf(mf, mask, u128::MAX);
     }
 
+    /// Adds to what is matched of the field: these bits too.
+    pub fn add_mf(&mut self, mf: Mf, value: u128, mask: u128) {
+        let (before, matched) = self.get_mf(mf);
+        self.set_mf(mf, before & !mask | value & mask, matched | mask);
+    }
+
     /// Value and mask of the field.
     pub fn get_mf(&self, mf: Mf) -> (u128, u128) {
         (self.key.get_mf(mf), self.mask.0.get_mf(mf))

@@ -80,7 +80,7 @@ fn check(learn: &Learn, c: &mut Checker) -> Result<(), ErrorKind> {
             && !matches!(target.field, Mf::TunMetadata(_))
         {
             let mask = super::subfield::ones(target.count) << target.offset;
-            learned.set_mf(target.field, value.low_u128() << target.offset, mask);
+            learned.add_mf(target.field, value.low_u128() << target.offset, mask);
         }
     }
     Ok(())

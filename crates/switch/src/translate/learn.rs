@@ -158,7 +158,7 @@ fn add_match(matching: &mut Match, target: &SubField, value: &Wide) {
     let mask = Wide::low(target.count).shl(target.offset);
     let value = value.shl(target.offset);
     let Mf::TunMetadata(idx) = target.field else {
-        return matching.set_mf(target.field, value.low_u128(), mask.low_u128());
+        return matching.add_mf(target.field, value.low_u128(), mask.low_u128());
     };
     let before = matching.options.get(idx);
     let or = |a: &Wide, b: &Wide| {

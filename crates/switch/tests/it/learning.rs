@@ -141,6 +141,18 @@ fn a_learned_rule_is_in_force_for_the_next_packet_and_then_flows_are_cached() {
 }
 
 #[test]
+fn a_learned_rule_matches_all_parts_of_a_field_that_its_action_names() {
+    let mut r = rig();
+    r.add(
+        0,
+        "learn(table=1,NXM_OF_ETH_DST[0..15]=NXM_OF_ETH_SRC[0..15],NXM_OF_ETH_DST[16..47]=NXM_OF_ETH_SRC[16..47],\
+         NXM_OF_VLAN_TCI[0..11],NXM_OF_VLAN_TCI[12]=0)",
+    );
+    r.packet(&packet(1, 0x0a0b_0c0d_0e0f, 0xb), 0);
+    assert_eq!(r.rules(1), ["vlan_tci=0x0000/0x1fff,dl_dst=0a:0b:0c:0d:0e:0f actions=drop"]);
+}
+
+#[test]
 fn hard_timeouts_run_from_when_a_rule_was_last_learned() {
     let mut r = rig();
     r.add(0, SWITCH);
