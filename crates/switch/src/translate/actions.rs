@@ -380,11 +380,12 @@ impl<'a, S: Sink> Xlate<'a, S> {
     fn pop_queue(&mut self) {
         let place = FieldId::SkbPriority.place();
         let (b, w) = (usize::from(place.block), usize::from(place.word));
-        let is_changed = self.key.get64(FieldId::SkbPriority) != 0;
-        self.restore_word(b, w, (0, 0));
-        if is_changed {
+        if self.key.get64(FieldId::SkbPriority) != 0 {
             self.trace.detail(|| "queue = 0".to_string());
         }
+        let others = !((FieldId::SkbPriority.ones() as u64) << place.shift);
+        let before = (self.key.word(b, w) & others, self.written.0.word(b, w) & others);
+        self.restore_word(b, w, before);
     }
 
     /// Restores a word's value and which of its bits the flow has set. Bits that were the packet's own are so

@@ -106,7 +106,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
     }
 
     /// The packet continues in a table.
-    fn step(&self, table_id: u8) -> Step {
+    pub(super) fn step(&self, table_id: u8) -> Step {
         Step { actions: vec![Action::GotoTable(table_id)], table_id, cookie: self.origin.cookie.get() }
     }
 
@@ -179,6 +179,8 @@ impl<'a, S: Sink> Xlate<'a, S> {
         if self.is_tracked_below && !self.is_tracked {
             self.out.actions.push(DpAction::CtClear);
             self.is_tracked_below = false;
+            // Who goes on behind a copy may see it.
+            self.irreversible = true;
         }
     }
 }

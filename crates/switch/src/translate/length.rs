@@ -50,14 +50,12 @@ impl<'a, S: Sink> Xlate<'a, S> {
     /// What happens to packets for which the bit has this value; returns whether that ends in an `exit`.
     fn branch(&mut self, target: &SubField, is_larger: bool, rest: &'a [Action]) -> (Vec<DpAction>, bool) {
         let (set, stack) = (self.action_set.clone(), self.stack.clone());
-        let tracked = (self.is_tracked, self.is_tracked_below);
         let actions = self.translated_apart(|x| {
             x.write_sub(target, is_larger.into());
             x.actions(rest);
             x.finish_pipeline();
         });
         (self.action_set, self.stack) = (set, stack);
-        (self.is_tracked, self.is_tracked_below) = tracked;
         self.list_ends = false;
         (self.ended(actions), std::mem::take(&mut self.exit))
     }

@@ -597,6 +597,12 @@ impl<'a, S: Sink> Xlate<'a, S> {
 
     /// The pipeline of the current bridge, from table 0 to the action set.
     fn pipeline(&mut self) {
+        if self.unread {
+            // It comes from another bridge, which has popped a label.
+            self.freeze();
+            self.freezing = Some(vec![self.step(0)]);
+            return self.finish_pipeline();
+        }
         self.enter(0, true, None);
         if let Cookie::Is(u64::MAX) = self.origin.cookie {
             // The action set belongs to the first rule.

@@ -30,6 +30,8 @@ pub(super) struct Saved {
     unread: bool,
     pending: super::Pending,
     irreversible: bool,
+    is_tracked: bool,
+    is_tracked_below: bool,
 }
 
 fn output_name(port: OfPort) -> String {
@@ -195,12 +197,10 @@ impl<'a, S: Sink> Xlate<'a, S> {
             self.trace.detail(|| "Nonexistent patch port peer".to_string());
             return;
         };
-        if self.depth >= super::DEPTH_MAX {
-            self.trace.error(|| format!("over max translation depth {}", super::DEPTH_MAX));
-            self.error = Some(DropReason::ResubmitDepth);
-            self.failure = "Recursion too deep";
+        if self.is_exhausted() {
             return;
         }
+        self.resubmits += 1;
         self.visit_word(word_table::ports(bridge.idx.0), word_table::port(peer.spec.of_port.0));
         self.out.credits.push(peer.rx_slot);
         self.trace.bridge(&bridge.config.name);
@@ -212,6 +212,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
             x.origin = Origin::NONE;
             x.write_field(FieldId::InPort, u128::from(peer.spec.of_port.0));
             x.forget_pipeline_fields();
+            x.is_tracked = false;
             if x.may_receive(peer) {
                 x.pipeline();
             }
@@ -219,6 +220,10 @@ impl<'a, S: Sink> Xlate<'a, S> {
         self.depth -= 1;
         (self.bridge, self.origin, self.exit, self.stack) = before;
         self.action_set = set;
+        // What failed beyond the cable ended there. Whatever is exhausted stays so.
+        if let Some(reason) = self.error.take() {
+            self.drop_reason = reason;
+        }
         self.trace.leave();
     }
 
@@ -283,6 +288,8 @@ impl<'a, S: Sink> Xlate<'a, S> {
             unread: self.unread,
             pending: self.pending.clone(),
             irreversible: std::mem::replace(&mut self.irreversible, false),
+            is_tracked: self.is_tracked,
+            is_tracked_below: self.is_tracked_below,
         })
     }
 
@@ -299,7 +306,9 @@ impl<'a, S: Sink> Xlate<'a, S> {
             self.base_below = saved.base_below;
             self.pushed = saved.pushed;
             self.vlan_moved = saved.vlan_moved;
+            self.is_tracked_below = saved.is_tracked_below;
         }
+        self.is_tracked = saved.is_tracked;
         // Otherwise `commit` reverts what it must at the next output.
         self.irreversible = saved.irreversible;
         *self.key = saved.key;
