@@ -130,7 +130,8 @@ impl Put for Vec<u8> {
     }
 
     fn number(&mut self, n: u128, bytes: usize) {
-        self.extend_from_slice(&n.to_be_bytes()[16 - bytes..]);
+        self.zeros(bytes.saturating_sub(16));
+        self.extend_from_slice(&n.to_be_bytes()[16 - bytes.min(16)..]);
     }
 
     fn text(&mut self, text: &str, n: usize) {

@@ -204,7 +204,11 @@ fn write_selection(out: &mut Vec<u8>, selection: &GroupSelection) {
         out.u64(selection.param);
         for &(field, mask) in &selection.fields {
             if let Some(wire) = field.wire(FIELDS_MINOR) {
-                let bytes = usize::from(field.row().bytes);
+                let bytes = match field {
+                    // An option has no length of its own: as few as its bits need.
+                    Mf::TunMetadata(_) => (u128::BITS - mask.leading_zeros()).div_ceil(8).max(1) as usize,
+                    field => usize::from(field.row().bytes),
+                };
                 write_header(out, NxmHeader::new(wire, false, bytes));
                 // All ones means the whole field, even if the field is narrower than its bytes.
                 out.number(if mask == field.ones() { u128::MAX } else { mask }, bytes);

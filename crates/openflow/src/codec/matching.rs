@@ -115,6 +115,9 @@ pub(super) fn check_mask(header: NxmHeader, body: Reader) -> Result<(), ErrorKin
 fn option_body(idx: u8, header: NxmHeader, body: &mut Reader) -> Result<OptionMatch, ErrorKind> {
     let masked = header.has_mask();
     let bytes = if masked { body.len() / 2 } else { body.len() };
+    if bytes > OPTION_BYTES_MAX {
+        return Err(OFPBMC_BAD_LEN);
+    }
     let mut number = || Wide::from_be_bytes(body.take(bytes)?).ok_or(OFPBMC_BAD_LEN);
     let value = number()?;
     let mask = if masked { number()? } else { Wide::ONES };

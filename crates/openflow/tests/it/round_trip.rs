@@ -1,6 +1,6 @@
 //! Every message decodes to what was encoded, in every version that has it.
 
-use crate::messages::{actions, flow_mods, matching, port, samples};
+use crate::messages::{actions, flow_mods, group, matching, port, samples};
 use base::OfPort;
 use flow::mf::NxmHeader;
 use flow::{Action, FieldId, Match, Mf};
@@ -100,6 +100,30 @@ const LACKING: [(std::ops::RangeInclusive<u8>, &str); 23] = [
     (4..=5, "OFPT_QUEUE_GET_CONFIG_REQUEST"),
     (4..=5, "OFPT_QUEUE_GET_CONFIG_REPLY"),
 ];
+
+#[test]
+fn no_option_of_a_tunnel_is_longer_than_any_can_be() {
+    let header = |bytes: usize| NxmHeader::new(Mf::TunMetadata(40).wire(0).unwrap(), true, 2 * bytes).0 >> 32;
+    for (bytes, is_right) in [(124, true), (125, false), (127, false)] {
+        let part = [vec![0; bytes - 1], vec![1]].concat();
+        let nxm = [&header(bytes).to_be_bytes()[4..], &part, &part].concat();
+        let read = Codec::decode_nxm(&nxm, openflow::codec::Unknown::Refused);
+        assert_eq!(read.is_ok(), is_right, "{bytes}: {read:?}");
+    }
+}
+
+#[test]
+fn groups_may_hash_by_the_options_of_tunnels() {
+    for mask in [0, 1, 0xffff_ffff, u128::MAX] {
+        let fields = vec![(Mf::TunMetadata(0), mask)];
+        let selection = GroupSelection { method: "hash".into(), param: 0, fields };
+        let group = GroupDesc { selection, ..group() };
+        let group_mod = GroupMod { command: GroupCommand::Add, command_bucket_id: BUCKET_ALL, group };
+        for version in [Version::V10, Version::V15] {
+            assert!(round_trip(Codec::new(version), &Message::GroupMod(Box::new(group_mod.clone()))));
+        }
+    }
+}
 
 #[test]
 fn what_versions_show_differently_round_trips_in_its_version() {
