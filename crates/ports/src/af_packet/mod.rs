@@ -14,6 +14,7 @@
 //!
 //! Threads: each queue has its own socket. The port has another one for its requests to the kernel.
 
+mod header;
 mod ring;
 
 use crate::af_xdp::device::Device;
@@ -23,9 +24,10 @@ use crate::tails::{Places, Tails, first_place};
 use crate::virtio_net::{self, BadHeader};
 use crate::{PortError, PortSpec, QueueStats, offload, stats};
 use base::{PortNo, clock};
+use header::{padded, push_tag};
 use packet::{
-    BURST, Batch, LinkState, Packet, PacketFlags, Pool, PoolCache, Port, PortStats, PortStatus, RxOutcome,
-    RxQueue, TxQueue,
+    BURST, Batch, LinkState, Packet, Pool, PoolCache, Port, PortStats, PortStatus, RxOutcome, RxQueue,
+    TxQueue,
 };
 use ring::{RxRing, Slot, VNET_LEN};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -448,9 +450,18 @@ impl PacketRx {
         let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
         message.msg_iov = places.as_mut_ptr();
         message.msg_iovlen = places.len();
-        // SAFETY: the places lie in chunks that this queue owns, and outlive the call.
-        let len = unsafe { libc::recvmsg(self.socket.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) };
-        let Ok(len) = usize::try_from(len) else {
+        let mut received = Err(());
+        for _ in 0..LARGE_TRIES {
+            // SAFETY: the places lie in chunks that this queue owns, and outlive the call.
+            let len = unsafe { libc::recvmsg(self.socket.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) };
+            received = usize::try_from(len).map_err(drop);
+            // Any other error is the socket's own, such as a link that went down, and is over now. The frame
+            // still waits; if it were left there, each later one would be taken for the one before it.
+            if received.is_ok() || sys::last_errno() == libc::EAGAIN {
+                break;
+            }
+        }
+        let Ok(len) = received else {
             cache.free(head);
             return Ok(Received::Lost);
         };
@@ -485,29 +496,15 @@ impl PacketRx {
     }
 }
 
+/// How often a frame is asked for: errors of the socket come first, each once.
+const LARGE_TRIES: usize = 8;
+
 enum Received {
     Frame(Packet),
     /// It is refused because of its header.
     Bad(Packet, BadHeader),
     /// The kernel had no room for it.
     Lost,
-}
-
-fn padded(header: &[u8; VNET_LEN]) -> [u8; virtio_net::HEADER_LEN] {
-    std::array::from_fn(|i| header.get(i).copied().unwrap_or(0))
-}
-
-/// Puts a tag back behind the addresses.
-fn push_tag(packet: &mut Packet, tag: [u8; 4]) {
-    if packet.data().len() < 12 || packet.push_front(4).is_none() {
-        return; // No Ethernet header, no tag.
-    }
-    let bytes = packet.data_mut();
-    bytes.copy_within(4..16, 0);
-    bytes[12..16].copy_from_slice(&tag);
-    if packet.flags.has(PacketFlags::CSUM_PARTIAL) {
-        packet.csum_start += 4;
-    }
 }
 
 impl RxQueue for PacketRx {

@@ -407,6 +407,8 @@ impl Port for VhostUserPort {
 
     fn set_admin_up(&mut self, up: bool) -> Result<(), String> {
         self.shared.admin_up.store(up, Ordering::Relaxed);
+        // While it was down, its guest was not asked to notify.
+        self.shared.wake_all();
         Ok(())
     }
 

@@ -356,6 +356,9 @@ impl Shared {
             ring.is_call_due = true;
         }
         slot.call();
+        drop(slot);
+        // It may have gone to sleep meanwhile, without the ring.
+        self.wake(index / 2);
     }
 
     fn count_tx_rings(&self) {
@@ -369,6 +372,11 @@ impl Shared {
         if let Some(wait) = self.waits[pair].get() {
             wait.event.signal();
         }
+    }
+
+    /// The same for all pairs.
+    pub(super) fn wake_all(&self) {
+        (0..QUEUE_PAIRS_MAX).for_each(|pair| self.wake(pair));
     }
 
     /// Notes what a ring did wrong. The protocol thread closes the connection, and with it all its rings.

@@ -448,6 +448,44 @@ fn a_segment_that_the_kernel_cannot_cut_holds_up_none_behind_it() {
     assert_whole(pool);
 }
 
+/// The socket tells of the link before it gives the frame that waits behind its slot of the ring.
+#[test]
+fn frames_that_came_before_the_link_went_down_are_received_as_they_are() {
+    let _alone = alone();
+    let net = Net::new("");
+    net.enter("s");
+    let pool = pool();
+    netlink::create_veth("v0", "v1").unwrap();
+    for name in ["v0", "v1"] {
+        net.on("s", &format!("ip link set {name} mtu 9000 up"));
+    }
+    let mut v0 = ports::open(&packet_socket("v0", 2), pool).unwrap();
+    let mut v1 = ports::open(&packet_socket("v1", 3), pool).unwrap();
+    let (mut tx, mut rx) = (v0.take_tx_queues(1).remove(0), v1.take_rx_queues().remove(0));
+    let mut cache = pool.cache();
+    let mut batch = packet::Batch::new();
+    let numbers = [1, 2, 3, 4u8];
+    for n in numbers {
+        let frame = [&[2; 12][..], &[0x88, 0xb5], &vec![n; 5_000]].concat();
+        batch.push(cache.alloc_frame(&frame).unwrap());
+    }
+    tx.tx_burst(&mut cache, &mut batch);
+    net.on("s", "ip link set v1 down");
+    let mut came = Vec::new();
+    wait_for("all of them", || {
+        rx.rx_burst(&mut cache, &mut batch);
+        let ours = batch.iter().filter(|p| p.data()[12..14] == [0x88, 0xb5]);
+        came.extend(ours.map(|p| p.data()[14]));
+        cache.free_all(&mut batch);
+        came.len() == numbers.len()
+    });
+    assert_eq!((&came[..], v1.stats().rx_dropped), (&numbers[..], 0));
+    rx.close(&mut cache);
+    tx.close(&mut cache);
+    drop(cache);
+    assert_whole(pool);
+}
+
 #[test]
 fn segments_behind_labels_are_cut_up_before_the_kernel_has_them() {
     let _alone = alone();
