@@ -5,7 +5,7 @@
 //! no such flag. Source: OpenFlow 1.3 section 7.3.5.
 
 use crate::error::ErrorKind::{self, *};
-use crate::message::StatsRequest;
+use crate::message::{FlowStatsRequest, StatsRequest};
 use crate::request::RequestHead;
 use std::mem::discriminant;
 use std::time::{Duration, Instant};
@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 const TIMEOUT: Duration = Duration::from_secs(1);
 /// Bytes of all parts that wait: more than the features of all tables, which clients send back as a whole.
 const BYTES_MAX: usize = 2 << 20;
+/// Requests that wait: each part looks at all of them.
+const REQUESTS_MAX: usize = 64;
 
 /// The requests of which parts are missing.
 #[derive(Default, Debug)]
@@ -47,6 +49,11 @@ impl Parts {
     /// Takes a part, of which `bytes` are the whole message.
     pub(crate) fn join(&mut self, now: Instant, xid: u32, bytes: &[u8], part: StatsRequest) -> Joined {
         let more = bytes.get(crate::codec::STATS_FLAGS_AT + 1).is_some_and(|flags| flags & 1 != 0);
+        let beyond_bytes = match &part {
+            StatsRequest::FlowMonitor(monitors) => size_of_val(&**monitors),
+            StatsRequest::Flow(_) | StatsRequest::Aggregate(_) => size_of::<FlowStatsRequest>(),
+            _ => 0,
+        };
         let known = self.waiting.iter().position(|w| w.xid == xid).map(|at| self.waiting.swap_remove(at));
         let mut whole = match known {
             None if !more => return Joined::Whole(part),
@@ -59,16 +66,17 @@ impl Parts {
         if !more {
             return Joined::Whole(whole.request);
         }
-        whole.bytes += bytes.len();
+        whole.bytes += bytes.len() + beyond_bytes;
         whole.deadline = now + TIMEOUT;
         self.waiting.push(whole);
-        if self.is_scarce || self.bytes() > BYTES_MAX {
+        if self.is_scarce || self.bytes() > BYTES_MAX || self.waiting.len() > REQUESTS_MAX {
             self.waiting.pop();
             return Joined::Refused(OFPBRC_MULTIPART_BUFFER_OVERFLOW);
         }
         Joined::Waits
     }
 
+    /// Those of messages, and of the matches in them, which take far more memory.
     fn bytes(&self) -> usize {
         self.waiting.iter().map(|w| w.bytes).sum()
     }
@@ -171,6 +179,13 @@ mod tests {
         let refused = refused.filter(|r| *r == Joined::Refused(OFPBRC_MULTIPART_BUFFER_OVERFLOW)).count();
         assert!((1..40).contains(&refused), "{refused}");
         assert!((BYTES_MAX..=2 * BYTES_MAX).contains(&parts.held_bytes()), "{}", parts.held_bytes());
+        let mut many = Parts::default();
+        let refused = (0..100).map(|xid| many.join(now, xid, &message(true), StatsRequest::Desc));
+        let refused = refused.filter(|r| *r == Joined::Refused(OFPBRC_MULTIPART_BUFFER_OVERFLOW)).count();
+        assert_eq!(refused, 100 - REQUESTS_MAX);
+        let mut wide = Parts::default();
+        let refused = (0..2_000).any(|_| wide.join(now, 1, &message(true), monitors(&[1])) != Joined::Waits);
+        assert!(refused, "a match takes more than its message");
         let mut scarce = Parts { is_scarce: true, ..Parts::default() };
         let refused = Joined::Refused(OFPBRC_MULTIPART_BUFFER_OVERFLOW);
         assert_eq!(scarce.join(now, 1, &message(true), StatsRequest::Desc), refused);
