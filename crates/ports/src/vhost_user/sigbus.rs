@@ -101,9 +101,11 @@ fn replace_page(address: usize) -> bool {
             continue;
         }
         let page = slot.page.load(Ordering::Relaxed).max(4096);
-        let at = address & !(page - 1);
+        // A file may say that its pages are larger than those of the mapping.
+        let at = (address & !(page - 1)).max(start);
+        let behind = start + len - at;
         // Without overcommit, the kernel may refuse that much memory. Then only that page is replaced.
-        if !put_zeros(at, start + len - at) && !put_zeros(at, page) {
+        if !put_zeros(at, behind) && !put_zeros(at, page.min(behind)) {
             return false;
         }
         let flag = slot.flag.load(Ordering::Relaxed);
