@@ -73,6 +73,39 @@ impl Parent {
 }
 
 impl Tracker {
+    /// How the sequence numbers of a connection's ends are shifted.
+    pub(super) fn adjustments(&self, entry: u32) -> [Adjustment; 2] {
+        match self.entry(entry).annex() {
+            (0, _) => Default::default(),
+            (annex, _) => self.entry(annex).adjustments(),
+        }
+    }
+
+    /// The annex of a connection with a helper; allocates one if it has none. `None` if no entry is left or
+    /// the connection is over.
+    pub(super) fn annex_of(&self, helped: &Helped) -> Option<u32> {
+        let entry = self.entry(helped.entry);
+        let (annex, policy) = entry.annex();
+        if annex != 0 {
+            return Some(annex);
+        }
+        let shard = Tracker::shard_of(helped.entry);
+        let mut lists = self.shard(shard);
+        let new = lists.take(&self.entries, |number| self.block(shard, number))?;
+        self.entry(new).set_adjustments(&Default::default());
+        let had = entry.hold(helped.generation).map(|held| {
+            let (annex, _) = held.annex();
+            if annex == 0 {
+                held.set_state(held.traits(), new, policy);
+            }
+            annex
+        });
+        if had != Some(0) {
+            lists.give_back(new, &self.entries);
+        }
+        had.map(|annex| if annex == 0 { new } else { annex })
+    }
+
     /// Runs the helper on a packet whose addresses have been translated.
     pub(super) fn help(
         &self,

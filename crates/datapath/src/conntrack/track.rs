@@ -7,7 +7,6 @@
 //! 5. Otherwise a new connection: committed if that was asked for and there is room.
 //! 6. What the packet's rules will see: zone, mark, label, original tuple.
 
-use super::adjust::Adjustment;
 use super::entry::{Entry, Generation, Held, Traits};
 use super::expect::Expected;
 use super::index::{Place, Which};
@@ -193,8 +192,8 @@ impl Tracker {
             self.tell(met, request, tracking, original);
             if !moment.is_again && !self.entry(met.entry).is_still(met.generation) {
                 // Some of this may be another connection's, which has the entry by now.
-                (*tracking, *original, moment.is_again) = (before, original_before, true);
-                return self.track(Some(seen), request, tracking, original, moment);
+                (*tracking, *original) = (before, original_before);
+                return self.track_again(seen, request, tracking, original, moment);
             }
             // What its helper changes was changed when it was translated.
             if before.zone != zone || before.state & NATTED == 0 {
@@ -230,6 +229,21 @@ impl Tracker {
         Ok(translation)
     }
 
+    /// Apart, so that [`Self::track`] can be compiled into its callers.
+    #[cold]
+    #[inline(never)]
+    fn track_again(
+        &self,
+        seen: &Seen,
+        request: &Request,
+        tracking: &mut Tracking,
+        original: &mut Tuple,
+        moment: &mut Moment<'_>,
+    ) -> Result<Option<Translation>, DropReason> {
+        moment.is_again = true;
+        self.track(Some(seen), request, tracking, original, moment)
+    }
+
     /// Whether a helper must see a packet.
     fn helped(&self, found: Found, seen: &Seen, tracking: &Tracking) -> Option<Helped> {
         let traits = self.entry(found.entry).traits();
@@ -249,39 +263,6 @@ impl Tracker {
             (true, _) => Some(Side::Src),
             (false, true) => Some(Side::Dst),
         }
-    }
-
-    /// How the sequence numbers of a connection's ends are shifted.
-    pub(super) fn adjustments(&self, entry: u32) -> [Adjustment; 2] {
-        match self.entry(entry).annex() {
-            (0, _) => Default::default(),
-            (annex, _) => self.entry(annex).adjustments(),
-        }
-    }
-
-    /// The annex of a connection with a helper; allocates one if it has none. `None` if no entry is left or
-    /// the connection is over.
-    pub(super) fn annex_of(&self, helped: &Helped) -> Option<u32> {
-        let entry = self.entry(helped.entry);
-        let (annex, policy) = entry.annex();
-        if annex != 0 {
-            return Some(annex);
-        }
-        let shard = Tracker::shard_of(helped.entry);
-        let mut lists = self.shard(shard);
-        let new = lists.take(&self.entries, |number| self.block(shard, number))?;
-        self.entry(new).set_adjustments(&Default::default());
-        let had = entry.hold(helped.generation).map(|held| {
-            let (annex, _) = held.annex();
-            if annex == 0 {
-                held.set_state(held.traits(), new, policy);
-            }
-            annex
-        });
-        if had != Some(0) {
-            lists.give_back(new, &self.entries);
-        }
-        had.map(|annex| if annex == 0 { new } else { annex })
     }
 
     /// The connection of a packet that was translated before and whose tuple belongs to no connection in this
