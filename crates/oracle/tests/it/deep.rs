@@ -3,6 +3,7 @@
 use datapath::{Config, WORKER_STACK_BYTES};
 use flow::action::{Ct, CtZone, SubField};
 use flow::{Action, FieldId, Match, Mf};
+use openflow::message::{Band, BandType, MeterCommand, MeterConfig, MeterFlags, MeterMod};
 use oracle::home::{Home, output};
 use switch::control::FlowMod;
 
@@ -10,6 +11,10 @@ use switch::control::FlowMod;
 fn sent(rules: Vec<(u8, Match, Vec<Action>)>) -> [u64; 2] {
     let run = move || {
         let mut home = Home::new(Config { hash_seed: Some(1), ..Config::default() });
+        let band = Band { kind: BandType::Drop, rate: 1_000_000, burst_size: 0 };
+        let meter = MeterConfig { meter_id: 1, flags: MeterFlags::PKTPS, bands: vec![band] };
+        let meter_mod = MeterMod { command: MeterCommand::Add, meter };
+        home.control.meter_mod(home.bridge, &meter_mod, 0).expect("a meter");
         for (table_id, matching, actions) in rules {
             let rule = FlowMod { table_id, ..FlowMod::add(matching, actions) };
             home.control.flow_mod(home.bridge, &rule, 0).expect("a rule");
@@ -33,8 +38,12 @@ fn ip() -> Match {
 }
 
 fn track() -> Action {
+    track_and(true)
+}
+
+fn track_and(commit: bool) -> Action {
     let zone = CtZone::Is(1);
-    Action::Ct(Box::new(Ct { commit: true, force: false, zone, table: None, alg: 0, actions: vec![] }))
+    Action::Ct(Box::new(Ct { commit, force: false, zone, table: None, alg: 0, actions: vec![] }))
 }
 
 #[test]
@@ -61,4 +70,7 @@ fn tracking_again_and_again() {
     let times = |n| sent(vec![(0, ip(), [vec![track(); n], vec![output(2)]].concat())]);
     assert_eq!(times(128), [BURST, 0]);
     assert_eq!(times(129), [0, 0]);
+    // A list that outputs nothing is executed up to its last meter.
+    let metered = vec![(0, ip(), [vec![track_and(false); 2_000], vec![Action::Meter(1)]].concat())];
+    assert_eq!(sent(metered), [0, 0]);
 }

@@ -179,7 +179,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
         if self.is_tracked_below && !self.is_tracked {
             self.out.actions.push(DpAction::CtClear);
             self.is_tracked_below = false;
-            // Who goes on behind a copy may see it.
+            // Whatever follows a copy may see it.
             self.irreversible = true;
         }
     }

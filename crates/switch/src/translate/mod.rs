@@ -69,8 +69,8 @@ pub const DEPTH_MAX: u32 = 64;
 /// Maximum number of resubmits in one translation.
 pub const RESUBMITS_MAX: u32 = 4096;
 /// Maximum nesting of clones, over all tables. They do not count for [`DEPTH_MAX`], as in Open vSwitch (where
-/// more overflow the stack): at every level of that, a list may nest 16. With [`RESUBMITS_MAX`] levels of
-/// tables around them, they take less than half of a worker's stack.
+/// more overflow the stack). One list nests 99 at most. With [`RESUBMITS_MAX`] levels of tables around them,
+/// they take less than half of a worker's stack.
 const CLONES_NESTED_MAX: u32 = 1024;
 /// Maximum number of group buckets and length branches in one translation.
 const BUCKETS_MAX: u32 = 16_384;
@@ -635,12 +635,18 @@ impl<'a, S: Sink> Xlate<'a, S> {
         self.end();
     }
 
-    /// Brings the actions into the form in which the datapath executes them.
+    /// Brings the actions into the form in which the datapath executes them. Adds a drop with a reason if
+    /// nothing was output.
     fn complete(&mut self) {
-        if self.error.is_some() || !has_output(&self.out.actions) {
+        if self.error.is_some() {
             return;
         }
-        self.finish_copies();
+        if has_output(&self.out.actions) {
+            self.finish_copies();
+        }
+        if !has_output(&self.out.actions) {
+            drop_at_last(&mut self.out.actions, self.drop_reason);
+        }
         if levels(&self.out.actions) > LEVELS_MAX {
             self.trace.error(|| format!("over {LEVELS_MAX} levels of datapath actions"));
             self.error = Some(DropReason::ResubmitDepth);
@@ -648,7 +654,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
         }
     }
 
-    /// Adds a drop with a reason if nothing was output.
+    /// What has failed drops the packet.
     fn end(&mut self) {
         self.out.mask.set(FieldId::ActsetOutput, 0);
         if let Some(reason) = self.error {
@@ -659,9 +665,6 @@ impl<'a, S: Sink> Xlate<'a, S> {
             self.out.effects.extend(self.failed_key.take().map(Effect::Failed));
             self.out.actions.push(DpAction::Drop(reason));
             return;
-        }
-        if !has_output(&self.out.actions) {
-            drop_at_last(&mut self.out.actions, self.drop_reason);
         }
         self.trace.end(self.key);
     }
