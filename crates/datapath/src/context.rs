@@ -97,7 +97,7 @@ impl Context {
             counters: PortTable::new(),
             packet_ins,
             event_bell,
-            // Of 0 nothing but 0 would follow.
+            // From 0, only 0 would follow.
             random: random_seed | 1,
         }
     }

@@ -109,7 +109,7 @@ struct WorkerHandle<P: Pipeline> {
     effects: rtrb::Consumer<P::Effect>,
     packet_ins: rtrb::Consumer<PacketIn>,
     backlog: VecDeque<Command>,
-    /// Commands that were sent and have yet to be answered.
+    /// Commands that were sent and whose answers, which must not be lost, have yet to come.
     unanswered: usize,
     shared: Arc<Shared>,
     stats: Arc<WorkerStats>,
@@ -394,7 +394,7 @@ impl<P: Pipeline> Datapath<P> {
         let (mut arrived, mut late, mut ended) = (Vec::new(), Vec::new(), Vec::new());
         for (n, w) in self.workers.iter_mut().enumerate() {
             while let Ok(reply) = w.replies.pop() {
-                w.unanswered -= usize::from(!matches!(reply, Reply::Gone(_)));
+                w.unanswered -= usize::from(!matches!(reply, Reply::Gone(_) | Reply::Spent(..)));
                 match reply {
                     Reply::ReleasedRx { ticket, queue } => {
                         self.awaited.answered(ticket);

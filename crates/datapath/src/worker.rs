@@ -10,7 +10,7 @@
 //! The [schedule](crate::schedule) decides which queue is polled when, which is left alone, and when the
 //! worker sleeps.
 
-mod commands;
+pub(crate) mod commands;
 
 use crate::input::Input;
 use crate::pipeline::Pipeline;

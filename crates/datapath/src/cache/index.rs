@@ -233,7 +233,7 @@ impl Index {
             let other = its_half ^ distance(sig);
             if self.bucket_of(other) != b && self.place(other, sig, idx) {
                 self.buckets[b].idx[way] = 0;
-                // It is the first of some of its occupants.
+                // Some of its occupants have it as their first bucket.
                 self.set_overflown(b);
                 return true;
             }

@@ -462,6 +462,10 @@ impl FlowCache {
     pub fn fresh_search(&self, key: &Key) -> (u32, Probed) {
         let mut probed = Probed { mask: 0, hash: 0, masked: [0; 8] };
         for &mask in &self.fresh.masks {
+            // If no flow of it is left, another mask may get its number.
+            if self.masks[usize::from(mask)].bodies == 0 {
+                continue;
+            }
             probed.mask = mask;
             probed.hash = mega_hash(&self.masks[usize::from(mask)], key, &self.secret, &mut probed.masked);
             if !self.fresh.may_have(probed.hash) {

@@ -4,6 +4,7 @@ use super::*;
 use crate::context::Context;
 use crate::process::Process;
 use crate::worker::Worker;
+use crate::worker::commands::{ANSWERS_AWAITED, TOLD_UNASKED};
 use base::hash::HashKey;
 use packet::wait::Waiter;
 
@@ -16,8 +17,6 @@ const EFFECTS_RING: usize = 4096;
 const PACKET_INS_RING: usize = 1024;
 /// Commands, and their answers, that a worker can have in flight.
 const COMMANDS_RING: usize = 4096;
-/// Places for what workers tell without having been asked: that ports are gone.
-const TOLD_UNASKED: usize = 256;
 
 impl<P: Pipeline> WorkerHandle<P> {
     /// Its thread's id. If the thread is not running yet, waits: the system starts it in a moment.
@@ -37,9 +36,10 @@ impl<P: Pipeline> WorkerHandle<P> {
         self.thread.as_ref().is_none_or(std::thread::JoinHandle::is_finished)
     }
 
-    /// Sends what waits, as far as the ring of commands has room, and that of replies for the answers.
+    /// Sends what waits, as far as the ring of commands has room, and that of replies for the answers that
+    /// must not be lost.
     pub(super) fn push_backlog(&mut self) {
-        while self.unanswered < COMMANDS_RING
+        while self.unanswered < ANSWERS_AWAITED
             && let Some(command) = self.backlog.pop_front()
         {
             let is_answered = command.is_answered();

@@ -133,15 +133,25 @@ pub enum Reply {
     Spent(Box<Input>, Vec<crate::DpAction>),
 }
 
+/// Places in the ring of replies for what workers tell without having been asked: that ports are gone.
+pub const TOLD_UNASKED: usize = 256;
+/// Most commands that wait for an answer which must not be lost.
+pub const ANSWERS_AWAITED: usize = 1024;
+/// Places that other answers leave to those.
+const REPLIES_KEPT_FREE: usize = TOLD_UNASKED + ANSWERS_AWAITED;
+
 impl Command {
-    /// Whether a [`Reply`] follows.
+    /// Whether a [`Reply`] follows that must not be lost.
     pub fn is_answered(&self) -> bool {
         match self {
-            Command::AddRx { .. } | Command::AddTx { .. } | Command::Flush | Command::Stop => false,
+            Command::AddRx { .. }
+            | Command::AddTx { .. }
+            | Command::Execute { .. }
+            | Command::Flush
+            | Command::Stop => false,
             Command::ReleaseRx { .. }
             | Command::RemovePort { .. }
             | Command::Release { .. }
-            | Command::Execute { .. }
             | Command::Dump { .. } => true,
         }
     }
@@ -176,13 +186,16 @@ impl<P: Pipeline> Worker<P> {
         true
     }
 
-    /// A command is sent when there is a place for its answer, so this never fails; with a full ring, the
-    /// drop here would free memory on the packet path.
+    /// A command is sent when there is a place for its answer, so none is lost. What is only spent does not
+    /// take those places: if the control thread does not keep up, its memory is freed here.
     pub(super) fn answer(&mut self, reply: Reply) {
-        if !matches!(reply, Reply::Spent(..)) {
+        let is_spent = matches!(reply, Reply::Spent(..));
+        if !is_spent || self.replies.slots() > REPLIES_KEPT_FREE {
+            let _ = self.replies.push(reply);
+        }
+        if !is_spent {
             self.process.event_bell.ring();
         }
-        let _ = self.replies.push(reply);
     }
 
     fn add_rx(&mut self, mut input: Box<Input>, idx: usize, queue: Box<dyn RxQueue>, load: Arc<QueueLoad>) {
