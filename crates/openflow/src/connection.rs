@@ -462,6 +462,9 @@ impl Connection {
 
     /// Sends what the peer did not ask for and must be told. If too much waits even so, the connection ends.
     pub fn send_owed(&mut self, message: &Message) -> Result<(), SendError> {
+        if self.is_closed() {
+            return Ok(());
+        }
         if self.output.len() - self.sent > OWED_MAX {
             self.pending = Some(self.close(CloseReason::Behind));
             return Ok(());
@@ -498,7 +501,8 @@ impl Connection {
             self.output.clear();
             self.sent = 0;
             self.output.shrink_to(ROOM_KEPT);
-        } else if self.sent > OUTPUT_MAX {
+        } else if self.sent > OUTPUT_MAX && self.sent > self.output.len() / 2 {
+            // Each byte is moved about once, however many wait.
             self.sent_before += self.sent as u64;
             self.output.drain(..self.sent);
             self.sent = 0;

@@ -167,7 +167,7 @@ pub(super) fn write_packet_in(version: Version, out: &mut Vec<u8>, p: &PacketIn)
             let length = write_nxm_match(out, &p.metadata, 0, (0, 0));
             out.set_u16(length_at, length);
             out.zeros(2);
-            out.extend_from_slice(&p.data);
+            out.extend_from_slice(data_in_message(p));
             return Kind::Experimenter;
         }
         PacketInForm::Standard => {}
@@ -179,7 +179,7 @@ pub(super) fn write_packet_in(version: Version, out: &mut Vec<u8>, p: &PacketIn)
         out.u16(total_len);
         out.u8(reason_to_wire(version, p.reason));
         out.u8(p.table_id);
-        out.extend_from_slice(&p.data);
+        out.extend_from_slice(data_in_message(p));
         return Kind::PacketIn;
     }
     out.u16(total_len);
@@ -196,8 +196,15 @@ pub(super) fn write_packet_in(version: Version, out: &mut Vec<u8>, p: &PacketIn)
         write_oxm_match(out, &p.metadata, version.minor());
         out.zeros(2);
     }
-    out.extend_from_slice(&p.data);
+    out.extend_from_slice(data_in_message(p));
     Kind::PacketIn
+}
+
+/// As much of a packet as a message has room for: beside it, userdata and a continuation, all takes less than
+/// 1,500 bytes.
+fn data_in_message(p: &PacketIn) -> &[u8] {
+    let room = 64_000usize.saturating_sub(p.userdata.len() + p.continuation.len());
+    &p.data[..p.data.len().min(room)]
 }
 
 pub(super) fn write_packet_in2(out: &mut Vec<u8>, p: &PacketIn) {
@@ -208,8 +215,9 @@ pub(super) fn write_packet_in2(out: &mut Vec<u8>, p: &PacketIn) {
         out.extend_from_slice(value);
         out.pad8(start);
     };
-    put(property::PACKET, &p.data);
-    if p.total_len as usize != p.data.len() {
+    let data = data_in_message(p);
+    put(property::PACKET, data);
+    if p.total_len as usize != data.len() {
         put(property::FULL_LEN, &p.total_len.to_be_bytes());
     }
     if let Some(buffer_id) = p.buffer_id {

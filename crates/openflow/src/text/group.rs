@@ -226,7 +226,7 @@ fn parse_bucket(
                 actions += &format!("{value},");
             }
             _ if value.is_empty() => actions += &format!("{key},"),
-            _ if value.contains(")->") => actions += &format!("{key}({value},"),
+            _ if closes_itself(value) => actions += &format!("{key}({value},"),
             _ => actions += &format!("{key}({value}),"),
         }
     }
@@ -237,6 +237,20 @@ fn parse_bucket(
     let (actions, protocols) = parse_list(&actions, ports)?;
     bucket.actions = actions;
     Ok((bucket, weighted, protocols))
+}
+
+/// Whether the parenthesis before a value ends within it, as that of `check_pkt_larger(100)->reg0[0]` does.
+fn closes_itself(value: &str) -> bool {
+    let mut depth = 0u32;
+    for (at, c) in value.char_indices() {
+        match c {
+            '(' => depth += 1,
+            ')' if depth == 0 => return value[at..].starts_with(")->"),
+            ')' => depth -= 1,
+            _ => {}
+        }
+    }
+    false
 }
 
 fn check(group: &GroupDesc, with_type: bool) -> Result<(), TextError> {
@@ -262,4 +276,22 @@ fn check_bucket(bucket: &Bucket, is_weighted: bool, kind: GroupType) -> Result<(
         return bad!("fast failover bucket requires watch_port or watch_group");
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flow::Action;
+
+    #[test]
+    fn what_stands_behind_a_list_of_a_bucket_stays_outside() {
+        let text = "group_id=1,type=all,bucket=check_pkt_larger(9)->reg0[1],\
+                    clone(check_pkt_larger(100)->NXM_NX_REG0[0],output:3),output:1";
+        let (group_mod, _) = parse_group_mod(text, GroupCommand::Add, PortNames::none()).unwrap();
+        let actions = &group_mod.group.buckets[0].actions[..];
+        let [Action::CheckPktLarger { .. }, Action::Clone(inner), Action::Output { .. }] = actions else {
+            panic!("{actions:?}")
+        };
+        assert_eq!(inner.len(), 2);
+    }
 }

@@ -113,6 +113,23 @@ fn no_option_of_a_tunnel_is_longer_than_any_can_be() {
 }
 
 #[test]
+fn a_packet_in_holds_as_much_of_a_long_packet_as_there_is_room() {
+    let packet_ins = samples().into_iter().filter_map(|message| match message {
+        Message::PacketIn(packet_in) => Some(packet_in),
+        _ => None,
+    });
+    for packet_in in packet_ins {
+        for version in [Version::V10, Version::V11, Version::V13] {
+            let codec = Codec::new(version);
+            let long = PacketIn { data: vec![7; 65_535], total_len: 65_535, ..(*packet_in).clone() };
+            let bytes = codec.encode(1, &Message::PacketIn(Box::new(long))).unwrap();
+            let (_, Message::PacketIn(read)) = codec.decode(&bytes).unwrap() else { panic!("{version}") };
+            assert!(read.total_len == 65_535 && read.data.len() > 63_000, "{version} {}", read.data.len());
+        }
+    }
+}
+
+#[test]
 fn groups_may_hash_by_the_options_of_tunnels() {
     for mask in [0, 1, 0xffff_ffff, u128::MAX] {
         let fields = vec![(Mf::TunMetadata(0), mask)];
