@@ -337,6 +337,11 @@ impl Server {
         self.sessions.get(&id).is_some_and(may_read)
     }
 
+    /// Whether a client that has taken all it was sent waits for a reply that must wait for others' news.
+    pub fn is_kept_waiting(&self, id: SessionId) -> bool {
+        self.sessions.get(&id).is_some_and(|s| s.output.is_empty() && !s.held.is_empty())
+    }
+
     /// Whether a client has been sent everything.
     pub fn is_sent(&self, id: SessionId) -> bool {
         self.sessions.get(&id).is_none_or(|s| s.output.is_empty() && s.held.is_empty())

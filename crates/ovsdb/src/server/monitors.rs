@@ -260,9 +260,12 @@ impl Server {
             let hosted = &self.databases[&name];
             for id in hosted.monitors.too_far_behind() {
                 let owner = self.databases[&name].owners.get(&id).map(|(session, _)| *session);
-                if let Some(session) = owner.filter(|session| !self.is_closing(*session)) {
+                // One that takes what it is sent is told below.
+                let is_full = |s: &SessionId| {
+                    self.sessions.get(s).is_some_and(|s| s.output.len() >= OUTPUT_BYTES_FULL && !s.is_closing)
+                };
+                if let Some(session) = owner.filter(is_full) {
                     self.counters.sessions_too_far_behind += 1;
-                    // It has taken nothing for long.
                     self.close(session);
                     self.discard_output(session);
                 }

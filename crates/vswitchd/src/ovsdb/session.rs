@@ -213,6 +213,10 @@ impl Session {
                 Ok(read) => read,
                 Err(end) => return Poll::Ready(end),
             };
+            if sent || self.state.server.borrow().is_kept_waiting(self.id) {
+                // It takes what it is sent, or waits for us: that nothing of it is read is no silence.
+                reconnect.borrow_mut().heard(Instant::now());
+            }
             if sent || read {
                 self.idles = None;
             } else {
@@ -257,6 +261,11 @@ impl Session {
         }
         if progress {
             server.drained(self.id);
+            if server.has_stale() {
+                // What this turn had no time for must not wait for somebody else's work.
+                drop(server);
+                self.state.has_work();
+            }
         }
         Ok(progress)
     }
