@@ -60,7 +60,7 @@ pub struct Vswitch {
     pub(crate) commands: CommandState,
     /// Files of TLS, for controllers over `ssl:` and `pssl:`.
     pub(crate) tls: Option<Arc<Tls>>,
-    /// What that is as long as there are files, whichever.
+    /// The same object for as long as the switch runs: listeners hold it, and take other files through it.
     pub(crate) shared_tls: Arc<Tls>,
     /// The files that the command line gave.
     pub(crate) given_tls: Option<TlsFiles>,

@@ -292,11 +292,10 @@ impl Vswitch {
             conn.bundles.remove(&add.bundle_id);
             return Err(ErrorKind::OFPBFC_BAD_FLAGS);
         }
-        if bundle.changes.len() >= MESSAGES_MAX {
-            return Err(ErrorKind::OFPBFC_MSG_TOO_MANY);
-        }
         let size = change.size();
-        if held + size > CONNECTION_BYTES_MAX || !bundle.bytes.add(size) {
+        let is_full = bundle.changes.len() >= MESSAGES_MAX || held + size > CONNECTION_BYTES_MAX;
+        if is_full || !bundle.bytes.add(size) {
+            conn.bundles.remove(&add.bundle_id);
             return Err(ErrorKind::OFPBFC_MSG_TOO_MANY);
         }
         bundle.expires = expires;

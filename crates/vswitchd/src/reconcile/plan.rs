@@ -76,7 +76,7 @@ pub(super) struct RunningPort<'a> {
     pub interface: &'a Interface,
     /// Its device is gone, or works no more.
     pub is_broken: bool,
-    /// It is a patch port whose last change was refused: it is as before, its row was not.
+    /// It is a patch port whose last change was refused: the port is unchanged although its row changed.
     pub is_refused: bool,
     pub vlan: &'a VlanConfig,
     pub protected: bool,

@@ -18,7 +18,7 @@ impl Vswitch {
             }
         }
         if old.tls != wanted.tls {
-            // Listeners keep what they began with, so that gets other files.
+            // Listeners hold this object, so it is given the new files.
             let files = wanted.tls.clone().or_else(|| self.given_tls.clone());
             self.shared_tls.set_files(files.clone().unwrap_or_default());
             self.tls = files.map(|_| self.shared_tls.clone());
