@@ -310,7 +310,7 @@ impl DirtyLog {
             // SAFETY: `page / 8 < len` of the log.
             let byte = unsafe { self.bits.add((page / 8) as usize) };
             // SAFETY: the byte lies in the mapping, which lives as long as we do.
-            // Release: who finds the bit finds what was written.
+            // Release: whoever finds the bit finds what was written.
             unsafe { byte.as_ref() }.fetch_or(1 << (page % 8), Ordering::Release);
         }
     }
