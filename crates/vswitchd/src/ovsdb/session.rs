@@ -88,6 +88,7 @@ pub(super) async fn converse(state: &Rc<State>, stream: Stream, connection: &Con
         framer: Framer::new(Limits::default()),
         partial: 0,
         half_handled: false,
+        is_behind: false,
         needs_flush: false,
         idlers: connection.idlers.clone(),
         idles: None,
@@ -170,6 +171,8 @@ struct Session {
     partial: usize,
     /// The framer may have whole messages, which are not handled yet.
     half_handled: bool,
+    /// It had not taken all of its output when something was last sent.
+    is_behind: bool,
     /// Bytes were written into a TLS stream, which has not sent all of them.
     needs_flush: bool,
     /// The clients that give way to others, if this is one of them.
@@ -198,6 +201,7 @@ impl Session {
     fn poll(&mut self, cx: &mut Context<'_>, reconnect: &RefCell<Reconnect>) -> Poll<End> {
         let until = Instant::now() + TURN;
         while Instant::now() < until {
+            let was_behind = self.is_behind;
             let sent = match self.send(cx) {
                 Ok(sent) => sent,
                 Err(error) => return Poll::Ready(End::Os(error)),
@@ -213,8 +217,9 @@ impl Session {
                 Ok(read) => read,
                 Err(end) => return Poll::Ready(end),
             };
-            if sent || self.state.server.borrow().is_kept_waiting(self.id) {
-                // It takes what it is sent, or waits for us: that nothing of it is read is no silence.
+            if sent && was_behind || self.state.server.borrow().is_kept_waiting(self.id) {
+                // It has taken what it was sent before, or waits for us: that nothing of it is read is no
+                // silence.
                 reconnect.borrow_mut().heard(Instant::now());
             }
             if sent || read {
@@ -253,6 +258,7 @@ impl Session {
                 Poll::Pending => break,
             }
         }
+        self.is_behind = !server.output(self.id).is_empty();
         if self.needs_flush
             && let Poll::Ready(flushed) = Pin::new(&mut self.stream).poll_flush(cx)
         {
