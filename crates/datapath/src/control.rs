@@ -280,7 +280,7 @@ impl<P: Pipeline> Datapath<P> {
         &self.event_bell
     }
 
-    /// Takes about `max` waiting events at most, in equal shares from all workers.
+    /// Takes waiting events, some `max` at most, in equal shares from all workers.
     pub fn events(&mut self, max: usize) -> Vec<Event<P::Effect>> {
         self.event_bell.clear();
         self.collect();
@@ -465,11 +465,12 @@ impl<P: Pipeline> Drop for Datapath<P> {
             self.send(n, Command::Stop);
         }
         let end = Instant::now() + PATIENCE;
+        while !self.workers.iter().all(WorkerHandle::has_ended) && Instant::now() < end {
+            // The command to stop may wait for answers to others.
+            self.collect();
+            std::thread::sleep(Duration::from_millis(1));
+        }
         for w in &mut self.workers {
-            while !w.has_ended() && Instant::now() < end {
-                w.push_backlog();
-                std::thread::sleep(Duration::from_millis(1));
-            }
             if !w.has_ended() {
                 // The end of the process takes care of it. Removing the ports first tells the caller which
                 // worker is stuck.

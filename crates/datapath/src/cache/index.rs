@@ -23,8 +23,8 @@ use base::region::{Region, prefetch_at};
 const WAYS: usize = 8;
 /// Buckets at the start: 2^8, because splitting reads hash bits from the eighth on.
 const LOG2_START: u32 = 8;
-/// Of a word.
-const BITS_LOG2: u32 = u64::BITS.ilog2();
+/// Bits of a word of `overflown`.
+const WORD_BITS: usize = u64::BITS as usize;
 /// Most buckets: the pieces hold 16 further bits.
 const LOG2_MAX: u32 = 24;
 
@@ -92,7 +92,7 @@ impl Index {
         // Four entries per bucket on average when full.
         let log2 = (entries / 4).max(1).next_power_of_two().ilog2().clamp(LOG2_START, LOG2_MAX);
         let buckets = Region::growing(1 << log2)?;
-        let overflown = Region::new(1 << (log2 - BITS_LOG2))?;
+        let overflown = Region::new((1 << log2) / WORD_BITS)?;
         Ok(Index {
             buckets,
             overflown,
@@ -124,11 +124,11 @@ impl Index {
 
     #[inline(always)]
     fn is_overflown(&self, b: usize) -> bool {
-        self.overflown[b >> BITS_LOG2] >> (b % 64) & 1 != 0
+        self.overflown[b / WORD_BITS] >> (b % WORD_BITS) & 1 != 0
     }
 
     fn set_overflown(&mut self, b: usize) {
-        self.overflown[b >> BITS_LOG2] |= 1 << (b % 64);
+        self.overflown[b / WORD_BITS] |= 1 << (b % WORD_BITS);
     }
 
     #[inline(always)]

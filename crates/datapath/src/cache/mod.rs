@@ -172,6 +172,7 @@ pub struct FlowCache {
     pub trails: Trails,
     /// The ports that flows come from; index 0 stands for no port.
     inputs: Vec<InputPort>,
+    /// What the present burst has installed.
     fresh: Fresh,
     /// The number of megaflows ever made, which provides their serial numbers.
     megaflows_made: u64,
@@ -455,32 +456,16 @@ impl FlowCache {
 
     /// The misses of another burst begin.
     pub fn begin_misses(&mut self) {
-        self.fresh = Fresh::default();
+        self.fresh.clear();
     }
 
     /// The megaflow of this burst to which a key belongs, or 0.
     pub fn fresh_search(&self, key: &Key) -> (u32, Probed) {
-        let mut probed = Probed { mask: 0, hash: 0, masked: [0; 8] };
-        for &mask in &self.fresh.masks {
-            // If no flow of it is left, another mask may get its number.
-            if self.masks[usize::from(mask)].bodies == 0 {
-                continue;
-            }
-            probed.mask = mask;
-            probed.hash = mega_hash(&self.masks[usize::from(mask)], key, &self.secret, &mut probed.masked);
-            if !self.fresh.may_have(probed.hash) {
-                continue;
-            }
-            let alike = self.fresh.flows.iter().filter(|(hash, _)| *hash == probed.hash);
-            for &(hash, megaflow) in alike {
-                // Another one of the burst may have taken its place.
-                let is_there = self.mega.entries[megaflow as usize].decision.verdict != Verdict::Unknown;
-                if is_there && self.is_mega(megaflow, mask, hash, key, &probed.masked) {
-                    return (megaflow, probed);
-                }
-            }
-        }
-        (0, probed)
+        self.fresh.search(&self.masks, &self.secret, key, |megaflow, p| {
+            // Another one of the burst may have taken its place.
+            let is_there = self.mega.entries[megaflow as usize].decision.verdict != Verdict::Unknown;
+            is_there && self.is_mega(megaflow, p.mask, p.hash, key, &p.masked)
+        })
     }
 
     /// Caches a translation for all packets that agree with `key` on its mask (or on a narrower one, see the
