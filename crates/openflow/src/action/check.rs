@@ -22,10 +22,8 @@ pub fn check_actions(
     actions: &[Action],
     table_id: Option<u8>,
 ) -> Result<(), ErrorKind> {
-    let mut checker = Checker::new(matching, table_id);
-    checker.server = Some(version);
-    checker.list(actions)?;
-    if checker.is_inconsistent { Err(OFPBAC_MATCH_INCONSISTENT) } else { Ok(()) }
+    let is_inconsistent = is_inconsistent(version, matching, actions, table_id)?;
+    if is_inconsistent { Err(OFPBAC_MATCH_INCONSISTENT) } else { Ok(()) }
 }
 
 /// The same of the actions before one that is known to be wrong. What OpenFlow 1.0 allows, and other versions
@@ -36,9 +34,20 @@ pub fn check_actions_before(
     actions: &[Action],
     table_id: Option<u8>,
 ) -> Result<(), ErrorKind> {
+    is_inconsistent(version, matching, actions, table_id).map(|_| ())
+}
+
+/// Whether an action lacks what OpenFlow 1.0 does without and `version` does not.
+fn is_inconsistent(
+    version: Version,
+    matching: &Match,
+    actions: &[Action],
+    table_id: Option<u8>,
+) -> Result<bool, ErrorKind> {
     let mut checker = Checker::new(matching, table_id);
     checker.server = Some(version);
-    checker.list(actions)
+    checker.list(actions)?;
+    Ok(checker.is_inconsistent)
 }
 
 /// Bit of a tag's word that means "present".
