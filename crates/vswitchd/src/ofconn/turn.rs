@@ -118,7 +118,11 @@ impl Vswitch {
                 Some(Event::Closed(reason)) => {
                     conn.closed = true;
                     conn.is_silent = reason == CloseReason::Silent;
-                    let why = if conn.is_silent { SILENT } else { "Protocol error" };
+                    let why = match reason {
+                        CloseReason::Silent => SILENT,
+                        CloseReason::Behind => "Does not read what it must be told",
+                        _ => "Protocol error",
+                    };
                     conn.close_reason = Some(why.into());
                     tracing::debug!(target: "vconn", "closing a connection: {reason}");
                     journal::closed(conn, &reason);
