@@ -202,11 +202,9 @@ impl Mf {
 
     /// Its bits in the key, if they lie in one word.
     #[inline]
-    pub fn in_one_word(self) -> Option<InOneWord> {
+    pub fn in_one_word(self) -> Option<Slice> {
         match self.place() {
-            MfPlace::Bits(Slice { block, word, shift, .. }) => {
-                Some(InOneWord { block, word, shift, ones: self.ones() as u64 })
-            }
+            MfPlace::Bits(slice) => Some(slice),
             MfPlace::Nowhere | MfPlace::TwoWords { .. } => None,
         }
     }
@@ -251,19 +249,6 @@ fn class_idx(class: u16) -> Option<usize> {
     }
 }
 
-/// A field of up to 64 bits in the key; see [`Mf::in_one_word`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct InOneWord {
-    /// Block of the key.
-    pub block: usize,
-    /// Word of the block.
-    pub word: usize,
-    /// Lowest bit.
-    pub shift: u8,
-    /// See [`Mf::ones`].
-    pub ones: u64,
-}
-
 /// A field's place in the key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum MfPlace {
@@ -279,15 +264,15 @@ enum MfPlace {
 
 /// Some bits of one word of the key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Slice {
+pub struct Slice {
     /// Block of the key.
-    block: usize,
+    pub block: usize,
     /// Word of the block.
-    word: usize,
+    pub word: usize,
     /// Lowest bit.
-    shift: u8,
+    pub shift: u8,
     /// Number of bits, 1 to 64.
-    bits: u8,
+    pub bits: u8,
 }
 
 impl Slice {

@@ -8,7 +8,7 @@ use crate::trace::Sink;
 use base::{DropReason, OfPort};
 use flow::action::{PacketInReason, SubField};
 use flow::key::{B_COMMON, B_PIPELINE};
-use flow::mf::{InOneWord, Prereq};
+use flow::mf::{Prereq, Slice};
 use flow::options::Wide;
 use flow::{Action, FieldId, Mf};
 use openflow::text::{PortNames, actions_text, subfield_value_text};
@@ -157,9 +157,9 @@ impl<'a, S: Sink> Xlate<'a, S> {
         }
         let bits = ones(sub.count) << sub.offset;
         if !matches!(sub.field, Mf::InPortOxm | Mf::ActsetOutput)
-            && let Some(InOneWord { block, word, shift, ones }) = sub.field.in_one_word()
+            && let Some(Slice { block, word, shift, .. }) = sub.field.in_one_word()
         {
-            let bits = bits as u64 & ones;
+            let bits = (bits & sub.field.ones()) as u64;
             self.need(block, word, bits << shift);
             return u128::from((self.key.word(block, word) >> shift & bits) >> sub.offset);
         }
@@ -239,12 +239,6 @@ impl<'a, S: Sink> Xlate<'a, S> {
                 .trace
                 .warn(|| format!("unmet prerequisites for {}, set_field ignored", field.name()));
         }
-        self.put_field(field, value, mask);
-    }
-
-    /// Sets a field whose prerequisites hold.
-    #[inline(always)]
-    fn put_field(&mut self, field: Mf, value: u128, mask: u128) {
         self.note_set(field, mask);
         match field {
             Mf::VlanTci => self.set_tci(value as u64, mask as u64),
@@ -253,9 +247,6 @@ impl<'a, S: Sink> Xlate<'a, S> {
             Mf::DlVlan => self.set_vlan(value as u64, mask as u64 & 0xfff, true),
             Mf::DlVlanPcp => self.set_vlan((value as u64) << 13, (mask as u64) << 13 & 0xe000, true),
             // For the type of service, the bits other than ECN.
-            _ if let Some(InOneWord { block, word, shift, ones }) = field.in_one_word() => {
-                self.write(block, word, (mask as u64 & ones) << shift, (value as u64 & ones) << shift);
-            }
             _ => self.write_mf(field, value & mask & field.ones(), mask & field.ones()),
         }
     }
@@ -346,10 +337,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
                 return self.write_option_bits(to, target, &value);
             }
             let value = self.read_sub(source);
-            match target.field {
-                Mf::TunMetadata(_) => self.write_sub(target, value),
-                field => self.put_field(field, value << target.offset, ones(target.count) << target.offset),
-            }
+            self.write_sub(target, value);
             self.report_bits(target);
         }
     }
