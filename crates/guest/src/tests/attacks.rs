@@ -41,6 +41,14 @@ impl Victim {
         Victim { port, rx, tx, path: dir.join(name) }
     }
 
+    /// With a directory and a pool of its own.
+    pub fn alone() -> (tempfile::TempDir, PoolCache, Victim) {
+        let dir = tempfile::tempdir().unwrap();
+        let pool = Pool::new(PoolConfig { chunks: 2048, chunk_bytes: 2048, huge_pages: false }).unwrap();
+        let victim = Victim::new(dir.path(), "victim");
+        (dir, pool.cache(), victim)
+    }
+
     /// What a worker does, for a while: receives, sends, sleeps.
     fn work(&mut self, cache: &mut PoolCache) {
         for _ in 0..50 {
@@ -551,10 +559,7 @@ fn a_guest_that_stops_one_pair_of_two_is_still_connected() {
 
 #[test]
 fn a_guest_that_was_disconnected_does_not_wake_its_ports_worker_any_more() {
-    let dir = tempfile::tempdir().unwrap();
-    let pool = Pool::new(PoolConfig { chunks: 2048, chunk_bytes: 2048, huge_pages: false }).unwrap();
-    let mut cache = pool.cache();
-    let mut victim = Victim::new(dir.path(), "victim");
+    let (_dir, mut cache, mut victim) = Victim::alone();
     let config = GuestConfig { ring_size: 64, ..GuestConfig::default() };
     let watched = format!("/proc/self/fdinfo/{}", victim.rx[0].wait_fd().unwrap());
     let watches = || std::fs::read_to_string(&watched).unwrap().matches("tfd:").count();
@@ -576,10 +581,7 @@ fn a_guest_that_was_disconnected_does_not_wake_its_ports_worker_any_more() {
 
 #[test]
 fn packets_for_a_guest_that_was_disconnected_are_dropped_at_once() {
-    let dir = tempfile::tempdir().unwrap();
-    let pool = Pool::new(PoolConfig { chunks: 2048, chunk_bytes: 2048, huge_pages: false }).unwrap();
-    let mut cache = pool.cache();
-    let mut victim = Victim::new(dir.path(), "victim");
+    let (_dir, mut cache, mut victim) = Victim::alone();
     let config = GuestConfig { ring_size: 64, ..GuestConfig::default() };
     let mut guest = Guest::connect(&victim.path, &config).unwrap();
     // Its receive ring is the only one, and faulty.

@@ -3,7 +3,7 @@
 use super::attacks::Victim;
 use crate::front_end::FrontEnd;
 use crate::{Guest, GuestConfig, RingLayout};
-use packet::{Batch, Pool, PoolConfig};
+use packet::Batch;
 use ports::vhost_user::features::device as d;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -11,10 +11,7 @@ const SIZE: usize = 64;
 
 #[test]
 fn a_packed_ring_goes_on_where_it_stopped_although_the_front_end_names_its_start() {
-    let dir = tempfile::tempdir().unwrap();
-    let pool = Pool::new(PoolConfig { chunks: 2048, chunk_bytes: 2048, huge_pages: false }).unwrap();
-    let mut cache = pool.cache();
-    let mut victim = Victim::new(dir.path(), "victim");
+    let (_dir, mut cache, mut victim) = Victim::alone();
     let config = GuestConfig {
         layout: RingLayout::Packed,
         ring_size: SIZE as u16,

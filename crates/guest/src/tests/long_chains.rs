@@ -4,7 +4,7 @@
 use super::attacks::{Attacker, INDIRECT, NEXT, Victim, WRITE};
 use crate::memory::GUEST_BASE;
 use crate::{BUFFER, Guest, GuestConfig};
-use packet::{Batch, Pool, PoolConfig, Port};
+use packet::{Batch, Port};
 use ports::vhost_user::features::device as d;
 use std::sync::atomic::Ordering::Acquire;
 
@@ -56,10 +56,7 @@ fn frame(n: usize) -> Vec<u8> {
 
 #[test]
 fn bursts_of_more_descriptors_than_the_ring_has_cross_whole_and_in_order() {
-    let dir = tempfile::tempdir().unwrap();
-    let pool = Pool::new(PoolConfig { chunks: 1024, chunk_bytes: 2048, huge_pages: false }).unwrap();
-    let mut cache = pool.cache();
-    let mut port = Victim::new(dir.path(), "port");
+    let (_dir, mut cache, mut port) = Victim::alone();
     let config = GuestConfig { ring_size: RING_SIZE, features: d::INDIRECT_DESC, ..GuestConfig::default() };
     let mut guest = Guest::connect(&port.path, &config).unwrap();
     guest.synchronise().unwrap();

@@ -280,6 +280,15 @@ fn packet_socket(name: &str, number: u32) -> PortSpec {
     PortSpec::new(name, "system", PortNo(number)).with("driver", "af_packet")
 }
 
+/// Packet sockets on both ends of a new veth pair; `settings` are of `ip link set`.
+fn veth_pair(net: &Net, pool: &'static Pool, settings: &str) -> [Box<dyn Port>; 2] {
+    netlink::create_veth("v0", "v1").unwrap();
+    for name in ["v0", "v1"] {
+        net.on("s", &format!("ip link set {name} {settings}"));
+    }
+    [("v0", 1), ("v1", 2)].map(|(name, n)| ports::open(&packet_socket(name, n), pool).unwrap())
+}
+
 fn detail(port: &dyn Port, key: &str) -> String {
     let details = port.status().details;
     details.into_iter().find(|(k, _)| k == key).map(|(_, value)| value).unwrap_or_default()
@@ -358,11 +367,7 @@ fn tags_that_the_kernel_took_out_are_put_back() {
     let net = Net::new("");
     net.enter("s");
     let pool = pool();
-    netlink::create_veth("v0", "v1").unwrap();
-    net.on("s", "ip link set v0 up");
-    net.on("s", "ip link set v1 up");
-    let mut v0 = ports::open(&packet_socket("v0", 1), pool).unwrap();
-    let mut v1 = ports::open(&packet_socket("v1", 2), pool).unwrap();
+    let [mut v0, mut v1] = veth_pair(&net, pool, "up");
     let (mut tx, mut rx) = (v0.take_tx_queues(1).remove(0), v1.take_rx_queues().remove(0));
     let mut cache = pool.cache();
     for protocol in [[0x81, 0x00], [0x88, 0xa8]] {
@@ -412,12 +417,7 @@ fn a_segment_that_the_kernel_cannot_cut_holds_up_none_behind_it() {
     let net = Net::new("");
     net.enter("s");
     let pool = pool();
-    netlink::create_veth("v0", "v1").unwrap();
-    for name in ["v0", "v1"] {
-        net.on("s", &format!("ip link set {name} up"));
-    }
-    let mut v0 = ports::open(&packet_socket("v0", 2), pool).unwrap();
-    let mut v1 = ports::open(&packet_socket("v1", 3), pool).unwrap();
+    let [mut v0, mut v1] = veth_pair(&net, pool, "up");
     let (mut tx, mut rx) = (v0.take_tx_queues(1).remove(0), v1.take_rx_queues().remove(0));
     let mut cache = pool.cache();
     let mut batch = packet::Batch::new();
@@ -455,12 +455,7 @@ fn frames_that_came_before_the_link_went_down_are_received_as_they_are() {
     let net = Net::new("");
     net.enter("s");
     let pool = pool();
-    netlink::create_veth("v0", "v1").unwrap();
-    for name in ["v0", "v1"] {
-        net.on("s", &format!("ip link set {name} mtu 9000 up"));
-    }
-    let mut v0 = ports::open(&packet_socket("v0", 2), pool).unwrap();
-    let mut v1 = ports::open(&packet_socket("v1", 3), pool).unwrap();
+    let [mut v0, mut v1] = veth_pair(&net, pool, "mtu 9000 up");
     let (mut tx, mut rx) = (v0.take_tx_queues(1).remove(0), v1.take_rx_queues().remove(0));
     let mut cache = pool.cache();
     let mut batch = packet::Batch::new();
