@@ -16,6 +16,7 @@
 //! writer sees each element that exists during the whole lookup exactly once.
 
 use crate::rcu::{Domain, Garbage, Reader};
+use crate::region::{prefetch_at, prefetch_ptr};
 use crate::slab::Chunk;
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::{NonNull, null_mut};
@@ -24,6 +25,8 @@ use std::sync::{Arc, Mutex};
 
 /// Slots of a map that has contained something.
 const SLOTS_MIN: usize = 4;
+/// See [`Multimap::is_large`].
+const SLOTS_LARGE: usize = 8192;
 /// A table of up to this many slots is copied at once.
 const AT_ONCE_SLOTS: usize = 1024;
 /// Slots of a larger table that are copied with each insertion. Its load is two thirds when copying begins,
@@ -246,6 +249,27 @@ impl<T: Send + Sync + 'static> Multimap<T> {
     pub fn find<'g>(&'g self, hash: u32, reader: &'g Reader) -> Find<'g, T> {
         let table = self.table(reader);
         Find { table, next: hash as usize & table.mask(), hash, left: table.slots().len() }
+    }
+
+    /// Whether the map is so large that what was not used lately is in no processor's own cache.
+    #[inline]
+    pub fn is_large(&self, reader: &Reader) -> bool {
+        self.table(reader).slots().len() >= SLOTS_LARGE
+    }
+
+    /// Prefetches what [`Self::find`] looks at first for each hash: all slots, and then the elements that
+    /// these contain.
+    #[inline]
+    pub fn prefetch(&self, hashes: &[u32], reader: &Reader) {
+        let table = self.table(reader);
+        let first = |hash: u32| hash as usize & table.mask();
+        hashes.iter().for_each(|&hash| prefetch_at(table.slots(), first(hash)));
+        for &hash in hashes {
+            let slot = table.slots()[first(hash)].load(Ordering::Relaxed);
+            if is_element(slot) && slot.addr() & (ALIGN - 1) == tag_of(hash) {
+                prefetch_ptr(untag(slot));
+            }
+        }
     }
 
     /// All elements, in no particular order. Concurrent insertions and removals may or may not be included.

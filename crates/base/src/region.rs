@@ -144,13 +144,13 @@ impl<T: zerocopy::FromZeros> DerefMut for Region<T> {
 /// Asks the processor to fetch the line of `target`. A hint; never faults.
 #[inline(always)]
 pub fn prefetch<T: ?Sized>(target: &T) {
-    prefetch_ptr(std::ptr::from_ref(target).cast());
+    prefetch_ptr(std::ptr::from_ref(target).cast::<u8>());
 }
 
 /// Like [`prefetch`], for an element of a slice that may be out of range, in which case nothing happens.
 #[inline(always)]
 pub fn prefetch_at<T>(slice: &[T], idx: usize) {
-    prefetch_ptr(slice.as_ptr().wrapping_add(idx).cast());
+    prefetch_ptr(slice.as_ptr().wrapping_add(idx));
 }
 
 /// Like [`prefetch_at`], for the first `lines` cache lines of the element, which starts at one.
@@ -162,12 +162,13 @@ pub fn prefetch_lines_at<T>(slice: &[T], idx: usize, lines: usize) {
     }
 }
 
+/// Like [`prefetch`], for what may not be there any more.
 #[inline(always)]
-fn prefetch_ptr(at: *const i8) {
+pub(crate) fn prefetch_ptr<T>(at: *const T) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a prefetch of any address, mapped or not, is a hint and never faults.
     unsafe {
-        core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(at)
+        core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(at.cast())
     };
     #[cfg(not(target_arch = "x86_64"))]
     let _ = at;

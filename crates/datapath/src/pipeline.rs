@@ -168,6 +168,15 @@ pub trait Pipeline: Send + Sync + 'static {
         out: &mut Translation<Self::Effect>,
     );
 
+    /// Prefetches what [`Self::translate`] will probably need for keys of one input port and round.
+    fn prefetch<'k>(
+        &self,
+        _version: Version,
+        _keys: impl Iterator<Item = &'k Key> + Clone,
+        _reader: &rcu::Reader,
+    ) {
+    }
+
     /// Whether a change in `(since, now]` may affect the flow, so that it must be translated again. True is
     /// always safe; false must be correct.
     fn touched(&self, flow: FlowView<'_>, since: Version, now: Version, reader: &rcu::Reader) -> bool;

@@ -90,6 +90,10 @@ impl Pipeline for Switch {
         }
     }
 
+    fn prefetch<'k>(&self, version: Version, keys: impl Iterator<Item = &'k Key> + Clone, reader: &Reader) {
+        translate::prefetch(Snapshot::new(self, version, reader), keys);
+    }
+
     #[inline]
     fn touched(&self, flow: FlowView<'_>, since: Version, _now: Version, reader: &Reader) -> bool {
         self.log.touched(&flow, since, reader)

@@ -318,6 +318,11 @@ impl Missed {
         self.memory.missed.is_empty()
     }
 
+    /// The keys of all packets.
+    pub fn keys(&self) -> impl Iterator<Item = &Key> + Clone {
+        self.memory.missed.iter().rev().map(|(i, _)| &self.memory.keys[usize::from(*i)])
+    }
+
     /// The next packet, in order of arrival.
     pub fn next(&mut self) -> Option<(Packet, Miss<'_>)> {
         let (i, packet) = self.memory.missed.pop()?;

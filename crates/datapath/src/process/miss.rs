@@ -54,6 +54,7 @@ impl<P: Pipeline> Process<P> {
         let arrival = burst.arrival;
         let Arrival { metadata, at, .. } = arrival;
         self.cache.begin_misses();
+        self.pipeline.prefetch(at.version, burst.keys(), &self.reader);
         while let Some((packet, miss)) = burst.next() {
             let (mega, probed) = self.cache.fresh_search(miss.key);
             let (which, idx, hits) = if mega != 0 {

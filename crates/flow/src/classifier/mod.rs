@@ -52,6 +52,9 @@ use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use subtable::{Shared, Subtable};
 
+/// Subtables for which lookups are prepared by [`Classifier::prefetch`].
+const PREFETCHED: usize = 2;
+
 /// One table's rules, each with data of type `R`. See the module documentation.
 pub struct Classifier<R: Send + Sync + 'static> {
     shared: Shared,
@@ -143,6 +146,13 @@ impl<R: Send + Sync + 'static> Classifier<R> {
             }
         }
         best
+    }
+
+    /// Prefetches what lookups of some keys will probably wait for longest.
+    pub fn prefetch<'k>(&self, keys: impl Iterator<Item = &'k Key> + Clone, reader: &Reader) {
+        for ranked in self.ranking.read(reader).iter().take(PREFETCHED) {
+            ranked.subtable.prefetch(keys.clone(), &self.shared, reader);
+        }
     }
 
     /// The rule with exactly this match and priority that `version` sees: what strict commands act on. O(1).

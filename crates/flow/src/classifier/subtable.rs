@@ -29,6 +29,8 @@ use std::sync::{Arc, Mutex, Weak};
 
 /// Stages of a lookup: metadata, Ethernet, network, transport.
 const STAGES: usize = 4;
+/// Keys of one prefetch: a burst of packets.
+const PREFETCHED_MAX: usize = 64;
 /// More than the parts of any mask: 96 words, some of which belong to several stages.
 const PARTS_MAX: usize = 128;
 
@@ -370,6 +372,19 @@ impl<R: Send + Sync + 'static> Subtable<R> {
             self.prove_by_stages(self.parts.len(), key, wc, shared);
         }
         best
+    }
+
+    /// Prefetches what [`Self::find`] waits for longest, if these are so many rules that it does.
+    pub fn prefetch<'k>(&self, keys: impl Iterator<Item = &'k Key>, shared: &Shared, reader: &Reader) {
+        if !self.rules.is_large(reader) {
+            return;
+        }
+        let hash = |key: &Key| {
+            let words = self.parts.iter().map(|part| key.word(part.block(), part.word()) & part.mask);
+            words.fold(0, |hash, word| shared.secret.word(hash, word)) as u32
+        };
+        let hashes: ArrayVec<u32, PREFETCHED_MAX> = keys.map(hash).take(PREFETCHED_MAX).collect();
+        self.rules.prefetch(&hashes, reader);
     }
 
     /// The key differs in a field from what all rules have there.

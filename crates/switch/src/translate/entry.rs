@@ -44,6 +44,16 @@ pub(crate) fn packet<S: Sink>(at: Snapshot<'_>, key: &Key, out: &mut Translation
     out.scratch = Some(scratch);
 }
 
+/// Prefetches what the first lookups for packets from one port will probably need.
+pub(crate) fn prefetch<'k>(at: Snapshot<'_>, keys: impl Iterator<Item = &'k Key> + Clone) {
+    let Some(first) = keys.clone().next().filter(|key| key.get64(FieldId::RecircId) == 0) else { return };
+    let (topology, port_no) = (at.topology(), PortNo(first.get64(FieldId::DpPort) as u32));
+    let bridge = topology.port(port_no).and_then(|port| topology.bridge(port.bridge));
+    if let Some(table) = bridge.and_then(|bridge| bridge.state.table(0)) {
+        table.rules.prefetch(keys, at.reader);
+    }
+}
+
 /// Translates a packet as if it had come to the bridge from the port in its key, which need not exist.
 pub(crate) fn packet_in_bridge<S: Sink>(
     at: Snapshot<'_>,

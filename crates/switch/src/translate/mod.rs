@@ -43,7 +43,7 @@ mod output;
 mod ttl;
 
 pub(crate) use actions::action_set_order;
-pub(crate) use entry::{packet, packet_in_bridge, packet_out};
+pub(crate) use entry::{packet, packet_in_bridge, packet_out, prefetch};
 
 use self::dropped::{drop_at_last, has_output};
 use self::levels::{LEVELS_MAX, levels};
