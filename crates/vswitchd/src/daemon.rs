@@ -10,6 +10,7 @@ use crate::memory_watch::watch_memory;
 use crate::ovsdb::{self, Handle, TlsSources};
 use crate::schedule::TICK_MS;
 use crate::state::{SetupError, Shared, Vswitch};
+use datapath::WORKER_STACK_BYTES;
 use host::daemonize::{Daemon, PidFile};
 use host::database_file::ids;
 use host::log;
@@ -79,6 +80,17 @@ pub fn run(config: Config, daemon: &mut Daemon) -> Result<(), StartError> {
             tracing::error!(target: "vswitchd", "mlockall failed: {}", log::os_text(&e.into()));
         }
     }
+    // It translates packets as workers do, and needs as much stack; the first thread has what `ulimit -s`
+    // leaves it.
+    let control = std::thread::Builder::new().name("main".into()).stack_size(WORKER_STACK_BYTES);
+    std::thread::scope(|scope| {
+        let control = control.spawn_scoped(scope, || run_here(config, daemon)).map_err(StartError::Os)?;
+        control.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+/// Runs the switch on this thread.
+fn run_here(config: Config, daemon: &mut Daemon) -> Result<(), StartError> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(StartError::Os)?;
     let local = tokio::task::LocalSet::new();

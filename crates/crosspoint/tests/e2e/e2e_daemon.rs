@@ -1,7 +1,7 @@
 //! The daemon as a process: how it starts, what it leaves behind, what it logs, and that packets do not need
 //! its control thread.
 
-use crate::common::{Switch, UDP, binary, daemon, run_dir, wait_for};
+use crate::common::{Switch, UDP, binary, daemon, daemon_limited, run_dir, wait_for};
 
 fn files(switch: &Switch) -> Vec<String> {
     let names = std::fs::read_dir(switch.dir.path()).unwrap().map(|e| e.unwrap().file_name());
@@ -232,4 +232,24 @@ fn known_and_new_flows_are_forwarded_while_the_control_thread_is_held() {
 
 fn count_of(line: &str) -> u64 {
     line.rsplit(' ').next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn rules_nest_as_deep_as_in_a_worker_where_little_stack_is_left_to_the_process() {
+    let dir = run_dir();
+    let ports = ["--port", "p1,type=dummy,ofport=1", "--port", "p2,type=dummy,ofport=2"];
+    let args = [&["--enable-dummy", "--pool-size", "4096", "--bridge", "br0,fail-mode=secure"], &ports[..]];
+    let command = daemon_limited(&dir, "-s 512", &args.concat());
+    let switch = Switch::begin(dir, command);
+    // Each of 60 rules leads to the next from within 16 copies.
+    let copied = |inner: &str| format!("{}{inner}{}", "clone(".repeat(16), ")".repeat(16));
+    let next = |n: u32| format!("reg0={n},actions=set_field:{}->reg0,{}\n", n + 1, copied("resubmit(,0)"));
+    let rules = (0..60).map(next).collect::<String>() + "reg0=60,actions=output:2\n";
+    std::fs::write(switch.dir.file("rules"), rules).unwrap();
+    switch.ofctl(&["add-flows", "br0", switch.dir.file("rules").to_str().unwrap()]).ok();
+    let trace = switch.appctl(&["ofproto/trace", "br0", "in_port=1"]).ok();
+    assert!(trace.ends_with("Datapath actions: 2\n"), "{trace}");
+    let frame = "50540000000750540000000512340000";
+    switch.ofctl(&["packet-out", "br0", &format!("in_port=1,packet={frame},actions=table")]).ok();
+    assert_eq!(switch.sent("p2", 1).len(), 1);
 }

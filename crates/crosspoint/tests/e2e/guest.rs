@@ -1,9 +1,8 @@
 //! `crosspoint guest` and the daemon, as a user starts them: a switch that is killed and comes again under
 //! running guests, guests in a chain that is re-ordered, one that a single worker serves.
 
-use crate::common::{Process, RunDir, Said, accept, binary, daemon, kill, run_dir, wait_for};
+use crate::common::{Process, RunDir, Said, accept, binary, daemon, daemon_limited, kill, run_dir, wait_for};
 use guest::{Guest, GuestConfig, QueuePair, RingLayout};
-use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 fn switch(dir: &RunDir) -> Process {
@@ -104,14 +103,8 @@ fn guests_with_many_queues_do_not_use_up_the_usual_limit_of_descriptors() {
     let dir = run_dir();
     let dir = &dir;
     let port = |n: u32| format!("vhost{n},type=dpdkvhostuser,ofport={n}");
-    let inner = daemon(dir, &["--bridge", "br0", "--port", &port(1), "--port", &port(2)]);
-    let mut limited = dir.command("sh");
-    limited
-        .stdout(Stdio::null())
-        .stderr(dir.log())
-        .args(["-c", "ulimit -Sn 512 && exec \"$0\" \"$@\""])
-        .arg(inner.get_program());
-    let _switch = Process::start(limited.args(inner.get_args()));
+    let args = ["--bridge", "br0", "--port", &port(1), "--port", &port(2)];
+    let _switch = Process::start(&mut daemon_limited(dir, "-Sn 512", &args));
     wait_for("the switch", || dir.file("vhost2").exists());
     let guests = [1, 2].map(|n| {
         let mut command = dir.command(binary());

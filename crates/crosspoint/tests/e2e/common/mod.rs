@@ -59,6 +59,16 @@ pub fn daemon(dir: &RunDir, args: &[&str]) -> Command {
     command
 }
 
+/// The daemon with less than usual of what this `ulimit` limits.
+pub fn daemon_limited(dir: &RunDir, limit: &str, args: &[&str]) -> Command {
+    let inner = daemon(dir, args);
+    let mut command = dir.command("sh");
+    command.stdout(Stdio::null()).stderr(dir.log());
+    command.arg("-c").arg(format!("ulimit {limit} && exec \"$0\" \"$@\""));
+    command.arg(inner.get_program()).args(inner.get_args());
+    command
+}
+
 /// The daemon in a network namespace.
 pub fn daemon_in(namespace: &Namespace, dir: &RunDir, args: &[&str]) -> Command {
     let mut command = namespace.command(binary());
@@ -82,7 +92,13 @@ impl Switch {
         if !args.iter().any(|a| a.starts_with("--enable-dummy")) {
             args.push("--enable-dummy");
         }
-        let child = Process::start(&mut daemon(&dir, &args));
+        let command = daemon(&dir, &args);
+        Switch::begin(dir, command)
+    }
+
+    /// Starts one by this command, and waits until it serves.
+    pub fn begin(dir: RunDir, mut command: Command) -> Switch {
+        let child = Process::start(&mut command);
         let mut switch = Switch { dir, child: Some(child) };
         wait_for("the switch to run", || {
             if let Some(status) = switch.child.as_mut().unwrap().try_wait().unwrap() {
