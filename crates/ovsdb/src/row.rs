@@ -83,7 +83,8 @@ pub struct RowMap {
     len: usize,
 }
 
-/// So many rows a shard on average before there are four times as many shards.
+/// So many rows a shard on average before there are four times as many shards; a sixteenth of that, and there
+/// are a quarter as many.
 const SHARD_ROWS: usize = 256;
 
 impl Default for RowMap {
@@ -127,7 +128,7 @@ impl RowMap {
         if old.is_none() {
             self.len += 1;
             if self.len > SHARD_ROWS * self.shards.len() {
-                self.split();
+                self.spread(self.shards.len() * 4);
             }
         }
         old
@@ -138,6 +139,10 @@ impl RowMap {
         let shard = self.shard_of(uuid);
         let old = Arc::make_mut(&mut self.shards[shard]).remove(&uuid);
         self.len -= usize::from(old.is_some());
+        // Empty shards would cost time whenever all rows are looked at.
+        if self.shards.len() > 1 && self.len < SHARD_ROWS / 16 * self.shards.len() {
+            self.spread(self.shards.len() / 4);
+        }
         old
     }
 
@@ -146,8 +151,8 @@ impl RowMap {
         ((u64::from(uuid.head()) * self.shards.len() as u64) >> 32) as usize
     }
 
-    fn split(&mut self) {
-        let count = self.shards.len() * 4;
+    /// Spreads the rows over so many shards.
+    fn spread(&mut self, count: usize) {
         let rows: Vec<Row> = self.iter().cloned().collect();
         let mut shards: Vec<BTreeMap<Uuid, Row>> = vec![BTreeMap::new(); count];
         self.shards = vec![Arc::default(); count];
@@ -198,6 +203,19 @@ mod tests {
             assert!(map.iter().eq(model.values()));
             assert!(model.keys().all(|uuid| map.get(*uuid).is_some()));
         }
+    }
+
+    #[test]
+    fn a_map_that_was_large_is_as_cheap_as_one_that_never_was() {
+        let table = table();
+        let mut generator = UuidGenerator::from_seed(3);
+        let uuids: Vec<Uuid> = (0..20_000).map(|_| generator.next_uuid()).collect();
+        let mut map = RowMap::default();
+        uuids.iter().for_each(|uuid| drop(map.insert(Row::new(&table, *uuid))));
+        assert!(map.shards.len() > 50);
+        uuids[10..].iter().for_each(|uuid| assert!(map.remove(*uuid).is_some()));
+        assert_eq!(map.shards.len(), 1);
+        assert!(uuids[..10].iter().all(|uuid| map.get(*uuid).is_some()) && map.len() == 10);
     }
 
     #[test]
