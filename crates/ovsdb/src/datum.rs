@@ -293,17 +293,19 @@ impl Datum {
 
     /// Whether `other` has all elements of `self`, or all its pairs with their values.
     pub fn is_included_in(&self, other: &Datum) -> bool {
-        match &self.0 {
-            Form::Map(pairs) => pairs.iter().all(|(key, value)| other.value_of(key) == Some(value)),
-            _ => self.as_set().iter().all(|atom| other.contains(atom)),
-        }
+        self.len() <= other.len()
+            && match &self.0 {
+                Form::Map(pairs) => pairs.iter().all(|(key, value)| other.value_of(key) == Some(value)),
+                _ => self.as_set().iter().all(|atom| other.contains(atom)),
+            }
     }
 
-    /// Whether `other` has no element of `self`, and no pair of it with its value.
+    /// Whether `other` has no element of `self`, and no pair of it with its value. Both are sets, or maps.
     pub fn is_excluded_from(&self, other: &Datum) -> bool {
-        match &self.0 {
-            Form::Map(pairs) => pairs.iter().all(|(key, value)| other.value_of(key) != Some(value)),
-            _ => self.as_set().iter().all(|atom| !other.contains(atom)),
+        let (few, many) = if self.len() <= other.len() { (self, other) } else { (other, self) };
+        match &few.0 {
+            Form::Map(pairs) => pairs.iter().all(|(key, value)| many.value_of(key) != Some(value)),
+            _ => few.as_set().iter().all(|atom| !many.contains(atom)),
         }
     }
 

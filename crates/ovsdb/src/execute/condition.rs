@@ -18,8 +18,9 @@ pub struct Condition {
     clauses: Vec<Clause>,
 }
 
+/// One clause.
 #[derive(Clone, Debug, PartialEq)]
-enum Clause {
+pub(crate) enum Clause {
     /// `true` or `false`.
     Constant(bool),
     Column {
@@ -29,8 +30,9 @@ enum Clause {
     },
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Function {
+/// How a column is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Function {
     Less,
     LessOrEqual,
     Equal,
@@ -85,14 +87,14 @@ impl Condition {
         self.clauses.iter().all(|clause| clause.matches(row))
     }
 
-    /// Whether `row` satisfies a clause; with no clause, every row does.
-    pub fn matches_any(&self, row: &Row) -> bool {
-        self.clauses.is_empty() || self.clauses.iter().any(|clause| clause.matches(row))
+    /// Whether it has no clause.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.clauses.is_empty()
     }
 
-    /// Whether [`Condition::matches_any`] is true for every row, whatever its contents.
-    pub fn is_any_row(&self) -> bool {
-        self.clauses.is_empty() || self.clauses.contains(&Clause::Constant(true))
+    /// Its clauses.
+    pub(crate) fn into_iter(self) -> impl Iterator<Item = Clause> {
+        self.clauses.into_iter()
     }
 
     /// What it costs to check a row, at most: 1 for each clause, and more for those with long arguments.
@@ -165,7 +167,8 @@ impl Clause {
         Ok(Clause::Column { column, function, argument })
     }
 
-    fn matches(&self, row: &Row) -> bool {
+    /// Whether `row` satisfies it.
+    pub(crate) fn matches(&self, row: &Row) -> bool {
         let (column, function, argument) = match self {
             Clause::Constant(value) => return *value,
             Clause::Column { column, function, argument } => (*column, *function, argument),

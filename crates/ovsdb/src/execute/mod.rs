@@ -15,6 +15,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 
 pub use condition::Condition;
+pub(crate) use condition::{Clause, Function};
 pub use rbac::Principal;
 pub use reply::{OpResult, Reply, RowText};
 
@@ -120,6 +121,8 @@ struct Built<'c> {
     room: Option<&'c dyn Fn() -> Room>,
 }
 
+/// What one transaction may cost, in clauses that rows are compared with: about a second.
+pub(crate) const WORK_MAX: usize = 64_000_000;
 /// A transaction builds as much without asking.
 const BUILT_BYTES_FREE: usize = 1 << 20;
 /// Memory for a row that is new, besides what is in it: its places among the table's rows and the changes,
@@ -130,6 +133,12 @@ impl Built<'_> {
     /// So many bytes more of values. `Err`: there is no room for them.
     fn add(&mut self, bytes: usize) -> Result<(), Error> {
         self.values += bytes;
+        self.check()
+    }
+
+    /// So many bytes of values, in place of others.
+    fn replace(&mut self, freed: usize, taken: usize) -> Result<(), Error> {
+        self.values = (self.values + taken).saturating_sub(freed);
         self.check()
     }
 

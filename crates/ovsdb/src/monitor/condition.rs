@@ -1,55 +1,110 @@
 //! Which rows a monitor selects: those that match any of its conditions, or all if there are none
 //! (ovsdb-server(7) section 4.1.12).
 //!
-//! Controllers send one `==` per tenant, hundreds of them; those on one column share one lookup.
+//! Controllers send one clause per tenant or chassis, tens of thousands of them, and a row must not be
+//! compared with each. Any of them suffices, so of those on one column few count: all "==" share one lookup,
+//! and so do all "includes" of one element; of "<", and the like, the one that lets most rows through is
+//! enough. There may be only [`OTHERS_MAX`] others.
 
-use crate::execute::Condition as Clauses;
-use crate::{ColumnIdx, Datum, Error, Json, Row, TableSchema};
+use crate::execute::{Clause, Condition as Clauses, Function};
+use crate::{Atom, ColumnIdx, Datum, Error, Json, Row, TableSchema};
 use serde_json::Value;
 use std::collections::{BTreeMap, HashSet};
 
+/// Clauses that each row is compared with, one by one: "includes" of several elements, and "excludes".
+pub const OTHERS_MAX: usize = 100;
+
 /// Any of these.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct Condition {
     /// Matches everything: `true`, or no condition.
     all: bool,
     /// Columns that equal one of these.
     equal: BTreeMap<ColumnIdx, HashSet<Datum>>,
-    others: Option<Clauses>,
+    /// Columns that have one of these elements.
+    elements: BTreeMap<ColumnIdx, HashSet<Atom>>,
+    /// Columns that have one of these pairs.
+    pairs: BTreeMap<ColumnIdx, HashSet<(Atom, Atom)>>,
+    /// The one clause with such a function that lets most rows through.
+    widest: BTreeMap<(ColumnIdx, Function), Clause>,
+    others: Vec<Clause>,
 }
 
 impl Condition {
     /// Matches every row.
     pub fn all() -> Condition {
-        Condition { all: true, equal: BTreeMap::new(), others: None }
+        Condition { all: true, ..Condition::default() }
     }
 
-    /// Reads the elements of a "where".
+    /// Reads the elements of a "where". `Err` "resources exhausted": too many of them cost time for each row.
     pub fn from_json(table: &TableSchema, clauses: &[Value]) -> Result<Condition, Error> {
-        let is_equality = |clause: &&Value| clause.get(1).and_then(Value::as_str) == Some("==");
-        let (equalities, others): (Vec<&Value>, Vec<&Value>) = clauses.iter().partition(is_equality);
-        let parse = |clauses: Vec<&Value>| {
-            Clauses::read(table, &Json::Array(clauses.into_iter().map(Json::from).collect()), None)
-        };
-        let mut equal: BTreeMap<ColumnIdx, HashSet<Datum>> = BTreeMap::new();
-        for (column, argument) in parse(equalities)?.equalities() {
-            equal.entry(column).or_default().insert(argument.clone());
+        let clauses = Clauses::read(table, &Json::Array(clauses.iter().map(Json::from).collect()), None)?;
+        let mut condition = Condition { all: clauses.is_empty(), ..Condition::default() };
+        clauses.into_iter().for_each(|clause| condition.add(clause));
+        if condition.others.len() > OTHERS_MAX {
+            let details = format!(
+                "a monitor may have {OTHERS_MAX} clauses for a table that exclude elements, or include several"
+            );
+            return Err(Error::new("resources exhausted", details));
         }
-        let others = if others.is_empty() { None } else { Some(parse(others)?) };
-        let all = clauses.is_empty() || others.as_ref().is_some_and(Clauses::is_any_row);
-        Ok(Condition { all, equal, others })
+        Ok(condition)
     }
 
-    /// What it costs to check a row, at most, in clauses; equalities count as one.
+    fn add(&mut self, clause: Clause) {
+        let (column, function, argument) = match clause {
+            Clause::Constant(value) => return self.all |= value,
+            Clause::Column { column, function, argument } => (column, function, argument),
+        };
+        match (function, argument.as_atom(), argument.as_map()) {
+            (Function::Equal, ..) => drop(self.equal.entry(column).or_default().insert(argument)),
+            (Function::Includes, Some(only), _) => {
+                self.elements.entry(column).or_default().insert(only.clone());
+            }
+            (Function::Includes, _, [only]) => {
+                self.pairs.entry(column).or_default().insert(only.clone());
+            }
+            (Function::Includes | Function::Excludes, ..) => {
+                self.all |= argument.is_empty();
+                self.others.push(Clause::Column { column, function, argument });
+            }
+            _ => self.widen(column, function, argument),
+        }
+    }
+
+    /// A clause of which one per column and function suffices.
+    fn widen(&mut self, column: ColumnIdx, function: Function, argument: Datum) {
+        if let Some(Clause::Column { argument: widest, .. }) = self.widest.get(&(column, function)) {
+            let is_wider = match function {
+                Function::Less | Function::LessOrEqual => argument > *widest,
+                Function::Greater | Function::GreaterOrEqual => argument < *widest,
+                // Nothing equals both.
+                _ => return self.all |= argument != *widest,
+            };
+            if !is_wider {
+                return;
+            }
+        }
+        self.widest.insert((column, function), Clause::Column { column, function, argument });
+    }
+
+    /// What it costs to check a row, at most, in clauses.
     pub fn cost(&self) -> usize {
-        1 + self.others.as_ref().map_or(0, Clauses::cost)
+        1 + self.others.len()
     }
 
     /// Whether the condition selects this row.
     pub fn matches(&self, row: &Row) -> bool {
         self.all
             || self.equal.iter().any(|(column, arguments)| arguments.contains(row.get(*column)))
-            || self.others.as_ref().is_some_and(|others| others.matches_any(row))
+            || self
+                .elements
+                .iter()
+                .any(|(column, any)| row.get(*column).as_set().iter().any(|e| any.contains(e)))
+            || self
+                .pairs
+                .iter()
+                .any(|(column, any)| row.get(*column).as_map().iter().any(|p| any.contains(p)))
+            || self.widest.values().chain(&self.others).any(|clause| clause.matches(row))
     }
 }
 
@@ -96,6 +151,28 @@ mod tests {
         check(json!([["s", "excludes", ["set", [1, 2]]]]), &[0, 1]);
         check(json!([["m", "includes", ["map", [["k", "3"]]]]]), &[3]);
         check(json!([["m", "excludes", ["map", [["k", "3"]]]]]), &[0, 1, 2, 4, 5]);
+        check(json!([["s", "includes", 1], ["s", "includes", 3]]), &[2, 3, 4, 5]);
+        check(json!([["s", "includes", ["set", []]]]), &[0, 1, 2, 3, 4, 5]);
+        check(json!([["s", "excludes", ["set", [0, 9]]], ["s", "excludes", 4]]), &[0, 1, 2, 3, 4]);
+        check(
+            json!([["m", "includes", ["map", [["k", "3"]]]], ["m", "includes", ["map", [["l", "3"]]]]]),
+            &[3],
+        );
+        check(
+            json!([
+                ["m", "includes", ["map", [["k", "3"], ["l", "x"]]]],
+                ["m", "includes", ["map", [["k", "5"]]]]
+            ]),
+            &[3, 5],
+        );
+        check(json!([["i", "includes", 1], ["i", "includes", 2]]), &[1, 2]);
+        check(json!([["i", "!=", 1], ["i", "!=", 1]]), &[0, 2, 3, 4, 5]);
+        check(json!([["i", "!=", 1], ["i", "!=", 2]]), &[0, 1, 2, 3, 4, 5]);
+        check(json!([["i", "<", 2], ["i", "<", 1], ["i", "<", 2]]), &[0, 1]);
+        check(json!([["i", "<=", 1], ["i", "<=", 2], ["i", "<=", 1]]), &[0, 1, 2]);
+        check(json!([["i", ">", 3], ["i", ">", 4], ["i", "<", 1]]), &[0, 4, 5]);
+        check(json!([["i", ">=", 5], ["i", ">=", 4], ["i", "==", 0]]), &[0, 4, 5]);
+        check(json!([["o", ">=", 5], ["o", ">=", 4]]), &[4, 5]);
         check(json!([["_uuid", "==", ["uuid", Uuid::ZERO.to_string()]]]), &[0, 1, 2, 3, 4, 5]);
     }
 }

@@ -90,6 +90,8 @@ pub struct Server {
     group: Group,
     /// What telling monitors has cost since [`Server::flush`] began.
     tell_work: usize,
+    /// The session whose monitors were told last.
+    told_last: SessionId,
     /// Sessions with output that they do not know of.
     ready: BTreeSet<SessionId>,
     /// Clients may change nothing: this is a backup.
@@ -178,6 +180,7 @@ impl Server {
             locks: Locks::default(),
             group: Group::default(),
             tell_work: 0,
+            told_last: SessionId(0),
             ready: BTreeSet::new(),
             read_only: false,
             monitor_cond_disabled: false,

@@ -2,13 +2,15 @@
 
 use super::budget::monitor_bytes;
 use super::requests::Answer;
-use super::{Held, MONITORS_MAX, OUTPUT_BYTES_FULL, Server, Session, SessionId, SessionMonitor};
+use super::{Held, MONITORS_MAX, OUTPUT_BYTES_FULL, Server, SessionId, SessionMonitor};
 use crate::error::syntax_error;
 use crate::execute::Reply;
 use crate::monitor::history::Position;
 use crate::monitor::{Form, MonitorId, Spec, Update};
 use crate::{Error, Uuid};
 use serde_json::{Value, json};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 /// Bytes of a notification around its id and its updates, at most.
 const UPDATE_FRAME_BYTES: usize = 96;
@@ -46,7 +48,7 @@ impl Server {
         session: SessionId,
         method: &str,
         params: &Value,
-    ) -> Result<(Option<String>, std::sync::Arc<[u8]>), Value> {
+    ) -> Result<(Option<String>, Arc<[u8]>), Value> {
         let name = self.name_of(method, params)?;
         let form = match method {
             "monitor" => Form::Plain,
@@ -247,20 +249,52 @@ impl Server {
         }
     }
 
-    /// Sends changes to all monitors whose clients read their output, as many as one turn allows, those that
-    /// replies wait for first. Ends the sessions of those that cost too much.
+    /// Sends changes to all monitors whose clients read their output, as many as one turn allows. Sessions
+    /// take turns, one monitor at a time: one with many that cost much keeps no other waiting.
     pub(super) fn tell_all(&mut self) {
-        let waits = |s: &Session| !s.held.is_empty() && s.output.len() < OUTPUT_BYTES_FULL;
-        let waiting = self.sessions.iter().filter(|(_, s)| waits(s)).map(|(id, _)| *id);
-        for session in waiting.collect::<Vec<_>>() {
-            self.drained(session);
+        self.end_those_too_far_behind();
+        // What was told before replies was those clients' own.
+        self.tell_work = 0;
+        let mut behind: BTreeMap<SessionId, VecDeque<(Arc<str>, MonitorId)>> = BTreeMap::new();
+        for (name, hosted) in &self.databases {
+            let name: Arc<str> = name.as_str().into();
+            for id in hosted.monitors.behind() {
+                if let Some((session, _)) = hosted.owners.get(&id) {
+                    behind.entry(*session).or_default().push_back((name.clone(), id));
+                }
+            }
         }
-        let watched = self.databases.iter().filter(|(_, hosted)| !hosted.monitors.is_empty());
-        for name in watched.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
-            let hosted = &self.databases[&name];
-            for id in hosted.monitors.too_far_behind() {
+        for (id, _) in self.sessions.iter().filter(|(_, s)| !s.held.is_empty()) {
+            behind.entry(*id).or_default();
+        }
+        let last = self.told_last;
+        let after = behind.split_off(&SessionId(last.0 + 1));
+        let mut sessions: VecDeque<_> = after.into_iter().chain(behind).collect();
+        while let Some((session, mut monitors)) = sessions.pop_front() {
+            if self.tell_work >= TELL_WORK {
+                return;
+            }
+            if !self.may_tell(session) || self.is_closing(session) {
+                continue;
+            }
+            self.told_last = session;
+            match monitors.pop_front() {
+                Some((database, id)) => {
+                    self.tell(&database, id);
+                    sessions.push_back((session, monitors));
+                }
+                // Only replies are left that have waited for this.
+                None => self.drained(session),
+            }
+        }
+    }
+
+    /// Ends the sessions whose monitors miss so much that it costs too much to keep it for them.
+    fn end_those_too_far_behind(&mut self) {
+        for name in self.databases.keys().cloned().collect::<Vec<_>>() {
+            for id in self.databases[&name].monitors.too_far_behind() {
                 let owner = self.databases[&name].owners.get(&id).map(|(session, _)| *session);
-                // One that takes what it is sent is told below.
+                // One that takes what it is sent is told soon.
                 let is_full = |s: &SessionId| {
                     self.sessions.get(s).is_some_and(|s| s.output.len() >= OUTPUT_BYTES_FULL && !s.is_closing)
                 };
@@ -268,18 +302,6 @@ impl Server {
                     self.counters.sessions_too_far_behind += 1;
                     self.close(session);
                     self.discard_output(session);
-                }
-            }
-            for id in self.databases[&name].monitors.behind() {
-                if self.tell_work >= TELL_WORK {
-                    return;
-                }
-                let owner = self.databases[&name].owners.get(&id).map(|(session, _)| *session);
-                let takes = |s: SessionId| {
-                    self.sessions.get(&s).is_some_and(|s| s.output.len() < OUTPUT_BYTES_FULL && !s.is_closing)
-                };
-                if owner.is_some_and(takes) {
-                    self.tell(&name, id);
                 }
             }
         }

@@ -1,6 +1,7 @@
 //! The server's own: monitors, locks, waiting, `_Server`. What operations do is tested where they are.
 
 mod budget;
+mod shares;
 
 use super::*;
 use crate::{Database, Datum, Schema};
@@ -343,7 +344,7 @@ fn many_monitors_are_told_some_at_a_time_while_others_are_served() {
     }
     let insert = |i: i64| json!({"op": "insert", "table": "T", "row": {"i": i}});
     let mut operations = vec![json!("D"), insert(7)];
-    operations.extend((0..5_000).map(|_| insert(1)));
+    operations.extend((0..10_000).map(|_| insert(1)));
     rig.send(watches, &Message::request("transact", &json!(operations), 1));
     let (mut told, mut turns) = (Vec::new(), 0);
     loop {
