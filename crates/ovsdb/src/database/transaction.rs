@@ -65,6 +65,12 @@ impl<'db> Transaction<'db> {
         true
     }
 
+    /// The version of a row from before this transaction: `Some(None)` if there was none, and `None` if the
+    /// transaction has not touched it.
+    pub(crate) fn first_version(&self, table: TableIdx, uuid: Uuid) -> Option<Option<&Row>> {
+        self.before.get(&(table, uuid)).map(Option::as_ref)
+    }
+
     pub(super) fn put(&mut self, table: TableIdx, uuid: Uuid, row: Option<Row>) {
         let old = self.database.put(table, uuid, row);
         self.before.entry((table, uuid)).or_insert(old);

@@ -93,6 +93,11 @@ impl Mutation {
         self.column
     }
 
+    /// How many elements or pairs it adds or removes.
+    pub fn argument_len(&self) -> usize {
+        self.argument.len()
+    }
+
     /// Applies it to `row` of `table`. `Err` "domain error", "range error" or "constraint violation".
     pub fn apply(&self, table: &TableSchema, row: &mut Row) -> Result<(), Error> {
         let of = &table.column(self.column).kind;

@@ -11,13 +11,18 @@ use crate::error::{Error, syntax_error};
 use crate::execute::condition::{Condition, unknown_column};
 use crate::execute::mutation::Mutation;
 use crate::execute::rbac::Act;
-use crate::execute::{OpResult, RowText, Run, Stop};
+use crate::execute::{OpResult, RowText, Run, Stop, WORK_MAX};
 use crate::json::Json;
 use crate::row::Row;
 use crate::schema::{ColumnIdx, Schema, TableIdx, TableSchema};
 use crate::symbols::Symbols;
 use crate::types::Members;
 use crate::uuid::Uuid;
+
+/// Changing a row costs as much as comparing it with so many clauses,
+const CHANGE_WORK: usize = 16;
+/// and one with so many elements to copy as one more.
+const ELEMENTS_PER_WORK: usize = 16;
 
 impl Run<'_, '_> {
     pub(super) fn insert(&mut self, mut members: Members<'_>) -> Result<OpResult, Error> {
@@ -71,7 +76,7 @@ impl Run<'_, '_> {
         let mut columns = selected_columns.unwrap_or_else(|| all(table_schema));
         // Rows with equal selected columns count once; they are sorted by UUID, unless another order is
         // requested.
-        let mut rows = self.matching(table, &condition);
+        let mut rows = self.matching(table, &condition)?;
         if let Some(sort) = &sort {
             rows.sort_by(|a, b| {
                 let by_column = sort.iter().map(|column| a.get(*column).cmp(b.get(*column)));
@@ -113,7 +118,9 @@ impl Run<'_, '_> {
         }
         let condition = self.condition(&mut members, table_schema)?;
         members.finish()?;
-        let rows = self.matching(table, &condition);
+        let rows = self.matching(table, &condition)?;
+        let elements: usize = new.iter().map(|(_, datum)| datum.len()).sum();
+        self.spend(rows.len() * (CHANGE_WORK + elements / ELEMENTS_PER_WORK))?;
         let columns: Vec<ColumnIdx> = new.iter().map(|(column, _)| *column).collect();
         self.may(table, Act::Update(&columns), &rows)?;
         let mut count = 0;
@@ -123,11 +130,10 @@ impl Run<'_, '_> {
             for (column, datum) in &new {
                 if row.get(*column) != datum {
                     row.set(*column, datum.clone());
-                    // It is shared in memory, and not in the log.
-                    self.built.add(datum.heap_bytes())?;
                 }
             }
             if !row.is_same(&old) {
+                self.charge(table, &old, &row)?;
                 self.transaction.replace(table, row);
             }
         }
@@ -145,7 +151,7 @@ impl Run<'_, '_> {
         let mutations = mutations?;
         let condition = self.condition(&mut members, table_schema)?;
         members.finish()?;
-        let rows = self.matching(table, &condition);
+        let rows = self.matching(table, &condition)?;
         let columns: Vec<ColumnIdx> = mutations.iter().map(Mutation::column).collect();
         self.may(table, Act::Mutate(&columns), &rows)?;
         let mut count = 0;
@@ -153,12 +159,12 @@ impl Run<'_, '_> {
             count += 1;
             let old = row.clone();
             for mutation in &mutations {
+                let elements = row.get(mutation.column()).len() + mutation.argument_len();
+                self.spend(CHANGE_WORK + elements / ELEMENTS_PER_WORK)?;
                 mutation.apply(table_schema, &mut row)?;
             }
             if !row.is_same(&old) {
-                let changed = old.changed_columns(&row);
-                let bytes: usize = changed.map(|column| row.get(column).heap_bytes()).sum();
-                self.built.add(bytes)?;
+                self.charge(table, &old, &row)?;
                 self.transaction.replace(table, row);
             }
         }
@@ -169,7 +175,8 @@ impl Run<'_, '_> {
         let (table, schema) = self.table(&mut members)?;
         let condition = self.condition(&mut members, schema.table(table))?;
         members.finish()?;
-        let rows = self.matching(table, &condition);
+        let rows = self.matching(table, &condition)?;
+        self.spend(rows.len() * CHANGE_WORK)?;
         self.may(table, Act::Delete, &rows)?;
         let mut count = 0;
         for row in rows {
@@ -210,7 +217,7 @@ impl Run<'_, '_> {
             expected.insert(selected(&row, &columns));
         }
         let found: BTreeSet<Vec<Datum>> =
-            self.matching(table, &condition).iter().map(|row| selected(row, &columns)).collect();
+            self.matching(table, &condition)?.iter().map(|row| selected(row, &columns)).collect();
         if (found == expected) == wants_equal {
             return Ok(OpResult::Done);
         }
@@ -254,22 +261,49 @@ impl Run<'_, '_> {
     }
 
     /// The rows of `table` that satisfy all of `condition`: found by name or by a unique index if possible,
-    /// otherwise by checking each.
-    fn matching(&mut self, table: TableIdx, condition: &Condition) -> Vec<Row> {
+    /// otherwise by checking each. `Err`: that would take too long.
+    fn matching(&mut self, table: TableIdx, condition: &Condition) -> Result<Vec<Row>, Error> {
         let database = self.transaction.database();
         let equalities: Vec<(ColumnIdx, &Datum)> = condition.equalities().collect();
         if let Some((_, name)) = equalities.iter().find(|(column, _)| *column == ColumnIdx::UUID) {
-            let row = name.as_uuid().and_then(|uuid| database.row(table, uuid));
-            return row.filter(|row| condition.matches_all(row)).into_iter().cloned().collect();
+            let row = name.as_uuid().and_then(|uuid| database.row(table, uuid)).cloned();
+            self.spend(condition.cost())?;
+            return Ok(row.into_iter().filter(|row| condition.matches_all(row)).collect());
         }
         if !equalities.is_empty()
             && let Some(rows) = database.find_by_index(table, &equalities)
         {
-            self.work += rows.len() * condition.cost();
-            return rows.into_iter().filter(|row| condition.matches_all(row)).cloned().collect();
+            let rows: Vec<Row> = rows.into_iter().cloned().collect();
+            self.spend(rows.len() * condition.cost())?;
+            return Ok(rows.into_iter().filter(|row| condition.matches_all(row)).collect());
         }
-        self.work += database.row_count(table) * condition.cost();
-        database.rows(table).filter(|row| condition.matches_all(row)).cloned().collect()
+        self.spend(database.row_count(table) * condition.cost())?;
+        let rows = self.transaction.database().rows(table);
+        Ok(rows.filter(|row| condition.matches_all(row)).cloned().collect())
+    }
+
+    /// Counts work, in clauses that rows are compared with. `Err` "resources exhausted": it is too much for
+    /// one transaction, and so for one turn.
+    fn spend(&mut self, work: usize) -> Result<(), Error> {
+        self.work = self.work.saturating_add(work);
+        if self.work > WORK_MAX {
+            let details = format!("the transaction compares rows with more than {WORK_MAX} clauses");
+            return Err(Error::new("resources exhausted", details));
+        }
+        Ok(())
+    }
+
+    /// Counts the memory for what an operation changes in a row. What this transaction itself had put there
+    /// is free again; what was there before is kept until the end.
+    fn charge(&mut self, table: TableIdx, old: &Row, new: &Row) -> Result<(), Error> {
+        let first = self.transaction.first_version(table, old.uuid());
+        let (mut freed, mut taken) = (0, 0);
+        for column in old.changed_columns(new) {
+            let is_own = first.is_some_and(|row| row.is_none_or(|row| row.get(column) != old.get(column)));
+            freed += if is_own { old.get(column).heap_bytes() } else { 0 };
+            taken += new.get(column).heap_bytes();
+        }
+        self.built.replace(freed, taken)
     }
 }
 

@@ -37,6 +37,8 @@ pub(super) struct Waiting {
 /// How much [`Server::flush`] attempts again at once, in rows examined: some milliseconds. The rest follows
 /// after other work.
 const RETRY_WORK: usize = 10_000;
+/// What an attempt of a transaction that waits may cost, in clauses that rows are compared with.
+pub(super) const WAITING_WORK_MAX: usize = 1_000_000;
 /// Bytes of operations that cost as much as a row.
 const BYTES_PER_ROW: usize = 64;
 
@@ -195,7 +197,7 @@ impl Server {
                 let Attempt { request, since, operations, .. } = attempt;
                 let due = retry_at_ms.map(|ms| since + Duration::from_millis(ms));
                 let bytes = waiting_bytes(&request, operations.as_slice());
-                if let Err(error) = self.may_wait(session, bytes) {
+                if let Err(error) = self.may_wait(session, bytes, work) {
                     return self.reply_error(session, &request, &error.to_json());
                 }
                 let operations = operations.into_kept();
@@ -218,7 +220,13 @@ impl Server {
     }
 
     /// Charges a session for a transaction that must wait.
-    fn may_wait(&mut self, session: SessionId, bytes: usize) -> Result<(), Error> {
+    fn may_wait(&mut self, session: SessionId, bytes: usize, work: usize) -> Result<(), Error> {
+        if work > WAITING_WORK_MAX {
+            let details = format!(
+                "a transaction that waits compares rows with {work} clauses, and may with {WAITING_WORK_MAX}"
+            );
+            return Err(exhausted(details));
+        }
         let limit = self.budget.limits.waiting_bytes;
         if bytes > limit {
             let details =

@@ -53,6 +53,9 @@ fn the_limits_are_those_that_the_documents_state() {
         format!("{} of all", limits.waiting),
         format!("{MONITORS_MAX} monitors of a session"),
         format!("last changes of a database take {} MiB", COMMITTED_BYTES_MAX >> 20),
+        format!("{} clauses that rows are compared with", crate::execute::WORK_MAX),
+        format!("{} if it waits", super::super::transactions::WAITING_WORK_MAX),
+        format!("{} clauses that exclude", crate::monitor::OTHERS_MAX),
         format!("do not read takes {} MiB", FOLDED_BYTES_MAX >> 20),
     ] {
         assert!(text.contains(&figure), "SECURITY.md does not say {figure:?}");
@@ -106,6 +109,53 @@ fn rows_that_grow_beyond_the_budget_are_refused() {
         let said = rig.say(session, "transact", json!(["D", operation]), 1);
         assert_eq!(error_of(&said), "resources exhausted", "{}", operation["op"]);
     }
+}
+
+#[test]
+fn a_value_that_a_transaction_changes_often_is_charged_once() {
+    let mut rig = rig(small());
+    let session = rig.server.connect(false);
+    let pairs: Vec<Value> = (0..10_000).map(|n| json!([format!("{n:030}"), ""])).collect();
+    let insert = json!({"op": "insert", "table": "T", "row": {"m": ["map", pairs]}});
+    let change = |n: i64| {
+        json!({"op": "mutate", "table": "T", "where": [],
+            "mutations": [["m", "insert", ["map", [[format!("k{n}"), ""]]]]]})
+    };
+    rig.ask(session, "transact", json!(["D", insert]));
+    let mut operations: Vec<Value> = (0..50).map(change).collect();
+    operations.insert(0, json!("D"));
+    let results = rig.ask(session, "transact", json!(operations));
+    assert!(results.as_array().unwrap().iter().all(|result| *result == json!({"count": 1})), "{results}");
+    // In many rows, it is kept as often.
+    let mut operations = vec![json!("D")];
+    operations.extend(vec![insert; 4]);
+    operations.push(change(-1));
+    operations.push(change(-2));
+    assert_eq!(error_of(&rig.say(session, "transact", json!(operations), 1)), "resources exhausted");
+}
+
+#[test]
+fn a_transaction_that_compares_too_much_is_refused() {
+    let mut rig = Rig::new();
+    let session = rig.server.connect(false);
+    let insert = json!({"op": "insert", "table": "T", "row": {"i": 1}});
+    let mut operations = vec![json!("D")];
+    operations.extend(vec![insert; 1_000]);
+    rig.ask(session, "transact", json!(operations));
+    let clauses = |count: usize| vec![json!(["i", "<", 0]); count];
+    let select = |count: usize| json!(["D", {"op": "select", "table": "T", "where": clauses(count)}]);
+    assert_eq!(rig.ask(session, "transact", select(63_000)), json!([{"rows": []}]));
+    assert_eq!(error_of(&rig.say(session, "transact", select(65_000), 1)), "resources exhausted");
+    let long = |n: usize| json!(["map", (0..n).map(|n| json!([n.to_string(), ""])).collect::<Vec<Value>>()]);
+    let mutate = json!(["D", {"op": "mutate", "table": "T", "where": [["i", "!=", 0]],
+        "mutations": vec![json!(["m", "delete", long(1)]); 5_000]}]);
+    assert_eq!(error_of(&rig.say(session, "transact", mutate, 1)), "resources exhausted");
+    let wait = |count: usize| {
+        json!(["D", {"op": "wait", "table": "T", "where": clauses(count), "columns": ["i"], "until": "!=",
+            "rows": []}])
+    };
+    assert!(rig.say(session, "transact", wait(900), 1).is_empty());
+    assert_eq!(error_of(&rig.say(session, "transact", wait(1_100), 2)), "resources exhausted");
 }
 
 #[test]
