@@ -11,6 +11,9 @@ use tokio::sync::Notify;
 /// A client that has taken nothing for so long, though something waits for it, counts as deaf.
 const DEAF: Duration = Duration::from_secs(1);
 
+/// A client that holds no more than this fraction of what all may hold is not to blame where that is scarce.
+const SMALL_PARTS: usize = 256;
+
 /// What all clients may make a server hold.
 pub struct Budget {
     bytes_max: usize,
@@ -74,9 +77,11 @@ impl Account {
         accounts.close_largest(now, self.budget.bytes_max);
     }
 
-    /// Whether half of what there is for all is taken.
+    /// Whether half of what there is for all is taken, and this client has more than a small part of it.
     pub fn is_scarce(&self) -> bool {
-        self.budget.accounts.borrow().bytes > self.budget.bytes_max / 2
+        let accounts = self.budget.accounts.borrow();
+        let has_much = |entry: &Entry| entry.bytes > self.budget.bytes_max / SMALL_PARTS;
+        accounts.bytes > self.budget.bytes_max / 2 && accounts.open.get(&self.number).is_some_and(has_much)
     }
 
     /// Until the client is to go.
@@ -127,7 +132,8 @@ mod tests {
         for (account, bytes) in accounts.iter().zip([40, 10, 20, 5, 5]) {
             account.set_at(start, bytes, 0, bytes == 10 || bytes == 20);
         }
-        assert!(accounts[3].is_scarce());
+        let idle = budget.open();
+        assert!(accounts[3].is_scarce() && !idle.is_scarce(), "who holds next to nothing is not to blame");
         // One of those that wait takes something after all.
         let late = start + DEAF;
         accounts[2].set_at(late - DEAF / 2, 20, 1, true);
