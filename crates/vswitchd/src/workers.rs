@@ -9,7 +9,7 @@ use crate::figures::WorkerCounters;
 use crate::plane::ForwardingPlane;
 use crate::port_record::Ports;
 use crate::scheduler::{Event, Rules, Scheduler};
-use datapath::{CacheConfig, FLOW_LIMIT_MAX};
+use datapath::{CacheConfig, DatapathError, FLOW_LIMIT_MAX};
 use host::numa::{Topology, WorkerPlace};
 use packet::thread::CpuSet;
 use std::collections::BTreeMap;
@@ -49,6 +49,10 @@ pub(crate) struct Workers {
     pub cleared: BTreeMap<usize, WorkerCounters>,
     /// The limit from `upcall/set-flow-limit`, until the configuration sets another.
     flow_limit_by_hand: Option<usize>,
+    /// Caches with the wanted limits could not be had: the workers keep those that they have.
+    are_limits_refused: bool,
+    /// It was logged that the wanted workers cannot be had.
+    is_refusal_told: bool,
 }
 
 impl Workers {
@@ -66,6 +70,8 @@ impl Workers {
             told_rules: None,
             cleared: BTreeMap::new(),
             flow_limit_by_hand: None,
+            are_limits_refused: false,
+            is_refusal_told: false,
         }
     }
 
@@ -102,8 +108,13 @@ impl Workers {
         }
     }
 
-    /// Megaflows per worker, and exact entries. As in Open vSwitch, it may be lower than what was asked for.
-    pub fn flow_limit(&self) -> usize {
+    /// Megaflows per worker, and exact entries: those in force, or about to be.
+    pub fn flow_limit(&self, plane: &ForwardingPlane) -> usize {
+        if self.are_limits_refused { plane.dp.cache_limits().flow_limit } else { self.cache().flow_limit }
+    }
+
+    /// The same, as wanted. As in Open vSwitch, it may be lower than what was asked for.
+    fn flow_limit_wanted(&self) -> usize {
         let asked = self.flow_limit_by_hand.or(self.settings.flow_limit);
         asked.unwrap_or(self.given.cache.flow_limit).min(FLOW_LIMIT_MAX)
     }
@@ -118,7 +129,7 @@ impl Workers {
     fn cache(&self) -> CacheConfig {
         let max_idle_ms = self.settings.max_idle_ms.map(|ms| ms.min(u64::from(u32::MAX)) as u32);
         CacheConfig {
-            flow_limit: self.flow_limit(),
+            flow_limit: self.flow_limit_wanted(),
             max_idle_ms: max_idle_ms.unwrap_or(self.given.cache.max_idle_ms),
         }
     }
@@ -132,35 +143,67 @@ impl Workers {
         if let Some(note) = &self.mask_note {
             tracing::warn!(target: "dpif_netdev", "{note}");
         }
+        (self.are_limits_refused, self.is_refusal_told) = (false, false);
         if let Err(error) = plane.dp.begin_workers(&cpus, self.cache()) {
-            self.arrived(false);
-            tracing::error!(target: "dpif_netdev", "the workers could not be changed: {error}");
+            self.to_come = None;
+            self.tell_refusal(&error);
         }
     }
 
-    /// Continues that. Returns whether the workers are as wanted, or cannot be.
+    /// Continues that. Returns whether the workers are as wanted, or cannot be for now.
     pub fn finish(&mut self, plane: &mut ForwardingPlane, ports: &Ports) -> bool {
         let Poll::Ready(result) = plane.dp.poll_workers(Instant::now()) else { return false };
-        if !self.arrived(result.is_ok()) {
+        let Some(mut places) = self.to_come.take() else { return true };
+        if let Err(error) = result {
+            self.tell_refusal(&error);
+            if plane.dp.is_exchanging() {
+                // There is no worker at all; the datapath tries again.
+                self.to_come = Some(places);
+                return true;
+            }
+            // Perhaps the system has refused some of the threads.
+            let started = &places[..places.len().min(plane.dp.workers())];
+            let limits_are_right = self.are_limits_refused || self.cache() == plane.dp.cache_limits();
+            if !limits_are_right || !are_there(plane, started) {
+                return self.keep_limits(plane, places);
+            }
+            places.truncate(plane.dp.workers());
+        }
+        for (n, place) in places.iter().enumerate() {
+            let (core, node) = (place.core, place.node);
+            let which = match plane.dp.worker_cpu(n) {
+                None => "any processor".into(),
+                Some(_) => format!("processor {core}"),
+            };
+            tracing::debug!(target: "dpif_netdev", "worker {n} runs on {which} of NUMA node {node}");
+        }
+        self.places = places;
+        self.are_told = false;
+        self.tell(ports);
+        self.scheduler.note(Event::Workers);
+        true
+    }
+
+    /// The workers are as before. Where that may be because of their limits, those in the wanted places keep
+    /// the limits that there are. Returns whether nothing more is to be tried.
+    fn keep_limits(&mut self, plane: &mut ForwardingPlane, places: Vec<WorkerPlace>) -> bool {
+        let limits = plane.dp.cache_limits();
+        if self.cache() == limits || std::mem::replace(&mut self.are_limits_refused, true) {
             return true;
         }
-        match result {
-            Ok(()) => {
-                for (n, place) in self.places.iter().enumerate() {
-                    let (core, node) = (place.core, place.node);
-                    let which = match plane.dp.worker_cpu(n) {
-                        None => "any processor".into(),
-                        Some(_) => format!("processor {core}"),
-                    };
-                    tracing::debug!(target: "dpif_netdev", "worker {n} runs on {which} of NUMA node {node}");
-                }
-                self.are_told = false;
-                self.tell(ports);
-                self.scheduler.note(Event::Workers);
-            }
-            Err(error) => tracing::error!(target: "dpif_netdev", "the workers could not be changed: {error}"),
+        let cpus: Vec<CpuSet> = places.iter().map(|place| place.cpus.clone()).collect();
+        if are_there(plane, &places) || plane.dp.begin_workers(&cpus, limits).is_err() {
+            return true;
         }
-        true
+        self.to_come = Some(places);
+        false
+    }
+
+    /// Logs once why the wanted workers cannot be had.
+    fn tell_refusal(&mut self, error: &DatapathError) {
+        if !std::mem::replace(&mut self.is_refusal_told, true) {
+            tracing::error!(target: "dpif_netdev", "the workers could not be changed: {error}");
+        }
     }
 
     /// Logs how many there are, which scripts wait for: once there is a port that they alone poll, and
@@ -177,7 +220,6 @@ impl Workers {
     }
 
     /// One worker on each existing processor in the mask; without a mask, those given at start-up.
-    /// [`Self::arrived`] records that they run.
     fn choose(&mut self) -> &[WorkerPlace] {
         let mask = self.settings.cpus.iter().flatten();
         let (present, missing): (Vec<usize>, Vec<usize>) =
@@ -198,15 +240,12 @@ impl Workers {
         };
         self.to_come.insert(chosen)
     }
+}
 
-    /// The chosen workers run, or cannot be started. Returns whether any were being started.
-    fn arrived(&mut self, run: bool) -> bool {
-        let Some(places) = self.to_come.take() else { return false };
-        if run {
-            self.places = places;
-        }
-        true
-    }
+/// Whether the workers are these.
+fn are_there(plane: &ForwardingPlane, places: &[WorkerPlace]) -> bool {
+    places.len() == plane.dp.workers()
+        && places.iter().enumerate().all(|(n, place)| *plane.dp.worker_cpus(n) == place.cpus)
 }
 
 #[cfg(test)]
@@ -225,12 +264,12 @@ mod tests {
         assert_eq!(choose(&mut workers, Some(&[1, 3, 9])), [1, 3]);
         assert!(workers.mask_note.as_ref().is_some_and(|note| note.ends_with("not there: 9")));
         assert_eq!(workers.places().len(), 3, "they are on their way");
-        assert!(workers.arrived(true) && !workers.arrived(true));
+        workers.places = workers.to_come.take().unwrap();
         assert_eq!((workers.place(0), workers.place(1)), ((1, 0), (3, 1)));
         assert_eq!(workers.by_node(), BTreeMap::from([(0, 1), (1, 1)]));
         assert_eq!(choose(&mut workers, Some(&[9])).len(), 3, "the default");
         assert!(workers.mask_note.is_some());
-        assert!(workers.arrived(false));
+        workers.to_come = None;
         assert_eq!(workers.places().len(), 2, "they could not be changed");
         assert_eq!(choose(&mut workers, None).len(), 3);
         assert_eq!(workers.mask_note, None);
@@ -246,6 +285,6 @@ mod tests {
         workers.settings.max_idle_ms = Some(u64::MAX);
         assert_eq!(workers.cache(), CacheConfig { flow_limit: 11, max_idle_ms: u32::MAX });
         workers.flow_limit_by_hand = Some(12);
-        assert_eq!(workers.flow_limit(), 12);
+        assert_eq!(workers.flow_limit_wanted(), 12);
     }
 }

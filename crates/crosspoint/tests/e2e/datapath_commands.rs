@@ -179,20 +179,32 @@ fn a_dump_shows_the_packet_that_made_each_flow_as_the_stock_switch_does() {
 
 #[test]
 fn workers_go_on_with_their_old_limit_if_there_is_no_room_for_the_new_one() {
-    let switch = Switch::dummy();
+    let switch = Switch::start(&[]);
+    let ports = ["p1", "p2"].map(|p| format!("-- add-port br0 {p} -- set interface {p} type=dummy"));
+    switch.vsctl(&format!("add-br br0 -- set bridge br0 datapath_type=dummy {}", ports.join(" ")));
     switch.add_flow("in_port=1,actions=2");
+    let shown = |command: &str| switch.appctl(&[command]).ok();
+    let limit =
+        || shown("upcall/show").split_once("(limit ").unwrap().1.split_once(')').unwrap().0.to_owned();
+    let before = limit();
     // Address space for what there is, and for little more.
     let pages = std::fs::read_to_string(format!("/proc/{}/statm", switch.pid())).unwrap();
     let pages: u64 = pages.split(' ').next().unwrap().parse().unwrap();
     let limits = [format!("--pid={}", switch.pid()), format!("--as={}:", pages * 4096 + (1 << 30))];
     switch.run("prlimit", &[&limits[0], &limits[1]]).ok();
-    switch.appctl(&["upcall/set-flow-limit", "16000000"]).ok();
+    switch.vsctl("set open_vswitch . other_config:flow-limit=16000000");
     wait_for("the refusal", || switch.log().contains("the workers could not be changed"));
     switch.receive("p1", UDP);
     switch.sent("p2", 1);
+    assert_eq!(limit(), before, "what is in force is shown");
+    // Other changes of the workers do not wait for it.
+    assert!(!shown("dpif-netdev/pmd-stats-show").contains("core_id 1"));
+    switch.vsctl("set open_vswitch . other_config:pmd-cpu-mask=2");
+    wait_for("the other place", || shown("dpif-netdev/pmd-stats-show").contains("core_id 1"));
+    assert_eq!(limit(), before);
     switch.run("prlimit", &[&limits[0], "--as=unlimited:"]).ok();
     switch.appctl(&["upcall/set-flow-limit", "18446744073709551615"]).ok();
     switch.receive("p1", UDP);
     switch.sent("p2", 1);
-    assert!(switch.appctl(&["upcall/show"]).ok().contains("(limit 16777216)"));
+    assert_eq!(limit(), "16777216");
 }

@@ -186,9 +186,19 @@ impl<P: Pipeline> Datapath<P> {
         self.workers[n].stats.clone()
     }
 
+    /// The processors that a worker runs on.
+    pub fn worker_cpus(&self, n: usize) -> &CpuSet {
+        &self.workers[n].cpus
+    }
+
     /// The processor to which a worker is pinned.
     pub fn worker_cpu(&self, n: usize) -> Option<usize> {
         self.workers[n].cpus.single()
+    }
+
+    /// The limits of each worker's caches.
+    pub fn cache_limits(&self) -> CacheConfig {
+        self.config.cache
     }
 
     /// The operating system's id of a worker's thread, for its CPU time; 0 before it runs.

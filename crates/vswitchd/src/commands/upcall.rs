@@ -11,7 +11,7 @@ type Answer = Result<String, String>;
 pub fn show(vswitch: &mut Vswitch, _: &[String]) -> Answer {
     let flows = |n: usize| vswitch.plane.dp.worker_stats(n).megaflows.get();
     let total: u64 = (0..vswitch.plane.dp.workers()).map(flows).sum();
-    let limit = vswitch.workers.flow_limit();
+    let limit = vswitch.workers.flow_limit(&vswitch.plane);
     let mut text =
         format!("{}:\n  flows         : (current {total}) (limit {limit})\n", vswitch.plane.name());
     text += "  ufid enabled : false\n\n";
