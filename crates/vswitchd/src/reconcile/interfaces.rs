@@ -51,7 +51,7 @@ impl Vswitch {
         let not_added = |why: &str| format!("could not add network device {name} to ofproto ({why})");
         let idx = self.bridge_named(bridge).ok_or_else(|| not_added("there is no such bridge"))?.idx;
         let is_local = name == bridge;
-        let returning = self.devices.returning.remove(name).filter(|port| port.bridge == idx);
+        let returning = self.devices.returning.get(name).filter(|port| port.bridge == idx).cloned();
         let port_no = (returning.as_ref().map(|port| port.port_no))
             .filter(|port_no| !self.devices.ports.contains_key(port_no))
             .or_else(|| self.devices.free_port_no(interface, is_local))
@@ -80,6 +80,8 @@ impl Vswitch {
             r.device_options = used.options;
             r.options_error = refused;
         });
+        // If it cannot be opened yet, it returns later.
+        self.devices.returning.remove(name);
         if let Some(returning) = returning {
             self.plane.update_port(port_no, |spec| spec.config = returning.config);
         }

@@ -221,3 +221,30 @@ fn a_port_is_opened_anew_once_workers_have_given_it_up_and_with_its_old_options_
     assert_eq!(v.plane.dp.rx_workers(port.port_no).len(), 2);
     assert!(v.devices.returning.is_empty());
 }
+
+#[test]
+fn a_port_that_cannot_be_opened_anew_returns_as_it_was_once_it_can() {
+    let mut v = vswitch();
+    let mut w = wanted(&["p1", "p2"]);
+    let allowed = tempfile::tempdir().unwrap();
+    v.devices.set_files(ports::files::FileDirs::new([allowed.path().to_path_buf()]).unwrap());
+    let dir = allowed.path().join("dir");
+    std::fs::create_dir(&dir).unwrap();
+    let socket = |name: &str| format!("punix:{}", dir.join(name).display());
+    let listen = |w: &mut Wanted, at: String| _ = interface(w, "p2").options.insert("pstream".into(), at);
+    listen(&mut w, socket("socket"));
+    become_(&mut v, &w);
+    let port_no = v.devices.port_named("p2").unwrap().port_no;
+    v.plane.update_port(port_no, |spec| spec.config.no_flood = true);
+    // Neither the new options nor the old ones will do.
+    std::fs::remove_dir_all(&dir).unwrap();
+    listen(&mut w, socket("another"));
+    become_(&mut v, &w);
+    assert!(v.devices.port_named("p2").is_none());
+    std::fs::create_dir(&dir).unwrap();
+    listen(&mut w, socket("third"));
+    become_(&mut v, &w);
+    let port = v.devices.port_named("p2").unwrap();
+    assert!(port.port_no == port_no && v.plane.port_spec(port_no).unwrap().config.no_flood);
+    assert!(v.devices.returning.is_empty());
+}
