@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::error::Error;
+use crate::error::{Error, syntax_error};
 use crate::uuid::{Uuid, UuidGenerator};
 
 /// The names of one transaction. A name may be used before the insertion that defines it: it gets its UUID on
@@ -40,10 +40,8 @@ impl<'g> Symbols<'g> {
     pub fn define(&mut self, name: &str, wanted: Option<Uuid>) -> Result<Uuid, Error> {
         if let Some(symbol) = self.names.get_mut(name) {
             if symbol.is_defined {
-                return Err(Error::new(
-                    "duplicate uuid-name",
-                    "This \"uuid-name\" appeared on an earlier \"insert\" operation.",
-                ));
+                let details = "This \"uuid-name\" appeared on an earlier \"insert\" operation.";
+                return Err(Error { name: "duplicate uuid-name".into(), ..syntax_error(&name, details) });
             }
             symbol.is_defined = true;
             if let Some(wanted) = wanted {

@@ -260,11 +260,10 @@ impl Transaction<'_> {
         let named = |row: &Row| row.columns()[ColumnIdx::FIRST.index()..].to_vec();
         let (a, b) = if (named(a), a.uuid()) < (named(b), b.uuid()) { (b, a) } else { (a, b) };
         let values_of = |row: &Row| -> String {
-            let printed = columns.iter().map(|c| Printed(row.get(*c), &schema.column(*c).kind).to_string());
-            printed.collect::<Vec<String>>().join(", ")
+            listed(columns.iter().map(|c| Printed(row.get(*c), &schema.column(*c).kind).to_string()))
         };
         let values = values_of(a);
-        let names: Vec<String> = columns.iter().map(|c| format!("\"{}\"", schema.column(*c).name)).collect();
+        let names = listed(columns.iter().map(|c| format!("\"{}\"", schema.column(*c).name)));
         let history = |row: &Row| {
             match self.before.get(&(table, row.uuid())) {
             None => "existed in the database before this transaction and was not modified by the transaction".to_owned(),
@@ -277,11 +276,10 @@ impl Transaction<'_> {
         }
         };
         Error::constraint(format!(
-            "Transaction causes multiple rows in \"{}\" table to have identical values ({values}) for index on column{} {}.  \
+            "Transaction causes multiple rows in \"{}\" table to have identical values ({values}) for index on column{} {names}.  \
              First row, with UUID {}, {}.  Second row, with UUID {}, {}.",
             schema.name,
             if columns.len() > 1 { "s" } else { "" },
-            names.join(" and "),
             a.uuid(),
             history(a),
             b.uuid(),
@@ -308,6 +306,22 @@ impl Transaction<'_> {
     fn table_name(&self, table: TableIdx) -> &str {
         &self.database.schema.table(table).name
     }
+}
+
+/// "a", "a and b", "a, b, and c".
+fn listed(words: impl ExactSizeIterator<Item = String>) -> String {
+    let count = words.len();
+    let mut text = String::new();
+    for (index, word) in words.enumerate() {
+        text += match index {
+            0 => "",
+            1 if count == 2 => " and ",
+            _ if index + 1 == count => ", and ",
+            _ => ", ",
+        };
+        text += &word;
+    }
+    text
 }
 
 /// How this transaction changes the numbers of strong references, relative to those in the tables.

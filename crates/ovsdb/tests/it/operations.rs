@@ -488,3 +488,30 @@ fn refusals_say_what_they_are_about_as_the_stock_server_does() {
     let seven = json!({"op": "insert", "table": "Single", "uuid": uuid(91), "row": {"x": 7}});
     pair.both(json!([seven, mutate(-1)]));
 }
+
+#[test]
+fn errors_are_told_in_the_stock_servers_words() {
+    let columns = |names: &[&str]| {
+        let columns: Vec<(String, Value)> =
+            names.iter().map(|name| ((*name).to_owned(), json!({"type": "integer"}))).collect();
+        Value::Object(columns.into_iter().collect())
+    };
+    let schema = json!({"name": "D", "version": "1.0.0", "tables": {
+        "One": {"columns": columns(&["a"]), "isRoot": true, "indexes": [["a"]]},
+        "Two": {"columns": columns(&["a", "b"]), "isRoot": true, "indexes": [["a", "b"]]},
+        "Four": {"columns": columns(&["a", "b", "c", "d"]), "isRoot": true, "indexes": [["d", "a", "c", "b"]]}}});
+    let mut pair = Pair::new(&schema);
+    let insert =
+        |table: &str, n: u32| json!({"op": "insert", "table": table, "uuid": uuid(n), "row": {"a": n / 9}});
+    for operations in [
+        json!([insert("One", 1), insert("One", 2)]),
+        json!([insert("Two", 1), insert("Two", 2)]),
+        json!([insert("Four", 1), insert("Four", 2)]),
+        json!([{"op": "insert", "table": "One", "uuid": uuid(1), "uuid-name": "x", "row": {}},
+            {"op": "insert", "table": "One", "uuid": uuid(2), "uuid-name": "x", "row": {"a": 1}}]),
+    ] {
+        let (ours, stock) = pair.replies(&operations);
+        assert!(error_of(&ours).is_some());
+        assert_eq!(ours, stock, "{operations}");
+    }
+}
