@@ -8,6 +8,7 @@ pub mod unixctl;
 
 mod accept;
 mod budget;
+mod closing;
 mod datapath_id;
 mod idle;
 mod keep;
@@ -16,6 +17,7 @@ mod stream;
 
 pub use accept::{Place, Places, accept};
 pub use budget::{Account, Budget};
+pub use closing::Closing;
 pub use datapath_id::parse_datapath_id;
 pub use idle::{Idlers, Waits};
 pub use keep::{CLOSED, Keep, keep_connected, tell_end, tell_silence};

@@ -29,7 +29,7 @@ use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 use switch::BridgeIdx;
 use tokio::sync::Semaphore;
-use transport::{Account, Idlers, Incoming, Listener, Place, Places, Stream, accept, clock};
+use transport::{Account, Closing, Idlers, Incoming, Listener, Place, Places, Stream, accept, clock};
 
 /// Connections to one socket at once. For a further one the connection that has said nothing for longest
 /// gives way, of those that watch no flows: who watches has nothing to say.
@@ -44,11 +44,6 @@ const YIELDING: Duration = Duration::from_micros(500);
 
 /// How long a connection is served that does not wait for a long turn.
 const MOMENT: Duration = Duration::from_micros(200);
-
-/// How long a connection that we end may take to send what waits: the one deadline of all connections. A peer
-/// that failed its probe has none, for it has taken nothing for as long as the probe may go without an
-/// answer.
-const CLOSING: Duration = Duration::from_secs(1);
 
 /// Longest wait where a connection's own clock asks for none.
 const FOR_EVER: Duration = Duration::from_secs(3_600);
@@ -114,7 +109,7 @@ impl Carrier {
     pub async fn run(&mut self) -> io::Result<()> {
         let mut buffer = vec![0; line::READ_BYTES];
         let mut waiting_since: Option<Instant> = None;
-        let mut closing: Option<Instant> = None;
+        let mut closing: Option<Closing> = None;
         let mut others_had_their_turn = Instant::now();
         let (long_turns, mut has_more) = (self.long_turns.clone(), false);
         loop {
@@ -142,8 +137,10 @@ impl Carrier {
             match served {
                 Served::Closed if !blocked => return Ok(()),
                 Served::Closed => {
-                    let end = *closing.get_or_insert_with(|| Instant::now() + CLOSING);
-                    if self.with(|c| c.is_silent).unwrap_or(true) || Instant::now() >= end {
+                    let (now, sent) = (Instant::now(), self.line.connection().sent_bytes());
+                    let end = closing.get_or_insert_with(|| Closing::new(now, sent)).deadline(now, sent);
+                    // A peer that failed its probe has taken nothing for as long as a probe may go unanswered.
+                    if self.with(|c| c.is_silent).unwrap_or(true) || now >= end {
                         self.cut();
                         return Ok(());
                     }

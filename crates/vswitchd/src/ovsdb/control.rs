@@ -151,6 +151,7 @@ fn counters(state: &State) -> BTreeMap<&'static str, u64> {
         ("ovsdb_session_bad_stream", own.bad_streams),
         ("ovsdb_session_over_budget", own.over_budget),
         ("ovsdb_session_silent", own.silent),
+        ("ovsdb_session_cut", own.cut),
         ("ovsdb_session_too_far_behind", server.sessions_too_far_behind),
         ("ovsdb_message", server.messages),
         ("ovsdb_commit", server.commits),

@@ -20,14 +20,12 @@ use tokio::sync::Notify;
 use tokio::time::Sleep;
 use transport::jsonrpc::{BadFrame, Framer, Limits};
 use transport::reconnect::{Action, Reconnect};
-use transport::{Idlers, Stream, Waits, reason};
+use transport::{Closing, Idlers, Stream, Waits, reason};
 
 /// Bytes read at once.
 const READ_BYTES: usize = 64 << 10;
 /// How long it is served before others have their turn.
 const TURN: Duration = Duration::from_millis(2);
-/// How long a connection that the server ends may take to send what waits, as those of OpenFlow.
-const CLOSING: Duration = Duration::from_secs(1);
 
 thread_local! {
     /// The read buffer that all connections share; each copies what it cannot parse yet.
@@ -39,8 +37,10 @@ thread_local! {
 pub(super) enum End {
     /// The client closed it.
     Closed,
-    /// The server did: the databases changed, or the client takes nothing.
+    /// The server did: the databases changed, or the client takes too much memory.
     ByServer,
+    /// So did it, and the client does not take what it was sent.
+    Cut,
     /// It was idle, and others needed its descriptor.
     GaveWay,
     /// It did not answer a probe.
@@ -60,7 +60,7 @@ impl End {
     pub(super) fn text(&self) -> Option<String> {
         match self {
             End::Closed => Some("End of file".into()),
-            End::ByServer | End::GaveWay => None,
+            End::ByServer | End::Cut | End::GaveWay => None,
             End::Silent => Some("Connection timed out".into()),
             End::Unreadable(_) | End::Bad(_) => Some("Protocol error".into()),
             End::OverBudget => Some("Cannot allocate memory".into()),
@@ -93,6 +93,7 @@ pub(super) async fn converse(state: &Rc<State>, stream: Stream, connection: &Con
         idlers: connection.idlers.clone(),
         idles: None,
         dismissed: Rc::default(),
+        sent_bytes: 0,
         closing: None,
     };
     let dismissed = session.dismissed.clone();
@@ -146,6 +147,11 @@ pub(super) async fn converse(state: &Rc<State>, stream: Stream, connection: &Con
         End::GaveWay => {
             tracing::debug!(target: "jsonrpc", "{}: idle, closed to make room for others", connection.name);
         }
+        End::Cut => {
+            state.count(|c| c.cut += 1);
+            let bytes = state.server.borrow_mut().output(id).len();
+            tracing::debug!(target: "jsonrpc", "{}: cut with {bytes} bytes not sent", connection.name);
+        }
         End::Closed | End::ByServer | End::Os(_) => {
             tracing::debug!(target: "jsonrpc", "{}: connection closed", connection.name);
         }
@@ -181,8 +187,10 @@ struct Session {
     idles: Option<Waits>,
     /// It must give way.
     dismissed: Rc<Notify>,
-    /// When it ends although not all is sent.
-    closing: Option<Pin<Box<Sleep>>>,
+    /// Bytes that the stream has taken.
+    sent_bytes: u64,
+    /// It must end once all is sent, or at a deadline.
+    closing: Option<(Closing, Pin<Box<Sleep>>)>,
 }
 
 impl Drop for Session {
@@ -207,10 +215,17 @@ impl Session {
                 Err(error) => return Poll::Ready(End::Os(error)),
             };
             if self.state.server.borrow().is_closing(self.id) {
-                let is_sent = self.state.server.borrow().is_sent(self.id) && !self.needs_flush;
-                let end = self.closing.get_or_insert_with(|| Box::pin(tokio::time::sleep(CLOSING)));
-                if is_sent || end.as_mut().poll(cx).is_ready() {
+                if self.state.server.borrow().is_sent(self.id) && !self.needs_flush {
                     return Poll::Ready(End::ByServer);
+                }
+                let (now, sent) = (Instant::now(), self.sent_bytes);
+                let (closing, sleep) = self
+                    .closing
+                    .get_or_insert_with(|| (Closing::new(now, sent), Box::pin(tokio::time::sleep(TURN))));
+                let deadline = closing.deadline(now, sent);
+                sleep.as_mut().reset(deadline.into());
+                if deadline <= now || sleep.as_mut().poll(cx).is_ready() {
+                    return Poll::Ready(End::Cut);
                 }
             }
             let read = match self.receive(cx, reconnect, until) {
@@ -251,6 +266,7 @@ impl Session {
                 Poll::Ready(Ok(0)) => return Err(std::io::ErrorKind::WriteZero.into()),
                 Poll::Ready(Ok(n)) => {
                     server.output(self.id).advance(n);
+                    self.sent_bytes += n as u64;
                     self.needs_flush = matches!(self.stream, Stream::Tls(..));
                     progress = true;
                 }

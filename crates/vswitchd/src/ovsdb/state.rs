@@ -51,6 +51,8 @@ pub(super) struct Counters {
     pub(super) over_budget: u64,
     /// Connections ended because the client did not answer a probe.
     pub(super) silent: u64,
+    /// Connections ended by the server before all was sent, because the client took it too slowly.
+    pub(super) cut: u64,
 }
 
 impl State {

@@ -164,6 +164,30 @@ fn a_client_that_reads_nothing_is_gone_soon_after_the_server_ends_it() {
         assert!(start.elapsed() < Duration::from_secs(20), "it is still there");
         std::thread::sleep(Duration::from_millis(50));
     }
+    assert_eq!(rig.appctl(&["coverage/read-counter", "ovsdb_session_cut"]).trim(), "1");
+}
+
+#[test]
+fn a_client_that_reads_slowly_gets_its_answer_though_the_server_ends_it() {
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let rig = Rig::new();
+    let text = "x".repeat(4 << 20);
+    rig.connect().ask("transact", json!(["D", {"op": "insert", "table": "Counter", "row": {"text": text}}]));
+    let mut slow = connect(&rig);
+    let select = json!(["D", {"op": "select", "table": "Counter", "columns": ["text"], "where": []}]);
+    slow.write_all(json!({"method": "transact", "params": select, "id": 1}).to_string().as_bytes()).unwrap();
+    slow.read_exact(&mut [0; 100]).unwrap();
+    rig.appctl(&["ovsdb-server/reconnect"]);
+    let (start, mut got, mut buffer) = (Instant::now(), 100, vec![0; 128 << 10]);
+    loop {
+        match slow.read(&mut buffer).unwrap() {
+            0 => break,
+            n => got += n,
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert!(start.elapsed() > Duration::from_secs(2), "it took longer than one that reads nothing may");
+    assert!(got > text.len(), "{got}");
 }
 
 #[test]
