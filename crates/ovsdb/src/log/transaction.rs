@@ -4,7 +4,8 @@
 //! its columns except those with their default; null deletes a row; a changed row has the changed columns:
 //! with `_is_diff` as differences (for columns that may have more than one element, see
 //! [`Datum::symmetric_difference`]), without it as their new values. Ephemeral columns are left out. We write
-//! differences, as the stock server does since 2.16, and read both.
+//! differences, as the stock server does since 2.16, unless one might have more elements than its column may:
+//! version 3.1 does not read such a file, not even its own. We read both.
 //!
 //! Rows are encoded directly to bytes and decoded directly from them, without a tree of JSON between: a file
 //! of 100,000 rows is one record of tens of megabytes.

@@ -25,6 +25,7 @@ pub struct Note<'a> {
 pub fn encode(out: &mut Vec<u8>, schema: &Schema, changes: &Changes, note: Note<'_>) -> bool {
     let start = out.len();
     out.push(b'{');
+    let is_diff = !changes.iter().any(|change| is_too_long(schema.table(change.table), change));
     for (table_idx, rows) in changes.by_table() {
         let table = schema.table(table_idx);
         let mut is_open = false;
@@ -38,7 +39,7 @@ pub fn encode(out: &mut Vec<u8>, schema: &Schema, changes: &Changes, note: Note<
             match (&change.old, &change.new) {
                 (_, None) => out.extend_from_slice(b"null"),
                 (None, Some(new)) => write_row(out, table, new),
-                (Some(old), Some(new)) => write_difference(out, table, old, new),
+                (Some(old), Some(new)) => write_change(out, table, old, new, is_diff),
             }
         }
         if is_open {
@@ -49,7 +50,7 @@ pub fn encode(out: &mut Vec<u8>, schema: &Schema, changes: &Changes, note: Note<
         out.truncate(start);
         return false;
     }
-    finish(out, note, true);
+    finish(out, note, is_diff);
     true
 }
 
@@ -82,6 +83,15 @@ fn is_kept(table: &TableSchema, change: &RowChange) -> bool {
         (Some(old), Some(new)) => old.changed_columns(new).any(|column| !table.column(column).is_ephemeral),
         _ => true,
     }
+}
+
+/// Whether a difference may have more elements than its column: Open vSwitch 3.1 does not read that.
+fn is_too_long(table: &TableSchema, change: &RowChange) -> bool {
+    let (Some(old), Some(new)) = (&change.old, &change.new) else { return false };
+    old.changed_columns(new).any(|idx| {
+        let kind = &table.column(idx).kind;
+        is_composite(kind) && old.get(idx).len() + new.get(idx).len() > kind.max as usize
+    })
 }
 
 fn finish(out: &mut Vec<u8>, note: Note<'_>, is_diff: bool) {
@@ -129,7 +139,7 @@ fn write_row(out: &mut Vec<u8>, table: &TableSchema, row: &Row) {
     out.push(b'}');
 }
 
-fn write_difference(out: &mut Vec<u8>, table: &TableSchema, old: &Row, new: &Row) {
+fn write_change(out: &mut Vec<u8>, table: &TableSchema, old: &Row, new: &Row, is_diff: bool) {
     out.push(b'{');
     for idx in old.changed_columns(new) {
         let column = table.column(idx);
@@ -137,7 +147,7 @@ fn write_difference(out: &mut Vec<u8>, table: &TableSchema, old: &Row, new: &Row
             continue;
         }
         key(out, &column.name);
-        if is_composite(&column.kind) {
+        if is_diff && is_composite(&column.kind) {
             write_datum(out, &column.kind, &old.get(idx).symmetric_difference(new.get(idx)));
         } else {
             write_datum(out, &column.kind, new.get(idx));

@@ -2,6 +2,8 @@
 
 use crate::ovsdb::rig::{Client, Rig, create, ok, run, schema};
 use serde_json::{Value, json};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use testkit::lab::wait_for;
 
@@ -58,20 +60,43 @@ fn one_of_several_requests_for_a_table_that_has_no_condition_asks_for_all_rows()
     }
 }
 
-#[test]
-fn a_number_that_the_stock_programs_do_not_read_is_refused_and_never_reaches_the_file() {
-    let dir = tempfile::tempdir().unwrap();
+/// Serves `r.db` there, which has one table T with one column r of this type.
+fn serve_column(dir: &Path, column: Value) -> (vswitchd::ovsdb::Handle, Client) {
     let schema = json!({"name": "R", "version": "1.0.0", "tables": {"T": {"isRoot": true,
-        "columns": {"r": {"type": "real"}}}}});
-    std::fs::write(dir.path().join("r.ovsschema"), schema.to_string()).unwrap();
-    ok(dir.path(), "ovsdb-tool", &["create", "r.db", "r.ovsschema"]);
+        "columns": {"r": column}}}});
+    std::fs::write(dir.join("r.ovsschema"), schema.to_string()).unwrap();
+    ok(dir, "ovsdb-tool", &["create", "r.db", "r.ovsschema"]);
     let options = vswitchd::ovsdb::Options {
-        databases: vec![dir.path().join("r.db")],
-        remotes: vec![format!("punix:{}", dir.path().join("r.sock").display())],
+        databases: vec![dir.join("r.db")],
+        remotes: vec![format!("punix:{}", dir.join("r.sock").display())],
         ..Default::default()
     };
     let server = vswitchd::ovsdb::serve(options).unwrap();
-    let mut client = Client::new(std::os::unix::net::UnixStream::connect(dir.path().join("r.sock")).unwrap());
+    (server, Client::new(UnixStream::connect(dir.join("r.sock")).unwrap()))
+}
+
+#[test]
+fn the_stock_tool_reads_a_change_of_more_elements_than_the_column_may_have() {
+    let dir = tempfile::tempdir().unwrap();
+    let column = json!({"type": {"key": "integer", "min": 0, "max": 3}});
+    let (server, mut client) = serve_column(dir.path(), column);
+    let value = |elements: &[i64]| json!({"r": ["set", elements]});
+    client.ask("transact", json!(["R", {"op": "insert", "table": "T", "row": value(&[1, 2, 3])}]));
+    for elements in [[3, 4, 5], [6, 7, 8]] {
+        let update = json!({"op": "update", "table": "T", "where": [], "row": value(&elements)});
+        assert_eq!(client.ask("transact", json!(["R", update])), json!([{"count": 1}]));
+    }
+    drop(server);
+    let query = json!(["R", {"op": "select", "table": "T", "where": [], "columns": ["r"]}]).to_string();
+    let read: Value =
+        serde_json::from_str(&ok(dir.path(), "ovsdb-tool", &["query", "r.db", &query])).unwrap();
+    assert_eq!(read, json!([{"rows": [value(&[6, 7, 8])]}]));
+}
+
+#[test]
+fn a_number_that_the_stock_programs_do_not_read_is_refused_and_never_reaches_the_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let (server, mut client) = serve_column(dir.path(), json!({"type": "real"}));
     let mut insert = |r: f64| {
         let results = client.ask("transact", json!(["R", {"op": "insert", "table": "T", "row": {"r": r}}]));
         results[0]["error"].as_str().map(str::to_owned)
