@@ -139,7 +139,7 @@ impl Carrier {
                 Served::Closed => {
                     let (now, sent) = (Instant::now(), self.line.connection().sent_bytes());
                     let end = closing.get_or_insert_with(|| Closing::new(now, sent)).deadline(now, sent);
-                    // A peer that failed its probe has taken nothing for as long as a probe may go unanswered.
+                    // A peer that failed its probe took nothing for as long as one may go unanswered.
                     if self.with(|c| c.is_silent).unwrap_or(true) || now >= end {
                         self.cut();
                         return Ok(());
