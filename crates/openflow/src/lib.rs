@@ -23,7 +23,7 @@ mod request;
 pub mod text;
 pub mod version;
 
-pub use action::{actions_table, check_actions, check_actions_before};
+pub use action::{actions_table, check_actions, check_actions_before, left_out};
 pub use codec::{Codec, Header, Unencodable};
 pub use connection::{Connection, ConnectionConfig, Event, Side};
 pub use error::{ErrorKind, OfError};

@@ -130,6 +130,20 @@ pub(super) fn log_normalization(before: &str, after: &str) {
     tracing::info!(target: "ofp_match", "post: {after}");
 }
 
+/// The flow-mod as that encoding says it. It may leave out an instruction, as with the stock tool, but not without
+/// a word.
+fn in_protocol(flow: Parsed, protocol: Protocol) -> FlowMod {
+    static EXPLAINED: AtomicU32 = AtomicU32::new(0);
+    let flow_mod = flow.in_protocol(protocol);
+    if let Some(name) = openflow::left_out(protocol.version(), &flow_mod.actions)
+        && EXPLAINED.fetch_add(1, Ordering::Relaxed) < EXPLAINED_MAX
+    {
+        let version = protocol.version();
+        tracing::warn!(target: "ofp_actions", "{name} is left out, which {version} cannot say (see -O)");
+    }
+    flow_mod
+}
+
 /// Properties of all flows, determined before they are sent one by one.
 struct Batch<'a> {
     /// The file's name.
@@ -166,7 +180,7 @@ fn send_flows(
 ) -> Result<ExitCode, Failure> {
     let mut client = client_for(options, client, batch.usable)?;
     let protocol = client.protocol();
-    let messages = flows.map(|(line, flow)| (line, flow.in_protocol(protocol)));
+    let messages = flows.map(|(line, flow)| (line, in_protocol(flow, protocol)));
     let has_bundles = client.version() >= Version::V13;
     if options.args.bundle {
         send_bundle(&mut client, batch.file, messages)?;
@@ -522,7 +536,7 @@ fn as_sent(flow: Parsed, protocol: Protocol, xid: u32) -> Result<Vec<u8>, Failur
         version: protocol.version(),
         flow_mod_table_id: protocol.version() == Version::V10,
     };
-    let mut flow_mod = flow.in_protocol(protocol);
+    let mut flow_mod = in_protocol(flow, protocol);
     // The extension says a table that the flow does not, as Open vSwitch's client has it.
     let any_table = flow_mod.table_id == openflow::message::TABLE_ALL && !protocol.has_table_id_extension();
     if any_table && (flow_mod.command == FlowModCommand::Add || protocol.version() == Version::V10) {

@@ -38,6 +38,7 @@ pub(crate) use controller::{reason_from_wire, reason_name};
 pub use document::actions_table;
 pub use text::{ActionsIn, actions_text, parse_actions, parse_list, write_actions_text};
 pub(crate) use text::{Context, parse_into};
+pub use wire::left_out;
 pub(crate) use wire::{
     read_actions, read_flow_actions, read_instructions, write_actions, write_instructions,
 };
@@ -66,7 +67,7 @@ pub(crate) struct Row {
     /// Its names in text.
     words: &'static [Word],
     /// Writes equivalent actions in versions without a form for it. If there is no equivalent, the action is
-    /// left out: a switch shows what the version can express.
+    /// left out: a switch shows what the version can express, and a client warns ([`left_out`]).
     stand_in: fn(&Action, &mut Encoder) -> bool,
     print: fn(&Action, &mut Printer) -> bool,
     /// Checks compatibility with what is known about the packet, and records what it changes.
@@ -119,8 +120,8 @@ struct Form {
     number: u16,
     /// The versions that have it, first and last.
     versions: (Version, Version),
-    /// The last version in which we write it; decoding still accepts it in later ones.
-    written_until: Version,
+    /// The versions in which we write it, first and last.
+    written: (Version, Version),
     /// Another row reads the form, for all actions that have it.
     read_elsewhere: bool,
     /// Least and greatest length, header and padding included.
@@ -138,16 +139,7 @@ impl Form {
             Space::Nicira | Space::Onf => 16,
         };
         let lengths = (length, length);
-        Form {
-            space,
-            number,
-            versions,
-            written_until: versions.1,
-            read_elsewhere: false,
-            lengths,
-            read,
-            write,
-        }
+        Form { space, number, versions, written: versions, read_elsewhere: false, lengths, read, write }
     }
 
     /// Longer than most.
@@ -164,14 +156,21 @@ impl Form {
 
     /// Deprecated in favour of set-field in versions after this one.
     const fn deprecated_after(mut self, version: Version) -> Form {
-        self.written_until = version;
+        self.written.1 = version;
+        self
+    }
+
+    /// Only from this version on. It is written in the earlier ones too, as in Open vSwitch, for want of any other
+    /// form: the reader's error is better than a list that lacks an action.
+    const fn since(mut self, version: Version) -> Form {
+        self.versions.0 = version;
         self
     }
 
     /// Only in these versions.
     const fn only(mut self, first: Version, last: Version) -> Form {
         self.versions = (first, last);
-        self.written_until = last;
+        self.written = self.versions;
         self
     }
 
@@ -183,6 +182,10 @@ impl Form {
 
     fn is_in(&self, version: Version) -> bool {
         (self.versions.0..=self.versions.1).contains(&version)
+    }
+
+    fn is_written_in(&self, version: Version) -> bool {
+        (self.written.0..=self.written.1).contains(&version)
     }
 
     fn has_length(&self, bytes: u16) -> bool {

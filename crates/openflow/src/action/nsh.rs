@@ -26,7 +26,7 @@ pub(super) static ENCAP: Row = Row {
     name: "encap",
     syntax: "encap(HEADER(md_type=N,tlv(CLASS,TYPE,VALUE)))",
     summary: "Puts an Ethernet, NSH or MPLS header around the packet.",
-    forms: &[nicira(46, read_encap, write_encap).of_length_from(16).only(Version::V13, Version::V15)],
+    forms: &[nicira(46, read_encap, write_encap).of_length_from(16).since(Version::V13)],
     words: &[word("encap", |p, _, value| {
         p.only_in(Protocols::OF13_UP);
         parse_encap(value)
@@ -182,7 +182,7 @@ pub(super) static DECAP: Row = Row {
         },
     )
     .of_length_from(16)
-    .only(Version::V13, Version::V15)],
+    .since(Version::V13)],
     words: &[word("decap", |p, _, value| {
         p.only_in(Protocols::OF13_UP);
         parse_decap(value)

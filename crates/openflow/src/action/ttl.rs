@@ -86,8 +86,7 @@ pub(super) static DEC_NSH_TTL: Row = Row {
     name: "dec_nsh_ttl",
     syntax: "dec_nsh_ttl",
     summary: "Decrements the TTL of a network service header.",
-    forms: &[nicira(48, |_| Ok(Action::DecNshTtl), |a, _| *a == Action::DecNshTtl)
-        .only(Version::V13, Version::V15)],
+    forms: &[nicira(48, |_| Ok(Action::DecNshTtl), |a, _| *a == Action::DecNshTtl).since(Version::V13)],
     words: &[word("dec_nsh_ttl", |_, _, _| Ok(Action::DecNshTtl))],
     print: |_, p| {
         p.word("dec_nsh_ttl");

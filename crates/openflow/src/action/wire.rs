@@ -253,9 +253,7 @@ impl<'a> Encoder<'a> {
 
     fn in_some_form(&mut self, action: &Action) {
         let row = Row::of(action);
-        let usable = |f: &&Form| {
-            f.space != Space::Instruction && f.is_in(self.version) && self.version <= f.written_until
-        };
+        let usable = |f: &&Form| f.space != Space::Instruction && f.is_written_in(self.version);
         let written = row
             .forms
             .iter()
@@ -341,4 +339,17 @@ pub(crate) fn write_instructions(out: &mut Vec<u8>, version: Version, matching: 
         out.set_u16(start + 2, (out.len() - start) as u16);
     }
     put_instructions(out, false);
+}
+
+/// The name of the first action of a flow that the version has neither a form nor a stand-in for: it is left out.
+pub fn left_out(version: Version, actions: &[Action]) -> Option<&'static str> {
+    let is_unsaid = |action: &&Action| {
+        let mut out = Vec::new();
+        match version {
+            Version::V10 => write_actions(&mut out, version, None, std::slice::from_ref(action)),
+            _ => write_instructions(&mut out, version, &Match::any(), std::slice::from_ref(action)),
+        }
+        out.is_empty()
+    };
+    actions.iter().find(is_unsaid).map(|action| Row::of(action).name)
 }

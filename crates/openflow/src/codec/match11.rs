@@ -1,5 +1,5 @@
-//! `ofp_match` of OpenFlow 1.1: fixed fields, a wildcard bit for each, and inverted masks. Source: OpenFlow
-//! 1.1 section A.2.3.
+//! `ofp_match` of OpenFlow 1.1: fixed fields, a wildcard bit for each, and inverted masks. It knows IPv6 by its
+//! Ethernet type alone. Source: OpenFlow 1.1 section A.2.3.
 
 use super::bytes::{Put, Reader};
 use crate::error::ErrorKind::{self, *};
@@ -27,12 +27,14 @@ const VLAN_NONE: u16 = 0xffff;
 
 /// Fields of the transport layer by protocol.
 fn transport(m: &Match) -> Option<(Mf, Mf)> {
+    if m.get_mf(Mf::EthType).0 != 0x800 {
+        return None;
+    }
     [
         (Mf::TcpSrc, Mf::TcpDst),
         (Mf::UdpSrc, Mf::UdpDst),
         (Mf::SctpSrc, Mf::SctpDst),
         (Mf::IcmpType, Mf::IcmpCode),
-        (Mf::Icmpv6Type, Mf::Icmpv6Code),
     ]
     .into_iter()
     .find(|(src, _)| m.has_prereq(*src))
@@ -86,25 +88,25 @@ pub(super) fn read(r: &mut Reader) -> Result<Match, ErrorKind> {
         return Ok(m);
     }
     m.set_masked(FieldId::EthType, eth_type.into(), 0xffff);
-    let is_ip = eth_type == 0x800 || eth_type == 0x86dd;
+    let is_ipv4 = eth_type == 0x800;
     let is_arp = eth_type == 0x806 || eth_type == 0x8035;
-    if is_ip && has(W_NW_TOS) {
+    if is_ipv4 && has(W_NW_TOS) {
         if tos & 3 != 0 {
             return Err(OFPBMC_BAD_VALUE);
         }
         m.set_mf(Mf::NwTos, tos.into(), 0xfc);
     }
-    if (is_ip || is_arp) && has(W_NW_PROTO) {
+    if (is_ipv4 || is_arp) && has(W_NW_PROTO) {
         m.set_masked(FieldId::NwProto, proto.into(), 0xff);
     }
-    if eth_type == 0x800 || is_arp {
+    if is_ipv4 || is_arp {
         for (mf, value, wild) in [(Mf::NwSrc, nw_src, nw_src_wild), (Mf::NwDst, nw_dst, nw_dst_wild)] {
             if !wild != 0 {
                 m.set_mf(mf, (value & !wild).into(), (!wild).into());
             }
         }
     }
-    if is_ip
+    if is_ipv4
         && has(W_NW_PROTO)
         && let Some((src, dst)) = transport(&m)
     {
@@ -143,7 +145,7 @@ pub(super) fn write(out: &mut Vec<u8>, m: &Match) {
     let eth_type = exact(Mf::EthType, W_DL_TYPE);
     let is_mpls = eth_type == 0x8847 || eth_type == 0x8848;
     let (tos, proto) = match eth_type {
-        0x800 | 0x86dd => (exact(Mf::NwTos, W_NW_TOS), exact(Mf::NwProto, W_NW_PROTO)),
+        0x800 => (exact(Mf::NwTos, W_NW_TOS), exact(Mf::NwProto, W_NW_PROTO)),
         0x806 | 0x8035 => (0, exact(Mf::NwProto, W_NW_PROTO)),
         _ => (0, 0),
     };

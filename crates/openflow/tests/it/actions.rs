@@ -2,8 +2,9 @@
 
 use flow::action::SubField;
 use flow::{Action, Mf};
+use openflow::message::FlowMod;
 use openflow::text::{PortNames, actions_text};
-use openflow::{Codec, Version};
+use openflow::{Codec, ErrorKind, Message, Version};
 
 #[test]
 fn a_load_is_a_masked_set_field_in_openflow_15() {
@@ -30,6 +31,43 @@ fn dec_ttl_that_tells_nobody_is_told_from_one_that_tells_controller_0() {
     let nobody = Action::DecTtl(Some(Vec::new()));
     assert_eq!(codec.decode_actions(&bytes), Ok(vec![nobody.clone()]));
     assert_eq!(actions_text(&[nobody], Version::V15, PortNames::none()), "dec_ttl()");
+}
+
+/// The stock client and switch say so too, and whoever reads it refuses it.
+#[test]
+fn an_action_of_later_versions_alone_is_written_rather_than_left_out() {
+    for action in [
+        Action::DecNshTtl,
+        Action::Decap { packet_type: 1 },
+        Action::Encap { packet_type: 0x1_8847, header_size: 0, properties: Vec::new() },
+    ] {
+        for version in Version::ALL {
+            let codec = Codec::new(version);
+            let bytes = codec.encode_actions(std::slice::from_ref(&action));
+            assert_eq!(bytes, Codec::new(Version::V13).encode_actions(std::slice::from_ref(&action)));
+            let read = codec.decode_actions(&bytes);
+            let expected = match version {
+                Version::V10 | Version::V11 | Version::V12 => Err(ErrorKind::OFPBAC_BAD_VENDOR_TYPE),
+                _ => Ok(vec![action.clone()]),
+            };
+            assert_eq!(read, expected, "{version}");
+        }
+    }
+}
+
+/// The match of OpenFlow 1.1 knows IPv6 by its Ethernet type alone: what is in it goes in another form.
+#[test]
+fn ports_over_ipv6_are_read_back_in_openflow_11() {
+    let codec = Codec::new(Version::V11);
+    let known = |text: &str| openflow::text::parse_match(text, PortNames::none()).unwrap();
+    for (text, kind) in [("ipv6", 0), ("ipv6,nw_tos=16", 1), ("udp6,udp_dst=5", 1), ("udp,udp_dst=5", 0)] {
+        let mut flow_mod = FlowMod::add();
+        (flow_mod.table_id, flow_mod.matching) = (0, known(text));
+        let bytes = codec.encode(1, &Message::FlowMod(Box::new(flow_mod.clone()))).unwrap();
+        assert_eq!(bytes[48..50], [0, kind], "{text}: OFPMT_STANDARD or OFPMT_OXM");
+        let Ok((_, Message::FlowMod(read))) = codec.decode(&bytes) else { panic!("{text}") };
+        assert_eq!(read.matching, flow_mod.matching, "{text}");
+    }
 }
 
 #[test]
