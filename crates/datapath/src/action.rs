@@ -24,7 +24,7 @@ pub enum DpAction {
         /// Longest frame, in bytes, at least 14.
         max_bytes: u32,
     },
-    /// Set the bits of `mask` of a header field (checksums follow) or of `PktMark`, `SkbPriority`,
+    /// Set the bits of `mask` of a header field (checksums follow) or of `PktMark`, `SkbPriority`, `DpHash`,
     /// `PacketType`. A packet that lacks the header stays as it is.
     Set {
         /// A field of the packet's headers; VLAN fields change the outer tag.

@@ -70,7 +70,8 @@ fn execute_rest<E: Ends>(actions: &[DpAction], mut delivered: bool, run: &mut Ru
                 let mark = &mut run.metadata.pkt_mark;
                 *mark = *mark & !(*mask as u32) | (*value & *mask) as u32;
             }
-            // For a packet from the control thread.
+            // These two for a packet from the control thread.
+            DpAction::Set { field: FieldId::DpHash, value, .. } => run.metadata.dp_hash = *value as u32,
             DpAction::Set { field: FieldId::PacketType, value, .. } => run.set_packet_type(*value as u32),
             // Queues depend on the priority, but no port has queues yet, so it has no effect.
             DpAction::Set { field: FieldId::SkbPriority, .. } => {}

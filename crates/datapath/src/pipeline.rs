@@ -110,22 +110,14 @@ impl<E> Translation<E> {
         self.packet_len = None;
     }
 
-    /// Prepends an action that sets the packet type found in this key. For packets from the control thread,
-    /// which workers would take for Ethernet frames.
-    pub fn say_packet_type(&mut self, key: &Key) {
-        self.say(FieldId::PacketType, key);
-    }
-
-    /// Prepends an action that sets the mark found in this key. For packets that continue, which workers
-    /// would take for new ones.
-    pub fn say_mark(&mut self, key: &Key) {
-        self.say(FieldId::PktMark, key);
-    }
-
-    fn say(&mut self, field: FieldId, key: &Key) {
-        let value = key.get(field);
-        if value != 0 {
-            self.actions.insert(0, DpAction::Set { field, value, mask: field.ones() });
+    /// Prepends actions that set what the packet of this key carries besides its bytes. For packets from the
+    /// control thread, which workers would take for new Ethernet frames.
+    pub fn say_metadata(&mut self, key: &Key) {
+        for field in [FieldId::PktMark, FieldId::DpHash, FieldId::PacketType] {
+            let value = key.get(field);
+            if value != 0 {
+                self.actions.insert(0, DpAction::Set { field, value, mask: field.ones() });
+            }
         }
     }
 }

@@ -28,8 +28,7 @@ impl ForwardingPlane {
         let learned = |bridge, table_id, cookie| control.learned_count(bridge, table_id, cookie);
         self.switch.translate_for_control(self.switch.version(), &key, &reader, &learned, &mut translation);
         drop(reader);
-        translation.say_mark(&key);
-        translation.say_packet_type(&key);
+        translation.say_metadata(&key);
         self.carry_out_packet(packet, Tracking::of(&key), translation);
     }
 

@@ -128,14 +128,20 @@ fn without_dummies_there_are_no_commands_for_tests() {
 
 /// The control thread translates a packet from which a rule is learned, and a worker carries on with it.
 #[test]
-fn a_packet_that_teaches_a_rule_keeps_its_mark() {
+fn a_packet_that_teaches_a_rule_keeps_its_mark_and_its_hash() {
     let switch = Switch::dummy();
-    switch.add_flow("table=0,in_port=1,udp,actions=load:5->NXM_NX_PKT_MARK[],ct(table=1)");
+    let bucket = "bucket=actions=load:5->NXM_NX_PKT_MARK[],move:NXM_NX_DP_HASH[0..15]->NXM_OF_UDP_SRC[],ct(table=1)";
+    let group = format!("group_id=1,type=select,{bucket}");
+    switch.ofctl(&["-O", "OpenFlow15", "add-group", "br0", &group]).ok();
+    switch.add_flow("table=0,in_port=1,udp,actions=group:1");
     switch.add_flow("table=1,udp,actions=learn(table=9,NXM_OF_ETH_SRC[]),ct(table=2,zone=2)");
-    switch.add_flow("table=2,pkt_mark=5,udp,actions=2");
+    switch.add_flow("table=2,pkt_mark=5,udp,actions=move:NXM_NX_DP_HASH[0..15]->NXM_OF_UDP_DST[],2");
     switch.receive("p1", UDP);
     wait_for("a learned rule", || switch.flows(&["table=9"]).len() == 1);
-    assert_eq!(switch.sent("p2", 1).len(), 1);
+    let sent = &switch.sent("p2", 1)[0];
+    let (before, after) = (&sent[68..72], &sent[72..76]);
+    assert_eq!(before, after, "the hash in place of the ports, before the rule was learned and after");
+    assert_ne!(after, "0000");
 }
 
 #[test]

@@ -7,6 +7,7 @@ use base::OfPort;
 use flow::Mf;
 use flow::action::SubField;
 use flow::mf::{Format, Maskable};
+use flow::options::Wide;
 
 /// Names of the bits of `ct_state`, from bit 0 on.
 pub(super) const CT_STATE: &[&str] = &["new", "est", "rel", "rpl", "inv", "trk", "snat", "dnat"];
@@ -332,17 +333,16 @@ pub fn parse_subfield(text: &str) -> Result<SubField, TextError> {
     }
 }
 
-/// The value of some bits of a field in the format of Open vSwitch's trace: `value` is the whole field's.
-pub fn subfield_value_text(sub: SubField, value: u128) -> String {
+/// The value of some bits of a field in the format of Open vSwitch's trace: `value` is the whole field's, which
+/// has so many bits.
+pub fn subfield_value_text(sub: SubField, value: &Wide, bits: u16) -> String {
     let mut out = String::new();
     write_subfield(&mut out, sub);
     out.push_str(" is now ");
-    let row = sub.field.row();
-    if sub.offset == 0 && sub.count >= row.bits.into() {
-        write_value(&mut out, sub.field, value, sub.field.ones(), PortNames::none());
+    if sub.offset == 0 && sub.count >= bits && !matches!(sub.field, Mf::TunMetadata(_)) {
+        write_value(&mut out, sub.field, value.low_u128(), sub.field.ones(), PortNames::none());
     } else {
-        let bits = value >> sub.offset & (u128::MAX >> (128 - u32::from(sub.count)));
-        put!(out, "{}", if bits == 0 { "0".to_owned() } else { format!("{bits:#x}") });
+        put!(out, "{}", value.shr(sub.offset).and(&Wide::low(sub.count)));
     }
     out
 }

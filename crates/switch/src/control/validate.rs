@@ -96,10 +96,6 @@ fn check_one(action: &Action, table_id: u8, known: Known<'_>) -> Result<(), Flow
             check_port(action)
         }
         Action::OutputTrunc { port, max_len } => check_truncated(*port, *max_len),
-        Action::StackPush(sub) | Action::StackPop(sub) if sub.count > 128 => {
-            check_range(sub, options)?;
-            Err(FlowModError::Unsupported("more than 128 bits on the stack"))
-        }
         Action::OutputReg { source, .. } | Action::StackPush(source) => check_range(source, options),
         Action::StackPop(target) | Action::Load { target, .. } => check_write(target, options),
         Action::SetOption { idx, value, mask } => {

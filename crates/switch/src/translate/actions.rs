@@ -1,7 +1,7 @@
 //! The interpreter of actions.
 
 use super::frozen::needs_reading;
-use super::{ACTION_SET_MAX, CLONES_NESTED_MAX, Cookie, Entry, STACK_MAX, TAGS_BELOW_MAX, Xlate};
+use super::{ACTION_SET_MAX, CLONES_NESTED_MAX, Cookie, Entry, TAGS_BELOW_MAX, Xlate};
 use crate::effect::{Effect, FinTimeout};
 use crate::rule::Rule;
 use crate::trace::Sink;
@@ -9,7 +9,7 @@ use base::{DropReason, OfPort};
 use flow::action::{PacketInReason, SubField};
 use flow::key::{B_COMMON, B_PIPELINE};
 use flow::mf::{Prereq, Slice};
-use flow::options::Wide;
+use flow::options::{OPTION_BYTES_MAX, Wide};
 use flow::{Action, FieldId, Mf};
 use openflow::text::{PortNames, actions_text, subfield_value_text};
 
@@ -334,10 +334,11 @@ impl<'a, S: Sink> Xlate<'a, S> {
         if self.prerequisites_hold(source.field) && self.prerequisites_hold(target.field) {
             if let (Mf::TunMetadata(from), Mf::TunMetadata(to)) = (source.field, target.field) {
                 let value = self.read_option(from, source);
-                return self.write_option_bits(to, target, &value);
+                self.write_option_bits(to, target, &value);
+            } else {
+                let value = self.read_sub(source);
+                self.write_sub(target, value);
             }
-            let value = self.read_sub(source);
-            self.write_sub(target, value);
             self.report_bits(target);
         }
     }
@@ -346,7 +347,10 @@ impl<'a, S: Sink> Xlate<'a, S> {
     fn stack_pop(&mut self, target: &SubField) {
         match self.stack.pop() {
             Some(value) => {
-                self.write_sub(target, value);
+                match target.field {
+                    Mf::TunMetadata(idx) => self.write_option_bits(idx, target, &value),
+                    _ => self.write_sub(target, value.low_u128()),
+                }
                 self.report_bits(target);
             }
             None => self.trace.error(|| "stack underflow".to_string()),
@@ -355,14 +359,16 @@ impl<'a, S: Sink> Xlate<'a, S> {
 
     #[inline(never)]
     fn stack_push(&mut self, source: &SubField) {
-        let value = self.read_sub(source);
-        if self.stack.len() >= STACK_MAX {
+        let value = match source.field {
+            Mf::TunMetadata(idx) => self.read_option(idx, source),
+            _ => Wide::from(self.read_sub(source)),
+        };
+        let bytes = usize::from(source.count.div_ceil(8));
+        if !self.stack.push(&value.to_be_bytes()[OPTION_BYTES_MAX - bytes..]) {
             self.trace.error(|| "resubmits yielded over 64 kB of stack".to_string());
             self.error = Some(DropReason::StackLimit);
             self.failure = "Stack too deep";
-            return;
         }
-        self.stack.push(value);
     }
 
     fn pop_queue(&mut self) {
@@ -509,8 +515,14 @@ impl<'a, S: Sink> Xlate<'a, S> {
 
     /// Reports the new value of some bits of the packet.
     pub(super) fn report_bits(&mut self, sub: &SubField) {
-        let key = &self.key;
-        self.trace.detail(|| subfield_value_text(*sub, key.get_mf(sub.field)));
+        let (key, options) = (&self.key, self.bridge.options());
+        self.trace.detail(|| {
+            let (value, bits) = match sub.field {
+                Mf::TunMetadata(idx) => (options.read(key, idx), options.bits(idx)),
+                field => (Wide::from(key.get_mf(field)), None),
+            };
+            subfield_value_text(*sub, &value, bits.unwrap_or(sub.field.row().bits.into()))
+        });
     }
 
     pub(super) fn is_ip(&mut self) -> bool {
@@ -573,7 +585,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
         if tci & 0x1000 != 0 {
             self.write(B_COMMON, 2, bits, value & bits);
         } else if push {
-            self.set_tci(0x1000 | value & bits, 0xffff);
+            self.set_tci(0x1000 | value & bits, 0x1000 | bits);
         }
     }
 
@@ -583,14 +595,14 @@ impl<'a, S: Sink> Xlate<'a, S> {
         let before = self.read(FieldId::VlanTci);
         let after = before & !bits | value & bits;
         match (before & 0x1000 != 0, after & 0x1000 != 0) {
-            (true, true) => self.write(B_COMMON, 2, bits, value & bits),
+            // Bits without a tag are those of a tag that may come.
+            (true, true) | (false, false) => self.write(B_COMMON, 2, bits, value & bits),
             (false, true) => {
                 self.vlan_moved = true;
                 self.write_field(FieldId::VlanTci, u128::from(after));
                 self.write_field(FieldId::VlanTpid, 0x8100);
             }
             (true, false) => self.pop_vlan(),
-            (false, false) => {}
         }
     }
 

@@ -11,7 +11,9 @@
 //! their own, since they may contain instructions. Pure; nothing here panics, whatever the bytes. Source:
 //! ovs-actions(7), "The controller action".
 
+use super::stack::Stack;
 use flow::Action;
+use flow::options::OPTION_BYTES_MAX;
 use openflow::{Codec, ErrorKind, Version};
 
 /// The rest of one list of actions.
@@ -28,7 +30,7 @@ pub struct Rest {
     /// Innermost first.
     pub(crate) steps: Vec<Step>,
     pub(crate) action_set: Vec<Action>,
-    pub(crate) stack: Vec<u128>,
+    pub(crate) stack: Stack,
     /// The packet comes back with the connection tracker's result.
     pub(crate) is_tracked: bool,
 }
@@ -54,8 +56,8 @@ const TRACKED: u16 = 0x8003;
 const STEP_HEAD: usize = 20;
 /// Maximum length: it must fit into a message with its packet.
 const BYTES_MAX: usize = 32_768;
-/// Maximum number of steps and of stack values: no list of rules leads to more.
-const PARTS_MAX: usize = 4_096;
+/// Maximum number of steps: no list of rules leads to more.
+const STEPS_MAX: usize = 4_096;
 
 /// Whether it stands for a separate instruction.
 fn is_instruction(action: &Action) -> bool {
@@ -80,8 +82,8 @@ pub fn encode(rest: &Rest) -> Option<Vec<u8>> {
     if !rest.action_set.is_empty() {
         put(&mut out, ACTION_SET, &[&[0; 4], &codec.encode_actions(&rest.action_set)[..]].concat())?;
     }
-    for value in &rest.stack {
-        put(&mut out, STACK, &value.to_be_bytes())?;
+    for value in rest.stack.values() {
+        put(&mut out, STACK, value)?;
     }
     if rest.is_tracked {
         put(&mut out, TRACKED, &[])?;
@@ -119,13 +121,14 @@ pub fn decode(mut bytes: &[u8]) -> Result<Rest, ErrorKind> {
                 rest.action_set = codec.decode_actions(body.get(4..).ok_or(ErrorKind::OFPBPC_BAD_LEN)?)?;
             }
             STACK => {
-                let value = body.try_into().map_err(|_| ErrorKind::OFPBPC_BAD_LEN)?;
-                rest.stack.push(u128::from_be_bytes(value));
+                if body.len() > OPTION_BYTES_MAX || !rest.stack.push(body) {
+                    return Err(ErrorKind::OFPBPC_BAD_LEN);
+                }
             }
             TRACKED => rest.is_tracked = true,
             _ => {}
         }
-        if rest.steps.len().max(rest.stack.len()) > PARTS_MAX {
+        if rest.steps.len() > STEPS_MAX {
             return Err(ErrorKind::OFPBPC_BAD_LEN);
         }
         bytes = bytes.get(len.next_multiple_of(8)..).unwrap_or_default();
@@ -163,13 +166,16 @@ mod tests {
     #[test]
     fn what_was_frozen_is_read_back() {
         let actions = vec![output(1), Action::WriteActions(vec![output(2)]), output(3), Action::GotoTable(7)];
+        let mut stack = Stack::default();
+        let wide = [7; OPTION_BYTES_MAX];
+        assert!(stack.push(&[5]) && stack.push(&wide));
         let rest = Rest {
             steps: vec![
                 Step { actions, table_id: 3, cookie: 0x1122_3344_5566_7788 },
                 Step { actions: vec![Action::ClearActions], table_id: 0, cookie: u64::MAX },
             ],
             action_set: vec![output(9)],
-            stack: vec![5, u128::MAX],
+            stack,
             is_tracked: true,
         };
         let bytes = encode(&rest).unwrap();

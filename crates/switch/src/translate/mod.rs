@@ -40,6 +40,7 @@ mod length;
 mod levels;
 mod normal;
 mod output;
+mod stack;
 mod ttl;
 
 pub(crate) use actions::action_set_order;
@@ -47,6 +48,7 @@ pub(crate) use entry::{packet, packet_in_bridge, packet_out, prefetch};
 
 use self::dropped::{drop_at_last, has_output};
 use self::levels::{LEVELS_MAX, levels};
+use self::stack::Stack;
 use crate::changelog::{rule_table, word_table};
 use crate::effect::Effect;
 use crate::flow_mod::TABLE_HIDDEN;
@@ -74,8 +76,6 @@ pub const RESUBMITS_MAX: u32 = 4096;
 const CLONES_NESTED_MAX: u32 = 1024;
 /// Maximum number of group buckets and length branches in one translation.
 const BUCKETS_MAX: u32 = 16_384;
-/// Maximum number of values on the stack: as many registers as fit in 64 kB with their lengths.
-const STACK_MAX: usize = 65_536 / 5;
 /// Maximum number of actions in the action set: twice as many as an instruction has room for. (There is no
 /// such bound in Open vSwitch.) Each further instruction looks at all of them.
 const ACTION_SET_MAX: usize = 8192;
@@ -222,7 +222,7 @@ pub(crate) struct Xlate<'a, S: Sink> {
     /// Buckets executed so far, and bucket liveness checks so far.
     buckets: u32,
     liveness: u32,
-    stack: Vec<u128>,
+    stack: Stack,
     action_set: Vec<&'a Action>,
     exit: bool,
     /// The list with the action ends here; the lists that led to it continue.
@@ -306,7 +306,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
             resubmits: 0,
             buckets: 0,
             liveness: 0,
-            stack: Vec::new(),
+            stack: Stack::default(),
             action_set: Vec::new(),
             exit: false,
             list_ends: false,

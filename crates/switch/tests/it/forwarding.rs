@@ -543,3 +543,28 @@ fn translation_does_without_clones_and_comparisons_of_length() {
         assert!(t.uncacheable && t.actions == [out(first), out(4)], "{packet_len:?}: {t:?}");
     }
 }
+
+/// As in Open vSwitch: what is written to the tag of a packet without one is in the tag that comes.
+#[test]
+fn bits_that_are_set_without_a_tag_are_those_of_the_tag_that_is_pushed() {
+    let tci = |offset, count, value| Action::Load {
+        target: SubField { field: Mf::VlanTci, offset, count },
+        value,
+        as_set_field: false,
+    };
+    let vid = Action::SetVlanVid { vid: 5, push_vlan_if_needed: true };
+    for (actions, tag) in [
+        (vec![tci(13, 3, 1), vid.clone(), output(2)], 0x3005),
+        (vec![tci(0, 12, 7), Action::SetVlanPcp { pcp: 2, push_vlan_if_needed: true }, output(2)], 0x5007),
+        (vec![tci(13, 3, 1), tci(12, 1, 1), output(2)], 0x3000),
+        (vec![tci(13, 3, 1), Action::PushVlan(0x8100), output(2)], 0x1000),
+    ] {
+        let mut r = rig();
+        r.add(0, 1, Match::any(), actions.clone());
+        let pushed = DpAction::PushVlan { tpid: 0x8100, tci: tag };
+        assert_eq!(r.actions(&packet(101)), [pushed, out(2)], "{actions:?}");
+    }
+    let mut r = rig();
+    r.add(0, 1, Match::any(), vec![tci(13, 3, 1), output(2)]);
+    assert_eq!(r.actions(&packet(101)), [out(2)], "no tag, no bits of one");
+}

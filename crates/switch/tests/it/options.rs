@@ -65,6 +65,34 @@ fn tunnel_options_are_matched_set_moved_and_deleted() {
     assert_ne!(translated.mask.get(FieldId::TunMetadataPresent), 0);
 }
 
+/// Half of an option goes to the end of a longer one.
+#[test]
+fn options_of_any_length_are_pushed_and_popped_whole() {
+    let mut rig = rig();
+    let row = |idx, bytes| Mapping { class: 0xffff, kind: idx, bytes, idx };
+    rig.control.map_options(rig.br, &[row(0, 64), row(1, 124)]).unwrap();
+    let sub = |idx, offset, count| SubField { field: Mf::TunMetadata(idx), offset, count };
+    let to_reg = |n, count| SubField { field: Mf::Reg(n), offset: 0, count };
+    let mut value = [0; 64];
+    (value[1], value[63]) = (3, 2);
+    let value = Box::new(Wide::from_be_bytes(&value).unwrap());
+    let moves = vec![
+        Action::SetOption { idx: 0, value, mask: Box::new(Wide::ONES) },
+        Action::StackPush(sub(0, 0, 512)),
+        Action::StackPush(sub(0, 0, 16)),
+        Action::StackPop(to_reg(1, 16)),
+        Action::StackPop(sub(1, 480, 512)),
+        Action::Move { source: sub(1, 976, 12), target: to_reg(0, 12) },
+        Action::OutputReg { source: to_reg(0, 16), max_len: 0 },
+        Action::Move { source: sub(1, 480, 12), target: to_reg(0, 12) },
+        Action::OutputReg { source: to_reg(0, 16), max_len: 0 },
+        Action::Move { source: to_reg(1, 16), target: to_reg(0, 16) },
+        Action::OutputReg { source: to_reg(0, 16), max_len: 0 },
+    ];
+    rig.add(0, 1, Match::any(), moves);
+    assert_eq!(rig.actions(&packet(101)), [out(3), out(2), out(2)]);
+}
+
 #[test]
 fn a_mapping_that_a_rule_uses_stays_and_what_is_not_mapped_is_refused() {
     let mut rig = rig();

@@ -292,7 +292,7 @@ impl Vswitch {
         if !is_done {
             return Err(ErrorKind::OFPFMFC_UNKNOWN);
         }
-        translation.say_packet_type(&key);
+        translation.say_metadata(&key);
         self.plane.carry_out(&out.data, dp_port, translation);
         Ok(())
     }

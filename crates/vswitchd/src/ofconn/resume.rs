@@ -51,8 +51,7 @@ impl Vswitch {
             return Err(ErrorKind::NXR_STALE);
         }
         // The packet continues with the mark that the controller set.
-        translation.say_mark(&key);
-        translation.say_packet_type(&key);
+        translation.say_metadata(&key);
         self.plane.carry_out_tracked(&packet.data, dp_port, Tracking::of(&key), translation);
         Ok(())
     }
