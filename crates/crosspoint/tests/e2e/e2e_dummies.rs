@@ -130,7 +130,8 @@ fn without_dummies_there_are_no_commands_for_tests() {
 #[test]
 fn a_packet_that_teaches_a_rule_keeps_its_mark_and_its_hash() {
     let switch = Switch::dummy();
-    let bucket = "bucket=actions=load:5->NXM_NX_PKT_MARK[],move:NXM_NX_DP_HASH[0..15]->NXM_OF_UDP_SRC[],ct(table=1)";
+    let bucket =
+        "bucket=actions=load:5->NXM_NX_PKT_MARK[],move:NXM_NX_DP_HASH[0..15]->NXM_OF_UDP_SRC[],ct(table=1)";
     let group = format!("group_id=1,type=select,{bucket}");
     switch.ofctl(&["-O", "OpenFlow15", "add-group", "br0", &group]).ok();
     switch.add_flow("table=0,in_port=1,udp,actions=group:1");

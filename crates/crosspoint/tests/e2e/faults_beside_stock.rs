@@ -293,6 +293,34 @@ const REQUESTS: &[(&str, &str)] = &[
         "NXT_FLOW_MOD by 1.5 without a table",
         "0604004000000002000023200000000d 0000000000000000 0001000000000064ffffffffffff0000 0000000000000000",
     ),
+    (
+        "a bundle that loads what is no field, by an unknown algorithm",
+        "040e006000000002000000000000000000000000000000000000000000000005ffffffffffffffffffffffff00000000\
+         00010004000000000004002800000000ffff002000002320000d00090000000000000000000000000000000000000000",
+    ),
+    (
+        "a field of no maskable bits, some of them masked",
+        "040e004000000002000000000000000000000000000000000000000000000005ffffffffffffffffffffffff00000000\
+         0001001080000a02080000000b0200fc",
+    ),
+    (
+        "flags of a tunnel, with other bits masked than there are",
+        "040e004000000002000000000000000000000000000000000000000000000005ffffffffffffffffffffffff00000000\
+         0001000c0001d1040000fffe00000000",
+    ),
+    ("a packet to resume that is none", "0404001000000002000023200000001c"),
+    ("a flow monitor that is cut short", "0412002000000002ffff00000000000000002320000000020000000000000000"),
+    (
+        "a flow monitor of the ONF that is cut short",
+        "0412002000000002ffff0000000000004f4e46000000074e0000000000000000",
+    ),
+    ("a packet-out without a match", "060d0010000000020000000000000000"),
+    ("a packet-out with a match of length 0", "060d00180000000200000000000000000000000000000000"),
+    (
+        "a flow with a match of an unknown type and of length 0",
+        "040e003800000002000000000000000000000000000000000000000000000005ffffffffffffffffffffffff00000000\
+         0007000000000000",
+    ),
 ];
 
 /// Requests after each other, of which the first ones decide what becomes of the last.

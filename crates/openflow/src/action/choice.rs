@@ -204,15 +204,17 @@ fn check_member(port: OfPort) -> Result<(), ErrorKind> {
 }
 
 fn read_bundle(b: &mut Body, load: bool) -> Result<Action, ErrorKind> {
-    let algorithm = numbered(&MEMBER_CHOICES, |choice| choice as u16, b.u16()?)?;
-    let (fields, basis) = (hash_fields(b.u16()?)?, b.u16()?);
+    let algorithm = numbered(&MEMBER_CHOICES, |choice| choice as u16, b.u16()?);
+    let (fields, basis) = (hash_fields(b.u16()?), b.u16()?);
     let (kind, n_members, bits) = (b.u32()?, usize::from(b.u16()?), b.u16()?);
+    // Of several faults, the same is reported as in Open vSwitch.
+    let field = if load { Some(short_field(b.u32()?)?) } else { None };
+    let (algorithm, fields) = (algorithm?, fields?);
     if n_members > MEMBERS_MAX || kind != NXM_OF_IN_PORT {
         return Err(OFPBAC_BAD_ARGUMENT);
     }
-    let target = if load {
+    let target = if let Some(field) = field {
         let (offset, count) = from_ofs_nbits(bits);
-        let field = short_field(b.u32()?)?;
         if count < 16 {
             return Err(OFPBAC_BAD_ARGUMENT);
         }

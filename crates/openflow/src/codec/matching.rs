@@ -22,6 +22,9 @@ pub(crate) const COOKIE: Wire =
 /// the input port, which is its prerequisite: a match on it adds nothing.
 const IN_PHY_PORT: (u16, u8) = (0x8000, 1);
 
+/// OFPMT_OXM.
+const OXM: u16 = 1;
+
 /// A decoded entry: for a field, or for a tunnel option, which may be longer than any number.
 pub(crate) enum AnyEntry {
     Field(Entry),
@@ -129,12 +132,13 @@ fn option_body(idx: u8, header: NxmHeader, body: &mut Reader) -> Result<OptionMa
 
 /// A match holds a part of no field that is matched as a whole.
 fn entry_body(mf: Mf, header: NxmHeader, body: &mut Reader) -> Result<Entry, ErrorKind> {
-    let entry = masked_body(mf, header, body)?;
-    let is_partial = entry.mask != 0 && entry.mask != mf.ones();
-    if is_partial && mf.row().maskable == Maskable::No {
-        return Err(OFPBMC_BAD_MASK);
+    if header.has_mask() && mf.row().maskable == Maskable::No {
+        let mask = &body.rest()[body.len() / 2..];
+        if mask.iter().any(|byte| *byte != mask[0] || !matches!(byte, 0 | 0xff)) {
+            return Err(OFPBMC_BAD_MASK);
+        }
     }
-    Ok(entry)
+    masked_body(mf, header, body)
 }
 
 fn masked_body(mf: Mf, header: NxmHeader, body: &mut Reader) -> Result<Entry, ErrorKind> {
@@ -143,12 +147,8 @@ fn masked_body(mf: Mf, header: NxmHeader, body: &mut Reader) -> Result<Entry, Er
     let mut value = body.number(bytes)?;
     let mut mask = mf.ones();
     if masked {
-        let wire_mask = body.number(bytes)?;
         // Bits that a field has not, since it is narrower than its bytes, are 0 in every packet.
-        mask = wire_mask & mf.ones();
-        if mask == 0 && wire_mask != 0 {
-            return Err(OFPBMC_BAD_MASK);
-        }
+        mask = body.number(bytes)? & mf.ones();
     }
     if is_port32(mf) && mask != 0 {
         value = OfPort::from_u32(value as u32).ok_or(OFPBMC_BAD_VALUE)?.0.into();
@@ -355,13 +355,13 @@ pub(super) fn is_of_pipeline(mf: Mf) -> bool {
 }
 
 fn oxm_entries<'a>(r: &mut Reader<'a>) -> Result<Reader<'a>, ErrorKind> {
-    let mut head = *r;
+    let mut head = r.with_error(OFPBMC_BAD_LEN);
     let (kind, length) = (head.u16()?, usize::from(head.u16()?));
-    if kind != 1 {
-        return Err(OFPBMC_BAD_TYPE);
-    }
-    if length < 4 || length.next_multiple_of(8) > r.len() {
+    if length < 4 || kind == OXM && length.next_multiple_of(8) > r.len() {
         return Err(OFPBMC_BAD_LEN);
+    }
+    if kind != OXM {
+        return Err(OFPBMC_BAD_TYPE);
     }
     r.skip(4)?;
     let entries = r.sub(length - 4)?;
@@ -372,7 +372,7 @@ fn oxm_entries<'a>(r: &mut Reader<'a>) -> Result<Reader<'a>, ErrorKind> {
 /// Appends an `ofp_match` of OpenFlow 1.2 and later, with its padding.
 pub(super) fn write_oxm_match(out: &mut Vec<u8>, m: &Match, minor: u8) {
     let start = out.len();
-    out.u16(1);
+    out.u16(OXM);
     out.u16(0);
     write_entries(out, m, minor, (0, 0));
     out.set_u16(start + 2, (out.len() - start) as u16);
@@ -408,7 +408,8 @@ pub(super) fn write_nxm_match(out: &mut Vec<u8>, m: &Match, minor: u8, cookie: (
 pub(super) fn read_match(r: &mut Reader) -> Result<Match, ErrorKind> {
     match r.with_error(OFPBMC_BAD_LEN).u16()? {
         match11::TYPE => match11::read(r),
-        _ => read_oxm_match(r),
+        OXM => read_oxm_match(r),
+        _ => Err(OFPBMC_BAD_TYPE),
     }
 }
 
@@ -624,7 +625,10 @@ mod tests {
             ("80000a02 86dd 80004e02 0041", Ok(())),
             ("80000a02 86dd 80004f04 0040 0048", Ok(())),
             ("80000a02 86dd 80004f04 0041 0040", Err(OFPBMC_BAD_WILDCARDS)),
-            ("80000a02 86dd 80004f04 0000 0200", Err(OFPBMC_BAD_MASK)),
+            ("80000a02 86dd 80004f04 0000 0200", Ok(())),
+            ("0001d104 0000 fffe", Ok(())),
+            ("00000b02 00 fc", Err(OFPBMC_BAD_MASK)),
+            ("80000a02 0800 00000b02 00 ff", Ok(())),
             ("80000a02 0800 00013502 00 fd", Ok(())),
             ("80000a02 86dd 80004e02 0200", Err(OFPBMC_BAD_VALUE)),
             ("80000a02 86dd 80004e01 01", Err(OFPBMC_BAD_FIELD)),

@@ -29,8 +29,14 @@ fn check(flags: FlowMonitorFlags) -> Result<FlowMonitorFlags, ErrorKind> {
     if flags.intersects(events) { Ok(flags) } else { Err(OFPMOFC_BAD_FLAGS) }
 }
 
+/// Refuses a request that is shorter than what comes before its match, in all forms.
+fn has_head(r: &Reader) -> Result<(), ErrorKind> {
+    if r.len() < 16 { Err(OFPBRC_BAD_LEN) } else { Ok(()) }
+}
+
 /// NXST_FLOW_MONITOR.
 pub(super) fn read_nx_request(r: &mut Reader) -> Result<FlowMonitorRequest, ErrorKind> {
+    has_head(r)?;
     let id = r.u32()?;
     let flags = check(FlowMonitorFlags::from_bits(r.u16()?).ok_or(OFPMOFC_BAD_FLAGS)?)?;
     let (out_port, match_len, table_id) = (filter_port16(r.u16()?), r.u16()?, r.u8()?);
@@ -49,6 +55,7 @@ pub(super) fn read_nx_request(r: &mut Reader) -> Result<FlowMonitorRequest, Erro
 
 /// OFPST_FLOW_MONITOR, and its extension to 1.3.
 pub(super) fn read_request(version: Version, r: &mut Reader) -> Result<FlowMonitorRequest, ErrorKind> {
+    has_head(r)?;
     let id = r.u32()?;
     if version == Version::V13 {
         let flags = check(FlowMonitorFlags::from_bits(r.u16()?).ok_or(OFPMOFC_BAD_FLAGS)?)?;

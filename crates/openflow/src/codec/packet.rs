@@ -140,6 +140,9 @@ pub(super) fn read_packet_in2(r: &mut Reader) -> Result<Box<PacketIn>, ErrorKind
             _ => return Err(OFPBPC_BAD_TYPE),
         }
     }
+    if p.data.is_empty() {
+        return Err(OFPBRC_BAD_LEN);
+    }
     p.total_len = full_len.unwrap_or(p.data.len() as u32);
     Ok(p)
 }
