@@ -130,8 +130,8 @@ pub(super) fn log_normalization(before: &str, after: &str) {
     tracing::info!(target: "ofp_match", "post: {after}");
 }
 
-/// The flow-mod as that encoding says it. It may leave out an instruction, as with the stock tool, but not without
-/// a word.
+/// The flow-mod as that encoding says it. It may leave out an instruction, as with the stock tool, but not
+/// without a word.
 fn in_protocol(flow: Parsed, protocol: Protocol) -> FlowMod {
     static EXPLAINED: AtomicU32 = AtomicU32::new(0);
     let flow_mod = flow.in_protocol(protocol);

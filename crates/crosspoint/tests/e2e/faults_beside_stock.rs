@@ -310,10 +310,6 @@ const REQUESTS: &[(&str, &str)] = &[
     ),
     ("a packet to resume that is none", "0404001000000002000023200000001c"),
     ("a flow monitor that is cut short", "0412002000000002ffff00000000000000002320000000020000000000000000"),
-    (
-        "a flow monitor of the ONF that is cut short",
-        "0412002000000002ffff0000000000004f4e46000000074e0000000000000000",
-    ),
     ("a packet-out without a match", "060d0010000000020000000000000000"),
     ("a packet-out with a match of length 0", "060d00180000000200000000000000000000000000000000"),
     (

@@ -65,6 +65,21 @@ fn traces_are_those_of_the_stock_switch() {
     same_traces(&mut both, &nat, &["udp,actions=group:1", "table=1,actions=output:2"], &[UDP_FLOW]);
 }
 
+/// The match of a tag has its presence; an absent one is not shown. Bits without a tag are those of one that
+/// comes.
+#[test]
+fn tags_are_shown_as_in_the_stock_switch() {
+    let mut both = Both::start();
+    let flows = ["in_port=1,ip", "in_port=1,ip,dl_vlan=5,dl_vlan_pcp=2", "in_port=1"];
+    same_traces(&mut both, &[], &["dl_vlan=5,actions=2"], &flows);
+    same_traces(&mut both, &[], &["vlan_tci=5/0x0fff,actions=2", "priority=1,actions=3"], &flows);
+    same_traces(&mut both, &[], &["vlan_tci=0/0x1000,actions=2", "priority=1,actions=3"], &flows);
+    same_traces(&mut both, &[], &["vlan_tci=0,actions=2", "priority=1,actions=3"], &flows);
+    let bits = ["actions=load:1->NXM_OF_VLAN_TCI[13..15],load:1->NXM_OF_VLAN_TCI[12],output:2"];
+    same_traces(&mut both, &[], &bits, &flows[..1]);
+    same_traces(&mut both, &[], &["actions=load:1->NXM_OF_VLAN_TCI[13..15],output:2"], &flows[..1]);
+}
+
 /// Load balancers of OVN are such buckets.
 #[test]
 fn sets_and_buckets_have_packets_tracked_and_translated_as_in_the_stock_switch() {

@@ -160,8 +160,8 @@ impl Form {
         self
     }
 
-    /// Only from this version on. It is written in the earlier ones too, as in Open vSwitch, for want of any other
-    /// form: the reader's error is better than a list that lacks an action.
+    /// Only from this version on. It is written in the earlier ones too, as in Open vSwitch, for want of any
+    /// other form: the reader's error is better than a list that lacks an action.
     const fn since(mut self, version: Version) -> Form {
         self.versions.0 = version;
         self

@@ -341,7 +341,8 @@ pub(crate) fn write_instructions(out: &mut Vec<u8>, version: Version, matching: 
     put_instructions(out, false);
 }
 
-/// The name of the first action of a flow that the version has neither a form nor a stand-in for: it is left out.
+/// The name of the first action of a flow that the version has neither a form nor a stand-in for: it is left
+/// out.
 pub fn left_out(version: Version, actions: &[Action]) -> Option<&'static str> {
     let is_unsaid = |action: &&Action| {
         let mut out = Vec::new();

@@ -1,5 +1,5 @@
-//! `ofp_match` of OpenFlow 1.1: fixed fields, a wildcard bit for each, and inverted masks. It knows IPv6 by its
-//! Ethernet type alone. Source: OpenFlow 1.1 section A.2.3.
+//! `ofp_match` of OpenFlow 1.1: fixed fields, a wildcard bit for each, and inverted masks. It knows IPv6 by
+//! its Ethernet type alone. Source: OpenFlow 1.1 section A.2.3.
 
 use super::bytes::{Put, Reader};
 use crate::error::ErrorKind::{self, *};

@@ -333,8 +333,8 @@ pub fn parse_subfield(text: &str) -> Result<SubField, TextError> {
     }
 }
 
-/// The value of some bits of a field in the format of Open vSwitch's trace: `value` is the whole field's, which
-/// has so many bits.
+/// The value of some bits of a field in the format of Open vSwitch's trace: `value` is the whole field's,
+/// which has so many bits.
 pub fn subfield_value_text(sub: SubField, value: &Wide, bits: u16) -> String {
     let mut out = String::new();
     write_subfield(&mut out, sub);

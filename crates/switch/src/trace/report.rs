@@ -538,9 +538,16 @@ fn with_recirculation(id: &str, text: &str) -> String {
 }
 
 /// A megaflow's mask without what is the same in all packets that it sees: registers and metadata, which are
-/// zero or come from the frozen state, and tunnel fields if the packet came through no tunnel.
+/// zero or come from the frozen state, and tunnel fields if the packet came through no tunnel. Tags are shown
+/// as in Open vSwitch: their presence with any of their bits, and nothing of absent ones.
 fn shown(mask: &Mask, key: &Key) -> Mask {
+    const PRESENT: u64 = 0x1000;
     let mut mask = mask.clone();
+    for tag in [FieldId::VlanTci, FieldId::VlanTci2] {
+        let is_there = key.get64(tag) & PRESENT != 0;
+        let bits = if is_there && mask.get(tag) != 0 { mask.get(tag) | u128::from(PRESENT) } else { 0 };
+        mask.set(tag, bits);
+    }
     [FieldId::Metadata, FieldId::ActsetOutput].into_iter().for_each(|field| mask.set(field, 0));
     let mut constant = 1 << B_REGS;
     if key.get64(FieldId::TunDst) == 0 && key.get(FieldId::TunIpv6Dst) == 0 {

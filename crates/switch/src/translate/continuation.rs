@@ -121,9 +121,8 @@ pub fn decode(mut bytes: &[u8]) -> Result<Rest, ErrorKind> {
                 rest.action_set = codec.decode_actions(body.get(4..).ok_or(ErrorKind::OFPBPC_BAD_LEN)?)?;
             }
             STACK => {
-                if body.len() > OPTION_BYTES_MAX || !rest.stack.push(body) {
-                    return Err(ErrorKind::OFPBPC_BAD_LEN);
-                }
+                let is_pushed = body.len() <= OPTION_BYTES_MAX && rest.stack.push(body);
+                is_pushed.then_some(()).ok_or(ErrorKind::OFPBPC_BAD_LEN)?;
             }
             TRACKED => rest.is_tracked = true,
             _ => {}

@@ -1,5 +1,5 @@
-//! The values that actions push and pop: each as its bytes with their number behind, so that what a value takes is
-//! what it needs.
+//! The values that actions push and pop: each as its bytes with their number behind, so that what a value
+//! takes is what it needs.
 
 use flow::options::Wide;
 
