@@ -293,7 +293,7 @@ impl OfConn {
         all
     }
 
-    /// Has a message on its way. False if it is lost.
+    /// Has a message on its way. False if it is a packet that is lost.
     fn told(&mut self, message: &Message, sent: Result<bool, SendError>) -> bool {
         match sent {
             Ok(sent) => {
@@ -302,7 +302,7 @@ impl OfConn {
             }
             Err(error) => {
                 tracing::warn!(target: "connmgr", "{} was not sent: {error}", message.name());
-                true
+                !matches!(message, Message::PacketIn(_))
             }
         }
     }
@@ -332,15 +332,44 @@ mod tests {
         Asynchronous::Removed(base::Version(at), Box::new(removed))
     }
 
-    #[test]
-    fn a_removed_rule_is_told_of_by_what_was_wanted_when_it_went() {
-        let now = Instant::now();
-        let mut conn = OfConn::new(1, "br0", Purpose::Service, VersionSet::SUPPORTED, now);
-        // A hello of OpenFlow 1.3.
+    /// A connection of OpenFlow 1.3.
+    fn connected(now: Instant) -> OfConn {
+        let conn = OfConn::new(1, "br0", Purpose::Service, VersionSet::SUPPORTED, now);
         conn.connection().handle_bytes(now, &[4, 0, 0, 8, 0, 0, 0, 1]);
         while conn.connection().next_event(now).is_some() {}
         assert_eq!(conn.version(), Version::V13);
+        conn
+    }
 
+    #[test]
+    fn a_packet_with_more_userdata_and_work_than_a_message_holds_is_counted_as_lost() {
+        let mut conn = connected(Instant::now());
+        conn.packet_in_form = PacketInForm::Nxt2;
+        let mut news = PacketNews {
+            controller_id: 0,
+            is_table_miss: false,
+            is_without_rule: false,
+            message: PacketIn {
+                form: PacketInForm::Nxt2,
+                buffer_id: None,
+                total_len: 60,
+                reason: PacketInReason::Action,
+                table_id: 0,
+                cookie: 0,
+                metadata: Match::any(),
+                data: vec![0; 60],
+                userdata: vec![1; 33_000],
+                continuation: vec![2; 30_000],
+            },
+        };
+        assert!(conn.send_packet(news.clone()));
+        news.message.continuation = vec![2; 33_000];
+        assert!(!conn.send_packet(news));
+    }
+
+    #[test]
+    fn a_removed_rule_is_told_of_by_what_was_wanted_when_it_went() {
+        let mut conn = connected(Instant::now());
         conn.keep_wanted(base::Version(10));
         conn.miss_send_len = DEFAULT_MISS_SEND_LEN;
         conn.keep_wanted(base::Version(20));
