@@ -1,7 +1,6 @@
 //! The front end's half of the protocol: what a virtual machine monitor says to the switch.
 
 use crate::memory::{GUEST_BASE, GuestRam};
-use crate::ring::RingLayout;
 use crate::side::{Side, poll_for};
 use ports::PortError;
 use ports::vhost_user::features::{device as d, protocol as p};
@@ -90,16 +89,16 @@ impl FrontEnd {
         self.say(request::SET_MEM_TABLE, &payload, &[ram.fd().as_fd()])
     }
 
+    /// Hands a ring over, which begins or goes on at `base`.
     pub(crate) fn start_ring(
         &mut self,
         index: u32,
         size: u16,
-        layout: RingLayout,
+        base: u32,
         ram: &GuestRam,
         side: &Side,
     ) -> Result<(), PortError> {
         self.say_state(request::SET_VRING_NUM, index, u32::from(size))?;
-        let base = if layout == RingLayout::Packed { 1 << 15 } else { 0 };
         self.say_state(request::SET_VRING_BASE, index, base)?;
         let addr = VringAddr {
             index,

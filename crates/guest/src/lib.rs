@@ -105,25 +105,27 @@ impl Guest {
         }
         let (ram, pairs) = queue_pairs(config, features)?;
         front_end.share(&ram)?;
-        Guest::start(front_end, config, &ram, pairs)
+        let base = if config.layout == RingLayout::Packed { 1 << 15 } else { 0 };
+        Guest::start(front_end, config, &ram, pairs, &vec![base; 2 * config.pairs])
     }
 
-    /// Fills the rings and hands them over.
+    /// Fills the rings and hands them over, each with the place where it begins or goes on.
     fn start(
         mut front_end: FrontEnd,
         config: &GuestConfig,
         ram: &GuestRam,
         mut pairs: Vec<QueuePair>,
+        bases: &[u32],
     ) -> Result<Guest, PortError> {
         for pair in &mut pairs {
             pair.rx.ring.want_calls(false);
             pair.tx.ring.want_calls(false);
             pair.fill();
         }
-        for (n, pair) in pairs.iter().enumerate() {
-            let [rx_size, tx_size] = config.ring_sizes();
-            front_end.start_ring(2 * n as u32, rx_size, config.layout, ram, &pair.rx)?;
-            front_end.start_ring(2 * n as u32 + 1, tx_size, config.layout, ram, &pair.tx)?;
+        let sides = pairs.iter().flat_map(|pair| [&pair.rx, &pair.tx]);
+        let sizes = config.ring_sizes().into_iter().cycle();
+        for (index, ((side, size), base)) in sides.zip(sizes).zip(bases).enumerate() {
+            front_end.start_ring(index as u32, size, *base, ram, side)?;
         }
         for ring in 0..2 * config.pairs as u32 {
             front_end.enable_ring(ring, true)?;
@@ -148,8 +150,8 @@ impl Guest {
     }
 
     /// Stops the device as QEMU 7.2 does when a machine is paused or migrated: its status is set to 0, then
-    /// each of `rings` is asked where it stopped. Returns their answers: the next descriptor to take, with
-    /// the packed layout's wrap counter in bit 15.
+    /// each of `rings` is asked where it stopped. Returns their answers: the next descriptor to take; in the
+    /// packed layout with its wrap counter in bit 15, and in the upper half the same of the next to return.
     pub fn stop(&mut self, rings: u32) -> Result<Vec<u32>, PortError> {
         self.front_end.reset_status()?;
         (0..rings).map(|ring| self.front_end.stop_ring(ring)).collect()

@@ -96,6 +96,12 @@ impl DriverRing {
         self.free.len()
     }
 
+    /// Where the switch returns the next buffer.
+    #[cfg(test)]
+    pub(crate) fn next_used(&self) -> usize {
+        usize::from(self.next_used)
+    }
+
     /// Whether some buffers are offered.
     pub(crate) fn has_offered(&self) -> bool {
         self.free.len() < usize::from(self.size)

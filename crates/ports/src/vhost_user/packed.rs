@@ -48,14 +48,97 @@ impl Position {
         }
         self.idx -= slots;
     }
+
+    /// One side's half of what SET_VRING_BASE says.
+    fn of(base: u16) -> Position {
+        Position { idx: base & 0x7fff, wrap: base & 0x8000 != 0 }
+    }
+
+    /// The flags of a descriptor that is given back there.
+    #[inline(always)]
+    fn used_flags(self, written: u32) -> u16 {
+        let bits = if self.wrap { AVAIL | USED } else { 0 };
+        bits | if written > 0 { WRITE } else { 0 }
+    }
+
+    fn base(self) -> u32 {
+        u32::from(self.idx) | u32::from(self.wrap) << 15
+    }
 }
 
-/// The place up to which all USED bits are equal, and behind which they are the opposite.
-fn boundary(bits: &[bool]) -> Option<Position> {
-    let last = *bits.last()?;
-    let idx = bits.iter().position(|bit| *bit == last)?;
-    let is_clean = bits[idx..].iter().all(|bit| *bit == last);
-    is_clean.then_some(Position { idx: idx as u16, wrap: !last })
+/// A descriptor as the guest or a predecessor of ours has left it.
+struct Entry {
+    /// It was given back: its bits are equal.
+    is_used: bool,
+    /// It is on offer, or was, and another one of its chain follows.
+    has_next: bool,
+    id: u16,
+}
+
+/// What a ring tells of its past. The guest offers descriptors in order, so the AVAIL bits change where it will
+/// go on. Of a chain of several descriptors only the first is given back: the others stay as they were on offer.
+struct History {
+    /// Where the guest will go on, but a round ago.
+    oldest: Position,
+    /// All descriptors from there on.
+    entries: Vec<Entry>,
+}
+
+/// How often a ring is looked at that its guest is changing.
+const HISTORY_TRIES: usize = 100;
+
+impl History {
+    /// The end of the chain to which `from` and all before it belong: `from` if that begins another one.
+    fn end_of_chain(&self, from: usize) -> usize {
+        let all = &self.entries;
+        let Some(last) = all.iter().skip(from).position(|entry| !entry.has_next) else { return from };
+        let last = from + last;
+        // The identifier of a chain is in its last descriptor, and was given back in its first one. Without
+        // that one, the guest has reused the identifier.
+        let is_same = |other: &Entry| other.id == all[last].id;
+        let is_rest = match from.checked_sub(1) {
+            Some(first) => is_same(&all[first]),
+            None => all[last + 1..].iter().any(|entry| !entry.has_next && is_same(entry)),
+        };
+        if is_rest && !all[last].is_used { last + 1 } else { from }
+    }
+
+    /// The place behind the descriptor that was given back last. Its chain may go on there.
+    fn behind_used(&self) -> usize {
+        self.entries.iter().rposition(|entry| entry.is_used).map_or(0, |last| last + 1)
+    }
+
+    /// Whether both may be where the ring stopped.
+    fn allows(&self, avail: Position, used: Position) -> bool {
+        let size = self.entries.len();
+        let slots = |at: Position| {
+            let round = if at.wrap == self.oldest.wrap { 0 } else { size };
+            (usize::from(at.idx) + round + 2 * size - usize::from(self.oldest.idx)) % (2 * size)
+        };
+        let behind = self.behind_used();
+        let is_end = slots(used) == behind || slots(used) == self.end_of_chain(behind);
+        is_end && slots(used) <= slots(avail) && slots(avail) <= size
+    }
+
+    /// Whether there are chains of several descriptors for certain: other than those, only the one that is
+    /// written last in a burst can be unused while one behind it is used.
+    fn has_long_chains(&self) -> bool {
+        let unused = self.entries[..self.behind_used()].iter().filter(|entry| !entry.is_used).count();
+        unused > 1 || self.entries.iter().any(|entry| entry.has_next)
+    }
+
+    /// Where a predecessor was killed, and the first descriptor of its last burst if that was not shown to the
+    /// guest yet: it is the last one that is written. If chains of one descriptor and of several alternate, and
+    /// the guest reuses an identifier at once, this may be wrong.
+    fn of_killed(&self) -> (usize, Option<usize>) {
+        let behind = self.behind_used();
+        if !self.has_long_chains() {
+            return (behind, self.entries[..behind].iter().position(|entry| !entry.is_used));
+        }
+        let begins_unused = |idx: &usize| self.entries[*idx - 1].is_used && !self.entries[*idx].is_used;
+        let mut ends = (1..behind).filter(begins_unused).map(|idx| self.end_of_chain(idx));
+        (self.end_of_chain(behind), ends.find(|idx| !self.entries[*idx].is_used))
+    }
 }
 
 pub(super) struct Packed {
@@ -77,8 +160,8 @@ pub(super) struct Packed {
 }
 
 impl Packed {
-    /// A ring whose parts are in `memory`, continuing at `base` (index and counter of SET_VRING_BASE), or, if
-    /// `base` may be out of date, where the ring itself says.
+    /// A ring whose parts are in `memory`, continuing at `base` (of SET_VRING_BASE), or, if that may be out of
+    /// date, where the ring itself says.
     pub(super) fn new(
         memory: &GuestMemory,
         addr: &VringAddr,
@@ -92,7 +175,7 @@ impl Packed {
         let (Some(ring), Some(driver_event), Some(device_event)) = (ring, driver_event, device_event) else {
             return Err(Fault("a ring outside the guest's memory, or not aligned"));
         };
-        let start = Position { idx: (base & 0x7fff) as u16, wrap: base & 0x8000 != 0 };
+        let start = Position::of(base as u16);
         if start.idx >= size {
             return Err(Fault("a ring that starts beyond its end"));
         }
@@ -107,45 +190,56 @@ impl Packed {
             signalled: start.idx,
             ring_log: memory.guest_of_user(addr.desc).filter(|_| addr.is_logged),
         };
-        if !is_base_known && let Some(found) = packed.find_position() {
-            (packed.avail, packed.used, packed.signalled) = (found, found, found.idx);
+        if !is_base_known && let Some(history) = packed.history() {
+            packed.resume(&history, Position::of((base >> 16) as u16));
         }
         Ok(packed)
     }
 
-    /// Where a predecessor that was killed has stopped. After such an end QEMU names the place where the ring
-    /// once began, so the descriptors must tell: what was given back in this round has the round's counter as
-    /// its USED bit, and all behind it the opposite, from the round before. If the predecessor was killed
-    /// within a burst, only the first descriptor that it gave back is not shown to the guest yet; it is now.
-    ///
-    /// `None` if the bits tell nothing: of a chain of several descriptors, only the first is marked as used.
-    /// (Linux sends such chains in indirect tables, which take one.)
-    fn find_position(&self) -> Option<Position> {
-        let bits: Vec<bool> =
-            (0..self.size).map(|idx| self.flags(idx).load(Ordering::Acquire) & USED != 0).collect();
-        if let Some(found) = boundary(&bits) {
-            return Some(found);
+    /// Goes on where the front end says, if the ring can have stopped there. After a predecessor was killed,
+    /// QEMU names the place where the ring once began.
+    fn resume(&mut self, history: &History, used: Position) {
+        let place = |slots: usize| {
+            let mut at = history.oldest;
+            at.advance(slots as u16, self.size);
+            at
+        };
+        let (end, unshown) = history.of_killed();
+        if let Some(at) = unshown.map(place) {
+            // SAFETY: a position's index is below the size.
+            let descriptor = unsafe { Packed::read(self.ring, usize::from(at.idx)) };
+            self.flags(at.idx).store(at.used_flags(descriptor.len), Ordering::Release);
         }
-        let differs = |a: usize, b: usize| bits.get(a) != bits.get(b);
-        let is_alone = |idx: &usize| (*idx == 0 || differs(*idx, idx - 1)) && differs(*idx, idx + 1);
-        let mut alone: Vec<usize> = (0..bits.len()).filter(is_alone).take(4).collect();
-        if alone.len() > 3 {
-            return None;
+        let is_known = self.avail != Position::of(1 << 15);
+        if is_known && history.allows(self.avail, self.avail) {
+            return;
         }
-        // A burst across the ring's end, rather than one of nearly the whole ring.
-        if alone.first() == Some(&0) && alone.last() == Some(&(bits.len() - 1)) {
-            alone.reverse();
-        }
-        alone.into_iter().find_map(|idx| {
-            let mut complete = bits.clone();
-            complete[idx] ^= true;
-            let found = boundary(&complete)?;
-            let bits = if complete[idx] { AVAIL | USED } else { 0 };
-            // SAFETY: the index is below the size.
-            let descriptor = unsafe { Packed::read(self.ring, idx) };
-            let flags = bits | if descriptor.len > 0 { WRITE } else { 0 };
-            self.flags(idx as u16).store(flags, Ordering::Release);
-            Some(found)
+        // A predecessor may have taken what is between the two, and kept it.
+        let is_kept = is_known && history.allows(self.avail, used);
+        (self.avail, self.used) = if is_kept { (self.avail, used) } else { (place(end), place(end)) };
+        self.signalled = self.used.idx;
+    }
+
+    /// `None` if the guest never ceases to change it.
+    fn history(&self) -> Option<History> {
+        (0..HISTORY_TRIES).find_map(|_| {
+            // Downwards, so that what the guest adds meanwhile is seen without gaps, except at the ring's end.
+            let mut flags: Vec<u16> =
+                (0..self.size).rev().map(|idx| self.flags(idx).load(Ordering::Acquire)).collect();
+            flags.reverse();
+            let last = flags.last()? & AVAIL;
+            let end = flags.iter().position(|flags| flags & AVAIL == last)?;
+            if flags[end..].iter().any(|flags| flags & AVAIL != last) {
+                return None;
+            }
+            let entry = |idx: usize| {
+                let is_used = (flags[idx] & AVAIL != 0) == (flags[idx] & USED != 0);
+                // SAFETY: `idx < size`.
+                let id = unsafe { Packed::read(self.ring, idx) }.next;
+                Entry { is_used, has_next: !is_used && flags[idx] & NEXT != 0, id }
+            };
+            let entries = (end..flags.len()).chain(0..end).map(entry).collect();
+            Some(History { oldest: Position { idx: end as u16, wrap: last != 0 }, entries })
         })
     }
 
@@ -278,8 +372,7 @@ impl Layout for Packed {
         let id = unsafe { self.ring.add(at + 12) }.cast::<AtomicU16>();
         // SAFETY: as above.
         unsafe { id.as_ref() }.store(chain.id, Ordering::Relaxed);
-        let bits = if self.used.wrap { AVAIL | USED } else { 0 };
-        let flags = bits | if written > 0 { WRITE } else { 0 };
+        let flags = self.used.used_flags(written);
         if self.unpublished.is_none() {
             self.unpublished = Some((self.used.idx, flags));
         } else {
@@ -323,6 +416,6 @@ impl Layout for Packed {
     }
 
     fn base(&self) -> u32 {
-        u32::from(self.avail.idx) | u32::from(self.avail.wrap) << 15
+        self.avail.base() | self.used.base() << 16
     }
 }
