@@ -123,6 +123,14 @@ pub fn header_of(packet: &Packet) -> [u8; HEADER_LEN] {
     header
 }
 
+/// Whether a TCP packet whose checksum is unfinished has the flag CWR.
+#[inline]
+pub fn reports_congestion(packet: &Packet) -> bool {
+    const CWR: u8 = 0x80;
+    let flags_at = usize::from(packet.csum_start) + 13;
+    packet.data().get(flags_at).is_some_and(|flags| flags & CWR != 0)
+}
+
 fn write_offloads(header: &mut [u8; HEADER_LEN], packet: &Packet) {
     if !packet.flags.has(PacketFlags::CSUM_PARTIAL) {
         if packet.flags.has(PacketFlags::CSUM_VALID) {
@@ -140,9 +148,7 @@ fn write_offloads(header: &mut [u8; HEADER_LEN], packet: &Packet) {
     let frame = packet.data();
     let layers = Layers::of(frame, packet.len(), ALL_TAGS).unwrap_or_default();
     let gso_type = if is_tcp {
-        const CWR: u8 = 0x80;
-        let flags_at = usize::from(packet.csum_start) + 13;
-        let ecn = if frame.get(flags_at).is_some_and(|flags| flags & CWR != 0) { GSO_ECN } else { 0 };
+        let ecn = if reports_congestion(packet) { GSO_ECN } else { 0 };
         let version = if layers.eth_type == 0x86dd { GSO_TCPV6 } else { GSO_TCPV4 };
         version | ecn
     } else {

@@ -4,7 +4,7 @@
 use crate::rig::{LAYOUTS, Rig, frame, rig, rig_with, told};
 use base::PortNo;
 use guest::{Guest, GuestConfig, RingLayout};
-use packet::{BURST, Batch, LinkState, Port};
+use packet::{BURST, Batch, LinkState, PacketFlags, Port};
 use ports::PortSpec;
 use ports::vhost_user::VhostUserPort;
 use ports::vhost_user::features::device as d;
@@ -411,5 +411,31 @@ fn a_number_of_queues_makes_sense_though_the_guest_has_as_many_as_it_likes() {
         }
         let mut port = open("4").unwrap();
         assert_eq!(port.take_rx_queues().len(), 1, "there is no guest");
+    }
+}
+
+#[test]
+fn a_segment_that_reports_congestion_goes_whole_only_to_a_guest_that_knows_such() {
+    const CWR: u8 = 0x80;
+    let tso = d::MRG_RXBUF | d::GUEST_CSUM | d::GUEST_TSO4 | d::GUEST_TSO6;
+    for (tcp_flags, features, kinds) in
+        [(0, tso, &[1u8][..]), (CWR, tso | d::GUEST_ECN, &[0x81]), (CWR, tso, &[0, 0, 0])]
+    {
+        let mut rig = rig(&GuestConfig { features, ..GuestConfig::default() });
+        let mut bytes = frame(0, 54 + 3000);
+        bytes[12..14].copy_from_slice(&[0x08, 0x00]);
+        bytes[14..24].copy_from_slice(&[0x45, 0, 0x0b, 0xe0, 0, 0, 0, 0, 64, 6]);
+        (bytes[46], bytes[47]) = (0x50, tcp_flags);
+        let mut packet = rig.cache.alloc_frame(&bytes).unwrap();
+        packet.flags.set(PacketFlags::CSUM_PARTIAL);
+        packet.flags.set(PacketFlags::GSO_TCP);
+        (packet.csum_start, packet.csum_offset, packet.gso_size) = (34, 16, 1000);
+        let mut batch = Batch::new();
+        batch.push(packet);
+        rig.tx[0].tx_burst(&mut rig.cache, &mut batch);
+        rig.tx[0].flush(&mut rig.cache);
+        let mut received = Vec::new();
+        rig.pairs[0].receive_with_headers(8, |header, _| received.push(header[1]));
+        assert_eq!(received, kinds, "{tcp_flags:#x}, {features:#x}");
     }
 }

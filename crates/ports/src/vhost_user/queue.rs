@@ -10,6 +10,7 @@ use super::features::{self, device as d};
 use super::shared::{Held, Shared};
 use crate::QueueStats;
 use crate::offload;
+use crate::virtio_net::reports_congestion;
 use crate::virtual_link::is_longer_than;
 use base::PortNo;
 use packet::lent::Tails;
@@ -227,8 +228,13 @@ fn knows_segments(packet: &Packet, features: u64) -> bool {
     if offload::is_segmentation_ours(packet) {
         return false;
     }
-    let is_tcp = packet.flags.has(PacketFlags::GSO_TCP);
-    let needed = if is_tcp { features::GUEST_TSO } else { features::GUEST_USO };
+    let needed = if !packet.flags.has(PacketFlags::GSO_TCP) {
+        features::GUEST_USO
+    } else if reports_congestion(packet) {
+        features::GUEST_TSO | d::GUEST_ECN
+    } else {
+        features::GUEST_TSO
+    };
     features & needed == needed
 }
 
