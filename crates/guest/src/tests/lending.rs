@@ -223,7 +223,7 @@ fn segment(n: u32, len: usize) -> Vec<u8> {
     bytes[16..18].copy_from_slice(&((len - 14) as u16).to_be_bytes());
     bytes[20..22].fill(0);
     bytes[23] = 6;
-    bytes[46] = 0x50;
+    (bytes[46], bytes[47]) = (0x50, 0x10);
     bytes
 }
 

@@ -11,6 +11,7 @@
 
 use super::chain::{Direction, Fault, RingParts};
 use super::descriptor::Given;
+use super::doorbell;
 use super::features::{PROTOCOL_OFFERED, device as d, protocol as p};
 use super::memory::{DirtyLog, Extent, GuestMemory, Mapped, REGIONS_MAX};
 use super::message::{Inflight, MessageError, Region, Request, VringAddr};
@@ -91,6 +92,8 @@ struct RingConfig {
     kick: Option<Arc<OwnedFd>>,
     call: Option<Arc<OwnedFd>>,
     enabled: bool,
+    /// The guest has disabled it: what it sends there is discarded, at the latest when it is enabled again.
+    is_discarded: bool,
     /// It was at work on this connection, so where it stopped is known to both sides.
     has_run: bool,
 }
@@ -177,9 +180,10 @@ impl Device {
             Request::SetVringErr { index, .. } => {
                 self.ring(index)?;
             }
-            Request::SetVringEnable { index, enable } => {
-                self.change_ring(index, |ring| ring.enabled = enable)?
-            }
+            Request::SetVringEnable { index, enable } => self.change_ring(index, |ring| {
+                ring.is_discarded |= ring.enabled && !enable && !index.is_multiple_of(2);
+                ring.enabled = enable;
+            })?,
             Request::SendRarp(mac) => {
                 if !self.shared.announce(mac) {
                     return Ok(Answer::Refused);
@@ -310,9 +314,14 @@ impl Device {
     /// Takes a ring away from the workers and records where it stopped.
     fn take(&mut self, index: usize) {
         if let Some(ring) = self.shared.take_ring(index) {
-            self.rings[index].base = ring.base();
-            self.rings[index].has_run = true;
+            self.note(index, &ring);
         }
+    }
+
+    /// Notes where a ring stopped.
+    fn note(&mut self, index: usize, ring: &Ring) {
+        self.rings[index].base = ring.base();
+        self.rings[index].has_run = true;
     }
 
     fn take_all(&mut self) {
@@ -330,7 +339,7 @@ impl Device {
         self.take(index);
         let config = &self.rings[index];
         let (Some(memory), Some(addr)) = (&self.memory, &config.addr) else { return Ok(()) };
-        if !config.started || !config.enabled || config.num == 0 {
+        if !config.started || !(config.enabled || config.is_discarded) || config.num == 0 {
             return Ok(());
         }
         let is_modern = self.features & (d::VERSION_1 | d::MRG_RXBUF) != 0;
@@ -343,7 +352,7 @@ impl Device {
             counts: self.shared.counts[index].clone(),
         };
         let size = config.num as u16;
-        let ring = if self.features & d::RING_PACKED != 0 {
+        let mut ring = if self.features & d::RING_PACKED != 0 {
             let packed = Packed::new(memory, addr, size, config.base, config.has_run)?;
             Ring::packed(packed, usize::from(size), parts)
         } else {
@@ -353,11 +362,22 @@ impl Device {
             let has_event_idx = self.features & d::EVENT_IDX != 0;
             Ring::split(Split::new(memory, addr, size, has_event_idx)?, usize::from(size), parts)
         };
+        if config.is_discarded {
+            self.shared.rx_stats[index / 2].dropped.add(ring.discard()?);
+            if !config.enabled {
+                if let Some(call) = config.call.as_ref().filter(|_| ring.is_call_due) {
+                    doorbell::ring(call);
+                }
+                self.note(index, &ring);
+                return Ok(());
+            }
+        }
         // The memory that workers look at constantly.
         let looked_at = if self.features & d::RING_PACKED != 0 { addr.desc } else { addr.avail };
         let ring_at = memory.at_user(looked_at, 1, 1).map(|at| at.as_ptr() as usize);
         self.shared.give_ring(index, ring, config.kick.clone(), config.call.clone())?;
         self.shared.facts().ring_at = ring_at;
+        self.rings[index].is_discarded = false;
         Ok(())
     }
 

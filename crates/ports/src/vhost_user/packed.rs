@@ -75,8 +75,9 @@ struct Entry {
     id: u16,
 }
 
-/// What a ring tells of its past. The guest offers descriptors in order, so the AVAIL bits change where it will
-/// go on. Of a chain of several descriptors only the first is given back: the others stay as they were on offer.
+/// What a ring tells of its past. The guest offers descriptors in order, so the AVAIL bits change where it
+/// will go on. Of a chain of several descriptors only the first is given back: the others stay as they were
+/// on offer.
 struct History {
     /// Where the guest will go on, but a round ago.
     oldest: Position,
@@ -128,8 +129,8 @@ impl History {
     }
 
     /// Where a predecessor was killed, and the first descriptor of its last burst if that was not shown to the
-    /// guest yet: it is the last one that is written. If chains of one descriptor and of several alternate, and
-    /// the guest reuses an identifier at once, this may be wrong.
+    /// guest yet: it is the last one that is written. If chains of one descriptor and of several alternate,
+    /// and the guest reuses an identifier at once, this may be wrong.
     fn of_killed(&self) -> (usize, Option<usize>) {
         let behind = self.behind_used();
         if !self.has_long_chains() {
@@ -160,8 +161,8 @@ pub(super) struct Packed {
 }
 
 impl Packed {
-    /// A ring whose parts are in `memory`, continuing at `base` (of SET_VRING_BASE), or, if that may be out of
-    /// date, where the ring itself says.
+    /// A ring whose parts are in `memory`, continuing at `base` (of SET_VRING_BASE), or, if that may be out
+    /// of date, where the ring itself says.
     pub(super) fn new(
         memory: &GuestMemory,
         addr: &VringAddr,
@@ -223,7 +224,7 @@ impl Packed {
     /// `None` if the guest never ceases to change it.
     fn history(&self) -> Option<History> {
         (0..HISTORY_TRIES).find_map(|_| {
-            // Downwards, so that what the guest adds meanwhile is seen without gaps, except at the ring's end.
+            // Downwards, so that what the guest adds meanwhile is seen without gaps, but for the ring's end.
             let mut flags: Vec<u16> =
                 (0..self.size).rev().map(|idx| self.flags(idx).load(Ordering::Acquire)).collect();
             flags.reverse();

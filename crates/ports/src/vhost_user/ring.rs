@@ -21,14 +21,14 @@
 mod receive;
 mod transmit;
 
-use super::chain::{BURST_SEGMENTS, Fault, Layout, RingParts, Segments, Sent, Taken};
+use super::chain::{BURST_SEGMENTS, Fault, Layout, RingParts, Segments, Sent, Taken, take_chains};
 use super::memory::DirtyLog;
 use super::packed::Packed;
 use super::split::Split;
 use crate::QueueStats;
 use base::PortNo;
 use packet::lent::Tails;
-use packet::{Batch, Lent, Packet, PoolCache};
+use packet::{BURST, Batch, Lent, Packet, PoolCache};
 use receive::Receive;
 use transmit::Transmit;
 
@@ -148,6 +148,24 @@ impl Ring {
         };
         self.taken.clear();
         self.check_memory()
+    }
+
+    /// Returns what waits, at most as many buffers as fit into the ring, unread. Their number.
+    pub(super) fn discard(&mut self) -> Result<u64, Fault> {
+        let mut count = 0;
+        while count < self.segments.chain_max {
+            let Ring { layout, parts, segments, taken, .. } = self;
+            match layout {
+                AnyLayout::Split(split) => take_chains(split, parts, segments, BURST, taken)?,
+                AnyLayout::Packed(packed) => take_chains(packed, parts, segments, BURST, taken)?,
+            }
+            if self.taken.is_empty() {
+                break;
+            }
+            count += self.taken.len();
+            self.give_back()?;
+        }
+        Ok(count as u64)
     }
 
     /// Writes packets from the front of `batch`, some of which have lent tails, as far as the guest has
