@@ -329,14 +329,14 @@ impl Drop for Prepared {
 }
 
 impl Prepared {
-    /// How many queues the port opens: all queues of the device, or `n_rxq`, to which the device's channels
-    /// are set. A device with more queues than we open would lose packets to the kernel's stack.
+    /// How many queues the port opens: all queues of the device if those are not too many, or `n_rxq`. The
+    /// device's channels are set to that: one with more queues would lose packets to the kernel's stack.
     fn choose_queues(&mut self, spec: &PortSpec) -> Result<u32, PortError> {
         let channels = self.channels();
         let has = channels.rx_queues();
         let wanted = match spec.option("n_rxq") {
             Some(_) => spec.rx_queues()? as u32,
-            None => return Ok(has.min(QUEUES_MAX)),
+            None => has.min(QUEUES_MAX),
         };
         if wanted == has {
             return Ok(has);
@@ -347,7 +347,7 @@ impl Prepared {
                 Ok(wanted)
             }
             // More than the device has: use all of them. The port's status says how many are in use.
-            _ if wanted > has => Ok(has.min(QUEUES_MAX)),
+            _ if wanted > has => Ok(has),
             _ => {
                 let why = format!("the interface has {has} receive queues and cannot be given {wanted}");
                 Err(PortError::BadOption { option: "n_rxq".into(), value: wanted.to_string(), why })

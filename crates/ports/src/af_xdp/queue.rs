@@ -558,7 +558,9 @@ impl TxQueue for XskTxQueue {
 
     fn has_pending(&self) -> bool {
         let in_flight = self.rings.as_ref().is_some_and(|r| r.lent.count() > 0);
-        in_flight && !self.down && !self.socket.is_gone() && self.flushes_in_vain < PATIENCE_FLUSHES
+        // What the kernel has not taken yet needs another notification, however long that takes.
+        let is_hopeful = self.kick || self.flushes_in_vain < PATIENCE_FLUSHES;
+        in_flight && is_hopeful && !self.down && !self.socket.is_gone()
     }
 
     fn close(&mut self, cache: &mut PoolCache) {

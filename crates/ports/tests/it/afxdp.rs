@@ -104,6 +104,56 @@ fn has_interface(net: &Net, port: &str) -> bool {
     net.try_on("s", &format!("ip link show dev {port}")).succeeded()
 }
 
+/// How many frames an interface of the switch has sent.
+fn transmitted(net: &Net, interface: &str) -> u64 {
+    let shown = net.on("s", "cat /proc/net/dev");
+    let line = shown.lines().find_map(|line| line.trim_start().strip_prefix(&format!("{interface}:")));
+    // Behind eight columns of what was received, and bytes.
+    line.unwrap().split_whitespace().nth(9).unwrap().parse().unwrap()
+}
+
+#[test]
+fn frames_that_the_kernel_has_not_taken_are_not_given_up_as_in_flight() {
+    let _alone = alone();
+    let net = Net::new("");
+    net.enter("s");
+    // Behind a bridge, frames wait for a slow link: so long, the kernel takes no more than the ring holds.
+    for line in [
+        "ip link add out type veth peer name in",
+        "ip link add slow type veth peer name far",
+        "ip link add b0 type bridge",
+        "ip link set in master b0",
+        "ip link set slow master b0",
+        "tc qdisc add dev slow root tbf rate 256kbit burst 1600 limit 1000000",
+    ] {
+        net.on("s", line);
+    }
+    for name in ["out", "in", "slow", "far", "b0"] {
+        net.on("s", &format!("ip link set {name} up"));
+    }
+    wait_for("the bridge", || net.on("s", "bridge link").matches("state forwarding").count() == 2);
+    let pool = pool();
+    let mut cache = pool.cache();
+    let mut port = AfXdpPort::open(&spec("out", 1).with("n_txq_desc", "64"), pool).unwrap();
+    let rx = port.take_rx_queues();
+    let mut tx = port.take_tx_queues(1);
+    let before = transmitted(&net, "slow");
+    for _ in 0..3 {
+        let mut batch = Batch::new();
+        let frame = [[2; 6], [4; 6], [0x88; 6], [0; 6]].concat().repeat(20);
+        batch.extend((0..40).map(|_| cache.alloc_frame(&frame).unwrap()));
+        tx[0].tx_burst(&mut cache, &mut batch);
+        assert_eq!(batch.len(), 0);
+        tx[0].flush(&mut cache);
+    }
+    while tx[0].has_pending() {
+        tx[0].flush(&mut cache);
+    }
+    wait_for("all frames", || transmitted(&net, "slow") - before >= 120);
+    tx[0].flush(&mut cache);
+    drop((rx, tx, port));
+}
+
 #[test]
 fn a_transmit_ring_holds_as_many_frames_as_the_option_says() {
     let _alone = alone();
@@ -111,12 +161,7 @@ fn a_transmit_ring_holds_as_many_frames_as_the_option_says() {
     net.enter("s");
     let pool = pool();
     let mut cache = pool.cache();
-    let transmitted = || -> u64 {
-        let shown = net.on("s", "cat /proc/net/dev");
-        let line = shown.lines().find_map(|line| line.trim_start().strip_prefix("p0:")).unwrap();
-        // Behind eight columns of what was received, and bytes.
-        line.split_whitespace().nth(9).unwrap().parse().unwrap()
-    };
+    let transmitted = || transmitted(&net, "p0");
     for slots in [64, 128, 512] {
         let mut port = AfXdpPort::open(&spec("p0", 1).with("n_txq_desc", &slots.to_string()), pool).unwrap();
         let rx = port.take_rx_queues();
@@ -194,6 +239,21 @@ fn every_queue_of_a_device_is_served() {
         eprintln!("TCP on two queues: {both} Mbit/s");
         assert!(both > MBITS_MIN, "{both}");
     });
+}
+
+#[test]
+fn a_device_of_more_queues_than_a_port_opens_is_left_no_others() {
+    let _alone = alone();
+    let net = Net::new("numrxqueues 70 numtxqueues 70");
+    let rx_channels = || net.on("s", "ethtool -l p0").rsplit_once("RX:").unwrap().1[..4].trim().to_string();
+    assert_eq!(rx_channels(), "70");
+    net.on("a", "ethtool -L eth0 tx 1");
+    net.enter("s");
+    let pool = pool();
+    let port = AfXdpPort::open(&spec("p0", 1).with("n_rxq_desc", "64"), pool).unwrap();
+    assert_eq!((detail(&port, "n_rxq").as_str(), rx_channels().as_str()), ("64", "64"));
+    drop(port);
+    assert_eq!(rx_channels(), "70");
 }
 
 #[test]
