@@ -208,8 +208,12 @@ impl Program {
             };
             let call = format!("attach the XDP program in {mode:?} mode").to_lowercase();
             let attached = rtnetlink::xdp_attached(ifindex)?;
-            let (libc::EBUSY | libc::EEXIST, Some(attached)) = (errno, attached) else {
-                return Err(PortError::Os { call, errno });
+            let is_late = Instant::now() > deadline;
+            let attached = match (errno, attached) {
+                (libc::EBUSY | libc::EEXIST, Some(attached)) => attached,
+                // It has just gone.
+                (libc::EBUSY | libc::EEXIST, None) if !is_late => continue,
+                _ => return Err(PortError::Os { call, errno }),
             };
             let name = program_name(attached.program_id);
             if name.as_deref() != Some(PROGRAM_NAME) {
@@ -223,7 +227,7 @@ impl Program {
             if detach_ours(ifindex, &attached).is_ok() {
                 continue;
             }
-            if Instant::now() > deadline {
+            if is_late {
                 return Err(PortError::Unsupported(format!(
                     "another running switch has its XDP program (id {}) attached",
                     attached.program_id
@@ -342,6 +346,27 @@ pub(super) mod tests {
         let Err(error) = program.attach(ifindex, AttachMode::Native) else { panic!("attached") };
         assert!(error.to_string().contains("their_program"), "{error}");
         assert_eq!(rtnetlink::xdp_attached(ifindex).unwrap(), before);
+    }
+
+    #[test]
+    fn a_program_that_goes_meanwhile_is_in_nobodys_way() {
+        let ifindex = veth();
+        let net = std::fs::File::open("/proc/thread-self/ns/net").unwrap();
+        let is_done = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                // SAFETY: the descriptor is open; the call touches no memory of ours.
+                assert_eq!(unsafe { libc::setns(net.as_raw_fd(), libc::CLONE_NEWNET) }, 0);
+                let other = load(PROGRAM_NAME, ifindex, AttachMode::Generic);
+                while !is_done.load(std::sync::atomic::Ordering::Relaxed) {
+                    drop(other.attach(ifindex, AttachMode::Generic));
+                }
+            });
+            let program = load(PROGRAM_NAME, ifindex, AttachMode::Generic);
+            let failed = (0..60).find_map(|_| program.attach(ifindex, AttachMode::Generic).err());
+            is_done.store(true, std::sync::atomic::Ordering::Relaxed);
+            assert!(failed.is_none(), "{failed:?}");
+        });
     }
 
     #[test]
