@@ -438,3 +438,34 @@ fn a_ring_whose_large_frames_were_all_refused_goes_on() {
         assert_eq!(pool.stats().free, 256);
     }
 }
+
+#[test]
+fn a_guest_is_notified_although_another_worker_holds_its_ring_at_that_moment() {
+    for layout in LAYOUTS {
+        let mut pair = Pair::new(&config(layout));
+        pair.to.tx.extend(pair.to.port.take_tx_queues(1));
+        pair.to.pair.rx.ring.want_calls(true);
+        let is_called = |pair: &Pair| crate::side::poll_for(&pair.to.pair.rx.call, std::time::Duration::ZERO);
+        // It is notified once when it begins.
+        assert!(is_called(&pair));
+        rustix::io::read(&pair.to.pair.rx.call, &mut [0u8; 8]).unwrap();
+        let mut batch = Batch::new();
+        batch.push(pair.cache.alloc_frame(&frame(0, 60)).unwrap());
+        pair.to.tx[0].tx_burst(&mut pair.cache, &mut batch);
+        assert!(batch.is_empty() && !is_called(&pair));
+        // The other one writes what is lent to it, and is not done with that yet.
+        assert!(pair.from.pair.send(&frame(1, 1000)));
+        pair.from.rx[0].rx_begin(&mut pair.cache, &mut batch);
+        let mut lent = Lent::of(pair.from.rx[0].as_mut()).unwrap();
+        assert_eq!(pair.to.tx[1].tx_write(&batch, &mut lent), 1);
+        pair.to.tx[0].flush(&mut pair.cache);
+        lent.settle();
+        let tries_again = !is_called(&pair) && pair.to.tx[0].has_pending();
+        pair.to.tx[1].tx_publish();
+        assert!(tries_again, "{layout:?}");
+        pair.to.tx[0].flush(&mut pair.cache);
+        assert!(is_called(&pair) && !pair.to.tx[0].has_pending(), "{layout:?}");
+        pair.cache.free_all(&mut batch);
+        pair.end();
+    }
+}

@@ -483,15 +483,19 @@ impl TxQueue for VhostTx {
             }
             None => self.close(cache),
         }
-        if let Some(index) = self.due.take()
-            && let Some(mut slot) = self.shared.try_ring(index)
-        {
-            slot.call();
+        if let Some(index) = self.due {
+            match self.shared.try_ring(index) {
+                Some(mut slot) => slot.call(),
+                // Another worker holds it, who need not notify the guest.
+                None if self.shared.is_there(index) => return,
+                None => {}
+            }
+            self.due = None;
         }
     }
 
     fn has_pending(&self) -> bool {
-        !self.cut.is_empty()
+        !self.cut.is_empty() || self.due.is_some()
     }
 
     fn close(&mut self, cache: &mut PoolCache) {

@@ -217,7 +217,7 @@ impl Shared {
 
     /// Whether the guest's driver is active.
     pub(super) fn is_running(&self) -> bool {
-        self.tx_rings() > 0 && self.places[1].is_there.load(Ordering::Relaxed)
+        self.tx_rings() > 0 && self.is_there(1)
     }
 
     #[inline(always)]
@@ -332,9 +332,9 @@ impl Shared {
         self.facts().is_connected
     }
 
-    /// Whether a receive queue has a ring that the guest has enabled.
-    pub(super) fn is_rx_enabled(&self, pair: usize) -> bool {
-        self.places.get(2 * pair + 1).is_some_and(|place| place.is_there.load(Ordering::Relaxed))
+    /// Whether there is a ring, held or not.
+    pub(super) fn is_there(&self, index: usize) -> bool {
+        self.places.get(index).is_some_and(|place| place.is_there.load(Ordering::Relaxed))
     }
 
     pub(super) fn take_ring(&self, index: usize) -> Option<Ring> {
@@ -362,8 +362,7 @@ impl Shared {
     }
 
     fn count_tx_rings(&self) {
-        let is_there = |pair: &usize| self.places[2 * pair].is_there.load(Ordering::Relaxed);
-        let count = (0..QUEUE_PAIRS_MAX).take_while(is_there).count();
+        let count = (0..QUEUE_PAIRS_MAX).take_while(|pair| self.is_there(2 * pair)).count();
         self.tx_rings.store(count as u32, Ordering::Relaxed);
     }
 
