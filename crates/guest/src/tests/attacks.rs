@@ -515,9 +515,10 @@ fn attacks_by_messages_cost_their_own_port_alone() {
                 payload.extend_from_slice(&[0; 8]);
                 a.say_with(request::SET_LOG_BASE, &payload, &[file.as_fd()]);
             }),
-            ("requests in flight in a file on a disk", Survives, |a| {
+            ("requests in flight, of which it knows nothing, in a file on a disk", Survives, |a| {
+                const SET_INFLIGHT_FD: u32 = 32;
                 let file = File::open(std::env::current_exe().unwrap()).unwrap();
-                a.say_with(request::SET_INFLIGHT_FD, &[0; 24], &[file.as_fd()]);
+                a.say_with(SET_INFLIGHT_FD, &[0; 24], &[file.as_fd()]);
             }),
             ("a file for a channel", Disabled("no Unix socket"), |a| {
                 let file = tempfile::tempfile().unwrap();

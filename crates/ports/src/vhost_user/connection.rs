@@ -10,12 +10,12 @@ use super::message::{self, FDS_MAX, HEADER_LEN, Header, MessageError, Request};
 use crate::PortError;
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, recvmsg, sendmsg,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketAddrUnix,
+    SocketFlags, SocketType, recvmsg, send,
 };
-use std::io::{IoSlice, IoSliceMut};
+use std::io::IoSliceMut;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -117,17 +117,13 @@ impl Connection {
     }
 
     /// Sends an answer, with an optional descriptor.
-    pub(crate) fn send(&mut self, request: u32, payload: &[u8], fd: Option<&OwnedFd>) -> Result<(), Ended> {
+    pub(crate) fn send(&mut self, request: u32, payload: &[u8]) -> Result<(), Ended> {
         let bytes = message::encode(request, true, false, payload);
         let mut rest = &bytes[..];
-        let mut fd = fd;
         while !rest.is_empty() {
             self.wait(libc::POLLOUT)?;
-            match send_some(&self.stream, rest, fd) {
-                Ok(n) => {
-                    rest = &rest[n..];
-                    fd = None;
-                }
+            match send(&self.stream, rest, SendFlags::NOSIGNAL) {
+                Ok(n) => rest = &rest[n..],
                 Err(Errno::AGAIN | Errno::INTR) => {}
                 Err(_) => return Err(Ended::Closed),
             }
@@ -166,13 +162,4 @@ fn receive_some(socket: &UnixStream, to: &mut [u8], fds: &mut Vec<OwnedFd>) -> R
         }
     }
     if fds.len() > FDS_MAX { Err(Errno::PROTO) } else { Ok(read.bytes) }
-}
-
-/// Sends what fits, with an optional descriptor.
-fn send_some(socket: &UnixStream, bytes: &[u8], fd: Option<&OwnedFd>) -> Result<usize, Errno> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = SendAncillaryBuffer::new(&mut space);
-    let fds = fd.map(AsFd::as_fd);
-    assert!(fds.is_none() || control.push(SendAncillaryMessage::ScmRights(fds.as_slice())), "there is room");
-    sendmsg(socket, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL)
 }

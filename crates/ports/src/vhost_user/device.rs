@@ -14,14 +14,14 @@ use super::descriptor::Given;
 use super::doorbell;
 use super::features::{PROTOCOL_OFFERED, device as d, protocol as p};
 use super::memory::{DirtyLog, Extent, GuestMemory, Mapped, REGIONS_MAX};
-use super::message::{Inflight, MessageError, Region, Request, VringAddr};
+use super::message::{MessageError, Region, Request, VringAddr};
 use super::packed::Packed;
 use super::ring::{Ring, SIZE_MAX};
 use super::shared::{QUEUE_PAIRS_MAX, RINGS_MAX, Shared};
 use super::split::Split;
 use crate::PortError;
 use crate::wait::refused;
-use rustix::fs::{MemfdFlags, OFlags, fcntl_getfl, fcntl_setfl, ftruncate, memfd_create};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use std::fmt;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -77,8 +77,6 @@ pub(super) enum Answer {
     Refused,
     /// This payload.
     Payload(Vec<u8>),
-    /// This payload and a descriptor.
-    WithFd(Vec<u8>, OwnedFd),
 }
 
 /// The configuration of one ring.
@@ -196,9 +194,6 @@ impl Device {
                 self.shared.set_guest_mtu(mtu as u32);
             }
             Request::SetBackendReqFd => self._requests = Some(socket(only(&mut fds)?)?),
-            Request::GetInflightFd(wanted) => return inflight_memory(wanted),
-            // Nothing is ever in flight between bursts, so there is nothing to find in it.
-            Request::SetInflightFd(_) => {}
             Request::SetStatus(status) => {
                 self.status = status & 0xff;
                 if self.status == 0 {
@@ -437,17 +432,4 @@ fn notifier(fd: Option<Given>) -> Result<Option<Arc<OwnedFd>>, DeviceError> {
     let made_so = fcntl_getfl(&fd).and_then(|flags| fcntl_setfl(&fd, flags | OFlags::NONBLOCK));
     made_so.map_err(refused("set up a guest's notifier"))?;
     Ok(Some(Arc::new(fd)))
-}
-
-/// Memory for the front end to keep for us over a crash.
-fn inflight_memory(wanted: Inflight) -> Result<Answer, DeviceError> {
-    const HEADER: u64 = 64;
-    const ENTRY: u64 = 32;
-    let queues = u64::from(wanted.queues).min(RINGS_MAX as u64);
-    let len = (queues * (HEADER + ENTRY * u64::from(wanted.queue_size))).max(4096).next_multiple_of(4096);
-    let os = refused("make memory for a guest's requests in flight");
-    let fd = memfd_create("vhost-inflight", MemfdFlags::CLOEXEC).map_err(&os)?;
-    ftruncate(&fd, len).map_err(&os)?;
-    let answer = Inflight { len, offset: 0, ..wanted };
-    Ok(Answer::WithFd(answer.encode()[..20].to_vec(), fd))
 }

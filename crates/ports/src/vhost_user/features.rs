@@ -43,7 +43,6 @@ pub mod protocol {
     pub const REPLY_ACK: u64 = 1 << 3;
     pub const NET_MTU: u64 = 1 << 4;
     pub const BACKEND_REQ: u64 = 1 << 5;
-    pub const INFLIGHT_SHMFD: u64 = 1 << 12;
     pub const RESET_DEVICE: u64 = 1 << 13;
     pub const CONFIGURE_MEM_SLOTS: u64 = 1 << 15;
     pub const STATUS: u64 = 1 << 16;
@@ -71,7 +70,7 @@ pub const OFFERED: u64 = {
 pub const PROTOCOL_OFFERED: u64 = {
     use protocol as p;
     let net = p::MQ | p::LOG_SHMFD | p::RARP | p::REPLY_ACK | p::NET_MTU | p::BACKEND_REQ;
-    net | p::INFLIGHT_SHMFD | p::RESET_DEVICE | p::CONFIGURE_MEM_SLOTS | p::STATUS
+    net | p::RESET_DEVICE | p::CONFIGURE_MEM_SLOTS | p::STATUS
 };
 
 /// What a guest needs to receive TCP segments of any size unsegmented.

@@ -81,8 +81,6 @@ pub mod request {
     pub const SEND_RARP: u32 = 19;
     pub const NET_SET_MTU: u32 = 20;
     pub const SET_BACKEND_REQ_FD: u32 = 21;
-    pub const GET_INFLIGHT_FD: u32 = 31;
-    pub const SET_INFLIGHT_FD: u32 = 32;
     pub const RESET_DEVICE: u32 = 34;
     pub const GET_MAX_MEM_SLOTS: u32 = 36;
     pub const ADD_MEM_REG: u32 = 37;
@@ -120,19 +118,6 @@ pub struct VringAddr {
     pub avail: u64,
     /// Guest address of the used ring for the log; in the packed layout of no use.
     pub log: u64,
-}
-
-/// The memory that survives a crash of the back end.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Inflight {
-    /// Length of the mapping.
-    pub len: u64,
-    /// Offset in the file.
-    pub offset: u64,
-    /// Number of vrings.
-    pub queues: u16,
-    /// Entries of each.
-    pub queue_size: u16,
 }
 
 /// A request from the front end.
@@ -183,8 +168,6 @@ pub enum Request {
     SendRarp([u8; 6]),
     NetSetMtu(u64),
     SetBackendReqFd,
-    GetInflightFd(Inflight),
-    SetInflightFd(Inflight),
     ResetDevice,
     GetMaxMemSlots,
     AddMemReg(Region),
@@ -246,8 +229,6 @@ impl Request {
             }
             r::NET_SET_MTU => Request::NetSetMtu(u64_payload()?),
             r::SET_BACKEND_REQ_FD => Request::SetBackendReqFd,
-            r::GET_INFLIGHT_FD => Request::GetInflightFd(inflight(payload).ok_or_else(short)?),
-            r::SET_INFLIGHT_FD => Request::SetInflightFd(inflight(payload).ok_or_else(short)?),
             r::RESET_DEVICE => Request::ResetDevice,
             r::GET_MAX_MEM_SLOTS => Request::GetMaxMemSlots,
             r::ADD_MEM_REG => Request::AddMemReg(single_region(payload).ok_or_else(short)?),
@@ -262,8 +243,8 @@ impl Request {
     pub fn fds_expected(&self) -> std::ops::RangeInclusive<usize> {
         match self {
             Request::SetMemTable(regions) => regions.len()..=regions.len(),
-            Request::SetLogBase { .. } | Request::SetLogFd | Request::SetBackendReqFd => 1..=1,
-            Request::SetInflightFd(_) | Request::AddMemReg(_) => 1..=1,
+            Request::SetLogBase { .. } | Request::SetLogFd => 1..=1,
+            Request::SetBackendReqFd | Request::AddMemReg(_) => 1..=1,
             Request::SetVringKick { has_fd, .. }
             | Request::SetVringCall { has_fd, .. }
             | Request::SetVringErr { has_fd, .. } => {
@@ -299,17 +280,6 @@ fn region(bytes: &[u8]) -> Region {
     }
 }
 
-fn inflight(payload: &[u8]) -> Option<Inflight> {
-    let bytes = payload.get(..20)?;
-    let u16_at = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
-    Some(Inflight {
-        len: u64_at(bytes, 0),
-        offset: u64_at(bytes, 8),
-        queues: u16_at(16),
-        queue_size: u16_at(18),
-    })
-}
-
 impl Region {
     /// The wire form.
     pub fn encode(&self) -> [u8; 32] {
@@ -317,18 +287,6 @@ impl Region {
         for (to, word) in bytes.chunks_exact_mut(8).zip([self.guest, self.len, self.user, self.offset]) {
             to.copy_from_slice(&word.to_le_bytes());
         }
-        bytes
-    }
-}
-
-impl Inflight {
-    /// The wire form.
-    pub fn encode(&self) -> [u8; 24] {
-        let mut bytes = [0; 24];
-        bytes[..8].copy_from_slice(&self.len.to_le_bytes());
-        bytes[8..16].copy_from_slice(&self.offset.to_le_bytes());
-        bytes[16..18].copy_from_slice(&self.queues.to_le_bytes());
-        bytes[18..20].copy_from_slice(&self.queue_size.to_le_bytes());
         bytes
     }
 }
@@ -424,9 +382,6 @@ mod tests {
         assert_eq!(Request::parse(request::SET_MEM_TABLE, &table), Ok(Request::SetMemTable(vec![region])));
         let addr = VringAddr { index: 5, is_logged: true, desc: 1 << 40, used: 7, avail: 8, log: 9 };
         assert_eq!(Request::parse(request::SET_VRING_ADDR, &addr.encode()), Ok(Request::SetVringAddr(addr)));
-        let inflight = Inflight { len: 1, offset: 2, queues: 3, queue_size: 4 };
-        let parsed = Request::parse(request::SET_INFLIGHT_FD, &inflight.encode());
-        assert_eq!(parsed, Ok(Request::SetInflightFd(inflight)));
         let kick = 0x103u64.to_le_bytes();
         let parsed = Request::parse(request::SET_VRING_KICK, &kick).unwrap();
         assert_eq!(parsed, Request::SetVringKick { index: 3, has_fd: false });

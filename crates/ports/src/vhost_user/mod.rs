@@ -620,10 +620,9 @@ impl Session {
             let number = incoming.header.request;
             let answer = device.handle(incoming.request, incoming.fds)?;
             let sent = match answer {
-                Answer::Payload(payload) => connection.send(number, &payload, None),
-                Answer::WithFd(payload, fd) => connection.send(number, &payload, Some(&fd)),
-                Answer::Done if wants_answer => connection.send(number, &0u64.to_le_bytes(), None),
-                Answer::Refused if wants_answer => connection.send(number, &1u64.to_le_bytes(), None),
+                Answer::Payload(payload) => connection.send(number, &payload),
+                Answer::Done if wants_answer => connection.send(number, &0u64.to_le_bytes()),
+                Answer::Refused if wants_answer => connection.send(number, &1u64.to_le_bytes()),
                 Answer::Done | Answer::Refused => Ok(()),
             };
             if sent.is_err() || !self.closed_all() || self.is_elsewhere() {
