@@ -128,9 +128,9 @@ impl History {
         unused > 1 || self.entries.iter().any(|entry| entry.has_next)
     }
 
-    /// Where a predecessor was killed, and the first descriptor of its last burst if that was not shown to the
-    /// guest yet: it is the last one that is written. If chains of one descriptor and of several alternate,
-    /// and the guest reuses an identifier at once, this may be wrong.
+    /// Where a predecessor was killed, and the first descriptor of its last burst if that was not shown to
+    /// the guest yet: it is the last one that is written. If chains of one descriptor and of several
+    /// alternate, and the guest reuses an identifier at once, this may be wrong.
     fn of_killed(&self) -> (usize, Option<usize>) {
         let behind = self.behind_used();
         if !self.has_long_chains() {
