@@ -8,11 +8,14 @@
 //! Folding costs workers time. If removed rules must be reported, folds follow each other directly, and rules
 //! that vanish during one share the next. Otherwise folds are a fifth of a second apart, or half a second if
 //! a worker caches many flows.
+//!
+//! Reports of a bridge wait while one of its controllers is behind with reading them: a million removed rules
+//! are far more than a connection may hold.
 
 use crate::plane::ForwardingPlane;
 use base::Version;
 use openflow::message::{FlowForm, FlowRemoved, FlowRemovedReason};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use switch::control::{Removal, RemovedReason};
 use switch::{BridgeIdx, RetiredSlots};
 
@@ -23,6 +26,9 @@ const FOLD_INTERVAL_MANY_MS: u64 = 500;
 const MANY_FLOWS: u64 = 100_000;
 /// Removed rules reported per turn.
 const REMOVALS_AT_ONCE: usize = 256;
+/// Removed rules whose reports wait for controllers, of all bridges. Beyond that they are reported all the
+/// same, and the controller that is behind may lose its connection.
+const HELD_BACK_MAX: usize = 1 << 20;
 /// Slots that are cleared in one turn.
 const SLOTS_AT_ONCE: usize = 4_096;
 
@@ -37,6 +43,8 @@ pub(crate) struct Schedule {
     fold: Option<(u64, u64, Finals)>,
     /// What is final, and waits to be reported and freed.
     finished: Finals,
+    /// What is to be reported next.
+    reports: Reports,
     /// Expire rules as of this time, by counters that have been folded.
     expiring: Option<u64>,
     last_fold_ms: u64,
@@ -118,16 +126,22 @@ impl Schedule {
         self.wants_expiry()
     }
 
-    /// Frees some of what is final, in less than a millisecond. Returns the rules that must be reported.
-    pub fn finish_some(&mut self, plane: &mut ForwardingPlane) -> Vec<Gone> {
+    /// Frees some of what is final, in less than a millisecond. Returns the rules that must be reported,
+    /// except those of bridges whose controllers are behind.
+    pub fn finish_some(
+        &mut self,
+        plane: &mut ForwardingPlane,
+        is_behind: impl Fn(BridgeIdx) -> bool,
+    ) -> Vec<Gone> {
         let finals = self.finished.take_some();
+        self.reports.add(finals.removals);
         let tell = |removal: Removal| {
             let (bridge, version) = (removal.rule.bridge, removal.version);
             let news = plane.flow_removed(&removal);
             plane.control.removal_done(removal);
             Gone { bridge, version, news }
         };
-        let gone = finals.removals.into_iter().map(tell).collect();
+        let gone = self.reports.take_some(HELD_BACK_MAX, is_behind).into_iter().map(tell).collect();
         for slots in finals.slots {
             for &slot in slots.slots().iter().rev() {
                 plane.bequeath(slot);
@@ -139,9 +153,40 @@ impl Schedule {
         gone
     }
 
-    /// Whether more is final.
+    /// Whether more is final, and nobody is behind who must be told of it.
     pub fn has_finished(&self) -> bool {
-        !self.finished.is_empty()
+        !self.finished.is_empty() || self.reports.has_more
+    }
+}
+
+/// Rules whose counters are final, in the order in which they went from their bridge.
+#[derive(Default)]
+struct Reports {
+    by_bridge: BTreeMap<BridgeIdx, VecDeque<Removal>>,
+    /// The last turn left some that it might have taken.
+    has_more: bool,
+}
+
+impl Reports {
+    fn add(&mut self, removals: VecDeque<Removal>) {
+        for removal in removals {
+            self.by_bridge.entry(removal.rule.bridge).or_default().push_back(removal);
+        }
+    }
+
+    /// What may be reported now, in one turn. Only so many are held back.
+    fn take_some(&mut self, held_back_max: usize, is_behind: impl Fn(BridgeIdx) -> bool) -> Vec<Removal> {
+        let is_full = self.by_bridge.values().map(VecDeque::len).sum::<usize>() > held_back_max;
+        let mut taken = Vec::new();
+        for (bridge, removals) in &mut self.by_bridge {
+            let room = REMOVALS_AT_ONCE - taken.len();
+            if room > 0 && (is_full || !is_behind(*bridge)) {
+                taken.extend(removals.drain(..removals.len().min(room)));
+            }
+        }
+        self.by_bridge.retain(|_, removals| !removals.is_empty());
+        self.has_more = taken.len() == REMOVALS_AT_ONCE;
+        taken
     }
 }
 
@@ -239,7 +284,7 @@ mod tests {
     fn tick(schedule: &mut Schedule, plane: &mut ForwardingPlane, now_ms: u64) -> Vec<Gone> {
         schedule.advance(plane, now_ms);
         while schedule.expire(plane) {}
-        schedule.finish_some(plane)
+        schedule.finish_some(plane, |_| false)
     }
 
     /// Its slot.
@@ -288,5 +333,35 @@ mod tests {
         let gone = later.find_map(|now_ms| tick(&mut schedule, &mut plane, now_ms).pop()).unwrap();
         assert_eq!((gone.news.reason, gone.news.packet_count), (FlowRemovedReason::Delete, 7));
         assert!(!schedule.waits_for_workers() && !schedule.has_finished());
+    }
+
+    #[test]
+    fn reports_wait_for_a_controller_that_is_behind_and_hold_up_no_other_bridge() {
+        let (mut plane, slow) = plane();
+        let fast = plane.control.add_bridge(BridgeConfig::new("br1"));
+        let mut schedule = Schedule::default();
+        for (cookie, bridge) in [(1, slow), (2, fast), (3, slow)] {
+            add(&mut plane, bridge, 0);
+            plane.control.flow_mod(bridge, &FlowMod::delete(Match::any()), 0).unwrap();
+            schedule.advance(&mut plane, cookie * TICK_MS);
+        }
+        let turn = |schedule: &mut Schedule, plane: &mut ForwardingPlane, is_behind: bool| {
+            schedule.advance(plane, 10 * TICK_MS);
+            let gone = schedule.finish_some(plane, |bridge| is_behind && bridge == slow);
+            gone.into_iter().map(|gone| gone.bridge).collect::<Vec<_>>()
+        };
+        assert_eq!(turn(&mut schedule, &mut plane, true), [fast]);
+        assert!(turn(&mut schedule, &mut plane, true).is_empty() && !schedule.has_finished());
+        assert_eq!(turn(&mut schedule, &mut plane, false), [slow, slow]);
+
+        // What is held back has a bound.
+        for n in 0..3 {
+            add(&mut plane, slow, 0);
+            plane.control.flow_mod(slow, &FlowMod::delete(Match::any()), n).unwrap();
+        }
+        let mut reports = Reports::default();
+        reports.add(plane.control.take_removals().into());
+        assert_eq!(reports.take_some(3, |_| true).len(), 0);
+        assert_eq!(reports.take_some(2, |_| true).len(), 3);
     }
 }

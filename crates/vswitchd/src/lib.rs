@@ -13,6 +13,7 @@ mod conffile;
 pub mod config;
 pub mod configdb;
 pub mod controllers;
+mod ct_flushes;
 mod daemon;
 mod device_manager;
 mod devices;

@@ -8,6 +8,7 @@
 
 use crate::keepalive::Pulse;
 use openflow::Connection;
+use openflow::connection::OWED_MAX;
 use std::io;
 use std::ops::{Deref, DerefMut};
 use std::pin::Pin;
@@ -20,6 +21,9 @@ use transport::{Account, Stream, clock};
 
 /// Bytes read at once.
 pub(crate) const READ_BYTES: usize = 64 * 1024;
+/// A peer with more to read than this is behind, as long as it took something in this time.
+const BEHIND_BYTES: usize = OWED_MAX / 8;
+const BEHIND_MAX: Duration = Duration::from_secs(10);
 /// How often to look whether the control thread is late, and how often to take its place while it is.
 const LOOK: Duration = Duration::from_millis(200);
 const HELP: Duration = Duration::from_millis(20);
@@ -41,6 +45,8 @@ struct State {
     unflushed: bool,
     /// The socket had no room for all that waits.
     is_full: bool,
+    /// When the peer last took something.
+    sent_at: Instant,
 }
 
 /// The connection, while nobody else has it.
@@ -63,7 +69,14 @@ impl DerefMut for Guard<'_> {
 impl Line {
     /// Without a stream yet.
     pub fn new(connection: Connection) -> Line {
-        let state = State { connection, stream: None, input: Vec::new(), unflushed: false, is_full: false };
+        let state = State {
+            connection,
+            stream: None,
+            input: Vec::new(),
+            unflushed: false,
+            is_full: false,
+            sent_at: clock::now(),
+        };
         Line { state: Mutex::new(state), notify: Notify::new() }
     }
 
@@ -96,9 +109,16 @@ impl Line {
         self.state().give(clock::now());
     }
 
+    /// Whether much waits that the peer takes slowly. One that takes nothing is dead rather than behind.
+    pub fn is_behind(&self, now: Instant) -> bool {
+        let state = self.state();
+        let is_alive = now.saturating_duration_since(state.sent_at) < BEHIND_MAX;
+        is_alive && !state.connection.is_closed() && state.connection.transmit().len() > BEHIND_BYTES
+    }
+
     /// Sends what waits, and sees TLS send it too.
     pub fn poll_transmit(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let State { connection, stream, unflushed, is_full, .. } = &mut *self.state();
+        let State { connection, stream, unflushed, is_full, sent_at, .. } = &mut *self.state();
         let Some(stream) = stream else { return Poll::Ready(Err(io::ErrorKind::NotConnected.into())) };
         while !connection.transmit().is_empty() {
             match Pin::new(&mut *stream).poll_write(cx, connection.transmit())? {
@@ -109,9 +129,10 @@ impl Line {
                 Poll::Ready(0) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
                 Poll::Ready(n) => connection.transmitted(n),
             }
+            *sent_at = clock::now();
             if *is_full {
                 // There is room again, so the peer has read something.
-                connection.progressed(clock::now());
+                connection.progressed(*sent_at);
             }
             *unflushed = true;
         }
@@ -232,6 +253,7 @@ impl State {
             }
             // What TLS still holds is for the task to flush.
             self.unflushed = true;
+            self.sent_at = now;
             if self.is_full {
                 self.connection.progressed(now);
             }

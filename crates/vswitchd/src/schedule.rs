@@ -3,9 +3,10 @@
 
 use crate::finals::Gone;
 use crate::ofproto::{Asynchronous, free_some};
-use crate::plane::ForwardingPlane;
+use crate::plane::{ForwardingPlane, TURN};
 use crate::state::Vswitch;
 use datapath::Event;
+use std::time::Instant;
 use switch::control::Left;
 use switch::{BridgeIdx, Effect};
 
@@ -39,6 +40,7 @@ impl Vswitch {
     pub fn clean(&mut self) -> bool {
         let mut has_more = self.go_on_reporting(None) | self.go_on_with_own_changes();
         has_more |= self.go_on_with_abandoned() | free_some();
+        has_more |= self.ct_flushes.go_on(&self.plane, Instant::now() + TURN);
         if self.schedule.wants_expiry() && !self.tables_are_busy() {
             has_more |= self.schedule.expire(&mut self.plane);
             let bridges: Vec<BridgeIdx> = self.bridges.keys().copied().collect();
@@ -46,7 +48,9 @@ impl Vswitch {
         }
         let now_ms = self.plane.now_ms();
         self.schedule.advance(&mut self.plane, now_ms);
-        for Gone { bridge, version, news } in self.schedule.finish_some(&mut self.plane) {
+        let (bridges, now) = (&self.bridges, transport::clock::now());
+        let is_behind = |bridge| bridges.get(&bridge).is_some_and(|bridge| bridge.is_behind(now));
+        for Gone { bridge, version, news } in self.schedule.finish_some(&mut self.plane, is_behind) {
             self.counts.flows_removed += 1;
             self.news.push((bridge, Asynchronous::Removed(version, Box::new(news))));
         }
@@ -119,7 +123,7 @@ impl Vswitch {
 impl ForwardingPlane {
     /// Tells of workers that do not answer.
     fn tell_overdue(&mut self) {
-        for late in self.dp.overdue(std::time::Instant::now()) {
+        for late in self.dp.overdue(Instant::now()) {
             let (name, seconds) = (datapath::worker_name(late.worker), late.waited.as_secs_f64());
             tracing::warn!(
                 target: "dpif_netdev",

@@ -7,6 +7,7 @@
 use crate::command_state::CommandState;
 use crate::config::wanted::SwitchWide;
 use crate::config::{Config, EnableDummy};
+use crate::ct_flushes::CtFlushes;
 use crate::device_manager::DeviceManager;
 use crate::finals::Schedule;
 use crate::janitor::Fate;
@@ -78,6 +79,8 @@ pub struct Vswitch {
     pub(crate) reports: VecDeque<Report>,
     /// What the switch changes by itself and has not changed yet.
     pub(crate) own_changes: OwnChanges,
+    /// The removal of tracked connections.
+    pub(crate) ct_flushes: CtFlushes,
     /// There is something that does not wait for the next tick.
     pub(crate) urgent: Rc<Notify>,
     /// Which connection may work for longer than a moment: one at a time, in the order in which they ask.
@@ -168,6 +171,7 @@ impl Vswitch {
             abandoned: VecDeque::new(),
             reports: VecDeque::new(),
             own_changes: OwnChanges::default(),
+            ct_flushes: CtFlushes::default(),
             urgent: Rc::new(Notify::new()),
             long_turns: Rc::new(Semaphore::new(1)),
             held_for_connections: Budget::new(HELD_FOR_CONNECTIONS_MAX),

@@ -8,6 +8,7 @@ use super::tcp::Peers;
 use super::tuple::{TCP, Tuple};
 use super::{Helper, SHARDS, Tracker};
 use flow::{CtTuple, CtTuples};
+use std::ops::Range;
 
 /// A connection at one moment.
 #[derive(Clone, Debug)]
@@ -93,11 +94,17 @@ impl Tracker {
         filter: &Filter,
         now_ms: u64,
     ) -> Vec<Connection> {
+        let entries = self.next_entries(at, count);
+        entries.filter_map(|idx| self.connection(idx, now_ms)).filter(|c| filter.matches(c)).collect()
+    }
+
+    /// At most `count` entries from number `at` on, which moves behind them.
+    fn next_entries(&self, at: &mut Option<u32>, count: u32) -> Range<u32> {
         let taken = self.taken();
         let start = at.unwrap_or(0).max(taken.start);
         let end = start.saturating_add(count).min(taken.end);
         *at = (end < taken.end).then_some(end);
-        (start..end).filter_map(|idx| self.connection(idx, now_ms)).filter(|c| filter.matches(c)).collect()
+        start..end
     }
 
     /// All connections that the filter selects.
@@ -133,10 +140,18 @@ impl Tracker {
 
     /// Ends the connections that the filter selects, and returns how many.
     pub fn flush(&self, filter: &Filter, now_ms: u64) -> usize {
-        match filter.one() {
-            Some((tuple, zone)) => self.flush_named(&tuple, zone, filter, now_ms).into(),
-            None => self.taken().filter(|idx| self.flush_one(*idx, filter, now_ms)).count(),
+        self.flush_some(&mut Some(0), u32::MAX, filter, now_ms)
+    }
+
+    /// The same for some entries at a time, as [`Self::connections`] does it. A filter that names a single
+    /// connection takes one call.
+    pub fn flush_some(&self, at: &mut Option<u32>, count: u32, filter: &Filter, now_ms: u64) -> usize {
+        if let Some((tuple, zone)) = filter.one() {
+            *at = None;
+            return self.flush_named(&tuple, zone, filter, now_ms).into();
         }
+        let entries = self.next_entries(at, count);
+        entries.filter(|idx| self.flush_one(*idx, filter, now_ms)).count()
     }
 
     fn flush_one(&self, idx: u32, filter: &Filter, now_ms: u64) -> bool {

@@ -1,15 +1,20 @@
 //! `dpctl/*` of connection tracking: its connections, their removal, and its limits.
 
 use super::names::{OF_DPCTL, options};
+use super::waits;
+use crate::ct_flushes::ENTRIES_AT_ONCE;
 use crate::ofconn::filter_of;
-use crate::plane::ForwardingPlane;
+use crate::plane::{ForwardingPlane, TURN};
+use crate::state::{Shared, Vswitch};
 use datapath::conntrack::dump::{Connection, Filter};
 use datapath::conntrack::tcp::{Scale, State};
 use datapath::conntrack::tuple::Tuple;
 use openflow::message::CtFlush;
 use openflow::text::{KeyValues, parse_ct_tuple};
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::time::Instant;
 
 type Answer = Result<String, String>;
 
@@ -150,18 +155,45 @@ fn line(c: &Connection, is_verbose: bool, has_statistics: bool) -> String {
     text + "\n"
 }
 
-fn connections(plane: &ForwardingPlane, filter: &Filter) -> Vec<Connection> {
-    plane.dp.tracker().all_connections(filter, plane.dp.now_ms())
+/// Shows the connections that a filter selects to `each`, in turns.
+async fn for_all_connections(shared: &Shared, filter: Filter, mut each: impl FnMut(&Connection)) {
+    let mut at = Some(0);
+    while at.is_some() {
+        look_at_some(&shared.borrow().plane, &mut at, &filter, Instant::now() + TURN, &mut each);
+        tokio::task::yield_now().await;
+    }
 }
 
-pub fn dump(plane: &ForwardingPlane, args: &[String]) -> Answer {
-    let filter = zone_filter(&words(plane, args)?)?;
+/// A turn of that, which ends soon after `until`.
+fn look_at_some(
+    plane: &ForwardingPlane,
+    at: &mut Option<u32>,
+    filter: &Filter,
+    until: Instant,
+    each: &mut impl FnMut(&Connection),
+) {
+    let (tracker, now_ms) = (plane.dp.tracker(), plane.dp.now_ms());
+    while at.is_some() {
+        tracker.connections(at, ENTRIES_AT_ONCE, filter, now_ms).iter().for_each(&mut *each);
+        if Instant::now() >= until {
+            return;
+        }
+    }
+}
+
+pub fn dump(vswitch: &mut Vswitch, args: &[String]) -> Answer {
+    let filter = zone_filter(&words(&vswitch.plane, args)?)?;
     let (more, statistics) = (has(args, ["-m", "--more"]), has(args, ["-s", "--statistics"]));
-    Ok(connections(plane, &filter).iter().map(|c| line(c, more, statistics)).collect())
+    vswitch.begin(async move |shared| {
+        let mut text = String::new();
+        for_all_connections(&shared, filter, |c| text += &line(c, more, statistics)).await;
+        Ok(text)
+    });
+    Ok(String::new())
 }
 
-pub fn flush(plane: &ForwardingPlane, args: &[String]) -> Answer {
-    let mut words = words(plane, args)?.into_iter().peekable();
+pub fn flush(vswitch: &mut Vswitch, args: &[String]) -> Answer {
+    let mut words = words(&vswitch.plane, args)?.into_iter().peekable();
     let (mut filter, mut flush) = (Filter::default(), CtFlush::default());
     if let Some(word) = words.next_if(|word| word.starts_with("zone=")) {
         flush.zone = Some(zone(word).ok_or_else(|| refused("failed to parse zone"))?);
@@ -181,14 +213,20 @@ pub fn flush(plane: &ForwardingPlane, args: &[String]) -> Answer {
         return Err(refused("invalid arguments"));
     }
     filter = Filter { mark: filter.mark, label: filter.label, ..filter_of(&flush) };
-    let count = plane.dp.tracker().flush(&filter, plane.dp.now_ms());
-    match filter.tuples.is_some_and(|tuples| tuples.of_one().is_some()) {
-        // If the command names a single connection, report that it does not exist.
-        true if count == 0 => {
-            Err("ovs-vswitchd: failed to flush conntrack (No such file or directory)".into())
-        }
-        _ => Ok(String::new()),
+    if filter.tuples.is_some_and(|tuples| tuples.of_one().is_some()) {
+        let dp = &vswitch.plane.dp;
+        return match dp.tracker().flush(&filter, dp.now_ms()) {
+            0 => Err("ovs-vswitchd: failed to flush conntrack (No such file or directory)".into()),
+            _ => Ok(String::new()),
+        };
     }
+    vswitch.begin(async move |shared| {
+        waits::until(|| shared.borrow().ct_flushes.is_idle()).await;
+        let number = shared.borrow_mut().flush_connections(filter);
+        waits::until(|| shared.borrow().ct_flushes.is_done(number)).await;
+        Ok(String::new())
+    });
+    Ok(String::new())
 }
 
 /// A number with an optional mask, by default all ones.
@@ -203,40 +241,58 @@ fn masked(text: &str) -> Option<(u128, u128)> {
     }
 }
 
-pub fn stats_show(plane: &ForwardingPlane, args: &[String]) -> Answer {
-    let words = words(plane, args)?;
+pub fn stats_show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
+    let words = words(&vswitch.plane, args)?;
     let is_verbose = has(args, ["-m", "--more"]) || words.contains(&"verbose");
     let rest: Vec<&str> = words.into_iter().filter(|word| *word != "verbose").collect();
-    let all = connections(plane, &zone_filter(&rest)?);
-    let mut text = format!("Connections Stats:\n    Total: {}\n", all.len());
-    let protocols =
-        [(6, "TCP"), (17, "UDP"), (136, "UDPLITE"), (132, "SCTP"), (1, "ICMP"), (33, "DCCP"), (2, "IGMP")];
-    for (number, name) in protocols {
-        let count = all.iter().filter(|c| c.original.protocol == number).count();
-        if count > 0 {
-            let _ = writeln!(text, "  {name}: {count}");
-        }
-        if number == 6 && count > 0 && is_verbose {
-            text += &tcp_states(&all);
-        }
-    }
-    // Open vSwitch counts ICMPv6 and does not print it.
-    let is_other = |c: &&Connection| {
-        c.original.protocol != 58 && protocols.iter().all(|(number, _)| *number != c.original.protocol)
-    };
-    let others = all.iter().filter(is_other).count();
-    if others > 0 {
-        let _ = writeln!(text, "  Other: {others}");
-    }
-    Ok(text)
+    let filter = zone_filter(&rest)?;
+    vswitch.begin(async move |shared| {
+        let mut counts = Counts::default();
+        for_all_connections(&shared, filter, |c| counts.add(c)).await;
+        Ok(counts.text(is_verbose))
+    });
+    Ok(String::new())
 }
 
-fn tcp_states(all: &[Connection]) -> String {
-    let mut counts = std::collections::BTreeMap::new();
-    all.iter().filter_map(state).for_each(|state| *counts.entry(state).or_insert(0) += 1);
-    let lines = counts.iter().map(|(state, count)| format!("\t  [{}]={count}\n", state.name()));
-    format!("    Conn per TCP states:\n{}", lines.collect::<String>())
+/// How many connections there are, by protocol and state of TCP.
+#[derive(Default)]
+struct Counts {
+    protocols: BTreeMap<u8, u64>,
+    states: BTreeMap<State, u64>,
 }
+
+impl Counts {
+    fn add(&mut self, c: &Connection) {
+        *self.protocols.entry(c.original.protocol).or_default() += 1;
+        state(c).into_iter().for_each(|state| *self.states.entry(state).or_default() += 1);
+    }
+
+    fn text(mut self, is_verbose: bool) -> String {
+        let total: u64 = self.protocols.values().sum();
+        let mut text = format!("Connections Stats:\n    Total: {total}\n");
+        // Open vSwitch counts ICMPv6 and does not print it.
+        self.protocols.remove(&58);
+        for (number, name) in SHOWN {
+            let Some(count) = self.protocols.remove(&number) else { continue };
+            let _ = writeln!(text, "  {name}: {count}");
+            if number == 6 && is_verbose {
+                text += "    Conn per TCP states:\n";
+                for (state, count) in &self.states {
+                    let _ = writeln!(text, "\t  [{}]={count}", state.name());
+                }
+            }
+        }
+        let others: u64 = self.protocols.values().sum();
+        if others > 0 {
+            let _ = writeln!(text, "  Other: {others}");
+        }
+        text
+    }
+}
+
+/// Protocols whose connections are counted by name, in this order.
+const SHOWN: [(u8, &str); 7] =
+    [(6, "TCP"), (17, "UDP"), (136, "UDPLITE"), (132, "SCTP"), (1, "ICMP"), (33, "DCCP"), (2, "IGMP")];
 
 /// Shares of the index in a line.
 const PER_LINE: usize = 8;

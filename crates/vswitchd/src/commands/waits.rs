@@ -33,7 +33,12 @@ pub(super) async fn counters(shared: &Shared) {
 
 /// Waits while tables are being changed in turns: what shows them would show them half changed.
 pub(super) async fn tables(shared: &Shared) {
-    while shared.borrow().tables_are_changing() {
+    until(|| !shared.borrow().tables_are_changing()).await;
+}
+
+/// Waits until work that goes on in turns is done.
+pub(super) async fn until(is_done: impl Fn() -> bool) {
+    while !is_done() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }

@@ -53,9 +53,13 @@ impl Vswitch {
     }
 
     /// Whether a request must wait: because it changes or shows tables while another change is in progress,
-    /// or because it changes them and a dump that was restarted too often needs them unchanged.
+    /// or because it changes them and a dump that was restarted too often needs them unchanged; or because
+    /// connections are being removed for another one.
     pub(super) fn waits(&self, message: &Message) -> bool {
         let is_reserved = || self.plane.reserved_until.is_some_and(|until| Instant::now() < until);
+        if matches!(message, Message::CtFlush(_) | Message::CtFlushZone(_)) {
+            return !self.ct_flushes.is_idle();
+        }
         match changes_tables(message) {
             true => self.tables_are_busy() || is_reserved(),
             false => self.tables_are_busy() && shows_tables(message),

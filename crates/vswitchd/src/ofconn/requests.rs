@@ -117,13 +117,12 @@ impl Vswitch {
             Message::Resume(packet) => return self.resume(bridge, &packet),
             Message::CtFlushZone(zone) => {
                 tracing::debug!(target: "ct_dpif", "netdev@ovs-netdev: ct_flush: zone {zone}");
-                let filter = Filter { zone: Some(zone), ..Filter::default() };
-                self.plane.dp.tracker().flush(&filter, self.plane.dp.now_ms());
+                self.ct_flush(conn, Filter { zone: Some(zone), ..Filter::default() });
             }
             Message::CtFlush(flush) => {
                 let what = if *flush == CtFlush::default() { "<all>".into() } else { ct_flush_text(&flush) };
                 tracing::debug!(target: "ct_dpif", "netdev@ovs-netdev: ct_flush: {what}");
-                self.plane.dp.tracker().flush(&filter_of(&flush), self.plane.dp.now_ms());
+                self.ct_flush(conn, filter_of(&flush));
             }
             Message::FlowMonitorCancel(id) => return self.cancel_monitor(bridge, conn, id),
             Message::BundleControl(control) => {

@@ -191,6 +191,14 @@ impl Vswitch {
                 conn.send(xid, &Message::BarrierReply);
                 Served::Quiet
             }
+            Pending::CtFlush(number) => {
+                if self.ct_flushes.is_done(number) {
+                    return Served::Quiet;
+                }
+                conn.line.answer_echoes();
+                conn.pending = Some(Pending::CtFlush(number));
+                Served::Waiting
+            }
             // They would see tables half changed.
             Pending::Dump(_) | Pending::Listing(_) if self.tables_are_changing() => {
                 if let Pending::Dump(dump) = &pending {

@@ -185,6 +185,11 @@ impl Ofproto {
         self.conns.values_mut().map(|conn| u64::from(!conn.tell(news))).sum()
     }
 
+    /// Whether a connection is slow to read what it must be told of removed rules.
+    pub fn is_behind(&self, now: Instant) -> bool {
+        self.conns.values().any(|conn| conn.is_behind(now))
+    }
+
     /// Whether any connection wants packets that match no rule, or may want them later.
     pub fn wants_misses(&self) -> bool {
         self.conns.values().any(OfConn::wants_misses)

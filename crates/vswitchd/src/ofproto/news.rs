@@ -6,7 +6,8 @@
 //! rest could be requested.
 //!
 //! Packets are lost if the connection's queue is full. Nothing else is: a controller that missed a removed
-//! rule would count on it for ever. At [`OWED_MAX`](openflow::connection::OWED_MAX) the connection ends.
+//! rule would count on it for ever. So reports of removed rules wait for a controller that reads slowly. At
+//! [`OWED_MAX`](openflow::connection::OWED_MAX) the connection ends.
 
 use super::conn::{OfConn, Purpose, WANTED_BEFORE_MAX, WantedBefore};
 use super::continuation::continuation;
@@ -169,6 +170,11 @@ impl OfConn {
 
     fn removals_wanted(&self) -> u32 {
         self.async_config_in_force().flow_removed[usize::from(self.role == Role::Secondary)]
+    }
+
+    /// Whether it must be told of removed rules, and is slow to read of those before.
+    pub fn is_behind(&self, now: Instant) -> bool {
+        self.line.is_behind(now) && self.removals_wanted() != 0
     }
 
     /// Which removed rules it wanted in this version of the tables.
@@ -387,5 +393,25 @@ mod tests {
         assert_eq!(conn.wanted_before.len(), WANTED_BEFORE_MAX);
         conn.role = Role::Equal;
         assert!(conn.wants(&removed(1_000)) && !conn.wants(&removed(999)));
+    }
+
+    #[test]
+    fn who_reads_slowly_is_behind_and_who_reads_nothing_is_not_waited_for() {
+        let now = clock::now();
+        let mut conn = OfConn::new(1, "br0", Purpose::Primary, VersionSet::SUPPORTED, now);
+        conn.connection().handle_bytes(now, &[4, 0, 0, 8, 0, 0, 0, 1]);
+        while conn.connection().next_event(now).is_some() {}
+        let mut told = 0_usize;
+        while !conn.is_behind(now) {
+            assert!(conn.tell(&removed(1)));
+            told += 1;
+        }
+        assert!((50_000..500_000).contains(&told) && !conn.connection().is_closed(), "{told} messages");
+        assert!(
+            !conn.is_behind(now + std::time::Duration::from_secs(60)),
+            "it has taken nothing for a minute"
+        );
+        conn.role = Role::Secondary;
+        assert!(!conn.is_behind(now), "a secondary is not told of removed rules");
     }
 }

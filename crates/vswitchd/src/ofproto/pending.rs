@@ -26,7 +26,9 @@ pub(crate) enum Pending {
     Listing(Listing),
     /// Changes of tables that take many turns.
     Change(Box<LongChange>),
-    /// A request that waits until tables are no longer being changed.
+    /// The removal of tracked connections, by its number.
+    CtFlush(u64),
+    /// A request that waits until tables are no longer being changed, or connections removed.
     Held(Box<Held>),
 }
 
