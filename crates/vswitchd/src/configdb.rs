@@ -8,12 +8,13 @@
 //! 4. when the plan is done, or statistics are due, the rows are updated.
 //!
 //! While the connection is lost, the switch keeps running. The lock `ovs_vswitchd` prevents two switches from
-//! using one database.
+//! using one database: one that has lost it to another removes its bridges until it has the lock again.
 
 use crate::config::Wanted;
 use crate::config::rows::{self, EnableDummy, Reading, Rows};
 use crate::config::wanted::SwitchWide;
 use crate::devices::{self, DEVICE_WAIT};
+use crate::janitor::Fate;
 use crate::listeners::BridgeSockets;
 use crate::ovsdb::Handle;
 use crate::reconcile::{Progress, Reconciliation};
@@ -265,6 +266,9 @@ impl Follower {
 
     /// When there is something to do though nothing comes.
     fn due(&self) -> Option<Instant> {
+        if !(self.replica.is_synced() && self.replica.has_lock()) {
+            return None;
+        }
         let writes = [self.status_due, Some(self.statistics_due)].into_iter().flatten().min();
         writes.map(|at| self.hold_until.map_or(at, |hold| at.max(hold)))
     }
@@ -273,7 +277,7 @@ impl Follower {
     fn pass(&mut self) -> bool {
         self.take_outcome();
         if !self.may_act() {
-            return false;
+            return self.is_contended && self.go_on_standing_down();
         }
         let changes = self.replica.take_changes();
         self.replan |= self.shared.borrow_mut().devices.has_come_back();
@@ -309,11 +313,31 @@ impl Follower {
                     "another ovs-vswitchd process is running, disabling this process (pid {}) until it goes away",
                     std::process::id()
                 );
+                self.stand_down();
             } else {
+                self.shared.borrow_mut().devices.removed = Fate::Removed;
                 self.replan = true;
             }
         }
         self.replica.has_lock()
+    }
+
+    /// Another process has the lock, and serves the same bridges: ours go. It has devices by the names of
+    /// those that we made, or will have: these stay.
+    fn stand_down(&mut self) {
+        self.wanted.bridges.clear();
+        let mut vswitch = self.shared.borrow_mut();
+        vswitch.devices.removed = Fate::Left;
+        self.plan = Some(Reconciliation::of_all_bridges(&vswitch));
+    }
+
+    /// Some steps of that. Returns whether there is more to do right away. Rows are read anew with the lock:
+    /// until then nobody asks what the other process changes in them.
+    fn go_on_standing_down(&mut self) -> bool {
+        self.replica.take_changes();
+        let progress = self.steps();
+        self.is_waiting = progress == Progress::Waiting;
+        progress == Progress::More
     }
 
     /// 2. What is wanted, and how to get there.
@@ -367,8 +391,20 @@ impl Follower {
         self.reading = reading;
     }
 
-    /// 3. Some steps.
+    /// 3. Some steps, and what follows the last one.
     fn go_on(&mut self) -> Progress {
+        let had_plan = self.plan.is_some();
+        let progress = self.steps();
+        if had_plan && progress == Progress::Done {
+            self.to_tell = Some(self.reading.next_cfg);
+            self.status_due = Some(clock::now());
+            self.is_configured();
+        }
+        progress
+    }
+
+    /// Some steps of the plan.
+    fn steps(&mut self) -> Progress {
         let Some(plan) = &mut self.plan else { return Progress::Done };
         let end = Instant::now() + TURN;
         let mut vswitch = self.shared.borrow_mut();
@@ -386,9 +422,6 @@ impl Follower {
         drop(vswitch);
         self.plan = None;
         self.sockets.follow(&self.shared);
-        self.to_tell = Some(self.reading.next_cfg);
-        self.status_due = Some(clock::now());
-        self.is_configured();
         Progress::Done
     }
 

@@ -32,6 +32,8 @@ pub(crate) struct DeviceManager {
     /// Ports whose queues workers have not all given up yet, as they were opened.
     leaving: Vec<(Removal, Vec<Interface>)>,
     janitor: Janitor,
+    /// What becomes of the devices of ports that are removed.
+    pub(crate) removed: Fate,
     /// The mark of the devices that outlive the process, see [`ports::PortSpec::owner`]. Known with the
     /// database.
     owner: Option<String>,
@@ -79,6 +81,7 @@ impl DeviceManager {
             watched: PortNo::default(),
             leaving: Vec::new(),
             janitor: Janitor::start()?,
+            removed: Fate::Removed,
             owner: None,
             files: config.datapath.files.clone(),
             dummy_files: dummy_files(config),
@@ -228,7 +231,7 @@ impl DeviceManager {
             match dp.finish_removal(removal) {
                 Ok(ports) => {
                     for (interface, port) in interfaces.iter().zip(ports) {
-                        self.give_up(interface, port, Fate::Removed);
+                        self.give_up(interface, port, self.removed);
                     }
                 }
                 Err(removal) => self.leaving.push((removal, interfaces)),

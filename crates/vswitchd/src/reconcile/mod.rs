@@ -71,6 +71,13 @@ pub fn reconcile(vswitch: &mut Vswitch, wanted: &Wanted, before: &OfPortsBefore)
 }
 
 impl Reconciliation {
+    /// The removal of all bridges. Devices that an earlier process left are none of its business.
+    pub fn of_all_bridges(vswitch: &Vswitch) -> Reconciliation {
+        let wanted = Wanted { switch: vswitch.settings.clone(), ..Wanted::default() };
+        let running = Running { wants_sweep: false, ..vswitch.running() };
+        Reconciliation::plan(&running, &wanted, &OfPortsBefore::new())
+    }
+
     /// Carries out the next step.
     pub fn step(&mut self, vswitch: &mut Vswitch) -> Progress {
         // A new port may have the same name as one being removed.

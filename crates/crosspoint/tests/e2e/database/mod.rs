@@ -116,6 +116,14 @@ impl Rig {
         self.read("log")
     }
 
+    /// How long the switch has run on a processor, in hundredths of a second.
+    fn processor_ticks(&self) -> u64 {
+        let pid = self.switch.as_ref().unwrap().id();
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        let fields = stat.rsplit(')').next().unwrap().split_whitespace().skip(11);
+        fields.take(2).map(|ticks| ticks.parse::<u64>().unwrap()).sum()
+    }
+
     /// What a column of a row holds.
     #[track_caller]
     fn get(&self, table: &str, row: &str, column: &str) -> String {
@@ -252,6 +260,32 @@ fn a_database_that_goes_away_is_waited_for_and_the_switch_runs_on() {
     assert!(!other.path().join("br0.mgmt").exists());
     drop(switch);
     wait_for("the second to take over", || other.path().join("br0.mgmt").exists());
+}
+
+#[test]
+fn a_switch_that_loses_its_lock_leaves_bridges_and_devices_to_the_new_owner() {
+    let rig = Rig::start();
+    rig.try_vsctl(&["add-br", "br0", "--", "set", "bridge", "br0", "datapath_type=netdev"]).ok();
+    rig.try_vsctl(&["add-port", "br0", "a", "--", "set", "interface", "a", "type=internal"]).ok();
+    let index = || {
+        let shown = rig.ip(&["-o", "link", "show", "a"]).ok();
+        shown.split(':').next().map(String::from)
+    };
+    let (before, is_served) = (index(), || rig.file("br0.mgmt").exists());
+    let thief = Process::silent(rig.command("ovsdb-client").args(["steal", &rig.database(), "ovs_vswitchd"]));
+    wait_for("the bridge to go", || !is_served() && rig.appctl(&["ofproto/list"]).ok().is_empty());
+    assert!(rig.log().contains("another ovs-vswitchd process is running, disabling this process"));
+    assert_eq!(index(), before, "the device is the new owner's");
+    // It waits for the lock without work to do.
+    let since = rig.processor_ticks();
+    std::thread::sleep(Duration::from_secs(2));
+    let ran = rig.processor_ticks() - since;
+    assert!(ran < 100, "it ran for {ran} of 200 ticks");
+    drop(thief);
+    wait_for("the bridge to return", || is_served() && rig.get("interface", "a", "error") == "[]");
+    assert_eq!(index(), before);
+    rig.try_vsctl(&["del-port", "a"]).ok();
+    rig.ip(&["link", "show", "a"]).failed();
 }
 
 #[test]
