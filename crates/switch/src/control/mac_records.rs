@@ -6,7 +6,8 @@
 //! rather than deadlines, so that a new ageing time takes effect at once. Ports are ordered by their number
 //! of addresses. Every operation is at most logarithmic in the number of ports and ages.
 //!
-//! Static addresses, added by the operator, are in neither list: they do not age and are not evicted.
+//! Static addresses, added by the operator, are in neither list: they do not age and are not evicted. They
+//! are few, and kept in a set.
 
 use base::PortNo;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -59,6 +60,7 @@ pub(super) struct Records {
     /// Ports by number of learned addresses.
     fullest: BTreeSet<(usize, PortNo)>,
     by_age: BTreeMap<u64, List>,
+    statics: BTreeSet<u64>,
 }
 
 fn bucket(ms: u64) -> u64 {
@@ -119,7 +121,9 @@ impl Records {
             }
         };
         self.by_word.insert(word, n);
-        if !is_static {
+        if is_static {
+            self.statics.insert(word);
+        } else {
             self.put_at_port(n);
             self.put_at_age(n);
         }
@@ -128,7 +132,9 @@ impl Records {
     pub fn remove(&mut self, word: u64) -> Option<Record> {
         let n = self.by_word.remove(&word)?;
         let record = self.slab[n as usize];
-        if !record.is_static {
+        if record.is_static {
+            self.statics.remove(&word);
+        } else {
             self.take_from_port(n);
             self.take_from_age(n);
         }
@@ -138,6 +144,19 @@ impl Records {
             *self = Records::default();
         }
         Some(record)
+    }
+
+    /// The static addresses.
+    pub fn statics(&self) -> &BTreeSet<u64> {
+        &self.statics
+    }
+
+    /// The learned addresses behind a port, oldest first.
+    pub fn learned_behind(&self, port: PortNo) -> impl Iterator<Item = u64> {
+        let first = self.by_port.get(&port).map_or(NONE, |list| list.first);
+        let in_slab = |n| (n != NONE).then(|| &self.slab[n as usize]);
+        let next = move |record: &&Record| in_slab(record.links[OF_PORT].after);
+        std::iter::successors(in_slab(first), next).map(|record| record.word)
     }
 
     /// The next address to evict: the oldest of the port with the most addresses.
@@ -239,6 +258,12 @@ mod tests {
             let fullest = (1..=5).map(PortNo).map(|p| (count(p), p)).filter(|c| c.0 > 0).max();
             let first = fullest.and_then(|(_, p)| model.iter().find(|m| !m.3 && m.1 == p)).map(|m| m.0);
             assert_eq!(records.first_to_give_way(), first);
+            for port in (1..=6).map(PortNo) {
+                let behind = model.iter().filter(|m| !m.3 && m.1 == port).map(|m| m.0);
+                assert!(records.learned_behind(port).eq(behind));
+            }
+            let statics: BTreeSet<u64> = model.iter().filter(|m| m.3).map(|m| m.0).collect();
+            assert_eq!(*records.statics(), statics);
             let oldest = model.iter().filter(|m| !m.3).map(|m| m.2).min();
             assert_eq!(records.longest_unseen().map(|(_, seen_ms)| seen_ms / BUCKET_MS), oldest);
             assert!(records.slab.len() <= 400 && records.by_age.len() <= model.len());

@@ -4,7 +4,7 @@
 //! learned on another port, and is not evicted. It goes when its port goes.
 
 use super::mac_records::{Record, Records};
-use super::{Control, Inner};
+use super::{Control, Inner, Left};
 use crate::changelog::word_table;
 use crate::effect::Effect;
 use crate::mac::MacTable;
@@ -66,13 +66,17 @@ pub(super) struct MacControl {
 }
 
 impl MacControl {
-    pub fn collect(&mut self, macs: &MacTable, oldest: Version, reader: &Reader) {
-        while let Some((version, word)) = self.ended.front().copied()
-            && version <= oldest
-        {
-            macs.collect(word, oldest, reader);
+    /// Unlinks at most `max` removed entries.
+    pub fn collect(&mut self, macs: &MacTable, oldest: Version, max: usize, reader: &Reader) -> Left {
+        for _ in 0..max {
+            match self.ended.front().copied() {
+                Some((version, word)) if version <= oldest => macs.collect(word, oldest, reader),
+                Some(_) => return Left::Waiting,
+                None => return Left::Nothing,
+            }
             self.ended.pop_front();
         }
+        Left::More
     }
 }
 
@@ -116,10 +120,24 @@ impl Control {
         all
     }
 
-    /// Forgets all addresses of a bridge except static ones.
-    pub fn fdb_flush(&mut self, bridge: BridgeIdx) {
+    /// How many learned addresses a bridge has.
+    pub fn fdb_learned(&self, bridge: BridgeIdx) -> usize {
+        let control = self.inner.bridges.get(bridge.0 as usize).and_then(Option::as_ref);
+        control.map_or(0, |c| c.macs.records.len() - c.macs.records.statics().len())
+    }
+
+    /// Forgets so many learned addresses of a bridge, those first that have been unused longest.
+    pub fn fdb_flush(&mut self, bridge: BridgeIdx, count: usize) {
         self.enter();
-        if self.inner.flush_learned_macs(bridge, &self.reader) {
+        let mut has_changed = false;
+        for _ in 0..count {
+            let control = self.inner.bridge(bridge);
+            let Some((record, _)) = control.and_then(|c| c.macs.records.longest_unseen()) else { break };
+            let word = record.word;
+            self.inner.forget(bridge, word, &self.reader);
+            has_changed = true;
+        }
+        if has_changed {
             self.inner.publish();
         }
     }
@@ -172,7 +190,7 @@ impl Control {
         let Some(Some(control)) = self.inner.bridges.get(bridge.0 as usize) else {
             return FdbStats::default();
         };
-        let statics = control.macs.records.iter().filter(|r| r.is_static).count();
+        let statics = control.macs.records.statics().len();
         FdbStats { current: control.macs.records.len(), statics, ..control.macs.stats }
     }
 
@@ -309,7 +327,12 @@ impl Inner {
         port: PortNo,
         reader: &Reader,
     ) -> bool {
-        self.flush_macs(bridge, |r| r.port == port && !r.is_static, reader)
+        let Some(control) = self.bridge(bridge) else { return false };
+        let words: Vec<u64> = control.macs.records.learned_behind(port).collect();
+        for word in &words {
+            self.forget(bridge, *word, reader);
+        }
+        !words.is_empty()
     }
 
     fn flush_macs(&mut self, bridge: BridgeIdx, which: impl Fn(&Record) -> bool, reader: &Reader) -> bool {
@@ -326,8 +349,10 @@ impl Inner {
     /// elsewhere, and other bridges have learned them through this one.
     pub(super) fn flush_macs_of_gone(&mut self, bridge: BridgeIdx, port: PortNo, reader: &Reader) {
         let Some(control) = self.bridge(bridge) else { return };
-        let records = control.macs.records.iter();
-        let words: Vec<u64> = records.filter(|r| r.port == port).map(|r| r.word).collect();
+        let records = &control.macs.records;
+        let is_behind = |word: &u64| records.get(*word).is_some_and(|r| r.port == port);
+        let statics = records.statics().iter().copied().filter(is_behind);
+        let words: Vec<u64> = records.learned_behind(port).chain(statics).collect();
         let bridges = (0..self.bridges.len() as u32).map(BridgeIdx);
         for (other, word) in bridges.flat_map(|b| words.iter().map(move |w| (b, *w))) {
             let stays = |r: &Record| r.is_static && other != bridge;

@@ -69,7 +69,7 @@ impl BridgeControl {
                 });
             }
         }
-        self.macs.collect(&self.state.macs, oldest, reader);
+        left = left.max(self.macs.collect(&self.state.macs, oldest, max, reader));
         left = left.max(self.groups.collect(&self.state.groups, oldest, max, reader));
         left.max(self.meters.collect(&self.state.meters, oldest, max, reader))
     }

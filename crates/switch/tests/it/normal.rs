@@ -58,7 +58,7 @@ fn an_address_that_was_given_to_a_port_stays_there_until_it_is_taken_back() {
     let again = learn(0xdd, 102);
     r.control.apply(&[moved], 0);
     r.control.expire(1_000_000, &none);
-    r.control.fdb_flush(r.br);
+    r.control.fdb_flush(r.br, usize::MAX);
     let mut config = r.control.topology().bridge(r.br).unwrap().config.clone();
     config.mac_table_size = 2;
     r.control.set_bridge(r.br, config).unwrap();

@@ -1,11 +1,15 @@
 //! `fdb/*`: the addresses that a bridge has learned or was given.
 
 use crate::plane::ForwardingPlane;
+use crate::state::Vswitch;
 use base::OfPort;
 use openflow::text::{parse_ethernet, write_ethernet};
 use std::fmt::Write;
 use switch::topology::Bridge;
 use switch::{BridgeIdx, Replaced};
+
+/// Addresses forgotten in one turn.
+const FORGOTTEN_AT_ONCE: usize = 1_000;
 
 type Answer = Result<String, String>;
 
@@ -73,11 +77,21 @@ pub fn del(plane: &mut ForwardingPlane, args: &[String]) -> Answer {
     is_gone.then(String::new).ok_or_else(|| "could not find static mac entry".into())
 }
 
-pub fn flush(plane: &mut ForwardingPlane, args: &[String]) -> Answer {
-    for idx in bridges(plane, args)? {
-        plane.control.fdb_flush(idx);
-    }
-    Ok("table successfully flushed".into())
+/// Forgets what was learned until now. A table may hold a million addresses.
+pub fn flush(vswitch: &mut Vswitch, args: &[String]) -> Answer {
+    let all = bridges(&vswitch.plane, args)?;
+    vswitch.begin(async move |shared| {
+        for idx in all {
+            let mut left = shared.borrow().plane.control.fdb_learned(idx);
+            while left > 0 {
+                shared.borrow_mut().plane.control.fdb_flush(idx, FORGOTTEN_AT_ONCE);
+                left = left.saturating_sub(FORGOTTEN_AT_ONCE);
+                tokio::task::yield_now().await;
+            }
+        }
+        Ok("table successfully flushed".into())
+    });
+    Ok(String::new())
 }
 
 pub fn stats_show(plane: &ForwardingPlane, args: &[String]) -> Answer {
