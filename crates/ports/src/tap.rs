@@ -155,11 +155,7 @@ impl TapPort {
         if outlives {
             set_persistent(&files[0], true)?;
         }
-        let mut details: Vec<(String, String)> = vec![("driver_name".into(), "tun".into())];
-        if let Some([_, version, firmware]) = device.driver() {
-            details.push(("driver_version".into(), version));
-            details.push(("firmware_version".into(), firmware));
-        }
+        let mut details = device.driver_details();
         details.push(("offloads".into(), features.into()));
         let speed_bps = device.speed_bps();
         let shared = Arc::new(Shared {

@@ -155,7 +155,7 @@ macro_rules! port_on_link {
 }
 pub(crate) use port_on_link;
 
-fn check_mtu(mtu: u32) -> Result<(), String> {
+pub(crate) fn check_mtu(mtu: u32) -> Result<(), String> {
     match mtu {
         68..=65535 => Ok(()),
         _ => Err(format!("MTU {mtu} is outside 68 to 65535")),

@@ -358,13 +358,7 @@ impl Port for AfPacketPort {
             ("kernel-stack".to_string(), stack),
             ("offloads".to_string(), "csum tso4 tso6 uso".to_string()),
         ];
-        if let Some([driver, version, firmware]) = self.device.driver() {
-            for (key, value) in
-                [("driver_name", driver), ("driver_version", version), ("firmware_version", firmware)]
-            {
-                details.push((key.into(), value));
-            }
-        }
+        details.extend(self.device.driver_details());
         let state = self.device.state().ok();
         PortStatus {
             link: state.as_ref().map_or(LinkState::Down, |s| s.link),

@@ -262,10 +262,11 @@ impl Device {
         if megabits == u64::from(u32::MAX) { 0 } else { megabits * 1_000_000 }
     }
 
-    /// Driver name, its version, and the firmware's, as `ethtool -i` shows them.
-    pub(crate) fn driver(&self) -> Option<[String; 3]> {
-        let [driver, version, firmware, _] = self.driver_info()?;
-        Some([driver, version, firmware])
+    /// The driver's name, its version, and the firmware's, for a port's status. Waits like
+    /// [`Self::driver_info`].
+    pub(crate) fn driver_details(&self) -> Vec<(String, String)> {
+        let keys = ["driver_name", "driver_version", "firmware_version"].map(String::from);
+        keys.into_iter().zip(self.driver_info().into_iter().flatten()).collect()
     }
 
     /// The same, with the device's address on its bus, empty if there is no bus. Waits for the kernel's lock

@@ -174,7 +174,8 @@ pub struct AfXdpPort {
     attach_mode: AttachMode,
     restores_tags: bool,
     kind: BindKind,
-    driver: Option<[String; 3]>,
+    /// The unchanging part of its status.
+    driver: Vec<(String, String)>,
     numa_node: Option<usize>,
     /// The link's speed, with the link state for which it was read: reading it waits for the kernel's lock on
     /// all devices.
@@ -222,11 +223,11 @@ impl AfXdpPort {
             attach_mode: bound.attach_mode,
             restores_tags: bound.restores_tags,
             kind: bound.kind,
-            driver: None,
+            driver: Vec::new(),
             numa_node: None,
             speed: Mutex::default(),
         };
-        port.driver = port.device.driver();
+        port.driver = port.device.driver_details();
         port.numa_node = port.device.numa_node();
         let mut cache = pool.cache();
         for (queue_id, (socket, rx_rings, tx_rings)) in bound.sockets.into_iter().enumerate() {
@@ -273,11 +274,7 @@ impl AfXdpPort {
             ("xdp-umem".into(), if shared { "shared" } else { "registered" }.into()),
             ("n_rxq".into(), self.sockets.len().to_string()),
         ];
-        if let Some([name, version, firmware]) = self.driver.clone() {
-            details.push(("driver_name".into(), name));
-            details.push(("driver_version".into(), version));
-            details.push(("firmware_version".into(), firmware));
-        }
+        details.extend(self.driver.iter().cloned());
         details
     }
 }

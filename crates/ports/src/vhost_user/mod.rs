@@ -40,7 +40,7 @@ mod split;
 use crate::driver::{Backing, DUMMY, Driver};
 use crate::options::{KeyRow, OptionRow, Values};
 use crate::spread::Spread;
-use crate::virtual_link::local_mac;
+use crate::virtual_link::{check_mtu, local_mac};
 use crate::{PortError, PortSpec, QueueStats};
 use base::SOCKET_PATH_BYTES_MAX;
 use connection::{Connection, Ended};
@@ -413,9 +413,7 @@ impl Port for VhostUserPort {
     }
 
     fn set_mtu(&mut self, mtu: u32) -> Result<(), String> {
-        if !(68..=65535).contains(&mtu) {
-            return Err(format!("MTU {mtu} is outside 68 to 65535"));
-        }
+        check_mtu(mtu)?;
         self.shared.mtu.store(mtu, Ordering::Relaxed);
         Ok(())
     }
