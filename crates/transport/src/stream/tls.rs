@@ -31,7 +31,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, TrustAnchor, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, SignatureScheme};
-use rustls::{ClientConfig, ServerConfig, SupportedProtocolVersion};
+use rustls::{ClientConfig, ServerConfig, SupportedCipherSuite, SupportedProtocolVersion};
 
 /// The files and settings of TLS, as the options `--private-key`, `--certificate`, `--ca-cert`,
 /// `--bootstrap-ca-cert`, `--peer-ca-cert`, `--ssl-protocols` and `--ssl-ciphers`, or the SSL table, give
@@ -327,27 +327,34 @@ fn versions(list: Option<&str>) -> Result<Vec<&'static SupportedProtocolVersion>
     Ok(versions)
 }
 
-/// Reads `--ssl-ciphers`: names of OpenSSL's suites, its groups, and `!` or `-` before what is not to be
-/// used.
+/// Reads `--ssl-ciphers`: names of OpenSSL's suites, its groups, `+` between groups that must all apply, `-`
+/// before what is taken away, and `!` before what is never used, whatever follows.
 fn provider(list: Option<&str>) -> Result<CryptoProvider, String> {
     let mut provider = ring::default_provider();
     let Some(list) = list else { return Ok(provider) };
-    let mut wanted = Vec::new();
-    for word in list.split([':', ',', ' ']).filter(|w| !w.is_empty() && !w.starts_with('@')) {
-        let (refused, word) = match word.strip_prefix(['!', '-']) {
-            Some(word) => (true, word),
-            None => (false, word.trim_start_matches('+')),
-        };
-        let matching: Vec<_> =
-            provider.cipher_suites.iter().filter(|suite| suite_matches(suite, word)).copied().collect();
-        if refused {
-            wanted.retain(|suite| !matching.contains(suite));
-        } else {
-            wanted.extend(matching.into_iter().filter(|suite| !wanted.contains(suite)).collect::<Vec<_>>());
+    let (mut wanted, mut never) = (Vec::new(), Vec::new());
+    for word in list.split([':', ',', ' ']) {
+        // Strength and security level are those of what is supported.
+        let word = word.split('@').next().unwrap_or_default();
+        let groups = word.trim_start_matches(['!', '-', '+']);
+        let matches =
+            |suite: &&SupportedCipherSuite| groups.split('+').all(|group| suite_matches(suite, group));
+        let matching: Vec<_> = provider.cipher_suites.iter().filter(matches).copied().collect();
+        match word.chars().next() {
+            None => {}
+            Some('!') => never.extend(matching),
+            Some('-') => wanted.retain(|suite| !matching.contains(suite)),
+            Some(_) => wanted.extend(matching),
         }
     }
+    let mut seen = Vec::new();
+    wanted.retain(|suite| {
+        let is_new = !never.contains(suite) && !seen.contains(suite);
+        seen.push(*suite);
+        is_new
+    });
     // As in OpenSSL, the list applies to TLS 1.2; the suites of 1.3 stay enabled unless the list names some.
-    let of_13 = |suite: &rustls::SupportedCipherSuite| suite.tls13().is_some();
+    let of_13 = |suite: &SupportedCipherSuite| suite.tls13().is_some();
     if !wanted.iter().any(of_13) {
         wanted.extend(provider.cipher_suites.iter().copied().filter(of_13));
     }
@@ -361,7 +368,7 @@ fn provider(list: Option<&str>) -> Result<CryptoProvider, String> {
 }
 
 /// Whether a word in OpenSSL's cipher lists means this suite.
-fn suite_matches(suite: &rustls::SupportedCipherSuite, word: &str) -> bool {
+fn suite_matches(suite: &SupportedCipherSuite, word: &str) -> bool {
     let name = format!("{:?}", suite.suite());
     // TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384 here is ECDHE-RSA-AES256-GCM-SHA384 there.
     let stock = name
@@ -646,6 +653,12 @@ mod tests {
         assert_eq!(suites("ECDHE-RSA-AES256-GCM-SHA384"), Ok(3 + 1));
         assert_eq!(suites("ECDHE-ECDSA-CHACHA20-POLY1305:ECDHE-RSA-CHACHA20-POLY1305"), Ok(3 + 2));
         assert_eq!(suites("HIGH:!AES128"), Ok(all - 2));
+        assert_eq!(suites("!AES128:HIGH"), Ok(all - 2), "what is never used is not listed again");
+        assert_eq!(suites("-AES128:HIGH"), Ok(all));
+        assert_eq!(suites("ECDHE+AESGCM:HIGH"), Ok(all));
+        assert_eq!(suites("ECDSA+AES256"), Ok(3 + 1));
+        assert_eq!(suites("DEFAULT@SECLEVEL=2"), Ok(all));
+        assert_eq!(suites("HIGH:@STRENGTH"), Ok(all));
         assert!(suites("RC4-MD5").unwrap_err().contains("none of these"));
     }
 
