@@ -12,6 +12,7 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -48,7 +49,8 @@ pub fn open() -> Result<Lease, String> {
     let pid = std::process::id();
     let started = started(pid).ok_or("this process is not in /proc")?;
     let dir = std::env::temp_dir().join(format!("{PREFIX}{pid}-{started}"));
-    fs::create_dir_all(&dir)
+    // What others could write in, nobody would obey.
+    (fs::DirBuilder::new().mode(0o700).create(&dir))
         .map_err(|e| format!("{}: {e}; name a directory that you may write in by TMPDIR", dir.display()))?;
     *CURRENT.lock().expect("no panic while held") = Some(dir.clone());
     Ok(Lease { dir })
@@ -111,6 +113,14 @@ fn append(dir: &Path, line: &str) -> std::io::Result<()> {
     OpenOptions::new().create(true).append(true).open(dir.join("journal"))?.write_all(line.as_bytes())
 }
 
+/// Whether a directory is this user's, and nobody else may write in it: what a journal says is done, by root
+/// as a rule.
+fn is_trusted(dir: &Path) -> bool {
+    const OTHERS_WRITE: u32 = 0o022;
+    let own = rustix::process::geteuid().as_raw();
+    fs::symlink_metadata(dir).is_ok_and(|m| m.is_dir() && m.uid() == own && m.mode() & OTHERS_WRITE == 0)
+}
+
 /// Gives back what runs that were killed have left. Returns a line for each thing that was given back.
 pub fn sweep() -> Vec<String> {
     let mut done = Vec::new();
@@ -120,7 +130,7 @@ pub fn sweep() -> Vec<String> {
             continue;
         };
         let (Ok(pid), Ok(since)) = (pid.parse::<u32>(), since.parse::<u64>()) else { continue };
-        if started(pid) != Some(since) {
+        if started(pid) != Some(since) && is_trusted(&entry.path()) {
             give_back(&entry.path(), &mut done);
         }
     }
@@ -244,6 +254,35 @@ mod tests {
         assert!(!dir.exists() && !lease.exists() && Path::new("/usr").exists());
         other.kill().unwrap();
         other.wait().unwrap();
+    }
+
+    #[test]
+    fn a_journal_that_others_may_have_written_is_not_obeyed() {
+        use std::os::unix::fs::{PermissionsExt, chown, symlink};
+        let mut other = Command::new("sleep").arg("600").stdin(Stdio::null()).spawn().unwrap();
+        let line = format!("process {} {}\n", other.id(), started(other.id()).unwrap());
+        let lease = |n: u32| std::env::temp_dir().join(format!("{PREFIX}{}-{n}", std::process::id()));
+        for n in 2..5 {
+            let dir = std::env::temp_dir().join(format!("crosspoint-not-a-lease-{}-{n}", std::process::id()));
+            fs::create_dir(&dir).unwrap();
+            append(&dir, &line).unwrap();
+            match n {
+                2 => symlink(&dir, lease(n)).unwrap(),
+                _ => fs::rename(&dir, lease(n)).unwrap(),
+            }
+            match n {
+                3 => chown(lease(n), Some(65_534), None).unwrap(),
+                4 => fs::set_permissions(lease(n), fs::Permissions::from_mode(0o777)).unwrap(),
+                _ => {}
+            }
+        }
+        sweep();
+        assert!(other.try_wait().unwrap().is_none());
+        other.kill().unwrap();
+        other.wait().unwrap();
+        fs::remove_dir_all(fs::read_link(lease(2)).unwrap()).unwrap();
+        fs::remove_file(lease(2)).unwrap();
+        (3..5).for_each(|n| fs::remove_dir_all(lease(n)).unwrap());
     }
 
     #[test]
