@@ -13,6 +13,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Device and number of each pid file that this process holds.
 static OWN: Mutex<Vec<FileId>> = Mutex::new(Vec::new());
@@ -127,13 +128,29 @@ impl Drop for PidFile {
     }
 }
 
+/// How long to wait for a lock that others hold for a moment, each in its turn.
+const LOCK_PATIENCE: Duration = Duration::from_millis(if cfg!(test) { 100 } else { 5_000 });
+
 /// Locks the directory of a pid file against other processes that create or remove one there, until the
-/// result is dropped.
+/// result is dropped. Anybody who may read the directory may lock it, so this does not wait for ever.
 fn lock_directory(path: &Path) -> io::Result<File> {
-    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
-    let directory = File::open(directory.unwrap_or(Path::new(".")))?;
-    rustix::fs::flock(&directory, FlockOperation::LockExclusive)?;
-    Ok(directory)
+    let name = path.parent().filter(|directory| !directory.as_os_str().is_empty());
+    let name = name.unwrap_or(Path::new("."));
+    let directory = File::open(name)?;
+    let since = Instant::now();
+    loop {
+        match rustix::fs::flock(&directory, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(directory),
+            Err(rustix::io::Errno::WOULDBLOCK) if since.elapsed() < LOCK_PATIENCE => {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            Err(rustix::io::Errno::WOULDBLOCK) => {
+                let text = format!("{}: another process keeps it locked (flock)", name.display());
+                return Err(io::Error::other(text));
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
 }
 
 /// The process that holds the file's lock, if one does: its number, where the system tells.
@@ -217,5 +234,18 @@ mod tests {
     fn a_directory_that_is_not_there_is_named() {
         let error = PidFile::create(Path::new("/nonexistent/x.pid"), false).unwrap_err().to_string();
         assert_eq!(error, "/nonexistent/x.pid: create failed (No such file or directory)");
+    }
+
+    #[test]
+    fn a_directory_that_somebody_keeps_locked_is_told_of_and_not_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.pid");
+        let theirs = File::open(dir.path()).unwrap();
+        rustix::fs::flock(&theirs, FlockOperation::LockExclusive).unwrap();
+        let error = PidFile::create(&path, false).unwrap_err().to_string();
+        assert!(error.contains("another process keeps it locked"), "{error}");
+        drop(theirs);
+        drop(PidFile::create(&path, false).unwrap());
+        assert!(!path.exists());
     }
 }

@@ -1,7 +1,7 @@
 //! `--user`: the daemon gives up root for another user, and keeps the few capabilities that its work takes.
 
 use nix::unistd::{Gid, Group, Uid, User as SystemUser, getgrouplist, setgid, setgroups, setuid};
-use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities, set_keep_capabilities};
+use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_keep_capabilities};
 use std::ffi::CString;
 use std::io;
 use std::path::Path;
@@ -73,6 +73,9 @@ impl User {
         setuid(self.uid).map_err(|e| failed("setuid", os(e)))?;
         if !self.uid.is_root() {
             let kept = if datapath { BASIC.union(DATAPATH) } else { BASIC };
+            // Containers and old kernels have not all of them: what needs one says so.
+            let permitted = capabilities(None).map_err(|e| failed("capget", os(e)))?.permitted;
+            let kept = kept.intersection(permitted);
             let sets =
                 CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() };
             set_capabilities(None, sets).map_err(|e| failed("capset", os(e)))?;
