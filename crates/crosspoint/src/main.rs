@@ -82,7 +82,14 @@ struct Elsewhere {
 
 fn main() -> ExitCode {
     base::heap::free_evenly();
-    let mut args: Vec<String> = std::env::args_os().map(|a| a.to_string_lossy().into_owned()).collect();
+    let args: Result<Vec<String>, _> = std::env::args_os().map(|arg| arg.into_string()).collect();
+    let mut args = match args {
+        Ok(args) => args,
+        Err(arg) => {
+            eprintln!("crosspoint: {}: this argument is not UTF-8", arg.to_string_lossy());
+            return ExitCode::FAILURE;
+        }
+    };
     if let Some(code) = programs::asked_for(&mut args) {
         host::output::flush();
         return code;

@@ -142,6 +142,18 @@ fn wrong_command_lines_are_refused_in_the_stock_programs_words() {
 }
 
 #[test]
+fn arguments_that_are_not_utf_8_are_refused_and_not_changed() {
+    use std::os::unix::ffi::OsStrExt;
+    let dir = run_dir();
+    let bin = links(dir.path());
+    let value = std::ffi::OsStr::from_bytes(b"external-ids:x=\xff");
+    let said =
+        Command::new(bin.join("ovs-vsctl")).args(["set", "bridge", "br0"]).arg(value).output().unwrap();
+    assert_eq!(said.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&said.stderr).contains("not UTF-8"), "{said:?}");
+}
+
+#[test]
 fn the_links_serve_a_running_switch_as_the_stock_programs_do() {
     let switch = Switch::dummy();
     let bin = links(switch.dir.path());
