@@ -121,7 +121,8 @@ struct Built<'c> {
     room: Option<&'c dyn Fn() -> Room>,
 }
 
-/// What one transaction may cost, in clauses that rows are compared with: about a second.
+/// What one transaction may cost, in clauses that rows are compared with: a second, or a few if
+/// it changes large values.
 pub(crate) const WORK_MAX: usize = 64_000_000;
 /// A transaction builds as much without asking.
 const BUILT_BYTES_FREE: usize = 1 << 20;
