@@ -14,6 +14,9 @@ use std::collections::{BTreeMap, HashSet};
 /// Clauses that each row is compared with, one by one: "includes" of several elements, and "excludes".
 pub const OTHERS_MAX: usize = 100;
 
+/// Clauses of a table, which take some microseconds each when they are read.
+pub const CLAUSES_MAX: usize = 100_000;
+
 /// Any of these.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Condition {
@@ -36,8 +39,13 @@ impl Condition {
         Condition { all: true, ..Condition::default() }
     }
 
-    /// Reads the elements of a "where". `Err` "resources exhausted": too many of them cost time for each row.
+    /// Reads the elements of a "where". `Err` "resources exhausted": there are too many, or too many of them
+    /// cost time for each row.
     pub fn from_json(table: &TableSchema, clauses: &[Value]) -> Result<Condition, Error> {
+        let exhausted = |details: String| Error::new("resources exhausted", details);
+        if clauses.len() > CLAUSES_MAX {
+            return Err(exhausted(format!("a monitor may have {CLAUSES_MAX} clauses for a table")));
+        }
         let clauses = Clauses::read(table, &Json::Array(clauses.iter().map(Json::from).collect()), None)?;
         let mut condition = Condition { all: clauses.is_empty(), ..Condition::default() };
         clauses.into_iter().for_each(|clause| condition.add(clause));
@@ -45,7 +53,7 @@ impl Condition {
             let details = format!(
                 "a monitor may have {OTHERS_MAX} clauses for a table that exclude elements, or include several"
             );
-            return Err(Error::new("resources exhausted", details));
+            return Err(exhausted(details));
         }
         Ok(condition)
     }

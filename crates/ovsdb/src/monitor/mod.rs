@@ -15,7 +15,7 @@ pub mod history;
 mod request;
 mod update;
 
-pub use condition::{Condition, OTHERS_MAX};
+pub use condition::{CLAUSES_MAX, Condition, OTHERS_MAX};
 pub use request::{Form, Spec};
 
 use crate::{Changes, Database, Error, Schema, Uuid};

@@ -55,7 +55,8 @@ fn the_limits_are_those_that_the_documents_state() {
         format!("last changes of a database take {} MiB", COMMITTED_BYTES_MAX >> 20),
         format!("{} clauses that rows are compared with", crate::execute::WORK_MAX),
         format!("{} if it waits", super::super::transactions::WAITING_WORK_MAX),
-        format!("{} clauses that exclude", crate::monitor::OTHERS_MAX),
+        format!("{} clauses for each table", crate::monitor::CLAUSES_MAX),
+        format!("{} of those that exclude", crate::monitor::OTHERS_MAX),
         format!("do not read takes {} MiB", FOLDED_BYTES_MAX >> 20),
     ] {
         assert!(text.contains(&figure), "SECURITY.md does not say {figure:?}");

@@ -60,6 +60,11 @@ fn clauses_that_each_row_must_be_compared_with_are_few() {
         assert_eq!(said[0]["error"]["error"], "resources exhausted", "{said:?}");
         rig.ask(session, "monitor_cancel", json!(["m"]));
     }
+    let many: Vec<Value> = (0..100_001).map(|n| json!(["i", "==", n])).collect();
+    let said = rig.say(session, "monitor_cond", json!(["D", "m", rows_where(&many)]), 1);
+    assert_eq!(said[0]["error"]["error"], "resources exhausted");
+    rig.ask(session, "monitor_cond", json!(["D", "m", rows_where(&many[1..])]));
+    rig.ask(session, "monitor_cancel", json!(["m"]));
     assert_eq!(rig.server.kept_bytes(), 0);
 }
 
