@@ -233,15 +233,13 @@ impl Datum {
             return self.clone();
         }
         match (&self.0, &other.0) {
-            (Form::Map(a), Form::Map(_)) => Datum::from_sorted_map(
-                a.iter().filter(|(key, value)| other.value_of(key) != Some(value)).cloned().collect(),
-            ),
-            (Form::Map(a), _) => {
-                Datum::from_sorted_map(a.iter().filter(|(key, _)| !other.contains(key)).cloned().collect())
+            (Form::Map(a), Form::Map(b)) => {
+                Datum::from_sorted_map(without(a, b, |x, y| x.0.cmp(&y.0), |x, y| x.1 == y.1))
             }
-            _ => Datum::from_sorted_set(
-                self.as_set().iter().filter(|atom| !other.contains(atom)).cloned().collect(),
-            ),
+            (Form::Map(a), _) => {
+                Datum::from_sorted_map(without(a, other.as_set(), |x, y| x.0.cmp(y), |_, _| true))
+            }
+            _ => Datum::from_sorted_set(without(self.as_set(), other.as_set(), Ord::cmp, |_, _| true)),
         }
     }
 
@@ -322,10 +320,41 @@ impl Datum {
     }
 }
 
-/// One sorted list of two; of equal elements the first's. Few elements of `b` are each looked for in what is
-/// left of `a`.
-fn merge<T: Clone>(mut a: &[T], b: &[T], compare: impl Fn(&T, &T) -> Ordering) -> Vec<T> {
+/// One sorted list of two; of equal elements the first's.
+fn merge<T: Clone>(a: &[T], b: &[T], compare: impl Fn(&T, &T) -> Ordering) -> Vec<T> {
     let mut merged = Vec::with_capacity(a.len() + b.len());
+    let rest = walk(a, b, compare, |before, equal, y| {
+        merged.extend_from_slice(before);
+        merged.push(equal.unwrap_or(y).clone());
+    });
+    merged.extend_from_slice(rest);
+    merged
+}
+
+/// The elements of `a` for which `b` has no equal that `goes` as well.
+fn without<T: Clone, U>(
+    a: &[T],
+    b: &[U],
+    compare: impl Fn(&T, &U) -> Ordering,
+    goes: impl Fn(&T, &U) -> bool,
+) -> Vec<T> {
+    let mut kept = Vec::with_capacity(a.len());
+    let rest = walk(a, b, compare, |before, equal, y| {
+        kept.extend_from_slice(before);
+        kept.extend(equal.filter(|x| !goes(x, y)).cloned());
+    });
+    kept.extend_from_slice(rest);
+    kept
+}
+
+/// For each element of `b`, calls `visit` with what `a` has before it, with its equal in `a`, and with it;
+/// returns what remains of `a`. Both are sorted. Few elements of `b` are each looked for in what is left.
+fn walk<'a, T, U>(
+    mut a: &'a [T],
+    b: &[U],
+    compare: impl Fn(&T, &U) -> Ordering,
+    mut visit: impl FnMut(&[T], Option<&T>, &U),
+) -> &'a [T] {
     let is_short = b.len() < a.len() / 8;
     for y in b {
         let before = if is_short {
@@ -333,18 +362,12 @@ fn merge<T: Clone>(mut a: &[T], b: &[T], compare: impl Fn(&T, &T) -> Ordering) -
         } else {
             a.iter().take_while(|x| compare(x, y) == Ordering::Less).count()
         };
-        merged.extend_from_slice(&a[..before]);
-        a = &a[before..];
-        match a.first() {
-            Some(x) if compare(x, y) == Ordering::Equal => {
-                merged.push(x.clone());
-                a = &a[1..];
-            }
-            _ => merged.push(y.clone()),
-        }
+        let (passed, rest) = a.split_at(before);
+        let equal = rest.first().filter(|x| compare(x, y) == Ordering::Equal);
+        visit(passed, equal, y);
+        a = &rest[usize::from(equal.is_some())..];
     }
-    merged.extend_from_slice(a);
-    merged
+    a
 }
 
 impl Datum {
@@ -435,6 +458,19 @@ mod tests {
         assert_eq!(a.symmetric_difference(&b), map(&[("a", "1"), ("b", "3"), ("c", "4")]));
         assert_eq!(a.apply_difference(&a.symmetric_difference(&b)), b);
         assert_eq!(b.apply_difference(&b.symmetric_difference(&Datum::EMPTY)), Datum::EMPTY);
+    }
+
+    #[test]
+    fn few_elements_are_removed_from_many() {
+        let many = Datum::set(0..100);
+        let without = |gone: &[i64]| Datum::set((0..100).filter(|n| !gone.contains(n)));
+        for gone in [&[0][..], &[99], &[-1, 0, 50, 51, 99, 100]] {
+            assert_eq!(many.difference(&set(gone)), without(gone), "{gone:?}");
+        }
+        let many = Datum::map((0..100).map(|n| (n, "x")));
+        let pairs = Datum::map([(-1, "x"), (0, "x"), (1, "y"), (99, "x")]);
+        assert_eq!(many.difference(&pairs), Datum::map((1..99).map(|n| (n, "x"))));
+        assert_eq!(many.difference(&set(&[0, 99, 100])), Datum::map((1..99).map(|n| (n, "x"))));
     }
 
     #[test]

@@ -43,8 +43,10 @@ pub(crate) enum Function {
     Excludes,
 }
 
-/// So many bytes of an argument cost as much as a clause.
+/// So many bytes of an argument cost as much as a clause,
 const ARGUMENT_BYTES: usize = 256;
+/// and fetching the row as much as so many.
+pub(crate) const ROW_WORK: usize = 3;
 
 impl Function {
     fn from_name(name: &str) -> Option<Function> {
@@ -97,13 +99,14 @@ impl Condition {
         self.clauses.into_iter()
     }
 
-    /// What it costs to check a row, at most: 1 for each clause, and more for those with long arguments.
+    /// What it costs to find a row and to check it, at most: 1 for each clause, and more for those with long
+    /// arguments.
     pub(crate) fn cost(&self) -> usize {
         let argument = |clause: &Clause| match clause {
             Clause::Constant(_) => 0,
             Clause::Column { argument, .. } => argument.heap_bytes() / ARGUMENT_BYTES,
         };
-        (self.clauses.len() + self.clauses.iter().map(argument).sum::<usize>()).max(1)
+        ROW_WORK + self.clauses.len() + self.clauses.iter().map(argument).sum::<usize>()
     }
 
     /// The columns that are asked for.

@@ -15,7 +15,11 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 
 pub use condition::Condition;
+#[cfg(test)]
+pub(crate) use condition::ROW_WORK;
 pub(crate) use condition::{Clause, Function};
+#[cfg(test)]
+pub(crate) use operations::{CHANGE_WORK, ELEMENT_WORK};
 pub use rbac::Principal;
 pub use reply::{OpResult, Reply, RowText};
 
@@ -121,8 +125,7 @@ struct Built<'c> {
     room: Option<&'c dyn Fn() -> Room>,
 }
 
-/// What one transaction may cost, in clauses that rows are compared with: a second, or a few if
-/// it changes large values.
+/// What one transaction may cost, in clauses that rows are compared with: about a second.
 pub(crate) const WORK_MAX: usize = 64_000_000;
 /// A transaction builds as much without asking.
 const BUILT_BYTES_FREE: usize = 1 << 20;

@@ -20,9 +20,9 @@ use crate::types::Members;
 use crate::uuid::Uuid;
 
 /// Changing a row costs as much as comparing it with so many clauses,
-const CHANGE_WORK: usize = 16;
-/// and one with so many elements to copy as one more.
-const ELEMENTS_PER_WORK: usize = 16;
+pub(crate) const CHANGE_WORK: usize = 32;
+/// and copying an element of its sets and maps as much as comparing it with so many.
+pub(crate) const ELEMENT_WORK: usize = 2;
 
 impl Run<'_, '_> {
     pub(super) fn insert(&mut self, mut members: Members<'_>) -> Result<OpResult, Error> {
@@ -120,7 +120,7 @@ impl Run<'_, '_> {
         members.finish()?;
         let rows = self.matching(table, &condition)?;
         let elements: usize = new.iter().map(|(_, datum)| datum.len()).sum();
-        self.spend(rows.len() * (CHANGE_WORK + elements / ELEMENTS_PER_WORK))?;
+        self.spend(rows.len() * (CHANGE_WORK + elements * ELEMENT_WORK))?;
         let columns: Vec<ColumnIdx> = new.iter().map(|(column, _)| *column).collect();
         self.may(table, Act::Update(&columns), &rows)?;
         let mut count = 0;
@@ -160,7 +160,7 @@ impl Run<'_, '_> {
             let old = row.clone();
             for mutation in &mutations {
                 let elements = row.get(mutation.column()).len() + mutation.argument_len();
-                self.spend(CHANGE_WORK + elements / ELEMENTS_PER_WORK)?;
+                self.spend(CHANGE_WORK + elements * ELEMENT_WORK)?;
                 mutation.apply(table_schema, &mut row)?;
             }
             if !row.is_same(&old) {

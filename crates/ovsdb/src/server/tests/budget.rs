@@ -54,7 +54,10 @@ fn the_limits_are_those_that_the_documents_state() {
         format!("{MONITORS_MAX} monitors of a session"),
         format!("last changes of a database take {} MiB", COMMITTED_BYTES_MAX >> 20),
         format!("{} clauses that rows are compared with", crate::execute::WORK_MAX),
-        format!("{} if it waits", super::super::transactions::WAITING_WORK_MAX),
+        format!("row that it looks at costs {}", crate::execute::ROW_WORK),
+        format!("one that it changes {},", crate::execute::CHANGE_WORK),
+        format!("copied for that {}.", crate::execute::ELEMENT_WORK),
+        format!("that waits may cost {}", super::super::transactions::WAITING_WORK_MAX),
         format!("{} clauses for each table", crate::monitor::CLAUSES_MAX),
         format!("{} of those that exclude", crate::monitor::OTHERS_MAX),
         format!("do not read takes {} MiB", FOLDED_BYTES_MAX >> 20),
@@ -157,6 +160,28 @@ fn a_transaction_that_compares_too_much_is_refused() {
     };
     assert!(rig.say(session, "transact", wait(900), 1).is_empty());
     assert_eq!(error_of(&rig.say(session, "transact", wait(1_100), 2)), "resources exhausted");
+    let mut waits = json!(["D"]);
+    let select = json!({"op": "select", "table": "T", "where": clauses(1), "columns": []});
+    waits.as_array_mut().unwrap().extend(vec![select; 250]);
+    waits.as_array_mut().unwrap().push(wait(1)[1].take());
+    assert_eq!(error_of(&rig.say(session, "transact", waits, 3)), "resources exhausted", "rows are fetched");
+}
+
+#[test]
+fn a_transaction_that_copies_too_much_is_refused() {
+    let mut rig = Rig::new();
+    let session = rig.server.connect(false);
+    let long: Vec<Value> = (0..50_000).map(|n| json!([n.to_string(), ""])).collect();
+    rig.ask(session, "transact", json!(["D", {"op": "insert", "table": "T", "row": {"m": ["map", long]}}]));
+    for (mutator, key) in [("delete", 0), ("insert", 0), ("insert", -1)] {
+        let pair = json!(["map", [[key.to_string(), ""]]]);
+        let mutate = |count: usize| {
+            json!(["D", {"op": "mutate", "table": "T", "where": [],
+                "mutations": vec![json!(["m", mutator, pair]); count]}])
+        };
+        assert_eq!(error_of(&rig.say(session, "transact", mutate(700), 1)), "resources exhausted");
+        assert_eq!(rig.ask(session, "transact", mutate(600)), json!([{"count": 1}]));
+    }
 }
 
 #[test]
