@@ -9,13 +9,15 @@ use crate::machine::watch::Watch;
 use crate::process::{MISSING, Process};
 use crate::report::beside::first_figures;
 use crate::result::rows::RowFile;
-use crate::result::store::{self, Store};
+use crate::result::store::{self, Store, VERDICT};
 use crate::result::{Point, RunInfo, SCHEMA};
 use crate::suite::list::{find, suites as all_suites};
 use crate::suite::{Measure, Mode, Peer, Step, Suite};
 use crate::trials::{self, Load, Wanted};
 use crate::units::Failure;
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hasher};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -118,6 +120,7 @@ pub fn run(wish: &Wish) -> Result<(), Failure> {
         started: now_utc(),
         command: std::env::args().collect::<Vec<_>>().join(" "),
         mode: wish.mode.name().into(),
+        builds: builds(&wish.wanted.switches)?,
         warnings: machine.warnings(),
         machine,
         ..RunInfo::default()
@@ -139,6 +142,21 @@ pub fn run(wish: &Wish) -> Result<(), Failure> {
     let mut lacking = Vec::new();
     runner.all(&mut store, &parts, &mut lacking)?;
     any_measured(&wish.wanted.switches, &store, lacking)
+}
+
+/// A digest of this program, and of each other version among the switches, by the switch's name.
+fn builds(switches: &[String]) -> Result<BTreeMap<String, String>, Failure> {
+    let this = std::env::current_exe().map_err(|e| format!("this program's path: {e}"))?;
+    let versions =
+        switches.iter().filter_map(|name| Some((name.as_str(), name.strip_prefix("crosspoint@")?)));
+    let versions = versions.map(|(name, path)| (name, PathBuf::from(path)));
+    let digest = |(name, path): (&str, PathBuf)| {
+        let program = std::fs::read(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+        let mut hasher = DefaultHasher::new();
+        hasher.write(&program);
+        Ok((name.to_string(), format!("{:016x}", hasher.finish())))
+    };
+    [("crosspoint", this)].into_iter().chain(versions).map(digest).collect()
 }
 
 /// Fails if no requested switch has a point: this machine cannot do what was requested. If some have points,
@@ -220,6 +238,19 @@ fn parts(suite: &'static Suite, wish: &Wish) -> Vec<(String, &'static Suite, Par
     parts
 }
 
+/// The points of a part, and what failed in it.
+#[derive(Default)]
+struct Measured {
+    points: Vec<Point>,
+    failed: BTreeMap<String, String>,
+}
+
+impl Measured {
+    fn of(points: Vec<Point>) -> Measured {
+        Measured { points, ..Measured::default() }
+    }
+}
+
 struct Runner<'a> {
     wish: &'a Wish,
     lease: Lease,
@@ -237,7 +268,7 @@ impl Runner<'_> {
         let mut took: Vec<(Duration, &str)> = Vec::new();
         for (n, (id, suite, part)) in parts.iter().enumerate() {
             let done = format!("[{}/{}] {id}", n + 1, parts.len());
-            if store.has(id) {
+            if self.is_measured(store, id, part)? {
                 eprintln!("{done}: measured before");
                 continue;
             }
@@ -261,27 +292,25 @@ impl Runner<'_> {
                         eprintln!("{text}");
                         store.warn(format!("{}: {text}", suite.name))?;
                         lacking.push(text);
-                        Ok(Vec::new())
+                        Ok(Measured::default())
                     }
-                    result => result,
+                    result => result.map(Measured::of),
                 },
                 Part::Load(load) => self.load(store, suite, load, id, lacking),
-                Part::Builds => self.builds(store, suite, id),
+                Part::Builds => self.builds(store, suite),
             };
             match result {
                 // An interruption leaves a load without its last turns.
-                Ok(points)
+                // An interruption leaves a load without its last turns.
+                Ok(Measured { points, failed })
                     if !self.interrupted.load(Ordering::Relaxed) || matches!(part, Part::Measure(_)) =>
                 {
                     points.iter().for_each(print);
                     // Without points it is no step that is over: the next run may find what this one lacks.
-                    if !points.is_empty() {
-                        store.put(id, &points)?;
-                    }
+                    store.put(id, &points, &failed)?;
                 }
                 _ if self.interrupted.load(Ordering::Relaxed) => return Err(interrupted(store)),
                 Ok(_) => {}
-                // No later step would find room either.
                 Err(why) => {
                     // A step's programs report it in their own words, so the disk itself is checked. No later
                     // step would find room either.
@@ -304,12 +333,38 @@ impl Runner<'_> {
             eprintln!("the slowest steps:");
             took.iter().take(SLOWEST_SHOWN).for_each(|(t, id)| eprintln!("{:>8.1} s  {id}", t.as_secs_f64()));
         }
-        if store.info.failed.is_empty() {
+        // Also those from before the run was resumed.
+        let failed = parts.iter().flat_map(|(id, ..)| store.failed_of(id));
+        let failed: Vec<String> = failed.map(|(step, why)| format!("{step}: {why}")).collect();
+        if failed.is_empty() {
             return Ok(());
         }
-        let failed: Vec<String> =
-            store.info.failed.iter().map(|(step, why)| format!("{step}: {why}")).collect();
         Err(Failure::Check(format!("{} steps failed: {}", failed.len(), failed.join("; "))))
+    }
+
+    /// Whether a part has been measured with every switch that can be measured here. One that was missing
+    /// then may have been installed since.
+    fn is_measured(&self, store: &Store, id: &str, part: &Part) -> Result<bool, String> {
+        if !store.has(id) {
+            return Ok(false);
+        }
+        let switches = match part {
+            Part::Load(load) => load.measurable(),
+            Part::Measure(measure) => {
+                let peer =
+                    measure.peer.filter(|peer| self.is_wanted(peer.switch) && peer.missing().is_none());
+                peer.map(|peer| peer.switch.to_string()).into_iter().collect()
+            }
+            Part::Builds => Vec::new(),
+        };
+        let points = store.points_of(id)?;
+        Ok(switches.iter().all(|switch| points.iter().any(|point| point.switch == *switch)))
+    }
+
+    /// Whether a switch was requested, or none was named.
+    fn is_wanted(&self, switch: &str) -> bool {
+        let switches = &self.wish.wanted.switches;
+        switches.is_empty() || switches.iter().any(|wanted| wanted == switch)
     }
 
     /// Measures what a load's generator and guest can do alone, once for each in a run: readers of the
@@ -343,7 +398,7 @@ impl Runner<'_> {
         load: &Load,
         id: &str,
         lacking: &mut Vec<String>,
-    ) -> Result<Vec<Point>, String> {
+    ) -> Result<Measured, String> {
         let measured = self.until_interrupted(|| load.run(suite.name, self.wish.mode, &self.interrupted));
         // The operator's interruption ends generators, guests and switches too: they have not failed.
         if self.interrupted.load(Ordering::Relaxed) {
@@ -356,6 +411,7 @@ impl Runner<'_> {
             store.warn(format!("{}: {why}", suite.name))?;
             lacking.push(why);
         }
+        let mut failed = BTreeMap::new();
         for (switch, why) in measured.failed {
             if why.contains(MISSING) {
                 let text = format!("{switch} was not measured with {}: {why}", load.topology());
@@ -364,9 +420,9 @@ impl Runner<'_> {
                 continue;
             }
             eprintln!("{id} failed with {switch}: {why}");
-            store.fail(&format!("{id}.{switch}"), &why)?;
+            failed.insert(switch, why);
         }
-        Ok(measured.points)
+        Ok(Measured { points: measured.points, failed })
     }
 
     /// Runs `act`, which waits for processes of this run. An interrupt that only the runner received is
@@ -390,7 +446,7 @@ impl Runner<'_> {
     }
 
     /// This build against others, in turns: points of both, and a failure where this one is worse.
-    fn builds(&self, store: &mut Store, suite: &Suite, id: &str) -> Result<Vec<Point>, String> {
+    fn builds(&self, store: &mut Store, suite: &Suite) -> Result<Measured, String> {
         let this = std::env::current_exe().map_err(|e| format!("this program's path: {e}"))?;
         let versions = self.wish.wanted.switches.iter().filter_map(|s| s.strip_prefix("crosspoint@"));
         let mut others: Vec<PathBuf> = versions.map(PathBuf::from).collect();
@@ -399,14 +455,13 @@ impl Runner<'_> {
             others.push(this.clone());
         }
         let rounds = if self.wish.mode == Mode::Quick { 2 } else { compare::ROUNDS };
-        let mut points = Vec::new();
+        let (mut points, mut slower) = (Vec::new(), Vec::new());
         for other in &others {
             let (mut a, mut b) = compare::builds(other, &this, rounds).map_err(|e| e.to_string())?;
             let compared = compare::compare(&a, &b);
             let worse = compare::worse(&compared);
             if !worse.is_empty() {
-                let why = format!("slower than {}: {}", other.display(), worse.join("; "));
-                store.fail(&format!("{id}.verdict"), &why)?;
+                slower.push(format!("slower than {}: {}", other.display(), worse.join("; ")));
             }
             for (run, name) in
                 [(&mut a, format!("crosspoint@{}", other.display())), (&mut b, "crosspoint".into())]
@@ -417,7 +472,8 @@ impl Runner<'_> {
                 }
             }
         }
-        Ok(points)
+        let verdict = (!slower.is_empty()).then(|| (VERDICT.to_string(), slower.join("; ")));
+        Ok(Measured { points, failed: verdict.into_iter().collect() })
     }
 
     fn measure(
@@ -428,9 +484,7 @@ impl Runner<'_> {
         id: &str,
         lacking: &mut Vec<String>,
     ) -> Result<Vec<Point>, String> {
-        let wanted = |name: &str| {
-            self.wish.wanted.switches.is_empty() || self.wish.wanted.switches.iter().any(|s| s == name)
-        };
+        let wanted = |name: &str| self.is_wanted(name);
         let peer = measure.peer.filter(|peer| wanted(peer.switch));
         let missing = peer.and_then(|peer| peer.missing());
         let is_there = peer.is_some() && missing.is_none();

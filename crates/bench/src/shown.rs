@@ -5,6 +5,7 @@ use crate::report;
 use crate::result::store::Store;
 use crate::result::{Better, Metric, Point, RunInfo, SCHEMA};
 use crate::run::now_utc;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// A stream from host to host through a guest.
@@ -42,7 +43,7 @@ pub fn draw(dir: &Path, streams: &[Shown]) -> Result<PathBuf, String> {
     };
     let mut store = Store::open(dir, true, info)?;
     store.warn("A demonstration of a second or two for each stream: do not quote its figures.".into())?;
-    store.put("pvp.demo", &streams.iter().map(point).collect::<Vec<_>>())?;
+    store.put("pvp.demo", &streams.iter().map(point).collect::<Vec<_>>(), &BTreeMap::new())?;
     report::run(&[dir.to_path_buf()], None).map_err(|e| e.to_string())
 }
 

@@ -269,12 +269,16 @@ impl Load {
         })
     }
 
+    /// The switches of its points here: those that it names and that can do it, or `none` without a switch.
+    pub fn measurable(&self) -> Vec<String> {
+        let found = topology::find(self.topology).zip(trial::list::find(self.trial));
+        let tried = found.map(|(topology, trial)| self.candidates(topology, trial).0).unwrap_or_default();
+        tried.into_iter().map(|(name, ..)| name).collect()
+    }
+
     /// Whether a switch that it names can be measured here.
     pub fn is_measurable(&self) -> bool {
-        let found = topology::find(self.topology).zip(trial::list::find(self.trial));
-        found.is_some_and(|(topology, trial)| {
-            topology.has_switch() && !self.candidates(topology, trial).0.is_empty()
-        })
+        topology::find(self.topology).is_some_and(Topology::has_switch) && !self.measurable().is_empty()
     }
 
     /// The loads that say what its generator, and its guest, can do alone: of frames of the same size, flows

@@ -527,3 +527,71 @@ fn a_browser_shows_the_report_without_an_error_and_with_every_point() {
     let (paper, all, few) = (pages(report, "paper"), pages(&unfolded, "all"), pages(&folded, "few"));
     assert!(paper == all && all > few && few > 0, "{paper}, {all}, {few} pages");
 }
+
+/// A program that is `real` as soon as `PATH.mended` exists.
+fn broken_version(dir: &Path, real: &Path) -> (String, std::path::PathBuf) {
+    let program = dir.join("version");
+    let text = format!("#!/bin/sh\n[ -e $0.mended ] || exit 9\nexec {} \"$@\"\n", real.display());
+    write_program(&program, &text);
+    (format!("crosspoint@{}", program.display()), dir.join("version.mended"))
+}
+
+fn write_program(path: &Path, text: &str) {
+    use std::os::unix::fs::PermissionsExt;
+    fs::write(path, text).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn a_run_that_is_resumed_measures_again_what_failed_with_one_switch() {
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("run");
+    let (version, mended) =
+        broken_version(dir.path(), &testkit::crosspoint(env!("CARGO_BIN_EXE_crosspoint")));
+    let args =
+        ["run", "kernel-datapath.here", "--quick", "--switch", "bridge", "--switch", &version, "--out"];
+    let args = [&args[..], &[out.to_str().unwrap()]].concat();
+    let (code, _, said) = run(&args);
+    let points = || points_in(&out, "kernel-datapath.here.P2P").len();
+    assert_eq!((code, points()), (1, 1), "{said}");
+    let failed = || json(&out.join("run.json"))["failed"].as_object().unwrap().clone();
+    assert!(failed().keys().all(|step| step.ends_with(&version)) && failed().len() == 1, "{:?}", failed());
+    let again = [&args[..], &["--resume"]].concat();
+    let (code, _, said) = run(&again);
+    let before = |said: &str| said.matches("measured before").count();
+    assert_eq!((code, failed().len(), before(&said)), (1, 1, 1), "{said}");
+    fs::write(mended, "").unwrap();
+    let (code, _, said) = run(&again);
+    assert_eq!((code, failed().len()), (0, 0), "{said}");
+    assert_eq!((points(), before(&said)), (2, 1), "{said}");
+    let (code, _, said) = run(&again);
+    assert_eq!((code, before(&said)), (0, 2), "{said}");
+}
+
+#[test]
+fn a_run_that_is_resumed_keeps_its_verdict_and_its_build() {
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("run");
+    let ours = testkit::crosspoint(env!("CARGO_BIN_EXE_crosspoint"));
+    // It knows one bench, in which it is much faster.
+    let other = dir.path().join("faster");
+    let text = format!(
+        "#!/bin/sh\n[ $2 = misses ] || {{ echo 'unexpected argument' >&2; exit 2; }}\n\
+         {} \"$@\" || exit\nfor last; do :; done\nsed -i 's/^\\( *[0-9.]*\\),*$/\\1e30/' $last\n",
+        ours.display()
+    );
+    write_program(&other, &text);
+    let version = format!("crosspoint@{}", other.display());
+    let args = ["run", "regression", "--quick", "--switch", &version, "--out", out.to_str().unwrap()];
+    let (code, _, said) = run(&args);
+    assert!(code == 1 && said.contains("slower than "), "{code} {said}");
+    let again = [&args[..], &["--resume"]].concat();
+    let (code, _, said) = run(&again);
+    assert!(code == 1 && said.contains("slower than ") && said.contains("measured before"), "{code} {said}");
+    // Another build would mix its figures with those of this one.
+    write_program(&other, &(text + "# mended\n"));
+    let (code, _, said) = run(&again);
+    assert!(code == 2 && said.contains("faster is another build by now"), "{code} {said}");
+}

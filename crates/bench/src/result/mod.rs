@@ -44,6 +44,9 @@ pub struct RunInfo {
     pub mode: String,
     /// The machine.
     pub machine: Fingerprint,
+    /// A digest of each build of Crosspoint that takes part, by the name of the switch.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub builds: BTreeMap<String, String>,
     /// Warnings for readers of any figure, a sentence each.
     pub warnings: Vec<String>,
     /// Packets per second that generator and guest can do alone here, by what is alone.

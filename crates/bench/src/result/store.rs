@@ -4,10 +4,13 @@
 use super::account::Account;
 use super::rows::RowFile;
 use super::{Point, Run, RunInfo, SCHEMA};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
+
+/// What a step's failure is called whose points are complete: they have been judged.
+pub const VERDICT: &str = "verdict";
 
 /// A run that is being written.
 pub struct Store {
@@ -38,14 +41,22 @@ impl Store {
         let mut store = Store { dir: dir.to_path_buf(), info };
         if there {
             let before = read_info(dir)?;
-            if before.machine.cpu != store.info.machine.cpu
-                || before.machine.kernel != store.info.machine.kernel
-            {
+            let machine = |info: &RunInfo| {
+                let machine = &info.machine;
+                format!("{}, {} processors, {}", machine.cpu, machine.cpus, machine.kernel)
+            };
+            if machine(&before) != machine(&store.info) {
                 return Err(format!(
-                    "{} was begun on another machine ({}, {}): resume it there, or give another --out",
+                    "{} was begun on another machine ({}): resume it there, or give another --out",
                     dir.display(),
-                    before.machine.cpu,
-                    before.machine.kernel
+                    machine(&before)
+                ));
+            }
+            let is_other = |(name, build): &(&String, &String)| before.builds.get(*name) != Some(*build);
+            if let Some((name, _)) = store.info.builds.iter().find(is_other) {
+                return Err(format!(
+                    "{name} is another build by now than when {} was begun: give another --out",
+                    dir.display()
                 ));
             }
             if before.mode != store.info.mode {
@@ -65,6 +76,7 @@ impl Store {
             store.info.started = before.started;
             store.info.command = before.command;
             store.info.calibration = before.calibration;
+            store.info.failed = before.failed;
             // Steps that are not measured again do not warn again.
             for warning in before.warnings {
                 if !store.info.warnings.contains(&warning) {
@@ -86,17 +98,35 @@ impl Store {
         self.dir.join("raw").join(format!("{step}.json"))
     }
 
-    /// Whether a step is complete.
+    /// Whether a step has points, and no part of it failed.
     pub fn has(&self, step: &str) -> bool {
-        self.points_file(step).exists()
+        let verdict = format!("{step}.{VERDICT}");
+        let is_whole = !self.failed_of(step).any(|(key, _)| *key != verdict);
+        is_whole && self.points_file(step).exists()
     }
 
-    /// Stores a step's points.
-    pub fn put(&mut self, step: &str, points: &[Point]) -> Result<(), String> {
+    /// What failed in a step, and why.
+    pub fn failed_of(&self, step: &str) -> impl Iterator<Item = (&String, &String)> {
+        self.info.failed.iter().filter(move |(key, _)| is_of(key, step))
+    }
+
+    /// Stores a step's points, and the parts of it that failed.
+    pub fn put(
+        &mut self,
+        step: &str,
+        points: &[Point],
+        failed: &BTreeMap<String, String>,
+    ) -> Result<(), String> {
+        self.info.failed.retain(|key, _| !is_of(key, step));
+        let failed = failed.iter().map(|(part, why)| (format!("{step}.{part}"), why.clone()));
+        self.info.failed.extend(failed);
+        // First, since a step without points is measured again.
+        self.write_info()?;
+        if points.is_empty() {
+            return Ok(());
+        }
         let text = serde_json::to_string_pretty(points).map_err(|e| e.to_string())?;
-        write_whole(&self.points_file(step), text.as_bytes())?;
-        self.info.failed.remove(step);
-        self.write_info()
+        write_whole(&self.points_file(step), text.as_bytes())
     }
 
     /// Notes why a step has no points.
@@ -119,6 +149,12 @@ impl Store {
         self.write_info()
     }
 
+    /// The points of a step; none if it has not been measured.
+    pub fn points_of(&self, step: &str) -> Result<Vec<Point>, String> {
+        let path = self.points_file(step);
+        if path.exists() { read_points(&path) } else { Ok(Vec::new()) }
+    }
+
     /// All points so far, also those from before it was resumed.
     pub fn points(&self) -> Result<Vec<Point>, String> {
         Ok(read_run(&self.dir)?.points)
@@ -132,6 +168,11 @@ impl Store {
         let text = serde_json::to_string_pretty(&self.info).map_err(|e| e.to_string())?;
         write_whole(&self.dir.join("run.json"), text.as_bytes())
     }
+}
+
+/// Whether a failure's key is that of a step, or of a part of it.
+fn is_of(key: &str, step: &str) -> bool {
+    key.strip_prefix(step).is_some_and(|part| part.is_empty() || part.starts_with('.'))
 }
 
 /// The options of a command that say what is measured, in the order of their text.
@@ -208,12 +249,15 @@ fn read_info(dir: &Path) -> Result<RunInfo, String> {
 fn read_run(dir: &Path) -> Result<Run, String> {
     let mut run = Run { name: dir.display().to_string(), info: read_info(dir)?, points: Vec::new() };
     for path in json_files(&dir.join("points"))? {
-        let text = fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
-        let points: Vec<Point> =
-            serde_json::from_str(&text).map_err(|e| format!("{}: {e}", path.display()))?;
-        run.points.extend(points.into_iter().map(with_receiver));
+        run.points.extend(read_points(&path)?);
     }
     Ok(run)
+}
+
+fn read_points(path: &Path) -> Result<Vec<Point>, String> {
+    let text = fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
+    let points: Vec<Point> = serde_json::from_str(&text).map_err(|e| format!("{}: {e}", path.display()))?;
+    Ok(points.into_iter().map(with_receiver).collect())
 }
 
 /// Points of older versions do not say that the generator's receiving side was their limit.
@@ -274,7 +318,7 @@ mod tests {
         let dir = TempDir::new("store").unwrap();
         let mut store = Store::open(&dir.0, false, info("quick")).unwrap();
         let point = Point { suite: "p2p".into(), switch: "crosspoint".into(), ..Point::default() };
-        store.put("p2p-1", &[point]).unwrap();
+        store.put("p2p-1", &[point], &BTreeMap::new()).unwrap();
         store.fail("pvp-1", "no guest").unwrap();
         let run = read(&dir.0).unwrap();
         assert_eq!((run.points.len(), run.info.failed["pvp-1"].as_str()), (1, "no guest"));

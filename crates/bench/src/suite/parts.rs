@@ -12,7 +12,7 @@ pub const OVS_DPDK: Option<Peer> = Some(Peer {
 });
 /// A switch for comparison.
 pub const OVS_VSWITCHD: Option<Peer> = Some(Peer {
-    switch: "ovs",
+    switch: "ovs-vswitchd",
     argument: "--peer ovs-vswitchd",
     program: "/usr/lib/openvswitch-switch/ovs-vswitchd",
     package: "openvswitch-switch",
