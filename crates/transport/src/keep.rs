@@ -31,8 +31,8 @@ pub trait Keep {
     fn converse(&mut self, link: Self::Link)
     -> impl Future<Output = ControlFlow<Self::Done, Option<String>>>;
 
-    /// Waits until the state machine must be checked before its deadline.
-    fn changed(&mut self) -> impl Future<Output = ()> {
+    /// Waits until the state machine must be checked before its deadline. An attempt to connect is begun again.
+    fn changed(&self) -> impl Future<Output = ()> + use<Self> {
         std::future::pending()
     }
 
@@ -125,7 +125,14 @@ pub async fn keep_connected<K: Keep>(keep: &mut K) -> Option<K::Done> {
         })?;
         if action == Some(Action::Connect) {
             keep.connecting();
-            match keep.connect().await {
+            let made = loop {
+                let changed = keep.changed();
+                tokio::select! {
+                    made = keep.connect() => break made,
+                    () = changed => keep.with(|_| ())?,
+                }
+            };
+            match made {
                 Err(why) => keep.failed(&why),
                 Ok(link) => {
                     keep.connected();
@@ -149,6 +156,8 @@ pub async fn keep_connected<K: Keep>(keep: &mut K) -> Option<K::Done> {
 mod tests {
     use super::*;
     use crate::reconnect::Options;
+    use std::rc::Rc;
+    use tokio::sync::Notify;
 
     struct Peer {
         reconnect: Reconnect,
@@ -180,6 +189,57 @@ mod tests {
                 _ => ControlFlow::Continue(Some(CLOSED.into())),
             }
         }
+    }
+
+    /// Nobody answers it.
+    struct Deaf {
+        reconnect: Option<Reconnect>,
+        attempts: u32,
+        changed: Rc<Notify>,
+    }
+
+    impl Keep for Deaf {
+        type Link = ();
+        type Done = ();
+
+        fn name(&self) -> String {
+            "deaf".into()
+        }
+
+        fn with<T>(&mut self, f: impl FnOnce(&mut Reconnect) -> T) -> Option<T> {
+            self.reconnect.as_mut().map(f)
+        }
+
+        async fn connect(&mut self) -> Result<(), String> {
+            self.attempts += 1;
+            if self.attempts == 2 {
+                // What it has while this attempt is made, the next one has no more.
+                self.reconnect = None;
+            }
+            self.changed.notify_one();
+            std::future::pending().await
+        }
+
+        async fn converse(&mut self, _: ()) -> ControlFlow<(), Option<String>> {
+            ControlFlow::Break(())
+        }
+
+        fn changed(&self) -> impl Future<Output = ()> + use<> {
+            let changed = self.changed.clone();
+            async move { changed.notified().await }
+        }
+    }
+
+    #[test]
+    fn an_attempt_that_nobody_answers_is_begun_again_on_a_change_and_ends_with_the_wish_for_it() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let mut reconnect = Reconnect::new(Options::default(), clock::now());
+            reconnect.enable(clock::now());
+            let mut peer = Deaf { reconnect: Some(reconnect), attempts: 0, changed: Rc::default() };
+            let kept = tokio::time::timeout(Duration::from_secs(5), keep_connected(&mut peer)).await;
+            assert_eq!((kept.expect("it ends"), peer.attempts), (None, 2));
+        });
     }
 
     #[test]

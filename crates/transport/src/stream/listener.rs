@@ -5,7 +5,7 @@ use super::target::{Host, PassiveTarget};
 use super::tls::Tls;
 use host::rundir::Socket;
 use std::io;
-use std::net::{IpAddr, SocketAddr, SocketAddrV6};
+use std::net::{IpAddr, SocketAddr, SocketAddrV6, ToSocketAddrs};
 use std::os::fd::{AsRawFd, RawFd};
 use std::path::Path;
 use std::sync::Arc;
@@ -197,11 +197,17 @@ pub(super) async fn resolve(host: &Host, port: u16) -> Result<Vec<SocketAddr>, S
             Ok(vec![SocketAddrV6::new(*address, port, 0, index).into()])
         }
         Host::Address(address, _) => Ok(vec![SocketAddr::new(*address, port)]),
-        Host::Name(name) => match tokio::net::lookup_host((name.as_str(), port)).await {
-            Ok(addresses) => Ok(addresses.collect()),
-            Err(_) => Err(StreamError::Resolve(name.clone())),
-        },
+        Host::Name(name) => look_up(name.clone(), port).await.ok_or(StreamError::Resolve(name.clone())),
     }
+}
+
+/// The addresses of a name, if they are found in time. The system's resolver takes as long as its settings
+/// allow: nobody waits for its thread, neither the end of the runtime nor that of the process.
+async fn look_up(name: String, port: u16) -> Option<Vec<SocketAddr>> {
+    let (found, addresses) = tokio::sync::oneshot::channel();
+    let look_up = move || found.send((name, port).to_socket_addrs().ok().map(Iterator::collect));
+    std::thread::Builder::new().name("resolver".into()).spawn(look_up).ok()?;
+    tokio::time::timeout(HANDSHAKE_TIMEOUT, addresses).await.ok()?.ok()?
 }
 
 fn interface_index(name: &str) -> io::Result<u32> {

@@ -157,9 +157,12 @@ impl Keep for Outgoing {
         ControlFlow::Continue(Some(self.task.serve(stream).await))
     }
 
-    async fn changed(&mut self) {
-        if let Some(notify) = self.task.with(|link| link.notify.clone()) {
-            notify.notified().await;
+    fn changed(&self) -> impl Future<Output = ()> + use<> {
+        let notify = self.task.with(|link| link.notify.clone());
+        async move {
+            if let Some(notify) = notify {
+                notify.notified().await;
+            }
         }
     }
 

@@ -556,7 +556,8 @@ impl Keep for Outgoing {
         }
     }
 
-    async fn changed(&mut self) {
-        self.remote.shared.changed.notified().await;
+    fn changed(&self) -> impl Future<Output = ()> + use<> {
+        let shared = self.remote.shared.clone();
+        async move { shared.changed.notified().await }
     }
 }
