@@ -3,7 +3,7 @@
 //! The owner of a connection asks [`Reconnect::run`] what to do, does it, and reports the result. A peer that
 //! is silent for the probe interval gets an `echo`; if it is silent for as long again, it is disconnected.
 //! After a failure the next attempt waits: one second, then twice as long each time up to the maximum; a
-//! connection that lasted at least as long as the preceding wait resets it.
+//! connection on which something was heard for at least as long as the preceding wait resets it.
 //!
 //! The database's information about a connection (`state`, `sec_since_connect`, `last_error` in the column
 //! `status` of Manager and Controller) is read from here.
@@ -240,8 +240,8 @@ impl Reconnect {
         let mut was_good = false;
         if self.is_connected() {
             self.disconnected_at = Some(now);
-            // It worked for a while, so an error now is a new one.
-            was_good = self.connected_at.is_some_and(|at| now.saturating_duration_since(at) >= self.backoff);
+            // It worked for a while, so an error now is a new one. A peer that said nothing did not work.
+            was_good = self.connected_at.is_some_and(|at| self.heard - at >= self.backoff);
         }
         if let Some(error) = error {
             self.last_error = Some(error.into());
@@ -370,6 +370,12 @@ mod tests {
         reconnect.heard(now + seconds(9));
         reconnect.disconnected(now + seconds(9), None);
         assert_eq!((reconnect.backoff(), reconnect.wait()), (seconds(1), None));
+
+        now = reconnect.deadline().unwrap();
+        assert_eq!(reconnect.run(now), Some(Action::Connect));
+        reconnect.connected(now);
+        reconnect.disconnected(now + seconds(10), Some(SILENT));
+        assert_eq!(reconnect.backoff(), seconds(2), "a peer that accepts and says nothing is no good one");
     }
 
     #[test]

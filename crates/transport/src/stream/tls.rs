@@ -18,7 +18,7 @@ use super::kinds::{HANDSHAKE_TIMEOUT, Stream, StreamError};
 use super::target::Host;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 use tokio::net::TcpStream;
 use tokio_rustls::rustls;
@@ -63,9 +63,13 @@ impl TlsFiles {
 
 /// TLS, ready for connections.
 #[derive(Debug)]
-pub struct Tls {
-    files: Mutex<TlsFiles>,
-    loaded: Mutex<Option<Loaded>>,
+pub struct Tls(Mutex<Contents>);
+
+#[derive(Debug)]
+struct Contents {
+    files: TlsFiles,
+    /// What was read from these files.
+    loaded: Option<Loaded>,
 }
 
 /// The result of reading the files, with their modification times.
@@ -94,7 +98,12 @@ impl Loaded {
 impl Tls {
     /// With these files, which are read when first needed.
     pub fn new(files: TlsFiles) -> Tls {
-        Tls { files: Mutex::new(files), loaded: Mutex::new(None) }
+        Tls(Mutex::new(Contents { files, loaded: None }))
+    }
+
+    fn contents(&self) -> MutexGuard<'_, Contents> {
+        // Each is replaced as a whole, so a panic elsewhere has left them usable.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The error if `ssl:` or `pssl:` is used and nothing is set.
@@ -104,16 +113,14 @@ impl Tls {
 
     /// Its files.
     pub fn files(&self) -> TlsFiles {
-        // Replaced as a whole, so a panic elsewhere has left them usable.
-        self.files.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.contents().files.clone()
     }
 
     /// Other files from the next connection on.
     pub fn set_files(&self, files: TlsFiles) {
-        let mut mine = self.files.lock().unwrap_or_else(PoisonError::into_inner);
-        if *mine != files {
-            *mine = files;
-            *self.loaded.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        let mut mine = self.contents();
+        if mine.files != files {
+            *mine = Contents { files, loaded: None };
         }
     }
 
@@ -157,14 +164,12 @@ impl Tls {
 
     /// The configurations, read again where a file has changed. The error is a sentence.
     fn load(&self) -> Result<Loaded, String> {
-        let files = self.files();
-        let times = times(&files);
-        // The value behind the lock is replaced as a whole, so a panic elsewhere has left it usable.
-        let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        let Contents { files, loaded } = &mut *self.contents();
+        let times = times(files);
         if let Some(loaded) = loaded.as_ref().filter(|loaded| loaded.times == times) {
             return Ok(loaded.clone());
         }
-        match read(&files, times) {
+        match read(files, times) {
             Ok(new) => Ok(loaded.insert(new).clone()),
             // Most likely half-written files: the previous contents remain in use.
             Err(why) => match loaded.as_ref() {
@@ -328,22 +333,33 @@ fn versions(list: Option<&str>) -> Result<Vec<&'static SupportedProtocolVersion>
 }
 
 /// Reads `--ssl-ciphers`: names of OpenSSL's suites, its groups, `+` between groups that must all apply, `-`
-/// before what is taken away, and `!` before what is never used, whatever follows.
+/// before what is taken away, `+` before what goes to the end, and `!` before what is never used, whatever
+/// follows. Source: openssl-ciphers(1).
 fn provider(list: Option<&str>) -> Result<CryptoProvider, String> {
     let mut provider = ring::default_provider();
     let Some(list) = list else { return Ok(provider) };
-    let (mut wanted, mut never) = (Vec::new(), Vec::new());
-    for word in list.split([':', ',', ' ']) {
-        // Strength and security level are those of what is supported.
-        let word = word.split('@').next().unwrap_or_default();
-        let groups = word.trim_start_matches(['!', '-', '+']);
-        let matches =
-            |suite: &&SupportedCipherSuite| groups.split('+').all(|group| suite_matches(suite, group));
-        let matching: Vec<_> = provider.cipher_suites.iter().filter(matches).copied().collect();
+    let (mut wanted, mut never, mut unknown) = (Vec::new(), Vec::new(), Vec::new());
+    for item in list.split([':', ',', ' ']) {
+        let (word, command) = item.split_once('@').unwrap_or((item, "STRENGTH"));
+        // What is supported meets level 2: no SHA-1, no RSA key below 2,048 bits.
+        if !["STRENGTH", "SECLEVEL=0", "SECLEVEL=1", "SECLEVEL=2"].contains(&command) {
+            return Err(format!("{list}: @{command} is not supported; @SECLEVEL=2 is always met"));
+        }
+        let name = word.trim_start_matches(['!', '-', '+']);
+        let means = |suite: &SupportedCipherSuite, name: &str| {
+            name.split('+').all(|group| suite_matches(suite, group))
+        };
+        let all = provider.cipher_suites.iter().copied();
+        let matching: Vec<_> = all.clone().filter(|suite| means(suite, name)).collect();
+        let is_known = |group: &str| UNSUPPORTED.contains(&group) || all.clone().any(|s| means(&s, group));
+        if !name.split('+').all(is_known) && !word.is_empty() {
+            unknown.push(name);
+        }
         match word.chars().next() {
             None => {}
             Some('!') => never.extend(matching),
             Some('-') => wanted.retain(|suite| !matching.contains(suite)),
+            Some('+') => wanted.sort_by_key(|suite| matching.contains(suite)),
             Some(_) => wanted.extend(matching),
         }
     }
@@ -363,9 +379,65 @@ fn provider(list: Option<&str>) -> Result<CryptoProvider, String> {
             "{list}: none of these is a cipher that is supported, which are those with forward secrecy and AEAD"
         ));
     }
+    if !unknown.is_empty() {
+        tracing::warn!(target: "stream_ssl", "{list}: no cipher that is supported: {}", unknown.join(", "));
+    }
     provider.cipher_suites = wanted;
     Ok(provider)
 }
+
+/// Groups of OpenSSL's to which no suite belongs that is supported.
+const UNSUPPORTED: &[&str] = &[
+    "3DES",
+    "ADH",
+    "AECDH",
+    "AESCCM",
+    "AESCCM8",
+    "ARIA",
+    "CAMELLIA",
+    "CAMELLIA128",
+    "CAMELLIA256",
+    "COMPLEMENTOFALL",
+    "COMPLEMENTOFDEFAULT",
+    "DES",
+    "DH",
+    "DHE",
+    "DSS",
+    "EDH",
+    "EXP",
+    "EXPORT",
+    "IDEA",
+    "LOW",
+    "MD5",
+    "MEDIUM",
+    "NULL",
+    "PSK",
+    "RC2",
+    "RC4",
+    "RSA",
+    "SEED",
+    "SHA",
+    "SHA1",
+    "SHA256",
+    "SHA384",
+    "SRP",
+    "SSLv2",
+    "SSLv3",
+    "TLSv1",
+    "TLSv1.0",
+    "aDSS",
+    "aNULL",
+    "aPSK",
+    "eNULL",
+    "kDHE",
+    "kDHEPSK",
+    "kECDHEPSK",
+    "kEDH",
+    "kPSK",
+    "kRSA",
+    "kRSAPSK",
+    "kSRP",
+];
 
 /// Whether a word in OpenSSL's cipher lists means this suite.
 fn suite_matches(suite: &SupportedCipherSuite, word: &str) -> bool {
@@ -382,24 +454,13 @@ fn suite_matches(suite: &SupportedCipherSuite, word: &str) -> bool {
         return false;
     }
     match word {
-        "ALL"
-        | "DEFAULT"
-        | "HIGH"
-        | "COMPLEMENTOFDEFAULT"
-        | "SECLEVEL"
-        | "kEECDH"
-        | "ECDHE"
-        | "EECDH"
-        | "AEAD"
-        | "TLSv1.2" => true,
+        "ALL" | "DEFAULT" | "HIGH" | "kEECDH" | "kECDHE" | "ECDH" | "ECDHE" | "EECDH" | "TLSv1.2" => true,
         "AES" | "AESGCM" => has("AES"),
         "AES128" => has("AES_128"),
         "AES256" => has("AES_256"),
         "CHACHA20" => has("CHACHA20"),
-        "RSA" | "aRSA" => has("_RSA_"),
+        "aRSA" => has("_RSA_"),
         "ECDSA" | "aECDSA" => has("_ECDSA_"),
-        "SHA256" => has("SHA256"),
-        "SHA384" => has("SHA384"),
         word => word == stock || word == name.replace("TLS13_", "TLS_"),
     }
 }
@@ -660,6 +721,10 @@ mod tests {
         assert_eq!(suites("DEFAULT@SECLEVEL=2"), Ok(all));
         assert_eq!(suites("HIGH:@STRENGTH"), Ok(all));
         assert!(suites("RC4-MD5").unwrap_err().contains("none of these"));
+        // As `openssl ciphers` shows: these mean the MAC, and the exchange of keys by RSA.
+        assert_eq!(suites("HIGH:!SHA256:!SHA384:!RSA:!COMPLEMENTOFDEFAULT"), Ok(all));
+        assert_eq!(suites("AES256:+AES128"), Ok(3 + 2), "what goes to the end is not listed by that");
+        assert!(suites("DEFAULT@SECLEVEL=3").unwrap_err().contains("@SECLEVEL=3 is not supported"));
     }
 
     #[test]
