@@ -525,6 +525,11 @@ impl Connection {
         self.last_rx = self.last_rx.max(now);
     }
 
+    /// When the peer was last heard.
+    pub fn last_rx(&self) -> Instant {
+        self.last_rx
+    }
+
     /// Whether it has ended, which [`Event::Closed`] told or will tell.
     pub fn is_closed(&self) -> bool {
         self.state == State::Closed

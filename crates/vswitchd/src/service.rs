@@ -105,6 +105,11 @@ impl Carrier {
         self.with(|c| c.close_reason.clone()).flatten()
     }
 
+    /// When the peer was last heard.
+    pub fn last_rx(&self) -> Option<Instant> {
+        self.with(|c| c.connection().last_rx())
+    }
+
     /// Until either side ends it.
     pub async fn run(&mut self) -> io::Result<()> {
         let mut buffer = vec![0; line::READ_BYTES];

@@ -110,6 +110,9 @@ impl Task {
             return "the bridge is gone".into();
         };
         let ended = carrier.run().await;
+        if let Some(at) = carrier.last_rx() {
+            self.with(|link| link.reconnect.heard(at));
+        }
         match (carrier.close_reason(), ended) {
             (Some(why), _) => why,
             (None, Ok(())) => CLOSED.into(),
