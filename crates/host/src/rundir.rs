@@ -2,11 +2,14 @@
 //! taking it from one that lives.
 
 use base::SOCKET_PATH_BYTES_MAX;
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::ffi::OsStr;
 use std::fs::{self, File, Permissions};
 use std::io;
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
@@ -41,10 +44,12 @@ impl RunDir {
     }
 }
 
-/// A listening socket that is removed from the file system when this is dropped.
+/// A listening socket that is removed from the file system when this is dropped, unless another process has
+/// replaced it. Drop it before its listener: a successor takes a socket without listener for a stale one.
 #[derive(Debug)]
 pub struct Socket {
     path: PathBuf,
+    file: File,
 }
 
 impl Socket {
@@ -57,15 +62,17 @@ impl Socket {
     /// refuses connections has no listener any more, and is replaced; `ErrorKind::AddrInUse` if there is a
     /// listener, however busy, `AlreadyExists` if it is another kind of file.
     pub fn listen(path: &Path) -> io::Result<(Socket, UnixListener)> {
-        match fs::symlink_metadata(path) {
-            Ok(meta) if !meta.file_type().is_socket() => {
+        match hold(path) {
+            Ok(found) if !found.metadata()?.file_type().is_socket() => {
                 return Err(io::Error::new(io::ErrorKind::AlreadyExists, "it exists and is not a socket"));
             }
-            Ok(_) => match try_connect(path) {
+            Ok(found) => match try_connect(path) {
                 Ok(()) => {
                     return Err(io::Error::new(io::ErrorKind::AddrInUse, "another process listens there"));
                 }
-                Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => remove(path)?,
+                Err(e) if e.kind() == io::ErrorKind::ConnectionRefused => {
+                    remove(path, file_id(&found.metadata()?))?
+                }
                 // Its owner has just removed it.
                 Err(e) if e.kind() == io::ErrorKind::NotFound => {}
                 Err(e) => return Err(e),
@@ -74,7 +81,7 @@ impl Socket {
             Err(e) => return Err(e),
         }
         let listener = with_short_path(path, |short| UnixListener::bind(short))?;
-        let socket = Socket { path: path.to_owned() };
+        let socket = Socket { path: path.to_owned(), file: hold(path)? };
         fs::set_permissions(path, Permissions::from_mode(0o770))?;
         listener.set_nonblocking(true)?;
         Ok((socket, listener))
@@ -83,7 +90,7 @@ impl Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.path);
+        let _ = self.file.metadata().and_then(|file| remove(&self.path, file_id(&file)));
     }
 }
 
@@ -112,24 +119,55 @@ pub fn remove_stale_control_sockets(path: &Path) {
 /// Whether there is a listener at the socket at `path`. Does not wait for one that accepts no connections:
 /// its backlog is then full.
 fn try_connect(path: &Path) -> io::Result<()> {
-    use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
-    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     for kind in [SocketType::STREAM, SocketType::SEQPACKET, SocketType::DGRAM] {
-        let socket = socket_with(AddressFamily::UNIX, kind, flags, None)?;
-        let connected = with_short_path(path, |short| Ok(connect(&socket, &SocketAddrUnix::new(short)?)));
-        match connected? {
-            Err(rustix::io::Errno::PROTOTYPE) => {}
-            Ok(()) | Err(rustix::io::Errno::AGAIN) => return Ok(()),
-            Err(e) => return Err(e.into()),
+        match connect_as(kind, path) {
+            Err(e) if is(&e, Errno::PROTOTYPE) => {}
+            Err(e) if e.kind() != io::ErrorKind::WouldBlock => return Err(e),
+            _ => return Ok(()),
         }
     }
     Ok(())
 }
 
-/// Removes a file that may be gone already.
-fn remove(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+/// Whether an error of the system is this one.
+pub(crate) fn is(error: &io::Error, errno: Errno) -> bool {
+    error.raw_os_error() == Some(errno.raw_os_error())
+}
+
+/// A non-blocking stream to the socket at `path`, which is made at once or, its backlog full, not at all.
+pub fn connect_now(path: &Path) -> io::Result<UnixStream> {
+    connect_as(SocketType::STREAM, path).map(UnixStream::from)
+}
+
+fn connect_as(kind: SocketType, path: &Path) -> io::Result<OwnedFd> {
+    with_short_path(path, |short| {
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let socket = rustix::net::socket_with(AddressFamily::UNIX, kind, flags, None)?;
+        rustix::net::connect(&socket, &SocketAddrUnix::new(short)?)?;
+        Ok(socket)
+    })
+}
+
+/// A file itself, whatever it is. As long as this is open, no other file gets its number.
+fn hold(path: &Path) -> io::Result<File> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW;
+    File::options().read(true).custom_flags(flags.bits().cast_signed()).open(path)
+}
+
+/// Device and number of a file.
+pub(crate) type FileId = (u64, u64);
+
+pub(crate) fn file_id(metadata: &fs::Metadata) -> FileId {
+    (metadata.dev(), metadata.ino())
+}
+
+/// Removes a file, which may be gone already or be another one by now.
+pub(crate) fn remove(path: &Path, id: FileId) -> io::Result<()> {
+    match fs::symlink_metadata(path) {
+        Ok(found) if file_id(&found) == id => match fs::remove_file(path) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+            _ => Ok(()),
+        },
         _ => Ok(()),
     }
 }
@@ -202,6 +240,20 @@ mod tests {
         assert!(!path.exists());
         fs::write(&path, "").unwrap();
         assert_eq!(Socket::listen(&path).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+    }
+
+    #[test]
+    fn a_socket_that_a_successor_has_made_is_left_to_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("br0.mgmt");
+        let (socket, listener) = Socket::listen(&path).unwrap();
+        // Nobody listens any more while the owner is about to go.
+        drop(listener);
+        let (successor, _listener) = Socket::listen(&path).unwrap();
+        drop(socket);
+        connect(&path).unwrap();
+        drop(successor);
+        assert!(!path.exists());
     }
 
     #[test]

@@ -1,13 +1,14 @@
-//! The system log as a destination: the machine's own over a Unix datagram socket, or a collector over UDP.
+//! The system log as a destination: the machine's own over a Unix socket, or a collector over UDP.
 //!
 //! A datagram that cannot be sent is lost: a log has nowhere to say so, and must not hold up the daemon.
 //!
 //! Source: RFC 3164 for the machine's own log, RFC 5424 for a collector.
 
-use crate::program;
+use crate::{program, rundir};
+use rustix::io::Errno;
 use std::io::{self, Write};
 use std::net::UdpSocket;
-use std::os::unix::net::UnixDatagram;
+use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -31,7 +32,7 @@ pub fn facility(name: &str) -> Option<u8> {
 /// How messages reach the log.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Method {
-    /// `libc`, or `unix:FILE`: a datagram socket.
+    /// `libc`, or `unix:FILE`: a datagram socket, or a stream socket if that is what is there.
     Unix(PathBuf),
     /// `udp:IP:PORT`.
     Udp(String),
@@ -79,9 +80,15 @@ impl Method {
         match self {
             Method::Unix(path) => {
                 let socket = UnixDatagram::unbound().ok()?;
-                socket.connect(path).ok()?;
                 socket.set_nonblocking(true).ok()?;
-                Some(Sender::Unix(socket))
+                match socket.connect(path) {
+                    Ok(()) => Some(Sender::Unix(socket)),
+                    // It is a stream socket.
+                    Err(e) if rundir::is(&e, Errno::PROTOTYPE) => {
+                        rundir::connect_now(path).ok().map(Sender::Stream)
+                    }
+                    Err(_) => None,
+                }
             }
             Method::Udp(target) => udp(target).map(Sender::Udp),
             Method::Null => None,
@@ -101,6 +108,7 @@ pub fn udp(target: &str) -> Option<UdpSocket> {
 /// An open one.
 pub enum Sender {
     Unix(UnixDatagram),
+    Stream(UnixStream),
     Udp(UdpSocket),
 }
 
@@ -108,6 +116,11 @@ impl Sender {
     fn send(&self, message: &str) -> io::Result<usize> {
         match self {
             Sender::Unix(socket) => socket.send(message.as_bytes()),
+            // As from libc, each ends with a zero. A part of one would be mistaken for the whole.
+            Sender::Stream(socket) => match (&*socket).write(format!("{message}\0").as_bytes())? {
+                sent if sent > message.len() => Ok(sent),
+                _ => Err(io::ErrorKind::WriteZero.into()),
+            },
             Sender::Udp(socket) => socket.send(message.as_bytes()),
         }
     }
@@ -184,6 +197,15 @@ mod tests {
         connection.send(&method, "<30>replaced");
         let n = log.recv(&mut buffer).unwrap();
         assert_eq!(&buffer[..n], b"<30>replaced");
+
+        drop(log);
+        std::fs::remove_file(&path).unwrap();
+        let log = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        connection.send(&method, "<30>over a stream");
+        connection.send(&method, "<30>and again");
+        let (mut stream, _) = log.accept().unwrap();
+        let n = io::Read::read(&mut stream, &mut buffer).unwrap();
+        assert_eq!(&buffer[..n], b"<30>over a stream\0<30>and again\0");
 
         let collector = UdpSocket::bind("127.0.0.1:0").unwrap();
         let target = collector.local_addr().unwrap().to_string();

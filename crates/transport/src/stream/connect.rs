@@ -4,9 +4,8 @@ use super::kinds::{HANDSHAKE_TIMEOUT, Stream, StreamError};
 use super::listener::resolve;
 use super::target::{ActiveTarget, Host};
 use super::tls::Tls;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use host::rundir::connect_now;
 use std::io;
-use std::path::Path;
 use tokio::net::{TcpStream, UnixStream};
 
 impl Stream {
@@ -17,7 +16,7 @@ impl Stream {
     /// next connection, not this one, can trust it.
     pub async fn connect(target: &ActiveTarget, tls: Option<&Tls>) -> Result<Stream, StreamError> {
         match target {
-            ActiveTarget::Unix(path) => Ok(Stream::Unix(connect_unix(path)?)),
+            ActiveTarget::Unix(path) => Ok(Stream::Unix(UnixStream::from_std(connect_now(path)?)?)),
             ActiveTarget::Tcp(host, port) => Ok(Stream::Tcp(connect_tcp(host, *port).await?)),
             ActiveTarget::Ssl(host, port) => {
                 let tls = tls.ok_or_else(|| StreamError::Tls(Tls::missing().into()))?;
@@ -32,17 +31,6 @@ impl Stream {
             }
         }
     }
-}
-
-/// Never waits: a Unix socket connects at once or, its backlog full, not at all.
-fn connect_unix(path: &Path) -> io::Result<UnixStream> {
-    let fd = host::rundir::with_short_path(path, |short| {
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let fd = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-        rustix::net::connect(&fd, &SocketAddrUnix::new(short)?)?;
-        Ok(fd)
-    })?;
-    UnixStream::from_std(fd.into())
 }
 
 async fn connect_tcp(host: &Host, port: u16) -> Result<TcpStream, StreamError> {

@@ -27,7 +27,8 @@ pub struct Listener {
 
 #[derive(Debug)]
 enum Kind {
-    Unix(UnixListener, #[expect(dead_code, reason = "removes the socket when dropped")] Option<Socket>),
+    /// The socket goes first.
+    Unix(#[expect(dead_code, reason = "removes the socket when dropped")] Option<Socket>, UnixListener),
     Tcp(TcpListener),
     Tls(TcpListener, Arc<Tls>),
 }
@@ -57,7 +58,7 @@ impl Listener {
         let kind = match target {
             PassiveTarget::Unix(path) => {
                 let (socket, listener) = Socket::listen(path)?;
-                Kind::Unix(UnixListener::from_std(listener)?, Some(socket))
+                Kind::Unix(Some(socket), UnixListener::from_std(listener)?)
             }
             PassiveTarget::Tcp(host, port) => Kind::Tcp(listen(host, *port).await?),
             PassiveTarget::Ssl(host, port) => {
@@ -75,7 +76,7 @@ impl Listener {
     /// listener.
     pub fn at(path: &Path) -> io::Result<(Socket, Listener)> {
         let (socket, listener) = Socket::listen(path)?;
-        let kind = Kind::Unix(UnixListener::from_std(listener)?, None);
+        let kind = Kind::Unix(None, UnixListener::from_std(listener)?);
         Ok((socket, Listener { kind, target: PassiveTarget::Unix(path.to_owned()) }))
     }
 
@@ -106,7 +107,7 @@ impl Listener {
     /// Those of `accept`, such as running out of descriptors. Wait before trying again.
     pub async fn accept(&self) -> io::Result<Incoming> {
         Ok(match &self.kind {
-            Kind::Unix(listener, _) => {
+            Kind::Unix(_, listener) => {
                 let (stream, _) = listener.accept().await?;
                 let number = UNIX_CLIENTS.fetch_add(1, Ordering::Relaxed);
                 Incoming { name: format!("unix#{number}"), socket: Accepted::Unix(stream) }
