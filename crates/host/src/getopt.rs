@@ -88,9 +88,8 @@ pub struct Parsed {
     pub words: Vec<String>,
 }
 
-/// Parses the arguments that follow the program's name. The error has no program name in front.
-pub fn parse(tables: &[&[Opt]], args: &[String], order: Order) -> Result<Parsed, String> {
-    let mut parsed = Parsed::default();
+/// Parses the arguments that follow the program's name, up to an error, which has no program name in front.
+pub fn parse(parsed: &mut Parsed, tables: &[&[Opt]], args: &[String], order: Order) -> Result<(), String> {
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         if arg == "--" {
@@ -101,7 +100,7 @@ pub fn parse(tables: &[&[Opt]], args: &[String], order: Order) -> Result<Parsed,
                 Some((name, value)) => (name, Some(value.to_string())),
                 None => (long, None),
             };
-            let opt = by_name(tables, name)?;
+            let opt = by_name(tables, name, long)?;
             let value = match (opt.takes, value) {
                 (Takes::Nothing, Some(_)) => {
                     return Err(format!("option '--{}' doesn't allow an argument", opt.name));
@@ -142,22 +141,22 @@ pub fn parse(tables: &[&[Opt]], args: &[String], order: Order) -> Result<Parsed,
         }
     }
     parsed.words.extend(args.cloned());
-    Ok(parsed)
+    Ok(())
 }
 
-/// The option of this name, or the only one that begins with it.
-fn by_name(tables: &[&[Opt]], name: &str) -> Result<Opt, String> {
+/// The option of this name, or the only one that begins with it; `given` is the name and its argument.
+fn by_name(tables: &[&[Opt]], name: &str, given: &str) -> Result<Opt, String> {
     let all = || tables.iter().copied().flatten();
     if let Some(exact) = all().find(|o| o.name == name) {
         return Ok(*exact);
     }
     let fitting: Vec<&Opt> = all().filter(|o| !name.is_empty() && o.name.starts_with(name)).collect();
     match fitting[..] {
-        [] => Err(format!("unrecognized option '--{name}'")),
+        [] => Err(format!("unrecognized option '--{given}'")),
         [only] => Ok(*only),
         _ => {
             let names: String = fitting.iter().map(|o| format!(" '--{}'", o.name)).collect();
-            Err(format!("option '--{name}' is ambiguous; possibilities:{names}"))
+            Err(format!("option '--{given}' is ambiguous; possibilities:{names}"))
         }
     }
 }
@@ -193,7 +192,8 @@ mod tests {
 
     fn run(args: &[&str], order: Order) -> Result<(Vec<String>, Vec<String>), String> {
         let args: Vec<String> = args.iter().map(|a| a.to_string()).collect();
-        let parsed = parse(&[TABLE], &args, order)?;
+        let mut parsed = Parsed::default();
+        parse(&mut parsed, &[TABLE], &args, order)?;
         let show = |(name, value): (&str, Option<String>)| match value {
             Some(value) => format!("{name}={value}"),
             None => name.to_string(),
@@ -223,11 +223,12 @@ mod tests {
     #[test]
     fn wrong_ones_are_refused_in_the_usual_words() {
         for (args, error) in [
-            (&["--nonesuch=3"][..], "unrecognized option '--nonesuch'"),
+            (&["--nonesuch=3"][..], "unrecognized option '--nonesuch=3'"),
             (&["-hZ"], "invalid option -- 'Z'"),
             (&["--help=3"], "option '--help' doesn't allow an argument"),
             (&["--target"], "option '--target' requires an argument"),
             (&["-t"], "option requires an argument -- 't'"),
+            (&["--p=3"], "option '--p=3' is ambiguous; possibilities: '--pidfile' '--pretty'"),
             (&["--p"], "option '--p' is ambiguous; possibilities: '--pidfile' '--pretty'"),
         ] {
             assert_eq!(run(args, Order::Anywhere).unwrap_err(), error);

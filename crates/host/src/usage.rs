@@ -51,14 +51,22 @@ impl Usage<'_> {
     }
 }
 
+/// Options that show a text and end the program, whatever is wrong behind them.
+const SHOWS: [&str; 3] = ["help", "version", "option"];
+
 /// Parses options. The error has a second line with the nearest option for one that is unknown.
 pub fn parse(tables: &[&[Opt]], args: &[String], order: Order) -> Result<Parsed, String> {
-    getopt::parse(tables, args, order).map_err(|error| {
-        let unknown = error.strip_prefix("unrecognized option '--").map(|rest| rest.trim_end_matches('\''));
-        let names = tables.iter().copied().flatten().map(|opt| opt.name);
-        let line = unknown.map(|name| suggest::line(name, names).replacen("'", "'--", 1));
-        error + line.as_deref().unwrap_or_default()
-    })
+    let mut parsed = Parsed::default();
+    match getopt::parse(&mut parsed, tables, args, order) {
+        Err(error) if !parsed.options.iter().any(|(name, _)| SHOWS.contains(name)) => {
+            let unknown = error.strip_prefix("unrecognized option '--");
+            let unknown = unknown.and_then(|rest| rest.split(['=', '\'']).next());
+            let names = tables.iter().copied().flatten().map(|opt| opt.name);
+            let line = unknown.map(|name| suggest::line(name, names).replacen("'", "'--", 1));
+            Err(error + line.as_deref().unwrap_or_default())
+        }
+        _ => Ok(parsed),
+    }
 }
 
 /// The message about an unknown command.
@@ -114,4 +122,22 @@ pub fn timeout(value: &str) -> Result<std::time::Duration, String> {
 /// Makes the log include every message on a database connection, if enabled.
 pub fn log_all_messages() {
     log::limit_rate(Some("jsonrpc"), false).expect("the log's module");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::getopt::{flag, value};
+
+    #[test]
+    fn options_count_in_their_order_and_an_unknown_one_is_told_with_the_nearest() {
+        let table = [flag("help"), value("timeout")];
+        let parse = |args: &[&str]| {
+            parse(&[&table], &args.iter().map(ToString::to_string).collect::<Vec<_>>(), Order::Anywhere)
+        };
+        assert_eq!(parse(&["--help", "--nonesuch"]).unwrap().options, [("help", None)]);
+        assert_eq!(parse(&["--nonesuch", "--help"]).unwrap_err(), "unrecognized option '--nonesuch'");
+        let nearest = "unrecognized option '--timeuot=3'\n(did you mean '--timeout'?)";
+        assert_eq!(parse(&["--timeuot=3"]).unwrap_err(), nearest);
+    }
 }
