@@ -54,7 +54,7 @@ fn processes(run_dir: &Path) -> Vec<(String, String)> {
     let entries = fs::read_dir(run_dir).into_iter().flatten().flatten();
     let of_file = |path: std::path::PathBuf| {
         let name = path.file_name()?.to_str()?.strip_suffix(".pid")?.to_string();
-        let pid = crate::daemonize::read_pid_file(&path).ok()?;
+        let pid = crate::daemonize::pid_of_running(&path).ok()?;
         Some((format!("process_{name}"), process(pid)?))
     };
     entries.filter_map(|entry| of_file(entry.path())).collect()
@@ -93,24 +93,33 @@ fn file_systems() -> Option<String> {
             continue;
         }
         seen.push(device);
-        let Ok(fs) = rustix::fs::statvfs(place) else { continue };
+        let place = unescape(place);
+        let Ok(fs) = rustix::fs::statvfs(place.as_str()) else { continue };
         let kib = |blocks: u64| blocks * fs.f_frsize / 1024;
-        // A comma or a blank (there as an escape) in the name would break the form.
-        let shown = place.replace([',', '\\'], "_");
+        // A comma or a blank in the name would break the form.
+        let shown = place.replace([',', ' ', '\t', '\n'], "_");
         entries.push(format!("{shown},{},{}", kib(fs.f_blocks), kib(fs.f_blocks.saturating_sub(fs.f_bfree))));
     }
     (!entries.is_empty()).then(|| entries.join(" "))
 }
 
+/// A name as it is: blanks and backslashes are octal numbers in `/proc/mounts`.
+fn unescape(name: &str) -> String {
+    let codes = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")];
+    codes.iter().fold(name.to_owned(), |name, (code, character)| name.replace(code, character))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::daemonize::PidFile;
 
     #[test]
     fn every_key_has_the_form_that_the_manual_page_gives() {
         let dir = tempfile::tempdir().unwrap();
-        std::fs::write(dir.path().join("ovs-vswitchd.pid"), std::process::id().to_string()).unwrap();
-        std::fs::write(dir.path().join("gone.pid"), "4194304").unwrap();
+        let _held = PidFile::create(&dir.path().join("ovs-vswitchd.pid"), false).unwrap();
+        // The number of a process that is gone is another's by now.
+        std::fs::write(dir.path().join("gone.pid"), std::process::id().to_string()).unwrap();
         let pairs = read(dir.path());
         assert!(pairs.iter().all(|(k, _)| k != "process_gone"));
         let value = |key: &str| pairs.iter().find(|(k, _)| k == key).map(|(_, v)| v.clone()).unwrap();
@@ -119,5 +128,10 @@ mod tests {
         assert_eq!(value("memory").split(',').filter(|n| n.parse::<u64>().is_ok()).count(), 5);
         let process = value("process_ovs-vswitchd");
         assert_eq!(process.split(',').filter(|n| n.parse::<u64>().is_ok()).count(), 6, "{process}");
+    }
+
+    #[test]
+    fn names_of_mount_points_are_read_as_the_kernel_escapes_them() {
+        assert_eq!(unescape(r"/mnt/a\040b\134040"), r"/mnt/a b\040");
     }
 }

@@ -64,7 +64,7 @@ pub fn run(args: &[String]) -> ExitCode {
         None => None,
     };
     if is_endless {
-        end_well(daemon.as_ref().and_then(Daemon::pid_file));
+        end_well();
     }
     match Options::new(args, daemon).and_then(|options| dispatch(&options)) {
         Ok(code) => code,

@@ -172,7 +172,7 @@ fn try_run(args: &[String]) -> Result<ExitCode, String> {
         daemon.open_log()?;
         Daemon::plain()
     };
-    end_well(daemon.pid_file());
+    end_well();
     match block_on(global.timeout, call(&global, spec, rest, daemon, detached)) {
         Some(result) => result.map(|()| ExitCode::SUCCESS),
         None => Ok(die_of_timeout()),

@@ -115,7 +115,7 @@ fn connect_and_run(global: Global, commands: &[Command], args: &[String]) -> Res
         None => format!("ovs-vsctl: {} {line}", program::name()),
     };
     let seconds = global.timeout;
-    end_well(None);
+    end_well();
     let session = session::Session::new(global, commands, selection?, comment);
     match block_on(seconds, session.run()) {
         Some(result) => result,

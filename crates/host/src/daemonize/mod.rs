@@ -21,7 +21,7 @@ mod stage;
 mod user;
 
 pub use outputs::{Kept, fatal};
-pub use pid_file::{PidFile, PidFileError, pid_of_running, read_pid_file};
+pub use pid_file::{PidFile, PidFileError, pid_of_running, remove_own_pid_files};
 pub use stage::{describe, signal_name};
 
 use crate::getopt::{Opt, flag, optional, value};
@@ -205,6 +205,7 @@ pub struct Daemon {
     detached: bool,
     chdir: bool,
     kept: Kept,
+    #[expect(dead_code, reason = "removes the file when dropped")]
     pid_file: Option<PidFile>,
     memory: Option<File>,
 }
@@ -226,11 +227,6 @@ impl Daemon {
     /// no monitor.
     pub fn memory(&mut self) -> Option<File> {
         self.memory.take()
-    }
-
-    /// The path of its pid file, for code that removes it when a signal ends the process.
-    pub fn pid_file(&self) -> Option<&Path> {
-        self.pid_file.as_ref().map(PidFile::path)
     }
 
     /// Reports that it is ready: leaves the terminal and the starting directory, and lets `--detach` return.

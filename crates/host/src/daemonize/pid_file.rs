@@ -6,31 +6,35 @@
 //! their contents.
 
 use crate::log::os_text;
+use crate::rundir::{FileId, file_id, remove};
 use rustix::fs::{FlockOperation, fcntl_lock};
 use rustix::process::{Flock, FlockType, fcntl_getlk};
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Device and number of each pid file that this process holds.
-static OWN: Mutex<Vec<FileId>> = Mutex::new(Vec::new());
+/// The pid files that this process holds.
+static OWN: Mutex<Vec<(PathBuf, FileId)>> = Mutex::new(Vec::new());
 
-type FileId = (u64, u64);
-
-fn own() -> MutexGuard<'static, Vec<FileId>> {
+fn own() -> MutexGuard<'static, Vec<(PathBuf, FileId)>> {
     OWN.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn file_id(metadata: &fs::Metadata) -> FileId {
-    (metadata.dev(), metadata.ino())
 }
 
 /// Whether this process holds that pid file.
 fn is_own(path: &Path) -> bool {
-    fs::metadata(path).is_ok_and(|metadata| own().contains(&file_id(&metadata)))
+    fs::metadata(path).is_ok_and(|metadata| own().iter().any(|(_, id)| *id == file_id(&metadata)))
+}
+
+/// Removes those that this process holds: a signal ends it.
+pub fn remove_own_pid_files() {
+    own().drain(..).for_each(|(path, id)| remove_ours(&path, id));
+}
+
+fn remove_ours(path: &Path, id: FileId) {
+    // With --overwrite-pidfile it may belong to another process by now.
+    let _removed = lock_directory(path).and_then(|_alone| remove(path, id));
 }
 
 /// Why there is no pid file. The texts are Open vSwitch's.
@@ -101,7 +105,7 @@ impl PidFile {
             .and_then(|id| fs::rename(&making, path).map(|()| id).map_err(failed("rename")));
         match made {
             Ok(id) => {
-                own().push(id);
+                own().push((path.to_owned(), id));
                 Ok(PidFile { path: path.to_owned(), id, _file: file })
             }
             Err(e) => {
@@ -110,21 +114,12 @@ impl PidFile {
             }
         }
     }
-
-    /// Its path.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
 }
 
 impl Drop for PidFile {
     fn drop(&mut self) {
-        // With --overwrite-pidfile it may belong to another process by now.
-        let alone = lock_directory(&self.path);
-        if alone.is_ok() && fs::metadata(&self.path).is_ok_and(|metadata| file_id(&metadata) == self.id) {
-            let _ = fs::remove_file(&self.path);
-        }
-        own().retain(|id| *id != self.id);
+        remove_ours(&self.path, self.id);
+        own().retain(|(_, id)| *id != self.id);
     }
 }
 
@@ -185,14 +180,6 @@ pub fn pid_of_running(path: &Path) -> io::Result<u32> {
     }
 }
 
-/// The process that a pid file names.
-pub fn read_pid_file(path: &Path) -> io::Result<u32> {
-    if is_own(path) {
-        return Ok(std::process::id());
-    }
-    number(&fs::read_to_string(path)?)
-}
-
 fn number(text: &str) -> io::Result<u32> {
     text.trim().parse().map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "not a process number"))
 }
@@ -200,6 +187,7 @@ fn number(text: &str) -> io::Result<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::MetadataExt;
 
     #[test]
     fn a_pid_file_of_a_process_that_is_gone_is_taken_over_and_removed_at_the_end() {
@@ -207,11 +195,25 @@ mod tests {
         let path = dir.path().join("ovs-vswitchd.pid");
         fs::write(&path, "999999\n").unwrap();
         let pid_file = PidFile::create(&path, false).unwrap();
-        assert_eq!(read_pid_file(&path).unwrap(), std::process::id());
+        assert_eq!(pid_of_running(&path).unwrap(), std::process::id());
         drop(pid_file);
         assert!(!path.exists());
-        fs::write(&path, "x").unwrap();
-        assert!(read_pid_file(&path).is_err());
+        fs::write(&path, format!("{}\n", std::process::id())).unwrap();
+        assert!(pid_of_running(&path).is_err(), "a process that does not hold it is another one");
+    }
+
+    #[test]
+    fn at_the_end_a_pid_file_that_another_process_has_made_meanwhile_is_left() {
+        let dir = tempfile::tempdir().unwrap();
+        let paths = ["a.pid", "b.pid"].map(|name| dir.path().join(name));
+        let files = paths.each_ref().map(|path| PidFile::create(path, false).unwrap());
+        // As --overwrite-pidfile does it.
+        fs::write(dir.path().join("new"), "1\n").unwrap();
+        fs::rename(dir.path().join("new"), &paths[0]).unwrap();
+        for (path, id) in files.each_ref().map(|file| (&file.path, file.id)) {
+            remove_ours(path, id);
+        }
+        assert!(paths[0].exists() && !paths[1].exists());
     }
 
     #[test]
@@ -222,7 +224,7 @@ mod tests {
         let lock = format!(":{} ", fs::metadata(&path).unwrap().ino());
         let is_locked = || fs::read_to_string("/proc/locks").unwrap().contains(&lock);
         assert!(is_locked());
-        assert_eq!(read_pid_file(&path).unwrap(), std::process::id());
+        assert_eq!(pid_of_running(&path).unwrap(), std::process::id());
         let second = PidFile::create(&path, false).unwrap_err();
         assert!(matches!(second, PidFileError::Running(_, Some(_))), "{second}");
         assert!(is_locked());
