@@ -26,7 +26,7 @@ mod watch;
 
 use client::{Failure, fail};
 use context::Options;
-use host::daemonize::{DAEMON, Daemon, Kept, LOGGING};
+use host::daemonize::{DAEMON, Kept, LOGGING};
 use host::manual::Manual;
 use host::program;
 use host::signals::end_well;
