@@ -31,7 +31,7 @@ pub trait Keep {
     fn converse(&mut self, link: Self::Link)
     -> impl Future<Output = ControlFlow<Self::Done, Option<String>>>;
 
-    /// Waits until the state machine must be checked before its deadline. An attempt to connect is begun again.
+    /// Waits until the state machine must be checked before its deadline. An attempt to connect begins anew.
     fn changed(&self) -> impl Future<Output = ()> + use<Self> {
         std::future::pending()
     }
