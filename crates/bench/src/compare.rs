@@ -7,13 +7,13 @@
 
 use crate::lab::switch::Forwards;
 use crate::lab::switch::list::forwards;
-use crate::process::{Process, TempDir};
+use crate::process::TempDir;
 use crate::result::rows::RowFile;
 use crate::result::store;
 use crate::result::{Better, HUGE_PAGES, Metric, Point, Run};
+use crate::session::{Ended, Session};
 use crate::stats::short;
 use crate::units::Failure;
-use std::io::Read;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -67,7 +67,7 @@ pub enum Verdict {
 /// Compares; a failure of kind `Check` where B is worse.
 pub fn run(a: &Path, b: &Path) -> Result<(), Failure> {
     let (a, b) = match (a.is_file(), b.is_file()) {
-        (true, true) => builds(a, b, ROUNDS)?,
+        (true, true) => builds(&Session::open()?, a, b, ROUNDS)?,
         (false, false) => (store::read(a).map_err(Failure::Usage)?, store::read(b).map_err(Failure::Usage)?),
         _ => return Err(Failure::Usage("give two runs (directories) or two builds (programs)".into())),
     };
@@ -270,7 +270,7 @@ fn student_quantile(freedom: f64, level: f64) -> f64 {
 }
 
 /// Runs the benches of [`BUILD_BENCHES`] on two programs in turns.
-pub fn builds(a: &Path, b: &Path, rounds: usize) -> Result<(Run, Run), Failure> {
+pub fn builds(session: &Session, a: &Path, b: &Path, rounds: usize) -> Result<(Run, Run), Failure> {
     let dir = TempDir::new("builds")?;
     let named = |path: &Path| Run { name: path.display().to_string(), ..Run::default() };
     let mut runs = [named(a), named(b)];
@@ -281,7 +281,7 @@ pub fn builds(a: &Path, b: &Path, rounds: usize) -> Result<(Run, Run), Failure> 
         for bench in &benches {
             // The order alternates, so that neither is always the one after a pause.
             for n in if round % 2 == 0 { [0, 1] } else { [1, 0] } {
-                match measure([a, b][n], bench, &dir.0.join("rows.json"))? {
+                match measure(session, [a, b][n], bench, &dir.0.join("rows.json"))? {
                     Some(points) => merge(&mut runs[n].points, points),
                     None => {
                         eprintln!("{} does not know `bench {bench}`, which is left out", runs[n].name);
@@ -302,18 +302,18 @@ pub fn builds(a: &Path, b: &Path, rounds: usize) -> Result<(Run, Run), Failure> 
 }
 
 /// `None` if the program does not know the bench, or an option of it.
-fn measure(program: &Path, bench: &str, json: &Path) -> Result<Option<Vec<Point>>, Failure> {
+fn measure(
+    session: &Session,
+    program: &Path,
+    bench: &str,
+    json: &Path,
+) -> Result<Option<Vec<Point>>, Failure> {
     let _ = std::fs::remove_file(json);
     // A bare name would be looked up in PATH.
-    let mut command = Command::new(std::fs::canonicalize(program).map_err(|e| e.to_string())?);
-    command.arg("bench").args(bench.split(' ')).arg("--json").arg(json);
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-    let mut child = Process::spawn(&mut command).map_err(Failure::Usage)?;
-    let mut said = String::new();
-    if let Some(mut stderr) = child.0.stderr.take() {
-        stderr.read_to_string(&mut said).map_err(|e| e.to_string())?;
-    }
-    let status = child.0.wait().map_err(|e| e.to_string())?;
+    let path = std::fs::canonicalize(program).map_err(|e| Failure::Usage(e.to_string()))?;
+    let mut command = Command::new(path);
+    command.arg("bench").args(bench.split(' ')).arg("--json").arg(json).stdout(Stdio::null());
+    let Ended { status, said, .. } = session.run(&mut command)?;
     if status.code() == Some(USAGE) && UNKNOWN.iter().any(|unknown| said.contains(unknown)) {
         return Ok(None);
     }

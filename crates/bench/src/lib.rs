@@ -26,6 +26,7 @@ mod process;
 mod report;
 mod result;
 mod run;
+mod session;
 mod shown;
 mod stats;
 mod suite;

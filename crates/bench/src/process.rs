@@ -1,22 +1,34 @@
-//! Processes and directories that a benchmark needs for a while. Each is on the
+//! Processes and directories that a benchmark needs for a while. Each belongs to the
 //! [lease](crate::machine::lease) of its run.
 
-use crate::machine::lease::{self, Resource};
+use crate::machine::lease;
+use std::fs::DirBuilder;
 use std::io::ErrorKind;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// A directory that goes when dropped.
+/// A directory that goes when dropped, or with the run's lease.
 pub struct TempDir(pub PathBuf);
 
 impl TempDir {
-    /// A fresh one.
+    /// A fresh one, which no one else may enter.
     pub fn new(name: &str) -> Result<TempDir, String> {
-        let path = std::env::temp_dir().join(format!("crosspoint-{name}-{}", std::process::id()));
-        lease::note(&Resource::Dir(&path))?;
-        std::fs::create_dir_all(&path).map_err(|e| format!("{}: {e}", path.display()))?;
-        Ok(TempDir(path))
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let id = std::process::id();
+        let place = lease::current().unwrap_or_else(std::env::temp_dir);
+        loop {
+            let n = NEXT.fetch_add(1, Ordering::Relaxed);
+            let path = place.join(format!("crosspoint-{name}-{id}-{n}"));
+            match DirBuilder::new().mode(0o700).create(&path) {
+                Ok(()) => return Ok(TempDir(path)),
+                // That of a process with the same id, which was killed.
+                Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
+                Err(e) => return Err(format!("{}: {e}", path.display())),
+            }
+        }
     }
 }
 
@@ -64,6 +76,7 @@ fn not_found_within(said: &str) -> Option<&str> {
 
 /// Runs a command to its end and returns its output; an error with that output if it failed.
 pub fn run(command: &mut Command) -> Result<String, String> {
+    lease::mark(command);
     let output = command.stdin(Stdio::null()).output().map_err(|e| not_started(command, &e))?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
@@ -82,11 +95,8 @@ pub struct Process(pub Child);
 impl Process {
     /// Starts a command.
     pub fn spawn(command: &mut Command) -> Result<Process, String> {
-        let child = command.spawn().map_err(|e| not_started(command, &e))?;
-        let process = Process(child);
-        // If this cannot be written, the child is ended again, since it could not be found later.
-        lease::note(&Resource::Process(process.0.id()))?;
-        Ok(process)
+        lease::mark(command);
+        command.spawn().map(Process).map_err(|e| not_started(command, &e))
     }
 
     /// Its number.

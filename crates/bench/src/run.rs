@@ -4,13 +4,12 @@ use crate::compare;
 use crate::lab::switch::list::NAMES;
 use crate::lab::traffic::pattern::Protocol;
 use crate::machine::fingerprint::Fingerprint;
-use crate::machine::lease::{self, Lease};
-use crate::machine::watch::Watch;
-use crate::process::{MISSING, Process};
+use crate::process::MISSING;
 use crate::report::beside::first_figures;
 use crate::result::rows::RowFile;
 use crate::result::store::{self, Store, VERDICT};
 use crate::result::{Point, RunInfo, SCHEMA};
+use crate::session::{Ended, Session};
 use crate::suite::list::{find, suites as all_suites};
 use crate::suite::{Measure, Mode, Peer, Step, Suite};
 use crate::trials::{self, Load, Wanted};
@@ -18,16 +17,9 @@ use crate::units::Failure;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hasher};
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
-
-/// How often a step's end and the operator's interruption are looked for.
-const LOOK: Duration = Duration::from_millis(50);
 
 /// How many of the steps that took longest are named at the end.
 const SLOWEST_SHOWN: usize = 10;
@@ -110,10 +102,7 @@ pub fn run(wish: &Wish) -> Result<(), Failure> {
     {
         return Err(Failure::Machine(format!("{} makes network namespaces: run it as root", suite.name)));
     }
-    for line in lease::sweep() {
-        eprintln!("given back after a run that was killed: {line}");
-    }
-    let lease = lease::open()?;
+    let session = Session::open()?;
     let machine = Fingerprint::here();
     let info = RunInfo {
         schema: SCHEMA.into(),
@@ -133,12 +122,8 @@ pub fn run(wish: &Wish) -> Result<(), Failure> {
     if wish.mode == Mode::Quick {
         store.warn("A quick run: it shows that the suites run; do not quote its figures.".into())?;
     }
-    let interrupted = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register(signal, interrupted.clone()).map_err(|e| e.to_string())?;
-    }
     let parts: Vec<(String, &Suite, Part)> = suites.iter().flat_map(|suite| parts(suite, wish)).collect();
-    let runner = Runner { wish, lease, interrupted };
+    let runner = Runner { wish, session };
     let mut lacking = Vec::new();
     runner.all(&mut store, &parts, &mut lacking)?;
     any_measured(&wish.wanted.switches, &store, lacking)
@@ -253,8 +238,7 @@ impl Measured {
 
 struct Runner<'a> {
     wish: &'a Wish,
-    lease: Lease,
-    interrupted: Arc<AtomicBool>,
+    session: Session,
 }
 
 impl Runner<'_> {
@@ -303,13 +287,13 @@ impl Runner<'_> {
                 // An interruption leaves a load without its last turns.
                 // An interruption leaves a load without its last turns.
                 Ok(Measured { points, failed })
-                    if !self.interrupted.load(Ordering::Relaxed) || matches!(part, Part::Measure(_)) =>
+                    if !self.session.is_interrupted() || matches!(part, Part::Measure(_)) =>
                 {
                     points.iter().for_each(print);
                     // Without points it is no step that is over: the next run may find what this one lacks.
                     store.put(id, &points, &failed)?;
                 }
-                _ if self.interrupted.load(Ordering::Relaxed) => return Err(interrupted(store)),
+                _ if self.session.is_interrupted() => return Err(interrupted(store)),
                 Ok(_) => {}
                 Err(why) => {
                     // A step's programs report it in their own words, so the disk itself is checked. No later
@@ -371,15 +355,15 @@ impl Runner<'_> {
     /// figures must know.
     fn calibrate(&self, store: &mut Store, load: &Load) -> Result<(), Failure> {
         for (name, alone) in load.alone() {
-            if store.info.calibration.contains_key(&name) || self.interrupted.load(Ordering::Relaxed) {
+            if store.info.calibration.contains_key(&name) || self.session.is_interrupted() {
                 continue;
             }
             eprintln!("calibration: {name}");
-            let run = || alone.run(CALIBRATION, Mode::Quick, &self.interrupted);
-            let mut measured = self.until_interrupted(run);
+            let run = |interrupted: &_| alone.run(CALIBRATION, Mode::Quick, interrupted);
+            let mut measured = self.session.until_interrupted(run);
             let pps = measured.points.pop().and_then(|point| Some(point.metrics.get("rate_pps")?.highest()));
             match pps {
-                _ if self.interrupted.load(Ordering::Relaxed) => {}
+                _ if self.session.is_interrupted() => {}
                 Some(pps) => store.calibrate(name, pps)?,
                 None => {
                     let why = measured.failed.into_values().chain(measured.refused).next();
@@ -388,7 +372,7 @@ impl Runner<'_> {
                 }
             }
         }
-        if self.interrupted.load(Ordering::Relaxed) { Err(interrupted(store)) } else { Ok(()) }
+        if self.session.is_interrupted() { Err(interrupted(store)) } else { Ok(()) }
     }
 
     fn load(
@@ -399,9 +383,9 @@ impl Runner<'_> {
         id: &str,
         lacking: &mut Vec<String>,
     ) -> Result<Measured, String> {
-        let measured = self.until_interrupted(|| load.run(suite.name, self.wish.mode, &self.interrupted));
+        let measured = self.session.until_interrupted(|flag| load.run(suite.name, self.wish.mode, flag));
         // The operator's interruption ends generators, guests and switches too: they have not failed.
-        if self.interrupted.load(Ordering::Relaxed) {
+        if self.session.is_interrupted() {
             return Err("interrupted".into());
         }
         for note in measured.notes {
@@ -425,26 +409,6 @@ impl Runner<'_> {
         Ok(Measured { points: measured.points, failed })
     }
 
-    /// Runs `act`, which waits for processes of this run. An interrupt that only the runner received is
-    /// passed on to them, and to those started meanwhile: so a turn ends early.
-    fn until_interrupted<R>(&self, act: impl FnOnce() -> R) -> R {
-        // Dropped when `act` returns.
-        let (doing, is_doing) = std::sync::mpsc::channel::<()>();
-        let hand_on = move || {
-            let mut told = 0;
-            while is_doing.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
-                if self.interrupted.load(Ordering::Relaxed) {
-                    told = lease::interrupt(self.lease.dir(), told);
-                }
-            }
-        };
-        std::thread::scope(|scope| {
-            scope.spawn(hand_on);
-            let _doing = doing;
-            act()
-        })
-    }
-
     /// This build against others, in turns: points of both, and a failure where this one is worse.
     fn builds(&self, store: &mut Store, suite: &Suite) -> Result<Measured, String> {
         let this = std::env::current_exe().map_err(|e| format!("this program's path: {e}"))?;
@@ -457,7 +421,8 @@ impl Runner<'_> {
         let rounds = if self.wish.mode == Mode::Quick { 2 } else { compare::ROUNDS };
         let (mut points, mut slower) = (Vec::new(), Vec::new());
         for other in &others {
-            let (mut a, mut b) = compare::builds(other, &this, rounds).map_err(|e| e.to_string())?;
+            let (mut a, mut b) =
+                compare::builds(&self.session, other, &this, rounds).map_err(|e| e.to_string())?;
             let compared = compare::compare(&a, &b);
             let worse = compare::worse(&compared);
             if !worse.is_empty() {
@@ -530,35 +495,8 @@ impl Runner<'_> {
     /// Runs a measurement with a build of Crosspoint, and reads the rows that it writes.
     fn measure_once(&self, program: &Path, arguments: &[&str], raw: &Path) -> Result<Vec<Point>, String> {
         let mut command = Command::new(program);
-        command.arg("bench").args(arguments).arg("--json").arg(raw).stdin(Stdio::null());
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        self.lease.pass_to(&mut command);
-        let mut child = Process::spawn(&mut command)?;
-        let watch = Watch::start(&[child.id()]);
-        let said = child.0.stderr.take().map(|mut pipe| {
-            std::thread::spawn(move || {
-                let mut text = String::new();
-                let _ = std::io::Read::read_to_string(&mut pipe, &mut text);
-                text
-            })
-        });
-        // Its figures, as they come. Standard output is for the report's path alone.
-        let shown = child.0.stdout.take().map(|pipe| {
-            let lines = BufReader::new(pipe).lines().map_while(Result::ok);
-            std::thread::spawn(move || lines.for_each(|line| eprintln!("  {}", line.trim_start())))
-        });
-        let status = loop {
-            if let Some(status) = child.0.try_wait().map_err(|e| e.to_string())? {
-                break status;
-            }
-            if self.interrupted.load(Ordering::Relaxed) {
-                return Err("interrupted".into());
-            }
-            std::thread::sleep(LOOK);
-        };
-        let watched = watch.end();
-        let said = said.and_then(|thread| thread.join().ok()).unwrap_or_default();
-        shown.and_then(|thread| thread.join().ok());
+        command.arg("bench").args(arguments).arg("--json").arg(raw).stdout(Stdio::piped());
+        let Ended { status, said, watched } = self.session.run(&mut command)?;
         if !status.success() {
             let name = program.display();
             return Err(format!("{name} bench {}: {}", arguments.join(" "), said.trim()));

@@ -595,3 +595,66 @@ fn a_run_that_is_resumed_keeps_its_verdict_and_its_build() {
     let (code, _, said) = run(&again);
     assert!(code == 2 && said.contains("faster is another build by now"), "{code} {said}");
 }
+
+/// A version that leaves a process behind, which holds its output open and is in no record.
+fn leaving_version(dir: &Path, then: &str) -> (String, std::path::PathBuf) {
+    let program = dir.join("leaving");
+    write_program(&program, &format!("#!/bin/sh\nsleep 300 &\necho $! >$0.pid\n{then}\n"));
+    (format!("crosspoint@{}", program.display()), dir.join("leaving.pid"))
+}
+
+fn is_alive(pid: &str) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, state)| !state.starts_with('Z'))
+}
+
+fn is_empty(dir: &Path) -> bool {
+    fs::read_dir(dir).unwrap().next().is_none()
+}
+
+#[test]
+fn a_run_waits_for_nobody_who_holds_the_output_of_a_program_that_has_ended() {
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let (dir, tmp) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let ours = testkit::crosspoint(env!("CARGO_BIN_EXE_crosspoint"));
+    let (version, pid) = leaving_version(dir.path(), &format!("exec {} \"$@\"", ours.display()));
+    let out = dir.path().join("run");
+    let mut command = bench(&["run", "p2p.exact", "--quick", "--switch", &version, "--out"]);
+    let output = command.arg(&out).env("TMPDIR", tmp.path()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(!is_alive(&fs::read_to_string(pid).unwrap()) && is_empty(tmp.path()));
+}
+
+#[test]
+fn a_comparison_of_builds_that_is_interrupted_or_killed_leaves_nothing() {
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let (dir, tmp) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (version, file) = leaving_version(dir.path(), "wait");
+    let out = dir.path().join("run");
+    let pid = || fs::read_to_string(&file).ok().filter(|pid| pid.ends_with('\n'));
+    let run_until = |signal: &str| {
+        let _ = fs::remove_file(&file);
+        let _ = fs::remove_dir_all(&out);
+        let mut command = bench(&["run", "regression", "--quick", "--switch", &version, "--out"]);
+        let mut runner = command.arg(&out).env("TMPDIR", tmp.path()).output_in(dir.path());
+        wait_for("a process of the version", || pid().is_some());
+        let start = std::time::Instant::now();
+        assert!(Command::new("kill").args([signal, &runner.id().to_string()]).status().unwrap().success());
+        let status = runner.wait().unwrap();
+        (status.code(), start.elapsed(), fs::read_to_string(dir.path().join("stderr")).unwrap())
+    };
+    for signal in ["-TERM", "-INT"] {
+        let (code, took, said) = run_until(signal);
+        assert!(code == Some(1) && said.contains("interrupted; what was measured is in"), "{code:?} {said}");
+        assert!(took.as_secs() < 3, "{took:?}");
+        assert!(!is_alive(&pid().unwrap()) && is_empty(tmp.path()), "{said}");
+    }
+    run_until("-KILL");
+    assert!(is_alive(&pid().unwrap()) && !is_empty(tmp.path()));
+    let mut next = bench(&["run", "counts", "--quick", "--out"]);
+    let output = next.arg(dir.path().join("next")).env("TMPDIR", tmp.path()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    let line = format!("given back after a run that was killed: process {}", pid().unwrap().trim());
+    assert!(output.status.success() && said.contains(&line), "{said}");
+    assert!(!is_alive(&pid().unwrap()) && is_empty(tmp.path()), "{said}");
+}

@@ -1,19 +1,32 @@
-//! Huge pages, released on drop, or by the next run if this one is killed: Open vSwitch with DPDK needs them,
-//! so everything compared with it gets them too.
+//! Huge pages: Open vSwitch with DPDK needs them, so everything compared with it gets them too.
+//!
+//! The kernel has one number of them for everybody. Who needs some is in a record, with the number before it
+//! was raised; the last one to go restores that. A process that was killed needs none: the next one to look
+//! at the record finds out.
 
-use crate::machine::lease::{self, NR_HUGE_PAGES, Resource};
+use crate::machine::lease::started;
 use crate::process::run;
 use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{Read, Seek, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 
 /// The peer's packet memory: 262,144 buffers and DPDK's other needs.
 const HUGE_PAGES: usize = 1200;
 
-/// See the module documentation.
+/// The kernel's number.
+const NUMBER: &str = "/proc/sys/vm/nr_hugepages";
+/// The record, in a directory that only root may write in.
+const RECORD: &str = "/run/crosspoint-bench-huge-pages";
+/// Where they are mounted if they are not.
+const MOUNT: &str = "/dev/hugepages";
+
+/// Huge pages that are needed until this is dropped.
 pub struct HugePages {
-    before: String,
-    mounted: bool,
+    kernel: Kernel,
 }
 
 /// The sizes of explicit huge pages that a process has mapped: `2 MB`, or `none`. If this cannot be read, it
@@ -56,8 +69,6 @@ pub fn are_free(pages: usize) -> bool {
     free.is_some_and(|free| free >= pages)
 }
 
-const MOUNT: &str = "/dev/hugepages";
-
 impl HugePages {
     /// Ensures that there are enough for Open vSwitch with DPDK, and that they are mounted.
     pub fn provide() -> Result<HugePages, String> {
@@ -66,39 +77,194 @@ impl HugePages {
 
     /// The same for a given number. If the kernel has no room for them, nothing is changed.
     pub fn at_least(pages: usize) -> Result<HugePages, String> {
-        let before = std::fs::read_to_string(NR_HUGE_PAGES).map_err(|e| format!("{NR_HUGE_PAGES}: {e}"))?;
-        if before.trim().parse::<usize>().unwrap_or(0) < pages {
-            lease::note(&Resource::HugePages(before.trim()))?;
-            std::fs::write(NR_HUGE_PAGES, pages.to_string()).map_err(|e| format!("{NR_HUGE_PAGES}: {e}"))?;
-        }
-        let got = std::fs::read_to_string(NR_HUGE_PAGES).unwrap_or_default();
-        if got.trim().parse::<usize>().unwrap_or(0) < pages {
-            let _ = std::fs::write(NR_HUGE_PAGES, before.trim());
-            return Err(format!("{pages} huge pages of 2 MB are needed, the kernel gave {}", got.trim()));
-        }
-        let mounts = std::fs::read_to_string("/proc/mounts").unwrap_or_default();
-        let mounted = !mounts.contains(" hugetlbfs ");
-        if mounted {
-            let _ = std::fs::create_dir_all(MOUNT);
-            lease::note(&Resource::Mount(MOUNT))?;
-            run(Command::new("mount").args(["-t", "hugetlbfs", "none", MOUNT]))?;
-        }
-        Ok(HugePages { before, mounted })
+        let kernel = Kernel { number: NUMBER.into(), record: RECORD.into(), mount: Some(MOUNT) };
+        kernel.take(pages)
     }
 }
 
 impl Drop for HugePages {
     fn drop(&mut self) {
-        if self.mounted {
-            let _ = run(Command::new("umount").arg(MOUNT));
+        self.kernel.give_back(Some(&holder()));
+    }
+}
+
+/// Restores the number if those who raised it were killed. Returns a line about what was done.
+pub fn sweep() -> Option<String> {
+    let kernel = Kernel { number: NUMBER.into(), record: RECORD.into(), mount: Some(MOUNT) };
+    if Path::new(RECORD).exists() { kernel.give_back(None) } else { None }
+}
+
+/// This process, as the record names it.
+fn holder() -> String {
+    let pid = std::process::id();
+    format!("holder {pid} {}", started(pid).unwrap_or_default())
+}
+
+fn is_alive(holder: &str) -> bool {
+    let mut words = holder.split(' ').skip(1).map(str::parse::<u64>);
+    let (Some(Ok(pid)), Some(Ok(since))) = (words.next(), words.next()) else { return false };
+    started(pid as u32) == Some(since)
+}
+
+/// The files by which the number is set and recorded.
+#[derive(Clone)]
+struct Kernel {
+    number: String,
+    record: String,
+    mount: Option<&'static str>,
+}
+
+impl Kernel {
+    fn pages(&self) -> Result<usize, String> {
+        let text = fs::read_to_string(&self.number).map_err(|e| format!("{}: {e}", self.number))?;
+        text.trim().parse().map_err(|e| format!("{}: {e}", self.number))
+    }
+
+    fn set_pages(&self, pages: usize) -> Result<(), String> {
+        fs::write(&self.number, pages.to_string()).map_err(|e| format!("{}: {e}", self.number))
+    }
+
+    fn take(self, pages: usize) -> Result<HugePages, String> {
+        let mut record = Record::open(&self.record)?;
+        self.restore_if_last(&mut record)?;
+        let before = self.pages()?;
+        // Recorded before it is done.
+        record.holders.push(holder());
+        if before < pages {
+            record.before.get_or_insert(before);
         }
-        let _ = std::fs::write(NR_HUGE_PAGES, self.before.trim());
+        let is_unmounted = || {
+            let mounts = fs::read_to_string("/proc/mounts").unwrap_or_default();
+            !mounts.contains(" hugetlbfs ")
+        };
+        let mount = self.mount.filter(|_| is_unmounted());
+        record.is_mounted |= mount.is_some();
+        record.save()?;
+        drop(record);
+        // From here on, dropping it undoes what was done.
+        let taken = HugePages { kernel: self };
+        if before < pages {
+            taken.kernel.set_pages(pages)?;
+            let got = taken.kernel.pages()?;
+            if got < pages {
+                return Err(format!("{pages} huge pages of 2 MB are needed, the kernel gave {got}"));
+            }
+        }
+        if let Some(mount) = mount {
+            let _ = fs::create_dir_all(mount);
+            run(Command::new("mount").args(["-t", "hugetlbfs", "none", mount]))?;
+        }
+        Ok(taken)
+    }
+
+    /// For a holder, who needs them no longer.
+    fn give_back(&self, holder: Option<&str>) -> Option<String> {
+        let mut record = Record::open(&self.record).ok()?;
+        if let Some(at) = record.holders.iter().position(|one| Some(one.as_str()) == holder) {
+            record.holders.swap_remove(at);
+        }
+        let restored = self.restore_if_last(&mut record).ok().flatten();
+        let _ = record.save();
+        restored.map(|pages| format!("huge pages, {pages} again"))
+    }
+
+    /// Restores the number if no one who lives needs more. Returns it.
+    fn restore_if_last(&self, record: &mut Record) -> Result<Option<usize>, String> {
+        record.holders.retain(|holder| is_alive(holder));
+        if !record.holders.is_empty() {
+            return Ok(None);
+        }
+        if let Some(mount) = self.mount.filter(|_| record.is_mounted) {
+            let _ = run(Command::new("umount").arg(mount));
+        }
+        record.is_mounted = false;
+        let before = record.before.take();
+        before.map(|before| self.set_pages(before)).transpose()?;
+        Ok(before)
+    }
+}
+
+/// The record, which nobody else reads or writes until this is dropped.
+struct Record {
+    file: File,
+    path: String,
+    /// The number before it was raised.
+    before: Option<usize>,
+    is_mounted: bool,
+    /// `holder PID SINCE`, one for each need.
+    holders: Vec<String>,
+}
+
+impl Record {
+    fn open(path: &str) -> Result<Record, String> {
+        let error = |e: std::io::Error| format!("{path}: {e}");
+        loop {
+            let mut options = File::options();
+            let mut file =
+                options.read(true).write(true).create(true).truncate(false).open(path).map_err(error)?;
+            file.lock().map_err(error)?;
+            // Its last user may have removed it meanwhile.
+            let is_there =
+                fs::metadata(path).is_ok_and(|m| file.metadata().is_ok_and(|f| f.ino() == m.ino()));
+            if !is_there {
+                continue;
+            }
+            let mut text = String::new();
+            file.read_to_string(&mut text).map_err(error)?;
+            return Ok(Record {
+                file,
+                path: path.into(),
+                before: text.lines().find_map(|line| line.strip_prefix("before ")?.parse().ok()),
+                is_mounted: text.lines().any(|line| line == "mounted"),
+                holders: text.lines().filter(|l| l.starts_with("holder ")).map(str::to_string).collect(),
+            });
+        }
+    }
+
+    fn save(&mut self) -> Result<(), String> {
+        let mut text: String = self.holders.iter().map(|holder| format!("{holder}\n")).collect();
+        text.extend(self.before.map(|before| format!("before {before}\n")));
+        text.extend(self.is_mounted.then_some("mounted\n"));
+        let mut write = || {
+            self.file.set_len(0)?;
+            self.file.rewind()?;
+            if text.is_empty() {
+                return fs::remove_file(&self.path);
+            }
+            self.file.write_all(text.as_bytes())
+        };
+        write().map_err(|e| format!("{}: {e}", self.path))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::process::TempDir;
+
+    #[test]
+    fn the_last_one_who_needs_pages_restores_the_number_before_the_first() {
+        let dir = TempDir::new("huge-pages").unwrap();
+        let file = |name: &str| dir.0.join(name).display().to_string();
+        let kernel = Kernel { number: file("number"), record: file("record"), mount: None };
+        let number = || fs::read_to_string(dir.0.join("number")).unwrap();
+        fs::write(dir.0.join("number"), "8").unwrap();
+        let first = kernel.clone().take(100).unwrap();
+        let second = kernel.clone().take(50).unwrap();
+        drop(first);
+        assert_eq!(number(), "100");
+        drop(second);
+        assert_eq!((number().as_str(), dir.0.join("record").exists()), ("8", false));
+        // One that has enough changes nothing, also if others have changed the number meanwhile.
+        let modest = kernel.clone().take(4).unwrap();
+        fs::write(dir.0.join("number"), "16").unwrap();
+        drop(modest);
+        assert_eq!(number(), "16");
+        // One that was killed needs none.
+        fs::write(dir.0.join("record"), format!("holder {} 1\nbefore 8\n", std::process::id())).unwrap();
+        assert_eq!(kernel.give_back(None).as_deref(), Some("huge pages, 8 again"));
+        assert_eq!((number().as_str(), dir.0.join("record").exists()), ("8", false));
+    }
 
     #[test]
     fn sizes_of_pages_are_those_that_a_process_has_mapped() {

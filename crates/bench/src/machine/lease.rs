@@ -1,45 +1,42 @@
 //! Records what a run has taken from the machine, so that the next run can release it if this one was killed.
 //!
 //! A run that calls [`open`] gets a directory in the system's directory for temporary files, named after its
-//! process and the time at which that started (a process id alone may be reused). Everything a benchmark
-//! takes is recorded in the directory's journal before it is created, or for processes as soon as they have
-//! an id. A run that ends removes the directory; [`sweep`] finds the directories of runs that no longer exist
-//! and releases what they record, and nothing else: a process must still be the one that started at the
-//! recorded time, a namespace must have the recorded name.
-//!
-//! Processes that a run starts find its lease through the environment, so that what they take is in the same
-//! record.
+//! process and the time at which that started (a process id alone may be reused). Files of benchmarks are
+//! made below it. Namespaces and control groups are recorded in the directory's journal before they are
+//! created. Processes need no record: each that the run starts, and each that those start, has the directory
+//! in its environment from its first instruction on. A run that ends releases all of that; [`sweep`] finds
+//! the directories of runs that no longer exist, and releases what belongs to them and nothing else.
 
+use rustix::fd::OwnedFd;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 const PREFIX: &str = "crosspoint-bench-lease-";
-/// The directory of the run's lease, for the processes that it starts.
+/// The directory of the run's lease, in the environment of all that it starts.
 const VARIABLE: &str = "CROSSPOINT_BENCH_LEASE";
+/// Where DPDK puts files that it does not remove when it is killed.
+const DPDK_FILES: &str = "RUNTIME_DIRECTORY";
 
-/// Where to tell the kernel how many huge pages to provide.
-pub const NR_HUGE_PAGES: &str = "/proc/sys/vm/nr_hugepages";
+/// How long killed processes may take to end: they hold namespaces and pages of memory until then.
+const END_OF_PROCESSES: Duration = Duration::from_secs(5);
 
-/// Something that outlives a process which is killed.
+/// Something besides processes and files that outlives a process which is killed.
 pub enum Resource<'a> {
-    /// A process, by its id.
-    Process(u32),
-    /// A directory with all that is in it.
-    Dir(&'a Path),
     /// A network namespace, with the devices in it.
     Namespace(&'a str),
-    /// The number of huge pages before it was raised.
-    HugePages(&'a str),
-    /// A file system that was mounted here.
-    Mount(&'a str),
     /// A control group and the processes frozen in it.
     ControlGroup(&'a Path),
 }
 
-/// The run's own lease. Dropped, it is over.
+/// The run's own lease.
 pub struct Lease {
     dir: PathBuf,
 }
@@ -57,53 +54,44 @@ pub fn open() -> Result<Lease, String> {
 }
 
 impl Lease {
-    /// Hands the lease on to a process that is about to be started.
-    pub fn pass_to(&self, command: &mut Command) {
-        command.env(VARIABLE, &self.dir);
-    }
-
     /// The directory, by which another thread finds what the run has started.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
-}
 
-/// Interrupts what a run has started, as a terminal's Ctrl-C does: the processes after the first `told` of
-/// its journal. Returns how many there are by now.
-pub fn interrupt(dir: &Path, told: usize) -> usize {
-    let journal = fs::read_to_string(dir.join("journal")).unwrap_or_default();
-    let processes: Vec<&str> = journal.lines().filter_map(|line| line.strip_prefix("process ")).collect();
-    for process in processes.iter().skip(told) {
-        signal_noted(process, "-2");
-    }
-    processes.len()
-}
-
-impl Drop for Lease {
-    fn drop(&mut self) {
+    /// Releases everything: a run that was interrupted has ended its processes before their time.
+    pub fn give_back(&self) {
         *CURRENT.lock().expect("no panic while held") = None;
-        // Processes that it started may have been interrupted.
         give_back(&self.dir, &mut Vec::new());
     }
 }
 
 static CURRENT: std::sync::Mutex<Option<PathBuf>> = std::sync::Mutex::new(None);
 
+/// The directory of the run that this process belongs to.
+pub fn current() -> Option<PathBuf> {
+    let own = CURRENT.lock().expect("no panic while held").clone();
+    own.or_else(|| std::env::var_os(VARIABLE).map(PathBuf::from))
+}
+
+/// Makes a command's process one of the run's, if this one is.
+pub fn mark(command: &mut Command) {
+    if let Some(dir) = current() {
+        command.env(VARIABLE, &dir).env(DPDK_FILES, dir);
+    }
+}
+
+/// Interrupts what a run has started, as a terminal's Ctrl-C does, but not those in `told`.
+pub fn interrupt(dir: &Path, told: &mut BTreeSet<Marked>) {
+    signal_new(dir, told, Signal::INT);
+}
+
 /// Records a resource for the run that this process belongs to. Without a run nothing is recorded: then the
 /// creator releases it.
 pub fn note(resource: &Resource) -> Result<(), String> {
-    let own = CURRENT.lock().expect("no panic while held").clone();
-    let Some(dir) = own.or_else(|| std::env::var_os(VARIABLE).map(PathBuf::from)) else { return Ok(()) };
+    let Some(dir) = current() else { return Ok(()) };
     let line = match resource {
-        Resource::Process(pid) => match started(*pid) {
-            Some(started) => format!("process {pid} {started}\n"),
-            // It has ended already.
-            None => return Ok(()),
-        },
-        Resource::Dir(path) => format!("dir {}\n", path.display()),
         Resource::Namespace(name) => format!("namespace {name}\n"),
-        Resource::HugePages(before) => format!("hugepages {before}\n"),
-        Resource::Mount(path) => format!("mount {path}\n"),
         Resource::ControlGroup(path) => format!("cgroup {}\n", path.display()),
     };
     append(&dir, &line).map_err(|e| format!("the record of what this run takes, {}: {e}", dir.display()))
@@ -132,56 +120,39 @@ pub fn sweep() -> Vec<String> {
         let (Ok(pid), Ok(since)) = (pid.parse::<u32>(), since.parse::<u64>()) else { continue };
         if started(pid) != Some(since) && is_trusted(&entry.path()) {
             give_back(&entry.path(), &mut done);
+            done.push(format!("directory {}", entry.path().display()));
         }
     }
     done
 }
 
-/// Processes first, those that started others before those, until no new one has been noted meanwhile; then
-/// the rest, in the reverse order of how it was taken.
+/// Processes first, until there is none that others have started meanwhile; then the rest, in the reverse
+/// order of how it was taken.
 fn give_back(dir: &Path, done: &mut Vec<String>) {
-    let read = || fs::read_to_string(dir.join("journal")).unwrap_or_default();
-    let mut ended = 0;
-    loop {
-        let journal = read();
-        let processes: Vec<&str> = journal.lines().filter(|line| line.starts_with("process ")).collect();
-        if processes.len() == ended {
-            break;
-        }
-        done.extend(processes[ended..].iter().filter_map(|line| undo(line)));
-        ended = processes.len();
+    let mut killed = BTreeSet::new();
+    let start = Instant::now();
+    while !signal_new(dir, &mut killed, Signal::KILL).is_empty() && start.elapsed() < END_OF_PROCESSES {
+        sleep(Duration::from_millis(5));
     }
-    let journal = read();
-    done.extend(journal.lines().rev().filter(|line| !line.starts_with("process ")).filter_map(undo));
+    done.extend(killed.iter().map(|(pid, _)| format!("process {pid}")));
+    let journal = fs::read_to_string(dir.join("journal")).unwrap_or_default();
+    done.extend(journal.lines().rev().filter_map(undo));
     let _ = fs::remove_dir_all(dir);
 }
 
 fn undo(line: &str) -> Option<String> {
     let (kind, what) = line.split_once(' ')?;
-    let command = |program: &str, args: &[&str]| {
-        Command::new(program).args(args).output().is_ok_and(|o| o.status.success())
-    };
     let is_done = match kind {
-        "process" => signal_noted(what, "-9"),
-        // Only below the benchmarks' own directories.
-        "dir" => {
-            let path = Path::new(what);
-            let is_ours = path.starts_with(std::env::temp_dir())
-                && path.file_name().is_some_and(|n| n.to_string_lossy().starts_with("crosspoint-"));
-            is_ours && path.is_dir() && fs::remove_dir_all(path).is_ok()
+        "namespace" if Path::new("/run/netns").join(what).exists() => {
+            let output = Command::new("ip").args(["netns", "del", what]).output();
+            output.is_ok_and(|output| output.status.success())
         }
-        "namespace" => {
-            let exists = Path::new("/run/netns").join(what).exists();
-            exists && command("ip", &["netns", "del", what])
-        }
-        "hugepages" => fs::write(NR_HUGE_PAGES, what).is_ok(),
         // Only below the directory of control groups.
         "cgroup" => {
             let path = Path::new(what);
             let is_ours = path.starts_with("/sys/fs/cgroup") && what.contains("/crosspoint-");
             is_ours && path.is_dir() && thaw(path)
         }
-        "mount" => command("umount", &[what]),
         _ => false,
     };
     is_done.then(|| format!("{kind} {what}"))
@@ -204,17 +175,45 @@ pub fn thaw(group: &Path) -> bool {
     false
 }
 
-/// Sends a signal to a noted process, `PID SINCE`, if it is still that one. Whether it was sent.
-fn signal_noted(process: &str, signal: &str) -> bool {
-    let Some((pid, since)) = process.split_once(' ') else { return false };
-    let (Ok(id), Ok(since)) = (pid.parse(), since.parse::<u64>()) else { return false };
-    let send = || Command::new("kill").args([signal, pid]).output().is_ok_and(|o| o.status.success());
-    started(id) == Some(since) && send()
+/// A process by its id and the time at which it started.
+pub type Marked = (u32, u64);
+
+/// Sends a signal to each process of a run that is not in `told`. Returns all that there are.
+fn signal_new(dir: &Path, told: &mut BTreeSet<Marked>, signal: Signal) -> Vec<Marked> {
+    let mut all = Vec::new();
+    for (process, handle) in processes_of(dir) {
+        if told.insert(process) {
+            // It may have ended.
+            let _ = pidfd_send_signal(handle, signal);
+        }
+        all.push(process);
+    }
+    all
+}
+
+/// The processes that have a run's directory in their environment, besides this one.
+fn processes_of(dir: &Path) -> Vec<(Marked, OwnedFd)> {
+    let mark = [VARIABLE.as_bytes(), b"=", dir.as_os_str().as_bytes()].concat();
+    let one = |entry: fs::DirEntry| {
+        let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
+        let is_marked = || {
+            let environment = fs::read(entry.path().join("environ")).unwrap_or_default();
+            environment.split(|byte| *byte == 0).any(|variable| variable == mark)
+        };
+        if pid == std::process::id() || !is_marked() {
+            return None;
+        }
+        let handle = pidfd_open(Pid::from_raw(pid as i32)?, PidfdFlags::empty()).ok()?;
+        // Looked at again: the handle may be that of a later process with the same id.
+        is_marked().then_some(())?;
+        Some(((pid, started(pid)?), handle))
+    };
+    fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(one).collect()
 }
 
 /// When a process started, in clock ticks since boot; `None` if it does not exist, or has ended and waits for
 /// its parent.
-fn started(pid: u32) -> Option<u64> {
+pub fn started(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name, in parentheses, may hold anything; the state is the first field behind it.
     let (_, fields) = stat.rsplit_once(')')?;
@@ -229,43 +228,42 @@ fn started(pid: u32) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::process::Stdio;
+    use std::os::unix::fs::{PermissionsExt, chown, symlink};
+    use std::process::{Child, Stdio};
+
+    fn lease(n: u32) -> PathBuf {
+        std::env::temp_dir().join(format!("{PREFIX}{}-{n}", std::process::id()))
+    }
+
+    /// A process that a run with this lease may have started.
+    fn process_of(lease: &Path) -> Child {
+        Command::new("sleep").arg("600").env(VARIABLE, lease).stdin(Stdio::null()).spawn().unwrap()
+    }
 
     #[test]
-    fn what_a_killed_run_noted_is_given_back_and_nothing_else() {
-        let mut noted = Command::new("sleep").arg("600").stdin(Stdio::null()).spawn().unwrap();
-        let mut other = Command::new("sleep").arg("600").stdin(Stdio::null()).spawn().unwrap();
-        let dir = std::env::temp_dir().join(format!("crosspoint-lease-test-{}", std::process::id()));
-        fs::create_dir_all(&dir).unwrap();
+    fn what_a_killed_run_has_taken_is_given_back_and_nothing_else() {
         // A run whose process id is in use again, by this test, but did not start then.
-        let lease = std::env::temp_dir().join(format!("{PREFIX}{}-1", std::process::id()));
-        fs::create_dir_all(&lease).unwrap();
-        let since = started(noted.id()).unwrap();
-        append(&lease, &format!("process {} {since}\n", noted.id())).unwrap();
-        // This id is another process's by now.
-        append(&lease, &format!("process {} 1\n", other.id())).unwrap();
-        append(&lease, &format!("dir {}\n", dir.display())).unwrap();
-        append(&lease, "dir /usr\n").unwrap();
+        let dir = lease(1);
+        let (mut own, mut other) = (process_of(&dir), process_of(&lease(10)));
+        fs::DirBuilder::new().mode(0o700).create(&dir).unwrap();
+        fs::create_dir(dir.join("p2p-1-0")).unwrap();
+        append(&dir, "cgroup /sys/fs/cgroup/system\nnamespace ../x\n").unwrap();
         let done = sweep();
-        let noted_line = format!("process {} {since}", noted.id());
-        assert!(done.contains(&noted_line) && done.contains(&format!("dir {}", dir.display())), "{done:?}");
-        assert!(!noted.wait().unwrap().success());
+        assert!(done.contains(&format!("process {}", own.id())), "{done:?}");
+        assert!(!own.wait().unwrap().success());
         assert!(other.try_wait().unwrap().is_none());
-        assert!(!dir.exists() && !lease.exists() && Path::new("/usr").exists());
+        assert!(!dir.exists());
         other.kill().unwrap();
         other.wait().unwrap();
     }
 
     #[test]
-    fn a_journal_that_others_may_have_written_is_not_obeyed() {
-        use std::os::unix::fs::{PermissionsExt, chown, symlink};
-        let mut other = Command::new("sleep").arg("600").stdin(Stdio::null()).spawn().unwrap();
-        let line = format!("process {} {}\n", other.id(), started(other.id()).unwrap());
-        let lease = |n: u32| std::env::temp_dir().join(format!("{PREFIX}{}-{n}", std::process::id()));
+    fn a_directory_that_others_may_have_written_is_not_obeyed() {
+        let mut processes = Vec::new();
         for n in 2..5 {
+            processes.push(process_of(&lease(n)));
             let dir = std::env::temp_dir().join(format!("crosspoint-not-a-lease-{}-{n}", std::process::id()));
             fs::create_dir(&dir).unwrap();
-            append(&dir, &line).unwrap();
             match n {
                 2 => symlink(&dir, lease(n)).unwrap(),
                 _ => fs::rename(&dir, lease(n)).unwrap(),
@@ -277,9 +275,11 @@ mod tests {
             }
         }
         sweep();
-        assert!(other.try_wait().unwrap().is_none());
-        other.kill().unwrap();
-        other.wait().unwrap();
+        for mut process in processes {
+            assert!(process.try_wait().unwrap().is_none());
+            process.kill().unwrap();
+            process.wait().unwrap();
+        }
         fs::remove_dir_all(fs::read_link(lease(2)).unwrap()).unwrap();
         fs::remove_file(lease(2)).unwrap();
         (3..5).for_each(|n| fs::remove_dir_all(lease(n)).unwrap());

@@ -322,29 +322,35 @@ fn an_interruption_of_the_runner_alone_ends_its_turn() {
     assert!(left.is_empty(), "{left:?}");
 }
 
-/// The process id of the switch that a run has started: the runner has it on record.
+/// The process id of the switch that a run has started: its environment names the run's directory.
 fn running_switch(tmp: &Path) -> Option<String> {
-    let journal = journal(tmp)?;
-    let mut pids = journal.lines().filter_map(|line| line.strip_prefix("process ")?.split(' ').next());
-    let is_switch = |pid: &&str| {
-        let words = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        words.contains("\0switch\0")
+    let lease = lease(tmp)?;
+    let is_switch = |pid: &String| {
+        let read = |name: &str| fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
+        let (words, environment) = (read("cmdline"), read("environ"));
+        String::from_utf8_lossy(&words).contains("\0switch\0")
+            && String::from_utf8_lossy(&environment).contains(&*lease.to_string_lossy())
     };
-    pids.find(is_switch).map(str::to_string)
+    let names =
+        fs::read_dir("/proc").unwrap().flatten().map(|e| e.file_name().to_string_lossy().into_owned());
+    names.filter(|name| name.parse::<u32>().is_ok()).find(is_switch)
 }
 
 /// What a run has on record of what it took.
 fn journal(tmp: &Path) -> Option<String> {
-    let lease = fs::read_dir(tmp)
-        .unwrap()
-        .flatten()
-        .find(|entry| entry.file_name().to_string_lossy().starts_with("crosspoint-bench-lease-"))?;
-    fs::read_to_string(lease.path().join("journal")).ok()
+    fs::read_to_string(lease(tmp)?.join("journal")).ok()
+}
+
+/// The directory of a run's lease.
+fn lease(tmp: &Path) -> Option<std::path::PathBuf> {
+    let mut entries = fs::read_dir(tmp).unwrap().flatten().map(|entry| entry.path());
+    entries.find(|path| path.to_string_lossy().contains("crosspoint-bench-lease-"))
 }
 
 /// Whether the switch of a run that has its files there has counted packets.
 fn packets_pass(tmp: &Path) -> bool {
-    let dirs = fs::read_dir(tmp).unwrap().flatten();
+    let Some(lease) = lease(tmp) else { return false };
+    let dirs = fs::read_dir(lease).into_iter().flatten().flatten();
     let sockets = dirs.map(|dir| dir.path().join("br0.mgmt")).filter(|socket| socket.exists());
     sockets.map(|socket| format!("unix:{}", socket.display())).any(|socket| {
         let asked = Command::new("ovs-ofctl").args(["dump-aggregate", &socket]).output().unwrap();
