@@ -51,6 +51,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("ovs-vsctl", "openvswitch-switch"),
     ("ovsdb-server", "openvswitch-common"),
     ("ovsdb-tool", "openvswitch-common"),
+    ("tc", "iproute2"),
     ("valgrind", "valgrind"),
 ];
 

@@ -41,7 +41,7 @@ pub fn draw(dir: &Path, streams: &[Shown]) -> Result<PathBuf, String> {
         machine,
         ..RunInfo::default()
     };
-    let mut store = Store::open(dir, true, info)?;
+    let mut store = Store::replace(dir, info)?;
     store.warn("A demonstration of a second or two for each stream: do not quote its figures.".into())?;
     store.put("pvp.demo", &streams.iter().map(point).collect::<Vec<_>>(), &BTreeMap::new())?;
     report::run(&[dir.to_path_buf()], None).map_err(|e| e.to_string())
@@ -95,10 +95,14 @@ mod tests {
             round_trip_us: [70.0, 90.0],
         };
         draw(dir.path(), &[shown(10)]).unwrap();
+        // The earlier one was on another kernel.
+        let info = dir.path().join("run.json");
+        let kernel = format!("\"kernel\": \"{}", Fingerprint::here().kernel);
+        let older = std::fs::read_to_string(&info).unwrap().replace(&kernel, "\"kernel\": \"6.1");
+        std::fs::write(&info, older).unwrap();
         let page = draw(dir.path(), &[shown(10), shown(1_000)]).unwrap();
         let text = std::fs::read_to_string(page).unwrap();
         assert!(text.contains("<section id=\"pvp\">") && text.contains("data-points=\"2\""), "{text}");
-        let info = dir.path().join("run.json");
         let other = std::fs::read_to_string(&info).unwrap().replace("\"demo\"", "\"full\"");
         std::fs::write(&info, other).unwrap();
         let why = draw(dir.path(), &[shown(10)]).unwrap_err();

@@ -1,5 +1,8 @@
 //! Numbers as people type and read them.
 
+/// The greatest count: the flows, rules and connections of benchmarks are held in memory.
+const COUNT_MAX: usize = 100_000_000;
+
 /// A count with a suffix: `10`, `1k`, `250k`, `1m`.
 pub fn count(text: &str) -> Result<usize, String> {
     let (digits, factor) = match text.to_ascii_lowercase() {
@@ -7,10 +10,10 @@ pub fn count(text: &str) -> Result<usize, String> {
         t if t.ends_with('m') => (t[..t.len() - 1].to_string(), 1_000_000),
         t => (t, 1),
     };
-    match digits.parse::<usize>() {
-        Ok(n) if n > 0 => Ok(n * factor),
-        _ => Err(format!("{text}: expected a number above 0, with k or m for thousands or millions")),
-    }
+    let count = digits.parse().ok().and_then(|n: usize| n.checked_mul(factor));
+    count.filter(|n| (1..=COUNT_MAX).contains(n)).ok_or_else(|| {
+        format!("{text}: expected a number from 1 to 100m, with k or m for thousands or millions")
+    })
 }
 
 /// A number with commas between groups of three digits.
@@ -68,7 +71,10 @@ mod tests {
     #[test]
     fn counts_take_suffixes_and_refuse_nonsense() {
         assert_eq!((count("7"), count("250k"), count("1M")), (Ok(7), Ok(250_000), Ok(1_000_000)));
-        assert!(count("0").is_err() && count("k").is_err() && count("-1").is_err());
+        assert_eq!(count("100m"), Ok(COUNT_MAX));
+        for text in ["0", "k", "-1", "101m", "99999999999999999m", "99999999999999999999"] {
+            assert!(count(text).is_err(), "{text}");
+        }
     }
 
     #[test]

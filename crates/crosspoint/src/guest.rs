@@ -287,7 +287,7 @@ fn kind(e: &PortError) -> Option<ErrorKind> {
 fn serve(args: &Args, mut guest: Guest, seen: &mut [Seen], ending: &AtomicBool) -> bool {
     let mut pairs = guest.take_pairs();
     let mut templates: Vec<_> = (0..args.queues).map(|queue| template(queue, args.size)).collect();
-    let mut idle = 0;
+    let mut idle = 0u32;
     let mut looked = Instant::now();
     let mut pace = args.rate.map(|rate| Pace::new(rate, looked));
     loop {
@@ -306,7 +306,8 @@ fn serve(args: &Args, mut guest: Guest, seen: &mut [Seen], ending: &AtomicBool) 
         if pace.is_some() && moved == 0 {
             std::thread::sleep(Duration::from_millis(1));
         }
-        idle = if moved > 0 { 0 } else { idle + 1 };
+        // One that never sleeps has counted to the end within minutes.
+        idle = if moved > 0 { 0 } else { idle.wrapping_add(1) };
         let sleeps = !args.poll && idle > POLLS_BEFORE_SLEEP && pairs.len() == 1 && args.mode != Mode::Source;
         if sleeps || idle % 1_000 == 999 || moved > 0 && looked.elapsed() > Duration::from_millis(20) {
             looked = Instant::now();

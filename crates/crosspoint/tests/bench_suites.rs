@@ -567,6 +567,13 @@ fn a_run_that_is_resumed_measures_again_what_failed_with_one_switch() {
     assert_eq!((points(), before(&said)), (2, 1), "{said}");
     let (code, _, said) = run(&again);
     assert_eq!((code, before(&said)), (0, 2), "{said}");
+    // One that could not be measured then, and can be by now.
+    let load = fs::read_dir(out.join("points")).unwrap().flatten().map(|e| e.path());
+    let load = load.into_iter().find(|path| path.to_string_lossy().contains(".P2P.")).unwrap();
+    let one = json(&load).as_array().unwrap()[..1].to_vec();
+    fs::write(&load, Value::Array(one).to_string()).unwrap();
+    let (code, _, said) = run(&again);
+    assert_eq!((code, before(&said), points()), (0, 1, 2), "{said}");
 }
 
 #[test]

@@ -114,7 +114,9 @@ impl Net {
         run(Command::new("ip").args(["netns", "exec", namespace]).args(line.split_whitespace()))
     }
 
-    /// Packets that the kernel counts as dropped at each end of each pair, and at tap devices.
+    /// Packets that the kernel counts as dropped at each end of each pair, and at tap devices. Those that a
+    /// device's queue of packets to send had no room for are in no counter of the device: a tap has such a
+    /// queue, a veth has none unless it was given one.
     pub fn dropped(&self) -> Result<BTreeMap<String, u64>, String> {
         let mut counts = BTreeMap::new();
         for namespace in [&self.switch, &self.outside] {
@@ -130,6 +132,13 @@ impl Net {
                 for direction in ["rx", "tx"] {
                     let count = link["stats64"][direction]["dropped"].as_u64().unwrap_or(0);
                     counts.insert(format!("kernel {name}: {direction}_dropped"), count);
+                }
+            }
+            for (name, drops) in
+                queue_drops(&run(Command::new("tc").args(["-n", namespace, "-s", "-j", "qdisc"]))?)?
+            {
+                if let Some(count) = counts.get_mut(&format!("kernel {name}: tx_dropped")) {
+                    *count += drops;
                 }
             }
         }
@@ -211,6 +220,16 @@ fn offloads_on(text: &str) -> String {
     if on.is_empty() { "none".into() } else { on.join(" ") }
 }
 
+/// By interface, what `tc -s -j qdisc` reports as dropped at the queue of packets to send. The queue at the
+/// root counts what others below it drop too.
+fn queue_drops(text: &str) -> Result<Vec<(String, u64)>, String> {
+    let queues: serde_json::Value = serde_json::from_str(text).map_err(|e| format!("tc -s -j qdisc: {e}"))?;
+    let is_root = |queue: &&serde_json::Value| queue["root"].as_bool() == Some(true);
+    let one =
+        |queue: &serde_json::Value| Some((queue["dev"].as_str()?.to_string(), queue["drops"].as_u64()?));
+    Ok(queues.as_array().into_iter().flatten().filter(is_root).filter_map(one).collect())
+}
+
 fn parse_socket_drops(text: &str) -> BTreeMap<String, u64> {
     let mut counts = BTreeMap::new();
     for line in text.lines().skip(1) {
@@ -243,6 +262,15 @@ mod tests {
                     scatter-gather: off\ntcp-segmentation-offload: off\ngeneric-receive-offload: on [requested off]\n";
         assert_eq!(offloads_on(text), "rx gro");
         assert_eq!(offloads_on("rx-checksumming: off [fixed]\n"), "none");
+    }
+
+    #[test]
+    fn drops_at_queues_of_packets_to_send_are_read() {
+        let text = r#"[{"kind":"noqueue","handle":"0:","dev":"e0","root":true,"refcnt":2,"options":{},"drops":0},
+            {"kind":"mq","handle":"1:","dev":"vm0","root":true,"options":{},"bytes":0,"packets":0,"drops":17},
+            {"kind":"pfifo_fast","handle":"0:","dev":"vm0","parent":"1:1","drops":17}]"#;
+        assert_eq!(queue_drops(text), Ok(vec![("e0".into(), 0), ("vm0".into(), 17)]));
+        assert!(queue_drops("nothing").is_err());
     }
 
     #[test]

@@ -125,7 +125,8 @@ impl Kernel {
     }
 
     fn take(self, pages: usize) -> Result<HugePages, String> {
-        let mut record = Record::open(&self.record)?;
+        let mut record =
+            Record::open(&self.record).map_err(|e| format!("huge pages are root's to set: {e}"))?;
         self.restore_if_last(&mut record)?;
         let before = self.pages()?;
         // Recorded before it is done.

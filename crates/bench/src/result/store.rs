@@ -88,6 +88,19 @@ impl Store {
         Ok(store)
     }
 
+    /// A new run, in place of one of the same mode if there is one.
+    pub fn replace(dir: &Path, info: RunInfo) -> Result<Store, String> {
+        let path = dir.join("run.json");
+        if path.exists() {
+            let before = read_info(dir)?.mode;
+            if before != info.mode {
+                return Err(format!("{} was begun as a {before} run: give another directory", dir.display()));
+            }
+            fs::remove_file(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+        }
+        Store::open(dir, false, info)
+    }
+
     /// The directory of the run.
     pub fn dir(&self) -> &Path {
         &self.dir

@@ -110,14 +110,19 @@ pub struct Peer {
     pub program: &'static str,
     /// The package that it is in.
     pub package: &'static str,
+    /// Whether it runs as root alone.
+    pub needs_root: bool,
 }
 
 impl Peer {
     /// Why it cannot be measured here, if it is not installed.
     pub fn missing(&self) -> Option<String> {
         let Peer { switch, program, package, .. } = self;
-        let is_there = std::path::Path::new(program).exists();
-        (!is_there).then(|| format!("{switch} was not measured: {program} is missing, install {package}"))
+        if !std::path::Path::new(program).exists() {
+            return Some(format!("{switch} was not measured: {program} is missing, install {package}"));
+        }
+        let is_refused = self.needs_root && !rustix::process::geteuid().is_root();
+        is_refused.then(|| format!("{switch} was not measured: it needs huge pages, run this as root"))
     }
 }
 

@@ -9,6 +9,7 @@ pub const OVS_DPDK: Option<Peer> = Some(Peer {
     argument: "--peer ovs-dpdk",
     program: "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk",
     package: "openvswitch-switch-dpdk",
+    needs_root: true,
 });
 /// A switch for comparison.
 pub const OVS_VSWITCHD: Option<Peer> = Some(Peer {
@@ -16,6 +17,7 @@ pub const OVS_VSWITCHD: Option<Peer> = Some(Peer {
     argument: "--peer ovs-vswitchd",
     program: "/usr/lib/openvswitch-switch/ovs-vswitchd",
     package: "openvswitch-switch",
+    needs_root: false,
 });
 /// A server for comparison.
 pub const OVSDB_SERVER: Option<Peer> = Some(Peer {
@@ -23,6 +25,7 @@ pub const OVSDB_SERVER: Option<Peer> = Some(Peer {
     argument: "--peer ovsdb-server",
     program: "/usr/sbin/ovsdb-server",
     package: "openvswitch-switch",
+    needs_root: false,
 });
 
 /// A step that is one measurement.
