@@ -93,22 +93,33 @@ pub fn thread_cpu_ns() -> u64 {
 
 /// CPU time of a thread of this process in nanoseconds, user and system together; `None` if it is gone.
 pub fn cpu_time_ns(thread_id: i32) -> Option<u64> {
+    time_of(thread_id, 6)
+}
+
+/// CPU time of all threads that a process has or had, in nanoseconds, user and system together; `None` if it
+/// is gone. The time of a thread that runs is up to a tick of the kernel late.
+pub fn process_cpu_time_ns(process_id: i32) -> Option<u64> {
+    time_of(process_id, 2)
+}
+
+/// A clock by the id of a thread or a process: the complement in the high bits, and 6 for "a thread's
+/// scheduled time" or 2 for that of a process (linux/posix-timers.h).
+fn time_of(id: i32, kind: i32) -> Option<u64> {
     #[cfg(target_os = "linux")]
     {
-        if thread_id <= 0 {
+        // Others have no room in the number of a clock.
+        if !(1..1 << 28).contains(&id) {
             return None;
         }
-        // The clock of a thread by its id: the complement in the high bits, 6 for "a thread's scheduled time"
-        // (linux/posix-timers.h).
-        let clock = (!thread_id << 3) | 6;
+        let clock = (!id << 3) | kind;
         let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: `time` lives through the call; an id that is no thread of ours is an error, not a fault.
+        // SAFETY: `time` lives through the call; an id that nobody has is an error, not a fault.
         let result = unsafe { libc::clock_gettime(clock, &raw mut time) };
         (result == 0).then(|| time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
     }
     #[cfg(not(target_os = "linux"))]
     {
-        let _ = thread_id;
+        let _ = (id, kind);
         None
     }
 }
@@ -127,6 +138,10 @@ mod tests {
             std::hint::spin_loop();
         }
         assert!(cpu_time_ns(me).unwrap() > before);
-        assert_eq!(cpu_time_ns(0), None);
+        let of_thread = cpu_time_ns(me).unwrap();
+        // SAFETY: getpid takes nothing and cannot fail.
+        let process = unsafe { libc::getpid() };
+        assert!(process_cpu_time_ns(process).unwrap() >= of_thread);
+        assert_eq!((cpu_time_ns(0), process_cpu_time_ns(i32::MAX)), (None, None));
     }
 }

@@ -11,9 +11,8 @@ use super::topology::{End, Topology, Vnic};
 use super::traffic::Sent;
 use super::traffic::pattern::Pattern;
 use crate::daemon::Daemon;
-use crate::machine::watch::{Waits, Watch, Watched, context_switches};
 use crate::process::{Process, TempDir, wait_for};
-use crate::result::PROCESSORS;
+use crate::result::{CPU_TIME, PROCESSORS, WHILE_SENDING};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -73,20 +72,21 @@ pub struct Bed<'a> {
 pub struct Offered {
     /// The generator's account, with the drops that switch and kernel counted.
     pub sent: Sent,
-    /// CPU time of the switch, if it is a process.
+    /// CPU time of the switch between the first frame and the last one, if it is a process and the time was
+    /// long enough to tell.
     pub switch_cpu_s: Option<f64>,
-    /// CPU time of all guests.
-    pub guest_cpu_s: f64,
+    /// The same of all guests.
+    pub guest_cpu_s: Option<f64>,
+    /// The same of the whole machine, less that of the generator.
+    pub machine_cpu_s: Option<f64>,
     /// Memory in use by the switch, if it is a process.
     pub switch_rss_bytes: Option<u64>,
     /// Lookups of the switch's caches by tier.
     pub caches: BTreeMap<String, u64>,
     /// Packets of each of its workers, if it has several.
     pub spread: Vec<u64>,
-    /// How often the switch's threads gave up or lost their processor.
+    /// How often the switch's threads gave up or lost their processor between the first frame and the last.
     pub context_switches: Option<u64>,
-    /// The machine's state meanwhile.
-    pub watched: Watched,
     /// The other limit of the rate, if any.
     pub limit: Option<String>,
 }
@@ -257,7 +257,7 @@ impl<'a> Bed<'a> {
         }
         let (start, limit) = (Instant::now(), START + self.parts.guest.boots_within());
         loop {
-            self.offering.begin(&probe)?;
+            self.offering.begin(&probe, &[])?;
             let sent = self.offering.finish()?;
             // All frames must return: a port that is just coming up takes the last few.
             if sent.account.received > 0 && sent.account.lost() == sent.account.not_sent {
@@ -299,11 +299,6 @@ impl<'a> Bed<'a> {
         Ok(all)
     }
 
-    fn cpu(&self) -> (Option<u64>, u64) {
-        let guests: u64 = self.guests.values().map(Process::cpu_ns).sum();
-        (self.running.as_ref().and_then(|r| r.cpu_ns()), guests)
-    }
-
     fn caches(&self) -> Counts {
         // They only help the reader; a switch that does not report them is measured all the same.
         self.running.as_ref().and_then(|r| r.caches().ok()).unwrap_or_default()
@@ -312,10 +307,6 @@ impl<'a> Bed<'a> {
     fn spread(&self) -> Vec<u64> {
         // See `caches`.
         self.running.as_ref().and_then(|r| r.spread().ok()).filter(|s| s.len() > 1).unwrap_or_default()
-    }
-
-    fn context_switches(&self) -> Option<u64> {
-        self.switch_pid().map(context_switches)
     }
 
     /// Offers a load and accounts for it.
@@ -336,16 +327,10 @@ impl<'a> Bed<'a> {
         }
         let mut pids: Vec<u32> = self.guests.values().map(Process::id).collect();
         pids.extend(self.switch_pid());
-        let (before, cpu_before, caches) = (self.drops()?, self.cpu(), self.caches());
-        let (spread, context_switches) = (self.spread(), self.context_switches());
-        let waits = self.switch_pid().map(Waits::of);
-        let watch = Watch::start(&pids);
-        self.offering.begin(load)?;
+        let (before, caches, spread) = (self.drops()?, self.caches(), self.spread());
+        self.offering.begin(load, &pids)?;
         let mut sent = self.offering.finish()?;
-        let watched = watch.end();
-        let waited = waits.map_or(0.0, |waits| waits.of_busiest(watched.seconds));
         self.check_alive()?;
-        let cpu_after = self.cpu();
         let mut dropped = self.dropped_since(&before, &sent)?;
         // A stalled switch still has frames, and its counters are not those of one moment.
         for _ in 0..AGAIN_MAX {
@@ -365,22 +350,26 @@ impl<'a> Bed<'a> {
         });
         let caches = caches.collect();
         let spread = self.spread().iter().zip(&spread).map(|(a, b)| a.saturating_sub(*b)).collect();
-        let context_switches =
-            self.context_switches().zip(context_switches).map(|(a, b)| a.saturating_sub(b));
+        let used = &sent.used;
+        let of_switch = self.switch_pid().and_then(|pid| used.by(pid));
+        let waited = of_switch.map_or(0.0, |of| of.waited);
+        let context_switches = of_switch.map(|of| of.context_switches);
         let limit = limit(load, &sent, self.parts.topology, waited, self.processors.is_some());
-        let switch_cpu_s = cpu_before.0.zip(cpu_after.0).map(|(b, a)| a.saturating_sub(b) as f64 / 1e9);
-        let guest_cpu_s = (cpu_after.1 - cpu_before.1) as f64 / 1e9;
+        let forwarder = self.running.as_ref().and_then(|running| running.forwarder());
+        let switch_cpu_s = forwarder.and_then(|pid| used.by(pid)).map(|of| of.cpu_s);
+        let guest_cpu_s = self.guests.values().map(|guest| Some(used.by(guest.id())?.cpu_s)).sum();
+        let machine_cpu_s = used.busy_s().map(|busy_s| (busy_s - sent.cpu_s).max(0.0));
         let switch_rss_bytes =
             self.switch_pid().and_then(|pid| crate::daemon::status_bytes(pid, "VmRSS:").ok());
         Ok(Offered {
             sent,
             switch_cpu_s,
             guest_cpu_s,
+            machine_cpu_s,
             switch_rss_bytes,
             caches,
             spread,
             context_switches,
-            watched,
             limit,
         })
     }
@@ -407,7 +396,7 @@ impl<'a> Bed<'a> {
             return Err(why);
         }
         let before = if upset.ends_counters() { None } else { Some(self.drops()?) };
-        self.offering.begin(load)?;
+        self.offering.begin(load, &[])?;
         std::thread::sleep(Duration::from_secs_f64(load.seconds / 10.0));
         let start = Instant::now();
         let done = self.upset(upset, load.seconds);
@@ -553,6 +542,7 @@ fn stage<'n>(
 fn conditions(parts: &Parts) -> BTreeMap<String, String> {
     let mut conditions: BTreeMap<String, String> = [
         ("mtu", parts.mtu.to_string()),
+        (CPU_TIME, WHILE_SENDING.to_string()),
         ("rules", rules::kind(parts.pattern, !parts.generator.sends_pattern()).to_string()),
         ("generator", parts.generator.name().to_string()),
         ("direction", parts.topology.direction().to_string()),

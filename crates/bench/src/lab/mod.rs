@@ -5,6 +5,7 @@ pub mod bed;
 pub mod generator;
 pub mod guest;
 pub mod limit;
+pub mod meter;
 pub mod net;
 pub mod processors;
 pub mod switch;

@@ -33,10 +33,10 @@ const HOW: &str = "
   `machine_cycles_per_packet` those of the whole machine less the generator's own,
   `switching_cycles_per_packet` those of the switch's thread less what the same source and sink cost with no
   switch between.
-- In suites of trials, the time of the switch's threads is read from before the generator prepares its frames
-  until the last frame has had time to arrive. A switch whose threads always poll also pays for that: up to
-  28 % more in the committed runs of normal length, and more in quick ones. `p2p`, `pvp`, `conntrack` and
-  `misses` read it while packets flow.
+- In suites of trials, times are read at the generator's first frame and at its last one, and packets are those
+  that came back in between. Trials of before 2026-11-28, which lack the condition `cpu time`, also charge the
+  preparation of frames and the wait for late ones: a switch whose threads always poll pays up to 28 % more in
+  committed runs of normal length, and up to 66 % more in quick ones. The two kinds are never compared.
 - A load is shown once: by the newest of the runs that has more than one turn of it, or else the newest.
 ";
 

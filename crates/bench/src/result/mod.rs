@@ -27,6 +27,11 @@ pub const BATCH: &str = "batch";
 /// A condition: what spares work among the features that the switch has agreed on with guests.
 pub const GUEST_OFFLOADS: &str = "guest offloads";
 
+/// A condition: the part of a trial whose CPU time is charged to its packets. Trials of before 2026-11-28
+/// lack it: they charged the preparation of frames, and the wait for late ones, too.
+pub const CPU_TIME: &str = "cpu time";
+/// From the first frame to the last one.
+pub const WHILE_SENDING: &str = "while frames are sent";
 /// A condition: which processes had processors of their own.
 pub const PROCESSORS: &str = "processors";
 

@@ -114,9 +114,9 @@ impl Offering for Client {
         Some(self.process.id())
     }
 
-    fn begin(&mut self, load: &Load) -> Result<(), String> {
+    fn begin(&mut self, load: &Load, pids: &[u32]) -> Result<(), String> {
         self.ready()?;
-        self.ask(&Request::Offer(load.clone()))
+        self.ask(&Request::Offer(load.clone(), pids.to_vec()))
     }
 
     fn finish(&mut self) -> Result<Sent, String> {

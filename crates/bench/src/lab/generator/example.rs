@@ -2,6 +2,7 @@
 
 use super::{Generator, Load, Offering, Stage};
 use crate::daemon::in_namespace;
+use crate::lab::meter::Meter;
 use crate::lab::topology::Topology;
 use crate::lab::traffic::Sent;
 use crate::process::run;
@@ -41,23 +42,26 @@ impl Generator for Sender {
 struct Started {
     namespace: String,
     from_to: [String; 2],
-    load: Option<Load>,
+    load: Option<(Load, Vec<u32>)>,
 }
 
 impl Offering for Started {
-    fn begin(&mut self, load: &Load) -> Result<(), String> {
-        self.load = Some(load.clone());
+    fn begin(&mut self, load: &Load, pids: &[u32]) -> Result<(), String> {
+        self.load = Some((load.clone(), pids.to_vec()));
         Ok(())
     }
 
     fn finish(&mut self) -> Result<Sent, String> {
-        let load = self.load.take().ok_or("nothing was begun")?;
+        let (load, pids) = self.load.take().ok_or("nothing was begun")?;
         let mut command = in_namespace(Some(&self.namespace), Path::new("sender"));
         command.args(&self.from_to).args([load.size.to_string(), load.seconds.to_string()]);
+        // Who uses the processors, by this program's start and end, since it does not tell when it sends.
+        let meter = Meter::start(&pids);
         let printed = run(&mut command)?;
+        let used = meter.end();
         let counts: Vec<u64> = printed.split_whitespace().filter_map(|word| word.parse().ok()).collect();
         let [offered, received] = counts[..] else { return Err(format!("sender printed {printed:?}")) };
-        let mut sent = Sent { seconds: load.seconds, received_in_time: received, ..Sent::default() };
+        let mut sent = Sent { seconds: load.seconds, received_in_time: received, used, ..Sent::default() };
         (sent.account.offered, sent.account.received, sent.account.copies) = (offered, received, 1);
         Ok(sent)
     }

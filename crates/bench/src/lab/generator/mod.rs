@@ -91,8 +91,9 @@ pub trait Offering {
         None
     }
 
-    /// Begins to offer a load.
-    fn begin(&mut self, load: &Load) -> Result<(), String>;
+    /// Begins to offer a load. A [`Meter`](super::meter::Meter) of these processes runs from its first frame
+    /// to its last one.
+    fn begin(&mut self, load: &Load, pids: &[u32]) -> Result<(), String>;
 
     /// Waits until it has finished, and returns the part of the result that the generator knows.
     fn finish(&mut self) -> Result<Sent, String>;

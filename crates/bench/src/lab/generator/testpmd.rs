@@ -3,6 +3,7 @@
 
 use super::{Generator, Load, Offering, Stage};
 use crate::daemon::in_namespace;
+use crate::lab::meter::Meter;
 use crate::lab::testpmd::threads;
 use crate::lab::topology::{End, Topology};
 use crate::lab::traffic::Sent;
@@ -85,7 +86,16 @@ struct Started {
     outputs: Vec<String>,
     copies: u64,
     cpu: Option<usize>,
-    load: Option<(Process, f64, (u64, u64))>,
+    load: Option<Begun>,
+}
+
+/// A load that is being offered.
+struct Begun {
+    process: Process,
+    seconds: f64,
+    /// Who is metered.
+    pids: Vec<u32>,
+    before: (u64, u64),
 }
 
 impl Started {
@@ -102,7 +112,7 @@ impl Started {
 }
 
 impl Offering for Started {
-    fn begin(&mut self, load: &Load) -> Result<(), String> {
+    fn begin(&mut self, load: &Load, pids: &[u32]) -> Result<(), String> {
         let mut command = in_namespace(Some(&self.namespace), Path::new(PROGRAM));
         command.args(["--no-pci", "--no-huge", "-m", "128", "--no-telemetry", "--no-shconf"]);
         command.arg(threads(self.cpu));
@@ -118,20 +128,27 @@ impl Offering for Started {
         // Its prompt waits on this pipe for as long as it lives.
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         let before = self.counts()?;
-        self.load = Some((Process::spawn(&mut command)?, load.seconds, before));
+        let (process, seconds, pids) = (Process::spawn(&mut command)?, load.seconds, pids.to_vec());
+        self.load = Some(Begun { process, seconds, pids, before });
         Ok(())
     }
 
     fn finish(&mut self) -> Result<Sent, String> {
-        let (mut process, seconds, before) = self.load.take().ok_or("nothing was offered")?;
+        let Begun { mut process, seconds, pids, before } = self.load.take().ok_or("nothing was offered")?;
         let start = Instant::now();
         // It takes a while before it sends: its time counts from the first frame.
-        while self.counts()?.0 == before.0 && start.elapsed() < START * 20 {
+        let mut first = self.counts()?;
+        while first.0 == before.0 && start.elapsed() < START * 20 {
             std::thread::sleep(Duration::from_millis(5));
+            first = self.counts()?;
         }
-        let first = Instant::now();
+        let cpu_before = process.cpu_ns();
+        let meter = Meter::start(&pids);
         std::thread::sleep(Duration::from_secs_f64(seconds));
-        let cpu_s = process.cpu_ns() as f64 / 1e9;
+        let used = meter.end();
+        let cpu_s = process.cpu_ns().saturating_sub(cpu_before) as f64 / 1e9;
+        let last = self.counts()?;
+        let seconds = used.seconds();
         if let Some(mut stdin) = process.0.stdin.take() {
             // It normally ends by itself; if not, it is killed below.
             let _ = stdin.write_all(b"stop\nquit\n");
@@ -140,16 +157,15 @@ impl Offering for Started {
         while process.is_alive() && Instant::now() < end {
             std::thread::sleep(Duration::from_millis(20));
         }
-        let seconds = first.elapsed().as_secs_f64();
         drop(process);
         std::thread::sleep(Duration::from_millis(200));
         let after = self.counts()?;
-        let mut sent = Sent { seconds, cpu_s, ..Sent::default() };
+        let mut sent = Sent { seconds, cpu_s, used, ..Sent::default() };
         sent.account.offered = after.0 - before.0;
         sent.account.received = after.1 - before.1;
         sent.account.copies = self.copies;
-        sent.received_in_time = sent.account.received;
-        sent.sent_pps = sent.account.offered as f64 / seconds;
+        sent.received_in_time = last.1 - first.1;
+        sent.sent_pps = (last.0 - first.0) as f64 / seconds;
         Ok(sent)
     }
 

@@ -7,6 +7,7 @@
 
 use super::zmtp::Requester;
 use super::{Generator, Load, Offering, Stage};
+use crate::lab::meter::Meter;
 use crate::lab::topology::Topology;
 use crate::lab::traffic::Sent;
 use crate::lab::traffic::pattern::{Order, Pattern, Protocol, Vary};
@@ -124,7 +125,7 @@ struct Started {
     sources: Vec<(usize, bool)>,
     outputs: Vec<usize>,
     copies: u64,
-    load: Option<(Load, Instant, Counts)>,
+    load: Option<(Load, Instant, Counts, Meter)>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -159,7 +160,7 @@ impl Started {
 }
 
 impl Offering for Started {
-    fn begin(&mut self, load: &Load) -> Result<(), String> {
+    fn begin(&mut self, load: &Load, pids: &[u32]) -> Result<(), String> {
         let sources = self.sources.clone();
         for (port, is_back) in &sources {
             self.call("remove_all_streams", *port, json!({}))?;
@@ -167,18 +168,19 @@ impl Offering for Started {
             self.call("add_stream", *port, json!({ "stream_id": 1, "stream": stream }))?;
         }
         let before = self.counts()?;
+        let meter = Meter::start(pids);
         for (port, _) in &sources {
             let mul = json!({ "type": "raw", "op": "abs", "value": 1.0 });
             let params =
                 json!({ "duration": load.seconds, "mul": mul, "force": true, "core_mask": u64::MAX });
             self.call("start_traffic", *port, params)?;
         }
-        self.load = Some((load.clone(), Instant::now(), before));
+        self.load = Some((load.clone(), Instant::now(), before, meter));
         Ok(())
     }
 
     fn finish(&mut self) -> Result<Sent, String> {
-        let (load, start, before) = self.load.take().ok_or("nothing was offered")?;
+        let (load, start, before, meter) = self.load.take().ok_or("nothing was offered")?;
         let length = Duration::from_secs_f64(load.seconds);
         if load.burst.is_none() {
             std::thread::sleep(length.saturating_sub(start.elapsed()));
@@ -193,10 +195,11 @@ impl Offering for Started {
             }
         }
         let seconds = start.elapsed().as_secs_f64().min(load.seconds);
+        let used = meter.end();
         std::thread::sleep(DRAIN);
         let after = self.counts()?;
         let (went, came) = (after.sent - before.sent, after.received - before.received);
-        let mut sent = Sent { seconds, ..Sent::default() };
+        let mut sent = Sent { seconds, used, ..Sent::default() };
         let intended = load.burst.or(load.rate.map(|rate| (rate as f64 * load.seconds).round() as u64));
         sent.account.offered = intended.unwrap_or(went).max(went);
         sent.account.not_sent = sent.account.offered - went;
@@ -380,7 +383,7 @@ mod tests {
         let trex = Trex::at("trex@x", &server(calls)).unwrap();
         with_stage(|stage| {
             let mut offering = trex.start(stage).unwrap();
-            offering.begin(&load(Some(10_000), None)).unwrap();
+            offering.begin(&load(Some(10_000), None), &[]).unwrap();
             let sent = offering.finish().unwrap();
             assert_eq!((sent.account.offered, sent.account.received), (1_000, 900));
             assert_eq!((sent.account.not_sent, sent.account.lost()), (0, 100));
@@ -409,7 +412,7 @@ mod tests {
                     ..*stage
                 })
                 .unwrap();
-            let error = offering.begin(&load(None, Some(5))).unwrap_err();
+            let error = offering.begin(&load(None, Some(5)), &[]).unwrap_err();
             assert_eq!(error, "TRex refuses remove_all_streams: not yours");
             let zipf = Load { pattern: "udp+zipf".parse().unwrap(), ..load(None, None) };
             assert!(trex.refuses(&zipf, stage).unwrap().contains("not udp+zipf"));

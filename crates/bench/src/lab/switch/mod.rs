@@ -169,9 +169,9 @@ pub trait Running {
         None
     }
 
-    /// CPU time of the forwarding threads in nanoseconds, if they belong to the process.
-    fn cpu_ns(&self) -> Option<u64> {
-        self.process().map(Process::cpu_ns)
+    /// The process with the threads that forward; none if the kernel does.
+    fn forwarder(&self) -> Option<u32> {
+        self.process().map(Process::id)
     }
 
     /// Drops that it counts itself, `switch: REASON`.

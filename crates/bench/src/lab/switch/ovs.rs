@@ -190,9 +190,9 @@ impl Running for Started {
         }
     }
 
-    fn cpu_ns(&self) -> Option<u64> {
+    fn forwarder(&self) -> Option<u32> {
         // The daemon has the packets of new flows alone there.
-        (self.kind != Kind::Kernel).then(|| self.daemon.process.cpu_ns())
+        (self.kind != Kind::Kernel).then(|| self.daemon.process.id())
     }
 
     fn daemon(&self) -> Option<&Daemon> {

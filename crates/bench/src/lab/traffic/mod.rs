@@ -8,9 +8,9 @@ pub mod pattern;
 pub mod receive;
 pub mod serve;
 
+use crate::lab::meter::Used;
 use crate::result::account::Account;
 use pattern::Pattern;
-use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -35,8 +35,8 @@ pub struct Load {
 /// Requests to the process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Request {
-    /// Offer a load.
-    Offer(Load),
+    /// Offer a load, and meter these processes meanwhile.
+    Offer(Load, Vec<u32>),
     /// Wait for late frames of the last load, and report its result again.
     Again,
 }
@@ -50,8 +50,10 @@ pub struct Sent {
     pub seconds: f64,
     /// Packets that came within these seconds.
     pub received_in_time: u64,
-    /// CPU time of the process.
+    /// CPU time of the generator, from the meter's start to its end.
     pub cpu_s: f64,
+    /// What others used between the first frame and the last one.
+    pub used: Used,
     /// Latency in microseconds by percentile; empty if nothing arrived.
     pub latency_us: BTreeMap<String, f64>,
     /// Frames per second between the first and the last one that was sent.
@@ -61,16 +63,10 @@ pub struct Sent {
     /// Frames that the device of a source refused, by its name. They are among those not sent.
     pub refused: BTreeMap<String, u64>,
     /// When frames began to come at a place where none had come for [`SILENCE`], by its name, in nanoseconds
-    /// of [`now_ns`].
+    /// of [`now_ns`](crate::lab::meter::now_ns).
     #[serde(default)]
     pub begun_ns: BTreeMap<String, Vec<u64>>,
 }
 
 /// See [`Sent::begun_ns`].
 pub const SILENCE: Duration = Duration::from_millis(2);
-
-/// The monotonic clock, which all processes share.
-pub fn now_ns() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
-}

@@ -4,7 +4,8 @@
 use super::ends::End;
 use super::pattern::{Pattern, Protocol};
 use super::receive::{Expected, Receiver, stamp};
-use super::{Load, Request, Sent, now_ns};
+use super::{Load, Request, Sent};
+use crate::lab::meter::{Meter, Used, now_ns};
 use packet::{Pool, PoolCache, PoolConfig};
 use std::collections::BTreeMap;
 use std::io::{BufRead, Write};
@@ -105,6 +106,7 @@ struct Progress {
     seconds: f64,
     received_in_time: u64,
     cpu_s: f64,
+    used: Used,
     first: Option<Instant>,
     last: Option<Instant>,
 }
@@ -156,7 +158,7 @@ pub fn run(args: &Args) -> Result<(), String> {
         let line = line.map_err(|e| e.to_string())?;
         let request = serde_json::from_str(&line).map_err(|e| format!("{line}: {e}"));
         let answer: Result<Sent, String> = request.and_then(|request| match request {
-            Request::Offer(load) => generator.offer(&load),
+            Request::Offer(load, pids) => generator.offer(&load, &pids),
             Request::Again => generator.again(),
         });
         println!("{}", serde_json::to_string(&answer).map_err(|e| e.to_string())?);
@@ -181,7 +183,7 @@ fn open_all(args: &Args, pool: &'static Pool) -> Result<Vec<End>, String> {
 }
 
 impl Generator {
-    fn offer(&mut self, load: &Load) -> Result<Sent, String> {
+    fn offer(&mut self, load: &Load, pids: &[u32]) -> Result<Sent, String> {
         if let Some(end) = self.ends.iter().find(|end| !end.is_connected()) {
             return Err(format!("{}: the switch has gone", end.name));
         }
@@ -199,7 +201,7 @@ impl Generator {
             missed_before: self.ends.iter().map(End::missed).collect(),
             progress: Progress::default(),
         };
-        self.send(load, &mut frames, &mut trial);
+        self.send(load, &mut frames, &mut trial, pids);
         self.drain(&mut trial);
         let sent = self.account(&trial);
         self.last = Some(trial);
@@ -221,7 +223,7 @@ impl Generator {
         ends.iter().map(|n| self.ends[*n].sent()).sum()
     }
 
-    fn send(&mut self, load: &Load, frames: &mut Frames, trial: &mut Trial) {
+    fn send(&mut self, load: &Load, frames: &mut Frames, trial: &mut Trial, pids: &[u32]) {
         let me = packet::thread::id();
         let cpu_ns = || base::clock::cpu_time_ns(me).unwrap_or(0);
         let (length, cpu_before) = (Duration::from_secs_f64(load.seconds), cpu_ns());
@@ -231,6 +233,7 @@ impl Generator {
         let sources = self.sources.len() as u64;
         let mut burst = vec![Vec::new(); self.burst as usize];
         let mut next = 0u64;
+        let meter = Meter::start(pids);
         (trial.start, trial.start_ns) = (Instant::now(), now_ns());
         loop {
             let elapsed = trial.start.elapsed();
@@ -273,8 +276,9 @@ impl Generator {
                 std::thread::yield_now();
             }
         }
-        trial.progress.offered = intended.unwrap_or(next);
         trial.progress.seconds = trial.start.elapsed().as_secs_f64();
+        trial.progress.used = meter.end();
+        trial.progress.offered = intended.unwrap_or(next);
         trial.progress.received_in_time = trial.receiver.account.received;
         trial.progress.cpu_s = (cpu_ns() - cpu_before) as f64 / 1e9;
     }
@@ -329,6 +333,7 @@ impl Generator {
             seconds: progress.seconds,
             received_in_time: progress.received_in_time,
             cpu_s: progress.cpu_s,
+            used: progress.used.clone(),
             latency_us: latencies(&trial.receiver),
             sent_pps: between.map_or(0.0, |s| went.saturating_sub(1) as f64 / s),
             gap_max_ms: trial.receiver.gap_max_ns as f64 / 1e6,
@@ -359,5 +364,60 @@ pub fn check(pattern: &Pattern, size: u16, flows: u32) -> Result<(), String> {
     match pattern.protocol {
         Protocol::Pcap(_) => Ok(()),
         _ => pattern.frames(0, size, false).map(drop),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::TempDir;
+    use std::process::Command;
+
+    /// A generator whose frames go from the switch's side of a guest's socket to the guest's.
+    fn straight(dir: &TempDir) -> Generator {
+        let socket = dir.0.join("vm0");
+        let ends = ["backend", "vhost"].map(|kind| format!("{kind}:{}", socket.display())).to_vec();
+        let args = Args { ends, tx: Vec::new(), rx: Vec::new(), copies: 1, descriptors: 256, burst: 32 };
+        let pool = Pool::new(PoolConfig { chunks: 16_384, ..PoolConfig::default() }).unwrap();
+        let ends = open_all(&args, pool).unwrap();
+        let sources = vec![Source { end: 0, is_back: false }];
+        Generator {
+            ends,
+            sources,
+            rx: vec![1],
+            copies: 1,
+            burst: 32,
+            cache: pool.cache(),
+            trial: 1,
+            last: None,
+        }
+    }
+
+    #[test]
+    fn a_switch_that_always_polls_pays_for_no_more_than_the_time_from_the_first_frame_to_the_last() {
+        let dir = TempDir::new("straight").unwrap();
+        let mut generator = straight(&dir);
+        let mut poller = Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
+        // Of so many flows the frames take longer to prepare than to send.
+        let load = Load {
+            size: 64,
+            flows: 100_000,
+            rate: Some(20_000),
+            seconds: 0.3,
+            burst: None,
+            pattern: Pattern::default(),
+        };
+        let start = Instant::now();
+        let sent = generator.offer(&load, &[poller.id()]);
+        let took = start.elapsed().as_secs_f64();
+        poller.kill().and_then(|()| poller.wait()).unwrap();
+        let sent = sent.unwrap();
+        let cpu_s = sent.used.by(poller.id()).unwrap().cpu_s;
+        // Its clock is as much as two ticks of the kernel off, of 0.3 s.
+        assert!(cpu_s > 0.0 && cpu_s <= sent.seconds * 1.04, "{cpu_s} s of CPU time in {} s", sent.seconds);
+        // It may have had less of a busy processor.
+        let metered = sent.used.seconds();
+        assert!((sent.seconds..sent.seconds + 0.05).contains(&metered), "{metered} s of {}", sent.seconds);
+        assert!(took > sent.seconds * 1.5 && sent.received_in_time > 0, "{took} s, {sent:?}");
     }
 }

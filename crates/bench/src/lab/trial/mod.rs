@@ -107,25 +107,28 @@ impl Outcome {
     /// Adds what every turn has.
     pub fn turn(&mut self, offered: &Offered) {
         let (sent, rate) = (&offered.sent, offered.rate());
+        // CPU time and packets are those between the first frame and the last one. Packets that come later
+        // waited in queues at the end, and were worked on later: with them a switch that is behind would seem
+        // cheaper. Those that it had finished by then and that nobody had seen yet are a ring's at most.
+        let packets = Some(sent.received_in_time as f64).filter(|packets| *packets > 0.0);
+        let cycles = |cpu_s: f64| packets.map(|packets| cpu_s * base::clock::tsc_hz() as f64 / packets);
         self.push("rate_pps", "1/s", Better::Higher, rate);
         self.push("loss", "ratio", Better::Lower, sent.account.loss());
-        self.push("cpu_generator", "processors", Better::Neither, sent.cpu_s / sent.seconds);
+        if sent.used.is_known() {
+            self.push("cpu_generator", "processors", Better::Neither, sent.cpu_s / sent.seconds);
+        }
         if let Some(cpu_s) = offered.switch_cpu_s {
             self.push("cpu_switch", "processors", Better::Neither, cpu_s / sent.seconds);
-            if sent.account.received > 0 {
-                let cycles = cpu_s * base::clock::tsc_hz() as f64 / sent.account.received as f64;
+            if let Some(cycles) = cycles(cpu_s) {
                 self.push("cycles_per_packet", "cycles", Better::Lower, cycles);
             }
             if cpu_s > 0.0 {
                 // The inverse of the cost, which is what is judged.
-                let rate = sent.account.received as f64 / cpu_s;
+                let rate = sent.received_in_time as f64 / cpu_s;
                 self.push("packets_per_cpu_second", "1/s", Better::Neither, rate);
             }
         }
-        let cpus = std::thread::available_parallelism().map_or(1, usize::from) as f64;
-        if sent.account.received > 0 {
-            let busy_s = (offered.watched.busy * offered.watched.seconds * cpus - sent.cpu_s).max(0.0);
-            let cycles = busy_s * base::clock::tsc_hz() as f64 / sent.account.received as f64;
+        if let Some(cycles) = offered.machine_cpu_s.and_then(cycles) {
             self.push("machine_cycles_per_packet", "cycles", Better::Lower, cycles);
         }
         let lookups: u64 = offered.caches.values().sum();
@@ -143,14 +146,14 @@ impl Outcome {
         if sent.sent_pps > 0.0 {
             self.push("sent_pps", "1/s", Better::Neither, sent.sent_pps);
         }
-        if offered.guest_cpu_s > 0.0 {
-            self.push("cpu_guest", "processors", Better::Neither, offered.guest_cpu_s / sent.seconds);
+        if let Some(cpu_s) = offered.guest_cpu_s.filter(|cpu_s| *cpu_s > 0.0) {
+            self.push("cpu_guest", "processors", Better::Neither, cpu_s / sent.seconds);
         }
         if self.account.offered == 0 || self.account.adds_up() {
             self.account = sent.account.clone();
         }
         self.limit = self.limit.take().or(offered.limit.clone());
-        self.watch(offered.watched);
+        self.watch(sent.used.watched);
     }
 
     /// Adds what other turns of the same found.

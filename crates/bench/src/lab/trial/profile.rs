@@ -17,7 +17,6 @@ use crate::lab::switch::missing;
 use crate::machine::wake_cost::wake_cost_s;
 use crate::process::{Process, TempDir, run};
 use crate::result::Better;
-use rustix::time::{ClockId, clock_gettime};
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -52,10 +51,9 @@ impl Trial for Profile {
         let mut outcome = Outcome::default();
         for _ in 0..times.turns {
             let perf = Perf::start(pid)?;
-            let start = monotonic_s();
             let offered = bed.offer(&Load { seconds: times.seconds, ..load.clone() })?;
-            let end = monotonic_s();
-            let samples = perf.finish(start, end)?;
+            let (start_ns, end_ns) = offered.sent.used.from_to_ns;
+            let samples = perf.finish(start_ns as f64 / 1e9, end_ns as f64 / 1e9)?;
             outcome.turn(&offered);
             // Sampled, so its figures are not those of a black-box test.
             outcome.metrics.retain(|name, _| name.starts_with("share_"));
@@ -164,11 +162,6 @@ fn classes(text: &str, start: f64, end: f64) -> BTreeMap<Class, u32> {
         }
     }
     counts
-}
-
-fn monotonic_s() -> f64 {
-    let time = clock_gettime(ClockId::Monotonic);
-    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
 #[cfg(test)]

@@ -32,7 +32,7 @@ impl Trial for Soak {
             let offered = bed.offer(&load)?;
             windows.turn(&offered);
             windows.latency("", &offered);
-            let received = offered.sent.account.received.max(1) as f64;
+            let received = offered.sent.received_in_time.max(1) as f64;
             series[0].1.extend(offered.switch_cpu_s.map(|s| s / received));
             series[1].1.extend(offered.sent.latency_us.get("p50"));
             series[2].1.extend(offered.switch_rss_bytes.map(|bytes| bytes as f64));
