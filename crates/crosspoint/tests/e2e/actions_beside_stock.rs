@@ -408,6 +408,35 @@ fn what_has_not_been_read_is_left_alone() {
 }
 
 #[test]
+fn a_pop_of_a_label_leaves_what_the_stock_switch_leaves() {
+    let stacks: Vec<_> = ["one", "two", "three", "four", "five"]
+        .into_iter()
+        .enumerate()
+        .map(|(above, name)| {
+            let labels = [[0, 0x10, 0, 64].repeat(above), vec![0, 0x20, 1, 64]].concat();
+            (name, ethernet(0x8847, &[labels, ipv4(17, 0, 64, &udp())].concat()))
+        })
+        .collect();
+    let mut both = Both::start();
+    for actions in [
+        "pop_mpls:0x800,2",
+        "3,pop_mpls:0x86dd,2",
+        "pop_mpls:0x1234,2",
+        "pop_mpls:0x800,dec_ttl,2",
+        "pop_mpls:0x800,push_mpls:0x8847,2",
+        "set_field:77->mpls_label,pop_mpls:0x800,2",
+    ] {
+        both.rules("OpenFlow13", &[&format!("mpls,actions={actions}")]);
+        both.same_fates(actions, &stacks);
+    }
+    // The stock switch pops no label of more than three.
+    for actions in ["pop_mpls:0x8847,2", "pop_mpls:0x8848,pop_mpls:0x800,2"] {
+        both.rules("OpenFlow13", &[&format!("mpls,actions={actions}")]);
+        both.same_fates(actions, &stacks[1..3]);
+    }
+}
+
+#[test]
 fn rules_are_taken_and_refused_by_version_as_by_the_stock_switch() {
     let both = Both::start();
     let inconsistent = Err("OFPBAC_MATCH_INCONSISTENT".to_owned());

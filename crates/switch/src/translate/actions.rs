@@ -366,8 +366,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
         let bytes = usize::from(source.count.div_ceil(8));
         if !self.stack.push(&value.to_be_bytes()[OPTION_BYTES_MAX - bytes..]) {
             self.trace.error(|| "resubmits yielded over 64 kB of stack".to_string());
-            self.error = Some(DropReason::StackLimit);
-            self.failure = "Stack too deep";
+            self.fail(DropReason::StackLimit, "Stack too deep");
         }
     }
 
@@ -418,8 +417,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
     fn clone_action(&mut self, list: &'a [Action]) {
         if self.clones >= CLONES_NESTED_MAX {
             self.trace.error(|| format!("over {CLONES_NESTED_MAX} nested clones"));
-            self.error = Some(DropReason::ResubmitDepth);
-            self.failure = "Recursion too deep";
+            self.fail(DropReason::ResubmitDepth, "Recursion too deep");
             return;
         }
         self.clones += 1;
@@ -442,8 +440,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
     fn write_actions(&mut self, list: &'a [Action]) {
         if self.action_set.len() + list.len() > ACTION_SET_MAX {
             self.trace.error(|| format!("over {ACTION_SET_MAX} actions in the action set"));
-            self.error = Some(DropReason::TranslationError);
-            self.failure = "Too many actions in the action set";
+            self.fail(DropReason::TranslationError, "Too many actions in the action set");
             return;
         }
         self.action_set.extend(list);
@@ -614,8 +611,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
             if inner & 0x1000 != 0 {
                 if self.below.len() >= TAGS_BELOW_MAX {
                     self.trace.error(|| format!("over {} VLAN tags", TAGS_BELOW_MAX + 2));
-                    self.error = Some(DropReason::TranslationError);
-                    self.failure = "Too many VLAN tags";
+                    self.fail(DropReason::TranslationError, "Too many VLAN tags");
                     return;
                 }
                 self.below.push((inner_tpid as u16, inner as u16));

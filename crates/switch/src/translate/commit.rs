@@ -7,6 +7,7 @@
 use super::Xlate;
 use super::output::DSCP_BITS;
 use crate::trace::Sink;
+use base::DropReason;
 use datapath::DpAction;
 use flow::key::B_COMMON;
 use flow::{FieldId, Key, Mask, Mf};
@@ -266,8 +267,7 @@ impl<S: Sink> Xlate<'_, S> {
             let first = self.read(FieldId::Mpls0);
             let second = if is_last(first) { 0 } else { self.read(FieldId::Mpls1) };
             if !is_last(first) && !is_last(second) {
-                self.error = Some(base::DropReason::MplsLabelLimit);
-                self.failure = "Too many MPLS labels";
+                self.fail(DropReason::MplsLabelLimit, "Too many MPLS labels");
                 self.trace.error(|| "no room for another MPLS label".to_string());
                 return;
             }
@@ -339,11 +339,10 @@ impl<S: Sink> Xlate<'_, S> {
         }
     }
 
-    /// Pops the first label. After the last one, the packet must be read again before anything else looks at
-    /// it.
+    /// Pops the first label, or all of them if what follows is said not to be a label. After the last one,
+    /// the packet must be read again before anything else looks at it.
     pub(super) fn pop_mpls(&mut self, eth_type: u16) {
-        let old_type = self.read(FieldId::EthType);
-        if !matches!(old_type, 0x8847 | 0x8848) {
+        if !self.has_label() {
             return;
         }
         self.commit();
@@ -352,18 +351,29 @@ impl<S: Sink> Xlate<'_, S> {
         let is_bottom = is_last(self.key.get64(FieldId::Mpls0));
         let second = if is_bottom { 0 } else { self.read(FieldId::Mpls1) };
         let third = if is_bottom || is_last(second) { 0 } else { self.read(FieldId::Mpls2) };
+        let ends = is_bottom || is_last(second) || is_last(third);
+        let is_label = matches!(eth_type, 0x8847 | 0x8848);
+        if !is_label && !ends {
+            self.trace.error(|| "more MPLS labels than can be popped at once".to_string());
+            self.fail(DropReason::MplsLabelLimit, "Too many MPLS labels");
+            return;
+        }
+        let next_type = if is_label || is_bottom { eth_type } else { 0x8847 };
         self.write_field(FieldId::Mpls0, u128::from(second));
         self.write_field(FieldId::Mpls1, u128::from(third));
         self.write_field(FieldId::Mpls2, 0);
-        self.write_field(FieldId::EthType, u128::from(eth_type));
-        self.out.actions.push(DpAction::PopMpls { eth_type });
+        self.write_field(FieldId::EthType, u128::from(next_type));
+        self.out.actions.push(DpAction::PopMpls { eth_type: next_type });
         self.pushed.pop();
         self.labels = self.pushed.len();
         self.irreversible = true;
         self.base_is_key();
+        if next_type != eth_type {
+            self.pop_mpls(eth_type);
+            return;
+        }
         // A fourth label would not have been read either.
-        let ends = is_last(second) || is_last(third);
-        self.unread = is_bottom || !ends || !matches!(eth_type, 0x8847 | 0x8848);
+        self.unread = is_bottom || !ends;
     }
 }
 

@@ -56,8 +56,7 @@ impl<S: Sink> Xlate<'_, S> {
     /// A header of this kind cannot be added or removed.
     fn unsupported(&mut self, why: impl FnOnce() -> String) {
         self.trace.fate(why);
-        self.error = Some(DropReason::UnsupportedPacketType);
-        self.failure = "Unsupported packet type";
+        self.fail(DropReason::UnsupportedPacketType, "Unsupported packet type");
     }
 
     fn encap_ethernet(&mut self) {
@@ -141,8 +140,7 @@ impl<S: Sink> Xlate<'_, S> {
         let lse = if matches!(before, MPLS | MPLS_MC) {
             let labels = [FieldId::Mpls0, FieldId::Mpls1, FieldId::Mpls2].map(|field| self.read(field));
             if labels[2] != 0 {
-                self.error = Some(DropReason::MplsLabelLimit);
-                self.failure = "Too many MPLS labels";
+                self.fail(DropReason::MplsLabelLimit, "Too many MPLS labels");
                 return self.trace.error(|| {
                     "dropping packet on which an encap MPLS action can't be performed as it would have more \
                      MPLS LSEs than the 3 supported."
@@ -230,8 +228,7 @@ impl<S: Sink> Xlate<'_, S> {
             self.key.get(field) & BOTTOM_OF_STACK != 0
         });
         let Some(bottom) = bottom else {
-            self.error = Some(DropReason::MplsLabelLimit);
-            self.failure = "Too many MPLS labels";
+            self.fail(DropReason::MplsLabelLimit, "Too many MPLS labels");
             return self.trace.error(|| {
                 "dropping packet on which an MPLS decap can't be performed as it has more MPLS LSEs than \
                  the 3 supported."

@@ -187,8 +187,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
                 self.trace.recirculates(id, self.key, ct);
             }
             None => {
-                self.error = Some(DropReason::TranslationError);
-                self.failure = "No recirculation context";
+                self.fail(DropReason::TranslationError, "No recirculation context");
             }
         }
     }

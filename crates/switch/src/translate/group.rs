@@ -99,8 +99,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
         self.buckets += 1;
         if self.buckets > BUCKETS_MAX {
             self.trace.error(|| format!("over {BUCKETS_MAX} buckets"));
-            self.error = Some(DropReason::ResubmitLimit);
-            self.failure = "Too many resubmits";
+            self.fail(DropReason::ResubmitLimit, "Too many resubmits");
         }
         if self.error.is_some() {
             return;

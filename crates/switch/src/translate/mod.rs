@@ -502,12 +502,10 @@ impl<'a, S: Sink> Xlate<'a, S> {
     fn is_exhausted(&mut self) -> bool {
         if self.depth >= DEPTH_MAX {
             self.trace.error(|| format!("over max translation depth {DEPTH_MAX}"));
-            self.error = Some(DropReason::ResubmitDepth);
-            self.failure = "Recursion too deep";
+            self.fail(DropReason::ResubmitDepth, "Recursion too deep");
         } else if self.resubmits >= RESUBMITS_MAX {
             self.trace.error(|| format!("over {RESUBMITS_MAX} resubmit actions"));
-            self.error = Some(DropReason::ResubmitLimit);
-            self.failure = "Too many resubmits";
+            self.fail(DropReason::ResubmitLimit, "Too many resubmits");
         } else if self.out.actions.len() >= ACTIONS_MAX {
             // As in Open vSwitch, this is no failure: the actions so far are executed, for one packet at a
             // time.
@@ -649,9 +647,14 @@ impl<'a, S: Sink> Xlate<'a, S> {
         }
         if levels(&self.out.actions) > LEVELS_MAX {
             self.trace.error(|| format!("over {LEVELS_MAX} levels of datapath actions"));
-            self.error = Some(DropReason::ResubmitDepth);
-            self.failure = "Recursion too deep";
+            self.fail(DropReason::ResubmitDepth, "Recursion too deep");
         }
+    }
+
+    /// Ends the translation. A trace ends with `failure`.
+    fn fail(&mut self, reason: DropReason, failure: &'static str) {
+        self.error = Some(reason);
+        self.failure = failure;
     }
 
     /// What has failed drops the packet.

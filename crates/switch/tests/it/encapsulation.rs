@@ -224,6 +224,35 @@ fn a_label_around_a_frame_is_told_from_one_within() {
 }
 
 #[test]
+fn a_pop_to_what_is_no_label_takes_all_labels() {
+    let labelled = |labels: &[u128]| {
+        let mut key = packet();
+        key.set(FieldId::EthType, 0x8847);
+        for (field, &label) in [FieldId::Mpls0, FieldId::Mpls1, FieldId::Mpls2].into_iter().zip(labels) {
+            key.set(field, label);
+        }
+        key
+    };
+    let (label, bottom) = (0x0001_0040, 0x0001_0140);
+    let pop = |eth_type| DpAction::PopMpls { eth_type };
+    let out = DpAction::Output(PortNo(102));
+    let pops = |eth_type| {
+        let mut r = rig(vec![]);
+        r.add(0, Match::any().with(FieldId::EthType, 0x8847), vec![Action::PopMpls(eth_type), output(2)]);
+        r
+    };
+    let r = pops(0x800);
+    assert_eq!(r.actions(&labelled(&[bottom])), [pop(0x800), out.clone()]);
+    assert_eq!(r.actions(&labelled(&[label, bottom])), [pop(0x8847), pop(0x800), out.clone()]);
+    let three = labelled(&[label, label, bottom]);
+    assert_eq!(r.actions(&three), [pop(0x8847), pop(0x8847), pop(0x800), out.clone()]);
+    // Nothing says how many follow the third.
+    let four = labelled(&[label, label, label]);
+    assert_eq!(r.actions(&four), [DpAction::Drop(DropReason::MplsLabelLimit)]);
+    assert_eq!(pops(0x8848).actions(&four), [pop(0x8848), out]);
+}
+
+#[test]
 fn headers_that_do_not_fit_the_packet_drop_it() {
     let dropped = [DpAction::Drop(DropReason::UnsupportedPacketType)];
     let r = rig(vec![encap(ETHERNET), output(2)]);
