@@ -432,6 +432,63 @@ mod tests {
     }
 
     #[test]
+    fn one_file_for_both_directions_gets_all_frames() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("both");
+        let name = file.to_str().unwrap();
+        for other in [name, "both"] {
+            let spec = PortSpec::new("d", "dummy", PortNo(9)).with("rxq_pcap", name).with("tx_pcap", other);
+            let (mut port, mut cache) = open(&spec.with_files_beside([&*file]));
+            let (mut rx, mut tx) = (port.take_rx_queues().remove(0), port.take_tx_queues(1).remove(0));
+            let mut batch = Batch::new();
+            for byte in [1, 2] {
+                port.as_dummy().unwrap().inject(&[byte; 60]);
+                rx.rx_burst(&mut cache, &mut batch);
+                batch.push(cache.alloc_frame(&[byte + 2; 60]).unwrap());
+                tx.tx_burst(&mut cache, &mut batch);
+            }
+            let bytes = std::fs::read(&file).unwrap();
+            let records = crate::pcap::file::parse(&bytes).unwrap();
+            let frames: Vec<&[u8]> = records.iter().map(|record| record.frame).collect();
+            assert_eq!(frames, [[1; 60], [1; 60], [3; 60], [2; 60], [2; 60], [4; 60]], "{other}");
+        }
+    }
+
+    /// The error of a dummy that shall listen at `path`.
+    fn refusal_to_listen(path: &std::path::Path) -> String {
+        let spec = PortSpec::new("d", "dummy", PortNo(9)).with_files_beside([path]);
+        let spec = spec.with("pstream", &format!("punix:{}", path.display()));
+        DummyPort::open(&spec).err().expect("a refusal").to_string()
+    }
+
+    #[test]
+    fn a_cable_replaces_only_a_socket_that_nobody_uses() {
+        use std::os::unix::net::{UnixDatagram, UnixListener};
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        let _datagrams = UnixDatagram::bind(path("datagrams")).unwrap();
+        let stream = rustix::net::SocketType::STREAM;
+        let full = rustix::net::socket(rustix::net::AddressFamily::UNIX, stream, None).unwrap();
+        rustix::net::bind(&full, &rustix::net::SocketAddrUnix::new(path("full")).unwrap()).unwrap();
+        rustix::net::listen(&full, 0).unwrap();
+        // The one connection that its queue holds.
+        let _first = std::os::unix::net::UnixStream::connect(path("full")).unwrap();
+        std::fs::write(path("file"), "").unwrap();
+        for name in ["datagrams", "full", "file"] {
+            let why = refusal_to_listen(&path(name));
+            assert!(why.starts_with("listen on") && why.contains("in use"), "{name}: {why}");
+            assert!(path(name).exists(), "{name}");
+        }
+        drop(UnixListener::bind(path("left")).unwrap());
+        let spec = PortSpec::new("d", "dummy", PortNo(9)).with_files_beside([&*path("left")]);
+        let spec = spec.with("pstream", &format!("punix:{}", path("left").display()));
+        drop(DummyPort::open(&spec).unwrap());
+        let both = spec.with("stream", &format!("unix:{}", path("left").display()));
+        let why = DummyPort::open(&both).err().expect("two cables").to_string();
+        assert!(why.contains("pstream is the port's cable already"), "{why}");
+    }
+
+    #[test]
     fn the_queue_of_injected_frames_is_bounded() {
         let (port, _) = open(&PortSpec::new("d", "dummy", PortNo(9)));
         let control = port.control();

@@ -16,6 +16,9 @@ use std::sync::Arc;
 /// Maximum size of a file to be read: it is held in memory.
 pub const READ_BYTES_MAX: u64 = 1 << 30;
 
+/// How everything below the directories is opened.
+const SAFE: OFlags = OFlags::NOFOLLOW.union(OFlags::CLOEXEC).union(OFlags::NONBLOCK);
+
 /// Directories below which files may be named.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct FileDirs(Arc<[Dir]>);
@@ -62,34 +65,45 @@ impl FileDirs {
     /// A regular file to write, empty.
     pub(crate) fn create(&self, path: &str) -> Result<File, String> {
         let mode = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::ROTH;
-        let file = self.open(path, OFlags::WRONLY | OFlags::CREATE, mode)?;
+        // Two that write the same file must not overwrite each other's records.
+        let file = self.open(path, OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND, mode)?;
         file.set_len(0).map_err(|e| e.to_string())?;
         Ok(file)
     }
 
-    /// The path of a socket named by an option.
+    /// The path of a socket named by an option, which need not exist.
     pub(crate) fn path(&self, path: &str) -> Result<PathBuf, String> {
+        let (at, name) = self.enter(path)?;
+        match rustix::fs::statat(&at, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) if is_link(&stat) => return Err("is a symbolic link".into()),
+            Ok(_) | Err(rustix::io::Errno::NOENT) => {}
+            Err(e) => return Err(system(e)),
+        }
         let (dir, below) = self.locate(Path::new(path))?;
         Ok(below.into_iter().fold(dir.to_path_buf(), |at, name| at.join(name)))
     }
 
-    fn open(&self, path: &str, flags: OFlags, mode: Mode) -> Result<File, String> {
+    /// The directory that a file is in, and the file's name.
+    fn enter<'a>(&self, path: &'a str) -> Result<(OwnedFd, &'a Path), String> {
         let (dir, below) = self.locate(Path::new(path))?;
-        let safe = OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-        let system = |e: rustix::io::Errno| std::io::Error::from(e).to_string();
-        let path_only = OFlags::PATH | OFlags::DIRECTORY | safe;
+        let path_only = OFlags::PATH | OFlags::DIRECTORY | SAFE;
         let mut at: OwnedFd = rustix::fs::open(dir, path_only, Mode::empty()).map_err(system)?;
         let (name, between) = below.split_last().expect("`locate` finds a name");
         for name in between {
             at = rustix::fs::openat(&at, *name, path_only, Mode::empty()).map_err(system)?;
         }
+        Ok((at, name))
+    }
+
+    fn open(&self, path: &str, flags: OFlags, mode: Mode) -> Result<File, String> {
+        let (at, name) = self.enter(path)?;
         // Before it is opened: opening a device may do something already.
-        match rustix::fs::statat(&at, *name, AtFlags::SYMLINK_NOFOLLOW) {
+        match rustix::fs::statat(&at, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => check_regular(&stat)?,
             Err(rustix::io::Errno::NOENT) if flags.contains(OFlags::CREATE) => {}
             Err(e) => return Err(system(e)),
         }
-        let file = rustix::fs::openat(&at, *name, flags | safe, mode).map_err(system)?;
+        let file = rustix::fs::openat(&at, name, flags | SAFE, mode).map_err(system)?;
         // And after: it may have been exchanged.
         check_regular(&rustix::fs::fstat(&file).map_err(system)?)?;
         Ok(file.into())
@@ -124,6 +138,14 @@ impl FileDirs {
             format!("must be below a directory that --pcap-dir names ({}), without \"..\"", dirs.join(", "))
         })
     }
+}
+
+fn system(e: rustix::io::Errno) -> String {
+    std::io::Error::from(e).to_string()
+}
+
+fn is_link(stat: &rustix::fs::Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == FileType::Symlink
 }
 
 fn check_regular(stat: &rustix::fs::Stat) -> Result<(), String> {
@@ -177,6 +199,11 @@ mod tests {
             assert_eq!(refused(path), format!("is {why}: only regular files are used"));
         }
         assert!(refused("away/secret").contains("Not a directory"));
+        assert!(allowed.path("away/socket").unwrap_err().contains("Not a directory"));
+        assert_eq!(allowed.path("link").unwrap_err(), "is a symbolic link");
+        for socket in ["socket", "sub/new"] {
+            assert_eq!(allowed.path(socket).unwrap(), dir.join(socket));
+        }
         assert!(refused("sub/file/x").contains("Not a directory"));
         assert!(refused("nowhere/x").contains("No such file"));
         assert_eq!(std::fs::read(secret).unwrap(), b"outside");

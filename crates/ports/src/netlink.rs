@@ -506,12 +506,14 @@ fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> Result<usize, i32> {
 
 /// The name of an interface in the kernel's form. `BadOption` if it is not a valid name.
 pub(crate) fn check_name(name: &str) -> Result<CString, PortError> {
-    let fits = !name.is_empty() && name.len() < libc::IFNAMSIZ && !name.contains(['/', ' ', ':']);
+    let fits = !name.is_empty()
+        && name.len() < libc::IFNAMSIZ
+        && !name.contains(|c: char| "/:%".contains(c) || c.is_ascii_whitespace());
     let text = CString::new(name).ok().filter(|_| fits && name != "." && name != "..");
     text.ok_or_else(|| PortError::BadOption {
         option: "name".into(),
         value: name.into(),
-        why: "no interface can have this name (1 to 15 bytes without slash, space or colon)".into(),
+        why: "no interface can have this name (1 to 15 bytes without slash, space, colon or percent)".into(),
     })
 }
 
@@ -539,7 +541,7 @@ mod tests {
 
     #[test]
     fn names_that_no_interface_can_have_are_refused() {
-        for name in ["", "a-name-too-long-", "a/b", "a b", "..", "nul\0"] {
+        for name in ["", "a-name-too-long-", "a/b", "a b", "a\tb", "lo:1", "tap%d", "..", "nul\0"] {
             assert!(check_name(name).is_err(), "{name:?}");
         }
     }

@@ -14,8 +14,9 @@ use base::PortNo;
 use base::region::prefetch_at;
 use packet::{Batch, LINE_BYTES, Line, PoolCache};
 
-/// A list that repeats is laid out until it has at least this many frames.
+/// A list that repeats is laid out until it has at least this many frames, or takes this many lines (64 MB).
 const FRAMES_MIN: usize = 4096;
+const LINES_MAX: usize = 1 << 20;
 
 /// Consecutive frames of one length.
 #[derive(Clone, Copy, Debug)]
@@ -51,8 +52,11 @@ impl Replay {
         in_port: PortNo,
     ) -> Replay {
         let count = frames.clone().count();
-        let times = if repeats && count > 0 { FRAMES_MIN.div_ceil(count) } else { 1 };
         let lines_needed: usize = frames.clone().map(lines_of).sum();
+        let times = match repeats && count > 0 {
+            true => FRAMES_MIN.div_ceil(count).min(LINES_MAX / lines_needed).max(1),
+            false => 1,
+        };
         let mut replay = Replay {
             lines: huge_page_vec(lines_needed * times),
             runs: Vec::new(),
@@ -223,6 +227,15 @@ mod tests {
         held.into_iter().for_each(|p| cache.free(p));
         seen.extend(take(&mut replay, &mut cache, 32));
         assert_eq!(seen, frames);
+    }
+
+    #[test]
+    fn few_long_frames_take_a_bounded_share_of_memory() {
+        let (long, short) = (vec![0; 262_144], vec![0; 60]);
+        for (frames, lines) in [(vec![&long[..]], LINES_MAX), (vec![&short[..]], FRAMES_MIN)] {
+            let replay = Replay::new(frames.iter().copied(), true, PortNo(1));
+            assert_eq!(replay.lines.len(), lines, "{} bytes", frames[0].len());
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@
 
 use super::sys;
 use crate::PortError;
+use crate::netlink::check_name;
 use packet::LinkState;
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -93,10 +94,12 @@ impl Device {
         let control =
             sys::socket(libc::AF_INET, libc::SOCK_DGRAM, 0, "make a socket for interface requests")?;
         let missing = || PortError::NoSuchInterface { name: name.into() };
-        let mut request = empty_request();
         if name.is_empty() || name.len() >= libc::IFNAMSIZ {
             return Err(missing());
         }
+        // The kernel would ignore what follows a colon, and open another interface.
+        check_name(name)?;
+        let mut request = empty_request();
         for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
             *to = from as libc::c_char;
         }
@@ -313,6 +316,13 @@ fn empty_request() -> libc::ifreq {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_alias_does_not_open_the_interface_before_its_colon() {
+        let refused = |name: &str| Device::find(name).err().expect("a refusal").to_string();
+        assert!(refused("lo:1").contains("without slash, space, colon"), "{}", refused("lo:1"));
+        assert!(refused("lo").contains("loopback"));
+    }
 
     #[test]
     fn a_cards_node_is_that_of_its_place_on_the_bus() {

@@ -8,11 +8,13 @@
 //! first accepts waiting peers, so that no thread need have run.
 
 use crate::{PortError, PortSpec};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::thread::JoinHandle;
@@ -67,13 +69,15 @@ impl Peers {
         Ok(())
     }
 
-    /// Accepts peers that are waiting to connect.
-    fn admit_waiting(&mut self, listener: &UnixListener) {
-        while self.all.len() < PEERS_MAX
-            && let Ok((stream, _)) = listener.accept()
-        {
-            let _ = self.admit(stream);
+    /// Accepts peers that are waiting to connect. True where others may still wait.
+    fn admit_waiting(&mut self, listener: &UnixListener) -> bool {
+        while self.all.len() < PEERS_MAX {
+            match listener.accept() {
+                Ok((stream, _)) => drop(self.admit(stream)),
+                Err(e) => return e.kind() != ErrorKind::WouldBlock,
+            }
         }
+        true
     }
 }
 
@@ -98,7 +102,10 @@ impl End {
     pub fn of(spec: &PortSpec) -> Result<Option<Arc<End>>, PortError> {
         let (option, prefix, role) = match (spec.option("pstream"), spec.option("stream")) {
             (None, None) => return Ok(None),
-            (Some(_), _) => ("pstream", "punix:", Role::Listens),
+            (Some(_), Some(_)) => {
+                return Err(spec.bad("stream", "pstream is the port's cable already".into()));
+            }
+            (Some(_), None) => ("pstream", "punix:", Role::Listens),
             (None, Some(_)) => ("stream", "unix:", Role::Connects),
         };
         let target = spec.option(option).unwrap_or_default();
@@ -206,7 +213,7 @@ impl Cable {
         let near = end.clone();
         let run = move || match near.listener.get() {
             Some(listener) => accept(&near, listener, &receive),
-            None => connect(&near, &receive),
+            None => keep_connected(&near, &receive),
         };
         let thread = std::thread::Builder::new().name("dummy-cable".into()).spawn(run);
         let thread = thread.map_err(|e| PortError::Os {
@@ -228,11 +235,10 @@ impl Drop for Cable {
 }
 
 /// A socket that an earlier process left behind is replaced, and nothing else is.
-fn listen(path: &PathBuf) -> Result<UnixListener, PortError> {
+fn listen(path: &Path) -> Result<UnixListener, PortError> {
     use std::os::unix::fs::FileTypeExt;
-    if UnixStream::connect(path).is_err()
-        && std::fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket())
-    {
+    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket());
+    if is_socket && matches!(connect_to(path), Err(Errno::CONNREFUSED)) {
         let _ = std::fs::remove_file(path);
     }
     let bound =
@@ -248,15 +254,18 @@ fn accept(end: &Arc<End>, listener: &UnixListener, receive: &Receiver) {
     while end.is_plugged() {
         threads.retain(|thread| !thread.is_finished());
         let mut peers = end.peers();
-        peers.admit_waiting(listener);
-        let is_full = peers.all.len() >= PEERS_MAX;
+        let others_wait = peers.admit_waiting(listener);
         for (id, stream) in std::mem::take(&mut peers.unread) {
-            let (end, receive) = (end.clone(), receive.clone());
-            threads.push(std::thread::spawn(move || end.serve(id, stream, &*receive)));
+            let (near, receive) = (end.clone(), receive.clone());
+            match std::thread::Builder::new().spawn(move || near.serve(id, stream, &*receive)) {
+                Ok(thread) => threads.push(thread),
+                // The machine has no more threads: the peer may try again.
+                Err(_) => peers.all.retain(|p| p.id != id),
+            }
         }
         drop(peers);
-        if is_full {
-            // Peers beyond the limit would keep the listener readable.
+        if others_wait {
+            // Those that cannot be admitted would keep the listener readable.
             std::thread::sleep(LOOK);
         } else {
             wait_readable(listener.as_fd(), LOOK);
@@ -265,7 +274,7 @@ fn accept(end: &Arc<End>, listener: &UnixListener, receive: &Receiver) {
     threads.into_iter().for_each(|thread| drop(thread.join()));
 }
 
-fn connect(end: &End, receive: &Receiver) {
+fn keep_connected(end: &End, receive: &Receiver) {
     // Soon at first: mostly, the other end is a port of the same command.
     let mut pause = Duration::from_millis(1);
     while end.is_plugged() {
@@ -281,15 +290,16 @@ fn connect(end: &End, receive: &Receiver) {
     }
 }
 
-/// Does not wait for a listener that has as many in its queue as it takes.
 fn try_to_connect(end: &End) {
-    use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
-    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-    let connected = SocketAddrUnix::new(&end.path).and_then(|address| {
-        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-        connect(&socket, &address).map(|()| socket)
-    });
-    if let Ok(socket) = connected {
-        let _ = end.peers().admit(UnixStream::from(socket));
+    if let Ok(stream) = connect_to(&end.path) {
+        let _ = end.peers().admit(stream);
     }
+}
+
+/// Does not wait for a listener that has as many in its queue as it takes.
+fn connect_to(path: &Path) -> Result<UnixStream, Errno> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    connect(&socket, &SocketAddrUnix::new(path)?)?;
+    Ok(socket.into())
 }

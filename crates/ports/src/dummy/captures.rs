@@ -4,10 +4,12 @@
 use crate::pcap::file::Writer;
 use crate::{PortError, PortSpec};
 use std::fs::File;
+use std::io::BufWriter;
 use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-type Shared = Arc<Mutex<Writer<File>>>;
+/// Buffered, and flushed after each frame: whoever else appends to the file sees whole records.
+type Shared = Arc<Mutex<Writer<BufWriter<File>>>>;
 
 /// The files of one port.
 pub(super) struct Captures {
@@ -21,13 +23,17 @@ impl Captures {
         let open = |option: &str| -> Result<Option<Shared>, PortError> {
             let Some(path) = spec.option(option) else { return Ok(None) };
             let file = spec.files.create(path).map_err(|why| spec.bad(option, why))?;
-            let writer = Writer::new(file).map_err(|e| spec.bad(option, e.to_string()))?;
+            let written = Writer::new(BufWriter::new(file)).and_then(|mut w| w.flush().map(|()| w));
+            let writer = written.map_err(|e| spec.bad(option, e.to_string()))?;
             Ok(Some(Arc::new(Mutex::new(writer))))
         };
-        match open("pcap")? {
-            Some(both) => Ok(Captures { rx: Some(both.clone()), tx: Some(both) }),
-            None => Ok(Captures { rx: open("rxq_pcap")?, tx: open("tx_pcap")? }),
-        }
+        let (pcap, rxq, tx) = (spec.option("pcap"), spec.option("rxq_pcap"), spec.option("tx_pcap"));
+        let both = match pcap {
+            Some(_) => open("pcap")?,
+            None if rxq == tx => open("tx_pcap")?,
+            None => return Ok(Captures { rx: open("rxq_pcap")?, tx: open("tx_pcap")? }),
+        };
+        Ok(Captures { rx: both.clone(), tx: both })
     }
 
     /// A frame was received.
@@ -46,6 +52,6 @@ fn write(file: &Option<Shared>, frame: &[u8]) {
     if let Some(file) = file {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let mut writer = file.lock().expect("no panic while held");
-        let _ = writer.write(since.as_nanos() as u64, std::iter::once(frame));
+        let _ = writer.write(since.as_nanos() as u64, std::iter::once(frame)).and_then(|()| writer.flush());
     }
 }
