@@ -66,14 +66,10 @@ pub(super) static CT_CLEAR: Row = Row {
     ..Row::PLAIN
 };
 
-/// What a list within `ct` may not contain, in words.
-fn misplaced(actions: &[Action]) -> Option<String> {
-    actions.iter().find_map(|action| match (action, target(action)) {
-        (Action::Nat(_), _) => None,
-        (_, Some(field)) if is_of_connection(field) => None,
-        (_, Some(field)) => Some(format!("nested modification of {}", field.name())),
-        (action, None) => Some(format!("nested action {}", Row::of(action).name)),
-    })
+/// What a list within `ct` may not contain.
+fn misplaced(actions: &[Action]) -> Option<&Action> {
+    let is_of_ct = |a: &&Action| matches!(a, Action::Nat(_)) || target(a).is_some_and(is_of_connection);
+    actions.iter().find(|action| !is_of_ct(action))
 }
 
 fn read_ct(b: &mut Body) -> Result<Action, ErrorKind> {
@@ -173,8 +169,13 @@ fn parse_ct(p: &mut super::text::Parser, value: &str) -> Result<Action, TextErro
             "nat" => nat = Some(parse_nat(value)?),
             "exec" => {
                 actions = p.nested_in_ct(value)?;
-                if let Some(misplaced) = misplaced(&actions) {
-                    return bad!("ct action doesn't support {misplaced}");
+                if let Some(action) = misplaced(&actions) {
+                    return match target(action) {
+                        Some(field) => {
+                            bad!("ct action doesn't support nested modification of {}", field.name())
+                        }
+                        None => bad!("ct action doesn't support nested action {}", (p.name_of)(action)),
+                    };
                 }
             }
             other => return bad!("invalid argument to \"ct\" action: `{other}'"),

@@ -13,9 +13,11 @@ pub(super) static METER: Row = Row {
     syntax: "meter:METER",
     summary: "Sends the packet through a meter, which may drop it.",
     place: Place::Instruction(0),
+    // As in Open vSwitch, the instruction is read in OpenFlow 1.1 and 1.2 too.
     forms: &[
         instruction(6, |b| Ok(Action::Meter(b.u32()?)), |a, e| with!(a, Action::Meter(id) => e.out.u32(*id)))
-            .only(Version::V13, Version::V14),
+            .only(Version::V13, Version::V14)
+            .since(Version::V11),
         of11(29, |b| Ok(Action::Meter(b.u32()?)), |a, e| with!(a, Action::Meter(id) => e.out.u32(*id)))
             .only(Version::V15, Version::V15),
     ],

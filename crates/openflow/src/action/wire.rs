@@ -316,7 +316,7 @@ pub(crate) fn write_actions(
 /// Appends actions as the instructions of OpenFlow 1.1 and later.
 pub(crate) fn write_instructions(out: &mut Vec<u8>, version: Version, matching: &Match, actions: &[Action]) {
     // A meter is one in 1.3 and 1.4, an action in 1.5, and in earlier versions nothing.
-    let is_form = |f: &Form| f.space == Space::Instruction && f.is_in(version);
+    let is_form = |f: &Form| f.space == Space::Instruction && f.is_written_in(version);
     let has_form = |action: &Action| Row::of(action).forms.iter().any(is_form);
     let put_instructions = |out: &mut Vec<u8>, before_apply: bool| {
         let chosen = actions.iter().filter(|action| match Row::of(action).place {

@@ -141,6 +141,9 @@ fn entry_body(mf: Mf, header: NxmHeader, body: &mut Reader) -> Result<Entry, Err
     masked_body(mf, header, body)
 }
 
+/// The types of metadata that NSH has.
+const NSH_TYPES: std::ops::RangeInclusive<u128> = 1..=2;
+
 fn masked_body(mf: Mf, header: NxmHeader, body: &mut Reader) -> Result<Entry, ErrorKind> {
     let bytes = usize::from(mf.row().bytes);
     let masked = header.has_mask();
@@ -152,7 +155,7 @@ fn masked_body(mf: Mf, header: NxmHeader, body: &mut Reader) -> Result<Entry, Er
     }
     if is_port32(mf) && mask != 0 {
         value = OfPort::from_u32(value as u32).ok_or(OFPBMC_BAD_VALUE)?.0.into();
-    } else if !mf.is_valid(value) {
+    } else if !mf.is_valid(value) || mf == Mf::NshMdtype && !NSH_TYPES.contains(&value) {
         return Err(OFPBMC_BAD_VALUE);
     }
     Ok(Entry { mf, value, mask, masked })
@@ -620,6 +623,9 @@ mod tests {
             ("80000b04 0800 ff00", Err(OFPBMC_BAD_MASK)),
             ("80000b04 0800 ffff", Ok(())),
             ("80000a02 0800 80001001 40", Err(OFPBMC_BAD_VALUE)),
+            ("80000a02 894f ffff0405 005ad650 02", Ok(())),
+            ("80000a02 894f ffff0405 005ad650 00", Err(OFPBMC_BAD_VALUE)),
+            ("ffff0405 005ad650 03", Err(OFPBMC_BAD_VALUE)),
             ("80000c02 1003 80000e01 05", Ok(())),
             ("80000e01 05", Err(OFPBMC_BAD_PREREQ)),
             ("80000a02 86dd 80004e02 0041", Ok(())),

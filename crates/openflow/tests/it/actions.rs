@@ -24,6 +24,19 @@ fn a_load_is_a_masked_set_field_in_openflow_15() {
 }
 
 #[test]
+fn a_meter_is_an_instruction_that_is_read_before_13_and_not_written() {
+    let meter = [0, 6, 0, 8, 0, 0, 0, 9];
+    let longer = [0, 6, 0, 16, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0];
+    for version in [Version::V11, Version::V12, Version::V13, Version::V14] {
+        let codec = Codec::new(version);
+        assert_eq!(codec.decode_instructions(&meter), Ok(vec![Action::Meter(9)]), "{version:?}");
+        assert_eq!(codec.decode_instructions(&longer), Err(ErrorKind::OFPBIC_BAD_LEN), "{version:?}");
+        let written = codec.encode_instructions(&[Action::Meter(9)]);
+        assert_eq!(written == meter, version >= Version::V13, "{version:?}");
+    }
+}
+
+#[test]
 fn dec_ttl_that_tells_nobody_is_told_from_one_that_tells_controller_0() {
     let codec = Codec::new(Version::V15);
     let mut bytes = vec![0xff, 0xff, 0, 16, 0, 0, 0x23, 0x20, 0, 21];

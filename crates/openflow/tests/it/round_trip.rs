@@ -280,7 +280,11 @@ fn any_match() -> impl Strategy<Value = Match> {
             } else {
                 mask & mf.ones()
             };
-            let value = if port { 7 } else { value & mask };
+            let value = match mf {
+                _ if port => 7,
+                Mf::NshMdtype => 1 + value % 2,
+                _ => value & mask,
+            };
             let mut next = m.clone();
             next.set_mf(mf, value, mask);
             // A code of ICMPv6 other than 0 takes away what neighbour discovery requires.

@@ -42,6 +42,8 @@ pub fn base(mf: Mf) -> &'static str {
 fn fitting(mf: Mf) -> (String, u128, u128) {
     let ones = mf.ones();
     match mf.row().format {
+        // A switch refuses others.
+        _ if mf == Mf::NshMdtype => ("2".into(), 2, ones),
         Format::Decimal | Format::Hexadecimal => (format!("{ones:#x}"), ones, ones),
         Format::Ethernet => ("fe:dc:ba:98:76:54".into(), 0xfedc_ba98_7654, ones),
         Format::Ipv4 => ("1.2.3.4".into(), 0x0102_0304, ones),
