@@ -1,9 +1,9 @@
 //! One of several links or ports, chosen by a hash.
 
+use super::body::{Body, Encoder, output_port};
+use super::parser::{Parser, Printer};
+use super::row::{Place, Row, nicira, with, word};
 use super::subfield::{checked, from_ofs_nbits, ofs_nbits, short_field};
-use super::text::{Parser, Printer};
-use super::wire::{Body, Encoder, output_port};
-use super::{Place, Row, nicira, with, word};
 use crate::codec::bytes::Put;
 use crate::error::ErrorKind::{self, *};
 use crate::text::value::number;

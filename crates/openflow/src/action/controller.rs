@@ -1,7 +1,7 @@
 //! `controller`: packet-ins with more parameters than an output to CONTROLLER has room for.
 
-use super::wire::{Body, Encoder};
-use super::{Place, Row, nicira, with, word};
+use super::body::{Body, Encoder};
+use super::row::{Place, Row, nicira, with, word};
 use crate::codec::bytes::Put;
 use crate::error::ErrorKind::{self, *};
 use crate::text::value::{dotted_hex, u16_named, u32_of, write_dotted_hex};

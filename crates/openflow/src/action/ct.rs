@@ -3,10 +3,10 @@
 //! On the wire, what `ct` does to the connection is an action list in its body: NXAST_NAT, and set-fields of
 //! its mark and label. In text, NAT is a separate argument and the others are in `exec`.
 
-use super::check::{is_of_connection, target};
+use super::body::{Body, Encoder};
+use super::checker::{is_of_connection, target};
+use super::row::{Place, Row, nicira, with, word};
 use super::subfield::{checked, from_ofs_nbits, ofs_nbits, short_field};
-use super::wire::{Body, Encoder};
-use super::{Place, Row, nicira, with, word};
 use crate::codec::bytes::Put;
 use crate::error::ErrorKind::{self, *};
 use crate::message::TABLE_ALL;
@@ -121,7 +121,7 @@ fn write_ct(ct: &Ct, e: &mut Encoder) {
     e.actions(&ct.actions);
 }
 
-fn check_ct(ct: &Ct, c: &mut super::check::Checker) -> Result<(), ErrorKind> {
+fn check_ct(ct: &Ct, c: &mut super::checker::Checker) -> Result<(), ErrorKind> {
     const INVALID: u64 = 0x10;
     let is_invalid = c.matched(FieldId::CtState) & INVALID != 0;
     let protocol = c.nw_proto();
@@ -141,7 +141,7 @@ fn check_ct(ct: &Ct, c: &mut super::check::Checker) -> Result<(), ErrorKind> {
     }
 }
 
-fn parse_ct(p: &mut super::text::Parser, value: &str) -> Result<Action, TextError> {
+fn parse_ct(p: &mut super::parser::Parser, value: &str) -> Result<Action, TextError> {
     let (mut commit, mut force, mut zone, mut table, mut alg) = (false, false, CtZone::Is(0), None, 0);
     let (mut nat, mut actions) = (None, Vec::new());
     for (key, value) in KeyValues::new(value) {
@@ -190,7 +190,7 @@ fn parse_ct(p: &mut super::text::Parser, value: &str) -> Result<Action, TextErro
     Ok(Action::Ct(Box::new(Ct { commit, force, zone, table, alg, actions })))
 }
 
-fn print_ct(ct: &Ct, p: &mut super::text::Printer) {
+fn print_ct(ct: &Ct, p: &mut super::parser::Printer) {
     p.word("ct(");
     if ct.commit {
         p.word("commit,");
@@ -421,7 +421,7 @@ fn parse_range(text: &str, nat: &mut Nat) -> Result<(), TextError> {
     Ok(())
 }
 
-fn print_nat(nat: &Nat, p: &mut super::text::Printer) {
+fn print_nat(nat: &Nat, p: &mut super::parser::Printer) {
     p.word("nat");
     let Some(side) = nat.side else { return };
     p.word(if side == NatSide::Src { "(src" } else { "(dst" });

@@ -1,6 +1,7 @@
 //! The table of actions for the documentation.
 
-use super::{Form, ROWS, Space};
+use super::row::{Form, Space};
+use super::table::ROWS;
 use crate::version::Version;
 
 /// The actions and instructions in a table of Markdown: text, wire forms by version, what it does.

@@ -1,10 +1,10 @@
 //! Setting, copying and deleting fields of any kind.
 
+use super::body::{Body, Encoder};
+use super::parser::Parser;
+use super::row::{Form, Place, Row, Space, lenient, nicira, of10, of11, with, word};
 use super::subfield::{checked, ones, read_field};
-use super::text::Parser;
 use super::vlan::{in_range, set_exactly};
-use super::wire::{Body, Encoder};
-use super::{Form, Place, Row, Space, lenient, nicira, of10, of11, with, word};
 use crate::codec::bytes::Put;
 use crate::codec::matching::{AnyEntry, read_entry, write_entry, write_option};
 use crate::error::ErrorKind::{self, *};

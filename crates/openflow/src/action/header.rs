@@ -1,8 +1,8 @@
 //! Transport ports, whatever the packet's protocol: OpenFlow 1.0 and 1.1 only.
 
+use super::body::Encoder;
+use super::row::{Row, lenient, of10, of11, with};
 use super::vlan::set_exactly;
-use super::wire::Encoder;
-use super::{Row, lenient, of10, of11, with};
 use crate::codec::bytes::Put;
 use crate::text::put;
 use crate::text::value::u16_named;

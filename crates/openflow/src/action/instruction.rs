@@ -1,6 +1,6 @@
 //! The instructions of OpenFlow 1.1 and later.
 
-use super::{Place, Row, instruction, nicira, of11, with, word};
+use super::row::{Place, Row, instruction, nicira, of11, with, word};
 use crate::codec::bytes::Put;
 use crate::error::ErrorKind::*;
 use crate::text::value::{u32_of, u64_masked, write_hex};

@@ -1,11 +1,11 @@
 //! `learn`: rules derived from packets.
 
-use super::check::Checker;
+use super::body::{Body, Encoder};
+use super::checker::Checker;
 use super::choice::short_target;
+use super::parser::{Parser, Printer};
+use super::row::{Place, Row, nicira, with, word};
 use super::subfield::{checked, read_field, short_field};
-use super::text::{Parser, Printer};
-use super::wire::{Body, Encoder};
-use super::{Place, Row, nicira, with, word};
 use crate::codec::bytes::Put;
 use crate::error::ErrorKind::{self, *};
 use crate::message::TABLE_ALL;

@@ -1,9 +1,9 @@
 //! Setting bits of a field to a number. OpenFlow 1.5 has a masked set-field for that.
 
+use super::body::Encoder;
 use super::field::{is_narrow, read_set_field};
+use super::row::{Row, nicira, of11, with, word};
 use super::subfield::{checked, from_ofs_nbits, ofs_nbits, ones, short_field};
-use super::wire::Encoder;
-use super::{Row, nicira, of11, with, word};
 use crate::codec::bytes::Put;
 use crate::codec::matching::{write_entry, write_masked};
 use crate::error::ErrorKind::*;

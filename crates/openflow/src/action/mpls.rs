@@ -1,7 +1,7 @@
 //! MPLS labels.
 
+use super::row::{Row, nicira, of11, with, word};
 use super::vlan::{in_range, set_exactly};
-use super::{Row, nicira, of11, with, word};
 use crate::codec::bytes::Put;
 use crate::error::ErrorKind::{self, *};
 use crate::text::value::{self, u8_named, u16_named};

@@ -1,7 +1,7 @@
 //! Pushing and popping whole headers.
 
-use super::wire::{Body, Encoder};
-use super::{Row, nicira, with, word};
+use super::body::{Body, Encoder};
+use super::row::{Row, nicira, with, word};
 use crate::codec::bytes::Put;
 use crate::error::ErrorKind::{self, *};
 use crate::text::value::{number, u16_named, write_hex};

@@ -1,7 +1,7 @@
 //! Sampling, timeouts and notes.
 
-use super::wire::Body;
-use super::{Place, Row, nicira, with, word};
+use super::body::Body;
+use super::row::{Place, Row, nicira, with, word};
 use crate::codec::bytes::Put;
 use crate::error::ErrorKind::{self, *};
 use crate::text::value::{dotted_hex, u16_named, u32_of, write_dotted_hex};

@@ -1,9 +1,9 @@
 //! Output to ports, and groups.
 
+use super::body::output_port;
+use super::parser::Parser;
+use super::row::{Place, Row, nicira, of10, of11, with, word};
 use super::subfield::{checked, from_ofs_nbits, ofs_nbits, read_field, short_field};
-use super::text::{Parser, output_to};
-use super::wire::output_port;
-use super::{Place, Row, nicira, of10, of11, with, word};
 use crate::codec::bytes::Put;
 use crate::error::ErrorKind::*;
 use crate::text::value::u32_of;
@@ -233,3 +233,8 @@ pub(super) static GROUP: Row = Row {
     print: |a, p| with!(a, Action::Group(id) => put!(p.out, "group:{id}")),
     ..Row::PLAIN
 };
+
+/// The action for a bare port.
+pub(super) fn output_to(port: OfPort) -> Action {
+    Action::Output { port, max_len: if port == OfPort::CONTROLLER { u16::MAX } else { 0 } }
+}

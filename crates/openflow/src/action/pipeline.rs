@@ -1,6 +1,6 @@
 //! Actions that lead the packet through tables or stop it.
 
-use super::{Place, Row, nicira, with, word};
+use super::row::{Place, Row, nicira, with, word};
 use crate::codec::bytes::Put;
 use crate::error::ErrorKind::*;
 use crate::message::TABLE_ALL;

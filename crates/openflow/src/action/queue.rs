@@ -1,6 +1,6 @@
 //! Queues of ports.
 
-use super::{Place, Row, nicira, of10, of11, with, word};
+use super::row::{Place, Row, nicira, of10, of11, with, word};
 use crate::codec::bytes::Put;
 use crate::error::ErrorKind::*;
 use crate::text::value::u32_of;

@@ -1,8 +1,8 @@
 //! The stack of field values.
 
+use super::body::{Body, Encoder};
+use super::row::{Place, Row, nicira, with, word};
 use super::subfield::{checked, read_field};
-use super::wire::{Body, Encoder};
-use super::{Place, Row, nicira, with, word};
 use crate::codec::bytes::Put;
 use crate::error::ErrorKind;
 use crate::text::{TextError, bad, split_subfield};

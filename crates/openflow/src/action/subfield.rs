@@ -1,6 +1,6 @@
 //! Bits of fields on the wire, as used by actions.
 
-use super::wire::Encoder;
+use super::body::Encoder;
 use crate::codec::bytes::Reader;
 use crate::codec::matching::{field_of, read_header, write_header};
 use crate::error::ErrorKind::{self, *};

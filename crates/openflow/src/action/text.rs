@@ -1,26 +1,18 @@
 //! Lists of actions and instructions in text, parsed and printed with the rows.
 
-use super::check::Checker;
-use super::{APPLY_RANK, BY_WORD, Place, ROWS, Row};
+use super::checker::{Checker, sets_connection};
+use super::output::output_to;
+use super::parser::{ActionsIn, Parser, Printer};
+use super::row::{APPLY_RANK, Place, Row};
+use super::table::{BY_WORD, ROWS, check};
 use crate::text::{KeyValues, PortNames, Protocol, Protocols, TextError, bad};
 use crate::version::Version;
-use base::OfPort;
-use flow::action::SubField;
 use flow::{Action, Match};
 
 /// Maximum number of actions in a list: as many of the smallest ones as Open vSwitch stores.
 const ACTIONS_MAX: usize = 4095;
 /// Maximum nesting of actions in actions, that of Open vSwitch.
 const DEPTH_MAX: u8 = 99;
-
-/// The kind of an action list.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ActionsIn {
-    /// In a flow: instructions are allowed as well.
-    Flow,
-    /// In a packet-out, a bucket or nested: only actions.
-    List,
-}
 
 /// The context of the actions.
 pub(crate) struct Context<'a> {
@@ -48,11 +40,13 @@ pub(crate) fn parse_into(text: &str, context: &Context) -> Result<(Vec<Action>, 
     let any = Match::any();
     let mut parser = Parser {
         ports: context.ports,
-        checker: Checker::new(context.matching.unwrap_or(&any), context.table),
+        checker: Checker::new(context.matching.unwrap_or(&any), context.table, check),
         protocols: Protocols::ANY,
         error: None,
         depth: 0,
         within: "",
+        read_list: |parser, text, place| parser.list(text, place),
+        name_of: |action| Row::of(action).name,
     };
     let actions = parser.list(text, context.place)?;
     if actions.iter().any(|a| matches!(a, Action::Conjunction { .. })) {
@@ -74,19 +68,6 @@ pub(crate) fn parse_into(text: &str, context: &Context) -> Result<(Vec<Action>, 
         protocols = protocols.intersect(parser.checker.protocols);
     }
     Ok((actions, protocols))
-}
-
-/// The parser for a list of actions.
-pub(super) struct Parser<'a> {
-    pub ports: &'a PortNames,
-    checker: Checker<'a>,
-    /// The encodings that can express everything parsed so far.
-    protocols: Protocols,
-    /// Name of the error of the first action that no version takes.
-    error: Option<&'static str>,
-    /// The nesting depth of the list, and the name of the innermost enclosing action.
-    depth: u8,
-    within: &'static str,
 }
 
 impl Parser<'_> {
@@ -116,7 +97,7 @@ impl Parser<'_> {
                 } else {
                     in_order(actions.last(), &action)?;
                 }
-                if super::check::sets_connection(&action) && !self.is_in_ct() {
+                if sets_connection(&action) && !self.is_in_ct() {
                     return bad!("cannot set CT fields outside of ct action");
                 }
                 let action = self.with_known_vlan(action);
@@ -156,36 +137,6 @@ impl Parser<'_> {
                 in_order(before, action)
             }
         }
-    }
-
-    /// The actions within an action.
-    pub fn nested(&mut self, text: &str, in_set: bool) -> Result<Vec<Action>, TextError> {
-        let outside = self.checker.enter(in_set);
-        let within = std::mem::replace(&mut self.within, if in_set { "write_actions" } else { "clone" });
-        self.depth += 1;
-        let actions = self.list(text, ActionsIn::List);
-        self.depth -= 1;
-        self.within = within;
-        self.checker.leave(outside);
-        actions
-    }
-
-    /// The actions within `ct`.
-    pub fn nested_in_ct(&mut self, text: &str) -> Result<Vec<Action>, TextError> {
-        self.checker.in_ct = true;
-        let actions = self.nested(text, false);
-        self.checker.in_ct = false;
-        actions
-    }
-
-    /// Whether the parser is within `ct`.
-    pub fn is_in_ct(&self) -> bool {
-        self.checker.in_ct
-    }
-
-    /// Only these encodings have what was read.
-    pub fn only_in(&mut self, protocols: Protocols) {
-        self.protocols = self.protocols.intersect(protocols);
     }
 
     /// One action, and whether OpenFlow 1.0 takes it without its prerequisites.
@@ -254,57 +205,6 @@ pub fn actions_text(actions: &[Action], version: Version, ports: &PortNames) -> 
 /// Appends a list of actions. The version is that of the message that they came in: OpenFlow 1.0 writes
 /// `mod_dl_src:..` what later versions write as `set_field:..->eth_src`.
 pub fn write_actions_text(out: &mut String, actions: &[Action], version: Version, ports: &PortNames) {
-    Printer { out, version, ports }.actions(actions);
-}
-
-/// The printer for actions.
-pub(super) struct Printer<'a> {
-    pub out: &'a mut String,
-    pub version: Version,
-    pub ports: &'a PortNames,
-}
-
-impl Printer<'_> {
-    /// Appends a list of actions.
-    pub fn actions(&mut self, actions: &[Action]) {
-        if actions.is_empty() {
-            self.word("drop");
-        }
-        for (i, action) in actions.iter().enumerate() {
-            if i > 0 {
-                self.word(",");
-            }
-            (Row::of(action).print)(action, self);
-        }
-    }
-
-    pub fn word(&mut self, text: &str) {
-        self.out.push_str(text);
-    }
-
-    pub fn port(&mut self, port: OfPort) {
-        self.ports.write(self.out, port);
-    }
-
-    /// Appends a table.
-    pub fn table(&mut self, table: u8) {
-        self.ports.write_table(self.out, table);
-    }
-
-    pub fn subfield(&mut self, sub: SubField) {
-        crate::text::write_subfield(self.out, sub);
-    }
-
-    /// Actions in parentheses.
-    pub fn nested(&mut self, name: &str, actions: &[Action]) {
-        self.word(name);
-        self.word("(");
-        self.actions(actions);
-        self.word(")");
-    }
-}
-
-/// The action for a bare port.
-pub(super) fn output_to(port: OfPort) -> Action {
-    Action::Output { port, max_len: if port == OfPort::CONTROLLER { u16::MAX } else { 0 } }
+    let print = |action: &Action, printer: &mut Printer| _ = (Row::of(action).print)(action, printer);
+    Printer { out, version, ports, print }.actions(actions);
 }

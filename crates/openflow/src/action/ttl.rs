@@ -1,6 +1,6 @@
 //! TTLs.
 
-use super::{Row, lenient, nicira, of11, with, word};
+use super::row::{Row, lenient, nicira, of11, with, word};
 use crate::codec::bytes::Put;
 use crate::error::ErrorKind::*;
 use crate::text::value::{u8_named, u16_named};

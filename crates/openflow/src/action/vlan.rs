@@ -1,6 +1,6 @@
 //! VLAN tags.
 
-use super::{Row, lenient, of10, of11, with, word};
+use super::row::{Row, lenient, of10, of11, with, word};
 use crate::codec::bytes::Put;
 use crate::error::ErrorKind::{self, *};
 use crate::text::value::{u8_named, u16_named};

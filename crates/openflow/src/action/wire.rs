@@ -1,13 +1,13 @@
 //! Decodes and encodes lists of actions and instructions, with the rows' forms.
 
-use super::check::sets_connection;
-use super::{APPLY_RANK, Form, Place, Row, Space, form, instruction_form};
+use super::body::{Body, Encoder};
+use super::checker::sets_connection;
+use super::row::{APPLY_RANK, Form, Place, Row, Space};
+use super::table::{form, instruction_form};
 use crate::codec::bytes::{Put, Reader};
 use crate::error::ErrorKind::{self, *};
 use crate::version::Version;
-use base::OfPort;
-use flow::{Action, FieldId, Match, Mf};
-use std::ops::{Deref, DerefMut};
+use flow::{Action, Match};
 
 /// Maximum nesting of actions in actions (`clone`), which bounds the stack of the recursive decoder: as many
 /// as text may have in Open vSwitch, which has no bound here.
@@ -18,73 +18,8 @@ const EXPERIMENTER: u16 = 0xffff;
 const NICIRA: u32 = 0x0000_2320;
 /// The Open Networking Foundation.
 const ONF: u32 = 0x4f4e_4600;
-/// The bit of a tag's word that means "present".
-const TAGGED: u64 = 0x1000;
 /// OFPIT_APPLY_ACTIONS.
 const APPLY_ACTIONS: u16 = 4;
-
-/// The body of an action that is read.
-pub(super) struct Body<'a> {
-    reader: Reader<'a>,
-    pub version: Version,
-    /// Nesting depth of this action.
-    depth: u8,
-}
-
-impl<'a> Deref for Body<'a> {
-    type Target = Reader<'a>;
-
-    fn deref(&self) -> &Reader<'a> {
-        &self.reader
-    }
-}
-
-impl DerefMut for Body<'_> {
-    fn deref_mut(&mut self) -> &mut Self::Target {
-        &mut self.reader
-    }
-}
-
-impl Body<'_> {
-    /// The rest of the body as actions, of which an action that nests them may want others than a list does.
-    pub fn actions(&mut self) -> Result<Vec<Action>, ErrorKind> {
-        let mut actions = Vec::new();
-        let len = self.len();
-        let nested = self.sub(len)?;
-        append_actions(self.version, nested, &mut actions, self.depth + 1)?;
-        Ok(actions)
-    }
-
-    /// The rest of the body as a list of actions.
-    pub fn list(&mut self) -> Result<Vec<Action>, ErrorKind> {
-        let actions = self.actions()?;
-        verify(self.version, &actions, false)?;
-        Ok(actions)
-    }
-
-    /// Skips all that is left.
-    pub fn skip_rest(&mut self) -> Result<(), ErrorKind> {
-        let len = self.len();
-        self.skip(len)
-    }
-
-    /// Skips all that is left, which must be zero.
-    pub fn zero_rest(&mut self) -> Result<(), ErrorKind> {
-        let len = self.len();
-        self.zeros(len, NXBRC_MUST_BE_ZERO)
-    }
-
-    /// Reads a 16-bit port to which an action may output.
-    pub fn output_port(&mut self) -> Result<OfPort, ErrorKind> {
-        output_port(OfPort(self.u16()?))
-    }
-}
-
-/// Checks that an action may output to the port.
-pub(super) fn output_port(port: OfPort) -> Result<OfPort, ErrorKind> {
-    let valid = port < OfPort::MAX || (port >= OfPort::IN_PORT && port != OfPort::NONE);
-    if valid { Ok(port) } else { Err(OFPBAC_BAD_OUT_PORT) }
-}
 
 /// Refuses what no list may have, whatever it does to packets of which match: the first fault is reported, as
 /// in Open vSwitch, and before those that [`super::check`] finds. Instructions must be in the order in which
@@ -128,9 +63,15 @@ pub(crate) fn read_actions(version: Version, r: Reader) -> Result<Vec<Action>, E
     if !r.len().is_multiple_of(8) {
         return Err(OFPBRC_BAD_LEN);
     }
+    read_nested(version, r, 0, true)
+}
+
+fn read_nested(version: Version, r: Reader, depth: u8, is_list: bool) -> Result<Vec<Action>, ErrorKind> {
     let mut actions = Vec::new();
-    append_actions(version, r, &mut actions, 0)?;
-    verify(version, &actions, false)?;
+    append_actions(version, r, &mut actions, depth)?;
+    if is_list {
+        verify(version, &actions, false)?;
+    }
     Ok(actions)
 }
 
@@ -162,7 +103,7 @@ fn append_actions(
         if !form.has_length(length) {
             return Err(OFPBAC_BAD_LEN);
         }
-        let mut body = Body { reader: r.sub(usize::from(length) - 4)?, version, depth };
+        let mut body = Body { reader: r.sub(usize::from(length) - 4)?, version, depth, read_nested };
         if kind == EXPERIMENTER {
             body.skip(6)?;
         }
@@ -204,7 +145,7 @@ pub(crate) fn read_instructions(version: Version, mut r: Reader) -> Result<Vec<A
     let mut actions = Vec::with_capacity(bodies.len());
     for (form, reader) in bodies.into_iter().flatten() {
         match form {
-            Some(form) => actions.push((form.read)(&mut Body { reader, version, depth: 0 })?),
+            Some(form) => actions.push((form.read)(&mut Body { reader, version, depth: 0, read_nested })?),
             None => append_actions(version, reader, &mut actions, 0)?,
         }
     }
@@ -212,61 +153,17 @@ pub(crate) fn read_instructions(version: Version, mut r: Reader) -> Result<Vec<A
     Ok(actions)
 }
 
-/// The encoder for actions.
-pub(super) struct Encoder<'a> {
-    pub out: &'a mut Vec<u8>,
-    pub version: Version,
-    /// The match before the actions, if there is one: it determines which transport protocol `mod_tp_src`
-    /// means, and whether there is a VLAN tag.
-    pub matching: Option<&'a Match>,
-    /// VLAN tags that the packet is known to have here.
-    tags: usize,
-}
-
-impl<'a> Encoder<'a> {
-    fn new(out: &'a mut Vec<u8>, version: Version, matching: Option<&'a Match>) -> Encoder<'a> {
-        let is_tagged = matching.is_some_and(|m| m.key.get64(FieldId::VlanTci) & TAGGED != 0);
-        Encoder { out, version, matching, tags: usize::from(is_tagged) }
-    }
-
-    /// Encodes an action in the version's own form if it has one, else in Nicira's, else as other actions. A
-    /// tag that OpenFlow 1.0's actions push implicitly is pushed by an explicit action in later versions.
-    pub fn action(&mut self, action: &Action) {
-        let pushes = matches!(
-            action,
-            Action::SetVlanVid { push_vlan_if_needed: true, .. }
-                | Action::SetVlanPcp { push_vlan_if_needed: true, .. }
-        );
-        if pushes && self.tags == 0 && self.version >= Version::V11 {
-            self.action(&Action::PushVlan(0x8100));
-        }
-        self.in_some_form(action);
-        self.tags = match action {
-            Action::PushVlan(_) => self.tags + 1,
-            Action::PopVlan => self.tags.saturating_sub(1),
-            Action::SetVlanVid { .. } | Action::SetVlanPcp { .. } => self.tags.max(1),
-            Action::SetField { field: Mf::VlanTci, value, .. } if *value as u64 & TAGGED == 0 => 0,
-            Action::SetField { field: Mf::VlanTci, .. } => self.tags.max(1),
-            _ => self.tags,
-        };
-    }
-
-    fn in_some_form(&mut self, action: &Action) {
-        let row = Row::of(action);
-        let usable = |f: &&Form| f.space != Space::Instruction && f.is_written_in(self.version);
-        let written = row
-            .forms
-            .iter()
-            .filter(usable)
-            .any(|form| put(self.out, self.version, self.matching, form, action));
-        if !written {
-            (row.stand_in)(action, self);
-        }
-    }
-
-    /// Appends the actions of an action.
-    pub fn actions(&mut self, actions: &[Action]) {
-        write_actions(self.out, self.version, None, actions);
+/// Writes an action in the version's own form if it has one, else in Nicira's, else as other actions.
+fn in_some_form(encoder: &mut Encoder, action: &Action) {
+    let row = Row::of(action);
+    let usable = |f: &&Form| f.space != Space::Instruction && f.is_written_in(encoder.version);
+    let written = row
+        .forms
+        .iter()
+        .filter(usable)
+        .any(|form| put(encoder.out, encoder.version, encoder.matching, form, action));
+    if !written {
+        (row.stand_in)(action, encoder);
     }
 }
 
@@ -290,7 +187,7 @@ fn put(out: &mut Vec<u8>, version: Version, matching: Option<&Match>, form: &For
             out.u16(0);
         }
     }
-    if !(form.write)(action, &mut Encoder::new(out, version, matching)) {
+    if !(form.write)(action, &mut Encoder::new(out, version, matching, in_some_form)) {
         out.truncate(start);
         return false;
     }
@@ -309,7 +206,7 @@ pub(crate) fn write_actions(
     matching: Option<&Match>,
     actions: &[Action],
 ) {
-    let mut encoder = Encoder::new(out, version, matching);
+    let mut encoder = Encoder::new(out, version, matching, in_some_form);
     actions.iter().for_each(|action| encoder.action(action));
 }
 
@@ -334,7 +231,7 @@ pub(crate) fn write_instructions(out: &mut Vec<u8>, version: Version, matching: 
         let start = out.len();
         out.u16(APPLY_ACTIONS);
         out.zeros(6);
-        let mut encoder = Encoder::new(out, version, Some(matching));
+        let mut encoder = Encoder::new(out, version, Some(matching), in_some_form);
         actions.iter().filter(|action| !has_form(action)).for_each(|action| encoder.action(action));
         out.set_u16(start + 2, (out.len() - start) as u16);
     }
