@@ -97,7 +97,9 @@ impl PidFile {
         let mut making = path.as_os_str().to_owned();
         making.push(format!(".tmp{}", std::process::id()));
         let making = PathBuf::from(making);
-        let mut file = File::create(&making).map_err(failed("create"))?;
+        // Where others may write too, the name may lead to a file that is not ours to fill.
+        let _left = fs::remove_file(&making);
+        let mut file = File::create_new(&making).map_err(failed("create"))?;
         let made = fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive)
             .map_err(|e| failed("fcntl(F_SETLK)")(e.into()))
             .and_then(|()| writeln!(file, "{}", std::process::id()).map_err(failed("write")))
@@ -164,7 +166,8 @@ fn holder(path: &Path) -> io::Result<Option<Option<i32>>> {
 /// The process that holds a lock on the file, as [`holder`] tells it.
 fn locked_by(file: &File) -> io::Result<Option<Option<i32>>> {
     let lock = fcntl_getlk(file, &Flock::from(FlockType::WriteLock))?;
-    let held = lock.filter(|l| !matches!(l.typ, FlockType::Unlocked));
+    // Who may only read the file can lock it for reading: that is no daemon.
+    let held = lock.filter(|l| matches!(l.typ, FlockType::WriteLock));
     Ok(held.map(|l| l.pid.map(|pid| pid.as_raw_nonzero().get())))
 }
 
@@ -230,6 +233,30 @@ mod tests {
         assert!(is_locked());
         drop(pid_file);
         assert!(!is_locked());
+    }
+
+    #[test]
+    fn neither_a_readers_lock_nor_a_link_of_anothers_keeps_a_daemon_from_its_pid_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("ovs-vswitchd.pid");
+        fs::write(&path, "1\n").unwrap();
+        let script = "import fcntl, sys; f = open(sys.argv[1]); fcntl.lockf(f, fcntl.LOCK_SH); print(flush=True); \
+                      sys.stdin.read()";
+        let mut reader = std::process::Command::new("python3");
+        reader.args(["-c", script]).arg(&path);
+        let piped = std::process::Stdio::piped;
+        let mut reader = reader.stdin(piped()).stdout(piped()).spawn().unwrap();
+        io::Read::read_exact(reader.stdout.as_mut().unwrap(), &mut [0]).unwrap();
+        assert!(pid_of_running(&path).is_err());
+        let theirs = dir.path().join("theirs");
+        fs::write(&theirs, "precious").unwrap();
+        let making = format!("{}.tmp{}", path.display(), std::process::id());
+        std::os::unix::fs::symlink(&theirs, making).unwrap();
+        let pid_file = PidFile::create(&path, false).unwrap();
+        assert_eq!(fs::read_to_string(&theirs).unwrap(), "precious");
+        assert!(fs::symlink_metadata(&pid_file.path).unwrap().is_file());
+        drop(reader.stdin.take());
+        reader.wait().unwrap();
     }
 
     #[test]

@@ -47,12 +47,13 @@ impl User {
         Ok(User { name: user.name, uid: user.uid, gid, groups })
     }
 
-    /// Makes that user the owner of a file. The error is a sentence in Open vSwitch's words.
+    /// Makes that user the owner of a file; of a link itself, since in a directory that is not root's it may
+    /// lead to any file. The error is a sentence in Open vSwitch's words.
     pub fn give_file(&self, path: &Path) -> Result<(), String> {
         if !Uid::current().is_root() {
             return Ok(());
         }
-        std::os::unix::fs::chown(path, Some(self.uid.as_raw()), Some(self.gid.as_raw()))
+        std::os::unix::fs::lchown(path, Some(self.uid.as_raw()), Some(self.gid.as_raw()))
             .map_err(|e| format!("failed to change {} ownership: {}.", path.display(), os(e)))
     }
 
@@ -91,6 +92,7 @@ fn os(e: impl Into<io::Error>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::MetadataExt;
 
     #[test]
     fn users_and_groups_are_looked_up_and_what_is_not_there_is_named() {
@@ -99,5 +101,18 @@ mod tests {
         assert_ne!(User::parse("root:nogroup").unwrap().gid, Gid::from_raw(0));
         assert_eq!(User::parse("nosuch").unwrap_err(), "user nosuch not found, aborting.");
         assert_eq!(User::parse("root:nosuch").unwrap_err(), "root: group nosuch not found, aborting.");
+    }
+
+    #[test]
+    fn what_a_link_leads_to_is_not_given_away() {
+        assert!(Uid::current().is_root(), "run this test as root");
+        let dir = tempfile::tempdir().unwrap();
+        let (theirs, log) = (dir.path().join("shadow"), dir.path().join("log"));
+        std::fs::write(&theirs, "").unwrap();
+        std::os::unix::fs::symlink(&theirs, &log).unwrap();
+        let owner = |path: &Path| std::fs::symlink_metadata(path).unwrap().uid();
+        let nobody = User::parse("nobody").unwrap();
+        nobody.give_file(&log).unwrap();
+        assert_eq!((owner(&theirs), owner(&log)), (0, nobody.uid.as_raw()));
     }
 }
