@@ -1,7 +1,7 @@
 //! What all daemons have in common, on the real binary: going to the background, pid files, the monitor, the
 //! log's destinations.
 
-use crate::common::{Process, RunDir, Said, Switch, binary, kill, run_dir, wait_for};
+use crate::common::{Process, RunDir, Said, Switch, binary, kill, links, namespace, run_dir, wait_for};
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixDatagram, UnixStream};
@@ -588,4 +588,38 @@ fn a_server_keeps_to_its_log_file_and_serves_the_operator_whoever_is_connected()
     assert!(closed(&idle[0]) && !closed(&idle[119]), "who was idle longest gave way");
     kill("TERM", server.id());
     server.wait().unwrap();
+}
+
+#[test]
+fn neither_the_end_nor_a_timeout_waits_for_a_name_server_that_does_not_answer() {
+    let dir = run_dir();
+    let net = namespace();
+    // Whatever goes there is lost.
+    net.ip("link add void up type dummy");
+    net.ip("address add 192.0.2.2/24 dev void");
+    net.ip("neighbour add 192.0.2.1 lladdr 02:00:00:00:00:01 dev void");
+    fs::write(dir.file("resolv.conf"), "nameserver 192.0.2.1\n").unwrap();
+    let command = |line: &str| {
+        let mut command = net.command("unshare");
+        let names = dir.file("resolv.conf");
+        let line = format!("mount --bind {} /etc/resolv.conf && exec {line}", names.display());
+        dir.lead(command.args(["--mount", "sh", "-c", &line]));
+        command
+    };
+    let bin = links(dir.path());
+    let program = |line: &str| command(&bin.join(line).display().to_string());
+    let since = Instant::now();
+    let asked = program("ovsdb-client --timeout=1 list-dbs tcp:nobody.example:6640").output().unwrap();
+    assert!(!asked.status.success(), "{asked:?}");
+    assert!(since.elapsed() < Duration::from_secs(4), "{:?}", since.elapsed());
+
+    let mut switch = Process::logged(
+        &mut program("ovs-vswitchd --pool-size 4096 --pidfile tcp:nobody.example:6640"),
+        dir.file("log"),
+    );
+    wait_for("an attempt", || dir.read("log").contains("connecting..."));
+    let since = Instant::now();
+    appctl(dir.path(), &["exit"]);
+    switch.wait().unwrap();
+    assert!(since.elapsed() < Duration::from_secs(4), "{:?}", since.elapsed());
 }
