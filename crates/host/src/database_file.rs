@@ -7,6 +7,7 @@
 //!
 //! Threads: any; the calls block as long as the disk takes.
 
+use crate::rundir::{FileId, file_id};
 use ovsdb::UuidGenerator;
 use ovsdb::log::{LogDirectory, LogFile, Magic, ReadAt, Temporary, frame};
 use rustix::fs::{FlockOperation, fcntl_lock};
@@ -208,13 +209,13 @@ impl Drop for TemporaryFile {
 /// A lock on a file of its own, by `fcntl`.
 #[derive(Debug)]
 struct Lock {
-    identity: (u64, u64),
+    identity: FileId,
     // Closing any descriptor of the file would give the lock up, so there is never a second one.
     _file: File,
 }
 
 /// Device and inode of the locks of this process, which the system does not keep from taking them twice.
-static HELD: Mutex<Vec<(u64, u64)>> = Mutex::new(Vec::new());
+static HELD: Mutex<Vec<FileId>> = Mutex::new(Vec::new());
 
 impl Lock {
     fn take(path: &Path) -> io::Result<Lock> {
@@ -224,7 +225,7 @@ impl Lock {
             Err(io::Error::from(rustix::io::Errno::AGAIN))
         };
         if let Ok(existing) = fs::metadata(path)
-            && held.contains(&(existing.dev(), existing.ino()))
+            && held.contains(&file_id(&existing))
         {
             return refused("this process has already locked it");
         }
@@ -242,8 +243,7 @@ impl Lock {
             let pid = holder.map_or(0, |pid| pid.as_raw_nonzero().get());
             return refused(&format!("it is already locked by pid {pid}"));
         }
-        let metadata = file.metadata()?;
-        let identity = (metadata.dev(), metadata.ino());
+        let identity = file_id(&file.metadata()?);
         held.push(identity);
         Ok(Lock { identity, _file: file })
     }

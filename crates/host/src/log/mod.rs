@@ -27,13 +27,14 @@ pub use spec::{Change, Destination, Setting};
 pub use syslog::Method as SyslogMethod;
 
 use crate::program;
+use crate::rundir::file_id;
 use pattern::Line;
 use rate::{Bucket, Verdict};
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock};
@@ -145,7 +146,7 @@ fn is_file_at(path: &Path) -> bool {
     let outputs = outputs();
     let open = outputs.file.as_ref().and_then(|f| f.file.as_ref()?.metadata().ok());
     let there = std::fs::metadata(path).ok();
-    open.zip(there).is_some_and(|(open, there)| (open.dev(), open.ino()) == (there.dev(), there.ino()))
+    open.zip(there).is_some_and(|(open, there)| file_id(&open) == file_id(&there))
 }
 
 /// Stops writing to the file (`vlog/close`), until [`reopen_file`].
