@@ -1,7 +1,7 @@
 //! The accept loop of every listening socket: how many connections may exist at once, which one gives way to
 //! another, and what happens when the process is out of descriptors.
 
-use crate::{Idlers, Incoming, Listener, reason};
+use crate::{Idlers, Incoming, Listener, Stream, StreamError, reason};
 use std::convert::Infallible;
 use std::os::fd::RawFd;
 use std::rc::Rc;
@@ -51,6 +51,17 @@ impl Places {
 }
 
 impl Place {
+    /// The stream of a connection that came to this place, as [`Incoming::establish`] makes it. Its handshake
+    /// ends where others need the place.
+    pub async fn establish(&self, incoming: Incoming) -> Result<Stream, StreamError> {
+        let wait = self.idle.shake();
+        tokio::select! {
+            biased;
+            made = incoming.establish() => made,
+            () = wait.dismissed() => Err(StreamError::Handshake("too slow, and others want its place".into())),
+        }
+    }
+
     /// Notified when its connection becomes idle, if it may be dismissed.
     pub fn idlers(&self) -> Rc<Idlers> {
         self.idle.clone()
@@ -100,7 +111,7 @@ fn is_reserved(descriptor: RawFd, limit: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{PassiveTarget, Stream};
+    use crate::PassiveTarget;
     use tokio::io::AsyncReadExt;
 
     #[test]
@@ -126,7 +137,7 @@ mod tests {
                     |why| panic!("{why}"),
                     |incoming, place| {
                         tokio::task::spawn_local(async move {
-                            let _stream = incoming.establish().await.unwrap();
+                            let _stream = place.establish(incoming).await.unwrap();
                             place.idlers().wait().dismissed().await;
                         });
                     },

@@ -20,8 +20,9 @@ pub fn warp(ms: u64) {
     BENT.notify_waiters();
 }
 
-/// Waits until [`now`] is `deadline` or later.
-pub async fn sleep_until(deadline: Instant) {
+/// Waits until [`now`] is `deadline` or later; without a deadline for ever.
+pub async fn sleep_until(deadline: impl Into<Option<Instant>>) {
+    let Some(deadline) = deadline.into() else { return std::future::pending().await };
     loop {
         // Registered before the clock is read, so that no bend is missed.
         let bent = BENT.notified();

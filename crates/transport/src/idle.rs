@@ -14,16 +14,19 @@ const LEAVING: Duration = Duration::from_millis(10);
 /// The idle connections of one socket.
 #[derive(Default)]
 pub struct Idlers {
-    /// By the time at which they began to wait.
-    waiting: RefCell<BTreeMap<u64, Rc<Notify>>>,
+    /// By the time at which they began to wait; who has not shaken hands yet before all others.
+    waiting: RefCell<BTreeMap<Order, Rc<Notify>>>,
     next: Cell<u64>,
     came: Notify,
 }
 
+/// Whether it has shaken hands, and its number.
+type Order = (bool, u64);
+
 /// A client waits for as long as this lives.
 pub struct Waits {
     idlers: Rc<Idlers>,
-    number: u64,
+    order: Order,
     dismissed: Rc<Notify>,
 }
 
@@ -35,11 +38,20 @@ impl Idlers {
 
     /// The same for one that waits for several things: `dismissed` is notified when it must give way.
     pub fn wait_on(self: &Rc<Self>, dismissed: Rc<Notify>) -> Waits {
-        let number = self.next.get();
-        self.next.set(number + 1);
-        self.waiting.borrow_mut().insert(number, dismissed.clone());
+        self.add(true, dismissed)
+    }
+
+    /// A client shakes hands: anybody may begin that, so it gives way before those that have done so.
+    pub fn shake(self: &Rc<Self>) -> Waits {
+        self.add(false, Rc::default())
+    }
+
+    fn add(self: &Rc<Self>, has_shaken: bool, dismissed: Rc<Notify>) -> Waits {
+        let order = (has_shaken, self.next.get());
+        self.next.set(order.1 + 1);
+        self.waiting.borrow_mut().insert(order, dismissed.clone());
         self.came.notify_one();
-        Waits { idlers: self.clone(), number, dismissed }
+        Waits { idlers: self.clone(), order, dismissed }
     }
 
     /// Makes one after the other give way, until the caller drops this.
@@ -69,7 +81,7 @@ impl Waits {
 
 impl Drop for Waits {
     fn drop(&mut self) {
-        self.idlers.waiting.borrow_mut().remove(&self.number);
+        self.idlers.waiting.borrow_mut().remove(&self.order);
     }
 }
 

@@ -3,10 +3,7 @@
 use crate::clock;
 use crate::reconnect::{Action, Reconnect, SILENT, Wait};
 use std::ops::ControlFlow;
-use std::time::{Duration, Instant};
-
-/// Longest wait if the state machine requests none.
-const FOR_EVER: Duration = Duration::from_secs(3_600);
+use std::time::Duration;
 
 /// The text for the end of a connection that the peer has closed.
 pub const CLOSED: &str = "End of file";
@@ -144,7 +141,6 @@ pub async fn keep_connected<K: Keep>(keep: &mut K) -> Option<K::Done> {
             }
             continue;
         }
-        let due: Instant = due.unwrap_or_else(|| clock::now() + FOR_EVER);
         tokio::select! {
             () = clock::sleep_until(due) => {}
             () = keep.changed() => {}

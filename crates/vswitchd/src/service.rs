@@ -45,16 +45,13 @@ const YIELDING: Duration = Duration::from_micros(500);
 /// How long a connection is served that does not wait for a long turn.
 const MOMENT: Duration = Duration::from_micros(200);
 
-/// Longest wait where a connection's own clock asks for none.
-const FOR_EVER: Duration = Duration::from_secs(3_600);
-
 /// Serves a socket of a bridge for ever.
 pub async fn serve(listener: Listener, shared: Shared, bridge: BridgeIdx, purpose: Purpose) {
     let failed = |why: &str| tracing::warn!(target: "vconn", "accept failed: {why}");
     let serve = |incoming: Incoming, place: Place| {
         let shared = shared.clone();
         tokio::task::spawn_local(async move {
-            let Ok(stream) = incoming.establish().await else { return };
+            let Ok(stream) = place.establish(incoming).await else { return };
             if let Some(mut carrier) = Carrier::new(&shared, bridge, purpose, None, stream) {
                 carrier.idlers = Some(place.idlers());
                 if let Err(error) = carrier.run().await {
@@ -227,7 +224,7 @@ impl Carrier {
 
     /// Waits until something can be done, and does it.
     async fn wait(&mut self, wants_input: bool, blocked: bool, buffer: &mut [u8]) -> io::Result<Woken> {
-        let due = self.with(|c| c.poll_timeout()).flatten().unwrap_or_else(|| clock::now() + FOR_EVER);
+        let due = self.with(|c| c.poll_timeout()).flatten();
         let idlers = self.idlers.clone().filter(|_| self.with(|c| c.monitors.is_empty()).unwrap_or(true));
         let idle = idlers.as_ref().map(Idlers::wait);
         let dismissed = async {

@@ -323,3 +323,35 @@ fn errors_are_those_of_the_system_in_its_words() {
     let target = ActiveTarget::parse("ssl:127.0.0.1", 6640).unwrap();
     assert!(run(Stream::connect(&target, None)).unwrap_err().to_string().contains("Private key must be"));
 }
+
+#[test]
+fn who_does_not_shake_hands_gives_its_place_to_the_next() {
+    let server = Arc::new(Tls::new(files("sc", "controller")));
+    let client = Tls::new(files("ctl", "switch"));
+    let local = tokio::task::LocalSet::new();
+    run(local.run_until(async {
+        let (listener, target) = listening("pssl:0:127.0.0.1", Some(&server)).await;
+        let places = crate::Places::new(1);
+        let serve = crate::accept(
+            &listener,
+            &places,
+            |why| panic!("{why}"),
+            |incoming, place| {
+                tokio::task::spawn_local(async move {
+                    let Ok(_stream) = place.establish(incoming).await else { return };
+                    place.idlers().wait().dismissed().await;
+                });
+            },
+        );
+        let call = async {
+            let silent = tokio::net::TcpStream::connect(("127.0.0.1", listener.bound_port().unwrap()));
+            let _silent = silent.await.unwrap();
+            let connecting = Stream::connect(&target, Some(&client));
+            tokio::time::timeout(HANDSHAKE_TIMEOUT / 2, connecting).await.expect("a place").unwrap();
+        };
+        tokio::select! {
+            never = serve => match never {},
+            () = call => {}
+        }
+    }));
+}

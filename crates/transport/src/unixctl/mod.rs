@@ -143,7 +143,7 @@ async fn serve_within(
     let serve = |incoming: Incoming, place: Place| {
         let (answer, account) = (answer.clone(), replies.open());
         tokio::task::spawn_local(async move {
-            if let Ok(stream) = incoming.establish().await {
+            if let Ok(stream) = place.establish(incoming).await {
                 converse(stream, &*answer, &place.idlers(), &account).await;
             }
             drop(place);

@@ -85,7 +85,7 @@ impl Task {
                 let this = this.clone();
                 tasks.spawn_local(async move {
                     let name = incoming.name.clone();
-                    let why = match incoming.establish().await {
+                    let why = match place.establish(incoming).await {
                         Ok(stream) => this.serve(stream).await,
                         Err(error) => error.to_string(),
                     };

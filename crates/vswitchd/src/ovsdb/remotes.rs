@@ -413,7 +413,7 @@ impl Remote {
             let (remote, state) = (self.clone(), state.clone());
             tokio::task::spawn_local(async move {
                 let name = incoming.name.clone();
-                match incoming.establish().await {
+                match place.establish(incoming).await {
                     Ok(stream) if !remote.stopped.get() => remote.serve(&state, stream, name, &place).await,
                     Ok(_) => {}
                     Err(StreamError::Bootstrapped(path)) => {

@@ -23,8 +23,6 @@ use transport::{ActiveTarget, Keep, OVSDB_PORT, Stream, clock, keep_connected};
 
 /// Silence of the active server after which it is probed.
 const PROBE_INTERVAL: Duration = Duration::from_secs(60);
-/// Longest wait if no probe is due.
-const FOR_EVER: Duration = Duration::from_secs(3_600);
 
 /// Whether a server is a backup, and of which server.
 pub(super) struct Replication {
@@ -281,7 +279,7 @@ impl Peer<'_> {
             let silent = self.reconnect.deadline();
             let message = tokio::select! {
                 message = self.connection.receive() => message.map_err(Failure::Connection)?,
-                () = clock::sleep_until(silent.unwrap_or_else(|| clock::now() + FOR_EVER)) => {
+                () = clock::sleep_until(silent) => {
                     self.listened();
                     match self.reconnect.run(clock::now()) {
                         Some(Action::Disconnect) => {
