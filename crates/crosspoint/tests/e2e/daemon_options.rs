@@ -595,7 +595,8 @@ fn neither_the_end_nor_a_timeout_waits_for_a_name_server_that_does_not_answer() 
     let dir = run_dir();
     let net = namespace();
     // Whatever goes there is lost.
-    net.ip("link add void up type dummy");
+    net.ip("link add void up type veth peer name beyond");
+    net.ip("link set beyond up");
     net.ip("address add 192.0.2.2/24 dev void");
     net.ip("neighbour add 192.0.2.1 lladdr 02:00:00:00:00:01 dev void");
     fs::write(dir.file("resolv.conf"), "nameserver 192.0.2.1\n").unwrap();
