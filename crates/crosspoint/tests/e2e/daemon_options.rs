@@ -614,10 +614,8 @@ fn neither_the_end_nor_a_timeout_waits_for_a_name_server_that_does_not_answer() 
     assert!(!asked.status.success(), "{asked:?}");
     assert!(since.elapsed() < Duration::from_secs(4), "{:?}", since.elapsed());
 
-    let mut switch = Process::logged(
-        &mut program("ovs-vswitchd --pool-size 4096 --pidfile tcp:nobody.example:6640"),
-        dir.file("log"),
-    );
+    let mut switch =
+        Process::logged(&mut program("ovs-vswitchd --pidfile tcp:nobody.example:6640"), dir.file("log"));
     wait_for("an attempt", || dir.read("log").contains("connecting..."));
     let since = Instant::now();
     appctl(dir.path(), &["exit"]);
