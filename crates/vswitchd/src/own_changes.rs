@@ -42,8 +42,14 @@ enum Phase {
     /// Setting a table's limit: some of the surplus rules may already be gone, in versions of their own.
     Limiting,
     Emptying,
-    /// Until this time at most, workers may still see the removed rules.
+    /// Until this time at most, workers may still see the removed rules and addresses.
     Draining(Instant),
+}
+
+impl Phase {
+    fn draining() -> Phase {
+        Phase::Draining(Instant::now() + DRAINING_MAX)
+    }
 }
 
 impl OwnChanges {
@@ -119,14 +125,25 @@ fn turn(
             let made = plane.control.change_at_once(&all, now_ms);
             made.expect("to delete everything is always valid");
         }
+        if !is_flush {
+            plane.control.fdb_flush(bridge);
+            if *phase == Phase::Waiting && plane.control.is_forgetting(bridge) {
+                *phase = Phase::draining();
+            }
+        }
     }
     if *phase == Phase::Emptying {
         let Some(outcome) = plane.go_on_changing(until) else { return false };
         outcome.expect("to delete everything is always valid");
-        *phase = Phase::Draining(Instant::now() + DRAINING_MAX);
+        *phase = Phase::draining();
     }
     match (change, *phase) {
         (OwnChange::Flush(rule), _) => rule.iter().for_each(|rule| plane.set_own_rule(bridge, rule)),
+        (_, Phase::Draining(_)) if plane.control.is_forgetting(bridge) => {
+            plane.control.collect();
+            *phase = Phase::draining();
+            return false;
+        }
         (_, Phase::Draining(end)) if !plane.control.is_drained(bridge) && Instant::now() < end => {
             plane.control.collect();
             return false;
@@ -190,11 +207,12 @@ impl Changes for Everything {
 mod tests {
     use super::*;
     use crate::config::DatapathFlags;
+    use base::{OfPort, PortNo};
     use datapath::{CacheConfig, Pipeline};
     use flow::FieldId;
     use std::collections::BTreeSet;
     use switch::control::RuleFilter;
-    use switch::{BridgeConfig, RuleFlags};
+    use switch::{BridgeConfig, Effect, PortSpec, RuleFlags};
 
     const RULES: u64 = 5_000;
 
@@ -289,6 +307,18 @@ mod tests {
         assert!(plane.control.topology().bridge(bridge).is_some());
         drop(worker);
         while turn(&mut changes, &mut plane) {}
+        assert!(plane.control.topology().bridge(bridge).is_none());
+
+        let bridge = plane.control.add_bridge(BridgeConfig::new("br1"));
+        plane.control.add_port(bridge, PortSpec::new(PortNo(1), OfPort(1), "p1")).unwrap();
+        let learn = |mac| Effect::Learn { bridge, vlan: 0, mac, port: PortNo(1) };
+        plane.control.apply(&(0..5_000).map(learn).collect::<Vec<_>>(), 0);
+        changes.push(bridge, OwnChange::Remove);
+        let mut counts = BTreeSet::new();
+        while turn(&mut changes, &mut plane) {
+            counts.insert(plane.control.fdb_stats(bridge).current);
+        }
+        assert!(counts.len() > 3, "addresses are forgotten in turns: {counts:?}");
         assert!(plane.control.topology().bridge(bridge).is_none());
     }
 }

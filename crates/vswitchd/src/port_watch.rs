@@ -45,8 +45,15 @@ impl DeviceManager {
 
     /// The number in a dummy port's name, if it is free, so that tests can predict it; otherwise the lowest
     /// free one.
-    pub fn free_port_no(&self, interface: &Interface, is_local: bool) -> Option<PortNo> {
-        let is_free = |n: &PortNo| n.0 > 0 && n.0 <= 0xffff && !self.ports.contains_key(n);
+    pub fn free_port_no(
+        &self,
+        control: &switch::Control,
+        interface: &Interface,
+        is_local: bool,
+    ) -> Option<PortNo> {
+        let is_free = |n: &PortNo| {
+            n.0 > 0 && n.0 <= 0xffff && !self.ports.contains_key(n) && !control.is_remembered(*n)
+        };
         let digits = interface.name.trim_start_matches(|c: char| !c.is_ascii_digit());
         let digits = digits.split(|c: char| !c.is_ascii_digit()).next().unwrap_or_default();
         let named = digits.parse().ok().map(|n: u32| {
@@ -62,9 +69,7 @@ impl DeviceManager {
                 PATCH => PATCH_FIRST,
                 _ => 1,
             };
-            let taken = (first..).zip(self.ports.range(PortNo(first)..));
-            let free = first + taken.take_while(|(number, (taken, _))| *number == taken.0).count() as u32;
-            Some(PortNo(free)).filter(is_free)
+            (first..=0xffff).map(PortNo).find(is_free)
         })
     }
 
@@ -308,12 +313,26 @@ mod tests {
 
     #[test]
     fn port_numbers_are_those_in_names_of_dummies_or_the_lowest_that_are_free() {
-        let (_, devices) = with_ports(&[Interface::new("a", "dummy"), Interface::new("b", "dummy")]);
-        let number = |name, kind, is_local| devices.free_port_no(&Interface::new(name, kind), is_local);
+        let (mut plane, mut devices) =
+            with_ports(&[Interface::new("a", "dummy"), Interface::new("b", "dummy")]);
+        let free = |devices: &DeviceManager, plane: &ForwardingPlane, name, kind, is_local| {
+            devices.free_port_no(&plane.control, &Interface::new(name, kind), is_local)
+        };
+        let number = |name, kind, is_local| free(&devices, &plane, name, kind, is_local);
         assert_eq!(number("p7", "dummy", false), Some(PortNo(7)));
         assert_eq!(number("p2", "dummy", false), Some(PortNo(3)), "it is taken");
         assert_eq!(number("eth7", "system", false), Some(PortNo(3)));
         assert_eq!(number("br5", "dummy", true), Some(PortNo(105)));
         assert_eq!(number("x", PATCH, false), Some(PortNo(PATCH_FIRST)));
+        // Packets to addresses behind a port that is gone must not go to another.
+        let bridge = devices.ports.remove(&PortNo(2)).unwrap().bridge;
+        let learn = |mac| switch::Effect::Learn { bridge, vlan: 0, mac, port: PortNo(2) };
+        plane.control.apply(&(0..5_000).map(learn).collect::<Vec<_>>(), 0);
+        plane.control.remove_port(PortNo(2)).unwrap();
+        assert_eq!(free(&devices, &plane, "p2", "dummy", false), Some(PortNo(3)));
+        while plane.control.is_forgetting(bridge) {
+            plane.control.collect();
+        }
+        assert_eq!(free(&devices, &plane, "p2", "dummy", false), Some(PortNo(2)));
     }
 }

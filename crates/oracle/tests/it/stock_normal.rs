@@ -239,7 +239,7 @@ impl Pair {
             self.run(commands);
         }
         self.stock.appctl("fdb/flush", &[]);
-        self.bridges.iter().for_each(|b| self.control.fdb_flush(*b, usize::MAX));
+        self.bridges.iter().for_each(|b| self.control.fdb_flush(*b));
     }
 
     fn run(&mut self, commands: Vec<String>) {

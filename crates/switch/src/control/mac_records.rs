@@ -11,6 +11,7 @@
 
 use base::PortNo;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Range;
 
 /// The resolution of times.
 const BUCKET_MS: u64 = 100;
@@ -101,9 +102,15 @@ impl Records {
         self.by_word.get(&word).map(|n| &self.slab[*n as usize])
     }
 
-    /// In no particular order.
-    pub fn iter(&self) -> impl Iterator<Item = &Record> {
-        self.by_word.values().map(|n| &self.slab[*n as usize])
+    /// How many places there are, with an address or without.
+    pub fn places(&self) -> usize {
+        self.slab.len()
+    }
+
+    /// The addresses in some of the places.
+    pub fn within(&self, places: Range<usize>) -> impl Iterator<Item = &Record> {
+        let is_there = |n: &usize| self.by_word.get(&self.slab[*n].word) == Some(&(*n as u32));
+        places.filter(is_there).map(|n| &self.slab[n])
     }
 
     /// Adds a new address.
@@ -151,19 +158,24 @@ impl Records {
         &self.statics
     }
 
-    /// The learned addresses behind a port, oldest first.
-    pub fn learned_behind(&self, port: PortNo) -> impl Iterator<Item = u64> {
-        let first = self.by_port.get(&port).map_or(NONE, |list| list.first);
-        let in_slab = |n| (n != NONE).then(|| &self.slab[n as usize]);
-        let next = move |record: &&Record| in_slab(record.links[OF_PORT].after);
-        std::iter::successors(in_slab(first), next).map(|record| record.word)
+    /// How many are not static.
+    pub fn learned(&self) -> usize {
+        self.len() - self.statics.len()
+    }
+
+    /// How many were learned behind a port.
+    pub fn count_behind(&self, port: PortNo) -> usize {
+        self.by_port.get(&port).map_or(0, |list| list.len)
+    }
+
+    /// The oldest address that was learned behind a port.
+    pub fn first_behind(&self, port: PortNo) -> Option<u64> {
+        self.by_port.get(&port).map(|list| self.slab[list.first as usize].word)
     }
 
     /// The next address to evict: the oldest of the port with the most addresses.
     pub fn first_to_give_way(&self) -> Option<u64> {
-        let (_, port) = self.fullest.last()?;
-        let list = self.by_port.get(port)?;
-        Some(self.slab[list.first as usize].word)
+        self.first_behind(self.fullest.last()?.1)
     }
 
     /// The address that has been unused longest, and the latest time at which it may have been seen.
@@ -259,9 +271,13 @@ mod tests {
             let first = fullest.and_then(|(_, p)| model.iter().find(|m| !m.3 && m.1 == p)).map(|m| m.0);
             assert_eq!(records.first_to_give_way(), first);
             for port in (1..=6).map(PortNo) {
-                let behind = model.iter().filter(|m| !m.3 && m.1 == port).map(|m| m.0);
-                assert!(records.learned_behind(port).eq(behind));
+                let first = model.iter().find(|m| !m.3 && m.1 == port).map(|m| m.0);
+                assert_eq!((records.count_behind(port), records.first_behind(port)), (count(port), first));
             }
+            let half = records.places() / 2;
+            let all = records.within(0..half).chain(records.within(half..records.places()));
+            let all: BTreeSet<u64> = all.map(|record| record.word).collect();
+            assert_eq!(all, model.iter().map(|m| m.0).collect());
             let statics: BTreeSet<u64> = model.iter().filter(|m| m.3).map(|m| m.0).collect();
             assert_eq!(*records.statics(), statics);
             let oldest = model.iter().filter(|m| !m.3).map(|m| m.2).min();

@@ -2,9 +2,13 @@
 //!
 //! A static address, which the operator gave to a port (`fdb/add`), stays there: it does not age, is not
 //! learned on another port, and is not evicted. It goes when its port goes.
+//!
+//! A million addresses may have to go at once: with their port, or because a setting changed. They are
+//! forgotten in turns ([`Control::collect`]), the first of which belongs to the change itself. An address whose
+//! port is gone leads nowhere meanwhile, so packets to it are flooded.
 
-use super::mac_records::{Record, Records};
-use super::{Control, Inner, Left};
+use super::mac_records::Records;
+use super::{Control, Inner, Left, RETIRED_AT_ONCE};
 use crate::changelog::word_table;
 use crate::effect::Effect;
 use crate::mac::MacTable;
@@ -56,6 +60,28 @@ pub struct Replaced {
     pub is_static: bool,
 }
 
+/// Addresses of a bridge that must be forgotten.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Doomed {
+    bridge: BridgeIdx,
+    which: Which,
+    /// How many are left, at most: what is learned meanwhile may stay.
+    left: usize,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Which {
+    /// The learned ones, those first that have been unused longest.
+    Learned,
+    /// Those learned behind a port.
+    Behind(PortNo),
+    /// Those behind a port that is gone, in every bridge: those hosts will probably soon appear elsewhere, and
+    /// other bridges have learned them through this one.
+    BehindGone(PortNo),
+    /// Those for which a smaller table has no room.
+    Surplus,
+}
+
 /// The control side of one bridge's table.
 #[derive(Default)]
 pub(super) struct MacControl {
@@ -66,6 +92,11 @@ pub(super) struct MacControl {
 }
 
 impl MacControl {
+    /// Whether no worker sees a removed entry.
+    pub fn is_drained(&self) -> bool {
+        self.ended.is_empty()
+    }
+
     /// Unlinks at most `max` removed entries.
     pub fn collect(&mut self, macs: &MacTable, oldest: Version, max: usize, reader: &Reader) -> Left {
         for _ in 0..max {
@@ -106,40 +137,66 @@ impl Control {
 
     /// The addresses of a bridge: the static ones first, then the others, most recently seen last.
     pub fn fdb_show(&self, bridge: BridgeIdx, now_ms: u64, slots: &dyn SlotReader) -> Vec<FdbEntry> {
-        let Some(Some(control)) = self.inner.bridges.get(bridge.0 as usize) else { return Vec::new() };
-        let mut all: Vec<_> = (control.macs.records.iter())
-            .map(|r| FdbEntry {
-                port: r.port,
-                vlan: (r.word >> 48) as u16,
-                mac: r.word & 0xffff_ffff_ffff,
-                age_ms: (!r.is_static)
-                    .then(|| now_ms.saturating_sub(slots.read(r.slot).last_used_ms.max(r.learned_ms))),
-            })
-            .collect();
-        all.sort_by_key(|e| (Reverse(e.age_ms.unwrap_or(u64::MAX)), e.vlan, e.mac));
+        let mut all = self.fdb_some(bridge, &mut Some(0), usize::MAX, now_ms, slots);
+        all.sort_by_key(FdbEntry::rank);
         all
     }
 
-    /// How many learned addresses a bridge has.
-    pub fn fdb_learned(&self, bridge: BridgeIdx) -> usize {
+    /// The addresses of a bridge in `max` places of its table, from `at` on, which becomes the place to
+    /// continue at; `None` at the end. In no particular order.
+    pub fn fdb_some(
+        &self,
+        bridge: BridgeIdx,
+        at: &mut Option<usize>,
+        max: usize,
+        now_ms: u64,
+        slots: &dyn SlotReader,
+    ) -> Vec<FdbEntry> {
         let control = self.inner.bridges.get(bridge.0 as usize).and_then(Option::as_ref);
-        control.map_or(0, |c| c.macs.records.len() - c.macs.records.statics().len())
+        let (Some(from), Some(control)) = (at.take(), control) else { return Vec::new() };
+        let records = &control.macs.records;
+        let until = from.saturating_add(max);
+        *at = (until < records.places()).then_some(until);
+        let entries = records.within(from..until.min(records.places())).map(|r| FdbEntry {
+            port: r.port,
+            vlan: (r.word >> 48) as u16,
+            mac: r.word & 0xffff_ffff_ffff,
+            age_ms: (!r.is_static)
+                .then(|| now_ms.saturating_sub(slots.read(r.slot).last_used_ms.max(r.learned_ms))),
+        });
+        entries.collect()
     }
 
-    /// Forgets so many learned addresses of a bridge, those first that have been unused longest.
-    pub fn fdb_flush(&mut self, bridge: BridgeIdx, count: usize) {
+    /// Forgets the learned addresses of a bridge, in turns if they are many.
+    pub fn fdb_flush(&mut self, bridge: BridgeIdx) {
         self.enter();
-        let mut has_changed = false;
-        for _ in 0..count {
-            let control = self.inner.bridge(bridge);
-            let Some((record, _)) = control.and_then(|c| c.macs.records.longest_unseen()) else { break };
-            let word = record.word;
-            self.inner.forget(bridge, word, &self.reader);
-            has_changed = true;
-        }
-        if has_changed {
+        if self.inner.flush_learned_macs(bridge, &self.reader) {
             self.inner.publish();
         }
+    }
+
+    /// Whether addresses of a bridge are still being forgotten, after a flush or a change of its ports or
+    /// settings.
+    pub fn is_forgetting(&self, bridge: BridgeIdx) -> bool {
+        self.inner.doomed.iter().any(|doomed| doomed.bridge == bridge)
+    }
+
+    /// Whether addresses behind a removed port are still being forgotten: another port with its number would
+    /// get their packets.
+    pub fn is_remembered(&self, port: PortNo) -> bool {
+        self.inner.doomed.iter().any(|doomed| doomed.which == Which::BehindGone(port))
+    }
+
+    /// A turn of forgetting. Returns whether there was anything to do.
+    pub(super) fn go_on_forgetting(&mut self) -> bool {
+        if self.inner.doomed.is_empty() {
+            return false;
+        }
+        self.enter();
+        if self.inner.forget_some(&self.reader) {
+            self.inner.publish();
+        }
+        true
     }
 
     /// Adds a static address. Returns its previous port, unless it was already static on this one.
@@ -202,6 +259,13 @@ impl Control {
     }
 }
 
+impl FdbEntry {
+    /// Its place in `fdb/show`.
+    pub fn rank(&self) -> (Reverse<u64>, u16, u64) {
+        (Reverse(self.age_ms.unwrap_or(u64::MAX)), self.vlan, self.mac)
+    }
+}
+
 /// The port does not belong to the bridge.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NoSuchPort;
@@ -245,31 +309,16 @@ impl Inner {
         true
     }
 
-    /// Ensures that the table has room. False if static addresses take up all of it.
+    /// Ensures that the table has room: two addresses give way for one while it has more than it may have.
+    /// False if static addresses take up all of it.
     fn make_room(&mut self, bridge: BridgeIdx, reader: &Reader) -> bool {
-        let Some(size) = self.topology.bridge(bridge).map(|b| b.config.mac_table_size.max(1)) else {
-            return false;
-        };
-        self.evict_down_to(bridge, size - 1, reader)
+        (0..2).all(|_| self.surplus(bridge, 1) == 0 || self.evict(bridge, reader))
     }
 
-    /// Applies a new table size at once. Returns whether anything was evicted.
-    pub(super) fn shrink_macs(&mut self, bridge: BridgeIdx, reader: &Reader) -> bool {
-        let size = self.topology.bridge(bridge).map(|b| b.config.mac_table_size.max(1));
-        let len = |inner: &mut Inner| inner.bridge(bridge).map_or(0, |c| c.macs.records.len());
-        let before = len(self);
-        self.evict_down_to(bridge, size.unwrap_or(usize::MAX), reader);
-        len(self) < before
-    }
-
-    /// Evicts addresses until at most `len` are left. False if the remaining ones are static.
-    fn evict_down_to(&mut self, bridge: BridgeIdx, len: usize, reader: &Reader) -> bool {
-        while self.bridge(bridge).is_some_and(|c| c.macs.records.len() > len) {
-            if !self.evict(bridge, reader) {
-                return false;
-            }
-        }
-        true
+    /// How many addresses a bridge has too many if it gets `more`.
+    fn surplus(&mut self, bridge: BridgeIdx, more: usize) -> usize {
+        let size = self.topology.bridge(bridge).map_or(0, |b| b.config.mac_table_size.max(1));
+        self.bridge(bridge).map_or(0, |c| (c.macs.records.len() + more).saturating_sub(size))
     }
 
     /// Adds an entry that is valid from the coming version on.
@@ -310,53 +359,95 @@ impl Inner {
         true
     }
 
-    /// Forgets all addresses of a bridge. Returns whether there were any.
-    pub(super) fn flush_all_macs(&mut self, bridge: BridgeIdx, reader: &Reader) -> bool {
-        self.flush_macs(bridge, |_| true, reader)
+    /// Forgets all addresses of a bridge at once, and what else must be forgotten.
+    pub(super) fn flush_all_macs(&mut self, bridge: BridgeIdx, reader: &Reader) {
+        self.flush_learned_macs(bridge, reader);
+        while self.forget_some(reader) {}
+        let statics = self.bridge(bridge).map(|c| c.macs.records.statics().clone());
+        statics.into_iter().flatten().for_each(|word| self.forget(bridge, word, reader));
     }
 
-    /// The same, except for static ones.
+    /// Forgets the learned addresses of a bridge. Returns whether it changed anything yet.
     pub(super) fn flush_learned_macs(&mut self, bridge: BridgeIdx, reader: &Reader) -> bool {
-        self.flush_macs(bridge, |r| !r.is_static, reader)
+        let left = self.bridge(bridge).map_or(0, |c| c.macs.records.learned());
+        self.doom(Doomed { bridge, which: Which::Learned, left }, reader)
     }
 
-    /// The same, for those behind a port.
-    pub(super) fn flush_learned_macs_behind(
-        &mut self,
-        bridge: BridgeIdx,
-        port: PortNo,
-        reader: &Reader,
-    ) -> bool {
-        let Some(control) = self.bridge(bridge) else { return false };
-        let words: Vec<u64> = control.macs.records.learned_behind(port).collect();
-        for word in &words {
-            self.forget(bridge, *word, reader);
-        }
-        !words.is_empty()
+    /// The same for those behind a port.
+    pub(super) fn flush_learned_macs_behind(&mut self, bridge: BridgeIdx, port: PortNo, reader: &Reader) {
+        let left = self.bridge(bridge).map_or(0, |c| c.macs.records.count_behind(port));
+        self.doom(Doomed { bridge, which: Which::Behind(port), left }, reader);
     }
 
-    fn flush_macs(&mut self, bridge: BridgeIdx, which: impl Fn(&Record) -> bool, reader: &Reader) -> bool {
-        let Some(control) = self.bridge(bridge) else { return false };
-        let records = control.macs.records.iter();
-        let words: Vec<u64> = records.filter(|r| which(r)).map(|r| r.word).collect();
-        for word in &words {
-            self.forget(bridge, *word, reader);
-        }
-        !words.is_empty()
-    }
-
-    /// Forgets the addresses behind a removed port, in every bridge: those hosts will probably soon appear
-    /// elsewhere, and other bridges have learned them through this one.
+    /// The same for those behind a port that is gone, and the static ones.
     pub(super) fn flush_macs_of_gone(&mut self, bridge: BridgeIdx, port: PortNo, reader: &Reader) {
         let Some(control) = self.bridge(bridge) else { return };
         let records = &control.macs.records;
         let is_behind = |word: &u64| records.get(*word).is_some_and(|r| r.port == port);
-        let statics = records.statics().iter().copied().filter(is_behind);
-        let words: Vec<u64> = records.learned_behind(port).chain(statics).collect();
-        let bridges = (0..self.bridges.len() as u32).map(BridgeIdx);
-        for (other, word) in bridges.flat_map(|b| words.iter().map(move |w| (b, *w))) {
-            let stays = |r: &Record| r.is_static && other != bridge;
-            if !self.bridge(other).is_none_or(|c| c.macs.records.get(word).is_none_or(stays)) {
+        let left = records.count_behind(port);
+        let statics: Vec<u64> = records.statics().iter().copied().filter(is_behind).collect();
+        statics.into_iter().for_each(|word| self.forget_everywhere(bridge, word, reader));
+        self.doom(Doomed { bridge, which: Which::BehindGone(port), left }, reader);
+    }
+
+    /// Evicts what a smaller table has no room for.
+    pub(super) fn shrink_macs(&mut self, bridge: BridgeIdx, reader: &Reader) {
+        let left = self.surplus(bridge, 0);
+        self.doom(Doomed { bridge, which: Which::Surplus, left }, reader);
+    }
+
+    /// Forgets the first of these now. Returns whether there were any.
+    fn doom(&mut self, doomed: Doomed, reader: &Reader) -> bool {
+        if doomed.left == 0 {
+            return false;
+        }
+        // Few that are new need not wait for many.
+        self.doomed.push_front(doomed);
+        self.forget_some(reader)
+    }
+
+    /// Forgets some of the addresses that must be. Returns whether there were any.
+    fn forget_some(&mut self, reader: &Reader) -> bool {
+        let (mut work, mut has_changed) = (0, false);
+        while work < RETIRED_AT_ONCE
+            && let Some(next) = self.doomed.front_mut()
+        {
+            let Doomed { bridge, which, left } = *next;
+            next.left = left.saturating_sub(1);
+            work += if matches!(which, Which::BehindGone(_)) { self.bridges.len() } else { 1 };
+            if left > 0 && self.forget_one(bridge, which, reader) {
+                has_changed = true;
+            } else {
+                self.doomed.pop_front();
+            }
+        }
+        has_changed
+    }
+
+    /// False: there is none of these.
+    fn forget_one(&mut self, bridge: BridgeIdx, which: Which, reader: &Reader) -> bool {
+        if which == Which::Surplus {
+            return self.surplus(bridge, 0) > 0 && self.evict(bridge, reader);
+        }
+        let Some(control) = self.bridge(bridge) else { return false };
+        let records = &control.macs.records;
+        let word = match which {
+            Which::Behind(port) | Which::BehindGone(port) => records.first_behind(port),
+            Which::Learned | Which::Surplus => records.longest_unseen().map(|(record, _)| record.word),
+        };
+        let Some(word) = word else { return false };
+        match which {
+            Which::BehindGone(_) => self.forget_everywhere(bridge, word, reader),
+            _ => self.forget(bridge, word, reader),
+        }
+        true
+    }
+
+    /// Forgets an address of a bridge, and where others have learned it.
+    fn forget_everywhere(&mut self, bridge: BridgeIdx, word: u64, reader: &Reader) {
+        for other in (0..self.bridges.len() as u32).map(BridgeIdx) {
+            let record = self.bridge(other).and_then(|c| c.macs.records.get(word));
+            if record.is_some_and(|r| other == bridge || !r.is_static) {
                 self.forget(other, word, reader);
             }
         }

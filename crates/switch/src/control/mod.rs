@@ -161,6 +161,8 @@ pub(crate) struct Inner {
     events: events::Events,
     learning: learning::Learning,
     depths: depth::Depths,
+    /// Addresses that are to be forgotten, the next ones first.
+    doomed: VecDeque<macs::Doomed>,
     by_hand: ByHand,
     /// Ticket and version of a grace period in progress.
     grace: Option<(u64, Version)>,
@@ -196,6 +198,7 @@ impl Control {
             events: Default::default(),
             learning: Default::default(),
             depths: Default::default(),
+            doomed: VecDeque::new(),
             by_hand: ByHand::default(),
             grace: None,
             collected: Version(0),
@@ -244,12 +247,13 @@ impl Control {
         left
     }
 
-    /// Frees some of what no worker sees any more.
+    /// Frees some of what no worker sees any more, and forgets some of the addresses that must be.
     pub fn collect(&mut self) -> Left {
+        let has_doomed = self.go_on_forgetting();
         self.reader.quiescent();
         let left = self.inner.collect(&self.reader);
         self.reader.quiescent();
-        left
+        if has_doomed { Left::More } else { left }
     }
 
     /// A ticket for [`Self::passed`]. Once `passed` returns true, every worker sees the changes made before

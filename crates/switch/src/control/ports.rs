@@ -111,8 +111,8 @@ impl Control {
         idx
     }
 
-    /// Replaces the configuration of a bridge as a whole. If the set of flooded VLANs changes, all addresses
-    /// are forgotten.
+    /// Replaces the configuration of a bridge as a whole. If the set of flooded VLANs changes, all learned
+    /// addresses are forgotten, in turns if they are many.
     pub fn set_bridge(&mut self, idx: BridgeIdx, config: BridgeConfig) -> Result<(), PortError> {
         self.enter();
         let inner = &mut self.inner;
@@ -136,10 +136,12 @@ impl Control {
         Ok(())
     }
 
-    /// Whether no worker sees any rule of a removed bridge, and all its memory is freed.
+    /// Whether no worker sees any removed rule or address of a bridge, and all their memory is freed.
     pub fn is_drained(&self, idx: BridgeIdx) -> bool {
         let control = self.inner.bridges.get(idx.0 as usize).and_then(Option::as_ref);
-        control.is_none_or(|control| control.tables.values().all(|store| store.vanishing == 0))
+        let is_drained =
+            |c: &BridgeControl| c.tables.values().all(|store| store.vanishing == 0) && c.macs.is_drained();
+        control.is_none_or(is_drained)
     }
 
     /// Removes a bridge with its ports, rules and addresses.
@@ -234,7 +236,8 @@ impl Control {
         Ok(())
     }
 
-    /// Removes a port and forgets the addresses behind it, in other bridges too.
+    /// Removes a port and forgets the addresses behind it, in other bridges too: in turns if they are many.
+    /// Until [`Self::is_remembered`] is false, no other port should have its number.
     pub fn remove_port(&mut self, port: PortNo) -> Result<(), PortError> {
         self.enter();
         let inner = &mut self.inner;

@@ -58,7 +58,7 @@ fn an_address_that_was_given_to_a_port_stays_there_until_it_is_taken_back() {
     let again = learn(0xdd, 102);
     r.control.apply(&[moved], 0);
     r.control.expire(1_000_000, &none);
-    r.control.fdb_flush(r.br, usize::MAX);
+    r.control.fdb_flush(r.br);
     let mut config = r.control.topology().bridge(r.br).unwrap().config.clone();
     config.mac_table_size = 2;
     r.control.set_bridge(r.br, config).unwrap();
@@ -151,4 +151,84 @@ fn vlan_modes_tag_and_untag() {
     r.control.modify_port(spec(1, VlanMode::Dot1qTunnel, 30)).unwrap();
     let actions = r.actions(&tagged);
     assert_eq!(actions[..2], [DpAction::PushVlan { tpid: 0x88a8, tci: 0x101e }, out(2)]);
+}
+
+/// Addresses that make more than one turn.
+const MANY: u64 = 2_500;
+
+/// A rig whose bridge has learned many addresses behind port 103, and one behind port 104.
+fn with_many() -> Rig {
+    let mut r = rig();
+    let mut config = r.control.topology().bridge(r.br).unwrap().config.clone();
+    config.mac_table_size = 10_000;
+    r.control.set_bridge(r.br, config).unwrap();
+    r.add(0, 0, Match::any(), vec![Action::Output { port: OfPort::NORMAL, max_len: 0 }]);
+    let learn = |mac, port| Effect::Learn { bridge: r.br, vlan: 0, mac, port: PortNo(port) };
+    let mut effects: Vec<Effect> = (1..=MANY).map(|mac| learn(mac, 103)).collect();
+    effects.push(learn(0xbbbb, 104));
+    r.control.apply(&effects, 0);
+    r
+}
+
+fn to(mac: u64) -> Key {
+    let mut key = packet(101);
+    key.set(FieldId::EthDst, mac.into());
+    key
+}
+
+/// How many addresses the bridge knows after each turn, until nothing changes.
+fn counts(r: &mut Rig) -> Vec<usize> {
+    let mut counts = vec![r.control.fdb_stats(r.br).current];
+    while r.control.is_forgetting(r.br) {
+        assert_eq!(r.control.collect(), Left::More);
+        counts.push(r.control.fdb_stats(r.br).current);
+    }
+    counts
+}
+
+#[test]
+fn the_addresses_behind_a_port_that_goes_are_forgotten_in_turns_and_lead_nowhere_meanwhile() {
+    let mut r = with_many();
+    assert_eq!(r.actions(&to(MANY)), [out(3)]);
+    r.control.remove_port(PortNo(103)).unwrap();
+    assert_eq!(r.actions(&to(1)), [out(2), out(4)]);
+    assert_eq!(r.actions(&to(MANY)), [out(2), out(4)]);
+    assert!(r.control.is_remembered(PortNo(103)) && !r.control.is_remembered(PortNo(104)));
+    // One that is seen elsewhere meanwhile stays.
+    let moved = Effect::Learn { bridge: r.br, vlan: 0, mac: MANY, port: PortNo(102) };
+    r.control.apply(&[moved], 0);
+    // Few go at once even so.
+    r.control.remove_port(PortNo(104)).unwrap();
+    assert!(!r.control.is_remembered(PortNo(104)));
+    assert!(r.control.is_remembered(PortNo(103)));
+    assert_eq!(counts(&mut r).last(), Some(&1));
+    assert!(!r.control.is_remembered(PortNo(103)));
+    assert_eq!(r.actions(&to(MANY)), [out(2)]);
+}
+
+#[test]
+fn changed_settings_let_addresses_go_in_turns() {
+    for change in [
+        |config: &mut BridgeConfig| config.mac_table_size = 10,
+        |config: &mut BridgeConfig| config.flood_vlans = [7].into_iter().collect(),
+    ] {
+        let mut r = with_many();
+        let mut config = r.control.topology().bridge(r.br).unwrap().config.clone();
+        change(&mut config);
+        let size = config.mac_table_size;
+        r.control.set_bridge(r.br, config).unwrap();
+        // A newcomer has a place even so, and does not hold up everybody.
+        let newcomer = Effect::Learn { bridge: r.br, vlan: 0, mac: 0xcccc, port: PortNo(102) };
+        r.control.apply(&[newcomer], 1_000);
+        let counts = counts(&mut r);
+        assert!(counts.len() > 2 && counts[0] > 1_000, "{counts:?}");
+        assert_eq!(*counts.last().unwrap(), if size == 10 { 10 } else { 1 });
+        assert_eq!(r.actions(&to(0xcccc)), [out(2)]);
+    }
+    let mut r = with_many();
+    let vlan = VlanConfig { mode: VlanMode::Access, tag: 5, ..VlanConfig::default() };
+    r.control.modify_port(PortSpec { vlan, ..PortSpec::new(PortNo(103), OfPort(3), "p3") }).unwrap();
+    let counts = counts(&mut r);
+    assert!(counts.len() > 2 && counts[0] > 1_000, "{counts:?}");
+    assert_eq!(counts.last(), Some(&1), "the one behind the other port");
 }

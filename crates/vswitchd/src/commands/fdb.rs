@@ -4,12 +4,13 @@ use crate::plane::ForwardingPlane;
 use crate::state::Vswitch;
 use base::OfPort;
 use openflow::text::{parse_ethernet, write_ethernet};
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use switch::topology::Bridge;
 use switch::{BridgeIdx, Replaced};
 
-/// Addresses forgotten in one turn.
-const FORGOTTEN_AT_ONCE: usize = 1_000;
+/// Addresses that are looked at, or written, in one turn.
+const AT_ONCE: usize = 1_000;
 
 type Answer = Result<String, String>;
 
@@ -25,24 +26,40 @@ fn bridges(plane: &ForwardingPlane, args: &[String]) -> Result<Vec<BridgeIdx>, S
     }
 }
 
-pub fn show(plane: &ForwardingPlane, args: &[String]) -> Answer {
-    let idx = bridge(plane, &args[0])?.idx;
-    let entries = plane.control.fdb_show(idx, plane.now_ms(), &|slot| plane.slot(slot));
-    let mut text = " port  VLAN  MAC                Age\n".to_string();
-    for e in entries {
-        let port = match plane.port_spec(e.port) {
-            Some(p) if p.of_port == OfPort::LOCAL => "LOCAL".to_string(),
-            Some(p) => p.of_port.0.to_string(),
-            None => "?".into(),
-        };
-        let _ = write!(text, "{port:>5}  {:>4}  ", e.vlan);
-        write_ethernet(&mut text, e.mac);
-        let _ = match e.age_ms {
-            Some(ms) => writeln!(text, "  {:>3}", ms / 1000),
-            None => writeln!(text, "  static"),
-        };
-    }
-    Ok(text)
+/// A table may hold a million addresses.
+pub fn show(vswitch: &mut Vswitch, args: &[String]) -> Answer {
+    let (idx, now_ms) = (bridge(&vswitch.plane, &args[0])?.idx, vswitch.plane.now_ms());
+    vswitch.begin(async move |shared| {
+        let (mut at, mut sorted) = (Some(0), BTreeMap::new());
+        while at.is_some() {
+            {
+                let plane = &shared.borrow().plane;
+                let slots = |slot| plane.slot(slot);
+                for e in plane.control.fdb_some(idx, &mut at, AT_ONCE, now_ms, &slots) {
+                    // The addresses of a port that is gone are being forgotten.
+                    sorted.extend(plane.port_spec(e.port).map(|p| (e.rank(), (p.of_port, e))));
+                }
+            }
+            tokio::task::yield_now().await;
+        }
+        let mut text = " port  VLAN  MAC                Age\n".to_string();
+        while !sorted.is_empty() {
+            for (of_port, e) in (0..AT_ONCE).map_while(|_| Some(sorted.pop_first()?.1)) {
+                let _ = match of_port {
+                    OfPort::LOCAL => write!(text, "LOCAL  {:>4}  ", e.vlan),
+                    of_port => write!(text, "{:>5}  {:>4}  ", of_port.0, e.vlan),
+                };
+                write_ethernet(&mut text, e.mac);
+                let _ = match e.age_ms {
+                    Some(ms) => writeln!(text, "  {:>3}", ms / 1000),
+                    None => writeln!(text, "  static"),
+                };
+            }
+            tokio::task::yield_now().await;
+        }
+        Ok(text)
+    });
+    Ok(String::new())
 }
 
 /// VLAN and address.
@@ -80,14 +97,11 @@ pub fn del(plane: &mut ForwardingPlane, args: &[String]) -> Answer {
 /// Forgets what was learned until now. A table may hold a million addresses.
 pub fn flush(vswitch: &mut Vswitch, args: &[String]) -> Answer {
     let all = bridges(&vswitch.plane, args)?;
+    all.iter().for_each(|idx| vswitch.plane.control.fdb_flush(*idx));
     vswitch.begin(async move |shared| {
-        for idx in all {
-            let mut left = shared.borrow().plane.control.fdb_learned(idx);
-            while left > 0 {
-                shared.borrow_mut().plane.control.fdb_flush(idx, FORGOTTEN_AT_ONCE);
-                left = left.saturating_sub(FORGOTTEN_AT_ONCE);
-                tokio::task::yield_now().await;
-            }
+        while all.iter().any(|idx| shared.borrow().plane.control.is_forgetting(*idx)) {
+            shared.borrow_mut().plane.control.collect();
+            tokio::task::yield_now().await;
         }
         Ok("table successfully flushed".into())
     });

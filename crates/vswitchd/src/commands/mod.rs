@@ -126,7 +126,7 @@ const COMMANDS: &[Command<Vswitch>] = &[
     row("fdb/add", "bridge port vlan mac", 4, 4, plane!(fdb::add)),
     row("fdb/del", "bridge vlan mac", 3, 3, plane!(fdb::del)),
     row("fdb/flush", "[bridge]", 0, 1, fdb::flush),
-    row("fdb/show", "bridge", 1, 1, plane!(fdb::show)),
+    row("fdb/show", "bridge", 1, 1, fdb::show),
     row("fdb/stats-clear", "[bridge]", 0, 1, plane!(fdb::stats_clear)),
     row("fdb/stats-show", "bridge", 1, 1, plane!(fdb::stats_show)),
     row("memory/show", "", 0, 0, coverage::memory),

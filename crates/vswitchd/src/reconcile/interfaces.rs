@@ -54,7 +54,7 @@ impl Vswitch {
         let returning = self.devices.returning.get(name).filter(|port| port.bridge == idx).cloned();
         let port_no = (returning.as_ref().map(|port| port.port_no))
             .filter(|port_no| !self.devices.ports.contains_key(port_no))
-            .or_else(|| self.devices.free_port_no(interface, is_local))
+            .or_else(|| self.devices.free_port_no(&self.plane.control, interface, is_local))
             .ok_or_else(|| not_added("no port number is free"))?;
         let (options, mut refused) = self.devices.usable_options(interface, port_no);
         let mut used = Interface { options, ..interface.clone() };

@@ -240,7 +240,7 @@ impl World {
                     self.control.set_bridge(self.bridges[bridge], config).unwrap();
                 } else {
                     self.model.bridges[bridge].macs.clear();
-                    self.control.fdb_flush(self.bridges[bridge], usize::MAX);
+                    self.control.fdb_flush(self.bridges[bridge]);
                 }
             }
         }
