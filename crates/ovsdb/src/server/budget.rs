@@ -7,26 +7,11 @@
 //! session: they are the database. A request that exceeds a budget is refused with the error "resources
 //! exhausted".
 
-use super::{Server, Session, SessionId};
+use super::session::{Session, SessionId};
+use super::state::{Budget, Limits, Server};
 use crate::Error;
 use crate::execute::Room;
 use serde_json::Value;
-use std::cell::Cell;
-
-/// How much there may be, in bytes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Limits {
-    /// Per session: memory kept and buffered for it, and the results of a transaction.
-    pub session_bytes: usize,
-    /// For all sessions together, including memory that requests build. Half of it may be kept.
-    pub total_bytes: usize,
-    /// Per waiting transaction: it is retried whenever its tables change.
-    pub waiting_bytes: usize,
-    /// Locks that one session owns or awaits.
-    pub locks: usize,
-    /// Transactions of all sessions that wait.
-    pub waiting: usize,
-}
 
 impl Default for Limits {
     fn default() -> Limits {
@@ -52,20 +37,6 @@ const WAITING_BYTES: usize = 256;
 const NODE_BYTES: usize = 64;
 /// Requests up to this are not looked at before they are read.
 const SMALL_BYTES: usize = 64 << 10;
-
-/// See the [module](self).
-#[derive(Debug, Default)]
-pub(super) struct Budget {
-    pub(super) limits: Limits,
-    /// For all sessions.
-    kept: usize,
-    /// Transactions that wait.
-    pub(super) waiting: usize,
-    /// Bytes that the owner has read but not handed over.
-    unread: Cell<usize>,
-    /// What the request takes that is being executed, at most.
-    pub(super) request: usize,
-}
 
 pub(super) fn exhausted(what: impl Into<String>) -> Error {
     Error::new("resources exhausted", what.into())

@@ -1,33 +1,18 @@
 //! The databases of a server: which there are, and what the server keeps of each.
 
-use super::transactions::{Unsynced, Waiting};
-use super::{Now, SERVER_DATABASE, Server, SessionId};
+use super::session::{Now, SessionId};
+use super::state::{DatabaseNo, Hosted, Model, SERVER_DATABASE, Server, Unsynced, Waiting};
 use crate::log::transaction::Note;
 use crate::monitor::{MonitorId, Monitors};
-use crate::schema::TableIdx;
 use crate::storage::{CommitNo, Done, Event, Job, Storage, io_error};
 use crate::{Changes, Database, Error, Schema, UuidGenerator, jsonrpc};
 use hashbrown::HashMap;
 use serde_json::Value;
-use serde_json::value::RawValue;
 use std::collections::{BTreeSet, VecDeque};
-
-/// The model of a database in `_Server` (ovsdb-server(5)).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Model {
-    /// One server has it, or an active one and its backups.
-    Standalone,
-    /// It belongs to another server, and is only read here.
-    Relay,
-}
 
 /// There is no database of that name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NoSuchDatabase;
-
-/// A database while it is served: one that is added again, or converted, counts as another.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct DatabaseNo(u64);
 
 /// Events of a database's storage.
 #[derive(Debug)]
@@ -38,29 +23,6 @@ pub enum StorageNews {
     NotCompacted(std::io::Error),
     /// Commits could not be made durable.
     NotDurable(std::io::Error),
-}
-
-/// A database with all that hangs on it.
-pub(super) struct Hosted {
-    pub(super) number: DatabaseNo,
-    /// Where commits are stored; `None`: in memory only.
-    storage: Option<Storage>,
-    last_commit: CommitNo,
-    pub(super) database: Database,
-    pub(super) model: Model,
-    pub(super) monitors: Monitors,
-    /// Whose each monitor is, and the text of its id.
-    pub(super) owners: HashMap<MonitorId, (SessionId, String)>,
-    pub(super) waiting: Vec<Waiting>,
-    pub(super) unsynced: VecDeque<Unsynced>,
-    /// Tables that changed since [`Server::flush`] looked last.
-    pub(super) changed: BTreeSet<TableIdx>,
-    /// Waiting transactions were tried on changes that have been reverted: all must be tried again.
-    pub(super) was_reverted: bool,
-    /// Counts commits and conversions.
-    pub(super) version: u64,
-    /// Its schema as JSON.
-    pub(super) schema_json: Box<RawValue>,
 }
 
 impl Hosted {

@@ -9,19 +9,16 @@
 //! If the write fails, nothing of the group is in the log: all of it is undone, and its transactions run
 //! again, each with a write of its own, so that each gets the answer that it would have got alone.
 
-use super::databases::Hosted;
-use super::transactions::{Attempt, Operations, Unsynced};
-use super::{Now, Server, SessionId};
+use super::session::Now;
+use super::state::{Again, Hosted, Member, Server, Unsynced};
+use super::transactions::{Attempt, Operations};
 use crate::Changes;
 use crate::execute::{OpResult, Outcome};
 use crate::json::Json;
 use crate::jsonrpc::Received;
 use crate::log::transaction::Note;
 use crate::storage::io_error;
-use serde_json::Value;
-use std::ops::Range;
 use std::sync::Arc;
-use std::time::Instant;
 
 /// Transactions of a group.
 const MEMBERS_MAX: usize = 256;
@@ -31,35 +28,6 @@ const MESSAGES_BYTES_MAX: usize = 1 << 20;
 const MESSAGES_BYTES_KEPT: usize = 64 << 10;
 /// Rows that a group changes, and results that its replies have, before it is settled: they wait in memory.
 const PARTS_MAX: usize = 1_024;
-
-/// See the [module](self).
-#[derive(Default)]
-pub(super) struct Group {
-    /// The database that they change; meaningless if the group is empty.
-    database: String,
-    members: Vec<Member>,
-    /// The messages of its members, one after the other.
-    messages: String,
-    parts: usize,
-}
-
-struct Member {
-    now: Now,
-    session: SessionId,
-    request: Value,
-    since: Instant,
-    again: Again,
-    changes: Arc<Changes>,
-    outcome: Outcome,
-}
-
-/// What is needed to run a transaction again.
-enum Again {
-    /// Its position in the group's messages. Copying the text costs less than keeping its parsed form.
-    Message(Range<usize>),
-    /// It has waited, and its text is no longer available.
-    Operations(Vec<Json<'static>>),
-}
 
 impl Server {
     /// Makes a transaction, whose changes are in force, one of the group.

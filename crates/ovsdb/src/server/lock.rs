@@ -1,6 +1,6 @@
 //! Locks: names that one session at a time owns (RFC 7047 sections 4.1.8 to 4.1.10).
 
-use super::SessionId;
+use super::session::SessionId;
 use std::collections::{HashMap, HashSet, VecDeque};
 
 /// All locks of a server.

@@ -26,145 +26,25 @@ mod monitors;
 mod output;
 mod own;
 mod requests;
+mod session;
+mod state;
 mod transactions;
 
-pub use budget::Limits;
-pub use databases::{DatabaseNo, Model, NoSuchDatabase, StorageNews};
+pub use databases::{NoSuchDatabase, StorageNews};
 pub use lock::LockCounts;
 pub use output::Output;
+pub use session::{BySession, Now, OUTPUT_BYTES_FULL, SessionId};
+pub use state::{Counters, DatabaseNo, Limits, Model, SERVER_DATABASE, Server};
 pub use transactions::NotCommitted;
 
-use crate::execute::Reply;
 use crate::jsonrpc::{self, BadMessage, Message, Received, Transact};
-use crate::monitor::history::Position;
-use crate::{Error, Principal, Uuid, UuidGenerator};
-use budget::Budget;
-use databases::Hosted;
-use group::Group;
+use crate::{Error, Uuid, UuidGenerator};
 use lock::{Locks, News};
 use serde::Serialize;
 use serde_json::Value;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::time::Instant;
-
-/// The name of the database about databases.
-pub const SERVER_DATABASE: &str = "_Server";
-
-/// While more than this waits to be sent, a client is sent no update and its requests are not to be read.
-pub const OUTPUT_BYTES_FULL: usize = 256 << 10;
-/// Monitors of one session.
-const MONITORS_MAX: usize = 10_000;
-/// Transactions of one session that wait.
-const WAITING_MAX: usize = 1_000;
-
-/// A client.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct SessionId(pub(crate) u64);
-
-/// Something for each of several clients. Looked at several times for every message, so not by the standard
-/// library's hash, which is made for keys that others choose.
-pub type BySession<T> = hashbrown::HashMap<SessionId, T>;
-
-/// The time, as given by the owner of a server.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Now {
-    /// For measuring intervals.
-    pub at: Instant,
-    /// The time of day in milliseconds since 1970, which goes into the log.
-    pub date_ms: u64,
-}
-
-/// A server.
-pub struct Server {
-    /// When it started.
-    start: Instant,
-    id: Uuid,
-    ids: UuidGenerator,
-    databases: BTreeMap<String, Hosted>,
-    /// Databases came, went or were converted since `_Server` was made to say so.
-    own_is_stale: bool,
-    sessions: BySession<Session>,
-    next_session: u64,
-    locks: Locks,
-    /// Transactions that are not in the log yet.
-    group: Group,
-    /// What telling monitors has cost since [`Server::flush`] began.
-    tell_work: usize,
-    /// The session whose monitors were told last.
-    told_last: SessionId,
-    /// Sessions with output that they do not know of.
-    ready: BTreeSet<SessionId>,
-    /// Clients may change nothing: this is a backup.
-    read_only: bool,
-    monitor_cond_disabled: bool,
-    /// Databases and tables whose changes are logged.
-    logged: BTreeSet<(String, String)>,
-    log_lines: Vec<String>,
-    counters: Counters,
-    budget: Budget,
-}
-
-/// Counts of events, for `coverage/show` and tests.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub struct Counters {
-    /// Requests and notifications handled.
-    pub messages: u64,
-    /// Transactions that changed something.
-    pub commits: u64,
-    /// Transactions refused or without a change.
-    pub others: u64,
-    /// Updates sent.
-    pub updates: u64,
-    /// Sessions ended because what they missed cost too much.
-    pub sessions_too_far_behind: u64,
-}
-
-#[derive(Debug, Default)]
-struct Session {
-    output: Output,
-    read_only: bool,
-    /// The role that its remote gives it; empty: no restrictions.
-    role: String,
-    /// Its identity, from its certificate.
-    client: Option<String>,
-    /// Is notified of databases that come and go, and need not be disconnected then.
-    is_change_aware: bool,
-    /// Keyed by the text of their ids.
-    monitors: BTreeMap<String, SessionMonitor>,
-    /// Its waiting transactions, in all databases.
-    waiting: usize,
-    /// Replies that its monitors' updates must precede, in order.
-    held: VecDeque<Held>,
-    /// Bytes kept for it, besides its output.
-    kept: usize,
-    is_closing: bool,
-}
-
-#[derive(Debug)]
-struct SessionMonitor {
-    database: String,
-    id: crate::monitor::MonitorId,
-    /// The bytes charged for it.
-    bytes: usize,
-}
-
-/// The reply to a transaction, which waits until the session's monitors have told what it changed.
-#[derive(Debug)]
-struct Held {
-    database: String,
-    /// How far they must have come.
-    position: Position,
-    request: Value,
-    reply: Reply,
-    /// The bytes charged for it.
-    bytes: usize,
-}
-
-impl Session {
-    fn principal(&self) -> Principal<'_> {
-        Principal { role: &self.role, client: self.client.as_deref() }
-    }
-}
+use session::Session;
+use state::{Budget, Group};
+use std::collections::{BTreeMap, BTreeSet};
 
 impl Server {
     /// Without databases but its own. `ids` gives rows and commits their UUIDs.

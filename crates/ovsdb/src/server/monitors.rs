@@ -2,7 +2,8 @@
 
 use super::budget::monitor_bytes;
 use super::requests::Answer;
-use super::{Held, MONITORS_MAX, OUTPUT_BYTES_FULL, Server, SessionId, SessionMonitor};
+use super::session::{Held, OUTPUT_BYTES_FULL, SessionId, SessionMonitor};
+use super::state::Server;
 use crate::error::syntax_error;
 use crate::execute::Reply;
 use crate::monitor::history::Position;
@@ -12,6 +13,8 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+/// Monitors of one session.
+pub(super) const MONITORS_MAX: usize = 10_000;
 /// Bytes of a notification around its id and its updates, at most.
 const UPDATE_FRAME_BYTES: usize = 96;
 /// What composing updates may cost in one turn, in clauses that rows are compared with: some milliseconds.

@@ -1,7 +1,7 @@
 //! `_Server`: the database in which a server lists its databases (ovsdb-server(5)).
 
-use super::databases::{Hosted, Model};
-use super::{Now, SERVER_DATABASE, Server};
+use super::session::Now;
+use super::state::{Hosted, Model, SERVER_DATABASE, Server};
 use crate::{ColumnIdx, Database, Datum, Row, Schema, TableIdx};
 use std::collections::HashMap;
 use std::sync::LazyLock;

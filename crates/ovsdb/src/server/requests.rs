@@ -1,7 +1,8 @@
 //! Each request but transactions and monitors.
 
 use super::budget::{exhausted, lock_bytes};
-use super::{Now, Server, Session, SessionId};
+use super::session::{Now, Session, SessionId};
+use super::state::Server;
 use crate::error::syntax_error;
 use crate::{Error, Schema, is_identifier};
 use serde_json::value::RawValue;

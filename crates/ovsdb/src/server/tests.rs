@@ -6,7 +6,7 @@ mod shares;
 use super::*;
 use crate::{Database, Datum, Schema};
 use serde_json::json;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 struct Rig {
     server: Server,

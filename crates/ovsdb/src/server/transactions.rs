@@ -1,39 +1,20 @@
 //! Transactions: at once, waiting for a condition, waiting for the disk.
 
 use super::budget::{exhausted, waiting_bytes};
-use super::databases::Hosted;
-use super::{Now, SERVER_DATABASE, Server, SessionId, WAITING_MAX};
+use super::session::{Now, SessionId};
+use super::state::{Hosted, SERVER_DATABASE, Server, Unsynced, Waiting};
 use crate::error::syntax_error;
 use crate::execute::{Context, Execution, OpResult, Outcome, Reply};
 use crate::json::Json;
 use crate::log::transaction::Note;
-use crate::schema::TableIdx;
 use crate::{Changes, Error, Transaction, UuidGenerator};
 use serde_json::Value;
 use serde_json::value::RawValue;
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A transaction that waits for the database to change, or for time to pass.
-#[derive(Debug)]
-pub(super) struct Waiting {
-    pub(super) session: SessionId,
-    pub(super) request: Value,
-    /// Parameters except the database's name.
-    pub(super) operations: Vec<Json<'static>>,
-    pub(super) since: Instant,
-    pub(super) due: Option<Instant>,
-    /// The tables that decide; a change of one makes it stale.
-    pub(super) tables: BTreeSet<TableIdx>,
-    /// It must be attempted again.
-    pub(super) is_stale: bool,
-    /// What another attempt costs, in rows and the like.
-    pub(super) work: usize,
-    /// The bytes charged for it.
-    pub(super) bytes: usize,
-}
-
+/// Transactions of one session that wait.
+pub(super) const WAITING_MAX: usize = 1_000;
 /// How much [`Server::flush`] attempts again at once, in rows examined: some milliseconds. The rest follows
 /// after other work.
 const RETRY_WORK: usize = 10_000;
@@ -72,17 +53,6 @@ impl Operations<'_> {
             Operations::Kept(operations) => operations,
         }
     }
-}
-
-/// A reply that waits for the disk.
-#[derive(Debug)]
-pub(super) struct Unsynced {
-    commit: u64,
-    pub(super) session: SessionId,
-    pub(super) request: Value,
-    pub(super) reply: Reply,
-    /// The bytes charged for it.
-    pub(super) bytes: usize,
 }
 
 impl Unsynced {
