@@ -4,8 +4,8 @@
 //! learned on another port, and is not evicted. It goes when its port goes.
 //!
 //! A million addresses may have to go at once: with their port, or because a setting changed. They are
-//! forgotten in turns ([`Control::collect`]), the first of which belongs to the change itself. An address whose
-//! port is gone leads nowhere meanwhile, so packets to it are flooded.
+//! forgotten in turns ([`Control::collect`]), the first of which belongs to the change itself. An address
+//! whose port is gone leads nowhere meanwhile, so packets to it are flooded.
 
 use super::mac_records::Records;
 use super::{Control, Inner, Left, RETIRED_AT_ONCE};
@@ -75,8 +75,8 @@ enum Which {
     Learned,
     /// Those learned behind a port.
     Behind(PortNo),
-    /// Those behind a port that is gone, in every bridge: those hosts will probably soon appear elsewhere, and
-    /// other bridges have learned them through this one.
+    /// Those behind a port that is gone, in every bridge: those hosts will probably soon appear elsewhere,
+    /// and other bridges have learned them through this one.
     BehindGone(PortNo),
     /// Those for which a smaller table has no room.
     Surplus,
@@ -463,24 +463,25 @@ impl Inner {
         deadlines.min()
     }
 
-    /// Forgets the addresses of a bridge that were not seen for its ageing time. Returns whether there were
-    /// any.
+    /// Forgets addresses of a bridge that were not seen for its ageing time, with no more than `looks`, from
+    /// which it takes off those it has taken. Returns whether there were any.
     pub(super) fn age_macs(
         &mut self,
         bridge: BridgeIdx,
         now_ms: u64,
+        looks: &mut usize,
         slots: &dyn SlotReader,
         reader: &Reader,
     ) -> bool {
         let Some(settings) = self.topology.bridge(bridge) else { return false };
         let aging_ms = aging_ms(&settings.config);
         let mut forgotten = false;
-        loop {
-            let Some(control) = self.bridge(bridge) else { return forgotten };
-            let Some((record, seen_ms)) = control.macs.records.longest_unseen() else { return forgotten };
-            if now_ms < seen_ms + aging_ms {
-                return forgotten;
-            }
+        while *looks > 0
+            && let Some(control) = self.bridge(bridge)
+            && let Some((record, seen_ms)) = control.macs.records.longest_unseen()
+            && now_ms >= seen_ms + aging_ms
+        {
+            *looks -= 1;
             let (word, seen_ms) = (record.word, slots.read(record.slot).last_used_ms.max(record.learned_ms));
             if now_ms < seen_ms + aging_ms {
                 // Later than was known before, so this loop ends.
@@ -491,6 +492,7 @@ impl Inner {
             self.forget(bridge, word, reader);
             forgotten = true;
         }
+        forgotten
     }
 }
 

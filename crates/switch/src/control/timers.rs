@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 const BUCKET_MS: u64 = 100;
-/// Rules checked at once, so that a turn takes about a millisecond.
+/// Rules, and addresses, checked at once, so that a turn takes about a millisecond.
 const EXPIRED_AT_ONCE: usize = 1_000;
 
 /// Entries per tick that are checked for removed rules.
@@ -89,15 +89,15 @@ fn deadline(rule: &Rule, last_used_ms: u64, learned_ms: u64) -> Option<(u64, Rem
 }
 
 impl Control {
-    /// Removes expired addresses and some expired rules, as one version for each kind. `slots` tells when
-    /// each was last used, including flows that workers have not folded yet. Returns whether there are more
-    /// rules; if so, call it again with the same time.
+    /// Removes some expired addresses and rules, as one version for each kind. `slots` tells when each was
+    /// last used, including flows that workers have not folded yet. Returns whether there may be more; if so,
+    /// call it again with the same time.
     pub fn expire(&mut self, now_ms: u64, slots: &dyn SlotReader) -> bool {
         self.enter_to_change();
         let inner = &mut self.inner;
         let mut rules = Vec::new();
         let due = inner.timers.take_due(now_ms, EXPIRED_AT_ONCE);
-        let has_more = due.len() == EXPIRED_AT_ONCE;
+        let has_more_rules = due.len() == EXPIRED_AT_ONCE;
         for entry in due {
             let Entry { bridge, table_id, idx, serial } = entry;
             let Some(rule) = inner.rule_at(bridge, table_id, idx, serial) else { continue };
@@ -108,15 +108,15 @@ impl Control {
                 None => {}
             }
         }
-        let mut forgotten = false;
+        let (mut forgotten, mut looks) = (false, EXPIRED_AT_ONCE);
         for bridge in (0..inner.bridges.len() as u32).map(BridgeIdx) {
-            forgotten |= inner.age_macs(bridge, now_ms, slots, &self.reader);
+            forgotten |= inner.age_macs(bridge, now_ms, &mut looks, slots, &self.reader);
         }
         if forgotten {
             inner.publish();
         }
         inner.expire_rules(rules, now_ms, &self.reader);
-        has_more
+        has_more_rules || looks == 0
     }
 }
 

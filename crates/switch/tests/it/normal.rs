@@ -207,6 +207,18 @@ fn the_addresses_behind_a_port_that_goes_are_forgotten_in_turns_and_lead_nowhere
 }
 
 #[test]
+fn addresses_that_age_together_go_in_turns() {
+    let mut r = with_many();
+    let none = |_: u32| SlotStats::default();
+    let mut counts = Vec::new();
+    while r.control.expire(300_100, &none) {
+        counts.push(r.control.fdb_stats(r.br).current);
+    }
+    assert_eq!(counts, [MANY as usize + 1 - 1_000, MANY as usize + 1 - 2_000]);
+    assert_eq!(r.control.fdb_stats(r.br).current, 0);
+}
+
+#[test]
 fn changed_settings_let_addresses_go_in_turns() {
     for change in [
         |config: &mut BridgeConfig| config.mac_table_size = 10,
