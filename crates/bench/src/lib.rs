@@ -37,6 +37,6 @@ pub use cli::{Args, run};
 /// Kernels and file systems in memory that virtual machines boot, for tests that need them too.
 pub use lab::guest::system as guest_system;
 /// The report of a demonstration.
-pub use shown::{Shown, draw};
+pub use shown::{Shown, check_drawable, draw};
 /// As reports and the demonstration show numbers.
 pub use units::grouped;

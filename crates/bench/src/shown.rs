@@ -2,7 +2,7 @@
 
 use crate::machine::fingerprint::Fingerprint;
 use crate::report;
-use crate::result::store::Store;
+use crate::result::store::{Store, check_replaceable};
 use crate::result::{Better, Metric, Point, RunInfo, SCHEMA};
 use crate::run::now_utc;
 use std::collections::BTreeMap;
@@ -28,6 +28,14 @@ pub struct Shown {
     pub round_trip_us: [f64; 2],
 }
 
+/// The mode of the runs that are written here.
+const MODE: &str = "demo";
+
+/// Fails if a directory holds a run of another kind: to be asked before the demonstration.
+pub fn check_drawable(dir: &Path) -> Result<(), String> {
+    check_replaceable(dir, MODE)
+}
+
 /// Writes a run into a directory, in place of an earlier demo's, and draws it. Returns the page's path. An
 /// error where the directory holds a run of another kind, or cannot be written.
 pub fn draw(dir: &Path, streams: &[Shown]) -> Result<PathBuf, String> {
@@ -36,7 +44,7 @@ pub fn draw(dir: &Path, streams: &[Shown]) -> Result<PathBuf, String> {
         schema: SCHEMA.into(),
         started: now_utc(),
         command: std::env::args().collect::<Vec<_>>().join(" "),
-        mode: "demo".into(),
+        mode: MODE.into(),
         warnings: machine.warnings(),
         machine,
         ..RunInfo::default()

@@ -626,8 +626,11 @@ fn a_run_waits_for_nobody_who_holds_the_output_of_a_program_that_has_ended() {
     let ours = testkit::crosspoint(env!("CARGO_BIN_EXE_crosspoint"));
     let (version, pid) = leaving_version(dir.path(), &format!("exec {} \"$@\"", ours.display()));
     let out = dir.path().join("run");
+    let start = std::time::Instant::now();
     let mut command = bench(&["run", "p2p.exact", "--quick", "--switch", &version, "--out"]);
     let output = command.arg(&out).env("TMPDIR", tmp.path()).output().unwrap();
+    // What is left behind would hold it for five minutes.
+    assert!(start.elapsed().as_secs() < 120, "{:?}", start.elapsed());
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(!is_alive(&fs::read_to_string(pid).unwrap()) && is_empty(tmp.path()));
 }
@@ -664,4 +667,16 @@ fn a_comparison_of_builds_that_is_interrupted_or_killed_leaves_nothing() {
     let line = format!("given back after a run that was killed: process {}", pid().unwrap().trim());
     assert!(output.status.success() && said.contains(&line), "{said}");
     assert!(!is_alive(&pid().unwrap()) && is_empty(tmp.path()), "{said}");
+}
+
+#[test]
+fn a_demonstration_is_told_before_it_begins_that_its_report_would_replace_another_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let info = r#"{"schema": "crosspoint-bench/1", "mode": "full"}"#;
+    fs::write(dir.path().join("run.json"), info).unwrap();
+    let mut demo = Command::new(testkit::crosspoint(env!("CARGO_BIN_EXE_crosspoint")));
+    let output = demo.args(["demo", "--quick", "--report"]).arg(dir.path()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(1) && said.contains("was begun as a full run"), "{said}");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "");
 }

@@ -5,7 +5,7 @@ use super::account::Account;
 use super::rows::RowFile;
 use super::{Point, Run, RunInfo, SCHEMA};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
+use std::fs::{self, TryLockError};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
@@ -15,6 +15,8 @@ pub const VERDICT: &str = "verdict";
 /// A run that is being written.
 pub struct Store {
     dir: PathBuf,
+    /// Open as long as nobody else may write there.
+    _lock: fs::File,
     /// `run.json`.
     pub info: RunInfo,
 }
@@ -22,13 +24,6 @@ pub struct Store {
 impl Store {
     /// A new run in a directory that is empty or not there; or, to `resume` it, one that is there.
     pub fn open(dir: &Path, resume: bool, info: RunInfo) -> Result<Store, String> {
-        let there = dir.join("run.json").exists();
-        if there && !resume {
-            return Err(format!(
-                "{} holds a run: give --resume to go on with it, or another --out",
-                dir.display()
-            ));
-        }
         if dir.exists() && !dir.is_dir() {
             return Err(format!("--out {} is a file: give a directory, which need not exist", dir.display()));
         }
@@ -38,7 +33,20 @@ impl Store {
                 format!("--out: cannot make {} ({e}): give a directory that you may write in", path.display())
             })?;
         }
-        let mut store = Store { dir: dir.to_path_buf(), info };
+        let lock = fs::File::open(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
+        // Some file systems have no locks.
+        if let Err(TryLockError::WouldBlock) = lock.try_lock() {
+            let dir = dir.display();
+            return Err(format!("another run writes in {dir}: wait for its end, or give another --out"));
+        }
+        let there = dir.join("run.json").exists();
+        if there && !resume {
+            return Err(format!(
+                "{} holds a run: give --resume to go on with it, or another --out",
+                dir.display()
+            ));
+        }
+        let mut store = Store { dir: dir.to_path_buf(), _lock: lock, info };
         if there {
             let before = read_info(dir)?;
             let machine = |info: &RunInfo| {
@@ -90,14 +98,8 @@ impl Store {
 
     /// A new run, in place of one of the same mode if there is one.
     pub fn replace(dir: &Path, info: RunInfo) -> Result<Store, String> {
-        let path = dir.join("run.json");
-        if path.exists() {
-            let before = read_info(dir)?.mode;
-            if before != info.mode {
-                return Err(format!("{} was begun as a {before} run: give another directory", dir.display()));
-            }
-            fs::remove_file(&path).map_err(|e| format!("{}: {e}", path.display()))?;
-        }
+        check_replaceable(dir, &info.mode)?;
+        let _ = fs::remove_file(dir.join("run.json"));
         Store::open(dir, false, info)
     }
 
@@ -180,6 +182,17 @@ impl Store {
     fn write_info(&self) -> Result<(), String> {
         let text = serde_json::to_string_pretty(&self.info).map_err(|e| e.to_string())?;
         write_whole(&self.dir.join("run.json"), text.as_bytes())
+    }
+}
+
+/// Fails if a directory holds a run of another mode.
+pub fn check_replaceable(dir: &Path, mode: &str) -> Result<(), String> {
+    if !dir.join("run.json").exists() {
+        return Ok(());
+    }
+    match read_info(dir)?.mode {
+        before if before == mode => Ok(()),
+        before => Err(format!("{} was begun as a {before} run: give another directory", dir.display())),
     }
 }
 
@@ -335,6 +348,9 @@ mod tests {
         store.fail("pvp-1", "no guest").unwrap();
         let run = read(&dir.0).unwrap();
         assert_eq!((run.points.len(), run.info.failed["pvp-1"].as_str()), (1, "no guest"));
+        let beside = Store::open(&dir.0, true, info("quick")).map(|_| ());
+        assert!(beside.unwrap_err().contains("another run writes in"));
+        drop(store);
         let again = |resume, mode| Store::open(&dir.0, resume, info(mode)).map(|s| s.has("p2p-1"));
         assert!(again(false, "quick").unwrap_err().contains("--resume"));
         assert!(again(true, "full").unwrap_err().contains("quick run"));

@@ -77,6 +77,10 @@ fn stop_flag() -> std::io::Result<Arc<AtomicBool>> {
 }
 
 fn demo(args: &Args, stop: Arc<AtomicBool>) -> Result<(), DemoError> {
+    let no_report = |why| DemoError::Failed(format!("no report: {why}"));
+    if let Some(dir) = &args.report {
+        bench::check_drawable(dir).map_err(no_report)?;
+    }
     let shell = Shell::new(stop)?;
     let durations = if args.quick { Durations::QUICK } else { Durations::FULL };
     shell.introduce();
@@ -109,7 +113,7 @@ fn demo(args: &Args, stop: Arc<AtomicBool>) -> Result<(), DemoError> {
     println!();
     print!("{}", report::text(&report::Figures { ping, tcp, streams, drops, ports }));
     if let Some(dir) = &args.report {
-        let page = bench::draw(dir, &shown).map_err(|why| DemoError::Failed(format!("no report: {why}")))?;
+        let page = bench::draw(dir, &shown).map_err(no_report)?;
         println!("report: {}", page.display());
     }
     Ok(())
