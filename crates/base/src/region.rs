@@ -164,7 +164,7 @@ pub fn prefetch_lines_at<T>(slice: &[T], idx: usize, lines: usize) {
 
 /// Like [`prefetch`], for what may not be there any more.
 #[inline(always)]
-pub(crate) fn prefetch_ptr<T>(at: *const T) {
+pub fn prefetch_ptr<T>(at: *const T) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a prefetch of any address, mapped or not, is a hint and never faults.
     unsafe {

@@ -10,15 +10,15 @@
 //! Source: netlink(7), rtnetlink(7), linux/if_link.h, linux/rtnetlink.h; network_namespaces(7).
 
 use crate::PortError;
-use crate::wait::owned;
+use crate::wait::{last_errno, owned};
 use std::collections::hash_map::RandomState;
 use std::ffi::CString;
 use std::hash::{BuildHasher, Hasher};
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 const HEADER: usize = 16;
-const IFINFO: usize = 16;
+pub(crate) const IFINFO: usize = 16;
 const IFLA_ADDRESS: u16 = 1;
 const IFLA_IFNAME: u16 = 3;
 const IFLA_MTU: u16 = 4;
@@ -30,8 +30,6 @@ const IFLA_NET_NS_FD: u16 = 28;
 const IFLA_INFO_KIND: u16 = 1;
 const IFLA_INFO_DATA: u16 = 2;
 const VETH_INFO_PEER: u16 = 1;
-const IFA_ADDRESS: u16 = 1;
-const IFA_LOCAL: u16 = 2;
 const RTMSG: usize = 12;
 const RTA_DST: u16 = 1;
 const RTA_OIF: u16 = 4;
@@ -106,7 +104,7 @@ pub fn link_by_index(ifindex: u32) -> Result<Link, PortError> {
 fn get_link(message: Message) -> Result<Link, PortError> {
     let reply = message.send("ask for a network interface")?;
     let incomplete = || PortError::Os { call: "read a network interface".into(), errno: libc::EPROTO };
-    parse_link(reply.get(HEADER..).unwrap_or_default()).ok_or_else(incomplete)
+    parse_link(&reply).ok_or_else(incomplete)
 }
 
 /// Applies a change. The error is the kernel's.
@@ -217,36 +215,17 @@ fn dump_links(mut each: impl FnMut(&[u8])) -> Result<(), PortError> {
     let mut buffer = vec![0; 64 * 1024];
     loop {
         let len = receive_one(&socket, &mut buffer, call)?;
-        let mut bytes = &buffer[..len];
-        while let (Some(len), Some(kind)) = (u32_at(bytes, 0), u16_at(bytes, 4)) {
-            let Some(body) = bytes.get(HEADER..len as usize) else { break };
+        for (kind, body) in messages(&buffer[..len]) {
             match i32::from(kind) {
                 libc::NLMSG_DONE => return Ok(()),
                 libc::NLMSG_ERROR => {
-                    let errno = u32_at(body, 0).map_or(libc::EPROTO, |code| -(code as i32));
-                    return Err(PortError::Os { call: call.into(), errno });
+                    return Err(PortError::Os { call: call.into(), errno: errno_of(body) });
                 }
                 _ if kind == libc::RTM_NEWLINK => each(body),
                 _ => {}
             }
-            bytes = bytes.get((len as usize).next_multiple_of(4)..).unwrap_or_default();
         }
     }
-}
-
-/// Adds an address to an interface.
-pub fn add_address(ifindex: u32, address: IpAddr, prefix_len: u8) -> Result<(), PortError> {
-    let flags = libc::NLM_F_ACK | libc::NLM_F_CREATE | libc::NLM_F_EXCL;
-    let mut message = Message::new(libc::RTM_NEWADDR, flags);
-    let (family, octets) = match address {
-        IpAddr::V4(a) => (libc::AF_INET, a.octets().to_vec()),
-        IpAddr::V6(a) => (libc::AF_INET6, a.octets().to_vec()),
-    };
-    message.bytes.extend_from_slice(&[family as u8, prefix_len, 0, 0]);
-    message.bytes.extend_from_slice(&ifindex.to_ne_bytes());
-    message.attribute(IFA_LOCAL, &octets);
-    message.attribute(IFA_ADDRESS, &octets);
-    message.send("add an address").map(drop)
 }
 
 /// The Ethernet address of the first host on the way to an address, a router or the address itself, if the
@@ -257,20 +236,18 @@ pub fn next_hop(address: Ipv4Addr) -> Option<[u8; 6]> {
     message.bytes.resize(HEADER + RTMSG, 0);
     message.attribute(RTA_DST, &address.octets());
     let route = message.send("ask for a route").ok()?;
-    let route = route.get(HEADER..)?;
-    let hop: [u8; 4] = match attribute(route, RTMSG, RTA_GATEWAY) {
+    let hop: [u8; 4] = match attribute(&route, RTMSG, RTA_GATEWAY) {
         Some(gateway) => gateway.try_into().ok()?,
         None => address.octets(),
     };
     let mut message = Message::new(libc::RTM_GETNEIGH, 0);
     message.bytes.extend_from_slice(&[libc::AF_INET as u8, 0, 0, 0]);
-    message.bytes.extend_from_slice(attribute(route, RTMSG, RTA_OIF)?);
+    message.bytes.extend_from_slice(attribute(&route, RTMSG, RTA_OIF)?);
     message.bytes.resize(HEADER + NDMSG, 0);
     message.attribute(NDA_DST, &hop);
     let neighbour = message.send("ask for a neighbour").ok()?;
-    let neighbour = neighbour.get(HEADER..)?;
-    let is_failed = u16_at(neighbour, NDM_STATE)? & libc::NUD_FAILED != 0;
-    let address = attribute(neighbour, NDMSG, NDA_LLADDR).filter(|_| !is_failed)?;
+    let is_failed = u16_at(&neighbour, NDM_STATE)? & libc::NUD_FAILED != 0;
+    let address = attribute(&neighbour, NDMSG, NDA_LLADDR).filter(|_| !is_failed)?;
     address.try_into().ok().filter(|address| *address != [0; 6])
 }
 
@@ -342,16 +319,24 @@ impl AsFd for LinkEvents {
     }
 }
 
-fn parse_events(mut bytes: &[u8], events: &mut Vec<LinkEvent>) {
-    while let (Some(len), Some(kind)) = (u32_at(bytes, 0), u16_at(bytes, 4)) {
-        let Some(body) = bytes.get(HEADER..len as usize) else { return };
+fn parse_events(bytes: &[u8], events: &mut Vec<LinkEvent>) {
+    for (kind, body) in messages(bytes) {
         match kind {
             libc::RTM_NEWLINK => events.extend(parse_link(body).map(LinkEvent::Changed)),
             libc::RTM_DELLINK => events.extend(u32_at(body, 4).map(|ifindex| LinkEvent::Gone { ifindex })),
             _ => {}
         }
-        bytes = bytes.get((len as usize).next_multiple_of(4)..).unwrap_or_default();
     }
+}
+
+/// The messages in what was received, up to the first that is cut off: kind, and what follows the header.
+fn messages(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    std::iter::from_fn(move || {
+        let (len, kind) = (u32_at(bytes, 0)? as usize, u16_at(bytes, 4)?);
+        let body = bytes.get(HEADER..len)?;
+        bytes = bytes.get(len.next_multiple_of(4)..).unwrap_or_default();
+        Some((kind, body))
+    })
 }
 
 fn parse_link(body: &[u8]) -> Option<Link> {
@@ -367,9 +352,7 @@ fn parse_link(body: &[u8]) -> Option<Link> {
         alias: String::new(),
     };
     let text = |value: &[u8]| String::from_utf8_lossy(value.strip_suffix(&[0]).unwrap_or(value)).into_owned();
-    let mut rest = body.get(IFINFO..)?;
-    while let (Some(len), Some(kind)) = (u16_at(rest, 0), u16_at(rest, 2)) {
-        let value = rest.get(4..usize::from(len))?;
+    for (kind, value) in attributes(body.get(IFINFO..)?) {
         match kind {
             IFLA_IFNAME => link.name = text(value),
             IFLA_IFALIAS => link.alias = text(value),
@@ -380,26 +363,32 @@ fn parse_link(body: &[u8]) -> Option<Link> {
             }
             _ => {}
         }
-        rest = rest.get(usize::from(len).next_multiple_of(4)..).unwrap_or_default();
     }
     Some(link)
 }
 
+/// The attributes in the bytes, up to the first that is cut off.
+fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    std::iter::from_fn(move || {
+        let (len, kind) = (usize::from(u16_at(bytes, 0)?), u16_at(bytes, 2)? & !NESTED);
+        let value = bytes.get(4..len)?;
+        bytes = bytes.get(len.next_multiple_of(4)..).unwrap_or_default();
+        Some((kind, value))
+    })
+}
+
 /// An attribute of a message, behind its fixed part.
-fn attribute(body: &[u8], fixed: usize, wanted: u16) -> Option<&[u8]> {
-    let mut rest = body.get(fixed..)?;
-    while let (Some(len), Some(kind)) = (u16_at(rest, 0), u16_at(rest, 2)) {
-        let value = rest.get(4..usize::from(len))?;
-        if kind == wanted {
-            return Some(value);
-        }
-        rest = rest.get(usize::from(len).next_multiple_of(4)..).unwrap_or_default();
-    }
-    None
+pub(crate) fn attribute(body: &[u8], fixed: usize, wanted: u16) -> Option<&[u8]> {
+    attributes(body.get(fixed..)?).find(|(kind, _)| *kind == wanted).map(|(_, value)| value)
+}
+
+/// The error number in a message of the kernel's; 0 for an acknowledgement.
+fn errno_of(body: &[u8]) -> i32 {
+    u32_at(body, 0).map_or(libc::EPROTO, |code| -(code as i32))
 }
 
 /// A request in the making.
-struct Message {
+pub(crate) struct Message {
     bytes: Vec<u8>,
 }
 
@@ -411,7 +400,7 @@ impl Message {
         Message { bytes }
     }
 
-    fn link(kind: u16, flags: i32, ifindex: u32) -> Message {
+    pub(crate) fn link(kind: u16, flags: i32, ifindex: u32) -> Message {
         let mut message = Message::new(kind, flags);
         message.bytes.extend_from_slice(&[0; 4]);
         message.bytes.extend_from_slice(&ifindex.to_ne_bytes());
@@ -425,7 +414,7 @@ impl Message {
         self.bytes[HEADER + 12..HEADER + 16].copy_from_slice(&libc::IFF_UP.to_ne_bytes());
     }
 
-    fn attribute(&mut self, kind: u16, value: &[u8]) {
+    pub(crate) fn attribute(&mut self, kind: u16, value: &[u8]) {
         self.bytes.extend_from_slice(&(value.len() as u16 + 4).to_ne_bytes());
         self.bytes.extend_from_slice(&kind.to_ne_bytes());
         self.bytes.extend_from_slice(value);
@@ -436,25 +425,25 @@ impl Message {
         self.attribute(kind, &[value.as_bytes(), &[0]].concat());
     }
 
-    fn nested(&mut self, kind: u16, fill: impl FnOnce(&mut Message)) {
+    pub(crate) fn nested(&mut self, kind: u16, fill: impl FnOnce(&mut Message)) {
         let mut inner = Message { bytes: Vec::new() };
         fill(&mut inner);
         self.attribute(kind | NESTED, &inner.bytes);
     }
 
-    /// Sends it and returns the answer. `call` says in the error what was tried.
-    fn send(self, call: &str) -> Result<Vec<u8>, PortError> {
+    /// Sends it and returns what follows the answer's header. `call` says in the error what was tried.
+    pub(crate) fn send(self, call: &str) -> Result<Vec<u8>, PortError> {
         let socket = self.request(call)?;
         let mut reply = vec![0; 64 * 1024];
         let len = receive_one(&socket, &mut reply, call)?;
-        reply.truncate(len);
-        if u16_at(&reply, 4).is_some_and(|kind| i32::from(kind) == libc::NLMSG_ERROR) {
-            let errno = u32_at(&reply, HEADER).map_or(libc::EPROTO, |code| -(code as i32));
-            if errno != 0 {
-                return Err(PortError::Os { call: call.into(), errno });
+        let incomplete = || PortError::Os { call: call.into(), errno: libc::EPROTO };
+        let (kind, body) = messages(&reply[..len]).next().ok_or_else(incomplete)?;
+        match errno_of(body) {
+            errno if i32::from(kind) == libc::NLMSG_ERROR && errno != 0 => {
+                Err(PortError::Os { call: call.into(), errno })
             }
+            _ => Ok(body.to_vec()),
         }
-        Ok(reply)
     }
 
     /// Sends it; the answer comes through the socket.
@@ -501,7 +490,7 @@ fn open_socket(flags: i32, groups: u32) -> Result<OwnedFd, PortError> {
 fn receive(socket: &OwnedFd, buffer: &mut [u8]) -> Result<usize, i32> {
     // SAFETY: the buffer has the length given and outlives the call.
     let len = unsafe { libc::recv(socket.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), 0) };
-    usize::try_from(len).map_err(|_| std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
+    usize::try_from(len).map_err(|_| last_errno())
 }
 
 /// The name of an interface in the kernel's form. `BadOption` if it is not a valid name.
@@ -521,7 +510,7 @@ fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_ne_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 

@@ -33,7 +33,7 @@ use crate::spread::{QUEUES_MAX, Spread};
 use crate::tails::{FRAME_MAX, Places, Tails, first_place};
 use crate::virtio_net::{self, HEADER_LEN};
 use crate::virtual_link::{is_longer_than, local_mac};
-use crate::wait::owned;
+use crate::wait::{last_errno, owned};
 use crate::{PortError, PortSpec, QueueStats, offload, stats};
 use base::region::Region;
 use base::{PortNo, clock};
@@ -682,8 +682,4 @@ impl TxQueue for TapTx {
             }
         }
     }
-}
-
-fn last_errno() -> i32 {
-    std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
 }

@@ -82,3 +82,7 @@ pub(crate) fn owned(fd: RawFd, call: &str) -> Result<OwnedFd, PortError> {
     // SAFETY: the system call just returned this descriptor, and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
+
+pub(crate) fn last_errno() -> i32 {
+    std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
+}

@@ -59,10 +59,6 @@ pub(super) static CT_CLEAR: Row = Row {
     summary: "Forgets the connection that the packet was found to belong to.",
     forms: &[nicira(43, |_| Ok(Action::CtClear), |a, _| *a == Action::CtClear)],
     words: &[word("ct_clear", |_, _, _| Ok(Action::CtClear))],
-    print: |_, p| {
-        p.word("ct_clear");
-        true
-    },
     ..Row::PLAIN
 };
 

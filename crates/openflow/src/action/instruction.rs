@@ -43,10 +43,6 @@ pub(super) static CLEAR_ACTIONS: Row = Row {
         |a, e| with!(a, Action::ClearActions => e.out.zeros(4)),
     )],
     words: &[word("clear_actions", |_, _, _| Ok(Action::ClearActions))],
-    print: |_, p| {
-        p.word("clear_actions");
-        true
-    },
     ..Row::PLAIN
 };
 

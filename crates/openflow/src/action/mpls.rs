@@ -173,10 +173,6 @@ pub(super) static DEC_MPLS_TTL: Row = Row {
         of11(16, |_| Ok(Action::DecMplsTtl), |a, e| with!(a, Action::DecMplsTtl => e.out.zeros(4))),
     ],
     words: &[word("dec_mpls_ttl", |_, _, _| Ok(Action::DecMplsTtl))],
-    print: |_, p| {
-        p.word("dec_mpls_ttl");
-        true
-    },
     check: |_, c| c.needs(c.is_mpls()),
     ..Row::PLAIN
 };

@@ -231,10 +231,6 @@ pub(super) static DEBUG_RECIRC: Row = Row {
     place: Place::Lists,
     forms: &[nicira(255, |_| Ok(Action::DebugRecirc), |a, _| *a == Action::DebugRecirc)],
     words: &[word("debug_recirc", |_, _, _| Ok(Action::DebugRecirc))],
-    print: |_, p| {
-        p.word("debug_recirc");
-        true
-    },
     ..Row::PLAIN
 };
 
@@ -246,9 +242,5 @@ pub(super) static DEBUG_SLOW: Row = Row {
     place: Place::Lists,
     forms: &[nicira(254, |_| Ok(Action::DebugSlow), |a, _| *a == Action::DebugSlow)],
     words: &[word("debug_slow", |_, _, _| Ok(Action::DebugSlow))],
-    print: |_, p| {
-        p.word("debug_slow");
-        true
-    },
     ..Row::PLAIN
 };

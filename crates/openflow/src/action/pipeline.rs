@@ -149,10 +149,6 @@ pub(super) static EXIT: Row = Row {
     place: Place::Lists,
     forms: &[nicira(17, |_| Ok(Action::Exit), |a, _| *a == Action::Exit)],
     words: &[word("exit", |_, _, _| Ok(Action::Exit))],
-    print: |_, p| {
-        p.word("exit");
-        true
-    },
     ..Row::PLAIN
 };
 

@@ -105,9 +105,5 @@ pub(super) static POP_QUEUE: Row = Row {
     place: Place::Lists,
     forms: &[nicira(5, |_| Ok(Action::PopQueue), |a, _| *a == Action::PopQueue)],
     words: &[word("pop_queue", |_, _, _| Ok::<_, TextError>(Action::PopQueue))],
-    print: |_, p| {
-        p.word("pop_queue");
-        true
-    },
     ..Row::PLAIN
 };

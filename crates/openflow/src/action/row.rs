@@ -25,6 +25,7 @@ pub(super) struct Row {
     /// left out: a switch shows what the version can express, and a client warns
     /// ([`left_out`](super::left_out)).
     pub(super) stand_in: fn(&Action, &mut Encoder) -> bool,
+    /// `false`, and nothing written, where the text is the row's name.
     pub(super) print: fn(&Action, &mut Printer) -> bool,
     /// Checks compatibility with what is known about the packet, and records what it changes.
     pub(super) check: fn(&Action, &mut Checker) -> Result<(), ErrorKind>,

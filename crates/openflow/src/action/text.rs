@@ -205,6 +205,11 @@ pub fn actions_text(actions: &[Action], version: Version, ports: &PortNames) -> 
 /// Appends a list of actions. The version is that of the message that they came in: OpenFlow 1.0 writes
 /// `mod_dl_src:..` what later versions write as `set_field:..->eth_src`.
 pub fn write_actions_text(out: &mut String, actions: &[Action], version: Version, ports: &PortNames) {
-    let print = |action: &Action, printer: &mut Printer| _ = (Row::of(action).print)(action, printer);
+    let print = |action: &Action, printer: &mut Printer| {
+        let row = Row::of(action);
+        if !(row.print)(action, printer) {
+            printer.word(row.name);
+        }
+    };
     Printer { out, version, ports, print }.actions(actions);
 }

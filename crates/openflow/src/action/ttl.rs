@@ -88,10 +88,6 @@ pub(super) static DEC_NSH_TTL: Row = Row {
     summary: "Decrements the TTL of a network service header.",
     forms: &[nicira(48, |_| Ok(Action::DecNshTtl), |a, _| *a == Action::DecNshTtl).since(Version::V13)],
     words: &[word("dec_nsh_ttl", |_, _, _| Ok(Action::DecNshTtl))],
-    print: |_, p| {
-        p.word("dec_nsh_ttl");
-        true
-    },
     check: |_, c| c.needs(c.is_nsh()),
     ..Row::PLAIN
 };

@@ -1,6 +1,7 @@
 //! Features of tables on the wire. Source: OpenFlow 1.3 section 7.3.5.5.
 
 use super::bytes::{Put, Reader, read_list};
+use super::property::write_property;
 use crate::error::ErrorKind::{self, *};
 use crate::message::{TableFeatures, TableInstructionFeatures};
 use crate::version::Version;
@@ -115,15 +116,7 @@ pub(super) fn write_table_features(version: Version, out: &mut Vec<u8>, t: &Tabl
     out.u64(t.metadata_write);
     out.u32(t.config);
     out.u32(t.max_entries);
-    let mut property = |kind: u16, body: &dyn Fn(&mut Vec<u8>)| {
-        let start = out.len();
-        out.u16(kind);
-        out.u16(0);
-        body(out);
-        let length = (out.len() - start) as u16;
-        out.set_u16(start + 2, length);
-        out.pad8(start);
-    };
+    let mut property = |kind: u16, body: &dyn Fn(&mut Vec<u8>)| write_property(out, kind, body);
     let types = |bits: u32| {
         move |out: &mut Vec<u8>| {
             for kind in (0..31u16).filter(|kind| bits & 1 << kind != 0) {

@@ -7,7 +7,7 @@ use super::matching::{
     read_entries, read_nxm_match, read_oxm_match, read_pipeline_match, write_entries, write_nxm_match,
     write_oxm_match,
 };
-use crate::action::{read_actions, write_actions};
+use crate::action::{read_actions, reason_from_wire, write_actions};
 use crate::error::ErrorKind::{self, *};
 use crate::message::{PacketIn, PacketInForm, PacketOut};
 use crate::version::Version;
@@ -43,10 +43,6 @@ fn empty(form: PacketInForm) -> Box<PacketIn> {
     })
 }
 
-fn read_reason(number: u8) -> Result<PacketInReason, ErrorKind> {
-    crate::action::reason_from_wire(number)
-}
-
 /// The number of a reason: versions before 1.4 have the first three. (The standard's 1.0 has two; Open
 /// vSwitch uses the one for the TTL there, too.)
 fn reason_to_wire(version: Version, reason: PacketInReason) -> u8 {
@@ -70,10 +66,10 @@ pub(super) fn read_packet_in(version: Version, r: &mut Reader) -> Result<Box<Pac
     p.total_len = r.u16()?.into();
     if version == Version::V10 {
         p.metadata = Match::any().with(FieldId::InPort, r.u16()?.into());
-        p.reason = read_reason(r.u8()?)?;
+        p.reason = reason_from_wire(r.u8()?)?;
         r.skip(1)?;
     } else {
-        p.reason = read_reason(r.u8()?)?;
+        p.reason = reason_from_wire(r.u8()?)?;
         p.table_id = r.u8()?;
         if version >= Version::V13 {
             p.cookie = r.u64()?;
@@ -92,7 +88,7 @@ fn read_packet_in11(mut p: Box<PacketIn>, r: &mut Reader) -> Result<Box<PacketIn
     r.skip(4)?;
     p.metadata = Match::any().with(FieldId::InPort, in_port.0.into());
     p.total_len = r.u16()?.into();
-    p.reason = read_reason(r.u8()?)?;
+    p.reason = reason_from_wire(r.u8()?)?;
     p.table_id = r.u8()?;
     p.data = r.take(r.len())?.to_vec();
     Ok(p)
@@ -103,7 +99,7 @@ pub(super) fn read_nx_packet_in(r: &mut Reader) -> Result<Box<PacketIn>, ErrorKi
     let mut p = empty(PacketInForm::Nxt);
     p.buffer_id = buffer(r.u32()?);
     p.total_len = r.u16()?.into();
-    p.reason = read_reason(r.u8()?)?;
+    p.reason = reason_from_wire(r.u8()?)?;
     p.table_id = r.u8()?;
     p.cookie = r.u64()?;
     let match_len = r.u16()?;
@@ -133,7 +129,7 @@ pub(super) fn read_packet_in2(r: &mut Reader) -> Result<Box<PacketIn>, ErrorKind
                 value.skip(4)?;
                 p.cookie = value.u64()?;
             }
-            property::REASON => p.reason = read_reason(value.u8()?)?,
+            property::REASON => p.reason = reason_from_wire(value.u8()?)?,
             property::METADATA => p.metadata = read_entries(value, None)?,
             property::USERDATA => p.userdata = value.rest().to_vec(),
             property::CONTINUATION => p.continuation = value.rest().to_vec(),

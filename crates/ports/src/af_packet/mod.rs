@@ -22,6 +22,7 @@ use crate::af_xdp::sys::{self, BpfAttr, BpfCommand};
 use crate::options::{OptionRow, Values};
 use crate::tails::{Places, Tails, first_place};
 use crate::virtio_net::{self, BadHeader};
+use crate::wait::last_errno;
 use crate::{PortError, PortSpec, QueueStats, offload, stats};
 use base::{PortNo, clock};
 use header::{padded, push_tag};
@@ -451,7 +452,7 @@ impl PacketRx {
             received = usize::try_from(len).map_err(drop);
             // Any other error is the socket's own, such as a link that went down, and is over now. The frame
             // still waits; if it were left there, each later one would be taken for the one before it.
-            if received.is_ok() || sys::last_errno() == libc::EAGAIN {
+            if received.is_ok() || last_errno() == libc::EAGAIN {
                 break;
             }
         }
@@ -581,7 +582,7 @@ impl PacketTx {
         let count = messages.len() as libc::c_uint;
         // SAFETY: messages, places and the packets' bytes outlive the call, which only reads the bytes.
         let sent = unsafe { libc::sendmmsg(self.socket.as_raw_fd(), messages.as_mut_ptr(), count, 0) };
-        let errno = sys::last_errno();
+        let errno = last_errno();
         for packet in packets.iter_mut() {
             packet.pull_front(VNET_LEN).expect("pushed above");
         }
@@ -601,7 +602,7 @@ impl PacketTx {
         let fd = self.socket.as_raw_fd();
         // SAFETY: header and segments outlive the call, which only reads them.
         let written = unsafe { libc::writev(fd, places.as_ptr(), places.len() as libc::c_int) };
-        if written < 0 { Sent::Refused(sys::last_errno()) } else { Sent::Some(1) }
+        if written < 0 { Sent::Refused(last_errno()) } else { Sent::Some(1) }
     }
 
     /// Counts a packet that was refused. False if it may be tried again later.

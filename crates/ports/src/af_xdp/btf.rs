@@ -2,6 +2,7 @@
 //!
 //! Source: Documentation/bpf/btf.rst.
 
+use crate::netlink::u32_at;
 use std::sync::OnceLock;
 
 const HEADER: usize = 24;
@@ -16,10 +17,6 @@ pub(super) fn vlan_tag_function() -> Option<u32> {
         let bytes = std::fs::read("/sys/kernel/btf/vmlinux").ok()?;
         find_function(&bytes, b"bpf_xdp_metadata_rx_vlan_tag")
     })
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
 /// Bytes that follow a type's three words, by kind and number of members.

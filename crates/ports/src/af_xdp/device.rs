@@ -10,6 +10,7 @@
 use super::sys;
 use crate::PortError;
 use crate::netlink::check_name;
+use crate::wait::last_errno;
 use packet::LinkState;
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -120,7 +121,7 @@ impl Device {
         // SAFETY: `request` is initialised and outlives the call; pointers in it are the caller's care.
         match unsafe { libc::ioctl(self.control.as_raw_fd(), what as _, &raw mut *request) } {
             0 => Ok(()),
-            _ => Err(sys::last_errno()),
+            _ => Err(last_errno()),
         }
     }
 

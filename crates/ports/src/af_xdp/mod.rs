@@ -30,7 +30,7 @@ use crate::{PortError, PortSpec, QueueStats};
 use device::{Channels, Device, OffloadsOff};
 use packet::pool::HEADROOM_BYTES;
 use packet::{LinkState, Pool, Port, PortStats, PortStatus, RxQueue, TxQueue};
-use program::{AttachMode, Link, Program, XskMap};
+use program::{AttachMode, Link, Program, XskMap, os};
 use queue::{PortShared, XskRxQueue, XskTxQueue};
 use socket::{BindKind, Socket, SocketSpec};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -351,10 +351,6 @@ impl Prepared {
             }
         }
     }
-}
-
-fn os(call: &str, errno: i32) -> PortError {
-    PortError::Os { call: call.into(), errno }
 }
 
 /// The effective settings.

@@ -93,7 +93,7 @@ pub(super) struct Link {
     _fd: OwnedFd,
 }
 
-fn os(call: &str, errno: i32) -> PortError {
+pub(super) fn os(call: &str, errno: i32) -> PortError {
     PortError::Os { call: call.into(), errno }
 }
 

@@ -14,6 +14,7 @@ use super::sys;
 use crate::offload;
 use crate::{PortError, QueueStats};
 use base::PortNo;
+use base::region::prefetch_ptr;
 use packet::{Batch, Packet, PacketFlags, Pool, PoolCache, RxOutcome, RxQueue, TxQueue};
 use std::os::fd::RawFd;
 use std::sync::Arc;
@@ -154,7 +155,7 @@ impl RxQueue for XskRxQueue {
         let (mut used, mut packets, mut bytes) = (0, 0, 0);
         let base = pool.base();
         for n in 0..available.min(batch.remaining_capacity() as u32) {
-            prefetch(base.as_ptr().wrapping_add(rings.rx.peek(n).addr as usize));
+            prefetch_ptr(base.as_ptr().wrapping_add(rings.rx.peek(n).addr as usize));
         }
         while used < available && !batch.is_full() {
             let desc = rings.rx.peek(used);
@@ -256,17 +257,6 @@ fn chain(partial: &mut Option<Packet>, segment: Packet, more: bool) -> Option<Pa
         return None;
     }
     Some(whole)
-}
-
-#[inline(always)]
-fn prefetch(at: *const u8) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch is a hint, and faults at no address.
-    unsafe {
-        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(at.cast())
-    };
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = at;
 }
 
 /// One transmit queue of an AF_XDP port.

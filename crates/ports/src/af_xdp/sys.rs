@@ -4,6 +4,7 @@
 //! of the kernel's union, which are ABI and so never change.
 
 use crate::PortError;
+use crate::wait::{last_errno, owned};
 use std::mem::{MaybeUninit, size_of};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::NonNull;
@@ -51,19 +52,11 @@ impl Drop for Mapping {
     }
 }
 
-fn owned(fd: i64, call: &str) -> Result<OwnedFd, PortError> {
-    if fd < 0 {
-        return Err(PortError::last_os(call));
-    }
-    // SAFETY: the system call just returned this descriptor, and nothing else owns it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
-}
-
 /// A socket that does not block and is not inherited.
 pub(crate) fn socket(domain: i32, kind: i32, protocol: i32, call: &str) -> Result<OwnedFd, PortError> {
     // SAFETY: the call touches no memory of ours.
     let fd = unsafe { libc::socket(domain, kind | libc::SOCK_CLOEXEC, protocol) };
-    owned(fd.into(), call)
+    owned(fd, call)
 }
 
 /// Sets an option of an AF_XDP socket. `T` is a plain structure of the kernel's ABI.
@@ -125,10 +118,6 @@ pub(crate) fn kick_rx(fd: RawFd) -> Result<(), i32> {
         0.. => Ok(()),
         _ => Err(last_errno()),
     }
-}
-
-pub(crate) fn last_errno() -> i32 {
-    std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
 }
 
 /// Commands of bpf(2).

@@ -4,6 +4,7 @@ use super::copy;
 use super::counts::{RingCounts, Tally};
 use super::memory::{DirtyLog, GuestMemory};
 use arrayvec::ArrayVec;
+use base::region::prefetch_ptr;
 use packet::BURST;
 use packet::lent::HEAD_BYTES;
 use std::ptr::NonNull;
@@ -251,7 +252,7 @@ pub(super) fn prefetch(at: NonNull<u8>, direction: Direction) {
     // Header and frame of a small packet span two lines.
     for at in [at.as_ptr(), at.as_ptr().wrapping_add(64)] {
         match direction {
-            Direction::FromGuest => copy::prefetch(at),
+            Direction::FromGuest => prefetch_ptr(at),
             Direction::ToGuest => copy::prefetch_to_write(at),
         }
     }

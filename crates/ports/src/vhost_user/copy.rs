@@ -98,26 +98,13 @@ pub(super) unsafe fn header_to(header: Header, len: usize, at: NonNull<u8>) {
     }
 }
 
-/// Prefetches a line at any address.
-#[inline(always)]
-pub(super) fn prefetch(at: *const u8) {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch of any address is no access.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) };
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = at;
-}
-
 /// Prefetches a line at any address for exclusive use.
 #[inline(always)]
 pub(super) fn prefetch_to_write(at: *mut u8) {
     // The intrinsic with the hint to write becomes a prefetch to read where the compiler may not assume the
     // instruction, which a processor without it ignores.
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: as in `prefetch`.
+    // SAFETY: a prefetch of any address is no access.
     unsafe {
         std::arch::asm!("prefetchw [{}]", in(reg) at, options(nostack, preserves_flags, readonly));
     }

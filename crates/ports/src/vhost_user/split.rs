@@ -3,9 +3,10 @@
 //! Source: virtio 1.2 section 2.7.
 
 use super::chain::{Chain, Fault, Gather, Layout};
-use super::copy::{prefetch, prefetch_to_write, read_once};
+use super::copy::{prefetch_to_write, read_once};
 use super::memory::{DirtyLog, GuestMemory};
 use super::message::VringAddr;
+use base::region::prefetch_ptr;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU16, AtomicU32, Ordering, fence};
 
@@ -175,7 +176,7 @@ impl Layout for Split {
             let head = self.head(self.next_avail.wrapping_add(n as u16)) & self.mask();
             // SAFETY: masked, so the entry lies in the table.
             let at = unsafe { self.descriptors.add(usize::from(head) * Descriptor::BYTES) };
-            prefetch(at.as_ptr());
+            prefetch_ptr(at.as_ptr());
         }
         // The used entries to be written, eight to a line.
         for n in (0..count).step_by(8) {
