@@ -7,7 +7,7 @@ use crate::configdb::{self, DatabaseClient, Server};
 use crate::device_manager;
 use crate::listeners::{BridgeSockets, SocketError};
 use crate::memory_watch::watch_memory;
-use crate::ovsdb::{self, Handle, TlsSources};
+use crate::ovsdb::{self, Handle};
 use crate::schedule::TICK_MS;
 use crate::state::{SetupError, Shared, Vswitch};
 use datapath::WORKER_STACK_BYTES;
@@ -267,17 +267,15 @@ impl Embedded {
 }
 
 /// The sources of managers' keys: what the command line leaves out comes from `ovs-vsctl set-ssl`.
-fn tls_of_managers(given: &TlsFiles) -> TlsSources {
-    let or_column = |file: &Option<PathBuf>, column: &str| match file {
-        Some(file) => Some(file.display().to_string()),
-        None => Some(format!("db:Open_vSwitch,SSL,{column}")),
+fn tls_of_managers(given: &TlsFiles) -> TlsFiles {
+    let or_column = |file: &Option<PathBuf>, column: &str| {
+        Some(file.clone().unwrap_or_else(|| format!("db:Open_vSwitch,SSL,{column}").into()))
     };
-    TlsSources {
+    TlsFiles {
         private_key: or_column(&given.private_key, "private_key"),
         certificate: or_column(&given.certificate, "certificate"),
         ca_cert: or_column(&given.ca_cert, "ca_cert"),
-        bootstrap_ca_cert: given.bootstrap_ca_cert,
-        ..TlsSources::default()
+        ..given.clone()
     }
 }
 
@@ -322,5 +320,22 @@ async fn listen_to_workers(shared: Shared, bell: Arc<Bell>) {
         while shared.borrow_mut().handle_events() {
             tokio::task::yield_now().await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn managers_get_what_the_command_line_says_about_tls_and_the_rest_from_the_database() {
+        let given = TlsFiles {
+            certificate: Some("cert.pem".into()),
+            ciphers: Some("CHACHA20".into()),
+            ..TlsFiles::default()
+        };
+        let tls = tls_of_managers(&given);
+        assert_eq!((tls.certificate, tls.ciphers), (given.certificate, given.ciphers));
+        assert_eq!(tls.private_key, Some("db:Open_vSwitch,SSL,private_key".into()));
     }
 }

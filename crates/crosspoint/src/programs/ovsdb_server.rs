@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
+use transport::{CLIENT_TLS, MORE_TLS, take_tls};
 use vswitchd::ovsdb::{ConfigFile, Handle, Options, serve};
 
 /// The name by which the stock tools find it: that of its pid file and control socket.
@@ -27,15 +28,6 @@ pub const OPTIONS: &[Opt] = &[
     value("sync-from").arg("SERVER").help("be a backup of SERVER"),
     value("sync-exclude-tables").arg("DB:TABLE,...").help("tables that are not copied from SERVER"),
     flag("active").help("be active until told otherwise, also with --sync-from"),
-    value("private-key").short('p').arg("FILE").help("private key of this server"),
-    value("certificate").short('c').arg("FILE").help("certificate for the private key"),
-    value("ca-cert").short('C').arg("FILE").help("certificates that peers are verified with"),
-    value("bootstrap-ca-cert")
-        .arg("FILE")
-        .help("as --ca-cert; if FILE is missing, trust the first peer and save its authority there"),
-    value("peer-ca-cert").arg("FILE").help("certificate of the authority to send to the peer"),
-    value("ssl-protocols").arg("PROTOS").help("TLS versions, such as TLSv1.2,TLSv1.3"),
-    value("ssl-ciphers").arg("CIPHERS").help("cipher suites, such as HIGH:!aNULL"),
     flag("disable-file-column-diff").help("accepted for compatibility: files never hold differences"),
     optional("record").arg("DIR").help("refused: recording is not implemented"),
     optional("replay").arg("DIR").help("refused: replaying is not implemented"),
@@ -47,7 +39,7 @@ pub fn run(args: &[String]) -> ExitCode {
     host::log::start();
     program::set_daemon_name(NAME);
     let usage = Usage {
-        tables: &[DAEMON, LOGGING, OPTIONS],
+        tables: &[DAEMON, LOGGING, CLIENT_TLS, MORE_TLS, OPTIONS],
         order: Order::Anywhere,
         help: manual().help(program::name()),
         version: &[],
@@ -123,7 +115,7 @@ struct CommandLine {
 
 impl CommandLine {
     fn take(&mut self, name: &str, value: Option<&str>) -> Result<(), String> {
-        if self.daemon.take(name, value)? {
+        if self.daemon.take(name, value)? || take_tls(&mut self.options.tls, name, value) {
             return Ok(());
         }
         let given = value.unwrap_or_default().to_owned();
@@ -137,16 +129,6 @@ impl CommandLine {
             "sync-from" => options.sync_from = Some(given),
             "sync-exclude-tables" => options.sync_exclude_tables = Some(given),
             "active" => options.active = true,
-            "private-key" => options.tls.private_key = Some(given),
-            "certificate" => options.tls.certificate = Some(given),
-            "ca-cert" => options.tls.ca_cert = Some(given),
-            "bootstrap-ca-cert" => {
-                options.tls.ca_cert = Some(given);
-                options.tls.bootstrap_ca_cert = true;
-            }
-            "peer-ca-cert" => options.tls.peer_ca_cert = Some(given),
-            "ssl-protocols" => options.tls.protocols = Some(given),
-            "ssl-ciphers" => options.tls.ciphers = Some(given),
             // Differences are never written to the file, so there is nothing to switch off.
             "disable-file-column-diff" => {}
             "record" | "replay" => return Err(format!("--{name} is not supported")),
@@ -228,6 +210,7 @@ pub fn manual() -> Manual {
         .options("Options", &[OPTIONS])
         .options("Daemon options", &[DAEMON])
         .options("Logging options", &[LOGGING])
+        .options("TLS options", &[CLIENT_TLS, MORE_TLS])
         .examples(&[
             (
                 "{name} --detach --pidfile --remote=punix:{run}/db.sock {db}/conf.db",

@@ -28,7 +28,6 @@ mod tls_sources;
 
 pub use config_file::ConfigFile;
 pub use options::Options;
-pub use tls_sources::TlsSources;
 
 use crate::memory_watch::watch_memory;
 use connection::Connection;

@@ -1,11 +1,11 @@
 //! Start-up options of a server.
 
 use super::config_file::ConfigFile;
-use super::tls_sources::TlsSources;
 use ovsdb::Database;
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
+use transport::TlsFiles;
 
 /// What a server serves, and where.
 #[derive(Default, Debug)]
@@ -21,7 +21,7 @@ pub struct Options {
     /// In the form of `--remote`: `punix:PATH`, `ptcp:…`, `db:Open_vSwitch,Open_vSwitch,manager_options`.
     pub remotes: Vec<String>,
     /// For `ssl:` and `pssl:`.
-    pub tls: TlsSources,
+    pub tls: TlsFiles,
     /// `--sync-from`: the active server.
     pub sync_from: Option<String>,
     /// `--sync-exclude-tables`.

@@ -7,7 +7,7 @@ use super::connection::{Connection, Shared};
 use super::remote_options::{Overrides, RemoteOptions};
 use super::session::{End, converse};
 use super::state::{State, now};
-use super::tls_sources::TlsSources;
+use super::tls_sources;
 use ovsdb::server::LockCounts;
 use ovsdb::{Datum, Row, TableIdx, TableSchema};
 use std::cell::{Cell, RefCell};
@@ -19,7 +19,7 @@ use tokio::sync::Notify;
 use transport::reconnect::Reconnect;
 use transport::{
     ActiveTarget, Incoming, Keep, Listener, OVSDB_PORT, PassiveTarget, Place, Places, Stream, StreamError,
-    Target, accept, keep_connected,
+    Target, TlsFiles, accept, keep_connected,
 };
 
 /// How often the seconds in `status` are written.
@@ -30,7 +30,7 @@ const LISTEN_RETRY: Duration = Duration::from_secs(2);
 /// All remotes of a server, and its TLS files, which may also be named by columns.
 pub(super) struct Remotes {
     state: Rc<State>,
-    tls: TlsSources,
+    tls: TlsFiles,
     known: RefCell<Known>,
 }
 
@@ -61,14 +61,14 @@ struct Remote {
 
 impl Remotes {
     /// Starts without remotes.
-    pub(super) fn new(state: Rc<State>, tls: TlsSources) -> Remotes {
-        state.tls.set_files(tls.files(&state.server.borrow()));
+    pub(super) fn new(state: Rc<State>, tls: TlsFiles) -> Remotes {
+        state.tls.set_files(tls_sources::files(&tls, &state.server.borrow()));
         Remotes { state, tls, known: RefCell::default() }
     }
 
     /// Refuses invalid names of columns for TLS; for the start of a server that got them as options.
     pub(super) fn check_tls(&self) -> Result<(), String> {
-        self.tls.check(&self.state.server.borrow())
+        tls_sources::check(&self.tls, &self.state.server.borrow())
     }
 
     /// Adds remotes in the form of the command line, and listens. A remote that cannot be used is an error.
@@ -139,7 +139,7 @@ impl Remotes {
         if !self.have_changed() {
             return;
         }
-        self.state.tls.set_files(self.tls.files(&self.state.server.borrow()));
+        self.state.tls.set_files(tls_sources::files(&self.tls, &self.state.server.borrow()));
         let mut wanted: BTreeMap<String, (Target, RemoteOptions)> = BTreeMap::new();
         let mut complaints = Vec::new();
         {
@@ -204,7 +204,7 @@ impl Remotes {
     fn have_changed(&self) -> bool {
         let server = self.state.server.borrow();
         let mut known = self.known.borrow_mut();
-        let texts = self.tls.sources().into_iter().flatten().chain(known.configured.keys());
+        let texts = tls_sources::sources(&self.tls).chain(known.configured.keys().map(String::as_str));
         let names: BTreeSet<String> =
             texts.filter_map(|text| Some(ColumnName::parse(text)?.ok()?.database)).collect();
         let seen: HashMap<String, u64> = names

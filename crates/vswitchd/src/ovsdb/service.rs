@@ -11,12 +11,12 @@ use super::memory;
 use super::remotes::Remotes;
 use super::replication::Replication;
 use super::state::{State, now};
-use super::tls_sources::TlsSources;
 use std::cell::RefCell;
 use std::fs::File;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use transport::TlsFiles;
 
 /// How often what is due by time is looked at: compaction, and the status of connections.
 const INTERVAL: Duration = Duration::from_millis(1_000);
@@ -34,7 +34,7 @@ pub(super) struct Service {
 }
 
 impl Service {
-    pub(super) fn new(state: Rc<State>, tls: TlsSources) -> Rc<Service> {
+    pub(super) fn new(state: Rc<State>, tls: TlsFiles) -> Rc<Service> {
         Rc::new(Service {
             remotes: Remotes::new(state.clone(), tls),
             replication: Replication::new(state.clone()),

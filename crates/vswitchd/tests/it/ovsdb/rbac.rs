@@ -13,7 +13,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::runtime::Runtime;
 use transport::jsonrpc::{Framer, Limits};
 use transport::{ActiveTarget, OVSDB_PORT, Stream, Target, Tls, TlsFiles};
-use vswitchd::ovsdb::{Handle, Options, TlsSources, serve};
+use vswitchd::ovsdb::{Handle, Options, serve};
 
 /// Remotes, and the role of whoever comes by them.
 const REMOTES: &[(&str, &str)] = &[
@@ -169,11 +169,11 @@ async fn connect(target: &ActiveTarget, tls: Option<&Tls>) -> Stream {
 impl Server {
     fn ours(runtime: &Arc<Runtime>, keys: &Path, more: &[&str]) -> Server {
         Server::start(runtime, keys, more, |dir, remotes| {
-            let [key, certificate, ca] = files(keys, "server").map(Some);
+            let [key, certificate, ca] = files(keys, "server").map(|file| Some(file.into()));
             let options = Options {
                 databases: vec![dir.join("d.db")],
                 remotes,
-                tls: TlsSources { private_key: key, certificate, ca_cert: ca, ..TlsSources::default() },
+                tls: TlsFiles { private_key: key, certificate, ca_cert: ca, ..TlsFiles::default() },
                 ..Options::default()
             };
             Program::Ours { _server: serve(options).unwrap() }

@@ -8,7 +8,8 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::time::Duration;
 use testkit::lab::{accept, wait_for};
-use vswitchd::ovsdb::{ConfigFile, Options, TlsSources, serve};
+use transport::TlsFiles;
+use vswitchd::ovsdb::{ConfigFile, Options, serve};
 
 const COLUMN: &str = "db:D,Global,connections";
 
@@ -164,11 +165,11 @@ fn the_stock_client_and_a_stock_server_speak_tls_with_it_by_the_certificates_of_
     let rig = Rig::with(|options| {
         options.remotes.push(COLUMN.into());
         // As in the SSL table of the switch's own database.
-        options.tls = TlsSources {
+        options.tls = TlsFiles {
             private_key: Some("db:D,Global,key".into()),
             certificate: Some("db:D,Global,certificate".into()),
             ca_cert: Some("db:D,Global,ca".into()),
-            ..TlsSources::default()
+            ..TlsFiles::default()
         };
     });
     let dir = rig.dir.path();
