@@ -289,6 +289,43 @@ fn a_switch_that_loses_its_lock_leaves_bridges_and_devices_to_the_new_owner() {
 }
 
 #[test]
+fn what_the_database_got_while_a_switch_was_without_its_lock_is_there_when_it_has_it_again() {
+    let rig = Rig::start();
+    let port = |name: &str, bridge: &str| {
+        let words = ["--no-wait", "add-port", bridge, name, "--", "set", "interface", name, "type=dummy"];
+        rig.try_vsctl(&words).ok();
+    };
+    rig.try_vsctl(&["add-br", "br0", "--", "set", "bridge", "br0", "datapath_type=dummy"]).ok();
+    (0..3).for_each(|n| port(&format!("old{n}"), "br0"));
+    for round in 0..2 {
+        let thief =
+            Process::silent(rig.command("ovsdb-client").args(["steal", &rig.database(), "ovs_vswitchd"]));
+        wait_for("the bridges to go", || rig.appctl(&["ofproto/list"]).ok().is_empty());
+        let bridge = format!("more{round}");
+        let add = ["--no-wait", "add-br", &bridge, "--", "set", "bridge", &bridge, "datapath_type=dummy"];
+        rig.try_vsctl(&add).ok();
+        for n in 0..100 {
+            port(&format!("p{round}_{n}"), if n % 2 == 0 { "br0" } else { &bridge });
+        }
+        rig.try_vsctl(&["--no-wait", "del-port", &format!("old{round}")]).ok();
+        rig.try_vsctl(&["--no-wait", "set", "bridge", "br0", "other_config:mac-table-size=100"]).ok();
+        assert_eq!(rig.appctl(&["ofproto/list"]).ok(), "", "it has no lock");
+        drop(thief);
+        // Returns when all of it is in force.
+        rig.try_vsctl(&["set", "bridge", &bridge, "other_config:mac-table-size=200"]).ok();
+        let shown = rig.appctl(&["dpctl/show"]).ok();
+        for n in 0..100 {
+            let name = format!("p{round}_{n}");
+            assert!(shown.contains(&format!(": {name} (")), "{name}: {shown}");
+            assert_ne!(rig.get("interface", &name, "ofport"), "[]", "{name}");
+        }
+        assert!(!shown.contains(&format!(": old{round} (")) && shown.contains(": old2 ("), "{shown}");
+        assert!(rig.appctl(&["fdb/stats-show", "br0"]).ok().contains("table: 0/100\n"));
+        assert!(rig.appctl(&["fdb/stats-show", &bridge]).ok().contains("table: 0/200\n"));
+    }
+}
+
+#[test]
 fn the_commands_of_the_pvp_set_up_work_as_printed() {
     let rig = Rig::start();
     rig.try_vsctl(&["set", "Open_vSwitch", ".", "other_config:pmd-cpu-mask=0x3c"]).ok();
