@@ -7,12 +7,14 @@
 
 use crate::lab::switch::Forwards;
 use crate::lab::switch::list::forwards;
+use crate::lab::trial::together;
 use crate::process::TempDir;
+use crate::result::account::Account;
 use crate::result::rows::RowFile;
 use crate::result::store;
 use crate::result::{Better, HUGE_PAGES, Metric, Point, Run};
 use crate::session::{Ended, Session};
-use crate::stats::short;
+use crate::stats::{short, student_quantile};
 use crate::units::Failure;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -248,27 +250,6 @@ fn ratio_bounds(a: &[f64], b: &[f64], level: f64) -> (f64, f64) {
     ((difference - half).exp(), (difference + half).exp())
 }
 
-/// The value that Student's t with this many degrees of freedom exceeds in magnitude with this probability.
-///
-/// With x = sqrt(freedom) tan(angle) the density becomes cos(angle)^(freedom - 1), which is integrated by
-/// Simpson's rule.
-fn student_quantile(freedom: f64, level: f64) -> f64 {
-    let integral = |to: f64| {
-        const STEPS: usize = 400;
-        let width = to / STEPS as f64;
-        let at = |n: usize| (n as f64 * width).cos().max(0.0).powf(freedom - 1.0);
-        let inner: f64 = (1..STEPS).map(|n| at(n) * if n % 2 == 1 { 4.0 } else { 2.0 }).sum();
-        (at(0) + inner + at(STEPS)) * width / 3.0
-    };
-    let all = integral(std::f64::consts::FRAC_PI_2);
-    let (mut low, mut high) = (0.0, std::f64::consts::FRAC_PI_2);
-    for _ in 0..60 {
-        let middle = (low + high) / 2.0;
-        if integral(middle) / all < 1.0 - level { low = middle } else { high = middle }
-    }
-    freedom.sqrt() * low.tan()
-}
-
 /// Runs the benches of [`BUILD_BENCHES`] on two programs in turns.
 pub fn builds(session: &Session, a: &Path, b: &Path, rounds: usize) -> Result<(Run, Run), Failure> {
     let dir = TempDir::new("builds")?;
@@ -333,10 +314,24 @@ pub fn merge(all: &mut Vec<Point>, points: Vec<Point>) {
     for mut point in points {
         match all.iter_mut().find(|p| p.key() == point.key()) {
             Some(there) => {
-                for (name, metric) in &mut there.metrics {
-                    let more = point.metrics.remove(name).map(|m| m.values);
-                    metric.values.extend(more.unwrap_or_default());
+                for (name, metric) in std::mem::take(&mut point.metrics) {
+                    match there.metrics.get_mut(&name) {
+                        Some(all) => all.values.extend(metric.values),
+                        None => drop(there.metrics.insert(name, metric)),
+                    }
                 }
+                // What speaks against one turn speaks against all.
+                there.limit = there.limit.take().or(point.limit);
+                if there.account.as_ref().is_none_or(Account::adds_up) {
+                    there.account = point.account.or(there.account.take());
+                }
+                there.watched = match (there.watched, point.watched) {
+                    (Some(a), Some(b)) => Some(together(a, b)),
+                    (a, b) => a.or(b),
+                };
+                let new: Vec<String> =
+                    point.warnings.into_iter().filter(|warning| !there.warnings.contains(warning)).collect();
+                there.warnings.extend(new);
             }
             None => all.push(point),
         }
@@ -346,6 +341,7 @@ pub fn merge(all: &mut Vec<Point>, points: Vec<Point>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::machine::watch::Watched;
 
     fn run_of(values: &[f64], better: Better) -> Run {
         let mut point = Point { suite: "p2p".into(), switch: "crosspoint".into(), ..Point::default() };
@@ -355,14 +351,6 @@ mod tests {
 
     fn verdict(a: &[f64], b: &[f64], better: Better) -> Verdict {
         compare(&run_of(a, better), &run_of(b, better)).remove(0).verdict
-    }
-
-    #[test]
-    fn quantiles_are_those_of_the_tables() {
-        for (freedom, level, value) in [(1.0, 0.05, 12.706), (5.0, 0.05, 2.571), (10.0, 0.001, 4.587)] {
-            let found = student_quantile(freedom, level);
-            assert!((found - value).abs() < 0.01, "{freedom} {level}: {found}");
-        }
     }
 
     #[test]
@@ -408,5 +396,31 @@ mod tests {
         assert!(refused(0.0, 0.0, Some("max-rate")) && !refused(100.0, 150.0, None));
         let of = |figure| refusal_of(&point(1.0, None), &point(1.0, None), figure);
         assert_eq!(of("rate_pps").as_deref(), Some("the limit was a guest"));
+    }
+
+    #[test]
+    fn what_speaks_against_a_later_turn_is_kept_with_the_turns_of_all() {
+        let turn = |value: f64| run_of(&[value], Better::Lower).points.remove(0);
+        let mut all = Vec::new();
+        merge(&mut all, vec![turn(1.0)]);
+        let mut late = turn(2.0);
+        late.limit = Some("a guest".into());
+        late.account = Some(Account { offered: 10, ..Account::default() });
+        late.watched = Some(Watched { seconds: 1.0, steal: 0.2, ..Watched::default() });
+        late.warnings = vec!["stolen".into()];
+        late.metrics.insert("loss".into(), Metric::new("ratio", Better::Lower, vec![1.0]));
+        merge(&mut all, vec![late.clone()]);
+        let sane = Account { offered: 10, received: 10, ..Account::default() };
+        let watched = Some(Watched { seconds: 3.0, ..Watched::default() });
+        merge(&mut all, vec![Point { account: Some(sane), watched, limit: None, ..late }]);
+        let [point] = &all[..] else { panic!("{all:?}") };
+        assert_eq!(point.metrics["cost"].values, [1.0, 2.0, 2.0]);
+        assert_eq!(point.metrics["loss"].values, [1.0, 1.0]);
+        assert_eq!(
+            (point.limit.as_deref(), &point.warnings[..]),
+            (Some("a guest"), &["stolen".to_string()][..])
+        );
+        assert!(!point.account.as_ref().unwrap().adds_up());
+        assert!((point.watched.unwrap().steal - 0.05).abs() < 1e-9);
     }
 }

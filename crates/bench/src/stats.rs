@@ -33,11 +33,39 @@ pub fn bounds(ratios: &[f64]) -> (f64, f64) {
         return (mean, mean);
     }
     let variance = ratios.iter().map(|r| (r - mean).powi(2)).sum::<f64>() / (n - 1.0);
-    // Two-sided 95 % quantiles of Student's t for 1, 2, 3 ... degrees of freedom.
-    const T: [f64; 10] = [12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23];
-    let t = T.get(ratios.len() - 2).copied().unwrap_or(2.1);
+    let t = student_quantile(n - 1.0, 0.05);
     let half = t * (variance / n).sqrt();
     (mean - half, mean + half)
+}
+
+/// Upper bound of ratios by those of their inverses, so that "at most" is a lower bound too: infinite where
+/// the inverses are too noisy to be above 0.
+pub fn upper_bound_by_inverses(inverses: &[f64]) -> f64 {
+    match lower_bound(inverses) {
+        low if low > 0.0 => 1.0 / low,
+        _ => f64::INFINITY,
+    }
+}
+
+/// The value that Student's t with this many degrees of freedom exceeds in magnitude with this probability.
+///
+/// With x = sqrt(freedom) tan(angle) the density becomes cos(angle)^(freedom - 1), which is integrated by
+/// Simpson's rule.
+pub fn student_quantile(freedom: f64, level: f64) -> f64 {
+    let integral = |to: f64| {
+        const STEPS: usize = 400;
+        let width = to / STEPS as f64;
+        let at = |n: usize| (n as f64 * width).cos().max(0.0).powf(freedom - 1.0);
+        let inner: f64 = (1..STEPS).map(|n| at(n) * if n % 2 == 1 { 4.0 } else { 2.0 }).sum();
+        (at(0) + inner + at(STEPS)) * width / 3.0
+    };
+    let all = integral(std::f64::consts::FRAC_PI_2);
+    let (mut low, mut high) = (0.0, std::f64::consts::FRAC_PI_2);
+    for _ in 0..60 {
+        let middle = (low + high) / 2.0;
+        if integral(middle) / all < 1.0 - level { low = middle } else { high = middle }
+    }
+    freedom.sqrt() * low.tan()
 }
 
 /// A number as a reader wants it: four digits that count.
@@ -65,12 +93,30 @@ mod tests {
     }
 
     #[test]
+    fn quantiles_are_those_of_the_tables() {
+        for (freedom, level, value) in [(1.0, 0.05, 12.706), (5.0, 0.05, 2.571), (10.0, 0.001, 4.587)] {
+            let found = student_quantile(freedom, level);
+            assert!((found - value).abs() < 0.01, "{freedom} {level}: {found}");
+        }
+    }
+
+    #[test]
     fn medians_and_bounds() {
         assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
         assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), 2.5);
         let (low, high) = bounds(&[1.0, 1.1, 0.9]);
         assert!(low < 1.0 && high > 1.0 && low > 0.7);
         assert_eq!(lower_bound(&[0.5]), 0.5);
+        // Twelve values: 11 degrees of freedom, 2.201 standard errors of the mean.
+        let twelve: Vec<f64> = (0..12).map(|n| f64::from(n % 2)).collect();
+        assert!((lower_bound(&twelve) - (0.5 - 2.201 * (3.0 / 11.0 / 12.0_f64).sqrt())).abs() < 1e-3);
+    }
+
+    #[test]
+    fn noise_that_reaches_zero_bounds_no_ratio() {
+        assert_eq!(upper_bound_by_inverses(&[2.0]), 0.5);
+        assert_eq!(upper_bound_by_inverses(&[0.1, 9.0]), f64::INFINITY);
+        assert_eq!(upper_bound_by_inverses(&[f64::NAN, 2.0]), f64::INFINITY);
     }
 
     #[test]

@@ -115,7 +115,7 @@ pub enum Upset {
 
 impl Upset {
     /// Whether the counters of what is upset go with it.
-    fn ends_counters(self) -> bool {
+    pub fn ends_counters(self) -> bool {
         matches!(self, Upset::Restart | Upset::Kill | Upset::Guest)
     }
 }

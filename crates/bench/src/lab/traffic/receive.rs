@@ -15,6 +15,9 @@ use std::collections::HashMap;
 const MARK: u16 = 0x5870;
 /// Beginnings that are kept of each end: traffic slower than [`SILENCE`] would have one for each frame.
 const BEGINNINGS_MAX: usize = 10_000;
+/// Words of 64 frames that are remembered at each end, of all flows together, and of one flow at most.
+const WORDS: usize = 1 << 14;
+const WORDS_OF_FLOW_MAX: usize = 1 << 10;
 /// Latencies are distinguished up to this value.
 const LATENCY_MAX_NS: u64 = 60_000_000_000;
 
@@ -40,15 +43,6 @@ fn read(frame: &[u8]) -> Option<(u16, usize, u32, u64)> {
     Some((u16::from_be_bytes([s[2], s[3]]), flow, u32::from_be_bytes([s[7], s[8], s[9], s[10]]), due))
 }
 
-/// Frames of one flow received at one end.
-#[derive(Clone, Copy, Default)]
-struct Flow {
-    /// The number that is expected next.
-    next: u32,
-    /// Which of the 64 frames before it arrived: bit 0 is `next - 1`.
-    came: u64,
-}
-
 #[derive(PartialEq, Eq, Debug)]
 enum Came {
     InOrder,
@@ -56,19 +50,45 @@ enum Came {
     Again,
 }
 
-impl Flow {
-    fn see(&mut self, number: u32) -> Came {
-        if number >= self.next {
-            let ahead = number - self.next + 1;
-            self.came = self.came.checked_shl(ahead).unwrap_or(0) | 1;
-            self.next = number + 1;
+/// Frames received at one end, by flow.
+struct Flows {
+    /// The number that is expected next.
+    next: Vec<u32>,
+    /// Which of the frames before it arrived: as many words for each flow, in which a frame's place is its
+    /// number modulo the number of bits. A power of two, so that numbers may wrap.
+    came: Vec<u64>,
+    words: usize,
+}
+
+impl Flows {
+    fn new(flows: usize) -> Flows {
+        let words = (WORDS / flows.max(1)).clamp(1, WORDS_OF_FLOW_MAX);
+        let words = if words.is_power_of_two() { words } else { words.next_power_of_two() / 2 };
+        Flows { next: vec![0; flows], came: vec![0; flows * words], words }
+    }
+
+    fn see(&mut self, flow: usize, number: u32) -> Came {
+        let (bits, next) = (self.words * 64, self.next[flow]);
+        let came = &mut self.came[flow * self.words..][..self.words];
+        let place = |number: u32| (number as usize % bits / 64, 1u64 << (number % 64));
+        let ahead = i64::from(number.wrapping_sub(next) as i32);
+        let (word, bit) = place(number);
+        if ahead >= 0 {
+            match ahead as usize >= bits {
+                true => came.fill(0),
+                false => {
+                    (0..ahead as u32).map(|n| place(next.wrapping_add(n))).for_each(|(w, b)| came[w] &= !b)
+                }
+            }
+            came[word] |= bit;
+            self.next[flow] = number.wrapping_add(1);
             return Came::InOrder;
         }
-        let bit = 1u64.checked_shl(self.next - 1 - number).unwrap_or(0);
-        if self.came & bit != 0 {
+        // One that is too far behind to be remembered must not make up for a lost one.
+        if -ahead > bits as i64 || came[word] & bit != 0 {
             return Came::Again;
         }
-        self.came |= bit;
+        came[word] |= bit;
         Came::Late
     }
 }
@@ -79,7 +99,7 @@ pub type Expected = HashMap<Vec<u8>, i64>;
 /// See the module documentation.
 pub struct Receiver {
     /// By end.
-    flows: Vec<Vec<Flow>>,
+    flows: Vec<Flows>,
     trial: u16,
     expected: Option<Expected>,
     /// Received, duplicated, reordered, foreign.
@@ -104,7 +124,8 @@ impl Receiver {
         expected: Option<Expected>,
     ) -> Result<Receiver, String> {
         let latency = Histogram::new_with_bounds(1, LATENCY_MAX_NS, 3).map_err(|e| e.to_string())?;
-        let flows = vec![vec![Flow::default(); if expected.is_some() { 0 } else { flows }]; ends];
+        let flows = if expected.is_some() { 0 } else { flows };
+        let flows = (0..ends).map(|_| Flows::new(flows)).collect();
         let account = Account::default();
         let (last_at, begun_ns) = (vec![None; ends], vec![Vec::new(); ends]);
         Ok(Receiver {
@@ -144,11 +165,11 @@ impl Receiver {
             self.account.foreign += 1;
             return;
         };
-        if trial != self.trial || flow >= self.flows[end].len() {
+        if trial != self.trial || flow >= self.flows[end].next.len() {
             self.account.foreign += 1;
             return;
         }
-        match self.flows[end][flow].see(number) {
+        match self.flows[end].see(flow, number) {
             Came::InOrder => self.account.received += 1,
             Came::Late => {
                 self.account.received += 1;
@@ -173,12 +194,26 @@ mod tests {
 
     #[test]
     fn loss_reordering_and_duplicates_are_told_apart() {
-        let mut flow = Flow::default();
-        let seen: Vec<Came> = [0, 1, 3, 2, 2, 3, 200, 199].into_iter().map(|n| flow.see(n)).collect();
         use Came::{Again, InOrder, Late};
+        let mut flows = Flows::new(10);
+        let seen: Vec<Came> = [0, 1, 3, 2, 2, 3, 200, 199].into_iter().map(|n| flows.see(9, n)).collect();
         assert_eq!(seen, [InOrder, InOrder, InOrder, Late, Again, Again, InOrder, Late]);
-        // Too far behind to be remembered: it counts as late, once.
-        assert_eq!(flow.see(5), Late);
+        // Far behind, and each told apart; another flow has numbers of its own.
+        assert_eq!([3, 5, 5].map(|n| flows.see(9, n)), [Again, Late, Again]);
+        assert_eq!([0, 0].map(|n| flows.see(8, n)), [InOrder, Again]);
+        // Too far behind to be remembered: it does not make up for a lost one.
+        let bits = flows.words as u32 * 64;
+        assert_eq!([199 + bits, 198, 199, 201].map(|n| flows.see(9, n)), [InOrder, Again, Again, Late]);
+        assert_eq!(Flows::new(1 << 20).words, 1);
+    }
+
+    #[test]
+    fn the_numbers_of_a_long_flow_start_again() {
+        use Came::{Again, InOrder, Late};
+        let mut flows = Flows::new(1);
+        flows.next[0] = u32::MAX - 1;
+        let seen: Vec<Came> = [u32::MAX, 0, u32::MAX - 1, 0].into_iter().map(|n| flows.see(0, n)).collect();
+        assert_eq!(seen, [InOrder, InOrder, Late, Again]);
     }
 
     #[test]

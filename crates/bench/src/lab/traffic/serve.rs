@@ -378,7 +378,8 @@ mod tests {
         let socket = dir.0.join("vm0");
         let ends = ["backend", "vhost"].map(|kind| format!("{kind}:{}", socket.display())).to_vec();
         let args = Args { ends, tx: Vec::new(), rx: Vec::new(), copies: 1, descriptors: 256, burst: 32 };
-        let pool = Pool::new(PoolConfig { chunks: 16_384, ..PoolConfig::default() }).unwrap();
+        let config = PoolConfig { chunks: 16_384, huge_pages: false, ..PoolConfig::default() };
+        let pool = Pool::new(config).unwrap();
         let ends = open_all(&args, pool).unwrap();
         let sources = vec![Source { end: 0, is_back: false }];
         Generator {
@@ -398,10 +399,10 @@ mod tests {
         let dir = TempDir::new("straight").unwrap();
         let mut generator = straight(&dir);
         let mut poller = Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
-        // Of so many flows the frames take longer to prepare than to send.
+        // Of so many flows the frames take as long to prepare as to send.
         let load = Load {
             size: 64,
-            flows: 100_000,
+            flows: 500_000,
             rate: Some(20_000),
             seconds: 0.3,
             burst: None,
@@ -418,6 +419,6 @@ mod tests {
         // It may have had less of a busy processor.
         let metered = sent.used.seconds();
         assert!((sent.seconds..sent.seconds + 0.05).contains(&metered), "{metered} s of {}", sent.seconds);
-        assert!(took > sent.seconds * 1.5 && sent.received_in_time > 0, "{took} s, {sent:?}");
+        assert!(took > sent.seconds * 1.2 && sent.received_in_time > 0, "{took} s, {sent:?}");
     }
 }

@@ -1,7 +1,7 @@
 //! Latency and jitter at 1, 10, 50 and 90 % of the rate at which nothing is lost; 1 % is the switch at rest.
 
 use super::mlr::highest;
-use super::rfc2544::halve;
+use super::rfc2544::lossless;
 use super::{LOSSLESS, Outcome, Times, Trial};
 use crate::lab::bed::Bed;
 use crate::lab::generator::Load;
@@ -49,11 +49,12 @@ impl Trial for Latency {
             bed.offer(&Load { rate: Some(rate.max(1.0) as u64), seconds: times.seconds, ..load.clone() })
         };
         let (top, limit) = highest(bed, load, times.seconds)?;
-        let (found, _) = halve(top, |rate| Ok((at(rate, bed)?.sent.account.lost() == 0, ())))?;
+        let searched = Load { seconds: times.seconds, ..load.clone() };
+        let (found, _, late) = lossless(bed, &searched, top)?;
         // If every rate lost something, the shares refer to the rate that was received.
         let full = if found > 0.0 { found } else { top / 1.1 };
         // Of which the switch may forward more.
-        match limit {
+        match late.or(limit) {
             None => outcome.push("lossless_pps", "1/s", Better::Higher, found),
             Some(_) => outcome.push("lossless_at_least_pps", "1/s", Better::Neither, found),
         }

@@ -3,7 +3,7 @@
 //! the full length to all of it, and each phase starts from the interval of the one before, which it widens
 //! if longer trials contradict it.
 
-use super::{LOSSLESS, Outcome, Times, Trial};
+use super::{LATE, LOSSLESS, Outcome, Times, Trial, is_late, offer_in_time};
 use crate::lab::bed::{Bed, Offered};
 use crate::lab::generator::Load;
 use crate::result::Better;
@@ -37,14 +37,18 @@ impl Trial for Mlr {
         for _ in 0..times.turns {
             let (top, limit) = highest(bed, load, times.seconds)?;
             let mut bounds = [(0.0, top); GOALS.len()];
-            let mut best: Option<Offered> = None;
+            let (mut best, mut late): (Option<Offered>, _) = (None, [None, None]);
             for share in PHASES {
                 for (n, (allowed, _)) in GOALS.iter().enumerate() {
                     let mut measure = |rate: f64| -> Result<f64, String> {
                         let seconds = times.seconds * share;
                         let rate = Some(rate.max(1.0) as u64);
-                        let offered = bed.offer(&Load { rate, seconds, ..load.clone() })?;
+                        let offered = offer_in_time(bed, &Load { rate, seconds, ..load.clone() })?;
                         let loss = offered.sent.account.loss();
+                        // The last try that lost too much is the one just above the rate that is found.
+                        if loss > *allowed {
+                            late[n] = is_late(&offered.sent, *allowed).then(|| LATE.to_string());
+                        }
                         if *allowed == 0.0 && loss == 0.0 || best.is_none() {
                             best = Some(offered);
                         }
@@ -59,10 +63,11 @@ impl Trial for Mlr {
                 found = found.max(low);
                 outcome.push(name, "1/s", Better::Higher, found);
             }
+            let before = outcome.limit.take();
             if let Some(best) = best {
                 outcome.turn(&best);
             }
-            outcome.limit = limit;
+            outcome.limit = before.or(late.into_iter().flatten().next()).or(limit);
         }
         Ok(outcome)
     }

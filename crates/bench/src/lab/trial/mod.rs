@@ -17,6 +17,7 @@ pub mod soak;
 
 use super::bed::{Bed, Offered};
 use super::generator::Load;
+use super::traffic::Sent;
 use crate::machine::watch::Watched;
 use crate::result::account::Account;
 use crate::result::judged::{Judged, Question};
@@ -71,6 +72,47 @@ pub trait Trial: Sync {
 
     /// Runs it with this load; its rate is the offered one where the trial does not look for one itself.
     fn run(&self, bed: &mut Bed, load: &Load, times: Times) -> Result<Outcome, String>;
+}
+
+/// What the machine did in two turns.
+pub fn together(a: Watched, b: Watched) -> Watched {
+    let seconds = a.seconds + b.seconds;
+    let mean = |of_a: f64, of_b: f64| (of_a * a.seconds + of_b * b.seconds) / seconds.max(1e-9);
+    Watched {
+        seconds,
+        steal: mean(a.steal, b.steal),
+        busy: mean(a.busy, b.busy),
+        preemptions: a.preemptions + b.preemptions,
+    }
+}
+
+/// The limit of a search whose last word was a try that the generator could not offer.
+const LATE: &str = "the generator, which was late for a higher rate";
+/// How often such a try is made.
+const TRIES_MAX: u32 = 3;
+
+/// Offers a load of a search, and again if the generator was late: that says nothing about the switch.
+fn offer_in_time(bed: &mut Bed, load: &Load) -> Result<Offered, String> {
+    let mut offered = bed.offer(load)?;
+    for _ in 1..TRIES_MAX {
+        if !is_late(&offered.sent, 0.0) {
+            break;
+        }
+        offered = bed.offer(load)?;
+    }
+    Ok(offered)
+}
+
+/// Whether more than the allowed share was lost, but only since the generator did not send in time. What a
+/// device refused does not count: a switch behind it that has no room is a reason to refuse.
+fn is_late(sent: &Sent, allowed: f64) -> bool {
+    let account = &sent.account;
+    let copies = account.copies.max(1);
+    let refused: u64 = sent.refused.values().sum();
+    let held_up = account.not_sent.saturating_sub(refused) * copies;
+    let by_switch = account.lost().saturating_sub(held_up) as f64;
+    let share = by_switch / (account.offered * copies).saturating_sub(held_up).max(1) as f64;
+    held_up > 0 && account.loss() > allowed && share <= allowed
 }
 
 /// See [`Trial::judged`].
@@ -175,15 +217,7 @@ impl Outcome {
 
     /// Adds what the machine did.
     fn watch(&mut self, new: Watched) {
-        let old = self.watched;
-        let seconds = old.seconds + new.seconds;
-        let mean = |a: f64, b: f64| (a * old.seconds + b * new.seconds) / seconds.max(1e-9);
-        self.watched = Watched {
-            seconds,
-            steal: mean(old.steal, new.steal),
-            busy: mean(old.busy, new.busy),
-            preemptions: old.preemptions + new.preemptions,
-        };
+        self.watched = together(self.watched, new);
     }
 
     /// Adds the latencies of a turn.
@@ -191,5 +225,27 @@ impl Outcome {
         for (name, value) in &offered.sent.latency_us {
             self.push(&format!("{prefix}latency_{name}_us"), "us", Better::Lower, *value);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_try_is_late_where_the_generator_alone_is_the_reason_of_the_loss() {
+        let late = |not_sent, lost: u64, refused, allowed| {
+            let account =
+                Account { offered: 1_000, not_sent, received: 1_000 - lost, copies: 1, ..Account::default() };
+            is_late(
+                &Sent { account, refused: [("e0".to_string(), refused)].into(), ..Sent::default() },
+                allowed,
+            )
+        };
+        assert!(late(10, 10, 0, 0.0) && !late(0, 0, 0, 0.0));
+        // The switch lost one too, or had no room for those that its interface refused.
+        assert!(!late(10, 11, 0, 0.0) && !late(10, 10, 10, 0.0));
+        // Without the generator's own it would be little enough.
+        assert!(late(10, 11, 0, 0.005) && !late(10, 20, 0, 0.005) && !late(3, 3, 0, 0.005));
     }
 }

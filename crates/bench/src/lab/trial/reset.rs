@@ -62,9 +62,12 @@ impl Trial for Reset {
                 outcome.push("rules_back_ms", "ms", Better::Lower, took.as_secs_f64() * 1e3);
             }
             outcome.account = sent.account;
-            // Of the rest nobody is left to say why it was lost; that it was is the figure.
-            let rest = u64::try_from(outcome.account.unexplained()).unwrap_or(0);
-            outcome.account.dropped.insert("while nobody forwarded, counted nowhere".into(), rest);
+            // If nobody is left to say why the rest was lost, that it was is the figure. Counters that live
+            // on must tell.
+            if self.upset.ends_counters() {
+                let rest = u64::try_from(outcome.account.unexplained()).unwrap_or(0);
+                outcome.account.dropped.insert("while nobody forwarded, counted nowhere".into(), rest);
+            }
         }
         Ok(outcome)
     }

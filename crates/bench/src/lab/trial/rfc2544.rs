@@ -1,8 +1,8 @@
 //! The highest rate at which nothing is lost, by halving (RFC 2544, section 26.1).
 
 use super::mlr::highest;
-use super::{LOSSLESS, Outcome, Times, Trial};
-use crate::lab::bed::Bed;
+use super::{LATE, LOSSLESS, Outcome, Times, Trial, is_late, offer_in_time};
+use crate::lab::bed::{Bed, Offered};
 use crate::lab::generator::Load;
 use crate::result::Better;
 use crate::result::judged::Judged;
@@ -30,21 +30,32 @@ impl Trial for Rfc2544 {
         let mut outcome = Outcome::default();
         for _ in 0..times.turns {
             let (top, limit) = highest(bed, load, times.seconds)?;
-            let at = |rate: f64, bed: &mut Bed| {
-                bed.offer(&Load { rate: Some(rate.max(1.0) as u64), seconds: times.seconds, ..load.clone() })
-            };
-            let (low, last) = halve(top, |rate| {
-                let offered = at(rate, bed)?;
-                Ok((offered.sent.account.lost() == 0, offered))
-            })?;
+            let load = Load { seconds: times.seconds, ..load.clone() };
+            let (low, last, late) = lossless(bed, &load, top)?;
             outcome.push("lossless_pps", "1/s", Better::Higher, low);
+            let before = outcome.limit.take();
             // The last turn without loss; if there was none, one that shows the loss.
             outcome.turn(&last);
-            // The try that is kept may be one that the generator was late for.
-            outcome.limit = limit;
+            outcome.limit = before.or(late).or(limit);
         }
         Ok(outcome)
     }
+}
+
+/// The highest rate below `top` at which nothing is lost, a load that shows it, and what was the limit if not
+/// the switch.
+pub fn lossless(bed: &mut Bed, load: &Load, top: f64) -> Result<(f64, Offered, Option<String>), String> {
+    let mut late = None;
+    let (low, last) = halve(top, |rate| {
+        let offered = offer_in_time(bed, &Load { rate: Some(rate.max(1.0) as u64), ..load.clone() })?;
+        let is_good = offered.sent.account.lost() == 0;
+        // The last bad try is the one just above the rate that is found.
+        if !is_good {
+            late = is_late(&offered.sent, 0.0).then(|| LATE.to_string());
+        }
+        Ok((is_good, offered))
+    })?;
+    Ok((low, last, late))
 }
 
 /// The highest rate that `try_rate` calls good below `top`, with what the last good try gave (or the last try
