@@ -115,7 +115,12 @@ impl LogDirectory for DatabaseFile {
     }
 
     fn create_temporary(&self) -> io::Result<Box<dyn Temporary>> {
-        Ok(Box::new(self.temporary(Some(&fs::metadata(&self.path)?))?))
+        // If somebody has deleted it, it is made anew, as a new one.
+        let old = match fs::metadata(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            old => Some(old?),
+        };
+        Ok(Box::new(self.temporary(old.as_ref())?))
     }
 
     fn sync(&self) -> io::Result<()> {

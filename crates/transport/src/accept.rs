@@ -11,6 +11,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// How long to wait after accepting failed: existing connections continue, and end.
 const FAILED_WAIT: Duration = Duration::from_millis(100);
+/// The same after an idle connection was told to give up its descriptor, which takes it no longer.
+const DISMISSED_WAIT: Duration = Duration::from_millis(1);
 /// Descriptors that connections over the network leave to Unix sockets (the operator's), files and ports;
 /// where the process may have few, an eighth of them.
 const RESERVED_MAX: u64 = 64;
@@ -88,9 +90,9 @@ pub async fn accept(
             Ok(incoming) => take(incoming, places.take().await),
             Err(error) => {
                 // Most likely out of descriptors: an idle connection gives up its own.
-                places.idle.dismiss_one();
+                let wait = if places.idle.dismiss_one() { DISMISSED_WAIT } else { FAILED_WAIT };
                 failed(&reason(&error));
-                tokio::time::sleep(FAILED_WAIT).await;
+                tokio::time::sleep(wait).await;
             }
         }
     }

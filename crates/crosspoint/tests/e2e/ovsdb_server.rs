@@ -5,9 +5,11 @@ use crate::common::{Process, RunDir, SCHEMA, Said, links, run, run_dir, wait_for
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+use testkit::lab::run_line;
 
 /// A directory with databases, the binary under the stock programs' names in `bin`, and what was started
 /// there.
@@ -197,6 +199,49 @@ fn clients_over_the_network_leave_descriptors_to_the_operator_and_idle_ones_give
     operator_is_served();
     let log = fs::read_to_string(rig.path("few.log")).unwrap();
     assert!(log.contains("accept failed: the file descriptors that are left are reserved"), "{log}");
+}
+
+#[test]
+fn what_cannot_be_written_is_told_to_clients_operators_and_the_log_and_a_deleted_file_comes_again() {
+    let mut rig = Rig::new();
+    rig.serve("bin/ovsdb-server", "s", &["--remote=punix:DIR/s.sock", "DIR/numbers.db"]);
+    let pid = rig.children[0].id();
+    let insert = |rows: usize| {
+        let rows = vec![r#"{"op":"insert","table":"T","row":{"n":7}}"#; rows].join(",");
+        rig.run("ovsdb-client", &["transact", "unix:DIR/s.sock", &format!("[\"numbers\",{rows}]")]).ok()
+    };
+    let file = rig.path("numbers.db");
+    insert(1);
+    // A disk that is full, for this process alone. The signal that comes with it ends nothing.
+    run_line(&format!("prlimit --pid {pid} --fsize=20000"));
+    let refused = insert(1000);
+    assert!(refused.contains(r#""details":"File too large","error":"I/O error""#), "{refused}");
+    let told = format!("|ovsdb_server|ERR|I/O error: {}: write failed (File too large)", file.display());
+    wait_for("a line in the log", || rig.dir.read("s.log").contains(&told));
+    insert(1);
+
+    fs::remove_file(&file).unwrap();
+    rig.appctl("s", &["ovsdb-server/compact"]).ok();
+    insert(1);
+    let query = r#"["numbers",{"op":"select","table":"T","where":[],"columns":["_uuid"]}]"#;
+    let there = rig.run("ovsdb-tool", &["query", "numbers.db", query]).ok();
+    assert_eq!(there.matches(r#""uuid""#).count(), 3, "{there}");
+
+    run_line(&format!("prlimit --pid {pid} --fsize=100"));
+    let failed = rig.appctl("s", &["ovsdb-server/compact"]).failed();
+    assert!(failed.contains("I/O error: numbers could not be compacted (File too large)"), "{failed}");
+    assert!(rig.children[0].try_wait().unwrap().is_none());
+}
+
+#[test]
+fn whoever_holds_all_descriptors_idly_keeps_nobody_waiting() {
+    let mut rig = Rig::new();
+    rig.serve("bin/ovsdb-server", "s", &["--remote=punix:DIR/s.sock", "DIR/numbers.db"]);
+    run_line(&format!("prlimit --pid {} --nofile=64", rig.children[0].id()));
+    let _idle: Vec<_> = (0..600).map(|_| UnixStream::connect(rig.path("s.sock")).unwrap()).collect();
+    let since = Instant::now();
+    rig.run("ovsdb-client", &["list-dbs", "unix:DIR/s.sock"]).ok();
+    assert!(since.elapsed() < Duration::from_secs(20), "{:?}", since.elapsed());
 }
 
 #[test]

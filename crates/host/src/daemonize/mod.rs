@@ -175,6 +175,9 @@ impl Options {
         }
         stage::name_this_process(program::name());
         stage::end_on_panic();
+        // A file that reaches the limit of its size (`ulimit -f`) is an error of writing, and not the end. It
+        // cannot fail for a signal that may be caught.
+        let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, std::sync::Arc::default());
         self.open_log().map_err(|e| fatal("vlog", &e))?;
         if self.detach || monitored {
             ports::crash::end_at_once();

@@ -66,6 +66,7 @@ impl Server {
             monitor_cond_disabled: false,
             logged: BTreeSet::new(),
             log_lines: Vec::new(),
+            refused_by_disk: None,
             counters: Counters::default(),
             budget: Budget::default(),
         };
@@ -327,6 +328,11 @@ impl Server {
     /// Lines for the log that [`Self::set_logged`] has asked for, since the last call.
     pub fn take_log_lines(&mut self) -> Vec<String> {
         std::mem::take(&mut self.log_lines)
+    }
+
+    /// The database of the last transaction that could not be written since this was called last, and why.
+    pub fn take_refused_by_disk(&mut self) -> Option<(String, std::io::Error)> {
+        self.refused_by_disk.take()
     }
 
     /// Discards the output for a client that must be disconnected because of it.

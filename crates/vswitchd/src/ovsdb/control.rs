@@ -99,14 +99,19 @@ async fn execute(service: &Rc<Service>, request: &Request) -> Answer {
         }
         Some(Later::Reload(file)) => service.apply(&file).await.map(|()| String::new()),
         Some(Later::Compact(names)) => {
+            service.state.not_compacted.borrow_mut().clear();
             service.flush_once();
-            for name in names {
-                while service.state.server.borrow().is_compacting(&name) {
+            for name in &names {
+                while service.state.server.borrow().is_compacting(name) {
                     service.state.job_done.notified().await;
                     service.flush_once();
                 }
             }
-            Ok(answer)
+            let failed = service.state.not_compacted.borrow();
+            match names.iter().find_map(|name| Some((name, failed.get(name)?))) {
+                Some((name, why)) => Err(format!("I/O error: {name} could not be compacted ({why})")),
+                None => Ok(answer),
+            }
         }
     }
 }

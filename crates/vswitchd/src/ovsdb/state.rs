@@ -38,6 +38,8 @@ pub(super) struct State {
     connects_now: Notify,
     /// A compaction, or another job, ended.
     pub(super) job_done: Notify,
+    /// Why the last compaction of a database failed.
+    pub(super) not_compacted: RefCell<HashMap<String, String>>,
 }
 
 /// What was lost.
@@ -71,6 +73,7 @@ impl State {
             connects_later: Cell::new(connects_later),
             connects_now: Notify::new(),
             job_done: Notify::new(),
+            not_compacted: RefCell::default(),
         })
     }
 
@@ -172,6 +175,7 @@ impl State {
                 StorageNews::NotCompacted(error) => {
                     let why = transport::reason(&error);
                     tracing::warn!(target: "ovsdb_file", "{name}: could not be compacted: {why}");
+                    self.not_compacted.borrow_mut().insert(name, why);
                 }
                 StorageNews::NotDurable(error) => {
                     let why = transport::reason(&error);
