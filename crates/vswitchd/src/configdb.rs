@@ -41,6 +41,8 @@ const LOCK: &str = "ovs_vswitchd";
 const TURN: Duration = Duration::from_millis(5);
 /// How often ports' states are checked and changes written.
 const STATUS_INTERVAL: Duration = Duration::from_millis(500);
+/// Least time between two plans that news of devices make while an interface cannot be opened.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// Wait after a transaction that was refused.
 const REFUSED_WAIT: Duration = Duration::from_secs(1);
 
@@ -112,6 +114,8 @@ pub async fn run(client: DatabaseClient, shared: Shared, sockets: BridgeSockets)
         plan: None,
         is_waiting: false,
         replan: false,
+        port_may_come: false,
+        retried: None,
         said: BTreeSet::new(),
         is_contended: false,
         in_flight: None,
@@ -201,10 +205,10 @@ impl Connection {
                     }
                     Err(e) => return reason(&e),
                 },
-                () = self.port_may_come.notified() => self.follower.replan = true,
+                () = self.port_may_come.notified() => self.follower.port_may_come = true,
                 () = clock::sleep_until(due) => {}
-                // In real time: devices also go away while our clock is stopped.
-                () = tokio::time::sleep(DEVICE_WAIT), if self.follower.is_waiting => {}
+                // In real time: devices also come and go while our clock is stopped.
+                () = tokio::time::sleep(DEVICE_WAIT), if self.follower.waits_for_devices() => {}
             }
             match self.reconnect.run(clock::now()) {
                 Some(Action::Disconnect) => return SILENT.into(),
@@ -243,8 +247,11 @@ struct Follower {
     plan: Option<Reconciliation>,
     /// The plan waits for a device to go.
     is_waiting: bool,
-    /// Something happened that may let a port come that could not before.
     replan: bool,
+    /// Something happened to a device that may let a port come that could not before.
+    port_may_come: bool,
+    /// When that made a plan last.
+    retried: Option<tokio::time::Instant>,
     /// Complaints that were logged.
     said: BTreeSet<String>,
     is_contended: bool,
@@ -281,6 +288,17 @@ impl Follower {
         }
         let changes = self.replica.take_changes();
         self.replan |= self.shared.borrow_mut().devices.has_come_back();
+        // An attempt that fails may itself make a device and remove it: its news do not begin the plan anew
+        // that has made it, nor the next one at once.
+        let has_failed = self.shared.borrow().devices.failures.names().next().is_some();
+        if self.port_may_come
+            && self.plan.is_none()
+            && (!has_failed || self.retried.is_none_or(|at| at.elapsed() >= RETRY_INTERVAL))
+        {
+            self.port_may_come = false;
+            self.retried = Some(tokio::time::Instant::now());
+            self.replan = true;
+        }
         if self.replan || changes.iter().any(|c| configures(&self.replica, c)) {
             self.replan = false;
             self.read();
@@ -297,6 +315,11 @@ impl Follower {
             Progress::Done => self.write_back(),
         }
         false
+    }
+
+    /// Whether it must look again soon, though nothing tells it when.
+    fn waits_for_devices(&self) -> bool {
+        self.is_waiting || (self.port_may_come && self.replica.has_lock())
     }
 
     /// Whether we have the rows and the lock.

@@ -2,6 +2,7 @@
 //! plan: there is one when the configuration changes and when a device appears.
 
 use crate::config::wanted::Interface;
+use base::OfPort;
 use std::collections::BTreeMap;
 
 /// See the module documentation.
@@ -13,12 +14,13 @@ pub(crate) struct Failures {
 struct Failure {
     device: String,
     error: String,
+    of_port: Option<OfPort>,
 }
 
 impl Failures {
-    /// An interface could not be had. Whether that, or the reason, is new.
-    pub fn note(&mut self, interface: &Interface, error: &str) -> bool {
-        let failure = Failure { device: interface.device().into(), error: error.into() };
+    /// An interface could not be had, which had this OpenFlow number. Whether that, or the reason, is new.
+    pub fn note(&mut self, interface: &Interface, error: &str, of_port: Option<OfPort>) -> bool {
+        let failure = Failure { device: interface.device().into(), error: error.into(), of_port };
         let before = self.by_name.insert(interface.name.clone(), failure);
         before.is_none_or(|before| before.error != error)
     }
@@ -36,6 +38,11 @@ impl Failures {
     /// Why an interface could not be had.
     pub fn error(&self, name: &str) -> Option<&str> {
         self.by_name.get(name).map(|failure| failure.error.as_str())
+    }
+
+    /// The number that an interface had before it could not be had: it will have it again.
+    pub fn of_port(&self, name: &str) -> Option<OfPort> {
+        self.by_name.get(name)?.of_port
     }
 
     /// The interfaces' names.
@@ -57,16 +64,16 @@ mod tests {
     fn a_failure_is_new_once_and_goes_when_it_is_mended_or_not_wanted() {
         let mut failures = Failures::default();
         let eth0 = Interface::new("eth0", "system");
-        assert!(failures.note(&eth0, "no such device"));
-        assert!(!failures.note(&eth0, "no such device"));
-        assert!(failures.note(&eth0, "busy"));
+        assert!(failures.note(&eth0, "no such device", None));
+        assert!(!failures.note(&eth0, "no such device", None));
+        assert!(failures.note(&eth0, "busy", None));
         assert_eq!(failures.error("eth0"), Some("busy"));
         assert!(failures.wait_for("eth0") && !failures.wait_for("eth1"));
         failures.keep_only(|name| name == "eth0");
         assert_eq!(failures.names().collect::<Vec<_>>(), ["eth0"]);
         failures.forget("eth0");
         assert_eq!(failures.error("eth0"), None);
-        failures.note(&eth0, "busy");
+        failures.note(&eth0, "busy", None);
         failures.keep_only(|_| false);
         assert!(!failures.wait_for("eth0"));
     }

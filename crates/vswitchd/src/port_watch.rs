@@ -294,7 +294,7 @@ mod tests {
         devices.with_record(one, |r| r.status.ifindex = 0);
         assert!(devices.hear(&mut plane, &device("eth1", 9)).1, "it can be opened again");
         assert!(!devices.hear(&mut plane, &device("eth3", 10)).1, "nobody waits for that");
-        devices.failures.note(&Interface::new("eth3", "system"), "no such device");
+        devices.failures.note(&Interface::new("eth3", "system"), "no such device", None);
         assert!(devices.hear(&mut plane, &device("eth3", 10)).1);
     }
 

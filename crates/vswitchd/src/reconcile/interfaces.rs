@@ -27,14 +27,16 @@ impl Vswitch {
         number_before: Option<OfPort>,
     ) {
         let name = &interface.name;
-        match self.try_add(bridge, port, interface, number_before) {
+        // Its row forgets the number while it has none.
+        let number = number_before.or_else(|| self.devices.failures.of_port(name));
+        match self.try_add(bridge, port, interface, number) {
             Ok(_) => self.devices.failures.forget(name),
-            Err(error) => self.failed(bridge, interface, error),
+            Err(error) => self.failed(bridge, interface, error, number),
         }
     }
 
-    fn failed(&mut self, bridge: &str, interface: &Interface, error: String) {
-        if self.devices.failures.note(interface, &error) {
+    fn failed(&mut self, bridge: &str, interface: &Interface, error: String, number: Option<OfPort>) {
+        if self.devices.failures.note(interface, &error, number) {
             let (name, why) = (&interface.name, without_name(&interface.name, &error));
             tracing::warn!(target: "bridge", "bridge {bridge}: interface {name}: {why}");
         }

@@ -125,6 +125,39 @@ fn a_port_comes_when_its_device_appears() {
     ip(&["link", "add", one, "type", "veth", "peer", "name", other]);
     wait_for("the port again", || rig.get("interface", one, "error") == "[]");
     assert_eq!(rig.get("interface", one, "ofport"), "1");
+    // Rules name the number: it stays, whatever else is configured while the device is gone.
+    ip(&["link", "del", one]);
+    wait_for("the error", || rig.get("interface", one, "error").contains(one));
+    for port in ["other1", "other2"] {
+        rig.try_vsctl(&["add-port", "br0", port, "--", "set", "interface", port, "type=internal"]).ok();
+    }
+    ip(&["link", "add", one, "type", "veth", "peer", "name", other]);
+    wait_for("the port once more", || rig.get("interface", one, "error") == "[]");
+    assert_eq!(rig.get("interface", one, "ofport"), "1");
+}
+
+#[test]
+fn while_descriptors_are_out_a_configuration_is_in_force_with_errors_and_complete_once_there_are_more() {
+    let rig = Rig::start();
+    rig.add_bridge();
+    let pid = rig.switch.as_ref().unwrap().id();
+    let limit = |descriptors: usize| {
+        crate::common::run(
+            std::process::Command::new("prlimit")
+                .args([&format!("--pid={pid}"), &format!("--nofile={descriptors}:")]),
+        )
+        .ok()
+    };
+    limit(100);
+    // An attempt that fails after the kernel has made the device is not repeated for ever.
+    rig.add_ports(&["set", "bridge", "br0", "external_ids:many=yes"], "in", 120, "internal");
+    let failed = || rig.vsctl("--bare --columns=name find interface ofport=-1").split_whitespace().count();
+    let before = failed();
+    assert!(before > 20, "{before} failed");
+    assert!(rig.get("interface", "in120", "error").contains("Too many open files"));
+    limit(1000);
+    rig.add_ports(&["set", "bridge", "br0", "external_ids:many=more"], "more", 1, "internal");
+    wait_for("all ports", || failed() == 0);
 }
 
 #[test]
