@@ -65,8 +65,8 @@ impl std::fmt::Display for StartError {
 
 impl std::error::Error for StartError {}
 
-/// Runs the switch until SIGTERM, SIGINT, or the command `exit`, and notifies `daemon` when it is ready. At
-/// the end removes its sockets and what its ports made in the kernel, except devices that the next process
+/// Runs the switch until a signal to end or the command `exit` comes, and notifies `daemon` when it is ready.
+/// At the end removes its sockets and what its ports made in the kernel, except devices that the next process
 /// will use.
 pub fn run(config: Config, daemon: &mut Daemon) -> Result<(), StartError> {
     log::start();
@@ -104,6 +104,7 @@ async fn serve(config: Config, daemon: &mut Daemon) -> Result<(), StartError> {
     let dir = &config.run_dir;
     let mut terminated = signal(SignalKind::terminate()).map_err(StartError::Os)?;
     let mut interrupted = signal(SignalKind::interrupt()).map_err(StartError::Os)?;
+    let mut hung_up = signal(SignalKind::hangup()).map_err(StartError::Os)?;
 
     // Sockets before ports: a start that fails for one of them has touched no interface.
     let ctl_path = config.unixctl.clone();
@@ -172,6 +173,7 @@ async fn serve(config: Config, daemon: &mut Daemon) -> Result<(), StartError> {
         tokio::select! {
             _ = terminated.recv() => told_to_end(15, "Terminated"),
             _ = interrupted.recv() => told_to_end(2, "Interrupt"),
+            _ = hung_up.recv() => told_to_end(1, "Hangup"),
             () = exit.notified() => {
                 // The reply to `exit` is on its way; without this its client would find a closed connection.
                 tokio::time::sleep(Duration::from_millis(10)).await;

@@ -27,7 +27,7 @@ fn assert_quiet(log: &str) {
 
 #[test]
 fn a_clean_start_run_and_stop_warns_of_the_signal_alone_and_leaves_nothing_behind() {
-    for signal in ["TERM", "INT"] {
+    for signal in ["TERM", "INT", "HUP"] {
         let mut switch = Switch::dummy();
         assert_eq!(
             files(&switch),
