@@ -13,6 +13,7 @@ mod connect;
 mod kinds;
 mod listener;
 mod now;
+mod suites;
 mod target;
 mod tls;
 
