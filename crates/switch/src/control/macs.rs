@@ -362,7 +362,9 @@ impl Inner {
     /// Forgets all addresses of a bridge at once, and what else must be forgotten.
     pub(super) fn flush_all_macs(&mut self, bridge: BridgeIdx, reader: &Reader) {
         self.flush_learned_macs(bridge, reader);
-        while self.forget_some(reader) {}
+        while !self.doomed.is_empty() {
+            self.forget_some(reader);
+        }
         let statics = self.bridge(bridge).map(|c| c.macs.records.statics().clone());
         statics.into_iter().flatten().for_each(|word| self.forget(bridge, word, reader));
     }
