@@ -192,6 +192,11 @@ impl Figure {
     }
 }
 
+/// A bound in words.
+pub fn text(bound: Option<f64>) -> String {
+    bound.map_or("no goal".into(), |bound| format!("goal {bound}"))
+}
+
 /// Each goal at each point of a run that it applies to.
 pub fn of_run(run: &Run) -> Vec<Held> {
     GOALS.iter().flat_map(|goal| run.points.iter().filter_map(|point| held(goal, point, run))).collect()

@@ -288,8 +288,8 @@ impl Follower {
         }
         let changes = self.replica.take_changes();
         self.replan |= self.shared.borrow_mut().devices.has_come_back();
-        // An attempt that fails may itself make a device and remove it: its news do not begin the plan anew
-        // that has made it, nor the next one at once.
+        // A failed attempt may itself make a device and remove it. That news neither restarts the plan under
+        // way nor begins the next one at once.
         let has_failed = self.shared.borrow().devices.failures.names().next().is_some();
         if self.port_may_come
             && self.plan.is_none()

@@ -205,7 +205,8 @@ fn compare(rows: &[Row], missed_goals: &mut Vec<String>) {
     // "So many times cheaper" at the lower bound of the interleaved pairs.
     let high = upper_bound_by_inverses(&pairs);
     println!(
-        "    switching cost in ratio to the peer's: {ratio:.3} (goal {goal:?}), at most {high:.3} with 95 %"
+        "    switching cost in ratio to the peer's: {ratio:.3} ({}), at most {high:.3} with 95 %",
+        goals::text(goal)
     );
     if let Some(goal) = goal
         && high > goal

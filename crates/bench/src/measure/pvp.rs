@@ -117,7 +117,7 @@ fn compare(rows: &[Row], missed: &mut Vec<String>) {
         let pairs: Vec<f64> = ours.raw_mpps.iter().zip(&theirs.raw_mpps).map(|(o, t)| o / t).collect();
         let (ratio, low) = (ours.mpps / theirs.mpps, lower_bound(&pairs));
         let goal = goal(ours, "mpps");
-        println!("    rate in ratio to the peer's: {ratio:.2} (goal {goal:?}), at least {low:.2}");
+        println!("    rate in ratio to the peer's: {ratio:.2} ({}), at least {low:.2}", goals::text(goal));
         // If no rate of the peer was found, there is no ratio either.
         if let Some(goal) = goal.filter(|goal| !low.is_finite() || low < *goal) {
             let what = format!("{} bytes {} flows, rate at a loss of {loss}", ours.size, ours.flows);
@@ -125,7 +125,8 @@ fn compare(rows: &[Row], missed: &mut Vec<String>) {
         }
     }
     println!(
-        "    packets per busy CPU-second in ratio to the peer's: {ratio:.2} (goal {busy_goal:?}), at least {low:.2}"
+        "    packets per busy CPU-second in ratio to the peer's: {ratio:.2} ({}), at least {low:.2}",
+        goals::text(busy_goal)
     );
     if let Some(goal) = busy_goal.filter(|goal| low.is_nan() || low < *goal) {
         missed.push(format!("{} bytes {} flows: {ratio:.2}, goal {goal}", ours.size, ours.flows));
