@@ -43,3 +43,19 @@ describe_machine() {
     printf 'kernel: %s\n' "$(uname -r)"
     printf 'rustc: %s\n' "$(rustc --version)"
 }
+
+# logged LOG COMMAND…: adds what the command prints to the log, shows it, and has the command's status. It ends
+# with the command: behind a pipe, it would wait for whatever a failed test left running.
+logged() {
+    local log=$1 status=0
+    shift
+    local shown
+    shown=$(stat -c %s "$log")
+    "$@" >>"$log" 2>&1 &
+    local command=$!
+    tail --bytes=+$((shown + 1)) --sleep-interval=0.2 --follow --pid=$command "$log" &
+    local shows=$!
+    wait $command || status=$?
+    wait $shows || true
+    return $status
+}

@@ -3,6 +3,7 @@
 use crate::machine::lease::{self, Resource, thaw};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// The mount point of the version 1 cgroup freezer, which can freeze single threads.
 const FREEZER: &str = "/sys/fs/cgroup/freezer";
@@ -33,6 +34,7 @@ pub fn first_thread(pid: u32) -> Result<Frozen, String> {
         let frozen = Frozen { group, state: ("freezer.state", "THAWED"), home, around: None };
         write(&frozen.group.join("tasks"), &pid.to_string())?;
         write(&frozen.group.join("freezer.state"), "FROZEN")?;
+        wait_for(&frozen.group.join("freezer.state"), "FROZEN")?;
         frozen
     } else {
         let root = unified().ok_or("the machine has no control groups, which freeze single threads")?;
@@ -45,6 +47,7 @@ pub fn first_thread(pid: u32) -> Result<Frozen, String> {
         write(&frozen.group.join("cgroup.type"), "threaded")?;
         write(&frozen.group.join("cgroup.threads"), &pid.to_string())?;
         write(&frozen.group.join("cgroup.freeze"), "1")?;
+        wait_for(&frozen.group.join("cgroup.events"), "frozen 1")?;
         frozen
     };
     Ok(frozen)
@@ -69,6 +72,19 @@ fn write(path: &Path, text: &str) -> Result<(), String> {
     fs::write(path, text).map_err(|e| format!("{}: {e}", path.display()))
 }
 
+/// A thread stops at its next return from the kernel, which on a busy processor may be some time away.
+fn wait_for(path: &Path, line: &str) -> Result<(), String> {
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(10) {
+        let state = fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
+        if state.lines().any(|is| is == line) {
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Err(format!("{}: no '{line}' within 10 s", path.display()))
+}
+
 impl Drop for Frozen {
     fn drop(&mut self) {
         let (file, thawed) = self.state;
@@ -85,36 +101,30 @@ impl Drop for Frozen {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::process::Process;
     use std::process::{Command, Stdio};
-    use std::time::Duration;
 
     #[test]
     fn a_frozen_thread_does_not_run_and_then_goes_on() {
         if !rustix::process::geteuid().is_root() {
             return;
         }
-        let mut child =
-            Command::new("sh").args(["-c", "while :; do :; done"]).stdin(Stdio::null()).spawn().unwrap();
-        let ticks = |pid: u32| {
-            let stat = fs::read_to_string(format!("/proc/{pid}/schedstat")).unwrap();
-            stat.split_whitespace().next().unwrap().parse::<u64>().unwrap()
-        };
-        let pid = child.id();
-        let ran_for = |time: u64| {
-            let before = ticks(pid);
+        // It ends when dropped: if the test fails, nobody who reads our output to its end waits for it.
+        let mut busy = Command::new("sh");
+        let mut busy = Process::spawn(busy.args(["-c", "while :; do :; done"]).stdin(Stdio::null())).unwrap();
+        let ran_for = |busy: &Process, time: u64| {
+            let before = busy.cpu_ns();
             std::thread::sleep(Duration::from_millis(time));
-            ticks(pid) - before
+            busy.cpu_ns() - before
         };
-        let frozen = first_thread(pid).unwrap();
-        std::thread::sleep(Duration::from_millis(20));
+        let frozen = first_thread(busy.id()).unwrap();
         let group = frozen.group.clone();
-        assert_eq!(ran_for(200), 0);
+        assert_eq!(ran_for(&busy, 200), 0);
         drop(frozen);
-        assert!(ran_for(1_000) > 0 && !group.exists());
+        assert!(ran_for(&busy, 1_000) > 0 && !group.exists());
         // A run that is killed leaves it frozen; the run that finds the note thaws it.
-        std::mem::forget(first_thread(pid).unwrap());
-        child.kill().unwrap();
+        std::mem::forget(first_thread(busy.id()).unwrap());
+        busy.0.kill().unwrap();
         assert!(thaw(&group));
-        child.wait().unwrap();
     }
 }
