@@ -128,12 +128,13 @@ fn processors() -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::process::Process;
     use std::process::Command;
     use std::time::Duration;
 
     #[test]
     fn a_process_that_always_runs_uses_one_processor_and_a_thread_that_has_ended_stays_counted() {
-        let mut spinner = Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
+        let mut spinner = Process::spawn(Command::new("sh").args(["-c", "while :; do :; done"])).unwrap();
         let meter = Meter::start(&[spinner.id(), std::process::id()]);
         let spent = std::thread::spawn(|| {
             while base::clock::thread_cpu_ns() < 20_000_000 {
@@ -143,7 +144,7 @@ mod tests {
         spent.join().unwrap();
         std::thread::sleep(Duration::from_millis(200));
         let used = meter.end();
-        spinner.kill().and_then(|()| spinner.wait()).unwrap();
+        spinner.kill().unwrap();
         let of = |pid| used.by(pid).unwrap().cpu_s;
         let share = of(spinner.id()) / used.seconds();
         assert!(share > 0.0 && share <= 1.05, "{share}");
