@@ -30,8 +30,10 @@ pub fn check(path: &Path) -> Result<BTreeSet<String>, String> {
     // Without its first row it configures nothing.
     let Some(reading) = reading else { return Ok(BTreeSet::new()) };
     let mut remarks = reading.complaints;
-    remarks.extend(reading.warnings);
-    remarks.extend(reading.errors);
+    // About a bridge that is refused there is a complaint with the reason. These are in words for scripts.
+    let about_bridge =
+        |said: &String| said.starts_with("failed to create bridge") || said.starts_with("ignoring bridge");
+    remarks.extend(reading.warnings.into_iter().chain(reading.errors).filter(|said| !about_bridge(said)));
     for (_, interface) in reading.wanted.bridges.values().flat_map(|bridge| bridge.interfaces()) {
         if interface.kind != PATCH && interface.driver().is_none() {
             remarks.insert(format!("interface {}: there is no type {} yet", interface.name, interface.kind));

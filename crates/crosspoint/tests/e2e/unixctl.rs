@@ -56,6 +56,16 @@ fn help_and_documents_name_the_commands_that_the_switch_lists() {
 }
 
 #[test]
+fn a_command_of_a_feature_that_there_is_not_says_so() {
+    let switch = Switch::dummy();
+    for (command, feature) in [("stp/show", "stp"), ("bfd/show", "bfd"), ("ovs/route/show", "ovs/route")] {
+        let said = switch.appctl(&[command]);
+        let expected = format!("\"{command}\" is not a valid command: {feature} is not supported\n");
+        assert!(said.err.starts_with(&expected) && said.code == Some(2), "{said:?}");
+    }
+}
+
+#[test]
 fn commands_say_what_the_stock_switch_says() {
     let (ours, stock) = (Pair::ours(), Pair::stock());
     let both = |args: &[&str]| {
@@ -178,6 +188,7 @@ fn commands_say_what_the_stock_switch_says() {
     };
     assert_eq!(coverage(&ours), coverage(&stock));
     both(&["nonesuch"]);
+    both(&["list-commands", "x"]);
     both(&["version", "x"]);
     both(&["coverage/read-counter", "nonesuch"]);
     both(&["ofproto/trace", "br0", "in_port=1,ip,nw_src=1.2.3.4"]);

@@ -80,6 +80,9 @@ pub fn run<C: ?Sized>(
         rows.sort();
         return Ok(host::usage::list_commands(rows));
     }
+    if name == "list-commands" {
+        return Err(format!("\"{name}\" command takes at most 0 arguments"));
+    }
     let Some(command) = tables.iter().copied().flatten().find(|c| c.name == name) else {
         return Err(format!(
             "\"{name}\" is not a valid command (use \"list-commands\" to see a list of valid commands){}",
@@ -264,6 +267,10 @@ mod tests {
         assert_eq!(call("add", &["1"; 3]).unwrap_err(), "\"add\" command takes at most 2 arguments");
         assert!(
             call("nonesuch", &[]).unwrap_err().starts_with("\"nonesuch\" is not a valid command (use \"")
+        );
+        assert_eq!(
+            call("list-commands", &["x"]).unwrap_err(),
+            "\"list-commands\" command takes at most 0 arguments"
         );
         assert!(call("ad", &[]).unwrap_err().ends_with(" valid commands)\n(did you mean 'add'?)"));
         let list = call("list-commands", &[]).unwrap();

@@ -196,6 +196,18 @@ const STANDARD: &[Command<Vswitch>] = &unixctl::standard::commands();
 /// Commands that are there for tests or by an older name, and not shown.
 const HIDDEN: &[&str] = &["crosspoint/block", "dpif-netdev/subtable-lookup-prio-get"];
 
+/// Features that Open vSwitch has commands of, and this switch has not.
+const MISSING: &[&str] =
+    &["autoattach", "bfd", "bond", "cfm", "lacp", "mdb", "ovs/route", "rstp", "stp", "tnl"];
+
+/// The error about a command of a feature that there is not.
+fn missing(name: &str) -> Option<String> {
+    let feature = MISSING
+        .iter()
+        .find(|feature| name.strip_prefix(**feature).is_some_and(|rest| rest.starts_with('/')))?;
+    Some(format!("\"{name}\" is not a valid command: {feature} is not supported"))
+}
+
 /// Commands that show exact counters: workers fold theirs before the command runs.
 const COUNTED: &[&str] = &[
     "bridge/dump-flows",
@@ -233,7 +245,10 @@ pub(crate) async fn run(shared: &Shared, request: &Request) -> Result<String, St
     let (result, begun) = {
         let vswitch = &mut *shared.borrow_mut();
         vswitch.counts.unixctl_received += 1;
-        let result = unixctl::run(&present(vswitch), HIDDEN, vswitch, request);
+        let result = match missing(&request.method) {
+            Some(error) => Err(error),
+            None => unixctl::run(&present(vswitch), HIDDEN, vswitch, request),
+        };
         vswitch.deliver();
         (result, vswitch.begun.take())
     };
@@ -258,6 +273,7 @@ mod tests {
         assert!(COMMANDS.is_sorted_by_key(|c| c.name) && DUMMY.is_sorted_by_key(|c| c.name));
         let is_there = |name: &&str| COMMANDS.iter().chain(DUMMY).any(|c| c.name == *name);
         assert!(HIDDEN.iter().chain(COUNTED).all(is_there));
+        assert!(COMMANDS.iter().chain(STANDARD).chain(DUMMY).all(|c| missing(c.name).is_none()));
     }
 
     /// A switch with bridge br0 and port p1.

@@ -85,6 +85,12 @@ fn a_check_of_a_database_lists_what_has_no_effect() {
     rig.try_vsctl(&["--no-wait", "add-bond", "br0", "b0", "m1", "m2"]).ok();
     let (said, code) = check();
     assert_eq!(code, Some(1), "{said}");
+    // One line for a bridge that is refused, and it says why.
+    rig.try_vsctl(&["--no-wait", "add-br", "t0", "--", "set", "bridge", "t0", "datapath_type=dummy"]).ok();
+    let (refused, _) = check();
+    let about: Vec<&str> = refused.lines().filter(|line| line.contains("t0")).collect();
+    assert_eq!(about.len(), 1, "{refused}");
+    assert!(about[0].starts_with("bridge t0: ") && !refused.contains("Address family"), "{refused}");
     for expected in [
         "bridge br0: stp_enable has no effect: there are no spanning trees yet\n",
         "interface v1: there is no type vxlan yet\n",
