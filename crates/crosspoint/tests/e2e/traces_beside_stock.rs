@@ -65,6 +65,31 @@ fn traces_are_those_of_the_stock_switch() {
     same_traces(&mut both, &nat, &["udp,actions=group:1", "table=1,actions=output:2"], &[UDP_FLOW]);
 }
 
+/// Only a packet is learned from, given or made up, and only where its address is not known.
+#[test]
+fn what_a_trace_learns_is_told_as_in_the_stock_switch() {
+    let mut both = Both::start();
+    both.rules("OpenFlow10", &["in_port=3,actions=NORMAL,NORMAL", "actions=NORMAL"]);
+    let mut learned = 0;
+    for args in [
+        &["in_port=1,dl_src=02:00:00:00:00:01"][..],
+        &["in_port=1,dl_src=02:00:00:00:00:01", "-generate"],
+        &["in_port=1,dl_src=02:00:00:00:00:01", "-generate"],
+        &["in_port=2,dl_src=02:00:00:00:00:01,dl_vlan=7", "-generate"],
+        &["in_port=3,dl_src=02:00:00:00:00:03", "-generate"],
+        &["in_port=1,dl_src=01:00:00:00:00:01", "-generate"],
+        &["in_port=1", "02000000000202000000000508004500"],
+        &["in_port=2,dl_src=02:00:00:00:00:05,dl_dst=02:00:00:00:00:01", "-generate"],
+    ] {
+        let told = both.appctl_both("ofproto/trace", &[&["br0"], args].concat());
+        // Ports are flooded in any order.
+        let [ours, stock] = told.map(|text| text.split("\nMegaflow:").next().unwrap_or_default().to_owned());
+        assert_eq!(ours, stock, "{args:?}");
+        learned += ours.matches("-> learned that 02:00:00:00:00:0").count();
+    }
+    assert_eq!(learned, 5);
+}
+
 /// The match of a tag has its presence; an absent one is not shown. Bits without a tag are those of one that
 /// comes.
 #[test]

@@ -19,6 +19,7 @@ use crate::topology::{Bridge, Port, PriorityTags, VlanConfig, VlanMode};
 use crate::trace::Sink;
 use base::{DropReason, OfPort};
 use flow::FieldId;
+use wire::EthAddr;
 
 /// What a trace says if a packet is not sent to a port.
 const BETWEEN_PROTECTED: &str = "Flow is between protected ports, skipping output.";
@@ -243,8 +244,13 @@ impl<'a, S: Sink> Xlate<'a, S> {
         match known {
             Some(entry) if entry.port == port.spec.port_no => self.out.credits.push(entry.slot),
             _ => {
-                let port = port.spec.port_no;
-                self.out.effects.push(Effect::Learn { bridge: bridge.idx, vlan, mac, port });
+                let name = &port.spec.name;
+                let learn = Effect::Learn { bridge: bridge.idx, vlan, mac, port: port.spec.port_no };
+                if !S::LEARNS && self.trace.may_learn() && !self.out.effects.contains(&learn) {
+                    let mac = EthAddr::from_u64(mac);
+                    self.trace.detail(|| format!("learned that {mac} is on port {name} in VLAN {vlan}"));
+                }
+                self.out.effects.push(learn);
             }
         }
         true
