@@ -38,6 +38,11 @@ pub fn bounds(ratios: &[f64]) -> (f64, f64) {
     (mean - half, mean + half)
 }
 
+/// What a bound of so many turns is called: one turn has no spread, so nothing is certain of it.
+pub fn certainty(turns: usize) -> &'static str {
+    if turns < 2 { "in one turn" } else { "with 95 %" }
+}
+
 /// Upper bound of ratios by those of their inverses, so that "at most" is a lower bound too: infinite where
 /// the inverses are too noisy to be above 0.
 pub fn upper_bound_by_inverses(inverses: &[f64]) -> f64 {
@@ -68,7 +73,7 @@ pub fn student_quantile(freedom: f64, level: f64) -> f64 {
     freedom.sqrt() * low.tan()
 }
 
-/// A number as a reader wants it: four digits that count.
+/// A number as a reader wants it: four digits that count, and at least two of a small one.
 pub fn short(value: f64) -> String {
     let magnitude = value.abs();
     match magnitude {
@@ -78,7 +83,8 @@ pub fn short(value: f64) -> String {
         m if m >= 1e4 => format!("{:.1}k", value / 1e3),
         m if m >= 100.0 || m == m.round() => format!("{value:.0}"),
         m if m >= 10.0 => format!("{value:.1}"),
-        _ => format!("{value:.3}"),
+        m if m >= 0.01 => format!("{value:.3}"),
+        m => format!("{value:.*}", (1.0 - m.log10().floor()) as usize),
     }
 }
 
@@ -90,6 +96,7 @@ mod tests {
     fn numbers_are_as_long_as_a_reader_wants_them() {
         let numbers = [0.0, 1.0, 0.1234, 12.34, 1234.0, 123_456.0, 1.5e9, f64::NAN].map(short);
         assert_eq!(numbers, ["0", "1", "0.123", "12.3", "1234", "123.5k", "1.500G", "none"]);
+        assert_eq!([0.01, 0.00123, -0.000_04].map(short), ["0.010", "0.0012", "-0.000040"]);
     }
 
     #[test]

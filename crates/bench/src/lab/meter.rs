@@ -118,7 +118,7 @@ fn cpu_ns(pid: u32) -> u64 {
 }
 
 /// Processors of the machine, of which this process may have fewer.
-fn processors() -> usize {
+pub fn processors() -> usize {
     let text = std::fs::read_to_string("/proc/stat").unwrap_or_default();
     let is_one =
         |line: &&str| line.strip_prefix("cpu").is_some_and(|n| n.starts_with(|c: char| c.is_ascii_digit()));

@@ -9,8 +9,9 @@
 //! A switch that polls (Open vSwitch's `afxdp`) keeps a processor busy at any rate; its row shows that cost.
 
 use crate::daemon::{Daemon, in_namespace};
+use crate::lab::meter;
 use crate::machine::lease::{self, Resource};
-use crate::measure::trial::{Common, Goals};
+use crate::measure::trial::{Common, Goals, cycles};
 use crate::process::{Process, run};
 use crate::stats::median;
 use crate::units::count;
@@ -330,12 +331,15 @@ fn one_turn(args: &Args, net: &Namespaces, subject: Subject, rate: usize) -> Res
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::inherit());
     let generator = Process::spawn(&mut command)?;
     std::thread::sleep(2 * settle);
-    let read = || Ok::<_, String>((busy_ns()?, counted(net, "0", "tx")?, received(net, subject)?));
-    let (busy, sent, got) = read()?;
-    let (own, start) = (running.cpu_ns(), std::time::Instant::now());
+    // Reading frames starts programs, whose time is no switch's: frames are counted around the time in which
+    // processors are watched, each at its own rate.
+    let frames = || Ok::<_, String>((Instant::now(), counted(net, "0", "tx")?, received(net, subject)?));
+    let (counted_at, sent, got) = frames()?;
+    let (start, own, busy) = (Instant::now(), running.cpu_ns(), busy_ns()?);
     std::thread::sleep(length);
-    let (busy_after, sent_after, got_after) = read()?;
-    let (own_after, elapsed) = (running.cpu_ns(), start.elapsed().as_secs_f64());
+    let (busy_after, own_after, watched) = (busy_ns()?, running.cpu_ns(), start.elapsed().as_secs_f64());
+    let (counted_after, sent_after, got_after) = frames()?;
+    let elapsed = (counted_after - counted_at).as_secs_f64();
     drop(generator);
     let (sent, packets) = ((sent_after - sent) as f64, (got_after - got) as f64);
     if packets < 1.0 {
@@ -345,8 +349,8 @@ fn one_turn(args: &Args, net: &Namespaces, subject: Subject, rate: usize) -> Res
     Ok(Turn {
         received_per_s: packets / elapsed,
         loss: (1.0 - packets / sent.max(1.0)).max(0.0),
-        with_generator: crate::measure::trial::cycles(busy_after - busy) / packets,
-        own: crate::measure::trial::cycles(own_after - own) / packets,
+        with_generator: cycles(busy_after - busy) / watched / (packets / elapsed),
+        own: cycles(own_after - own) / watched / (packets / elapsed),
     })
 }
 
@@ -366,10 +370,9 @@ fn counted(net: &Namespaces, host: &str, direction: &str) -> Result<u64, String>
 
 /// How busy the machine is with nothing of ours running.
 fn background_share() -> Result<f64, String> {
-    let (before, start) = (busy_ns()?, std::time::Instant::now());
+    let (before, start) = (busy_ns()?, Instant::now());
     std::thread::sleep(Duration::from_secs(1));
-    let cpus = std::thread::available_parallelism().map_or(1, usize::from) as f64;
-    Ok((busy_ns()? - before) as f64 / start.elapsed().as_nanos() as f64 / cpus)
+    Ok((busy_ns()? - before) as f64 / start.elapsed().as_nanos() as f64 / meter::processors() as f64)
 }
 
 /// Non-idle time of the machine since it started, in nanoseconds: all but idle and waiting for disks, over

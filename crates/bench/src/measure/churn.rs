@@ -63,7 +63,7 @@ pub struct ExpiryArgs {
     #[arg(long, value_parser = count, default_value = "100k")]
     active: usize,
     /// When they expire, in milliseconds.
-    #[arg(long, default_value_t = 5_000)]
+    #[arg(long, default_value_t = 5_000, value_parser = clap::value_parser!(u32).range(1..))]
     max_idle_ms: u32,
     #[command(flatten)]
     common: Common,

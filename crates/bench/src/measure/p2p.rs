@@ -12,7 +12,7 @@ use crate::measure::rig::{Rig, Sample, settle};
 use crate::measure::rows::{json_file, write_json};
 use crate::measure::{io_floor, testpmd};
 use crate::process::TempDir;
-use crate::stats::{median, upper_bound_by_inverses};
+use crate::stats::{certainty, median, upper_bound_by_inverses};
 use crate::units::count;
 use base::PortNo;
 use datapath::Config;
@@ -71,7 +71,7 @@ pub struct Args {
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
     /// Length of a turn in milliseconds.
-    #[arg(long, default_value_t = 1000)]
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
     turn_ms: u64,
     /// Write the rows to this file.
     #[arg(long, value_parser = json_file)]
@@ -205,8 +205,9 @@ fn compare(rows: &[Row], missed_goals: &mut Vec<String>) {
     // "So many times cheaper" at the lower bound of the interleaved pairs.
     let high = upper_bound_by_inverses(&pairs);
     println!(
-        "    switching cost in ratio to the peer's: {ratio:.3} ({}), at most {high:.3} with 95 %",
-        goals::text(goal)
+        "    switching cost in ratio to the peer's: {ratio:.3} ({}), at most {high:.3} {}",
+        goals::text(goal),
+        certainty(pairs.len())
     );
     if let Some(goal) = goal
         && high > goal

@@ -3,7 +3,7 @@
 
 use crate::measure::rig::{Rig, Sample};
 use crate::measure::rows::{json_file, write_json};
-use crate::stats::{lower_bound, median, upper_bound_by_inverses};
+use crate::stats::{certainty, lower_bound, median, upper_bound_by_inverses};
 use base::PortNo;
 use flow::action::SubField;
 use flow::{Action, FieldId, Match, Mf};
@@ -77,7 +77,7 @@ impl Goals {
     pub fn at_least(&mut self, what: &str, values: &[f64], goal: f64) {
         self.judged += 1;
         let low = lower_bound(values);
-        println!("    {what}: at least {low:.3} with 95 % (goal {goal})");
+        println!("    {what}: at least {low:.3} {} (goal {goal})", certainty(values.len()));
         if low.is_nan() || low < goal {
             self.missed.push(format!("{what}: {low:.3}, goal at least {goal}"));
         }
@@ -87,7 +87,7 @@ impl Goals {
     pub fn at_most(&mut self, what: &str, ratios: &[f64], goal: f64) {
         self.judged += 1;
         let high = upper_bound_by_inverses(&ratios.iter().map(|r| 1.0 / r).collect::<Vec<f64>>());
-        println!("    {what}: at most {high:.3} with 95 % (goal {goal})");
+        println!("    {what}: at most {high:.3} {} (goal {goal})", certainty(ratios.len()));
         if high > goal {
             self.missed.push(format!("{what}: {high:.3}, goal at most {goal}"));
         }
@@ -97,7 +97,8 @@ impl Goals {
     pub fn not_above(&mut self, what: &str, differences: &[f64]) {
         self.judged += 1;
         let high = -lower_bound(&differences.iter().map(|d| -d).collect::<Vec<f64>>());
-        println!("    {what}: {:.0}, at most {high:.0} with 95 % (goal 0)", median(differences));
+        let (middle, certainty) = (median(differences), certainty(differences.len()));
+        println!("    {what}: {middle:.0}, at most {high:.0} {certainty} (goal 0)");
         if high.is_nan() || high > 0.0 {
             self.missed.push(format!("{what}: {high:.0}, goal at most 0"));
         }

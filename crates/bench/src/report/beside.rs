@@ -8,7 +8,7 @@ use crate::lab::trial;
 use crate::lab::trial::list::TRIALS;
 use crate::result::judged::{Judged, Question};
 use crate::result::rows;
-use crate::result::{Better, Metric, Point, Run};
+use crate::result::{Better, CPU_TIME, Metric, Point, Run};
 use std::sync::LazyLock;
 
 /// The figures by which a switch is judged, by what they say: of each group, the first that both have. A
@@ -99,16 +99,20 @@ pub fn is_floor(switch: &str) -> bool {
     forwards(switch) == Forwards::Floor
 }
 
-/// The points of the suite that stand for their load: of several runs the newest that has enough turns.
+/// The points of the suite that stand for their load: of several runs the newest that has enough turns. One
+/// whose CPU time was charged by an older rule stands for nothing that was measured anew.
 pub fn newest<'a>(runs: &'a [Run], suite: &str) -> Vec<(&'a Run, &'a Point)> {
     let turns = |point: &Point| point.metrics.values().map(|m| m.values.len()).max().unwrap_or(0).min(ENOUGH);
+    let charge = |point: &Point| point.conditions.get(CPU_TIME).cloned();
     let mut order: Vec<&Run> = runs.iter().collect();
     order.sort_by(|a, b| (&a.info.started, &a.name).cmp(&(&b.info.started, &b.name)));
     let mut found: Vec<(&Run, &Point)> = Vec::new();
     for run in order {
         for point in run.points.iter().filter(|p| p.suite == suite) {
             match found.iter_mut().find(|(_, there)| there.key() == point.key()) {
-                Some(there) if turns(point) >= turns(there.1) => *there = (run, point),
+                Some(there) if turns(point) >= turns(there.1) || charge(point) != charge(there.1) => {
+                    *there = (run, point);
+                }
                 Some(_) => {}
                 None => found.push((run, point)),
             }
@@ -191,6 +195,22 @@ mod tests {
         let of_trials: Vec<Judged> = TRIALS.iter().flat_map(|trial| trial.judged()).collect();
         assert!(of_trials.iter().all(|figure| names.contains(&&*figure.name)));
         assert!(names.contains(&"at_90_latency_p99_us") && names.contains(&"bytes_per_rule"), "{names:?}");
+    }
+
+    #[test]
+    fn a_run_with_a_spread_stands_before_a_newer_one_without_unless_its_cpu_time_was_charged_otherwise() {
+        let run = |started: &str, turns: usize, charge: Option<&str>| {
+            let mut point = Point { suite: "latency".into(), ..Point::default() };
+            point.metrics.insert("rate_pps".into(), Metric::new("", Better::Higher, vec![1.0; turns]));
+            point.conditions.extend(charge.map(|charge| (CPU_TIME.into(), charge.into())));
+            let mut run = Run { points: vec![point], ..Run::default() };
+            run.info.started = started.into();
+            run
+        };
+        let stands = |runs: [Run; 2]| newest(&runs, "latency")[0].0.info.started.clone();
+        assert_eq!(stands([run("1", 2, None), run("2", 1, None)]), "1");
+        assert_eq!(stands([run("1", 2, None), run("2", 1, Some("while sending"))]), "2");
+        assert_eq!(stands([run("2", 1, Some("while sending")), run("1", 2, None)]), "2");
     }
 
     #[test]
