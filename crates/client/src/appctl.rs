@@ -5,6 +5,7 @@ use host::daemonize::LOGGING;
 use host::getopt::{Opt, Order, flag, value};
 use host::manual::Manual;
 use host::program;
+use host::signals::{Deadline, end_well};
 use host::usage::{Usage, client_log, fail, show, take_logging, timeout};
 use std::process::ExitCode;
 use transport::unixctl::Client;
@@ -43,7 +44,7 @@ pub fn run(args: &[String]) -> ExitCode {
                 target = given.to_string();
                 Ok(true)
             }
-            "timeout" => timeout(given).map(|t| patience = Some(t)).map(|()| true),
+            "timeout" => timeout("-T", given).map(|t| patience = Some(t)).map(|()| true),
             // It was required once, and has no effect any more.
             "execute" if !std::mem::replace(&mut executes, true) => Ok(true),
             "execute" => Err("-e or --execute may be speciifed only once".to_string()),
@@ -56,7 +57,8 @@ pub fn run(args: &[String]) -> ExitCode {
     let Some((command, rest)) = parsed.words.split_first() else {
         return fail("at least one non-option argument is required (use --help for help)");
     };
-    let reply = Client::connect(&target, patience).and_then(|mut client| client.run(command, rest));
+    end_well(Deadline::new(patience));
+    let reply = Client::connect(&target, None).and_then(|mut client| client.run(command, rest));
     match reply {
         Ok(Ok(text)) => {
             show(&text);

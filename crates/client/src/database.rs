@@ -1,7 +1,6 @@
 //! A client's connection to a database server, and what `vsctl` and `ovsdb-client` share: the options of
-//! table formatting, and the exit after a timeout.
+//! table formatting.
 
-use std::process::ExitCode;
 use std::sync::Arc;
 
 use crate::ctl::table::Style;
@@ -43,30 +42,10 @@ pub fn take_style(style: &mut Style, name: &str, value: Option<&str>) -> Result<
     Ok(true)
 }
 
-/// A number of seconds as `-t` takes it. The error is Open vSwitch's.
-pub fn timeout(value: &str) -> Result<u64, String> {
-    match value.parse::<u64>() {
-        Ok(seconds) if seconds > 0 && seconds <= u64::from(u32::MAX) => Ok(seconds),
-        _ => Err(format!("value {value} on -t or --timeout is invalid")),
-    }
-}
-
-/// Ends this process as an alarm clock does, which is what scripts look for after `--timeout`.
-pub fn die_of_timeout() -> ExitCode {
-    tracing::warn!(target: "fatal_signal", "terminating with signal 14 (Alarm clock)");
-    let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::ALARM);
-    ExitCode::from(142)
-}
-
-/// Runs `work` to its end, or for `seconds`. `None`: the time was up.
-pub fn block_on<T>(seconds: Option<u64>, work: impl Future<Output = T>) -> Option<T> {
+/// Runs `work` to its end.
+pub fn block_on<T>(work: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    tokio::task::LocalSet::new().block_on(&runtime, async {
-        match seconds {
-            Some(seconds) => tokio::time::timeout(std::time::Duration::from_secs(seconds), work).await.ok(),
-            None => Some(work.await),
-        }
-    })
+    tokio::task::LocalSet::new().block_on(&runtime, work)
 }
 
 /// A connection by the first of `methods`, which are separated by commas, that answers; a passive one waits

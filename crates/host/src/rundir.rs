@@ -12,6 +12,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// `$OVS_RUNDIR`, or its default.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -44,12 +45,28 @@ impl RunDir {
     }
 }
 
+/// The sockets that this process listens at.
+static OWN: Mutex<Vec<(PathBuf, FileId)>> = Mutex::new(Vec::new());
+
+fn own() -> MutexGuard<'static, Vec<(PathBuf, FileId)>> {
+    OWN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Removes the sockets that this process listens at: a signal ends it.
+pub fn remove_own_sockets() {
+    for (path, id) in own().drain(..) {
+        let _removed = remove(&path, id);
+    }
+}
+
 /// A listening socket that is removed from the file system when this is dropped, unless another process has
 /// replaced it. Drop it before its listener: a successor takes a socket without listener for a stale one.
 #[derive(Debug)]
 pub struct Socket {
     path: PathBuf,
-    file: File,
+    id: FileId,
+    /// Keeps the number from being another file's.
+    _file: File,
 }
 
 impl Socket {
@@ -81,7 +98,9 @@ impl Socket {
             Err(e) => return Err(e),
         }
         let listener = with_short_path(path, |short| UnixListener::bind(short))?;
-        let socket = Socket { path: path.to_owned(), file: hold(path)? };
+        let file = hold(path)?;
+        let socket = Socket { path: path.to_owned(), id: file_id(&file.metadata()?), _file: file };
+        own().push((path.to_owned(), socket.id));
         fs::set_permissions(path, Permissions::from_mode(0o770))?;
         listener.set_nonblocking(true)?;
         Ok((socket, listener))
@@ -90,7 +109,8 @@ impl Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        let _ = self.file.metadata().and_then(|file| remove(&self.path, file_id(&file)));
+        let _removed = remove(&self.path, self.id);
+        own().retain(|(_, id)| *id != self.id);
     }
 }
 

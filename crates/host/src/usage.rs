@@ -7,6 +7,7 @@ use crate::log::{self, Destination, Level, Setting};
 use crate::program;
 use base::suggest;
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// The part that is the same in every program's command line.
 pub struct Usage<'a> {
@@ -111,11 +112,11 @@ pub fn take_logging(name: &str, value: Option<&str>) -> Result<bool, String> {
     Ok(true)
 }
 
-/// A number of seconds as `--timeout` takes it. The error is Open vSwitch's.
-pub fn timeout(value: &str) -> Result<std::time::Duration, String> {
-    match value.parse::<u64>() {
-        Ok(seconds) if seconds > 0 => Ok(std::time::Duration::from_secs(seconds)),
-        _ => Err(format!("value {value} on -T or --timeout is invalid")),
+/// A number of seconds as `--timeout` takes it, or the option's `short` form. The error is Open vSwitch's.
+pub fn timeout(short: &str, value: &str) -> Result<Duration, String> {
+    match value.parse::<u32>() {
+        Ok(seconds) if seconds > 0 => Ok(Duration::from_secs(seconds.into())),
+        _ => Err(format!("value {value} on {short} or --timeout is invalid")),
     }
 }
 

@@ -8,6 +8,7 @@ use host::daemonize::LOGGING;
 use host::getopt::{Opt, Order, flag, value};
 use host::manual::Manual;
 use host::program;
+use host::signals::{Deadline, end_well};
 use host::usage::{Usage, client_log, fail, list_commands, show, take_logging, timeout, unknown_command};
 use openflow::text::normalize_datapath_actions;
 use std::process::ExitCode;
@@ -53,7 +54,7 @@ pub fn run(args: &[String]) -> ExitCode {
     let (mut options, mut patience) = (Vec::new(), None);
     for (name, value) in &parsed.options {
         let taken = match *name {
-            "timeout" => timeout(value.as_deref().unwrap_or_default()).map(|t| patience = Some(t)),
+            "timeout" => timeout("-t", value.as_deref().unwrap_or_default()).map(|t| patience = Some(t)),
             "statistics" => {
                 options.push("-s".to_string());
                 Ok(())
@@ -88,12 +89,13 @@ pub fn run(args: &[String]) -> ExitCode {
             Err(error) => fail(&error),
         };
     }
-    ask(command, &[&options[..], rest].concat(), patience)
+    end_well(Deadline::new(patience));
+    ask(command, &[&options[..], rest].concat())
 }
 
-fn ask(command: &str, args: &[String], patience: Option<std::time::Duration>) -> ExitCode {
+fn ask(command: &str, args: &[String]) -> ExitCode {
     let method = format!("dpctl/{command}");
-    match Client::connect("ovs-vswitchd", patience).and_then(|mut client| client.run(&method, args)) {
+    match Client::connect("ovs-vswitchd", None).and_then(|mut client| client.run(&method, args)) {
         Ok(Ok(text)) => {
             show(&text);
             ExitCode::SUCCESS

@@ -4,9 +4,9 @@ use super::color;
 use host::daemonize::{self, DAEMON, LOGGING};
 use host::getopt::{Opt, Order, flag, optional, value};
 use host::log::{self, Destination, Level, Setting};
-use host::usage::{Usage, client_log, fail, take_logging};
+use host::signals::Deadline;
+use host::usage::{Usage, client_log, fail, take_logging, timeout};
 use std::process::ExitCode;
-use std::time::Duration;
 use transport::{CLIENT_TLS, TlsFiles, take_tls};
 
 /// Its own options.
@@ -85,8 +85,8 @@ pub struct Args {
     pub packet_in_format: Option<String>,
     /// Where the control socket of `monitor` and `snoop` is: a path in the run directory, or `none`.
     pub unixctl: Option<String>,
-    /// Longest that it may take.
-    pub timeout: Option<Duration>,
+    /// When it gives up.
+    pub deadline: Option<Deadline>,
     /// `monitor` and `snoop` may go to the background.
     pub daemon: Option<daemonize::Options>,
     /// Keys and certificates.
@@ -127,7 +127,7 @@ pub fn parse(args: &[String], help: String) -> Result<Args, ExitCode> {
         timestamp: false,
         packet_in_format: None,
         unixctl: None,
-        timeout: None,
+        deadline: Deadline::new(None),
         daemon: None,
         tls: TlsFiles::default(),
         words: parsed.words,
@@ -150,11 +150,7 @@ impl Args {
         let text = value.unwrap_or_default().to_string();
         let key = (place, if text.is_empty() { "priority".to_string() } else { text.clone() });
         match name {
-            "timeout" => {
-                let seconds = text.parse().ok().filter(|s| *s > 0);
-                let seconds = seconds.ok_or_else(|| format!("value {text} on -t or --timeout is invalid"))?;
-                self.timeout = Some(Duration::from_secs(seconds));
-            }
+            "timeout" => self.deadline = Deadline::new(Some(timeout("-t", &text)?)),
             "strict" => self.strict = true,
             "may-create" => self.may_create = true,
             "bundle" => self.bundle = true,

@@ -38,19 +38,10 @@ use transport::CLIENT_TLS;
 
 /// Runs the command. Exit codes as `ovs-ofctl`'s: 1 for failures, 2 for flows that differ.
 pub fn run(args: &[String]) -> ExitCode {
-    let args = match arguments::parse(args, manual().help(program::name())) {
+    let mut args = match arguments::parse(args, manual().help(program::name())) {
         Ok(args) => args,
         Err(code) => return code,
     };
-    if let Some(patience) = args.timeout {
-        std::thread::spawn(move || {
-            std::thread::sleep(patience);
-            eprintln!("{}: no answer within {} s", program::name(), patience.as_secs());
-            // A shell's exit code for SIGALRM, with which the stock tool ends.
-            std::process::exit(142);
-        });
-    }
-    let mut args = args;
     let is_endless = args.words.first().is_some_and(|w| w == "monitor" || w == "snoop");
     let daemon = match args.daemon.take().filter(|_| is_endless) {
         Some(mut options) => {
@@ -63,9 +54,7 @@ pub fn run(args: &[String]) -> ExitCode {
         }
         None => None,
     };
-    if is_endless {
-        end_well();
-    }
+    end_well(args.deadline);
     match Options::new(args, daemon).and_then(|options| dispatch(&options)) {
         Ok(code) => code,
         Err(failure) => {

@@ -11,7 +11,6 @@ use transport::Tls;
 /// Values of the options.
 pub(super) struct Global {
     pub(super) style: Style,
-    pub(super) timeout: Option<u64>,
     pub(super) timestamp: bool,
     pub(super) force: bool,
     /// The value of `--db-change-aware`. By default, long-running commands are aware.

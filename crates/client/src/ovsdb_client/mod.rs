@@ -23,11 +23,11 @@ use host::getopt::{Opt, Order, flag, optional, value};
 use host::{log, program, rundir::RunDir};
 use transport::{CLIENT_TLS, MORE_TLS, OVSDB_PORT, Target, Tls, TlsFiles, take_tls};
 
-use crate::database::{METHODS, TABLES, block_on, die_of_timeout, take_style, timeout};
+use crate::database::{METHODS, TABLES, block_on, take_style};
 use call::{Call, Global, print};
 use host::manual::Manual;
-use host::signals::end_well;
-use host::usage::{log_all_messages, unknown_command};
+use host::signals::{Deadline, end_well};
+use host::usage::{log_all_messages, timeout, unknown_command};
 use rpc::Server;
 
 /// Its own options.
@@ -118,20 +118,19 @@ fn try_run(args: &[String]) -> Result<ExitCode, String> {
     let parsed = host::usage::parse(tables, args, Order::Anywhere)?;
     let mut global = Global {
         style: Style::new(Format::Table),
-        timeout: None,
         timestamp: false,
         force: false,
         change_aware: None,
         tls: None,
     };
     let mut tls = TlsFiles::default();
-    let mut daemon = DaemonOptions::default();
+    let (mut daemon, mut patience) = (DaemonOptions::default(), None);
     for (name, value) in &parsed.options {
         let given = value.as_deref().unwrap_or_default();
         match *name {
             "help" => return Ok(show(&manual().help(program::name()))),
             "version" => return Ok(show(&program::version_text(program::name(), &[]))),
-            "timeout" => global.timeout = Some(timeout(given)?),
+            "timeout" => patience = Some(timeout("-t", given)?),
             "timestamp" => global.timestamp = true,
             "force" => global.force = true,
             "db-change-aware" => global.change_aware = Some(true),
@@ -147,6 +146,7 @@ fn try_run(args: &[String]) -> Result<ExitCode, String> {
             }
         }
     }
+    let deadline = Deadline::new(patience);
     global.tls = (!tls.is_empty()).then(|| Arc::new(Tls::new(tls)));
     let Some((name, rest)) = parsed.words.split_first() else {
         return Err("missing command name; use --help for help".into());
@@ -172,11 +172,8 @@ fn try_run(args: &[String]) -> Result<ExitCode, String> {
         daemon.open_log()?;
         Daemon::plain()
     };
-    end_well();
-    match block_on(global.timeout, call(&global, spec, rest, daemon, detached)) {
-        Some(result) => result.map(|()| ExitCode::SUCCESS),
-        None => Ok(die_of_timeout()),
-    }
+    end_well(deadline);
+    block_on(call(&global, spec, rest, daemon, detached)).map(|()| ExitCode::SUCCESS)
 }
 
 fn show(text: &str) -> ExitCode {

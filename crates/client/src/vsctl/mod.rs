@@ -28,9 +28,9 @@ use host::{log, program, rundir::RunDir};
 use ovsdb::Schema;
 use transport::{CLIENT_TLS, MORE_TLS, Tls, TlsFiles, take_tls};
 
-use crate::database::{TABLES, block_on, die_of_timeout, take_style, timeout};
-use host::signals::end_well;
-use host::usage::log_all_messages;
+use crate::database::{TABLES, block_on, take_style};
+use host::signals::{Deadline, end_well};
+use host::usage::{log_all_messages, take_logging, timeout};
 
 /// Runs the program with the arguments that follow its name.
 pub fn run(args: &[String]) -> ExitCode {
@@ -56,12 +56,11 @@ fn try_run(args: &[String]) -> Result<(), End> {
         is_dry_run: false,
         oneline: false,
         style: Style::new(Format::List),
-        timeout: None,
         tls: None,
     };
     let mut local = BTreeMap::new();
     let mut tls = TlsFiles::default();
-    let mut logging = host::daemonize::Options::default();
+    let mut patience = None;
     for (name, value) in &parsed.options {
         let given = value.as_deref().unwrap_or_default();
         match *name {
@@ -71,7 +70,7 @@ fn try_run(args: &[String]) -> Result<(), End> {
             "dry-run" => global.is_dry_run = true,
             "oneline" => global.oneline = true,
             "retry" => global.retries = true,
-            "timeout" => global.timeout = Some(timeout(given)?),
+            "timeout" => patience = Some(timeout("-t", given)?),
             // A cluster has a leader, and its members an order; a server alone has neither.
             "leader-only" | "no-leader-only" | "shuffle-remotes" | "no-shuffle-remotes" => {}
             "help" => return print(&manual().help(program::name())),
@@ -86,20 +85,23 @@ fn try_run(args: &[String]) -> Result<(), End> {
                 let taken = take_style(&mut global.style, name, value.as_deref())?
                     || take_tls(&mut tls, name, value.as_deref());
                 if !taken {
-                    logging.take(name, value.as_deref())?;
+                    take_logging(name, value.as_deref())?;
                 }
             }
         }
     }
-    global.timeout = global
-        .timeout
-        .or_else(|| std::env::var("OVS_CTL_TIMEOUT").ok()?.parse().ok().filter(|seconds| *seconds > 0));
+    let deadline = Deadline::new(patience);
     global.tls = (!tls.is_empty()).then(|| Arc::new(Tls::new(tls)));
     let commands = commands::parse_chain(&parsed.words, local, commands::COMMANDS)?;
-    connect_and_run(global, &commands, args)
+    connect_and_run(global, deadline, &commands, args)
 }
 
-fn connect_and_run(global: Global, commands: &[Command], args: &[String]) -> Result<(), End> {
+fn connect_and_run(
+    global: Global,
+    deadline: Option<Deadline>,
+    commands: &[Command],
+    args: &[String],
+) -> Result<(), End> {
     let line = escape(args);
     // The system's log records who changed what.
     match commands.iter().any(|command| command.spec.writes) {
@@ -114,16 +116,9 @@ fn connect_and_run(global: Global, commands: &[Command], args: &[String]) -> Res
         Some(parent) => format!("ovs-vsctl (invoked by {parent}): {} {line}", program::name()),
         None => format!("ovs-vsctl: {} {line}", program::name()),
     };
-    let seconds = global.timeout;
-    end_well();
+    end_well(deadline);
     let session = session::Session::new(global, commands, selection?, comment);
-    match block_on(seconds, session.run()) {
-        Some(result) => result,
-        None => {
-            die_of_timeout();
-            Err(End::Exit(142))
-        }
-    }
+    block_on(session.run())
 }
 
 /// Options of a command may be among the program's if the command is the first.

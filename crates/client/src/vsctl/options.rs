@@ -33,7 +33,6 @@ pub(super) struct Global {
     pub is_dry_run: bool,
     pub oneline: bool,
     pub style: Style,
-    pub timeout: Option<u64>,
     pub tls: Option<Arc<Tls>>,
 }
 

@@ -5,6 +5,7 @@
 //! line is run by both programs, each on its own server.
 
 mod rig;
+mod time_out;
 
 use crate::common::{Said, kill, wait_for};
 use rig::{Server, canonical, link, sorted, words};
