@@ -20,7 +20,10 @@ pub const OPTIONS: &[Opt] = &[
     flag("help").short('h').help("show this help"),
     flag("option").short('o').help("list the options"),
     flag("version").short('V').help("show the version"),
-    value("timeout").short('T').arg("SECONDS").help("give up after this many seconds"),
+    value("timeout")
+        .short('T')
+        .arg("SECONDS")
+        .help("give up after this many seconds (default: $OVS_CTL_TIMEOUT)"),
 ];
 
 /// Exit codes: 1 if the daemon could not be reached, 2 if it refused.

@@ -8,11 +8,18 @@
 use std::fmt::Arguments;
 use std::io::{ErrorKind, Write};
 
-/// Writes to standard output, or ends the program.
+/// Writes to standard output, or ends the program. Nothing is written to a closed one without an error.
 pub fn out(text: Arguments) {
-    if let Err(error) = checked().and_then(|()| std::io::stdout().write_fmt(text)) {
-        end(&error);
+    let _ = stdout().write_fmt(text);
+}
+
+/// Writes to standard output now. For what must be done before the program ends by [`unwritten`].
+pub fn try_out(text: &str) -> std::io::Result<()> {
+    if text.is_empty() {
+        return Ok(());
     }
+    let mut stdout = std::io::stdout();
+    checked().and_then(|()| stdout.write_all(text.as_bytes())).and_then(|()| stdout.flush())
 }
 
 /// The runtime replaces a closed standard output by `/dev/null`.
@@ -35,11 +42,11 @@ pub fn stdout() -> Stdout {
 
 impl Write for Stdout {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        Ok(checked().and_then(|()| self.0.write(bytes)).unwrap_or_else(|error| end(&error)))
+        Ok(checked().and_then(|()| self.0.write(bytes)).unwrap_or_else(|error| unwritten(&error)))
     }
 
     fn flush(&mut self) -> std::io::Result<()> {
-        self.0.flush().unwrap_or_else(|error| end(&error));
+        self.0.flush().unwrap_or_else(|error| unwritten(&error));
         Ok(())
     }
 }
@@ -47,12 +54,12 @@ impl Write for Stdout {
 /// Writes out what is buffered, or ends the program.
 pub fn flush() {
     if let Err(error) = std::io::stdout().flush() {
-        end(&error);
+        unwritten(&error);
     }
 }
 
 /// Ends the program because standard output accepts no more. A missing reader is no failure.
-fn end(error: &std::io::Error) -> ! {
+pub fn unwritten(error: &std::io::Error) -> ! {
     if error.kind() == ErrorKind::BrokenPipe {
         std::process::exit(0);
     }

@@ -23,7 +23,10 @@ pub const OPTIONS: &[Opt] = &[
     flag("more").short('m').help("for dump-flows: print more of each flow"),
     flag("names").help("for dump-flows: print names of ports"),
     flag("no-names").help("for dump-flows: print numbers of ports"),
-    value("timeout").short('t').arg("SECONDS").help("give up after this many seconds"),
+    value("timeout")
+        .short('t')
+        .arg("SECONDS")
+        .help("give up after this many seconds (default: $OVS_CTL_TIMEOUT)"),
     flag("help").short('h').help("show this help"),
     flag("option").short('o').help("list the options"),
     flag("version").short('V').help("show the version"),

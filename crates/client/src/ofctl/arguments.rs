@@ -11,7 +11,10 @@ use transport::{CLIENT_TLS, TlsFiles, take_tls};
 
 /// Its own options.
 pub const OPTIONS: &[Opt] = &[
-    value("timeout").short('t').arg("SECONDS").help("give up after this many seconds"),
+    value("timeout")
+        .short('t')
+        .arg("SECONDS")
+        .help("give up after this many seconds (default: $OVS_CTL_TIMEOUT)"),
     flag("strict").help("modify or delete only flows with exactly this match and priority"),
     flag("readd").help("for replace-flows: also replace flows that are the same"),
     value("flow-format").short('F').arg("FORMAT,...").help("flow formats that may be used (default: any)"),

@@ -34,7 +34,10 @@ use rpc::Server;
 pub const OPTIONS: &[Opt] = &[
     flag("help").short('h').help("show this help"),
     flag("version").short('V').help("show the version"),
-    value("timeout").short('t').arg("SECONDS").help("give up after this many seconds"),
+    value("timeout")
+        .short('t')
+        .arg("SECONDS")
+        .help("give up after this many seconds (default: $OVS_CTL_TIMEOUT)"),
     flag("timestamp").help("for monitor: print the time of each change"),
     flag("force").help("for restore: accept a file with another schema"),
     flag("db-change-aware").help("stay connected when the schema changes (default)"),

@@ -46,7 +46,7 @@ pub(super) async fn run(call: &mut Call<'_>, command: &str) -> Result<(), String
         return Err("ALL tables are not allowed with condition".into());
     } else if all {
         for table in schema.tables() {
-            followed.push(follow(call, table, &[], None)?);
+            followed.push(follow(call, table, groups, None)?);
         }
     } else {
         let found = table_named(&schema, table, || {

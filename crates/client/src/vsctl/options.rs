@@ -13,7 +13,10 @@ pub const OPTIONS: &[Opt] = &[
     flag("no-wait").help("do not wait until the switch has applied the change"),
     flag("dry-run").help("check the commands and print their output, but change nothing"),
     flag("oneline").help("print the output of each command on one line"),
-    value("timeout").short('t').arg("SECONDS").help("give up after this many seconds"),
+    value("timeout")
+        .short('t')
+        .arg("SECONDS")
+        .help("give up after this many seconds (default: $OVS_CTL_TIMEOUT)"),
     flag("retry").help("keep trying to connect to the server"),
     flag("help").short('h').help("show this help"),
     flag("commands").help("list the commands, for completion"),

@@ -6,6 +6,7 @@
 //!   +------+-------+   where it waits for a condition, or what it relied on had changed
 //! ```
 //!
+//! Output that cannot be written is remembered until the end: the change is made, and its effect is awaited.
 //! A lost connection ends the call, unless it is already waiting for the switch or `--retry` is given.
 
 use std::ops::ControlFlow;
@@ -37,6 +38,8 @@ pub(super) struct Session<'a> {
     /// Whether missing tables and columns were reported.
     said_missing: bool,
     reconnect: Reconnect,
+    /// Why the output could not be written.
+    unwritten: Option<std::io::Error>,
     /// Why there is no connection, and it is not to be made again.
     failure: Option<String>,
 }
@@ -111,6 +114,7 @@ impl<'a> Session<'a> {
             state: State::Rows { seen: 0 },
             said_missing: false,
             reconnect,
+            unwritten: None,
             failure: None,
         }
     }
@@ -118,7 +122,10 @@ impl<'a> Session<'a> {
     pub(super) async fn run(mut self) -> Result<(), End> {
         tracing::debug!(target: "reconnect", "{}: entering BACKOFF", self.global.db);
         match keep_connected(&mut self).await {
-            Some(result) => result,
+            Some(result) => match self.unwritten {
+                Some(error) => host::output::unwritten(&error),
+                None => result,
+            },
             None => Err(End::Fatal(format!(
                 "{}: database connection failed ({})",
                 self.global.db,
@@ -266,7 +273,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    fn print(&self, ran: Ran, committed: Option<&Committed>) {
+    fn print(&mut self, ran: Ran, committed: Option<&Committed>) {
         let mut printer = Printer::new();
         let mut text = String::new();
         for output in commands::outputs(ran, committed) {
@@ -280,8 +287,7 @@ impl<'a> Session<'a> {
                 Output::Text(output) => text.push_str(&output),
             }
         }
-        print!("{text}");
-        host::output::flush();
+        self.unwritten = host::output::try_out(&text).err();
     }
 }
 

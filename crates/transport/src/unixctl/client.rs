@@ -109,8 +109,8 @@ impl Client {
                 tracing::debug!(target: "jsonrpc", "unix:{name}: received error, error={}, id=0", json!(error));
                 Err(error)
             }
-            Reply { result, .. } => {
-                let result = result.unwrap_or_default();
+            Reply { result: None, .. } => return Err(rustix::io::Errno::PROTO.into()),
+            Reply { result: Some(result), .. } => {
                 tracing::debug!(target: "jsonrpc", "unix:{name}: received reply, result={}, id=0", json!(result));
                 Ok(result)
             }

@@ -277,13 +277,15 @@ pub(super) fn add(ctx: &mut Context<'_>) -> Result<(), Stop> {
     check_mutable(ctx, table, row.uuid(), idx)?;
     let kind = &schema.table(table).column(idx).kind;
     let any_size = ColumnType { min: 1, max: ovsdb::UNLIMITED, ..kind.clone() };
+    // Of two pairs with the same key the first counts.
+    let mut datum = Datum::EMPTY;
     for text in &ctx.command.args[3..] {
-        let datum = ctx.parse(text, &any_size)?;
-        // The manual says that a pair whose key is there is not replaced; the stock program replaces it.
-        match kind.is_map() {
-            true => ctx.txn.set_pairs(table, row.uuid(), idx, datum),
-            false => ctx.txn.add(table, row.uuid(), idx, datum),
-        }
+        datum = datum.union(&ctx.parse(text, &any_size)?);
+    }
+    // The manual says that a pair whose key is there is not replaced; the stock program replaces it.
+    match kind.is_map() {
+        true => ctx.txn.set_pairs(table, row.uuid(), idx, datum),
+        false => ctx.txn.add(table, row.uuid(), idx, datum),
     }
     let len = ctx.txn.get(table, row.uuid(), idx).len();
     if len > kind.max as usize && !ctx.is_last {

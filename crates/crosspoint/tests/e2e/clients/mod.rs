@@ -6,6 +6,7 @@
 
 mod rig;
 mod time_out;
+mod unwritten;
 
 use crate::common::{Said, kill, wait_for};
 use rig::{Server, canonical, link, sorted, words};

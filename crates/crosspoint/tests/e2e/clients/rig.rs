@@ -3,6 +3,7 @@
 use crate::common::{Process, RunDir, Said, binary, run, run_dir};
 use std::io::{Seek, Write};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// A server of an empty database.
 pub struct Server {
@@ -24,6 +25,11 @@ impl Server {
     /// The connection method of its socket.
     pub fn method(&self) -> String {
         self.dir.database()
+    }
+
+    /// A program in its directory.
+    pub fn command(&self, program: &str) -> Command {
+        self.dir.command(program)
     }
 
     /// Runs a program with words to this server; what it reads is `input`.
