@@ -60,7 +60,7 @@ pub enum Message {
     },
     /// A request that was done.
     Reply {
-        /// Anything, null included.
+        /// Anything but null.
         result: Box<RawValue>,
         /// The request's.
         id: Value,
@@ -213,10 +213,8 @@ impl<'a> Received<'a> {
             (None, None, ..) if id.is_null() => return bad("a reply without \"id\""),
             (None, None, Some(_), Some(_)) => return bad("both a result and an error"),
             (None, None, None, Some(error)) => Message::Error { error: error.to_owned(), id },
-            // A null result is a result.
-            (None, None, result, None) => {
-                Message::Reply { result: result.map_or_else(null, ToOwned::to_owned), id }
-            }
+            (None, None, Some(result), None) => Message::Reply { result: result.to_owned(), id },
+            (None, None, None, None) => return bad("neither a result nor an error"),
         }))
     }
 }
@@ -311,10 +309,6 @@ pub fn raw(value: &impl Serialize) -> Box<RawValue> {
     serde_json::value::to_raw_value(value).expect("it has a form in JSON")
 }
 
-fn null() -> Box<RawValue> {
-    RawValue::NULL.to_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -337,7 +331,6 @@ mod tests {
             Message::request("echo", &json!([]), "echo"),
             Message::notification("update", &json!([null, {}])),
             Message::reply(&json!({}), json!([1])),
-            Message::reply(&json!(null), 1.into()),
             Message::error(&json!({"error": "e"}), "x".into()),
         ] {
             let text = String::from_utf8(message.to_bytes()).unwrap();
@@ -356,6 +349,7 @@ mod tests {
             ("{\"method\":1,\"params\":[],\"id\":1}", "invalid type"),
             ("{\"method\":\"m\",\"params\":[],\"result\":1,\"id\":1}", "both a request and a reply"),
             ("{\"result\":1,\"error\":1,\"id\":1}", "both a result and an error"),
+            ("{\"result\":null,\"error\":null,\"id\":1}", "neither a result nor an error"),
             ("{\"params\":[],\"id\":1}", "without \"method\""),
             ("{\"method\":\"m\",\"params\":[],\"id\":1,\"x\":0}", "unexpected member"),
             ("{\"method\":\"m\" \"params\":[]}", "error parsing stream"),

@@ -17,8 +17,6 @@ use transport::jsonrpc::Connection;
 pub(super) struct Server {
     /// How it was reached.
     pub(super) method: String,
-    /// Whether it waits for the end of a transaction.
-    transacts: bool,
     connection: Connection,
     next_id: u64,
     /// Notifications that came while a reply was awaited.
@@ -40,13 +38,7 @@ impl Server {
         let connection = database::connect(method, tls)
             .await
             .map_err(|error| format!("failed to connect to \"{method}\" ({error})"))?;
-        Ok(Server {
-            method: method.to_owned(),
-            transacts: false,
-            connection,
-            next_id: 0,
-            notifications: VecDeque::new(),
-        })
+        Ok(Server { method: method.to_owned(), connection, next_id: 0, notifications: VecDeque::new() })
     }
 
     /// The result of a request; the inner error is the server's.
@@ -55,13 +47,14 @@ impl Server {
         method: &str,
         params: Value,
     ) -> Result<Result<Value, Value>, String> {
+        let lost = |error| format!("transaction failed ({error})");
         let own_id = self.next_id;
         self.next_id += 1;
-        self.transacts = method == "transact";
-        let request = Message::request(method, &params, own_id);
-        self.connection.send(&request).await.map_err(|error| self.lost(&error))?;
+        self.connection.send(&Message::request(method, &params, own_id)).await.map_err(lost)?;
         loop {
-            match self.receive().await? {
+            let message = self.connection.receive().await.map_err(lost)?;
+            let Some(message) = self.answer(message).await.map_err(lost)? else { continue };
+            match message {
                 Message::Reply { result, id } if id == own_id => return Ok(Ok(read(result.get())?)),
                 Message::Error { error, id } if id == own_id => return Ok(Err(read(error.get())?)),
                 Message::Notification { method, params } => {
@@ -100,7 +93,7 @@ impl Server {
                 message = self.connection.receive() => message.map_err(|error| self.lost(&error))?,
                 asked = control.asked() => return Ok(Heard::Asked(asked)),
             };
-            match self.answer(message).await? {
+            match self.answer(message).await.map_err(|error| self.lost(&error))? {
                 Some(Message::Notification { method, params }) => {
                     return Ok(Heard::Notification(method, read(params.get())?));
                 }
@@ -132,31 +125,18 @@ impl Server {
         }
     }
 
-    /// The next message; a server that asks whether we live is answered.
-    async fn receive(&mut self) -> Result<Message, String> {
-        loop {
-            let message = self.connection.receive().await.map_err(|error| self.lost(&error))?;
-            if let Some(message) = self.answer(message).await? {
-                return Ok(message);
-            }
-        }
-    }
-
-    /// Answers a message that is a request, and hands on any other.
+    /// Answers a message that is a request, such as whether we live, and hands on any other.
     async fn answer(&mut self, message: Message) -> Result<Option<Message>, String> {
         let Message::Request { method, params, id } = message else { return Ok(Some(message)) };
         let reply = match method.as_str() {
             "echo" => Message::Reply { result: params, id },
             _ => Message::error(&json!({"error": "unknown method"}), id),
         };
-        self.connection.send(&reply).await.map_err(|error| self.lost(&error))?;
-        Ok(None)
+        self.connection.send(&reply).await.map(|()| None)
     }
 
+    /// The connection is lost while nothing but events are awaited.
     fn lost(&self, error: &str) -> String {
-        if self.transacts {
-            return format!("transaction failed ({error})");
-        }
         format!("{}: receive failed ({error})", self.method)
     }
 

@@ -470,7 +470,7 @@ fn an_answer_that_nobody_asked_for_ends_the_connection_and_one_to_a_probe_does_n
     for (text, expected) in [
         (r#"{"id":"echo","result":[],"error":null}"#, None),
         (r#"{"id":7,"result":{},"error":null}"#, Some("received unexpected reply message")),
-        (r#"{"id":7,"result":null}"#, Some("received unexpected reply message")),
+        (r#"{"id":7,"result":null}"#, Some("received bad JSON-RPC message: neither a result nor an error")),
         (r#"{"id":7,"result":null,"error":"x"}"#, Some("received unexpected error message")),
     ] {
         let result = rig.server.handle_text(rig.now, session, text);

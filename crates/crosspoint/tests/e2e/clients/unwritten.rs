@@ -79,26 +79,35 @@ fn vsctl_opens_its_log_file_as_the_stock_program_does() {
     assert_eq!((own.0.1, own.1, own.2), (true, Some(1), true), "{own:?}");
 }
 
-/// A daemon that answers neither with a result nor with an error.
+/// A daemon that answers neither with a result nor with an error, or that hangs up.
 #[test]
 fn an_answer_that_says_nothing_is_an_error() {
     let server = Server::start();
-    let ours = link(server.dir(), "ovs-appctl");
     let path = server.dir().join("mute");
     let listener = UnixListener::bind(&path).unwrap();
-    let [theirs, own] = [PathBuf::from("ovs-appctl"), ours].map(|program| {
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                use std::io::{Read, Write};
-                let mut stream = crate::common::accept(&listener);
-                let mut request = [0; 512];
-                let _ = stream.read(&mut request).unwrap();
-                stream.write_all(b"{\"id\":0,\"result\":null,\"error\":null}").unwrap();
+    for (name, line) in [
+        ("ovs-appctl", "-t PATH version"),
+        ("ovs-vsctl", "-t 60 --db=unix:PATH list-br"),
+        ("ovsdb-client", "-t 60 list-dbs unix:PATH"),
+    ] {
+        let args = words(&line.replace("PATH", &path.to_string_lossy()));
+        for answer in ["{\"id\":0,\"result\":null,\"error\":null}", ""] {
+            let ends = [PathBuf::from(name), link(server.dir(), name)].map(|program| {
+                std::thread::scope(|scope| {
+                    scope.spawn(|| {
+                        use std::io::{Read, Write};
+                        let mut stream = crate::common::accept(&listener);
+                        let _ = stream.read(&mut [0; 512]).unwrap();
+                        stream.write_all(answer.as_bytes()).unwrap();
+                    });
+                    let said = server.run(&program, &args, "");
+                    let last = said.err.lines().last().unwrap_or_default();
+                    // Why is told in other words.
+                    (said.code, last.split('(').next().unwrap().to_owned())
+                })
             });
-            let args = ["-t".to_owned(), path.display().to_string(), "version".into()];
-            let said = server.run(&program, &args, "");
-            Said { err: said.err.lines().last().unwrap_or_default().to_owned(), ..said }
-        })
-    });
-    assert_eq!(own, theirs);
+            assert_eq!(ends[1], ends[0], "{name} {answer}");
+            assert_eq!(ends[1].0, Some(1), "{name} {answer}");
+        }
+    }
 }
