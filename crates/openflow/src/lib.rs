@@ -24,7 +24,7 @@ pub mod text;
 pub mod version;
 
 pub use action::{actions_table, check_actions, check_actions_before, left_out};
-pub use codec::{Codec, Header, Unencodable};
+pub use codec::{Codec, Header, Unencodable, is_of_pipeline};
 pub use connection::{Connection, ConnectionConfig, Event, Side};
 pub use error::{ErrorKind, OfError};
 pub use message::Message;

@@ -7,16 +7,17 @@ use super::input::{hex, read_file};
 use super::sort::sort_flows;
 use super::tables::{add_names, may_name_table};
 use base::OfPort;
-use flow::{Depth, FieldId, Match};
+use flow::{FieldId, Match, Mf};
 use openflow::message::{
     BundleAdd, BundleControl, BundleControlType, BundleFlags, FlowForm, FlowMod, FlowModCommand, FlowStats,
     FlowStatsRequest, PacketOut, StatsBody, StatsRequest,
 };
 use openflow::text::{
-    FlowStyle, KeyValues, Parsed, PortNames, Protocol, Protocols, Remark, TextError, bytes_text, flows_in,
-    match_text, parse_flow_mod, parse_flow_request, parse_list, parse_match, write_flow, write_hex_dump,
+    FlowStyle, KeyValues, Parsed, PortNames, Protocol, Protocols, Remark, TextError, bytes_text, field_named,
+    flows_in, match_text, parse_flow_mod, parse_flow_request, parse_list, parse_match, write_flow,
+    write_hex_dump,
 };
-use openflow::{Message, Version};
+use openflow::{Message, Version, is_of_pipeline};
 use std::io::Write;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -434,54 +435,59 @@ fn parse_packet(text: &str) -> Result<Vec<u8>, Failure> {
     hex(text).map_err(|why| Failure(format!("packet: {why}")))
 }
 
-/// A packet-out, and which encodings have it.
+/// Ports with a name that a packet may seem to come from.
+const INPUTS: [OfPort; 3] = [OfPort::LOCAL, OfPort::NONE, OfPort::CONTROLLER];
+
+/// A packet-out, and which encodings have it. Without actions the packet is dropped.
 pub fn parse_packet_out(text: &str, names: &PortNames) -> Result<(PacketOut, Protocols), Failure> {
-    let Some(at) = text.find("action") else { return fail!("must specify an action") };
-    let Some(equals) = text[at..].find('=') else { return fail!("must specify an action") };
-    let (actions, mut usable) = parse_list(&text[at + equals + 1..], names)?;
+    let (fields, actions) = text.split_at(text.find("action").unwrap_or(text.len()));
     let mut packet = PacketOut {
         buffer_id: None,
         in_port: OfPort::NONE,
         metadata: Match::any(),
-        actions,
+        actions: Vec::new(),
         data: Vec::new(),
     };
-    let mut fields = String::new();
-    for (key, value) in KeyValues::new(&text[..at]) {
+    let mut metadata = String::new();
+    for (key, value) in KeyValues::new(fields) {
         match key {
             _ if value.is_empty() => return fail!("field {key} missing value"),
             "in_port" => match names.parse(value) {
-                Some(port) => packet.in_port = port,
                 None => return fail!("{value} is not a valid OpenFlow port"),
+                Some(port) if port < OfPort::MAX || INPUTS.contains(&port) => packet.in_port = port,
+                Some(_) => return fail!("{value} is not a valid OpenFlow port for PACKET_OUT"),
             },
             "packet" => packet.data = parse_packet(value)?,
-            // The parentheses belong to the type, or replace `=`.
-            "packet_type" => fields += &format!("packet_type=({}),", value.trim_matches(['(', ')'])),
-            // Metadata; headers are the packet's own.
-            _ => fields += &format!("{key}={value},"),
+            _ => {
+                match field_named(key) {
+                    None => return fail!("unknown keyword {key}"),
+                    Some(field) if !is_of_pipeline(field) => {
+                        return fail!("{key} is not a valid pipeline field for PACKET_OUT");
+                    }
+                    // The parentheses belong to the type, or replace `=`.
+                    Some(Mf::PacketType) => {
+                        metadata += &format!("packet_type=({}),", value.trim_matches(['(', ')']));
+                    }
+                    Some(_) => metadata += &format!("{key}={value},"),
+                }
+                packet.metadata = parse_match(&metadata, names)?;
+            }
         }
     }
-    packet.metadata = parse_match(&fields, names)?;
     let is_ethernet = packet.metadata.key.get(FieldId::PacketType) == 0;
-    if is_ethernet && !packet.data.is_empty() && packet.data.len() < 14 {
+    if packet.data.is_empty() {
+        return fail!("must specify packet");
+    }
+    if is_ethernet && packet.data.len() < 14 {
         return fail!("packet: Packet data too short for Ethernet");
     }
-    let is_header =
-        |field: &&FieldId| field.depth() != Depth::Metadata && packet.metadata.mask.get(**field) != 0;
-    if let Some(field) = FieldId::ALL.iter().find(is_header) {
-        return fail!("{}: the packet itself says this", field.name());
-    }
+    let (actions, mut usable) = parse_list(actions.split_once('=').map_or("", |(_, list)| list), names)?;
+    packet.actions = actions;
     // Versions before 1.5 carry only the input port of a packet's metadata.
     if packet.metadata != Match::any() {
         usable = usable.intersect(Protocols::only(Protocol::Of15));
     }
-    match packet.in_port {
-        _ if packet.data.is_empty() => fail!("must specify packet"),
-        port if port < OfPort::MAX || matches!(port, OfPort::LOCAL | OfPort::NONE | OfPort::CONTROLLER) => {
-            Ok((packet, usable))
-        }
-        port => fail!("{} is not a valid OpenFlow port for PACKET_OUT", names.text(port)),
-    }
+    Ok((packet, usable))
 }
 
 /// Logs the stock tool's remark that accompanies an error.

@@ -458,6 +458,11 @@ fn vlans_ports_and_refusals_are_told_in_the_stock_switchs_words() {
     };
     assert_eq!(bridge(&ours), bridge(&stock));
     assert!(bridge(&ours).is_some_and(|l| l.ends_with("(rate limiting disabled)")), "{:?}", bridge(&ours));
+    // Without words, everything is logged.
+    both(&["vlog/set"]);
+    assert_eq!(bridge(&ours), bridge(&stock));
+    assert!(bridge(&ours).is_some_and(|l| l.matches("DBG").count() == 3), "{:?}", bridge(&ours));
+    both(&["vlog/set", "info"]);
     for (counter, least) in [
         ("netdev_received", 1),
         ("netdev_sent", 1),

@@ -350,7 +350,7 @@ pub(super) fn read_pipeline_match(r: &mut Reader) -> Result<Match, ErrorKind> {
 }
 
 /// Whether Open vSwitch lets a field accompany a packet.
-pub(super) fn is_of_pipeline(mf: Mf) -> bool {
+pub fn is_of_pipeline(mf: Mf) -> bool {
     let name = mf.name();
     ["in_port", "in_port_oxm", "metadata", "packet_type"].contains(&name.as_str())
         || ["tun_", "reg", "xreg", "xxreg"].iter().any(|prefix| name.starts_with(prefix))

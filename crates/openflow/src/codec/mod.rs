@@ -34,7 +34,7 @@ mod table_stats;
 pub use document::{errors_table, fields_table, messages_table, statistics_table};
 pub use fields::for_each_field;
 pub use header::{Codec, HEADER_LEN, Header};
-pub use matching::{Unknown, fits_match10, normalized};
+pub use matching::{Unknown, fits_match10, is_of_pipeline, normalized};
 pub use names::message_name;
 pub use switch::names_no_version;
 

@@ -504,7 +504,7 @@ pub(super) fn parse_field(
 
 /// A field by the names used in matches, including those that mean the field of whichever protocol is
 /// matched.
-pub(crate) fn field_named(key: &str) -> Option<Mf> {
+pub fn field_named(key: &str) -> Option<Mf> {
     match key {
         "tp_src" => Some(Mf::TcpSrc),
         "tp_dst" => Some(Mf::TcpDst),

@@ -40,8 +40,7 @@ pub use flow::{
 };
 pub use group::{parse_group_line, parse_group_mod};
 pub use lex::KeyValues;
-pub(crate) use matching::field_named;
-pub use matching::{is_protocol, match_text, normalized, parse_match, write_match};
+pub use matching::{field_named, is_protocol, match_text, normalized, parse_match, write_match};
 pub use message::{
     MessageStyle, bytes_text, frag_name, message_text, packet_differences, packet_flow_text, packet_text,
     unreadable_text, write_hex_dump, write_port_desc, write_table_features,

@@ -32,7 +32,7 @@ pub const fn commands<C: ?Sized>() -> [Command<C>; 8] {
         Command {
             name: "vlog/set",
             usage: "{spec | PATTERN:destination:pattern}",
-            args_min: 1,
+            args_min: 0,
             args_max: MANY,
             run: set::<C>,
         },
@@ -44,6 +44,9 @@ fn version<C: ?Sized>(_: &mut C, _: &[String]) -> Answer {
 }
 
 fn set<C: ?Sized>(_: &mut C, args: &[String]) -> Answer {
+    if args.is_empty() {
+        log::apply(&Change::parse("any:any:dbg")?);
+    }
     // As in Open vSwitch, those before a wrong one are in force.
     for arg in args {
         log::apply(&Change::parse(arg)?);
