@@ -289,7 +289,9 @@ fn unquote(text: &str) -> Result<String, String> {
 }
 
 fn unescape(text: &str) -> Result<String, String> {
-    if let Ok(string) = serde_json::from_str(&format!("\"{text}\"")) {
+    if let Ok(string) = serde_json::from_str::<String>(&format!("\"{text}\""))
+        && !string.contains('\0')
+    {
         return Ok(string);
     }
     // The parser's errors speak of columns; say what is wrong in the words of the stock tools instead.
@@ -305,6 +307,9 @@ fn unescape(text: &str) -> Result<String, String> {
                     }
                     if !digits.bytes().all(|b| b.is_ascii_hexdigit()) {
                         return Err("malformed \\u escape".to_owned());
+                    }
+                    if digits == "0000" {
+                        return Err("null bytes not supported in quoted strings".to_owned());
                     }
                 }
                 Some(other) => return Err(format!("bad escape \\{other}")),
@@ -409,6 +414,7 @@ mod tests {
             ("\"a", &string, "\"a: quoted string extends past end of argument"),
             ("\"a\"b", &string, "\"a\"b: missing quote at end of quoted string"),
             ("\"a\\q\"", &string, "\"a\\q\": bad escape \\q"),
+            ("\"\\u0000\"", &string, "\"\\u0000\": null bytes not supported in quoted strings"),
             ("a\\", &string, "a\\: backslash at end of argument"),
         ] {
             assert_eq!(round(text, of), Err(error.to_owned()), "{text}");

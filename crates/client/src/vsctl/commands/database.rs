@@ -311,7 +311,7 @@ pub(super) fn remove(ctx: &mut Context<'_>) -> Result<(), Stop> {
     let mut left = row.get(idx).clone();
     for text in &ctx.command.args[3..] {
         let gone = match ctx.parse(text, &any_size) {
-            Err(error) if column.kind.is_map() => ctx.parse(text, &keys).map_err(|_| error)?,
+            Err(_) if column.kind.is_map() => ctx.parse(text, &keys)?,
             gone => gone?,
         };
         left = left.filter(|key, value| match gone.value_of(key) {

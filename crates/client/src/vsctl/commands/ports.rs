@@ -252,16 +252,16 @@ pub(super) fn add_bond_iface(ctx: &mut Context<'_>) -> Result<(), Stop> {
 
 pub(super) fn del_bond_iface(ctx: &mut Context<'_>) -> Result<(), Stop> {
     let name = ctx.command.args.last().cloned().unwrap_or_default();
-    let bond = (ctx.command.args.len() == 2).then(|| ctx.arg(0).to_owned());
-    if let Some(bond) = &bond {
-        ctx.port(bond)?;
-    }
     if ctx.has("--if-exists") && !ctx.model()?.interfaces.contains_key(&name) {
         return Ok(());
     }
     let interface = ctx.interface(&name)?;
-    if let Some(bond) = bond.filter(|bond| *bond != interface.port) {
-        return Err(Stop::Fatal(format!("port {bond} does not have an interface {name}")));
+    if ctx.command.args.len() == 2 {
+        let bond = ctx.arg(0).to_owned();
+        ctx.port(&bond)?;
+        if bond != interface.port {
+            return Err(Stop::Fatal(format!("port {bond} does not have an interface {name}")));
+        }
     }
     if ctx.model()?.interfaces_of(&interface.port).count() < 2 {
         return Err(Stop::Fatal(format!("cannot delete last interface from port {}", interface.port)));
