@@ -65,8 +65,8 @@ pub struct Options {
     pid_file: Option<PathBuf>,
     overwrite_pid_file: bool,
     user: Option<User>,
-    /// The log file's name for messages, and its path.
-    log_file: Option<(PathBuf, PathBuf)>,
+    /// The log file's name as it was given, if it was, and its path.
+    log_file: Option<(String, PathBuf)>,
     datapath: bool,
     kept: Kept,
 }
@@ -106,11 +106,7 @@ impl Options {
             "pidfile" => self.pid_file = Some(pid_path(given)),
             "overwrite-pidfile" => self.overwrite_pid_file = true,
             "user" => self.user = Some(User::parse(given)?),
-            "log-file" => {
-                let path = log_path(given);
-                let shown = if given.is_empty() { path.clone() } else { given.into() };
-                self.log_file = Some((shown, path));
-            }
+            "log-file" => self.log_file = Some((given.into(), log_path(given))),
             "verbose" => verbose(value)?,
             "syslog-method" => log::set_syslog_method(SyslogMethod::parse(given)?),
             "syslog-target" => log::set_syslog_target(given),
@@ -151,11 +147,19 @@ impl Options {
         }
     }
 
-    /// Opens the log file, if options ask for one. The error is a sentence, and the end of the program.
-    pub fn open_log(&self) -> Result<(), String> {
-        let Some((shown, path)) = &self.log_file else { return Ok(()) };
-        log::open_file(path)
-            .map_err(|e| format!("failed to open {} for logging: {}", shown.display(), log::os_text(&e)))
+    /// Opens the log file, if options ask for one; returns it. The error is a sentence, and the end of the
+    /// program. Without a file at the usual place (its disk is full or read-only) the program runs, as Open
+    /// vSwitch's do.
+    pub fn open_log(&self) -> Result<Option<&Path>, String> {
+        let Some((given, path)) = &self.log_file else { return Ok(None) };
+        let Err(error) = log::open_file(path) else { return Ok(Some(path)) };
+        let why = log::os_text(&error);
+        if !given.is_empty() {
+            return Err(format!("failed to open {given} for logging: {why}"));
+        }
+        log::open_file_later(path);
+        tracing::warn!(target: "vlog", "failed to open {} for logging: {why}", path.display());
+        Ok(None)
     }
 
     fn run_monitor(self, ready: Ready) -> ExitCode {
@@ -178,12 +182,12 @@ impl Options {
         // A file that reaches the limit of its size (`ulimit -f`) is an error of writing, and not the end. It
         // cannot fail for a signal that may be caught.
         let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, std::sync::Arc::default());
-        self.open_log().map_err(|e| fatal("vlog", &e))?;
+        let log = self.open_log().map_err(|e| fatal("vlog", &e))?;
         if self.detach || monitored {
             ports::crash::end_at_once();
         }
         if let Some(user) = &self.user {
-            if let Some((_, path)) = &self.log_file {
+            if let Some(path) = log {
                 // That user must be able to reopen it.
                 user.give_file(path).map_err(|e| fatal("vlog", &e))?;
             }

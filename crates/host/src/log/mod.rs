@@ -128,6 +128,11 @@ pub fn open_file_quietly(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// Leaves a log file that cannot be opened to [`reopen_file`].
+pub fn open_file_later(path: &Path) {
+    outputs().file = Some(OpenFile { path: path.to_owned(), file: None });
+}
+
 /// Opens the log file again under its name, after it was moved away (`vlog/reopen`).
 pub fn reopen_file() -> Result<(), String> {
     let file = outputs().file.as_ref().map(|f| (f.path.clone(), f.file.is_some()));
