@@ -13,6 +13,7 @@ mod datapath_id;
 mod idle;
 mod keep;
 mod options;
+mod runtime;
 mod stream;
 
 pub use accept::{Place, Places, accept};
@@ -22,4 +23,5 @@ pub use datapath_id::parse_datapath_id;
 pub use idle::{Idlers, Waits};
 pub use keep::{CLOSED, Keep, keep_connected, tell_end, tell_silence};
 pub use options::{CLIENT_TLS, MORE_TLS, take_tls};
+pub use runtime::runtime;
 pub use stream::*;

@@ -58,7 +58,7 @@ impl std::fmt::Display for StartError {
                 write!(f, "{}: could not initialize control socket ({})", path.display(), log::os_text(e))
             }
             StartError::Setup(e) => e.fmt(f),
-            StartError::Os(e) => e.fmt(f),
+            StartError::Os(e) => write!(f, "the switch could not be started: {}", log::os_text(e)),
         }
     }
 }
@@ -91,8 +91,7 @@ pub fn run(config: Config, daemon: &mut Daemon) -> Result<(), StartError> {
 
 /// Runs the switch on this thread.
 fn run_here(config: Config, daemon: &mut Daemon) -> Result<(), StartError> {
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(StartError::Os)?;
+    let runtime = transport::runtime().map_err(StartError::Os)?;
     let local = tokio::task::LocalSet::new();
     let result = local.block_on(&runtime, serve(config, daemon));
     // Tasks hold the state; with them it goes.

@@ -180,7 +180,7 @@ fn open_tls(address: ActiveTarget, files: &TlsFiles) -> Result<UnixStream, Strea
             Err(error) => drop(sender.send(Err(error))),
         }
     };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = transport::runtime()?;
     std::thread::spawn(move || runtime.block_on(carry));
     match connected.recv() {
         Ok(result) => result.map(|()| near),

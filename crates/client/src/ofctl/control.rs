@@ -99,7 +99,7 @@ impl Control {
             blocked: false,
         };
         let Some(path) = path else { return Ok(control) };
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let runtime = transport::runtime()?;
         let listening = {
             let _inside = runtime.enter();
             transport::Listener::at(&path)

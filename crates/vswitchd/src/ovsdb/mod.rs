@@ -73,10 +73,11 @@ pub fn serve(options: Options) -> Result<Handle, String> {
     let run = move || {
         // Whatever happens to this thread, those who wait for its end are notified.
         let exiting = Exiting(exiting);
-        let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        let runtime = match transport::runtime() {
             Ok(runtime) => runtime,
             Err(error) => {
-                let _ = started.send(Err(transport::reason(&error)));
+                let why = format!("the database server could not be started: {}", transport::reason(&error));
+                let _ = started.send(Err(why));
                 return;
             }
         };
