@@ -99,7 +99,6 @@ async fn execute(service: &Rc<Service>, request: &Request) -> Answer {
         }
         Some(Later::Reload(file)) => service.apply(&file).await.map(|()| String::new()),
         Some(Later::Compact(names)) => {
-            service.state.not_compacted.borrow_mut().clear();
             service.flush_once();
             for name in &names {
                 while service.state.server.borrow().is_compacting(name) {

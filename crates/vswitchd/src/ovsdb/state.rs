@@ -38,7 +38,7 @@ pub(super) struct State {
     connects_now: Notify,
     /// A compaction, or another job, ended.
     pub(super) job_done: Notify,
-    /// Why the last compaction of a database failed.
+    /// Databases whose last compaction failed, and why.
     pub(super) not_compacted: RefCell<HashMap<String, String>>,
 }
 
@@ -170,6 +170,7 @@ impl State {
         for (name, news) in news {
             match news {
                 StorageNews::Compacted(before, after) => {
+                    self.not_compacted.borrow_mut().remove(&name);
                     tracing::debug!(target: "ovsdb_file", "{name}: compacted from {before} to {after} bytes");
                 }
                 StorageNews::NotCompacted(error) => {
