@@ -35,6 +35,8 @@ pub(crate) struct PortRecord {
     pub link_resets: u64,
     /// The part of its configuration that could not be applied.
     pub error: Option<String>,
+    /// What its device refused when it was last asked, by setting, and why.
+    pub refused: BTreeMap<&'static str, String>,
     /// Why the device has other options than those that are configured.
     pub options_error: Option<String>,
 }
@@ -70,6 +72,7 @@ impl PortRecord {
             gone: false,
             link_resets: 0,
             error: None,
+            refused: BTreeMap::new(),
             options_error: None,
         }
     }

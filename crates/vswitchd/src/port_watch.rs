@@ -185,24 +185,25 @@ impl DeviceManager {
             || self.ports.values().any(|r| r.interface.device() == device && r.is_broken())
     }
 
-    /// Changes something in a device. What it refuses is remembered as the interface's error.
+    /// Changes something in a device. What it refuses is the interface's error until it is accepted.
     pub fn change(
         &mut self,
         plane: &mut ForwardingPlane,
         port_no: PortNo,
-        what: &str,
+        what: &'static str,
         change: impl FnOnce(&mut dyn Port) -> Result<(), String>,
     ) -> Vec<PortEvent> {
         let Some(device) = plane.dp.port_mut(port_no) else { return Vec::new() };
-        if let Err(why) = change(device.as_mut()) {
-            self.with_record(port_no, |record| {
+        let changed = change(device.as_mut());
+        self.with_record(port_no, |record| match changed {
+            Ok(()) => drop(record.refused.remove(what)),
+            Err(why) => {
                 let error = format!("{}: could not set {what} ({why})", record.name);
-                if record.error.as_ref() != Some(&error) {
+                if record.refused.insert(what, error.clone()).as_ref() != Some(&error) {
                     tracing::warn!(target: "bridge", "{error}");
-                    record.error = Some(error);
                 }
-            });
-        }
+            }
+        });
         self.watch(plane, port_no)
     }
 
@@ -308,7 +309,9 @@ mod tests {
         assert_eq!(events, [PortEvent::Mtu(bridge)]);
         let events = devices.change(&mut plane, port_no, "mac", |_| Err("no".into()));
         assert_eq!(events, []);
-        assert_eq!(devices.ports[&port_no].error.as_deref(), Some("p1: could not set mac (no)"));
+        assert_eq!(devices.ports[&port_no].refused["mac"], "p1: could not set mac (no)");
+        devices.change(&mut plane, port_no, "mac", |_| Ok(()));
+        assert!(devices.ports[&port_no].refused.is_empty(), "no longer true");
     }
 
     #[test]

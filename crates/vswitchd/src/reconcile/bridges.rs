@@ -4,9 +4,9 @@ use crate::config::wanted::{self, BridgeSettings};
 use crate::ofproto::Ofproto;
 use crate::own_changes::OwnChange;
 use crate::state::{Vswitch, stable_mac};
-use base::OfPort;
+use base::{OfPort, PortNo};
 use datapath::Pipeline;
-use packet::PortStatus;
+use packet::{Port, PortStatus};
 use std::collections::BTreeMap;
 use switch::{BridgeConfig, BridgeIdx, PortKind};
 
@@ -130,10 +130,8 @@ impl Vswitch {
             self.bridges.get_mut(&idx).expect("looked up above").mac = mac;
             self.update_datapath_id(idx);
         }
-        if let Some((port_no, now)) = local
-            && now != mac
-        {
-            self.change_device(port_no, "hwaddr", |port| port.set_mac(mac));
+        if let Some((port_no, now)) = local {
+            self.assimilate(port_no, "hwaddr", now == mac, |port| port.set_mac(mac));
         }
     }
 
@@ -152,9 +150,21 @@ impl Vswitch {
         }
         let mtu = smallest.filter(|m| *m >= 68).unwrap_or(MTU_DEFAULT).min(MTU_MAX);
         for (port_no, now) in followers {
-            if now != mtu {
-                self.change_device(port_no, "mtu", |port| port.set_mtu(mtu));
-            }
+            self.assimilate(port_no, "mtu", now == mtu, |port| port.set_mtu(mtu));
+        }
+    }
+
+    /// Makes a device as others are. If it is so already, an earlier refusal is no longer true.
+    fn assimilate(
+        &mut self,
+        port_no: PortNo,
+        what: &'static str,
+        is_so: bool,
+        change: impl FnOnce(&mut dyn Port) -> Result<(), String>,
+    ) {
+        match is_so {
+            true => self.devices.with_record(port_no, |record| drop(record.refused.remove(what))),
+            false => self.change_device(port_no, what, change),
         }
     }
 }

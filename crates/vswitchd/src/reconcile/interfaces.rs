@@ -202,7 +202,7 @@ impl Vswitch {
         let Some(record) = self.devices.port_named(&interface.name) else { return false };
         let (port_no, old) = (record.port_no, record.interface.clone());
         // What was refused is asked for again at every change.
-        let was_refused = record.error.is_some();
+        let was_refused = !record.refused.is_empty();
         let needs_reopening = interface.kind != PATCH
             && (old.options != interface.options
                 && self.devices.needs_reopening(&mut self.plane, port_no, interface)
@@ -217,6 +217,7 @@ impl Vswitch {
         }
         self.devices.with_record(port_no, |r| {
             r.error = None;
+            r.refused.clear();
             r.interface = interface.clone();
         });
         if old.rxq_affinity != interface.rxq_affinity {
@@ -288,11 +289,11 @@ impl Vswitch {
         self.plane.dp.reserve_slots(self.plane.control.slot_count());
     }
 
-    /// Changes something in a device. What it refuses is remembered as the interface's error.
+    /// Changes something in a device. What it refuses is the interface's error until it is accepted.
     pub(super) fn change_device(
         &mut self,
         port_no: PortNo,
-        what: &str,
+        what: &'static str,
         change: impl FnOnce(&mut dyn Port) -> Result<(), String>,
     ) {
         let events = self.devices.change(&mut self.plane, port_no, what, change);

@@ -224,7 +224,8 @@ impl Vswitch {
     pub(crate) fn outcome_of(&self, name: &str, record: Option<&PortRecord>) -> Outcome {
         let failure = self.devices.failures.error(name).map(String::from);
         let complaint = record.and_then(|r| {
-            let refused = r.options_error.clone().or_else(|| r.error.clone());
+            let refused = r.options_error.as_ref().or(r.error.as_ref());
+            let refused = refused.or_else(|| r.refused.values().next()).cloned();
             refused.or_else(|| r.interface.complaint.clone())
         });
         Outcome { of_port: record.map(|r| r.of_port), error: failure.or(complaint) }
