@@ -50,6 +50,9 @@ pub struct Vswitch {
     pub(crate) bridges: BTreeMap<BridgeIdx, Ofproto>,
     /// Settings of the switch as a whole that are in force.
     pub(crate) settings: SwitchWide,
+    /// Rules are to be restored first (`flow-restore-wait`): nothing is forwarded, and no controller is
+    /// connected to. True until a configuration says otherwise, and never again.
+    pub(crate) awaits_rules: bool,
     /// How many workers there are, where, and which queues each polls.
     pub(crate) workers: Workers,
     /// The number of the next connection: none is given out twice.
@@ -155,6 +158,7 @@ impl Vswitch {
             plane,
             bridges: BTreeMap::new(),
             settings: SwitchWide::default(),
+            awaits_rules: true,
             workers,
             next_conn: 0,
             schedule: Schedule::default(),

@@ -43,8 +43,7 @@ pub const STATS_INTERVAL_MS: u64 = 5_000;
 pub struct SwitchWide {
     /// The workers, and which queues they poll.
     pub workers: WorkerSettings,
-    /// Rules are being restored: nothing is forwarded, and no controller is connected to, until this is
-    /// false.
+    /// A switch that starts waits for its rules (`flow-restore-wait`).
     pub flow_restore_wait: bool,
     /// VLAN tags that rules and NORMAL look at, 1 or 2; `None`: 1 (`vlan-limit`).
     pub vlan_limit: Option<u8>,

@@ -137,7 +137,7 @@ impl Vswitch {
         let next_hop = |ip| is_routed.then(|| ports::netlink::next_hop(ip)).flatten();
         let Some(bridge) = self.bridges.get_mut(&idx) else { return };
         let control = &mut bridge.control;
-        let standalone = bridge.settings.fail_mode == FailMode::Standalone;
+        let standalone = bridge.settings.fail_mode == FailMode::Standalone && !self.awaits_rules;
         let change = control.fail_open.run(standalone, control.links.values(), now);
         let managers = self.settings.in_band_managers.iter().copied();
         let remotes = control.links.values().filter_map(Link::in_band_remote).chain(managers);

@@ -37,6 +37,10 @@ impl Task {
     pub async fn run(self, kind: Kind) {
         match kind {
             Kind::Active(target) => {
+                while self.shared.borrow().awaits_rules {
+                    // A controller would only disturb those who restore them.
+                    tokio::time::sleep(RESTORE_WAIT).await;
+                }
                 keep_connected(&mut Outgoing { task: self, target }).await;
             }
             Kind::Passive(target) => self.listen(&target).await,
@@ -140,10 +144,6 @@ impl Keep for Outgoing {
     }
 
     async fn connect(&mut self) -> Result<Stream, String> {
-        while self.task.shared.borrow().settings.flow_restore_wait {
-            // Rules are being restored, which a controller would only disturb.
-            tokio::time::sleep(RESTORE_WAIT).await;
-        }
         let tls = self.task.shared.borrow().tls.clone();
         let stream =
             Stream::connect(&self.target, tls.as_deref()).await.map_err(|error| error.to_string())?;

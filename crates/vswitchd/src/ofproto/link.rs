@@ -59,7 +59,8 @@ pub(crate) struct Link {
     kind: Kind,
     row: wanted::Controller,
     pub reconnect: Reconnect,
-    created: Instant,
+    /// When it was first called, or could have been.
+    pub called_since: Instant,
     /// When it last was connected, if it no longer is.
     lost: Option<Instant>,
     /// The address that a name turned out to have.
@@ -91,7 +92,7 @@ impl Link {
             kind,
             row: row.clone(),
             reconnect,
-            created: now,
+            called_since: now,
             lost: None,
             resolved: None,
             notify: Rc::new(Notify::new()),
@@ -202,7 +203,7 @@ impl Link {
         if self.is_connected() {
             return Duration::ZERO;
         }
-        now.saturating_duration_since(self.lost.unwrap_or(self.created))
+        now.saturating_duration_since(self.lost.unwrap_or(self.called_since))
     }
 
     /// Silence after which the peer is probed; `None`: never.

@@ -32,11 +32,13 @@ impl Vswitch {
                 self.plane.control.set_bridge(bridge.idx, config).expect("it is there, looked up above");
             }
         }
-        if old.flow_restore_wait != wanted.flow_restore_wait {
-            let state =
-                if wanted.flow_restore_wait { "nothing is forwarded until it is false" } else { "done" };
-            tracing::debug!(target: "bridge", "flow-restore-wait: {state}");
-            self.plane.control.set_forwarding(!wanted.flow_restore_wait);
+        // Set while the switch runs, it is for the next start: rules in force go on.
+        if self.awaits_rules && !wanted.flow_restore_wait {
+            self.awaits_rules = false;
+            // Otherwise controllers that nobody has called yet are given up, and the rules with them.
+            let links = self.bridges.values_mut().flat_map(|b| b.control.links.values_mut());
+            links.for_each(|link| link.called_since = transport::clock::now());
         }
+        self.plane.control.set_forwarding(!self.awaits_rules);
     }
 }

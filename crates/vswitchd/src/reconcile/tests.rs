@@ -362,12 +362,15 @@ fn nothing_is_forwarded_while_rules_are_being_restored() {
         std::thread::sleep(Duration::from_millis(2));
     }
     assert_eq!(port(&v, p2, None), 0);
-    w.switch.flow_restore_wait = false;
-    become_(&mut v, &w);
-    port(&v, p1, Some(&broadcast(1)));
-    while port(&v, p2, None) == 0 {
-        assert!(Instant::now() < end);
-        std::thread::sleep(Duration::from_millis(2));
+    // Set on a running switch, it is for the next start.
+    for wait in [false, true] {
+        w.switch.flow_restore_wait = wait;
+        become_(&mut v, &w);
+        port(&v, p1, Some(&broadcast(1)));
+        while port(&v, p2, None) == 0 {
+            assert!(Instant::now() < end);
+            std::thread::sleep(Duration::from_millis(2));
+        }
     }
 }
 
