@@ -3,6 +3,7 @@
 
 mod actions_beside_stock;
 mod applications;
+mod bad_days;
 mod bundles;
 mod clients;
 mod common;
