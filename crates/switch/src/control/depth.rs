@@ -8,12 +8,14 @@
 //! A removed rule affects how specific flows are until it is unlinked, which happens once no worker can see
 //! it. So it counts until then.
 
-use super::{Inner, Left};
+use super::ended::{Ended, Left};
+use crate::by_hand::ByHand;
 use crate::rule::Rule;
-use crate::topology::{BridgeIdx, PortKind};
+use crate::switch::Switch;
+use crate::topology::{BridgeIdx, PortKind, Topology};
 use base::Version;
 use flow::Depth;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 /// How long to wait before narrowing.
@@ -38,8 +40,8 @@ pub(super) struct Depths {
     narrower_since: Option<Option<u64>>,
     /// A count has changed between 0 and 1.
     changed: bool,
-    /// Removed rules that are not unlinked yet, with the first version without them, oldest first.
-    vanishing: VecDeque<(Version, Arc<Rule>)>,
+    /// Removed rules that are not unlinked yet, and count until they are.
+    pub vanishing: Ended<Arc<Rule>>,
 }
 
 impl Depths {
@@ -55,20 +57,12 @@ impl Depths {
         }
     }
 
-    /// The rule is gone from this version on; it counts until it is unlinked.
-    pub fn vanish(&mut self, rule: Arc<Rule>, version: Version) {
-        self.vanishing.push_back((version, rule));
-    }
-
-    /// Rules that vanished up to this version are unlinked: processes at most `max` of them.
-    pub fn unlinked(&mut self, version: Version, max: usize) -> Left {
-        for _ in 0..max {
-            let Some((_, rule)) = self.vanishing.pop_front_if(|(since, _)| *since <= version) else {
-                return Left::Nothing;
-            };
-            self.remove(&rule);
-        }
-        Left::More
+    /// Processes at most `max` rules that are unlinked because they ended up to this version.
+    pub fn unlink(&mut self, version: Version, max: usize) -> Left {
+        let mut vanishing = std::mem::take(&mut self.vanishing);
+        let left = vanishing.unlink(version, max, |rule| self.remove(&rule));
+        self.vanishing = vanishing;
+        left
     }
 
     pub fn remove(&mut self, rule: &Rule) {
@@ -114,19 +108,16 @@ impl Depths {
         }
         depth
     }
-}
 
-impl Inner {
-    /// Ports or settings changed: the counts are the same, but may have a different meaning.
-    pub(super) fn recompute_depths(&mut self) {
-        if !self.depths.changed && !self.topology_changed {
+    /// Computes the depths again if counts have changed, or ports and settings, which give them a meaning.
+    pub fn recompute(&mut self, topology: &Topology, topology_changed: bool, by_hand: &ByHand) {
+        if !self.changed && !topology_changed {
             return;
         }
-        self.depths.changed = false;
-        let bridges: Vec<BridgeIdx> = self.topology.bridges().map(|b| b.idx).collect();
+        self.changed = false;
         let mut wanted: HashMap<BridgeIdx, Depth> = HashMap::new();
-        for bridge in self.topology.bridges() {
-            let mut depth = self.depths.reachable(bridge.idx).max(self.by_hand.depth());
+        for bridge in topology.bridges() {
+            let mut depth = self.reachable(bridge.idx).max(by_hand.depth());
             // A packet-in includes the whole packet; and if a table miss continues in the next table, no rule
             // shows that.
             if bridge.config.miss_to_controller || !bridge.config.table_misses.is_empty() {
@@ -144,11 +135,11 @@ impl Inner {
             wanted.insert(bridge.idx, depth);
         }
         // Along patch ports until nothing changes: at most as many rounds as there are bridges.
-        for _ in &bridges {
+        for _ in topology.bridges() {
             let mut changed = false;
-            for port in self.topology.ports.iter().flatten() {
+            for port in topology.ports.iter().flatten() {
                 let PortKind::Patch { peer: Some(peer) } = port.spec.kind else { continue };
-                let Some(far) = self.topology.port(peer).and_then(|p| wanted.get(&p.bridge).copied()) else {
+                let Some(far) = topology.port(peer).and_then(|p| wanted.get(&p.bridge).copied()) else {
                     continue;
                 };
                 let near = wanted.entry(port.bridge).or_insert(Depth::Metadata);
@@ -161,46 +152,43 @@ impl Inner {
                 break;
             }
         }
-        self.depths.in_force.retain(|b, _| wanted.contains_key(b));
-        self.depths.tables.retain(|(b, _), _| wanted.contains_key(b));
-        self.depths.vanishing.retain(|(_, rule)| wanted.contains_key(&rule.bridge));
-        self.depths.wanted = wanted;
+        self.in_force.retain(|b, _| wanted.contains_key(b));
+        self.tables.retain(|(b, _), _| wanted.contains_key(b));
+        self.vanishing.retain(|rule| wanted.contains_key(&rule.bridge));
+        self.wanted = wanted;
         let narrower = |d: &Depths| d.wanted.iter().any(|(b, w)| d.of_bridge(*b) > *w);
-        self.depths.narrower_since = narrower(&self.depths).then_some(None);
+        self.narrower_since = narrower(self).then_some(None);
     }
 
     /// Widens to the depth that the coming version needs, before it is published.
-    pub(super) fn widen(&mut self) {
-        let deeper: Vec<(BridgeIdx, Depth)> = (self.depths.wanted.iter())
-            .filter(|(b, w)| self.depths.of_bridge(**b) < **w)
-            .map(|(b, w)| (*b, *w))
-            .collect();
+    pub fn widen(&mut self, topology: &Topology, switch: &Switch) {
+        let deeper: Vec<(BridgeIdx, Depth)> =
+            (self.wanted.iter()).filter(|(b, w)| self.of_bridge(**b) < **w).map(|(b, w)| (*b, *w)).collect();
         for (bridge, depth) in deeper {
-            self.enforce(bridge, depth);
+            self.enforce(bridge, depth, topology, switch);
         }
     }
 
     /// Reduces the depth if the extra depth has not been needed for long.
-    pub(super) fn narrow(&mut self, now_ms: u64) {
-        self.recompute_depths();
-        match self.depths.narrower_since {
-            Some(None) => self.depths.narrower_since = Some(Some(now_ms)),
+    pub fn narrow(&mut self, now_ms: u64, topology: &Topology, switch: &Switch) {
+        match self.narrower_since {
+            Some(None) => self.narrower_since = Some(Some(now_ms)),
             Some(Some(since)) if now_ms >= since + NARROWING_MS => {
-                self.depths.narrower_since = None;
-                let wanted: Vec<_> = self.depths.wanted.iter().map(|(b, w)| (*b, *w)).collect();
+                self.narrower_since = None;
+                let wanted: Vec<_> = self.wanted.iter().map(|(b, w)| (*b, *w)).collect();
                 for (bridge, depth) in wanted {
-                    self.enforce(bridge, depth);
+                    self.enforce(bridge, depth, topology, switch);
                 }
             }
             _ => {}
         }
     }
 
-    fn enforce(&mut self, bridge: BridgeIdx, depth: Depth) {
-        self.depths.in_force.insert(bridge, depth);
-        let Some(found) = self.topology.bridge(bridge) else { return };
+    fn enforce(&mut self, bridge: BridgeIdx, depth: Depth, topology: &Topology, switch: &Switch) {
+        self.in_force.insert(bridge, depth);
+        let Some(found) = topology.bridge(bridge) else { return };
         for port in found.ports() {
-            self.switch.set_port(port.spec.port_no, Some(port.spec.of_port), depth);
+            switch.set_port(port.spec.port_no, Some(port.spec.of_port), depth);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Data for statistics: rules by filter, in pieces; tables; memory.
 
-use super::{Control, TABLE_ALL};
+use super::state::Control;
+use crate::flow_mod::TABLE_ALL;
 use crate::rule::Rule;
 use crate::shape::MiniMatch;
 use crate::topology::BridgeIdx;
@@ -73,7 +74,7 @@ impl Control {
         mut places: usize,
         mut each: impl FnMut(&Arc<Rule>),
     ) -> Option<Cursor> {
-        let control = self.inner.bridges.get(bridge.0 as usize)?.as_ref()?;
+        let control = self.inner.bridge(bridge)?;
         let within = MiniMatch::of(&filter.matching);
         let wanted = |rule: &Rule| {
             rule.matching.is_within(&within)
@@ -115,7 +116,7 @@ impl Control {
 
     /// The tables that have ever contained a rule, and table 0.
     pub fn table_stats(&self, bridge: BridgeIdx) -> Vec<TableStats> {
-        let Some(Some(control)) = self.inner.bridges.get(bridge.0 as usize) else { return Vec::new() };
+        let Some(control) = self.inner.bridge(bridge) else { return Vec::new() };
         let stats = control.tables.iter().map(|(id, store)| TableStats {
             table_id: *id,
             active: store.shown,

@@ -3,11 +3,44 @@
 //! Nothing is recorded for bridges that are not watched. Records wait until they are taken, so the owner
 //! takes them after each piece of work.
 
-use super::{Control, RemovedReason};
 use crate::rule::{Actions, Rule};
 use crate::topology::BridgeIdx;
+use base::Version;
 use std::collections::HashSet;
 use std::sync::Arc;
+
+/// Why a rule was removed (OFPRR_*).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
+pub enum RemovedReason {
+    /// It saw no packet for its idle timeout.
+    IdleTimeout = 0,
+    /// Its hard timeout has passed.
+    HardTimeout = 1,
+    /// A flow-mod deleted it, or its bridge was removed.
+    Delete = 2,
+    /// A group that it referred to was deleted.
+    GroupDelete = 3,
+    /// A meter that it referred to was deleted.
+    MeterDelete = 4,
+    /// Its table was full, and another rule needed the room.
+    Eviction = 5,
+}
+
+/// A removed rule with the flag "send flow removed". Its slot keeps counting what workers have not folded
+/// yet.
+#[derive(Debug)]
+#[must_use = "a removal is given back with `Control::removal_done`"]
+pub struct Removal {
+    /// The rule.
+    pub rule: Arc<Rule>,
+    /// Why.
+    pub reason: RemovedReason,
+    /// The first version without it.
+    pub version: Version,
+    /// When it was removed.
+    pub now_ms: u64,
+}
 
 /// What happened to a rule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,9 +69,9 @@ pub struct RuleEvent {
 /// See the module documentation.
 #[derive(Default)]
 pub(super) struct Events {
-    watched: HashSet<BridgeIdx>,
+    pub watched: HashSet<BridgeIdx>,
     /// In order of occurrence.
-    waiting: Vec<RuleEvent>,
+    pub waiting: Vec<RuleEvent>,
 }
 
 impl Events {
@@ -52,27 +85,5 @@ impl Events {
         } else {
             self.waiting.extend(events);
         }
-    }
-}
-
-impl Control {
-    /// Starts or stops recording what happens to a bridge's rules.
-    pub fn watch_rules(&mut self, bridge: BridgeIdx, watch: bool) {
-        let events = &mut self.inner.events;
-        if watch {
-            events.watched.insert(bridge);
-        } else if events.watched.remove(&bridge) {
-            events.waiting.retain(|e| e.rule.bridge != bridge);
-        }
-    }
-
-    /// Takes what was recorded since the last call.
-    pub fn take_rule_events(&mut self) -> Vec<RuleEvent> {
-        std::mem::take(&mut self.inner.events.waiting)
-    }
-
-    /// Rules that are added or modified from now on have greater serial numbers.
-    pub fn last_serial(&self) -> u64 {
-        self.inner.next_serial
     }
 }

@@ -7,18 +7,12 @@
 //!
 //! When a rule expires depends on its use, which can only postpone the expiry. So the order stores each
 //! rule's expiry as of the last time it was checked, and the first candidates are checked again before one is
-//! evicted ([`Control::note_use`]). No sweep over a large table is needed.
+//! evicted ([`Evictable::note_use`]). No sweep over a large table is needed.
 //!
 //! Source: ovs-vswitchd.conf.db(5), Flow_Table.
 
-use super::batch::{Batch, SlotAfter};
-use super::flow_mod::FlowModError;
-use super::transaction::Transaction;
-use super::{Control, Inner, RemovedReason};
 use crate::rule::Rule;
 use crate::slots::SlotReader;
-use crate::topology::BridgeIdx;
-use base::rcu::Reader;
 use flow::action::SubField;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::{Excluded, Unbounded};
@@ -26,12 +20,6 @@ use std::sync::Arc;
 
 /// Maximum number of rules checked again at a time; beyond that, the stored expiry decides.
 const LOOKS_MAX: usize = 1_000;
-/// Places whose rules are ordered between two checks whether the turn is over.
-const ORDERED_AT_ONCE: usize = 256;
-/// Rules evicted per version when a limit is lowered.
-const EVICTED_AT_ONCE: usize = 256;
-/// Entries of a discarded order that are freed between two checks whether the turn is over.
-const FREED_AT_ONCE: usize = 256;
 
 /// Configuration of a table.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -142,14 +130,14 @@ impl Evictable {
     }
 
     /// Adds rules of a table that are not in the order yet.
-    fn order(&mut self, rules: &[Option<Arc<Rule>>], limits: &TableLimits, slots: &dyn SlotReader) {
+    pub fn order(&mut self, rules: &[Option<Arc<Rule>>], limits: &TableLimits, slots: &dyn SlotReader) {
         for rule in rules.iter().flatten().filter(|rule| !rule.flags.hidden) {
             self.add_used(rule, limits, Uses::of(rule, slots));
         }
     }
 
     /// Checks the first candidates again, so that `wanted` of them can be evicted.
-    fn note_use(&mut self, wanted: usize, rules: &[Option<Arc<Rule>>], slots: &dyn SlotReader) {
+    pub fn note_use(&mut self, wanted: usize, rules: &[Option<Arc<Rule>>], slots: &dyn SlotReader) {
         let mut looks = 0;
         let groups: Vec<_> = self.sizes.iter().rev().take(wanted).map(|(_, group)| group.clone()).collect();
         for group in groups {
@@ -176,115 +164,15 @@ impl Evictable {
     }
 
     /// Discards the order, which is empty afterwards. Its contents are freed entry by entry.
-    fn give_up(&mut self) -> GivenUp {
+    pub fn give_up(&mut self) -> GivenUp {
         let Evictable { groups, sizes, ranks } = std::mem::take(self);
         let groups = groups.into_values().flatten().map(drop);
         Box::new(groups.chain(sizes.into_iter().map(drop)).chain(ranks.into_iter().map(drop)))
     }
 
     /// The place and serial number of the first rule to evict.
-    fn first(&self) -> Option<(u32, u64)> {
+    pub fn first(&self) -> Option<(u32, u64)> {
         let (_, group) = self.sizes.last()?;
         self.groups[group].first().map(|&(_, _, serial, idx)| (idx, serial))
-    }
-}
-
-impl Control {
-    /// Does a turn, which ends soon after `is_over` returns true, of setting a table's limit. If rules are
-    /// evicted, the surplus ones go, some hundred per version; until all rules are in order there is no
-    /// limit. `slots` has the counters. Returns whether it is done; if not, call it again. Readers in pieces
-    /// see it as a transaction ([`Self::transactions`]).
-    pub fn set_table_limits(
-        &mut self,
-        bridge: BridgeIdx,
-        table_id: u8,
-        limits: &TableLimits,
-        now_ms: u64,
-        slots: &dyn SlotReader,
-        is_over: &mut dyn FnMut() -> bool,
-    ) -> bool {
-        self.enter_to_change();
-        let (inner, reader) = (&mut self.inner, &self.reader);
-        if inner.bridge(bridge).is_none() {
-            return true;
-        }
-        let store = inner.table(bridge, table_id);
-        if store.coming.as_ref().map_or(&store.limits, |(coming, _)| coming) != limits {
-            store.limits = TableLimits { rules_max: None, ..limits.clone() };
-            store.given_up.push(store.evictable.give_up());
-            store.coming = Some((limits.clone(), 0));
-            self.transactions += 1;
-        }
-        while let Some(given_up) = store.given_up.last_mut() {
-            if given_up.by_ref().take(FREED_AT_ONCE).count() < FREED_AT_ONCE {
-                store.given_up.pop();
-            } else if is_over() {
-                return false;
-            }
-        }
-        while let Some((coming, ordered)) = &mut store.coming {
-            let end = store.rules.len().min(*ordered + ORDERED_AT_ONCE);
-            store.evictable.order(&store.rules[*ordered..end], &store.limits, slots);
-            *ordered = end;
-            if end == store.rules.len() || !store.limits.evicts {
-                store.limits = std::mem::take(coming);
-                store.coming = None;
-            } else if is_over() {
-                return false;
-            }
-        }
-        loop {
-            let mut transaction = Transaction::new(None, now_ms);
-            let may_go_on = (0..EVICTED_AT_ONCE).all(|_| {
-                inner.table(bridge, table_id).is_over()
-                    && inner.evict_rule(bridge, table_id, &mut transaction.batch, reader).is_ok()
-            });
-            inner.complete(transaction, reader);
-            if !may_go_on || is_over() {
-                return !may_go_on;
-            }
-        }
-    }
-
-    /// Notes which rules were used, in those tables of a bridge that evict rules and are full. Call it before
-    /// adding `wanted` rules. `slots` has the counters.
-    pub fn note_use(&mut self, bridge: BridgeIdx, wanted: usize, slots: &dyn SlotReader) {
-        let Some(control) = self.inner.bridge(bridge) else { return };
-        for store in control.tables.values_mut() {
-            if store.limits.evicts && store.is_full() {
-                store.evictable.note_use(wanted, &store.rules, slots);
-            }
-        }
-    }
-}
-
-impl Inner {
-    /// Makes room in a full table, if there is a rule that can be evicted.
-    pub(super) fn make_room_for_rule(
-        &mut self,
-        bridge: BridgeIdx,
-        table_id: u8,
-        batch: &mut Batch,
-        reader: &Reader,
-    ) -> Result<(), FlowModError> {
-        if self.table(bridge, table_id).is_full() {
-            self.evict_rule(bridge, table_id, batch, reader)
-        } else {
-            Ok(())
-        }
-    }
-
-    fn evict_rule(
-        &mut self,
-        bridge: BridgeIdx,
-        table_id: u8,
-        batch: &mut Batch,
-        reader: &Reader,
-    ) -> Result<(), FlowModError> {
-        let first = self.table(bridge, table_id).evictable.first();
-        let rule = first.and_then(|(idx, serial)| self.rule_at(bridge, table_id, idx, serial));
-        let rule = rule.ok_or(FlowModError::TableFull)?;
-        self.remove(rule, Some(RemovedReason::Eviction), SlotAfter::Retired, batch, reader);
-        Ok(())
     }
 }

@@ -4,106 +4,21 @@
 //! same however many rules there are; loose ones look at the rules of every mask that includes all bits of
 //! theirs, or at whole tables (see `walk`).
 
-pub(super) use super::action_lists::ActionLists;
-use super::batch::{Batch, Change, Gone, SlotAfter, Step};
-use super::transaction::{Made, Pace, Transaction};
-use super::{Control, Inner, RemovedReason, RuleEvent, RuleEventKind, validate};
-use crate::flow_mod::{Command, FlowMod, TABLE_ALL, TABLE_HIDDEN};
+use super::change::{Batch, Change, Gone, Made, Pace, SlotAfter, Step, Transaction};
+use super::events::{RemovedReason, RuleEvent, RuleEventKind};
+use super::state::{Control, Inner};
+use super::validate;
+use crate::flow_mod::{Command, FlowMod, FlowModError, TABLE_ALL, TABLE_HIDDEN};
 use crate::rule::{Actions, Rule, Timeouts};
 use crate::table::Entry;
 use crate::topology::BridgeIdx;
-use base::OfPort;
 use base::rcu::Reader;
-use flow::options::PlaceError;
-use flow::{FieldId, Match, Mf};
-use openflow::{ErrorKind, Version};
+use flow::{FieldId, Match};
+use openflow::Version;
 use std::sync::Arc;
 
 /// Maximum number of rules, limited by the numbers of counters.
 pub(super) const RULES_MAX: u32 = 16_000_000;
-
-/// Why a flow-mod was refused. Each is one error of OpenFlow.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum FlowModError {
-    /// There is no such bridge (no error of OpenFlow: it has one connection per bridge).
-    NoBridge(BridgeIdx),
-    /// OFPFMFC_TABLE_FULL.
-    TableFull,
-    /// OFPFMFC_BAD_TABLE_ID, OFPBRC_EPERM for the hidden one.
-    BadTableId(u8),
-    /// OFPBRC_EPERM: `recirc_id` or `dp_hash` is matched.
-    HiddenField,
-    /// OFPFMFC_OVERLAP.
-    Overlap,
-    /// OFPBAC_BAD_OUT_PORT.
-    BadOutPort(OfPort),
-    /// OFPBAC_BAD_OUT_GROUP: there is no such group.
-    BadOutGroup(u32),
-    /// OFPMMFC_INVALID_METER: there is no such meter.
-    BadMeter(u32),
-    /// OFPBAC_BAD_ARGUMENT, with what is wrong.
-    BadArgument(&'static str),
-    /// OFPBAC_BAD_SET_TYPE: the field cannot be written.
-    BadSetType(Mf),
-    /// The actions do not fit the match or each other; the OpenFlow error says why.
-    Actions(ErrorKind),
-    /// A change of groups was refused, with this error of OpenFlow.
-    Refused(ErrorKind),
-    /// OFPBIC_BAD_TABLE_ID: goto_table must go forward.
-    BadGoto(u8),
-    /// NXFMFC_INVALID_TLV_FIELD: the bridge's table has no option for a `tun_metadata` field.
-    UnmappedOption,
-    /// OFPBMC_BAD_LEN: the match of an option is longer than the option.
-    LongMatch,
-    /// OFPBAC_BAD_SET_LEN: an action reaches beyond the end of an option.
-    LongSet,
-    /// OFPBAC_BAD_TYPE (or OFPBIC_UNSUP_INST): this is not implemented yet.
-    Unsupported(&'static str),
-}
-
-impl std::fmt::Display for FlowModError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            FlowModError::NoBridge(b) => write!(f, "there is no bridge with number {}", b.0),
-            FlowModError::TableFull => write!(f, "the table is full"),
-            FlowModError::BadTableId(t) => write!(f, "table {t} cannot be changed"),
-            FlowModError::HiddenField => write!(f, "recirc_id and dp_hash are not for rules to match"),
-            FlowModError::Overlap => write!(f, "a rule of the same priority overlaps"),
-            FlowModError::BadOutPort(p) => write!(f, "port {} cannot be output to", p.0),
-            FlowModError::BadOutGroup(g) => write!(f, "there is no group {g}"),
-            FlowModError::BadMeter(m) => write!(f, "there is no meter {m}"),
-            FlowModError::BadArgument(what) => write!(f, "bad argument: {what}"),
-            FlowModError::BadSetType(mf) => write!(f, "{} cannot be written", mf.name()),
-            FlowModError::Actions(kind) => write!(f, "the actions do not go with the match: {kind}"),
-            FlowModError::Refused(kind) => write!(f, "refused: {kind}"),
-            FlowModError::BadGoto(t) => write!(f, "goto_table to {t} does not go forward"),
-            FlowModError::UnmappedOption => write!(f, "no tunnel option is mapped to the field"),
-            FlowModError::LongMatch => write!(f, "the tunnel option is shorter than what is matched"),
-            FlowModError::LongSet => {
-                write!(f, "the tunnel option is shorter than what an action wants of it")
-            }
-            FlowModError::Unsupported(what) => write!(f, "{what} is not supported yet"),
-        }
-    }
-}
-
-impl std::error::Error for FlowModError {}
-
-impl FlowModError {
-    pub(super) fn in_match(error: PlaceError) -> FlowModError {
-        match error {
-            PlaceError::Unmapped => FlowModError::UnmappedOption,
-            PlaceError::TooLong => FlowModError::LongMatch,
-        }
-    }
-
-    pub(super) fn in_action(error: PlaceError) -> FlowModError {
-        match error {
-            PlaceError::Unmapped => FlowModError::UnmappedOption,
-            PlaceError::TooLong => FlowModError::LongSet,
-        }
-    }
-}
 
 /// Whether the match uses fields internal to the datapath. (Matching packets that have not been recirculated
 /// is allowed.)
@@ -138,7 +53,7 @@ impl Inner {
         pace: &mut Pace<'_>,
         reader: &Reader,
     ) -> Result<Made, FlowModError> {
-        if self.bridge(bridge).is_none() {
+        if self.bridge_mut(bridge).is_none() {
             return Err(FlowModError::NoBridge(bridge));
         }
         if fm.table_id == TABLE_HIDDEN && !fm.flags.hidden {
@@ -193,7 +108,7 @@ impl Inner {
         validate::check(fm.version, &fm.matching, &fm.actions, table_id, self.known(bridge))?;
         let version = self.coming();
         self.table(bridge, table_id);
-        let control = self.bridge(bridge).expect("the caller has looked");
+        let control = self.bridge_mut(bridge).expect("the caller has looked");
         let rules = &control.state.table(table_id).expect("made above").rules;
         let old = rules.find_exact(&fm.matching, fm.priority, version, reader).map(|r| r.data().rule.clone());
         if old.is_none() {
@@ -323,7 +238,7 @@ impl Inner {
 
     /// The number of rules whose masks include all bits of a loose command's; it cannot affect more.
     pub(super) fn count_within(&self, bridge: BridgeIdx, fm: &FlowMod, reader: &Reader) -> usize {
-        let Some(Some(control)) = self.bridges.get(bridge.0 as usize) else { return 0 };
+        let Some(control) = self.bridge(bridge) else { return 0 };
         let tables = control.tables.keys().filter(|id| fm.table_id == TABLE_ALL || **id == fm.table_id);
         let tables = tables.filter_map(|id| control.state.table(*id));
         tables.map(|table| table.rules.count_within(&fm.matching, reader)).sum()
@@ -332,7 +247,7 @@ impl Inner {
     /// The rules that a modification or deletion applies to.
     pub(super) fn select(&mut self, bridge: BridgeIdx, fm: &FlowMod, reader: &Reader) -> Vec<Arc<Rule>> {
         let version = self.coming();
-        let Some(control) = self.bridge(bridge) else { return Vec::new() };
+        let Some(control) = self.bridge_mut(bridge) else { return Vec::new() };
         let strict = matches!(fm.command, Command::ModifyStrict | Command::DeleteStrict);
         let wanted = |rule: &Rule| fm.selects(rule);
         let mut selected = Vec::new();
@@ -372,7 +287,7 @@ impl Inner {
         rule.idx = store.place();
         let rule = Arc::new(rule);
         store.put(&rule);
-        let control = self.bridge(rule.bridge).expect("its table is there");
+        let control = self.bridge_mut(rule.bridge).expect("its table is there");
         let table = control.state.table(rule.table_id).expect("made above");
         if !rule.actions.clauses.is_empty() {
             table.expect_conjunctions();
@@ -420,7 +335,7 @@ impl Inner {
     }
 
     fn hide(&mut self, rule: &Arc<Rule>, version: base::Version, reader: &Reader) -> bool {
-        let Some(control) = self.bridge(rule.bridge) else { return false };
+        let Some(control) = self.bridge_mut(rule.bridge) else { return false };
         let state = control.state.clone();
         let Some(table) = state.table(rule.table_id) else { return false };
         let found = table.rules.find_exact(&rule.matching.to_match(), rule.priority, version, reader);
@@ -434,7 +349,7 @@ impl Inner {
 
     /// Removes a rule that no version shows yet.
     pub(super) fn withdraw(&mut self, rule: &Arc<Rule>, reader: &Reader) {
-        let Some(control) = self.bridge(rule.bridge) else { return };
+        let Some(control) = self.bridge_mut(rule.bridge) else { return };
         let Some(table) = control.state.table(rule.table_id) else { return };
         let is_it = |entry: &Entry| Arc::ptr_eq(&entry.rule, rule);
         if let Some(found) = table.rules.find_linked(&rule.matching.to_match(), reader, is_it) {
@@ -444,7 +359,7 @@ impl Inner {
 
     /// Restores a rule that the coming version hides.
     pub(super) fn restore(&mut self, rule: &Arc<Rule>, reader: &Reader) {
-        let Some(control) = self.bridge(rule.bridge) else { return };
+        let Some(control) = self.bridge_mut(rule.bridge) else { return };
         let Some(table) = control.state.table(rule.table_id) else { return };
         let is_it = |entry: &Entry| Arc::ptr_eq(&entry.rule, rule);
         if let Some(found) = table.rules.find_linked(&rule.matching.to_match(), reader, is_it)
@@ -458,7 +373,7 @@ impl Inner {
     pub(super) fn refer(&mut self, rule: &Arc<Rule>) {
         let Actions { groups, meters, .. } = &*rule.actions;
         if !(groups.is_empty() && meters.is_empty())
-            && let Some(control) = self.bridge(rule.bridge)
+            && let Some(control) = self.bridge_mut(rule.bridge)
         {
             control.groups.references.add(rule, groups);
             control.meters.references.add(rule, meters);
@@ -468,7 +383,7 @@ impl Inner {
     pub(super) fn forget_references(&mut self, rule: &Rule) {
         let Actions { groups, meters, .. } = &*rule.actions;
         if !(groups.is_empty() && meters.is_empty())
-            && let Some(control) = self.bridge(rule.bridge)
+            && let Some(control) = self.bridge_mut(rule.bridge)
         {
             control.groups.references.remove(rule, groups);
             control.meters.references.remove(rule, meters);
@@ -477,7 +392,7 @@ impl Inner {
 
     /// What rules of a bridge may refer to.
     pub(super) fn known(&self, bridge: BridgeIdx) -> validate::Known<'_> {
-        let numbered = self.bridges[bridge.0 as usize].as_ref().map(|c| (&c.groups, &c.meters));
+        let numbered = self.bridge(bridge).map(|c| (&c.groups, &c.meters));
         validate::Known { options: self.option_table(bridge), numbered, debugs: self.debugs }
     }
 
@@ -497,7 +412,7 @@ impl Inner {
 
     /// Removes all rules of a bridge that is being removed.
     pub(super) fn remove_all_rules(&mut self, bridge: BridgeIdx, now_ms: u64, reader: &Reader) {
-        let Some(control) = self.bridge(bridge) else { return };
+        let Some(control) = self.bridge_mut(bridge) else { return };
         let stores = control.tables.values();
         let all: Vec<Arc<Rule>> = stores.flat_map(|s| s.rules.iter().flatten().cloned()).collect();
         let rules = all.into_iter().map(|r| (r, RemovedReason::Delete)).collect();
@@ -512,7 +427,7 @@ impl Inner {
         idx: u32,
         serial: u64,
     ) -> Option<Arc<Rule>> {
-        let store = self.bridges.get(bridge.0 as usize)?.as_ref()?.tables.get(&table_id)?;
+        let store = self.bridge(bridge)?.tables.get(&table_id)?;
         store.rules.get(idx as usize)?.as_ref().filter(|r| r.serial == serial).cloned()
     }
 }

@@ -6,11 +6,12 @@
 //!
 //! Sources: OpenFlow 1.5 sections 5.10 and 7.3.4.3; EXT-570 for what a change of buckets leaves as it was.
 
-use super::batch::{Batch, Change, SlotAfter, Step};
-use super::flow_mod::FlowModError;
-use super::transaction::{Made, Pace, Transaction};
-use super::walk::Walk;
-use super::{Control, Inner, Left, RemovedReason, unlink_ended, validate};
+use super::change::{Batch, Change, Made, Pace, Replaced, SlotAfter, Step, Transaction, Walk};
+use super::events::RemovedReason;
+use super::flow_mod::RULES_MAX;
+use super::state::{Control, Inner};
+use super::validate;
+use crate::flow_mod::FlowModError;
 use crate::group::{Group, Selection, groups_behind};
 use crate::rule::Rule;
 use crate::topology::BridgeIdx;
@@ -21,7 +22,7 @@ use openflow::ErrorKind;
 use openflow::message::{
     BUCKET_ALL, BUCKET_FIRST, BUCKET_LAST, Bucket, GROUP_ALL, GROUP_MAX, GroupCommand, GroupDesc, GroupMod,
 };
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::HashSet;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
@@ -29,97 +30,6 @@ use std::sync::Arc;
 /// 56 for the group). A larger group could not be listed, and each change of it would take longer than the
 /// last. If buckets have long actions, fewer are allowed, for the same reason.
 const BUCKETS_MAX: usize = 4092;
-
-/// The rules that refer to a group or a meter, by its number and then by serial number.
-#[derive(Default)]
-pub(super) struct References(HashMap<u32, BTreeMap<u64, Arc<Rule>>>);
-
-impl References {
-    /// Adds a rule that refers to these.
-    pub fn add(&mut self, rule: &Arc<Rule>, numbers: &[u32]) {
-        for number in numbers {
-            self.0.entry(*number).or_default().insert(rule.serial(), rule.clone());
-        }
-    }
-
-    /// Removes a rule that referred to these.
-    pub fn remove(&mut self, rule: &Rule, numbers: &[u32]) {
-        for number in numbers {
-            if let Some(rules) = self.0.get_mut(number) {
-                rules.remove(&rule.serial());
-                if rules.is_empty() {
-                    self.0.remove(number);
-                }
-            }
-        }
-    }
-
-    /// The rule that has referred to it longest.
-    pub fn first(&self, number: u32) -> Option<Arc<Rule>> {
-        self.0.get(&number)?.first_key_value().map(|(_, rule)| rule.clone())
-    }
-
-    /// How many rules refer to this one, or to any.
-    pub fn count_of(&self, number: Option<u32>) -> usize {
-        match number {
-            Some(number) => self.count(number),
-            None => self.0.values().map(BTreeMap::len).sum(),
-        }
-    }
-
-    pub fn count(&self, number: u32) -> usize {
-        self.0.get(&number).map_or(0, BTreeMap::len)
-    }
-}
-
-/// The control side of one bridge's groups.
-#[derive(Default)]
-pub(super) struct GroupControl {
-    by_id: BTreeMap<u32, Arc<Group>>,
-    pub references: References,
-    /// Removed groups that are still to be unlinked.
-    ended: VecDeque<(Version, Arc<Group>)>,
-}
-
-impl GroupControl {
-    pub fn contains(&self, group_id: u32) -> bool {
-        self.by_id.contains_key(&group_id)
-    }
-
-    pub fn iter(&self) -> impl Iterator<Item = &Arc<Group>> {
-        self.by_id.values()
-    }
-
-    /// Unlinks what no version from `oldest` on shows.
-    pub fn collect(
-        &mut self,
-        table: &crate::group::GroupTable,
-        oldest: Version,
-        max: usize,
-        reader: &Reader,
-    ) -> Left {
-        unlink_ended(&mut self.ended, oldest, max, |group| table.remove(&group, reader))
-    }
-
-    /// Number of groups.
-    pub fn len(&self) -> usize {
-        self.by_id.len()
-    }
-}
-
-/// A group replaced another; either may be absent.
-pub(super) struct Replaced {
-    before: Option<Arc<Group>>,
-    after: Option<Arc<Group>>,
-}
-
-impl Replaced {
-    /// The bridge and number of the group; `None` if both are absent.
-    pub fn which(&self) -> Option<(BridgeIdx, u32)> {
-        let any = self.after.as_ref().or(self.before.as_ref())?;
-        Some((any.bridge, any.desc.group_id))
-    }
-}
 
 impl Control {
     /// One group-mod, as one version.
@@ -129,8 +39,7 @@ impl Control {
 
     /// The groups of a bridge, ascending by number.
     pub fn groups(&self, bridge: BridgeIdx) -> impl Iterator<Item = &Arc<Group>> {
-        let control = self.inner.bridges.get(bridge.0 as usize).and_then(Option::as_ref);
-        control.into_iter().flat_map(|c| c.groups.iter())
+        self.groups_in(bridge, 0..=u32::MAX)
     }
 
     /// The groups of a bridge with these numbers, ascending.
@@ -139,18 +48,18 @@ impl Control {
         bridge: BridgeIdx,
         ids: RangeInclusive<u32>,
     ) -> impl Iterator<Item = &Arc<Group>> {
-        let control = self.inner.bridges.get(bridge.0 as usize).and_then(Option::as_ref);
+        let control = self.inner.bridge(bridge);
         control.into_iter().flat_map(move |c| c.groups.by_id.range(ids.clone()).map(|(_, group)| group))
     }
 
     /// A group of a bridge.
     pub fn group(&self, bridge: BridgeIdx, group_id: u32) -> Option<&Arc<Group>> {
-        self.inner.bridges.get(bridge.0 as usize)?.as_ref()?.groups.by_id.get(&group_id)
+        self.inner.bridge(bridge)?.groups.by_id.get(&group_id)
     }
 
     /// How many rules refer to a group.
     pub fn group_references(&self, bridge: BridgeIdx, group_id: u32) -> usize {
-        let control = self.inner.bridges.get(bridge.0 as usize).and_then(Option::as_ref);
+        let control = self.inner.bridge(bridge);
         control.map_or(0, |c| c.groups.references.count(group_id))
     }
 }
@@ -169,7 +78,7 @@ impl Inner {
         pace: &mut Pace<'_>,
         reader: &Reader,
     ) -> Result<Made, FlowModError> {
-        let Some(control) = self.bridge(bridge) else { return Err(FlowModError::NoBridge(bridge)) };
+        let Some(control) = self.bridge_mut(bridge) else { return Err(FlowModError::NoBridge(bridge)) };
         let id = gm.group.group_id;
         let old = control.groups.by_id.get(&id).cloned();
         let desc = match (gm.command, &old) {
@@ -204,7 +113,7 @@ impl Inner {
         if self.leads_to_itself(bridge, &desc) {
             return refused(ErrorKind::OFPGMFC_LOOP);
         }
-        if self.slots.in_use() >= super::flow_mod::RULES_MAX {
+        if self.slots.in_use() >= RULES_MAX {
             return refused(ErrorKind::OFPGMFC_OUT_OF_GROUPS);
         }
         let created_ms = old.as_ref().map_or(now_ms, |old| old.created_ms);
@@ -224,7 +133,7 @@ impl Inner {
 
     /// Whether packets sent to a group, or the check whether it is live, would come back to it.
     fn leads_to_itself(&mut self, bridge: BridgeIdx, desc: &GroupDesc) -> bool {
-        let Some(control) = self.bridge(bridge) else { return false };
+        let Some(control) = self.bridge_mut(bridge) else { return false };
         let mut seen = HashSet::new();
         let mut todo: Vec<u32> = groups_behind(desc).collect();
         while let Some(id) = todo.pop() {
@@ -252,12 +161,12 @@ impl Inner {
         let first = if id == GROUP_ALL { 0 } else { id };
         let mut next = if let Walk::Numbers(next) = transaction.walk { next } else { Some(first) };
         while let Some(from) = next
-            && let Some(control) = self.bridge(bridge)
+            && let Some(control) = self.bridge_mut(bridge)
             && let Some((&group_id, group)) = control.groups.by_id.range(from..).next()
             && (id == GROUP_ALL || id == group_id)
         {
             let before = Some(group.clone());
-            while let Some(rule) = self.bridge(bridge).and_then(|c| c.groups.references.first(group_id)) {
+            while let Some(rule) = self.bridge_mut(bridge).and_then(|c| c.groups.references.first(group_id)) {
                 self.remove_referring(rule, RemovedReason::GroupDelete, transaction, reader);
                 if pace.is_over() {
                     transaction.walk = Walk::Numbers(Some(group_id));
@@ -291,7 +200,7 @@ impl Inner {
     fn replace_group(&mut self, replaced: Replaced, batch: &mut Batch, reader: &Reader) {
         let version = self.coming();
         let Some((bridge, id)) = replaced.which() else { return };
-        let control = self.bridge(bridge).expect("its group was looked up");
+        let control = self.bridge_mut(bridge).expect("its group was looked up");
         if let Some(before) = &replaced.before {
             control.state.groups.end(before, version, reader);
         }
@@ -308,14 +217,14 @@ impl Inner {
     /// Undoes a replacement that was not published.
     pub(super) fn take_group_back(&mut self, replaced: Replaced, reader: &Reader) {
         let Some((bridge, id)) = replaced.which() else { return };
-        let control = self.bridge(bridge).expect("its group was changed");
+        let control = self.bridge_mut(bridge).expect("its group was changed");
         if let Some(after) = replaced.after {
             control.state.groups.remove(&after, reader);
             control.groups.by_id.remove(&id);
             self.retire_group(&after);
         }
         if let Some(before) = replaced.before {
-            let control = self.bridge(bridge).expect("its group was changed");
+            let control = self.bridge_mut(bridge).expect("its group was changed");
             control.state.groups.end(&before, Version::NEVER, reader);
             control.groups.by_id.insert(id, before);
         }
@@ -325,8 +234,8 @@ impl Inner {
     pub(super) fn group_in_force(&mut self, replaced: Replaced, version: Version) {
         let Some(before) = replaced.before else { return };
         self.retire_group(&before);
-        if let Some(control) = self.bridge(before.bridge) {
-            control.groups.ended.push_back((version, before));
+        if let Some(control) = self.bridge_mut(before.bridge) {
+            control.groups.ended.push(version, before);
         }
     }
 

@@ -1,15 +1,10 @@
-//! Rules that `learn` creates: the results of translations, and the counts that limits and `delete_learned`
-//! need.
+//! Counts of the rules that `learn` creates, which limits and `delete_learned` need.
 //!
 //! Only cookies that some `learn` action with a limit or with `delete_learned` names are counted, so that
 //! other flow-mods cost no more than a look at an empty table.
 
-use super::batch::Change;
-use super::{Control, Inner};
-use crate::effect::{Effect, LearnedRule};
 use crate::rule::Rule;
 use crate::topology::BridgeIdx;
-use base::rcu::Reader;
 use std::collections::HashMap;
 
 /// A cookie in a table of a bridge.
@@ -79,6 +74,11 @@ impl Learning {
         }
     }
 
+    /// How many rules have a cookie, if it is counted; otherwise 0.
+    pub fn count(&self, of: Learned) -> u32 {
+        self.counts.get(&of).map_or(0, |counts| counts.rules)
+    }
+
     /// The cookies whose rules must go, since no rule learns them any more.
     pub fn take_orphans(&mut self) -> Vec<Learned> {
         let mut orphans = std::mem::take(&mut self.orphans);
@@ -91,42 +91,4 @@ impl Learning {
 
 fn own(rule: &Rule) -> Learned {
     Learned { bridge: rule.bridge, table_id: rule.table_id, cookie: rule.cookie }
-}
-
-impl Control {
-    /// The number of rules with a cookie in a table, if a `learn` action limits that number; otherwise 0.
-    pub fn learned_count(&self, bridge: BridgeIdx, table_id: u8, cookie: u64) -> u32 {
-        self.inner.learning.counts.get(&Learned { bridge, table_id, cookie }).map_or(0, |counts| counts.rules)
-    }
-
-    /// Rules that could not be learned because their table was full or the bridge gone.
-    pub fn learn_refused(&self) -> u64 {
-        self.inner.learning.refused
-    }
-}
-
-impl Inner {
-    /// Applies effects of a translation to rules.
-    pub(super) fn apply_to_rules(&mut self, effect: &Effect, now_ms: u64, reader: &Reader) {
-        match effect {
-            Effect::FinTimeout(fin) => self.lower_timeouts(*fin),
-            Effect::LearnRule(learned) => self.learn_rule(learned, now_ms, reader),
-            // These change no rules.
-            Effect::Learn { .. } | Effect::ToLearn(_) | Effect::LearnedAgain(_) | Effect::Failed(_) => {}
-        }
-    }
-
-    /// Adds or modifies a rule as a translation requests.
-    fn learn_rule(&mut self, learned: &LearnedRule, now_ms: u64, reader: &Reader) {
-        let LearnedRule { bridge, flow_mod, limit } = learned;
-        let of = Learned {
-            bridge: *bridge,
-            table_id: flow_mod.table_id,
-            cookie: flow_mod.new_cookie.unwrap_or(0),
-        };
-        let full = *limit != 0 && self.learning.counts.get(&of).is_some_and(|counts| counts.rules >= *limit);
-        if full || self.change_all([(*bridge, Change::Flow(flow_mod))], now_ms, reader).is_err() {
-            self.learning.refused += 1;
-        }
-    }
 }

@@ -9,7 +9,11 @@
 //! Static addresses, added by the operator, are in neither list: they do not age and are not evicted. They
 //! are few, and kept in a set.
 
-use base::PortNo;
+use super::ended::{Ended, Left};
+use crate::mac::MacTable;
+use crate::topology::BridgeIdx;
+use base::rcu::Reader;
+use base::{PortNo, Version};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 
@@ -228,6 +232,69 @@ impl Records {
         if list.len == 0 {
             self.by_age.remove(&seen);
         }
+    }
+}
+
+/// What `fdb/stats-show` shows.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct FdbStats {
+    /// Addresses now.
+    pub current: usize,
+    /// The static ones among them.
+    pub statics: usize,
+    /// Addresses learned since the start.
+    pub learned: u64,
+    /// Addresses that aged out.
+    pub expired: u64,
+    /// Addresses evicted because the table was full.
+    pub evicted: u64,
+    /// Addresses seen at another port than before.
+    pub moved: u64,
+    /// Flows that began with an address which is static on another port.
+    pub moves_refused: u64,
+}
+
+/// Addresses of a bridge that must be forgotten.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Doomed {
+    pub bridge: BridgeIdx,
+    pub which: Which,
+    /// How many are left, at most: what is learned meanwhile may stay.
+    pub left: usize,
+}
+
+/// Which of a bridge's addresses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Which {
+    /// The learned ones, those first that have been unused longest.
+    Learned,
+    /// Those learned behind a port.
+    Behind(PortNo),
+    /// Those behind a port that is gone, in every bridge: those hosts will probably soon appear elsewhere,
+    /// and other bridges have learned them through this one.
+    BehindGone(PortNo),
+    /// Those for which a smaller table has no room.
+    Surplus,
+}
+
+/// The control side of one bridge's table.
+#[derive(Default)]
+pub(super) struct MacControl {
+    pub records: Records,
+    /// Words with a removed entry that is still to be unlinked.
+    pub ended: Ended<u64>,
+    pub stats: FdbStats,
+}
+
+impl MacControl {
+    /// Whether no worker sees a removed entry.
+    pub fn is_drained(&self) -> bool {
+        self.ended.is_empty()
+    }
+
+    /// Unlinks at most `max` removed entries.
+    pub fn collect(&mut self, macs: &MacTable, oldest: Version, max: usize, reader: &Reader) -> Left {
+        self.ended.unlink(oldest, max, |word| macs.collect(word, oldest, reader))
     }
 }
 

@@ -7,17 +7,15 @@
 //! forgotten in turns ([`Control::collect`]), the first of which belongs to the change itself. An address
 //! whose port is gone leads nowhere meanwhile, so packets to it are flooded.
 
-use super::mac_records::Records;
-use super::{Control, Inner, Left, RETIRED_AT_ONCE};
+use super::ended::RETIRED_AT_ONCE;
+use super::mac_records::{Doomed, FdbStats, Which};
+use super::state::{Control, Inner};
 use crate::changelog::word_table;
-use crate::effect::Effect;
-use crate::mac::MacTable;
 use crate::slots::SlotReader;
 use crate::topology::{BridgeConfig, BridgeIdx};
+use base::PortNo;
 use base::rcu::Reader;
-use base::{PortNo, Version};
 use std::cmp::Reverse;
-use std::collections::VecDeque;
 
 /// An address, as `fdb/show` shows it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,25 +30,6 @@ pub struct FdbEntry {
     pub age_ms: Option<u64>,
 }
 
-/// What `fdb/stats-show` shows.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct FdbStats {
-    /// Addresses now.
-    pub current: usize,
-    /// The static ones among them.
-    pub statics: usize,
-    /// Addresses learned since the start.
-    pub learned: u64,
-    /// Addresses that aged out.
-    pub expired: u64,
-    /// Addresses evicted because the table was full.
-    pub evicted: u64,
-    /// Addresses seen at another port than before.
-    pub moved: u64,
-    /// Flows that began with an address which is static on another port.
-    pub moves_refused: u64,
-}
-
 /// What `fdb/add` replaced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Replaced {
@@ -60,81 +39,7 @@ pub struct Replaced {
     pub is_static: bool,
 }
 
-/// Addresses of a bridge that must be forgotten.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Doomed {
-    bridge: BridgeIdx,
-    which: Which,
-    /// How many are left, at most: what is learned meanwhile may stay.
-    left: usize,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Which {
-    /// The learned ones, those first that have been unused longest.
-    Learned,
-    /// Those learned behind a port.
-    Behind(PortNo),
-    /// Those behind a port that is gone, in every bridge: those hosts will probably soon appear elsewhere,
-    /// and other bridges have learned them through this one.
-    BehindGone(PortNo),
-    /// Those for which a smaller table has no room.
-    Surplus,
-}
-
-/// The control side of one bridge's table.
-#[derive(Default)]
-pub(super) struct MacControl {
-    records: Records,
-    /// Words with a removed entry that is still to be unlinked.
-    ended: VecDeque<(Version, u64)>,
-    stats: FdbStats,
-}
-
-impl MacControl {
-    /// Whether no worker sees a removed entry.
-    pub fn is_drained(&self) -> bool {
-        self.ended.is_empty()
-    }
-
-    /// Unlinks at most `max` removed entries.
-    pub fn collect(&mut self, macs: &MacTable, oldest: Version, max: usize, reader: &Reader) -> Left {
-        for _ in 0..max {
-            match self.ended.front().copied() {
-                Some((version, word)) if version <= oldest => macs.collect(word, oldest, reader),
-                Some(_) => return Left::Waiting,
-                None => return Left::Nothing,
-            }
-            self.ended.pop_front();
-        }
-        Left::More
-    }
-}
-
 impl Control {
-    /// Applies effects of translations, as one version; as none if they change nothing.
-    pub fn apply(&mut self, effects: &[Effect], now_ms: u64) {
-        self.enter();
-        let mut changed = false;
-        for effect in effects {
-            if self.defers(effect) {
-                continue;
-            }
-            if let Effect::Learn { bridge, vlan, mac, port } = effect {
-                changed |= self.inner.learn(*bridge, *vlan, *mac, *port, now_ms, &self.reader);
-                continue;
-            }
-            // What was learned before belongs to an earlier version.
-            if matches!(effect, Effect::LearnRule(_)) && std::mem::take(&mut changed) {
-                self.inner.publish();
-            }
-            self.inner.apply_to_rules(effect, now_ms, &self.reader);
-        }
-        if changed {
-            self.inner.publish();
-        }
-    }
-
     /// The addresses of a bridge: the static ones first, then the others, most recently seen last.
     pub fn fdb_show(&self, bridge: BridgeIdx, now_ms: u64, slots: &dyn SlotReader) -> Vec<FdbEntry> {
         let mut all = self.fdb_some(bridge, &mut Some(0), usize::MAX, now_ms, slots);
@@ -152,7 +57,7 @@ impl Control {
         now_ms: u64,
         slots: &dyn SlotReader,
     ) -> Vec<FdbEntry> {
-        let control = self.inner.bridges.get(bridge.0 as usize).and_then(Option::as_ref);
+        let control = self.inner.bridge(bridge);
         let (Some(from), Some(control)) = (at.take(), control) else { return Vec::new() };
         let records = &control.macs.records;
         let until = from.saturating_add(max);
@@ -216,7 +121,7 @@ impl Control {
             return Err(NoSuchPort);
         }
         let word = word_table::mac(vlan, mac);
-        let control = self.inner.bridge(bridge).ok_or(NoSuchPort)?;
+        let control = self.inner.bridge_mut(bridge).ok_or(NoSuchPort)?;
         let before =
             control.macs.records.get(word).map(|r| Replaced { port: r.port, is_static: r.is_static });
         if before == Some(Replaced { port, is_static: true }) {
@@ -233,7 +138,7 @@ impl Control {
     pub fn fdb_del(&mut self, bridge: BridgeIdx, vlan: u16, mac: u64) -> bool {
         self.enter();
         let word = word_table::mac(vlan, mac);
-        let Some(control) = self.inner.bridge(bridge) else { return false };
+        let Some(control) = self.inner.bridge_mut(bridge) else { return false };
         let is_there = control.macs.records.get(word).is_some_and(|r| r.is_static);
         if is_there {
             self.inner.forget(bridge, word, &self.reader);
@@ -244,7 +149,7 @@ impl Control {
 
     /// Counts of a bridge.
     pub fn fdb_stats(&self, bridge: BridgeIdx) -> FdbStats {
-        let Some(Some(control)) = self.inner.bridges.get(bridge.0 as usize) else {
+        let Some(control) = self.inner.bridge(bridge) else {
             return FdbStats::default();
         };
         let statics = control.macs.records.statics().len();
@@ -253,7 +158,7 @@ impl Control {
 
     /// Resets the totals to 0.
     pub fn fdb_clear_stats(&mut self, bridge: BridgeIdx) {
-        if let Some(control) = self.inner.bridge(bridge) {
+        if let Some(control) = self.inner.bridge_mut(bridge) {
             control.macs.stats = FdbStats::default();
         }
     }
@@ -272,7 +177,7 @@ pub struct NoSuchPort;
 
 impl Inner {
     /// Returns whether it changed anything.
-    fn learn(
+    pub(super) fn learn(
         &mut self,
         bridge: BridgeIdx,
         vlan: u16,
@@ -286,7 +191,7 @@ impl Inner {
             return false;
         }
         let word = word_table::mac(vlan, mac);
-        let Some(control) = self.bridge(bridge) else { return false };
+        let Some(control) = self.bridge_mut(bridge) else { return false };
         match control.macs.records.get(word) {
             Some(known) if known.port == port => return false,
             Some(known) if known.is_static => {
@@ -303,7 +208,7 @@ impl Inner {
                 }
             }
         }
-        let control = self.bridge(bridge).expect("found above");
+        let control = self.bridge_mut(bridge).expect("found above");
         control.macs.stats.learned += 1;
         self.remember(bridge, word, port, now_ms, false, reader);
         true
@@ -318,7 +223,7 @@ impl Inner {
     /// How many addresses a bridge has too many if it gets `more`.
     fn surplus(&mut self, bridge: BridgeIdx, more: usize) -> usize {
         let size = self.topology.bridge(bridge).map_or(0, |b| b.config.mac_table_size.max(1));
-        self.bridge(bridge).map_or(0, |c| (c.macs.records.len() + more).saturating_sub(size))
+        self.bridge_mut(bridge).map_or(0, |c| (c.macs.records.len() + more).saturating_sub(size))
     }
 
     /// Adds an entry that is valid from the coming version on.
@@ -332,7 +237,7 @@ impl Inner {
         reader: &Reader,
     ) {
         let (version, slot) = (self.coming(), self.slots.allocate());
-        let control = self.bridge(bridge).expect("the caller has found it");
+        let control = self.bridge_mut(bridge).expect("the caller has found it");
         control.macs.records.insert(word, port, slot, now_ms, is_static);
         control.state.macs.insert(word, port, slot, version, reader);
         self.log.word(word_table::macs(bridge.0), word, version);
@@ -341,10 +246,10 @@ impl Inner {
     /// Ends an entry in the coming version.
     fn forget(&mut self, bridge: BridgeIdx, word: u64, reader: &Reader) {
         let version = self.coming();
-        let Some(control) = self.bridge(bridge) else { return };
+        let Some(control) = self.bridge_mut(bridge) else { return };
         let Some(record) = control.macs.records.remove(word) else { return };
         control.state.macs.end(word, version, reader);
-        control.macs.ended.push_back((version, word));
+        control.macs.ended.push(version, word);
         self.slots.retire(record.slot);
         self.log.word(word_table::macs(bridge.0), word, version);
     }
@@ -352,7 +257,7 @@ impl Inner {
     /// Makes room: the port with the most addresses loses its oldest one, so that a host that invents
     /// addresses harms only itself.
     fn evict(&mut self, bridge: BridgeIdx, reader: &Reader) -> bool {
-        let Some(control) = self.bridge(bridge) else { return false };
+        let Some(control) = self.bridge_mut(bridge) else { return false };
         let Some(word) = control.macs.records.first_to_give_way() else { return false };
         control.macs.stats.evicted += 1;
         self.forget(bridge, word, reader);
@@ -365,25 +270,25 @@ impl Inner {
         while !self.doomed.is_empty() {
             self.forget_some(reader);
         }
-        let statics = self.bridge(bridge).map(|c| c.macs.records.statics().clone());
+        let statics = self.bridge_mut(bridge).map(|c| c.macs.records.statics().clone());
         statics.into_iter().flatten().for_each(|word| self.forget(bridge, word, reader));
     }
 
     /// Forgets the learned addresses of a bridge. Returns whether it changed anything yet.
     pub(super) fn flush_learned_macs(&mut self, bridge: BridgeIdx, reader: &Reader) -> bool {
-        let left = self.bridge(bridge).map_or(0, |c| c.macs.records.learned());
+        let left = self.bridge_mut(bridge).map_or(0, |c| c.macs.records.learned());
         self.doom(Doomed { bridge, which: Which::Learned, left }, reader)
     }
 
     /// The same for those behind a port.
     pub(super) fn flush_learned_macs_behind(&mut self, bridge: BridgeIdx, port: PortNo, reader: &Reader) {
-        let left = self.bridge(bridge).map_or(0, |c| c.macs.records.count_behind(port));
+        let left = self.bridge_mut(bridge).map_or(0, |c| c.macs.records.count_behind(port));
         self.doom(Doomed { bridge, which: Which::Behind(port), left }, reader);
     }
 
     /// The same for those behind a port that is gone, and the static ones.
     pub(super) fn flush_macs_of_gone(&mut self, bridge: BridgeIdx, port: PortNo, reader: &Reader) {
-        let Some(control) = self.bridge(bridge) else { return };
+        let Some(control) = self.bridge_mut(bridge) else { return };
         let records = &control.macs.records;
         let is_behind = |word: &u64| records.get(*word).is_some_and(|r| r.port == port);
         let left = records.count_behind(port);
@@ -431,7 +336,7 @@ impl Inner {
         if which == Which::Surplus {
             return self.surplus(bridge, 0) > 0 && self.evict(bridge, reader);
         }
-        let Some(control) = self.bridge(bridge) else { return false };
+        let Some(control) = self.bridge_mut(bridge) else { return false };
         let records = &control.macs.records;
         let word = match which {
             Which::Behind(port) | Which::BehindGone(port) => records.first_behind(port),
@@ -448,7 +353,7 @@ impl Inner {
     /// Forgets an address of a bridge, and where others have learned it.
     fn forget_everywhere(&mut self, bridge: BridgeIdx, word: u64, reader: &Reader) {
         for other in (0..self.bridges.len() as u32).map(BridgeIdx) {
-            let record = self.bridge(other).and_then(|c| c.macs.records.get(word));
+            let record = self.bridge_mut(other).and_then(|c| c.macs.records.get(word));
             if record.is_some_and(|r| other == bridge || !r.is_static) {
                 self.forget(other, word, reader);
             }
@@ -479,7 +384,7 @@ impl Inner {
         let aging_ms = aging_ms(&settings.config);
         let mut forgotten = false;
         while *looks > 0
-            && let Some(control) = self.bridge(bridge)
+            && let Some(control) = self.bridge_mut(bridge)
             && let Some((record, seen_ms)) = control.macs.records.longest_unseen()
             && now_ms >= seen_ms + aging_ms
         {

@@ -4,21 +4,19 @@
 //!
 //! Source: OpenFlow 1.3 section 7.3.4.4.
 
-use super::batch::Change;
-use super::flow_mod::FlowModError;
-use super::groups::References;
-use super::transaction::{Made, Pace, Transaction};
-use super::walk::Walk;
-use super::{Control, Inner, Left, RemovedReason, unlink_ended};
+use super::change::{Change, Made, Pace, Transaction, Walk};
+use super::events::RemovedReason;
+use super::numbered::NumberedControl;
+use super::state::{Control, Inner};
 use crate::changelog::word_table;
-use crate::meter::{Meter, MeterTable};
+use crate::flow_mod::FlowModError;
+use crate::meter::Meter;
 use crate::topology::BridgeIdx;
 use base::Version;
 use base::rcu::Reader;
 use datapath::meter::{BandSpec, MeterRef};
 use openflow::ErrorKind;
 use openflow::message::{BandType, METER_ALL, MeterCommand, MeterFlags, MeterMod};
-use std::collections::{BTreeMap, VecDeque};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
@@ -26,47 +24,6 @@ use std::sync::Arc;
 pub const METERS_MAX: u32 = 1_000_000;
 /// Maximum number of bands of a meter.
 pub const BANDS_MAX: u8 = 8;
-
-/// The control side of one bridge's meters.
-#[derive(Default)]
-pub(super) struct MeterControl {
-    by_id: BTreeMap<u32, Arc<Meter>>,
-    pub references: References,
-    /// Removed meters that are still to be unlinked.
-    ended: VecDeque<(Version, Arc<Meter>)>,
-}
-
-impl MeterControl {
-    pub fn contains(&self, meter_id: u32) -> bool {
-        self.by_id.contains_key(&meter_id)
-    }
-
-    /// Unlinks what no version from `oldest` on shows.
-    pub fn collect(&mut self, table: &MeterTable, oldest: Version, max: usize, reader: &Reader) -> Left {
-        unlink_ended(&mut self.ended, oldest, max, |meter| table.remove(&meter, reader))
-    }
-
-    /// Number of meters.
-    pub fn len(&self) -> usize {
-        self.by_id.len()
-    }
-}
-
-/// Numbers of meters in the datapath, lowest free number first.
-#[derive(Default)]
-pub(super) struct MeterNumbers {
-    next: u32,
-    free: std::collections::BTreeSet<u32>,
-}
-
-impl MeterNumbers {
-    fn take(&mut self) -> u32 {
-        self.free.pop_first().unwrap_or_else(|| {
-            self.next += 1;
-            self.next - 1
-        })
-    }
-}
 
 impl Control {
     /// One meter-mod, as one version.
@@ -86,8 +43,7 @@ impl Control {
 
     /// The meters of a bridge, ascending by number.
     pub fn meters(&self, bridge: BridgeIdx) -> impl Iterator<Item = &Arc<Meter>> {
-        let control = self.inner.bridges.get(bridge.0 as usize).and_then(Option::as_ref);
-        control.into_iter().flat_map(|c| c.meters.by_id.values())
+        self.meters_in(bridge, 0..=u32::MAX)
     }
 
     /// The meters of a bridge with these numbers, ascending.
@@ -96,13 +52,13 @@ impl Control {
         bridge: BridgeIdx,
         ids: RangeInclusive<u32>,
     ) -> impl Iterator<Item = &Arc<Meter>> {
-        let control = self.inner.bridges.get(bridge.0 as usize).and_then(Option::as_ref);
+        let control = self.inner.bridge(bridge);
         control.into_iter().flat_map(move |c| c.meters.by_id.range(ids.clone()).map(|(_, meter)| meter))
     }
 
     /// How many rules refer to a meter.
     pub fn meter_references(&self, bridge: BridgeIdx, meter_id: u32) -> usize {
-        let control = self.inner.bridges.get(bridge.0 as usize).and_then(Option::as_ref);
+        let control = self.inner.bridge(bridge);
         control.map_or(0, |c| c.meters.references.count(meter_id))
     }
 }
@@ -117,7 +73,7 @@ impl Inner {
         reader: &Reader,
     ) -> Result<(), FlowModError> {
         let refused = |kind| Err(FlowModError::Refused(kind));
-        let Some(control) = self.bridge(bridge) else { return Err(FlowModError::NoBridge(bridge)) };
+        let Some(control) = self.bridge_mut(bridge) else { return Err(FlowModError::NoBridge(bridge)) };
         let config = &change.meter;
         if config.bands.len() > usize::from(BANDS_MAX) {
             return refused(ErrorKind::OFPMMFC_OUT_OF_BANDS);
@@ -165,10 +121,10 @@ impl Inner {
         let created_ms = old.as_ref().map_or(now_ms, |old| old.created_ms);
         let new = Arc::new(Meter { bridge, config: config.clone(), created_ms, state });
         let version = self.coming();
-        let control = self.bridge(bridge).expect("looked up above");
+        let control = self.bridge_mut(bridge).expect("looked up above");
         if let Some(old) = old {
             control.state.meters.end(&old, version, reader);
-            control.meters.ended.push_back((version, old));
+            control.meters.ended.push(version, old);
         }
         control.state.meters.insert(new.clone(), version, reader);
         control.meters.by_id.insert(config.meter_id, new);
@@ -187,7 +143,7 @@ impl Inner {
         pace: &mut Pace<'_>,
         reader: &Reader,
     ) -> Result<Made, FlowModError> {
-        if self.bridge(bridge).is_none() {
+        if self.bridge_mut(bridge).is_none() {
             return Err(FlowModError::NoBridge(bridge));
         }
         transaction.batch.publishes = true;
@@ -195,11 +151,11 @@ impl Inner {
         let first = if id == METER_ALL { 0 } else { id };
         let mut next = if let Walk::Numbers(next) = transaction.walk { next } else { Some(first) };
         while let Some(from) = next
-            && let Some(control) = self.bridge(bridge)
+            && let Some(control) = self.bridge_mut(bridge)
             && let Some((&meter_id, _)) = control.meters.by_id.range(from..).next()
             && (id == METER_ALL || id == meter_id)
         {
-            while let Some(rule) = self.bridge(bridge).and_then(|c| c.meters.references.first(meter_id)) {
+            while let Some(rule) = self.bridge_mut(bridge).and_then(|c| c.meters.references.first(meter_id)) {
                 self.remove_referring(rule, RemovedReason::MeterDelete, transaction, reader);
                 if pace.is_over() {
                     transaction.walk = Walk::Numbers(Some(meter_id));
@@ -217,17 +173,17 @@ impl Inner {
     }
 
     fn end_meter(&mut self, bridge: BridgeIdx, id: u32, version: Version, reader: &Reader) {
-        let Some(control) = self.bridge(bridge) else { return };
+        let Some(control) = self.bridge_mut(bridge) else { return };
         let Some(meter) = control.meters.by_id.remove(&id) else { return };
         control.state.meters.end(&meter, version, reader);
         let number = meter.state.number;
-        control.meters.ended.push_back((version, meter));
+        control.meters.ended.push(version, meter);
         self.meter_numbers.free.insert(number);
         self.log.word(word_table::meters(bridge.0), u64::from(id), version);
     }
 
     /// Releases the numbers of a removed bridge's meters.
-    pub(super) fn forget_meters(&mut self, gone: &MeterControl) {
+    pub(super) fn forget_meters(&mut self, gone: &NumberedControl<Meter>) {
         self.meter_numbers.free.extend(gone.by_id.values().map(|meter| meter.state.number));
     }
 }

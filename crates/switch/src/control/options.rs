@@ -3,8 +3,9 @@
 //! The table is part of the bridge's snapshot. Rules match bits at the places that it assigns, so a row that
 //! a rule uses cannot be removed before the rule.
 
-use super::flow_mod::FlowModError;
-use super::{Control, Inner};
+use super::state::{Control, Inner};
+use super::validate::{self, Known};
+use crate::flow_mod::FlowModError;
 use crate::rule::options_of;
 use crate::topology::{Bridge, BridgeIdx};
 use flow::Match;
@@ -72,8 +73,8 @@ impl Control {
         table_id: u8,
     ) -> Result<(), FlowModError> {
         self.options(bridge).ok_or(FlowModError::NoBridge(bridge))?;
-        let known = super::validate::Known { numbered: None, ..self.inner.known(bridge) };
-        super::validate::check(version, matching, actions, table_id, known)
+        let known = Known { numbered: None, ..self.inner.known(bridge) };
+        validate::check(version, matching, actions, table_id, known)
     }
 
     /// Whether actions that a controller of this version sends with a packet can be executed.
@@ -85,7 +86,7 @@ impl Control {
         actions: &[Action],
     ) -> Result<(), FlowModError> {
         self.options(bridge).ok_or(FlowModError::NoBridge(bridge))?;
-        super::validate::check(version, packet, actions, 0, self.inner.known(bridge))
+        validate::check(version, packet, actions, 0, self.inner.known(bridge))
     }
 }
 
@@ -108,8 +109,8 @@ impl Inner {
     fn used_options(&self, bridge: BridgeIdx) -> u64 {
         let place = FieldId::TunMetadataPresent.place();
         debug_assert_eq!(usize::from(place.block), B_PIPELINE);
-        let Some(Some(control)) = self.bridges.get(bridge.0 as usize) else { return 0 };
-        let buckets = control.groups.iter().flat_map(|group| group.buckets());
+        let Some(control) = self.bridge(bridge) else { return 0 };
+        let buckets = control.groups.by_id.values().flat_map(|group| group.buckets());
         let in_groups = buckets.fold(0, |used, bucket| used | options_of(&bucket.actions));
         let rules = control.tables.values().flat_map(|store| store.rules.iter().flatten());
         rules.fold(in_groups, |used, rule| {

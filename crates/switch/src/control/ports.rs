@@ -1,9 +1,7 @@
 //! Bridges and ports.
 
-use super::groups::GroupControl;
-use super::macs::MacControl;
-use super::meters::MeterControl;
-use super::{Control, Inner, Left, store::RuleStore};
+use super::state::{BridgeControl, Control, Inner};
+use super::store::RuleStore;
 use crate::changelog::{rule_table, word_table};
 use crate::group::GroupTable;
 use crate::mac::MacTable;
@@ -11,9 +9,8 @@ use crate::meter::MeterTable;
 use crate::table::Table;
 use crate::topology::{Bridge, BridgeConfig, BridgeIdx, BridgeState, Port, PortKind, PortSpec};
 use base::rcu::Reader;
-use base::{OfPort, PortNo, Version};
+use base::{OfPort, PortNo};
 use flow::Depth;
-use flow::classifier::Retired;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
@@ -43,38 +40,6 @@ impl std::fmt::Display for PortError {
 
 impl std::error::Error for PortError {}
 
-/// What the control side stores for a bridge.
-pub(super) struct BridgeControl {
-    pub state: Arc<BridgeState>,
-    /// The tables that have ever contained a rule.
-    pub tables: BTreeMap<u8, RuleStore>,
-    pub macs: MacControl,
-    pub groups: GroupControl,
-    pub meters: MeterControl,
-}
-
-impl BridgeControl {
-    /// Unlinks what no version from `oldest` on shows, at most `max` rules per table.
-    pub fn collect(&mut self, oldest: Version, max: usize, reader: &Reader) -> Left {
-        let mut left = Left::Nothing;
-        for (id, store) in &mut self.tables {
-            if store.vanishing > 0 {
-                let table = self.state.table(*id).expect("a table with a store was made");
-                let retired = table.rules.retire(oldest, max, reader);
-                store.vanishing = retired.left;
-                left = left.max(match retired {
-                    Retired { has_more: true, .. } => Left::More,
-                    Retired { left: 0, .. } => Left::Nothing,
-                    Retired { .. } => Left::Waiting,
-                });
-            }
-        }
-        left = left.max(self.macs.collect(&self.state.macs, oldest, max, reader));
-        left = left.max(self.groups.collect(&self.state.groups, oldest, max, reader));
-        left.max(self.meters.collect(&self.state.meters, oldest, max, reader))
-    }
-}
-
 impl Control {
     /// Creates a bridge without ports and rules.
     pub fn add_bridge(&mut self, config: BridgeConfig) -> BridgeIdx {
@@ -91,9 +56,9 @@ impl Control {
         let control = BridgeControl {
             state: state.clone(),
             tables: BTreeMap::new(),
-            macs: MacControl::default(),
-            groups: GroupControl::default(),
-            meters: MeterControl::default(),
+            macs: Default::default(),
+            groups: Default::default(),
+            meters: Default::default(),
         };
         if free.is_none() {
             inner.bridges.push(None);
@@ -138,7 +103,7 @@ impl Control {
 
     /// Whether no worker sees any removed rule or address of a bridge, and all their memory is freed.
     pub fn is_drained(&self, idx: BridgeIdx) -> bool {
-        let control = self.inner.bridges.get(idx.0 as usize).and_then(Option::as_ref);
+        let control = self.inner.bridge(idx);
         let is_drained =
             |c: &BridgeControl| c.tables.values().all(|store| store.vanishing == 0) && c.macs.is_drained();
         control.is_none_or(is_drained)
@@ -169,7 +134,7 @@ impl Control {
             inner.slots.retire(store.matched_slot);
             inner.slots.retire(store.missed_slot);
         }
-        gone.groups.iter().for_each(|group| inner.retire_group(group));
+        gone.groups.by_id.values().for_each(|group| inner.retire_group(group));
         inner.forget_meters(&gone.meters);
         Ok(())
     }

@@ -13,16 +13,15 @@
 //! ([`Control::apply`]). Functions that show tables ([`Control::dump`], [`Control::table_stats`],
 //! [`Control::groups`]) show them half changed meanwhile.
 
-use super::batch::{AsChange, Batch, Change, Due, PacketOut, Step};
-use super::flow_mod::FlowModError;
-use super::walk::Walk;
-use super::{Control, Inner};
+use super::change::{
+    AsChange, Change, Changes, Made, Outcome, Pace, PacketOut, Phase, Transaction, Turn, Underway, Walk,
+};
+use super::state::{Control, Inner};
 use crate::effect::Effect;
-use crate::flow_mod::{Command, FlowMod};
+use crate::flow_mod::{Command, FlowMod, FlowModError};
 use crate::topology::BridgeIdx;
 use base::Version;
 use base::rcu::Reader;
-use datapath::Translation;
 use flow::Match;
 use openflow::message::{GROUP_ALL, GroupCommand, METER_ALL};
 use std::sync::Arc;
@@ -36,104 +35,6 @@ const STEPS_MIN: u64 = 1 << 10;
 const VERSIONS_LEFT_MIN: u64 = 1 << 10;
 /// How many requests to learn wait during a transaction; more are refused and counted.
 const DEFERRED_MAX: usize = 1 << 16;
-/// Small steps between two checks whether the turn is over.
-const STEPS_BETWEEN: u32 = 16;
-
-/// The result of changes: the translations of the packets among them, in order; or the index of the change
-/// that failed, and the reason.
-pub type Outcome = Result<Vec<Translation<Effect>>, (usize, FlowModError)>;
-
-/// The changes of a transaction.
-pub trait Changes: Send + Sync {
-    /// The change with this index, from 0; `None` after the last. May be called several times for one index.
-    fn change(&self, at: usize) -> Option<(BridgeIdx, Due<'_>)>;
-}
-
-/// The state of a transaction after a turn.
-#[derive(Debug)]
-pub enum Turn {
-    /// There is more to do.
-    More,
-    /// All is in place, and the next turn makes it visible: the last moment for anything that must happen
-    /// before.
-    Ready,
-    /// It is done.
-    Done(Outcome),
-}
-
-/// Checks now and then whether a turn is over.
-pub(super) struct Pace<'a> {
-    is_over: Option<&'a mut dyn FnMut() -> bool>,
-    steps: u32,
-}
-
-impl Pace<'_> {
-    /// Never over.
-    pub fn none() -> Pace<'static> {
-        Pace { is_over: None, steps: 0 }
-    }
-
-    /// Records a small step. Returns whether the turn is over.
-    pub fn is_over(&mut self) -> bool {
-        let Some(is_over) = &mut self.is_over else { return false };
-        self.steps += 1;
-        self.steps.is_multiple_of(STEPS_BETWEEN) && is_over()
-    }
-}
-
-/// Whether a change was made in this turn.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Made {
-    Whole,
-    InPart,
-}
-
-/// See the module documentation.
-pub(super) struct Transaction {
-    /// `None` if nothing can happen in between: then it is the next version.
-    version: Option<Version>,
-    now_ms: u64,
-    /// The index of the current change, and how far it has got.
-    at: usize,
-    pub walk: Walk,
-    pub batch: Batch,
-    packets: Vec<Translation<Effect>>,
-    phase: Phase,
-}
-
-enum Phase {
-    Changing,
-    /// Removing what removed rules had learned, cookie by cookie.
-    Orphans(Vec<(BridgeIdx, FlowMod)>),
-    Ready,
-    Following(Version, std::vec::IntoIter<Step>),
-    TakingBack(usize, FlowModError),
-    /// Applying what packets wanted to learn meanwhile.
-    Learning(Outcome),
-}
-
-/// A transaction whose turns are interleaved with other work, and the source of its changes.
-pub(super) struct Underway {
-    transaction: Option<Transaction>,
-    changes: Arc<dyn Changes>,
-    /// Set once it is done.
-    outcome: Option<Outcome>,
-}
-
-impl Transaction {
-    pub fn new(version: Option<Version>, now_ms: u64) -> Transaction {
-        Transaction {
-            version,
-            now_ms,
-            at: 0,
-            walk: Walk::Start,
-            batch: Batch::default(),
-            packets: Vec::new(),
-            phase: Phase::Changing,
-        }
-    }
-}
-
 impl Control {
     /// Whether a controller may send a packet with these actions.
     pub fn check_packet_out(&self, bridge: BridgeIdx, out: PacketOut<'_>) -> Result<(), FlowModError> {
@@ -169,19 +70,19 @@ impl Control {
 
     /// The maximum number of steps that a change takes, at a few hundred nanoseconds each.
     pub fn steps_of(&self, bridge: BridgeIdx, change: Change<'_>) -> usize {
-        let Some(Some(control)) = self.inner.bridges.get(bridge.0 as usize) else { return 1 };
+        let Some(control) = self.inner.bridge(bridge) else { return 1 };
         match change {
             Change::Flow(fm) if matches!(fm.command, Command::Modify | Command::Delete) => {
                 1 + self.inner.count_within(bridge, fm, &self.reader)
             }
             Change::Group(gm) if gm.command == GroupCommand::Delete => {
                 let id = (gm.group.group_id != GROUP_ALL).then_some(gm.group.group_id);
-                let groups = if id.is_none() { control.groups.len() } else { 1 };
+                let groups = if id.is_none() { control.groups.by_id.len() } else { 1 };
                 groups + control.groups.references.count_of(id)
             }
             Change::MeterDelete(mm) => {
                 let id = (mm.meter.meter_id != METER_ALL).then_some(mm.meter.meter_id);
-                let meters = if id.is_none() { control.meters.len() } else { 1 };
+                let meters = if id.is_none() { control.meters.by_id.len() } else { 1 };
                 meters + control.meters.references.count_of(id)
             }
             Change::Flow(_) | Change::Group(_) | Change::Packet(_) | Change::Nothing => 1,
@@ -207,7 +108,7 @@ impl Control {
         let mut turn = Turn::More;
         if let Some(transaction) = underway.transaction.take() {
             let changes = underway.changes.clone();
-            let mut pace = Pace { is_over: Some(is_over), steps: 0 };
+            let mut pace = Pace::new(is_over);
             let next = |at: usize| changes.change(at);
             match self.inner.turn(transaction, next, &mut pace, &self.reader) {
                 Ok(outcome) => turn = Turn::Done(outcome),

@@ -3,9 +3,10 @@
 //! The arguments of each action are checked here. [`openflow::check_actions`] checks whether actions are
 //! compatible with the match and with the controller's protocol version.
 
-use super::FlowModError;
-use super::groups::GroupControl;
-use super::meters::MeterControl;
+use super::numbered::NumberedControl;
+use crate::flow_mod::{FlowModError, TABLE_ALL, TABLE_HIDDEN};
+use crate::group::Group;
+use crate::meter::Meter;
 use crate::rule::{Actions, clauses, counted_learns};
 use crate::shape::depth_of;
 use base::OfPort;
@@ -21,7 +22,7 @@ use openflow::{ErrorKind, Version};
 pub(super) struct Known<'a> {
     pub options: &'a OptionTable,
     /// `None`: references to missing groups and meters are allowed.
-    pub numbered: Option<(&'a GroupControl, &'a MeterControl)>,
+    pub numbered: Option<(&'a NumberedControl<Group>, &'a NumberedControl<Meter>)>,
     /// Whether actions for tests are accepted.
     pub debugs: bool,
 }
@@ -37,7 +38,7 @@ pub(super) fn check(
     if actions.iter().all(is_plain) {
         return actions.iter().try_for_each(check_port);
     }
-    let table = Some(table_id).filter(|table_id| *table_id != super::TABLE_ALL);
+    let table = Some(table_id).filter(|table_id| *table_id != TABLE_ALL);
     // The first fault is reported, but those of which groups and meters there are come last: as in Open
     // vSwitch.
     let Err((at, error)) = check_each(actions, table_id, known) else {
@@ -121,9 +122,7 @@ fn check_one(action: &Action, table_id: u8, known: Known<'_>) -> Result<(), Flow
             }
             check_writable(*field)
         }
-        Action::GotoTable(to)
-            if *to <= table_id && table_id != super::TABLE_ALL || *to == super::TABLE_ALL =>
-        {
+        Action::GotoTable(to) if *to <= table_id && table_id != TABLE_ALL || *to == TABLE_ALL => {
             Err(FlowModError::BadGoto(*to))
         }
         Action::Ct(ct) => {
@@ -146,7 +145,7 @@ fn check_one(action: &Action, table_id: u8, known: Known<'_>) -> Result<(), Flow
         Action::SetMplsTc(tc) if *tc > 7 => bad("traffic class above 7"),
         Action::CheckPktLarger { target, .. } => check_write(target, options),
         Action::Group(group) => match known.numbered {
-            Some((groups, _)) if !groups.contains(*group) => Err(FlowModError::BadOutGroup(*group)),
+            Some((groups, _)) if !groups.by_id.contains_key(group) => Err(FlowModError::BadOutGroup(*group)),
             _ => Ok(()),
         },
         Action::Learn(learn) => check_learn(learn, options),
@@ -194,7 +193,7 @@ fn check_one(action: &Action, table_id: u8, known: Known<'_>) -> Result<(), Flow
 }
 
 fn check_learn(learn: &Learn, options: &OptionTable) -> Result<(), FlowModError> {
-    if learn.table_id >= super::TABLE_HIDDEN {
+    if learn.table_id >= TABLE_HIDDEN {
         return Err(FlowModError::BadArgument("learn into a table that cannot be changed"));
     }
     learn.result.iter().try_for_each(|result| check_write(result, options))?;
@@ -214,7 +213,7 @@ fn check_learn(learn: &Learn, options: &OptionTable) -> Result<(), FlowModError>
 fn check_meter(meter: u32, known: Known<'_>) -> Result<(), FlowModError> {
     match known.numbered {
         _ if meter == 0 || meter > METER_MAX => Err(FlowModError::BadMeter(meter)),
-        Some((_, meters)) if !meters.contains(meter) => Err(FlowModError::BadMeter(meter)),
+        Some((_, meters)) if !meters.by_id.contains_key(&meter) => Err(FlowModError::BadMeter(meter)),
         _ => Ok(()),
     }
 }

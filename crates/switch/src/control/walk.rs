@@ -4,11 +4,10 @@
 //! places of a table are visited one by one, and the walk can pause anywhere: a removed rule leaves its place
 //! free, and a modified one takes the old one's place at once.
 
-use super::batch::SlotAfter;
-use super::flow_mod::FlowModError;
-use super::transaction::{Made, Pace, Transaction};
-use super::{Inner, RemovedReason};
-use crate::flow_mod::{Command, FlowMod, TABLE_ALL};
+use super::change::{Made, Pace, SlotAfter, Transaction, Walk};
+use super::events::RemovedReason;
+use super::state::Inner;
+use crate::flow_mod::{Command, FlowMod, FlowModError, TABLE_ALL};
 use crate::rule::Rule;
 use crate::shape::MiniMatch;
 use crate::topology::BridgeIdx;
@@ -19,18 +18,6 @@ use std::sync::Arc;
 const AT_ONCE_MAX: usize = 1_000;
 /// Places visited per small step.
 const PLACES_PER_STEP: usize = 256;
-
-/// The progress of the current change.
-#[derive(Clone, Copy, Default)]
-pub(super) enum Walk {
-    /// Not begun yet.
-    #[default]
-    Start,
-    /// The next place to visit, and the number of rules found before it.
-    Rules { table: u16, idx: usize, found: usize },
-    /// The next group or meter to visit; `None` after the last.
-    Numbers(Option<u32>),
-}
 
 impl FlowMod {
     /// Whether a loose or strict command selects this rule, given that the match fits.
@@ -95,7 +82,7 @@ impl Inner {
 
     /// The first table from this one on that a command covers, and its rules.
     fn rules_from(&self, bridge: BridgeIdx, table_id: u8, from: u16) -> Option<(u8, &[Option<Arc<Rule>>])> {
-        let control = self.bridges.get(bridge.0 as usize)?.as_ref()?;
+        let control = self.bridge(bridge)?;
         let first = u8::try_from(from).ok()?;
         let mut tables = control.tables.range(first..);
         let (id, store) = tables.find(|(id, _)| table_id == TABLE_ALL || **id == table_id)?;

@@ -1,0 +1,69 @@
+//! The effects of translations: what packets teach, of addresses and of rules.
+
+use super::change::Change;
+use super::learning::Learned;
+use super::state::{Control, Inner};
+use crate::effect::{Effect, LearnedRule};
+use crate::topology::BridgeIdx;
+use base::rcu::Reader;
+
+impl Control {
+    /// Applies effects of translations, as one version; as none if they change nothing.
+    pub fn apply(&mut self, effects: &[Effect], now_ms: u64) {
+        self.enter();
+        let mut changed = false;
+        for effect in effects {
+            if self.defers(effect) {
+                continue;
+            }
+            if let Effect::Learn { bridge, vlan, mac, port } = effect {
+                changed |= self.inner.learn(*bridge, *vlan, *mac, *port, now_ms, &self.reader);
+                continue;
+            }
+            // What was learned before belongs to an earlier version.
+            if matches!(effect, Effect::LearnRule(_)) && std::mem::take(&mut changed) {
+                self.inner.publish();
+            }
+            self.inner.apply_to_rules(effect, now_ms, &self.reader);
+        }
+        if changed {
+            self.inner.publish();
+        }
+    }
+
+    /// The number of rules with a cookie in a table, if a `learn` action limits that number; otherwise 0.
+    pub fn learned_count(&self, bridge: BridgeIdx, table_id: u8, cookie: u64) -> u32 {
+        self.inner.learning.count(Learned { bridge, table_id, cookie })
+    }
+
+    /// Rules that could not be learned because their table was full or the bridge gone.
+    pub fn learn_refused(&self) -> u64 {
+        self.inner.learning.refused
+    }
+}
+
+impl Inner {
+    /// Applies effects of a translation to rules.
+    pub(super) fn apply_to_rules(&mut self, effect: &Effect, now_ms: u64, reader: &Reader) {
+        match effect {
+            Effect::FinTimeout(fin) => self.lower_timeouts(*fin),
+            Effect::LearnRule(learned) => self.learn_rule(learned, now_ms, reader),
+            // These change no rules.
+            Effect::Learn { .. } | Effect::ToLearn(_) | Effect::LearnedAgain(_) | Effect::Failed(_) => {}
+        }
+    }
+
+    /// Adds or modifies a rule as a translation requests.
+    fn learn_rule(&mut self, learned: &LearnedRule, now_ms: u64, reader: &Reader) {
+        let LearnedRule { bridge, flow_mod, limit } = learned;
+        let of = Learned {
+            bridge: *bridge,
+            table_id: flow_mod.table_id,
+            cookie: flow_mod.new_cookie.unwrap_or(0),
+        };
+        let full = *limit != 0 && self.learning.count(of) >= *limit;
+        if full || self.change_all([(*bridge, Change::Flow(flow_mod))], now_ms, reader).is_err() {
+            self.learning.refused += 1;
+        }
+    }
+}
