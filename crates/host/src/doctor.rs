@@ -162,7 +162,7 @@ impl Machine {
     }
 
     fn siblings(&self) -> Option<Finding> {
-        let mut mask: u128 = 0;
+        let mut first_threads = BTreeSet::new();
         let mut seen = BTreeSet::new();
         let mut shared = 0;
         for cpu in self.online() {
@@ -173,7 +173,7 @@ impl Machine {
             }
             shared += usize::from(siblings.len() > 1);
             seen.extend(siblings);
-            mask |= 1u128.checked_shl(cpu as u32).unwrap_or(0);
+            first_threads.insert(cpu);
         }
         (shared > 0).then(|| Finding {
             name: "hyper-threads",
@@ -181,7 +181,8 @@ impl Machine {
             effect: "Two workers on one core get little more done than one.",
             fix: format!(
                 "choose workers among one thread of each core: \
-                 ovs-vsctl set Open_vSwitch . other_config:pmd-cpu-mask=0x{mask:x} or a part of it"
+                 ovs-vsctl set Open_vSwitch . other_config:pmd-cpu-mask={} or a part of it",
+                mask(&first_threads)
             ),
         })
     }
@@ -232,6 +233,13 @@ fn ranges(cpus: &BTreeSet<usize>) -> String {
         [] => String::new(),
     });
     runs.collect::<Vec<_>>().join(",")
+}
+
+/// In the format of `pmd-cpu-mask`: a bit per processor, however many there are.
+fn mask(cpus: &BTreeSet<usize>) -> String {
+    let digits = cpus.last().map_or(1, |last| last / 4 + 1);
+    let digit = |n: usize| (0..4).map(|bit| u32::from(cpus.contains(&(4 * n + bit))) << bit).sum::<u32>();
+    (0..digits).rev().fold("0x".into(), |text, n| format!("{text}{:x}", digit(n)))
 }
 
 #[cfg(test)]
@@ -332,6 +340,12 @@ mod tests {
             found[0].fix
         );
         assert!(found[1].fix.contains("pmd-cpu-mask=0x3 "), "{}", found[1].fix);
+    }
+
+    #[test]
+    fn a_mask_has_a_bit_for_processors_beyond_any_machine_word() {
+        assert_eq!(mask(&BTreeSet::from([0, 1, 5])), "0x23");
+        assert_eq!(mask(&BTreeSet::from([4, 130])), format!("0x4{}10", "0".repeat(30)));
     }
 
     #[test]

@@ -67,13 +67,33 @@ fn watch(args: &Args) -> Result<(), String> {
         let seconds = (now.at - before.at).as_secs_f64().max(1e-3);
         let text = render(&args.target, &before.figures, &now.figures, seconds);
         // From the top left corner, and the rest of the previous screen is erased.
-        let text = if redraws { format!("\x1b[H\x1b[J{text}") } else { format!("{text}\n") };
+        let text = if redraws { format!("\x1b[H\x1b[J{}", fit(&text, rows())) } else { format!("{text}\n") };
         print!("{text}");
         host::output::flush();
         before = now;
         left = left.map(|n| n - 1);
     }
     Ok(())
+}
+
+/// Rows of the terminal; what cannot be said is not in the way.
+fn rows() -> usize {
+    match rustix::termios::tcgetwinsize(std::io::stdout()) {
+        Ok(size) if size.ws_row > 0 => size.ws_row.into(),
+        _ => usize::MAX,
+    }
+}
+
+/// The first lines, as many as fit above the cursor's own: a screen that scrolls loses the workers first.
+fn fit(text: &str, rows: usize) -> String {
+    let lines = text.lines().count();
+    if lines < rows {
+        return text.to_string();
+    }
+    let shown = rows.saturating_sub(2);
+    let mut kept: String = text.split_inclusive('\n').take(shown).collect();
+    let _ = writeln!(kept, "({} more lines; --once prints all)", lines - shown);
+    kept
 }
 
 /// A count with a suffix, so that it takes little room.
@@ -209,6 +229,13 @@ mod tests {
         assert_eq!(line("vm1                  1"), ["vm1", "1", "core", "1", "12"]);
         assert_eq!(line("tx_queue_full"), ["tx_queue_full", "5", "17"]);
         assert_eq!(line("no_such_rule"), ["no_such_rule", "2", "4"]);
+    }
+
+    #[test]
+    fn the_first_lines_stay_on_a_terminal_that_is_too_low() {
+        assert_eq!(fit("a\nb\nc\n", 4), "a\nb\nc\n");
+        assert_eq!(fit("a\nb\nc\n", 3), "a\n(2 more lines; --once prints all)\n");
+        assert_eq!(fit("a\nb\nc\n", 1), "(3 more lines; --once prints all)\n");
     }
 
     #[test]
