@@ -2,7 +2,11 @@
 //! another, and what happens when the process is out of descriptors.
 
 use crate::{Idlers, Incoming, Listener, Stream, StreamError, reason};
+use rustix::io::Errno;
+use std::cell::RefCell;
 use std::convert::Infallible;
+use std::fs::File;
+use std::io;
 use std::os::fd::RawFd;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -22,19 +26,46 @@ const RESERVED_MAX: u64 = 64;
 pub struct Places {
     free: Arc<Semaphore>,
     idle: Rc<Idlers>,
+    spares: Rc<Spares>,
 }
 
 /// A connection's place; free again when this is dropped.
 pub struct Place {
     _permit: OwnedSemaphorePermit,
     idle: Rc<Idlers>,
+    spares: Rc<Spares>,
+}
+
+/// Descriptors that are kept back, and given up for a connection when the process has no others left.
+#[derive(Default)]
+struct Spares {
+    kept: RefCell<Vec<File>>,
+    most: usize,
+}
+
+impl Spares {
+    fn refill(&self) {
+        let kept = &mut *self.kept.borrow_mut();
+        kept.extend((kept.len()..self.most).map_while(|_| File::open("/dev/null").ok()));
+    }
+
+    fn give_up_one(&self) -> bool {
+        self.kept.borrow_mut().pop().is_some()
+    }
 }
 
 impl Places {
     /// Room for `connections_max`. For another one, the connection that has been idle longest gives way; if
     /// none is idle, the next one that becomes idle.
     pub fn new(connections_max: usize) -> Places {
-        Places { free: Arc::new(Semaphore::new(connections_max)), idle: Rc::default() }
+        Places { free: Arc::new(Semaphore::new(connections_max)), idle: Rc::default(), spares: Rc::default() }
+    }
+
+    /// Keeps so many descriptors back for connections that come when the process has no others left.
+    pub fn with_spares(self, most: usize) -> Places {
+        let spares = Spares { most, ..Spares::default() };
+        spares.refill();
+        Places { spares: Rc::new(spares), ..self }
     }
 
     /// Room for all that come.
@@ -48,7 +79,7 @@ impl Places {
             permit = self.free.clone().acquire_owned() => permit.expect("never closed"),
             never = self.idle.dismiss() => match never {},
         };
-        Place { _permit: permit, idle: self.idle.clone() }
+        Place { _permit: permit, idle: self.idle.clone(), spares: self.spares.clone() }
     }
 }
 
@@ -70,6 +101,12 @@ impl Place {
     }
 }
 
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.spares.refill();
+    }
+}
+
 /// Takes connections until it is dropped. `take` has a task serve each, since its handshake may take long;
 /// `failed` logs why one could not be accepted.
 pub async fn accept(
@@ -79,7 +116,11 @@ pub async fn accept(
     mut take: impl FnMut(Incoming, Place),
 ) -> Infallible {
     loop {
-        match listener.accept().await {
+        let mut accepted = listener.accept().await;
+        while accepted.as_ref().is_err_and(is_out_of_descriptors) && places.spares.give_up_one() {
+            accepted = listener.accept().await;
+        }
+        match accepted {
             Ok(incoming) if incoming.is_remote() && is_reserved(incoming.descriptor(), limit()) => {
                 // A connection that is idle gives up its descriptor for the next one.
                 places.idle.dismiss_one();
@@ -96,6 +137,10 @@ pub async fn accept(
             }
         }
     }
+}
+
+fn is_out_of_descriptors(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
 }
 
 /// Descriptors that the process may have.

@@ -14,14 +14,23 @@ const LEAVING: Duration = Duration::from_millis(10);
 /// The idle connections of one socket.
 #[derive(Default)]
 pub struct Idlers {
-    /// By the time at which they began to wait; who has not shaken hands yet before all others.
+    /// By rank, and then by the time at which they began to wait.
     waiting: RefCell<BTreeMap<Order, Rc<Notify>>>,
     next: Cell<u64>,
     came: Notify,
 }
 
-/// Whether it has shaken hands, and its number.
-type Order = (bool, u64);
+/// Its rank and its number.
+type Order = (Rank, u64);
+
+/// Who gives way first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    ShakesHands,
+    AsksNothing,
+    /// It has asked to be told of something.
+    Watches,
+}
 
 /// A client waits for as long as this lives.
 pub struct Waits {
@@ -38,16 +47,21 @@ impl Idlers {
 
     /// The same for one that waits for several things: `dismissed` is notified when it must give way.
     pub fn wait_on(self: &Rc<Self>, dismissed: Rc<Notify>) -> Waits {
-        self.add(true, dismissed)
+        self.add(Rank::AsksNothing, dismissed)
     }
 
     /// A client shakes hands: anybody may begin that, so it gives way before those that have done so.
     pub fn shake(self: &Rc<Self>) -> Waits {
-        self.add(false, Rc::default())
+        self.add(Rank::ShakesHands, Rc::default())
     }
 
-    fn add(self: &Rc<Self>, has_shaken: bool, dismissed: Rc<Notify>) -> Waits {
-        let order = (has_shaken, self.next.get());
+    /// A client waits for what it has asked to be told of: it gives way after those that ask for nothing.
+    pub fn watch(self: &Rc<Self>) -> Waits {
+        self.add(Rank::Watches, Rc::default())
+    }
+
+    fn add(self: &Rc<Self>, rank: Rank, dismissed: Rc<Notify>) -> Waits {
+        let order = (rank, self.next.get());
         self.next.set(order.1 + 1);
         self.waiting.borrow_mut().insert(order, dismissed.clone());
         self.came.notify_one();
@@ -94,12 +108,15 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
             let idlers = Rc::new(Idlers::default());
-            let (first, second, third) = (idlers.wait(), idlers.wait(), idlers.wait());
+            let (watching, first) = (idlers.watch(), idlers.wait());
+            let (second, third) = (idlers.wait(), idlers.wait());
             drop(first);
             assert!(idlers.dismiss_one());
             second.dismissed().await;
             assert!(idlers.dismiss_one());
             third.dismissed().await;
+            assert!(idlers.dismiss_one());
+            watching.dismissed().await;
             assert!(!idlers.dismiss_one());
         });
     }

@@ -32,8 +32,10 @@ use tokio::sync::Semaphore;
 use transport::{Account, Closing, Idlers, Incoming, Listener, Place, Places, Stream, accept, clock};
 
 /// Connections to one socket at once. For a further one the connection that has said nothing for longest
-/// gives way, of those that watch no flows: who watches has nothing to say.
+/// gives way, who watches flows last: it has nothing to say.
 const CONNECTIONS_MAX: usize = 1_000;
+/// Descriptors of each socket for when others have used up all.
+const SPARES: usize = 2;
 /// How long to look for the next request after a barrier was answered. Longer takes the processor from a
 /// client that shares it; a barrier right behind its flow-mod comes within two or three.
 const BRISK: Duration = Duration::from_micros(20);
@@ -53,7 +55,7 @@ pub async fn serve(listener: Listener, shared: Shared, bridge: BridgeIdx, purpos
         tokio::task::spawn_local(async move {
             let Ok(stream) = place.establish(incoming).await else { return };
             if let Some(mut carrier) = Carrier::new(&shared, bridge, purpose, None, stream) {
-                carrier.idlers = Some(place.idlers());
+                carrier.gives_way(place.idlers());
                 if let Err(error) = carrier.run().await {
                     tracing::debug!(target: "vconn", "a connection broke: {error}");
                 }
@@ -61,7 +63,7 @@ pub async fn serve(listener: Listener, shared: Shared, bridge: BridgeIdx, purpos
             drop(place);
         });
     };
-    accept(&listener, &Places::new(CONNECTIONS_MAX), failed, serve).await;
+    accept(&listener, &Places::new(CONNECTIONS_MAX).with_spares(SPARES), failed, serve).await;
 }
 
 /// Carries the bytes of one connection. The connection leaves its bridge with it, also when its task is
@@ -95,6 +97,11 @@ impl Carrier {
         line::keep(&line, &vswitch.keepalive);
         let (long_turns, account) = (vswitch.long_turns.clone(), vswitch.held_for_connections.open());
         Some(Carrier { shared: shared.clone(), bridge, id, line, long_turns, account, idlers: None })
+    }
+
+    /// It gives way to others: of `idlers` whoever has said nothing for longest, who watches flows last.
+    pub fn gives_way(&mut self, idlers: Rc<Idlers>) {
+        self.idlers = Some(idlers);
     }
 
     /// Why our own side ended the connection, if it did.
@@ -225,8 +232,8 @@ impl Carrier {
     /// Waits until something can be done, and does it.
     async fn wait(&mut self, wants_input: bool, blocked: bool, buffer: &mut [u8]) -> io::Result<Woken> {
         let due = self.with(|c| c.poll_timeout()).flatten();
-        let idlers = self.idlers.clone().filter(|_| self.with(|c| c.monitors.is_empty()).unwrap_or(true));
-        let idle = idlers.as_ref().map(Idlers::wait);
+        let watches = self.with(|c| !c.monitors.is_empty()).unwrap_or_default();
+        let idle = (self.idlers.as_ref()).map(|idlers| if watches { idlers.watch() } else { idlers.wait() });
         let dismissed = async {
             match &idle {
                 Some(idle) => idle.dismissed().await,

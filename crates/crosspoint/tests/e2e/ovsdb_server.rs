@@ -237,11 +237,43 @@ fn what_cannot_be_written_is_told_to_clients_operators_and_the_log_and_a_deleted
 fn whoever_holds_all_descriptors_idly_keeps_nobody_waiting() {
     let mut rig = Rig::new();
     rig.serve("bin/ovsdb-server", "s", &["--remote=punix:DIR/s.sock", "DIR/numbers.db"]);
+    let of_server = format!("/proc/{}/fd", rig.children[0].id());
+    let descriptors = || fs::read_dir(&of_server).unwrap().count();
+    let before = descriptors();
     run_line(&format!("prlimit --pid {} --nofile=64", rig.children[0].id()));
-    let _idle: Vec<_> = (0..600).map(|_| UnixStream::connect(rig.path("s.sock")).unwrap()).collect();
-    let since = Instant::now();
-    rig.run("ovsdb-client", &["list-dbs", "unix:DIR/s.sock"]).ok();
-    assert!(since.elapsed() < Duration::from_secs(20), "{:?}", since.elapsed());
+    let connect = || UnixStream::connect(rig.path("s.sock")).unwrap();
+    let half = br#"{"id":1,"method":"ec"#.to_vec();
+    // Its replies fill any socket, and are not read.
+    let schema = br#"{"id":1,"method":"get_schema","params":["_Server"]}"#.repeat(300);
+    for request in [vec![], half, schema] {
+        let idle = || {
+            let mut stream = connect();
+            // It may have had to give way already.
+            let _ = stream.write_all(&request);
+            stream
+        };
+        let idle: Vec<UnixStream> = (0..600).map(|_| idle()).collect();
+        let since = Instant::now();
+        rig.run("ovsdb-client", &["list-dbs", "unix:DIR/s.sock"]).ok();
+        rig.appctl("s", &["version"]).ok();
+        assert!(since.elapsed() < Duration::from_secs(20), "{:?}", since.elapsed());
+        drop(idle);
+        wait_for("the idle clients to be gone", || descriptors() <= before);
+    }
+
+    // Clients with locks stay, but do not get the control socket's descriptors.
+    let locked = |n: usize| {
+        let mut stream = connect();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let lock = format!(r#"{{"id":1,"method":"lock","params":["l{n}"]}}"#);
+        let answered =
+            stream.write_all(lock.as_bytes()).is_ok() && stream.read(&mut [0; 512]).is_ok_and(|n| n > 0);
+        answered.then_some(stream)
+    };
+    let locked: Vec<UnixStream> = (0..64).map_while(locked).collect();
+    assert!((20..64).contains(&locked.len()), "{} were served", locked.len());
+    let _waiting: Vec<UnixStream> = (0..64).map(|_| connect()).collect();
+    (0..10).for_each(|_| drop(rig.appctl("s", &["version"]).ok()));
 }
 
 #[test]

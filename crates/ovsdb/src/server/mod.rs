@@ -236,12 +236,10 @@ impl Server {
         self.sessions.get(&id).is_none_or(|s| s.is_closing)
     }
 
-    /// Whether a client has received everything that it asked for, and nothing is kept for it: no monitor, no
-    /// lock, no waiting transaction.
+    /// Whether nothing is kept for a client besides replies that it does not take: no monitor, no lock, no
+    /// waiting transaction.
     pub fn is_idle(&self, id: SessionId) -> bool {
-        let is_idle = |s: &Session| {
-            s.output.is_empty() && s.monitors.is_empty() && s.waiting == 0 && s.kept == 0 && !s.is_closing
-        };
+        let is_idle = |s: &Session| s.monitors.is_empty() && s.waiting == 0 && s.kept == 0 && !s.is_closing;
         self.sessions.get(&id).is_some_and(is_idle)
     }
 

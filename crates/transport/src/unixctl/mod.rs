@@ -26,6 +26,8 @@ use tokio::time::sleep;
 /// Clients at once. For a further one the client that has been idle longest gives way; where none is idle,
 /// the first one that is.
 pub const CLIENTS_MAX: usize = 100;
+/// Descriptors for the operator when others have used up all.
+const SPARES: usize = 4;
 /// A client that has taken nothing of its reply for so long counts as idle.
 const DEAF: Duration = Duration::from_secs(1);
 /// Bytes of all replies that wait to be read: four of a million rules each. Beyond that the client with the
@@ -152,7 +154,7 @@ async fn serve_within(
             drop(place);
         });
     };
-    accept(&listener, &Places::new(CLIENTS_MAX), failed, serve).await;
+    accept(&listener, &Places::new(CLIENTS_MAX).with_spares(SPARES), failed, serve).await;
 }
 
 /// Sends a reply whose text has so many bytes. A client that takes nothing for a while is as idle as one that

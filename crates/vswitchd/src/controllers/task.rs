@@ -9,11 +9,12 @@ use std::time::Duration;
 use switch::BridgeIdx;
 use transport::reconnect::Reconnect;
 use transport::{
-    ActiveTarget, CLOSED, Keep, Listener, PassiveTarget, Places, Stream, accept, clock, keep_connected,
-    reason,
+    ActiveTarget, CLOSED, Idlers, Keep, Listener, PassiveTarget, Places, Stream, accept, clock,
+    keep_connected, reason,
 };
 
-/// Connections to one listening socket at once; further ones wait.
+/// Connections to one listening socket at once. A further one gets the place of the service connection that
+/// has said nothing for longest, or waits for one.
 const CONNECTIONS_MAX: usize = 200;
 /// Wait before listening is tried again.
 const LISTEN_AGAIN: Duration = Duration::from_secs(1);
@@ -90,7 +91,7 @@ impl Task {
                 tasks.spawn_local(async move {
                     let name = incoming.name.clone();
                     let why = match place.establish(incoming).await {
-                        Ok(stream) => this.serve(stream).await,
+                        Ok(stream) => this.serve(stream, Some(place.idlers())).await,
                         Err(error) => error.to_string(),
                     };
                     tracing::debug!(target: "rconn", "{name}: connection closed ({why})");
@@ -102,8 +103,9 @@ impl Task {
         }
     }
 
-    /// Serves one connection to its end. Why it ended.
-    async fn serve(&self, stream: Stream) -> String {
+    /// Serves one connection to its end, which comes early for one of `idlers` if others want its place.
+    /// Returns why it ended.
+    async fn serve(&self, stream: Stream, idlers: Option<Rc<Idlers>>) -> String {
         let purpose = match self.with(|link| link.is_primary()) {
             Some(true) => Purpose::Primary,
             Some(false) => Purpose::Service,
@@ -113,6 +115,9 @@ impl Task {
         let Some(mut carrier) = Carrier::new(&self.shared, self.bridge, purpose, Some(link), stream) else {
             return "the bridge is gone".into();
         };
+        if let Some(idlers) = idlers.filter(|_| purpose == Purpose::Service) {
+            carrier.gives_way(idlers);
+        }
         let ended = carrier.run().await;
         if let Some(at) = carrier.last_rx() {
             self.with(|link| link.reconnect.heard(at));
@@ -157,7 +162,7 @@ impl Keep for Outgoing {
     }
 
     async fn converse(&mut self, stream: Stream) -> ControlFlow<Self::Done, Option<String>> {
-        ControlFlow::Continue(Some(self.task.serve(stream).await))
+        ControlFlow::Continue(Some(self.task.serve(stream, None).await))
     }
 
     fn changed(&self) -> impl Future<Output = ()> + use<> {

@@ -121,7 +121,7 @@ pub(super) async fn converse(state: &Rc<State>, stream: Stream, connection: &Con
             }
             () = dismissed.notified() => {
                 // It may have become active again since.
-                if session.is_idle() {
+                if session.idles.is_some() && state.server.borrow().is_idle(session.id) {
                     break End::GaveWay;
                 }
             }
@@ -240,7 +240,7 @@ impl Session {
             if sent || read {
                 self.idles = None;
             } else {
-                if self.idles.is_none() && self.is_idle() {
+                if self.idles.is_none() && self.state.server.borrow().is_idle(self.id) {
                     let dismissed = self.dismissed.clone();
                     self.idles = self.idlers.as_ref().map(|idlers| idlers.wait_on(dismissed));
                 }
@@ -250,11 +250,6 @@ impl Session {
         }
         cx.waker().wake_by_ref();
         Poll::Pending
-    }
-
-    /// Whether it is waiting for a request from its client.
-    fn is_idle(&self) -> bool {
-        self.framer.buffered() == 0 && self.state.server.borrow().is_idle(self.id)
     }
 
     /// Sends what can be sent. Whether anything was.

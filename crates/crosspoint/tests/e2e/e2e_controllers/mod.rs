@@ -12,7 +12,7 @@ use crate::controller::Controller;
 use openflow::message::{Message, Role};
 use openflow::{Event, Version};
 use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -195,11 +195,28 @@ fn ovs_testcontroller_learns_and_forwards_over_tls() {
 fn the_switch_listens_for_clients_over_tcp() {
     let dir = run_dir();
     let port = free_port();
-    let switch = switch_with(dir, &format!("fail-mode=secure,controller=ptcp:{port}:127.0.0.1"), &[]);
+    let bridge = format!("fail-mode=secure,controller=ptcp:{port}:127.0.0.1,inactivity-probe=0");
+    let switch = switch_with(dir, &bridge, &[]);
     let target = format!("tcp:127.0.0.1:{port}");
     wait_for("the switch to listen", || switch.ofctl(&["show", &target]).code == Some(0));
     switch.ofctl(&["add-flow", &target, "in_port=1,actions=2"]).ok();
     assert!(switch.ofctl(&["dump-flows", &target]).ok().contains("in_port=1 actions=output:2"));
+
+    // Of more than it has room for, who says nothing gives way, and so does who watches flows.
+    let hello: &[u8] = &[1, 0, 0, 8, 0, 0, 0, 1];
+    let watch = [
+        &[1, 16, 0, 40, 0, 0, 0, 2, 0xff, 0xff, 0, 0, 0, 0, 0x23, 0x20, 0, 0, 0, 2, 0, 0, 0, 0][..],
+        &[0, 0, 0, 1, 0, 7, 0xff, 0xff, 0, 0, 0xff, 0, 0, 0, 0, 0],
+    ];
+    let silent = |n: usize| {
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        stream.write_all(&if n < 250 { [hello, &watch.concat()].concat() } else { hello.to_vec() }).unwrap();
+        stream
+    };
+    let mut silent_ones: Vec<TcpStream> = (0..250).map(silent).collect();
+    switch.ofctl(&["-t", "30", "show", &target]).ok();
+    silent_ones.extend((250..500).map(silent));
+    switch.ofctl(&["-t", "30", "show", &target]).ok();
 }
 
 #[test]
