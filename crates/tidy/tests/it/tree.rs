@@ -52,6 +52,19 @@ fn every_invariant_names_tests_that_exist() {
 }
 
 #[test]
+fn documents_and_picture_name_the_size_of_a_burst() {
+    let read = |path: &str| std::fs::read_to_string(testkit::root().join(path)).unwrap();
+    let source = read("crates/packet/src/lib.rs");
+    let burst = source.split("const BURST: usize = ").nth(1).and_then(|rest| rest.split(';').next()).unwrap();
+    for (path, says) in [
+        ("docs/images/packet-path.svg", format!("bursts of up to {burst}<")),
+        ("ARCHITECTURE.md", format!("whole burst of up to {burst} packets")),
+    ] {
+        assert!(read(path).contains(&says), "{path} does not say: {says}");
+    }
+}
+
+#[test]
 fn links_between_documents_lead_somewhere() {
     none(links::check(&files(), |path| testkit::root().join(path).exists()));
 }
