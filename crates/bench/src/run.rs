@@ -165,17 +165,20 @@ fn suites(names: &[String]) -> Result<Vec<&'static Suite>, Failure> {
     if names.iter().any(|name| name == "all") {
         return Ok(all_suites().collect());
     }
-    let known = || all_suites().map(|s| s.name).collect::<Vec<_>>().join(", ");
+    let known = || all_suites().map(|s| s.name).collect::<Vec<_>>();
     let suite = |name: &String| {
         let (suite_name, step) =
             name.split_once('.').map_or((name.as_str(), None), |(s, step)| (s, Some(step)));
         let suite = find(suite_name);
-        let suite =
-            suite.ok_or_else(|| Failure::Usage(format!("unknown suite {name}; known: all, {}", known())))?;
+        let suite = suite.ok_or_else(|| {
+            let (known, hint) = (known().join(", "), base::suggest::hint(suite_name, known()));
+            Failure::Usage(format!("unknown suite {name}; known: all, {known}{hint}"))
+        })?;
         let steps = || suite.steps.iter().map(Step::name);
         if step.is_some_and(|step| !steps().any(|s| s == step)) {
+            let hint = base::suggest::hint(step.unwrap_or_default(), steps());
             let steps = steps().collect::<Vec<_>>().join(", ");
-            return Err(Failure::Usage(format!("unknown step {name}; steps of {suite_name}: {steps}")));
+            return Err(Failure::Usage(format!("unknown step {name}; steps of {suite_name}: {steps}{hint}")));
         }
         Ok(suite)
     };

@@ -338,6 +338,7 @@ fn wrong_usage_exits_with_2_and_a_machine_that_lacks_a_peer_with_3() {
     let out = out.to_str().unwrap();
     for (args, word) in [
         (&["run", "juggling"][..], "unknown suite juggling"),
+        (&["run", "pvvp"][..], "(did you mean 'pvp'?)"),
         (&["run", "p2p", "--switch", "abacus", "--out", out], "unknown switch abacus"),
         (&["run", "p2p", "--quick", "--full"], "--full"),
         (&["run", "p2p", "--resume"], "--out"),
