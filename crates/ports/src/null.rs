@@ -140,7 +140,7 @@ fn source_frames(spec: &PortSpec) -> Result<Vec<Vec<u8>>, PortError> {
         };
     };
     if size < 60 {
-        return Err(spec.bad("size", "expected 60 to 65535".into()));
+        return Err(spec.bad("size", "expected 60 to 65535 without template".into()));
     }
     Ok((0..flows as u32).map(|flow| udp_frame(size, flow)).collect())
 }

@@ -198,7 +198,7 @@ impl fmt::Display for PortError {
             }
             PortError::UnknownKind { kind, known } => {
                 let hint = suggest::hint(kind, known);
-                write!(f, "unknown port type \"{kind}\": there are {}{hint}", known.join(", "))
+                write!(f, "unknown port type \"{kind}\": known are {}{hint}", known.join(", "))
             }
             PortError::BadOption { option, value, why } => write!(f, "option {option}={value}: {why}"),
             PortError::NoSuchInterface { name } => write!(f, "no interface is named {name}"),

@@ -1,10 +1,13 @@
 //! `crosspoint check`: what in a database the switch would not implement; run it before a migration.
 
-use crate::config::wanted::PATCH;
+use crate::config::wanted::{Interface, PATCH};
 use crate::config::{EnableDummy, Wanted, rows};
+use base::PortNo;
 use host::database_file::{ids, open_to_read};
+use host::log::os_text;
 use host::rundir::RunDir;
 use ovsdb::{Schema, storage};
+use ports::{PortError, PortSpec};
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -16,13 +19,13 @@ use std::path::Path;
 /// A sentence: the file cannot be read, or contains another database.
 pub fn check(path: &Path) -> Result<BTreeSet<String>, String> {
     let wrong = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
-    let file = open_to_read(path).map_err(|e| wrong(&e))?;
+    let file = open_to_read(path).map_err(|e| wrong(&os_text(&e)))?;
     let found = storage::read_schema(&file).map_err(|e| wrong(&e))?;
     let schema = Schema::open_vswitch();
     if found.name != schema.name {
         return Err(wrong(&format!("it holds the database {}, not {}", found.name, schema.name)));
     }
-    let file = open_to_read(path).map_err(|e| wrong(&e))?;
+    let file = open_to_read(path).map_err(|e| wrong(&os_text(&e)))?;
     let contents = storage::read_converted(&file, &schema, &mut ids()).map_err(|e| wrong(&e))?;
     let run_dir = RunDir::from_env();
     let reading =
@@ -34,10 +37,24 @@ pub fn check(path: &Path) -> Result<BTreeSet<String>, String> {
     let about_bridge =
         |said: &String| said.starts_with("failed to create bridge") || said.starts_with("ignoring bridge");
     remarks.extend(reading.warnings.into_iter().chain(reading.errors).filter(|said| !about_bridge(said)));
-    for (_, interface) in reading.wanted.bridges.values().flat_map(|bridge| bridge.interfaces()) {
-        if interface.kind != PATCH && interface.driver().is_none() {
-            remarks.insert(format!("interface {}: there is no type {} yet", interface.name, interface.kind));
-        }
-    }
+    let interfaces = reading.wanted.bridges.values().flat_map(|bridge| bridge.interfaces());
+    remarks.extend(interfaces.filter_map(|(_, interface)| refusal(interface)));
     Ok(remarks)
+}
+
+/// Why a port would not be opened, unless only its device can say.
+fn refusal(interface: &Interface) -> Option<String> {
+    let Interface { name, kind, options, .. } = interface;
+    if kind == PATCH {
+        return interface.patch_error().map(|why| format!("interface {why}"));
+    }
+    let spec = PortSpec { options: options.clone(), ..PortSpec::new(name, kind, PortNo(1)) };
+    match ports::check(&spec) {
+        // Devices may come later.
+        Ok(()) | Err(PortError::NoSuchInterface { .. } | PortError::Os { .. }) => None,
+        Err(PortError::UnknownKind { .. }) => {
+            Some(format!("interface {name}: unknown type {kind}, or not implemented"))
+        }
+        Err(why) => Some(format!("interface {name}: {why}")),
+    }
 }

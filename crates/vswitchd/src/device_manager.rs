@@ -137,7 +137,7 @@ impl DeviceManager {
         pool: &'static Pool,
     ) -> Result<Option<Box<dyn Port>>, String> {
         if interface.kind == PATCH {
-            return patch_error(interface).map_or(Ok(None), Err);
+            return interface.patch_error().map_or(Ok(None), Err);
         }
         // A device that we did not create keeps its address.
         let own_mac = interface.mac.filter(|_| interface.makes_device() || !interface.is_kernels());
@@ -304,22 +304,6 @@ fn dummy_files(config: &Config) -> Option<FileDirs> {
     let here = std::env::current_dir().ok().filter(|dir| dir.parent().is_some());
     let dirs = here.into_iter().chain([config.run_dir.path().to_path_buf()]).filter(|dir| dir.is_dir());
     Some(FileDirs::new(dirs).unwrap_or_default())
-}
-
-/// Problems with the options of a patch port, in Open vSwitch's words.
-pub(crate) fn patch_error(interface: &Interface) -> Option<String> {
-    let name = &interface.name;
-    if interface.kind != PATCH {
-        None
-    } else if interface.peer().is_none() {
-        Some(format!("{name}: patch type requires valid 'peer' argument"))
-    } else if interface.peer() == Some(name) {
-        Some(format!("{name}: patch peer must not be self"))
-    } else if interface.options.len() > 1 {
-        Some(format!("{name}: patch type takes only a 'peer' argument"))
-    } else {
-        None
-    }
 }
 
 /// In Open vSwitch's words if it has any.

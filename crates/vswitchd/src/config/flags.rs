@@ -238,7 +238,8 @@ impl Maker<'_, '_> {
     fn bridge<'f>(&mut self, flag: &Flag, ports: impl Iterator<Item = &'f Flag>) -> Result<Uuid, String> {
         let known: Vec<&str> = BRIDGE.iter().map(|(key, _, _)| *key).collect();
         if let Some((key, _)) = flag.pairs.iter().find(|(key, _)| !known.contains(&key.as_str())) {
-            return Err(format!("{key}: a bridge has {}", known.join(", ")));
+            let hint = base::suggest::hint(key, &known);
+            return Err(format!("unknown key {key}: a bridge has {}{hint}", known.join(", ")));
         }
         let mut bridge = self.named("Bridge", flag)?;
         let local = match flag.value("local").unwrap_or("dummy") {
@@ -272,7 +273,12 @@ impl Maker<'_, '_> {
         let mut interface = self.named("Interface", flag)?;
         self.fill(&mut interface, "Interface", PORT, flag)?;
         let is_own = |key: &str| key == "bridge" || PORT.iter().any(|(own, _, _)| *own == key);
+        let driver = ports::driver(flag.value("type").unwrap_or(ports::SYSTEM.kind));
         for (key, value) in flag.pairs.iter().filter(|(key, _)| !is_own(key)) {
+            let hint = base::suggest::hint(key, PORT.iter().map(|(own, _, _)| *own).chain(["bridge"]));
+            if !hint.is_empty() && driver.is_some_and(|driver| driver.option(key).is_none()) {
+                return Err(format!("unknown key {key}{hint}"));
+            }
             self.set(&mut interface, "Interface", &format!("options:{key}"), value)?;
         }
         let interface = self.insert("Interface", interface)?;
@@ -330,7 +336,7 @@ mod tests {
     #[test]
     fn wrong_flags_are_refused_with_what_was_expected() {
         let names = ports::driver("null").unwrap().option_names().join(", ");
-        let unknown = format!("there is no options:sise: ports of type null take {names}");
+        let unknown = format!("unknown option sise: ports of type null take {names}");
         for (bridge, port, part) in [
             ("br0", "", "is no name"),
             ("br0", "a name", "is no name"),
@@ -345,6 +351,8 @@ mod tests {
             ("br0,datapath-id=0", "p1", "hexadecimal"),
             ("br0,fail-mode=no", "p1", "secure"),
             ("br0,type=x", "p1", "a bridge has"),
+            ("br0,fial-mode=secure", "p1", "(did you mean 'fail-mode'?)"),
+            ("br0", "p1,tpye=null", "unknown key tpye (did you mean 'type'?)"),
             ("br0,local=x", "p1", "internal or dummy"),
             ("br0,controller=6653", "p1", "connection method"),
             ("br0,protocols=OpenFlow13;OpenFlow19", "p1", "OpenFlow19"),

@@ -234,6 +234,7 @@ impl<'a> Reader<'a> {
         for (key, why) in [
             ("hw-offload", "no hardware offload is available"),
             ("vhost-postcopy-support", "post-copy migration is not offered"),
+            ("pmd-perf-metrics", "detailed metrics of workers are not implemented"),
         ] {
             if c.flag(key, false) {
                 c.wrong.push(format!("other_config:{key}=true has no effect: {why}"));
@@ -260,7 +261,7 @@ impl<'a> Reader<'a> {
         for (_, column, feature) in keys::ABSENT.iter().filter(|(of, _, _)| *of == table) {
             let Some(idx) = row.schema.find(column) else { continue };
             if *row.row.get(idx) != row.schema.column(idx).default {
-                self.complain(place, format_args!("{column} has no effect: there are no {feature} yet"));
+                self.complain(place, format_args!("{column} has no effect: {feature} not implemented"));
                 let name = row.text("name").unwrap_or_default();
                 self.reading.ignored.entry((table.into(), name.into())).or_default().push(column);
             }
@@ -301,6 +302,16 @@ impl<'a> Reader<'a> {
         let mut bridge = Bridge::new(&name);
         bridge.settings = self.bridge_settings(row, &place, &old);
         self.absent_features(&place, "Bridge", row);
+        for set in self.rows.all("Flow_Sample_Collector_Set") {
+            if self.rows.referenced(&set, "bridge", "Bridge").any(|of| of.row.uuid() == row.row.uuid()) {
+                let id = set.integer("id").unwrap_or_default();
+                self.absent_features(
+                    &format!("Flow_Sample_Collector_Set {id}"),
+                    "Flow_Sample_Collector_Set",
+                    &set,
+                );
+            }
+        }
         for controller in self.rows.referenced(row, "controller", "Controller") {
             let target = controller.text("target").unwrap_or_default();
             if let Some(why) = self.refused_target(&bridge.name, target) {
@@ -491,7 +502,7 @@ impl<'a> Reader<'a> {
                 && active != member
             {
                 let why = format!(
-                    "there are no bonds yet: of the interfaces of port {name}, only {active} is used"
+                    "bonds are not implemented: of the interfaces of port {name}, only {active} is used"
                 );
                 self.complain(&format!("interface {member}"), &why);
                 self.reading.impossible.insert(member.into(), why);
@@ -645,7 +656,7 @@ mod tests;
 fn unknown_option(driver: &ports::Driver, key: &str) -> String {
     let names = driver.option_names();
     let hint = base::suggest::hint(key, &names);
-    format!("there is no options:{key}: ports of type {} take {}{hint}", driver.kind, names.join(", "))
+    format!("unknown option {key}: ports of type {} take {}{hint}", driver.kind, names.join(", "))
 }
 
 /// Whether Open vSwitch reserves the name for something other than an interface: a datapath, or what its

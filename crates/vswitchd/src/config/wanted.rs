@@ -413,6 +413,22 @@ impl Interface {
         self.options.get("ifname").unwrap_or(&self.name)
     }
 
+    /// Problems with the options of a patch port, in Open vSwitch's words.
+    pub fn patch_error(&self) -> Option<String> {
+        let name = &self.name;
+        if self.kind != PATCH {
+            None
+        } else if self.peer().is_none() {
+            Some(format!("{name}: patch type requires valid 'peer' argument"))
+        } else if self.peer() == Some(name) {
+            Some(format!("{name}: patch peer must not be self"))
+        } else if self.options.len() > 1 {
+            Some(format!("{name}: patch type takes only a 'peer' argument"))
+        } else {
+            None
+        }
+    }
+
     /// Patch ports: the name of the other end.
     pub fn peer(&self) -> Option<&str> {
         if self.kind == PATCH { self.options.get("peer").map(String::as_str) } else { None }

@@ -2,7 +2,7 @@
 
 use super::plan::misnumbered;
 use crate::config::wanted::{self, Interface, PATCH};
-use crate::device_manager::{Opening, Returning, patch_error};
+use crate::device_manager::{Opening, Returning};
 use crate::janitor::Fate;
 use crate::scheduler::Event;
 use crate::state::{PortRecord, Vswitch, stable_mac};
@@ -211,7 +211,7 @@ impl Vswitch {
             self.remove_to_return(port_no, port_no);
             return true;
         }
-        if let Some(error) = patch_error(interface) {
+        if let Some(error) = interface.patch_error() {
             self.devices.with_record(port_no, |r| r.error = Some(error));
             return false;
         }

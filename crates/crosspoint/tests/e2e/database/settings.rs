@@ -83,6 +83,23 @@ fn a_check_of_a_database_lists_what_has_no_effect() {
     rig.try_vsctl(&["--no-wait", "set", "bridge", "br0", "stp_enable=true"]).ok();
     rig.try_vsctl(&["--no-wait", "add-port", "br0", "v1", "--", "set", "interface", "v1", "type=vxlan"]).ok();
     rig.try_vsctl(&["--no-wait", "add-bond", "br0", "b0", "m1", "m2"]).ok();
+    for (name, set) in [
+        ("n1", ["type=null", "options:size=13"]),
+        ("n2", ["type=null", "options:size=60"]),
+        ("q1", ["type=patch", "options:peer=q1"]),
+        ("q2", ["type=patch", "other_config:none=1"]),
+    ] {
+        rig.try_vsctl(
+            &[&["--no-wait", "add-port", "br0", name, "--", "set", "interface", name], &set[..]].concat(),
+        )
+        .ok();
+    }
+    let metrics = "other_config:pmd-perf-metrics=true";
+    rig.try_vsctl(&["--no-wait", "set", "open_vswitch", ".", metrics]).ok();
+    let samples =
+        ["--id=@x", "create", "IPFIX", r#"targets="10.0.0.1:4739""#, "--", "--id=@b", "get", "bridge", "br0"];
+    let set = ["--", "create", "Flow_Sample_Collector_Set", "id=7", "bridge=@b", "ipfix=@x"];
+    rig.try_vsctl(&[&["--no-wait", "--"], &samples[..], &set[..]].concat()).ok();
     let (said, code) = check();
     assert_eq!(code, Some(1), "{said}");
     // One line for a bridge that is refused, and it says why.
@@ -91,10 +108,17 @@ fn a_check_of_a_database_lists_what_has_no_effect() {
     let about: Vec<&str> = refused.lines().filter(|line| line.contains("t0")).collect();
     assert_eq!(about.len(), 1, "{refused}");
     assert!(about[0].starts_with("bridge t0: ") && !refused.contains("Address family"), "{refused}");
+    // A device may come later.
+    assert!(!said.contains("interface n2") && !said.contains("interface m1"), "{said}");
     for expected in [
-        "bridge br0: stp_enable has no effect: there are no spanning trees yet\n",
-        "interface v1: there is no type vxlan yet\n",
-        "interface m2: there are no bonds yet: of the interfaces of port b0, only m1 is used\n",
+        "interface n1: option size=13: expected 14 to 65535\n",
+        "interface q1: patch peer must not be self\n",
+        "interface q2: patch type requires valid 'peer' argument\n",
+        "Open_vSwitch: other_config:pmd-perf-metrics=true has no effect: detailed metrics",
+        "Flow_Sample_Collector_Set 7: ipfix has no effect: IPFIX is not implemented\n",
+        "bridge br0: stp_enable has no effect: spanning tree is not implemented\n",
+        "interface v1: unknown type vxlan, or not implemented\n",
+        "interface m2: bonds are not implemented: of the interfaces of port b0, only m1 is used\n",
     ] {
         assert!(said.contains(expected), "{said}");
     }

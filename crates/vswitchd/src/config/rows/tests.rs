@@ -516,7 +516,7 @@ fn an_interface_has_its_type_requests_and_those_options_that_its_driver_has() {
     let complaints: Vec<String> = reading.complaints.into_iter().collect();
     assert_eq!(complaints.len(), 2, "{complaints:?}");
     for (complaint, option) in complaints.iter().zip(["colour", "peer"]) {
-        let expected = format!("there is no options:{option}: ports of type afxdp take ifname, n_rxq,");
+        let expected = format!("unknown option {option}: ports of type afxdp take ifname, n_rxq,");
         assert!(complaint.contains(&expected), "{complaint}");
     }
     let shown = i.complaint.unwrap();
