@@ -17,7 +17,7 @@ impl Context<'_> {
     fn build_model(&mut self) -> Result<Model, Stop> {
         let mut model = Model::default();
         let mut real = Vec::new();
-        for bridge in self.references("Open_vSwitch", self.root, "bridges")? {
+        for bridge in self.kept("Open_vSwitch", self.root, "bridges", "Bridge")? {
             let name = self.string("Bridge", bridge, "name")?;
             if model.bridges.contains_key(&name) {
                 self.warn("vsctl", format!("{name}: database contains duplicate bridge name"));
@@ -27,7 +27,7 @@ impl Context<'_> {
             real.push((name, bridge));
         }
         for (parent, row) in &real {
-            for port in self.references("Bridge", *row, "ports")? {
+            for port in self.kept("Bridge", *row, "ports", "Port")? {
                 let Some(vlan) = self.fake_bridge_vlan(port)? else { continue };
                 let name = self.string("Port", port, "name")?;
                 if let Some(other) = model.child_on(parent, vlan) {
@@ -43,17 +43,21 @@ impl Context<'_> {
                 });
             }
         }
-        let table = self.table_idx("Port")?;
         for (bridge, row) in &real {
-            for port in self.references("Bridge", *row, "ports")? {
-                // One that was destroyed in this call is not there, though it stays if something refers to
-                // it.
-                if self.txn.row(table, port).is_some() {
-                    self.add_to_model(&mut model, bridge, port)?;
-                }
+            for port in self.kept("Bridge", *row, "ports", "Port")? {
+                self.add_to_model(&mut model, bridge, port)?;
             }
         }
         Ok(model)
+    }
+
+    /// The rows of `to` that a column refers to, without those that were destroyed in this call, though the
+    /// database keeps them as long as the column refers to them.
+    fn kept(&self, table: &str, row: Uuid, column: &str, to: &str) -> Result<Vec<Uuid>, Stop> {
+        let to = self.table_idx(to)?;
+        let mut rows = self.references(table, row, column)?;
+        rows.retain(|row| self.txn.row(to, *row).is_some());
+        Ok(rows)
     }
 
     /// The VLAN of a port that makes a fake bridge.
@@ -80,7 +84,7 @@ impl Context<'_> {
             return Ok(());
         }
         model.ports.insert(name.clone(), Port { row: port, bridge });
-        for interface in self.references("Port", port, "interfaces")? {
+        for interface in self.kept("Port", port, "interfaces", "Interface")? {
             let interface_name = self.string("Interface", interface, "name")?;
             if let Some(other) = model.interfaces.get(&interface_name) {
                 let text = match other.row == interface {

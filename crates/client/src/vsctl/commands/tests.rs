@@ -55,6 +55,14 @@ fn fake_bridges_have_the_ports_of_their_vlan() {
 }
 
 #[test]
+fn what_a_chain_has_destroyed_is_not_listed_by_it() {
+    let then = |last: &'static str| check(&["add-br a -- add-port a p -- add-port a q", last]);
+    assert_eq!(then("--all destroy bridge -- list-br").as_deref(), Ok(""));
+    assert_eq!(then("destroy port p -- list-ports a").as_deref(), Ok("q\n"));
+    assert_eq!(then("destroy interface p -- list-ifaces a").as_deref(), Ok("q\n"));
+}
+
+#[test]
 fn what_is_awaited_and_not_there_is_worth_another_try() {
     assert_eq!(check(&["wait-until bridge br"]), Err(Stop::TryAgain));
     assert_eq!(check(&["add-br br", "wait-until bridge br fail_mode=secure"]), Err(Stop::TryAgain));
