@@ -80,7 +80,7 @@ impl Session {
     /// lines are shown as they come: standard output of the runner is for the report's path alone.
     pub fn run(&self, command: &mut Command) -> Result<Ended, String> {
         let mut child = Process::spawn(command.stdin(Stdio::null()).stderr(Stdio::piped()))?;
-        let watch = Watch::start(&[child.id()]);
+        let mut watch = Watch::start(&[child.id()]);
         let (tell, told) = channel();
         if let Some(pipe) = child.0.stderr.take() {
             let tell = tell.clone();
@@ -102,6 +102,7 @@ impl Session {
                 return Err("interrupted".into());
             }
             thread::sleep(LOOK);
+            watch.look();
         };
         let watched = watch.end();
         let until = Instant::now() + LAST_WORDS;

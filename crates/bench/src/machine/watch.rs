@@ -4,10 +4,14 @@
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Share of a trial's processor time above which it is marked.
 const STEAL_MAX: f64 = 0.01;
+/// The same for the worst second of what takes many.
+const STEAL_OF_SECOND_MAX: f64 = 0.1;
+/// See [`Watch::look`].
+const SECOND: Duration = Duration::from_secs(1);
 
 /// See the module documentation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -16,6 +20,9 @@ pub struct Watched {
     pub seconds: f64,
     /// Share of all processors' time that a hypervisor gave to others.
     pub steal: f64,
+    /// The same in the worst second, where several turns were watched as one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steal_of_second: Option<f64>,
     /// Share of time in which the processors were busy.
     pub busy: f64,
     /// How often the kernel preempted a thread that wanted to continue, over all watched processes.
@@ -25,8 +32,14 @@ pub struct Watched {
 impl Watched {
     /// A warning to accompany the figure, if necessary.
     pub fn warning(&self) -> Option<String> {
-        let share = self.steal * 100.0;
-        (self.steal > STEAL_MAX).then(|| format!("the hypervisor took {share:.1} % of the processors' time"))
+        let worst = self.steal_of_second.unwrap_or(0.0);
+        let (share, of_second) = (self.steal * 100.0, worst * 100.0);
+        let taken = format!("the hypervisor took {share:.1} % of the processors' time");
+        match (self.steal > STEAL_MAX, worst > STEAL_OF_SECOND_MAX) {
+            (_, true) => Some(format!("{taken}, and {of_second:.0} % in the worst second")),
+            (true, false) => Some(taken),
+            (false, false) => None,
+        }
     }
 }
 
@@ -36,13 +49,27 @@ pub struct Watch {
     ticks: [f64; 3],
     preemptions: u64,
     pids: Vec<u32>,
+    /// When the last second began, the ticks then, and the most that was stolen in one.
+    second: (Instant, [f64; 3], Option<f64>),
 }
 
 impl Watch {
     /// Starts to watch the machine, and these processes.
     pub fn start(pids: &[u32]) -> Watch {
         let pids = pids.to_vec();
-        Watch { start: Instant::now(), ticks: ticks(), preemptions: preemptions(&pids), pids }
+        let (start, ticks) = (Instant::now(), ticks());
+        Watch { start, ticks, preemptions: preemptions(&pids), pids, second: (start, ticks, None) }
+    }
+
+    /// Looks at the last second if it is over: of many turns, a short disturbance spoils one, and is nothing in
+    /// the mean of all. To be called several times in each second.
+    pub fn look(&mut self) {
+        let (begun, before, most) = &mut self.second;
+        if begun.elapsed() >= SECOND {
+            let now = ticks();
+            *most = Some(most.unwrap_or(0.0).max((now[0] - before[0]) / (now[2] - before[2]).max(1.0)));
+            (*begun, *before) = (Instant::now(), now);
+        }
     }
 
     /// The events since the start.
@@ -52,6 +79,7 @@ impl Watch {
         Watched {
             seconds: self.start.elapsed().as_secs_f64(),
             steal: (steal - self.ticks[0]) / all,
+            steal_of_second: self.second.2,
             busy: 1.0 - (idle - self.ticks[1]) / all,
             // Threads that have ended take their count with them.
             preemptions: preemptions(&self.pids).saturating_sub(self.preemptions),
@@ -165,5 +193,28 @@ mod tests {
         assert!(seen.seconds >= 0.05, "{seen:?}");
         assert!((0.0..=1.0).contains(&seen.steal) && (0.0..=1.0).contains(&seen.busy), "{seen:?}");
         assert!(Watched { steal: 0.5, ..seen }.warning().is_some());
+        assert_eq!((seen.steal_of_second, Watched::default().warning()), (None, None));
+        let short = Watched { steal: 0.001, steal_of_second: Some(0.3), ..seen };
+        assert!(
+            short.warning().unwrap().ends_with("0.1 % of the processors' time, and 30 % in the worst second")
+        );
+    }
+
+    #[test]
+    fn each_second_of_a_long_watch_is_looked_at() {
+        let mut watch = Watch::start(&[]);
+        watch.look();
+        assert_eq!(watch.end().steal_of_second, None);
+        // As if two seconds had passed, and a tenth of their ticks had been stolen in the first.
+        let [steal, idle, all] = watch.ticks;
+        let ago = |seconds: f64, watch: &mut Watch| {
+            watch.second.0 = Instant::now() - SECOND;
+            watch.second.1 = [steal - seconds * 20.0, idle, all - 200.0];
+            watch.look();
+        };
+        ago(1.0, &mut watch);
+        let most = watch.end().steal_of_second.unwrap();
+        ago(0.0, &mut watch);
+        assert!(most > 0.05 && watch.end().steal_of_second.unwrap() >= most, "{most}");
     }
 }

@@ -5,7 +5,7 @@
 //!
 //! A cache cannot be switched off: its minimum is 64 flows.
 
-use crate::measure::frames::{Order, addresses, exact_match, sequence};
+use crate::measure::frames::{Order, exact_match, write_pcap};
 use crate::measure::limited::Limited;
 use crate::measure::rig::{Rig, Sample, settle};
 use crate::measure::trial::{self, Common, Goals, SINK, SOURCE};
@@ -60,11 +60,7 @@ struct Variant {
 pub fn run(args: &Args) -> Result<(), String> {
     let dir = TempDir::new("ablation")?;
     let pcap = dir.0.join("flows.pcap");
-    let frames = sequence(args.flows, Order::Shuffled).into_iter().map(|n| {
-        let (src, dst) = addresses(n);
-        trial::frame(src, dst, 1024, 1025)
-    });
-    trial::write_frames(&pcap, frames)?;
+    write_pcap(&pcap, args.flows, Order::Shuffled)?;
     let mut variants = vec![variant(args, "nothing", String::from("as it is"), Config::default(), 32)?];
     for flows in CACHES {
         let cache = CacheConfig { flow_limit: flows, ..CacheConfig::default() };

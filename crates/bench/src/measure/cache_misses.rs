@@ -9,7 +9,7 @@
 //!
 //! Source: perf_event_open(2); valgrind's manual, "Callgrind", cache simulation.
 
-use crate::measure::frames::{addresses, exact_match};
+use crate::measure::frames::{Order, exact_match, write_pcap};
 use crate::measure::rig::pool;
 use crate::measure::trial::{self, Common, Goals, SINK, SOURCE};
 use crate::process::{self, TempDir};
@@ -211,11 +211,7 @@ fn be_counted(flows: usize) -> Result<Counted, String> {
     let pcap = dir.0.join("flows.pcap");
     let mut world = World::new(flows)?;
     world.add_port(&trial::sink(SINK))?;
-    let frames = (0..flows).map(|n| {
-        let (src, dst) = addresses(n);
-        trial::frame(src, dst, 1024, 1025)
-    });
-    trial::write_frames(&pcap, frames)?;
+    write_pcap(&pcap, flows, Order::Sequential)?;
     world.add_port(&trial::source(SOURCE, &pcap))?;
     let packets = flows.max(PACKETS_MIN) as u64;
     // The second time, the exact-match tier answers what megaflows answered the first time.

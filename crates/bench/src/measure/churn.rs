@@ -3,7 +3,7 @@
 //! The traffic is a source in memory at full speed over 100,000 flows, one exact rule for each. Throughput is
 //! packets per second of the worker's own CPU time, in ratio to the same rig's steady state just before.
 
-use crate::measure::frames::{Order, addresses, exact_match, sequence};
+use crate::measure::frames::{Order, add_exact_rules, exact_match, write_pcap};
 use crate::measure::rig::{Rig, settle};
 use crate::measure::trial::{self, Common, Goals, Meter, SINK, SOURCE, per_cpu_second};
 use crate::process::TempDir;
@@ -11,7 +11,6 @@ use crate::stats::median;
 use crate::units::count;
 use datapath::{CacheConfig, Config};
 use flow::{Action, Match};
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use switch::control::{Command, FlowMod};
@@ -150,21 +149,8 @@ fn row(what: &'static str, rules: usize, flows: usize, rate: usize, turns: &[Tur
 fn rig(rules: usize, config: Config) -> Result<Rig, String> {
     let mut rig = Rig::new(config)?;
     rig.add_port(&trial::sink(SINK))?;
-    let numbers: Vec<usize> = (0..rules).collect();
-    for some in numbers.chunks(50_000) {
-        let mods: Vec<FlowMod> =
-            some.iter().map(|&n| FlowMod::add(exact_match(n), trial::to_sink())).collect();
-        rig.add_rules(&mods)?;
-    }
+    add_exact_rules(&mut rig, rules)?;
     Ok(rig)
-}
-
-fn write_flows(path: &Path, flows: usize) -> Result<(), String> {
-    let frames = sequence(flows, Order::Shuffled).into_iter().map(|n| {
-        let (src, dst) = addresses(n);
-        trial::frame(src, dst, 1024, 1025)
-    });
-    trial::write_frames(path, frames)
 }
 
 /// Measures in windows while `change` runs on this thread, and then until `done`. Returns the cost overall,
@@ -203,7 +189,7 @@ fn take_longest_pass_ms(rig: &Rig) -> f64 {
 pub fn run_churn(args: &ChurnArgs) -> Result<(), String> {
     let dir = TempDir::new("churn")?;
     let pcap = dir.0.join("flows.pcap");
-    write_flows(&pcap, args.flows)?;
+    write_pcap(&pcap, args.flows, Order::Shuffled)?;
     let mut rig = rig(args.flows, Config { measure_passes: true, ..Config::default() })?;
     rig.add_port(&trial::source(SOURCE, &pcap))?;
     rig.warm_up(settle(3_000, args.common.turn_ms));
@@ -263,7 +249,7 @@ pub fn run_replace(args: &ReplaceArgs) -> Result<(), String> {
     }
     let dir = TempDir::new("replace")?;
     let pcap = dir.0.join("flows.pcap");
-    write_flows(&pcap, args.flows)?;
+    write_pcap(&pcap, args.flows, Order::Shuffled)?;
     let mut rig = rig(args.rules, Config { measure_passes: true, ..Config::default() })?;
     rig.add_port(&trial::source(SOURCE, &pcap))?;
     rig.warm_up(settle(3_000, args.common.turn_ms));
@@ -338,8 +324,8 @@ pub fn run_expiry(args: &ExpiryArgs) -> Result<(), String> {
     }
     let dir = TempDir::new("expiry")?;
     let (all, active) = (dir.0.join("all.pcap"), dir.0.join("active.pcap"));
-    write_flows(&all, args.flows)?;
-    write_flows(&active, args.active)?;
+    write_pcap(&all, args.flows, Order::Shuffled)?;
+    write_pcap(&active, args.active, Order::Shuffled)?;
     let cache = CacheConfig { max_idle_ms: args.max_idle_ms, ..CacheConfig::default() };
     let mut rig = rig(args.flows, Config { cache, measure_passes: true, ..Config::default() })?;
     let mut turns = Vec::new();

@@ -3,7 +3,7 @@
 //! A dump of rules requests them before it answers, so this bounds the age of what it shows. One rule for
 //! each flow, all flows active.
 
-use crate::measure::frames::{addresses, exact_match};
+use crate::measure::frames::{Order, add_exact_rules, write_pcap};
 use crate::measure::rig::Rig;
 use crate::measure::trial::{self, Common, Goals, SINK, SOURCE};
 use crate::process::TempDir;
@@ -11,7 +11,6 @@ use crate::stats::median;
 use crate::units::count;
 use datapath::Config;
 use std::time::{Duration, Instant};
-use switch::control::FlowMod;
 
 /// Wishes in each turn.
 const WISHES: usize = 10;
@@ -50,20 +49,10 @@ pub fn run(args: &Args) -> Result<(), String> {
     let (mut rows, mut goals) = (Vec::new(), Goals::default());
     for &flows in &args.flows {
         let pcap = dir.0.join("flows.pcap");
-        let frames = (0..flows).map(|n| {
-            let (src, dst) = addresses(n);
-            trial::frame(src, dst, 1024, 1025)
-        });
-        trial::write_frames(&pcap, frames)?;
+        write_pcap(&pcap, flows, Order::Sequential)?;
         let mut rig = Rig::new(Config::default())?;
         rig.add_port(&trial::sink(SINK))?;
-        let numbers: Vec<usize> = (0..flows).collect();
-        for some in numbers.chunks(10_000) {
-            let mods: Vec<FlowMod> =
-                some.iter().map(|&n| FlowMod::add(exact_match(n), trial::to_sink())).collect();
-            rig.add_rules(&mods)?;
-            rig.pump();
-        }
+        add_exact_rules(&mut rig, flows)?;
         rig.add_port(&trial::source(SOURCE, &pcap))?;
         rig.warm_up(Duration::from_millis(2_000));
         let mut raw = Vec::new();

@@ -6,18 +6,18 @@
 //! each prefix in a different bit is decided by that bit, so its megaflow has a separate mask: 32 x 32 x 16 x
 //! 16 of them.
 
-use crate::measure::frames::{Order, addresses, exact_match, sequence};
+use crate::measure::frames::{Order, exact_match, write_pcap};
 use crate::measure::rig::{Rig, settle};
 use crate::measure::trial::{self, Common, Goals, Meter, SINK, SOURCE, per_cpu_second};
 use crate::process::TempDir;
 use crate::stats::median;
 use crate::units::count;
 use base::PortNo;
-use datapath::Config;
+use datapath::{CacheConfig, Config};
 use flow::{FieldId, Match};
 use std::net::Ipv4Addr;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use switch::control::FlowMod;
 
 const ATTACKER: PortNo = PortNo(3);
@@ -57,11 +57,7 @@ struct Row {
 pub fn run(args: &Args) -> Result<(), String> {
     let dir = TempDir::new("explosion")?;
     let (normal, attack) = (dir.0.join("normal.pcap"), dir.0.join("attack.pcap"));
-    let frames = sequence(args.flows, Order::Shuffled).into_iter().map(|n| {
-        let (src, dst) = addresses(n);
-        trial::frame(src, dst, 1024, 1025)
-    });
-    trial::write_frames(&normal, frames)?;
+    write_pcap(&normal, args.flows, Order::Shuffled)?;
     let mut rows = Vec::new();
     for &rate in &args.rates {
         let interval_ns = 1_000_000_000 / rate as u64;
@@ -105,13 +101,16 @@ fn turn(args: &Args, rate: usize, normal: &Path, attack: &Path) -> Result<(f64, 
     let alone = rig.measure(args.common.turn()).cycles_per_packet;
     let source = trial::source(ATTACKER, attack).with("timed", "true");
     rig.add_port(&source)?;
-    // Until its masks are there.
-    let masks = (rate as f64 * args.common.turn().as_secs_f64()).min(TRACE as f64);
-    rig.run_for(Duration::from_secs_f64(masks / rate as f64));
+    rig.run_for(settle(growing_ms(rate), args.common.turn_ms));
     let (before, start) = (Meter::read(&rig), Instant::now());
     rig.run_for(args.common.turn().saturating_sub(start.elapsed()));
     let beside = Meter::read(&rig).since(&before).cycles_per_packet;
     Ok((alone, beside, rig.datapath.worker_stats(0).masks.get() as f64))
+}
+
+/// How long its masks become more: until all are there, or until the first ones expire while others come.
+fn growing_ms(rate: usize) -> u64 {
+    (TRACE * 1_000 / rate).min(CacheConfig::default().max_idle_ms as usize) as u64
 }
 
 /// Allow one of each, drop the rest.
@@ -147,6 +146,11 @@ fn attack_frame(n: usize) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_attack_is_measured_once_it_has_all_the_masks_that_it_can_keep() {
+        assert_eq!([100, 1_000, 10_000].map(growing_ms), [10_000, 8_192, 819]);
+    }
 
     #[test]
     fn no_packet_of_the_trace_is_allowed_and_each_differs_elsewhere() {

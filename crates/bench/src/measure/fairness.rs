@@ -1,7 +1,7 @@
 //! Attempts to take more than a fair share: a port that opens new flows at full speed, and flows whose keys
 //! collide under a hash without a secret.
 
-use crate::measure::frames::{Order, addresses, sequence};
+use crate::measure::frames::{Order, frame, sequence};
 use crate::measure::rig::{Rig, settle};
 use crate::measure::trial::{self, Common, Goals, Meter, SINK, SOURCE};
 use crate::process::TempDir;
@@ -65,10 +65,6 @@ pub fn run_fairness(args: &FairnessArgs) -> Result<(), String> {
     }
     let dir = TempDir::new("fairness")?;
     let (one, many) = (dir.0.join("one.pcap"), dir.0.join("many.pcap"));
-    let frame = |n: usize| {
-        let (src, dst) = addresses(n);
-        trial::frame(src, dst, 1024, 1025)
-    };
     trial::write_frames(&one, std::iter::once(frame(0)))?;
     trial::write_frames(&many, (0..args.flows).map(frame))?;
     let cache = CacheConfig { flow_limit: (args.flows / 2).max(64), ..CacheConfig::default() };

@@ -1,10 +1,12 @@
 //! The traffic: 60-byte UDP frames, as a generator gives them without the frame check sequence, one address
 //! pair a flow.
 
+use crate::measure::rig::Rig;
+use crate::measure::trial::{to_sink, write_frames};
 use flow::{FieldId, Match};
-use std::io::{self, BufWriter};
 use std::net::Ipv4Addr;
 use std::path::Path;
+use switch::control::FlowMod;
 use wire::compose::Compose;
 use wire::ethernet::EthAddr;
 
@@ -66,19 +68,24 @@ pub fn sequence(flows: usize, order: Order) -> Vec<usize> {
 }
 
 /// Writes one frame per flow into a capture file.
-pub fn write_pcap(path: &Path, flows: usize, order: Order) -> io::Result<()> {
+pub fn write_pcap(path: &Path, flows: usize, order: Order) -> Result<(), String> {
     write_pcap_of(path, flows, order, 60)
 }
 
 /// The same with frames of `len` bytes.
-pub fn write_pcap_of(path: &Path, flows: usize, order: Order, len: usize) -> io::Result<()> {
-    let file = BufWriter::new(std::fs::File::create(path)?);
-    let mut writer = ports::pcap::file::Writer::new(file)?;
-    for n in sequence(flows, order) {
-        let frame = frame_of(n, len);
-        writer.write(0, [frame.as_slice()].into_iter())?;
+pub fn write_pcap_of(path: &Path, flows: usize, order: Order, len: usize) -> Result<(), String> {
+    write_frames(path, sequence(flows, order).into_iter().map(|n| frame_of(n, len)))
+}
+
+/// Adds a rule of its own for each of so many flows, and lets the control thread have its turns in between.
+pub fn add_exact_rules(rig: &mut Rig, flows: usize) -> Result<(), String> {
+    let numbers: Vec<usize> = (0..flows).collect();
+    for some in numbers.chunks(10_000) {
+        let mods: Vec<FlowMod> = some.iter().map(|n| FlowMod::add(exact_match(*n), to_sink())).collect();
+        rig.add_rules(&mods)?;
+        rig.pump();
     }
-    writer.flush()
+    Ok(())
 }
 
 #[cfg(test)]

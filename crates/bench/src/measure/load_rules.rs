@@ -94,7 +94,9 @@ struct Row {
     rules_per_second: f64,
     rss_before_bytes: u64,
     rss_after_bytes: u64,
-    bytes_per_rule: f64,
+    /// What the switch takes for rules that it had not before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytes_per_rule: Option<f64>,
     /// How long another connection waited for answers to echo requests meanwhile; the longest of all.
     echo_p99_ms: f64,
     echo_max_ms: f64,
@@ -103,6 +105,7 @@ struct Row {
     raw: Vec<f64>,
     raw_switch_cpu_seconds: Vec<f64>,
     raw_rss_after_bytes: Vec<f64>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     raw_bytes_per_rule: Vec<f64>,
     raw_echo_p99_ms: Vec<f64>,
     raw_echo_max_ms: Vec<f64>,
@@ -230,6 +233,8 @@ fn row(switch: &'static str, args: &Args, what: What, done: &[Done]) -> Row {
     let (before, after) = (bytes(|done| done.before), bytes(|done| done.after));
     let (rules, client) = (args.rules, args.client);
     let of_rule = |done: &Done| done.after.saturating_sub(done.before) as f64 / rules as f64;
+    let raw_bytes_per_rule: Vec<f64> =
+        done.iter().filter(|_| matches!(what, What::Add | What::Bundle)).map(of_rule).collect();
     let row = Row {
         switch,
         what,
@@ -240,14 +245,14 @@ fn row(switch: &'static str, args: &Args, what: What, done: &[Done]) -> Row {
         rules_per_second: rules as f64 / median(&raw),
         rss_before_bytes: before,
         rss_after_bytes: after,
-        bytes_per_rule: after.saturating_sub(before) as f64 / rules as f64,
+        bytes_per_rule: (!raw_bytes_per_rule.is_empty()).then(|| median(&raw_bytes_per_rule)),
         echo_p99_ms: median(&figures(|done| done.echo_p99_ms)),
         echo_max_ms: figures(|done| done.echo_max_ms).into_iter().fold(0.0, f64::max),
         runs: done.len() as u32,
         raw,
         raw_switch_cpu_seconds,
         raw_rss_after_bytes: figures(|done| done.after as f64),
-        raw_bytes_per_rule: done.iter().map(of_rule).collect(),
+        raw_bytes_per_rule,
         raw_echo_p99_ms: figures(|done| done.echo_p99_ms),
         raw_echo_max_ms: figures(|done| done.echo_max_ms),
     };

@@ -4,14 +4,13 @@
 //! holds the switch, the packet pool, and the frames of the source (which are subtracted, being the
 //! benchmark's own).
 
-use crate::measure::frames::{addresses, exact_match};
+use crate::measure::frames::{Order, add_exact_rules, write_pcap};
 use crate::measure::rig::Rig;
 use crate::measure::trial::{self, Common, Goals, SINK, SOURCE};
 use crate::process::TempDir;
 use crate::units::count;
 use datapath::Config;
 use std::time::Duration;
-use switch::control::FlowMod;
 
 /// Bytes that a million of each fit in.
 const LIMIT_BYTES: f64 = 1.5e9;
@@ -45,7 +44,8 @@ struct Row {
     pool_bytes: usize,
     /// Bytes that the switch accounts for each rule.
     bytes_per_rule: f64,
-    /// Bytes that the worker accounts for each active flow in its caches (all tiers together).
+    /// Bytes that the worker accounts for each flow in its caches (all tiers together): those that the caches
+    /// do not hold cost nothing.
     bytes_per_cached_flow: f64,
     megaflows: u64,
     exact_entries: u64,
@@ -59,22 +59,11 @@ pub fn run(args: &Args) -> Result<(), String> {
     }
     let dir = TempDir::new("memory")?;
     let pcap = dir.0.join("flows.pcap");
-    let frames = (0..args.flows).map(|n| {
-        let (src, dst) = addresses(n);
-        trial::frame(src, dst, 1024, 1025)
-    });
-    trial::write_frames(&pcap, frames)?;
+    write_pcap(&pcap, args.flows, Order::Sequential)?;
     let at_start = status_bytes("VmRSS:")?;
     let mut rig = Rig::new(Config::default())?;
     rig.add_port(&trial::sink(SINK))?;
-    let numbers: Vec<usize> = (0..args.rules).collect();
-    for some in numbers.chunks(10_000) {
-        let mods: Vec<FlowMod> =
-            some.iter().map(|&n| FlowMod::add(exact_match(n), trial::to_sink())).collect();
-        rig.add_rules(&mods)?;
-        rig.pump();
-    }
-    drop(numbers);
+    add_exact_rules(&mut rig, args.rules)?;
     rig.run_for(Duration::from_millis(300));
     let with_rules = status_bytes("VmRSS:")?;
     rig.add_port(&trial::source(SOURCE, &pcap))?;
@@ -94,7 +83,7 @@ pub fn run(args: &Args) -> Result<(), String> {
         peak_rss_bytes: status_bytes("VmHWM:")?,
         pool_bytes: rig.datapath.pool().len_bytes(),
         bytes_per_rule: rig.control.rules_memory_bytes() as f64 / args.rules as f64,
-        bytes_per_cached_flow: stats.cache_bytes.get() as f64 / args.flows as f64,
+        bytes_per_cached_flow: stats.cache_bytes.get() as f64 / (stats.megaflows.get() as f64).max(1.0),
         megaflows: stats.megaflows.get(),
         exact_entries: stats.exact_entries.get(),
         runs: 1,

@@ -9,7 +9,7 @@
 //! once. The goal applies to the warm one, since a switch is started once.
 
 use crate::goals;
-use crate::measure::frames::{addresses, exact_match};
+use crate::measure::frames::{exact_match, frame};
 use crate::measure::rig::{Rig, Sample};
 use crate::measure::trial::{self, Common, Goals, Meter, SINK, SOURCE, per_cpu_second};
 use crate::process::TempDir;
@@ -53,11 +53,7 @@ pub fn run(args: &Args) -> Result<(), String> {
     let (mut rows, mut goals) = (Vec::new(), Goals::default());
     for &rules in &args.rules {
         let pcap = dir.0.join("new.pcap");
-        let new = (rules..rules + args.flows).map(|n| {
-            let (src, dst) = addresses(n);
-            trial::frame(src, dst, 1024, 1025)
-        });
-        trial::write_frames(&pcap, new)?;
+        trial::write_frames(&pcap, (rules..rules + args.flows).map(frame))?;
         let (mut cold, mut warm) = (Vec::new(), Vec::new());
         for _ in 0..args.common.runs {
             let mut rig = rig(rules)?;

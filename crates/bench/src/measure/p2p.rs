@@ -9,16 +9,16 @@ use crate::goals;
 use crate::measure::frames::{self, DST_MAC, Order, addresses, exact_match};
 use crate::measure::ovs_dpdk::OvsDpdk;
 use crate::measure::rig::{Rig, Sample, settle};
-use crate::measure::rows::{json_file, write_json};
+use crate::measure::trial::{Common, Goals};
 use crate::measure::{io_floor, testpmd};
 use crate::process::TempDir;
-use crate::stats::{certainty, median, upper_bound_by_inverses};
+use crate::stats::median;
 use crate::units::count;
 use base::PortNo;
 use datapath::Config;
 use flow::{Action, FieldId, Match};
 use ports::PortSpec;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 use switch::Effect;
 use switch::control::FlowMod;
@@ -67,18 +67,8 @@ pub struct Args {
     /// Measure another switch beside ours, in turns.
     #[arg(long, value_enum)]
     peer: Option<Peer>,
-    /// Turns of each.
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
-    runs: u32,
-    /// Length of a turn in milliseconds.
-    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
-    turn_ms: u64,
-    /// Write the rows to this file.
-    #[arg(long, value_parser = json_file)]
-    json: Option<PathBuf>,
-    /// Fail where a ratio misses its goal.
-    #[arg(long)]
-    assert: bool,
+    #[command(flatten)]
+    common: Common,
 }
 
 #[derive(serde::Serialize, Clone)]
@@ -139,43 +129,33 @@ pub fn run(args: &Args) -> Result<(), String> {
         None => None,
     };
     let mut rows = Vec::new();
-    let mut missed_goals = Vec::new();
+    let mut goals = Goals::default();
     for order in orders {
         let mut ours_at_ten = None;
         for &flows in &args.flows {
             // One flow has one order.
             let pcap = dir.0.join(format!("{flows}.pcap"));
-            frames::write_pcap(&pcap, flows, order).map_err(|e| format!("{}: {e}", pcap.display()))?;
+            frames::write_pcap(&pcap, flows, order)?;
             let of_peer = peer.as_mut().filter(|_| flows <= PEER_FLOWS_MAX);
             let new = point(args, order, flows, &pcap, of_peer)?;
             for row in &new {
                 print_row(row);
             }
-            compare(&new, &mut missed_goals);
+            compare(&new, &mut goals);
             let ours = &new[0];
             if flows == 10 {
-                ours_at_ten = Some(ours.cycles_per_packet);
+                ours_at_ten = Some(ours.raw.clone());
             }
             let flat = goal(args.rules, flows, "cycles_per_packet to ten flows");
-            if let (Some(ten), Some(goal)) = (ours_at_ten, flat) {
-                let ratio = ours.cycles_per_packet / ten;
-                println!("    total in ratio to ten flows: {ratio:.2} (goal {goal})");
-                if ratio > goal {
-                    missed_goals
-                        .push(format!("{flows} flows {order:?}: {ratio:.2} times ten flows, goal {goal}"));
-                }
+            if let (Some(ten), Some(goal)) = (&ours_at_ten, flat) {
+                let ratios: Vec<f64> = ours.raw.iter().zip(ten).map(|(all, ten)| all / ten).collect();
+                goals.at_most(&format!("{flows} flows {order:?} in ratio to ten"), &ratios, goal);
             }
             rows.extend(new);
             let _ = std::fs::remove_file(pcap);
         }
     }
-    if let Some(file) = &args.json {
-        write_json(file, rows).map_err(|e| format!("{}: {e}", file.display()))?;
-    }
-    if missed_goals.is_empty() || !args.assert {
-        return Ok(());
-    }
-    Err(format!("goals missed: {}", missed_goals.join("; ")))
+    args.common.finish(rows, goals)
 }
 
 fn print_row(row: &Row) {
@@ -195,25 +175,16 @@ fn print_row(row: &Row) {
     );
 }
 
-fn compare(rows: &[Row], missed_goals: &mut Vec<String>) {
+fn compare(rows: &[Row], goals: &mut Goals) {
     let find = |name: &str| rows.iter().find(|r| r.switch == name);
     let (Some(ours), Some(theirs)) = (find("crosspoint"), find("ovs-dpdk")) else { return };
     let costs = |row: &Row| row.raw.iter().zip(&row.raw_io).map(|(all, io)| all - io).collect::<Vec<f64>>();
-    let pairs: Vec<f64> = costs(theirs).iter().zip(costs(ours)).map(|(t, o)| t / o).collect();
+    let ratios: Vec<f64> = costs(ours).iter().zip(costs(theirs)).map(|(o, t)| o / t).collect();
     let ratio = ours.switching_cost() / theirs.switching_cost();
-    let goal = goal(ours.rules, ours.flows, "switching_cycles_per_packet");
-    // "So many times cheaper" at the lower bound of the interleaved pairs.
-    let high = upper_bound_by_inverses(&pairs);
-    println!(
-        "    switching cost in ratio to the peer's: {ratio:.3} ({}), at most {high:.3} {}",
-        goals::text(goal),
-        certainty(pairs.len())
-    );
-    if let Some(goal) = goal
-        && high > goal
-    {
-        missed_goals
-            .push(format!("{:?} {:?} {} flows: {ratio:.3}, goal {goal}", ours.rules, ours.order, ours.flows));
+    println!("    switching cost in ratio to the peer's: {ratio:.3}");
+    if let Some(goal) = goal(ours.rules, ours.flows, "switching_cycles_per_packet") {
+        let what = format!("{:?} {:?} {} flows, in ratio to the peer's", ours.rules, ours.order, ours.flows);
+        goals.at_most(&what, &ratios, goal);
     }
 }
 
@@ -225,7 +196,7 @@ fn point(
     pcap: &Path,
     mut peer: Option<&mut OvsDpdk>,
 ) -> Result<Vec<Row>, String> {
-    let turn = Duration::from_millis(args.turn_ms);
+    let turn = args.common.turn();
     let source = PortSpec::new("source", "pcap", PortNo(1))
         .with("rx_file", &pcap.to_string_lossy())
         .with("loop", "true")
@@ -257,10 +228,10 @@ fn point(
         peer.pause();
         rig.add_port(&source)?;
     }
-    rig.warm_up(settle(if flows > 10_000 { 4_000 } else { 1_500 }, args.turn_ms));
+    rig.warm_up(settle(if flows > 10_000 { 4_000 } else { 1_500 }, args.common.turn_ms));
     let (mut ours, mut our_floors) = (Vec::new(), Vec::new());
     let (mut theirs, mut their_floors) = (Vec::new(), Vec::new());
-    for _ in 0..args.runs {
+    for _ in 0..args.common.runs {
         ours.push(rig.measure(turn));
         // Without its source our worker sleeps and its caches stay as they are.
         rig.detach(PortNo(1))?;
@@ -273,7 +244,7 @@ fn point(
             their_floors.push(testpmd::measure(pcap, turn)?);
         }
         rig.add_port(&source)?;
-        rig.warm_up(settle(if flows > 10_000 { 1_500 } else { 400 }, args.turn_ms));
+        rig.warm_up(settle(if flows > 10_000 { 1_500 } else { 400 }, args.common.turn_ms));
     }
     let mut rows = vec![row("crosspoint", args.rules, order, flows, &our_floors, &ours)];
     if peer.is_some() {

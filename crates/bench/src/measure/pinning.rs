@@ -3,6 +3,7 @@
 //! another core. The cost of a packet is given as the scheduler sees it (CPU time of the thread) and as the
 //! clock does, with all interruptions.
 
+use crate::lab::meter::processors;
 use crate::measure::rig::{Rig, WORKER_CPU, settle};
 use crate::measure::trial::{self, Common, Goals, Meter, SINK, SOURCE, cycles};
 use crate::stats::median;
@@ -68,10 +69,6 @@ impl Drop for Busy {
     }
 }
 
-fn cpus() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
-}
-
 /// The processors that share a core with this one.
 fn sibling(cpu: usize) -> Option<usize> {
     let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
@@ -99,7 +96,7 @@ pub fn run(args: &Args) -> Result<(), String> {
         None => println!("no processor shares a core with processor {WORKER_CPU}: that case is left out"),
     }
     // A virtual machine may not know which of its processors share a core.
-    match (0..cpus()).find(|cpu| *cpu != WORKER_CPU && Some(*cpu) != shared) {
+    match (0..processors()).find(|cpu| *cpu != WORKER_CPU && Some(*cpu) != shared) {
         Some(cpu) => ways.push(("busy_other_core", Some(WORKER_CPU), Some(cpu))),
         None => println!("there is no other core: that case is left out"),
     }

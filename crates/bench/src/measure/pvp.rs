@@ -19,9 +19,8 @@ use crate::measure::pvp_types::{
     Args, GUEST, GuestKind, RING_SIZE, Row, SINK, SOURCE, Turn, Way, row, rules, rules_text,
 };
 use crate::measure::rig::{DRIVER_CPU, Rig, settle};
-use crate::measure::rows::write_json;
+use crate::measure::trial::Goals;
 use crate::process::{Process, TempDir};
-use crate::stats::lower_bound;
 use base::PortNo;
 use datapath::Config;
 use packet::LinkState;
@@ -55,7 +54,7 @@ pub fn run(args: &Args) -> Result<(), String> {
         peer.add_sink(SINK.0 as u16)?;
     }
     let mut rows: Vec<Row> = Vec::new();
-    let mut missed = Vec::new();
+    let mut goals = Goals::default();
     for &size in &args.sizes {
         for &flows in &args.flows {
             let new = match (args.path, args.loss) {
@@ -67,24 +66,17 @@ pub fn run(args: &Args) -> Result<(), String> {
                 }
                 (Way::Loopback, None) => {
                     let pcap = dir.0.join(format!("{size}-{flows}.pcap"));
-                    frames::write_pcap_of(&pcap, flows, Order::Shuffled, usize::from(size) - 4)
-                        .map_err(|e| format!("{}: {e}", pcap.display()))?;
+                    frames::write_pcap_of(&pcap, flows, Order::Shuffled, usize::from(size) - 4)?;
                     point(args, &dir.0, size, flows, &pcap, peer.as_mut())?
                 }
             };
             new.iter().for_each(print_row);
-            compare(&new, &mut missed);
+            compare(&new, &mut goals);
             rows.extend(new);
         }
-        flatness(&rows, size, &mut missed);
+        flatness(&rows, size, &mut goals);
     }
-    if let Some(file) = &args.json {
-        write_json(file, rows).map_err(|e| format!("{}: {e}", file.display()))?;
-    }
-    if missed.is_empty() || !args.assert {
-        return Ok(());
-    }
-    Err(format!("goals missed: {}", missed.join("; ")))
+    args.common.finish(rows, goals)
 }
 
 fn print_row(row: &Row) {
@@ -105,45 +97,40 @@ fn print_row(row: &Row) {
     );
 }
 
-fn compare(rows: &[Row], missed: &mut Vec<String>) {
+fn compare(rows: &[Row], goals: &mut Goals) {
     let find = |name: &str| rows.iter().find(|r| r.switch == name);
     let (Some(ours), Some(theirs)) = (find("crosspoint"), find("ovs-dpdk")) else { return };
-    let pairs: Vec<f64> = ours.raw.iter().zip(&theirs.raw).map(|(o, t)| t / o).collect();
+    let load = format!("{} bytes {} flows", ours.size, ours.flows);
+    let ratios =
+        |over: &[f64], under: &[f64]| over.iter().zip(under).map(|(o, u)| o / u).collect::<Vec<f64>>();
     let ratio = theirs.cycles_per_packet / ours.cycles_per_packet;
-    // The goals are those of tests at wire speed.
-    let busy_goal = goal(ours, "cycles_per_packet").filter(|_| ours.loss_allowed.is_none());
-    let low = lower_bound(&pairs);
+    println!("    packets per busy CPU-second in ratio to the peer's: {ratio:.2}");
     if let Some(loss) = ours.loss_allowed {
-        let pairs: Vec<f64> = ours.raw_mpps.iter().zip(&theirs.raw_mpps).map(|(o, t)| o / t).collect();
-        let (ratio, low) = (ours.mpps / theirs.mpps, lower_bound(&pairs));
-        let goal = goal(ours, "mpps");
-        println!("    rate in ratio to the peer's: {ratio:.2} ({}), at least {low:.2}", goals::text(goal));
-        // If no rate of the peer was found, there is no ratio either.
-        if let Some(goal) = goal.filter(|goal| !low.is_finite() || low < *goal) {
-            let what = format!("{} bytes {} flows, rate at a loss of {loss}", ours.size, ours.flows);
-            missed.push(format!("{what}: {ratio:.2}, goal {goal}"));
+        println!("    rate in ratio to the peer's: {:.2}", ours.mpps / theirs.mpps);
+        if let Some(goal) = goal(ours, "mpps") {
+            // If no rate of the peer was found, there is no ratio either.
+            let ratios = ratios(&ours.raw_mpps, &theirs.raw_mpps);
+            goals.at_least(
+                &format!("{load}, rate at a loss of {loss} in ratio to the peer's"),
+                &ratios,
+                goal,
+            );
         }
-    }
-    println!(
-        "    packets per busy CPU-second in ratio to the peer's: {ratio:.2} ({}), at least {low:.2}",
-        goals::text(busy_goal)
-    );
-    if let Some(goal) = busy_goal.filter(|goal| low.is_nan() || low < *goal) {
-        missed.push(format!("{} bytes {} flows: {ratio:.2}, goal {goal}", ours.size, ours.flows));
+    } else if let Some(goal) = goal(ours, "cycles_per_packet") {
+        // The goals of cost are those of tests at wire speed.
+        let ratios = ratios(&theirs.raw, &ours.raw);
+        goals.at_least(&format!("{load}, packets per busy CPU-second in ratio to the peer's"), &ratios, goal);
     }
 }
 
 /// The cost of our 10,000 flows as a ratio to 10 flows.
-fn flatness(rows: &[Row], size: u16, missed: &mut Vec<String>) {
+fn flatness(rows: &[Row], size: u16, goals: &mut Goals) {
     let ours =
         |flows: usize| rows.iter().find(|r| r.switch == "crosspoint" && (r.size, r.flows) == (size, flows));
     let (Some(few), Some(many)) = (ours(10), ours(10_000)) else { return };
     let Some(goal) = goal(many, "cycles_per_packet to ten flows") else { return };
-    let ratio = many.cycles_per_packet / few.cycles_per_packet;
-    println!("    {size} bytes: 10,000 flows cost {ratio:.2} times what 10 flows do (goal {goal})");
-    if ratio.is_nan() || ratio > goal {
-        missed.push(format!("{size} bytes: 10,000 flows cost {ratio:.2} times 10 flows, goal {goal}"));
-    }
+    let ratios: Vec<f64> = many.raw.iter().zip(&few.raw).map(|(many, few)| many / few).collect();
+    goals.at_most(&format!("{size} bytes: cost of 10,000 flows in ratio to 10"), &ratios, goal);
 }
 
 /// A guest process.
@@ -197,7 +184,7 @@ fn point(
     pcap: &Path,
     mut peer: Option<&mut OvsDpdk>,
 ) -> Result<Vec<Row>, String> {
-    let turn = Duration::from_millis(args.turn_ms);
+    let turn = args.common.turn();
     let our_socket = dir.join("ours");
     let their_socket = dir.join("theirs");
     let their_guest = match &mut peer {
@@ -230,12 +217,12 @@ fn point(
         .with("vhost-server-path", &our_socket.to_string_lossy());
     rig.add_port(&PortSpec::new("sink", "null", SINK))?;
     rig.add_port(&guest)?;
-    wait_for_link(&rig, dir, settle(2_000, args.turn_ms))?;
+    wait_for_link(&rig, dir, settle(2_000, args.common.turn_ms))?;
     rig.add_rules(&rules(flows, Some(SINK)))?;
     rig.add_port(&source)?;
-    rig.warm_up(settle(2_000, args.turn_ms));
+    rig.warm_up(settle(2_000, args.common.turn_ms));
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
-    for _ in 0..args.runs {
+    for _ in 0..args.common.runs {
         ours.push(our_turn(&mut rig, &our_guest, turn));
         if let (Some(peer), Some(their_guest)) = (&mut peer, &their_guest) {
             rig.detach(SOURCE)?;

@@ -360,26 +360,26 @@ pub fn point(
     let order = crate::measure::frames::sequence(flows, crate::measure::frames::Order::Shuffled);
     let frames: Vec<Vec<u8>> =
         order.into_iter().map(|n| crate::measure::frames::frame_of(n, usize::from(size) - 4)).collect();
-    let time = Duration::from_millis(args.turn_ms);
+    let time = args.common.turn();
     let sockets = |name: &str| [dir.join(format!("{name}-a")), dir.join(format!("{name}-b"))];
     let measure = |switch: &mut dyn Switch| match args.loss {
         Some(loss) => search(switch, loss, time),
         None => switch.turn(UNPACED, time),
     };
     let mut ours = ours(sockets("ours"), frames.clone(), route, flows)?;
-    warm_up(&mut ours, args.turn_ms)?;
+    warm_up(&mut ours, args.common.turn_ms)?;
     let mut theirs = match peer {
         Some(peer) => {
             peer.resume();
             let mut theirs = theirs(peer, sockets("theirs"), frames, route, flows)?;
-            warm_up(&mut theirs, args.turn_ms)?;
+            warm_up(&mut theirs, args.common.turn_ms)?;
             theirs.peer.pause();
             Some(theirs)
         }
         None => None,
     };
     let (mut our_turns, mut their_turns) = (Vec::new(), Vec::new());
-    for _ in 0..args.runs {
+    for _ in 0..args.common.runs {
         our_turns.push(measure(&mut ours)?);
         // Our worker sleeps while nothing comes.
         if let Some(theirs) = &mut theirs {

@@ -2,12 +2,11 @@
 
 use crate::measure::frames::addresses;
 use crate::measure::p2p::Peer;
-use crate::measure::rows::json_file;
+use crate::measure::trial::Common;
 use crate::stats::median;
 use crate::units::count;
 use base::PortNo;
 use flow::{Action, FieldId, Match};
-use std::path::PathBuf;
 use switch::control::FlowMod;
 
 /// The share of its time that a switch must be busy for its throughput to be its own.
@@ -62,18 +61,8 @@ pub struct Args {
     /// Measure another switch beside ours, in turns.
     #[arg(long, value_enum)]
     pub peer: Option<Peer>,
-    /// Turns of each.
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
-    pub runs: u32,
-    /// Length of a turn in milliseconds.
-    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
-    pub turn_ms: u64,
-    /// Write the rows to this file.
-    #[arg(long, value_parser = json_file)]
-    pub json: Option<PathBuf>,
-    /// Fail where a ratio misses its goal.
-    #[arg(long)]
-    pub assert: bool,
+    #[command(flatten)]
+    pub common: Common,
 }
 
 fn share(text: &str) -> Result<f64, String> {

@@ -5,6 +5,7 @@ use base::hash::HashKey;
 use base::rcu::Domain;
 use base::{OfPort, PortNo};
 use datapath::{Config, Datapath, Event};
+use packet::thread::CpuSet;
 use packet::wait::Waiter;
 use packet::{Pool, PoolConfig};
 use std::sync::Arc;
@@ -86,13 +87,15 @@ impl Rig {
 
     /// The same with this bridge.
     pub fn with_bridge(config: Config, cpu: Option<usize>, bridge: BridgeConfig) -> Result<Rig, String> {
-        packet::thread::pin(DRIVER_CPU);
+        // A worker that may run anywhere would inherit the only processor of this thread.
+        packet::thread::bind(0, &CpuSet::all());
         let domain = Domain::new();
         let (switch, mut control) = Control::new(domain.clone(), HashKey::random());
         let bridge = control.add_bridge(bridge);
         let mut datapath =
             Datapath::new(pool()?, switch as Arc<Switch>, domain, config).map_err(|e| e.to_string())?;
         datapath.start_worker(cpu).map_err(|e| e.to_string())?;
+        packet::thread::pin(DRIVER_CPU);
         let events = Waiter::new().map_err(|e| e.to_string())?;
         events.add(datapath.event_bell().fd()).map_err(|e| e.to_string())?;
         Ok(Rig { datapath, control, bridge, events })
@@ -162,41 +165,20 @@ impl Rig {
 
     /// Runs for a while and measures the worker.
     pub fn measure(&mut self, time: Duration) -> Sample {
-        let before = self.reading();
+        let before = Meter::read(self);
         self.run_for(time);
-        let after = self.reading();
-        let packets = after.packets - before.packets;
-        let cpu_ns = (after.cpu_ns - before.cpu_ns) as f64;
-        let share = |a: u64, b: u64| (a - b) as f64 / packets.max(1) as f64;
-        Sample {
-            packets,
-            cycles_per_packet: cpu_ns * base::clock::tsc_hz() as f64 / 1e9 / packets.max(1) as f64,
-            exact_ratio: share(after.exact, before.exact),
-            megaflow_ratio: share(after.megaflow, before.megaflow),
-            miss_ratio: share(after.misses, before.misses),
-        }
-    }
-
-    fn reading(&self) -> Reading {
-        let stats = self.datapath.worker_stats(0);
-        Reading {
-            packets: stats.rx.get(),
-            exact: stats.exact_hits.get(),
-            megaflow: stats.megaflow_hits.get(),
-            misses: stats.misses.get(),
-            cpu_ns: base::clock::cpu_time_ns(self.datapath.worker_thread_id(0)).unwrap_or(0),
-        }
+        Meter::read(self).since(&before)
     }
 
     /// Runs until the caches have settled: no misses for a while. Where translation is dear it takes as
     /// long as that needs, up to some seconds of the worker's CPU time.
     pub fn warm_up(&mut self, least: Duration) {
         self.run_for(least);
-        let start = self.reading().cpu_ns;
+        let start = Meter::read(self).cpu_ns;
         loop {
-            let before = self.reading().misses;
+            let before = Meter::read(self).misses;
             self.run_for(Duration::from_millis(200));
-            let now = self.reading();
+            let now = Meter::read(self);
             if now.misses == before || now.cpu_ns - start > WARM_UP_CPU_NS_MAX {
                 return;
             }
@@ -204,10 +186,75 @@ impl Rig {
     }
 }
 
-struct Reading {
+/// A worker's account at one moment.
+#[derive(Clone, Copy)]
+pub struct Meter {
     packets: u64,
     exact: u64,
     megaflow: u64,
     misses: u64,
     cpu_ns: u64,
+}
+
+impl Meter {
+    /// Now.
+    pub fn read(rig: &Rig) -> Meter {
+        Meter::of(rig.datapath.worker_stats(0), rig.datapath.worker_thread_id(0))
+    }
+
+    /// Now, for a thread that has not got the rig.
+    pub fn of(stats: &datapath::WorkerStats, thread_id: i32) -> Meter {
+        Meter {
+            packets: stats.rx.get(),
+            exact: stats.exact_hits.get(),
+            megaflow: stats.megaflow_hits.get(),
+            misses: stats.misses.get(),
+            cpu_ns: base::clock::cpu_time_ns(thread_id).unwrap_or(0),
+        }
+    }
+
+    /// Packets whose hit or miss was counted since an earlier reading.
+    pub fn looked_up_since(&self, before: &Meter) -> u64 {
+        let looked_up = |meter: &Meter| meter.exact + meter.megaflow + meter.misses;
+        looked_up(self) - looked_up(before)
+    }
+
+    /// The events since an earlier reading.
+    pub fn since(&self, before: &Meter) -> Sample {
+        let packets = self.packets - before.packets;
+        let share = |a: u64, b: u64| (a - b) as f64 / packets.max(1) as f64;
+        Sample {
+            packets,
+            cycles_per_packet: cycles(self.cpu_ns - before.cpu_ns) / packets.max(1) as f64,
+            exact_ratio: share(self.exact, before.exact),
+            megaflow_ratio: share(self.megaflow, before.megaflow),
+            miss_ratio: share(self.misses, before.misses),
+        }
+    }
+}
+
+/// Nanoseconds of CPU time as TSC cycles.
+pub fn cycles(ns: u64) -> f64 {
+    ns as f64 * base::clock::tsc_hz() as f64 / 1e9
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worker_without_a_processor_of_its_own_may_run_on_each() {
+        let allowed = |thread: i32| {
+            let status = std::fs::read_to_string(format!("/proc/self/task/{thread}/status")).unwrap();
+            let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap();
+            list.trim().to_string()
+        };
+        let everywhere = allowed(packet::thread::id());
+        let lists = std::thread::spawn(move || {
+            // The second finds this thread bound by the first.
+            let rigs = [Rig::new(Config::default()).unwrap(), Rig::on(Config::default(), None).unwrap()];
+            rigs.map(|rig| allowed(rig.datapath.worker_thread_id(0)))
+        });
+        assert_eq!(lists.join().unwrap(), [WORKER_CPU.to_string(), everywhere]);
+    }
 }

@@ -5,7 +5,8 @@
 //! in turns. What they achieve together is the sum of their packets per second of their own CPU time, as a
 //! ratio to what one achieves alone: if n workers share nothing that is written per packet, it is n.
 
-use crate::measure::frames::{Order, addresses, exact_match, sequence};
+use crate::lab::meter::processors;
+use crate::measure::frames::{Order, exact_match, write_pcap};
 use crate::measure::rig::{self, DRIVER_CPU, Rig, Sample, WORKER_CPU};
 use crate::measure::trial::{self, Common, Goals, Meter, per_cpu_second};
 use crate::process::TempDir;
@@ -62,9 +63,9 @@ pub fn workers(text: &str) -> Result<usize, String> {
     number.ok_or_else(|| format!("must be 2 to {most}, the processors of this machine"))
 }
 
-/// Processors, or two on a machine with one.
+/// Processors, or two on a machine with one. A rig binds this thread to one of them, which changes nothing.
 pub fn cpus() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from).max(2)
+    processors().max(2)
 }
 
 #[derive(serde::Serialize)]
@@ -144,11 +145,7 @@ fn row(args: &Args, load: Load, workers: usize, dir: &Path, goals: &mut Goals) -
     }
     let pcap = dir.join("flows.pcap");
     // The same addresses at all sources: the flows differ by their ports.
-    let frame = |n: usize| {
-        let (src, dst) = addresses(n);
-        trial::frame(src, dst, 1024, 1025)
-    };
-    trial::write_frames(&pcap, sequence(flows, Order::Shuffled).into_iter().map(frame))?;
+    write_pcap(&pcap, flows, Order::Shuffled)?;
     for (_, sink) in ports(workers) {
         rig.add_port(&trial::sink(sink))?;
     }

@@ -5,7 +5,7 @@
 //! never held back). The guest reads or does not, in turns: the rate to the sink while it does not, relative
 //! to the rate while it does, is what the other port keeps.
 
-use crate::measure::frames::addresses;
+use crate::measure::frames::{addresses, frame};
 use crate::measure::rig::{DRIVER_CPU, Rig, settle};
 use crate::measure::trial::{self, Common, Goals, SINK, SOURCE};
 use crate::process::TempDir;
@@ -94,10 +94,6 @@ fn read(pair: &mut QueuePair, reads: &AtomicBool, ending: &AtomicBool) {
 /// `fairness --beside stopped-guest`.
 pub fn run(common: &Common) -> Result<(), String> {
     let dir = TempDir::new("stopped")?;
-    let frame = |n: usize| {
-        let (src, dst) = addresses(n);
-        trial::frame(src, dst, 1024, 1025)
-    };
     let (one, two) = (dir.0.join("one.pcap"), dir.0.join("two.pcap"));
     trial::write_frames(&one, std::iter::once(frame(0)))?;
     trial::write_frames(&two, (1..3).map(frame))?;

@@ -6,7 +6,11 @@ use crate::process::{Process, TempDir};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+/// How long it may take until it forwards, and from one report to the next.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// TSC cycles of the forwarding thread's CPU time per packet from the source to the sink.
 pub fn measure(pcap: &Path, time: Duration) -> Result<f64, String> {
@@ -24,33 +28,74 @@ pub fn measure(pcap: &Path, time: Duration) -> Result<f64, String> {
         .stdout(Stdio::piped())
         .stderr(Stdio::null());
     let mut process = Process::spawn(&mut command)?;
-    let lines = BufReader::new(process.0.stdout.take().ok_or("testpmd's output")?).lines();
+    let output = BufReader::new(process.0.stdout.take().ok_or("testpmd's output")?);
+    let (sender, lines) = channel();
+    // Ends with the process.
+    std::thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
     let thread = format!("rte-worker-{WORKER_CPU}");
-    let seconds = time.as_secs().max(1) + 2;
-    let mut readings: Vec<(u64, u64)> = Vec::new();
-    for line in lines {
-        let line = line.map_err(|e| e.to_string())?;
-        // The source's account comes first in each report; the sink's has no packets received.
-        let Some(rest) = line.trim().strip_prefix("RX-packets:") else { continue };
-        let packets: u64 = rest.split_whitespace().next().and_then(|n| n.parse().ok()).unwrap_or(0);
-        if packets == 0 {
-            continue;
-        }
-        if readings.is_empty() {
+    let mut is_noted = false;
+    let readings = readings(&lines, time.as_secs().max(1) as usize + 3, PATIENCE, || {
+        if !std::mem::replace(&mut is_noted, true) {
             huge_pages::note("testpmd", process.id());
         }
-        let cpu = process
-            .thread_cpu_ns(&thread)
-            .or_else(|| process.thread_cpu_ns(&format!("lcore-worker-{WORKER_CPU}")))
-            .ok_or("testpmd has no forwarding thread")?;
-        readings.push((packets, cpu));
-        if readings.len() as u64 > seconds {
-            break;
-        }
-    }
+        let cpu = process.thread_cpu_ns(&thread);
+        cpu.or_else(|| process.thread_cpu_ns(&format!("lcore-worker-{WORKER_CPU}")))
+            .ok_or("testpmd has no forwarding thread".into())
+    })?;
     let (first, last) = match (readings.get(1), readings.last()) {
         (Some(first), Some(last)) if last.0 > first.0 => (first, last),
         _ => return Err("dpdk-testpmd forwarded nothing".into()),
     };
     Ok((last.1 - first.1) as f64 * base::clock::tsc_hz() as f64 / 1e9 / (last.0 - first.0) as f64)
+}
+
+/// Packets and CPU time of so many reports. The source's account comes first in each report; the sink's has no
+/// packets received.
+fn readings(
+    lines: &Receiver<String>,
+    count: usize,
+    patience: Duration,
+    mut cpu_ns: impl FnMut() -> Result<u64, String>,
+) -> Result<Vec<(u64, u64)>, String> {
+    let (mut all, mut end) = (Vec::new(), Instant::now() + patience);
+    while all.len() < count {
+        let left = end.saturating_duration_since(Instant::now());
+        // Reports of nothing come, too.
+        let line = lines.recv_timeout(left).ok().filter(|_| !left.is_zero());
+        let line =
+            line.ok_or_else(|| format!("dpdk-testpmd has ended, or forwarded nothing for {patience:?}"))?;
+        let received =
+            line.trim().strip_prefix("RX-packets:").and_then(|rest| rest.split_whitespace().next());
+        let packets: u64 = received.and_then(|n| n.parse().ok()).unwrap_or(0);
+        if packets > 0 {
+            all.push((packets, cpu_ns()?));
+            end = Instant::now() + patience;
+        }
+    }
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_that_forwards_nothing_is_not_waited_for_without_end() {
+        let (sender, lines) = channel();
+        let mut cpu = 0;
+        let mut read = |count, patience| {
+            readings(&lines, count, patience, || {
+                cpu += 5;
+                Ok(cpu)
+            })
+        };
+        for line in ["  RX-packets: 40  RX-missed: 0", "  RX-packets: 0", "  RX-packets: 90 RX-missed: 0"] {
+            sender.send(line.to_string()).unwrap();
+        }
+        assert_eq!(read(2, Duration::from_secs(60)), Ok(vec![(40, 5), (90, 10)]));
+        let quiet = std::thread::spawn(move || while sender.send("  RX-packets: 0".to_string()).is_ok() {});
+        assert!(read(1, Duration::from_millis(20)).unwrap_err().contains("forwarded nothing"));
+        drop(lines);
+        quiet.join().unwrap();
+    }
 }

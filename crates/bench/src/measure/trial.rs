@@ -1,7 +1,6 @@
-//! Shared by the benches in memory: their flags, their goals, traffic to measure with, and a meter that can
-//! be read while something else continues.
+//! Shared by the benches in memory: their flags, their goals, and traffic to measure with.
 
-use crate::measure::rig::{Rig, Sample};
+pub use crate::measure::rig::{Meter, cycles};
 use crate::measure::rows::{json_file, write_json};
 use crate::stats::{certainty, lower_bound, median, upper_bound_by_inverses};
 use base::PortNo;
@@ -78,7 +77,8 @@ impl Goals {
         self.judged += 1;
         let low = lower_bound(values);
         println!("    {what}: at least {low:.3} {} (goal {goal})", certainty(values.len()));
-        if low.is_nan() || low < goal {
+        // An infinite one is a ratio to nothing.
+        if !low.is_finite() || low < goal {
             self.missed.push(format!("{what}: {low:.3}, goal at least {goal}"));
         }
     }
@@ -113,58 +113,6 @@ impl Goals {
             self.missed.push(format!("{what}: {most:.3}, limit {limit}"));
         }
     }
-}
-
-/// A worker's account at one moment.
-#[derive(Clone, Copy)]
-pub struct Meter {
-    packets: u64,
-    exact: u64,
-    megaflow: u64,
-    misses: u64,
-    cpu_ns: u64,
-}
-
-impl Meter {
-    /// Now.
-    pub fn read(rig: &Rig) -> Meter {
-        Meter::of(rig.datapath.worker_stats(0), rig.datapath.worker_thread_id(0))
-    }
-
-    /// Now, for a thread that has not got the rig.
-    pub fn of(stats: &datapath::WorkerStats, thread_id: i32) -> Meter {
-        Meter {
-            packets: stats.rx.get(),
-            exact: stats.exact_hits.get(),
-            megaflow: stats.megaflow_hits.get(),
-            misses: stats.misses.get(),
-            cpu_ns: base::clock::cpu_time_ns(thread_id).unwrap_or(0),
-        }
-    }
-
-    /// Packets whose hit or miss was counted since an earlier reading.
-    pub fn looked_up_since(&self, before: &Meter) -> u64 {
-        let looked_up = |meter: &Meter| meter.exact + meter.megaflow + meter.misses;
-        looked_up(self) - looked_up(before)
-    }
-
-    /// The events since an earlier reading.
-    pub fn since(&self, before: &Meter) -> Sample {
-        let packets = self.packets - before.packets;
-        let share = |a: u64, b: u64| (a - b) as f64 / packets.max(1) as f64;
-        Sample {
-            packets,
-            cycles_per_packet: cycles(self.cpu_ns - before.cpu_ns) / packets.max(1) as f64,
-            exact_ratio: share(self.exact, before.exact),
-            megaflow_ratio: share(self.megaflow, before.megaflow),
-            miss_ratio: share(self.misses, before.misses),
-        }
-    }
-}
-
-/// Nanoseconds of CPU time as TSC cycles.
-pub fn cycles(ns: u64) -> f64 {
-    ns as f64 * base::clock::tsc_hz() as f64 / 1e9
 }
 
 /// Packets per second of CPU time at this cost.

@@ -222,6 +222,12 @@ impl RowFile {
             }
         }
         self.turns(first, row, &mut point);
+        // Rows of before 2026-11-28 also have what a dump or a deletion took, divided by the rules.
+        let changes =
+            point.labels.get("what").is_some_and(|what| !["add", "bundle"].contains(&what.as_str()));
+        if suite == "load-rules" && changes {
+            point.metrics.remove("bytes_per_rule");
+        }
         switching_cost(row, &mut point);
         // Equal in every switch, which the measurement ensures.
         point.conditions = conditions(suite);
@@ -377,6 +383,17 @@ mod tests {
         let point = RowFile::parse(text).unwrap().points().unwrap().remove(0);
         assert_eq!((point.limit.as_deref(), point.metrics["loss"].values[0]), (Some("a sink"), 0.7));
         assert!(point.labels.is_empty());
+    }
+
+    #[test]
+    fn what_a_switch_takes_for_a_dump_is_no_memory_of_a_rule() {
+        let rows = ["add", "dump"].map(|what| {
+            format!(r#"{{"switch": "crosspoint", "what": "{what}", "seconds": 1, "bytes_per_rule": 300}}"#)
+        });
+        let text = format!(r#"{{"command": "x bench load-rules", "rows": [{}]}}"#, rows.join(","));
+        let points = RowFile::parse(&text).unwrap().points().unwrap();
+        let told: Vec<bool> = points.iter().map(|p| p.metrics.contains_key("bytes_per_rule")).collect();
+        assert_eq!(told, [true, false]);
     }
 
     #[test]

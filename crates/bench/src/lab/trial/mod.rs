@@ -81,6 +81,7 @@ pub fn together(a: Watched, b: Watched) -> Watched {
     Watched {
         seconds,
         steal: mean(a.steal, b.steal),
+        steal_of_second: a.steal_of_second.into_iter().chain(b.steal_of_second).reduce(f64::max),
         busy: mean(a.busy, b.busy),
         preemptions: a.preemptions + b.preemptions,
     }
