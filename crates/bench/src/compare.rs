@@ -220,6 +220,9 @@ fn judge(a: &Metric, b: &Metric, level: f64) -> Verdict {
         return Verdict::None("values that are not above 0 have no ratio".into());
     }
     let (low, high) = ratio_bounds(&a.values, &b.values, level);
+    // A figure that is read in steps is known to one of them, however often it comes out the same.
+    let unsure = 1.0 + step(a.values.iter().chain(&b.values));
+    let (low, high) = (low / unsure, high * unsure);
     let (is_less, is_more) = (high < 1.0, low > 1.0);
     match a.better {
         Better::Lower if is_more => Verdict::Worse(low, high),
@@ -228,6 +231,13 @@ fn judge(a: &Metric, b: &Metric, level: f64) -> Verdict {
         Better::Higher if is_more => Verdict::Better(low, high),
         _ => Verdict::Same(low, high),
     }
+}
+
+/// The decimal step in which all values are written, in ratio to the least of them.
+fn step<'a>(values: impl Iterator<Item = &'a f64> + Clone) -> f64 {
+    let places = values.clone().map(|v| v.to_string().split_once('.').map_or(0, |(_, places)| places.len()));
+    let least = values.copied().fold(f64::INFINITY, f64::min);
+    0.1_f64.powi(places.max().unwrap_or(0) as i32) / least
 }
 
 /// Bounds of the ratio of the geometric means of `b` and `a`, by Welch's test at this level.
@@ -361,6 +371,16 @@ mod tests {
         assert!(matches!(verdict(&a, &[90.0, 130.0, 95.0, 105.0], Better::Lower), Verdict::Same(..)));
         assert!(matches!(verdict(&a, &a, Better::Lower), Verdict::Same(..)));
         assert!(matches!(verdict(&[1.0], &[9.0], Better::Lower), Verdict::None(_)));
+    }
+
+    #[test]
+    fn a_difference_of_one_step_of_a_figure_is_none_however_often_it_is_read() {
+        let judged = |a: f64, b: f64| verdict(&[a; 7], &[b; 7], Better::Lower);
+        assert!(matches!(judged(12.0, 13.0), Verdict::Same(..)), "of 12.4 and 12.6");
+        assert!(matches!(judged(0.03, 0.02), Verdict::Same(..)));
+        assert!(matches!(judged(12.0, 14.0), Verdict::Worse(..)));
+        assert!(matches!(judged(12.5, 12.0), Verdict::Better(..)));
+        assert!(matches!(judged(1_000_000.0, 1_000_100.0), Verdict::Worse(..)));
     }
 
     #[test]

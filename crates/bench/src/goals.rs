@@ -4,7 +4,7 @@
 
 use crate::compare::refusal_of;
 use crate::result::{Point, Run};
-use crate::stats::{bounds, median};
+use crate::stats::{lower_bound, median, upper_bound_by_inverses};
 use std::collections::BTreeMap;
 
 /// A goal, as data.
@@ -192,11 +192,6 @@ impl Figure {
     }
 }
 
-/// A bound in words.
-pub fn text(bound: Option<f64>) -> String {
-    bound.map_or("no goal".into(), |bound| format!("goal {bound}"))
-}
-
 /// Each goal at each point of a run that it applies to.
 pub fn of_run(run: &Run) -> Vec<Held> {
     GOALS.iter().flat_map(|goal| run.points.iter().filter_map(|point| held(goal, point, run))).collect()
@@ -236,11 +231,13 @@ fn held(goal: &Goal, point: &Point, run: &Run) -> Option<Held> {
     };
     let (bound, text, is_held) = match goal.bound {
         AtLeast(goal) => {
-            let low = bounds(&values).0;
-            (low, format!("at least {goal}"), low >= goal)
+            let low = lower_bound(&values);
+            // A ratio to a rate of nothing is none.
+            (low, format!("at least {goal}"), low.is_finite() && low >= goal)
         }
         AtMost(goal) => {
-            let high = bounds(&values).1;
+            // As `--assert` judges.
+            let high = upper_bound_by_inverses(&values.iter().map(|v| 1.0 / v).collect::<Vec<f64>>());
             (high, format!("at most {goal}"), high <= goal)
         }
         Never(goal) => {
@@ -252,7 +249,7 @@ fn held(goal: &Goal, point: &Point, run: &Run) -> Option<Held> {
     let verdict = match refused {
         Some(why) => format!("no verdict: {why}"),
         None if values.len() < 2 && !matches!(goal.bound, Never(_) | Median(_)) => {
-            format!("{}, by one turn", if is_held { "held" } else { "missed" })
+            format!("{} by one turn", if is_held { "held" } else { "missed" })
         }
         None => if is_held { "held" } else { "missed" }.into(),
     };
@@ -276,12 +273,10 @@ fn ratios(over: &[f64], under: &[f64]) -> Vec<f64> {
 }
 
 /// How many goals of each verdict.
-pub fn summary(held: &[Held]) -> BTreeMap<&'static str, usize> {
+pub fn summary(held: &[Held]) -> BTreeMap<&str, usize> {
     let mut counts = BTreeMap::new();
     for one in held {
-        let verdict =
-            ["held", "missed"].into_iter().find(|v| one.verdict.starts_with(v)).unwrap_or("no verdict");
-        *counts.entry(verdict).or_default() += 1;
+        *counts.entry(one.verdict.split(':').next().unwrap_or_default()).or_default() += 1;
     }
     counts
 }

@@ -61,8 +61,8 @@ impl Watch {
         Watch { start, ticks, preemptions: preemptions(&pids), pids, second: (start, ticks, None) }
     }
 
-    /// Looks at the last second if it is over: of many turns, a short disturbance spoils one, and is nothing in
-    /// the mean of all. To be called several times in each second.
+    /// Looks at the last second if it is over: of many turns, a short disturbance spoils one, and is nothing
+    /// in the mean of all. To be called several times in each second.
     pub fn look(&mut self) {
         let (begun, before, most) = &mut self.second;
         if begun.elapsed() >= SECOND {

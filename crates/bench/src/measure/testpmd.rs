@@ -49,8 +49,8 @@ pub fn measure(pcap: &Path, time: Duration) -> Result<f64, String> {
     Ok((last.1 - first.1) as f64 * base::clock::tsc_hz() as f64 / 1e9 / (last.0 - first.0) as f64)
 }
 
-/// Packets and CPU time of so many reports. The source's account comes first in each report; the sink's has no
-/// packets received.
+/// Packets and CPU time of so many reports. The source's account comes first in each report; the sink's has
+/// no packets received.
 fn readings(
     lines: &Receiver<String>,
     count: usize,

@@ -99,53 +99,71 @@ pub fn is_floor(switch: &str) -> bool {
     forwards(switch) == Forwards::Floor
 }
 
-/// The points of the suite that stand for their load: of several runs the newest that has enough turns. One
-/// whose CPU time was charged by an older rule stands for nothing that was measured anew.
+/// The points of the suite that stand for their load.
 pub fn newest<'a>(runs: &'a [Run], suite: &str) -> Vec<(&'a Run, &'a Point)> {
+    let of_run =
+        |run: &'a Run| run.points.iter().filter(|p| p.suite == suite).map(move |p| (run, p)).collect();
+    standing(runs, of_run, |(_, point)| point, |(_, a), (_, b)| a.key() == b.key())
+}
+
+/// Of what several runs have of the same, the newest that has enough turns. One whose CPU time was charged by
+/// an older rule stands for nothing that was measured anew.
+fn standing<'a, T>(
+    runs: &'a [Run],
+    of_run: impl Fn(&'a Run) -> Vec<T>,
+    point: impl Fn(&T) -> &'a Point,
+    is_same: impl Fn(&T, &T) -> bool,
+) -> Vec<T> {
     let turns = |point: &Point| point.metrics.values().map(|m| m.values.len()).max().unwrap_or(0).min(ENOUGH);
     let charge = |point: &Point| point.conditions.get(CPU_TIME).cloned();
     let mut order: Vec<&Run> = runs.iter().collect();
     order.sort_by(|a, b| (&a.info.started, &a.name).cmp(&(&b.info.started, &b.name)));
-    let mut found: Vec<(&Run, &Point)> = Vec::new();
-    for run in order {
-        for point in run.points.iter().filter(|p| p.suite == suite) {
-            match found.iter_mut().find(|(_, there)| there.key() == point.key()) {
-                Some(there) if turns(point) >= turns(there.1) || charge(point) != charge(there.1) => {
-                    *there = (run, point);
+    let mut found: Vec<T> = Vec::new();
+    for new in order.into_iter().flat_map(of_run) {
+        match found.iter_mut().find(|there| is_same(there, &new)) {
+            Some(there) => {
+                let (old, point) = (point(there), point(&new));
+                if turns(point) >= turns(old) || charge(point) != charge(old) {
+                    *there = new;
                 }
-                Some(_) => {}
-                None => found.push((run, point)),
             }
+            None => found.push(new),
         }
     }
     found
 }
 
-/// Every point of ours that represents its load, with each peer's under the same load in the same run.
+/// Every point of ours, with each peer's under the same load in the same run. A newer run of ours alone takes
+/// no comparison away.
 pub fn compared<'a>(runs: &'a [Run], suite: &str) -> Vec<Beside<'a>> {
+    let is_peer = |p: &&Point| !p.switch.starts_with("crosspoint") && p.switch != "none";
+    let of_run = |run: &'a Run| {
+        let ours = run.points.iter().filter(|p| p.suite == suite && p.switch == "crosspoint");
+        let peers = |ours: &'a Point| {
+            let is_like = |p: &&Point| (&p.suite, &p.labels) == (&ours.suite, &ours.labels);
+            run.points.iter().filter(is_like).filter(is_peer).map(move |peer| (run, ours, peer))
+        };
+        ours.flat_map(peers).collect()
+    };
+    let is_same = |(_, a, of_a): &(&Run, &Point, &Point), (_, b, of_b): &(&Run, &Point, &Point)| {
+        (a.key(), &of_a.switch) == (b.key(), &of_b.switch)
+    };
     let mut all = Vec::new();
-    for (run, ours) in newest(runs, suite).into_iter().filter(|(_, p)| p.switch == "crosspoint") {
-        let peers = run.points.iter().filter(|p| {
-            (&p.suite, &p.labels) == (&ours.suite, &ours.labels)
-                && !p.switch.starts_with("crosspoint")
-                && p.switch != "none"
-        });
-        for peer in peers {
-            let has =
-                |figure: &&Judged| [ours, peer].iter().all(|point| point.metrics.contains_key(&*figure.name));
-            for figure in judged().iter().filter_map(|group| group.iter().find(has)) {
-                let figure = &*figure.name;
-                // What was offered at a fixed rate arrives, where neither loses any.
-                let is_offered = ours.labels.contains_key("offered_pps")
-                    && figure == "rate_pps"
-                    && !loses(ours)
-                    && !loses(peer);
-                // A value without a unit is a count, which describes the load.
-                let is_judged = ours.metrics[figure].better != Better::Neither
-                    && ours.labels.get("unit").is_none_or(|unit| !unit.is_empty());
-                if is_judged && !is_offered {
-                    all.push(beside(run, ours, peer, figure));
-                }
+    for (run, ours, peer) in standing(runs, of_run, |(_, ours, _)| ours, is_same) {
+        let has =
+            |figure: &&Judged| [ours, peer].iter().all(|point| point.metrics.contains_key(&*figure.name));
+        for figure in judged().iter().filter_map(|group| group.iter().find(has)) {
+            let figure = &*figure.name;
+            // What was offered at a fixed rate arrives, where neither loses any.
+            let is_offered = ours.labels.contains_key("offered_pps")
+                && figure == "rate_pps"
+                && !loses(ours)
+                && !loses(peer);
+            // A value without a unit is a count, which describes the load.
+            let is_judged = ours.metrics[figure].better != Better::Neither
+                && ours.labels.get("unit").is_none_or(|unit| !unit.is_empty());
+            if is_judged && !is_offered {
+                all.push(beside(run, ours, peer, figure));
             }
         }
     }
@@ -211,6 +229,27 @@ mod tests {
         assert_eq!(stands([run("1", 2, None), run("2", 1, None)]), "1");
         assert_eq!(stands([run("1", 2, None), run("2", 1, Some("while sending"))]), "2");
         assert_eq!(stands([run("2", 1, Some("while sending")), run("1", 2, None)]), "2");
+    }
+
+    #[test]
+    fn a_newer_run_of_ours_alone_hides_no_comparison() {
+        let point = |switch: &str, cost: f64| {
+            let mut point = Point { suite: "p2p".into(), switch: switch.into(), ..Point::default() };
+            let metric = Metric::new("cycles", Better::Lower, vec![cost]);
+            point.metrics.insert("cycles_per_packet".into(), metric);
+            point
+        };
+        let run = |started: &str, points| {
+            let mut run = Run { points, ..Run::default() };
+            run.info.started = started.into();
+            run
+        };
+        let older = run("1", vec![point("crosspoint", 9.0), point("bridge", 1.0), point("ovs", 3.0)]);
+        let newer = run("2", vec![point("crosspoint", 2.0), point("ovs", 4.0)]);
+        let runs = [older, newer, run("3", vec![point("crosspoint", 1.0)])];
+        let all = compared(&runs, "p2p");
+        let pairs: Vec<(&str, f64)> = all.iter().map(|b| (&*b.peer.switch, b.factor)).collect();
+        assert_eq!(pairs, [("bridge", 1.0 / 9.0), ("ovs", 2.0)]);
     }
 
     #[test]

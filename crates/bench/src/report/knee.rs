@@ -13,7 +13,7 @@ pub enum Knee {
     Between(f64, f64),
     /// The lowest load did not come through.
     Below(f64),
-    /// The highest load came through.
+    /// The highest load came through, of those that the generator could offer.
     Above(f64),
 }
 
@@ -24,14 +24,17 @@ pub fn of(points: &[(f64, f64, f64, f64)]) -> Option<Knee> {
     if points.len() < 2 {
         return None;
     }
-    let came_through =
-        |(offered, received, ..): &(f64, f64, f64, f64)| *received >= offered * (1.0 - LOSS_MAX);
     // A load that lost something by chance below one that did not is not an inflection.
     Some(match points.iter().rposition(came_through) {
         None => Knee::Below(first.0),
         Some(at) if at + 1 == points.len() => Knee::Above(last.0),
         Some(at) => Knee::Between(points[at].0, points[at + 1].0),
     })
+}
+
+/// Whether a load of a curve came through.
+pub fn came_through((offered, received, ..): &(f64, f64, f64, f64)) -> bool {
+    *received >= offered * (1.0 - LOSS_MAX)
 }
 
 impl Knee {
@@ -49,7 +52,9 @@ impl fmt::Display for Knee {
                 write!(f, "{} packets/s; {} lost more", short(at), short(next))
             }
             Knee::Below(first) => write!(f, "below {} packets/s, the least that was offered", short(first)),
-            Knee::Above(last) => write!(f, "above {} packets/s, the most that was offered", short(last)),
+            Knee::Above(last) => {
+                write!(f, "above {} packets/s: no higher load shows a limit of the switch", short(last))
+            }
         }
     }
 }

@@ -25,8 +25,9 @@ const HOW: &str = "
 
 - **times as good**: 2.00 is twice as good as the peer, be it half the cost or twice the rate; 0.50 is half as
   good. Both were measured in the same run, in turns, on the same machine, under the same load.
-- **shown**: the 95 % confidence interval of the ratio over the turns excludes 1. **by one turn**: each was
-  measured once, which the next run may turn round; a difference of less than 10 % is then called *alike*.
+- **shown**: the 95 % confidence interval of the ratio over the turns excludes 1; of a hundred alike figures
+  some five are shown by chance. **by one turn**: each was measured once, which the next run may turn round; a
+  difference of less than 10 % is then called *alike*.
 - **no verdict**: the conditions differ, or another part than the switch was the limit;
   [the reasons](#no-verdict) are listed.
 - Costs are in cycles of the time stamp counter (TSC). `cycles_per_packet` are those of the switch's threads,
@@ -37,7 +38,8 @@ const HOW: &str = "
   that came back in between. Trials of before 2026-11-28, which lack the condition `cpu time`, also charge the
   preparation of frames and the wait for late ones: a switch whose threads always poll pays up to 28 % more in
   committed runs of normal length, and up to 66 % more in quick ones. The two kinds are never compared.
-- A load is shown once: by the newest of the runs that has more than one turn of it, or else the newest.
+- A load is shown once: by the newest of the runs that has more than one turn of it, or else the newest. A
+  comparison with a peer is shown by the newest run that has both.
 ";
 
 /// Runs that began before this day are of older versions of Crosspoint.

@@ -2,7 +2,7 @@
 //! and how to repeat it all.
 
 use super::bars::Bars;
-use super::knee::{self, Knee};
+use super::knee::Knee;
 use super::left_out;
 use super::plot::{Line, lines, svg};
 use super::style::{SCRIPT, STYLE};
@@ -15,6 +15,9 @@ use crate::suite::notes;
 use crate::suite::{Limit, Plot, Suite};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use std::collections::BTreeMap;
+
+/// What is said of points that are not the switch's own.
+const FOREIGN: &str = "another part than the switch was the limit, or the packets do not add up.";
 
 /// The whole page. `held` are the goals of each run.
 pub fn page(runs: &[Run], held: &[Vec<Held>]) -> String {
@@ -152,6 +155,9 @@ fn of_suite(suite: &Suite, runs: &[Run]) -> Markup {
                         figcaption { (plot.title) }
                         (PreEscaped(svg))
                         (legend(lines.iter().map(|line| line.name.as_str())))
+                        @if lines.iter().any(|line| !line.foreign.is_empty()) {
+                            p { "In a frame: " (FOREIGN) }
+                        }
                         @if plot.limit == Some(Limit::Offered) { (knees(&lines)) }
                     }
                 }
@@ -217,7 +223,7 @@ fn documents(suite: &Suite) -> Markup {
 /// Where each line of a load curve breaks; the graph has a cross there.
 fn knees(lines: &[Line]) -> Markup {
     let found: Vec<(&str, Knee)> =
-        lines.iter().filter_map(|line| Some((line.name.as_str(), knee::of(&line.points)?))).collect();
+        lines.iter().filter_map(|line| Some((line.name.as_str(), line.knee()?))).collect();
     html! { @if !found.is_empty() {
         p { "Inflection points (crosses): the highest load of which at least 99 % came through, where a higher one "
             "lost more." }
@@ -233,7 +239,7 @@ fn bars(plot: &Plot, suite: &Suite, runs: &[Run]) -> Markup {
             figcaption { (plot.title) }
             (PreEscaped(svg))
             @if bars.series.len() > 1 { (legend(bars.series.iter().map(String::as_str))) }
-            @if bars.has_hollow() { p { "Hollow: another part than the switch was the limit." } }
+            @if bars.has_hollow() { p { "Hollow: " (FOREIGN) } }
         }
     } }
 }
@@ -358,10 +364,12 @@ mod tests {
             point.metrics.insert("rate_pps".into(), Metric::new("1/s", Better::Higher, vec![rate]));
             point
         };
-        let points = vec![point(10_000, 10_000.0), point(20_000, 19_990.0), point(50_000, 31_000.0)];
+        let mut points = vec![point(10_000, 10_000.0), point(20_000, 19_990.0), point(50_000, 31_000.0)];
+        points[0].limit = Some("the generator".into());
         let mut run = Run { name: "x".into(), points, ..Run::default() };
         let plain = page(std::slice::from_ref(&run), &[Vec::new()]);
         assert!(plain.contains("ours, topology P2P: 20,000 packets/s; 50,000 lost more"), "{plain}");
+        assert!(plain.contains("In a frame: another part"), "{plain}");
         assert!(!plain.contains("Generator and guest alone"));
         run.info.calibration.insert("generator builtin, 64 bytes".into(), 250_000.0);
         let page = page(&[run], &[Vec::new()]);

@@ -1,7 +1,7 @@
 //! A graph as SVG text. Colours come from classes that the page's style sheet defines for light and dark, so
 //! a graph is drawn with stand-ins that [`recolour`] replaces.
 
-use super::knee::{self, Knee};
+use super::knee::{self, Knee, came_through};
 use crate::lab::topology;
 use crate::result::{Point, Run};
 use crate::suite::{Limit, Plot};
@@ -37,11 +37,21 @@ pub struct Line {
     pub name: String,
     /// Sorted by x.
     pub points: Vec<(f64, f64, f64, f64)>,
+    /// The places of those at which another part than the switch was the limit.
+    pub foreign: Vec<f64>,
+}
+
+impl Line {
+    /// Where a load curve breaks. A load that another part lost says nothing about the switch.
+    pub fn knee(&self) -> Option<Knee> {
+        let says = |point: &&(f64, f64, f64, f64)| came_through(point) || !self.foreign.contains(&point.0);
+        knee::of(&self.points.iter().filter(says).copied().collect::<Vec<_>>())
+    }
 }
 
 /// The lines of a graph, from all runs.
 pub fn lines(plot: &Plot, suite: &str, runs: &[Run]) -> Vec<Line> {
-    let mut lines: BTreeMap<String, Vec<(f64, f64, f64, f64)>> = BTreeMap::new();
+    let mut lines: BTreeMap<String, Line> = BTreeMap::new();
     for run in runs {
         for point in run.points.iter().filter(|p| p.suite == suite && shows(plot, p)) {
             let (Some(x), Some(metric)) = (position(plot, point), point.metrics.get(plot.metric)) else {
@@ -59,15 +69,16 @@ pub fn lines(plot: &Plot, suite: &str, runs: &[Run]) -> Vec<Line> {
             let (low, high) = metric.interval();
             let y = metric.median();
             if y.is_finite() {
-                lines.entry(name).or_default().push((x, y, low.max(0.0).min(y), high.max(y)));
+                let empty = || Line { name: name.clone(), points: Vec::new(), foreign: Vec::new() };
+                let line = lines.entry(name.clone()).or_insert_with(empty);
+                line.points.push((x, y, low.max(0.0).min(y), high.max(y)));
+                line.foreign.extend((!point.is_of_switch()).then_some(x));
             }
         }
     }
-    let sorted = |(name, mut points): (String, Vec<(f64, f64, f64, f64)>)| {
-        points.sort_by(|a, b| a.0.total_cmp(&b.0));
-        Line { name, points }
-    };
-    lines.into_iter().map(sorted).collect()
+    let mut lines: Vec<Line> = lines.into_values().collect();
+    lines.iter_mut().for_each(|line| line.points.sort_by(|a, b| a.0.total_cmp(&b.0)));
+    lines
 }
 
 /// Whether a point is one that the plot shows.
@@ -183,9 +194,12 @@ where
             chart.draw_series(LineSeries::new(points.clone(), style))?;
         }
         let point = if is_second { style } else { colour.filled() };
-        chart.draw_series(points.map(|at| Circle::new(at, 4, point)))?;
+        chart.draw_series(points.clone().map(|at| Circle::new(at, 4, point)))?;
+        let foreign = points.filter(|(x, _)| line.foreign.contains(x));
+        let frame = |at| EmptyElement::at(at) + Rectangle::new([(-6, -6), (6, 6)], colour.stroke_width(1));
+        chart.draw_series(foreign.map(frame))?;
         if plot.limit == Some(Limit::Offered)
-            && let Some(at) = knee::of(&line.points).and_then(Knee::at)
+            && let Some(at) = line.knee().and_then(Knee::at)
         {
             let marked = line.points.iter().filter(|point| point.0 == at);
             chart.draw_series(marked.map(|(x, y, ..)| Cross::new((*x, *y), 9, INK.stroke_width(2))))?;
@@ -263,7 +277,8 @@ mod tests {
 
     #[test]
     fn zeros_stand_on_the_axis_and_a_ninth_line_is_hollow() {
-        let zero = |n: usize| Line { name: format!("{n}"), points: vec![(1.0, 0.0, 0.0, 0.0)] };
+        let zero =
+            |n: usize| Line { name: format!("{n}"), points: vec![(1.0, 0.0, 0.0, 0.0)], foreign: Vec::new() };
         let lines: Vec<Line> = (0..9).map(zero).collect();
         let plot = Plot::new("loss", "loss", "size");
         let svg = svg(&plot, &lines).unwrap();
@@ -278,12 +293,18 @@ mod tests {
     #[test]
     fn a_load_curve_has_a_cross_where_it_breaks_and_no_other_graph_has() {
         let points = vec![(1e4, 1e4, 1e4, 1e4), (2e4, 2e4, 2e4, 2e4), (5e4, 3e4, 3e4, 3e4)];
-        let lines = [Line { name: "ours".into(), points }];
-        let strokes = |plot: &Plot| svg(plot, &lines).unwrap().matches("stroke-width=\"2\"").count();
+        let mut lines = [Line { name: "ours".into(), points, foreign: Vec::new() }];
+        let of = |plot: &Plot, lines: &[Line], part: &str| svg(plot, lines).unwrap().matches(part).count();
+        let strokes = |plot: &Plot| of(plot, &lines, "stroke-width=\"2\"");
         let plot = Plot::new("t", "rate_pps", "offered_pps");
         let (with, without) =
             (strokes(&Plot::new("t", "rate_pps", "offered_pps").limit(Limit::Offered)), strokes(&plot));
         assert_eq!(with, without + 2, "two strokes are a cross");
+        // What the generator did not bring is no limit of the switch's, and the point is framed.
+        let frames = of(&plot, &lines, "<rect");
+        lines[0].foreign = vec![5e4];
+        assert_eq!(of(&plot, &lines, "<rect"), frames + 1);
+        assert_eq!(lines[0].knee(), Some(Knee::Above(2e4)));
     }
 
     #[test]
