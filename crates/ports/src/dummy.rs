@@ -1,7 +1,7 @@
 //! `dummy`: a port for tests. Frames are injected and observed by command; there is no device.
 //!
 //! Injected frames wait in a bounded queue until the worker polls; the queue's event wakes the worker if it
-//! sleeps. Of sent frames, the last [`KEPT_MAX`] are kept. A [`Cable`] connects two dummies, of one switch or
+//! sleeps. Of sent frames, the last are kept, in a queue with the same bounds. A [`Cable`] connects two dummies, of one switch or
 //! of two, and passing frames may be written to [capture files](Captures).
 //!
 //! Threads: injector, observer, cable and workers share locks. That is fine for a test port, and no example
@@ -26,8 +26,10 @@ use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// Frames kept in either direction.
+/// Frames kept in either direction ...
 pub const KEPT_MAX: usize = 10_000;
+/// ... and their bytes: so many frames of an Ethernet's length, and fewer of 64 KB.
+pub const KEPT_BYTES_MAX: usize = 16 << 20;
 
 /// Its row of the table of drivers.
 pub(crate) const DRIVER: Driver = Driver {
@@ -123,11 +125,35 @@ pub struct DummyPort {
 struct Shared {
     link: Arc<VirtualLink>,
     /// For each receive queue.
-    injected: Vec<Mutex<VecDeque<Vec<u8>>>>,
-    sent: Mutex<VecDeque<Vec<u8>>>,
+    injected: Vec<Mutex<Kept>>,
+    sent: Mutex<Kept>,
     captures: Captures,
     /// The near end of the cable.
     end: Option<Arc<End>>,
+}
+
+/// Frames that wait to be received or observed.
+#[derive(Default)]
+struct Kept {
+    frames: VecDeque<Vec<u8>>,
+    bytes: usize,
+}
+
+impl Kept {
+    fn has_room(&self, frame: &[u8]) -> bool {
+        self.frames.len() < KEPT_MAX && self.bytes + frame.len() <= KEPT_BYTES_MAX
+    }
+
+    fn push(&mut self, frame: Vec<u8>) {
+        self.bytes += frame.len();
+        self.frames.push_back(frame);
+    }
+
+    fn pop(&mut self) -> Option<Vec<u8>> {
+        let frame = self.frames.pop_front()?;
+        self.bytes -= frame.len();
+        Some(frame)
+    }
 }
 
 impl DummyPort {
@@ -215,17 +241,17 @@ impl Shared {
 impl DummyControl for Shared {
     fn inject_at(&self, queue: usize, frame: &[u8]) -> Option<bool> {
         let mut injected = self.injected.get(queue)?.lock().expect("no panic while held");
-        if injected.len() >= KEPT_MAX {
+        if !injected.has_room(frame) {
             return Some(false);
         }
-        injected.push_back(frame.to_vec());
+        injected.push(frame.to_vec());
         drop(injected);
         self.link.rx[queue].event.signal();
         Some(true)
     }
 
     fn waiting(&self) -> usize {
-        self.injected.iter().map(|queue| queue.lock().expect("no panic while held").len()).sum()
+        self.injected.iter().map(|queue| queue.lock().expect("no panic while held").frames.len()).sum()
     }
 
     fn is_connected(&self) -> Option<bool> {
@@ -233,7 +259,7 @@ impl DummyControl for Shared {
     }
 
     fn take_sent(&self) -> Vec<Vec<u8>> {
-        self.sent.lock().expect("no panic while held").drain(..).collect()
+        std::mem::take(&mut *self.sent.lock().expect("no panic while held")).frames.into()
     }
 }
 
@@ -291,14 +317,12 @@ impl RxQueue for DummyRx {
         let stats = &self.shared.link.rx[self.idx].stats;
         let mut injected = self.shared.injected[self.idx].lock().expect("no panic while held");
         while !batch.is_full()
-            && let Some(frame) = injected.pop_front()
+            && let Some(frame) = injected.frames.front()
         {
-            let Some(mut packet) = cache.alloc_frame(&frame) else {
-                // It stays queued: a test that waits for it must see it once there are buffers again.
-                injected.push_front(frame);
-                break;
-            };
-            self.shared.captures.received(&frame);
+            // Without a buffer it stays queued: a test that waits for it must see it once there are some again.
+            let Some(mut packet) = cache.alloc_frame(frame) else { break };
+            self.shared.captures.received(frame);
+            injected.pop();
             packet.in_port = self.port_no;
             stats.passed(1, packet.len() as u64);
             batch.push(packet);
@@ -312,7 +336,7 @@ impl RxQueue for DummyRx {
 
     fn arm(&mut self) -> bool {
         self.shared.link.rx[self.idx].event.clear();
-        let empty = self.shared.injected[self.idx].lock().expect("no panic while held").is_empty();
+        let empty = self.shared.injected[self.idx].lock().expect("no panic while held").frames.is_empty();
         empty || !self.shared.link.is_up()
     }
 }
@@ -329,9 +353,6 @@ impl TxQueue for DummyTx {
         let mut sent = self.shared.sent.lock().expect("no panic while held");
         for packet in self.frames.drain(..) {
             self.stats.passed(1, packet.len() as u64);
-            if sent.len() >= KEPT_MAX {
-                sent.pop_front();
-            }
             let frame: Vec<u8> = packet.segments().flatten().copied().collect();
             cache.free(packet);
             self.shared.captures.sent(&frame);
@@ -340,7 +361,8 @@ impl TxQueue for DummyTx {
             {
                 self.stats.dropped.add(1);
             }
-            sent.push_back(frame);
+            while !sent.has_room(&frame) && sent.pop().is_some() {}
+            sent.push(frame);
         }
     }
 }
@@ -494,5 +516,29 @@ mod tests {
         let control = port.control();
         assert!((0..KEPT_MAX).all(|_| control.inject(&[0; 14])));
         assert!(!control.inject(&[0; 14]));
+        let (port, _) = open(&PortSpec::new("d", "dummy", PortNo(9)));
+        let (control, long) = (port.control(), vec![0; KEPT_BYTES_MAX / 256]);
+        assert!((0..256).all(|_| control.inject(&long)));
+        assert!(!control.inject(&[0]));
+    }
+
+    #[test]
+    fn of_sent_frames_the_last_are_kept_within_the_bound() {
+        const BYTES: usize = 1900;
+        let spec = PortSpec { mtu: Some(9000), ..PortSpec::new("d", "dummy", PortNo(9)) };
+        let (mut port, mut cache) = open(&spec);
+        let mut tx = port.take_tx_queues(1).remove(0);
+        let mut batch = Batch::new();
+        let frames = KEPT_BYTES_MAX.div_ceil(BYTES) as u32 + 5;
+        for n in 0..frames {
+            let mut frame = [0; BYTES];
+            frame[..4].copy_from_slice(&n.to_be_bytes());
+            batch.push(cache.alloc_frame(&frame).unwrap());
+            tx.tx_burst(&mut cache, &mut batch);
+        }
+        let sent = port.control().take_sent();
+        assert_eq!(sent.len(), KEPT_BYTES_MAX / BYTES);
+        assert_eq!(sent.last().unwrap()[..4], (frames - 1).to_be_bytes());
+        assert!(port.control().take_sent().is_empty());
     }
 }

@@ -6,7 +6,7 @@
 //! thread, and a device might never end. Nothing here blocks, and no file is changed before it is known to be
 //! regular.
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags};
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::OwnedFd;
@@ -64,11 +64,30 @@ impl FileDirs {
 
     /// A regular file to write, empty.
     pub(crate) fn create(&self, path: &str) -> Result<File, String> {
-        let mode = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::ROTH;
-        // Two that write the same file must not overwrite each other's records.
-        let file = self.open(path, OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND, mode)?;
+        let file = self.open_to_append(path)?;
         file.set_len(0).map_err(|e| e.to_string())?;
         Ok(file)
+    }
+
+    /// The same, for one port alone: not while another holds the file.
+    pub(crate) fn create_alone(&self, path: &str) -> Result<File, String> {
+        let file = self.open_to_append(path)?;
+        lock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        file.set_len(0).map_err(|e| e.to_string())?;
+        Ok(file)
+    }
+
+    /// Until what is returned is dropped, no port may write this file alone.
+    pub(crate) fn hold(&self, path: &str) -> Result<File, String> {
+        let file = self.open(path, OFlags::RDONLY, Mode::empty())?;
+        lock(&file, FlockOperation::NonBlockingLockShared)?;
+        Ok(file)
+    }
+
+    /// Two that write the same file must not overwrite each other's records.
+    fn open_to_append(&self, path: &str) -> Result<File, String> {
+        let mode = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::ROTH;
+        self.open(path, OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND, mode)
     }
 
     /// The path of a socket named by an option, which need not exist.
@@ -138,6 +157,13 @@ impl FileDirs {
             format!("must be below a directory that --pcap-dir names ({}), without \"..\"", dirs.join(", "))
         })
     }
+}
+
+fn lock(file: &File, operation: FlockOperation) -> Result<(), String> {
+    rustix::fs::flock(file, operation).map_err(|e| match e {
+        rustix::io::Errno::WOULDBLOCK => "is read or written by a port already".into(),
+        e => system(e),
+    })
 }
 
 fn system(e: rustix::io::Errno) -> String {

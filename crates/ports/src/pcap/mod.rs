@@ -5,7 +5,8 @@
 //! addresses and ports choose its queue, like a network card's receive-side scaling, so that each flow keeps
 //! its order. `tx_file` gets what is sent; without it the port is a sink.
 //!
-//! Both files must be where the administrator allowed it, see [`crate::files`].
+//! Both files must be where the administrator allowed it, see [`crate::files`]. A file that is written belongs
+//! to one port: the records of two would mix, and a capture that is replayed would be lost.
 //!
 //! Threads: each queue replays its own part. If there is a file to write, there is only one transmit queue,
 //! the file's only user.
@@ -80,7 +81,7 @@ const OPTIONS: &[OptionRow] = &[
         values: Values::Text("a file"),
         default: "none: what is sent is counted and dropped",
         is_live: false,
-        meaning: "the capture to write; an existing file is replaced",
+        meaning: "the capture to write; an existing file is replaced, unless a port reads or writes it",
     },
 ];
 
@@ -91,6 +92,8 @@ pub struct PcapPort {
     /// Until the transmit queue is taken.
     capture: Option<Capture>,
     details: Vec<(String, String)>,
+    /// Held, so that no port writes what this one replays.
+    _rx_file: Option<File>,
 }
 
 /// The file that sent frames go to. After an error it is `None`, and what is sent counts as an error.
@@ -108,6 +111,8 @@ impl PcapPort {
     /// * `timed`: keep the capture's intervals between frames (`false`: as fast as it is polled).
     /// * `tx_file`: the capture to write, replacing what is there.
     pub fn open(spec: &PortSpec) -> Result<PcapPort, PortError> {
+        let hold = |path| spec.files.hold(path).map_err(|why| spec.bad("rx_file", why));
+        let rx_file = spec.option("rx_file").map(hold).transpose()?;
         let Settings { queues, repeats, timed, bytes } = settings(spec)?;
         let records = records(spec, &bytes)?;
         let mut details = Vec::new();
@@ -134,7 +139,7 @@ impl PcapPort {
         if let Some(path) = spec.option("tx_file") {
             details.push(("tx_file".into(), path.into()));
         }
-        Ok(PcapPort { link, rx_queues, capture, details })
+        Ok(PcapPort { link, rx_queues, capture, details, _rx_file: rx_file })
     }
 }
 
@@ -198,7 +203,7 @@ fn queue_of(frame: &[u8], queues: usize) -> usize {
 
 impl Capture {
     fn create(spec: &PortSpec, path: &str) -> Result<Capture, PortError> {
-        let file = spec.files.create(path).map_err(|why| spec.bad("tx_file", why))?;
+        let file = spec.files.create_alone(path).map_err(|why| spec.bad("tx_file", why))?;
         Capture::begin(file, path).map_err(|e| PortError::os(format!("write {path}"), &e))
     }
 
@@ -594,6 +599,37 @@ mod tests {
         assert!(port.status().error.unwrap().contains("/dev/full"));
         assert!(port.stats().tx_errors > 0);
         assert_eq!(cache.pool().stats().free, 128);
+    }
+
+    #[test]
+    fn a_file_that_is_written_belongs_to_one_port() {
+        let dir = tempfile::tempdir().unwrap();
+        let (input, output) = (capture_file(&dir, 2, 0), dir.path().join("out.pcap"));
+        let (capture, output) = (std::fs::read(&input).unwrap(), output.to_str().unwrap());
+        std::fs::hard_link(&input, dir.path().join("alias")).unwrap();
+        let refused = |spec: &PortSpec| {
+            let why = PcapPort::open(spec).err().expect("a refusal").to_string();
+            assert!(why.ends_with("is read or written by a port already"), "{why}");
+            assert_eq!(std::fs::read(&input).unwrap(), capture);
+        };
+        let reader = spec_in(&dir).with("rx_file", &input);
+        for name in [&*input, "alias"] {
+            refused(&reader.clone().with("tx_file", name));
+        }
+        let replaying = PcapPort::open(&reader).unwrap();
+        let again = PcapPort::open(&reader).unwrap();
+        refused(&spec_in(&dir).with("tx_file", &input));
+        drop((replaying, again));
+        let writer = spec_in(&dir).with("tx_file", output);
+        let mut writes = PcapPort::open(&writer).unwrap();
+        refused(&writer);
+        refused(&spec_in(&dir).with("rx_file", output));
+        // It is the queue that writes.
+        let queue = writes.take_tx_queues(1);
+        drop(writes);
+        refused(&writer);
+        drop(queue);
+        PcapPort::open(&writer).unwrap();
     }
 
     #[test]
