@@ -1,8 +1,8 @@
 //! `dummy`: a port for tests. Frames are injected and observed by command; there is no device.
 //!
 //! Injected frames wait in a bounded queue until the worker polls; the queue's event wakes the worker if it
-//! sleeps. Of sent frames, the last are kept, in a queue with the same bounds. A [`Cable`] connects two dummies, of one switch or
-//! of two, and passing frames may be written to [capture files](Captures).
+//! sleeps. Of sent frames, the last are kept, in a queue with the same bounds. A [`Cable`] connects two
+//! dummies, of one switch or of two, and passing frames may be written to [capture files](Captures).
 //!
 //! Threads: injector, observer, cable and workers share locks. That is fine for a test port, and no example
 //! for others.
@@ -319,7 +319,7 @@ impl RxQueue for DummyRx {
         while !batch.is_full()
             && let Some(frame) = injected.frames.front()
         {
-            // Without a buffer it stays queued: a test that waits for it must see it once there are some again.
+            // Without a buffer it stays queued: a test that waits for it must see it once there are some.
             let Some(mut packet) = cache.alloc_frame(frame) else { break };
             self.shared.captures.received(frame);
             injected.pop();

@@ -121,6 +121,44 @@ fn packets_go_by_their_length_as_in_the_stock_switch() {
     }
 }
 
+/// A rule may say of the last label that another one follows.
+#[test]
+fn labels_are_popped_as_in_the_stock_switch_whatever_is_said_to_follow() {
+    let mut both = Both::start();
+    let frame = |eth_type: u16, labels: u32| {
+        let entry = |n: u32| ((100 + n) << 12 | u32::from(n + 1 == labels) << 8 | 64).to_be_bytes();
+        let stack: Vec<u8> = (0..labels).flat_map(entry).collect();
+        ethernet(eth_type, &[stack, ipv4(17, 0, 64, &udp())].concat())
+    };
+    let frames = [
+        ("one label", frame(0x8847, 1)),
+        ("one of multicast", frame(0x8848, 1)),
+        ("two labels", frame(0x8847, 2)),
+        ("three labels", frame(0x8847, 3)),
+    ];
+    for actions in [
+        "pop_mpls:0x8848,pop_mpls:0x800",
+        "pop_mpls:0x8847,pop_mpls:0x8848,pop_mpls:0x800",
+        "pop_mpls:0x8847,push_mpls:0x8847",
+        "pop_mpls:0x8847,dec_mpls_ttl",
+        "pop_mpls:0x8848,push_vlan:0x8100,pop_mpls:0x800",
+        "pop_mpls:0x8848,resubmit(,1),resubmit(,2)",
+        "pop_mpls:0x800",
+        "pop_mpls:0x800,resubmit(,1)",
+    ] {
+        let rules = |eth_type| format!("dl_type={eth_type},actions={actions},2");
+        let rules = [
+            &rules(0x8847),
+            &rules(0x8848),
+            "table=1,mpls,actions=pop_mpls:0x800,3",
+            "table=1,ip,actions=dec_ttl,3",
+            "table=2,dl_type=0x8848,actions=3",
+        ];
+        both.rules("OpenFlow13", &rules);
+        both.same_fates(actions, &frames);
+    }
+}
+
 #[test]
 fn a_resubmit_by_connection_looks_up_the_original_direction() {
     let mut both = Both::start();

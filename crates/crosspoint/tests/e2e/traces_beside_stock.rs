@@ -2,6 +2,10 @@
 //! have tracked.
 
 use crate::actions_beside_stock::{Both, ethernet, ipv4, udp};
+use crate::common::PATIENCE;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 
 const UDP_FLOW: &str = "in_port=1,udp,nw_src=10.0.0.1,nw_dst=10.0.0.2,nw_ttl=64,udp_src=7,udp_dst=9";
 
@@ -44,6 +48,10 @@ fn traces_are_those_of_the_stock_switch() {
         &["ip,actions=push_mpls:0x8847,output:2"],
         &["in_port=1,udp,nw_tos=20,nw_ecn=3"],
     );
+    let queued = "actions=write_actions(set_queue:1,set_field:02:00:00:00:00:07->eth_dst,output:2)";
+    both.rules("OpenFlow15", &[queued]);
+    same_steps(&mut both, UDP_FLOW);
+    same_traces(&mut both, &[], &["actions=2"], &["in_port=1,ip,nw_src=10.0.0.1,nw_proto=2,nw_ttl=1"]);
     // An action set that sends the packet nowhere is not carried out.
     let nowhere =
         ["actions=write_actions(set_field:5->reg0),goto_table:1", "table=1,priority=0,actions=drop"];
@@ -103,6 +111,57 @@ fn tags_are_shown_as_in_the_stock_switch() {
     let bits = ["actions=load:1->NXM_OF_VLAN_TCI[13..15],load:1->NXM_OF_VLAN_TCI[12],output:2"];
     same_traces(&mut both, &[], &bits, &flows[..1]);
     same_traces(&mut both, &[], &["actions=load:1->NXM_OF_VLAN_TCI[13..15],output:2"], &flows[..1]);
+}
+
+/// A connection that listens to packet-ins of Nicira's second form, of the given version.
+fn listener(dir: &Path, version: u8) -> UnixStream {
+    let mut stream = UnixStream::connect(dir.join("br0.mgmt")).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.write_all(&[version, 0, 0, 8, 0, 0, 0, 1]).unwrap();
+    stream.write_all(&[version, 9, 0, 12, 0, 0, 0, 2, 0, 0, 0xff, 0xff]).unwrap();
+    let format = [0, 0, 0x23, 0x20, 0, 0, 0, 16, 0, 0, 0, 2];
+    stream.write_all(&[&[version, 4, 0, 20, 0, 0, 0, 3][..], &format].concat()).unwrap();
+    stream.write_all(&[version, 2, 0, 8, 0, 0, 0, 4]).unwrap();
+    while message(&mut stream).0 != 3 {}
+    stream
+}
+
+/// The type of the next message, and what follows its header.
+fn message(stream: &mut UnixStream) -> (u8, Vec<u8>) {
+    let mut header = [0; 8];
+    stream.read_exact(&mut header).unwrap();
+    let mut body = vec![0; usize::from(u16::from_be_bytes([header[2], header[3]])) - 8];
+    stream.read_exact(&mut body).unwrap();
+    (header[1], body)
+}
+
+/// The packet has been changed by what comes before, and the fields have the version's numbers.
+#[test]
+fn controllers_are_told_of_a_generated_packet_as_by_the_stock_switch() {
+    let mut both = Both::start();
+    let tells = "load:9->NXM_NX_REG0[],load:2->OXM_OF_METADATA[],controller";
+    for version in [1, 4, 6] {
+        for actions in [
+            format!("dec_ttl,{tells}"),
+            format!("mod_dl_src:02:00:00:00:00:07,2,{tells},mod_dl_dst:02:00:00:00:00:08,3"),
+            format!("clone(dec_ttl,2,{tells}),3"),
+            format!("push_mpls:0x8847,push_vlan:0x8100,2,{tells}"),
+        ] {
+            let rule = format!("ip,actions={actions}");
+            both.rules("OpenFlow13", &[&rule]);
+            let mut listeners = both.directories().map(|dir| listener(dir, version));
+            both.appctl_both("ofproto/trace", &["br0", UDP_FLOW, "-generate"]);
+            let [ours, stock] = listeners.each_mut().map(|stream| {
+                loop {
+                    let (kind, body) = message(stream);
+                    if kind == 4 {
+                        return body;
+                    }
+                }
+            });
+            assert_eq!(ours, stock, "1.{}, {actions}", version - 1);
+        }
+    }
 }
 
 /// Load balancers of OVN are such buckets.

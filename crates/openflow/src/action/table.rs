@@ -163,9 +163,9 @@ pub(super) fn form(space: Space, version: Version, number: u16) -> Option<&'stat
 }
 
 /// The form of an instruction, and when it is carried out.
-pub(super) fn instruction_form(version: Version, number: u16) -> Option<(&'static Form, u8)> {
+pub(super) fn instruction_form(number: u16) -> Option<(&'static Form, u8)> {
     let instructions = ROWS.iter().rev().take_while(|row| matches!(row.place, Place::Instruction(_)));
-    let is_it = |f: &&Form| f.space == Space::Instruction && f.number == number && f.is_in(version);
+    let is_it = |f: &&Form| f.space == Space::Instruction && f.number == number;
     instructions.into_iter().find_map(|row| Some((row.forms.iter().find(is_it)?, row.place.rank())))
 }
 

@@ -131,9 +131,13 @@ pub(crate) fn read_instructions(version: Version, mut r: Reader) -> Result<Vec<A
                 (None, APPLY_RANK)
             }
             kind => {
-                let (form, rank) = instruction_form(version, kind).ok_or(OFPBIC_UNKNOWN_INST)?;
+                // A length that no version has comes before the version, as in Open vSwitch.
+                let (form, rank) = instruction_form(kind).ok_or(OFPBIC_UNKNOWN_INST)?;
                 if !form.has_length(length) {
                     return Err(OFPBIC_BAD_LEN);
+                }
+                if !form.is_in(version) {
+                    return Err(OFPBIC_UNKNOWN_INST);
                 }
                 (Some(form), rank)
             }

@@ -223,7 +223,7 @@ pub(super) fn write(codec: &Codec, out: &mut Vec<u8>, message: &Message) -> Opti
         }
         Message::Resume(packet) => {
             begin(nxt::RESUME);
-            packet::write_packet_in2(out, packet);
+            packet::write_packet_in2(codec.version, out, packet);
         }
         Message::CtFlushZone(zone) => {
             begin(nxt::CT_FLUSH_ZONE);

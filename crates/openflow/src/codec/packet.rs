@@ -150,7 +150,7 @@ pub(super) fn write_packet_in(version: Version, out: &mut Vec<u8>, p: &PacketIn)
         PacketInForm::Nxt2 => {
             out.u32(NICIRA);
             out.u32(nxt::PACKET_IN2);
-            write_packet_in2(out, p);
+            write_packet_in2(version, out, p);
             return Kind::Experimenter;
         }
         PacketInForm::Nxt => {
@@ -206,7 +206,7 @@ fn data_in_message(p: &PacketIn) -> &[u8] {
     &p.data[..p.data.len().min(room)]
 }
 
-pub(super) fn write_packet_in2(out: &mut Vec<u8>, p: &PacketIn) {
+pub(super) fn write_packet_in2(version: Version, out: &mut Vec<u8>, p: &PacketIn) {
     let mut put = |kind: u16, value: &[u8]| {
         let start = out.len();
         out.u16(kind);
@@ -230,7 +230,8 @@ pub(super) fn write_packet_in2(out: &mut Vec<u8>, p: &PacketIn) {
     }
     put(property::REASON, &[p.reason as u8]);
     let mut metadata = Vec::new();
-    write_entries(&mut metadata, &p.metadata, 0, (0, 0));
+    // As in Open vSwitch, with OpenFlow 1.2's fields in earlier versions too.
+    write_entries(&mut metadata, &p.metadata, version.minor().max(2), (0, 0));
     put(property::METADATA, &metadata);
     if !p.userdata.is_empty() {
         put(property::USERDATA, &p.userdata);

@@ -402,10 +402,6 @@ impl Writer<'_> {
                     }
                 }
             }
-            (0x800, 2) => {
-                self.icmp_field("igmp_type", FieldId::TpSrc);
-                self.icmp_field("igmp_code", FieldId::TpDst);
-            }
             _ => {
                 self.decimal("tp_src", Mf::TcpSrc);
                 self.decimal("tp_dst", Mf::TcpDst);

@@ -5,8 +5,8 @@
 //! addresses and ports choose its queue, like a network card's receive-side scaling, so that each flow keeps
 //! its order. `tx_file` gets what is sent; without it the port is a sink.
 //!
-//! Both files must be where the administrator allowed it, see [`crate::files`]. A file that is written belongs
-//! to one port: the records of two would mix, and a capture that is replayed would be lost.
+//! Both files must be where the administrator allowed it, see [`crate::files`]. A file that is written
+//! belongs to one port: the records of two would mix, and a capture that is replayed would be lost.
 //!
 //! Threads: each queue replays its own part. If there is a file to write, there is only one transmit queue,
 //! the file's only user.

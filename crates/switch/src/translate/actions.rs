@@ -666,7 +666,6 @@ fn in_order<'a>(set: &[&'a Action]) -> Vec<&'a Action> {
     ];
     let mut ordered: Vec<&'a Action> = kinds.into_iter().filter_map(last).collect();
     ordered.extend(set.iter().copied().filter(|a| is_set(a)));
-    ordered.extend(last(|a| matches!(a, Action::SetQueue(_))));
     ordered.push(end);
     ordered
 }
@@ -692,5 +691,6 @@ fn is_set(action: &Action) -> bool {
             | Action::SetTpDst(_)
             | Action::SetNwTtl(_)
             | Action::SetTunnel { .. }
+            | Action::SetQueue(_)
     )
 }

@@ -263,7 +263,7 @@ impl<S: Sink> Xlate<'_, S> {
     pub(super) fn push_mpls(&mut self, eth_type: u16) {
         self.commit();
         let old_type = self.read(FieldId::EthType);
-        let lse = if matches!(old_type, 0x8847 | 0x8848) {
+        let lse = if matches!(old_type, 0x8847 | 0x8848) && !self.labels_are_gone() {
             let first = self.read(FieldId::Mpls0);
             let second = if is_last(first) { 0 } else { self.read(FieldId::Mpls1) };
             if !is_last(first) && !is_last(second) {
@@ -342,7 +342,7 @@ impl<S: Sink> Xlate<'_, S> {
     /// Pops the first label, or all of them if what follows is said not to be a label. After the last one,
     /// the packet must be read again before anything else looks at it.
     pub(super) fn pop_mpls(&mut self, eth_type: u16) {
-        if !self.has_label() {
+        if !self.has_label() || self.labels_are_gone() {
             return;
         }
         self.commit();
@@ -373,7 +373,15 @@ impl<S: Sink> Xlate<'_, S> {
             return;
         }
         // A fourth label would not have been read either.
-        self.unread = is_bottom || !ends;
+        self.unread = is_bottom && !is_label || !ends;
+    }
+
+    /// Whether the last label was popped by an action that says that there is another: as in Open vSwitch,
+    /// the packet has the Ethernet type of labels, and none.
+    fn labels_are_gone(&self) -> bool {
+        [FieldId::Mpls0, FieldId::Mpls1, FieldId::Mpls2]
+            .into_iter()
+            .all(|field| self.written.get(field) == field.ones() && self.key.get(field) == 0)
     }
 }
 

@@ -282,7 +282,10 @@ impl<'a, S: Sink> Xlate<'a, S> {
         }
         self.trace.detail(|| "no learned MAC for destination, flooding".to_string());
         self.visit_word(word_table::ports(bridge.idx.0), word_table::FLOOD);
-        for port in bridge.ports() {
+        // The bridge's own port comes first, as in Open vSwitch, whose tests know the order.
+        let is_own = |port: &&Port| port.spec.of_port == OfPort::LOCAL;
+        let others = bridge.ports().filter(|port| !is_own(port));
+        for port in bridge.ports().filter(is_own).chain(others) {
             let spec = &port.spec;
             let back = from.is_some_and(|f| f.spec.port_no == spec.port_no);
             let protected = from.is_some_and(|f| f.spec.protected) && spec.protected;

@@ -387,11 +387,52 @@ impl ForwardingPlane {
         }
         self.control.apply(&translation.effects, now_ms);
         self.dp.reserve_slots(self.control.slot_count());
-        translation.actions.retain(|action| matches!(action, DpAction::PacketIn(_)));
-        if !translation.actions.is_empty() && !self.dp.execute(frame, port_no, translation.actions) {
+        let tells = retain_reports(&mut translation.actions);
+        if tells && !self.dp.execute(frame, port_no, translation.actions) {
             tracing::warn!(target: "ofproto", "a traced packet is not reported: no packet buffer is free");
         }
     }
+}
+
+/// Leaves what controllers are told, and what changes the packet before. Returns whether they are told
+/// anything.
+fn retain_reports(actions: &mut Vec<DpAction>) -> bool {
+    let mut tells = false;
+    actions.retain_mut(|action| match action {
+        DpAction::PacketIn(_) => {
+            tells = true;
+            true
+        }
+        DpAction::Clone(inside) | DpAction::Sample { actions: inside, .. } => {
+            let inside_tells = retain_reports(inside);
+            tells |= inside_tells;
+            inside_tells
+        }
+        DpAction::CheckPktLen { greater, others, .. } => {
+            let each = [greater, others].map(retain_reports);
+            tells |= each.contains(&true);
+            each.contains(&true)
+        }
+        DpAction::Set { .. }
+        | DpAction::PushVlan { .. }
+        | DpAction::PopVlan
+        | DpAction::PushMpls { .. }
+        | DpAction::PopMpls { .. }
+        | DpAction::AddMpls { .. }
+        | DpAction::PushEth { .. }
+        | DpAction::PopEth { .. }
+        | DpAction::PushNsh(_)
+        | DpAction::PopNsh { .. } => true,
+        DpAction::Output(_)
+        | DpAction::OutputTrunc { .. }
+        | DpAction::Meter(_)
+        | DpAction::Hash(_)
+        | DpAction::Recirc(_)
+        | DpAction::Ct(_)
+        | DpAction::CtClear
+        | DpAction::Drop(_) => false,
+    });
+    tells
 }
 
 /// The starting point of a trace.
