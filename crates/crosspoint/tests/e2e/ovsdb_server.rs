@@ -218,6 +218,13 @@ fn what_cannot_be_written_is_told_to_clients_operators_and_the_log_and_a_deleted
     assert!(refused.contains(r#""details":"File too large","error":"I/O error""#), "{refused}");
     let told = format!("|ovsdb_server|ERR|I/O error: {}: write failed (File too large)", file.display());
     wait_for("a line in the log", || rig.dir.read("s.log").contains(&told));
+    // Each of several that share a write is told.
+    let row = r#"{"op":"insert","table":"T","row":{"n":7}},"#.repeat(500);
+    let request =
+        format!(r#"{{"id":1,"method":"transact","params":["numbers",{}]}}"#, row.trim_end_matches(','));
+    let mut client = UnixStream::connect(rig.path("s.sock")).unwrap();
+    client.write_all(request.repeat(10).as_bytes()).unwrap();
+    wait_for("a line for each", || rig.dir.read("s.log").matches(&told).count() == 11);
     insert(1);
 
     fs::remove_file(&file).unwrap();

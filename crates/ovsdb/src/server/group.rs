@@ -96,7 +96,7 @@ impl Server {
                     outcome.reply.0.push(OpResult::Failed(io_error(&error)));
                     self.answer(&name, session, request, outcome.reply);
                     self.ready.insert(session);
-                    self.refused_by_disk = Some((name.clone(), error));
+                    self.refused_by_disk.push((name.clone(), error));
                 } else {
                     for member in members.drain(..) {
                         self.run_again(&name, member, &messages);

@@ -66,7 +66,7 @@ impl Server {
             monitor_cond_disabled: false,
             logged: BTreeSet::new(),
             log_lines: Vec::new(),
-            refused_by_disk: None,
+            refused_by_disk: Vec::new(),
             counters: Counters::default(),
             budget: Budget::default(),
         };
@@ -328,9 +328,9 @@ impl Server {
         std::mem::take(&mut self.log_lines)
     }
 
-    /// The database of the last transaction that could not be written since this was called last, and why.
-    pub fn take_refused_by_disk(&mut self) -> Option<(String, std::io::Error)> {
-        self.refused_by_disk.take()
+    /// The databases of the transactions that could not be written since this was called last, and why.
+    pub fn take_refused_by_disk(&mut self) -> Vec<(String, std::io::Error)> {
+        std::mem::take(&mut self.refused_by_disk)
     }
 
     /// Discards the output for a client that must be disconnected because of it.

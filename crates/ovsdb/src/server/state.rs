@@ -47,7 +47,7 @@ pub struct Server {
     /// Databases and tables whose changes are logged.
     pub(super) logged: BTreeSet<(String, String)>,
     pub(super) log_lines: Vec<String>,
-    pub(super) refused_by_disk: Option<(String, std::io::Error)>,
+    pub(super) refused_by_disk: Vec<(String, std::io::Error)>,
     pub(super) counters: Counters,
     pub(super) budget: Budget,
 }

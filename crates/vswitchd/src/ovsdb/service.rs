@@ -113,7 +113,7 @@ impl Service {
         for line in server.take_log_lines() {
             tracing::info!(target: "transaction", "{line}");
         }
-        if let Some((name, error)) = server.take_refused_by_disk() {
+        for (name, error) in server.take_refused_by_disk() {
             let path = state.files.borrow().get(&name).map(|path| path.display().to_string());
             let (file, why) = (path.unwrap_or(name), transport::reason(&error));
             tracing::error!(target: "ovsdb_server", "I/O error: {file}: write failed ({why})");
