@@ -69,6 +69,11 @@ pub enum DatapathError {
 impl std::fmt::Display for DatapathError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
+            DatapathError::Os(e) if e.kind() == std::io::ErrorKind::OutOfMemory => write!(
+                f,
+                "{e}; the switch reserves 2 GiB of addresses and 3 GiB for each worker, and uses little of them: \
+                 raise the limit of address space (ulimit -v, LimitAS= of systemd)"
+            ),
             DatapathError::Os(e) => write!(f, "{e}"),
             DatapathError::PortNumber(n) => {
                 write!(f, "datapath port number {n} is in use or not in 1 to 65535")

@@ -37,16 +37,7 @@ impl std::fmt::Display for SetupError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             SetupError::Pool(e) => write!(f, "no memory for packets ({e}); a smaller --pool-size may fit"),
-            SetupError::Datapath(e) => {
-                write!(f, "the datapath could not be started: {e}")?;
-                match e {
-                    datapath::DatapathError::Os(e) if e.kind() == std::io::ErrorKind::OutOfMemory => f.write_str(
-                        "; it reserves 2 GiB of addresses and 3 GiB for each worker, and uses little of them: \
-                         raise the limit of address space (ulimit -v, LimitAS= of systemd)",
-                    ),
-                    _ => Ok(()),
-                }
-            }
+            SetupError::Datapath(e) => write!(f, "the datapath could not be started: {e}"),
             SetupError::Os(e) => write!(f, "a thread could not be started: {}", host::log::os_text(e)),
             SetupError::Numa(e) => write!(f, "--dummy-numa={e}"),
             SetupError::Port(name, e) => write!(f, "port {name}: {e}"),
