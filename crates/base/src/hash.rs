@@ -51,14 +51,14 @@ impl HashKey {
         fold(a.wrapping_add(b.rotate_left(23)) ^ k2, c.wrapping_add(d.rotate_left(41)) ^ k1)
     }
 
-    /// Hashes 32 bytes: two independent multiplications, then a finish. Not the hash of [`Self::block`] for
-    /// any block.
+    /// Hashes 32 bytes: two independent multiplications, then a third one. Not the hash of [`Self::block`]
+    /// for any block.
     #[inline(always)]
     pub fn quad(&self, w: &[u64; 4]) -> u64 {
         let [k0, k1, k2, k3] = self.0;
         let a = fold(w[0] ^ k0, w[1] ^ k1);
         let b = fold(w[2] ^ k2, w[3] ^ k3);
-        fold(a ^ k1, b ^ k2)
+        fold(a, b)
     }
 
     /// Continues a hash with one more word.

@@ -93,11 +93,7 @@ pub fn reads_payload(packet: &Packet, layers: &mut Layers, action: &DpAction) ->
         return false;
     }
     layers.know(packet.data(), packet.len(), TAGS_MAX);
-    is_sctp(layers)
-}
-
-/// SCTP's CRC covers the whole chunk stream.
-fn is_sctp(layers: &Layers) -> bool {
+    // SCTP's CRC covers the whole chunk stream.
     layers.protocol == SCTP && layers.payload != 0
 }
 

@@ -55,7 +55,14 @@ impl Sum {
     fn one_by_one(self, data: &[u8]) -> Self {
         let (words, rest) = data.as_chunks::<8>();
         let sum = words.iter().fold(self, |sum, word| sum.carrying(u64::from_ne_bytes(*word)));
-        sum.carrying(end_of(rest))
+        sum.carrying(match data.last_chunk() {
+            // The last eight bytes without those that were added already.
+            Some(last) => {
+                let end = u64::from_le_bytes(*last) >> 8 >> (56 - 8 * rest.len());
+                u64::from_ne_bytes(end.to_le_bytes())
+            }
+            None => end_of(rest),
+        })
     }
 
     /// The sum with its carry, which comes in again at the other end.

@@ -11,11 +11,11 @@ impl FlowCache {
     /// the slow path.
     #[inline(always)]
     pub fn alone_search<'k>(&self, key: impl FnOnce() -> ExactKey<'k>, version: Version) -> u32 {
-        if self.masks[usize::from(MASK_EXACT)].bodies == 0 {
+        if !self.has_alone() {
             return 0;
         }
         let key = key();
-        let idx = self.exact_find(self.exact_probe(&key), &key);
+        let idx = self.exact_find(self.exact_probe(&key).0, &key);
         if idx != 0 && self.exact.entries[idx as usize].version == ShortVersion::of(version) {
             idx
         } else {
@@ -23,12 +23,18 @@ impl FlowCache {
         }
     }
 
+    /// Whether there are such flows.
+    #[inline(always)]
+    pub fn has_alone(&self) -> bool {
+        self.masks[usize::from(MASK_EXACT)].bodies != 0
+    }
+
     /// Caches a flow with this mask in the exact tier alone.
     pub(super) fn install_alone(&mut self, exact: &ExactKey<'_>, mask: &Mask, from: &FlowRef) -> Option<u32> {
         if matches!(exact, ExactKey::Plain(_)) && conntrack::reads_original(mask) {
             return None;
         }
-        let hash = self.exact_probe(exact);
+        let (hash, _) = self.exact_probe(exact);
         // An entry that was not looked up in this burst, or was not found to be right.
         let old = self.exact_find(hash, exact);
         if old != 0 {

@@ -20,6 +20,7 @@ use base::region::Region;
 use base::{DropReason, PortNo, Version};
 use flow::extract::PlainKey;
 use flow::{Block, Key};
+use packet::Packet;
 
 /// What happens to a packet, or to all packets of a flow.
 #[repr(u8)]
@@ -147,26 +148,49 @@ impl EntryKey {
     }
 }
 
-/// Packets and bytes in one word, so that a hit adds to both at once: bytes in the low 40 bits, packets
-/// above. Must be folded once it [is full](Counts::is_full), which leaves room for one more burst: 2^23
-/// packets of less than 2^17 bytes each.
+/// Packets and bytes in one word, so that a hit adds to both at once: bytes in the low half, packets above.
+/// Must be folded once it [is full](Counts::is_full), which leaves room for more bursts: of less than 2^17
+/// bytes each packet.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, zerocopy::FromZeros)]
 #[repr(transparent)]
 pub struct Counts(u64);
 
-const BYTES_BITS: u32 = 40;
+const BYTES_BITS: u32 = 32;
+/// The highest bits of both halves.
+const FULL: u64 = 1 << 63 | 1 << (BYTES_BITS - 1);
 
 impl Counts {
-    /// Adds packets with a total of `bytes`.
+    /// Nothing.
+    pub const NONE: Counts = Counts(0);
+
+    /// Packets with a total of `bytes`.
     #[inline(always)]
-    pub fn add(&mut self, packets: u32, bytes: u32) {
-        self.0 += u64::from(packets) << BYTES_BITS | u64::from(bytes);
+    pub fn of(packets: u32, bytes: u32) -> Counts {
+        Counts(u64::from(packets) << BYTES_BITS | u64::from(bytes))
+    }
+
+    /// One packet.
+    #[inline(always)]
+    pub fn one(packet: &Packet) -> Counts {
+        Counts::of(1, packet.len() as u32)
+    }
+
+    /// Adds those of a burst at most.
+    #[inline(always)]
+    pub fn add(&mut self, more: Counts) {
+        self.0 += more.0;
+    }
+
+    /// Adds the bits of others, which are full if one of them is.
+    #[inline(always)]
+    pub fn or(&mut self, other: Counts) {
+        self.0 |= other.0;
     }
 
     /// Whether it must be folded before the next burst.
     #[inline(always)]
     pub fn is_full(self) -> bool {
-        self.0 >> 63 != 0
+        self.0 & FULL != 0
     }
 
     /// Whether nothing was added.
@@ -176,11 +200,13 @@ impl Counts {
     }
 
     /// Packets.
+    #[inline(always)]
     pub fn packets(self) -> u64 {
         self.0 >> BYTES_BITS
     }
 
     /// Bytes.
+    #[inline(always)]
     pub fn bytes(self) -> u64 {
         self.0 & ((1 << BYTES_BITS) - 1)
     }
@@ -245,8 +271,8 @@ impl ShortVersion {
 impl Entry {
     /// Counts packets of the flow.
     #[inline(always)]
-    pub fn hit(&mut self, packets: u32, bytes: u32, now: Stamp) {
-        self.counts.add(packets, bytes);
+    pub fn hit(&mut self, counts: Counts, now: Stamp) {
+        self.counts.add(counts);
         self.used = now;
     }
 
@@ -621,11 +647,11 @@ mod tests {
         const BYTES_MAX: u64 = (1 << 17) - 1;
         let (mut counts, mut added) = (Counts::default(), (0, 0));
         while !counts.is_full() {
-            counts.add(BURST as u32, (BURST as u64 * BYTES_MAX) as u32);
+            counts.add(Counts::of(BURST as u32, (BURST as u64 * BYTES_MAX) as u32));
             added = (added.0 + BURST as u64, added.1 + BURST as u64 * BYTES_MAX);
             assert_eq!((counts.packets(), counts.bytes()), added);
         }
-        counts.add(BURST as u32, (BURST as u64 * BYTES_MAX) as u32);
+        counts.add(Counts::of(BURST as u32, (BURST as u64 * BYTES_MAX) as u32));
         assert_eq!(
             (counts.packets(), counts.bytes()),
             (added.0 + BURST as u64, added.1 + BURST as u64 * BYTES_MAX)

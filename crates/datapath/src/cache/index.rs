@@ -137,17 +137,19 @@ impl Index {
         (if b < self.split { half & (self.mask << 1 | 1) } else { b }) as usize
     }
 
-    /// Prefetches the line that a lookup needs first.
+    /// Prefetches the line that a lookup needs first, and returns its bucket.
     #[inline(always)]
-    pub fn prefetch(&self, probe: Probe) {
-        prefetch_at(&self.buckets, self.bucket_of(probe.first));
+    pub fn prefetch(&self, probe: Probe) -> u32 {
+        let bucket = self.bucket_of(probe.first);
+        prefetch_at(&self.buckets, bucket);
+        bucket as u32
     }
 
-    /// The first candidate in the first bucket, so that its entry can be prefetched; 0 if there is none. Not
-    /// conclusive.
+    /// The first candidate in the first bucket, which [`Self::prefetch`] returned, so that its entry can be
+    /// prefetched; 0 if there is none. Not conclusive.
     #[inline(always)]
-    pub fn peek(&self, probe: Probe) -> u32 {
-        let bucket = &self.buckets[self.bucket_of(probe.first)];
+    pub fn peek(&self, bucket: u32, probe: Probe) -> u32 {
+        let bucket = &self.buckets[bucket as usize];
         let hits = equal_lanes(&bucket.sig, probe.sig);
         if hits == 0 { 0 } else { bucket.idx[hits.trailing_zeros() as usize / 2 % WAYS] }
     }

@@ -276,15 +276,14 @@ impl FlowCache {
         self.inputs[(number >> SLOT_BITS) as usize].origins.entries(number as u8)
     }
 
-    /// Hashes a key for the exact tier, and prefetches its bucket.
+    /// Hashes a key for the exact tier, and prefetches its bucket. Returns both.
     #[inline(always)]
-    pub fn exact_probe(&self, key: &ExactKey<'_>) -> u64 {
+    pub fn exact_probe(&self, key: &ExactKey<'_>) -> (u64, u32) {
         let hash = match key {
             ExactKey::Plain(words) => self.secret.quad(words),
             ExactKey::Whole(key) => self.whole_hash(key),
         };
-        self.exact.index.prefetch(Probe::new(hash));
-        hash
+        (hash, self.exact.index.prefetch(Probe::new(hash)))
     }
 
     fn whole_hash(&self, key: &Key) -> u64 {
@@ -293,10 +292,10 @@ impl FlowCache {
             .fold(hash, |hash, words| self.secret.combine(hash, self.secret.block(words)))
     }
 
-    /// The most likely entry (0: none). Prefetches it.
+    /// The most likely entry (0: none) of a hash in its bucket. Prefetches it.
     #[inline(always)]
-    pub fn exact_prefetch(&self, hash: u64) -> u32 {
-        let idx = self.exact.index.peek(Probe::new(hash));
+    pub fn exact_prefetch(&self, (hash, bucket): (u64, u32)) -> u32 {
+        let idx = self.exact.index.peek(bucket, Probe::new(hash));
         prefetch_at(&self.exact.entries, idx as usize);
         idx
     }
@@ -374,19 +373,19 @@ impl FlowCache {
 
     // ---- megaflow tier
 
-    /// Masks the key with mask `id` into `masked` (block 0), returns the hash, and prefetches its bucket.
+    /// Masks the key with mask `id` into `masked` (block 0), and prefetches the bucket of its hash. Returns
+    /// both.
     #[inline(always)]
-    pub fn mega_probe(&self, id: u16, key: &Key, masked: &mut [u64; 8]) -> u64 {
+    pub fn mega_probe(&self, id: u16, key: &Key, masked: &mut [u64; 8]) -> (u64, u32) {
         let m = &self.masks[usize::from(id)];
         let hash = mega_hash(m, key, &self.secret, masked);
-        self.mega.index.prefetch(Probe::new(hash));
-        hash
+        (hash, self.mega.index.prefetch(Probe::new(hash)))
     }
 
-    /// The most likely entry (0: none). Prefetches it.
+    /// The most likely entry (0: none) of a hash in its bucket. Prefetches it.
     #[inline(always)]
-    pub fn mega_prefetch(&self, hash: u64) -> u32 {
-        let idx = self.mega.index.peek(Probe::new(hash));
+    pub fn mega_prefetch(&self, (hash, bucket): (u64, u32)) -> u32 {
+        let idx = self.mega.index.peek(bucket, Probe::new(hash));
         prefetch_at(&self.mega.entries, idx as usize);
         prefetch_at(&self.mega.blocks, idx as usize);
         idx
@@ -445,7 +444,7 @@ impl FlowCache {
     pub fn mega_search(&self, input: InputIdx, key: &Key) -> u32 {
         let mut masked = [0; 8];
         for (_, id) in self.port_masks(input, key.get64(FieldId::RecircId) as u32) {
-            let hash = self.mega_probe(id, key, &mut masked);
+            let (hash, _) = self.mega_probe(id, key, &mut masked);
             let idx = self.mega_find(id, hash, key, &masked);
             if idx != 0 && self.mega.entries[idx as usize].decision.verdict != Verdict::Stale {
                 return idx;

@@ -151,7 +151,7 @@ mod tests {
             marks: Marks::default(),
             at,
         };
-        let hash = cache.exact_probe(&exact);
+        let (hash, _) = cache.exact_probe(&exact);
         cache.insert_exact(&exact, hash, &from).expect("there is room");
         cache.remove(Which::Mega, mega);
         true

@@ -331,6 +331,28 @@ impl Entry {
         }
     }
 
+    /// The same, as the end `from` sees them.
+    #[inline(always)]
+    pub fn ends_seen_from(&self, from: u32) -> Ends {
+        let from = from & 1;
+        Ends {
+            numbers: [self.get(NUMBERS + from as usize), self.get(NUMBERS + 1 - from as usize)],
+            windows: self.get(WINDOWS).rotate_left(32 * from),
+            states: (self.get(STATES) as u32).rotate_left(16 * from),
+        }
+    }
+
+    /// Replaces TCP's ends, as the end `from` sees them. False if another worker has changed them meanwhile.
+    #[inline(never)]
+    pub fn replace_ends(&self, generation: Generation, from: u32, before: &Ends, after: &Ends) -> bool {
+        let Some(held) = self.hold(generation) else { return false };
+        let is_as_before = held.ends_seen_from(from) == *before;
+        if is_as_before {
+            held.set_ends(&after.seen_from(from));
+        }
+        is_as_before
+    }
+
     #[inline(always)]
     pub fn set_ends(&self, ends: &Ends) {
         self.set(NUMBERS, ends.numbers[0]);

@@ -27,11 +27,6 @@ pub(crate) struct Marked {
 }
 
 impl Tracker {
-    /// The connection of a packet that has not been tracked in this zone.
-    pub(crate) fn known(&self, seen: &PlainSeen, zone: u16, now_ms: u64) -> Option<Found> {
-        self.find(&seen.tuple(), zone, now_ms)
-    }
-
     /// The tuple of the direction that opened a connection.
     pub(crate) fn original(&self, found: Found) -> Tuple {
         self.entry(found.entry).forward()
@@ -48,7 +43,7 @@ impl Tracker {
         (zone, translates): (u16, bool),
         now_ms: u64,
     ) -> Option<Followed> {
-        let marked = self.pass(found, seen, now_ms)?;
+        let marked = self.pass(&found, seen, now_ms)?;
         let followed = self.followed(found, marked, (zone, translates));
         // What was read belongs to that connection, unless it has been ended meanwhile.
         self.entry(found.entry).is_still(found.generation).then_some(followed)
@@ -76,7 +71,7 @@ impl Tracker {
     /// Like [`Self::follow`], but returns only the connection's mark and label: the rest is the same as for
     /// earlier packets from this end.
     #[inline(always)]
-    pub(crate) fn pass(&self, found: Found, seen: &PlainSeen, now_ms: u64) -> Option<Marked> {
+    pub(crate) fn pass(&self, found: &Found, seen: &PlainSeen, now_ms: u64) -> Option<Marked> {
         let entry = self.entry(found.entry);
         if entry.generation() != Some(found.generation) || entry.expiry_ms() <= now_ms {
             return None;
@@ -88,26 +83,19 @@ impl Tracker {
         let phase = match &seen.tcp {
             Some(segment) => {
                 let from = found.is_reply.into();
-                let be_liberal = self.is_liberal.load(Relaxed);
-                // Another worker may be about to change them. The segment is then judged by some of both
-                // ends' values, which lie between the old and the new ones.
-                let before = entry.ends().seen_from(from);
-                let mut after = before.pass(segment, be_liberal)?;
-                if after != before {
-                    let held = entry.hold(found.generation)?;
-                    let now = held.ends().seen_from(from);
-                    if now != before {
-                        after = now.pass(segment, be_liberal)?;
-                    }
-                    held.set_ends(&after.seen_from(from));
+                let before = entry.ends_seen_from(from);
+                if let Some(after) = before.pass(segment, || self.is_liberal.load(Relaxed))?
+                    && !entry.replace_ends(found.generation, from, &before, &after)
+                {
+                    return None;
                 }
                 Phase::TcpEstablished
             }
             None if traits.has(Traits::ANSWERED) => Phase::UdpMultiple,
             None => return None,
         };
-        if self.renew(found, phase, now_ms) {
-            self.look_earlier(found, now_ms);
+        if self.renew((entry, found.generation), phase, now_ms) {
+            self.look_earlier(*found, now_ms);
         }
         let marked = Marked { mark: entry.mark(), label: entry.label() };
         entry.is_still(found.generation).then_some(marked)

@@ -382,7 +382,7 @@ impl Tracker {
     }
 
     /// The connection of a tuple, in either direction. An expired one is not found.
-    fn find(&self, tuple: &Tuple, zone: u16, now_ms: u64) -> Option<Found> {
+    pub(crate) fn find(&self, tuple: &Tuple, zone: u16, now_ms: u64) -> Option<Found> {
         self.find_by(tuple.hash(zone, &self.secret), tuple, zone, |entry| entry.expiry_ms() > now_ms)
     }
 

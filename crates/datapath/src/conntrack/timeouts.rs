@@ -6,7 +6,7 @@
 //! Threads: the control thread writes, workers read; each timeout is a word of its own.
 
 use base::slab::Slab;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 macro_rules! phases {
     ($($name:ident = $text:literal, $seconds:expr;)*) => {
@@ -48,15 +48,24 @@ impl Phase {
     }
 }
 
-/// One policy; 0 means the default timeout.
-#[derive(Default, zerocopy::FromZeros)]
-struct Policy([AtomicU32; Phase::COUNT]);
+/// One policy, in milliseconds. All zeros before it is set.
+#[derive(zerocopy::FromZeros)]
+struct Policy([AtomicU64; Phase::COUNT]);
+
+impl Policy {
+    fn set(&self, timeouts_s: impl Iterator<Item = (Phase, u32)>) {
+        let mut new = Phase::DEFAULTS_S;
+        for (phase, seconds) in timeouts_s.filter(|(_, seconds)| *seconds != 0) {
+            new[phase as usize] = seconds;
+        }
+        self.0.iter().zip(new).for_each(|(word, seconds)| word.store(1_000 * u64::from(seconds), Relaxed));
+    }
+}
 
 /// Maximum number of policies: the default, and one for each zone.
 pub const POLICIES_MAX: u32 = (1 << 16) + 1;
 
 /// All policies, by number.
-#[derive(Default)]
 pub struct Timeouts {
     /// Policy 0, which nearly all connections have.
     default: Policy,
@@ -64,12 +73,24 @@ pub struct Timeouts {
     others: Slab<Policy>,
 }
 
+impl Default for Timeouts {
+    fn default() -> Timeouts {
+        let default: Policy = zerocopy::FromZeros::new_zeroed();
+        default.set(std::iter::empty());
+        Timeouts { default, others: Slab::new() }
+    }
+}
+
 impl Timeouts {
     #[inline(always)]
     pub fn timeout_ms(&self, policy: u32, phase: Phase) -> u64 {
-        let row = if policy == 0 { Some(&self.default) } else { self.others.get(policy as usize) };
-        let set = row.map_or(0, |row| row.0[phase as usize].load(Relaxed));
-        1_000 * u64::from(if set == 0 { phase.default_s() } else { set })
+        if policy == 0 {
+            return self.default.0[phase as usize].load(Relaxed);
+        }
+        match self.others.get(policy as usize).map_or(0, |row| row.0[phase as usize].load(Relaxed)) {
+            0 => 1_000 * u64::from(phase.default_s()),
+            set => set,
+        }
     }
 
     /// Replaces a policy; timeouts that are left out have their defaults. For the control thread.
@@ -77,15 +98,10 @@ impl Timeouts {
         if policy >= POLICIES_MAX {
             return;
         }
-        let row = match policy {
-            0 => &self.default,
-            policy => {
-                self.others.reserve(policy as usize + 1);
-                &self.others[policy as usize]
-            }
-        };
-        let mut new = [0; Phase::COUNT];
-        timeouts_s.for_each(|(phase, seconds)| new[phase as usize] = seconds);
-        row.0.iter().zip(new).for_each(|(word, seconds)| word.store(seconds, Relaxed));
+        if policy == 0 {
+            return self.default.set(timeouts_s);
+        }
+        self.others.reserve(policy as usize + 1);
+        self.others[policy as usize].set(timeouts_s);
     }
 }

@@ -326,7 +326,7 @@ impl Tracker {
         if let Some(held) = held {
             held.set_peers(&peers);
             if let Verdict::Valid(Some(phase)) | Verdict::StillNew(phase) = verdict {
-                is_shorter = self.renew(found, phase, now_ms);
+                is_shorter = self.renew((entry, found.generation), phase, now_ms);
             }
         }
         if is_shorter {
@@ -349,12 +349,12 @@ impl Tracker {
         };
         let is_shorter = if now == traits {
             // Nothing changes except the timeout.
-            self.renew(found, phase, now_ms)
+            self.renew((entry, found.generation), phase, now_ms)
         } else {
             entry.hold(found.generation).is_some_and(|held| {
                 // Other threads may have added traits meanwhile.
                 held.set_traits(Traits(held.traits().0 | now.0));
-                self.renew(found, phase, now_ms)
+                self.renew((entry, found.generation), phase, now_ms)
             })
         };
         if is_shorter {
@@ -365,10 +365,9 @@ impl Tracker {
 
     /// True if the connection may now be silent for less time than before.
     #[inline(always)]
-    pub(super) fn renew(&self, found: Found, phase: Phase, now_ms: u64) -> bool {
-        let entry = self.entry(found.entry);
+    pub(super) fn renew(&self, (entry, of): (&Entry, Generation), phase: Phase, now_ms: u64) -> bool {
         let (_, policy) = entry.annex();
-        entry.expire_at(found.generation, now_ms + self.timeouts.timeout_ms(policy, phase))
+        entry.expire_at(of, now_ms + self.timeouts.timeout_ms(policy, phase))
     }
 
     /// Schedules an earlier check of a connection whose timeout became shorter. Once per step of its life.

@@ -5,7 +5,7 @@
 //! in the batch. What holds:
 //!
 //! - Consecutive packets that are alike form a run. A run has one row, that of its first packet, whose
-//!   `count` tells where the next run begins. The rows in between are stale, from earlier bursts, and so are
+//!   `counts` tells where the next run begins. The rows in between are stale, from earlier bursts, and so are
 //!   rows after the end of the batch.
 //! - A row has the exact tier's key for a plain packet, and no key for any other.
 //! - A plain packet's key is extracted once the exact tier has not answered for its run; the key of any other
@@ -16,7 +16,7 @@
 
 mod classify;
 
-use crate::cache::entry::{Decision, EntryKey, Verdict};
+use crate::cache::entry::{Counts, Decision, EntryKey, Verdict};
 use crate::cache::{ExactKey, Moment, PORT_MASKS_MAX};
 use crate::conntrack::Tracking;
 use crate::conntrack::tuple::Tuple;
@@ -57,19 +57,18 @@ struct Row {
     hash: u64,
     /// Its verdict; [`Verdict::Unknown`] until a lookup finds one.
     decision: Decision,
-    /// The most likely entry.
+    /// The run's packets and bytes.
+    counts: Counts,
+    /// The bucket of its hash; once that was looked at, the most likely entry; and in the end, the exact
+    /// entry that decided it, if one did.
     likely: u32,
-    /// Bytes of the run.
-    len: u32,
-    /// Packets of the run.
-    count: u32,
 }
 
 const _: () = assert!(size_of::<Row>() == 64);
 
 impl Row {
     const EMPTY: Row =
-        Row { exact: EntryKey::NONE, hash: 0, decision: Decision::UNKNOWN, likely: 0, len: 0, count: 1 };
+        Row { exact: EntryKey::NONE, hash: 0, decision: Decision::UNKNOWN, likely: 0, counts: Counts::NONE };
 }
 
 /// See the module documentation. Reused from burst to burst.
@@ -178,8 +177,8 @@ impl Classified {
         &self.arrival
     }
 
-    /// For a run of plain packets whose keys include addresses and ports: the exact tier's key, and the most
-    /// likely entry.
+    /// For a run of plain packets whose keys include addresses and ports: the exact tier's key, and the entry
+    /// that decided it there, 0 if none did.
     #[inline(always)]
     pub fn plain(&self, first: usize) -> Option<(&EntryKey, u32)> {
         let row = &self.memory.rows[first];
@@ -194,15 +193,18 @@ impl Classified {
     /// The verdict of the run that starts with packet `first`, and where the next run starts.
     #[inline(always)]
     pub fn verdict(&self, first: usize) -> (Decision, usize) {
-        let Row { decision, count, .. } = self.memory.rows[first];
-        (decision, first + count as usize)
+        let Row { decision, counts, .. } = self.memory.rows[first];
+        (decision, first + counts.packets() as usize)
     }
 
     /// The end of the consecutive runs, from `next` on, for which `is_like` returns true.
     #[inline(always)]
     pub fn alike(&self, mut next: usize, len: usize, is_like: impl Fn(Decision) -> bool) -> usize {
-        while next < len && is_like(self.memory.rows[next].decision) {
-            next += self.memory.rows[next].count as usize;
+        let rows = &self.memory.rows[..len];
+        while let Some(row) = rows.get(next)
+            && is_like(row.decision)
+        {
+            next += row.counts.packets() as usize;
         }
         next
     }

@@ -34,7 +34,7 @@ impl<P: Pipeline> Process<P> {
             if is_tracked && self.cache.is_too_narrow_for(from.mask, &key) {
                 continue;
             }
-            let hash = self.cache.exact_probe(&key);
+            let (hash, _) = self.cache.exact_probe(&key);
             // The same flow may be in the burst twice.
             if self.cache.exact_find(hash, &key) == 0 {
                 self.cache.insert_exact(&key, hash, &from);
@@ -69,7 +69,7 @@ impl<P: Pipeline> Process<P> {
             }
             hits.add(1);
             let e = self.cache.entry(which, idx);
-            e.hit(1, packet.len() as u32, at.now);
+            e.hit(Counts::one(&packet), at.now);
             let decision = e.decision;
             if which == Which::Exact {
                 self.context.input.met_alone(self.now_ms);
@@ -118,7 +118,6 @@ impl<P: Pipeline> Process<P> {
         } else {
             None
         };
-        let bytes = packet.len() as u64;
         let entry = match installed {
             Some(Installed::Megaflow(idx)) => {
                 self.keep_first(idx, miss.key, &packet, &arrival.ingress);
@@ -132,14 +131,14 @@ impl<P: Pipeline> Process<P> {
         };
         match entry {
             Some(e) => {
-                e.counts.add(1, bytes as u32);
+                e.counts.add(Counts::one(&packet));
                 let body = e.decision.body;
                 self.cache.made_by(body, packet.len());
             }
             None => {
                 self.context.stats.not_cached.add(1);
                 for &slot in &self.translation.credits {
-                    self.cache.slots.credit(slot, 1, bytes, self.now_ms);
+                    self.cache.slots.credit(slot, 1, packet.len() as u64, self.now_ms);
                 }
             }
         }

@@ -54,14 +54,13 @@ struct Together {
     flow: u32,
     serial: u64,
     decision: Decision,
-    packets: u32,
-    bytes: u32,
+    counts: Counts,
 }
 
 impl Together {
     /// No trail leads here.
     const NOWHERE: Together =
-        Together { flow: 0, serial: u64::MAX, decision: Decision::UNKNOWN, packets: 0, bytes: 0 };
+        Together { flow: 0, serial: u64::MAX, decision: Decision::UNKNOWN, counts: Counts::NONE };
 }
 
 /// What happened to a packet.
@@ -95,7 +94,7 @@ impl<P: Pipeline> Process<P> {
         while at < end {
             if sheds
                 && runs
-                    .behind(together.packets as usize)
+                    .behind(together.counts.packets() as usize)
                     .is_some_and(|packet| begins_connection(packet, burst.layers(at)))
             {
                 self.together_leave(burst.arrival(), runs, &mut together);
@@ -106,13 +105,13 @@ impl<P: Pipeline> Process<P> {
                 at = behind;
                 continue;
             }
-            if let Some(entry) = self.followable(burst, at, round) {
-                at = self.row_leaves(burst, at, entry, (runs, &mut together), round);
+            if let Some(found) = Self::followable(burst, at, round) {
+                at = self.row_leaves(burst, at, found, (runs, &mut together), round);
                 continue;
             }
             self.together_leave(burst.arrival(), runs, &mut together);
             let start = at;
-            while at < end && self.followable(burst, at, round).is_none() {
+            while at < end && Self::followable(burst, at, round).is_none() {
                 round.0 |= burst.plain(at).map_or(u64::MAX, |(key, _)| GoingRound::bit(key));
                 (_, at) = burst.verdict(at);
             }
@@ -139,11 +138,9 @@ impl<P: Pipeline> Process<P> {
 
     /// The exact entry that a run hit, if its packets may be followed.
     #[inline(always)]
-    fn followable(&mut self, burst: &Classified, at: usize, round: &GoingRound) -> Option<u32> {
+    fn followable<'b>(burst: &'b Classified, at: usize, round: &GoingRound) -> Option<(&'b EntryKey, u32)> {
         let (key, entry) = burst.plain(at)?;
-        let e = self.cache.entry(Which::Exact, entry);
-        let is_its = e.key.equals(key) && e.decision.verdict == Verdict::Track;
-        (is_its && (round.0 == 0 || round.0 & GoingRound::bit(key) == 0)).then_some(entry)
+        (entry != 0 && (round.0 == 0 || round.0 & GoingRound::bit(key) == 0)).then_some((key, entry))
     }
 
     /// Sends the packets of one run as far as they can be followed. Returns where the next run starts.
@@ -152,14 +149,35 @@ impl<P: Pipeline> Process<P> {
         &mut self,
         burst: &Classified,
         at: usize,
-        entry: u32,
+        (key, entry): (&EntryKey, u32),
         (runs, together): (&mut Runs<'_>, &mut Together),
         round: &mut GoingRound,
     ) -> usize {
+        let (_, behind) = burst.verdict(at);
+        let mut next = at;
+        while next < behind && self.joins(burst.arrival(), (key, entry), runs, together) {
+            next += 1;
+        }
+        if next < behind {
+            self.rest_leaves(burst, (at, next), (key, entry), (runs, together), round);
+        }
+        behind
+    }
+
+    /// Sends the rest of a run whose next packet does not leave together with those before it.
+    #[inline(never)]
+    fn rest_leaves(
+        &mut self,
+        burst: &Classified,
+        (at, next): (usize, usize),
+        (key, entry): (&EntryKey, u32),
+        (runs, together): (&mut Runs<'_>, &mut Together),
+        round: &mut GoingRound,
+    ) {
         let (Decision { body, .. }, behind) = burst.verdict(at);
         let mut is_followed = true;
-        for _ in at..behind {
-            if is_followed && self.joins(burst.arrival(), entry, runs, together) {
+        for n in next..behind {
+            if is_followed && n > next && self.joins(burst.arrival(), (key, entry), runs, together) {
                 continue;
             }
             self.together_leave(burst.arrival(), runs, together);
@@ -177,46 +195,71 @@ impl<P: Pipeline> Process<P> {
                 continue;
             }
             is_followed = false;
-            round.0 |= burst.plain(at).map_or(u64::MAX, |(key, _)| GoingRound::bit(key));
+            round.0 |= GoingRound::bit(key);
         }
-        behind
     }
 
     /// Adds the next packet to those that leave together, by its entry's trail. False if it must take another
     /// way; then nothing was done that cannot be repeated.
     #[inline(always)]
-    fn joins(&mut self, arrival: &Arrival, entry: u32, runs: &mut Runs<'_>, together: &mut Together) -> bool {
+    fn joins(
+        &mut self,
+        arrival: &Arrival,
+        (key, entry): (&EntryKey, u32),
+        runs: &mut Runs<'_>,
+        together: &mut Together,
+    ) -> bool {
         let &Trail { next, next_serial, .. } = self.cache.trails.get(entry);
-        if (next, next_serial) != (together.flow, together.serial) {
-            let decision = self.said_by((next, next_serial), arrival, &arrival.metadata);
-            let Some(decision @ Decision { verdict: Verdict::Output(_) | Verdict::Drop(_), .. }) = decision
-            else {
-                return false;
-            };
-            self.together_leave(arrival, runs, together);
-            *together = Together { flow: next, serial: next_serial, decision, packets: 0, bytes: 0 };
-        }
-        let Some(packet) = runs.behind(together.packets as usize) else { return false };
-        if !self.passes(&arrival.metadata, entry, packet) {
+        if (next, next_serial) != (together.flow, together.serial)
+            && !self.others_leave(arrival, (next, next_serial), runs, together)
+        {
             return false;
         }
-        together.packets += 1;
-        together.bytes += packet.len() as u32;
+        let Some(packet) = runs.behind(together.counts.packets() as usize) else { return false };
+        if !self.passes(was_read(&arrival.metadata), (key, entry), packet) {
+            return false;
+        }
+        together.counts.add(Counts::one(packet));
         true
     }
 
-    /// Sends the packets that leave together.
+    /// Sends the packets that leave together, if those of another megaflow leave now. False if these cannot
+    /// leave like them.
+    #[inline(never)]
+    fn others_leave(
+        &mut self,
+        arrival: &Arrival,
+        (flow, serial): (u32, u64),
+        runs: &mut Runs<'_>,
+        together: &mut Together,
+    ) -> bool {
+        let decision = self.said_by((flow, serial), arrival, &arrival.metadata);
+        let Some(decision @ Decision { verdict: Verdict::Output(_) | Verdict::Drop(_), .. }) = decision
+        else {
+            return false;
+        };
+        self.together_leave(arrival, runs, together);
+        *together = Together { flow, serial, decision, counts: Counts::NONE };
+        true
+    }
+
+    /// Sends the packets that leave together, if there are any.
     #[inline(always)]
     fn together_leave(&mut self, arrival: &Arrival, runs: &mut Runs<'_>, together: &mut Together) {
-        let Together { flow, decision, packets, bytes, .. } = *together;
-        if packets == 0 {
-            return;
+        if !together.counts.is_empty() {
+            self.all_leave(arrival, runs, together);
         }
-        (together.packets, together.bytes) = (0, 0);
+    }
+
+    #[inline(never)]
+    fn all_leave(&mut self, arrival: &Arrival, runs: &mut Runs<'_>, together: &mut Together) {
+        let Together { flow, decision, counts, .. } = *together;
+        let packets = counts.packets() as usize;
+        together.counts = Counts::NONE;
         let Process { cache, context, tx, .. } = self;
-        count_round(cache, context, (Which::Mega, flow), (packets, bytes), arrival.at.now);
+        count_round(cache, context, (Which::Mega, flow), counts, arrival.at.now);
         match decision.verdict {
-            Verdict::Output(port) => tx.send_run(context, PortNo(port.into()), runs, packets as usize),
+            Verdict::Output(port) => tx.send_run(context, PortNo(port.into()), runs, packets),
             Verdict::Drop(reason) => context.drop_all((0..packets).map_while(|_| runs.take()), reason),
             _ => unreachable!("nobody joins those"),
         }
@@ -246,19 +289,20 @@ impl<P: Pipeline> Process<P> {
 
     /// Passes a packet of an exact entry through its connection as earlier ones, and translates it. False if
     /// it must take another way; then nothing was done that cannot be repeated.
-    #[inline(always)]
-    fn passes(&mut self, metadata: &Metadata, entry: u32, packet: &mut Packet) -> bool {
+    ///
+    /// Never inlined: it needs all registers, and so does the loop over packets.
+    #[inline(never)]
+    fn passes(&self, was_valid: bool, (key, entry): (&EntryKey, u32), packet: &mut Packet) -> bool {
         let Process { cache, context, now_ms, .. } = self;
-        let key = cache.entry(Which::Exact, entry).key.0;
         let trail = cache.trails.get(entry);
         if packet.is_lent() || packet.is_chained() {
             return false;
         }
-        let Some(seen) = seen::read_plain(packet, was_read(metadata)) else { return false };
-        if context.tracker.pass(trail.connection, &seen, *now_ms) != Some(trail.marked()) {
+        let Some(seen) = seen::read_plain(packet, was_valid) else { return false };
+        if context.tracker.pass(&trail.connection, &seen, *now_ms) != Some(trail.marked()) {
             return false;
         }
-        if trail.translates(&key) {
+        if trail.translates(&key.0) {
             nat::translate_plain(packet, trail.addresses_and_ports());
         }
         true
@@ -283,15 +327,15 @@ fn count_round(
     cache: &mut FlowCache,
     context: &mut Context,
     (which, flow): (Which, u32),
-    (packets, bytes): (u32, u32),
+    counts: Counts,
     now: Stamp,
 ) {
     let e = cache.entry(which, flow);
-    e.hit(packets, bytes, now);
+    e.hit(counts, now);
     if e.counts.is_full() {
         cache.fold(which, flow);
     }
-    let packets = packets.into();
+    let packets = counts.packets();
     context.stats.recirculations.add(packets);
     context.stats.followed.add(packets);
     match which {

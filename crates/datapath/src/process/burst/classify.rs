@@ -2,6 +2,7 @@
 
 use super::super::*;
 use super::*;
+use base::lanes::equal_quads;
 
 impl<P: Pipeline> Process<P> {
     /// Stages 1 to 3.
@@ -24,7 +25,7 @@ impl<P: Pipeline> Process<P> {
                     Depth::Transport => Memory::prepare_exact::<3>,
                     Depth::Everything => Memory::prepare_exact::<4>,
                 };
-                prepare(&mut memory, &self.cache, batch, &ingress, origin, &mut todo);
+                prepare(&mut memory, &self.cache, batch, &ingress, origin);
             }
             (true, None, _) => memory.prepare_keys(Some(&self.cache), batch, &ingress, &mut todo),
             (false, ..) => memory.prepare_keys(None, batch, &ingress, &mut todo),
@@ -61,35 +62,41 @@ impl Memory {
         batch: &Batch,
         ingress: &Ingress,
         origin: u64,
-        todo: &mut Todo,
     ) {
         let depth = Depth::ALL[DEPTH];
-        let mut first = 0;
-        let mut first_key = EntryKey::NONE;
-        for (i, packet) in batch.iter().enumerate() {
+        // Where no header is read, only their last words differ.
+        let are_alike = |a: &EntryKey, b: &EntryKey| match depth {
+            Depth::Metadata => a.0[3] == b.0[3],
+            _ => a.equals(b),
+        };
+        let mut none = Row::EMPTY;
+        let mut first = &mut none;
+        // Apart from plain packets, whose loop keeps all that it needs in registers.
+        let mut others = Todo::new();
+        for ((i, packet), row) in batch.iter().enumerate().zip(&mut self.rows) {
             if let Some(ahead) = batch.get(i + AHEAD) {
                 prefetch(ahead.data());
             }
-            // Tells the compiler that the index lies within a burst.
-            let i = i % BURST;
-            let len = packet.len() as u32;
-            if let Some(plain) = plain_key(packet.data(), packet.len(), depth, origin) {
-                let exact = EntryKey::plain(plain);
-                if exact.equals(&first_key) {
-                    self.rows[first].count += 1;
-                    self.rows[first].len += len;
-                    continue;
+            first = match plain_key(packet.data(), packet.len(), depth, origin).map(EntryKey::plain) {
+                Some(exact) if are_alike(&exact, &first.exact) => {
+                    first.counts.add(Counts::one(packet));
+                    first
                 }
-                let hash = cache.exact_probe(&ExactKey::Plain(plain));
-                self.rows[i] = Row { exact, hash, len, ..Row::EMPTY };
-                todo.push(i);
-                (first, first_key) = (i, exact);
-            } else {
-                self.rows[i] = Row { len, ..Row::EMPTY };
-                self.extract_one(i, packet, ingress, todo);
-                self.rows[i].hash = cache.exact_probe(&ExactKey::Whole(&self.keys[i]));
-                (first, first_key) = (i, EntryKey::NONE);
-            }
+                Some(exact) => {
+                    let (hash, likely) = cache.exact_probe(&ExactKey::Plain(exact.0));
+                    *row = Row { exact, hash, likely, counts: Counts::one(packet), ..Row::EMPTY };
+                    row
+                }
+                None => {
+                    *row = Row { counts: Counts::one(packet), ..Row::EMPTY };
+                    others.push(i);
+                    row
+                }
+            };
+        }
+        for i in others.iter() {
+            self.extract_one(i, &batch[i], ingress);
+            self.probe_whole(i, cache);
         }
     }
 
@@ -101,28 +108,32 @@ impl Memory {
             if let Some(ahead) = batch.get(i + AHEAD) {
                 prefetch(ahead.data());
             }
-            self.rows[i] = Row { len: packet.len() as u32, ..Row::EMPTY };
+            self.rows[i] = Row { counts: Counts::one(packet), ..Row::EMPTY };
             if ingress.packet_type() == 0 {
-                self.extract_one(i, packet, ingress, todo);
+                self.extract_one(i, packet, ingress);
             } else {
-                self.extract_bare(i, packet, ingress, todo);
+                self.extract_bare(i, packet, ingress);
             }
-            if let Some(cache) = exact {
-                self.rows[i].hash = cache.exact_probe(&ExactKey::Whole(&self.keys[i]));
+            match exact {
+                Some(cache) => self.probe_whole(i, cache),
+                None => todo.push_unknown(i, &self.rows[i]),
             }
         }
     }
 
     #[inline(always)]
-    fn extract_one(&mut self, i: usize, packet: &Packet, ingress: &Ingress, todo: &mut Todo) {
+    fn probe_whole(&mut self, i: usize, cache: &FlowCache) {
+        (self.rows[i].hash, self.rows[i].likely) = cache.exact_probe(&ExactKey::Whole(&self.keys[i]));
+    }
+
+    #[inline(always)]
+    fn extract_one(&mut self, i: usize, packet: &Packet, ingress: &Ingress) {
         let key = &mut self.keys[i];
         let found = extract(packet.data(), packet.len(), ingress, key);
         self.layers[i] = found.unwrap_or_default();
         mark_depth(key, ingress.depth());
         self.put_metadata(i);
-        if found.is_some() {
-            todo.push(i);
-        } else {
+        if found.is_none() {
             self.rows[i].decision.verdict = Verdict::Drop(DropReason::RxTruncated);
         }
     }
@@ -131,12 +142,11 @@ impl Memory {
 impl Memory {
     /// The same for a packet that does not start with an Ethernet header; it cannot be too short for one.
     #[cold]
-    fn extract_bare(&mut self, i: usize, packet: &Packet, ingress: &Ingress, todo: &mut Todo) {
+    fn extract_bare(&mut self, i: usize, packet: &Packet, ingress: &Ingress) {
         let key = &mut self.keys[i];
         self.layers[i] = extract_without_link(packet.data(), packet.len(), ingress, key);
         mark_depth(key, ingress.depth());
         self.put_metadata(i);
-        todo.push(i);
     }
 }
 
@@ -148,8 +158,8 @@ fn extract_plain(key: &mut Key, packet: &Packet, ingress: &Ingress) {
     mark_depth(key, ingress.depth());
 }
 
-/// Indices of the packets in a burst that still need a lookup. Bound: extraction pushes each packet of a
-/// batch once, and later stages only remove them.
+/// Indices of the packets in a burst that still need a lookup. Bound: the first stage that looks them up
+/// pushes each packet of a batch at most once, and later stages only remove them.
 struct Todo {
     idx: [u8; BURST],
     len: usize,
@@ -174,6 +184,14 @@ impl Todo {
     fn iter(&self) -> impl Iterator<Item = usize> {
         // Masked, so that the compiler knows that every index lies within a burst.
         self.idx[..self.len.min(BURST)].iter().map(|&i| usize::from(i) % BURST)
+    }
+
+    /// Adds a packet, unless its verdict is known from its length.
+    #[inline(always)]
+    fn push_unknown(&mut self, i: usize, row: &Row) {
+        if row.decision.verdict == Verdict::Unknown {
+            self.push(i);
+        }
     }
 
     #[inline(always)]
@@ -201,40 +219,59 @@ impl<P: Pipeline> Process<P> {
     // 2. Exact tier; its buckets have been prefetched. Returns the number of packets that hit.
     #[inline(never)]
     fn exact_stage(&mut self, memory: &mut Memory, todo: &mut Todo, arrival: &Arrival, batch: &Batch) -> u64 {
-        let (rows, at) = (&mut memory.rows, arrival.at);
-        for i in todo.iter() {
-            rows[i].likely = self.cache.exact_prefetch(rows[i].hash);
+        let (rows, at) = (&mut memory.rows[..batch.len()], arrival.at);
+        let mut next = 0;
+        while let Some(row) = rows.get_mut(next) {
+            row.likely = self.cache.exact_prefetch((row.hash, row.likely));
+            next += row.counts.packets() as usize;
         }
         // The common case: the likely entry matches, and no later change affects it. Only entries are read.
         let sights = Sights::new(&*self.pipeline, &self.reader, at.version);
         let version = ShortVersion::of(at.version);
         let (entries, trails, mut judge) = self.cache.exact_entries(sights);
-        let (mut packets, mut alone, mut full) = (0, 0, false);
-        todo.retain(|i| {
-            let row = &mut rows[i];
-            let Some(e) = entries.get_mut(row.likely as usize) else { return true };
+        let (mut hits, mut full) = (Counts::NONE, Counts::NONE);
+        let mut next = 0;
+        while let Some(row) = rows.get_mut(next) {
+            let i = next;
+            next += row.counts.packets() as usize;
             // Entry 0, which stands for none, has no plain packet's key.
-            if !e.key.equals(&row.exact) || e.version != version && !judge.renew(e) {
-                return true;
+            if let Some(e) = entries.get_mut(row.likely as usize)
+                && equal_quads(&e.key.0, &row.exact.0)
+                && (e.version == version || judge.renew(e))
+            {
+                hits.add(row.counts);
+                e.hit(row.counts, at.now);
+                full.or(e.counts);
+                row.decision = e.decision;
+                if e.decision.verdict == Verdict::Track {
+                    trails.prefetch(row.likely);
+                }
+            } else {
+                todo.push_unknown(i, row);
             }
-            packets += row.count;
-            e.hit(row.count, row.len, at.now);
-            alone |= e.is_alone;
-            full |= e.counts.is_full();
-            row.decision = e.decision;
-            if e.decision.verdict == Verdict::Track {
-                trails.prefetch(row.likely);
-            }
-            false
-        });
-        if alone != 0 {
-            self.context.input.met_alone(self.now_ms);
         }
-        if full {
+        if full.is_full() {
             self.fold_full(&memory.rows[..batch.len()]);
         }
-        let packets = u64::from(packets);
-        if todo.is_empty() { packets } else { packets + self.exact_rest(memory, todo, arrival, batch) }
+        let hits = hits.packets();
+        let hits = if todo.is_empty() { hits } else { hits + self.exact_rest(memory, todo, arrival, batch) };
+        if self.cache.has_alone() {
+            self.note_alone(&memory.rows[..batch.len()]);
+        }
+        hits
+    }
+
+    /// Notes that the burst has hit flows that are cached in the exact tier alone, if so.
+    #[cold]
+    fn note_alone(&mut self, rows: &[Row]) {
+        let mut next = 0;
+        while let Some(row) = rows.get(next) {
+            // Only what an entry decided has a body.
+            if row.decision.body != 0 && self.cache.entry(Which::Exact, row.likely).is_alone != 0 {
+                return self.context.input.met_alone(self.now_ms);
+            }
+            next += row.counts.packets() as usize;
+        }
     }
 
     /// Folds entries that the burst has hit before their counters overflow. A row that was not looked up
@@ -252,7 +289,7 @@ impl<P: Pipeline> Process<P> {
     fn exact_rest(&mut self, memory: &mut Memory, todo: &mut Todo, arrival: &Arrival, batch: &Batch) -> u64 {
         let (mut lookup, mut sights) = self.lookup(Which::Exact, arrival.at);
         let Memory { keys, rows, stale_exact, tracking, originals, dp_hash, has_more, .. } = memory;
-        let (mut packets, mut alone) = (0, 0);
+        let mut packets = 0;
         todo.retain(|i| {
             let row = &mut rows[i];
             let plain = row.exact.is_plain();
@@ -270,14 +307,10 @@ impl<P: Pipeline> Process<P> {
             {
                 return true;
             }
-            packets += u64::from(row.count);
+            packets += row.counts.packets();
             row.likely = idx;
-            alone |= lookup.cache.entry(Which::Exact, idx).is_alone;
             false
         });
-        if alone != 0 {
-            self.context.input.met_alone(self.now_ms);
-        }
         packets
     }
 
@@ -296,10 +329,10 @@ impl<P: Pipeline> Process<P> {
             }
             searched += todo.len();
             for i in todo.iter() {
-                rows[i].hash = lookup.cache.mega_probe(id, &keys[i], &mut masked[i]);
+                (rows[i].hash, rows[i].likely) = lookup.cache.mega_probe(id, &keys[i], &mut masked[i]);
             }
             for i in todo.iter() {
-                rows[i].likely = lookup.cache.mega_prefetch(rows[i].hash);
+                rows[i].likely = lookup.cache.mega_prefetch((rows[i].hash, rows[i].likely));
             }
             let before = todo.len();
             todo.retain(|i| {
@@ -309,7 +342,8 @@ impl<P: Pipeline> Process<P> {
                 if !lookup.answers(&mut sights, idx, row, key, |_| (), |stale| stale_mega.push(stale)) {
                     return true;
                 }
-                packets += u64::from(row.count);
+                packets += row.counts.packets();
+                row.likely = 0;
                 promote.push((i as u8, idx));
                 false
             });
@@ -370,7 +404,7 @@ impl<P: Pipeline> Lookup<'_, P> {
             }
         }
         let e = self.cache.entry(which, idx);
-        e.hit(row.count, row.len, self.at.now);
+        e.hit(row.counts, self.at.now);
         row.decision = e.decision;
         if e.counts.is_full() {
             self.cache.fold(which, idx);

@@ -21,18 +21,6 @@ struct Step {
 }
 
 impl<P: Pipeline> Process<P> {
-    /// Follows a packet of an exact entry with this body through one round after the other.
-    #[inline(never)]
-    pub(super) fn follow(
-        &mut self,
-        arrival: &Arrival,
-        (entry, body): (u32, u32),
-        mut packet: Packet,
-    ) -> Fate {
-        let by_trail = self.by_trail(arrival, &arrival.metadata, entry, &mut packet);
-        self.follow_on(arrival, by_trail, (entry, body), packet)
-    }
-
     /// Takes a packet of an exact entry through one round by the entry's trail, and translates and counts it,
     /// unless it is tracked again. Returns the verdict after that round; `None` if the packet must take
     /// another way, in which case nothing was done that cannot be repeated.
@@ -45,28 +33,27 @@ impl<P: Pipeline> Process<P> {
     ) -> Option<Decision> {
         let &Trail { next, next_serial, .. } = self.cache.trails.get(entry);
         let decision = self.said_by((next, next_serial), arrival, metadata)?;
-        if !self.passes(metadata, entry, packet) {
+        let key = self.cache.entry(Which::Exact, entry).key;
+        if !self.passes(was_read(metadata), (&key, entry), packet) {
             return None;
         }
         if decision.verdict != Verdict::Track {
             let Process { cache, context, .. } = self;
-            let len = packet.len() as u32;
-            count_round(cache, context, (Which::Mega, next), (1, len), arrival.at.now);
+            count_round(cache, context, (Which::Mega, next), Counts::one(packet), arrival.at.now);
         }
         Some(decision)
     }
 
-    /// Like [`Self::follow`], for a packet that has passed its first round by a trail, and is not at its
-    /// destination yet or needs lookups.
+    /// Follows a packet of an exact entry with this body through one round after the other.
     #[inline(never)]
-    fn follow_on(
+    pub(super) fn follow(
         &mut self,
         arrival: &Arrival,
-        mut by_trail: Option<Decision>,
         (mut entry, mut body): (u32, u32),
         mut packet: Packet,
     ) -> Fate {
         let mut metadata = arrival.metadata;
+        let mut by_trail = self.by_trail(arrival, &metadata, entry, &mut packet);
         let mut connection = None;
         loop {
             // The verdict is a list that tracks it again.
@@ -96,7 +83,9 @@ impl<P: Pipeline> Process<P> {
                 }
                 Verdict::Actions => return self.carry_out(next_body, metadata, found, packet),
                 Verdict::Track | Verdict::Unknown | Verdict::Stale => {
-                    return self.goes_round(metadata, found, packet);
+                    let original = self.context.tracker.original(found);
+                    self.context.recirculate(metadata, Some(&original), packet);
+                    return Fate::GoesRound;
                 }
             }
             return Fate::Left;
@@ -138,7 +127,7 @@ impl<P: Pipeline> Process<P> {
         let addresses_and_ports = seen::addresses_and_ports(packet);
         cache.trails.set(entry, Trail::new(found, marked, addresses_and_ports, (next, serial)));
         if decision.verdict != Verdict::Track {
-            count_round(cache, context, (Which::Mega, next), (1, packet.len() as u32), arrival.at.now);
+            count_round(cache, context, (Which::Mega, next), Counts::one(packet), arrival.at.now);
         }
         step.next = decision;
         Some(step)
@@ -198,7 +187,7 @@ impl<P: Pipeline> Process<P> {
             likely
         } else {
             let key = ExactKey::Plain(key);
-            let next = cache.exact_find(cache.exact_probe(&key), &key);
+            let next = cache.exact_find(cache.exact_probe(&key).0, &key);
             cache.trails.set_exact(entry, next);
             next
         };
@@ -208,7 +197,7 @@ impl<P: Pipeline> Process<P> {
             && (e.version == ShortVersion::of(version)
                 || cache.renew(Which::Exact, next, &mut Sights::new(&**pipeline, reader, version)));
         is_right.then(|| {
-            count_round(cache, context, (Which::Exact, next), (1, packet.len() as u32), arrival.at.now)
+            count_round(cache, context, (Which::Exact, next), Counts::one(packet), arrival.at.now)
         })?;
         Some(next)
     }
@@ -221,14 +210,6 @@ impl<P: Pipeline> Process<P> {
         alone.originals.push(self.context.tracker.original(found));
         self.execute_list(body, &mut alone);
         if self.context.recirculation.is_empty() { Fate::Left } else { Fate::GoesRound }
-    }
-
-    /// Recirculates a packet that was followed.
-    #[inline(never)]
-    fn goes_round(&mut self, metadata: Metadata, found: Found, packet: Packet) -> Fate {
-        let original = self.context.tracker.original(found);
-        self.context.recirculate(metadata, Some(&original), packet);
-        Fate::GoesRound
     }
 }
 
@@ -270,6 +251,6 @@ fn follow_once(
     if let Some(followed) = context.tracker.follow(trail.connection, &seen, wish, now_ms) {
         return Some((trail.connection, followed));
     }
-    let found = context.tracker.known(&seen, asked.zone, now_ms)?;
+    let found = context.tracker.find(&seen.tuple(), asked.zone, now_ms)?;
     Some((found, context.tracker.follow(found, &seen, wish, now_ms)?))
 }
