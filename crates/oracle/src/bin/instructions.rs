@@ -183,9 +183,22 @@ const OUTSIDE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 
 /// An acknowledgement from each end of connection `n`; the far end knows the near one as `seen_as`.
 fn both_ends(n: usize, seen_as: Option<Ipv4Addr>) -> [Vec<u8>; 2] {
+    segments(n, seen_as, 0)
+}
+
+/// Segments in order, each of which moves what its connection's ends may send: of six bytes, which fill a
+/// frame.
+fn in_order() -> Vec<Vec<u8>> {
+    let round = |step: u32| (0..FLOWS).flat_map(move |n| segments(n, None, 6 * step));
+    (0..(WARM_UP_PACKETS + PACKETS) as u32 / (2 * FLOWS as u32)).flat_map(round).collect()
+}
+
+/// The same after so many bytes from both ends.
+fn segments(n: usize, seen_as: Option<Ipv4Addr>, sent: u32) -> [Vec<u8>; 2] {
     let (near, far) = addresses(n);
     let segment = |src, dst, src_port, dst_port, seq, ack| {
         let compose = Compose::ethernet(EthAddr([2, 0, 0, 0, 0, 1]), EthAddr([2, 0, 0, 0, 0, 2]));
+        let (seq, ack) = (seq + sent, ack + sent);
         let tcp = TcpRepr { flags: TcpFlags::ACK, seq, ack, ..TcpRepr::new(src_port, dst_port) };
         compose.ipv4(src, dst).tcp_repr(tcp).frame_len(60).build().expect("headers of 54 bytes")
     };
@@ -263,6 +276,7 @@ fn cases() -> Vec<Case> {
             then: Some(Answer::Megaflow),
             ..exact("tracked", stateful(false))
         },
+        Case { frames: in_order(), then: Some(Answer::Megaflow), ..exact("in_order", stateful(false)) },
         Case {
             frames: (0..FLOWS).flat_map(|n| both_ends(n, Some(OUTSIDE))).collect(),
             then: Some(Answer::Megaflow),
