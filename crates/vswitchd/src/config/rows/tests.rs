@@ -520,7 +520,7 @@ fn an_interface_has_its_type_requests_and_those_options_that_its_driver_has() {
         assert!(complaint.contains(&expected), "{complaint}");
     }
     let shown = i.complaint.unwrap();
-    assert!(shown.contains("options:colour") && !shown.contains("options:peer"), "{shown}");
+    assert!(shown.contains("unknown option colour") && !shown.contains("peer"), "{shown}");
     // Nonsense stays what it was, and is shown.
     rig.set("Interface", json!({"mac": "ff:ff:ff:ff:ff:ff"}));
     let i = rig.interface();
