@@ -129,9 +129,11 @@ impl Vswitch {
             let own = conn.as_deref().zip(xid);
             let own = own.map(|(conn, xid)| Own { conn: conn.id, xid, is_told: false });
             self.reports.push_back(Report::new(events, watchers, own));
-        }
-        if !self.reports.is_empty() && self.go_on_reporting(conn) {
-            self.urgent.notify_one();
+            // What is left is reported between other work. If everybody who is served reported more, those
+            // who are told would be served before anybody else.
+            if self.go_on_reporting(conn) {
+                self.urgent.notify_one();
+            }
         }
     }
 
@@ -290,5 +292,62 @@ fn event_of(kind: RuleEventKind) -> (FlowEvent, FlowRemovedReason) {
         RuleEventKind::Removed(RemovedReason::GroupDelete) => {
             (FlowEvent::Deleted, FlowRemovedReason::GroupDelete)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::wanted::Bridge;
+    use crate::config::{Config, Database, DatapathFlags, Flags};
+    use crate::ofproto::{Ofproto, Purpose};
+    use flow::Match;
+    use host::rundir::RunDir;
+    use openflow::message::TABLE_ALL;
+    use switch::BridgeConfig;
+    use switch::control::FlowMod;
+
+    #[test]
+    fn a_change_is_told_to_some_per_turn_whoever_is_served_in_between() {
+        let datapath = DatapathFlags { pool_packets: 4096, ..DatapathFlags::default() };
+        let config = Config::new(RunDir::new("/nowhere"), Database::Memory(Flags::default()));
+        let mut vswitch = Vswitch::new(&Config { datapath, ..config }).unwrap();
+        let bridge = vswitch.plane.control.add_bridge(BridgeConfig::new("br0"));
+        vswitch.bridges.insert(bridge, Ofproto::new(bridge, [2, 0, 0, 0, 0, 1], &Bridge::new("br0")));
+        let now = Instant::now();
+        let mut watcher = || {
+            let id = vswitch.connected(bridge, Purpose::Service, None, now).unwrap();
+            vswitch.conn(bridge, id).unwrap().connection().handle_bytes(now, &[1, 0, 0, 8, 0, 0, 0, 1]);
+            vswitch.serve(bridge, id, now, now);
+            let conn = vswitch.conn(bridge, id).unwrap();
+            let within = MiniMatch::of(&Match::any());
+            let flags = FlowMonitorFlags::ADD;
+            let all = Monitor { flags, out_port: None, out_group: None, table_id: TABLE_ALL, within };
+            conn.monitors.by_id.insert(1, all);
+            let sent = conn.connection().transmit().len();
+            conn.connection().transmitted(sent);
+            id
+        };
+        let watchers: Vec<u64> = (0..4 * TOLD_A_TURN).map(|_| watcher()).collect();
+        vswitch.watch_rules(bridge, false);
+        vswitch.plane.control.flow_mod(bridge, &FlowMod::add(Match::any(), Vec::new()), 0).unwrap();
+        vswitch.deliver();
+        let told = |vswitch: &mut Vswitch| {
+            let is_told = |id: &&u64| {
+                let conn = vswitch.conn(bridge, **id).unwrap();
+                !conn.connection().transmit().is_empty()
+            };
+            watchers.iter().filter(is_told).count()
+        };
+        let mut turns = 0;
+        while {
+            turns += 1;
+            for id in &watchers {
+                vswitch.serve(bridge, *id, now, now);
+            }
+            assert!(told(&mut vswitch) <= turns * TOLD_A_TURN, "after {turns} turns");
+            vswitch.go_on_reporting(None)
+        } {}
+        assert_eq!(told(&mut vswitch), watchers.len());
     }
 }
