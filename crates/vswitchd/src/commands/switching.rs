@@ -67,12 +67,13 @@ impl RuleDump {
     /// is removed meanwhile, its rules end there.
     pub async fn run(self, shared: &Shared) -> String {
         let mut text = String::new();
-        let rules = self.rules(shared).await;
-        for some in rules.chunks(RULES_PER_TURN) {
+        let mut rules = self.rules(shared).await.into_iter();
+        while rules.len() > 0 {
             {
                 let vswitch = shared.borrow();
-                some.iter().for_each(|(rule, counted)| {
-                    write_rule(&mut text, &vswitch, rule, *counted, self.offload);
+                // Each is let go once it is written: a million at the end would take long.
+                rules.by_ref().take(RULES_PER_TURN).for_each(|(rule, counted)| {
+                    write_rule(&mut text, &vswitch, &rule, counted, self.offload);
                 });
             }
             tokio::task::yield_now().await;
@@ -525,6 +526,42 @@ fn key_of(frame: &[u8], ingress: &Ingress) -> Result<Key, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::{Config, Database, DatapathFlags, Flags};
+    use flow::{FieldId, Match};
+    use host::rundir::RunDir;
+    use std::cell::RefCell;
+    use std::pin::pin;
+    use std::rc::Rc;
+    use std::task::{Context, Poll, Waker};
+    use switch::BridgeConfig;
+    use switch::control::FlowMod;
+
+    #[test]
+    fn a_dump_lets_rules_go_as_it_writes_them() {
+        let datapath = DatapathFlags { pool_packets: 4096, ..DatapathFlags::default() };
+        let config = Config::new(RunDir::new("/nowhere"), Database::Memory(Flags::default()));
+        let mut vswitch = Vswitch::new(&Config { datapath, ..config }).unwrap();
+        let bridge = vswitch.plane.control.add_bridge(BridgeConfig::new("br0"));
+        for address in 0..4 * RULES_PER_TURN as u64 {
+            let matching = Match::any().with(FieldId::EthDst, address.into());
+            vswitch.plane.control.flow_mod(bridge, &FlowMod::add(matching, Vec::new()), 0).unwrap();
+        }
+        let rules = vswitch.plane.control.rules(bridge, &RuleFilter::default());
+        let held = || rules.iter().map(Arc::strong_count).sum::<usize>();
+        let others = held();
+        let shared = Rc::new(RefCell::new(vswitch));
+        let mut dump = pin!(RuleDump { bridge, offload: "" }.run(&shared));
+        let mut turns = Vec::new();
+        let text = loop {
+            match dump.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                Poll::Ready(text) => break text,
+                Poll::Pending => turns.push(held() - others),
+            }
+        };
+        assert_eq!(text.lines().count(), rules.len());
+        let gone = turns.windows(2).map(|of| of[0].saturating_sub(of[1])).max();
+        assert_eq!((turns.last(), gone), (Some(&0), Some(RULES_PER_TURN)), "{turns:?}");
+    }
 
     #[test]
     fn a_long_trace_is_logged_with_its_beginning_and_its_end() {
