@@ -244,17 +244,28 @@ mod tests {
 
     #[test]
     fn a_worker_without_a_processor_of_its_own_may_run_on_each() {
+        // None of a worker that has not begun yet.
         let allowed = |thread: i32| {
-            let status = std::fs::read_to_string(format!("/proc/self/task/{thread}/status")).unwrap();
-            let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap();
-            list.trim().to_string()
+            let status = std::fs::read_to_string(format!("/proc/self/task/{thread}/status")).ok()?;
+            let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
+            Some(list.trim().to_string())
         };
-        let everywhere = allowed(packet::thread::id());
-        let lists = std::thread::spawn(move || {
+        let everywhere = allowed(packet::thread::id()).unwrap();
+        std::thread::spawn(move || {
             // The second finds this thread bound by the first.
             let rigs = [Rig::new(Config::default()).unwrap(), Rig::on(Config::default(), None).unwrap()];
-            rigs.map(|rig| allowed(rig.datapath.worker_thread_id(0)))
-        });
-        assert_eq!(lists.join().unwrap(), [WORKER_CPU.to_string(), everywhere]);
+            for (rig, expected) in rigs.iter().zip([WORKER_CPU.to_string(), everywhere]) {
+                let start = Instant::now();
+                while allowed(rig.datapath.worker_thread_id(0)).as_ref() != Some(&expected) {
+                    assert!(
+                        start.elapsed() < Duration::from_secs(10),
+                        "the worker is not bound to {expected}"
+                    );
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            }
+        })
+        .join()
+        .unwrap();
     }
 }
