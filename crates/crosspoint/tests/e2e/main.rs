@@ -61,3 +61,4 @@ mod traces_beside_stock;
 mod tutorial;
 mod unfinished;
 mod unixctl;
+mod worker_times;

@@ -10,6 +10,7 @@
 //! A growing array has memory ready in advance. Free places are linked through themselves, so freeing
 //! allocates nothing.
 
+use super::counts::Counts;
 use crate::action::DpAction;
 use crate::pipeline::{Rewrite, Translation};
 use crate::stamp::Stamp;
@@ -20,7 +21,6 @@ use base::region::Region;
 use base::{DropReason, PortNo, Version};
 use flow::extract::PlainKey;
 use flow::{Block, Key};
-use packet::Packet;
 
 /// What happens to a packet, or to all packets of a flow.
 #[repr(u8)]
@@ -145,70 +145,6 @@ impl EntryKey {
     #[inline(always)]
     pub fn equals(&self, other: &EntryKey) -> bool {
         (0..4).fold(0, |differing, w| differing | (self.0[w] ^ other.0[w])) == 0
-    }
-}
-
-/// Packets and bytes in one word, so that a hit adds to both at once: bytes in the low half, packets above.
-/// Must be folded once it [is full](Counts::is_full), which leaves room for more bursts: of less than 2^17
-/// bytes each packet.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, zerocopy::FromZeros)]
-#[repr(transparent)]
-pub struct Counts(u64);
-
-const BYTES_BITS: u32 = 32;
-/// The highest bits of both halves.
-const FULL: u64 = 1 << 63 | 1 << (BYTES_BITS - 1);
-
-impl Counts {
-    /// Nothing.
-    pub const NONE: Counts = Counts(0);
-
-    /// Packets with a total of `bytes`.
-    #[inline(always)]
-    pub fn of(packets: u32, bytes: u32) -> Counts {
-        Counts(u64::from(packets) << BYTES_BITS | u64::from(bytes))
-    }
-
-    /// One packet.
-    #[inline(always)]
-    pub fn one(packet: &Packet) -> Counts {
-        Counts::of(1, packet.len() as u32)
-    }
-
-    /// Adds those of a burst at most.
-    #[inline(always)]
-    pub fn add(&mut self, more: Counts) {
-        self.0 += more.0;
-    }
-
-    /// Adds the bits of others, which are full if one of them is.
-    #[inline(always)]
-    pub fn or(&mut self, other: Counts) {
-        self.0 |= other.0;
-    }
-
-    /// Whether it must be folded before the next burst.
-    #[inline(always)]
-    pub fn is_full(self) -> bool {
-        self.0 & FULL != 0
-    }
-
-    /// Whether nothing was added.
-    #[inline(always)]
-    pub fn is_empty(self) -> bool {
-        self.0 == 0
-    }
-
-    /// Packets.
-    #[inline(always)]
-    pub fn packets(self) -> u64 {
-        self.0 >> BYTES_BITS
-    }
-
-    /// Bytes.
-    #[inline(always)]
-    pub fn bytes(self) -> u64 {
-        self.0 & ((1 << BYTES_BITS) - 1)
     }
 }
 
@@ -634,28 +570,10 @@ pub fn wide_of(key: &Key, present: u16) -> WideKey {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use packet::BURST;
 
     #[test]
     fn an_entry_is_one_line_a_body_two_and_a_decision_one_word() {
         assert_eq!((size_of::<Entry>(), size_of::<Body>(), size_of::<Decision>()), (64, 128, 8));
-    }
-
-    #[test]
-    fn counts_are_full_before_packets_of_any_length_make_them_overflow() {
-        // The longest that a buffer's chain can be.
-        const BYTES_MAX: u64 = (1 << 17) - 1;
-        let (mut counts, mut added) = (Counts::default(), (0, 0));
-        while !counts.is_full() {
-            counts.add(Counts::of(BURST as u32, (BURST as u64 * BYTES_MAX) as u32));
-            added = (added.0 + BURST as u64, added.1 + BURST as u64 * BYTES_MAX);
-            assert_eq!((counts.packets(), counts.bytes()), added);
-        }
-        counts.add(Counts::of(BURST as u32, (BURST as u64 * BYTES_MAX) as u32));
-        assert_eq!(
-            (counts.packets(), counts.bytes()),
-            (added.0 + BURST as u64, added.1 + BURST as u64 * BYTES_MAX)
-        );
     }
 
     #[test]

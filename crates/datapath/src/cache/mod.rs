@@ -16,6 +16,7 @@
 
 mod alone;
 mod config;
+pub mod counts;
 mod dump;
 pub mod entry;
 mod firsts;

@@ -1,7 +1,8 @@
 //! What happens to entries, in the same way for both tiers: they are filled, judged by changes, folded, swept
 //! and removed.
 
-use super::entry::{Body, Counts, Entry, EntryKey, ShortVersion, StaleStats, Verdict};
+use super::counts::Counts;
+use super::entry::{Body, Entry, EntryKey, ShortVersion, StaleStats, Verdict};
 use super::masks::NO_SORT;
 use super::masks::dp_port;
 use super::sorts::Sights;

@@ -16,7 +16,8 @@
 
 mod classify;
 
-use crate::cache::entry::{Counts, Decision, EntryKey, Verdict};
+use crate::cache::counts::Counts;
+use crate::cache::entry::{Decision, EntryKey, Verdict};
 use crate::cache::{ExactKey, Moment, PORT_MASKS_MAX};
 use crate::conntrack::Tracking;
 use crate::conntrack::tuple::Tuple;

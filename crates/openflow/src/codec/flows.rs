@@ -3,10 +3,8 @@
 use super::bytes::{Put, Reader};
 use super::header::Codec;
 use super::kind::{Kind, NICIRA, nxt};
-use super::matching::{
-    OFPFW_ALL, read_match, read_match10, read_normalized10, read_nxm_match, write_match, write_match10,
-    write_nxm_match,
-};
+use super::match10;
+use super::matching::{read_match, read_nxm_match, write_match, write_nxm_match};
 use super::oxs::{self, Oxs};
 use crate::action::{read_flow_actions, read_instructions, write_actions, write_instructions};
 use crate::error::ErrorKind::{self, *};
@@ -84,7 +82,7 @@ pub(super) fn read_flow_mod(codec: &Codec, r: &mut Reader) -> Result<Box<FlowMod
     r.skip(40)?;
     let common = read_common(r)?;
     let mut flow_mod = common.named(codec)?;
-    flow_mod.matching = read_normalized10(&mut { fixed })?;
+    flow_mod.matching = match10::read_normalized(&mut { fixed })?;
     if fits_exactly10(fixed)? {
         // A match without wildcards takes precedence over everything else.
         flow_mod.priority = u16::MAX;
@@ -94,7 +92,7 @@ pub(super) fn read_flow_mod(codec: &Codec, r: &mut Reader) -> Result<Box<FlowMod
 
 /// Whether an OpenFlow 1.0 match has no wildcards.
 fn fits_exactly10(mut fixed: Reader) -> Result<bool, ErrorKind> {
-    Ok(fixed.u32()? & OFPFW_ALL == 0)
+    Ok(fixed.u32()? & match10::OFPFW_ALL == 0)
 }
 
 /// NXT_FLOW_MOD.
@@ -264,7 +262,7 @@ pub(super) fn write_flow_mod(codec: &Codec, out: &mut Vec<u8>, m: &FlowMod) -> K
         return Kind::Experimenter;
     }
     if version == Version::V10 {
-        write_match10(out, &m.matching);
+        match10::write(out, &m.matching);
         out.u64(header_cookie);
         write_common(codec, out, m);
         write_actions(out, version, Some(&m.matching), &m.actions);
@@ -300,7 +298,7 @@ pub(super) fn read_flow_removed(version: Version, r: &mut Reader) -> Result<Box<
     if version >= Version::V15 {
         return read_flow_removed15(r);
     }
-    let matching10 = if v10 { Some(read_match10(r)?) } else { None };
+    let matching10 = if v10 { Some(match10::read(r)?) } else { None };
     let (cookie, priority) = (r.u64()?, r.u16()?);
     let (reason, table_id) = (read_reason(r.u8()?)?, r.u8()?);
     let (duration_s, duration_ns, idle_timeout) = (r.u32()?, r.u32()?, r.u16()?);
@@ -401,7 +399,7 @@ pub(super) fn write_flow_removed(version: Version, out: &mut Vec<u8>, m: &FlowRe
         out.u32(NICIRA);
         out.u32(nxt::FLOW_REMOVED);
     } else if v10 {
-        write_match10(out, &m.matching);
+        match10::write(out, &m.matching);
     }
     out.u64(m.cookie);
     out.u16(m.priority);
@@ -446,7 +444,7 @@ pub(super) fn read_flow_stats_request(
         request.matching = read_nxm_match(r, match_len, Some(&mut cookie))?;
         (request.cookie, request.cookie_mask) = cookie;
     } else if version == Version::V10 {
-        request.matching = read_normalized10(r)?;
+        request.matching = match10::read_normalized(r)?;
         request.table_id = r.u8()?;
         r.skip(1)?;
         request.out_port = filter_port16(r.u16()?);
@@ -473,7 +471,7 @@ pub(super) fn write_flow_stats_request(version: Version, out: &mut Vec<u8>, m: &
         let length = write_nxm_match(out, &m.matching, 0, (m.cookie, m.cookie_mask));
         out.set_u16(length_at, length);
     } else if version == Version::V10 {
-        write_match10(out, &m.matching);
+        match10::write(out, &m.matching);
         out.u8(m.table_id);
         out.u8(0);
         out.u16(port16(m.out_port));
@@ -513,7 +511,7 @@ pub(super) fn read_flow_stats(
     let mut info = FlowInfo { table_id: r.u8()?, ..FlowInfo::default() };
     r.skip(1)?;
     let v10 = version == Version::V10 && form == FlowForm::Standard;
-    let mut matching = if v10 { read_match10(r)? } else { Match::any() };
+    let mut matching = if v10 { match10::read(r)? } else { Match::any() };
     info.duration_s = r.u32()?;
     info.duration_ns = r.u32()?;
     info.priority = r.u16()?;
@@ -595,7 +593,7 @@ pub(crate) fn write_flow_stats(version: Version, form: FlowForm, out: &mut Vec<u
     out.u8(info.table_id);
     out.u8(0);
     if v10 {
-        write_match10(out, matching);
+        match10::write(out, matching);
     }
     out.u32(info.duration_s);
     out.u32(info.duration_ns);

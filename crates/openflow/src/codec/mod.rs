@@ -17,6 +17,7 @@ mod group;
 mod header;
 mod kind;
 mod length;
+mod match10;
 mod match11;
 pub(crate) mod matching;
 mod meter;
@@ -34,7 +35,8 @@ mod table_stats;
 pub use document::{errors_table, fields_table, messages_table, statistics_table};
 pub use fields::for_each_field;
 pub use header::{Codec, HEADER_LEN, Header};
-pub use matching::{Unknown, fits_match10, is_of_pipeline, normalized};
+pub use match10::{fits as fits_match10, normalized};
+pub use matching::{Unknown, is_of_pipeline};
 pub use names::message_name;
 pub use switch::names_no_version;
 
@@ -321,7 +323,7 @@ impl Codec {
     pub fn decode_match(&self, bytes: &[u8], unknown: Unknown) -> Result<flow::Match, ErrorKind> {
         let mut r = Reader::new(bytes, OFPBMC_BAD_LEN);
         match self.version {
-            Version::V10 => matching::read_match10(&mut r),
+            Version::V10 => match10::read(&mut r),
             Version::V11 => match11::read(&mut r),
             _ => matching::read_known_entries(r, None, unknown),
         }
@@ -331,7 +333,7 @@ impl Codec {
     pub fn encode_match(&self, m: &flow::Match) -> Vec<u8> {
         let mut out = Vec::new();
         match self.version {
-            Version::V10 => matching::write_match10(&mut out, m),
+            Version::V10 => match10::write(&mut out, m),
             Version::V11 => match11::write(&mut out, m),
             version => matching::write_entries(&mut out, m, version.minor(), (0, 0)),
         }
