@@ -154,6 +154,24 @@ pub struct PacketInSpec {
 }
 
 impl DpAction {
+    /// Whether it changes headers, and does nothing else.
+    #[inline]
+    pub fn is_edit(&self) -> bool {
+        matches!(
+            self,
+            DpAction::Set { .. }
+                | DpAction::PushVlan { .. }
+                | DpAction::PopVlan
+                | DpAction::PushMpls { .. }
+                | DpAction::PopMpls { .. }
+                | DpAction::AddMpls { .. }
+                | DpAction::PushEth { .. }
+                | DpAction::PopEth { .. }
+                | DpAction::PushNsh(_)
+                | DpAction::PopNsh { .. }
+        )
+    }
+
     /// The packet type after the action, if it was `before`.
     pub fn packet_type_after(&self, before: u32) -> u32 {
         match *self {

@@ -62,17 +62,8 @@ impl Loan {
                 DpAction::Output(_) if actions[..n].contains(action) => return false,
                 DpAction::Output(port) if self.bind(*port, tx).is_some() => straight += 1,
                 DpAction::Output(_) => whole += count,
-                DpAction::Set { .. }
-                | DpAction::PushVlan { .. }
-                | DpAction::PopVlan
-                | DpAction::PushMpls { .. }
-                | DpAction::PopMpls { .. }
-                | DpAction::AddMpls { .. }
-                | DpAction::PushEth { .. }
-                | DpAction::PopEth { .. }
-                | DpAction::PushNsh(_)
-                | DpAction::PopNsh { .. }
-                | DpAction::Drop(_) => {}
+                DpAction::Drop(_) => {}
+                other if other.is_edit() => {}
                 _ => return false,
             }
         }

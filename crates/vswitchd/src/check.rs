@@ -53,7 +53,7 @@ fn refusal(interface: &Interface) -> Option<String> {
         // Devices may come later.
         Ok(()) | Err(PortError::NoSuchInterface { .. } | PortError::Os { .. }) => None,
         Err(PortError::UnknownKind { .. }) => {
-            Some(format!("interface {name}: unknown type {kind}, or not implemented"))
+            Some(format!("interface {name}: type {kind} is unknown or not implemented"))
         }
         Err(why) => Some(format!("interface {name}: {why}")),
     }

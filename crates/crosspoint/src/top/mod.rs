@@ -76,7 +76,7 @@ fn watch(args: &Args) -> Result<(), String> {
     Ok(())
 }
 
-/// Rows of the terminal; what cannot be said is not in the way.
+/// Rows of the terminal; one that does not say has as many as are wanted.
 fn rows() -> usize {
     match rustix::termios::tcgetwinsize(std::io::stdout()) {
         Ok(size) if size.ws_row > 0 => size.ws_row.into(),

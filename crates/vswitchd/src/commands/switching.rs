@@ -414,24 +414,7 @@ fn retain_reports(actions: &mut Vec<DpAction>) -> bool {
             tells |= each.contains(&true);
             each.contains(&true)
         }
-        DpAction::Set { .. }
-        | DpAction::PushVlan { .. }
-        | DpAction::PopVlan
-        | DpAction::PushMpls { .. }
-        | DpAction::PopMpls { .. }
-        | DpAction::AddMpls { .. }
-        | DpAction::PushEth { .. }
-        | DpAction::PopEth { .. }
-        | DpAction::PushNsh(_)
-        | DpAction::PopNsh { .. } => true,
-        DpAction::Output(_)
-        | DpAction::OutputTrunc { .. }
-        | DpAction::Meter(_)
-        | DpAction::Hash(_)
-        | DpAction::Recirc(_)
-        | DpAction::Ct(_)
-        | DpAction::CtClear
-        | DpAction::Drop(_) => false,
+        other => other.is_edit(),
     });
     tells
 }

@@ -117,7 +117,7 @@ fn a_check_of_a_database_lists_what_has_no_effect() {
         "Open_vSwitch: other_config:pmd-perf-metrics=true has no effect: detailed metrics",
         "Flow_Sample_Collector_Set 7: ipfix has no effect: IPFIX is not implemented\n",
         "bridge br0: stp_enable has no effect: spanning tree is not implemented\n",
-        "interface v1: unknown type vxlan, or not implemented\n",
+        "interface v1: type vxlan is unknown or not implemented\n",
         "interface m2: bonds are not implemented: of the interfaces of port b0, only m1 is used\n",
     ] {
         assert!(said.contains(expected), "{said}");
