@@ -93,7 +93,7 @@ fn print_row(row: &Row) {
         row.loss,
         row.cpu_switch,
         row.cpu_guest,
-        if row.void { " (void: the guest was the limit)" } else { "" },
+        if row.void { " (void: the guest or the tester was the limit)" } else { "" },
     );
 }
 
@@ -278,6 +278,7 @@ fn our_turn(rig: &mut Rig, guest: &Guest, time: Duration) -> Turn {
         delivered: after.1 - before.1,
         offered: after.0 - before.0,
         arrived: after.1 - before.1,
+        is_full: true,
         cpu_s: (after.2 - before.2) as f64 / 1e9,
         busy: busy as f64 / ((busy + idle) as f64).max(1.0),
         guest_cpu_s: after.4 - before.4,
@@ -299,6 +300,7 @@ fn their_turn(peer: &OvsDpdk, guest: &Guest, time: Duration) -> Result<Turn, Str
         delivered: after.1 - before.1,
         offered: after.0 - before.0,
         arrived: after.1 - before.1,
+        is_full: true,
         cpu_s: (after.2.0 - before.2.0) as f64 / 1e9,
         busy: busy as f64 / ((busy + idle) as f64).max(1.0),
         guest_cpu_s: after.3 - before.3,

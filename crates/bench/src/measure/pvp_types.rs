@@ -93,18 +93,21 @@ pub struct Row {
     /// Share of a processor.
     pub cpu_switch: f64,
     pub cpu_guest: f64,
-    /// The guest was the limit: `mpps` is no figure of the switch's.
+    /// The guest, or the tester, was the limit: `mpps` is no figure of the switch's.
     pub void: bool,
     pub runs: u32,
     pub raw: Vec<f64>,
 }
 
 /// One turn.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Turn {
     pub seconds: f64,
     /// Packets delivered in these seconds.
     pub delivered: u64,
+    /// Whether the packets were offered at the rate that was wanted. That of a search also says whether the
+    /// switch was what set the rate.
+    pub is_full: bool,
     /// Packets offered, and those of them that were delivered, sooner or later.
     pub offered: u64,
     pub arrived: u64,
@@ -153,7 +156,11 @@ pub fn row(switch: &'static str, args: &Args, size: u16, flows: usize, turns: &[
         loss: of(&Turn::loss),
         cpu_switch: busy,
         cpu_guest: of(&|t| t.guest_cpu_s / t.seconds),
-        void: of(&|t| t.busy) < BUSY_MIN,
+        // A switch that loses nothing need not be busy.
+        void: match args.loss {
+            Some(_) => turns.iter().any(|turn| !turn.is_full),
+            None => of(&|t| t.busy) < BUSY_MIN,
+        },
         runs: turns.len() as u32,
         raw: turns.iter().map(Turn::cycles_per_packet).collect(),
     }
@@ -198,6 +205,7 @@ mod tests {
     fn a_turn_without_packets_has_no_cost_of_one_and_no_share_that_was_lost() {
         let some = Turn {
             seconds: 1.0,
+            is_full: true,
             delivered: 90,
             offered: 100,
             arrived: 95,
