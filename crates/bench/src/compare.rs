@@ -7,7 +7,6 @@
 
 use crate::lab::switch::Forwards;
 use crate::lab::switch::list::forwards;
-use crate::lab::trial::together;
 use crate::process::TempDir;
 use crate::result::account::Account;
 use crate::result::rows::RowFile;
@@ -336,7 +335,7 @@ pub fn merge(all: &mut Vec<Point>, points: Vec<Point>) {
                     there.account = point.account.or(there.account.take());
                 }
                 there.watched = match (there.watched, point.watched) {
-                    (Some(a), Some(b)) => Some(together(a, b)),
+                    (Some(a), Some(b)) => Some(a.and(b)),
                     (a, b) => a.or(b),
                 };
                 let new: Vec<String> =

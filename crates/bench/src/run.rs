@@ -288,7 +288,6 @@ impl Runner<'_> {
             };
             match result {
                 // An interruption leaves a load without its last turns.
-                // An interruption leaves a load without its last turns.
                 Ok(Measured { points, failed })
                     if !self.session.is_interrupted() || matches!(part, Part::Measure(_)) =>
                 {
@@ -506,7 +505,8 @@ impl Runner<'_> {
         }
         let text = std::fs::read_to_string(raw).map_err(|e| format!("{}: {e}", raw.display()))?;
         let mut points = RowFile::parse(&text)?.points()?;
-        for point in &mut points {
+        // Builds from before rows were watched turn by turn say nothing.
+        for point in points.iter_mut().filter(|point| point.watched.is_none()) {
             point.watched = Some(watched);
             point.warnings.extend(watched.warning());
         }

@@ -70,14 +70,21 @@ fn check(args: &str, shape: Shape) -> Vec<Value> {
             assert!(right, "bench {args}: field {field} of {row}");
         }
         assert!(row["runs"].is_u64());
+        let watched = &row["watched"];
+        assert!(watched["seconds"].as_f64().unwrap() > 0.0 && watched["preemptions"].is_u64(), "{row}");
     }
     rows
 }
 
 #[test]
 fn p2p_measures_every_order_and_number_of_flows() {
+    let start = std::time::Instant::now();
     let rows = check("p2p --rules exact --flows 1,10 --runs 1 --turn-ms 100", P2P);
     assert_eq!(rows.len(), 4);
+    // Each was watched in its own turns: with the ports' alone they take 0.2 s, and no two at once.
+    let watched: Vec<f64> = rows.iter().map(|row| row["watched"]["seconds"].as_f64().unwrap()).collect();
+    assert!(watched.iter().all(|seconds| *seconds >= 0.2), "{watched:?}");
+    assert!(watched.iter().sum::<f64>() < start.elapsed().as_secs_f64(), "{watched:?}");
     for row in &rows {
         assert!(row["flows"].is_u64() && row["cycles_per_packet"].as_f64().unwrap() > 0.0, "{row}");
         assert_eq!(row["switch"], "crosspoint");

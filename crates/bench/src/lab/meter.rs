@@ -66,7 +66,7 @@ impl Meter {
     }
 
     /// What was used until now.
-    pub fn end(&self) -> Used {
+    pub fn end(self) -> Used {
         let end_ns = now_ns();
         let cpu_ns: Vec<u64> = self.before.iter().map(|of| cpu_ns(of.pid)).collect();
         let watched = self.watch.end();

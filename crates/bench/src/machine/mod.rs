@@ -5,5 +5,6 @@ pub mod fingerprint;
 pub mod freeze;
 pub mod huge_pages;
 pub mod lease;
+pub mod turns;
 pub mod wake_cost;
 pub mod watch;

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 /// Share of a trial's processor time above which it is marked.
 const STEAL_MAX: f64 = 0.01;
-/// The same for the worst second of what takes many.
-const STEAL_OF_SECOND_MAX: f64 = 0.1;
+/// The same for the worst of several turns, or of many seconds.
+const STEAL_AT_WORST_MAX: f64 = 0.1;
 /// See [`Watch::look`].
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -20,23 +20,41 @@ pub struct Watched {
     pub seconds: f64,
     /// Share of all processors' time that a hypervisor gave to others.
     pub steal: f64,
-    /// The same in the worst second, where several turns were watched as one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub steal_of_second: Option<f64>,
+    /// The same in the worst of several turns, or in the worst second where they were watched as one.
+    #[serde(default, skip_serializing_if = "Option::is_none", alias = "steal_of_second")]
+    pub steal_at_worst: Option<f64>,
     /// Share of time in which the processors were busy.
     pub busy: f64,
-    /// How often the kernel preempted a thread that wanted to continue, over all watched processes.
+    /// How often the kernel preempted a thread that wanted to continue, over all watched processes and those
+    /// that they have started.
     pub preemptions: u64,
 }
 
 impl Watched {
+    /// What the machine did in the turns of both.
+    pub fn and(self, other: Watched) -> Watched {
+        if self.seconds == 0.0 {
+            return other;
+        }
+        let seconds = self.seconds + other.seconds;
+        let mean = |of_a: f64, of_b: f64| (of_a * self.seconds + of_b * other.seconds) / seconds;
+        let worst = |of: &Watched| of.steal_at_worst.unwrap_or(of.steal);
+        Watched {
+            seconds,
+            steal: mean(self.steal, other.steal),
+            steal_at_worst: Some(worst(&self).max(worst(&other))),
+            busy: mean(self.busy, other.busy),
+            preemptions: self.preemptions + other.preemptions,
+        }
+    }
+
     /// A warning to accompany the figure, if necessary.
     pub fn warning(&self) -> Option<String> {
-        let worst = self.steal_of_second.unwrap_or(0.0);
-        let (share, of_second) = (self.steal * 100.0, worst * 100.0);
+        let worst = self.steal_at_worst.unwrap_or(0.0);
+        let (share, at_worst) = (self.steal * 100.0, worst * 100.0);
         let taken = format!("the hypervisor took {share:.1} % of the processors' time");
-        match (self.steal > STEAL_MAX, worst > STEAL_OF_SECOND_MAX) {
-            (_, true) => Some(format!("{taken}, and {of_second:.0} % in the worst second")),
+        match (self.steal > STEAL_MAX, worst > STEAL_AT_WORST_MAX) {
+            (_, true) => Some(format!("{taken}, and {at_worst:.0} % at worst")),
             (true, false) => Some(taken),
             (false, false) => None,
         }
@@ -47,18 +65,24 @@ impl Watched {
 pub struct Watch {
     start: Instant,
     ticks: [f64; 3],
-    preemptions: u64,
     pids: Vec<u32>,
+    /// By thread, how often it was preempted: before, and when last seen.
+    before: Preemptions,
+    seen: Preemptions,
     /// When the last second began, the ticks then, and the most that was stolen in one.
     second: (Instant, [f64; 3], Option<f64>),
 }
 
+/// By thread.
+type Preemptions = BTreeMap<String, u64>;
+
 impl Watch {
-    /// Starts to watch the machine, and these processes.
+    /// Starts to watch the machine, and these processes with those that they start.
     pub fn start(pids: &[u32]) -> Watch {
-        let pids = pids.to_vec();
+        let before = preemptions(pids);
         let (start, ticks) = (Instant::now(), ticks());
-        Watch { start, ticks, preemptions: preemptions(&pids), pids, second: (start, ticks, None) }
+        let (pids, seen) = (pids.to_vec(), Preemptions::new());
+        Watch { start, ticks, pids, before, seen, second: (start, ticks, None) }
     }
 
     /// Looks at the last second if it is over: of many turns, a short disturbance spoils one, and is nothing
@@ -69,20 +93,26 @@ impl Watch {
             let now = ticks();
             *most = Some(most.unwrap_or(0.0).max((now[0] - before[0]) / (now[2] - before[2]).max(1.0)));
             (*begun, *before) = (Instant::now(), now);
+            // Those that end before the watch does take their count with them.
+            self.seen.extend(preemptions(&self.pids));
         }
     }
 
     /// The events since the start.
-    pub fn end(&self) -> Watched {
+    pub fn end(mut self) -> Watched {
+        let seconds = self.start.elapsed().as_secs_f64();
         let [steal, idle, all] = ticks();
         let all = (all - self.ticks[2]).max(1.0);
+        self.seen.extend(preemptions(&self.pids));
+        let since = |(thread, count): (&String, &u64)| {
+            count.saturating_sub(self.before.get(thread).copied().unwrap_or(0))
+        };
         Watched {
-            seconds: self.start.elapsed().as_secs_f64(),
+            seconds,
             steal: (steal - self.ticks[0]) / all,
-            steal_of_second: self.second.2,
+            steal_at_worst: self.second.2,
             busy: 1.0 - (idle - self.ticks[1]) / all,
-            // Threads that have ended take their count with them.
-            preemptions: preemptions(&self.pids).saturating_sub(self.preemptions),
+            preemptions: self.seen.iter().map(since).sum(),
         }
     }
 }
@@ -97,13 +127,29 @@ fn ticks() -> [f64; 3] {
     [at(7), at(3) + at(4), (0..8).map(at).sum()]
 }
 
-fn preemptions(pids: &[u32]) -> u64 {
-    pids.iter().map(|pid| of_threads(*pid, "nonvoluntary_ctxt_switches:")).sum()
+fn preemptions(pids: &[u32]) -> Preemptions {
+    family(pids).into_iter().flat_map(|pid| of_threads(pid, "nonvoluntary_ctxt_switches:")).collect()
+}
+
+/// These processes, and those that they have started.
+fn family(pids: &[u32]) -> Vec<u32> {
+    let mut all = pids.to_vec();
+    let mut n = 0;
+    while let Some(pid) = all.get(n) {
+        let children = tasks(*pid).filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+        let children: Vec<u32> = children
+            .flat_map(|list| list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<u32>>())
+            .collect();
+        all.extend(children);
+        n += 1;
+    }
+    all
 }
 
 /// How often a process's threads gave up or lost their processor.
 pub fn context_switches(pid: u32) -> u64 {
-    of_threads(pid, "nonvoluntary_ctxt_switches:") + of_threads(pid, "voluntary_ctxt_switches:")
+    let count = |name| of_threads(pid, name).map(|(_, count)| count).sum::<u64>();
+    count("nonvoluntary_ctxt_switches:") + count("voluntary_ctxt_switches:")
 }
 
 /// How long each thread of a process has run, and waited for a processor that others used, in nanoseconds.
@@ -137,24 +183,27 @@ fn schedstat(pid: u32) -> BTreeMap<String, (u64, u64)> {
         let times = (numbers.next()?.ok()?, numbers.next()?.ok()?);
         Some((task.file_name().to_string_lossy().into_owned(), times))
     };
-    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    tasks.filter_map(of_task).collect()
+    tasks(pid).filter_map(of_task).collect()
 }
 
 /// A count in the status of each of a process's threads.
-fn of_threads(pid: u32, name: &str) -> u64 {
-    let of_task = |task: fs::DirEntry| {
+fn of_threads(pid: u32, name: &str) -> impl Iterator<Item = (String, u64)> {
+    tasks(pid).filter_map(move |task| {
         let status = fs::read_to_string(task.path().join("status")).ok()?;
         let line = status.lines().find_map(|l| l.strip_prefix(name))?;
-        line.trim().parse::<u64>().ok()
-    };
-    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    tasks.filter_map(of_task).sum()
+        Some((task.file_name().to_string_lossy().into_owned(), line.trim().parse().ok()?))
+    })
+}
+
+fn tasks(pid: u32) -> impl Iterator<Item = fs::DirEntry> {
+    fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::process::{self, Process};
+    use std::process::Command;
 
     #[test]
     fn a_thread_that_shares_its_processor_waits() {
@@ -193,28 +242,76 @@ mod tests {
         assert!(seen.seconds >= 0.05, "{seen:?}");
         assert!((0.0..=1.0).contains(&seen.steal) && (0.0..=1.0).contains(&seen.busy), "{seen:?}");
         assert!(Watched { steal: 0.5, ..seen }.warning().is_some());
-        assert_eq!((seen.steal_of_second, Watched::default().warning()), (None, None));
-        let short = Watched { steal: 0.001, steal_of_second: Some(0.3), ..seen };
-        assert!(
-            short.warning().unwrap().ends_with("0.1 % of the processors' time, and 30 % in the worst second")
-        );
+        assert_eq!((seen.steal_at_worst, Watched::default().warning()), (None, None));
+        let short = Watched { steal: 0.001, steal_at_worst: Some(0.3), ..seen };
+        assert!(short.warning().unwrap().ends_with("0.1 % of the processors' time, and 30 % at worst"));
     }
 
     #[test]
     fn each_second_of_a_long_watch_is_looked_at() {
-        let mut watch = Watch::start(&[]);
-        watch.look();
-        assert_eq!(watch.end().steal_of_second, None);
-        // As if two seconds had passed, and a tenth of their ticks had been stolen in the first.
-        let [steal, idle, all] = watch.ticks;
-        let ago = |seconds: f64, watch: &mut Watch| {
-            watch.second.0 = Instant::now() - SECOND;
-            watch.second.1 = [steal - seconds * 20.0, idle, all - 200.0];
+        let worst = |stolen: &[f64]| {
+            let mut watch = Watch::start(&[]);
             watch.look();
+            let [steal, idle, all] = watch.ticks;
+            for share in stolen {
+                // As if a second had passed, with so much of 200 ticks stolen.
+                watch.second.0 = Instant::now() - SECOND;
+                watch.second.1 = [steal - share * 200.0, idle, all - 200.0];
+                watch.look();
+            }
+            watch.end().steal_at_worst
         };
-        ago(1.0, &mut watch);
-        let most = watch.end().steal_of_second.unwrap();
-        ago(0.0, &mut watch);
-        assert!(most > 0.05 && watch.end().steal_of_second.unwrap() >= most, "{most}");
+        assert_eq!(worst(&[]), None);
+        let most = worst(&[0.1]).unwrap();
+        assert!(most > 0.05 && worst(&[0.1, 0.0]).unwrap() > 0.05, "{most}");
+    }
+
+    #[test]
+    fn the_worst_of_several_turns_is_kept_beside_their_mean() {
+        let turn = |steal| Watched { seconds: 1.0, steal, busy: 0.5, preemptions: 2, ..Watched::default() };
+        let one = Watched::default().and(turn(0.3));
+        assert_eq!(one, turn(0.3));
+        let all = (0..29).fold(one, |all, _| all.and(turn(0.0)));
+        assert!((all.steal - 0.01).abs() < 1e-9 && all.preemptions == 60, "{all:?}");
+        assert_eq!((all.seconds, all.steal_at_worst), (30.0, Some(0.3)));
+        assert!(all.warning().unwrap().ends_with("1.0 % of the processors' time, and 30 % at worst"));
+        let old = r#"{"seconds": 9, "steal": 0, "steal_of_second": 0.2, "busy": 1, "preemptions": 0}"#;
+        assert_eq!(serde_json::from_str::<Watched>(old).unwrap().steal_at_worst, Some(0.2));
+    }
+
+    /// A process and those that it has started; they end with the test.
+    struct Family(Process);
+
+    impl Drop for Family {
+        fn drop(&mut self) {
+            for pid in family(&[self.0.id()]).into_iter().skip(1) {
+                let _ = process::run(Command::new("kill").args(["-9", &pid.to_string()]));
+            }
+            let _ = self.0.kill();
+        }
+    }
+
+    #[test]
+    fn processes_that_a_watched_one_has_started_are_watched_to_their_end() {
+        // Two that never give up the processor that they share: they lose it to each other.
+        let loops = "sh -c 'while :; do :; done' & while :; do :; done";
+        let both =
+            Family(Process::spawn(Command::new("taskset").args(["-c", "0", "sh", "-c", loops])).unwrap());
+        let mut watch = Watch::start(&[both.0.id()]);
+        let of_child = |watch: &Watch| {
+            let child = family(&watch.pids).get(1)?.to_string();
+            preemptions(&watch.pids).get(&child).copied()
+        };
+        let start = Instant::now();
+        while of_child(&watch).is_none_or(|lost| lost < 5) {
+            assert!(start.elapsed().as_secs() < 60, "{:?}", family(&watch.pids));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        watch.second.0 = Instant::now() - SECOND;
+        watch.look();
+        let own = of_threads(both.0.id(), "nonvoluntary_ctxt_switches:").map(|(_, n)| n).sum::<u64>();
+        drop(both);
+        let watched = watch.end();
+        assert!(watched.preemptions >= own + 5, "{watched:?}, the parent alone {own}");
     }
 }

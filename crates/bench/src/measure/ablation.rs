@@ -8,6 +8,7 @@
 use crate::measure::frames::{Order, exact_match, write_pcap};
 use crate::measure::limited::Limited;
 use crate::measure::rig::{Rig, Sample, settle};
+use crate::measure::rows::Rows;
 use crate::measure::trial::{self, Common, Goals, SINK, SOURCE};
 use crate::process::TempDir;
 use crate::stats::median;
@@ -85,7 +86,7 @@ pub fn run(args: &Args) -> Result<(), String> {
         }
     }
     let whole: Vec<f64> = variants[0].samples.iter().map(|s| s.cycles_per_packet).collect();
-    let rows = variants.iter().map(|variant| row(variant, args, &whole)).collect();
+    let rows: Rows<Row> = variants.iter().map(|variant| row(variant, args, &whole)).collect();
     args.common.finish(rows, Goals::default())
 }
 

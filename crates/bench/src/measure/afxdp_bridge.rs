@@ -11,6 +11,9 @@
 use crate::daemon::{Daemon, in_namespace};
 use crate::lab::meter;
 use crate::machine::lease::{self, Resource};
+use crate::machine::turns;
+use crate::machine::watch::Watch;
+use crate::measure::rows::Rows;
 use crate::measure::trial::{Common, Goals, cycles};
 use crate::process::{Process, run};
 use crate::stats::median;
@@ -203,7 +206,7 @@ pub fn run_bench(args: &Args) -> Result<(), String> {
         println!("{busy}: the figures of the machine's time say nothing");
     }
     let net = Net::new(2)?;
-    let (mut rows, mut goals) = (Vec::new(), Goals::default());
+    let (mut rows, mut goals) = (Rows::default(), Goals::default());
     let mut subjects = Subject::ALL.to_vec();
     subjects.retain(|&s| match start(&net.0, s) {
         Ok(_) => true,
@@ -335,9 +338,11 @@ fn one_turn(args: &Args, net: &Namespaces, subject: Subject, rate: usize) -> Res
     // processors are watched, each at its own rate.
     let frames = || Ok::<_, String>((Instant::now(), counted(net, "0", "tx")?, received(net, subject)?));
     let (counted_at, sent, got) = frames()?;
+    let watch = Watch::start(&[std::process::id()]);
     let (start, own, busy) = (Instant::now(), running.cpu_ns(), busy_ns()?);
     std::thread::sleep(length);
     let (busy_after, own_after, watched) = (busy_ns()?, running.cpu_ns(), start.elapsed().as_secs_f64());
+    turns::note(subject.names().0, watch.end());
     let (counted_after, sent_after, got_after) = frames()?;
     let elapsed = (counted_after - counted_at).as_secs_f64();
     drop(generator);

@@ -9,8 +9,10 @@
 //!
 //! Source: perf_event_open(2); valgrind's manual, "Callgrind", cache simulation.
 
+use crate::machine::turns::turn;
 use crate::measure::frames::{Order, exact_match, write_pcap};
 use crate::measure::rig::pool;
+use crate::measure::rows::Rows;
 use crate::measure::trial::{self, Common, Goals, SINK, SOURCE};
 use crate::process::{self, TempDir};
 use crate::units::count;
@@ -86,17 +88,18 @@ pub fn run(args: &Args) -> Result<(), String> {
         println!("{}", serde_json::to_string(&counted).map_err(|e| e.to_string())?);
         return Ok(());
     }
-    let mut rows = Vec::new();
+    let mut rows = Rows::default();
     let mut is_told = args.simulate;
     for &flows in &args.flows {
-        let by_processor = if args.simulate { Err("not asked for".into()) } else { by_processor(flows)? };
+        let by_processor = || turn("crosspoint", || by_processor(flows));
+        let by_processor = if args.simulate { Err("not asked for".into()) } else { by_processor()? };
         let (caches, packets, counts) = match by_processor {
             Ok((packets, counts)) => ("processor", packets, counts),
             Err(why) => {
                 if !std::mem::replace(&mut is_told, true) {
                     println!("the processor's counters cannot be read ({why}): misses are simulated");
                 }
-                let (packets, counts) = simulated(flows)?;
+                let (packets, counts) = turn("crosspoint", || simulated(flows))?;
                 ("simulated", packets, counts)
             }
         };

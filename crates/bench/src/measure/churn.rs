@@ -3,6 +3,8 @@
 //! The traffic is a source in memory at full speed over 100,000 flows, one exact rule for each. Throughput is
 //! packets per second of the worker's own CPU time, in ratio to the same rig's steady state just before.
 
+use crate::machine::turns::{self, turn};
+use crate::machine::watch::Watch;
 use crate::measure::frames::{Order, add_exact_rules, exact_match, write_pcap};
 use crate::measure::rig::{Rig, settle};
 use crate::measure::trial::{self, Common, Goals, Meter, SINK, SOURCE, per_cpu_second};
@@ -161,21 +163,24 @@ fn watch(rig: &mut Rig, change: impl FnOnce(&mut Rig) + Send, until: impl Fn() -
     let thread_id = rig.datapath.worker_thread_id(0);
     let changed = AtomicBool::new(false);
     let start = Meter::of(&stats, thread_id);
-    std::thread::scope(|scope| {
-        let watcher = scope.spawn(|| {
-            let (mut worst, mut last) = (0.0f64, start);
-            while !(changed.load(Ordering::Acquire) && until()) {
-                std::thread::sleep(WINDOW);
-                let now = Meter::of(&stats, thread_id);
-                worst = worst.max(now.since(&last).cycles_per_packet);
-                last = now;
-            }
-            (last.since(&start).cycles_per_packet, worst)
-        });
-        change(rig);
-        changed.store(true, Ordering::Release);
-        watcher.join().expect("the watcher does not panic")
-    })
+    let measure = || {
+        std::thread::scope(|scope| {
+            let watcher = scope.spawn(|| {
+                let (mut worst, mut last) = (0.0f64, start);
+                while !(changed.load(Ordering::Acquire) && until()) {
+                    std::thread::sleep(WINDOW);
+                    let now = Meter::of(&stats, thread_id);
+                    worst = worst.max(now.since(&last).cycles_per_packet);
+                    last = now;
+                }
+                (last.since(&start).cycles_per_packet, worst)
+            });
+            change(rig);
+            changed.store(true, Ordering::Release);
+            watcher.join().expect("the watcher does not panic")
+        })
+    };
+    turn("crosspoint", measure)
 }
 
 fn take_longest_pass_ms(rig: &Rig) -> f64 {
@@ -198,6 +203,7 @@ pub fn run_churn(args: &ChurnArgs) -> Result<(), String> {
         take_longest_pass_ms(&rig);
         let steady = rig.measure(args.common.turn()).cycles_per_packet;
         let steady_longest_pass_ms = take_longest_pass_ms(&rig);
+        let watch = Watch::start(&[std::process::id()]);
         let before = Meter::read(&rig);
         let (mut made, start) = (0usize, Instant::now());
         let (mut window, mut worst) = ((start, before), 0.0f64);
@@ -224,6 +230,7 @@ pub fn run_churn(args: &ChurnArgs) -> Result<(), String> {
             }
         }
         let sample = Meter::read(&rig).since(&before);
+        turns::note("crosspoint", watch.end());
         let changing = sample.cycles_per_packet;
         turns.push(Turn {
             steady,
@@ -239,7 +246,7 @@ pub fn run_churn(args: &ChurnArgs) -> Result<(), String> {
     let mut goals = Goals::default();
     goals.at_least("throughput under rule changes", &row.raw, CHURN_GOAL);
     goals.at_least("flow-mods made per second", &[row.flow_mods_made_per_s], args.rate as f64 * 0.95);
-    args.common.finish(vec![row], goals)
+    args.common.finish([row].into_iter().collect(), goals)
 }
 
 /// `replace`: one batch deletes all rules and adds as many with other actions.
@@ -301,7 +308,7 @@ pub fn run_replace(args: &ReplaceArgs) -> Result<(), String> {
     goals.at_least("throughput while all rules are replaced", &row.raw, REPLACE_GOAL);
     let passes: Vec<f64> = turns.iter().map(|t| t.longest_pass_ms).collect();
     goals.never_above("longest pass in ms of CPU time", &passes, PASS_MS_MAX);
-    args.common.finish(vec![row], goals)
+    args.common.finish([row].into_iter().collect(), goals)
 }
 
 /// All rules are deleted and added again, with the same outputs but a mark.
@@ -340,7 +347,7 @@ pub fn run_expiry(args: &ExpiryArgs) -> Result<(), String> {
     let row = row("expiry", args.flows, args.active, 0, &turns);
     let mut goals = Goals::default();
     goals.at_least("throughput while flows expire", &row.raw, EXPIRY_GOAL);
-    args.common.finish(vec![row], goals)
+    args.common.finish([row].into_iter().collect(), goals)
 }
 
 /// Compares the windows in which the caches shrink with those after it, when only active flows are left.
@@ -353,6 +360,7 @@ fn one_expiry(rig: &mut Rig, args: &ExpiryArgs) -> Result<Turn, String> {
     take_longest_pass_ms(rig);
     let full = flows(rig);
     let deadline = Instant::now() + Duration::from_millis(u64::from(args.max_idle_ms) + 60_000);
+    let watch = Watch::start(&[std::process::id()]);
     let (mut last_flows, mut last) = (full, Meter::read(rig));
     let (mut began, mut ended, mut worst, mut quiet) = (None, last, 0.0f64, 0);
     // Over when nothing has gone for a second.
@@ -372,6 +380,7 @@ fn one_expiry(rig: &mut Rig, args: &ExpiryArgs) -> Result<Turn, String> {
         }
     }
     let Some(began) = began else { return Err("no flow expired".into()) };
+    turns::note("crosspoint", watch.end());
     let longest_pass_ms = take_longest_pass_ms(rig);
     let steady = rig.measure(args.common.turn()).cycles_per_packet;
     let steady_longest_pass_ms = take_longest_pass_ms(rig);

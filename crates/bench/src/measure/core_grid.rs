@@ -8,7 +8,9 @@
 //! The figure is the sum of the busy workers' packets per second of their own CPU time, as a ratio to one
 //! worker's with one flow in the same turn.
 
+use crate::machine::turns;
 use crate::measure::rig::{Rig, Sample, WORKER_CPU};
+use crate::measure::rows::Rows;
 use crate::measure::scale::{PACKETS_OF_BUSY, cpus, measure, workers};
 use crate::measure::trial::{self, Common, Goals, SINK, SOURCE, per_cpu_second};
 use crate::stats::median;
@@ -60,7 +62,7 @@ struct Row {
 /// Runs it.
 pub fn run(args: &Args) -> Result<(), String> {
     let numbers = numbers(args.most.unwrap_or(cpus()));
-    let mut rows = Vec::new();
+    let mut rows = Rows::default();
     for megaflows in [Megaflows::One, Megaflows::PerFlow] {
         let cells: Vec<(usize, usize)> =
             numbers.iter().flat_map(|workers| numbers.iter().map(|flows| (*workers, *flows))).collect();
@@ -108,7 +110,7 @@ fn turn(megaflows: Megaflows, workers: usize, flows: usize, time: Duration) -> R
     };
     rig.add_rules(&[rule])?;
     rig.run_for(WARM_UP);
-    let samples = measure(&mut rig, workers, time);
+    let samples = turns::turn("crosspoint", || measure(&mut rig, workers, time));
     let cached: u64 = (0..workers).map(|n| rig.datapath.worker_stats(n).megaflows.get()).sum();
     check(megaflows, workers, flows, &samples, cached)?;
     let busy: Vec<&Sample> = samples.iter().filter(|s| s.packets > PACKETS_OF_BUSY).collect();

@@ -3,8 +3,10 @@
 //! A dump of rules requests them before it answers, so this bounds the age of what it shows. One rule for
 //! each flow, all flows active.
 
+use crate::machine::turns::turn;
 use crate::measure::frames::{Order, add_exact_rules, write_pcap};
 use crate::measure::rig::Rig;
+use crate::measure::rows::Rows;
 use crate::measure::trial::{self, Common, Goals, SINK, SOURCE};
 use crate::process::TempDir;
 use crate::stats::median;
@@ -46,7 +48,7 @@ fn limit_ms(flows: usize) -> f64 {
 /// Runs it.
 pub fn run(args: &Args) -> Result<(), String> {
     let dir = TempDir::new("counts")?;
-    let (mut rows, mut goals) = (Vec::new(), Goals::default());
+    let (mut rows, mut goals) = (Rows::default(), Goals::default());
     for &flows in &args.flows {
         let pcap = dir.0.join("flows.pcap");
         write_pcap(&pcap, flows, Order::Sequential)?;
@@ -58,7 +60,7 @@ pub fn run(args: &Args) -> Result<(), String> {
         let mut raw = Vec::new();
         for _ in 0..args.common.runs as usize * WISHES {
             let start = Instant::now();
-            if !rig.datapath.fold(Duration::from_secs(30)) {
+            if !turn("crosspoint", || rig.datapath.fold(Duration::from_secs(30))) {
                 return Err(format!("{flows} flows: counters did not come within 30 s"));
             }
             raw.push(start.elapsed().as_secs_f64() * 1e3);

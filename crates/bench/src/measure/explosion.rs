@@ -8,7 +8,8 @@
 
 use crate::measure::frames::{Order, exact_match, write_pcap};
 use crate::measure::rig::{Rig, settle};
-use crate::measure::trial::{self, Common, Goals, Meter, SINK, SOURCE, per_cpu_second};
+use crate::measure::rows::Rows;
+use crate::measure::trial::{self, Common, Goals, SINK, SOURCE, per_cpu_second};
 use crate::process::TempDir;
 use crate::stats::median;
 use crate::units::count;
@@ -17,7 +18,6 @@ use datapath::{CacheConfig, Config};
 use flow::{FieldId, Match};
 use std::net::Ipv4Addr;
 use std::path::Path;
-use std::time::Instant;
 use switch::control::FlowMod;
 
 const ATTACKER: PortNo = PortNo(3);
@@ -58,7 +58,7 @@ pub fn run(args: &Args) -> Result<(), String> {
     let dir = TempDir::new("explosion")?;
     let (normal, attack) = (dir.0.join("normal.pcap"), dir.0.join("attack.pcap"));
     write_pcap(&normal, args.flows, Order::Shuffled)?;
-    let mut rows = Vec::new();
+    let mut rows = Rows::default();
     for &rate in &args.rates {
         let interval_ns = 1_000_000_000 / rate as u64;
         let trace = (0..TRACE).map(|n| (n as u64 * interval_ns, attack_frame(n)));
@@ -102,9 +102,7 @@ fn turn(args: &Args, rate: usize, normal: &Path, attack: &Path) -> Result<(f64, 
     let source = trial::source(ATTACKER, attack).with("timed", "true");
     rig.add_port(&source)?;
     rig.run_for(settle(growing_ms(rate), args.common.turn_ms));
-    let (before, start) = (Meter::read(&rig), Instant::now());
-    rig.run_for(args.common.turn().saturating_sub(start.elapsed()));
-    let beside = Meter::read(&rig).since(&before).cycles_per_packet;
+    let beside = rig.measure(args.common.turn()).cycles_per_packet;
     Ok((alone, beside, rig.datapath.worker_stats(0).masks.get() as f64))
 }
 

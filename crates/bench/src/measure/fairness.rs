@@ -1,8 +1,10 @@
 //! Attempts to take more than a fair share: a port that opens new flows at full speed, and flows whose keys
 //! collide under a hash without a secret.
 
+use crate::machine::turns::turn;
 use crate::measure::frames::{Order, frame, sequence};
 use crate::measure::rig::{Rig, settle};
+use crate::measure::rows::Rows;
 use crate::measure::trial::{self, Common, Goals, Meter, SINK, SOURCE};
 use crate::process::TempDir;
 use crate::stats::median;
@@ -11,7 +13,7 @@ use base::PortNo;
 use datapath::{CacheConfig, Config};
 use flow::{FieldId, Match};
 use std::net::Ipv4Addr;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use switch::control::FlowMod;
 
 /// Share of its rate that an established flow keeps.
@@ -108,16 +110,16 @@ pub fn run_fairness(args: &FairnessArgs) -> Result<(), String> {
     let mut goals = Goals::default();
     goals.at_least("rate that an established flow keeps", &row.raw, FAIRNESS_GOAL);
     goals.at_least("new flows per second beside it", &[row.new_flows_per_s], 1.0);
-    args.common.finish(vec![row], goals)
+    args.common.finish([row].into_iter().collect(), goals)
 }
 
 /// Packets of the established flow, and misses, per second of the worker's CPU time.
 fn rate_of_source(rig: &mut Rig, time: Duration) -> (f64, f64) {
     let received =
         |rig: &Rig| rig.datapath.port_counters(SOURCE).iter().map(|c| c.rx_packets.get()).sum::<u64>();
-    let (before, meter, start) = (received(rig), Meter::read(rig), Instant::now());
-    rig.run_for(time.saturating_sub(start.elapsed()));
-    let (after, sample) = (received(rig), Meter::read(rig).since(&meter));
+    let before = received(rig);
+    let sample = rig.measure(time);
+    let after = received(rig);
     let cpu_s = sample.packets as f64 * sample.cycles_per_packet / base::clock::tsc_hz() as f64;
     ((after - before) as f64 / cpu_s, sample.packets as f64 * sample.miss_ratio / cpu_s)
 }
@@ -185,9 +187,11 @@ pub fn run_collide(args: &CollideArgs) -> Result<(), String> {
             rig.run_for(Duration::from_millis(200));
             let before = Meter::read(&rig);
             rig.add_port(once)?;
-            while Meter::read(&rig).since(&before).packets < args.flows as u64 {
-                rig.run_for(Duration::from_millis(2));
-            }
+            turn("crosspoint", || {
+                while Meter::read(&rig).since(&before).packets < args.flows as u64 {
+                    rig.run_for(Duration::from_millis(2));
+                }
+            });
             first[n].push(Meter::read(&rig).since(&before).cycles_per_packet);
             rig.detach(SOURCE)?;
             rig.add_port(looped)?;
@@ -196,7 +200,7 @@ pub fn run_collide(args: &CollideArgs) -> Result<(), String> {
             rig.detach(SOURCE)?;
         }
     }
-    let (mut rows, mut goals) = (Vec::new(), Goals::default());
+    let (mut rows, mut goals) = (Rows::default(), Goals::default());
     for (n, (name, words)) in kinds.iter().enumerate() {
         let against = |raw: &[Vec<f64>]| raw[n].iter().zip(&raw[0]).map(|(a, b)| a / b).collect::<Vec<f64>>();
         println!(

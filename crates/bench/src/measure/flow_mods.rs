@@ -5,8 +5,11 @@
 
 use crate::connection::{Connection, with_barrier};
 use crate::daemon::Daemon;
+use crate::machine::turns;
+use crate::machine::watch::Watch;
 use crate::measure::frames::exact_match;
 use crate::measure::rig::Rig;
+use crate::measure::rows::Rows;
 use crate::measure::trial::{self, Common, Goals, SINK, SOURCE};
 use crate::stats::median;
 use crate::units::count;
@@ -41,7 +44,7 @@ struct Row {
 
 /// Runs it.
 pub fn run(args: &Args) -> Result<(), String> {
-    let mut rows = Vec::new();
+    let mut rows = Rows::default();
     for &rules in &args.rules {
         let mut rates: [(&str, Vec<f64>); 3] =
             [("single", Vec::new()), ("bundle", Vec::new()), ("replace", Vec::new())];
@@ -49,6 +52,7 @@ pub fn run(args: &Args) -> Result<(), String> {
             let adds: Vec<FlowMod> =
                 (0..rules).map(|n| FlowMod::add(exact_match(n), trial::to_sink())).collect();
             let mut rig = rig()?;
+            let watch = Watch::start(&[std::process::id()]);
             let start = Instant::now();
             for (n, add) in adds.iter().enumerate() {
                 let now_ms = rig.datapath.now_ms();
@@ -68,6 +72,7 @@ pub fn run(args: &Args) -> Result<(), String> {
             let start = Instant::now();
             rig.add_rules(&all)?;
             rates[2].1.push((2 * rules) as f64 / start.elapsed().as_secs_f64());
+            turns::note("crosspoint", watch.end());
         }
         for (what, raw) in rates {
             rows.push(row("crosspoint", what, rules, raw));
@@ -75,9 +80,12 @@ pub fn run(args: &Args) -> Result<(), String> {
         let (mut ours, mut theirs) = (Vec::new(), Vec::new());
         let messages = pipelined(rules)?;
         for _ in 0..args.common.runs {
-            ours.push(rules as f64 / send(&Daemon::crosspoint_with_ports()?, &messages, rules)?);
+            let rate = |switch, daemon: &Daemon| {
+                turns::turn(switch, || send(daemon, &messages, rules)).map(|seconds| rules as f64 / seconds)
+            };
+            ours.push(rate("crosspoint", &Daemon::crosspoint_with_ports()?)?);
             if args.peer.is_some() {
-                theirs.push(rules as f64 / send(&Daemon::open_vswitch_with_ports()?, &messages, rules)?);
+                theirs.push(rate("ovs-vswitchd", &Daemon::open_vswitch_with_ports()?)?);
             }
         }
         rows.push(row("crosspoint", "pipelined", rules, ours));

@@ -7,6 +7,8 @@
 //! leaves its results in a directory that both see.
 
 use crate::lab::guest::system::load_order;
+use crate::machine::turns;
+use crate::machine::watch::Watch;
 use crate::measure::trial::{Common, Goals};
 use crate::process::{Process, TempDir};
 use crate::result::account::RECEIVING_SIDE;
@@ -68,19 +70,23 @@ pub fn run(args: &Args) -> Result<(), String> {
         return Err(format!("{PROGRAM} is missing: install user-mode-linux"));
     }
     let dir = TempDir::new("uml")?;
+    let watch = Watch::start(&[std::process::id()]);
     boot(&dir.0, args.quick)?;
+    let watched = watch.end();
     let inside = store::read(&dir.0.join("run")).map_err(|why| explained(&dir.0, &why))?;
     if let Some((step, why)) = inside.info.failed.first_key_value() {
         return Err(format!("in user-mode-linux, {step}: {why}"));
     }
     let rows = rows(&inside.points).map_err(|why| explained(&dir.0, &why))?;
+    // All in one boot.
     for row in &rows {
+        turns::note(&row.switch, watched);
         let ratio = row.time_ratio_to_veth.map(|ratio| format!("{ratio:.1} times as long as a veth pair"));
         let ratio = ratio.unwrap_or("no ratio to a veth pair: the turns differ, or the sink was full".into());
         let loss = row.loss * 100.0;
         println!("{}: {:.0} packets/s, {loss:.1} % lost; {ratio}", row.switch, row.packets_per_s);
     }
-    args.common.finish(rows, Goals::default())
+    args.common.finish(rows.into_iter().collect(), Goals::default())
 }
 
 /// Boots the kernel and waits until it has halted.

@@ -7,7 +7,9 @@
 
 use crate::daemon::Daemon;
 use crate::machine::huge_pages::{self, HugePages};
+use crate::machine::turns::turn;
 use crate::measure::ovs_dpdk::OvsDpdk;
+use crate::measure::rows::Rows;
 use crate::measure::trial::{self, Common, Goals};
 use crate::process::TempDir;
 use crate::stats::median;
@@ -56,18 +58,19 @@ pub fn run(args: &Args) -> Result<(), String> {
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for _ in 0..args.common.runs {
         let daemon = crosspoint(&dir.0, &capture)?;
-        ours.push(learn(|args| daemon.ofctl(args), args.rules)?);
+        ours.push(turn("crosspoint", || learn(|args| daemon.ofctl(args), args.rules))?);
         drop(daemon);
         if args.peer.is_some() {
             let peer = open_vswitch(&capture)?;
-            theirs.push(learn(|args| peer.ofctl(args), args.rules)?);
+            theirs.push(turn("ovs-dpdk", || learn(|args| peer.ofctl(args), args.rules))?);
         }
     }
     let mut goals = Goals::default();
     if let Some(goal) = crate::goals::bound("mac-learning", &[("by", "learn")], "learned_per_s") {
         goals.at_least("rules learned per second", &ours, goal);
     }
-    let mut rows = vec![row("crosspoint", args.rules, ours)];
+    let mut rows = Rows::default();
+    rows.push(row("crosspoint", args.rules, ours));
     if args.peer.is_some() {
         rows.push(row("ovs-dpdk", args.rules, theirs));
     }

@@ -9,7 +9,9 @@
 use crate::connection::{Connection, encode};
 use crate::daemon::Daemon;
 use crate::goals::bound;
+use crate::machine::turns::turn;
 use crate::measure::frames::addresses;
+use crate::measure::rows::Rows;
 use crate::measure::trial::{Common, Goals};
 use crate::process::TempDir;
 use crate::stats::{median, p99};
@@ -134,14 +136,16 @@ pub fn run(args: &Args) -> Result<(), String> {
     for (file, actions) in [(&files.first, "output:2"), (&files.second, "drop")] {
         write_rules(file, args.rules, actions).map_err(|e| format!("{}: {e}", file.display()))?;
     }
-    let (mut goals, mut rows) = (Goals::default(), Vec::new());
+    let (mut goals, mut rows) = (Goals::default(), Rows::default());
     for &what in &args.what {
         let (mut ours, mut theirs) = (Vec::new(), Vec::new());
         for _ in 0..args.common.runs {
             let daemon = Daemon::crosspoint_with_ports()?;
-            ours.push(change(args, what, &daemon, args.client == Client::Own, &files)?);
+            let change = |daemon: &Daemon, by_ours| change(args, what, daemon, by_ours, &files);
+            ours.push(turn("crosspoint", || change(&daemon, args.client == Client::Own))?);
             if args.peer.is_some() {
-                theirs.push(change(args, what, &Daemon::open_vswitch_with_ports()?, false, &files)?);
+                let daemon = Daemon::open_vswitch_with_ports()?;
+                theirs.push(turn("ovs-vswitchd", || change(&daemon, false))?);
             }
         }
         rows.push(row("crosspoint", args, what, &ours));

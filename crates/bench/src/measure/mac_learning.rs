@@ -4,7 +4,10 @@
 //! A capture is replayed once; that share of its frames has an address of its own, and the others share one;
 //! all go to a known address. The share is verified by what the table has learned in the end.
 
+use crate::machine::turns;
+use crate::machine::watch::Watch;
 use crate::measure::rig::{self, Rig, settle};
+use crate::measure::rows::Rows;
 use crate::measure::trial::{self, Common, Goals, Meter, SINK, SOURCE, per_cpu_second};
 use crate::process::TempDir;
 use crate::stats::median;
@@ -58,7 +61,7 @@ struct Row {
 /// Runs it.
 pub fn run(args: &Args) -> Result<(), String> {
     let dir = TempDir::new("macs")?;
-    let mut rows = Vec::new();
+    let mut rows = Rows::default();
     for &percent in &args.new {
         let pcap = dir.0.join(format!("{percent}.pcap"));
         trial::write_frames(&pcap, (0..args.frames).map(|n| frame(n, percent)))?;
@@ -116,6 +119,7 @@ fn turn(pcap: &Path, args: &Args, percent: u8) -> Result<[f64; 4], String> {
     rig.run_for(settle(200, args.common.turn_ms));
     let new = (0..args.frames).filter(|n| is_new(*n, percent)).count();
     let learned = |rig: &Rig| rig.control.fdb_stats(rig.bridge).current.saturating_sub(1);
+    let watch = Watch::start(&[std::process::id()]);
     let (before, start) = (Meter::read(&rig), Instant::now());
     rig.add_port(&trial::source(SOURCE, pcap).with("loop", "false"))?;
     let mut seconds = None;
@@ -130,6 +134,7 @@ fn turn(pcap: &Path, args: &Args, percent: u8) -> Result<[f64; 4], String> {
         std::thread::sleep(Duration::from_micros(200));
     }
     let sample = Meter::read(&rig).since(&before);
+    turns::note("crosspoint", watch.end());
     let seconds = seconds.unwrap_or(start.elapsed().as_secs_f64());
     rig.run_for(Duration::from_millis(100));
     let count = learned(&rig).min(new) as f64;

@@ -13,6 +13,7 @@
 
 use crate::measure::frames::{Order, sequence};
 use crate::measure::rig::{Rig, Sample};
+use crate::measure::rows::Rows;
 use crate::measure::trial::{self, Common, Goals, SINK, SOURCE};
 use crate::process::TempDir;
 use crate::stats::median;
@@ -98,7 +99,7 @@ pub fn run(args: &Args) -> Result<(), String> {
         [] => vec![Megaflows::Wide, Megaflows::PerFlow],
         given => given.to_vec(),
     };
-    let (mut rows, mut goals) = (Vec::new(), Goals::default());
+    let (mut rows, mut goals) = (Rows::default(), Goals::default());
     for megaflows in kinds {
         for &flows in &args.flows {
             for &masks in args.masks.iter().filter(|&&m| m <= flows) {

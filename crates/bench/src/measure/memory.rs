@@ -4,6 +4,7 @@
 //! holds the switch, the packet pool, and the frames of the source (which are subtracted, being the
 //! benchmark's own).
 
+use crate::machine::turns::turn;
 use crate::measure::frames::{Order, add_exact_rules, write_pcap};
 use crate::measure::rig::Rig;
 use crate::measure::trial::{self, Common, Goals, SINK, SOURCE};
@@ -67,8 +68,10 @@ pub fn run(args: &Args) -> Result<(), String> {
     rig.run_for(Duration::from_millis(300));
     let with_rules = status_bytes("VmRSS:")?;
     rig.add_port(&trial::source(SOURCE, &pcap))?;
-    rig.warm_up(Duration::from_millis(args.common.turn_ms.max(1_000)));
-    rig.run_for(Duration::from_millis(500));
+    turn("crosspoint", || {
+        rig.warm_up(Duration::from_millis(args.common.turn_ms.max(1_000)));
+        rig.run_for(Duration::from_millis(500));
+    });
     let with_flows = status_bytes("VmRSS:")?;
     let stats = rig.datapath.worker_stats(0);
     let own = (args.flows.max(4096) * LINE_BYTES) as u64;
@@ -105,7 +108,7 @@ pub fn run(args: &Args) -> Result<(), String> {
     let mut goals = Goals::default();
     goals.never_above("resident bytes", &[row.rss_of_switch_bytes as f64], LIMIT_BYTES);
     goals.at_least("megaflows cached", &[row.megaflows.max(row.exact_entries) as f64], args.flows as f64);
-    args.common.finish(vec![row], goals)
+    args.common.finish([row].into_iter().collect(), goals)
 }
 
 /// A figure of /proc/self/status.

@@ -9,8 +9,10 @@
 //! once. The goal applies to the warm one, since a switch is started once.
 
 use crate::goals;
+use crate::machine::turns::turn;
 use crate::measure::frames::{exact_match, frame};
 use crate::measure::rig::{Rig, Sample};
+use crate::measure::rows::Rows;
 use crate::measure::trial::{self, Common, Goals, Meter, SINK, SOURCE, per_cpu_second};
 use crate::process::TempDir;
 use crate::stats::median;
@@ -50,17 +52,17 @@ struct Row {
 /// Runs it.
 pub fn run(args: &Args) -> Result<(), String> {
     let dir = TempDir::new("misses")?;
-    let (mut rows, mut goals) = (Vec::new(), Goals::default());
+    let (mut rows, mut goals) = (Rows::default(), Goals::default());
     for &rules in &args.rules {
         let pcap = dir.0.join("new.pcap");
         trial::write_frames(&pcap, (rules..rules + args.flows).map(frame))?;
         let (mut cold, mut warm) = (Vec::new(), Vec::new());
         for _ in 0..args.common.runs {
             let mut rig = rig(rules)?;
-            cold.push(replay_once(&mut rig, &pcap, args.flows)?);
+            cold.push(turn("crosspoint", || replay_once(&mut rig, &pcap, args.flows))?);
             rig.datapath.flush_flows();
             rig.run_for(Duration::from_millis(300));
-            warm.push(replay_once(&mut rig, &pcap, args.flows)?);
+            warm.push(turn("crosspoint", || replay_once(&mut rig, &pcap, args.flows))?);
         }
         for (memory, samples) in [("cold", &cold), ("warm", &warm)] {
             let row = row(rules, args.flows, memory, samples);

@@ -3,6 +3,7 @@
 //! another switch is measured.
 
 use crate::machine::huge_pages::{self, HugePages};
+use crate::machine::turns::turn;
 use crate::measure::rig::{Sample, WORKER_CPU};
 use crate::process::{Process, TempDir, run, wait_for};
 use std::path::Path;
@@ -241,8 +242,12 @@ impl OvsDpdk {
         self.daemon.resume();
     }
 
-    /// Measures its polling thread for a while.
+    /// Measures its polling thread for a while, which is a turn.
     pub fn measure(&self, time: Duration) -> Result<Sample, String> {
+        turn("ovs-dpdk", || self.sample(time))
+    }
+
+    fn sample(&self, time: Duration) -> Result<Sample, String> {
         let before = self.reading()?;
         std::thread::sleep(time);
         let after = self.reading()?;

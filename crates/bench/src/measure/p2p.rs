@@ -6,9 +6,11 @@
 //! source and sink with no switch between.
 
 use crate::goals;
+use crate::machine::turns::turn;
 use crate::measure::frames::{self, DST_MAC, Order, addresses, exact_match};
 use crate::measure::ovs_dpdk::OvsDpdk;
 use crate::measure::rig::{Rig, Sample, settle};
+use crate::measure::rows::Rows;
 use crate::measure::trial::{Common, Goals};
 use crate::measure::{io_floor, testpmd};
 use crate::process::TempDir;
@@ -128,7 +130,7 @@ pub fn run(args: &Args) -> Result<(), String> {
         Some(Peer::OvsDpdk) => Some(OvsDpdk::start()?),
         None => None,
     };
-    let mut rows = Vec::new();
+    let mut rows = Rows::default();
     let mut goals = Goals::default();
     for order in orders {
         let mut ours_at_ten = None;
@@ -196,7 +198,7 @@ fn point(
     pcap: &Path,
     mut peer: Option<&mut OvsDpdk>,
 ) -> Result<Vec<Row>, String> {
-    let turn = args.common.turn();
+    let time = args.common.turn();
     let source = PortSpec::new("source", "pcap", PortNo(1))
         .with("rx_file", &pcap.to_string_lossy())
         .with("loop", "true")
@@ -232,16 +234,16 @@ fn point(
     let (mut ours, mut our_floors) = (Vec::new(), Vec::new());
     let (mut theirs, mut their_floors) = (Vec::new(), Vec::new());
     for _ in 0..args.common.runs {
-        ours.push(rig.measure(turn));
+        ours.push(rig.measure(time));
         // Without its source our worker sleeps and its caches stay as they are.
         rig.detach(PortNo(1))?;
-        our_floors.push(io_floor::measure(&source, &sink, turn)?);
+        our_floors.push(turn("crosspoint", || io_floor::measure(&source, &sink, time))?);
         if let Some(peer) = &mut peer {
             peer.resume();
             std::thread::sleep(Duration::from_millis(300));
-            theirs.push(peer.measure(turn)?);
+            theirs.push(peer.measure(time)?);
             peer.pause();
-            their_floors.push(testpmd::measure(pcap, turn)?);
+            their_floors.push(testpmd::measure(pcap, time)?);
         }
         rig.add_port(&source)?;
         rig.warm_up(settle(if flows > 10_000 { 1_500 } else { 400 }, args.common.turn_ms));

@@ -4,7 +4,9 @@
 //! clock does, with all interruptions.
 
 use crate::lab::meter::processors;
+use crate::machine::turns::turn as watched_turn;
 use crate::measure::rig::{Rig, WORKER_CPU, settle};
+use crate::measure::rows::Rows;
 use crate::measure::trial::{self, Common, Goals, Meter, SINK, SOURCE, cycles};
 use crate::stats::median;
 use crate::units::count;
@@ -108,12 +110,12 @@ pub fn run(args: &Args) -> Result<(), String> {
             rig.add_port(&source.with("flows", &args.flows.to_string()))?;
             let busy = busy.map(Busy::on);
             rig.warm_up(settle(500, args.common.turn_ms));
-            turns.push(turn(rig, args));
+            turns.push(watched_turn("crosspoint", || turn(rig, args)));
             drop(busy);
             rig.detach(SOURCE)?;
         }
     }
-    let rows = ways.iter().zip(&turns).map(|((what, ..), turns)| row(what, args, turns)).collect();
+    let rows: Rows<Row> = ways.iter().zip(&turns).map(|((what, ..), turns)| row(what, args, turns)).collect();
     args.common.finish(rows, Goals::default())
 }
 

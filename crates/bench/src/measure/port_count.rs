@@ -6,6 +6,7 @@
 
 use crate::measure::limited::Limited;
 use crate::measure::rig::{Rig, Sample};
+use crate::measure::rows::Rows;
 use crate::measure::trial::{Common, Goals};
 use crate::stats::median;
 use crate::units::count;
@@ -78,7 +79,7 @@ pub fn run(args: &Args) -> Result<(), String> {
     }
     let raw = |n: usize| samples[n].iter().map(|s| s.cycles_per_packet).collect::<Vec<f64>>();
     let two = raw(0);
-    let (mut rows, mut goals) = (Vec::new(), Goals::default());
+    let (mut rows, mut goals) = (Rows::default(), Goals::default());
     for (n, &ports) in counts.iter().enumerate() {
         let raw = raw(n);
         let ratios: Vec<f64> = raw.iter().zip(&two).map(|(many, two)| many / two).collect();

@@ -4,6 +4,9 @@
 //! which this process runs itself. For AF_XDP the kernel's own time is measured in turns with ours: a program
 //! loaded and attached and a socket bound for each device, and nothing else.
 
+use crate::machine::turns;
+use crate::machine::watch::Watch;
+use crate::measure::rows::Rows;
 use crate::measure::trial::{Common, Goals};
 use crate::stats::median;
 use crate::units::count;
@@ -75,7 +78,7 @@ pub fn run(args: &Args) -> Result<(), String> {
         let status = command.status().map_err(|e| format!("unshare: {e}"))?;
         return if status.success() { Ok(()) } else { Err("it failed in its network namespace".into()) };
     }
-    let (mut rows, mut goals) = (Vec::new(), Goals::default());
+    let (mut rows, mut goals) = (Rows::default(), Goals::default());
     for kind in &args.kinds {
         let row = match kind.as_str() {
             "dummy" | "tap" | "internal" => measure(args, kind, args.ports)?,
@@ -115,6 +118,7 @@ fn measure(args: &Args, kind: &str, ports: usize) -> Result<Row, String> {
     for _ in 0..args.common.runs {
         // Before and after: the machine's load changes, and the kernel keeps things warm.
         let kernel = || if is_afxdp { bare(ports, bare_pool) } else { Ok(f64::NAN) };
+        let watch = Watch::start(&[std::process::id()]);
         let before = kernel()?;
         let empty = wanted(kind, 0..0);
         become_(&mut vswitch, &empty)?;
@@ -122,6 +126,7 @@ fn measure(args: &Args, kind: &str, ports: usize) -> Result<Row, String> {
         let one_ms = timed(|| become_(&mut vswitch, &wanted(kind, 0..ports + 1)))?;
         let gone_ms = timed(|| become_(&mut vswitch, &empty))?;
         raw.push([all_ms, one_ms, gone_ms, (before + kernel()?) / 2.0]);
+        turns::note("crosspoint", watch.end());
     }
     let column = |n: usize| raw.iter().map(|turn| turn[n]).collect::<Vec<f64>>();
     let ratios: Vec<f64> = raw.iter().map(|turn| turn[0] / turn[3]).collect();

@@ -11,6 +11,7 @@
 //! packets come from a guest of the benchmark's own ([`pvp_guests`]) instead of a source in memory.
 
 use crate::goals;
+use crate::machine::turns::turn;
 use crate::measure::frames::{self, Order};
 use crate::measure::ovs_dpdk::OvsDpdk;
 use crate::measure::p2p::Peer;
@@ -19,6 +20,7 @@ use crate::measure::pvp_types::{
     Args, GUEST, GuestKind, RING_SIZE, Row, SINK, SOURCE, Turn, Way, row, rules, rules_text,
 };
 use crate::measure::rig::{DRIVER_CPU, Rig, settle};
+use crate::measure::rows::Rows;
 use crate::measure::trial::Goals;
 use crate::process::{Process, TempDir};
 use base::PortNo;
@@ -53,7 +55,7 @@ pub fn run(args: &Args) -> Result<(), String> {
         peer.drop_port("sink")?;
         peer.add_sink(SINK.0 as u16)?;
     }
-    let mut rows: Vec<Row> = Vec::new();
+    let mut rows = Rows::default();
     let mut goals = Goals::default();
     for &size in &args.sizes {
         for &flows in &args.flows {
@@ -184,7 +186,7 @@ fn point(
     pcap: &Path,
     mut peer: Option<&mut OvsDpdk>,
 ) -> Result<Vec<Row>, String> {
-    let turn = args.common.turn();
+    let time = args.common.turn();
     let our_socket = dir.join("ours");
     let their_socket = dir.join("theirs");
     let their_guest = match &mut peer {
@@ -223,14 +225,14 @@ fn point(
     rig.warm_up(settle(2_000, args.common.turn_ms));
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for _ in 0..args.common.runs {
-        ours.push(our_turn(&mut rig, &our_guest, turn));
+        ours.push(turn("crosspoint", || our_turn(&mut rig, &our_guest, time)));
         if let (Some(peer), Some(their_guest)) = (&mut peer, &their_guest) {
             rig.detach(SOURCE)?;
             our_guest.process.pause();
             their_guest.process.resume();
             peer.resume();
             std::thread::sleep(Duration::from_millis(500));
-            theirs.push(their_turn(peer, their_guest, turn)?);
+            theirs.push(turn("ovs-dpdk", || their_turn(peer, their_guest, time))?);
             peer.pause();
             their_guest.process.pause();
             our_guest.process.resume();
@@ -276,9 +278,9 @@ fn our_turn(rig: &mut Rig, guest: &Guest, time: Duration) -> Turn {
     Turn {
         seconds: (after.5 - before.5).as_secs_f64(),
         delivered: after.1 - before.1,
+        is_full: true,
         offered: after.0 - before.0,
         arrived: after.1 - before.1,
-        is_full: true,
         cpu_s: (after.2 - before.2) as f64 / 1e9,
         busy: busy as f64 / ((busy + idle) as f64).max(1.0),
         guest_cpu_s: after.4 - before.4,
@@ -298,9 +300,9 @@ fn their_turn(peer: &OvsDpdk, guest: &Guest, time: Duration) -> Result<Turn, Str
     Ok(Turn {
         seconds: (after.4 - before.4).as_secs_f64(),
         delivered: after.1 - before.1,
+        is_full: true,
         offered: after.0 - before.0,
         arrived: after.1 - before.1,
-        is_full: true,
         cpu_s: (after.2.0 - before.2.0) as f64 / 1e9,
         busy: busy as f64 / ((busy + idle) as f64).max(1.0),
         guest_cpu_s: after.3 - before.3,

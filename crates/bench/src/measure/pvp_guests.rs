@@ -11,6 +11,8 @@
 //! that are large enough for the rate, and the loss would be none of the switch's. A rate that a search finds
 //! is the switch's if a higher one lost too much, and if the tester offered both in full.
 
+use crate::machine::turns;
+use crate::machine::watch::Watch;
 use crate::measure::ovs_dpdk::OvsDpdk;
 use crate::measure::pvp_types::{Args, GUEST, RING_SIZE, Row, SOURCE, Turn, row, rules, rules_text};
 use crate::measure::rig::{DRIVER_CPU, Rig, settle};
@@ -211,6 +213,8 @@ impl Work<'_> {
 /// A switch with the tester at it.
 trait Switch {
     fn tester(&self) -> &Tester;
+    /// As in rows.
+    fn name(&self) -> &'static str;
     /// Lets the switch run for a while.
     fn run_for(&mut self, time: Duration);
     /// CPU time in seconds, cycles busy, cycles idle.
@@ -232,6 +236,7 @@ trait Switch {
     fn turn(&mut self, rate: u64, time: Duration) -> Result<Turn, String> {
         // Packets in flight from before do not belong to this turn, and none of its own must be missed:
         // offered and received packets are compared between two moments at which nothing is in flight.
+        let watch = Watch::start(&[std::process::id()]);
         self.drain();
         let empty_before = self.tester().reading();
         if rate == UNPACED {
@@ -252,18 +257,19 @@ trait Switch {
         let (after, load_after) = (self.tester().reading(), self.reading()?);
         self.drain();
         let empty_after = self.tester().reading();
+        turns::note(self.name(), watch.end());
         let (busy, idle) = (load_after.1 - load_before.1, load_after.2 - load_before.2);
+        let wanted = if rate == UNPACED { 0.0 } else { rate as f64 * seconds };
         Ok(Turn {
             seconds,
             delivered: after.1 - before.1,
+            is_full: (after.0 - before.0) as f64 >= wanted * OFFERED_MIN,
             offered: empty_after.0 - empty_before.0,
             arrived: empty_after.1 - empty_before.1,
             cpu_s: load_after.0 - load_before.0,
-        let wanted = if rate == UNPACED { 0.0 } else { rate as f64 * seconds };
             busy: busy as f64 / ((busy + idle) as f64).max(1.0),
             guest_cpu_s: after.2 - before.2,
         })
-            is_full: (after.0 - before.0) as f64 >= wanted * OFFERED_MIN,
     }
 }
 
@@ -275,6 +281,10 @@ struct Ours {
 impl Switch for Ours {
     fn tester(&self) -> &Tester {
         &self.tester
+    }
+
+    fn name(&self) -> &'static str {
+        "crosspoint"
     }
 
     fn run_for(&mut self, time: Duration) {
@@ -296,6 +306,10 @@ struct Theirs<'a> {
 impl Switch for Theirs<'_> {
     fn tester(&self) -> &Tester {
         &self.tester
+    }
+
+    fn name(&self) -> &'static str {
+        "ovs-dpdk"
     }
 
     fn run_for(&mut self, time: Duration) {
@@ -396,9 +410,9 @@ pub fn point(
             theirs.peer.pause();
         }
     }
-    let mut rows = vec![row("crosspoint", args, size, flows, &our_turns)];
+    let mut rows = vec![row(ours.name(), args, size, flows, &our_turns)];
     if let Some(theirs) = theirs {
-        rows.push(row("ovs-dpdk", args, size, flows, &their_turns));
+        rows.push(row(theirs.name(), args, size, flows, &their_turns));
         theirs.peer.resume();
         theirs.peer.drop_port("vhost")?;
         theirs.peer.drop_port("vhost2")?;
@@ -446,6 +460,7 @@ fn highest(
             (false, turn) => (high, is_switch) = (rate, turn.is_full),
         }
     }
+    best.is_full &= is_switch;
     Ok(best)
 }
 
@@ -475,4 +490,3 @@ mod tests {
         assert_eq!(found(0, 2_000), (0, true));
     }
 }
-    best.is_full &= is_switch;

@@ -1,6 +1,7 @@
 //! A switch in memory: the real control half, the real datapath with one worker, and ports without a device.
 
 use crate::machine::huge_pages::{self, HugePages};
+use crate::machine::turns::turn;
 use base::hash::HashKey;
 use base::rcu::Domain;
 use base::{OfPort, PortNo};
@@ -163,11 +164,13 @@ impl Rig {
         }
     }
 
-    /// Runs for a while and measures the worker.
+    /// Runs for a while, which is a turn, and measures the worker.
     pub fn measure(&mut self, time: Duration) -> Sample {
-        let before = Meter::read(self);
-        self.run_for(time);
-        Meter::read(self).since(&before)
+        turn("crosspoint", || {
+            let before = Meter::read(self);
+            self.run_for(time);
+            Meter::read(self).since(&before)
+        })
     }
 
     /// Runs until the caches have settled: no misses for a while. Where translation is dear it takes as

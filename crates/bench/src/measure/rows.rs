@@ -1,9 +1,13 @@
 //! The file that a measurement writes: the command, the machine, the rows.
 
 use crate::machine::huge_pages::noted;
+use crate::machine::turns;
+use crate::machine::watch::Watched;
 use serde::Serialize;
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
 /// The contents of a JSON file: the command, the machine, and the rows.
@@ -16,7 +20,62 @@ pub struct Report<R: Serialize> {
     /// Sizes of huge pages that each switch has taken, as recorded.
     pub huge_pages: BTreeMap<&'static str, String>,
     /// Results.
-    pub rows: Vec<R>,
+    rows: Vec<WatchedRow<R>>,
+}
+
+/// A row with what the machine did in the turns that it was made of.
+#[derive(Serialize)]
+struct WatchedRow<R> {
+    #[serde(flatten)]
+    row: R,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    watched: Option<Watched>,
+}
+
+/// Rows. Each is added right after the turns that it is made of, before any of another row's.
+pub struct Rows<R> {
+    rows: Vec<R>,
+    watched: Vec<Option<Watched>>,
+}
+
+impl<R> Default for Rows<R> {
+    fn default() -> Rows<R> {
+        Rows { rows: Vec::new(), watched: Vec::new() }
+    }
+}
+
+impl<R: Serialize> Rows<R> {
+    /// Adds one, with the turns of its switch.
+    pub fn push(&mut self, row: R) {
+        let fields = serde_json::to_value(&row).unwrap_or_default();
+        let switch = ["switch", "server"].iter().find_map(|name| fields.get(name)).and_then(Value::as_str);
+        let watched = turns::of_row(switch.unwrap_or_default());
+        debug_assert!(watched.is_some(), "no turn of {switch:?} was watched");
+        self.rows.push(row);
+        self.watched.push(watched);
+    }
+}
+
+impl<R: Serialize> Extend<R> for Rows<R> {
+    fn extend<T: IntoIterator<Item = R>>(&mut self, rows: T) {
+        rows.into_iter().for_each(|row| self.push(row));
+    }
+}
+
+impl<R: Serialize> FromIterator<R> for Rows<R> {
+    fn from_iter<T: IntoIterator<Item = R>>(iter: T) -> Rows<R> {
+        let mut rows = Rows::default();
+        rows.extend(iter);
+        rows
+    }
+}
+
+impl<R> Deref for Rows<R> {
+    type Target = [R];
+
+    fn deref(&self) -> &[R] {
+        &self.rows
+    }
 }
 
 /// The machine.
@@ -60,8 +119,10 @@ pub fn json_file(text: &str) -> Result<PathBuf, String> {
 }
 
 /// Writes the report to a file.
-pub fn write_json<R: Serialize>(path: &Path, rows: Vec<R>) -> io::Result<()> {
+pub fn write_json<R: Serialize>(path: &Path, rows: Rows<R>) -> io::Result<()> {
     let command = std::env::args().collect::<Vec<_>>().join(" ");
+    let rows = rows.rows.into_iter().zip(rows.watched);
+    let rows = rows.map(|(row, watched)| WatchedRow { row, watched }).collect();
     let report = Report { command, machine: Machine::here(), huge_pages: noted(), rows };
     let mut text = serde_json::to_string_pretty(&report)?;
     text.push('\n');
@@ -83,6 +144,29 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&old).unwrap(), "as it was");
         assert!(!new.exists());
         assert!(of(&dir.0).is_err() && of(&dir.0.join("missing/x.json")).is_err());
+    }
+
+    #[test]
+    fn a_row_is_written_with_what_the_machine_did_in_its_turns() {
+        #[derive(Serialize)]
+        struct Row {
+            switch: &'static str,
+            cycles_per_packet: f64,
+        }
+        let mut rows = Rows::default();
+        turns::note("ours", Watched { seconds: 2.0, steal: 0.5, ..Watched::default() });
+        rows.push(Row { switch: "ours", cycles_per_packet: f64::NAN });
+        assert_eq!(rows[0].switch, "ours");
+        let dir = crate::process::TempDir::new("rows").unwrap();
+        let path = dir.0.join("rows.json");
+        write_json(&path, rows).unwrap();
+        let text = std::fs::read_to_string(path).unwrap();
+        let row = &serde_json::from_str::<Value>(&text).unwrap()["rows"][0];
+        let expected = serde_json::json!({"seconds": 2.0, "steal": 0.5, "busy": 0.0, "preemptions": 0});
+        assert_eq!(
+            (&row["switch"], &row["cycles_per_packet"], &row["watched"]),
+            (&"ours".into(), &Value::Null, &expected)
+        );
     }
 
     #[test]

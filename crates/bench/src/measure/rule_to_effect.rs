@@ -2,7 +2,10 @@
 //! (OFLOPS's questions). The change sends a flow's packets to the other of two sinks; it is over with the
 //! first packet that comes there.
 
+use crate::machine::turns;
+use crate::machine::watch::Watch;
 use crate::measure::rig::{Rig, settle};
+use crate::measure::rows::Rows;
 use crate::measure::trial::{self, Common, Goals, SOURCE};
 use crate::stats::{median, p99};
 use crate::units::count;
@@ -46,15 +49,18 @@ struct Row {
 
 /// Runs it.
 pub fn run(args: &Args) -> Result<(), String> {
-    let mut rows = Vec::new();
+    let mut rows = Rows::default();
     for &rules in &args.rules {
         let mut rig = rig(rules, args)?;
         let (mut changes, mut requests) = (Vec::new(), Vec::new());
+        // As one turn: each takes microseconds.
+        let watch = Watch::start(&[std::process::id()]);
         for n in 0..args.common.runs as usize * TIMES {
             changes.push(change(&mut rig, SINKS[(n + 1) % 2])?);
             requests.push(request(&mut rig)?);
             rig.run_for(Duration::from_millis(1));
         }
+        turns::note("crosspoint", watch.end());
         for (what, times) in [("flow_mod", changes), ("statistics", requests)] {
             rows.push(row(what, rules, args, times));
         }

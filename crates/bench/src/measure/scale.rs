@@ -6,8 +6,10 @@
 //! ratio to what one achieves alone: if n workers share nothing that is written per packet, it is n.
 
 use crate::lab::meter::processors;
+use crate::machine::turns::turn;
 use crate::measure::frames::{Order, exact_match, write_pcap};
 use crate::measure::rig::{self, DRIVER_CPU, Rig, Sample, WORKER_CPU};
+use crate::measure::rows::Rows;
 use crate::measure::trial::{self, Common, Goals, Meter, per_cpu_second};
 use crate::process::TempDir;
 use crate::stats::median;
@@ -92,7 +94,7 @@ struct Row {
 pub fn run(args: &Args) -> Result<(), String> {
     let dir = TempDir::new("scale")?;
     let mut goals = Goals::default();
-    let mut rows = Vec::new();
+    let mut rows = Rows::default();
     let numbers = match args.workers.as_slice() {
         _ if args.beyond => vec![cpus() + 1],
         [] => (2..=cpus()).collect(),
@@ -165,13 +167,13 @@ fn row(args: &Args, load: Load, workers: usize, dir: &Path, goals: &mut Goals) -
             rig.detach(*source)?;
         }
         rig.run_for(Duration::from_millis(200));
-        let one = measure(&mut rig, workers, args.common.turn());
+        let one = turn("crosspoint", || measure(&mut rig, workers, args.common.turn()));
         for source in &sources[1..] {
             rig.add_port(&trial::source(*source, &pcap))?;
         }
         rig.run_for(Duration::from_millis(if flows > 10_000 { 1_500 } else { 300 }));
         settle(&mut rig, workers)?;
-        let all = measure(&mut rig, workers, args.common.turn());
+        let all = turn("crosspoint", || measure(&mut rig, workers, args.common.turn()));
         let busy = |samples: &[Sample]| samples.iter().filter(|s| s.packets > PACKETS_OF_BUSY).count();
         if busy(&one) != 1 || busy(&all) != workers {
             return Err(format!("the {workers} sources are not one with each worker"));

@@ -5,8 +5,10 @@
 //! never held back). The guest reads or does not, in turns: the rate to the sink while it does not, relative
 //! to the rate while it does, is what the other port keeps.
 
+use crate::machine::turns::turn;
 use crate::measure::frames::{addresses, frame};
 use crate::measure::rig::{DRIVER_CPU, Rig, settle};
+use crate::measure::rows::Rows;
 use crate::measure::trial::{self, Common, Goals, SINK, SOURCE};
 use crate::process::TempDir;
 use crate::stats::median;
@@ -105,7 +107,8 @@ pub fn run(common: &Common) -> Result<(), String> {
     let from = |port: PortNo| Match::any().with(FieldId::InPort, port.0.into());
     let to_guest = || vec![Action::Output { port: OfPort(GUEST.0 as u16), max_len: 0 }];
     rig.add_rules(&[FlowMod::add(from(SOURCE), trial::to_sink()), FlowMod::add(from(FEEDER), to_guest())])?;
-    let mut rows = vec![measure(&mut rig, &reader, common, "guest")];
+    let mut rows = Rows::default();
+    rows.push(measure(&mut rig, &reader, common, "guest"));
     // Every other packet of the feeder is the other flow's.
     let second = from(FEEDER)
         .with(FieldId::EthType, 0x0800)
@@ -114,7 +117,7 @@ pub fn run(common: &Common) -> Result<(), String> {
     rig.add_rules(&[FlowMod { priority: 0xffff, ..FlowMod::add(second, trial::to_sink()) }])?;
     rows.push(measure(&mut rig, &reader, common, "guest_and_sink"));
     let mut goals = Goals::default();
-    for row in &rows {
+    for row in rows.iter() {
         goals.at_least(&format!("rate that another port keeps (fed: {})", row.feeds), &row.raw, KEPT_GOAL);
         goals.at_least("packets per second that the guest did not take", &[row.dropped_per_s], 1.0);
     }
@@ -185,7 +188,7 @@ fn rates(rig: &mut Rig, time: Duration) -> (f64, f64) {
         (sink.tx_packets, guest.tx_dropped, cpu)
     };
     let before = read(rig);
-    rig.run_for(time);
+    turn("crosspoint", || rig.run_for(time));
     let after = read(rig);
     let cpu_s = (after.2 - before.2) as f64 / 1e9;
     ((after.0 - before.0) as f64 / cpu_s, (after.1 - before.1) as f64 / cpu_s)

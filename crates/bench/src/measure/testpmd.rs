@@ -1,6 +1,8 @@
 //! DPDK's testpmd in its io mode on the peer's devices: the floor of what it can do, with no switch.
 
 use crate::machine::huge_pages::{self, HugePages};
+use crate::machine::turns;
+use crate::machine::watch::Watch;
 use crate::measure::rig::WORKER_CPU;
 use crate::process::{Process, TempDir};
 use std::io::{BufRead, BufReader};
@@ -33,15 +35,20 @@ pub fn measure(pcap: &Path, time: Duration) -> Result<f64, String> {
     // Ends with the process.
     std::thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
     let thread = format!("rte-worker-{WORKER_CPU}");
-    let mut is_noted = false;
+    let mut watch = None;
     let readings = readings(&lines, time.as_secs().max(1) as usize + 3, PATIENCE, || {
-        if !std::mem::replace(&mut is_noted, true) {
+        if watch.is_none() {
             huge_pages::note("testpmd", process.id());
+            watch = Some(Watch::start(&[std::process::id()]));
         }
         let cpu = process.thread_cpu_ns(&thread);
         cpu.or_else(|| process.thread_cpu_ns(&format!("lcore-worker-{WORKER_CPU}")))
             .ok_or("testpmd has no forwarding thread".into())
     })?;
+    if let Some(watched) = watch.map(Watch::end) {
+        // It is subtracted from the cost of the other one.
+        ["testpmd", "ovs-dpdk"].into_iter().for_each(|switch| turns::note(switch, watched));
+    }
     let (first, last) = match (readings.get(1), readings.last()) {
         (Some(first), Some(last)) if last.0 > first.0 => (first, last),
         _ => return Err("dpdk-testpmd forwarded nothing".into()),

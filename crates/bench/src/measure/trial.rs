@@ -1,7 +1,7 @@
 //! Shared by the benches in memory: their flags, their goals, and traffic to measure with.
 
 pub use crate::measure::rig::{Meter, cycles};
-use crate::measure::rows::{json_file, write_json};
+use crate::measure::rows::{Rows, json_file, write_json};
 use crate::stats::{certainty, lower_bound, median, upper_bound_by_inverses};
 use base::PortNo;
 use flow::action::SubField;
@@ -45,7 +45,7 @@ impl Common {
     }
 
     /// Writes the rows; an error where `--assert` was given and a goal is missed, or there is none.
-    pub fn finish<R: Serialize>(&self, rows: Vec<R>, goals: Goals) -> Result<(), String> {
+    pub fn finish<R: Serialize>(&self, rows: Rows<R>, goals: Goals) -> Result<(), String> {
         if let Some(file) = &self.json {
             write_json(file, rows).map_err(|e| format!("{}: {e}", file.display()))?;
         }

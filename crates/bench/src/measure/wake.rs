@@ -12,8 +12,10 @@
 //! the time that passes.
 
 use crate::daemon::Daemon;
+use crate::machine::turns::turn;
 use crate::measure::afxdp_bridge::Net;
 use crate::measure::rig::{Rig, WORKER_CPU};
+use crate::measure::rows::Rows;
 use crate::measure::trial::{self, Common, Goals, SINK, SOURCE};
 use crate::process::TempDir;
 use crate::stats::median;
@@ -68,12 +70,18 @@ struct Row {
 /// Runs it.
 pub fn run(args: &Args) -> Result<(), String> {
     let mut goals = Goals::default();
-    let mut rows = vec![wake_row(args, &mut goals)?];
+    let mut rows = Rows::default();
+    rows.push(wake_row(args, &mut goals)?);
     rows.extend(guest_rows(args, &mut goals)?);
     for kind in args.idle.iter().filter(|k| *k != "none") {
         rows.push(idle_row(args, kind, &mut goals)?);
     }
     args.common.finish(rows, goals)
+}
+
+/// The median of many, which are a turn.
+fn median_of(mut one_us: impl FnMut() -> Result<f64, String>) -> Result<f64, String> {
+    turn("crosspoint", || (0..WAKES).map(|_| one_us()).collect::<Result<Vec<_>, _>>()).map(|all| median(&all))
 }
 
 fn wake_row(args: &Args, goals: &mut Goals) -> Result<Row, String> {
@@ -86,8 +94,8 @@ fn wake_row(args: &Args, goals: &mut Goals) -> Result<Row, String> {
     let bare = BareWaker::start()?;
     let (mut switch_us, mut bare_us) = (Vec::new(), Vec::new());
     for _ in 0..args.common.runs {
-        bare_us.push(median(&(0..WAKES).map(|_| bare.wake()).collect::<Result<Vec<_>, _>>()?));
-        switch_us.push(median(&(0..WAKES).map(|_| through_switch(&rig)).collect::<Result<Vec<_>, _>>()?));
+        bare_us.push(median_of(|| bare.wake())?);
+        switch_us.push(median_of(|| through_switch(&rig))?);
     }
     let raw: Vec<f64> = switch_us.iter().zip(&bare_us).map(|(s, b)| s - b).collect();
     println!(
@@ -137,8 +145,8 @@ fn guest_rows(args: &Args, goals: &mut Goals) -> Result<[Row; 2], String> {
     let bare = BareWaker::start()?;
     let (mut trip_us, mut bare_us) = (Vec::new(), Vec::new());
     for _ in 0..args.common.runs {
-        bare_us.push(median(&(0..WAKES).map(|_| bare.wake()).collect::<Result<Vec<_>, _>>()?));
-        trip_us.push(median(&(0..WAKES).map(|_| round_trip(&mut pair)).collect::<Result<Vec<_>, _>>()?));
+        bare_us.push(median_of(|| bare.wake())?);
+        trip_us.push(median_of(|| round_trip(&mut pair))?);
     }
     let raw: Vec<f64> = trip_us.iter().zip(&bare_us).map(|(t, b)| t - 2.0 * b).collect();
     println!(
@@ -156,7 +164,7 @@ fn guest_rows(args: &Args, goals: &mut Goals) -> Result<[Row; 2], String> {
     let mut shares = Vec::new();
     for _ in 0..args.common.runs {
         let (before, start) = (base::clock::cpu_time_ns(worker).unwrap_or(0), Instant::now());
-        std::thread::sleep(2 * args.common.turn());
+        turn("crosspoint", || std::thread::sleep(2 * args.common.turn()));
         let ns = base::clock::cpu_time_ns(worker).unwrap_or(0) - before;
         shares.push(ns as f64 / start.elapsed().as_nanos() as f64);
     }
@@ -276,7 +284,7 @@ fn idle_row(args: &Args, kind: &str, goals: &mut Goals) -> Result<Row, String> {
     let mut raw = Vec::new();
     for _ in 0..args.common.runs {
         let (before, start) = (daemon.process.cpu_ns(), Instant::now());
-        std::thread::sleep(2 * args.common.turn());
+        turn("crosspoint", || std::thread::sleep(2 * args.common.turn()));
         raw.push((daemon.process.cpu_ns() - before) as f64 / start.elapsed().as_nanos() as f64);
     }
     println!("idle with {IDLE_PORTS} {kind} ports: {:.4} of a processor", median(&raw));

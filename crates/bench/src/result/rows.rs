@@ -7,6 +7,7 @@
 use super::judged::{Judged, Question};
 use super::{Better, HUGE_PAGES, Metric, Point};
 use crate::machine::fingerprint::Fingerprint;
+use crate::machine::watch::Watched;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -212,6 +213,10 @@ impl RowFile {
                 (None, Value::Bool(true)) if field == "shares_processor" => {
                     point.limit = Some("a processor that two workers share".into());
                 }
+                (None, Value::Object(_)) if field == "watched" => {
+                    point.watched = Watched::deserialize(value).ok();
+                    point.warnings.extend(point.watched.and_then(|watched| watched.warning()));
+                }
                 (None, Value::String(text)) => {
                     point.labels.insert(field.clone(), text.clone());
                 }
@@ -359,6 +364,18 @@ mod tests {
         assert_eq!(point.metrics["miss_ratio"].values, [0.1, 0.3]);
         assert!(!points[1].metrics.contains_key("switching_cycles_per_packet"));
         assert!(RowFile::parse("{}").is_err());
+    }
+
+    #[test]
+    fn a_row_whose_turns_were_disturbed_says_so_and_the_others_do_not() {
+        let watched = |steal| format!(r#"{{"seconds": 2, "steal": {steal}, "busy": 0.5, "preemptions": 9}}"#);
+        let row = |steal| format!(r#"{{"switch": "crosspoint", "watched": {}}}"#, watched(steal));
+        let rows = [row(0.2), row(0.0), r#"{"switch": "crosspoint"}"#.into()].join(",");
+        let text = format!(r#"{{"command": "x bench p2p", "rows": [{rows}]}}"#);
+        let points = RowFile::parse(&text).unwrap().points().unwrap();
+        assert!(points[0].warnings[0].contains("20.0 %") && points[0].watched.unwrap().preemptions == 9);
+        assert!(points[1].warnings.is_empty() && points[1].watched.unwrap().seconds == 2.0);
+        assert!(points[2].watched.is_none() && points.iter().all(|point| point.labels.is_empty()));
     }
 
     #[test]

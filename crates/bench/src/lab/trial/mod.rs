@@ -74,19 +74,6 @@ pub trait Trial: Sync {
     fn run(&self, bed: &mut Bed, load: &Load, times: Times) -> Result<Outcome, String>;
 }
 
-/// What the machine did in two turns.
-pub fn together(a: Watched, b: Watched) -> Watched {
-    let seconds = a.seconds + b.seconds;
-    let mean = |of_a: f64, of_b: f64| (of_a * a.seconds + of_b * b.seconds) / seconds.max(1e-9);
-    Watched {
-        seconds,
-        steal: mean(a.steal, b.steal),
-        steal_of_second: a.steal_of_second.into_iter().chain(b.steal_of_second).reduce(f64::max),
-        busy: mean(a.busy, b.busy),
-        preemptions: a.preemptions + b.preemptions,
-    }
-}
-
 /// The limit of a search whose last word was a try that the generator could not offer.
 const LATE: &str = "the generator, which was late for a higher rate";
 /// How often such a try is made.
@@ -136,7 +123,7 @@ pub struct Outcome {
     pub account: Account,
     /// The other limit of the rate, if any.
     pub limit: Option<String>,
-    /// For all turns.
+    /// For all loads of all turns, as their [beds](Bed::watched) tell it.
     pub watched: Watched,
 }
 
@@ -196,7 +183,6 @@ impl Outcome {
             self.account = sent.account.clone();
         }
         self.limit = self.limit.take().or(offered.limit.clone());
-        self.watch(sent.used.watched);
     }
 
     /// Adds what other turns of the same found.
@@ -213,12 +199,7 @@ impl Outcome {
             self.account = other.account;
         }
         self.limit = self.limit.take().or(other.limit);
-        self.watch(other.watched);
-    }
-
-    /// Adds what the machine did.
-    fn watch(&mut self, new: Watched) {
-        self.watched = together(self.watched, new);
+        self.watched = self.watched.and(other.watched);
     }
 
     /// Adds the latencies of a turn.

@@ -12,7 +12,9 @@ use super::establish;
 use super::sides::{Ours, Side};
 use super::traffic::{self, FLOODED, FROM_INSIDE, FROM_OUTSIDE, Kind, NEIGHBOUR, NEIGHBOURLY, Rules};
 use crate::goals::bound;
+use crate::machine::turns::turn as watched_turn;
 use crate::measure::rig::settle;
+use crate::measure::rows::Rows;
 use crate::measure::trial::{Common, Goals};
 use crate::process::TempDir;
 use crate::stats::median;
@@ -90,7 +92,7 @@ struct Window {
 
 /// Runs it.
 pub fn run(args: &Args) -> Result<(), String> {
-    let (mut rows, mut goals) = (Vec::new(), Goals::default());
+    let (mut rows, mut goals) = (Rows::default(), Goals::default());
     for (&of, &rate) in args.of.iter().flat_map(|of| args.rates.iter().map(move |r| (of, r))) {
         let flood = (of, rate);
         let mut kept_of = [(What::Flood, Vec::new()), (What::DroppedFlood, Vec::new())];
@@ -180,7 +182,7 @@ fn turn(args: &Args, (of, rate): (Kind, usize), what: What) -> Result<(Window, W
 
 fn window(side: &mut Ours, time: Duration) -> Result<Window, String> {
     let before = read(side)?;
-    side.0.run_for(time);
+    watched_turn("crosspoint", || side.0.run_for(time));
     let after = read(side)?;
     let of = |figure: fn(&Reading) -> u64| (figure(&after) - figure(&before)) as f64;
     let window = Window {

@@ -22,7 +22,9 @@ mod sides;
 mod traffic;
 
 use crate::goals;
+use crate::machine::turns::turn;
 use crate::measure::p2p::Peer;
+use crate::measure::rows::Rows;
 use crate::measure::trial::{Common, Goals, per_cpu_second};
 use crate::process::TempDir;
 use crate::stats::median;
@@ -112,7 +114,7 @@ pub fn run(args: &Args) -> Result<(), String> {
     if let Some(theirs) = &mut theirs {
         theirs.of_file = cost_of_file(theirs, args, &dir.0, most)?;
     }
-    let (mut rows, mut goals) = (Vec::new(), Goals::default());
+    let (mut rows, mut goals) = (Rows::default(), Goals::default());
     for &connections in &args.connections {
         established(args, connections, &dir.0, theirs.as_mut(), &mut rows)?;
     }
@@ -145,7 +147,7 @@ fn established(
     connections: usize,
     dir: &Path,
     mut theirs: Option<&mut Theirs>,
-    rows: &mut Vec<Row>,
+    rows: &mut Rows<Row>,
 ) -> Result<(), String> {
     let time = args.common.turn();
     let plain_sources = traffic::established(dir, connections, Rules::Stateless)?;
@@ -221,7 +223,7 @@ fn new(
     rules: Rules,
     dir: &Path,
     mut theirs: Option<&mut Theirs>,
-    rows: &mut Vec<Row>,
+    rows: &mut Rows<Row>,
 ) -> Result<(), String> {
     let opening = [traffic::opening(dir, args.new)?];
     let mut side = Ours::new(&rules.text())?;
@@ -230,7 +232,7 @@ fn new(
     }
     let once = |side: &mut dyn Side| {
         side.forget()?;
-        let cost = checked(side, What::New, |side| side.play(&opening))?;
+        let cost = checked(side, What::New, |side| turn(side.name(), || side.play(&opening)))?;
         known(side, args.new)?;
         Ok::<f64, String>(cost)
     };
@@ -326,7 +328,7 @@ fn row(switch: &'static str, what: What, rules: Rules, connections: usize, costs
     }
 }
 
-fn add(rows: &mut Vec<Row>, row: Row) {
+fn add(rows: &mut Rows<Row>, row: Row) {
     let of_stateless = row.ratio_to_stateless.map(|ratio| format!("; {ratio:.2} of stateless"));
     println!(
         "{:<10} {:<11} {:<9} {:>7} connections: {:>7.1} cycles/packet, {:>6.2} million/s of CPU time{}",

@@ -1,6 +1,7 @@
 //! The two switches that `conntrack` measures, behind one face: packets in, cost and counters out.
 
 use super::traffic::{COOKIES, Source};
+use crate::machine::turns::turn;
 use crate::measure::ovs_dpdk::OvsDpdk;
 use crate::measure::rig::{Rig, settle};
 use crate::measure::trial::{self, Meter, SINK, cycles};
@@ -220,7 +221,7 @@ impl Side for Theirs {
     /// Captures that its memory does not hold are played from their files, once.
     fn turn(&mut self, sources: &[Source], time: Duration) -> Result<f64, String> {
         if !Theirs::holds(sources) {
-            return self.play(sources);
+            return turn("ovs-dpdk", || self.play(sources));
         }
         self.awake(|peer| {
             peer.set_sources(&ports_of(sources), true)?;

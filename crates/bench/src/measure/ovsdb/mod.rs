@@ -9,6 +9,8 @@ mod client;
 mod large_file;
 mod server;
 
+use crate::machine::turns::turn as watched_turn;
+use crate::measure::rows::Rows;
 use crate::measure::trial::{Common, Goals};
 use crate::stats::median;
 use crate::units::count;
@@ -80,7 +82,7 @@ struct Row {
 struct Bench<'a> {
     args: &'a Args,
     kinds: Vec<Kind>,
-    rows: Vec<Row>,
+    rows: Rows<Row>,
     goals: Goals,
 }
 
@@ -88,7 +90,7 @@ struct Bench<'a> {
 pub fn run(args: &Args) -> Result<(), String> {
     let mut kinds = vec![Kind::Ours];
     kinds.extend(args.peer.is_some().then_some(Kind::Stock));
-    let mut bench = Bench { args, kinds, rows: Vec::new(), goals: Goals::default() };
+    let mut bench = Bench { args, kinds, rows: Rows::default(), goals: Goals::default() };
     for what in &args.what {
         match what.as_str() {
             "transactions" => bench.transactions()?,
@@ -112,8 +114,8 @@ impl Bench<'_> {
     ) -> Result<Vec<Vec<Vec<f64>>>, String> {
         let mut values: Vec<Vec<Figures>> = vec![Vec::new(); servers.len()];
         for _ in 0..self.args.common.runs {
-            for (server, values) in servers.iter_mut().zip(&mut values) {
-                values.push(turn(server)?);
+            for ((server, kind), values) in servers.iter_mut().zip(&self.kinds).zip(&mut values) {
+                values.push(watched_turn(kind.name(), || turn(server))?);
             }
         }
         let figures = values[0][0].len();
