@@ -382,7 +382,7 @@ impl Load {
         let pattern = self.pattern.clone();
         let load = Offer { size: self.size, flows: self.flows, rate, seconds, burst: None, pattern };
         let new = trial.run(&mut bed, &load, Times { turns: 1, seconds })?;
-        outcome.add(new);
+        outcome.add(Outcome { watched: bed.watched(), ..new });
         point.conditions = bed.conditions().clone();
         point.inherent = bed.inherent().clone();
         point.identity = bed.identity();

@@ -3,7 +3,7 @@
 
 use super::generator::{Generator, Load, Offering, Place, Stage};
 use super::guest::{self, Guest, Rings};
-use super::limit::limit;
+use super::limit::{limit, of_generator};
 use super::net::Net;
 use super::processors::{Processors, on};
 use super::switch::{Running, Setup, Switch, Twice, rules};
@@ -11,6 +11,7 @@ use super::topology::{End, Topology, Vnic};
 use super::traffic::Sent;
 use super::traffic::pattern::Pattern;
 use crate::daemon::Daemon;
+use crate::machine::watch::Watched;
 use crate::process::{Process, TempDir, wait_for};
 use crate::result::{CPU_TIME, PROCESSORS, WHILE_SENDING};
 use std::collections::BTreeMap;
@@ -62,6 +63,7 @@ pub struct Bed<'a> {
     sockets: BTreeMap<usize, PathBuf>,
     conditions: BTreeMap<String, String>,
     inherent: BTreeMap<String, String>,
+    watched: Watched,
     /// If the machine has enough.
     processors: Option<Processors>,
     _dir: TempDir,
@@ -120,6 +122,16 @@ impl Upset {
     }
 }
 
+/// The result of a load with a disturbance.
+pub struct Upsetting {
+    /// As in [`Offered`].
+    pub sent: Sent,
+    /// How long it took until all was as before: a switch that is started again has its rules then.
+    pub took: Duration,
+    /// The generator, if it could not keep the rate.
+    pub limit: Option<String>,
+}
+
 /// Counters, as they are read.
 type Counts = BTreeMap<String, u64>;
 
@@ -167,6 +179,7 @@ impl<'a> Bed<'a> {
             sockets,
             conditions,
             inherent,
+            watched: Watched::default(),
             processors,
             _dir: dir,
         };
@@ -215,6 +228,11 @@ impl<'a> Bed<'a> {
     /// Conditions that cannot be set in the switch.
     pub fn inherent(&self) -> &BTreeMap<String, String> {
         &self.inherent
+    }
+
+    /// What the machine did while loads were offered, those of a search and of its failed tries among them.
+    pub fn watched(&self) -> Watched {
+        self.watched
     }
 
     /// The switch's own identification.
@@ -325,25 +343,11 @@ impl<'a> Bed<'a> {
         if let Some(why) = self.refuses(load) {
             return Err(why);
         }
-        let mut pids: Vec<u32> = self.guests.values().map(Process::id).collect();
-        pids.extend(self.switch_pid());
         let (before, caches, spread) = (self.drops()?, self.caches(), self.spread());
-        self.offering.begin(load, &pids)?;
-        let mut sent = self.offering.finish()?;
+        self.offering.begin(load, &self.pids())?;
+        let mut sent = self.finish()?;
         self.check_alive()?;
-        let mut dropped = self.dropped_since(&before, &sent)?;
-        // A stalled switch still has frames, and its counters are not those of one moment.
-        for _ in 0..AGAIN_MAX {
-            let mut account = sent.account.clone();
-            account.dropped.extend(dropped.clone());
-            if account.unexplained() == 0 {
-                break;
-            }
-            let Some(again) = self.offering.again()? else { break };
-            sent.account = again.account;
-            dropped = self.dropped_since(&before, &sent)?;
-        }
-        sent.account.dropped.extend(dropped);
+        self.add_dropped(&mut sent, &before)?;
         let caches = self.caches().into_iter().map(|(tier, n)| {
             let old = caches.get(&tier).copied().unwrap_or(0);
             (tier, n.saturating_sub(old))
@@ -374,6 +378,35 @@ impl<'a> Bed<'a> {
         })
     }
 
+    fn finish(&mut self) -> Result<Sent, String> {
+        let sent = self.offering.finish()?;
+        self.watched = self.watched.and(sent.used.watched);
+        Ok(sent)
+    }
+
+    /// The processes of switch and guests.
+    fn pids(&self) -> Vec<u32> {
+        self.guests.values().map(Process::id).chain(self.switch_pid()).collect()
+    }
+
+    /// Adds to the account what switch, kernel and guests have dropped since an earlier moment.
+    fn add_dropped(&mut self, sent: &mut Sent, before: &Counts) -> Result<(), String> {
+        let mut dropped = self.dropped_since(before, sent)?;
+        // A stalled switch still has frames, and its counters are not those of one moment.
+        for _ in 0..AGAIN_MAX {
+            let mut account = sent.account.clone();
+            account.dropped.extend(dropped.clone());
+            if account.unexplained() == 0 {
+                break;
+            }
+            let Some(again) = self.offering.again()? else { break };
+            sent.account = again.account;
+            dropped = self.dropped_since(before, sent)?;
+        }
+        sent.account.dropped.extend(dropped);
+        Ok(())
+    }
+
     fn dropped_since(&self, before: &Counts, sent: &Sent) -> Result<Counts, String> {
         let mut dropped = Counts::new();
         for (name, count) in self.drops()? {
@@ -389,25 +422,24 @@ impl<'a> Bed<'a> {
 
     /// Offers a load and does something to the bed when a tenth of its time is over. Where switch and guests
     /// live on, their counters and the kernel's say what became of the frames; else they go with the process
-    /// that had them. With the account comes how long it took until all was as before: a switch that is
-    /// started again has its rules then.
-    pub fn offer_while(&mut self, load: &Load, upset: Upset) -> Result<(Sent, Duration), String> {
+    /// that had them.
+    pub fn offer_while(&mut self, load: &Load, upset: Upset) -> Result<Upsetting, String> {
         if let Some(why) = self.refuses(load) {
             return Err(why);
         }
         let before = if upset.ends_counters() { None } else { Some(self.drops()?) };
-        self.offering.begin(load, &[])?;
+        self.offering.begin(load, &self.pids())?;
         std::thread::sleep(Duration::from_secs_f64(load.seconds / 10.0));
         let start = Instant::now();
         let done = self.upset(upset, load.seconds);
         let took = start.elapsed();
-        let mut sent = self.offering.finish()?;
+        let mut sent = self.finish()?;
         done?;
         if let Some(before) = before {
-            let dropped = self.dropped_since(&before, &sent)?;
-            sent.account.dropped.extend(dropped);
+            self.add_dropped(&mut sent, &before)?;
         }
-        Ok((sent, took))
+        let limit = of_generator(load, &sent, self.processors.is_some());
+        Ok(Upsetting { sent, took, limit })
     }
 
     fn upset(&mut self, upset: Upset, seconds: f64) -> Result<(), String> {

@@ -11,12 +11,9 @@ const WAITED_MAX: f64 = 0.1;
 /// A paced generator that is further off its rate was the limit.
 const RATE_ERROR_MAX: f64 = 0.001;
 
-/// What limited the load, if not the switch: the generator, if it sent less than it should, or as much as it
-/// could with little loss; a guest, if most of the lost packets found its ring full; the generator's
-/// receiving side, if they came back and found no room there; other processes on the
-/// same processors, if the switch's busiest thread `waited` for one much of the time. The generator
-/// `is_alone` if it has a processor of its own.
-pub fn limit(load: &Load, sent: &Sent, topology: &Topology, waited: f64, is_alone: bool) -> Option<String> {
+/// The generator, if it was the limit: it sent less than it should, or as much as it could with little loss.
+/// It `is_alone` if it has a processor of its own.
+pub fn of_generator(load: &Load, sent: &Sent, is_alone: bool) -> Option<String> {
     let account = &sent.account;
     let is_late = account.not_sent > account.offered / 1000;
     let is_unpaced = load.rate.is_none() && load.burst.is_none();
@@ -26,10 +23,18 @@ pub fn limit(load: &Load, sent: &Sent, topology: &Topology, waited: f64, is_alon
         sent.sent_pps > 0.0 && (sent.sent_pps / rate as f64 - 1.0).abs() > RATE_ERROR_MAX
     });
     let is_limit = is_late || is_off || (is_unpaced && has_numbers && account.loss() < LOSS_MIN);
-    if is_limit {
-        let shares = if is_alone { "" } else { ", which shares the processors" };
-        return Some(format!("the generator{shares}"));
+    let shares = if is_alone { "" } else { ", which shares the processors" };
+    is_limit.then(|| format!("the generator{shares}"))
+}
+
+/// What limited the load, if not the switch: the generator; a guest, if most of the lost packets found its
+/// ring full; the generator's receiving side, if they came back and found no room there; other processes on
+/// the same processors, if the switch's busiest thread `waited` for one much of the time.
+pub fn limit(load: &Load, sent: &Sent, topology: &Topology, waited: f64, is_alone: bool) -> Option<String> {
+    if let Some(generator) = of_generator(load, sent, is_alone) {
+        return Some(generator);
     }
+    let account = &sent.account;
     let lost = account.lost_on_the_way();
     let at_guests: u64 =
         account.dropped.iter().filter(|(name, _)| is_at_guest(name, topology)).map(|(_, count)| count).sum();

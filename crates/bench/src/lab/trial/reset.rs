@@ -4,7 +4,7 @@
 //! time until it had all its rules.
 
 use super::{Outcome, Times, Trial};
-use crate::lab::bed::{Bed, Upset};
+use crate::lab::bed::{Bed, Upset, Upsetting};
 use crate::lab::generator::Load;
 use crate::result::Better;
 use crate::result::judged::{Judged, Question};
@@ -49,7 +49,7 @@ impl Trial for Reset {
         let seconds = times.seconds.max(least);
         let load = Load { rate: Some(rate), seconds, burst: None, ..load.clone() };
         for _ in 0..times.turns {
-            let (sent, took) = bed.offer_while(&load, self.upset)?;
+            let Upsetting { sent, took, limit } = bed.offer_while(&load, self.upset)?;
             let account = &sent.account;
             let lost = account.lost().saturating_sub(account.not_sent * account.copies.max(1));
             if account.loss() > NOT_BACK {
@@ -61,6 +61,7 @@ impl Trial for Reset {
             if matches!(self.upset, Upset::Restart | Upset::Kill) {
                 outcome.push("rules_back_ms", "ms", Better::Lower, took.as_secs_f64() * 1e3);
             }
+            outcome.limit = outcome.limit.take().or(limit);
             outcome.account = sent.account;
             // If nobody is left to say why the rest was lost, that it was is the figure. Counters that live
             // on must tell.
