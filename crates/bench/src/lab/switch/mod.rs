@@ -92,8 +92,7 @@ pub struct Twice {
     pub tx: bool,
     /// The switch's interfaces have an XDP program, so the kernel queues nothing before them.
     pub xdp: bool,
-    /// The switch resends frames that a tap device refuses: the kernel counts each attempt, but nothing is
-    /// lost.
+    /// The switch resends frames that a device refuses: the kernel counts each attempt, but nothing is lost.
     pub again: bool,
 }
 
