@@ -22,6 +22,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+/// The share of a rate that must have been sent: it is read with an error of some milliseconds.
+const SENT_MIN: f64 = 0.98;
 /// On a machine that is busier than this before the start, its whole time says nothing.
 const BACKGROUND_MAX: f64 = 0.05;
 
@@ -55,6 +57,9 @@ struct Row {
     own_cycles_per_packet: f64,
     /// How busy the machine was before all this.
     background_share: f64,
+    /// The generator, if it did not send at that rate in some turn.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limit: Option<&'static str>,
     runs: u32,
     /// Each turn's cost as in `machine_cycles_per_packet_with_generator`.
     raw: Vec<f64>,
@@ -189,6 +194,7 @@ impl Drop for Net {
 }
 
 struct Turn {
+    sent_per_s: f64,
     received_per_s: f64,
     loss: f64,
     with_generator: f64,
@@ -263,11 +269,13 @@ fn row(subject: Subject, rate: usize, turns: &[Turn], generator: &[f64], backgro
         machine_cycles_per_packet_with_generator: median(&raw),
         own_cycles_per_packet: of(|t| t.own),
         background_share: background,
+        limit: limit(rate, turns),
         runs: turns.len() as u32,
         raw,
     };
+    let limit = row.limit.map(|who| format!("; the limit was {who}")).unwrap_or_default();
     println!(
-        "{switch:<10} {port_type:<12} {rate:>7}/s offered: {:>8.0} received, loss {:.4}; {:>7.0} cycles/packet of the machine ({:.0} with the generator), {:>6.0} of its own threads",
+        "{switch:<10} {port_type:<12} {rate:>7}/s offered: {:>8.0} received, loss {:.4}; {:>7.0} cycles/packet of the machine ({:.0} with the generator), {:>6.0} of its own threads{limit}",
         row.received_per_s,
         row.loss_ratio,
         row.machine_cycles_per_packet,
@@ -275,6 +283,11 @@ fn row(subject: Subject, rate: usize, turns: &[Turn], generator: &[f64], backgro
         row.own_cycles_per_packet
     );
     row
+}
+
+fn limit(rate: usize, turns: &[Turn]) -> Option<&'static str> {
+    let is_late = turns.iter().any(|turn| turn.sent_per_s < rate as f64 * SENT_MIN);
+    is_late.then_some("the generator, which shares the processors")
 }
 
 fn start(net: &Namespaces, subject: Subject) -> Result<Running, String> {
@@ -352,6 +365,7 @@ fn one_turn(args: &Args, net: &Namespaces, subject: Subject, rate: usize) -> Res
         return Err(format!("{switch} {port_type}: no packet arrived of {sent} sent"));
     }
     Ok(Turn {
+        sent_per_s: sent / elapsed,
         received_per_s: packets / elapsed,
         loss: (1.0 - packets / sent.max(1.0)).max(0.0),
         with_generator: cycles(busy_after - busy) / watched / (packets / elapsed),
@@ -393,4 +407,18 @@ fn busy_ns() -> Result<u64, String> {
     let busy = ticks[0] + ticks[1] + ticks[2] + ticks[5] + ticks[6];
     // USER_HZ is 100 on every Linux that we run on.
     Ok(busy * 10_000_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_generator_that_was_late_in_one_turn_was_the_limit() {
+        let turn =
+            |sent_per_s| Turn { sent_per_s, received_per_s: 9.0, loss: 0.0, with_generator: 1.0, own: 1.0 };
+        let limit = |turns: &[f64]| limit(20_000, &turns.iter().copied().map(turn).collect::<Vec<_>>());
+        assert_eq!(limit(&[19_900.0, 20_100.0]), None);
+        assert_eq!(limit(&[20_000.0, 19_000.0]), Some("the generator, which shares the processors"));
+    }
 }
