@@ -230,7 +230,6 @@ pub fn run_churn(args: &ChurnArgs) -> Result<(), String> {
             }
         }
         let sample = Meter::read(&rig).since(&before);
-        turns::note("crosspoint", watch.end());
         let changing = sample.cycles_per_packet;
         turns.push(Turn {
             steady,
@@ -241,6 +240,7 @@ pub fn run_churn(args: &ChurnArgs) -> Result<(), String> {
             mods_per_s: made as f64 / start.elapsed().as_secs_f64(),
             miss_ratio: sample.miss_ratio,
         });
+        turns::note("crosspoint", watch.end());
     }
     let row = row("churn", args.flows, args.flows, args.rate, &turns);
     let mut goals = Goals::default();

@@ -134,9 +134,11 @@ fn turn(pcap: &Path, args: &Args, percent: u8) -> Result<[f64; 4], String> {
         std::thread::sleep(Duration::from_micros(200));
     }
     let sample = Meter::read(&rig).since(&before);
-    turns::note("crosspoint", watch.end());
     let seconds = seconds.unwrap_or(start.elapsed().as_secs_f64());
+    turns::note("crosspoint", watch.end());
     rig.run_for(Duration::from_millis(100));
+    // A control thread that got no processor meanwhile has yet to learn what waits for it.
+    while rig.pump() {}
     let count = learned(&rig).min(new) as f64;
     let share = if new == 0 { 1.0 } else { count / new as f64 };
     Ok([sample.cycles_per_packet, count / seconds, share, sample.miss_ratio])
