@@ -114,7 +114,10 @@ impl Daemon {
         wait_for(&dir.0.join("db.sock"))?;
         let socket = format!("unix:{}/db.sock", dir.0.display());
         let vsctl = |args: &[&str]| {
-            run(Command::new("ovs-vsctl").arg(format!("--db={socket}")).args(["--no-wait"]).args(args))
+            run(Command::new("ovs-vsctl")
+                .arg(format!("--db={socket}"))
+                .args(["--retry", "--timeout=30", "--no-wait"])
+                .args(args))
         };
         vsctl(&["init"])?;
         if !settings.is_empty() {

@@ -289,7 +289,7 @@ impl OvsDpdk {
 
 fn vsctl(dir: &Path, args: &[&str]) -> Result<String, String> {
     let db = format!("--db=unix:{}/db.sock", dir.display());
-    run(Command::new("ovs-vsctl").arg(db).arg("--timeout=60").args(args))
+    run(Command::new("ovs-vsctl").arg(db).args(["--retry", "--timeout=60"]).args(args))
 }
 
 fn spawn(command: &mut Command, dir: &Path) -> Result<Process, String> {
