@@ -1,7 +1,7 @@
 //! The accept loop of every listening socket: how many connections may exist at once, which one gives way to
 //! another, and what happens when the process is out of descriptors.
 
-use crate::{Idlers, Incoming, Listener, Stream, StreamError, reason};
+use crate::{Idle, Idlers, Incoming, Listener, Stream, StreamError, reason};
 use rustix::io::Errno;
 use std::cell::RefCell;
 use std::convert::Infallible;
@@ -87,7 +87,7 @@ impl Place {
     /// The stream of a connection that came to this place, as [`Incoming::establish`] makes it. Its handshake
     /// ends where others need the place.
     pub async fn establish(&self, incoming: Incoming) -> Result<Stream, StreamError> {
-        let wait = self.idle.shake();
+        let wait = self.idle.wait(Idle::ShakesHands);
         tokio::select! {
             biased;
             made = incoming.establish() => made,
@@ -185,7 +185,7 @@ mod tests {
                     |incoming, place| {
                         tokio::task::spawn_local(async move {
                             let _stream = place.establish(incoming).await.unwrap();
-                            place.idlers().wait().dismissed().await;
+                            place.idlers().wait(Idle::AsksNothing).dismissed().await;
                         });
                     },
                 )
@@ -213,7 +213,7 @@ mod tests {
             let idlers = first.idlers();
             let works_first = async {
                 tokio::time::sleep(Duration::from_millis(20)).await;
-                idlers.wait().dismissed().await;
+                idlers.wait(Idle::AsksNothing).dismissed().await;
                 drop(first);
             };
             let (_second, ()) = tokio::join!(places.take(), works_first);

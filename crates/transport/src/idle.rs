@@ -1,34 +1,46 @@
-//! Clients that are connected and ask for nothing: when there is no room for another, the one that has been
-//! so longest gives way.
+//! Clients that are connected and idle: when there is no room for another, one of them gives way. Progress is
+//! a sign of life: a client that takes what it is sent, however slowly, is not idle.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 /// How long a connection has to close before the next one is asked to.
 const LEAVING: Duration = Duration::from_millis(10);
 
+/// A client that has taken nothing of what it is sent for so long counts as idle.
+const DEAF: Duration = Duration::from_secs(1);
+
 /// The idle connections of one socket.
 #[derive(Default)]
 pub struct Idlers {
-    /// By rank, and then by the time at which they began to wait.
-    waiting: RefCell<BTreeMap<Order, Rc<Notify>>>,
+    waiting: RefCell<BTreeMap<Order, Waiting>>,
     next: Cell<u64>,
     came: Notify,
 }
 
-/// Its rank and its number.
-type Order = (Rank, u64);
+/// How it is idle, and its number: of two that are idle in the same way, the first gives way first.
+type Order = (Idle, u64);
 
-/// Who gives way first.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Rank {
+struct Waiting {
+    /// It does not give way before.
+    from: Instant,
+    dismissed: Rc<Notify>,
+}
+
+/// How a client is idle. Those that come first give way first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Idle {
+    /// It shakes hands: anybody may begin that.
     ShakesHands,
+    /// It asks for nothing.
     AsksNothing,
-    /// It has asked to be told of something.
+    /// It has yet to take what it was sent: idle only if it takes nothing for a second.
+    Reads,
+    /// It waits for what it has asked for: news, or a lock.
     Watches,
 }
 
@@ -41,29 +53,17 @@ pub struct Waits {
 
 impl Idlers {
     /// A client has nothing to do from now on.
-    pub fn wait(self: &Rc<Self>) -> Waits {
-        self.wait_on(Rc::default())
+    pub fn wait(self: &Rc<Self>, idle: Idle) -> Waits {
+        self.wait_on(idle, Rc::default())
     }
 
     /// The same for one that waits for several things: `dismissed` is notified when it must give way.
-    pub fn wait_on(self: &Rc<Self>, dismissed: Rc<Notify>) -> Waits {
-        self.add(Rank::AsksNothing, dismissed)
-    }
-
-    /// A client shakes hands: anybody may begin that, so it gives way before those that have done so.
-    pub fn shake(self: &Rc<Self>) -> Waits {
-        self.add(Rank::ShakesHands, Rc::default())
-    }
-
-    /// A client waits for what it has asked to be told of: it gives way after those that ask for nothing.
-    pub fn watch(self: &Rc<Self>) -> Waits {
-        self.add(Rank::Watches, Rc::default())
-    }
-
-    fn add(self: &Rc<Self>, rank: Rank, dismissed: Rc<Notify>) -> Waits {
-        let order = (rank, self.next.get());
+    pub fn wait_on(self: &Rc<Self>, idle: Idle, dismissed: Rc<Notify>) -> Waits {
+        let order = (idle, self.next.get());
         self.next.set(order.1 + 1);
-        self.waiting.borrow_mut().insert(order, dismissed.clone());
+        let grace = if idle == Idle::Reads { DEAF } else { Duration::ZERO };
+        let waiting = Waiting { from: Instant::now() + grace, dismissed: dismissed.clone() };
+        self.waiting.borrow_mut().insert(order, waiting);
         self.came.notify_one();
         Waits { idlers: self.clone(), order, dismissed }
     }
@@ -74,15 +74,18 @@ impl Idlers {
             if self.dismiss_one() {
                 tokio::time::sleep(LEAVING).await;
             } else {
-                self.came.notified().await;
+                // One that reads may have become idle without saying so.
+                let _ = tokio::time::timeout(DEAF, self.came.notified()).await;
             }
         }
     }
 
-    /// Makes the one that has waited longest give way. False: none is waiting.
+    /// Makes the one give way whose turn it is. False: none may.
     pub fn dismiss_one(&self) -> bool {
-        let first = self.waiting.borrow_mut().pop_first();
-        first.as_ref().map(|(_, dismissed)| dismissed.notify_one()).is_some()
+        let (now, waiting) = (Instant::now(), &mut *self.waiting.borrow_mut());
+        let first = waiting.iter().find(|(_, waiting)| waiting.from <= now).map(|(order, _)| *order);
+        let first = first.and_then(|order| waiting.remove(&order));
+        first.map(|waiting| waiting.dismissed.notify_one()).is_some()
     }
 }
 
@@ -104,20 +107,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_one_that_has_waited_longest_goes_and_who_asks_is_not_idle() {
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    fn the_one_that_has_waited_longest_goes_and_who_asks_or_reads_is_not_idle() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
             let idlers = Rc::new(Idlers::default());
-            let (watching, first) = (idlers.watch(), idlers.wait());
-            let (second, third) = (idlers.wait(), idlers.wait());
+            let (watching, reading) = (idlers.wait(Idle::Watches), idlers.wait(Idle::Reads));
+            let first = idlers.wait(Idle::AsksNothing);
+            let (second, third) = (idlers.wait(Idle::AsksNothing), idlers.wait(Idle::AsksNothing));
+            let shaking = idlers.wait(Idle::ShakesHands);
             drop(first);
-            assert!(idlers.dismiss_one());
-            second.dismissed().await;
-            assert!(idlers.dismiss_one());
-            third.dismissed().await;
-            assert!(idlers.dismiss_one());
-            watching.dismissed().await;
-            assert!(!idlers.dismiss_one());
+            for next in [shaking, second, third, watching] {
+                assert!(idlers.dismiss_one());
+                next.dismissed().await;
+            }
+            assert!(!idlers.dismiss_one(), "it may have taken something in this second");
+            let since = Instant::now();
+            tokio::select! {
+                never = idlers.dismiss() => match never {},
+                () = reading.dismissed() => assert!(since.elapsed() >= DEAF / 2),
+            }
         });
     }
 }

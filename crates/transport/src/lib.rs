@@ -20,7 +20,7 @@ pub use accept::{Place, Places, accept};
 pub use budget::{Account, Budget};
 pub use closing::Closing;
 pub use datapath_id::parse_datapath_id;
-pub use idle::{Idlers, Waits};
+pub use idle::{Idle, Idlers, Waits};
 pub use keep::{CLOSED, Keep, keep_connected, tell_end, tell_silence};
 pub use options::{CLIENT_TLS, MORE_TLS, take_tls};
 pub use runtime::runtime;

@@ -29,10 +29,12 @@ use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 use switch::BridgeIdx;
 use tokio::sync::Semaphore;
-use transport::{Account, Closing, Idlers, Incoming, Listener, Place, Places, Stream, accept, clock};
+use transport::{
+    Account, Closing, Idle, Idlers, Incoming, Listener, Place, Places, Stream, Waits, accept, clock,
+};
 
-/// Connections to one socket at once. For a further one the connection that has said nothing for longest
-/// gives way, who watches flows last: it has nothing to say.
+/// Connections to one socket at once. For a further one the connection that has been idle longest gives way,
+/// who watches flows last: it has nothing to say.
 const CONNECTIONS_MAX: usize = 1_000;
 /// Descriptors of each socket for when others have used up all.
 const SPARES: usize = 2;
@@ -78,7 +80,12 @@ pub(crate) struct Carrier {
     account: Account,
     /// Those that give way to others where there are too many, if this is one of them.
     idlers: Option<Rc<Idlers>>,
+    /// Its place among them, and since when.
+    idles: Option<(IdleSince, Waits)>,
 }
+
+/// How a connection is idle, when its peer was last heard, and how many bytes that had taken.
+type IdleSince = (Idle, Instant, u64);
 
 impl Carrier {
     /// A new connection of a bridge, perhaps a controller's. `None`: the bridge, or the controller's row, is
@@ -96,10 +103,19 @@ impl Carrier {
         line.set_stream(stream);
         line::keep(&line, &vswitch.keepalive);
         let (long_turns, account) = (vswitch.long_turns.clone(), vswitch.held_for_connections.open());
-        Some(Carrier { shared: shared.clone(), bridge, id, line, long_turns, account, idlers: None })
+        Some(Carrier {
+            shared: shared.clone(),
+            bridge,
+            id,
+            line,
+            long_turns,
+            account,
+            idlers: None,
+            idles: None,
+        })
     }
 
-    /// It gives way to others: of `idlers` whoever has said nothing for longest, who watches flows last.
+    /// It gives way to others: of `idlers` whoever has been idle longest, who watches flows last.
     pub fn gives_way(&mut self, idlers: Rc<Idlers>) {
         self.idlers = Some(idlers);
     }
@@ -229,14 +245,31 @@ impl Carrier {
         Ok(false)
     }
 
+    /// It waits. What wakes it for a moment, such as a packet for a peer that reads nothing, is no sign of
+    /// life.
+    fn note_idle(&mut self, blocked: bool) {
+        let Some(idlers) = &self.idlers else { return };
+        let since = self.with(|c| {
+            let idle = match c.monitors.is_empty() {
+                _ if blocked => Idle::Reads,
+                true => Idle::AsksNothing,
+                false => Idle::Watches,
+            };
+            let connection = c.connection();
+            (idle, connection.last_rx(), connection.sent_bytes())
+        });
+        if let Some(since) = since.filter(|since| self.idles.as_ref().is_none_or(|idles| idles.0 != *since)) {
+            self.idles = Some((since, idlers.wait(since.0)));
+        }
+    }
+
     /// Waits until something can be done, and does it.
     async fn wait(&mut self, wants_input: bool, blocked: bool, buffer: &mut [u8]) -> io::Result<Woken> {
         let due = self.with(|c| c.poll_timeout()).flatten();
-        let watches = self.with(|c| !c.monitors.is_empty()).unwrap_or_default();
-        let idle = (self.idlers.as_ref()).map(|idlers| if watches { idlers.watch() } else { idlers.wait() });
+        self.note_idle(blocked);
         let dismissed = async {
-            match &idle {
-                Some(idle) => idle.dismissed().await,
+            match &self.idles {
+                Some((_, waits)) => waits.dismissed().await,
                 None => std::future::pending().await,
             }
         };

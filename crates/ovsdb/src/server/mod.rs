@@ -239,7 +239,7 @@ impl Server {
     /// Whether nothing is kept for a client besides replies that it does not take: no monitor, no lock, no
     /// waiting transaction.
     pub fn is_idle(&self, id: SessionId) -> bool {
-        let is_idle = |s: &Session| s.monitors.is_empty() && s.waiting == 0 && s.kept == 0 && !s.is_closing;
+        let is_idle = |s: &Session| s.monitors.is_empty() && s.waiting == 0 && s.kept == 0;
         self.sessions.get(&id).is_some_and(is_idle)
     }
 

@@ -339,7 +339,7 @@ fn who_does_not_shake_hands_gives_its_place_to_the_next() {
             |incoming, place| {
                 tokio::task::spawn_local(async move {
                     let Ok(_stream) = place.establish(incoming).await else { return };
-                    place.idlers().wait().dismissed().await;
+                    place.idlers().wait(crate::Idle::AsksNothing).dismissed().await;
                 });
             },
         );

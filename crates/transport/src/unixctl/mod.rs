@@ -13,23 +13,19 @@ pub mod standard;
 pub use client::{Client, ClientError};
 pub use request::{BadRequest, REQUEST_BYTES_MAX, Request, RequestReader};
 
-use crate::{Account, Budget, Idlers, Incoming, Listener, Place, Places, Stream, accept};
+use crate::{Account, Budget, Idle, Idlers, Incoming, Listener, Place, Places, Stream, accept};
 use base::suggest;
 use serde_json::Value;
 use std::io;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::time::sleep;
 
 /// Clients at once. For a further one the client that has been idle longest gives way; where none is idle,
 /// the first one that is.
 pub const CLIENTS_MAX: usize = 100;
 /// Descriptors for the operator when others have used up all.
 const SPARES: usize = 4;
-/// A client that has taken nothing of its reply for so long counts as idle.
-const DEAF: Duration = Duration::from_secs(1);
 /// Bytes of all replies that wait to be read: four of a million rules each. Beyond that the client with the
 /// longest is closed, and first of all one that reads nothing.
 const REPLIES_BYTES_MAX: usize = 512 << 20;
@@ -166,20 +162,17 @@ async fn send(
     idle: &Rc<Idlers>,
     account: &Account,
 ) -> io::Result<()> {
-    let deaf = async || {
-        sleep(DEAF).await;
-        idle.wait().dismissed().await;
-    };
     let mut taken = 0;
     for piece in pieces {
         let mut bytes = piece.as_bytes();
         while !bytes.is_empty() {
             account.set(text_bytes, taken, true);
+            let wait = idle.wait(Idle::Reads);
             let written = tokio::select! {
                 biased;
                 written = stream.write(bytes) => written?,
                 () = account.closed() => return Err(io::ErrorKind::OutOfMemory.into()),
-                () = deaf() => return Err(io::ErrorKind::TimedOut.into()),
+                () = wait.dismissed() => return Err(io::ErrorKind::TimedOut.into()),
             };
             taken += written as u64;
             bytes = &bytes[written..];
@@ -217,7 +210,7 @@ async fn converse(
                 }
             }
             Ok(None) => {
-                let wait = idle.wait();
+                let wait = idle.wait(Idle::AsksNothing);
                 tokio::select! {
                     biased;
                     read = stream.read(&mut bytes) => match read {
@@ -243,6 +236,7 @@ mod tests {
     use super::*;
     use crate::PassiveTarget;
     use serde_json::json;
+    use std::time::Duration;
 
     const COMMANDS: &[Command<u32>] = &[
         Command { name: "add", usage: "N [M]", args_min: 1, args_max: 2, run: add },
@@ -319,7 +313,7 @@ mod tests {
             let mut whole = 0;
             for client in &mut deaf {
                 let mut text = Vec::new();
-                let end = tokio::time::timeout(DEAF, client.read_to_end(&mut text)).await;
+                let end = tokio::time::timeout(Duration::from_secs(1), client.read_to_end(&mut text)).await;
                 assert!(end.is_err() || text.len() < REPLY_BYTES);
                 whole += usize::from(text.len() > REPLY_BYTES);
             }

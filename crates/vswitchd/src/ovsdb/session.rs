@@ -20,7 +20,7 @@ use tokio::sync::Notify;
 use tokio::time::Sleep;
 use transport::jsonrpc::{BadFrame, Framer, Limits};
 use transport::reconnect::{Action, Reconnect};
-use transport::{Closing, Idlers, Stream, Waits, reason};
+use transport::{Closing, Idle, Idlers, Stream, Waits, reason};
 
 /// Bytes read at once.
 const READ_BYTES: usize = 64 << 10;
@@ -121,7 +121,7 @@ pub(super) async fn converse(state: &Rc<State>, stream: Stream, connection: &Con
             }
             () = dismissed.notified() => {
                 // It may have become active again since.
-                if session.idles.is_some() && state.server.borrow().is_idle(session.id) {
+                if session.idles.is_some() {
                     break End::GaveWay;
                 }
             }
@@ -183,8 +183,8 @@ struct Session {
     needs_flush: bool,
     /// The clients that give way to others, if this is one of them.
     idlers: Option<Rc<Idlers>>,
-    /// Its place among them, while it is idle.
-    idles: Option<Waits>,
+    /// How it is idle, and its place among them.
+    idles: Option<(Idle, Waits)>,
     /// It must give way.
     dismissed: Rc<Notify>,
     /// Bytes that the stream has taken.
@@ -240,16 +240,26 @@ impl Session {
             if sent || read {
                 self.idles = None;
             } else {
-                if self.idles.is_none() && self.state.server.borrow().is_idle(self.id) {
-                    let dismissed = self.dismissed.clone();
-                    self.idles = self.idlers.as_ref().map(|idlers| idlers.wait_on(dismissed));
-                }
+                self.note_idle();
                 self.state.sleeps(self.id, cx.waker());
                 return Poll::Pending;
             }
         }
         cx.waker().wake_by_ref();
         Poll::Pending
+    }
+
+    /// Nothing can be done for it now.
+    fn note_idle(&mut self) {
+        let Some(idlers) = &self.idlers else { return };
+        let idle = match self.state.server.borrow().is_idle(self.id) {
+            _ if self.is_behind => Idle::Reads,
+            true => Idle::AsksNothing,
+            false => Idle::Watches,
+        };
+        if self.idles.as_ref().is_none_or(|(before, _)| *before != idle) {
+            self.idles = Some((idle, idlers.wait_on(idle, self.dismissed.clone())));
+        }
     }
 
     /// Sends what can be sent. Whether anything was.
