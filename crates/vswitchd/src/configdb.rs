@@ -5,7 +5,7 @@
 //! 2. if configuring rows changed, or the kernel reported a device, the wanted configuration is read again
 //!    and compared with what runs;
 //! 3. some steps of the plan are executed, for no more than [`TURN`] at once;
-//! 4. when the plan is done, or statistics are due, the rows are updated.
+//! 4. when the plan is done, or statistics are due, the rows are updated, some at a time.
 //!
 //! While the connection is lost, the switch keeps running. The lock `ovs_vswitchd` prevents two switches from
 //! using one database: one that has lost it to another removes its bridges until it has the lock again.
@@ -17,9 +17,10 @@ use crate::devices::{self, DEVICE_WAIT};
 use crate::janitor::Fate;
 use crate::listeners::BridgeSockets;
 use crate::ovsdb::Handle;
+use crate::plane::TURN;
 use crate::reconcile::{Progress, Reconciliation};
 use crate::state::Shared;
-use crate::writeback::{self, Round};
+use crate::writeback::Round;
 use host::rundir::RunDir;
 use ovsdb::jsonrpc::Message;
 use ovsdb::replica::{Outcome, Replica, Selection, Ticket};
@@ -37,8 +38,8 @@ use transport::{ActiveTarget, CLOSED, Keep, Stream, StreamError, Tls, keep_conne
 
 /// The lock that a switch holds on its database.
 const LOCK: &str = "ovs_vswitchd";
-/// How long steps of a plan may hold up the other tasks.
-const TURN: Duration = Duration::from_millis(5);
+/// How long a turn of writing back builds its transaction, which takes as long again to send.
+const WRITING: Duration = Duration::from_millis(1);
 /// How often ports' states are checked and changes written.
 const STATUS_INTERVAL: Duration = Duration::from_millis(500);
 /// Least time between two plans that news of devices make while an interface cannot be opened.
@@ -123,6 +124,7 @@ pub async fn run(client: DatabaseClient, shared: Shared, sockets: BridgeSockets)
         statistics_due: clock::now(),
         hold_until: None,
         to_tell: None,
+        round: None,
     };
     let mut options = Options::default();
     if !server.may_fall_silent() {
@@ -263,12 +265,16 @@ struct Follower {
     hold_until: Option<Instant>,
     /// A configuration that is in force but not reported yet.
     to_tell: Option<i64>,
+    /// An update of the rows that is not complete.
+    round: Option<Round>,
 }
 
 impl Follower {
     fn disconnected(&mut self) {
         self.replica.disconnected();
-        self.in_flight = None;
+        if self.in_flight.take().is_some() || self.round.is_some() {
+            self.write_anew();
+        }
     }
 
     /// When there is something to do though nothing comes.
@@ -312,7 +318,7 @@ impl Follower {
         match self.go_on() {
             Progress::More => return true,
             Progress::Waiting => self.is_waiting = true,
-            Progress::Done => self.write_back(),
+            Progress::Done => return self.write_back(),
         }
         false
     }
@@ -420,7 +426,7 @@ impl Follower {
         let progress = self.steps();
         if had_plan && progress == Progress::Done {
             self.to_tell = Some(self.reading.next_cfg);
-            self.status_due = Some(clock::now());
+            self.write_anew();
             self.is_configured();
         }
         progress
@@ -456,33 +462,48 @@ impl Follower {
         }
     }
 
-    /// 4. Updates the rows, if that is due and no update is in flight.
-    fn write_back(&mut self) {
+    /// 4. Updates some rows, if that is due and no update is in flight. Returns whether there is more to do
+    /// right away.
+    fn write_back(&mut self) -> bool {
         let now = clock::now();
         if self.in_flight.is_some() || self.hold_until.is_some_and(|at| now < at) {
-            return;
+            return false;
         }
         let statistics = now >= self.statistics_due;
-        if !statistics && self.status_due.is_none_or(|at| now < at) {
-            return;
+        if self.round.is_none() && !statistics && self.status_due.is_none_or(|at| now < at) {
+            return false;
         }
+        let mut round = self.round.take().unwrap_or_else(|| {
+            self.status_due = Some(now + STATUS_INTERVAL);
+            if statistics {
+                self.statistics_due = now + Duration::from_millis(self.wanted.switch.stats_interval_ms);
+            }
+            let (cur_cfg, run_dir) = (self.to_tell, self.run_dir.path().into());
+            Round { statistics, cur_cfg, dummy: self.dummy, run_dir, left: None }
+        });
         let mut txn = self.replica.begin();
-        let round =
-            Round { statistics, cur_cfg: self.to_tell, dummy: self.dummy, run_dir: self.run_dir.path() };
-        writeback::write(&self.shared.borrow(), &mut txn, &self.reading, round);
-        self.in_flight = Some((self.replica.commit(&txn), self.to_tell));
-        self.status_due = Some(now + STATUS_INTERVAL);
-        if statistics {
-            self.statistics_due = now + Duration::from_millis(self.wanted.switch.stats_interval_ms);
-        }
+        let until = Instant::now() + WRITING;
+        let is_whole = round.turn(&self.shared.borrow(), &mut txn, &self.reading, until);
+        self.in_flight = Some((self.replica.commit(&txn), round.cur_cfg.filter(|_| is_whole)));
+        self.round = Some(round).filter(|_| !is_whole);
         self.take_outcome();
+        self.round.is_some() && self.in_flight.is_none()
+    }
+
+    /// Writes all rows anew, and at once.
+    fn write_anew(&mut self) {
+        self.status_due = Some(clock::now());
+        if self.round.take().is_some_and(|round| round.statistics) {
+            self.statistics_due = clock::now();
+        }
     }
 
     fn take_outcome(&mut self) {
         let Some((ticket, told)) = self.in_flight else { return };
         let Some(outcome) = self.replica.take_outcome(ticket) else { return };
         self.in_flight = None;
-        let counts = &mut self.shared.borrow_mut().counts;
+        let mut vswitch = self.shared.borrow_mut();
+        let counts = &mut vswitch.counts;
         *match &outcome {
             Outcome::Unchanged => &mut counts.txn_unchanged,
             Outcome::Success(_) => &mut counts.txn_success,
@@ -490,15 +511,16 @@ impl Follower {
             Outcome::NotLocked => &mut counts.txn_not_locked,
             Outcome::Error(_) => &mut counts.txn_error,
         } += 1;
+        drop(vswitch);
         match outcome {
             // A configuration that took effect in the meantime has yet to be reported.
             Outcome::Unchanged | Outcome::Success(_) if self.to_tell == told => self.to_tell = None,
             Outcome::Unchanged | Outcome::Success(_) => {}
-            Outcome::TryAgain | Outcome::NotLocked => self.status_due = Some(clock::now()),
+            Outcome::TryAgain | Outcome::NotLocked => self.write_anew(),
             Outcome::Error(why) => {
                 tracing::error!(target: "bridge", "the database refused a status update: {why}");
                 self.hold_until = Some(clock::now() + REFUSED_WAIT);
-                self.status_due = Some(clock::now());
+                self.write_anew();
             }
         }
     }

@@ -1,8 +1,8 @@
 //! Writes back to the database: the results of its configuration, and the present status.
 //!
-//! [`write`] determines the status columns of every row that the switch uses. The transaction contains only
-//! those that differ from the database, so an update without changes costs no message. One round is one
-//! transaction: `cur_cfg` is never updated before the rest.
+//! A [`Round`] determines the status columns of every row that the switch uses, in turns: a transaction holds
+//! what differs from the database in the rows of one turn, so an update without changes costs no message, and
+//! neither a commit nor its echo is long. `cur_cfg` is updated last.
 //!
 //! Names and forms are Open vSwitch's, which exporters and scripts read (ovs-vswitchd.conf.db(5)).
 
@@ -14,14 +14,15 @@ use host::sysstats;
 use ovsdb::replica::Transaction;
 use ovsdb::{Atom, Datum, TableIdx, Uuid};
 use packet::LinkState;
-use std::collections::BTreeMap;
-use std::path::Path;
+use std::collections::{BTreeMap, VecDeque};
+use std::path::PathBuf;
+use std::time::Instant;
 use switch::PortKind;
 use switch::features::FEATURES;
 
-/// Which part to write.
-#[derive(Clone, Copy, Debug)]
-pub struct Round<'a> {
+/// What to write, and how far it is written.
+#[derive(Debug)]
+pub struct Round {
     /// Statistics too, which change all the time.
     pub statistics: bool,
     /// The configuration that is in force, if it must be reported.
@@ -29,63 +30,117 @@ pub struct Round<'a> {
     /// See there.
     pub dummy: EnableDummy,
     /// Where the daemons' pid files are.
-    pub run_dir: &'a Path,
+    pub run_dir: PathBuf,
+    /// The rows before the root; `None` before the first turn.
+    pub left: Option<VecDeque<Part>>,
 }
 
-/// Puts what differs into the transaction.
-pub fn write(vswitch: &Vswitch, txn: &mut Transaction, reading: &Reading, round: Round<'_>) {
-    let rows = Rows {
-        schema: txn.schema().clone(),
-        tables: (0..txn.schema().tables().len()).map(|n| txn.table(TableIdx(n as u16)).clone()).collect(),
-    };
-    let Some(root) = rows.all("Open_vSwitch").next() else { return };
-    let ports: BTreeMap<&str, &PortRecord> =
-        vswitch.devices.ports.values().map(|p| (p.name.as_str(), p)).collect();
-    for bridge in rows.referenced(&root, "bridges", "Bridge") {
-        write_bridge(vswitch, txn, &bridge, reading);
-        write_controllers(vswitch, txn, &rows, &bridge, round.statistics);
-        for port in rows.referenced(&bridge, "ports", "Port") {
-            Cells::of(txn, "Port", port.row.uuid()).set("status", ignored(reading, "Port", &port));
-            for interface in rows.referenced(&port, "interfaces", "Interface") {
-                let name = interface.text("name").unwrap_or_default();
-                let mut outcome = vswitch.outcome_of(name, ports.get(name).copied());
-                if let Some(why) = reading.impossible.get(name) {
-                    outcome =
-                        Outcome { of_port: None, error: Some(why.clone()).filter(|why| !why.is_empty()) };
-                }
-                let record = ports.get(name).copied().filter(|_| outcome.of_port.is_some());
-                outcome.error = outcome.error.or_else(|| loose_cable(vswitch, record?));
-                let mut cells = Cells::of(txn, "Interface", interface.row.uuid());
-                let rx_queues = record.map_or(0, |r| vswitch.plane.dp.rx_workers(r.port_no).len());
-                let without = reading.ignored.get(&("Interface".into(), name.into()));
-                write_interface(
-                    &mut cells,
-                    record,
-                    rx_queues,
-                    &outcome,
-                    without.map(|columns| columns.join(" ")),
-                );
-                let is_empty = interface.get("statistics").is_some_and(Datum::is_empty);
-                match record {
-                    Some(record) if round.statistics || is_empty => {
-                        cells.set("statistics", numbers(&vswitch.plane.interface_statistics(record)));
+/// Rows that are written together.
+#[derive(Clone, Copy, Debug)]
+pub enum Part {
+    /// A bridge and its controllers.
+    Bridge(Uuid),
+    /// A port and its interfaces.
+    Port(Uuid),
+}
+
+impl Round {
+    /// Puts what differs into the transaction, in a turn that ends soon after `until`. Returns whether all is
+    /// written.
+    pub fn turn(
+        &mut self,
+        vswitch: &Vswitch,
+        txn: &mut Transaction,
+        reading: &Reading,
+        until: Instant,
+    ) -> bool {
+        let rows = Rows {
+            schema: txn.schema().clone(),
+            tables: (0..txn.schema().tables().len()).map(|n| txn.table(TableIdx(n as u16)).clone()).collect(),
+        };
+        let Some(root) = rows.all("Open_vSwitch").next() else { return true };
+        let ports: BTreeMap<&str, &PortRecord> =
+            vswitch.devices.ports.values().map(|p| (p.name.as_str(), p)).collect();
+        let (statistics, left) = (self.statistics, self.left.get_or_insert_with(|| parts(&rows, &root)));
+        while let Some(part) = left.pop_front() {
+            match part {
+                Part::Bridge(uuid) => {
+                    if let Some(bridge) = rows.get("Bridge", uuid) {
+                        write_bridge(vswitch, txn, &bridge, reading);
+                        write_controllers(vswitch, txn, &rows, &bridge, statistics);
                     }
-                    Some(_) => {}
-                    None => cells.set("statistics", Datum::EMPTY),
+                }
+                Part::Port(uuid) => {
+                    if let Some(port) = rows.get("Port", uuid) {
+                        write_port(vswitch, txn, &rows, &port, reading, statistics, &ports);
+                    }
                 }
             }
+            if Instant::now() >= until {
+                return false;
+            }
+        }
+        self.write_root(&rows, &root, txn, reading);
+        true
+    }
+
+    fn write_root(&self, rows: &Rows, root: &RowRef<'_>, txn: &mut Transaction, reading: &Reading) {
+        write_datapaths(rows, root, txn);
+        let mut cells = Cells::of(txn, "Open_vSwitch", root.row.uuid());
+        write_root(&mut cells, self.dummy);
+        let of_system = reading.wanted.switch.system_statistics;
+        if self.statistics || !of_system {
+            let statistics = if of_system { sysstats::read(&self.run_dir) } else { Vec::new() };
+            cells.set("statistics", texts(&statistics));
+        }
+        if let Some(cur_cfg) = self.cur_cfg {
+            cells.set("cur_cfg", Datum::scalar(cur_cfg));
         }
     }
-    write_datapaths(&rows, &root, txn);
-    let mut cells = Cells::of(txn, "Open_vSwitch", root.row.uuid());
-    write_root(&mut cells, round.dummy);
-    if round.statistics || !reading.wanted.switch.system_statistics {
-        let statistics =
-            if reading.wanted.switch.system_statistics { sysstats::read(round.run_dir) } else { Vec::new() };
-        cells.set("statistics", texts(&statistics));
+}
+
+/// The rows to write, in order.
+fn parts(rows: &Rows, root: &RowRef<'_>) -> VecDeque<Part> {
+    let mut parts = VecDeque::new();
+    for bridge in rows.referenced(root, "bridges", "Bridge") {
+        parts.push_back(Part::Bridge(bridge.row.uuid()));
+        let ports = rows.referenced(&bridge, "ports", "Port");
+        parts.extend(ports.map(|port| Part::Port(port.row.uuid())));
     }
-    if let Some(cur_cfg) = round.cur_cfg {
-        cells.set("cur_cfg", Datum::scalar(cur_cfg));
+    parts
+}
+
+fn write_port(
+    vswitch: &Vswitch,
+    txn: &mut Transaction,
+    rows: &Rows,
+    port: &RowRef<'_>,
+    reading: &Reading,
+    statistics: bool,
+    ports: &BTreeMap<&str, &PortRecord>,
+) {
+    Cells::of(txn, "Port", port.row.uuid()).set("status", ignored(reading, "Port", port));
+    for interface in rows.referenced(port, "interfaces", "Interface") {
+        let name = interface.text("name").unwrap_or_default();
+        let mut outcome = vswitch.outcome_of(name, ports.get(name).copied());
+        if let Some(why) = reading.impossible.get(name) {
+            outcome = Outcome { of_port: None, error: Some(why.clone()).filter(|why| !why.is_empty()) };
+        }
+        let record = ports.get(name).copied().filter(|_| outcome.of_port.is_some());
+        outcome.error = outcome.error.or_else(|| loose_cable(vswitch, record?));
+        let mut cells = Cells::of(txn, "Interface", interface.row.uuid());
+        let rx_queues = record.map_or(0, |r| vswitch.plane.dp.rx_workers(r.port_no).len());
+        let without = reading.ignored.get(&("Interface".into(), name.into()));
+        let without = without.map(|columns| columns.join(" "));
+        write_interface(&mut cells, record, rx_queues, &outcome, without);
+        let is_empty = interface.get("statistics").is_some_and(Datum::is_empty);
+        match record {
+            Some(record) if statistics || is_empty => {
+                cells.set("statistics", numbers(&vswitch.plane.interface_statistics(record)));
+            }
+            Some(_) => {}
+            None => cells.set("statistics", Datum::EMPTY),
+        }
     }
 }
 
@@ -264,5 +319,63 @@ fn write_datapaths(rows: &Rows, root: &RowRef<'_>, txn: &mut Transaction) {
             all.push(("ct_flush", "true".into()));
             cells.set("capabilities", texts(&all));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Config, Database, DatapathFlags, Flags};
+    use host::rundir::RunDir;
+    use ovsdb::replica::Replica;
+    use ovsdb::{Row, Schema, UuidGenerator};
+
+    #[test]
+    fn rows_are_written_some_at_a_time_and_the_configuration_in_force_after_all_others() {
+        const PORTS: usize = 50;
+        let schema = Schema::open_vswitch();
+        let mut ids = UuidGenerator::from_seed(1);
+        let column = |table: TableIdx, name: &str| schema.table(table).find(name).unwrap();
+        let table = |name: &str| schema.find(name).unwrap();
+        let mut row = |name: &str, references: Option<(&str, Vec<Uuid>)>| {
+            let mut row = Row::new(schema.table(table(name)), ids.next_uuid());
+            if let Some((to, uuids)) = references {
+                row.set(column(table(name), to), Datum::set(uuids));
+            }
+            (table(name), row)
+        };
+        let interfaces: Vec<_> = (0..PORTS).map(|_| row("Interface", None)).collect();
+        let of = |(_, row): &(TableIdx, Row)| vec![row.uuid()];
+        let ports: Vec<_> = interfaces.iter().map(|i| row("Port", Some(("interfaces", of(i))))).collect();
+        let bridge = row("Bridge", Some(("ports", ports.iter().flat_map(of).collect())));
+        let root = row("Open_vSwitch", Some(("bridges", of(&bridge))));
+        let rows = [interfaces, ports, vec![bridge, root]].concat();
+        let replica = Replica::with_rows(schema.clone(), rows);
+
+        let datapath = DatapathFlags { pool_packets: 4096, ..DatapathFlags::default() };
+        let config = Config::new(RunDir::new("/nowhere"), Database::Memory(Flags::default()));
+        let vswitch = Vswitch::new(&Config { datapath, ..config }).unwrap();
+        let run_dir = PathBuf::from("/nowhere");
+        let mut round =
+            Round { statistics: false, cur_cfg: Some(7), dummy: EnableDummy::No, run_dir, left: None };
+        let (root, interface) = (table("Open_vSwitch"), table("Interface"));
+        let (cur_cfg, ofport) = (column(root, "cur_cfg"), column(interface, "ofport"));
+        let (mut turns, mut written) = (0, 0);
+        let is_whole =
+            |txn: &Transaction| txn.table(root).iter().all(|r| *r.get(cur_cfg) == Datum::scalar(7));
+        let txn = loop {
+            let mut txn = replica.begin();
+            turns += 1;
+            let is_over = round.turn(&vswitch, &mut txn, &Reading::default(), Instant::now());
+            let of_turn = txn.table(interface).iter().filter(|row| !row.get(ofport).is_empty()).count();
+            assert!(of_turn <= 1, "{of_turn} interfaces in a turn that is over at once");
+            written += of_turn;
+            if is_over {
+                break txn;
+            }
+            assert!(!is_whole(&txn));
+        };
+        assert!(is_whole(&txn));
+        assert_eq!((turns, written), (1 + PORTS + 1, PORTS));
     }
 }
