@@ -13,7 +13,6 @@ use base::{DropReason, OfPort, PortNo};
 use datapath::DumpedFlow;
 use flow::{FieldId, Key, Mask, Match};
 use openflow::text::{PortNames, parse_match};
-use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::{Duration, SystemTime};
 
@@ -287,13 +286,12 @@ impl FlowDump {
 
     /// Asks each worker for its flows, a piece at a time, and writes them between other work.
     pub async fn run(self, shared: &Shared) -> Answer {
-        // By thread: in Open vSwitch the main thread polls simple dummies.
-        let mut texts: BTreeMap<Option<usize>, String> = BTreeMap::new();
+        let mut texts = Texts::default();
         let write = |vswitch: &Vswitch, worker, flows: &[DumpedFlow]| {
             self.write(vswitch, worker, flows, &mut texts);
         };
         for_all_flows(shared, write).await?;
-        let mut text: String = texts.into_values().collect();
+        let mut text = texts.whole();
         if self.wanted.heads {
             let vswitch = shared.borrow();
             let name = |port: PortNo| self.name_of(&vswitch, port);
@@ -306,13 +304,7 @@ impl FlowDump {
         vswitch.devices.ports.get(&port).filter(|_| self.named).map(|p| p.name.clone())
     }
 
-    fn write(
-        &self,
-        vswitch: &Vswitch,
-        worker: usize,
-        flows: &[DumpedFlow],
-        texts: &mut BTreeMap<Option<usize>, String>,
-    ) {
+    fn write(&self, vswitch: &Vswitch, worker: usize, flows: &[DumpedFlow], texts: &mut Texts) {
         let now_ms = vswitch.plane.now_ms();
         let name = |port: PortNo| self.name_of(vswitch, port);
         let (core, _) = vswitch.workers.place(worker);
@@ -322,8 +314,11 @@ impl FlowDump {
                 continue;
             }
             let is_by_main = vswitch.is_polled_by_main(&flow.key);
-            let text = texts.entry((!is_by_main).then_some(worker)).or_default();
-            if self.wanted.heads && text.is_empty() {
+            let (is_first, text) = match is_by_main {
+                true => (texts.of_main.is_empty(), &mut texts.of_main),
+                false => (texts.begun.replace(worker) != Some(worker), &mut texts.of_workers),
+            };
+            if self.wanted.heads && is_first {
                 let _ = match is_by_main {
                     true => writeln!(text, "flow-dump from the main thread:"),
                     false => writeln!(text, "flow-dump from pmd on cpu core: {core}"),
@@ -346,6 +341,23 @@ impl FlowDump {
             let dp = if self.verbose && self.wanted.ports.is_none() { "dp:ovs, " } else { "" };
             let _ = writeln!(text, "{dp}actions:{actions}");
         }
+    }
+}
+
+/// What a dump has written. Worker follows worker in one text, since joining those of a million flows takes
+/// long.
+#[derive(Default)]
+struct Texts {
+    /// Flows of simple dummies, which the main thread polls in Open vSwitch. They come first.
+    of_main: String,
+    of_workers: String,
+    /// The worker whose flows have begun.
+    begun: Option<usize>,
+}
+
+impl Texts {
+    fn whole(self) -> String {
+        if self.of_main.is_empty() { self.of_workers } else { self.of_main + &self.of_workers }
     }
 }
 
