@@ -177,6 +177,25 @@ impl Layers {
         self.bits & Layers::FRAGMENT != 0
     }
 
+    /// The length of a fragment's headers, from the network layer up to what is fragmented: in IPv6, the last
+    /// of them is the fragment header.
+    pub fn fragment_header_len(&self, head: &[u8]) -> Option<usize> {
+        let ip = head.get(usize::from(self.l3)..)?;
+        if !self.is_ipv6() {
+            return Some(usize::from(ip.first()? & 0xf) * 4);
+        }
+        let (mut protocol, mut at) = (*ip.get(6)?, 40);
+        while is_extension(protocol) {
+            let h = ip.get(at..)?.first_chunk()?;
+            at += extension_len(protocol, h);
+            if fragment_word(protocol, h).is_some() {
+                return Some(at);
+            }
+            protocol = h[0];
+        }
+        None
+    }
+
     /// In the middle of a datagram: no transport header follows.
     #[inline(always)]
     pub fn is_later_fragment(&self) -> bool {
@@ -288,11 +307,7 @@ impl Layers {
                 break;
             }
             let h = head.get(at..end.min(head.len()))?.first_chunk::<8>()?;
-            let header_len = match self.protocol {
-                FRAGMENT => 8,
-                AUTH => (usize::from(h[1]) + 2) * 4,
-                _ => (usize::from(h[1]) + 1) * 8,
-            };
+            let header_len = extension_len(self.protocol, h);
             if header_len > end - at {
                 return None;
             }
@@ -300,11 +315,9 @@ impl Layers {
                 self.bits |= Layers::ROUTED;
             }
             at += header_len;
-            let fragment = u16::from_be_bytes([h[2], h[3]]);
-            // Offset 13 bits, reserved 2, more fragments 1. All zero ("atomic", RFC 6946) is no fragment.
-            if self.protocol == FRAGMENT && fragment != 0 {
+            if let Some(word) = fragment_word(self.protocol, h) {
                 self.bits |= Layers::FRAGMENT;
-                if fragment & 0xfff8 != 0 {
+                if word & 0xfff8 != 0 {
                     self.bits |= Layers::LATER;
                     break;
                 }
@@ -378,6 +391,23 @@ fn is_extension(protocol: u8) -> bool {
     protocol < 64 && SET >> protocol & 1 != 0
 }
 
+/// The length of an extension header that begins with these bytes.
+#[inline(always)]
+fn extension_len(protocol: u8, head: &[u8; 8]) -> usize {
+    match protocol {
+        FRAGMENT => 8,
+        AUTH => (usize::from(head[1]) + 2) * 4,
+        _ => (usize::from(head[1]) + 1) * 8,
+    }
+}
+
+/// Of a fragment header: offset 13 bits, reserved 2, more fragments 1. All zero ("atomic", RFC 6946) is no
+/// fragment.
+#[inline(always)]
+fn fragment_word(protocol: u8, head: &[u8; 8]) -> Option<u16> {
+    Some(u16::from_be_bytes([head[2], head[3]])).filter(|word| protocol == FRAGMENT && *word != 0)
+}
+
 /// The bits of OpenFlow 1.3's `ipv6_exthdr`, and what is needed to judge repeats and order.
 #[derive(Default)]
 struct ExtensionBits {
@@ -420,5 +450,28 @@ impl ExtensionBits {
         }
         self.kinds |= bit;
         self.last_rank = self.last_rank.max(rank);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_headers_of_a_fragment_end_with_the_header_that_makes_it_one() {
+        let ip = [0x60, 0, 0, 0, 0, 64, HOP_BY_HOP, 64];
+        let hop_by_hop = [FRAGMENT, 1, 1, 4, 0, 0, 0, 0, 1, 4, 0, 0, 0, 0, 1, 0];
+        let [atomic, first] = [[FRAGMENT, 0, 0, 0, 0, 0, 0, 7], [UDP, 0, 0, 1, 0, 0, 0, 7]];
+        let udp = [0; 32];
+        let packet = [&ip[..], &[0; 32], &hop_by_hop, &atomic, &first, &udp].concat();
+        let layers = Layers::without_link(&packet, packet.len(), ETH_TYPE_IPV6);
+        assert!(layers.is_fragment() && !layers.is_later_fragment());
+        assert_eq!(usize::from(layers.l4), 40 + 16 + 8 + 8);
+        assert_eq!(layers.fragment_header_len(&packet), Some(40 + 16 + 8 + 8));
+        let atomic = [UDP, 0, 0, 0, 0, 0, 0, 7];
+        let whole = [&ip[..], &[0; 32], &hop_by_hop, &atomic, &[0; 40]].concat();
+        let layers = Layers::without_link(&whole, whole.len(), ETH_TYPE_IPV6);
+        assert!(layers.is_ipv6() && !layers.is_fragment());
+        assert_eq!(layers.fragment_header_len(&whole), None);
     }
 }

@@ -225,28 +225,6 @@ fn be16(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-/// The position of IPv6's fragment header.
-fn fragment_header(ip: &[u8]) -> Option<usize> {
-    let (mut protocol, mut at) = (*ip.get(6)?, 40);
-    // Bound: each header takes at least 8 bytes.
-    while protocol != 44 {
-        let head: &[u8; 2] = ip.get(at..)?.first_chunk()?;
-        at += match protocol {
-            0 | 43 | 60 | 135 => (usize::from(head[1]) + 1) * 8,
-            51 => (usize::from(head[1]) + 2) * 4,
-            _ => return None,
-        };
-        protocol = head[0];
-    }
-    ip.get(at..at + 8)?;
-    Some(at)
-}
-
-/// The start of the fragmented part of an IP packet.
-fn data_at(ip: &[u8], is_ipv6: bool) -> Option<usize> {
-    if is_ipv6 { Some(fragment_header(ip)? + 8) } else { Some(usize::from(ip.first()? & 0xf) * 4) }
-}
-
 impl Fragments {
     /// Chunks of held packets.
     pub fn held(&self) -> u32 {
@@ -318,7 +296,7 @@ impl Fragments {
         let (l3, end) = (usize::from(layers.l3), layers.end(packet.data()));
         let ip = packet.data().get(l3..)?;
         let len = end.min(packet.len()).checked_sub(l3)?;
-        let data = data_at(ip, is_ipv6)?;
+        let data = layers.fragment_header_len(packet.data())?;
         let (src, dst) = seen::addresses(ip, is_ipv6)?;
         let (id, offset, has_more, protocol) = if is_ipv6 {
             let head: &[u8; 8] = ip.get(data - 8..)?.first_chunk()?;
@@ -568,13 +546,13 @@ impl Held {
 pub fn read_whole(whole: &Whole, to: &mut [u8]) -> Option<Seen> {
     let (first, layers) = whole.first()?;
     let is_ipv6 = layers.is_ipv6();
-    let header_len = data_at(first.data().get(usize::from(layers.l3)..)?, is_ipv6)?;
+    let header_len = layers.fragment_header_len(first.data())?;
     let mut len = 0;
     for (packet, layers) in whole {
         let l3 = usize::from(layers.l3);
         let end = layers.end(packet.data()).min(packet.len());
         // Only the first fragment's headers.
-        let from = if len == 0 { l3 } else { l3 + data_at(packet.data().get(l3..)?, is_ipv6)? };
+        let from = if len == 0 { l3 } else { l3 + layers.fragment_header_len(packet.data())? };
         let mut at = 0;
         for segment in packet.segments() {
             let wanted = from.clamp(at, at + segment.len())..end.clamp(at, at + segment.len());
