@@ -9,6 +9,7 @@ pub mod wanted;
 
 pub use flags::{Flag, Flags};
 use host::rundir::RunDir;
+use openflow::text::parse_ethernet;
 use ports::files::FileDirs;
 pub use rows::EnableDummy;
 use std::path::PathBuf;
@@ -116,15 +117,10 @@ impl Default for DatapathFlags {
     }
 }
 
-/// Six pairs of hexadecimal digits with colons between.
-pub fn mac_address(text: &str) -> Option<[u8; 6]> {
-    let mut mac = [0; 6];
-    let mut parts = text.split(':');
-    for byte in &mut mac {
-        let part = parts.next().filter(|p| (1..=2).contains(&p.len()))?;
-        *byte = u8::from_str_radix(part, 16).ok()?;
-    }
-    parts.next().is_none().then_some(mac)
+/// The Ethernet address of one station.
+pub fn station_address(text: &str) -> Option<[u8; 6]> {
+    let [_, _, mac @ ..] = parse_ethernet(text)?.to_be_bytes();
+    Some(mac).filter(|mac| mac[0] & 1 == 0 && *mac != [0; 6])
 }
 
 /// The processors in a mask with the syntax of `pmd-cpu-mask`: hexadecimal, the lowest bit is processor 0.

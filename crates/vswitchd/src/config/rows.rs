@@ -15,7 +15,7 @@ use self::row::Checked;
 pub use self::row::{RowRef, Rows};
 use self::values::*;
 use super::keys;
-use super::mac_address;
+use super::station_address;
 use super::wanted::{
     AutoBalance, Bridge, BridgeSettings, Controller, FailMode, FlowTable, Interface, OfPortsBefore, Port,
     STATS_INTERVAL_MS, SwitchWide, Wanted, WorkerSettings,
@@ -361,9 +361,7 @@ impl<'a> Reader<'a> {
                 old.datapath_id.filter(|_| !text("datapath-id").is_some_and(|id| is_zero(&id))),
                 parse_datapath_id,
             ),
-            hwaddr: c.parsed("hwaddr", "an Ethernet address of one station", old.hwaddr, |v| {
-                mac_address(v).filter(|m| m[0] & 1 == 0 && *m != [0; 6])
-            }),
+            hwaddr: c.parsed("hwaddr", "an Ethernet address of one station", old.hwaddr, station_address),
             protocols: protocols(row, &mut c.wrong),
             mac_aging_s: c
                 .number("mac-aging-time", 1..=u32::MAX, Some(old.mac_aging_s))
@@ -554,7 +552,7 @@ impl<'a> Reader<'a> {
                 None
             }
             Some(text) => {
-                let mac = mac_address(text).filter(|m| m[0] & 1 == 0 && *m != [0; 6]);
+                let mac = station_address(text);
                 if mac.is_none() {
                     wrong.push(format!("mac={text} is not an Ethernet address of one station"));
                 }

@@ -2,8 +2,8 @@
 //! field of each member, and the format of its value. Flows and frames are parsed with it.
 
 use super::words::{CT_STATES, TCP_FLAGS, either};
-use crate::config::mac_address;
 use ::flow::FieldId;
+use openflow::text::parse_ethernet;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// Deepest nesting of `encap(...)`.
@@ -94,7 +94,7 @@ pub(super) fn any_number(text: &str) -> Option<u128> {
 }
 
 fn mac(text: &str) -> Option<u128> {
-    mac_address(text).map(|b| b.iter().fold(0, |value, byte| value << 8 | u128::from(*byte)))
+    parse_ethernet(text).map(u128::from)
 }
 
 fn ipv4(text: &str) -> Option<u128> {

@@ -424,7 +424,7 @@ fn settings_of_a_bridge_are_read_held_within_bounds_and_kept_where_they_make_no_
         "Bridge",
         other_config(&[
             ("datapath-id", "aa"),
-            ("hwaddr", "01:00:00:00:00:07"),
+            ("hwaddr", "02:00:00:00:00:+7"),
             ("mac-aging-time", "soon"),
             ("mac-table-size", "0"),
             ("forward-bpdu", "2"),
