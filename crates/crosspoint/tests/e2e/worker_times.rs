@@ -31,13 +31,11 @@ fn what_workers_do_with_their_time_is_shown_in_the_stock_switchs_layout() {
         assert_eq!(code, Some(0), "{text}");
         text
     };
-    let value = |text: &str, label: &str| -> u64 {
-        let line = text
-            .lines()
-            .find(|l| l.trim_start().starts_with(label))
-            .unwrap_or_else(|| panic!("{label}: {text}"));
-        line[label.len() + 2..].split_whitespace().next().unwrap().parse().unwrap()
+    let found = |text: &str, label: &str| -> Option<u64> {
+        let line = text.lines().find(|l| l.trim_start().starts_with(label))?;
+        Some(line[label.len() + 2..].split_whitespace().next().unwrap().parse().unwrap())
     };
+    let value = |text: &str, label| found(text, label).unwrap_or_else(|| panic!("{label}: {text}"));
     // Before there are packets most lines are left out.
     for pair in [&ours, &stock] {
         assert_eq!(pair.appctl(&["dpif-netdev/pmd-stats-clear"]), (String::new(), Some(0)));
@@ -58,12 +56,7 @@ fn what_workers_do_with_their_time_is_shown_in_the_stock_switchs_layout() {
         // Each of these is counted at another moment of a packet's way.
         wait_for("the packets", || {
             let text = show(pair, &[]);
-            let value = |label: &str| -> u64 {
-                let line = text.lines().find(|line| line.trim_start().starts_with(label));
-                line.map_or(0, |line| {
-                    line[label.len() + 2..].split_whitespace().next().unwrap().parse().unwrap()
-                })
-            };
+            let value = |label| found(&text, label).unwrap_or(0);
             let ways =
                 ["- Simple Match hits:", "- EMC hits:", "- SMC hits:", "- Megaflow hits:", "- Upcalls:"];
             let looked_up: u64 = ways.map(value).iter().sum();

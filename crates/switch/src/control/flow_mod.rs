@@ -120,8 +120,8 @@ impl Inner {
             if self.slots.in_use() >= RULES_MAX {
                 return Err(FlowModError::TableFull);
             }
-            if !fm.flags.hidden {
-                self.make_room_for_rule(bridge, table_id, batch, reader)?;
+            if !fm.flags.hidden && self.table(bridge, table_id).is_full() {
+                self.evict_rule(bridge, table_id, batch, reader).ok_or(FlowModError::TableFull)?;
             }
         }
         let keeps_counts = old.is_some() && !fm.flags.reset_counts;

@@ -4,7 +4,6 @@ use super::change::{Batch, SlotAfter, Transaction};
 use super::events::RemovedReason;
 use super::eviction::TableLimits;
 use super::state::{Control, Inner};
-use crate::flow_mod::FlowModError;
 use crate::slots::SlotReader;
 use crate::topology::BridgeIdx;
 use base::rcu::Reader;
@@ -64,7 +63,7 @@ impl Control {
             let mut transaction = Transaction::new(None, now_ms);
             let may_go_on = (0..EVICTED_AT_ONCE).all(|_| {
                 inner.table(bridge, table_id).is_over()
-                    && inner.evict_rule(bridge, table_id, &mut transaction.batch, reader).is_ok()
+                    && inner.evict_rule(bridge, table_id, &mut transaction.batch, reader).is_some()
             });
             inner.complete(transaction, reader);
             if !may_go_on || is_over() {
@@ -86,32 +85,17 @@ impl Control {
 }
 
 impl Inner {
-    /// Makes room in a full table, if there is a rule that can be evicted.
-    pub(super) fn make_room_for_rule(
+    /// Evicts a rule of a table. `None`: there is none that can be.
+    pub(super) fn evict_rule(
         &mut self,
         bridge: BridgeIdx,
         table_id: u8,
         batch: &mut Batch,
         reader: &Reader,
-    ) -> Result<(), FlowModError> {
-        if self.table(bridge, table_id).is_full() {
-            self.evict_rule(bridge, table_id, batch, reader)
-        } else {
-            Ok(())
-        }
-    }
-
-    fn evict_rule(
-        &mut self,
-        bridge: BridgeIdx,
-        table_id: u8,
-        batch: &mut Batch,
-        reader: &Reader,
-    ) -> Result<(), FlowModError> {
-        let first = self.table(bridge, table_id).evictable.first();
-        let rule = first.and_then(|(idx, serial)| self.rule_at(bridge, table_id, idx, serial));
-        let rule = rule.ok_or(FlowModError::TableFull)?;
+    ) -> Option<()> {
+        let (idx, serial) = self.table(bridge, table_id).evictable.first()?;
+        let rule = self.rule_at(bridge, table_id, idx, serial)?;
         self.remove(rule, Some(RemovedReason::Eviction), SlotAfter::Retired, batch, reader);
-        Ok(())
+        Some(())
     }
 }
