@@ -225,12 +225,20 @@ pub struct Rule {
     pub(crate) idx: u32,
     /// Unique among all rules ever created.
     pub(crate) serial: u64,
+    /// The serial number of the first of the rules that replaced one another up to this one.
+    pub(crate) first_serial: u64,
 }
 
 impl Rule {
     /// Unique; rules that are added or modified later have greater numbers.
     pub fn serial(&self) -> u64 {
         self.serial
+    }
+
+    /// The serial number of the rule that this one replaced, or that this one did, and so on: its own if it
+    /// replaced none. Who was told of that one knows this one.
+    pub fn first_serial(&self) -> u64 {
+        self.first_serial
     }
 
     /// How deep a packet must have been read to be matched and acted upon.

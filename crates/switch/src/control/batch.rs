@@ -38,7 +38,7 @@ impl Inner {
         let version = self.coming();
         if batch.steps.len() > LOGGED_MAX {
             batch.tables.iter().for_each(|table| self.log.whole_table(*table, version));
-            if batch.steps.iter().any(|step| matches!(step, Step::Group(_))) {
+            if batch.has_groups {
                 self.log.everything(version);
             }
             return;

@@ -1,6 +1,6 @@
 //! The types of a transaction: what goes in, what it has done so far, and how far it has got.
 
-use super::events::{RemovedReason, RuleEvent};
+use super::events::{RemovedReason, RuleEvents};
 use crate::changelog::rule_table;
 use crate::effect::Effect;
 use crate::flow_mod::{FlowMod, FlowModError};
@@ -103,9 +103,11 @@ pub(super) struct Batch {
     /// Slots that only rules of this batch have.
     pub slots: Vec<u32>,
     /// What happened to watched rules.
-    pub events: Vec<RuleEvent>,
+    pub events: RuleEvents,
     /// The tables whose rules changed, by their numbers in the change log.
     pub tables: Vec<u32>,
+    /// Groups changed too.
+    pub has_groups: bool,
     /// Something else has changed too, so a new version is needed.
     pub publishes: bool,
 }
@@ -145,12 +147,15 @@ impl Batch {
 
     /// Records a completed step.
     pub fn push(&mut self, step: Step) {
-        if let Step::Added(rule) | Step::Removed(Gone { rule, .. }) = &step {
-            let number = rule_table(rule.bridge.0, rule.table_id);
-            // Nearly always the same as before.
-            if self.tables.last() != Some(&number) && !self.tables.contains(&number) {
-                self.tables.push(number);
+        match &step {
+            Step::Added(rule) | Step::Removed(Gone { rule, .. }) => {
+                let number = rule_table(rule.bridge.0, rule.table_id);
+                // Nearly always the same as before.
+                if self.tables.last() != Some(&number) && !self.tables.contains(&number) {
+                    self.tables.push(number);
+                }
             }
+            Step::Group(_) => self.has_groups = true,
         }
         self.steps.push(step);
     }

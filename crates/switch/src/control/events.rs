@@ -6,7 +6,7 @@
 use crate::rule::{Actions, Rule};
 use crate::topology::BridgeIdx;
 use base::Version;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 /// Why a rule was removed (OFPRR_*).
@@ -62,16 +62,45 @@ pub struct RuleEvent {
     pub rule: Arc<Rule>,
     /// Its previous actions, if they were different.
     pub old_actions: Option<Arc<Actions>>,
-    /// The serial number of the rule that it replaced.
-    pub old_serial: Option<u64>,
+}
+
+/// Events, and what would take long to find out by looking at a million.
+#[derive(Default, Debug)]
+pub struct RuleEvents {
+    /// In order of occurrence.
+    pub list: Vec<RuleEvent>,
+    /// The bridges of their rules.
+    pub bridges: BTreeSet<BridgeIdx>,
+    /// The serial number of the first rule among them that was added or modified. Later ones have greater
+    /// numbers.
+    pub first_added: Option<u64>,
+}
+
+impl RuleEvents {
+    pub(super) fn push(&mut self, event: RuleEvent) {
+        self.bridges.insert(event.rule.bridge);
+        if !matches!(event.kind, RuleEventKind::Removed(_)) {
+            self.first_added.get_or_insert(event.rule.serial());
+        }
+        self.list.push(event);
+    }
+
+    fn append(&mut self, mut later: RuleEvents) {
+        if self.list.is_empty() {
+            *self = later;
+            return;
+        }
+        self.bridges.append(&mut later.bridges);
+        self.first_added = self.first_added.or(later.first_added);
+        self.list.append(&mut later.list);
+    }
 }
 
 /// See the module documentation.
 #[derive(Default)]
 pub(super) struct Events {
     pub watched: HashSet<BridgeIdx>,
-    /// In order of occurrence.
-    pub waiting: Vec<RuleEvent>,
+    pub waiting: RuleEvents,
 }
 
 impl Events {
@@ -79,11 +108,7 @@ impl Events {
         !self.watched.is_empty() && self.watched.contains(&bridge)
     }
 
-    pub fn append(&mut self, events: Vec<RuleEvent>) {
-        if self.waiting.is_empty() {
-            self.waiting = events;
-        } else {
-            self.waiting.extend(events);
-        }
+    pub fn append(&mut self, events: RuleEvents) {
+        self.waiting.append(events);
     }
 }

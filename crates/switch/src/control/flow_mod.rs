@@ -129,7 +129,7 @@ impl Inner {
             Some(old) if keeps_counts => old.slot,
             _ => self.new_slot(batch),
         };
-        let (mut old_actions, old_serial) = (None, old.as_ref().map(|old| old.serial));
+        let (mut old_actions, first_serial) = (None, old.as_ref().map_or(0, |old| old.first_serial));
         let mut unused_since_ms = now_ms;
         if let Some(old) = old {
             unused_since_ms = old.unused_since_ms;
@@ -154,9 +154,10 @@ impl Inner {
             actions: self.actions.intern(&fm.actions),
             idx: 0,
             serial: 0,
+            first_serial,
         };
         let rule = self.insert(rule, &fm.matching, batch, reader);
-        self.note(RuleEvent { kind: RuleEventKind::Added, rule, old_actions, old_serial }, batch);
+        self.note(RuleEvent { kind: RuleEventKind::Added, rule, old_actions }, batch);
         Ok(())
     }
 
@@ -230,8 +231,7 @@ impl Inner {
         let rule = self.insert(rule, &old.matching.to_match(), batch, reader);
         let old_actions = Some(old.actions.clone()).filter(|before| !Arc::ptr_eq(before, actions));
         if old_actions.is_some() || rule.cookie != old.cookie {
-            let old_serial = Some(old.serial);
-            self.note(RuleEvent { kind: RuleEventKind::Modified, rule, old_actions, old_serial }, batch);
+            self.note(RuleEvent { kind: RuleEventKind::Modified, rule, old_actions }, batch);
         }
         Ok(())
     }
@@ -283,6 +283,9 @@ impl Inner {
     fn insert(&mut self, mut rule: Rule, matching: &Match, batch: &mut Batch, reader: &Reader) -> Arc<Rule> {
         let version = self.coming();
         rule.serial = self.serial();
+        if rule.first_serial == 0 {
+            rule.first_serial = rule.serial;
+        }
         let store = self.table(rule.bridge, rule.table_id);
         rule.idx = store.place();
         let rule = Arc::new(rule);
@@ -327,7 +330,7 @@ impl Inner {
         self.forget_references(&rule);
         if let Some(reason) = reason {
             let kind = RuleEventKind::Removed(reason);
-            self.note(RuleEvent { kind, rule: rule.clone(), old_actions: None, old_serial: None }, batch);
+            self.note(RuleEvent { kind, rule: rule.clone(), old_actions: None }, batch);
         }
         self.learning.removed(&rule);
         batch.push(Step::Removed(Gone { rule, reason, slot, learn_slot_lives_on: false }));
@@ -413,7 +416,8 @@ impl Inner {
     /// Removes all rules of a bridge that is being removed.
     pub(super) fn remove_all_rules(&mut self, bridge: BridgeIdx, now_ms: u64, reader: &Reader) {
         let Some(control) = self.bridge_mut(bridge) else { return };
-        let stores = control.tables.values();
+        // Looking for the few rules of the switch's own in a million places that are empty takes long.
+        let stores = control.tables.values().filter(|store| !store.is_empty());
         let all: Vec<Arc<Rule>> = stores.flat_map(|s| s.rules.iter().flatten().cloned()).collect();
         let rules = all.into_iter().map(|r| (r, RemovedReason::Delete)).collect();
         self.remove_expired(rules, now_ms, reader);

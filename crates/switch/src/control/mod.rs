@@ -60,7 +60,7 @@ pub use crate::flow_mod::{Command, FlowMod, FlowModError, TABLE_ALL, TABLE_HIDDE
 pub use change::{AsChange, Change, Changes, Due, Outcome, PacketOut, Turn};
 pub use dump::{Cursor, RuleFilter, TableStats};
 pub use ended::Left;
-pub use events::{Removal, RemovedReason, RuleEvent, RuleEventKind};
+pub use events::{Removal, RemovedReason, RuleEvent, RuleEventKind, RuleEvents};
 pub use eviction::TableLimits;
 pub use mac_records::FdbStats;
 pub use macs::{FdbEntry, NoSuchPort, Replaced};

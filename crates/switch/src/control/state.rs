@@ -4,7 +4,7 @@ use super::action_lists::ActionLists;
 use super::change::Underway;
 use super::depth::Depths;
 use super::ended::{Left, RETIRED_AT_ONCE};
-use super::events::{Events, Removal, RuleEvent};
+use super::events::{Events, Removal, RuleEvents};
 use super::learning::Learning;
 use super::mac_records::{Doomed, MacControl};
 use super::numbered::{MeterNumbers, NumberedControl};
@@ -190,12 +190,12 @@ impl Control {
         if watch {
             events.watched.insert(bridge);
         } else if events.watched.remove(&bridge) {
-            events.waiting.retain(|e| e.rule.bridge != bridge);
+            events.waiting.list.retain(|e| e.rule.bridge != bridge);
         }
     }
 
     /// Takes what was recorded since the last call.
-    pub fn take_rule_events(&mut self) -> Vec<RuleEvent> {
+    pub fn take_rule_events(&mut self) -> RuleEvents {
         std::mem::take(&mut self.inner.events.waiting)
     }
 

@@ -81,6 +81,10 @@ impl RuleStore {
         self.rule_bytes + self.rules.capacity() * size_of::<Option<Arc<Rule>>>()
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.free.len() == self.rules.len()
+    }
+
     pub fn is_full(&self) -> bool {
         self.limits.rules_max.is_some_and(|max| self.shown >= max as usize)
     }

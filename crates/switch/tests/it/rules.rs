@@ -231,11 +231,11 @@ fn packets_are_read_as_deeply_as_removed_rules_ask_until_these_are_unlinked() {
 fn what_becomes_of_watched_rules_is_noted() {
     let mut rig = rig();
     rig.add(0, 1, Match::any(), vec![output(1)]);
-    assert!(rig.control.take_rule_events().is_empty(), "nobody watches");
+    assert!(rig.control.take_rule_events().list.is_empty(), "nobody watches");
     rig.control.watch_rules(rig.br, true);
     let mut noted = |fm: FlowMod| {
         let _ = rig.control.flow_mod(rig.br, &fm, 0);
-        let events = rig.control.take_rule_events();
+        let events = rig.control.take_rule_events().list;
         events.iter().map(|e| (e.kind, e.rule.priority, e.old_actions.is_some())).collect::<Vec<_>>()
     };
     let add = |priority, port| FlowMod { priority, ..FlowMod::add(Match::any(), vec![output(port)]) };
@@ -254,9 +254,9 @@ fn what_becomes_of_watched_rules_is_noted() {
     assert_eq!(noted(FlowMod::delete(Match::any())).len(), 2);
     assert_eq!(noted(FlowMod { idle_timeout_s: 1, ..add(9, 1) }), [(Added, 9, false)]);
     rig.control.expire(5_000, &|_: u32| SlotStats::default());
-    let events = rig.control.take_rule_events();
+    let events = rig.control.take_rule_events().list;
     assert_eq!(events[0].kind, Removed(RemovedReason::IdleTimeout));
     rig.control.watch_rules(rig.br, false);
     rig.add(0, 1, Match::any(), vec![output(1)]);
-    assert!(rig.control.take_rule_events().is_empty());
+    assert!(rig.control.take_rule_events().list.is_empty());
 }

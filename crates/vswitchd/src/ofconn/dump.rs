@@ -80,7 +80,7 @@ impl ForwardingPlane {
                     Output::Missed(writer, missed) => {
                         let flags = flags_of(&missed.monitors, rule);
                         if missed.serials.contains(&rule.serial()) && !flags.is_empty() {
-                            let what = match missed.added.contains(&rule.serial()) {
+                            let what = match missed.serials.contains(&rule.first_serial()) {
                                 true if flags.contains(FlowMonitorFlags::ADD) => FlowEvent::Added,
                                 false if !flags.contains(FlowMonitorFlags::MODIFY) => FlowEvent::Added,
                                 _ => FlowEvent::Modified,

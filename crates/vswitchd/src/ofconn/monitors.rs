@@ -115,16 +115,15 @@ impl Vswitch {
     pub(crate) fn report_rules(&mut self, own: Option<(&mut OfConn, u32)>) {
         let events = self.plane.control.take_rule_events();
         let (conn, xid) = own.unzip();
-        if let Some(first) = events.first() {
+        if let Some(first) = events.list.first() {
             let mut watchers = Vec::new();
             if let Some(conn) = conn.as_deref().filter(|conn| !conn.monitors.is_empty()) {
                 watchers.push((first.rule.bridge, conn.id));
             }
-            let bridges: BTreeSet<BridgeIdx> = events.iter().map(|e| e.rule.bridge).collect();
-            for bridge in bridges {
-                let Some(record) = self.bridges.get(&bridge) else { continue };
+            for bridge in &events.bridges {
+                let Some(record) = self.bridges.get(bridge) else { continue };
                 let watching = record.conns.values().filter(|c| !c.monitors.is_empty());
-                watchers.extend(watching.map(|conn| (bridge, conn.id)));
+                watchers.extend(watching.map(|conn| (*bridge, conn.id)));
             }
             let own = conn.as_deref().zip(xid);
             let own = own.map(|(conn, xid)| Own { conn: conn.id, xid, is_told: false });
@@ -209,8 +208,8 @@ impl Vswitch {
         let waiting = conn.connection().transmit().len();
         if conn.monitors.paused.is_none() && waiting > PAUSE_BYTES {
             // What it does not get while paused, it gets when it resumes.
-            let later = report.first_later().or_else(|| self.reports.iter().find_map(Report::first_later));
-            conn.monitors.paused = Some(later.map_or(self.plane.control.last_serial(), |serial| serial - 1));
+            let known = report.known.or_else(|| self.reports.iter().find_map(|report| report.known));
+            conn.monitors.paused = Some(known.unwrap_or_else(|| self.plane.control.last_serial()));
             if !conn.monitors.resumes {
                 tell_state(conn, &FlowUpdate::Paused);
             }
@@ -231,7 +230,7 @@ impl ForwardingPlane {
         let either = FlowMonitorFlags::ADD | FlowMonitorFlags::MODIFY;
         let told = conn.monitors.by_id.values().filter(|m| m.flags.intersects(either)).cloned().collect();
         let serials = since + 1..=self.control.last_serial();
-        let missed = Missed { monitors: told, serials, added: std::mem::take(&mut conn.monitors.unheard) };
+        let missed = Missed { monitors: told, serials };
         conn.pending = Some(Pending::Dump(Box::new(Dump::of_missed(codec, missed))));
     }
 

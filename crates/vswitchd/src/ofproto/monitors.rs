@@ -3,8 +3,8 @@
 
 use base::OfPort;
 use openflow::message::{FlowMonitorFlags, TABLE_ALL};
-use std::collections::{BTreeMap, HashSet};
-use switch::control::{RuleEvent, RuleEventKind};
+use std::collections::BTreeMap;
+use switch::control::{RuleEvent, RuleEventKind, RuleEvents};
 use switch::shape::MiniMatch;
 use switch::{BridgeIdx, Rule};
 
@@ -23,9 +23,6 @@ pub(crate) struct Monitors {
     pub by_id: BTreeMap<u32, Monitor>,
     /// While they are paused: the serial number of the last rule before.
     pub paused: Option<u64>,
-    /// Since then: the serial numbers of rules that were added and that they have not heard of. At most as
-    /// many as tables have rules.
-    pub unheard: HashSet<u64>,
     /// They are about to get what they missed, and then the notice that they continue.
     pub resumes: bool,
 }
@@ -39,6 +36,9 @@ pub(crate) struct Report {
     watchers: Vec<(BridgeIdx, u64)>,
     /// The next of them.
     next: usize,
+    /// Who has been told of the changes up to `now` knows all rules up to this serial number. `None`: none of
+    /// the changes adds or modifies a rule.
+    pub known: Option<u64>,
     pub own: Option<Own>,
 }
 
@@ -55,9 +55,9 @@ const EVENTS_AT_ONCE: usize = 64;
 
 impl Report {
     /// `watchers`: the connections that watch rules, with their bridges.
-    pub fn new(events: Vec<RuleEvent>, watchers: Vec<(BridgeIdx, u64)>, own: Option<Own>) -> Report {
-        let next = watchers.len();
-        Report { now: Vec::new(), later: events.into_iter(), watchers, next, own }
+    pub fn new(events: RuleEvents, watchers: Vec<(BridgeIdx, u64)>, own: Option<Own>) -> Report {
+        let (next, known) = (watchers.len(), events.first_added.map(|serial| serial - 1));
+        Report { now: Vec::new(), later: events.list.into_iter(), watchers, next, known, own }
     }
 
     /// The next connection to notify of the changes in `now`; `None` when everything is reported.
@@ -65,6 +65,8 @@ impl Report {
         if self.next == self.watchers.len() {
             self.now = self.later.by_ref().take(EVENTS_AT_ONCE).collect();
             self.next = 0;
+            let added = self.now.iter().rfind(|event| !matches!(event.kind, RuleEventKind::Removed(_)));
+            self.known = added.map(|event| event.rule.serial()).or(self.known);
             if self.now.is_empty() {
                 return None;
             }
@@ -72,12 +74,6 @@ impl Report {
         let watcher = self.watchers.get(self.next).copied();
         self.next += 1;
         watcher
-    }
-
-    /// The serial number of the first rule behind the changes `now` that was added or modified.
-    pub fn first_later(&self) -> Option<u64> {
-        let is_there = |event: &&RuleEvent| !matches!(event.kind, RuleEventKind::Removed(_));
-        self.later.as_slice().iter().find(is_there).map(|event| event.rule.serial())
     }
 }
 
@@ -131,24 +127,79 @@ impl Monitors {
 
     /// Whether to report an event at once although they are paused: the deletion of a rule that they know
     /// about.
-    fn is_due(&mut self, event: &RuleEvent) -> bool {
-        let serial = event.rule.serial();
-        match (event.kind, event.old_serial) {
-            (RuleEventKind::Removed(_), _) => return !self.unheard.remove(&serial),
-            (_, Some(old)) if !self.unheard.remove(&old) => {}
-            _ => {
-                self.unheard.insert(serial);
-            }
-        }
-        false
+    fn is_due(&self, event: &RuleEvent) -> bool {
+        let is_known = |since| event.rule.first_serial() <= since;
+        matches!(event.kind, RuleEventKind::Removed(_)) && self.paused.is_none_or(is_known)
     }
 
     /// The flags of all monitors that want an event; empty if none does.
-    pub fn flags_for(&mut self, event: &RuleEvent) -> FlowMonitorFlags {
+    pub fn flags_for(&self, event: &RuleEvent) -> FlowMonitorFlags {
         if self.paused.is_some() && !self.is_due(event) {
             return FlowMonitorFlags::empty();
         }
         let wanting = self.by_id.values().filter(|m| m.wants(event));
         wanting.fold(FlowMonitorFlags::empty(), |flags, m| flags | m.flags)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::hash::HashKey;
+    use base::rcu::Domain;
+    use flow::{Action, FieldId, Match};
+    use switch::control::{Command, Control, FlowMod};
+    use switch::{BridgeConfig, BridgeIdx};
+
+    fn control() -> (Control, BridgeIdx) {
+        let (_switch, mut control) = Control::new(Domain::new(), HashKey::from_seed(1));
+        let bridge = control.add_bridge(BridgeConfig::new("br0"));
+        control.watch_rules(bridge, true);
+        (control, bridge)
+    }
+
+    fn add(n: u64) -> FlowMod {
+        FlowMod::add(Match::any().with(FieldId::EthDst, n.into()), Vec::new())
+    }
+
+    #[test]
+    fn paused_monitors_hear_of_the_end_of_rules_that_they_know_and_of_nothing_else() {
+        let (mut control, bridge) = control();
+        control.flow_mod(bridge, &add(1), 0).unwrap();
+        let within = MiniMatch::of(&Match::any());
+        let flags = FlowMonitorFlags::ADD | FlowMonitorFlags::MODIFY | FlowMonitorFlags::DELETE;
+        let all = Monitor { flags, out_port: None, out_group: None, table_id: TABLE_ALL, within };
+        let monitors = Monitors { paused: Some(control.last_serial()), ..Monitors::default() };
+        let monitors = Monitors { by_id: [(1, all)].into(), ..monitors };
+        control.take_rule_events();
+        let drops = vec![Action::Output { port: OfPort(1), max_len: 0 }];
+        let known = [FlowMod { actions: drops, command: Command::Modify, ..add(1) }, add(1)];
+        // Nothing is recorded of a change that leaves a rule as it was, and yet it makes a new one.
+        let unknown = [add(2), FlowMod { command: Command::Modify, ..add(2) }];
+        let end = |n| FlowMod { command: Command::DeleteStrict, ..add(n) };
+        for change in known.into_iter().chain(unknown).chain([end(1), end(2), add(1), end(1)]) {
+            control.flow_mod(bridge, &change, 0).unwrap();
+        }
+        let events = control.take_rule_events().list;
+        let told = events.iter().map(|event| !monitors.flags_for(event).is_empty());
+        let expected = [false, false, false, true, false, false, false];
+        assert_eq!(told.collect::<Vec<_>>(), expected, "the end of rule 1, which they knew");
+    }
+
+    #[test]
+    fn how_far_watchers_have_been_told_is_known_without_a_look_at_what_comes_later() {
+        let (mut control, bridge) = control();
+        (1..=100).for_each(|n| control.flow_mod(bridge, &add(n), 0).map(drop).unwrap());
+        let (before, first) = (control.last_serial(), control.take_rule_events());
+        assert_eq!((first.bridges.len(), first.first_added), (1, Some(before - 99)));
+        control.flow_mod(bridge, &FlowMod::delete(Match::any()), 0).unwrap();
+        (1..=100).for_each(|n| control.flow_mod(bridge, &add(n), 0).map(drop).unwrap());
+        let mut report = Report::new(control.take_rule_events(), vec![(bridge, 1)], None);
+        let mut known = Vec::new();
+        while report.next_watcher().is_some() {
+            known.push(report.known.unwrap() - before);
+        }
+        // 64 changes at once: the first 100 are ends.
+        assert_eq!(known, [0, 28, 92, 100]);
     }
 }

@@ -135,8 +135,6 @@ pub(crate) struct Missed {
     pub monitors: Vec<Monitor>,
     /// Serial numbers of the rules that were added or modified meanwhile.
     pub serials: RangeInclusive<u64>,
-    /// The rules among them that were added.
-    pub added: HashSet<u64>,
 }
 
 impl Dump {
