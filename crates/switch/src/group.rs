@@ -8,6 +8,7 @@ use base::hash::mixed;
 use datapath::hash::{HashAlgorithm, PacketHash};
 use flow::Action;
 use openflow::message::{Bucket, GroupDesc, GroupType};
+use std::collections::HashMap;
 
 /// A group in force.
 #[derive(Debug)]
@@ -143,6 +144,11 @@ impl Group {
     /// Its buckets as their owner defined them.
     pub fn buckets(&self) -> &[Bucket] {
         &self.desc.buckets
+    }
+
+    /// The counter slot of each bucket, by the bucket's number.
+    pub(crate) fn slots_by_bucket(&self) -> HashMap<u32, u32> {
+        self.desc.buckets.iter().map(|bucket| bucket.id).zip(self.bucket_slots.iter().copied()).collect()
     }
 }
 

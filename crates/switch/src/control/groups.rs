@@ -1,8 +1,9 @@
 //! Changes of groups: adding, modifying and deleting them, and inserting and removing buckets.
 //!
 //! A modified group is replaced by a new one in the coming version, with counters that start at 0, as in Open
-//! vSwitch. Deleting a group also deletes the rules that refer to it. Groups may refer to groups that do not
-//! exist (packets use them once they do), but not to themselves, directly or indirectly.
+//! vSwitch; only buckets that a change of others leaves as they were keep theirs. Deleting a group also
+//! deletes the rules that refer to it. Groups may refer to groups that do not exist (packets use them once
+//! they do), but not to themselves, directly or indirectly.
 //!
 //! Sources: OpenFlow 1.5 sections 5.10 and 7.3.4.3; EXT-570 for what a change of buckets leaves as it was.
 
@@ -22,7 +23,7 @@ use openflow::ErrorKind;
 use openflow::message::{
     BUCKET_ALL, BUCKET_FIRST, BUCKET_LAST, Bucket, GROUP_ALL, GROUP_MAX, GroupCommand, GroupDesc, GroupMod,
 };
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
@@ -117,11 +118,18 @@ impl Inner {
             return refused(ErrorKind::OFPGMFC_OUT_OF_GROUPS);
         }
         let created_ms = old.as_ref().map_or(now_ms, |old| old.created_ms);
+        let kept = match (gm.command, &old) {
+            (GroupCommand::InsertBucket | GroupCommand::RemoveBucket, Some(old)) => old.slots_by_bucket(),
+            _ => HashMap::new(),
+        };
+        let slot_of =
+            |bucket: &Bucket| kept.get(&bucket.id).copied().unwrap_or_else(|| self.slots.allocate());
+        let bucket_slots = desc.buckets.iter().map(slot_of).collect();
         let group = Group {
             bridge,
             created_ms,
             slot: self.slots.allocate(),
-            bucket_slots: desc.buckets.iter().map(|_| self.slots.allocate()).collect(),
+            bucket_slots,
             actions: desc.buckets.iter().map(|b| action_set_order(&b.actions)).collect(),
             selection: Selection::of(&desc, &mut |_| {}),
             desc,
@@ -221,7 +229,7 @@ impl Inner {
         if let Some(after) = replaced.after {
             control.state.groups.remove(&after, reader);
             control.groups.by_id.remove(&id);
-            self.retire_group(&after);
+            self.retire_group(&after, replaced.before.as_deref());
         }
         if let Some(before) = replaced.before {
             let control = self.bridge_mut(bridge).expect("its group was changed");
@@ -233,16 +241,21 @@ impl Inner {
     /// Called when the version with this change has been published.
     pub(super) fn group_in_force(&mut self, replaced: Replaced, version: Version) {
         let Some(before) = replaced.before else { return };
-        self.retire_group(&before);
+        self.retire_group(&before, replaced.after.as_deref());
         if let Some(control) = self.bridge_mut(before.bridge) {
             control.groups.ended.push(version, before);
         }
     }
 
-    /// Releases its counters.
-    pub(super) fn retire_group(&mut self, group: &Group) {
+    /// Releases its counters, apart from those that the group in its place still has.
+    pub(super) fn retire_group(&mut self, group: &Group, other: Option<&Group>) {
+        let kept: HashSet<u32> = other.into_iter().flat_map(|other| &other.bucket_slots).copied().collect();
         self.slots.retire(group.slot);
-        group.bucket_slots.iter().for_each(|slot| self.slots.retire(*slot));
+        for slot in &group.bucket_slots {
+            if !kept.contains(slot) {
+                self.slots.retire(*slot);
+            }
+        }
     }
 }
 

@@ -134,7 +134,7 @@ impl Control {
             inner.slots.retire(store.matched_slot);
             inner.slots.retire(store.missed_slot);
         }
-        gone.groups.by_id.values().for_each(|group| inner.retire_group(group));
+        gone.groups.by_id.values().for_each(|group| inner.retire_group(group, None));
         inner.forget_meters(&gone.meters);
         Ok(())
     }

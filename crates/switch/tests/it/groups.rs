@@ -221,6 +221,35 @@ fn buckets_are_inserted_and_removed_where_the_command_says() {
 }
 
 #[test]
+fn buckets_that_stay_keep_their_counters_and_nobody_else_gets_them() {
+    let mut r = rig();
+    r.add(group(1, GroupType::All, &[&[output(1)], &[output(2)]]));
+    let slots = |r: &Rig, id| r.control.group(r.br, id).unwrap().bucket_slots.to_vec();
+    let first = slots(&r, 1);
+    let more =
+        GroupDesc { buckets: vec![Bucket { id: 9, ..Bucket::default() }], ..group(1, GroupType::All, &[]) };
+    // What is undone keeps them too.
+    let command = GroupCommand::InsertBucket;
+    let insert = GroupMod { command, command_bucket_id: BUCKET_LAST, group: more.clone() };
+    let bad = FlowMod::add(Match::any(), vec![Action::Group(7)]);
+    let all = [(r.br, Change::Group(&insert)), (r.br, Change::Flow(&bad))];
+    r.control.change_all(all, 0).map(drop).unwrap_err();
+    r.change(GroupCommand::InsertBucket, BUCKET_LAST, more).unwrap();
+    assert_eq!(slots(&r, 1)[..2], first);
+    r.change(GroupCommand::RemoveBucket, BUCKET_FIRST, group(1, GroupType::All, &[])).unwrap();
+    let kept = slots(&r, 1);
+    assert_eq!(kept[0], first[1]);
+    let ended = r.control.take_retired_slots();
+    r.control.recycle_slots(ended);
+    r.add(group(2, GroupType::All, &[&[output(1)][..]; 8]));
+    let others = slots(&r, 2);
+    assert!(others.contains(&first[0]), "the slot of the bucket that went is free: {others:?}");
+    assert!(others.iter().all(|slot| !kept.contains(slot)), "{others:?}, {kept:?}");
+    // Each slot is free once.
+    assert_eq!(others.iter().collect::<std::collections::HashSet<_>>().len(), others.len());
+}
+
+#[test]
 fn a_deleted_group_takes_its_rules_with_it() {
     let mut r = rig();
     for id in 1..=3 {
