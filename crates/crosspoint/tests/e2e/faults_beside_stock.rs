@@ -10,6 +10,8 @@ use std::path::Path;
 /// What is wrong, and the request.
 const REQUESTS: &[(&str, &str)] = &[
     ("a hello said again", "0400000800000001"),
+    ("half a property of a bundle of 1.3", "0404001c00000002 4f4e4600000008fc 0000000200000003 00000000"),
+    ("half a property of connections", "0204001c00000002 0000232000000020 1102000000000000 d7d7d7d7"),
     (
         "a flow of a length that is no multiple of 8, of an unknown match",
         "050e005c0000000600000000000000050000000000000007ff03000000008000ffffffff00000002ffffffff000000000001\
@@ -418,6 +420,10 @@ const OF_A_SECONDARY: &[(&str, &str)] = &[
          ffff 00000000 0001000400000000 0004001800000000 00fe001080004404 0000006400000000",
     ),
     ("a bundle that there is not", "0521001000000002 0000000200060003"),
+    (
+        "actions beyond the end",
+        "040d002800000002 ffffffff 00000002 0030 000000000000 0000001000000001 0000000000000000",
+    ),
     ("a message that no bundle takes", "0522002000000002 0000000100000003 05160010000000020000000100000000"),
     (
         "a message that no bundle of 1.3 takes",

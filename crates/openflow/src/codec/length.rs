@@ -95,6 +95,7 @@ fn statistics(version: Version, mut r: Reader) -> Result<(), ErrorKind> {
 fn extension(version: Version, mut r: Reader) -> Result<(), ErrorKind> {
     let (vendor, subtype) = (r.u32()?, r.u32()?);
     let (fixed, rest) = match subtype {
+        onft::BUNDLE_CONTROL if vendor == ONF && version == Version::V13 => (8, Words),
         _ if vendor != NICIRA => return Ok(()),
         nxt::ROLE_REQUEST | nxt::SET_PACKET_IN_FORMAT => (4, Nothing),
         nxt::SET_FLOW_FORMAT if version == Version::V10 => (4, Nothing),
@@ -106,6 +107,7 @@ fn extension(version: Version, mut r: Reader) -> Result<(), ErrorKind> {
         nxt::SET_ASYNC_CONFIG2 if version <= Version::V13 => (0, Words),
         nxt::RESUME => (0, Words),
         nxt::TLV_TABLE_MOD => (8, Words),
+        nxt::CT_FLUSH => (8, Words),
         nxt::GROUP_MOD if version == Version::V10 => (16, Words),
         _ => return Ok(()),
     };

@@ -144,18 +144,21 @@ impl Codec {
             .map(|length| length.err().unwrap_or(OFPBRC_BAD_TYPE))
     }
 
-    /// The error of a switch for a message that it cannot read because of `error`: the type's first, then the
-    /// role's, as in Open vSwitch.
+    /// The error of a switch for a message that it cannot read because of `error`: that of its type or its
+    /// length first, then the role's, as in Open vSwitch.
     pub(crate) fn refusal(&self, bytes: &[u8], error: ErrorKind, is_secondary: bool) -> ErrorKind {
-        let by_role = || (is_secondary && error != OFPBRC_BAD_LEN && self.is_change(bytes)?).then_some(());
+        let by_role = || (is_secondary && self.is_change(bytes)?).then_some(());
         let by_type = self.refusal_by_type(bytes);
         by_type.unwrap_or_else(|| by_role().map_or(error, |()| OFPBRC_IS_SECONDARY))
     }
 
-    /// Whether a message, whatever its contents, asks for what a secondary may not ask for.
+    /// Whether a message of a length that its type may have, whatever its contents, asks for what a secondary
+    /// may not ask for.
     fn is_change(&self, bytes: &[u8]) -> Option<bool> {
         let mut body = Reader::new(bytes.get(HEADER_LEN..)?, OFPBRC_BAD_LEN);
-        Some(match Kind::from_wire(self.version, Header::parse(bytes)?.kind)? {
+        let kind = Kind::from_wire(self.version, Header::parse(bytes)?.kind)?;
+        length::check(self.version, kind, body).ok()?;
+        Some(match kind {
             Kind::FlowMod | Kind::GroupMod | Kind::PortMod | Kind::TableMod | Kind::MeterMod => true,
             Kind::PacketOut | Kind::BundleControl | Kind::BundleAdd => true,
             Kind::Experimenter => matches!(
