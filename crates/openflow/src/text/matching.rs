@@ -402,9 +402,14 @@ impl Writer<'_> {
                     }
                 }
             }
-            _ => {
+            (_, 6 | 17 | 132) => {
                 self.decimal("tp_src", Mf::TcpSrc);
                 self.decimal("tp_dst", Mf::TcpDst);
+            }
+            // What was given as type and code of ICMP, without ICMP.
+            _ => {
+                self.icmp_field("tp_src", FieldId::TpSrc);
+                self.icmp_field("tp_dst", FieldId::TpDst);
             }
         }
         if proto == 6

@@ -123,6 +123,28 @@ fn what_normalization_changed_is_explained_for_the_first_matches() {
     assert_eq!(explained(ours()), 5);
 }
 
+/// What a flow says of a transport that it does not match is explained as by the stock client.
+#[test]
+fn what_normalization_left_out_is_named_as_by_the_stock_client() {
+    let named = |mut command: Command, flow: &str| {
+        let said = command.args(["parse-flow", &format!("{flow},actions=drop")]).output().unwrap();
+        let said = String::from_utf8(said.stderr).unwrap();
+        let before = said.lines().find_map(|line| line.split_once(" pre: "));
+        before.unwrap_or_else(|| panic!("{flow}: {said}")).1.to_owned()
+    };
+    for flow in [
+        "icmp_type=8",
+        "icmp_type=8,icmp_code=1",
+        "icmpv6_type=135",
+        "ip,icmp_code=3",
+        "tp_src=80",
+        "tp_src=0x50/0xf0",
+        "ip,tp_dst=3",
+    ] {
+        assert_eq!(named(ours(), flow), named(Command::new("ovs-ofctl"), flow), "{flow}");
+    }
+}
+
 /// Flows of each protocol, with the fields that a frame of it has.
 const PROTOCOLS: &[&str] = &[
     "",
