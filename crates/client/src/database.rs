@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::ctl::table::Style;
 use host::getopt::{Opt, flag, value};
+use host::log::os_text;
 use transport::jsonrpc::Connection;
 use transport::{Listener, OVSDB_PORT, Stream, StreamError, Target, Tls};
 
@@ -42,9 +43,9 @@ pub fn take_style(style: &mut Style, name: &str, value: Option<&str>) -> Result<
     Ok(true)
 }
 
-/// Runs `work` to its end.
-pub fn block_on<T>(work: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+/// Runs `work` to its end. The error may be that too few descriptors are left for that.
+pub fn block_on<T, E: From<String>>(work: impl Future<Output = Result<T, E>>) -> Result<T, E> {
+    let runtime = transport::runtime().map_err(|error| format!("cannot start: {}", os_text(&error)))?;
     tokio::task::LocalSet::new().block_on(&runtime, work)
 }
 

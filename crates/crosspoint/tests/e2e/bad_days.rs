@@ -1,7 +1,8 @@
 //! Restarts, kills and limits as bad days bring them.
 
 use crate::common::{
-    Process, RunDir, SCHEMA, Switch, UDP, binary, daemon, daemon_limited, run_dir, wait_for,
+    Process, RunDir, SCHEMA, Switch, UDP, binary, daemon, daemon_limited, run, run_dir,
+    wait_for,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -153,6 +154,28 @@ fn too_few_descriptors_or_addresses_are_told_and_no_panic() {
         let log = std::fs::read_to_string(log).unwrap();
         assert_eq!(status.code(), Some(1), "{descriptors}: {log}");
         assert!(log.contains("Too many open files") && !log.contains("panicked"), "{descriptors}: {log}");
+    }
+}
+
+#[test]
+fn a_client_with_too_few_descriptors_says_so_and_works_with_enough() {
+    let switch = Switch::start(&[]);
+    switch.vsctl("add-br br0 -- set bridge br0 datapath_type=dummy");
+    for args in ["vsctl show", "ovsdb-client list-dbs", "ofctl show br0", "ofctl -O OpenFlow10 ping br0"] {
+        let mut has_refused = false;
+        for descriptors in 4.. {
+            let mut command = switch.command("sh");
+            command.arg("-c").arg(format!("ulimit -n {descriptors} && exec \"$0\" {args}"));
+            let said = run(command.arg(binary()));
+            let context = format!("{args}, {descriptors} descriptors: {said:?}");
+            if said.succeeded() {
+                break;
+            }
+            assert!(said.code == Some(1) && said.err.contains("Too many open files"), "{context}");
+            assert!(descriptors < 64, "{context}");
+            has_refused = true;
+        }
+        assert!(has_refused, "{args}: four descriptors suffice");
     }
 }
 
