@@ -72,7 +72,6 @@ pub struct Pool {
     memory: NonNull<u8>,
     memory_fd: OwnedFd,
     config: PoolConfig,
-    huge: bool,
     free: ArrayQueue<[u32; BLOCK]>,
     /// Chunks in the caches, each cache writing its own counter.
     caches: std::sync::Mutex<Vec<Arc<CacheAccount>>>,
@@ -107,7 +106,6 @@ impl Pool {
         }
         let bytes = (config.chunks * config.chunk_bytes).next_multiple_of(2 << 20);
         let huge = if config.huge_pages { map_memfd(bytes, true).ok() } else { None };
-        let is_huge = huge.is_some();
         let (memory, memory_fd) = match huge {
             Some(mapping) => mapping,
             None => map_memfd(bytes, false)?,
@@ -121,7 +119,6 @@ impl Pool {
             memory,
             memory_fd,
             config,
-            huge: is_huge,
             free,
             caches: Default::default(),
             stray: Default::default(),
@@ -151,11 +148,6 @@ impl Pool {
     /// The requested configuration, rounded.
     pub fn config(&self) -> PoolConfig {
         self.config
-    }
-
-    /// Whether the memory is in explicit huge pages.
-    pub fn is_huge(&self) -> bool {
-        self.huge
     }
 
     /// Start of the mapping, for AF_XDP's UMEM registration. Chunk `i` starts at `i * chunk_bytes`.
@@ -202,7 +194,7 @@ fn map_memfd(bytes: usize, huge: bool) -> io::Result<(NonNull<u8>, OwnedFd)> {
         return Err(io::Error::last_os_error());
     }
     let protection = libc::PROT_READ | libc::PROT_WRITE;
-    // Touched at once: huge pages that are not there must fail here and not as SIGBUS on first touch.
+    // Touched at once, since huge pages that are not there must be missed here and not by a SIGBUS later.
     let mode = libc::MAP_SHARED | if huge { MAP_TOUCHED } else { 0 };
     // SAFETY: a fresh mapping at an address of the kernel's choice cannot overlap ours.
     let memory = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, mode, fd.as_raw_fd(), 0) };
@@ -215,7 +207,24 @@ fn map_memfd(bytes: usize, huge: bool) -> io::Result<(NonNull<u8>, OwnedFd)> {
         // SAFETY: the range was mapped above.
         unsafe { libc::madvise(memory, bytes, libc::MADV_HUGEPAGE) };
     }
+    // The kernel maps pages that a control group or the node's memory then does not grant, without a word.
+    if huge && blocks_bytes(&fd)? < bytes {
+        // SAFETY: the range was mapped above, and nothing refers to it.
+        unsafe { libc::munmap(memory, bytes) };
+        return Err(io::ErrorKind::OutOfMemory.into());
+    }
     Ok((NonNull::new(memory.cast()).expect("mmap never returns null for a null hint"), fd))
+}
+
+/// The memory that a file really has.
+fn blocks_bytes(fd: &OwnedFd) -> io::Result<usize> {
+    // SAFETY: zeros are a valid `stat`.
+    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: the descriptor is open, and `stat` outlives the call.
+    match unsafe { libc::fstat(fd.as_raw_fd(), &raw mut stat) } {
+        0 => Ok(stat.st_blocks as usize * 512),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// One thread's stack of free chunks. The last one freed is the next one used: its lines are warm.

@@ -1,13 +1,14 @@
 //! Restarts, kills and limits as bad days bring them.
 
 use crate::common::{
-    Process, RunDir, SCHEMA, Switch, UDP, binary, daemon, daemon_limited, run, run_dir,
+    Process, RunDir, SCHEMA, Switch, UDP, binary, daemon, daemon_after, daemon_limited, run, run_dir,
     wait_for,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::io::{BufReader, Write};
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -155,6 +156,73 @@ fn too_few_descriptors_or_addresses_are_told_and_no_panic() {
         assert_eq!(status.code(), Some(1), "{descriptors}: {log}");
         assert!(log.contains("Too many open files") && !log.contains("panicked"), "{descriptors}: {log}");
     }
+}
+
+/// A control group whose processes get no huge pages, though the kernel has some, as in a container that
+/// asked for none.
+struct NoHugePages {
+    root: PathBuf,
+    group: PathBuf,
+    /// The kernel's own limit before.
+    surplus: String,
+}
+
+const SURPLUS: &str = "/proc/sys/vm/nr_overcommit_hugepages";
+
+impl NoHugePages {
+    fn new(dir: &RunDir) -> NoHugePages {
+        let root = dir.file("groups");
+        std::fs::create_dir(&root).unwrap();
+        let path = root.to_str().unwrap();
+        dir.run("mount", &["-t", "cgroup2", "none", path]).ok();
+        let mut limit = "hugetlb.2MB.max";
+        if std::fs::read_to_string(root.join("cgroup.controllers")).unwrap().contains("hugetlb") {
+            std::fs::write(root.join("cgroup.subtree_control"), "+hugetlb").unwrap();
+        } else {
+            dir.run("umount", &[path]).ok();
+            dir.run("mount", &["-t", "cgroup", "-o", "hugetlb", "none", path]).ok();
+            limit = "hugetlb.2MB.limit_in_bytes";
+        }
+        let group = root.join(format!("crosspoint-test-{}", std::process::id()));
+        let surplus = std::fs::read_to_string(SURPLUS).unwrap();
+        let groups = NoHugePages { root, group, surplus };
+        std::fs::create_dir(&groups.group).unwrap();
+        std::fs::write(groups.group.join(limit), "0").unwrap();
+        let more: u64 = groups.surplus.trim().parse::<u64>().unwrap() + 16;
+        std::fs::write(SURPLUS, more.to_string()).unwrap();
+        groups
+    }
+
+    /// How often it has refused a page.
+    fn refusals(&self) -> u64 {
+        let read = |name| std::fs::read_to_string(self.group.join(name));
+        let text = read("hugetlb.2MB.events").or_else(|_| read("hugetlb.2MB.failcnt")).unwrap();
+        text.split_whitespace().last().unwrap().parse().unwrap()
+    }
+}
+
+impl Drop for NoHugePages {
+    fn drop(&mut self) {
+        // Also after a failure: what cannot be undone was not done.
+        let _ = std::fs::write(SURPLUS, &self.surplus);
+        let _ = std::fs::remove_dir(&self.group);
+        run(std::process::Command::new("umount").arg(&self.root)).ok();
+    }
+}
+
+#[test]
+fn a_switch_to_which_a_control_group_grants_no_huge_pages_uses_ordinary_ones() {
+    let groups_dir = run_dir();
+    let groups = NoHugePages::new(&groups_dir);
+    let dir = run_dir();
+    let args = ["--bridge", "br0", "--port", "p1,type=dummy", "--port", "p2,type=dummy"];
+    let args = [&args[..], &["--enable-dummy", "--pool-size", "4096"]].concat();
+    let join = format!("echo $$ > {}/cgroup.procs", groups.group.display());
+    let command = daemon_after(&dir, &join, &args);
+    let switch = Switch::begin(dir, command);
+    switch.receive("p1", UDP);
+    switch.sent("p2", 1);
+    assert!(groups.refusals() > 0, "the kernel offered no huge page");
 }
 
 #[test]

@@ -61,10 +61,15 @@ pub fn daemon(dir: &RunDir, args: &[&str]) -> Command {
 
 /// The daemon with less than usual of what this `ulimit` limits.
 pub fn daemon_limited(dir: &RunDir, limit: &str, args: &[&str]) -> Command {
+    daemon_after(dir, &format!("ulimit {limit}"), args)
+}
+
+/// The daemon in the process of a shell that has run this.
+pub fn daemon_after(dir: &RunDir, before: &str, args: &[&str]) -> Command {
     let inner = daemon(dir, args);
     let mut command = dir.command("sh");
     command.stdout(Stdio::null()).stderr(dir.log());
-    command.arg("-c").arg(format!("ulimit {limit} && exec \"$0\" \"$@\""));
+    command.arg("-c").arg(format!("{before} && exec \"$0\" \"$@\""));
     command.arg(inner.get_program()).args(inner.get_args());
     command
 }
