@@ -193,7 +193,7 @@ pub fn run(args: &Args) -> ExitCode {
         });
     }
     let results: Vec<_> = std::thread::scope(|scope| {
-        let ending = &*ending;
+        let ending = &ending;
         let threads: Vec<_> =
             args.sockets.iter().map(|socket| scope.spawn(move || run_guest(args, socket, ending))).collect();
         threads.into_iter().map(|thread| thread.join().expect("a guest's thread ends in order")).collect()
@@ -229,7 +229,7 @@ fn report(socket: &Path, seen: &[Seen], args: &Args) {
 }
 
 /// One guest, which connects again whenever the switch goes. What it saw, by queue pair.
-fn run_guest(args: &Args, socket: &Path, ending: &AtomicBool) -> Result<Vec<Seen>, PortError> {
+fn run_guest(args: &Args, socket: &Path, ending: &Arc<AtomicBool>) -> Result<Vec<Seen>, PortError> {
     if let Some(cpu) = args.cpu
         && !packet::thread::pin(cpu)
     {
@@ -241,6 +241,7 @@ fn run_guest(args: &Args, socket: &Path, ending: &AtomicBool) -> Result<Vec<Seen
         tx_ring_size: args.tx_ring_size,
         layout: if args.packed { RingLayout::Packed } else { RingLayout::Split },
         features: if args.no_mergeable { 0 } else { device::MRG_RXBUF },
+        ending: ending.clone(),
     };
     let mut seen = vec![Seen::default(); args.queues.into()];
     // The last complaint, so that it is printed only once.
@@ -256,6 +257,7 @@ fn run_guest(args: &Args, socket: &Path, ending: &AtomicBool) -> Result<Vec<Seen
                 }
                 println!("{}: the switch is gone", socket.display());
             }
+            Err(_) if ending.load(Ordering::Relaxed) => {}
             // The switch has not connected yet.
             Err(e) if args.listen && kind(&e) == Some(ErrorKind::TimedOut) => {}
             // Waiting does not help: a switch of another kind, or a path where no socket can be created or

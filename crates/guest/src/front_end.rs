@@ -14,13 +14,18 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 /// An answer takes a moment; a switch that does not answer at all is an error.
 const ANSWER_TIME: Duration = Duration::from_secs(10);
+/// While it waits for one, a guest asks this often whether it shall end.
+const LOOK_TIME: Duration = Duration::from_millis(100);
 
 pub(crate) struct FrontEnd {
     stream: UnixStream,
+    ending: Arc<AtomicBool>,
     acknowledges: bool,
     /// The socket on which we listen, and its path, to be removed in the end. No other connection is
     /// accepted: its presence tells others that the path is in use.
@@ -28,14 +33,18 @@ pub(crate) struct FrontEnd {
 }
 
 impl FrontEnd {
-    pub(crate) fn connect(path: &Path) -> Result<FrontEnd, PortError> {
+    pub(crate) fn connect(path: &Path, ending: Arc<AtomicBool>) -> Result<FrontEnd, PortError> {
         let stream = UnixStream::connect(path);
         let stream = stream.map_err(|e| PortError::os(format!("connect to {}", path.display()), &e))?;
-        FrontEnd::new(stream, None)
+        Ok(FrontEnd { stream, ending, acknowledges: false, listens_at: None })
     }
 
     /// A socket that is no longer served is replaced.
-    pub(crate) fn listen(path: &Path, time: Duration) -> Result<FrontEnd, PortError> {
+    pub(crate) fn listen(
+        path: &Path,
+        time: Duration,
+        ending: Arc<AtomicBool>,
+    ) -> Result<FrontEnd, PortError> {
         let call = || format!("listen on {}", path.display());
         if UnixStream::connect(path).is_err_and(|e| e.kind() == ErrorKind::ConnectionRefused)
             && std::fs::symlink_metadata(path).is_ok_and(|meta| meta.file_type().is_socket())
@@ -51,13 +60,7 @@ impl FrontEnd {
             return Err(PortError::os(call, &Errno::TIMEDOUT.into()));
         }
         let (stream, _) = listener.accept().map_err(|e| PortError::os(call(), &e))?;
-        FrontEnd::new(stream, Some((listener, path.to_owned())))
-    }
-
-    fn new(stream: UnixStream, listens_at: Option<(UnixListener, PathBuf)>) -> Result<FrontEnd, PortError> {
-        let limited = stream.set_read_timeout(Some(ANSWER_TIME));
-        limited.map_err(|e| PortError::os("set up a socket to a switch", &e))?;
-        Ok(FrontEnd { stream, acknowledges: false, listens_at })
+        Ok(FrontEnd { stream, ending, acknowledges: false, listens_at: Some((listener, path.to_owned())) })
     }
 
     /// Agrees on features: those that are always wanted, those of `wanted` that the switch has. Returns them.
@@ -205,10 +208,19 @@ impl FrontEnd {
     }
 
     fn read(&mut self, to: &mut [u8]) -> Result<(), PortError> {
-        self.stream.read_exact(to).map_err(|e| match e.kind() {
-            ErrorKind::WouldBlock => PortError::Unsupported("the switch does not answer".into()),
-            _ => lost(),
-        })
+        let end = Instant::now() + ANSWER_TIME;
+        let mut done = 0;
+        while done < to.len() {
+            if poll_for(&self.stream, LOOK_TIME) {
+                match self.stream.read(&mut to[done..]) {
+                    Ok(0) | Err(_) => return Err(lost()),
+                    Ok(len) => done += len,
+                }
+            } else if self.ending.load(Ordering::Relaxed) || Instant::now() >= end {
+                return Err(PortError::Unsupported("the switch does not answer".into()));
+            }
+        }
+        Ok(())
     }
 }
 

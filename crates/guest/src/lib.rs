@@ -28,6 +28,7 @@ use ring::{DriverRing, Part, ring_bytes};
 use side::{Side, poll_for};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 /// Bytes of the header in front of each frame.
@@ -53,6 +54,8 @@ pub struct GuestConfig {
     pub layout: RingLayout,
     /// Further features to ask for, where the switch has them.
     pub features: u64,
+    /// Set when the guest shall not wait any longer for a switch that does not answer.
+    pub ending: Arc<AtomicBool>,
 }
 
 impl Default for GuestConfig {
@@ -63,6 +66,7 @@ impl Default for GuestConfig {
             tx_ring_size: None,
             layout: RingLayout::Split,
             features: d::MRG_RXBUF,
+            ending: Arc::default(),
         }
     }
 }
@@ -83,13 +87,13 @@ pub struct Guest {
 impl Guest {
     /// Connects to the socket of a `dpdkvhostuser` port.
     pub fn connect(path: &Path, config: &GuestConfig) -> Result<Guest, PortError> {
-        Guest::set_up(FrontEnd::connect(path)?, config)
+        Guest::set_up(FrontEnd::connect(path, config.ending.clone())?, config)
     }
 
     /// Listens on `path` for a `dpdkvhostuserclient` port, and waits until it connects or the time is over.
     /// An existing socket without a listener is replaced; one with a listener is an error.
     pub fn listen(path: &Path, config: &GuestConfig, time: Duration) -> Result<Guest, PortError> {
-        Guest::set_up(FrontEnd::listen(path, time)?, config)
+        Guest::set_up(FrontEnd::listen(path, time, config.ending.clone())?, config)
     }
 
     fn set_up(mut front_end: FrontEnd, config: &GuestConfig) -> Result<Guest, PortError> {

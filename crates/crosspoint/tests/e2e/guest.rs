@@ -85,6 +85,22 @@ fn a_guest_that_cannot_listen_says_why_and_fails() {
 }
 
 #[test]
+fn a_guest_that_waits_for_a_silent_switch_ends_when_asked_to() {
+    let dir = run_dir();
+    let socket = dir.path().join("silent");
+    let switch = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    let mut command = dir.command(binary());
+    let guest = Process::logged(command.arg("guest").arg(&socket), dir.file("guest.log"));
+    let mut stream = accept(&switch);
+    // Its first question has come, and half of an answer keeps it waiting.
+    let mut question = [0; 12];
+    std::io::Read::read_exact(&mut stream, &mut question).unwrap();
+    std::io::Write::write_all(&mut stream, &question[..6]).unwrap();
+    assert!(guest.end_by("TERM").success(), "{}", dir.read("guest.log"));
+    assert!(!dir.read("guest.log").contains("does not answer"), "{}", dir.read("guest.log"));
+}
+
+#[test]
 fn a_guest_comes_back_after_it_was_killed_and_takes_no_running_one_s_place() {
     let dir = run_dir();
     let dir = &dir;

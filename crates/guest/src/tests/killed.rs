@@ -37,7 +37,7 @@ fn config() -> GuestConfig {
 fn reconnect(guest: Guest, to: &Victim, config: &GuestConfig, bases: &[u32]) -> Guest {
     let Guest { front_end, pairs } = guest;
     drop(front_end);
-    let mut front_end = FrontEnd::connect(&to.path).unwrap();
+    let mut front_end = FrontEnd::connect(&to.path, Default::default()).unwrap();
     front_end.negotiate(config.features, 1).unwrap();
     let ram = pairs[0].ram.clone();
     front_end.share(&ram).unwrap();
