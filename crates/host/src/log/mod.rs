@@ -166,9 +166,17 @@ pub fn set_syslog_method(method: SyslogMethod) {
     outputs().syslog_method.get_or_insert(method);
 }
 
-/// Sends what goes to syslog to a collector over UDP too.
+/// Sends what goes to syslog to a collector over UDP too. A target that makes no sense is told of, no more,
+/// as in Open vSwitch: what logs need not end.
 pub fn set_syslog_target(target: &str) {
-    outputs().collector = syslog::udp(target);
+    let collector = syslog::udp(target);
+    if let Err(error) = &collector {
+        match target.contains(':') {
+            true => tracing::error!(target: "socket_util", "{target}: {}", os_text(error)),
+            false => tracing::error!(target: "socket_util", "{target}: port must be specified"),
+        }
+    }
+    outputs().collector = collector.ok();
 }
 
 /// Changes a level, a pattern, or the facility.

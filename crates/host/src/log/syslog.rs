@@ -90,19 +90,19 @@ impl Method {
                     Err(_) => None,
                 }
             }
-            Method::Udp(target) => udp(target).map(Sender::Udp),
+            Method::Udp(target) => udp(target).ok().map(Sender::Udp),
             Method::Null => None,
         }
     }
 }
 
 /// A connected UDP socket.
-pub fn udp(target: &str) -> Option<UdpSocket> {
+pub fn udp(target: &str) -> io::Result<UdpSocket> {
     let any = if target.starts_with('[') { "[::]:0" } else { "0.0.0.0:0" };
-    let socket = UdpSocket::bind(any).ok()?;
-    socket.connect(target).ok()?;
-    socket.set_nonblocking(true).ok()?;
-    Some(socket)
+    let socket = UdpSocket::bind(any)?;
+    socket.connect(target)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
 }
 
 /// An open one.
