@@ -80,8 +80,12 @@ fn add(ctx: &mut Context<'_>, new: &NewPort<'_>) -> Result<(), Stop> {
         return check_existing(ctx, new, &port.bridge);
     }
     ctx.check_conflicts(new.port, &format!("cannot create a port named {}", new.port))?;
-    for interface in new.interfaces {
-        ctx.check_conflicts(interface, &format!("cannot create an interface named {interface}"))?;
+    for (n, interface) in new.interfaces.iter().enumerate() {
+        let refused = format!("cannot create an interface named {interface}");
+        ctx.check_conflicts(interface, &refused)?;
+        if new.interfaces[..n].contains(interface) {
+            return Err(Stop::Fatal(format!("{refused} twice")));
+        }
     }
     let bridge = ctx.bridge(new.bridge)?;
 

@@ -55,6 +55,13 @@ fn fake_bridges_have_the_ports_of_their_vlan() {
 }
 
 #[test]
+fn a_bond_has_each_interface_once() {
+    let twice = fatal("cannot create an interface named i twice");
+    assert_eq!(check(&["add-br a", "add-bond a b h i i"]), twice);
+    assert_eq!(check(&["add-br a -- add-bond a b h i -- list-ifaces a"]).as_deref(), Ok("h\ni\n"));
+}
+
+#[test]
 fn what_a_chain_has_destroyed_is_not_listed_by_it() {
     let then = |last: &'static str| check(&["add-br a -- add-port a p -- add-port a q", last]);
     assert_eq!(then("--all destroy bridge -- list-br").as_deref(), Ok(""));
