@@ -96,6 +96,11 @@ fn fit(text: &str, rows: usize) -> String {
     kept
 }
 
+/// "1 worker", "2 workers".
+fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
 /// A count with a suffix, so that it takes little room.
 fn short(value: f64) -> String {
     match value {
@@ -111,9 +116,9 @@ fn render(target: &str, before: &Figures, now: &Figures, seconds: f64) -> String
     // A counter that went back belongs to another thing of the same name.
     let rate = |now: u64, before: u64| now.checked_sub(before).unwrap_or(now) as f64 / seconds;
     let mut text = format!(
-        "crosspoint top: {target}, {} workers, {} ports, over {seconds:.2} s\n",
-        now.workers.len(),
-        now.ports.len()
+        "crosspoint top: {target}, {}, {}, over {seconds:.2} s\n",
+        counted(now.workers.len(), "worker"),
+        counted(now.ports.len(), "port")
     );
     let _ = writeln!(
         text,
