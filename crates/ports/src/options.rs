@@ -74,6 +74,10 @@ pub(crate) const DRIVER_NAME: KeyRow = KeyRow { name: "driver_name", meaning: "a
 pub(crate) const DRIVER_VERSION: KeyRow = KeyRow { name: "driver_version", ..DRIVER_NAME };
 pub(crate) const FIRMWARE_VERSION: KeyRow = KeyRow { name: "firmware_version", ..DRIVER_NAME };
 
+/// The present name of a device that the port has got by another.
+pub(crate) const RENAMED_TO: KeyRow =
+    KeyRow { name: "renamed_to", meaning: "the device's name, if it was renamed" };
+
 /// The interface that a port is on, where its name is another.
 pub(crate) const IFNAME: OptionRow = OptionRow {
     name: "ifname",

@@ -47,6 +47,7 @@ pub(crate) const DRIVER: Driver = Driver {
         crate::options::DRIVER_NAME,
         crate::options::DRIVER_VERSION,
         crate::options::FIRMWARE_VERSION,
+        crate::options::RENAMED_TO,
     ],
     statistics: &[],
     backing: Backing::Kernels,

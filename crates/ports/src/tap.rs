@@ -28,7 +28,7 @@ pub(crate) use row::{INTERNAL, TAP};
 
 use crate::af_xdp::device::Device;
 use crate::netlink::{self, Link, LinkChange};
-use crate::options::{IFNAME, OptionRow, Values};
+use crate::options::{IFNAME, OptionRow, RENAMED_TO, Values};
 use crate::spread::{QUEUES_MAX, Spread};
 use crate::tails::{FRAME_MAX, Places, Tails, first_place};
 use crate::virtio_net::{self, HEADER_LEN};
@@ -361,7 +361,7 @@ impl Port for TapPort {
             // Another program may have changed it, and the transmit side must know.
             self.shared.mtu.store(link.mtu, Ordering::Relaxed);
             if link.name != self.shared.name {
-                details.push(("renamed_to".into(), link.name.clone()));
+                details.push((RENAMED_TO.name.into(), link.name.clone()));
             }
         }
         let is_running = link.as_ref().is_some_and(|l| l.is_running);

@@ -361,6 +361,7 @@ impl Port for AfPacketPort {
         ];
         details.extend(self.device.driver_details());
         let state = self.device.state().ok();
+        details.extend(state.as_ref().and_then(|state| self.device.renamed_to(state)));
         PortStatus {
             link: state.as_ref().map_or(LinkState::Down, |s| s.link),
             admin_up: state.as_ref().is_some_and(|s| s.admin_up),

@@ -10,6 +10,7 @@
 use super::sys;
 use crate::PortError;
 use crate::netlink::check_name;
+use crate::options;
 use crate::wait::last_errno;
 use packet::LinkState;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -31,6 +32,8 @@ const ETH_FLAG_RXVLAN: u32 = 1 << 8;
 pub(crate) struct Device {
     control: OwnedFd,
     pub(crate) ifindex: u32,
+    /// By which it was found.
+    name: String,
 }
 
 /// The present state of a device.
@@ -104,7 +107,7 @@ impl Device {
         for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
             *to = from as libc::c_char;
         }
-        let mut device = Device { control, ifindex: 0 };
+        let mut device = Device { control, ifindex: 0, name: name.into() };
         device.ioctl(libc::SIOCGIFINDEX, &mut request).map_err(|_| missing())?;
         // SAFETY: SIOCGIFINDEX fills this member.
         device.ifindex = unsafe { request.ifr_ifru.ifru_ifindex } as u32;
@@ -155,6 +158,11 @@ impl Device {
             mac: std::array::from_fn(|i| address.sa_data[i] as u8),
             mtu,
         })
+    }
+
+    /// The entry of a port's status that tells its present name, if that is another than it was found by.
+    pub(crate) fn renamed_to(&self, state: &DeviceState) -> Option<(String, String)> {
+        (state.name != self.name).then(|| (options::RENAMED_TO.name.into(), state.name.clone()))
     }
 
     /// Sets it up or down.

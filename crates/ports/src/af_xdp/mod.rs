@@ -158,6 +158,7 @@ pub(crate) const STATUS: &[KeyRow] = &[
     crate::options::DRIVER_NAME,
     crate::options::DRIVER_VERSION,
     crate::options::FIRMWARE_VERSION,
+    crate::options::RENAMED_TO,
 ];
 
 /// A port on a kernel interface by AF_XDP.
@@ -485,9 +486,10 @@ impl Port for AfXdpPort {
     }
 
     fn status(&self) -> PortStatus {
-        let details = self.details();
+        let mut details = self.details();
         match self.device.state() {
             Ok(state) => {
+                details.extend(self.device.renamed_to(&state));
                 self.shared.frame_max.store(state.mtu + ETHERNET_HEADER, Ordering::Relaxed);
                 PortStatus {
                     link: state.link,

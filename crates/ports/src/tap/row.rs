@@ -19,7 +19,7 @@ pub(crate) const TAP: Driver = Driver {
         crate::options::DRIVER_VERSION,
         crate::options::FIRMWARE_VERSION,
         KeyRow { name: "offloads", meaning: "what is left to the device: checksums, segmentation" },
-        KeyRow { name: "renamed_to", meaning: "the device's name, if it was renamed" },
+        crate::options::RENAMED_TO,
     ],
     statistics: &[],
     backing: Backing::Own,

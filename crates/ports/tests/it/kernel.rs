@@ -543,6 +543,20 @@ fn a_packet_sockets_interface_goes_down_and_up_and_away_under_traffic() {
 }
 
 #[test]
+fn a_renamed_interface_serves_its_port_which_tells_the_new_name() {
+    let _alone = alone();
+    let net = Net::new("");
+    net.enter("s");
+    for spec in [packet_socket("p0", 1), PortSpec::new("p0", "afxdp", PortNo(1))] {
+        let port = ports::open(&spec, pool()).unwrap();
+        for (from, to, told) in [("p0", "q0", "q0"), ("q0", "p0", "")] {
+            net.on("s", &format!("ip link set {from} name {to}"));
+            assert_eq!((detail(&*port, "renamed_to"), port.status().error), (told.into(), None));
+        }
+    }
+}
+
+#[test]
 fn a_system_port_takes_the_best_driver_and_says_which_and_why() {
     let _alone = alone();
     let net = Net::new("");
