@@ -1,4 +1,4 @@
-//! `crosspoint doctor`: what of this machine slows the switch down, and the commands that change it.
+//! `crosspoint doctor`: what on this machine slows the switch down, and the commands that change it.
 
 use host::doctor::{Finding, Machine};
 use std::fmt::Write;
@@ -39,8 +39,8 @@ fn text(findings: &[Finding]) -> String {
     if findings.is_empty() {
         out += "Nothing found that would slow the switch down.\n";
     }
-    out += "`crosspoint bench run calibration` measures what this machine can do; the report of a run lists its\n\
-            own doubts at the top.\n";
+    out += "`crosspoint bench run calibration` measures what this machine can do. Its report begins with what\n\
+            made the figures doubtful.\n";
     out
 }
 

@@ -17,7 +17,7 @@ const SECTIONS: &[(&str, &[(&str, &str)])] = &[
     (
         "Switch",
         &[
-            ("init", "initialize an empty database (every command does)"),
+            ("init", "initialize an empty database (every command does so)"),
             ("show", "show the configuration as a tree"),
             ("emer-reset", "remove controllers, managers, mirrors, flow export and other_config"),
         ],
@@ -30,8 +30,8 @@ const SECTIONS: &[(&str, &[(&str, &str)])] = &[
             ("del-br BRIDGE", "delete a bridge with its ports"),
             ("list-br", "list bridges (--real or --fake: only those)"),
             ("br-exists BRIDGE", "exit with 2 if there is no such bridge"),
-            ("br-to-vlan BRIDGE", "print the VLAN of a fake bridge, 0 of a real one"),
-            ("br-to-parent BRIDGE", "print the parent of a fake bridge, the name of a real one"),
+            ("br-to-vlan BRIDGE", "print the VLAN of a fake bridge, or 0 for a real one"),
+            ("br-to-parent BRIDGE", "print the parent of a fake bridge, or the name of a real one"),
             ("br-set-external-id BRIDGE KEY [VALUE]", "set or remove an external ID"),
             ("br-get-external-id BRIDGE [KEY]", "print one external ID or all"),
         ],

@@ -159,7 +159,9 @@ fn an_option_that_changes_at_once_does_not_need_the_port_reopened() {
                 }
             };
             let opening = OPENINGS.iter().find(|(kind, _)| *kind == driver.kind);
-            let (kind, options) = opening.unwrap_or_else(|| panic!("OPENINGS has no {}", driver.kind));
+            let (kind, options) = opening.unwrap_or_else(|| {
+                panic!("add options with which a port of type {} opens to OPENINGS", driver.kind)
+            });
             let mut port = opened(dir.path(), kind, options);
             let path = dir.path().display().to_string();
             let all = options.iter().map(|(option, value)| (option.to_string(), value.replace("DIR", &path)));
