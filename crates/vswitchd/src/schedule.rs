@@ -38,9 +38,11 @@ impl Vswitch {
     /// A turn of the work between two ticks, about a millisecond at a time: expires rules, reports removals,
     /// and frees what they used. Returns whether there is more to do right away.
     pub fn clean(&mut self) -> bool {
-        let mut has_more = self.go_on_reporting(None) | self.go_on_with_own_changes();
-        has_more |= self.go_on_with_abandoned() | free_some();
-        has_more |= self.ct_flushes.go_on(&self.plane, Instant::now() + TURN);
+        // Each does something, and together they last for one turn.
+        let until = Instant::now() + TURN;
+        let mut has_more = self.go_on_reporting(None, until) | self.go_on_with_own_changes(until);
+        has_more |= self.go_on_with_abandoned(until) | free_some();
+        has_more |= self.ct_flushes.go_on(&self.plane, until);
         if self.schedule.wants_expiry() && !self.tables_are_busy() {
             has_more |= self.schedule.expire(&mut self.plane);
             let bridges: Vec<BridgeIdx> = self.bridges.keys().copied().collect();

@@ -143,7 +143,7 @@ impl Vswitch {
         conn: &mut OfConn,
         mut change: Box<LongChange>,
     ) -> Served {
-        if self.turn_of_change(bridge, Some(conn), &mut change) {
+        if self.turn_of_change(bridge, Some(conn), &mut change, Instant::now() + TURN) {
             return Served::Quiet;
         }
         conn.line.answer_echoes();
@@ -163,21 +163,21 @@ impl Vswitch {
     pub(crate) fn change_by_itself(&mut self, bridge: BridgeIdx, change: OwnChange) {
         let is_first = self.own_changes.is_empty();
         self.own_changes.push(bridge, change);
-        if !is_first || self.go_on_with_own_changes() {
+        if !is_first || self.go_on_with_own_changes(Instant::now() + TURN) {
             self.urgent.notify_one();
         }
     }
 
     /// A turn of the changes that the switch makes by itself. Whether there is more to do.
-    pub(crate) fn go_on_with_own_changes(&mut self) -> bool {
+    pub(crate) fn go_on_with_own_changes(&mut self, until: Instant) -> bool {
         let may_begin = self.reports.is_empty();
-        self.own_changes.go_on(&mut self.plane, may_begin, Instant::now() + TURN)
+        self.own_changes.go_on(&mut self.plane, may_begin, until)
     }
 
     /// Another turn of changes whose connection is gone. Whether there is more to do.
-    pub(crate) fn go_on_with_abandoned(&mut self) -> bool {
+    pub(crate) fn go_on_with_abandoned(&mut self, until: Instant) -> bool {
         if let Some((bridge, mut change)) = self.abandoned.pop_front() {
-            if !self.turn_of_change(bridge, None, &mut change) {
+            if !self.turn_of_change(bridge, None, &mut change, until) {
                 self.abandoned.push_front((bridge, change));
             }
             return !self.abandoned.is_empty();
@@ -188,7 +188,7 @@ impl Vswitch {
             return false;
         }
         // The bridge went with its connections.
-        drop(self.plane.go_on_changing(Instant::now() + TURN));
+        drop(self.plane.go_on_changing(until));
         self.plane.control.is_changing()
     }
 
@@ -198,8 +198,8 @@ impl Vswitch {
         bridge: BridgeIdx,
         mut conn: Option<&mut OfConn>,
         change: &mut LongChange,
+        until: Instant,
     ) -> bool {
-        let until = Instant::now() + TURN;
         let is_changed = matches!(&change.what, LongKind::Bundle(commit) if commit.packets.is_some());
         if !is_changed {
             let Some(outcome) = self.plane.go_on_changing(until) else { return false };

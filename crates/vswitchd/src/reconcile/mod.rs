@@ -29,10 +29,12 @@ pub use plan::{Reconciliation, Running};
 
 use crate::config::Wanted;
 use crate::config::wanted::{Interface, OfPortsBefore};
+use crate::plane::TURN;
 use crate::state::{PortRecord, Vswitch};
 use base::OfPort;
 use plan::{RunningBridge, RunningPort, Step};
 use std::collections::{BTreeMap, HashMap};
+use std::time::Instant;
 
 /// The results for the wanted interfaces, by name.
 pub type Outcomes = BTreeMap<String, Outcome>;
@@ -83,7 +85,7 @@ impl Reconciliation {
         // A new port may have the same name as one being removed.
         let is_settled = vswitch.devices.finish_leaving(&mut vswitch.plane.dp)
             & vswitch.workers.finish(&mut vswitch.plane, &vswitch.devices.ports);
-        let is_settled = is_settled & !vswitch.go_on_with_own_changes();
+        let is_settled = is_settled & !vswitch.go_on_with_own_changes(Instant::now() + TURN);
         if !is_settled || self.steps.front().is_some_and(|step| self.must_wait(step, vswitch)) {
             return Progress::Waiting;
         }
