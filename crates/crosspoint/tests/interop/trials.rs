@@ -17,7 +17,7 @@ fn a_switch_that_is_killed_comes_back_and_a_blocked_control_thread_stops_loops_t
         let reset_ms = point["metrics"]["reset_ms"]["values"][0].as_f64().unwrap();
         assert!(reset_ms > 0.0 && reset_ms < 4_000.0, "{point}");
         // The machine was watched while the rate was offered.
-        assert!(point["watched"]["seconds"].as_f64().unwrap() >= 4.0, "{point}");
+        assert!(point["watched"]["seconds"].as_f64().unwrap() > 3.9, "{point}");
     }
     assert_eq!(points.len(), 3, "{points:?}");
     let points = points_of(&["io-loop.blocked", "--switch", "loop-kept", "--switch", "loop-fifty"]);
