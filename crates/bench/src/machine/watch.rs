@@ -203,7 +203,8 @@ fn tasks(pid: u32) -> impl Iterator<Item = fs::DirEntry> {
 mod tests {
     use super::*;
     use crate::process::{self, Process};
-    use std::process::Command;
+    use std::os::unix::process::CommandExt;
+    use std::process::{Command, Stdio};
 
     #[test]
     fn a_thread_that_shares_its_processor_waits() {
@@ -279,15 +280,12 @@ mod tests {
         assert_eq!(serde_json::from_str::<Watched>(old).unwrap().steal_at_worst, Some(0.2));
     }
 
-    /// A process and those that it has started; they end with the test.
-    struct Family(Process);
+    /// The leader of a group of processes, all of which end with the test.
+    struct Group(Process);
 
-    impl Drop for Family {
+    impl Drop for Group {
         fn drop(&mut self) {
-            for pid in family(&[self.0.id()]).into_iter().skip(1) {
-                let _ = process::run(Command::new("kill").args(["-9", &pid.to_string()]));
-            }
-            let _ = self.0.kill();
+            let _ = process::run(Command::new("kill").args(["-9", "--", &format!("-{}", self.0.id())]));
         }
     }
 
@@ -295,8 +293,10 @@ mod tests {
     fn processes_that_a_watched_one_has_started_are_watched_to_their_end() {
         // Two that never give up the processor that they share: they lose it to each other.
         let loops = "sh -c 'while :; do :; done' & while :; do :; done";
-        let both =
-            Family(Process::spawn(Command::new("taskset").args(["-c", "0", "sh", "-c", loops])).unwrap());
+        let mut command = Command::new("taskset");
+        command.args(["-c", "0", "sh", "-c", loops]).process_group(0);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let both = Group(Process::spawn(&mut command).unwrap());
         let mut watch = Watch::start(&[both.0.id()]);
         let of_child = |watch: &Watch| {
             let child = family(&watch.pids).get(1)?.to_string();
