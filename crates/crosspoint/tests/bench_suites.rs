@@ -512,6 +512,20 @@ fn a_browser_shows_the_report_without_an_error_and_with_every_point() {
         pictures.insert(picture);
     }
     assert_eq!(pictures.len(), 4);
+    // On a phone the words in graphs are not smaller than on a desk, and nothing but what scrolls is wider.
+    const MEASURE: &str = "<script>const heights = [...document.querySelectorAll('svg text')].map(t => \
+        t.getBoundingClientRect().height); document.body.dataset.least = Math.min(...heights); \
+        document.body.dataset.over = document.documentElement.scrollWidth - innerWidth;</script></body>";
+    let measured = dir.path().join("measured.html");
+    fs::write(&measured, html.replace("</body>", MEASURE)).unwrap();
+    let output =
+        browser(&["--window-size=500,1600", "--dump-dom"], &format!("file://{}", measured.display()));
+    let dom = String::from_utf8_lossy(&output.stdout);
+    let number = |name: &str| -> f64 {
+        let value = dom.split(&format!("data-{name}=\"")).nth(1).unwrap_or_else(|| panic!("no {name}"));
+        value.split('"').next().unwrap().parse().unwrap()
+    };
+    assert!(number("least") >= 10.5 && number("over") <= 0.0, "{} {}", number("least"), number("over"));
     // On paper, what is folded on a screen is there too.
     let pages = |of: &Path, name: &str| {
         let file = dir.path().join(name);

@@ -52,7 +52,7 @@ impl Bars {
             for point in run.points.iter().filter(|p| p.suite == suite && shows(plot, p)) {
                 let mut switch = point.switch.clone();
                 if runs.len() > 1 {
-                    switch += &format!(" ({})", run.name.rsplit('/').next().unwrap_or_default());
+                    switch += &format!(" ({})", run.short_name(runs));
                 }
                 for (name, metric) in &point.metrics {
                     let Some(of_family) = family(plot, name) else { continue };

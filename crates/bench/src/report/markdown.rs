@@ -34,10 +34,11 @@ const HOW: &str = "
   `machine_cycles_per_packet` those of the whole machine less the generator's own,
   `switching_cycles_per_packet` those of the switch's thread less what the same source and sink cost with no
   switch between.
-- In suites of trials, times are read at the generator's first frame and at its last one, and packets are those
-  that came back in between. Trials of before 2026-11-28, which lack the condition `cpu time`, also charge the
-  preparation of frames and the wait for late ones: a switch whose threads always poll pays up to 28 % more in
-  committed runs of normal length, and up to 66 % more in quick ones. The two kinds are never compared.
+- In suites of trials, times are read at the generator's first frame and at its last one, and packets are
+  those that came back in between. Trials of before 2026-11-28, which lack the condition `cpu time`, also
+  charge the preparation of frames and the wait for late ones: a switch whose threads always poll pays up to
+  28 % more in committed runs of normal length, and up to 66 % more in quick ones. The two kinds are never
+  compared.
 - A load is shown once: by the newest of the runs that has more than one turn of it, or else the newest. A
   comparison with a peer is shown by the newest run that has both.
 ";
@@ -57,7 +58,7 @@ pub fn text(runs: &[Run]) -> String {
     counts(&mut text, "other switches", of(false));
     by_peer(&mut text, of(false));
     text += HOW;
-    worse(&mut text, of(false));
+    worse(&mut text, of(false), runs);
     text += "\n### By suite, with the question that it asks\n\n";
     for (suite, beside) in &suites {
         sentences(&mut text, suite, beside);
@@ -100,8 +101,9 @@ fn wrapped(line: &str) -> String {
     text + "\n"
 }
 
-fn name(run: &Run) -> &str {
-    run.name.trim_end_matches('/').rsplit('/').next().unwrap_or_default()
+/// A run's name, with a link to its directory.
+fn link(run: &Run, runs: &[Run]) -> String {
+    format!("[{}]({})", run.short_name(runs), run.name.trim_end_matches('/'))
 }
 
 fn of_runs(text: &mut String, runs: &[Run]) {
@@ -121,9 +123,8 @@ fn of_runs(text: &mut String, runs: &[Run]) {
         };
         let _ = writeln!(
             text,
-            "| [{}]({}) | {} | {mode} | {}, {} processors, Linux {} | {command} |",
-            name(run),
-            run.name.trim_end_matches('/'),
+            "| {} | {} | {mode} | {}, {} processors, Linux {} | {command} |",
+            link(run, runs),
             run.info.started.split(',').next().unwrap_or_default(),
             machine.cpu,
             machine.cpus,
@@ -134,14 +135,15 @@ fn of_runs(text: &mut String, runs: &[Run]) {
     left_out::warnings(runs).iter().for_each(|warning| *text += &format!("- {warning}\n"));
     let calibrated = |run: &&Run| !run.info.calibration.is_empty();
     for run in runs.iter().filter(calibrated) {
-        let _ = writeln!(text, "\nGenerator and guest alone in {}, packets per second:\n", name(run));
+        let _ =
+            writeln!(text, "\nGenerator and guest alone in {}, packets per second:\n", run.short_name(runs));
         for (alone, pps) in &run.info.calibration {
             let _ = writeln!(text, "- {alone}: {}", short(*pps));
         }
     }
     let failed = |run: &&Run| !run.info.failed.is_empty();
     for run in runs.iter().filter(failed) {
-        let _ = writeln!(text, "\nSteps of {} that failed:\n", name(run));
+        let _ = writeln!(text, "\nSteps of {} that failed:\n", run.short_name(runs));
         run.info.failed.iter().for_each(|(step, why)| *text += &format!("- {step}: {why}\n"));
     }
 }
@@ -312,8 +314,8 @@ fn sentences(text: &mut String, suite: &Suite, beside: &[Beside]) {
     }
 }
 
-/// A table of every figure in which a peer is better.
-fn worse<'a>(text: &mut String, beside: impl Iterator<Item = &'a Beside<'a>>) {
+/// Every figure in which a peer is better: a table for each reason.
+fn worse<'a>(text: &mut String, beside: impl Iterator<Item = &'a Beside<'a>>, runs: &[Run]) {
     let mut rows: Vec<&Beside> = beside.filter(|b| matches!(b.outcome, Outcome::Worse(_))).collect();
     if rows.is_empty() {
         return;
@@ -323,12 +325,25 @@ fn worse<'a>(text: &mut String, beside: impl Iterator<Item = &'a Beside<'a>>) {
         let once = |x: &Beside| matches!(x.outcome, Outcome::Worse(Shown::Once));
         once(a).cmp(&once(b)).then(a.factor.total_cmp(&b.factor))
     });
-    *text += "\n### Every figure in which a peer is better\n\n\
-              | suite | load | figure | Crosspoint | peer | times as good | evidence | why |\n\
-              |---|---|---|---:|---:|---:|---|---|\n";
+    let mut by_reason: Vec<(&str, Vec<&Beside>)> = Vec::new();
     for b in rows {
         let why = reasons::why(&b.ours.suite, &b.peer.switch, b.figure, &b.ours.load());
-        let _ = writeln!(text, "| {} | {} | {} | {why} |", b.ours.suite, plain_load(b.ours), pair(b));
+        match by_reason.iter_mut().find(|(there, _)| *there == why) {
+            Some((_, rows)) => rows.push(b),
+            None => by_reason.push((why, vec![b])),
+        }
+    }
+    *text += "\n### Every figure in which a peer is better\n";
+    for (n, (why, rows)) in by_reason.into_iter().enumerate() {
+        let _ = write!(
+            text,
+            "\n**Reason {}**: {why}.\n\n| suite | load | figure | Crosspoint | peer | times as good | evidence |\n\
+             |---|---|---|---:|---:|---:|---|\n",
+            n + 1
+        );
+        for b in rows {
+            let _ = writeln!(text, "| {} | {} | {} |", b.ours.suite, plain_load(b.ours), pair(b, runs));
+        }
     }
 }
 
@@ -338,7 +353,7 @@ fn plain_load(point: &Point) -> String {
 }
 
 /// `figure | Crosspoint | peer | times as good | evidence`.
-fn pair(b: &Beside) -> String {
+fn pair(b: &Beside, runs: &[Run]) -> String {
     let metric = &b.ours.metrics[b.figure];
     let evidence = match &b.outcome {
         Outcome::Better(Shown::Surely) => format!("shown better, {} turns", b.turns()),
@@ -349,15 +364,17 @@ fn pair(b: &Beside) -> String {
         Outcome::None(why) => format!("no verdict: {why}"),
     };
     let factor = if matches!(b.outcome, Outcome::None(_)) { String::new() } else { times(b.factor) };
-    let unit = if metric.unit == "cycles" { "" } else { metric.unit.as_str() };
+    let unit = match metric.unit.as_str() {
+        "" | "cycles" => String::new(),
+        unit => format!(" {unit}"),
+    };
     format!(
-        "{} | {} {unit} | {} {unit} ({}) | {factor} | {evidence}, [{}]({})",
+        "{} | {}{unit} | {}{unit} ({}) | {factor} | {evidence}, {}",
         b.figure,
         short(metric.median()),
         short(b.peer.metrics[b.figure].median()),
         b.peer.switch,
-        name(b.run),
-        b.run.name.trim_end_matches('/'),
+        link(b.run, runs),
     )
 }
 
@@ -379,19 +396,31 @@ fn inherent<'a>(text: &mut String, beside: impl Iterator<Item = &'a Beside<'a>>)
     }
 }
 
+/// Why comparisons have no verdict: each reason, with how many of which suite and peer it holds for.
 fn no_verdict(text: &mut String, suites: &[(&Suite, Vec<Beside>)]) {
-    let mut none: BTreeMap<(&str, &str, &str), usize> = BTreeMap::new();
+    let mut none: BTreeMap<&str, BTreeMap<&str, BTreeMap<&str, usize>>> = BTreeMap::new();
     for b in suites.iter().flat_map(|(_, beside)| beside) {
         if let Outcome::None(why) = &b.outcome {
-            *none.entry((&b.ours.suite, &b.peer.switch, why)).or_default() += 1;
+            let of_suite = none.entry(without_share(why)).or_default().entry(&b.ours.suite).or_default();
+            *of_suite.entry(&b.peer.switch).or_default() += 1;
         }
     }
-    if !none.is_empty() {
-        let _ = write!(text, "\n### No verdict\n\n");
-        for ((suite, peer, why), count) in none {
-            let _ = writeln!(text, "- {suite}, {peer} ({count}): {why}");
+    if none.is_empty() {
+        return;
+    }
+    *text += "\n### No verdict\n\nBehind each peer is the number of its figures.\n\n";
+    for (why, by_suite) in none {
+        let _ = writeln!(text, "- {why}:");
+        for (suite, by_peer) in by_suite {
+            let peers: Vec<String> = by_peer.iter().map(|(peer, count)| format!("{peer} {count}")).collect();
+            let _ = writeln!(text, "  - {suite}: {}", peers.join(", "));
         }
     }
+}
+
+/// A reason without how much of the time it held, which differs from figure to figure.
+fn without_share(why: &str) -> &str {
+    why.strip_suffix(" % of the time").and_then(|rest| rest.rsplit_once(" for ")).map_or(why, |(why, _)| why)
 }
 
 fn of_suite(text: &mut String, suite: &Suite, beside: &[Beside], runs: &[Run]) {
@@ -403,7 +432,7 @@ fn of_suite(text: &mut String, suite: &Suite, beside: &[Beside], runs: &[Run]) {
     if !beside.is_empty() {
         *text += "\n| load | figure | Crosspoint | peer | times as good | evidence |\n|---|---|---:|---:|---:|---|\n";
         for b in beside {
-            let _ = writeln!(text, "| {} | {} |", b.ours.load_with_rules(), pair(b));
+            let _ = writeln!(text, "| {} | {} |", b.ours.load_with_rules(), pair(b, runs));
         }
     }
     let is_beside =
@@ -418,9 +447,7 @@ fn of_suite(text: &mut String, suite: &Suite, beside: &[Beside], runs: &[Run]) {
         let is_off = point.account.as_ref().is_some_and(|account| !account.adds_up());
         remarks.extend(is_off.then(|| "the account of packets does not add up".to_string()));
         let (load, figures, remarks) = (point.load_with_rules(), figures(point), remarks.join("; "));
-        let (run_name, link) = (name(run), run.name.trim_end_matches('/'));
-        let switch = &point.switch;
-        let _ = writeln!(text, "| {load} | {switch} | {figures} | {remarks} | [{run_name}]({link}) |");
+        let _ = writeln!(text, "| {load} | {} | {figures} | {remarks} | {} |", point.switch, link(run, runs));
     }
     let mut document = "";
     for figure in documents::of_suite(suite.name) {
@@ -487,10 +514,7 @@ mod tests {
             "Of 3 comparisons with other switches, Crosspoint is better in 1 (1 of them shown), worse in 2";
         assert!(text.contains(expected), "{text}");
         let worse = text.split("### Every figure").nth(1).unwrap().split("###").next().unwrap();
-        assert!(
-            worse.contains("| cycles_per_packet | 200  | 100  (ovs-dpdk) | 0.50 | shown worse"),
-            "{worse}"
-        );
+        assert!(worse.contains("| cycles_per_packet | 200 | 100 (ovs-dpdk) | 0.50 | shown worse"), "{worse}");
         assert!(worse.contains("(ovs) | 0.50") && worse.contains("not known yet"), "{worse}");
         assert!(!worse.contains("testpmd"), "{worse}");
         assert!(text.contains("| [x](bench/runs/x) |"), "{text}");
@@ -552,7 +576,46 @@ mod tests {
             text.contains("better in 1 (0 of them shown), worse in 0 (0 shown), and\nalike in 0; 2 have"),
             "{text}"
         );
-        assert!(text.contains("p2p, bridge (1): the kernel forwards on the generator's time"), "{text}");
-        assert!(text.contains("p2p, ovs (1): the limit was the generator"), "{text}");
+        let of_bridge =
+            "- the kernel forwards on the generator's time, so its cost is not known:\n  - p2p: bridge 1\n";
+        assert!(text.contains(of_bridge), "{text}");
+        assert!(text.contains("- the limit was the generator:\n  - p2p: ovs 1\n"), "{text}");
+    }
+
+    #[test]
+    fn a_reason_is_given_once_and_all_its_figures_below_it() {
+        let of = |switch: &str, values: [f64; 2]| {
+            let mut point = Point { suite: "latency".into(), switch: switch.into(), ..Point::default() };
+            for (share, value) in ["at_1", "at_10"].into_iter().zip(values) {
+                let metric = Metric::new("us", Better::Lower, vec![value, value + 0.1]);
+                point.metrics.insert(format!("{share}_latency_p50_us"), metric);
+            }
+            point
+        };
+        let points =
+            vec![of("crosspoint", [40.0, 9.0]), of("bridge", [5.0, 4.0]), of("ovs-dpdk", [9.0, 9.0])];
+        let text = text(&[Run { name: "x".into(), points, ..Run::default() }]);
+        let worse = text.split("### Every figure").nth(1).unwrap().split("###").next().unwrap();
+        let reasons: Vec<&str> = worse.split("**Reason").skip(1).collect();
+        assert_eq!(reasons.len(), 2, "{worse}");
+        // The kernel's two figures have one reason, and the other peer's one has its own.
+        let counts: Vec<usize> = reasons.iter().map(|r| r.matches("shown worse").count()).collect();
+        assert_eq!(counts, [2, 1], "{worse}");
+    }
+
+    #[test]
+    fn limits_that_differ_by_their_share_are_one_reason() {
+        let of =
+            |share| format!("the limit was a processor: the switch waited for one for {share} % of the time");
+        assert_eq!(without_share(&of(16)), "the limit was a processor: the switch waited for one");
+        assert_eq!(without_share(&of(16)), without_share(&of(7)));
+        assert_eq!(without_share("a value is not above 0"), "a value is not above 0");
+    }
+
+    #[test]
+    fn what_is_said_of_every_report_needs_no_wrapping() {
+        for line in HEAD.lines().chain(HOW.lines()) {
+            assert_eq!(wrapped(line), format!("{line}\n"));
+        }
     }
 }

@@ -19,8 +19,7 @@ use std::path::{Path, PathBuf};
 /// Writes `report.html` and `points.csv` for these runs, by default into the first one's directory. Returns
 /// the page's path.
 pub fn run(dirs: &[PathBuf], out: Option<&Path>) -> Result<PathBuf, Failure> {
-    let runs: Result<Vec<Run>, String> = dirs.iter().map(|dir| store::read(dir)).collect();
-    let runs = runs.map_err(Failure::Usage)?;
+    let runs = read(dirs)?;
     let to = out.or(dirs.first().map(PathBuf::as_path)).unwrap_or(Path::new("."));
     std::fs::create_dir_all(to).map_err(|e| format!("{}: {e}", to.display()))?;
     write_whole(&to.join("points.csv"), csv(&runs)?.as_bytes())?;
@@ -32,9 +31,22 @@ pub fn run(dirs: &[PathBuf], out: Option<&Path>) -> Result<PathBuf, Failure> {
 
 /// Writes these runs as text in Markdown.
 pub fn markdown(dirs: &[PathBuf], file: &Path) -> Result<(), Failure> {
-    let runs: Result<Vec<Run>, String> = dirs.iter().map(|dir| store::read(dir)).collect();
-    let text = markdown::text(&runs.map_err(Failure::Usage)?);
-    write_whole(file, text.as_bytes()).map_err(Failure::Check)
+    write_whole(file, markdown::text(&read(dirs)?).as_bytes()).map_err(Failure::Check)
+}
+
+/// Reads the runs. A directory given twice is refused: its points would count twice.
+fn read(dirs: &[PathBuf]) -> Result<Vec<Run>, Failure> {
+    let mut seen: Vec<PathBuf> = Vec::new();
+    let one = |dir: &PathBuf| {
+        let run = store::read(dir)?;
+        let path = dir.canonicalize().map_err(|e| format!("{}: {e}", dir.display()))?;
+        if seen.contains(&path) {
+            return Err(format!("{} is given twice: give each run once", dir.display()));
+        }
+        seen.push(path);
+        Ok(run)
+    };
+    dirs.iter().map(one).collect::<Result<_, String>>().map_err(Failure::Usage)
 }
 
 /// The columns, which docs/benchmarking.md describes.

@@ -153,7 +153,7 @@ fn of_suite(suite: &Suite, runs: &[Run]) -> Markup {
                 @if let Some(svg) = svg(plot, &lines) {
                     figure.graph data-points=(lines.iter().map(|l| l.points.len()).sum::<usize>()) {
                         figcaption { (plot.title) }
-                        (PreEscaped(svg))
+                        div.scroll { (PreEscaped(svg)) }
                         (legend(lines.iter().map(|line| line.name.as_str())))
                         @if lines.iter().any(|line| !line.foreign.is_empty()) {
                             p { "In a frame: " (FOREIGN) }
@@ -237,7 +237,7 @@ fn bars(plot: &Plot, suite: &Suite, runs: &[Run]) -> Markup {
     html! { @if let Some(svg) = bars.svg(plot) {
         figure.graph data-points=(bars.count()) {
             figcaption { (plot.title) }
-            (PreEscaped(svg))
+            div.scroll { (PreEscaped(svg)) }
             @if bars.series.len() > 1 { (legend(bars.series.iter().map(String::as_str))) }
             @if bars.has_hollow() { p { "Hollow: " (FOREIGN) } }
         }

@@ -64,7 +64,7 @@ pub fn lines(plot: &Plot, suite: &str, runs: &[Run]) -> Vec<Line> {
                 }
             }
             if runs.len() > 1 {
-                name += &format!(" ({})", run.name.rsplit('/').next().unwrap_or_default());
+                name += &format!(" ({})", run.short_name(runs));
             }
             let (low, high) = metric.interval();
             let y = metric.median();

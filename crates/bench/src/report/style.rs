@@ -36,9 +36,9 @@ pre { overflow-x: auto; background: var(--soft); padding: 0.6rem; font-size: 0.8
 dl { display: grid; grid-template-columns: max-content 1fr; gap: 0.15rem 1rem; font-size: 0.875rem; }
 dt { font-weight: 600; } dd { margin: 0; overflow-wrap: anywhere; }
 @media (max-width: 40rem) { body { padding: 0.6rem; font-size: 15px; } th, td { padding: 0.2rem 0.35rem; }
-  dl { grid-template-columns: 1fr; } dd { margin-bottom: 0.4rem; } }
+  dl { grid-template-columns: 1fr; } dd { margin-bottom: 0.4rem; } figure svg { min-width: 45rem; } }
 @media print { body { max-width: none; font-size: 10pt; } nav, th button::after { display: none; }
-  figure, tr { break-inside: avoid; } .scroll { overflow: visible; } }
+  figure, tr { break-inside: avoid; } .scroll { overflow: visible; } figure svg { min-width: 0; } }
 ";
 
 /// Sorts a table by the column whose header is clicked: numbers by value, which cells have in `data-v`.

@@ -177,3 +177,34 @@ pub struct Run {
     /// All points, in the order of their steps.
     pub points: Vec<Point>,
 }
+
+impl Run {
+    /// Its name in a graph or a table: the end of its path, as long as it takes to be no other run's.
+    pub fn short_name(&self, runs: &[Run]) -> &str {
+        let path = self.name.trim_end_matches('/');
+        let others = || runs.iter().map(|run| run.name.trim_end_matches('/')).filter(|other| *other != path);
+        let is_of_another =
+            |end: &str| others().any(|other| other == end || other.ends_with(&format!("/{end}")));
+        let mut ends = path.rmatch_indices('/').map(move |(at, _)| &path[at + 1..]).chain([path]);
+        ends.find(|end| !end.is_empty() && !is_of_another(end)).unwrap_or(&self.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_whose_directories_have_the_same_last_name_are_told_apart() {
+        let of = |names: &[&str]| {
+            let runs: Vec<Run> =
+                names.iter().map(|name| Run { name: name.to_string(), ..Run::default() }).collect();
+            runs.iter().map(|run| run.short_name(&runs).to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(of(&["bench/runs/x/", "bench/runs/y"]), ["x", "y"]);
+        assert_eq!(of(&["a/run/", "b/run", "c"]), ["a/run", "b/run", "c"]);
+        // The end of one is the whole of the other.
+        assert_eq!(of(&["run", "/tmp/a/run", "/tmp/b/a/run"]), ["run", "tmp/a/run", "b/a/run"]);
+        assert_eq!(of(&["/"]), ["/"]);
+    }
+}
