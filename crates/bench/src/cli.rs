@@ -18,7 +18,7 @@ use crate::suite::list::suites;
 use crate::trials::Wanted;
 use crate::units::Failure;
 use crate::{compare, goals, report, result, run as runner};
-use clap::Subcommand;
+use clap::{Arg, Command, Subcommand};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -240,6 +240,18 @@ pub fn run(args: Args) -> ExitCode {
     }
 }
 
+/// The command for completion: suites, switches and generators are values of the arguments that take them.
+/// The parser leaves these to [`run`], since they may also be steps, paths and addresses.
+pub fn completed(bench: Command) -> Command {
+    let suites = suites().map(|suite| suite.name).chain(["all"]);
+    let of = |names: Vec<&'static str>| move |arg: Arg| arg.value_parser(names.clone());
+    let (suites, switches) = (of(suites.collect()), of(runner::known_switches()));
+    let generators = of(generator::list::NAMES.to_vec());
+    bench.mut_subcommand("run", |run| {
+        run.mut_arg("names", suites).mut_arg("switch", switches).mut_arg("generator", generators)
+    })
+}
+
 fn measure(bench: Bench) -> Result<(), String> {
     match bench {
         Bench::P2p(args) => p2p::run(&args),
@@ -355,7 +367,7 @@ fn print_goals(args: &GoalsArgs) -> Result<(), Failure> {
 mod tests {
     use super::*;
     use crate::suite::{Step, list::suites};
-    use clap::{Args as _, Command};
+    use clap::Args as _;
 
     #[test]
     fn every_suite_gives_its_measurements_arguments_that_they_take() {

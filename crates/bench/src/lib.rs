@@ -33,7 +33,7 @@ mod suite;
 mod trials;
 mod units;
 
-pub use cli::{Args, run};
+pub use cli::{Args, completed, run};
 /// Kernels and file systems in memory that virtual machines boot, for tests that need them too.
 pub use lab::guest::system as guest_system;
 /// The report of a demonstration.

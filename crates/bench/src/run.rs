@@ -41,8 +41,8 @@ pub struct Wish {
     pub resume: bool,
 }
 
-/// The switches other than ours that some suite can measure.
-fn known_switches() -> Vec<&'static str> {
+/// The switches that some suite can measure.
+pub fn known_switches() -> Vec<&'static str> {
     let mut names = vec!["crosspoint", "bridge", "ovs"];
     names.extend(peers().map(|peer| peer.switch));
     names.extend(NAMES);

@@ -1,3 +1,3 @@
 //! `crosspoint bench`: the built-in benchmark, from the crate of that name.
 
-pub use ::bench::{Args, run};
+pub use ::bench::{Args, completed, run};

@@ -7,13 +7,39 @@ use clap::{Arg, ArgAction, Command, ValueHint};
 use clap_complete::Shell;
 use host::manual::{Flag, Manual};
 use std::collections::BTreeSet;
+use std::fmt::Write;
+use std::iter;
 
 /// The script for a program.
 pub fn script(shell: Shell, mut command: Command) -> Vec<u8> {
     let name = command.get_name().to_string();
     let mut out = Vec::new();
-    clap_complete::generate(shell, &mut command, name, &mut out);
+    clap_complete::generate(shell, &mut command, name.clone(), &mut out);
+    if shell == Shell::Fish {
+        out.extend(fish_operands(&name, &command).into_bytes());
+    }
     out
+}
+
+/// What clap_complete leaves out for fish: the values of operands, of a subcommand and of one of its own.
+fn fish_operands(name: &str, command: &Command) -> String {
+    let word = name.replace('-', "_");
+    let mut lines = String::new();
+    for sub in command.get_subcommands() {
+        let at = format!("__fish_{word}_using_subcommand {}", sub.get_name());
+        let below = sub
+            .get_subcommands()
+            .map(|one| (format!("{at}; and __fish_seen_subcommand_from {}", one.get_name()), one));
+        for (condition, command) in iter::once((at.clone(), sub)).chain(below) {
+            let values = command.get_positionals().flat_map(|operand| operand.get_possible_values());
+            let values: Vec<String> = values.map(|value| value.get_name().to_string()).collect();
+            if !values.is_empty() {
+                let _ =
+                    writeln!(lines, "complete -c {name} -n \"{condition}\" -f -a \"{}\"", values.join(" "));
+            }
+        }
+    }
+    lines
 }
 
 /// A program as clap would parse it.

@@ -51,13 +51,72 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     (
         "bench",
         &[
+            ("crosspoint bench list", "Name the suites, and the question that each answers."),
+            ("crosspoint bench run --help", "Show the options of one command."),
+        ],
+    ),
+    (
+        "bench run",
+        &[
+            ("crosspoint bench run p2p pvp --out results", "Run two suites and draw results/report.html."),
+            ("crosspoint bench run restart.guest", "Run one step of a suite."),
+            ("crosspoint bench run all --quick --out check", "Show that everything runs, in seconds a step."),
+            (
+                "crosspoint bench run load-curve --switch crosspoint --switch ovs-dpdk --turns 7",
+                "Measure two switches in turns.",
+            ),
+            (
+                "crosspoint bench run traffic --traffic tcp-syn+l4+zipf --switch crosspoint@target/old",
+                "Offer other traffic to another build.",
+            ),
+            ("crosspoint bench run p2p pvp --out results --resume", "Go on after an interruption."),
+        ],
+    ),
+    (
+        "bench report",
+        &[
+            ("crosspoint bench report results other-results", "Draw two runs in one report."),
+            (
+                "crosspoint bench report --markdown BENCHMARKS.md results",
+                "Write where Crosspoint wins and loses, and every figure, as text.",
+            ),
+        ],
+    ),
+    (
+        "bench compare",
+        &[
+            ("crosspoint bench compare results other-results", "Judge one run by another."),
+            (
+                "crosspoint bench compare target/old target/new",
+                "Run two builds in turns, and judge the second.",
+            ),
+        ],
+    ),
+    (
+        "bench goals",
+        &[("crosspoint bench goals results", "Print each goal of the project beside its figure.")],
+    ),
+    (
+        "bench p2p",
+        &[
             (
                 "crosspoint bench p2p --rules exact --flows 1,1k,100k",
                 "Measure the cost of a packet by number of flows.",
             ),
-            ("crosspoint bench p2p --help", "Show the options of one benchmark."),
-            ("crosspoint bench run p2p pvp --out results", "Run two suites and draw results/report.html."),
-            ("crosspoint bench compare results other-results", "Judge one run by another."),
+            (
+                "crosspoint bench p2p --peer ovs-dpdk --runs 7 --json p2p.json",
+                "Measure Open vSwitch with DPDK in turns with this switch, and keep the rows.",
+            ),
+        ],
+    ),
+    (
+        "bench pvp",
+        &[
+            (
+                "crosspoint bench pvp --guest builtin --sizes 64,1518 --flows 10,1k",
+                "Measure the way through a guest, without DPDK.",
+            ),
+            ("crosspoint bench pvp --loss 0", "Search the highest rate without loss."),
         ],
     ),
     (
@@ -93,15 +152,20 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
 /// The command line of `crosspoint`, with grouped help and examples. `cli` is as clap derives it, here and
 /// below.
 pub fn cli(mut cli: Command) -> Command {
-    let names: Vec<String> = visible(&cli).map(|sub| sub.get_name().to_string()).collect();
-    for name in names {
-        let rows = examples(&examples_of(&name));
-        if !rows.is_empty() {
-            cli = cli.mut_subcommand(name, |sub| sub.after_help(rows.trim_start().to_string()));
-        }
+    for (path, _) in EXAMPLES {
+        let rows = examples(&examples_of(path)).trim_start().to_string();
+        cli = with_help(cli, path, rows);
     }
     let help = main_help(&cli);
     cli.override_help(help)
+}
+
+/// A command whose subcommand, by the names on the way to it, has this below its help.
+fn with_help(command: Command, path: &str, rows: String) -> Command {
+    match path.split_once(' ') {
+        Some((name, rest)) => command.mut_subcommand(name.to_string(), |sub| with_help(sub, rest, rows)),
+        None => command.mut_subcommand(path.to_string(), |sub| sub.after_help(rows)),
+    }
 }
 
 /// `crosspoint` and all subcommands as clap would parse them, for completion.
@@ -109,11 +173,24 @@ pub fn completed(cli: &Command) -> Command {
     let completed = |sub: &Command| match PROGRAMS.iter().find(|program| program.subcommand == sub.get_name())
     {
         Some(program) => super::complete::command(program.subcommand, &(program.manual)()),
+        None if sub.get_name() == "bench" => crate::bench::completed(sub.clone()),
         None => sub.clone(),
     };
-    // Not what is hidden, which clap_complete would offer.
-    let subcommands = visible(cli).map(completed);
+    let subcommands = visible(cli).map(completed).map(|sub| without_hidden(&sub));
     Command::new(cli.get_name().to_string()).version(program::VERSION).subcommands(subcommands)
+}
+
+/// A command without its hidden subcommands, which clap_complete would offer.
+fn without_hidden(command: &Command) -> Command {
+    if command.get_subcommands().all(|sub| !sub.is_hide_set()) {
+        return command.clone();
+    }
+    let about = command.get_about().cloned().unwrap_or_default();
+    let name = command.get_name().to_string();
+    Command::new(name)
+        .about(about)
+        .args(command.get_arguments().cloned())
+        .subcommands(visible(command).cloned())
 }
 
 /// The page of `crosspoint` itself.
@@ -165,6 +242,9 @@ fn of(command: &Command) -> Manual {
         push_options(&mut manual, &format!("Options of {}", sub.get_name()), sub);
     }
     manual.examples = examples_of(command.get_name());
+    for sub in visible(command) {
+        manual.examples.extend(examples_of(&format!("{} {}", command.get_name(), sub.get_name())));
+    }
     manual
 }
 

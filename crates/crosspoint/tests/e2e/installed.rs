@@ -183,12 +183,17 @@ fn bash_completes_commands_and_options_of_every_name() {
         (&["crosspoint", "vs"], "vsctl"),
         (&["crosspoint", "vsctl", "add-p"], "add-port"),
         (&["crosspoint", "switch", "--pmd"], "--pmd-cpu-mask"),
+        (&["crosspoint", "bench", "run", "pv"], "pvp-matrix"),
+        (&["crosspoint", "bench", "run", "p2p", "load-c"], "load-curve"),
+        (&["crosspoint", "bench", "run", "p2p", "--switch", "ovs-d"], "ovs-dpdk"),
     ] {
         let offers = bash_offers(&scripts.join(words[0]), words);
         assert!(offers.iter().any(|offer| offer == expected), "{words:?}: {offers:?}");
     }
     let offers = bash_offers(&scripts.join("crosspoint"), &["crosspoint", "demo"]);
     assert_eq!(offers, ["demo"], "and not what is hidden");
+    let offers = bash_offers(&scripts.join("crosspoint"), &["crosspoint", "bench", "p"]);
+    assert_eq!(offers, ["p2p", "pvp"], "and no measurement that suites run");
 }
 
 #[test]
@@ -213,6 +218,18 @@ fn zsh_and_fish_read_their_scripts() {
     assert!(fish("ovs-vsctl", "ovs-vsctl add-p").contains("add-port"));
     assert!(fish("crosspoint", "crosspoint vsctl add-p").contains("add-port"));
     assert!(fish("ovs-ofctl", "ovs-ofctl --bun").contains("--bundle"));
+    assert!(fish("crosspoint", "crosspoint bench run pv").contains("pvp-matrix"));
+    assert!(fish("crosspoint", "crosspoint bench run p2p load-c").contains("load-curve"));
+    assert!(fish("crosspoint", "crosspoint bench run p2p --switch ovs-d").contains("ovs-dpdk"));
+    assert!(fish("crosspoint", "crosspoint generate compl").contains("completion"));
+    // zsh offers what its script lists.
+    let zsh = std::fs::read_to_string(share.join("zsh/site-functions/_crosspoint")).unwrap();
+    for (argument, value) in
+        [("names", "pvp-matrix"), ("--switch", "ovs-dpdk"), ("--generator", "testpmd-txonly")]
+    {
+        let line = zsh.lines().find(|line| line.contains(argument) && line.contains(value));
+        assert!(line.is_some(), "{argument}: no {value} in\n{zsh}");
+    }
 }
 
 #[test]
