@@ -172,10 +172,10 @@ struct RunArgs {
     traffic: Option<Pattern>,
     /// Workers of each switch, and queues of each port, in suites of trials. By default one, or four in
     /// pvp-matrix, as far as generator and guest have processors of their own beside them.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = workers)]
     workers: Option<usize>,
     /// Turns of each load, in suites of trials: five by default, and one with --quick.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     turns: Option<u32>,
     /// Where results go. By default bench-TIME in the current directory.
     #[arg(long, value_name = "DIR")]
@@ -226,9 +226,11 @@ pub fn run(args: Args) -> ExitCode {
         }
         Bench::Compare(args) => compare::run(&args.a, &args.b),
         Bench::Goals(args) => print_goals(&args),
-        measurement => measure(measurement).map_err(|why| match why.contains(MISSING) {
-            true => Failure::Machine(why),
-            false => Failure::Check(why),
+        measurement => measure(measurement).map_err(|why| match why {
+            why if why.contains(MISSING) => Failure::Machine(why),
+            // Two options that do not go together.
+            why if why.starts_with("--") => Failure::Usage(why),
+            why => Failure::Check(why),
         }),
     };
     match result {
@@ -319,6 +321,13 @@ fn names<T: ?Sized>(all: &[&T], name: impl Fn(&T) -> &'static str) -> String {
     all.iter().map(|one| name(one)).collect::<Vec<_>>().join(", ")
 }
 
+/// A number of workers that this machine has processors for.
+fn workers(text: &str) -> Result<usize, String> {
+    let most = std::thread::available_parallelism().map_or(1, usize::from);
+    let number = text.parse().ok().filter(|n| (1..=most).contains(n));
+    number.ok_or_else(|| format!("must be 1 to {most}, the processors of this machine"))
+}
+
 fn run_suites(args: RunArgs) -> Result<(), Failure> {
     let mode = match (args.quick, args.full) {
         (true, _) => Mode::Quick,
@@ -368,6 +377,44 @@ mod tests {
     use super::*;
     use crate::suite::{Step, list::suites};
     use clap::Args as _;
+    use clap::builder::ValueParser;
+
+    /// Whether an option takes a number.
+    fn is_number(parser: &ValueParser) -> bool {
+        let kinds: [ValueParser; 7] = [
+            clap::value_parser!(u8).into(),
+            clap::value_parser!(u16).into(),
+            clap::value_parser!(u32).into(),
+            clap::value_parser!(u64).into(),
+            clap::value_parser!(i32).into(),
+            ValueParser::new(|text: &str| text.parse::<usize>().map_err(|e| e.to_string())),
+            ValueParser::new(|text: &str| text.parse::<f64>().map_err(|e| e.to_string())),
+        ];
+        kinds.iter().any(|kind| kind.type_id() == parser.type_id())
+    }
+
+    #[test]
+    fn no_option_takes_an_absurd_number() {
+        let bench = Args::augment_args(Command::new("bench").no_binary_name(true));
+        let mut count = 0;
+        for command in bench.get_subcommands() {
+            for option in command.get_arguments().filter(|arg| is_number(arg.get_value_parser())) {
+                // What the runner itself passes is checked against the places that it names.
+                let Some(long) = option.get_long().filter(|long| *long != "rx") else { continue };
+                for value in ["-21", "1e400", "nan", "", "4294967295", "99999999999999999999", "99999999999m"]
+                {
+                    let words = [command.get_name(), &format!("--{long}={value}")];
+                    let why = bench.clone().try_get_matches_from(words).unwrap_err();
+                    assert_eq!(why.exit_code(), 2, "{words:?}");
+                    let why = why.to_string();
+                    let is_told = why.contains(&format!("'--{long}")) && why.contains("value");
+                    assert!(is_told, "bench {words:?}: {why}");
+                }
+                count += 1;
+            }
+        }
+        assert!(count > 80, "{count}");
+    }
 
     #[test]
     fn every_suite_gives_its_measurements_arguments_that_they_take() {

@@ -81,11 +81,6 @@ pub fn run(wish: &Wish) -> Result<(), Failure> {
             return Err(Failure::Usage(format!("--traffic pcap={}: {why}", file.display())));
         }
     }
-    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-    if let Some(workers) = wish.wanted.workers.filter(|workers| !(1..=cpus).contains(workers)) {
-        let why = format!("--workers {workers}: must be 1 to {cpus}, the processors of this machine");
-        return Err(Failure::Usage(why));
-    }
     let is_known = |s: &str| s.starts_with("crosspoint@") || known.contains(&s);
     if let Some(unknown) = wish.wanted.switches.iter().find(|s| !is_known(s)) {
         return Err(Failure::Usage(format!("unknown switch {unknown}; known: {}", known.join(", "))));

@@ -1,19 +1,31 @@
 //! Numbers as people type and read them.
 
-/// The greatest count: the flows, rules and connections of benchmarks are held in memory.
-const COUNT_MAX: usize = 100_000_000;
+/// The greatest count: the flows and rules of benchmarks are held in memory, a rule with its flow in half a
+/// kilobyte.
+const COUNT_MAX: usize = 10_000_000;
 
 /// A count with a suffix: `10`, `1k`, `250k`, `1m`.
 pub fn count(text: &str) -> Result<usize, String> {
+    up_to::<COUNT_MAX>(text)
+}
+
+/// The same with another maximum.
+pub fn up_to<const MOST: usize>(text: &str) -> Result<usize, String> {
     let (digits, factor) = match text.to_ascii_lowercase() {
         t if t.ends_with('k') => (t[..t.len() - 1].to_string(), 1_000),
         t if t.ends_with('m') => (t[..t.len() - 1].to_string(), 1_000_000),
         t => (t, 1),
     };
     let count = digits.parse().ok().and_then(|n: usize| n.checked_mul(factor));
-    count.filter(|n| (1..=COUNT_MAX).contains(n)).ok_or_else(|| {
-        format!("{text}: expected a number from 1 to 100m, with k or m for thousands or millions")
+    count.filter(|n| (1..=MOST).contains(n)).ok_or_else(|| {
+        format!("must be 1 to {}, with k or m for thousands or millions", grouped(MOST as u64))
     })
+}
+
+/// Seconds with a fraction, up to a day.
+pub fn seconds(text: &str) -> Result<f64, String> {
+    let seconds = text.parse().ok().filter(|seconds| *seconds > 0.0 && *seconds <= 86_400.0);
+    seconds.ok_or_else(|| "must be above 0 and at most 86400".into())
 }
 
 /// A number with commas between groups of three digits.
@@ -71,9 +83,15 @@ mod tests {
     #[test]
     fn counts_take_suffixes_and_refuse_nonsense() {
         assert_eq!((count("7"), count("250k"), count("1M")), (Ok(7), Ok(250_000), Ok(1_000_000)));
-        assert_eq!(count("100m"), Ok(COUNT_MAX));
-        for text in ["0", "k", "-1", "101m", "99999999999999999m", "99999999999999999999"] {
-            assert!(count(text).is_err(), "{text}");
+        assert_eq!(count("10m"), Ok(COUNT_MAX));
+        for text in ["0", "k", "-1", "11m", "99999999999999999m", "99999999999999999999"] {
+            let why = count(text).unwrap_err();
+            assert!(why.starts_with("must be 1 to 10,000,000, with k or m"), "{text}: {why}");
+        }
+        assert_eq!((up_to::<64>("64").ok(), up_to::<64>("65").ok()), (Some(64), None));
+        assert_eq!((seconds("0.5").ok(), seconds("86400").ok()), (Some(0.5), Some(86_400.0)));
+        for text in ["0", "-1", "1e400", "nan", "86401", ""] {
+            assert!(seconds(text).is_err(), "{text}");
         }
     }
 

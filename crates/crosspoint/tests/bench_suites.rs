@@ -342,7 +342,7 @@ fn wrong_usage_exits_with_2_and_a_machine_that_lacks_a_peer_with_3() {
         (&["run", "p2p", "--switch", "abacus", "--out", out], "unknown switch abacus"),
         (&["run", "p2p", "--quick", "--full"], "--full"),
         (&["run", "p2p", "--resume"], "--out"),
-        (&["run", "p2p", "--workers", "1000", "--out", out], "--workers 1000: must be 1 to"),
+        (&["run", "p2p", "--workers", "1000", "--out", out], "must be 1 to"),
         (
             &["run", "traffic", "--traffic", "pcap=/nonexistent", "--out", out],
             "--traffic pcap=/nonexistent: No such",

@@ -10,7 +10,7 @@ use crate::measure::rig::{Rig, settle};
 use crate::measure::trial::{self, Common, Goals, Meter, SINK, SOURCE, per_cpu_second};
 use crate::process::TempDir;
 use crate::stats::median;
-use crate::units::count;
+use crate::units::{count, up_to};
 use datapath::{CacheConfig, Config};
 use flow::{Action, Match};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -35,7 +35,7 @@ pub struct ChurnArgs {
     #[arg(long, value_parser = count, default_value = "100k")]
     flows: usize,
     /// Flow-mods per second.
-    #[arg(long, value_parser = count, default_value = "1k")]
+    #[arg(long, value_parser = up_to::<100_000_000>, default_value = "1k")]
     rate: usize,
     #[command(flatten)]
     common: Common,
@@ -64,7 +64,7 @@ pub struct ExpiryArgs {
     #[arg(long, value_parser = count, default_value = "100k")]
     active: usize,
     /// When they expire, in milliseconds.
-    #[arg(long, default_value_t = 5_000, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, default_value_t = 5_000, value_parser = clap::value_parser!(u32).range(1..=600_000))]
     max_idle_ms: u32,
     #[command(flatten)]
     common: Common,

@@ -2,7 +2,7 @@
 //! bursts between which it sleeps, so that what it costs the machine is what it does.
 
 use crate::measure::frames;
-use crate::units::count;
+use crate::units::{count, seconds};
 use base::PortNo;
 use packet::{BURST, Batch, Pool, PoolConfig};
 use ports::PortSpec;
@@ -21,7 +21,7 @@ pub struct Args {
     #[arg(long, value_parser = count, default_value = "100")]
     flows: usize,
     /// For how long.
-    #[arg(long)]
+    #[arg(long, value_parser = seconds)]
     seconds: f64,
 }
 

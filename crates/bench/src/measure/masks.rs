@@ -17,7 +17,7 @@ use crate::measure::rows::Rows;
 use crate::measure::trial::{self, Common, Goals, SINK, SOURCE};
 use crate::process::TempDir;
 use crate::stats::median;
-use crate::units::count;
+use crate::units::{count, up_to};
 use datapath::{CacheConfig, Config, ExactTier};
 use flow::{FieldId, Match, Mf};
 use std::net::Ipv4Addr;
@@ -55,7 +55,7 @@ pub enum Megaflows {
 #[derive(clap::Args)]
 pub struct Args {
     /// Numbers of distinct masks in the rules, separated by commas.
-    #[arg(long, value_delimiter = ',', value_parser = masks, default_value = "1,2,8,32,128,1k,10k")]
+    #[arg(long, value_delimiter = ',', value_parser = up_to::<MASKS_MAX>, default_value = "1,2,8,32,128,1k,10k")]
     masks: Vec<usize>,
     /// Numbers of flows, separated by commas.
     #[arg(long, value_delimiter = ',', value_parser = count, default_value = "1k,100k,1m")]
@@ -65,10 +65,6 @@ pub struct Args {
     megaflows: Vec<Megaflows>,
     #[command(flatten)]
     common: Common,
-}
-
-fn masks(text: &str) -> Result<usize, String> {
-    count(text).and_then(|n| if n <= MASKS_MAX { Ok(n) } else { Err(format!("at most {MASKS_MAX}")) })
 }
 
 #[derive(serde::Serialize)]
@@ -99,6 +95,9 @@ pub fn run(args: &Args) -> Result<(), String> {
         [] => vec![Megaflows::Wide, Megaflows::PerFlow],
         given => given.to_vec(),
     };
+    if args.masks.iter().min() > args.flows.iter().max() {
+        return Err("--masks: at most as many as --flows".into());
+    }
     let (mut rows, mut goals) = (Rows::default(), Goals::default());
     for megaflows in kinds {
         for &flows in &args.flows {

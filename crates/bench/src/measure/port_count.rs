@@ -9,7 +9,7 @@ use crate::measure::rig::{Rig, Sample};
 use crate::measure::rows::Rows;
 use crate::measure::trial::{Common, Goals};
 use crate::stats::median;
-use crate::units::count;
+use crate::units::{count, up_to};
 use base::PortNo;
 use datapath::Config;
 use flow::{Action, FieldId, Match};
@@ -24,10 +24,10 @@ const GOAL: f64 = 1.05;
 #[derive(clap::Args)]
 pub struct Args {
     /// Numbers of ports, separated by commas; 2 is always among them.
-    #[arg(long, value_delimiter = ',', value_parser = count, default_value = "2,4,8,64,512")]
+    #[arg(long, value_delimiter = ',', value_parser = up_to::<4096>, default_value = "2,4,8,64,512")]
     ports: Vec<usize>,
     /// Type of the idle ports: `null` or `dummy`.
-    #[arg(long, default_value = "null")]
+    #[arg(long, value_parser = ["null", "dummy"], default_value = "null")]
     idle: String,
     /// Packets per poll at most.
     #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u8).range(1..=32))]
@@ -55,9 +55,6 @@ struct Row {
 
 /// Runs it.
 pub fn run(args: &Args) -> Result<(), String> {
-    if !["null", "dummy"].contains(&args.idle.as_str()) {
-        return Err(format!("--idle {}: expected null or dummy", args.idle));
-    }
     let mut counts: Vec<usize> = args.ports.iter().copied().filter(|&n| n > 2).collect();
     counts.insert(0, 2);
     let mut rigs = counts.iter().map(|&n| rig(args, n)).collect::<Result<Vec<_>, _>>()?;

@@ -9,7 +9,7 @@ use crate::machine::watch::Watch;
 use crate::measure::rows::Rows;
 use crate::measure::trial::{Common, Goals};
 use crate::stats::median;
-use crate::units::count;
+use crate::units::up_to;
 use host::rundir::RunDir;
 use packet::{Pool, PoolConfig};
 use ports::af_xdp::Bare;
@@ -37,13 +37,14 @@ const CHUNK_BYTES: usize = 2048;
 #[derive(clap::Args)]
 pub struct Args {
     /// Types, separated by commas: `dummy`, `tap`, `internal`, `afxdp`.
-    #[arg(long, value_delimiter = ',', default_value = "dummy,tap,internal,afxdp")]
+    #[arg(long, value_delimiter = ',', value_parser = ["dummy", "tap", "internal", "afxdp"],
+          default_value = "dummy,tap,internal,afxdp")]
     kinds: Vec<String>,
     /// Ports of each type.
-    #[arg(long, value_parser = count, default_value = "1k")]
+    #[arg(long, value_parser = up_to::<10_000>, default_value = "1k")]
     ports: usize,
     /// Ports of type `afxdp`, each on a veth pair of its own.
-    #[arg(long, value_parser = count, default_value = "64")]
+    #[arg(long, value_parser = up_to::<512>, default_value = "64")]
     afxdp_ports: usize,
     #[command(flatten)]
     common: Common,
@@ -80,11 +81,8 @@ pub fn run(args: &Args) -> Result<(), String> {
     }
     let (mut rows, mut goals) = (Rows::default(), Goals::default());
     for kind in &args.kinds {
-        let row = match kind.as_str() {
-            "dummy" | "tap" | "internal" => measure(args, kind, args.ports)?,
-            "afxdp" => measure(args, kind, args.afxdp_ports)?,
-            _ => return Err(format!("--kinds {kind}: expected dummy, tap, internal or afxdp")),
-        };
+        let ports = if kind == "afxdp" { args.afxdp_ports } else { args.ports };
+        let row = measure(args, kind, ports)?;
         println!(
             "{:>8} ports of type {kind:<8} {:>8.1} ms, one more {:>6.2} ms, gone in {:>8.1} ms",
             row.ports, row.all_ms, row.one_ms, row.gone_ms

@@ -25,10 +25,10 @@ pub const SINK: PortNo = PortNo(2);
 #[derive(clap::Args)]
 pub struct Common {
     /// Turns of each.
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub runs: u32,
     /// Length of a turn in milliseconds.
-    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
     pub turn_ms: u64,
     /// Write the rows to this file.
     #[arg(long, value_parser = json_file)]

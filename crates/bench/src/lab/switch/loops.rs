@@ -15,6 +15,7 @@ use crate::lab::topology::End;
 use crate::lab::traffic::pattern::{Pattern, Protocol};
 use crate::machine::huge_pages;
 use crate::process::Process;
+use crate::units::count;
 use base::{OfPort, PortNo};
 use flow::{Depth, Ingress, Key};
 use packet::wait::Waiter;
@@ -74,7 +75,7 @@ pub struct Args {
     #[arg(long, value_delimiter = ',', required = true)]
     ports: Vec<String>,
     /// Flows that the classifier knows.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, value_parser = count, default_value = "1")]
     flows: usize,
     /// What tells them apart.
     #[arg(long, default_value = "udp")]

@@ -31,7 +31,7 @@ pub struct Args {
     #[arg(long, value_delimiter = ',', required = true)]
     rx: Vec<usize>,
     /// How often each frame comes back.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1024))]
     copies: u64,
     /// Descriptors of a guest's rings.
     #[arg(long, default_value_t = 256)]

@@ -18,7 +18,7 @@ use crate::measure::rows::Rows;
 use crate::measure::trial::{Common, Goals};
 use crate::process::TempDir;
 use crate::stats::median;
-use crate::units::count;
+use crate::units::{count, up_to};
 use base::DropReason;
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ pub struct Args {
     #[arg(long, value_delimiter = ',', value_parser = count, default_value = "100k,1m")]
     rates: Vec<usize>,
     /// Established connections.
-    #[arg(long, value_parser = count, default_value = "10k")]
+    #[arg(long, value_parser = up_to::<4_000_000>, default_value = "10k")]
     connections: usize,
     #[command(flatten)]
     common: Common,

@@ -28,7 +28,7 @@ use crate::measure::rows::Rows;
 use crate::measure::trial::{Common, Goals, per_cpu_second};
 use crate::process::TempDir;
 use crate::stats::median;
-use crate::units::count;
+use crate::units::up_to;
 use sides::{Counts, Ours, Side, Theirs};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -43,10 +43,10 @@ const COUNTED_WITHIN: Duration = Duration::from_secs(2);
 #[derive(clap::Args)]
 pub struct Args {
     /// Numbers of established connections, separated by commas; k and m stand for thousands and millions.
-    #[arg(long, value_delimiter = ',', value_parser = count, default_value = "1,10k,1m")]
+    #[arg(long, value_delimiter = ',', value_parser = up_to::<4_000_000>, default_value = "1,10k,1m")]
     connections: Vec<usize>,
     /// New connections in each turn.
-    #[arg(long, value_parser = count, default_value = "1m")]
+    #[arg(long, value_parser = up_to::<4_000_000>, default_value = "1m")]
     new: usize,
     /// The rules, separated by commas.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "firewall,snat")]

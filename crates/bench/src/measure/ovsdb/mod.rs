@@ -13,7 +13,7 @@ use crate::machine::turns::turn as watched_turn;
 use crate::measure::rows::Rows;
 use crate::measure::trial::{Common, Goals};
 use crate::stats::median;
-use crate::units::count;
+use crate::units::up_to;
 use client::Client;
 use large_file::write_large_file;
 use serde_json::{Value, json};
@@ -49,17 +49,18 @@ pub struct Args {
           default_value = "transactions,monitors,start,compaction")]
     what: Vec<String>,
     /// Clients that send one transaction after the other, beside the single one that pipelines.
-    #[arg(long, value_parser = count, default_value = "8")]
+    #[arg(long, value_parser = up_to::<500>, default_value = "8")]
     clients: usize,
     /// Numbers of monitors.
-    #[arg(long, value_delimiter = ',', value_parser = count, default_value = "1,100,500")]
+    #[arg(long, value_delimiter = ',', value_parser = up_to::<500>, default_value = "1,100,500")]
     monitors: Vec<usize>,
     /// Interface rows in the large file, each with a port.
-    #[arg(long, value_parser = count, default_value = "100k")]
+    #[arg(long, value_parser = up_to::<1_000_000>, default_value = "100k")]
     rows: usize,
     /// The servers' niceness: -10 is what ovs-ctl gives each, so that their clients do not interrupt them at
     /// each reply.
-    #[arg(long, value_name = "LEVEL", default_value = "0", allow_hyphen_values = true)]
+    #[arg(long, value_name = "LEVEL", default_value = "0", allow_hyphen_values = true,
+          value_parser = clap::value_parser!(i32).range(-20..=19))]
     nice: i32,
     #[command(flatten)]
     common: Common,
