@@ -202,6 +202,23 @@ impl Transmission {
         }
     }
 
+    /// Sends a whole batch to a port. A full one is transmitted from where it is, unless packets wait before
+    /// it: its handles are not copied.
+    #[inline(always)]
+    pub fn send_all(&mut self, context: &mut Context, port: PortNo, batch: &mut Batch) {
+        if batch.is_full()
+            && let Some(slot) = self.slots.get_mut(port)
+            && slot.batch.is_empty()
+        {
+            if transmit_from(batch, &mut slot.handle, &slot.counters, context) {
+                self.refusing = Some(port);
+            }
+            return slot.await_flush(&mut self.pending, port);
+        }
+        let count = batch.len();
+        self.send_run(context, port, &mut Runs::new(batch), count);
+    }
+
     /// Whether a port copies lent tails directly. A port whose queue other workers share is not asked.
     pub fn takes_lent(&self, port: PortNo) -> bool {
         let slot = self.slots.get(port);
@@ -333,10 +350,19 @@ impl TxSlot {
     }
 }
 
-/// Sends a port's batch, and packets that other workers left beside its queue, which are counted here by the
-/// worker that sends them. True if the port did not accept all of it; the rest is dropped.
+/// Sends a port's batch. True if the port did not accept all of it; the rest is dropped.
 fn transmit(slot: &mut TxSlot, context: &mut Context) -> bool {
-    let TxSlot { handle, batch, counters, .. } = slot;
+    transmit_from(&mut slot.batch, &mut slot.handle, &slot.counters, context)
+}
+
+/// Sends a batch, and packets that other workers left beside the port's queue, which are counted here by the
+/// worker that sends them. True if the port did not accept all of it; the rest is dropped.
+fn transmit_from(
+    batch: &mut Batch,
+    handle: &mut TxHandle,
+    counters: &PortCounters,
+    context: &mut Context,
+) -> bool {
     let mut is_full = false;
     handle.send(batch, |queue, batch| {
         let offered = batch.len() as u64;

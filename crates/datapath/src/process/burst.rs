@@ -25,7 +25,7 @@ use crate::ports::InputIdx;
 use crate::recirculation::{Metadata, Originals};
 use crate::run::Run;
 use arrayvec::ArrayVec;
-use base::OfPort;
+use base::{OfPort, PortNo};
 use flow::extract::{Ingress, plain_key};
 use flow::{Depth, FieldId, Key};
 use packet::batch::Runs;
@@ -94,6 +94,8 @@ pub(super) struct Memory {
     /// tuple.
     pub(super) tracking: Tracking,
     pub(super) originals: Originals,
+    /// The port to which the whole batch goes, if the exact tier has found that.
+    to_port: Option<u16>,
     /// The hash of the batch's packets.
     pub(super) dp_hash: u32,
     /// Keys contain more than their packets and [`Ingress`] provide: tracking results or a hash.
@@ -113,6 +115,7 @@ impl Memory {
             missed: ArrayVec::new(),
             tracking: Tracking::default(),
             originals: Originals::new(),
+            to_port: None,
             dp_hash: 0,
             has_more: false,
         })
@@ -189,6 +192,12 @@ impl Classified {
 
     pub fn metadata(&self) -> Metadata {
         self.arrival.metadata
+    }
+
+    /// The port to which the whole batch goes, if that is known.
+    #[inline(always)]
+    pub fn to_port(&self) -> Option<PortNo> {
+        self.memory.to_port.map(|port| PortNo(port.into()))
     }
 
     /// The verdict of the run that starts with packet `first`, and where the next run starts.

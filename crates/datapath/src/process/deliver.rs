@@ -90,6 +90,9 @@ impl<P: Pipeline> Process<P> {
     // 4. Hits leave, in order of arrival, runs with the same destination or list together; misses wait.
     #[inline(never)]
     fn hits_leave(&mut self, burst: &mut Classified, batch: &mut Batch) {
+        if let Some(port) = burst.to_port() {
+            return self.tx.send_all(&mut self.context, port, batch);
+        }
         let len = batch.len();
         let mut runs = Runs::new(batch);
         let mut round = GoingRound::none();

@@ -16,6 +16,7 @@ impl<P: Pipeline> Process<P> {
         let Received { mut memory, arrival } = received;
         let Arrival { ingress, use_exact, .. } = arrival;
         let mut todo = Todo::new();
+        memory.to_port = None;
         match (use_exact, arrival.origin, ingress.depth()) {
             (true, Some(origin), depth) => {
                 let prepare = match depth {
@@ -215,6 +216,28 @@ impl Todo {
     }
 }
 
+/// Where all packets go that the exact tier has answered for.
+enum To {
+    /// There was none.
+    Nowhere,
+    /// To one port.
+    Port(u16),
+    /// To several ports, or not only to ports.
+    Elsewhere,
+}
+
+impl To {
+    /// The next ones go to this port.
+    #[inline(always)]
+    fn and(&mut self, port: u16) {
+        *self = match self {
+            To::Nowhere => To::Port(port),
+            To::Port(first) if *first == port => return,
+            _ => To::Elsewhere,
+        }
+    }
+}
+
 impl<P: Pipeline> Process<P> {
     // 2. Exact tier; its buckets have been prefetched. Returns the number of packets that hit.
     #[inline(never)]
@@ -230,6 +253,7 @@ impl<P: Pipeline> Process<P> {
         let version = ShortVersion::of(at.version);
         let (entries, trails, mut judge) = self.cache.exact_entries(sights);
         let (mut hits, mut full) = (Counts::NONE, Counts::NONE);
+        let mut to = To::Nowhere;
         let mut next = 0;
         while let Some(row) = rows.get_mut(next) {
             let i = next;
@@ -243,8 +267,14 @@ impl<P: Pipeline> Process<P> {
                 e.hit(row.counts, at.now);
                 full.or(e.counts);
                 row.decision = e.decision;
-                if e.decision.verdict == Verdict::Track {
-                    trails.prefetch(row.likely);
+                match e.decision.verdict {
+                    Verdict::Output(port) => to.and(port),
+                    verdict => {
+                        to = To::Elsewhere;
+                        if verdict == Verdict::Track {
+                            trails.prefetch(row.likely);
+                        }
+                    }
                 }
             } else {
                 todo.push_unknown(i, row);
@@ -254,6 +284,11 @@ impl<P: Pipeline> Process<P> {
             self.fold_full(&memory.rows[..batch.len()]);
         }
         let hits = hits.packets();
+        if let To::Port(port) = to
+            && hits == batch.len() as u64
+        {
+            memory.to_port = Some(port);
+        }
         let hits = if todo.is_empty() { hits } else { hits + self.exact_rest(memory, todo, arrival, batch) };
         if self.cache.has_alone() {
             self.note_alone(&memory.rows[..batch.len()]);
