@@ -40,6 +40,12 @@ impl HashKey {
         HashKey::from_seed(std::collections::hash_map::RandomState::new().build_hasher().finish())
     }
 
+    /// The secret itself, for other hashes of the same kind.
+    #[inline(always)]
+    pub(crate) fn words(&self) -> &[u64; 4] {
+        &self.0
+    }
+
     /// Hashes one block of 64 bytes: four independent multiplications, then a finish.
     #[inline(always)]
     pub fn block(&self, w: &[u64; 8]) -> u64 {

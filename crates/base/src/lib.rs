@@ -23,6 +23,7 @@ pub mod slots;
 pub mod started;
 pub mod suggest;
 mod watermark;
+pub mod wide;
 
 /// The longest path of a Unix socket in bytes: `sun_path` has 108, and ends with a zero.
 pub const SOCKET_PATH_BYTES_MAX: usize = 107;

@@ -44,6 +44,8 @@ pub struct Config {
     pub hash_seed: Option<u64>,
     /// Whether the exact-match tier is used.
     pub exact_tier: ExactTier,
+    /// Whether workers do without the instructions that not all processors of this kind have. For tests.
+    pub is_baseline: bool,
     /// Whether workers measure the CPU time of their longest pass (see [`WorkerStats::longest_pass_ns`]), at
     /// the cost of ten thousand system calls per second. For benchmarks.
     pub measure_passes: bool,

@@ -107,7 +107,13 @@ impl Trial {
         let exact_tier = *chance.pick(&[ExactTier::On, ExactTier::Off]);
         // With 64 flows at most (the least there is), eviction is part of the run.
         let cache = CacheConfig { flow_limit: *chance.pick(&[64, 1024]), ..CacheConfig::default() };
-        let config = Config { cache, hash_seed: Some(seed), exact_tier, ..Config::default() };
+        let config = Config {
+            cache,
+            hash_seed: Some(seed),
+            is_baseline: seed % 2 == 1,
+            exact_tier,
+            ..Config::default()
+        };
         let domain = world.switch.domain().clone();
         let ports = PORTS.map(PortNo);
         let mistaken = Mistaken::new(world.switch.clone(), mistake);

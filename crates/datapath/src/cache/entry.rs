@@ -19,7 +19,7 @@ use crate::watch::Visit;
 use arrayvec::ArrayVec;
 use base::region::Region;
 use base::{DropReason, PortNo, Version};
-use flow::extract::PlainKey;
+use flow::extract::{PLAIN_ORIGIN_BITS, PlainKey, plain_with_origin};
 use flow::{Block, Key};
 
 /// What happens to a packet, or to all packets of a flow.
@@ -68,8 +68,9 @@ impl Decision {
 #[repr(transparent)]
 pub struct EntryKey(pub [u64; 4]);
 
-/// Set in the last word of every plain key, and in no other.
-pub const PLAIN: u64 = 1 << 63;
+/// Set in the last word of every plain key, and in no other: the highest bit of the number that it has.
+pub const PLAIN: u64 = plain_with_origin(PLAIN_ORIGIN)[3];
+pub const PLAIN_ORIGIN: u64 = 1 << (PLAIN_ORIGIN_BITS - 1);
 
 impl EntryKey {
     /// The key that no entry has.

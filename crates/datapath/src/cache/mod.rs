@@ -37,15 +37,16 @@ use arrayvec::ArrayVec;
 use base::hash::HashKey;
 use base::region::{Region, prefetch_at};
 use base::slots::SlotTable;
+use base::wide::{Lanes, Wide};
 use base::{PortNo, Version};
 pub use config::{CacheConfig, FLOW_LIMIT_MAX};
 pub use dump::DumpedFlow;
 use entry::{
-    Arena, Bodies, Decision, Entry, EntryKey, PLAIN, STALE_STATS_MAX, ShortVersion, StaleStats, Verdict,
-    WideKey, further_blocks, verdict_of, wide_of,
+    Arena, Bodies, Decision, Entry, EntryKey, PLAIN_ORIGIN, STALE_STATS_MAX, ShortVersion, StaleStats,
+    Verdict, WideKey, further_blocks, verdict_of, wide_of,
 };
 use firsts::Firsts;
-use flow::extract::{PLAIN_ORIGIN_SHIFT, PlainKey};
+use flow::extract::{PlainKey, origin_of_plain};
 use flow::{Block, Depth, FieldId, Key, Mask};
 use fresh::Fresh;
 pub use fresh::Probed;
@@ -160,6 +161,8 @@ pub struct CacheSize {
 pub struct FlowCache {
     config: CacheConfig,
     secret: HashKey,
+    /// If the processor has these instructions, and they are to be used.
+    pub wide: Option<Wide>,
     /// Where flows are counted.
     pub slots: Arc<SlotTable>,
     exact: Tier,
@@ -208,13 +211,14 @@ pub enum Installed {
 
 impl FlowCache {
     /// Reserves the address space of a cache.
-    pub fn new(config: CacheConfig, secret: HashKey, slots: Arc<SlotTable>) -> std::io::Result<FlowCache> {
+    pub fn new(config: CacheConfig, secret: HashKey, wide: Option<Wide>) -> std::io::Result<FlowCache> {
         let limit = config.mega_limit();
         let exact_limit = config.exact_limit();
         Ok(FlowCache {
             config,
             secret,
-            slots,
+            wide,
+            slots: Arc::default(),
             exact: Tier::new(exact_limit)?,
             mega: Tier::new(limit)?,
             bodies: Bodies::new(2 * limit)?,
@@ -241,20 +245,20 @@ impl FlowCache {
 
     // ---- exact tier
 
-    /// The last word of plain packets' keys, which encodes their origin and the depth to which they are read.
+    /// The number in plain packets' keys, which encodes their origin and the depth to which they are read.
     /// `None` if their port has run out of origin numbers: they are then looked up by their whole keys.
     #[inline(always)]
     pub fn plain_origin(&mut self, input: InputIdx, origin: Origin, depth: Depth) -> Option<u64> {
         let slot = self.inputs[input.0 as usize].origins.slot(origin, &self.secret)?;
         let number = u64::from(input.0) << SLOT_BITS | u64::from(slot);
-        Some(PLAIN | (number << DEPTH_BITS | depth as u64) << PLAIN_ORIGIN_SHIFT)
+        Some(PLAIN_ORIGIN | number << DEPTH_BITS | depth as u64)
     }
 
     /// What the key of a plain exact entry encodes about its packets' origin, if it is this one.
     pub fn origin_of(&self, entry: u32, input: InputIdx, origin: &Origin) -> Option<u64> {
         let key = self.exact.entries[entry as usize].key;
-        let said = key.0[3] >> PLAIN_ORIGIN_SHIFT << PLAIN_ORIGIN_SHIFT;
-        let number = (said & !PLAIN) >> (PLAIN_ORIGIN_SHIFT + DEPTH_BITS);
+        let said = origin_of_plain(&key.0);
+        let number = (said & !PLAIN_ORIGIN) >> DEPTH_BITS;
         let is_its = key.is_plain()
             && number >> SLOT_BITS == u64::from(input.0)
             && self.inputs[input.0 as usize].origins.is(number as u8, origin);
@@ -273,7 +277,7 @@ impl FlowCache {
 
     /// The number of entries that have the origin in a plain key.
     fn origin_entries(&mut self, key: &EntryKey) -> &mut u32 {
-        let number = (key.0[3] & !PLAIN) >> (PLAIN_ORIGIN_SHIFT + DEPTH_BITS);
+        let number = (origin_of_plain(&key.0) & !PLAIN_ORIGIN) >> DEPTH_BITS;
         self.inputs[(number >> SLOT_BITS) as usize].origins.entries(number as u8)
     }
 
@@ -281,10 +285,21 @@ impl FlowCache {
     #[inline(always)]
     pub fn exact_probe(&self, key: &ExactKey<'_>) -> (u64, u32) {
         let hash = match key {
-            ExactKey::Plain(words) => self.secret.quad(words),
+            ExactKey::Plain(words) => self.plain_hash(words),
             ExactKey::Whole(key) => self.whole_hash(key),
         };
         (hash, self.exact.index.prefetch(Probe::new(hash)))
+    }
+
+    /// The same for a plain packet's key, by the instructions that [`Self::wide`] names.
+    #[inline(always)]
+    pub fn plain_probe<L: Lanes>(&self, lanes: L, key: &PlainKey) -> (u64, u32) {
+        let hash = lanes.hash(&self.secret, key);
+        (hash, self.exact.index.prefetch(Probe::new(hash)))
+    }
+
+    fn plain_hash(&self, words: &PlainKey) -> u64 {
+        self.wide.map_or_else(|| self.secret.quad(words), |wide| wide.hash(&self.secret, words))
     }
 
     fn whole_hash(&self, key: &Key) -> u64 {

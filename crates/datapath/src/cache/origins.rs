@@ -100,7 +100,9 @@ mod tests {
     use crate::cache::{CacheConfig, ExactKey, FlowCache, FlowRef, Installed, Moment, Which};
     use crate::stamp::Stamp;
     use crate::watch::Marks;
+    use base::wide::Wide;
     use base::{PortNo, Version};
+    use flow::extract::plain_with_origin;
     use flow::{Depth, Key};
 
     fn round(recirc_id: u32, pkt_mark: u32) -> Origin {
@@ -124,7 +126,7 @@ mod tests {
     /// A cache with one flow of this origin, in the exact tier.
     fn cache_with_a_flow(port: PortNo, origin: Origin) -> FlowCache {
         let config = CacheConfig { flow_limit: 1024, max_idle_ms: 10_000 };
-        let mut cache = FlowCache::new(config, HashKey::from_seed(1), Default::default()).unwrap();
+        let mut cache = FlowCache::new(config, HashKey::from_seed(1), Wide::here()).unwrap();
         install(&mut cache, port, origin);
         assert_eq!(cache.size().exact, 1);
         cache
@@ -135,7 +137,7 @@ mod tests {
         let input = cache.input_of(port);
         let Some(number) = cache.plain_origin(input, origin, Depth::Everything) else { return false };
         let at = Moment { version: Version(1), now: Stamp::of(0) };
-        let exact = ExactKey::Plain([1, 2, 3, number]);
+        let exact = ExactKey::Plain(plain_with_origin(number));
         let key = Key::default();
         cache.begin_misses();
         let (_, probed) = cache.fresh_search(&key);

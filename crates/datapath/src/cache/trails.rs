@@ -17,9 +17,9 @@ use flow::extract::PlainKey;
 pub struct Trail {
     pub(crate) connection: Found,
     label: [u64; 2],
-    /// IPv4 addresses after translation, as in a plain key; `ports` likewise.
-    addresses: u64,
-    ports: u32,
+    /// Destination address and ports after translation, as in a plain key; the source address likewise.
+    behind: u64,
+    src: u32,
     mark: u32,
     /// The megaflow of the next round, and its serial number.
     pub next: u32,
@@ -37,11 +37,10 @@ impl Trail {
         addresses_and_ports: [u8; 12],
         (next, next_serial): (u32, u64),
     ) -> Trail {
-        let [a, b, c, d, e, f, g, h, ports @ ..] = addresses_and_ports;
-        let addresses = u64::from_ne_bytes([a, b, c, d, e, f, g, h]);
+        let [a, b, c, d, behind @ ..] = addresses_and_ports;
+        let (src, behind) = (u32::from_le_bytes([a, b, c, d]), u64::from_le_bytes(behind));
         let label = [(label >> 64) as u64, label as u64];
-        let ports = u32::from_ne_bytes(ports);
-        Trail { connection, label, addresses, ports, mark, next, exact: 0, next_serial }
+        Trail { connection, label, behind, src, mark, next, exact: 0, next_serial }
     }
 
     /// The connection's mark and label.
@@ -53,15 +52,15 @@ impl Trail {
     /// Whether packets with this key have their addresses or ports translated.
     #[inline(always)]
     pub fn translates(&self, key: &PlainKey) -> bool {
-        (key[2] ^ self.addresses) | (key[1] >> 32 ^ u64::from(self.ports)) != 0
+        (key[1] ^ self.behind) | (key[0] >> 32 ^ u64::from(self.src)) != 0
     }
 
     /// Addresses and ports after translation, in wire order.
     #[inline(always)]
     pub fn addresses_and_ports(&self) -> [u8; 12] {
         let mut all = [0; 12];
-        all[..8].copy_from_slice(&self.addresses.to_ne_bytes());
-        all[8..].copy_from_slice(&self.ports.to_ne_bytes());
+        all[..4].copy_from_slice(&self.src.to_le_bytes());
+        all[4..].copy_from_slice(&self.behind.to_le_bytes());
         all
     }
 }

@@ -106,7 +106,7 @@ impl FlowCache {
 
     /// The hash under which an entry is in the index.
     fn hash_of(&self, e: &Entry) -> u64 {
-        if e.key.is_plain() { self.secret.quad(&e.key.0) } else { e.key.hash() }
+        if e.key.is_plain() { self.plain_hash(&e.key.0) } else { e.key.hash() }
     }
 
     // ---- judging

@@ -6,6 +6,7 @@ use crate::process::Process;
 use crate::worker::Worker;
 use crate::worker::commands::{ANSWERS_AWAITED, TOLD_UNASKED};
 use base::hash::HashKey;
+use base::wide::Wide;
 use packet::wait::Waiter;
 
 /// The stack of a worker's thread. Translation and execution recurse in it as deep as rules nest; what bounds
@@ -111,7 +112,8 @@ impl<P: Pipeline> Datapath<P> {
 
     /// The caches of a worker to come.
     pub(super) fn make_cache(&self, limits: CacheConfig) -> Result<FlowCache, DatapathError> {
-        Ok(FlowCache::new(limits, self.secret(), Arc::default())?)
+        let wide = if self.config.is_baseline { None } else { Wide::here() };
+        Ok(FlowCache::new(limits, self.secret(), wide)?)
     }
 
     /// A new one each time, unless the configuration fixes it.

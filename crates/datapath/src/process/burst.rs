@@ -51,7 +51,7 @@ pub(super) struct Arrival {
 
 /// What is known about one run, in a cache line.
 #[derive(Clone, Copy)]
-#[repr(align(64))]
+#[repr(C, align(64))]
 struct Row {
     /// For a plain packet, what the exact tier compares.
     exact: EntryKey,

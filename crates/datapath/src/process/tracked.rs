@@ -41,9 +41,10 @@ impl GoingRound {
 
     /// The bit of a plain packet's connection; for one direction, since order matters only within each.
     #[inline(always)]
-    fn bit(EntryKey([_, ports, addresses, _]): &EntryKey) -> u64 {
+    fn bit(EntryKey([first, behind, ..]): &EntryKey) -> u64 {
         const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
-        1 << ((addresses ^ (ports >> 32).wrapping_mul(ODD)).wrapping_mul(ODD) >> 58)
+        let src = first >> 32;
+        1 << ((behind ^ src.wrapping_mul(ODD)).wrapping_mul(ODD) >> 58)
     }
 }
 

@@ -6,45 +6,92 @@
 use super::bytes::be16;
 use super::l4;
 use crate::depth::Depth;
+use base::wide::{Baseline, Lanes};
 
-/// Stands for a plain packet's key, in half a cache line: Ethernet addresses and ports in the first two
-/// words, IPv4 addresses in the third, and in the fourth type of service, TTL, protocol, TCP flags, and from
-/// [`PLAIN_ORIGIN_SHIFT`] on the caller's bits.
+/// Stands for a plain packet's key, in half a cache line, in two pieces of the packet: from the TTL on, with
+/// protocol, IPv4 addresses and ports, and from the start, with Ethernet addresses and type of service. What
+/// lies between these fields is replaced: the checksum by TCP's flags and the lowest bits of the caller's
+/// number, the Ethernet type by the rest of that. Words are little-endian.
 pub type PlainKey = [u64; 4];
-
-/// Bits of the last word from here on are the caller's.
-pub const PLAIN_ORIGIN_SHIFT: u32 = 36;
 
 /// The Ethernet type of IPv4, and version and length of its header.
 const IPV4_WITHOUT_OPTIONS: u64 = 0x45_0008;
 
-/// The packed key of a plain packet at a depth, with `origin` in the caller's bits. Two plain packets have
-/// equal packed keys if and only if they have equal keys at that depth (and the same origin). `None` for any
+/// Where the two pieces start.
+const TTL: usize = 22;
+const START: usize = 0;
+
+/// Where TCP's flags are in the first word.
+const FLAGS_SHIFT: u32 = 16;
+
+/// How many bits the caller's number has, and how many of them are in the first word.
+pub const PLAIN_ORIGIN_BITS: u32 = 28;
+const ORIGIN_LOW_BITS: u32 = 4;
+const ORIGIN_LOW: u64 = (1 << ORIGIN_LOW_BITS) - 1;
+const ORIGIN_LOW_SHIFT: u32 = 28;
+const ORIGIN_HIGH_SHIFT: u32 = 32;
+
+/// A key with nothing but the caller's number.
+#[inline(always)]
+pub const fn plain_with_origin(origin: u64) -> PlainKey {
+    [(origin & ORIGIN_LOW) << ORIGIN_LOW_SHIFT, 0, 0, origin >> ORIGIN_LOW_BITS << ORIGIN_HIGH_SHIFT]
+}
+
+/// The caller's number in a key.
+pub fn origin_of_plain(key: &PlainKey) -> u64 {
+    const HIGH: u64 = (1 << (PLAIN_ORIGIN_BITS - ORIGIN_LOW_BITS)) - 1;
+    (key[3] >> ORIGIN_HIGH_SHIFT & HIGH) << ORIGIN_LOW_BITS | key[0] >> ORIGIN_LOW_SHIFT & ORIGIN_LOW
+}
+
+/// What each depth takes of the two pieces.
+const fn mask(depth: Depth) -> [u64; 4] {
+    const MACS: [u64; 2] = [u64::MAX, 0xffff_ffff];
+    const TOS: u64 = 0xff << 56;
+    // TTL, protocol, and behind the checksum the source address; the destination address.
+    const NETWORK: [u64; 2] = [0xffff_ffff_0000_ffff, 0xffff_ffff];
+    match depth {
+        Depth::Metadata => [0; 4],
+        Depth::Ethernet => [0, 0, MACS[0], MACS[1]],
+        Depth::Network => [NETWORK[0], NETWORK[1], MACS[0], MACS[1] | TOS],
+        Depth::Transport | Depth::Everything => [NETWORK[0], u64::MAX, MACS[0], MACS[1] | TOS],
+    }
+}
+
+/// The packed key of a plain packet at a depth, with the caller's number `origin`. Two plain packets have
+/// equal packed keys if and only if they have equal keys at that depth (and the same number). `None` for any
 /// other packet, and if the depth includes ports and there is no complete header of TCP or UDP.
 #[inline(always)]
 pub fn plain_key(head: &[u8], frame_len: usize, depth: Depth, origin: u64) -> Option<PlainKey> {
+    plain_key_by(Baseline, head, frame_len, depth, origin)
+}
+
+/// The same by these instructions.
+#[inline(always)]
+pub fn plain_key_by<L: Lanes>(
+    lanes: L,
+    head: &[u8],
+    frame_len: usize,
+    depth: Depth,
+    origin: u64,
+) -> Option<PlainKey> {
     const L3: usize = 14;
     let h = head.first_chunk::<54>()?;
     // Ethernet type, version and header length, type of service.
     let w12 = le32::<12>(h);
-    // Fragment bits, time to live, protocol.
-    let w20 = le32::<20>(h);
     let is_ipv4 = w12 & 0xff_ffff == IPV4_WITHOUT_OPTIONS;
-    let is_fragment = w20 & 0xff3f != 0;
+    let is_fragment = be16::<20, 54>(h) & 0x3fff != 0;
     let total_len = be16::<16, 54>(h) as usize;
     let room = frame_len.wrapping_sub(L3);
     if !is_ipv4 || is_fragment || total_len > room || room > 0xffff {
         return None;
     }
-    let mut key = [0, 0, 0, origin];
-    // What may refuse the packet comes first: until then little is in registers.
-    let mut least = 20;
+    let (mut least, mut flags) = (20, 0);
     if depth >= Depth::Transport {
         let w46 = be16::<46, 54>(h);
-        least = match w20 >> 24 {
+        least = match u64::from(h[23]) {
             l4::UDP => 28,
             l4::TCP if w46 >= 5 << 12 => {
-                key[3] |= (w46 & 0xfff) << 24;
+                flags = (w46 as u32 & 0xfff) << FLAGS_SHIFT;
                 20 + (w46 >> 12) as usize * 4
             }
             _ => return None,
@@ -53,31 +100,21 @@ pub fn plain_key(head: &[u8], frame_len: usize, depth: Depth, origin: u64) -> Op
     if total_len < least {
         return None;
     }
-    if depth >= Depth::Ethernet {
-        key[0] = ne64::<0>(h);
-        key[1] = ne32::<8>(h);
-    }
-    if depth >= Depth::Network {
-        key[2] = ne64::<26>(h);
-        key[3] |= w20 >> 16 | w12 >> 8 & 0xff_0000;
-    }
-    if depth >= Depth::Transport {
-        key[1] |= ne32::<34>(h) << 32;
-    }
-    Some(key)
+    let pieces = [piece::<TTL>(h), piece::<START>(h)];
+    Some(lanes.join(pieces, &mask(depth), &plain_with_origin(origin), flags))
 }
 
 /// Whether a key at the depth of ports belongs to a TCP segment with SYN. A connection sends no other segment
 /// like its opening one.
 #[inline(always)]
 pub fn opens_tcp(key: &PlainKey) -> bool {
-    key[3] >> 24 & SYN != 0
+    key[0] >> FLAGS_SHIFT & SYN != 0
 }
 
 /// The same, but not the answer to an opening segment.
 #[inline(always)]
 pub fn begins_tcp(key: &PlainKey) -> bool {
-    key[3] >> 24 & (SYN | ACK) == SYN
+    key[0] >> FLAGS_SHIFT & (SYN | ACK) == SYN
 }
 
 /// Flags of TCP.
@@ -85,19 +122,12 @@ const SYN: u64 = 0x02;
 const ACK: u64 = 0x10;
 
 #[inline(always)]
-fn ne64<const AT: usize>(bytes: &[u8; 54]) -> u64 {
-    let word: &[u8; 8] = bytes[AT..].first_chunk().expect("AT is at most 46");
-    u64::from_ne_bytes(*word)
+fn piece<const AT: usize>(bytes: &[u8; 54]) -> &[u8; 16] {
+    bytes[AT..].first_chunk().expect("AT is at most 38")
 }
 
 #[inline(always)]
 fn le32<const AT: usize>(bytes: &[u8; 54]) -> u64 {
     let word: &[u8; 4] = bytes[AT..].first_chunk().expect("AT is at most 50");
     u32::from_le_bytes(*word).into()
-}
-
-#[inline(always)]
-fn ne32<const AT: usize>(bytes: &[u8; 54]) -> u64 {
-    let word: &[u8; 4] = bytes[AT..].first_chunk().expect("AT is at most 50");
-    u32::from_ne_bytes(*word).into()
 }

@@ -29,7 +29,8 @@ fn run(seed: u64, mistake: Mistake) -> Result<u64, String> {
     let ports = [1, 2, 3, 4].map(PortNo);
     let (domain, switch, mut control, bridge) = bridge_of(&[1, 2, 3, 4]);
     let exact_tier = *chance.pick(&[ExactTier::On, ExactTier::Off]);
-    let config = Config { hash_seed: Some(seed), exact_tier, ..Config::default() };
+    let config =
+        Config { hash_seed: Some(seed), is_baseline: seed % 2 == 1, exact_tier, ..Config::default() };
     let mut pair = Pair::new(&switch, mistake, &domain, config, &ports);
     let mut number = 0;
     for round in 0..12 {

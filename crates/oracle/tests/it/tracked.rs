@@ -224,7 +224,12 @@ fn connections<P: Pipeline>(rig: &Rig<P>) -> Vec<String> {
 fn run(seed: u64, mistake: Mistake) -> Result<(u64, u64), String> {
     let chance = &mut Chance::new(seed);
     let (domain, switch, mut control, bridge) = bridge_of(&[1, 2]);
-    let config = Config { hash_seed: Some(seed), exact_tier: ExactTier::On, ..Config::default() };
+    let config = Config {
+        hash_seed: Some(seed),
+        is_baseline: seed % 2 == 1,
+        exact_tier: ExactTier::On,
+        ..Config::default()
+    };
     let mut pair = Pair::new(&switch, mistake, &domain, config, &[INSIDE, OUTSIDE]);
     let zones = if chance.one_in(4) { [5, 5] } else { [5, 6] };
     let rules = Rules { is_translated: chance.one_in(2), zones };

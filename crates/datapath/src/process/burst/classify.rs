@@ -2,7 +2,8 @@
 
 use super::super::*;
 use super::*;
-use base::lanes::equal_quads;
+use base::wide::{Baseline, Lanes};
+use flow::extract::plain_key_by;
 
 impl<P: Pipeline> Process<P> {
     /// Stages 1 to 3.
@@ -19,14 +20,14 @@ impl<P: Pipeline> Process<P> {
         memory.to_port = None;
         match (use_exact, arrival.origin, ingress.depth()) {
             (true, Some(origin), depth) => {
-                let prepare = match depth {
-                    Depth::Metadata => Memory::prepare_exact::<0>,
-                    Depth::Ethernet => Memory::prepare_exact::<1>,
-                    Depth::Network => Memory::prepare_exact::<2>,
-                    Depth::Transport => Memory::prepare_exact::<3>,
-                    Depth::Everything => Memory::prepare_exact::<4>,
+                let others = match self.cache.wide {
+                    Some(wide) => memory.prepare_plain(wide, depth, &self.cache, batch, origin),
+                    None => memory.prepare_plain(Baseline, depth, &self.cache, batch, origin),
                 };
-                prepare(&mut memory, &self.cache, batch, &ingress, origin);
+                for i in others.iter() {
+                    memory.extract_one(i, &batch[i], &ingress);
+                    memory.probe_whole(i, &self.cache);
+                }
             }
             (true, None, _) => memory.prepare_keys(Some(&self.cache), batch, &ingress, &mut todo),
             (false, ..) => memory.prepare_keys(None, batch, &ingress, &mut todo),
@@ -53,22 +54,53 @@ impl<P: Pipeline> Process<P> {
 }
 
 impl Memory {
-    /// Reads the exact tier's keys of all packets. Plain packets are not extracted yet; consecutive packets
-    /// that are alike form a run, of which only the first is looked up. Compiled once for each depth (by
-    /// number), so that what a depth does not need is not even loaded.
-    #[inline(never)]
-    fn prepare_exact<const DEPTH: usize>(
+    /// Reads the exact tier's keys of all plain packets, which are not extracted yet. Consecutive packets
+    /// that are alike form a run, of which only the first is looked up. Returns the other packets.
+    #[inline(always)]
+    fn prepare_plain<L: Lanes>(
         &mut self,
+        lanes: L,
+        depth: Depth,
         cache: &FlowCache,
         batch: &Batch,
-        ingress: &Ingress,
         origin: u64,
-    ) {
+    ) -> Todo {
+        let prepare = match depth {
+            Depth::Metadata => Memory::prepare_depth::<0, L>,
+            Depth::Ethernet => Memory::prepare_depth::<1, L>,
+            Depth::Network => Memory::prepare_depth::<2, L>,
+            Depth::Transport => Memory::prepare_depth::<3, L>,
+            Depth::Everything => Memory::prepare_depth::<4, L>,
+        };
+        prepare(self, lanes, cache, batch, origin)
+    }
+
+    /// The same. Compiled once for each depth (by number), so that what a depth does not need is not even
+    /// loaded.
+    #[inline(never)]
+    fn prepare_depth<const DEPTH: usize, L: Lanes>(
+        &mut self,
+        lanes: L,
+        cache: &FlowCache,
+        batch: &Batch,
+        origin: u64,
+    ) -> Todo {
+        lanes.run(|| self.prepare::<DEPTH, L>(lanes, cache, batch, origin))
+    }
+
+    #[inline(always)]
+    fn prepare<const DEPTH: usize, L: Lanes>(
+        &mut self,
+        lanes: L,
+        cache: &FlowCache,
+        batch: &Batch,
+        origin: u64,
+    ) -> Todo {
         let depth = Depth::ALL[DEPTH];
         // Where no header is read, only their last words differ.
         let are_alike = |a: &EntryKey, b: &EntryKey| match depth {
             Depth::Metadata => a.0[3] == b.0[3],
-            _ => a.equals(b),
+            _ => lanes.equal(&a.0, &b.0),
         };
         let mut none = Row::EMPTY;
         let mut first = &mut none;
@@ -78,13 +110,14 @@ impl Memory {
             if let Some(ahead) = batch.get(i + AHEAD) {
                 prefetch(ahead.data());
             }
-            first = match plain_key(packet.data(), packet.len(), depth, origin).map(EntryKey::plain) {
+            let key = plain_key_by(lanes, packet.data(), packet.len(), depth, origin);
+            first = match key.map(EntryKey::plain) {
                 Some(exact) if are_alike(&exact, &first.exact) => {
                     first.counts.add(Counts::one(packet));
                     first
                 }
                 Some(exact) => {
-                    let (hash, likely) = cache.exact_probe(&ExactKey::Plain(exact.0));
+                    let (hash, likely) = cache.plain_probe(lanes, &exact.0);
                     *row = Row { exact, hash, likely, counts: Counts::one(packet), ..Row::EMPTY };
                     row
                 }
@@ -95,10 +128,7 @@ impl Memory {
                 }
             };
         }
-        for i in others.iter() {
-            self.extract_one(i, &batch[i], ingress);
-            self.probe_whole(i, cache);
-        }
+        others
     }
 
     /// Extracts the keys of all packets, each a run of its own: if the exact tier is not used, or `exact`
@@ -242,6 +272,27 @@ impl<P: Pipeline> Process<P> {
     // 2. Exact tier; its buckets have been prefetched. Returns the number of packets that hit.
     #[inline(never)]
     fn exact_stage(&mut self, memory: &mut Memory, todo: &mut Todo, arrival: &Arrival, batch: &Batch) -> u64 {
+        let hits = match self.cache.wide {
+            Some(wide) => wide.run(|| self.likely_stage(wide, memory, todo, arrival, batch)),
+            None => self.likely_stage(Baseline, memory, todo, arrival, batch),
+        };
+        let hits = if todo.is_empty() { hits } else { hits + self.exact_rest(memory, todo, arrival, batch) };
+        if self.cache.has_alone() {
+            self.note_alone(&memory.rows[..batch.len()]);
+        }
+        hits
+    }
+
+    // 2a. Packets whose likely entry matches.
+    #[inline(always)]
+    fn likely_stage<L: Lanes>(
+        &mut self,
+        lanes: L,
+        memory: &mut Memory,
+        todo: &mut Todo,
+        arrival: &Arrival,
+        batch: &Batch,
+    ) -> u64 {
         let (rows, at) = (&mut memory.rows[..batch.len()], arrival.at);
         let mut next = 0;
         while let Some(row) = rows.get_mut(next) {
@@ -260,7 +311,7 @@ impl<P: Pipeline> Process<P> {
             next += row.counts.packets() as usize;
             // Entry 0, which stands for none, has no plain packet's key.
             if let Some(e) = entries.get_mut(row.likely as usize)
-                && equal_quads(&e.key.0, &row.exact.0)
+                && lanes.equal(&e.key.0, &row.exact.0)
                 && (e.version == version || judge.renew(e))
             {
                 hits.add(row.counts);
@@ -288,10 +339,6 @@ impl<P: Pipeline> Process<P> {
             && hits == batch.len() as u64
         {
             memory.to_port = Some(port);
-        }
-        let hits = if todo.is_empty() { hits } else { hits + self.exact_rest(memory, todo, arrival, batch) };
-        if self.cache.has_alone() {
-            self.note_alone(&memory.rows[..batch.len()]);
         }
         hits
     }

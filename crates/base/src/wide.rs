@@ -1,0 +1,285 @@
+//! Instructions that most processors have and their baseline does not: AVX2, AES rounds, BMI.
+//!
+//! A [`Wide`] proves that this processor has them, so its methods are safe to call. Code that is generic over
+//! [`Lanes`] exists twice. A loop is passed to [`Lanes::run`] as a whole: the compiler inlines nothing that
+//! needs these instructions into code without them, and a call per packet costs more than they gain.
+//!
+//! Invariants: both implementations give the same results, except those of [`Lanes::hash`], which differ.
+
+use crate::hash::HashKey;
+use crate::lanes::equal_quads;
+
+/// How four words are made, compared and hashed.
+pub trait Lanes: Copy {
+    /// Runs code, compiled with these instructions as far as it is inlined.
+    fn run<R>(self, code: impl FnOnce() -> R) -> R;
+
+    /// The sixteen bytes of each source, of which `mask` remains, with the bits of `more` set, and those of
+    /// `first` in the first word. Words are little-endian.
+    fn join(self, sources: [&[u8; 16]; 2], mask: &[u64; 4], more: &[u64; 4], first: u32) -> [u64; 4];
+
+    /// Whether all words are equal.
+    fn equal(self, a: &[u64; 4], b: &[u64; 4]) -> bool;
+
+    /// A keyed, non-linear hash.
+    fn hash(self, key: &HashKey, words: &[u64; 4]) -> u64;
+}
+
+/// What every processor of this kind has.
+#[derive(Clone, Copy, Debug)]
+pub struct Baseline;
+
+impl Lanes for Baseline {
+    #[inline(always)]
+    fn run<R>(self, code: impl FnOnce() -> R) -> R {
+        code()
+    }
+
+    #[inline(always)]
+    fn join(self, [low, high]: [&[u8; 16]; 2], mask: &[u64; 4], more: &[u64; 4], first: u32) -> [u64; 4] {
+        let halves = |bytes: &[u8; 16]| {
+            let both = u128::from_le_bytes(*bytes);
+            [both as u64, (both >> 64) as u64]
+        };
+        let ([a, b], [c, d]) = (halves(low), halves(high));
+        let words = [a & mask[0], b & mask[1], c & mask[2], d & mask[3]];
+        let [a, b, c, d] = words;
+        [a | more[0] | u64::from(first), b | more[1], c | more[2], d | more[3]]
+    }
+
+    #[inline(always)]
+    fn equal(self, a: &[u64; 4], b: &[u64; 4]) -> bool {
+        equal_quads(a, b)
+    }
+
+    #[inline(always)]
+    fn hash(self, key: &HashKey, words: &[u64; 4]) -> u64 {
+        key.quad(words)
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+pub use x86::Wide;
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use super::{HashKey, Lanes};
+    use core::arch::x86_64::*;
+
+    /// Proves that the processor has these instructions.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Wide(());
+
+    impl Wide {
+        /// If this processor has them.
+        pub fn here() -> Option<Wide> {
+            let has = is_x86_feature_detected!("avx2")
+                && is_x86_feature_detected!("aes")
+                && is_x86_feature_detected!("bmi1")
+                && is_x86_feature_detected!("bmi2")
+                && is_x86_feature_detected!("movbe");
+            has.then_some(Wide(()))
+        }
+    }
+
+    impl Lanes for Wide {
+        #[inline(always)]
+        fn run<R>(self, code: impl FnOnce() -> R) -> R {
+            // SAFETY: a `Wide` exists only where `here` has found these instructions.
+            unsafe { run(code) }
+        }
+
+        #[inline(always)]
+        fn join(self, sources: [&[u8; 16]; 2], mask: &[u64; 4], more: &[u64; 4], first: u32) -> [u64; 4] {
+            // SAFETY: as in `run`.
+            unsafe { join(sources, mask, more, first) }
+        }
+
+        #[inline(always)]
+        fn equal(self, a: &[u64; 4], b: &[u64; 4]) -> bool {
+            // SAFETY: as in `run`.
+            unsafe { equal(a, b) }
+        }
+
+        #[inline(always)]
+        fn hash(self, key: &HashKey, words: &[u64; 4]) -> u64 {
+            // SAFETY: as in `run`.
+            unsafe { hash(key.words(), words) }
+        }
+    }
+
+    #[target_feature(enable = "avx2,aes,bmi1,bmi2,movbe")]
+    fn run<R>(code: impl FnOnce() -> R) -> R {
+        code()
+    }
+
+    #[target_feature(enable = "avx2")]
+    #[inline]
+    fn load(words: &[u64; 4]) -> __m256i {
+        // SAFETY: four words are 32 bytes to read; this load asks for no alignment.
+        unsafe { _mm256_loadu_si256(words.as_ptr().cast()) }
+    }
+
+    #[target_feature(enable = "avx2")]
+    #[inline]
+    fn load_half(bytes: &[u8; 16]) -> __m128i {
+        // SAFETY: 16 bytes to read; this load asks for no alignment.
+        unsafe { _mm_loadu_si128(bytes.as_ptr().cast()) }
+    }
+
+    #[target_feature(enable = "avx2")]
+    #[inline]
+    fn join([low, high]: [&[u8; 16]; 2], mask: &[u64; 4], more: &[u64; 4], first: u32) -> [u64; 4] {
+        let both = _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(load_half(low)), load_half(high));
+        let first = _mm256_zextsi128_si256(_mm_cvtsi32_si128(first as i32));
+        let more = _mm256_or_si256(load(more), first);
+        let joined = _mm256_or_si256(_mm256_and_si256(both, load(mask)), more);
+        let mut words = [0; 4];
+        // SAFETY: four words are 32 bytes to write; this store asks for no alignment.
+        unsafe { _mm256_storeu_si256(words.as_mut_ptr().cast(), joined) };
+        words
+    }
+
+    #[target_feature(enable = "avx2")]
+    #[inline]
+    fn equal(a: &[u64; 4], b: &[u64; 4]) -> bool {
+        _mm256_movemask_epi8(_mm256_cmpeq_epi64(load(a), load(b))) == -1
+    }
+
+    /// Two halves, each behind a secret, go through one AES round and meet; two more rounds make each bit of
+    /// the result depend on all of both. Not cryptographic, like [`HashKey::quad`]: it withstands an attacker
+    /// who sees forwarding, not one who reads hashes.
+    #[target_feature(enable = "avx2,aes")]
+    #[inline]
+    fn hash(key: &[u64; 4], words: &[u64; 4]) -> u64 {
+        let key = load(key);
+        let (k0, k1) = (_mm256_castsi256_si128(key), _mm256_extracti128_si256::<1>(key));
+        let hidden = _mm256_xor_si256(load(words), key);
+        let a = _mm_aesenc_si128(_mm256_castsi256_si128(hidden), k1);
+        let b = _mm_aesenc_si128(_mm256_extracti128_si256::<1>(hidden), k0);
+        let met = _mm_aesenc_si128(a, b);
+        _mm_cvtsi128_si64(_mm_aesenc_si128(met, k0)) as u64
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+pub use elsewhere::Wide;
+
+#[cfg(not(target_arch = "x86_64"))]
+mod elsewhere {
+    use super::{HashKey, Lanes};
+
+    /// There is none on this kind of processor.
+    #[derive(Clone, Copy, Debug)]
+    pub enum Wide {}
+
+    impl Wide {
+        /// Never.
+        pub fn here() -> Option<Wide> {
+            None
+        }
+    }
+
+    impl Lanes for Wide {
+        fn run<R>(self, _: impl FnOnce() -> R) -> R {
+            match self {}
+        }
+
+        fn join(self, _: [&[u8; 16]; 2], _: &[u64; 4], _: &[u64; 4], _: u32) -> [u64; 4] {
+            match self {}
+        }
+
+        fn equal(self, _: &[u64; 4], _: &[u64; 4]) -> bool {
+            match self {}
+        }
+
+        fn hash(self, _: &HashKey, _: &[u64; 4]) -> u64 {
+            match self {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(seed: u64) -> [u64; 4] {
+        std::array::from_fn(|n| crate::hash::mixed(seed * 4 + n as u64 + 1))
+    }
+
+    fn bytes(words: &[u64; 2]) -> [u8; 16] {
+        (u128::from(words[1]) << 64 | u128::from(words[0])).to_le_bytes()
+    }
+
+    /// Both implementations where there are two.
+    fn check(test: impl Fn(&dyn Fn(&[u64; 4]) -> u64, &dyn Fn(&[u64; 4], &[u64; 4]) -> bool)) {
+        let key = HashKey::from_seed(7);
+        test(&|w| Baseline.hash(&key, w), &|a, b| Baseline.equal(a, b));
+        if let Some(wide) = Wide::here() {
+            test(&|w| wide.hash(&key, w), &|a, b| wide.equal(a, b));
+        }
+    }
+
+    #[test]
+    fn four_words_are_joined_alike_in_both_ways() {
+        for seed in 0..100 {
+            let [a, b, c, d] = words(seed);
+            let (low, high) = (bytes(&[a, b]), bytes(&[c, d]));
+            let (mask, more, first) = (words(seed + 1000), words(seed + 2000), seed as u32 * 77);
+            let joined = Baseline.join([&low, &high], &mask, &more, first);
+            let expected: [u64; 4] = std::array::from_fn(|n| words(seed)[n] & mask[n] | more[n]);
+            assert_eq!(joined[0], expected[0] | u64::from(first));
+            assert_eq!(joined[1..], expected[1..]);
+            if let Some(wide) = Wide::here() {
+                assert_eq!(wide.run(|| wide.join([&low, &high], &mask, &more, first)), joined);
+            }
+        }
+    }
+
+    #[test]
+    fn four_words_are_equal_only_if_all_their_bits_are() {
+        check(|_, equal| {
+            let a = words(1);
+            assert!(equal(&a, &a));
+            for bit in 0..256 {
+                let mut b = a;
+                b[bit / 64] ^= 1 << (bit % 64);
+                assert!(!equal(&a, &b), "{bit}");
+            }
+        });
+    }
+
+    #[test]
+    fn one_flipped_bit_changes_about_half_of_the_hash_in_each_of_its_pieces() {
+        check(|hash, _| {
+            for piece in [0x00ff_ffff, 0xffff << 48, u64::MAX] {
+                let (mut flipped, mut all) = (0, 0);
+                for seed in 0..64 {
+                    let a = words(seed);
+                    for bit in 0..256 {
+                        let mut b = a;
+                        b[bit / 64] ^= 1 << (bit % 64);
+                        flipped += ((hash(&a) ^ hash(&b)) & piece).count_ones();
+                        all += piece.count_ones();
+                    }
+                }
+                let share = f64::from(flipped) / f64::from(all);
+                assert!((0.49..0.51).contains(&share), "{piece:x}: {share}");
+            }
+        });
+    }
+
+    #[test]
+    fn two_flipped_bits_in_different_halves_do_not_make_up_for_each_other() {
+        check(|hash, _| {
+            let a = words(3);
+            let mut seen = std::collections::HashSet::new();
+            for (one, other) in (0..128).flat_map(|one| (128..256).map(move |other| (one, other))) {
+                let mut b = a;
+                b[one / 64] ^= 1 << (one % 64);
+                b[other / 64] ^= 1 << (other % 64);
+                assert!(seen.insert(hash(&b)), "{one} and {other}");
+            }
+        });
+    }
+}
