@@ -14,8 +14,8 @@ use base::wide::{Baseline, Lanes};
 /// number, the Ethernet type by the rest of that. Words are little-endian.
 pub type PlainKey = [u64; 4];
 
-/// The Ethernet type of IPv4, and version and length of its header.
-const IPV4_WITHOUT_OPTIONS: u64 = 0x45_0008;
+/// The Ethernet type of IPv4, and version and length of its header, above the type of service.
+const IPV4_WITHOUT_OPTIONS: u32 = 0x4500_0800;
 
 /// Where the two pieces start.
 const TTL: usize = 22;
@@ -77,9 +77,9 @@ pub fn plain_key_by<L: Lanes>(
     const L3: usize = 14;
     let h = head.first_chunk::<54>()?;
     // Ethernet type, version and header length, type of service.
-    let w12 = le32::<12>(h);
-    let is_ipv4 = w12 & 0xff_ffff == IPV4_WITHOUT_OPTIONS;
-    let is_fragment = be16::<20, 54>(h) & 0x3fff != 0;
+    let is_ipv4 = le32::<12>(h) << 8 == IPV4_WITHOUT_OPTIONS;
+    // Fragment bits, time to live, protocol.
+    let is_fragment = le32::<20>(h) & 0xff3f != 0;
     let total_len = be16::<16, 54>(h) as usize;
     let room = frame_len.wrapping_sub(L3);
     if !is_ipv4 || is_fragment || total_len > room || room > 0xffff {
@@ -127,7 +127,7 @@ fn piece<const AT: usize>(bytes: &[u8; 54]) -> &[u8; 16] {
 }
 
 #[inline(always)]
-fn le32<const AT: usize>(bytes: &[u8; 54]) -> u64 {
+fn le32<const AT: usize>(bytes: &[u8; 54]) -> u32 {
     let word: &[u8; 4] = bytes[AT..].first_chunk().expect("AT is at most 50");
-    u32::from_le_bytes(*word).into()
+    u32::from_le_bytes(*word)
 }

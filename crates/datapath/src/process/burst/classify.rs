@@ -246,25 +246,31 @@ impl Todo {
     }
 }
 
-/// Where all packets go that the exact tier has answered for.
-enum To {
-    /// There was none.
-    Nowhere,
-    /// To one port.
-    Port(u16),
-    /// To several ports, or not only to ports.
-    Elsewhere,
+/// The port to which all packets go that the exact tier has answered for, if there is one.
+struct OnePort {
+    /// That of the first ones; none before.
+    first: u32,
+    is_one: bool,
 }
 
-impl To {
+impl OnePort {
+    const NONE: u32 = u32::MAX;
+
+    fn new() -> OnePort {
+        OnePort { first: OnePort::NONE, is_one: true }
+    }
+
     /// The next ones go to this port.
     #[inline(always)]
     fn and(&mut self, port: u16) {
-        *self = match self {
-            To::Nowhere => To::Port(port),
-            To::Port(first) if *first == port => return,
-            _ => To::Elsewhere,
+        if u32::from(port) != self.first {
+            self.is_one &= self.first == OnePort::NONE;
+            self.first = port.into();
         }
+    }
+
+    fn get(&self) -> Option<u16> {
+        u16::try_from(self.first).ok().filter(|_| self.is_one)
     }
 }
 
@@ -304,7 +310,7 @@ impl<P: Pipeline> Process<P> {
         let version = ShortVersion::of(at.version);
         let (entries, trails, mut judge) = self.cache.exact_entries(sights);
         let (mut hits, mut full) = (Counts::NONE, Counts::NONE);
-        let mut to = To::Nowhere;
+        let mut to = OnePort::new();
         let mut next = 0;
         while let Some(row) = rows.get_mut(next) {
             let i = next;
@@ -321,7 +327,7 @@ impl<P: Pipeline> Process<P> {
                 match e.decision.verdict {
                     Verdict::Output(port) => to.and(port),
                     verdict => {
-                        to = To::Elsewhere;
+                        to.is_one = false;
                         if verdict == Verdict::Track {
                             trails.prefetch(row.likely);
                         }
@@ -335,11 +341,7 @@ impl<P: Pipeline> Process<P> {
             self.fold_full(&memory.rows[..batch.len()]);
         }
         let hits = hits.packets();
-        if let To::Port(port) = to
-            && hits == batch.len() as u64
-        {
-            memory.to_port = Some(port);
-        }
+        memory.to_port = to.get().filter(|_| hits == batch.len() as u64);
         hits
     }
 
