@@ -84,10 +84,12 @@ impl Tracker {
             Some(segment) => {
                 let from = found.is_reply.into();
                 let before = entry.ends_seen_from(from);
-                if let Some(after) = before.pass(segment, || self.is_liberal.load(Relaxed))?
-                    && !entry.replace_ends(found.generation, from, &before, &after)
-                {
-                    return None;
+                if let Some(after) = before.pass(segment, || self.is_liberal.load(Relaxed))? {
+                    // A copy, so that what was read stays in registers if nothing moves.
+                    let read = before;
+                    if !entry.replace_ends(found.generation, from, &read, &after) {
+                        return None;
+                    }
                 }
                 Phase::TcpEstablished
             }

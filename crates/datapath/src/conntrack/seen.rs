@@ -158,8 +158,9 @@ pub(crate) fn read_plain(packet: &Packet, was_valid: bool) -> Option<PlainSeen> 
         let pseudo = Sum::new().u16(protocol.into()).u16(l4_len as u16);
         let there = frame.get(ADDRESSES..end)?;
         let sum = match there.split_first_chunk::<28>() {
-            Some((addresses_and_tcp, [])) => pseudo.array(addresses_and_tcp),
-            _ => pseudo.bytes(there),
+            // Nearly always there is a TCP header at least: no loop over that.
+            Some((addresses_and_tcp, rest)) => pseudo.array(addresses_and_tcp).bytes(rest),
+            None => pseudo.bytes(there),
         };
         if !sum.is_valid() {
             return None;

@@ -181,13 +181,18 @@ impl Classified {
         &self.arrival
     }
 
-    /// For a run of plain packets whose keys include addresses and ports: the exact tier's key, and the entry
-    /// that decided it there, 0 if none did.
+    /// Whether the keys of plain packets are known and include addresses and ports.
+    #[inline(always)]
+    pub fn has_ports(&self) -> bool {
+        self.arrival.ingress.depth() >= Depth::Transport && self.arrival.use_exact
+    }
+
+    /// For a run of plain packets, if their keys are known: the exact tier's key, and the entry that decided
+    /// it there, 0 if none did.
     #[inline(always)]
     pub fn plain(&self, first: usize) -> Option<(&EntryKey, u32)> {
         let row = &self.memory.rows[first];
-        let has_ports = self.arrival.ingress.depth() >= Depth::Transport;
-        (row.exact.is_plain() && has_ports && self.arrival.use_exact).then_some((&row.exact, row.likely))
+        row.exact.is_plain().then_some((&row.exact, row.likely))
     }
 
     pub fn metadata(&self) -> Metadata {

@@ -86,7 +86,10 @@ impl<P: Pipeline> Process<P> {
         round: &mut GoingRound,
     ) {
         let (Decision { body, .. }, _) = burst.verdict(first);
-        self.fetch_ends(burst, (first, end));
+        let has_ports = burst.has_ports();
+        if has_ports {
+            self.fetch_ends(burst, (first, end));
+        }
         let mut together = Together::NOWHERE;
         // Hardly any queue exceeds its share; only then is the list looked at.
         let sheds = self.context.exceeds_share()
@@ -106,14 +109,15 @@ impl<P: Pipeline> Process<P> {
                 at = behind;
                 continue;
             }
-            if let Some(found) = Self::followable(burst, at, round) {
+            if has_ports && let Some(found) = Self::followable(burst, at, round) {
                 at = self.row_leaves(burst, at, found, (runs, &mut together), round);
                 continue;
             }
             self.together_leave(burst.arrival(), runs, &mut together);
             let start = at;
-            while at < end && Self::followable(burst, at, round).is_none() {
-                round.0 |= burst.plain(at).map_or(u64::MAX, |(key, _)| GoingRound::bit(key));
+            while at < end && !(has_ports && Self::followable(burst, at, round).is_some()) {
+                let plain = burst.plain(at).filter(|_| has_ports);
+                round.0 |= plain.map_or(u64::MAX, |(key, _)| GoingRound::bit(key));
                 (_, at) = burst.verdict(at);
             }
             let mut run = Run::new(burst.metadata());
