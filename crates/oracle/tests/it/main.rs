@@ -14,3 +14,4 @@ mod shares_of_events;
 mod stock_normal;
 mod threads;
 mod tracked;
+mod whole_bursts;
