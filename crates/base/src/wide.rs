@@ -18,6 +18,9 @@ pub trait Lanes: Copy {
     /// `first` in the first word. Words are little-endian.
     fn join(self, sources: [&[u8; 16]; 2], mask: &[u64; 4], more: &[u64; 4], first: u32) -> [u64; 4];
 
+    /// Whether all bits under `mask` are those of `wanted`.
+    fn matches(self, bytes: &[u8; 16], wanted: &[u8; 16], mask: &[u8; 16]) -> bool;
+
     /// Whether all words are equal.
     fn equal(self, a: &[u64; 4], b: &[u64; 4]) -> bool;
 
@@ -45,6 +48,12 @@ impl Lanes for Baseline {
         let words = [a & mask[0], b & mask[1], c & mask[2], d & mask[3]];
         let [a, b, c, d] = words;
         [a | more[0] | u64::from(first), b | more[1], c | more[2], d | more[3]]
+    }
+
+    #[inline(always)]
+    fn matches(self, bytes: &[u8; 16], wanted: &[u8; 16], mask: &[u8; 16]) -> bool {
+        let [bytes, wanted, mask] = [bytes, wanted, mask].map(|bytes| u128::from_ne_bytes(*bytes));
+        (bytes ^ wanted) & mask == 0
     }
 
     #[inline(always)]
@@ -96,6 +105,12 @@ mod x86 {
         }
 
         #[inline(always)]
+        fn matches(self, bytes: &[u8; 16], wanted: &[u8; 16], mask: &[u8; 16]) -> bool {
+            // SAFETY: as in `run`.
+            unsafe { matches(bytes, wanted, mask) }
+        }
+
+        #[inline(always)]
         fn equal(self, a: &[u64; 4], b: &[u64; 4]) -> bool {
             // SAFETY: as in `run`.
             unsafe { equal(a, b) }
@@ -138,6 +153,12 @@ mod x86 {
         // SAFETY: four words are 32 bytes to write; this store asks for no alignment.
         unsafe { _mm256_storeu_si256(words.as_mut_ptr().cast(), joined) };
         words
+    }
+
+    #[target_feature(enable = "avx2")]
+    #[inline]
+    fn matches(bytes: &[u8; 16], wanted: &[u8; 16], mask: &[u8; 16]) -> bool {
+        _mm_testz_si128(_mm_xor_si128(load_half(bytes), load_half(wanted)), load_half(mask)) == 1
     }
 
     #[target_feature(enable = "avx2")]
@@ -189,6 +210,10 @@ mod elsewhere {
             match self {}
         }
 
+        fn matches(self, _: &[u8; 16], _: &[u8; 16], _: &[u8; 16]) -> bool {
+            match self {}
+        }
+
         fn equal(self, _: &[u64; 4], _: &[u64; 4]) -> bool {
             match self {}
         }
@@ -232,6 +257,24 @@ mod tests {
             assert_eq!(joined[1..], expected[1..]);
             if let Some(wide) = Wide::here() {
                 assert_eq!(wide.run(|| wide.join([&low, &high], &mask, &more, first)), joined);
+            }
+        }
+    }
+
+    #[test]
+    fn bytes_match_if_they_differ_under_no_bit_of_the_mask() {
+        for seed in 0..10 {
+            let [a, b, c, d] = words(seed);
+            let (wanted, mask) = (bytes(&[a, b]), bytes(&[c, d]));
+            for bit in 0..128 {
+                let mut other = wanted;
+                other[bit / 8] ^= 1 << (bit % 8);
+                let is_seen = mask[bit / 8] >> (bit % 8) & 1 != 0;
+                assert_eq!(Baseline.matches(&other, &wanted, &mask), !is_seen);
+                if let Some(wide) = Wide::here() {
+                    assert_eq!(wide.matches(&other, &wanted, &mask), !is_seen);
+                    assert!(wide.matches(&wanted, &wanted, &mask));
+                }
             }
         }
     }

@@ -14,8 +14,11 @@ use base::wide::{Baseline, Lanes};
 /// number, the Ethernet type by the rest of that. Words are little-endian.
 pub type PlainKey = [u64; 4];
 
-/// The Ethernet type of IPv4, and version and length of its header, above the type of service.
-const IPV4_WITHOUT_OPTIONS: u32 = 0x4500_0800;
+/// From where on these bytes of a plain packet are known: the Ethernet type of IPv4, version and length of a
+/// header without options, and no fragment bits.
+const KNOWN_FROM: usize = 8;
+const KNOWN: [u8; 16] = [0, 0, 0, 0, 8, 0, 0x45, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+const KNOWN_BITS: [u8; 16] = [0, 0, 0, 0, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 0x3f, 0xff, 0, 0];
 
 /// Where the two pieces start.
 const TTL: usize = 22;
@@ -76,13 +79,9 @@ pub fn plain_key_by<L: Lanes>(
 ) -> Option<PlainKey> {
     const L3: usize = 14;
     let h = head.first_chunk::<54>()?;
-    // Ethernet type, version and header length, type of service.
-    let is_ipv4 = le32::<12>(h) << 8 == IPV4_WITHOUT_OPTIONS;
-    // Fragment bits, time to live, protocol.
-    let is_fragment = le32::<20>(h) & 0xff3f != 0;
     let total_len = be16::<16, 54>(h) as usize;
     let room = frame_len.wrapping_sub(L3);
-    if !is_ipv4 || is_fragment || total_len > room || room > 0xffff {
+    if !lanes.matches(piece::<KNOWN_FROM>(h), &KNOWN, &KNOWN_BITS) || total_len > room || room > 0xffff {
         return None;
     }
     let (mut least, mut flags) = (20, 0);
@@ -124,10 +123,4 @@ const ACK: u64 = 0x10;
 #[inline(always)]
 fn piece<const AT: usize>(bytes: &[u8; 54]) -> &[u8; 16] {
     bytes[AT..].first_chunk().expect("AT is at most 38")
-}
-
-#[inline(always)]
-fn le32<const AT: usize>(bytes: &[u8; 54]) -> u32 {
-    let word: &[u8; 4] = bytes[AT..].first_chunk().expect("AT is at most 50");
-    u32::from_le_bytes(*word)
 }
