@@ -5,7 +5,8 @@
 //!
 //! 1. *Extract*: keys from packets, to the depth that the input port's rules ask for.
 //! 2. *Exact tier*: hash, bucket, entry. Skipped where it is switched off.
-//! 3. *Megaflow tier*, for the remaining packets: one mask after the other, the one with the most hits first.
+//! 3. *Megaflow tier*, for the remaining packets: the megaflow that packets like these hit lately; then one
+//!    mask after the other, the one with the most hits first.
 //! 4. *Hits leave*: counters, and the action in the entry. A flow older than the version that this burst sees
 //!    is first checked against changes, and treated as a miss if one affects it.
 //! 5. *Promotion*: megaflow hits get exact entries; out-of-date entries are removed.
@@ -43,7 +44,8 @@ use arrayvec::ArrayVec;
 use base::clock::tsc;
 use base::region::prefetch;
 use base::{DropReason, OfPort, PortNo, Version, rcu};
-use flow::extract::{Ingress, extract, extract_keeping_metadata, extract_without_link, opens_tcp, plain_key};
+use flow::extract::{Ingress, extract, extract_keeping_metadata, extract_without_link};
+use flow::extract::{PlainKey, may_open_tcp, opens_tcp, plain_key};
 use flow::{Depth, Key};
 use packet::batch::Runs;
 use packet::wait::Bell;
@@ -223,14 +225,11 @@ impl<P: Pipeline> Process<P> {
     }
 }
 
-/// Whether all packets are TCP opening segments. If these are tracked, the exact tier contains none of them
-/// (see [`Process::learn`]).
+/// Whether all packets are TCP opening segments, or look like it. If these are tracked, the exact tier
+/// contains none of them (see [`Process::learn`]).
 #[inline(always)]
 fn opens_connections(batch: &Batch) -> bool {
-    batch.iter().all(|packet| {
-        let key = plain_key(packet.data(), packet.len(), Depth::Transport, 0);
-        key.is_some_and(|key| opens_tcp(&key))
-    })
+    batch.iter().all(|packet| may_open_tcp(packet.data()))
 }
 
 /// Times the stages of one burst in [`SAMPLE_EVERY`].

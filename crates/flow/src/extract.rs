@@ -27,8 +27,8 @@ use base::{OfPort, PortNo};
 use bytes::{be16, be32, be64};
 pub use head::head_is_enough;
 pub use plain::{
-    PLAIN_ORIGIN_BITS, PlainKey, begins_tcp, opens_tcp, origin_of_plain, plain_key, plain_key_by,
-    plain_with_origin,
+    PLAIN_ORIGIN_BITS, PlainKey, begins_tcp, may_open_tcp, opens_tcp, origin_of_plain, plain_key,
+    plain_key_by, plain_mask, plain_with_origin,
 };
 use wire::Layers;
 use wire::layers::{TAG_LEN, is_tag};

@@ -1,9 +1,11 @@
 //! The masks in use, which masks each input port's flows have, and how a key is masked for a lookup.
 
 use super::entry::{Arena, EntryKey};
+use crate::conntrack;
 use arrayvec::ArrayVec;
 use base::PortNo;
 use base::hash::HashKey;
+use flow::extract::{PlainKey, plain_mask};
 use flow::{Key, Mask};
 
 /// Maximum number of distinct masks per worker.
@@ -115,6 +117,8 @@ fn hash_of(mask: &Mask, secret: &HashKey) -> u64 {
 pub struct MaskEntry {
     pub mask: Mask,
     pub present: u16,
+    /// The same for plain packets' packed keys; `None` if these do not tell whether a packet has its bits.
+    pub packed: Option<PlainKey>,
     salt: u64,
     hash: u64,
     /// The next one in its chain, 0 for none.
@@ -134,6 +138,7 @@ impl MaskEntry {
         let salt = (id as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (id as u64) << 17;
         MaskEntry {
             present: mask.0.present(),
+            packed: (!conntrack::reads_original(&mask)).then(|| plain_mask(&mask)),
             mask,
             salt,
             hash: 0,
@@ -152,6 +157,7 @@ impl MaskEntry {
         }
         MaskEntry {
             present: all.0.present(),
+            packed: None,
             mask: all,
             salt: 0,
             hash: 0,

@@ -22,8 +22,10 @@ pub mod entry;
 mod firsts;
 mod fresh;
 pub mod index;
+mod lately;
 mod masks;
 pub mod origins;
+pub mod recent;
 pub mod sorts;
 pub mod trails;
 mod upkeep;
@@ -54,6 +56,7 @@ use index::{Index, Probe};
 pub use masks::{MASK_EXACT, PORT_MASKS_MAX};
 use masks::{MaskEntry, Masks, PortMasks, masked_wide_equal, mega_hash, round_bit, rounds_of};
 use origins::{Origin, Origins, SLOT_BITS};
+use recent::Recents;
 use sorts::{Sights, Sorts};
 use std::sync::Arc;
 use trails::Trails;
@@ -176,6 +179,7 @@ pub struct FlowCache {
     pub trails: Trails,
     /// The ports that flows come from; index 0 stands for no port.
     inputs: Vec<InputPort>,
+    recents: Recents,
     /// What the present burst has installed.
     fresh: Fresh,
     /// The number of megaflows ever made, which provides their serial numbers.
@@ -228,6 +232,7 @@ impl FlowCache {
             sorts: Sorts::new(),
             trails: Trails::new(exact_limit)?,
             inputs: vec![InputPort::default()],
+            recents: Recents::new(),
             fresh: Fresh::default(),
             megaflows_made: 0,
             by_port: PortTable::new(),

@@ -31,6 +31,12 @@ impl Origin {
     pub fn new(of_port: OfPort, metadata: Metadata) -> Origin {
         Origin { of_port, metadata: Metadata { recirc_depth: 0, ..metadata } }
     }
+
+    /// A number that hardly any two rounds of packets share.
+    #[inline(always)]
+    pub fn scattered(&self) -> u32 {
+        self.metadata.recirc_id ^ u32::from(self.metadata.tracking.state) << 1
+    }
 }
 
 /// One port's origins: the first set, and all sets once one of its packets has gone round, for which the port

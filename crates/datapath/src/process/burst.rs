@@ -7,9 +7,11 @@
 //! - Consecutive packets that are alike form a run. A run has one row, that of its first packet, whose
 //!   `counts` tells where the next run begins. The rows in between are stale, from earlier bursts, and so are
 //!   rows after the end of the batch.
-//! - A row has the exact tier's key for a plain packet, and no key for any other.
-//! - A plain packet's key is extracted once the exact tier has not answered for its run; the key of any other
-//!   packet is there from the start. Layers are known only for the latter.
+//! - If the exact tier is used, a row has its key for a plain packet, and no key for any other. If it is not,
+//!   only rows that a recent megaflow decided have one.
+//! - A plain packet's key is extracted once neither the exact tier nor a recent megaflow has answered for its
+//!   run; the key of any other packet is there from the start. Layers are known for packets whose row has no
+//!   exact key.
 //! - Rows and lists hold cache entry numbers from stage 2 on, so no entry is added or removed before stage 5:
 //!   only [`Delivered`] gives those lists away.
 //! - In a classified burst each run has a verdict, or [`Verdict::Unknown`] if it missed.
@@ -193,6 +195,13 @@ impl Classified {
     pub fn plain(&self, first: usize) -> Option<(&EntryKey, u32)> {
         let row = &self.memory.rows[first];
         row.exact.is_plain().then_some((&row.exact, row.likely))
+    }
+
+    /// The packed key of a run, if it was read and includes ports.
+    #[inline(always)]
+    pub fn packed(&self, first: usize) -> Option<&EntryKey> {
+        let exact = &self.memory.rows[first].exact;
+        (exact.is_plain() && self.arrival.ingress.depth() >= Depth::Transport).then_some(exact)
     }
 
     pub fn metadata(&self) -> Metadata {

@@ -96,18 +96,16 @@ impl<P: Pipeline> Process<P> {
             && matches!(self.cache.actions(body), [_, rest @ ..] if self.context.refuses_unknown(rest));
         let mut at = first;
         while at < end {
-            if sheds
-                && runs
-                    .behind(together.counts.packets() as usize)
-                    .is_some_and(|packet| begins_connection(packet, burst.layers(at)))
-            {
-                self.together_leave(burst.arrival(), runs, &mut together);
-                let (_, behind) = burst.verdict(at);
-                let shed = (at..behind).map_while(|_| runs.take());
-                self.context.drop_all(shed, DropReason::CtPortShare);
-                self.context.refused_at(burst.metadata().recirc_id);
-                at = behind;
-                continue;
+            if sheds {
+                let behind = Self::shed_end(burst, (at, end), runs, together.counts.packets() as usize);
+                if behind > at {
+                    self.together_leave(burst.arrival(), runs, &mut together);
+                    let shed = (at..behind).map_while(|_| runs.take());
+                    self.context.drop_all(shed, DropReason::CtPortShare);
+                    self.context.refused_at(burst.metadata().recirc_id);
+                    at = behind;
+                    continue;
+                }
             }
             if has_ports && let Some(found) = Self::followable(burst, at, round) {
                 at = self.row_leaves(burst, at, found, (runs, &mut together), round);
@@ -125,6 +123,26 @@ impl<P: Pipeline> Process<P> {
             self.execute_list(body, &mut run);
         }
         self.together_leave(burst.arrival(), runs, &mut together);
+    }
+
+    /// The end of the consecutive runs from `at` on, behind `ahead` packets that leave first, that begin
+    /// connections.
+    #[inline(always)]
+    fn shed_end(burst: &Classified, (at, end): (usize, usize), runs: &mut Runs<'_>, ahead: usize) -> usize {
+        let mut behind = at;
+        while behind < end {
+            let begins = match burst.packed(behind) {
+                Some(key) => begins_tcp(&key.0),
+                None => runs
+                    .behind(ahead + behind - at)
+                    .is_some_and(|packet| begins_connection(packet, burst.layers(behind))),
+            };
+            if !begins {
+                break;
+            }
+            (_, behind) = burst.verdict(behind);
+        }
+        behind
     }
 
     /// Prefetches what trails lead to. The trails themselves were prefetched when the exact tier hit.

@@ -6,6 +6,8 @@
 use super::bytes::be16;
 use super::l4;
 use crate::depth::Depth;
+use crate::field::FieldId;
+use crate::key::Mask;
 use base::wide::{Baseline, Lanes};
 
 /// Stands for a plain packet's key, in half a cache line, in two pieces of the packet: from the TTL on, with
@@ -114,6 +116,42 @@ pub fn opens_tcp(key: &PlainKey) -> bool {
 #[inline(always)]
 pub fn begins_tcp(key: &PlainKey) -> bool {
     key[0] >> FLAGS_SHIFT & (SYN | ACK) == SYN
+}
+
+/// Whether a frame may have a plain key that [opens TCP](opens_tcp), by a few of its bytes: true for all that
+/// have, and for few others.
+#[inline(always)]
+pub fn may_open_tcp(head: &[u8]) -> bool {
+    let Some(h) = head.first_chunk::<54>() else { return false };
+    let is_known = Baseline.matches(piece::<KNOWN_FROM>(h), &KNOWN, &KNOWN_BITS);
+    is_known && u64::from(h[23]) == l4::TCP && u64::from(h[47]) & SYN != 0
+}
+
+/// The bits of packed keys that stand for the mask's: two plain packets from one origin agree under the mask
+/// if and only if their packed keys agree under the result. The mask has no bits of the tuple that opened a
+/// packet's connection: neither bytes nor origin tell that.
+pub fn plain_mask(mask: &Mask) -> PlainKey {
+    // A frame with the mask's bits where plain packets have the fields. All others are the same in all plain
+    // packets.
+    let mut h = [0; 54];
+    let places = [
+        (0..6, FieldId::EthDst),
+        (6..12, FieldId::EthSrc),
+        (15..16, FieldId::NwTos),
+        (22..23, FieldId::NwTtl),
+        (23..24, FieldId::NwProto),
+        (26..30, FieldId::NwSrc),
+        (30..34, FieldId::NwDst),
+        (34..36, FieldId::TpSrc),
+        (36..38, FieldId::TpDst),
+    ];
+    for (place, field) in places {
+        let bits = mask.get(field).to_be_bytes();
+        let first = bits.len() - place.len();
+        h[place].copy_from_slice(&bits[first..]);
+    }
+    let flags = (mask.get(FieldId::TcpFlags) as u32 & 0xfff) << FLAGS_SHIFT;
+    Baseline.join([piece::<TTL>(&h), piece::<START>(&h)], &[u64::MAX; 4], &[0; 4], flags)
 }
 
 /// Flags of TCP.

@@ -2,6 +2,7 @@
 
 use super::super::*;
 use super::*;
+use crate::cache::recent::{Recent, Shared};
 use base::wide::{Baseline, Lanes};
 use flow::extract::plain_key_by;
 
@@ -18,6 +19,7 @@ impl<P: Pipeline> Process<P> {
         let Arrival { ingress, use_exact, .. } = arrival;
         let mut todo = Todo::new();
         memory.to_port = None;
+        let mut lately = Lately::NOTHING;
         match (use_exact, arrival.origin, ingress.depth()) {
             (true, Some(origin), depth) => {
                 let others = match self.cache.wide {
@@ -29,25 +31,30 @@ impl<P: Pipeline> Process<P> {
                     memory.probe_whole(i, &self.cache);
                 }
             }
-            (true, None, _) => memory.prepare_keys(Some(&self.cache), batch, &ingress, &mut todo),
-            (false, ..) => memory.prepare_keys(None, batch, &ingress, &mut todo),
+            (true, None, _) => {
+                memory.prepare_keys(Some(&self.cache), batch, &ingress, &mut lately, &mut todo);
+            }
+            (false, ..) => {
+                lately = self.lately(&arrival);
+                memory.prepare_keys(None, batch, &ingress, &mut lately, &mut todo);
+            }
         }
         clock.lap(Stage::Extract);
         if use_exact {
             let hits = self.exact_stage(&mut memory, &mut todo, &arrival, batch);
             self.context.stats.exact_hits.add(hits);
             self.context.input.promotion.looked_up(hits, batch.len() as u64 - hits);
-        }
-        for i in todo.iter() {
-            if !memory.rows[i].exact.is_plain() {
-                continue;
+            if !todo.is_empty() {
+                lately = self.lately(&arrival);
+                memory.extract_rest(batch, &ingress, &mut lately, &mut todo);
             }
-            extract_plain(&mut memory.keys[i], &batch[i], &ingress);
-            memory.put_metadata(i);
         }
         clock.lap(Stage::Exact);
         let hits = self.megaflow_stage(&mut memory, &mut todo, &arrival);
         self.context.stats.megaflow_hits.add(hits);
+        if lately.recent.is_some() || memory.promote.len() > 1 {
+            self.remember(&memory, &arrival, batch, &lately);
+        }
         clock.lap(Stage::Megaflow);
         Classified { memory, arrival }
     }
@@ -134,12 +141,26 @@ impl Memory {
     /// Extracts the keys of all packets, each a run of its own: if the exact tier is not used, or `exact`
     /// uses only whole keys.
     #[inline(never)]
-    fn prepare_keys(&mut self, exact: Option<&FlowCache>, batch: &Batch, ingress: &Ingress, todo: &mut Todo) {
+    fn prepare_keys(
+        &mut self,
+        exact: Option<&FlowCache>,
+        batch: &Batch,
+        ingress: &Ingress,
+        lately: &mut Lately,
+        todo: &mut Todo,
+    ) {
         for (i, packet) in batch.iter().enumerate() {
             if let Some(ahead) = batch.get(i + AHEAD) {
                 prefetch(ahead.data());
             }
             self.rows[i] = Row { counts: Counts::one(packet), ..Row::EMPTY };
+            if lately.recent.is_some()
+                && let Some(key) = plain_key(packet.data(), packet.len(), ingress.depth(), lately.origin)
+                && lately.decides(&key, &mut self.rows[i])
+            {
+                self.rows[i].exact = EntryKey::plain(key);
+                continue;
+            }
             if ingress.packet_type() == 0 {
                 self.extract_one(i, packet, ingress);
             } else {
@@ -150,6 +171,28 @@ impl Memory {
                 None => todo.push_unknown(i, &self.rows[i]),
             }
         }
+    }
+
+    /// Extracts plain packets that the exact tier does not know, unless they belong to the megaflow that was
+    /// hit lately.
+    #[inline(never)]
+    fn extract_rest(&mut self, batch: &Batch, ingress: &Ingress, lately: &mut Lately, todo: &mut Todo) {
+        todo.retain(|i| {
+            let key = self.rows[i].exact;
+            if !key.is_plain() {
+                return true;
+            }
+            if let Some(recent) = lately.recent
+                && lately.decides(&key.0, &mut self.rows[i])
+            {
+                self.rows[i].likely = 0;
+                self.promote.push((i as u8, recent.megaflow));
+                return false;
+            }
+            extract_plain(&mut self.keys[i], &batch[i], ingress);
+            self.put_metadata(i);
+            true
+        });
     }
 
     #[inline(always)]
@@ -180,6 +223,90 @@ impl Memory {
         self.put_metadata(i);
     }
 }
+
+/// The megaflow that packets like the burst's hit lately, and what it decides of the burst.
+struct Lately {
+    /// `None`: nothing is known.
+    recent: Option<Recent>,
+    /// What the burst's packed keys say about their origin, if there is a megaflow.
+    origin: u64,
+    /// Rows that were compared, and those that belong to it.
+    compared: u32,
+    decided: u32,
+    /// Packets of the latter.
+    hits: Counts,
+}
+
+impl Lately {
+    const NOTHING: Lately = Lately { recent: None, origin: 0, compared: 0, decided: 0, hits: Counts::NONE };
+
+    /// Whether the row, which has this packed key, belongs to the megaflow; if so, decides it.
+    #[inline(always)]
+    fn decides(&mut self, key: &PlainKey, row: &mut Row) -> bool {
+        self.compared += 1;
+        let Some(recent) = self.recent.filter(|recent| recent.has(key)) else { return false };
+        row.decision = recent.decision;
+        self.decided += 1;
+        self.hits.add(row.counts);
+        true
+    }
+}
+
+impl Arrival {
+    fn shared(&self) -> Shared {
+        let origin = Origin::new(self.of_port, self.metadata);
+        Shared { input: self.input, origin, depth: self.ingress.depth() }
+    }
+}
+
+impl<P: Pipeline> Process<P> {
+    /// Before packets are compared.
+    #[inline(never)]
+    fn lately(&mut self, arrival: &Arrival) -> Lately {
+        let Some(origin) = arrival.origin else { return Lately::NOTHING };
+        let Process { cache, pipeline, reader, .. } = self;
+        let mut sights = Sights::new(&**pipeline, &*reader, arrival.at.version);
+        let recent = cache.recent(&arrival.shared(), arrival.at, &mut sights);
+        Lately { recent, origin, ..Lately::NOTHING }
+    }
+
+    /// When all packets are decided: counts those that belong to the megaflow that was hit lately, and
+    /// remembers another one if only few do and others belong together.
+    #[inline(never)]
+    fn remember(&mut self, memory: &Memory, arrival: &Arrival, batch: &Batch, lately: &Lately) {
+        let Process { cache, context, .. } = self;
+        if let Some(Recent { megaflow, .. }) = lately.recent {
+            let e = cache.entry(Which::Mega, megaflow);
+            if lately.decided > 0 {
+                e.hit(lately.hits, arrival.at.now);
+                if e.counts.is_full() {
+                    cache.fold(Which::Mega, megaflow);
+                }
+                context.stats.megaflow_hits.add(lately.hits.packets());
+                context.stats.masks_searched.add(lately.decided.into());
+                cache.mask_of_megaflow_hit(arrival.input, megaflow, lately.decided);
+            }
+            if lately.decided * KEPT_BY >= lately.compared {
+                return;
+            }
+            cache.hit_no_longer(&arrival.shared());
+        }
+        if let [.., (_, before), (i, megaflow)] = memory.promote[..]
+            && before == megaflow
+            && let Some(origin) = arrival.origin
+        {
+            let i = usize::from(i);
+            let (packet, depth) = (&batch[i], arrival.ingress.depth());
+            if let Some(key) = plain_key(packet.data(), packet.len(), depth, origin) {
+                cache.hit_lately(arrival.shared(), key, megaflow);
+            }
+        }
+    }
+}
+
+/// A megaflow is no longer tried first if fewer than one packet in this many belongs to it: the others are
+/// compared in vain.
+const KEPT_BY: u32 = 4;
 
 /// Extracts the key of a plain packet that missed in the exact tier or whose flow must be judged.
 #[inline(never)]

@@ -1,8 +1,8 @@
 //! A plain packet's packed key stands for its key: equal packed, equal keys, at every depth.
 
 use base::{OfPort, PortNo};
-use flow::extract::{Ingress, extract, plain_key};
-use flow::{Depth, Key};
+use flow::extract::{Ingress, extract, may_open_tcp, opens_tcp, plain_key, plain_mask};
+use flow::{Depth, FieldId, Key, Mask};
 use proptest::prelude::*;
 use std::net::Ipv4Addr;
 use wire::compose::Compose;
@@ -15,6 +15,15 @@ fn frames() -> Vec<Vec<u8>> {
     };
     let whole = |c: Compose| c.payload(&[7; 30]).build().unwrap();
     vec![whole(v4(1, 2).udp(3, 4)), whole(v4(1, 2).tcp(3, 4)), whole(v4(9, 2).udp(3, 5))]
+}
+
+/// A mask of some bits of some of these fields.
+fn mask_of(fields: &[(usize, u128)]) -> Mask {
+    let mut mask = Mask::wild();
+    for &(n, bits) in fields {
+        mask.set(FieldId::ALL[n % FieldId::ALL.len()], bits);
+    }
+    mask
 }
 
 proptest! {
@@ -43,6 +52,35 @@ proptest! {
             let _ = extract(&a, a.len(), &ingress, &mut keys[0]).expect("whole");
             let _ = extract(&b, b.len(), &ingress, &mut keys[1]).expect("whole");
             prop_assert_eq!(x == y, keys[0] == keys[1], "{:?}", depth);
+            for key in [x, y] {
+                prop_assert!(depth < Depth::Transport || !opens_tcp(&key) || may_open_tcp(&a) || may_open_tcp(&b));
+            }
+        }
+    }
+
+    #[test]
+    fn packets_agree_under_a_mask_if_their_packed_keys_agree_under_its_packed_form(
+        which in (0usize..3, 0usize..3),
+        (change, other) in ((0usize..54, any::<u8>()), (0usize..54, any::<u8>())),
+        fields in proptest::collection::vec((any::<usize>(), any::<u128>()), 0..4),
+    ) {
+        let changed = |which: usize, (at, byte): (usize, u8)| {
+            let mut frame = frames()[which].clone();
+            frame[at] = byte;
+            frame
+        };
+        let (a, b) = (changed(which.0, change), changed(which.1, other));
+        let mask = mask_of(&fields);
+        for depth in Depth::ALL {
+            let ingress = Ingress::new(OfPort(1), PortNo(1), depth);
+            let (x, y) = (plain_key(&a, a.len(), depth, 0), plain_key(&b, b.len(), depth, 0));
+            let (Some(x), Some(y)) = (x, y) else { continue };
+            let mut keys = [Key::default(), Key::default()];
+            let _ = extract(&a, a.len(), &ingress, &mut keys[0]).expect("whole");
+            let _ = extract(&b, b.len(), &ingress, &mut keys[1]).expect("whole");
+            let packed = plain_mask(&mask);
+            let agree = (0..4).all(|w| (x[w] ^ y[w]) & packed[w] == 0);
+            prop_assert_eq!(agree, keys[0].equal_under(&keys[1], &mask), "{:?} {:?}", depth, mask);
         }
     }
 }
