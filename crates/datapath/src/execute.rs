@@ -7,7 +7,7 @@
 //! once; except if a port would then get the packets out of order.
 
 use crate::action::DpAction;
-use crate::conntrack::run::track_all;
+use crate::conntrack::run::{Readings, track_all, track_read};
 use crate::conntrack::{Tracking, tuple::Tuple};
 use crate::context::Context;
 use crate::edit;
@@ -56,6 +56,17 @@ pub fn execute<E: Ends>(actions: &[DpAction], run: &mut Run, to: &mut E) {
     execute_rest(actions, false, run, to);
 }
 
+/// Like [`execute`], for packets of a run that the tracker has read, and that only it may have changed since.
+pub fn execute_on_read<E: Ends>(actions: &[DpAction], run: &mut Run, read: &Readings, to: &mut E) {
+    match actions {
+        [DpAction::Ct(request), rest @ ..] if read.are_of(run, request) && keeps_order(actions, &mut 0) => {
+            let go_on = &mut |run: &mut Run, to: &mut E| execute_rest(rest, false, run, to);
+            track_read((request, rest), run, read, to, go_on);
+        }
+        _ => execute(actions, run, to),
+    }
+}
+
 /// Like [`execute`], but copies may have been delivered before.
 fn execute_rest<E: Ends>(actions: &[DpAction], mut delivered: bool, run: &mut Run, to: &mut E) {
     // The last action that takes the packets gets the originals, those before it a copy of each; a copy, too,
@@ -78,7 +89,8 @@ fn execute_rest<E: Ends>(actions: &[DpAction], mut delivered: bool, run: &mut Ru
             DpAction::Meter(meter) => meter_all(meter, run, to),
             DpAction::Ct(request) => {
                 let rest = &actions[n + 1..];
-                return track_all((request, rest), run, to, |run, to| execute_rest(rest, delivered, run, to));
+                let go_on = &mut |run: &mut Run, to: &mut E| execute_rest(rest, delivered, run, to);
+                return track_all((request, rest), run, to, go_on);
             }
             DpAction::Hash(hash) => {
                 let rest = &actions[n + 1..];

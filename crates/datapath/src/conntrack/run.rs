@@ -17,9 +17,26 @@ use crate::run::{Ends, Run};
 use arrayvec::ArrayVec;
 use base::DropReason;
 use packet::BURST;
+use std::cell::Cell;
 
 /// How many VLAN tags extraction looks past; the tracker does the same.
 const TAGS_MAX: u8 = 2;
+
+/// What the tracker has read of a run's packets, and the hashes of their tuples in a zone.
+pub struct Readings {
+    zone: u16,
+    all: ArrayVec<(Option<Seen>, Option<u64>), BURST>,
+    /// The tracker has changed a packet since.
+    are_outdated: Cell<bool>,
+}
+
+impl Readings {
+    /// Whether they serve another `ct`, which tracks packets of the run that was read. Only the tracker may
+    /// have changed any of them since.
+    pub fn are_of(&self, run: &Run, request: &Request) -> bool {
+        self.zone == request.zone && self.all.len() == run.packets.len() && !self.are_outdated.get()
+    }
+}
 
 /// Tracks all packets of a run and continues with the resulting runs, for which there is the rest of a list.
 #[inline(never)]
@@ -27,8 +44,21 @@ pub fn track_all<E: Ends>(
     (request, rest): (&Request, &[DpAction]),
     run: &mut Run,
     to: &mut E,
-    mut go_on: impl FnMut(&mut Run, &mut E),
+    go_on: &mut dyn FnMut(&mut Run, &mut E),
 ) {
+    let read = read_all((request, rest), run, to, go_on);
+    track_read((request, rest), run, &read, to, go_on);
+}
+
+/// Reads the packets of a run, and prefetches what the tracker looks at. Fragments leave the run, and go on
+/// when their datagram is complete.
+#[inline(always)]
+pub fn read_all<E: Ends>(
+    (request, rest): (&Request, &[DpAction]),
+    run: &mut Run,
+    to: &mut E,
+    go_on: &mut dyn FnMut(&mut Run, &mut E),
+) -> Readings {
     let tracker = to.context().tracker.clone();
     // 1. Read packets, and prefetch lines of the index.
     let mut all: ArrayVec<(Option<Seen>, Option<u64>), BURST> = ArrayVec::new();
@@ -45,7 +75,7 @@ pub fn track_all<E: Ends>(
             None => {
                 let (packet, layers) = (&run.packets[n], &mut run.layers[n]);
                 layers.know(packet.data(), packet.len(), TAGS_MAX);
-                if layers.is_fragment() && wait((request, rest), run, n, to, &mut go_on) {
+                if layers.is_fragment() && wait((request, rest), run, n, to, go_on) {
                     continue;
                 }
                 seen::read(&run.packets[n], &run.layers[n], was_valid)
@@ -59,10 +89,23 @@ pub fn track_all<E: Ends>(
     if run.metadata.tracking.state & state::NEW == 0 {
         all.iter().filter_map(|(_, hash)| *hash).for_each(|hash| tracker.fetch_entry(hash));
     }
+    Readings { zone: request.zone, all, are_outdated: Cell::new(false) }
+}
+
+/// Tracks all packets of a run, of which these are the readings.
+#[inline(never)]
+pub fn track_read<E: Ends>(
+    (request, rest): (&Request, &[DpAction]),
+    run: &mut Run,
+    Readings { all, are_outdated, .. }: &Readings,
+    to: &mut E,
+    go_on: &mut dyn FnMut(&mut Run, &mut E),
+) {
+    let tracker = to.context().tracker.clone();
     let chooses = request.commit && matches!(request.nat, Some(Nat::New(_)));
     let mut preferred: ArrayVec<Option<Preferred>, BURST> = ArrayVec::new();
     if chooses {
-        fetch_translated(&tracker, request, &all, &mut preferred);
+        fetch_translated(&tracker, request, all, &mut preferred);
     }
     // 3. Track, translate.
     let mut said: ArrayVec<Tracking, BURST> = ArrayVec::new();
@@ -89,6 +132,9 @@ pub fn track_all<E: Ends>(
             may_begin: &mut || context.may_begin_connection(recirc_id),
         };
         let done = tracker.track(seen.as_ref(), request, &mut tracking, &mut run.originals[n], &mut moment);
+        if !matches!((&done, &moment.helped), (Ok(None), None)) {
+            are_outdated.set(true);
+        }
         let done = done.and_then(|translation| match translation {
             Some(t) if seen.is_some_and(|seen| seen.is_plain) => {
                 nat::translate_plain(&mut run.packets[n], t.to.plain());
@@ -116,7 +162,7 @@ pub fn track_all<E: Ends>(
         }
         run.remove_all(&refused, |packet, reason| to.context().drop(packet, reason));
     }
-    go_on_by_what_was_said(run, &said, to, &mut go_on);
+    go_on_by_what_was_said(run, &said, to, go_on);
 }
 
 /// For packets that open connections: chooses the tuples that they probably get, and prefetches the lines in
@@ -148,7 +194,7 @@ fn wait<E: Ends>(
     run: &mut Run,
     n: usize,
     to: &mut E,
-    go_on: &mut impl FnMut(&mut Run, &mut E),
+    go_on: &mut dyn FnMut(&mut Run, &mut E),
 ) -> bool {
     let tracker = to.context().tracker.clone();
     let fragments = tracker.fragments();
@@ -174,7 +220,7 @@ fn track_whole<E: Ends>(
     whole: Whole,
     (metadata, mut original): (Metadata, Tuple),
     to: &mut E,
-    go_on: &mut impl FnMut(&mut Run, &mut E),
+    go_on: &mut dyn FnMut(&mut Run, &mut E),
 ) {
     let context = to.context();
     let tracker = context.tracker.clone();
@@ -219,7 +265,7 @@ fn go_on_by_what_was_said<E: Ends>(
     run: &mut Run,
     said: &[Tracking],
     to: &mut E,
-    go_on: &mut impl FnMut(&mut Run, &mut E),
+    go_on: &mut dyn FnMut(&mut Run, &mut E),
 ) {
     let Some(first) = said.first() else { return };
     if said.iter().all(|tracking| tracking == first) {

@@ -242,12 +242,12 @@ impl Classified {
     /// Takes the packets from run `first` up to `end`, which are next in the batch, into an empty run with
     /// the burst's metadata: one that was returned would be copied, packets and room for packets alike.
     pub fn take_run(&self, first: usize, end: usize, from: &mut Runs<'_>, run: &mut Run) {
+        let count = (end - first).min(from.left());
+        from.move_to(count, &mut run.packets);
         let mut next = first;
-        while next < end {
+        while next < first + count {
             let (layers, (_, behind)) = (self.layers(next), self.verdict(next));
-            let count = (behind - next).min(from.left());
-            from.move_to(count, &mut run.packets);
-            (0..count).for_each(|_| run.layers.push(layers));
+            (next..behind.min(first + count)).for_each(|_| run.layers.push(layers));
             next = behind;
         }
         if self.memory.tracking.state != 0 {

@@ -13,9 +13,11 @@
 //! While a port exceeds its [share](crate::conntrack::share) of new connections, its opening segments that
 //! would only be refused are dropped here, before they are tracked.
 //!
-//! Packets of one flow that leave by the same megaflow leave together; [`follow`] handles all others.
+//! Packets of one flow that leave by the same megaflow leave together; [`follow`] handles all others that are
+//! followed, and [`open`] those that open connections.
 
 mod follow;
+mod open;
 
 use super::*;
 use crate::cache::trails::Trail;
@@ -120,7 +122,7 @@ impl<P: Pipeline> Process<P> {
             }
             let mut run = Run::new(burst.metadata());
             burst.take_run(start, at, runs, &mut run);
-            self.execute_list(body, &mut run);
+            self.track(burst.arrival(), body, &mut run);
         }
         self.together_leave(burst.arrival(), runs, &mut together);
     }

@@ -212,12 +212,118 @@ impl Rules {
     }
 }
 
+/// A rule for openings, perhaps of those to one host alone.
+fn draw_for_openings(rules: &Rules, chance: &mut Chance) -> FlowMod {
+    if !chance.one_in(3) {
+        return rules.draw(chance);
+    }
+    let matching = Match::any().with(FieldId::EthType, 0x800).with_masked(FieldId::CtState, 0x21, 0x21);
+    let commits = || ct(rules.zones[0], true, None, rules.nat(true));
+    let actions = match chance.below(4) {
+        0 => vec![],
+        1 => vec![output(2)],
+        2 => vec![commits()],
+        _ => vec![commits(), output(2)],
+    };
+    let host = 0x0b00_0001 + u128::from(chance.below(4));
+    let matching = matching.with(FieldId::NwDst, host);
+    // No tie with other rules: in one, the cached choice and a new one may differ.
+    FlowMod { table_id: 1, priority: 3, ..FlowMod::add(matching, actions) }
+}
+
 /// All connections, but for how long they may be silent.
 fn connections<P: Pipeline>(rig: &Rig<P>) -> Vec<String> {
     let all = rig.dp.tracker().all_connections(&Default::default(), rig.dp.now_ms());
     let mut all: Vec<_> = all.into_iter().map(|c| format!("{:?}", Connected { timeout_s: 0, ..c })).collect();
     all.sort();
     all
+}
+
+/// Gives both switches a burst: both send the same, and have the same connections then.
+fn same_comes_out(pair: &mut Pair, port: PortNo, burst: Vec<Vec<u8>>) -> Result<(), String> {
+    let misses = |rig: &Rig<Mistaken>| rig.dp.worker_stats(0).misses.get();
+    let before = misses(&pair.cached);
+    pair.receive(port, burst);
+    let Pair { cached, plain } = pair;
+    let [found, wanted] = [cached.take_sent(), plain.take_sent()].map(|sent| by_connection(&sent));
+    let is_known = misses(cached) == before;
+    if !agree(&found, &wanted, is_known) || cached.drops() != plain.drops() {
+        let drops = [cached.drops(), plain.drops()];
+        return Err(format!("{}dropped {drops:?}", differences(&found, &wanted)));
+    }
+    let [ours, theirs] = [connections(cached), connections(plain)];
+    if let Some((ours, theirs)) = ours.iter().zip(&theirs).find(|(ours, theirs)| ours != theirs) {
+        return Err(format!("{ours:?}\n and uncached {theirs:?}"));
+    }
+    if ours.len() != theirs.len() {
+        return Err(format!("{} connections, and uncached {}", ours.len(), theirs.len()));
+    }
+    Ok(())
+}
+
+/// Bursts of openings, among which are few other packets. Returns the rounds that packets took, and those
+/// that they took at once.
+fn run_openings(seed: u64, mistake: Mistake) -> Result<(u64, u64), String> {
+    let chance = &mut Chance::new(seed);
+    let (domain, switch, mut control, bridge) = bridge_of(&[1, 2]);
+    let exact_tier = *chance.pick(&[ExactTier::On, ExactTier::Off]);
+    let config = Config { hash_seed: Some(seed), exact_tier, ..Config::default() };
+    let mut pair = Pair::new(&switch, mistake, &domain, config, &[INSIDE, OUTSIDE]);
+    let zones = if chance.one_in(4) { [5, 5] } else { [5, 6] };
+    let rules = Rules { is_translated: chance.one_in(2), zones };
+    for _ in 0..40 {
+        control.flow_mod(bridge, &draw_for_openings(&rules, chance), 0).map_err(|e| format!("{e:?}"))?;
+    }
+    let mut all: Vec<Connection> = vec![];
+    // The next client of each host. Addresses and ports tell 256 clients apart.
+    let mut next = [0, 1, 2, 3];
+    let mut number = 0;
+    for round in 0..20 {
+        let mut burst = vec![];
+        let of_one_host = (!chance.one_in(4)).then(|| chance.below(4) as usize);
+        for _ in 0..chance.below(12) + 1 {
+            let host = of_one_host.unwrap_or(chance.below(4) as usize);
+            if next[host] < 256 && (all.is_empty() || !chance.one_in(32)) {
+                all.push(Connection { is_tcp: !chance.one_in(64), ..Connection::new(next[host], chance) });
+                next[host] += 4;
+            }
+            let at = if chance.one_in(32) { chance.below(all.len() as u64) as usize } else { all.len() - 1 };
+            // Now and then the opening is sent again, also in the same burst.
+            all[at].has_opened[0] &= chance.one_in(2);
+            number += 1;
+            burst.push(all[at].packet((0, false), number, rules.is_translated, chance));
+        }
+        same_comes_out(&mut pair, INSIDE, burst).map_err(|e| format!("seed {seed}, round {round}: {e}"))?;
+        if chance.one_in(6) {
+            control.flow_mod(bridge, &draw_for_openings(&rules, chance), 0).map_err(|e| format!("{e:?}"))?;
+        }
+        if chance.one_in(40) {
+            pair.cached.dp.flush_flows();
+        }
+        control.tick(0);
+    }
+    pair.same_counts(control.slot_count()).map_err(|e| format!("seed {seed}: {e}"))?;
+    let rounds = pair.plain.dp.worker_stats(0).recirculations.get();
+    let followed = pair.cached.dp.worker_stats(0).followed.get();
+    pair.end()?;
+    Ok((rounds, followed))
+}
+
+#[test]
+fn openings_that_do_not_wait_for_their_next_round_go_where_it_leads() {
+    let (mut rounds, mut followed) = (0, 0);
+    for seed in 0..u64::from(testkit::cases("oracle::openings", 48)) {
+        let (more_rounds, more_followed) =
+            run_openings(seed, Mistake::None).unwrap_or_else(|e| panic!("{e}"));
+        (rounds, followed) = (rounds + more_rounds, followed + more_followed);
+    }
+    pool_is_whole().unwrap();
+    assert!(followed > rounds / 20, "only {followed} of {rounds} rounds were taken at once");
+}
+
+#[test]
+fn a_stale_version_of_what_openings_hit_lately_is_found() {
+    assert!((0..48).any(|seed| run_openings(seed, Mistake::StaleVersion).is_err()));
 }
 
 /// Packets, and those that were followed.
@@ -258,27 +364,8 @@ fn run(seed: u64, mistake: Mistake) -> Result<(u64, u64), String> {
             burst.push((connection, frame));
         }
         let burst: Vec<Vec<u8>> = burst.into_iter().map(|(_, frame)| frame).collect();
-        let misses = |rig: &Rig<Mistaken>| rig.dp.worker_stats(0).misses.get();
-        let before = misses(&pair.cached);
         let port = [INSIDE, OUTSIDE][from];
-        pair.receive(port, burst);
-        let Pair { cached, plain } = &mut pair;
-        let [found, wanted] = [cached.take_sent(), plain.take_sent()].map(|sent| by_connection(&sent));
-        let is_known = misses(cached) == before;
-        if !agree(&found, &wanted, is_known) || cached.drops() != plain.drops() {
-            let drops = [cached.drops(), plain.drops()];
-            return Err(format!(
-                "seed {seed}, round {round}: {}dropped {drops:?}",
-                differences(&found, &wanted)
-            ));
-        }
-        let [ours, theirs] = [connections(cached), connections(plain)];
-        if let Some((ours, theirs)) = ours.iter().zip(&theirs).find(|(ours, theirs)| ours != theirs) {
-            return Err(format!("seed {seed}, round {round}: {ours:?}\n and uncached {theirs:?}"));
-        }
-        if ours.len() != theirs.len() {
-            return Err(format!("seed {seed}: {} connections, and uncached {}", ours.len(), theirs.len()));
-        }
+        same_comes_out(&mut pair, port, burst).map_err(|e| format!("seed {seed}, round {round}: {e}"))?;
         if chance.one_in(12) {
             control.flow_mod(bridge, &rules.draw(chance), 0).map_err(|e| format!("{e:?}"))?;
         }
@@ -287,7 +374,7 @@ fn run(seed: u64, mistake: Mistake) -> Result<(u64, u64), String> {
             all[client] = Connection::new(client as u32, chance);
         }
         if chance.one_in(40) {
-            cached.dp.flush_flows();
+            pair.cached.dp.flush_flows();
         }
         control.tick(0);
     }
