@@ -30,6 +30,11 @@ impl<P: Pipeline> Process<P> {
                 self.context.input.tracked_opening(self.now_ms);
                 continue;
             }
+            // While a port exceeds its share of new connections, most packets that are tracked are refused,
+            // and the only ones of their flows.
+            if decision.verdict == Verdict::Track && self.context.exceeds_share() {
+                continue;
+            }
             let from = FlowRef { decision, mask: e.key.mask(), sort, set, marks, at };
             if is_tracked && self.cache.is_too_narrow_for(from.mask, &key) {
                 continue;
