@@ -25,7 +25,7 @@ mod tracked;
 
 use self::burst::{Arrival, Classified, Delivered, Memory, Miss, Missed, Received, put_metadata};
 use crate::cache::counts::Counts;
-use crate::cache::entry::{Decision, Entry, EntryKey, ShortVersion, Verdict};
+use crate::cache::entry::{Decision, Entry, EntryKey, ShortVersion, Verdict, verdict_of};
 use crate::cache::origins::Origin;
 use crate::cache::sorts::Sights;
 use crate::cache::{ExactKey, FlowCache, FlowRef, Installed, Judged, Moment, Probed, Which};

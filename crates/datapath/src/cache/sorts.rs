@@ -7,7 +7,7 @@ use super::entry::{Entry, ShortVersion};
 use super::masks::{MaskEntry, NO_SORT};
 use crate::pipeline::Pipeline;
 use crate::watch::Visit;
-use crate::watch::{Sight, Sort, SortTable, SortTables, Watch, tables_of};
+use crate::watch::{Sight, Sort, SortTables, TABLES_MAX, Watch, tables_of};
 use base::Version;
 use base::rcu::Reader;
 
@@ -106,23 +106,21 @@ impl Sorts {
     }
 }
 
-/// Whether the visits are to these tables, one after the other, each once or several times in a row with the
-/// same kind of rewrites.
+/// Whether the visits' [tables](tables_of) are these.
 fn are_visits_to(tables: &SortTables, visits: &[Visit]) -> bool {
-    let mut ahead = tables.iter();
-    let mut now = None;
+    let (mut met, mut rewritten) = (0, 0u8);
     for visit in visits {
-        let is_to = |t: &SortTable| t.table == visit.table && t.is_rewritten == (visit.rewrites_len > 0);
-        if now.is_some_and(is_to) {
-            continue;
-        }
-        now = ahead.next();
-        if !now.is_some_and(is_to) {
+        let known = tables[..met].iter().position(|t| t.table == visit.table);
+        let Some(at) = known.or_else(|| (tables.get(met)?.table == visit.table).then_some(met)) else {
             return false;
-        }
+        };
+        met = met.max(at + 1);
+        rewritten |= u8::from(visit.rewrites_len > 0) << at;
     }
-    ahead.next().is_none()
+    met == tables.len() && tables.iter().enumerate().all(|(n, t)| t.is_rewritten == (rewritten >> n & 1 != 0))
 }
+
+const _: () = assert!(TABLES_MAX <= 8, "one bit for each table");
 
 /// What one stage of a burst knows about changes: the sort that it met last.
 pub struct Sights<'g, P: Pipeline> {
@@ -162,5 +160,35 @@ impl<'g, P: Pipeline> Sights<'g, P> {
             let sort = Sort { mask: &masks[usize::from(entry.mask)].mask, tables: &entry.tables };
             self.pipeline.sight(sort, &mut entry.watch, self.now, self.reader)
         };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn visits_are_to_the_tables_that_they_have_and_to_no_others() {
+        // All runs of up to four visits to three tables, of either kind.
+        let visit = |n: u32| Visit { table: n % 3, rewrites_start: 0, rewrites_len: (n / 3) as u16 };
+        let digits = |code: u32, len: u32| -> Vec<Visit> {
+            (0..len).map(|at| visit(code / 6u32.pow(at) % 6)).collect()
+        };
+        let all: Vec<Vec<Visit>> = (0..=4)
+            .flat_map(|len| (0..6u32.pow(len)).map(move |code| (code, len)))
+            .map(|(code, len)| digits(code, len))
+            .collect();
+        let mut kinds: Vec<SortTables> = vec![];
+        for visits in &all {
+            let tables = tables_of(visits).expect("few");
+            if !kinds.contains(&tables) {
+                kinds.push(tables);
+            }
+        }
+        assert!(kinds.len() > 50);
+        for visits in &all {
+            let tables = tables_of(visits).expect("few");
+            assert!(kinds.iter().all(|kind| are_visits_to(kind, visits) == (*kind == tables)), "{visits:?}");
+        }
     }
 }

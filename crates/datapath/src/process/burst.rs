@@ -326,7 +326,7 @@ pub(super) struct Miss<'m> {
     /// Where its headers are, if known.
     pub layers: Layers,
     /// Its original tuple, if it was tracked.
-    pub original: Option<Tuple>,
+    pub original: Option<&'m Tuple>,
 }
 
 impl Miss<'_> {
@@ -353,8 +353,8 @@ impl Missed {
     pub fn next(&mut self) -> Option<(Packet, Miss<'_>)> {
         let (i, packet) = self.memory.missed.pop()?;
         let i = usize::from(i);
-        let original = self.memory.original(i).copied();
-        let Memory { rows, keys, layers, .. } = &mut *self.memory;
+        let Memory { rows, keys, layers, tracking, originals, .. } = &mut *self.memory;
+        let original = if tracking.state == 0 { None } else { originals.get(i) };
         let Arrival { use_exact, origin, ingress, .. } = self.arrival;
         let is_plain = rows[i].exact.is_plain();
         let layers = if is_plain { Layers::UNKNOWN } else { layers[i] };

@@ -79,8 +79,7 @@ impl<P: Pipeline> Process<P> {
             if which == Which::Exact {
                 self.context.input.met_alone(self.now_ms);
             }
-            if let Err(packet) = self.decided(decision, packet, miss.layers, metadata, miss.original.as_ref())
-            {
+            if let Err(packet) = self.decided(decision, packet, miss.layers, metadata, miss.original) {
                 self.miss((miss, &probed), packet, &arrival);
             }
         }
@@ -147,11 +146,17 @@ impl<P: Pipeline> Process<P> {
                 }
             }
         }
-        let mut run = Run::new(arrival.metadata);
-        run.push(packet, miss.layers);
-        run.originals.extend(miss.original);
-        let mut leaving = Leaving { context: &mut self.context, tx: &mut self.tx };
-        execute(&self.translation.actions, &mut run, &mut leaving);
+        let Process { context, tx, translation, .. } = self;
+        match verdict_of(&translation.actions) {
+            Verdict::Output(port) => tx.send(context, PortNo(port.into()), packet),
+            Verdict::Drop(reason) => context.drop(packet, reason),
+            _ => {
+                let mut run = Run::new(arrival.metadata);
+                run.push(packet, miss.layers);
+                run.originals.extend(miss.original.copied());
+                execute(&translation.actions, &mut run, &mut Leaving { context, tx });
+            }
+        }
     }
 
     /// Keeps the key of the packet that created a megaflow, including fields that no rule has asked for.
