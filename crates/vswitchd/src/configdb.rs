@@ -462,8 +462,7 @@ impl Follower {
         }
     }
 
-    /// 4. Updates some rows, if that is due and no update is in flight. Returns whether there is more to do
-    /// right away.
+    /// 4. Updates some rows, if that is due and no update is in flight. True if more can be done right away.
     fn write_back(&mut self) -> bool {
         let now = clock::now();
         if self.in_flight.is_some() || self.hold_until.is_some_and(|at| now < at) {

@@ -63,7 +63,7 @@ impl Inner {
             Step::Added(rule) => self.timers.rule(&rule),
             Step::Group(replaced) => self.group_in_force(replaced, version),
             Step::Removed(Gone { rule, reason, slot, learn_slot_lives_on }) => {
-                self.depths.vanishing.push(version, rule.clone());
+                self.depths.end(version, rule.clone());
                 if let Some(slot) = rule.learn_slot.filter(|_| !learn_slot_lives_on) {
                     self.slots.retire(slot);
                 }

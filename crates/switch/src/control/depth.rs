@@ -41,7 +41,9 @@ pub(super) struct Depths {
     /// A count has changed between 0 and 1.
     changed: bool,
     /// Removed rules that are not unlinked yet, and count until they are.
-    pub vanishing: Ended<Arc<Rule>>,
+    vanishing: Ended<Arc<Rule>>,
+    /// How many of these each bridge has.
+    vanishing_of: HashMap<BridgeIdx, usize>,
 }
 
 impl Depths {
@@ -57,12 +59,36 @@ impl Depths {
         }
     }
 
+    /// A rule was removed; the first version without it is given.
+    pub fn end(&mut self, version: Version, rule: Arc<Rule>) {
+        *self.vanishing_of.entry(rule.bridge).or_default() += 1;
+        self.vanishing.push(version, rule);
+    }
+
     /// Processes at most `max` rules that are unlinked because they ended up to this version.
     pub fn unlink(&mut self, version: Version, max: usize) -> Left {
         let mut vanishing = std::mem::take(&mut self.vanishing);
-        let left = vanishing.unlink(version, max, |rule| self.remove(&rule));
+        let left = vanishing.unlink(version, max, |rule| {
+            self.remove(&rule);
+            if let Some(count) = self.vanishing_of.get_mut(&rule.bridge) {
+                *count -= 1;
+            }
+        });
         self.vanishing = vanishing;
         left
+    }
+
+    /// Whether no removed rule of the bridge counts any more.
+    pub fn is_drained(&self, bridge: BridgeIdx) -> bool {
+        self.vanishing_of.get(&bridge).is_none_or(|count| *count == 0)
+    }
+
+    /// Forgets a bridge. Rules of its own that still count are looked for among those of all bridges.
+    pub fn remove_bridge(&mut self, bridge: BridgeIdx) {
+        if !self.is_drained(bridge) {
+            self.vanishing.retain(|rule| rule.bridge != bridge);
+        }
+        self.vanishing_of.remove(&bridge);
     }
 
     pub fn remove(&mut self, rule: &Rule) {
@@ -154,7 +180,6 @@ impl Depths {
         }
         self.in_force.retain(|b, _| wanted.contains_key(b));
         self.tables.retain(|(b, _), _| wanted.contains_key(b));
-        self.vanishing.retain(|rule| wanted.contains_key(&rule.bridge));
         self.wanted = wanted;
         let narrower = |d: &Depths| d.wanted.iter().any(|(b, w)| d.of_bridge(*b) > *w);
         self.narrower_since = narrower(self).then_some(None);

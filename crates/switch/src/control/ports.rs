@@ -106,7 +106,7 @@ impl Control {
         let control = self.inner.bridge(idx);
         let is_drained =
             |c: &BridgeControl| c.tables.values().all(|store| store.vanishing == 0) && c.macs.is_drained();
-        control.is_none_or(is_drained)
+        control.is_none_or(is_drained) && self.inner.depths.is_drained(idx)
     }
 
     /// Removes a bridge with its ports, rules and addresses.
@@ -119,6 +119,7 @@ impl Control {
             inner.drop_port(port, &self.reader);
         }
         inner.remove_all_rules(idx, now_ms, &self.reader);
+        inner.depths.remove_bridge(idx);
         inner.flush_all_macs(idx, &self.reader);
         inner.topology.bridges[idx.0 as usize] = None;
         inner.topology_changed = true;
