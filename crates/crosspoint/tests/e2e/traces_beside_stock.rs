@@ -37,6 +37,8 @@ fn traces_are_those_of_the_stock_switch() {
     let mut both = Both::start();
     let nd = "in_port=1,icmp6,ipv6_src=fe80::1,ipv6_dst=fe80::2,icmpv6_type=135,nd_target=fe80::3";
     same_traces(&mut both, &[], &["actions=output:2"], &[UDP_FLOW, nd]);
+    // Longer and shorter packets have nothing to do, each.
+    same_traces(&mut both, &[], &["actions=check_pkt_larger(60)->NXM_NX_REG0[0]"], &[UDP_FLOW]);
     // Registers, metadata and fields of tunnels are no part of a megaflow that came through none.
     let matched =
         ["reg0=0,metadata=0,tun_id=0,pkt_mark=0,actions=write_metadata:0,goto_table:1", "table=1,actions=9"];

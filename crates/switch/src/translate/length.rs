@@ -52,6 +52,9 @@ impl<'a, S: Sink> Xlate<'a, S> {
         let (set, stack) = (self.action_set.clone(), self.stack.clone());
         let actions = self.translated_apart(|x| {
             x.write_sub(target, is_larger.into());
+            if rest.is_empty() {
+                x.trace.nothing_to_do();
+            }
             x.actions(rest);
             x.finish_pipeline();
         });
