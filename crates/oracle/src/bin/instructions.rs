@@ -12,6 +12,7 @@
 
 use base::hash::HashKey;
 use base::rcu::Domain;
+use base::wide::Wide;
 use base::{OfPort, PortNo};
 use datapath::{Config, Datapath, ExactTier, SteppedWorker};
 use flow::action::{Ct, CtZone, Nat, NatSide, SubField};
@@ -58,6 +59,11 @@ const COUNTED_RUN: &str = "--counted";
 
 /// Runs this program under callgrind, and prints what it counted: a file for each case, in their order.
 fn print_table() -> Result<(), String> {
+    if Wide::here().is_none() {
+        let what =
+            "this processor lacks vector instructions (AVX2, AES, BMI and MOVBE) that most figures need";
+        return Err(what.into());
+    }
     let dir = tempfile::tempdir().map_err(|e| format!("a directory: {e}"))?;
     let program = std::env::current_exe().map_err(|e| format!("this program's path: {e}"))?;
     let out = dir.path().join("out");
@@ -109,6 +115,8 @@ struct Case {
     then: Option<Answer>,
     rules: Vec<FlowMod>,
     exact_tier: ExactTier,
+    /// Without the instructions that not all processors have.
+    is_baseline: bool,
     frames: Vec<Vec<u8>>,
     /// How many packets go before, which are not counted.
     warm_up: usize,
@@ -126,6 +134,7 @@ impl Default for Case {
             then: None,
             rules: Vec::new(),
             exact_tier: ExactTier::On,
+            is_baseline: false,
             frames: (0..FLOWS).map(frame).collect(),
             warm_up: WARM_UP_PACKETS,
             changes: false,
@@ -255,6 +264,7 @@ fn cases() -> Vec<Case> {
         exact("ethernet", (0..FLOWS).map(by_mac).collect()),
         exact("network", by_addresses.clone()),
         exact("transport", (0..FLOWS).map(by_port).collect()),
+        Case { is_baseline: true, ..exact("baseline", (0..FLOWS).map(by_port).collect()) },
         exact("everything", (0..FLOWS).map(by_port).chain([deep()]).collect()),
         Case { frames: vec![frame(0)], ..exact("run", by_addresses.clone()) },
         Case { changes: true, ..exact("changes", by_addresses.clone()) },
@@ -379,7 +389,7 @@ impl Case {
         let dir = tempfile::tempdir().map_err(|e| format!("a directory: {e}"))?;
         let pcap = dir.path().join("frames.pcap");
         write_frames(&pcap, &self.frames)?;
-        let mut bench = Bench::new(self.exact_tier, &self.rules)?;
+        let mut bench = Bench::new((self.exact_tier, self.is_baseline), &self.rules)?;
         bench.add_port(&ports::PortSpec::new("sink", "null", SINK))?;
         let source = ports::PortSpec::new("source", "pcap", SOURCE).with("rx_file", &pcap.to_string_lossy());
         bench.add_port(&source.with("loop", "true").with_files_beside([&*pcap]))?;
@@ -412,14 +422,14 @@ impl Case {
 }
 
 impl Bench {
-    fn new(exact_tier: ExactTier, rules: &[FlowMod]) -> Result<Bench, String> {
+    fn new((exact_tier, is_baseline): (ExactTier, bool), rules: &[FlowMod]) -> Result<Bench, String> {
         base::clock::stop();
         let pool = Pool::new(PoolConfig { chunks: 2048, chunk_bytes: 2048, huge_pages: false })
             .map_err(|e| format!("packet memory: {e}"))?;
         let domain = Domain::new();
         let (switch, mut control) = Control::new(domain.clone(), HashKey::from_seed(1));
         let bridge = control.add_bridge(BridgeConfig::new("br0"));
-        let config = Config { hash_seed: Some(1), exact_tier, ..Config::default() };
+        let config = Config { hash_seed: Some(1), exact_tier, is_baseline, ..Config::default() };
         let mut datapath = Datapath::new(pool, switch, domain, config).map_err(|e| e.to_string())?;
         let worker = datapath.stepped_worker().map_err(|e| e.to_string())?;
         control.flow_mods(rules.iter().map(|fm| (bridge, fm)), 0).map_err(|e| format!("{e:?}"))?;
