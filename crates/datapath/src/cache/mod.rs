@@ -25,6 +25,7 @@ pub mod index;
 mod lately;
 mod masks;
 pub mod origins;
+mod plain;
 pub mod recent;
 pub mod sorts;
 pub mod trails;
@@ -44,18 +45,18 @@ use base::{PortNo, Version};
 pub use config::{CacheConfig, FLOW_LIMIT_MAX};
 pub use dump::DumpedFlow;
 use entry::{
-    Arena, Bodies, Decision, Entry, EntryKey, PLAIN_ORIGIN, STALE_STATS_MAX, ShortVersion, StaleStats,
-    Verdict, WideKey, further_blocks, verdict_of, wide_of,
+    Arena, Bodies, Decision, Entry, EntryKey, STALE_STATS_MAX, ShortVersion, StaleStats, Verdict, WideKey,
+    further_blocks, verdict_of, wide_of,
 };
 use firsts::Firsts;
-use flow::extract::{PlainKey, origin_of_plain};
-use flow::{Block, Depth, FieldId, Key, Mask};
+use flow::extract::PlainKey;
+use flow::{Block, FieldId, Key, Mask};
 use fresh::Fresh;
 pub use fresh::Probed;
 use index::{Index, Probe};
 pub use masks::{MASK_EXACT, PORT_MASKS_MAX};
 use masks::{MaskEntry, Masks, PortMasks, masked_wide_equal, mega_hash, round_bit, rounds_of};
-use origins::{Origin, Origins, SLOT_BITS};
+use origins::Origins;
 use recent::Recents;
 use sorts::{Sights, Sorts};
 use std::sync::Arc;
@@ -201,9 +202,6 @@ struct InputPort {
     origins: Origins,
 }
 
-/// Number of bits for a depth in a plain key.
-const DEPTH_BITS: u32 = 3;
-
 /// Where [`FlowCache::install`] put a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Installed {
@@ -250,26 +248,6 @@ impl FlowCache {
 
     // ---- exact tier
 
-    /// The number in plain packets' keys, which encodes their origin and the depth to which they are read.
-    /// `None` if their port has run out of origin numbers: they are then looked up by their whole keys.
-    #[inline(always)]
-    pub fn plain_origin(&mut self, input: InputIdx, origin: Origin, depth: Depth) -> Option<u64> {
-        let slot = self.inputs[input.0 as usize].origins.slot(origin, &self.secret)?;
-        let number = u64::from(input.0) << SLOT_BITS | u64::from(slot);
-        Some(PLAIN_ORIGIN | number << DEPTH_BITS | depth as u64)
-    }
-
-    /// What the key of a plain exact entry encodes about its packets' origin, if it is this one.
-    pub fn origin_of(&self, entry: u32, input: InputIdx, origin: &Origin) -> Option<u64> {
-        let key = self.exact.entries[entry as usize].key;
-        let said = origin_of_plain(&key.0);
-        let number = (said & !PLAIN_ORIGIN) >> DEPTH_BITS;
-        let is_its = key.is_plain()
-            && number >> SLOT_BITS == u64::from(input.0)
-            && self.inputs[input.0 as usize].origins.is(number as u8, origin);
-        is_its.then_some(said)
-    }
-
     /// The index of what is known about an input port. Allocates when a worker sees the port for the first
     /// time.
     pub fn input_of(&mut self, port: PortNo) -> InputIdx {
@@ -278,12 +256,6 @@ impl FlowCache {
             inputs.push(InputPort::default());
             InputIdx(inputs.len() as u32 - 1)
         })
-    }
-
-    /// The number of entries that have the origin in a plain key.
-    fn origin_entries(&mut self, key: &EntryKey) -> &mut u32 {
-        let number = (origin_of_plain(&key.0) & !PLAIN_ORIGIN) >> DEPTH_BITS;
-        self.inputs[(number >> SLOT_BITS) as usize].origins.entries(number as u8)
     }
 
     /// Hashes a key for the exact tier, and prefetches its bucket. Returns both.
