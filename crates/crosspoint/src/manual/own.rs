@@ -163,8 +163,8 @@ pub fn cli(mut cli: Command) -> Command {
 /// A command whose subcommand, by the names on the way to it, has this below its help.
 fn with_help(command: Command, path: &str, rows: String) -> Command {
     match path.split_once(' ') {
-        Some((name, rest)) => command.mut_subcommand(name.to_string(), |sub| with_help(sub, rest, rows)),
-        None => command.mut_subcommand(path.to_string(), |sub| sub.after_help(rows)),
+        Some((name, rest)) => command.mut_subcommand(name, |sub| with_help(sub, rest, rows)),
+        None => command.mut_subcommand(path, |sub| sub.after_help(rows)),
     }
 }
 

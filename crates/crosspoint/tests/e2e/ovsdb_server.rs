@@ -3,7 +3,7 @@
 
 use crate::common::{Process, RunDir, SCHEMA, Said, links, run, run_dir, wait_for};
 use std::fs;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
