@@ -129,6 +129,13 @@ pub const TOPOLOGIES: &[Topology] = &[
         ..ONE
     },
     Topology {
+        name: "PVV",
+        what: "NIC through a guest to another guest",
+        ports: &[Nic, Guest, Station],
+        hops: &[there(0, &[1]), there(1, &[2])],
+        ..ONE
+    },
+    Topology {
         name: "chain-4",
         what: "NIC through four guests to another NIC",
         ports: &[Nic, Guest, Guest, Guest, Guest, Nic],

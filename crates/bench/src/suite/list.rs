@@ -38,4 +38,16 @@ mod tests {
             assert!(suite.question.ends_with('?') && !suite.steps.is_empty());
         }
     }
+
+    #[test]
+    fn a_full_run_measures_the_same_as_a_normal_one_for_longer() {
+        let all = suites().flat_map(|suite| suite.steps);
+        for measure in all.filter_map(|s| if let Step::Measure(m) = s { Some(m) } else { None }) {
+            let words: Vec<&str> = measure.normal.split(' ').collect();
+            let names: Vec<&str> = words.iter().step_by(2).copied().collect();
+            // Turns of versions alternate, so that their number must be known, unless there are none.
+            let is_right = matches!(names[..], [""] | ["--runs"] | ["--runs", "--turn-ms"]);
+            assert!(is_right, "{}: {words:?}", measure.step);
+        }
+    }
 }

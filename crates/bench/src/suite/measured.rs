@@ -104,7 +104,13 @@ pub const SUITES: &[Suite] = &[
         group: RULES,
         question: "Many distinct masks, by rules or by an attacker: what does a packet cost, and what is left to others?",
         steps: &[
-            measure("masks", "masks", "--turn-ms 500", "--masks 1,8 --flows 1k --runs 1 --turn-ms 200", None),
+            measure(
+                "masks",
+                "masks",
+                "--runs 3 --turn-ms 500",
+                "--masks 1,8 --flows 1k --runs 1 --turn-ms 200",
+                None,
+            ),
             measure(
                 "explosion",
                 "explosion",
@@ -147,8 +153,8 @@ pub const SUITES: &[Suite] = &[
             ),
             measure(
                 "flood",
-                "flood",
-                "--runs 5 --of tcp,tcp6,udp",
+                "flood --of tcp,tcp6,udp",
+                "--runs 5",
                 "--rates 100k --connections 1k --runs 1 --turn-ms 200",
                 None,
             ),
@@ -539,8 +545,8 @@ pub const SUITES: &[Suite] = &[
             measure("load-rules", "load-rules", "--runs 1", "--rules 1k --runs 1", OVS_VSWITCHD),
             measure(
                 "own-client",
-                "load-rules",
-                "--client own --runs 1",
+                "load-rules --client own",
+                "--runs 1",
                 "--client own --rules 1k --runs 1",
                 OVS_VSWITCHD,
             ),

@@ -35,7 +35,7 @@ pub const SUITES: &[Suite] = &[
             Step::Grid(Grid { step: "nic", switches: ALL, ..GRID }),
             Step::Grid(Grid {
                 step: "guests",
-                topologies: &["PVP", "PVVP"],
+                topologies: &["PVP", "PVVP", "PVV"],
                 guests: &["builtin", "tap"],
                 switches: ALL,
                 ..GRID
@@ -62,6 +62,9 @@ pub const SUITES: &[Suite] = &[
             Plot::bars("Through two guests, packets per second", "rate_pps")
                 .by(&["guest"])
                 .only(&[("topology", "PVVP")]),
+            Plot::bars("From NIC through a guest to another one, packets per second", "rate_pps")
+                .by(&["guest"])
+                .only(&[("topology", "PVV")]),
             Plot::bars("Through four guests, packets per second", "rate_pps")
                 .by(&["guest"])
                 .only(&[("topology", "chain-4")]),
@@ -320,6 +323,7 @@ pub const SUITES: &[Suite] = &[
             Step::Grid(Grid {
                 step: "guest",
                 topologies: &["PVP-both"],
+                guests: &["builtin", "tap"],
                 switches: ALL,
                 sizes: &[256],
                 trials: &["mlrsearch"],
@@ -333,6 +337,7 @@ pub const SUITES: &[Suite] = &[
                 "Through a guest, both ways, packets per second without loss (Fig. 7)",
                 "lossless_pps",
             )
+            .by(&["guest"])
             .only(&[("topology", "PVP-both")]),
         ],
     },

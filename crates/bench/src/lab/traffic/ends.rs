@@ -9,6 +9,8 @@ use std::time::Duration;
 
 /// How long a switch has to connect to a guest.
 const CONNECT: Duration = Duration::from_secs(30);
+/// The MTU at a guest, so that every size of a frame passes.
+const MTU_MAX: u32 = 9000;
 /// Frames that are taken from a guest's ring at once.
 const GUEST_BURST: usize = 64;
 
@@ -38,7 +40,9 @@ impl End {
             "xdp" => spec("afxdp"),
             "tap" => spec("tap"),
             // The switch's side of a guest's socket: then there is no switch between.
-            "backend" => spec("dpdkvhostuserclient").with("vhost-server-path", name),
+            "backend" => {
+                PortSpec { mtu: Some(MTU_MAX), ..spec("dpdkvhostuserclient").with("vhost-server-path", name) }
+            }
             "vhost" => {
                 let config = GuestConfig { ring_size: descriptors, ..GuestConfig::default() };
                 let mut guest =
