@@ -213,8 +213,10 @@ impl FrontEnd {
         while done < to.len() {
             if poll_for(&self.stream, LOOK_TIME) {
                 match self.stream.read(&mut to[done..]) {
-                    Ok(0) | Err(_) => return Err(lost()),
+                    Ok(0) => return Err(lost()),
                     Ok(len) => done += len,
+                    Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                    Err(_) => return Err(lost()),
                 }
             } else if self.ending.load(Ordering::Relaxed) || Instant::now() >= end {
                 return Err(PortError::Unsupported("the switch does not answer".into()));
