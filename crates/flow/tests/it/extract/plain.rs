@@ -1,7 +1,7 @@
 //! A plain packet's packed key stands for its key: equal packed, equal keys, at every depth.
 
 use base::{OfPort, PortNo};
-use flow::extract::{Ingress, extract, may_open_tcp, opens_tcp, plain_key, plain_mask};
+use flow::extract::{Ingress, PlainKey, extract, may_open_tcp, opens_tcp, plain_key, plain_mask};
 use flow::{Depth, FieldId, Key, Mask};
 use proptest::prelude::*;
 use std::net::Ipv4Addr;
@@ -15,6 +15,14 @@ fn frames() -> Vec<Vec<u8>> {
     };
     let whole = |c: Compose| c.payload(&[7; 30]).build().unwrap();
     vec![whole(v4(1, 2).udp(3, 4)), whole(v4(1, 2).tcp(3, 4)), whole(v4(9, 2).udp(3, 5))]
+}
+
+/// A frame's packed key at a depth, if it is plain, and its whole key.
+fn keys(frame: &[u8], depth: Depth) -> Option<(PlainKey, Key)> {
+    let packed = plain_key(frame, frame.len(), depth, 0)?;
+    let mut key = Key::default();
+    let _ = extract(frame, frame.len(), &Ingress::new(OfPort(1), PortNo(1), depth), &mut key).expect("whole");
+    Some((packed, key))
 }
 
 /// A mask of some bits of some of these fields.
@@ -45,15 +53,10 @@ proptest! {
         };
         let (a, b) = (changed(&changes), changed(&others));
         for depth in Depth::ALL {
-            let ingress = Ingress::new(OfPort(1), PortNo(1), depth);
-            let (x, y) = (plain_key(&a, a.len(), depth, 0), plain_key(&b, b.len(), depth, 0));
-            let (Some(x), Some(y)) = (x, y) else { continue };
-            let mut keys = [Key::default(), Key::default()];
-            let _ = extract(&a, a.len(), &ingress, &mut keys[0]).expect("whole");
-            let _ = extract(&b, b.len(), &ingress, &mut keys[1]).expect("whole");
-            prop_assert_eq!(x == y, keys[0] == keys[1], "{:?}", depth);
-            for key in [x, y] {
-                prop_assert!(depth < Depth::Transport || !opens_tcp(&key) || may_open_tcp(&a) || may_open_tcp(&b));
+            let (Some((x, key_of_a)), Some((y, key_of_b))) = (keys(&a, depth), keys(&b, depth)) else { continue };
+            prop_assert_eq!(x == y, key_of_a == key_of_b, "{:?}", depth);
+            for (key, frame) in [(x, &a), (y, &b)] {
+                prop_assert!(depth < Depth::Transport || !opens_tcp(&key) || may_open_tcp(frame));
             }
         }
     }
@@ -72,15 +75,10 @@ proptest! {
         let (a, b) = (changed(which.0, change), changed(which.1, other));
         let mask = mask_of(&fields);
         for depth in Depth::ALL {
-            let ingress = Ingress::new(OfPort(1), PortNo(1), depth);
-            let (x, y) = (plain_key(&a, a.len(), depth, 0), plain_key(&b, b.len(), depth, 0));
-            let (Some(x), Some(y)) = (x, y) else { continue };
-            let mut keys = [Key::default(), Key::default()];
-            let _ = extract(&a, a.len(), &ingress, &mut keys[0]).expect("whole");
-            let _ = extract(&b, b.len(), &ingress, &mut keys[1]).expect("whole");
+            let (Some((x, key_of_a)), Some((y, key_of_b))) = (keys(&a, depth), keys(&b, depth)) else { continue };
             let packed = plain_mask(&mask);
             let agree = (0..4).all(|w| (x[w] ^ y[w]) & packed[w] == 0);
-            prop_assert_eq!(agree, keys[0].equal_under(&keys[1], &mask), "{:?} {:?}", depth, mask);
+            prop_assert_eq!(agree, key_of_a.equal_under(&key_of_b, &mask), "{:?} {:?}", depth, mask);
         }
     }
 }
