@@ -39,8 +39,8 @@ fn text(findings: &[Finding]) -> String {
     if findings.is_empty() {
         out += "Nothing found that would slow the switch down.\n";
     }
-    out += "`crosspoint bench run calibration` measures what this machine can do. Its report begins with what\n\
-            made the figures doubtful.\n";
+    out += "`crosspoint bench run calibration` measures what this machine can do. Its report begins with\n\
+            what made the figures doubtful.\n";
     out
 }
 

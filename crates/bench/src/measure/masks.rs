@@ -55,7 +55,12 @@ pub enum Megaflows {
 #[derive(clap::Args)]
 pub struct Args {
     /// Numbers of distinct masks in the rules, separated by commas.
-    #[arg(long, value_delimiter = ',', value_parser = up_to::<MASKS_MAX>, default_value = "1,2,8,32,128,1k,10k")]
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_parser = up_to::<MASKS_MAX>,
+        default_value = "1,2,8,32,128,1k,10k"
+    )]
     masks: Vec<usize>,
     /// Numbers of flows, separated by commas.
     #[arg(long, value_delimiter = ',', value_parser = count, default_value = "1k,100k,1m")]
