@@ -68,7 +68,7 @@ fn accounts_add_up_with_testpmd_as_the_guest_and_as_the_switch() {
     assert_adds_up(point);
     let switches = points_of(&["forwarding-table.guests", "--switch", "testpmd-io"]);
     let builtin: Vec<_> = switches.iter().filter(|p| p["labels"]["guest"] == "builtin").collect();
-    assert_eq!(builtin.len(), 2, "{switches:?}");
+    assert_eq!(builtin.len(), 3, "P2V, PVP and PVV: {switches:?}");
     for point in builtin {
         // Wire speed is more than it takes.
         assert!(!point["account"]["dropped"].as_object().unwrap().is_empty(), "{point}");
@@ -84,7 +84,7 @@ fn accounts_of_guests_behind_taps_add_up_for_every_kind_of_switch() {
     switches.iter().for_each(|s| args.extend(["--switch", s]));
     let points = points_of(&args);
     let taps: Vec<&Value> = points.iter().filter(|p| p["labels"]["guest"] == "tap").collect();
-    assert_eq!(taps.len(), 2 * switches.len(), "{points:?}");
+    assert_eq!(taps.len(), 3 * switches.len(), "P2V, PVP and PVV: {points:?}");
     taps.into_iter().for_each(assert_adds_up);
 }
 
