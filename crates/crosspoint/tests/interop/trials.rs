@@ -88,6 +88,22 @@ fn accounts_of_guests_behind_taps_add_up_for_every_kind_of_switch() {
     taps.into_iter().for_each(assert_adds_up);
 }
 
+/// The ends of the bridge and the routes tell apart what the guest sends back on one interface.
+#[test]
+fn the_kernel_forwards_through_a_guest_in_both_directions_and_its_accounts_add_up() {
+    let switches = ["bridge", "ip-forward"];
+    let points = points_of(&["native-vs-poll-mode.guest", "--switch", switches[0], "--switch", switches[1]]);
+    let of: Vec<_> = points.iter().map(|p| p["switch"].as_str().unwrap()).collect();
+    assert_eq!(of, switches, "{points:?}");
+    for point in &points {
+        assert_eq!(point["labels"]["guest"], "tap", "{point}");
+        assert!(point["account"]["received"].as_u64().unwrap() > 0, "{point}");
+        // One that came back to where it was sent from would be foreign.
+        assert!(point["account"]["foreign"] == 0 && point["account"]["duplicated"] == 0, "{point}");
+        assert_adds_up(point);
+    }
+}
+
 /// Where the hardware lends a machine that it does not run, emulation runs it.
 #[test]
 fn a_virtual_machine_with_a_kernel_forwards_for_each_switch() {

@@ -1,9 +1,14 @@
 //! The kernel's bridge, which floods. Hops that have no port in common have a bridge each. Past one guest
 //! there is one bridge: its ends are isolated from each other, so that what comes in by the first goes to the
 //! guest alone, and nothing is flooded to the first, so that what comes back goes on alone.
+//!
+//! In both directions each end has a bridge, with a macvlan device of the guest's interface: what comes back
+//! tells its direction by its destination alone, and a macvlan device takes what is for its address.
 
 use super::{Ask, BATCH, Forwards, HUGE_PAGES, Running, Setup, Switch};
-use crate::lab::topology::{End, Topology};
+use crate::lab::net::{MAC, MAC_BACK};
+use crate::lab::topology::{End, Hop, Topology};
+use crate::lab::traffic::pattern::{Protocol, Vary};
 use std::collections::BTreeMap;
 
 /// See the module documentation.
@@ -31,18 +36,27 @@ impl Switch for Bridge {
         if ask.topology.is_pair() {
             return None;
         }
-        if !ask.topology.backward.is_empty() {
-            return Some("with more than two ports the kernel's bridge takes one direction only".into());
+        let is_own = matches!(ask.pattern.protocol, Protocol::Pcap(_)) || ask.pattern.vary == Vary::L2;
+        if !ask.topology.backward.is_empty() && (ask.is_foreign || is_own) {
+            return Some(
+                "the addresses by which the kernel's bridge tells directions apart are those of the built-in \
+                 generator, which this traffic does not have"
+                    .into(),
+            );
         }
-        (relays(ask.topology) > 1)
+        (guests(ask.topology) > 1)
             .then(|| "the kernel's bridge takes one guest between two ports, and no chain of guests".into())
     }
 
     fn start(&self, setup: &Setup) -> Result<Box<dyn Running>, String> {
         let topology = setup.topology;
+        if !topology.is_pair() && !topology.backward.is_empty() {
+            both_ways(setup)?;
+            return Ok(Box::new(InKernel("bridge")));
+        }
         let mut lines = String::new();
         let all = (0..topology.ports.len()).collect();
-        let bridges: Vec<Vec<usize>> = match relays(topology) > 0 || topology.is_pair() {
+        let bridges: Vec<Vec<usize>> = match guests(topology) > 0 || topology.is_pair() {
             true => vec![all],
             false => topology.hops.iter().map(|hop| [&[hop.from], hop.to].concat()).collect(),
         };
@@ -64,11 +78,9 @@ impl Switch for Bridge {
     }
 }
 
-/// Ports by which packets go out and come in again.
-fn relays(topology: &Topology) -> usize {
-    let comes_in = |n: &usize| topology.hops.iter().any(|hop| hop.from == *n);
-    let goes_out = |n: &usize| topology.hops.iter().any(|hop| hop.to.contains(n));
-    (0..topology.ports.len()).filter(|n| comes_in(n) && goes_out(n)).count()
+/// The number of guests that send back what comes.
+fn guests(topology: &Topology) -> usize {
+    topology.ports.iter().filter(|end| **end == End::Guest).count()
 }
 
 /// Has packets go the topology's way, whatever their addresses.
@@ -79,11 +91,41 @@ fn direct(setup: &Setup, bridges: &[Vec<usize>]) -> Result<(), String> {
     };
     for port in bridges.iter().flatten() {
         set(*port, "learning off")?;
-        if relays(topology) > 0 && topology.ports[*port] != End::Guest {
+        if guests(topology) > 0 && topology.ports[*port] != End::Guest {
             set(*port, "isolated on")?;
         }
-        if relays(topology) > 0 && topology.sources.contains(port) {
+        if guests(topology) > 0 && topology.sources.contains(port) {
             set(*port, "flood off")?;
+        }
+    }
+    Ok(())
+}
+
+/// A bridge for each end, with what the guest sends there.
+fn both_ways(setup: &Setup) -> Result<(), String> {
+    let is_from_guest = |hop: &&Hop| setup.topology.ports[hop.from] == End::Guest;
+    for hop in setup.topology.hops.iter().filter(is_from_guest) {
+        let (guest, n) = (setup.port(hop.from), hop.to[0]);
+        let end = setup.port(n);
+        let address = if hop.is_back { MAC_BACK } else { MAC };
+        let lines = [
+            format!("link add br{n} type bridge stp_state 0"),
+            format!("link set br{n} address 02:00:00:00:1f:{n:02x}"),
+            format!("link set br{n} up"),
+            format!("link add to{n} link {guest} type macvlan mode private"),
+            format!("link set to{n} address {address}"),
+            format!("link set to{n} up master br{n}"),
+            format!("link set {end} address 02:00:00:00:0f:{n:02x}"),
+            format!("link set {end} master br{n}"),
+        ];
+        setup.net.batch(&setup.net.switch, &lines.join("\n"))?;
+        // What is for the macvlan device's address goes on to the end, and is not the bridge's own.
+        for what in [
+            format!("fdb del {address} dev to{n} master"),
+            format!("link set dev to{n} learning off"),
+            format!("link set dev {end} learning off"),
+        ] {
+            setup.net.on(&setup.net.switch, &format!("bridge {what}"))?;
         }
     }
     Ok(())
@@ -114,5 +156,22 @@ impl Running for InKernel {
 
     fn dropped(&self) -> Result<BTreeMap<String, u64>, String> {
         Ok(BTreeMap::new())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lab::topology::{Vnic, find};
+
+    #[test]
+    fn both_directions_go_through_a_guest_if_their_addresses_are_known() {
+        let refused = |traffic: &str, is_foreign| {
+            let (topology, pattern) = (find("PVP-both").unwrap(), &traffic.parse().unwrap());
+            Bridge.refuses(&Ask { topology, vnic: Vnic::Tap, pattern, is_foreign, mtu: 1500 }).is_some()
+        };
+        assert_eq!(["udp", "udp+vlan+ipv6", "tcp-syn+l4"].map(|traffic| refused(traffic, false)), [false; 3]);
+        assert_eq!(["udp+l2", "pcap=x"].map(|traffic| refused(traffic, false)), [true; 2]);
+        assert!(refused("udp", true));
     }
 }

@@ -1,5 +1,5 @@
 //! The kernel's IP forwarding: routes to the frames' destinations, with neighbours that are known. Beyond two
-//! ports each has a table of its own, whose one route leads to where its hop ends.
+//! ports each has a table of its own, whose routes lead to where its hops end, one for each direction.
 
 use super::bridge::InKernel;
 use super::{Ask, Forwards, Running, Setup, Switch};
@@ -34,12 +34,8 @@ impl Switch for IpForward {
         if ask.pattern.vlan || ask.pattern.ipv6 || ask.pattern.vary == Vary::L2 {
             return Some(format!("the routes are for untagged IPv4, not for {}", ask.pattern));
         }
-        let is_chained =
-            ask.topology.backward.is_empty() && ask.topology.hops.iter().all(|hop| hop.to.len() == 1);
-        (!ask.topology.is_pair() && !is_chained).then(|| {
-            "beyond two ports it takes one direction and one output only: a route leads to one interface"
-                .into()
-        })
+        let copies = ask.topology.hops.iter().any(|hop| hop.to.len() > 1);
+        copies.then(|| "a route leads to one interface only, and makes no copies".into())
     }
 
     fn start(&self, setup: &Setup) -> Result<Box<dyn Running>, String> {
@@ -80,18 +76,29 @@ fn hop_by_hop(setup: &Setup) -> Result<(), String> {
     let topology = setup.topology;
     let mut lines = String::new();
     for index in 0..topology.ports.len() {
-        let address = if topology.sources.contains(&index) { MAC.into() } else { own_address(index) };
+        let address = match topology.sources.contains(&index) {
+            true if topology.backward.contains(&index) => MAC_BACK.into(),
+            true => MAC.into(),
+            false => own_address(index),
+        };
         let port = setup.port(index);
         lines += &format!("address add 192.168.{index}.1/24 dev {port}\nlink set {port} address {address}\n");
+        if topology.hops.iter().any(|hop| hop.from == index) {
+            lines += &format!("rule add iif {port} lookup {}\n", table(index));
+        }
     }
     for hop in topology.hops {
-        let (from, at) = (setup.port(hop.from), hop.to[0]);
-        let (to, table) = (setup.port(at), 100 + hop.from);
+        let (at, table) = (hop.to[0], table(hop.from));
+        let (to, network) = (setup.port(at), if hop.is_back { "10.0.0.0/8" } else { "11.0.0.0/8" });
         lines += &format!("neigh replace 192.168.{at}.2 lladdr {} dev {to}\n", own_address(at));
-        lines += &format!("route add default via 192.168.{at}.2 dev {to} table {table}\n");
-        lines += &format!("rule add iif {from} lookup {table}\n");
+        lines += &format!("route add {network} via 192.168.{at}.2 dev {to} table {table}\n");
     }
     setup.net.batch(&setup.net.switch, &lines)
+}
+
+/// The routes of what comes in by a port.
+fn table(index: usize) -> usize {
+    100 + index
 }
 
 fn own_address(index: usize) -> String {

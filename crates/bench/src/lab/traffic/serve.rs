@@ -51,6 +51,8 @@ struct Source {
 struct Frames {
     /// By source and flow: one frame, or a mix of sizes.
     templates: Vec<Vec<Vec<Vec<u8>>>>,
+    /// By source.
+    is_back: Vec<bool>,
     numbers: Vec<Vec<u32>>,
     picks: Vec<u32>,
     is_capture: bool,
@@ -58,6 +60,7 @@ struct Frames {
 
 impl Frames {
     fn of(load: &Load, sources: &[Source]) -> Result<Frames, String> {
+        let is_back = sources.iter().map(|source| source.is_back).collect();
         if let Protocol::Pcap(path) = &load.pattern.protocol {
             let bytes = std::fs::read(path).map_err(|e| format!("{}: {e}", path.display()))?;
             let records = ports::pcap::file::parse(&bytes).map_err(|e| format!("{}: {e}", path.display()))?;
@@ -67,7 +70,8 @@ impl Frames {
             let flows: Vec<Vec<Vec<u8>>> = records.iter().map(|r| vec![r.frame.to_vec()]).collect();
             let picks = load.pattern.picks(flows.len());
             let numbers = vec![vec![0; flows.len()]; sources.len()];
-            return Ok(Frames { templates: vec![flows; sources.len()], numbers, picks, is_capture: true });
+            let templates = vec![flows; sources.len()];
+            return Ok(Frames { templates, is_back, numbers, picks, is_capture: true });
         }
         let flows = load.flows.clamp(1, FLOWS_MAX) as usize;
         let of = |source: &Source| -> Result<Vec<Vec<Vec<u8>>>, String> {
@@ -75,7 +79,7 @@ impl Frames {
         };
         let templates = sources.iter().map(of).collect::<Result<Vec<_>, String>>()?;
         let (numbers, picks) = (vec![vec![0; flows]; sources.len()], load.pattern.picks(flows));
-        Ok(Frames { templates, numbers, picks, is_capture: false })
+        Ok(Frames { templates, is_back, numbers, picks, is_capture: false })
     }
 
     fn expected(&self) -> Option<Expected> {
@@ -92,7 +96,7 @@ impl Frames {
         let at = (*number as usize + flow) % mix.len();
         let frame = &mut mix[at];
         if !self.is_capture {
-            stamp(frame, trial, flow as u32, *number, due_ns);
+            stamp(frame, trial, (flow as u32, self.is_back[source]), *number, due_ns);
         }
         *number = number.wrapping_add(1);
         frame
@@ -191,7 +195,7 @@ impl Generator {
         let mut frames = Frames::of(load, &self.sources)?;
         let flows = frames.templates[0].len();
         // Packets still in flight belong to an earlier trial.
-        let receiver = Receiver::new(self.trial, self.ends.len(), flows, frames.expected())?;
+        let receiver = Receiver::new(self.trial, self.ways(), flows, frames.expected())?;
         let mut trial = Trial {
             receiver,
             start: Instant::now(),
@@ -221,6 +225,15 @@ impl Generator {
         ends.sort_unstable();
         ends.dedup();
         ends.iter().map(|n| self.ends[*n].sent()).sum()
+    }
+
+    /// By end: in two directions, an end that sends one takes the other alone.
+    fn ways(&self) -> Vec<Option<bool>> {
+        let mut ways = vec![None; self.ends.len()];
+        if self.sources.iter().any(|source| source.is_back) {
+            self.sources.iter().for_each(|source| ways[source.end] = Some(!source.is_back));
+        }
+        ways
     }
 
     fn send(&mut self, load: &Load, frames: &mut Frames, trial: &mut Trial, pids: &[u32]) {
