@@ -226,11 +226,9 @@ pub fn run(args: Args) -> ExitCode {
         }
         Bench::Compare(args) => compare::run(&args.a, &args.b),
         Bench::Goals(args) => print_goals(&args),
-        measurement => measure(measurement).map_err(|why| match why {
-            why if why.contains(MISSING) => Failure::Machine(why),
-            // Two options that do not go together.
-            why if why.starts_with("--") => Failure::Usage(why),
-            why => Failure::Check(why),
+        measurement => measure(measurement).map_err(|failure| match failure {
+            Failure::Check(why) if why.contains(MISSING) => Failure::Machine(why),
+            failure => failure,
         }),
     };
     match result {
@@ -254,20 +252,20 @@ pub fn completed(bench: Command) -> Command {
     })
 }
 
-fn measure(bench: Bench) -> Result<(), String> {
-    match bench {
-        Bench::P2p(args) => p2p::run(&args),
+fn measure(bench: Bench) -> Result<(), Failure> {
+    let measured = match bench {
+        Bench::P2p(args) => return p2p::run(&args),
         Bench::Pvp(args) => pvp::run(&args),
         Bench::Misses(args) => misses::run(&args),
-        Bench::Masks(args) => masks::run(&args),
+        Bench::Masks(args) => return masks::run(&args),
         Bench::Ports(args) => port_count::run(&args),
         Bench::PortsConfig(args) => ports_config::run(&args),
         Bench::Churn(args) => churn::run_churn(&args),
-        Bench::Replace(args) => churn::run_replace(&args),
-        Bench::Expiry(args) => churn::run_expiry(&args),
+        Bench::Replace(args) => return churn::run_replace(&args),
+        Bench::Expiry(args) => return churn::run_expiry(&args),
         Bench::Fairness(args) => fairness::run_fairness(&args),
         Bench::Collide(args) => fairness::run_collide(&args),
-        Bench::Memory(args) => memory::run(&args),
+        Bench::Memory(args) => return memory::run(&args),
         Bench::CacheMisses(args) => cache_misses::run(&args),
         Bench::Counts(args) => counts::run(&args),
         Bench::LoadRules(args) => load_rules::run(&args),
@@ -287,11 +285,12 @@ fn measure(bench: Bench) -> Result<(), String> {
         Bench::Conntrack(args) => conntrack::run(&args),
         Bench::Flood(args) => conntrack::flood::run(&args),
         Bench::Generate(args) => generate::run(&args),
-        Bench::Traffic(args) => serve::run(&args),
+        Bench::Traffic(args) => return serve::run(&args),
         Bench::TapGuest(args) => tap::run(&args),
         Bench::Loop(args) => loops::run(&args),
         Bench::List | Bench::Run(_) | Bench::Report(_) | Bench::Compare(_) | Bench::Goals(_) => Ok(()),
-    }
+    };
+    measured.map_err(Failure::Check)
 }
 
 fn list() {

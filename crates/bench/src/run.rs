@@ -85,6 +85,7 @@ pub fn run(wish: &Wish) -> Result<(), Failure> {
     if let Some(unknown) = wish.wanted.switches.iter().find(|s| !is_known(s)) {
         return Err(Failure::Usage(format!("unknown switch {unknown}; known: {}", known.join(", "))));
     }
+    is_any_measured(&suites, wish)?;
     // If others can be measured for comparison, the run's warnings name a missing peer.
     let missing = |switch: &String| peers().find(|peer| peer.switch == switch)?.missing();
     let missing: Vec<String> = wish.wanted.switches.iter().filter_map(missing).collect();
@@ -122,6 +123,24 @@ pub fn run(wish: &Wish) -> Result<(), Failure> {
     let mut lacking = Vec::new();
     runner.all(&mut store, &parts, &mut lacking)?;
     any_measured(&wish.wanted.switches, &store, lacking)
+}
+
+/// Fails if no step that was named can have a point of a requested switch.
+fn is_any_measured(suites: &[&Suite], wish: &Wish) -> Result<(), Failure> {
+    let switches = &wish.wanted.switches;
+    let measures = |suite: &&Suite, names: &[String]| {
+        suite.steps.iter().any(|step| is_wanted(names, suite, step) && step.measures(switches))
+    };
+    if switches.is_empty() || suites.iter().any(|suite| measures(suite, &wish.names)) {
+        return Ok(());
+    }
+    let all = ["all".to_string()];
+    let others: Vec<&str> = all_suites()
+        .filter(|suite| suite.name != CALIBRATION && measures(suite, &all))
+        .map(|suite| suite.name)
+        .collect();
+    let (switches, others) = (switches.join(", "), others.join(", "));
+    Err(Failure::Usage(format!("no step that was named measures {switches}; suites that do: {others}")))
 }
 
 /// A digest of this program, and of each other version among the switches, by the switch's name.

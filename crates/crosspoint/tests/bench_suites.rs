@@ -352,6 +352,15 @@ fn wrong_usage_exits_with_2_and_a_machine_that_lacks_a_peer_with_3() {
         (&["run", "p2p", "--quick", "--out", "/proc/x"], "give a directory that you may write in"),
         (&["compare", "/bin/true", "/bin/true"], "/bin/true wrote no results"),
         (&["run", "p2p", "--switch", "crosspoint@/etc/passwd", "--out", out], "is no program"),
+        (
+            &["run", "p2p.exact", "pvp", "--switch", "bridge", "--out", out],
+            "no step that was named measures bridge; suites that do: io-loop, forwarding-table, ",
+        ),
+        (
+            &["run", "packet-size.nic", "--switch", "vpp", "--out", out],
+            "measures vpp; suites that do: forwarding-table, native-vs-poll-mode",
+        ),
+        (&["masks", "--masks", "100", "--flows", "10"], "--masks: at most as many as --flows"),
         (&["run"], "NAME"),
         (&["report", "/nonexistent"], "no such directory"),
         (&["compare", "/nonexistent", out], "no such directory"),

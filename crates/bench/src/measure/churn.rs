@@ -10,7 +10,7 @@ use crate::measure::rig::{Rig, settle};
 use crate::measure::trial::{self, Common, Goals, Meter, SINK, SOURCE, per_cpu_second};
 use crate::process::TempDir;
 use crate::stats::median;
-use crate::units::{count, up_to};
+use crate::units::{Failure, count, up_to};
 use datapath::{CacheConfig, Config};
 use flow::{Action, Match};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -250,9 +250,9 @@ pub fn run_churn(args: &ChurnArgs) -> Result<(), String> {
 }
 
 /// `replace`: one batch deletes all rules and adds as many with other actions.
-pub fn run_replace(args: &ReplaceArgs) -> Result<(), String> {
+pub fn run_replace(args: &ReplaceArgs) -> Result<(), Failure> {
     if args.flows > args.rules {
-        return Err("--flows: at most as many as --rules".into());
+        return Err(Failure::Usage("--flows: at most as many as --rules".into()));
     }
     let dir = TempDir::new("replace")?;
     let pcap = dir.0.join("flows.pcap");
@@ -308,7 +308,7 @@ pub fn run_replace(args: &ReplaceArgs) -> Result<(), String> {
     goals.at_least("throughput while all rules are replaced", &row.raw, REPLACE_GOAL);
     let passes: Vec<f64> = turns.iter().map(|t| t.longest_pass_ms).collect();
     goals.never_above("longest pass in ms of CPU time", &passes, PASS_MS_MAX);
-    args.common.finish([row].into_iter().collect(), goals)
+    Ok(args.common.finish([row].into_iter().collect(), goals)?)
 }
 
 /// All rules are deleted and added again, with the same outputs but a mark.
@@ -325,9 +325,9 @@ fn replacement(rules: usize, turn: u32) -> Vec<FlowMod> {
 }
 
 /// `expiry`: most flows of a full cache become idle, and expire.
-pub fn run_expiry(args: &ExpiryArgs) -> Result<(), String> {
+pub fn run_expiry(args: &ExpiryArgs) -> Result<(), Failure> {
     if args.active >= args.flows {
-        return Err("--active: fewer than --flows".into());
+        return Err(Failure::Usage("--active: fewer than --flows".into()));
     }
     let dir = TempDir::new("expiry")?;
     let (all, active) = (dir.0.join("all.pcap"), dir.0.join("active.pcap"));
@@ -347,7 +347,7 @@ pub fn run_expiry(args: &ExpiryArgs) -> Result<(), String> {
     let row = row("expiry", args.flows, args.active, 0, &turns);
     let mut goals = Goals::default();
     goals.at_least("throughput while flows expire", &row.raw, EXPIRY_GOAL);
-    args.common.finish([row].into_iter().collect(), goals)
+    Ok(args.common.finish([row].into_iter().collect(), goals)?)
 }
 
 /// Compares the windows in which the caches shrink with those after it, when only active flows are left.

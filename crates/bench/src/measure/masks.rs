@@ -17,7 +17,7 @@ use crate::measure::rows::Rows;
 use crate::measure::trial::{self, Common, Goals, SINK, SOURCE};
 use crate::process::TempDir;
 use crate::stats::median;
-use crate::units::{count, up_to};
+use crate::units::{Failure, count, up_to};
 use datapath::{CacheConfig, Config, ExactTier};
 use flow::{FieldId, Match, Mf};
 use std::net::Ipv4Addr;
@@ -94,14 +94,14 @@ struct Row {
 const WAYS: [(&str, ExactTier); 2] = [("on", ExactTier::On), ("off", ExactTier::Off)];
 
 /// Runs it.
-pub fn run(args: &Args) -> Result<(), String> {
+pub fn run(args: &Args) -> Result<(), Failure> {
     let dir = TempDir::new("masks")?;
     let kinds = match args.megaflows.as_slice() {
         [] => vec![Megaflows::Wide, Megaflows::PerFlow],
         given => given.to_vec(),
     };
     if args.masks.iter().min() > args.flows.iter().max() {
-        return Err("--masks: at most as many as --flows".into());
+        return Err(Failure::Usage("--masks: at most as many as --flows".into()));
     }
     let (mut rows, mut goals) = (Rows::default(), Goals::default());
     for megaflows in kinds {
@@ -120,7 +120,7 @@ pub fn run(args: &Args) -> Result<(), String> {
             }
         }
     }
-    args.common.finish(rows, goals)
+    Ok(args.common.finish(rows, goals)?)
 }
 
 /// Both ways, in turns.

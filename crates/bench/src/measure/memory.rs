@@ -9,7 +9,7 @@ use crate::measure::frames::{Order, add_exact_rules, write_pcap};
 use crate::measure::rig::Rig;
 use crate::measure::trial::{self, Common, Goals, SINK, SOURCE};
 use crate::process::TempDir;
-use crate::units::count;
+use crate::units::{Failure, count};
 use datapath::Config;
 use std::time::Duration;
 
@@ -54,9 +54,9 @@ struct Row {
 }
 
 /// Runs it.
-pub fn run(args: &Args) -> Result<(), String> {
+pub fn run(args: &Args) -> Result<(), Failure> {
     if args.flows > args.rules {
-        return Err("--flows: at most as many as --rules".into());
+        return Err(Failure::Usage("--flows: at most as many as --rules".into()));
     }
     let dir = TempDir::new("memory")?;
     let pcap = dir.0.join("flows.pcap");
@@ -108,7 +108,7 @@ pub fn run(args: &Args) -> Result<(), String> {
     let mut goals = Goals::default();
     goals.never_above("resident bytes", &[row.rss_of_switch_bytes as f64], LIMIT_BYTES);
     goals.at_least("megaflows cached", &[row.megaflows.max(row.exact_entries) as f64], args.flows as f64);
-    args.common.finish([row].into_iter().collect(), goals)
+    Ok(args.common.finish([row].into_iter().collect(), goals)?)
 }
 
 /// A figure of /proc/self/status.

@@ -15,7 +15,7 @@ use crate::measure::trial::{Common, Goals};
 use crate::measure::{io_floor, testpmd};
 use crate::process::TempDir;
 use crate::stats::median;
-use crate::units::count;
+use crate::units::{Failure, count};
 use base::PortNo;
 use datapath::Config;
 use flow::{Action, FieldId, Match};
@@ -117,9 +117,11 @@ fn goal(rules: Rules, flows: usize, figure: &str) -> Option<f64> {
 }
 
 /// Runs it.
-pub fn run(args: &Args) -> Result<(), String> {
+pub fn run(args: &Args) -> Result<(), Failure> {
     if args.rules == Rules::Prefix && args.flows.iter().any(|flows| *flows > 1 << 16) {
-        return Err("--rules prefix: at most 65536 --flows, as many as the prefix has addresses".into());
+        return Err(Failure::Usage(
+            "--rules prefix: at most 65536 --flows, as many as the prefix has addresses".into(),
+        ));
     }
     let dir = TempDir::new("p2p")?;
     let orders = match args.order.as_slice() {
@@ -157,7 +159,7 @@ pub fn run(args: &Args) -> Result<(), String> {
             let _ = std::fs::remove_file(pcap);
         }
     }
-    args.common.finish(rows, goals)
+    Ok(args.common.finish(rows, goals)?)
 }
 
 fn print_row(row: &Row) {

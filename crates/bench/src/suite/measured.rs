@@ -1,7 +1,7 @@
 //! Suites of measurements in memory and of the control plane.
 
 use super::parts::*;
-use super::{Grid, Plot, Step, Suite};
+use super::{Grid, Measure, Plot, Step, Suite};
 
 /// See the module documentation.
 pub const SUITES: &[Suite] = &[
@@ -481,7 +481,14 @@ pub const SUITES: &[Suite] = &[
         group: IO,
         question: "Between kernel interfaces, and under four I/O loops (Carbone): what does a packet cost the machine?",
         steps: &[
-            measure("veth", "afxdp", "--runs 5 --turn-ms 2000", "--rates 10k --runs 1 --turn-ms 300", None),
+            Step::Measure(Measure {
+                step: "veth",
+                what: "afxdp",
+                normal: "--runs 5 --turn-ms 2000",
+                quick: "--rates 10k --runs 1 --turn-ms 300",
+                peer: None,
+                beside: &["ovs", "bridge"],
+            }),
             Step::Grid(Grid {
                 step: "loops",
                 topologies: &["P2P", "4-of-4", "6-of-6", "8-of-8"],

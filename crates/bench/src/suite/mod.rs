@@ -2,6 +2,7 @@
 //! data; [`list`] has all of them.
 
 use crate::lab::guest::Rings;
+use crate::lab::topology::{self, Topology};
 
 pub mod list;
 pub mod measured;
@@ -97,6 +98,8 @@ pub struct Measure {
     pub quick: &'static str,
     /// The other switch that it can measure in turns with ours.
     pub peer: Option<Peer>,
+    /// Others that it always measures beside ours.
+    pub beside: &'static [&'static str],
 }
 
 /// A switch that a measurement compares with ours.
@@ -133,6 +136,26 @@ impl Step {
             Step::Measure(measure) => measure.step,
             Step::Grid(grid) => grid.step,
             Step::Builds(step) => step,
+        }
+    }
+
+    /// Whether it can have a point of one of these switches. Versions of ours take part everywhere, and a
+    /// step without a switch has its point whatever is named.
+    pub fn measures(&self, switches: &[String]) -> bool {
+        let has = |names: &[&str]| {
+            let is_ours = |s: &String| s.starts_with("crosspoint@");
+            switches.iter().any(|s| is_ours(s) || names.contains(&s.as_str()))
+        };
+        match self {
+            Step::Builds(_) => has(&["crosspoint"]),
+            Step::Measure(measure) => {
+                let peer = measure.peer.map(|peer| peer.switch);
+                has(&["crosspoint"]) || has(peer.as_slice()) || has(measure.beside)
+            }
+            Step::Grid(grid) => {
+                let has_switch = |name: &&str| topology::find(name).is_some_and(Topology::has_switch);
+                has(grid.switches) || !grid.topologies.iter().any(has_switch)
+            }
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Suites of trials: a generator offers loads to switches.
 
 use super::parts::*;
-use super::{Grid, Limit, Plot, Step, Suite};
+use super::{Grid, Limit, Measure, Plot, Step, Suite};
 use crate::lab::guest::RED_HAT;
 
 /// See the module documentation.
@@ -390,7 +390,14 @@ pub const SUITES: &[Suite] = &[
                 generator: "builtin-256",
                 ..GRID
             }),
-            measure("uml", "kernel-datapath", "", "--quick", None),
+            Step::Measure(Measure {
+                step: "uml",
+                what: "kernel-datapath",
+                normal: "",
+                quick: "--quick",
+                peer: None,
+                beside: &["ovs-kernel", "bridge", "ip-forward"],
+            }),
         ],
         plots: &[],
     },

@@ -36,7 +36,7 @@ pub const fn measure(
     quick: &'static str,
     peer: Option<Peer>,
 ) -> Step {
-    Step::Measure(Measure { step, what, normal, quick, peer })
+    Step::Measure(Measure { step, what, normal, quick, peer, beside: &[] })
 }
 
 /// Switches between kernel interfaces.

@@ -6,6 +6,7 @@ use super::pattern::{Pattern, Protocol};
 use super::receive::{Expected, Receiver, stamp};
 use super::{Load, Request, Sent};
 use crate::lab::meter::{Meter, Used, now_ns};
+use crate::units::Failure;
 use packet::{Pool, PoolCache, PoolConfig};
 use std::collections::BTreeMap;
 use std::io::{BufRead, Write};
@@ -138,19 +139,19 @@ struct Generator {
 }
 
 /// Serves requests until there are no more.
-pub fn run(args: &Args) -> Result<(), String> {
+pub fn run(args: &Args) -> Result<(), Failure> {
     let config = PoolConfig { chunks: 16_384, ..PoolConfig::default() };
     let pool = Pool::new(config).map_err(|e| e.to_string())?;
     let ends = open_all(args, pool)?;
-    let source = |text: &String| -> Result<Source, String> {
+    let source = |text: &String| -> Result<Source, Failure> {
         let place = text.trim_start_matches('-');
         let end = place.parse().ok().filter(|n| *n < ends.len());
-        let end = end.ok_or_else(|| format!("--tx {text}: expected a place in --ends"))?;
+        let end = end.ok_or_else(|| Failure::Usage(format!("--tx {text}: expected a place in --ends")))?;
         Ok(Source { end, is_back: place != text })
     };
     let sources = args.tx.iter().map(source).collect::<Result<Vec<_>, _>>()?;
     if let Some(place) = args.rx.iter().find(|n| **n >= ends.len()) {
-        return Err(format!("--rx {place}: expected a place in --ends"));
+        return Err(Failure::Usage(format!("--rx {place}: expected a place in --ends")));
     }
     let trial = std::process::id() as u16;
     let (rx, copies) = (args.rx.clone(), args.copies);
