@@ -203,7 +203,7 @@ pub fn run(args: &Args) -> ExitCode {
         match result {
             Ok(seen) => report(socket, &seen, args),
             Err(e) => {
-                eprintln!("crosspoint guest: {}: {e}", socket.display());
+                eprintln!("crosspoint guest: {}", explained(socket, &e));
                 code = ExitCode::FAILURE;
             }
         }
@@ -265,9 +265,9 @@ fn run_guest(args: &Args, socket: &Path, ending: &Arc<AtomicBool>) -> Result<Vec
             Err(e @ PortError::Unsupported(_)) if !args.listen => return Err(e),
             Err(e) if args.listen && kind(&e).is_some() => return Err(e),
             Err(e) => {
-                let e = e.to_string();
+                let e = explained(socket, &e);
                 if e != complaint {
-                    eprintln!("crosspoint guest: {}: {e}; trying again", socket.display());
+                    eprintln!("crosspoint guest: {e}; trying again");
                     complaint = e;
                 }
                 std::thread::sleep(RETRY);
@@ -275,6 +275,15 @@ fn run_guest(args: &Args, socket: &Path, ending: &Arc<AtomicBool>) -> Result<Vec
         }
     }
     Ok(seen)
+}
+
+/// An error with its socket, unless it names that itself.
+fn explained(socket: &Path, e: &PortError) -> String {
+    let socket = socket.display().to_string();
+    match e {
+        PortError::Os { call, .. } if call.ends_with(&socket) => e.to_string(),
+        _ => format!("{socket}: {e}"),
+    }
 }
 
 /// The kind of the operating system's error, if it is one.

@@ -195,22 +195,26 @@ impl FrontEnd {
     }
 
     fn receive(&mut self, request: u32) -> Result<Vec<u8>, PortError> {
+        let end = Instant::now() + ANSWER_TIME;
         let mut bytes = [0; HEADER_LEN];
-        self.read(&mut bytes)?;
+        self.read(&mut bytes, end)?;
         let header = Header::parse(&bytes).map_err(|e| PortError::Unsupported(e.to_string()))?;
         if header.request != request {
             let what = format!("an answer to request {} in place of {request}", header.request);
             return Err(PortError::Unsupported(what));
         }
         let mut payload = vec![0; header.payload_len];
-        self.read(&mut payload)?;
+        self.read(&mut payload, end)?;
         Ok(payload)
     }
 
-    fn read(&mut self, to: &mut [u8]) -> Result<(), PortError> {
-        let end = Instant::now() + ANSWER_TIME;
+    /// Fills `to`, until `end` at the latest: a switch that sends byte by byte does not answer either.
+    fn read(&mut self, to: &mut [u8], end: Instant) -> Result<(), PortError> {
         let mut done = 0;
         while done < to.len() {
+            if self.ending.load(Ordering::Relaxed) || Instant::now() >= end {
+                return Err(PortError::Unsupported("the switch does not answer".into()));
+            }
             if poll_for(&self.stream, LOOK_TIME) {
                 match self.stream.read(&mut to[done..]) {
                     Ok(0) => return Err(lost()),
@@ -218,8 +222,6 @@ impl FrontEnd {
                     Err(e) if e.kind() == ErrorKind::Interrupted => {}
                     Err(_) => return Err(lost()),
                 }
-            } else if self.ending.load(Ordering::Relaxed) || Instant::now() >= end {
-                return Err(PortError::Unsupported("the switch does not answer".into()));
             }
         }
         Ok(())
@@ -236,5 +238,27 @@ impl Drop for FrontEnd {
             // Gone already is as good.
             let _ = std::fs::remove_file(path);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn a_switch_that_answers_byte_by_byte_is_given_up_when_the_time_is_over() {
+        let (stream, mut switch) = UnixStream::pair().unwrap();
+        let mut front = FrontEnd { stream, ending: Arc::default(), acknowledges: false, listens_at: None };
+        let dribble = std::thread::spawn(move || {
+            while switch.write_all(&[0]).is_ok() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+        // Bytes for seconds.
+        let read = front.read(&mut [0; 4_096], Instant::now() + Duration::from_millis(50));
+        assert!(read.is_err_and(|e| e.to_string().contains("does not answer")));
+        drop(front);
+        dribble.join().unwrap();
     }
 }

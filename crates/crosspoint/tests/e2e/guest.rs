@@ -26,6 +26,21 @@ fn try_guest(dir: &RunDir, socket: &std::path::Path) -> Said {
 }
 
 #[test]
+fn what_a_guest_says_of_its_socket_names_it_once() {
+    let dir = run_dir();
+    let socket = dir.file("none/guest");
+    let named = |text: &str| text.matches(socket.to_str().unwrap()).count();
+    let refused = try_guest(&dir, &socket);
+    assert!(refused.err.contains("No such file") && named(&refused.err) == 1, "{}", refused.err);
+    // One that connects waits for the switch.
+    let log = dir.file("guest.log");
+    let mut command = dir.command(binary());
+    let _waiting = Process::logged(command.arg("guest").arg(&socket), log);
+    wait_for("it to try again", || dir.read("guest.log").contains("trying again\n"));
+    assert_eq!(named(&dir.read("guest.log")), 1, "{}", dir.read("guest.log"));
+}
+
+#[test]
 fn numbered_frames_cross_from_guest_to_guest_and_again_after_the_switch_was_killed() {
     let dir = run_dir();
     let dir = &dir;
