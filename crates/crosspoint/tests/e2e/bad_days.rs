@@ -256,11 +256,20 @@ fn without_a_log_at_its_usual_place_a_daemon_runs_and_opens_it_when_told_to() {
     let switch = Switch::begin(dir, command);
     let said = format!("|vlog|WARN|failed to open {}/ovs-vswitchd.log for logging: No such", logs.display());
     assert!(switch.log().contains(&said), "{}", switch.log());
-    switch.appctl(&["vlog/reopen"]).failed();
+    let refused = switch.appctl(&["vlog/reopen"]).failed();
+    assert!(refused.starts_with("No such file or directory\n"), "as stock: {refused}");
     std::fs::create_dir(&logs).unwrap();
     switch.appctl(&["vlog/reopen"]).ok();
     let log = std::fs::read_to_string(logs.join("ovs-vswitchd.log")).unwrap();
     assert!(log.contains("|vlog|INFO|opened log file"), "{log}");
+
+    // The file that it has stays open, and says why, until there is another.
+    let moved = logs.with_file_name("moved");
+    std::fs::rename(&logs, &moved).unwrap();
+    let refused = switch.appctl(&["vlog/reopen"]).failed();
+    assert!(refused.starts_with("No such file or directory\n"), "as stock: {refused}");
+    let kept = std::fs::read_to_string(moved.join("ovs-vswitchd.log")).unwrap();
+    assert!(kept.contains(&said) && !kept.contains("closing log file"), "{kept}");
 
     // A file that was named is wanted.
     let dir = run_dir();

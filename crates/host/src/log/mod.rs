@@ -122,10 +122,15 @@ pub fn open_file(path: &Path) -> io::Result<()> {
 
 /// The same, without a line about it: for a further process of the same daemon.
 pub fn open_file_quietly(path: &Path) -> io::Result<()> {
+    let opened = open(path)?;
+    outputs().file = Some(opened);
+    Ok(())
+}
+
+fn open(path: &Path) -> io::Result<OpenFile> {
     let path = std::path::absolute(path)?;
     let file = OpenOptions::new().append(true).create(true).mode(0o640).open(&path)?;
-    outputs().file = Some(OpenFile { path, file: Some(file) });
-    Ok(())
+    Ok(OpenFile { path, file: Some(file) })
 }
 
 /// Leaves a log file that cannot be opened to [`reopen_file`].
@@ -133,17 +138,28 @@ pub fn open_file_later(path: &Path) {
     outputs().file = Some(OpenFile { path: path.to_owned(), file: None });
 }
 
-/// Opens the log file again under its name, after it was moved away (`vlog/reopen`).
+/// Opens the log file again under its name, after it was moved away (`vlog/reopen`). If that fails, the one
+/// that is open is kept.
+///
+/// # Errors
+/// The system's text.
 pub fn reopen_file() -> Result<(), String> {
     let file = outputs().file.as_ref().map(|f| (f.path.clone(), f.file.is_some()));
     let (path, is_open) = file.ok_or("Logging to file not configured")?;
+    if is_open && is_file_at(&path) {
+        return Ok(());
+    }
+    let opened = open(&path).map_err(|error| {
+        let why = os_text(&error);
+        tracing::warn!(target: "vlog", "failed to open {} for logging: {why}", path.display());
+        why
+    })?;
     if is_open {
-        if is_file_at(&path) {
-            return Ok(());
-        }
         tracing::info!(target: "vlog", "closing log file");
     }
-    open_file(&path).map_err(|e| format!("{} ({})", path.display(), os_text(&e)))
+    outputs().file = Some(opened);
+    tracing::info!(target: "vlog", "opened log file {}", path.display());
+    Ok(())
 }
 
 /// Whether the open file is the one with this name.
