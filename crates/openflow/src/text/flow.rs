@@ -9,7 +9,7 @@ use crate::message::{
 };
 use crate::version::Version;
 use base::OfPort;
-use flow::{FieldId, Match};
+use flow::{FieldId, Match, Mf};
 use std::fmt;
 
 /// A flow-mod that was read, and the encodings that can say it.
@@ -59,6 +59,10 @@ pub fn parse_flow_mod(text: &str, command: FlowModCommand, ports: &PortNames) ->
     let mut flow_mod = FlowMod { command, new_cookie: None, ..FlowMod::add() };
     // Equal matches are no change.
     reader.matching.imply_packet_type();
+    // Left out without a word, as by the stock tools.
+    if !reader.matching.has_prereq(Mf::TcpFlags) {
+        reader.matching.set_mf(Mf::TcpFlags, 0, 0);
+    }
     let matching = normalized(&reader.matching);
     let changed = matching != reader.matching;
     let before = changed.then(|| match_text(&reader.matching, ports));

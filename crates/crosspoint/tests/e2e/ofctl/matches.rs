@@ -129,8 +129,7 @@ fn what_normalization_left_out_is_named_as_by_the_stock_client() {
     let named = |mut command: Command, flow: &str| {
         let said = command.args(["parse-flow", &format!("{flow},actions=drop")]).output().unwrap();
         let said = String::from_utf8(said.stderr).unwrap();
-        let before = said.lines().find_map(|line| line.split_once(" pre: "));
-        before.unwrap_or_else(|| panic!("{flow}: {said}")).1.to_owned()
+        said.lines().find_map(|line| line.split_once(" pre: ")).map(|(_, before)| before.to_owned())
     };
     for flow in [
         "icmp_type=8",
@@ -140,8 +139,15 @@ fn what_normalization_left_out_is_named_as_by_the_stock_client() {
         "tp_src=80",
         "tp_src=0x50/0xf0",
         "ip,tp_dst=3",
+        "tcp_flags=+syn,nw_src=1.2.3.4",
     ] {
-        assert_eq!(named(ours(), flow), named(Command::new("ovs-ofctl"), flow), "{flow}");
+        let before = named(ours(), flow);
+        assert!(before.is_some(), "{flow}");
+        assert_eq!(before, named(Command::new("ovs-ofctl"), flow), "{flow}");
+    }
+    // Flags alone are left out without a word.
+    for flow in ["tcp_flags=+syn", "ip,tcp_flags=+syn", "udp,tcp_flags=2"] {
+        assert_eq!([named(ours(), flow), named(Command::new("ovs-ofctl"), flow)], [None, None], "{flow}");
     }
 }
 
