@@ -45,6 +45,9 @@ const CATCH_UPS_MAX: u32 = 4;
 /// How long the next automatic replacement waits after a failed one.
 const RETRY_INTERVAL_MS: u64 = 60 * 1000;
 
+/// The same after another commit has failed: it shows that somebody needs the file.
+const RETRY_FAILED_MS: u64 = 1_000;
+
 /// The bodies of a compacted file, one call of the argument for each. Runs on another thread.
 pub type Snapshot = Box<dyn FnOnce(&mut dyn FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> + Send>;
 
@@ -103,6 +106,8 @@ pub struct Journal {
     distrusted: bool,
     /// Whether a power cut may bring failed commits back: rule 5.
     failed: Failed,
+    /// A commit has failed since the last attempt to replace the file.
+    failed_again: bool,
     /// The current replacement, or the last one until it is durable, was started for requests for durability.
     heals: bool,
     /// The next step of the replacement.
@@ -153,6 +158,8 @@ struct Policy {
     commits: u64,
     since_ms: u64,
     retry_after_ms: u64,
+    /// The same if a commit has failed since.
+    retry_failed_after_ms: u64,
 }
 
 /// A file that will replace the database's.
@@ -240,6 +247,12 @@ impl NewFile {
     }
 }
 
+impl Policy {
+    fn new(base_bytes: u64, since_ms: u64) -> Policy {
+        Policy { base_bytes, commits: 0, since_ms, retry_after_ms: 0, retry_failed_after_ms: 0 }
+    }
+}
+
 impl Journal {
     /// For a file that was read up to `writer`'s end, at `now_ms` on any monotonic clock. `base` is the
     /// estimated size after a compaction: that of its schema and its first record.
@@ -255,12 +268,13 @@ impl Journal {
             directory_dirty: true,
             distrusted: true,
             failed: Failed::Gone,
+            failed_again: false,
             heals: false,
             step: None,
             epoch: 0,
             compaction: Compaction::Idle,
             compact_asked: false,
-            policy: Policy { base_bytes, commits, since_ms: now_ms, retry_after_ms: 0 },
+            policy: Policy { commits, ..Policy::new(base_bytes, now_ms) },
             events: VecDeque::new(),
             retired: Vec::new(),
         }
@@ -299,6 +313,7 @@ impl Journal {
             // The running sync may make durable what could not be cut off, and the writer's own sync may have
             // received the error intended for it, which is reported only once.
             self.failed = Failed::MayComeBack;
+            self.failed_again = true;
             self.distrusted = true;
         } else if self.syncing.is_some() && self.failed == Failed::Gone {
             // The other way round.
@@ -340,7 +355,9 @@ impl Journal {
     /// Whether the next [`poll_job`](Self::poll_job) would take a snapshot because failed commits may come
     /// back.
     fn is_doubtful(&self, now_ms: u64) -> bool {
-        self.failed == Failed::MayComeBack && now_ms >= self.policy.retry_after_ms
+        let Policy { retry_after_ms, retry_failed_after_ms, .. } = self.policy;
+        let after_ms = if self.failed_again { retry_failed_after_ms } else { retry_after_ms };
+        self.failed == Failed::MayComeBack && now_ms >= after_ms
     }
 
     /// Whether the next [`poll_job`](Self::poll_job) would take a snapshot because the file has grown enough.
@@ -491,7 +508,7 @@ impl Journal {
             // A power cut may bring back the old file until the directory is synced.
             self.failed = Failed::GoneIfSynced;
         }
-        self.policy = Policy { base_bytes: after, commits: 0, since_ms: now_ms, retry_after_ms: 0 };
+        self.policy = Policy::new(after, now_ms);
         self.events.push_back(Event::Compacted { before, after });
     }
 
@@ -526,14 +543,20 @@ impl Journal {
         if self.failed == Failed::GoneIfSynced {
             self.failed = Failed::MayComeBack;
             // If replacing does not help, it is not retried at once.
-            self.policy.retry_after_ms = now_ms + RETRY_INTERVAL_MS;
+            self.retry_later(now_ms);
         }
+    }
+
+    fn retry_later(&mut self, now_ms: u64) {
+        self.policy.retry_after_ms = now_ms + RETRY_INTERVAL_MS;
+        self.policy.retry_failed_after_ms = now_ms + RETRY_FAILED_MS;
+        self.failed_again = false;
     }
 
     /// The replacement failed: the file stays.
     fn give_up(&mut self, now_ms: u64, error: io::Error) {
         self.compaction = Compaction::Idle;
-        self.policy.retry_after_ms = now_ms + RETRY_INTERVAL_MS;
+        self.retry_later(now_ms);
         if self.distrusted {
             self.fail_waiting(io::Error::new(error.kind(), error.to_string()));
         }

@@ -399,6 +399,30 @@ fn where_failed_commits_may_come_back_the_file_is_written_anew_until_that_succee
     assert!(journal.poll_job(1_000_000, || snapshot(&[1])).is_none());
 }
 
+/// A file that nothing can be written to any more, on a disk where another can be made: one that was mounted
+/// again.
+#[test]
+fn who_commits_to_a_file_that_is_lost_need_not_wait_for_long_until_another_is_written() {
+    let disk = Disk::new(1);
+    disk.set_file(b"");
+    let mut journal = journal_of(&disk);
+    journal.append(&body(1)).unwrap();
+    let lost = Faults { write_error: 1, truncate_error: 1, ..Faults::default() };
+    disk.set_faults(Faults { directory_error: 1, ..lost });
+    journal.append(&body(2)).unwrap_err();
+    assert!(matches!(drain(&mut journal, &[1])[..], [Event::NotCompacted { .. }]));
+    disk.set_faults(lost);
+    journal.append(&body(3)).unwrap_err();
+    disk.set_faults(Faults::default());
+    assert!(journal.poll_job(999, || snapshot(&[1])).is_none(), "at most every second");
+    let write = journal.poll_job(1_000, || snapshot(&[1])).expect("a commit has failed again");
+    journal.handle_done(1_000, write.run());
+    let events = drain(&mut journal, &[1]);
+    assert!(matches!(events[..], [Event::Compacted { .. }, Event::Durable(1)]), "{events:?}");
+    journal.append(&body(4)).unwrap();
+    assert_eq!(open(&disk).unwrap().0, [1, 4]);
+}
+
 #[test]
 fn after_a_failed_sync_the_file_is_written_anew_and_only_then_are_commits_durable() {
     let disk = Disk::new(1);
