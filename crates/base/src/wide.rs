@@ -16,7 +16,7 @@ pub trait Lanes: Copy {
 
     /// The sixteen bytes of each source, of which `mask` remains, with the bits of `more` set, and those of
     /// `first` in the first word. Words are little-endian.
-    fn join(self, sources: [&[u8; 16]; 2], mask: &[u64; 4], more: &[u64; 4], first: u32) -> [u64; 4];
+    fn join(self, sources: [&[u8; 16]; 2], mask: &[u64; 4], more: &[u64; 4], first: u64) -> [u64; 4];
 
     /// Whether all bits under `mask` are those of `wanted`.
     fn matches(self, bytes: &[u8; 16], wanted: &[u8; 16], mask: &[u8; 16]) -> bool;
@@ -26,6 +26,9 @@ pub trait Lanes: Copy {
 
     /// A keyed, non-linear hash.
     fn hash(self, key: &HashKey, words: &[u64; 4]) -> u64;
+
+    /// The same of twice as many words.
+    fn hash_both(self, key: &HashKey, halves: &[[u64; 4]; 2]) -> u64;
 }
 
 /// What every processor of this kind has.
@@ -39,7 +42,7 @@ impl Lanes for Baseline {
     }
 
     #[inline(always)]
-    fn join(self, [low, high]: [&[u8; 16]; 2], mask: &[u64; 4], more: &[u64; 4], first: u32) -> [u64; 4] {
+    fn join(self, [low, high]: [&[u8; 16]; 2], mask: &[u64; 4], more: &[u64; 4], first: u64) -> [u64; 4] {
         let halves = |bytes: &[u8; 16]| {
             let both = u128::from_le_bytes(*bytes);
             [both as u64, (both >> 64) as u64]
@@ -47,7 +50,7 @@ impl Lanes for Baseline {
         let ([a, b], [c, d]) = (halves(low), halves(high));
         let words = [a & mask[0], b & mask[1], c & mask[2], d & mask[3]];
         let [a, b, c, d] = words;
-        [a | more[0] | u64::from(first), b | more[1], c | more[2], d | more[3]]
+        [a | more[0] | first, b | more[1], c | more[2], d | more[3]]
     }
 
     #[inline(always)]
@@ -64,6 +67,12 @@ impl Lanes for Baseline {
     #[inline(always)]
     fn hash(self, key: &HashKey, words: &[u64; 4]) -> u64 {
         key.quad(words)
+    }
+
+    #[inline(always)]
+    fn hash_both(self, key: &HashKey, halves: &[[u64; 4]; 2]) -> u64 {
+        let [[a, b, c, d], [e, f, g, h]] = *halves;
+        key.block(&[a, b, c, d, e, f, g, h])
     }
 }
 
@@ -99,7 +108,7 @@ mod x86 {
         }
 
         #[inline(always)]
-        fn join(self, sources: [&[u8; 16]; 2], mask: &[u64; 4], more: &[u64; 4], first: u32) -> [u64; 4] {
+        fn join(self, sources: [&[u8; 16]; 2], mask: &[u64; 4], more: &[u64; 4], first: u64) -> [u64; 4] {
             // SAFETY: as in `run`.
             unsafe { join(sources, mask, more, first) }
         }
@@ -120,6 +129,12 @@ mod x86 {
         fn hash(self, key: &HashKey, words: &[u64; 4]) -> u64 {
             // SAFETY: as in `run`.
             unsafe { hash(key.words(), words) }
+        }
+
+        #[inline(always)]
+        fn hash_both(self, key: &HashKey, halves: &[[u64; 4]; 2]) -> u64 {
+            // SAFETY: as in `run`.
+            unsafe { hash_both(key.words(), halves) }
         }
     }
 
@@ -144,9 +159,9 @@ mod x86 {
 
     #[target_feature(enable = "avx2")]
     #[inline]
-    fn join([low, high]: [&[u8; 16]; 2], mask: &[u64; 4], more: &[u64; 4], first: u32) -> [u64; 4] {
+    fn join([low, high]: [&[u8; 16]; 2], mask: &[u64; 4], more: &[u64; 4], first: u64) -> [u64; 4] {
         let both = _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(load_half(low)), load_half(high));
-        let first = _mm256_zextsi128_si256(_mm_cvtsi32_si128(first as i32));
+        let first = _mm256_zextsi128_si256(_mm_cvtsi64_si128(first as i64));
         let more = _mm256_or_si256(load(more), first);
         let joined = _mm256_or_si256(_mm256_and_si256(both, load(mask)), more);
         let mut words = [0; 4];
@@ -175,13 +190,40 @@ mod x86 {
     #[inline]
     fn hash(key: &[u64; 4], words: &[u64; 4]) -> u64 {
         let key = load(key);
-        let (k0, k1) = (_mm256_castsi256_si128(key), _mm256_extracti128_si256::<1>(key));
-        let hidden = _mm256_xor_si256(load(words), key);
-        let a = _mm_aesenc_si128(_mm256_castsi256_si128(hidden), k1);
-        let b = _mm_aesenc_si128(_mm256_extracti128_si256::<1>(hidden), k0);
-        let met = _mm_aesenc_si128(a, b);
-        let mixed = _mm_aesenc_si128(_mm_aesenc_si128(met, k0), k1);
-        _mm_cvtsi128_si64(mixed) as u64
+        finished(key, met(key, words))
+    }
+
+    /// The same of twice as many words: what the first four have become goes through one more round before it
+    /// meets what the others have. These meet behind the secret's halves in the other order.
+    #[target_feature(enable = "avx2,aes")]
+    #[inline]
+    fn hash_both(key: &[u64; 4], [first, second]: &[[u64; 4]; 2]) -> u64 {
+        let key = load(key);
+        let second = met(_mm256_permute4x64_epi64::<0b01_00_11_10>(key), second);
+        finished(key, _mm_aesenc_si128(met(key, first), second))
+    }
+
+    /// The last two rounds.
+    #[target_feature(enable = "avx2,aes")]
+    #[inline]
+    fn finished(key: __m256i, state: __m128i) -> u64 {
+        let (k0, k1) = halves(key);
+        _mm_cvtsi128_si64(_mm_aesenc_si128(_mm_aesenc_si128(state, k0), k1)) as u64
+    }
+
+    /// Two halves after one AES round each, the first after another one.
+    #[target_feature(enable = "avx2,aes")]
+    #[inline]
+    fn met(key: __m256i, words: &[u64; 4]) -> __m128i {
+        let (k0, k1) = halves(key);
+        let (a, b) = halves(_mm256_xor_si256(load(words), key));
+        _mm_aesenc_si128(_mm_aesenc_si128(a, k1), _mm_aesenc_si128(b, k0))
+    }
+
+    #[target_feature(enable = "avx2")]
+    #[inline]
+    fn halves(words: __m256i) -> (__m128i, __m128i) {
+        (_mm256_castsi256_si128(words), _mm256_extracti128_si256::<1>(words))
     }
 }
 
@@ -208,7 +250,7 @@ mod elsewhere {
             match self {}
         }
 
-        fn join(self, _: [&[u8; 16]; 2], _: &[u64; 4], _: &[u64; 4], _: u32) -> [u64; 4] {
+        fn join(self, _: [&[u8; 16]; 2], _: &[u64; 4], _: &[u64; 4], _: u64) -> [u64; 4] {
             match self {}
         }
 
@@ -221,6 +263,10 @@ mod elsewhere {
         }
 
         fn hash(self, _: &HashKey, _: &[u64; 4]) -> u64 {
+            match self {}
+        }
+
+        fn hash_both(self, _: &HashKey, _: &[[u64; 4]; 2]) -> u64 {
             match self {}
         }
     }
@@ -252,10 +298,10 @@ mod tests {
         for seed in 0..100 {
             let [a, b, c, d] = words(seed);
             let (low, high) = (bytes(&[a, b]), bytes(&[c, d]));
-            let (mask, more, first) = (words(seed + 1000), words(seed + 2000), seed as u32 * 77);
+            let (mask, more, first) = (words(seed + 1000), words(seed + 2000), words(seed + 3000)[0]);
             let joined = Baseline.join([&low, &high], &mask, &more, first);
             let expected: [u64; 4] = std::array::from_fn(|n| words(seed)[n] & mask[n] | more[n]);
-            assert_eq!(joined[0], expected[0] | u64::from(first));
+            assert_eq!(joined[0], expected[0] | first);
             assert_eq!(joined[1..], expected[1..]);
             if let Some(wide) = Wide::here() {
                 assert_eq!(wide.run(|| wide.join([&low, &high], &mask, &more, first)), joined);
@@ -345,6 +391,82 @@ mod tests {
                 b[one / 64] ^= 1 << (one % 64);
                 b[other / 64] ^= 1 << (other % 64);
                 assert!(seen.insert(hash(&b)), "{one} and {other}");
+            }
+        });
+    }
+
+    /// Both implementations of the hash of eight words.
+    fn check_both(test: impl Fn(&dyn Fn(&[[u64; 4]; 2]) -> u64)) {
+        let key = HashKey::from_seed(7);
+        test(&|halves| Baseline.hash_both(&key, halves));
+        if let Some(wide) = Wide::here() {
+            test(&|halves| wide.hash_both(&key, halves));
+        }
+    }
+
+    fn flipped(halves: &[[u64; 4]; 2], bit: usize) -> [[u64; 4]; 2] {
+        let mut other = *halves;
+        other[bit / 256][bit / 64 % 4] ^= 1 << (bit % 64);
+        other
+    }
+
+    #[test]
+    fn one_flipped_bit_of_eight_words_changes_about_half_of_the_hash_in_each_of_its_pieces() {
+        check_both(|hash| {
+            for piece in [0x00ff_ffff, 0xffff << 48, u64::MAX] {
+                for word in 0..8 {
+                    let (mut changed, mut all) = (0, 0);
+                    for seed in 0..64 {
+                        let a = [words(seed), words(seed + 1000)];
+                        for bit in word * 64..(word + 1) * 64 {
+                            changed += ((hash(&a) ^ hash(&flipped(&a, bit))) & piece).count_ones();
+                            all += piece.count_ones();
+                        }
+                    }
+                    let share = f64::from(changed) / f64::from(all);
+                    assert!((0.48..0.52).contains(&share), "{piece:x} {word}: {share}");
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn two_flipped_bits_of_eight_words_do_not_make_up_for_each_other() {
+        check_both(|hash| {
+            let a = [words(3), words(4)];
+            let mut seen = std::collections::HashSet::from([hash(&a)]);
+            for (one, other) in (0..512).flat_map(|one| (one + 1..512).map(move |other| (one, other))) {
+                assert!(seen.insert(hash(&flipped(&flipped(&a, one), other))), "{one} and {other}");
+            }
+        });
+    }
+
+    #[test]
+    fn the_bytes_of_a_diagonal_have_as_many_hashes_as_values() {
+        check_both(|hash| {
+            for (half, lane) in [(0, 0), (0, 2), (1, 0), (1, 2)] {
+                let mut seen = std::collections::HashSet::new();
+                for n in 0..1u64 << 16 {
+                    let [a, b, c, d] = (n.wrapping_mul(0x9e37_79b1) as u32).to_le_bytes().map(u64::from);
+                    let mut halves = [words(5), words(6)];
+                    halves[half][lane] ^= a | b << 40;
+                    halves[half][lane + 1] ^= c << 16 | d << 56;
+                    assert!(seen.insert(hash(&halves)), "{half} {lane} {n}");
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn eight_words_in_another_order_have_another_hash() {
+        check_both(|hash| {
+            let words: [u64; 8] = std::array::from_fn(|n| crate::hash::mixed(n as u64));
+            let halved = |w: &[u64; 8]| [std::array::from_fn(|n| w[n]), std::array::from_fn(|n| w[n + 4])];
+            let mut seen = std::collections::HashSet::from([hash(&halved(&words))]);
+            for (one, other) in (0..8).flat_map(|one| (one + 1..8).map(move |other| (one, other))) {
+                let mut swapped = words;
+                swapped.swap(one, other);
+                assert!(seen.insert(hash(&halved(&swapped))), "{one} and {other}");
             }
         });
     }

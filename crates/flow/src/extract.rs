@@ -19,6 +19,7 @@ mod bytes;
 mod head;
 mod l3;
 mod l4;
+mod long;
 mod plain;
 
 use crate::depth::Depth;
@@ -26,6 +27,7 @@ use crate::key::{B_COMMON, B_CT, B_IPV6, B_RARE, Key};
 use base::{OfPort, PortNo};
 use bytes::{be16, be32, be64};
 pub use head::head_is_enough;
+pub use long::{LongKey, LongReader, long_key, origin_of_long};
 pub use plain::{
     PLAIN_ORIGIN_BITS, PlainKey, begins_tcp, may_open_tcp, opens_tcp, origin_of_plain, plain_key,
     plain_key_by, plain_mask, plain_with_origin,

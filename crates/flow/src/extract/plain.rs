@@ -83,7 +83,7 @@ pub fn plain_key_by<L: Lanes>(
     let h = head.first_chunk::<54>()?;
     let total_len = be16::<16, 54>(h) as usize;
     let room = frame_len.wrapping_sub(L3);
-    if !lanes.matches(piece::<KNOWN_FROM>(h), &KNOWN, &KNOWN_BITS) || total_len > room || room > 0xffff {
+    if !lanes.matches(piece::<KNOWN_FROM, 54>(h), &KNOWN, &KNOWN_BITS) || total_len > room || room > 0xffff {
         return None;
     }
     let (mut least, mut flags) = (20, 0);
@@ -92,7 +92,7 @@ pub fn plain_key_by<L: Lanes>(
         least = match u64::from(h[23]) {
             l4::UDP => 28,
             l4::TCP if w46 >= 5 << 12 => {
-                flags = (w46 as u32 & 0xfff) << FLAGS_SHIFT;
+                flags = (w46 & 0xfff) << FLAGS_SHIFT;
                 20 + (w46 >> 12) as usize * 4
             }
             _ => return None,
@@ -101,7 +101,7 @@ pub fn plain_key_by<L: Lanes>(
     if total_len < least {
         return None;
     }
-    let pieces = [piece::<TTL>(h), piece::<START>(h)];
+    let pieces = [piece::<TTL, 54>(h), piece::<START, 54>(h)];
     Some(lanes.join(pieces, &mask(depth), &plain_with_origin(origin), flags))
 }
 
@@ -123,7 +123,7 @@ pub fn begins_tcp(key: &PlainKey) -> bool {
 #[inline(always)]
 pub fn may_open_tcp(head: &[u8]) -> bool {
     let Some(h) = head.first_chunk::<54>() else { return false };
-    let is_known = Baseline.matches(piece::<KNOWN_FROM>(h), &KNOWN, &KNOWN_BITS);
+    let is_known = Baseline.matches(piece::<KNOWN_FROM, 54>(h), &KNOWN, &KNOWN_BITS);
     is_known && u64::from(h[23]) == l4::TCP && u64::from(h[47]) & SYN != 0
 }
 
@@ -150,8 +150,8 @@ pub fn plain_mask(mask: &Mask) -> PlainKey {
         let first = bits.len() - place.len();
         h[place].copy_from_slice(&bits[first..]);
     }
-    let flags = (mask.get(FieldId::TcpFlags) as u32 & 0xfff) << FLAGS_SHIFT;
-    Baseline.join([piece::<TTL>(&h), piece::<START>(&h)], &[u64::MAX; 4], &[0; 4], flags)
+    let flags = (mask.get(FieldId::TcpFlags) as u64 & 0xfff) << FLAGS_SHIFT;
+    Baseline.join([piece::<TTL, 54>(&h), piece::<START, 54>(&h)], &[u64::MAX; 4], &[0; 4], flags)
 }
 
 /// Flags of TCP.
@@ -159,6 +159,7 @@ const SYN: u64 = 0x02;
 const ACK: u64 = 0x10;
 
 #[inline(always)]
-fn piece<const AT: usize>(bytes: &[u8; 54]) -> &[u8; 16] {
-    bytes[AT..].first_chunk().expect("AT is at most 38")
+pub(super) fn piece<const AT: usize, const N: usize>(bytes: &[u8; N]) -> &[u8; 16] {
+    const { assert!(AT + 16 <= N) };
+    bytes[AT..].first_chunk().expect("there are 16 bytes from AT on")
 }

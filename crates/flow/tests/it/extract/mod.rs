@@ -3,6 +3,7 @@
 
 mod counterpart;
 mod independent;
+mod long;
 mod packets;
 mod plain;
 mod reference;
