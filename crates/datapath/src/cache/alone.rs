@@ -31,7 +31,7 @@ impl FlowCache {
 
     /// Caches a flow with this mask in the exact tier alone.
     pub(super) fn install_alone(&mut self, exact: &ExactKey<'_>, mask: &Mask, from: &FlowRef) -> Option<u32> {
-        if matches!(exact, ExactKey::Plain(_)) && conntrack::reads_original(mask) {
+        if exact.is_packed() && conntrack::reads_original(mask) {
             return None;
         }
         let (hash, _) = self.exact_probe(exact);
@@ -46,6 +46,6 @@ impl FlowCache {
     /// Whether flows of a mask differ in something that the header bytes of plain packets do not contain: the
     /// tuple that opened their connection.
     pub fn is_too_narrow_for(&self, mask: u16, key: &ExactKey<'_>) -> bool {
-        matches!(key, ExactKey::Plain(_)) && conntrack::reads_original(&self.masks[usize::from(mask)].mask)
+        key.is_packed() && conntrack::reads_original(&self.masks[usize::from(mask)].mask)
     }
 }

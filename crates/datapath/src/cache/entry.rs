@@ -2,9 +2,10 @@
 //!
 //! An [`Entry`] is the same in both tiers: what its key is compared by, its counters since the last fold, its
 //! version, and what happens to its packets. The key of a plain packet fits into the entry, so a hit touches
-//! only this line and the index's bucket. Any other key, and every megaflow's, is stored beside the entry:
-//! block 0 in the tier, further blocks in the [`Arena`]. What a hit does not need (counter slots, visited
-//! tables, action lists) is in the [`Body`], shared by a megaflow and the exact entries made from it.
+//! only this line and the index's bucket. The packed key of a long plain packet is stored beside the entry,
+//! in one line. So is any other key, and every megaflow's: block 0 in the tier, further blocks in the
+//! [`Arena`]. What a hit does not need (counter slots, visited tables, action lists) is in the [`Body`],
+//! shared by a megaflow and the exact entries made from it.
 //!
 //! Memory: every array reserves address space for its maximum size and uses memory only where it is touched.
 //! A growing array has memory ready in advance. Free places are linked through themselves, so freeing
@@ -19,7 +20,9 @@ use crate::watch::Visit;
 use arrayvec::ArrayVec;
 use base::region::Region;
 use base::{DropReason, PortNo, Version};
-use flow::extract::{PLAIN_ORIGIN_BITS, PlainKey, plain_with_origin};
+use flow::extract::{
+    LongKey, PLAIN_ORIGIN_BITS, PlainKey, origin_of_long, origin_of_plain, plain_with_origin,
+};
 use flow::{Block, Key};
 
 /// What happens to a packet, or to all packets of a flow.
@@ -63,7 +66,7 @@ impl Decision {
     pub const UNKNOWN: Decision = Decision { verdict: Verdict::Unknown, body: 0 };
 }
 
-/// What an entry is found by, in half a line. [`PLAIN`] tells which.
+/// What an entry is found by, in half a line. [`PLAIN`] and [`LONG`] tell which.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, zerocopy::FromZeros)]
 #[repr(transparent)]
 pub struct EntryKey(pub [u64; 4]);
@@ -71,6 +74,8 @@ pub struct EntryKey(pub [u64; 4]);
 /// Set in the last word of every plain key, and in no other: the highest bit of the number that it has.
 pub const PLAIN: u64 = plain_with_origin(PLAIN_ORIGIN)[3];
 pub const PLAIN_ORIGIN: u64 = 1 << (PLAIN_ORIGIN_BITS - 1);
+/// The last word of every long plain packet's key, and of no other.
+const LONG: u64 = 2;
 
 impl EntryKey {
     /// The key that no entry has.
@@ -83,13 +88,41 @@ impl EntryKey {
         EntryKey(key)
     }
 
+    /// Of a long plain packet, whose packed key is stored beside the entry: its hash, and its number.
+    #[inline(always)]
+    pub fn long(hash: u64, key: &LongKey) -> EntryKey {
+        EntryKey([hash, 0, origin_of_long(key), LONG])
+    }
+
+    /// Whether it belongs to a long plain packet.
+    #[inline(always)]
+    pub fn is_long(&self) -> bool {
+        self.0[3] == LONG
+    }
+
+    /// Whether it stands for the bytes of a plain packet, long or not: these tell the packet's key.
+    #[inline(always)]
+    pub fn is_packed(&self) -> bool {
+        // What is less is in the last word of no packed key.
+        self.0[3] >= LONG
+    }
+
+    /// The number in a packed key.
+    pub fn packed_origin(&self) -> Option<u64> {
+        match (self.is_plain(), self.is_long()) {
+            (true, _) => Some(origin_of_plain(&self.0)),
+            (_, true) => Some(self.0[2]),
+            _ => None,
+        }
+    }
+
     /// The key of an entry whose full key is stored beside it: its hash, the blocks that it (or its mask)
     /// has, its mask's number, and where its further blocks are in the arena, 0 if it has none.
     pub fn beside(hash: u64, present: u16, mask: u16, further: u32) -> EntryKey {
         EntryKey([hash, u64::from(further) | u64::from(present) << 32 | u64::from(mask) << 48, 0, 0])
     }
 
-    /// Whether it belongs to a plain packet.
+    /// Whether it belongs to a plain packet that is not long.
     #[inline(always)]
     pub fn is_plain(&self) -> bool {
         self.0[3] & PLAIN != 0
@@ -571,6 +604,7 @@ pub fn wide_of(key: &Key, present: u16) -> WideKey {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cache::MASK_EXACT;
 
     #[test]
     fn an_entry_is_one_line_a_body_two_and_a_decision_one_word() {
@@ -591,9 +625,14 @@ mod tests {
     fn keys_of_different_kinds_never_equal() {
         let plain = EntryKey::plain([0, 0, 0, PLAIN]);
         let beside = EntryKey::beside(7, 0b11, 3, 9);
-        for (a, b) in [(plain, beside), (plain, EntryKey::NONE), (beside, EntryKey::NONE)] {
-            assert!(!a.equals(&b) && a.equals(&a) && b.equals(&b));
+        let long = EntryKey::long(7, &[[u64::MAX; 4]; 2]);
+        let kinds = [plain, beside, long, EntryKey::NONE];
+        for (n, a) in kinds.iter().enumerate() {
+            assert!(kinds.iter().enumerate().all(|(m, b)| a.equals(b) == (n == m)));
+            assert_eq!((a.is_plain(), a.is_long(), a.is_packed()), (n == 0, n == 2, n == 0 || n == 2));
+            assert_eq!(a.packed_origin(), [Some(PLAIN_ORIGIN), None, Some(u64::from(u32::MAX)), None][n]);
         }
+        assert!(!long.is_beside(7, 0, MASK_EXACT) && long.further() == (0, 0) && long.hash() == 7);
         assert!(beside.is_beside(7, 0b11, 3) && beside.further() == (9, 1) && beside.mask() == 3);
         assert!(
             !beside.is_beside(8, 0b11, 3) && !beside.is_beside(7, 0b10, 3) && !beside.is_beside(7, 0b11, 2)

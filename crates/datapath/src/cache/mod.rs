@@ -40,7 +40,7 @@ use arrayvec::ArrayVec;
 use base::hash::HashKey;
 use base::region::{Region, prefetch_at};
 use base::slots::SlotTable;
-use base::wide::{Lanes, Wide};
+use base::wide::{Baseline, Wide};
 use base::{PortNo, Version};
 pub use config::{CacheConfig, FLOW_LIMIT_MAX};
 pub use dump::DumpedFlow;
@@ -49,8 +49,8 @@ use entry::{
     further_blocks, verdict_of, wide_of,
 };
 use firsts::Firsts;
-use flow::extract::PlainKey;
-use flow::{Block, FieldId, Key, Mask};
+use flow::extract::{LongKey, PlainKey};
+use flow::{FieldId, Key, Mask};
 use fresh::Fresh;
 pub use fresh::Probed;
 use index::{Index, Probe};
@@ -68,8 +68,17 @@ pub use upkeep::Judged;
 pub enum ExactKey<'a> {
     /// For a plain packet: its header bytes, with [`entry::PLAIN`] set. No extraction needed.
     Plain(PlainKey),
+    /// For a long plain packet: its header bytes, with [`entry::PLAIN_ORIGIN`] in its number. Likewise.
+    Long(LongKey),
     /// For any other packet.
     Whole(&'a Key),
+}
+
+impl ExactKey<'_> {
+    /// Whether it says no more than the packet's bytes and origin.
+    fn is_packed(&self) -> bool {
+        !matches!(self, ExactKey::Whole(_))
+    }
 }
 
 /// One of the two tiers.
@@ -142,9 +151,10 @@ impl Tier {
     }
 }
 
+/// What the tier has beside an entry: block 0 of a whole or a masked key, or the key of a long plain packet.
 #[derive(zerocopy::FromZeros)]
 #[repr(C, align(64))]
-struct StoredBlock([u64; 8]);
+pub struct StoredBlock([u64; 8]);
 
 /// Figures about a cache, for `dpctl/show` and memory reports.
 #[derive(Clone, Copy, Default, Debug)]
@@ -263,20 +273,10 @@ impl FlowCache {
     pub fn exact_probe(&self, key: &ExactKey<'_>) -> (u64, u32) {
         let hash = match key {
             ExactKey::Plain(words) => self.plain_hash(words),
+            ExactKey::Long(halves) => self.long_hash(halves),
             ExactKey::Whole(key) => self.whole_hash(key),
         };
         (hash, self.exact.index.prefetch(Probe::new(hash)))
-    }
-
-    /// The same for a plain packet's key, by the instructions that [`Self::wide`] names.
-    #[inline(always)]
-    pub fn plain_probe<L: Lanes>(&self, lanes: L, key: &PlainKey) -> (u64, u32) {
-        let hash = lanes.hash(&self.secret, key);
-        (hash, self.exact.index.prefetch(Probe::new(hash)))
-    }
-
-    fn plain_hash(&self, words: &PlainKey) -> u64 {
-        self.wide.map_or_else(|| self.secret.quad(words), |wide| wide.hash(&self.secret, words))
     }
 
     fn whole_hash(&self, key: &Key) -> u64 {
@@ -318,6 +318,13 @@ impl FlowCache {
                     .index
                     .find(Probe::new(hash), |idx| self.exact.entries[idx as usize].key.equals(&wanted))
             }
+            ExactKey::Long(halves) => {
+                let wanted = EntryKey::long(hash, halves);
+                self.exact.index.find(Probe::new(hash), |idx| {
+                    self.exact.entries[idx as usize].key.equals(&wanted)
+                        && self.exact.blocks[idx as usize].is_long(Baseline, halves)
+                })
+            }
             ExactKey::Whole(key) => {
                 self.exact.index.find(Probe::new(hash), |idx| self.is_whole(idx, hash, key))
             }
@@ -339,24 +346,28 @@ impl FlowCache {
         further_blocks(key, key.present()).zip(self.arena.run(start, len)).all(|(a, b)| equal(a, b))
     }
 
-    /// All exact entries by number, their trails, and what tells whether changes touch them. Entries that the
-    /// index does not name are unused.
+    /// All exact entries by number, the keys beside them, their trails, and what tells whether changes touch
+    /// them. Entries that the index does not name are unused.
     #[inline(always)]
     pub fn exact_entries<'a, P: Pipeline>(
         &'a mut self,
         sights: Sights<'a, P>,
-    ) -> (&'a mut [Entry], &'a Trails, Judge<'a, P>) {
+    ) -> (&'a mut [Entry], &'a [StoredBlock], &'a Trails, Judge<'a, P>) {
         let judge = Judge { sights, sorts: &mut self.sorts, masks: &self.masks };
-        (&mut self.exact.entries, &self.trails, judge)
+        (&mut self.exact.entries, &self.exact.blocks, &self.trails, judge)
     }
 
     /// Caches a key whose packets all belong to the body's flow. Evicts an entry if it must.
     pub fn insert_exact(&mut self, key: &ExactKey<'_>, hash: u64, from: &FlowRef) -> Option<u32> {
         let (entry_key, block) = match *key {
             ExactKey::Plain(words) => (EntryKey::plain(words), None),
+            ExactKey::Long(halves) => (EntryKey::long(hash, &halves), Some(StoredBlock::of_long(&halves))),
             ExactKey::Whole(key) => {
                 let further = self.arena.store(&wide_of(key, key.present()))?;
-                (EntryKey::beside(hash, key.present(), MASK_EXACT, further), Some(key.common()))
+                (
+                    EntryKey::beside(hash, key.present(), MASK_EXACT, further),
+                    Some(StoredBlock(key.common().0)),
+                )
             }
         };
         let idx = self.take(Which::Exact)?;
@@ -528,7 +539,7 @@ impl FlowCache {
         self.bodies.get_mut(from.decision.body).megaflow = idx;
         self.megaflows_made += 1;
         let entry_key = EntryKey::beside(hash, present, mask, further).with_serial(self.megaflows_made);
-        self.put(Which::Mega, idx, entry_key, Some(&Block(masked)), hash, from);
+        self.put(Which::Mega, idx, entry_key, Some(StoredBlock(masked)), hash, from);
         self.fresh.add(mask, hash, idx);
         if let Some(place) = self.stale_stats.iter().position(|b| (b.mask, b.hash) == (mask, hash)) {
             let StaleStats { packets, bytes, first_bytes, .. } = self.stale_stats.swap_remove(place);

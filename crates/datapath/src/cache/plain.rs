@@ -1,11 +1,15 @@
-//! What the keys of plain packets say beside their bytes: their port, [origin](super::origins) and depth.
+//! The packed keys of plain packets: what they say beside the packets' bytes (their port,
+//! [origin](super::origins) and depth), and how they are found.
 
-use super::FlowCache;
 use super::entry::{EntryKey, PLAIN_ORIGIN};
+use super::index::Probe;
 use super::origins::{Origin, SLOT_BITS};
+use super::{FlowCache, StoredBlock};
 use crate::ports::InputIdx;
+use base::region::prefetch_at;
+use base::wide::{Baseline, Lanes};
 use flow::Depth;
-use flow::extract::origin_of_plain;
+use flow::extract::{LongKey, PlainKey, origin_of_plain};
 
 /// Number of bits for a depth in a plain key.
 const DEPTH_BITS: u32 = 3;
@@ -31,9 +35,53 @@ impl FlowCache {
         is_its.then_some(said)
     }
 
-    /// The number of entries that have the origin in a plain key.
-    pub(super) fn origin_entries(&mut self, key: &EntryKey) -> &mut u32 {
-        let number = (origin_of_plain(&key.0) & !PLAIN_ORIGIN) >> DEPTH_BITS;
-        self.inputs[(number >> SLOT_BITS) as usize].origins.entries(number as u8)
+    /// The number of entries that have the origin in a packed key.
+    pub(super) fn origin_entries(&mut self, key: &EntryKey) -> Option<&mut u32> {
+        let number = (key.packed_origin()? & !PLAIN_ORIGIN) >> DEPTH_BITS;
+        Some(self.inputs[(number >> SLOT_BITS) as usize].origins.entries(number as u8))
+    }
+
+    /// Like [`Self::exact_probe`] for a plain packet's key, by the instructions that [`Self::wide`] names.
+    #[inline(always)]
+    pub fn plain_probe<L: Lanes>(&self, lanes: L, key: &PlainKey) -> (u64, u32) {
+        let hash = lanes.hash(&self.secret, key);
+        (hash, self.exact.index.prefetch(Probe::new(hash)))
+    }
+
+    /// The same for that of a long plain packet.
+    #[inline(always)]
+    pub fn long_probe<L: Lanes>(&self, lanes: L, key: &LongKey) -> (u64, u32) {
+        let hash = lanes.hash_both(&self.secret, key);
+        (hash, self.exact.index.prefetch(Probe::new(hash)))
+    }
+
+    pub(super) fn plain_hash(&self, words: &PlainKey) -> u64 {
+        self.wide.map_or_else(|| Baseline.hash(&self.secret, words), |wide| wide.hash(&self.secret, words))
+    }
+
+    pub(super) fn long_hash(&self, halves: &LongKey) -> u64 {
+        let baseline = || Baseline.hash_both(&self.secret, halves);
+        self.wide.map_or_else(baseline, |wide| wide.hash_both(&self.secret, halves))
+    }
+
+    /// Like [`Self::exact_prefetch`], and prefetches the key beside the entry.
+    #[inline(always)]
+    pub fn exact_prefetch_both(&self, probe: (u64, u32)) -> u32 {
+        let idx = self.exact_prefetch(probe);
+        prefetch_at(&self.exact.blocks, idx as usize);
+        idx
+    }
+}
+
+impl StoredBlock {
+    pub(super) fn of_long([[a, b, c, d], [e, f, g, h]]: &LongKey) -> StoredBlock {
+        StoredBlock([*a, *b, *c, *d, *e, *f, *g, *h])
+    }
+
+    /// Whether it is this long plain packet's key, provided that it is the key of one.
+    #[inline(always)]
+    pub fn is_long<L: Lanes>(&self, lanes: L, [first, second]: &LongKey) -> bool {
+        let (halves, _) = self.0.as_chunks::<4>();
+        lanes.equal(&halves[0], first) && lanes.equal(&halves[1], second)
     }
 }

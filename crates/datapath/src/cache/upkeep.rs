@@ -6,14 +6,14 @@ use super::entry::{Body, Entry, EntryKey, ShortVersion, StaleStats, Verdict};
 use super::masks::NO_SORT;
 use super::masks::dp_port;
 use super::sorts::Sights;
-use super::{FlowCache, FlowRef, MASK_EXACT, Tier, Which, index};
+use super::{FlowCache, FlowRef, MASK_EXACT, StoredBlock, Tier, Which, index};
 use crate::pipeline::Pipeline;
 use crate::stamp::Stamp;
 use crate::watch::Marks;
 use base::Version;
 use base::rcu::Reader;
 use base::region::prefetch;
-use flow::{Block, Key};
+use flow::Key;
 use index::{Inserted, Probe};
 
 /// The result of judging an entry in full.
@@ -72,13 +72,13 @@ impl FlowCache {
         which: Which,
         idx: u32,
         key: EntryKey,
-        block: Option<&Block>,
+        block: Option<StoredBlock>,
         hash: u64,
         from: &FlowRef,
     ) {
         let tier = self.tier_mut(which);
         if let Some(block) = block {
-            tier.blocks[idx as usize].0 = block.0;
+            tier.blocks[idx as usize] = block;
         }
         tier.entries[idx as usize] = Entry {
             key,
@@ -92,11 +92,11 @@ impl FlowCache {
             is_alone: (from.mask == MASK_EXACT).into(),
         };
         self.bodies.get_mut(from.decision.body).refs += 1;
-        if key.is_plain() {
-            *self.origin_entries(&key) += 1;
-            if which == Which::Exact && from.decision.verdict == Verdict::Track {
-                self.trails.forget(idx);
-            }
+        if let Some(entries) = self.origin_entries(&key) {
+            *entries += 1;
+        }
+        if key.is_plain() && from.decision.verdict == Verdict::Track {
+            self.trails.forget(idx);
         }
         if let Inserted::Evicted(lost) = self.tier_mut(which).index.insert(Probe::new(hash), idx) {
             self.evictions += 1;
@@ -222,9 +222,9 @@ impl FlowCache {
         let e = &self.tier(which).entries[idx as usize];
         let mega_mask = e.key.mask();
         let (body, (further, further_len)) = (e.decision.body, e.key.further());
-        if e.key.is_plain() {
-            let key = e.key;
-            *self.origin_entries(&key) -= 1;
+        let key = e.key;
+        if let Some(entries) = self.origin_entries(&key) {
+            *entries -= 1;
         }
         if which == Which::Mega {
             let port = dp_port(&self.mega.blocks[idx as usize].0);

@@ -20,7 +20,7 @@ use packet::BURST;
 use std::cell::Cell;
 
 /// How many VLAN tags extraction looks past; the tracker does the same.
-const TAGS_MAX: u8 = 2;
+pub const TAGS_MAX: u8 = 2;
 
 /// What the tracker has read of a run's packets, and the hashes of their tuples in a zone.
 pub struct Readings {

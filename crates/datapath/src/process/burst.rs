@@ -7,8 +7,9 @@
 //! - Consecutive packets that are alike form a run. A run has one row, that of its first packet, whose
 //!   `counts` tells where the next run begins. The rows in between are stale, from earlier bursts, and so are
 //!   rows after the end of the batch.
-//! - If the exact tier is used, a row has its key for a plain packet, and no key for any other. If it is not,
-//!   only rows that a recent megaflow decided have one.
+//! - If the exact tier is used, a row has its key for a plain packet (for a long one, what the entry has of
+//!   it; the rest is in `longs`), and no key for any other. If it is not, only rows that a recent megaflow
+//!   decided have one.
 //! - A plain packet's key is extracted once neither the exact tier nor a recent megaflow has answered for its
 //!   run; the key of any other packet is there from the start. Layers are known for packets whose row has no
 //!   exact key.
@@ -17,6 +18,7 @@
 //! - In a classified burst each run has a verdict, or [`Verdict::Unknown`] if it missed.
 
 mod classify;
+mod todo;
 
 use crate::cache::counts::Counts;
 use crate::cache::entry::{Decision, EntryKey, Verdict};
@@ -28,7 +30,7 @@ use crate::recirculation::{Metadata, Originals};
 use crate::run::Run;
 use arrayvec::ArrayVec;
 use base::{OfPort, PortNo};
-use flow::extract::{Ingress, plain_key};
+use flow::extract::{Ingress, LongKey, long_key, plain_key};
 use flow::{Depth, FieldId, Key};
 use packet::batch::Runs;
 use packet::{BURST, Packet};
@@ -79,6 +81,8 @@ pub(super) struct Memory {
     rows: [Row; BURST],
     keys: [Key; BURST],
     layers: [Layers; BURST],
+    /// The packed keys of long plain packets.
+    longs: [LongKey; BURST],
     /// Block 0 of each key under the current mask.
     masked: [[u64; 8]; BURST],
     /// (packet, megaflow) pairs that will get exact entries. Bound: a packet is not looked up after its first
@@ -110,6 +114,7 @@ impl Memory {
             rows: [Row::EMPTY; BURST],
             keys: std::array::from_fn(|_| Key::default()),
             layers: [Layers::UNKNOWN; BURST],
+            longs: [[[0; 4]; 2]; BURST],
             masked: [[0; 8]; BURST],
             promote: ArrayVec::new(),
             stale_exact: ArrayVec::new(),
@@ -134,7 +139,7 @@ impl Memory {
     /// Where the headers of a packet are. For a plain packet, of which perhaps only the header bytes were
     /// compared, the first change walks them.
     fn layers(&self, i: usize) -> Layers {
-        if self.rows[i].exact.is_plain() { Layers::UNKNOWN } else { self.layers[i] }
+        if self.rows[i].exact.is_packed() { Layers::UNKNOWN } else { self.layers[i] }
     }
 
     /// The original tuple of packet `i` in a tracked batch.
@@ -144,8 +149,17 @@ impl Memory {
     }
 
     fn exact_key(&self, i: usize) -> ExactKey<'_> {
-        let exact = self.rows[i].exact;
-        if exact.is_plain() { ExactKey::Plain(exact.0) } else { ExactKey::Whole(&self.keys[i]) }
+        exact_key(&self.rows[i].exact, &self.longs[i], &self.keys[i])
+    }
+}
+
+/// The exact tier's key of a row that has this one, of a packet with these.
+#[inline(always)]
+fn exact_key<'k>(exact: &EntryKey, long: &LongKey, whole: &'k Key) -> ExactKey<'k> {
+    match (exact.is_plain(), exact.is_long()) {
+        (true, _) => ExactKey::Plain(exact.0),
+        (_, true) => ExactKey::Long(*long),
+        _ => ExactKey::Whole(whole),
     }
 }
 
@@ -320,9 +334,10 @@ pub(super) struct Miss<'m> {
     /// Its key, which is complete.
     pub key: &'m mut Key,
     /// For a plain packet, its key for the exact tier, unless that was not read.
-    plain: EntryKey,
-    /// For a packet whose key was not read: its origin, and how deep it would be read.
-    unread: Option<(u64, Depth)>,
+    exact: EntryKey,
+    long: &'m LongKey,
+    /// For a packet whose key was not read: its origin, and how it would be read.
+    unread: Option<(u64, Ingress)>,
     /// Where its headers are, if known.
     pub layers: Layers,
     /// Its original tuple, if it was tracked.
@@ -332,9 +347,12 @@ pub(super) struct Miss<'m> {
 impl Miss<'_> {
     /// The packet's key for the exact tier.
     pub fn exact_key(&self, packet: &Packet) -> ExactKey<'_> {
-        let read = |(origin, depth)| plain_key(packet.data(), packet.len(), depth, origin);
-        let plain = if self.plain.is_plain() { Some(self.plain.0) } else { self.unread.and_then(read) };
-        plain.map_or(ExactKey::Whole(self.key), ExactKey::Plain)
+        let known = || exact_key(&self.exact, self.long, self.key);
+        let Some((origin, ingress)) = self.unread.filter(|_| !self.exact.is_packed()) else { return known() };
+        let (head, len, depth) = (packet.data(), packet.len(), ingress.depth());
+        let plain = || plain_key(head, len, depth, origin).map(ExactKey::Plain);
+        let long = || long_key(head, len, &ingress, origin).map(ExactKey::Long);
+        plain().or_else(long).unwrap_or_else(known)
     }
 }
 
@@ -353,15 +371,14 @@ impl Missed {
     pub fn next(&mut self) -> Option<(Packet, Miss<'_>)> {
         let (i, packet) = self.memory.missed.pop()?;
         let i = usize::from(i);
-        let Memory { rows, keys, layers, tracking, originals, .. } = &mut *self.memory;
+        let Memory { rows, keys, longs, layers, tracking, originals, .. } = &mut *self.memory;
         let original = if tracking.state == 0 { None } else { originals.get(i) };
         let Arrival { use_exact, origin, ingress, .. } = self.arrival;
-        let is_plain = rows[i].exact.is_plain();
-        let layers = if is_plain { Layers::UNKNOWN } else { layers[i] };
-        let plain = rows[i].exact;
+        let exact = rows[i].exact;
+        let layers = if exact.is_packed() { Layers::UNKNOWN } else { layers[i] };
         // Without the exact tier, its key was not read.
-        let unread = origin.filter(|_| !use_exact).map(|origin| (origin, ingress.depth()));
-        Some((packet, Miss { key: &mut keys[i], plain, unread, layers, original }))
+        let unread = origin.filter(|_| !use_exact).map(|origin| (origin, ingress));
+        Some((packet, Miss { key: &mut keys[i], exact, long: &longs[i], unread, layers, original }))
     }
 
     /// None is left.

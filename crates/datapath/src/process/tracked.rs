@@ -21,7 +21,7 @@ mod open;
 
 use super::*;
 use crate::cache::trails::Trail;
-use crate::conntrack::run::was_read;
+use crate::conntrack::run::{TAGS_MAX, was_read};
 use crate::conntrack::tuple::TCP;
 use crate::conntrack::{nat, seen};
 use crate::recirculation::may_go_round;
@@ -335,12 +335,14 @@ impl<P: Pipeline> Process<P> {
 }
 
 /// Whether it is a TCP segment with SYN and without ACK. The answer to one belongs to a connection that
-/// another port has begun. `layers` are known unless the packet is plain.
+/// another port has begun. `layers` are known unless the packet is plain, long or not.
 fn begins_connection(packet: &Packet, layers: Layers) -> bool {
     const FLAGS: usize = 13;
     if let Some(key) = plain_key(packet.data(), packet.len(), Depth::Transport, 0) {
         return begins_tcp(&key);
     }
+    let mut layers = layers;
+    layers.know(packet.data(), packet.len(), TAGS_MAX);
     let is_tcp = layers.l4 != 0 && layers.protocol == TCP && !layers.is_fragment();
     let flags = packet.data().get(usize::from(layers.l4) + FLAGS);
     is_tcp && flags.is_some_and(|flags| flags & 0x12 == 0x02)

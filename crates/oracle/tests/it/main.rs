@@ -8,6 +8,7 @@ mod encapsulated;
 mod hostile;
 mod learned;
 mod limits;
+mod long;
 mod promotion;
 mod recirculated;
 mod shares_of_events;

@@ -1,10 +1,11 @@
 //! Stages 1 to 3: what the packets of a burst are, and which cached flows they belong to.
 
 use super::super::*;
+use super::todo::Todo;
 use super::*;
 use crate::cache::recent::{Recent, Shared};
 use base::wide::{Baseline, Lanes};
-use flow::extract::plain_key_by;
+use flow::extract::{LongReader, plain_key_by};
 
 impl<P: Pipeline> Process<P> {
     /// Stages 1 to 3.
@@ -20,15 +21,19 @@ impl<P: Pipeline> Process<P> {
         let mut todo = Todo::new();
         memory.to_port = None;
         let mut lately = Lately::NOTHING;
+        let mut has_long = false;
         match (use_exact, arrival.origin, ingress.depth()) {
             (true, Some(origin), depth) => {
+                // If the first packet is not untagged IPv4, most are not.
+                let plain_first = batch.first().is_none_or(|p| p.data().get(12..14) == Some(&[8, 0]));
                 let others = match self.cache.wide {
+                    _ if !plain_first => Todo::all(batch.len()),
                     Some(wide) => memory.prepare_plain(wide, depth, &self.cache, batch, origin),
                     None => memory.prepare_plain(Baseline, depth, &self.cache, batch, origin),
                 };
-                for i in others.iter() {
-                    memory.extract_one(i, &batch[i], &ingress);
-                    memory.probe_whole(i, &self.cache);
+                if !others.is_empty() {
+                    let others = (others, plain_first);
+                    has_long = memory.prepare_others(&self.cache, batch, &ingress, origin, others);
                 }
             }
             (true, None, _) => {
@@ -41,7 +46,7 @@ impl<P: Pipeline> Process<P> {
         }
         clock.lap(Stage::Extract);
         if use_exact {
-            let hits = self.exact_stage(&mut memory, &mut todo, &arrival, batch);
+            let hits = self.exact_stage(&mut memory, &mut todo, &arrival, batch, has_long);
             self.context.stats.exact_hits.add(hits);
             self.context.input.promotion.looked_up(hits, batch.len() as u64 - hits);
             if !todo.is_empty() {
@@ -138,6 +143,74 @@ impl Memory {
         others
     }
 
+    /// Reads the exact tier's keys of long plain packets, and extracts those of packets that are not plain.
+    /// These are all others if it `were_plain` that were looked for first. Returns whether there are long
+    /// ones.
+    #[inline(never)]
+    fn prepare_others(
+        &mut self,
+        cache: &FlowCache,
+        batch: &Batch,
+        ingress: &Ingress,
+        origin: u64,
+        (others, were_plain): (Todo, bool),
+    ) -> bool {
+        let all = others.len();
+        let others = match cache.wide {
+            Some(wide) => wide.run(|| self.prepare_long(wide, cache, batch, ingress, origin, others)),
+            None => self.prepare_long(Baseline, cache, batch, ingress, origin, others),
+        };
+        for i in others.iter() {
+            let packet = &batch[i];
+            self.rows[i] = Row { counts: Counts::one(packet), ..Row::EMPTY };
+            if !were_plain && let Some(key) = plain_key(packet.data(), packet.len(), ingress.depth(), origin)
+            {
+                self.rows[i].exact = EntryKey::plain(key);
+                (self.rows[i].hash, self.rows[i].likely) = cache.exact_probe(&ExactKey::Plain(key));
+                continue;
+            }
+            self.extract_one(i, packet, ingress);
+            self.probe_whole(i, cache);
+        }
+        others.len() < all
+    }
+
+    /// The same for those that are long. Consecutive ones that are alike become a run. Returns the others.
+    #[inline(always)]
+    fn prepare_long<L: Lanes>(
+        &mut self,
+        lanes: L,
+        cache: &FlowCache,
+        batch: &Batch,
+        ingress: &Ingress,
+        origin: u64,
+        mut others: Todo,
+    ) -> Todo {
+        let reader = LongReader::new(ingress, origin);
+        // The first packet of the last run, and where that ends; there is none yet.
+        let (mut first, mut end) = (0, usize::MAX);
+        others.retain(|i| {
+            let packet = &batch[i];
+            if let Some(ahead) = batch.get(i + AHEAD) {
+                prefetch(ahead.data());
+            }
+            let Some(key) = reader.read(lanes, packet.data(), packet.len()) else { return true };
+            let last = &self.longs[first];
+            if i == end && lanes.equal(&last[0], &key[0]) && lanes.equal(&last[1], &key[1]) {
+                self.rows[first].counts.add(Counts::one(packet));
+            } else {
+                let (hash, likely) = cache.long_probe(lanes, &key);
+                let exact = EntryKey::long(hash, &key);
+                self.rows[i] = Row { exact, hash, likely, counts: Counts::one(packet), ..Row::EMPTY };
+                self.longs[i] = key;
+                first = i;
+            }
+            end = i + 1;
+            false
+        });
+        others
+    }
+
     /// Extracts the keys of all packets, each a run of its own: if the exact tier is not used, or `exact`
     /// uses only whole keys.
     #[inline(never)]
@@ -179,10 +252,10 @@ impl Memory {
     fn extract_rest(&mut self, batch: &Batch, ingress: &Ingress, lately: &mut Lately, todo: &mut Todo) {
         todo.retain(|i| {
             let key = self.rows[i].exact;
-            if !key.is_plain() {
+            if !key.is_packed() {
                 return true;
             }
-            if let Some(recent) = lately.recent
+            if let Some(recent) = lately.recent.filter(|_| key.is_plain())
                 && lately.decides(&key.0, &mut self.rows[i])
             {
                 self.rows[i].likely = 0;
@@ -316,63 +389,6 @@ fn extract_plain(key: &mut Key, packet: &Packet, ingress: &Ingress) {
     mark_depth(key, ingress.depth());
 }
 
-/// Indices of the packets in a burst that still need a lookup. Bound: the first stage that looks them up
-/// pushes each packet of a batch at most once, and later stages only remove them.
-struct Todo {
-    idx: [u8; BURST],
-    len: usize,
-}
-
-impl Todo {
-    fn new() -> Todo {
-        Todo { idx: [0; BURST], len: 0 }
-    }
-
-    #[inline(always)]
-    fn len(&self) -> usize {
-        self.len
-    }
-
-    #[inline(always)]
-    fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    #[inline(always)]
-    fn iter(&self) -> impl Iterator<Item = usize> {
-        // Masked, so that the compiler knows that every index lies within a burst.
-        self.idx[..self.len.min(BURST)].iter().map(|&i| usize::from(i) % BURST)
-    }
-
-    /// Adds a packet, unless its verdict is known from its length.
-    #[inline(always)]
-    fn push_unknown(&mut self, i: usize, row: &Row) {
-        if row.decision.verdict == Verdict::Unknown {
-            self.push(i);
-        }
-    }
-
-    #[inline(always)]
-    fn push(&mut self, i: usize) {
-        self.idx[self.len] = i as u8;
-        self.len += 1;
-    }
-
-    /// Keeps those for which `keep` returns true.
-    #[inline(always)]
-    fn retain(&mut self, mut keep: impl FnMut(usize) -> bool) {
-        let mut kept = 0;
-        for n in 0..self.len.min(BURST) {
-            let i = self.idx[n];
-            if keep(usize::from(i) % BURST) {
-                self.idx[kept] = i;
-                kept += 1;
-            }
-        }
-        self.len = kept;
-    }
-}
-
 /// The port to which all packets go that the exact tier has answered for, if there is one.
 struct OnePort {
     /// That of the first ones; none before.
@@ -404,10 +420,23 @@ impl OnePort {
 impl<P: Pipeline> Process<P> {
     // 2. Exact tier; its buckets have been prefetched. Returns the number of packets that hit.
     #[inline(never)]
-    fn exact_stage(&mut self, memory: &mut Memory, todo: &mut Todo, arrival: &Arrival, batch: &Batch) -> u64 {
-        let hits = match self.cache.wide {
-            Some(wide) => wide.run(|| self.likely_stage(wide, memory, todo, arrival, batch)),
-            None => self.likely_stage(Baseline, memory, todo, arrival, batch),
+    fn exact_stage(
+        &mut self,
+        memory: &mut Memory,
+        todo: &mut Todo,
+        arrival: &Arrival,
+        batch: &Batch,
+        has_long: bool,
+    ) -> u64 {
+        let hits = match (self.cache.wide, has_long) {
+            (Some(wide), false) => {
+                wide.run(|| self.likely_stage::<false, _>(wide, memory, todo, arrival, batch))
+            }
+            (Some(wide), true) => {
+                wide.run(|| self.likely_stage::<true, _>(wide, memory, todo, arrival, batch))
+            }
+            (None, false) => self.likely_stage::<false, _>(Baseline, memory, todo, arrival, batch),
+            (None, true) => self.likely_stage::<true, _>(Baseline, memory, todo, arrival, batch),
         };
         let hits = if todo.is_empty() { hits } else { hits + self.exact_rest(memory, todo, arrival, batch) };
         if self.cache.has_alone() {
@@ -416,9 +445,9 @@ impl<P: Pipeline> Process<P> {
         hits
     }
 
-    // 2a. Packets whose likely entry matches.
+    // 2a. Packets whose likely entry matches. Compiled once more for batches without long plain packets.
     #[inline(always)]
-    fn likely_stage<L: Lanes>(
+    fn likely_stage<const LONG: bool, L: Lanes>(
         &mut self,
         lanes: L,
         memory: &mut Memory,
@@ -426,16 +455,19 @@ impl<P: Pipeline> Process<P> {
         arrival: &Arrival,
         batch: &Batch,
     ) -> u64 {
-        let (rows, at) = (&mut memory.rows[..batch.len()], arrival.at);
+        let Memory { rows, longs, .. } = memory;
+        let (rows, at) = (&mut rows[..batch.len()], arrival.at);
         let mut next = 0;
         while let Some(row) = rows.get_mut(next) {
-            row.likely = self.cache.exact_prefetch((row.hash, row.likely));
+            let probe = (row.hash, row.likely);
+            row.likely =
+                if LONG { self.cache.exact_prefetch_both(probe) } else { self.cache.exact_prefetch(probe) };
             next += row.counts.packets() as usize;
         }
         // The common case: the likely entry matches, and no later change affects it. Only entries are read.
         let sights = Sights::new(&*self.pipeline, &self.reader, at.version);
         let version = ShortVersion::of(at.version);
-        let (entries, trails, mut judge) = self.cache.exact_entries(sights);
+        let (entries, beside, trails, mut judge) = self.cache.exact_entries(sights);
         let (mut hits, mut full) = (Counts::NONE, Counts::NONE);
         let mut to = OnePort::new();
         let mut next = 0;
@@ -445,6 +477,7 @@ impl<P: Pipeline> Process<P> {
             // Entry 0, which stands for none, has no plain packet's key.
             if let Some(e) = entries.get_mut(row.likely as usize)
                 && lanes.equal(&e.key.0, &row.exact.0)
+                && (!LONG || !row.exact.is_long() || beside[row.likely as usize].is_long(lanes, &longs[i]))
                 && (e.version == version || judge.renew(e))
             {
                 hits.add(row.counts);
@@ -499,15 +532,15 @@ impl<P: Pipeline> Process<P> {
     #[inline(never)]
     fn exact_rest(&mut self, memory: &mut Memory, todo: &mut Todo, arrival: &Arrival, batch: &Batch) -> u64 {
         let (mut lookup, mut sights) = self.lookup(Which::Exact, arrival.at);
-        let Memory { keys, rows, stale_exact, tracking, originals, dp_hash, has_more, .. } = memory;
+        let Memory { keys, rows, longs, stale_exact, tracking, originals, dp_hash, has_more, .. } = memory;
         let mut packets = 0;
         todo.retain(|i| {
             let row = &mut rows[i];
-            let plain = row.exact.is_plain();
-            let exact = if plain { ExactKey::Plain(row.exact.0) } else { ExactKey::Whole(&keys[i]) };
+            let exact = exact_key(&row.exact, &longs[i], &keys[i]);
             let idx = lookup.cache.exact_find_likely(row.likely, row.hash, &exact);
+            let is_packed = row.exact.is_packed();
             let extract = |key: &mut Key| {
-                if plain {
+                if is_packed {
                     extract_plain(key, &batch[i], &arrival.ingress);
                     if *has_more {
                         put_metadata(*tracking, originals.get(i), *dp_hash, key);
