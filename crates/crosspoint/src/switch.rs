@@ -50,6 +50,10 @@ pub struct Args {
     /// Size of a packet buffer in bytes.
     #[arg(long, value_name = "BYTES", default_value_t = DatapathFlags::default().pool_packet_bytes)]
     pool_packet_bytes: usize,
+    /// Number of packets that a worker receives from a queue at once, at most: 1 to 64. For measurements
+    /// beside switches with other batches.
+    #[arg(long, value_name = "PACKETS", default_value_t = packet::BURST, value_parser = rx_burst)]
+    rx_burst: usize,
     /// Limit of cached flows per worker.
     #[arg(long, value_name = "FLOWS")]
     flow_limit: Option<usize>,
@@ -97,6 +101,11 @@ fn workers(text: &str) -> Result<usize, String> {
         Ok(n) if (1..=256).contains(&n) => Ok(n),
         _ => Err("expected a number from 1 to 256".into()),
     }
+}
+
+fn rx_burst(text: &str) -> Result<usize, String> {
+    let packets = text.parse().ok().filter(|n| (1..=packet::BURST).contains(n));
+    packets.ok_or_else(|| format!("expected a number from 1 to {}", packet::BURST))
 }
 
 /// Runs until it is told to exit.
@@ -147,6 +156,7 @@ fn config(args: Args) -> Result<Config, String> {
             dummy_numa: args.dummy_numa,
             pool_packets: args.pool_size,
             pool_packet_bytes: args.pool_packet_bytes,
+            rx_burst: args.rx_burst,
             flow_limit: args.flow_limit,
             max_idle_ms: args.max_idle,
             // Here, since a daemon leaves the working directory.

@@ -11,6 +11,7 @@
 //! never dangles; a chunk index is either in exactly one free stack or owned by exactly one
 //! [`Packet`](crate::Packet) (or by a driver's ring on behalf of one).
 
+use crate::{BURST, Batch};
 use base::Counter;
 use crossbeam_queue::ArrayQueue;
 use std::io;
@@ -77,6 +78,8 @@ pub struct Pool {
     caches: std::sync::Mutex<Vec<Arc<CacheAccount>>>,
     stray: std::sync::Mutex<Vec<u32>>,
     exhausted: AtomicU64,
+    /// See [`Pool::limit_bursts`].
+    burst_max: AtomicUsize,
     /// Chunks that packets hold which wait at ports, see [`crate::share`].
     pub(crate) waiting: AtomicUsize,
 }
@@ -123,6 +126,7 @@ impl Pool {
             caches: Default::default(),
             stray: Default::default(),
             exhausted: AtomicU64::new(0),
+            burst_max: AtomicUsize::new(BURST),
             waiting: AtomicUsize::new(0),
         })))
     }
@@ -131,7 +135,23 @@ impl Pool {
     pub fn cache(&'static self) -> PoolCache {
         let account = Arc::new(CacheAccount::default());
         self.caches.lock().expect("no panic while held").push(account.clone());
-        PoolCache { pool: self, free: Vec::with_capacity(CACHE_MAX + BLOCK), account }
+        PoolCache {
+            pool: self,
+            free: Vec::with_capacity(CACHE_MAX + BLOCK),
+            account,
+            burst_max: self.burst_max(),
+        }
+    }
+
+    /// From now on, threads that get a cache receive at most this many packets at once: 1 to [`BURST`], which
+    /// is the default. For measurements beside switches with other batches.
+    pub fn limit_bursts(&self, packets: usize) {
+        self.burst_max.store(packets.clamp(1, BURST), Ordering::Relaxed);
+    }
+
+    /// See [`Pool::limit_bursts`].
+    pub fn burst_max(&self) -> usize {
+        self.burst_max.load(Ordering::Relaxed)
     }
 
     /// The accounts. Exact while no worker runs, otherwise slightly out of date.
@@ -232,9 +252,16 @@ pub struct PoolCache {
     pool: &'static Pool,
     free: Vec<u32>,
     account: Arc<CacheAccount>,
+    burst_max: usize,
 }
 
 impl PoolCache {
+    /// How many more packets a receive queue may append to a batch.
+    #[inline]
+    pub fn room(&self, batch: &Batch) -> usize {
+        self.burst_max.saturating_sub(batch.len())
+    }
+
     /// The pool behind it.
     pub fn pool(&self) -> &'static Pool {
         self.pool

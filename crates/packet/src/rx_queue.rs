@@ -15,7 +15,7 @@ pub enum RxOutcome {
 
 /// One receive queue, owned by the worker that polls it.
 pub trait RxQueue: Send {
-    /// Appends received packets to `batch`, at most as many as it has room for. Sets each packet's `in_port`
+    /// Appends received packets to `batch`, at most [`PoolCache::room`] of them. Sets each packet's `in_port`
     /// and what is known about its checksums.
     fn rx_burst(&mut self, cache: &mut PoolCache, batch: &mut Batch) -> RxOutcome;
 

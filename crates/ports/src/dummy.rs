@@ -316,7 +316,7 @@ impl RxQueue for DummyRx {
         }
         let stats = &self.shared.link.rx[self.idx].stats;
         let mut injected = self.shared.injected[self.idx].lock().expect("no panic while held");
-        while !batch.is_full()
+        while cache.room(batch) > 0
             && let Some(frame) = injected.frames.front()
         {
             // Without a buffer it stays queued: a test that waits for it must see it once there are some.

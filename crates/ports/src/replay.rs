@@ -93,12 +93,12 @@ impl Replay {
         self.run >= self.runs.len()
     }
 
-    /// Appends up to `max` copies of the next frames to `batch`, fewer if it is full, the list ends, or the
+    /// Appends up to `max` copies of the next frames to `batch`, fewer if it has no room, the list ends, or the
     /// pool is exhausted.
     #[inline]
     pub(crate) fn rx(&mut self, cache: &mut PoolCache, batch: &mut Batch, max: usize) -> Moved {
         let mut moved = Moved::default();
-        let mut wanted = max.min(batch.remaining_capacity());
+        let mut wanted = max.min(cache.room(batch));
         while wanted > 0
             && let Some(&run) = self.runs.get(self.run)
         {

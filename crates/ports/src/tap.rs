@@ -531,7 +531,7 @@ impl RxQueue for TapRx {
             return RxOutcome::Ok;
         }
         let before = batch.len();
-        while !batch.is_full() {
+        while cache.room(batch) > 0 {
             // Without a buffer the frames wait in the interface's own queue.
             let Some(mut head) = cache.alloc() else { break };
             match self.read(&mut head, cache) {

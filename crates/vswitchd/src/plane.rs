@@ -111,6 +111,7 @@ impl ForwardingPlane {
             ..PoolConfig::default()
         })
         .map_err(SetupError::Pool)?;
+        pool.limit_bursts(flags.rx_burst);
         let domain = Domain::new();
         let (switch, control) = Control::new(domain.clone(), HashKey::random());
         switch.set_vlan_limit(VLAN_LIMIT_DEFAULT);

@@ -28,7 +28,7 @@ impl Vswitch {
                 cache_bytes: sum(|w| w.cache_bytes.get()),
             },
             buffers: Buffers { bytes: pool.len_bytes() as u64, free: pool.stats().free as u64 },
-            burst: packet::BURST,
+            burst: pool.burst_max(),
             controllers: Controllers {
                 connections: self.bridges.values().map(|bridge| bridge.conns.len() as u64).sum(),
                 received: c.openflow_received,

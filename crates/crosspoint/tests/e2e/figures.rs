@@ -23,6 +23,22 @@ fn the_figures_are_one_snapshot_with_which_the_texts_agree() {
     assert_eq!(drops, format!("{reason}: 3\n  p1: 3\n"));
 }
 
+#[test]
+fn the_burst_of_the_workers_is_the_one_asked_for() {
+    let burst = |args: &[&str]| {
+        let args = [&["--bridge", "br0", "--enable-dummy"], args].concat();
+        let switch = Switch::start(&args);
+        let text = switch.appctl(&["crosspoint/figures"]).ok();
+        serde_json::from_str::<serde_json::Value>(&text).unwrap()["burst"].as_u64()
+    };
+    assert_eq!((burst(&[]), burst(&["--rx-burst", "32"])), (Some(64), Some(32)));
+    for wrong in ["0", "65", "many"] {
+        let output = Command::new(binary()).args(["switch", "--rx-burst", wrong]).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && said.contains("expected a number from 1 to 64"), "{said}");
+    }
+}
+
 /// `crosspoint top`, followed until it has shown what crosses the switch.
 #[test]
 fn top_shows_workers_queues_ports_and_drops_while_packets_cross() {

@@ -506,7 +506,7 @@ enum Received {
 impl RxQueue for PacketRx {
     fn rx_burst(&mut self, cache: &mut PoolCache, batch: &mut Batch) -> RxOutcome {
         let before = batch.len();
-        while !batch.is_full() && self.ring.has_next() {
+        while cache.room(batch) > 0 && self.ring.has_next() {
             match self.receive(cache) {
                 Err(()) => break,
                 Ok(None) => {}

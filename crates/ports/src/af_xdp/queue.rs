@@ -154,10 +154,10 @@ impl RxQueue for XskRxQueue {
         self.polls_idle = 0;
         let (mut used, mut packets, mut bytes) = (0, 0, 0);
         let base = pool.base();
-        for n in 0..available.min(batch.remaining_capacity() as u32) {
+        for n in 0..available.min(cache.room(batch) as u32) {
             prefetch_ptr(base.as_ptr().wrapping_add(rings.rx.peek(n).addr as usize));
         }
-        while used < available && !batch.is_full() {
+        while used < available && cache.room(batch) > 0 {
             let desc = rings.rx.peek(used);
             used += 1;
             let Some(segment) = wrap(pool, &mut rings.lent, self.geometry, &desc) else {

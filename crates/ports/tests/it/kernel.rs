@@ -4,7 +4,7 @@
 
 use crate::rig::{Forwarder, Net};
 use base::PortNo;
-use packet::{LinkState, Pool, PoolConfig, Port};
+use packet::{Batch, LinkState, Pool, PoolConfig, Port};
 use ports::{PortSpec, netlink};
 use std::sync::atomic::Ordering;
 use testkit::lab::{try_run_line, wait_for};
@@ -627,4 +627,31 @@ fn the_first_host_on_the_way_is_that_of_the_kernels_routes_and_neighbours() {
     assert_eq!((hop("10.55.0.8"), hop("10.77.0.1")), (None, None), "unknown, and without a route");
     net.on("s", "ip neigh del 10.55.0.254 dev hop0");
     assert_eq!(hop("10.66.0.5"), None);
+}
+
+#[test]
+fn a_receive_queue_gives_no_more_packets_at_once_than_the_pool_allows() {
+    let _alone = alone();
+    for kind in ["system", "afxdp"] {
+        let net = Net::new("");
+        net.enter("s");
+        let pool = pool();
+        pool.limit_bursts(3);
+        let mut port = open("p0", kind, 1, pool);
+        let mut queues = port.take_rx_queues();
+        net.on("a", "ip neigh replace 10.9.0.2 lladdr 02:00:00:00:00:02 dev eth0 nud permanent");
+        // Nobody answers.
+        net.try_on("a", "ping -c 20 -l 20 -W 1 10.9.0.2");
+        let mut cache = pool.cache();
+        let (mut bursts, mut batch) = (Vec::new(), Batch::new());
+        wait_for("the frames", || {
+            queues[0].rx_burst(&mut cache, &mut batch);
+            bursts.push(batch.len());
+            cache.free_all(&mut batch);
+            bursts.iter().sum::<usize>() >= 20
+        });
+        assert_eq!(bursts.iter().max(), Some(&3), "{kind}: {bursts:?}");
+        queues[0].close(&mut cache);
+        drop((cache, port));
+    }
 }

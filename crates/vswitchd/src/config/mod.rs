@@ -95,6 +95,8 @@ pub struct DatapathFlags {
     pub pool_packets: usize,
     /// Bytes of each.
     pub pool_packet_bytes: usize,
+    /// Maximum number of packets that a worker receives from a queue at once.
+    pub rx_burst: usize,
     /// Megaflows per worker.
     pub flow_limit: Option<usize>,
     /// Milliseconds after which a cached flow that is not used goes.
@@ -110,6 +112,7 @@ impl Default for DatapathFlags {
             dummy_numa: None,
             pool_packets: 65_536,
             pool_packet_bytes: 2_048,
+            rx_burst: packet::BURST,
             flow_limit: None,
             max_idle_ms: None,
             files: FileDirs::default(),

@@ -29,7 +29,7 @@ impl Receive<'_> {
         cache: &mut PoolCache,
         batch: &mut Batch,
     ) -> Result<(), Fault> {
-        let wanted = batch.remaining_capacity();
+        let wanted = cache.room(batch);
         take_chains(layout, self.parts, self.segments, wanted, self.taken)?;
         if self.taken.is_empty() {
             return Ok(());
