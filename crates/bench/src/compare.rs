@@ -11,7 +11,7 @@ use crate::process::TempDir;
 use crate::result::account::Account;
 use crate::result::rows::RowFile;
 use crate::result::store;
-use crate::result::{Better, HUGE_PAGES, Metric, Point, Run};
+use crate::result::{BATCH, Better, HUGE_PAGES, Metric, Point, Run};
 use crate::session::{Ended, Session};
 use crate::stats::{short, student_quantile};
 use crate::units::Failure;
@@ -48,8 +48,8 @@ pub struct Compared {
     pub b: f64,
     /// The verdict.
     pub verdict: Verdict,
-    /// See [`inherent`].
-    inherent: Vec<String>,
+    /// See [`beside_ratio`].
+    differs: Vec<String>,
 }
 
 /// See the module documentation.
@@ -95,9 +95,9 @@ fn print(compared: &[Compared], a: &Run, b: &Run) {
         println!("The machines differ, or their states: see `run.json` of both.");
     }
     let differ: std::collections::BTreeSet<String> =
-        compared.iter().flat_map(|one| one.inherent.clone()).collect();
+        compared.iter().flat_map(|one| one.differs.clone()).collect();
     for one in differ {
-        println!("Differs, and cannot be set equal: {one}.");
+        println!("Differs, and refuses no ratio: {one}.");
     }
     for one in compared {
         let verdict = match &one.verdict {
@@ -130,7 +130,7 @@ pub fn compare(a: &Run, b: &Run) -> Vec<Compared> {
             Some(why) => Verdict::None(why),
             None => judge(a, b, level),
         },
-        inherent: inherent(point, other),
+        differs: beside_ratio(point, other),
     };
     pairs.iter().map(compared).collect()
 }
@@ -162,7 +162,11 @@ pub fn refusal_of(a: &Point, b: &Point, figure: &str) -> Option<String> {
 
 /// Whether the kernel forwards in one of them, not a thread of the switch.
 fn has_kernel(a: &Point, b: &Point) -> bool {
-    [a, b].iter().any(|point| forwards(&point.switch) == Forwards::Kernel)
+    [a, b].iter().any(|point| is_kernel(point))
+}
+
+fn is_kernel(point: &Point) -> bool {
+    forwards(&point.switch) == Forwards::Kernel
 }
 
 /// Whether as many packets came through both, within a tenth.
@@ -173,21 +177,10 @@ fn have_like_rates(a: &Point, b: &Point) -> bool {
 
 /// Why two points allow no ratio: other conditions, or figures that are not the switch's.
 pub fn refusal(a: &Point, b: &Point) -> Option<String> {
-    let names = a.conditions.keys().chain(b.conditions.keys());
-    // The kernel has no threads or queues of its own that could be set.
-    let has = |name: &str| {
-        let is_inherent = a.inherent.contains_key(name) || b.inherent.contains_key(name);
-        !(is_inherent || matches!(name, "workers" | "queues") && has_kernel(a, b))
-    };
-    let differ = names
-        .filter(|name| has(name) && a.conditions.get(*name) != b.conditions.get(*name))
-        .map(|name| {
-            let of = |point: &Point| point.conditions.get(name).cloned().unwrap_or("unknown".into());
-            format!("{name} {} and {}", of(a), of(b))
-        })
-        .collect::<std::collections::BTreeSet<String>>();
+    let mut differ = differences(a, b);
+    differ.retain(|(name, _)| !refuses_none(a, b, name));
     if !differ.is_empty() {
-        let differ: Vec<String> = differ.into_iter().collect();
+        let differ: Vec<String> = differ.into_iter().map(|(_, text)| text).collect();
         return Some(format!("conditions differ: {}", differ.join(", ")));
     }
     for point in [a, b] {
@@ -201,14 +194,41 @@ pub fn refusal(a: &Point, b: &Point) -> Option<String> {
     None
 }
 
-/// Differences between two switches that cannot be made equal: `batch 64 and 32`.
-pub fn inherent(a: &Point, b: &Point) -> Vec<String> {
-    let names: std::collections::BTreeSet<&String> = a.inherent.keys().chain(b.inherent.keys()).collect();
-    let of = |point: &Point, name: &String| {
-        point.inherent.get(name).or_else(|| point.conditions.get(name)).cloned().unwrap_or("unknown".into())
+/// Every condition in which two points differ, with both values: `batch 64 and 32`.
+fn differences<'a>(a: &'a Point, b: &'a Point) -> Vec<(&'a str, String)> {
+    let maps = [&a.conditions, &b.conditions, &a.inherent, &b.inherent];
+    let names: std::collections::BTreeSet<&str> =
+        maps.into_iter().flat_map(|map| map.keys().map(String::as_str)).collect();
+    let of = |point: &Point, name: &str| {
+        let told = point.conditions.get(name).or_else(|| point.inherent.get(name));
+        let none = if is_of_process(name) && is_kernel(point) { "the kernel's own" } else { "unknown" };
+        told.cloned().unwrap_or(none.into())
     };
     let pairs = names.into_iter().map(|name| (name, of(a, name), of(b, name)));
-    pairs.filter(|(_, a, b)| a != b).map(|(name, a, b)| format!("{name} {a} and {b}")).collect()
+    pairs.filter(|(_, a, b)| a != b).map(|(name, a, b)| (name, format!("{name} {a} and {b}"))).collect()
+}
+
+/// Conditions of a process that forwards. The kernel, which does so on the sender's thread and in its own
+/// memory, a packet at a time, has none of them that could differ.
+fn is_of_process(name: &str) -> bool {
+    matches!(name, "workers" | "queues" | BATCH | HUGE_PAGES)
+}
+
+/// Whether a difference in this condition stands beside a ratio, and does not refuse it.
+fn refuses_none(a: &Point, b: &Point, name: &str) -> bool {
+    (is_of_process(name) && has_kernel(a, b))
+        || (are_older(a, b) && [a, b].iter().any(|point| point.inherent.contains_key(name)))
+}
+
+/// Whether both are from before 2026-11-29, when what could not be set in a switch refused no ratio.
+fn are_older(a: &Point, b: &Point) -> bool {
+    ![a, b].iter().any(|point| point.conditions.contains_key(BATCH))
+}
+
+/// Differences that stand beside a ratio.
+pub fn beside_ratio(a: &Point, b: &Point) -> Vec<String> {
+    let all = differences(a, b).into_iter();
+    all.filter(|(name, _)| refuses_none(a, b, name)).map(|(_, text)| text).collect()
 }
 
 fn judge(a: &Metric, b: &Metric, level: f64) -> Verdict {
@@ -283,9 +303,11 @@ pub fn builds(session: &Session, a: &Path, b: &Path, rounds: usize) -> Result<(R
         benches.retain(|bench| !unknown.contains(bench));
     }
     // The same machine at the same time: a value that an older build does not report is no difference.
-    let told = |run: &Run| run.points.iter().all(|p| p.conditions.contains_key(HUGE_PAGES));
-    if !runs.iter().all(told) {
-        runs.iter_mut().flat_map(|run| &mut run.points).for_each(|p| drop(p.conditions.remove(HUGE_PAGES)));
+    for name in [HUGE_PAGES, BATCH] {
+        let told = |run: &Run| run.points.iter().all(|p| p.conditions.contains_key(name));
+        if !runs.iter().all(told) {
+            runs.iter_mut().flat_map(|run| &mut run.points).for_each(|p| drop(p.conditions.remove(name)));
+        }
     }
     let [a, b] = runs;
     Ok((a, b))
@@ -389,15 +411,37 @@ mod tests {
         b.points[0].conditions.insert("descriptors".into(), "1024".into());
         let Verdict::None(why) = compare(&a, &b).remove(0).verdict else { panic!() };
         assert_eq!(why, "conditions differ: descriptors 256 and 1024");
-        // What one of them has by nature is named, and the ratio stays.
-        b.points[0].conditions.clear();
-        b.points[0].inherent.insert("descriptors".into(), "1024".into());
-        assert!(matches!(compare(&a, &b).remove(0).verdict, Verdict::Worse(..)));
-        assert_eq!(inherent(&a.points[0], &b.points[0]), ["descriptors 256 and 1024"]);
         // A run from before a condition was recorded has none of it.
-        b.points[0].inherent.clear();
+        b.points[0].conditions.clear();
         let Verdict::None(why) = compare(&a, &b).remove(0).verdict else { panic!() };
         assert_eq!(why, "conditions differ: descriptors 256 and unknown");
+    }
+
+    #[test]
+    fn a_batch_or_pages_that_differ_refuse_the_ratio_but_in_runs_that_could_not_set_them() {
+        let point = |switch: &str, conditions: &[(&str, &str)], inherent: &[(&str, &str)]| {
+            let text =
+                |pairs: &[(&str, &str)]| pairs.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
+            let (conditions, inherent) = (text(conditions), text(inherent));
+            Point { switch: switch.into(), conditions, inherent, ..Point::default() }
+        };
+        let judged = |a: &Point, b: &Point| (refusal(a, b), beside_ratio(a, b));
+        let ours = point("crosspoint", &[("batch", "32"), ("huge pages", "2 MB")], &[]);
+        let alike = point("ovs-dpdk", &[("batch", "32"), ("huge pages", "2 MB")], &[]);
+        let unlike = point("vpp", &[("batch", "256"), ("huge pages", "none")], &[]);
+        assert_eq!(judged(&ours, &alike), (None, vec![]));
+        let why = "conditions differ: batch 32 and 256, huge pages 2 MB and none";
+        assert_eq!(judged(&ours, &unlike), (Some(why.into()), vec![]));
+        // The kernel has neither.
+        let differ = ["batch 32 and the kernel's own", "huge pages 2 MB and the kernel's own"];
+        assert_eq!(judged(&ours, &point("bridge", &[], &[])), (None, differ.map(str::to_string).into()));
+        // Before both could be set, they stood beside the ratio; with a newer point there is none.
+        let older = point("crosspoint", &[("huge pages", "2 MB")], &[("batch", "64")]);
+        let of_peer = point("ovs-netdev", &[], &[("batch", "32"), ("huge pages", "takes none")]);
+        let differ = ["batch 64 and 32", "huge pages 2 MB and takes none"].map(str::to_string);
+        assert_eq!(judged(&older, &of_peer), (None, differ.into()));
+        let why = judged(&older, &ours).0.unwrap();
+        assert_eq!(why, "conditions differ: batch 64 and 32");
     }
 
     #[test]

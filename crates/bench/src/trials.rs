@@ -384,7 +384,6 @@ impl Load {
         let new = trial.run(&mut bed, &load, Times { turns: 1, seconds })?;
         outcome.add(Outcome { watched: bed.watched(), ..new });
         point.conditions = bed.conditions().clone();
-        point.inherent = bed.inherent().clone();
         point.identity = bed.identity();
         Ok(())
     }

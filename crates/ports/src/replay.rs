@@ -93,8 +93,8 @@ impl Replay {
         self.run >= self.runs.len()
     }
 
-    /// Appends up to `max` copies of the next frames to `batch`, fewer if it has no room, the list ends, or the
-    /// pool is exhausted.
+    /// Appends up to `max` copies of the next frames to `batch`: fewer if it has no room, the list ends, or
+    /// the pool is exhausted.
     #[inline]
     pub(crate) fn rx(&mut self, cache: &mut PoolCache, batch: &mut Batch, max: usize) -> Moved {
         let mut moved = Moved::default();

@@ -62,7 +62,6 @@ pub struct Bed<'a> {
     parts: Parts<'a>,
     sockets: BTreeMap<usize, PathBuf>,
     conditions: BTreeMap<String, String>,
-    inherent: BTreeMap<String, String>,
     watched: Watched,
     /// If the machine has enough.
     processors: Option<Processors>,
@@ -169,7 +168,6 @@ impl<'a> Bed<'a> {
         }
         let mut conditions = conditions(&parts);
         conditions.extend(processors.as_ref().map(|own| (PROCESSORS.to_string(), own.text())));
-        let inherent = BTreeMap::new();
         let mut bed = Bed {
             running: None,
             guests,
@@ -178,7 +176,6 @@ impl<'a> Bed<'a> {
             parts,
             sockets,
             conditions,
-            inherent,
             watched: Watched::default(),
             processors,
             _dir: dir,
@@ -216,18 +213,12 @@ impl<'a> Bed<'a> {
         let text = |(name, value): (&str, String)| (name.to_string(), value);
         self.conditions.extend(running.conditions().into_iter().map(text));
         self.conditions.insert("offloads".into(), self.net.offloads()?);
-        self.inherent = running.inherent().into_iter().map(text).collect();
         Ok(())
     }
 
     /// Conditions that must be equal in compared beds.
     pub fn conditions(&self) -> &BTreeMap<String, String> {
         &self.conditions
-    }
-
-    /// Conditions that cannot be set in the switch.
-    pub fn inherent(&self) -> &BTreeMap<String, String> {
-        &self.inherent
     }
 
     /// What the machine did while loads were offered, those of a search and of its failed tries among them.

@@ -6,13 +6,11 @@
 
 use crate::machine::lease::started;
 use crate::process::run;
-use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{Read, Seek, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
-use std::sync::{Mutex, PoisonError};
 
 /// The peer's packet memory: 262,144 buffers and DPDK's other needs.
 const HUGE_PAGES: usize = 1200;
@@ -37,18 +35,6 @@ pub fn taken_by(pid: u32) -> String {
         Ok(text) => sizes_in(&text),
         Err(e) => format!("unknown ({path}: {e})"),
     }
-}
-
-static NOTED: Mutex<BTreeMap<&'static str, String>> = Mutex::new(BTreeMap::new());
-
-/// Notes what a switch of this measurement has taken, for its rows.
-pub fn note(switch: &'static str, pid: u32) {
-    NOTED.lock().unwrap_or_else(PoisonError::into_inner).insert(switch, taken_by(pid));
-}
-
-/// The recorded sizes, by switch.
-pub fn noted() -> BTreeMap<&'static str, String> {
-    NOTED.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
 fn sizes_in(smaps: &str) -> String {

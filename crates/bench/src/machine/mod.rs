@@ -1,6 +1,7 @@
 //! The machine that runs the benchmark: its properties, its state during a trial, and what a run has taken
 //! from it.
 
+pub mod conditions;
 pub mod fingerprint;
 pub mod freeze;
 pub mod huge_pages;

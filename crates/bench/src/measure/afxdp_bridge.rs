@@ -10,6 +10,7 @@
 
 use crate::daemon::{Daemon, in_namespace};
 use crate::lab::meter;
+use crate::machine::conditions::{self, BURST};
 use crate::machine::lease::{self, Resource};
 use crate::machine::turns;
 use crate::machine::watch::Watch;
@@ -296,7 +297,10 @@ fn start(net: &Namespaces, subject: Subject) -> Result<Running, String> {
         Subject::Alone => Running::Nothing,
         Subject::Crosspoint => {
             let ports = ["--port", "p0,type=afxdp,ofport=1", "--port", "p1,type=afxdp,ofport=2"];
-            let daemon = Daemon::crosspoint(Some(&namespace), &ports)?;
+            let burst = BURST.to_string();
+            let args = [&ports[..], &["--rx-burst", &burst]].concat();
+            let daemon = Daemon::crosspoint(Some(&namespace), &args)?;
+            conditions::note("crosspoint", daemon.process.id(), BURST);
             daemon.ofctl(&["add-flow", "br0", "in_port=1,actions=output:2"])?;
             Running::Daemon(daemon)
         }
@@ -317,6 +321,7 @@ fn start(net: &Namespaces, subject: Subject) -> Result<Running, String> {
                 }
             }
             daemon.ofctl(&["add-flow", "br0", "in_port=1,actions=output:2"])?;
+            conditions::note("ovs", daemon.process.id(), BURST);
             Running::Daemon(daemon)
         }
         Subject::Bridge => {

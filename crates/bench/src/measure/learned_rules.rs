@@ -6,7 +6,8 @@
 //! capture.
 
 use crate::daemon::Daemon;
-use crate::machine::huge_pages::{self, HugePages};
+use crate::machine::conditions::{self, BURST};
+use crate::machine::huge_pages::HugePages;
 use crate::machine::turns::turn;
 use crate::measure::ovs_dpdk::OvsDpdk;
 use crate::measure::rows::Rows;
@@ -86,10 +87,12 @@ fn frame(n: usize) -> Vec<u8> {
 fn crosspoint(dir: &Path, capture: &Path) -> Result<Daemon, String> {
     let source = format!("p1,type=pcap,ofport=1,rx_file={}", capture.display());
     let files = format!("--pcap-dir={}", dir.display());
-    // The peer has huge pages too.
-    let _pages = HugePages::provide();
-    let daemon = Daemon::crosspoint(None, &[&files, "--port", "p2,type=null,ofport=2", "--port", &source])?;
-    huge_pages::note("crosspoint", daemon.process.id());
+    // The peer has huge pages and this batch too.
+    let (_pages, burst) = (HugePages::provide(), BURST.to_string());
+    let sink = "p2,type=null,ofport=2";
+    let args = [&files, "--port", sink, "--port", &source, "--rx-burst", &burst];
+    let daemon = Daemon::crosspoint(None, &args)?;
+    conditions::note("crosspoint", daemon.process.id(), BURST);
     Ok(daemon)
 }
 

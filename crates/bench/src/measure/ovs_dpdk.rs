@@ -2,9 +2,10 @@
 //! daemon of our own in a directory of our own, controlled by the stock tools, stopped (SIGSTOP) while
 //! another switch is measured.
 
-use crate::machine::huge_pages::{self, HugePages};
+use crate::machine::conditions::{self, BURST};
+use crate::machine::huge_pages::HugePages;
 use crate::machine::turns::turn;
-use crate::measure::rig::{Sample, WORKER_CPU};
+use crate::measure::rig::{Sample, WORKER_CPU, limit_bursts};
 use crate::process::{Process, TempDir, run, wait_for};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -27,11 +28,13 @@ pub struct OvsDpdk {
 }
 
 impl OvsDpdk {
-    /// Starts it with a bridge `br0`, one polling thread, and a sink as port 2.
+    /// Starts it with a bridge `br0`, one polling thread, and a sink as port 2. From then on, our own switch
+    /// has its batch.
     pub fn start() -> Result<OvsDpdk, String> {
         if !Path::new(DAEMON).exists() {
             return Err(format!("{DAEMON} is not there: install openvswitch-switch-dpdk (make bench does)"));
         }
+        limit_bursts(BURST)?;
         let pages = HugePages::provide()?;
         let dir = TempDir::new("peer")?;
         let db = dir.0.join("conf.db");
@@ -65,7 +68,7 @@ impl OvsDpdk {
             OvsDpdk { daemon, _database: database, dir, _pages: pages, sources: 0, source_names: Vec::new() };
         peer_up.vsctl(&["add-br", "br0", "--", "set", "bridge", "br0", "datapath_type=netdev"])?;
         peer_up.add_dpdk_port("sink", "net_null0,no-rx=1", 2)?;
-        huge_pages::note("ovs-dpdk", peer_up.daemon.0.id());
+        conditions::note("ovs-dpdk", peer_up.daemon.0.id(), BURST);
         Ok(peer_up)
     }
 

@@ -1,6 +1,7 @@
 //! A switch in memory: the real control half, the real datapath with one worker, and ports without a device.
 
-use crate::machine::huge_pages::{self, HugePages};
+use crate::machine::conditions;
+use crate::machine::huge_pages::HugePages;
 use crate::machine::turns::turn;
 use base::hash::HashKey;
 use base::rcu::Domain;
@@ -69,10 +70,17 @@ pub fn pool() -> Result<&'static Pool, String> {
         // The peer has huge pages too, if the machine has some; the pool keeps what it takes.
         let _pages = HugePages::at_least(POOL_PAGES);
         let pool = Pool::new(PoolConfig::default()).map_err(|e| format!("packet memory: {e}"))?;
-        huge_pages::note("crosspoint", std::process::id());
+        conditions::note("crosspoint", std::process::id(), pool.burst_max());
         Ok(pool)
     };
     POOL.get_or_init(make).clone()
+}
+
+/// Has all rigs of this process receive as many packets at once as the peer does. Before the first rig.
+pub fn limit_bursts(packets: usize) -> Result<(), String> {
+    pool()?.limit_bursts(packets);
+    conditions::note("crosspoint", std::process::id(), packets);
+    Ok(())
 }
 
 impl Rig {

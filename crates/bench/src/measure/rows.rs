@@ -1,11 +1,10 @@
 //! The file that a measurement writes: the command, the machine, the rows.
 
-use crate::machine::huge_pages::noted;
+use crate::machine::conditions::{Conditions, noted};
 use crate::machine::turns;
 use crate::machine::watch::Watched;
 use serde::Serialize;
 use serde_json::Value;
-use std::collections::BTreeMap;
 use std::io;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
@@ -17,8 +16,9 @@ pub struct Report<R: Serialize> {
     pub command: String,
     /// Processor, kernel, TSC rate.
     pub machine: Machine,
-    /// Sizes of huge pages that each switch has taken, as recorded.
-    pub huge_pages: BTreeMap<&'static str, String>,
+    /// What each switch was given.
+    #[serde(flatten)]
+    pub conditions: Conditions,
     /// Results.
     rows: Vec<WatchedRow<R>>,
 }
@@ -123,7 +123,7 @@ pub fn write_json<R: Serialize>(path: &Path, rows: Rows<R>) -> io::Result<()> {
     let command = std::env::args().collect::<Vec<_>>().join(" ");
     let rows = rows.rows.into_iter().zip(rows.watched);
     let rows = rows.map(|(row, watched)| WatchedRow { row, watched }).collect();
-    let report = Report { command, machine: Machine::here(), huge_pages: noted(), rows };
+    let report = Report { command, machine: Machine::here(), conditions: noted(), rows };
     let mut text = serde_json::to_string_pretty(&report)?;
     text.push('\n');
     std::fs::write(path, text)

@@ -1,6 +1,7 @@
 //! DPDK's testpmd in its io mode on the peer's devices: the floor of what it can do, with no switch.
 
-use crate::machine::huge_pages::{self, HugePages};
+use crate::machine::conditions::{self, BURST};
+use crate::machine::huge_pages::HugePages;
 use crate::machine::turns;
 use crate::machine::watch::Watch;
 use crate::measure::rig::WORKER_CPU;
@@ -20,11 +21,12 @@ pub fn measure(pcap: &Path, time: Duration) -> Result<f64, String> {
     let dir = TempDir::new("testpmd")?;
     let lcores = format!("0,{WORKER_CPU}");
     let source = format!("net_pcap0,rx_pcap={},infinite_rx=1", pcap.display());
+    let burst = format!("--burst={BURST}");
     let mut command = Command::new("dpdk-testpmd");
     command
         .args(["-l", &lcores, "--no-pci", "--file-prefix=crosspoint-floor", "--vdev", &source])
         .args(["--vdev", "net_null0,no-rx=1", "--", "--forward-mode=io", "--nb-cores=1", "--auto-start"])
-        .args(["--total-num-mbufs=270000", "--stats-period", "1"])
+        .args(["--total-num-mbufs=270000", "--stats-period", "1", &burst])
         .current_dir(&dir.0)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -38,7 +40,7 @@ pub fn measure(pcap: &Path, time: Duration) -> Result<f64, String> {
     let mut watch = None;
     let readings = readings(&lines, time.as_secs().max(1) as usize + 3, PATIENCE, || {
         if watch.is_none() {
-            huge_pages::note("testpmd", process.id());
+            conditions::note("testpmd", process.id(), BURST);
             watch = Some(Watch::start(&[std::process::id()]));
         }
         let cpu = process.thread_cpu_ns(&thread);

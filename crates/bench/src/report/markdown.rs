@@ -3,8 +3,10 @@
 
 use super::beside::{Beside, Outcome, Shown, compared, first_figures, is_floor, judged, newest};
 use super::{left_out, reasons};
+use crate::compare::beside_ratio;
 use crate::documents;
-use crate::lab::switch::list::stored;
+use crate::lab::switch::Forwards;
+use crate::lab::switch::list::{forwards, stored};
 use crate::result::{Metric, Point, Run};
 use crate::stats::{median, short};
 use crate::suite::Suite;
@@ -43,6 +45,15 @@ const HOW: &str = "
   comparison with a peer is shown by the newest run that has both.
 ";
 
+const DIFFERS: &str = "
+### What differs beside a ratio
+
+The kernel forwards on the sender's thread, a packet at a time, and in its own memory: it has no workers,
+queues, batch or packet memory to be set. Runs of before 2026-11-29 gave ratios between switches of other
+batches and huge pages, too; from then on all have the same, or no ratio. Crosspoint's value comes first.
+
+";
+
 /// Runs that began before this day are of older versions of Crosspoint.
 const OLDER_BEFORE: &str = "2026-11-26";
 
@@ -67,7 +78,7 @@ pub fn text(runs: &[Run]) -> String {
              `testpmd` moves packets from port to port without a rule, and the `loop-` programs are one table \
              under four loops: they are the practical limit of this machine, not a choice that a user has.\n\n";
     counts(&mut text, "them", of(true));
-    inherent(&mut text, suites.iter().flat_map(|(_, beside)| beside));
+    differences(&mut text, suites.iter().flat_map(|(_, beside)| beside));
     no_verdict(&mut text, &suites);
     of_runs(&mut text, runs);
     text += "\n# Figures\n";
@@ -363,13 +374,18 @@ fn pair(b: &Beside, runs: &[Run]) -> String {
         Outcome::Alike => "alike by one turn".into(),
         Outcome::None(why) => format!("no verdict: {why}"),
     };
-    let factor = if matches!(b.outcome, Outcome::None(_)) { String::new() } else { times(b.factor) };
+    let has_ratio = !matches!(b.outcome, Outcome::None(_));
+    let factor = if has_ratio { times(b.factor) } else { String::new() };
+    // The kernel's rows all have the same ones, which the page lists once.
+    let is_marked = has_ratio && forwards(&b.peer.switch) != Forwards::Kernel;
+    let differs = if is_marked { beside_ratio(b.ours, b.peer) } else { Vec::new() };
+    let differs: String = differs.iter().map(|difference| format!(", {difference}")).collect();
     let unit = match metric.unit.as_str() {
         "" | "cycles" => String::new(),
         unit => format!(" {unit}"),
     };
     format!(
-        "{} | {}{unit} | {}{unit} ({}) | {factor} | {evidence}, {}",
+        "{} | {}{unit} | {}{unit} ({}) | {factor} | {evidence}{differs}, {}",
         b.figure,
         short(metric.median()),
         short(b.peer.metrics[b.figure].median()),
@@ -378,18 +394,18 @@ fn pair(b: &Beside, runs: &[Run]) -> String {
     )
 }
 
-/// Fixed conditions in which peers differ from Crosspoint, if runs have recorded them.
-fn inherent<'a>(text: &mut String, beside: impl Iterator<Item = &'a Beside<'a>>) {
+/// Conditions in which peers differ from Crosspoint though they are compared.
+fn differences<'a>(text: &mut String, beside: impl Iterator<Item = &'a Beside<'a>>) {
     let mut all: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
-    for b in beside {
-        for difference in crate::compare::inherent(b.ours, b.peer) {
+    for b in beside.filter(|b| !matches!(b.outcome, Outcome::None(_))) {
+        for difference in beside_ratio(b.ours, b.peer) {
             all.entry(difference).or_default().insert(&b.peer.switch);
         }
     }
     if all.is_empty() {
         return;
     }
-    *text += "\n### What differs and cannot be set equal\n\nCrosspoint's value comes first.\n\n";
+    *text += DIFFERS;
     for (difference, peers) in all {
         let peers: Vec<&str> = peers.into_iter().collect();
         let _ = writeln!(text, "- {difference}: {}", peers.join(", "));

@@ -190,8 +190,8 @@ fn conditions(suite: &Suite, runs: &[Run]) -> Markup {
     sets.sort_unstable();
     html! { @if !sets.is_empty() {
         details { summary { "Conditions" }
-            p { "Two switches are compared where all of these are equal. What is built into a switch is named beside, "
-                "and refuses no ratio." }
+            p { "Two switches are compared where all of these are equal. The kernel has no workers, queues, batch or "
+                "huge pages of its own. In runs of before 2026-11-29, what is built into a switch refused no ratio." }
             div.scroll { table {
                 (head(&["Switch", "Conditions", "Built in"]))
                 tbody { @for (switch, set, inherent) in sets { tr {

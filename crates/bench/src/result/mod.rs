@@ -120,8 +120,8 @@ pub struct Point {
     /// offloads, huge pages, options of the guest. A point from before a condition was recorded lacks it, and
     /// is compared only with points that lack it too.
     pub conditions: BTreeMap<String, String>,
-    /// Conditions that cannot be set in this switch, with their values: they are named with a ratio, and do
-    /// not prevent one.
+    /// In points of before 2026-11-29, conditions that could not be set in this switch: between two such
+    /// points they are named with a ratio, and do not prevent one.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub inherent: BTreeMap<String, String>,
     /// Version and options, as the switch tells them.

@@ -5,7 +5,7 @@
 //! holds the turns of the measurement's first figure, `raw_FIGURE` those of another one.
 
 use super::judged::{Judged, Question};
-use super::{Better, HUGE_PAGES, Metric, Point};
+use super::{BATCH, Better, HUGE_PAGES, Metric, Point};
 use crate::machine::fingerprint::Fingerprint;
 use crate::machine::watch::Watched;
 use serde::Deserialize;
@@ -166,6 +166,9 @@ pub struct RowFile {
     /// By switch. Older files lack it.
     #[serde(default)]
     huge_pages: BTreeMap<String, String>,
+    /// By switch. Files of before 2026-11-29 lack it.
+    #[serde(default)]
+    batch: BTreeMap<String, usize>,
     rows: Vec<Map<String, Value>>,
 }
 
@@ -236,13 +239,14 @@ impl RowFile {
         switching_cost(row, &mut point);
         // Equal in every switch, which the measurement ensures.
         point.conditions = conditions(suite);
-        match self.huge_pages.get(&point.switch) {
-            Some(taken) => drop(point.conditions.insert(HUGE_PAGES.into(), taken.clone())),
-            // One that moves no packets here has no use for huge pages.
-            None if !self.huge_pages.is_empty() => {
+        if self.batch.is_empty() || !self.is_of_control() {
+            let (pages, batch) = (self.huge_pages.get(&point.switch), self.batch.get(&point.switch));
+            point.conditions.extend(pages.map(|taken| (HUGE_PAGES.into(), taken.clone())));
+            point.conditions.extend(batch.map(|packets| (BATCH.into(), packets.to_string())));
+            // As it was read before batches were noted.
+            if pages.is_none() && !self.huge_pages.is_empty() && self.batch.is_empty() {
                 point.inherent.insert(HUGE_PAGES.into(), "takes none".into());
             }
-            None => {}
         }
         if suite == "pvp" {
             // Rows from before the path could be chosen.
@@ -250,6 +254,11 @@ impl RowFile {
             point.conditions.insert("guest".into(), point.labels.get("guest").cloned().unwrap_or_default());
         }
         point
+    }
+
+    /// Whether no packet crosses the switches: what they have for packets is then no condition.
+    fn is_of_control(&self) -> bool {
+        self.rows.iter().any(|row| row.get("switch").and_then(Value::as_str) == Some("ovs-vswitchd"))
     }
 
     /// Replaces the median by the turns.
@@ -379,13 +388,16 @@ mod tests {
     }
 
     #[test]
-    fn huge_pages_are_a_condition_where_they_were_noted() {
+    fn huge_pages_and_batches_are_conditions_where_they_were_noted() {
         let text =
             r#"{"command": "x bench p2p", NOTED "rows": [{"switch": "crosspoint"}, {"switch": "ovs"}]}"#;
         let points = |noted: &str| RowFile::parse(&text.replace("NOTED", noted)).unwrap().points().unwrap();
         let new = points(r#""huge_pages": {"crosspoint": "2 MB"},"#);
         assert_eq!(new[0].conditions["huge pages"], "2 MB");
         assert_eq!(new[1].inherent["huge pages"], "takes none");
+        let newest = points(r#""huge_pages": {"crosspoint": "2 MB"}, "batch": {"crosspoint": 32},"#);
+        assert_eq!((&*newest[0].conditions["batch"], &*newest[0].conditions["huge pages"]), ("32", "2 MB"));
+        assert!(newest[1].inherent.is_empty() && !newest[1].conditions.contains_key("huge pages"));
         let old = points("");
         assert!(old.iter().all(|p| !p.conditions.contains_key("huge pages") && p.inherent.is_empty()));
     }

@@ -38,7 +38,7 @@ fn vpp_is_told_what_its_documentation_has_and_its_packets_are_accounted_for() {
     assert_adds_up(point);
     assert_eq!(point["identity"]["version"], "vpp v99.01-stand-in built by nobody on nowhere");
     assert_eq!(point["conditions"]["workers"], "1", "{point}");
-    assert_eq!(point["inherent"]["batch"], "256", "{point}");
+    assert_eq!(point["conditions"]["batch"], "256", "{point}");
     // Nobody has tried it with a VPP, which every report says.
     let warnings = json(&dir.path().join("run/run.json"))["warnings"].to_string();
     assert!(warnings.contains("tried with a stand-in alone"), "{warnings}");

@@ -5,7 +5,7 @@
 //! In both directions each end has a bridge, with a macvlan device of the guest's interface: what comes back
 //! tells its direction by its destination alone, and a macvlan device takes what is for its address.
 
-use super::{Ask, BATCH, Forwards, HUGE_PAGES, Running, Setup, Switch};
+use super::{Ask, Forwards, Running, Setup, Switch};
 use crate::lab::net::{MAC, MAC_BACK};
 use crate::lab::topology::{End, Hop, Topology};
 use crate::lab::traffic::pattern::{Protocol, Vary};
@@ -131,12 +131,6 @@ fn both_ways(setup: &Setup) -> Result<(), String> {
     Ok(())
 }
 
-/// What nobody can set in a switch that is part of the kernel.
-pub fn in_kernel() -> Vec<(&'static str, String)> {
-    let weight = std::fs::read_to_string("/proc/sys/net/core/dev_weight").unwrap_or_default();
-    vec![(BATCH, weight.trim().to_string()), (HUGE_PAGES, "takes none".into())]
-}
-
 /// A switch that is part of the kernel, and goes with its namespace.
 pub struct InKernel(pub &'static str);
 
@@ -148,10 +142,6 @@ impl Running for InKernel {
             ("kind".to_string(), self.0.to_string()),
         ]
         .into()
-    }
-
-    fn inherent(&self) -> Vec<(&'static str, String)> {
-        in_kernel()
     }
 
     fn dropped(&self) -> Result<BTreeMap<String, u64>, String> {

@@ -1,7 +1,7 @@
 //! Crosspoint: this program, or another version of it (`crosspoint@PATH`).
 
 use super::{
-    Ask, BATCH, GUEST_OFFLOADS, HUGE_PAGES, MTU_USUAL, NOT_TOLD, Running, Setup, Switch, Twice,
+    Ask, BATCH, BURST, GUEST_OFFLOADS, HUGE_PAGES, MTU_USUAL, NOT_TOLD, Running, Setup, Switch, Twice,
     guest_offloads, rules,
 };
 use crate::daemon::Daemon;
@@ -53,6 +53,12 @@ impl Crosspoint {
         let program = std::fs::canonicalize(path).unwrap_or_else(|_| path.into());
         Crosspoint { name, program, xdp: true, guest_options: "", workers: 1 }
     }
+
+    /// Versions of before 2026-11-29 do not: their batch is 64.
+    fn takes_rx_burst(&self) -> bool {
+        let help = Command::new(&self.program).args(["switch", "--help"]).output();
+        help.is_ok_and(|said| String::from_utf8_lossy(&said.stdout).contains("--rx-burst"))
+    }
 }
 
 impl Switch for Crosspoint {
@@ -84,6 +90,9 @@ impl Switch for Crosspoint {
             };
             let mtu = if setup.mtu == MTU_USUAL { String::new() } else { format!(",mtu={}", setup.mtu) };
             args.extend(["--port".to_string(), format!("{name},type={kind},ofport={}{mtu}", index + 1)]);
+        }
+        if self.takes_rx_burst() {
+            args.extend(["--rx-burst".to_string(), BURST.to_string()]);
         }
         if workers > 1 {
             args.extend(["--pmd-cpu-mask".into(), format!("{:#x}", Setup { workers, ..*setup }.mask())]);
@@ -141,15 +150,10 @@ impl Running for Started {
     fn conditions(&self) -> Vec<(&'static str, String)> {
         let mut all = vec![("workers", self.workers.to_string()), ("queues", self.workers.to_string())];
         all.push((HUGE_PAGES, huge_pages::taken_by(self.daemon.process.id())));
-        all.extend(self.guest_offloads().filter(|(_, told)| !told.contains(NOT_TOLD)));
-        all
-    }
-
-    fn inherent(&self) -> Vec<(&'static str, String)> {
         // Older versions tell neither.
         let burst = self.figures().ok().map(|figures| figures.burst).filter(|burst| *burst > 0);
-        let mut all = vec![(BATCH, burst.map_or(NOT_TOLD.into(), |burst| burst.to_string()))];
-        all.extend(self.guest_offloads().filter(|(_, told)| told.contains(NOT_TOLD)));
+        all.push((BATCH, burst.map_or(NOT_TOLD.into(), |burst| burst.to_string())));
+        all.extend(self.guest_offloads());
         all
     }
 

@@ -1,6 +1,5 @@
 //! The kernel's bridge between two ports, as CONTRIBUTING shows how to add a switch.
 
-use super::bridge::in_kernel;
 use super::{Ask, Forwards, Running, Setup, Switch};
 use std::collections::BTreeMap;
 
@@ -39,11 +38,6 @@ impl Running for Started {
     fn identity(&self) -> BTreeMap<String, String> {
         let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         [("version".to_string(), format!("Linux {}", kernel.trim()))].into()
-    }
-
-    /// What nobody can set in it: its batch, its huge pages.
-    fn inherent(&self) -> Vec<(&'static str, String)> {
-        in_kernel()
     }
 
     /// What it counts as dropped. The kernel's counters are read by the test bed.

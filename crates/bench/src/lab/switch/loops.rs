@@ -313,11 +313,8 @@ impl Running for Started {
 
     fn conditions(&self) -> Vec<(&'static str, String)> {
         let pages = huge_pages::taken_by(self.process.id());
-        vec![("workers", "1".into()), ("queues", "1".into()), (HUGE_PAGES, pages)]
-    }
-
-    fn inherent(&self) -> Vec<(&'static str, String)> {
-        vec![(BATCH, self.kind.per_poll().to_string())]
+        let batch = self.kind.per_poll().to_string();
+        vec![("workers", "1".into()), ("queues", "1".into()), (HUGE_PAGES, pages), (BATCH, batch)]
     }
 
     fn process(&self) -> Option<&Process> {

@@ -17,6 +17,7 @@ use super::processors::allowed;
 use super::topology::{End, Topology, Vnic};
 use super::traffic::pattern::Pattern;
 use crate::daemon::Daemon;
+pub use crate::machine::conditions::BURST;
 use crate::machine::freeze;
 use crate::process::Process;
 pub use crate::result::{BATCH, GUEST_OFFLOADS, HUGE_PAGES};
@@ -144,14 +145,11 @@ pub trait Running {
     /// Version and options, as reported by the switch itself if it does so.
     fn identity(&self) -> BTreeMap<String, String>;
 
-    /// Workers, queues and everything else that must be equal in compared switches, if it can be set or
-    /// queried. Called once frames are forwarded.
+    /// Workers, queues, batch, huge pages and everything else that must be equal in compared switches. Called
+    /// once frames are forwarded. The kernel has none of its own.
     fn conditions(&self) -> Vec<(&'static str, String)> {
         Vec::new()
     }
-
-    /// Conditions that cannot be set in it, and their values.
-    fn inherent(&self) -> Vec<(&'static str, String)>;
 
     /// Its daemon, if it supports OpenFlow.
     fn daemon(&self) -> Option<&Daemon> {

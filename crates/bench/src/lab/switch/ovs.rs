@@ -2,9 +2,8 @@
 //! (packet sockets), on AF_XDP without polling threads, or on DPDK's packet sockets and vhost-user with one
 //! polling thread.
 
-use super::bridge::in_kernel;
 use super::{
-    Ask, BATCH, Forwards, GUEST_OFFLOADS, HUGE_PAGES, MTU_USUAL, Running, Setup, Switch, Twice,
+    Ask, BATCH, BURST, Forwards, GUEST_OFFLOADS, HUGE_PAGES, MTU_USUAL, Running, Setup, Switch, Twice,
     guest_offloads, missing, rules, too_long_for_dpdk,
 };
 use crate::daemon::{Daemon, OVS, OVS_DPDK};
@@ -166,28 +165,21 @@ impl Running for Started {
     }
 
     fn conditions(&self) -> Vec<(&'static str, String)> {
+        if self.kind == Kind::Kernel {
+            return Vec::new();
+        }
         let mut all = vec![("workers", self.workers.to_string()), ("queues", self.workers.to_string())];
-        if self.kind == Kind::Dpdk {
-            all.push((HUGE_PAGES, huge_pages::taken_by(self.daemon.process.id())));
-            if !self.guests.is_empty() {
-                let features = |n: &usize| {
-                    let port = format!("vm{}", n - 1);
-                    let told = self.daemon.vsctl(&["get", "interface", &port, "status:features"]).ok()?;
-                    Some(told.trim().trim_matches('"').to_string())
-                };
-                all.push((GUEST_OFFLOADS, guest_offloads(self.guests.iter().map(features))));
-            }
+        all.push((BATCH, BURST.to_string()));
+        all.push((HUGE_PAGES, huge_pages::taken_by(self.daemon.process.id())));
+        if !self.guests.is_empty() {
+            let features = |n: &usize| {
+                let port = format!("vm{}", n - 1);
+                let told = self.daemon.vsctl(&["get", "interface", &port, "status:features"]).ok()?;
+                Some(told.trim().trim_matches('"').to_string())
+            };
+            all.push((GUEST_OFFLOADS, guest_offloads(self.guests.iter().map(features))));
         }
         all
-    }
-
-    fn inherent(&self) -> Vec<(&'static str, String)> {
-        match self.kind {
-            // NETDEV_MAX_BURST of its source.
-            Kind::Dpdk => vec![(BATCH, "32".into())],
-            Kind::Kernel => in_kernel(),
-            _ => vec![(BATCH, "32".into()), (HUGE_PAGES, "takes none".into())],
-        }
     }
 
     fn forwarder(&self) -> Option<u32> {

@@ -3,15 +3,16 @@
 //! them.
 
 use super::{
-    Ask, BATCH, Forwards, GUEST_OFFLOADS, HUGE_PAGES, NOT_TOLD, Running, Setup, Switch, Twice, missing,
-    too_long_for_dpdk,
+    Ask, BATCH, BURST, Forwards, GUEST_OFFLOADS, HUGE_PAGES, Running, Setup, Switch, Twice, guest_offloads,
+    missing, too_long_for_dpdk,
 };
 use crate::daemon::in_namespace;
 use crate::lab::net::{SocketReader, lost_in_ring};
 use crate::lab::testpmd;
 use crate::machine::huge_pages;
-use crate::process::Process;
+use crate::process::{Process, TempDir};
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::path::Path;
 use std::process::Stdio;
 
@@ -23,8 +24,6 @@ pub struct Testpmd {
     pub mode: &'static str,
 }
 
-/// Frames that it takes at once: its default.
-const BURST: u16 = 32;
 /// Huge pages of 2 MB for its 256 MB.
 const PAGES: usize = 128;
 
@@ -64,12 +63,14 @@ impl Switch for Testpmd {
         command.args(["--", "--port-topology=chained", "--nb-cores=1"]);
         command.args(["--interactive", "--auto-start", &format!("--burst={BURST}")]);
         command.args([format!("--forward-mode={}", self.mode), "--total-num-mbufs=8192".into()]);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let dir = TempDir::new("testpmd")?;
+        let stderr = File::create(dir.0.join("stderr")).map_err(|e| format!("testpmd's messages: {e}"))?;
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(stderr);
         let process = Process::spawn(&mut command)?;
         let ports = (0..setup.topology.ports.len()).filter(|n| !setup.sockets.contains_key(n));
         let interfaces = ports.map(|n| (n, setup.port(n))).collect();
-        let (sockets, has_guests) = (setup.net.socket_reader(), !setup.sockets.is_empty());
-        Ok(Box::new(Started { process, mode: self.mode, sockets, has_guests, interfaces }))
+        let (sockets, guests) = (setup.net.socket_reader(), setup.sockets.len());
+        Ok(Box::new(Started { process, mode: self.mode, sockets, guests, interfaces, dir }))
     }
 }
 
@@ -77,9 +78,10 @@ struct Started {
     process: Process,
     mode: &'static str,
     sockets: SocketReader,
-    has_guests: bool,
+    guests: usize,
     /// Indices and interfaces of its packet sockets.
     interfaces: Vec<(usize, String)>,
+    dir: TempDir,
 }
 
 impl Running for Started {
@@ -90,13 +92,11 @@ impl Running for Started {
 
     fn conditions(&self) -> Vec<(&'static str, String)> {
         let pages = huge_pages::taken_by(self.process.id());
-        vec![("workers", "1".into()), ("queues", "1".into()), (HUGE_PAGES, pages)]
-    }
-
-    fn inherent(&self) -> Vec<(&'static str, String)> {
-        let mut all = vec![(BATCH, BURST.to_string())];
-        if self.has_guests {
-            all.push((GUEST_OFFLOADS, NOT_TOLD.into()));
+        let mut all = vec![("workers", "1".into()), ("queues", "1".into()), (HUGE_PAGES, pages)];
+        all.push((BATCH, BURST.to_string()));
+        if self.guests > 0 {
+            let said = std::fs::read_to_string(self.dir.0.join("stderr")).unwrap_or_default();
+            all.push((GUEST_OFFLOADS, guest_offloads(agreed(&said, self.guests).into_iter())));
         }
         all
     }
@@ -128,5 +128,34 @@ impl Running for Started {
     fn twice(&self) -> Twice {
         // A frame that a device refused stays in the packet ring, and is tried with the next.
         Twice { again: true, ..Twice::default() }
+    }
+}
+
+/// The features that it has agreed on with each of so many guests, as DPDK's messages have them. A guest that
+/// connects again agrees again.
+fn agreed(said: &str, guests: usize) -> Vec<Option<String>> {
+    let mut by_socket = BTreeMap::new();
+    for line in said.lines() {
+        if let Some((socket, features)) = line.split_once(" negotiated Virtio features: ") {
+            by_socket.insert(socket, features.trim().to_string());
+        }
+    }
+    let mut all: Vec<Option<String>> = by_socket.into_values().map(Some).collect();
+    all.resize(guests.max(all.len()), None);
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_features_of_each_guest_are_the_last_ones_that_were_agreed_on() {
+        let line = |vm: u8, features: &str| {
+            format!("VHOST_CONFIG: (/tmp/vm{vm}) negotiated Virtio features: {features}\n")
+        };
+        let said = [line(1, "0x1"), line(2, "0x150008000"), "EAL: more\n".into(), line(1, "0x8000")].concat();
+        let told = |guests| guest_offloads(agreed(&said, guests).into_iter());
+        assert_eq!((told(2), told(3)), ("mrg_rxbuf".to_string(), "mrg_rxbuf; not told".to_string()));
     }
 }

@@ -5,8 +5,7 @@
 //! says so.
 
 use super::{
-    Ask, BATCH, GUEST_OFFLOADS, HUGE_PAGES, MTU_USUAL, NOT_TOLD, Running, Setup, Switch, Twice,
-    guest_offloads,
+    Ask, BATCH, GUEST_OFFLOADS, HUGE_PAGES, MTU_USUAL, Running, Setup, Switch, Twice, guest_offloads,
 };
 use crate::daemon::in_namespace;
 use crate::lab::net::{SocketReader, lost_in_ring};
@@ -206,15 +205,8 @@ impl Running for Started {
         let workers = self.workers.to_string();
         let mut all = vec![("workers", workers.clone()), ("queues", workers)];
         all.push((HUGE_PAGES, huge_pages::taken_by(self.process.id())));
-        let told = self.guest_offloads().filter(|told| !told.contains(NOT_TOLD));
-        all.extend(told.map(|told| (GUEST_OFFLOADS, told)));
-        all
-    }
-
-    fn inherent(&self) -> Vec<(&'static str, String)> {
-        let mut all = vec![(BATCH, FRAME.to_string())];
-        let not_told = self.guest_offloads().filter(|told| told.contains(NOT_TOLD));
-        all.extend(not_told.map(|told| (GUEST_OFFLOADS, told)));
+        all.push((BATCH, FRAME.to_string()));
+        all.extend(self.guest_offloads().map(|told| (GUEST_OFFLOADS, told)));
         all
     }
 
