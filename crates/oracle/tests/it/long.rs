@@ -7,9 +7,10 @@ use datapath::{Config, ExactTier};
 use flow::{Action, FieldId, Match};
 use oracle::common::chance::Chance;
 use oracle::home::{bridge_of, output};
-use oracle::pipelines::Mistake;
-use oracle::rig::{Pair, pool_is_whole};
+use oracle::pipelines::{Mistake, Mistaken, Uncached};
+use oracle::rig::{Pair, Rig, pool_is_whole};
 use packet::BURST;
+use std::sync::Arc;
 use switch::control::{Command, FlowMod};
 
 /// Most have the first.
@@ -135,7 +136,13 @@ fn world(seed: u64, is_baseline: bool) -> [u64; 2] {
     let (domain, switch, mut control, bridge) = bridge_of(&[1, 2, 3, 4]);
     let config =
         Config { exact_tier: ExactTier::On, hash_seed: Some(seed), is_baseline, ..Config::default() };
-    let mut pair = Pair::new(&switch, Mistake::None, &domain, config, &[1, 2, 3, 4].map(PortNo));
+    let ports = [1, 2, 3, 4].map(PortNo);
+    // Without the exact tier, each packet is read for itself.
+    let by_itself = Config { exact_tier: ExactTier::Off, ..config.clone() };
+    let mut pair = Pair {
+        cached: Rig::new(Mistaken::new(switch.clone(), Mistake::None), domain.clone(), config, &ports),
+        plain: Rig::new(Arc::new(Uncached(switch.clone())), domain.clone(), by_itself, &ports),
+    };
     let kinds: Vec<Vec<u8>> = (0..60).map(|_| frame(chance)).collect();
     let mut rules = vec![];
     for n in 0..12 {
@@ -190,4 +197,75 @@ fn long_plain_packets_meet_the_flows_that_they_would_without_caches() {
     }
     assert!(hits > packets / 4, "{hits} of {packets} hit the exact tier");
     pool_is_whole().unwrap();
+}
+
+/// A frame in which one field has another value, and that value; behind a tag if so.
+fn variants(tag: &[u8]) -> Vec<(Vec<u8>, Vec<u8>, FieldId, u128)> {
+    let l3 = 14 + tag.len();
+    let of = |eth_type: [u8; 2], network: &[u8]| {
+        [&[2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 1], tag, &eth_type, network, &[0; 30]].concat()
+    };
+    let tcp = [0, 53, 1, 53, 0, 0, 0, 0, 0, 0, 0, 1, 0x50, 0x10, 1, 0, 0, 0, 0, 0];
+    let v4 = [0x45, 0, 0, 40, 0, 7, 0x40, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 9];
+    let v6 = [[0x60, 0, 0, 0, 0, 20, 6, 64].as_slice(), &[0x20; 32]].concat();
+    let (v4, v6) = (of([8, 0], &[&v4[..], &tcp].concat()), of([0x86, 0xdd], &[&v6[..], &tcp].concat()));
+    let address = |at: usize| u128::from_be_bytes([0x20; 16]) ^ 1 << (8 * (15 - at));
+    let mut all = vec![];
+    for (frame, l4, is_ipv6) in [(v4, l3 + 20, false), (v6, l3 + 40, true)] {
+        let mut places = vec![
+            (5, 1, FieldId::EthDst, 0x0200_0000_0008),
+            (11, 1, FieldId::EthSrc, 0x0200_0000_0000),
+            (l4 + 1, 1, FieldId::TpSrc, 52),
+            (l4 + 3, 1, FieldId::TpDst, 0x134),
+            (l4 + 13, 2, FieldId::TcpFlags, 0x12),
+        ];
+        if is_ipv6 {
+            places.extend([(l3 + 7, 1, FieldId::NwTtl, 65), (l3 + 3, 1, FieldId::Ipv6Label, 1)]);
+            places.extend((0..16).map(|n| (l3 + 8 + n, 1, FieldId::Ipv6Src, address(n))));
+            places.extend((0..16).map(|n| (l3 + 24 + n, 1, FieldId::Ipv6Dst, address(n))));
+        } else {
+            places.extend([(l3 + 1, 4, FieldId::NwTos, 4), (l3 + 8, 1, FieldId::NwTtl, 65)]);
+            places.push((l3 + 15, 1, FieldId::NwSrc, 0x0a00_0000));
+            places.push((l3 + 19, 1, FieldId::NwDst, 0x0a00_0008));
+        }
+        all.extend(places.into_iter().map(|(at, bit, field, value)| {
+            let mut other = frame.clone();
+            other[at] ^= bit;
+            (frame.clone(), other, field, value)
+        }));
+    }
+    all
+}
+
+#[test]
+fn consecutive_packets_that_differ_in_one_field_go_their_own_ways() {
+    let tagged = variants(&[0x81, 0, 0, 10]);
+    for (is_baseline, (frame, other, field, value)) in [false, true]
+        .into_iter()
+        .flat_map(|is| tagged.clone().into_iter().chain(variants(&[])).map(move |v| (is, v)))
+    {
+        let (domain, switch, mut control, bridge) = bridge_of(&[1, 2, 3]);
+        let config =
+            Config { exact_tier: ExactTier::On, hash_seed: Some(3), is_baseline, ..Config::default() };
+        let mut pair = Pair::new(&switch, Mistake::None, &domain, config, &[1, 2, 3].map(PortNo));
+        let eth_type = if frame[12..].starts_with(&[0x86, 0xdd]) || frame[16..].starts_with(&[0x86, 0xdd]) {
+            0x86dd
+        } else {
+            0x800
+        };
+        let of_tcp = Match::any().with(FieldId::EthType, eth_type).with(FieldId::NwProto, 6);
+        for (priority, matching, port) in [(2, of_tcp.with(field, value), 3), (1, Match::any(), 2)] {
+            let fm = FlowMod { priority, ..FlowMod::add(matching, vec![output(port)]) };
+            control.flow_mod(bridge, &fm, 0).unwrap();
+        }
+        for _ in 0..3 {
+            pair.receive(
+                PortNo(1),
+                [&frame, &frame, &other, &other, &frame, &other].map(Vec::clone).to_vec(),
+            );
+            let sent = pair.same_fates().unwrap_or_else(|e| panic!("{field:?} {value:x}: {e}"));
+            assert_eq!([2, 3].map(|port| sent[&PortNo(port)].len()), [3, 3], "{field:?} {value:x}");
+        }
+        pair.end().unwrap();
+    }
 }
