@@ -138,7 +138,7 @@ fn world(seed: u64, is_baseline: bool) -> [u64; 2] {
         Config { exact_tier: ExactTier::On, hash_seed: Some(seed), is_baseline, ..Config::default() };
     let ports = [1, 2, 3, 4].map(PortNo);
     // Without the exact tier, each packet is read for itself.
-    let by_itself = Config { exact_tier: ExactTier::Off, ..config.clone() };
+    let by_itself = Config { exact_tier: ExactTier::Off, ..config };
     let mut pair = Pair {
         cached: Rig::new(Mistaken::new(switch.clone(), Mistake::None), domain.clone(), config, &ports),
         plain: Rig::new(Arc::new(Uncached(switch.clone())), domain.clone(), by_itself, &ports),
