@@ -157,7 +157,16 @@ pub fn refusal_of(a: &Point, b: &Point, figure: &str) -> Option<String> {
         return Some("the kernel forwards on the generator's time, so its cost is not known".into());
     }
     let is_measured = !a.labels.contains_key("trial") || have_like_rates(a, b);
-    refusal(a, b).filter(|why| !(figure.contains("cycles") && why.starts_with("the limit") && is_measured))
+    let of_latency = || {
+        let limit = [a, b].iter().find_map(|point| point.limit_of(figure))?;
+        Some(format!("the limit was {limit}"))
+    };
+    let is_of_cost = figure.contains("cycles") && is_measured;
+    match refusal(a, b) {
+        Some(why) if is_of_cost && why.starts_with("the limit") => None,
+        None if figure.contains("latency") => of_latency(),
+        why => why,
+    }
 }
 
 /// Whether the kernel forwards in one of them, not a thread of the switch.
@@ -353,6 +362,7 @@ pub fn merge(all: &mut Vec<Point>, points: Vec<Point>) {
                 }
                 // What speaks against one turn speaks against all.
                 there.limit = there.limit.take().or(point.limit);
+                there.latency_limit = there.latency_limit.take().or(point.latency_limit);
                 if there.account.as_ref().is_none_or(Account::adds_up) {
                     there.account = point.account.or(there.account.take());
                 }
@@ -457,6 +467,12 @@ mod tests {
         };
         assert!(refused(100.0, 150.0, Some("max-rate")) && !refused(100.0, 105.0, Some("max-rate")));
         assert!(refused(0.0, 0.0, Some("max-rate")) && !refused(100.0, 150.0, None));
+        // A wait for a processor is none of the switch's latency, though nothing was lost.
+        let why = "a processor: the switch waited for one for 3 % of the time";
+        let late = Point { latency_limit: Some(why.into()), ..Point::default() };
+        let refusal = |figure| refusal_of(&Point::default(), &late, figure);
+        assert_eq!(refusal("at_10_latency_p99_us"), Some(format!("the limit was {why}")));
+        assert_eq!(refusal("cycles_per_packet"), None);
         let of = |figure| refusal_of(&point(1.0, None), &point(1.0, None), figure);
         assert_eq!(of("rate_pps").as_deref(), Some("the limit was a guest"));
     }

@@ -433,6 +433,7 @@ impl Load {
         point.metrics = outcome.metrics;
         point.account = Some(outcome.account);
         point.limit = outcome.limit;
+        point.latency_limit = outcome.latency_limit;
         point.watched = Some(outcome.watched);
         point.command = format!("crosspoint bench run {suite}.{}{}", self.step, self.options);
         if point.switch != "none" {

@@ -3,7 +3,7 @@
 
 use super::generator::{Generator, Load, Offering, Place, Stage};
 use super::guest::{self, Guest, Rings};
-use super::limit::{limit, of_generator};
+use super::limit::{limit, of_generator, of_latency};
 use super::net::Net;
 use super::processors::{Processors, on};
 use super::switch::{Running, Setup, Switch, Twice, rules};
@@ -90,6 +90,8 @@ pub struct Offered {
     pub context_switches: Option<u64>,
     /// The other limit of the rate, if any.
     pub limit: Option<String>,
+    /// The other limit of the latency, if any.
+    pub latency_limit: Option<String>,
 }
 
 impl Offered {
@@ -366,6 +368,7 @@ impl<'a> Bed<'a> {
             spread,
             context_switches,
             limit,
+            latency_limit: of_latency(waited),
         })
     }
 

@@ -8,6 +8,8 @@ use crate::result::account::LOSS_MIN;
 
 /// A switch that waited longer for a processor, as a share of the time, had to share it with too many.
 const WAITED_MAX: f64 = 0.1;
+/// p99 is the latency of one packet in a hundred: it is not the switch's where the switch waited longer.
+const LATENCY_WAITED_MAX: f64 = 0.01;
 /// A paced generator that is further off its rate was the limit.
 const RATE_ERROR_MAX: f64 = 0.001;
 
@@ -46,9 +48,17 @@ pub fn limit(load: &Load, sent: &Sent, topology: &Topology, waited: f64, is_alon
     if let Some(receiver) = account.limit_of_receiver() {
         return Some(receiver.into());
     }
-    let is_processor = account.loss() >= LOSS_MIN && waited > WAITED_MAX;
-    is_processor
-        .then(|| format!("a processor: the switch waited for one for {:.0} % of the time", waited * 100.0))
+    (account.loss() >= LOSS_MIN && waited > WAITED_MAX).then(|| processor(waited))
+}
+
+/// What limited the latency, if not the switch: other processes on the same processors, also where nothing was
+/// lost.
+pub fn of_latency(waited: f64) -> Option<String> {
+    (waited > LATENCY_WAITED_MAX).then(|| processor(waited))
+}
+
+fn processor(waited: f64) -> String {
+    format!("a processor: the switch waited for one for {:.0} % of the time", waited * 100.0)
 }
 
 /// Whether a counter counts frames that a guest had no room for, or dropped itself.
@@ -109,6 +119,8 @@ mod tests {
         let why = waited(0.43).unwrap();
         assert_eq!(why, "a processor: the switch waited for one for 43 % of the time");
         assert_eq!(waited(0.05), None);
+        let why = "a processor: the switch waited for one for 5 % of the time";
+        assert_eq!((of_latency(0.05).as_deref(), of_latency(0.005)), (Some(why), None));
         let topology = crate::lab::topology::find("P2P").unwrap();
         assert_eq!(limit(&load(None), &sent(&[]), topology, 0.0, true).as_deref(), Some("the generator"));
         // The generator comes first: without loss nothing else can be the limit.

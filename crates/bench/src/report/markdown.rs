@@ -460,6 +460,7 @@ fn of_suite(text: &mut String, suite: &Suite, beside: &[Beside], runs: &[Run]) {
     for (run, point) in alone {
         let mut remarks = Vec::new();
         remarks.extend(point.limit.as_ref().map(|limit| format!("the limit was {limit}")));
+        remarks.extend(point.latency_limit.as_ref().map(|limit| format!("the limit of latency was {limit}")));
         let is_off = point.account.as_ref().is_some_and(|account| !account.adds_up());
         remarks.extend(is_off.then(|| "the account of packets does not add up".to_string()));
         let (load, figures, remarks) = (point.load_with_rules(), figures(point), remarks.join("; "));

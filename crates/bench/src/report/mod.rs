@@ -75,7 +75,7 @@ pub fn csv(runs: &[Run]) -> Result<String, String> {
                 low.to_string(),
                 high.to_string(),
                 metric.values.len().to_string(),
-                point.limit.clone().unwrap_or_default(),
+                point.limit_of(name).unwrap_or_default().to_string(),
                 adds_up(point),
                 values.join(" "),
             ];

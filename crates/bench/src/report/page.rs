@@ -282,6 +282,7 @@ fn figures(run: &Run, suite: &str) -> Markup {
 fn remarks(point: &Point) -> String {
     let mut remarks = point.warnings.clone();
     remarks.extend(point.limit.as_ref().map(|limit| format!("the limit was {limit}")));
+    remarks.extend(point.latency_limit.as_ref().map(|limit| format!("the limit of latency was {limit}")));
     if let Some(account) = &point.account {
         remarks.push(account.text());
     }

@@ -132,6 +132,10 @@ pub struct Point {
     pub account: Option<Account>,
     /// What limited the rate, if not the switch: then no figure is the switch's.
     pub limit: Option<String>,
+    /// What limited the latency, if not the switch: then no latency is the switch's. Points of before
+    /// 2026-11-29 lack it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency_limit: Option<String>,
     /// The machine's state meanwhile.
     pub watched: Option<Watched>,
     /// Warnings to accompany the figures.
@@ -159,6 +163,12 @@ impl Point {
     /// The identity of a point, the same in two runs.
     pub fn key(&self) -> (&str, &str, &BTreeMap<String, String>) {
         (&self.suite, &self.switch, &self.labels)
+    }
+
+    /// What limited a figure, if not the switch.
+    pub fn limit_of(&self, figure: &str) -> Option<&str> {
+        let of_latency = self.latency_limit.as_deref().filter(|_| figure.contains("latency"));
+        self.limit.as_deref().or(of_latency)
     }
 
     /// Whether its figures are the switch's own.

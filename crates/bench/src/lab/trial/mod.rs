@@ -123,6 +123,8 @@ pub struct Outcome {
     pub account: Account,
     /// The other limit of the rate, if any.
     pub limit: Option<String>,
+    /// The other limit of the latencies, if any.
+    pub latency_limit: Option<String>,
     /// For all loads of all turns, as their [beds](Bed::watched) tell it.
     pub watched: Watched,
 }
@@ -199,6 +201,7 @@ impl Outcome {
             self.account = other.account;
         }
         self.limit = self.limit.take().or(other.limit);
+        self.latency_limit = self.latency_limit.take().or(other.latency_limit);
         self.watched = self.watched.and(other.watched);
     }
 
@@ -207,6 +210,7 @@ impl Outcome {
         for (name, value) in &offered.sent.latency_us {
             self.push(&format!("{prefix}latency_{name}_us"), "us", Better::Lower, *value);
         }
+        self.latency_limit = self.latency_limit.take().or(offered.latency_limit.clone());
     }
 }
 
