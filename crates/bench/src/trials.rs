@@ -430,6 +430,13 @@ impl Load {
         if !point.conditions.contains_key(PROCESSORS) {
             point.warnings.push(format!("generator, switch and guest share {} processors", cpus()));
         }
+        for (is_warning, said) in
+            trial::list::find(self.trial).map(|t| t.verdicts(&outcome.metrics)).unwrap_or_default()
+        {
+            eprintln!("  {}: {said}", point.switch);
+            point.warnings.extend(is_warning.then(|| said.clone()));
+            point.verdicts.push(said);
+        }
         point.metrics = outcome.metrics;
         point.account = Some(outcome.account);
         point.limit = outcome.limit;

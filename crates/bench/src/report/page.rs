@@ -69,6 +69,11 @@ fn warnings(runs: &[Run]) -> Markup {
                         li { (limited(run)) " points are marked: the switch was not the limit, or the packets do not add up. "
                             "Their rates are no figures of the switch's." }
                     }
+                    @for point in &run.points {
+                        @for said in point.verdicts.iter().filter(|said| point.warnings.contains(said)) {
+                            li { (point.suite) ", " (point.switch) ": " (said) }
+                        }
+                    }
                     @for (step, why) in &run.info.failed { li.bad { (step) " failed: " (why) } }
                 }
                 @let reasons = left_out::left_out(std::slice::from_ref(run));
@@ -281,6 +286,7 @@ fn figures(run: &Run, suite: &str) -> Markup {
 
 fn remarks(point: &Point) -> String {
     let mut remarks = point.warnings.clone();
+    remarks.extend(point.verdicts.iter().filter(|said| !point.warnings.contains(said)).cloned());
     remarks.extend(point.limit.as_ref().map(|limit| format!("the limit was {limit}")));
     remarks.extend(point.latency_limit.as_ref().map(|limit| format!("the limit of latency was {limit}")));
     if let Some(account) = &point.account {

@@ -140,6 +140,9 @@ pub struct Point {
     pub watched: Option<Watched>,
     /// Warnings to accompany the figures.
     pub warnings: Vec<String>,
+    /// What the figures say in words: `memory does not drift`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub verdicts: Vec<String>,
     /// The command that repeats it.
     pub command: String,
 }

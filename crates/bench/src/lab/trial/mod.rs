@@ -70,6 +70,11 @@ pub trait Trial: Sync {
         Vec::new()
     }
 
+    /// What its figures say in words, and whether a reader is to be warned of it.
+    fn verdicts(&self, _metrics: &BTreeMap<String, Metric>) -> Vec<(bool, String)> {
+        Vec::new()
+    }
+
     /// Runs it with this load; its rate is the offered one where the trial does not look for one itself.
     fn run(&self, bed: &mut Bed, load: &Load, times: Times) -> Result<Outcome, String>;
 }

@@ -1,14 +1,25 @@
 //! Soak: a fixed rate in windows, each as long as a turn of other trials, and whether cost, latency or memory
 //! drift over them. Without a rate, half of what comes through is offered.
+//!
+//! A figure drifts if the 95 % confidence interval of its rise from the first window to the last excludes 0
+//! and the rise is more than 1 %. The interval is that of the slope of a straight line through the windows, by
+//! Student's t: what the windows scatter about the line is its noise. Of several turns, each from a start of
+//! its own, the medians of rise and interval count.
 
 use super::{Outcome, Times, Trial};
 use crate::lab::bed::Bed;
 use crate::lab::generator::Load;
 use crate::lab::trial::mlr::highest;
-use crate::result::Better;
+use crate::result::{Better, Metric};
+use crate::stats::student_quantile;
+use std::collections::BTreeMap;
 
 /// Windows of a trial.
 const WINDOWS: usize = 5;
+/// A smaller rise is none, as a ratio to the mean.
+const RISE_MIN: f64 = 0.01;
+/// What may drift.
+const SERIES: [&str; 3] = ["cycles", "latency", "memory"];
 
 /// See the module documentation.
 pub struct Soak;
@@ -25,8 +36,7 @@ impl Trial for Soak {
             None => (highest(bed, load, times.seconds)?.0 / 2.2) as u64,
         };
         let load = Load { rate: Some(rate.max(1)), seconds: times.seconds, ..load.clone() };
-        let mut series: [(&str, Vec<f64>); 3] =
-            [("cycles", Vec::new()), ("latency", Vec::new()), ("memory", Vec::new())];
+        let mut series = SERIES.map(|name| (name, Vec::new()));
         let mut windows = Outcome::default();
         for _ in 0..WINDOWS {
             let offered = bed.offer(&load)?;
@@ -44,23 +54,56 @@ impl Trial for Soak {
         outcome.add(windows);
         for (name, values) in &series {
             if let Some(drift) = drift(values) {
-                outcome.push(&format!("drift_{name}_ratio"), "ratio", Better::Lower, drift);
+                outcome.push(&format!("drift_{name}_ratio"), "ratio", Better::Lower, drift.rise);
+                outcome.push(&format!("drift_{name}_noise_ratio"), "ratio", Better::Neither, drift.noise);
             }
         }
         Ok(outcome)
     }
+
+    fn verdicts(&self, metrics: &BTreeMap<String, Metric>) -> Vec<(bool, String)> {
+        let of = |name: &str| {
+            let rise = metrics.get(&format!("drift_{name}_ratio"))?.median();
+            let noise = metrics.get(&format!("drift_{name}_noise_ratio"))?.median();
+            let drift = Drift { rise, noise };
+            let says = if drift.is_shown() { "drifts" } else { "does not drift" };
+            let (rise, noise) = (rise * 100.0, noise * 100.0);
+            Some((
+                drift.is_shown(),
+                format!("{name} {says}: {rise:+.1} % ± {noise:.1} % over {WINDOWS} windows"),
+            ))
+        };
+        SERIES.into_iter().filter_map(of).collect()
+    }
 }
 
-/// The rise of a straight line through the values from first to last, as a ratio to their mean.
-fn drift(values: &[f64]) -> Option<f64> {
+/// The rise of a straight line from the first value to the last, as a ratio to their mean, and half of its
+/// 95 % confidence interval.
+#[derive(Clone, Copy, Debug)]
+struct Drift {
+    rise: f64,
+    noise: f64,
+}
+
+impl Drift {
+    fn is_shown(self) -> bool {
+        self.rise.abs() > self.noise.max(RISE_MIN)
+    }
+}
+
+fn drift(values: &[f64]) -> Option<Drift> {
     let n = values.len() as f64;
     if values.len() < 3 {
         return None;
     }
     let (mean_x, mean_y) = ((n - 1.0) / 2.0, values.iter().sum::<f64>() / n);
     let pairs = || values.iter().enumerate().map(|(x, y)| (x as f64 - mean_x, y - mean_y));
-    let slope = pairs().map(|(x, y)| x * y).sum::<f64>() / pairs().map(|(x, _)| x * x).sum::<f64>();
-    (mean_y != 0.0).then(|| slope * (n - 1.0) / mean_y)
+    let squares = pairs().map(|(x, _)| x * x).sum::<f64>();
+    let slope = pairs().map(|(x, y)| x * y).sum::<f64>() / squares;
+    let scatter = pairs().map(|(x, y)| (y - slope * x).powi(2)).sum::<f64>();
+    let half = student_quantile(n - 2.0, 0.05) * (scatter / (n - 2.0) / squares).sqrt();
+    let as_rise = |slope: f64| slope * (n - 1.0) / mean_y;
+    (mean_y != 0.0).then(|| Drift { rise: as_rise(slope), noise: as_rise(half) })
 }
 
 #[cfg(test)]
@@ -68,10 +111,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_drift_is_the_rise_of_the_line_through_the_windows() {
-        assert!((drift(&[100.0, 101.0, 102.0, 103.0, 104.0]).unwrap() - 4.0 / 102.0).abs() < 1e-9);
-        assert_eq!((drift(&[5.0, 5.0, 5.0]), drift(&[1.0, 2.0])), (Some(0.0), None));
-        // Noise without a trend has none.
-        assert!(drift(&[1.0, 2.0, 1.0, 2.0, 1.0]).unwrap().abs() < 1e-9);
+    fn a_drift_is_the_rise_of_the_line_through_the_windows_if_it_exceeds_their_noise() {
+        let clear = drift(&[100.0, 101.0, 102.0, 103.0, 104.0]).unwrap();
+        assert!((clear.rise - 4.0 / 102.0).abs() < 1e-9 && clear.noise < 1e-9 && clear.is_shown());
+        assert!(drift(&[104.0, 103.0, 102.0, 101.0, 100.0]).unwrap().is_shown());
+        // Noise without a trend, a trend within the noise, and a trend that is sure and small.
+        assert!(drift(&[1.0, 2.0, 1.0, 2.0, 1.0]).unwrap().rise.abs() < 1e-9);
+        let noisy = drift(&[100.0, 110.0, 95.0, 112.0, 104.0]).unwrap();
+        assert!(noisy.rise > RISE_MIN && noisy.noise > noisy.rise && !noisy.is_shown(), "{noisy:?}");
+        assert!(!drift(&[1000.0, 1000.5, 1001.0, 1001.5, 1002.0]).unwrap().is_shown());
+        // By hand: the slope of (1, 2, 4) is 1.5 with a standard error of 0.2887; t(1) is 12.706.
+        let three = drift(&[1.0, 2.0, 4.0]).unwrap();
+        assert!((three.noise - 12.706 * 0.28868 * 2.0 / (7.0 / 3.0)).abs() < 1e-2, "{three:?}");
+        assert!(drift(&[1.0, 2.0]).is_none() && drift(&[0.0; 5]).is_none());
+    }
+
+    #[test]
+    fn a_verdict_is_said_of_each_figure_that_has_one() {
+        let metric = |values: &[f64]| Metric::new("ratio", Better::Neither, values.to_vec());
+        let metrics = [
+            ("drift_latency_ratio", metric(&[0.12, 0.1, 0.3])),
+            ("drift_latency_noise_ratio", metric(&[0.03, 0.02, 0.5])),
+            ("drift_memory_ratio", metric(&[0.004])),
+            ("drift_memory_noise_ratio", metric(&[0.0])),
+            // A run of before there was a bound.
+            ("drift_cycles_ratio", metric(&[0.4])),
+        ];
+        let metrics = metrics.map(|(name, metric)| (name.to_string(), metric)).into();
+        let said = Soak.verdicts(&metrics);
+        let latency = "latency drifts: +12.0 % ± 3.0 % over 5 windows";
+        let memory = "memory does not drift: +0.4 % ± 0.0 % over 5 windows";
+        assert_eq!(said, [(true, latency.to_string()), (false, memory.to_string())]);
     }
 }
