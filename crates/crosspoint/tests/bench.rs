@@ -19,6 +19,8 @@ const P2P: Shape = &[
     ("cycles_per_packet", 'n'),
     ("io_cycles_per_packet", 'n'),
     ("packets_per_cpu_second", 'n'),
+    ("packets_per_wall_second", 'n'),
+    ("raw_packets_per_wall_second", 'a'),
     ("emc_hit_ratio", 'n'),
     ("megaflow_hit_ratio", 'n'),
     ("miss_ratio", 'n'),
@@ -159,8 +161,14 @@ fn the_highest_rate_that_loses_little_is_found() {
 
 #[test]
 fn misses_are_misses_and_nothing_else() {
-    const SHAPE: Shape =
-        &[("rules", 'n'), ("packets_per_cpu_second", 'n'), ("miss_ratio", 'n'), ("raw", 'a')];
+    const SHAPE: Shape = &[
+        ("rules", 'n'),
+        ("packets_per_cpu_second", 'n'),
+        ("packets_per_wall_second", 'n'),
+        ("raw_packets_per_wall_second", 'a'),
+        ("miss_ratio", 'n'),
+        ("raw", 'a'),
+    ];
     for row in check("misses --rules 10,1k --flows 20k --runs 1", SHAPE) {
         assert!(row["miss_ratio"].as_f64().unwrap() > 0.999, "{row}");
     }
@@ -174,6 +182,9 @@ fn masks_are_as_many_in_the_cache_as_in_the_rules_and_a_forced_tier_serves() {
         ("flows", 'n'),
         ("megaflows", 's'),
         ("cycles_per_packet", 'n'),
+        ("packets_per_cpu_second", 'n'),
+        ("packets_per_wall_second", 'n'),
+        ("raw_packets_per_wall_second", 'a'),
         ("emc_hit_ratio", 'n'),
         ("megaflow_hit_ratio", 'n'),
         ("cached_masks", 'n'),

@@ -178,6 +178,7 @@ mod tests {
         let sample = |packets| Sample {
             packets,
             cycles_per_packet: 50.0,
+            packets_per_wall_second: 1e6,
             exact_ratio: 1.0,
             megaflow_ratio: 0.0,
             miss_ratio: 0.0,

@@ -14,7 +14,7 @@
 use crate::measure::frames::{Order, sequence};
 use crate::measure::rig::{Rig, Sample};
 use crate::measure::rows::Rows;
-use crate::measure::trial::{self, Common, Goals, SINK, SOURCE};
+use crate::measure::trial::{self, Common, Goals, Rates, SINK, SOURCE};
 use crate::process::TempDir;
 use crate::stats::median;
 use crate::units::{Failure, count, up_to};
@@ -81,6 +81,8 @@ struct Row {
     flows: usize,
     megaflows: Megaflows,
     cycles_per_packet: f64,
+    #[serde(flatten)]
+    rates: Rates,
     emc_hit_ratio: f64,
     megaflow_hit_ratio: f64,
     miss_ratio: f64,
@@ -161,6 +163,7 @@ fn point(
             flows,
             megaflows,
             cycles_per_packet: of(|s| s.cycles_per_packet),
+            rates: Rates::of_samples(samples),
             emc_hit_ratio: of(|s| s.exact_ratio),
             megaflow_hit_ratio: of(|s| s.megaflow_ratio),
             miss_ratio: of(|s| s.miss_ratio),

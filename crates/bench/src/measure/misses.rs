@@ -13,7 +13,7 @@ use crate::machine::turns::turn;
 use crate::measure::frames::{exact_match, frame};
 use crate::measure::rig::{Rig, Sample};
 use crate::measure::rows::Rows;
-use crate::measure::trial::{self, Common, Goals, Meter, SINK, SOURCE, per_cpu_second};
+use crate::measure::trial::{self, Common, Goals, Meter, Rates, SINK, SOURCE, per_cpu_second};
 use crate::process::TempDir;
 use crate::stats::median;
 use crate::units::count;
@@ -42,7 +42,8 @@ struct Row {
     new_flows: usize,
     memory: &'static str,
     cycles_per_packet: f64,
-    packets_per_cpu_second: f64,
+    #[serde(flatten)]
+    rates: Rates,
     miss_ratio: f64,
     runs: u32,
     /// Each run's packets per second of CPU time.
@@ -69,7 +70,7 @@ pub fn run(args: &Args) -> Result<(), String> {
             println!(
                 "{rules:>7} rules, {memory}: {:>7.0} cycles/packet, {:>5.2} million/s of CPU time, {:.4} missed",
                 row.cycles_per_packet,
-                row.packets_per_cpu_second / 1e6,
+                row.rates.per_cpu_second() / 1e6,
                 row.miss_ratio
             );
             if memory == "warm" {
@@ -124,7 +125,7 @@ fn row(rules: usize, new_flows: usize, memory: &'static str, samples: &[Sample])
         new_flows,
         memory,
         cycles_per_packet,
-        packets_per_cpu_second: per_cpu_second(cycles_per_packet),
+        rates: Rates::of_samples(samples),
         miss_ratio: of(|s| s.miss_ratio),
         runs: samples.len() as u32,
         raw: samples.iter().map(|s| per_cpu_second(s.cycles_per_packet)).collect(),

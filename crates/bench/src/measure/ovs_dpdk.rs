@@ -9,7 +9,7 @@ use crate::measure::rig::{Sample, WORKER_CPU, limit_bursts};
 use crate::process::{Process, TempDir, run, wait_for};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const DAEMON: &str = "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk";
 const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
@@ -251,15 +251,16 @@ impl OvsDpdk {
     }
 
     fn sample(&self, time: Duration) -> Result<Sample, String> {
-        let before = self.reading()?;
+        let (before, start) = (self.reading()?, Instant::now());
         std::thread::sleep(time);
-        let after = self.reading()?;
+        let (after, seconds) = (self.reading()?, start.elapsed().as_secs_f64());
         let packets = (after.0[0] - before.0[0]) as u64;
         let share = |n: usize| (after.0[n] - before.0[n]) as f64 / (packets as f64).max(1.0);
         let cpu_ns = (after.1 - before.1) as f64;
         Ok(Sample {
             packets,
             cycles_per_packet: cpu_ns * base::clock::tsc_hz() as f64 / 1e9 / (packets as f64).max(1.0),
+            packets_per_wall_second: packets as f64 / seconds,
             exact_ratio: share(1),
             megaflow_ratio: share(2) + share(3),
             miss_ratio: share(4) + share(5),

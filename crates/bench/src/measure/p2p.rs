@@ -82,6 +82,9 @@ struct Row {
     cycles_per_packet: f64,
     io_cycles_per_packet: f64,
     packets_per_cpu_second: f64,
+    /// The floor alone has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    packets_per_wall_second: Option<f64>,
     emc_hit_ratio: f64,
     megaflow_hit_ratio: f64,
     miss_ratio: f64,
@@ -92,6 +95,8 @@ struct Row {
     raw: Vec<f64>,
     /// Each turn's of the source and sink alone.
     raw_io: Vec<f64>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    raw_packets_per_wall_second: Vec<f64>,
 }
 
 impl Row {
@@ -256,6 +261,7 @@ fn point(
         let alone = |cycles_per_packet: &f64| Sample {
             packets: 0,
             cycles_per_packet: *cycles_per_packet,
+            packets_per_wall_second: f64::NAN,
             exact_ratio: 0.0,
             megaflow_ratio: 0.0,
             miss_ratio: 0.0,
@@ -276,6 +282,8 @@ fn row(
 ) -> Row {
     let of = |f: fn(&Sample) -> f64| median(&samples.iter().map(f).collect::<Vec<_>>());
     let cycles_per_packet = of(|s| s.cycles_per_packet);
+    let wall: Vec<f64> =
+        samples.iter().filter(|s| s.packets > 0).map(|s| s.packets_per_wall_second).collect();
     Row {
         switch,
         rules,
@@ -284,6 +292,7 @@ fn row(
         cycles_per_packet,
         io_cycles_per_packet: median(io),
         packets_per_cpu_second: base::clock::tsc_hz() as f64 / cycles_per_packet,
+        packets_per_wall_second: (!wall.is_empty()).then(|| median(&wall)),
         emc_hit_ratio: of(|s| s.exact_ratio),
         megaflow_hit_ratio: of(|s| s.megaflow_ratio),
         miss_ratio: of(|s| s.miss_ratio),
@@ -291,6 +300,7 @@ fn row(
         packets: samples.iter().map(|s| s.packets).sum(),
         raw: samples.iter().map(|s| s.cycles_per_packet).collect(),
         raw_io: io.to_vec(),
+        raw_packets_per_wall_second: wall,
     }
 }
 

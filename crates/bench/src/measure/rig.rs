@@ -34,6 +34,8 @@ pub struct Sample {
     pub packets: u64,
     /// TSC cycles of the thread's CPU time per packet.
     pub cycles_per_packet: f64,
+    /// Packets received per second of time.
+    pub packets_per_wall_second: f64,
     /// Share of lookups that the exact tier answered.
     pub exact_ratio: f64,
     /// Share that the megaflow tier answered.
@@ -205,6 +207,7 @@ pub struct Meter {
     megaflow: u64,
     misses: u64,
     cpu_ns: u64,
+    at: Instant,
 }
 
 impl Meter {
@@ -221,6 +224,7 @@ impl Meter {
             megaflow: stats.megaflow_hits.get(),
             misses: stats.misses.get(),
             cpu_ns: base::clock::cpu_time_ns(thread_id).unwrap_or(0),
+            at: Instant::now(),
         }
     }
 
@@ -237,6 +241,7 @@ impl Meter {
         Sample {
             packets,
             cycles_per_packet: cycles(self.cpu_ns - before.cpu_ns) / packets.max(1) as f64,
+            packets_per_wall_second: packets as f64 / (self.at - before.at).as_secs_f64(),
             exact_ratio: share(self.exact, before.exact),
             megaflow_ratio: share(self.megaflow, before.megaflow),
             miss_ratio: share(self.misses, before.misses),

@@ -1,5 +1,6 @@
 //! Shared by the benches in memory: their flags, their goals, and traffic to measure with.
 
+use crate::measure::rig::Sample;
 pub use crate::measure::rig::{Meter, cycles};
 use crate::measure::rows::{Rows, json_file, write_json};
 use crate::stats::{certainty, lower_bound, median, upper_bound_by_inverses};
@@ -53,6 +54,39 @@ impl Common {
             return Ok(());
         }
         goals.verdict()
+    }
+}
+
+/// A rate by either clock, as fields of a row: medians, and each turn's.
+#[derive(Serialize, Clone, Debug, PartialEq)]
+pub struct Rates {
+    packets_per_wall_second: f64,
+    packets_per_cpu_second: f64,
+    raw_packets_per_wall_second: Vec<f64>,
+    raw_packets_per_cpu_second: Vec<f64>,
+}
+
+impl Rates {
+    /// Of turns, each with its packets per second of time and its cycles per packet.
+    pub fn of(turns: impl Iterator<Item = (f64, f64)>) -> Rates {
+        let (wall, cpu): (Vec<f64>, Vec<f64>) =
+            turns.map(|(wall, cost)| (wall, per_cpu_second(cost))).unzip();
+        Rates {
+            packets_per_wall_second: median(&wall),
+            packets_per_cpu_second: median(&cpu),
+            raw_packets_per_wall_second: wall,
+            raw_packets_per_cpu_second: cpu,
+        }
+    }
+
+    /// The same of samples.
+    pub fn of_samples(samples: &[Sample]) -> Rates {
+        Rates::of(samples.iter().map(|s| (s.packets_per_wall_second, s.cycles_per_packet)))
+    }
+
+    /// The median per second of CPU time.
+    pub fn per_cpu_second(&self) -> f64 {
+        self.packets_per_cpu_second
     }
 }
 

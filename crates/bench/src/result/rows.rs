@@ -66,6 +66,7 @@ const FIGURES: &[(&str, &str, Better)] = &[
     ("packets", "packets", Neither),
     ("packets_per_cpu_second", "1/s", Higher),
     ("packets_per_s", "1/s", Higher),
+    ("packets_per_wall_second", "1/s", Higher),
     ("peak_rss_bytes", "bytes", Lower),
     ("pool_bytes", "bytes", Neither),
     ("ratio", "ratio", Lower),
