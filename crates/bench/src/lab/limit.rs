@@ -51,8 +51,8 @@ pub fn limit(load: &Load, sent: &Sent, topology: &Topology, waited: f64, is_alon
     (account.loss() >= LOSS_MIN && waited > WAITED_MAX).then(|| processor(waited))
 }
 
-/// What limited the latency, if not the switch: other processes on the same processors, also where nothing was
-/// lost.
+/// What limited the latency, if not the switch: other processes on the same processors, also where nothing
+/// was lost.
 pub fn of_latency(waited: f64) -> Option<String> {
     (waited > LATENCY_WAITED_MAX).then(|| processor(waited))
 }

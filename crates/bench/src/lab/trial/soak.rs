@@ -1,8 +1,8 @@
 //! Soak: a fixed rate in windows, each as long as a turn of other trials, and whether cost, latency or memory
 //! drift over them. Without a rate, half of what comes through is offered.
 //!
-//! A figure drifts if the 95 % confidence interval of its rise from the first window to the last excludes 0
-//! and the rise is more than 1 %. The interval is that of the slope of a straight line through the windows, by
+//! A figure drifts if the 95 % confidence interval of its rise from first to last window excludes 0 and the
+//! rise is more than 1 %. The interval is that of the slope of a straight line through the windows, by
 //! Student's t: what the windows scatter about the line is its noise. Of several turns, each from a start of
 //! its own, the medians of rise and interval count.
 
