@@ -62,7 +62,10 @@ impl Connection {
         let [(src, src_port), (dst, dst_port)] = [ends[from], ends[1 - from]];
         let mut l4 = [src_port.to_be_bytes(), dst_port.to_be_bytes()].concat();
         let protocol = if self.is_tcp { 6 } else { 17 };
-        let mut is_sum_wrong = chance.one_in(60);
+        let wrong = chance.below(120);
+        let (is_sum_wrong, is_header_wrong) = (wrong == 0, wrong == 1);
+        // Behind the number: sums are taken by the length, which may be odd.
+        let more = if chance.one_in(2) { chance.below(150) as u32 } else { 0 };
         if self.is_tcp {
             let flags = match (self.has_opened[from], chance.below(20)) {
                 (_, 0) if is_alone => 0x11,
@@ -72,7 +75,7 @@ impl Connection {
                 (true, 3..8) => ACK | 8,
                 _ => ACK,
             };
-            let len = if flags & SYN != 0 { 1 } else { 8 };
+            let len = if flags & SYN != 0 { 1 } else { 8 + more };
             let stray = if is_alone && chance.one_in(5) { chance.next() as u32 } else { 0 };
             let (seq, ack) = (self.next[from].wrapping_add(stray), self.next[1 - from]);
             self.next[from] = self.next[from].wrapping_add(len);
@@ -81,11 +84,11 @@ impl Connection {
             );
             l4.extend([0x50, flags, 0x40, 0, 0, 0, 0, 0]);
         } else {
-            l4.extend([0, 16, 0, 0]);
-            is_sum_wrong = false;
+            l4.extend([0, 16 + more as u8, 0, 0]);
         }
         self.has_opened[from] = true;
         l4.extend(number.to_be_bytes());
+        l4.extend((0..more).map(|_| chance.next() as u8));
         let (src, dst) = (Ipv4Addr::from(src), Ipv4Addr::from(dst));
         if self.is_tcp || chance.one_in(2) {
             let sum = pseudo_v4(src, dst, IpProtocol(protocol), l4.len() as u16).bytes(&l4).finish();
@@ -95,9 +98,10 @@ impl Connection {
         let mut ip = vec![0x45, 0, 0, 20 + l4.len() as u8, 0, 0, 0x40, 0, 64, protocol, 0, 0];
         ip.extend([src.octets(), dst.octets()].concat());
         let sum = checksum(&ip);
-        ip[10..12].copy_from_slice(&sum.to_be_bytes());
+        ip[10..12].copy_from_slice(&(sum ^ u16::from(is_header_wrong)).to_be_bytes());
         let mut frame = [&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0][..], &ip, &l4].concat();
-        frame.resize(frame.len().max(60), 0);
+        // What fills a frame belongs to no sum.
+        frame.resize(frame.len().max(60), if chance.one_in(2) { 0xa5 } else { 0 });
         frame
     }
 }
