@@ -12,7 +12,7 @@ use crate::stamp::Stamp;
 use crate::watch::Marks;
 use base::Version;
 use base::rcu::Reader;
-use base::region::prefetch;
+use base::region::{prefetch, prefetch_at};
 use flow::Key;
 use index::{Inserted, Probe};
 
@@ -274,23 +274,27 @@ impl FlowCache {
 
     fn sweep_tier(&mut self, which: Which, count: u32, removals: &mut u32) -> bool {
         let tier = self.tier(which);
-        let end = (tier.swept + count).min(tier.high);
-        for group in Groups(tier.swept, end) {
-            for idx in group.clone() {
-                prefetch(&self.tier(which).entries[idx as usize]);
+        let (start, end) = (tier.swept, (tier.swept + count).min(tier.high));
+        // A visit follows pointers from the entry to the body and on to the counters: each step prefetches
+        // what the next one reads, and follows it this far behind.
+        let behind =
+            |n: u32, steps: u32| n.checked_sub(steps * SWEEP_AHEAD).filter(|&idx| start < idx && idx <= end);
+        for n in start + 1..=end + 3 * SWEEP_AHEAD {
+            prefetch_at(&self.tier(which).entries, n.min(end) as usize);
+            if let Some(idx) = behind(n, 1) {
+                self.prefetch_body(which, idx);
             }
-            for idx in group.clone() {
-                self.prefetch_swept(self.tier(which), idx);
+            if let Some(idx) = behind(n, 2) {
+                self.prefetch_counters(which, idx);
             }
-            for idx in group {
-                if self.entry(which, idx).is_free() {
-                    continue;
-                }
-                self.fold(which, idx);
-                if self.is_to_go(&self.tier(which).entries[idx as usize]) && *removals > 0 {
-                    *removals -= 1;
-                    self.remove(which, idx);
-                }
+            let Some(idx) = behind(n, 3).filter(|&idx| !self.tier(which).entries[idx as usize].is_free())
+            else {
+                continue;
+            };
+            self.fold(which, idx);
+            if *removals > 0 && self.is_to_go(&self.tier(which).entries[idx as usize]) {
+                *removals -= 1;
+                self.remove(which, idx);
             }
         }
         let tier = self.tier_mut(which);
@@ -305,10 +309,11 @@ impl FlowCache {
         e.used.age_ms(Stamp::of(self.now_ms)) > self.config.max_idle_ms || e.version.is_ancient(self.version)
     }
 
-    /// Prefetches the other lines that a visit to the entry will touch: none if it has no counts and is not
-    /// idle yet, like most entries of a large cache.
+    /// Prefetches an entry's body, and its bucket if it is idle: nothing if it has no counts and is not idle
+    /// yet, like most entries of a large cache.
     #[inline(always)]
-    fn prefetch_swept(&self, tier: &Tier, idx: u32) {
+    fn prefetch_body(&self, which: Which, idx: u32) {
+        let tier = self.tier(which);
         let e = &tier.entries[idx as usize];
         let is_idle = self.is_to_go(e);
         if e.is_free() || !is_idle && e.counts.is_empty() {
@@ -319,19 +324,25 @@ impl FlowCache {
             tier.index.prefetch(Probe::new(self.hash_of(e)));
         }
     }
-}
 
-/// `(from, to]` in groups of 16, for prefetching a group at a time.
-struct Groups(u32, u32);
-
-impl Iterator for Groups {
-    type Item = std::ops::RangeInclusive<u32>;
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.0 >= self.1 {
-            return None;
+    /// Prefetches what [`Self::fold`] writes beside the entry and its body.
+    #[inline(always)]
+    fn prefetch_counters(&self, which: Which, idx: u32) {
+        let e = &self.tier(which).entries[idx as usize];
+        if e.is_free() || e.counts.is_empty() {
+            return;
         }
-        let from = self.0 + 1;
-        self.0 = (self.0 + 16).min(self.1);
-        Some(from..=self.0)
+        let body = self.bodies.get(e.decision.body);
+        for slot in self.bodies.credits(body).iter().filter_map(|&slot| self.slots.peek(slot)) {
+            // It may lie in two lines.
+            prefetch(&slot.packets);
+            prefetch(&slot.last_used_ms);
+        }
+        if which == Which::Exact {
+            self.mega_fetch(body.megaflow);
+        }
     }
 }
+
+/// By how many entries each step of a sweep is ahead of the next: about as long as memory takes.
+const SWEEP_AHEAD: u32 = 12;

@@ -65,9 +65,31 @@ impl<P: Pipeline> Process<P> {
     }
 }
 
+/// A bucket is looked at this many packets after it was prefetched: about as long as it takes to come from
+/// memory. The entries found there have the rest of the burst to come.
+const PEEKED_BEHIND: usize = 20;
+
+impl Row {
+    /// Replaces the run's bucket by the most likely entry in it, and prefetches that. Returns the run's
+    /// length.
+    #[inline(always)]
+    fn peek(&mut self, cache: &FlowCache) -> usize {
+        self.likely = cache.exact_prefetch((self.hash, self.likely));
+        self.counts.packets() as usize
+    }
+
+    /// The same if its key may be beside the entry.
+    #[inline(always)]
+    fn peek_long(&mut self, cache: &FlowCache) -> usize {
+        self.likely = cache.exact_prefetch_both((self.hash, self.likely));
+        self.counts.packets() as usize
+    }
+}
+
 impl Memory {
     /// Reads the exact tier's keys of all plain packets, which are not extracted yet. Consecutive packets
-    /// that are alike form a run, of which only the first is looked up. Returns the other packets.
+    /// that are alike form a run, of which only the first is looked up: its likely entry is prefetched. Returns
+    /// the other packets.
     #[inline(always)]
     fn prepare_plain<L: Lanes>(
         &mut self,
@@ -114,31 +136,39 @@ impl Memory {
             Depth::Metadata => a.0[3] == b.0[3],
             _ => lanes.equal(&a.0, &b.0),
         };
-        let mut none = Row::EMPTY;
-        let mut first = &mut none;
+        let rows = &mut self.rows;
+        // The row of the present run: before there is one, the last row, which is like no packet.
+        let (mut first, mut peeked) = (BURST - 1, 0);
+        rows[first].exact = EntryKey::NONE;
         // Apart from plain packets, whose loop keeps all that it needs in registers.
         let mut others = Todo::new();
-        for ((i, packet), row) in batch.iter().enumerate().zip(&mut self.rows) {
+        for (i, packet) in batch.iter().enumerate() {
             if let Some(ahead) = batch.get(i + AHEAD) {
                 prefetch(ahead.data());
             }
             let key = plain_key_by(lanes, packet.data(), packet.len(), depth, origin);
-            first = match key.map(EntryKey::plain) {
-                Some(exact) if are_alike(&exact, &first.exact) => {
-                    first.counts.add(Counts::one(packet));
-                    first
+            match key.map(EntryKey::plain) {
+                Some(exact) if are_alike(&exact, &rows[first % BURST].exact) => {
+                    rows[first % BURST].counts.add(Counts::one(packet));
+                    continue;
                 }
                 Some(exact) => {
                     let (hash, likely) = cache.plain_probe(lanes, &exact.0);
-                    *row = Row { exact, hash, likely, counts: Counts::one(packet), ..Row::EMPTY };
-                    row
+                    rows[i % BURST] = Row { exact, hash, likely, counts: Counts::one(packet), ..Row::EMPTY };
                 }
                 None => {
-                    *row = Row { counts: Counts::one(packet), ..Row::EMPTY };
+                    rows[i % BURST] = Row { counts: Counts::one(packet), ..Row::EMPTY };
                     others.push(i);
-                    row
                 }
-            };
+            }
+            first = i;
+            // All runs before this one are complete.
+            if i >= peeked + PEEKED_BEHIND {
+                peeked += rows[peeked % BURST].peek(cache);
+            }
+        }
+        while peeked < batch.len() {
+            peeked += rows[peeked % BURST].peek(cache);
         }
         others
     }
@@ -155,10 +185,10 @@ impl Memory {
         origin: u64,
         (others, were_plain): (Todo, bool),
     ) -> bool {
-        let all = others.len();
+        let all = others;
         let others = match cache.wide {
-            Some(wide) => wide.run(|| self.prepare_long(wide, cache, batch, ingress, origin, others)),
-            None => self.prepare_long(Baseline, cache, batch, ingress, origin, others),
+            Some(wide) => wide.run(|| self.prepare_long(wide, cache, batch, ingress, origin, all)),
+            None => self.prepare_long(Baseline, cache, batch, ingress, origin, all),
         };
         for i in others.iter() {
             let packet = &batch[i];
@@ -172,7 +202,14 @@ impl Memory {
             self.extract_one(i, packet, ingress);
             self.probe_whole(i, cache);
         }
-        others.len() < all
+        let mut next = 0;
+        for i in all.iter() {
+            // Others are packets of a long one's run.
+            if i >= next {
+                next = i + self.rows[i].peek_long(cache);
+            }
+        }
+        others.len() < all.len()
     }
 
     /// The same for those that are long. Consecutive ones that are alike become a run. Returns the others.
@@ -242,6 +279,11 @@ impl Memory {
             match exact {
                 Some(cache) => self.probe_whole(i, cache),
                 None => todo.push_unknown(i, &self.rows[i]),
+            }
+        }
+        if let Some(cache) = exact {
+            for row in &mut self.rows[..batch.len()] {
+                row.peek(cache);
             }
         }
     }
@@ -418,7 +460,7 @@ impl OnePort {
 }
 
 impl<P: Pipeline> Process<P> {
-    // 2. Exact tier; its buckets have been prefetched. Returns the number of packets that hit.
+    // 2. Exact tier; its likely entries have been prefetched. Returns the number of packets that hit.
     #[inline(never)]
     fn exact_stage(
         &mut self,
@@ -457,13 +499,6 @@ impl<P: Pipeline> Process<P> {
     ) -> u64 {
         let Memory { rows, longs, .. } = memory;
         let (rows, at) = (&mut rows[..batch.len()], arrival.at);
-        let mut next = 0;
-        while let Some(row) = rows.get_mut(next) {
-            let probe = (row.hash, row.likely);
-            row.likely =
-                if LONG { self.cache.exact_prefetch_both(probe) } else { self.cache.exact_prefetch(probe) };
-            next += row.counts.packets() as usize;
-        }
         // The common case: the likely entry matches, and no later change affects it. Only entries are read.
         let sights = Sights::new(&*self.pipeline, &self.reader, at.version);
         let version = ShortVersion::of(at.version);

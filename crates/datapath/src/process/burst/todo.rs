@@ -6,6 +6,7 @@ use packet::BURST;
 
 /// Indices of the packets in a burst that still need a lookup. Bound: the first stage that looks them up
 /// pushes each packet of a batch at most once, and later stages only remove them.
+#[derive(Clone, Copy)]
 pub(super) struct Todo {
     idx: [u8; BURST],
     len: usize,
