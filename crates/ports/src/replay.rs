@@ -105,16 +105,16 @@ impl Replay {
             let frames = (run.frames - self.frame).min(wanted);
             let from = run.first_line + self.frame * run.lines_each;
             let lines = &self.lines[from..from + frames * run.lines_each];
-            // The next burst's, which come by the time this one has been switched. The hardware's own
-            // prefetch ends at each page.
-            for ahead in 0..frames {
-                prefetch_at(&self.lines, from + (frames + ahead) * run.lines_each);
-            }
             let got = if fits_a_chunk(cache, run.lines_each) {
                 cache.alloc_copies(batch, self.in_port, lines, run.lines_each, run.len)
             } else {
                 alloc_chains(cache, batch, self.in_port, lines, &run)
             };
+            // The next burst's, which come by the time this one has been switched: after this one's, which would
+            // wait behind them. The hardware's own prefetch ends at each page.
+            for ahead in 0..frames {
+                prefetch_at(&self.lines, from + (frames + ahead) * run.lines_each);
+            }
             moved.packets += got as u64;
             moved.bytes += (got * run.len) as u64;
             wanted -= got;
