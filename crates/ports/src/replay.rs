@@ -110,8 +110,8 @@ impl Replay {
             } else {
                 alloc_chains(cache, batch, self.in_port, lines, &run)
             };
-            // The next burst's, which come by the time this one has been switched: after this one's, which would
-            // wait behind them. The hardware's own prefetch ends at each page.
+            // The next burst's, which come by the time this one has been switched: after this one's, which
+            // would wait behind them. The hardware's own prefetch ends at each page.
             for ahead in 0..frames {
                 prefetch_at(&self.lines, from + (frames + ahead) * run.lines_each);
             }

@@ -88,8 +88,8 @@ impl Row {
 
 impl Memory {
     /// Reads the exact tier's keys of all plain packets, which are not extracted yet. Consecutive packets
-    /// that are alike form a run, of which only the first is looked up: its likely entry is prefetched. Returns
-    /// the other packets.
+    /// that are alike form a run, of which only the first is looked up: its likely entry is prefetched.
+    /// Returns the other packets.
     #[inline(always)]
     fn prepare_plain<L: Lanes>(
         &mut self,
