@@ -184,8 +184,8 @@ mod x86 {
 
     /// Two halves, each behind a secret, meet after some AES rounds: the first has four in all, the second
     /// three. With one round fewer, all values of four bytes of the second would share 256 places of a table.
-    /// Not cryptographic, like [`HashKey::quad`]: it withstands an attacker
-    /// who sees forwarding, not one who reads hashes.
+    /// Not cryptographic, like [`HashKey::quad`]: it withstands an attacker who sees forwarding, not one who
+    /// reads hashes.
     #[target_feature(enable = "avx2,aes")]
     #[inline]
     fn hash(key: &[u64; 4], words: &[u64; 4]) -> u64 {

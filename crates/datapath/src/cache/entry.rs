@@ -103,7 +103,7 @@ impl EntryKey {
     /// Whether it stands for the bytes of a plain packet, long or not: these tell the packet's key.
     #[inline(always)]
     pub fn is_packed(&self) -> bool {
-        // What is less is in the last word of no packed key.
+        // All other keys have less in their last word.
         self.0[3] >= LONG
     }
 
