@@ -173,7 +173,10 @@ mod x86 {
     #[target_feature(enable = "avx2")]
     #[inline]
     fn matches(bytes: &[u8; 16], wanted: &[u8; 16], mask: &[u8; 16]) -> bool {
-        _mm_testz_si128(_mm_xor_si128(load_half(bytes), load_half(wanted)), load_half(mask)) == 1
+        // In a loop, the compiler finds fewer steps for this than for `_mm_testz_si128`.
+        let mask = load_half(mask);
+        let [bytes, wanted] = [bytes, wanted].map(|bytes| _mm_and_si128(load_half(bytes), mask));
+        _mm_movemask_epi8(_mm_cmpeq_epi8(bytes, wanted)) == 0xffff
     }
 
     #[target_feature(enable = "avx2")]

@@ -48,7 +48,7 @@ impl Probe {
     /// Splits a hash. All 64 bits should be well mixed.
     #[inline(always)]
     pub fn new(hash: u64) -> Probe {
-        Probe { first: hash as u32 & 0x00ff_ffff, sig: (hash >> 48) as u16 }
+        Probe { first: hash as u32, sig: (hash >> 48) as u16 }
     }
 
     /// The second bucket follows from the first and the signature, as in a cuckoo filter.
@@ -146,25 +146,33 @@ impl Index {
     }
 
     /// The first candidate in the first bucket, which [`Self::prefetch`] returned, or else in the second, so
-    /// that its entry can be prefetched; 0 if there is none. Not conclusive.
+    /// that its entry can be prefetched; 0 if there is none, or if a free place still has its signature. Not
+    /// conclusive. The hash is passed where it is, since nearly always its signature is all that is read.
     #[inline(always)]
-    pub fn peek(&self, bucket: u32, probe: Probe) -> u32 {
-        let likely = self.peek_in(bucket as usize, probe.sig);
-        if likely == 0 && self.is_overflown(bucket as usize) { self.peek_second(probe) } else { likely }
+    pub fn peek(&self, bucket: u32, hash: &u64) -> u32 {
+        if let Some(line) = self.buckets.get(bucket as usize)
+            && let hits = equal_lanes(&line.sig, Probe::new(*hash).sig)
+            && hits != 0
+        {
+            line.idx_of(hits)
+        } else {
+            self.peek_second(bucket, hash)
+        }
     }
 
     /// For 7 in 1,000 entries of an index that is about to grow: every third burst has one.
     #[cold]
     #[inline(never)]
-    fn peek_second(&self, probe: Probe) -> u32 {
-        self.peek_in(self.bucket_of(probe.second()), probe.sig)
-    }
-
-    #[inline(always)]
-    fn peek_in(&self, b: usize, sig: u16) -> u32 {
-        let bucket = &self.buckets[b];
-        let hits = equal_lanes(&bucket.sig, sig);
-        if hits == 0 { 0 } else { bucket.idx[hits.trailing_zeros() as usize / 2 % WAYS] }
+    fn peek_second(&self, first: u32, hash: &u64) -> u32 {
+        if !self.is_overflown(first as usize) {
+            return 0;
+        }
+        let probe = Probe::new(*hash);
+        let line = &self.buckets[self.bucket_of(probe.second())];
+        match equal_lanes(&line.sig, probe.sig) {
+            0 => 0,
+            hits => line.idx_of(hits),
+        }
     }
 
     /// Calls `is_it` for each candidate until it returns true, and returns that candidate.
@@ -315,6 +323,12 @@ impl Index {
 }
 
 impl Bucket {
+    /// The first entry of these lanes, of which there is one.
+    #[inline(always)]
+    fn idx_of(&self, hits: u32) -> u32 {
+        self.idx[hits.trailing_zeros() as usize / 2 % WAYS]
+    }
+
     fn sig_at(&self, way: usize) -> u16 {
         (self.sig[way / 4] >> (way % 4 * 16)) as u16
     }
@@ -338,8 +352,12 @@ mod tests {
     use super::*;
     use base::hash::HashKey;
 
+    fn hash(n: u64) -> u64 {
+        HashKey::from_seed(3).block(&[n, 0, 0, 0, 0, 0, 0, 0])
+    }
+
     fn probe(n: u64) -> Probe {
-        Probe::new(HashKey::from_seed(3).block(&[n, 0, 0, 0, 0, 0, 0, 0]))
+        Probe::new(hash(n))
     }
 
     #[test]
@@ -366,15 +384,14 @@ mod tests {
         (1..=count).for_each(|n| assert_eq!(index.insert(probe(n.into()), n), Inserted::Fresh));
         let mut in_second = 0;
         for n in 1..=count {
-            let probe = probe(n.into());
-            let first = index.prefetch(probe);
-            in_second += u32::from(index.peek_in(first as usize, probe.sig) != n);
-            assert_eq!(index.peek(first, probe), n);
+            let first = index.prefetch(probe(n.into()));
+            in_second += u32::from(!index.buckets[first as usize].idx.contains(&n));
+            assert_eq!(index.peek(first, &hash(n.into())), n);
         }
         assert!((1..count / 50).contains(&in_second), "{in_second}");
         // None of an entry that is not there.
-        let others = (count + 1..=2 * count).map(|n| probe(n.into()));
-        let found = others.filter(|&probe| index.peek(index.prefetch(probe), probe) != 0).count();
+        let others = (count + 1..=2 * count).map(|n| hash(n.into()));
+        let found = others.filter(|hash| index.peek(index.prefetch(Probe::new(*hash)), hash) != 0).count();
         assert!(found <= 2, "{found}");
     }
 

@@ -287,8 +287,8 @@ impl FlowCache {
 
     /// The most likely entry (0: none) of a hash in its bucket. Prefetches it.
     #[inline(always)]
-    pub fn exact_prefetch(&self, (hash, bucket): (u64, u32)) -> u32 {
-        let idx = self.exact.index.peek(bucket, Probe::new(hash));
+    pub fn exact_prefetch(&self, hash: &u64, bucket: u32) -> u32 {
+        let idx = self.exact.index.peek(bucket, hash);
         prefetch_at(&self.exact.entries, idx as usize);
         idx
     }
@@ -388,8 +388,8 @@ impl FlowCache {
 
     /// The most likely entry (0: none) of a hash in its bucket. Prefetches it.
     #[inline(always)]
-    pub fn mega_prefetch(&self, (hash, bucket): (u64, u32)) -> u32 {
-        let idx = self.mega.index.peek(bucket, Probe::new(hash));
+    pub fn mega_prefetch(&self, hash: &u64, bucket: u32) -> u32 {
+        let idx = self.mega.index.peek(bucket, hash);
         prefetch_at(&self.mega.entries, idx as usize);
         prefetch_at(&self.mega.blocks, idx as usize);
         idx

@@ -2,10 +2,11 @@
 //! [origin](super::origins) and depth), and how they are found.
 
 use super::entry::{EntryKey, PLAIN_ORIGIN};
-use super::index::Probe;
+use super::index::{Index, Probe};
 use super::origins::{Origin, SLOT_BITS};
 use super::{FlowCache, StoredBlock};
 use crate::ports::InputIdx;
+use base::hash::HashKey;
 use base::region::prefetch_at;
 use base::wide::{Baseline, Lanes};
 use flow::Depth;
@@ -41,14 +42,13 @@ impl FlowCache {
         Some(self.inputs[(number >> SLOT_BITS) as usize].origins.entries(number as u8))
     }
 
-    /// Like [`Self::exact_probe`] for a plain packet's key, by the instructions that [`Self::wide`] names.
+    /// What looks for plain packets' keys, by the instructions that [`Self::wide`] names.
     #[inline(always)]
-    pub fn plain_probe<L: Lanes>(&self, lanes: L, key: &PlainKey) -> (u64, u32) {
-        let hash = lanes.hash(&self.secret, key);
-        (hash, self.exact.index.prefetch(Probe::new(hash)))
+    pub fn prober<L: Lanes>(&self, lanes: L) -> Prober<'_, L> {
+        Prober { lanes, secret: self.secret, index: &self.exact.index }
     }
 
-    /// The same for that of a long plain packet.
+    /// Like [`Self::exact_probe`] for a long plain packet's key, by these instructions.
     #[inline(always)]
     pub fn long_probe<L: Lanes>(&self, lanes: L, key: &LongKey) -> (u64, u32) {
         let hash = lanes.hash_both(&self.secret, key);
@@ -66,10 +66,26 @@ impl FlowCache {
 
     /// Like [`Self::exact_prefetch`], and prefetches the key beside the entry.
     #[inline(always)]
-    pub fn exact_prefetch_both(&self, probe: (u64, u32)) -> u32 {
-        let idx = self.exact_prefetch(probe);
+    pub fn exact_prefetch_both(&self, hash: &u64, bucket: u32) -> u32 {
+        let idx = self.exact_prefetch(hash, bucket);
         prefetch_at(&self.exact.blocks, idx as usize);
         idx
+    }
+}
+
+/// Looks for plain packets' keys. Its own copy of the secret stays in registers where many are looked for.
+pub struct Prober<'a, L> {
+    lanes: L,
+    secret: HashKey,
+    index: &'a Index,
+}
+
+impl<L: Lanes> Prober<'_, L> {
+    /// Like [`FlowCache::exact_probe`].
+    #[inline(always)]
+    pub fn probe(&self, key: &PlainKey) -> (u64, u32) {
+        let hash = self.lanes.hash(&self.secret, key);
+        (hash, self.index.prefetch(Probe::new(hash)))
     }
 }
 

@@ -82,8 +82,9 @@ pub fn plain_key_by<L: Lanes>(
     const L3: usize = 14;
     let h = head.first_chunk::<54>()?;
     let total_len = be16::<16, 54>(h) as usize;
-    let room = frame_len.wrapping_sub(L3);
-    if !lanes.matches(piece::<KNOWN_FROM, 54>(h), &KNOWN, &KNOWN_BITS) || total_len > room || room > 0xffff {
+    // Behind the IPv4 packet. Wraps if that is longer than the frame.
+    let padding = frame_len.wrapping_sub(L3 + total_len);
+    if padding > 0xffff || !lanes.matches(piece::<KNOWN_FROM, 54>(h), &KNOWN, &KNOWN_BITS) {
         return None;
     }
     let (mut least, mut flags) = (20, 0);

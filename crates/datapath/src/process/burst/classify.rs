@@ -74,14 +74,14 @@ impl Row {
     /// length.
     #[inline(always)]
     fn peek(&mut self, cache: &FlowCache) -> usize {
-        self.likely = cache.exact_prefetch((self.hash, self.likely));
+        self.likely = cache.exact_prefetch(&self.hash, self.likely);
         self.counts.packets() as usize
     }
 
     /// The same if its key may be beside the entry.
     #[inline(always)]
     fn peek_long(&mut self, cache: &FlowCache) -> usize {
-        self.likely = cache.exact_prefetch_both((self.hash, self.likely));
+        self.likely = cache.exact_prefetch_both(&self.hash, self.likely);
         self.counts.packets() as usize
     }
 }
@@ -119,12 +119,13 @@ impl Memory {
         batch: &Batch,
         origin: u64,
     ) -> Todo {
-        lanes.run(|| self.prepare::<DEPTH, L>(lanes, cache, batch, origin))
+        let rows = &mut self.rows;
+        lanes.run(|| Memory::prepare::<DEPTH, L>(rows, lanes, cache, batch, origin))
     }
 
     #[inline(always)]
     fn prepare<const DEPTH: usize, L: Lanes>(
-        &mut self,
+        rows: &mut [Row; BURST],
         lanes: L,
         cache: &FlowCache,
         batch: &Batch,
@@ -136,32 +137,31 @@ impl Memory {
             Depth::Metadata => a.0[3] == b.0[3],
             _ => lanes.equal(&a.0, &b.0),
         };
-        let rows = &mut self.rows;
-        // The row of the present run: before there is one, the last row, which is like no packet.
-        let (mut first, mut peeked) = (BURST - 1, 0);
-        rows[first].exact = EntryKey::NONE;
+        // The present run's first packet, and its key. Before there is one, that is like no packet's.
+        let (mut first, mut last, mut peeked) = (0, EntryKey::NONE, 0);
         // Apart from plain packets, whose loop keeps all that it needs in registers.
         let mut others = Todo::new();
+        let prober = cache.prober(lanes);
+        let mut ahead = batch.get(AHEAD..).unwrap_or_default().iter();
         for (i, packet) in batch.iter().enumerate() {
-            if let Some(ahead) = batch.get(i + AHEAD) {
+            if let Some(ahead) = ahead.next() {
                 prefetch(ahead.data());
             }
             let key = plain_key_by(lanes, packet.data(), packet.len(), depth, origin);
-            match key.map(EntryKey::plain) {
-                Some(exact) if are_alike(&exact, &rows[first % BURST].exact) => {
+            let (hash, likely);
+            (last, (hash, likely)) = match key.map(EntryKey::plain) {
+                Some(exact) if are_alike(&exact, &last) => {
                     rows[first % BURST].counts.add(Counts::one(packet));
                     continue;
                 }
-                Some(exact) => {
-                    let (hash, likely) = cache.plain_probe(lanes, &exact.0);
-                    rows[i % BURST] = Row { exact, hash, likely, counts: Counts::one(packet), ..Row::EMPTY };
-                }
+                Some(exact) => (exact, prober.probe(&exact.0)),
                 None => {
-                    rows[i % BURST] = Row { counts: Counts::one(packet), ..Row::EMPTY };
                     others.push(i);
+                    (EntryKey::NONE, (0, 0))
                 }
-            }
-            first = i;
+            };
+            first = i % BURST;
+            rows[first] = Row { exact: last, hash, likely, counts: Counts::one(packet), ..Row::EMPTY };
             // All runs before this one are complete.
             if i >= peeked + PEEKED_BEHIND {
                 peeked += rows[peeked % BURST].peek(cache);
@@ -503,19 +503,19 @@ impl<P: Pipeline> Process<P> {
         let sights = Sights::new(&*self.pipeline, &self.reader, at.version);
         let version = ShortVersion::of(at.version);
         let (entries, beside, trails, mut judge) = self.cache.exact_entries(sights);
-        let (mut hits, mut full) = (Counts::NONE, Counts::NONE);
+        let (mut hits, mut full) = (batch.len(), Counts::NONE);
         let mut to = OnePort::new();
         let mut next = 0;
         while let Some(row) = rows.get_mut(next) {
             let i = next;
-            next += row.counts.packets() as usize;
+            let packets = row.counts.packets() as usize;
+            next += packets;
             // Entry 0, which stands for none, has no plain packet's key.
             if let Some(e) = entries.get_mut(row.likely as usize)
                 && lanes.equal(&e.key.0, &row.exact.0)
                 && (!LONG || !row.exact.is_long() || beside[row.likely as usize].is_long(lanes, &longs[i]))
                 && (e.version == version || judge.renew(e))
             {
-                hits.add(row.counts);
                 e.hit(row.counts, at.now);
                 full.or(e.counts);
                 row.decision = e.decision;
@@ -529,15 +529,15 @@ impl<P: Pipeline> Process<P> {
                     }
                 }
             } else {
+                hits -= packets;
                 todo.push_unknown(i, row);
             }
         }
         if full.is_full() {
             self.fold_full(&memory.rows[..batch.len()]);
         }
-        let hits = hits.packets();
-        memory.to_port = to.get().filter(|_| hits == batch.len() as u64);
-        hits
+        memory.to_port = to.get().filter(|_| hits == batch.len());
+        hits as u64
     }
 
     /// Notes that the burst has hit flows that are cached in the exact tier alone, if so.
@@ -611,7 +611,7 @@ impl<P: Pipeline> Process<P> {
                 (rows[i].hash, rows[i].likely) = lookup.cache.mega_probe(id, &keys[i], &mut masked[i]);
             }
             for i in todo.iter() {
-                rows[i].likely = lookup.cache.mega_prefetch((rows[i].hash, rows[i].likely));
+                rows[i].likely = lookup.cache.mega_prefetch(&rows[i].hash, rows[i].likely);
             }
             let before = todo.len();
             todo.retain(|i| {
