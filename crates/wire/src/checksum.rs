@@ -51,16 +51,28 @@ impl Sum {
         self.one_by_one(data)
     }
 
+    /// Adds bytes of which `HEAD`, an even number of at least eight, are always there: those without a loop.
+    /// `None` if they are not there.
+    #[inline(always)]
+    #[must_use]
+    pub fn head_first<const HEAD: usize>(self, data: &[u8]) -> Option<Self> {
+        const { assert!(HEAD >= 8 && HEAD.is_multiple_of(2)) };
+        let (head, rest) = data.split_first_chunk::<HEAD>()?;
+        let sum = self.array(head);
+        if rest.len() > FEW {
+            return Some(sum.many(rest));
+        }
+        let (words, rest) = rest.as_chunks::<8>();
+        let sum = words.iter().fold(sum, |sum, word| sum.carrying(u64::from_ne_bytes(*word)));
+        Some(sum.carrying(last_of(data.last_chunk()?, rest.len())))
+    }
+
     #[inline(always)]
     fn one_by_one(self, data: &[u8]) -> Self {
         let (words, rest) = data.as_chunks::<8>();
         let sum = words.iter().fold(self, |sum, word| sum.carrying(u64::from_ne_bytes(*word)));
         sum.carrying(match data.last_chunk() {
-            // The last eight bytes without those that were added already.
-            Some(last) => {
-                let end = u64::from_le_bytes(*last) >> 8 >> (56 - 8 * rest.len());
-                u64::from_ne_bytes(end.to_le_bytes())
-            }
+            Some(last) => last_of(last, rest.len()),
             None => end_of(rest),
         })
     }
@@ -116,15 +128,26 @@ impl Sum {
         nonzero(self.finish())
     }
 
-    /// Whether the summed bytes, including their checksum, are valid.
+    /// Whether the summed bytes, including their checksum, are valid: whether the sum is a multiple of 0xffff
+    /// other than 0, without folding it.
     #[inline(always)]
     pub fn is_valid(self) -> bool {
-        self.quarter() == 0xffff
+        // 0xffff times this is -1, and so n times 0xffff, for n from 1 to this, becomes -n. An odd factor
+        // leads no two numbers to the same one.
+        const INVERSE: u64 = u64::MAX / 0xffff;
+        self.0.wrapping_mul(INVERSE) >= INVERSE.wrapping_neg()
     }
 }
 
 /// Up to this many bytes, starting with several at once takes longer than it saves.
 const FEW: usize = 96;
+
+/// The last `len` of eight bytes, fewer than all, as a word.
+#[inline(always)]
+fn last_of(bytes: &[u8; 8], len: usize) -> u64 {
+    let end = u64::from_le_bytes(*bytes) >> 8 >> (56 - 8 * len);
+    u64::from_ne_bytes(end.to_le_bytes())
+}
 
 /// The last bytes, fewer than eight, as a word.
 #[inline(always)]
@@ -241,7 +264,31 @@ mod tests {
         assert_eq!(checksum(&data), naive(&data));
     }
 
+    #[test]
+    fn sums_at_the_limits_are_valid_as_their_folded_ones_are() {
+        let multiples = [0, 1, 2, 0x1_0001, u64::MAX / 0xffff - 1, u64::MAX / 0xffff].map(|n| n * 0xffff);
+        for sum in multiples.iter().flat_map(|n| [n.wrapping_sub(1), *n, n.wrapping_add(1)]) {
+            assert_eq!(Sum(sum).is_valid(), Sum(sum).fold() == 0xffff, "{sum:#x}");
+        }
+    }
+
     proptest! {
+        #[test]
+        fn a_sum_is_valid_if_the_folded_one_is(any: u64, n in 0..=u64::MAX / 0xffff) {
+            prop_assert_eq!(Sum(any).is_valid(), Sum(any).fold() == 0xffff);
+            prop_assert!(n == 0 || Sum(n * 0xffff).is_valid());
+        }
+
+        #[test]
+        fn a_head_without_a_loop_leaves_the_sum_the_same(
+            data in proptest::collection::vec(any::<u8>(), 0..200),
+            before: u64,
+        ) {
+            let plain = Sum(before).bytes(&data).fold();
+            prop_assert_eq!(Sum(before).head_first::<8>(&data).map(Sum::fold), (data.len() >= 8).then_some(plain));
+            prop_assert_eq!(Sum(before).head_first::<28>(&data).map(Sum::fold), (data.len() >= 28).then_some(plain));
+        }
+
         #[test]
         fn sums_as_the_naive_one_does(data in prop::collection::vec(any::<u8>(), 0..2000), cut in 0usize..1000) {
             prop_assert_eq!(checksum(&data), naive(&data));

@@ -87,6 +87,27 @@ impl Traits {
     }
 }
 
+/// Traits, timeout policy, and whether there is a label, read as one word.
+#[derive(Clone, Copy)]
+pub(crate) struct Standing(u64);
+
+impl Standing {
+    #[inline(always)]
+    pub fn has(self, traits: u64) -> bool {
+        self.0 & traits != 0
+    }
+
+    #[inline(always)]
+    pub fn is_labelled(self) -> bool {
+        self.0 & LABELLED != 0
+    }
+
+    #[inline(always)]
+    pub fn policy(self) -> u32 {
+        self.0 as u32 >> POLICY_SHIFT
+    }
+}
+
 /// The low bits of [`STATE`] are traits, the bits above them the policy.
 const TRAITS: u64 = 0xff;
 /// The label is not 0. Without this bit its words are not read.
@@ -278,8 +299,19 @@ impl Entry {
     /// that the wheel would look too late.
     #[inline(always)]
     pub fn expire_at(&self, generation: Generation, ms: u64) -> bool {
-        let before = self.get(EXPIRY);
-        if ms.wrapping_sub(before) > 100 && self.is_still(generation) {
+        self.expire_after(generation, self.get(EXPIRY), ms)
+    }
+
+    /// The same if `before` was read.
+    #[inline(always)]
+    pub fn expire_after(&self, generation: Generation, before: u64, ms: u64) -> bool {
+        // Nearly always, one comparison. It also finds what ends earlier than before.
+        ms.wrapping_sub(before) > 100 && self.expire_otherwise(generation, before, ms)
+    }
+
+    #[inline(never)]
+    fn expire_otherwise(&self, generation: Generation, before: u64, ms: u64) -> bool {
+        if self.is_still(generation) {
             // Another worker was faster to renew it, or has ended the connection.
             let _ = self.0[EXPIRY].compare_exchange(before, ms, Relaxed, Relaxed);
         }
@@ -289,6 +321,11 @@ impl Entry {
     /// Sets the timeout unconditionally. A reader that sees it finds that the previous connection has ended.
     pub fn set_expiry(&self, ms: u64) {
         self.0[EXPIRY].store(ms, Release);
+    }
+
+    #[inline(always)]
+    pub fn standing(&self) -> Standing {
+        Standing(self.get(STATE))
     }
 
     pub fn traits(&self) -> Traits {

@@ -73,11 +73,12 @@ impl Tracker {
     #[inline(always)]
     pub(crate) fn pass(&self, found: &Found, seen: &PlainSeen, now_ms: u64) -> Option<Marked> {
         let entry = self.entry(found.entry);
-        if entry.generation() != Some(found.generation) || entry.expiry_ms() <= now_ms {
+        if entry.generation() != Some(found.generation) {
             return None;
         }
-        let traits = entry.traits();
-        if traits.has(Traits::RELATED | Traits::FTP | Traits::TFTP) {
+        let expiry_ms = entry.expiry_ms();
+        let standing = entry.standing();
+        if expiry_ms <= now_ms || standing.has(Traits::RELATED | Traits::FTP | Traits::TFTP) {
             return None;
         }
         let phase = match &seen.tcp {
@@ -93,13 +94,15 @@ impl Tracker {
                 }
                 Phase::TcpEstablished
             }
-            None if traits.has(Traits::ANSWERED) => Phase::UdpMultiple,
+            None if standing.has(Traits::ANSWERED) => Phase::UdpMultiple,
             None => return None,
         };
-        if self.renew((entry, found.generation), phase, now_ms) {
+        let timeout_ms = self.timeouts.timeout_ms(standing.policy(), phase);
+        if entry.expire_after(found.generation, expiry_ms, now_ms + timeout_ms) {
             self.look_earlier(*found, now_ms);
         }
-        let marked = Marked { mark: entry.mark(), label: entry.label() };
+        let marked =
+            Marked { mark: entry.mark(), label: if standing.is_labelled() { entry.label() } else { 0 } };
         entry.is_still(found.generation).then_some(marked)
     }
 }

@@ -157,11 +157,8 @@ pub(crate) fn read_plain(packet: &Packet, was_valid: bool) -> Option<PlainSeen> 
         // The pseudo-header's addresses stand in front of the ports.
         let pseudo = Sum::new().u16(protocol.into()).u16(l4_len as u16);
         let there = frame.get(ADDRESSES..end)?;
-        let sum = match there.split_first_chunk::<28>() {
-            // Nearly always there is a TCP header at least: no loop over that.
-            Some((addresses_and_tcp, rest)) => pseudo.array(addresses_and_tcp).bytes(rest),
-            None => pseudo.bytes(there),
-        };
+        // Nearly always there is a TCP header at least: no loop over that and the addresses.
+        let sum = pseudo.head_first::<28>(there).unwrap_or_else(|| pseudo.bytes(there));
         if !sum.is_valid() {
             return None;
         }

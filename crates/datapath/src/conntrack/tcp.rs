@@ -182,6 +182,7 @@ impl Ends {
     /// [`update`]. `None` if there is more to check, and `Some(None)` if the segment changes nothing.
     #[inline(always)]
     pub fn pass(&self, s: &Segment, is_liberal: impl FnOnce() -> bool) -> Option<Option<Ends>> {
+        const SLACK: u32 = ACK_SLACK as u32;
         const BOTH_ESTABLISHED: u32 = (State::Established as u32) << 16 | State::Established as u32;
         if self.states & 0x00ff_00ff != BOTH_ESTABLISHED || s.flags & (ACK | SYN | FIN | RST) != ACK {
             return None;
@@ -197,12 +198,12 @@ impl Ends {
             0 => (src_next, src_next),
             len => (s.seq, s.seq.wrapping_add(len)),
         };
-        let behind = dst_next.wrapping_sub(s.ack) as i32;
+        // From here on, how far the acknowledgement is from the one that is furthest ahead.
+        let behind = dst_next.wrapping_sub(s.ack).wrapping_add_signed(ACK_SLACK);
         // What is likely comes first: in order, and near what was sent whatever the scale.
         let is_in_window = at_least(src_limit, end)
             && (at_least(seq, src_next) || at_least(seq, src_next.wrapping_sub(dst_window << dst_bits)))
-            && ((-ACK_SLACK..=ACK_SLACK).contains(&behind)
-                || (-ACK_SLACK..=ACK_SLACK << src_bits).contains(&behind));
+            && (behind <= 2 * SLACK || behind <= SLACK + (SLACK << src_bits));
         if !is_in_window && !is_liberal() {
             return None;
         }

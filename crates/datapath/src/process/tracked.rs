@@ -234,14 +234,16 @@ impl<P: Pipeline> Process<P> {
         runs: &mut Runs<'_>,
         together: &mut Together,
     ) -> bool {
-        let &Trail { next, next_serial, .. } = self.cache.trails.get(entry);
-        if (next, next_serial) != (together.flow, together.serial)
-            && !self.others_leave(arrival, (next, next_serial), runs, together)
-        {
-            return false;
+        let mut trail = self.cache.trails.get(entry);
+        let &Trail { next, next_serial, .. } = trail;
+        if (next, next_serial) != (together.flow, together.serial) {
+            if !self.others_leave(arrival, (next, next_serial), runs, together) {
+                return false;
+            }
+            trail = self.cache.trails.get(entry);
         }
         let Some(packet) = runs.behind(together.counts.packets() as usize) else { return false };
-        if !self.passes(was_read(&arrival.metadata), (key, entry), packet) {
+        if !self.passes(was_read(&arrival.metadata), (key, trail), packet) {
             return false;
         }
         together.counts.add(Counts::one(packet));
@@ -317,9 +319,8 @@ impl<P: Pipeline> Process<P> {
     ///
     /// Never inlined: it needs all registers, and so does the loop over packets.
     #[inline(never)]
-    fn passes(&self, was_valid: bool, (key, entry): (&EntryKey, u32), packet: &mut Packet) -> bool {
-        let Process { cache, context, now_ms, .. } = self;
-        let trail = cache.trails.get(entry);
+    fn passes(&self, was_valid: bool, (key, trail): (&EntryKey, &Trail), packet: &mut Packet) -> bool {
+        let Process { context, now_ms, .. } = self;
         if packet.is_lent() || packet.is_chained() {
             return false;
         }

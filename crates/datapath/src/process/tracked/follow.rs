@@ -34,7 +34,7 @@ impl<P: Pipeline> Process<P> {
         let &Trail { next, next_serial, .. } = self.cache.trails.get(entry);
         let decision = self.said_by((next, next_serial), arrival, metadata)?;
         let key = self.cache.entry(Which::Exact, entry).key;
-        if !self.passes(was_read(metadata), (&key, entry), packet) {
+        if !self.passes(was_read(metadata), (&key, self.cache.trails.get(entry)), packet) {
             return None;
         }
         if decision.verdict != Verdict::Track {
