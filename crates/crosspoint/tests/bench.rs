@@ -257,6 +257,8 @@ fn connections_are_tracked_and_every_packet_is_judged_as_it_should_be() {
         ("connections", 'n'),
         ("cycles_per_packet", 'n'),
         ("packets_per_cpu_second", 'n'),
+        ("packets_per_wall_second", 'n'),
+        ("raw_packets_per_wall_second", 'a'),
         ("raw", 'a'),
         ("raw_cycles", 'a'),
     ];

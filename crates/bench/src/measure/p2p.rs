@@ -8,11 +8,12 @@
 use crate::goals;
 use crate::machine::turns::turn;
 use crate::measure::frames::{self, DST_MAC, Order, addresses, exact_match};
+use crate::measure::io_floor;
 use crate::measure::ovs_dpdk::OvsDpdk;
 use crate::measure::rig::{Rig, Sample, settle};
 use crate::measure::rows::Rows;
+use crate::measure::testpmd::{self, Floor};
 use crate::measure::trial::{Common, Goals};
-use crate::measure::{io_floor, testpmd};
 use crate::process::TempDir;
 use crate::stats::median;
 use crate::units::{Failure, count};
@@ -82,9 +83,7 @@ struct Row {
     cycles_per_packet: f64,
     io_cycles_per_packet: f64,
     packets_per_cpu_second: f64,
-    /// The floor alone has none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    packets_per_wall_second: Option<f64>,
+    packets_per_wall_second: f64,
     emc_hit_ratio: f64,
     megaflow_hit_ratio: f64,
     miss_ratio: f64,
@@ -95,7 +94,6 @@ struct Row {
     raw: Vec<f64>,
     /// Each turn's of the source and sink alone.
     raw_io: Vec<f64>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     raw_packets_per_wall_second: Vec<f64>,
 }
 
@@ -257,17 +255,18 @@ fn point(
     }
     let mut rows = vec![row("crosspoint", args.rules, order, flows, &our_floors, &ours)];
     if peer.is_some() {
-        rows.push(row("ovs-dpdk", args.rules, order, flows, &their_floors, &theirs));
-        let alone = |cycles_per_packet: &f64| Sample {
-            packets: 0,
-            cycles_per_packet: *cycles_per_packet,
-            packets_per_wall_second: f64::NAN,
+        let alone = |floor: &Floor| Sample {
+            packets: floor.packets,
+            cycles_per_packet: floor.cycles_per_packet,
+            packets_per_wall_second: floor.packets_per_wall_second,
             exact_ratio: 0.0,
             megaflow_ratio: 0.0,
             miss_ratio: 0.0,
         };
         let floors: Vec<Sample> = their_floors.iter().map(alone).collect();
-        rows.push(row("testpmd", args.rules, order, flows, &their_floors, &floors));
+        let costs: Vec<f64> = floors.iter().map(|floor| floor.cycles_per_packet).collect();
+        rows.push(row("ovs-dpdk", args.rules, order, flows, &costs, &theirs));
+        rows.push(row("testpmd", args.rules, order, flows, &costs, &floors));
     }
     Ok(rows)
 }
@@ -282,8 +281,6 @@ fn row(
 ) -> Row {
     let of = |f: fn(&Sample) -> f64| median(&samples.iter().map(f).collect::<Vec<_>>());
     let cycles_per_packet = of(|s| s.cycles_per_packet);
-    let wall: Vec<f64> =
-        samples.iter().filter(|s| s.packets > 0).map(|s| s.packets_per_wall_second).collect();
     Row {
         switch,
         rules,
@@ -292,7 +289,7 @@ fn row(
         cycles_per_packet,
         io_cycles_per_packet: median(io),
         packets_per_cpu_second: base::clock::tsc_hz() as f64 / cycles_per_packet,
-        packets_per_wall_second: (!wall.is_empty()).then(|| median(&wall)),
+        packets_per_wall_second: of(|s| s.packets_per_wall_second),
         emc_hit_ratio: of(|s| s.exact_ratio),
         megaflow_hit_ratio: of(|s| s.megaflow_ratio),
         miss_ratio: of(|s| s.miss_ratio),
@@ -300,7 +297,7 @@ fn row(
         packets: samples.iter().map(|s| s.packets).sum(),
         raw: samples.iter().map(|s| s.cycles_per_packet).collect(),
         raw_io: io.to_vec(),
-        raw_packets_per_wall_second: wall,
+        raw_packets_per_wall_second: samples.iter().map(|s| s.packets_per_wall_second).collect(),
     }
 }
 

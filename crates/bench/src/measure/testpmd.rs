@@ -15,8 +15,27 @@ use std::time::{Duration, Instant};
 /// How long it may take until it forwards, and from one report to the next.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// TSC cycles of the forwarding thread's CPU time per packet from the source to the sink.
-pub fn measure(pcap: &Path, time: Duration) -> Result<f64, String> {
+/// What it forwarded.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Floor {
+    /// Packets from the source to the sink.
+    pub packets: u64,
+    /// TSC cycles of the forwarding thread's CPU time.
+    pub cycles_per_packet: f64,
+    /// Its rate.
+    pub packets_per_wall_second: f64,
+}
+
+/// A report of testpmd.
+#[derive(Clone, Copy)]
+struct Reading {
+    packets: u64,
+    cpu_ns: u64,
+    at: Instant,
+}
+
+/// Forwards for this time.
+pub fn measure(pcap: &Path, time: Duration) -> Result<Floor, String> {
     let _pages = HugePages::provide()?;
     let dir = TempDir::new("testpmd")?;
     let lcores = format!("0,{WORKER_CPU}");
@@ -51,21 +70,31 @@ pub fn measure(pcap: &Path, time: Duration) -> Result<f64, String> {
         // It is subtracted from the cost of the other one.
         ["testpmd", "ovs-dpdk"].into_iter().for_each(|switch| turns::note(switch, watched));
     }
-    let (first, last) = match (readings.get(1), readings.last()) {
-        (Some(first), Some(last)) if last.0 > first.0 => (first, last),
-        _ => return Err("dpdk-testpmd forwarded nothing".into()),
-    };
-    Ok((last.1 - first.1) as f64 * base::clock::tsc_hz() as f64 / 1e9 / (last.0 - first.0) as f64)
+    match (readings.get(1), readings.last()) {
+        (Some(first), Some(last)) if last.packets > first.packets => Ok(floor(first, last)),
+        _ => Err("dpdk-testpmd forwarded nothing".into()),
+    }
 }
 
-/// Packets and CPU time of so many reports. The source's account comes first in each report; the sink's has
+/// What was forwarded from one report to a later one.
+fn floor(first: &Reading, last: &Reading) -> Floor {
+    let packets = last.packets - first.packets;
+    let cycles = (last.cpu_ns - first.cpu_ns) as f64 * base::clock::tsc_hz() as f64 / 1e9;
+    Floor {
+        packets,
+        cycles_per_packet: cycles / packets as f64,
+        packets_per_wall_second: packets as f64 / (last.at - first.at).as_secs_f64(),
+    }
+}
+
+/// So many reports. The source's account comes first in each report; the sink's has
 /// no packets received.
 fn readings(
     lines: &Receiver<String>,
     count: usize,
     patience: Duration,
     mut cpu_ns: impl FnMut() -> Result<u64, String>,
-) -> Result<Vec<(u64, u64)>, String> {
+) -> Result<Vec<Reading>, String> {
     let (mut all, mut end) = (Vec::new(), Instant::now() + patience);
     while all.len() < count {
         let left = end.saturating_duration_since(Instant::now());
@@ -77,7 +106,7 @@ fn readings(
             line.trim().strip_prefix("RX-packets:").and_then(|rest| rest.split_whitespace().next());
         let packets: u64 = received.and_then(|n| n.parse().ok()).unwrap_or(0);
         if packets > 0 {
-            all.push((packets, cpu_ns()?));
+            all.push(Reading { packets, cpu_ns: cpu_ns()?, at: Instant::now() });
             end = Instant::now() + patience;
         }
     }
@@ -101,10 +130,21 @@ mod tests {
         for line in ["  RX-packets: 40  RX-missed: 0", "  RX-packets: 0", "  RX-packets: 90 RX-missed: 0"] {
             sender.send(line.to_string()).unwrap();
         }
-        assert_eq!(read(2, Duration::from_secs(60)), Ok(vec![(40, 5), (90, 10)]));
+        let two = read(2, Duration::from_secs(60)).unwrap();
+        assert_eq!([0, 1].map(|n| (two[n].packets, two[n].cpu_ns)), [(40, 5), (90, 10)]);
         let quiet = std::thread::spawn(move || while sender.send("  RX-packets: 0".to_string()).is_ok() {});
-        assert!(read(1, Duration::from_millis(20)).unwrap_err().contains("forwarded nothing"));
+        assert!(read(1, Duration::from_millis(20)).err().unwrap().contains("forwarded nothing"));
         drop(lines);
         quiet.join().unwrap();
+    }
+
+    #[test]
+    fn the_floor_has_a_rate_by_either_clock() {
+        let at = Instant::now();
+        let first = Reading { packets: 1_000, cpu_ns: 0, at };
+        let last = Reading { packets: 5_000, cpu_ns: 1_000_000_000, at: at + Duration::from_secs(2) };
+        let floor = floor(&first, &last);
+        assert_eq!((floor.packets, floor.packets_per_wall_second), (4_000, 2_000.0));
+        assert_eq!(floor.cycles_per_packet, base::clock::tsc_hz() as f64 / 4_000.0);
     }
 }

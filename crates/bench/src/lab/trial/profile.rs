@@ -24,7 +24,9 @@ use std::time::{Duration, Instant};
 const PERF: &str = "/usr/bin/perf";
 /// Samples a second of CPU time.
 const SAMPLES_HZ: u32 = 2_000;
-/// Until it samples.
+/// Maximum time until it has begun its file.
+const FILE: Duration = Duration::from_secs(10);
+/// From then until it samples.
 const START: Duration = Duration::from_millis(300);
 /// Until it has written its file.
 const END: Duration = Duration::from_secs(10);
@@ -50,7 +52,7 @@ impl Trial for Profile {
         let wake_s = wake_cost_s()?;
         let mut outcome = Outcome::default();
         for _ in 0..times.turns {
-            let perf = Perf::start(pid)?;
+            let perf = Perf::start(PERF, pid, FILE)?;
             let offered = bed.offer(&Load { seconds: times.seconds, ..load.clone() })?;
             let (start_ns, end_ns) = offered.sent.used.from_to_ns;
             let samples = perf.finish(start_ns as f64 / 1e9, end_ns as f64 / 1e9)?;
@@ -121,18 +123,30 @@ struct Perf {
 }
 
 impl Perf {
-    fn start(pid: u32) -> Result<Perf, String> {
+    fn start(program: &str, pid: u32, patience: Duration) -> Result<Perf, String> {
         let dir = TempDir::new("perf")?;
-        let mut command = Command::new(PERF);
+        let data = dir.0.join("data");
+        let mut command = Command::new(program);
         command.args(["record", "-e", "cpu-clock", "-k", "CLOCK_MONOTONIC", "-F", &SAMPLES_HZ.to_string()]);
-        command.args(["-p", &pid.to_string(), "-o"]).arg(dir.0.join("data"));
+        command.args(["-p", &pid.to_string(), "-o"]).arg(&data);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let mut process = Process::spawn(&mut command)?;
-        std::thread::sleep(START);
-        match process.0.try_wait().map_err(|e| e.to_string())? {
-            None => Ok(Perf { process, dir }),
+        let mut is_alive = || match process.0.try_wait().map_err(|e| e.to_string())? {
+            None => Ok(()),
             Some(status) => Err(format!("{command:?}: {status}: perf cannot sample here")),
+        };
+        let since = Instant::now();
+        // An interrupt before it has begun its file would end it without one.
+        while !std::fs::metadata(&data).is_ok_and(|file| file.len() > 0) {
+            is_alive()?;
+            if since.elapsed() > patience {
+                return Err(format!("{command:?}: perf began no file within {patience:?}"));
+            }
+            std::thread::sleep(Duration::from_millis(10));
         }
+        std::thread::sleep(START);
+        is_alive()?;
+        Ok(Perf { process, dir })
     }
 
     /// Samples by class from one time to another, in seconds of the monotonic clock.
@@ -167,6 +181,29 @@ fn classes(text: &str, start: f64, end: f64) -> BTreeMap<Class, u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    /// A program in place of perf: a shell script, in which `$data` is the file.
+    fn script(dir: &TempDir, body: &str) -> String {
+        let path = dir.0.join("perf");
+        std::fs::write(&path, format!("#!/bin/sh\nfor data; do :; done\n{body}\n")).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        path.to_string_lossy().into_owned()
+    }
+
+    #[test]
+    fn perf_that_is_slow_to_begin_its_file_is_waited_for_but_not_without_end() {
+        let dir = TempDir::new("perf-test").unwrap();
+        let start = |body: &str, patience| {
+            Perf::start(&script(&dir, body), std::process::id(), Duration::from_millis(patience))
+        };
+        let perf = start("sleep 0.8; echo x > \"$data\"; exec sleep 60", 30_000).unwrap();
+        assert_eq!(std::fs::read_to_string(perf.dir.0.join("data")).unwrap(), "x\n");
+        let why = start("exec sleep 60", 50).err().unwrap();
+        assert!(why.contains("began no file within 50ms"), "{why}");
+        let why = start("exit 3", 30_000).err().unwrap();
+        assert!(why.contains("exit status: 3") && why.contains("cannot sample"), "{why}");
+    }
 
     #[test]
     fn samples_are_told_by_symbol_and_only_those_of_the_load_count() {

@@ -29,7 +29,7 @@ use crate::measure::trial::{Common, Goals, per_cpu_second};
 use crate::process::TempDir;
 use crate::stats::median;
 use crate::units::up_to;
-use sides::{Counts, Ours, Side, Theirs};
+use sides::{Cost, Counts, Ours, Side, Theirs};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use traffic::{FROM_INSIDE, FROM_OUTSIDE, OPENING, OTHERS, Rules, Source};
@@ -89,6 +89,9 @@ struct Row {
     connections: usize,
     cycles_per_packet: f64,
     packets_per_cpu_second: f64,
+    /// None if packets came from a file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    packets_per_wall_second: Option<f64>,
     /// Rate of established packets in ratio to that of the same packets without `ct`.
     #[serde(skip_serializing_if = "Option::is_none")]
     ratio_to_stateless: Option<f64>,
@@ -99,6 +102,8 @@ struct Row {
     /// Each turn's packets per second of CPU time.
     raw: Vec<f64>,
     raw_cycles: Vec<f64>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    raw_packets_per_wall_second: Vec<f64>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     raw_stateless: Vec<f64>,
 }
@@ -134,7 +139,7 @@ fn cost_of_file(theirs: &mut Theirs, args: &Args, dir: &Path, most: usize) -> Re
     let mut more = Vec::new();
     for _ in 0..args.common.runs {
         let memory = theirs.turn(std::slice::from_ref(&in_memory), args.common.turn())?;
-        more.push(theirs.play(std::slice::from_ref(&in_file))? - memory);
+        more.push(theirs.play(std::slice::from_ref(&in_file))?.cycles - memory.cycles);
     }
     let more = median(&more).max(0.0);
     println!("ovs-dpdk: a packet from a file costs {more:.1} cycles more than one from memory");
@@ -163,7 +168,7 @@ fn established(
         Ok((of_ours, of_theirs.transpose()?))
     })?;
     let (ours, of_peer) = by_side(&turns);
-    let row = |switch, rules, costs: &[f64]| row(switch, What::Established, rules, connections, costs);
+    let row = |switch, rules, costs: &[Cost]| row(switch, What::Established, rules, connections, costs);
     let stateless = |row: Row| Row { what: What::Stateless, ..row };
     add(rows, stateless(row(plain.name(), Rules::Stateless, &ours)));
     let from_file = |theirs: &Theirs, sources: &[Source]| (!Theirs::holds(sources)).then_some(theirs.of_file);
@@ -186,7 +191,7 @@ fn established(
             let theirs = theirs.as_mut();
             let of_theirs = theirs
                 .map(|theirs| checked(*theirs, What::Established, |theirs| theirs.turn(&sources, time)));
-            Ok((without / with, (with, of_theirs.transpose()?)))
+            Ok((without.cycles / with.cycles, (with, of_theirs.transpose()?)))
         })?;
         let (ratios, turns): (Vec<f64>, Vec<_>) = turns.into_iter().unzip();
         let (ours, of_peer) = by_side(&turns);
@@ -234,7 +239,7 @@ fn new(
         side.forget()?;
         let cost = checked(side, What::New, |side| turn(side.name(), || side.play(&opening)))?;
         known(side, args.new)?;
-        Ok::<f64, String>(cost)
+        Ok::<Cost, String>(cost)
     };
     let turns = learnt(args.common.runs, || {
         Ok((once(&mut side)?, theirs.as_mut().map(|theirs| once(*theirs)).transpose()?))
@@ -256,7 +261,7 @@ fn learnt<T>(runs: u32, mut turn: impl FnMut() -> Result<T, String>) -> Result<V
 }
 
 /// Our costs, and the peer's if there is one.
-fn by_side(turns: &[(f64, Option<f64>)]) -> (Vec<f64>, Vec<f64>) {
+fn by_side<T: Copy>(turns: &[(T, Option<T>)]) -> (Vec<T>, Vec<T>) {
     (turns.iter().map(|turn| turn.0).collect(), turns.iter().filter_map(|turn| turn.1).collect())
 }
 
@@ -310,8 +315,10 @@ fn known(side: &dyn Side, connections: usize) -> Result<(), String> {
     }
 }
 
-fn row(switch: &'static str, what: What, rules: Rules, connections: usize, costs: &[f64]) -> Row {
-    let cycles_per_packet = median(costs);
+fn row(switch: &'static str, what: What, rules: Rules, connections: usize, costs: &[Cost]) -> Row {
+    let cycles: Vec<f64> = costs.iter().map(|cost| cost.cycles).collect();
+    let cycles_per_packet = median(&cycles);
+    let wall: Vec<f64> = costs.iter().filter_map(|cost| cost.per_wall_second).collect();
     Row {
         switch,
         what,
@@ -319,11 +326,13 @@ fn row(switch: &'static str, what: What, rules: Rules, connections: usize, costs
         connections,
         cycles_per_packet,
         packets_per_cpu_second: per_cpu_second(cycles_per_packet),
+        packets_per_wall_second: (!wall.is_empty()).then(|| median(&wall)),
         ratio_to_stateless: None,
         source_cycles_per_packet: None,
         runs: costs.len() as u32,
-        raw: costs.iter().map(|cost| per_cpu_second(*cost)).collect(),
-        raw_cycles: costs.to_vec(),
+        raw: cycles.iter().map(|cost| per_cpu_second(*cost)).collect(),
+        raw_cycles: cycles,
+        raw_packets_per_wall_second: wall,
         raw_stateless: Vec::new(),
     }
 }
@@ -376,6 +385,17 @@ mod tests {
         let mut costs = [(814.0, Some(900.0)), (227.0, Some(700.0)), (239.0, None)].into_iter();
         let turns = learnt(2, || costs.next().ok_or_else(|| "too many turns".to_string())).unwrap();
         assert_eq!(by_side(&turns), (vec![227.0, 239.0], vec![700.0]));
+    }
+
+    #[test]
+    fn rates_are_told_by_either_clock_but_not_the_rate_of_a_file() {
+        let of = |cycles, per_wall_second| Cost { cycles, per_wall_second };
+        let row = |costs: &[Cost]| row("x", What::Established, Rules::Firewall, 10, costs);
+        let memory = row(&[of(200.0, Some(4e6)), of(210.0, Some(3e6)), of(400.0, Some(2e6))]);
+        assert_eq!((memory.cycles_per_packet, memory.packets_per_wall_second), (210.0, Some(3e6)));
+        assert_eq!(memory.raw_packets_per_wall_second, [4e6, 3e6, 2e6]);
+        let file = row(&[of(200.0, None)]);
+        assert_eq!((file.packets_per_wall_second, file.raw.len()), (None, 1));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::traffic::{COOKIES, Source};
 use crate::machine::turns::turn;
 use crate::measure::ovs_dpdk::OvsDpdk;
-use crate::measure::rig::{Rig, settle};
+use crate::measure::rig::{Rig, Sample, settle};
 use crate::measure::trial::{self, Meter, SINK, cycles};
 use datapath::Config;
 use datapath::conntrack::dump::Filter;
@@ -36,14 +36,29 @@ impl Counts {
     }
 }
 
+/// What packets cost.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Cost {
+    /// Cycles per packet, of the CPU time spent on packets.
+    pub cycles: f64,
+    /// Packets per second of time. None if they came from a file: that is the file's rate.
+    pub per_wall_second: Option<f64>,
+}
+
+impl From<Sample> for Cost {
+    fn from(sample: Sample) -> Cost {
+        Cost { cycles: sample.cycles_per_packet, per_wall_second: Some(sample.packets_per_wall_second) }
+    }
+}
+
 /// See the module documentation.
 pub trait Side {
     /// As in rows.
     fn name(&self) -> &'static str;
-    /// Plays captures to their end. Cycles per packet, of the CPU time spent on packets.
-    fn play(&mut self, sources: &[Source]) -> Result<f64, String>;
-    /// Plays captures again and again, and measures for this time when all has settled. Cycles per packet.
-    fn turn(&mut self, sources: &[Source], time: Duration) -> Result<f64, String>;
+    /// Plays captures to their end.
+    fn play(&mut self, sources: &[Source]) -> Result<Cost, String>;
+    /// Plays captures again and again, and measures for this time when all has settled.
+    fn turn(&mut self, sources: &[Source], time: Duration) -> Result<Cost, String>;
     /// All packets so far.
     fn counts(&mut self) -> Result<Counts, String>;
     /// Connections that it knows.
@@ -98,14 +113,17 @@ impl Side for Ours {
     }
 
     /// The worker sleeps before and after, so all its CPU time is these packets'.
-    fn play(&mut self, sources: &[Source]) -> Result<f64, String> {
+    fn play(&mut self, sources: &[Source]) -> Result<Cost, String> {
         let packets: u64 = sources.iter().map(|s| s.frames).sum();
         let (before, start) = (Meter::read(&self.0), Instant::now());
         self.add(sources, false)?;
-        let sample = loop {
-            let sample = Meter::read(&self.0).since(&before);
+        // Until now files were read.
+        let added = Meter::read(&self.0);
+        let (sample, behind) = loop {
+            let now = Meter::read(&self.0);
+            let sample = now.since(&before);
             if sample.packets >= packets {
-                break sample;
+                break (sample, now.since(&added));
             }
             if start.elapsed() > PLAYED_WITHIN {
                 return Err(format!("{} of {packets} packets were received in time", sample.packets));
@@ -114,15 +132,17 @@ impl Side for Ours {
             std::thread::sleep(Duration::from_micros(200));
         };
         self.remove(sources)?;
-        Ok(sample.cycles_per_packet)
+        // All packets of a short capture may have come before.
+        let per_wall_second = Some(behind.packets_per_wall_second).filter(|_| behind.packets > 0);
+        Ok(Cost { cycles: sample.cycles_per_packet, per_wall_second })
     }
 
-    fn turn(&mut self, sources: &[Source], time: Duration) -> Result<f64, String> {
+    fn turn(&mut self, sources: &[Source], time: Duration) -> Result<Cost, String> {
         self.add(sources, true)?;
         self.0.warm_up(settle(1_000, time.as_millis() as u64));
         let sample = self.0.measure(time);
         self.remove(sources)?;
-        Ok(sample.cycles_per_packet)
+        Ok(sample.into())
     }
 
     fn counts(&mut self) -> Result<Counts, String> {
@@ -195,7 +215,7 @@ impl Side for Theirs {
     }
 
     /// Its thread polls before and after, which is taken off by the share of its cycles that it was busy.
-    fn play(&mut self, sources: &[Source]) -> Result<f64, String> {
+    fn play(&mut self, sources: &[Source]) -> Result<Cost, String> {
         let packets: u64 = sources.iter().map(|s| s.frames).sum();
         let of_file = self.of_file;
         self.awake(|peer| {
@@ -214,12 +234,13 @@ impl Side for Theirs {
             }
             let after = peer.busy_reading()?;
             let (busy, idle) = ((after.1 - load.1) as f64, (after.2 - load.2) as f64);
-            Ok(cycles(after.0 - load.0) * busy / (busy + idle).max(1.0) / packets as f64 - of_file)
+            let all = cycles(after.0 - load.0) * busy / (busy + idle).max(1.0);
+            Ok(Cost { cycles: all / packets as f64 - of_file, per_wall_second: None })
         })
     }
 
     /// Captures that its memory does not hold are played from their files, once.
-    fn turn(&mut self, sources: &[Source], time: Duration) -> Result<f64, String> {
+    fn turn(&mut self, sources: &[Source], time: Duration) -> Result<Cost, String> {
         if !Theirs::holds(sources) {
             return turn("ovs-dpdk", || self.play(sources));
         }
@@ -228,7 +249,7 @@ impl Side for Theirs {
             std::thread::sleep(settle(1_000, time.as_millis() as u64));
             let sample = peer.measure(time)?;
             peer.stop_sources()?;
-            Ok(sample.cycles_per_packet)
+            Ok(sample.into())
         })
     }
 
