@@ -1,7 +1,7 @@
 //! `crosspoint check`: what in a database the switch would not implement; run it before a migration.
 
 use crate::config::wanted::{Interface, PATCH};
-use crate::config::{EnableDummy, Wanted, rows};
+use crate::config::{EnableDummy, rows};
 use base::PortNo;
 use host::database_file::{ids, open_to_read};
 use host::log::os_text;
@@ -29,7 +29,7 @@ pub fn check(path: &Path) -> Result<BTreeSet<String>, String> {
     let contents = storage::read_converted(&file, &schema, &mut ids()).map_err(|e| wrong(&e))?;
     let run_dir = RunDir::from_env();
     let reading =
-        rows::read(&rows::Rows::of(&contents.database), &Wanted::default(), EnableDummy::No, run_dir.path());
+        rows::read(rows::Rows::of(&contents.database), &Default::default(), EnableDummy::No, run_dir.path());
     // Without its first row it configures nothing.
     let Some(reading) = reading else { return Ok(BTreeSet::new()) };
     let mut remarks = reading.complaints;

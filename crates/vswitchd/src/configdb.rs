@@ -11,7 +11,7 @@
 //! using one database: one that has lost it to another removes its bridges until it has the lock again.
 
 use crate::config::Wanted;
-use crate::config::rows::{self, EnableDummy, Reading, Rows};
+use crate::config::rows::{EnableDummy, Reading, Reads, Rows};
 use crate::config::wanted::SwitchWide;
 use crate::devices::{self, DEVICE_WAIT};
 use crate::janitor::Fate;
@@ -111,7 +111,8 @@ pub async fn run(client: DatabaseClient, shared: Shared, sockets: BridgeSockets)
         is_lasting: !matches!(server, Server::Embedded { in_memory: true, .. }),
         replica,
         reading: Reading::default(),
-        wanted: Wanted::default(),
+        wanted: Rc::default(),
+        reads: None,
         plan: None,
         is_waiting: false,
         replan: false,
@@ -245,7 +246,9 @@ struct Follower {
     /// What was read from the rows last.
     reading: Reading,
     /// What was wanted at that time: invalid values leave these settings as they were.
-    wanted: Wanted,
+    wanted: Rc<Wanted>,
+    /// The rows are being read.
+    reads: Option<Reads>,
     plan: Option<Reconciliation>,
     /// The plan waits for a device to go.
     is_waiting: bool,
@@ -305,9 +308,13 @@ impl Follower {
             self.retried = Some(tokio::time::Instant::now());
             self.replan = true;
         }
-        if self.replan || changes.iter().any(|c| configures(&self.replica, c)) {
+        self.replan |= changes.iter().any(|c| configures(&self.replica, c));
+        if self.replan && self.reads.is_none() {
             self.replan = false;
-            self.read();
+            self.begin_reading();
+        }
+        if !self.read_some() {
+            return true;
         }
         if root_row(&self.replica).is_none() {
             // The configuration does not exist yet, and the process that creates it may be waiting for this
@@ -315,12 +322,16 @@ impl Follower {
             self.is_configured();
         }
         self.is_waiting = false;
-        match self.go_on() {
-            Progress::More => return true,
-            Progress::Waiting => self.is_waiting = true,
-            Progress::Done => return self.write_back(),
-        }
-        false
+        let has_more = match self.go_on() {
+            Progress::More => true,
+            Progress::Waiting => {
+                self.is_waiting = true;
+                false
+            }
+            Progress::Done => self.write_back(),
+        };
+        // Rows that have changed while they were read are read anew.
+        has_more || self.replan
     }
 
     /// Whether it must look again soon, though nothing tells it when.
@@ -354,7 +365,8 @@ impl Follower {
     /// Another process has the lock, and serves the same bridges: ours go. It has devices by the names of
     /// those that we made, or will have: these stay.
     fn stand_down(&mut self) {
-        self.wanted.bridges.clear();
+        self.wanted = Rc::new(Wanted { switch: self.wanted.switch.clone(), ..Wanted::default() });
+        self.reads = None;
         let mut vswitch = self.shared.borrow_mut();
         vswitch.devices.removed = Fate::Left;
         self.plan = Some(Reconciliation::of_all_bridges(&vswitch));
@@ -369,32 +381,43 @@ impl Follower {
         progress == Progress::More
     }
 
-    /// 2. What is wanted, and how to get there.
-    fn read(&mut self) {
+    /// 2. What is wanted: begins to read it from the rows as they are now.
+    fn begin_reading(&mut self) {
         let Some(schema) = self.replica.schema().cloned() else { return };
         let tables =
             (0..schema.tables().len()).map(|n| self.replica.table(TableIdx(n as u16)).clone()).collect();
-        let reading = match rows::read(
-            &Rows { schema, tables },
-            &self.wanted,
-            self.dummy,
-            self.run_dir.path(),
-        ) {
-            Some(reading) => reading,
-            None => {
-                let vhost_sock_dir = self.wanted.switch.vhost_sock_dir.clone();
-                let nothing = Wanted {
-                    switch: SwitchWide { vhost_sock_dir, ..SwitchWide::default() },
-                    ..Wanted::default()
-                };
-                if self.wanted == nothing {
-                    // There is nothing to do before the configuration exists.
-                    return;
-                }
+        let rows = Rows { schema, tables };
+        self.reads = Reads::begin(rows, self.wanted.clone(), self.dummy, self.run_dir.path());
+        if self.reads.is_none() {
+            let vhost_sock_dir = self.wanted.switch.vhost_sock_dir.clone();
+            let switch = SwitchWide { vhost_sock_dir, ..SwitchWide::default() };
+            let nothing = Wanted { switch, ..Wanted::default() };
+            // There is nothing to do before the configuration exists.
+            if *self.wanted != nothing {
                 tracing::debug!(target: "bridge", "the row of table Open_vSwitch is gone, and with it all bridges");
-                Reading { wanted: nothing, ..Reading::default() }
+                self.make_plan(Reading { wanted: nothing.into(), ..Reading::default() });
             }
-        };
+        }
+    }
+
+    /// A turn of reading, and the plan once everything is read. Returns whether nothing is left to read.
+    fn read_some(&mut self) -> bool {
+        let end = Instant::now() + TURN;
+        let Some(reads) = &mut self.reads else { return true };
+        while !reads.is_done() {
+            reads.step();
+            if Instant::now() >= end {
+                return false;
+            }
+        }
+        if let Some(reads) = self.reads.take() {
+            self.make_plan(reads.finish());
+        }
+        true
+    }
+
+    /// How to get to what was read.
+    fn make_plan(&mut self, reading: Reading) {
         for complaint in reading.complaints.difference(&self.said) {
             tracing::debug!(target: "bridge", "{complaint}");
         }
@@ -411,8 +434,8 @@ impl Follower {
         if let Some(root) = root_row(&self.replica).filter(|_| self.is_lasting) {
             self.shared.borrow_mut().devices.set_owner(format!("crosspoint {root}"));
         }
-        self.plan =
-            Some(Reconciliation::plan(&self.shared.borrow().running(), &reading.wanted, &reading.before));
+        let (wanted, before) = (reading.wanted.clone(), reading.before.clone());
+        self.plan = Some(Reconciliation::plan(&self.shared.borrow().running(), wanted, before));
         self.wanted = reading.wanted.clone();
         // A shorter interval holds at once.
         let soon = clock::now() + Duration::from_millis(self.wanted.switch.stats_interval_ms);

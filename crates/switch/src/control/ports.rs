@@ -205,10 +205,18 @@ impl Control {
     /// Removes a port and forgets the addresses behind it, in other bridges too: in turns if they are many.
     /// Until [`Self::is_remembered`] is false, no other port should have its number.
     pub fn remove_port(&mut self, port: PortNo) -> Result<(), PortError> {
+        self.remove_ports(&[port])
+    }
+
+    /// Takes ports away, all in one version, or none of them if one does not exist. For many this costs far
+    /// less than to take one after the other: each version has a list of all ports.
+    pub fn remove_ports(&mut self, ports: &[PortNo]) -> Result<(), PortError> {
         self.enter();
         let inner = &mut self.inner;
-        inner.port_bridge(port).ok_or(PortError::NoPort(port))?;
-        inner.drop_port(port, &self.reader);
+        for port in ports {
+            inner.port_bridge(*port).ok_or(PortError::NoPort(*port))?;
+        }
+        ports.iter().for_each(|port| inner.drop_port(*port, &self.reader));
         inner.recompute_depths();
         inner.publish();
         Ok(())

@@ -139,11 +139,11 @@ impl Flags {
         transaction.commit(ids).map_err(|error| error.to_string())?;
         let run_dir = RunDir::from_env();
         let dummy = Flags::dummies(dummy);
-        let read = rows::read(&Rows::of(&database), &Wanted::default(), dummy, run_dir.path());
+        let read = rows::read(Rows::of(&database), &Default::default(), dummy, run_dir.path());
         let reading = read.unwrap_or_default();
         match reading.complaints.first() {
             Some(complaint) => Err(complaint.trim_end_matches(", and ignored").to_owned()),
-            None => Ok((database, reading.wanted)),
+            None => Ok((database, std::rc::Rc::unwrap_or_clone(reading.wanted))),
         }
     }
 
@@ -324,12 +324,13 @@ mod tests {
     fn a_port_has_its_own_keys_and_leaves_the_rest_to_the_driver() {
         let port = "p2,type=afxdp,ifname=veth0,ofport=2,tag=5,mac=02:00:00:00:00:1";
         let wanted = read(&["br0"], &[port, "eth0"]).unwrap();
-        let (bridge, port, interface) = wanted.interface("p2").unwrap();
-        assert_eq!((bridge, interface.kind.as_str(), port.vlan.tag), ("br0", "afxdp", 5));
+        let ports = &wanted.bridges["br0"].ports;
+        let (port, interface) = (&ports["p2"], &ports["p2"].interfaces["p2"]);
+        assert_eq!((interface.kind.as_str(), port.vlan.tag), ("afxdp", 5));
         assert_eq!((interface.of_port_request, interface.mac), (Some(OfPort(2)), Some([2, 0, 0, 0, 0, 1])));
         assert_eq!(interface.options["ifname"], "veth0");
-        assert_eq!(wanted.interface("eth0").unwrap().2.kind, "system");
-        assert_eq!(wanted.interface("br0").unwrap().2.kind, "dummy-internal");
+        assert_eq!(ports["eth0"].interfaces["eth0"].kind, "system");
+        assert_eq!(ports["br0"].interfaces["br0"].kind, "dummy-internal");
         assert_eq!(wanted.switch.workers.cpus, Some(vec![0, 1]));
     }
 

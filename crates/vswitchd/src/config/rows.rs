@@ -8,27 +8,27 @@
 
 mod numbered;
 mod row;
+mod switch_wide;
 mod values;
 
 use self::numbered::{ct_timeouts_s, queue_dscp};
 use self::row::Checked;
 pub use self::row::{RowRef, Rows};
+use self::switch_wide::{SOCK_DIR, vhost_sock_dir, worker_settings};
 use self::values::*;
 use super::keys;
 use super::station_address;
 use super::wanted::{
-    AutoBalance, Bridge, BridgeSettings, Controller, FailMode, FlowTable, Interface, OfPortsBefore, Port,
-    STATS_INTERVAL_MS, SwitchWide, Wanted, WorkerSettings,
+    Bridge, BridgeSettings, Controller, FailMode, FlowTable, Interface, OfPortsBefore, Port,
+    STATS_INTERVAL_MS, SwitchWide, Wanted,
 };
 use base::OfPort;
-use datapath::placement::Policy;
-use host::rundir::RunDir;
-use ovsdb::Datum;
-use std::collections::{BTreeMap, BTreeSet};
+use ovsdb::{Datum, Uuid};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Display;
 use std::net::Ipv4Addr;
-use std::ops::RangeInclusive;
 use std::path::{Component, Path, PathBuf};
+use std::rc::Rc;
 use transport::parse_datapath_id;
 
 /// Which ports are replaced by dummies (`--enable-dummy`).
@@ -49,9 +49,9 @@ pub enum EnableDummy {
 #[derive(Default, Debug)]
 pub struct Reading {
     /// The wanted configuration.
-    pub wanted: Wanted,
+    pub wanted: Rc<Wanted>,
     /// Numbers that interfaces had.
-    pub before: OfPortsBefore,
+    pub before: Rc<OfPortsBefore>,
     /// Interfaces that cannot exist, by name, and why: those of invalid bridges, and names that are used
     /// twice. Empty if Open vSwitch gives no reason either.
     pub impossible: BTreeMap<String, String>,
@@ -68,15 +68,74 @@ pub struct Reading {
 }
 
 /// Reads all rows that can be reached from the one in table Open_vSwitch. `None` if that is missing.
-pub fn read(rows: &Rows, previous: &Wanted, dummy: EnableDummy, run_dir: &Path) -> Option<Reading> {
-    let root = rows.all("Open_vSwitch").next()?;
-    let mut reader =
-        Reader { rows, previous, dummy, run_dir, reading: Reading::default(), seen: BTreeSet::new() };
-    reader.switch_wide(&root);
-    for bridge in rows.referenced(&root, "bridges", "Bridge") {
-        reader.bridge(&bridge);
+pub fn read(rows: Rows, previous: &Rc<Wanted>, dummy: EnableDummy, run_dir: &Path) -> Option<Reading> {
+    let mut reads = Reads::begin(rows, previous.clone(), dummy, run_dir)?;
+    while !reads.is_done() {
+        reads.step();
     }
-    Some(reader.reading)
+    Some(reads.finish())
+}
+
+/// A reading in progress: of the rows as they were when it began.
+pub struct Reads {
+    rows: Rows,
+    previous: Rc<Wanted>,
+    dummy: EnableDummy,
+    run_dir: PathBuf,
+    /// What has been read so far.
+    reading: Reading,
+    seen: BTreeSet<String>,
+    left: VecDeque<Part>,
+}
+
+/// What is read at once.
+enum Part {
+    /// A bridge without its ports, whose parts it puts in front of the others.
+    Bridge(Uuid),
+    /// A port of a bridge that is read, with its interfaces.
+    Port { bridge: String, port: Uuid, on_dummies: bool },
+    /// What a bridge has although no row says so.
+    EndOfBridge { bridge: String, on_dummies: bool },
+}
+
+impl Reads {
+    /// Reads what is not a bridge's. `None` if there is no row in table Open_vSwitch.
+    pub fn begin(rows: Rows, previous: Rc<Wanted>, dummy: EnableDummy, run_dir: &Path) -> Option<Reads> {
+        let root = rows.all("Open_vSwitch").next()?;
+        let bridges = rows.referenced(&root, "bridges", "Bridge");
+        let left = bridges.map(|bridge| Part::Bridge(bridge.row.uuid())).collect();
+        let root = root.row.uuid();
+        let (reading, seen, run_dir) = (Reading::default(), BTreeSet::new(), run_dir.to_path_buf());
+        let mut reads = Reads { rows, previous, dummy, run_dir, reading, seen, left };
+        let mut reader = reads.reader();
+        if let Some(root) = reader.rows.get("Open_vSwitch", root) {
+            reader.switch_wide(&root);
+        }
+        Some(reads)
+    }
+
+    /// Whether everything is read.
+    pub fn is_done(&self) -> bool {
+        self.left.is_empty()
+    }
+
+    /// Reads the next part: a bridge's settings, or a port.
+    pub fn step(&mut self) {
+        if let Some(part) = self.left.pop_front() {
+            let parts = self.reader().part(part);
+            parts.into_iter().rev().for_each(|part| self.left.push_front(part));
+        }
+    }
+
+    /// What was read.
+    pub fn finish(self) -> Reading {
+        self.reading
+    }
+
+    fn reader(&mut self) -> Reader<'_> {
+        let Reads { rows, previous, dummy, run_dir, reading, seen, .. } = self;
+        Reader { rows, previous, dummy: *dummy, run_dir, reading, seen }
+    }
 }
 
 struct Reader<'a> {
@@ -85,98 +144,9 @@ struct Reader<'a> {
     dummy: EnableDummy,
     /// Below which sockets may be.
     run_dir: &'a Path,
-    reading: Reading,
+    reading: &'a mut Reading,
     /// Names of interfaces, to find those that are named twice.
-    seen: BTreeSet<String>,
-}
-
-/// `pmd-rxq-isolate`, which defaults to true.
-fn isolates(c: &mut Checked<'_>, before: bool) -> bool {
-    c.parsed("pmd-rxq-isolate", "true or false", Some(before), |v| v.parse().ok()).unwrap_or(true)
-}
-
-fn worker_settings(c: &mut Checked<'_>, before: WorkerSettings) -> WorkerSettings {
-    let policy = Some(before.rxq_policy);
-    WorkerSettings {
-        cpus: c.parsed("pmd-cpu-mask", "a mask of processors in hexadecimal", before.cpus, |v| {
-            super::cpu_mask(v).ok()
-        }),
-        flow_limit: c.number("flow-limit", 0..=usize::MAX, before.flow_limit),
-        max_idle_ms: c.number("max-idle", 500..=u64::from(u32::MAX), before.max_idle_ms),
-        rxq_policy: c
-            .parsed("pmd-rxq-assign", "cycles, roundrobin or group", policy, Policy::parse)
-            .unwrap_or_default(),
-        rxq_isolate: isolates(c, before.rxq_isolate),
-        auto_balance: auto_balance(c, before.auto_balance),
-    }
-}
-
-/// `pmd-auto-lb` and related settings. A number outside its range means the default.
-fn auto_balance(c: &mut Checked<'_>, before: AutoBalance) -> AutoBalance {
-    let default = AutoBalance::default();
-    let mut number = |key: &str, range: RangeInclusive<i64>, before: u64, default: u64| {
-        let given = c.number(key, i64::MIN..=i64::MAX, Some(before as i64));
-        match given {
-            Some(value) if range.contains(&value) => value as u64,
-            Some(value) => {
-                let (first, last) = (range.start(), range.end());
-                c.wrong
-                    .push(format!("other_config:{key}={value} is not {first} to {last}: {default} applies"));
-                default
-            }
-            None => default,
-        }
-    };
-    let minutes = number("pmd-auto-lb-rebal-interval", 1..=20_000, before.interval_ms / 60_000, 1);
-    let percent = |n: u32| u64::from(n);
-    let load = number(
-        "pmd-auto-lb-load-threshold",
-        0..=100,
-        percent(before.load_percent),
-        percent(default.load_percent),
-    );
-    let improvement = number(
-        "pmd-auto-lb-improvement-threshold",
-        0..=100,
-        percent(before.improvement_percent),
-        percent(default.improvement_percent),
-    );
-    AutoBalance {
-        is_on: c.flag("pmd-auto-lb", before.is_on),
-        interval_ms: minutes * 60_000,
-        load_percent: load as u32,
-        improvement_percent: improvement as u32,
-    }
-}
-
-/// The directory of guests' sockets: the switch has it, and tells drivers as an option.
-const SOCK_DIR: &str = "vhost-sock-dir";
-
-/// `vhost-sock-dir`, a directory below the run directory. As in Open vSwitch it is read only once; `in_force`
-/// is its value at that time. A guest would not find a socket that had moved.
-fn vhost_sock_dir(c: &mut Checked<'_>, in_force: Option<PathBuf>) -> PathBuf {
-    let run_dir = RunDir::from_env().path().to_path_buf();
-    let asked = match c.row.value(c.column, "vhost-sock-dir") {
-        Some(value) if value.contains("..") => {
-            let what = format!("{}:vhost-sock-dir={value} is refused for its \"..\"", c.column);
-            c.wrong
-                .push(format!("{what}: sockets are in {}", in_force.as_ref().unwrap_or(&run_dir).display()));
-            return in_force.unwrap_or(run_dir);
-        }
-        Some(value) => run_dir.join(value.trim_start_matches('/')),
-        None => run_dir.clone(),
-    };
-    let Some(in_force) = in_force else {
-        if asked != run_dir && !asked.is_dir() {
-            c.wrong.push(format!("{}:vhost-sock-dir: there is no directory {}", c.column, asked.display()));
-        }
-        return asked;
-    };
-    if asked != in_force {
-        let what = format!("{}:vhost-sock-dir takes effect at the next start", c.column);
-        c.wrong.push(format!("{what}: until then sockets are in {}", in_force.display()));
-    }
-    in_force
+    seen: &'a mut BTreeSet<String>,
 }
 
 /// `QUEUE:PROCESSOR,...`, as `pmd-rxq-affinity` has it.
@@ -211,7 +181,7 @@ impl<'a> Reader<'a> {
         let place = "Open_vSwitch";
         self.unknown_keys(place, place, "other_config", row);
         let mut c = Checked::of(row, "other_config");
-        self.reading.wanted.switch = SwitchWide {
+        let switch = SwitchWide {
             workers: worker_settings(&mut c, old.workers),
             flow_restore_wait: c.flag("flow-restore-wait", old.flow_restore_wait),
             // 0 is as many as the switch can.
@@ -231,6 +201,7 @@ impl<'a> Reader<'a> {
             system_statistics: c.flag("enable-statistics", old.system_statistics),
             ct_timeouts_s: ct_timeouts_s(self.rows, row),
         };
+        Rc::make_mut(&mut self.reading.wanted).switch = switch;
         for (key, why) in [
             ("hw-offload", "no hardware offload is available"),
             ("vhost-postcopy-support", "post-copy migration is not offered"),
@@ -268,7 +239,37 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn bridge(&mut self, row: &RowRef<'a>) {
+    /// Reads a part, and returns those that it has in turn.
+    fn part(&mut self, part: Part) -> Vec<Part> {
+        match part {
+            Part::Bridge(uuid) => {
+                self.rows.get("Bridge", uuid).map_or_else(Vec::new, |row| self.bridge(&row))
+            }
+            Part::Port { bridge, port, on_dummies } => {
+                if let Some(row) = self.rows.get("Port", port) {
+                    let port = self.port(&row, &bridge, on_dummies);
+                    let bridge = self.bridge_read(&bridge);
+                    bridge.ports.insert(port.name.clone(), port);
+                }
+                Vec::new()
+            }
+            Part::EndOfBridge { bridge, on_dummies } => {
+                let bridge = self.bridge_read(&bridge);
+                if !bridge.interfaces().any(|(_, i)| i.name == bridge.name) {
+                    let kind = if on_dummies { ports::INTERNAL.dummy } else { ports::INTERNAL.kind };
+                    bridge.add(Interface::new(&bridge.name.clone(), kind));
+                }
+                Vec::new()
+            }
+        }
+    }
+
+    /// A bridge whose ports are being read.
+    fn bridge_read(&mut self, name: &str) -> &mut Bridge {
+        Rc::make_mut(&mut self.reading.wanted).bridges.get_mut(name).expect("it is read before its ports")
+    }
+
+    fn bridge(&mut self, row: &RowRef<'a>) -> Vec<Part> {
         let name = row.text("name").unwrap_or_default().to_string();
         let place = format!("bridge {name}");
         let why_not = if !is_bridge_name(&name) {
@@ -296,7 +297,7 @@ impl<'a> Reader<'a> {
                     self.reading.impossible.insert(name.into(), why.clone());
                 }
             }
-            return;
+            return Vec::new();
         }
         let old = self.previous.bridges.get(&name).map(|b| b.settings.clone()).unwrap_or_default();
         let mut bridge = Bridge::new(&name);
@@ -322,15 +323,12 @@ impl<'a> Reader<'a> {
             bridge.controllers.insert(controller.target.clone(), controller);
         }
         let on_dummies = row.text("datapath_type") == Some("dummy") || self.dummy == EnableDummy::Override;
-        for port in self.rows.referenced(row, "ports", "Port") {
-            let port = self.port(&port, &bridge, on_dummies);
-            bridge.ports.insert(port.name.clone(), port);
-        }
-        if !bridge.interfaces().any(|(_, i)| i.name == name) {
-            let kind = if on_dummies { ports::INTERNAL.dummy } else { ports::INTERNAL.kind };
-            bridge.add(Interface::new(&name, kind));
-        }
-        self.reading.wanted.bridges.insert(name, bridge);
+        Rc::make_mut(&mut self.reading.wanted).bridges.insert(name.clone(), bridge);
+        let of_port =
+            |port: RowRef<'_>| Part::Port { bridge: name.clone(), port: port.row.uuid(), on_dummies };
+        let mut parts: Vec<Part> = self.rows.referenced(row, "ports", "Port").map(of_port).collect();
+        parts.push(Part::EndOfBridge { bridge: name, on_dummies });
+        parts
     }
 
     fn refused_datapath_type(&self, kind: &str) -> Option<String> {
@@ -479,12 +477,12 @@ impl<'a> Reader<'a> {
         controller
     }
 
-    fn port(&mut self, row: &RowRef<'a>, bridge: &Bridge, on_dummies: bool) -> Port {
+    fn port(&mut self, row: &RowRef<'a>, bridge: &str, on_dummies: bool) -> Port {
         let name = row.text("name").unwrap_or_default().to_string();
         let place = format!("port {name}");
         self.unknown_keys(&place, "Port", "other_config", row);
         self.absent_features(&place, "Port", row);
-        let old = self.previous.bridges.get(&bridge.name).and_then(|b| b.ports.get(&name));
+        let old = self.previous.bridges.get(bridge).and_then(|b| b.ports.get(&name));
         let old_vlan = old.map(|p| p.vlan.clone()).unwrap_or_default();
         let mut c = Checked::of(row, "other_config");
         let vlan = vlans(row, &mut c, &old_vlan);
@@ -506,14 +504,21 @@ impl<'a> Reader<'a> {
                 self.reading.impossible.insert(member.into(), why);
                 continue;
             }
-            if let Some(interface) = self.interface(&interface, bridge, on_dummies) {
+            if let Some(interface) = self.interface(&interface, bridge, old, on_dummies) {
                 port.interfaces.insert(interface.name.clone(), interface);
             }
         }
         port
     }
 
-    fn interface(&mut self, row: &RowRef<'a>, bridge: &Bridge, on_dummies: bool) -> Option<Interface> {
+    /// `before` is what its port was.
+    fn interface(
+        &mut self,
+        row: &RowRef<'a>,
+        bridge: &str,
+        before: Option<&Port>,
+        on_dummies: bool,
+    ) -> Option<Interface> {
         let name = row.text("name").unwrap_or_default().to_string();
         let place = format!("interface {name}");
         if !self.seen.insert(name.clone()) {
@@ -525,7 +530,8 @@ impl<'a> Reader<'a> {
             self.reading.impossible.insert(name, String::new());
             return None;
         }
-        let is_local = name == bridge.name;
+        let is_local = name == bridge;
+        let previous = before.and_then(|port| port.interfaces.get(&name));
         let kind = match self.kind_of(row.text("type").unwrap_or_default(), is_local, on_dummies) {
             Ok(kind) => kind,
             Err(why) => {
@@ -535,10 +541,10 @@ impl<'a> Reader<'a> {
                 return None;
             }
         };
-        if let Some(before) = row.integer("ofport").and_then(|n| u16::try_from(n).ok()).filter(|n| *n > 0)
-            && before < OfPort::MAX.0
+        if let Some(number) = row.integer("ofport").and_then(|n| u16::try_from(n).ok()).filter(|n| *n > 0)
+            && number < OfPort::MAX.0
         {
-            self.reading.before.insert(name.clone(), OfPort(before));
+            Rc::make_mut(&mut self.reading.before).insert(name.clone(), OfPort(number));
         }
         self.unknown_keys(&place, "Interface", "other_config", row);
         self.absent_features(&place, "Interface", row);
@@ -556,12 +562,12 @@ impl<'a> Reader<'a> {
                 if mac.is_none() {
                     wrong.push(format!("mac={text} is not an Ethernet address of one station"));
                 }
-                mac.or_else(|| self.previous.interface(&name).and_then(|(_, _, i)| i.mac))
+                mac.or_else(|| previous.and_then(|i| i.mac))
             }
             None => None,
         };
         let mut c = Checked::of(row, "other_config");
-        let before = self.previous.interface(&name).map(|(_, _, i)| i.rxq_affinity.clone());
+        let before = previous.map(|i| i.rxq_affinity.clone());
         let rxq_affinity = c
             .parsed("pmd-rxq-affinity", "QUEUE:PROCESSOR pairs, separated by commas", before, affinity)
             .unwrap_or_default();
@@ -570,7 +576,7 @@ impl<'a> Reader<'a> {
             "thread" => Some(false),
             _ => None,
         };
-        let before = self.previous.interface(&name).map(|(_, _, i)| i.spreads_flows);
+        let before = previous.map(|i| i.spreads_flows);
         let spreads_flows = c.parsed("tx-steering", "hash or thread", before, steers).unwrap_or_default();
         self.complain_all(&place, c);
         let request = row.integer("ofport_request").and_then(|n| u16::try_from(n).ok()).map(OfPort);

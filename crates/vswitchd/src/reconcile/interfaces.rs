@@ -173,11 +173,12 @@ impl Vswitch {
     /// Takes ports out, and what they made in the kernel. The devices go once workers have given them up.
     pub(crate) fn remove_ports(&mut self, numbers: &[PortNo]) {
         let mut records = Vec::with_capacity(numbers.len());
+        let mut removed = Vec::with_capacity(numbers.len());
         for &port_no in numbers {
             self.tell_port(port_no, PortReason::Delete);
             let Some(record) = self.devices.ports.remove(&port_no) else { continue };
             self.counts.ports_removed += 1;
-            self.plane.control.remove_port(port_no).expect("every record has a port in the switch");
+            removed.push(port_no);
             if let Some(bridge) = self.bridges.get(&record.bridge) {
                 tell_interface(&bridge.name, "deleted", &record.name, record.of_port);
             }
@@ -185,6 +186,7 @@ impl Vswitch {
                 records.push(record);
             }
         }
+        self.plane.control.remove_ports(&removed).expect("every record has a port in the switch");
         let with_device: Vec<PortNo> = records.iter().map(|record| record.port_no).collect();
         match self.plane.dp.begin_removal(&with_device) {
             Ok(removal) => {

@@ -62,7 +62,8 @@ pub enum Progress {
 /// Makes the switch match the configuration. Blocks until everything is done; see [`Reconciliation`] for the
 /// alternative.
 pub fn reconcile(vswitch: &mut Vswitch, wanted: &Wanted, before: &OfPortsBefore) -> Outcomes {
-    let mut reconciliation = Reconciliation::plan(&vswitch.running(), wanted, before);
+    let mut reconciliation =
+        Reconciliation::plan(&vswitch.running(), wanted.clone().into(), before.clone().into());
     loop {
         match reconciliation.step(vswitch) {
             Progress::More => {}
@@ -77,7 +78,7 @@ impl Reconciliation {
     pub fn of_all_bridges(vswitch: &Vswitch) -> Reconciliation {
         let wanted = Wanted { switch: vswitch.settings.clone(), ..Wanted::default() };
         let running = Running { wants_sweep: false, ..vswitch.running() };
-        Reconciliation::plan(&running, &wanted, &OfPortsBefore::new())
+        Reconciliation::plan(&running, wanted.into(), Default::default())
     }
 
     /// Carries out the next step.
@@ -113,9 +114,9 @@ impl Reconciliation {
                 vswitch.add_interface(&bridge, port, &port.interfaces[&interface], number);
             }
             Some(Step::Settle) => {
-                let wanted = &self.wanted;
-                vswitch.devices.failures.keep_only(|name| wanted.interface(name).is_some());
-                vswitch.devices.returning.retain(|name, _| wanted.interface(name).is_some());
+                let wanted = self.wanted.interfaces();
+                vswitch.devices.failures.keep_only(|name| wanted.contains_key(name));
+                vswitch.devices.returning.retain(|name, _| wanted.contains_key(name.as_str()));
                 vswitch.settle();
                 vswitch.counts.reconfigures += 1;
             }
@@ -162,17 +163,10 @@ impl Reconciliation {
 }
 
 impl Wanted {
-    /// An interface by its name, with its bridge's name and its port.
-    pub fn interface(&self, name: &str) -> Option<(&str, &crate::config::wanted::Port, &Interface)> {
-        // A port has its interface's name, except for bonds.
-        let direct = self.bridges.values().find_map(|b| {
-            let port = b.ports.get(name)?;
-            Some((b.name.as_str(), port, port.interfaces.get(name)?))
-        });
-        direct.or_else(|| {
-            let mut all = self.bridges.values().flat_map(|b| b.ports.values().map(move |p| (b, p)));
-            all.find_map(|(b, p)| Some((b.name.as_str(), p, p.interfaces.get(name)?)))
-        })
+    /// All interfaces by name, each with its bridge's name.
+    pub(crate) fn interfaces(&self) -> HashMap<&str, (&str, &Interface)> {
+        let all = self.bridges.values().flat_map(|b| b.interfaces().map(move |(_, i)| (b.name.as_str(), i)));
+        all.map(|(bridge, i)| (i.name.as_str(), (bridge, i))).collect()
     }
 }
 

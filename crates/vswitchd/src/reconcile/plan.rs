@@ -4,12 +4,13 @@
 use crate::config::Wanted;
 use crate::config::wanted::{self, BridgeSettings, Controller, Interface, OfPortsBefore, SwitchWide};
 use base::{OfPort, PortNo};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::rc::Rc;
 use switch::VlanConfig;
 
 /// Ports removed per step. Each step waits until all workers have completed a pass, which takes long while
 /// they are flooding.
-const REMOVED_AT_ONCE: usize = 128;
+const REMOVED_AT_ONCE: usize = 64;
 
 /// One change. Names are those of bridges and interfaces.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -40,8 +41,8 @@ pub(super) enum Step {
 
 /// A plan, and how far it is: see [`super`].
 pub struct Reconciliation {
-    pub(super) wanted: Wanted,
-    before: OfPortsBefore,
+    pub(super) wanted: Rc<Wanted>,
+    before: Rc<OfPortsBefore>,
     pub(super) steps: VecDeque<Step>,
     /// Numbers that interfaces had which the plan takes away, for the case that they come back.
     numbers: OfPortsBefore,
@@ -91,21 +92,18 @@ impl<'a> Running<'a> {
 
 impl Reconciliation {
     /// Makes the plan.
-    pub fn plan(running: &Running<'_>, wanted: &Wanted, before: &OfPortsBefore) -> Reconciliation {
-        let mut r = Reconciliation {
-            wanted: wanted.clone(),
-            before: before.clone(),
-            steps: VecDeque::new(),
-            numbers: BTreeMap::new(),
-        };
+    pub fn plan(running: &Running<'_>, wanted: Rc<Wanted>, before: Rc<OfPortsBefore>) -> Reconciliation {
+        let mut r = Reconciliation { wanted, before, steps: VecDeque::new(), numbers: BTreeMap::new() };
         if running.wants_sweep {
             r.steps.push_back(Step::Sweep);
         }
-        if *running.switch != wanted.switch {
+        if *running.switch != r.wanted.switch {
             r.steps.push_back(Step::SetSwitchWide);
         }
-        r.plan_removals(running);
-        for (name, bridge) in &r.wanted.bridges {
+        let wanted = r.wanted.clone();
+        let interfaces = wanted.interfaces();
+        r.plan_removals(running, &interfaces);
+        for (name, bridge) in &wanted.bridges {
             match running.bridge(name) {
                 None => r.steps.push_back(Step::AddBridge(name.clone())),
                 Some(found)
@@ -117,7 +115,7 @@ impl Reconciliation {
             }
         }
         r.plan_interfaces(running);
-        let is_stale = |name: &&str| r.wanted.interface(name).is_none();
+        let is_stale = |name: &&str| !interfaces.contains_key(*name);
         if !r.steps.is_empty() || running.failed.iter().any(is_stale) {
             r.steps.push_back(Step::Settle);
         }
@@ -135,11 +133,11 @@ impl Reconciliation {
     }
 
     /// Plans the removal of what is not wanted, does not exist any more, or has another type.
-    fn plan_removals(&mut self, running: &Running<'_>) {
+    fn plan_removals(&mut self, running: &Running<'_>, wanted: &HashMap<&str, (&str, &Interface)>) {
         let mut removed = Vec::new();
         for record in &running.ports {
-            let wanted = self.wanted.interface(record.name);
-            let stays = wanted.is_some_and(|(at, _, i)| at == record.bridge && !must_be_made_anew(record, i));
+            let wanted = wanted.get(record.name);
+            let stays = wanted.is_some_and(|(at, i)| *at == record.bridge && !must_be_made_anew(record, i));
             if !stays {
                 removed.push(record.port_no);
                 if record.of_port != OfPort::LOCAL {
@@ -300,7 +298,7 @@ mod tests {
     }
 
     fn steps(running: &Running<'_>, wanted: &Wanted) -> Vec<Step> {
-        Reconciliation::plan(running, wanted, &OfPortsBefore::new()).steps.into()
+        Reconciliation::plan(running, Rc::new(wanted.clone()), Default::default()).steps.into()
     }
 
     fn add(name: &str) -> Step {

@@ -42,7 +42,7 @@ fn become_(vswitch: &mut Vswitch, wanted: &Wanted) -> Outcomes {
 }
 
 fn steps(vswitch: &Vswitch, wanted: &Wanted) -> Vec<Step> {
-    Reconciliation::plan(&vswitch.running(), wanted, &OfPortsBefore::new()).steps.into()
+    Reconciliation::plan(&vswitch.running(), wanted.clone().into(), Default::default()).steps.into()
 }
 
 fn numbers(vswitch: &Vswitch) -> Vec<(String, u16)> {
@@ -62,7 +62,7 @@ fn what_is_the_same_is_not_touched() {
     let mut w = wanted(&["p1", "p2"]);
     become_(&mut v, &w);
     assert_eq!(numbers(&v), named(&[("p1", 1), ("p2", 2), ("br0", LOCAL)]));
-    assert!(Reconciliation::plan(&v.running(), &w, &OfPortsBefore::new()).is_done());
+    assert!(Reconciliation::plan(&v.running(), w.clone().into(), Default::default()).is_done());
     port(&mut w, "p2").vlan = VlanConfig { mode: VlanMode::Access, tag: 7, ..VlanConfig::default() };
     w.bridges.get_mut("br0").unwrap().add(dummy("p3"));
     let change = |name: &str| (String::from("br0"), name.to_string(), name.to_string());

@@ -1,9 +1,12 @@
 //! From rows, written as transactions, to what is wanted.
 
 use super::*;
+use crate::config::wanted::{AutoBalance, WorkerSettings};
 use datapath::conntrack::timeouts::Phase;
+use datapath::placement::Policy;
+use host::rundir::RunDir;
 use openflow::{Version, VersionSet};
-use ovsdb::{Context, Database, Execution, RowMap, Schema, UuidGenerator};
+use ovsdb::{Context, Database, Execution, Schema, UuidGenerator};
 use serde_json::{Value, json};
 use switch::{PriorityTags, VlanConfig, VlanMode, VlanSet};
 
@@ -11,7 +14,7 @@ use switch::{PriorityTags, VlanConfig, VlanMode, VlanSet};
 struct Rig {
     database: Database,
     ids: UuidGenerator,
-    wanted: Wanted,
+    wanted: Rc<Wanted>,
     dummy: EnableDummy,
 }
 
@@ -20,7 +23,7 @@ impl Rig {
         let mut rig = Rig {
             database: Database::new(Schema::open_vswitch()),
             ids: UuidGenerator::from_seed(1),
-            wanted: Wanted::default(),
+            wanted: Rc::default(),
             dummy: EnableDummy::No,
         };
         rig.transact(&[json!({"op": "insert", "table": "Open_vSwitch", "row": {}})]);
@@ -73,15 +76,8 @@ impl Rig {
 
     /// Reads, and remembers.
     fn read(&mut self) -> Reading {
-        let schema = self.database.schema().clone();
-        let mut tables = vec![RowMap::default(); schema.tables().len()];
-        for (idx, _) in schema.tables_with_idx() {
-            for row in self.database.rows(idx) {
-                tables[idx.index()].insert(row.clone());
-            }
-        }
-        let reading =
-            read(&Rows { schema, tables }, &self.wanted, self.dummy, Path::new("/run/ovs")).unwrap();
+        let rows = Rows::of(&self.database);
+        let reading = read(rows, &self.wanted, self.dummy, Path::new("/run/ovs")).unwrap();
         self.wanted = reading.wanted.clone();
         reading
     }
@@ -217,7 +213,7 @@ fn timeouts_of_zones_are_read() {
         json!({"op": "update", "table": "Open_vSwitch", "where": [],
                "row": {"datapaths": ["map", [["netdev", ["named-uuid", "dp"]]]]}}),
     ]);
-    let read = rig.read().wanted.switch.ct_timeouts_s;
+    let read = rig.read().wanted.switch.ct_timeouts_s.clone();
     let mut timeouts = read[&65535].clone();
     timeouts.sort_by_key(|(_, seconds)| *seconds);
     let expected: Vec<(Phase, u32)> = Phase::ALL.iter().copied().zip(1..).collect();
@@ -512,7 +508,7 @@ fn an_interface_has_its_type_requests_and_those_options_that_its_driver_has() {
     assert_eq!((i.kind.as_str(), i.of_port_request, i.mtu_request), ("afxdp", Some(OfPort(7)), Some(9000)));
     assert_eq!(i.mac, Some([2, 0, 0, 0, 0, 1]));
     assert_eq!(i.options, [("n_rxq".into(), "2".into()), ("xdp-mode".into(), "generic".into())].into());
-    assert_eq!(reading.before, [("p1".to_string(), OfPort(5))].into());
+    assert_eq!(*reading.before, [("p1".to_string(), OfPort(5))].into());
     let complaints: Vec<String> = reading.complaints.into_iter().collect();
     assert_eq!(complaints.len(), 2, "{complaints:?}");
     for (complaint, option) in complaints.iter().zip(["colour", "peer"]) {
@@ -689,4 +685,25 @@ fn the_directory_of_guests_sockets_is_below_the_run_directory_and_read_once() {
     let reading = rig.read();
     assert_eq!(dir(&reading), run_dir);
     assert!(reading.complaints.iter().any(|c| c.contains("is ignored")), "{:?}", reading.complaints);
+}
+
+#[test]
+fn ports_are_read_one_at_a_time_from_the_rows_as_they_were_at_the_beginning() {
+    let mut rig = Rig::with_port(json!({}), json!({}), json!({"type": "tap"}));
+    let begin = |rig: &Rig| {
+        let rows = Rows::of(&rig.database);
+        Reads::begin(rows, Rc::default(), EnableDummy::No, Path::new("/run/ovs")).unwrap()
+    };
+    let mut reads = begin(&rig);
+    reads.step();
+    let interfaces = |reads: &Reads| reads.reading.wanted.bridges["br0"].interfaces().count();
+    assert_eq!((interfaces(&reads), reads.is_done()), (0, false));
+    rig.set("Interface", json!({"type": "null"}));
+    reads.step();
+    assert_eq!((interfaces(&reads), reads.is_done()), (1, false));
+    reads.step();
+    assert_eq!((interfaces(&reads), reads.is_done()), (2, true), "a bridge has an interface of its own");
+    let reading = reads.finish();
+    let kind = |reading: &Reading| reading.wanted.bridges["br0"].ports["p1"].interfaces["p1"].kind.clone();
+    assert_eq!((kind(&reading), kind(&rig.read())), ("tap".into(), "null".into()));
 }

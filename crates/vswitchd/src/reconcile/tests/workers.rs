@@ -167,7 +167,7 @@ fn a_worker_that_does_not_answer_holds_up_its_plan_and_nobody_else_and_is_named(
     // It answers when it is told to.
     let mut stuck = v.plane.dp.stepped_worker().unwrap();
     w.bridges.get_mut("br0").unwrap().ports.remove("p2");
-    let mut plan = Reconciliation::plan(&v.running(), &w, &OfPortsBefore::new());
+    let mut plan = Reconciliation::plan(&v.running(), w.clone().into(), Default::default());
     let start = Instant::now();
     while plan.step(&mut v) == Progress::More {}
     assert_eq!(plan.step(&mut v), Progress::Waiting);
@@ -205,12 +205,12 @@ fn a_port_is_opened_anew_once_workers_have_given_it_up_and_with_its_old_options_
     let taken = tempfile::tempdir().unwrap();
     let stream = format!("punix:{}/nowhere/socket", taken.path().display());
     interface(&mut w, "p2").options.insert("pstream".into(), stream);
-    let mut plan = Reconciliation::plan(&v.running(), &w, &OfPortsBefore::new());
+    let mut plan = Reconciliation::plan(&v.running(), w.clone().into(), Default::default());
     while plan.step(&mut v) == Progress::More {}
     assert_eq!(plan.step(&mut v), Progress::Waiting, "the worker has not given it up");
     assert!(v.devices.port_named("p2").is_none());
     // A plan that replaces this one knows of it.
-    plan = Reconciliation::plan(&v.running(), &w, &OfPortsBefore::new());
+    plan = Reconciliation::plan(&v.running(), w.clone().into(), Default::default());
     while plan.step(&mut v) != Progress::Done {
         slow.turn();
     }
