@@ -98,3 +98,21 @@ fn most_generated_frames_are_plain_and_no_odd_one_is() {
         assert_eq!(plain_key(&cut, cut.len(), Depth::Network, 0), None);
     }
 }
+
+#[test]
+fn behind_the_ip_packet_may_be_as_much_padding_as_extraction_takes() {
+    for frame in frames() {
+        let padded = |count: usize| [&frame[..], &vec![0; count]].concat();
+        let (packed, key) = keys(&frame, Depth::Everything).unwrap();
+        for count in [1, 100, 40_000, 0xffff] {
+            assert_eq!(keys(&padded(count), Depth::Everything), Some((packed, key.clone())), "{count}");
+        }
+        for count in [0x1_0000, 0x1_0001, 0x2_0000] {
+            assert_eq!(keys(&padded(count), Depth::Everything), None, "{count}");
+            let mut of_more = Key::default();
+            let (more, ingress) = (padded(count), Ingress::new(OfPort(1), PortNo(1), Depth::Everything));
+            let _ = extract(&more, more.len(), &ingress, &mut of_more).expect("whole");
+            assert_ne!(of_more, key, "{count}: extraction takes no such padding");
+        }
+    }
+}
