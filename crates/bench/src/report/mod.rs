@@ -31,7 +31,8 @@ pub fn run(dirs: &[PathBuf], out: Option<&Path>) -> Result<PathBuf, Failure> {
 
 /// Writes these runs as text in Markdown.
 pub fn markdown(dirs: &[PathBuf], file: &Path) -> Result<(), Failure> {
-    write_whole(file, markdown::text(&read(dirs)?).as_bytes()).map_err(Failure::Check)
+    let written = store::replace(file, markdown::text(&read(dirs)?).as_bytes());
+    written.map_err(|e| Failure::Check(format!("{}: {e}", file.display())))
 }
 
 /// Reads the runs. A directory given twice is refused: its points would count twice.

@@ -227,8 +227,20 @@ pub fn is_full(dir: &Path) -> bool {
     written.is_err_and(|e| matches!(e.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded))
 }
 
-/// Writes a file whole or not at all.
+/// Writes a file of a run whole or not at all.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), String> {
+    replace(path, bytes).map_err(|e| {
+        let room = if e.kind() == ErrorKind::StorageFull { "make room, then " } else { "" };
+        format!("{}: {e}; what was measured before is kept, {room}go on with --resume", path.display())
+    })
+}
+
+/// Writes a file whole or not at all. What is no regular file, such as a device, a pipe or a link to one, is
+/// written to as it is: renamed over, it would be gone.
+pub fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    if fs::symlink_metadata(path).is_ok_and(|there| !there.is_file()) {
+        return fs::File::options().write(true).truncate(true).open(path)?.write_all(bytes);
+    }
     let beside = path.with_extension("part");
     let write = || {
         let mut file = fs::File::create(&beside)?;
@@ -236,11 +248,7 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), String> {
         file.sync_all()?;
         fs::rename(&beside, path)
     };
-    write().map_err(|e| {
-        let _ = fs::remove_file(&beside);
-        let room = if e.kind() == ErrorKind::StorageFull { "make room, then " } else { "" };
-        format!("{}: {e}; what was measured before is kept, {room}go on with --resume", path.display())
-    })
+    write().inspect_err(|_| drop(fs::remove_file(&beside)))
 }
 
 /// Reads a run: a directory with `run.json`, or one with files of rows from before there were suites.
@@ -386,6 +394,18 @@ mod tests {
     fn a_full_disk_is_named_and_leaves_no_half_of_a_file() {
         let error = write_whole(Path::new("/dev/full/x.json"), b"x").unwrap_err();
         assert!(error.contains("--resume"), "{error}");
+    }
+
+    #[test]
+    fn a_device_and_a_link_are_written_to_and_not_replaced() {
+        assert_eq!(replace(Path::new("/dev/full"), b"x").unwrap_err().kind(), ErrorKind::StorageFull);
+        let dir = TempDir::new("replace").unwrap();
+        let [file, link] = ["file", "link"].map(|name| dir.0.join(name));
+        fs::write(&file, "longer than the new text").unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        replace(&link, b"new").unwrap();
+        assert!(link.is_symlink());
+        assert_eq!(fs::read(&file).unwrap(), b"new");
     }
 
     #[test]
