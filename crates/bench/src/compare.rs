@@ -6,7 +6,9 @@
 //! turn has no spread and no verdict.
 
 use crate::lab::switch::Forwards;
+use crate::lab::switch::crosspoint::is_program;
 use crate::lab::switch::list::forwards;
+use crate::lab::trial;
 use crate::process::TempDir;
 use crate::result::account::Account;
 use crate::result::rows::RowFile;
@@ -68,7 +70,14 @@ pub enum Verdict {
 /// Compares; a failure of kind `Check` where B is worse.
 pub fn run(a: &Path, b: &Path) -> Result<(), Failure> {
     let (a, b) = match (a.is_file(), b.is_file()) {
-        (true, true) => builds(&Session::open()?, a, b, ROUNDS)?,
+        (true, true) => {
+            let refused = [a, b].into_iter().find(|path| !is_program(&path.to_string_lossy()));
+            if let Some(path) = refused {
+                let path = path.display();
+                return Err(Failure::Usage(format!("{path} is no program: give two runs or two builds")));
+            }
+            builds(&Session::open()?, a, b, ROUNDS)?
+        }
         (false, false) => (store::read(a).map_err(Failure::Usage)?, store::read(b).map_err(Failure::Usage)?),
         _ => return Err(Failure::Usage("give two runs (directories) or two builds (programs)".into())),
     };
@@ -150,8 +159,11 @@ pub fn between(a: &Point, b: &Point, figure: &str) -> Verdict {
 /// switch's own busy cycles stands. A trial divides time by packets: the processors are busy anyway, so that
 /// its cost is the rate turned round, unless both rates are alike. Where the kernel forwards, it does so on
 /// the time of the sender, which is the generator here: what the machine spent less the generator's own is
-/// then no cost of the switch.
+/// then no cost of the switch. A trial that searches offers each switch another load.
 pub fn refusal_of(a: &Point, b: &Point, figure: &str) -> Option<String> {
+    if is_at_own_rate(a, figure) && (figure == "rate_pps" || !have_like_rates(a, b)) {
+        return Some("each was offered the rate that a search found for it".into());
+    }
     let is_of_machine = figure == "machine_cycles_per_packet" && has_kernel(a, b);
     if is_of_machine {
         return Some("the kernel forwards on the generator's time, so its cost is not known".into());
@@ -167,6 +179,12 @@ pub fn refusal_of(a: &Point, b: &Point, figure: &str) -> Option<String> {
         None if figure.contains("latency") => of_latency(),
         why => why,
     }
+}
+
+/// Whether a figure was taken at a rate that a search found, and is not what the search was for.
+fn is_at_own_rate(point: &Point, figure: &str) -> bool {
+    let trial = point.labels.get("trial").and_then(|name| trial::list::find(name));
+    trial.is_some_and(|trial| trial.is_search()) && trial::JUDGED.iter().any(|judged| judged.name == figure)
 }
 
 /// Whether the kernel forwards in one of them, not a thread of the switch.
@@ -475,6 +493,33 @@ mod tests {
         assert_eq!(refusal("cycles_per_packet"), None);
         let of = |figure| refusal_of(&point(1.0, None), &point(1.0, None), figure);
         assert_eq!(of("rate_pps").as_deref(), Some("the limit was a guest"));
+    }
+
+    #[test]
+    fn what_was_taken_at_the_rate_that_a_search_found_is_compared_at_like_rates_alone() {
+        let point = |rate: f64, trial: &str| {
+            let mut point = Point::default();
+            point.metrics.insert("rate_pps".into(), Metric::new("1/s", Better::Higher, vec![rate]));
+            point.labels.insert("trial".into(), trial.into());
+            point
+        };
+        let refused = |rate: f64, trial: &str, figure: &str| {
+            refusal_of(&point(158_000.0, trial), &point(rate, trial), figure).is_some()
+        };
+        for trial in ["latency", "rfc2544", "mlrsearch", "back-to-back"] {
+            let cost = "machine_cycles_per_packet";
+            assert!(refused(34_000.0, trial, cost) && !refused(157_000.0, trial, cost), "{trial}");
+            assert!(refused(157_000.0, trial, "rate_pps") && !refused(34_000.0, trial, "lossless_pps"));
+        }
+        assert!(!refused(34_000.0, "max-rate", "machine_cycles_per_packet"));
+        assert!(!refused(34_000.0, "latency", "at_50_latency_p99_us"));
+    }
+
+    #[test]
+    fn what_is_no_program_is_no_build() {
+        let file = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"));
+        let error = run(file, file).unwrap_err();
+        assert!(error.code() == 2 && error.to_string().contains("is no program"), "{error}");
     }
 
     #[test]
