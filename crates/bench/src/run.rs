@@ -339,7 +339,11 @@ impl Runner<'_> {
         if failed.is_empty() {
             return Ok(());
         }
-        Err(Failure::Check(format!("{} steps failed: {}", failed.len(), failed.join("; "))))
+        Err(Failure::Check(format!(
+            "{} steps failed: {}; the rest is kept, and --resume measures these again",
+            failed.len(),
+            failed.join("; ")
+        )))
     }
 
     /// Whether a part has been measured with every switch that can be measured here. One that was missing
@@ -517,7 +521,10 @@ impl Runner<'_> {
             let name = program.display();
             return Err(format!("{name} bench {}: {}", arguments.join(" "), said.trim()));
         }
-        let text = std::fs::read_to_string(raw).map_err(|e| format!("{}: {e}", raw.display()))?;
+        let text = std::fs::read_to_string(raw).map_err(|_| {
+            let (program, bench) = (program.display(), arguments.join(" "));
+            format!("{program} wrote no results of `bench {bench}`: is it a build of Crosspoint?")
+        })?;
         let mut points = RowFile::parse(&text)?.points()?;
         // Builds from before rows were watched turn by turn say nothing.
         for point in points.iter_mut().filter(|point| point.watched.is_none()) {

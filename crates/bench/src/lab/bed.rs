@@ -287,10 +287,10 @@ impl<'a> Bed<'a> {
     }
 
     fn check_alive(&mut self) -> Result<(), String> {
-        if self.running.as_mut().is_some_and(|running| !running.is_alive()) {
-            return Err("the switch has died".into());
+        let has_ended = |process: &mut Process| process.0.try_wait().ok().flatten();
+        if let Some(status) = self.running.as_mut().and_then(|running| has_ended(running.process_mut()?)) {
+            return Err(format!("the switch has died: {status}"));
         }
-        let has_ended = |guest: &mut Process| guest.0.try_wait().ok().flatten();
         match self.guests.values_mut().find_map(has_ended) {
             Some(status) => Err(format!("a guest has died: {status}")),
             None => Ok(()),

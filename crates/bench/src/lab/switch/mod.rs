@@ -201,11 +201,6 @@ pub trait Running {
     fn kill(&mut self) -> Result<(), String> {
         self.process_mut().ok_or("it is part of the kernel and cannot be killed")?.kill()
     }
-
-    /// Whether it is still running.
-    fn is_alive(&mut self) -> bool {
-        self.process_mut().is_none_or(Process::is_alive)
-    }
 }
 
 /// Of those on which the switch may run, which a cpuset or the generator's own processor may have left.
