@@ -19,8 +19,10 @@ pub const STAMP: usize = 17;
 pub const IMIX: [u16; 12] = [64, 594, 64, 64, 594, 64, 1518, 64, 594, 64, 594, 64];
 /// The VLAN of tagged frames.
 pub const VLAN: u16 = 100;
-/// Length of a random order, which then repeats.
+/// Minimum length of a random order, which then repeats.
 const PICKS: usize = 1 << 16;
+/// It has this many frames for each flow: of even popularity, one flow in fifty has none.
+const PICKS_PER_FLOW: usize = 4;
 
 /// A frame's protocol.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -285,9 +287,10 @@ impl Pattern {
             state ^= state << 17;
             (state >> 11) as f64 / (1u64 << 53) as f64
         };
+        let length = (PICKS_PER_FLOW * flows).max(PICKS);
         match self.order {
             Order::Sequential => (0..flows as u32).collect(),
-            Order::Random => (0..PICKS).map(|_| (random() * flows as f64) as u32).collect(),
+            Order::Random => (0..length).map(|_| (random() * flows as f64) as u32).collect(),
             Order::Zipf => {
                 let mut sum = 0.0;
                 let sums: Vec<f64> = (1..=flows)
@@ -297,7 +300,7 @@ impl Pattern {
                     })
                     .collect();
                 let pick = |at: f64| sums.partition_point(|s| *s < at * sum).min(flows - 1) as u32;
-                (0..PICKS).map(|_| pick(random())).collect()
+                (0..length).map(|_| pick(random())).collect()
             }
         }
     }
@@ -364,5 +367,16 @@ mod tests {
         // One in 7.49 and one in 749.
         assert!((8_000..9_500).contains(&count("udp+zipf", 0)), "{}", count("udp+zipf", 0));
         assert!((50..130).contains(&count("udp+zipf", 99)), "{}", count("udp+zipf", 99));
+    }
+
+    #[test]
+    fn of_many_flows_in_random_order_next_to_all_have_frames() {
+        let distinct = |text: &str| {
+            let picks = text.parse::<Pattern>().unwrap().picks(200_000);
+            picks.into_iter().collect::<std::collections::BTreeSet<u32>>().len()
+        };
+        assert!(distinct("udp+random") > 195_000, "{}", distinct("udp+random"));
+        // The rarest of them one frame in 2.6 million.
+        assert!(distinct("udp+zipf") > 100_000, "{}", distinct("udp+zipf"));
     }
 }
