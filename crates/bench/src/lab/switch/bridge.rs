@@ -10,6 +10,7 @@ use crate::lab::net::{MAC, MAC_BACK};
 use crate::lab::topology::{End, Hop, Topology};
 use crate::lab::traffic::pattern::{Protocol, Vary};
 use std::collections::BTreeMap;
+use std::path::Path;
 
 /// See the module documentation.
 pub struct Bridge;
@@ -50,6 +51,10 @@ impl Switch for Bridge {
 
     fn start(&self, setup: &Setup) -> Result<Box<dyn Running>, String> {
         let topology = setup.topology;
+        let filters = filters(Path::new(FILTERS));
+        if !filters.is_empty() {
+            setup.net.on(&setup.net.switch, &format!("sysctl -qw {}", filters.join(" ")))?;
+        }
         if !topology.is_pair() && !topology.backward.is_empty() {
             both_ways(setup)?;
             return Ok(Box::new(InKernel("bridge")));
@@ -76,6 +81,17 @@ impl Switch for Bridge {
         }
         Ok(Box::new(InKernel("bridge")))
     }
+}
+
+/// Where br_netfilter's switches are, in kernels that have it.
+const FILTERS: &str = "/proc/sys/net/bridge";
+
+/// Settings without which every frame goes through the hooks of iptables, and is checked as a router checks
+/// it: each namespace begins with them on.
+fn filters(dir: &Path) -> Vec<String> {
+    let names = ["iptables", "ip6tables", "arptables"].map(|tables| format!("bridge-nf-call-{tables}"));
+    let there = names.into_iter().filter(|name| dir.join(name).exists());
+    there.map(|name| format!("net.bridge.{name}=0")).collect()
 }
 
 /// The number of guests that send back what comes.
@@ -153,6 +169,14 @@ impl Running for InKernel {
 mod tests {
     use super::*;
     use crate::lab::topology::{Vnic, find};
+
+    #[test]
+    fn hooks_are_turned_off_where_the_kernel_has_them() {
+        let dir = crate::process::TempDir::new("filters").unwrap();
+        assert!(filters(&dir.0).is_empty());
+        std::fs::write(dir.0.join("bridge-nf-call-iptables"), "1").unwrap();
+        assert_eq!(filters(&dir.0), ["net.bridge.bridge-nf-call-iptables=0"]);
+    }
 
     #[test]
     fn both_directions_go_through_a_guest_if_their_addresses_are_known() {
