@@ -261,14 +261,15 @@ impl OvsDpdk {
             packets,
             cycles_per_packet: cpu_ns * base::clock::tsc_hz() as f64 / 1e9 / (packets as f64).max(1.0),
             packets_per_wall_second: packets as f64 / seconds,
-            exact_ratio: share(1),
+            exact_ratio: share(1) + share(6),
             megaflow_ratio: share(2) + share(3),
             miss_ratio: share(4) + share(5),
         })
     }
 
-    /// Packets received, hits of its tiers, misses; CPU time of the polling thread in nanoseconds.
-    fn reading(&self) -> Result<([i64; 6], u64), String> {
+    /// Packets received, hits of its tiers, misses, and packets of rules that say no more than the port,
+    /// which it looks up exactly in a table of their own; CPU time of the polling thread in nanoseconds.
+    fn reading(&self) -> Result<([i64; 7], u64), String> {
         let text = self.appctl(&["dpif-netdev/pmd-stats-show"])?;
         let cpu = self.daemon.thread_cpu_ns("pmd-c").ok_or("the peer has no polling thread")?;
         let number = |name: &str| {
@@ -282,8 +283,9 @@ impl OvsDpdk {
             "megaflow hits",
             "miss with success upcall",
             "miss with failed upcall",
+            "simple match hits",
         ];
-        let mut values = [0; 6];
+        let mut values = [0; 7];
         for (value, name) in values.iter_mut().zip(names) {
             *value = number(name).ok_or_else(|| format!("the peer's statistics have no `{name}`"))?;
         }

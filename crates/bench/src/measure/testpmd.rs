@@ -6,6 +6,7 @@ use crate::machine::turns;
 use crate::machine::watch::Watch;
 use crate::measure::rig::WORKER_CPU;
 use crate::process::{Process, TempDir};
+use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -49,7 +50,7 @@ pub fn measure(pcap: &Path, time: Duration) -> Result<Floor, String> {
         .current_dir(&dir.0)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
-        .stderr(Stdio::null());
+        .stderr(File::create(dir.0.join("stderr")).map_err(|e| format!("testpmd's messages: {e}"))?);
     let mut process = Process::spawn(&mut command)?;
     let output = BufReader::new(process.0.stdout.take().ok_or("testpmd's output")?);
     let (sender, lines) = channel();
@@ -65,7 +66,8 @@ pub fn measure(pcap: &Path, time: Duration) -> Result<Floor, String> {
         let cpu = process.thread_cpu_ns(&thread);
         cpu.or_else(|| process.thread_cpu_ns(&format!("lcore-worker-{WORKER_CPU}")))
             .ok_or("testpmd has no forwarding thread".into())
-    })?;
+    })
+    .map_err(|why| with_last_words(why, &fs::read_to_string(dir.0.join("stderr")).unwrap_or_default()))?;
     if let Some(watched) = watch.map(Watch::end) {
         // It is subtracted from the cost of the other one.
         ["testpmd", "ovs-dpdk"].into_iter().for_each(|switch| turns::note(switch, watched));
@@ -73,6 +75,14 @@ pub fn measure(pcap: &Path, time: Duration) -> Result<Floor, String> {
     match (readings.get(1), readings.last()) {
         (Some(first), Some(last)) if last.packets > first.packets => Ok(floor(first, last)),
         _ => Err("dpdk-testpmd forwarded nothing".into()),
+    }
+}
+
+/// An error with what testpmd said last, which says what it lacks.
+fn with_last_words(why: String, said: &str) -> String {
+    match said.lines().rev().map(str::trim).find(|line| !line.is_empty()) {
+        Some(last) => format!("{why}; it said last: {last}"),
+        None => why,
     }
 }
 
@@ -136,6 +146,14 @@ mod tests {
         assert!(read(1, Duration::from_millis(20)).err().unwrap().contains("forwarded nothing"));
         drop(lines);
         quiet.join().unwrap();
+    }
+
+    #[test]
+    fn why_testpmd_ended_is_in_its_own_words() {
+        let said = "EAL: Detected CPU lcores: 2\nEAL: Cannot get hugepage information.\n\n";
+        let why = with_last_words("dpdk-testpmd has ended".into(), said);
+        assert_eq!(why, "dpdk-testpmd has ended; it said last: EAL: Cannot get hugepage information.");
+        assert_eq!(with_last_words("x".into(), ""), "x");
     }
 
     #[test]

@@ -233,10 +233,46 @@ impl Running for Started {
         }
     }
 
+    fn caches(&self) -> Result<BTreeMap<String, u64>, String> {
+        match self.kind {
+            Kind::Kernel => Ok(kernel_lookups(&self.daemon.appctl(&["dpctl/show"])?)),
+            _ => Ok(lookups(&self.daemon.appctl(&["dpif-netdev/pmd-stats-show"])?)),
+        }
+    }
+
     fn twice(&self) -> Twice {
         // A frame that a device refused stays in the packet ring, and is tried with the next.
         Twice { xdp: self.kind == Kind::Afxdp, again: self.kind == Kind::Dpdk, ..Twice::default() }
     }
+}
+
+/// Lookups of all threads of the user-space datapath by the tier that answered them, as `pmd-stats-show`
+/// names them. A simple match is one by port, protocol and VLAN alone, of rules that say no more.
+fn lookups(text: &str) -> BTreeMap<String, u64> {
+    let tiers = [
+        ("simple match hits:", "simple"),
+        ("emc hits:", "exact"),
+        ("smc hits:", "signature"),
+        ("megaflow hits:", "megaflow"),
+        ("miss with success upcall:", "miss"),
+        ("miss with failed upcall:", "miss"),
+    ];
+    let mut sums = BTreeMap::new();
+    for line in text.lines().map(str::trim) {
+        for (name, tier) in tiers {
+            let count = line.strip_prefix(name).and_then(|rest| rest.trim().parse::<u64>().ok());
+            *sums.entry(tier.to_string()).or_insert(0) += count.unwrap_or(0);
+        }
+    }
+    sums
+}
+
+/// Those of the kernel datapath, whose one table is of megaflows.
+fn kernel_lookups(text: &str) -> BTreeMap<String, u64> {
+    let line = text.lines().find(|line| line.trim().starts_with("lookups:")).unwrap_or_default();
+    let count = |name: &str| line.split_whitespace().find_map(|word| word.strip_prefix(name)?.parse().ok());
+    let tiers = [("megaflow", "hit:"), ("miss", "missed:")];
+    tiers.into_iter().filter_map(|(tier, name)| Some((tier.to_string(), count(name)?))).collect()
 }
 
 /// Packets of new flows for which the upcall queue had no room.
@@ -253,5 +289,19 @@ mod tests {
     fn what_the_kernel_datapath_lost_is_read() {
         let text = "system@ovs-system:\n  lookups: hit:1 missed:22 lost:3\n  flows: 0\n";
         assert_eq!(lost(text), BTreeMap::from([("switch: lost".to_string(), 3)]));
+        let told = [("megaflow", 1), ("miss", 22)].map(|(tier, n)| (tier.to_string(), n));
+        assert_eq!(kernel_lookups(text), told.into());
+    }
+
+    #[test]
+    fn lookups_of_all_threads_are_summed_by_tier() {
+        let text = "pmd thread numa_id 0 core_id 1:\n  packets received: 100\n  simple match hits: 4\n  \
+                    emc hits: 70\n  smc hits: 0\n  megaflow hits: 20\n  \
+                    avg. subtable lookups per megaflow hit: 1.00\n  miss with success upcall: 5\n  \
+                    miss with failed upcall: 1\nmain thread:\n  packets received: 9\n  emc hits: 8\n  \
+                    megaflow hits: 1\n";
+        let told = [("simple", 4), ("exact", 78), ("signature", 0), ("megaflow", 21), ("miss", 6)];
+        assert_eq!(lookups(text), told.map(|(tier, n)| (tier.to_string(), n)).into());
+        assert!(lookups("").values().all(|n| *n == 0));
     }
 }
