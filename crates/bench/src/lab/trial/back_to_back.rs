@@ -29,7 +29,7 @@ impl Trial for BackToBack {
     fn run(&self, bed: &mut Bed, load: &Load, times: Times) -> Result<Outcome, String> {
         let mut outcome = Outcome::default();
         for _ in 0..times.turns {
-            let (longest, last) = halve(BURST_MAX, |frames| {
+            let (longest, last) = halve(BURST_MAX, 1.0, |frames| {
                 // Longer than any burst takes.
                 let burst =
                     Load { burst: Some(frames.max(1.0) as u64), rate: None, seconds: 10.0, ..load.clone() };

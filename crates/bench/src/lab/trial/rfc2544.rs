@@ -7,7 +7,7 @@ use crate::lab::generator::Load;
 use crate::result::Better;
 use crate::result::judged::Judged;
 
-/// The interval ends at this share of the highest rate.
+/// The interval ends at this share of its upper end, and for rates at this share of the highest one.
 const WIDTH: f64 = 0.02;
 
 /// See the module documentation.
@@ -46,7 +46,7 @@ impl Trial for Rfc2544 {
 /// the switch.
 pub fn lossless(bed: &mut Bed, load: &Load, top: f64) -> Result<(f64, Offered, Option<String>), String> {
     let mut late = None;
-    let (low, last) = halve(top, |rate| {
+    let (low, last) = halve(top, WIDTH * top, |rate| {
         let offered = offer_in_time(bed, &Load { rate: Some(rate.max(1.0) as u64), ..load.clone() })?;
         let is_good = offered.sent.account.lost() == 0;
         // The last bad try is the one just above the rate that is found.
@@ -59,9 +59,10 @@ pub fn lossless(bed: &mut Bed, load: &Load, top: f64) -> Result<(f64, Offered, O
 }
 
 /// The highest rate that `try_rate` calls good below `top`, with what the last good try gave (or the last try
-/// at all).
+/// at all). An interval of `least` is not halved again.
 pub fn halve<T>(
     top: f64,
+    least: f64,
     mut try_rate: impl FnMut(f64) -> Result<(bool, T), String>,
 ) -> Result<(f64, T), String> {
     let (is_good, first) = try_rate(top)?;
@@ -69,7 +70,7 @@ pub fn halve<T>(
         return Ok((top, first));
     }
     let (mut low, mut high, mut best, mut found) = (0.0, top, first, false);
-    while high - low > WIDTH * top {
+    while high - low > least.max(WIDTH * high) {
         let middle = (low + high) / 2.0;
         let (is_good, result) = try_rate(middle)?;
         if is_good {
@@ -90,9 +91,12 @@ mod tests {
 
     #[test]
     fn halving_ends_just_below_the_rate_that_loses() {
-        let (rate, at) = halve(1000.0, |rate| Ok((rate <= 613.0, rate))).unwrap();
+        let (rate, at) = halve(1000.0, 20.0, |rate| Ok((rate <= 613.0, rate))).unwrap();
         assert!((593.0..=613.0).contains(&rate) && at == rate, "{rate}");
-        assert_eq!(halve(1000.0, |rate| Ok((true, rate))).unwrap().0, 1000.0);
-        assert_eq!(halve(1000.0, |rate| Ok((false, rate))).unwrap().0, 0.0);
+        assert_eq!(halve(1000.0, 20.0, |rate| Ok((true, rate))).unwrap().0, 1000.0);
+        assert_eq!(halve(1000.0, 20.0, |rate| Ok((false, rate))).unwrap().0, 0.0);
+        // A burst is a number of frames, which may be far below the longest.
+        let (frames, _) = halve(65_536.0, 1.0, |frames| Ok((frames <= 512.0, frames))).unwrap();
+        assert!((502.0..=512.0).contains(&frames), "{frames}");
     }
 }
