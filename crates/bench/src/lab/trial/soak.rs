@@ -2,7 +2,8 @@
 //! drift over them. Without a rate, half of what comes through is offered.
 //!
 //! A figure drifts if the 95 % confidence interval of its rise from first to last window excludes 0 and the
-//! rise is more than 1 %. The interval is that of the slope of a straight line through the windows, by
+//! rise is more than 1 %. It does not if the interval excludes a rise or fall of more than 5 %; windows that
+//! vary more tell neither. The interval is that of the slope of a straight line through the windows, by
 //! Student's t: what the windows scatter about the line is its noise. Of several turns, each from a start of
 //! its own, the medians of rise and interval count.
 
@@ -18,6 +19,8 @@ use std::collections::BTreeMap;
 const WINDOWS: usize = 5;
 /// A smaller rise is none, as a ratio to the mean.
 const RISE_MIN: f64 = 0.01;
+/// It does not drift if the interval excludes a greater rise or fall.
+const RISE_MATTERS: f64 = 0.05;
 /// What may drift.
 const SERIES: [&str; 3] = ["cycles", "latency", "memory"];
 
@@ -66,7 +69,11 @@ impl Trial for Soak {
             let rise = metrics.get(&format!("drift_{name}_ratio"))?.median();
             let noise = metrics.get(&format!("drift_{name}_noise_ratio"))?.median();
             let drift = Drift { rise, noise };
-            let says = if drift.is_shown() { "drifts" } else { "does not drift" };
+            let says = match drift {
+                _ if drift.is_shown() => "drifts",
+                _ if drift.is_bounded() => "does not drift",
+                _ => "may drift or not",
+            };
             let (rise, noise) = (rise * 100.0, noise * 100.0);
             Some((
                 drift.is_shown(),
@@ -88,6 +95,11 @@ struct Drift {
 impl Drift {
     fn is_shown(self) -> bool {
         self.rise.abs() > self.noise.max(RISE_MIN)
+    }
+
+    /// Whether the interval leaves no room for a drift that matters.
+    fn is_bounded(self) -> bool {
+        self.rise.abs() + self.noise <= RISE_MATTERS
     }
 }
 
@@ -142,5 +154,11 @@ mod tests {
         let latency = "latency drifts: +12.0 % ± 3.0 % over 5 windows";
         let memory = "memory does not drift: +0.4 % ± 0.0 % over 5 windows";
         assert_eq!(said, [(true, latency.to_string()), (false, memory.to_string())]);
+        // Noise hides any drift, and is none of its absence.
+        let metrics =
+            [("drift_cycles_ratio", metric(&[-0.599])), ("drift_cycles_noise_ratio", metric(&[1.885]))];
+        let said = Soak.verdicts(&metrics.map(|(name, metric)| (name.to_string(), metric)).into());
+        let cycles = "cycles may drift or not: -59.9 % ± 188.5 % over 5 windows";
+        assert_eq!(said, [(false, cycles.to_string())]);
     }
 }
