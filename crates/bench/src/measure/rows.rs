@@ -1,6 +1,7 @@
 //! The file that a measurement writes: the command, the machine, the rows.
 
 use crate::machine::conditions::{Conditions, noted};
+use crate::machine::fingerprint::Fingerprint;
 use crate::machine::turns;
 use crate::machine::watch::Watched;
 use serde::Serialize;
@@ -14,8 +15,8 @@ use std::path::{Path, PathBuf};
 pub struct Report<R: Serialize> {
     /// As typed.
     pub command: String,
-    /// Processor, kernel, TSC rate.
-    pub machine: Machine,
+    /// Where they were measured.
+    pub machine: Fingerprint,
     /// What each switch was given.
     #[serde(flatten)]
     pub conditions: Conditions,
@@ -78,34 +79,6 @@ impl<R> Deref for Rows<R> {
     }
 }
 
-/// The machine.
-#[derive(Serialize)]
-pub struct Machine {
-    /// Model name of the first processor.
-    pub cpu: String,
-    /// Number of processors that are online, whichever of them the benchmark's threads are bound to.
-    pub cpus: usize,
-    /// Kernel release.
-    pub kernel: String,
-    /// TSC cycles per second.
-    pub tsc_hz: u64,
-}
-
-impl Machine {
-    /// This one.
-    pub fn here() -> Machine {
-        let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-        let model = cpuinfo.lines().find(|l| l.starts_with("model name"));
-        let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-        Machine {
-            cpu: model.and_then(|l| l.split(": ").nth(1)).unwrap_or("unknown").to_string(),
-            cpus: cpuinfo.lines().filter(|l| l.starts_with("processor")).count().max(1),
-            kernel: kernel.trim().to_string(),
-            tsc_hz: base::clock::tsc_hz(),
-        }
-    }
-}
-
 /// A `--json` argument: a file that can be written. It is tried at once, not when hours of turns are over;
 /// what it holds stays until there is something new, and a new one is made only then.
 pub fn json_file(text: &str) -> Result<PathBuf, String> {
@@ -123,7 +96,7 @@ pub fn write_json<R: Serialize>(path: &Path, rows: Rows<R>) -> io::Result<()> {
     let command = std::env::args().collect::<Vec<_>>().join(" ");
     let rows = rows.rows.into_iter().zip(rows.watched);
     let rows = rows.map(|(row, watched)| WatchedRow { row, watched }).collect();
-    let report = Report { command, machine: Machine::here(), conditions: noted(), rows };
+    let report = Report { command, machine: Fingerprint::here(), conditions: noted(), rows };
     let mut text = serde_json::to_string_pretty(&report)?;
     text.push('\n');
     std::fs::write(path, text)
@@ -161,7 +134,11 @@ mod tests {
         let path = dir.0.join("rows.json");
         write_json(&path, rows).unwrap();
         let text = std::fs::read_to_string(path).unwrap();
-        let row = &serde_json::from_str::<Value>(&text).unwrap()["rows"][0];
+        let report = serde_json::from_str::<Value>(&text).unwrap();
+        let row = &report["rows"][0];
+        for field in ["cpu", "cpus", "caches", "mitigations", "huge_pages", "governor", "isolated"] {
+            assert!(!report["machine"][field].is_null(), "{field} in {report}");
+        }
         let expected = serde_json::json!({"seconds": 2.0, "steal": 0.5, "busy": 0.0, "preemptions": 0});
         assert_eq!(
             (&row["switch"], &row["cycles_per_packet"], &row["watched"]),
@@ -171,10 +148,10 @@ mod tests {
 
     #[test]
     fn processors_are_all_that_are_online() {
-        let all = Machine::here().cpus;
+        let all = Fingerprint::here().cpus;
         let bound = std::thread::spawn(|| {
             packet::thread::pin(0);
-            Machine::here().cpus
+            Fingerprint::here().cpus
         });
         assert_eq!(bound.join().unwrap(), all);
         assert!(std::thread::available_parallelism().unwrap().get() <= all);
