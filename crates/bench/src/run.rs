@@ -247,12 +247,6 @@ struct Measured {
     failed: BTreeMap<String, String>,
 }
 
-impl Measured {
-    fn of(points: Vec<Point>) -> Measured {
-        Measured { points, ..Measured::default() }
-    }
-}
-
 struct Runner<'a> {
     wish: &'a Wish,
     session: Session,
@@ -295,7 +289,7 @@ impl Runner<'_> {
                         lacking.push(text);
                         Ok(Measured::default())
                     }
-                    result => result.map(Measured::of),
+                    result => result,
                 },
                 Part::Load(load) => self.load(store, suite, load, id, lacking),
                 Part::Builds => self.builds(store, suite),
@@ -468,7 +462,7 @@ impl Runner<'_> {
         measure: &Measure,
         id: &str,
         lacking: &mut Vec<String>,
-    ) -> Result<Vec<Point>, String> {
+    ) -> Result<Measured, String> {
         let wanted = |name: &str| self.is_wanted(name);
         let peer = measure.peer.filter(|peer| wanted(peer.switch));
         let missing = peer.and_then(|peer| peer.missing());
@@ -482,13 +476,28 @@ impl Runner<'_> {
         let versions: Vec<&str> =
             self.wish.wanted.switches.iter().filter_map(|s| s.strip_prefix("crosspoint@")).collect();
         let arguments = measure.arguments(self.wish.mode, is_there);
-        let mut points = Vec::new();
+        let alone = measure.arguments(self.wish.mode, false);
+        let (mut points, mut failed) = (Vec::new(), BTreeMap::new());
         if versions.is_empty() {
-            points = self.measure_once(&program, &arguments, &store.raw(id))?;
+            let both = self.measure_once(&program, &arguments, &store.raw(id));
+            points = match (both, peer) {
+                // A peer that fails takes only its own figures with it.
+                (Err(why), Some(peer))
+                    if is_there
+                        && wanted("crosspoint")
+                        && !why.contains(MISSING)
+                        && !self.session.is_interrupted() =>
+                {
+                    eprintln!("{id} failed with {}, and is measured without: {why}", peer.switch);
+                    failed.insert(peer.switch.to_string(), why);
+                    self.measure_once(&program, &alone, &store.raw(id))?
+                }
+                (both, _) => both?,
+            };
         } else {
             // In turns, so that a slow minute of the machine hits all versions.
             let (runs, ours) = one_turn(&arguments);
-            let (_, alone) = one_turn(&measure.arguments(self.wish.mode, false));
+            let (_, alone) = one_turn(&alone);
             for turn in 0..runs {
                 if wanted("crosspoint") || is_there {
                     let raw = store.raw(&format!("{id}.turn-{turn}"));
@@ -509,7 +518,7 @@ impl Runner<'_> {
         for point in &mut points {
             point.suite = suite.name.into();
         }
-        Ok(points)
+        Ok(Measured { points, failed })
     }
 
     /// Runs a measurement with a build of Crosspoint, and reads the rows that it writes.

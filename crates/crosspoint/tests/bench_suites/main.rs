@@ -391,6 +391,29 @@ fn a_program_that_is_missing_is_named_with_its_package() {
     );
 }
 
+#[test]
+fn a_peer_that_fails_leaves_our_own_figures() {
+    if !Path::new("/usr/lib/openvswitch-switch/ovs-vswitchd").exists() {
+        return;
+    }
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let dir = tempfile::tempdir().unwrap();
+    // The peer's database cannot be made.
+    std::os::unix::fs::symlink("/bin/false", dir.path().join("ovsdb-tool")).unwrap();
+    let path = format!("{}:{}", dir.path().display(), std::env::var("PATH").unwrap());
+    let out = dir.path().join("run");
+    let args = ["run", "flow-mod.rate", "--quick", "--out", out.to_str().unwrap()];
+    let output = bench(&args).env("PATH", &path).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("1 steps failed: flow-mod.rate.ovs-vswitchd: "), "{said}");
+    assert!(points_in(&out, "flow-mod.rate").iter().any(|p| p["switch"] == "crosspoint"), "{said}");
+    // The next run measures both.
+    let output = bench(&[&args[..], &["--resume"]].concat()).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(points_in(&out, "flow-mod.rate").iter().any(|p| p["switch"] == "ovs-vswitchd"));
+}
+
 /// One that is not installed, or that this kernel has not, is refused with what it takes.
 #[test]
 fn a_run_of_which_nothing_can_be_measured_here_exits_with_3_and_says_what_is_missing() {
