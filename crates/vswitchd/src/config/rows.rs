@@ -2,7 +2,9 @@
 //!
 //! Values are checked here, once. An invalid value is a complaint: it is logged when it is new, and for an
 //! interface also shown in its column `error`. The setting keeps its previous value, which is why [`read`]
-//! gets what was wanted before. Each unknown key is a complaint of its own. Neither affects the rest.
+//! gets what was wanted before. An interface's settings are the exception: they get their defaults, as if the
+//! value were missing, since an interface may come from another port or bridge. Each unknown key is a
+//! complaint of its own. Neither affects the rest.
 //!
 //! Source of names, ranges and defaults: ovs-vswitchd.conf.db(5).
 
@@ -482,8 +484,8 @@ impl<'a> Reader<'a> {
         let place = format!("port {name}");
         self.unknown_keys(&place, "Port", "other_config", row);
         self.absent_features(&place, "Port", row);
-        let old = self.previous.bridges.get(bridge).and_then(|b| b.ports.get(&name));
-        let old_vlan = old.map(|p| p.vlan.clone()).unwrap_or_default();
+        let old_port = self.previous.bridges.get(bridge).and_then(|b| b.ports.get(&name));
+        let old_vlan = old_port.map(|p| p.vlan.clone()).unwrap_or_default();
         let mut c = Checked::of(row, "other_config");
         let vlan = vlans(row, &mut c, &old_vlan);
         self.complain_all(&place, c);
@@ -504,21 +506,14 @@ impl<'a> Reader<'a> {
                 self.reading.impossible.insert(member.into(), why);
                 continue;
             }
-            if let Some(interface) = self.interface(&interface, bridge, old, on_dummies) {
+            if let Some(interface) = self.interface(&interface, bridge, on_dummies) {
                 port.interfaces.insert(interface.name.clone(), interface);
             }
         }
         port
     }
 
-    /// `before` is what its port was.
-    fn interface(
-        &mut self,
-        row: &RowRef<'a>,
-        bridge: &str,
-        before: Option<&Port>,
-        on_dummies: bool,
-    ) -> Option<Interface> {
+    fn interface(&mut self, row: &RowRef<'a>, bridge: &str, on_dummies: bool) -> Option<Interface> {
         let name = row.text("name").unwrap_or_default().to_string();
         let place = format!("interface {name}");
         if !self.seen.insert(name.clone()) {
@@ -531,7 +526,6 @@ impl<'a> Reader<'a> {
             return None;
         }
         let is_local = name == bridge;
-        let previous = before.and_then(|port| port.interfaces.get(&name));
         let kind = match self.kind_of(row.text("type").unwrap_or_default(), is_local, on_dummies) {
             Ok(kind) => kind,
             Err(why) => {
@@ -562,22 +556,20 @@ impl<'a> Reader<'a> {
                 if mac.is_none() {
                     wrong.push(format!("mac={text} is not an Ethernet address of one station"));
                 }
-                mac.or_else(|| previous.and_then(|i| i.mac))
+                mac
             }
             None => None,
         };
         let mut c = Checked::of(row, "other_config");
-        let before = previous.map(|i| i.rxq_affinity.clone());
         let rxq_affinity = c
-            .parsed("pmd-rxq-affinity", "QUEUE:PROCESSOR pairs, separated by commas", before, affinity)
+            .parsed("pmd-rxq-affinity", "QUEUE:PROCESSOR pairs, separated by commas", None, affinity)
             .unwrap_or_default();
         let steers = |text: &str| match text {
             "hash" => Some(true),
             "thread" => Some(false),
             _ => None,
         };
-        let before = previous.map(|i| i.spreads_flows);
-        let spreads_flows = c.parsed("tx-steering", "hash or thread", before, steers).unwrap_or_default();
+        let spreads_flows = c.parsed("tx-steering", "hash or thread", None, steers).unwrap_or_default();
         self.complain_all(&place, c);
         let request = row.integer("ofport_request").and_then(|n| u16::try_from(n).ok()).map(OfPort);
         let options = self.options(row, &place, &kind, &mut wrong);

@@ -223,19 +223,22 @@ fn timeouts_of_zones_are_read() {
 }
 
 #[test]
-fn how_queues_are_placed_is_read_and_nonsense_leaves_it_as_it_was() {
+fn how_queues_are_placed_is_read_and_an_interface_ignores_nonsense() {
     let affinity = other_config(&[("pmd-rxq-affinity", "0:3, 1:7")]);
     let mut rig = Rig::with_port(json!({}), json!({}), affinity);
     assert_eq!(rig.interface().rxq_affinity, [(0, 3), (1, 7)].into());
     rig.set("Interface", other_config(&[("pmd-rxq-affinity", "0-3")]));
-    assert_eq!(rig.interface().rxq_affinity, [(0, 3), (1, 7)].into());
+    let reading = rig.read();
+    assert_eq!(reading.wanted.bridges["br0"].ports["p1"].interfaces["p1"].rxq_affinity, [].into());
+    let complaints: Vec<&str> = reading.complaints.iter().map(String::as_str).collect();
+    let expected = "interface p1: other_config:pmd-rxq-affinity=0-3 is not QUEUE:PROCESSOR pairs, separated \
+                    by commas";
+    assert_eq!(complaints, [expected]);
     rig.set("Interface", other_config(&[("tx-steering", "hash")]));
     assert!(!rig.interface().spreads_flows, "its type cannot");
     rig.set("Interface", json!({"type": "tap"}));
     assert!(rig.interface().spreads_flows);
     rig.set("Interface", other_config(&[("tx-steering", "hsah")]));
-    assert!(rig.interface().spreads_flows);
-    rig.set("Interface", other_config(&[]));
     assert!(!rig.interface().spreads_flows);
 
     let balance = |interval_ms, load_percent, improvement_percent| AutoBalance {
@@ -517,10 +520,10 @@ fn an_interface_has_its_type_requests_and_those_options_that_its_driver_has() {
     }
     let shown = i.complaint.unwrap();
     assert!(shown.contains("unknown option colour") && !shown.contains("peer"), "{shown}");
-    // Nonsense stays what it was, and is shown.
+    // An invalid address counts as none, and is shown.
     rig.set("Interface", json!({"mac": "ff:ff:ff:ff:ff:ff"}));
     let i = rig.interface();
-    assert_eq!(i.mac, Some([2, 0, 0, 0, 0, 1]));
+    assert_eq!(i.mac, None);
     let shown = i.complaint.unwrap();
     assert!(shown.contains("mac=ff:ff:ff:ff:ff:ff is not an Ethernet address of one station"), "{shown}");
     // The bridge's own interface is there though no row has it.
