@@ -171,7 +171,7 @@ struct RunArgs {
     #[arg(long, value_name = "T")]
     traffic: Option<Pattern>,
     /// Workers of each switch, and queues of each port, in suites of trials. By default one, or four in
-    /// pvp-matrix, as far as generator and guest have processors of their own beside them.
+    /// pvp-matrix, if that leaves generator and guest processors of their own.
     #[arg(long, value_name = "N", value_parser = workers)]
     workers: Option<usize>,
     /// Turns of each load, in suites of trials: five by default, and one with --quick.

@@ -116,9 +116,9 @@ pub fn manual() -> Manual {
         .examples(&[
             (
                 "{name} ofproto/trace br0 in_port=1,ip,nw_dst=10.0.0.1",
-                "Show which rules a packet meets and where it goes.",
+                "Show which rules a packet matches and where it goes.",
             ),
-            ("{name} -t ovsdb-server list-commands", "List what the database server can be asked."),
+            ("{name} -t ovsdb-server list-commands", "List the commands of the database server."),
             ("{name} vlog/set bridge:file:dbg", "Log more of one module to the file."),
         ])
 }

@@ -54,9 +54,9 @@ enum Command {
     /// Create, convert, read and change database files.
     #[command(disable_help_flag = true)]
     OvsdbTool(Elsewhere),
-    /// List what the switch would ignore or refuse of a database's configuration, before a migration.
+    /// List what the switch would ignore or refuse in a database, before a migration.
     Check(check::Args),
-    /// Show live what the running switch does: workers, caches, queues, ports and drops.
+    /// Watch the running switch live: workers, caches, queues, ports and drops.
     Top(top::Args),
     /// Show what on this machine slows the switch down, and how to change it.
     Doctor(doctor::Args),

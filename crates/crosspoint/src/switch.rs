@@ -18,8 +18,8 @@ pub struct Args {
     /// $OVS_DBDIR (/etc/openvswitch), on db.sock in $OVS_RUNDIR (/var/run/openvswitch).
     #[arg(value_name = "DATABASE", value_parser = database, conflicts_with_all = ["bridges", "ports"])]
     database: Option<ActiveTarget>,
-    /// For tests, make dummy ports: for type dummy; with "system" also for type system; with "override" for
-    /// all.
+    /// For tests: allow ports of type dummy; with "system", use them in place of type system too; with
+    /// "override", in place of all types.
     #[arg(long, value_name = "WHICH", num_args = 0..=1, require_equals = true, default_missing_value = "", value_parser = dummy)]
     enable_dummy: Option<EnableDummy>,
     /// A bridge:
@@ -37,21 +37,21 @@ pub struct Args {
     /// Number of workers, not bound to processors [default: one per NUMA node].
     #[arg(long, value_name = "N", value_parser = workers)]
     workers: Option<usize>,
-    /// One worker on each processor of this mask, in hexadecimal.
+    /// Run one worker on each processor of this hexadecimal mask.
     #[arg(long, value_name = "MASK", conflicts_with = "workers")]
     pmd_cpu_mask: Option<String>,
-    /// For tests, the NUMA node of each processor of an imaginary machine, as in 0,0,1,1. Workers are not
+    /// For tests: the NUMA node of each processor of an imaginary machine, as in 0,0,1,1. Workers are not
     /// bound.
     #[arg(long, value_name = "LIST")]
     dummy_numa: Option<String>,
-    /// Number of packet buffers: the limit of the memory that packets use.
+    /// Number of packet buffers, which limits the memory that packets use.
     #[arg(long, value_name = "PACKETS", default_value_t = DatapathFlags::default().pool_packets)]
     pool_size: usize,
     /// Size of a packet buffer in bytes.
     #[arg(long, value_name = "BYTES", default_value_t = DatapathFlags::default().pool_packet_bytes)]
     pool_packet_bytes: usize,
-    /// Number of packets that a worker receives from a queue at once, at most: 1 to 64. For measurements
-    /// beside switches with other batches.
+    /// Most packets that a worker receives from a queue at once: 1 to 64. For comparisons with switches that
+    /// use other batches.
     #[arg(long, value_name = "PACKETS", default_value_t = packet::BURST, value_parser = rx_burst)]
     rx_burst: usize,
     /// Limit of cached flows per worker.

@@ -125,28 +125,28 @@ const COMMANDS: &[(&str, &str)] = &[
     ("show [DP...]", "print ports and counters of datapaths"),
     (
         "dump-flows [DP] [filter=FLOW] [type=TYPE,...] [pmd=CORE]",
-        "print cached flows: all, those with packets that an OpenFlow \
-      match fits, those of a type (ovs and non-offloaded mean all), those of one worker",
+        "print cached flows: all, or those that an OpenFlow match overlaps, that have a type (ovs and \
+      non-offloaded mean all), or that belong to one worker",
     ),
     ("get-flow [DP] ufid:UFID", "print the cached flow with the id that dump-flows -m shows"),
     ("del-flows [DP] [FILE]", "remove the cached flows; with FILE, the manually added flows that it lists"),
     ("add-dp DP [IFACE...]", "add a datapath for tests (this and the commands below need --enable-dummy)"),
-    ("del-dp DP", "remove it"),
-    ("add-if DP NAME[,type=TYPE][,port_no=N]...", "add ports to it"),
-    ("set-if DP NAME[,type=TYPE][,port_no=N]...", "check what its ports are"),
-    ("del-if DP NAME...", "remove ports"),
+    ("del-dp DP", "remove such a datapath"),
+    ("add-if DP NAME[,type=TYPE][,port_no=N]...", "add ports to such a datapath"),
+    ("set-if DP NAME[,type=TYPE][,port_no=N]...", "check types and numbers of its ports"),
+    ("del-if DP NAME...", "remove ports from such a datapath"),
     (
         "add-flow [--may-create] [DP] FLOW ACTIONS",
-        "put in a flow by hand; on the datapath of bridges it holds from revalidator/pause to revalidator/resume",
+        "add a flow by hand; on the bridges' datapath it stays from revalidator/pause to revalidator/resume",
     ),
-    ("mod-flow [--may-create] [DP] FLOW ACTIONS", "give a flow put in by hand other actions"),
-    ("del-flow [DP] FLOW", "remove a flow put in by hand"),
-    ("add-flows [DP] FILE", "put in the flows of a file, where a line may begin with add, modify or delete"),
-    ("mod-flows [DP] FILE", "as add-flows, where a line without a word modifies"),
+    ("mod-flow [--may-create] [DP] FLOW ACTIONS", "change the actions of a flow added by hand"),
+    ("del-flow [DP] FLOW", "delete a flow added by hand"),
+    ("add-flows [DP] FILE", "add the flows of a file; a line may begin with add, modify or delete"),
+    ("mod-flows [DP] FILE", "as add-flows; a line without such a word modifies"),
     (
         "normalize-actions FLOW ACTIONS [NAME=NUMBER...]",
-        "print actions of the datapath by the VLAN tags that a packet of FLOW has when they are carried out, \
-      outputs sorted; needs no switch",
+        "print datapath actions grouped by the VLAN tags that a packet of FLOW has then, outputs sorted; \
+      needs no switch",
     ),
 ];
 

@@ -16,7 +16,7 @@ pub const OPTIONS: &[Opt] = &[
         .arg("SECONDS")
         .help("give up after this many seconds (default: $OVS_CTL_TIMEOUT)"),
     flag("strict").help("modify or delete only flows with exactly this match and priority"),
-    flag("readd").help("for replace-flows: also replace flows that are the same"),
+    flag("readd").help("for replace-flows: also replace flows that have not changed"),
     value("flow-format").short('F').arg("FORMAT,...").help("flow formats that may be used (default: any)"),
     value("packet-in-format")
         .short('P')

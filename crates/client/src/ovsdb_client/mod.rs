@@ -92,7 +92,7 @@ const COMMANDS: &[Spec] = commands! {
     "restore" Database 0..0, "[SERVER] [DATABASE]", "replace all rows with those of the file on standard input";
     "monitor" Database 1..MANY, "[SERVER] [DATABASE] TABLE [COLUMN,...]...", "print rows and every change to them; TABLE may be ALL";
     "monitor-cond" Database 2..MANY, "[SERVER] [DATABASE] CONDITIONS TABLE [COLUMN,...]...", "the same for rows that match conditions";
-    "monitor-cond-since" Database 2..MANY, "[SERVER] [DATABASE] [LAST-ID] CONDITIONS TABLE [COLUMN,...]...", "the same, from a transaction on";
+    "monitor-cond-since" Database 2..MANY, "[SERVER] [DATABASE] [LAST-ID] CONDITIONS TABLE [COLUMN,...]...", "the same, starting after a transaction";
     "convert" Server 1..1, "[SERVER] SCHEMA", "convert the database that the schema in this file names";
     "needs-conversion" Server 1..1, "[SERVER] SCHEMA", "print whether convert would change anything";
     "wait" Server 2..2, "[SERVER] DATABASE STATE", "wait until a database is added, connected or removed";
@@ -249,8 +249,8 @@ pub fn manual() -> Manual {
         .about(
             "SERVER defaults to unix:{run}/db.sock, DATABASE to Open_vSwitch.\n\
              In a list of columns, !initial, !insert, !delete and !modify leave out changes of that kind.\n\
-             monitor, lock, steal and transact can run in the background; --detach returns once the first answer is \
-             printed, and of transact once it is connected.\n\
+             With --detach, monitor, lock and steal go to the background once the first answer is printed, and \
+             transact once it is connected.\n\
              ovs-appctl -t ovsdb-client list-commands lists the commands that a background monitor or lock holder accepts.",
         )
         .commands("Commands", COMMANDS.iter().map(|spec| (format!("{} {}", spec.name, spec.usage), spec.what.to_string())))

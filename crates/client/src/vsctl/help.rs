@@ -54,17 +54,17 @@ const SECTIONS: &[(&str, &[(&str, &str)])] = &[
         "Controllers and managers",
         &[
             ("get-controller BRIDGE", "print the controllers"),
-            ("del-controller BRIDGE", "remove them"),
-            ("[--inactivity-probe=MS] set-controller BRIDGE TARGET...", "replace them"),
+            ("del-controller BRIDGE", "remove the controllers"),
+            ("[--inactivity-probe=MS] set-controller BRIDGE TARGET...", "replace the controllers"),
             ("get-fail-mode BRIDGE", "print the fail mode"),
-            ("del-fail-mode BRIDGE", "remove it"),
-            ("set-fail-mode BRIDGE standalone|secure", "set it"),
+            ("del-fail-mode BRIDGE", "remove the fail mode"),
+            ("set-fail-mode BRIDGE standalone|secure", "set the fail mode"),
             ("get-manager", "print the managers"),
-            ("del-manager", "remove them"),
-            ("[--inactivity-probe=MS] set-manager TARGET...", "replace them"),
+            ("del-manager", "remove the managers"),
+            ("[--inactivity-probe=MS] set-manager TARGET...", "replace the managers"),
             ("get-ssl", "print keys and certificates"),
-            ("del-ssl", "remove them"),
-            ("[--bootstrap] set-ssl PRIVATE-KEY CERTIFICATE CA-CERT", "set them"),
+            ("del-ssl", "remove keys and certificates"),
+            ("[--bootstrap] set-ssl PRIVATE-KEY CERTIFICATE CA-CERT", "set keys and certificates"),
         ],
     ),
     (
@@ -74,8 +74,8 @@ const SECTIONS: &[(&str, &[(&str, &str)])] = &[
             ("del-aa-mapping BRIDGE I-SID VLAN", "remove a mapping"),
             ("get-aa-mapping BRIDGE", "print the mappings"),
             ("add-zone-tp DATAPATH zone=ID KEY=SECONDS...", "set the timeouts of a conntrack zone"),
-            ("del-zone-tp DATAPATH zone=ID", "remove them"),
-            ("list-zone-tp DATAPATH", "print them"),
+            ("del-zone-tp DATAPATH zone=ID", "remove the timeouts of a conntrack zone"),
+            ("list-zone-tp DATAPATH", "print the timeouts of conntrack zones"),
             ("list-dp-cap DATAPATH", "print the capabilities of a datapath"),
         ],
     ),
@@ -91,7 +91,7 @@ const SECTIONS: &[(&str, &[(&str, &str)])] = &[
             ("clear TABLE RECORD COLUMN...", "empty columns"),
             ("[--id=@NAME] create TABLE COLUMN[:KEY]=VALUE...", "add a record"),
             ("destroy TABLE RECORD...", "delete records (--all: every one)"),
-            ("wait-until TABLE RECORD [COLUMN[:KEY]=VALUE]...", "wait until conditions match"),
+            ("wait-until TABLE RECORD [COLUMN[:KEY]=VALUE]...", "wait until the record meets the conditions"),
             ("comment [WORD]...", "add words to the database's log"),
         ],
     ),
@@ -112,7 +112,7 @@ pub fn manual() -> Manual {
     let records: Vec<(&str, &str)> =
         records.iter().map(|(table, by)| (table.as_str(), by.as_str())).collect();
     manual
-        .terms("A record is named by its UUID, by four or more first digits of it, or by", &records)
+        .terms("A record is named by its UUID, by the first four or more digits of it, or by", &records)
         .terms(METHODS.0, METHODS.1)
         .options("Options", &[super::options::OPTIONS])
         .options("Output options", &[TABLES])

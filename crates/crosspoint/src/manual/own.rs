@@ -36,10 +36,7 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     ),
     (
         "check",
-        &[(
-            "crosspoint check /etc/openvswitch/conf.db",
-            "List what of the configuration has no effect here.",
-        )],
+        &[("crosspoint check /etc/openvswitch/conf.db", "List the settings that have no effect here.")],
     ),
     (
         "top",
@@ -122,8 +119,8 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     (
         "doctor",
         &[
-            ("crosspoint doctor", "List what slows a switch down here, what costs most first."),
-            ("crosspoint doctor --json", "Print the same for programs."),
+            ("crosspoint doctor", "List what slows a switch down here, the most costly first."),
+            ("crosspoint doctor --json", "Print the same as JSON, for programs."),
         ],
     ),
     ("demo", &[("crosspoint demo", "Send real traffic through a switch between two namespaces, as root.")]),
@@ -321,9 +318,16 @@ fn main_help(cli: &Command) -> String {
             let _ = writeln!(out, "  {name:<14} {what}");
         }
     }
-    out + "\nOptions:\n  -h, --help     show this help\n  -V, --version  show the version\n\n\
-           crosspoint help COMMAND shows the help of a command. Through a symbolic link called ovs-vswitchd,\n\
-           ovsdb-server, ovs-vsctl, ovs-ofctl, ovs-appctl, ovs-dpctl, ovsdb-client or ovsdb-tool, this is that program.\n"
+    let names: Vec<&str> = PROGRAMS.iter().map(|program| program.name).collect();
+    let (last, names) = names.split_last().expect("there are programs");
+    let _ = write!(
+        out,
+        "\nOptions:\n  -h, --help     show this help\n  -V, --version  show the version\n\n\
+         crosspoint help COMMAND shows the help of a command. Linked under one of these names, crosspoint acts as\n\
+         that program: {}\nand {last}.\n",
+        names.join(", ")
+    );
+    out
 }
 
 #[cfg(test)]
@@ -331,6 +335,14 @@ mod tests {
     use super::*;
     use crate::Cli;
     use clap::CommandFactory;
+
+    #[test]
+    fn the_main_help_names_every_program_that_a_link_may_be_called() {
+        let help = main_help(&Cli::command());
+        for program in PROGRAMS {
+            assert!(help.contains(program.name), "{}", program.name);
+        }
+    }
 
     #[test]
     fn every_visible_subcommand_is_in_exactly_one_group() {

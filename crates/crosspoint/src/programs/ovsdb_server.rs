@@ -204,7 +204,7 @@ pub fn manual() -> Manual {
             &[
                 ("punix:FILE, ptcp:[PORT][:IP], pssl:[PORT][:IP]", "listen for clients (default port: 6640)"),
                 ("unix:FILE, tcp:HOST[:PORT], ssl:HOST[:PORT]", "connect to a client that listens"),
-                ("db:DATABASE,TABLE,COLUMN", "what a column of a database lists"),
+                ("db:DATABASE,TABLE,COLUMN", "the remotes that a column of a database lists"),
             ],
         )
         .options("Options", &[OPTIONS])
@@ -218,7 +218,7 @@ pub fn manual() -> Manual {
             ),
             (
                 "{name} --remote=ptcp:6640 --remote=db:Open_vSwitch,Open_vSwitch,manager_options",
-                "Also listen on TCP, and at the managers that the database lists.",
+                "Also listen on TCP, and on the remotes that the database lists.",
             ),
         ])
 }

@@ -20,7 +20,7 @@ use vswitchd::figures::{Figures, Port, Worker};
 /// How long it waits for the switch to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Show live what the running switch does: workers, caches, queues, ports and drops.
+/// Watch the running switch live: workers, caches, queues, ports and drops.
 #[derive(clap::Args)]
 pub struct Args {
     /// The switch: the name of its daemon, or its control socket.

@@ -28,7 +28,7 @@ pub struct Args {
     /// Places in --ends of those that send, in turn; `-` in front of one sends the other way.
     #[arg(long, value_delimiter = ',', allow_hyphen_values = true, required = true)]
     tx: Vec<String>,
-    /// Places of those at which frames come back.
+    /// Places in --ends of those where frames come back.
     #[arg(long, value_delimiter = ',', required = true)]
     rx: Vec<usize>,
     /// How often each frame comes back.
@@ -37,7 +37,7 @@ pub struct Args {
     /// Descriptors of a guest's rings.
     #[arg(long, default_value_t = 256)]
     descriptors: u16,
-    /// Frames that are sent before it is looked for some that came.
+    /// Frames sent before looking for received ones.
     #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=256))]
     burst: u16,
 }
