@@ -316,7 +316,10 @@ fn in_the_background_it_serves_logs_nothing_to_worry_about_and_leaves_nothing_be
     });
     wait_for("the process to end", || !Path::new(&format!("/proc/{first}")).exists());
 
-    let log = fs::read_to_string(rig.path("a.log")).unwrap();
+    let log = || fs::read_to_string(rig.path("a.log")).unwrap();
+    // The process that watches over it logs last.
+    wait_for("the watcher to log the end", || log().contains("exit status 0, exiting"));
+    let log = log();
     assert!(log.lines().count() >= 3, "{log}");
     for (n, line) in log.lines().enumerate() {
         let parts: Vec<&str> = line.splitn(5, '|').collect();
