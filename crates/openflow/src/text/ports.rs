@@ -3,6 +3,7 @@
 use super::put;
 use super::value::number;
 use base::OfPort;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// The reserved ports by the names that are read and, the first of each number, written.
@@ -80,8 +81,8 @@ impl PortNames {
         if let Some(number) = number(text, 255) {
             return Some(number as u8);
         }
-        let name = text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(text);
-        self.tables.iter().find(|(id, known)| *known == name && self.has_table(**id)).map(|(id, _)| *id)
+        let name = unquoted(text)?;
+        self.tables.iter().find(|(id, known)| **known == *name && self.has_table(**id)).map(|(id, _)| *id)
     }
 
     /// Appends a table: its name or its number.
@@ -103,10 +104,7 @@ impl PortNames {
         if let Some((_, port)) = RESERVED.iter().find(|(name, _)| name.eq_ignore_ascii_case(text)) {
             return Some(*port);
         }
-        match text.strip_prefix('"') {
-            Some(rest) => self.port(rest.strip_suffix('"')?),
-            None => self.port(text),
-        }
+        self.port(&unquoted(text)?)
     }
 
     /// Appends a port: its reserved name, its name, or its number.
@@ -128,11 +126,50 @@ impl PortNames {
     }
 }
 
-/// Appends a name, in double quotes if it would be ambiguous.
+/// Appends a name; if it would be ambiguous, in double quotes and escaped as a string of JSON.
 fn write_name(out: &mut String, name: &str) {
     let plain = name.starts_with(|c: char| c.is_ascii_alphabetic())
         && name.bytes().all(|b| b.is_ascii_alphanumeric());
-    if plain { out.push_str(name) } else { put!(out, "{name:?}") }
+    if plain {
+        return out.push_str(name);
+    }
+    out.push('"');
+    for c in name.chars() {
+        match ESCAPES.iter().find(|(_, plain)| *plain == c) {
+            Some((letter, _)) => out.extend(['\\', *letter]),
+            None if c < ' ' => put!(out, "\\u{:04x}", u32::from(c)),
+            None => out.push(c),
+        }
+    }
+    out.push('"');
+}
+
+/// What stands behind a backslash in a string of JSON, and for what.
+const ESCAPES: [(char, char); 7] =
+    [('"', '"'), ('\\', '\\'), ('b', '\u{8}'), ('f', '\u{c}'), ('n', '\n'), ('r', '\r'), ('t', '\t')];
+
+/// A name as [`write_name`] writes it, or without quotes. `None` for what begins with a quote but is no JSON
+/// string.
+fn unquoted(text: &str) -> Option<Cow<'_, str>> {
+    let Some(rest) = text.strip_prefix('"') else { return Some(text.into()) };
+    let mut name = String::new();
+    let mut chars = rest.strip_suffix('"')?.chars();
+    while let Some(c) = chars.next() {
+        name.push(match c {
+            '"' => return None,
+            '\\' => match chars.next()? {
+                'u' => {
+                    let digits: String = chars.by_ref().take(4).collect();
+                    let is_hex = digits.len() == 4 && digits.bytes().all(|b| b.is_ascii_hexdigit());
+                    char::from_u32(u32::from_str_radix(&digits, 16).ok().filter(|_| is_hex)?)?
+                }
+                '/' => '/',
+                letter => ESCAPES.iter().find(|(known, _)| *known == letter)?.1,
+            },
+            _ => c,
+        });
+    }
+    Some(name.into())
 }
 
 #[cfg(test)]
@@ -146,6 +183,8 @@ mod tests {
         names.insert(OfPort(2), "1x");
         names.insert(OfPort(5), "s1-eth1");
         names.insert(OfPort(6), "veth_a.100");
+        names.insert(OfPort(7), "x\"y");
+        names.insert(OfPort(8), "p\\q\t\u{1}é'");
         names.insert(OfPort(3), "twice");
         names.insert(OfPort(4), "twice");
         for (text, port) in [
@@ -153,6 +192,8 @@ mod tests {
             ("\"1x\"", OfPort(2)),
             ("\"s1-eth1\"", OfPort(5)),
             ("\"veth_a.100\"", OfPort(6)),
+            (r#""x\"y""#, OfPort(7)),
+            (r#""p\\q\t\u0001é'""#, OfPort(8)),
             ("LOCAL", OfPort::LOCAL),
             ("ANY", OfPort::NONE),
         ] {
@@ -177,7 +218,11 @@ mod tests {
             ["zero", "\"acl\"", "7", "twin", "x"].map(|t| names.parse_table(t)),
             [Some(0), Some(1), Some(7), None, None]
         );
-        for bad in ["", "twice", "eth1", "70000", "0x1", "-1", "\"", "99999999999"] {
+        assert_eq!(names.parse(r#""\u0065th0""#), Some(OfPort(1)));
+        let unfinished = [r#""eth0"#, r#""x"y""#, r#""eth0\""#, r#""\u65th0""#, r#""\eth0""#, r#""\ud800""#];
+        for bad in
+            ["", "twice", "eth1", "70000", "0x1", "-1", "\"", "99999999999"].into_iter().chain(unfinished)
+        {
             assert_eq!(names.parse(bad), None, "{bad}");
         }
     }
