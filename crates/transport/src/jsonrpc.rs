@@ -80,7 +80,7 @@ pub struct Framer {
     escaped: bool,
 }
 
-/// A buffer that grew beyond this is given back once it is empty.
+/// A buffer that grew beyond this is given back once most of it is taken.
 const BUFFER_KEPT: usize = 64 << 10;
 
 impl Framer {
@@ -115,6 +115,7 @@ impl Framer {
     /// no more use.
     pub fn next_object(&mut self) -> Result<Option<&str>, BadFrame> {
         if self.depth == 0 && !self.begin()? {
+            self.compact();
             return Ok(None);
         }
         while self.scanned < self.buffer.len() {
@@ -142,6 +143,7 @@ impl Framer {
             }
         }
         self.check_length()?;
+        self.compact();
         Ok(None)
     }
 
@@ -201,15 +203,11 @@ impl Framer {
         }
     }
 
-    /// Drops what was taken.
-    fn compact(&mut self) {
-        if self.start == self.buffer.len() {
-            self.buffer.clear();
-            if self.buffer.capacity() > BUFFER_KEPT {
-                self.buffer = Vec::new();
-            }
-        } else if self.start > 0 {
-            self.buffer.drain(..self.start);
+    /// Drops what was taken. A peer that sends no more must not keep the memory of what it has sent.
+    pub fn compact(&mut self) {
+        self.buffer.drain(..self.start);
+        if self.buffer.capacity() > BUFFER_KEPT.max(4 * self.buffer.len()) {
+            self.buffer.shrink_to(2 * self.buffer.len());
         }
         self.scanned -= self.start;
         self.start = 0;
@@ -336,9 +334,13 @@ mod tests {
     fn a_large_buffer_is_given_back() {
         let mut framer = Framer::new(Limits::default());
         let big = format!("{{\"a\":\"{}\"}}", "x".repeat(1 << 20));
-        assert_eq!(objects(&mut framer, big.as_bytes()).unwrap().len(), 1);
-        objects(&mut framer, b" ").unwrap();
-        assert!(framer.capacity() <= BUFFER_KEPT);
+        for rest in ["", " ", "{\"half\":"] {
+            assert_eq!(objects(&mut framer, (big.clone() + rest).as_bytes()).unwrap().len(), 1);
+            // Nothing more has to come.
+            assert!(framer.capacity() <= BUFFER_KEPT, "{rest:?}: {}", framer.capacity());
+            assert_eq!(framer.buffered(), rest.trim().len());
+            framer = Framer::new(Limits::default());
+        }
     }
 
     #[test]

@@ -365,6 +365,7 @@ impl Session {
 
     /// Counts what is kept of an incomplete request.
     fn account(&mut self) -> Result<(), End> {
+        self.framer.compact();
         let buffered = self.framer.buffered();
         let others = self.state.partial_bytes.get() - self.partial;
         self.partial = buffered;
