@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::unix::pipe::Receiver;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::oneshot;
 use transport::unixctl;
 use transport::{Tls, TlsFiles};
 
@@ -143,18 +143,18 @@ async fn serve(config: Config, daemon: &mut Daemon) -> Result<(), StartError> {
     let (configured, is_configured) = oneshot::channel();
     let client = DatabaseClient { server, dummy, run_dir: dir.clone(), configured };
     tokio::task::spawn_local(configdb::run(client, shared.clone(), sockets));
-    let exit = Arc::new(Notify::new());
+    let exit = Rc::new(unixctl::Exit::default());
     let answer = {
         let (shared, exit) = (shared.clone(), exit.clone());
         async move |request: &unixctl::Request| {
             let result = commands::run(&shared, request).await;
             if shared.borrow().ending.is_some() {
-                exit.notify_one();
+                exit.tell();
             }
             result
         }
     };
-    tokio::task::spawn_local(unixctl::serve(ctl_listener, answer));
+    tokio::task::spawn_local(unixctl::serve_until_exit(ctl_listener, exit.clone(), answer));
     tokio::task::spawn_local(listen_to_workers(shared.clone(), bell));
     tokio::task::spawn_local(tick(shared.clone()));
     let of_memory = shared.clone();
@@ -173,13 +173,8 @@ async fn serve(config: Config, daemon: &mut Daemon) -> Result<(), StartError> {
             _ = terminated.recv() => told_to_end(15, "Terminated"),
             _ = interrupted.recv() => told_to_end(2, "Interrupt"),
             _ = hung_up.recv() => told_to_end(1, "Hangup"),
-            () = exit.notified() => {
-                // The reply to `exit` is on its way; without this its client would find a closed connection.
-                tokio::time::sleep(Duration::from_millis(10)).await;
-                tracing::debug!(target: "daemon", "ending on the command exit");
-            }
+            () = exit.ended() => tracing::debug!(target: "daemon", "ending on the command exit"),
             () = database_exited(embedded.as_ref()) => {
-                tokio::time::sleep(Duration::from_millis(10)).await;
                 tracing::debug!(target: "daemon", "ending on the command exit to the database server");
             }
         }

@@ -11,7 +11,6 @@ use signal_hook::iterator::Signals;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode};
 use std::sync::{Arc, mpsc};
-use std::time::Duration;
 use transport::{CLIENT_TLS, MORE_TLS, take_tls};
 use vswitchd::ovsdb::{ConfigFile, Handle, Options, serve};
 
@@ -176,8 +175,6 @@ fn wait(handle: &Arc<Handle>, mut signals: Signals, child: Option<(String, Child
     let (handle, by_command) = (handle.clone(), ended.clone());
     std::thread::spawn(move || {
         handle.wait_until_exited();
-        // The client of `exit` reads its answer before the socket goes.
-        std::thread::sleep(Duration::from_millis(10));
         let _ = by_command.send(ExitCode::SUCCESS);
     });
     if let Some((command, mut child)) = child {

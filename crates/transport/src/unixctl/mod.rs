@@ -7,10 +7,12 @@
 //! Threads: the control thread. A client that does not read its reply holds up itself alone.
 
 mod client;
+mod exit;
 mod request;
 pub mod standard;
 
 pub use client::{Client, ClientError};
+pub use exit::Exit;
 pub use request::{BadRequest, REQUEST_BYTES_MAX, Request, RequestReader};
 
 use crate::{Account, Budget, Idle, Idlers, Incoming, Listener, Place, Places, Stream, accept};
@@ -131,21 +133,31 @@ fn reply(id: &Value, result: &Result<String, String>) -> impl Iterator<Item = St
 /// Serves clients for ever. `answer` runs a request, and may take its time: other clients are served
 /// meanwhile.
 pub async fn serve(listener: Listener, answer: impl AsyncFn(&Request) -> Result<String, String> + 'static) {
-    serve_within(Budget::new(REPLIES_BYTES_MAX), listener, answer).await;
+    serve_until_exit(listener, Rc::default(), answer).await;
+}
+
+/// Like [`serve`]; tells `exit` of the replies to the command `exit`, for a program that ends by it.
+pub async fn serve_until_exit(
+    listener: Listener,
+    exit: Rc<Exit>,
+    answer: impl AsyncFn(&Request) -> Result<String, String> + 'static,
+) {
+    serve_within(Budget::new(REPLIES_BYTES_MAX), listener, exit, answer).await;
 }
 
 async fn serve_within(
     replies: Rc<Budget>,
     listener: Listener,
+    exit: Rc<Exit>,
     answer: impl AsyncFn(&Request) -> Result<String, String> + 'static,
 ) {
     let answer = Rc::new(answer);
     let failed = |why: &str| tracing::warn!(target: "unixctl", "accept failed: {why}");
     let serve = |incoming: Incoming, place: Place| {
-        let (answer, account) = (answer.clone(), replies.open());
+        let (answer, exit, account) = (answer.clone(), exit.clone(), replies.open());
         tokio::task::spawn_local(async move {
             if let Ok(stream) = place.establish(incoming).await {
-                converse(stream, &*answer, &place.idlers(), &account).await;
+                converse(stream, &*answer, &exit, &place.idlers(), &account).await;
             }
             drop(place);
         });
@@ -186,6 +198,7 @@ async fn send(
 async fn converse(
     stream: Stream,
     answer: &impl AsyncFn(&Request) -> Result<String, String>,
+    exit: &Exit,
     idle: &Rc<Idlers>,
     account: &Account,
 ) {
@@ -201,6 +214,7 @@ async fn converse(
                 let pieces = reply(&request.id, &result);
                 let sent = send(&mut stream, pieces, text_bytes, idle, account).await;
                 REPLIED.fetch_add(1, Ordering::Release);
+                exit.replied(&request, &result);
                 if let Err(error) = sent {
                     // A client that has gone is none that was cut.
                     let is_cut = matches!(error.kind(), io::ErrorKind::OutOfMemory | io::ErrorKind::TimedOut);
@@ -236,7 +250,6 @@ mod tests {
     use super::*;
     use crate::PassiveTarget;
     use serde_json::json;
-    use std::time::Duration;
 
     const COMMANDS: &[Command<u32>] = &[
         Command { name: "add", usage: "N [M]", args_min: 1, args_max: 2, run: add },
@@ -296,7 +309,12 @@ mod tests {
         tokio::task::LocalSet::new().block_on(&runtime, async {
             let listener = Listener::bind(&PassiveTarget::Unix(path.clone()), None).await.unwrap();
             let answer = async |_: &Request| Ok("x".repeat(REPLY_BYTES));
-            tokio::task::spawn_local(serve_within(Budget::new(3 * REPLY_BYTES + 1), listener, answer));
+            tokio::task::spawn_local(serve_within(
+                Budget::new(3 * REPLY_BYTES + 1),
+                listener,
+                Rc::default(),
+                answer,
+            ));
             let ask = async || {
                 let mut client = tokio::net::UnixStream::connect(&path).await.unwrap();
                 client.write_all(br#"{"id":0,"method":"a","params":[]}"#).await.unwrap();
@@ -311,11 +329,13 @@ mod tests {
             let mut text = vec![0; REPLY_BYTES];
             ask().await.read_exact(&mut text).await.unwrap();
             let mut whole = 0;
-            for client in &mut deaf {
+            let all_bytes: usize =
+                reply(&0.into(), &Ok("x".repeat(REPLY_BYTES))).map(|piece| piece.len()).sum();
+            for client in deaf {
                 let mut text = Vec::new();
-                let end = tokio::time::timeout(Duration::from_secs(1), client.read_to_end(&mut text)).await;
-                assert!(end.is_err() || text.len() < REPLY_BYTES);
-                whole += usize::from(text.len() > REPLY_BYTES);
+                client.take(all_bytes as u64).read_to_end(&mut text).await.unwrap();
+                assert!(text.len() == all_bytes || text.len() < REPLY_BYTES);
+                whole += usize::from(text.len() == all_bytes);
             }
             assert!((2..=3).contains(&whole), "{whole} of five were kept");
             assert!(cut() >= cut_before + 5 - whole as u64, "each cut reply is counted");

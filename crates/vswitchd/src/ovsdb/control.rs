@@ -143,7 +143,7 @@ fn lines(names: impl IntoIterator<Item: std::fmt::Display>) -> String {
 
 /// The switch that the server is part of ends with it: whoever stops the one waits for the process to go.
 fn exit(context: &mut Context, _: &[String]) -> Answer {
-    context.service.state.exit.notify_one();
+    context.service.state.exit.tell();
     nothing()
 }
 

@@ -37,8 +37,10 @@ use ovsdb::server::{Model, Server};
 use remote_options::Overrides;
 use service::Service;
 use state::{State, now};
+use std::convert::Infallible;
 use std::io;
 use std::os::unix::net::UnixStream;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, mpsc as sync_mpsc};
 use std::thread::JoinHandle;
@@ -249,7 +251,8 @@ async fn start(mut options: Options) -> Result<Running, String> {
             tokio::task::spawn_local(watch_memory(move || control::memory_usage(&of_memory)));
             let service = service.clone();
             let answer = async move |request: &unixctl::Request| control::run(&service, request).await;
-            tokio::task::spawn_local(unixctl::serve(listener, answer));
+            let exit = state.exit.clone();
+            tokio::task::spawn_local(unixctl::serve_until_exit(listener, exit, answer));
             Some(socket)
         }
     };
@@ -259,14 +262,17 @@ async fn start(mut options: Options) -> Result<Running, String> {
 
 impl Running {
     async fn run(self, mut orders: mpsc::UnboundedReceiver<Order>, exiting: &Exiting) {
+        let exit = self.service.state.exit.clone();
+        let mut told_to_exit = pin!(async {
+            exit.ended().await;
+            // The holder of the handle decides; without one, the server ends.
+            exiting.0.send_replace(true);
+            std::future::pending::<Infallible>().await
+        });
         loop {
             let order = tokio::select! {
                 order = orders.recv() => order,
-                () = self.service.state.exit.notified() => {
-                    // The holder of the handle decides; without one, the server ends.
-                    exiting.0.send_replace(true);
-                    continue;
-                }
+                never = &mut told_to_exit => match never {},
             };
             match order {
                 None | Some(Order::Stop) => return,

@@ -12,6 +12,7 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use transport::Tls;
+use transport::unixctl::Exit;
 
 /// Minimum interval between two sums of pending output.
 const BUDGET_INTERVAL: Duration = Duration::from_millis(50);
@@ -32,7 +33,7 @@ pub(super) struct State {
     budget_checked: Cell<Option<Instant>>,
     pub(super) counters: Cell<Counters>,
     /// Notified when the server should end.
-    pub(super) exit: Notify,
+    pub(super) exit: Rc<Exit>,
     /// Outgoing connections must still wait.
     connects_later: Cell<bool>,
     connects_now: Notify,
@@ -69,7 +70,7 @@ impl State {
             partial_bytes: Cell::new(0),
             budget_checked: Cell::new(None),
             counters: Cell::default(),
-            exit: Notify::new(),
+            exit: Rc::default(),
             connects_later: Cell::new(connects_later),
             connects_now: Notify::new(),
             job_done: Notify::new(),
@@ -158,7 +159,7 @@ impl State {
                     // It panicked; whoever waits for its result would wait for ever.
                     Err(error) => {
                         tracing::error!(target: "ovsdb_file", "work on a database file failed: {error}");
-                        state.exit.notify_one();
+                        state.exit.tell_without_reply();
                     }
                 }
             });
