@@ -243,13 +243,7 @@ fn is_of_process(name: &str) -> bool {
 
 /// Whether a difference in this condition stands beside a ratio, and does not refuse it.
 fn refuses_none(a: &Point, b: &Point, name: &str) -> bool {
-    (is_of_process(name) && has_kernel(a, b))
-        || (are_older(a, b) && [a, b].iter().any(|point| point.inherent.contains_key(name)))
-}
-
-/// Whether both are from before 2026-11-29, when what could not be set in a switch refused no ratio.
-fn are_older(a: &Point, b: &Point) -> bool {
-    ![a, b].iter().any(|point| point.conditions.contains_key(BATCH))
+    is_of_process(name) && has_kernel(a, b)
 }
 
 /// Differences that stand beside a ratio.
@@ -446,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_or_pages_that_differ_refuse_the_ratio_but_in_runs_that_could_not_set_them() {
+    fn a_batch_or_pages_that_differ_refuse_the_ratio_in_older_runs_too() {
         let point = |switch: &str, conditions: &[(&str, &str)], inherent: &[(&str, &str)]| {
             let text =
                 |pairs: &[(&str, &str)]| pairs.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
@@ -463,11 +457,11 @@ mod tests {
         // The kernel has neither.
         let differ = ["batch 32 and the kernel's own", "huge pages 2 MB and the kernel's own"];
         assert_eq!(judged(&ours, &point("bridge", &[], &[])), (None, differ.map(str::to_string).into()));
-        // Before both could be set, they stood beside the ratio; with a newer point there is none.
+        // Before 2026-11-29, what a switch could not be given was not among its conditions.
         let older = point("crosspoint", &[("huge pages", "2 MB")], &[("batch", "64")]);
         let of_peer = point("ovs-netdev", &[], &[("batch", "32"), ("huge pages", "takes none")]);
-        let differ = ["batch 64 and 32", "huge pages 2 MB and takes none"].map(str::to_string);
-        assert_eq!(judged(&older, &of_peer), (None, differ.into()));
+        let why = "conditions differ: batch 64 and 32, huge pages 2 MB and takes none";
+        assert_eq!(judged(&older, &of_peer), (Some(why.into()), vec![]));
         let why = judged(&older, &ours).0.unwrap();
         assert_eq!(why, "conditions differ: batch 64 and 32");
     }

@@ -49,8 +49,7 @@ const DIFFERS: &str = "
 ### What differs beside a ratio
 
 The kernel forwards on the sender's thread, a packet at a time, and in its own memory: it has no workers,
-queues, batch or packet memory to be set. Runs of before 2026-11-29 gave ratios between switches of other
-batches and huge pages, too; from then on all have the same, or no ratio. Crosspoint's value comes first.
+queues, batch or packet memory to be set. Crosspoint's value comes first.
 
 ";
 

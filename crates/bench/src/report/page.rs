@@ -196,7 +196,7 @@ fn conditions(suite: &Suite, runs: &[Run]) -> Markup {
     html! { @if !sets.is_empty() {
         details { summary { "Conditions" }
             p { "Two switches are compared where all of these are equal. The kernel has no workers, queues, batch or "
-                "huge pages of its own. In runs of before 2026-11-29, what is built into a switch refused no ratio." }
+                "huge pages of its own." }
             div.scroll { table {
                 (head(&["Switch", "Conditions", "Built in"]))
                 tbody { @for (switch, set, inherent) in sets { tr {
