@@ -36,7 +36,7 @@ impl FileDirs {
     /// names the one that is not a directory.
     pub fn new(dirs: impl IntoIterator<Item = PathBuf>) -> Result<FileDirs, String> {
         let dir = |path: PathBuf| {
-            let is = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
+            let is = |why: &dyn std::fmt::Display| format!("{}: {}", path.display(), base::os_text(&why));
             let real = path.canonicalize().map_err(|e| is(&e))?;
             if !real.is_dir() {
                 return Err(is(&"is no directory"));
@@ -49,7 +49,7 @@ impl FileDirs {
     /// The contents of a regular file.
     pub(crate) fn read(&self, path: &str) -> Result<Vec<u8>, String> {
         let file = self.open(path, OFlags::RDONLY, Mode::empty())?;
-        let len = file.metadata().map_err(|e| e.to_string())?.len();
+        let len = file.metadata().map_err(|e| base::os_text(&e))?.len();
         if len > READ_BYTES_MAX {
             return Err(format!(
                 "is longer than {} MB, and it would have to be held in memory",
@@ -58,14 +58,14 @@ impl FileDirs {
         }
         let mut bytes = Vec::new();
         // Only that much, even if it grows meanwhile.
-        file.take(len).read_to_end(&mut bytes).map_err(|e| e.to_string())?;
+        file.take(len).read_to_end(&mut bytes).map_err(|e| base::os_text(&e))?;
         Ok(bytes)
     }
 
     /// A regular file to write, empty.
     pub(crate) fn create(&self, path: &str) -> Result<File, String> {
         let file = self.open_to_append(path)?;
-        file.set_len(0).map_err(|e| e.to_string())?;
+        file.set_len(0).map_err(|e| base::os_text(&e))?;
         Ok(file)
     }
 
@@ -73,7 +73,7 @@ impl FileDirs {
     pub(crate) fn create_alone(&self, path: &str) -> Result<File, String> {
         let file = self.open_to_append(path)?;
         lock(&file, FlockOperation::NonBlockingLockExclusive)?;
-        file.set_len(0).map_err(|e| e.to_string())?;
+        file.set_len(0).map_err(|e| base::os_text(&e))?;
         Ok(file)
     }
 
@@ -167,7 +167,7 @@ fn lock(file: &File, operation: FlockOperation) -> Result<(), String> {
 }
 
 fn system(e: rustix::io::Errno) -> String {
-    std::io::Error::from(e).to_string()
+    base::os_text(&std::io::Error::from(e))
 }
 
 fn is_link(stat: &rustix::fs::Stat) -> bool {

@@ -206,7 +206,7 @@ impl fmt::Display for PortError {
                 write!(f, "{name} is the loopback device, which the machine itself needs")
             }
             PortError::Os { call, errno } => {
-                write!(f, "{call}: {}", std::io::Error::from_raw_os_error(*errno))
+                write!(f, "{call}: {}", base::os_text(&std::io::Error::from_raw_os_error(*errno)))
             }
             PortError::File { path, why } => write!(f, "{path}: {why}"),
             PortError::Unsupported(what) => f.write_str(what),

@@ -77,7 +77,7 @@ pub fn run(config: Config, daemon: &mut Daemon) -> Result<(), StartError> {
         // Reserved memory is locked when it is first used: the caches reserve far more than they need.
         let flags = MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT;
         if let Err(e) = rustix::mm::mlockall(flags) {
-            tracing::error!(target: "vswitchd", "mlockall failed: {}", log::os_text(&e.into()));
+            tracing::error!(target: "vswitchd", "mlockall failed: {}", log::os_text(&e));
         }
     }
     // It translates packets as workers do, and needs as much stack; the first thread has what `ulimit -s`

@@ -2,10 +2,11 @@
 
 use super::outcome::{Failure, Outcome, Settings, default_db, default_schema, line, show};
 use host::database_file::{DatabaseFile, ids, now_ms, open_to_read};
+use host::log::os_text;
 use host::program::OVS_VERSION;
 use ovsdb::log::transaction::{Note, encode_schema};
 use ovsdb::log::{Magic, ReadAt, Reader};
-use ovsdb::storage::{self, OpenError, Storage, system_text};
+use ovsdb::storage::{self, OpenError, Storage};
 use ovsdb::{
     Context, Database, Error, Execution, OpResult, Outcome as Executed, Principal, Schema, UuidGenerator,
 };
@@ -24,7 +25,7 @@ pub(super) fn open_failure(path: &Path, error: &OpenError) -> Failure {
 }
 
 fn io_failure(path: &Path, what: &str, error: &std::io::Error) -> Failure {
-    format!("I/O error: {}: {what} ({})", path.display(), system_text(error)).into()
+    format!("I/O error: {}: {what} ({})", path.display(), os_text(error)).into()
 }
 
 /// Opens a database to read it, without a lock.
@@ -34,7 +35,7 @@ pub(super) fn open_db(path: &Path) -> Result<impl ReadAt + use<>, Failure> {
 
 fn lock(path: &Path, kind: &str) -> Result<Arc<DatabaseFile>, Failure> {
     DatabaseFile::lock(path).map_err(|error| {
-        let why = system_text(&error);
+        let why = os_text(&error);
         format!("{kind}{}: failed to lock lockfile ({why})", path.display()).into()
     })
 }
@@ -47,7 +48,7 @@ pub(super) fn read_schema(args: &[String], index: usize) -> Result<Schema, Failu
         Ok(text) => text,
         Err(_) if args.len() <= index => return Ok((*Schema::open_vswitch()).clone()),
         Err(error) => {
-            let why = format!("error opening \"{name}\": {}", system_text(&error));
+            let why = format!("error opening \"{name}\": {}", os_text(&error));
             return Err(format!("failed to read schema: \"{name}\" could not be read as JSON ({why})").into());
         }
     };

@@ -2,8 +2,9 @@
 
 use super::commands::{open_db, open_failure};
 use super::outcome::{Failure, Outcome, Settings, default_db, show};
+use host::log::os_text;
 use ovsdb::log::{Damage, DamageKind, Magic, ReadError, Reader, transaction};
-use ovsdb::storage::{self, OpenError, system_text};
+use ovsdb::storage::{self, OpenError};
 use ovsdb::{Datum, Schema, TableSchema, text};
 use serde_json::{Map, Value};
 use std::collections::HashMap;
@@ -24,7 +25,7 @@ pub(super) fn run(settings: &Settings, args: &[String]) -> Outcome {
     })?;
     let failed = |kind: &str, text: String| Failure::Error(format!("{kind}: {}: {text}", path.display()));
     let mut reader = Reader::new(&file)
-        .map_err(|error| failed("I/O error", format!("open failed ({})", system_text(&error))))?;
+        .map_err(|error| failed("I/O error", format!("open failed ({})", os_text(&error))))?;
     let mut names = Names::new();
     for index in 0.. {
         let record = match reader.next_record() {
@@ -34,7 +35,7 @@ pub(super) fn run(settings: &Settings, args: &[String]) -> Outcome {
             Err(ReadError::Io { offset, error }) => {
                 return Err(failed(
                     "I/O error",
-                    format!("error reading at offset {offset} ({})", system_text(&error)),
+                    format!("error reading at offset {offset} ({})", os_text(&error)),
                 ));
             }
         };

@@ -29,6 +29,7 @@ use crate::log::transaction::{self, Note, Unknown};
 use crate::log::{Damage, Found, LogDirectory, Magic, ReadAt, ReadError, Reader, Writer};
 use crate::schema::Schema;
 use crate::uuid::UuidGenerator;
+use base::os_text;
 use journal::{Base, Journal};
 use std::sync::Arc;
 use std::{fmt, io};
@@ -139,7 +140,7 @@ impl OpenError {
 impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            OpenError::Io { what, error } => write!(f, "{what} ({})", system_text(error)),
+            OpenError::Io { what, error } => write!(f, "{what} ({})", os_text(error)),
             OpenError::Empty => f.write_str("cannot identify file type"),
             OpenError::NotOvsdb => f.write_str("unexpected file format"),
             OpenError::Clustered => f.write_str(
@@ -160,18 +161,9 @@ impl fmt::Display for OpenError {
 
 impl std::error::Error for OpenError {}
 
-/// The system's text for an error, without its number: "No space left on device".
-pub fn system_text(error: &io::Error) -> String {
-    let text = error.to_string();
-    match text.find(" (os error ") {
-        Some(end) => text[..end].to_owned(),
-        None => text,
-    }
-}
-
 /// The error for a client whose transaction could not be written, or made durable.
 pub fn io_error(error: &io::Error) -> Error {
-    Error::new("I/O error", system_text(error))
+    Error::new("I/O error", os_text(error))
 }
 
 /// Reads a database without changing the file, which another process may be writing.

@@ -295,7 +295,7 @@ fn block_ingress(ifindex: u32) -> Ingress {
 }
 
 fn unblocked(errno: i32) -> Ingress {
-    Ingress::Unblocked(std::io::Error::from_raw_os_error(errno).to_string())
+    Ingress::Unblocked(base::os_text(&std::io::Error::from_raw_os_error(errno)))
 }
 
 impl AfPacketPort {

@@ -24,7 +24,7 @@ impl Captures {
             let Some(path) = spec.option(option) else { return Ok(None) };
             let file = spec.files.create(path).map_err(|why| spec.bad(option, why))?;
             let written = Writer::new(BufWriter::new(file)).and_then(|mut w| w.flush().map(|()| w));
-            let writer = written.map_err(|e| spec.bad(option, e.to_string()))?;
+            let writer = written.map_err(|e| spec.bad(option, base::os_text(&e)))?;
             Ok(Some(Arc::new(Mutex::new(writer))))
         };
         let (pcap, rxq, tx) = (spec.option("pcap"), spec.option("rxq_pcap"), spec.option("tx_pcap"));

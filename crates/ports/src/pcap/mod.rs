@@ -221,7 +221,8 @@ impl Capture {
         let Some(writer) = &mut self.writer else { return false };
         let Err(e) = operation(writer) else { return true };
         self.writer = None;
-        *link.error.lock().expect("no panic while held") = Some(format!("write {}: {e}", self.path));
+        *link.error.lock().expect("no panic while held") =
+            Some(format!("write {}: {}", self.path, base::os_text(&e)));
         false
     }
 }
@@ -638,7 +639,7 @@ mod tests {
         std::fs::write(dir.path().join("text"), "no capture, but long enough for a header").unwrap();
         let error = |spec: &PortSpec| PcapPort::open(spec).err().unwrap().to_string();
         let named = |file: &str| spec_in(&dir).with("rx_file", file);
-        assert_eq!(error(&named("none")), "option rx_file=none: No such file or directory (os error 2)");
+        assert_eq!(error(&named("none")), "option rx_file=none: No such file or directory");
         assert!(error(&named("text")).contains("not a capture file"));
         for option in ["rx_file", "tx_file"] {
             let refused = error(&spec().with(option, "/etc/passwd"));

@@ -306,10 +306,10 @@ fn listen(path: &Path) -> Result<UnixListener, PortError> {
         if !connection::connect(path).is_err_and(|e| e.kind() != ErrorKind::WouldBlock) {
             return Err(refused("somebody listens there already".into()));
         }
-        std::fs::remove_file(path).map_err(|e| refused(e.to_string()))?;
+        std::fs::remove_file(path).map_err(|e| refused(base::os_text(&e)))?;
     }
-    let listener = UnixListener::bind(path).map_err(|e| refused(e.to_string()))?;
-    listener.set_nonblocking(true).map_err(|e| refused(e.to_string()))?;
+    let listener = UnixListener::bind(path).map_err(|e| refused(base::os_text(&e)))?;
+    listener.set_nonblocking(true).map_err(|e| refused(base::os_text(&e)))?;
     Ok(listener)
 }
 
@@ -467,7 +467,7 @@ fn hopeless(path: &Path, error: &std::io::Error) -> Option<String> {
         return Some(format!("{shown}: a socket's path has at most {SOCKET_PATH_BYTES_MAX} bytes"));
     }
     if error.kind() == ErrorKind::PermissionDenied {
-        return Some(format!("{shown}: {error}"));
+        return Some(format!("{shown}: {}", base::os_text(error)));
     }
     if let Some(dir) = path.parent().filter(|dir| !dir.as_os_str().is_empty() && !dir.is_dir()) {
         return Some(format!("{shown}: there is no directory {}", dir.display()));
