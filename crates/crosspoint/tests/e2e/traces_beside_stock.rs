@@ -407,6 +407,114 @@ fn rules_on_frames_let_other_types_of_packets_pass_as_in_the_stock_switch() {
     assert_eq!(ours, stock);
 }
 
+/// A trace without what Open vSwitch says of connections that a packet without an Ethernet header has not.
+fn connectionless(text: &str) -> String {
+    let zero = ["ct_nw_src=0.0.0.0,ct_nw_dst=0.0.0.0,", "ct_ipv6_src=::,ct_ipv6_dst=::,"];
+    zero.iter().fold(text.to_owned(), |text, of_none| text.replace(of_none, ""))
+}
+
+/// Tags and addresses belong to an Ethernet header: without one they are neither set nor shown.
+#[test]
+fn packets_without_an_ethernet_header_go_as_in_the_stock_switch() {
+    let mut both = Both::start();
+    both.rules("OpenFlow15", &[]);
+    let inconsistent = Err("OFPBAC_MATCH_INCONSISTENT".to_owned());
+    for packet_type in ["(1,0x800)", "(1,0x86dd)", "(1,0x88cc)"] {
+        for (actions, expected) in [("mod_vlan_pcp:2", &inconsistent), ("push_vlan:0x8100", &Ok(()))] {
+            let flow = format!("packet_type={packet_type},actions={actions},output:2");
+            assert_eq!(&both.verdict(&["-O", "OpenFlow15", "add-flow", "br0", &flow]), expected, "{flow}");
+        }
+    }
+    let v4 = "packet_type=(1,0x800),nw_proto=17,nw_src=10.0.0.1,nw_ttl=64,tp_src=7,tp_dst=9";
+    let v6 = "packet_type=(1,0x86dd),ipv6_src=fe80::1,nw_ttl=9";
+    let arp = "packet_type=(1,0x806),arp_op=1,arp_spa=1.2.3.4";
+    for actions in [
+        "push_vlan:0x8100",
+        "mod_vlan_pcp:2",
+        "mod_vlan_vid:5",
+        "move:eth_src->eth_dst",
+        "move:vlan_tci->reg0[0..15]",
+        "encap(ethernet),decap(),push_vlan:0x8100",
+    ] {
+        for end in ["output:3", "encap(ethernet),output:3"] {
+            let is_undone = actions.starts_with("encap") && end == "output:3";
+            both.rules("OpenFlow15", &[&format!("actions={actions},{end}")]);
+            for flow in [v4, v6, arp, "packet_type=(1,0x88cc)"] {
+                let traces = both.appctl_both("ofproto/trace", &["br0", &format!("in_port=1,{flow}")]);
+                let texts = traces.map(|text| connectionless(&numberless(&text)));
+                // A tag that is pushed first is in front of no header; the stock switch shows it behind one.
+                // To a packet that it drops it gives a header first.
+                let [ours, stock] = match (is_undone, end) {
+                    (true, _) => texts.map(|text| of_line(&text, "Final flow")),
+                    (false, "output:3") => texts,
+                    _ => texts.map(|text| of_line(&text, "Datapath actions")),
+                };
+                assert_eq!(ours, stock, "ours and the stock switch's: {actions},{end}, {flow}");
+            }
+        }
+    }
+    for actions in ["dec_ttl", "set_field:9->ip_dscp"] {
+        let after = format!("table=1,packet_type=(1,0x800),actions={actions},encap(ethernet),output:2");
+        both.rules("OpenFlow15", &["ip,actions=decap(),resubmit(,1)", &after]);
+        both.same_fates(actions, &[("UDP", ethernet(0x800, &ipv4(17, 0, 64, &udp())))]);
+    }
+}
+
+/// The line of a trace that begins so.
+fn of_line(text: &str, start: &str) -> String {
+    text.lines().find(|line| line.starts_with(start)).unwrap_or_default().to_owned()
+}
+
+/// A stack whose bottom is not given ends where nothing more is given.
+#[test]
+fn labels_without_a_bottom_are_pushed_and_popped_as_in_the_stock_switch() {
+    let mut both = Both::start();
+    let stack =
+        |labels: &[[u8; 4]]| ethernet(0x8847, &[&labels.concat(), &ipv4(17, 0, 64, &udp())[..]].concat());
+    let (label, bottom) = ([0, 1, 0, 64], [0, 2, 1, 64]);
+    let frames = [
+        ("one label", stack(&[bottom])),
+        ("two labels", stack(&[label, bottom])),
+        ("three labels", stack(&[label, label, bottom])),
+        ("labels that are zero", stack(&[[0; 4], [0, 0, 1, 0]])),
+        ("labels that are zero below another", stack(&[label, [0; 4], [0; 4], bottom])),
+    ];
+    let deep = stack(&[label, label, label, label, bottom]);
+    let deep: String = deep.iter().map(|b| format!("{b:02x}")).collect();
+    for actions in
+        ["push_mpls:0x8847", "push_mpls:0x8847,push_mpls:0x8847", "pop_mpls:0x800", "pop_mpls:0x8847"]
+    {
+        both.rules("OpenFlow13", &[&format!("mpls,actions={actions},output:3")]);
+        for given in ["mpls_label=4,mpls_bos=0,mpls_ttl=3", "mpls_bos=0", "mpls_label=4,mpls_bos=1"] {
+            same_steps(&mut both, &format!("in_port=1,mpls,{given}"));
+        }
+        both.same_fates(actions, &frames);
+        if actions != "pop_mpls:0x8847" {
+            let [ours, stock] = both.appctl_both("ofproto/trace", &["br0", "in_port=1", &deep]);
+            assert_eq!(megaflowless(&ours), megaflowless(&stock), "{actions}");
+        }
+    }
+}
+
+#[test]
+fn deleted_options_and_context_headers_are_told_as_in_the_stock_switch() {
+    let mut both = Both::start();
+    both.verdict(&["add-tlv-map", "br0", "{class=0xffff,type=0,len=4}->tun_metadata0"]).unwrap();
+    both.rules("OpenFlow15", &["tun_metadata0=1,actions=delete_field:tun_metadata0,output:2"]);
+    for given in ["tun_metadata0=1", "tun_metadata0=2", "tun_dst=1.2.3.4,tun_metadata0=1", "reg0=1"] {
+        same_steps(&mut both, &format!("in_port=1,{given}"));
+    }
+    both.rules("OpenFlow15", &["actions=set_field:2->tun_metadata0,output:2"]);
+    same_steps(&mut both, "in_port=1");
+    for kind in [1, 2] {
+        both.rules("OpenFlow15", &["actions=output:2"]);
+        same_steps(
+            &mut both,
+            &format!("in_port=1,dl_type=0x894f,nsh_mdtype={kind},nsh_np=3,nsh_spi=4,nsh_c1=5"),
+        );
+    }
+}
+
 /// The same trace but for the bits that a megaflow holds: there are fewer than in Open vSwitch's.
 fn same_steps(both: &mut Both, flow: &str) {
     let [ours, stock] = both.appctl_both("ofproto/trace", &["br0", flow]).map(|text| megaflowless(&text));

@@ -355,7 +355,10 @@ impl Match {
         match mf.row().prereq {
             Prereq::None => true,
             Prereq::Ethernet => self.key.get64(FieldId::PacketType) == 0,
-            Prereq::Vlan => self.key.get64(FieldId::VlanTci) & 0x1000 != 0,
+            // A tag is a part of an Ethernet header.
+            Prereq::Vlan => {
+                self.key.get64(FieldId::PacketType) == 0 && self.key.get64(FieldId::VlanTci) & 0x1000 != 0
+            }
             Prereq::Arp => eth_type == 0x806 || eth_type == 0x8035,
             Prereq::Ipv4 => eth_type == 0x800,
             Prereq::Ipv6 => eth_type == 0x86dd,

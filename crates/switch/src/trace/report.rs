@@ -471,7 +471,7 @@ fn trace_once(switch: &Switch, start: Start<'_>, texts: Texts<'_>, reader: &Read
     let flow_text = |key: &Key, mask: &Mask| flow_text(key, mask, ports, options);
     let whole = |key: &Key| {
         let mut text = flow_text(key, &everything(key, options));
-        if key.get64(FieldId::EthType) == 0x894f && key.get64(FieldId::PacketType) == 0 {
+        if key.get64(FieldId::EthType) == 0x894f {
             // Open vSwitch also shows IP fields, although there are none.
             text += ",nw_proto=0,nw_tos=0,nw_ecn=0,nw_ttl=0,nw_frag=no";
         }
@@ -550,7 +550,7 @@ fn shown(mask: &Mask, key: &Key) -> Mask {
     }
     [FieldId::Metadata, FieldId::ActsetOutput].into_iter().for_each(|field| mask.set(field, 0));
     let mut constant = 1 << B_REGS;
-    if key.get64(FieldId::TunDst) == 0 && key.get(FieldId::TunIpv6Dst) == 0 {
+    if !is_tunneled(key) {
         constant |= (B_TUNNEL..BLOCKS).fold(0, |blocks, block| blocks | 1 << block);
     }
     mask.0.set_present(mask.0.present() & !constant);
@@ -588,25 +588,31 @@ fn everything(key: &Key, options: &OptionTable) -> Mask {
     let mut mask = Mask::wild();
     let hidden = [FieldId::DpPort, FieldId::RecircId, FieldId::NdReserved, FieldId::NdOptionsType];
     let shown = |f: &&FieldId| usize::from(f.place().block) < B_TUN_META && !hidden.contains(*f);
-    let is_nsh = key.get64(FieldId::EthType) == 0x894f;
-    // The type of a packet that is not an Ethernet frame implies it.
-    let is_typed = key.get64(FieldId::PacketType) != 0;
-    let has = |f: &&FieldId| {
-        key.get(**f) != 0 && (is_nsh || !NSH.contains(f)) && !(is_typed && **f == FieldId::EthType)
+    // What only fields that are shown below can hold.
+    let is_elsewhere = |f: &FieldId| {
+        NSH.contains(f)
+            || *f == FieldId::TunMetadataPresent && !is_tunneled(key)
+            || key.get64(FieldId::PacketType) != 0 && LINK.contains(f)
     };
+    let has = |f: &&FieldId| key.get(**f) != 0 && !is_elsewhere(f);
     for f in FieldId::ALL.iter().filter(shown).filter(has) {
         mask.add_exact(*f);
     }
     for f in fields_of(key) {
         mask.add_exact(f);
     }
-    for option in options.of_packet(key).iter() {
+    let shown_options = if is_tunneled(key) { options.of_packet(key) } else { Default::default() };
+    for option in shown_options.iter() {
         for (block, word, bits, _) in options.words(option.idx, &Wide::ZERO, &Wide::ONES) {
             mask.add_word(block, word, bits);
         }
     }
     mask
 }
+
+/// Fields of an Ethernet header. The type of a packet without one implies its Ethernet type.
+const LINK: [FieldId; 5] =
+    [FieldId::EthSrc, FieldId::EthDst, FieldId::EthType, FieldId::VlanTci, FieldId::VlanTci2];
 
 /// Fields of network service headers.
 const NSH: [FieldId; 10] = [
@@ -622,6 +628,11 @@ const NSH: [FieldId; 10] = [
     FieldId::NshC4,
 ];
 
+/// Whether the packet came or goes through a tunnel.
+fn is_tunneled(key: &Key) -> bool {
+    key.get(FieldId::TunDst) != 0 || key.get(FieldId::TunIpv6Dst) != 0
+}
+
 /// The fields of headers that a packet has.
 fn fields_of(key: &Key) -> Vec<FieldId> {
     use FieldId as F;
@@ -629,11 +640,11 @@ fn fields_of(key: &Key) -> Vec<FieldId> {
         0 => vec![F::VlanTci, F::EthSrc, F::EthDst, F::EthType],
         _ => vec![],
     };
-    if key.get64(F::VlanTci) != 0 {
+    if key.get64(F::VlanTci) != 0 && key.get64(F::PacketType) == 0 {
         fields.push(F::VlanTci2);
     }
     // A packet that came or goes through a tunnel has all tunnel fields except those that some kinds lack.
-    if key.get(F::TunDst) != 0 || key.get(F::TunIpv6Dst) != 0 {
+    if is_tunneled(key) {
         let lacking = [F::TunId, F::TunErspanIdx, F::TunErspanDir, F::TunErspanHwid];
         let is_of_any = |f: &&F| usize::from(f.place().block) == B_TUNNEL && !lacking.contains(*f);
         fields.extend(F::ALL.iter().filter(is_of_any));

@@ -216,6 +216,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
     #[inline(never)]
     fn delete_field(&mut self, field: Mf) {
         let Mf::TunMetadata(idx) = field else { return };
+        self.trace.detail(|| format!("delete {}", field.name()));
         // An absent option reads as 0.
         self.write_option(idx, &Wide::ZERO, &Wide::ONES);
         self.set_option_presence(idx, false);
@@ -263,7 +264,7 @@ impl<'a, S: Sink> Xlate<'a, S> {
         match prereq {
             Prereq::None => true,
             Prereq::Ethernet => self.read(FieldId::PacketType) == 0,
-            Prereq::Vlan => self.read(FieldId::VlanTci) & 0x1000 != 0,
+            Prereq::Vlan => self.read(FieldId::PacketType) == 0 && self.read(FieldId::VlanTci) & 0x1000 != 0,
             Prereq::Arp => matches!(eth_type, 0x0806 | 0x8035),
             Prereq::Ipv4 => eth_type == 0x0800,
             Prereq::Ipv6 => eth_type == 0x86dd,
@@ -339,8 +340,9 @@ impl<'a, S: Sink> Xlate<'a, S> {
                 let value = self.read_sub(source);
                 self.write_sub(target, value);
             }
-            self.report_bits(target);
         }
+        // As in Open vSwitch, also if a header is missing and nothing changes.
+        self.report_bits(target);
     }
 
     #[inline(never)]

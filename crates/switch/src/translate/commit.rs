@@ -72,6 +72,9 @@ const fn blocks(fields: &[FieldId]) -> u16 {
 /// Blocks of the layers above Ethernet and VLAN, except the common one.
 const UPPER_BLOCKS: [usize; 2] = [flow::key::B_IPV6, flow::key::B_RARE];
 
+/// The labels that a key holds, outermost first.
+const LABELS: [FieldId; 3] = [FieldId::Mpls0, FieldId::Mpls1, FieldId::Mpls2];
+
 /// Fields of the common block that a pushed label hides.
 const HIDDEN_BY_MPLS: &[FieldId] = &[
     FieldId::NwDst,
@@ -263,12 +266,11 @@ impl<S: Sink> Xlate<'_, S> {
     pub(super) fn push_mpls(&mut self, eth_type: u16) {
         self.commit();
         let old_type = self.read(FieldId::EthType);
-        let lse = if matches!(old_type, 0x8847 | 0x8848) && !self.labels_are_gone() {
-            let first = self.read(FieldId::Mpls0);
-            let second = if is_last(first) { 0 } else { self.read(FieldId::Mpls1) };
-            if !is_last(first) && !is_last(second) {
-                self.fail(DropReason::MplsLabelLimit, "Too many MPLS labels");
-                self.trace.error(|| "no room for another MPLS label".to_string());
+        let is_mpls = matches!(old_type, 0x8847 | 0x8848) && !self.labels_are_gone();
+        let ([first, second, _], count) = if is_mpls { self.labels_read() } else { ([0; 3], 0) };
+        let lse = if count > 0 {
+            if count == LABELS.len() {
+                self.too_many_labels("push action can't be performed as it would have");
                 return;
             }
             self.write_field(FieldId::Mpls2, u128::from(second));
@@ -348,14 +350,19 @@ impl<S: Sink> Xlate<'_, S> {
         self.commit();
         // There are no labels after the bottom of the stack, so this bit alone decides.
         self.need_mf(Mf::MplsBos, 1);
-        let is_bottom = is_last(self.key.get64(FieldId::Mpls0));
-        let second = if is_bottom { 0 } else { self.read(FieldId::Mpls1) };
-        let third = if is_bottom || is_last(second) { 0 } else { self.read(FieldId::Mpls2) };
-        let ends = is_bottom || is_last(second) || is_last(third);
+        let is_last_of_all = is_last(self.key.get64(FieldId::Mpls0));
+        let second = if is_last_of_all { 0 } else { self.read(FieldId::Mpls1) };
+        let third = if is_last_of_all || is_last(second) { 0 } else { self.read(FieldId::Mpls2) };
+        // As in [`Self::labels_read`], a label that is zero altogether is none.
+        let is_alone = !is_last_of_all && second == 0 && third == 0;
+        if is_alone && self.read(FieldId::Mpls0) == 0 {
+            return;
+        }
+        let is_bottom = is_last_of_all || is_alone;
+        let ends = second == 0 || third == 0 || is_last(third);
         let is_label = matches!(eth_type, 0x8847 | 0x8848);
         if !is_label && !ends {
-            self.trace.error(|| "more MPLS labels than can be popped at once".to_string());
-            self.fail(DropReason::MplsLabelLimit, "Too many MPLS labels");
+            self.too_many_labels("pop action can't be performed as it has");
             return;
         }
         let next_type = if is_label || is_bottom { eth_type } else { 0x8847 };
@@ -376,12 +383,33 @@ impl<S: Sink> Xlate<'_, S> {
         self.unread = is_bottom && !is_label || !ends;
     }
 
+    /// The labels, down to the bottom of the stack, and their number; without a bottom there are more.
+    ///
+    /// A trace may be given a label without the bottom's bit and nothing below it: as in Open vSwitch, labels
+    /// that are zero altogether do not count then.
+    fn labels_read(&mut self) -> ([u64; 3], usize) {
+        let mut labels = [0; LABELS.len()];
+        for (at, field) in LABELS.into_iter().enumerate() {
+            labels[at] = self.read(field);
+            if is_last(labels[at]) {
+                return (labels, at + 1);
+            }
+        }
+        (labels, labels.iter().filter(|label| **label != 0).count())
+    }
+
+    fn too_many_labels(&mut self, what: &str) {
+        let limit = LABELS.len();
+        self.trace.error(|| {
+            format!("dropping packet on which an MPLS {what} more MPLS LSEs than the {limit} supported.")
+        });
+        self.fail(DropReason::MplsLabelLimit, "Too many MPLS labels");
+    }
+
     /// Whether the last label was popped by an action that says that there is another: as in Open vSwitch,
     /// the packet has the Ethernet type of labels, and none.
     fn labels_are_gone(&self) -> bool {
-        [FieldId::Mpls0, FieldId::Mpls1, FieldId::Mpls2]
-            .into_iter()
-            .all(|field| self.written.get(field) == field.ones() && self.key.get(field) == 0)
+        LABELS.into_iter().all(|field| self.written.get(field) == field.ones() && self.key.get(field) == 0)
     }
 }
 

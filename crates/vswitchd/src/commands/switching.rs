@@ -457,14 +457,22 @@ fn from_bridge(vswitch: &Vswitch, name: &str, text: &str) -> Result<Traced, Stri
     if text.trim_matches([',', ' ', '\t']).is_empty() {
         return Err("Cannot find the datapath".into());
     }
-    let matching =
+    let mut matching =
         parse_packet(text, &names).map_err(|e| format!("Bad openflow flow syntax: {text}: {e}"))?;
+    // An option that the bridge has no place for is one that no rule sees.
+    let _ = vswitch.plane.control.place_options(bridge, &mut matching);
     let mut key = matching.key;
     // A packet for a match has the tag that the match requires, but a match cannot contain its TPID.
     for (tci, tpid) in [(FieldId::VlanTci, FieldId::VlanTpid), (FieldId::VlanTci2, FieldId::VlanTpid2)] {
         if key.get64(tci) & 0x1000 != 0 && key.get64(tpid) == 0 {
             key.set(tpid, 0x8100);
         }
+    }
+    // A packet that begins with another header than Ethernet's has that header's type, as one that is read.
+    if let packet_type = key.get64(FieldId::PacketType)
+        && packet_type >> 16 == 1
+    {
+        key.set(FieldId::EthType, u128::from(packet_type & 0xffff));
     }
     if matching.mask.get(FieldId::InPort) == 0 {
         key.set(FieldId::InPort, OfPort::NONE.0.into());
