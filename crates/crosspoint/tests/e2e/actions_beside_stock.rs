@@ -603,6 +603,15 @@ fn messages_that_no_client_sends_are_answered_as_by_the_stock_switch() {
         message.extend([0, 4, 0, 24, 0, 0, 0, 0, 0, 18, 0, 8, 0, 0, 0, 0, 0, 17, 0, 8, 0x81, 0, 0, 0]);
         message
     };
+    // NXT_FLOW_MOD, whose command names a table in its upper half.
+    let nicira_flow_mod = |command: u8| {
+        let mut message = vec![4, 4, 0, 48, 0, 0, 0, 9, 0, 0, 0x23, 0x20, 0, 0, 0, 13];
+        message.extend([0; 8]);
+        message.extend([7, command, 0, 0, 0, 0, 0, 5]);
+        message.extend([0xff; 6]);
+        message.extend([0; 10]);
+        message
+    };
     let applied = |actions: &[Action]| {
         let flow_mod = FlowMod { table_id: 0, actions: actions.to_vec(), ..FlowMod::add() };
         Codec::new(Version::V13).encode(9, &Message::FlowMod(Box::new(flow_mod))).unwrap()
@@ -621,6 +630,8 @@ fn messages_that_no_client_sends_are_answered_as_by_the_stock_switch() {
         ("MODIFY_STRICT in all tables", flow_mod(2), &bad_table),
         ("DELETE in all tables", flow_mod(3), &vec![]),
         ("DELETE_STRICT in all tables", flow_mod(4), &vec![]),
+        ("ADD to table 7 in Nicira's form", nicira_flow_mod(0), &vec![]),
+        ("an unknown command in Nicira's form", nicira_flow_mod(9), &vec![(5, 6)]),
         ("pop_vlan without a tag", pop_vlan, &vec![(2, 10)]),
         ("ct_mark set", set(Mf::CtMark), &bad_set),
         ("ct_label set", set(Mf::CtLabel), &bad_set),

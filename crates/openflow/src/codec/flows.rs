@@ -115,7 +115,7 @@ pub(super) fn read_nx_flow_mod(codec: &Codec, r: &mut Reader) -> Result<Box<Flow
 
 fn read_command(codec: &Codec, command: u16) -> Result<(FlowModCommand, u8), ErrorKind> {
     let (number, table_id) =
-        if codec.flow_mod_table_id { (command & 0xff, (command >> 8) as u8) } else { (command, TABLE_ALL) };
+        if codec.names_tables() { (command & 0xff, (command >> 8) as u8) } else { (command, TABLE_ALL) };
     let number = u8::try_from(number).map_err(|_| OFPFMFC_BAD_COMMAND)?;
     Ok((FlowModCommand::from_wire(number).ok_or(OFPFMFC_BAD_COMMAND)?, table_id))
 }
@@ -285,7 +285,7 @@ pub(super) fn write_flow_mod(codec: &Codec, out: &mut Vec<u8>, m: &FlowMod) -> K
 }
 
 fn write_common(codec: &Codec, out: &mut Vec<u8>, m: &FlowMod) {
-    let table = if codec.flow_mod_table_id { u16::from(m.table_id) << 8 } else { 0 };
+    let table = if codec.names_tables() { u16::from(m.table_id) << 8 } else { 0 };
     out.u16(table | m.command as u16);
     [m.idle_timeout, m.hard_timeout, m.priority].into_iter().for_each(|n| out.u16(n));
     out.u32(m.buffer_id.unwrap_or(NONE32));

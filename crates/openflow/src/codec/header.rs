@@ -45,4 +45,9 @@ impl Codec {
     pub fn new(version: Version) -> Codec {
         Codec { version, flow_mod_table_id: false }
     }
+
+    /// Whether the command of a flow-mod in Nicira's form names a table: from OpenFlow 1.1 on, always.
+    pub(super) fn names_tables(&self) -> bool {
+        self.flow_mod_table_id || self.version > Version::V10
+    }
 }
