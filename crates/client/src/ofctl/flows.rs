@@ -164,6 +164,7 @@ fn survey<'a>(
 ) -> Result<Batch<'a>, Failure> {
     let mut batch = Batch { file, count: 0, usable: Protocols::ANY };
     for flow in flows_in(text, command, names) {
+        let flow = flow.inspect_err(|error| log_remark(error.warning.as_ref()));
         let (_, flow) = flow.map_err(|error| Failure(format!("{file}:{error}")))?;
         report_normalization(&flow);
         batch.usable = batch.usable.intersect(flow.protocols);
@@ -492,7 +493,11 @@ pub fn parse_packet_out(text: &str, names: &PortNames) -> Result<(PacketOut, Pro
 
 /// Logs the stock tool's remark that accompanies an error.
 fn warn_of(error: &TextError) {
-    let Some(Remark { module, text }) = &error.warning else { return };
+    log_remark(error.warning.as_ref());
+}
+
+fn log_remark(remark: Option<&Remark>) {
+    let Some(Remark { module, text }) = remark else { return };
     match *module {
         "meta_flow" => tracing::warn!(target: "meta_flow", "{text}"),
         "ofp_port" => tracing::warn!(target: "ofp_port", "{text}"),

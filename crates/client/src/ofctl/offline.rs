@@ -78,14 +78,9 @@ pub fn ofp_parse(options: &Options) -> Result<ExitCode, Failure> {
 
 pub fn parse_group(options: &Options) -> Result<ExitCode, Failure> {
     let (group_mod, usable) = parse_group_line(options.word(1).unwrap_or(""), PortNames::none())?;
-    let named = options.args.protocols.split([',', ' ']).filter_map(Version::from_name);
     println!("usable protocols: {usable}");
-    let mut usable = usable.iter().map(Protocol::version);
-    let Some(version) = (match named.min() {
-        Some(least) => usable.find(|&version| version >= least),
-        None => usable.next(),
-    }) else {
-        return fail!("no usable version");
+    let Some(version) = usable.intersect(options.allowed).iter().map(Protocol::version).next() else {
+        return fail!("no usable protocol");
     };
     println!("chosen version: {}", version.name());
     let codec = Codec::new(version);

@@ -2,7 +2,7 @@
 
 use super::matching::{Requiring, item_names, match_text, normalized, parse_field, write_match};
 use super::value::{u16_named, u32_of, u64_of};
-use super::{KeyValues, PortNames, Protocol, Protocols, TextError, bad, put};
+use super::{KeyValues, PortNames, Protocol, Protocols, Remark, TextError, bad, put};
 use crate::action::{ActionsIn, Context, parse_into, write_actions_text as write_actions};
 use crate::message::{
     DEFAULT_PRIORITY, FlowFlags, FlowForm, FlowMod, FlowModCommand, FlowStatsRef, FlowStatsRequest, TABLE_ALL,
@@ -158,6 +158,8 @@ pub struct FileError {
     pub column: usize,
     /// What is wrong.
     pub message: String,
+    /// What the stock tools log in addition.
+    pub warning: Option<Remark>,
 }
 
 impl fmt::Display for FileError {
@@ -181,7 +183,12 @@ pub fn flows_in<'a>(
             None => parse_flow_line(flow, ports),
         };
         let parsed = parsed.map(|parsed| (line, parsed));
-        parsed.map_err(|e| FileError { line, column: e.offset + 1, message: e.to_string() })
+        parsed.map_err(|e| FileError {
+            line,
+            column: e.offset + 1,
+            message: e.to_string(),
+            warning: e.warning,
+        })
     })
 }
 

@@ -375,6 +375,17 @@ const OFFLINE: &[&[&str]] = &[
     &["parse-group", "group_id=4294967295,type=all"],
     &["-O", "OpenFlow15", "parse-group", "group_id=1,type=indirect,selection_method=foo,bucket=1"],
     &["-O", "OpenFlow15", "parse-group", "group_id=1,type=all,selection_method=hash,fields(ip_src)"],
+    // A group is printed as one of the versions says it that are allowed.
+    &["-O", "OpenFlow11", "parse-group", "group_id=1,type=select,selection_method=dp_hash,bucket=1"],
+    &["-O", "OpenFlow12", "parse-group", "group_id=1,type=all,bucket=encap(mpls)"],
+    &["-O", "OpenFlow10,OpenFlow14", "parse-group", "group_id=1,type=all,bucket=encap(mpls)"],
+    &["parse-group", "group_id=1,type=all,bucket=push_vlan:0x8100"],
+    // A tag is a part of an Ethernet header.
+    &[
+        "ofp-print",
+        "060e0060 00000006 0000000000000000 0000000000000000 0700000000008000 ffffffffffffffffffffffff 00000000 \
+         0001000c80005804 0001080000000000 0004002000000000 0011000881000000 0019001080000e01 0200000000000000",
+    ],
     &["ct-flush-zone", "unix:/nonexistent/switch", "0x10000"],
     &["check-vlan", "0x1000", "0x1000"],
 ];
@@ -413,6 +424,23 @@ fn bytes_and_captures_are_read_and_written_as_by_the_stock_client() {
     let [stock, ours] = both(&["--pcap", "compose-packet", "ip,nw_src=1.2.3.4"], b"");
     assert_eq!(frame(&stock), frame(&ours));
     assert_eq!(frame(&ours).len(), 1);
+}
+
+/// Why a flow's actions are not taken is logged of a file's flows, too.
+#[test]
+fn fields_without_what_they_require_are_said_of_files_as_by_the_stock_client() {
+    for flow in ["actions=set_field:4100->vlan_vid", "udp,actions=set_field:80->tcp_dst", "arp,actions=1"] {
+        let file = std::env::temp_dir().join(format!("crosspoint-remarks-{}", std::process::id()));
+        std::fs::write(&file, format!("{flow}\n")).unwrap();
+        let said = |mut command: Command| {
+            let output = command.args(["-O", "OpenFlow13", "parse-flows"]).arg(&file).output().unwrap();
+            let text = String::from_utf8(output.stderr).unwrap();
+            let warned = text.lines().filter_map(|line| Some(line.split_once("|WARN|")?.1.to_owned()));
+            warned.collect::<Vec<String>>()
+        };
+        assert_eq!(said(ours()), said(Command::new("ovs-ofctl")), "{flow}");
+        std::fs::remove_file(&file).unwrap();
+    }
 }
 
 #[test]

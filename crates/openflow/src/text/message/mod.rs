@@ -20,7 +20,7 @@ use words::{hexadecimal, removed_reason};
 use super::flow::{write_duration, write_flow_mod, write_flow_mod_of};
 use super::matching::write_match;
 use super::{PortNames, put};
-use crate::action::{reason_name, write_actions_text as write_actions};
+use crate::action::{check_actions, reason_name, write_actions_text as write_actions};
 use crate::codec::{Codec, Header, message_name};
 use crate::error::{ErrorKind, OfError};
 use crate::message::{
@@ -100,7 +100,7 @@ pub fn bytes_text(bytes: &[u8], ports: &PortNames, verbosity: u8) -> String {
     let version = known.unwrap_or(Version::V10);
     let codec = Codec { flow_mod_table_id: true, ..Codec::new(version) };
     let error = match name {
-        Ok(name) => match codec.decode(bytes) {
+        Ok(name) => match codec.decode(bytes).and_then(|decoded| consistent(version, decoded)) {
             // Too short for its type, as a message of fixed size may be: none of it is shown.
             Err(ErrorKind::OFPBRC_BAD_LEN) => ErrorKind::OFPBRC_BAD_LEN,
             decoded => {
@@ -151,6 +151,15 @@ pub fn bytes_text(bytes: &[u8], ports: &PortNames, verbosity: u8) -> String {
     put!(out, "***decode error: {}***\n", error.name());
     write_hex_dump(&mut out, bytes);
     out
+}
+
+/// A message as it was read, or why a switch would refuse it: a rule's actions do not fit its match.
+fn consistent(version: Version, decoded: (u32, Message)) -> Result<(u32, Message), ErrorKind> {
+    if let Message::FlowMod(flow_mod) = &decoded.1 {
+        let table = Some(flow_mod.table_id).filter(|table| *table != TABLE_ALL);
+        check_actions(version, &flow_mod.matching, &flow_mod.actions, table)?;
+    }
+    Ok(decoded)
 }
 
 /// The name that a message has in a version: where the standard lacks it, that of the extension.
