@@ -450,8 +450,8 @@ fn read_moved(b: &mut Body, source: u16, target: u16, count: u16) -> Result<Acti
 fn write_copy_field(a: &Action, e: &mut Encoder) -> bool {
     with!(a, Action::Move { source, target } => {
         [source.count, source.offset, target.offset, 0].into_iter().for_each(|n| e.out.u16(n));
-        e.field(source.field);
-        e.field(target.field);
+        e.oxm_field(source.field);
+        e.oxm_field(target.field);
     })
 }
 

@@ -50,9 +50,19 @@ pub(super) fn ones(count: u16) -> u128 {
 }
 
 impl Encoder<'_> {
-    /// Appends the header of a field.
+    /// Appends the header of a field, as Nicira's actions have it in all versions: that of NXM, if there is
+    /// one.
     pub(super) fn field(&mut self, field: Mf) {
-        if let Some(wire) = field.wire(self.version.minor()) {
+        self.field_since(field, 0);
+    }
+
+    /// Appends the header of a field, as actions of the standard have it.
+    pub(super) fn oxm_field(&mut self, field: Mf) {
+        self.field_since(field, self.version.minor());
+    }
+
+    fn field_since(&mut self, field: Mf, minor: u8) {
+        if let Some(wire) = field.wire(minor) {
             write_header(self.out, NxmHeader::new(wire, false, field.row().bytes.into()));
         }
     }
@@ -60,6 +70,6 @@ impl Encoder<'_> {
     /// Whether the field is an experimenter's: its header has eight bytes, for which older forms have no
     /// room.
     pub(super) fn is_long(&self, field: Mf) -> bool {
-        field.wire(self.version.minor()).is_some_and(|wire| wire.class == 0xffff)
+        field.wire(0).is_some_and(|wire| wire.class == 0xffff)
     }
 }

@@ -375,6 +375,24 @@ const OFFLINE: &[&[&str]] = &[
     &["parse-group", "group_id=4294967295,type=all"],
     &["-O", "OpenFlow15", "parse-group", "group_id=1,type=indirect,selection_method=foo,bucket=1"],
     &["-O", "OpenFlow15", "parse-group", "group_id=1,type=all,selection_method=hash,fields(ip_src)"],
+    // Nicira's actions name fields by NXM's headers in all versions.
+    &[
+        "-O",
+        "OpenFlow13",
+        "-mmmmmm",
+        "parse-flow",
+        "tcp,actions=push:eth_src,pop:eth_dst,move:eth_src->eth_dst,output:in_port[],load:3->eth_src[0..3],\
+         check_pkt_larger(3)->eth_src[0],load:5->tcp_src[0..3],ct(zone=eth_src[0..15]),\
+         multipath(eth_src,0,modulo_n,2,0,eth_dst[0..11]),bundle_load(eth_src,0,hrw,ofport,eth_dst[0..15],members:1),\
+         learn(table=1,eth_dst=eth_src,load:eth_src->eth_dst,result_dst=eth_src[0])",
+    ],
+    &[
+        "-O",
+        "OpenFlow15",
+        "-mmmmmm",
+        "parse-flow",
+        "actions=push:eth_src,move:eth_src->eth_dst,load:3->eth_src[0..3]",
+    ],
     // A group is printed as one of the versions says it that are allowed.
     &["-O", "OpenFlow11", "parse-group", "group_id=1,type=select,selection_method=dp_hash,bucket=1"],
     &["-O", "OpenFlow12", "parse-group", "group_id=1,type=all,bucket=encap(mpls)"],
