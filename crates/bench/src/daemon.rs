@@ -1,7 +1,7 @@
 //! Daemons that the benchmark runs: ours (this binary's `switch`) and Debian's Open vSwitch, each with its
 //! own run directory, configured by the stock tools, ended by process id.
 
-use crate::process::{MISSING, Process, TempDir, run, wait_for};
+use crate::process::{MISSING, Process, TempDir, run, wait_for, wait_for_listener};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::net::UnixStream;
@@ -141,7 +141,7 @@ impl Daemon {
     }
 
     fn wait_for_bridge(&self) -> Result<(), String> {
-        wait_for(&self.dir.0.join("br0.mgmt")).map_err(|e| self.explained(e))
+        wait_for_listener(&self.dir.0.join("br0.mgmt")).map_err(|e| self.explained(e))
     }
 
     /// An error with the daemon's last output.

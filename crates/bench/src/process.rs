@@ -5,6 +5,7 @@ use crate::machine::lease;
 use std::fs::DirBuilder;
 use std::io::ErrorKind;
 use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -168,19 +169,47 @@ impl Drop for Process {
 
 /// Waits up to 10 s for a file to appear.
 pub fn wait_for(path: &Path) -> Result<(), String> {
+    wait_until(|| if path.exists() { Ok(()) } else { Err(format!("{} did not appear", path.display())) })
+}
+
+/// Waits up to 10 s for a socket at which somebody listens: it appears a moment before.
+pub fn wait_for_listener(path: &Path) -> Result<(), String> {
+    wait_until(|| UnixStream::connect(path).map(drop).map_err(|e| format!("{}: {e}", path.display())))
+}
+
+/// Tries until it succeeds, and for 10 s at most.
+fn wait_until(mut attempt: impl FnMut() -> Result<(), String>) -> Result<(), String> {
     let start = Instant::now();
-    while !path.exists() {
-        if start.elapsed() > Duration::from_secs(10) {
-            return Err(format!("{} did not appear", path.display()));
+    loop {
+        match attempt() {
+            Err(_) if start.elapsed() <= Duration::from_secs(10) => {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            ended => return ended,
         }
-        std::thread::sleep(Duration::from_millis(20));
     }
-    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::net::UnixListener;
+
+    #[test]
+    fn a_socket_is_waited_for_until_somebody_listens() {
+        let dir = TempDir::new("listener").unwrap();
+        let path = dir.0.join("socket");
+        drop(UnixListener::bind(&path).unwrap());
+        assert!(path.exists() && UnixStream::connect(&path).is_err());
+        let (late, at) = (path.clone(), Duration::from_millis(60));
+        let listener = std::thread::spawn(move || {
+            std::thread::sleep(at);
+            std::fs::remove_file(&late).unwrap();
+            UnixListener::bind(&late).unwrap()
+        });
+        wait_for_listener(&path).unwrap();
+        listener.join().unwrap();
+    }
 
     #[test]
     fn a_program_that_is_missing_is_named_with_its_package() {
