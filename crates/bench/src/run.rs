@@ -86,6 +86,7 @@ pub fn run(wish: &Wish) -> Result<(), Failure> {
         return Err(Failure::Usage(format!("unknown switch {unknown}; known: {}", known.join(", "))));
     }
     is_any_measured(&suites, wish)?;
+    is_any_of_trials(&suites, wish)?;
     // If others can be measured for comparison, the run's warnings name a missing peer.
     let missing = |switch: &String| peers().find(|peer| peer.switch == switch)?.missing();
     let missing: Vec<String> = wish.wanted.switches.iter().filter_map(missing).collect();
@@ -141,6 +142,30 @@ fn is_any_measured(suites: &[&Suite], wish: &Wish) -> Result<(), Failure> {
         .collect();
     let (switches, others) = (switches.join(", "), others.join(", "));
     Err(Failure::Usage(format!("no step that was named measures {switches}; suites that do: {others}")))
+}
+
+/// Fails if an option that only trials obey was given, and no step that was named is made of them.
+fn is_any_of_trials(suites: &[&Suite], wish: &Wish) -> Result<(), Failure> {
+    let Wanted { generator, traffic, workers, turns, .. } = &wish.wanted;
+    let given = [
+        ("--generator", generator.is_some()),
+        ("--traffic", traffic.is_some()),
+        ("--workers", workers.is_some()),
+        ("--turns", turns.is_some()),
+    ];
+    let Some((option, _)) = given.into_iter().find(|(_, is_given)| *is_given) else { return Ok(()) };
+    let is_of_trials = |suite: &&Suite, names: &[String]| {
+        suite.steps.iter().any(|step| matches!(step, Step::Grid(_)) && is_wanted(names, suite, step))
+    };
+    if suites.iter().any(|suite| is_of_trials(suite, &wish.names)) {
+        return Ok(());
+    }
+    let all = ["all".to_string()];
+    let others = all_suites().filter(|suite| is_of_trials(suite, &all)).map(|suite| suite.name);
+    let others = others.collect::<Vec<_>>().join(", ");
+    Err(Failure::Usage(format!(
+        "no step that was named has trials, which obey {option}; suites that do: {others}"
+    )))
 }
 
 /// A digest of this program, and of each other version among the switches, by the switch's name.
@@ -616,6 +641,19 @@ mod tests {
         let (runs, one) = one_turn(&["scale", "--runs", "5", "--flows", "5k"]);
         assert_eq!((runs, one), (5, vec!["scale", "--runs", "1", "--flows", "5k"]));
         assert_eq!(one_turn(&["cache-misses"]), (1, vec!["cache-misses"]));
+    }
+
+    #[test]
+    fn an_option_that_only_trials_obey_is_refused_where_there_are_none() {
+        let refused = |name: &str, wanted: Wanted| {
+            let (names, mode) = (vec![name.to_string()], Mode::Quick);
+            let wish = Wish { names, mode, wanted, out: PathBuf::new(), resume: false };
+            is_any_of_trials(&suites(&wish.names).unwrap(), &wish).err().map(|why| why.to_string())
+        };
+        let turns = || Wanted { turns: Some(3), ..Wanted::default() };
+        let why = refused("p2p", turns()).unwrap();
+        assert!(why.contains("--turns") && why.contains("load-curve") && !why.contains("p2p"), "{why}");
+        assert_eq!((refused("load-curve", turns()), refused("p2p", Wanted::default())), (None, None));
     }
 
     #[test]

@@ -27,6 +27,11 @@ impl Store {
         if dir.exists() && !dir.is_dir() {
             return Err(format!("--out {} is a file: give a directory, which need not exist", dir.display()));
         }
+        let there = dir.join("run.json").exists();
+        if resume && !there {
+            let dir = dir.display();
+            return Err(format!("{dir} holds no run to go on with: give its --out, or leave out --resume"));
+        }
         for part in ["points", "raw"] {
             let path = dir.join(part);
             fs::create_dir_all(&path).map_err(|e| {
@@ -39,7 +44,6 @@ impl Store {
             let dir = dir.display();
             return Err(format!("another run writes in {dir}: wait for its end, or give another --out"));
         }
-        let there = dir.join("run.json").exists();
         if there && !resume {
             return Err(format!(
                 "{} holds a run: give --resume to go on with it, or another --out",
@@ -350,6 +354,8 @@ mod tests {
     #[test]
     fn a_run_is_read_as_it_was_written_and_resumed_only_as_what_it_was() {
         let dir = TempDir::new("store").unwrap();
+        let none = Store::open(&dir.0.join("mistyped"), true, info("quick")).map(|_| ());
+        assert!(none.unwrap_err().contains("no run to go on with") && !dir.0.join("mistyped").exists());
         let mut store = Store::open(&dir.0, false, info("quick")).unwrap();
         let point = Point { suite: "p2p".into(), switch: "crosspoint".into(), ..Point::default() };
         store.put("p2p-1", &[point], &BTreeMap::new()).unwrap();
