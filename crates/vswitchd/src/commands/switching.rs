@@ -468,9 +468,11 @@ fn from_bridge(vswitch: &Vswitch, name: &str, text: &str) -> Result<Traced, Stri
             key.set(tpid, 0x8100);
         }
     }
-    // A packet that begins with another header than Ethernet's has that header's type, as one that is read.
+    // A packet that begins with another header than Ethernet's has that header's type, as one that is read;
+    // not so one with NSH, in Open vSwitch's traces.
     if let packet_type = key.get64(FieldId::PacketType)
         && packet_type >> 16 == 1
+        && packet_type & 0xffff != u64::from(wire::EtherType::NSH.0)
     {
         key.set(FieldId::EthType, u128::from(packet_type & 0xffff));
     }
