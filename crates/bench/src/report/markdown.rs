@@ -26,7 +26,8 @@ const HOW: &str = "
 ### How to read it
 
 - **times as good**: 2.00 is twice as good as the peer, be it half the cost or twice the rate; 0.50 is half as
-  good. Both were measured in the same run, in turns, on the same machine, under the same load.
+  good. Both were measured in the same run, in turns, on the same machine, under the same load. A search ends
+  at a rate of each switch's own; its costs are compared where these rates are alike.
 - **shown**: the 95 % confidence interval of the ratio over the turns excludes 1; of a hundred alike figures
   some five are shown by chance. **by one turn**: each was measured once, which the next run may turn round; a
   difference of less than 10 % is then called *alike*.
@@ -41,6 +42,8 @@ const HOW: &str = "
   charge the preparation of frames and the wait for late ones: a switch whose threads always poll pays up to
   28 % more in committed runs of normal length, and up to 66 % more in quick ones. The two kinds are never
   compared.
+- Before the run 2026-11-29-bridge, `bridge` also took each frame through the hooks of iptables, which this
+  kernel turns on in every new namespace.
 - A load is shown once: by the newest of the runs that has more than one turn of it, or else the newest. A
   comparison with a peer is shown by the newest run that has both.
 ";
