@@ -104,7 +104,7 @@ pub fn run(wish: &Wish) -> Result<(), Failure> {
     let info = RunInfo {
         schema: SCHEMA.into(),
         started: now_utc(),
-        command: std::env::args().collect::<Vec<_>>().join(" "),
+        command: crate::result::command(),
         mode: wish.mode.name().into(),
         builds: builds(&wish.wanted.switches)?,
         warnings: machine.warnings(),

@@ -43,7 +43,7 @@ pub fn draw(dir: &Path, streams: &[Shown]) -> Result<PathBuf, String> {
     let info = RunInfo {
         schema: SCHEMA.into(),
         started: now_utc(),
-        command: std::env::args().collect::<Vec<_>>().join(" "),
+        command: crate::result::command(),
         mode: MODE.into(),
         warnings: machine.warnings(),
         machine,

@@ -93,7 +93,7 @@ pub fn json_file(text: &str) -> Result<PathBuf, String> {
 
 /// Writes the report to a file.
 pub fn write_json<R: Serialize>(path: &Path, rows: Rows<R>) -> io::Result<()> {
-    let command = std::env::args().collect::<Vec<_>>().join(" ");
+    let command = crate::result::command();
     let rows = rows.rows.into_iter().zip(rows.watched);
     let rows = rows.map(|(row, watched)| WatchedRow { row, watched }).collect();
     let report = Report { command, machine: Fingerprint::here(), conditions: noted(), rows };

@@ -35,6 +35,15 @@ pub const WHILE_SENDING: &str = "while frames are sent";
 /// A condition: which processes had processors of their own.
 pub const PROCESSORS: &str = "processors";
 
+/// The command that this process was started by, as a user repeats it: wherever the program lies.
+pub fn command() -> String {
+    command_of(std::env::args())
+}
+
+fn command_of(args: impl Iterator<Item = String>) -> String {
+    std::iter::once("crosspoint".into()).chain(args.skip(1)).collect::<Vec<_>>().join(" ")
+}
+
 /// `run.json`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -206,6 +215,12 @@ impl Run {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_command_names_the_program_and_not_where_it_lies() {
+        let args = ["target/release/crosspoint", "bench", "run", "p2p"].map(String::from);
+        assert_eq!(command_of(args.into_iter()), "crosspoint bench run p2p");
+    }
 
     #[test]
     fn runs_whose_directories_have_the_same_last_name_are_told_apart() {

@@ -424,6 +424,10 @@ mod tests {
             for point in &run.points {
                 assert!(!point.metrics.is_empty() && !point.switch.is_empty(), "{}: {point:?}", run.name);
             }
+            // Readers repeat them, so they name no directory of the machine that made them.
+            for command in run.points.iter().map(|point| &point.command).chain([&run.info.command]) {
+                assert!(!command.starts_with('/') && !command.contains("/tmp/"), "{}: {command}", run.name);
+            }
             read_runs += 1;
         }
         assert!(read_runs >= 9);
