@@ -40,6 +40,7 @@ mod logs;
 mod long_changes;
 mod long_reports;
 mod many_meters;
+mod messages_beside_stock;
 mod monitor_control;
 mod numa;
 mod ofctl;
