@@ -428,7 +428,4 @@ mod tests {
         ));
         assert_eq!(limit_rate(Some("nosuch"), true), Err("unknown module".into()));
     }
-
-    #[test]
-    fn an_error_of_the_system_is_told_without_its_number() {}
 }
