@@ -427,7 +427,7 @@ impl Connection {
         let start = self.output.len();
         codec
             .encode_into(xid, &Message::Error(error), &mut self.output)
-            .expect("errors are short and in every version");
+            .expect("errors are cut to fit, and in every version");
         self.tap_output(start);
     }
 

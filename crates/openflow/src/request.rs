@@ -1,10 +1,6 @@
 //! The part of a request that is kept for a possible error reply.
 
-use crate::codec::HEADER_LEN;
 use crate::error::{ERROR_DATA_MAX, ErrorCode, ErrorKind, OfError};
-
-/// Type and code of an error, between header and data.
-const ERROR_HEADER_LEN: usize = 4;
 
 /// The beginning of a request, which an error reply includes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,8 +29,8 @@ impl RequestHead {
     }
 }
 
-/// The error reply to a request of which all bytes are available: it includes as many as fit into a message.
+/// The error reply to a request of which all bytes are available: it includes as many as fit into a message,
+/// which the encoder sees to.
 pub(crate) fn whole_error(kind: ErrorKind, request: &[u8]) -> OfError {
-    let room = usize::from(u16::MAX) - HEADER_LEN - ERROR_HEADER_LEN;
-    OfError { code: ErrorCode::Known(kind), data: request[..request.len().min(room)].to_vec() }
+    OfError { code: ErrorCode::Known(kind), data: request.to_vec() }
 }

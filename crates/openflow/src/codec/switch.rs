@@ -1,5 +1,6 @@
 //! The switch as a whole: hello, errors, features, configuration, roles, asynchronous messages.
 
+use super::HEADER_LEN;
 use super::bytes::{Put, Reader};
 use super::port::{read_port_desc, write_port_desc};
 use crate::error::{ErrorCode, ErrorKind, ErrorKind::*, ErrorNumber, OfError};
@@ -101,7 +102,9 @@ fn nearest(kind: ErrorKind) -> ErrorKind {
 }
 
 /// An error that the version does not have goes as the nearest that it has, at worst NXBRC_UNENCODABLE_ERROR.
+/// Data is cut where the message would exceed its length field: the room depends on the form of the code.
 pub(super) fn write_error(version: Version, out: &mut Vec<u8>, error: &OfError) {
+    let start = out.len();
     let number = match error.code {
         ErrorCode::Unknown(number) => Some(number),
         ErrorCode::Known(kind) => kind
@@ -124,7 +127,8 @@ pub(super) fn write_error(version: Version, out: &mut Vec<u8>, error: &OfError) 
         out.u16(number.error_type);
         out.u32(number.vendor);
     }
-    out.extend_from_slice(&error.data);
+    let room = usize::from(u16::MAX) - HEADER_LEN - (out.len() - start);
+    out.extend_from_slice(&error.data[..error.data.len().min(room)]);
 }
 
 /// OpenFlow 1.0's bit for spanning tree, which later versions use for group statistics.

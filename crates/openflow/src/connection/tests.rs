@@ -169,6 +169,61 @@ fn an_error_carries_the_whole_request() {
     assert_eq!(error.data.len(), 16);
 }
 
+/// Hands over all of a message, however long.
+fn feed(now: Instant, to: &mut Connection, message: &[u8]) {
+    let mut given = 0;
+    while given < message.len() {
+        given += to.handle_bytes(now, &message[given..]);
+    }
+}
+
+/// A message of this type and length, of zeros.
+fn zeros(version: Version, kind: u8, length: u16) -> Vec<u8> {
+    let mut message = vec![version as u8, kind];
+    message.extend(length.to_be_bytes());
+    message.resize(usize::from(length), 0);
+    message
+}
+
+#[test]
+fn an_error_of_any_form_is_cut_to_the_longest_message() {
+    let now = Instant::now();
+    let kinds = [ErrorKind::OFPBRC_EPERM, ErrorKind::NXBRC_BAD_REASON, ErrorKind::OFPBFC_MSG_BAD_XID];
+    for version in Version::ALL {
+        let mut switch = connection(Side::Switch, VersionSet::only(version), now);
+        feed(now, &mut switch, &zeros(version, 0, 8));
+        assert_eq!(switch.next_event(now), Some(Event::Up(version)));
+        for (length, kind) in (65_515..=u16::MAX).flat_map(|length| kinds.map(|kind| (length, kind))) {
+            let request = zeros(version, 99, length);
+            feed(now, &mut switch, &request);
+            let Some(Event::Unreadable { head, .. }) = switch.next_event(now) else { panic!() };
+            switch.transmitted(usize::MAX);
+            switch.reply_error(0, &head, kind);
+            let sent = switch.transmit().to_vec();
+            let Ok((_, Message::Error(error))) = Codec::new(version).decode(&sent) else {
+                panic!("{version} {kind} {length}: unreadable");
+            };
+            let is_cut = error.data.len() < request.len();
+            assert!(request.starts_with(&error.data) && (!is_cut || sent.len() == 0xffff), "{length}");
+            switch.transmitted(usize::MAX);
+        }
+    }
+}
+
+#[test]
+fn the_longest_packet_out_with_a_bad_port_is_refused() {
+    let now = Instant::now();
+    let mut switch = connection(Side::Switch, VersionSet::only(Version::V10), now);
+    feed(now, &mut switch, &zeros(Version::V10, 0, 8));
+    assert_eq!(switch.next_event(now), Some(Event::Up(Version::V10)));
+    let mut packet_out = zeros(Version::V10, 13, u16::MAX);
+    // No buffer; a port of none of the ranges.
+    packet_out[8..14].copy_from_slice(&[0xff, 0xff, 0xff, 0xff, 0xff, 0x10]);
+    feed(now, &mut switch, &packet_out);
+    let event = switch.next_event(now);
+    assert!(matches!(event, Some(Event::Unreadable { error: ErrorKind::OFPBRC_BAD_PORT, .. })), "{event:?}");
+}
+
 #[test]
 fn an_impossible_length_ends_the_connection() {
     let now = Instant::now();
