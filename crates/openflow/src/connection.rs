@@ -277,26 +277,31 @@ impl Connection {
     /// must.
     pub fn answer_echoes(&mut self) {
         let State::Up(codec) = self.state else { return };
-        let mut at = self.handled;
+        // What stays moves up once, however many echo requests lie between: a peer may send thousands.
+        let (mut at, mut kept) = (self.handled, self.handled);
         while self.config.side != Side::Listener && !self.awaits_barrier && !self.is_congested() {
             let rest = &self.input[at..];
-            let Some(header) = Header::parse(rest) else { return };
+            let Some(header) = Header::parse(rest) else { break };
             let length = usize::from(header.length);
             if length < HEADER_LEN || rest.len() < length || is_barrier(header) {
-                return;
+                break;
             }
-            at += length;
-            if header.kind != ECHO_REQUEST {
+            let range = at..at + length;
+            at = range.end;
+            // One that cannot be read has its error when its turn comes.
+            if header.kind == ECHO_REQUEST
+                && let Ok((xid, Message::EchoRequest(data))) = codec.decode(&rest[..length])
+            {
+                note(&mut self.tap, &mut self.journal, false, &self.input[range]);
+                self.send(xid, &Message::EchoReply(data)).expect("every version has echo replies");
                 continue;
             }
-            // One that cannot be read has its error when its turn comes.
-            if let Ok((xid, Message::EchoRequest(data))) = codec.decode(&rest[..length]) {
-                let request: Vec<u8> = self.input.drain(at - length..at).collect();
-                at -= length;
-                note(&mut self.tap, &mut self.journal, false, &request);
-                self.send(xid, &Message::EchoReply(data)).expect("every version has echo replies");
+            if kept < range.start {
+                self.input.copy_within(range, kept);
             }
+            kept += length;
         }
+        self.input.drain(kept..at);
     }
 
     fn handle_message(

@@ -401,3 +401,36 @@ fn echo_requests_are_answered_ahead_of_what_waits_but_not_of_a_barrier() {
         assert!(switch.transmit().is_empty());
     }
 }
+
+#[test]
+fn a_flood_of_echo_requests_is_answered_at_the_cost_of_each_alone() {
+    let now = Instant::now();
+    let count = INPUT_MAX / 8 - 3;
+    let features = |xid: u8| [4, 5, 0, 8, 0, 0, 0, xid];
+    let echoes = zeros(Version::V13, ECHO_REQUEST, 8).repeat(count);
+    let (before, after) = echoes.split_at(count / 2 * 8);
+    let input = [&features(1)[..], before, &features(2), after, &features(3)].concat();
+    assert_eq!(input.len(), INPUT_MAX);
+    let run = |is_ahead: bool| {
+        let (mut switch, _) = up(now);
+        switch.transmitted(usize::MAX);
+        feed(now, &mut switch, &input);
+        let start = Instant::now();
+        if is_ahead {
+            switch.answer_echoes();
+            assert_eq!(switch.transmit().len(), 8 * count);
+        }
+        let xids: Vec<u32> = std::iter::from_fn(|| switch.next_event(now))
+            .map(|event| match event {
+                Event::Message { xid, message: Message::FeaturesRequest, .. } => xid,
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(xids, [1, 2, 3]);
+        assert_eq!(switch.transmit().len(), 8 * count);
+        start.elapsed()
+    };
+    let least = |is_ahead| (0..5).map(|_| run(is_ahead)).min().unwrap();
+    let (ahead, in_turn) = (least(true), least(false));
+    assert!(ahead < in_turn * 10, "{ahead:?} instead of {in_turn:?}");
+}
