@@ -26,6 +26,9 @@ use std::sync::{Arc, Weak};
 
 /// Texts of updates that a feed keeps.
 const TEXTS_KEPT: usize = 4;
+/// What a text costs that is there already, in clauses that rows are compared with: looking it up, and
+/// writing to the client.
+const LOOKUP_WORK: usize = 8;
 /// Longer texts are kept only while they are being sent.
 const TEXT_KEPT_BYTES_MAX: usize = 64 << 10;
 
@@ -113,7 +116,7 @@ impl Monitors {
         }
     }
 
-    /// What composing updates has cost so far, in clauses that rows were compared with.
+    /// What updates have cost so far, in clauses that rows were compared with.
     pub fn work(&self) -> usize {
         self.work
     }
@@ -298,6 +301,7 @@ impl Monitors {
 
     /// What changed from `from` to now, for a feed.
     fn text(&mut self, feed: FeedId, from: Position) -> Option<Arc<[u8]>> {
+        self.work += LOOKUP_WORK;
         let now = self.history.now();
         let feed = self.feeds.get_mut(&feed).expect("a monitor's feed is there");
         let kept = feed.texts.iter().find(|(a, b, _)| (*a, *b) == (from, now)).map(|(.., kept)| kept);
@@ -309,7 +313,7 @@ impl Monitors {
         }
         let net = self.history.since(from);
         let cost = feed.spec.tables.iter().map(|table| table.condition.cost()).max();
-        self.work += 1 + net.row_count() * cost.unwrap_or(1);
+        self.work += net.row_count() * cost.unwrap_or(1);
         let text: Option<Arc<[u8]>> = update::changes(&self.schema, &feed.spec, &net).map(Into::into);
         feed.texts.truncate(TEXTS_KEPT - 1);
         let kept = match &text {

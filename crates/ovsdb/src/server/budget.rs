@@ -21,6 +21,7 @@ impl Default for Limits {
             waiting_bytes: 1 << 20,
             locks: 4_096,
             waiting: 10_000,
+            monitors: 20_000,
         }
     }
 }

@@ -1,14 +1,14 @@
 //! The requests about monitors, and what monitors tell.
 
-use super::budget::monitor_bytes;
+use super::budget::{exhausted, monitor_bytes};
 use super::requests::Answer;
 use super::session::{Held, OUTPUT_BYTES_FULL, SessionId, SessionMonitor};
 use super::state::Server;
+use crate::Uuid;
 use crate::error::syntax_error;
 use crate::execute::Reply;
 use crate::monitor::history::Position;
 use crate::monitor::{Form, MonitorId, Spec, Update};
-use crate::{Error, Uuid};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 pub(super) const MONITORS_MAX: usize = 10_000;
 /// Bytes of a notification around its id and its updates, at most.
 const UPDATE_FRAME_BYTES: usize = 96;
-/// What composing updates may cost in one turn, in clauses that rows are compared with: some milliseconds.
+/// What updates may cost in one turn, in clauses that rows are compared with: some milliseconds.
 /// The rest follows after other work.
 const TELL_WORK: usize = 50_000;
 /// Longer updates may have a piece of memory of their own.
@@ -74,7 +74,11 @@ impl Server {
         }
         if monitors.is_some_and(|m| m.len() >= MONITORS_MAX) {
             let details = format!("more than {MONITORS_MAX} monitors in one session");
-            return Err(Error::new("resources exhausted", details).to_json());
+            return Err(exhausted(details).to_json());
+        }
+        let monitors_max = self.budget.limits.monitors;
+        if self.databases.values().map(|hosted| hosted.monitors.len()).sum::<usize>() >= monitors_max {
+            return Err(exhausted(format!("more than {monitors_max} monitors in all sessions")).to_json());
         }
         let hosted = self.databases.get_mut(name).expect("its name was found");
         let spec = Spec::from_json(form, hosted.database.schema(), requests).map_err(|e| e.to_json())?;

@@ -94,6 +94,8 @@ pub struct Limits {
     pub locks: usize,
     /// Transactions of all sessions that wait.
     pub waiting: usize,
+    /// Monitors of all sessions: each is looked at after each change.
+    pub monitors: usize,
 }
 
 /// A database with all that hangs on it.

@@ -12,7 +12,14 @@ fn rig(limits: Limits) -> Rig {
 }
 
 fn small() -> Limits {
-    Limits { session_bytes: 4 * MIB, total_bytes: 16 * MIB, waiting_bytes: 64 << 10, locks: 100, waiting: 50 }
+    Limits {
+        session_bytes: 4 * MIB,
+        total_bytes: 16 * MIB,
+        waiting_bytes: 64 << 10,
+        locks: 100,
+        waiting: 50,
+        monitors: 100,
+    }
 }
 
 /// The name of the error that one of the operations, or the request, was refused with.
@@ -52,6 +59,7 @@ fn the_limits_are_those_that_the_documents_state() {
         format!("{} waiting transactions of a session", super::super::transactions::WAITING_MAX),
         format!("{} of all", limits.waiting),
         format!("{} monitors of a session", super::super::monitors::MONITORS_MAX),
+        format!("{} of all, since each is looked at after each change", limits.monitors),
         format!("last changes of a database take {} MiB", COMMITTED_BYTES_MAX >> 20),
         format!("{} clauses that rows are compared with", crate::execute::WORK_MAX),
         format!("row that it looks at costs {}", crate::execute::ROW_WORK),
@@ -298,6 +306,23 @@ fn monitors_are_charged_for_what_they_ask() {
     assert_eq!(rig.server.kept_bytes(), before);
     (0..refused.unwrap()).for_each(|n| assert_eq!(rig.ask(session, "monitor_cancel", json!([n])), json!({})));
     assert_eq!(rig.server.kept_bytes(), 0);
+}
+
+#[test]
+fn all_sessions_together_may_have_so_many_monitors() {
+    let mut rig = rig(Limits { monitors: 3, ..small() });
+    let [a, b] = [(); 2].map(|()| rig.server.connect(false));
+    let monitor = |id: &str| json!(["D", id, {"T": [{"columns": ["i"]}]}]);
+    for (session, id) in [(a, "1"), (a, "2"), (b, "1")] {
+        rig.ask(session, "monitor", monitor(id));
+    }
+    for session in [a, b] {
+        assert_eq!(error_of(&rig.say(session, "monitor", monitor("3"), 1)), "resources exhausted");
+    }
+    rig.ask(a, "monitor_cancel", json!(["1"]));
+    rig.ask(b, "monitor", monitor("3"));
+    rig.server.disconnect(b);
+    rig.ask(a, "monitor", monitor("3"));
 }
 
 #[test]

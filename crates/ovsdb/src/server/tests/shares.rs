@@ -93,3 +93,22 @@ fn a_session_with_many_monitors_keeps_no_other_waiting() {
         rig.hear(greedy);
     }
 }
+
+#[test]
+fn monitors_with_nothing_to_tell_do_not_hold_up_a_turn() {
+    let mut rig = Rig::new();
+    let [idle, writer] = [(); 2].map(|()| rig.server.connect(false));
+    let monitors = 7_000;
+    let request = rows_where(&[json!(["i", "==", 7])]);
+    for id in 0..monitors {
+        rig.send(idle, &Message::request("monitor_cond", &json!(["D", id, request]), id));
+    }
+    assert_eq!(rig.hear(idle).len(), monitors);
+    let insert = json!(["D", {"op": "insert", "table": "T", "row": {}}]);
+    rig.send(writer, &Message::request("transact", &insert, 1));
+    rig.server.flush(rig.now);
+    assert!(rig.server.has_stale(), "all monitors were looked at in one turn");
+    assert_eq!(rig.hear(writer).len(), 1, "and yet the change is answered");
+    rig.server.flush(rig.now);
+    assert!(!rig.server.has_stale());
+}
